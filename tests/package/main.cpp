@@ -1,0 +1,3 @@
+#include <sympow/sympow.hpp>
+
+int main() { return 0; }

@@ -1,0 +1,22 @@
+# The library as its users meet it: installed and found by find_package, and as a subdirectory of their project.
+# cmake -D BUILD=<build folder> -D COMPILER=... -D GENERATOR=... -D EIGEN=<Eigen3_DIR> -D SCRATCH=... -P check_package.cmake
+cmake_minimum_required(VERSION 3.25)
+
+cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH tests)
+file(REMOVE_RECURSE ${SCRATCH})
+
+function(run)
+  execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+function(consume how)
+  message(STATUS "consumer: ${how}")
+  run(${CMAKE_COMMAND} -S ${tests}/package -B ${SCRATCH}/${how} -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
+    -D Eigen3_DIR=${EIGEN} ${ARGN})
+  run(${CMAKE_COMMAND} --build ${SCRATCH}/${how})
+  run(${SCRATCH}/${how}/consumer)
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/prefix)
+consume(find_package -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix)
+consume(add_subdirectory -D SYMPOW_AS_SUBDIRECTORY=ON)

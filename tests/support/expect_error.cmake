@@ -1,0 +1,31 @@
+# A program that must not compile.  cmake -D COMPILER=... -D INCLUDES=... -D SOURCE=... -P expect_error.cmake
+#
+# The first line of SOURCE is "// expect: <sentence>". With SYMPOW_CONTROL defined the program must compile, so that it
+# cannot fail for another reason; without, the compiler must refuse it with that sentence among its messages.
+cmake_minimum_required(VERSION 3.25)
+
+file(READ ${SOURCE} text)
+if(NOT text MATCHES "^// expect: ([^\n]+)\n")
+  message(FATAL_ERROR "${SOURCE}: the first line must be \"// expect: <sentence>\"")
+endif()
+set(sentence "${CMAKE_MATCH_1}")
+
+set(ENV{LC_ALL} C.UTF-8)  # messages in English
+list(TRANSFORM INCLUDES PREPEND "-isystem")
+set(compile ${COMPILER} -std=c++20 -fsyntax-only ${INCLUDES})
+
+execute_process(COMMAND ${compile} -DSYMPOW_CONTROL ${SOURCE} RESULT_VARIABLE failed ERROR_VARIABLE messages)
+if(failed)
+  message(FATAL_ERROR "${SOURCE} must compile with SYMPOW_CONTROL defined, and does not:\n${messages}")
+endif()
+
+execute_process(COMMAND ${compile} ${SOURCE} RESULT_VARIABLE failed ERROR_VARIABLE messages)
+if(NOT failed)
+  message(FATAL_ERROR "${SOURCE} compiles, but must not; expected: ${sentence}")
+endif()
+string(FIND "${messages}" "${sentence}" position)
+if(position EQUAL -1)
+  message(FATAL_ERROR "${SOURCE} is refused without saying: ${sentence}\n${messages}")
+endif()
+string(REGEX MATCH "[^\n]*error:[^\n]*" first_error "${messages}")
+message(STATUS "refused as it must be: ${first_error}")
