@@ -1,0 +1,86 @@
+// Counting that refuses to wrap around.
+#pragma once
+
+#include <initializer_list>
+#include <numeric>
+#include <span>
+
+#include <sympow/core/checks.hpp>
+
+namespace sympow {
+
+/// Binomial coefficient, the number of k-element subsets of n elements.
+///
+///     C(n, k) = n! / (k! (n - k)!),   0 for k > n
+///
+/// Exact. Cost: min(k, n - k) multiplications and as many greatest common divisors. Throws `InvalidArgument` for a negative
+/// argument and `DimensionOverflow` if the value does not fit an `Index`.
+[[nodiscard]] constexpr Index binomial(Index n, Index k) {
+  if (n < 0 || k < 0) detail::raise<InvalidArgument>("binomial: n = ", n, " and k = ", k, " must not be negative");
+  if (k > n) return 0;
+  k = k < n - k ? k : n - k;
+  Index value = 1;  // C(n - k + i, i) after step i, a whole number
+  for (Index i = 1; i <= k; ++i) {
+    const Index common = std::gcd(value, i);  // reduce first: the step overflows only if its result does
+    if (__builtin_mul_overflow(value / common, (n - k + i) / (i / common), &value))
+      detail::raise<DimensionOverflow>("binomial: C(", n, ", ", k, ") does not fit the index type");
+  }
+  return value;
+}
+
+/// Multinomial coefficient, the number of arrangements of a multiset with the given counts.
+///
+///     (c_1 + … + c_d)! / (c_1! … c_d!)
+///
+/// Exact, as a product of binomials. Throws as `binomial` does.
+[[nodiscard]] constexpr Index multinomial(std::span<const Index> counts) {
+  Index total = 0, value = 1;
+  for (const Index count : counts) {
+    if (count < 0) detail::raise<InvalidArgument>("multinomial: count ", count, " must not be negative");
+    total += count;
+    if (__builtin_mul_overflow(value, binomial(total, count), &value))
+      detail::raise<DimensionOverflow>("multinomial: the value for a total of ", total, " does not fit the index type");
+  }
+  return value;
+}
+
+/// The same for a list of counts: `multinomial({2, 1})` is 3.
+[[nodiscard]] constexpr Index multinomial(std::initializer_list<Index> counts) {
+  return multinomial(std::span<const Index>(counts.begin(), counts.size()));
+}
+
+/// n! for 0 ≤ n ≤ 20, the number of permutations of n things. Throws as `binomial` does.
+[[nodiscard]] constexpr Index factorial(Index n) {
+  if (n < 0) detail::raise<InvalidArgument>("factorial: n = ", n, " must not be negative");
+  Index value = 1;
+  for (Index i = 2; i <= n; ++i)
+    if (__builtin_mul_overflow(value, i, &value))
+      detail::raise<DimensionOverflow>("factorial: ", n, "! does not fit the index type");
+  return value;
+}
+
+/// Length of φ^p(x), the dimension of the symmetric tensors of order p over R^d.
+///
+///     D = C(d + p - 1, p)
+///
+/// Source: Symmetric Power Transformers, §4.1, "Dimension". Throws as `binomial` does, and `InvalidPower` for p < 1.
+[[nodiscard]] constexpr Index symmetric_dimension(Index d, int p) {
+  if (p < 1) detail::raise<InvalidPower>("symmetric_dimension: p = ", p, " must be at least 1");
+  return d == 0 ? 0 : binomial(d + p - 1, p);
+}
+
+/// Length of φ_TP^p(x) = flat(x ⊗ … ⊗ x).
+///
+///     d^p
+///
+/// Source: Symmetric Power Transformers, §3.2. Throws as `symmetric_dimension` does.
+[[nodiscard]] constexpr Index tensor_dimension(Index d, int p) {
+  if (p < 1 || d < 0) detail::raise<InvalidPower>("tensor_dimension: d = ", d, " and p = ", p, " must be positive");
+  Index value = 1;
+  for (int i = 0; i < p; ++i)
+    if (__builtin_mul_overflow(value, d, &value))
+      detail::raise<DimensionOverflow>("tensor_dimension: ", d, "^", p, " does not fit the index type");
+  return value;
+}
+
+}  // namespace sympow

@@ -1,0 +1,75 @@
+// What goes wrong by a user's hand: one typed exception each, and one cold place that throws them.
+#pragma once
+
+#include <concepts>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <sympow/core/config.hpp>
+
+namespace sympow {
+
+/// An argument that the function cannot work with. The base of every error below but `DimensionOverflow`.
+/// The message names the argument, what it was and what it must be.
+struct InvalidArgument : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+/// Two shapes that must agree do not.
+struct ShapeMismatch : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A power outside of 1 … `max_power`.
+struct InvalidPower : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A rotation acts on pairs of coordinates; the dimension is odd.
+struct OddDimension : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A log gate that is positive or not a number, or a gate outside of [0, 1].
+struct InvalidGate : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A multi-index that is not non-decreasing, or whose entries do not lie in 0 … d - 1.
+struct InvalidMultiIndex : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A state that was built under another kind of turning transition than the one it is resumed with.
+struct FrameMismatch : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A count or dimension that the index type cannot hold.
+struct DimensionOverflow : std::overflow_error {
+  using std::overflow_error::overflow_error;
+};
+
+namespace detail {
+
+inline std::string text(std::string_view s) { return std::string(s); }
+template <class Number>
+  requires std::integral<Number> || std::floating_point<Number>
+std::string text(Number x) {
+  return std::to_string(x);
+}
+
+/// Throws `Error` with the parts joined into one message. Cold and never inlined, so that a check costs one branch.
+template <class Error, class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void raise(const Parts&... parts) {
+  throw Error((text(parts) + ...));
+}
+
+/// Throws `ShapeMismatch` unless `actual == expected`; the message reads "what is actual, must be expected (why)".
+inline void check_size(std::string_view what, Index actual, Index expected, std::string_view why) {
+  if (actual != expected) raise<ShapeMismatch>(what, " is ", actual, ", must be ", expected, " (", why, ")");
+}
+
+}  // namespace detail
+}  // namespace sympow

@@ -1,0 +1,53 @@
+// Which arguments count as a matrix or a vector of Eigen.
+#pragma once
+
+#include <Eigen/Core>
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
+#include <sympow/core/config.hpp>
+
+namespace sympow {
+static_assert(std::same_as<Index, Eigen::Index> && Dynamic == Eigen::Dynamic);
+
+namespace detail {
+template <class Derived>
+std::type_identity<Derived> canonical(const Eigen::MatrixBase<Derived>&);
+}  // namespace detail
+
+/// Anything that Eigen treats as a matrix: plain objects, maps, blocks, lazy expressions. `x.head(3)` counts as well, which
+/// derives from the matrix base of another class than itself.
+template <class T>
+concept MatrixExpression = requires(const std::remove_cvref_t<T>& t) { detail::canonical(t); };
+
+/// The class whose matrix base `T` derives from: `VectorBlock` gives `Block`, everything else itself.
+template <MatrixExpression T>
+using expression_t = typename decltype(detail::canonical(std::declval<const std::remove_cvref_t<T>&>()))::type;
+
+/// A matrix expression with one column at compile time.
+template <class T>
+concept VectorExpression = MatrixExpression<T> && expression_t<T>::ColsAtCompileTime == 1;
+
+/// The scalar type of an expression.
+template <MatrixExpression T>
+using scalar_t = typename expression_t<T>::Scalar;
+
+/// Column-major matrix of run-time shape, the layout of every batch: one token a column.
+template <class Scalar>
+using Matrix = Eigen::Matrix<Scalar, Dynamic, Dynamic>;
+
+/// Column vector of run-time length.
+template <class Scalar>
+using Vector = Eigen::Matrix<Scalar, Dynamic, 1>;
+
+/// Read-only view of a column-major batch with any distance between its columns. Binds without a copy to matrices, to blocks
+/// of columns or rows, and to maps with an outer stride.
+template <class Scalar>
+using ConstBatch = Eigen::Ref<const Matrix<Scalar>, 0, Eigen::OuterStride<>>;
+
+/// Writable view of the same kind; pass it by value.
+template <class Scalar>
+using Batch = Eigen::Ref<Matrix<Scalar>, 0, Eigen::OuterStride<>>;
+
+}  // namespace sympow

@@ -1,0 +1,154 @@
+// Square or rectangular linear maps that are never stored as a matrix, and how they multiply Eigen's expressions.
+#pragma once
+
+#include <sympow/core/checks.hpp>
+#include <sympow/core/lazy_expression.hpp>
+
+namespace sympow {
+
+template <class Derived>
+class LinearOperator;
+
+/// Specialise before the operator's definition with `using Scalar = …`; it makes the class known to Eigen while it is still
+/// incomplete.
+template <class Operator>
+struct operator_traits;
+
+/// A class that derives from `LinearOperator` of itself.
+template <class T>
+concept StructuredOperator = requires { typename operator_traits<std::remove_cvref_t<T>>::Scalar; };
+
+}  // namespace sympow
+
+namespace Eigen::internal {
+
+struct SympowOperatorShape {};
+
+template <class T>
+  requires sympow::StructuredOperator<T> && (!std::is_const_v<T>)
+struct traits<T> {
+  using Scalar = typename sympow::operator_traits<T>::Scalar;
+  using StorageIndex = int;
+  using StorageKind = Dense;
+  using XprKind = MatrixXpr;
+  enum {
+    RowsAtCompileTime = Dynamic,
+    ColsAtCompileTime = Dynamic,
+    MaxRowsAtCompileTime = Dynamic,
+    MaxColsAtCompileTime = Dynamic,
+    Flags = NestByRefBit
+  };
+};
+
+template <sympow::StructuredOperator T>
+struct evaluator_traits<T> : evaluator_traits_base<T> {
+  using Shape = SympowOperatorShape;
+};
+
+}  // namespace Eigen::internal
+
+namespace sympow {
+
+/// Base of the maps that the library keeps in structured form (rotations, isometries, lifts).
+///
+/// The derived class provides `rows()`, `cols()` and `apply(x, y)`, which writes the image of the columns of x into y (no
+/// overlap). It then multiplies any expression from the left, lazily, and turns into a matrix on request:
+///
+///     y = R * x;   y.noalias() = R * X;   MatrixXd M = R;   R.toDenseMatrix()
+///
+/// `auto y = R.pow(3) * x` owns the temporary operator. A derived class that sets `static constexpr bool is_orthogonal = true`
+/// and compares with == gets `(R * x).norm() == x.norm()` and `(R * x).dot(R * y) == x.dot(y)` without evaluating R.
+template <class Derived>
+class LinearOperator : public Eigen::EigenBase<Derived> {
+ public:
+  using Scalar = typename operator_traits<Derived>::Scalar;
+  using RealScalar = typename Eigen::NumTraits<Scalar>::Real;
+  using StorageIndex = int;
+  enum {
+    RowsAtCompileTime = Dynamic,
+    ColsAtCompileTime = Dynamic,
+    MaxRowsAtCompileTime = Dynamic,
+    MaxColsAtCompileTime = Dynamic,
+    IsRowMajor = false
+  };
+  using Eigen::EigenBase<Derived>::derived;
+
+  /// The image of the identity, a dense rows × cols matrix. For tests and small cases.
+  [[nodiscard]] Matrix<Scalar> toDenseMatrix() const {
+    Matrix<Scalar> dense(derived().rows(), derived().cols());
+    evalTo(dense);
+    return dense;
+  }
+
+  /// Writes the dense form into y.
+  template <class Destination>
+  void evalTo(Destination& y) const {
+    derived().apply(Matrix<Scalar>::Identity(derived().cols(), derived().cols()), y);
+  }
+};
+
+namespace detail {
+
+template <class Operator>
+concept Orthogonal = requires { requires std::remove_cvref_t<Operator>::is_orthogonal; };
+
+// R * x. `Operator` is `const R&` for a named operator and `const R` for a temporary.
+template <class Operator, class X>
+struct Applied {
+  using PlainObject = Eigen::Matrix<scalar_t<X>, Dynamic, expression_t<X>::ColsAtCompileTime>;
+  using Scalar = scalar_t<X>;
+  Operator map;
+  operand_t<X> x;
+
+  Index rows() const { return map.rows(); }
+  Index cols() const { return x.cols(); }
+  template <class Destination>
+  void evalTo(Destination& y) const {
+    map.apply(x, y);
+  }
+
+  // An orthogonal map keeps lengths, and inner products of two images under the same map.
+  auto squaredNorm() const
+    requires Orthogonal<Operator>
+  {
+    return x.squaredNorm();
+  }
+  auto norm() const
+    requires Orthogonal<Operator>
+  {
+    return x.norm();
+  }
+  template <class OtherOperator, class Y>
+    requires Orthogonal<Operator> && std::same_as<std::remove_cvref_t<Operator>, std::remove_cvref_t<OtherOperator>>
+  Scalar dot(const LazyExpression<Applied<OtherOperator, Y>>& other) const {
+    if (map == other.op().map) return x.dot(other.op().x);
+    PlainObject left(rows(), 1), right(rows(), 1);
+    evalTo(left);
+    other.op().evalTo(right);
+    return left.dot(right);
+  }
+};
+
+}  // namespace detail
+
+/// The image of the columns of X, lazily. Cost: that of the operator. Throws `ShapeMismatch` at once if X has another number
+/// of rows than the operator has columns.
+template <class Operator, MatrixExpression X>
+  requires StructuredOperator<Operator>
+[[nodiscard]] auto operator*(Operator&& map, X&& x) {
+  static_assert(std::same_as<typename std::remove_cvref_t<Operator>::Scalar, scalar_t<X>>,
+                "an operator and what it multiplies must have the same scalar type; use .cast<>()");
+  detail::check_size("rows of the right factor", x.rows(), map.cols(), "columns of the operator");
+  using Held = std::conditional_t<std::is_lvalue_reference_v<Operator>, const std::remove_cvref_t<Operator>&,
+                                  const std::remove_cvref_t<Operator>>;
+  return LazyExpression(detail::Applied<Held, X>{std::forward<Operator>(map), std::forward<X>(x)});
+}
+
+/// X R = (Rᵀ Xᵀ)ᵀ, lazily.
+template <MatrixExpression X, class Operator>
+  requires StructuredOperator<Operator>
+[[nodiscard]] auto operator*(X&& x, const Operator& map) {
+  return detail::owning_transpose(map.transpose() * detail::owning_transpose(std::forward<X>(x)));
+}
+
+}  // namespace sympow

@@ -1,0 +1,115 @@
+// What the two embeddings of x ⊗ … ⊗ x have in common: they are lazy, and their inner products are powers.
+#pragma once
+
+#include <sympow/combinatorics/binomial.hpp>
+#include <sympow/core/integer_power.hpp>
+#include <sympow/core/lazy_expression.hpp>
+
+namespace sympow::detail {
+
+/// Runs f with std::integral_constant<int, p>. Throws `InvalidPower` outside of 1 … 8.
+template <class F>
+void with_power(int p, F&& f) {
+  const bool found = [&]<int... P>(std::integer_sequence<int, P...>) {
+    return ((p == P + 1 && (f(std::integral_constant<int, P + 1>{}), true)) || ...);
+  }(std::make_integer_sequence<int, max_power>{});
+  if (!found) raise<InvalidPower>("power p = ", p, " must lie in 1 … ", max_power);
+}
+
+/// φ(x) for every column x. `Embedding` (the tensor power or the symmetric power) provides the static functions
+/// `dimension(d, p)` and `fill<P>(x, y)`; P is Dynamic for a run-time power.
+template <class Embedding, int P, class X>
+struct Embedded {
+  using Scalar = scalar_t<X>;
+  static constexpr int source_rows = expression_t<X>::RowsAtCompileTime;
+  static constexpr int target_rows =
+      source_rows == Dynamic || P == Dynamic ? Dynamic : static_cast<int>(Embedding::dimension(source_rows, P));
+  using PlainObject = Eigen::Matrix<Scalar, target_rows, expression_t<X>::ColsAtCompileTime>;
+
+  operand_t<X> x;
+  int p;
+  Index dimension;
+
+  Index rows() const { return dimension; }
+  Index cols() const { return x.cols(); }
+
+  template <class Destination>
+  void evalTo(Destination& y) const {
+    const auto run = [&]<int Power>(std::integral_constant<int, Power>) {
+      Vector<Scalar> column(x.rows());
+      for (Index t = 0; t < x.cols(); ++t) {
+        column = x.col(t);
+        Embedding::template fill<Power>(column, y.col(t));
+      }
+    };
+    if constexpr (P == Dynamic)
+      with_power(p, run);
+    else
+      run(std::integral_constant<int, P>{});
+  }
+
+  // φ(x)·φ(y) = (x·y)^p
+  template <int OtherP, class Y>
+  Scalar dot(const LazyExpression<Embedded<Embedding, OtherP, Y>>& other) const {
+    static_assert(P == OtherP || P == Dynamic || OtherP == Dynamic,
+                  "the inner product of two different powers of embeddings is not defined: their dimensions differ");
+    check_size("power of the right embedding", other.op().p, p, "power of the left embedding");
+    return integer_power(Scalar(x.dot(other.op().x)), p);
+  }
+  Scalar squaredNorm() const
+    requires(expression_t<X>::ColsAtCompileTime == 1)
+  {
+    return integer_power(Scalar(x.squaredNorm()), p);
+  }
+  Scalar norm() const
+    requires(expression_t<X>::ColsAtCompileTime == 1)
+  {
+    return integer_power(Scalar(x.norm()), p);
+  }
+};
+
+/// φ(X)ᵀ φ(Y) = (XᵀY)^∘p, a product and a power per entry instead of two embeddings.
+template <class X, class Y>
+struct PowerGram {
+  using Scalar = scalar_t<X>;
+  using PlainObject = Eigen::Matrix<Scalar, expression_t<X>::ColsAtCompileTime, expression_t<Y>::ColsAtCompileTime>;
+  operand_t<X> x;
+  operand_t<Y> y;
+  int p;
+  Index rows() const { return x.cols(); }
+  Index cols() const { return y.cols(); }
+  template <class Destination>
+  void evalTo(Destination& gram) const {
+    gram.noalias() = x.transpose() * y;
+    gram = gram.unaryExpr(RaiseTo{p});
+  }
+};
+
+/// The embedding of the columns of x as an expression. Throws `InvalidPower` and `DimensionOverflow` at once.
+template <class Embedding, int P, MatrixExpression X>
+auto embedded(X&& x, int p) {
+  static_assert(expression_t<X>::RowsAtCompileTime != 1 || expression_t<X>::ColsAtCompileTime == 1,
+                "an embedding takes columns: this is a row vector, transpose it");
+  static_assert(P == Dynamic || (1 <= P && P <= max_power), "the power must lie in 1 … 8");
+  if (p < 1 || p > max_power) raise<InvalidPower>("power p = ", p, " must lie in 1 … ", max_power);
+  const Index dimension = Embedding::dimension(x.rows(), p);
+  return LazyExpression(Embedded<Embedding, P, X>{std::forward<X>(x), p, dimension});
+}
+
+}  // namespace sympow::detail
+
+namespace sympow {
+
+/// φ(X)ᵀ φ(Y) = (XᵀY)^∘p. Cost: 2 d n m + the powers. Source: Symmetric Power Transformers, Result 1 and §4.2.
+template <class Embedding, int P, class X, int Q, class Y>
+[[nodiscard]] auto operator*(const Eigen::Transpose<const LazyExpression<detail::Embedded<Embedding, P, X>>>& left,
+                             const LazyExpression<detail::Embedded<Embedding, Q, Y>>& right) {
+  static_assert(P == Q || P == Dynamic || Q == Dynamic,
+                "the inner product of two different powers of embeddings is not defined: their dimensions differ");
+  const auto &x = left.nestedExpression().op(), &y = right.op();
+  detail::check_size("power of the right embedding", y.p, x.p, "power of the left embedding");
+  detail::check_size("rows of the right operand", y.x.rows(), x.x.rows(), "rows of the left operand");
+  return LazyExpression(detail::PowerGram<X, Y>{x.x, y.x, x.p});
+}
+
+}  // namespace sympow
