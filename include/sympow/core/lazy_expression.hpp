@@ -167,16 +167,17 @@ struct OwningTranspose {
   }
 };
 
-/// a * b as an expression that owns its temporaries, which Eigen's own product does not.
-template <MatrixExpression A, MatrixExpression B>
-auto owning_product(A&& a, B&& b) {
-  return LazyExpression(OwningProduct<A, B>{std::forward<A>(a), std::forward<B>(b)});
+/// a * b as an expression that owns what came as a temporary, which Eigen's own product does not. A and B are the forwarding
+/// types of the operands; naming them lets a rule that takes an expression apart hand on how its operands were held.
+template <class A, class B>
+auto owning_product(const expression_t<A>& a, const expression_t<B>& b) {
+  return LazyExpression(OwningProduct<A, B>{a, b});
 }
 
-/// The transpose as an expression that owns a temporary.
-template <MatrixExpression A>
-auto owning_transpose(A&& a) {
-  return LazyExpression(OwningTranspose<A>{std::forward<A>(a)});
+/// The transpose in the same manner.
+template <class A>
+auto owning_transpose(const expression_t<A>& a) {
+  return LazyExpression(OwningTranspose<A>{a});
 }
 
 }  // namespace detail

@@ -92,12 +92,17 @@ namespace detail {
 template <class Operator>
 concept Orthogonal = requires { requires std::remove_cvref_t<Operator>::is_orthogonal; };
 
-// R * x. `Operator` is `const R&` for a named operator and `const R` for a temporary.
+// How an operator is held: a temporary is owned, a named one referred to.
+template <class Operator>
+using held_operator_t = std::conditional_t<std::is_lvalue_reference_v<Operator>, const std::remove_cvref_t<Operator>&,
+                                           const std::remove_cvref_t<Operator>>;
+
+// R * x; Operator and X are forwarding types.
 template <class Operator, class X>
 struct Applied {
   using PlainObject = Eigen::Matrix<scalar_t<X>, Dynamic, expression_t<X>::ColsAtCompileTime>;
   using Scalar = scalar_t<X>;
-  Operator map;
+  held_operator_t<Operator> map;
   operand_t<X> x;
 
   Index rows() const { return map.rows(); }
@@ -129,6 +134,21 @@ struct Applied {
   }
 };
 
+template <class Operator, class X>
+auto applied(const std::remove_cvref_t<Operator>& map, const expression_t<X>& x) {
+  static_assert(std::same_as<typename std::remove_cvref_t<Operator>::Scalar, scalar_t<X>>,
+                "an operator and what it multiplies must have the same scalar type; use .cast<>()");
+  check_size("rows of the right factor", x.rows(), map.cols(), "columns of the operator");
+  return LazyExpression(Applied<Operator, X>{map, x});
+}
+
+template <class X, class Operator>
+auto applied_from_right(const expression_t<X>& x, const Operator& map) {
+  using Transposed = decltype(owning_transpose<X>(x));
+  using Image = decltype(applied<Operator, Transposed>(map.transpose(), owning_transpose<X>(x)));
+  return owning_transpose<Image>(applied<Operator, Transposed>(map.transpose(), owning_transpose<X>(x)));
+}
+
 }  // namespace detail
 
 /// The image of the columns of X, lazily. Cost: that of the operator. Throws `ShapeMismatch` at once if X has another number
@@ -136,19 +156,14 @@ struct Applied {
 template <class Operator, MatrixExpression X>
   requires StructuredOperator<Operator>
 [[nodiscard]] auto operator*(Operator&& map, X&& x) {
-  static_assert(std::same_as<typename std::remove_cvref_t<Operator>::Scalar, scalar_t<X>>,
-                "an operator and what it multiplies must have the same scalar type; use .cast<>()");
-  detail::check_size("rows of the right factor", x.rows(), map.cols(), "columns of the operator");
-  using Held = std::conditional_t<std::is_lvalue_reference_v<Operator>, const std::remove_cvref_t<Operator>&,
-                                  const std::remove_cvref_t<Operator>>;
-  return LazyExpression(detail::Applied<Held, X>{std::forward<Operator>(map), std::forward<X>(x)});
+  return detail::applied<Operator, X>(map, x);
 }
 
 /// X R = (Rᵀ Xᵀ)ᵀ, lazily.
 template <MatrixExpression X, class Operator>
   requires StructuredOperator<Operator>
 [[nodiscard]] auto operator*(X&& x, const Operator& map) {
-  return detail::owning_transpose(map.transpose() * detail::owning_transpose(std::forward<X>(x)));
+  return detail::applied_from_right<X>(x, map);
 }
 
 }  // namespace sympow

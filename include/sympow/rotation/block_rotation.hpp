@@ -1,0 +1,118 @@
+// R(θ): every pair of coordinates turns by its own angle. Never a matrix.
+#pragma once
+
+#include <cmath>
+#include <numbers>
+
+#include <sympow/core/linear_operator.hpp>
+
+namespace sympow {
+
+template <class Scalar>
+class BlockRotation;
+template <class S>
+struct operator_traits<BlockRotation<S>> {
+  using Scalar = S;
+};
+
+/// Which coordinates form pair j of d/2 (0-based): 2j and 2j + 1 (the papers, GPT-J), or j and j + d/2 (GPT-NeoX, LLaMA).
+enum class Pairing { interleaved, half_split };
+
+/// An angle in radians reduced to [-π, π].
+[[nodiscard]] inline double reduced_angle(double angle) { return std::remainder(angle, 2 * std::numbers::pi); }
+
+namespace detail {
+
+/// Turns pair j of the column x by the angle with the given cosine and sine.
+template <class Column, class Scalar>
+void turn_pair(Column&& x, Index j, Pairing pairing, Scalar cosine, Scalar sine) {
+  const Index first = pairing == Pairing::interleaved ? 2 * j : j;
+  const Index second = pairing == Pairing::interleaved ? 2 * j + 1 : j + x.size() / 2;
+  const Scalar a = x[first], b = x[second];
+  x[first] = cosine * a - sine * b;
+  x[second] = sine * a + cosine * b;
+}
+
+}  // namespace detail
+
+/// The block rotation of the papers.
+///
+///     R(θ) = diag(R_2(θ_1), …, R_2(θ_{d/2})),   R_2(t) = [cos t, -sin t; sin t, cos t]
+///     R(a) R(b) = R(a + b),   R(a)ᵀ = R(a)⁻¹ = R(-a),   R(a)^k = R(k a)
+///
+/// Shape: d × d for d/2 angles in radians, kept in double and reduced mod 2π. Cost: 6 operations a pair and column; the sines
+/// and cosines are computed once. Products of two of them, powers and transposes are O(d) and stay of this type.
+/// Source: Conformal Transformations, A.1.2 and A.3.
+template <class S>
+class BlockRotation : public LinearOperator<BlockRotation<S>> {
+ public:
+  static constexpr bool is_orthogonal = true;
+
+  /// The rotation by the given angles.
+  template <VectorExpression Angles>
+  explicit BlockRotation(const Angles& angles, Pairing pairing = Pairing::interleaved)
+      : angles_(angles.template cast<double>().unaryExpr(&reduced_angle)),
+        cosine_(angles_.array().cos().template cast<S>()),
+        sine_(angles_.array().sin().template cast<S>()),
+        pairing_(pairing) {}
+
+  [[nodiscard]] Index rows() const { return 2 * angles_.size(); }
+  [[nodiscard]] Index cols() const { return rows(); }
+
+  /// The d/2 angles, in [-π, π].
+  [[nodiscard]] const Eigen::VectorXd& angles() const { return angles_; }
+  [[nodiscard]] Pairing pairing() const { return pairing_; }
+
+  [[nodiscard]] BlockRotation transpose() const { return BlockRotation(-angles_, pairing_); }
+  [[nodiscard]] BlockRotation inverse() const { return transpose(); }
+  [[nodiscard]] S determinant() const { return S(1); }
+
+  /// R(θ)^k = R(kθ) for any real k. The product kθ is rounded once, in double.
+  [[nodiscard]] BlockRotation pow(double k) const { return BlockRotation(k * angles_, pairing_); }
+
+  /// R(a) R(b) = R(a + b). Throws `ShapeMismatch` unless sizes and pairings agree.
+  [[nodiscard]] friend BlockRotation operator*(const BlockRotation& a, const BlockRotation& b) {
+    detail::check_size("angles of the right rotation", b.angles_.size(), a.angles_.size(), "angles of the left rotation");
+    if (a.pairing_ != b.pairing_) detail::raise<ShapeMismatch>("rotations of different pairing cannot be multiplied");
+    return BlockRotation(a.angles_ + b.angles_, a.pairing_);
+  }
+
+  /// Equal angles and pairing.
+  [[nodiscard]] friend bool operator==(const BlockRotation& a, const BlockRotation& b) {
+    return a.pairing_ == b.pairing_ && a.angles_.size() == b.angles_.size() && a.angles_ == b.angles_;
+  }
+
+  /// X ← R X, column by column. Throws `ShapeMismatch` unless X has d rows.
+  template <class Derived>
+  void apply_in_place(Eigen::MatrixBase<Derived>& x) const {
+    detail::check_size("rows of the batch", x.rows(), rows(), "twice the number of angles");
+    for (Index t = 0; t < x.cols(); ++t) {
+      auto column = x.col(t);
+      for (Index j = 0; j < angles_.size(); ++j) detail::turn_pair(column, j, pairing_, cosine_[j], sine_[j]);
+    }
+  }
+
+  /// The same for blocks and maps that are passed as temporaries: `R.apply_in_place(X.leftCols(n))`.
+  template <class Derived>
+  void apply_in_place(Eigen::MatrixBase<Derived>&& x) const {
+    apply_in_place(x);
+  }
+
+  /// Y = R X; the protocol of `LinearOperator`.
+  template <class X, class Y>
+  void apply(const X& x, Y&& y) const {
+    y = x;
+    apply_in_place(y);
+  }
+
+ private:
+  Eigen::VectorXd angles_;
+  Vector<S> cosine_, sine_;
+  Pairing pairing_;
+};
+template <class Angles>
+BlockRotation(const Angles&) -> BlockRotation<typename Angles::Scalar>;
+template <class Angles>
+BlockRotation(const Angles&, Pairing) -> BlockRotation<typename Angles::Scalar>;
+
+}  // namespace sympow
