@@ -70,7 +70,12 @@ struct Assignment<Destination, sympow::LazyExpression<Op>, assign_op<To, From>, 
   static void run(Destination& destination, const sympow::LazyExpression<Op>& source, const assign_op<To, From>&) {
     if (destination.rows() != source.rows() || destination.cols() != source.cols())
       destination.resize(source.rows(), source.cols());
-    source.op().evalTo(destination);
+    if constexpr (sympow::MatrixExpression<Destination>) {
+      source.op().evalTo(destination);
+    } else {  // an array
+      auto matrix = destination.matrix();
+      source.op().evalTo(matrix);
+    }
   }
 };
 
@@ -101,6 +106,9 @@ class LazyExpression : public Eigen::internal::dense_xpr_base<LazyExpression<Op>
   [[nodiscard]] Index rows() const { return op_.rows(); }
   [[nodiscard]] Index cols() const { return op_.cols(); }
   [[nodiscard]] const Op& op() const { return op_; }
+
+  /// The transpose, a read-only expression: `transpose() * other` finds the operation's rules for it.
+  [[nodiscard]] auto transpose() const { return Eigen::Transpose<const LazyExpression>(*this); }
 
   /// Inner product with another vector; by the operation's own rule where it has one for this partner.
   template <class Other>

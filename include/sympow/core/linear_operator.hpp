@@ -144,9 +144,10 @@ auto applied(const std::remove_cvref_t<Operator>& map, const expression_t<X>& x)
 
 template <class X, class Operator>
 auto applied_from_right(const expression_t<X>& x, const Operator& map) {
-  using Transposed = decltype(owning_transpose<X>(x));
-  using Image = decltype(applied<Operator, Transposed>(map.transpose(), owning_transpose<X>(x)));
-  return owning_transpose<Image>(applied<Operator, Transposed>(map.transpose(), owning_transpose<X>(x)));
+  using Source = decltype(owning_transpose<X>(x));
+  using Transposed = decltype(map.transpose());
+  using Image = decltype(applied<Transposed, Source>(map.transpose(), owning_transpose<X>(x)));
+  return owning_transpose<Image>(applied<Transposed, Source>(map.transpose(), owning_transpose<X>(x)));
 }
 
 }  // namespace detail
