@@ -21,11 +21,12 @@ template <MatrixExpression A>
   detail::check_size("columns of the matrix", a.cols(), a.rows(), "as many as rows");
   const auto n = static_cast<unsigned>(a.rows());
   if (n > 20) detail::raise<ShapeMismatch>("permanent: ", a.rows(), " rows, must be at most 20");
+  const auto& entries = a.eval();
   std::vector<scalar_t<A>> partial(std::size_t(1) << n, scalar_t<A>(0));  // of the first |set| rows and the columns in the set
   partial[0] = scalar_t<A>(1);
   for (unsigned set = 1; set < partial.size(); ++set)
     for (unsigned j = 0; j < n; ++j)
-      if (set >> j & 1u) partial[set] += a(std::popcount(set) - 1, static_cast<Index>(j)) * partial[set ^ (1u << j)];
+      if (set >> j & 1u) partial[set] += entries(std::popcount(set) - 1, static_cast<Index>(j)) * partial[set ^ (1u << j)];
   return partial.back();
 }
 
@@ -63,8 +64,10 @@ auto multiplied(const auto& a, const auto& b) {
     return applied<A, B>(a, b);
   else if constexpr (StructuredOperator<B>)
     return applied_from_right<A>(a, b);
-  else
+  else {
+    check_size("rows of the right factor", b.rows(), a.cols(), "columns of the left factor");
     return owning_product<A, B>(a, b);
+  }
 }
 
 }  // namespace detail

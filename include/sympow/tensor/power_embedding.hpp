@@ -22,8 +22,12 @@ template <class Embedding, int P, class X>
 struct Embedded {
   using Scalar = scalar_t<X>;
   static constexpr int source_rows = expression_t<X>::RowsAtCompileTime;
-  static constexpr int target_rows =
-      source_rows == Dynamic || P == Dynamic ? Dynamic : static_cast<int>(Embedding::dimension(source_rows, P));
+  static constexpr int target_rows = [] {  // fixed where x and p are and a column of the result is no larger than a page
+    if constexpr (source_rows != Dynamic && P != Dynamic)
+      if constexpr (constexpr Index size = Embedding::dimension(source_rows, P); size * Index(sizeof(Scalar)) <= 4096)
+        return static_cast<int>(size);
+    return Dynamic;
+  }();
   using PlainObject = Eigen::Matrix<Scalar, target_rows, expression_t<X>::ColsAtCompileTime>;
 
   operand_t<X> x;
@@ -35,12 +39,9 @@ struct Embedded {
 
   template <class Destination>
   void evalTo(Destination& y) const {
+    const ConstBatch<Scalar> source(x);  // evaluates an expression once, not for every column
     const auto run = [&]<int Power>(std::integral_constant<int, Power>) {
-      Vector<Scalar> column(x.rows());
-      for (Index t = 0; t < x.cols(); ++t) {
-        column = x.col(t);
-        Embedding::template fill<Power>(column, y.col(t));
-      }
+      for (Index t = 0; t < source.cols(); ++t) Embedding::template fill<Power>(source.col(t), y.col(t));
     };
     if constexpr (P == Dynamic)
       with_power(p, run);
@@ -54,6 +55,7 @@ struct Embedded {
     static_assert(P == OtherP || P == Dynamic || OtherP == Dynamic,
                   "the inner product of two different powers of embeddings is not defined: their dimensions differ");
     check_size("power of the right embedding", other.op().p, p, "power of the left embedding");
+    check_size("rows of the right operand", other.op().x.rows(), x.rows(), "rows of the left operand");
     return integer_power(Scalar(x.dot(other.op().x)), p);
   }
   Scalar squaredNorm() const

@@ -81,7 +81,8 @@ struct SymmetricPowerEmbedding {
 ///     φ^P(x)·φ^P(y) = (x·y)^P,   ‖φ^P(x)‖ = ‖x‖^P
 ///
 /// Shapes: d × n → C(d + P - 1, P) × n, lazily; a vector gives a vector. Cost: one multiplication per entry of every level,
-/// C(d + P, P) - 1 + (P - 1) d a column; allocates one column of d, and (P - 1) d scalars where those are more than 1,024.
+/// C(d + P, P) - 1 + (P - 1) d a column; allocates (P - 1) d scalars a column where those are more than 1,024, and a copy of X
+/// where it is an expression or its columns are not contiguous.
 /// `dot`, `squaredNorm`, `norm` and `φ(X).transpose() * φ(Y)` use the identity, in O(d) an inner product. Throws
 /// `DimensionOverflow`. Source: Symmetric Power Transformers, §4.2.
 template <int P, MatrixExpression X>

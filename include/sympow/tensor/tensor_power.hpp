@@ -35,12 +35,15 @@ struct TensorProduct {
   Index cols() const { return 1; }
   template <class Destination>
   void evalTo(Destination& y) const {
+    if (dimension == 0) return;
+    auto column = y.col(0);
     Index length = 1;
-    y[0] = Scalar(1);
-    const auto append = [&](const auto& v) {
+    column[0] = Scalar(1);
+    const auto append = [&](const auto& factor) {
+      const auto& v = factor.eval();
       for (Index n = length - 1; n >= 0; --n) {
-        const Scalar prefix = y[n];
-        y.segment(n * v.size(), v.size()) = prefix * v;
+        const Scalar prefix = column[n];
+        column.segment(n * v.size(), v.size()) = prefix * v;
       }
       length *= v.size();
     };
@@ -52,6 +55,9 @@ struct TensorProduct {
     requires(sizeof...(Y) == sizeof...(X))
   Scalar dot(const LazyExpression<TensorProduct<Y...>>& other) const {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (check_size("length of a right factor", std::get<I>(other.op().factors).size(), std::get<I>(factors).size(),
+                  "length of its left partner"),
+       ...);
       return (std::get<I>(factors).dot(std::get<I>(other.op().factors)) * ...);
     }(std::index_sequence_for<X...>{});
   }
@@ -68,7 +74,7 @@ struct TensorProduct {
 template <VectorExpression... X>
   requires(sizeof...(X) >= 1)
 [[nodiscard]] auto tensor_product(X&&... factors) {
-  Index dimension = 1;
+  Index dimension = ((factors.size() == 0) || ...) ? 0 : 1;
   const auto multiply = [&](Index size) {
     if (__builtin_mul_overflow(dimension, size, &dimension))
       detail::raise<DimensionOverflow>("tensor_product: the product of the lengths does not fit the index type");
