@@ -37,7 +37,8 @@ namespace sympow {
   Index total = 0, value = 1;
   for (const Index count : counts) {
     if (count < 0) detail::raise<InvalidArgument>("multinomial: count ", count, " must not be negative");
-    total += count;
+    if (__builtin_add_overflow(total, count, &total))
+      detail::raise<DimensionOverflow>("multinomial: the total of the counts does not fit the index type");
     if (__builtin_mul_overflow(value, binomial(total, count), &value))
       detail::raise<DimensionOverflow>("multinomial: the value for a total of ", total, " does not fit the index type");
   }
@@ -66,7 +67,11 @@ namespace sympow {
 /// Source: Symmetric Power Transformers, §4.1, "Dimension". Throws as `binomial` does, and `InvalidPower` for p < 1.
 [[nodiscard]] constexpr Index symmetric_dimension(Index d, int p) {
   if (p < 1) detail::raise<InvalidPower>("symmetric_dimension: p = ", p, " must be at least 1");
-  return d == 0 ? 0 : binomial(d + p - 1, p);
+  if (d < 0) detail::raise<InvalidArgument>("symmetric_dimension: d = ", d, " must not be negative");
+  Index n = 0;
+  if (__builtin_add_overflow(d, p - 1, &n))
+    detail::raise<DimensionOverflow>("symmetric_dimension: C(", d, " + ", p - 1, ", ", p, ") does not fit the index type");
+  return d == 0 ? 0 : binomial(n, p);
 }
 
 /// Length of φ_TP^p(x) = flat(x ⊗ … ⊗ x).
@@ -75,7 +80,8 @@ namespace sympow {
 ///
 /// Source: Symmetric Power Transformers, §3.2. Throws as `symmetric_dimension` does.
 [[nodiscard]] constexpr Index tensor_dimension(Index d, int p) {
-  if (p < 1 || d < 0) detail::raise<InvalidPower>("tensor_dimension: d = ", d, " and p = ", p, " must be positive");
+  if (p < 1) detail::raise<InvalidPower>("tensor_dimension: p = ", p, " must be at least 1");
+  if (d < 0) detail::raise<InvalidArgument>("tensor_dimension: d = ", d, " must not be negative");
   Index value = 1;
   for (int i = 0; i < p; ++i)
     if (__builtin_mul_overflow(value, d, &value))

@@ -37,6 +37,7 @@ template <class Scalar, int P>
 /// Shape: d^p. Cost: 2^p tensor powers. Source: Symmetric Power Transformers, §4.1 (polarisation).
 template <class Scalar, int P>
 [[nodiscard]] Vector<Scalar> polarization(const MultiIndex<P>& alpha, Index d) {
+  static_cast<void>(flat_position(alpha, d));  // refuses entries outside of 0 … d - 1
   const int p = alpha.size();
   Vector<Scalar> tensor = Vector<Scalar>::Zero(tensor_dimension(d, p));
   for (unsigned chosen = 0; chosen < (1u << p); ++chosen) {
@@ -61,10 +62,11 @@ template <VectorExpression T>
 [[nodiscard]] auto symmetric_coordinates(const T& tensor, Index d, int p) {
   detail::check_size("length of the tensor", tensor.size(), tensor_dimension(d, p), "d^p");
   const MultiIndices indices(d, p);
+  const auto& values = tensor.eval();
   Vector<scalar_t<T>> coordinates(indices.size());
   Index n = 0;
   for (const auto& alpha : indices)
-    coordinates[n++] = tensor[flat_position(alpha, d)] / static_cast<scalar_t<T>>(stabilizer_order(alpha));
+    coordinates[n++] = values[flat_position(alpha, d)] / static_cast<scalar_t<T>>(stabilizer_order(alpha));
   return coordinates;
 }
 
@@ -77,10 +79,11 @@ template <VectorExpression X>
 [[nodiscard]] auto symmetric_tensor(const X& coordinates, Index d, int p) {
   const MultiIndices indices(d, p);
   detail::check_size("number of coordinates", coordinates.size(), indices.size(), "C(d + p - 1, p)");
+  const auto& values = coordinates.eval();
   Vector<scalar_t<X>> tensor(tensor_dimension(d, p));
   Index n = 0;
   for (const auto& alpha : indices) {
-    const auto value = coordinates[n++] * static_cast<scalar_t<X>>(stabilizer_order(alpha));
+    const auto value = values[n++] * static_cast<scalar_t<X>>(stabilizer_order(alpha));
     for (const auto& beta : orbit(alpha)) tensor[flat_position(beta, d)] = value;
   }
   return tensor;
