@@ -1,0 +1,84 @@
+// What a call of any form can choose, and the checks that every form makes before it touches anything.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include <sympow/feature/feature_map.hpp>
+#include <sympow/transition/transition.hpp>
+
+namespace sympow {
+
+/// Rows divided by their sum: y_i = Σ_j s_ij v_j / Σ_j s_ij. For feature maps without negative scores.
+struct Normalized {};
+
+/// Rows as they are: y_i = Σ_j s_ij v_j.
+struct Unnormalized {};
+
+/// Rows of scores of either sign divided by their sum; weights can be negative and the sum can vanish. Name it to get it.
+struct SignedNormalized {};
+
+/// `Normalized` where no score is negative, else `Unnormalized`.
+struct DefaultNormalization {};
+
+/// Run-time choices of a call.
+struct Options {
+  double scale = 1;  ///< multiplies the logits: s = scale · qᵀ M k, inside the power
+  Index chunk = 0;   ///< tokens of a chunk in the chunked form; 0 lets the library choose
+};
+
+namespace detail {
+
+enum class Rows { sums, weighted_means, signed_means };
+
+/// The run-time value of a choice of normalisation, or a sentence why there is none.
+template <class Normalization, FeatureMap F>
+constexpr Rows rows_of() {
+  if constexpr (std::is_same_v<Normalization, DefaultNormalization>) {
+    return F::nonnegative ? Rows::weighted_means : Rows::sums;
+  } else if constexpr (std::is_same_v<Normalization, Normalized>) {
+    static_assert(F::nonnegative,
+                  "this feature map has negative scores (an odd power, Linear) and gives no distribution: "
+                  "use Unnormalized, or SignedNormalized if signed weights are meant");
+    return Rows::weighted_means;
+  } else if constexpr (std::is_same_v<Normalization, SignedNormalized>) {
+    return Rows::signed_means;
+  } else {
+    static_assert(std::is_same_v<Normalization, Unnormalized>,
+                  "the first template argument of a form is Normalized, Unnormalized or SignedNormalized");
+    return Rows::sums;
+  }
+}
+
+/// Throws `ShapeMismatch` or `InvalidArgument` unless the arguments of a call fit each other.
+template <class A, class Q, class K, class V>
+void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
+  static_assert(std::is_same_v<typename Q::Scalar, typename K::Scalar> && std::is_same_v<typename Q::Scalar, typename V::Scalar>,
+                "queries, keys and values must have the same scalar type; use .cast<>()");
+  check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
+  check_size("columns of K", keys.cols(), queries.cols(), "columns of Q, one a token");
+  check_size("columns of V", values.cols(), queries.cols(), "columns of Q, one a token");
+  if (transition.length() != Dynamic)
+    check_size("length of the transition", transition.length(), queries.cols(), "columns of Q, one a token");
+  if (transition.key_dimension() != Dynamic)
+    check_size("key dimension of the transition", transition.key_dimension(), queries.rows(), "rows of Q");
+  if (!std::isfinite(options.scale)) raise<InvalidArgument>("options: scale is ", options.scale, ", must be finite");
+  if (options.chunk < 0) raise<InvalidArgument>("options: chunk is ", options.chunk, ", must not be negative");
+}
+
+template <class Y, class Q, class V>
+void check_output(const Y& outputs, const Q& queries, const V& values) {
+  check_size("rows of Y", outputs.rows(), values.rows(), "rows of V");
+  check_size("columns of Y", outputs.cols(), queries.cols(), "columns of Q, one a token");
+}
+
+/// Whether the transition can act on this feature map; false after a sentence at compile time.
+template <FeatureMap F, Transition A>
+constexpr bool check_pair() {
+  static_assert(!(A::scales_channels && F::score == Score::embedded),
+                "channel decay is lifted to the embedding, which needs a feature map whose score is a power of the logit, or Exponential");
+  return !(A::scales_channels && F::score == Score::embedded);
+}
+
+}  // namespace detail
+}  // namespace sympow

@@ -1,0 +1,78 @@
+// The recurrent form: one token after the other, O(T).
+#pragma once
+
+#include <cmath>
+
+#include <sympow/attention/state_form.hpp>
+
+namespace sympow {
+namespace detail {
+
+/// S ← γ S A + v φ(k)ᵀ, Z ← γ Z A + φ(k)ᵀ, y = S φ(q) / Z φ(q), token by token.
+template <class Scalar, FiniteFeatureMap F>
+void run_recurrent(const F& feature, StateCall<Scalar, F> call) {
+  StateAccess<State<Scalar, F>>& state = call.state;
+  Workspace<Scalar>& work = call.workspace;
+  work.query_features.resize(state.S.cols(), 1);
+  work.key_features.resize(state.S.cols(), 1);
+  for (Index i = 0; i < call.Q.cols(); ++i) {
+    work.queries = call.Q.col(i) * Scalar(call.options.scale);
+    work.keys = call.K.col(i);
+    call.transition.transport(state.frame, {i, 1}, work.queries, work.keys, no_logits<Scalar>());
+    const double log_gate = call.transition.log_decay(i);
+    state.decay(std::exp(log_gate));
+    if (call.transition.channel_totals({i, 1}, work.channels)) {
+      state.scale_channels(work.channels);
+      work.queries = call.Q.col(i) * Scalar(call.options.scale);  // read after the state has moved on to the token's end
+    }
+    feature.embed(work.queries, work.query_features);
+    feature.embed(work.keys, work.key_features);
+    state.S.noalias() += call.V.col(i) * work.key_features.col(0).transpose();
+    state.Z += work.key_features.col(0);
+    state.advance(1, log_gate);
+
+    work.values.noalias() = state.S * work.query_features.col(0);
+    write_row(call.rows, work.values.col(0), state.Z.dot(work.query_features.col(0)), call.Y.col(i));
+  }
+}
+
+}  // namespace detail
+
+/// The recurrence, the literal one of the papers, writing the outputs of T tokens and leaving the state ready for the next.
+///
+///     S_i = S_{i-1} A_i + v_i φ(k_i)ᵀ,   Z_i = Z_{i-1} A_i + φ(k_i)ᵀ,   y_i = S_i φ(q_i)  (/ Z_i φ(q_i))
+///
+/// Shapes: Q, K: d × T, V and Y: e × T, one token a column; the state carries what came before. Equal to `attention` over the
+/// whole sequence by the row rule. Y may not overlap the inputs. Cost: 5 D (e + 1) operations and two embeddings a token; memory D.
+/// Throws `ShapeMismatch`, `FrameMismatch`, `InvalidArgument` before anything is touched. Source: Conformal Transformations, §2 and
+/// eq. (2).
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
+void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+               const Eigen::MatrixBase<DV>& V, State<typename DQ::Scalar, F>& state, Batch<typename DQ::Scalar> Y,
+               Workspace<typename DQ::Scalar>& workspace, const Options& options = {}) {
+  detail::run_state_form<Normalization, F>(transition, Q, K, V, state, Y, workspace, options, [&](const auto& call) {
+    detail::run_recurrent<typename DQ::Scalar, F>(feature, call);
+  });
+}
+
+/// The same, returning Y.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
+[[nodiscard]] Matrix<typename DQ::Scalar> recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                                                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
+                                                    State<typename DQ::Scalar, F>& state, const Options& options = {}) {
+  return detail::returned(Q, V, [&](auto Y, auto& workspace) {
+    recurrent<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options);
+  });
+}
+
+/// The same from an empty state, which is dropped.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
+[[nodiscard]] Matrix<typename DQ::Scalar> recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                                                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
+                                                    const Options& options = {}) {
+  return detail::from_empty_state(feature, Q, V, [&](auto& state) {
+    return recurrent<Normalization>(feature, transition, Q, K, V, state, options);
+  });
+}
+
+}  // namespace sympow

@@ -1,0 +1,74 @@
+// What the recurrent and the chunked form share: their checks and their call.
+#pragma once
+
+#include <limits>
+
+#include <sympow/attention/options.hpp>
+#include <sympow/attention/state.hpp>
+#include <sympow/attention/workspace.hpp>
+
+namespace sympow::detail {
+
+/// One call of a state form, in the terms of an engine: everything is checked.
+template <class Scalar, FiniteFeatureMap F>
+struct StateCall {
+  const TransitionView<Scalar>& transition;
+  Rows rows;
+  Options options;
+  ConstBatch<Scalar> Q, K, V;
+  StateAccess<State<Scalar, F>> state;
+  Batch<Scalar> Y;
+  Workspace<Scalar>& workspace;
+};
+
+/// y ← numerator, divided by the denominator if the rows are means; 0 where there is nothing to divide by.
+template <class Numerator, class Scalar, class Y>
+void write_row(Rows rows, const Numerator& numerator, Scalar denominator, Y&& y) {
+  if (rows == Rows::sums)
+    y = numerator;
+  else if (denominator != Scalar(0))
+    y = numerator / denominator;
+  else
+    y.setZero();
+}
+
+/// Checks a call and hands it to `engine`, a callable on `StateCall`. Nothing is touched if a check throws.
+template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType, class Engine>
+void run_state_form(const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                    const Eigen::MatrixBase<DV>& V, StateType& state, Batch<typename DQ::Scalar> Y,
+                    Workspace<typename DQ::Scalar>& workspace, const Options& options, Engine&& engine) {
+  using Scalar = typename DQ::Scalar;
+  constexpr Rows rows = rows_of<Normalization, F>();
+  if constexpr (check_pair<F, A>()) {
+    check_call(transition, Q, K, V, options);
+    check_output(Y, Q, V);
+    check_state(state, transition, Q, V);
+    const ViewOf<Scalar, A> view(transition);
+    engine(StateCall<Scalar, F>{view, rows, options, Q.derived(), K.derived(), V.derived(), {state}, Y, workspace});
+  }
+}
+
+/// Y of a call that has none, with a workspace of its own.
+template <class DQ, class DV, class Call>
+Matrix<typename DQ::Scalar> returned(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DV>& V, Call&& call) {
+  Matrix<typename DQ::Scalar> Y(V.rows(), Q.cols());
+  Workspace<typename DQ::Scalar> workspace;
+  call(Batch<typename DQ::Scalar>(Y), workspace);
+  return Y;
+}
+
+/// A call that starts from nothing; for a feature map without an embedding a sentence at compile time.
+template <class F, class DQ, class DV, class Call>
+Matrix<typename DQ::Scalar> from_empty_state(const F& feature, const Eigen::MatrixBase<DQ>& Q,
+                                             const Eigen::MatrixBase<DV>& V, Call&& call) {
+  static_assert(FiniteFeatureMap<F>,
+                "this feature map (Exponential) has no finite embedding, hence no state: it has the attention form only");
+  if constexpr (FiniteFeatureMap<F>) {
+    State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
+    return call(state);
+  } else {
+    return {};
+  }
+}
+
+}  // namespace sympow::detail

@@ -1,0 +1,48 @@
+// What a feature map is: a score for a pair (q, k), and where it is finite an embedding whose inner products are these scores.
+#pragma once
+
+#include <concepts>
+
+#include <sympow/core/concepts.hpp>
+
+namespace sympow {
+
+/// How the score of a pair comes from its logit s = scale · qᵀ M k.
+enum class Score {
+  power,        ///< s^degree; the feature map names its `degree`, and φ is homogeneous of that degree
+  exponential,  ///< exp(s)
+  embedded      ///< φ(q)·φ(k); there is no formula in s
+};
+
+/// An immutable recipe for scores. It says
+///
+///     static constexpr Score score;
+///     static constexpr bool nonnegative;       no pair has a negative score; such maps are normalised by default
+///     static constexpr int degree;             for Score::power
+template <class F>
+concept FeatureMap = requires {
+  { F::score } -> std::convertible_to<Score>;
+  { F::nonnegative } -> std::convertible_to<bool>;
+};
+
+/// A feature map with a finite embedding, which the recurrent and the chunked form need:
+///
+///     Index dimension(Index d) const;                       D, the length of φ(x) for x in R^d
+///     void embed(const X& x, Y&& y) const;                  y.col(t) = φ(x.col(t)), D × n from d × n; no overlap
+///
+/// A complete one, for attention with φ(x) = elu(x) + 1:
+///
+///     struct EluPlusOne {
+///       static constexpr Score score = Score::embedded;
+///       static constexpr bool nonnegative = true;
+///       Index dimension(Index d) const { return d; }
+///       template <class X, class Y>
+///       void embed(const X& x, Y&& y) const { y = (x.array() > 0).select(x.array() + 1, x.array().min(0).exp()); }
+///     };
+template <class F>
+concept FiniteFeatureMap = FeatureMap<F> && requires(const F& f, const Matrix<double>& x, Matrix<double>& y, Index d) {
+  { f.dimension(d) } -> std::convertible_to<Index>;
+  f.embed(x, y);
+};
+
+}  // namespace sympow

@@ -1,0 +1,27 @@
+// κ(s) = s^P: symmetric power attention.
+#pragma once
+
+#include <sympow/feature/feature_map.hpp>
+#include <sympow/tensor/symmetric_power.hpp>
+
+namespace sympow {
+
+/// The symmetric power as a feature map: score s^P, φ = φ^P, D = C(d + P - 1, P). Normalised by default for even P; an odd power
+/// has negative scores and gives no distribution. Cost of an embedding: see `symmetric_power`.
+/// Source: Symmetric Power Transformers, §4.2; Conformal Transformations, §2.
+template <int P>
+struct SymmetricPower {
+  static_assert(1 <= P && P <= max_power, "the power must lie in 1 … 8");
+  static constexpr Score score = Score::power;
+  static constexpr int degree = P;
+  static constexpr bool nonnegative = P % 2 == 0;
+
+  [[nodiscard]] constexpr Index dimension(Index d) const { return symmetric_dimension(d, P); }
+
+  template <class X, class Y>
+  void embed(const X& x, Y&& y) const {
+    y.noalias() = symmetric_power<P>(x);
+  }
+};
+
+}  // namespace sympow

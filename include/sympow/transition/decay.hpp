@@ -1,0 +1,142 @@
+// Forgetting: scalar gates, which multiply the state, and channel gates, which act in key space.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include <sympow/transition/transition.hpp>
+
+namespace sympow {
+namespace detail {
+
+inline void check_log_gate(double value, const char* name, Index position) {
+  if (!(value <= 0)) raise<InvalidGate>(name, " at position ", position, " is ", value, ", must be at most 0 and a number");
+}
+
+}  // namespace detail
+
+/// A_i = I: nothing is forgotten, nothing turns. Linear attention ↔ softmax without positions (NoPE).
+struct Stationary : LeavesKeys {
+  [[nodiscard]] Index length() const { return Dynamic; }
+  [[nodiscard]] double log_decay(Index) const { return 0; }
+};
+
+/// See `Stationary`.
+[[nodiscard]] inline Stationary stationary() { return {}; }
+
+/// A_i = γ I. RetNet ↔ ALiBi.
+class ConstantDecay : public LeavesKeys {
+ public:
+  /// Throws `InvalidGate` unless 0 ≤ γ ≤ 1.
+  explicit ConstantDecay(double gamma) : log_gamma_(std::log(gamma)) {
+    if (!(0 <= gamma && gamma <= 1)) detail::raise<InvalidGate>("constant_decay: gamma is ", gamma, ", must lie in [0, 1]");
+  }
+  [[nodiscard]] Index length() const { return Dynamic; }
+  [[nodiscard]] double log_decay(Index) const { return log_gamma_; }
+
+ private:
+  double log_gamma_;
+};
+
+/// The same gate γ at every token.
+///
+///     b_ij = γ^{i-j}
+///
+/// γ in [0, 1]; throws `InvalidGate`. Source: RetNet (2023); ALiBi in Conformal Transformations, A.2, with γ = e^{-m}.
+[[nodiscard]] inline ConstantDecay constant_decay(double gamma) { return ConstantDecay(gamma); }
+
+/// A_i = γ_i I. Mamba-2, gated sympow ↔ FoX.
+class Decay : public LeavesKeys {
+ public:
+  /// Throws `InvalidGate` for a log gate that is positive or not a number.
+  explicit Decay(Eigen::VectorXd log_gamma) : log_gamma_(std::move(log_gamma)) {
+    for (Index i = 0; i < log_gamma_.size(); ++i) detail::check_log_gate(log_gamma_[i], "decay: the log gate", i);
+  }
+  [[nodiscard]] Index length() const { return log_gamma_.size(); }
+  [[nodiscard]] double log_decay(Index token) const { return log_gamma_[token]; }
+
+ private:
+  Eigen::VectorXd log_gamma_;
+};
+
+/// A gate γ_i for every token, by natural logarithms.
+///
+///     b_ij = Π_{k=j+1..i} γ_k = exp Σ_{k=j+1..i} log γ_k
+///
+/// log_gamma: T numbers in a vector or array of either orientation and any real type, each ≤ 0, -∞ allowed; they are copied into
+/// double. γ_1 acts on the initial state only. Compute log γ as -softplus(-x), not as log(sigmoid(x)). Throws `InvalidGate` with the
+/// position. Source: Conformal Transformations, §3.1; Mamba-2 (2024).
+template <class LogGates>
+[[nodiscard]] Decay decay(const Eigen::DenseBase<LogGates>& log_gamma) {
+  static_assert(LogGates::IsVectorAtCompileTime, "decay takes one log gate a token, in a vector");
+  return Decay(log_gamma.derived().matrix().template cast<double>().reshaped());
+}
+
+/// A_i = diag(a_i). GLA ↔ per-channel FoX.
+class ChannelDecay {
+ public:
+  static constexpr bool acts_on_keys = true;
+  static constexpr bool scales_channels = true;
+
+  /// Throws `InvalidGate` as `Decay` does; the position counts through the columns.
+  explicit ChannelDecay(Eigen::MatrixXd log_a) : log_a_(std::move(log_a)) {
+    for (Index n = 0; n < log_a_.size(); ++n) detail::check_log_gate(log_a_.data()[n], "channel_decay: the log gate", n);
+  }
+
+  [[nodiscard]] Index length() const { return log_a_.cols(); }
+  [[nodiscard]] Index key_dimension() const { return log_a_.rows(); }
+  [[nodiscard]] double log_decay(Index) const { return 0; }
+  void check_frame(const Frame& frame, Index d) const { LeavesKeys{}.check_frame(frame, d); }
+  [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
+    return log_a_.col(token).array().exp().matrix().asDiagonal();
+  }
+
+  /// The product of a segment's diagonals, d numbers.
+  [[nodiscard]] Eigen::VectorXd channel_totals(Segment segment) const {
+    return log_a_.middleCols(segment.begin, segment.size).rowwise().sum().array().exp();
+  }
+
+  // By halves: with the queries of each half at its start and its keys at its end, the logits across are one product. Only
+  // exponentials of sums ≤ 0 occur, over tokens of one half, so no gate however strong makes one overflow or lose another.
+  template <class S>
+  void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    if (segment.size == 0) return;
+    if (segment.size == 1) {
+      if (logits.size() != 0) logits(0, 0) = queries.col(0).dot(keys.col(0));
+      pull(segment, queries);
+      return;
+    }
+    const Index half = segment.size / 2, rest = segment.size - half;
+    const Segment left{segment.begin, half}, right{segment.begin + half, rest};
+    const bool wanted = logits.size() != 0;
+    transport<S>(frame, left, queries.leftCols(half), keys.leftCols(half),
+                 wanted ? Batch<S>(logits.topLeftCorner(half, half)) : logits);
+    transport<S>(frame, right, queries.rightCols(rest), keys.rightCols(rest),
+                 wanted ? Batch<S>(logits.bottomRightCorner(rest, rest)) : logits);
+    if (wanted) logits.topRightCorner(half, rest).noalias() = keys.leftCols(half).transpose() * queries.rightCols(rest);
+    pull<S>(left, queries.rightCols(rest));
+    pull<S>(right, keys.leftCols(half));  // a diagonal is its own transpose
+  }
+
+  template <class S>
+  void pull(Segment segment, Batch<S> queries) const {
+    queries.array().colwise() *= channel_totals(segment).cast<S>().array();
+  }
+
+ private:
+  Eigen::MatrixXd log_a_;
+};
+
+/// A gate for every token and channel of the keys, by natural logarithms.
+///
+///     M_ij = diag exp Σ_{k=j+1..i} log a_k
+///
+/// log_a: d × T, each ≤ 0, -∞ allowed; copied into double. It acts in key space and is lifted: on `SymmetricPower<P>` equal
+/// channels γ decay a score by γ^P, and with `Exponential` the gate scales the logit. Cost of a segment of n tokens: log2(n) passes
+/// over its queries and keys and the products. Throws `InvalidGate`. Source: Gated Linear Attention (2023).
+template <class LogGates>
+[[nodiscard]] ChannelDecay channel_decay(const Eigen::DenseBase<LogGates>& log_a) {
+  return ChannelDecay(log_a.derived().matrix().template cast<double>());
+}
+
+}  // namespace sympow

@@ -1,0 +1,63 @@
+// Several transitions at once: any number of scalar decays, and at most one that acts in key space.
+#pragma once
+
+#include <sympow/transition/transition.hpp>
+
+namespace sympow {
+
+/// A_i = A'_i A''_i for two transitions that commute because at most one of them acts in key space.
+template <Transition Left, Transition Right>
+class TransitionProduct {
+  static_assert(!(Left::acts_on_keys && Right::acts_on_keys),
+                "a product of transitions has at most one factor that acts in key space (channel decay, rotary): "
+                "two of them do not commute in general");
+
+ public:
+  static constexpr bool acts_on_keys = Left::acts_on_keys || Right::acts_on_keys;
+  static constexpr bool scales_channels = Left::scales_channels || Right::scales_channels;
+
+  /// Throws `ShapeMismatch` if both have a length and the lengths differ.
+  TransitionProduct(Left left, Right right) : left_(std::move(left)), right_(std::move(right)) {
+    if (left_.length() != Dynamic && right_.length() != Dynamic)
+      detail::check_size("length of the right transition", right_.length(), left_.length(), "length of the left transition");
+  }
+
+  [[nodiscard]] Index length() const { return left_.length() != Dynamic ? left_.length() : right_.length(); }
+  [[nodiscard]] Index key_dimension() const { return acting().key_dimension(); }
+  [[nodiscard]] double log_decay(Index token) const { return left_.log_decay(token) + right_.log_decay(token); }
+  [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index d) const { return acting().key_matrix(token, d); }
+  void check_frame(const Frame& frame, Index d) const { acting().check_frame(frame, d); }
+
+  template <class S>
+  void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    acting().transport(frame, segment, queries, keys, logits);
+  }
+  template <class S>
+  void pull(Segment segment, Batch<S> queries) const {
+    acting().pull(segment, queries);
+  }
+  [[nodiscard]] Eigen::VectorXd channel_totals(Segment segment) const
+    requires scales_channels
+  {
+    return acting().channel_totals(segment);
+  }
+
+ private:
+  [[nodiscard]] const auto& acting() const {
+    if constexpr (Left::acts_on_keys)
+      return left_;
+    else
+      return right_;
+  }
+
+  Left left_;
+  Right right_;
+};
+
+/// The product of two transitions, `decay(log_gamma) * rotary(theta, beta)` being conformal-sympow. Throws `ShapeMismatch`.
+template <Transition Left, Transition Right>
+[[nodiscard]] TransitionProduct<Left, Right> operator*(Left left, Right right) {
+  return {std::move(left), std::move(right)};
+}
+
+}  // namespace sympow

@@ -1,0 +1,86 @@
+// Turning: queries and keys rotate by an angle that grows from token to token.
+#pragma once
+
+#include <sympow/rotation/block_rotation.hpp>
+#include <sympow/transition/transition.hpp>
+
+namespace sympow {
+
+/// A_i = R(β_i θ), lifted. Complex gate ↔ RoPE; with data-dependent β the learned rotary of conformal-sympow.
+class Rotary {
+ public:
+  static constexpr bool acts_on_keys = true;
+  static constexpr bool scales_channels = false;
+
+  Rotary(Eigen::VectorXd theta, Pairing pairing) : theta_(std::move(theta)), pairing_(pairing) {}
+  Rotary(Eigen::VectorXd theta, Eigen::VectorXd beta, Pairing pairing)
+      : theta_(std::move(theta)), beta_(std::move(beta)), has_beta_(true), pairing_(pairing) {}
+
+  [[nodiscard]] Index length() const { return has_beta_ ? beta_.size() : Dynamic; }
+  [[nodiscard]] Index key_dimension() const { return 2 * theta_.size(); }
+  [[nodiscard]] double log_decay(Index) const { return 0; }
+  [[nodiscard]] double beta(Index token) const { return has_beta_ ? beta_[token] : 1; }
+
+  void check_frame(const Frame& frame, Index) const {
+    if (frame.angles.size() != 0 && frame.angles.size() != theta_.size())
+      detail::raise<FrameMismatch>("the state was built under a rotation of ", frame.angles.size(),
+                                   " angles, the transition has ", theta_.size());
+  }
+
+  [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
+    return BlockRotation<double>(beta(token) * theta_, pairing_).toDenseMatrix();
+  }
+
+  // Both queries and keys of token i turn by the absolute μ_i, so that their inner products turn by μ_i - μ_j.
+  template <class S>
+  void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    if (frame.angles.size() == 0) frame.angles.setZero(theta_.size());
+    for (Index t = 0; t < segment.size; ++t) {
+      const double rate = beta(segment.begin + t);
+      for (Index j = 0; j < theta_.size(); ++j) {
+        const double mu = reduced_angle(frame.angles[j] + rate * theta_[j]);
+        const S cosine = static_cast<S>(std::cos(mu)), sine = static_cast<S>(std::sin(mu));
+        detail::turn_pair(queries.col(t), j, pairing_, cosine, sine);
+        detail::turn_pair(keys.col(t), j, pairing_, cosine, sine);
+        frame.angles[j] = mu;
+      }
+    }
+    if (logits.size() != 0) logits.noalias() = keys.transpose() * queries;
+  }
+
+  template <class S>
+  void pull(Segment, const Batch<S>&) const {}
+
+ private:
+  Eigen::VectorXd theta_, beta_;
+  bool has_beta_ = false;
+  Pairing pairing_;
+};
+
+/// Rotary positions at fixed rates.
+///
+///     M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + θ
+///
+/// θ: d/2 radians per token, kept in double; μ is reduced mod 2π at every step and continues from the state's frame. Fits every T.
+/// Source: Conformal Transformations, A.1.2; RoFormer (2021).
+template <class Angles>
+[[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing = Pairing::interleaved) {
+  static_assert(Angles::IsVectorAtCompileTime, "rotary takes d/2 rates, in a vector");
+  return Rotary(theta.derived().matrix().template cast<double>().reshaped(), pairing);
+}
+
+/// Learned rotary: token i turns by β_i θ.
+///
+///     M_ij = R(μ_i)ᵀ R(μ_j) = R(-c_ij θ),   μ_i = μ_{i-1} + β_i θ,   c_ij = Σ_{k=j+1..i} β_k
+///
+/// β: T numbers, usually 1 + tanh(·) in (0, 2). Source: Conformal Transformations, §3.2 (printed with +c_ij and β_i under the sum;
+/// see docs/errata.md).
+template <class Angles, class Rates>
+[[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, const Eigen::DenseBase<Rates>& beta,
+                            Pairing pairing = Pairing::interleaved) {
+  static_assert(Angles::IsVectorAtCompileTime && Rates::IsVectorAtCompileTime, "rotary takes d/2 rates and T betas, in vectors");
+  return Rotary(theta.derived().matrix().template cast<double>().reshaped(),
+                beta.derived().matrix().template cast<double>().reshaped(), pairing);
+}
+
+}  // namespace sympow

@@ -1,0 +1,127 @@
+// What happens between two tokens: how the state forgets (b) and how keys turn (M). The protocol that every transition follows.
+//
+//     (A_{j+1} … A_i)ᵀ = b_ij M_ij          A_i acts on the state from the right: S_i = S_{i-1} A_i + v_i φ(k_i)ᵀ
+//
+// The forms work by segments of consecutive tokens a … b. A query is taken to its segment's start, q̃_i = A_a … A_i q_i; a key to its
+// segment's end, k̂_j = (A_{j+1} … A_b)ᵀ k_j; then the logit of a query and a key of an earlier segment is q̃ᵀ k̂, once q̃ has been
+// pulled through the segments between. A rotation does this in absolute coordinates instead, R(μ) on both, and needs no pulling.
+#pragma once
+
+#include <concepts>
+
+#include <sympow/core/checks.hpp>
+#include <sympow/core/concepts.hpp>
+
+namespace sympow {
+
+/// Consecutive tokens of a call, counted from 0.
+struct Segment {
+  Index begin = 0;
+  Index size = 0;
+  [[nodiscard]] constexpr Index end() const { return begin + size; }
+};
+
+/// The coordinates in which a state keeps its keys: what a sequence has done to them so far and the state does not undo.
+struct Frame {
+  Eigen::VectorXd angles;  ///< μ, d/2 radians in [-π, π]; empty before the first rotation, which is μ = 0
+};
+
+/// Logits of a segment are not wanted.
+template <class Scalar>
+[[nodiscard]] Batch<Scalar> no_logits() {
+  return Eigen::Map<Matrix<Scalar>>(nullptr, 0, 0);
+}
+
+/// An immutable recipe of A_1 … A_T, T = `length()`. A type models it with
+///
+///     static constexpr bool acts_on_keys;          false: scalar decay only
+///     static constexpr bool scales_channels;       A_i is diagonal; `channel_totals` gives a segment's product
+///     Index length() const;                        T, or Dynamic if it fits every length
+///     Index key_dimension() const;                 d, or Dynamic if it fits every d
+///     double log_decay(Index i) const;             log γ_i ≤ 0 of the scalar part, -∞ allowed
+///     void check_frame(const Frame&, Index d) const;           throws `FrameMismatch`
+///     void transport(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const;
+///                                                  logits(j, i) = q_iᵀ M_ij k_j for j ≤ i in s (unless logits is empty), then
+///                                                  Q to the segment's start, K to its end, the frame to its end
+///     void pull(Segment s, Batch<S> Q) const;      Q ← A_a … A_b Q
+///     MatrixXd key_matrix(Index i, Index d) const; the part of A_i in key space, dense; the definition, for tests
+///
+/// Scalar decay is no concern of `transport`, `pull` and `key_matrix`: the forms apply it to scores and states, in double.
+template <class A>
+concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batch<double> X) {
+  { A::acts_on_keys } -> std::convertible_to<bool>;
+  { A::scales_channels } -> std::convertible_to<bool>;
+  { a.length() } -> std::convertible_to<Index>;
+  { a.key_dimension() } -> std::convertible_to<Index>;
+  { a.log_decay(i) } -> std::convertible_to<double>;
+  { a.key_matrix(i, i) } -> std::convertible_to<Eigen::MatrixXd>;
+  a.check_frame(frame, i);
+  a.transport(frame, s, X, X, X);
+  a.pull(s, X);
+};
+
+/// Base of the transitions that leave keys as they are.
+struct LeavesKeys {
+  static constexpr bool acts_on_keys = false;
+  static constexpr bool scales_channels = false;
+
+  [[nodiscard]] Index key_dimension() const { return Dynamic; }
+  [[nodiscard]] Eigen::MatrixXd key_matrix(Index, Index d) const { return Eigen::MatrixXd::Identity(d, d); }
+
+  void check_frame(const Frame& frame, Index) const {
+    if (frame.angles.size() != 0)
+      detail::raise<FrameMismatch>("the state was built under a rotation of ", frame.angles.size(),
+                                   " angles, the transition has none; resume it with the same kind");
+  }
+
+  template <class S>
+  void transport(Frame&, Segment, const Batch<S>& queries, const Batch<S>& keys, Batch<S> logits) const {
+    if (logits.size() != 0) logits.noalias() = keys.transpose() * queries;
+  }
+
+  template <class S>
+  void pull(Segment, const Batch<S>&) const {}
+};
+
+/// A transition of any type behind one interface, so that an engine is compiled once per scalar and feature map. One virtual call a
+/// segment. It refers to the transition and does not own it.
+template <class Scalar>
+class TransitionView {
+ public:
+  TransitionView() = default;
+  TransitionView(const TransitionView&) = delete;
+  TransitionView& operator=(const TransitionView&) = delete;
+  virtual ~TransitionView() = default;
+
+  [[nodiscard]] virtual double log_decay(Index token) const = 0;
+  virtual void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
+                         Batch<Scalar> logits) const = 0;
+  virtual void pull(Segment segment, Batch<Scalar> queries) const = 0;
+  /// Whether a state must be scaled by channel over a segment; if so `factors` gets the d factors, in double.
+  virtual bool channel_totals(Segment segment, Eigen::VectorXd& factors) const = 0;
+};
+
+namespace detail {
+
+template <class Scalar, Transition A>
+class ViewOf final : public TransitionView<Scalar> {
+ public:
+  explicit ViewOf(const A& transition) : transition_(transition) {}
+
+  [[nodiscard]] double log_decay(Index token) const override { return transition_.log_decay(token); }
+  void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
+                 Batch<Scalar> logits) const override {
+    transition_.transport(frame, segment, queries, keys, logits);
+  }
+  void pull(Segment segment, Batch<Scalar> queries) const override { transition_.pull(segment, queries); }
+  bool channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& factors) const override {
+    if constexpr (A::scales_channels) factors = transition_.channel_totals(segment);
+    return A::scales_channels;
+  }
+
+ private:
+  const A& transition_;
+};
+
+}  // namespace detail
+}  // namespace sympow
