@@ -33,7 +33,7 @@ class SymmetricPowerFill {
  public:
   SymmetricPowerFill(const Source& x, Target& y, Scalar* scratch) : x_(x), y_(y), repeated_(scratch, x.size(), P - 1) {
     for (int r = 2; r <= P; ++r) repeated_.col(r - 2) = x_ * Scalar(1 / std::sqrt(static_cast<double>(r)));
-    const Scalar root(std::sqrt(static_cast<double>(factorial(P))));
+    const auto root = static_cast<Scalar>(std::sqrt(static_cast<double>(factorial(P))));
     for (Index i = 0; i < x_.size(); ++i) extend<P - 1>(root * x_[i], i, 1);
   }
 

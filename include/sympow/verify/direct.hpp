@@ -1,0 +1,107 @@
+// Attention by its definition, in double, without blocks, states or shortcuts: what every form is measured against.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include <sympow/attention/options.hpp>
+#include <sympow/core/integer_power.hpp>
+
+namespace sympow::verify {
+
+/// Rows by the definition, with what the row rule needs.
+struct DirectRows {
+  Matrix<double> Y;                ///< e × T
+  Eigen::VectorXd denominator;     ///< Σ_j s_ij
+  Eigen::VectorXd condition;       ///< K_i for normalised rows, A_i for sums
+  Eigen::VectorXd window;          ///< n_i = Σ_j b_ij, tokens inside the gate's effective window
+  double largest_value = 0;        ///< max |V|
+};
+
+/// Causal attention in double, as the formula says.
+///
+///     y_i = Σ_{j ≤ i} s_ij v_j  (/ Σ s_ij),   s_ij = κ(scale · q_iᵀ M_ij k_j) b_ij,   M_ij = (A_{j+1} … A_i)ᵀ in key space
+///     A_i = Σ_j b_ij (|scale| ‖q_i‖ ‖M_ij k_j‖)^P,   K_i = A_i / |Σ_j s_ij|
+///
+/// Shapes as in `attention`, any scalar type. Every key is moved on by the dense A_i at every step: O(T² d²) operations where the
+/// transition acts on keys, else O(T² d). For an exponential score the weight of a pair in A_i is e^s (1 + |scale| ‖q‖ ‖k‖).
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
+[[nodiscard]] DirectRows direct_attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                                          const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
+                                          const Options& options = {}) {
+  constexpr bool sums = detail::rows_of<Normalization, F>() == detail::Rows::sums;
+  detail::check_call(transition, Q, K, V, options);
+  const Index T = Q.cols(), d = Q.rows();
+  const Matrix<double> q = Q.template cast<double>() * options.scale, v = V.template cast<double>();
+  Matrix<double> k = K.template cast<double>();
+  Eigen::VectorXd log_b = Eigen::VectorXd::Zero(T), score(T), weight(T);
+  DirectRows rows{Matrix<double>::Zero(V.rows(), T), Eigen::VectorXd(T), Eigen::VectorXd(T), Eigen::VectorXd(T),
+                  V.size() > 0 ? v.cwiseAbs().maxCoeff() : 0};
+  const auto embedded = [&]([[maybe_unused]] const auto& x) {
+    Matrix<double> phi;
+    if constexpr (F::score == Score::embedded) {
+      phi.resize(feature.dimension(d), x.cols());
+      feature.embed(Matrix<double>(x), phi);
+    }
+    return phi;
+  };
+  for (Index i = 0; i < T; ++i) {
+    if (i > 0) {
+      if constexpr (A::acts_on_keys) k.leftCols(i) = (transition.key_matrix(i, d).transpose() * k.leftCols(i)).eval();
+      log_b.head(i).array() += transition.log_decay(i);
+    }
+    const auto seen = k.leftCols(i + 1);
+    const Eigen::ArrayXd s = seen.transpose() * q.col(i), b = log_b.head(i + 1).array().exp();
+    const Eigen::ArrayXd norms = seen.colwise().norm().transpose().array() * q.col(i).norm();
+    double shift = 0;
+    if constexpr (F::score == Score::power) {
+      score = b * s.unaryExpr(detail::RaiseTo{F::degree});
+      weight = b * norms.unaryExpr(detail::RaiseTo{F::degree});
+    } else if constexpr (F::score == Score::exponential) {
+      shift = sums ? 0 : (s + log_b.head(i + 1).array()).maxCoeff();
+      score = (s + log_b.head(i + 1).array() - shift).exp();
+      weight = score.array() * (1 + norms);
+    } else {
+      const Matrix<double> phi_k = embedded(seen), phi_q = embedded(q.col(i));
+      score = b * (phi_k.transpose() * phi_q).array();
+      weight = b * phi_k.colwise().norm().transpose().array() * phi_q.norm();
+    }
+    rows.denominator[i] = score.sum();
+    rows.condition[i] = sums ? weight.sum() : weight.sum() / std::abs(rows.denominator[i]);
+    rows.window[i] = b.sum();
+    rows.Y.col(i) = v.leftCols(i + 1) * score;
+    if (!sums && rows.denominator[i] != 0) rows.Y.col(i) /= rows.denominator[i];
+  }
+  return rows;
+}
+
+/// Whether a row says nothing: its scores cancel to within what the state forms can tell from zero, 16 u A_i.
+[[nodiscard]] inline bool degenerate(const DirectRows& rows, Index i, double unit) {
+  return rows.denominator[i] == 0 || !(rows.condition[i] * 16 * unit < 1);
+}
+
+/// The row rule: how far two results are apart, in units of what their arithmetic excuses; at most 1 is agreement.
+///
+///     max_i |ΔY_i| / (4 u · K_i · max|V| · (1 + √n_i))
+///
+/// n_i = window_i / tokens_per_update: 1 for a recurrence, the chunk for the chunked form; infinity (no updates) for the attention
+/// form. Degenerate rows of means are not compared. A result that is not finite gives infinity.
+template <class Normalization = DefaultNormalization, FeatureMap F, class DA, class DB>
+[[nodiscard]] double row_rule(const DirectRows& rows, const Eigen::MatrixBase<DA>& a, const Eigen::MatrixBase<DB>& b,
+                              double unit, double tokens_per_update = 1) {
+  constexpr bool sums = detail::rows_of<Normalization, F>() == detail::Rows::sums;
+  detail::check_size("columns of Y", a.cols(), rows.Y.cols(), "rows that were evaluated");
+  detail::check_size("columns of the other Y", b.cols(), rows.Y.cols(), "rows that were evaluated");
+  double worst = 0;
+  for (Index i = 0; i < rows.Y.cols(); ++i) {
+    if (rows.Y.rows() == 0 || (!sums && degenerate(rows, i, unit))) continue;
+    const double difference = (a.col(i).template cast<double>() - b.col(i).template cast<double>()).cwiseAbs().maxCoeff();
+    const double allowed =
+        4 * unit * rows.condition[i] * rows.largest_value * (1 + std::sqrt(rows.window[i] / tokens_per_update));
+    const double ratio = difference == 0 ? 0 : difference / allowed;
+    worst = ratio <= worst ? worst : std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
+  }
+  return worst;
+}
+
+}  // namespace sympow::verify

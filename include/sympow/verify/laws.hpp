@@ -1,0 +1,134 @@
+// The laws of the field as functions: give them your own feature map, transition, rotation or data.
+#pragma once
+
+#include <algorithm>
+
+#include <sympow/attention/attention.hpp>
+#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/recurrent.hpp>
+#include <sympow/tensor/induced.hpp>
+#include <sympow/verify/direct.hpp>
+#include <sympow/verify/proposition.hpp>
+
+namespace sympow::verify {
+
+/// Size of a violation and what rounding excuses; the law holds if residual ≤ bound.
+struct Residual {
+  double residual = 0, bound = 0;
+  [[nodiscard]] bool holds() const { return residual <= bound; }
+};
+
+/// attention = recurrent = chunked = the definition.
+///
+/// Residual: the largest difference of any form to `direct_attention`, in units of the row rule; bound 1. A feature map without
+/// an embedding is compared in the attention form only. Cost: that of `direct_attention` and of the three forms.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
+[[nodiscard]] Residual three_forms_law(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                                       const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
+                                       const Options& options = {}) {
+  using Scalar = typename DQ::Scalar;
+  const DirectRows rows = direct_attention<Normalization>(feature, transition, Q, K, V, options);
+  const auto distance = [&](const Matrix<Scalar>& Y, double tokens_per_update) {
+    return row_rule<Normalization, F>(rows, Y, rows.Y, unit_roundoff<Scalar>, tokens_per_update);
+  };
+  double worst = distance(attention<Normalization>(feature, transition, Q, K, V, options), std::numeric_limits<double>::infinity());
+  if constexpr (FiniteFeatureMap<F>) {
+    worst = std::max(worst, distance(recurrent<Normalization>(feature, transition, Q, K, V, options), 1));
+    const auto chunk = static_cast<double>(options.chunk > 0 ? options.chunk : detail::default_chunk);
+    worst = std::max(worst, distance(chunked<Normalization>(feature, transition, Q, K, V, options), chunk));
+  }
+  return {worst, 1};
+}
+
+/// Splitting a sequence anywhere changes nothing.
+///
+/// `transition_of(segment)` returns the transition of some tokens, such as `decay(log_gamma.segment(s.begin, s.size))`. Tokens before
+/// `split` go through `recurrent` and the rest through `chunked`, and the other way round, with the state handed on. Residual and
+/// bound as in `three_forms_law`.
+template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class TransitionOf, class DQ, class DK, class DV>
+[[nodiscard]] Residual splitting_law(const F& feature, const TransitionOf& transition_of, const Eigen::MatrixBase<DQ>& Q,
+                                     const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, Index split,
+                                     const Options& options = {}) {
+  using Scalar = typename DQ::Scalar;
+  const Segment before{0, split}, after{split, Q.cols() - split};
+  const auto first = transition_of(before), second = transition_of(after), whole = transition_of(Segment{0, Q.cols()});
+  const DirectRows rows = direct_attention<Normalization>(feature, whole, Q, K, V, options);
+  double worst = 0;
+  for (const bool recurrent_first : {true, false}) {
+    State<Scalar, F> state(feature, Q.rows(), V.rows());
+    Matrix<Scalar> Y(V.rows(), Q.cols());
+    const auto run = [&](const auto& transition, Segment s, bool step_by_step) {
+      const auto q = Q.middleCols(s.begin, s.size), k = K.middleCols(s.begin, s.size);
+      const auto v = V.middleCols(s.begin, s.size);
+      Y.middleCols(s.begin, s.size) = step_by_step ? recurrent<Normalization>(feature, transition, q, k, v, state, options)
+                                                   : chunked<Normalization>(feature, transition, q, k, v, state, options);
+    };
+    run(first, before, recurrent_first);
+    run(second, after, !recurrent_first);
+    worst = std::max(worst, row_rule<Normalization, F>(rows, Y, rows.Y, unit_roundoff<Scalar>));
+  }
+  return {worst, 1};
+}
+
+/// Scores see the difference of two positions only.
+///
+///     (R^i x)·(R^j y) = x·(R^{j-i} y)
+///
+/// For any rotation with `pow` and `*`. Residual relative to ‖x‖ ‖y‖; bound 4 d u, and u times the larger power for the angles.
+template <StructuredOperator Rotation, VectorExpression X, VectorExpression Y>
+[[nodiscard]] Residual relative_position_law(const Rotation& R, const X& x, const Y& y, Index i, Index j) {
+  using Scalar = scalar_t<X>;
+  const Vector<Scalar> left = R.pow(static_cast<double>(i)) * x, right = R.pow(static_cast<double>(j)) * y;
+  const Vector<Scalar> moved = R.pow(static_cast<double>(j - i)) * y;
+  const double size = static_cast<double>(x.norm()) * static_cast<double>(y.norm());
+  const double difference = std::abs(static_cast<double>(left.dot(right)) - static_cast<double>(x.dot(moved)));
+  const double power = static_cast<double>(std::max(std::abs(i), std::abs(j)));
+  return {size > 0 ? difference / size : 0,
+          4 * static_cast<double>(x.size()) * unit_roundoff<Scalar> + 16 * power * unit_roundoff<double>};
+}
+
+/// Proposition 2 against the dense definition.
+///
+///     φ^P(A x) = Sym^P(A) φ^P(x),   Sym^P(A) by permanents
+///
+/// Residual relative to ‖|A| |x|‖^P, which is what the rounding of a monomial is relative to; bound 8 P d u times √D.
+template <int P, MatrixExpression A, VectorExpression X>
+[[nodiscard]] Residual proposition_2_law(const A& a, const X& x) {
+  using Scalar = scalar_t<X>;
+  const Vector<Scalar> image = symmetric_power<P>(a * x);
+  const Vector<Scalar> lifted = induced<P>(a).toDenseMatrix() * symmetric_power<P>(x).eval();
+  const double size = std::pow(static_cast<double>((a.cwiseAbs() * x.cwiseAbs()).norm()), P);
+  const double dimensions = static_cast<double>(x.size()) * std::sqrt(static_cast<double>(image.size()));
+  return {size > 0 ? static_cast<double>((image - lifted).norm()) / size : 0, 8 * P * dimensions * unit_roundoff<Scalar>};
+}
+
+/// The lift is a homomorphism: Sym^P(A B) = Sym^P(A) Sym^P(B) and Sym^P(Aᵀ) = Sym^P(A)ᵀ, dense.
+///
+/// Residual relative to the largest entry of Sym^P(|A|) Sym^P(|B|); bound 8 P d u √D.
+template <int P, MatrixExpression A, MatrixExpression B>
+[[nodiscard]] Residual homomorphism_law(const A& a, const B& b) {
+  using Scalar = scalar_t<A>;
+  const Matrix<Scalar> lifted_a = induced<P>(a).toDenseMatrix(), lifted_b = induced<P>(b).toDenseMatrix();
+  const Matrix<Scalar> product = (induced<P>(a) * induced<P>(b)).toDenseMatrix();
+  const Matrix<Scalar> size = induced<P>(a.cwiseAbs()).toDenseMatrix() * induced<P>(b.cwiseAbs()).toDenseMatrix();
+  const double largest = static_cast<double>(size.maxCoeff());
+  const double difference = std::max(static_cast<double>((product - lifted_a * lifted_b).cwiseAbs().maxCoeff()),
+                                     static_cast<double>((induced<P>(a).transpose().toDenseMatrix() - lifted_a.transpose()).norm()));
+  const double dimensions = static_cast<double>(a.cols()) * std::sqrt(static_cast<double>(lifted_a.cols()));
+  return {largest > 0 ? difference / largest : 0, 8 * P * dimensions * unit_roundoff<Scalar>};
+}
+
+/// Operators compose as their matrices do: (R Q) x = R (Q x), Rᵀ R x = s² x for a conformal map, checked on one vector.
+///
+/// `scale` is s², 1 for a rotation. Residual relative to ‖x‖ times the sizes of the maps; bound 16 u √d.
+template <StructuredOperator Operator, VectorExpression X>
+[[nodiscard]] Residual group_law(const Operator& R, const Operator& Q, const X& x, scalar_t<X> scale = 1) {
+  using Scalar = scalar_t<X>;
+  const Vector<Scalar> composed = (R * Q) * x, inner = Q * x, stepwise = R * inner;
+  const Vector<Scalar> image = R * x, back = R.transpose() * image;
+  const double size = static_cast<double>(stepwise.norm()) + static_cast<double>(scale) * static_cast<double>(x.norm());
+  const double difference = static_cast<double>((composed - stepwise).norm() + (back - scale * x).norm());
+  return {size > 0 ? difference / size : 0, 16 * unit_roundoff<Scalar> * std::sqrt(static_cast<double>(x.size()))};
+}
+
+}  // namespace sympow::verify

@@ -1,0 +1,82 @@
+// A statement of the source papers as something that this machine decides.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sympow/core/config.hpp>
+
+namespace sympow::verify {
+
+/// Unit roundoff u of a type: 2⁻²⁴ for float, 2⁻⁵³ for double.
+template <class Scalar>
+inline constexpr double unit_roundoff = static_cast<double>(std::numeric_limits<Scalar>::epsilon()) / 2;
+
+/// What is expected of a statement.
+enum class Kind {
+  statement,     ///< holds as printed (or is our own correction or extension of it)
+  erratum,       ///< false or misprinted as printed; a corrected form holds
+  control,       ///< a reading, extension or mutant that nobody printed and that must fail, to show that the check can
+  documentation  ///< about the listings' own language; nothing for this library to compute
+};
+
+/// One checked statement. It holds if residual ≤ bound; a residual that is not a number never does.
+struct Proposition {
+  std::string id, statement, source;
+  Kind kind = Kind::statement;
+  double residual = 0, bound = 0;
+  std::string correction;  ///< erratum: what is true instead; documentation: why nothing is computed
+  double corrected_residual = 0, corrected_bound = 0;
+
+  [[nodiscard]] bool holds() const { return residual <= bound; }
+  [[nodiscard]] bool correction_holds() const { return corrected_residual <= corrected_bound; }
+
+  /// Whether the machine agrees with what is expected.
+  [[nodiscard]] bool as_expected() const {
+    switch (kind) {
+      case Kind::statement: return holds();
+      case Kind::erratum: return !holds() && correction_holds();
+      case Kind::control: return !holds();
+      case Kind::documentation: return true;
+    }
+    return false;
+  }
+};
+
+/// Collects propositions in the order in which they are decided.
+class Ledger {
+ public:
+  /// A statement that must hold: residual ≤ bound.
+  void holds(std::string id, double residual, double bound, std::string statement, std::string source) {
+    propositions_.push_back({std::move(id), std::move(statement), std::move(source), Kind::statement, residual, bound, {}, 0, 0});
+  }
+
+  /// A printed form that must fail, residual > bound, beside a corrected one that must hold.
+  void erratum(std::string id, double residual, double bound, std::string statement, std::string source,
+               std::string correction, double corrected_residual, double corrected_bound) {
+    propositions_.push_back({std::move(id), std::move(statement), std::move(source), Kind::erratum, residual, bound,
+                             std::move(correction), corrected_residual, corrected_bound});
+  }
+
+  /// A reading or mutant that must fail, residual > bound.
+  void control(std::string id, double residual, double bound, std::string statement, std::string source) {
+    propositions_.push_back({std::move(id), std::move(statement), std::move(source), Kind::control, residual, bound, {}, 0, 0});
+  }
+
+  /// Something about the papers' listings that only their own language can show.
+  void documents(std::string id, std::string statement, std::string source, std::string reason) {
+    propositions_.push_back(
+        {std::move(id), std::move(statement), std::move(source), Kind::documentation, 0, 0, std::move(reason), 0, 0});
+  }
+
+  [[nodiscard]] const std::vector<Proposition>& propositions() const { return propositions_; }
+
+ private:
+  std::vector<Proposition> propositions_;
+};
+
+}  // namespace sympow::verify
