@@ -28,8 +28,7 @@ template <VectorExpression X>
 [[nodiscard]] inline Matrix<Exact> kronecker(const Matrix<Exact>& a, const Matrix<Exact>& b) {
   Matrix<Exact> product(a.rows() * b.rows(), a.cols() * b.cols());
   for (Index i = 0; i < a.rows(); ++i)
-    for (Index j = 0; j < a.cols(); ++j)
-      product.block(i * b.rows(), j * b.cols(), b.rows(), b.cols()) = a(i, j) * b;
+    for (Index j = 0; j < a.cols(); ++j) product.block(i * b.rows(), j * b.cols(), b.rows(), b.cols()) = a(i, j) * b;
   return product;
 }
 

@@ -1,76 +1,11 @@
-// Random numbers, vectors and matrices that are the same on every machine.
+// Seeded random inputs under the tests' namespace. Name the seed in the test and print it:
+//     const auto seed = GENERATE(1u, 2u); CAPTURE(seed);
 #pragma once
 
-#include <Eigen/LU>
-#include <Eigen/QR>
-#include <cmath>
-#include <cstdint>
-#include <numbers>
-#include <random>
-
-#include <sympow/core/concepts.hpp>
+#include <sympow/verify/random.hpp>
 
 namespace sympow::test {
 
-/// A seeded source. Name the seed in the test and print it: `const auto seed = GENERATE(1u, 2u); CAPTURE(seed);`
-/// The distributions of the standard library differ between its implementations and are not used.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : engine_(seed) {}
-
-  /// Uniform in [0, 1).
-  double uniform() { return std::ldexp(static_cast<double>(engine_() >> 11), -53); }
-
-  /// Uniform in [low, high).
-  double uniform(double low, double high) { return low + (high - low) * uniform(); }
-
-  /// Uniform in low … high, both included; the bias of the remainder is below (high - low)/2^64.
-  Index integer(Index low, Index high) {
-    return low + static_cast<Index>(engine_() % (static_cast<std::uint64_t>(high - low) + 1));
-  }
-
-  /// Standard normal, by Box and Muller.
-  double normal() {
-    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
-    return radius * std::cos(2 * std::numbers::pi * uniform());
-  }
-
-  /// Standard normal entries, m × n.
-  template <class Scalar = double>
-  Matrix<Scalar> matrix(Index m, Index n) {
-    Matrix<Scalar> a(m, n);
-    for (Index j = 0; j < n; ++j)
-      for (Index i = 0; i < m; ++i) a(i, j) = static_cast<Scalar>(normal());
-    return a;
-  }
-
-  /// Standard normal entries.
-  template <class Scalar = double>
-  Vector<Scalar> vector(Index n) {
-    return matrix<Scalar>(n, 1);
-  }
-
-  /// A rotation of R^d, uniform by Haar's measure: the Q of a normal matrix with the signs that make R's diagonal positive,
-  /// one more sign for determinant 1.
-  template <class Scalar = double>
-  Matrix<Scalar> rotation(Index d) {
-    const Eigen::HouseholderQR<Eigen::MatrixXd> qr(matrix(d, d));
-    Eigen::MatrixXd q = qr.householderQ();
-    for (Index j = 0; j < d; ++j)
-      if (qr.matrixQR()(j, j) < 0) q.col(j) *= -1;
-    if (d > 0 && q.determinant() < 0) q.col(0) *= -1;
-    return q.cast<Scalar>();
-  }
-
-  /// Skew-symmetric with standard normal entries above the diagonal.
-  template <class Scalar = double>
-  Matrix<Scalar> skew(Index d) {
-    const Matrix<Scalar> a = matrix<Scalar>(d, d).template triangularView<Eigen::StrictlyUpper>();
-    return a - a.transpose();
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
+using verify::Random;
 
 }  // namespace sympow::test

@@ -1,49 +1,76 @@
-// Reproducible random inputs for propositions, tests and examples.
+// Random numbers, vectors and matrices that are the same on every machine: for propositions, tests and examples.
 #pragma once
 
 #include <Eigen/LU>
 #include <Eigen/QR>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <random>
 
 #include <sympow/core/concepts.hpp>
 
 namespace sympow::verify {
 
-/// Seeded source of matrices; the same seed gives the same numbers in float and in double, up to rounding.
+/// A seeded source. The distributions of the standard library differ between its implementations and are not used; the same
+/// seed gives the same numbers in float and in double, up to rounding.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
 
-  [[nodiscard]] double normal() { return normal_(engine_); }
-  [[nodiscard]] double uniform(double low, double high) { return std::uniform_real_distribution<>(low, high)(engine_); }
-  [[nodiscard]] Index integer(Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(engine_); }
-  [[nodiscard]] std::mt19937_64& engine() { return engine_; }
+  /// Uniform in [0, 1).
+  [[nodiscard]] double uniform() { return std::ldexp(static_cast<double>(engine_() >> 11), -53); }
 
-  /// Independent standard normal entries.
-  template <class Scalar>
-  [[nodiscard]] Matrix<Scalar> matrix(Index rows, Index cols) {
-    return Matrix<double>::NullaryExpr(rows, cols, [this] { return normal(); }).template cast<Scalar>();
-  }
-  template <class Scalar>
-  [[nodiscard]] Vector<Scalar> vector(Index size) {
-    return matrix<Scalar>(size, 1);
+  /// Uniform in [low, high).
+  [[nodiscard]] double uniform(double low, double high) { return low + (high - low) * uniform(); }
+
+  /// Uniform in low … high, both included; the bias of the remainder is below (high - low)/2^64.
+  [[nodiscard]] Index integer(Index low, Index high) {
+    return low + static_cast<Index>(engine_() % (static_cast<std::uint64_t>(high - low) + 1));
   }
 
-  /// A rotation (determinant 1) drawn by Haar measure: QR with the signs of R's diagonal moved into Q.
-  template <class Scalar>
+  /// Standard normal, by Box and Muller.
+  [[nodiscard]] double normal() {
+    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+    return radius * std::cos(2 * std::numbers::pi * uniform());
+  }
+
+  /// Standard normal entries, m × n.
+  template <class Scalar = double>
+  [[nodiscard]] Matrix<Scalar> matrix(Index m, Index n) {
+    Matrix<Scalar> a(m, n);
+    for (Index j = 0; j < n; ++j)
+      for (Index i = 0; i < m; ++i) a(i, j) = static_cast<Scalar>(normal());
+    return a;
+  }
+
+  /// Standard normal entries.
+  template <class Scalar = double>
+  [[nodiscard]] Vector<Scalar> vector(Index n) {
+    return matrix<Scalar>(n, 1);
+  }
+
+  /// A rotation of R^d, uniform by Haar's measure: the Q of a normal matrix with the signs that make R's diagonal positive,
+  /// one more sign for determinant 1.
+  template <class Scalar = double>
   [[nodiscard]] Matrix<Scalar> rotation(Index d) {
-    const Eigen::HouseholderQR<Matrix<double>> qr(matrix<double>(d, d));
-    Matrix<double> q = qr.householderQ();
-    for (Index i = 0; i < d; ++i)
-      if (qr.matrixQR()(i, i) < 0) q.col(i) *= -1;
-    if (q.determinant() < 0) q.col(0) *= -1;
-    return q.template cast<Scalar>();
+    const Eigen::HouseholderQR<Eigen::MatrixXd> qr(matrix(d, d));
+    Eigen::MatrixXd q = qr.householderQ();
+    for (Index j = 0; j < d; ++j)
+      if (qr.matrixQR()(j, j) < 0) q.col(j) *= -1;
+    if (d > 0 && q.determinant() < 0) q.col(0) *= -1;
+    return q.cast<Scalar>();
+  }
+
+  /// Skew-symmetric with standard normal entries above the diagonal.
+  template <class Scalar = double>
+  [[nodiscard]] Matrix<Scalar> skew(Index d) {
+    const Matrix<Scalar> a = matrix<Scalar>(d, d).template triangularView<Eigen::StrictlyUpper>();
+    return a - a.transpose();
   }
 
  private:
   std::mt19937_64 engine_;
-  std::normal_distribution<double> normal_;
 };
 
 }  // namespace sympow::verify
