@@ -1,0 +1,160 @@
+// The values of φ^p: every power, scalar type and shape against the definition.
+#include <cmath>
+#include <limits>
+
+#include <sympow/tensor/symmetric_power.hpp>
+
+#include "catch.hpp"
+#include "definition.hpp"
+#include "distance.hpp"
+#include "random.hpp"
+
+using namespace sympow;
+using Eigen::MatrixXd, Eigen::VectorXd;
+using sympow::test::contains, sympow::test::unit, sympow::test::relative_distance,
+    sympow::test::defined_symmetric_power;
+
+namespace {
+
+/// f with every power from 1 to 8 as a constant.
+template <class F>
+void for_each_power(F&& f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) {
+    (f(std::integral_constant<int, I + 1>{}), ...);
+  }(std::make_integer_sequence<int, max_power>{});
+}
+
+/// Roundings of one entry of φ^p: √p! and x_i at the root; x_i/√r (√, division, conversion, product) and the product with the
+/// prefix at each of p - 1 further levels.
+constexpr int roundings(int p) { return 2 + 5 * (p - 1) + 2; }
+
+template <class Scalar>
+void check_against_definition(const Vector<Scalar>& x) {
+  for_each_power([&]<int P>(std::integral_constant<int, P>) {
+    CAPTURE(P);
+    const Vector<Scalar> phi = symmetric_power<P>(x);
+    const Vector<Scalar> same = symmetric_power(x, P);
+    const Vector<test::Exact> expected = defined_symmetric_power(x, P);
+    REQUIRE(phi.size() == symmetric_dimension(x.size(), P));
+    REQUIRE(relative_distance(phi, expected) <= roundings(P) * unit<Scalar>);
+    REQUIRE(phi == same);
+  });
+}
+
+static_assert(decltype(symmetric_power<2>(Eigen::Vector3f()))::RowsAtCompileTime == 6);
+static_assert(decltype(symmetric_power<2>(Eigen::Matrix<double, 3, 5>()))::ColsAtCompileTime == 5);
+static_assert(decltype(symmetric_power(Eigen::Vector3f(), 2))::RowsAtCompileTime == Dynamic);
+static_assert(decltype(symmetric_power<4>(Eigen::Matrix<double, 64, 1>()))::RowsAtCompileTime == Dynamic);  // 6 MB
+static_assert(is_symmetric_power<decltype(symmetric_power<2>(VectorXd()))>);
+static_assert(!is_symmetric_power<VectorXd>);
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("the embedding of a vector is its definition, for every power", "[tensor]", float, double) {
+  const auto seed = GENERATE(1u, 2u);
+  const Index d = GENERATE(0, 1, 2, 3, 5, 7);
+  CAPTURE(seed, d);
+  test::Random random(seed);
+  check_against_definition<TestType>(random.vector<TestType>(d));
+}
+
+TEMPLATE_TEST_CASE("zeros, signs and magnitudes come through exactly as defined", "[tensor]", float, double) {
+  Vector<TestType> x(4);
+  x << 0, -1, TestType(3e4), TestType(-2e-4);
+  check_against_definition<TestType>(x);
+  check_against_definition<TestType>(Vector<TestType>::Zero(3));
+  check_against_definition<TestType>(Vector<TestType>::Constant(3, -1));
+}
+
+TEST_CASE("infinities and NaN reach exactly the entries that contain them", "[tensor]") {
+  Eigen::Vector3d x(2, std::numeric_limits<double>::quiet_NaN(), 3);
+  const VectorXd phi = symmetric_power<3>(x);
+  const MultiIndices<3> indices(3);
+  for (Index n = 0; n < indices.size(); ++n) REQUIRE(std::isnan(phi[n]) == (std::ranges::count(indices[n], 1) > 0));
+}
+
+TEST_CASE("a table larger than the stack's share gives the same values", "[tensor]") {
+  test::Random random(1);
+  const VectorXd x = random.vector(600);  // 2 · 600 scalars of x_i/√r
+  const VectorXd phi = symmetric_power<3>(x);
+  const MultiIndices<3> indices(600);
+  for (int trial = 0; trial < 1000; ++trial) {
+    const Index n = random.integer(0, indices.size() - 1);
+    const auto alpha = indices[n];
+    CAPTURE(n);
+    const double expected =
+        std::sqrt(static_cast<double>(multiplicity(alpha))) * x[alpha[0]] * x[alpha[1]] * x[alpha[2]];
+    REQUIRE(std::abs(phi[n] - expected) <= (roundings(3) + 4) * unit<double> * std::abs(expected));
+  }
+}
+
+TEMPLATE_TEST_CASE("a batch is embedded column by column", "[tensor]", float, double) {
+  const Index n = GENERATE(0, 1, 4);
+  CAPTURE(n);
+  test::Random random(3);
+  const Matrix<TestType> x = random.matrix<TestType>(5, n);
+  for_each_power([&]<int P>(std::integral_constant<int, P>) {
+    const Matrix<TestType> phi = symmetric_power<P>(x), same = symmetric_power(x, P);
+    REQUIRE(phi.rows() == symmetric_dimension(5, P));
+    REQUIRE(phi.cols() == n);
+    REQUIRE(phi == same);
+    for (Index t = 0; t < n; ++t) REQUIRE(phi.col(t) == Vector<TestType>(symmetric_power<P>(x.col(t))));
+  });
+}
+
+TEST_CASE("sizes fixed at compile time give the same values", "[tensor]") {
+  test::Random random(4);
+  const Eigen::Matrix<double, 3, 2> x = random.matrix(3, 2);
+  const Eigen::Matrix<double, 10, 2> phi = symmetric_power<3>(x);
+  REQUIRE(phi == MatrixXd(symmetric_power<3>(MatrixXd(x))));
+  const Eigen::Matrix<double, 1, 1> one(-2);
+  REQUIRE(symmetric_power<3>(one).eval()(0) == -8);
+  REQUIRE(symmetric_power<3>(Eigen::Matrix<double, 0, 1>()).eval().size() == 0);
+  const Eigen::Matrix<double, 64, 1> wide = random.vector(64);
+  const VectorXd twice = 2 * symmetric_power<3>(wide);  // a temporary that would not fit the stack
+  REQUIRE(twice == 2 * VectorXd(symmetric_power<3>(VectorXd(wide))));
+}
+
+TEST_CASE("inner products of embeddings are powers of inner products", "[tensor]") {
+  const auto seed = GENERATE(1u, 2u, 3u);
+  const Index d = GENERATE(0, 1, 3, 6);
+  CAPTURE(seed, d);
+  test::Random random(seed);
+  const VectorXd x = random.vector(d), y = random.vector(d);
+  for_each_power([&]<int P>(std::integral_constant<int, P>) {
+    CAPTURE(P);
+    const VectorXd a = symmetric_power<P>(x), b = symmetric_power<P>(y);
+    // A sum of D products of two entries; the absolute values of its terms sum to (|x|·|y|)^P.
+    const double bound = (static_cast<double>(a.size()) + 2 * roundings(P) + 2 * static_cast<double>(d) * P) *
+                         unit<double> * std::pow(x.cwiseAbs().dot(y.cwiseAbs()), P);
+    REQUIRE(std::abs(a.dot(b) - std::pow(x.dot(y), P)) <= bound);
+    REQUIRE(std::abs(symmetric_power<P>(x).dot(symmetric_power<P>(y)) - a.dot(b)) <= bound);
+    REQUIRE(std::abs(symmetric_power(x, P).dot(symmetric_power<P>(y)) - a.dot(b)) <= bound);
+    const double length_bound = 2 *
+                                (static_cast<double>(a.size()) + 2 * roundings(P) + 2 * static_cast<double>(d) * P) *
+                                unit<double> * std::pow(x.squaredNorm(), P);
+    REQUIRE(std::abs(symmetric_power<P>(x).squaredNorm() - a.squaredNorm()) <= length_bound);
+    REQUIRE(std::abs(std::pow(symmetric_power<P>(x).norm(), 2) - a.squaredNorm()) <= length_bound);
+  });
+}
+
+TEST_CASE("powers outside of 1 … 8 and dimensions beyond the index type are refused at once", "[tensor]") {
+  const VectorXd x = VectorXd::Ones(3);
+  REQUIRE_THROWS_AS(symmetric_power(x, 0), InvalidPower);
+  REQUIRE_THROWS_WITH(symmetric_power(x, 9), contains("power p = 9 must lie in 1 … 8"));
+  REQUIRE_THROWS_WITH(symmetric_power<Dynamic>(x), contains("power p = -1"));
+  const VectorXd large = VectorXd::Ones(1000);
+  REQUIRE_THROWS_AS(symmetric_power<8>(large), DimensionOverflow);
+  REQUIRE_THROWS_AS(symmetric_power(large, 8), DimensionOverflow);
+  REQUIRE(symmetric_power<6>(large).rows() == binomial(1005, 6));  // named without being computed
+}
+
+TEST_CASE("the inner product of embeddings that do not fit is refused", "[tensor]") {
+  const VectorXd x = VectorXd::Ones(3), y = VectorXd::Ones(4);
+  REQUIRE_THROWS_AS(symmetric_power(x, 2).dot(symmetric_power(x, 3)), ShapeMismatch);
+  REQUIRE_THROWS_WITH(symmetric_power(x, 2).dot(symmetric_power<3>(x)), contains("right embedding is 3, must be 2"));
+  REQUIRE_THROWS_WITH(symmetric_power<2>(x).dot(symmetric_power<2>(y)), contains("right operand is 4, must be 3"));
+  REQUIRE_THROWS_AS(symmetric_power(x, 2).transpose() * symmetric_power(x, 3), ShapeMismatch);
+  REQUIRE_THROWS_WITH(symmetric_power<2>(x).transpose() * symmetric_power<2>(y),
+                      contains("right operand is 4, must be 3"));
+}
