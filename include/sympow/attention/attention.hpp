@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include <sympow/attention/options.hpp>
@@ -13,8 +14,9 @@
 namespace sympow {
 namespace detail {
 
-/// Attention by blocks of queries against blocks of keys, with a running row scale: every weight that is exponentiated or raised is
-/// at most 1 in size, and a row of one block is shifted by its own maximum r = max_j (log b_ij + log |κ(s_ij)|).
+/// Attention by blocks of queries against blocks of keys. Every row carries a scale 2^r that follows the largest weight seen,
+/// r ≈ max_j log2 (b_ij |κ(s_ij)|), and sums weights that are at most 1 in size; for a power the scale of a block is a power of two and
+/// costs no rounding.
 template <class Scalar, FeatureMap F>
 class AttentionEngine {
   static constexpr Index block = 64;
@@ -35,7 +37,7 @@ class AttentionEngine {
       const Segment own{begin, std::min(block, Q.cols() - begin)};
       enter(frame, own, Q);
       diagonal(own, V);
-      double between = 0;  // log decay of the blocks between
+      double between = 0;  // natural log decay of the blocks between
       for (Index j = static_cast<Index>(totals_.size()) - 2; j >= 0 && between > empty; --j) {
         const Segment earlier{j * block, block};
         across(earlier, between, V);
@@ -69,7 +71,7 @@ class AttentionEngine {
       sum += transition_.log_decay(j);
     }
     work_.values.setZero(value_rows_, own.size);
-    log_scale_.setConstant(own.size, empty);
+    log2_scale_.setConstant(own.size, empty);
     denominator_.setZero(own.size);
     magnitude_.setZero(own.size);
   }
@@ -116,11 +118,11 @@ class AttentionEngine {
     old_factor_.resize(weights.cols());
     new_factor_.resize(weights.cols());
     for (Index i = 0; i < weights.cols(); ++i) {
-      const double log_maximum = shift(weights.col(i)) + log_gate(i);
-      const double log_scale = std::max(log_scale_[i], log_maximum);
-      old_factor_[i] = log_scale == empty ? Scalar(0) : static_cast<Scalar>(std::exp(log_scale_[i] - log_scale));
-      new_factor_[i] = log_scale == empty ? Scalar(0) : static_cast<Scalar>(std::exp(log_maximum - log_scale));
-      log_scale_[i] = log_scale;
+      const double fresh = shift(weights.col(i)) + log_gate(i) * std::numbers::log2e;
+      const double scale = std::max(log2_scale_[i], fresh);
+      old_factor_[i] = scale == empty ? Scalar(0) : static_cast<Scalar>(std::exp2(log2_scale_[i] - scale));
+      new_factor_[i] = scale == empty ? Scalar(0) : static_cast<Scalar>(std::exp2(fresh - scale));
+      log2_scale_[i] = scale;
     }
     denominator_ = denominator_.cwiseProduct(old_factor_) + weights.colwise().sum().cwiseProduct(new_factor_);
     magnitude_ = magnitude_.cwiseProduct(old_factor_) + weights.cwiseAbs().colwise().sum().cwiseProduct(new_factor_);
@@ -129,7 +131,7 @@ class AttentionEngine {
     work_.values.noalias() += values * weights;
   }
 
-  // Turns gated logits into weights of size at most 1; returns the logarithm of the factor that was taken out.
+  // Turns gated logits into weights of size at most 1; returns log2 of the factor that was taken out.
   template <class Column>
   double shift(Column&& x) const {
     if constexpr (F::score == Score::exponential) {
@@ -139,12 +141,15 @@ class AttentionEngine {
         return empty;
       }
       x = (x.array() - maximum).exp();
-      return static_cast<double>(maximum);
+      return static_cast<double>(maximum) * std::numbers::log2e;
     } else {
       const Scalar maximum = x.cwiseAbs().maxCoeff();
       if (maximum == Scalar(0)) return empty;
-      x = (x / maximum).unaryExpr(RaiseTo{root()});
-      return root() * std::log(static_cast<double>(maximum));
+      int exponent = 0;
+      std::frexp(maximum, &exponent);
+      exponent = std::max(exponent, std::numeric_limits<Scalar>::min_exponent);  // 2^-exponent must not overflow
+      x = (x * std::ldexp(Scalar(1), -exponent)).unaryExpr(RaiseTo{root()});
+      return static_cast<double>(root()) * exponent;
     }
   }
 
@@ -152,7 +157,7 @@ class AttentionEngine {
     for (Index i = 0; i < Y.cols(); ++i) {
       constexpr Scalar tolerance = 16 * std::numeric_limits<Scalar>::epsilon() / 2;
       if (rows_ == Rows::sums)
-        Y.col(i) = work_.values.col(i) * static_cast<Scalar>(std::exp(log_scale_[i]));
+        Y.col(i) = work_.values.col(i) * static_cast<Scalar>(std::exp2(log2_scale_[i]));
       else if (std::abs(denominator_[i]) > tolerance * magnitude_[i])
         Y.col(i) = work_.values.col(i) / denominator_[i];
       else
@@ -173,7 +178,7 @@ class AttentionEngine {
   double scale_;
   Workspace<Scalar>& work_;
   Index value_rows_ = 0;
-  Eigen::VectorXd to_end_, from_start_, gates_, log_scale_;
+  Eigen::VectorXd to_end_, from_start_, gates_, log2_scale_;
   std::vector<double> totals_;  // log decay of every block so far
   Eigen::RowVectorX<Scalar> denominator_, magnitude_, old_factor_, new_factor_;
 };

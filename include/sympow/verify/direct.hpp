@@ -13,7 +13,7 @@ namespace sympow::verify {
 struct DirectRows {
   Matrix<double> Y;                ///< e × T
   Eigen::VectorXd denominator;     ///< Σ_j s_ij
-  Eigen::VectorXd condition;       ///< K_i for normalised rows, A_i for sums
+  Eigen::VectorXd condition;       ///< K_i for normalised rows, A_i for sums, K_i (1 + |Y_i| / max|V|) for signed means
   Eigen::VectorXd window;          ///< n_i = Σ_j b_ij, tokens inside the gate's effective window
   double largest_value = 0;        ///< max |V|
 };
@@ -30,6 +30,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
                                           const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                           const Options& options = {}) {
   constexpr bool sums = detail::rows_of<Normalization, F>() == detail::Rows::sums;
+  constexpr bool signed_means = detail::rows_of<Normalization, F>() == detail::Rows::signed_means;
   detail::check_call(transition, Q, K, V, options);
   const Index T = Q.cols(), d = Q.rows();
   const Matrix<double> q = Q.template cast<double>() * options.scale, v = V.template cast<double>();
@@ -71,6 +72,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
     rows.window[i] = b.sum();
     rows.Y.col(i) = v.leftCols(i + 1) * score;
     if (!sums && rows.denominator[i] != 0) rows.Y.col(i) /= rows.denominator[i];
+    if (signed_means && rows.largest_value > 0)  // a signed mean can leave the range of the values
+      rows.condition[i] *= 1 + rows.Y.col(i).cwiseAbs().maxCoeff() / rows.largest_value;
   }
   return rows;
 }
@@ -84,8 +87,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 ///
 ///     max_i |ΔY_i| / (4 u · K_i · max|V| · (1 + √n_i))
 ///
-/// n_i = window_i / tokens_per_update: 1 for a recurrence, the chunk for the chunked form; infinity (no updates) for the attention
-/// form. Degenerate rows of means are not compared. A result that is not finite gives infinity.
+/// n_i = window_i / tokens_per_update, the updates of whichever side makes more of them: 1 for a recurrence, and for the definition
+/// where it moves keys on token by token; the chunk for the chunked form; infinity (no updates) for the attention form. Degenerate rows of means are not compared. A result that is not finite gives infinity.
 template <class Normalization = DefaultNormalization, FeatureMap F, class DA, class DB>
 [[nodiscard]] double row_rule(const DirectRows& rows, const Eigen::MatrixBase<DA>& a, const Eigen::MatrixBase<DB>& b,
                               double unit, double tokens_per_update = 1) {

@@ -20,22 +20,25 @@ struct Residual {
 
 /// attention = recurrent = chunked = the definition.
 ///
-/// Residual: the largest difference of any form to `direct_attention`, in units of the row rule; bound 1. A feature map without
-/// an embedding is compared in the attention form only. Cost: that of `direct_attention` and of the three forms.
+/// Residual: the largest difference of two of them, in units of the row rule; bound 1. A feature map without an embedding is
+/// compared in the attention form only. Cost: that of `direct_attention` and of the three forms.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 [[nodiscard]] Residual three_forms_law(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                                        const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                        const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
+  constexpr double never = std::numeric_limits<double>::infinity(), every_token = 1;
   const DirectRows rows = direct_attention<Normalization>(feature, transition, Q, K, V, options);
-  const auto distance = [&](const Matrix<Scalar>& Y, double tokens_per_update) {
-    return row_rule<Normalization, F>(rows, Y, rows.Y, unit_roundoff<Scalar>, tokens_per_update);
+  double worst = 0;
+  const auto compare = [&](const auto& a, const auto& b, double tokens_per_update) {
+    worst = std::max(worst, row_rule<Normalization, F>(rows, a, b, unit_roundoff<Scalar>, tokens_per_update));
   };
-  double worst = distance(attention<Normalization>(feature, transition, Q, K, V, options), std::numeric_limits<double>::infinity());
+  const Matrix<Scalar> Y = attention<Normalization>(feature, transition, Q, K, V, options);
+  compare(Y, rows.Y, A::acts_on_keys ? every_token : never);
   if constexpr (FiniteFeatureMap<F>) {
-    worst = std::max(worst, distance(recurrent<Normalization>(feature, transition, Q, K, V, options), 1));
     const auto chunk = static_cast<double>(options.chunk > 0 ? options.chunk : detail::default_chunk);
-    worst = std::max(worst, distance(chunked<Normalization>(feature, transition, Q, K, V, options), chunk));
+    compare(recurrent<Normalization>(feature, transition, Q, K, V, options), Y, every_token);
+    compare(chunked<Normalization>(feature, transition, Q, K, V, options), Y, chunk);
   }
   return {worst, 1};
 }

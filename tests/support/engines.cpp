@@ -1,0 +1,3 @@
+#include "engines.hpp"
+
+SYMPOW_TEST_ENGINES()

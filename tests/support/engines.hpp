@@ -1,0 +1,37 @@
+// The engines are compiled once, in engines.cpp, for every scalar and feature map that the tests run: include this before use.
+#pragma once
+
+#include <sympow/attention/attention.hpp>
+#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/recurrent.hpp>
+#include <sympow/feature/exponential.hpp>
+#include <sympow/feature/linear.hpp>
+#include <sympow/feature/symmetric_power.hpp>
+
+// clang-format off
+#define SYMPOW_TEST_ATTENTION(LINKAGE, S, ...)                                                                             \
+  LINKAGE template void sympow::detail::run_attention<S, __VA_ARGS__>(                                                     \
+      const __VA_ARGS__&, const sympow::TransitionView<S>&, sympow::detail::Rows, double, const sympow::ConstBatch<S>&,     \
+      const sympow::ConstBatch<S>&, const sympow::ConstBatch<S>&, sympow::Batch<S>, sympow::Workspace<S>&);
+
+#define SYMPOW_TEST_FORMS(LINKAGE, S, ...)                                                                                 \
+  SYMPOW_TEST_ATTENTION(LINKAGE, S, __VA_ARGS__)                                                                           \
+  LINKAGE template void sympow::detail::run_recurrent<S, __VA_ARGS__>(const __VA_ARGS__&,                                  \
+                                                                      sympow::detail::StateCall<S, __VA_ARGS__>);          \
+  LINKAGE template void sympow::detail::run_chunked<S, __VA_ARGS__>(const __VA_ARGS__&,                                    \
+                                                                    sympow::detail::StateCall<S, __VA_ARGS__>);
+
+#define SYMPOW_TEST_ENGINES(LINKAGE)                              \
+  SYMPOW_TEST_FORMS(LINKAGE, double, sympow::Linear)              \
+  SYMPOW_TEST_FORMS(LINKAGE, double, sympow::SymmetricPower<1>)   \
+  SYMPOW_TEST_FORMS(LINKAGE, double, sympow::SymmetricPower<2>)   \
+  SYMPOW_TEST_FORMS(LINKAGE, double, sympow::SymmetricPower<3>)   \
+  SYMPOW_TEST_FORMS(LINKAGE, double, sympow::SymmetricPower<4>)   \
+  SYMPOW_TEST_FORMS(LINKAGE, float, sympow::Linear)               \
+  SYMPOW_TEST_FORMS(LINKAGE, float, sympow::SymmetricPower<2>)    \
+  SYMPOW_TEST_FORMS(LINKAGE, float, sympow::SymmetricPower<4>)    \
+  SYMPOW_TEST_ATTENTION(LINKAGE, double, sympow::Exponential)     \
+  SYMPOW_TEST_ATTENTION(LINKAGE, float, sympow::Exponential)
+// clang-format on
+
+SYMPOW_TEST_ENGINES(extern)
