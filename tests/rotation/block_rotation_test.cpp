@@ -1,0 +1,183 @@
+// R(θ) against its dense matrix: both pairings, the group laws, powers and the reduction of angles.
+#include <cmath>
+#include <numbers>
+
+#include <sympow/rotation/block_rotation.hpp>
+
+#include "catch.hpp"
+#include "definition.hpp"
+#include "distance.hpp"
+#include "random.hpp"
+
+using namespace sympow;
+using Eigen::MatrixXd, Eigen::VectorXd;
+using sympow::test::contains, sympow::test::unit, sympow::test::distance, sympow::test::Exact;
+
+namespace {
+
+constexpr double pi = std::numbers::pi;
+
+/// diag(R_2(k θ_1), …) in the order of coordinates that the pairing asks for.
+Matrix<Exact> defined_rotation(const VectorXd& theta, Pairing pairing, Exact k = 1) {
+  const Index n = theta.size();
+  Matrix<Exact> dense = Matrix<Exact>::Zero(2 * n, 2 * n);
+  for (Index j = 0; j < n; ++j) {
+    const Index first = pairing == Pairing::interleaved ? 2 * j : j,
+                second = pairing == Pairing::interleaved ? first + 1 : j + n;
+    const Exact angle = k * static_cast<Exact>(theta[j]);
+    dense(first, first) = dense(second, second) = std::cos(angle);
+    dense(second, first) = std::sin(angle);
+    dense(first, second) = -std::sin(angle);
+  }
+  return dense;
+}
+
+/// An angle that is rounded once and reduced by the rounded 2π is off by less than 2u |angle| + 4u; then a cosine.
+template <class Scalar>
+Exact entry_bound(double largest_angle) {
+  return 2 * unit<Scalar> + (2 * largest_angle + 6) * unit<double>;
+}
+
+template <class Scalar>
+void require_close(const BlockRotation<Scalar>& R, const Matrix<Exact>& expected, double largest_angle) {
+  REQUIRE(distance(R.toDenseMatrix().template cast<Exact>(), expected) <= entry_bound<Scalar>(largest_angle));
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a rotation is its dense matrix, in both pairings", "[rotation]", float, double) {
+  const auto pairing = GENERATE(Pairing::interleaved, Pairing::half_split);
+  const auto seed = GENERATE(1u, 2u);
+  const Index d = GENERATE(0, 2, 4, 10);
+  CAPTURE(seed, d);
+  test::Random random(seed);
+  const VectorXd theta = 3 * random.vector(d / 2);
+  const BlockRotation<TestType> R(theta, pairing);
+  const Matrix<Exact> dense = defined_rotation(theta, pairing);
+  const double largest = theta.size() == 0 ? 0 : theta.cwiseAbs().maxCoeff();
+  REQUIRE(R.rows() == d);
+  REQUIRE(R.cols() == d);
+  REQUIRE(R.pairing() == pairing);
+  require_close(R, dense, largest);
+  require_close(R.transpose(), dense.transpose(), largest);
+  require_close(R.inverse(), dense.transpose(), largest);
+  REQUIRE(R.determinant() == 1);
+
+  const auto x = random.matrix<TestType>(d, 3);
+  const Matrix<TestType> y = R * x;
+  // Two products and a sum of entries that are off by entry_bound.
+  const Exact bound = d == 0 ? 0 : 2 * (entry_bound<TestType>(largest) + 2 * unit<TestType>)*x.cwiseAbs().maxCoeff();
+  REQUIRE(distance(y.template cast<Exact>(), dense * x.template cast<Exact>()) <= bound);
+}
+
+TEST_CASE("the pair (1, 0) turns towards (0, 1), where the pairing puts it", "[rotation]") {
+  VectorXd theta(2);
+  theta << pi / 2, 0;
+  const VectorXd x = VectorXd::Unit(4, 0);
+  const VectorXd interleaved = BlockRotation<double>(theta) * x;
+  const VectorXd half_split = BlockRotation<double>(theta, Pairing::half_split) * x;
+  REQUIRE(distance(interleaved, VectorXd::Unit(4, 1)) <= unit<double>);  // cos(π/2) of the rounded π
+  REQUIRE(distance(half_split, VectorXd::Unit(4, 2)) <= unit<double>);
+  REQUIRE(BlockRotation(theta).pairing() == Pairing::interleaved);
+}
+
+TEST_CASE("rotations form a commutative group by their angles", "[rotation]") {
+  const auto pairing = GENERATE(Pairing::interleaved, Pairing::half_split);
+  const auto seed = GENERATE(1u, 2u, 3u);
+  CAPTURE(seed);
+  test::Random random(seed);
+  const VectorXd a = random.vector(3), b = random.vector(3), c = random.vector(3);
+  const BlockRotation<double> A(a, pairing), B(b, pairing), C(c, pairing), one(VectorXd::Zero(3), pairing);
+  const auto exact = [&](const VectorXd& theta) { return defined_rotation(theta, pairing); };
+  require_close(A * B, exact(a) * exact(b), 10);
+  require_close(A * B, exact(a + b), 10);
+  REQUIRE((A * B).pairing() == pairing);
+  REQUIRE(A * B == B * A);
+  require_close((A * B) * C, (A * (B * C)).toDenseMatrix().cast<Exact>(), 10);
+  REQUIRE(A * one == A);
+  REQUIRE(A * A.inverse() == one);
+  REQUIRE(A.inverse().pairing() == pairing);
+  REQUIRE(one.toDenseMatrix() == MatrixXd::Identity(6, 6));
+}
+
+TEMPLATE_TEST_CASE("powers turn k times, for large, negative and fractional k", "[rotation]", float, double) {
+  const auto pairing = GENERATE(Pairing::interleaved, Pairing::half_split);
+  const double k = GENERATE(0., 1., 2., -1., 1000., -1000., 1e6, .5, -2.25, 1e-3);
+  const auto seed = GENERATE(1u, 2u);
+  CAPTURE(seed, k);
+  const VectorXd theta = test::Random(seed).vector(4).cwiseMin(3.).cwiseMax(-3.);
+  const BlockRotation<TestType> R(theta, pairing);
+  require_close(R.pow(k), defined_rotation(theta, pairing, k), 3 * std::abs(k));
+  REQUIRE(R.pow(k).pairing() == pairing);
+}
+
+TEST_CASE("a whole power is the repeated product, and half a power squares to the whole", "[rotation]") {
+  const VectorXd theta = test::Random(1).vector(3);
+  const BlockRotation<double> R(theta);
+  BlockRotation<double> product(VectorXd::Zero(3));
+  for (int k = 0; k <= 20; ++k) {
+    CAPTURE(k);
+    // k roundings of angles up to π.
+    REQUIRE(distance(R.pow(k).toDenseMatrix(), product.toDenseMatrix()) <= (k + 4) * 4 * unit<double>);
+    product = product * R;
+  }
+  const BlockRotation<double> far(VectorXd::Constant(3, 4)), half = far.pow(.5);
+  REQUIRE(distance((half * half).toDenseMatrix(), far.toDenseMatrix()) <= 16 * unit<double>);
+  REQUIRE(std::abs(half.angles()[0] - (2 - pi)) <= 8 * unit<double>);  // half of the angle in [-π, π]
+}
+
+TEST_CASE("angles are kept in [-π, π] and mean the same", "[rotation]") {
+  const auto seed = GENERATE(1u, 2u);
+  CAPTURE(seed);
+  test::Random random(seed);
+  for (int trial = 0; trial < 300; ++trial) {
+    const double angle = random.uniform(-1e4, 1e4), reduced = reduced_angle(angle);
+    CAPTURE(angle);
+    REQUIRE(std::abs(reduced) <= pi);
+    // Reduction by the rounded 2π: off by |angle| u/2 at most, the sine by no more.
+    REQUIRE(std::abs(std::sin(reduced) - std::sin(angle)) <= (std::abs(angle) + 4) * unit<double>);
+    REQUIRE(std::abs(std::cos(reduced) - std::cos(angle)) <= (std::abs(angle) + 4) * unit<double>);
+    REQUIRE(BlockRotation<double>(VectorXd::Constant(1, angle)).angles()[0] == reduced);
+    REQUIRE(reduced_angle(reduced) == reduced);
+    REQUIRE(reduced_angle(-angle) == -reduced);
+  }
+  REQUIRE(reduced_angle(2 * pi) == 0);
+  REQUIRE(reduced_angle(.25) == .25);
+}
+
+TEST_CASE("angles stay in double under a float rotation", "[rotation]") {
+  const VectorXd theta = VectorXd::Constant(1, 1 / 3.);
+  const BlockRotation<float> R(theta);
+  REQUIRE(R.angles() == theta);
+  // 10^6 turns: in float the angle would be off by 10^6 · 2^-25 / 3 ≈ .01.
+  require_close(R.pow(1e6), defined_rotation(theta, Pairing::interleaved, 1e6L), 1e6 / 3);
+  const BlockRotation from_float(Eigen::Vector2f(1, 2));
+  static_assert(std::same_as<decltype(from_float), const BlockRotation<float>>);
+  REQUIRE(from_float.angles() == Eigen::Vector2d(1, 2));
+}
+
+TEST_CASE("equality asks for the same angles and pairing", "[rotation]") {
+  const VectorXd theta = test::Random(1).vector(2);
+  VectorXd other = theta;
+  other[1] = std::nextafter(other[1], 10.);
+  const BlockRotation<double> R(theta);
+  REQUIRE(R == BlockRotation<double>(theta));
+  REQUIRE(R != BlockRotation<double>(other));
+  REQUIRE(R != BlockRotation<double>(theta, Pairing::half_split));
+  REQUIRE(R != BlockRotation<double>(theta.head(1)));
+}
+
+TEST_CASE("rotations that do not fit are refused by name", "[rotation]") {
+  const BlockRotation<double> R(VectorXd::Ones(2)), larger(VectorXd::Ones(3)),
+      split(VectorXd::Ones(2), Pairing::half_split);
+  REQUIRE_THROWS_AS(R * larger, ShapeMismatch);
+  REQUIRE_THROWS_WITH(R * larger, contains("angles of the right rotation is 3, must be 2"));
+  REQUIRE_THROWS_AS(R * split, ShapeMismatch);
+  REQUIRE_THROWS_WITH(R * split, contains("different pairing"));
+  REQUIRE_THROWS_AS(R * VectorXd::Ones(3), ShapeMismatch);
+  REQUIRE_THROWS_WITH(R * VectorXd::Ones(3), contains("rows of the right factor is 3, must be 4"));
+  REQUIRE_THROWS_AS(VectorXd::Ones(3).transpose() * R, ShapeMismatch);
+  MatrixXd odd = MatrixXd::Ones(5, 2);
+  REQUIRE_THROWS_AS(R.apply_in_place(odd), ShapeMismatch);
+  REQUIRE_THROWS_WITH(R.apply_in_place(odd.topRows(3)), contains("rows of the batch is 3, must be 4"));
+}
