@@ -67,7 +67,7 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
   [[nodiscard]] BlockRotation inverse() const { return transpose(); }
   [[nodiscard]] S determinant() const { return S(1); }
 
-  /// R(θ)^k = R(kθ) for any real k. The product kθ is rounded once, in double.
+  /// R(θ)^k = R(kθ) for any real k, by the angles in [-π, π]: a fraction of a turn of 2π is no turn. kθ is rounded once, in double.
   [[nodiscard]] BlockRotation pow(double k) const { return BlockRotation(k * angles_, pairing_); }
 
   /// R(a) R(b) = R(a + b). Throws `ShapeMismatch` unless sizes and pairings agree.
