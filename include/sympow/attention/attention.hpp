@@ -20,7 +20,14 @@ namespace detail {
 template <class Scalar, FeatureMap F>
 class AttentionEngine {
   static constexpr Index block = 64;
-  static constexpr double empty = -std::numeric_limits<double>::infinity();
+  static constexpr double empty = -std::numeric_limits<double>::infinity();  // log2 of no weight
+  static constexpr Scalar infinity = std::numeric_limits<Scalar>::infinity();
+  static constexpr int degree = [] {
+    if constexpr (F::score == Score::power)
+      return F::degree;
+    else
+      return 1;
+  }();
 
  public:
   AttentionEngine(const F& feature, const TransitionView<Scalar>& transition, Rows rows, double scale, Workspace<Scalar>& work)
@@ -30,7 +37,8 @@ class AttentionEngine {
     work_.keys = K;
     value_rows_ = V.rows();
     if constexpr (F::score == Score::embedded) work_.key_features.resize(feature_.dimension(K.rows()), K.cols());
-    to_end_.resize(Q.cols());
+    before_power_.resize(Q.cols());
+    after_power_.resize(Q.cols());
     totals_.clear();
     Frame frame;
     for (Index begin = 0; begin < Q.cols(); begin += block) {
@@ -67,7 +75,7 @@ class AttentionEngine {
     totals_.push_back(sum);
     sum = 0;
     for (Index j = own.end() - 1; j >= own.begin; --j) {
-      to_end_[j] = sum;
+      split_gate(sum, before_power_[j], after_power_[j]);
       sum += transition_.log_decay(j);
     }
     work_.values.setZero(value_rows_, own.size);
@@ -76,49 +84,67 @@ class AttentionEngine {
     magnitude_.setZero(own.size);
   }
 
-  // Keys of the block itself, j ≤ i. Gates accumulate along a row of queries: b_ij = γ_i b_{i-1,j}.
-  void diagonal(Segment own, const ConstBatch<Scalar>& V) {
-    gates_.resize(own.size);
-    for (Index i = 0; i < own.size; ++i) {
-      const double log_gate = transition_.log_decay(own.begin + i);
-      auto column = work_.logits.col(i);
-      column.tail(own.size - i - 1).setZero();
-      if constexpr (F::score == Score::exponential) {
-        gates_.head(i).array() += log_gate;
-        gates_[i] = 0;
-        column.head(i + 1) += gates_.head(i + 1).template cast<Scalar>();
-        column.tail(own.size - i - 1).setConstant(-std::numeric_limits<Scalar>::infinity());
-      } else {
-        gates_.head(i) *= std::exp(log_gate / root());
-        gates_[i] = 1;
-        column.head(i + 1).array() *= gates_.head(i + 1).array().template cast<Scalar>();
-      }
+  // b is applied in two parts: a power of two inside the power, exact, which keeps what is raised at most 2 times its row's maximum;
+  // and the rest, in [1, 2^P), after it. An exponential score takes log b into its exponent and needs no second part.
+  static void split_gate(double log_b, Scalar& before, Scalar& after) {
+    if constexpr (F::score == Score::exponential) {
+      before = static_cast<Scalar>(log_b);
+      after = Scalar(1);
+    } else {
+      const double log2_b = log_b * std::numbers::log2e;
+      const double exponent = std::max(std::floor(log2_b / degree), -4096.0);  // 2^-4096 is 0
+      before = static_cast<Scalar>(std::ldexp(1.0, static_cast<int>(exponent)));
+      after = static_cast<Scalar>(log_b == empty ? 0 : std::exp2(log2_b - degree * exponent));
     }
-    accumulate(V.middleCols(own.begin, own.size), [](Index) { return 0.0; });
   }
 
-  // Keys of an earlier block: b_ij is the product of the decay from its key to its end, between, and from the own start.
+  template <class Column, class Gates>
+  static void apply_gates(Column&& logits, const Gates& before) {
+    if constexpr (F::score == Score::exponential)
+      logits += before;
+    else
+      logits.array() *= before.array();
+  }
+
+  // Keys of the block itself, j ≤ i.
+  void diagonal(Segment own, const ConstBatch<Scalar>& V) {
+    gates_.setZero(own.size);
+    block_before_.resize(own.size);
+    block_after_.setOnes(own.size, own.size);
+    for (Index i = 0; i < own.size; ++i) {
+      gates_.head(i).array() += transition_.log_decay(own.begin + i);  // log b_ij
+      for (Index j = 0; j <= i; ++j) split_gate(gates_[j], block_before_[j], block_after_(j, i));
+      auto column = work_.logits.col(i);
+      apply_gates(column.head(i + 1), block_before_.head(i + 1));
+      column.tail(own.size - i - 1).setConstant(F::score == Score::exponential ? -infinity : Scalar(0));
+    }
+    accumulate(
+        V.middleCols(own.begin, own.size), [](Index) { return 0.0; }, [&](Index i) { return block_after_.col(i); });
+  }
+
+  // Keys of an earlier block: b_ij is the decay from the key to its block's end, between, and from the own start.
   void across(Segment earlier, double between, const ConstBatch<Scalar>& V) {
     if constexpr (F::score == Score::embedded)
       work_.logits.noalias() = work_.key_features.middleCols(earlier.begin, earlier.size).transpose() * work_.query_features;
     else
       work_.logits.noalias() = work_.keys.middleCols(earlier.begin, earlier.size).transpose() * work_.queries;
-    const auto to_end = to_end_.segment(earlier.begin, earlier.size).array();
-    if constexpr (F::score == Score::exponential)
-      work_.logits.colwise() += to_end.matrix().template cast<Scalar>();
-    else
-      work_.logits.array().colwise() *= (to_end / root()).exp().template cast<Scalar>();
-    accumulate(V.middleCols(earlier.begin, earlier.size), [&](Index i) { return between + from_start_[i]; });
+    const auto before = before_power_.segment(earlier.begin, earlier.size);
+    const auto after = after_power_.segment(earlier.begin, earlier.size);
+    for (Index i = 0; i < work_.logits.cols(); ++i) apply_gates(work_.logits.col(i), before);
+    accumulate(
+        V.middleCols(earlier.begin, earlier.size), [&](Index i) { return between + from_start_[i]; },
+        [&](Index) { return after; });
   }
 
-  // Adds the values of a block of keys, weighted by the gated logits of every query; log_gate(i) is the decay that they lack.
-  template <class Values, class LogGate>
-  void accumulate(const Values& values, const LogGate& log_gate) {
+  // Adds the values of a block of keys, weighted by the gated logits of every query. after(i) is the part of their gates that comes
+  // after the power, log_gate(i) the decay that they still lack.
+  template <class Values, class LogGate, class After>
+  void accumulate(const Values& values, const LogGate& log_gate, const After& after) {
     auto& weights = work_.logits;
     old_factor_.resize(weights.cols());
     new_factor_.resize(weights.cols());
     for (Index i = 0; i < weights.cols(); ++i) {
-      const double fresh = shift(weights.col(i)) + log_gate(i) * std::numbers::log2e;
+      const double fresh = shift(weights.col(i), after(i)) + log_gate(i) * std::numbers::log2e;
       const double scale = std::max(log2_scale_[i], fresh);
       old_factor_[i] = scale == empty ? Scalar(0) : static_cast<Scalar>(std::exp2(log2_scale_[i] - scale));
       new_factor_[i] = scale == empty ? Scalar(0) : static_cast<Scalar>(std::exp2(fresh - scale));
@@ -131,12 +157,12 @@ class AttentionEngine {
     work_.values.noalias() += values * weights;
   }
 
-  // Turns gated logits into weights of size at most 1; returns log2 of the factor that was taken out.
-  template <class Column>
-  double shift(Column&& x) const {
+  // Turns gated logits into weights and returns log2 of the factor that was taken out of them.
+  template <class Column, class After>
+  static double shift(Column&& x, [[maybe_unused]] const After& after) {
     if constexpr (F::score == Score::exponential) {
       const Scalar maximum = x.maxCoeff();
-      if (maximum == -std::numeric_limits<Scalar>::infinity()) {
+      if (maximum == -infinity) {
         x.setZero();
         return empty;
       }
@@ -148,8 +174,8 @@ class AttentionEngine {
       int exponent = 0;
       std::frexp(maximum, &exponent);
       exponent = std::max(exponent, std::numeric_limits<Scalar>::min_exponent);  // 2^-exponent must not overflow
-      x = (x * std::ldexp(Scalar(1), -exponent)).unaryExpr(RaiseTo{root()});
-      return static_cast<double>(root()) * exponent;
+      x = (x * std::ldexp(Scalar(1), -exponent)).unaryExpr(RaiseTo{degree}).cwiseProduct(after);
+      return static_cast<double>(degree) * exponent;
     }
   }
 
@@ -165,20 +191,16 @@ class AttentionEngine {
     }
   }
 
-  static constexpr int root() {
-    if constexpr (F::score == Score::power)
-      return F::degree;
-    else
-      return 1;
-  }
-
   const F& feature_;
   const TransitionView<Scalar>& transition_;
   Rows rows_;
   double scale_;
   Workspace<Scalar>& work_;
   Index value_rows_ = 0;
-  Eigen::VectorXd to_end_, from_start_, gates_, log2_scale_;
+  Eigen::VectorXd from_start_, gates_, log2_scale_;
+  Vector<Scalar> before_power_, after_power_;  // decay of every key to its block's end
+  Vector<Scalar> block_before_;
+  Matrix<Scalar> block_after_;
   std::vector<double> totals_;  // log decay of every block so far
   Eigen::RowVectorX<Scalar> denominator_, magnitude_, old_factor_, new_factor_;
 };

@@ -1,0 +1,203 @@
+// Attention is a recurrence: with any feature map, under rotary positions, and under gates (Propositions 1 and 3).
+#pragma once
+
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
+#include <sympow/verify/largest.hpp>
+#include <sympow/verify/sequence.hpp>
+
+namespace sympow::verify {
+namespace detail {
+
+/// φ(x) = elu(x) + 1, a feature map that is no power.
+struct EluPlusOne {
+  static constexpr Score score = Score::embedded;
+  static constexpr bool nonnegative = true;
+  [[nodiscard]] Index dimension(Index d) const { return d; }
+  template <class X, class Y>
+  void embed(const X& x, Y&& y) const {
+    y = (x.array() > 0).select(x.array() + 1, x.array().min(0).exp());
+  }
+};
+
+/// [v; 1] φ(k)ᵀ, what one token adds to a state.
+template <int P>
+[[nodiscard]] Matrix<double> contribution(const Eigen::VectorXd& v, const Eigen::VectorXd& k) {
+  Eigen::VectorXd extended(v.size() + 1);
+  extended << v, 1;
+  return extended * symmetric_power<P>(k).eval().transpose();
+}
+
+/// b_ij as the library computes it, in column i and row j: the weights of values e_j under scores 1² b_ij.
+template <class Scalar, class Form>
+[[nodiscard]] Matrix<double> gates_of(Index T, const Form& form) {
+  const Matrix<Scalar> ones = Matrix<Scalar>::Ones(1, T), identity = Matrix<Scalar>::Identity(T, T);
+  return form(ones, identity).template cast<double>();
+}
+
+template <class Scalar, int P>
+void plain_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
+  const auto s = forms(SymmetricPower<P>{}, stationary(), x.Q, x.K, x.V);
+  const auto Y = attend([&](Index i, Index j) { return std::pow(x.q(i).dot(x.k(j)), P); }, x.V);
+  ledger.holds("F1.p" + std::to_string(P), s.disagreement(Y), 1,
+               "sympow attention = recurrence = chunked form, in units of the row rule", "A §2, A.1.1; B §1");
+}
+
+template <class Scalar, int P>
+void rotary_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
+  const auto s = forms(SymmetricPower<P>{}, rotary(x.theta), x.Q, x.K, x.V);
+  const auto score = [&](Index i, Index j) {
+    const auto turned = [&](const Eigen::VectorXd& y, Index n) {
+      return (rotation_matrix(static_cast<double>(n + 1) * x.theta) * y).eval();
+    };
+    return std::pow(turned(x.q(i), i).dot(turned(x.k(j), j)), P);
+  };
+  ledger.holds("P3.p" + std::to_string(P), s.disagreement(attend(score, x.V)), turning_bound<Scalar>(P, x.T),
+               "Proposition 3: attention of Q' = R^i Q_i and K' = R^j K_j = recurrence under rotary, in units of the row rule",
+               "A Proposition 3; B §1.1");
+}
+
+template <class Scalar, int P>
+void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
+  const auto turned = [&](const Eigen::VectorXd& y, Index n) {
+    return (rotation_matrix(static_cast<double>(n + 1) * x.theta) * y).eval();
+  };
+  const auto transition = decay(x.log_gamma) * rotary(x.theta);
+  const auto s = forms(SymmetricPower<P>{}, transition, x.Q, x.K, x.V);
+  const auto power = [&](Index i, Index j) { return std::pow(turned(x.q(i), i).dot(turned(x.k(j), j)), P); };
+  const auto Y = attend([&](Index i, Index j) { return x.b(i, j) * power(i, j); }, x.V);
+  const double agreement = s.disagreement(Y), bound = turning_bound<Scalar>(P, x.T);
+  const std::string suffix = ".p" + std::to_string(P);
+  ledger.holds("P1" + suffix, agreement, bound,
+               "Proposition 1: gated attention of the rotated Q', K' = gated recurrence, in units of the row rule",
+               "A Proposition 1; B §2");
+
+  Matrix<double> sum = Matrix<double>::Zero(x.e + 1, symmetric_dimension(x.d, P));
+  for (Index j = 0; j < x.T; ++j) sum += x.b(x.T - 1, j) * contribution<P>(x.v(j), turned(x.k(j), j));
+  Largest error;
+  error.add(state_after(SymmetricPower<P>{}, transition, x.Q, x.K, x.V), sum, state_size(x, P, true));
+  // A token is rounded once a step, P + 1 times by φ and twice a turned coordinate; its angle is off by turning_bound.
+  const double steps = static_cast<double>(x.T);
+  ledger.holds("P1S" + suffix, error.value(), (steps + 4 * P + 4) * unit_roundoff<Scalar> + 16 * P * steps * unit_roundoff<double>,
+               "S_T = Σ_j b_Tj V_j φ(K'_j)ᵀ and Z_T likewise (the induction of the proof)", "A A.3; B §2");
+
+  if constexpr (P == 2) {
+    const auto printed = [&](Index i, Index j) { return std::exp(static_cast<double>(i - j) * x.log_gamma[i]) * power(i, j); };
+    ledger.erratum("G1", s.departure(attend(printed, x.V)), s.visible,
+                   "b_ij = Π_{k=j+1..i} γ_m: the index m is bound nowhere; read as γ_i it is not the recurrence", "B §2",
+                   "b_ij = Π_{k=j+1..i} γ_k", agreement, bound);
+  }
+}
+
+template <class Scalar>
+void first_gate(Ledger& ledger, const Sequence<Scalar>& x) {
+  const auto with_first_gate = [&](double gamma) {
+    Eigen::VectorXd log_gamma = x.log_gamma;
+    log_gamma[0] = std::log(gamma);
+    return decay(log_gamma) * rotary(x.theta);
+  };
+  const auto s = forms(SymmetricPower<2>{}, with_first_gate(1), x.Q, x.K, x.V);
+  double worst = 0;
+  for (const double gamma : {0.123, 0.0}) {
+    const auto other = forms(SymmetricPower<2>{}, with_first_gate(gamma), x.Q, x.K, x.V);
+    for (std::size_t n = 0; n < s.outputs.size(); ++n)
+      worst = std::max(worst, other.disagreement(s.outputs[n].template cast<double>()));
+  }
+  Eigen::VectorXd gate(1);
+  gate[0] = std::log(0.123);
+  const Matrix<Scalar> q = x.Q.leftCols(1), k = x.K.leftCols(1), v = x.V.leftCols(1);
+  Largest state;  // φ rounds three times, V φ(K)ᵀ once
+  state.add(state_after(SymmetricPower<2>{}, decay(gate), q, k, v), contribution<2>(x.v(0), x.k(0)),
+            4 * unit_roundoff<Scalar> * x.k(0).squaredNorm() * std::max(1.0, x.v(0).cwiseAbs().maxCoeff()));
+  ledger.holds("P1g", std::max(worst, state.value()), 2,
+               "γ_1 is irrelevant, S_1 = V_1 φ(K_1)ᵀ: three first gates and three forms apart, in units of the row rule",
+               "A A.3, base case");
+}
+
+template <class Scalar>
+void gate_products(Ledger& ledger, const Sequence<Scalar>& x) {
+  const auto transition = decay(x.log_gamma);
+  const SymmetricPower<2> square;
+  Options options;
+  options.chunk = 5;
+  Matrix<double> b = Matrix<double>::Zero(x.T, x.T);
+  for (Index i = 0; i < x.T; ++i)
+    for (Index j = 0; j <= i; ++j) b(j, i) = x.b(i, j);
+  Largest error;
+  error.add_relative(gates_of<Scalar>(x.T, [&](const auto& one, const auto& values) {
+    return attention<Unnormalized>(square, transition, one, one, values);
+  }), b);
+  error.add_relative(gates_of<Scalar>(x.T, [&](const auto& one, const auto& values) {
+    return recurrent<Unnormalized>(square, transition, one, one, values);
+  }), b);
+  error.add_relative(gates_of<Scalar>(x.T, [&](const auto& one, const auto& values) {
+    return chunked<Unnormalized>(square, transition, one, one, values, options);
+  }), b);
+  ledger.holds("P1b", error.value(), 4 * static_cast<double>(x.T) * unit_roundoff<Scalar>,
+               "b_ij = Π_{k=j+1..i} γ_k and b_ii = 1, as the weights of all three forms", "A §3.1");
+}
+
+template <class Scalar>
+void sizes(Ledger& ledger) {
+  Index difference = 0;
+  for (const Index d : {Index(1), Index(6), Index(16)}) {
+    const State<Scalar, SymmetricPower<2>> two(d, d);
+    const State<Scalar, SymmetricPower<4>> four(d, d);
+    difference += std::abs(two.values().size() + two.normalizer().size() - symmetric_dimension(d, 2) * (d + 1));
+    difference += std::abs(four.values().size() + four.normalizer().size() - symmetric_dimension(d, 4) * (d + 1));
+  }
+  ledger.holds("F4", static_cast<double>(difference), 0, "a state holds D (d + 1) numbers a head", "A §2; B §1; C §1");
+
+  Largest error;
+  for (const Index d : {Index(3), Index(6), Index(64)})
+    for (const int p : {2, 3, 4}) {
+      Scalar product = 1;
+      for (int i = 0; i < p; ++i) product *= 1 + static_cast<Scalar>(i) / static_cast<Scalar>(d);
+      const Scalar ratio = static_cast<Scalar>(symmetric_dimension(d, p)) / static_cast<Scalar>(tensor_dimension(d, p));
+      error.add(Largest::relative(static_cast<double>(ratio) * static_cast<double>(factorial(p)), static_cast<double>(product)));
+    }
+  ledger.holds("F5", error.value(), 16 * unit_roundoff<Scalar>,
+               "D / d^p = (1/p!) Π_{i<p} (1 + i/d): what 'D ≪ d^p' says is a factor of at most p!", "A A.1.1; B §1");
+}
+
+}  // namespace detail
+
+/// Every statement that an attention equals a recurrence, and about the size and content of its state.
+///
+/// F1 to F5, P3, P1, P1S, P1g, P1b, G1. Inputs are drawn from the seed. Source: Conformal Transformations, §2, §3.1, A.1, A.3;
+/// Improving Symmetric Power Transformers, §1 and §2; Symmetric Power Transformers, §1.
+template <class Scalar>
+void recurrence_propositions(Ledger& ledger, std::uint64_t seed) {
+  const detail::Sequence<Scalar> x(seed);
+  detail::plain_recurrence<Scalar, 2>(ledger, x);
+  detail::plain_recurrence<Scalar, 4>(ledger, x);
+
+  const detail::EluPlusOne elu;
+  const auto features = [&](const Matrix<double>& y) {
+    Matrix<double> phi;
+    elu.embed(y, phi);
+    return phi;
+  };
+  const Matrix<double> phi_q = features(x.Q.template cast<double>()), phi_k = features(x.K.template cast<double>());
+  const auto Y = detail::attend([&](Index i, Index j) { return phi_q.col(i).dot(phi_k.col(j)); }, x.V);
+  ledger.holds("F2", detail::forms(elu, stationary(), x.Q, x.K, x.V).disagreement(Y), 1,
+               "attention = recurrence for any φ, here elu + 1, in units of the row rule", "C §1");
+
+  Matrix<double> sum = Matrix<double>::Zero(x.e + 1, symmetric_dimension(x.d, 2));
+  for (Index j = 0; j < x.T; ++j) sum += detail::contribution<2>(x.v(j), x.k(j));
+  detail::Largest state;
+  state.add(detail::state_after(SymmetricPower<2>{}, stationary(), x.Q, x.K, x.V), sum, detail::state_size(x, 2, false));
+  ledger.holds("F3", state.value(), static_cast<double>(x.T + 4) * unit_roundoff<Scalar>,
+               "S_T = Σ_j V_j φ(K_j)ᵀ and Z_T = Σ_j φ(K_j)ᵀ", "C §1");
+
+  detail::sizes<Scalar>(ledger);
+  detail::rotary_recurrence<Scalar, 2>(ledger, x);
+  detail::rotary_recurrence<Scalar, 4>(ledger, x);
+  detail::gated_recurrence<Scalar, 2>(ledger, x);
+  detail::gated_recurrence<Scalar, 4>(ledger, x);
+  detail::first_gate(ledger, x);
+  detail::gate_products(ledger, x);
+}
+
+}  // namespace sympow::verify

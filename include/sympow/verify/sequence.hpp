@@ -1,0 +1,152 @@
+// A random sequence, the three forms on it, and dense attention by whatever formula a page prints for the scores.
+#pragma once
+
+#include <array>
+#include <cmath>
+
+#include <sympow/attention/attention.hpp>
+#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/recurrent.hpp>
+#include <sympow/rotation/frequencies.hpp>
+#include <sympow/verify/direct.hpp>
+#include <sympow/verify/proposition.hpp>
+#include <sympow/verify/random.hpp>
+
+namespace sympow::verify::detail {
+
+/// log σ(x) = -softplus(-x), without overflow and without rounding to 0.
+[[nodiscard]] inline double log_sigmoid(double x) { return std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x))); }
+
+/// Seventy tokens: more than a block of the attention form, and not a multiple of the chunk. β is rounded to 20 binary places, so
+/// that sums of it are exact.
+template <class Scalar>
+struct Sequence {
+  static constexpr Index d = 6, e = 4, T = 70;
+  static constexpr double largest_document = 4096;
+
+  Matrix<Scalar> Q, K, V;
+  Eigen::VectorXd log_gamma, beta, theta = rotary_frequencies<double>(d, largest_document);
+
+  explicit Sequence(std::uint64_t seed) {
+    Random random(seed);
+    Q = random.matrix<Scalar>(d, T);
+    K = random.matrix<Scalar>(d, T);
+    V = random.matrix<Scalar>(e, T);
+    log_gamma = Eigen::VectorXd::NullaryExpr(T, [&] { return log_sigmoid(1 + random.normal()); });
+    beta = Eigen::VectorXd::NullaryExpr(
+        T, [&] { return std::ldexp(std::round(std::ldexp(1 + std::tanh(random.normal()), 20)), -20); });
+  }
+
+  [[nodiscard]] Eigen::VectorXd q(Index i) const { return Q.col(i).template cast<double>(); }
+  [[nodiscard]] Eigen::VectorXd k(Index j) const { return K.col(j).template cast<double>(); }
+  [[nodiscard]] Eigen::VectorXd v(Index j) const { return V.col(j).template cast<double>(); }
+
+  /// b_ij = Π_{k=j+1..i} γ_k, by multiplication.
+  [[nodiscard]] double b(Index i, Index j) const {
+    double product = 1;
+    for (Index n = j + 1; n <= i; ++n) product *= std::exp(log_gamma[n]);
+    return product;
+  }
+
+  /// c_ij = Σ_{k=j+1..i} β_k.
+  [[nodiscard]] double c(Index i, Index j) const { return beta.segment(j + 1, i - j).sum(); }
+};
+
+/// What the rounding of angles adds to a row-rule bound: angles are double, a step of a rotation is off by at most 16 u rad (a sum
+/// and a product below 16, two turns by a rounded 2π), and an angle off by δ moves a score of degree P by P δ.
+template <class Scalar>
+[[nodiscard]] double turning_bound(int P, Index steps) {
+  const double angle = 16 * static_cast<double>(steps) * unit_roundoff<double>;
+  return 1 + P * angle / (4 * unit_roundoff<Scalar>);
+}
+
+/// The matrix of R(angles) by its definition.
+[[nodiscard]] inline Matrix<double> rotation_matrix(const Eigen::VectorXd& angles) {
+  Matrix<double> R = Matrix<double>::Zero(2 * angles.size(), 2 * angles.size());
+  for (Index j = 0; j < angles.size(); ++j) {
+    const double c = std::cos(angles[j]), s = std::sin(angles[j]);
+    R.block<2, 2>(2 * j, 2 * j) << c, -s, s, c;
+  }
+  return R;
+}
+
+/// Causal attention with any scores, dense and in double: y_i = Σ_{j ≤ i} score(i, j) v_j / Σ_{j ≤ i} score(i, j).
+template <class Score, class Values>
+[[nodiscard]] Matrix<double> attend(const Score& score, const Values& V) {
+  Matrix<double> Y = Matrix<double>::Zero(V.rows(), V.cols());
+  for (Index i = 0; i < V.cols(); ++i) {
+    double sum = 0;
+    for (Index j = 0; j <= i; ++j) {
+      const double s = score(i, j);
+      sum += s;
+      Y.col(i) += s * V.col(j).template cast<double>();
+    }
+    Y.col(i) /= sum;
+  }
+  return Y;
+}
+
+/// The three forms on the same tokens, to be compared with what a formula gives.
+template <class Scalar, FiniteFeatureMap F, class Normalization>
+struct Forms {
+  static constexpr Index chunk = 5;
+
+  DirectRows rows;                         ///< the definition; its conditions are what both comparisons go by
+  std::array<Matrix<Scalar>, 3> outputs;   ///< attention, recurrent, chunked
+
+  /// The worst row of the three forms against Y, in units of the row rule.
+  [[nodiscard]] double disagreement(const Matrix<double>& Y) const {
+    const std::array<double, 3> tokens_per_update = {std::numeric_limits<double>::infinity(), 1, chunk};
+    double worst = 0;
+    for (std::size_t n = 0; n < outputs.size(); ++n)
+      worst = std::max(worst, row_rule<Normalization, F>(rows, outputs[n], Y, unit_roundoff<Scalar>, tokens_per_update[n]));
+    return worst;
+  }
+
+  /// How far Y is from the recurrence, in units of max |V|, over the rows that rounding moves by at most `visible`.
+  [[nodiscard]] double departure(const Matrix<double>& Y) const {
+    double worst = 0;
+    for (Index i = 0; i < Y.cols(); ++i) {
+      const double rounding = 4 * unit_roundoff<Scalar> * rows.condition[i] * (1 + std::sqrt(rows.window[i]));
+      if (!(rounding <= visible)) continue;
+      const double difference = (outputs[1].col(i).template cast<double>() - Y.col(i)).cwiseAbs().maxCoeff();
+      worst = std::max(worst, difference / rows.largest_value);
+    }
+    return worst;
+  }
+
+  static constexpr double visible = 1e-3;
+};
+
+template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transition A, class Scalar>
+[[nodiscard]] Forms<Scalar, F, Normalization> forms(const F& feature, const A& transition, const Matrix<Scalar>& Q,
+                                                    const Matrix<Scalar>& K, const Matrix<Scalar>& V) {
+  Options options;
+  options.chunk = Forms<Scalar, F, Normalization>::chunk;
+  return {direct_attention<Normalization>(feature, transition, Q, K, V),
+          {attention<Normalization>(feature, transition, Q, K, V), recurrent<Normalization>(feature, transition, Q, K, V),
+           chunked<Normalization>(feature, transition, Q, K, V, options)}};
+}
+
+/// The recurrence's state [S; Z] after all tokens, (e + 1) × D.
+template <FiniteFeatureMap F, Transition A, class Scalar>
+[[nodiscard]] Matrix<double> state_after(const F& feature, const A& transition, const Matrix<Scalar>& Q,
+                                         const Matrix<Scalar>& K, const Matrix<Scalar>& V) {
+  State<Scalar, F> state(feature, Q.rows(), V.rows());
+  static_cast<void>(recurrent<SignedNormalized>(feature, transition, Q, K, V, state));
+  Matrix<double> both(V.rows() + 1, state.values().cols());
+  both << state.values().template cast<double>(), state.normalizer().transpose().template cast<double>();
+  return both;
+}
+
+/// The largest entry that Σ_j b_Tj [v_j; 1] φ(k_j)ᵀ could have: what errors of a state are relative to.
+template <class Scalar>
+[[nodiscard]] double state_size(const Sequence<Scalar>& tokens, int P, bool gated) {
+  double size = 0;
+  for (Index j = 0; j < tokens.T; ++j)
+    size += (gated ? tokens.b(tokens.T - 1, j) : 1) * std::max(1.0, tokens.v(j).cwiseAbs().maxCoeff()) *
+            std::pow(tokens.k(j).norm(), P);
+  return size;
+}
+
+}  // namespace sympow::verify::detail
