@@ -29,9 +29,9 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 [[nodiscard]] DirectRows direct_attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                                           const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                           const Options& options = {}) {
-  constexpr bool sums = detail::rows_of<Normalization, F>() == detail::Rows::sums;
-  constexpr bool signed_means = detail::rows_of<Normalization, F>() == detail::Rows::signed_means;
-  detail::check_call(transition, Q, K, V, options);
+  constexpr bool sums = sympow::detail::rows_of<Normalization, F>() == sympow::detail::Rows::sums;
+  constexpr bool signed_means = sympow::detail::rows_of<Normalization, F>() == sympow::detail::Rows::signed_means;
+  sympow::detail::check_call(transition, Q, K, V, options);
   const Index T = Q.cols(), d = Q.rows();
   const Matrix<double> q = Q.template cast<double>() * options.scale, v = V.template cast<double>();
   Matrix<double> k = K.template cast<double>();
@@ -56,8 +56,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
     const Eigen::ArrayXd norms = seen.colwise().norm().transpose().array() * q.col(i).norm();
     double shift = 0;
     if constexpr (F::score == Score::power) {
-      score = b * s.unaryExpr(detail::RaiseTo{F::degree});
-      weight = b * norms.unaryExpr(detail::RaiseTo{F::degree});
+      score = b * s.unaryExpr(sympow::detail::RaiseTo{F::degree});
+      weight = b * norms.unaryExpr(sympow::detail::RaiseTo{F::degree});
     } else if constexpr (F::score == Score::exponential) {
       shift = sums ? 0 : (s + log_b.head(i + 1).array()).maxCoeff();
       score = (s + log_b.head(i + 1).array() - shift).exp();
@@ -92,9 +92,9 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 template <class Normalization = DefaultNormalization, FeatureMap F, class DA, class DB>
 [[nodiscard]] double row_rule(const DirectRows& rows, const Eigen::MatrixBase<DA>& a, const Eigen::MatrixBase<DB>& b,
                               double unit, double tokens_per_update = 1) {
-  constexpr bool sums = detail::rows_of<Normalization, F>() == detail::Rows::sums;
-  detail::check_size("columns of Y", a.cols(), rows.Y.cols(), "rows that were evaluated");
-  detail::check_size("columns of the other Y", b.cols(), rows.Y.cols(), "rows that were evaluated");
+  constexpr bool sums = sympow::detail::rows_of<Normalization, F>() == sympow::detail::Rows::sums;
+  sympow::detail::check_size("columns of Y", a.cols(), rows.Y.cols(), "rows that were evaluated");
+  sympow::detail::check_size("columns of the other Y", b.cols(), rows.Y.cols(), "rows that were evaluated");
   double worst = 0;
   for (Index i = 0; i < rows.Y.cols(); ++i) {
     if (rows.Y.rows() == 0 || (!sums && degenerate(rows, i, unit))) continue;

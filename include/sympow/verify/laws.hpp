@@ -36,7 +36,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   const Matrix<Scalar> Y = attention<Normalization>(feature, transition, Q, K, V, options);
   compare(Y, rows.Y, A::acts_on_keys ? every_token : never);
   if constexpr (FiniteFeatureMap<F>) {
-    const auto chunk = static_cast<double>(options.chunk > 0 ? options.chunk : detail::default_chunk);
+    const auto chunk = static_cast<double>(options.chunk > 0 ? options.chunk : sympow::detail::default_chunk);
     compare(recurrent<Normalization>(feature, transition, Q, K, V, options), Y, every_token);
     compare(chunked<Normalization>(feature, transition, Q, K, V, options), Y, chunk);
   }
