@@ -1,0 +1,74 @@
+// What each recipe holds, what a product of them holds, and what they refuse.
+#include "catch.hpp"
+#include "random.hpp"
+
+#include <sympow/rotation/frequencies.hpp>
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
+
+using namespace sympow;
+using sympow::test::contains;
+using sympow::test::Random;
+
+static_assert(Transition<Stationary> && Transition<ConstantDecay> && Transition<Decay> && Transition<ChannelDecay> &&
+              Transition<Rotary> && Transition<TransitionProduct<Decay, Rotary>> && !Transition<int>);
+
+namespace {
+constexpr double infinity = std::numeric_limits<double>::infinity();
+}
+
+TEST_CASE("scalar gates are kept in double, whatever vector or array they come in", "[transition]") {
+  const Eigen::RowVectorXf gamma = Eigen::RowVectorXf::LinSpaced(5, .1f, .9f);
+  const Decay from_row = decay(gamma.array().log()), from_column = decay(gamma.transpose().array().log());
+  const Decay owned = [&] { return decay(Eigen::VectorXd(gamma.transpose().cast<double>().array().log())); }();
+  for (Index i = 0; i < 5; ++i) {
+    REQUIRE(from_row.log_decay(i) == static_cast<double>(std::log(gamma[i])));
+    REQUIRE(from_column.log_decay(i) == from_row.log_decay(i));
+    REQUIRE(owned.log_decay(i) == std::log(static_cast<double>(gamma[i])));
+  }
+  REQUIRE(decay(Eigen::VectorXd::Constant(3, -infinity)).log_decay(1) == -infinity);
+  REQUIRE(constant_decay(0).log_decay(7) == -infinity);
+  REQUIRE(constant_decay(1).log_decay(7) == 0);
+  REQUIRE(stationary().log_decay(7) == 0);
+}
+
+TEST_CASE("gates that are no gates are refused by position and value", "[transition]") {
+  Eigen::VectorXd log_gamma = -Eigen::VectorXd::Ones(4);
+  log_gamma[2] = .25;
+  REQUIRE_THROWS_AS(decay(log_gamma), InvalidGate);
+  REQUIRE_THROWS_WITH(decay(log_gamma), contains("position 2") && contains("0.25"));
+  log_gamma[2] = std::nan("");
+  REQUIRE_THROWS_AS(decay(log_gamma), InvalidGate);
+  REQUIRE_THROWS_WITH(channel_decay(Eigen::MatrixXd::Ones(2, 2)), contains("channel_decay") && contains("position 0"));
+  for (const double gamma : {-.1, 1.1, std::nan("")}) REQUIRE_THROWS_AS(constant_decay(gamma), InvalidGate);
+}
+
+TEST_CASE("a product adds log gates, in any order and number, and keeps the one that acts on keys", "[transition]") {
+  Random random(1);
+  const Eigen::VectorXd log_gamma = -random.vector(6).cwiseAbs(), theta = random.vector(2), beta = random.vector(6);
+  const auto product = constant_decay(.5) * decay(log_gamma) * rotary(theta, beta) * constant_decay(.25);
+  const auto other = rotary(theta, beta) * (constant_decay(.25) * constant_decay(.5)) * decay(log_gamma);
+  for (Index i = 0; i < 6; ++i) {
+    REQUIRE(std::abs(product.log_decay(i) - (log_gamma[i] + std::log(.125))) <= 1e-15 * (3 - log_gamma[i]));
+    REQUIRE(std::abs(other.log_decay(i) - product.log_decay(i)) <= 1e-15 * (3 - log_gamma[i]));
+    REQUIRE(product.key_matrix(i, 4) == rotary(theta, beta).key_matrix(i, 4));
+    REQUIRE(other.key_matrix(i, 4) == product.key_matrix(i, 4));
+  }
+  REQUIRE(product.length() == 6);
+  REQUIRE(product.key_dimension() == 4);
+  REQUIRE((constant_decay(.5) * stationary()).length() == Dynamic);
+  REQUIRE((constant_decay(.5) * stationary()).key_dimension() == Dynamic);
+  REQUIRE(rotary(theta).length() == Dynamic);
+  REQUIRE_THROWS_AS(decay(log_gamma) * decay(log_gamma.head(5)), ShapeMismatch);
+}
+
+TEST_CASE("a state's frame is resumed by the same kind of transition only", "[transition]") {
+  Frame turned;
+  turned.angles = Eigen::VectorXd::Ones(3);
+  REQUIRE_THROWS_AS(stationary().check_frame(turned, 6), FrameMismatch);
+  REQUIRE_THROWS_AS(channel_decay(-Eigen::MatrixXd::Ones(6, 2)).check_frame(turned, 6), FrameMismatch);
+  REQUIRE_THROWS_WITH(rotary(Eigen::VectorXd::Ones(4)).check_frame(turned, 8), contains("3") && contains("4"));
+  REQUIRE_NOTHROW(rotary(Eigen::VectorXd::Ones(3)).check_frame(turned, 6));
+  REQUIRE_NOTHROW(rotary(Eigen::VectorXd::Ones(3)).check_frame(Frame{}, 6));
+}

@@ -1,0 +1,98 @@
+// Every transition keeps the promise of the protocol: logits and transports are those of its dense A_i.
+#include "catch.hpp"
+#include "random.hpp"
+
+#include <sympow/rotation/frequencies.hpp>
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
+
+using namespace sympow;
+using sympow::test::Random;
+
+namespace {
+
+constexpr double u = std::numeric_limits<double>::epsilon() / 2;
+
+// q_iᵀ M_ij k_j with M_ij = (A_{j+1} … A_i)ᵀ, by the dense matrices.
+template <class A>
+double logit(const A& transition, const Eigen::MatrixXd& Q, const Eigen::MatrixXd& K, Index i, Index j) {
+  Eigen::VectorXd k = K.col(j);
+  for (Index t = j + 1; t <= i; ++t) k = (transition.key_matrix(t, Q.rows()).transpose() * k).eval();
+  return Q.col(i).dot(k);
+}
+
+// Transports segment by segment; every logit, inside a segment and across with the pulls between, must be the defined one.
+// Each of at most T steps is rounded, relative to the lengths of query and key: 8 T u.
+template <class A>
+void check_transport(const A& transition, Index d, Index T, Random& random) {
+  const Eigen::MatrixXd Q = random.matrix(d, T), K = random.matrix(d, T);
+  Eigen::MatrixXd keys = K;
+  std::vector<Segment> segments;
+  Frame frame;
+  for (Index begin = 0; begin < T; begin = segments.back().end()) {
+    const Segment own{begin, std::min(random.integer(1, 9), T - begin)};
+    Eigen::MatrixXd queries = Q.middleCols(begin, own.size), inside(own.size, own.size);
+    transition.template transport<double>(frame, own, queries, keys.middleCols(begin, own.size), inside);
+    const auto check = [&](double found, Index i, Index j) {
+      CAPTURE(T, d, i, j);
+      REQUIRE(std::abs(found - logit(transition, Q, K, i, j)) <= 8 * static_cast<double>(T) * u * Q.col(i).norm() * K.col(j).norm());
+    };
+    for (Index i = 0; i < own.size; ++i)
+      for (Index j = 0; j <= i; ++j) check(inside(j, i), begin + i, begin + j);
+    for (auto earlier = segments.rbegin(); earlier != segments.rend(); ++earlier) {
+      for (Index i = 0; i < own.size; ++i)
+        for (Index j = earlier->begin; j < earlier->end(); ++j) check(queries.col(i).dot(keys.col(j)), begin + i, j);
+      transition.template pull<double>(*earlier, queries);
+    }
+    segments.push_back(own);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("transports and pulls give the defined logits", "[transition]") {
+  for (const std::uint64_t seed : {1u, 2u, 3u, 4u}) {
+    CAPTURE(seed);
+    Random random(seed);
+    const Index d = 2 * random.integer(1, 5), T = random.integer(1, 40);
+    const Eigen::VectorXd theta = random.vector(d / 2) * 3, beta = random.vector(T);
+    const Eigen::MatrixXd log_a = -random.matrix(d, T).cwiseAbs();
+    check_transport(stationary(), d, T, random);
+    check_transport(constant_decay(.5), d, T, random);
+    check_transport(decay(-beta.cwiseAbs()), d, T, random);
+    check_transport(rotary(theta), d, T, random);
+    check_transport(rotary(theta, beta), d, T, random);
+    check_transport(rotary(theta, beta, Pairing::half_split), d, T, random);
+    check_transport(channel_decay(log_a), d, T, random);
+    check_transport(channel_decay(log_a * 500), d, T, random);  // e^-500 a token: nothing may overflow on the way
+    check_transport(decay(-beta.cwiseAbs()) * rotary(theta, beta), d, T, random);
+    check_transport(channel_decay(log_a) * constant_decay(.9), d, T, random);
+  }
+}
+
+TEST_CASE("channels that are closed for good stay closed, and the others open", "[transition]") {
+  Random random(7);
+  Eigen::MatrixXd log_a = Eigen::MatrixXd::Zero(4, 20);
+  log_a.row(1).setConstant(-std::numeric_limits<double>::infinity());
+  log_a(2, 10) = -std::numeric_limits<double>::infinity();
+  check_transport(channel_decay(log_a), 4, 20, random);
+}
+
+TEST_CASE("the frame of a rotation is its angle so far, reduced", "[transition]") {
+  Random random(8);
+  const Index d = 6, T = 50;
+  const Eigen::VectorXd theta = random.vector(d / 2) * 4, beta = random.vector(T);
+  Eigen::MatrixXd Q = random.matrix(d, T), K = Q;
+  const Eigen::MatrixXd before = K;
+  Frame frame;
+  const Rotary transition = rotary(theta, beta);
+  transition.transport<double>(frame, {0, 20}, Q.leftCols(20), K.leftCols(20), no_logits<double>());
+  transition.transport<double>(frame, {20, 30}, Q.rightCols(30), K.rightCols(30), no_logits<double>());
+  for (Index j = 0; j < d / 2; ++j) {
+    REQUIRE(std::abs(frame.angles[j]) <= std::numbers::pi);
+    // T reductions and products, each rounded relative to at most π.
+    REQUIRE(std::abs(reduced_angle(frame.angles[j] - beta.sum() * theta[j])) <= 100 * 4 * u * std::numbers::pi);
+  }
+  REQUIRE((K.col(T - 1) - BlockRotation<double>(frame.angles) * before.col(T - 1)).norm() <= 8 * u * before.col(T - 1).norm());
+}
