@@ -228,7 +228,7 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
                const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
   constexpr detail::Rows rows = detail::rows_of<Normalization, F>();
-  if constexpr (detail::check_pair<F, A>()) {
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>()) {
     detail::check_call(transition, Q, K, V, options);
     detail::check_output(Y, Q, V);
     detail::run_attention<Scalar, F>(feature, detail::ViewOf<Scalar, A>(transition), rows, options.scale, Q.derived(),

@@ -53,8 +53,6 @@ constexpr Rows rows_of() {
 /// Throws `ShapeMismatch` or `InvalidArgument` unless the arguments of a call fit each other.
 template <class A, class Q, class K, class V>
 void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
-  static_assert(std::is_same_v<typename Q::Scalar, typename K::Scalar> && std::is_same_v<typename Q::Scalar, typename V::Scalar>,
-                "queries, keys and values must have the same scalar type; use .cast<>()");
   check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
   check_size("columns of K", keys.cols(), queries.cols(), "columns of Q, one a token");
   check_size("columns of V", values.cols(), queries.cols(), "columns of Q, one a token");
@@ -72,12 +70,17 @@ void check_output(const Y& outputs, const Q& queries, const V& values) {
   check_size("columns of Y", outputs.cols(), queries.cols(), "columns of Q, one a token");
 }
 
-/// Whether the transition can act on this feature map; false after a sentence at compile time.
-template <FeatureMap F, Transition A>
-constexpr bool check_pair() {
-  static_assert(!(A::scales_channels && F::score == Score::embedded),
-                "channel decay is lifted to the embedding, which needs a feature map whose score is a power of the logit, or Exponential");
-  return !(A::scales_channels && F::score == Score::embedded);
+/// Whether these types go together; false after a sentence at compile time, so that the sentence stands alone.
+template <FeatureMap F, Transition A, class Q, class K, class V>
+constexpr bool check_types() {
+  constexpr bool one_scalar =
+      std::is_same_v<typename Q::Scalar, typename K::Scalar> && std::is_same_v<typename Q::Scalar, typename V::Scalar>;
+  static_assert(one_scalar, "queries, keys and values must have the same scalar type; use .cast<>()");
+  constexpr bool can_act = !(A::scales_channels && F::score == Score::embedded);
+  static_assert(can_act,
+                "channel decay is lifted to the embedding, which needs a feature map whose score is a power of the logit, or "
+                "Exponential");
+  return one_scalar && can_act;
 }
 
 }  // namespace detail

@@ -39,7 +39,7 @@ void run_state_form(const A& transition, const Eigen::MatrixBase<DQ>& Q, const E
                     Workspace<typename DQ::Scalar>& workspace, const Options& options, Engine&& engine) {
   using Scalar = typename DQ::Scalar;
   constexpr Rows rows = rows_of<Normalization, F>();
-  if constexpr (check_pair<F, A>()) {
+  if constexpr (check_types<F, A, DQ, DK, DV>()) {
     check_call(transition, Q, K, V, options);
     check_output(Y, Q, V);
     check_state(state, transition, Q, V);

@@ -1,0 +1,12 @@
+// expect: queries, keys and values must have the same scalar type; use .cast<>()
+#include <sympow/sympow.hpp>
+
+using namespace sympow;
+
+Eigen::MatrixXf f(const Eigen::MatrixXf& Q, const Eigen::MatrixXd& V) {
+#ifdef SYMPOW_CONTROL
+  return attention(Linear{}, stationary(), Q, Q, V.cast<float>());
+#else
+  return attention(Linear{}, stationary(), Q, Q, V);
+#endif
+}

@@ -1,0 +1,12 @@
+// expect: this feature map has negative scores (an odd power, Linear) and gives no distribution: use Unnormalized, or SignedNormalized
+#include <sympow/sympow.hpp>
+
+using namespace sympow;
+
+Eigen::MatrixXd f(const Eigen::MatrixXd& Q) {
+#ifdef SYMPOW_CONTROL
+  return attention<SignedNormalized>(SymmetricPower<3>{}, stationary(), Q, Q, Q);
+#else
+  return attention<Normalized>(SymmetricPower<3>{}, stationary(), Q, Q, Q);
+#endif
+}
