@@ -87,6 +87,8 @@ template <int P, detail::InducedArgument A>
 /// See `induced`.
 template <int P, class A>
 class Induced {
+  static_assert(1 <= P && P <= max_power, "the power must lie in 1 … 8");
+
  public:
   using Scalar = typename std::remove_cvref_t<A>::Scalar;
 
@@ -103,8 +105,9 @@ class Induced {
   }
 
   /// Sym(A) Sym(B) = Sym(A B).
-  template <class B>
-  [[nodiscard]] auto operator*(const Induced<P, B>& other) const {
+  template <int Q, class B>
+  [[nodiscard]] auto operator*(const Induced<Q, B>& other) const {
+    static_assert(P == Q, "induced<P>(A) * induced<Q>(B) is defined for equal powers only: their dimensions differ");
     return induced<P>(detail::multiplied<A, B>(a_, other.argument()));
   }
 
