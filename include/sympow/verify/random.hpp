@@ -1,8 +1,6 @@
 // Random numbers, vectors and matrices that are the same on every machine: for propositions, tests and examples.
 #pragma once
 
-#include <Eigen/LU>
-#include <Eigen/QR>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -50,15 +48,18 @@ class Random {
     return matrix<Scalar>(n, 1);
   }
 
-  /// A rotation of R^d, uniform by Haar's measure: the Q of a normal matrix with the signs that make R's diagonal positive,
-  /// one more sign for determinant 1.
+  /// A rotation of R^d, uniform by Haar's measure: a product of d - 1 reflections, the k-th of which moves the first of the last k
+  /// axes to a uniform direction among them, and one sign for determinant 1. Source: Diaconis and Shahshahani (1987).
   template <class Scalar = double>
   [[nodiscard]] Matrix<Scalar> rotation(Index d) {
-    const Eigen::HouseholderQR<Eigen::MatrixXd> qr(matrix(d, d));
-    Eigen::MatrixXd q = qr.householderQ();
-    for (Index j = 0; j < d; ++j)
-      if (qr.matrixQR()(j, j) < 0) q.col(j) *= -1;
-    if (d > 0 && q.determinant() < 0) q.col(0) *= -1;
+    Eigen::MatrixXd q = Eigen::MatrixXd::Identity(d, d);
+    for (Index k = 2; k <= d; ++k) {
+      Eigen::VectorXd w = vector(k).normalized();
+      w[0] -= 1;
+      w.normalize();
+      for (Index j = 0; j < d; ++j) q.col(j).tail(k) -= 2 * w.dot(q.col(j).tail(k)) * w;
+    }
+    if (d > 1 && d % 2 == 0) q.col(0) *= -1;
     return q.cast<Scalar>();
   }
 
