@@ -57,7 +57,7 @@ void kernel_identities(Ledger& ledger, Random& random) {
     const double additions = static_cast<double>(symmetric_dimension(d, p));
     ledger.holds("K1.p" + std::to_string(p), error.value(),
                  (2 * roundings_of_symmetric_power(p) + additions + roundings_of_kernel(d, p)) * u,
-                 "φ(v)·φ(w) = (v·w)^p, relative to (Σ|v_i w_i|)^p", "A §2, §A.1.1; C §4.2");
+                 "φ(v)·φ(w) = (v·w)^p, relative to (Σ|v_i w_i|)^p", "A §2, A.1.1; C §4.2");
   }
 
   Largest norm;
@@ -83,7 +83,8 @@ void kernel_identities(Ledger& ledger, Random& random) {
     tensor_bound = std::max(tensor_bound, of_full + roundings_of_kernel(n, p));
     both_bound = std::max(both_bound, of_full + of_compact);
   }
-  ledger.holds("K3", tensor.value(), tensor_bound * u, "φ_TP(q)·φ_TP(k) = (q·k)^p, relative to (Σ|q_i k_i|)^p", "C §3.2");
+  ledger.holds("K3", tensor.value(), tensor_bound * u, "φ_TP(q)·φ_TP(k) = (q·k)^p, relative to (Σ|q_i k_i|)^p",
+               "C §3.2");
   ledger.holds("K4", both.value(), both_bound * u, "φ_SYM(q)·φ_SYM(k) = φ_TP(q)·φ_TP(k)", "C §4, §4.2");
 
   Largest count;
@@ -118,9 +119,11 @@ void tensor_product_identities(Ledger& ledger, Random& random) {
   multiply(a, f), multiply(b, g), multiply(c, h), multiply(e, k);
   Largest result_1;
   result_1.add(std::abs(inner - product) / size);
-  result_1.add(std::abs(static_cast<double>(tensor_product(a, b, c, e).dot(tensor_product(f, g, h, k))) - product) / size);
+  result_1.add(std::abs(static_cast<double>(tensor_product(a, b, c, e).dot(tensor_product(f, g, h, k))) - product) /
+               size);
   ledger.holds("R1", result_1.value(), (2 * (factors - 1) + entries + lengths + factors) * u,
-               "flat(⊗v_i)·flat(⊗w_i) = Π v_i·w_i for lengths 2, 3, 4, 5, relative to Π Σ|v_ij w_ij|", "C §3.1, Result 1");
+               "flat(⊗v_i)·flat(⊗w_i) = Π v_i·w_i for lengths 2, 3, 4, 5, relative to Π Σ|v_ij w_ij|",
+               "C §3.1, Result 1");
 
   std::vector<Index> order(static_cast<std::size_t>(left.size()));
   std::iota(order.begin(), order.end(), Index(0));
@@ -142,15 +145,17 @@ void tensor_product_identities(Ledger& ledger, Random& random) {
     for (Index j = 0; j < b.size(); ++j)
       for (Index l = 0; l < c.size(); ++l)
         for (Index m = 0; m < e.size(); ++m, ++position) {
-          const double expected = static_cast<double>(a[i]) * static_cast<double>(b[j]) * static_cast<double>(c[l]) * static_cast<double>(e[m]);
+          const double expected = static_cast<double>(a[i]) * static_cast<double>(b[j]) * static_cast<double>(c[l]) *
+                                  static_cast<double>(e[m]);
           entry.add(std::abs(static_cast<double>(left[position]) - expected) / std::abs(expected));
         }
-  ledger.holds("R4", entry.value(), 2 * (factors - 1) * u, "[⊗v_i]_α = Π v_{i,α_i} for every α, relative to the entry", "C §3.1");
+  ledger.holds("R4", entry.value(), 2 * (factors - 1) * u, "[⊗v_i]_α = Π v_{i,α_i} for every α, relative to the entry",
+               "C §3.1");
 
   const Vector<Scalar> flat = tensor_product(a, b);
   const Matrix<Scalar> outer = b * a.transpose();  // column-major, so that its entries stand in the order of flat(a bᵀ)
   Largest outer_product;
-  outer_product.add(flat, outer.reshaped());
+  outer_product.add<Scalar>(flat, outer.reshaped());
   ledger.holds("R5", outer_product.value(), 0, "v ⊗ w = v wᵀ, row by row", "C §3.1");
 }
 

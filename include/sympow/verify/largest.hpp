@@ -16,25 +16,25 @@ class Largest {
   }
 
   /// max |a - b| / scale over the entries, taken in double; infinity for different shapes.
-  template <MatrixExpression A, MatrixExpression B>
-  void add(const A& a, const B& b, double scale = 1) {
+  template <class Scalar>
+  void add(const Matrix<Scalar>& a, const Matrix<Scalar>& b, double scale = 1) {
     over_entries(a, b, [scale](double x, double y) { return std::abs(x - y) / scale; });
   }
 
   /// max |a - b| / |b| over the entries; 0 where both are the same number.
-  template <MatrixExpression A, MatrixExpression B>
-  void add_relative(const A& a, const B& b) {
+  template <class Scalar>
+  void add_relative(const Matrix<Scalar>& a, const Matrix<Scalar>& b) {
     over_entries(a, b, [](double x, double y) { return x == y ? 0 : std::abs(x - y) / std::abs(y); });
   }
 
   [[nodiscard]] double value() const { return value_; }
 
  private:
-  template <class A, class B, class Residual>
-  void over_entries(const A& a, const B& b, Residual residual) {
+  template <class Scalar, class Residual>
+  void over_entries(const Matrix<Scalar>& a, const Matrix<Scalar>& b, Residual residual) {
     if (a.rows() != b.rows() || a.cols() != b.cols()) return add(std::numeric_limits<double>::infinity());
-    const Matrix<double> x = a.template cast<double>(), y = b.template cast<double>();
-    for (Index n = 0; n < x.size(); ++n) add(residual(x.data()[n], y.data()[n]));
+    for (Index j = 0; j < a.cols(); ++j)
+      for (Index i = 0; i < a.rows(); ++i) add(residual(static_cast<double>(a(i, j)), static_cast<double>(b(i, j))));
   }
 
   double value_ = 0;
