@@ -1,0 +1,41 @@
+// Every checked statement of the source papers, by groups in the order of the papers' argument.
+#pragma once
+
+#include <sympow/verify/conformal_propositions.hpp>
+#include <sympow/verify/distribution_propositions.hpp>
+#include <sympow/verify/induced_propositions.hpp>
+#include <sympow/verify/kernel_propositions.hpp>
+#include <sympow/verify/listing_propositions.hpp>
+#include <sympow/verify/positional_bias_propositions.hpp>
+#include <sympow/verify/recurrence_propositions.hpp>
+#include <sympow/verify/rotation_propositions.hpp>
+#include <sympow/verify/symmetric_tensor_propositions.hpp>
+#include <sympow/verify/table_propositions.hpp>
+
+namespace sympow::verify {
+
+/// Propositions about one subject: what they are about, and the function that decides them.
+struct PropositionGroup {
+  const char* name;
+  void (*decide)(Ledger& ledger, std::uint64_t seed);
+};
+
+/// All groups, to be decided in arithmetic of the given scalar type.
+template <class Scalar>
+[[nodiscard]] const std::vector<PropositionGroup>& proposition_groups() {
+  static const std::vector<PropositionGroup> groups = {
+      {"kernels and tensor products", kernel_propositions<Scalar>},
+      {"recurrences and gates", recurrence_propositions<Scalar>},
+      {"rotations", rotation_propositions<Scalar>},
+      {"conformal-sympow", conformal_propositions<Scalar>},
+      {"the induced map", induced_propositions<Scalar>},
+      {"positional biases", positional_bias_propositions<Scalar>},
+      {"distributions", distribution_propositions<Scalar>},
+      {"symmetric tensors", symmetric_tensor_propositions<Scalar>},
+      {"listings", listing_propositions<Scalar>},
+      {"tables", table_propositions<Scalar>},
+  };
+  return groups;
+}
+
+}  // namespace sympow::verify
