@@ -24,7 +24,8 @@ enum class Kind {
   documentation  ///< about the listings' own language; nothing for this library to compute
 };
 
-/// One checked statement. It holds if residual ≤ bound; a residual that is not a number never does.
+/// One checked statement. It holds if residual ≤ bound and fails if residual > bound; one that is not a number does neither, and is
+/// expected of nothing.
 struct Proposition {
   std::string id, statement, source;
   Kind kind = Kind::statement;
@@ -33,14 +34,15 @@ struct Proposition {
   double corrected_residual = 0, corrected_bound = 0;
 
   [[nodiscard]] bool holds() const { return residual <= bound; }
+  [[nodiscard]] bool fails() const { return residual > bound; }
   [[nodiscard]] bool correction_holds() const { return corrected_residual <= corrected_bound; }
 
   /// Whether the machine agrees with what is expected.
   [[nodiscard]] bool as_expected() const {
     switch (kind) {
       case Kind::statement: return holds();
-      case Kind::erratum: return !holds() && correction_holds();
-      case Kind::control: return !holds();
+      case Kind::erratum: return fails() && correction_holds();
+      case Kind::control: return fails();
       case Kind::documentation: return true;
     }
     return false;
