@@ -71,7 +71,7 @@ namespace sympow {
   Index n = 0;
   if (__builtin_add_overflow(d, p - 1, &n))
     detail::raise<DimensionOverflow>("symmetric_dimension: C(", d, " + ", p - 1, ", ", p, ") does not fit the index type");
-  return d == 0 ? 0 : binomial(n, p);
+  return binomial(n, p);
 }
 
 /// Length of φ_TP^p(x) = flat(x ⊗ … ⊗ x).
