@@ -141,6 +141,7 @@ TEST_CASE("inner products of embeddings are powers of inner products", "[tensor]
 TEST_CASE("powers outside of 1 … 8 and dimensions beyond the index type are refused at once", "[tensor]") {
   const VectorXd x = VectorXd::Ones(3);
   REQUIRE_THROWS_AS(symmetric_power(x, 0), InvalidPower);
+  REQUIRE_THROWS_WITH(symmetric_power(x, 0), contains("power p = 0 must lie in 1 … 8"));
   REQUIRE_THROWS_WITH(symmetric_power(x, 9), contains("power p = 9 must lie in 1 … 8"));
   REQUIRE_THROWS_WITH(symmetric_power<Dynamic>(x), contains("power p = -1"));
   const VectorXd large = VectorXd::Ones(1000);
