@@ -121,6 +121,10 @@ void write_json(const std::string& path, const Arguments& arguments, const std::
 int run(const Arguments& arguments) {
   const auto propositions = arguments.scalar == "float" ? decide<float>(arguments) : decide<double>(arguments);
   if (propositions.empty()) throw std::invalid_argument("no statement has an id that begins with " + arguments.filter);
+  std::printf(
+      "Residual and bound of every statement; where it stands: A Conformal Transformations for Symmetric Power Transformers, B Improving\n"
+      "Symmetric Power Transformers with Conformal Transformations, C Symmetric Power Transformers. seed %llu\n\n",
+      static_cast<unsigned long long>(arguments.seed));
   std::map<std::string, int> count;
   for (const Proposition& p : propositions) {
     print(p);
