@@ -108,7 +108,8 @@ template <class Embedding, int P, class X, int Q, class Y>
                              const LazyExpression<detail::Embedded<Embedding, Q, Y>>& right) {
   static_assert(P == Q || P == Dynamic || Q == Dynamic,
                 "the inner product of two different powers of embeddings is not defined: their dimensions differ");
-  const auto &x = left.nestedExpression().op(), &y = right.op();
+  const auto& x = left.nestedExpression().op();
+  const auto& y = right.op();
   detail::check_size("power of the right embedding", y.p, x.p, "power of the left embedding");
   detail::check_size("rows of the right operand", y.x.rows(), x.x.rows(), "rows of the left operand");
   return LazyExpression(detail::PowerGram<X, Y>{x.x, y.x, x.p});
