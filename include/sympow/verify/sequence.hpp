@@ -1,18 +1,37 @@
 // A random sequence, the three forms on it, and dense attention by whatever formula a page prints for the scores.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/recurrent.hpp>
+#include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/random.hpp>
 
 namespace sympow::verify::detail {
+
+/// The same numbers in double.
+template <MatrixExpression X>
+[[nodiscard]] Matrix<double> in_double(const X& x) {
+  return x.template cast<double>();
+}
+
+/// max |a - b|; not a number if the shapes differ or an entry is not finite, which decides nothing.
+[[nodiscard]] inline double distance(const Matrix<double>& a, const Matrix<double>& b) {
+  if (a.rows() != b.rows() || a.cols() != b.cols() || !(a - b).array().isFinite().all())
+    return std::numeric_limits<double>::quiet_NaN();
+  return a.size() == 0 ? 0 : (a - b).cwiseAbs().maxCoeff();
+}
+
+/// The larger of two residuals; one that is not a number stays.
+[[nodiscard]] inline double worse(double a, double b) { return std::isnan(b) || b > a ? b : a; }
 
 /// log σ(x) = -softplus(-x), without overflow and without rounding to 0.
 [[nodiscard]] inline double log_sigmoid(double x) { return std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x))); }
@@ -52,12 +71,16 @@ struct Sequence {
   [[nodiscard]] double c(Index i, Index j) const { return beta.segment(j + 1, i - j).sum(); }
 };
 
-/// What the rounding of angles adds to a row-rule bound: angles are double, a step of a rotation is off by at most 16 u rad (a sum
-/// and a product below 16, two turns by a rounded 2π), and an angle off by δ moves a score of degree P by P δ.
+/// What the angle of a rotation is off by at most after n steps, in radians: angles are double, and a step rounds a product and a sum
+/// below 16, by 8 u each, and takes at most two turns by a 2π that is rounded by 2.2 u.
+[[nodiscard]] inline double angle_error(Index steps) {
+  return 20.4 * static_cast<double>(steps) * unit_roundoff<double>;
+}
+
+/// A row-rule bound for scores of degree P under a rotation: an angle off by δ moves a score by P δ of what the rule goes by.
 template <class Scalar>
 [[nodiscard]] double turning_bound(int P, Index steps) {
-  const double angle = 16 * static_cast<double>(steps) * unit_roundoff<double>;
-  return 1 + P * angle / (4 * unit_roundoff<Scalar>);
+  return 1 + P * angle_error(steps) / (4 * unit_roundoff<Scalar>);
 }
 
 /// The matrix of R(angles) by its definition.
@@ -91,15 +114,16 @@ template <class Scalar, FiniteFeatureMap F, class Normalization>
 struct Forms {
   static constexpr Index chunk = 5;
 
-  DirectRows rows;                         ///< the definition; its conditions are what both comparisons go by
-  std::array<Matrix<Scalar>, 3> outputs;   ///< attention, recurrent, chunked
+  DirectRows rows;                        ///< the definition; its conditions are what both comparisons go by
+  std::array<Matrix<Scalar>, 3> outputs;  ///< attention, recurrent, chunked
 
   /// The worst row of the three forms against Y, in units of the row rule.
   [[nodiscard]] double disagreement(const Matrix<double>& Y) const {
     const std::array<double, 3> tokens_per_update = {std::numeric_limits<double>::infinity(), 1, chunk};
     double worst = 0;
     for (std::size_t n = 0; n < outputs.size(); ++n)
-      worst = std::max(worst, row_rule<Normalization, F>(rows, outputs[n], Y, unit_roundoff<Scalar>, tokens_per_update[n]));
+      worst =
+          worse(worst, row_rule<Normalization, F>(rows, outputs[n], Y, unit_roundoff<Scalar>, tokens_per_update[n]));
     return worst;
   }
 
@@ -108,9 +132,8 @@ struct Forms {
     double worst = 0;
     for (Index i = 0; i < Y.cols(); ++i) {
       const double rounding = 4 * unit_roundoff<Scalar> * rows.condition[i] * (1 + std::sqrt(rows.window[i]));
-      if (!(rounding <= visible)) continue;
-      const double difference = (outputs[1].col(i).template cast<double>() - Y.col(i)).cwiseAbs().maxCoeff();
-      worst = std::max(worst, difference / rows.largest_value);
+      if (rounding <= visible)
+        worst = worse(worst, distance(in_double(outputs[1].col(i)), Y.col(i)) / rows.largest_value);
     }
     return worst;
   }
@@ -123,9 +146,10 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transi
                                                     const Matrix<Scalar>& K, const Matrix<Scalar>& V) {
   Options options;
   options.chunk = Forms<Scalar, F, Normalization>::chunk;
-  return {direct_attention<Normalization>(feature, transition, Q, K, V),
-          {attention<Normalization>(feature, transition, Q, K, V), recurrent<Normalization>(feature, transition, Q, K, V),
-           chunked<Normalization>(feature, transition, Q, K, V, options)}};
+  return {
+      direct_attention<Normalization>(feature, transition, in_double(Q), in_double(K), in_double(V)),
+      {attention<Normalization>(feature, transition, Q, K, V), recurrent<Normalization>(feature, transition, Q, K, V),
+       chunked<Normalization>(feature, transition, Q, K, V, options)}};
 }
 
 /// The recurrence's state [S; Z] after all tokens, (e + 1) × D.
