@@ -84,7 +84,8 @@ TEST_CASE("a state says what it has seen, and its copies go separate ways", "[at
   REQUIRE(state.tokens() == in.T);
   REQUIRE(state.key_dimension() == in.d);
   REQUIRE(state.value_dimension() == in.e);
-  REQUIRE(state.bytes() == 8 * 10 * 4);  // D = 10, e + 1 = 4
+  REQUIRE(state.tail() == 32);
+  REQUIRE(state.bytes() == 8 * 10 * 4 + 32 * (8 * (4 + 3) + 16));  // D = 10, e + 1 = 4; a tail of 32 keys and values
   REQUIRE(std::abs(state.log_decay() - in.log_gamma.sum()) <= 1e-14 * in.log_gamma.cwiseAbs().sum());
   REQUIRE(state.frame().angles.size() == in.d / 2);
   State copy = state;

@@ -11,7 +11,8 @@
 // clang-format off
 #define SYMPOW_TEST_ATTENTION(LINKAGE, S, ...)                                                                             \
   LINKAGE template void sympow::detail::run_attention<S, __VA_ARGS__>(                                                     \
-      const __VA_ARGS__&, const sympow::TransitionView<S>&, sympow::detail::Rows, double, const sympow::ConstBatch<S>&,     \
+      const __VA_ARGS__&, const sympow::TransitionView<S>&, sympow::detail::Rows, const sympow::Options&,                \
+      const sympow::ConstBatch<S>&,                                                                                        \
       const sympow::ConstBatch<S>&, const sympow::ConstBatch<S>&, sympow::Batch<S>, sympow::Workspace<S>&);
 
 #define SYMPOW_TEST_FORMS(LINKAGE, S, ...)                                                                                 \

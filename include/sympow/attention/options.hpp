@@ -21,10 +21,19 @@ struct SignedNormalized {};
 /// `Normalized` where no score is negative, else `Unnormalized`.
 struct DefaultNormalization {};
 
+/// What a call can say about its rows, one column a token:
+///
+///     log |Σ_j s_ij|;   the row condition number K_i = Σ_j b_ij (|scale| ‖q_i‖ ‖k_j‖)^P / |Σ_j s_ij|;   1 if degenerate, else 0
+///
+/// For an exponential score the weight of a pair in K_i is e^s (1 + |scale| ‖q‖ ‖k‖). Under channel decay K_i is an upper bound.
+using Diagnostics = Eigen::Matrix<double, 3, Dynamic>;
+
 /// Run-time choices of a call.
 struct Options {
   double scale = 1;  ///< multiplies the logits: s = scale · qᵀ M k, inside the power
   Index chunk = 0;   ///< tokens of a chunk in the chunked form; 0 lets the library choose
+  Diagnostics* diagnostics = nullptr;  ///< resized to 3 × T and filled, if given; the outputs do not depend on it
+  bool check_finite = false;           ///< throw `NotFinite` if Q, K or V holds a number that is not finite
 };
 
 namespace detail {
@@ -50,7 +59,16 @@ constexpr Rows rows_of() {
   }
 }
 
-/// Throws `ShapeMismatch` or `InvalidArgument` unless the arguments of a call fit each other.
+/// Throws `NotFinite` with the position of the first entry that is not finite.
+template <class X>
+void check_finite(const char* name, const X& x) {
+  for (Index t = 0; t < x.cols(); ++t)
+    for (Index i = 0; i < x.rows(); ++i)
+      if (!std::isfinite(x.coeff(i, t)))
+        raise<NotFinite>(name, "(", i, ", ", t, ") is ", static_cast<double>(x.coeff(i, t)), ", must be finite");
+}
+
+/// Throws `ShapeMismatch`, `InvalidArgument` or `NotFinite` unless the arguments of a call fit each other.
 template <class A, class Q, class K, class V>
 void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
   check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
@@ -61,6 +79,11 @@ void check_call(const A& transition, const Q& queries, const K& keys, const V& v
   if (transition.key_dimension() != Dynamic)
     check_size("key dimension of the transition", transition.key_dimension(), queries.rows(), "rows of Q");
   if (!std::isfinite(options.scale)) raise<InvalidArgument>("options: scale is ", options.scale, ", must be finite");
+  if (options.check_finite) {
+    check_finite("Q", queries);
+    check_finite("K", keys);
+    check_finite("V", values);
+  }
   if (options.chunk < 0) raise<InvalidArgument>("options: chunk is ", options.chunk, ", must not be negative");
 }
 

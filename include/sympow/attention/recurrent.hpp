@@ -1,39 +1,19 @@
 // The recurrent form: one token after the other, O(T).
 #pragma once
 
-#include <cmath>
-
 #include <sympow/attention/state_form.hpp>
 
 namespace sympow {
 namespace detail {
 
-/// S ← γ S A + v φ(k)ᵀ, Z ← γ Z A + φ(k)ᵀ, y = S φ(q) / Z φ(q), token by token.
 template <class Scalar, FiniteFeatureMap F>
 void run_recurrent(const F& feature, StateCall<Scalar, F> call) {
-  StateAccess<State<Scalar, F>>& state = call.state;
-  Workspace<Scalar>& work = call.workspace;
-  work.query_features.resize(state.S.cols(), 1);
-  work.key_features.resize(state.S.cols(), 1);
-  for (Index i = 0; i < call.Q.cols(); ++i) {
-    work.queries = call.Q.col(i) * Scalar(call.options.scale);
-    work.keys = call.K.col(i);
-    call.transition.transport(state.frame, {i, 1}, work.queries, work.keys, no_logits<Scalar>());
-    const double log_gate = call.transition.log_decay(i);
-    state.decay(std::exp(log_gate));
-    if (call.transition.channel_totals({i, 1}, work.channels)) {
-      state.scale_channels(work.channels);
-      work.queries = call.Q.col(i) * Scalar(call.options.scale);  // read after the state has moved on to the token's end
-    }
-    feature.embed(work.queries, work.query_features);
-    feature.embed(work.keys, work.key_features);
-    state.S.noalias() += call.V.col(i) * work.key_features.col(0).transpose();
-    state.Z += work.key_features.col(0);
-    state.advance(1, log_gate);
-
-    work.values.noalias() = state.S * work.query_features.col(0);
-    write_row(call.rows, work.values.col(0), state.Z.dot(work.query_features.col(0)), call.Y.col(i));
-  }
+  StateEngine<Scalar, F> engine(feature, call);
+  for (Index i = 0; i < call.Q.cols(); ++i)
+    if (call.state.tail_keys.cols() == 0)
+      engine.run_literally(i);
+    else
+      engine.run({i, 1});
 }
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 // What the state forms carry from token to token.
 #pragma once
 
+#include <sympow/attention/workspace.hpp>
 #include <sympow/core/checks.hpp>
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/transition/transition.hpp>
@@ -16,92 +17,229 @@ struct StateAccess;
 ///
 ///     S = Σ_j b_Tj v_j φ(k̂_j)ᵀ  (e × D),   Z = Σ_j b_Tj φ(k̂_j)ᵀ  (1 × D)
 ///
-/// over the T tokens seen so far, with keys k̂ in the coordinates of `frame()`. A fresh state is empty: its first token forgets
-/// nothing, whatever its gate. Splitting a sequence anywhere and resuming gives the outputs of the whole. Size: (e + 1) D scalars.
-/// Source: Conformal Transformations, §2 and eq. (2).
+/// over the T tokens seen so far, with keys k̂ in the coordinates of `frame()`. It is kept as 2^M times sums over keys of length at
+/// most 1, with a running exponent L (M = ⌈L⌉), so that it never overflows; and the last tokens are kept as they are, in a tail of up
+/// to `tail` tokens that is folded into the sums when it is full: scores of recent tokens are exact to rounding, and a token costs one
+/// read of S. With tail 0 the recurrence is the papers' literal one. A fresh state is empty: its first token forgets nothing,
+/// whatever its gate. Size: (e + 1) D scalars and tail (d + e) more. Source: Conformal Transformations, §2 and eq. (2).
 template <class S, FiniteFeatureMap F>
 class State {
  public:
   using Scalar = S;
   using Feature = F;
 
-  /// The empty state for keys in R^d and values in R^e. Throws `DimensionOverflow` if (e + 1) D does not fit, `ShapeMismatch` for a
-  /// negative size.
-  State(Index d, Index e) : State(F{}, d, e) {}
-  State(F feature, Index d, Index e) : feature_(std::move(feature)), d_(d) {
-    if (d < 0 || e < 0) detail::raise<ShapeMismatch>("State: d = ", d, " and e = ", e, " must not be negative");
+  /// Tokens of a tail unless the caller says otherwise.
+  static constexpr Index default_tail = 32;
+
+  /// The empty state for keys in R^d and values in R^e. `frame` is where it starts: that of another state whose sequence it continues,
+  /// see `merge`. Throws `DimensionOverflow` if (e + 1) D does not fit, `ShapeMismatch` for a negative size.
+  State(Index d, Index e, Index tail = default_tail, Frame frame = {}) : State(F{}, d, e, tail, std::move(frame)) {}
+  State(F feature, Index d, Index e, Index tail = default_tail, Frame frame = {})
+      : feature_(std::move(feature)), d_(d), start_(frame), frame_(std::move(frame)) {
+    if (d < 0 || e < 0 || tail < 0)
+      detail::raise<ShapeMismatch>("State: d = ", d, ", e = ", e, " and tail = ", tail, " must not be negative");
     const Index dimension = feature_.dimension(d);
     Index entries = 0;
     if (__builtin_mul_overflow(dimension, e + 1, &entries))
       detail::raise<DimensionOverflow>("State: ", e + 1, " x ", dimension, " entries do not fit the index type");
     S_.setZero(e, dimension);
     Z_.setZero(dimension);
+    tail_keys_.setZero(d, tail);
+    tail_values_.setZero(e, tail);
+    tail_exponents_.setZero(tail);
+    tail_log_b_.setZero(tail);
+    log_channels_.setZero(d);
+    tail_log_channels_.setZero(d);
   }
 
   [[nodiscard]] const F& feature() const { return feature_; }
   [[nodiscard]] Index key_dimension() const { return d_; }
   [[nodiscard]] Index value_dimension() const { return S_.rows(); }
-  [[nodiscard]] Index tokens() const { return tokens_; }             ///< T, the tokens seen so far
-  [[nodiscard]] const Matrix<S>& values() const { return S_; }       ///< S, e × D
-  [[nodiscard]] const Vector<S>& normalizer() const { return Z_; }   ///< Zᵀ, D
-  [[nodiscard]] const Frame& frame() const { return frame_; }        ///< the coordinates of its keys
-  [[nodiscard]] double log_decay() const { return log_decay_; }      ///< Σ log γ_i over the tokens seen, the first gate included
+  [[nodiscard]] Index tokens() const { return tokens_; }          ///< T, the tokens seen so far
+  [[nodiscard]] Index tail() const { return tail_keys_.cols(); }  ///< tokens that the tail can hold
+  [[nodiscard]] Index tail_size() const { return tail_size_; }    ///< tokens that it holds
 
-  /// Bytes of S and Z.
-  [[nodiscard]] Index bytes() const { return (S_.size() + Z_.size()) * static_cast<Index>(sizeof(S)); }
+  [[nodiscard]] const Frame& start_frame() const { return start_; }  ///< the coordinates at its first token
+  [[nodiscard]] const Frame& frame() const { return frame_; }        ///< the coordinates of its keys, at its last token
+
+  /// Σ log γ_i over the tokens seen, the first gate included.
+  [[nodiscard]] double log_decay() const { return log_decay_; }
+  /// Σ log a_i over the tokens seen, by channel; zeros without channel decay.
+  [[nodiscard]] const Eigen::VectorXd& log_channels() const { return log_channels_; }
+
+  /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite where the type cannot hold it.
+  [[nodiscard]] Matrix<S> values() const { return read([](const auto& parts) { return parts.unscaled(parts.S); }); }
+  /// Zᵀ, D, likewise.
+  [[nodiscard]] Vector<S> normalizer() const { return read([](const auto& parts) { return parts.unscaled(parts.Z); }); }
+
+  /// Bytes of S, Z and the tail.
+  [[nodiscard]] Index bytes() const {
+    return (S_.size() + Z_.size() + tail_keys_.size() + tail_values_.size()) * static_cast<Index>(sizeof(S)) +
+           2 * tail() * static_cast<Index>(sizeof(double));
+  }
 
  private:
   friend detail::StateAccess<State>;
+
+  template <class Part>
+  auto read(const Part& part) const {
+    State copy = *this;
+    detail::StateAccess<State> parts{copy};
+    Workspace<S> workspace;
+    parts.fold(workspace);
+    return part(parts);
+  }
+
   F feature_;
   Index d_;
+  // Folded tokens: 2^M S_, 2^M Z_ and the absolute weight 2^M A_ at the time of the last fold, M = ⌈L_⌉.
   Matrix<S> S_;
   Vector<S> Z_;
-  Frame frame_;
+  double A_ = 0, L_ = detail::no_weight;
+  // Tokens since then: key j is 2^exponent times its column, in the coordinates of frame_, and has decayed by log_b.
+  Matrix<S> tail_keys_, tail_values_;
+  Eigen::VectorXd tail_exponents_, tail_log_b_;
+  Index tail_size_ = 0;
+  double tail_log_decay_ = 0;           // of everything folded, since the last fold
+  Eigen::VectorXd tail_log_channels_;   // likewise by channel
+  Frame start_, frame_;
   double log_decay_ = 0;
+  Eigen::VectorXd log_channels_;
   Index tokens_ = 0;
 };
-template <FiniteFeatureMap F>
-State(F, Index, Index) -> State<double, F>;
+template <FiniteFeatureMap F, class... Sizes>
+State(F, Index, Index, Sizes...) -> State<double, F>;
 
 namespace detail {
 
-// The forms' way into a state.
+/// The forms' way into a state: its parts, and how tokens enter the sums.
 template <class Scalar, class F>
 struct StateAccess<State<Scalar, F>> {
   State<Scalar, F>& state;
   Matrix<Scalar>& S = state.S_;
   Vector<Scalar>& Z = state.Z_;
-  Frame& frame = state.frame_;
+  double &A = state.A_, &L = state.L_;
+  Matrix<Scalar>&tail_keys = state.tail_keys_, &tail_values = state.tail_values_;
+  Eigen::VectorXd &tail_exponents = state.tail_exponents_, &tail_log_b = state.tail_log_b_;
+  Index& tail_size = state.tail_size_;
+  double& tail_log_decay = state.tail_log_decay_;
+  Eigen::VectorXd& tail_log_channels = state.tail_log_channels_;
+  Frame &start = state.start_, &frame = state.frame_;
+  double& log_decay = state.log_decay_;
+  Eigen::VectorXd& log_channels = state.log_channels_;
+  Index& tokens = state.tokens_;
 
-  // After the tokens of a segment, whose log gates sum to `log_decay`.
-  void advance(Index tokens, double log_decay) {
-    state.tokens_ += tokens;
-    state.log_decay_ += log_decay;
+  static constexpr int degree = degree_of<F>;
+
+  /// M, the exponent of S, Z and A.
+  [[nodiscard]] double exponent() const { return std::ceil(L); }
+
+  /// 2^M times S or Z.
+  template <class Part>
+  [[nodiscard]] auto unscaled(const Part& part) const {
+    const double M = L == no_weight ? 0 : exponent(), half = std::floor(M / 2);
+    return typename Part::PlainObject((part * power_of_two<Scalar>(half)) * power_of_two<Scalar>(M - half));
   }
 
-  // S ← γ S, in double: a γ near 1 rounded to float would drift by itself.
-  void decay(double gamma) {
-    if (gamma == 1) return;
-    S = (S.template cast<double>() * gamma).template cast<Scalar>();
-    Z = (Z.template cast<double>() * gamma).template cast<Scalar>();
+  /// Moves the whole state on by a scalar and a channel decay, in logarithms.
+  void forget(double log_gamma, const Eigen::VectorXd* log_a) {
+    log_decay += log_gamma;
+    tail_log_decay += log_gamma;
+    tail_log_b.head(tail_size).array() += log_gamma;
+    if (log_a == nullptr) return;
+    log_channels += *log_a;
+    tail_log_channels += *log_a;
+    for (Index j = 0; j < tail_size; ++j) tail_keys.col(j).array() *= log_a->array().exp().template cast<Scalar>();
   }
 
-  // S ← S Sym(diag(factors)): a diagonal is lifted to the monomials of its entries, φ(a) / φ(1).
-  void scale_channels(const Eigen::VectorXd& factors) {
-    Matrix<double> lifted(S.cols(), 2);
-    Matrix<double> both(factors.size(), 2);
-    both << factors, Eigen::VectorXd::Ones(factors.size());
+  /// Puts tokens that fit at the end of the tail.
+  template <class Keys, class Exponents, class LogGates, class Values>
+  void append(const Keys& keys, const Exponents& exponents, const LogGates& log_b, const Values& values) {
+    tail_keys.middleCols(tail_size, keys.cols()) = keys;
+    tail_values.middleCols(tail_size, keys.cols()) = values;
+    tail_exponents.segment(tail_size, keys.cols()) = exponents;
+    tail_log_b.segment(tail_size, keys.cols()) = log_b;
+    tail_size += keys.cols();
+  }
+
+  /// Folds the tail into the sums.
+  void fold(Workspace<Scalar>& work) {
+    fold(work, work.keys(state.d_, 0), work.key_exponents(0), work.to_end(0), work.keys(S.rows(), 0));
+  }
+
+  /// Folds the tail and further tokens, all in the coordinates of the state's frame, into the sums; empties the tail.
+  ///
+  ///     L ← max(L + log2 γ, log2 (b_j ‖φ(k_j)‖)),   S ← 2^{(M - M') + log2 γ} S + Σ_j 2^{log2 b_j - M'} v_j φ(k_j)ᵀ
+  template <class Keys, class Exponents, class LogGates, class Values>
+  void fold(Workspace<Scalar>& work, Keys keys, Exponents exponents, const LogGates& log_b, const Values& values) {
+    const Index m = tail_size, n = keys.cols();
+    auto tail_features = work.tail_features(S.cols(), m), features = work.features(S.cols(), n);
+    double next = L == no_weight ? no_weight : L + tail_log_decay * std::numbers::log2e;
+    next = std::max(next, embed_keys(tail_keys.leftCols(m), tail_exponents.head(m), tail_log_b.head(m), tail_features));
+    next = std::max(next, embed_keys(keys, exponents, log_b, features));
+    scale(L == no_weight ? 0 : std::exp2((exponent() - std::ceil(next)) + tail_log_decay * std::numbers::log2e));
+    L = next;
+    absorb(work, tail_features, tail_exponents.head(m), tail_log_b.head(m), tail_values.leftCols(m));
+    absorb(work, features, exponents, log_b, values);
+    tail_size = 0;
+    tail_log_decay = 0;
+    tail_log_channels.setZero();
+  }
+
+  /// S ← factor S Sym(diag(e^{channels})), and Z and A: in double, for a γ near 1 rounded to float would drift by itself. A diagonal is
+  /// lifted to the monomials of its entries, φ(a) / φ(1); A by the largest.
+  void scale(double factor) {
+    if (factor != 1) {
+      S = (S.template cast<double>() * factor).template cast<Scalar>();
+      Z = (Z.template cast<double>() * factor).template cast<Scalar>();
+      A *= factor;
+    }
+    if (tail_log_channels.size() == 0 || tail_log_channels.isZero(0)) return;
+    Matrix<double> both(tail_log_channels.size(), 2), lifted(S.cols(), 2);
+    both << tail_log_channels.array().exp().matrix(), Eigen::VectorXd::Ones(tail_log_channels.size());
     state.feature_.embed(both, lifted);
     const Vector<Scalar> monomials = (lifted.col(0).array() / lifted.col(1).array()).template cast<Scalar>();
     S.array().rowwise() *= monomials.transpose().array();
     Z.array() *= monomials.array();
+    A *= std::exp(degree * tail_log_channels.maxCoeff());
+  }
+
+ private:
+  // φ of keys with all powers of two in the exponents; returns max_j log2 (b_j ‖φ(k_j)‖) up to 1.
+  template <class Keys, class Exponents, class LogGates, class Features>
+  double embed_keys(Keys&& keys, Exponents&& exponents, const LogGates& log_b, Features& features) const {
+    if constexpr (F::score == Score::power)
+      for (Index j = 0; j < keys.cols(); ++j) exponents[j] += take_exponent(keys.col(j));
+    state.feature_.embed(keys, features);
+    if constexpr (F::score == Score::embedded)
+      for (Index j = 0; j < keys.cols(); ++j) exponents[j] = take_exponent(features.col(j));
+    double largest = no_weight;
+    for (Index j = 0; j < keys.cols(); ++j)
+      largest = std::max(largest, degree * exponents[j] + log_b[j] * std::numbers::log2e);
+    return largest;
+  }
+
+  template <class Features, class Exponents, class LogGates, class Values>
+  void absorb(Workspace<Scalar>& work, const Features& features, const Exponents& exponents, const LogGates& log_b,
+              const Values& values) {
+    const Index n = features.cols();
+    if (n == 0 || L == no_weight) return;
+    auto weights = work.weights(n);
+    for (Index j = 0; j < n; ++j) {
+      const double log2_weight = degree * exponents[j] + (log_b[j] * std::numbers::log2e - exponent());
+      weights[j] = power_of_two<Scalar>(log2_weight);
+      A += static_cast<double>(weights[j]) * static_cast<double>(features.col(j).norm());
+    }
+    auto weighted = work.numerators(S.rows(), n);
+    weighted = values.array().rowwise() * weights.transpose().array();
+    S.noalias() += weighted * features.transpose();
+    Z.noalias() += features * weights;
   }
 };
 
 /// Throws `ShapeMismatch` or `FrameMismatch` unless the state fits the call.
 template <class Scalar, class F, class A, class Q, class V>
 void check_state(const State<Scalar, F>& state, const A& transition, const Q& queries, const V& values) {
-  static_assert(std::is_same_v<Scalar, typename Q::Scalar>, "the state and the queries must have the same scalar type");
   check_size("rows of Q", queries.rows(), state.key_dimension(), "key dimension of the state");
   check_size("rows of V", values.rows(), state.value_dimension(), "value dimension of the state");
   transition.check_frame(state.frame(), queries.rows());

@@ -1,36 +1,9 @@
 // What the recurrent and the chunked form share: their checks and their call.
 #pragma once
 
-#include <limits>
-
-#include <sympow/attention/options.hpp>
-#include <sympow/attention/state.hpp>
-#include <sympow/attention/workspace.hpp>
+#include <sympow/attention/state_engine.hpp>
 
 namespace sympow::detail {
-
-/// One call of a state form, in the terms of an engine: everything is checked.
-template <class Scalar, FiniteFeatureMap F>
-struct StateCall {
-  const TransitionView<Scalar>& transition;
-  Rows rows;
-  Options options;
-  ConstBatch<Scalar> Q, K, V;
-  StateAccess<State<Scalar, F>> state;
-  Batch<Scalar> Y;
-  Workspace<Scalar>& workspace;
-};
-
-/// y ← numerator, divided by the denominator if the rows are means; 0 where there is nothing to divide by.
-template <class Numerator, class Scalar, class Y>
-void write_row(Rows rows, const Numerator& numerator, Scalar denominator, Y&& y) {
-  if (rows == Rows::sums)
-    y = numerator;
-  else if (denominator != Scalar(0))
-    y = numerator / denominator;
-  else
-    y.setZero();
-}
 
 /// Checks a call and hands it to `engine`, a callable on `StateCall`. Nothing is touched if a check throws.
 template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType, class Engine>
@@ -43,6 +16,7 @@ void run_state_form(const A& transition, const Eigen::MatrixBase<DQ>& Q, const E
     check_call(transition, Q, K, V, options);
     check_output(Y, Q, V);
     check_state(state, transition, Q, V);
+    if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
     const ViewOf<Scalar, A> view(transition);
     engine(StateCall<Scalar, F>{view, rows, options, Q.derived(), K.derived(), V.derived(), {state}, Y, workspace});
   }

@@ -1,24 +1,34 @@
 // The scratch memory of the forms.
 #pragma once
 
-#include <sympow/core/concepts.hpp>
+#include <vector>
+
+#include <sympow/attention/row_sums.hpp>
 
 namespace sympow {
-
-/// Scratch of one call at a time; keep it to reuse its memory. It holds nothing that outlives a call. Any form, feature map and
-/// shape may use the same one in turn; buffers grow to what the largest call needed and keep the last call's shape.
+/// Scratch of one call at a time; keep it to reuse its memory. It holds nothing that outlives a call: any form, feature map and
+/// shape may use the same one in turn. Once it has seen the largest call, calls allocate nothing but what Eigen's products pack.
 template <class Scalar>
 struct Workspace {
-  Matrix<Scalar> queries;        ///< d × n, of one segment, at its start
-  Matrix<Scalar> keys;           ///< d × n, of one segment at its end; d × T in the attention form
-  Matrix<Scalar> logits;         ///< n × n, keys by queries; then weights
-  Matrix<Scalar> query_features; ///< D × n
-  Matrix<Scalar> key_features;   ///< D × n; D × T in the attention form of an embedded score
-  Matrix<Scalar> values;         ///< e × n, weighted values or numerators
-  Eigen::RowVectorX<Scalar> row; ///< n, sums over keys
-  Vector<Scalar> factors;        ///< n or D, decays in the scalar type
-  Eigen::VectorXd gates;         ///< n, decays in double
-  Eigen::VectorXd channels;      ///< d, a segment's channel decay
+  detail::Panel<Scalar> queries;          ///< d × n, a segment's queries at its start
+  detail::Panel<Scalar> keys;             ///< d × n, its keys at its end; all of them in the attention form
+  detail::Panel<Scalar> logits;           ///< keys by queries, then weights
+  detail::Panel<Scalar> absolute_logits;  ///< the same of lengths, for diagnostics
+  detail::Panel<Scalar> features;         ///< D × n, of queries, then of keys
+  detail::Panel<Scalar> key_features;     ///< D × n, of an embedded score
+  detail::Panel<Scalar> tail_features;    ///< D × m, of a state's tail
+  detail::Panel<Scalar> numerators;       ///< e × n, read from a state; weighted values on their way into it
+  detail::Panel<Scalar> row;              ///< 2 × n, denominators read from a state and their absolute weights
+  detail::Panel<Scalar> weights;          ///< n, of keys on their way into a state
+  detail::Panel<Scalar> query_norms, key_norms, tail_norms;  ///< for diagnostics
+  detail::Panel<double> query_exponents, key_exponents;      ///< log2 of what was taken out of the columns
+  detail::Panel<double> from_start, to_end, gates;           ///< log decays of a segment
+  detail::Panel<double> shift, absolute_shift;               ///< log2 scales of a contribution
+  Eigen::VectorXd channels;                                  ///< a segment's log channel decay
+  detail::KeyFactors<Scalar> factors;
+  std::vector<detail::KeyFactors<Scalar>> block_factors;     ///< of the blocks of keys in the attention form
+  detail::RowSums<Scalar> rows;
+  detail::RowSums<Scalar> absolute;                          ///< for diagnostics
 };
 
 }  // namespace sympow

@@ -41,6 +41,11 @@ struct InvalidMultiIndex : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+/// An entry that is infinite or not a number, where the caller asked to look for such.
+struct NotFinite : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
 /// A state that was built under another kind of turning transition than the one it is resumed with.
 struct FrameMismatch : InvalidArgument {
   using InvalidArgument::InvalidArgument;

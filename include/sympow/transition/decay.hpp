@@ -91,9 +91,9 @@ class ChannelDecay {
     return log_a_.col(token).array().exp().matrix().asDiagonal();
   }
 
-  /// The product of a segment's diagonals, d numbers.
-  [[nodiscard]] Eigen::VectorXd channel_totals(Segment segment) const {
-    return log_a_.middleCols(segment.begin, segment.size).rowwise().sum().array().exp();
+  /// The sum of a segment's log gates by channel, d numbers.
+  [[nodiscard]] auto log_channel_totals(Segment segment) const {
+    return log_a_.middleCols(segment.begin, segment.size).rowwise().sum();
   }
 
   // By halves: with the queries of each half at its start and its keys at its end, the logits across are one product. Only
@@ -120,7 +120,8 @@ class ChannelDecay {
 
   template <class S>
   void pull(Segment segment, Batch<S> queries) const {
-    queries.array().colwise() *= channel_totals(segment).cast<S>().array();
+    for (Index c = 0; c < queries.rows(); ++c)
+      queries.row(c) *= static_cast<S>(std::exp(log_a_.row(c).segment(segment.begin, segment.size).sum()));
   }
 
  private:

@@ -36,10 +36,10 @@ class TransitionProduct {
   void pull(Segment segment, Batch<S> queries) const {
     acting().pull(segment, queries);
   }
-  [[nodiscard]] Eigen::VectorXd channel_totals(Segment segment) const
+  [[nodiscard]] auto log_channel_totals(Segment segment) const
     requires scales_channels
   {
-    return acting().channel_totals(segment);
+    return acting().log_channel_totals(segment);
   }
 
  private:

@@ -35,7 +35,7 @@ template <class Scalar>
 /// An immutable recipe of A_1 … A_T, T = `length()`. A type models it with
 ///
 ///     static constexpr bool acts_on_keys;          false: scalar decay only
-///     static constexpr bool scales_channels;       A_i is diagonal; `channel_totals` gives a segment's product
+///     static constexpr bool scales_channels;       A_i is diagonal; `log_channel_totals` gives a segment's sum of logarithms
 ///     Index length() const;                        T, or Dynamic if it fits every length
 ///     Index key_dimension() const;                 d, or Dynamic if it fits every d
 ///     double log_decay(Index i) const;             log γ_i ≤ 0 of the scalar part, -∞ allowed
@@ -97,8 +97,8 @@ class TransitionView {
   virtual void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
                          Batch<Scalar> logits) const = 0;
   virtual void pull(Segment segment, Batch<Scalar> queries) const = 0;
-  /// Whether a state must be scaled by channel over a segment; if so `factors` gets the d factors, in double.
-  virtual bool channel_totals(Segment segment, Eigen::VectorXd& factors) const = 0;
+  /// Whether a state must be scaled by channel over a segment; if so `totals` gets the d logarithms, in double.
+  virtual bool log_channel_totals(Segment segment, Eigen::VectorXd& totals) const = 0;
 };
 
 namespace detail {
@@ -114,8 +114,8 @@ class ViewOf final : public TransitionView<Scalar> {
     transition_.transport(frame, segment, queries, keys, logits);
   }
   void pull(Segment segment, Batch<Scalar> queries) const override { transition_.pull(segment, queries); }
-  bool channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& factors) const override {
-    if constexpr (A::scales_channels) factors = transition_.channel_totals(segment);
+  bool log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
+    if constexpr (A::scales_channels) totals = transition_.log_channel_totals(segment);
     return A::scales_channels;
   }
 

@@ -1,0 +1,115 @@
+// Sums over keys for a block of rows, each with its own scale: what every form adds its contributions to.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include <sympow/attention/options.hpp>
+#include <sympow/attention/scaled.hpp>
+
+namespace sympow::detail {
+
+/// For rows i = 0 … n - 1
+///
+///     Σ_j s_ij v_j = 2^scale_i values_i,   Σ_j s_ij = 2^scale_i denominator_i
+///
+/// with scale_i following the largest contribution. `noise` is the absolute weight relative to which a denominator can be rounding:
+/// that which was read through φ, and for signed means all of it.
+template <class Scalar>
+class RowSums {
+ public:
+  void reset(Index value_rows, Index rows) {
+    if (values_storage_.size() < value_rows * rows) values_storage_.resize(value_rows * rows);
+    if (sums_.cols() < rows) sums_.resize(4, rows);
+    if (scale_storage_.size() < rows) scale_storage_.resize(rows);
+    value_rows_ = value_rows;
+    rows_ = rows;
+    values().setZero();
+    denominator().setZero();
+    noise().setZero();
+    scale().setConstant(no_weight);
+  }
+
+  /// Adds 2^shift_i V w_i for the columns w_i of `weights`, which are scaled in place.
+  template <class Values, class Weights, class Shift>
+  void add(const Values& V, Weights& weights, const Shift& shift, bool is_signed) {
+    rescale(shift);
+    weights.array().rowwise() *= new_factor().array();
+    denominator() += weights.colwise().sum();
+    if (is_signed) noise() += weights.cwiseAbs().colwise().sum();
+    values().noalias() += V * weights;
+  }
+
+  /// Adds 2^shift_i times numerators and denominators that were read from a state; `absolute` is their absolute weight.
+  template <class Numerators, class Denominators, class Absolute, class Shift>
+  void add_read(const Numerators& numerators, const Denominators& denominators, const Absolute& absolute, const Shift& shift) {
+    rescale(shift);
+    values().array() += numerators.array().rowwise() * new_factor().array();
+    denominator().array() += denominators.array() * new_factor().array();
+    noise().array() += absolute.array() * new_factor().array();
+  }
+
+  /// Whether row i has nothing to divide by: its denominator is not above 16 u of the noise.
+  [[nodiscard]] bool degenerate(Index i, Rows rows) const {
+    constexpr Scalar tolerance = 16 * std::numeric_limits<Scalar>::epsilon() / 2;
+    const Scalar sum = rows == Rows::signed_means ? std::abs(denominator()[i]) : denominator()[i];
+    return rows != Rows::sums && !(sum > tolerance * noise()[i]);
+  }
+
+  /// log2 |Σ_j s_ij|.
+  [[nodiscard]] double log2_denominator(Index i) const {
+    return denominator()[i] == Scalar(0) ? no_weight : scale()[i] + std::log2(std::abs(static_cast<double>(denominator()[i])));
+  }
+
+  /// Y ← the rows.
+  void write(Rows rows, Batch<Scalar> Y) const {
+    for (Index i = 0; i < Y.cols(); ++i)
+      if (degenerate(i, rows) || scale()[i] == no_weight)
+        Y.col(i).setZero();
+      else if (rows != Rows::sums)
+        Y.col(i) = values().col(i) / denominator()[i];
+      else
+        write_sum(values().col(i), scale()[i], Y.col(i));
+  }
+
+ private:
+  // In two steps, each of them exact up to the last: the scale alone may overflow where the product does not.
+  template <class Column, class Y>
+  static void write_sum(const Column& values, double scale, Y&& y) {
+    const double half = std::floor(scale / 2);
+    y = (values * power_of_two<Scalar>(half)) * power_of_two<Scalar>(scale - half);
+  }
+
+  // Raises the scales to those of a contribution; old and new factors are at most 1.
+  template <class Shift>
+  void rescale(const Shift& shift) {
+    for (Index i = 0; i < rows_; ++i) {
+      const double raised = std::max(scale()[i], static_cast<double>(shift[i]));
+      old_factor()[i] = raised == no_weight ? Scalar(0) : power_of_two<Scalar>(scale()[i] - raised);
+      new_factor()[i] = raised == no_weight ? Scalar(0) : power_of_two<Scalar>(shift[i] - raised);
+      scale()[i] = raised;
+    }
+    values().array().rowwise() *= old_factor().array();
+    denominator().array() *= old_factor().array();
+    noise().array() *= old_factor().array();
+  }
+
+  // Views of the rows in use; the memory only grows.
+  auto values() { return Eigen::Map<Matrix<Scalar>>(values_storage_.data(), value_rows_, rows_); }
+  auto values() const { return Eigen::Map<const Matrix<Scalar>>(values_storage_.data(), value_rows_, rows_); }
+  auto denominator() { return sums_.row(0).head(rows_); }
+  auto denominator() const { return sums_.row(0).head(rows_); }
+  auto noise() { return sums_.row(1).head(rows_); }
+  auto noise() const { return sums_.row(1).head(rows_); }
+  auto old_factor() { return sums_.row(2).head(rows_); }
+  auto new_factor() { return sums_.row(3).head(rows_); }
+  auto scale() { return scale_storage_.head(rows_); }
+  auto scale() const { return scale_storage_.head(rows_); }
+
+  Index value_rows_ = 0, rows_ = 0;
+  Vector<Scalar> values_storage_;
+  Eigen::Matrix<Scalar, 4, Dynamic, Eigen::RowMajor> sums_;
+  Eigen::VectorXd scale_storage_;
+};
+
+}  // namespace sympow::detail

@@ -1,0 +1,122 @@
+// Scores of a block of queries with blocks of keys, weighed and summed: the direct half of every form.
+#pragma once
+
+#include <sympow/attention/workspace.hpp>
+#include <sympow/transition/transition.hpp>
+
+namespace sympow::detail {
+
+/// Log decays of a segment: from its start through each token, and from each token to its end. Returns the whole.
+template <class Scalar, class FromStart, class ToEnd>
+double accumulate_gates(const TransitionView<Scalar>& transition, Segment segment, FromStart&& from_start, ToEnd&& to_end) {
+  double sum = 0;
+  for (Index i = 0; i < segment.size; ++i) from_start[i] = sum += transition.log_decay(segment.begin + i);
+  double back = 0;
+  for (Index j = segment.size - 1; j >= 0; --j) {
+    to_end[j] = back;
+    back += transition.log_decay(segment.begin + j);
+  }
+  return sum;
+}
+
+/// Adds contributions to `work.rows`, and for diagnostics their absolute weights to `work.absolute`. The exponents and norms of the
+/// queries, and of the segment's own keys, are those in the workspace.
+template <class Scalar, FeatureMap F>
+class ScoreSums {
+  static constexpr int degree = degree_of<F>;
+
+ public:
+  ScoreSums(Workspace<Scalar>& work, Rows rows, Diagnostics* diagnostics) : work_(work), rows_(rows), diagnostics_(diagnostics) {}
+
+  /// Rows without any contribution, for queries whose exponents and norms are set.
+  void reset(Index value_rows, Index queries) {
+    n_ = queries;
+    work_.rows.reset(value_rows, n_);
+    if (diagnostics_ != nullptr) work_.absolute.reset(0, n_);
+  }
+
+  /// Keys of the queries' own segment, j ≤ i; logits n × n become weights.
+  template <class Logits, class Values>
+  void add_causal(const TransitionView<Scalar>& transition, Segment segment, Logits& logits, const Values& values) {
+    auto gates = work_.gates(n_);
+    const auto exponents = work_.key_exponents(n_);
+    add(
+        logits, values, work_.key_norms(n_), [](Index i) { return i + 1; },
+        [&](Index i) -> KeyFactors<Scalar>& {
+          gates.head(i).array() += transition.log_decay(segment.begin + i);
+          gates[i] = 0;
+          work_.factors.template set<F>(gates.head(i + 1), exponents.head(i + 1));
+          return work_.factors;
+        },
+        [](Index) { return 0.0; });
+  }
+
+  /// All keys of an earlier block; their decay to its end is in the factors, log_gate(i) is that from there to query i.
+  template <class Logits, class Values, class Norms, class LogGate>
+  void add_earlier(KeyFactors<Scalar>& factors, const Norms& norms, Logits& logits, const Values& values, const LogGate& log_gate) {
+    add(
+        logits, values, norms, [&](Index) { return logits.rows(); }, [&](Index) -> KeyFactors<Scalar>& { return factors; },
+        log_gate);
+  }
+
+  /// 2^exponent times sums that were read through φ, decayed by log_gate(i).
+  template <class Numerators, class Row, class LogGate>
+  void add_read(const Numerators& numerators, const Row& denominators, const Row& absolute, double exponent, const LogGate& log_gate) {
+    auto shift = work_.shift(n_);
+    for (Index i = 0; i < n_; ++i) shift[i] = exponent + lacking(i, log_gate);
+    work_.rows.add_read(numerators, denominators, absolute, shift);
+    if (diagnostics_ != nullptr) work_.absolute.add_read(numerators.topRows(0), absolute, absolute, shift);
+  }
+
+  /// Writes the rows, the first of them being token `begin` of the call.
+  void write(Index begin, Batch<Scalar> Y) const {
+    work_.rows.write(rows_, Y);
+    if (diagnostics_ == nullptr) return;
+    for (Index i = 0; i < n_; ++i) {
+      const double log2_sum = work_.rows.log2_denominator(i), log2_weight = work_.absolute.log2_denominator(i);
+      const double condition = log2_weight == no_weight ? 0 : std::exp2(log2_weight - log2_sum);
+      diagnostics_->col(begin + i) << log2_sum * std::numbers::ln2, condition, work_.rows.degenerate(i, rows_) ? 1 : 0;
+    }
+  }
+
+ private:
+  // log2 of what the weights of query i do not hold: its own length and the decay up to it.
+  template <class LogGate>
+  double lacking(Index i, const LogGate& log_gate) {
+    return log_gate(i) * std::numbers::log2e + degree * work_.query_exponents(n_)[i];
+  }
+
+  // Query i sees the first `seen(i)` keys, weighed by `factors(i)`.
+  template <class Logits, class Values, class Norms, class Seen, class Factors, class LogGate>
+  void add(Logits& logits, const Values& values, const Norms& norms, const Seen& seen, const Factors& factors,
+           const LogGate& log_gate) {
+    const bool diagnose = diagnostics_ != nullptr;
+    auto shift = work_.shift(n_), absolute_shift = work_.absolute_shift(n_);
+    auto absolute = work_.absolute_logits(diagnose ? logits.rows() : 0, diagnose ? n_ : 0);
+    for (Index i = 0; i < n_; ++i) {
+      const Index m = seen(i);
+      auto column = logits.col(i).head(m);
+      KeyFactors<Scalar>& own = factors(i);
+      if (diagnose) absolute.col(i).head(m) = norms.head(m) * work_.query_norms(n_)[i];
+      shift[i] = weigh<F>(column, own) + lacking(i, log_gate);
+      logits.col(i).tail(logits.rows() - m).setZero();
+      if (!diagnose) continue;
+      if constexpr (F::score == Score::exponential) {
+        absolute.col(i).head(m).array() = (absolute.col(i).head(m).array() + 1) * column.array();
+        absolute_shift[i] = shift[i];
+      } else {
+        absolute_shift[i] = weigh<F>(absolute.col(i).head(m), own) + lacking(i, log_gate);
+      }
+      absolute.col(i).tail(logits.rows() - m).setZero();
+    }
+    if (diagnose) work_.absolute.add(values.topRows(0), absolute, absolute_shift, false);
+    work_.rows.add(values, logits, shift, rows_ == Rows::signed_means);
+  }
+
+  Workspace<Scalar>& work_;
+  Rows rows_;
+  Diagnostics* diagnostics_;
+  Index n_ = 0;
+};
+
+}  // namespace sympow::detail

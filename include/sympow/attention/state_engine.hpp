@@ -1,0 +1,160 @@
+// One segment through a state: what the recurrent and the chunked form are both made of.
+#pragma once
+
+#include <sympow/attention/score_sums.hpp>
+#include <sympow/attention/state.hpp>
+
+namespace sympow::detail {
+
+/// One call of a state form, in the terms of an engine: everything is checked.
+template <class Scalar, FiniteFeatureMap F>
+struct StateCall {
+  const TransitionView<Scalar>& transition;
+  Rows rows;
+  Options options;
+  ConstBatch<Scalar> Q, K, V;
+  StateAccess<State<Scalar, F>> state;
+  Batch<Scalar> Y;
+  Workspace<Scalar>& work;
+};
+
+/// Reads the outputs of a segment from the folded sums (through φ), the tail and the segment itself (directly), and takes its tokens
+/// into the state.
+template <class Scalar, FiniteFeatureMap F>
+class StateEngine {
+  static constexpr bool embedded = F::score == Score::embedded;
+
+ public:
+  StateEngine(const F& feature, StateCall<Scalar, F>& call)
+      : feature_(feature),
+        call_(call),
+        state_(call.state),
+        work_(call.work),
+        sums_(call.work, call.rows, call.options.diagnostics),
+        d_(call.Q.rows()),
+        D_(call.state.S.cols()) {}
+
+  /// Tokens of a segment, together.
+  void run(Segment segment) {
+    const Index n = segment.size;
+    load(segment);
+    sums_.reset(call_.V.rows(), n);
+    auto logits = work_.logits(n, n);
+    sums_.add_causal(call_.transition, segment, logits, call_.V.middleCols(segment.begin, n));
+    add_tail(n);
+    if (!state_.tail_log_channels.isZero(0))
+      work_.queries(d_, n).array().colwise() *= state_.tail_log_channels.array().exp().template cast<Scalar>();
+    add_folded(n, [&](Index i) { return state_.tail_log_decay + work_.from_start(n)[i]; });
+    sums_.write(segment.begin, call_.Y.middleCols(segment.begin, n));
+    move_on(segment);
+    take(segment);
+  }
+
+  /// The papers' literal step: the token enters the sums first, and is read with all others through φ.
+  void run_literally(Index token) {
+    const Segment segment{token, 1};
+    load(segment);
+    if (move_on(segment)) load_queries(segment);  // read after the state has moved on to the token's end
+    take(segment);
+    sums_.reset(call_.V.rows(), 1);
+    add_folded(1, [](Index) { return 0.0; });
+    sums_.write(token, call_.Y.col(token));
+  }
+
+ private:
+  void load_queries(Segment segment) {
+    auto queries = work_.queries(d_, segment.size);
+    queries = call_.Q.middleCols(segment.begin, segment.size);
+    detail::load_queries<F>(queries, work_.query_exponents(segment.size), call_.options.scale);
+  }
+
+  // Queries at the segment's start, keys at its end, logits between; exponents, norms and gates.
+  void load(Segment segment) {
+    const Index n = segment.size;
+    auto queries = work_.queries(d_, n), keys = work_.keys(d_, n), logits = work_.logits(n, n);
+    load_queries(segment);
+    keys = call_.K.middleCols(segment.begin, n);
+    take_exponents<F>(keys, work_.key_exponents(n));
+    if (diagnose()) {
+      work_.query_norms(n) = queries.colwise().norm();
+      work_.key_norms(n) = keys.colwise().norm();
+    }
+    call_.transition.transport(state_.frame, segment, queries, keys, logits);
+    if constexpr (embedded) {
+      auto query_features = work_.features(D_, n), key_features = work_.key_features(D_, n);
+      embed(queries, query_features, work_.query_exponents(n), work_.query_norms(n));
+      embed(keys, key_features, work_.key_exponents(n), work_.key_norms(n));
+      logits.noalias() = key_features.transpose() * query_features;
+    }
+    log_total_ = accumulate_gates(call_.transition, segment, work_.from_start(n), work_.to_end(n));
+  }
+
+  void add_tail(Index n) {
+    const Index m = state_.tail_size;
+    if (m == 0) return;
+    auto logits = work_.logits(m, n), keys = Batch<Scalar>(state_.tail_keys.leftCols(m));
+    auto norms = work_.tail_norms(m);
+    if constexpr (embedded) {
+      auto tail_features = work_.tail_features(D_, m);
+      embed(keys, tail_features, state_.tail_exponents.head(m), norms);
+      logits.noalias() = tail_features.transpose() * work_.features(D_, n);
+    } else {
+      if (diagnose()) norms = keys.colwise().norm();
+      logits.noalias() = keys.transpose() * work_.queries(d_, n);
+    }
+    work_.factors.template set<F>(state_.tail_log_b.head(m), state_.tail_exponents.head(m));
+    sums_.add_earlier(work_.factors, norms, logits, state_.tail_values.leftCols(m), [&](Index i) { return work_.from_start(n)[i]; });
+  }
+
+  // The sums through φ, for queries in the coordinates and at the time of the sums but for log_gate(i).
+  template <class LogGate>
+  void add_folded(Index n, const LogGate& log_gate) {
+    if (state_.L == no_weight) return;
+    auto features = work_.features(D_, n);
+    if constexpr (!embedded) feature_.embed(work_.queries(d_, n), features);
+    auto numerators = work_.numerators(call_.V.rows(), n), row = work_.row(2, n);
+    numerators.noalias() = state_.S * features;
+    row.row(0).noalias() = state_.Z.transpose() * features;
+    row.row(1) = features.colwise().norm() * static_cast<Scalar>(state_.A);
+    sums_.add_read(numerators, row.row(0), row.row(1), state_.exponent(), log_gate);
+  }
+
+  // Everything that the state holds forgets what a segment forgets; true if it forgets by channel.
+  bool move_on(Segment segment) {
+    const bool by_channel = call_.transition.log_channel_totals(segment, work_.channels);
+    state_.forget(log_total_, by_channel ? &work_.channels : nullptr);
+    state_.tokens += segment.size;
+    return by_channel;
+  }
+
+  // The segment's tokens into the tail, or with it into the sums if it cannot hold them.
+  void take(Segment segment) {
+    const Index n = segment.size;
+    auto keys = work_.keys(d_, n);
+    const auto values = call_.V.middleCols(segment.begin, n);
+    if (state_.tail_size + n <= state_.tail_keys.cols())
+      state_.append(keys, work_.key_exponents(n), work_.to_end(n), values);
+    else
+      state_.fold(work_, keys, work_.key_exponents(n), work_.to_end(n), values);
+  }
+
+  // φ of the columns of x, their exponents taken out.
+  template <class X, class Features, class Exponents, class Norms>
+  void embed(const X& x, Features&& features, Exponents&& exponents, Norms&& norms) const {
+    feature_.embed(x, features);
+    for (Index t = 0; t < x.cols(); ++t) exponents[t] = take_exponent(features.col(t));
+    if (diagnose()) norms = features.colwise().norm();
+  }
+
+  [[nodiscard]] bool diagnose() const { return call_.options.diagnostics != nullptr; }
+
+  const F& feature_;
+  StateCall<Scalar, F>& call_;
+  StateAccess<State<Scalar, F>>& state_;
+  Workspace<Scalar>& work_;
+  ScoreSums<Scalar, F> sums_;
+  Index d_, D_;
+  double log_total_ = 0;
+};
+
+}  // namespace sympow::detail
