@@ -3,8 +3,10 @@
 
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
+#include <sympow/attention/merge.hpp>
 #include <sympow/attention/recurrent.hpp>
 #include <sympow/attention/state.hpp>
+#include <sympow/attention/state_file.hpp>
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>

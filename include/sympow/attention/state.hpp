@@ -186,6 +186,23 @@ struct StateAccess<State<Scalar, F>> {
     tail_log_channels.setZero();
   }
 
+  /// Adds the sums of the state before this one, which has been moved on to this one's end; both tails are empty.
+  void add(const StateAccess& before) {
+    const double next = std::max(L, before.L);
+    if (before.L != no_weight) {
+      const double own = L == no_weight ? 0 : std::exp2(exponent() - std::ceil(next));
+      const double other = std::exp2(before.exponent() - std::ceil(next));
+      S = (S.template cast<double>() * own + before.S.template cast<double>() * other).template cast<Scalar>();
+      Z = (Z.template cast<double>() * own + before.Z.template cast<double>() * other).template cast<Scalar>();
+      A = A * own + before.A * other;
+      L = next;
+    }
+    start = before.start;
+    log_decay = before.log_decay;
+    log_channels = before.log_channels;
+    tokens += before.tokens;
+  }
+
   /// S ← factor S Sym(diag(e^{channels})), and Z and A: in double, for a γ near 1 rounded to float would drift by itself. A diagonal is
   /// lifted to the monomials of its entries, φ(a) / φ(1); A by the largest.
   void scale(double factor) {

@@ -20,7 +20,7 @@ struct Residual {
 
 /// attention = recurrent = chunked = the definition.
 ///
-/// Residual: the largest difference of two of them, in units of the row rule; bound 1. A feature map without an embedding is
+/// Residual: the largest difference of two of them, in units of the row rule; bound 1. The recurrence is run with a tail and without. A feature map without an embedding is
 /// compared in the attention form only. Cost: that of `direct_attention` and of the three forms.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 [[nodiscard]] Residual three_forms_law(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
@@ -37,6 +37,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   compare(Y, rows.Y, A::acts_on_keys ? every_token : never);
   if constexpr (FiniteFeatureMap<F>) {
     const auto chunk = static_cast<double>(options.chunk > 0 ? options.chunk : sympow::detail::default_chunk);
+    State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
+    compare(recurrent<Normalization>(feature, transition, Q, K, V, literal, options), Y, every_token);
     compare(recurrent<Normalization>(feature, transition, Q, K, V, options), Y, every_token);
     compare(chunked<Normalization>(feature, transition, Q, K, V, options), Y, chunk);
   }

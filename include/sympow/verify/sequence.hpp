@@ -146,9 +146,11 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transi
                                                     const Matrix<Scalar>& K, const Matrix<Scalar>& V) {
   Options options;
   options.chunk = Forms<Scalar, F, Normalization>::chunk;
+  State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
   return {
       direct_attention<Normalization>(feature, transition, in_double(Q), in_double(K), in_double(V)),
-      {attention<Normalization>(feature, transition, Q, K, V), recurrent<Normalization>(feature, transition, Q, K, V),
+      {attention<Normalization>(feature, transition, Q, K, V),
+       recurrent<Normalization>(feature, transition, Q, K, V, literal),
        chunked<Normalization>(feature, transition, Q, K, V, options)}};
 }
 
@@ -156,7 +158,7 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transi
 template <FiniteFeatureMap F, Transition A, class Scalar>
 [[nodiscard]] Matrix<double> state_after(const F& feature, const A& transition, const Matrix<Scalar>& Q,
                                          const Matrix<Scalar>& K, const Matrix<Scalar>& V) {
-  State<Scalar, F> state(feature, Q.rows(), V.rows());
+  State<Scalar, F> state(feature, Q.rows(), V.rows(), 0);
   static_cast<void>(recurrent<SignedNormalized>(feature, transition, Q, K, V, state));
   Matrix<double> both(V.rows() + 1, state.values().cols());
   both << state.values().template cast<double>(), state.normalizer().transpose().template cast<double>();

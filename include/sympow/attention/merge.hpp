@@ -1,0 +1,37 @@
+// The states of two adjacent segments as the state of both: what a parallel scan is made of.
+#pragma once
+
+#include <sympow/attention/state.hpp>
+#include <sympow/rotation/block_rotation.hpp>
+
+namespace sympow {
+
+/// The state after `left`'s tokens and then `right`'s.
+///
+///     S = S_left A_right + S_right,   A_right the whole transition of the right segment, its first gate included
+///
+/// `right` must have been started at `left.frame()`: `State right(feature, d, e, tail, left.frame())`. Associative up to rounding, so
+/// a prefix scan over segments works. The result's tail is empty. Cost: 4 (e + 1) D. Throws `ShapeMismatch` for other sizes and
+/// `FrameMismatch` for another frame; angles may differ by 1e-9 radians, as sums taken in another order do.
+template <class Scalar, FiniteFeatureMap F>
+[[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
+  detail::check_size("key dimension of the right state", right.key_dimension(), left.key_dimension(), "that of the left");
+  detail::check_size("value dimension of the right state", right.value_dimension(), left.value_dimension(), "that of the left");
+  const Eigen::VectorXd &end = left.frame().angles, &start = right.start_frame().angles;
+  const bool same = end.size() == start.size() &&
+                    ((end - start).unaryExpr(&reduced_angle).array().abs() <= 1e-9).all();
+  if (!same)
+    detail::raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(), " angles; it was started at ",
+                                 start.size() == end.size() ? "others" : "a frame of " + std::to_string(start.size()));
+  State<Scalar, F> first = left, result = right;
+  Workspace<Scalar> workspace;
+  detail::StateAccess<State<Scalar, F>> before{first}, after{result};
+  before.fold(workspace);
+  after.fold(workspace);
+  before.forget(after.log_decay, &after.log_channels);
+  before.fold(workspace);
+  after.add(before);
+  return result;
+}
+
+}  // namespace sympow
