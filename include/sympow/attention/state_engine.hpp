@@ -56,6 +56,8 @@ class StateEngine {
     load(segment);
     if (move_on(segment)) load_queries(segment);  // read after the state has moved on to the token's end
     take(segment);
+    if constexpr (embedded)  // taking the key has used the panel
+      embed(work_.queries(d_, 1), work_.features(D_, 1), work_.query_exponents(1), work_.query_norms(1));
     sums_.reset(call_.V.rows(), 1);
     add_folded(1, [](Index) { return 0.0; });
     sums_.write(token, call_.Y.col(token));
