@@ -188,7 +188,7 @@ inline void memory_columns(Ledger& ledger) {
     wrong += fits(tensor_dimension(head_size, p)) != full;
     wrong += fits(symmetric_dimension(head_size, p)) != compact;
   }
-  const State<float, SymmetricPower<2>> state(head_size, head_size);
+  const State<float, SymmetricPower<2>> state(head_size, head_size, 0);
   const Index entries = state.bytes() / static_cast<Index>(sizeof(float));
   wrong += entries != symmetric_dimension(head_size, 2) * (head_size + 1);
   ledger.holds("N.80", wrong, 0,
