@@ -34,6 +34,7 @@ class State {
   /// The empty state for keys in R^d and values in R^e. `frame` is where it starts: that of another state whose sequence it continues,
   /// see `merge`. Throws `DimensionOverflow` if (e + 1) D does not fit, `ShapeMismatch` for a negative size.
   State(Index d, Index e, Index tail = default_tail, Frame frame = {}) : State(F{}, d, e, tail, std::move(frame)) {}
+  /// The same for a feature map that has parameters.
   State(F feature, Index d, Index e, Index tail = default_tail, Frame frame = {})
       : feature_(std::move(feature)), d_(d), start_(frame), frame_(std::move(frame)) {
     if (d < 0 || e < 0 || tail < 0)
@@ -52,9 +53,9 @@ class State {
     tail_log_channels_.setZero(d);
   }
 
-  [[nodiscard]] const F& feature() const { return feature_; }
-  [[nodiscard]] Index key_dimension() const { return d_; }
-  [[nodiscard]] Index value_dimension() const { return S_.rows(); }
+  [[nodiscard]] const F& feature() const { return feature_; }     ///< the feature map
+  [[nodiscard]] Index key_dimension() const { return d_; }        ///< d
+  [[nodiscard]] Index value_dimension() const { return S_.rows(); }  ///< e
   [[nodiscard]] Index tokens() const { return tokens_; }          ///< T, the tokens seen so far
   [[nodiscard]] Index tail() const { return tail_keys_.cols(); }  ///< tokens that the tail can hold
   [[nodiscard]] Index tail_size() const { return tail_size_; }    ///< tokens that it holds

@@ -20,15 +20,21 @@ struct Workspace {
   detail::Panel<Scalar> numerators;       ///< e × n, read from a state; weighted values on their way into it
   detail::Panel<Scalar> row;              ///< 2 × n, denominators read from a state and their absolute weights
   detail::Panel<Scalar> weights;          ///< n, of keys on their way into a state
-  detail::Panel<Scalar> query_norms, key_norms, tail_norms;  ///< for diagnostics
-  detail::Panel<double> query_exponents, key_exponents;      ///< log2 of what was taken out of the columns
-  detail::Panel<double> from_start, to_end, gates;           ///< log decays of a segment
-  detail::Panel<double> shift, absolute_shift;               ///< log2 scales of a contribution
-  Eigen::VectorXd channels;                                  ///< a segment's log channel decay
-  detail::KeyFactors<Scalar> factors;
-  std::vector<detail::KeyFactors<Scalar>> block_factors;     ///< of the blocks of keys in the attention form
-  detail::RowSums<Scalar> rows;
-  detail::RowSums<Scalar> absolute;                          ///< for diagnostics
+  detail::Panel<Scalar> query_norms;      ///< n, lengths for diagnostics
+  detail::Panel<Scalar> key_norms;        ///< n, likewise
+  detail::Panel<Scalar> tail_norms;       ///< m, likewise
+  detail::Panel<double> query_exponents;  ///< n, log2 of what was taken out of the columns
+  detail::Panel<double> key_exponents;    ///< n, likewise
+  detail::Panel<double> from_start;       ///< n, log decay from a segment's start through each token
+  detail::Panel<double> to_end;           ///< n, from each token to the segment's end
+  detail::Panel<double> gates;            ///< n, from each key to a query
+  detail::Panel<double> shift;            ///< n, log2 scales of a contribution
+  detail::Panel<double> absolute_shift;   ///< n, of its absolute weights
+  Eigen::VectorXd channels;               ///< d, a segment's log channel decay
+  detail::KeyFactors<Scalar> factors;     ///< gates and lengths of keys on their way into weights
+  std::vector<detail::KeyFactors<Scalar>> block_factors;  ///< of the blocks of keys in the attention form
+  detail::RowSums<Scalar> rows;           ///< the rows in the making
+  detail::RowSums<Scalar> absolute;       ///< their absolute weights, for diagnostics
 };
 
 }  // namespace sympow

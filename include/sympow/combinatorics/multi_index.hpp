@@ -120,6 +120,7 @@ class MultiIndices {
       : MultiIndices(d, P) {}
 
   [[nodiscard]] constexpr Index dimension() const { return d_; }
+  /// p.
   [[nodiscard]] constexpr int power() const { return p_; }
   [[nodiscard]] constexpr Index size() const { return size_; }
   [[nodiscard]] constexpr iterator begin() const { return iterator(this, 0); }

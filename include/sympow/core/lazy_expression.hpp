@@ -101,10 +101,12 @@ class LazyExpression : public Eigen::internal::dense_xpr_base<LazyExpression<Op>
   using Base = typename Eigen::internal::dense_xpr_base<LazyExpression>::type;
   EIGEN_DENSE_PUBLIC_INTERFACE(LazyExpression)
 
+  /// The expression of an operation.
   explicit LazyExpression(Op op) : op_(std::move(op)) {}
 
   [[nodiscard]] Index rows() const { return op_.rows(); }
   [[nodiscard]] Index cols() const { return op_.cols(); }
+  /// The operation, for rules that look inside.
   [[nodiscard]] const Op& op() const { return op_; }
 
   /// The transpose, a read-only expression: `transpose() * other` finds the operation's rules for it.

@@ -46,7 +46,7 @@ void turn_pair(Column&& x, Index j, Pairing pairing, Scalar cosine, Scalar sine)
 template <class S>
 class BlockRotation : public LinearOperator<BlockRotation<S>> {
  public:
-  static constexpr bool is_orthogonal = true;
+  static constexpr bool is_orthogonal = true;  ///< norms and inner products of images need no evaluation
 
   /// The rotation by the given angles.
   template <VectorExpression Angles>
@@ -61,6 +61,7 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
 
   /// The d/2 angles, in [-π, π].
   [[nodiscard]] const Eigen::VectorXd& angles() const { return angles_; }
+  /// How coordinates form pairs.
   [[nodiscard]] Pairing pairing() const { return pairing_; }
 
   [[nodiscard]] BlockRotation transpose() const { return BlockRotation(-angles_, pairing_); }

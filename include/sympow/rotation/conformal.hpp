@@ -32,8 +32,8 @@ class Conformal : public LinearOperator<Conformal<Rotation>> {
 
   [[nodiscard]] Index rows() const { return rotation_.rows(); }
   [[nodiscard]] Index cols() const { return rotation_.cols(); }
-  [[nodiscard]] Scalar scale() const { return scale_; }
-  [[nodiscard]] const Rotation& rotation() const { return rotation_; }
+  [[nodiscard]] Scalar scale() const { return scale_; }               ///< s
+  [[nodiscard]] const Rotation& rotation() const { return rotation_; }  ///< R
 
   [[nodiscard]] Conformal transpose() const { return {scale_, rotation_.transpose()}; }
 

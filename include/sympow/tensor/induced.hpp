@@ -92,10 +92,12 @@ class Induced {
  public:
   using Scalar = typename std::remove_cvref_t<A>::Scalar;
 
+  /// See `induced`.
   explicit Induced(const std::remove_cvref_t<A>& a) : a_(a) {}
 
   [[nodiscard]] Index rows() const { return symmetric_dimension(a_.rows(), P); }
   [[nodiscard]] Index cols() const { return symmetric_dimension(a_.cols(), P); }
+  /// A.
   [[nodiscard]] const auto& argument() const { return a_; }
 
   /// Sym(A) φ(x) = φ(A x).

@@ -12,13 +12,16 @@ class Rotary {
   static constexpr bool acts_on_keys = true;
   static constexpr bool scales_channels = false;
 
+  /// Fixed rates, β = 1.
   Rotary(Eigen::VectorXd theta, Pairing pairing) : theta_(std::move(theta)), pairing_(pairing) {}
+  /// With β.
   Rotary(Eigen::VectorXd theta, Eigen::VectorXd beta, Pairing pairing)
       : theta_(std::move(theta)), beta_(std::move(beta)), has_beta_(true), pairing_(pairing) {}
 
   [[nodiscard]] Index length() const { return has_beta_ ? beta_.size() : Dynamic; }
   [[nodiscard]] Index key_dimension() const { return 2 * theta_.size(); }
   [[nodiscard]] double log_decay(Index) const { return 0; }
+  /// β of a token, 1 at fixed rates.
   [[nodiscard]] double beta(Index token) const { return has_beta_ ? beta_[token] : 1; }
 
   void check_frame(const Frame& frame, Index) const {

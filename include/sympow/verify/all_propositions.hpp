@@ -14,10 +14,10 @@
 
 namespace sympow::verify {
 
-/// Propositions about one subject: what they are about, and the function that decides them.
+/// Propositions about one subject.
 struct PropositionGroup {
-  const char* name;
-  void (*decide)(Ledger& ledger, std::uint64_t seed);
+  const char* name;  ///< what they are about
+  void (*decide)(Ledger& ledger, std::uint64_t seed);  ///< adds them, decided on random inputs of this seed
 };
 
 /// All groups, to be decided in arithmetic of the given scalar type.

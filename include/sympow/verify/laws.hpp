@@ -14,7 +14,10 @@ namespace sympow::verify {
 
 /// Size of a violation and what rounding excuses; the law holds if residual ≤ bound.
 struct Residual {
-  double residual = 0, bound = 0;
+  double residual = 0;  ///< size of the violation
+  double bound = 0;     ///< what rounding explains
+
+  /// residual ≤ bound.
   [[nodiscard]] bool holds() const { return residual <= bound; }
 };
 

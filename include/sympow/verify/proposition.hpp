@@ -27,14 +27,21 @@ enum class Kind {
 /// One checked statement. It holds if residual ≤ bound and fails if residual > bound; one that is not a number does neither, and is
 /// expected of nothing.
 struct Proposition {
-  std::string id, statement, source;
-  Kind kind = Kind::statement;
-  double residual = 0, bound = 0;
+  std::string id;         ///< as in docs/errata.md and docs/equations.md
+  std::string statement;  ///< in a formula or a sentence
+  std::string source;     ///< A, B or C and the section
+  Kind kind = Kind::statement;  ///< what is expected of it
+  double residual = 0;  ///< size of the violation of the printed form
+  double bound = 0;     ///< what rounding explains
   std::string correction;  ///< erratum: what is true instead; documentation: why nothing is computed
-  double corrected_residual = 0, corrected_bound = 0;
+  double corrected_residual = 0;  ///< erratum: the same of the corrected form
+  double corrected_bound = 0;     ///< erratum: what rounding explains of it
 
+  /// residual ≤ bound.
   [[nodiscard]] bool holds() const { return residual <= bound; }
+  /// residual > bound.
   [[nodiscard]] bool fails() const { return residual > bound; }
+  /// The corrected form holds.
   [[nodiscard]] bool correction_holds() const { return corrected_residual <= corrected_bound; }
 
   /// Whether the machine agrees with what is expected.
@@ -75,6 +82,7 @@ class Ledger {
         {std::move(id), std::move(statement), std::move(source), Kind::documentation, 0, 0, std::move(reason), 0, 0});
   }
 
+  /// All of them so far.
   [[nodiscard]] const std::vector<Proposition>& propositions() const { return propositions_; }
 
  private:

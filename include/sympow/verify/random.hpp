@@ -14,6 +14,7 @@ namespace sympow::verify {
 /// seed gives the same numbers in float and in double, up to rounding.
 class Random {
  public:
+  /// A source that always gives the same numbers for this seed.
   explicit Random(std::uint64_t seed) : engine_(seed) {}
 
   /// Uniform in [0, 1).
