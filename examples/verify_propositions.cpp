@@ -4,7 +4,7 @@
 //
 // One line a statement: its id, the verdict, the residual and the bound that rounding sets, where it stands. `--filter` keeps the
 // statements whose id begins with ID. Exit status: 0 all as expected, 1 something is not, 2 bad options.
-#include <sympow/verify/all_propositions.hpp>
+#include <sympow/verify/propositions/all_propositions.hpp>
 
 #include <chrono>
 #include <cstdio>

@@ -3,7 +3,7 @@
 #include "engines.hpp"
 #include "propositions.hpp"
 
-#include <sympow/verify/conformal_propositions.hpp>
+#include <sympow/verify/propositions/conformal_propositions.hpp>
 
 using namespace sympow;
 

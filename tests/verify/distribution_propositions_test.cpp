@@ -3,7 +3,7 @@
 #include "engines.hpp"
 #include "propositions.hpp"
 
-#include <sympow/verify/distribution_propositions.hpp>
+#include <sympow/verify/propositions/distribution_propositions.hpp>
 
 using namespace sympow;
 

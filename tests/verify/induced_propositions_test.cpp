@@ -1,5 +1,5 @@
 // The propositions about the induced map: which there are, and that each comes out as expected.
-#include <sympow/verify/induced_propositions.hpp>
+#include <sympow/verify/propositions/induced_propositions.hpp>
 
 #include "catch.hpp"
 #include "propositions.hpp"

@@ -1,5 +1,5 @@
 // The propositions about the kernel and the tensor product: which there are, and that each comes out as expected.
-#include <sympow/verify/kernel_propositions.hpp>
+#include <sympow/verify/propositions/kernel_propositions.hpp>
 
 #include "catch.hpp"
 #include "propositions.hpp"

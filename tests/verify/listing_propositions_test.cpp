@@ -1,5 +1,5 @@
 // The propositions about the listings: which there are, and that each comes out as expected.
-#include <sympow/verify/listing_propositions.hpp>
+#include <sympow/verify/propositions/listing_propositions.hpp>
 
 #include "catch.hpp"
 #include "propositions.hpp"

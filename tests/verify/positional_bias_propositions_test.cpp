@@ -3,7 +3,7 @@
 #include "engines.hpp"
 #include "propositions.hpp"
 
-#include <sympow/verify/positional_bias_propositions.hpp>
+#include <sympow/verify/propositions/positional_bias_propositions.hpp>
 
 using namespace sympow;
 

@@ -1,7 +1,7 @@
 // Verdicts, also where a residual is not a number.
 #include <limits>
 
-#include <sympow/verify/largest.hpp>
+#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/proposition.hpp>
 
 #include "catch.hpp"

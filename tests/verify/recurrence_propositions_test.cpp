@@ -3,7 +3,7 @@
 #include "engines.hpp"
 #include "propositions.hpp"
 
-#include <sympow/verify/recurrence_propositions.hpp>
+#include <sympow/verify/propositions/recurrence_propositions.hpp>
 
 using namespace sympow;
 

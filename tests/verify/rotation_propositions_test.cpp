@@ -3,7 +3,7 @@
 #include "engines.hpp"
 #include "propositions.hpp"
 
-#include <sympow/verify/rotation_propositions.hpp>
+#include <sympow/verify/propositions/rotation_propositions.hpp>
 
 using namespace sympow;
 

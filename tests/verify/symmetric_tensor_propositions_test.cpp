@@ -1,5 +1,5 @@
 // The propositions about the symmetric tensors: which there are, and that each comes out as expected.
-#include <sympow/verify/symmetric_tensor_propositions.hpp>
+#include <sympow/verify/propositions/symmetric_tensor_propositions.hpp>
 
 #include "catch.hpp"
 #include "propositions.hpp"

@@ -1,5 +1,5 @@
 // The propositions about the tables: which there are, and that each comes out as expected.
-#include <sympow/verify/table_propositions.hpp>
+#include <sympow/verify/propositions/table_propositions.hpp>
 
 #include "catch.hpp"
 #include "propositions.hpp"

@@ -1,16 +1,16 @@
 // Every checked statement of the source papers, by groups in the order of the papers' argument.
 #pragma once
 
-#include <sympow/verify/conformal_propositions.hpp>
-#include <sympow/verify/distribution_propositions.hpp>
-#include <sympow/verify/induced_propositions.hpp>
-#include <sympow/verify/kernel_propositions.hpp>
-#include <sympow/verify/listing_propositions.hpp>
-#include <sympow/verify/positional_bias_propositions.hpp>
-#include <sympow/verify/recurrence_propositions.hpp>
-#include <sympow/verify/rotation_propositions.hpp>
-#include <sympow/verify/symmetric_tensor_propositions.hpp>
-#include <sympow/verify/table_propositions.hpp>
+#include <sympow/verify/propositions/conformal_propositions.hpp>
+#include <sympow/verify/propositions/distribution_propositions.hpp>
+#include <sympow/verify/propositions/induced_propositions.hpp>
+#include <sympow/verify/propositions/kernel_propositions.hpp>
+#include <sympow/verify/propositions/listing_propositions.hpp>
+#include <sympow/verify/propositions/positional_bias_propositions.hpp>
+#include <sympow/verify/propositions/recurrence_propositions.hpp>
+#include <sympow/verify/propositions/rotation_propositions.hpp>
+#include <sympow/verify/propositions/symmetric_tensor_propositions.hpp>
+#include <sympow/verify/propositions/table_propositions.hpp>
 
 namespace sympow::verify {
 

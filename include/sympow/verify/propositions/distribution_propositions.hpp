@@ -4,7 +4,7 @@
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
-#include <sympow/verify/sequence.hpp>
+#include <sympow/verify/propositions/sequence.hpp>
 
 namespace sympow::verify {
 namespace detail {

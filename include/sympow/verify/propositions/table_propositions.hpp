@@ -10,7 +10,7 @@
 #include <sympow/combinatorics/binomial.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/symmetric_power.hpp>
-#include <sympow/verify/largest.hpp>
+#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/proposition.hpp>
 
 namespace sympow::verify {

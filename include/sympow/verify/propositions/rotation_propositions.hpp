@@ -8,7 +8,7 @@
 #include <sympow/feature/linear.hpp>
 #include <sympow/rotation/block_rotation.hpp>
 #include <sympow/transition/rotary.hpp>
-#include <sympow/verify/sequence.hpp>
+#include <sympow/verify/propositions/sequence.hpp>
 
 namespace sympow::verify {
 namespace detail {
