@@ -1,0 +1,190 @@
+// The options of the program.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sympow/core/config.hpp>
+
+#include "bad_input.hpp"
+
+namespace attend_npy {
+
+inline constexpr const char* usage =
+    R"(Attention whose scores are powers of inner products, on arrays from numpy or PyTorch.
+
+  attend_npy --q Q.npy --k K.npy --v V.npy --out Y.npy
+    [--feature power|linear|exponential] [--power P] [--form auto|attention|recurrent|chunked] [--chunk C]
+    [--log-gate G.npy] [--theta TH.npy] [--beta B.npy] [--scale S] [--normalize auto|sum|none]
+    [--state-in FILE] [--state-out FILE] [--diagnostics D.npy] [--compare]
+
+  y_i = sum_{j <= i} s_ij v_j  (/ sum_j s_ij),   s_ij = kappa(S q_i . M_ij k_j) b_ij
+  b_ij = exp(G_{j+1} + ... + G_i),   M_ij turns the pair (2n, 2n+1) by -(B_{j+1} + ... + B_i) TH_n
+
+  --q --k --v      little-endian f4 or f8 in C order, all of one type: (T, d), (H, T, d) or (B, T, H, d); V may have another last axis
+  --out            Y, of V's shape and Q's type
+  --feature        kappa: s^P (power, the default), s (linear) or exp(s) (exponential, which has the attention form only)
+  --power          P of 1 ... 8, default 2
+  --form           attention is O(T^2); recurrent and chunked are O(T) with a state of (e + 1) C(d + P - 1, P) numbers a head.
+                   auto (the default): chunked if there is a state file to read or write, or T is more than twice C(d + P - 1, P);
+                   else attention
+  --chunk          tokens in a chunk of the chunked form; default 64
+  --log-gate       G, natural logarithms, at most 0, -inf allowed: (T,), (H, T) or (B, T, H). The first acts on a state that was read
+  --theta          TH, (d/2,): radians that queries and keys turn by per unit of beta; mu_1 includes the first beta
+  --beta           B, shaped as G; default 1
+  --scale          S, default 1; inside the power
+  --normalize      sum: rows are divided by the sum of their scores; none: they are not. auto (the default): sum for even P and
+                   exponential, none for odd P and linear, which have scores of either sign and take no sum
+  --state-in       continue the sequences that left these states
+  --state-out      leave the states behind. One state for each batch and head, one after the other, in the order of the array's
+                   axes (all heads of the first batch first), each as sympow::save writes it: see sympow/attention/state_file.hpp
+  --diagnostics    D, f8, (..., T, 3) in the order of V's leading axes: log|denominator|, row condition number, 1 for a row without
+                   information (its Y is 0) or else 0
+  --compare        run every form that the feature has, print how far they are apart by the row rule,
+                   |Y - Y'| / (4 u K max|V| (1 + sqrt n)), and exit with 1 if that is above 1; Y is that of the chosen form
+
+Exit status: 0 done, 1 the forms disagree, 2 bad input, with one line that says what; then no output file is left behind.
+)";
+
+enum class Feature { power, linear, exponential };
+enum class Form { automatic, attention, recurrent, chunked };
+enum class Normalize { automatic, sum, none };
+
+struct Arguments {
+  std::string q, k, v, out, log_gate, theta, beta, state_in, state_out, diagnostics;  // paths, empty if not given
+  Feature feature = Feature::power;
+  int power = 2;
+  Form form = Form::automatic;
+  std::ptrdiff_t chunk = 0;  // 0 lets the library choose
+  double scale = 1;
+  Normalize normalize = Normalize::automatic;
+  bool compare = false;
+
+  [[nodiscard]] int degree() const { return feature == Feature::linear ? 1 : power; }
+  [[nodiscard]] bool has_state_file() const { return !state_in.empty() || !state_out.empty(); }
+  /// Whether rows are divided by the sum of their scores.
+  [[nodiscard]] bool divides() const {
+    return normalize == Normalize::automatic ? feature == Feature::exponential || degree() % 2 == 0
+                                             : normalize == Normalize::sum;
+  }
+};
+
+namespace detail {
+
+inline std::ptrdiff_t whole_number(const std::string& option, const std::string& value, std::ptrdiff_t least,
+                                   std::ptrdiff_t most) {
+  char* end = nullptr;
+  errno = 0;
+  const long long number = std::strtoll(value.c_str(), &end, 10);
+  const bool is_number = !value.empty() && (value[0] == '-' || (value[0] >= '0' && value[0] <= '9')) && *end == '\0';
+  if (!is_number || errno != 0 || number < least || number > most)
+    fail(option, " is ", value, ", must be a whole number of ", least,
+         most == PTRDIFF_MAX ? " or more" : " to " + std::to_string(most));
+  return static_cast<std::ptrdiff_t>(number);
+}
+
+inline double finite_number(const std::string& option, const std::string& value) {
+  char* end = nullptr;
+  const double number = std::strtod(value.c_str(), &end);
+  const bool is_number =
+      !value.empty() && std::string("+-.0123456789").find(value[0]) != std::string::npos && *end == '\0';
+  if (!is_number || !std::isfinite(number)) fail(option, " is ", value, ", must be a finite number");
+  return number;
+}
+
+template <class Value>
+Value one_of(const std::string& option, const std::string& value,
+             const std::vector<std::pair<std::string, Value>>& choices) {
+  std::string names;
+  for (const auto& [name, choice] : choices) {
+    if (value == name) return choice;
+    names += (names.empty() ? "" : name == choices.back().first ? " or " : ", ") + name;
+  }
+  fail(option, " is ", value, ", must be ", names);
+}
+
+}  // namespace detail
+
+/// The arguments that a command line says. Throws `BadInput` for what no array could make right.
+inline Arguments parse(const std::vector<std::string>& words) {
+  Arguments arguments;
+  const std::map<std::string, std::string Arguments::*> paths = {{"--q", &Arguments::q},
+                                                                 {"--k", &Arguments::k},
+                                                                 {"--v", &Arguments::v},
+                                                                 {"--out", &Arguments::out},
+                                                                 {"--log-gate", &Arguments::log_gate},
+                                                                 {"--theta", &Arguments::theta},
+                                                                 {"--beta", &Arguments::beta},
+                                                                 {"--state-in", &Arguments::state_in},
+                                                                 {"--state-out", &Arguments::state_out},
+                                                                 {"--diagnostics", &Arguments::diagnostics}};
+  const std::vector<std::string> others = {"--feature", "--power", "--form", "--chunk", "--scale", "--normalize"};
+  std::map<std::string, std::string> given;
+  for (std::size_t n = 0; n < words.size(); ++n) {
+    const std::string& option = words[n];
+    const bool is_flag = option == "--compare";
+    if (!is_flag && !paths.contains(option) && std::find(others.begin(), others.end(), option) == others.end())
+      fail("unknown option ", option, "; see attend_npy --help");
+    if (given.contains(option)) fail(option, " is given twice");
+    if (!is_flag && (n + 1 == words.size() || words[n + 1].empty() || words[n + 1].starts_with("--")))
+      fail(option, " needs a value", n + 1 == words.size() ? "" : ", but is followed by '" + words[n + 1] + "'");
+    given[option] = is_flag ? "" : words[++n];
+  }
+
+  using detail::one_of;
+  for (const auto& [option, value] : given) {
+    if (const auto path = paths.find(option); path != paths.end()) arguments.*(path->second) = value;
+    if (option == "--feature")
+      arguments.feature = one_of<Feature>(
+          option, value,
+          {{"power", Feature::power}, {"linear", Feature::linear}, {"exponential", Feature::exponential}});
+    if (option == "--form")
+      arguments.form = one_of<Form>(option, value,
+                                    {{"auto", Form::automatic},
+                                     {"attention", Form::attention},
+                                     {"recurrent", Form::recurrent},
+                                     {"chunked", Form::chunked}});
+    if (option == "--normalize")
+      arguments.normalize = one_of<Normalize>(
+          option, value, {{"auto", Normalize::automatic}, {"sum", Normalize::sum}, {"none", Normalize::none}});
+    if (option == "--power")
+      arguments.power = static_cast<int>(detail::whole_number(option, value, 1, sympow::max_power));
+    if (option == "--chunk") arguments.chunk = detail::whole_number(option, value, 1, PTRDIFF_MAX);
+    if (option == "--scale") arguments.scale = detail::finite_number(option, value);
+    if (option == "--compare") arguments.compare = true;
+  }
+
+  for (const char* needed : {"--q", "--k", "--v", "--out"})
+    if (!given.contains(needed)) fail(needed, " is missing; see attend_npy --help");
+  if (given.contains("--beta") && !given.contains("--theta"))
+    fail("--beta ", arguments.beta, " needs --theta: it multiplies the rates in it");
+  if (given.contains("--power") && arguments.feature != Feature::power)
+    fail("--power ", arguments.power, " does not go with --feature ", given["--feature"]);
+  if (arguments.feature == Feature::exponential) {
+    if (arguments.form == Form::recurrent || arguments.form == Form::chunked)
+      fail("--form ", given["--form"],
+           " does not go with --feature exponential, which has no state; its form is attention");
+    if (arguments.has_state_file())
+      fail(given.contains("--state-in") ? "--state-in" : "--state-out",
+           " does not go with --feature exponential, which has no state");
+  } else if (arguments.normalize == Normalize::sum && arguments.degree() % 2 != 0) {
+    fail("--normalize sum does not go with ",
+         arguments.feature == Feature::linear ? "--feature linear" : "--power " + std::to_string(arguments.power),
+         ": scores of either sign give no distribution");
+  }
+  if (arguments.form == Form::attention && arguments.has_state_file())
+    fail(given.contains("--state-in") ? "--state-in" : "--state-out",
+         " does not go with --form attention, which has no state");
+  return arguments;
+}
+
+}  // namespace attend_npy

@@ -1,0 +1,196 @@
+// The definition of `attend`, for the two files that instantiate it.
+#pragma once
+
+#include <sympow/attention/attention.hpp>
+#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/state_file.hpp>
+#include <sympow/verify/proposition.hpp>
+
+#include "attend.hpp"
+#include "features.hpp"
+#include "reference.hpp"
+#include "state_files.hpp"
+
+namespace attend_npy {
+namespace detail {
+
+using namespace sympow;
+
+/// One head: its arrays in place, and what runs over them.
+template <class Scalar, class F>
+class Head {
+ public:
+  using Carried = StateOf<Scalar, F>;
+
+  Head(const F& feature, const Problem& problem, Index n, Workspace<Scalar>& workspace)
+      : feature_(feature),
+        problem_(problem),
+        workspace_(workspace),
+        transition_(problem.transition(n)),
+        Q_(problem.layout.head(problem.Q.data<Scalar>(), n, problem.d)),
+        K_(problem.layout.head(problem.K.data<Scalar>(), n, problem.d)),
+        V_(problem.layout.head(problem.V.data<Scalar>(), n, problem.e)) {}
+
+  void run(Form form, Carried& state, Batch<Scalar> Y, Diagnostics* diagnostics) const {
+    const Options options{
+        .scale = problem_.arguments.scale, .chunk = problem_.arguments.chunk, .diagnostics = diagnostics};
+    std::visit(
+        [&](const auto& A) {
+          with_normalization<F>(problem_.arguments.divides(), [&]<class N>(N) {
+            if constexpr (FiniteFeatureMap<F>) {
+              if (form == Form::recurrent) return recurrent<N>(feature_, A, Q_, K_, V_, state, Y, workspace_, options);
+              if (form == Form::chunked) return chunked<N>(feature_, A, Q_, K_, V_, state, Y, workspace_, options);
+            }
+            attention<N>(feature_, A, Q_, K_, V_, Y, workspace_, options);
+          });
+        },
+        transition_);
+  }
+
+  /// Runs every form that can start from `state` and compares each with the others, and with the rows in double if nothing came before.
+  void compare(const Carried& state, bool resumed, Comparison& found) const {
+    struct Side {
+      std::string name;
+      Matrix<Scalar> Y;
+      double tokens_per_update;
+    };
+    constexpr double never = std::numeric_limits<double>::infinity();
+    const Index chunk = problem_.arguments.chunk > 0 ? problem_.arguments.chunk : sympow::detail::default_chunk;
+    std::vector<Side> sides;
+    Diagnostics diagnostics;
+    const auto add = [&](const char* name, Form form, double tokens_per_update) {
+      Carried from = state;
+      if (problem_.theta) tokens_per_update = 1;  // every token rounds its angles
+      sides.push_back({name, Matrix<Scalar>(V_.rows(), V_.cols()), tokens_per_update});
+      run(form, from, sides.back().Y, &diagnostics);
+    };
+    if (!resumed) add("attention", Form::attention, never);
+    if constexpr (FiniteFeatureMap<F>) {
+      add("recurrent", Form::recurrent, 1);
+      add("chunked", Form::chunked, static_cast<double>(chunk));
+    }
+    const verify::DirectRows rows =
+        resumed ? rows_after(state, diagnostics, sides.back().Y)
+                : reference(feature_, transition_, Q_.template cast<double>(), K_.template cast<double>(),
+                            V_.template cast<double>(), problem_.arguments.scale, divides());
+    const std::vector<Index> kept = comparable(rows, found);
+    const verify::DirectRows those{columns(rows.Y, kept), columns(rows.denominator.transpose(), kept).transpose(),
+                                   columns(rows.condition.transpose(), kept).transpose(),
+                                   columns(rows.window.transpose(), kept).transpose(), rows.largest_value};
+    for (auto& side : sides) side.Y = columns(side.Y, kept);
+    const auto difference = [&](const auto& a, const auto& b, double tokens_per_update) {
+      double ratio = 0;
+      with_normalization<F>(divides(), [&]<class N>(N) {
+        ratio = verify::row_rule<N, F>(those, a, b, verify::unit_roundoff<Scalar>, tokens_per_update);
+      });
+      found.largest = std::max(found.largest, ratio);
+      return ratio;
+    };
+    for (std::size_t n = 0; n < sides.size(); ++n) {
+      if (!resumed) {
+        double& worst = found.from_reference[sides[n].name];
+        worst = std::max(worst, difference(sides[n].Y, those.Y, sides[n].tokens_per_update));
+      }
+      for (std::size_t m = 0; m < n; ++m)
+        difference(sides[n].Y, sides[m].Y, std::min(sides[n].tokens_per_update, sides[m].tokens_per_update));
+    }
+  }
+
+ private:
+  [[nodiscard]] bool divides() const { return problem_.arguments.divides(); }
+
+  // What the row rule needs of a resumed sequence, from its diagnostics; what came before is known by its state only.
+  verify::DirectRows rows_after([[maybe_unused]] const Carried& state, const Diagnostics& diagnostics,
+                                const Matrix<Scalar>& Y) const {
+    verify::DirectRows rows;
+    if constexpr (FiniteFeatureMap<F>) {
+      rows.Y = Y.template cast<double>();
+      rows.denominator = diagnostics.row(0).array().exp();
+      rows.condition = diagnostics.row(1);
+      if (!divides()) rows.condition = (diagnostics.row(1).array().log() + diagnostics.row(0).array()).exp();
+      rows.window = window(transition_, Y.cols(), static_cast<double>(state.tokens()));
+      rows.largest_value = V_.size() > 0 ? static_cast<double>(V_.cwiseAbs().maxCoeff()) : 0;
+      for (Index i = 0; i < Y.cols(); ++i) {  // |Y_i| is at most K_i max|V|, earlier values included
+        const double least = rows.Y.col(i).cwiseAbs().maxCoeff() / rows.condition[i];
+        if (std::isfinite(least)) rows.largest_value = std::max(rows.largest_value, least);
+      }
+    }
+    return rows;
+  }
+
+  template <class Derived>
+  static Matrix<typename Derived::Scalar> columns(const Eigen::MatrixBase<Derived>& x, const std::vector<Index>& kept) {
+    Matrix<typename Derived::Scalar> result(x.rows(), static_cast<Index>(kept.size()));
+    for (Index i = 0; i < result.cols(); ++i) result.col(i) = x.col(kept[static_cast<std::size_t>(i)]);
+    return result;
+  }
+
+  // The rows that every form must see alike: those that say something, and not just barely, and that stay in the range of the type,
+  // where rounding is relative.
+  std::vector<Index> comparable(const verify::DirectRows& rows, Comparison& found) const {
+    constexpr double least = 2 * static_cast<double>(std::numeric_limits<Scalar>::min());
+    constexpr double most = static_cast<double>(std::numeric_limits<Scalar>::max());
+    // Within a factor of two of the threshold either answer is right.
+    constexpr double barely = 2 * verify::unit_roundoff<Scalar>;
+    std::vector<Index> kept;
+    for (Index i = 0; i < rows.Y.cols(); ++i) {
+      const double size = rows.condition[i] * rows.largest_value;  // of which 4u may be rounding
+      const bool fits = size <= most && (size >= least || size == 0);
+      ++found.rows;
+      if (divides() && verify::degenerate(rows, i, barely))
+        ++found.without_information;
+      else if (!fits || !rows.Y.col(i).allFinite())
+        ++found.out_of_range;
+      else
+        kept.push_back(i);
+    }
+    return kept;
+  }
+
+  const F& feature_;
+  const Problem& problem_;
+  Workspace<Scalar>& workspace_;
+  Transition transition_;
+  Eigen::Map<const Matrix<Scalar>, Eigen::Unaligned, Eigen::OuterStride<>> Q_, K_, V_;
+};
+
+template <class Scalar, class F>
+Results<Scalar> attend(const F& feature, const Problem& problem, std::istream* state_in, std::ostream* state_out,
+                       const std::string& state_in_name) {
+  const Layout& layout = problem.layout;
+  const bool diagnose = !problem.arguments.diagnostics.empty();
+  Results<Scalar> results;
+  results.Y.resize(problem.V.size());
+  if (diagnose) results.diagnostics.resize(static_cast<std::size_t>(layout.count() * layout.tokens * 3));
+  Workspace<Scalar> workspace;
+  const bool nothing_to_do = layout.tokens == 0 && state_in == nullptr && state_out == nullptr;
+  for (Index n = 0; n < (nothing_to_do ? 0 : layout.count()); ++n) {
+    auto state = make_state<Scalar>(feature, problem.form, problem.arguments.compare, problem.d, problem.e);
+    if (state_in != nullptr) load_one(state, *state_in, state_in_name, n, layout.count());
+    const Head<Scalar, F> head(feature, problem, n, workspace);
+    try {
+      if (problem.arguments.compare) head.compare(state, state_in != nullptr, results.comparison);
+      Diagnostics diagnostics;
+      head.run(problem.form, state, layout.head(results.Y.data(), n, problem.e), diagnose ? &diagnostics : nullptr);
+      if (diagnose) layout.head(results.diagnostics.data(), n, 3) = diagnostics;
+    } catch (const FrameMismatch& error) {
+      fail(state_in_name, ", state ", n, ": ", error.what());
+    }
+    if (state_out != nullptr) save_one(state, *state_out);
+  }
+  if (state_in != nullptr) require_end(*state_in, state_in_name, layout.count());
+  return results;
+}
+
+}  // namespace detail
+
+template <class Scalar>
+Results<Scalar> attend(const Problem& problem, std::istream* state_in, std::ostream* state_out,
+                       const std::string& state_in_name) {
+  return with_feature(problem.arguments, [&](const auto& feature) {
+    return detail::attend<Scalar>(feature, problem, state_in, state_out, state_in_name);
+  });
+}
+
+}  // namespace attend_npy

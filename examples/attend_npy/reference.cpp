@@ -1,0 +1,65 @@
+#include "reference.hpp"
+
+#include <sympow/attention/attention.hpp>
+
+namespace attend_npy {
+namespace {
+
+using namespace sympow;
+
+// As verify::double_rows, but for sums as well, and by logarithms: no power of a length overflows on the way.
+template <class Normalization, class F, class A>
+verify::DirectRows rows_in_double(const F& feature, const A& transition, const Eigen::MatrixXd& Q,
+                                  const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale) {
+  const Index T = Q.cols();
+  Diagnostics of_scores, of_weights;
+  Eigen::VectorXd log_gates(T);
+  for (Index i = 0; i < T; ++i) log_gates[i] = transition.log_decay(i);
+  const Eigen::MatrixXd ones = Eigen::MatrixXd::Ones(1, T), q = Q.colwise().stableNorm(), k = K.colwise().stableNorm();
+  verify::DirectRows rows;
+  rows.Y = attention<Normalization>(feature, transition, Q, K, V, {.scale = scale, .diagnostics = &of_scores});
+  (void)attention<Unnormalized>(feature, decay(log_gates), q, k, ones,
+                                {.scale = std::abs(scale), .diagnostics = &of_weights});
+  rows.denominator = of_scores.row(0).array().exp();
+  rows.condition = of_weights.row(0).array().exp();
+  if constexpr (std::is_same_v<Normalization, Normalized>)
+    rows.condition = (of_weights.row(0) - of_scores.row(0)).array().exp();
+  rows.largest_value = V.size() > 0 ? V.cwiseAbs().maxCoeff() : 0;
+  return rows;
+}
+
+}  // namespace
+
+template <class F>
+verify::DirectRows reference(const F& feature, const Transition& transition, const Eigen::MatrixXd& Q,
+                             const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale, bool divides) {
+  verify::DirectRows rows;
+  std::visit(
+      [&](const auto& A) {
+        with_normalization<F>(divides, [&]<class N>(N) {
+          if constexpr (FiniteFeatureMap<F>)
+            rows = rows_in_double<N>(feature, A, Q, K, V, scale);
+          else
+            rows = verify::direct_attention<N>(feature, A, Q, K, V, {.scale = scale});
+        });
+      },
+      transition);
+  rows.window = window(transition, Q.cols(), 0);
+  return rows;
+}
+
+#define ATTEND_NPY_REFERENCE(...)                                                                      \
+  template verify::DirectRows reference(const __VA_ARGS__&, const Transition&, const Eigen::MatrixXd&, \
+                                        const Eigen::MatrixXd&, const Eigen::MatrixXd&, double, bool);
+ATTEND_NPY_REFERENCE(Exponential)
+ATTEND_NPY_REFERENCE(Linear)
+ATTEND_NPY_REFERENCE(SymmetricPower<1>)
+ATTEND_NPY_REFERENCE(SymmetricPower<2>)
+ATTEND_NPY_REFERENCE(SymmetricPower<3>)
+ATTEND_NPY_REFERENCE(SymmetricPower<4>)
+ATTEND_NPY_REFERENCE(SymmetricPower<5>)
+ATTEND_NPY_REFERENCE(SymmetricPower<6>)
+ATTEND_NPY_REFERENCE(SymmetricPower<7>)
+ATTEND_NPY_REFERENCE(SymmetricPower<8>)
+
+}  // namespace attend_npy
