@@ -75,10 +75,18 @@ MultiIndex(std::initializer_list<Index>) -> MultiIndex<Dynamic>;
   return factorial(static_cast<Index>(alpha.size())) / stabilizer_order(alpha);
 }
 
+/// α with its entries in order: where a symmetric tensor keeps T_α. By insertion, O(p²).
+template <int P>
+[[nodiscard]] constexpr MultiIndex<P> sorted(MultiIndex<P> alpha) {
+  for (auto entry = alpha.begin(); entry != alpha.end(); ++entry)
+    std::rotate(std::upper_bound(alpha.begin(), entry, *entry), entry, entry + 1);
+  return alpha;
+}
+
 /// The different rearrangements of α in lexicographic order, `multiplicity(α)` of them.
 template <int P>
-[[nodiscard]] std::vector<MultiIndex<P>> orbit(MultiIndex<P> alpha) {
-  std::ranges::sort(alpha);
+[[nodiscard]] std::vector<MultiIndex<P>> orbit(const MultiIndex<P>& of) {
+  MultiIndex<P> alpha = sorted(of);
   std::vector<MultiIndex<P>> arrangements;
   do arrangements.push_back(alpha);
   while (std::ranges::next_permutation(alpha).found);

@@ -46,11 +46,6 @@ namespace detail {
   return indices;
 }
 
-[[nodiscard]] inline MultiIndex<> sorted(MultiIndex<> alpha) {
-  std::ranges::sort(alpha);
-  return alpha;
-}
-
 /// Π c_i! over the counts of α.
 [[nodiscard]] inline Index product_of_count_factorials(const MultiIndex<>& alpha, Index d) {
   Index product = 1;

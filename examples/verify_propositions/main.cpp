@@ -4,9 +4,9 @@
 //
 // One line a statement: its id, the verdict, the residual and the bound that rounding sets, where it stands. `--filter` keeps the
 // statements whose id begins with ID. Exit status: 0 all as expected, 1 something is not, 2 bad options.
-#include <sympow/verify/propositions/all_propositions.hpp>
+#include "decide.hpp"
 
-#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -42,23 +42,6 @@ Arguments parse(int argc, char** argv) {
     }
   }
   return arguments;
-}
-
-template <class Scalar>
-std::vector<Proposition> decide(const Arguments& arguments) {
-  Ledger ledger;
-  const auto start = std::chrono::steady_clock::now();
-  int done = 0;
-  for (const auto& [name, decide_group] : proposition_groups<Scalar>()) {
-    decide_group(ledger, arguments.seed);
-    ++done;
-    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(1))
-      std::fprintf(stderr, "  %d of %zu groups, %s\n", done, proposition_groups<Scalar>().size(), name);
-  }
-  std::vector<Proposition> kept;
-  for (const Proposition& p : ledger.propositions())
-    if (p.id.starts_with(arguments.filter)) kept.push_back(p);
-  return kept;
 }
 
 const char* verdict(const Proposition& p) {
@@ -119,7 +102,8 @@ void write_json(const std::string& path, const Arguments& arguments, const std::
 }
 
 int run(const Arguments& arguments) {
-  const auto propositions = arguments.scalar == "float" ? decide<float>(arguments) : decide<double>(arguments);
+  std::vector<Proposition> propositions = arguments.scalar == "float" ? decide<float>(arguments.seed) : decide<double>(arguments.seed);
+  std::erase_if(propositions, [&](const Proposition& p) { return !p.id.starts_with(arguments.filter); });
   if (propositions.empty()) throw std::invalid_argument("no statement has an id that begins with " + arguments.filter);
   std::printf(
       "Residual and bound of every statement; where it stands: A Conformal Transformations for Symmetric Power Transformers, B Improving\n"
