@@ -29,7 +29,7 @@ std::string read(const std::string& path) {
   std::ifstream file;
   if (path != "-") file.open(path, std::ios::binary);
   std::istream& input = path == "-" ? std::cin : file;
-  if (!input) throw std::runtime_error("text_stream: cannot read " + path);
+  if (!input) throw std::runtime_error("cannot read " + path);
   return {std::istreambuf_iterator<char>(input), {}};
 }
 
@@ -55,7 +55,7 @@ double seconds(F&& f) {
 
 int run(const std::string& path) {
   std::string text = read(path);
-  if (text.size() < 2) throw std::runtime_error("text_stream: " + path + " must hold at least two bytes");
+  if (text.size() < 2) throw std::runtime_error(path + " must hold at least two bytes");
   const std::size_t bytes = text.size();
   text.resize(std::min(bytes, static_cast<std::size_t>(longest)));
   const Index T = static_cast<Index>(text.size());
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
   try {
     return run(argv[1]);
   } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
+    std::cerr << "text_stream: " << error.what() << '\n';
     return 2;
   }
 }

@@ -1,8 +1,8 @@
 // A walk through the library: every comment below is checked when this program runs.
-#include <sympow/sympow.hpp>
-
 #include <cstdlib>
 #include <iostream>
+
+#include <sympow/sympow.hpp>
 
 using namespace sympow;
 using Eigen::MatrixXd, Eigen::RowVectorXd, Eigen::VectorXd;

@@ -117,7 +117,7 @@ int run(const Arguments& arguments) {
   if (!arguments.json.empty()) write_json(arguments.json, arguments, propositions);
   std::printf(
       "\n%zu statements in %s: %d hold, %d are errata (the printed form fails, the corrected one holds), %d controls fail as they "
-      "must,\n%d are documented, %d unexpected\n",
+      "must,\n%d are about the papers' listings as programs and documented, %d unexpected\n",
       propositions.size(), arguments.scalar.c_str(), count["holds"], count["erratum"], count["control"], count["documented"],
       count["UNEXPECTED"]);
   return count["UNEXPECTED"] == 0 ? 0 : 1;
@@ -126,11 +126,15 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* usage = "usage: verify_propositions [--scalar float|double] [--filter ID] [--seed N] [--json FILE]\n";
   try {
+    if (argc == 2 && std::string(argv[1]) == "--help") {
+      std::cout << usage << "Checks every statement of the source papers; --filter keeps those whose id begins with ID.\n";
+      return 0;
+    }
     return run(parse(argc, argv));
   } catch (const std::invalid_argument& error) {
-    std::cerr << "verify_propositions: " << error.what()
-              << "\nusage: verify_propositions [--scalar float|double] [--filter ID] [--seed N] [--json FILE]\n";
+    std::cerr << "verify_propositions: " << error.what() << '\n' << usage;
     return 2;
   }
 }

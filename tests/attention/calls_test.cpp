@@ -100,6 +100,8 @@ TEST_CASE("a feature map of the user's own works in every form", "[attention]") 
   Inputs in;
   const Eigen::VectorXd slow = in.log_gamma * .01;
   REQUIRE(verify::three_forms_law(EluPlusOne{}, decay(slow), in.Q, in.K, in.V, {.chunk = 7}).residual <= 1);
+  const auto turning = decay(slow) * rotary(rope_frequencies<double>(in.d));
+  REQUIRE(verify::three_forms_law(EluPlusOne{}, turning, in.Q, in.K, in.V).residual <= 1);
   REQUIRE(verify::three_forms_law(EluPlusOne{}, stationary(), in.random.matrix(5, 140), in.Q.replicate(2, 7).topRows(5),
                                   in.V.replicate(1, 7))
               .residual <= 1);

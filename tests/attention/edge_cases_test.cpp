@@ -105,6 +105,27 @@ TEST_CASE("logits of any size give finite rows in the attention form", "[attenti
   REQUIRE((attention(Exponential{}, stationary(), Q, sharp, V).col(50) - V.col(30)).norm() <= 1e-14);
 }
 
+TEST_CASE("an entry that is no number shows in every row that sees it, in every form", "[attention]") {
+  Random random(8);
+  const Eigen::MatrixXd Q = random.matrix(4, 9), K = random.matrix(4, 9), V = random.matrix(2, 9);
+  const double no_number = std::nan("");
+  Eigen::MatrixXd q = Q, k = K;
+  q(1, 2) = no_number;
+  k(1, 4) = no_number;
+  const auto is_number = [](const auto& x) { return x.array().isFinite().all(); };
+  each_form(SymmetricPower<2>{}, constant_decay(.9), q, K, V, [&](const Eigen::MatrixXd& Y, const char* form) {
+    CAPTURE(form);
+    REQUIRE_FALSE(is_number(Y.col(2)));
+    REQUIRE(is_number(Y.leftCols(2)));
+    REQUIRE(is_number(Y.rightCols(6)));
+  });
+  each_form(SymmetricPower<2>{}, constant_decay(.9), Q, k, V, [&](const Eigen::MatrixXd& Y, const char* form) {
+    CAPTURE(form);
+    for (Index i = 0; i < 9; ++i) REQUIRE(is_number(Y.col(i)) == (i < 4));
+  });
+  REQUIRE_THROWS_WITH(attention(Linear{}, stationary(), q, K, V, {.check_finite = true}), sympow::test::contains("Q(1, 2) is nan"));
+}
+
 TEST_CASE("the scale multiplies the logit, inside the power", "[attention]") {
   Random random(6);
   const Eigen::MatrixXd Q = random.matrix(4, 20), K = random.matrix(4, 20), V = random.matrix(2, 20);

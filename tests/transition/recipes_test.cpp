@@ -40,8 +40,16 @@ TEST_CASE("gates that are no gates are refused by position and value", "[transit
   REQUIRE_THROWS_WITH(decay(log_gamma), contains("position 2") && contains("0.25"));
   log_gamma[2] = std::nan("");
   REQUIRE_THROWS_AS(decay(log_gamma), InvalidGate);
-  REQUIRE_THROWS_WITH(channel_decay(Eigen::MatrixXd::Ones(2, 2)), contains("channel_decay") && contains("position 0"));
+  REQUIRE_THROWS_WITH(channel_decay(Eigen::MatrixXd::Ones(2, 2)), contains("channel_decay") && contains("channel 0 at token 0"));
   for (const double gamma : {-.1, 1.1, std::nan("")}) REQUIRE_THROWS_AS(constant_decay(gamma), InvalidGate);
+}
+
+TEST_CASE("rates that are no numbers are refused by name and position", "[transition]") {
+  Eigen::VectorXd theta = Eigen::VectorXd::Ones(3), beta = Eigen::VectorXd::Ones(5);
+  beta[4] = infinity;
+  REQUIRE_THROWS_WITH(rotary(theta, beta), contains("beta at position 4 is inf"));
+  theta[1] = std::nan("");
+  REQUIRE_THROWS_AS(rotary(theta), NotFinite);
 }
 
 TEST_CASE("a product adds log gates, in any order and number, and keeps the one that acts on keys", "[transition]") {

@@ -53,7 +53,7 @@ class RowSums {
   [[nodiscard]] bool degenerate(Index i, Rows rows) const {
     constexpr Scalar tolerance = 16 * std::numeric_limits<Scalar>::epsilon() / 2;
     const Scalar sum = rows == Rows::signed_means ? std::abs(denominator()[i]) : denominator()[i];
-    return rows != Rows::sums && !(sum > tolerance * noise()[i]);
+    return rows != Rows::sums && sum <= tolerance * noise()[i];  // one that is not a number stays one
   }
 
   /// log2 |Σ_j s_ij|.

@@ -53,7 +53,8 @@ template <class Column>
 double take_exponent(Column&& x) {
   using Scalar = typename std::remove_cvref_t<Column>::Scalar;
   const Scalar norm = x.stableNorm();
-  if (!(norm > Scalar(0))) return no_weight;
+  if (norm == Scalar(0)) return no_weight;
+  if (!std::isfinite(norm)) return 0;  // it shows in the rows that see it
   int exponent = 0;
   std::frexp(norm, &exponent);
   const int half = exponent / 2;  // in two steps: 2^-exponent alone can overflow

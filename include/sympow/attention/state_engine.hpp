@@ -94,7 +94,8 @@ class StateEngine {
   void add_tail(Index n) {
     const Index m = state_.tail_size;
     if (m == 0) return;
-    auto logits = work_.logits(m, n), keys = Batch<Scalar>(state_.tail_keys.leftCols(m));
+    auto logits = work_.logits(m, n);
+    const auto keys = state_.tail_keys.leftCols(m);
     auto norms = work_.tail_norms(m);
     if constexpr (embedded) {
       auto tail_features = work_.tail_features(D_, m);

@@ -176,6 +176,7 @@ void save(const State<Scalar, F>& state, const std::string& path) {
   if (!out) detail::raise<InvalidStateFile>("state file: cannot write ", path);
   save(state, out);
 }
+/// The same by the name of a file.
 template <class Scalar, class F>
 void load(State<Scalar, F>& state, const std::string& path) {
   std::ifstream in(path, std::ios::binary);

@@ -1,6 +1,7 @@
 // What goes wrong by a user's hand: one typed exception each, and one cold place that throws them.
 #pragma once
 
+#include <charconv>
 #include <concepts>
 #include <stdexcept>
 #include <string>
@@ -62,7 +63,8 @@ inline std::string text(std::string_view s) { return std::string(s); }
 template <class Number>
   requires std::integral<Number> || std::floating_point<Number>
 std::string text(Number x) {
-  return std::to_string(x);
+  char digits[64];  // the shortest that reads back as x
+  return std::string(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
 }
 
 /// Throws `Error` with the parts joined into one message. Cold and never inlined, so that a check costs one branch.

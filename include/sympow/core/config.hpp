@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+/// Attention whose scores are powers of inner products, and the algebra that makes it a recurrence.
 namespace sympow {
 
 /// Signed size and position, the type that Eigen uses by default.

@@ -27,6 +27,7 @@ struct operand<X&> {
 template <MatrixExpression X>
 using operand_t = typename detail::operand<X>::type;
 
+/// Whether T is a `LazyExpression`.
 template <class T>
 inline constexpr bool is_lazy_expression = false;
 template <class Op>

@@ -7,14 +7,6 @@
 #include <sympow/transition/transition.hpp>
 
 namespace sympow {
-namespace detail {
-
-inline void check_log_gate(double value, const char* name, Index position) {
-  if (!(value <= 0)) raise<InvalidGate>(name, " at position ", position, " is ", value, ", must be at most 0 and a number");
-}
-
-}  // namespace detail
-
 /// A_i = I: nothing is forgotten, nothing turns. Linear attention ↔ softmax without positions (NoPE).
 struct Stationary : LeavesKeys {
   [[nodiscard]] Index length() const { return Dynamic; }
@@ -50,7 +42,9 @@ class Decay : public LeavesKeys {
  public:
   /// Throws `InvalidGate` for a log gate that is positive or not a number.
   explicit Decay(Eigen::VectorXd log_gamma) : log_gamma_(std::move(log_gamma)) {
-    for (Index i = 0; i < log_gamma_.size(); ++i) detail::check_log_gate(log_gamma_[i], "decay: the log gate", i);
+    for (Index i = 0; i < log_gamma_.size(); ++i)
+      if (!(log_gamma_[i] <= 0))
+        detail::raise<InvalidGate>("decay: the log gate at position ", i, " is ", log_gamma_[i], ", must be at most 0 and a number");
   }
   [[nodiscard]] Index length() const { return log_gamma_.size(); }
   [[nodiscard]] double log_decay(Index token) const { return log_gamma_[token]; }
@@ -78,9 +72,13 @@ class ChannelDecay {
   static constexpr bool acts_on_keys = true;
   static constexpr bool scales_channels = true;
 
-  /// Throws `InvalidGate` as `Decay` does; the position counts through the columns.
+  /// Throws `InvalidGate` as `Decay` does.
   explicit ChannelDecay(Eigen::MatrixXd log_a) : log_a_(std::move(log_a)) {
-    for (Index n = 0; n < log_a_.size(); ++n) detail::check_log_gate(log_a_.data()[n], "channel_decay: the log gate", n);
+    for (Index t = 0; t < log_a_.cols(); ++t)
+      for (Index c = 0; c < log_a_.rows(); ++c)
+        if (!(log_a_(c, t) <= 0))
+          detail::raise<InvalidGate>("channel_decay: the log gate of channel ", c, " at token ", t, " is ", log_a_(c, t),
+                                     ", must be at most 0 and a number");
   }
 
   [[nodiscard]] Index length() const { return log_a_.cols(); }

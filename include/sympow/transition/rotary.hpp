@@ -12,11 +12,14 @@ class Rotary {
   static constexpr bool acts_on_keys = true;
   static constexpr bool scales_channels = false;
 
-  /// Fixed rates, β = 1.
-  Rotary(Eigen::VectorXd theta, Pairing pairing) : theta_(std::move(theta)), pairing_(pairing) {}
-  /// With β.
+  /// Fixed rates, β = 1. Throws `NotFinite`.
+  Rotary(Eigen::VectorXd theta, Pairing pairing) : theta_(std::move(theta)), pairing_(pairing) { check("theta", theta_); }
+  /// With β. Throws `NotFinite`.
   Rotary(Eigen::VectorXd theta, Eigen::VectorXd beta, Pairing pairing)
-      : theta_(std::move(theta)), beta_(std::move(beta)), has_beta_(true), pairing_(pairing) {}
+      : theta_(std::move(theta)), beta_(std::move(beta)), has_beta_(true), pairing_(pairing) {
+    check("theta", theta_);
+    check("beta", beta_);
+  }
 
   [[nodiscard]] Index length() const { return has_beta_ ? beta_.size() : Dynamic; }
   [[nodiscard]] Index key_dimension() const { return 2 * theta_.size(); }
@@ -55,6 +58,11 @@ class Rotary {
   void pull(Segment, const Batch<S>&) const {}
 
  private:
+  static void check(const char* name, const Eigen::VectorXd& rates) {
+    for (Index i = 0; i < rates.size(); ++i)
+      if (!std::isfinite(rates[i])) detail::raise<NotFinite>("rotary: ", name, " at position ", i, " is ", rates[i], ", must be finite");
+  }
+
   Eigen::VectorXd theta_, beta_;
   bool has_beta_ = false;
   Pairing pairing_;
@@ -64,7 +72,7 @@ class Rotary {
 ///
 ///     M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + θ
 ///
-/// θ: d/2 radians per token, kept in double; μ is reduced mod 2π at every step and continues from the state's frame. Fits every T.
+/// θ: d/2 radians per token, kept in double; μ is reduced mod 2π at every step and continues from the state's frame. Fits every T. Throws `NotFinite`.
 /// Source: Conformal Transformations, A.1.2; RoFormer (2021).
 template <class Angles>
 [[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing = Pairing::interleaved) {

@@ -33,8 +33,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   constexpr bool signed_means = sympow::detail::rows_of<Normalization, F>() == sympow::detail::Rows::signed_means;
   sympow::detail::check_call(transition, Q, K, V, options);
   const Index T = Q.cols(), d = Q.rows();
-  const Matrix<double> q = Q.template cast<double>() * options.scale, v = V.template cast<double>();
-  Matrix<double> k = K.template cast<double>();
+  const Matrix<double> v = V.template cast<double>();
+  Matrix<double> q = Q.template cast<double>() * options.scale, k = K.template cast<double>();
   Eigen::VectorXd log_b = Eigen::VectorXd::Zero(T), score(T), weight(T);
   DirectRows rows{Matrix<double>::Zero(V.rows(), T), Eigen::VectorXd(T), Eigen::VectorXd(T), Eigen::VectorXd(T),
                   V.size() > 0 ? v.cwiseAbs().maxCoeff() : 0};
@@ -46,9 +46,17 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
     }
     return phi;
   };
+  // Embedded scores have no M between q and k: both stand in absolute coordinates, turned by A_1 … A_i.
+  constexpr bool absolute = A::acts_on_keys && F::score == Score::embedded;
+  Matrix<double> turned = Matrix<double>::Identity(d, d);
   for (Index i = 0; i < T; ++i) {
+    if constexpr (absolute) {
+      turned = (turned * transition.key_matrix(i, d)).eval();
+      q.col(i) = (turned * q.col(i)).eval();
+      k.col(i) = (turned * k.col(i)).eval();
+    }
     if (i > 0) {
-      if constexpr (A::acts_on_keys) k.leftCols(i) = (transition.key_matrix(i, d).transpose() * k.leftCols(i)).eval();
+      if constexpr (A::acts_on_keys && !absolute) k.leftCols(i) = (transition.key_matrix(i, d).transpose() * k.leftCols(i)).eval();
       log_b.head(i).array() += transition.log_decay(i);
     }
     const auto seen = k.leftCols(i + 1);

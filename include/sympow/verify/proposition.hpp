@@ -10,6 +10,7 @@
 
 #include <sympow/core/config.hpp>
 
+/// Laws, propositions of the source papers and the direct evaluation that all forms are measured against.
 namespace sympow::verify {
 
 /// Unit roundoff u of a type: 2⁻²⁴ for float, 2⁻⁵³ for double.
