@@ -181,8 +181,8 @@ class NpyHeaderParser {
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
       shape.push_back(size);
       if (accept(',')) continue;
-      if (shape.size() == 1) refuse("has a shape that is not a tuple: (n,) must have a comma");
       expect(')');
+      if (shape.size() == 1) refuse("has a shape that is not a tuple: (n,) must have a comma");
       break;
     }
     return shape;

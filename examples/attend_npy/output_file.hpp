@@ -46,8 +46,9 @@ class OutputFiles {
       target = fs::weakly_canonical(target, error);  // the file that is meant, not the link
     if (fs::exists(target, error) && !fs::is_regular_file(target, error))
       fail(name, ": cannot be written, it is not a regular file");
+    const fs::path place = fs::weakly_canonical(fs::absolute(target, error), error);
     for (const auto& other : files_)
-      if (fs::weakly_canonical(other->target, error) == fs::weakly_canonical(target, error))
+      if (fs::weakly_canonical(fs::absolute(other->target, error), error) == place)
         fail(name, ": is the same file as ", other->name);
     auto file = std::make_unique<File>();
     file->name = name;

@@ -1,0 +1,177 @@
+// The program's rows are those of the definition, for every shape, feature, form and type.
+#include "problem.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+// Runs a choice in a form and requires the rows of the definition, of the right shape and type.
+void check(const Choice& choice, const std::string& form, std::uint64_t seed, const std::string& more = "") {
+  CAPTURE(choice.text(), form, seed, more);
+  const Folder folder;
+  const Arrays arrays(choice, seed);
+  const Finished finished = folder.run(arrays.save(folder) + " --out y.npy --form " + form + " " + more);
+  REQUIRE(finished.err == "");
+  REQUIRE(finished.status == 0);
+  const attend_npy::Array Y = folder.read("y.npy"), V = folder.read("v.npy");
+  REQUIRE(Y.shape == V.shape);
+  REQUIRE(Y.holds<float>() == choice.single);
+  REQUIRE(arrays.distance(by_head(Y)) <= 1);
+}
+
+}  // namespace
+
+TEST_CASE("every feature in every form over every kind of shape", "[attend_npy]") {
+  Random random(1);
+  const std::vector<std::pair<std::string, int>> features = {{"power", 1},  {"power", 2},      {"power", 3},
+                                                             {"power", 4},  {"power", 6},      {"power", 8},
+                                                             {"linear", 1}, {"exponential", 0}};
+  const Index lengths[] = {1, 2, 63, 64, 65, 130};
+  std::uint64_t seed = 0;
+  for (const auto& [feature, power] : features)
+    for (const std::string form : {"auto", "attention", "recurrent", "chunked"})
+      for (const int axes : {2, 3, 4}) {
+        if (feature == "exponential" && (form == "recurrent" || form == "chunked")) continue;
+        Choice choice{.axes = axes, .tokens = lengths[random.integer(0, 5)], .feature = feature, .power = power};
+        choice.single = random.integer(0, 1) == 1;
+        choice.gates = random.integer(0, 1) == 1;
+        choice.angles = random.integer(0, 1) == 1;
+        choice.rates = choice.angles && random.integer(0, 1) == 1;
+        choice.normalize = power < 6 && random.integer(0, 2) == 0 ? "none" : "auto";
+        check(choice, form, ++seed);
+      }
+}
+
+TEST_CASE("lengths, chunks, odd d, one channel and other scales", "[attend_npy]") {
+  for (const int axes : {2, 3, 4})
+    for (const std::string form : {"auto", "attention", "recurrent", "chunked"})
+      check({.axes = axes, .tokens = 0, .gates = true}, form, 1);
+  for (const Index chunk : {1, 2, 63, 64, 65, 1000})
+    check({.axes = 4, .tokens = 130, .gates = true, .angles = true}, "chunked", 2, "--chunk " + std::to_string(chunk));
+  for (const std::string form : {"attention", "recurrent", "chunked"}) {
+    check({.axes = 3, .d = 5, .e = 7, .gates = true}, form, 3);
+    check({.axes = 3, .d = 1, .e = 1, .power = 4}, form, 4);
+    check({.axes = 2, .power = 3, .scale = -.25}, form, 5);
+    check({.axes = 4, .single = true, .normalize = "sum", .scale = 1e-3}, form, 6);
+    check({.power = 5, .angles = true}, form, 7);
+    check({.power = 7}, form, 8);
+  }
+}
+
+TEST_CASE("the automatic form is chunked where a state pays", "[attend_npy]") {
+  const auto form_of = [](Index tokens, const std::string& more) {
+    const Folder folder;
+    const Finished finished =
+        folder.run(Arrays({.tokens = tokens, .d = 4}, 1).save(folder) + " --out y.npy" + more);  // D = 10
+    REQUIRE(finished.status == 0);
+    return finished.out;
+  };
+  REQUIRE_THAT(form_of(20, ""), contains("attention form"));
+  REQUIRE_THAT(form_of(21, ""), contains("chunked form"));
+  REQUIRE_THAT(form_of(3, " --state-out s"), contains("chunked form"));
+}
+
+TEST_CASE("diagnostics are the logarithm of the denominator, the condition number and the flag", "[attend_npy]") {
+  for (const std::string form : {"attention", "recurrent", "chunked"})
+    for (const int axes : {2, 3, 4})
+      for (const bool single : {false, true}) {
+        Choice choice{.axes = axes, .tokens = 70, .single = single, .gates = true, .angles = axes != 3};
+        if (axes == 2) choice.power = 3;
+        CAPTURE(choice.text(), form);
+        const Folder folder;
+        Arrays arrays(choice, 11);
+        const Index nothing = 5;  // this token's query is 0 in every head
+        for (std::size_t n = 0; n < arrays.Q.entries.size(); ++n)
+          if (static_cast<Index>(n) / choice.d % choice.tokens == nothing) arrays.Q.entries[n] = 0;
+        REQUIRE(folder.run(arrays.save(folder) + " --out y.npy --diagnostics d.npy --form " + form).status == 0);
+        const attend_npy::Array file = folder.read("d.npy");
+        attend_npy::Shape shape = folder.read("v.npy").shape;
+        shape.back() = 3;
+        REQUIRE(file.shape == shape);
+        REQUIRE(file.holds<double>());
+        const Numbers D = by_head(file), Y = by_head(folder.read("y.npy"));
+        REQUIRE(arrays.distance(Y) <= 1);
+        arrays.each_head([&]<class F, class N>(F, N, const verify::DirectRows& rows, Index b, Index h) {
+          const Eigen::MatrixXd d = D.head(b, h, 0, D.tokens);
+          for (Index i = 0; i < D.tokens; ++i) {
+            CAPTURE(b, h, i);
+            const bool empty = i == nothing;
+            REQUIRE(d(2, i) == (empty && choice.divides() ? 1 : 0));
+            if (empty) {
+              REQUIRE(Y.head(b, h, i, 1).isZero(0));
+              REQUIRE(d(0, i) == -std::numeric_limits<double>::infinity());
+              continue;
+            }
+            const double denominator = std::abs(rows.denominator[i]),
+                         K = choice.divides() ? rows.condition[i] : rows.condition[i] / denominator;
+            const double off =
+                4 * arrays.unit() * K * (1 + std::sqrt(rows.window[i]));  // the row rule for the denominator
+            REQUIRE(std::abs(d(0, i) - std::log(denominator)) <= 2 * off + 1e-12);
+            REQUIRE(std::abs(d(1, i) / K - 1) <= 4 * off + 1e-12);
+          }
+        });
+      }
+}
+
+TEST_CASE("the forms are compared on request", "[attend_npy]") {
+  for (const std::string feature : {"power", "linear", "exponential"})
+    for (const int axes : {2, 3, 4})
+      for (const bool single : {false, true}) {
+        const Choice choice{
+            .axes = axes, .tokens = 70, .feature = feature, .single = single, .gates = true, .angles = axes == 4};
+        CAPTURE(choice.text());
+        const Folder folder;
+        const Arrays arrays(choice, 3);
+        const std::string words = arrays.save(folder);
+        const Finished finished = folder.run(words + " --out y.npy --compare");
+        CAPTURE(finished.out);
+        REQUIRE(finished.err == "");
+        REQUIRE(finished.status == 0);
+        REQUIRE_THAT(finished.out, contains("the forms agree"));
+        REQUIRE_THAT(finished.out, contains("attention"));
+        REQUIRE((finished.out.find("recurrent") != std::string::npos) == (feature != "exponential"));
+        REQUIRE(folder.run(words + " --out alone.npy").status == 0);
+        REQUIRE(bytes_of(folder / "y.npy") == bytes_of(folder / "alone.npy"));
+      }
+}
+
+// High powers of a single short score in float come close to the rule and beyond it: whatever is printed, the status says the same.
+TEST_CASE("the exit status is the printed verdict, and Y is written in any case", "[attend_npy]") {
+  for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u}) {
+    const Folder folder;
+    const Arrays arrays({.axes = 4, .tokens = 66, .d = 2, .power = 8, .single = true, .normalize = "none"}, seed);
+    const Finished finished = folder.run(arrays.save(folder) + " --out y.npy --compare");
+    CAPTURE(seed, finished.out);
+    const std::size_t place = finished.out.find("largest");
+    REQUIRE(place != std::string::npos);
+    REQUIRE(finished.status == (std::stod(finished.out.substr(place + 7)) <= 1 ? 0 : 1));
+    REQUIRE((finished.out.find("DISAGREE") == std::string::npos) == (finished.status == 0));
+    REQUIRE(folder.names().contains("y.npy"));
+  }
+}
+
+TEST_CASE("gates of minus infinity and other edges run through all forms", "[attend_npy]") {
+  const Folder folder;
+  Arrays arrays({.axes = 3, .tokens = 80, .gates = true}, 1);
+  for (const std::size_t n : {0u, 7u, 8u, 64u, 100u, 239u})
+    arrays.log_gate.entries[n] = n % 2 == 0 ? -std::numeric_limits<double>::infinity() : -1000;
+  for (std::size_t n = 0; n < 40; ++n) arrays.K.entries[n] *= n < 20 ? 1e6 : 1e-6;
+  const std::string words = arrays.save(folder);
+  for (const std::string form : {"attention", "recurrent", "chunked"}) {
+    const Finished finished = folder.run(words + " --out y.npy --compare --form " + form);
+    CAPTURE(form, finished.out, finished.err);
+    REQUIRE(finished.status == 0);
+    REQUIRE(arrays.distance(by_head(folder.read("y.npy"))) <= 1);
+  }
+}
+
+TEST_CASE("the usage names every option", "[attend_npy]") {
+  const Folder folder;
+  const Finished finished = folder.run("--help");
+  REQUIRE(finished.status == 0);
+  for (const char* option :
+       {"--q", "--k", "--v", "--out", "--feature", "--power", "--form", "--chunk", "--log-gate", "--theta", "--beta",
+        "--scale", "--normalize", "--state-in", "--state-out", "--diagnostics", "--compare"})
+    REQUIRE_THAT(finished.out, contains(option));
+}

@@ -1,0 +1,253 @@
+// Mutated files thrown at the readers: each ends in success or in a clear typed error, takes no more memory than the file is long, and
+// a failed load leaves its target as it was.
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <sstream>
+
+#include <npy.hpp>
+#include <state_files.hpp>
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
+
+#include "catch.hpp"
+#include "engines.hpp"
+#include "random.hpp"
+
+namespace {
+std::size_t largest_request = 0;  // of operator new
+}
+
+// The sanitizers have an operator new of their own, and a limit.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SYMPOW_TEST_SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define SYMPOW_TEST_SANITIZED
+#endif
+
+#ifndef SYMPOW_TEST_SANITIZED
+void* operator new(std::size_t bytes) {
+  largest_request = std::max(largest_request, bytes);
+  if (void* memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
+
+namespace {
+
+using namespace sympow;
+using attend_npy::BadInput;
+using test::Random;
+
+std::size_t place(Random& random, std::size_t size) {
+  return static_cast<std::size_t>(random.integer(0, static_cast<Index>(size)));
+}
+
+// One to four changes of any kind.
+std::string mutated(std::string bytes, const std::vector<std::string>& words, Random& random) {
+  for (Index changes = random.integer(1, 4); changes > 0; --changes) {
+    const std::size_t front =
+        random.uniform() < .5 ? std::min<std::size_t>(bytes.size(), 128) : bytes.size();  // headers are at the front
+    const std::size_t at = place(random, front);
+    switch (random.integer(0, 7)) {
+      case 0:  // a bit
+      case 1:
+        if (at < bytes.size()) bytes[at] = static_cast<char>(bytes[at] ^ (1 << random.integer(0, 7)));
+        break;
+      case 2:  // a byte
+        if (at < bytes.size()) bytes[at] = static_cast<char>(random.integer(0, 255));
+        break;
+      case 3:  // the end is lost
+        bytes.resize(at);
+        break;
+      case 4:  // something is put in
+        bytes.insert(at, std::string(place(random, 16), static_cast<char>(random.integer(0, 255))));
+        break;
+      case 5:  // something is lost
+        bytes.erase(at, place(random, 16));
+        break;
+      case 6: {  // a word of the format, or a number, over something
+        const std::string& word = words[place(random, words.size() - 1)];
+        bytes.replace(at, random.uniform() < .5 ? word.size() : 0, word);
+        break;
+      }
+      default: {  // a size that lies
+        const std::int64_t sizes[] = {-1,        0,        1, 7, 1 << 16, std::int64_t(1) << 31, std::int64_t(1) << 40,
+                                      INT64_MAX, INT64_MIN};
+        const std::int64_t size = sizes[place(random, 8)];
+        const std::size_t aligned = at / 8 * 8;
+        if (aligned + 8 <= bytes.size()) std::memcpy(bytes.data() + aligned, &size, 8);
+      }
+    }
+  }
+  return bytes;
+}
+
+std::string written(const std::string& header, int major, std::size_t data) {
+  std::string bytes = "\x93NUMPY";
+  bytes += static_cast<char>(major);
+  bytes += '\0';
+  for (std::size_t n = 0, size = header.size(); n < (major == 1 ? 2u : 4u); ++n, size /= 256)
+    bytes += static_cast<char>(size % 256);
+  return bytes + header + std::string(data, '\1');
+}
+
+template <class S>
+std::string bytes_of(const S& state) {
+  std::ostringstream out;
+  save(state, out);
+  return out.str();
+}
+
+// Some tokens into a state.
+template <class S>
+void feed(S& state, Random& random, Index tokens) {
+  using Scalar = typename S::Scalar;
+  const auto numbers = [&](Index rows) { return random.matrix<Scalar>(rows, tokens); };
+  const Eigen::VectorXd gates = -random.vector(tokens).cwiseAbs(), theta = random.vector(state.key_dimension() / 2);
+  (void)chunked(typename S::Feature{}, decay(gates) * rotary(theta), numbers(state.key_dimension()),
+                numbers(state.key_dimension()), numbers(state.value_dimension()), state);
+}
+
+// Throws `rounds` mutations of a file of two states at the loader; with `honest` checksums the fields are changed behind them.
+template <class S>
+void fuzz_states(std::uint64_t seed, int rounds, bool honest) {
+  Random random(seed);
+  S states[2] = {S(4, 3), S(4, 3)};
+  feed(states[0], random, 40);
+  feed(states[1], random, 7);
+  const std::string file = bytes_of(states[0]) + bytes_of(states[1]);
+  const std::vector<std::string> words = {"SYMPOWS\n", std::string(8, '\0'), std::string(8, '\xff'),
+                                          std::string("\0\0\0\0\0\0\xf8\x7f", 8)};
+  int succeeded = 0, failed = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::string bytes = file;
+    if (honest) {  // a number of the first body
+      constexpr std::size_t head = 8 + 8 * 8;
+      std::int64_t body = 0;
+      std::memcpy(&body, bytes.data() + 8 + 6 * 8, 8);
+      for (Index changes = random.integer(1, 3); changes > 0; --changes) {
+        const std::size_t at = head + 8 * place(random, static_cast<std::size_t>(body) / 8 - 1);
+        const std::string& word = words[1 + place(random, 2)];
+        if (random.uniform() < .5)
+          bytes.replace(at, 8, word);
+        else
+          bytes[at + place(random, 7)] = static_cast<char>(random.integer(0, 255));
+      }
+      const std::uint64_t sum = sympow::detail::checksum(bytes.substr(head, static_cast<std::size_t>(body)));
+      std::memcpy(bytes.data() + 8 + 7 * 8, &sum, 8);
+    } else {
+      bytes = mutated(bytes, words, random);
+    }
+    CAPTURE(seed, round, honest);
+    S target(4, 3);
+    feed(target, random, 3);
+    std::istringstream in(bytes);
+    std::string before;
+    largest_request = 0;
+    try {
+      for (Index n = 0; n < 2; ++n) {
+        before = bytes_of(target);
+        attend_npy::load_one(target, in, "S", n, 2);
+      }
+      before.clear();
+      attend_npy::require_end(in, "S", 2);
+      ++succeeded;
+    } catch (const BadInput& error) {
+      ++failed;
+      const std::string message = error.what();
+      if (!message.starts_with("S") || message.find('\n') != std::string::npos) FAIL("not a clear line: " << message);
+      if (!before.empty() && bytes_of(target) != before) FAIL("the target was touched, and then: " << message);
+    }
+    if (largest_request > 16 * file.size() + 65536) FAIL("asked for " << largest_request << " bytes");
+    if (round % 8 == 0) try {
+        feed(target, random, 40);  // whatever was accepted can be worked with
+      } catch (const InvalidArgument&) {
+      }
+  }
+  CAPTURE(succeeded, failed);
+  REQUIRE(failed > (honest ? rounds / 50 : rounds / 4));
+  if (honest) REQUIRE(succeeded > rounds / 50);
+}
+
+}  // namespace
+
+TEST_CASE("a hundred thousand mutated npy files", "[attend_npy]") {
+  std::vector<std::string> files;
+  for (const attend_npy::Shape& shape :
+       {attend_npy::Shape{3, 4}, attend_npy::Shape{2, 3, 2, 2}, attend_npy::Shape{0, 5}}) {
+    std::ostringstream single, twice;
+    attend_npy::write_npy(single, shape, std::vector<float>(attend_npy::entries_of(shape, 4).value(), 1));
+    attend_npy::write_npy(twice, shape, std::vector<double>(attend_npy::entries_of(shape, 8).value(), 1));
+    files.push_back(single.str());
+    files.push_back(twice.str());
+  }
+  for (const int major : {1, 2, 3})
+    files.push_back(written("{'shape': (5,), 'descr': '<f8', 'fortran_order': False}\n", major, 40));
+  const std::vector<std::string> words = {"{",
+                                          "}",
+                                          "(",
+                                          ")",
+                                          ",",
+                                          "'",
+                                          "\"",
+                                          ":",
+                                          " ",
+                                          "\n",
+                                          "0",
+                                          "7",
+                                          "-1",
+                                          "(3, 4)",
+                                          "4294967296",
+                                          "9223372036854775807",
+                                          "99999999999999999999",
+                                          "'descr'",
+                                          "'shape'",
+                                          "'fortran_order'",
+                                          "'<f4'",
+                                          "'<f8'",
+                                          "'>f8'",
+                                          "'|O'",
+                                          "True",
+                                          "False",
+                                          "[('a', '<f4')]",
+                                          std::string("\x93NUMPY\1\0", 8),
+                                          std::string("\xff\xff\xff\x7f", 4)};
+  constexpr int rounds = 100000;
+  const std::uint64_t seed = 20240601;
+  Random random(seed);
+  int succeeded = 0, failed = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const std::string bytes = mutated(files[place(random, files.size() - 1)], words, random);
+    std::istringstream in(bytes);
+    largest_request = 0;
+    try {
+      const attend_npy::Array array = attend_npy::read_npy(in, bytes.size(), "X");
+      ++succeeded;
+      const std::size_t each = array.holds<float>() ? 4 : 8;
+      if (attend_npy::entries_of(array.shape, each) != array.size() || array.size() * each > bytes.size())
+        FAIL("round " << round << ": a shape that lies");
+    } catch (const attend_npy::InvalidNpy& error) {
+      ++failed;
+      if (!std::string(error.what()).starts_with("X: "))
+        FAIL("round " << round << ": not a clear line: " << error.what());
+    }
+    if (largest_request > 4 * bytes.size() + 4096)
+      FAIL("round " << round << ": asked for " << largest_request << " bytes");
+  }
+  CAPTURE(seed, succeeded, failed);
+  REQUIRE(succeeded > rounds / 100);
+  REQUIRE(failed > rounds / 4);
+}
+
+TEST_CASE("forty thousand mutated state files", "[attend_npy]") {
+  fuzz_states<State<float, SymmetricPower<2>>>(1, 10000, false);
+  fuzz_states<State<double, Linear>>(2, 10000, false);
+  fuzz_states<State<float, SymmetricPower<2>>>(3, 10000, true);
+  fuzz_states<State<double, SymmetricPower<3>>>(4, 10000, true);
+}

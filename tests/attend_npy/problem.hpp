@@ -1,0 +1,229 @@
+// Random arrays for the program, and the rows that they must give by the definition.
+#pragma once
+
+#include <numeric>
+#include <optional>
+#include <sstream>
+
+#include <sympow/feature/exponential.hpp>
+#include <sympow/feature/linear.hpp>
+#include <sympow/feature/symmetric_power.hpp>
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
+#include <sympow/verify/direct.hpp>
+#include <sympow/verify/proposition.hpp>
+
+#include "program.hpp"
+#include "random.hpp"
+
+namespace sympow::test {
+
+/// Numbers by (batch, head, token, entry), whatever the order of the file.
+struct Numbers {
+  Index batches, heads, tokens, width;
+  std::vector<double> entries;  // (B, H, T, n)
+
+  [[nodiscard]] Eigen::MatrixXd head(Index b, Index h, Index begin, Index count) const {
+    return Eigen::Map<const Eigen::MatrixXd>(entries.data(), width, batches * heads * tokens)
+        .middleCols((b * heads + h) * tokens + begin, count);
+  }
+
+  /// Tokens begin … begin + count - 1 in the order of a file with this many axes, the last one left out on request.
+  template <class Scalar>
+  void save(const Folder& folder, const std::string& name, int axes, Index begin, Index count,
+            bool with_last_axis = true) const {
+    attend_npy::Shape shape = axes == 2   ? attend_npy::Shape{count}
+                              : axes == 3 ? attend_npy::Shape{heads, count}
+                                          : attend_npy::Shape{batches, count, heads};
+    if (with_last_axis) shape.push_back(width);
+    std::vector<Scalar> ordered;
+    const auto push = [&](Index b, Index h, Index t) {
+      for (Index i = 0; i < width; ++i)
+        ordered.push_back(
+            static_cast<Scalar>(entries[static_cast<std::size_t>(((b * heads + h) * tokens + begin + t) * width + i)]));
+    };
+    for (Index b = 0; b < batches; ++b)
+      if (axes == 4)
+        for (Index t = 0; t < count; ++t)
+          for (Index h = 0; h < heads; ++h) push(b, h, t);
+      else
+        for (Index h = 0; h < heads; ++h)
+          for (Index t = 0; t < count; ++t) push(b, h, t);
+    folder.save<Scalar>(name, shape, ordered);
+  }
+};
+
+/// What a file holds, by (batch, head, token, entry).
+inline Numbers by_head(const attend_npy::Array& array) {
+  const auto& s = array.shape;
+  const auto axes = s.size();
+  Numbers x{axes == 4 ? s[0] : 1, axes == 2 ? 1 : axes == 3 ? s[0] : s[2], axes == 2 ? s[0] : s[1], s.back(), {}};
+  x.entries.resize(array.size());
+  for (std::size_t n = 0; n < array.size(); ++n) {
+    Index rest = static_cast<Index>(n);
+    const Index i = rest % x.width;
+    rest /= x.width;
+    const Index a = axes == 4 ? rest % x.heads : rest % x.tokens;
+    rest /= axes == 4 ? x.heads : x.tokens;
+    const Index c = axes == 4 ? rest % x.tokens : rest % x.heads;
+    const Index b = rest / (axes == 4 ? x.tokens : x.heads), h = axes == 4 ? a : c, t = axes == 4 ? c : a;
+    x.entries[static_cast<std::size_t>(((b * x.heads + h) * x.tokens + t) * x.width + i)] = array[n];
+  }
+  return x;
+}
+
+struct Choice {
+  int axes = 2;
+  Index tokens = 40, d = 4, e = 3;
+  std::string feature = "power";
+  int power = 2;
+  bool single = false, gates = false, angles = false, rates = false;
+  std::string normalize = "auto";
+  double scale = 1;
+
+  [[nodiscard]] int degree() const { return feature == "linear" ? 1 : power; }
+  [[nodiscard]] bool divides() const {
+    return normalize == "sum" || (normalize == "auto" && (feature == "exponential" || degree() % 2 == 0));
+  }
+  [[nodiscard]] std::string text() const {
+    std::ostringstream out;
+    out << axes << " axes, T " << tokens << ", d " << d << ", e " << e << ", " << feature << " " << power
+        << (single ? ", float" : ", double") << (gates ? ", gates" : "") << (angles ? ", angles" : "")
+        << (rates ? ", rates" : "") << ", normalize " << normalize << ", scale " << scale;
+    return out.str();
+  }
+};
+
+/// Random arrays of a choice.
+class Arrays {
+ public:
+  Arrays(const Choice& choice, std::uint64_t seed) : choice_(choice), random_(seed) {
+    batches_ = choice.axes == 4 ? 2 : 1;
+    heads_ = choice.axes == 2 ? 1 : 3;
+    Q = numbers(choice.d), K = numbers(choice.d), V = numbers(choice.e), log_gate = numbers(1), beta = numbers(1);
+    for (double& g : log_gate.entries)
+      g = rounded(-.001 - .001 * std::abs(g));  // slow: what came long before still weighs
+    for (double& b : beta.entries) b = rounded(1 + std::tanh(b));
+    for (Index j = 0; j < choice.d / 2; ++j) theta.push_back(rounded(2 * random_.uniform()));
+  }
+
+  /// Files of the tokens begin … begin + count - 1, and the words that name them.
+  [[nodiscard]] std::string save(const Folder& folder, Index begin, Index count) const {
+    return choice_.single ? save_as<float>(folder, begin, count) : save_as<double>(folder, begin, count);
+  }
+  [[nodiscard]] std::string save(const Folder& folder) const { return save(folder, 0, choice_.tokens); }
+
+  /// How far rows of all tokens are from the definition, by the row rule.
+  [[nodiscard]] double distance(const Numbers& Y) const {
+    double worst = 0;
+    each_head([&]<class F, class N>(F, N, const verify::DirectRows& rows, Index b, Index h) {
+      worst = std::max(worst, verify::row_rule<N, F>(rows, Y.head(b, h, 0, Y.tokens), rows.Y, unit()));
+    });
+    return worst;
+  }
+
+  /// Calls `visit(feature, normalization, rows, batch, head)` with the rows of every head.
+  template <class Visitor>
+  void each_head(Visitor&& visit) const {
+    if (choice_.feature == "exponential") return with_rows(Exponential{}, visit);
+    if (choice_.feature == "linear") return with_rows(Linear{}, visit);
+    switch (choice_.power) {
+      case 1:
+        return with_rows(SymmetricPower<1>{}, visit);
+      case 2:
+        return with_rows(SymmetricPower<2>{}, visit);
+      case 3:
+        return with_rows(SymmetricPower<3>{}, visit);
+      case 4:
+        return with_rows(SymmetricPower<4>{}, visit);
+      case 5:
+        return with_rows(SymmetricPower<5>{}, visit);
+      case 6:
+        return with_rows(SymmetricPower<6>{}, visit);
+      case 7:
+        return with_rows(SymmetricPower<7>{}, visit);
+      default:
+        return with_rows(SymmetricPower<8>{}, visit);
+    }
+  }
+
+  [[nodiscard]] double unit() const {
+    return choice_.single ? verify::unit_roundoff<float> : verify::unit_roundoff<double>;
+  }
+
+  Numbers Q{}, K{}, V{}, log_gate{}, beta{};
+  std::vector<double> theta;
+
+ private:
+  // A number that the file holds exactly.
+  [[nodiscard]] double rounded(double x) const {
+    return choice_.single ? static_cast<double>(static_cast<float>(x)) : x;
+  }
+
+  Numbers numbers(Index width) {
+    Numbers x{batches_, heads_, choice_.tokens, width, {}};
+    x.entries.resize(static_cast<std::size_t>(batches_ * heads_ * choice_.tokens * width));
+    for (double& entry : x.entries) entry = rounded(random_.normal());
+    return x;
+  }
+
+  template <class Scalar>
+  std::string save_as(const Folder& folder, Index begin, Index count) const {
+    Q.save<Scalar>(folder, "q.npy", choice_.axes, begin, count);
+    K.save<Scalar>(folder, "k.npy", choice_.axes, begin, count);
+    V.save<Scalar>(folder, "v.npy", choice_.axes, begin, count);
+    std::ostringstream words;
+    words << "--q q.npy --k k.npy --v v.npy --feature " << choice_.feature << " --normalize " << choice_.normalize
+          << " --scale " << choice_.scale;
+    if (choice_.feature == "power") words << " --power " << choice_.power;
+    if (choice_.gates) {
+      log_gate.save<float>(folder, "g.npy", choice_.axes, begin, count,
+                           false);  // of another type than Q where that is double
+      if (!choice_.single) log_gate.save<double>(folder, "g.npy", choice_.axes, begin, count, false);
+      words << " --log-gate g.npy";
+    }
+    if (choice_.angles) {
+      folder.save<double>("th.npy", {choice_.d / 2}, theta);  // double whatever Q is
+      words << " --theta th.npy";
+    }
+    if (choice_.rates) {
+      beta.save<double>(folder, "b.npy", choice_.axes, begin, count, false);
+      words << " --beta b.npy";
+    }
+    return words.str();
+  }
+
+  template <class F, class Visitor>
+  void with_rows(const F& feature, Visitor&& visit) const {
+    const auto go = [&]<class N>(N normalization) {
+      for (Index b = 0; b < batches_; ++b)
+        for (Index h = 0; h < heads_; ++h) {
+          const auto of = [&](const Numbers& x) { return x.head(b, h, 0, choice_.tokens); };
+          const Eigen::VectorXd gates =
+              choice_.gates ? of(log_gate).row(0).transpose().eval() : Eigen::VectorXd::Zero(choice_.tokens).eval();
+          const Eigen::VectorXd rates =
+              choice_.rates ? of(beta).row(0).transpose().eval() : Eigen::VectorXd::Ones(choice_.tokens).eval();
+          const Eigen::VectorXd angles = Eigen::Map<const Eigen::VectorXd>(theta.data(), std::ssize(theta));
+          const Options options{.scale = choice_.scale};
+          if (choice_.angles)
+            visit(feature, normalization,
+                  verify::direct_attention<N>(feature, decay(gates) * rotary(angles, rates), of(Q), of(K), of(V),
+                                              options),
+                  b, h);
+          else
+            visit(feature, normalization,
+                  verify::direct_attention<N>(feature, decay(gates), of(Q), of(K), of(V), options), b, h);
+        }
+    };
+    if constexpr (F::nonnegative)
+      if (choice_.divides()) return go(Normalized{});
+    go(Unnormalized{});
+  }
+
+  Choice choice_;
+  Random random_;
+  Index batches_ = 1, heads_ = 1;
+};
+
+}  // namespace sympow::test

@@ -1,0 +1,138 @@
+// Sequences that are continued from state files.
+#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/state_file.hpp>
+
+#include "engines.hpp"
+#include "problem.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+// Runs the tokens in pieces, each continuing the states of the one before; returns the rows of all.
+Numbers run_in_pieces(const Folder& folder, const Arrays& arrays, const Choice& choice,
+                      const std::vector<Index>& pieces, const std::vector<std::string>& forms, bool forget = false) {
+  Numbers all{};
+  Index begin = 0;
+  for (std::size_t n = 0; n < pieces.size(); ++n) {
+    std::string words =
+        arrays.save(folder, begin, pieces[n]) + " --out y.npy --state-out states --form " + forms[n % forms.size()];
+    if (n > 0 && !forget) words += " --state-in states";  // the same file as it leaves behind
+    const Finished finished = folder.run(words);
+    CAPTURE(words, finished.err);
+    REQUIRE(finished.status == 0);
+    const Numbers Y = by_head(folder.read("y.npy"));
+    if (n == 0) {
+      all = {Y.batches, Y.heads, choice.tokens, Y.width, {}};
+      all.entries.resize(static_cast<std::size_t>(Y.batches * Y.heads * choice.tokens * Y.width));
+    }
+    for (Index head = 0; head < Y.batches * Y.heads; ++head)
+      for (Index x = 0; x < pieces[n] * Y.width; ++x)
+        all.entries[static_cast<std::size_t>((head * choice.tokens + begin) * Y.width + x)] =
+            Y.entries[static_cast<std::size_t>(head * pieces[n] * Y.width + x)];
+    begin += pieces[n];
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a sequence in pieces is the whole sequence, unless the state is dropped", "[attend_npy]") {
+  const std::vector<std::pair<std::string, int>> features = {
+      {"power", 1}, {"power", 2}, {"power", 3}, {"power", 4}, {"linear", 1}};
+  std::uint64_t seed = 0;
+  for (const auto& [feature, power] : features)
+    for (const int axes : {2, 3, 4})
+      for (const bool single : {false, true}) {
+        const Choice choice{.axes = axes,
+                            .tokens = 110,
+                            .feature = feature,
+                            .power = power,
+                            .single = single,
+                            .gates = true,
+                            .angles = axes != 2,
+                            .rates = axes == 4};
+        const Arrays arrays(choice, ++seed);
+        CAPTURE(choice.text(), seed);
+        const Folder folder;
+        REQUIRE(arrays.distance(run_in_pieces(folder, arrays, choice, {50, 60}, {"recurrent", "chunked"})) <= 1);
+        REQUIRE(arrays.distance(
+                    run_in_pieces(folder, arrays, choice, {1, 0, 64, 20, 25}, {"chunked", "recurrent", "auto"})) <= 1);
+        REQUIRE(arrays.distance(run_in_pieces(folder, arrays, choice, {50, 60}, {"chunked"}, true)) > 1e3);
+      }
+}
+
+TEST_CASE("resumed forms are compared", "[attend_npy]") {
+  for (const bool single : {false, true})
+    for (const int power : {2, 3}) {
+      const Choice choice{.axes = 4, .tokens = 100, .power = power, .single = single, .gates = true, .angles = true};
+      const Arrays arrays(choice, 4);
+      const Folder folder;
+      REQUIRE(folder.run(arrays.save(folder, 0, 50) + " --out y.npy --state-out states").status == 0);
+      const Finished finished = folder.run(arrays.save(folder, 50, 50) + " --out y.npy --state-in states --compare");
+      CAPTURE(choice.text(), finished.out, finished.err);
+      REQUIRE(finished.status == 0);
+      REQUIRE_THAT(finished.out, contains("recurrent and chunked from --state-in") && contains("the forms agree"));
+    }
+}
+
+TEST_CASE("a state file of one head is one of the library, and the other way round", "[attend_npy]") {
+  const Choice choice{.axes = 2, .tokens = 60, .gates = true};
+  const Arrays arrays(choice, 5);
+  const Folder folder;
+  REQUIRE(folder.run(arrays.save(folder, 0, 40) + " --out y.npy --state-out state").status == 0);
+  State<double, SymmetricPower<2>> state(choice.d, choice.e);
+  load(state, (folder / "state").string());
+  REQUIRE(state.tokens() == 40);
+  const auto piece = [&](const Numbers& x, Index begin, Index count) { return x.head(0, 0, begin, count); };
+  Eigen::MatrixXd Y = chunked(SymmetricPower<2>{}, decay(piece(arrays.log_gate, 40, 10).row(0)),
+                              piece(arrays.Q, 40, 10), piece(arrays.K, 40, 10), piece(arrays.V, 40, 10), state);
+  save(state, (folder / "state").string());
+  REQUIRE(folder.run(arrays.save(folder, 50, 10) + " --out y.npy --state-in state").status == 0);
+  const Numbers last = by_head(folder.read("y.npy"));
+  arrays.each_head([&]<class F, class N>(F, N, const verify::DirectRows& rows, Index, Index) {
+    REQUIRE((Y - rows.Y.middleCols(40, 10)).cwiseAbs().maxCoeff() <= 1e-12);
+    REQUIRE((last.head(0, 0, 0, 10) - rows.Y.middleCols(50, 10)).cwiseAbs().maxCoeff() <= 1e-12);
+  });
+}
+
+TEST_CASE("states of other arrays are refused, and nothing is left behind", "[attend_npy]") {
+  const Folder folder;
+  const auto save = [&](const Choice& choice) { return Arrays(choice, 1).save(folder); };
+  REQUIRE(folder.run(save({.axes = 3, .angles = true}) + " --out y.npy --state-out states").status ==
+          0);  // three states, double
+  const std::string states = bytes_of(folder / "states");
+  fs::remove(folder / "y.npy");
+  const auto refused = [&](const std::string& words, const std::string& reason) {
+    const auto before = folder.names();
+    const Finished finished = folder.run(words + " --state-in states --out y.npy --diagnostics d.npy --state-out left");
+    CAPTURE(words, reason, finished.err);
+    REQUIRE(finished.status == 2);
+    REQUIRE_THAT(finished.err, Catch::StartsWith("attend_npy: --state-in states") && contains(reason));
+    REQUIRE(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+    REQUIRE(folder.names() == before);
+  };
+  refused(save({.axes = 2, .angles = true}), "goes on after 1 state, one for each batch and head");
+  refused(save({.axes = 4, .angles = true}), "holds 3 states, must hold 6, one for each batch and head");
+  refused(save({.axes = 3}), "state 0: the state was built under a rotation of 2 angles");
+  refused(save({.axes = 3, .single = true, .angles = true}), "state 0: state file: bytes of a scalar is 8, must be 4");
+  refused(save({.axes = 3, .d = 6, .angles = true}), "state 0: state file: feature dimension D is 10, must be 21");
+  refused(save({.axes = 3, .e = 2, .angles = true}), "state 0: state file: value dimension e is 3, must be 2");
+  refused(save({.axes = 3, .power = 3, .angles = true}), "state 0: state file: feature dimension D is 10, must be 20");
+  const std::string words = save({.axes = 3, .angles = true});
+  write_bytes(folder / "states", states.substr(0, states.size() - 1));
+  refused(words, "state 2: state file: it ends inside of its body");
+  write_bytes(folder / "states", states + "x");
+  refused(words, "goes on after 3 states");
+  std::string damaged = states;
+  damaged[states.size() / 2] = static_cast<char>(damaged[states.size() / 2] ^ 1);
+  write_bytes(folder / "states", damaged);
+  refused(words, "state 1: state file: the checksum does not match");
+  write_bytes(folder / "states", "");
+  refused(words, "state 0: state file: this is not one");
+  write_bytes(folder / "states", bytes_of(folder / "q.npy"));
+  refused(words, "state 0: state file: this is not one");
+  write_bytes(folder / "states", states);
+  REQUIRE(folder.run(words + " --state-in states --out y.npy").status == 0);
+}
