@@ -28,9 +28,15 @@
   SYMPOW_TEST_FORMS(LINKAGE, double, sympow::SymmetricPower<2>)   \
   SYMPOW_TEST_FORMS(LINKAGE, double, sympow::SymmetricPower<3>)   \
   SYMPOW_TEST_FORMS(LINKAGE, double, sympow::SymmetricPower<4>)   \
+  SYMPOW_TEST_FORMS(LINKAGE, double, sympow::SymmetricPower<6>)   \
+  SYMPOW_TEST_FORMS(LINKAGE, double, sympow::SymmetricPower<8>)   \
   SYMPOW_TEST_FORMS(LINKAGE, float, sympow::Linear)               \
+  SYMPOW_TEST_FORMS(LINKAGE, float, sympow::SymmetricPower<1>)    \
   SYMPOW_TEST_FORMS(LINKAGE, float, sympow::SymmetricPower<2>)    \
+  SYMPOW_TEST_FORMS(LINKAGE, float, sympow::SymmetricPower<3>)    \
   SYMPOW_TEST_FORMS(LINKAGE, float, sympow::SymmetricPower<4>)    \
+  SYMPOW_TEST_FORMS(LINKAGE, float, sympow::SymmetricPower<6>)    \
+  SYMPOW_TEST_FORMS(LINKAGE, float, sympow::SymmetricPower<8>)    \
   SYMPOW_TEST_ATTENTION(LINKAGE, double, sympow::Exponential)     \
   SYMPOW_TEST_ATTENTION(LINKAGE, float, sympow::Exponential)
 // clang-format on

@@ -18,8 +18,8 @@ class AttentionEngine {
 
  public:
   AttentionEngine(const F& feature, const TransitionView<Scalar>& transition, Rows rows, const Options& options,
-                  Workspace<Scalar>& work)
-      : feature_(feature), transition_(transition), options_(options), work_(work), sums_(work, rows, options.diagnostics) {}
+                  Workspace<Scalar>& work, double room)
+      : feature_(feature), transition_(transition), options_(options), work_(work), sums_(work, rows, options.diagnostics, room) {}
 
   void run(const ConstBatch<Scalar>& Q, const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, Batch<Scalar> Y) {
     const Index T = Q.cols(), D = embedded_dimension(K.rows());
@@ -102,7 +102,7 @@ template <class Scalar, FeatureMap F>
 void run_attention(const F& feature, const TransitionView<Scalar>& transition, Rows rows, const Options& options,
                    const ConstBatch<Scalar>& Q, const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, Batch<Scalar> Y,
                    Workspace<Scalar>& workspace) {
-  AttentionEngine<Scalar, F>(feature, transition, rows, options, workspace).run(Q, K, V, Y);
+  AttentionEngine<Scalar, F>(feature, transition, rows, options, workspace, room_for(largest_entry(V))).run(Q, K, V, Y);
 }
 
 }  // namespace detail

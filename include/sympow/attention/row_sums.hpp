@@ -13,37 +13,40 @@ namespace sympow::detail {
 ///
 ///     Σ_j s_ij v_j = 2^scale_i values_i,   Σ_j s_ij = 2^scale_i denominator_i
 ///
-/// with scale_i following the largest contribution. `noise` is the absolute weight relative to which a denominator can be rounding:
+/// with whole scale_i that follow the largest contribution, `room` above it. `noise` is the absolute weight relative to which a denominator can be rounding:
 /// that which was read through φ, and for signed means all of it.
 template <class Scalar>
 class RowSums {
  public:
-  void reset(Index value_rows, Index rows) {
+  void reset(Index value_rows, Index rows, double room) {
     if (values_storage_.size() < value_rows * rows) values_storage_.resize(value_rows * rows);
     if (sums_.cols() < rows) sums_.resize(4, rows);
     if (scale_storage_.size() < rows) scale_storage_.resize(rows);
     value_rows_ = value_rows;
     rows_ = rows;
+    room_ = room;
     values().setZero();
     denominator().setZero();
     noise().setZero();
     scale().setConstant(no_weight);
   }
 
-  /// Adds 2^shift_i V w_i for the columns w_i of `weights`, which are scaled in place.
-  template <class Values, class Weights, class Shift>
-  void add(const Values& V, Weights& weights, const Shift& shift, bool is_signed) {
-    rescale(shift);
+  /// Adds 2^{shift_i + gate_i} V w_i for the columns w_i of `weights`, which are scaled in place. Shifts may be large and are whole
+  /// but for exponential scores; gates are log2 of a decay, and keep their fractions however large the shift.
+  template <class Values, class Weights, class Logarithms>
+  void add(const Values& V, Weights& weights, const Logarithms& shift, const Logarithms& gate, bool is_signed) {
+    rescale(shift, gate, room_);
     weights.array().rowwise() *= new_factor().array();
     denominator() += weights.colwise().sum();
     if (is_signed) noise() += weights.cwiseAbs().colwise().sum();
     values().noalias() += V * weights;
   }
 
-  /// Adds 2^shift_i times numerators and denominators that were read from a state; `absolute` is their absolute weight.
-  template <class Numerators, class Denominators, class Absolute, class Shift>
-  void add_read(const Numerators& numerators, const Denominators& denominators, const Absolute& absolute, const Shift& shift) {
-    rescale(shift);
+  /// Adds 2^{shift_i + gate_i} times numerators and denominators that were read from a state; `absolute` is their absolute weight.
+  template <class Numerators, class Denominators, class Absolute, class Logarithms>
+  void add_read(const Numerators& numerators, const Denominators& denominators, const Absolute& absolute, const Logarithms& shift,
+                const Logarithms& gate) {
+    rescale(shift, gate, 0);  // a state has taken its room itself
     values().array() += numerators.array().rowwise() * new_factor().array();
     denominator().array() += denominators.array() * new_factor().array();
     noise().array() += absolute.array() * new_factor().array();
@@ -63,30 +66,26 @@ class RowSums {
 
   /// Y ← the rows.
   void write(Rows rows, Batch<Scalar> Y) const {
+    constexpr Scalar largest = std::numeric_limits<Scalar>::max();
     for (Index i = 0; i < Y.cols(); ++i)
       if (degenerate(i, rows) || scale()[i] == no_weight)
         Y.col(i).setZero();
+      else if (rows != Rows::sums && room_ > 0)  // a mean of values near the largest number can be rounded beyond it
+        Y.col(i) = (values().col(i) / denominator()[i]).cwiseMin(largest).cwiseMax(-largest);
       else if (rows != Rows::sums)
         Y.col(i) = values().col(i) / denominator()[i];
       else
-        write_sum(values().col(i), scale()[i], Y.col(i));
+        Y.col(i) = times_power_of_two(values().col(i), scale()[i]);
   }
 
  private:
-  // In two steps, each of them exact up to the last: the scale alone may overflow where the product does not.
-  template <class Column, class Y>
-  static void write_sum(const Column& values, double scale, Y&& y) {
-    const double half = std::floor(scale / 2);
-    y = (values * power_of_two<Scalar>(half)) * power_of_two<Scalar>(scale - half);
-  }
-
-  // Raises the scales to those of a contribution; old and new factors are at most 1.
-  template <class Shift>
-  void rescale(const Shift& shift) {
+  // Raises the scales to those of a contribution and `room` above; old factors are at most 1, new ones 2^-room.
+  template <class Logarithms>
+  void rescale(const Logarithms& shift, const Logarithms& gate, double room) {
     for (Index i = 0; i < rows_; ++i) {
-      const double raised = std::max(scale()[i], static_cast<double>(shift[i]));
+      const double contribution = shift[i] + gate[i], raised = std::max(scale()[i], std::ceil(contribution) + room);
       old_factor()[i] = raised == no_weight ? Scalar(0) : power_of_two<Scalar>(scale()[i] - raised);
-      new_factor()[i] = raised == no_weight ? Scalar(0) : power_of_two<Scalar>(shift[i] - raised);
+      new_factor()[i] = contribution == no_weight ? Scalar(0) : power_of_two<Scalar>((shift[i] - raised) + gate[i]);
       scale()[i] = raised;
     }
     values().array().rowwise() *= old_factor().array();
@@ -107,6 +106,7 @@ class RowSums {
   auto scale() const { return scale_storage_.head(rows_); }
 
   Index value_rows_ = 0, rows_ = 0;
+  double room_ = 0;
   Vector<Scalar> values_storage_;
   Eigen::Matrix<Scalar, 4, Dynamic, Eigen::RowMajor> sums_;
   Eigen::VectorXd scale_storage_;

@@ -33,6 +33,22 @@ class Panel {
 
 inline constexpr double no_weight = -std::numeric_limits<double>::infinity();  // log2 of 0
 
+/// max |x|, 0 for an empty x.
+template <class X>
+auto largest_entry(const X& x) {
+  return x.size() > 0 ? x.cwiseAbs().maxCoeff() : typename X::Scalar(0);
+}
+
+/// Powers of two by which weights stay below 1, or above it if negative, so that weighted values and their sums do not leave the type:
+/// half its range where the largest value is farther from 1 than that.
+template <class Scalar>
+double room_for(Scalar largest) {
+  using Limits = std::numeric_limits<Scalar>;
+  constexpr int half = Limits::max_exponent / 2;
+  if (largest > std::ldexp(Scalar(1), half)) return largest <= Limits::max() ? half : 0;
+  return largest > Scalar(0) && largest < std::ldexp(Scalar(1), -half) ? -half : 0;
+}
+
 /// The degree in which a feature map is homogeneous: P for a power; an embedded score is bilinear in φ. Exponentials are not.
 template <FeatureMap F>
 inline constexpr int degree_of = [] {
@@ -48,13 +64,25 @@ Scalar power_of_two(double exponent) {
   return static_cast<Scalar>(std::exp2(std::clamp(exponent, -4096.0, 4096.0)));
 }
 
+/// 2^exponent x for a whole exponent, rounded once and infinite only where the product is.
+template <class X>
+auto times_power_of_two(const X& x, double exponent) {
+  const int n = static_cast<int>(std::clamp(exponent, -8192.0, 8192.0));
+  return x.unaryExpr([n](const auto& entry) { return std::ldexp(entry, n); });
+}
+
 /// x ← x / 2^n, exactly, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0.
 template <class Column>
 double take_exponent(Column&& x) {
   using Scalar = typename std::remove_cvref_t<Column>::Scalar;
   const Scalar norm = x.stableNorm();
   if (norm == Scalar(0)) return no_weight;
-  if (!std::isfinite(norm)) return 0;  // it shows in the rows that see it
+  if (norm > std::numeric_limits<Scalar>::max()) {  // the length overflows where the entries do not
+    constexpr int room = 32;
+    x *= std::ldexp(Scalar(1), -room);
+    return std::isfinite(x.stableNorm()) ? room + take_exponent(x) : 0;
+  }
+  if (std::isnan(norm)) return 0;  // it shows in the rows that see it
   int exponent = 0;
   std::frexp(norm, &exponent);
   const int half = exponent / 2;  // in two steps: 2^-exponent alone can overflow
@@ -62,22 +90,20 @@ double take_exponent(Column&& x) {
   return exponent;
 }
 
-/// Takes the exponents of the columns of X out, as far as the score allows it: of every column for a power; for an exponential
-/// score lengths are cut where a logit could overflow, which its row condition number excuses; an embedded score has them taken from
-/// φ(x) instead. exponents(t) + log2 of the new length is log2 of the old one.
+/// Takes the exponents of the columns of 2^further X out, as far as the score allows it: of every column for a power; for an
+/// exponential score lengths are cut where a logit could overflow, which its row condition number excuses; an embedded score has them
+/// taken from φ(x) instead. exponents(t) + log2 of the new length is log2 of the old one.
 template <FeatureMap F, class X, class Exponents>
-void take_exponents(X&& x, Exponents&& exponents) {
+void take_exponents(X&& x, Exponents&& exponents, int further = 0) {
   using Scalar = typename std::remove_cvref_t<X>::Scalar;
   exponents.setZero();
   for (Index t = 0; t < x.cols(); ++t) {
     if constexpr (F::score == Score::power) {
-      exponents[t] = take_exponent(x.col(t));
+      exponents[t] = take_exponent(x.col(t)) + further;
     } else if constexpr (F::score == Score::exponential) {
-      constexpr int limit = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
-      if (x.col(t).stableNorm() > std::ldexp(Scalar(1), limit)) {
-        take_exponent(x.col(t));
-        x.col(t) *= std::ldexp(Scalar(1), limit);
-      }
+      constexpr double limit = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
+      const double exponent = take_exponent(x.col(t)) + further;
+      x.col(t) = times_power_of_two(x.col(t), std::min(exponent, limit));
     }
   }
 }
@@ -86,16 +112,15 @@ void take_exponents(X&& x, Exponents&& exponents) {
 template <FeatureMap F, class X, class Exponents>
 void load_queries(X&& x, Exponents&& exponents, double scale) {
   using Scalar = typename std::remove_cvref_t<X>::Scalar;
-  take_exponents<F>(x, exponents);
   int exponent = 0;
   const double mantissa = std::frexp(scale, &exponent);
-  x *= static_cast<Scalar>(F::score == Score::power ? mantissa : scale);
-  if constexpr (F::score == Score::power) exponents.array() += exponent;
+  take_exponents<F>(x, exponents, exponent);
+  x *= static_cast<Scalar>(F::score == Score::embedded ? scale : mantissa);
 }
 
 /// Gates and lengths of keys on their way into weights. For a score of degree P the factor b_j 2^{P n_j} of key j is split into
 ///
-///     2^reference · before_j^P · after_j,   before_j ≤ 1 a power of two, after_j in [1, 2^P)
+///     2^reference · before_j^P · after_j,   before_j ≤ 1 a power of two, after_j in (2^-P, 1]
 ///
 /// so that nothing overflows and only after_j is rounded. For an exponential score before_j = log b_j belongs into the exponent.
 template <class Scalar>
@@ -112,16 +137,31 @@ class KeyFactors {
       after.setOnes();
     } else {
       constexpr double degree = degree_of<F>;
-      const auto whole = [&](Index j) { return std::floor(log_b[j] * std::numbers::log2e / degree); };
+      const auto whole = [&](Index j) { return std::ceil(log_b[j] * std::numbers::log2e / degree); };
       double largest = no_weight;
       for (Index j = 0; j < keys; ++j) largest = std::max(largest, whole(j) + exponents[j]);
       if (largest != no_weight) reference_ = degree * largest;
+      auto lost = exponents_(keys);
       for (Index j = 0; j < keys; ++j) {
         const bool nothing = whole(j) + exponents[j] == no_weight;
-        before[j] = nothing ? Scalar(0) : power_of_two<Scalar>(whole(j) + exponents[j] - largest);
+        lost[j] = nothing ? no_weight : whole(j) + exponents[j] - largest;
+        before[j] = nothing ? Scalar(0) : power_of_two<Scalar>(lost[j]);
         after[j] = nothing ? Scalar(0) : static_cast<Scalar>(std::exp2(log_b[j] * std::numbers::log2e - degree * whole(j)));
       }
     }
+  }
+
+  /// x_j ← before_j x_j / 2^m with m such that the largest is near 1, even if before_j x_j is below the type for all j; returns m, or
+  /// log2 of 0 if there is nothing.
+  template <class Column>
+  double apply_far_below(Column&& x) {
+    const auto exponents = exponents_(x.size());
+    double m = no_weight;
+    for (Index j = 0; j < x.size(); ++j)
+      if (x[j] != Scalar(0)) m = std::max(m, exponents[j] + std::ilogb(x[j]));
+    for (Index j = 0; j < x.size(); ++j)
+      x[j] = m == no_weight ? Scalar(0) : std::ldexp(x[j], static_cast<int>(std::max(exponents[j] - m, -8192.0)));
+    return m;
   }
 
   auto before(Index keys) { return before_(keys); }
@@ -130,11 +170,11 @@ class KeyFactors {
 
  private:
   Panel<Scalar> before_, after_;
+  Panel<double> exponents_;  // log2 of before_, also where the type ends
   double reference_ = 0;
 };
 
-/// Turns the logits of one query with some keys into weights of size at most max(after), in place; returns log2 of what was
-/// taken out.
+/// Turns the logits of one query with some keys into weights of size at most 1, in place; returns log2 of what was taken out.
 template <FeatureMap F, class Column, class Scalar>
 double weigh(Column&& x, KeyFactors<Scalar>& factors) {
   const auto before = factors.before(x.size()), after = factors.after(x.size());
@@ -146,16 +186,23 @@ double weigh(Column&& x, KeyFactors<Scalar>& factors) {
       return no_weight;
     }
     x = (x.array() - maximum).exp();
-    return static_cast<double>(maximum) * std::numbers::log2e;
+    constexpr double whole = 0x1p52;  // below it a double can take a whole exponent more; above it all digits of a logit are lost
+    return std::clamp(static_cast<double>(maximum) * std::numbers::log2e, -whole, whole);
   } else {
-    x.array() *= before.array();
-    const Scalar maximum = x.cwiseAbs().maxCoeff();
-    if (maximum == Scalar(0)) return no_weight;
-    int exponent = 0;
-    std::frexp(maximum, &exponent);
-    exponent = std::max(exponent, std::numeric_limits<Scalar>::min_exponent);  // 2^-exponent must not overflow
-    x = (x * std::ldexp(Scalar(1), -exponent)).unaryExpr(RaiseTo{degree_of<F>}).cwiseProduct(after);
-    return degree_of<F> * static_cast<double>(exponent) + factors.reference();
+    const Scalar maximum = x.cwiseProduct(before).cwiseAbs().maxCoeff();
+    double taken = 0;
+    if (maximum > Scalar(0)) {
+      int exponent = 0;
+      std::frexp(maximum, &exponent);
+      exponent = std::max(exponent, std::numeric_limits<Scalar>::min_exponent);  // 2^-exponent must not overflow
+      x = x.cwiseProduct(before) * std::ldexp(Scalar(1), -exponent);
+      taken = exponent;
+    } else {
+      taken = factors.apply_far_below(x);
+      if (taken == no_weight) return no_weight;
+    }
+    x = x.unaryExpr(RaiseTo{degree_of<F>}).cwiseProduct(after);
+    return degree_of<F> * taken + factors.reference();
   }
 }
 

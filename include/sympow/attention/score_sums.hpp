@@ -26,13 +26,15 @@ class ScoreSums {
   static constexpr int degree = degree_of<F>;
 
  public:
-  ScoreSums(Workspace<Scalar>& work, Rows rows, Diagnostics* diagnostics) : work_(work), rows_(rows), diagnostics_(diagnostics) {}
+  /// `room` is that for all values, see `room_for`.
+  ScoreSums(Workspace<Scalar>& work, Rows rows, Diagnostics* diagnostics, double room)
+      : work_(work), rows_(rows), diagnostics_(diagnostics), room_(room) {}
 
   /// Rows without any contribution, for queries whose exponents and norms are set.
   void reset(Index value_rows, Index queries) {
     n_ = queries;
-    work_.rows.reset(value_rows, n_);
-    if (diagnostics_ != nullptr) work_.absolute.reset(0, n_);
+    work_.rows.reset(value_rows, n_, room_);
+    if (diagnostics_ != nullptr) work_.absolute.reset(0, n_, room_);
   }
 
   /// Keys of the queries' own segment, j ≤ i; logits n × n become weights.
@@ -62,10 +64,13 @@ class ScoreSums {
   /// 2^exponent times sums that were read through φ, decayed by log_gate(i).
   template <class Numerators, class Row, class LogGate>
   void add_read(const Numerators& numerators, const Row& denominators, const Row& absolute, double exponent, const LogGate& log_gate) {
-    auto shift = work_.shift(n_);
-    for (Index i = 0; i < n_; ++i) shift[i] = exponent + lacking(i, log_gate);
-    work_.rows.add_read(numerators, denominators, absolute, shift);
-    if (diagnostics_ != nullptr) work_.absolute.add_read(numerators.topRows(0), absolute, absolute, shift);
+    auto shift = work_.shift(n_), gate = work_.gate(n_);
+    for (Index i = 0; i < n_; ++i) {
+      shift[i] = exponent + of_query(i);
+      gate[i] = log_gate(i) * std::numbers::log2e;
+    }
+    work_.rows.add_read(numerators, denominators, absolute, shift, gate);
+    if (diagnostics_ != nullptr) work_.absolute.add_read(numerators.topRows(0), absolute, absolute, shift, gate);
   }
 
   /// Writes the rows, the first of them being token `begin` of the call.
@@ -80,42 +85,41 @@ class ScoreSums {
   }
 
  private:
-  // log2 of what the weights of query i do not hold: its own length and the decay up to it.
-  template <class LogGate>
-  double lacking(Index i, const LogGate& log_gate) {
-    return log_gate(i) * std::numbers::log2e + degree * work_.query_exponents(n_)[i];
-  }
+  // The exponent of query i in its weights.
+  double of_query(Index i) { return degree * work_.query_exponents(n_)[i]; }
 
   // Query i sees the first `seen(i)` keys, weighed by `factors(i)`.
   template <class Logits, class Values, class Norms, class Seen, class Factors, class LogGate>
   void add(Logits& logits, const Values& values, const Norms& norms, const Seen& seen, const Factors& factors,
            const LogGate& log_gate) {
     const bool diagnose = diagnostics_ != nullptr;
-    auto shift = work_.shift(n_), absolute_shift = work_.absolute_shift(n_);
+    auto shift = work_.shift(n_), absolute_shift = work_.absolute_shift(n_), gate = work_.gate(n_);
     auto absolute = work_.absolute_logits(diagnose ? logits.rows() : 0, diagnose ? n_ : 0);
     for (Index i = 0; i < n_; ++i) {
       const Index m = seen(i);
       auto column = logits.col(i).head(m);
       KeyFactors<Scalar>& own = factors(i);
       if (diagnose) absolute.col(i).head(m) = norms.head(m) * work_.query_norms(n_)[i];
-      shift[i] = weigh<F>(column, own) + lacking(i, log_gate);
+      shift[i] = weigh<F>(column, own) + of_query(i);
+      gate[i] = log_gate(i) * std::numbers::log2e;
       logits.col(i).tail(logits.rows() - m).setZero();
       if (!diagnose) continue;
       if constexpr (F::score == Score::exponential) {
         absolute.col(i).head(m).array() = (absolute.col(i).head(m).array() + 1) * column.array();
         absolute_shift[i] = shift[i];
       } else {
-        absolute_shift[i] = weigh<F>(absolute.col(i).head(m), own) + lacking(i, log_gate);
+        absolute_shift[i] = weigh<F>(absolute.col(i).head(m), own) + of_query(i);
       }
       absolute.col(i).tail(logits.rows() - m).setZero();
     }
-    if (diagnose) work_.absolute.add(values.topRows(0), absolute, absolute_shift, false);
-    work_.rows.add(values, logits, shift, rows_ == Rows::signed_means);
+    if (diagnose) work_.absolute.add(values.topRows(0), absolute, absolute_shift, gate, false);
+    work_.rows.add(values, logits, shift, gate, rows_ == Rows::signed_means);
   }
 
   Workspace<Scalar>& work_;
   Rows rows_;
   Diagnostics* diagnostics_;
+  double room_;
   Index n_ = 0;
 };
 

@@ -138,9 +138,12 @@ struct StateAccess<State<Scalar, F>> {
   /// 2^M times S or Z.
   template <class Part>
   [[nodiscard]] auto unscaled(const Part& part) const {
-    const double M = L == no_weight ? 0 : exponent(), half = std::floor(M / 2);
-    return typename Part::PlainObject((part * power_of_two<Scalar>(half)) * power_of_two<Scalar>(M - half));
+    return typename Part::PlainObject(times_power_of_two(part, L == no_weight ? 0 : exponent()));
   }
+
+  /// The largest log decay of a channel since the last fold, which goes into the exponents; the others are taken relative to it.
+  [[nodiscard]] double slowest_channel() const { return largest_of(tail_log_channels); }
+  [[nodiscard]] bool channels_agree() const { return (tail_log_channels.array() == slowest_channel()).all(); }
 
   /// Moves the whole state on by a scalar and a channel decay, in logarithms.
   void forget(double log_gamma, const Eigen::VectorXd* log_a) {
@@ -150,7 +153,11 @@ struct StateAccess<State<Scalar, F>> {
     if (log_a == nullptr) return;
     log_channels += *log_a;
     tail_log_channels += *log_a;
-    for (Index j = 0; j < tail_size; ++j) tail_keys.col(j).array() *= log_a->array().exp().template cast<Scalar>();
+    const double slowest = largest_of(*log_a);
+    tail_log_b.head(tail_size).array() += degree * slowest;
+    if (slowest == no_weight || (log_a->array() == slowest).all()) return;
+    for (Index j = 0; j < tail_size; ++j)
+      tail_keys.col(j).array() *= (log_a->array() - slowest).exp().template cast<Scalar>();
   }
 
   /// Puts tokens that fit at the end of the tail.
@@ -175,10 +182,12 @@ struct StateAccess<State<Scalar, F>> {
   void fold(Workspace<Scalar>& work, Keys keys, Exponents exponents, const LogGates& log_b, const Values& values) {
     const Index m = tail_size, n = keys.cols();
     auto tail_features = work.tail_features(S.cols(), m), features = work.features(S.cols(), n);
-    double next = L == no_weight ? no_weight : L + tail_log_decay * std::numbers::log2e;
-    next = std::max(next, embed_keys(tail_keys.leftCols(m), tail_exponents.head(m), tail_log_b.head(m), tail_features));
-    next = std::max(next, embed_keys(keys, exponents, log_b, features));
-    scale(L == no_weight ? 0 : std::exp2((exponent() - std::ceil(next)) + tail_log_decay * std::numbers::log2e));
+    const double forgotten = (tail_log_decay + degree * slowest_channel()) * std::numbers::log2e;
+    const double folded = embed_keys(tail_keys.leftCols(m), tail_exponents.head(m), tail_log_b.head(m), tail_features) +
+                          room_for(largest_entry(tail_values.leftCols(m)));
+    const double added = embed_keys(keys, exponents, log_b, features) + room_for(largest_entry(values));
+    const double next = std::max({L + forgotten, folded, added});
+    scale(work, L + forgotten == no_weight ? 0 : std::exp2((exponent() - std::ceil(next)) + forgotten));
     L = next;
     absorb(work, tail_features, tail_exponents.head(m), tail_log_b.head(m), tail_values.leftCols(m));
     absorb(work, features, exponents, log_b, values);
@@ -204,25 +213,29 @@ struct StateAccess<State<Scalar, F>> {
     tokens += before.tokens;
   }
 
-  /// S ← factor S Sym(diag(e^{channels})), and Z and A: in double, for a γ near 1 rounded to float would drift by itself. A diagonal is
-  /// lifted to the monomials of its entries, φ(a) / φ(1); A by the largest.
-  void scale(double factor) {
-    if (factor != 1) {
+  /// S ← factor S Sym(diag(e^{channels - slowest})), and Z and A: in double, for a γ near 1 rounded to float would drift by itself. A
+  /// diagonal is lifted to the monomials of its entries, φ(a) / φ(1); A by the slowest.
+  void scale(Workspace<Scalar>& work, double factor) {
+    A *= factor;
+    if (factor == 0 || channels_agree()) {
+      if (factor == 1) return;
       S = (S.template cast<double>() * factor).template cast<Scalar>();
       Z = (Z.template cast<double>() * factor).template cast<Scalar>();
-      A *= factor;
+      return;
     }
-    if (tail_log_channels.size() == 0 || tail_log_channels.isZero(0)) return;
-    Matrix<double> both(tail_log_channels.size(), 2), lifted(S.cols(), 2);
-    both << tail_log_channels.array().exp().matrix(), Eigen::VectorXd::Ones(tail_log_channels.size());
-    state.feature_.embed(both, lifted);
-    const Vector<Scalar> monomials = (lifted.col(0).array() / lifted.col(1).array()).template cast<Scalar>();
-    S.array().rowwise() *= monomials.transpose().array();
-    Z.array() *= monomials.array();
-    A *= std::exp(degree * tail_log_channels.maxCoeff());
+    auto channels = work.channel_decays(tail_log_channels.size(), 2), monomials = work.lifted_decays(S.cols(), 2);
+    channels.col(0) = (tail_log_channels.array() - slowest_channel()).exp();
+    channels.col(1).setOnes();
+    state.feature_.embed(channels, monomials);
+    monomials.col(0).array() *= factor / monomials.col(1).array();
+    const auto factors = monomials.col(0).array();
+    S = (S.template cast<double>().array().rowwise() * factors.transpose()).template cast<Scalar>();
+    Z = (Z.template cast<double>().array() * factors).template cast<Scalar>();
   }
 
  private:
+  static double largest_of(const Eigen::VectorXd& log_a) { return log_a.size() > 0 ? log_a.maxCoeff() : 0; }
+
   // φ of keys with all powers of two in the exponents; returns max_j log2 (b_j ‖φ(k_j)‖) up to 1.
   template <class Keys, class Exponents, class LogGates, class Features>
   double embed_keys(Keys&& keys, Exponents&& exponents, const LogGates& log_b, Features& features) const {
@@ -244,7 +257,7 @@ struct StateAccess<State<Scalar, F>> {
     if (n == 0 || L == no_weight) return;
     auto weights = work.weights(n);
     for (Index j = 0; j < n; ++j) {
-      const double log2_weight = degree * exponents[j] + (log_b[j] * std::numbers::log2e - exponent());
+      const double log2_weight = (degree * exponents[j] - exponent()) + log_b[j] * std::numbers::log2e;
       weights[j] = power_of_two<Scalar>(log2_weight);
       A += static_cast<double>(weights[j]) * static_cast<double>(features.col(j).norm());
     }

@@ -30,7 +30,7 @@ class StateEngine {
         call_(call),
         state_(call.state),
         work_(call.work),
-        sums_(call.work, call.rows, call.options.diagnostics),
+        sums_(call.work, call.rows, call.options.diagnostics, room_for(std::max(largest_entry(call.V), largest_entry(state_.tail_values.leftCols(state_.tail_size))))),
         d_(call.Q.rows()),
         D_(call.state.S.cols()) {}
 
@@ -42,9 +42,10 @@ class StateEngine {
     auto logits = work_.logits(n, n);
     sums_.add_causal(call_.transition, segment, logits, call_.V.middleCols(segment.begin, n));
     add_tail(n);
-    if (!state_.tail_log_channels.isZero(0))
-      work_.queries(d_, n).array().colwise() *= state_.tail_log_channels.array().exp().template cast<Scalar>();
-    add_folded(n, [&](Index i) { return state_.tail_log_decay + work_.from_start(n)[i]; });
+    const double slowest = state_.slowest_channel(), forgotten = state_.tail_log_decay + degree_of<F> * slowest;
+    if (slowest > no_weight && !state_.channels_agree())
+      work_.queries(d_, n).array().colwise() *= (state_.tail_log_channels.array() - slowest).exp().template cast<Scalar>();
+    add_folded(n, [&](Index i) { return forgotten + work_.from_start(n)[i]; });
     sums_.write(segment.begin, call_.Y.middleCols(segment.begin, n));
     move_on(segment);
     take(segment);

@@ -30,7 +30,10 @@ struct Workspace {
   detail::Panel<double> gates;            ///< n, from each key to a query
   detail::Panel<double> shift;            ///< n, log2 scales of a contribution
   detail::Panel<double> absolute_shift;   ///< n, of its absolute weights
+  detail::Panel<double> gate;             ///< n, log2 of its decay
   Eigen::VectorXd channels;               ///< d, a segment's log channel decay
+  detail::Panel<double> channel_decays;   ///< d × 2, decays by channel and ones
+  detail::Panel<double> lifted_decays;    ///< D × 2, their monomials
   detail::KeyFactors<Scalar> factors;     ///< gates and lengths of keys on their way into weights
   std::vector<detail::KeyFactors<Scalar>> block_factors;  ///< of the blocks of keys in the attention form
   detail::RowSums<Scalar> rows;           ///< the rows in the making

@@ -1,0 +1,133 @@
+// Inputs at the ends of the type, and sums whose exponents are far from 0: nothing overflows, nothing is lost.
+#include <limits>
+
+#include "catch.hpp"
+#include "forms.hpp"
+#include "random.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double largest_float = std::numeric_limits<float>::max();
+
+// Every form finite and by the row rule.
+template <class Scalar, int P>
+void check(const Tokens& tokens) {
+  const auto verdicts = judge_forms<Scalar, SymmetricPower<P>>(tokens, 5);
+  for (std::size_t form = 0; form < verdicts.size(); ++form) {
+    CAPTURE(P, sizeof(Scalar), form_names[form], verdicts[form].row);
+    CHECK(verdicts[form].worst <= 1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a closed gate before nothing but zero keys empties the state for good", "[attention]") {
+  Random random(1);
+  Tokens tokens{random.matrix(3, 30), random.matrix(3, 30), random.matrix(2, 30), Eigen::VectorXd::Zero(30)};
+  tokens.K.middleCols(10, 10).setZero();
+  tokens.log_gamma[10] = -infinity;
+  check<double, 2>(tokens);
+  check<float, 3>(tokens);
+  State<double, SymmetricPower<2>> state(3, 2, 4);  // folds within the zero keys
+  const Result<double> result = run(tokens, state, 0);
+  REQUIRE(result.Y.allFinite());
+  REQUIRE(result.Y.middleCols(10, 10).isZero(0));
+  REQUIRE(state.values().allFinite());
+}
+
+TEST_CASE("queries, keys and values as large as the type", "[attention]") {
+  Random random(2);
+  for (const Index d : {1, 4, 9}) {
+    Tokens tokens{random.matrix(d, 40), random.matrix(d, 40), random.matrix(2, 40)};
+    for (Eigen::MatrixXd* x : {&tokens.Q, &tokens.K, &tokens.V}) *x = x->unaryExpr([](double v) { return std::copysign(.9 * largest_float, v); });
+    check<float, 1>(tokens);
+    check<float, 2>(tokens);
+    check<float, 4>(tokens);
+    check<float, 8>(tokens);
+    tokens.V.rightCols(20) *= 1e-30;  // and small values after them
+    check<float, 2>(tokens);
+  }
+  const Eigen::MatrixXf large = Eigen::MatrixXf::Constant(4, 40, .9F * std::numeric_limits<float>::max());
+  REQUIRE(attention(Exponential{}, stationary(), large, large, large).allFinite());
+  REQUIRE(attention(Exponential{}, stationary(), large, (-large).eval(), large, {.scale = 1e300}).allFinite());
+}
+
+TEST_CASE("denormal queries, keys and values", "[attention]") {
+  Random random(3);
+  Tokens tokens{random.matrix(3, 40) * 1e-40, random.matrix(3, 40) * 1e-41, random.matrix(2, 40)};
+  check<float, 2>(tokens);
+  check<float, 3>(tokens);
+  check<float, 6>(tokens);
+  tokens.V *= 1e-38;
+  check<float, 2>(tokens);
+}
+
+TEST_CASE("exponents far from 0 cost no digits of the gates", "[attention]") {
+  Random random(4);
+  for (const double size : {1e-30, 1e30}) {
+    Tokens tokens{random.matrix(2, 200) * size, random.matrix(2, 200), random.matrix(2, 200), Eigen::VectorXd::Constant(200, std::log(.99))};
+    check<double, 8>(tokens);
+    check<double, 3>(tokens);
+    tokens.K *= size;
+    check<double, 2>(tokens);
+    check<double, 6>(tokens);
+  }
+}
+
+TEST_CASE("a sum is finite wherever its value is, however the exponents of scores and values compensate", "[attention]") {
+  Random random(5);
+  Tokens tokens{random.matrix(2, 40) * 1e20, random.matrix(2, 40) * 1e18, random.matrix(2, 40) * 1e-40};
+  check<float, 2>(tokens);
+  const auto unnormalised = judge_forms<float, SymmetricPower<2>, Unnormalized>(tokens, 5);
+  for (const Verdict& verdict : unnormalised) CHECK(verdict.worst <= 1);
+}
+
+TEST_CASE("a row without weight of its own reads what has almost decayed", "[attention]") {
+  // q is orthogonal to the last keys; what it sees has decayed by e^-1000, far below the type.
+  Eigen::MatrixXd K(2, 3), V(1, 3), Q(2, 3);
+  K << 1, 0, 0, 0, 1, 1;
+  Q << 1, 1, 1, 1, 1, 0;
+  V << 7, 1, 2;
+  Tokens tokens{Q, K, V, Eigen::Vector3d(0, -1000, -500)};
+  const auto seen = [&]<class Scalar, int P>(Scalar, std::integral_constant<int, P>) {
+    CHECK(run_attention_form<Scalar, SymmetricPower<P>>(tokens).Y(0, 2) == 7);
+    State<Scalar, SymmetricPower<P>> state(2, 1);
+    CHECK(run(tokens, state, 0).Y(0, 2) == 7);
+  };
+  seen(float{}, std::integral_constant<int, 2>{});
+  seen(float{}, std::integral_constant<int, 8>{});
+  seen(double{}, std::integral_constant<int, 2>{});
+}
+
+TEST_CASE("a state says its sums, infinite where they do not fit and zero where they are", "[attention]") {
+  State<float, SymmetricPower<8>> state(2, 1);
+  const Eigen::Vector2f key(1e30F, 0);
+  static_cast<void>(recurrent(SymmetricPower<8>{}, stationary(), key, key, Eigen::VectorXf::Ones(1), state));
+  const Eigen::MatrixXf sums = state.values();
+  REQUIRE(std::isinf(sums(0, 0)));
+  REQUIRE(sums.rightCols(sums.cols() - 1).isZero(0));
+}
+
+TEST_CASE("channels that forget let small keys take over from large ones", "[attention]") {
+  Random random(6);
+  for (const double rate : {.2, 5.0}) {
+    Tokens tokens{random.matrix(3, 120), random.matrix(3, 120), random.matrix(2, 120)};
+    tokens.K.leftCols(20) *= 1e6;
+    tokens.K.rightCols(100) *= 1e-6;
+    tokens.log_a = Eigen::MatrixXd::Constant(3, 120, -rate);
+    check<float, 8>(tokens);
+    check<float, 2>(tokens);
+    check<double, 3>(tokens);
+  }
+  // Through the tail, too: nothing but zero keys for longer than float could hold the decay.
+  Tokens tokens{random.matrix(3, 20), random.matrix(3, 20), random.matrix(2, 20)};
+  tokens.log_a = Eigen::MatrixXd::Constant(3, 20, -40);
+  tokens.K.rightCols(19).setZero();
+  State<float, SymmetricPower<2>> state(3, 2);
+  const Result<float> result = run(tokens, state, 0);
+  for (Index t = 0; t < 20; ++t) CHECK(result.Y.col(t).isApprox(tokens.V.col(0).cast<float>()));
+}

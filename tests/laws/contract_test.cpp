@@ -1,0 +1,80 @@
+// The forms give the rows of the definition by the row rule: every power, shape, length, gate and size of keys.
+#include <sympow/attention/state_file.hpp>
+
+#include "catch.hpp"
+#include "forms.hpp"
+#include "sequences.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+// The verdict on each form; `seed` makes the tokens.
+template <class Scalar, int P>
+void check(Index d, Index e, Index T, Gates gates, Lengths lengths, Turning turning, std::uint64_t seed, Index chunk = 64) {
+  Random random(seed);
+  const auto verdicts = judge_forms<Scalar, SymmetricPower<P>>(sequence(random, d, e, T, gates, lengths, turning), chunk);
+  for (std::size_t form = 0; form < verdicts.size(); ++form) {
+    CAPTURE(P, sizeof(Scalar), d, e, T, static_cast<int>(gates), static_cast<int>(lengths), static_cast<int>(turning), seed, chunk,
+            form_names[form], verdicts[form].row, verdicts[form].flagged);
+    CHECK(verdicts[form].worst <= 1);
+  }
+}
+
+constexpr Index largest_dimension = 100000;
+
+template <class Scalar, int P>
+void check_shapes(std::initializer_list<Index> dimensions, std::initializer_list<Index> lengths) {
+  std::uint64_t seed = 0;
+  for (const Index d : dimensions)
+    for (const Index T : lengths)
+      if (symmetric_dimension(d, P) <= largest_dimension) {
+        check<Scalar, P>(d, d == 3 ? 5 : 3, T, Gates::slow, Lengths::ordinary, Turning::none, ++seed);
+        if (d % 2 == 0) check<Scalar, P>(d, 3, T, Gates::random, Lengths::ordinary, Turning::rotary, ++seed);
+      }
+}
+
+// Runs f<Scalar, P>() for all powers and both scalars.
+template <class F>
+void each_power(F&& f) {
+  const auto all = [&]<class Scalar>(Scalar) {
+    const auto run = [&]<int... P>(std::integer_sequence<int, P...>) { (f(Scalar{}, std::integral_constant<int, P>{}), ...); };
+    run(std::integer_sequence<int, 1, 2, 3, 4, 6, 8>{});
+  };
+  all(float{});
+  all(double{});
+}
+
+}  // namespace
+
+TEST_CASE("the forms agree with the definition for every power, dimension and length", "[laws]") {
+  each_power([]<class Scalar, int P>(Scalar, std::integral_constant<int, P>) {
+    check_shapes<Scalar, P>({1, 2, 3, 8}, {0, 1, 2, 63, 64, 65, 130});
+    check_shapes<Scalar, P>({P <= 2 ? 128 : P == 3 ? 32 : 16}, {65});
+  });
+}
+
+TEST_CASE("the forms agree with the definition, the whole grid", "[laws][.long]") {
+  each_power([]<class Scalar, int P>(Scalar, std::integral_constant<int, P>) {
+    check_shapes<Scalar, P>({1, 2, 3, 7, 8, 16, 32, 64, 128}, {0, 1, 2, 63, 64, 65, 130, 1000});
+  });
+}
+
+TEST_CASE("the forms agree under every gate, for keys and queries of every size", "[laws]") {
+  each_power([]<class Scalar, int P>(Scalar, std::integral_constant<int, P>) {
+    std::uint64_t seed = 100;
+    for (const Gates gates : all_gates)
+      for (const Lengths lengths : all_lengths) {
+        check<Scalar, P>(4, 3, 140, gates, lengths, Turning::none, ++seed);
+        check<Scalar, P>(2, 3, 70, gates, lengths, Turning::rotary, ++seed, 5);
+        check<Scalar, P>(3, 2, 70, gates, lengths, Turning::channels, ++seed, 16);
+      }
+  });
+}
+
+TEST_CASE("keys of 1e6, none, keys of 1e-6 under gates of .8: the small ones take over", "[laws]") {
+  each_power([]<class Scalar, int P>(Scalar, std::integral_constant<int, P>) {
+    for (const Turning turning : {Turning::none, Turning::rotary}) check<Scalar, P>(2, 3, 1500, Gates::none, Lengths::falling, turning, 7);
+  });
+}
