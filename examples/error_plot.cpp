@@ -58,15 +58,20 @@ std::array<Curve, 4> measure(Index d) {
       const Tokens x = tokens(random, d, cosine(point), 100);
       const Eigen::VectorXd q = x.Q.col(0).cast<double>(), k = x.K.col(0).cast<double>();
       const double exact = std::pow(q.dot(k), P);
-      const auto error = [&](const Matrix<float>& Y, Index token) { return std::abs(static_cast<double>(Y(0, token)) / exact - 1); };
+      const auto error = [&](const Matrix<float>& Y, Index token) {
+        return std::abs(static_cast<double>(Y(0, token)) / exact - 1);
+      };
       State<float, SymmetricPower<P>> literal(feature, d, 1, 0);
       const auto Y = recurrent<Unnormalized>(feature, stationary(), x.Q, x.K, x.V);
-      errors[0].push_back(std::max(error(attention<Unnormalized>(feature, stationary(), x.Q, x.K, x.V), 100), error(Y, 10)));
-      errors[1].push_back(std::max(error(Y, 100), error(chunked<Unnormalized>(feature, stationary(), x.Q, x.K, x.V), 100)));
+      errors[0].push_back(
+          std::max(error(attention<Unnormalized>(feature, stationary(), x.Q, x.K, x.V), 100), error(Y, 10)));
+      errors[1].push_back(
+          std::max(error(Y, 100), error(chunked<Unnormalized>(feature, stationary(), x.Q, x.K, x.V), 100)));
       errors[2].push_back(error(recurrent<Unnormalized>(feature, stationary(), x.Q, x.K, x.V, literal), 0));
       errors[3].push_back(std::ldexp(1.0, -24) * std::pow(q.cwiseAbs().dot(k.cwiseAbs()) / std::abs(q.dot(k)), P));
     }
-    for (std::size_t c = 0; c < curves.size(); ++c) curves[c].error[static_cast<std::size_t>(point)] = median(errors[c]);
+    for (std::size_t c = 0; c < curves.size(); ++c)
+      curves[c].error[static_cast<std::size_t>(point)] = median(errors[c]);
   }
   return curves;
 }
@@ -80,21 +85,23 @@ std::string panel(const std::array<Curve, 4>& curves, const char* title, double 
     return top + height * (1 - std::log10(clamped / lowest_error) / std::log10(highest_error / lowest_error));
   };
   std::ostringstream svg;
-  svg << "<text x='" << left + width / 2 << "' y='" << top - 12 << "' text-anchor='middle' font-weight='bold'>" << title << "</text>\n";
+  svg << "<text x='" << left + width / 2 << "' y='" << top - 12 << "' text-anchor='middle' font-weight='bold'>" << title
+      << "</text>\n";
   for (int e = -8; e <= 4; e += 2) {
     const double at = y(std::pow(10.0, e));
-    svg << "<path d='M" << left << ' ' << at << "h" << width << "' stroke='#ddd'/><text x='" << left - 6 << "' y='" << at + 4
-        << "' text-anchor='end'>1e" << e << "</text>\n";
+    svg << "<path d='M" << left << ' ' << at << "h" << width << "' stroke='#ddd'/><text x='" << left - 6 << "' y='"
+        << at + 4 << "' text-anchor='end'>1e" << e << "</text>\n";
   }
   for (int e = -3; e <= 0; ++e) {
     const double at = x(std::pow(10.0, e));
-    svg << "<path d='M" << at << ' ' << top << "v" << height << "' stroke='#ddd'/><text x='" << at << "' y='" << top + height + 16
-        << "' text-anchor='middle'>" << std::pow(10.0, e) << "</text>\n";
+    svg << "<path d='M" << at << ' ' << top << "v" << height << "' stroke='#ddd'/><text x='" << at << "' y='"
+        << top + height + 16 << "' text-anchor='middle'>" << std::pow(10.0, e) << "</text>\n";
   }
   svg << "<text x='" << left + width / 2 << "' y='" << top + height + 34 << "' text-anchor='middle'>cos(q, k)</text>\n";
   for (const Curve& curve : curves) {
     svg << "<polyline fill='none' stroke-width='2' stroke='" << curve.colour << "' points='";
-    for (int point = 0; point < points; ++point) svg << x(cosine(point)) << ',' << y(curve.error[static_cast<std::size_t>(point)]) << ' ';
+    for (int point = 0; point < points; ++point)
+      svg << x(cosine(point)) << ',' << y(curve.error[static_cast<std::size_t>(point)]) << ' ';
     svg << "'/>\n";
   }
   return svg.str();
@@ -111,12 +118,13 @@ int main(int argc, char** argv) {
   std::ofstream out(argv[1]);
   out << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 800 450' font-family='sans-serif' font-size='12'>\n"
       << "<rect width='800' height='450' fill='white'/>\n"
-      << "<text x='20' y='22' font-size='14'>Relative error of one score (q·k)^P in float, median of " << pairs << " pairs</text>\n"
+      << "<text x='20' y='22' font-size='14'>Relative error of one score (q·k)^P in float, median of " << pairs
+      << " pairs</text>\n"
       << panel(quadratic, "P = 2, d = 64", 60) << panel(quartic, "P = 4, d = 16", 450);
   double at = 378;
   for (const Curve& curve : quadratic) {
-    out << "<path d='M60 " << at << "h24' stroke-width='3' stroke='" << curve.colour << "'/><text x='92' y='" << at + 4 << "'>" << curve.name
-        << "</text>\n";
+    out << "<path d='M60 " << at << "h24' stroke-width='3' stroke='" << curve.colour << "'/><text x='92' y='" << at + 4
+        << "'>" << curve.name << "</text>\n";
     at += 18;
   }
   out << "</svg>\n";
@@ -126,7 +134,8 @@ int main(int argc, char** argv) {
   }
   for (const int point : {0, 6, 12, 18})
     std::printf("cos %.3f   P 2 d 64: %.1e %.1e %.1e   P 4 d 16: %.1e %.1e %.1e\n", cosine(point),
-                quadratic[0].error[static_cast<std::size_t>(point)], quadratic[1].error[static_cast<std::size_t>(point)],
+                quadratic[0].error[static_cast<std::size_t>(point)],
+                quadratic[1].error[static_cast<std::size_t>(point)],
                 quadratic[2].error[static_cast<std::size_t>(point)], quartic[0].error[static_cast<std::size_t>(point)],
                 quartic[1].error[static_cast<std::size_t>(point)], quartic[2].error[static_cast<std::size_t>(point)]);
 }

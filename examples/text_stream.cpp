@@ -59,14 +59,18 @@ int run(const std::string& path) {
   const std::size_t bytes = text.size();
   text.resize(std::min(bytes, static_cast<std::size_t>(longest)));
   const Index T = static_cast<Index>(text.size());
-  std::printf("%s: %zu bytes, the first %td as tokens; P = 2, d = %td, e = %td, float\n", path == "-" ? "standard input" : path.c_str(),
-              bytes, T, d, e);
+  std::printf("%s: %zu bytes, the first %td as tokens; P = 2, d = %td, e = %td, float\n",
+              path == "-" ? "standard input" : path.c_str(), bytes, T, d, e);
 
   const Matrix<float> Q = project(text, d, 1), K = project(text, d, 2), V = project(text, e, 3);
-  const Eigen::ArrayXd gate = project(text, 1, 4).row(0).cast<double>(), rate = project(text, 1, 5).row(0).cast<double>();
-  const Eigen::VectorXd log_gamma = -(-gate - 6).exp().log1p();  // log σ(x + 6) = -log(1 + e^{-x-6}): windows of hundreds of bytes
+  const Eigen::ArrayXd gate = project(text, 1, 4).row(0).cast<double>(),
+                       rate = project(text, 1, 5).row(0).cast<double>();
+  const Eigen::VectorXd log_gamma =
+      -(-gate - 6).exp().log1p();  // log σ(x + 6) = -log(1 + e^{-x-6}): windows of hundreds of bytes
   const Eigen::VectorXd beta = 1 + rate.tanh(), theta = rotary_frequencies<double>(d, 4096);
-  const auto conformal = [&](Index begin, Index n) { return decay(log_gamma.segment(begin, n)) * rotary(theta, beta.segment(begin, n)); };
+  const auto conformal = [&](Index begin, Index n) {
+    return decay(log_gamma.segment(begin, n)) * rotary(theta, beta.segment(begin, n));
+  };
 
   Matrix<float> direct, streamed(e, T), in_chunks;
   State<float, Feature> state(d, e), other(d, e);
@@ -76,7 +80,8 @@ int run(const std::string& path) {
   progress("recurrent form");
   const Index half = T / 2, rest = T - half;
   const double streamed_time = seconds([&] {
-    streamed.leftCols(half) = recurrent(Feature{}, conformal(0, half), Q.leftCols(half), K.leftCols(half), V.leftCols(half), state);
+    streamed.leftCols(half) =
+        recurrent(Feature{}, conformal(0, half), Q.leftCols(half), K.leftCols(half), V.leftCols(half), state);
     State resumed = state;  // a value: the copy goes on, the original stays in the middle
     streamed.rightCols(rest) =
         recurrent(Feature{}, conformal(half, rest), Q.rightCols(rest), K.rightCols(rest), V.rightCols(rest), resumed);
@@ -89,16 +94,20 @@ int run(const std::string& path) {
   bool agree = true;
   std::printf("\n%-12s%16s%26s\n", "form", "tokens/s", "error by the row rule");
   const auto report = [&](const char* form, double time, const Matrix<float>& Y, double tokens_per_update) {
-    const double ratio = verify::row_rule<DefaultNormalization, Feature>(rows, Y, rows.Y, verify::unit_roundoff<float>, tokens_per_update);
+    const double ratio = verify::row_rule<DefaultNormalization, Feature>(rows, Y, rows.Y, verify::unit_roundoff<float>,
+                                                                         tokens_per_update);
     agree = agree && ratio <= 1;
     std::printf("%-12s%16.0f%18.3f %s\n", form, static_cast<double>(T) / time, ratio, ratio <= 1 ? "holds" : "BROKEN");
   };
   report("attention", direct_time, direct, std::numeric_limits<double>::infinity());
   report("recurrent", streamed_time, streamed, 1);
   report("chunked", chunked_time, in_chunks, static_cast<double>(detail::default_chunk));
-  std::printf("\nThe error is the worst row's, against attention in double, in units of 4u K max|V| (1 + sqrt n); up to 1 is rounding.\n"
-              "The recurrent form stopped at token %td and went on from a copy of its state: %td bytes, for any length of text.\n",
-              half, state.bytes());
+  std::printf(
+      "\nThe error is the worst row's, against attention in double, in units of 4u K max|V| (1 + sqrt n); up to 1 is "
+      "rounding.\n"
+      "The recurrent form stopped at token %td and went on from a copy of its state: %td bytes, for any length of "
+      "text.\n",
+      half, state.bytes());
   return agree ? 0 : 1;
 }
 

@@ -23,31 +23,32 @@ int main() {
   const VectorXd q = VectorXd::Random(d), k = VectorXd::Random(d);
 
   // Multi-indices: non-decreasing, lexicographic, 0-based.
-  const MultiIndices indices(d, 4);         // a random-access range; indices.size() == symmetric_dimension(16, 4) == 3876
-  const auto alpha = indices[100];          // unrank; indices.rank(alpha) == 100
+  const MultiIndices indices(d, 4);  // a random-access range; indices.size() == symmetric_dimension(16, 4) == 3876
+  const auto alpha = indices[100];   // unrank; indices.rank(alpha) == 100
   const auto copies = multiplicity(alpha);  // 4! / Π c_i!, the size of its orbit
 
   // Embeddings are lazy.
-  const VectorXd phi = symmetric_power<4>(q);                             // 3876 entries
-  const double score = symmetric_power<4>(q).dot(symmetric_power<4>(k));  // pow(q·k, 4): 16 multiplications, no embedding
+  const VectorXd phi = symmetric_power<4>(q);  // 3876 entries
+  const double score =
+      symmetric_power<4>(q).dot(symmetric_power<4>(k));  // pow(q·k, 4): 16 multiplications, no embedding
 
   // Rotations are never matrices.
-  const VectorXd theta = rotary_frequencies<double>(d, 4096);              // θ_i = 2π / N^{2(i-1)/d}, d/2 of them
+  const VectorXd theta = rotary_frequencies<double>(d, 4096);  // θ_i = 2π / N^{2(i-1)/d}, d/2 of them
   const BlockRotation<double> R(theta);
-  const VectorXd rotated = R.pow(1000) * q;                                // R(1000 θ) q
-  const VectorXd lifted = induced<4>(R) * symmetric_power<4>(q);           // φ⁴(R q), Proposition 2
+  const VectorXd rotated = R.pow(1000) * q;                       // R(1000 θ) q
+  const VectorXd lifted = induced<4>(R) * symmetric_power<4>(q);  // φ⁴(R q), Proposition 2
 
   // Conformal-sympow over T tokens (columns), three forms, one function.
   const MatrixXd Q = MatrixXd::Random(d, T), K = MatrixXd::Random(d, T), V = MatrixXd::Random(e, T);
   const RowVectorXd log_gamma = -RowVectorXd::Random(T).cwiseAbs() * .01, beta = RowVectorXd::Random(T).array() + 1;
   const auto A = decay(log_gamma) * rotary(theta, beta);
   const MatrixXd Y = attention(SymmetricPower<2>{}, A, Q, K, V);
-  State<double, SymmetricPower<2>> state(d, e), streamed(d, e);            // or State(feature, d, e)
-  const MatrixXd Y2 = chunked(SymmetricPower<2>{}, A, Q, K, V, state);     // state is ready for token T + 1
+  State<double, SymmetricPower<2>> state(d, e), streamed(d, e);         // or State(feature, d, e)
+  const MatrixXd Y2 = chunked(SymmetricPower<2>{}, A, Q, K, V, state);  // state is ready for token T + 1
   const MatrixXd Y3 = recurrent(SymmetricPower<2>{}, A, Q, K, V, streamed);
 
   // Its softmax dual: swap the feature map, keep the transition.
-  const MatrixXd Z = attention(Exponential{}, A, Q, K, V);                 // FoX with learned rotary
+  const MatrixXd Z = attention(Exponential{}, A, Q, K, V);  // FoX with learned rotary
   // [tour]
 
   expect(indices.size() == 3876 && symmetric_dimension(16, 4) == 3876, "indices.size() == 3876");
@@ -61,6 +62,6 @@ int main() {
   expect((Y2 - Y).norm() <= 1e-11 * Y.norm() && (Y3 - Y).norm() <= 1e-11 * Y.norm(), "three forms, one function");
   expect(state.tokens() == T && streamed.tokens() == T, "state is ready for token T + 1");
   expect(Z.rows() == e && Z.cols() == T && Z.allFinite() && Z.cwiseAbs().maxCoeff() <= V.cwiseAbs().maxCoeff(), "FoX");
-  std::cout << "tour: " << T << " tokens, three forms, largest difference " << std::max((Y2 - Y).norm(), (Y3 - Y).norm()) / Y.norm()
-            << " of ‖Y‖\n";
+  std::cout << "tour: " << T << " tokens, three forms, largest difference "
+            << std::max((Y2 - Y).norm(), (Y3 - Y).norm()) / Y.norm() << " of ‖Y‖\n";
 }

@@ -35,7 +35,8 @@ Arguments parse(int argc, char** argv) {
       arguments.filter = value;
     } else if (option == "--json") {
       arguments.json = value;
-    } else if (option == "--seed" && !value.empty() && value.size() <= 18 && value.find_first_not_of("0123456789") == std::string::npos) {
+    } else if (option == "--seed" && !value.empty() && value.size() <= 18 &&
+               value.find_first_not_of("0123456789") == std::string::npos) {
       arguments.seed = std::stoull(value);
     } else {
       throw std::invalid_argument("cannot use " + option + " " + value);
@@ -47,10 +48,14 @@ Arguments parse(int argc, char** argv) {
 const char* verdict(const Proposition& p) {
   if (!p.as_expected()) return "UNEXPECTED";
   switch (p.kind) {
-    case Kind::statement: return "holds";
-    case Kind::erratum: return "erratum";
-    case Kind::control: return "control";
-    case Kind::documentation: return "documented";
+    case Kind::statement:
+      return "holds";
+    case Kind::erratum:
+      return "erratum";
+    case Kind::control:
+      return "control";
+    case Kind::documentation:
+      return "documented";
   }
   return "";
 }
@@ -63,8 +68,8 @@ void print(const Proposition& p) {
     std::printf("%8.1e %s %8.1e  ", p.residual, p.holds() ? "<=" : "> ", p.bound);
   std::printf("%s  [%s]\n", p.statement.c_str(), p.source.c_str());
   if (p.kind == Kind::erratum)
-    std::printf("%-11s %-12s %8.1e %s %8.1e  %s\n", "  true is", "", p.corrected_residual, p.correction_holds() ? "<=" : "> ",
-                p.corrected_bound, p.correction.c_str());
+    std::printf("%-11s %-12s %8.1e %s %8.1e  %s\n", "  true is", "", p.corrected_residual,
+                p.correction_holds() ? "<=" : "> ", p.corrected_bound, p.correction.c_str());
   if (p.kind == Kind::documentation) std::printf("%-46s%s\n", "", p.correction.c_str());
 }
 
@@ -102,11 +107,13 @@ void write_json(const std::string& path, const Arguments& arguments, const std::
 }
 
 int run(const Arguments& arguments) {
-  std::vector<Proposition> propositions = arguments.scalar == "float" ? decide<float>(arguments.seed) : decide<double>(arguments.seed);
+  std::vector<Proposition> propositions =
+      arguments.scalar == "float" ? decide<float>(arguments.seed) : decide<double>(arguments.seed);
   std::erase_if(propositions, [&](const Proposition& p) { return !p.id.starts_with(arguments.filter); });
   if (propositions.empty()) throw std::invalid_argument("no statement has an id that begins with " + arguments.filter);
   std::printf(
-      "Residual and bound of every statement; where it stands: A Conformal Transformations for Symmetric Power Transformers, B Improving\n"
+      "Residual and bound of every statement; where it stands: A Conformal Transformations for Symmetric Power "
+      "Transformers, B Improving\n"
       "Symmetric Power Transformers with Conformal Transformations, C Symmetric Power Transformers. seed %llu\n\n",
       static_cast<unsigned long long>(arguments.seed));
   std::map<std::string, int> count;
@@ -116,10 +123,11 @@ int run(const Arguments& arguments) {
   }
   if (!arguments.json.empty()) write_json(arguments.json, arguments, propositions);
   std::printf(
-      "\n%zu statements in %s: %d hold, %d are errata (the printed form fails, the corrected one holds), %d controls fail as they "
+      "\n%zu statements in %s: %d hold, %d are errata (the printed form fails, the corrected one holds), %d controls "
+      "fail as they "
       "must,\n%d are about the papers' listings as programs and documented, %d unexpected\n",
-      propositions.size(), arguments.scalar.c_str(), count["holds"], count["erratum"], count["control"], count["documented"],
-      count["UNEXPECTED"]);
+      propositions.size(), arguments.scalar.c_str(), count["holds"], count["erratum"], count["control"],
+      count["documented"], count["UNEXPECTED"]);
   return count["UNEXPECTED"] == 0 ? 0 : 1;
 }
 
@@ -129,7 +137,8 @@ int main(int argc, char** argv) {
   const char* usage = "usage: verify_propositions [--scalar float|double] [--filter ID] [--seed N] [--json FILE]\n";
   try {
     if (argc == 2 && std::string(argv[1]) == "--help") {
-      std::cout << usage << "Checks every statement of the source papers; --filter keeps those whose id begins with ID.\n";
+      std::cout << usage
+                << "Checks every statement of the source papers; --filter keeps those whose id begins with ID.\n";
       return 0;
     }
     return run(parse(argc, argv));

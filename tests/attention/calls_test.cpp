@@ -64,8 +64,8 @@ TEST_CASE("outputs go where the caller says, with a workspace for calls of any s
     REQUIRE(inside() == recurrent(feature, transition, in.Q, in.K, in.V));
     State<double, SymmetricPower<3>> cubic(2, 1);
     Eigen::MatrixXd small(1, 1);
-    recurrent(SymmetricPower<3>{}, stationary(), in.Q.block(0, 0, 2, 1), in.K.block(0, 0, 2, 1), in.V.block(0, 0, 1, 1), cubic,
-              small, workspace);
+    recurrent(SymmetricPower<3>{}, stationary(), in.Q.block(0, 0, 2, 1), in.K.block(0, 0, 2, 1), in.V.block(0, 0, 1, 1),
+              cubic, small, workspace);
   }
   REQUIRE((Y.row(0).array() == 7).all());
   REQUIRE((Y.rightCols(3).array() == 7).all());
@@ -114,8 +114,8 @@ TEST_CASE("no tokens, no values, one token", "[attention]") {
   REQUIRE(chunked(feature, stationary(), none, none, value).cols() == 0);
   const Inputs in;
   REQUIRE(chunked(feature, stationary(), in.Q, in.K, Eigen::MatrixXd(0, in.T)).rows() == 0);
-  REQUIRE((attention(feature, stationary(), in.Q.leftCols(1), in.K.leftCols(1), in.V.leftCols(1)) - in.V.leftCols(1)).norm() <=
-          1e-15 * in.V.col(0).norm());
+  REQUIRE((attention(feature, stationary(), in.Q.leftCols(1), in.K.leftCols(1), in.V.leftCols(1)) - in.V.leftCols(1))
+              .norm() <= 1e-15 * in.V.col(0).norm());
 }
 
 TEST_CASE("a mistake is named with its numbers and leaves state and output as they were", "[attention]") {
@@ -131,8 +131,10 @@ TEST_CASE("a mistake is named with its numbers and leaves state and output as th
   REQUIRE_THROWS_WITH(call(transition, in.Q, in.K.topRows(3), in.V), contains("rows of K is 3, must be 4"));
   REQUIRE_THROWS_WITH(call(transition, in.Q, in.K.leftCols(3), in.V), contains("columns of K is 3, must be 20"));
   REQUIRE_THROWS_WITH(call(transition, in.Q, in.K, in.V.leftCols(3)), contains("columns of V is 3, must be 20"));
-  REQUIRE_THROWS_WITH(call(decay(in.log_gamma.head(19)), in.Q, in.K, in.V), contains("length of the transition is 19, must be 20"));
-  REQUIRE_THROWS_WITH(call(rotary(Eigen::VectorXd::Ones(3)), in.Q, in.K, in.V), contains("key dimension of the transition is 6, must be 4"));
+  REQUIRE_THROWS_WITH(call(decay(in.log_gamma.head(19)), in.Q, in.K, in.V),
+                      contains("length of the transition is 19, must be 20"));
+  REQUIRE_THROWS_WITH(call(rotary(Eigen::VectorXd::Ones(3)), in.Q, in.K, in.V),
+                      contains("key dimension of the transition is 6, must be 4"));
   REQUIRE_THROWS_WITH(call(transition, in.Q.topRows(2), in.K.topRows(2), in.V), contains("rows of Q is 2, must be 4"));
   REQUIRE_THROWS_WITH(call(transition, in.Q, in.K, in.V.topRows(2)), contains("rows of Y is 3, must be 2"));
   REQUIRE_THROWS_AS(call(transition, in.Q, in.K, in.V, {.chunk = -1}), InvalidArgument);

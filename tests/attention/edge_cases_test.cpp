@@ -83,9 +83,8 @@ TEST_CASE("the first gate is irrelevant without an initial state", "[attention]"
   closed[0] = -infinity;
   each_form(SymmetricPower<2>{}, decay(log_gamma), Q, K, V, [&](const Eigen::MatrixXd& Y, const char* form) {
     CAPTURE(form);
-    each_form(SymmetricPower<2>{}, decay(closed), Q, K, V, [&](const Eigen::MatrixXd& other, const char*) {
-      REQUIRE((Y - other).norm() <= 1e-13 * Y.norm());
-    });
+    each_form(SymmetricPower<2>{}, decay(closed), Q, K, V,
+              [&](const Eigen::MatrixXd& other, const char*) { REQUIRE((Y - other).norm() <= 1e-13 * Y.norm()); });
   });
 }
 
@@ -123,7 +122,8 @@ TEST_CASE("an entry that is no number shows in every row that sees it, in every 
     CAPTURE(form);
     for (Index i = 0; i < 9; ++i) REQUIRE(is_number(Y.col(i)) == (i < 4));
   });
-  REQUIRE_THROWS_WITH(attention(Linear{}, stationary(), q, K, V, {.check_finite = true}), sympow::test::contains("Q(1, 2) is nan"));
+  REQUIRE_THROWS_WITH(attention(Linear{}, stationary(), q, K, V, {.check_finite = true}),
+                      sympow::test::contains("Q(1, 2) is nan"));
 }
 
 TEST_CASE("the scale multiplies the logit, inside the power", "[attention]") {

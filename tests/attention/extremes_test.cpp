@@ -43,7 +43,8 @@ TEST_CASE("queries, keys and values as large as the type", "[attention]") {
   Random random(2);
   for (const Index d : {1, 4, 9}) {
     Tokens tokens{random.matrix(d, 40), random.matrix(d, 40), random.matrix(2, 40)};
-    for (Eigen::MatrixXd* x : {&tokens.Q, &tokens.K, &tokens.V}) *x = x->unaryExpr([](double v) { return std::copysign(.9 * largest_float, v); });
+    for (Eigen::MatrixXd* x : {&tokens.Q, &tokens.K, &tokens.V})
+      *x = x->unaryExpr([](double v) { return std::copysign(.9 * largest_float, v); });
     check<float, 1>(tokens);
     check<float, 2>(tokens);
     check<float, 4>(tokens);
@@ -69,7 +70,8 @@ TEST_CASE("denormal queries, keys and values", "[attention]") {
 TEST_CASE("exponents far from 0 cost no digits of the gates", "[attention]") {
   Random random(4);
   for (const double size : {1e-30, 1e30}) {
-    Tokens tokens{random.matrix(2, 200) * size, random.matrix(2, 200), random.matrix(2, 200), Eigen::VectorXd::Constant(200, std::log(.99))};
+    Tokens tokens{random.matrix(2, 200) * size, random.matrix(2, 200), random.matrix(2, 200),
+                  Eigen::VectorXd::Constant(200, std::log(.99))};
     check<double, 8>(tokens);
     check<double, 3>(tokens);
     tokens.K *= size;
@@ -78,7 +80,8 @@ TEST_CASE("exponents far from 0 cost no digits of the gates", "[attention]") {
   }
 }
 
-TEST_CASE("a sum is finite wherever its value is, however the exponents of scores and values compensate", "[attention]") {
+TEST_CASE("a sum is finite wherever its value is, however the exponents of scores and values compensate",
+          "[attention]") {
   Random random(5);
   Tokens tokens{random.matrix(2, 40) * 1e20, random.matrix(2, 40) * 1e18, random.matrix(2, 40) * 1e-40};
   check<float, 2>(tokens);

@@ -12,7 +12,8 @@ using sympow::test::Random;
 
 static_assert(FiniteFeatureMap<Linear> && FiniteFeatureMap<SymmetricPower<3>>);
 static_assert(FeatureMap<Exponential> && !FiniteFeatureMap<Exponential> && !FeatureMap<int>);
-static_assert(SymmetricPower<2>::nonnegative && !SymmetricPower<3>::nonnegative && !Linear::nonnegative && Exponential::nonnegative);
+static_assert(SymmetricPower<2>::nonnegative && !SymmetricPower<3>::nonnegative && !Linear::nonnegative &&
+              Exponential::nonnegative);
 
 namespace {
 

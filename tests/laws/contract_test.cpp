@@ -12,12 +12,14 @@ namespace {
 
 // The verdict on each form; `seed` makes the tokens.
 template <class Scalar, int P>
-void check(Index d, Index e, Index T, Gates gates, Lengths lengths, Turning turning, std::uint64_t seed, Index chunk = 64) {
+void check(Index d, Index e, Index T, Gates gates, Lengths lengths, Turning turning, std::uint64_t seed,
+           Index chunk = 64) {
   Random random(seed);
-  const auto verdicts = judge_forms<Scalar, SymmetricPower<P>>(sequence(random, d, e, T, gates, lengths, turning), chunk);
+  const auto verdicts =
+      judge_forms<Scalar, SymmetricPower<P>>(sequence(random, d, e, T, gates, lengths, turning), chunk);
   for (std::size_t form = 0; form < verdicts.size(); ++form) {
-    CAPTURE(P, sizeof(Scalar), d, e, T, static_cast<int>(gates), static_cast<int>(lengths), static_cast<int>(turning), seed, chunk,
-            form_names[form], verdicts[form].row, verdicts[form].flagged);
+    CAPTURE(P, sizeof(Scalar), d, e, T, static_cast<int>(gates), static_cast<int>(lengths), static_cast<int>(turning),
+            seed, chunk, form_names[form], verdicts[form].row, verdicts[form].flagged);
     CHECK(verdicts[form].worst <= 1);
   }
 }
@@ -39,7 +41,9 @@ void check_shapes(std::initializer_list<Index> dimensions, std::initializer_list
 template <class F>
 void each_power(F&& f) {
   const auto all = [&]<class Scalar>(Scalar) {
-    const auto run = [&]<int... P>(std::integer_sequence<int, P...>) { (f(Scalar{}, std::integral_constant<int, P>{}), ...); };
+    const auto run = [&]<int... P>(std::integer_sequence<int, P...>) {
+      (f(Scalar{}, std::integral_constant<int, P>{}), ...);
+    };
     run(std::integer_sequence<int, 1, 2, 3, 4, 6, 8>{});
   };
   all(float{});
@@ -75,6 +79,7 @@ TEST_CASE("the forms agree under every gate, for keys and queries of every size"
 
 TEST_CASE("keys of 1e6, none, keys of 1e-6 under gates of .8: the small ones take over", "[laws]") {
   each_power([]<class Scalar, int P>(Scalar, std::integral_constant<int, P>) {
-    for (const Turning turning : {Turning::none, Turning::rotary}) check<Scalar, P>(2, 3, 1500, Gates::none, Lengths::falling, turning, 7);
+    for (const Turning turning : {Turning::none, Turning::rotary})
+      check<Scalar, P>(2, 3, 1500, Gates::none, Lengths::falling, turning, 7);
   });
 }

@@ -65,14 +65,16 @@ void check_pieces(Gates gates, Lengths lengths, Turning turning, std::uint64_t s
   for (const Index tail : {0, 5, 32}) {
     const auto segments = cut(random, tokens.size(), random.integer(2, 9));
     const Result<Scalar> result = in_pieces<Scalar, P>(tokens, segments, tail, random);
-    CAPTURE(P, sizeof(Scalar), static_cast<int>(gates), static_cast<int>(lengths), static_cast<int>(turning), seed, tail);
+    CAPTURE(P, sizeof(Scalar), static_cast<int>(gates), static_cast<int>(lengths), static_cast<int>(turning), seed,
+            tail);
     CHECK(judge<Scalar>(rows, result.Y, result.diagnostics, 1).worst <= 1);
   }
 }
 
 // States of the segments, each started at the frame of the one before.
 template <class Scalar, int P>
-std::vector<State<Scalar, SymmetricPower<P>>> states_of(const Tokens& tokens, const std::vector<Segment>& segments, Random& random) {
+std::vector<State<Scalar, SymmetricPower<P>>> states_of(const Tokens& tokens, const std::vector<Segment>& segments,
+                                                        Random& random) {
   std::vector<State<Scalar, SymmetricPower<P>>> states;
   Frame frame;
   for (const Segment s : segments) {
@@ -87,7 +89,8 @@ std::vector<State<Scalar, SymmetricPower<P>>> states_of(const Tokens& tokens, co
 template <class StateType>
 StateType merged(const std::vector<StateType>& states, std::size_t from, std::size_t to, Random& random) {
   if (to - from == 1) return states[from];
-  const auto middle = static_cast<std::size_t>(random.integer(static_cast<Index>(from) + 1, static_cast<Index>(to) - 1));
+  const auto middle =
+      static_cast<std::size_t>(random.integer(static_cast<Index>(from) + 1, static_cast<Index>(to) - 1));
   return merge(merged(states, from, middle, random), merged(states, middle, to, random));
 }
 
@@ -104,7 +107,8 @@ void check_merges(Gates gates, Lengths lengths, Turning turning, std::uint64_t s
       State<Scalar, SymmetricPower<P>> state = merged(states, 0, states.size(), random);
       REQUIRE(state.tokens() == seen);
       const Result<Scalar> rest = run(tokens.segment({seen, T - seen}), state, 16);
-      CAPTURE(P, sizeof(Scalar), static_cast<int>(gates), static_cast<int>(lengths), static_cast<int>(turning), seed, count, bracketing);
+      CAPTURE(P, sizeof(Scalar), static_cast<int>(gates), static_cast<int>(lengths), static_cast<int>(turning), seed,
+              count, bracketing);
       CHECK(judge<Scalar>(rows.last(T - seen), rest.Y, rest.diagnostics, 1).worst <= 1);
     }
   }
@@ -115,7 +119,8 @@ void each_case(F&& f) {
   std::uint64_t seed = 0;
   for (const Gates gates : {Gates::none, Gates::slow, Gates::random, Gates::mixed, Gates::strong, Gates::closed})
     for (const Lengths lengths : {Lengths::ordinary, Lengths::mixed, Lengths::falling})
-      for (const Turning turning : {Turning::none, Turning::rotary, Turning::channels}) f(gates, lengths, turning, ++seed);
+      for (const Turning turning : {Turning::none, Turning::rotary, Turning::channels})
+        f(gates, lengths, turning, ++seed);
 }
 
 // The law must fail by far if a state is dropped or forgets its first gate; slow gates, an interior split.

@@ -33,7 +33,8 @@ template <class F>
 double dropped(const F& feature, const Sequence& x, Index split) {
   const DirectRows rows = direct_attention(feature, x.conformal({0, x.T}), x.Q, x.K, x.V);
   Eigen::MatrixXd Y(x.e, x.T);
-  Y.leftCols(split) = chunked(feature, x.conformal({0, split}), x.Q.leftCols(split), x.K.leftCols(split), x.V.leftCols(split));
+  Y.leftCols(split) =
+      chunked(feature, x.conformal({0, split}), x.Q.leftCols(split), x.K.leftCols(split), x.V.leftCols(split));
   const Index rest = x.T - split;
   Y.rightCols(rest) =
       chunked(feature, x.conformal({split, rest}), x.Q.rightCols(rest), x.K.rightCols(rest), x.V.rightCols(rest));
@@ -75,8 +76,8 @@ TEST_CASE("splitting at the ends and into many pieces changes nothing", "[laws]"
   Eigen::MatrixXd Y(x.e, x.T);
   for (Index begin = 0, n = 0; begin < x.T; begin += n) {
     n = std::min(x.random.integer(0, 9), x.T - begin);
-    Y.middleCols(begin, n) = chunked(feature, x.conformal({begin, n}), x.Q.middleCols(begin, n), x.K.middleCols(begin, n),
-                                     x.V.middleCols(begin, n), state, {.chunk = 4});
+    Y.middleCols(begin, n) = chunked(feature, x.conformal({begin, n}), x.Q.middleCols(begin, n),
+                                     x.K.middleCols(begin, n), x.V.middleCols(begin, n), state, {.chunk = 4});
   }
   REQUIRE(row_rule<DefaultNormalization, SymmetricPower<2>>(rows, Y, rows.Y, unit_roundoff<double>) <= 1);
   REQUIRE(state.tokens() == x.T);

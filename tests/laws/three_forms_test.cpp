@@ -105,7 +105,8 @@ TEST_CASE("unnormalised and signed rows agree as well", "[laws]") {
   Random random(6);
   const Index d = 6, e = 4, T = 100;
   const auto Q = random.matrix(d, T), K = random.matrix(d, T), V = random.matrix(e, T);
-  const auto transition = decay(log_gates(random, T, Gates::slow)) * rotary(rope_frequencies<double>(d), Pairing::half_split);
+  const auto transition =
+      decay(log_gates(random, T, Gates::slow)) * rotary(rope_frequencies<double>(d), Pairing::half_split);
   CHECK(three_forms_law<Unnormalized>(SymmetricPower<2>{}, transition, Q, K, V).residual <= 1);
   CHECK(three_forms_law<Unnormalized>(Exponential{}, transition, Q, K, V).residual <= 1);
   CHECK(three_forms_law<SignedNormalized>(SymmetricPower<3>{}, transition, Q, K, V).residual <= 1);

@@ -34,7 +34,8 @@ template <class Scalar, class F, class Normalization = DefaultNormalization>
   Result<Scalar> result;
   const Options options{.scale = tokens.scale, .diagnostics = &result.diagnostics};
   tokens.with_transition([&](const auto& transition) {
-    result.Y = attention<Normalization>(F{}, transition, tokens.Q.cast<Scalar>(), tokens.K.cast<Scalar>(), tokens.V.cast<Scalar>(), options);
+    result.Y = attention<Normalization>(F{}, transition, tokens.Q.cast<Scalar>(), tokens.K.cast<Scalar>(),
+                                        tokens.V.cast<Scalar>(), options);
   });
   return result;
 }
@@ -44,14 +45,16 @@ template <class Scalar, class F, class Normalization = DefaultNormalization>
 [[nodiscard]] std::array<Verdict, 4> judge_forms(Tokens tokens, Index chunk = 64) {
   tokens.round_to<Scalar>();
   constexpr bool means = sympow::detail::rows_of<Normalization, F>() != sympow::detail::Rows::sums;
-  const ReferenceRows rows = reference_rows(F::degree, tokens, means, std::same_as<Scalar, double> ? AngleSums::in_double : AngleSums::exact);
+  const ReferenceRows rows =
+      reference_rows(F::degree, tokens, means, std::same_as<Scalar, double> ? AngleSums::in_double : AngleSums::exact);
   constexpr Real never = std::numeric_limits<Real>::infinity();
   const Index d = tokens.Q.rows(), e = tokens.V.rows();
   const auto judged = [&](const Result<Scalar>& result, Real tokens_per_update) {
     return judge<Scalar>(rows, result.Y, result.diagnostics, static_cast<double>(tokens_per_update));
   };
   State<Scalar, F> literal(d, e, 0), tailed(d, e), by_chunks(d, e);
-  return {judged(run_attention_form<Scalar, F, Normalization>(tokens), never), judged(run<Normalization>(tokens, literal, 0), 1),
+  return {judged(run_attention_form<Scalar, F, Normalization>(tokens), never),
+          judged(run<Normalization>(tokens, literal, 0), 1),
           judged(run<Normalization>(tokens, tailed, 0), static_cast<Real>(tailed.tail() + 1)),
           judged(run<Normalization>(tokens, by_chunks, chunk), static_cast<Real>(chunk))};
 }

@@ -23,17 +23,25 @@ inline constexpr std::array all_lengths = {Lengths::ordinary, Lengths::with_zero
   const auto one = [&](Gates kind) {
     switch (kind) {
       case Gates::none:
-      case Gates::open: return 0.0;
-      case Gates::slow: return std::log(.999);
-      case Gates::slower: return std::log(.9999);
-      case Gates::closed: return -infinity;
-      case Gates::strong: return -1000.0;
-      default: return -std::log1p(std::exp(-1 - random.normal()));
+      case Gates::open:
+        return 0.0;
+      case Gates::slow:
+        return std::log(.999);
+      case Gates::slower:
+        return std::log(.9999);
+      case Gates::closed:
+        return -infinity;
+      case Gates::strong:
+        return -1000.0;
+      default:
+        return -std::log1p(std::exp(-1 - random.normal()));
     }
   };
   if (gates == Gates::none) return {};
   return Eigen::VectorXd::NullaryExpr(T, [&] {
-    return one(gates != Gates::mixed ? gates : random.uniform() < .8 ? Gates::slow : static_cast<Gates>(random.integer(1, 6)));
+    return one(gates != Gates::mixed   ? gates
+               : random.uniform() < .8 ? Gates::slow
+                                       : static_cast<Gates>(random.integer(1, 6)));
   });
 }
 
@@ -52,9 +60,12 @@ inline void set_lengths(Random& random, Eigen::MatrixXd& x, Lengths lengths) {
 }
 
 /// Normal queries, keys and values with these gates, lengths and turning.
-[[nodiscard]] inline Tokens sequence(Random& random, Index d, Index e, Index T, Gates gates, Lengths lengths = Lengths::ordinary,
-                                     Turning turning = Turning::none) {
-  Tokens tokens{.Q = random.matrix(d, T), .K = random.matrix(d, T), .V = random.matrix(e, T), .log_gamma = log_gates(random, T, gates)};
+[[nodiscard]] inline Tokens sequence(Random& random, Index d, Index e, Index T, Gates gates,
+                                     Lengths lengths = Lengths::ordinary, Turning turning = Turning::none) {
+  Tokens tokens{.Q = random.matrix(d, T),
+                .K = random.matrix(d, T),
+                .V = random.matrix(e, T),
+                .log_gamma = log_gates(random, T, gates)};
   set_lengths(random, tokens.K, lengths);
   set_lengths(random, tokens.Q, lengths == Lengths::falling ? Lengths::mixed : lengths);
   if (lengths == Lengths::falling) tokens.log_gamma = Eigen::VectorXd::Constant(T, std::log(.8));

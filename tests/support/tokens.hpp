@@ -19,9 +19,9 @@ using Real = long double;
 /// Queries, keys, values and what lies between them. An empty part of the transition is not there.
 struct Tokens {
   Eigen::MatrixXd Q, K, V;
-  Eigen::VectorXd log_gamma = {};          ///< T
-  Eigen::VectorXd theta = {}, beta = {};   ///< d/2 and T
-  Eigen::MatrixXd log_a = {};              ///< d × T
+  Eigen::VectorXd log_gamma = {};         ///< T
+  Eigen::VectorXd theta = {}, beta = {};  ///< d/2 and T
+  Eigen::MatrixXd log_a = {};             ///< d × T
   double scale = 1;
 
   [[nodiscard]] Index size() const { return Q.cols(); }
@@ -30,8 +30,14 @@ struct Tokens {
   [[nodiscard]] Tokens segment(Segment s) const {
     const auto part = [&](const auto& x) { return x.size() > 0 ? x.middleCols(s.begin, s.size).eval() : x; };
     const auto entries = [&](const Eigen::VectorXd& x) { return x.size() > 0 ? x.segment(s.begin, s.size).eval() : x; };
-    return {Q.middleCols(s.begin, s.size), K.middleCols(s.begin, s.size), V.middleCols(s.begin, s.size),
-            entries(log_gamma), theta, entries(beta), part(log_a), scale};
+    return {Q.middleCols(s.begin, s.size),
+            K.middleCols(s.begin, s.size),
+            V.middleCols(s.begin, s.size),
+            entries(log_gamma),
+            theta,
+            entries(beta),
+            part(log_a),
+            scale};
   }
 
   /// Rounds queries, keys and values to a scalar type, so that a reference sees what a call sees.
@@ -45,28 +51,40 @@ struct Tokens {
   decltype(auto) with_transition(F&& f) const {
     const Decay gates = decay(log_gamma.size() > 0 ? log_gamma : Eigen::VectorXd::Zero(size()).eval());
     if (log_a.size() > 0) return f(channel_decay(log_a) * gates);
-    if (theta.size() > 0) return f(gates * rotary(theta, beta.size() > 0 ? beta : Eigen::VectorXd::Ones(size()).eval()));
+    if (theta.size() > 0)
+      return f(gates * rotary(theta, beta.size() > 0 ? beta : Eigen::VectorXd::Ones(size()).eval()));
     return f(gates);
   }
 };
 
 /// Rows by the definition, with what the rule needs.
 struct ReferenceRows {
-  Matrix<Real> Y;               ///< e × T, divided by their sums if `means`
-  Vector<Real> denominator;     ///< Σ_j s_ij, for means up to a factor that `absolute` and `bound` share
-  Vector<Real> absolute;        ///< A_i = Σ_j b_ij (|scale| ‖q_i‖ ‖M_ij k_j‖)^P
-  Vector<Real> bound;           ///< the same with every channel as slow as the slowest, to which a state keeps it
-  Vector<Real> direct;          ///< Σ_j b_ij |scale| ‖q_i‖ ‖M_ij k_j‖ |s_ij/b_ij|^{(P-1)/P}, what the rounding of logits moves, divided likewise
-  Vector<Real> window;          ///< n_i = Σ_j b_ij, by the slowest channel
-  Vector<Real> largest;         ///< max |v_j| over j ≤ i
-  Vector<Real> forgotten;       ///< Σ_j |s_ij| |log b_ij|, channels included, divided likewise: what one rounding of every log b moves
+  Matrix<Real> Y;            ///< e × T, divided by their sums if `means`
+  Vector<Real> denominator;  ///< Σ_j s_ij, for means up to a factor that `absolute` and `bound` share
+  Vector<Real> absolute;     ///< A_i = Σ_j b_ij (|scale| ‖q_i‖ ‖M_ij k_j‖)^P
+  Vector<Real> bound;        ///< the same with every channel as slow as the slowest, to which a state keeps it
+  Vector<Real>
+      direct;  ///< Σ_j b_ij |scale| ‖q_i‖ ‖M_ij k_j‖ |s_ij/b_ij|^{(P-1)/P}, what the rounding of logits moves, divided likewise
+  Vector<Real> window;   ///< n_i = Σ_j b_ij, by the slowest channel
+  Vector<Real> largest;  ///< max |v_j| over j ≤ i
+  Vector<Real>
+      forgotten;  ///< Σ_j |s_ij| |log b_ij|, channels included, divided likewise: what one rounding of every log b moves
   int P = 1;
   bool means = false, turned = false;
 
   /// The last n rows.
   [[nodiscard]] ReferenceRows last(Index n) const {
-    return {Y.rightCols(n),   denominator.tail(n), absolute.tail(n), bound.tail(n), direct.tail(n), window.tail(n),
-            largest.tail(n), forgotten.tail(n),   P,                means,         turned};
+    return {Y.rightCols(n),
+            denominator.tail(n),
+            absolute.tail(n),
+            bound.tail(n),
+            direct.tail(n),
+            window.tail(n),
+            largest.tail(n),
+            forgotten.tail(n),
+            P,
+            means,
+            turned};
   }
 
   [[nodiscard]] Real condition(Index i) const { return absolute[i] / std::abs(denominator[i]); }
@@ -77,16 +95,26 @@ struct ReferenceRows {
 enum class AngleSums { exact, in_double };
 
 /// y_i = Σ_{j ≤ i} b_ij (scale q_iᵀ M_ij k_j)^P v_j, divided by its sum of weights if `means`.
-[[nodiscard]] inline ReferenceRows reference_rows(int P, const Tokens& tokens, bool means, AngleSums sums = AngleSums::exact) {
+[[nodiscard]] inline ReferenceRows reference_rows(int P, const Tokens& tokens, bool means,
+                                                  AngleSums sums = AngleSums::exact) {
   constexpr Real infinity = std::numeric_limits<Real>::infinity();
   const Index d = tokens.Q.rows(), T = tokens.size(), pairs = tokens.theta.size();
   Matrix<Real> Q = tokens.Q.cast<Real>() * static_cast<Real>(tokens.scale), K = tokens.K.cast<Real>();
   const Matrix<Real> V = tokens.V.cast<Real>();
   Vector<Real> log_b = Vector<Real>::Zero(T), log_slowest = Vector<Real>::Zero(T), angles = Vector<Real>::Zero(pairs);
-  ReferenceRows rows{Matrix<Real>::Zero(V.rows(), T), Vector<Real>::Zero(T), Vector<Real>::Zero(T), Vector<Real>::Zero(T),
-                     Vector<Real>::Zero(T), Vector<Real>::Zero(T), Vector<Real>::Zero(T), Vector<Real>::Zero(T), P, means,
+  ReferenceRows rows{Matrix<Real>::Zero(V.rows(), T),
+                     Vector<Real>::Zero(T),
+                     Vector<Real>::Zero(T),
+                     Vector<Real>::Zero(T),
+                     Vector<Real>::Zero(T),
+                     Vector<Real>::Zero(T),
+                     Vector<Real>::Zero(T),
+                     Vector<Real>::Zero(T),
+                     P,
+                     means,
                      pairs > 0 || tokens.log_a.size() > 0};
-  Vector<Real> norms(T), lengths(T), rounded = Vector<Real>::Zero(T);  // of keys as they are and as they came; Σ |log b|
+  Vector<Real> norms(T), lengths(T),
+      rounded = Vector<Real>::Zero(T);  // of keys as they are and as they came; Σ |log b|
   for (Index i = 0; i < T; ++i) {
     for (Index n = 0; n < pairs; ++n) {
       const double beta = tokens.beta.size() > 0 ? tokens.beta[i] : 1, theta = tokens.theta[n];
@@ -139,8 +167,9 @@ enum class AngleSums { exact, in_double };
 
 /// What became of the rows of a call.
 struct Verdict {
-  double worst = 0;    ///< the largest |ΔY_i| in units of 4 u K_i max|V| (1 + √n_i); infinite for a row that is not finite
-  Index row = -1;      ///< where
+  double worst =
+      0;           ///< the largest |ΔY_i| in units of 4 u K_i max|V| (1 + √n_i); infinite for a row that is not finite
+  Index row = -1;  ///< where
   Index compared = 0;  ///< rows
   Index flagged = 0;   ///< rows that were not compared
 };
@@ -148,7 +177,8 @@ struct Verdict {
 /// Judges the rows of a call by the row rule. A flagged row is excused if its condition is at least half of 1/(16 u), or if its weights
 /// are zero; else it counts as infinitely wrong. n_i is window_i / tokens_per_update.
 template <class Scalar>
-[[nodiscard]] Verdict judge(const ReferenceRows& rows, const Matrix<Scalar>& Y, const Eigen::MatrixXd& diagnostics, double tokens_per_update) {
+[[nodiscard]] Verdict judge(const ReferenceRows& rows, const Matrix<Scalar>& Y, const Eigen::MatrixXd& diagnostics,
+                            double tokens_per_update) {
   constexpr Real u = std::numeric_limits<Scalar>::epsilon() / 2, infinity = std::numeric_limits<Real>::infinity();
   Verdict verdict;
   for (Index i = 0; i < Y.cols(); ++i) {
@@ -162,11 +192,14 @@ template <class Scalar>
       const Real weight = rows.means ? rows.condition(i) : rows.absolute[i];
       constexpr Real of_gates = 8 * static_cast<Real>(std::numeric_limits<double>::epsilon());
       const Real updates = rows.window[i] / static_cast<Real>(tokens_per_update);
-      const Real rule = 4 * u * weight * (1 + std::sqrt(updates)), of_score = (2 * rows.P + 2 + (rows.turned ? 3 * rows.P : 0)) * u;
+      const Real rule = 4 * u * weight * (1 + std::sqrt(updates)),
+                 of_score = (2 * rows.P + 2 + (rows.turned ? 3 * rows.P : 0)) * u;
       const Real allowed = rows.largest[i] * (std::max(rule, of_score * rows.direct[i]) + of_gates * rows.forgotten[i]);
       for (Index c = 0; c < Y.rows(); ++c) {
         const Real expected = rows.Y(c, i), found = static_cast<Real>(Y(c, i)), difference = std::abs(found - expected);
-        if (std::isinf(found) && !rows.means && std::abs(expected) + allowed >= static_cast<Real>(std::numeric_limits<Scalar>::max())) continue;
+        if (std::isinf(found) && !rows.means &&
+            std::abs(expected) + allowed >= static_cast<Real>(std::numeric_limits<Scalar>::max()))
+          continue;
         if (difference <= static_cast<Real>(std::numeric_limits<Scalar>::denorm_min())) continue;
         const Real one = rows.means && rows.denominator[i] == 0 ? infinity : difference / allowed;
         ratio = one <= ratio ? ratio : std::isnan(one) ? infinity : one;

@@ -36,7 +36,8 @@ void check_transport(const A& transition, Index d, Index T, Random& random) {
     transition.template transport<double>(frame, own, queries, keys.middleCols(begin, own.size), inside);
     const auto check = [&](double found, Index i, Index j) {
       CAPTURE(T, d, i, j);
-      REQUIRE(std::abs(found - logit(transition, Q, K, i, j)) <= 8 * static_cast<double>(T) * u * Q.col(i).norm() * K.col(j).norm());
+      REQUIRE(std::abs(found - logit(transition, Q, K, i, j)) <=
+              8 * static_cast<double>(T) * u * Q.col(i).norm() * K.col(j).norm());
     };
     for (Index i = 0; i < own.size; ++i)
       for (Index j = 0; j <= i; ++j) check(inside(j, i), begin + i, begin + j);
@@ -94,5 +95,6 @@ TEST_CASE("the frame of a rotation is its angle so far, reduced", "[transition]"
     // T reductions and products, each rounded relative to at most π.
     REQUIRE(std::abs(reduced_angle(frame.angles[j] - beta.sum() * theta[j])) <= 100 * 4 * u * std::numbers::pi);
   }
-  REQUIRE((K.col(T - 1) - BlockRotation<double>(frame.angles) * before.col(T - 1)).norm() <= 8 * u * before.col(T - 1).norm());
+  REQUIRE((K.col(T - 1) - BlockRotation<double>(frame.angles) * before.col(T - 1)).norm() <=
+          8 * u * before.col(T - 1).norm());
 }

@@ -1,8 +1,8 @@
 // Verdicts, also where a residual is not a number.
 #include <limits>
 
-#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/proposition.hpp>
+#include <sympow/verify/propositions/largest.hpp>
 
 #include "catch.hpp"
 

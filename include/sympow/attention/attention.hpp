@@ -19,7 +19,11 @@ class AttentionEngine {
  public:
   AttentionEngine(const F& feature, const TransitionView<Scalar>& transition, Rows rows, const Options& options,
                   Workspace<Scalar>& work, double room)
-      : feature_(feature), transition_(transition), options_(options), work_(work), sums_(work, rows, options.diagnostics, room) {}
+      : feature_(feature),
+        transition_(transition),
+        options_(options),
+        work_(work),
+        sums_(work, rows, options.diagnostics, room) {}
 
   void run(const ConstBatch<Scalar>& Q, const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, Batch<Scalar> Y) {
     const Index T = Q.cols(), D = embedded_dimension(K.rows());
@@ -42,7 +46,8 @@ class AttentionEngine {
       if (diagnose()) work_.query_norms(n) = queries.colwise().norm();
       transition_.transport(frame, own, queries, keys.middleCols(begin, n), logits);
       if constexpr (embedded) {
-        embed(keys.middleCols(begin, n), key_features.middleCols(begin, n), exponents_.segment(begin, n), norms_.segment(begin, n));
+        embed(keys.middleCols(begin, n), key_features.middleCols(begin, n), exponents_.segment(begin, n),
+              norms_.segment(begin, n));
         embed(queries, query_features, work_.query_exponents(n), work_.query_norms(n));
         logits.noalias() = key_features.middleCols(begin, n).transpose() * query_features;
       }
@@ -62,7 +67,8 @@ class AttentionEngine {
         else
           earlier_logits.noalias() = keys.middleCols(earlier.begin, block).transpose() * queries;
         sums_.add_earlier(work_.block_factors[j], norms_.segment(earlier.begin, block), earlier_logits,
-                          V.middleCols(earlier.begin, block), [&](Index i) { return between + work_.from_start(n)[i]; });
+                          V.middleCols(earlier.begin, block),
+                          [&](Index i) { return between + work_.from_start(n)[i]; });
         between += totals_[j];
         transition_.pull(earlier, queries);
       }
@@ -100,8 +106,8 @@ class AttentionEngine {
 
 template <class Scalar, FeatureMap F>
 void run_attention(const F& feature, const TransitionView<Scalar>& transition, Rows rows, const Options& options,
-                   const ConstBatch<Scalar>& Q, const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, Batch<Scalar> Y,
-                   Workspace<Scalar>& workspace) {
+                   const ConstBatch<Scalar>& Q, const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V,
+                   Batch<Scalar> Y, Workspace<Scalar>& workspace) {
   AttentionEngine<Scalar, F>(feature, transition, rows, options, workspace, room_for(largest_entry(V))).run(Q, K, V, Y);
 }
 
@@ -132,9 +138,9 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
 
 /// The same, returning Y.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
-[[nodiscard]] Matrix<typename DQ::Scalar> attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                                                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
-                                                    const Options& options = {}) {
+[[nodiscard]] Matrix<typename DQ::Scalar> attention(const F& feature, const A& transition,
+                                                    const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                                                    const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
   Matrix<typename DQ::Scalar> Y(V.rows(), Q.cols());
   Workspace<typename DQ::Scalar> workspace;
   attention<Normalization>(feature, transition, Q, K, V, Y, workspace, options);

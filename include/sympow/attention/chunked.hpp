@@ -15,7 +15,8 @@ template <class Scalar, FiniteFeatureMap F>
 void run_chunked(const F& feature, StateCall<Scalar, F> call) {
   StateEngine<Scalar, F> engine(feature, call);
   const Index size = call.options.chunk > 0 ? call.options.chunk : default_chunk;
-  for (Index begin = 0; begin < call.Q.cols(); begin += size) engine.run({begin, std::min(size, call.Q.cols() - begin)});
+  for (Index begin = 0; begin < call.Q.cols(); begin += size)
+    engine.run({begin, std::min(size, call.Q.cols() - begin)});
 }
 
 }  // namespace detail
@@ -52,9 +53,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 [[nodiscard]] Matrix<typename DQ::Scalar> chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                                                   const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                                   const Options& options = {}) {
-  return detail::from_empty_state(feature, Q, V, [&](auto& state) {
-    return chunked<Normalization>(feature, transition, Q, K, V, state, options);
-  });
+  return detail::from_empty_state(
+      feature, Q, V, [&](auto& state) { return chunked<Normalization>(feature, transition, Q, K, V, state, options); });
 }
 
 }  // namespace sympow

@@ -15,13 +15,15 @@ namespace sympow {
 /// `FrameMismatch` for another frame; angles may differ by 1e-9 radians, as sums taken in another order do.
 template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
-  detail::check_size("key dimension of the right state", right.key_dimension(), left.key_dimension(), "that of the left");
-  detail::check_size("value dimension of the right state", right.value_dimension(), left.value_dimension(), "that of the left");
+  detail::check_size("key dimension of the right state", right.key_dimension(), left.key_dimension(),
+                     "that of the left");
+  detail::check_size("value dimension of the right state", right.value_dimension(), left.value_dimension(),
+                     "that of the left");
   const Eigen::VectorXd &end = left.frame().angles, &start = right.start_frame().angles;
-  const bool same = end.size() == start.size() &&
-                    ((end - start).unaryExpr(&reduced_angle).array().abs() <= 1e-9).all();
+  const bool same = end.size() == start.size() && ((end - start).unaryExpr(&reduced_angle).array().abs() <= 1e-9).all();
   if (!same)
-    detail::raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(), " angles; it was started at ",
+    detail::raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(),
+                                 " angles; it was started at ",
                                  start.size() == end.size() ? "others" : "a frame of " + std::to_string(start.size()));
   State<Scalar, F> first = left, result = right;
   Workspace<Scalar> workspace;

@@ -30,8 +30,8 @@ using Diagnostics = Eigen::Matrix<double, 3, Dynamic>;
 
 /// Run-time choices of a call.
 struct Options {
-  double scale = 1;  ///< multiplies the logits: s = scale · qᵀ M k, inside the power
-  Index chunk = 0;   ///< tokens of a chunk in the chunked form; 0 lets the library choose
+  double scale = 1;                    ///< multiplies the logits: s = scale · qᵀ M k, inside the power
+  Index chunk = 0;                     ///< tokens of a chunk in the chunked form; 0 lets the library choose
   Diagnostics* diagnostics = nullptr;  ///< resized to 3 × T and filled, if given; the outputs do not depend on it
   bool check_finite = false;           ///< throw `NotFinite` if Q, K or V holds a number that is not finite
 };
@@ -100,9 +100,10 @@ constexpr bool check_types() {
       std::is_same_v<typename Q::Scalar, typename K::Scalar> && std::is_same_v<typename Q::Scalar, typename V::Scalar>;
   static_assert(one_scalar, "queries, keys and values must have the same scalar type; use .cast<>()");
   constexpr bool can_act = !(A::scales_channels && F::score == Score::embedded);
-  static_assert(can_act,
-                "channel decay is lifted to the embedding, which needs a feature map whose score is a power of the logit, or "
-                "Exponential");
+  static_assert(
+      can_act,
+      "channel decay is lifted to the embedding, which needs a feature map whose score is a power of the logit, or "
+      "Exponential");
   return one_scalar && can_act;
 }
 

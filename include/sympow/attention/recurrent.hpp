@@ -37,8 +37,9 @@ void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
 
 /// The same, returning Y.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
-[[nodiscard]] Matrix<typename DQ::Scalar> recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                                                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
+[[nodiscard]] Matrix<typename DQ::Scalar> recurrent(const F& feature, const A& transition,
+                                                    const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                                                    const Eigen::MatrixBase<DV>& V,
                                                     State<typename DQ::Scalar, F>& state, const Options& options = {}) {
   return detail::returned(Q, V, [&](auto Y, auto& workspace) {
     recurrent<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options);
@@ -47,9 +48,9 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 
 /// The same from an empty state, which is dropped.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
-[[nodiscard]] Matrix<typename DQ::Scalar> recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                                                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
-                                                    const Options& options = {}) {
+[[nodiscard]] Matrix<typename DQ::Scalar> recurrent(const F& feature, const A& transition,
+                                                    const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                                                    const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
   return detail::from_empty_state(feature, Q, V, [&](auto& state) {
     return recurrent<Normalization>(feature, transition, Q, K, V, state, options);
   });

@@ -44,8 +44,8 @@ class RowSums {
 
   /// Adds 2^{shift_i + gate_i} times numerators and denominators that were read from a state; `absolute` is their absolute weight.
   template <class Numerators, class Denominators, class Absolute, class Logarithms>
-  void add_read(const Numerators& numerators, const Denominators& denominators, const Absolute& absolute, const Logarithms& shift,
-                const Logarithms& gate) {
+  void add_read(const Numerators& numerators, const Denominators& denominators, const Absolute& absolute,
+                const Logarithms& shift, const Logarithms& gate) {
     rescale(shift, gate, 0);  // a state has taken its room itself
     values().array() += numerators.array().rowwise() * new_factor().array();
     denominator().array() += denominators.array() * new_factor().array();
@@ -61,7 +61,8 @@ class RowSums {
 
   /// log2 |Σ_j s_ij|.
   [[nodiscard]] double log2_denominator(Index i) const {
-    return denominator()[i] == Scalar(0) ? no_weight : scale()[i] + std::log2(std::abs(static_cast<double>(denominator()[i])));
+    return denominator()[i] == Scalar(0) ? no_weight
+                                         : scale()[i] + std::log2(std::abs(static_cast<double>(denominator()[i])));
   }
 
   /// Y ← the rows.

@@ -146,7 +146,8 @@ class KeyFactors {
         const bool nothing = whole(j) + exponents[j] == no_weight;
         lost[j] = nothing ? no_weight : whole(j) + exponents[j] - largest;
         before[j] = nothing ? Scalar(0) : power_of_two<Scalar>(lost[j]);
-        after[j] = nothing ? Scalar(0) : static_cast<Scalar>(std::exp2(log_b[j] * std::numbers::log2e - degree * whole(j)));
+        after[j] =
+            nothing ? Scalar(0) : static_cast<Scalar>(std::exp2(log_b[j] * std::numbers::log2e - degree * whole(j)));
       }
     }
   }
@@ -186,7 +187,8 @@ double weigh(Column&& x, KeyFactors<Scalar>& factors) {
       return no_weight;
     }
     x = (x.array() - maximum).exp();
-    constexpr double whole = 0x1p52;  // below it a double can take a whole exponent more; above it all digits of a logit are lost
+    constexpr double whole =
+        0x1p52;  // below it a double can take a whole exponent more; above it all digits of a logit are lost
     return std::clamp(static_cast<double>(maximum) * std::numbers::log2e, -whole, whole);
   } else {
     const Scalar maximum = x.cwiseProduct(before).cwiseAbs().maxCoeff();

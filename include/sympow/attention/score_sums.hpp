@@ -8,7 +8,8 @@ namespace sympow::detail {
 
 /// Log decays of a segment: from its start through each token, and from each token to its end. Returns the whole.
 template <class Scalar, class FromStart, class ToEnd>
-double accumulate_gates(const TransitionView<Scalar>& transition, Segment segment, FromStart&& from_start, ToEnd&& to_end) {
+double accumulate_gates(const TransitionView<Scalar>& transition, Segment segment, FromStart&& from_start,
+                        ToEnd&& to_end) {
   double sum = 0;
   for (Index i = 0; i < segment.size; ++i) from_start[i] = sum += transition.log_decay(segment.begin + i);
   double back = 0;
@@ -55,15 +56,17 @@ class ScoreSums {
 
   /// All keys of an earlier block; their decay to its end is in the factors, log_gate(i) is that from there to query i.
   template <class Logits, class Values, class Norms, class LogGate>
-  void add_earlier(KeyFactors<Scalar>& factors, const Norms& norms, Logits& logits, const Values& values, const LogGate& log_gate) {
+  void add_earlier(KeyFactors<Scalar>& factors, const Norms& norms, Logits& logits, const Values& values,
+                   const LogGate& log_gate) {
     add(
-        logits, values, norms, [&](Index) { return logits.rows(); }, [&](Index) -> KeyFactors<Scalar>& { return factors; },
-        log_gate);
+        logits, values, norms, [&](Index) { return logits.rows(); },
+        [&](Index) -> KeyFactors<Scalar>& { return factors; }, log_gate);
   }
 
   /// 2^exponent times sums that were read through φ, decayed by log_gate(i).
   template <class Numerators, class Row, class LogGate>
-  void add_read(const Numerators& numerators, const Row& denominators, const Row& absolute, double exponent, const LogGate& log_gate) {
+  void add_read(const Numerators& numerators, const Row& denominators, const Row& absolute, double exponent,
+                const LogGate& log_gate) {
     auto shift = work_.shift(n_), gate = work_.gate(n_);
     for (Index i = 0; i < n_; ++i) {
       shift[i] = exponent + of_query(i);

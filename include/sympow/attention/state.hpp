@@ -53,12 +53,12 @@ class State {
     tail_log_channels_.setZero(d);
   }
 
-  [[nodiscard]] const F& feature() const { return feature_; }     ///< the feature map
-  [[nodiscard]] Index key_dimension() const { return d_; }        ///< d
+  [[nodiscard]] const F& feature() const { return feature_; }        ///< the feature map
+  [[nodiscard]] Index key_dimension() const { return d_; }           ///< d
   [[nodiscard]] Index value_dimension() const { return S_.rows(); }  ///< e
-  [[nodiscard]] Index tokens() const { return tokens_; }          ///< T, the tokens seen so far
-  [[nodiscard]] Index tail() const { return tail_keys_.cols(); }  ///< tokens that the tail can hold
-  [[nodiscard]] Index tail_size() const { return tail_size_; }    ///< tokens that it holds
+  [[nodiscard]] Index tokens() const { return tokens_; }             ///< T, the tokens seen so far
+  [[nodiscard]] Index tail() const { return tail_keys_.cols(); }     ///< tokens that the tail can hold
+  [[nodiscard]] Index tail_size() const { return tail_size_; }       ///< tokens that it holds
 
   [[nodiscard]] const Frame& start_frame() const { return start_; }  ///< the coordinates at its first token
   [[nodiscard]] const Frame& frame() const { return frame_; }        ///< the coordinates of its keys, at its last token
@@ -69,9 +69,13 @@ class State {
   [[nodiscard]] const Eigen::VectorXd& log_channels() const { return log_channels_; }
 
   /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite where the type cannot hold it.
-  [[nodiscard]] Matrix<S> values() const { return read([](const auto& parts) { return parts.unscaled(parts.S); }); }
+  [[nodiscard]] Matrix<S> values() const {
+    return read([](const auto& parts) { return parts.unscaled(parts.S); });
+  }
   /// Zᵀ, D, likewise.
-  [[nodiscard]] Vector<S> normalizer() const { return read([](const auto& parts) { return parts.unscaled(parts.Z); }); }
+  [[nodiscard]] Vector<S> normalizer() const {
+    return read([](const auto& parts) { return parts.unscaled(parts.Z); });
+  }
 
   /// Bytes of S, Z and the tail.
   [[nodiscard]] Index bytes() const {
@@ -101,8 +105,8 @@ class State {
   Matrix<S> tail_keys_, tail_values_;
   Eigen::VectorXd tail_exponents_, tail_log_b_;
   Index tail_size_ = 0;
-  double tail_log_decay_ = 0;           // of everything folded, since the last fold
-  Eigen::VectorXd tail_log_channels_;   // likewise by channel
+  double tail_log_decay_ = 0;          // of everything folded, since the last fold
+  Eigen::VectorXd tail_log_channels_;  // likewise by channel
   Frame start_, frame_;
   double log_decay_ = 0;
   Eigen::VectorXd log_channels_;

@@ -30,7 +30,8 @@ class StateEngine {
         call_(call),
         state_(call.state),
         work_(call.work),
-        sums_(call.work, call.rows, call.options.diagnostics, room_for(std::max(largest_entry(call.V), largest_entry(state_.tail_values.leftCols(state_.tail_size))))),
+        sums_(call.work, call.rows, call.options.diagnostics,
+              room_for(std::max(largest_entry(call.V), largest_entry(state_.tail_values.leftCols(state_.tail_size))))),
         d_(call.Q.rows()),
         D_(call.state.S.cols()) {}
 
@@ -44,7 +45,8 @@ class StateEngine {
     add_tail(n);
     const double slowest = state_.slowest_channel(), forgotten = state_.tail_log_decay + degree_of<F> * slowest;
     if (slowest > no_weight && !state_.channels_agree())
-      work_.queries(d_, n).array().colwise() *= (state_.tail_log_channels.array() - slowest).exp().template cast<Scalar>();
+      work_.queries(d_, n).array().colwise() *=
+          (state_.tail_log_channels.array() - slowest).exp().template cast<Scalar>();
     add_folded(n, [&](Index i) { return forgotten + work_.from_start(n)[i]; });
     sums_.write(segment.begin, call_.Y.middleCols(segment.begin, n));
     move_on(segment);
@@ -107,7 +109,8 @@ class StateEngine {
       logits.noalias() = keys.transpose() * work_.queries(d_, n);
     }
     work_.factors.template set<F>(state_.tail_log_b.head(m), state_.tail_exponents.head(m));
-    sums_.add_earlier(work_.factors, norms, logits, state_.tail_values.leftCols(m), [&](Index i) { return work_.from_start(n)[i]; });
+    sums_.add_earlier(work_.factors, norms, logits, state_.tail_values.leftCols(m),
+                      [&](Index i) { return work_.from_start(n)[i]; });
   }
 
   // The sums through φ, for queries in the coordinates and at the time of the sums but for log_gate(i).

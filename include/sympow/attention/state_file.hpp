@@ -125,10 +125,10 @@ void save(const State<Scalar, F>& state, std::ostream& out) {
   detail::StateAccess<State<Scalar, F>> parts{copy};
   detail::StateWriter head, body;
   detail::visit_state(parts, body);
-  for (const Index value : {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)), parts.S.cols(),
-                            state.key_dimension(), state.value_dimension(), state.tail(),
-                            static_cast<Index>(body.bytes().size()),
-                            static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
+  for (const Index value :
+       {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)), parts.S.cols(),
+        state.key_dimension(), state.value_dimension(), state.tail(), static_cast<Index>(body.bytes().size()),
+        static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
     head(static_cast<std::int64_t>(value));
   out.write(detail::state_magic.data(), detail::state_magic.size());
   out << head.bytes() << body.bytes();
@@ -143,7 +143,8 @@ void load(State<Scalar, F>& state, std::istream& in) {
   if (!in.read(magic.data(), magic.size()) || magic != detail::state_magic)
     detail::raise<InvalidStateFile>("state file: this is not one");
   std::array<std::int64_t, 8> head{};
-  if (!in.read(reinterpret_cast<char*>(head.data()), sizeof head)) detail::raise<InvalidStateFile>("state file: it ends inside of its head");
+  if (!in.read(reinterpret_cast<char*>(head.data()), sizeof head))
+    detail::raise<InvalidStateFile>("state file: it ends inside of its head");
   const Index dimension = state.feature().dimension(state.key_dimension());
   const std::array<std::pair<const char*, std::int64_t>, 6> expected = {{{"version", detail::state_version},
                                                                          {"bytes of a scalar", sizeof(Scalar)},
@@ -153,13 +154,17 @@ void load(State<Scalar, F>& state, std::istream& in) {
                                                                          {"tail", state.tail()}}};
   for (std::size_t n = 0; n < expected.size(); ++n)
     if (head[n] != expected[n].second)
-      detail::raise<InvalidStateFile>("state file: ", expected[n].first, " is ", head[n], ", must be ", expected[n].second);
+      detail::raise<InvalidStateFile>("state file: ", expected[n].first, " is ", head[n], ", must be ",
+                                      expected[n].second);
   State<Scalar, F> loaded(state.feature(), state.key_dimension(), state.value_dimension(), state.tail());
   const std::int64_t most = loaded.bytes() + 8 * (64 + 6 * (state.key_dimension() + state.tail()));
-  if (head[6] < 0 || head[6] > most) detail::raise<InvalidStateFile>("state file: a body of ", head[6], " bytes cannot be this state's");
+  if (head[6] < 0 || head[6] > most)
+    detail::raise<InvalidStateFile>("state file: a body of ", head[6], " bytes cannot be this state's");
   std::string body(static_cast<std::size_t>(head[6]), '\0');
-  if (!in.read(body.data(), static_cast<std::streamsize>(body.size()))) detail::raise<InvalidStateFile>("state file: it ends inside of its body");
-  if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[7])) detail::raise<InvalidStateFile>("state file: the checksum does not match");
+  if (!in.read(body.data(), static_cast<std::streamsize>(body.size())))
+    detail::raise<InvalidStateFile>("state file: it ends inside of its body");
+  if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[7]))
+    detail::raise<InvalidStateFile>("state file: the checksum does not match");
   detail::StateAccess<State<Scalar, F>> parts{loaded};
   detail::StateReader reader(body);
   reader.limit_angles(state.key_dimension() / 2);

@@ -36,7 +36,8 @@ template <class F, class DQ, class DV, class Call>
 Matrix<typename DQ::Scalar> from_empty_state(const F& feature, const Eigen::MatrixBase<DQ>& Q,
                                              const Eigen::MatrixBase<DV>& V, Call&& call) {
   static_assert(FiniteFeatureMap<F>,
-                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no state: it has the "
+                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no "
+                "state: it has the "
                 "attention form only");
   if constexpr (FiniteFeatureMap<F>) {
     State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());

@@ -36,8 +36,8 @@ struct Workspace {
   detail::Panel<double> lifted_decays;    ///< D × 2, their monomials
   detail::KeyFactors<Scalar> factors;     ///< gates and lengths of keys on their way into weights
   std::vector<detail::KeyFactors<Scalar>> block_factors;  ///< of the blocks of keys in the attention form
-  detail::RowSums<Scalar> rows;           ///< the rows in the making
-  detail::RowSums<Scalar> absolute;       ///< their absolute weights, for diagnostics
+  detail::RowSums<Scalar> rows;                           ///< the rows in the making
+  detail::RowSums<Scalar> absolute;                       ///< their absolute weights, for diagnostics
 };
 
 }  // namespace sympow

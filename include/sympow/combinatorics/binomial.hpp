@@ -70,7 +70,8 @@ namespace sympow {
   if (d < 0) detail::raise<InvalidArgument>("symmetric_dimension: d = ", d, " must not be negative");
   Index n = 0;
   if (__builtin_add_overflow(d, p - 1, &n))
-    detail::raise<DimensionOverflow>("symmetric_dimension: C(", d, " + ", p - 1, ", ", p, ") does not fit the index type");
+    detail::raise<DimensionOverflow>("symmetric_dimension: C(", d, " + ", p - 1, ", ", p,
+                                     ") does not fit the index type");
   return binomial(n, p);
 }
 

@@ -100,7 +100,8 @@ template <int P>
   std::iota(sigma.begin(), sigma.end(), Index(0));
   std::vector<MultiIndex<P>> fixing;
   do {
-    if (std::ranges::equal(sigma, alpha, {}, [&](Index l) { return alpha[static_cast<int>(l)]; })) fixing.push_back(sigma);
+    if (std::ranges::equal(sigma, alpha, {}, [&](Index l) { return alpha[static_cast<int>(l)]; }))
+      fixing.push_back(sigma);
   } while (std::ranges::next_permutation(sigma).found);
   return fixing;
 }
@@ -136,7 +137,8 @@ class MultiIndices {
 
   /// The n-th multi-index. Throws `InvalidArgument` unless 0 ≤ n < size().
   [[nodiscard]] constexpr value_type operator[](Index n) const {
-    if (n < 0 || n >= size_) detail::raise<InvalidArgument>("MultiIndices: position ", n, " must lie in 0 … ", size_ - 1);
+    if (n < 0 || n >= size_)
+      detail::raise<InvalidArgument>("MultiIndices: position ", n, " must lie in 0 … ", size_ - 1);
     value_type alpha(p_);
     Index smallest = 0;
     for (int level = 0; level < p_; ++level) {

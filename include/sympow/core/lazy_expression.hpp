@@ -155,7 +155,8 @@ namespace detail {
 
 template <class A, class B>
 struct OwningProduct {
-  using PlainObject = Eigen::Matrix<scalar_t<A>, expression_t<A>::RowsAtCompileTime, expression_t<B>::ColsAtCompileTime>;
+  using PlainObject =
+      Eigen::Matrix<scalar_t<A>, expression_t<A>::RowsAtCompileTime, expression_t<B>::ColsAtCompileTime>;
   operand_t<A> a;
   operand_t<B> b;
   Index rows() const { return a.rows(); }
@@ -168,7 +169,8 @@ struct OwningProduct {
 
 template <class A>
 struct OwningTranspose {
-  using PlainObject = Eigen::Matrix<scalar_t<A>, expression_t<A>::ColsAtCompileTime, expression_t<A>::RowsAtCompileTime>;
+  using PlainObject =
+      Eigen::Matrix<scalar_t<A>, expression_t<A>::ColsAtCompileTime, expression_t<A>::RowsAtCompileTime>;
   operand_t<A> a;
   Index rows() const { return a.cols(); }
   Index cols() const { return a.rows(); }

@@ -11,8 +11,8 @@ namespace sympow {
 enum class Score {
   power,        ///< s^degree; the feature map names its `degree`, and φ is homogeneous of that degree
   exponential,  ///< exp(s)
-  embedded      ///< φ(q)·φ(k), no formula in s; under a rotation φ(R(μ_i) q)·φ(R(μ_j) k), which sees μ_i - μ_j alone only if φ's
-                ///< inner products do not change when both sides turn
+  embedded  ///< φ(q)·φ(k), no formula in s; under a rotation φ(R(μ_i) q)·φ(R(μ_j) k), which sees μ_i - μ_j alone only if φ's
+            ///< inner products do not change when both sides turn
 };
 
 /// An immutable recipe for scores. It says

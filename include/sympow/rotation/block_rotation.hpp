@@ -73,7 +73,8 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
 
   /// R(a) R(b) = R(a + b). Throws `ShapeMismatch` unless sizes and pairings agree.
   [[nodiscard]] friend BlockRotation operator*(const BlockRotation& a, const BlockRotation& b) {
-    detail::check_size("angles of the right rotation", b.angles_.size(), a.angles_.size(), "angles of the left rotation");
+    detail::check_size("angles of the right rotation", b.angles_.size(), a.angles_.size(),
+                       "angles of the left rotation");
     if (a.pairing_ != b.pairing_) detail::raise<ShapeMismatch>("rotations of different pairing cannot be multiplied");
     return BlockRotation(a.angles_ + b.angles_, a.pairing_);
   }

@@ -27,12 +27,13 @@ class Conformal : public LinearOperator<Conformal<Rotation>> {
   /// s R. Throws `InvalidArgument` unless s is finite and at least 0.
   Conformal(Scalar scale, Rotation rotation) : scale_(scale), rotation_(std::move(rotation)) {
     if (!(scale >= Scalar(0)) || !(scale - scale == Scalar(0)))
-      detail::raise<InvalidArgument>("conformal: scale = ", static_cast<double>(scale), " must be finite and not negative");
+      detail::raise<InvalidArgument>("conformal: scale = ", static_cast<double>(scale),
+                                     " must be finite and not negative");
   }
 
   [[nodiscard]] Index rows() const { return rotation_.rows(); }
   [[nodiscard]] Index cols() const { return rotation_.cols(); }
-  [[nodiscard]] Scalar scale() const { return scale_; }               ///< s
+  [[nodiscard]] Scalar scale() const { return scale_; }                 ///< s
   [[nodiscard]] const Rotation& rotation() const { return rotation_; }  ///< R
 
   [[nodiscard]] Conformal transpose() const { return {scale_, rotation_.transpose()}; }

@@ -13,9 +13,8 @@ namespace detail {
 template <class Scalar, class Rate>
 Vector<Scalar> frequencies(Index d, Rate&& rate) {
   if (d < 0 || d % 2 != 0) raise<OddDimension>("frequencies: d = ", d, " must be even, coordinates turn in pairs");
-  return Vector<Scalar>::NullaryExpr(d / 2, [&](Index i) {
-    return static_cast<Scalar>(rate(2 * static_cast<double>(i) / static_cast<double>(d)));
-  });
+  return Vector<Scalar>::NullaryExpr(
+      d / 2, [&](Index i) { return static_cast<Scalar>(rate(2 * static_cast<double>(i) / static_cast<double>(d))); });
 }
 
 inline double check_positive(const char* name, double value) {

@@ -22,11 +22,13 @@ template <MatrixExpression A>
   const auto n = static_cast<unsigned>(a.rows());
   if (n > 20) detail::raise<ShapeMismatch>("permanent: ", a.rows(), " rows, must be at most 20");
   const auto& entries = a.eval();
-  std::vector<scalar_t<A>> partial(std::size_t(1) << n, scalar_t<A>(0));  // of the first |set| rows and the columns in the set
+  std::vector<scalar_t<A>> partial(std::size_t(1) << n,
+                                   scalar_t<A>(0));  // of the first |set| rows and the columns in the set
   partial[0] = scalar_t<A>(1);
   for (unsigned set = 1; set < partial.size(); ++set)
     for (unsigned j = 0; j < n; ++j)
-      if (set >> j & 1u) partial[set] += entries(std::popcount(set) - 1, static_cast<Index>(j)) * partial[set ^ (1u << j)];
+      if (set >> j & 1u)
+        partial[set] += entries(std::popcount(set) - 1, static_cast<Index>(j)) * partial[set ^ (1u << j)];
   return partial.back();
 }
 
@@ -102,7 +104,8 @@ class Induced {
 
   /// Sym(A) φ(x) = φ(A x).
   template <class X>
-  [[nodiscard]] auto operator*(const LazyExpression<detail::Embedded<detail::SymmetricPowerEmbedding, P, X>>& phi) const {
+  [[nodiscard]] auto operator*(
+      const LazyExpression<detail::Embedded<detail::SymmetricPowerEmbedding, P, X>>& phi) const {
     return symmetric_power<P>(detail::multiplied<A, X>(a_, phi.op().x));
   }
 

@@ -22,12 +22,14 @@ template <class Embedding, int P, class X>
 struct Embedded {
   using Scalar = scalar_t<X>;
   static constexpr int source_rows = expression_t<X>::RowsAtCompileTime;
-  static constexpr int target_rows = [] {  // fixed where x and p are and a column of the result is no larger than a page
-    if constexpr (source_rows != Dynamic && P != Dynamic)
-      if constexpr (constexpr Index size = Embedding::dimension(source_rows, P); size * Index(sizeof(Scalar)) <= 4096)
-        return static_cast<int>(size);
-    return Dynamic;
-  }();
+  static constexpr int target_rows =
+      [] {  // fixed where x and p are and a column of the result is no larger than a page
+        if constexpr (source_rows != Dynamic && P != Dynamic)
+          if constexpr (constexpr Index size = Embedding::dimension(source_rows, P);
+                        size * Index(sizeof(Scalar)) <= 4096)
+            return static_cast<int>(size);
+        return Dynamic;
+      }();
   using PlainObject = Eigen::Matrix<Scalar, target_rows, expression_t<X>::ColsAtCompileTime>;
 
   operand_t<X> x;

@@ -120,7 +120,8 @@ class SymmetricIsometry : public LinearOperator<SymmetricIsometry<S, Transposed>
       const S weight = S(1 / std::sqrt(static_cast<double>(multiplicity(alpha))));
       if constexpr (Transposed) {
         y.row(n).setZero();
-        for (const auto& beta : orbit(alpha)) y.row(n) += weight * source.row(flat_position(beta, indices_.dimension()));
+        for (const auto& beta : orbit(alpha))
+          y.row(n) += weight * source.row(flat_position(beta, indices_.dimension()));
       } else {
         for (const auto& beta : orbit(alpha)) y.row(flat_position(beta, indices_.dimension())) = weight * source.row(n);
       }

@@ -100,6 +100,7 @@ template <MatrixExpression X>
 template <class T>
 inline constexpr bool is_symmetric_power = false;
 template <int P, class X>
-inline constexpr bool is_symmetric_power<LazyExpression<detail::Embedded<detail::SymmetricPowerEmbedding, P, X>>> = true;
+inline constexpr bool is_symmetric_power<LazyExpression<detail::Embedded<detail::SymmetricPowerEmbedding, P, X>>> =
+    true;
 
 }  // namespace sympow

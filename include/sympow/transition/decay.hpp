@@ -21,7 +21,8 @@ class ConstantDecay : public LeavesKeys {
  public:
   /// Throws `InvalidGate` unless 0 ≤ γ ≤ 1.
   explicit ConstantDecay(double gamma) : log_gamma_(std::log(gamma)) {
-    if (!(0 <= gamma && gamma <= 1)) detail::raise<InvalidGate>("constant_decay: gamma is ", gamma, ", must lie in [0, 1]");
+    if (!(0 <= gamma && gamma <= 1))
+      detail::raise<InvalidGate>("constant_decay: gamma is ", gamma, ", must lie in [0, 1]");
   }
   [[nodiscard]] Index length() const { return Dynamic; }
   [[nodiscard]] double log_decay(Index) const { return log_gamma_; }
@@ -44,7 +45,8 @@ class Decay : public LeavesKeys {
   explicit Decay(Eigen::VectorXd log_gamma) : log_gamma_(std::move(log_gamma)) {
     for (Index i = 0; i < log_gamma_.size(); ++i)
       if (!(log_gamma_[i] <= 0))
-        detail::raise<InvalidGate>("decay: the log gate at position ", i, " is ", log_gamma_[i], ", must be at most 0 and a number");
+        detail::raise<InvalidGate>("decay: the log gate at position ", i, " is ", log_gamma_[i],
+                                   ", must be at most 0 and a number");
   }
   [[nodiscard]] Index length() const { return log_gamma_.size(); }
   [[nodiscard]] double log_decay(Index token) const { return log_gamma_[token]; }
@@ -77,8 +79,8 @@ class ChannelDecay {
     for (Index t = 0; t < log_a_.cols(); ++t)
       for (Index c = 0; c < log_a_.rows(); ++c)
         if (!(log_a_(c, t) <= 0))
-          detail::raise<InvalidGate>("channel_decay: the log gate of channel ", c, " at token ", t, " is ", log_a_(c, t),
-                                     ", must be at most 0 and a number");
+          detail::raise<InvalidGate>("channel_decay: the log gate of channel ", c, " at token ", t, " is ",
+                                     log_a_(c, t), ", must be at most 0 and a number");
   }
 
   [[nodiscard]] Index length() const { return log_a_.cols(); }

@@ -19,7 +19,8 @@ class TransitionProduct {
   /// Throws `ShapeMismatch` if both have a length and the lengths differ.
   TransitionProduct(Left left, Right right) : left_(std::move(left)), right_(std::move(right)) {
     if (left_.length() != Dynamic && right_.length() != Dynamic)
-      detail::check_size("length of the right transition", right_.length(), left_.length(), "length of the left transition");
+      detail::check_size("length of the right transition", right_.length(), left_.length(),
+                         "length of the left transition");
   }
 
   [[nodiscard]] Index length() const { return left_.length() != Dynamic ? left_.length() : right_.length(); }

@@ -13,7 +13,9 @@ class Rotary {
   static constexpr bool scales_channels = false;
 
   /// Fixed rates, β = 1. Throws `NotFinite`.
-  Rotary(Eigen::VectorXd theta, Pairing pairing) : theta_(std::move(theta)), pairing_(pairing) { check("theta", theta_); }
+  Rotary(Eigen::VectorXd theta, Pairing pairing) : theta_(std::move(theta)), pairing_(pairing) {
+    check("theta", theta_);
+  }
   /// With β. Throws `NotFinite`.
   Rotary(Eigen::VectorXd theta, Eigen::VectorXd beta, Pairing pairing)
       : theta_(std::move(theta)), beta_(std::move(beta)), has_beta_(true), pairing_(pairing) {
@@ -60,7 +62,8 @@ class Rotary {
  private:
   static void check(const char* name, const Eigen::VectorXd& rates) {
     for (Index i = 0; i < rates.size(); ++i)
-      if (!std::isfinite(rates[i])) detail::raise<NotFinite>("rotary: ", name, " at position ", i, " is ", rates[i], ", must be finite");
+      if (!std::isfinite(rates[i]))
+        detail::raise<NotFinite>("rotary: ", name, " at position ", i, " is ", rates[i], ", must be finite");
   }
 
   Eigen::VectorXd theta_, beta_;
@@ -89,7 +92,8 @@ template <class Angles>
 template <class Angles, class Rates>
 [[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, const Eigen::DenseBase<Rates>& beta,
                             Pairing pairing = Pairing::interleaved) {
-  static_assert(Angles::IsVectorAtCompileTime && Rates::IsVectorAtCompileTime, "rotary takes d/2 rates and T betas, in vectors");
+  static_assert(Angles::IsVectorAtCompileTime && Rates::IsVectorAtCompileTime,
+                "rotary takes d/2 rates and T betas, in vectors");
   return Rotary(theta.derived().matrix().template cast<double>().reshaped(),
                 beta.derived().matrix().template cast<double>().reshaped(), pairing);
 }

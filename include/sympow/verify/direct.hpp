@@ -11,11 +11,11 @@ namespace sympow::verify {
 
 /// Rows by the definition, with what the row rule needs.
 struct DirectRows {
-  Matrix<double> Y;                ///< e × T
-  Eigen::VectorXd denominator;     ///< Σ_j s_ij
-  Eigen::VectorXd condition;       ///< K_i for normalised rows, A_i for sums, K_i (1 + |Y_i| / max|V|) for signed means
-  Eigen::VectorXd window;          ///< n_i = Σ_j b_ij, tokens inside the gate's effective window
-  double largest_value = 0;        ///< max |V|
+  Matrix<double> Y;             ///< e × T
+  Eigen::VectorXd denominator;  ///< Σ_j s_ij
+  Eigen::VectorXd condition;    ///< K_i for normalised rows, A_i for sums, K_i (1 + |Y_i| / max|V|) for signed means
+  Eigen::VectorXd window;       ///< n_i = Σ_j b_ij, tokens inside the gate's effective window
+  double largest_value = 0;     ///< max |V|
 };
 
 /// Causal attention in double, as the formula says.
@@ -56,7 +56,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
       k.col(i) = (turned * k.col(i)).eval();
     }
     if (i > 0) {
-      if constexpr (A::acts_on_keys && !absolute) k.leftCols(i) = (transition.key_matrix(i, d).transpose() * k.leftCols(i)).eval();
+      if constexpr (A::acts_on_keys && !absolute)
+        k.leftCols(i) = (transition.key_matrix(i, d).transpose() * k.leftCols(i)).eval();
       log_b.head(i).array() += transition.log_decay(i);
     }
     const auto seen = k.leftCols(i + 1);
@@ -106,7 +107,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class DA, cl
   double worst = 0;
   for (Index i = 0; i < rows.Y.cols(); ++i) {
     if (rows.Y.rows() == 0 || (!sums && degenerate(rows, i, unit))) continue;
-    const double difference = (a.col(i).template cast<double>() - b.col(i).template cast<double>()).cwiseAbs().maxCoeff();
+    const double difference =
+        (a.col(i).template cast<double>() - b.col(i).template cast<double>()).cwiseAbs().maxCoeff();
     const double allowed =
         4 * unit * rows.condition[i] * rows.largest_value * (1 + std::sqrt(rows.window[i] / tokens_per_update));
     const double ratio = difference == 0 ? 0 : difference / allowed;

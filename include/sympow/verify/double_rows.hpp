@@ -26,7 +26,8 @@ struct ScalarPart : LeavesKeys {
 template <FiniteFeatureMap F, Transition A, class DQ, class DK, class DV>
   requires(F::score == Score::power)
 [[nodiscard]] DirectRows double_rows(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                                     const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
+                                     const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
+                                     const Options& options = {}) {
   const Matrix<double> q = Q.template cast<double>(), k = K.template cast<double>(), v = V.template cast<double>();
   const Index T = q.cols(), e = v.rows();
   Matrix<double> values(e + 1, T);
@@ -38,7 +39,8 @@ template <FiniteFeatureMap F, Transition A, class DQ, class DK, class DV>
                                                         {.scale = std::abs(options.scale)});
   const Matrix<double> window = attention<Unnormalized>(Linear{}, decay, ones, ones, ones);
 
-  DirectRows rows{sums.topRows(e), sums.row(e), weight.row(0), window.row(0), v.size() > 0 ? v.cwiseAbs().maxCoeff() : 0};
+  DirectRows rows{sums.topRows(e), sums.row(e), weight.row(0), window.row(0),
+                  v.size() > 0 ? v.cwiseAbs().maxCoeff() : 0};
   if constexpr (F::nonnegative)
     for (Index i = 0; i < T; ++i)
       if (rows.denominator[i] != 0) {

@@ -53,10 +53,11 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 /// `transition_of(segment)` returns the transition of some tokens, such as `decay(log_gamma.segment(s.begin, s.size))`. Tokens before
 /// `split` go through `recurrent` and the rest through `chunked`, and the other way round, with the state handed on. Residual and
 /// bound as in `three_forms_law`.
-template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class TransitionOf, class DQ, class DK, class DV>
-[[nodiscard]] Residual splitting_law(const F& feature, const TransitionOf& transition_of, const Eigen::MatrixBase<DQ>& Q,
-                                     const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, Index split,
-                                     const Options& options = {}) {
+template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class TransitionOf, class DQ, class DK,
+          class DV>
+[[nodiscard]] Residual splitting_law(const F& feature, const TransitionOf& transition_of,
+                                     const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                                     const Eigen::MatrixBase<DV>& V, Index split, const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
   const Segment before{0, split}, after{split, Q.cols() - split};
   const auto first = transition_of(before), second = transition_of(after), whole = transition_of(Segment{0, Q.cols()});
@@ -68,8 +69,9 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
     const auto run = [&](const auto& transition, Segment s, bool step_by_step) {
       const auto q = Q.middleCols(s.begin, s.size), k = K.middleCols(s.begin, s.size);
       const auto v = V.middleCols(s.begin, s.size);
-      Y.middleCols(s.begin, s.size) = step_by_step ? recurrent<Normalization>(feature, transition, q, k, v, state, options)
-                                                   : chunked<Normalization>(feature, transition, q, k, v, state, options);
+      Y.middleCols(s.begin, s.size) = step_by_step
+                                          ? recurrent<Normalization>(feature, transition, q, k, v, state, options)
+                                          : chunked<Normalization>(feature, transition, q, k, v, state, options);
     };
     run(first, before, recurrent_first);
     run(second, after, !recurrent_first);
@@ -107,7 +109,8 @@ template <int P, MatrixExpression A, VectorExpression X>
   const Vector<Scalar> lifted = induced<P>(a).toDenseMatrix() * symmetric_power<P>(x).eval();
   const double size = std::pow(static_cast<double>((a.cwiseAbs() * x.cwiseAbs()).norm()), P);
   const double dimensions = static_cast<double>(x.size()) * std::sqrt(static_cast<double>(image.size()));
-  return {size > 0 ? static_cast<double>((image - lifted).norm()) / size : 0, 8 * P * dimensions * unit_roundoff<Scalar>};
+  return {size > 0 ? static_cast<double>((image - lifted).norm()) / size : 0,
+          8 * P * dimensions * unit_roundoff<Scalar>};
 }
 
 /// The lift is a homomorphism: Sym^P(A B) = Sym^P(A) Sym^P(B) and Sym^P(Aᵀ) = Sym^P(A)ᵀ, dense.
@@ -120,8 +123,9 @@ template <int P, MatrixExpression A, MatrixExpression B>
   const Matrix<Scalar> product = (induced<P>(a) * induced<P>(b)).toDenseMatrix();
   const Matrix<Scalar> size = induced<P>(a.cwiseAbs()).toDenseMatrix() * induced<P>(b.cwiseAbs()).toDenseMatrix();
   const double largest = static_cast<double>(size.maxCoeff());
-  const double difference = std::max(static_cast<double>((product - lifted_a * lifted_b).cwiseAbs().maxCoeff()),
-                                     static_cast<double>((induced<P>(a).transpose().toDenseMatrix() - lifted_a.transpose()).norm()));
+  const double difference =
+      std::max(static_cast<double>((product - lifted_a * lifted_b).cwiseAbs().maxCoeff()),
+               static_cast<double>((induced<P>(a).transpose().toDenseMatrix() - lifted_a.transpose()).norm()));
   const double dimensions = static_cast<double>(a.cols()) * std::sqrt(static_cast<double>(lifted_a.cols()));
   return {largest > 0 ? difference / largest : 0, 8 * P * dimensions * unit_roundoff<Scalar>};
 }

@@ -28,13 +28,13 @@ enum class Kind {
 /// One checked statement. It holds if residual ≤ bound and fails if residual > bound; one that is not a number does neither, and is
 /// expected of nothing.
 struct Proposition {
-  std::string id;         ///< as in docs/errata.md and docs/equations.md
-  std::string statement;  ///< in a formula or a sentence
-  std::string source;     ///< A, B or C and the section
-  Kind kind = Kind::statement;  ///< what is expected of it
-  double residual = 0;  ///< size of the violation of the printed form
-  double bound = 0;     ///< what rounding explains
-  std::string correction;  ///< erratum: what is true instead; documentation: why nothing is computed
+  std::string id;                 ///< as in docs/errata.md and docs/equations.md
+  std::string statement;          ///< in a formula or a sentence
+  std::string source;             ///< A, B or C and the section
+  Kind kind = Kind::statement;    ///< what is expected of it
+  double residual = 0;            ///< size of the violation of the printed form
+  double bound = 0;               ///< what rounding explains
+  std::string correction;         ///< erratum: what is true instead; documentation: why nothing is computed
   double corrected_residual = 0;  ///< erratum: the same of the corrected form
   double corrected_bound = 0;     ///< erratum: what rounding explains of it
 
@@ -48,10 +48,14 @@ struct Proposition {
   /// Whether the machine agrees with what is expected.
   [[nodiscard]] bool as_expected() const {
     switch (kind) {
-      case Kind::statement: return holds();
-      case Kind::erratum: return fails() && correction_holds();
-      case Kind::control: return fails();
-      case Kind::documentation: return true;
+      case Kind::statement:
+        return holds();
+      case Kind::erratum:
+        return fails() && correction_holds();
+      case Kind::control:
+        return fails();
+      case Kind::documentation:
+        return true;
     }
     return false;
   }
@@ -62,7 +66,8 @@ class Ledger {
  public:
   /// A statement that must hold: residual ≤ bound.
   void holds(std::string id, double residual, double bound, std::string statement, std::string source) {
-    propositions_.push_back({std::move(id), std::move(statement), std::move(source), Kind::statement, residual, bound, {}, 0, 0});
+    propositions_.push_back(
+        {std::move(id), std::move(statement), std::move(source), Kind::statement, residual, bound, {}, 0, 0});
   }
 
   /// A printed form that must fail, residual > bound, beside a corrected one that must hold.
@@ -74,7 +79,8 @@ class Ledger {
 
   /// A reading or mutant that must fail, residual > bound.
   void control(std::string id, double residual, double bound, std::string statement, std::string source) {
-    propositions_.push_back({std::move(id), std::move(statement), std::move(source), Kind::control, residual, bound, {}, 0, 0});
+    propositions_.push_back(
+        {std::move(id), std::move(statement), std::move(source), Kind::control, residual, bound, {}, 0, 0});
   }
 
   /// Something about the papers' listings that only their own language can show.

@@ -16,7 +16,7 @@ namespace sympow::verify {
 
 /// Propositions about one subject.
 struct PropositionGroup {
-  const char* name;  ///< what they are about
+  const char* name;                                    ///< what they are about
   void (*decide)(Ledger& ledger, std::uint64_t seed);  ///< adds them, decided on random inputs of this seed
 };
 

@@ -10,8 +10,8 @@
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/tensor/symmetric_power.hpp>
 #include <sympow/tensor/tensor_power.hpp>
-#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/proposition.hpp>
+#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/random.hpp>
 
 namespace sympow::verify {

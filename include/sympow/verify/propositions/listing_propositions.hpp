@@ -11,9 +11,9 @@
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/tensor/tensor_power.hpp>
 #include <sympow/transition/decay.hpp>
+#include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/propositions/listings.hpp>
-#include <sympow/verify/proposition.hpp>
 #include <sympow/verify/random.hpp>
 
 namespace sympow::verify {

@@ -147,11 +147,10 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transi
   Options options;
   options.chunk = Forms<Scalar, F, Normalization>::chunk;
   State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
-  return {
-      direct_attention<Normalization>(feature, transition, in_double(Q), in_double(K), in_double(V)),
-      {attention<Normalization>(feature, transition, Q, K, V),
-       recurrent<Normalization>(feature, transition, Q, K, V, literal),
-       chunked<Normalization>(feature, transition, Q, K, V, options)}};
+  return {direct_attention<Normalization>(feature, transition, in_double(Q), in_double(K), in_double(V)),
+          {attention<Normalization>(feature, transition, Q, K, V),
+           recurrent<Normalization>(feature, transition, Q, K, V, literal),
+           chunked<Normalization>(feature, transition, Q, K, V, options)}};
 }
 
 /// The recurrence's state [S; Z] after all tokens, (e + 1) × D.

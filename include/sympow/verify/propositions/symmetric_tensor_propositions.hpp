@@ -15,8 +15,8 @@
 #include <sympow/tensor/symmetric_basis.hpp>
 #include <sympow/tensor/symmetric_power.hpp>
 #include <sympow/tensor/tensor_power.hpp>
-#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/proposition.hpp>
+#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/random.hpp>
 
 namespace sympow::verify {

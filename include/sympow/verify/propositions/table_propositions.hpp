@@ -10,8 +10,8 @@
 #include <sympow/combinatorics/binomial.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/symmetric_power.hpp>
-#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/proposition.hpp>
+#include <sympow/verify/propositions/largest.hpp>
 
 namespace sympow::verify {
 namespace detail {
