@@ -78,7 +78,11 @@ class Head {
     const verify::DirectRows those{columns(rows.Y, kept), columns(rows.denominator.transpose(), kept).transpose(),
                                    columns(rows.condition.transpose(), kept).transpose(),
                                    columns(rows.window.transpose(), kept).transpose(), rows.largest_value};
-    for (auto& side : sides) side.Y = columns(side.Y, kept);
+    for (auto& side : sides) {
+      if (divides() && !side.Y.allFinite())
+        found.largest = never;  // a mean of finite values is finite, whatever it says
+      side.Y = columns(side.Y, kept);
+    }
     const auto difference = [&](const auto& a, const auto& b, double tokens_per_update) {
       double ratio = 0;
       with_normalization<F>(divides(), [&]<class N>(N) {
@@ -136,11 +140,11 @@ class Head {
     std::vector<Index> kept;
     for (Index i = 0; i < rows.Y.cols(); ++i) {
       const double size = rows.condition[i] * rows.largest_value;  // of which 4u may be rounding
-      const bool fits = size <= most && (size >= least || size == 0);
+      const bool fits = size <= most && size >= least && rows.largest_value >= 1024 * least;
       ++found.rows;
       if (divides() && verify::degenerate(rows, i, barely))
         ++found.without_information;
-      else if (!fits || !rows.Y.col(i).allFinite())
+      else if (size != 0 && !(fits && rows.Y.col(i).allFinite()))
         ++found.out_of_range;
       else
         kept.push_back(i);
