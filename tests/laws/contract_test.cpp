@@ -77,6 +77,20 @@ TEST_CASE("the forms agree under every gate, for keys and queries of every size"
   });
 }
 
+TEST_CASE("the forms agree under every gate, for keys and queries of every size, many sequences", "[laws][.long]") {
+  each_power([]<class Scalar, int P>(Scalar, std::integral_constant<int, P>) {
+    for (std::uint64_t seed = 1000; seed < 1040; ++seed)
+      for (const Gates gates : all_gates)
+        for (const Lengths lengths : all_lengths) {
+          Random random(seed);
+          const Index d = random.integer(1, P <= 2 ? 12 : P <= 4 ? 6 : 4), e = random.integer(1, 4);
+          const Index T = random.integer(1, 300), chunk = random.integer(1, 80);
+          const auto turning = static_cast<Turning>(random.integer(0, 2));
+          check<Scalar, P>(d, e, T, gates, lengths, turning, seed, chunk);
+        }
+  });
+}
+
 TEST_CASE("keys of 1e6, none, keys of 1e-6 under gates of .8: the small ones take over", "[laws]") {
   each_power([]<class Scalar, int P>(Scalar, std::integral_constant<int, P>) {
     for (const Turning turning : {Turning::none, Turning::rotary})

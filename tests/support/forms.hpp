@@ -47,13 +47,13 @@ template <class Scalar, class F, class Normalization = DefaultNormalization>
   constexpr bool means = sympow::detail::rows_of<Normalization, F>() != sympow::detail::Rows::sums;
   const ReferenceRows rows =
       reference_rows(F::degree, tokens, means, std::same_as<Scalar, double> ? AngleSums::in_double : AngleSums::exact);
-  constexpr Real never = std::numeric_limits<Real>::infinity();
+  constexpr Real block = 64;  // keys that the attention form adds up at a time
   const Index d = tokens.Q.rows(), e = tokens.V.rows();
   const auto judged = [&](const Result<Scalar>& result, Real tokens_per_update) {
     return judge<Scalar>(rows, result.Y, result.diagnostics, static_cast<double>(tokens_per_update));
   };
   State<Scalar, F> literal(d, e, 0), tailed(d, e), by_chunks(d, e);
-  return {judged(run_attention_form<Scalar, F, Normalization>(tokens), never),
+  return {judged(run_attention_form<Scalar, F, Normalization>(tokens), block),
           judged(run<Normalization>(tokens, literal, 0), 1),
           judged(run<Normalization>(tokens, tailed, 0), static_cast<Real>(tailed.tail() + 1)),
           judged(run<Normalization>(tokens, by_chunks, chunk), static_cast<Real>(chunk))};

@@ -148,12 +148,13 @@ enum class AngleSums { exact, in_double };
       if (norms[j] > 0) shift = std::max(shift, log_b[j]);
     if (!means || std::isinf(shift)) shift = 0;
     for (Index j = 0; j <= i; ++j) {
+      rows.window[i] += std::exp(log_b[j] + log_slowest[j]);
+      if (norms[j] == 0) continue;
       const Real b = std::exp(log_b[j] - shift), logit = Q.col(i).dot(K.col(j)), score = b * integer_power(logit, P);
       rows.Y.col(i) += score * V.col(j);
       rows.denominator[i] += score;
       rows.absolute[i] += b * integer_power<Real>(length * norms[j], P);
       rows.direct[i] += b * length * norms[j] * integer_power(std::abs(logit), P - 1);
-      rows.window[i] += std::exp(log_b[j] + log_slowest[j]);
       rows.bound[i] += b * std::exp(log_slowest[j]) * integer_power<Real>(length * lengths[j], P);
       if (score != 0) rows.forgotten[i] += std::abs(score) * rounded[j];
     }
