@@ -24,7 +24,7 @@ template <class Error>
 void check_raise() {
   REQUIRE_THROWS_AS(detail::raise<Error>("text"), Error);
   REQUIRE_THROWS_WITH(detail::raise<Error>("n = ", -3, ", x = ", .5, " and ", std::string("text")),
-                      "n = -3, x = 0.500000 and text");
+                      "n = -3, x = 0.5 and text");
 }
 
 }  // namespace
