@@ -144,7 +144,7 @@ class Head {
       ++found.rows;
       if (divides() && verify::degenerate(rows, i, barely))
         ++found.without_information;
-      else if (size != 0 && !(fits && rows.Y.col(i).allFinite()))
+      else if (!(fits && rows.Y.col(i).allFinite()) && !(size == 0 && rows.Y.col(i).isZero(0)))
         ++found.out_of_range;
       else
         kept.push_back(i);
