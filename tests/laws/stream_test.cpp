@@ -51,7 +51,8 @@ struct Stream {
       const Index n = std::min(piece, T - begin);
       const auto transition = decay(Eigen::VectorXd::Constant(n, log_gamma)) * rotary(theta, beta.segment(begin, n));
       const auto run = [&](const auto& run_form) {
-        run_form(Q.middleCols(begin, n), K.middleCols(begin, n), V.middleCols(begin, n), Y.middleCols(begin, n), transition);
+        run_form(Q.middleCols(begin, n), K.middleCols(begin, n), V.middleCols(begin, n), Y.middleCols(begin, n),
+                 transition);
       };
       if (form == Form::chunked)
         run([&](const auto& q, const auto& k, const auto& v, auto y, const auto& A) {
@@ -96,7 +97,8 @@ Expected by_scores(const Stream& stream) {
   const auto reach = static_cast<Index>(-18 * std::numbers::ln10 / stream.log_gamma);
   for (Index n = 0; n < checked; ++n) {
     const Index i = stream.T - checked + n, first = std::max<Index>(0, i - reach), seen = i + 1 - first;
-    const Eigen::ArrayXd b = (Eigen::ArrayXd::LinSpaced(seen, static_cast<double>(seen - 1), 0) * stream.log_gamma).exp();
+    const Eigen::ArrayXd b =
+        (Eigen::ArrayXd::LinSpaced(seen, static_cast<double>(seen - 1), 0) * stream.log_gamma).exp();
     const Eigen::ArrayXd logits = K.middleCols(first, seen).transpose() * Q.col(i);
     const Eigen::VectorXd scores = b * logits.square();
     rows.Y.col(n) = V.middleCols(first, seen) * scores / scores.sum();
@@ -137,9 +139,9 @@ double worst_row(const Stream& stream, const Expected& expected, Form form) {
   REQUIRE(difference.allFinite());
   double worst = 0;
   for (Index n = 0; n < checked; ++n)
-    worst = std::max(worst, difference.col(n).cwiseAbs().maxCoeff() /
-                                (4 * u * expected.condition[n] * largest *
-                                 (1 + std::sqrt(expected.window[n] / tokens_per_update))));
+    worst = std::max(
+        worst, difference.col(n).cwiseAbs().maxCoeff() /
+                   (4 * u * expected.condition[n] * largest * (1 + std::sqrt(expected.window[n] / tokens_per_update))));
   return worst;
 }
 
@@ -156,7 +158,9 @@ void check(Index T, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("the last rows of a stream of 50,000 steps in float are those of the definition", "[laws]") { check(50000, 1); }
+TEST_CASE("the last rows of a stream of 50,000 steps in float are those of the definition", "[laws]") {
+  check(50000, 1);
+}
 
 TEST_CASE("the last rows of a stream of a million steps in float are those of the definition", "[laws][.long]") {
   check(1000000, 2);

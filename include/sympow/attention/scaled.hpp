@@ -64,11 +64,14 @@ Scalar power_of_two(double exponent) {
   return static_cast<Scalar>(std::exp2(std::clamp(exponent, -4096.0, 4096.0)));
 }
 
-/// 2^exponent x for a whole exponent, rounded once and infinite only where the product is.
+/// 2^exponent x for a whole exponent, rounded once and infinite only where the product is; x is a number or a matrix.
 template <class X>
 auto times_power_of_two(const X& x, double exponent) {
   const int n = static_cast<int>(std::clamp(exponent, -8192.0, 8192.0));
-  return x.unaryExpr([n](const auto& entry) { return std::ldexp(entry, n); });
+  if constexpr (std::is_floating_point_v<X>)
+    return std::ldexp(x, n);
+  else
+    return x.unaryExpr([n](const auto& entry) { return std::ldexp(entry, n); });
 }
 
 /// x ← x / 2^n, exactly, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0.
@@ -160,8 +163,7 @@ class KeyFactors {
     double m = no_weight;
     for (Index j = 0; j < x.size(); ++j)
       if (x[j] != Scalar(0)) m = std::max(m, exponents[j] + std::ilogb(x[j]));
-    for (Index j = 0; j < x.size(); ++j)
-      x[j] = m == no_weight ? Scalar(0) : std::ldexp(x[j], static_cast<int>(std::max(exponents[j] - m, -8192.0)));
+    for (Index j = 0; j < x.size(); ++j) x[j] = m == no_weight ? Scalar(0) : times_power_of_two(x[j], exponents[j] - m);
     return m;
   }
 
