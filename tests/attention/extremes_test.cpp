@@ -57,6 +57,51 @@ TEST_CASE("queries, keys and values as large as the type", "[attention]") {
   REQUIRE(attention(Exponential{}, stationary(), large, (-large).eval(), large, {.scale = 1e300}).allFinite());
 }
 
+TEST_CASE("an exponential score sees products of scale, query and key, not their sizes", "[attention]") {
+  Random random(6);
+  const Eigen::MatrixXf Q = random.matrix<float>(4, 90), K = random.matrix<float>(4, 90),
+                        V = random.matrix<float>(2, 90);
+  const Eigen::MatrixXf Y = attention(Exponential{}, constant_decay(.9), Q, K, V, {.scale = .5});
+  const auto check_sizes = [&](int of_scale, int of_query, int of_key) {
+    CAPTURE(of_scale, of_query, of_key);
+    const auto times = [](const Eigen::MatrixXf& x, int n) { return sympow::detail::times_power_of_two(x, n).eval(); };
+    REQUIRE(attention(Exponential{}, constant_decay(.9), times(Q, of_query), times(K, of_key), V,
+                      {.scale = std::ldexp(.5, of_scale)}) == Y);
+  };
+  check_sizes(-83, 0, 83);
+  check_sizes(83, 0, -83);
+  check_sizes(0, -83, 83);
+  check_sizes(0, 83, -83);
+  check_sizes(-200, 90, 110);
+  check_sizes(180, -90, -90);
+  // A huge key that repels every query leaves the rest as it was.
+  Eigen::MatrixXf with = K;
+  with.col(3) *= 1e30F;
+  const Eigen::MatrixXf rest = attention(Exponential{}, constant_decay(.9), Q, with, V, {.scale = .5});
+  REQUIRE(rest.allFinite());
+  for (Index i = 4; i < 90; ++i) {
+    if (Q.col(i).dot(with.col(3)) > 0) continue;
+    Eigen::MatrixXf own = V.leftCols(i + 1), keys = K.leftCols(i + 1), queries = Q.leftCols(i + 1);
+    keys.col(3) = -1e3F * Q.col(i);
+    const Eigen::VectorXf expected =
+        attention(Exponential{}, constant_decay(.9), queries, keys, own, {.scale = .5}).col(i);
+    REQUIRE((rest.col(i) - expected).norm() <= 1e-5F * (1 + expected.norm()));
+  }
+}
+
+TEST_CASE("sums of exponential scores keep their digits where values are near the largest number", "[attention]") {
+  Random random(7);
+  const Eigen::MatrixXd Q = random.matrix(3, 80), K = random.matrix(3, 80), V = random.matrix(2, 80);
+  const Eigen::MatrixXd Y = attention<Unnormalized>(Exponential{}, constant_decay(.5), Q, K, V, {.scale = .1});
+  const double huge = std::ldexp(1, 1016);
+  const Eigen::MatrixXd large =
+      attention<Unnormalized>(Exponential{}, constant_decay(.5), Q, K, (V * huge).eval(), {.scale = .1});
+  const Eigen::MatrixXd small =
+      attention<Unnormalized>(Exponential{}, constant_decay(.5), Q, K, (V / huge).eval(), {.scale = .1});
+  REQUIRE((large / huge - Y).cwiseAbs().maxCoeff() <= 4e-15);
+  REQUIRE((small * huge - Y).cwiseAbs().maxCoeff() <= 4e-15);
+}
+
 TEST_CASE("denormal queries, keys and values", "[attention]") {
   Random random(3);
   Tokens tokens{random.matrix(3, 40) * 1e-40, random.matrix(3, 40) * 1e-41, random.matrix(2, 40)};

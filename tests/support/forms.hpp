@@ -42,7 +42,7 @@ template <class Scalar, class F, class Normalization = DefaultNormalization>
 
 /// The verdicts on all forms, in the order of `form_names`. Tokens are rounded to the scalar first.
 template <class Scalar, class F, class Normalization = DefaultNormalization>
-[[nodiscard]] std::array<Verdict, 4> judge_forms(Tokens tokens, Index chunk = 64) {
+[[nodiscard]] std::array<Verdict, 4> judge_forms(Tokens tokens, Index chunk = 64, Inputs inputs = Inputs::ordinary) {
   tokens.round_to<Scalar>();
   constexpr bool means = sympow::detail::rows_of<Normalization, F>() != sympow::detail::Rows::sums;
   const ReferenceRows rows =
@@ -50,7 +50,7 @@ template <class Scalar, class F, class Normalization = DefaultNormalization>
   constexpr Real block = 64;  // keys that the attention form adds up at a time
   const Index d = tokens.Q.rows(), e = tokens.V.rows();
   const auto judged = [&](const Result<Scalar>& result, Real tokens_per_update) {
-    return judge<Scalar>(rows, result.Y, result.diagnostics, static_cast<double>(tokens_per_update));
+    return judge<Scalar>(rows, result.Y, result.diagnostics, static_cast<double>(tokens_per_update), inputs);
   };
   State<Scalar, F> literal(d, e, 0), tailed(d, e), by_chunks(d, e);
   return {judged(run_attention_form<Scalar, F, Normalization>(tokens), block),

@@ -70,6 +70,7 @@ struct ReferenceRows {
   Vector<Real>
       forgotten;  ///< Σ_j |s_ij| |log b_ij|, channels included, divided likewise: what one rounding of every log b moves
   int P = 1;
+  Index d = 1;  ///< of keys
   bool means = false, turned = false;
 
   /// The last n rows.
@@ -83,6 +84,7 @@ struct ReferenceRows {
             largest.tail(n),
             forgotten.tail(n),
             P,
+            d,
             means,
             turned};
   }
@@ -111,6 +113,7 @@ enum class AngleSums { exact, in_double };
                      Vector<Real>::Zero(T),
                      Vector<Real>::Zero(T),
                      P,
+                     d,
                      means,
                      pairs > 0 || tokens.log_a.size() > 0};
   Vector<Real> norms(T), lengths(T),
@@ -145,17 +148,19 @@ enum class AngleSums { exact, in_double };
     rows.largest[i] = std::max(i > 0 ? rows.largest[i - 1] : 0, V.rows() > 0 ? V.col(i).cwiseAbs().maxCoeff() : 0);
     Real shift = -infinity;  // a mean does not see a common factor
     for (Index j = 0; j <= i; ++j)
-      if (norms[j] > 0) shift = std::max(shift, log_b[j]);
+      if (Q.col(i).dot(K.col(j)) != 0) shift = std::max(shift, log_b[j]);
     if (!means || std::isinf(shift)) shift = 0;
     for (Index j = 0; j <= i; ++j) {
       rows.window[i] += std::exp(log_b[j] + log_slowest[j]);
       if (norms[j] == 0) continue;
-      const Real b = std::exp(log_b[j] - shift), logit = Q.col(i).dot(K.col(j)), score = b * integer_power(logit, P);
+      const Real b = std::exp(log_b[j] - shift), logit = Q.col(i).dot(K.col(j));
+      rows.absolute[i] += b * integer_power<Real>(length * norms[j], P);
+      rows.bound[i] += b * std::exp(log_slowest[j]) * integer_power<Real>(length * lengths[j], P);
+      if (logit == 0) continue;
+      const Real score = b * integer_power(logit, P);
       rows.Y.col(i) += score * V.col(j);
       rows.denominator[i] += score;
-      rows.absolute[i] += b * integer_power<Real>(length * norms[j], P);
       rows.direct[i] += b * length * norms[j] * integer_power(std::abs(logit), P - 1);
-      rows.bound[i] += b * std::exp(log_slowest[j]) * integer_power<Real>(length * lengths[j], P);
       if (score != 0) rows.forgotten[i] += std::abs(score) * rounded[j];
     }
     if (!means || rows.denominator[i] == 0) continue;
@@ -175,11 +180,16 @@ struct Verdict {
   Index flagged = 0;   ///< rows that were not compared
 };
 
+/// What the rule is asked of. The 4 u of a row hold P roundings of every logit where those fall in all directions. Rotated logits, and
+/// tokens made such that all of them fall in one, are given P u a rounding of Σ_j b_ij |scale| ‖q_i‖ ‖k_j‖ |s_ij/b_ij|^{(P-1)/P}
+/// where that is more: a power costs it in any arithmetic of that precision.
+enum class Inputs { ordinary, aligned };
+
 /// Judges the rows of a call by the row rule. A flagged row is excused if its condition is at least half of 1/(16 u), or if its weights
 /// are zero; else it counts as infinitely wrong. n_i is window_i / tokens_per_update.
 template <class Scalar>
 [[nodiscard]] Verdict judge(const ReferenceRows& rows, const Matrix<Scalar>& Y, const Eigen::MatrixXd& diagnostics,
-                            double tokens_per_update) {
+                            double tokens_per_update, Inputs inputs = Inputs::ordinary) {
   constexpr Real u = std::numeric_limits<Scalar>::epsilon() / 2, infinity = std::numeric_limits<Real>::infinity();
   Verdict verdict;
   for (Index i = 0; i < Y.cols(); ++i) {
@@ -193,16 +203,20 @@ template <class Scalar>
       const Real weight = rows.means ? rows.condition(i) : rows.absolute[i];
       constexpr Real of_gates = 8 * static_cast<Real>(std::numeric_limits<double>::epsilon());
       const Real updates = rows.window[i] / static_cast<Real>(tokens_per_update);
-      const Real rule = 4 * u * weight * (1 + std::sqrt(updates)),
-                 of_score = (2 * rows.P + 2 + (rows.turned ? 3 * rows.P : 0)) * u;
-      const Real allowed = rows.largest[i] * (std::max(rule, of_score * rows.direct[i]) + of_gates * rows.forgotten[i]);
+      const Real of_rotations = rows.turned ? 4 * rows.P : 0;
+      const Real of_logits = inputs == Inputs::aligned ? rows.P * (2 + std::sqrt(static_cast<Real>(rows.d))) + 2 : 0;
+      const Real rule =
+          std::max(4 * weight * (1 + std::sqrt(updates)), (of_rotations + of_logits) * rows.direct[i]) * u;
+      const Real allowed = rows.largest[i] * (rule + of_gates * rows.forgotten[i]);
       for (Index c = 0; c < Y.rows(); ++c) {
         const Real expected = rows.Y(c, i), found = static_cast<Real>(Y(c, i)), difference = std::abs(found - expected);
         if (std::isinf(found) && !rows.means &&
             std::abs(expected) + allowed >= static_cast<Real>(std::numeric_limits<Scalar>::max()))
           continue;
         if (difference <= static_cast<Real>(std::numeric_limits<Scalar>::denorm_min())) continue;
-        const Real one = rows.means && rows.denominator[i] == 0 ? infinity : difference / allowed;
+        // A sum of exactly 0 leaves nothing but a rotation's roundings, under which its condition is infinite.
+        const bool nothing = rows.means && rows.denominator[i] == 0 && !rows.turned;
+        const Real one = nothing ? infinity : difference / allowed;
         ratio = one <= ratio ? ratio : std::isnan(one) ? infinity : one;
       }
     }

@@ -30,7 +30,7 @@ class AttentionEngine {
     auto keys = work_.keys(K.rows(), T), key_features = work_.key_features(D, T);
     keys = K;
     exponents_.resize(T);
-    take_exponents<F>(keys, exponents_);
+    const double of_keys = T > 0 ? load_keys<F>(keys, exponents_) : 0;
     norms_.setZero(T);
     if (diagnose()) norms_ = keys.colwise().norm();
     work_.block_factors.resize(static_cast<std::size_t>((T + block - 1) / block));
@@ -42,7 +42,7 @@ class AttentionEngine {
       const Index n = own.size;
       auto queries = work_.queries(Q.rows(), n), query_features = work_.features(D, n), logits = work_.logits(n, n);
       queries = Q.middleCols(begin, n);
-      load_queries<F>(queries, work_.query_exponents(n), options_.scale);
+      load_queries<F>(queries, work_.query_exponents(n), options_.scale, of_keys);
       if (diagnose()) work_.query_norms(n) = queries.colwise().norm();
       transition_.transport(frame, own, queries, keys.middleCols(begin, n), logits);
       if constexpr (embedded) {

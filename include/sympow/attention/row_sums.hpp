@@ -84,9 +84,12 @@ class RowSums {
   template <class Logarithms>
   void rescale(const Logarithms& shift, const Logarithms& gate, double room) {
     for (Index i = 0; i < rows_; ++i) {
-      const double contribution = shift[i] + gate[i], raised = std::max(scale()[i], std::ceil(contribution) + room);
+      const double whole = std::ceil(shift[i] + gate[i]), raised = std::max(scale()[i], whole + room);
       old_factor()[i] = raised == no_weight ? Scalar(0) : power_of_two<Scalar>(scale()[i] - raised);
-      new_factor()[i] = contribution == no_weight ? Scalar(0) : power_of_two<Scalar>((shift[i] - raised) + gate[i]);
+      new_factor()[i] =
+          whole == no_weight
+              ? Scalar(0)
+              : static_cast<Scalar>(times_power_of_two(std::exp2((shift[i] - whole) + gate[i]), whole - raised));
       scale()[i] = raised;
     }
     values().array().rowwise() *= old_factor().array();

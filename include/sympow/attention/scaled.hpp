@@ -93,31 +93,40 @@ double take_exponent(Column&& x) {
   return exponent;
 }
 
-/// Takes the exponents of the columns of 2^further X out, as far as the score allows it: of every column for a power; for an
-/// exponential score lengths are cut where a logit could overflow, which its row condition number excuses; an embedded score has them
-/// taken from φ(x) instead. exponents(t) + log2 of the new length is log2 of the old one.
+/// Takes the exponents of keys out, as far as the score allows it: of every column for a power; an exponential score has them put back
+/// but for that of the longest key, which is returned and belongs into the queries; an embedded score has them taken from φ(k) instead.
+/// exponents(t) + log2 of the new length is log2 of the old one.
 template <FeatureMap F, class X, class Exponents>
-void take_exponents(X&& x, Exponents&& exponents, int further = 0) {
+double load_keys(X&& x, Exponents&& exponents) {
+  exponents.setZero();
+  if constexpr (F::score != Score::embedded)
+    for (Index t = 0; t < x.cols(); ++t) exponents[t] = take_exponent(x.col(t));
+  if constexpr (F::score == Score::exponential) {
+    const double longest = std::max(exponents.maxCoeff(), static_cast<double>(std::numeric_limits<int>::min()));
+    for (Index t = 0; t < x.cols(); ++t) x.col(t) = times_power_of_two(x.col(t), exponents[t] - longest);
+    exponents.setZero();
+    return longest;
+  }
+  return 0;
+}
+
+/// The queries of a call: the scale is multiplied in, and the exponents of columns are taken out as those of the keys are. Lengths that
+/// an exponential score would multiply by 2^of_keys beyond the type are cut: a logit of such a length leaves no digits to its row.
+template <FeatureMap F, class X, class Exponents>
+void load_queries(X&& x, Exponents&& exponents, double scale, double of_keys = 0) {
   using Scalar = typename std::remove_cvref_t<X>::Scalar;
+  int of_scale = 0;
+  const double mantissa = std::frexp(scale, &of_scale);
   exponents.setZero();
   for (Index t = 0; t < x.cols(); ++t) {
     if constexpr (F::score == Score::power) {
-      exponents[t] = take_exponent(x.col(t)) + further;
+      exponents[t] = take_exponent(x.col(t)) + of_scale;
     } else if constexpr (F::score == Score::exponential) {
-      constexpr double limit = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
-      const double exponent = take_exponent(x.col(t)) + further;
+      constexpr double limit = std::numeric_limits<Scalar>::max_exponent - 4;
+      const double exponent = take_exponent(x.col(t)) + of_scale + of_keys;
       x.col(t) = times_power_of_two(x.col(t), std::min(exponent, limit));
     }
   }
-}
-
-/// The queries of a call: exponents taken out and the scale multiplied in, its power of two into the exponents.
-template <FeatureMap F, class X, class Exponents>
-void load_queries(X&& x, Exponents&& exponents, double scale) {
-  using Scalar = typename std::remove_cvref_t<X>::Scalar;
-  int exponent = 0;
-  const double mantissa = std::frexp(scale, &exponent);
-  take_exponents<F>(x, exponents, exponent);
   x *= static_cast<Scalar>(F::score == Score::embedded ? scale : mantissa);
 }
 

@@ -63,16 +63,17 @@ class ScoreSums {
         [&](Index) -> KeyFactors<Scalar>& { return factors; }, log_gate);
   }
 
-  /// 2^exponent times sums that were read through φ, decayed by log_gate(i).
+  /// 2^exponent times sums that were read through φ, decayed by log_gate(i); `noise` is the weight that their rounding has, `absolute`
+  /// that of the row condition number, for diagnostics.
   template <class Numerators, class Row, class LogGate>
-  void add_read(const Numerators& numerators, const Row& denominators, const Row& absolute, double exponent,
-                const LogGate& log_gate) {
+  void add_read(const Numerators& numerators, const Row& denominators, const Row& noise, const Row& absolute,
+                double exponent, const LogGate& log_gate) {
     auto shift = work_.shift(n_), gate = work_.gate(n_);
     for (Index i = 0; i < n_; ++i) {
       shift[i] = exponent + of_query(i);
       gate[i] = log_gate(i) * std::numbers::log2e;
     }
-    work_.rows.add_read(numerators, denominators, absolute, shift, gate);
+    work_.rows.add_read(numerators, denominators, noise, shift, gate);
     if (diagnostics_ != nullptr) work_.absolute.add_read(numerators.topRows(0), absolute, absolute, shift, gate);
   }
 

@@ -82,7 +82,7 @@ class StateEngine {
     auto queries = work_.queries(d_, n), keys = work_.keys(d_, n), logits = work_.logits(n, n);
     load_queries(segment);
     keys = call_.K.middleCols(segment.begin, n);
-    take_exponents<F>(keys, work_.key_exponents(n));
+    load_keys<F>(keys, work_.key_exponents(n));
     if (diagnose()) {
       work_.query_norms(n) = queries.colwise().norm();
       work_.key_norms(n) = keys.colwise().norm();
@@ -122,11 +122,17 @@ class StateEngine {
     if (state_.L == no_weight) return;
     auto features = work_.features(D_, n);
     if constexpr (!embedded) feature_.embed(work_.queries(d_, n), features);
-    auto numerators = work_.numerators(call_.V.rows(), n), row = work_.row(2, n);
+    auto numerators = work_.numerators(call_.V.rows(), n), row = work_.row(3, n);
+    const auto total = static_cast<Scalar>(state_.A);
     numerators.noalias() = state_.S * features;
     row.row(0).noalias() = state_.Z.transpose() * features;
-    row.row(1) = features.colwise().norm() * static_cast<Scalar>(state_.A);
-    sums_.add_read(numerators, row.row(0), row.row(1), state_.exponent(), log_gate);
+    row.row(1) = features.colwise().norm() * total;
+    if (diagnose()) {
+      row.row(2) = row.row(1);
+      if constexpr (!embedded)  // of the queries as they came: channels may have shortened them since
+        row.row(2) = work_.query_norms(n).transpose().unaryExpr(RaiseTo{degree_of<F>}) * total;
+    }
+    sums_.add_read(numerators, row.row(0), row.row(1), row.row(2), state_.exponent(), log_gate);
   }
 
   // Everything that the state holds forgets what a segment forgets; true if it forgets by channel.

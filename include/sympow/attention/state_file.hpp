@@ -109,26 +109,39 @@ class StateReader {
   Index angles_limit_ = 0;
 };
 
+/// Whether the fields are those of some state: sizes that fit, decays that are logarithms of at most 1, weights and angles that are
+/// numbers.
+template <class Access>
+bool plausible(const Access& parts) {
+  const auto all_decays = [](const auto& x) { return (x.array() <= 0).all(); };
+  const auto all_finite = [](const auto& x) { return x.array().isFinite().all(); };
+  const auto exponents = parts.tail_exponents.array();
+  return parts.tokens >= 0 && parts.tail_size >= 0 && parts.tail_size <= parts.tail_keys.cols() && !(parts.A < 0) &&
+         parts.L < -no_weight && parts.log_decay <= 0 && parts.tail_log_decay <= 0 && all_decays(parts.log_channels) &&
+         all_decays(parts.tail_log_channels) && all_decays(parts.tail_log_b) && (exponents < -no_weight).all() &&
+         all_finite(parts.start.angles) && all_finite(parts.frame.angles);
+}
+
 }  // namespace detail
 
 /// Writes a state. Format, little-endian:
 ///
-///     8 bytes "SYMPOWS\n" · int64 version (1) · int64 bytes of a scalar · int64 feature dimension D · int64 d · int64 e · int64 tail ·
-///     int64 bytes of the body · uint64 FNV-1a of the body · the body: the fields in the order of `detail::visit_state`, a number as
+///     8 bytes "SYMPOWS\n" · int64 version (1) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D · int64 d · int64 e ·
+///     int64 tail · int64 bytes of the body · uint64 FNV-1a of the body · the body: the fields in the order of `detail::visit_state`, a number as
 ///     8 bytes, a matrix as int64 rows, int64 columns and its entries column by column
 ///
 /// A reader accepts its own version only; a field that is added raises the version, and a version once released is read by all later
-/// ones. The feature map is not stored but for D. Throws `InvalidStateFile` if the stream fails.
+/// ones. Of the feature map its degree is stored, 1 where it is no power, and D. Throws `InvalidStateFile` if the stream fails.
 template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
   State<Scalar, F> copy = state;
   detail::StateAccess<State<Scalar, F>> parts{copy};
   detail::StateWriter head, body;
   detail::visit_state(parts, body);
-  for (const Index value :
-       {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)), parts.S.cols(),
-        state.key_dimension(), state.value_dimension(), state.tail(), static_cast<Index>(body.bytes().size()),
-        static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
+  for (const Index value : {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)),
+                            static_cast<Index>(detail::degree_of<F>), parts.S.cols(), state.key_dimension(),
+                            state.value_dimension(), state.tail(), static_cast<Index>(body.bytes().size()),
+                            static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
     head(static_cast<std::int64_t>(value));
   out.write(detail::state_magic.data(), detail::state_magic.size());
   out << head.bytes() << body.bytes();
@@ -142,12 +155,13 @@ void load(State<Scalar, F>& state, std::istream& in) {
   std::array<char, 8> magic{};
   if (!in.read(magic.data(), magic.size()) || magic != detail::state_magic)
     detail::raise<InvalidStateFile>("state file: this is not one");
-  std::array<std::int64_t, 8> head{};
+  std::array<std::int64_t, 9> head{};
   if (!in.read(reinterpret_cast<char*>(head.data()), sizeof head))
     detail::raise<InvalidStateFile>("state file: it ends inside of its head");
   const Index dimension = state.feature().dimension(state.key_dimension());
-  const std::array<std::pair<const char*, std::int64_t>, 6> expected = {{{"version", detail::state_version},
+  const std::array<std::pair<const char*, std::int64_t>, 7> expected = {{{"version", detail::state_version},
                                                                          {"bytes of a scalar", sizeof(Scalar)},
+                                                                         {"degree P", detail::degree_of<F>},
                                                                          {"feature dimension D", dimension},
                                                                          {"key dimension d", state.key_dimension()},
                                                                          {"value dimension e", state.value_dimension()},
@@ -158,18 +172,18 @@ void load(State<Scalar, F>& state, std::istream& in) {
                                       expected[n].second);
   State<Scalar, F> loaded(state.feature(), state.key_dimension(), state.value_dimension(), state.tail());
   const std::int64_t most = loaded.bytes() + 8 * (64 + 6 * (state.key_dimension() + state.tail()));
-  if (head[6] < 0 || head[6] > most)
-    detail::raise<InvalidStateFile>("state file: a body of ", head[6], " bytes cannot be this state's");
-  std::string body(static_cast<std::size_t>(head[6]), '\0');
+  if (head[7] < 0 || head[7] > most)
+    detail::raise<InvalidStateFile>("state file: a body of ", head[7], " bytes cannot be this state's");
+  std::string body(static_cast<std::size_t>(head[7]), '\0');
   if (!in.read(body.data(), static_cast<std::streamsize>(body.size())))
     detail::raise<InvalidStateFile>("state file: it ends inside of its body");
-  if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[7]))
+  if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[8]))
     detail::raise<InvalidStateFile>("state file: the checksum does not match");
   detail::StateAccess<State<Scalar, F>> parts{loaded};
   detail::StateReader reader(body);
   reader.limit_angles(state.key_dimension() / 2);
   detail::visit_state(parts, reader);
-  if (!reader.at_end() || parts.tail_size < 0 || parts.tail_size > loaded.tail() || parts.tokens < 0)
+  if (!reader.at_end() || !detail::plausible(parts))
     detail::raise<InvalidStateFile>("state file: its fields contradict each other");
   state = std::move(loaded);
 }

@@ -62,7 +62,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
     }
     const auto seen = k.leftCols(i + 1);
     const Eigen::ArrayXd s = seen.transpose() * q.col(i), b = log_b.head(i + 1).array().exp();
-    const Eigen::ArrayXd norms = seen.colwise().norm().transpose().array() * q.col(i).norm();
+    const Eigen::ArrayXd norms = seen.colwise().stableNorm().transpose().array() * q.col(i).stableNorm();
     double shift = 0;
     if constexpr (F::score == Score::power) {
       score = b * s.unaryExpr(sympow::detail::RaiseTo{F::degree});

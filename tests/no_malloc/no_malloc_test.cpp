@@ -1,0 +1,174 @@
+// A step of a recurrence allocates nothing, and neither does a chunked call whose workspace has seen one of its size.
+//
+// Counted are operator new in all its forms and every request of Eigen's for heap memory. Eigen's matrix products pack their operands
+// into buffers of their own, on the stack up to EIGEN_STACK_ALLOCATION_LIMIT bytes each and on the heap above: the limit is raised here
+// so that these buffers, and nothing else, are excepted. The engines are compiled in this file, with this limit and this assertion.
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <typeinfo>
+
+namespace {
+
+long requests = 0;  // for memory, while they are counted
+bool counting = false;
+
+void count() {
+  if (counting) ++requests;
+}
+
+void failed(const char* condition) {
+  if (std::strstr(condition, "is_malloc_allowed") == nullptr) std::abort();
+  count();
+}
+
+void* allocate(std::size_t size, std::size_t alignment = alignof(std::max_align_t)) {
+  count();
+  void* memory = std::aligned_alloc(alignment, (size / alignment + 1) * alignment);
+  return memory != nullptr ? memory : throw std::bad_alloc();
+}
+
+[[gnu::noinline]] void release(void* memory) { std::free(memory); }
+
+}  // namespace
+
+void* operator new(std::size_t size) { return allocate(size); }
+void* operator new[](std::size_t size) { return allocate(size); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return allocate(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+
+#define eigen_assert(condition) ((condition) ? void() : failed(#condition))
+#define EIGEN_STACK_ALLOCATION_LIMIT (2 << 20)
+#ifndef EIGEN_RUNTIME_NO_MALLOC
+#define EIGEN_RUNTIME_NO_MALLOC
+#endif
+
+#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/recurrent.hpp>
+#include <sympow/feature/linear.hpp>
+#include <sympow/feature/symmetric_power.hpp>
+#include <sympow/rotation/frequencies.hpp>
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
+#include <vector>
+
+#include "catch.hpp"
+#include "random.hpp"
+
+using namespace sympow;
+using sympow::test::Random;
+
+namespace {
+
+// How often f asked for memory.
+template <class F>
+long requests_of(F&& f) {
+  requests = 0;
+  counting = true;
+  Eigen::internal::set_is_malloc_allowed(false);
+  f();
+  Eigen::internal::set_is_malloc_allowed(true);
+  counting = false;
+  return requests;
+}
+
+struct EluPlusOne {
+  static constexpr Score score = Score::embedded;
+  static constexpr bool nonnegative = true;
+  [[nodiscard]] Index dimension(Index d) const { return d; }
+  template <class X, class Y>
+  void embed(const X& x, Y&& y) const {
+    y = (x.array() > 0).select(x.array() + 1, x.array().min(0).exp());
+  }
+};
+
+constexpr Index d = 8, e = 5, steps = 200;
+
+// Transitions of one token each, made beforehand: they own their gates.
+template <class TransitionOf>
+auto each_token(TransitionOf&& transition_of) {
+  std::vector<decltype(transition_of(Index(0)))> transitions;
+  for (Index t = 0; t < steps; ++t) transitions.push_back(transition_of(t));
+  return transitions;
+}
+
+// A warm state and workspace; then 200 steps, several folds among them, and a call of 200 tokens.
+template <class Scalar, class F, class Transitions, class Whole>
+void check(const Transitions& transitions, const Whole& whole, Index tail) {
+  Random random(1);
+  const Matrix<Scalar> Q = random.matrix<Scalar>(d, steps), K = random.matrix<Scalar>(d, steps);
+  const Matrix<Scalar> V = random.matrix<Scalar>(e, steps);
+  Matrix<Scalar> Y(e, steps);
+  Workspace<Scalar> workspace;
+  Diagnostics diagnostics(3, 1);
+  for (const bool diagnose : {false, true}) {
+    const Options options{.scale = .5, .chunk = 48, .diagnostics = diagnose ? &diagnostics : nullptr};
+    State<Scalar, F> state(d, e, tail);
+    const auto step_by_step = [&] {
+      for (Index t = 0; t < steps; ++t)
+        recurrent<SignedNormalized>(F{}, transitions[static_cast<std::size_t>(t)], Q.col(t), K.col(t), V.col(t), state,
+                                    Y.col(t), workspace, options);
+    };
+    const auto by_chunks = [&] { chunked(F{}, whole, Q, K, V, state, Y, workspace, options); };
+    CAPTURE(sizeof(Scalar), tail, diagnose, typeid(F).name(), typeid(whole).name());
+    step_by_step();
+    CHECK(requests_of(step_by_step) == 0);
+    by_chunks();
+    CHECK(requests_of(by_chunks) == 0);
+    step_by_step();
+    CHECK(requests_of(step_by_step) == 0);
+  }
+}
+
+template <class Scalar, class F>
+void check_transitions() {
+  Random random(2);
+  const Eigen::VectorXd log_gamma = -.01 * random.vector(steps).cwiseAbs(), beta = random.vector(steps);
+  const Eigen::VectorXd theta = rotary_frequencies<double>(d, 4096);
+  const Eigen::MatrixXd log_a = -.01 * random.matrix(d, steps).cwiseAbs();
+  for (const Index tail : {0, 1, 32}) {
+    check<Scalar, F>(each_token([](Index) { return stationary(); }), stationary(), tail);
+    check<Scalar, F>(each_token([&](Index t) { return decay(log_gamma.segment(t, 1)); }), decay(log_gamma), tail);
+    if constexpr (F::score == Score::power) {
+      check<Scalar, F>(each_token([&](Index t) { return rotary(theta, beta.segment(t, 1)); }), rotary(theta, beta),
+                       tail);
+      check<Scalar, F>(each_token([&](Index t) { return decay(log_gamma.segment(t, 1)) * rotary(theta); }),
+                       decay(log_gamma) * rotary(theta), tail);
+      check<Scalar, F>(each_token([&](Index t) { return channel_decay(log_a.col(t)); }), channel_decay(log_a), tail);
+      check<Scalar, F>(
+          each_token([&](Index t) { return channel_decay(log_a.col(t)) * decay(log_gamma.segment(t, 1)); }),
+          channel_decay(log_a) * decay(log_gamma), tail);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the count sees what it must", "[no_malloc]") {
+  CHECK(requests_of([] { Eigen::VectorXd x(100); }) > 0);
+  CHECK(requests_of([] { std::vector<double> x(100); }) > 0);
+  CHECK(requests_of([] { Eigen::Matrix4d::Zero().eval(); }) == 0);
+}
+
+TEST_CASE("a step of the recurrence and a chunk allocate nothing", "[no_malloc]") {
+  check_transitions<double, Linear>();
+  check_transitions<double, SymmetricPower<2>>();
+  check_transitions<double, SymmetricPower<4>>();
+  check_transitions<float, SymmetricPower<2>>();
+  check_transitions<float, SymmetricPower<3>>();
+  check_transitions<double, EluPlusOne>();
+}
