@@ -151,6 +151,21 @@ TEST_CASE("the exit status is the printed verdict, and Y is written in any case"
   }
 }
 
+// q k to the eighth, for a q and a k whose roundings all point one way: no arithmetic in float keeps 4 u here.
+TEST_CASE("forms that disagree end with status 1, and Y is written", "[attend_npy]") {
+  const Folder folder;
+  folder.save<float>("q.npy", {3, 1}, std::vector<float>(3, 1.0048837661743164F));
+  folder.save<float>("k.npy", {3, 1}, std::vector<float>(3, 1.0488295555114746F));
+  folder.save<float>("v.npy", {3, 1}, std::vector<float>(3, 1));
+  const std::string words = "--q q.npy --k k.npy --v v.npy --out y.npy --normalize none --compare --power ";
+  const Finished finished = folder.run(words + "8");
+  CAPTURE(finished.out);
+  REQUIRE(finished.status == 1);
+  REQUIRE_THAT(finished.out, contains("DISAGREE"));
+  REQUIRE(folder.names().contains("y.npy"));
+  REQUIRE(folder.run(words + "2").status == 0);
+}
+
 TEST_CASE("gates of minus infinity and other edges run through all forms", "[attend_npy]") {
   const Folder folder;
   Arrays arrays({.axes = 3, .tokens = 80, .gates = true}, 1);
