@@ -1,8 +1,7 @@
-// A step of a recurrence allocates nothing, and neither does a chunked call whose workspace has seen one of its size.
+// A step of a recurrence allocates nothing, and neither does a call of any form whose workspace has seen one of its size.
 //
-// Counted are operator new in all its forms and every request of Eigen's for heap memory. Eigen's matrix products pack their operands
-// into buffers of their own, on the stack up to EIGEN_STACK_ALLOCATION_LIMIT bytes each and on the heap above: the limit is raised here
-// so that these buffers, and nothing else, are excepted. The engines are compiled in this file, with this limit and this assertion.
+// Counted are operator new in all its forms and every request of Eigen's for heap memory. The engines are compiled in this file, with the
+// assertion that counts.
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -51,11 +50,11 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { rel
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
 
 #define eigen_assert(condition) ((condition) ? void() : failed(#condition))
-#define EIGEN_STACK_ALLOCATION_LIMIT (2 << 20)
 #ifndef EIGEN_RUNTIME_NO_MALLOC
 #define EIGEN_RUNTIME_NO_MALLOC
 #endif
 
+#include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/recurrent.hpp>
 #include <sympow/feature/linear.hpp>
@@ -96,7 +95,11 @@ struct EluPlusOne {
   }
 };
 
-constexpr Index d = 8, e = 5, steps = 200;
+struct Shape {
+  Index d = 8, e = 5, chunk = 48;
+};
+
+constexpr Index steps = 200;
 
 // Transitions of one token each, made beforehand: they own their gates.
 template <class TransitionOf>
@@ -108,15 +111,16 @@ auto each_token(TransitionOf&& transition_of) {
 
 // A warm state and workspace; then 200 steps, several folds among them, and a call of 200 tokens.
 template <class Scalar, class F, class Transitions, class Whole>
-void check(const Transitions& transitions, const Whole& whole, Index tail) {
+void check(const Transitions& transitions, const Whole& whole, Index tail, Shape shape = {}) {
   Random random(1);
+  const auto [d, e, chunk] = shape;
   const Matrix<Scalar> Q = random.matrix<Scalar>(d, steps), K = random.matrix<Scalar>(d, steps);
   const Matrix<Scalar> V = random.matrix<Scalar>(e, steps);
   Matrix<Scalar> Y(e, steps);
   Workspace<Scalar> workspace;
   Diagnostics diagnostics(3, 1);
   for (const bool diagnose : {false, true}) {
-    const Options options{.scale = .5, .chunk = 48, .diagnostics = diagnose ? &diagnostics : nullptr};
+    const Options options{.scale = .5, .chunk = shape.chunk, .diagnostics = diagnose ? &diagnostics : nullptr};
     State<Scalar, F> state(d, e, tail);
     const auto step_by_step = [&] {
       for (Index t = 0; t < steps; ++t)
@@ -124,11 +128,14 @@ void check(const Transitions& transitions, const Whole& whole, Index tail) {
                                     Y.col(t), workspace, options);
     };
     const auto by_chunks = [&] { chunked(F{}, whole, Q, K, V, state, Y, workspace, options); };
-    CAPTURE(sizeof(Scalar), tail, diagnose, typeid(F).name(), typeid(whole).name());
+    const auto directly = [&] { attention(F{}, whole, Q, K, V, Y, workspace, options); };
+    CAPTURE(sizeof(Scalar), d, e, chunk, tail, diagnose, typeid(F).name(), typeid(whole).name());
     step_by_step();
     CHECK(requests_of(step_by_step) == 0);
     by_chunks();
     CHECK(requests_of(by_chunks) == 0);
+    directly();
+    CHECK(requests_of(directly) == 0);
     step_by_step();
     CHECK(requests_of(step_by_step) == 0);
   }
@@ -137,6 +144,7 @@ void check(const Transitions& transitions, const Whole& whole, Index tail) {
 template <class Scalar, class F>
 void check_transitions() {
   Random random(2);
+  constexpr Index d = Shape{}.d;
   const Eigen::VectorXd log_gamma = -.01 * random.vector(steps).cwiseAbs(), beta = random.vector(steps);
   const Eigen::VectorXd theta = rotary_frequencies<double>(d, 4096);
   const Eigen::MatrixXd log_a = -.01 * random.matrix(d, steps).cwiseAbs();
@@ -164,11 +172,16 @@ TEST_CASE("the count sees what it must", "[no_malloc]") {
   CHECK(requests_of([] { Eigen::Matrix4d::Zero().eval(); }) == 0);
 }
 
-TEST_CASE("a step of the recurrence and a chunk allocate nothing", "[no_malloc]") {
+TEST_CASE("a step of the recurrence and calls of every form allocate nothing", "[no_malloc]") {
   check_transitions<double, Linear>();
   check_transitions<double, SymmetricPower<2>>();
   check_transitions<double, SymmetricPower<4>>();
   check_transitions<float, SymmetricPower<2>>();
   check_transitions<float, SymmetricPower<3>>();
   check_transitions<double, EluPlusOne>();
+  const auto open = each_token([](Index) { return stationary(); });
+  for (const Shape shape : {Shape{64, 64, 64}, Shape{64, 96, 200}, Shape{128, 16, 200}}) {
+    check<float, SymmetricPower<2>>(open, stationary(), 32, shape);
+    check<double, SymmetricPower<2>>(open, stationary(), 32, shape);
+  }
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include <sympow/attention/score_sums.hpp>
 
@@ -29,14 +28,17 @@ class AttentionEngine {
     const Index T = Q.cols(), D = embedded_dimension(K.rows());
     auto keys = work_.keys(K.rows(), T), key_features = work_.key_features(D, T);
     keys = K;
-    exponents_.resize(T);
-    const double of_keys = T > 0 ? load_keys<F>(keys, exponents_) : 0;
-    norms_.setZero(T);
-    if (diagnose()) norms_ = keys.colwise().norm();
+    auto exponents = work_.all_key_exponents(T);
+    auto norms = work_.all_key_norms(T);
+    const double of_keys = T > 0 ? load_keys<F>(keys, exponents) : 0;
+    norms.setZero();
+    if (diagnose()) norms = keys.colwise().norm();
+    auto& totals = work_.block_totals;  // log decay of every block so far
     work_.block_factors.resize(static_cast<std::size_t>((T + block - 1) / block));
-    totals_.clear();
+    totals.clear();
 
-    Frame frame;
+    Frame& frame = work_.frame;  // of an earlier call; angles of 0 are none
+    frame.angles.setZero(2 * frame.angles.size() == Q.rows() ? frame.angles.size() : 0);
     for (Index begin = 0; begin < T; begin += block) {
       const Segment own{begin, std::min(block, T - begin)};
       const Index n = own.size;
@@ -46,30 +48,30 @@ class AttentionEngine {
       if (diagnose()) work_.query_norms(n) = queries.colwise().norm();
       transition_.transport(frame, own, queries, keys.middleCols(begin, n), logits);
       if constexpr (embedded) {
-        embed(keys.middleCols(begin, n), key_features.middleCols(begin, n), exponents_.segment(begin, n),
-              norms_.segment(begin, n));
+        embed(keys.middleCols(begin, n), key_features.middleCols(begin, n), exponents.segment(begin, n),
+              norms.segment(begin, n));
         embed(queries, query_features, work_.query_exponents(n), work_.query_norms(n));
-        logits.noalias() = key_features.middleCols(begin, n).transpose() * query_features;
+        set_product(logits, key_features.middleCols(begin, n).transpose(), query_features);
       }
-      work_.key_exponents(n) = exponents_.segment(begin, n);
-      work_.key_norms(n) = norms_.segment(begin, n);
-      totals_.push_back(accumulate_gates(transition_, own, work_.from_start(n), work_.to_end(n)));
-      work_.block_factors[totals_.size() - 1].template set<F>(work_.to_end(n), work_.key_exponents(n));
+      work_.key_exponents(n) = exponents.segment(begin, n);
+      work_.key_norms(n) = norms.segment(begin, n);
+      totals.push_back(accumulate_gates(transition_, own, work_.from_start(n), work_.to_end(n)));
+      work_.block_factors[totals.size() - 1].template set<F>(work_.to_end(n), work_.key_exponents(n));
 
       sums_.reset(V.rows(), n);
       sums_.add_causal(transition_, own, logits, V.middleCols(begin, n));
       double between = 0;  // log decay of the blocks between
-      for (std::size_t j = totals_.size() - 1; j-- > 0 && between > no_weight;) {
+      for (std::size_t j = totals.size() - 1; j-- > 0 && between > no_weight;) {
         const Segment earlier{static_cast<Index>(j) * block, block};
         auto earlier_logits = work_.logits(block, n);
         if constexpr (embedded)
-          earlier_logits.noalias() = key_features.middleCols(earlier.begin, block).transpose() * query_features;
+          set_product(earlier_logits, key_features.middleCols(earlier.begin, block).transpose(), query_features);
         else
-          earlier_logits.noalias() = keys.middleCols(earlier.begin, block).transpose() * queries;
-        sums_.add_earlier(work_.block_factors[j], norms_.segment(earlier.begin, block), earlier_logits,
+          set_product(earlier_logits, keys.middleCols(earlier.begin, block).transpose(), queries);
+        sums_.add_earlier(work_.block_factors[j], norms.segment(earlier.begin, block), earlier_logits,
                           V.middleCols(earlier.begin, block),
                           [&](Index i) { return between + work_.from_start(n)[i]; });
-        between += totals_[j];
+        between += totals[j];
         transition_.pull(earlier, queries);
       }
       sums_.write(begin, Y.middleCols(begin, n));
@@ -99,9 +101,6 @@ class AttentionEngine {
   const Options& options_;
   Workspace<Scalar>& work_;
   ScoreSums<Scalar, F> sums_;
-  Eigen::VectorXd exponents_;   // of all keys
-  Vector<Scalar> norms_;        // of all keys, for diagnostics
-  std::vector<double> totals_;  // log decay of every block so far
 };
 
 template <class Scalar, FeatureMap F>

@@ -6,6 +6,7 @@
 
 #include <sympow/attention/options.hpp>
 #include <sympow/attention/scaled.hpp>
+#include <sympow/core/product.hpp>
 
 namespace sympow::detail {
 
@@ -39,7 +40,7 @@ class RowSums {
     weights.array().rowwise() *= new_factor().array();
     denominator() += weights.colwise().sum();
     if (is_signed) noise() += weights.cwiseAbs().colwise().sum();
-    values().noalias() += V * weights;
+    add_product(values(), V, weights);
   }
 
   /// Adds 2^{shift_i + gate_i} times numerators and denominators that were read from a state; `absolute` is their absolute weight.

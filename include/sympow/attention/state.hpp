@@ -267,7 +267,7 @@ struct StateAccess<State<Scalar, F>> {
     }
     auto weighted = work.numerators(S.rows(), n);
     weighted = values.array().rowwise() * weights.transpose().array();
-    S.noalias() += weighted * features.transpose();
+    add_product(S, weighted, features.transpose());
     Z.noalias() += features * weights;
   }
 };

@@ -92,7 +92,7 @@ class StateEngine {
       auto query_features = work_.features(D_, n), key_features = work_.key_features(D_, n);
       embed(queries, query_features, work_.query_exponents(n), work_.query_norms(n));
       embed(keys, key_features, work_.key_exponents(n), work_.key_norms(n));
-      logits.noalias() = key_features.transpose() * query_features;
+      set_product(logits, key_features.transpose(), query_features);
     }
     log_total_ = accumulate_gates(call_.transition, segment, work_.from_start(n), work_.to_end(n));
   }
@@ -106,10 +106,10 @@ class StateEngine {
     if constexpr (embedded) {
       auto tail_features = work_.tail_features(D_, m);
       embed(keys, tail_features, state_.tail_exponents.head(m), norms);
-      logits.noalias() = tail_features.transpose() * work_.features(D_, n);
+      set_product(logits, tail_features.transpose(), work_.features(D_, n));
     } else {
       if (diagnose()) norms = keys.colwise().norm();
-      logits.noalias() = keys.transpose() * work_.queries(d_, n);
+      set_product(logits, keys.transpose(), work_.queries(d_, n));
     }
     work_.factors.template set<F>(state_.tail_log_b.head(m), state_.tail_exponents.head(m));
     sums_.add_earlier(work_.factors, norms, logits, state_.tail_values.leftCols(m),
@@ -124,7 +124,7 @@ class StateEngine {
     if constexpr (!embedded) feature_.embed(work_.queries(d_, n), features);
     auto numerators = work_.numerators(call_.V.rows(), n), row = work_.row(3, n);
     const auto total = static_cast<Scalar>(state_.A);
-    numerators.noalias() = state_.S * features;
+    set_product(numerators, state_.S, features);
     row.row(0).noalias() = state_.Z.transpose() * features;
     row.row(1) = features.colwise().norm() * total;
     if (diagnose()) {

@@ -4,38 +4,43 @@
 #include <vector>
 
 #include <sympow/attention/row_sums.hpp>
+#include <sympow/transition/transition.hpp>
 
 namespace sympow {
 /// Scratch of one call at a time; keep it to reuse its memory. It holds nothing that outlives a call: any form, feature map and
-/// shape may use the same one in turn. Once it has seen the largest call, calls allocate nothing but what Eigen's products pack.
+/// shape may use the same one in turn. Once it has seen the largest call, calls allocate nothing.
 template <class Scalar>
 struct Workspace {
-  detail::Panel<Scalar> queries;          ///< d × n, a segment's queries at its start
-  detail::Panel<Scalar> keys;             ///< d × n, its keys at its end; all of them in the attention form
-  detail::Panel<Scalar> logits;           ///< keys by queries, then weights
-  detail::Panel<Scalar> absolute_logits;  ///< the same of lengths, for diagnostics
-  detail::Panel<Scalar> features;         ///< D × n, of queries, then of keys
-  detail::Panel<Scalar> key_features;     ///< D × n, of an embedded score
-  detail::Panel<Scalar> tail_features;    ///< D × m, of a state's tail
-  detail::Panel<Scalar> numerators;       ///< e × n, read from a state; weighted values on their way into it
-  detail::Panel<Scalar> row;              ///< 3 × n, denominators read from a state, and their absolute weights
-  detail::Panel<Scalar> weights;          ///< n, of keys on their way into a state
-  detail::Panel<Scalar> query_norms;      ///< n, lengths for diagnostics
-  detail::Panel<Scalar> key_norms;        ///< n, likewise
-  detail::Panel<Scalar> tail_norms;       ///< m, likewise
-  detail::Panel<double> query_exponents;  ///< n, log2 of what was taken out of the columns
-  detail::Panel<double> key_exponents;    ///< n, likewise
-  detail::Panel<double> from_start;       ///< n, log decay from a segment's start through each token
-  detail::Panel<double> to_end;           ///< n, from each token to the segment's end
-  detail::Panel<double> gates;            ///< n, from each key to a query
-  detail::Panel<double> shift;            ///< n, log2 scales of a contribution
-  detail::Panel<double> absolute_shift;   ///< n, of its absolute weights
-  detail::Panel<double> gate;             ///< n, log2 of its decay
-  Eigen::VectorXd channels;               ///< d, a segment's log channel decay
-  detail::Panel<double> channel_decays;   ///< d × 2, decays by channel and ones
-  detail::Panel<double> lifted_decays;    ///< D × 2, their monomials
-  detail::KeyFactors<Scalar> factors;     ///< gates and lengths of keys on their way into weights
+  detail::Panel<Scalar> queries;            ///< d × n, a segment's queries at its start
+  detail::Panel<Scalar> keys;               ///< d × n, its keys at its end; all of them in the attention form
+  detail::Panel<Scalar> logits;             ///< keys by queries, then weights
+  detail::Panel<Scalar> absolute_logits;    ///< the same of lengths, for diagnostics
+  detail::Panel<Scalar> features;           ///< D × n, of queries, then of keys
+  detail::Panel<Scalar> key_features;       ///< D × n, of an embedded score
+  detail::Panel<Scalar> tail_features;      ///< D × m, of a state's tail
+  detail::Panel<Scalar> numerators;         ///< e × n, read from a state; weighted values on their way into it
+  detail::Panel<Scalar> row;                ///< 3 × n, denominators read from a state, and their absolute weights
+  detail::Panel<Scalar> weights;            ///< n, of keys on their way into a state
+  detail::Panel<Scalar> query_norms;        ///< n, lengths for diagnostics
+  detail::Panel<Scalar> key_norms;          ///< n, likewise
+  detail::Panel<Scalar> all_key_norms;      ///< T, of all keys in the attention form
+  detail::Panel<Scalar> tail_norms;         ///< m, likewise
+  detail::Panel<double> query_exponents;    ///< n, log2 of what was taken out of the columns
+  detail::Panel<double> key_exponents;      ///< n, likewise
+  detail::Panel<double> all_key_exponents;  ///< T, of all keys in the attention form
+  detail::Panel<double> from_start;         ///< n, log decay from a segment's start through each token
+  detail::Panel<double> to_end;             ///< n, from each token to the segment's end
+  detail::Panel<double> gates;              ///< n, from each key to a query
+  detail::Panel<double> shift;              ///< n, log2 scales of a contribution
+  detail::Panel<double> absolute_shift;     ///< n, of its absolute weights
+  detail::Panel<double> gate;               ///< n, log2 of its decay
+  Frame frame;                              ///< coordinates of the attention form
+  Eigen::VectorXd channels;                 ///< d, a segment's log channel decay
+  detail::Panel<double> channel_decays;     ///< d × 2, decays by channel and ones
+  detail::Panel<double> lifted_decays;      ///< D × 2, their monomials
+  detail::KeyFactors<Scalar> factors;       ///< gates and lengths of keys on their way into weights
   std::vector<detail::KeyFactors<Scalar>> block_factors;  ///< of the blocks of keys in the attention form
+  std::vector<double> block_totals;                       ///< their log decays
   detail::RowSums<Scalar> rows;                           ///< the rows in the making
   detail::RowSums<Scalar> absolute;                       ///< their absolute weights, for diagnostics
 };

@@ -113,7 +113,8 @@ class ChannelDecay {
                  wanted ? Batch<S>(logits.topLeftCorner(half, half)) : logits);
     transport<S>(frame, right, queries.rightCols(rest), keys.rightCols(rest),
                  wanted ? Batch<S>(logits.bottomRightCorner(rest, rest)) : logits);
-    if (wanted) logits.topRightCorner(half, rest).noalias() = keys.leftCols(half).transpose() * queries.rightCols(rest);
+    if (wanted)
+      detail::set_product(logits.topRightCorner(half, rest), keys.leftCols(half).transpose(), queries.rightCols(rest));
     pull<S>(left, queries.rightCols(rest));
     pull<S>(right, keys.leftCols(half));  // a diagonal is its own transpose
   }

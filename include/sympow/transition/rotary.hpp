@@ -53,7 +53,7 @@ class Rotary {
         frame.angles[j] = mu;
       }
     }
-    if (logits.size() != 0) logits.noalias() = keys.transpose() * queries;
+    if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
   }
 
   template <class S>

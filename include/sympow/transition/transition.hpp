@@ -11,6 +11,7 @@
 
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
+#include <sympow/core/product.hpp>
 
 namespace sympow {
 
@@ -76,7 +77,7 @@ struct LeavesKeys {
 
   template <class S>
   void transport(Frame&, Segment, const Batch<S>& queries, const Batch<S>& keys, Batch<S> logits) const {
-    if (logits.size() != 0) logits.noalias() = keys.transpose() * queries;
+    if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
   }
 
   template <class S>
