@@ -65,7 +65,7 @@ void print(const Proposition& p) {
   if (p.kind == Kind::documentation)
     std::printf("%-21s", "");
   else
-    std::printf("%8.1e %s %8.1e  ", p.residual, p.holds() ? "<=" : "> ", p.bound);
+    std::printf("%8.1e %s %8.1e  ", p.residual + 0., p.holds() ? "<=" : "> ", p.bound);
   std::printf("%s  [%s]\n", p.statement.c_str(), p.source.c_str());
   if (p.kind == Kind::erratum)
     std::printf("%-11s %-12s %8.1e %s %8.1e  %s\n", "  true is", "", p.corrected_residual,

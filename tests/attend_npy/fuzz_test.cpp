@@ -129,9 +129,9 @@ void fuzz_states(std::uint64_t seed, int rounds, bool honest) {
   for (int round = 0; round < rounds; ++round) {
     std::string bytes = file;
     if (honest) {  // a number of the first body
-      constexpr std::size_t head = 8 + 8 * 8;
+      constexpr std::size_t head = 8 + 9 * 8;
       std::int64_t body = 0;
-      std::memcpy(&body, bytes.data() + 8 + 6 * 8, 8);
+      std::memcpy(&body, bytes.data() + 8 + 7 * 8, 8);
       for (Index changes = random.integer(1, 3); changes > 0; --changes) {
         const std::size_t at = head + 8 * place(random, static_cast<std::size_t>(body) / 8 - 1);
         const std::string& word = words[1 + place(random, 2)];
@@ -141,7 +141,7 @@ void fuzz_states(std::uint64_t seed, int rounds, bool honest) {
           bytes[at + place(random, 7)] = static_cast<char>(random.integer(0, 255));
       }
       const std::uint64_t sum = sympow::detail::checksum(bytes.substr(head, static_cast<std::size_t>(body)));
-      std::memcpy(bytes.data() + 8 + 7 * 8, &sum, 8);
+      std::memcpy(bytes.data() + 8 + 8 * 8, &sum, 8);
     } else {
       bytes = mutated(bytes, words, random);
     }

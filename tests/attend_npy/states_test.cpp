@@ -119,7 +119,7 @@ TEST_CASE("states of other arrays are refused, and nothing is left behind", "[at
   refused(save({.axes = 3, .single = true, .angles = true}), "state 0: state file: bytes of a scalar is 8, must be 4");
   refused(save({.axes = 3, .d = 6, .angles = true}), "state 0: state file: feature dimension D is 10, must be 21");
   refused(save({.axes = 3, .e = 2, .angles = true}), "state 0: state file: value dimension e is 3, must be 2");
-  refused(save({.axes = 3, .power = 3, .angles = true}), "state 0: state file: feature dimension D is 10, must be 20");
+  refused(save({.axes = 3, .power = 3, .angles = true}), "state 0: state file: degree P is 2, must be 3");
   const std::string words = save({.axes = 3, .angles = true});
   write_bytes(folder / "states", states.substr(0, states.size() - 1));
   refused(words, "state 2: state file: it ends inside of its body");
