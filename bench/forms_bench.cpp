@@ -1,6 +1,6 @@
 // The forms against the rate of Eigen's own product, and what moves memory against a plain copy: ratios within one process and thread.
+#include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
-#include <sympow/verify/random.hpp>
 
 #include <benchmark/benchmark.h>
 
@@ -42,7 +42,7 @@ double product_rate() {
 // A conformal sequence: learned rotary and gates near 1.
 struct Sequence {
   Index d, e, T;
-  verify::Random random{1};
+  Random random{1};
   Matrix<float> Q = random.matrix<float>(d, T), K = random.matrix<float>(d, T), V = random.matrix<float>(e, T), Y = V;
   Eigen::VectorXd log_gamma = -.01 * random.vector(T).cwiseAbs(), beta = 1 + random.vector(T).array().tanh();
   Eigen::VectorXd theta = rotary_frequencies<double>(d, 4096);

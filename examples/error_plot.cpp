@@ -4,8 +4,8 @@
 //
 // A key is followed by 100 zero keys, so that every row of its query is one score (q·k)^P times a value; the error is that of the
 // unnormalised row against the same in double, median over pairs.
+#include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
-#include <sympow/verify/random.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -36,7 +36,7 @@ double median(std::vector<double> values) {
 struct Tokens {
   Matrix<float> Q, K, V;
 };
-Tokens tokens(verify::Random& random, Index d, double cos, Index after) {
+Tokens tokens(Random& random, Index d, double cos, Index after) {
   const Eigen::VectorXd q = random.vector(d).normalized();
   const Eigen::VectorXd x = random.vector(d), orthogonal = (x - x.dot(q) * q).normalized();
   Eigen::MatrixXd K = Eigen::MatrixXd::Zero(d, after + 1);
@@ -51,7 +51,7 @@ std::array<Curve, 4> measure(Index d) {
                                   {"the literal recurrence, tail 0 (through φ)", "#b2182b"},
                                   {"u (Σ|q_i k_i| / |q·k|)^P", "#888888"}}};
   const SymmetricPower<P> feature;
-  verify::Random random(1);
+  Random random(1);
   for (int point = 0; point < points; ++point) {
     std::array<std::vector<double>, 4> errors;
     for (int pair = 0; pair < pairs; ++pair) {

@@ -5,10 +5,10 @@
 // Fixed random projections of the one-hot bytes t, t - 1, t - 2 and t - 3 give every token its query, key, value, gate and
 // rotation rate, as a layer's weights would. Nothing is learned: the program shows that the forms are one function on data
 // that was not made for them, and what each of them costs.
+#include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/double_rows.hpp>
 #include <sympow/verify/proposition.hpp>
-#include <sympow/verify/random.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -35,7 +35,7 @@ std::string read(const std::string& path) {
 
 // W x_t for the one-hot bytes around t: the sum of one column of W for each byte of the context.
 Matrix<float> project(const std::string& text, Index rows, std::uint64_t seed) {
-  verify::Random random(seed);
+  Random random(seed);
   const Matrix<float> W = random.matrix<float>(rows, 256 * context) / std::sqrt(static_cast<float>(context));
   Matrix<float> projected = Matrix<float>::Zero(rows, static_cast<Index>(text.size()));
   for (Index t = 0; t < projected.cols(); ++t)

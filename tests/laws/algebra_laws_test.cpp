@@ -1,11 +1,11 @@
 // Relative position, Proposition 2, homomorphisms and group laws, in both scalar types.
 #include "catch.hpp"
 
+#include <sympow/core/random.hpp>
 #include <sympow/rotation/block_rotation.hpp>
 #include <sympow/rotation/conformal.hpp>
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/verify/laws.hpp>
-#include <sympow/verify/random.hpp>
 
 using namespace sympow;
 using namespace sympow::verify;

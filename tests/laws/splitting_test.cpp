@@ -2,12 +2,12 @@
 #include "catch.hpp"
 #include "engines.hpp"
 
+#include <sympow/core/random.hpp>
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 #include <sympow/verify/laws.hpp>
-#include <sympow/verify/random.hpp>
 
 using namespace sympow;
 using namespace sympow::verify;

@@ -2,10 +2,10 @@
 //     const auto seed = GENERATE(1u, 2u); CAPTURE(seed);
 #pragma once
 
-#include <sympow/verify/random.hpp>
+#include <sympow/core/random.hpp>
 
 namespace sympow::test {
 
-using verify::Random;
+using sympow::Random;
 
 }  // namespace sympow::test

@@ -8,11 +8,11 @@
 #include <numbers>
 #include <utility>
 
+#include <sympow/core/random.hpp>
 #include <sympow/rotation/block_rotation.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/propositions/lift_identities.hpp>
-#include <sympow/verify/random.hpp>
 
 namespace sympow::verify {
 namespace detail {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include <sympow/combinatorics/multi_index.hpp>
+#include <sympow/core/random.hpp>
 #include <sympow/tensor/symmetric_power.hpp>
 #include <sympow/tensor/tensor_power.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
-#include <sympow/verify/random.hpp>
 
 namespace sympow::verify {
 namespace detail {

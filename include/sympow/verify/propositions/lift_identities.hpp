@@ -6,12 +6,12 @@
 #include <cmath>
 #include <utility>
 
+#include <sympow/core/random.hpp>
 #include <sympow/tensor/induced.hpp>
 #include <sympow/tensor/symmetric_basis.hpp>
 #include <sympow/tensor/tensor_power.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
-#include <sympow/verify/random.hpp>
 
 namespace sympow::verify::detail {
 

@@ -8,13 +8,13 @@
 
 #include <sympow/attention/attention.hpp>
 #include <sympow/combinatorics/multi_index.hpp>
+#include <sympow/core/random.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/tensor/tensor_power.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/propositions/listings.hpp>
-#include <sympow/verify/random.hpp>
 
 namespace sympow::verify {
 namespace detail {

@@ -9,11 +9,11 @@
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/recurrent.hpp>
+#include <sympow/core/random.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
-#include <sympow/verify/random.hpp>
 
 namespace sympow::verify::detail {
 

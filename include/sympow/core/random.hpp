@@ -1,4 +1,4 @@
-// Random numbers, vectors and matrices that are the same on every machine: for propositions, tests and examples.
+// Random numbers, vectors and matrices that are the same on every machine.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow::verify {
+namespace sympow {
 
 /// A seeded source. The distributions of the standard library differ between its implementations and are not used; the same
 /// seed gives the same numbers in float and in double, up to rounding.
@@ -75,4 +75,4 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-}  // namespace sympow::verify
+}  // namespace sympow
