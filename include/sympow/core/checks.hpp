@@ -52,6 +52,31 @@ struct FrameMismatch : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+/// A generator or Cayley argument with S + Sᵀ ≠ 0.
+struct NotSkew : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// Generators that do not commute, or have no joint planes.
+struct NotCommuting : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A plane of which rounding leaves open whether anything turns it.
+struct AmbiguousRank : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// Frequencies that do not tell all positions apart.
+struct RankDeficient : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A family that turns nothing, where something must turn.
+struct EmptyActiveSpace : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
 /// A count or dimension that the index type cannot hold.
 struct DimensionOverflow : std::overflow_error {
   using std::overflow_error::overflow_error;

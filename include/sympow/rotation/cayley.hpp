@@ -1,0 +1,135 @@
+// Cayley transforms of skew matrices: rotations by one solve, never by an inverse.
+#pragma once
+
+#include <Eigen/LU>
+
+#include <memory>
+
+#include <sympow/core/linear_operator.hpp>
+#include <sympow/rotation/commuting_generators.hpp>
+
+namespace sympow {
+
+template <class Scalar>
+class Cayley;
+template <class S>
+struct operator_traits<Cayley<S>> {
+  using Scalar = S;
+};
+
+/// P = (I - S)(I + S)⁻¹ for a skew S, d × d, dense or of rank r as S = A Bᵀ.
+///
+///     P x = 2 (I + S)⁻¹ x - x = x - 2 A (I + Bᵀ A)⁻¹ Bᵀ x
+///     Pᵀ = P(-S),   det P = 1,   P = exp(-2 artanh S): angles -2 arctan μ for eigenvalues ±iμ of S
+///
+/// Made by `cayley(…)`; its system is factored once and shared by copies and transposes. Cost of a column: 2 d² operations dense, 4 d r + 2 r² else.
+/// P(S) P(T) is not P(S + T). Source: Equivariant Structured Positional Rotations, Lemma 3 (whose lines (16) and (17) are P² and P).
+template <class S>
+class Cayley : public LinearOperator<Cayley<S>> {
+ public:
+  static constexpr bool is_orthogonal = true;  ///< norms and inner products of images need no evaluation
+
+  [[nodiscard]] Index rows() const { return parts_->d; }
+  [[nodiscard]] Index cols() const { return rows(); }
+  [[nodiscard]] Index rank() const { return parts_->lu.rows(); }  ///< the size of the system that is solved
+
+  [[nodiscard]] Cayley transpose() const {
+    Cayley other = *this;
+    other.transposed_ = !transposed_;
+    return other;
+  }
+  [[nodiscard]] Cayley inverse() const { return transpose(); }
+  [[nodiscard]] S determinant() const { return S(1); }
+
+  /// The same S (shared) and side.
+  [[nodiscard]] friend bool operator==(const Cayley& a, const Cayley& b) {
+    return a.parts_ == b.parts_ && a.transposed_ == b.transposed_;
+  }
+
+  /// Y = P X; the protocol of `LinearOperator`.
+  template <class X, class Y>
+  void apply(const X& x, Y&& y) const {
+    const Parts& p = *parts_;
+    if (p.A.size() == 0) {
+      const Matrix<S> right = x;
+      y = 2 * solved(right) - right;
+    } else if (transposed_) {  // of the transposed system: I - 2 B (I + Aᵀ B)⁻¹ Aᵀ
+      y = x - 2 * (p.B * solved(p.A.transpose() * x));
+    } else {
+      y = x - 2 * (p.A * solved(p.B.transpose() * x));
+    }
+  }
+
+ private:
+  struct Parts {
+    Index d;
+    Matrix<S> A, B;                     // none for a dense S, and for S = 0
+    Eigen::PartialPivLU<Matrix<S>> lu;  // of I + S or I + Bᵀ A
+  };
+
+  explicit Cayley(Parts parts) : parts_(std::make_shared<const Parts>(std::move(parts))) {}
+
+  static Cayley dense(const Matrix<S>& skew) {
+    return Cayley(Parts{skew.rows(), {}, {}, Eigen::PartialPivLU<Matrix<S>>(identity(skew.rows()) + skew)});
+  }
+  static Cayley of_product(Matrix<S> A, Matrix<S> B) {
+    if (A.cols() == 0) return dense(Matrix<S>::Zero(A.rows(), A.rows()));
+    const Matrix<S> system = identity(A.cols()) + B.transpose() * A;
+    return Cayley(Parts{A.rows(), std::move(A), std::move(B), Eigen::PartialPivLU<Matrix<S>>(system)});
+  }
+  static Matrix<S> identity(Index n) { return Matrix<S>::Identity(n, n); }
+
+  Matrix<S> solved(const Matrix<S>& x) const {
+    if (x.rows() == 0) return x;
+    return transposed_ ? Matrix<S>(parts_->lu.transpose().solve(x)) : Matrix<S>(parts_->lu.solve(x));
+  }
+
+  template <MatrixExpression X>
+  friend Cayley<scalar_t<X>> cayley(const X& S_);
+  template <MatrixExpression X, MatrixExpression Y>
+  friend Cayley<scalar_t<X>> cayley(const X& G, const Y& H);
+  template <class Scalar, MatrixExpression X>
+  friend Cayley<Scalar> cayley(const CommutingGenerators<Scalar>& family, const X& S_);
+
+  std::shared_ptr<const Parts> parts_;
+  bool transposed_ = false;
+};
+
+/// The Cayley transform of a dense skew S, d × d. Cost: 2/3 d³ once. Throws `ShapeMismatch`, `NotFinite`, `NotSkew` with ‖S + Sᵀ‖.
+template <MatrixExpression X>
+[[nodiscard]] Cayley<scalar_t<X>> cayley(const X& S) {
+  return Cayley<scalar_t<X>>::dense(detail::checked_skew("cayley: S", S).template cast<scalar_t<X>>());
+}
+
+/// That of S = G Hᵀ - H Gᵀ, G and H d × r, by Woodbury's formula: 16 d r² operations once, and a system of 2r. Throws `ShapeMismatch`.
+template <MatrixExpression X, MatrixExpression Y>
+[[nodiscard]] Cayley<scalar_t<X>> cayley(const X& G, const Y& H) {
+  detail::check_size("rows of H", H.rows(), G.rows(), "rows of G");
+  detail::check_size("columns of H", H.cols(), G.cols(), "columns of G");
+  Matrix<scalar_t<X>> A(G.rows(), 2 * G.cols()), B(G.rows(), 2 * G.cols());
+  A << G, H;
+  B << H, -G;
+  return Cayley<scalar_t<X>>::of_product(std::move(A), std::move(B));
+}
+
+/// A member of the family 𝒜 that fixes every plane of a family of generators: P = U [I ⊕ cayley(S)] Uᵀ for a skew S on the null space,
+/// d_null × d_null. Cost: that of rank d_null. Throws `ShapeMismatch`, `NotSkew`, `NotFinite`.
+template <class Scalar, MatrixExpression X>
+[[nodiscard]] Cayley<Scalar> cayley(const CommutingGenerators<Scalar>& family, const X& S) {
+  detail::check_size("rows of S", S.rows(), family.null_dimension(), "null dimension of the family");
+  detail::check_size("columns of S", S.cols(), family.null_dimension(), "null dimension of the family");
+  const Matrix<Scalar> N = family.basis().rightCols(family.null_dimension());
+  return Cayley<Scalar>::of_product(N * detail::checked_skew("cayley: S", S).template cast<Scalar>(), N);
+}
+
+/// How far P is from 𝒜, the maps that fix every active plane: ‖(P - I) Π_act‖, the largest singular value; 0 for members. For P = cayley(S)
+/// it is at most 2 ‖S Π_act‖. Cost: P on 2m columns and an SVD.
+template <class Scalar, class Map>
+[[nodiscard]] double distance_to_block_identity(const CommutingGenerators<Scalar>& family, const Map& P) {
+  if (family.planes() == 0) return 0;
+  const Matrix<Scalar> active = family.basis().leftCols(family.active_dimension());
+  const Eigen::MatrixXd moved = (Matrix<Scalar>(P * active) - active).template cast<double>();
+  return Eigen::JacobiSVD<Eigen::MatrixXd>(moved).singularValues()[0];
+}
+
+}  // namespace sympow
