@@ -1,10 +1,11 @@
 // Commuting generators find their joint planes, whatever is repeated, zero or tiny, and say by how much generators fail to commute.
 #include <sympow/rotation/commuting_generators.hpp>
 
+#include <Eigen/Eigenvalues>
+#include <complex>
 #include <numbers>
 
 #include "catch.hpp"
-#include "distance.hpp"
 #include "random.hpp"
 
 using namespace sympow;
@@ -102,6 +103,16 @@ double frequency_error(const Eigen::MatrixXd& found, const Eigen::MatrixXd& trut
   return worst;
 }
 
+// exp A by scaling and squaring a long series.
+Eigen::MatrixXd exponential(const Eigen::MatrixXd& A) {
+  const int halvings = std::max(0, std::ilogb(A.norm()) + 4);
+  const Eigen::MatrixXd small = std::ldexp(1., -halvings) * A;
+  Eigen::MatrixXd sum = Eigen::MatrixXd::Identity(A.rows(), A.cols()), term = sum;
+  for (int n = 1; n < 24; ++n) sum += term = (term * small / n).eval();
+  for (int n = 0; n < halvings; ++n) sum = (sum * sum).eval();
+  return sum;
+}
+
 double spectral_norm(const Eigen::MatrixXd& A) { return Eigen::JacobiSVD<Eigen::MatrixXd>(A).singularValues()[0]; }
 
 // Every family; the three large ones in one draw of `large_every`.
@@ -133,4 +144,146 @@ TEST_CASE("joint planes of families with repeated, zero and tiny frequencies", "
 
 TEST_CASE("joint planes of families with repeated, zero and tiny frequencies, a thousand draws", "[rotation][.long]") {
   check_draws(1000, 1, 2);
+}
+
+TEST_CASE(
+    "one generator's planes are not those of all where frequencies repeat, and eigenvectors split the null space by "
+    "rounding",
+    "[rotation]") {
+  Random random(3);
+  const auto all = tables(random);
+  const auto generators = generators_of(all[3], random);  // L_1 repeated, L_2 distinct
+  const auto residual_of = [&](const std::vector<Eigen::MatrixXd>& matrices, const Eigen::MatrixXd& U) {
+    std::vector<Eigen::MatrixXd> scaled;
+    for (const auto& L : matrices) scaled.push_back(L / L.norm());
+    return sympow::detail::PlaneBlocks(scaled, U).worst();
+  };
+  // The planes of L_1 alone, the best that the real Schur form of one generator could give.
+  REQUIRE(residual_of(generators, sympow::detail::skew_planes(generators[0])) > 1e-2);
+  REQUIRE(residual_of(generators, CommutingGenerators<double>(generators).basis()) <= 2e-13);
+  // √2 Re and √2 Im of the eigenvectors of iA for positive eigenvalues, rounding noise included.
+  double worst = 0;
+  for (int draw = 0; draw < 10; ++draw) {
+    const auto axial = generators_of(all[6], random);
+    const Eigen::MatrixXd A = .6 * axial[0] + .8 * axial[1];
+    const Eigen::MatrixXcd H = std::complex<double>(0, 1) * A.cast<std::complex<double>>();
+    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXcd> solver(H);
+    const Index count = (solver.eigenvalues().array() > 0).count();
+    const Eigen::MatrixXcd V = solver.eigenvectors().rightCols(count);
+    Eigen::MatrixXd C(A.rows(), 2 * count);
+    C << V.imag(), V.real();
+    C *= std::sqrt(2.);
+    worst = std::max(worst, (C.transpose() * C - Eigen::MatrixXd::Identity(2 * count, 2 * count)).norm());
+  }
+  REQUIRE(worst > .1);
+}
+
+TEST_CASE("Newton's method finds the planes again from a basis nearby", "[rotation]") {
+  Random random(4);
+  for (const Table& table : tables(random)) {
+    if (table.lambda.cols() == 0 || table.lambda.cols() > 20 ||
+        std::string(table.name).find("1e-") != std::string::npos)
+      continue;
+    const auto generators = generators_of(table, random);
+    std::vector<Eigen::MatrixXd> scaled;
+    for (const auto& L : generators) scaled.push_back(L.norm() > 0 ? Eigen::MatrixXd(L / L.norm()) : L);
+    const Eigen::MatrixXd U = CommutingGenerators<double>(generators).basis();
+    const Index d = U.rows();
+    const Eigen::MatrixXd K = 3e-3 * random.skew(d), I = Eigen::MatrixXd::Identity(d, d);
+    const Eigen::MatrixXd off = U * (I - K / 2).partialPivLu().solve(I + K / 2);
+    CAPTURE(table.name);
+    if (d > 2) REQUIRE(sympow::detail::PlaneBlocks(scaled, off).worst() > 1e-4);
+    const Eigen::MatrixXd back = sympow::detail::polished_planes(scaled, off, 25);
+    REQUIRE(sympow::detail::PlaneBlocks(scaled, back).worst() <= 16 * static_cast<double>(d) * u);
+  }
+}
+
+TEST_CASE("generators that nearly commute: refused, or snapped to a family with a bound that holds", "[rotation]") {
+  Random random(5);
+  for (const double noise : {1e-12, 1e-8, 1e-5, 1e-2}) {
+    auto generators = generators_of({"", random.matrix(3, 4), 1}, random);
+    for (auto& L : generators) L += noise * random.skew(9);
+    CAPTURE(noise);
+    REQUIRE_THROWS_AS(CommutingGenerators<double>(generators), NotCommuting);
+    const CommutingGenerators<double> family(generators, Commutation::nearest);
+    REQUIRE(family.residuals().maxCoeff() > noise / 100);
+    REQUIRE(family.residuals().maxCoeff() < noise * 20);
+    for (int draw = 0; draw < 5; ++draw) {
+      const Eigen::Vector3d r = random.vector(3);
+      const Eigen::MatrixXd A = r[0] * generators[0] + r[1] * generators[1] + r[2] * generators[2];
+      const double deviation = spectral_norm(exponential(A) - family.at(r).toDenseMatrix());
+      REQUIRE(deviation <= family.deviation_bound(r) + 1e-13);
+      REQUIRE(deviation > 1e-3 * family.deviation_bound(r));
+    }
+  }
+}
+
+TEST_CASE("a family says what is wrong with its generators", "[rotation]") {
+  Random random(6);
+  auto generators = generators_of({"", random.matrix(2, 2), 1}, random);
+  using Family = CommutingGenerators<double>;
+  const auto with = [&](std::size_t k, const Eigen::MatrixXd& L) {
+    auto changed = generators;
+    changed[k] = L;
+    return changed;
+  };
+  REQUIRE_THROWS_WITH(Family(std::vector<Eigen::MatrixXd>{}), contains("generators: there are 0"));
+  REQUIRE_THROWS_WITH(Family(with(1, random.skew(4))), contains("generator 1 is 4 x 4, must be 5 x 5"));
+  REQUIRE_THROWS_WITH(Family(with(1, generators[1] + Eigen::MatrixXd::Identity(5, 5))),
+                      contains("generator 1: |S + S^T| is 4.47"));
+  REQUIRE_THROWS_AS(Family(with(0, random.skew(5) + 1e-9 * random.matrix(5, 5))), NotSkew);
+  REQUIRE_THROWS_WITH(Family(with(1, random.skew(5))), contains("generators 0 and 1: |[L_a, L_b]| is"));
+  Eigen::MatrixXd infinite = generators[0];
+  infinite(0, 1) = std::numeric_limits<double>::infinity();
+  REQUIRE_THROWS_AS(Family(with(0, infinite)), NotFinite);
+  const Family family(generators);
+  REQUIRE_THROWS_AS(family.at(random.vector(3)), ShapeMismatch);
+  REQUIRE_THROWS_AS(family.in_basis(random.matrix(5, 5)), InvalidArgument);
+  REQUIRE_NOTHROW(family.require_full_rank());
+  REQUIRE_NOTHROW(family.require_active());
+  Eigen::MatrixXd parallel(2, 3);
+  parallel << 1, 2, 3, 2, 4, 6;
+  REQUIRE_THROWS_WITH(Family::from_frequencies(parallel).require_full_rank(), contains("their rank is 1, must be 2"));
+  REQUIRE_THROWS_AS(Family::from_frequencies(Eigen::MatrixXd(1, 0), 3).require_active(), EmptyActiveSpace);
+  REQUIRE_THROWS_AS(Family::from_frequencies(Eigen::MatrixXd::Constant(1, 1, std::nan(""))), NotFinite);
+  REQUIRE_THROWS_AS(Family::from_frequencies(parallel, -1), ShapeMismatch);
+}
+
+TEST_CASE("a plane that turns by little more than rounding leaves its rank open", "[rotation]") {
+  const auto with = [](double small) {
+    Eigen::MatrixXd L = Eigen::MatrixXd::Zero(4, 4);
+    L(1, 0) = 1;
+    L(3, 2) = small;
+    return std::vector<Eigen::MatrixXd>{L - L.transpose()};
+  };
+  // 8 d u ‖L‖ = 5e-15.
+  REQUIRE(CommutingGenerators<double>(with(1e-14 + 1e-15)).planes() == 2);
+  REQUIRE(CommutingGenerators<double>(with(4e-15)).planes() == 1);
+  REQUIRE_THROWS_WITH(CommutingGenerators<double>(with(7e-15)), contains("of their generators, and rounding leaves"));
+  REQUIRE_THROWS_AS(CommutingGenerators<double>(with(7e-15)), AmbiguousRank);
+  REQUIRE(CommutingGenerators<double>(with(7e-15), Commutation::nearest).planes() == 2);
+}
+
+TEST_CASE("distances of planes, commutators and projections", "[rotation]") {
+  Random random(7);
+  Eigen::MatrixXd lambda(2, 3);
+  lambda << 1, 1, 3, .5, -.5, 0;
+  const auto family = CommutingGenerators<double>::from_frequencies(lambda, 2).in_basis(random.rotation(8));
+  REQUIRE(std::abs(family.gap() - 2 / std::sqrt(22)) <= 1e-14);  // planes 1 and 2 with one of them turned over
+  const Eigen::MatrixXd X = random.matrix(8, 3), U = family.basis();
+  REQUIRE((family.project_active(X) + family.project_null(X) - X).norm() <= 1e-14);
+  REQUIRE((family.project_active(family.project_active(X)) - family.project_active(X)).norm() <= 1e-14);
+  REQUIRE(family.project_null(family.project_active(X)).norm() <= 1e-14);
+  REQUIRE((family.generator(0) * family.project_null(X)).norm() <= 1e-14);
+  const auto blocks = family.in_block_basis();
+  REQUIRE_FALSE(blocks.has_basis());
+  REQUIRE((blocks.at(Eigen::Vector2d(1, 2)).toDenseMatrix() -
+           U.transpose() * family.at(Eigen::Vector2d(1, 2)).toDenseMatrix() * U)
+              .norm() <= 1e-14);
+  auto generators = generators_of({"", random.matrix(2, 2), 1}, random);
+  generators[1] += 1e-3 * random.skew(5);
+  const Eigen::MatrixXd bracket = generators[0] * generators[1] - generators[1] * generators[0];
+  const CommutingGenerators<double> near(generators, Commutation::nearest);
+  REQUIRE(std::abs(near.commutators()(0, 1) - bracket.norm()) <= 1e-13);
+  REQUIRE(near.commutators()(1, 0) == near.commutators()(0, 1));
 }

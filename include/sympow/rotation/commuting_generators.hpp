@@ -35,8 +35,8 @@ class CommutingGenerators {
   using Scalar = S;
 
   /// From the matrices themselves, d × d each. A plane counts as turned by nothing if |λ_ku| ≤ 8 d u ‖L_k‖ for every k. The same seed gives the
-  /// same U. Throws `ShapeMismatch`, `NotFinite`, `NotSkew`, `NotCommuting` with the pair and its commutator, and `AmbiguousRank` if a
-  /// plane's frequencies are no larger than the residual; the last two in exact mode only.
+  /// same U. Throws `ShapeMismatch`, `NotFinite`, `NotSkew`, `NotCommuting` with the pair and its commutator, and `AmbiguousRank` for a plane
+  /// beyond that limit by less than a factor of 2; the last two in exact mode only.
   explicit CommutingGenerators(const std::vector<Matrix<S>>& generators, Commutation mode = Commutation::exact,
                                std::uint64_t seed = 1) {
     const std::vector<Eigen::MatrixXd> scaled = checked(generators);
@@ -220,9 +220,10 @@ class CommutingGenerators {
         residual_ += 2 * blocks.lambda.col(u).cwiseAbs2();
       } else {
         active.push_back(u);
-        if (mode == Commutation::exact && size <= worst)
+        if (mode == Commutation::exact && size <= 2 * tolerance)
           detail::raise<AmbiguousRank>("plane ", u, ": its frequencies are at most ", size,
-                                       " of their generators, which ", worst, " of rounding cannot tell from 0");
+                                       " of their generators, and rounding leaves ", tolerance, " to ", 2 * tolerance,
+                                       " open");
       }
     }
     residual_ = residual_.cwiseSqrt();

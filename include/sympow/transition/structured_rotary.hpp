@@ -1,0 +1,110 @@
+// Positions of several coordinates: queries and keys turn by a family of commuting rotations.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include <sympow/rotation/commuting_generators.hpp>
+#include <sympow/transition/transition.hpp>
+
+namespace sympow {
+
+/// A_i = R_STR(r_i - r_{i-1}), lifted; M_ij = R_STR(r_j - r_i). The n-dimensional rotary positions of STRING; RoPE for one coordinate.
+template <class S>
+class StructuredRotary {
+ public:
+  static constexpr bool acts_on_keys = true;
+  static constexpr bool scales_channels = false;
+
+  /// Throws `ShapeMismatch` unless the positions have d_c rows, `NotFinite`.
+  StructuredRotary(CommutingGenerators<S> family, Eigen::MatrixXd positions)
+      : family_(std::move(family)), basis_(family_.basis()), positions_(std::move(positions)) {
+    detail::check_size("rows of the positions", positions_.rows(), family_.size(), "generators of the family");
+    for (Index t = 0; t < positions_.cols(); ++t)
+      for (Index k = 0; k < positions_.rows(); ++k)
+        if (!std::isfinite(positions_(k, t)))
+          detail::raise<NotFinite>("structured_rotary: coordinate ", k, " of position ", t, " is ", positions_(k, t),
+                                   ", must be finite");
+  }
+
+  [[nodiscard]] Index length() const { return positions_.cols(); }
+  [[nodiscard]] Index key_dimension() const { return family_.dimension(); }
+  [[nodiscard]] double log_decay(Index) const { return 0; }
+  [[nodiscard]] const CommutingGenerators<S>& family() const { return family_; }  ///< the family
+  [[nodiscard]] const Eigen::MatrixXd& positions() const { return positions_; }   ///< r, d_c × T
+
+  void check_frame(const Frame& frame, Index) const {
+    if (frame.angles.size() != 0 && frame.angles.size() != family_.planes())
+      detail::raise<FrameMismatch>("the state was built under a rotation of ", frame.angles.size(),
+                                   " angles, the transition has ", family_.planes());
+  }
+
+  [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
+    Eigen::VectorXd step = positions_.col(token);
+    if (token > 0) step -= positions_.col(token - 1);
+    return family_.at(step).toDenseMatrix().template cast<double>();
+  }
+
+  // Queries and keys of token i turn by R(r_i), positions being absolute: their inner products turn by r_j - r_i.
+  template <class Scalar>
+  void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys, Batch<Scalar> logits) const {
+    static_assert(std::is_same_v<S, Scalar>,
+                  "the family must have the scalar type of queries and keys: CommutingGenerators<Scalar>");
+    if constexpr (std::is_same_v<S, Scalar>) {
+      if (frame.angles.size() != family_.planes()) frame.angles.setZero(family_.planes());
+      multiply(basis_.transpose(), queries);
+      multiply(basis_.transpose(), keys);
+      for (Index t = 0; t < segment.size; ++t)
+        for (Index u = 0; u < family_.planes(); ++u) {
+          const double mu = reduced_angle(family_.frequencies().col(u).dot(positions_.col(segment.begin + t)));
+          const S cosine = static_cast<S>(std::cos(mu)), sine = static_cast<S>(std::sin(mu));
+          detail::turn_pair(queries.col(t), u, Pairing::interleaved, cosine, sine);
+          detail::turn_pair(keys.col(t), u, Pairing::interleaved, cosine, sine);
+          frame.angles[u] = mu;
+        }
+      if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
+      multiply(basis_, queries);
+      multiply(basis_, keys);
+    }
+  }
+
+  template <class Scalar>
+  void pull(Segment, const Batch<Scalar>&) const {}
+
+ private:
+  // X ← U X a few columns at a time, on the stack where d allows.
+  template <class Factor>
+  void multiply(const Factor& U, Batch<S> X) const {
+    if (!family_.has_basis()) return;
+    constexpr Index room = 8192;
+    const Index d = X.rows(), together = std::max<Index>(1, room / std::max<Index>(d, 1));
+    std::array<S, room> stack;
+    Vector<S> heap(d > room ? d : 0);
+    for (Index t = 0; t < X.cols(); t += together) {
+      const Index n = std::min(together, X.cols() - t);
+      Eigen::Map<Matrix<S>> image(d > room ? heap.data() : stack.data(), d, n);
+      detail::set_product(image, U, X.middleCols(t, n));
+      X.middleCols(t, n) = image;
+    }
+  }
+
+  CommutingGenerators<S> family_;
+  Matrix<S> basis_;
+  Eigen::MatrixXd positions_;
+};
+
+/// Tokens at positions r_1 … r_T of d_c coordinates each.
+///
+///     M_ij = R_STR(r_j - r_i),   R_STR(r) = exp(Σ_k r_k L_k)
+///
+/// r: d_c × T, absolute, from a grid (`grid_positions`) or from the data; in double. A sequence that is continued goes on in the same
+/// coordinates. Cost a token: 8 d² operations for U, none where the family is in its block basis (`in_block_basis`, with Uᵀ taken into
+/// the projections of queries and keys), and m (d_c + two sines). Throws `ShapeMismatch`, `NotFinite`. Source: Equivariant Structured
+/// Positional Rotations, §2.
+template <class S, MatrixExpression Positions>
+[[nodiscard]] StructuredRotary<S> structured_rotary(CommutingGenerators<S> family, const Positions& r) {
+  return {std::move(family), r.template cast<double>()};
+}
+
+}  // namespace sympow
