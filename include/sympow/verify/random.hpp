@@ -1,78 +1,10 @@
-// Random numbers, vectors and matrices that are the same on every machine: for propositions, tests and examples.
+// The seeded source of random numbers under the name that propositions, tests and examples use.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-#include <numbers>
-#include <random>
-
-#include <sympow/core/concepts.hpp>
+#include <sympow/core/random.hpp>
 
 namespace sympow::verify {
 
-/// A seeded source. The distributions of the standard library differ between its implementations and are not used; the same
-/// seed gives the same numbers in float and in double, up to rounding.
-class Random {
- public:
-  /// A source that always gives the same numbers for this seed.
-  explicit Random(std::uint64_t seed) : engine_(seed) {}
-
-  /// Uniform in [0, 1).
-  [[nodiscard]] double uniform() { return std::ldexp(static_cast<double>(engine_() >> 11), -53); }
-
-  /// Uniform in [low, high).
-  [[nodiscard]] double uniform(double low, double high) { return low + (high - low) * uniform(); }
-
-  /// Uniform in low … high, both included; the bias of the remainder is below (high - low)/2^64.
-  [[nodiscard]] Index integer(Index low, Index high) {
-    return low + static_cast<Index>(engine_() % (static_cast<std::uint64_t>(high - low) + 1));
-  }
-
-  /// Standard normal, by Box and Muller.
-  [[nodiscard]] double normal() {
-    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
-    return radius * std::cos(2 * std::numbers::pi * uniform());
-  }
-
-  /// Standard normal entries, m × n.
-  template <class Scalar = double>
-  [[nodiscard]] Matrix<Scalar> matrix(Index m, Index n) {
-    Matrix<Scalar> a(m, n);
-    for (Index j = 0; j < n; ++j)
-      for (Index i = 0; i < m; ++i) a(i, j) = static_cast<Scalar>(normal());
-    return a;
-  }
-
-  /// Standard normal entries.
-  template <class Scalar = double>
-  [[nodiscard]] Vector<Scalar> vector(Index n) {
-    return matrix<Scalar>(n, 1);
-  }
-
-  /// A rotation of R^d, uniform by Haar's measure: a product of d - 1 reflections, the k-th of which moves the first of the last k
-  /// axes to a uniform direction among them, and one sign for determinant 1. Source: Diaconis and Shahshahani (1987).
-  template <class Scalar = double>
-  [[nodiscard]] Matrix<Scalar> rotation(Index d) {
-    Eigen::MatrixXd q = Eigen::MatrixXd::Identity(d, d);
-    for (Index k = 2; k <= d; ++k) {
-      Eigen::VectorXd w = vector(k).normalized();
-      w[0] -= 1;
-      w.normalize();
-      for (Index j = 0; j < d; ++j) q.col(j).tail(k) -= 2 * w.dot(q.col(j).tail(k)) * w;
-    }
-    if (d > 1 && d % 2 == 0) q.col(0) *= -1;
-    return q.cast<Scalar>();
-  }
-
-  /// Skew-symmetric with standard normal entries above the diagonal.
-  template <class Scalar = double>
-  [[nodiscard]] Matrix<Scalar> skew(Index d) {
-    const Matrix<Scalar> a = matrix<Scalar>(d, d).template triangularView<Eigen::StrictlyUpper>();
-    return a - a.transpose();
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
+using sympow::Random;
 
 }  // namespace sympow::verify
