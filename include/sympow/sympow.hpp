@@ -10,6 +10,8 @@
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
+#include <sympow/feature/random_feature_variance.hpp>
+#include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/block_rotation.hpp>
 #include <sympow/rotation/conformal.hpp>
