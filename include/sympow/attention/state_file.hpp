@@ -127,7 +127,7 @@ bool plausible(const Access& parts) {
 template <FeatureMap F>
 std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& feature) {
   if constexpr (requires { feature.fingerprint(); })
-    return {"fingerprint of the feature map", feature.fingerprint()};
+    return {"fingerprint of the feature map's parameters", feature.fingerprint()};
   else
     return {"degree P", degree_of<F>};
 }

@@ -64,14 +64,6 @@ class Random {
     return q.cast<Scalar>();
   }
 
-  /// An orthogonal matrix of R^d, uniform by Haar's measure: a rotation, or its product with a reflection, each half of the time.
-  template <class Scalar = double>
-  [[nodiscard]] Matrix<Scalar> orthogonal(Index d) {
-    Matrix<Scalar> q = rotation<Scalar>(d);
-    if (d > 0 && uniform() < .5) q.row(0) *= Scalar(-1);
-    return q;
-  }
-
   /// Skew-symmetric with standard normal entries above the diagonal.
   template <class Scalar = double>
   [[nodiscard]] Matrix<Scalar> skew(Index d) {

@@ -55,7 +55,7 @@ class RandomFeatures {
   static constexpr bool nonnegative = Kind != RandomFeatureKind::trigonometric;
   static constexpr bool nonnegative_entries = nonnegative;
 
-  /// m projections of x in R^d. Cost: d³ a block of d rows. Throws `InvalidArgument` for m < 1 or d < 1.
+  /// m projections of x in R^d. Cost: 8 m d² operations at most, memory m d. Throws `InvalidArgument` for m < 1 or d < 1.
   RandomFeatures(Index d, Index m, RandomFeatureOptions options = {}) : options_(options) {
     if (d < 1) detail::raise<InvalidArgument>("RandomFeatures: d is ", d, ", must be 1 or more");
     if (m < 1) detail::raise<InvalidArgument>("RandomFeatures: m is ", m, ", must be 1 or more");
@@ -117,12 +117,22 @@ class RandomFeatures {
   template <Index most_rows>
   using Block = Eigen::Matrix<double, Dynamic, Dynamic, Eigen::ColMajor, most_rows, tokens>;
 
+  // Gauss vectors made orthonormal one after the other, which is the QR decomposition with a positive diagonal of R: Haar's measure.
+  // (Reflections leave signs of their own on that diagonal, and Q without them is biased.) Then their lengths.
   static Matrix<double> orthogonal_rows(Random& random, Index m, Index d) {
     Matrix<double> W(m, d);
-    for (Index r = 0; r < m; r += d) {
-      const Index n = std::min(d, m - r);
-      W.middleRows(r, n) = random.orthogonal(d).topRows(n);
-      for (Index i = r; i < r + n; ++i) W.row(i) *= random.vector(d).norm();
+    for (Index begin = 0; begin < m; begin += d) {
+      auto block = W.middleRows(begin, std::min(d, m - begin));
+      for (Index i = 0; i < block.rows(); ++i) {
+        const auto earlier = block.topRows(i);
+        Vector<double> w = random.vector(d).normalized();
+        for (int twice = 0; twice < 2; ++twice) {
+          w -= earlier.transpose() * (earlier * w).eval();
+          w.normalize();
+        }
+        block.row(i) = w.transpose();
+      }
+      for (Index i = 0; i < block.rows(); ++i) block.row(i) *= random.vector(d).norm();
     }
     return W;
   }
