@@ -23,7 +23,8 @@ inline constexpr const char* usage =
     R"(Attention whose scores are powers of inner products, on arrays from numpy or PyTorch.
 
   attend_npy --q Q.npy --k K.npy --v V.npy --out Y.npy
-    [--feature power|linear|exponential] [--power P] [--form auto|attention|recurrent|chunked] [--chunk C]
+    [--feature power|linear|exponential|random] [--power P] [--features M] [--seed N]
+    [--form auto|attention|recurrent|chunked] [--chunk C]
     [--log-gate G.npy] [--theta TH.npy] [--beta B.npy] [--scale S] [--normalize auto|sum|none]
     [--state-in FILE] [--state-out FILE] [--diagnostics D.npy] [--compare]
 
@@ -32,18 +33,21 @@ inline constexpr const char* usage =
 
   --q --k --v      little-endian f4 or f8 in C order, all of one type: (T, d), (H, T, d) or (B, T, H, d); V may have another last axis
   --out            Y, of V's shape and Q's type
-  --feature        kappa: s^P (power, the default), s (linear) or exp(s) (exponential, which has the attention form only)
+  --feature        kappa: s^P (power, the default), s (linear), exp(s) (exponential, which has the attention form only) or an estimate
+                   of exp(s) by positive orthogonal random features, FAVOR+, which has all forms (random); there S multiplies q
   --power          P of 1 ... 8, default 2
-  --form           attention is O(T^2); recurrent and chunked are O(T) with a state of (e + 1) C(d + P - 1, P) numbers a head.
-                   auto (the default): chunked if there is a state file to read or write, or T is more than twice C(d + P - 1, P);
-                   else attention
+  --features       M, how many features random has; one draw for all batches and heads
+  --seed           N of 0 ... 9223372036854775807 for that draw, default 1; a state continues under the M and N that it was built with
+  --form           attention is O(T^2); recurrent and chunked are O(T) with a state of (e + 1) D numbers a head, where D is
+                   C(d + P - 1, P), d (linear) or M (random). auto (the default): chunked if there is a state file to read or
+                   write, or T is more than 2 D; else attention
   --chunk          tokens in a chunk of the chunked form; default 64
   --log-gate       G, natural logarithms, at most 0, -inf allowed: (T,), (H, T) or (B, T, H). The first acts on a state that was read
   --theta          TH, (d/2,): radians that queries and keys turn by per unit of beta; mu_1 includes the first beta
   --beta           B, shaped as G; default 1
   --scale          S, default 1; inside the power
-  --normalize      sum: rows are divided by the sum of their scores; none: they are not. auto (the default): sum for even P and
-                   exponential, none for odd P and linear, which have scores of either sign and take no sum
+  --normalize      sum: rows are divided by the sum of their scores; none: they are not. auto (the default): sum for even P,
+                   exponential and random, none for odd P and linear, which have scores of either sign and take no sum
   --state-in       continue the sequences that left these states
   --state-out      leave the states behind. One state for each batch and head, one after the other, in the order of the array's
                    axes (all heads of the first batch first), each as sympow::save writes it: see sympow/attention/state_file.hpp
@@ -55,7 +59,7 @@ inline constexpr const char* usage =
 Exit status: 0 done, 1 the forms disagree, 2 bad input, with one line that says what; then no output file is left behind.
 )";
 
-enum class Feature { power, linear, exponential };
+enum class Feature { power, linear, exponential, random };
 enum class Form { automatic, attention, recurrent, chunked };
 enum class Normalize { automatic, sum, none };
 
@@ -63,18 +67,24 @@ struct Arguments {
   std::string q, k, v, out, log_gate, theta, beta, state_in, state_out, diagnostics;  // paths, empty if not given
   Feature feature = Feature::power;
   int power = 2;
+  std::ptrdiff_t features = 0;  // of random
+  std::uint64_t seed = 1;
   Form form = Form::automatic;
   std::ptrdiff_t chunk = 0;  // 0 lets the library choose
   double scale = 1;
   Normalize normalize = Normalize::automatic;
   bool compare = false;
 
+  /// P of s^P.
   [[nodiscard]] int degree() const { return feature == Feature::linear ? 1 : power; }
+  /// Whether no score is negative.
+  [[nodiscard]] bool nonnegative() const {
+    return feature == Feature::exponential || feature == Feature::random || degree() % 2 == 0;
+  }
   [[nodiscard]] bool has_state_file() const { return !state_in.empty() || !state_out.empty(); }
   /// Whether rows are divided by the sum of their scores.
   [[nodiscard]] bool divides() const {
-    return normalize == Normalize::automatic ? feature == Feature::exponential || degree() % 2 == 0
-                                             : normalize == Normalize::sum;
+    return normalize == Normalize::automatic ? nonnegative() : normalize == Normalize::sum;
   }
 };
 
@@ -127,7 +137,8 @@ inline Arguments parse(const std::vector<std::string>& words) {
                                                                  {"--state-in", &Arguments::state_in},
                                                                  {"--state-out", &Arguments::state_out},
                                                                  {"--diagnostics", &Arguments::diagnostics}};
-  const std::vector<std::string> others = {"--feature", "--power", "--form", "--chunk", "--scale", "--normalize"};
+  const std::vector<std::string> others = {"--feature", "--power", "--features", "--seed",
+                                           "--form",    "--chunk", "--scale",    "--normalize"};
   std::map<std::string, std::string> given;
   for (std::size_t n = 0; n < words.size(); ++n) {
     const std::string& option = words[n];
@@ -144,9 +155,11 @@ inline Arguments parse(const std::vector<std::string>& words) {
   for (const auto& [option, value] : given) {
     if (const auto path = paths.find(option); path != paths.end()) arguments.*(path->second) = value;
     if (option == "--feature")
-      arguments.feature = one_of<Feature>(
-          option, value,
-          {{"power", Feature::power}, {"linear", Feature::linear}, {"exponential", Feature::exponential}});
+      arguments.feature = one_of<Feature>(option, value,
+                                          {{"power", Feature::power},
+                                           {"linear", Feature::linear},
+                                           {"exponential", Feature::exponential},
+                                           {"random", Feature::random}});
     if (option == "--form")
       arguments.form = one_of<Form>(option, value,
                                     {{"auto", Form::automatic},
@@ -158,6 +171,9 @@ inline Arguments parse(const std::vector<std::string>& words) {
           option, value, {{"auto", Normalize::automatic}, {"sum", Normalize::sum}, {"none", Normalize::none}});
     if (option == "--power")
       arguments.power = static_cast<int>(detail::whole_number(option, value, 1, sympow::max_power));
+    if (option == "--features") arguments.features = detail::whole_number(option, value, 1, PTRDIFF_MAX);
+    if (option == "--seed")
+      arguments.seed = static_cast<std::uint64_t>(detail::whole_number(option, value, 0, PTRDIFF_MAX));
     if (option == "--chunk") arguments.chunk = detail::whole_number(option, value, 1, PTRDIFF_MAX);
     if (option == "--scale") arguments.scale = detail::finite_number(option, value);
     if (option == "--compare") arguments.compare = true;
@@ -169,6 +185,13 @@ inline Arguments parse(const std::vector<std::string>& words) {
     fail("--beta ", arguments.beta, " needs --theta: it multiplies the rates in it");
   if (given.contains("--power") && arguments.feature != Feature::power)
     fail("--power ", arguments.power, " does not go with --feature ", given["--feature"]);
+  if (arguments.feature == Feature::random && !given.contains("--features"))
+    fail("--features is missing: --feature random needs to know how many");
+  for (const char* option : {"--features", "--seed"})
+    if (given.contains(option) && arguments.feature != Feature::random)
+      fail(option, " ", given[option], " does not go with ",
+           given.contains("--feature") ? "--feature " + given["--feature"] : "the default --feature power",
+           ", it goes with --feature random");
   if (arguments.feature == Feature::exponential) {
     if (arguments.form == Form::recurrent || arguments.form == Form::chunked)
       fail("--form ", given["--form"],
@@ -176,7 +199,7 @@ inline Arguments parse(const std::vector<std::string>& words) {
     if (arguments.has_state_file())
       fail(given.contains("--state-in") ? "--state-in" : "--state-out",
            " does not go with --feature exponential, which has no state");
-  } else if (arguments.normalize == Normalize::sum && arguments.degree() % 2 != 0) {
+  } else if (arguments.normalize == Normalize::sum && !arguments.nonnegative()) {
     fail("--normalize sum does not go with ",
          arguments.feature == Feature::linear ? "--feature linear" : "--power " + std::to_string(arguments.power),
          ": scores of either sign give no distribution");

@@ -192,7 +192,7 @@ Results<Scalar> attend(const F& feature, const Problem& problem, std::istream* s
 template <class Scalar>
 Results<Scalar> attend(const Problem& problem, std::istream* state_in, std::ostream* state_out,
                        const std::string& state_in_name) {
-  return with_feature(problem.arguments, [&](const auto& feature) {
+  return with_feature(problem.arguments, problem.d, [&](const auto& feature) {
     return detail::attend<Scalar>(feature, problem, state_in, state_out, state_in_name);
   });
 }

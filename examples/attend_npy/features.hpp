@@ -6,18 +6,21 @@
 #include <sympow/attention/options.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
+#include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 
 #include "arguments.hpp"
 
 namespace attend_npy {
 
-/// Calls `visit` with the feature map that the arguments name.
+/// Calls `visit` with the feature map that the arguments name, for keys in R^d.
 template <class Visitor>
-auto with_feature(const Arguments& arguments, Visitor&& visit) {
+auto with_feature(const Arguments& arguments, std::ptrdiff_t d, Visitor&& visit) {
   using namespace sympow;
   if (arguments.feature == Feature::exponential) return visit(Exponential{});
   if (arguments.feature == Feature::linear) return visit(Linear{});
+  if (arguments.feature == Feature::random)
+    return visit(PositiveRandomFeatures(d, arguments.features, {.seed = arguments.seed}));
   switch (arguments.power) {
     case 1:
       return visit(SymmetricPower<1>{});
@@ -46,10 +49,11 @@ void with_normalization(bool divides, Visitor&& visit) {
   visit(sympow::Unnormalized{});
 }
 
-/// D = C(d + P - 1, P), however large.
-inline double dimension(std::ptrdiff_t d, int power) {
+/// D, however large: C(d + P - 1, P), or the number of random features.
+inline double dimension(const Arguments& arguments, std::ptrdiff_t d) {
+  if (arguments.feature == Feature::random) return static_cast<double>(arguments.features);
   double D = 1;
-  for (int n = 0; n < power; ++n) D *= (static_cast<double>(d) + n) / (n + 1);
+  for (int n = 0; n < arguments.degree(); ++n) D *= (static_cast<double>(d) + n) / (n + 1);
   return D;
 }
 

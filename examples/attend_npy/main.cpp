@@ -28,12 +28,17 @@ Form choose_form(const Problem& problem) {
   const Arguments& arguments = problem.arguments;
   if (arguments.feature == Feature::exponential) return Form::attention;
   const std::size_t scalar = problem.Q.holds<float>() ? sizeof(float) : sizeof(double);
-  const double D = dimension(problem.d, arguments.degree()), tokens = static_cast<double>(problem.layout.tokens);
+  const double D = dimension(arguments, problem.d), tokens = static_cast<double>(problem.layout.tokens);
   const Index chunk = std::min(problem.layout.tokens, arguments.chunk > 0 ? arguments.chunk : Index(64));
-  const double bytes = state_bytes(D, problem.e, scalar) + chunk_bytes(D, chunk, scalar);
+  const double projections = arguments.feature == Feature::random ? D * static_cast<double>(problem.d) * 8 : 0;
+  const double bytes = state_bytes(D, problem.e, scalar) + chunk_bytes(D, chunk, scalar) + projections;
 
   Form form = arguments.form;
   if (form == Form::automatic) form = arguments.has_state_file() || tokens > 2 * D ? Form::chunked : Form::attention;
+  const double of_attention = D * tokens * static_cast<double>(scalar) + projections;  // φ of all keys
+  if (arguments.feature == Feature::random && std::max(bytes, of_attention) > most_state_bytes)
+    fail("--features ", arguments.features, ": projections, a state and embeddings take ",
+         whole(std::max(bytes, of_attention)), " bytes, must be at most ", whole(most_state_bytes));
   if ((form != Form::attention || arguments.compare) && bytes > most_state_bytes)
     fail("P = ", arguments.degree(), " on d = ", problem.d, " and e = ", problem.e, " needs D = ", whole(D),
          ": a state and a chunk of ", chunk, " tokens take ", whole(bytes), " bytes, must be at most ",
@@ -52,11 +57,13 @@ Form choose_form(const Problem& problem) {
 
 void describe(const Problem& problem) {
   const char* forms[] = {"", "attention", "recurrent", "chunked"};
-  const char* features[] = {"power", "linear", "exponential"};
+  const char* features[] = {"power", "linear", "exponential", "random"};
   const Arguments& arguments = problem.arguments;
   std::printf("%s%s, %td head%s of %td tokens, d = %td, e = %td, %s, %s form\n",
               features[static_cast<int>(arguments.feature)],
-              arguments.feature == Feature::power ? (" " + std::to_string(arguments.power)).c_str() : "",
+              arguments.feature == Feature::power    ? (" " + std::to_string(arguments.power)).c_str()
+              : arguments.feature == Feature::random ? (" " + std::to_string(arguments.features)).c_str()
+                                                     : "",
               problem.layout.count(), problem.layout.count() == 1 ? "" : "s", problem.layout.tokens, problem.d,
               problem.e, problem.Q.holds<float>() ? "float" : "double", forms[static_cast<int>(problem.form)]);
 }

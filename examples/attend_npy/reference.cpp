@@ -7,23 +7,29 @@ namespace {
 
 using namespace sympow;
 
-// As verify::double_rows, but for sums as well, and by logarithms: no power of a length overflows on the way.
+// As verify::double_rows, but for sums and embedded scores as well, and by logarithms: no power of a length overflows on the way.
 template <class Normalization, class F, class A>
 verify::DirectRows rows_in_double(const F& feature, const A& transition, const Eigen::MatrixXd& Q,
                                   const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale) {
   const Index T = Q.cols();
-  Diagnostics of_scores, of_weights;
+  Diagnostics of_scores, of_all;
+  Eigen::RowVectorXd of_weights;  // log A_i
   Eigen::VectorXd log_gates(T);
   for (Index i = 0; i < T; ++i) log_gates[i] = transition.log_decay(i);
   const Eigen::MatrixXd ones = Eigen::MatrixXd::Ones(1, T), q = Q.colwise().stableNorm(), k = K.colwise().stableNorm();
   verify::DirectRows rows;
   rows.Y = attention<Normalization>(feature, transition, Q, K, V, {.scale = scale, .diagnostics = &of_scores});
-  (void)attention<Unnormalized>(feature, decay(log_gates), q, k, ones,
-                                {.scale = std::abs(scale), .diagnostics = &of_weights});
   rows.denominator = of_scores.row(0).array().exp();
-  rows.condition = of_weights.row(0).array().exp();
+  if constexpr (F::score == Score::embedded) {  // lengths are those of φ, which the diagnostics see
+    of_weights = of_scores.array().row(1).log().matrix() + of_scores.row(0);
+  } else {
+    (void)attention<Unnormalized>(feature, decay(log_gates), q, k, ones,
+                                  {.scale = std::abs(scale), .diagnostics = &of_all});
+    of_weights = of_all.row(0);
+  }
+  rows.condition = of_weights.array().exp();
   if constexpr (std::is_same_v<Normalization, Normalized>)
-    rows.condition = (of_weights.row(0) - of_scores.row(0)).array().exp();
+    rows.condition = (of_weights - of_scores.row(0)).array().exp();
   rows.largest_value = V.size() > 0 ? V.cwiseAbs().maxCoeff() : 0;
   return rows;
 }
@@ -53,6 +59,7 @@ verify::DirectRows reference(const F& feature, const Transition& transition, con
                                         const Eigen::MatrixXd&, const Eigen::MatrixXd&, double, bool);
 ATTEND_NPY_REFERENCE(Exponential)
 ATTEND_NPY_REFERENCE(Linear)
+ATTEND_NPY_REFERENCE(PositiveRandomFeatures)
 ATTEND_NPY_REFERENCE(SymmetricPower<1>)
 ATTEND_NPY_REFERENCE(SymmetricPower<2>)
 ATTEND_NPY_REFERENCE(SymmetricPower<3>)

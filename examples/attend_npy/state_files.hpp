@@ -34,7 +34,8 @@ template <class Scalar, class F>
 StateOf<Scalar, F> make_state(const F& feature, Form form, bool all_forms, std::ptrdiff_t d, std::ptrdiff_t e) {
   if constexpr (sympow::FiniteFeatureMap<F>) {
     const bool needed = form != Form::attention || all_forms;
-    return needed ? StateOf<Scalar, F>(feature, d, e) : StateOf<Scalar, F>(feature, 0, 0, 0);
+    const std::ptrdiff_t least = F::score == sympow::Score::embedded ? d : 0;  // projections are of R^d
+    return needed ? StateOf<Scalar, F>(feature, d, e) : StateOf<Scalar, F>(feature, least, 0, 0);
   } else {
     return {};
   }

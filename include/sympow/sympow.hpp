@@ -10,10 +10,17 @@
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
+#include <sympow/feature/random_feature_variance.hpp>
+#include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/block_rotation.hpp>
+#include <sympow/rotation/cayley.hpp>
+#include <sympow/rotation/commuting_generators.hpp>
 #include <sympow/rotation/conformal.hpp>
 #include <sympow/rotation/frequencies.hpp>
+#include <sympow/rotation/generator_families.hpp>
+#include <sympow/rotation/post_rotation.hpp>
+#include <sympow/rotation/structured_rotation.hpp>
 #include <sympow/tensor/induced.hpp>
 #include <sympow/tensor/symmetric_basis.hpp>
 #include <sympow/tensor/symmetric_power.hpp>
@@ -21,3 +28,4 @@
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
+#include <sympow/transition/structured_rotary.hpp>

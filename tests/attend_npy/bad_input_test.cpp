@@ -67,12 +67,27 @@ TEST_CASE("bad options", "[attend_npy]") {
     good.refuses(most + " --chunk " + chunk, {"--chunk is " + chunk + ", must be a whole number of 1 or more"});
   for (const std::string scale : {"nan", "inf", "1e999", "one", "1,5", "'1 '"})
     good.refuses(most + " --scale " + scale, {"--scale is ", "must be a finite number"});
-  good.refuses(most + " --feature cosine", {"--feature is cosine, must be power, linear or exponential"});
+  good.refuses(most + " --feature cosine", {"--feature is cosine, must be power, linear, exponential or random"});
   good.refuses(most + " --form fast", {"--form is fast, must be auto, attention, recurrent or chunked"});
   good.refuses(most + " --normalize yes", {"--normalize is yes, must be auto, sum or none"});
   good.refuses(most + " --power 3 --normalize sum", {"--normalize sum", "--power 3"});
   good.refuses(most + " --feature linear --normalize sum", {"--normalize sum", "--feature linear"});
   good.refuses(most + " --feature linear --power 2", {"--power 2 does not go with --feature linear"});
+  good.refuses(most + " --feature random", {"--features is missing: --feature random needs to know how many"});
+  for (const std::string features : {"0", "-3", "many", "2.5", "99999999999999999999"})
+    good.refuses(most + " --feature random --features " + features,
+                 {"--features is " + features + ", must be a whole number of 1 or more"});
+  for (const std::string seed : {"-1", "x", "1.5", "99999999999999999999"})
+    good.refuses(most + " --feature random --features 8 --seed " + seed,
+                 {"--seed is " + seed + ", must be a whole number of 0 or more"});
+  good.refuses(most + " --features 8", {"--features 8 does not go with the default --feature power"});
+  good.refuses(most + " --feature linear --seed 8", {"--seed 8 does not go with --feature linear"});
+  good.refuses(most + " --feature exponential --features 8", {"--features 8 does not go with --feature exponential"});
+  good.refuses(most + " --feature random --features 8 --power 2", {"--power 2 does not go with --feature random"});
+  good.refuses(most + " --feature random --features 8 --form attention --state-out s",
+               {"--state-out does not go with --form attention"});
+  good.refuses(most + " --feature random --features 100000000",
+               {"--features 100000000: projections, a state and embeddings take ", "must be at most 4294967296"});
   good.refuses(most + " --beta b.npy", {"--beta b.npy needs --theta"});
   good.refuses(most + " --feature exponential --form chunked",
                {"--form chunked does not go with --feature exponential"});

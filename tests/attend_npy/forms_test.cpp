@@ -24,9 +24,9 @@ void check(const Choice& choice, const std::string& form, std::uint64_t seed, co
 
 TEST_CASE("every feature in every form over every kind of shape", "[attend_npy]") {
   Random random(1);
-  const std::vector<std::pair<std::string, int>> features = {{"power", 1},  {"power", 2},      {"power", 3},
-                                                             {"power", 4},  {"power", 6},      {"power", 8},
-                                                             {"linear", 1}, {"exponential", 0}};
+  const std::vector<std::pair<std::string, int>> features = {{"power", 1},  {"power", 2},       {"power", 3},
+                                                             {"power", 4},  {"power", 6},       {"power", 8},
+                                                             {"linear", 1}, {"exponential", 0}, {"random", 0}};
   const Index lengths[] = {1, 2, 63, 64, 65, 130};
   std::uint64_t seed = 0;
   for (const auto& [feature, power] : features)
@@ -56,6 +56,8 @@ TEST_CASE("lengths, chunks, odd d, one channel and other scales", "[attend_npy]"
     check({.axes = 4, .single = true, .normalize = "sum", .scale = 1e-3}, form, 6);
     check({.power = 5, .angles = true}, form, 7);
     check({.power = 7}, form, 8);
+    check({.axes = 4, .feature = "random", .single = true, .angles = true, .scale = -.5, .features = 7}, form, 9);
+    check({.axes = 3, .d = 1, .e = 1, .feature = "random", .features = 1, .seed = 77}, form, 10);
   }
 }
 
@@ -70,6 +72,33 @@ TEST_CASE("the automatic form is chunked where a state pays", "[attend_npy]") {
   REQUIRE_THAT(form_of(20, ""), contains("attention form"));
   REQUIRE_THAT(form_of(21, ""), contains("chunked form"));
   REQUIRE_THAT(form_of(3, " --state-out s"), contains("chunked form"));
+}
+
+TEST_CASE("random features are those of their number and seed, in all heads", "[attend_npy]") {
+  const Folder folder;
+  const Arrays arrays({.axes = 4, .feature = "random"}, 1);
+  const std::string words = arrays.save(folder);
+  const auto rows = [&](std::string options, const std::string& name) {
+    std::string all = words;
+    all.replace(all.find("--features 24"), 13, options);
+    REQUIRE(folder.run(all + " --out " + name).status == 0);
+    return bytes_of(folder / name);
+  };
+  const std::string seed_1 = rows("--features 24", "a.npy");
+  REQUIRE(rows("--features 24 --seed 1", "b.npy") == seed_1);
+  REQUIRE(rows("--features 24 --seed 2", "c.npy") != seed_1);
+  REQUIRE(rows("--features 25", "d.npy") != seed_1);
+  REQUIRE(arrays.distance(by_head(folder.read("a.npy"))) <= 1);
+  REQUIRE(arrays.distance(by_head(folder.read("c.npy"))) > 1e3);
+  REQUIRE_THAT(folder.run(words + " --out e.npy --compare").out, contains("random 24, 6 heads of 40 tokens"));
+  // chunked from more than twice as many tokens as features
+  const auto form_of = [&](Index features) {
+    return folder
+        .run(Arrays({.tokens = 41, .feature = "random", .features = features}, 1).save(folder) + " --out y.npy")
+        .out;
+  };
+  REQUIRE_THAT(form_of(20), contains("chunked form"));
+  REQUIRE_THAT(form_of(21), contains("attention form"));
 }
 
 TEST_CASE("diagnostics are the logarithm of the denominator, the condition number and the flag", "[attend_npy]") {
@@ -115,7 +144,7 @@ TEST_CASE("diagnostics are the logarithm of the denominator, the condition numbe
 }
 
 TEST_CASE("the forms are compared on request", "[attend_npy]") {
-  for (const std::string feature : {"power", "linear", "exponential"})
+  for (const std::string feature : {"power", "linear", "exponential", "random"})
     for (const int axes : {2, 3, 4})
       for (const bool single : {false, true}) {
         const Choice choice{
@@ -186,7 +215,7 @@ TEST_CASE("the usage names every option", "[attend_npy]") {
   const Finished finished = folder.run("--help");
   REQUIRE(finished.status == 0);
   for (const char* option :
-       {"--q", "--k", "--v", "--out", "--feature", "--power", "--form", "--chunk", "--log-gate", "--theta", "--beta",
-        "--scale", "--normalize", "--state-in", "--state-out", "--diagnostics", "--compare"})
+       {"--q", "--k", "--v", "--out", "--feature", "--power", "--features", "--seed", "--form", "--chunk", "--log-gate",
+        "--theta", "--beta", "--scale", "--normalize", "--state-in", "--state-out", "--diagnostics", "--compare"})
     REQUIRE_THAT(finished.out, contains(option));
 }

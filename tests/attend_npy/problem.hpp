@@ -7,6 +7,7 @@
 
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
+#include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>
@@ -81,10 +82,13 @@ struct Choice {
   bool single = false, gates = false, angles = false, rates = false;
   std::string normalize = "auto";
   double scale = 1;
+  Index features = 24;  // of the feature random
+  std::uint64_t seed = 1;
 
   [[nodiscard]] int degree() const { return feature == "linear" ? 1 : power; }
   [[nodiscard]] bool divides() const {
-    return normalize == "sum" || (normalize == "auto" && (feature == "exponential" || degree() % 2 == 0));
+    return normalize == "sum" ||
+           (normalize == "auto" && (feature == "exponential" || feature == "random" || degree() % 2 == 0));
   }
   [[nodiscard]] std::string text() const {
     std::ostringstream out;
@@ -128,6 +132,8 @@ class Arrays {
   void each_head(Visitor&& visit) const {
     if (choice_.feature == "exponential") return with_rows(Exponential{}, visit);
     if (choice_.feature == "linear") return with_rows(Linear{}, visit);
+    if (choice_.feature == "random")
+      return with_rows(PositiveRandomFeatures(choice_.d, choice_.features, {.seed = choice_.seed}), visit);
     switch (choice_.power) {
       case 1:
         return with_rows(SymmetricPower<1>{}, visit);
@@ -177,6 +183,10 @@ class Arrays {
     words << "--q q.npy --k k.npy --v v.npy --feature " << choice_.feature << " --normalize " << choice_.normalize
           << " --scale " << choice_.scale;
     if (choice_.feature == "power") words << " --power " << choice_.power;
+    if (choice_.feature == "random") {
+      words << " --features " << choice_.features;
+      if (choice_.seed != 1) words << " --seed " << choice_.seed;
+    }
     if (choice_.gates) {
       log_gate.save<float>(folder, "g.npy", choice_.axes, begin, count,
                            false);  // of another type than Q where that is double

@@ -39,8 +39,8 @@ Numbers run_in_pieces(const Folder& folder, const Arrays& arrays, const Choice& 
 }  // namespace
 
 TEST_CASE("a sequence in pieces is the whole sequence, unless the state is dropped", "[attend_npy]") {
-  const std::vector<std::pair<std::string, int>> features = {
-      {"power", 1}, {"power", 2}, {"power", 3}, {"power", 4}, {"linear", 1}};
+  const std::vector<std::pair<std::string, int>> features = {{"power", 1}, {"power", 2},  {"power", 3},
+                                                             {"power", 4}, {"linear", 1}, {"random", 0}};
   std::uint64_t seed = 0;
   for (const auto& [feature, power] : features)
     for (const int axes : {2, 3, 4})
@@ -97,6 +97,23 @@ TEST_CASE("a state file of one head is one of the library, and the other way rou
   });
 }
 
+TEST_CASE("a state of random features goes on under the same ones only", "[attend_npy]") {
+  const Folder folder;
+  const Choice choice{.axes = 3, .feature = "random", .features = 10, .seed = 3};
+  const auto words = [&](Choice other) { return Arrays(other, 1).save(folder) + " --out y.npy --state-in states"; };
+  REQUIRE(folder.run(Arrays(choice, 1).save(folder) + " --out y.npy --state-out states").status == 0);
+  REQUIRE(folder.run(words(choice)).status == 0);
+  Choice other_seed = choice, other_number = choice;
+  other_seed.seed = 4;
+  other_number.features = 11;
+  for (const Choice& other : {other_seed, other_number, Choice{.axes = 3}}) {
+    const Finished finished = folder.run(words(other));
+    CAPTURE(finished.err);
+    REQUIRE(finished.status == 2);
+    REQUIRE_THAT(finished.err, contains("state 0: state file: "));
+  }
+}
+
 TEST_CASE("states of other arrays are refused, and nothing is left behind", "[attend_npy]") {
   const Folder folder;
   const auto save = [&](const Choice& choice) { return Arrays(choice, 1).save(folder); };
@@ -119,6 +136,8 @@ TEST_CASE("states of other arrays are refused, and nothing is left behind", "[at
   refused(save({.axes = 3, .single = true, .angles = true}), "state 0: state file: bytes of a scalar is 8, must be 4");
   refused(save({.axes = 3, .d = 6, .angles = true}), "state 0: state file: feature dimension D is 10, must be 21");
   refused(save({.axes = 3, .e = 2, .angles = true}), "state 0: state file: value dimension e is 3, must be 2");
+  refused(save({.axes = 3, .feature = "random", .angles = true, .features = 10}),
+          "state 0: state file: fingerprint of the feature map's parameters is 2, must be ");
   refused(save({.axes = 3, .power = 3, .angles = true}), "state 0: state file: degree P is 2, must be 3");
   const std::string words = save({.axes = 3, .angles = true});
   write_bytes(folder / "states", states.substr(0, states.size() - 1));

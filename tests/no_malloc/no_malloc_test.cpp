@@ -58,6 +58,7 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { r
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/recurrent.hpp>
 #include <sympow/feature/linear.hpp>
+#include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/transition/decay.hpp>
@@ -111,7 +112,7 @@ auto each_token(TransitionOf&& transition_of) {
 
 // A warm state and workspace; then 200 steps, several folds among them, and a call of 200 tokens.
 template <class Scalar, class F, class Transitions, class Whole>
-void check(const Transitions& transitions, const Whole& whole, Index tail, Shape shape = {}) {
+void check(const Transitions& transitions, const Whole& whole, Index tail, Shape shape = {}, const F& feature = F()) {
   Random random(1);
   const auto [d, e, chunk] = shape;
   const Matrix<Scalar> Q = random.matrix<Scalar>(d, steps), K = random.matrix<Scalar>(d, steps);
@@ -121,14 +122,14 @@ void check(const Transitions& transitions, const Whole& whole, Index tail, Shape
   Diagnostics diagnostics(3, 1);
   for (const bool diagnose : {false, true}) {
     const Options options{.scale = .5, .chunk = shape.chunk, .diagnostics = diagnose ? &diagnostics : nullptr};
-    State<Scalar, F> state(d, e, tail);
+    State<Scalar, F> state(feature, d, e, tail);
     const auto step_by_step = [&] {
       for (Index t = 0; t < steps; ++t)
-        recurrent<SignedNormalized>(F{}, transitions[static_cast<std::size_t>(t)], Q.col(t), K.col(t), V.col(t), state,
-                                    Y.col(t), workspace, options);
+        recurrent<SignedNormalized>(feature, transitions[static_cast<std::size_t>(t)], Q.col(t), K.col(t), V.col(t),
+                                    state, Y.col(t), workspace, options);
     };
-    const auto by_chunks = [&] { chunked(F{}, whole, Q, K, V, state, Y, workspace, options); };
-    const auto directly = [&] { attention(F{}, whole, Q, K, V, Y, workspace, options); };
+    const auto by_chunks = [&] { chunked(feature, whole, Q, K, V, state, Y, workspace, options); };
+    const auto directly = [&] { attention(feature, whole, Q, K, V, Y, workspace, options); };
     CAPTURE(sizeof(Scalar), d, e, chunk, tail, diagnose, typeid(F).name(), typeid(whole).name());
     step_by_step();
     CHECK(requests_of(step_by_step) == 0);
@@ -179,6 +180,13 @@ TEST_CASE("a step of the recurrence and calls of every form allocate nothing", "
   check_transitions<float, SymmetricPower<2>>();
   check_transitions<float, SymmetricPower<3>>();
   check_transitions<double, EluPlusOne>();
+  const Eigen::VectorXd log_gamma = Eigen::VectorXd::Constant(steps, -.01);
+  const auto gates = each_token([&](Index t) { return decay(log_gamma.segment(t, 1)); });
+  for (const Index tail : {0, 32}) {
+    check<double>(gates, decay(log_gamma), tail, {}, PositiveRandomFeatures(8, 80));
+    check<float>(gates, decay(log_gamma), tail, {64, 16, 64}, TrigonometricRandomFeatures(64, 80));
+    check<float>(gates, decay(log_gamma), tail, {96, 16, 64}, HyperbolicRandomFeatures(96, 130));
+  }
   const auto open = each_token([](Index) { return stationary(); });
   for (const Shape shape : {Shape{64, 64, 64}, Shape{64, 96, 200}, Shape{128, 16, 200}}) {
     check<float, SymmetricPower<2>>(open, stationary(), 32, shape);

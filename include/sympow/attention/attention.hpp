@@ -48,9 +48,9 @@ class AttentionEngine {
       if (diagnose()) work_.query_norms(n) = queries.colwise().norm();
       transition_.transport(frame, own, queries, keys.middleCols(begin, n), logits);
       if constexpr (embedded) {
-        embed(keys.middleCols(begin, n), key_features.middleCols(begin, n), exponents.segment(begin, n),
-              norms.segment(begin, n));
-        embed(queries, query_features, work_.query_exponents(n), work_.query_norms(n));
+        embed_scaled(feature_, keys.middleCols(begin, n), key_features.middleCols(begin, n),
+                     exponents.segment(begin, n), norms.segment(begin, n), diagnose());
+        embed_scaled(feature_, queries, query_features, work_.query_exponents(n), work_.query_norms(n), diagnose());
         set_product(logits, key_features.middleCols(begin, n).transpose(), query_features);
       }
       work_.key_exponents(n) = exponents.segment(begin, n);
@@ -86,14 +86,6 @@ class AttentionEngine {
       return feature_.dimension(d);
     else
       return 0;
-  }
-
-  // φ of the columns of x, their exponents taken out.
-  template <class X, class Features, class Exponents, class Norms>
-  void embed(const X& x, Features&& features, Exponents&& exponents, Norms&& norms) const {
-    feature_.embed(x, features);
-    for (Index t = 0; t < x.cols(); ++t) exponents[t] = take_exponent(features.col(t));
-    if (diagnose()) norms = features.colwise().norm();
   }
 
   const F& feature_;

@@ -27,15 +27,15 @@ void run_chunked(const F& feature, StateCall<Scalar, F> call) {
 ///
 /// Shapes: Q, K: d × T, V and Y: e × T, one token a column; the state carries what came before; `Options::chunk` sets the chunk c.
 /// Equal to `attention` and `recurrent` by the row rule, whatever the chunk. Y may not overlap the inputs. Cost: T (4 D (e + 1) +
-/// c (d + e)) operations and two embeddings a token; memory 2 c D. Throws `ShapeMismatch`, `FrameMismatch`, `InvalidArgument`
+/// c (d + e)) operations and two embeddings a token; memory 2 c D. Throws `ShapeMismatch`, `FeatureMismatch`, `FrameMismatch`, `InvalidArgument`
 /// before anything is touched. Source: Symmetric Power Transformers, §1; Conformal Transformations, §3.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
              const Eigen::MatrixBase<DV>& V, State<typename DQ::Scalar, F>& state, Batch<typename DQ::Scalar> Y,
              Workspace<typename DQ::Scalar>& workspace, const Options& options = {}) {
-  detail::run_state_form<Normalization, F>(transition, Q, K, V, state, Y, workspace, options, [&](const auto& call) {
-    detail::run_chunked<typename DQ::Scalar, F>(feature, call);
-  });
+  detail::run_state_form<Normalization, F>(
+      feature, transition, Q, K, V, state, Y, workspace, options,
+      [&](const auto& call) { detail::run_chunked<typename DQ::Scalar, F>(feature, call); });
 }
 
 /// The same, returning Y.

@@ -11,14 +11,15 @@ namespace sympow {
 ///     S = S_left A_right + S_right,   A_right the whole transition of the right segment, its first gate included
 ///
 /// `right` must have been started at `left.frame()`: `State right(feature, d, e, tail, left.frame())`. Associative up to rounding, so
-/// a prefix scan over segments works. The result's tail is empty. Cost: 4 (e + 1) D. Throws `ShapeMismatch` for other sizes and
-/// `FrameMismatch` for another frame; angles may differ by 1e-9 radians, as sums taken in another order do.
+/// a prefix scan over segments works. The result's tail is empty. Cost: 4 (e + 1) D. Throws `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and `FrameMismatch` for another frame; angles may differ by 1e-9 radians, as sums taken in another order do.
 template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
   detail::check_size("key dimension of the right state", right.key_dimension(), left.key_dimension(),
                      "that of the left");
   detail::check_size("value dimension of the right state", right.value_dimension(), left.value_dimension(),
                      "that of the left");
+  if (!same_feature(left.feature(), right.feature()))
+    detail::raise<FeatureMismatch>("merge: the right state was built with another feature map than the left one");
   const Eigen::VectorXd &end = left.frame().angles, &start = right.start_frame().angles;
   const bool same = end.size() == start.size() && ((end - start).unaryExpr(&reduced_angle).array().abs() <= 1e-9).all();
   if (!same)

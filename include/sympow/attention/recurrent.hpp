@@ -24,15 +24,15 @@ void run_recurrent(const F& feature, StateCall<Scalar, F> call) {
 ///
 /// Shapes: Q, K: d × T, V and Y: e × T, one token a column; the state carries what came before. Equal to `attention` over the
 /// whole sequence by the row rule. Y may not overlap the inputs. Cost: 5 D (e + 1) operations and two embeddings a token; memory D.
-/// Throws `ShapeMismatch`, `FrameMismatch`, `InvalidArgument` before anything is touched. Source: Conformal Transformations, §2 and
+/// Throws `ShapeMismatch`, `FeatureMismatch`, `FrameMismatch`, `InvalidArgument` before anything is touched. Source: Conformal Transformations, §2 and
 /// eq. (2).
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                const Eigen::MatrixBase<DV>& V, State<typename DQ::Scalar, F>& state, Batch<typename DQ::Scalar> Y,
                Workspace<typename DQ::Scalar>& workspace, const Options& options = {}) {
-  detail::run_state_form<Normalization, F>(transition, Q, K, V, state, Y, workspace, options, [&](const auto& call) {
-    detail::run_recurrent<typename DQ::Scalar, F>(feature, call);
-  });
+  detail::run_state_form<Normalization, F>(
+      feature, transition, Q, K, V, state, Y, workspace, options,
+      [&](const auto& call) { detail::run_recurrent<typename DQ::Scalar, F>(feature, call); });
 }
 
 /// The same, returning Y.

@@ -93,6 +93,26 @@ double take_exponent(Column&& x) {
   return exponent;
 }
 
+/// φ of the columns of x for an embedded score, φ(x_t) = 2^exponents[t] features.col(t) with lengths below 1.
+template <FiniteFeatureMap F, class X, class Features, class Exponents>
+void embed_scaled(const F& feature, const X& x, Features&& features, Exponents&& exponents) {
+  if constexpr (ScaledFeatureMap<F>) {
+    feature.embed(x, features, exponents);
+  } else {
+    feature.embed(x, features);
+    exponents.setZero();
+  }
+  for (Index t = 0; t < x.cols(); ++t) exponents[t] += take_exponent(features.col(t));
+}
+
+/// The same, and the lengths for diagnostics.
+template <FiniteFeatureMap F, class X, class Features, class Exponents, class Norms>
+void embed_scaled(const F& feature, const X& x, Features&& features, Exponents&& exponents, Norms&& norms,
+                  bool diagnose) {
+  embed_scaled(feature, x, features, exponents);
+  if (diagnose) norms = features.colwise().norm();
+}
+
 /// Takes the exponents of keys out, as far as the score allows it: of every column for a power; an exponential score has them put back
 /// but for that of the longest key, which is returned and belongs into the queries; an embedded score has them taken from φ(k) instead.
 /// exponents(t) + log2 of the new length is log2 of the old one.

@@ -243,11 +243,12 @@ struct StateAccess<State<Scalar, F>> {
   // φ of keys with all powers of two in the exponents; returns max_j log2 (b_j ‖φ(k_j)‖) up to 1.
   template <class Keys, class Exponents, class LogGates, class Features>
   double embed_keys(Keys&& keys, Exponents&& exponents, const LogGates& log_b, Features& features) const {
-    if constexpr (F::score == Score::power)
+    if constexpr (F::score == Score::embedded) {
+      embed_scaled(state.feature_, keys, features, exponents);
+    } else {
       for (Index j = 0; j < keys.cols(); ++j) exponents[j] += take_exponent(keys.col(j));
-    state.feature_.embed(keys, features);
-    if constexpr (F::score == Score::embedded)
-      for (Index j = 0; j < keys.cols(); ++j) exponents[j] = take_exponent(features.col(j));
+      state.feature_.embed(keys, features);
+    }
     double largest = no_weight;
     for (Index j = 0; j < keys.cols(); ++j)
       largest = std::max(largest, degree * exponents[j] + log_b[j] * std::numbers::log2e);
@@ -272,11 +273,14 @@ struct StateAccess<State<Scalar, F>> {
   }
 };
 
-/// Throws `ShapeMismatch` or `FrameMismatch` unless the state fits the call.
+/// Throws `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
 template <class Scalar, class F, class A, class Q, class V>
-void check_state(const State<Scalar, F>& state, const A& transition, const Q& queries, const V& values) {
+void check_state(const State<Scalar, F>& state, const F& feature, const A& transition, const Q& queries,
+                 const V& values) {
   check_size("rows of Q", queries.rows(), state.key_dimension(), "key dimension of the state");
   check_size("rows of V", values.rows(), state.value_dimension(), "value dimension of the state");
+  if (!same_feature(state.feature(), feature))
+    raise<FeatureMismatch>("the state was built with another feature map than that of the call; use state.feature()");
   transition.check_frame(state.frame(), queries.rows());
 }
 

@@ -63,7 +63,8 @@ class StateEngine {
     if (move_on(segment)) load_queries(segment);  // read after the state has moved on to the token's end
     take(segment);
     if constexpr (embedded)  // taking the key has used the panel
-      embed(work_.queries(d_, 1), work_.features(D_, 1), work_.query_exponents(1), work_.query_norms(1));
+      embed_scaled(feature_, work_.queries(d_, 1), work_.features(D_, 1), work_.query_exponents(1),
+                   work_.query_norms(1), diagnose());
     sums_.reset(call_.V.rows(), 1);
     add_folded(1, [](Index) { return 0.0; });
     sums_.write(token, call_.Y.col(token));
@@ -90,8 +91,8 @@ class StateEngine {
     call_.transition.transport(state_.frame, segment, queries, keys, logits);
     if constexpr (embedded) {
       auto query_features = work_.features(D_, n), key_features = work_.key_features(D_, n);
-      embed(queries, query_features, work_.query_exponents(n), work_.query_norms(n));
-      embed(keys, key_features, work_.key_exponents(n), work_.key_norms(n));
+      embed_scaled(feature_, queries, query_features, work_.query_exponents(n), work_.query_norms(n), diagnose());
+      embed_scaled(feature_, keys, key_features, work_.key_exponents(n), work_.key_norms(n), diagnose());
       set_product(logits, key_features.transpose(), query_features);
     }
     log_total_ = accumulate_gates(call_.transition, segment, work_.from_start(n), work_.to_end(n));
@@ -105,7 +106,7 @@ class StateEngine {
     auto norms = work_.tail_norms(m);
     if constexpr (embedded) {
       auto tail_features = work_.tail_features(D_, m);
-      embed(keys, tail_features, state_.tail_exponents.head(m), norms);
+      embed_scaled(feature_, keys, tail_features, state_.tail_exponents.head(m), norms, diagnose());
       set_product(logits, tail_features.transpose(), work_.features(D_, n));
     } else {
       if (diagnose()) norms = keys.colwise().norm();
@@ -127,8 +128,9 @@ class StateEngine {
     set_product(numerators, state_.S, features);
     row.row(0).noalias() = state_.Z.transpose() * features;
     row.row(1) = features.colwise().norm() * total;
+    if (diagnose()) row.row(2) = row.row(1);
+    if constexpr (has_nonnegative_entries<F>) row.row(1).setZero();  // nothing cancels
     if (diagnose()) {
-      row.row(2) = row.row(1);
       if constexpr (!embedded)  // of the queries as they came: channels may have shortened them since
         row.row(2) = work_.query_norms(n).transpose().unaryExpr(RaiseTo{degree_of<F>}) * total;
     }
@@ -152,14 +154,6 @@ class StateEngine {
       state_.append(keys, work_.key_exponents(n), work_.to_end(n), values);
     else
       state_.fold(work_, keys, work_.key_exponents(n), work_.to_end(n), values);
-  }
-
-  // φ of the columns of x, their exponents taken out.
-  template <class X, class Features, class Exponents, class Norms>
-  void embed(const X& x, Features&& features, Exponents&& exponents, Norms&& norms) const {
-    feature_.embed(x, features);
-    for (Index t = 0; t < x.cols(); ++t) exponents[t] = take_exponent(features.col(t));
-    if (diagnose()) norms = features.colwise().norm();
   }
 
   [[nodiscard]] bool diagnose() const { return call_.options.diagnostics != nullptr; }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sympow/attention/state.hpp>
@@ -122,6 +123,15 @@ bool plausible(const Access& parts) {
          all_finite(parts.start.angles) && all_finite(parts.frame.angles);
 }
 
+/// What a file says of a feature map, and the name of that number.
+template <FeatureMap F>
+std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& feature) {
+  if constexpr (requires { feature.fingerprint(); })
+    return {"fingerprint of the feature map's parameters", feature.fingerprint()};
+  else
+    return {"degree P", degree_of<F>};
+}
+
 }  // namespace detail
 
 /// Writes a state. Format, little-endian:
@@ -131,17 +141,18 @@ bool plausible(const Access& parts) {
 ///     8 bytes, a matrix as int64 rows, int64 columns and its entries column by column
 ///
 /// A reader accepts its own version only; a field that is added raises the version, and a version once released is read by all later
-/// ones. Of the feature map its degree is stored, 1 where it is no power, and D. Throws `InvalidStateFile` if the stream fails.
+/// ones. Of the feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws `InvalidStateFile` if the stream fails.
 template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
   State<Scalar, F> copy = state;
   detail::StateAccess<State<Scalar, F>> parts{copy};
   detail::StateWriter head, body;
   detail::visit_state(parts, body);
-  for (const Index value : {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)),
-                            static_cast<Index>(detail::degree_of<F>), parts.S.cols(), state.key_dimension(),
-                            state.value_dimension(), state.tail(), static_cast<Index>(body.bytes().size()),
-                            static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
+  for (const Index value :
+       {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)),
+        static_cast<Index>(detail::identity_of(state.feature()).second), parts.S.cols(), state.key_dimension(),
+        state.value_dimension(), state.tail(), static_cast<Index>(body.bytes().size()),
+        static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
     head(static_cast<std::int64_t>(value));
   out.write(detail::state_magic.data(), detail::state_magic.size());
   out << head.bytes() << body.bytes();
@@ -161,7 +172,7 @@ void load(State<Scalar, F>& state, std::istream& in) {
   const Index dimension = state.feature().dimension(state.key_dimension());
   const std::array<std::pair<const char*, std::int64_t>, 7> expected = {{{"version", detail::state_version},
                                                                          {"bytes of a scalar", sizeof(Scalar)},
-                                                                         {"degree P", detail::degree_of<F>},
+                                                                         detail::identity_of(state.feature()),
                                                                          {"feature dimension D", dimension},
                                                                          {"key dimension d", state.key_dimension()},
                                                                          {"value dimension e", state.value_dimension()},

@@ -7,15 +7,16 @@ namespace sympow::detail {
 
 /// Checks a call and hands it to `engine`, a callable on `StateCall`. Nothing is touched if a check throws.
 template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType, class Engine>
-void run_state_form(const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-                    const Eigen::MatrixBase<DV>& V, StateType& state, Batch<typename DQ::Scalar> Y,
-                    Workspace<typename DQ::Scalar>& workspace, const Options& options, Engine&& engine) {
+void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, StateType& state,
+                    Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace, const Options& options,
+                    Engine&& engine) {
   using Scalar = typename DQ::Scalar;
   constexpr Rows rows = rows_of<Normalization, F>();
   if constexpr (check_types<F, A, DQ, DK, DV>()) {
     check_call(transition, Q, K, V, options);
     check_output(Y, Q, V);
-    check_state(state, transition, Q, V);
+    check_state(state, feature, transition, Q, V);
     if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
     const ViewOf<Scalar, A> view(transition);
     engine(StateCall<Scalar, F>{view, rows, options, Q.derived(), K.derived(), V.derived(), {state}, Y, workspace});

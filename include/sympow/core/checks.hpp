@@ -77,6 +77,11 @@ struct EmptyActiveSpace : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+/// A state that was built with a feature map of other parameters than the one it is resumed or merged with.
+struct FeatureMismatch : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
 /// A count or dimension that the index type cannot hold.
 struct DimensionOverflow : std::overflow_error {
   using std::overflow_error::overflow_error;

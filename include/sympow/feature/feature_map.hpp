@@ -46,4 +46,36 @@ concept FiniteFeatureMap = FeatureMap<F> && requires(const F& f, const Matrix<do
   f.embed(x, y);
 };
 
+/// A feature map whose entries can leave the range of the type, as exponentials do. It has a second embedding, which the forms use:
+///
+///     void embed(const X& x, Y&& y, E&& exponents) const;   φ(x.col(t)) = 2^exponents[t] y.col(t)
+///
+/// with whole exponents in double, and y of moderate size however long x is.
+template <class F>
+concept ScaledFeatureMap = FiniteFeatureMap<F> && requires(const F& f, const Matrix<double>& x, Matrix<double>& y,
+                                                           Vector<double>& exponents) { f.embed(x, y, exponents); };
+
+/// Whether a feature map says that no entry of φ is negative:
+///
+///     static constexpr bool nonnegative_entries = true;
+///
+/// Sums through φ then have nothing to cancel, and no row that has weight is degenerate, however small it is beside ‖φ(q)‖ ‖φ(k)‖.
+template <FeatureMap F>
+inline constexpr bool has_nonnegative_entries = [] {
+  if constexpr (requires { F::nonnegative_entries; })
+    return static_cast<bool>(F::nonnegative_entries);
+  else
+    return false;
+}();
+
+/// A feature map with parameters says with `==` whether two of them are the same, so that a state is not resumed under another one,
+/// and with `std::int64_t fingerprint() const` which one it is, so that a file is not.
+template <FeatureMap F>
+[[nodiscard]] bool same_feature([[maybe_unused]] const F& f, [[maybe_unused]] const F& g) {
+  if constexpr (std::equality_comparable<F>)
+    return f == g;
+  else
+    return true;
+}
+
 }  // namespace sympow

@@ -206,7 +206,7 @@ class CommutingGenerators {
   }
 
   // Active planes first.
-  void take(const detail::PlaneBlocks& blocks, const Eigen::MatrixXd& U, Commutation mode, double tolerance) {
+  void take(const detail::PlaneBlocks<double>& blocks, const Eigen::MatrixXd& U, Commutation mode, double tolerance) {
     std::vector<Index> active, null;
     residual_ = blocks.residual.cwiseAbs2();
     const double worst = blocks.worst();
