@@ -38,6 +38,14 @@ int main() {
   const VectorXd rotated = R.pow(1000) * q;                       // R(1000 θ) q
   const VectorXd lifted = induced<4>(R) * symmetric_power<4>(q);  // φ⁴(R q), Proposition 2
 
+  // Structured rotations: any commuting family of skew generators.
+  const MatrixXd X = MatrixXd::Random(d, d), skew_a = X - X.transpose(), skew_b = skew_a * skew_a * skew_a;
+  const CommutingGenerators<double> family({skew_a, skew_b});  // throws NotSkew / NotCommuting with the residual
+  const VectorXd position = VectorXd::Random(2);
+  const VectorXd placed = family.at(position) * q;  // R_STR(r) q
+  const auto P = cayley(skew_a);                    // factored once
+  const VectorXd turned = P * q;                    // (I - S)(I + S)⁻¹ q, by a solve
+
   // Conformal-sympow over T tokens (columns), three forms, one function.
   const MatrixXd Q = MatrixXd::Random(d, T), K = MatrixXd::Random(d, T), V = MatrixXd::Random(e, T);
   const RowVectorXd log_gamma = -RowVectorXd::Random(T).cwiseAbs() * .01, beta = RowVectorXd::Random(T).array() + 1;
@@ -59,6 +67,10 @@ int main() {
   expect(theta.size() == d / 2, "d/2 of them");
   expect((rotated - BlockRotation<double>(1000 * theta) * q).norm() <= 1e-12 * q.norm(), "R(1000 θ) q");
   expect((lifted - symmetric_power<4>(R.toDenseMatrix() * q)).norm() <= 1e-13 * lifted.norm(), "φ⁴(R q)");
+  expect((family.at(2 * position).toDenseMatrix() * q - family.at(position) * placed).norm() <= 1e-9 * q.norm(),
+         "R_STR(r) q");
+  const MatrixXd I = MatrixXd::Identity(d, d);
+  expect(((I + skew_a) * turned - (I - skew_a) * q).norm() <= 1e-12 * q.norm() * skew_a.norm(), "(I - S)(I + S)⁻¹ q");
   expect((Y2 - Y).norm() <= 1e-11 * Y.norm() && (Y3 - Y).norm() <= 1e-11 * Y.norm(), "three forms, one function");
   expect(state.tokens() == T && streamed.tokens() == T, "state is ready for token T + 1");
   expect(Z.rows() == e && Z.cols() == T && Z.allFinite() && Z.cwiseAbs().maxCoeff() <= V.cwiseAbs().maxCoeff(), "FoX");
