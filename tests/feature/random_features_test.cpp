@@ -127,6 +127,24 @@ TEST_CASE("exponents taken out are whole and belong to the same features", "[fea
   });
 }
 
+TEST_CASE("in float the features of long x are as good as those of short x", "[feature]") {
+  Random random(3);
+  every_kind([&]<class F>() {
+    const Index d = 16, m = 200;
+    const F feature(d, m);
+    const Eigen::MatrixXf X = 30 * random.matrix(d, 20).colwise().normalized().cast<float>();
+    const Eigen::MatrixXd X_double = X.cast<double>();
+    Eigen::MatrixXf phi(feature.dimension(d), X.cols());
+    Eigen::MatrixXd expected(phi.rows(), X.cols());
+    Eigen::VectorXd exponents(X.cols()), expected_exponents(X.cols());
+    feature.embed(X, phi, exponents);
+    feature.embed(X_double, expected, expected_exponents);
+    REQUIRE(exponents == expected_exponents);
+    CAPTURE(F::kind);
+    REQUIRE((phi.cast<double>() - expected).cwiseAbs().maxCoeff() <= 8 * 6e-8);
+  });
+}
+
 TEST_CASE("every kind is unbiased and has the exact variance, independent and orthogonal", "[feature]") {
   const Pairs pairs;
   const Index d = 4;

@@ -44,10 +44,10 @@ struct RandomFeatureOptions {
 ///
 /// W is kept in double and shared by all copies. Cost of an embedding: 2 m d operations in double and D exponentials a token; no
 /// allocation. Exponents and angles are formed in double whatever the scalar: beside a few roundings of the scalar an entry has a
-/// relative error of some 2^-53 (‖w_r‖ ‖x‖ + ‖x‖²). Every step of the recurrent form embeds the keys of the tail again; positive features lose nothing with
-/// `State(feature, d, e, 0)`, which has none. A state refuses a call, and a file a state, with other projections. Source:
-/// Rethinking Attention with Performers (2021), Lemma 1, §2.4 and Appendix; Equivariant Structured Positional Rotations, §3, which
-/// prints exp(W x + ‖x‖²/2) for the positive map: E would be exp(xᵀy + ‖x‖² + ‖y‖²).
+/// relative error of some 2^-53 (‖w_r‖ ‖x‖ + ‖x‖²). Every step of the recurrent form embeds the keys of the tail again; positive
+/// features lose nothing with `State(feature, d, e, 0)`, which has none. A state refuses a call, and a file a state, with other
+/// projections. Source: Rethinking Attention with Performers (2021), Lemma 1, §2.4 and Appendix; Equivariant Structured Positional
+/// Rotations, §3, which prints exp(W x + ‖x‖²/2) for the positive map: E would be exp(xᵀy + ‖x‖² + ‖y‖²).
 template <RandomFeatureKind Kind>
 class RandomFeatures {
  public:
