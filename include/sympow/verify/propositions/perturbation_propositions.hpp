@@ -1,0 +1,105 @@
+// The bounds on the way to Theorem 2 on structured rotations, of commutators and of perturbed Cayley transforms: 4.29 to 4.33.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include <sympow/verify/proposition.hpp>
+#include <sympow/verify/propositions/dense_rotations.hpp>
+#include <sympow/verify/propositions/largest.hpp>
+
+namespace sympow::verify {
+namespace detail {
+
+template <class Scalar>
+void commutator_bounds(Ledger& ledger, Random& random) {
+  using M = Matrix<Scalar>;
+  const double u = unit_roundoff<Scalar>;
+  const auto apart = [](const M& A, const M& B) {
+    return spectral_norm<Scalar>(exponential<Scalar>(-A) * exponential(B) - exponential<Scalar>(B - A));
+  };
+  Largest half, sums, areas;
+  for (int n = 0; n < 400; ++n) {
+    const Index d = std::array<Index, 4>{3, 4, 6, 8}[static_cast<std::size_t>(n % 4)];
+    const auto size = [&] { return static_cast<Scalar>(std::pow(10, random.uniform(-3, 1))); };
+    const M A = size() * random.skew<Scalar>(d), B = size() * random.skew<Scalar>(d);
+    const double rounding = 16 * static_cast<double>(d) * (1 + static_cast<double>(A.norm() + B.norm())) * u;
+    half.add((apart(A, B) - rounding) / spectral_norm(commutator(A, B)));
+  }
+  ledger.holds(
+      "4.29", half.value(), .5,
+      "‖e^{-A} e^B - e^{B-A}‖ ≤ ½ ‖[A, B]‖ for all skew A and B: (28) and (29) with C₁ = 0; the worst ratio of 400",
+      "E (28), (29)");
+  M x = M::Zero(3, 3), y = M::Zero(3, 3);
+  x(2, 1) = y(0, 2) = 1;
+  x(1, 2) = y(2, 0) = -1;
+  const auto t = static_cast<Scalar>(std::sqrt(std::sqrt(u)));
+  const M tx = t * x, ty = t * y;
+  ledger.holds("4.29o", std::abs(apart(tx, ty) / spectral_norm(commutator(tx, ty)) - .5), 64 * std::sqrt(u),
+               "the constant ½ is attained in the limit of small turns of space", "(extension)");
+  for (int n = 0; n < 100; ++n) {
+    std::vector<M> L;
+    for (int k = 0; k < 3; ++k) L.push_back(random.skew<Scalar>(5));
+    const Vector<Scalar> r = random.vector<Scalar>(3), s = random.vector<Scalar>(3);
+    double sum = 0, area = 0;
+    for (Index a = 0; a < 3; ++a)
+      for (Index b = 0; b < 3; ++b) {
+        const double size = spectral_norm(commutator(L[static_cast<std::size_t>(a)], L[static_cast<std::size_t>(b)]));
+        sum += static_cast<double>(std::abs(r[a] * s[b])) * size;
+        if (a < b) area += static_cast<double>(std::abs(r[a] * s[b] - r[b] * s[a])) * size;
+      }
+    const double found = spectral_norm(commutator(combined(L, r), combined(L, s)));
+    sums.add(found / sum);
+    areas.add(std::max(found / area, area / sum));
+  }
+  ledger.holds("4.30", sums.value(), 1, "‖[A(r), A(s)]‖ ≤ Σ_ab |r_a| |s_b| ε_ab; ratio", "E (30)");
+  ledger.holds("4.31a", areas.value(), 1 + 64 * u,
+               "sharper: ‖[A(r), A(s)]‖ ≤ Σ_{a<b} |r_a s_b - r_b s_a| ε_ab ≤ the sum of (30); ratio", "(extension)");
+}
+
+template <class Scalar>
+void perturbed_transforms(Ledger& ledger, Random& random) {
+  using M = Matrix<Scalar>;
+  const double u = unit_roundoff<Scalar>;
+  const M I = M::Identity(5, 5);
+  Largest inverse, transform, skew;
+  for (int n = 0; n < 400; ++n) {
+    const double eta = random.uniform(.01, .95);
+    M E = random.matrix<Scalar>(5, 5), K = random.skew<Scalar>(5);
+    if (n % 2 == 0) E = (E + E.transpose()).eval();
+    E *= static_cast<Scalar>(eta / spectral_norm(E));
+    K *= static_cast<Scalar>(eta / spectral_norm(K));
+    const M S = static_cast<Scalar>(std::pow(10, random.uniform(-3, 1))) * random.skew<Scalar>(5);
+    inverse.add(spectral_norm<Scalar>((I + S + E).inverse() - (I + S).inverse()) / (eta / (1 - eta)));
+    transform.add(spectral_norm<Scalar>(dense_cayley<Scalar>(S + E) - dense_cayley(S)) / (2 * eta / (1 - eta)));
+    skew.add(spectral_norm<Scalar>(dense_cayley<Scalar>(S + K) - dense_cayley(S)) / (2 * eta));
+  }
+  const double allowed = 1 + 1e5 * u;  // the systems are solved with condition numbers of hundreds
+  ledger.holds("4.32", inverse.value(), allowed,
+               "‖(I + S)⁻¹ - (I + S₋)⁻¹‖ ≤ η/(1 - η) for skew S₋ and ‖S - S₋‖ ≤ η < 1; ratio", "E (32)");
+  const M two = M::Identity(2, 2);
+  const auto shrunk = [&](double eta) -> M { return static_cast<Scalar>(-eta) * two; };
+  ledger.holds("4.32s", std::abs(spectral_norm<Scalar>((two + shrunk(.9)).inverse() - two) / 9 - 1), 64 * u,
+               "it is attained: S₋ = 0, S = -η I", "(extension)");
+  ledger.erratum("4.33", spectral_norm<Scalar>(dense_cayley(shrunk(.999)) - two) / .999, 1000,
+                 "‖P(S) - P(S₋)‖ ≤ C₃ η with an absolute C₃; S₋ = 0, S = -.999 I asks for 2000", "E (33)",
+                 "C₃ = 2/(1 - η), and 2 where S is skew as well; ratio", std::max(transform.value(), skew.value()),
+                 allowed);
+  M stretched = static_cast<Scalar>(.3) * M::Identity(3, 3) + random.skew<Scalar>(3);
+  stretched(1, 1) = Scalar(-.15);
+  const M P = dense_cayley(stretched);
+  ledger.control("4.33o", spectral_norm<Scalar>(P.transpose() * P - M::Identity(3, 3)), 1e-3,
+                 "P(S) is orthogonal for the S = S₋ + E of (32) and (33), which is not skew", "E F.5");
+}
+
+}  // namespace detail
+
+/// Decides 4.29 to 4.33 on random inputs of this seed.
+template <class Scalar>
+void perturbation_propositions(Ledger& ledger, std::uint64_t seed) {
+  Random random(seed);
+  detail::commutator_bounds<Scalar>(ledger, random);
+  detail::perturbed_transforms<Scalar>(ledger, random);
+}
+
+}  // namespace sympow::verify
