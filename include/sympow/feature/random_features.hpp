@@ -51,10 +51,10 @@ struct RandomFeatureOptions {
 template <RandomFeatureKind Kind>
 class RandomFeatures {
  public:
-  static constexpr RandomFeatureKind kind = Kind;
+  static constexpr RandomFeatureKind kind = Kind;  ///< which function of W x the features are
   static constexpr Score score = Score::embedded;
   static constexpr bool nonnegative = Kind != RandomFeatureKind::trigonometric;
-  static constexpr bool nonnegative_entries = nonnegative;
+  static constexpr bool nonnegative_entries = nonnegative;  ///< see `has_nonnegative_entries`
 
   /// m projections of x in R^d. Cost: 8 m d² operations at most, memory m d. Throws `InvalidArgument` for m < 1 or d < 1.
   RandomFeatures(Index d, Index m, RandomFeatureOptions options = {}) : options_(options) {
