@@ -13,10 +13,10 @@ namespace {
 // The verdict on each form; `seed` makes the tokens.
 template <class Scalar, int P>
 void check(Index d, Index e, Index T, Gates gates, Lengths lengths, Turning turning, std::uint64_t seed,
-           Index chunk = 64) {
+           Index chunk = 64, Inputs inputs = Inputs::ordinary) {
   Random random(seed);
   const auto verdicts =
-      judge_forms<Scalar, SymmetricPower<P>>(sequence(random, d, e, T, gates, lengths, turning), chunk);
+      judge_forms<Scalar, SymmetricPower<P>>(sequence(random, d, e, T, gates, lengths, turning), chunk, inputs);
   for (std::size_t form = 0; form < verdicts.size(); ++form) {
     CAPTURE(P, sizeof(Scalar), d, e, T, static_cast<int>(gates), static_cast<int>(lengths), static_cast<int>(turning),
             seed, chunk, form_names[form], verdicts[form].row, verdicts[form].flagged);
@@ -86,7 +86,8 @@ TEST_CASE("the forms agree under every gate, for keys and queries of every size,
           const Index d = random.integer(1, P <= 2 ? 12 : P <= 4 ? 6 : 4), e = random.integer(1, 4);
           const Index T = random.integer(1, 300), chunk = random.integer(1, 80);
           const auto turning = static_cast<Turning>(random.integer(0, 2));
-          check<Scalar, P>(d, e, T, gates, lengths, turning, seed, chunk);
+          // Among so many rows of one token some have all their roundings in one direction.
+          check<Scalar, P>(d, e, T, gates, lengths, turning, seed, chunk, Inputs::aligned);
         }
   });
 }
