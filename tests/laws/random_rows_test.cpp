@@ -18,12 +18,12 @@ T one_of(Random& random, std::initializer_list<T> choices) {
 
 double power_of_ten(Random& random, double range) { return std::pow(10, random.uniform(-range, range)); }
 
-/// Queries and keys that are hard on sums of powers: nearly orthogonal, parallel, repeated, sparse, or of any size.
+/// Queries and keys that are hard on sums of powers: nearly orthogonal, parallel, repeated, sparse, all alike, or of any size.
 void make_hard(Random& random, Tokens& tokens) {
   const Index d = tokens.Q.rows(), T = tokens.size();
   const Eigen::VectorXd axis = random.vector(d).normalized();
   const double cosine = power_of_ten(random, 4) * 1e-5;
-  const int kind = static_cast<int>(random.integer(0, 5));
+  const int kind = static_cast<int>(random.integer(0, 7));
   for (Index t = 0; t < T; ++t) {
     auto q = tokens.Q.col(t), k = tokens.K.col(t);
     if (kind == 0) {  // every key nearly orthogonal to every query
@@ -38,18 +38,25 @@ void make_hard(Random& random, Tokens& tokens) {
     } else if (kind == 3) {
       k = k.unaryExpr([&](double x) { return random.uniform() < .6 ? 0 : x; }).eval();
       q = q.unaryExpr([&](double x) { return random.uniform() < .6 ? 0 : x; }).eval();
+    } else if (kind == 4) {  // one token over and over
+      k = tokens.K.col(0);
+      q = tokens.K.col(0);
+    } else if (kind == 5) {  // one number over and over
+      k.setConstant(axis[0]);
+      q.setConstant(cosine);
     }
   }
 }
 
-/// Values that cancel, are of any size, or of one size with both signs.
+/// Values that cancel, are of any size, all alike, or of one size with both signs.
 void make_values(Random& random, Tokens& tokens, double range) {
-  const int kind = static_cast<int>(random.integer(0, 3));
+  const int kind = static_cast<int>(random.integer(0, 4));
   for (Index t = 0; t < tokens.size(); ++t) {
     auto v = tokens.V.col(t);
     if (kind == 1) v *= power_of_ten(random, range);
     if (kind == 2) v = v.unaryExpr([](double x) { return std::copysign(1., x); }).eval();
     if (kind == 3) v = v.unaryExpr([&](double x) { return std::copysign(t % 2 == 0 ? 1 : -1 + 1e-3, x); }).eval();
+    if (kind == 4) v = tokens.V.col(0);
   }
 }
 
@@ -113,7 +120,36 @@ void check_rows(Index enough, std::uint64_t seed) {
   CHECK(tally.flagged < tally.rows / 3);  // or the rule would have been asked of too few
 }
 
+// One number over and over in queries and in keys, one value: every sum of a form rounds the same way at every step.
+template <class Scalar, int P>
+void check_equal_tokens(Index d, Index T, Index chunk = 64) {
+  Random random(static_cast<std::uint64_t>(d));
+  for (const double gate : {-1., -.01, -.0001, 0.}) {
+    Tokens tokens{.Q = Eigen::MatrixXd::Constant(d, T, random.uniform(.1, 1)),
+                  .K = Eigen::MatrixXd::Constant(d, T, random.uniform(.1, 1)),
+                  .V = random.vector(3).replicate(1, T),
+                  .log_gamma = Eigen::VectorXd::Constant(T, gate)};
+    const auto verdicts = judge_forms<Scalar, SymmetricPower<P>>(tokens, chunk, Inputs::aligned);
+    for (std::size_t form = 0; form < verdicts.size(); ++form) {
+      CAPTURE(P, sizeof(Scalar), d, T, gate, form_names[form], verdicts[form].row);
+      CHECK(verdicts[form].worst <= 1);
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("the same token over and over keeps the rule", "[laws]") {
+  check_equal_tokens<float, 1>(64, 300);
+  check_equal_tokens<float, 2>(64, 500);
+  check_equal_tokens<float, 2>(128, 200);
+  check_equal_tokens<float, 2>(3, 2000);
+  check_equal_tokens<float, 4>(16, 500);
+  check_equal_tokens<float, 4>(16, 200, 130);
+  check_equal_tokens<float, 8>(8, 300);
+  check_equal_tokens<double, 2>(64, 300);
+  check_equal_tokens<double, 8>(8, 200);
+}
 
 TEST_CASE("a hundred thousand random and adversarial rows keep the rule", "[laws]") { check_rows(100000, 1); }
 

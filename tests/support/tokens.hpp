@@ -65,7 +65,8 @@ struct ReferenceRows {
   Vector<Real> bound;        ///< the same with every channel as slow as the slowest, to which a state keeps it
   Vector<Real>
       direct;  ///< Σ_j b_ij |scale| ‖q_i‖ ‖M_ij k_j‖ |s_ij/b_ij|^{(P-1)/P}, what the rounding of logits moves, divided likewise
-  Vector<Real> window;   ///< n_i = Σ_j b_ij, by the slowest channel
+  Vector<Real>
+      window;  ///< n_i = Σ_j b_ij, by the slowest channel, or the age of the mean weight where keys shrink faster than that
   Vector<Real> largest;  ///< max |v_j| over j ≤ i
   Vector<Real>
       forgotten;  ///< Σ_j |s_ij| |log b_ij|, channels included, divided likewise: what one rounding of every log b moves
@@ -150,11 +151,14 @@ enum class AngleSums { exact, in_double };
     for (Index j = 0; j <= i; ++j)
       if (Q.col(i).dot(K.col(j)) != 0) shift = std::max(shift, log_b[j]);
     if (!means || std::isinf(shift)) shift = 0;
+    Real age = 0;
     for (Index j = 0; j <= i; ++j) {
       rows.window[i] += std::exp(log_b[j] + log_slowest[j]);
       if (norms[j] == 0) continue;
       const Real b = std::exp(log_b[j] - shift), logit = Q.col(i).dot(K.col(j));
-      rows.absolute[i] += b * integer_power<Real>(length * norms[j], P);
+      const Real weight = b * integer_power<Real>(length * norms[j], P);
+      rows.absolute[i] += weight;
+      age += weight * static_cast<Real>(i - j);
       rows.bound[i] += b * std::exp(log_slowest[j]) * integer_power<Real>(length * lengths[j], P);
       if (logit == 0) continue;
       const Real score = b * integer_power(logit, P);
@@ -163,6 +167,7 @@ enum class AngleSums { exact, in_double };
       rows.direct[i] += b * length * norms[j] * integer_power(std::abs(logit), P - 1);
       if (score != 0) rows.forgotten[i] += std::abs(score) * rounded[j];
     }
+    if (rows.absolute[i] != 0) rows.window[i] = std::max(rows.window[i], age / rows.absolute[i]);
     if (!means || rows.denominator[i] == 0) continue;
     rows.Y.col(i) /= rows.denominator[i];
     rows.forgotten[i] /= std::abs(rows.denominator[i]);
@@ -182,7 +187,7 @@ struct Verdict {
 
 /// What the rule is asked of. The 4 u of a row hold P roundings of every logit where those fall in all directions. Rotated logits, and
 /// tokens made such that all of them fall in one, are given P u a rounding of Σ_j b_ij |scale| ‖q_i‖ ‖k_j‖ |s_ij/b_ij|^{(P-1)/P}
-/// where that is more: a power costs it in any arithmetic of that precision.
+/// where that is more, a power costs it in any arithmetic of that precision; and 2 n_i u K_i for their n_i updates of a sum.
 enum class Inputs { ordinary, aligned };
 
 /// Judges the rows of a call by the row rule. A flagged row is excused if its condition is at least half of 1/(16 u), or if its weights
@@ -205,8 +210,9 @@ template <class Scalar>
       const Real updates = rows.window[i] / static_cast<Real>(tokens_per_update);
       const Real of_rotations = rows.turned ? 4 * rows.P : 0;
       const Real of_logits = inputs == Inputs::aligned ? rows.P * (2 + std::sqrt(static_cast<Real>(rows.d))) + 2 : 0;
+      const Real of_updates = 4 * (1 + std::sqrt(updates)), one_way = inputs == Inputs::aligned ? 2 * updates : 0;
       const Real rule =
-          std::max(4 * weight * (1 + std::sqrt(updates)), (of_rotations + of_logits) * rows.direct[i]) * u;
+          std::max(std::max(of_updates, one_way) * weight, (of_rotations + of_logits) * rows.direct[i]) * u;
       const Real allowed = rows.largest[i] * (rule + of_gates * rows.forgotten[i]);
       for (Index c = 0; c < Y.rows(); ++c) {
         const Real expected = rows.Y(c, i), found = static_cast<Real>(Y(c, i)), difference = std::abs(found - expected);

@@ -269,7 +269,7 @@ struct StateAccess<State<Scalar, F>> {
     auto weighted = work.numerators(S.rows(), n);
     weighted = values.array().rowwise() * weights.transpose().array();
     add_product(S, weighted, features.transpose());
-    Z.noalias() += features * weights;
+    add_product(Z, features, weights);
   }
 };
 

@@ -126,7 +126,7 @@ class StateEngine {
     auto numerators = work_.numerators(call_.V.rows(), n), row = work_.row(3, n);
     const auto total = static_cast<Scalar>(state_.A);
     set_product(numerators, state_.S, features);
-    row.row(0).noalias() = state_.Z.transpose() * features;
+    set_product(row.row(0), state_.Z.transpose(), features);
     row.row(1) = features.colwise().norm() * total;
     if (diagnose()) row.row(2) = row.row(1);
     if constexpr (has_nonnegative_entries<F>) row.row(1).setZero();  // nothing cancels

@@ -1,0 +1,63 @@
+#include <sympow/core/product.hpp>
+
+#include "catch.hpp"
+#include "random.hpp"
+
+using namespace sympow;
+
+namespace {
+
+constexpr double u = 0x1p-24;
+
+// Roundings u by which the product of matrices of equal entries is off, at worst over some entries.
+double roundings_of_equal_terms(Index rows, Index cols, Index depth) {
+  Random random(7);
+  double worst = 0;
+  for (int draw = 0; draw < 20; ++draw) {
+    const auto a = static_cast<float>(random.uniform(1, 2)), b = static_cast<float>(random.uniform(1, 2));
+    const Matrix<float> A = Matrix<float>::Constant(rows, depth, a), B = Matrix<float>::Constant(depth, cols, b);
+    Matrix<float> C(rows, cols);
+    detail::set_product(C, A, B);
+    const double exact = static_cast<double>(depth) * static_cast<double>(a) * static_cast<double>(b);
+    worst = std::max(worst, (C.cast<double>().array() / exact - 1).abs().maxCoeff() / u);
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("products are those of Eigen for every shape, tiles and levels included", "[core]") {
+  Random random(1);
+  for (const Index rows : {0, 1, 2, 64, 65})
+    for (const Index cols : {0, 1, 3, 64, 130})
+      for (const Index depth : {0, 1, 15, 16, 17, 256, 257, 4097}) {
+        const Matrix<double> A = random.matrix(rows, depth), B = random.matrix(depth, cols),
+                             C = random.matrix(rows, cols), product = A * B;
+        const double bound = 1e-15 * static_cast<double>(depth + 1) * 10;
+        Matrix<double> X = C;
+        detail::add_product(X, A, B);
+        CAPTURE(rows, cols, depth);
+        CHECK((X - C - product).norm() <= bound * (1 + X.norm()));
+        detail::set_product(X, A, B);
+        CHECK((X - product).norm() <= bound * (1 + X.norm()));
+      }
+}
+
+TEST_CASE("sums of equal terms are off by a few roundings, however many there are", "[core]") {
+  for (const Index rows : {1, 3, 4, 64})
+    for (const Index cols : {1, 2, 64})
+      for (const Index depth : {100, 256, 2080, 8256}) {
+        CAPTURE(rows, cols, depth);
+        CHECK(roundings_of_equal_terms(rows, cols, depth) <= 12);  // one sum after the other: 30 to 1000
+      }
+}
+
+TEST_CASE("a product enters what is there in one addition", "[core]") {
+  // Half a unit in the last place of 2^24 at a time is lost; all 64 together are not.
+  for (const Index rows : {1, 5}) {
+    const Matrix<float> A = Matrix<float>::Constant(rows, 64, .5F), B = Matrix<float>::Ones(64, 3);
+    Matrix<float> C = Matrix<float>::Constant(rows, 3, 0x1p24F);
+    detail::add_product(C, A, B);
+    CHECK((C.array() == 0x1p24F + 32).all());
+  }
+}
