@@ -55,6 +55,15 @@ int main() {
   const MatrixXd Y2 = chunked(SymmetricPower<2>{}, A, Q, K, V, state);  // state is ready for token T + 1
   const MatrixXd Y3 = recurrent(SymmetricPower<2>{}, A, Q, K, V, streamed);
 
+  // Token by token: a state carries all that came before, the rotation included.
+  State<double, SymmetricPower<2>> live(d, e);
+  Workspace<double> workspace;
+  MatrixXd Y4(e, T);
+  for (Index t = 0; t < T; ++t) {
+    const auto step = decay(log_gamma.segment(t, 1)) * rotary(theta, beta.segment(t, 1));
+    recurrent(SymmetricPower<2>{}, step, Q.col(t), K.col(t), V.col(t), live, Y4.col(t), workspace);
+  }
+
   // Its softmax dual: swap the feature map, keep the transition.
   const MatrixXd Z = attention(Exponential{}, A, Q, K, V);  // FoX with learned rotary
   // [tour]
@@ -72,6 +81,7 @@ int main() {
   const MatrixXd I = MatrixXd::Identity(d, d);
   expect(((I + skew_a) * turned - (I - skew_a) * q).norm() <= 1e-12 * q.norm() * skew_a.norm(), "(I - S)(I + S)⁻¹ q");
   expect((Y2 - Y).norm() <= 1e-11 * Y.norm() && (Y3 - Y).norm() <= 1e-11 * Y.norm(), "three forms, one function");
+  expect((Y4 - Y).norm() <= 1e-11 * Y.norm() && live.tokens() == T, "a state carries all that came before");
   expect(state.tokens() == T && streamed.tokens() == T, "state is ready for token T + 1");
   expect(Z.rows() == e && Z.cols() == T && Z.allFinite() && Z.cwiseAbs().maxCoeff() <= V.cwiseAbs().maxCoeff(), "FoX");
   std::cout << "tour: " << T << " tokens, three forms, largest difference "

@@ -48,7 +48,7 @@ inline constexpr const char* usage =
   --scale          S, default 1; inside the power
   --normalize      sum: rows are divided by the sum of their scores; none: they are not. auto (the default): sum for even P,
                    exponential and random, none for odd P and linear, which have scores of either sign and take no sum
-  --state-in       continue the sequences that left these states
+  --state-in       continue the sequences that left these states, with the --scale and --theta of then: states do not hold those
   --state-out      leave the states behind. One state for each batch and head, one after the other, in the order of the array's
                    axes (all heads of the first batch first), each as sympow::save writes it: see sympow/attention/state_file.hpp
   --diagnostics    D, f8, (..., T, 3) in the order of V's leading axes: log|denominator|, row condition number, 1 for a row without

@@ -68,10 +68,15 @@ void describe(const Problem& problem) {
               problem.e, problem.Q.holds<float>() ? "float" : "double", forms[static_cast<int>(problem.form)]);
 }
 
-void report(const Comparison& found, bool resumed) {
-  if (resumed) std::printf("recurrent and chunked from --state-in\n");
+void report(const Problem& problem, const Comparison& found) {
+  if (!problem.arguments.state_in.empty()) std::printf("recurrent and chunked from --state-in\n");
+  // Rows in double are those of the attention form; of exponential scores, those of the definition.
+  const bool is_reference = !problem.Q.holds<float>() && problem.arguments.feature != Feature::exponential;
   for (const auto& [form, ratio] : found.from_reference)
-    std::printf("%-10s %8.3f from the rows in double\n", form.c_str(), ratio);
+    if (is_reference && form == "attention")
+      std::printf("attention   gives the rows in double\n");
+    else
+      std::printf("%-10s %8.3f from the rows in double\n", form.c_str(), ratio);
   std::printf("largest    %8.3f by the row rule: the forms %s\n", found.largest,
               found.largest <= 1 ? "agree" : "DISAGREE");
   if (found.without_information > 0)
@@ -111,7 +116,7 @@ int run(const Problem& problem) {
   describe(problem);
   const auto beyond = std::count_if(results.Y.begin(), results.Y.end(), [](Scalar y) { return !std::isfinite(y); });
   if (beyond > 0) std::printf("%td entries of Y are beyond the range of the type\n", beyond);
-  if (arguments.compare) report(results.comparison, !arguments.state_in.empty());
+  if (arguments.compare) report(problem, results.comparison);
   return results.comparison.largest <= 1 ? 0 : 1;
 }
 

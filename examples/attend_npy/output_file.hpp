@@ -1,12 +1,14 @@
 // Files that appear under their names all together, when everything has succeeded, or not at all.
 #pragma once
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "bad_input.hpp"
@@ -57,7 +59,7 @@ class OutputFiles {
     file->partial += ".partial-" + std::to_string(std::random_device{}());
     if (!target.has_filename() || fs::exists(file->partial, error)) fail(name, ": cannot be written");
     file->out.open(file->partial, std::ios::binary);
-    if (!file->out) fail(name, ": cannot be written");
+    if (!file->out) fail(name, ": cannot be written, ", std::generic_category().message(errno));
     files_.push_back(std::move(file));
     return files_.back()->out;
   }

@@ -159,10 +159,19 @@ TEST_CASE("the forms are compared on request", "[attend_npy]") {
         REQUIRE(finished.status == 0);
         REQUIRE_THAT(finished.out, contains("the forms agree"));
         REQUIRE_THAT(finished.out, contains("attention"));
+        const bool is_reference = !single && feature != "exponential";  // or it would be compared with itself
+        REQUIRE((finished.out.find("attention   gives the rows in double") != std::string::npos) == is_reference);
         REQUIRE((finished.out.find("recurrent") != std::string::npos) == (feature != "exponential"));
         REQUIRE(folder.run(words + " --out alone.npy").status == 0);
         REQUIRE(bytes_of(folder / "y.npy") == bytes_of(folder / "alone.npy"));
       }
+}
+
+// The largest difference that a comparison prints.
+double largest_of(const Finished& finished) {
+  const std::size_t place = finished.out.find("largest");
+  REQUIRE(place != std::string::npos);
+  return std::stod(finished.out.substr(place + 7));
 }
 
 // High powers of a single short score in float come close to the rule and beyond it: whatever is printed, the status says the same.
@@ -172,9 +181,7 @@ TEST_CASE("the exit status is the printed verdict, and Y is written in any case"
     const Arrays arrays({.axes = 4, .tokens = 66, .d = 2, .power = 8, .single = true, .normalize = "none"}, seed);
     const Finished finished = folder.run(arrays.save(folder) + " --out y.npy --compare");
     CAPTURE(seed, finished.out);
-    const std::size_t place = finished.out.find("largest");
-    REQUIRE(place != std::string::npos);
-    REQUIRE(finished.status == (std::stod(finished.out.substr(place + 7)) <= 1 ? 0 : 1));
+    REQUIRE(finished.status == (largest_of(finished) <= 1 ? 0 : 1));
     REQUIRE((finished.out.find("DISAGREE") == std::string::npos) == (finished.status == 0));
     REQUIRE(folder.names().contains("y.npy"));
   }
@@ -193,6 +200,17 @@ TEST_CASE("forms that disagree end with status 1, and Y is written", "[attend_np
   REQUIRE_THAT(finished.out, contains("DISAGREE"));
   REQUIRE(folder.names().contains("y.npy"));
   REQUIRE(folder.run(words + "2").status == 0);
+}
+
+TEST_CASE("the same token over and over keeps the forms together", "[attend_npy]") {
+  const Folder folder;
+  const std::size_t T = 1000, d = 64;
+  folder.save<float>("x.npy", {T, d}, std::vector<float>(T * d, 1));
+  folder.save<float>("v.npy", {T, 2}, std::vector<float>(T * 2, 1.1F));
+  folder.save<double>("g.npy", {T}, std::vector<double>(T, -.01));
+  const Finished finished = folder.run("--q x.npy --k x.npy --v v.npy --log-gate g.npy --out y.npy --compare");
+  CAPTURE(finished.out);
+  REQUIRE(largest_of(finished) <= 2);  // 12 if sums over features and tokens were taken one after the other
 }
 
 TEST_CASE("gates of minus infinity and other edges run through all forms", "[attend_npy]") {

@@ -115,7 +115,7 @@ TEST_CASE("a state is not continued under other projections", "[attention]") {
   REQUIRE(state.values() == before.values());
   std::stringstream file;
   save(state, file);
-  REQUIRE_THROWS_WITH(load(started, file), contains("fingerprint of the feature map's parameters is "));
+  REQUIRE_THROWS_WITH(load(started, file), contains("fingerprint of the feature map, of its kind, size and seed, is "));
   State<double, HyperbolicRandomFeatures> hyperbolic(HyperbolicRandomFeatures(4, 4), 4, 3);
   file.seekg(0);
   REQUIRE_THROWS_AS(load(hyperbolic, file), InvalidStateFile);  // of the same D

@@ -1,6 +1,8 @@
 // State files: what goes in comes out, and what is not one leaves the target as it was.
 #include <sympow/attention/state_file.hpp>
 
+#include <cstdio>
+#include <fstream>
 #include <sstream>
 #include <vector>
 
@@ -143,6 +145,10 @@ TEST_CASE("a file that is not there, and one that cannot be written", "[attentio
   auto state = filled<double, 2>(4, 3, 5, Turning::none);
   REQUIRE_THROWS_WITH(load(state, std::string("no/such/file")), contains("cannot read no/such/file"));
   REQUIRE_THROWS_WITH(save(state, std::string("no/such/file")), contains("cannot write no/such/file"));
+  const std::string path = "no_state";
+  std::ofstream(path) << "something else";
+  REQUIRE_THROWS_WITH(load(state, path), contains("no_state: state file: this is not one"));
+  std::remove(path.c_str());
   std::ostringstream full;
   full.setstate(std::ios::badbit);
   REQUIRE_THROWS_WITH(save(state, full), contains("cannot be written"));

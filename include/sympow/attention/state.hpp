@@ -32,7 +32,7 @@ class State {
   static constexpr Index default_tail = 32;
 
   /// The empty state for keys in R^d and values in R^e. `frame` is where it starts: that of another state whose sequence it continues,
-  /// see `merge`. Throws `DimensionOverflow` if (e + 1) D does not fit, `ShapeMismatch` for a negative size.
+  /// see `merge`. Throws `DimensionOverflow` if (e + 1) D does not fit, `ShapeMismatch` for a negative size, `std::bad_alloc` where memory ends.
   State(Index d, Index e, Index tail = default_tail, Frame frame = {}) : State(F{}, d, e, tail, std::move(frame)) {}
   /// The same for a feature map that has parameters.
   State(F feature, Index d, Index e, Index tail = default_tail, Frame frame = {})
@@ -42,7 +42,8 @@ class State {
     const Index dimension = feature_.dimension(d);
     Index entries = 0;
     if (__builtin_mul_overflow(dimension, e + 1, &entries))
-      detail::raise<DimensionOverflow>("State: ", e + 1, " x ", dimension, " entries do not fit the index type");
+      detail::raise<DimensionOverflow>("State: d = ", d, " and e = ", e, " make (e + 1) D = ", e + 1, " x ", dimension,
+                                       " entries, which do not fit the index type");
     S_.setZero(e, dimension);
     Z_.setZero(dimension);
     tail_keys_.setZero(d, tail);

@@ -127,7 +127,7 @@ bool plausible(const Access& parts) {
 template <FeatureMap F>
 std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& feature) {
   if constexpr (requires { feature.fingerprint(); })
-    return {"fingerprint of the feature map's parameters", feature.fingerprint()};
+    return {"fingerprint of the feature map, of its kind, size and seed,", feature.fingerprint()};
   else
     return {"degree P", degree_of<F>};
 }
@@ -211,7 +211,11 @@ template <class Scalar, class F>
 void load(State<Scalar, F>& state, const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) detail::raise<InvalidStateFile>("state file: cannot read ", path);
-  load(state, in);
+  try {
+    load(state, in);
+  } catch (const InvalidStateFile& error) {
+    detail::raise<InvalidStateFile>(path, ": ", error.what());
+  }
 }
 
 }  // namespace sympow
