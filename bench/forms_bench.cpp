@@ -4,25 +4,14 @@
 
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <limits>
+
+#include "timing.hpp"
 
 using namespace sympow;
+using namespace sympow::bench;
 
 namespace {
-
-template <class F>
-double best_seconds(int repeats, F&& f) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int n = 0; n < repeats; ++n) {
-    const auto start = std::chrono::steady_clock::now();
-    f();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
 
 // Operations a second of C += A B at 1024³ in float.
 double product_rate() {
@@ -49,15 +38,6 @@ struct Sequence {
   decltype(decay(log_gamma) * rotary(theta, beta)) transition = decay(log_gamma) * rotary(theta, beta);
   Workspace<float> workspace{};
 };
-
-// Runs the body as often as the benchmark asks; seconds of one run.
-template <class F>
-double run(benchmark::State& bench, F&& body) {
-  const auto start = std::chrono::steady_clock::now();
-  for (auto _ : bench) body();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return seconds / static_cast<double>(bench.iterations());
-}
 
 void report(benchmark::State& bench, double operations, double seconds) {
   bench.counters["useful GFLOP/s"] = operations / seconds / 1e9;

@@ -70,6 +70,37 @@ TEMPLATE_TEST_CASE("a rotation is its dense matrix, in both pairings", "[rotatio
   REQUIRE(distance(y.template cast<Exact>(), dense * x.template cast<Exact>()) <= bound);
 }
 
+TEMPLATE_TEST_CASE("batches turn in place wherever their entries lie", "[rotation]", float, double) {
+  using Batch = Matrix<TestType>;
+  Random random(3);
+  const double u = static_cast<double>(std::numeric_limits<TestType>::epsilon());
+  for (const Pairing pairing : {Pairing::interleaved, Pairing::half_split})
+    for (const Index d : {2, 6, 14, 16, 18, 34, 64, 66}) {
+      CAPTURE(d, static_cast<int>(pairing));
+      const BlockRotation<TestType> R(random.vector(d / 2), pairing);
+      const Batch X = random.matrix<TestType>(d, 5), expected = R.toDenseMatrix() * X;
+      const auto is_expected = [&](const auto& turned) {
+        return (turned - expected).cwiseAbs().maxCoeff() <= 8 * u * X.cwiseAbs().maxCoeff();
+      };
+      Batch whole = X, large = Batch::Constant(d + 3, 9, 7);
+      R.apply_in_place(whole);
+      REQUIRE(is_expected(whole));
+      large.block(1, 2, d, 5) = X;  // at an odd address
+      R.apply_in_place(large.block(1, 2, d, 5));
+      REQUIRE(is_expected(large.block(1, 2, d, 5)));
+      large.block(1, 2, d, 5).setConstant(7);
+      REQUIRE((large.array() == 7).all());  // and nothing beside it
+      Eigen::Matrix<TestType, Dynamic, Dynamic, Eigen::RowMajor> rows = X;
+      R.apply_in_place(rows);
+      REQUIRE(is_expected(rows));
+      Batch apart = Batch::Zero(2 * d, 5);
+      Eigen::Map<Batch, 0, Eigen::Stride<Dynamic, 2>> every_second(apart.data(), d, 5, {2 * d, 2});
+      every_second = X;
+      R.apply_in_place(every_second);
+      REQUIRE(is_expected(every_second));
+    }
+}
+
 TEST_CASE("the pair (1, 0) turns towards (0, 1), where the pairing puts it", "[rotation]") {
   VectorXd theta(2);
   theta << pi / 2, 0;

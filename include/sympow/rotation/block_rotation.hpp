@@ -1,7 +1,9 @@
 // R(θ): every pair of coordinates turns by its own angle. Never a matrix.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <complex>
 #include <numbers>
 
 #include <sympow/core/linear_operator.hpp>
@@ -33,6 +35,30 @@ void turn_pair(Column&& x, Index j, Pairing pairing, Scalar cosine, Scalar sine)
   x[second] = sine * a + cosine * b;
 }
 
+/// Turns all pairs of a column whose entries lie side by side, `turns` being the e^{iθ_j}: pairs of neighbours as complex numbers, those of the halves
+/// by the handful.
+template <class Scalar>
+void turn_pairs(Scalar* x, Pairing pairing, const Eigen::Array<std::complex<Scalar>, Dynamic, 1>& turns,
+                const Vector<Scalar>& cosine, const Vector<Scalar>& sine) {
+  const Index pairs = turns.size();
+  if (pairing == Pairing::interleaved) {
+    Eigen::Map<Eigen::Array<std::complex<Scalar>, Dynamic, 1>>(reinterpret_cast<std::complex<Scalar>*>(x), pairs) *=
+        turns;
+    return;
+  }
+  constexpr Index together = 8;
+  using Some = Eigen::Array<Scalar, together, 1>;
+  Index j = 0;
+  for (; j + together <= pairs; j += together) {
+    const Some a = Some::Map(x + j), b = Some::Map(x + pairs + j), c = Some::Map(cosine.data() + j),
+               s = Some::Map(sine.data() + j);
+    Some::Map(x + j) = c * a - s * b;
+    Some::Map(x + pairs + j) = s * a + c * b;
+  }
+  Eigen::Map<Vector<Scalar>> column(x, 2 * pairs);
+  for (; j < pairs; ++j) turn_pair(column, j, pairing, cosine[j], sine[j]);
+}
+
 }  // namespace detail
 
 /// The block rotation of the papers.
@@ -54,7 +80,11 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
       : angles_(angles.template cast<double>().unaryExpr(&reduced_angle)),
         cosine_(angles_.array().cos().template cast<S>()),
         sine_(angles_.array().sin().template cast<S>()),
-        pairing_(pairing) {}
+        turns_(angles_.size()),
+        pairing_(pairing) {
+    turns_.real() = cosine_.array();
+    turns_.imag() = sine_.array();
+  }
 
   [[nodiscard]] Index rows() const { return 2 * angles_.size(); }
   [[nodiscard]] Index cols() const { return rows(); }
@@ -88,9 +118,14 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
   template <class Derived>
   void apply_in_place(Eigen::MatrixBase<Derived>& x) const {
     detail::check_size("rows of the batch", x.rows(), rows(), "twice the number of angles");
+    constexpr bool columns_in_memory = (Derived::Flags & Eigen::DirectAccessBit) != 0 &&
+                                       int(Derived::InnerStrideAtCompileTime) == 1 && !Derived::IsRowMajor;
     for (Index t = 0; t < x.cols(); ++t) {
       auto column = x.col(t);
-      for (Index j = 0; j < angles_.size(); ++j) detail::turn_pair(column, j, pairing_, cosine_[j], sine_[j]);
+      if constexpr (columns_in_memory)
+        detail::turn_pairs(column.data(), pairing_, turns_, cosine_, sine_);
+      else
+        for (Index j = 0; j < angles_.size(); ++j) detail::turn_pair(column, j, pairing_, cosine_[j], sine_[j]);
     }
   }
 
@@ -110,6 +145,7 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
  private:
   Eigen::VectorXd angles_;
   Vector<S> cosine_, sine_;
+  Eigen::Array<std::complex<S>, Dynamic, 1> turns_;  // cosine + i sine
   Pairing pairing_;
 };
 template <class Angles>

@@ -1,6 +1,7 @@
 // R(r) = exp(Σ r_k L_k) of commuting generators: turns planes of a basis, and is never a matrix.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include <sympow/core/linear_operator.hpp>
@@ -74,9 +75,14 @@ class StructuredRotation : public LinearOperator<StructuredRotation<S>> {
       apply_in_block_basis(y);
       return;
     }
-    Matrix<S> turned = basis_->transpose() * x;
-    apply_in_block_basis(turned);
-    y.noalias() = *basis_ * turned;
+    constexpr Index together = 256;  // columns that stay in the cache between the products
+    Matrix<S> turned(d_, std::min(together, x.cols()));
+    for (Index t = 0; t < x.cols(); t += together) {
+      auto panel = turned.leftCols(std::min(together, x.cols() - t));
+      panel.noalias() = basis_->transpose() * x.middleCols(t, panel.cols());
+      apply_in_block_basis(panel);
+      y.middleCols(t, panel.cols()).noalias() = *basis_ * panel;
+    }
   }
 
  private:
