@@ -9,9 +9,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <sstream>
+#include <string>
+
+#include "plot.hpp"
 
 using namespace sympow;
 
@@ -76,35 +77,16 @@ std::array<Curve, 4> measure(Index d) {
   return curves;
 }
 
-// One panel: logarithmic axes, cosine from right to left.
 std::string panel(const std::array<Curve, 4>& curves, const char* title, double left) {
-  constexpr double width = 330, height = 260, top = 60;
-  const auto x = [&](double cos) { return left + width * (1 - std::log10(cos) / std::log10(smallest_cosine)); };
-  const auto y = [&](double error) {
-    const double clamped = std::clamp(error, lowest_error, highest_error);
-    return top + height * (1 - std::log10(clamped / lowest_error) / std::log10(highest_error / lowest_error));
-  };
-  std::ostringstream svg;
-  svg << "<text x='" << left + width / 2 << "' y='" << top - 12 << "' text-anchor='middle' font-weight='bold'>" << title
-      << "</text>\n";
-  for (int e = -8; e <= 4; e += 2) {
-    const double at = y(std::pow(10.0, e));
-    svg << "<path d='M" << left << ' ' << at << "h" << width << "' stroke='#ddd'/><text x='" << left - 6 << "' y='"
-        << at + 4 << "' text-anchor='end'>1e" << e << "</text>\n";
-  }
-  for (int e = -3; e <= 0; ++e) {
-    const double at = x(std::pow(10.0, e));
-    svg << "<path d='M" << at << ' ' << top << "v" << height << "' stroke='#ddd'/><text x='" << at << "' y='"
-        << top + height + 16 << "' text-anchor='middle'>" << std::pow(10.0, e) << "</text>\n";
-  }
-  svg << "<text x='" << left + width / 2 << "' y='" << top + height + 34 << "' text-anchor='middle'>cos(q, k)</text>\n";
+  plot::Panel panel(title, {smallest_cosine, 1, 1, plot::decimal}, "cos(q, k)",
+                    {lowest_error, highest_error, 2, plot::scientific}, left);
   for (const Curve& curve : curves) {
-    svg << "<polyline fill='none' stroke-width='2' stroke='" << curve.colour << "' points='";
+    plot::Points line;
     for (int point = 0; point < points; ++point)
-      svg << x(cosine(point)) << ',' << y(curve.error[static_cast<std::size_t>(point)]) << ' ';
-    svg << "'/>\n";
+      line.emplace_back(cosine(point), curve.error[static_cast<std::size_t>(point)]);
+    panel.curve(line, curve.colour);
   }
-  return svg.str();
+  return panel.svg();
 }
 
 }  // namespace
@@ -115,23 +97,15 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto quadratic = measure<2>(64), quartic = measure<4>(16);
-  std::ofstream out(argv[1]);
-  out << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 800 450' font-family='sans-serif' font-size='12'>\n"
-      << "<rect width='800' height='450' fill='white'/>\n"
-      << "<text x='20' y='22' font-size='14'>Relative error of one score (q·k)^P in float, median of " << pairs
-      << " pairs</text>\n"
-      << panel(quadratic, "P = 2, d = 64", 60) << panel(quartic, "P = 4, d = 16", 450);
+  std::string content = panel(quadratic, "P = 2, d = 64", 60) + panel(quartic, "P = 4, d = 16", 450);
   double at = 378;
   for (const Curve& curve : quadratic) {
-    out << "<path d='M60 " << at << "h24' stroke-width='3' stroke='" << curve.colour << "'/><text x='92' y='" << at + 4
-        << "'>" << curve.name << "</text>\n";
+    content += plot::legend(60, at, "h24", std::string("stroke-width='3' stroke='") + curve.colour + "'", curve.name);
     at += 18;
   }
-  out << "</svg>\n";
-  if (!out.flush()) {
-    std::cerr << "error_plot: cannot write " << argv[1] << '\n';
-    return 2;
-  }
+  const std::string title =
+      "Relative error of one score (q·k)^P in float, median of " + std::to_string(pairs) + " pairs";
+  if (!plot::write("error_plot", argv[1], 450, title, content)) return 2;
   for (const int point : {0, 6, 12, 18})
     std::printf("cos %.3f   P 2 d 64: %.1e %.1e %.1e   P 4 d 16: %.1e %.1e %.1e\n", cosine(point),
                 quadratic[0].error[static_cast<std::size_t>(point)],

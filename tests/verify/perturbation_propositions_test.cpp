@@ -9,7 +9,7 @@ using namespace sympow;
 namespace {
 
 const test::ExpectedIds expected = {
-    .statements = "4.29 4.29o 4.30 4.31a 4.32 4.32s", .errata = "4.33", .controls = "4.33o"};
+    .statements = "4.29 4.29o 4.30 4.31 4.31a 4.32 4.32s", .errata = "4.29r 4.33", .controls = "4.33o"};
 
 }  // namespace
 

@@ -28,8 +28,9 @@ class State {
   using Scalar = S;
   using Feature = F;
 
-  /// Tokens of a tail unless the caller says otherwise.
-  static constexpr Index default_tail = 32;
+  /// Tokens of a tail unless the caller says otherwise. Among features that are never negative nothing cancels, and to embed a tail for every
+  /// token would cost more than it saves.
+  static constexpr Index default_tail = has_nonnegative_entries<F> ? 0 : 32;
 
   /// The empty state for keys in R^d and values in R^e. `frame` is where it starts: that of another state whose sequence it continues,
   /// see `merge`. Throws `DimensionOverflow` if (e + 1) D does not fit, `ShapeMismatch` for a negative size, `std::bad_alloc` where memory ends.
