@@ -1,0 +1,131 @@
+// Figures in SVG: panels with logarithmic axes, curves, points and a legend.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plot {
+
+using Points = std::vector<std::pair<double, double>>;
+
+/// 1e-3
+inline std::string scientific(int exponent) { return "1e" + std::to_string(exponent); }
+
+/// 0.001
+inline std::string decimal(int exponent) {
+  std::ostringstream text;
+  text << std::pow(10.0, exponent);
+  return text.str();
+}
+
+/// A logarithmic axis between two powers of ten.
+struct Axis {
+  double first, last;
+  int every;  // decades between two grid lines
+  std::string (*label)(int exponent);
+
+  /// Where a value lies, 0 at `first` and 1 at `last`; values beyond them are drawn there.
+  [[nodiscard]] double at(double value) const {
+    return std::log10(std::clamp(value, first, last) / first) / std::log10(last / first);
+  }
+};
+
+/// Text at a place, with further attributes.
+inline std::string text(double x, double y, const std::string& attributes, const std::string& words) {
+  std::ostringstream svg;
+  svg << "<text x='" << x << "' y='" << y << "'" << (attributes.empty() ? "" : " ") << attributes << ">" << words
+      << "</text>";
+  return svg.str();
+}
+
+/// One coordinate system, 330 × 260, and what is drawn in it.
+class Panel {
+ public:
+  Panel(const std::string& title, const Axis& x, const std::string& name_of_x, const Axis& y, double left)
+      : x_(x), y_(y), left_(left) {
+    svg_ << text(left + width / 2, top - 12, "text-anchor='middle' font-weight='bold'", title) << "\n";
+    for (int e = exponent(y.first); e <= exponent(y.last); e += y.every) {
+      const double at = height_of(std::pow(10.0, e));
+      svg_ << "<path d='M" << left << ' ' << at << "h" << width << "' stroke='#ddd'/>"
+           << text(left - 6, at + 4, "text-anchor='end'", y.label(e)) << "\n";
+    }
+    for (int e = exponent(x.first); e <= exponent(x.last); e += x.every) {
+      const double at = place_of(std::pow(10.0, e));
+      svg_ << "<path d='M" << at << ' ' << top << "v" << height << "' stroke='#ddd'/>"
+           << text(at, top + height + 16, "text-anchor='middle'", x.label(e)) << "\n";
+    }
+    svg_ << text(left + width / 2, top + height + 34, "text-anchor='middle'", name_of_x) << "\n";
+  }
+
+  /// A line through points.
+  void curve(const Points& points, const std::string& colour, const std::string& attributes = "") {
+    svg_ << "<polyline fill='none' stroke-width='2' stroke='" << colour << "'" << (attributes.empty() ? "" : " ")
+         << attributes << " points='";
+    for (const auto& [x, y] : points) svg_ << place_of(x) << ',' << height_of(y) << ' ';
+    svg_ << "'/>\n";
+  }
+
+  /// Dots.
+  void dots(const Points& points, const std::string& colour) {
+    svg_ << "<path stroke='" << colour << "' stroke-width='4' stroke-linecap='round' d='";
+    for (const auto& [x, y] : points) svg_ << "M" << place_of(x) << ' ' << height_of(y) << "h0";
+    svg_ << "'/>\n";
+  }
+
+  /// Crosses.
+  void crosses(const Points& points, const std::string& colour) {
+    svg_ << "<path fill='none' stroke='" << colour << "' stroke-width='2' d='";
+    for (const auto& [x, y] : points) svg_ << "M" << place_of(x) - 5 << ' ' << height_of(y) - 5 << cross;
+    svg_ << "'/>\n";
+  }
+
+  /// Words that begin at a point, some pixels away.
+  void label(double x, double y, double right, double down, const std::string& words) {
+    svg_ << text(place_of(x) + right, height_of(y) + down, "", words) << "\n";
+  }
+
+  [[nodiscard]] std::string svg() const { return svg_.str(); }
+
+  static constexpr const char* cross = "l10 10m0 -10l-10 10";  ///< a path, from its upper left
+
+ private:
+  static constexpr double width = 330, height = 260, top = 60;
+
+  static int exponent(double power_of_ten) { return static_cast<int>(std::lround(std::log10(power_of_ten))); }
+  [[nodiscard]] double place_of(double x) const { return left_ + width * x_.at(x); }
+  [[nodiscard]] double height_of(double y) const { return top + height * (1 - y_.at(y)); }
+
+  Axis x_, y_;
+  double left_;
+  std::ostringstream svg_;
+};
+
+/// A line of the legend: a path that begins at its left end, `attributes` for its colour, and what it stands for.
+inline std::string legend(double x, double y, const std::string& path, const std::string& attributes,
+                          const std::string& name) {
+  std::ostringstream svg;
+  svg << "<path d='M" << x << ' ' << y << path << "' " << attributes << "/>" << text(x + 32, y + 4, "", name) << "\n";
+  return svg.str();
+}
+
+/// Writes a figure of 800 × `height`; says so on the error stream if that is not possible.
+inline bool write(const std::string& program, const std::string& path, int height, const std::string& title,
+                  const std::string& content) {
+  std::ofstream out(path);
+  out << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 800 " << height
+      << "' font-family='sans-serif' font-size='12'>\n"
+      << "<rect width='800' height='" << height << "' fill='white'/>\n"
+      << text(20, 22, "font-size='14'", title) << "\n"
+      << content << "</svg>\n";
+  if (out.flush()) return true;
+  std::cerr << program << ": cannot write " << path << '\n';
+  return false;
+}
+
+}  // namespace plot
