@@ -7,6 +7,8 @@
 
 using namespace sympow;
 
+SYMPOW_COMPILED_PROPOSITIONS(conformal_propositions);
+
 namespace {
 
 const test::ExpectedIds expected = {.statements = "C1.fix.p2 C1.fix.p4 C3.p2 C3s.fix.p2 C3.p3 C3s.fix.p3 C4",

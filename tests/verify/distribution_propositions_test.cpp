@@ -7,6 +7,8 @@
 
 using namespace sympow;
 
+SYMPOW_COMPILED_PROPOSITIONS(distribution_propositions);
+
 namespace {
 
 const test::ExpectedIds expected = {.statements = "D7 D1 D2", .errata = "D3 D4", .controls = "D5 D6"};

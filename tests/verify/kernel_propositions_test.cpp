@@ -6,6 +6,8 @@
 
 using namespace sympow;
 
+SYMPOW_COMPILED_PROPOSITIONS(kernel_propositions);
+
 namespace {
 
 const test::ExpectedIds expected = {.statements = "K1.p1 K1.p2 K1.p3 K1.p4 K1.p6 K2 K3 K4 K5 R1 R2 R3 R4 R5"};

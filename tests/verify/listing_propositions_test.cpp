@@ -6,6 +6,8 @@
 
 using namespace sympow;
 
+SYMPOW_COMPILED_PROPOSITIONS(listing_propositions);
+
 namespace {
 
 const test::ExpectedIds expected = {.statements = "X1.fix X2a X2a.fix X2f X3.fix X4 X5 X5m X6",

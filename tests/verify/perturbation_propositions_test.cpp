@@ -6,6 +6,8 @@
 
 using namespace sympow;
 
+SYMPOW_COMPILED_PROPOSITIONS(perturbation_propositions);
+
 namespace {
 
 const test::ExpectedIds expected = {

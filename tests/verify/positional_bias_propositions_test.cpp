@@ -7,6 +7,8 @@
 
 using namespace sympow;
 
+SYMPOW_COMPILED_PROPOSITIONS(positional_bias_propositions);
+
 namespace {
 
 const test::ExpectedIds expected = {.statements = "AL1 AL4 AL5 AL6", .controls = "AL2 AL3"};

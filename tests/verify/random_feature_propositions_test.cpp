@@ -6,6 +6,8 @@
 
 using namespace sympow;
 
+SYMPOW_COMPILED_PROPOSITIONS(random_feature_propositions);
+
 namespace {
 
 const test::ExpectedIds expected = {.statements = "4.P3 4.P4 4.P5 4.P6 4.P6n 4.P7 4.P8 4.P11 4.P11p",

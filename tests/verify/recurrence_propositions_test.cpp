@@ -7,6 +7,8 @@
 
 using namespace sympow;
 
+SYMPOW_COMPILED_PROPOSITIONS(recurrence_propositions);
+
 namespace {
 
 const test::ExpectedIds expected = {

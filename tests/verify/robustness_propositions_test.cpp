@@ -6,6 +6,8 @@
 
 using namespace sympow;
 
+SYMPOW_COMPILED_PROPOSITIONS(robustness_propositions);
+
 namespace {
 
 const test::ExpectedIds expected = {.statements = "4.27c 4.27d 4.27e 4.27f 4.26", .errata = "4.27a 4.27b 4.26a 4.26b"};

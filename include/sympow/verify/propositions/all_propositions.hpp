@@ -4,11 +4,17 @@
 #include <sympow/verify/propositions/conformal_propositions.hpp>
 #include <sympow/verify/propositions/distribution_propositions.hpp>
 #include <sympow/verify/propositions/induced_propositions.hpp>
+#include <sympow/verify/propositions/joint_block_propositions.hpp>
 #include <sympow/verify/propositions/kernel_propositions.hpp>
 #include <sympow/verify/propositions/listing_propositions.hpp>
+#include <sympow/verify/propositions/perturbation_propositions.hpp>
 #include <sympow/verify/propositions/positional_bias_propositions.hpp>
+#include <sympow/verify/propositions/post_rotation_propositions.hpp>
+#include <sympow/verify/propositions/random_feature_propositions.hpp>
 #include <sympow/verify/propositions/recurrence_propositions.hpp>
+#include <sympow/verify/propositions/robustness_propositions.hpp>
 #include <sympow/verify/propositions/rotation_propositions.hpp>
+#include <sympow/verify/propositions/structured_rotation_propositions.hpp>
 #include <sympow/verify/propositions/symmetric_tensor_propositions.hpp>
 #include <sympow/verify/propositions/table_propositions.hpp>
 
@@ -34,6 +40,12 @@ template <class Scalar>
       {"symmetric tensors", symmetric_tensor_propositions<Scalar>},
       {"listings", listing_propositions<Scalar>},
       {"tables", table_propositions<Scalar>},
+      {"planes of commuting generators", joint_block_propositions<Scalar>},
+      {"structured rotations", structured_rotation_propositions<Scalar>},
+      {"Cayley transforms and post-rotations", post_rotation_propositions<Scalar>},
+      {"generators that nearly commute", robustness_propositions<Scalar>},
+      {"commutators and perturbations", perturbation_propositions<Scalar>},
+      {"random features", random_feature_propositions<Scalar>},
   };
   return groups;
 }

@@ -57,7 +57,7 @@ void commutator_bounds(Ledger& ledger, Random& random) {
                  "what the series of log(e^X e^Y) has beyond X + Y + ½ [X, Y] is at most C ‖[X, Y]‖²; that ratio for "
                  "‖X‖ = 1, ‖[X, Y]‖ = √u",
                  "E (29)", "it is of first order: its norm over ‖[X, Y]‖ goes to 1 - ½ cot ½",
-                 std::abs(remainder(length) - limit), 32 * length);
+                 std::abs(remainder(length) - limit), length);
   for (int n = 0; n < 100; ++n) {
     std::vector<M> L;
     for (int k = 0; k < 3; ++k) L.push_back(random.skew<Scalar>(5));
