@@ -137,7 +137,7 @@ TEST_CASE("states of other arrays are refused, and nothing is left behind", "[at
   refused(save({.axes = 3, .d = 6, .angles = true}), "state 0: state file: feature dimension D is 10, must be 21");
   refused(save({.axes = 3, .e = 2, .angles = true}), "state 0: state file: value dimension e is 3, must be 2");
   refused(save({.axes = 3, .feature = "random", .angles = true, .features = 10}),
-          "state 0: state file: fingerprint of the feature map's parameters is 2, must be ");
+          "state 0: state file: fingerprint of the feature map, of its kind, size and seed, is 2, must be ");
   refused(save({.axes = 3, .power = 3, .angles = true}), "state 0: state file: degree P is 2, must be 3");
   const std::string words = save({.axes = 3, .angles = true});
   write_bytes(folder / "states", states.substr(0, states.size() - 1));
