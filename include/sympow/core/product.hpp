@@ -54,6 +54,7 @@ template <bool add, class C, class A, class B>
 void product_by_tiles(C&& c, const A& a, const B& b) {
   const Index depth = a.cols();
   if constexpr (!add) c.setZero();
+  if (depth == 0) return;  // its factors have no memory to take blocks of
   for (Index j = 0; j < c.cols(); j += tile_side)
     for (Index i = 0; i < c.rows(); i += tile_side) {
       auto tile = c.block(i, j, std::min(tile_side, c.rows() - i), std::min(tile_side, c.cols() - j));
