@@ -96,4 +96,10 @@ class Ledger {
   std::vector<Proposition> propositions_;
 };
 
+/// Propositions about one subject.
+struct PropositionGroup {
+  const char* name;                                    ///< what they are about
+  void (*decide)(Ledger& ledger, std::uint64_t seed);  ///< adds them, decided on random inputs of this seed
+};
+
 }  // namespace sympow::verify
