@@ -26,6 +26,7 @@
 #include <sympow/tensor/symmetric_power.hpp>
 #include <sympow/tensor/tensor_power.hpp>
 #include <sympow/transition/decay.hpp>
+#include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 #include <sympow/transition/structured_rotary.hpp>

@@ -1,4 +1,4 @@
-// expect: a product of transitions has at most one factor that acts in key space (channel decay, rotary)
+// expect: a product of transitions has at most one factor that acts in key space (channel decay, rotary, Householder)
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

@@ -4,6 +4,7 @@
 
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/transition/decay.hpp>
+#include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
@@ -12,7 +13,8 @@ using sympow::test::contains;
 using sympow::test::Random;
 
 static_assert(Transition<Stationary> && Transition<ConstantDecay> && Transition<Decay> && Transition<ChannelDecay> &&
-              Transition<Rotary> && Transition<TransitionProduct<Decay, Rotary>> && !Transition<int>);
+              Transition<Rotary> && Transition<TransitionProduct<Decay, Rotary>> && Transition<Householder<float>> &&
+              Transition<TransitionProduct<Householder<double>, Decay>> && !Transition<int>);
 
 namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -51,6 +53,27 @@ TEST_CASE("rates that are no numbers are refused by name and position", "[transi
   REQUIRE_THROWS_WITH(rotary(theta, beta), contains("beta at position 4 is inf"));
   theta[1] = std::nan("");
   REQUIRE_THROWS_AS(rotary(theta), NotFinite);
+}
+
+TEST_CASE("vectors and strengths of a Householder chain are checked, its growth on request", "[transition]") {
+  Random random(2);
+  Eigen::MatrixXf w = random.matrix(5, 4).colwise().normalized().cast<float>();
+  w.colwise().normalize();
+  Eigen::ArrayXf beta = Eigen::ArrayXf::Constant(4, 2);
+  REQUIRE(householder(w, beta).require_contraction().beta(3) == 2);
+  REQUIRE(householder(w, 0 * beta).key_matrix(2, 5) == Eigen::MatrixXd::Identity(5, 5));
+  REQUIRE_THROWS_AS(householder(w, beta.head(3)), ShapeMismatch);
+  w.col(2) *= 1.5f;
+  REQUIRE_THROWS_AS(householder(w, beta).require_contraction(), InvalidGate);
+  REQUIRE_THROWS_WITH(householder(w, beta).require_contraction(), contains("token 2 is 4.5"));
+  w.col(2) /= 1.5f;
+  beta[1] = -.25f;
+  REQUIRE_THROWS_WITH(householder(w, beta).require_contraction(), contains("token 1 is -0.25"));
+  beta[1] = std::nanf("");
+  REQUIRE_THROWS_WITH(householder(w, beta), contains("token 1, beta is nan"));
+  beta[1] = 1;
+  w(0, 3) = std::numeric_limits<float>::infinity();
+  REQUIRE_THROWS_AS(householder(w, beta), NotFinite);
 }
 
 TEST_CASE("a product adds log gates, in any order and number, and keeps the one that acts on keys", "[transition]") {

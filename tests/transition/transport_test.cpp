@@ -4,6 +4,7 @@
 
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/transition/decay.hpp>
+#include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
@@ -69,6 +70,41 @@ TEST_CASE("transports and pulls give the defined logits", "[transition]") {
     check_transport(channel_decay(log_a * 500), d, T, random);  // e^-500 a token: nothing may overflow on the way
     check_transport(decay(-beta.cwiseAbs()) * rotary(theta, beta), d, T, random);
     check_transport(channel_decay(log_a) * constant_decay(.9), d, T, random);
+  }
+}
+
+TEST_CASE("Householder chains give the defined logits, whatever the strengths", "[transition]") {
+  for (const std::uint64_t seed : {1u, 2u, 3u, 4u}) {
+    Random random(seed);
+    const Index d = random.integer(1, 9), T = random.integer(1, 90);
+    CAPTURE(seed, d, T);
+    const Eigen::MatrixXd w = random.matrix(d, T).colwise().normalized();
+    const Eigen::VectorXd beta = random.vector(T).array().tanh() + 1, one = Eigen::VectorXd::Ones(T);
+    check_transport(householder(w, beta), d, T, random);
+    for (const double strength : {0., 1., 2.}) check_transport(householder(w, strength * one), d, T, random);
+    const Eigen::MatrixXd same = w.col(0).replicate(1, T);  // every product within T is as large as it can be
+    for (const double strength : {.5, 1., 2.}) check_transport(householder(same, strength * one), d, T, random);
+    check_transport(decay(-beta) * householder(w, beta), d, T, random);
+  }
+}
+
+TEST_CASE("products of Householder factors act on queries, keys and states as their dense ones", "[transition]") {
+  Random random(5);
+  const Index d = 7, T = 75, e = 130;
+  const auto chain = householder(random.matrix(d, T).colwise().normalized().eval(), Eigen::VectorXd(random.vector(T)));
+  for (const Segment s : {Segment{0, 75}, {5, 3}, {15, 2}, {16, 16}, {3, 60}, {74, 1}, {20, 0}}) {
+    Eigen::MatrixXd product = Eigen::MatrixXd::Identity(d, d);
+    for (Index t = s.begin; t < s.end(); ++t) product *= chain.key_matrix(t, d);
+    const Eigen::MatrixXd X = random.matrix(d, e), rows = random.matrix(e, d);
+    Eigen::MatrixXd pulled = X, pushed = X, advanced = rows;
+    chain.pull<double>(s, pulled);
+    chain.push<double>(s, pushed);
+    chain.advance<double>(s, advanced);
+    const double bound = 32 * static_cast<double>(T) * u * product.norm();
+    CAPTURE(s.begin, s.size);
+    CHECK((pulled - product * X).norm() <= bound * X.norm());
+    CHECK((pushed - product.transpose() * X).norm() <= bound * X.norm());
+    CHECK((advanced - rows * product).norm() <= bound * rows.norm());
   }
 }
 

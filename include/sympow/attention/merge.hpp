@@ -33,6 +33,8 @@ template <class Scalar, FiniteFeatureMap F>
   after.fold(workspace);
   before.forget(after.log_decay, &after.log_channels);
   before.fold(workspace);
+  if constexpr (detail::keys_are_features<F>)
+    if (after.key_product.size() != 0) before.mix(after.key_product);
   after.add(before);
   return result;
 }

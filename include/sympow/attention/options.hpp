@@ -99,11 +99,12 @@ constexpr bool check_types() {
   constexpr bool one_scalar =
       std::is_same_v<typename Q::Scalar, typename K::Scalar> && std::is_same_v<typename Q::Scalar, typename V::Scalar>;
   static_assert(one_scalar, "queries, keys and values must have the same scalar type; use .cast<>()");
-  constexpr bool can_act = !(A::scales_channels && F::score == Score::embedded);
+  constexpr bool is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix;
+  constexpr bool can_act = !(is_lifted && F::score == Score::embedded);
   static_assert(
       can_act,
-      "channel decay is lifted to the embedding, which needs a feature map whose score is a power of the logit, or "
-      "Exponential");
+      "channel decay and Householder chains are lifted to the embedding, which needs a feature map whose score "
+      "is a power of the logit, or Exponential");
   return one_scalar && can_act;
 }
 

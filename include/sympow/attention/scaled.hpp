@@ -58,6 +58,10 @@ inline constexpr int degree_of = [] {
     return 1;
 }();
 
+/// Whether φ(x) = x, so that what acts in key space acts on a state.
+template <FeatureMap F>
+inline constexpr bool keys_are_features = F::score == Score::power && degree_of<F> == 1;
+
 /// 2^exponent, 0 and infinity where the type ends.
 template <class Scalar>
 Scalar power_of_two(double exponent) {

@@ -70,6 +70,9 @@ class State {
   /// Σ log a_i over the tokens seen, by channel; zeros without channel decay.
   [[nodiscard]] const Eigen::VectorXd& log_channels() const { return log_channels_; }
 
+  /// A_1 … A_T of a transition that mixes channels, d × d; empty before the first.
+  [[nodiscard]] const Matrix<S>& key_product() const { return key_product_; }
+
   /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite where the type cannot hold it.
   [[nodiscard]] Matrix<S> values() const {
     return read([](const auto& parts) { return parts.unscaled(parts.S); });
@@ -112,6 +115,7 @@ class State {
   Frame start_, frame_;
   double log_decay_ = 0;
   Eigen::VectorXd log_channels_;
+  Matrix<S> key_product_;
   Index tokens_ = 0;
 };
 template <FiniteFeatureMap F, class... Sizes>
@@ -134,6 +138,7 @@ struct StateAccess<State<Scalar, F>> {
   Frame &start = state.start_, &frame = state.frame_;
   double& log_decay = state.log_decay_;
   Eigen::VectorXd& log_channels = state.log_channels_;
+  Matrix<Scalar>& key_product = state.key_product_;
   Index& tokens = state.tokens_;
 
   static constexpr int degree = degree_of<F>;
@@ -164,6 +169,21 @@ struct StateAccess<State<Scalar, F>> {
     if (slowest == no_weight || (log_a->array() == slowest).all()) return;
     for (Index j = 0; j < tail_size; ++j)
       tail_keys.col(j).array() *= (log_a->array() - slowest).exp().template cast<Scalar>();
+  }
+
+  /// Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
+  void mix(const TransitionView<Scalar>& transition, Segment segment) {
+    if (key_product.size() == 0) key_product.setIdentity(state.d_, state.d_);
+    transition.push(segment, tail_keys.leftCols(tail_size));
+    transition.push(segment, Z);
+    transition.advance(segment, S);
+    transition.advance(segment, key_product);
+  }
+  /// The same by the product of another state.
+  void mix(const Matrix<Scalar>& product) {
+    S *= product;
+    Z = (product.transpose() * Z).eval();
+    key_product = key_product.size() == 0 ? product : (key_product * product).eval();
   }
 
   /// Puts tokens that fit at the end of the tail.
@@ -216,6 +236,7 @@ struct StateAccess<State<Scalar, F>> {
     start = before.start;
     log_decay = before.log_decay;
     log_channels = before.log_channels;
+    key_product = before.key_product;
     tokens += before.tokens;
   }
 
@@ -284,6 +305,14 @@ void check_state(const State<Scalar, F>& state, const F& feature, const A& trans
   if (!same_feature(state.feature(), feature))
     raise<FeatureMismatch>("the state was built with another feature map than that of the call; use state.feature()");
   transition.check_frame(state.frame(), queries.rows());
+  if constexpr (A::key_action == KeyAction::mix)
+    if (!state.log_channels().isZero(0))
+      raise<FrameMismatch>(
+          "the state was built under channel decay, the transition is a Householder chain; the two do not commute");
+  if constexpr (A::key_action == KeyAction::scale)
+    if (state.key_product().size() != 0)
+      raise<FrameMismatch>(
+          "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
 }
 
 }  // namespace detail

@@ -137,12 +137,15 @@ class StateEngine {
     sums_.add_read(numerators, row.row(0), row.row(1), row.row(2), state_.exponent(), log_gate);
   }
 
-  // Everything that the state holds forgets what a segment forgets; true if it forgets by channel.
+  // Everything that the state holds undergoes what a segment does to it; true if it leaves the coordinates of its keys.
   bool move_on(Segment segment) {
-    const bool by_channel = call_.transition.log_channel_totals(segment, work_.channels);
-    state_.forget(log_total_, by_channel ? &work_.channels : nullptr);
+    const KeyAction action = call_.transition.key_action();
+    call_.transition.log_channel_totals(segment, work_.channels);
+    state_.forget(log_total_, action == KeyAction::scale ? &work_.channels : nullptr);
+    if constexpr (keys_are_features<F>)
+      if (action == KeyAction::mix) state_.mix(call_.transition, segment);
     state_.tokens += segment.size;
-    return by_channel;
+    return action == KeyAction::scale || action == KeyAction::mix;
   }
 
   // The segment's tokens into the tail, or with it into the sums if it cannot hold them.

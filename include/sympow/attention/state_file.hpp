@@ -42,6 +42,7 @@ void visit_state(Access& parts, Visitor&& visit) {
   visit(parts.tokens, "tokens");
   visit(parts.log_decay, "log_decay");
   visit(parts.log_channels, "log_channels");
+  visit(parts.key_product, "key product");
   visit(parts.start.angles, "start angles");
   visit(parts.frame.angles, "angles");
   visit(parts.L, "exponent");
@@ -78,25 +79,25 @@ class StateWriter {
 
 class StateReader {
  public:
-  explicit StateReader(const std::string& bytes) : bytes_(bytes) {}
+  StateReader(const std::string& bytes, Index key_dimension) : bytes_(bytes), d_(key_dimension) {}
 
   void operator()(std::int64_t& value, const char* name = "") { take(&value, sizeof value, name); }
   void operator()(double& value, const char* name) { take(&value, sizeof value, name); }
 
-  // Angles are as many as the file says, d/2 or none; every other shape is the target's.
+  // Angles and the key product are there or not, as the file says; every other shape is the target's.
   template <class Derived>
   void operator()(Eigen::PlainObjectBase<Derived>& x, const char* name) {
     std::int64_t rows = 0, cols = 0;
     operator()(rows, name);
     operator()(cols, name);
-    const bool is_angles = std::string(name).ends_with("angles");
-    if (is_angles && cols == 1 && 0 <= rows && rows <= angles_limit_) x.resize(rows, 1);
+    const bool is_angles = std::string(name).ends_with("angles"), is_product = name == std::string("key product");
+    if ((is_angles && cols == 1 && 0 <= rows && rows <= d_ / 2) || (is_product && rows == d_ && cols == d_))
+      x.resize(rows, cols);
     if (rows != x.rows() || cols != x.cols())
       raise<InvalidStateFile>("state file: ", name, " is ", rows, " x ", cols, ", must be ", x.rows(), " x ", x.cols());
     take(x.derived().data(), static_cast<std::size_t>(x.size()) * sizeof(typename Derived::Scalar), name);
   }
 
-  void limit_angles(Index count) { angles_limit_ = count; }
   [[nodiscard]] bool at_end() const { return position_ == bytes_.size(); }
 
  private:
@@ -107,7 +108,7 @@ class StateReader {
   }
   const std::string& bytes_;
   std::size_t position_ = 0;
-  Index angles_limit_ = 0;
+  Index d_;
 };
 
 /// Whether the fields are those of some state: sizes that fit, decays that are logarithms of at most 1, weights and angles that are
@@ -182,7 +183,7 @@ void load(State<Scalar, F>& state, std::istream& in) {
       detail::raise<InvalidStateFile>("state file: ", expected[n].first, " is ", head[n], ", must be ",
                                       expected[n].second);
   State<Scalar, F> loaded(state.feature(), state.key_dimension(), state.value_dimension(), state.tail());
-  const std::int64_t most = loaded.bytes() + 8 * (64 + 6 * (state.key_dimension() + state.tail()));
+  const std::int64_t d = state.key_dimension(), most = loaded.bytes() + 8 * (64 + 6 * (d + state.tail()) + d * d);
   if (head[7] < 0 || head[7] > most)
     detail::raise<InvalidStateFile>("state file: a body of ", head[7], " bytes cannot be this state's");
   std::string body(static_cast<std::size_t>(head[7]), '\0');
@@ -191,8 +192,7 @@ void load(State<Scalar, F>& state, std::istream& in) {
   if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[8]))
     detail::raise<InvalidStateFile>("state file: the checksum does not match");
   detail::StateAccess<State<Scalar, F>> parts{loaded};
-  detail::StateReader reader(body);
-  reader.limit_angles(state.key_dimension() / 2);
+  detail::StateReader reader(body, state.key_dimension());
   detail::visit_state(parts, reader);
   if (!reader.at_end() || !detail::plausible(parts))
     detail::raise<InvalidStateFile>("state file: its fields contradict each other");

@@ -13,7 +13,12 @@ void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBa
                     Engine&& engine) {
   using Scalar = typename DQ::Scalar;
   constexpr Rows rows = rows_of<Normalization, F>();
-  if constexpr (check_types<F, A, DQ, DK, DV>()) {
+  constexpr bool moves = A::key_action != KeyAction::mix || keys_are_features<F>;
+  static_assert(
+      moves,
+      "a Householder chain multiplies the state by a matrix in key space; lifted to the embedding of a power it "
+      "would be D x D at every token: use the attention form, or Linear");
+  if constexpr (check_types<F, A, DQ, DK, DV>() && moves) {
     check_call(transition, Q, K, V, options);
     check_output(Y, Q, V);
     check_state(state, feature, transition, Q, V);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include <sympow/transition/halves.hpp>
 #include <sympow/transition/transition.hpp>
 
 namespace sympow {
@@ -71,8 +72,7 @@ template <class LogGates>
 /// A_i = diag(a_i). GLA ↔ per-channel FoX.
 class ChannelDecay {
  public:
-  static constexpr bool acts_on_keys = true;
-  static constexpr bool scales_channels = true;
+  static constexpr KeyAction key_action = KeyAction::scale;
 
   /// Throws `InvalidGate` as `Decay` does.
   explicit ChannelDecay(Eigen::MatrixXd log_a) : log_a_(std::move(log_a)) {
@@ -96,33 +96,31 @@ class ChannelDecay {
     return log_a_.middleCols(segment.begin, segment.size).rowwise().sum();
   }
 
-  // By halves: with the queries of each half at its start and its keys at its end, the logits across are one product. Only
-  // exponentials of sums ≤ 0 occur, over tokens of one half, so no gate however strong makes one overflow or lose another.
   template <class S>
-  void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-    if (segment.size == 0) return;
-    if (segment.size == 1) {
-      if (logits.size() != 0) logits(0, 0) = queries.col(0).dot(keys.col(0));
-      pull(segment, queries);
-      return;
-    }
-    const Index half = segment.size / 2, rest = segment.size - half;
-    const Segment left{segment.begin, half}, right{segment.begin + half, rest};
-    const bool wanted = logits.size() != 0;
-    transport<S>(frame, left, queries.leftCols(half), keys.leftCols(half),
-                 wanted ? Batch<S>(logits.topLeftCorner(half, half)) : logits);
-    transport<S>(frame, right, queries.rightCols(rest), keys.rightCols(rest),
-                 wanted ? Batch<S>(logits.bottomRightCorner(rest, rest)) : logits);
-    if (wanted)
-      detail::set_product(logits.topRightCorner(half, rest), keys.leftCols(half).transpose(), queries.rightCols(rest));
-    pull<S>(left, queries.rightCols(rest));
-    pull<S>(right, keys.leftCols(half));  // a diagonal is its own transpose
+  void transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    detail::transport_by_halves<S>(*this, segment, queries, keys, logits);
+  }
+
+  /// The middle of a segment, which is cut until it is a token. So only exponentials of sums ≤ 0 occur, over tokens of one half, and no
+  /// gate however strong makes one overflow or lose another.
+  [[nodiscard]] Index middle(Segment segment) const { return segment.begin + segment.size / 2; }
+
+  template <class S>
+  void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    if (logits.size() != 0) logits(0, 0) = queries.col(0).dot(keys.col(0));
+    pull<S>(segment, queries);
   }
 
   template <class S>
   void pull(Segment segment, Batch<S> queries) const {
     for (Index c = 0; c < queries.rows(); ++c)
       queries.row(c) *= static_cast<S>(std::exp(log_a_.row(c).segment(segment.begin, segment.size).sum()));
+  }
+
+  /// A diagonal is its own transpose.
+  template <class S>
+  void push(Segment segment, Batch<S> keys) const {
+    pull<S>(segment, keys);
   }
 
  private:

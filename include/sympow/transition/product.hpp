@@ -8,13 +8,13 @@ namespace sympow {
 /// A_i = A'_i A''_i for two transitions that commute because at most one of them acts in key space.
 template <Transition Left, Transition Right>
 class TransitionProduct {
-  static_assert(!(Left::acts_on_keys && Right::acts_on_keys),
-                "a product of transitions has at most one factor that acts in key space (channel decay, rotary): "
-                "two of them do not commute in general");
+  static constexpr bool left_acts = Left::key_action != KeyAction::none;
+  static_assert(!left_acts || Right::key_action == KeyAction::none,
+                "a product of transitions has at most one factor that acts in key space (channel decay, rotary, "
+                "Householder): two of them do not commute in general");
 
  public:
-  static constexpr bool acts_on_keys = Left::acts_on_keys || Right::acts_on_keys;
-  static constexpr bool scales_channels = Left::scales_channels || Right::scales_channels;
+  static constexpr KeyAction key_action = left_acts ? Left::key_action : Right::key_action;
 
   /// Throws `ShapeMismatch` if both have a length and the lengths differ.
   TransitionProduct(Left left, Right right) : left_(std::move(left)), right_(std::move(right)) {
@@ -38,14 +38,24 @@ class TransitionProduct {
     acting().pull(segment, queries);
   }
   [[nodiscard]] auto log_channel_totals(Segment segment) const
-    requires scales_channels
+    requires(key_action == KeyAction::scale)
   {
     return acting().log_channel_totals(segment);
+  }
+  template <class S>
+    requires(key_action == KeyAction::mix)
+  void push(Segment segment, Batch<S> keys) const {
+    acting().push(segment, keys);
+  }
+  template <class S>
+    requires(key_action == KeyAction::mix)
+  void advance(Segment segment, Batch<S> X) const {
+    acting().advance(segment, X);
   }
 
  private:
   [[nodiscard]] const auto& acting() const {
-    if constexpr (Left::acts_on_keys)
+    if constexpr (left_acts)
       return left_;
     else
       return right_;

@@ -9,8 +9,7 @@ namespace sympow {
 /// A_i = R(β_i θ), lifted. Complex gate ↔ RoPE; with data-dependent β the learned rotary of conformal-sympow.
 class Rotary {
  public:
-  static constexpr bool acts_on_keys = true;
-  static constexpr bool scales_channels = false;
+  static constexpr KeyAction key_action = KeyAction::turn;
 
   /// Fixed rates, β = 1. Throws `NotFinite`.
   Rotary(Eigen::VectorXd theta, Pairing pairing) : theta_(std::move(theta)), pairing_(pairing) {

@@ -14,8 +14,7 @@ namespace sympow {
 template <class S>
 class StructuredRotary {
  public:
-  static constexpr bool acts_on_keys = true;
-  static constexpr bool scales_channels = false;
+  static constexpr KeyAction key_action = KeyAction::turn;
 
   /// Throws `ShapeMismatch` unless the positions have d_c rows, `NotFinite`.
   StructuredRotary(CommutingGenerators<S> family, Eigen::MatrixXd positions)

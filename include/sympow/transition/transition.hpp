@@ -33,10 +33,17 @@ template <class Scalar>
   return Eigen::Map<Matrix<Scalar>>(nullptr, 0, 0);
 }
 
+/// What the part of A_i in key space is.
+enum class KeyAction {
+  none,  ///< the identity: scalar decay only
+  turn,  ///< a rotation, which queries and keys undergo in absolute coordinates: the frame knows it and a state stands still
+  scale,  ///< diagonal
+  mix     ///< any matrix: a state is multiplied by it
+};
+
 /// An immutable recipe of A_1 … A_T, T = `length()`. A type models it with
 ///
-///     static constexpr bool acts_on_keys;          false: scalar decay only
-///     static constexpr bool scales_channels;       A_i is diagonal; `log_channel_totals` gives a segment's sum of logarithms
+///     static constexpr KeyAction key_action;       what A_i does beside scalar decay
 ///     Index length() const;                        T, or Dynamic if it fits every length
 ///     Index key_dimension() const;                 d, or Dynamic if it fits every d
 ///     double log_decay(Index i) const;             log γ_i ≤ 0 of the scalar part, -∞ allowed
@@ -47,11 +54,16 @@ template <class Scalar>
 ///     void pull(Segment s, Batch<S> Q) const;      Q ← A_a … A_b Q
 ///     MatrixXd key_matrix(Index i, Index d) const; the part of A_i in key space, dense; the definition, for tests
 ///
+/// and beside these, if it is to move a state:
+///
+///     VectorXd log_channel_totals(Segment s) const;      KeyAction::scale: Σ log a, d numbers
+///     void push(Segment s, Batch<S> K) const;            KeyAction::mix: K ← (A_a … A_b)ᵀ K
+///     void advance(Segment s, Batch<S> X) const;         KeyAction::mix: X ← X A_a … A_b
+///
 /// Scalar decay is no concern of `transport`, `pull` and `key_matrix`: the forms apply it to scores and states, in double.
 template <class A>
 concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batch<double> X) {
-  { A::acts_on_keys } -> std::convertible_to<bool>;
-  { A::scales_channels } -> std::convertible_to<bool>;
+  { A::key_action } -> std::convertible_to<KeyAction>;
   { a.length() } -> std::convertible_to<Index>;
   { a.key_dimension() } -> std::convertible_to<Index>;
   { a.log_decay(i) } -> std::convertible_to<double>;
@@ -63,8 +75,7 @@ concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batc
 
 /// Base of the transitions that leave keys as they are.
 struct LeavesKeys {
-  static constexpr bool acts_on_keys = false;
-  static constexpr bool scales_channels = false;
+  static constexpr KeyAction key_action = KeyAction::none;
 
   [[nodiscard]] Index key_dimension() const { return Dynamic; }
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index, Index d) const { return Eigen::MatrixXd::Identity(d, d); }
@@ -98,8 +109,11 @@ class TransitionView {
   virtual void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
                          Batch<Scalar> logits) const = 0;
   virtual void pull(Segment segment, Batch<Scalar> queries) const = 0;
-  /// Whether a state must be scaled by channel over a segment; if so `totals` gets the d logarithms, in double.
-  virtual bool log_channel_totals(Segment segment, Eigen::VectorXd& totals) const = 0;
+  [[nodiscard]] virtual KeyAction key_action() const = 0;
+  /// The next three do nothing where the transition has no such thing.
+  virtual void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const = 0;
+  virtual void push(Segment segment, Batch<Scalar> keys) const = 0;
+  virtual void advance(Segment segment, Batch<Scalar> X) const = 0;
 };
 
 namespace detail {
@@ -115,9 +129,15 @@ class ViewOf final : public TransitionView<Scalar> {
     transition_.transport(frame, segment, queries, keys, logits);
   }
   void pull(Segment segment, Batch<Scalar> queries) const override { transition_.pull(segment, queries); }
-  bool log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
-    if constexpr (A::scales_channels) totals = transition_.log_channel_totals(segment);
-    return A::scales_channels;
+  [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
+  void log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
+    if constexpr (A::key_action == KeyAction::scale) totals = transition_.log_channel_totals(segment);
+  }
+  void push([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> keys) const override {
+    if constexpr (A::key_action == KeyAction::mix) transition_.push(segment, keys);
+  }
+  void advance([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> X) const override {
+    if constexpr (A::key_action == KeyAction::mix) transition_.advance(segment, X);
   }
 
  private:

@@ -47,7 +47,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
     return phi;
   };
   // Embedded scores have no M between q and k: both stand in absolute coordinates, turned by A_1 … A_i.
-  constexpr bool absolute = A::acts_on_keys && F::score == Score::embedded;
+  constexpr bool acts_on_keys = A::key_action != KeyAction::none;
+  constexpr bool absolute = acts_on_keys && F::score == Score::embedded;
   Matrix<double> turned = Matrix<double>::Identity(d, d);
   for (Index i = 0; i < T; ++i) {
     if constexpr (absolute) {
@@ -56,7 +57,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
       k.col(i) = (turned * k.col(i)).eval();
     }
     if (i > 0) {
-      if constexpr (A::acts_on_keys && !absolute)
+      if constexpr (acts_on_keys && !absolute)
         k.leftCols(i) = (transition.key_matrix(i, d).transpose() * k.leftCols(i)).eval();
       log_b.head(i).array() += transition.log_decay(i);
     }

@@ -37,7 +37,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
     worst = std::max(worst, row_rule<Normalization, F>(rows, a, b, unit_roundoff<Scalar>, tokens_per_update));
   };
   const Matrix<Scalar> Y = attention<Normalization>(feature, transition, Q, K, V, options);
-  compare(Y, rows.Y, A::acts_on_keys ? every_token : never);
+  compare(Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
   if constexpr (FiniteFeatureMap<F>) {
     const auto chunk = static_cast<double>(options.chunk > 0 ? options.chunk : sympow::detail::default_chunk);
     State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);

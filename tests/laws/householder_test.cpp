@@ -1,0 +1,189 @@
+// Householder chains in every form that has them: against the definition, split, saved, merged, alone and with decay.
+#include "catch.hpp"
+#include "engines.hpp"
+
+#include <sympow/attention/merge.hpp>
+#include <sympow/attention/state_file.hpp>
+#include <sympow/core/random.hpp>
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/householder.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
+#include <sympow/verify/laws.hpp>
+
+#include <sstream>
+#include <vector>
+
+using namespace sympow;
+using namespace sympow::verify;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Strengths β: a number for all tokens, or NaN for random ones in (0, 2).
+constexpr double random_strengths = std::numeric_limits<double>::quiet_NaN();
+
+template <class Scalar>
+struct Chain {
+  Matrix<Scalar> Q, K, V, w;
+  Eigen::VectorXd beta, log_gamma;
+
+  Chain(Index d, Index e, Index T, double strength, double log_gate, std::uint64_t seed) {
+    Random random(seed);
+    Q = random.matrix<Scalar>(d, T);
+    K = random.matrix<Scalar>(d, T);
+    V = random.matrix<Scalar>(e, T);
+    w = random.matrix<Scalar>(d, T).colwise().normalized();
+    beta = Eigen::VectorXd::Constant(T, strength);
+    if (std::isnan(strength)) beta = beta.unaryExpr([&](double) { return 1 + std::tanh(random.normal()); });
+    log_gamma = Eigen::VectorXd::Constant(T, log_gate);
+  }
+
+  [[nodiscard]] auto transition(Segment s) const {
+    return decay(log_gamma.segment(s.begin, s.size)) *
+           householder(w.middleCols(s.begin, s.size), beta.segment(s.begin, s.size));
+  }
+  [[nodiscard]] auto transition() const { return transition({0, Q.cols()}); }
+
+  template <class F>
+  [[nodiscard]] double worst_row(const F& feature) const {
+    return three_forms_law(feature, transition(), Q, K, V).residual;
+  }
+};
+
+template <class Scalar>
+void check(std::initializer_list<Index> dimensions, std::initializer_list<Index> lengths,
+           std::initializer_list<double> log_gates) {
+  for (const Index d : dimensions)
+    for (const Index T : lengths)
+      for (const double strength : {0., random_strengths, 1., 2.})
+        for (const double log_gate : log_gates) {
+          CAPTURE(sizeof(Scalar), d, T, strength, log_gate);
+          const Chain<Scalar> chain(d, d / 2 + 3, T, strength, log_gate, 11);
+          CHECK(chain.worst_row(Linear{}) <= 1);
+        }
+}
+
+}  // namespace
+
+TEST_CASE("DeltaNet's transition gives the same in three forms", "[laws]") {
+  check<double>({16}, {0, 1, 63, 64, 65, 130}, {0, -.001, -1, -1000, -infinity});
+  check<float>({16}, {0, 1, 63, 64, 65, 130}, {0, -.001, -1, -1000, -infinity});
+  check<double>({60, 64, 128}, {65, 130}, {0, -.001});
+  check<float>({60, 64, 128}, {65, 130}, {0, -.001});
+  check<float>({16}, {1000}, {0, -.001});
+}
+
+TEST_CASE("PaTH's transition gives the defined rows for softmax and for powers", "[laws]") {
+  for (const Index d : {16, 60, 128})
+    for (const Index T : {1, 64, 65, 130})
+      for (const double strength : {0., random_strengths, 1., 2.})
+        for (const double log_gate : {0., -.001, -1., -infinity}) {
+          CAPTURE(d, T, strength, log_gate);
+          const Chain<double> chain(d, d / 2 + 3, T, strength, log_gate, 12);
+          CHECK(chain.worst_row(Exponential{}) <= 1);
+          const Chain<float> rounded(d, d / 2 + 3, T, strength, log_gate, 13);
+          CHECK(rounded.worst_row(Exponential{}) <= 1);
+          const DirectRows rows = direct_attention(SymmetricPower<2>{}, chain.transition(), chain.Q, chain.K, chain.V);
+          const auto Y = attention(SymmetricPower<2>{}, chain.transition(), chain.Q, chain.K, chain.V);
+          CHECK(row_rule<DefaultNormalization, SymmetricPower<2>>(rows, Y, rows.Y, unit_roundoff<double>) <= 1);
+        }
+}
+
+TEST_CASE("a long chain stays within the rule", "[laws]") {
+  for (const double strength : {random_strengths, 1., 2.}) {
+    CAPTURE(strength);
+    CHECK(Chain<double>(16, 11, 1000, strength, 0, 14).worst_row(Exponential{}) <= 1);
+    CHECK(Chain<float>(16, 11, 1000, strength, 0, 15).worst_row(Exponential{}) <= 1);
+    CHECK(Chain<double>(16, 11, 1000, strength, 0, 16).worst_row(Linear{}) <= 1);
+  }
+}
+
+TEST_CASE("equal vectors at every token stay within the rule", "[laws]") {
+  for (const double strength : {.5, 1., 2.}) {
+    Chain<float> chain(16, 5, 300, strength, -.001, 17);
+    chain.w = chain.w.col(0).replicate(1, 300).eval();
+    CAPTURE(strength);
+    CHECK(chain.worst_row(Linear{}) <= 1);
+    CHECK(chain.worst_row(Exponential{}) <= 1);
+    chain.K =
+        chain.w;  // every token writes where it erases; every step rounds alike, so that 2 n u K_i are excused as well
+    const double n = 1 / .001 * (1 - std::exp(-.3));
+    CHECK(chain.worst_row(Linear{}) <= 1 + 2 * n / (4 * (1 + std::sqrt(n))));
+  }
+}
+
+TEST_CASE("a chain of Householder factors can be split anywhere", "[laws]") {
+  for (const Index split : {0, 1, 15, 16, 17, 64, 70, 149, 150}) {
+    const Chain<double> chain(16, 5, 150, random_strengths, -.001, 18);
+    const Chain<float> rounded(16, 5, 150, random_strengths, -.001, 19);
+    const auto residual = [&](const auto& c) {
+      return splitting_law(Linear{}, [&](Segment s) { return c.transition(s); }, c.Q, c.K, c.V, split).residual;
+    };
+    CAPTURE(split);
+    CHECK(residual(chain) <= 1);
+    CHECK(residual(rounded) <= 1);
+  }
+}
+
+TEST_CASE("states under a Householder chain are saved, loaded and merged", "[laws]") {
+  const Index d = 12, e = 5, T = 160;
+  const Chain<double> chain(d, e, T, random_strengths, -.001, 20);
+  const auto columns = [](const auto& x, Segment s) { return x.middleCols(s.begin, s.size); };
+  std::vector<State<double, Linear>> states;
+  for (const Segment s : {Segment{0, 30}, {30, 1}, {31, 59}, {90, 30}}) {
+    State<double, Linear> state(d, e);
+    static_cast<void>(chunked(Linear{}, chain.transition(s), columns(chain.Q, s), columns(chain.K, s),
+                              columns(chain.V, s), state, {.chunk = 20}));
+    std::stringstream file;
+    save(state, file);
+    states.emplace_back(d, e);
+    load(states.back(), file);
+  }
+  const Segment seen{0, 120}, rest{120, 40};
+  const DirectRows rows = direct_attention(Linear{}, chain.transition(), chain.Q, chain.K, chain.V);
+  for (const auto& state : {merge(merge(merge(states[0], states[1]), states[2]), states[3]),
+                            merge(states[0], merge(states[1], merge(states[2], states[3])))}) {
+    Matrix<double> Y = rows.Y;
+    State<double, Linear> resumed = state;
+    Y.rightCols(40) = recurrent(Linear{}, chain.transition(rest), columns(chain.Q, rest), columns(chain.K, rest),
+                                columns(chain.V, rest), resumed);
+    CHECK(row_rule<DefaultNormalization, Linear>(rows, Y, rows.Y, unit_roundoff<double>) <= 1);
+    Matrix<double> product = Matrix<double>::Identity(d, d);
+    for (Index t = 0; t < seen.size; ++t) product *= chain.transition().key_matrix(t, d);
+    CHECK((state.key_product() - product).norm() <= 1e-14 * static_cast<double>(T));
+  }
+  State<double, Linear> fresh(d, e);  // the rule is broken by far if the state is dropped
+  Matrix<double> Y = rows.Y;
+  Y.rightCols(40) = recurrent(Linear{}, chain.transition(rest), columns(chain.Q, rest), columns(chain.K, rest),
+                              columns(chain.V, rest), fresh);
+  CHECK(row_rule<DefaultNormalization, Linear>(rows, Y, rows.Y, unit_roundoff<double>) > 1e9);
+}
+
+TEST_CASE("a state under a Householder chain is not resumed where the order would be lost", "[laws]") {
+  const Index d = 4, e = 3, T = 5;
+  const Chain<double> chain(d, e, T, random_strengths, -.001, 21);
+  const Eigen::MatrixXd log_a = Eigen::MatrixXd::Constant(d, T, -.1);
+  const Eigen::VectorXd theta = Eigen::VectorXd::Ones(d / 2);
+  const auto run = [&](const auto& transition, auto& state) {
+    return recurrent(Linear{}, transition, chain.Q, chain.K, chain.V, state);
+  };
+  State<double, Linear> mixed(d, e), scaled(d, e), turned(d, e);
+  static_cast<void>(run(chain.transition(), mixed));
+  static_cast<void>(run(channel_decay(log_a), scaled));
+  static_cast<void>(run(rotary(theta), turned));
+  CHECK_THROWS_AS(run(channel_decay(log_a), mixed), FrameMismatch);
+  CHECK_THROWS_AS(run(chain.transition(), scaled), FrameMismatch);
+  CHECK_THROWS_AS(run(chain.transition(), turned), FrameMismatch);
+  CHECK_NOTHROW(run(rotary(theta), mixed));  // keys turn from where they are
+}
+
+TEST_CASE("without strength a chain is not there, to the bit", "[laws]") {
+  const Chain<double> chain(16, 5, 130, 0, -.01, 22);
+  const auto alone = decay(chain.log_gamma);
+  CHECK(attention(Exponential{}, chain.transition(), chain.Q, chain.K, chain.V) ==
+        attention(Exponential{}, alone, chain.Q, chain.K, chain.V));
+  CHECK(chunked(Linear{}, chain.transition(), chain.Q, chain.K, chain.V) ==
+        chunked(Linear{}, alone, chain.Q, chain.K, chain.V));
+}
