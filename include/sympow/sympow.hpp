@@ -21,11 +21,15 @@
 #include <sympow/rotation/generator_families.hpp>
 #include <sympow/rotation/post_rotation.hpp>
 #include <sympow/rotation/structured_rotation.hpp>
+#include <sympow/systems/linear_systems.hpp>
+#include <sympow/systems/peer_parameters.hpp>
+#include <sympow/systems/softmax_systems.hpp>
 #include <sympow/tensor/induced.hpp>
 #include <sympow/tensor/symmetric_basis.hpp>
 #include <sympow/tensor/symmetric_power.hpp>
 #include <sympow/tensor/tensor_power.hpp>
 #include <sympow/transition/decay.hpp>
+#include <sympow/transition/gate_distance.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>

@@ -25,6 +25,14 @@ class ConstantDecay : public LeavesKeys {
     if (!(0 <= gamma && gamma <= 1))
       detail::raise<InvalidGate>("constant_decay: gamma is ", gamma, ", must lie in [0, 1]");
   }
+  /// By log γ ≤ 0 itself, -∞ allowed. Throws `InvalidGate`.
+  [[nodiscard]] static ConstantDecay of_logarithm(double log_gamma) {
+    if (!(log_gamma <= 0))
+      detail::raise<InvalidGate>("constant_decay: log gamma is ", log_gamma, ", must be at most 0 and a number");
+    ConstantDecay result(1);
+    result.log_gamma_ = log_gamma;
+    return result;
+  }
   [[nodiscard]] Index length() const { return Dynamic; }
   [[nodiscard]] double log_decay(Index) const { return log_gamma_; }
 
