@@ -1,5 +1,6 @@
 // State files: what goes in comes out, and what is not one leaves the target as it was.
 #include <sympow/attention/state_file.hpp>
+#include <sympow/transition/householder.hpp>
 
 #include <cstdio>
 #include <fstream>
@@ -101,6 +102,29 @@ TEST_CASE("every change of a single byte is seen", "[attention]") {
     }
 }
 
+TEST_CASE("the key product of a Householder chain is in the file, and damage to it is seen", "[attention]") {
+  Random random(3);
+  const Index d = 3, T = 9;
+  State<double, Linear> state(d, 2, 4), target(d, 2, 4);
+  const auto chain = householder(random.matrix(d, T), random.vector(T));
+  const Eigen::MatrixXd Q = random.matrix(d, T), V = random.matrix(2, T);
+  static_cast<void>(recurrent(Linear{}, chain, Q, Q, V, state));
+  const std::string bytes = file_of(state);
+  State<double, Linear> back(d, 2, 4);
+  std::istringstream file(bytes);
+  load(back, file);
+  REQUIRE(back.key_product() == state.key_product());
+  REQUIRE(file_of(back) == bytes);
+  for (std::size_t position = 0; position < bytes.size(); ++position) {
+    if (refusal(target, bytes.substr(0, position)).empty()) FAIL("the first " << position << " bytes were taken");
+    std::string damaged = bytes;
+    damaged[position] = static_cast<char>(damaged[position] ^ 4);
+    if (refusal(target, damaged).empty()) FAIL("byte " << position << " flipped was taken");
+  }
+  constexpr std::size_t product = body + 8 + 8 + 16 + 3 * 8;  // after the tokens, the decay and three channels
+  CHECK_THAT(refusal(target, forged(bytes, product, std::int64_t{2})), contains("key product is 2 x 3, must be 0 x 0"));
+}
+
 TEST_CASE("a file of another version, type, power or shape is refused by name", "[attention]") {
   const auto target = filled<double, 2>(4, 3, 5, Turning::none);
   const auto other = [&](const auto& state) { return refusal(target, file_of(state)); };
@@ -136,7 +160,8 @@ TEST_CASE("fields that no state has are refused behind a checksum that fits", "[
   for (const double log_gate : {nan, infinity, 1e-3})
     REQUIRE_THAT(refusal(target, forged(bytes, body + 8, log_gate)), contains("contradict"));
   REQUIRE(refusal(target, forged(bytes, body + 8, -infinity)).empty());
-  const std::size_t angles = body + 16 + 16 + 4 * 8 + 16 + 16;  // past the channels and a start frame without angles
+  // past the channels, no key product and a start frame without angles
+  const std::size_t angles = body + 16 + 16 + 4 * 8 + 16 + 16 + 16;
   REQUIRE_THAT(refusal(target, forged(bytes, angles, nan)), contains("contradict"));
   REQUIRE(refusal(target, forged(bytes, angles, 1.5)).empty());
 }

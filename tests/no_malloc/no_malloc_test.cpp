@@ -62,6 +62,7 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { r
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/transition/decay.hpp>
+#include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 #include <vector>
@@ -149,9 +150,16 @@ void check_transitions() {
   const Eigen::VectorXd log_gamma = -.01 * random.vector(steps).cwiseAbs(), beta = random.vector(steps);
   const Eigen::VectorXd theta = rotary_frequencies<double>(d, 4096);
   const Eigen::MatrixXd log_a = -.01 * random.matrix(d, steps).cwiseAbs();
+  const Matrix<Scalar> w = random.matrix<Scalar>(d, steps).colwise().normalized();
   for (const Index tail : {0, 1, 32}) {
     check<Scalar, F>(each_token([](Index) { return stationary(); }), stationary(), tail);
     check<Scalar, F>(each_token([&](Index t) { return decay(log_gamma.segment(t, 1)); }), decay(log_gamma), tail);
+    if constexpr (std::same_as<F, Linear>) {
+      check<Scalar, F>(each_token([&](Index t) {
+                         return decay(log_gamma.segment(t, 1)) * householder(w.col(t), beta.segment(t, 1));
+                       }),
+                       decay(log_gamma) * householder(w, beta), tail);
+    }
     if constexpr (F::score == Score::power) {
       check<Scalar, F>(each_token([&](Index t) { return rotary(theta, beta.segment(t, 1)); }), rotary(theta, beta),
                        tail);
