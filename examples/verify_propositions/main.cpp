@@ -1,10 +1,13 @@
 // Checks every statement of the source papers on this machine and says which hold and which are misprinted.
 //
 //     verify_propositions [--scalar float|double] [--filter ID] [--seed N] [--json FILE]
+//     verify_propositions --dualities [--scalar float|double] [--seed N]
 //
 // One line a statement: its id, the verdict, the residual and the bound that rounding sets, where it stands. `--filter` keeps the
-// statements whose id begins with ID. Exit status: 0 all as expected, 1 something is not, 2 bad options.
+// statements whose id begins with ID. `--dualities` prints the linear systems beside their softmax duals instead. Exit status: 0 all as
+// expected, 1 something is not, 2 bad options.
 #include "decide.hpp"
+#include "print_dualities.hpp"
 
 #include <cmath>
 #include <cstdio>
@@ -21,12 +24,18 @@ namespace {
 struct Arguments {
   std::string scalar = "double", filter, json;
   std::uint64_t seed = 1;
+  bool dualities = false;
 };
 
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   for (int n = 1; n < argc; n += 2) {
     const std::string option = argv[n];
+    if (option == "--dualities") {
+      arguments.dualities = true;
+      --n;  // it has no value
+      continue;
+    }
     if (n + 1 == argc) throw std::invalid_argument(option + " needs a value");
     const std::string value = argv[n + 1];
     if (option == "--scalar" && (value == "float" || value == "double")) {
@@ -42,6 +51,8 @@ Arguments parse(int argc, char** argv) {
       throw std::invalid_argument("cannot use " + option + " " + value);
     }
   }
+  if (arguments.dualities && !(arguments.filter.empty() && arguments.json.empty()))
+    throw std::invalid_argument("--dualities goes with --scalar and --seed alone");
   return arguments;
 }
 
@@ -107,6 +118,7 @@ void write_json(const std::string& path, const Arguments& arguments, const std::
 }
 
 int run(const Arguments& arguments) {
+  if (arguments.dualities) return print_dualities(arguments.scalar, arguments.seed) ? 0 : 1;
   std::vector<Proposition> propositions =
       arguments.scalar == "float" ? decide<float>(arguments.seed) : decide<double>(arguments.seed);
   std::erase_if(propositions, [&](const Proposition& p) { return !p.id.starts_with(arguments.filter); });
@@ -135,11 +147,14 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* usage = "usage: verify_propositions [--scalar float|double] [--filter ID] [--seed N] [--json FILE]\n";
+  const char* usage =
+      "usage: verify_propositions [--scalar float|double] [--filter ID] [--seed N] [--json FILE]\n"
+      "       verify_propositions --dualities [--scalar float|double] [--seed N]\n";
   try {
     if (argc == 2 && std::string(argv[1]) == "--help") {
       std::cout << usage
-                << "Checks every statement of the source papers; --filter keeps those whose id begins with ID.\n";
+                << "Checks every statement of the source papers; --filter keeps those whose id begins with ID.\n"
+                << "--dualities prints the linear systems beside their softmax duals instead.\n";
       return 0;
     }
     return run(parse(argc, argv));

@@ -21,31 +21,52 @@ struct Residual {
   [[nodiscard]] bool holds() const { return residual <= bound; }
 };
 
+/// How far the forms are apart, each in units of the row rule; 0 for a form that there is not.
+struct FormResiduals {
+  double attention = 0;  ///< the attention form from the definition
+  double recurrent = 0;  ///< the recurrence, with a tail and without, from the attention form
+  double chunked = 0;    ///< the chunked form from the attention form
+
+  /// The largest of them.
+  [[nodiscard]] double worst() const { return std::max({attention, recurrent, chunked}); }
+};
+
+/// Every form of a feature map and a transition against rows that were evaluated by the definition.
+///
+/// `rows` is what `direct_attention` gives for these arguments. Shapes as in `attention`. Cost: that of the forms.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
+[[nodiscard]] FormResiduals form_residuals(const DirectRows& rows, const F& feature, const A& transition,
+                                           const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                                           const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
+  using Scalar = typename DQ::Scalar;
+  constexpr double never = std::numeric_limits<double>::infinity(), every_token = 1;
+  const auto compare = [&](const auto& a, const auto& b, double tokens_per_update) {
+    return row_rule<Normalization, F>(rows, a, b, unit_roundoff<Scalar>, tokens_per_update);
+  };
+  const Matrix<Scalar> Y = attention<Normalization>(feature, transition, Q, K, V, options);
+  FormResiduals found;
+  found.attention = compare(Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
+  if constexpr (FiniteFeatureMap<F>) {
+    const auto chunk = static_cast<double>(options.chunk > 0 ? options.chunk : sympow::detail::default_chunk);
+    State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
+    found.recurrent =
+        std::max(compare(recurrent<Normalization>(feature, transition, Q, K, V, literal, options), Y, every_token),
+                 compare(recurrent<Normalization>(feature, transition, Q, K, V, options), Y, every_token));
+    found.chunked = compare(chunked<Normalization>(feature, transition, Q, K, V, options), Y, chunk);
+  }
+  return found;
+}
+
 /// attention = recurrent = chunked = the definition.
 ///
-/// Residual: the largest difference of two of them, in units of the row rule; bound 1. The recurrence is run with a tail and without. A feature map without an embedding is
-/// compared in the attention form only. Cost: that of `direct_attention` and of the three forms.
+/// Residual: the largest of `form_residuals`; bound 1. A feature map without an embedding is compared in the attention form only. Cost: that
+/// of `direct_attention` and of the three forms.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 [[nodiscard]] Residual three_forms_law(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                                        const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                                        const Options& options = {}) {
-  using Scalar = typename DQ::Scalar;
-  constexpr double never = std::numeric_limits<double>::infinity(), every_token = 1;
   const DirectRows rows = direct_attention<Normalization>(feature, transition, Q, K, V, options);
-  double worst = 0;
-  const auto compare = [&](const auto& a, const auto& b, double tokens_per_update) {
-    worst = std::max(worst, row_rule<Normalization, F>(rows, a, b, unit_roundoff<Scalar>, tokens_per_update));
-  };
-  const Matrix<Scalar> Y = attention<Normalization>(feature, transition, Q, K, V, options);
-  compare(Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
-  if constexpr (FiniteFeatureMap<F>) {
-    const auto chunk = static_cast<double>(options.chunk > 0 ? options.chunk : sympow::detail::default_chunk);
-    State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
-    compare(recurrent<Normalization>(feature, transition, Q, K, V, literal, options), Y, every_token);
-    compare(recurrent<Normalization>(feature, transition, Q, K, V, options), Y, every_token);
-    compare(chunked<Normalization>(feature, transition, Q, K, V, options), Y, chunk);
-  }
-  return {worst, 1};
+  return {form_residuals<Normalization>(rows, feature, transition, Q, K, V, options).worst(), 1};
 }
 
 /// Splitting a sequence anywhere changes nothing.
