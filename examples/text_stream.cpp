@@ -5,46 +5,24 @@
 // Fixed random projections of the one-hot bytes t, t - 1, t - 2 and t - 3 give every token its query, key, value, gate and
 // rotation rate, as a layer's weights would. Nothing is learned: the program shows that the forms are one function on data
 // that was not made for them, and what each of them costs.
-#include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/double_rows.hpp>
 #include <sympow/verify/proposition.hpp>
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string>
+
+#include "text_tokens.hpp"
 
 using namespace sympow;
 
 namespace {
 
-constexpr Index d = 32, e = 32, context = 4;
+constexpr Index d = 32, e = 32;
 constexpr Index longest = 1 << 16;  // tokens; the attention form is quadratic in them
 using Feature = SymmetricPower<2>;
-
-std::string read(const std::string& path) {
-  std::ifstream file;
-  if (path != "-") file.open(path, std::ios::binary);
-  std::istream& input = path == "-" ? std::cin : file;
-  if (!input) throw std::runtime_error("cannot read " + path);
-  return {std::istreambuf_iterator<char>(input), {}};
-}
-
-// W x_t for the one-hot bytes around t: the sum of one column of W for each byte of the context.
-Matrix<float> project(const std::string& text, Index rows, std::uint64_t seed) {
-  Random random(seed);
-  const Matrix<float> W = random.matrix<float>(rows, 256 * context) / std::sqrt(static_cast<float>(context));
-  Matrix<float> projected = Matrix<float>::Zero(rows, static_cast<Index>(text.size()));
-  for (Index t = 0; t < projected.cols(); ++t)
-    for (Index back = 0; back < context && back <= t; ++back) {
-      const auto byte = static_cast<unsigned char>(text[static_cast<std::size_t>(t - back)]);
-      projected.col(t) += W.col(256 * back + byte);
-    }
-  return projected;
-}
 
 template <class F>
 double seconds(F&& f) {
@@ -54,7 +32,7 @@ double seconds(F&& f) {
 }
 
 int run(const std::string& path) {
-  std::string text = read(path);
+  std::string text = text_tokens::read(path);
   if (text.size() < 2) throw std::runtime_error(path + " must hold at least two bytes");
   const std::size_t bytes = text.size();
   text.resize(std::min(bytes, static_cast<std::size_t>(longest)));
@@ -62,9 +40,10 @@ int run(const std::string& path) {
   std::printf("%s: %zu bytes, the first %td as tokens; P = 2, d = %td, e = %td, float\n",
               path == "-" ? "standard input" : path.c_str(), bytes, T, d, e);
 
-  const Matrix<float> Q = project(text, d, 1), K = project(text, d, 2), V = project(text, e, 3);
-  const Eigen::ArrayXd gate = project(text, 1, 4).row(0).cast<double>(),
-                       rate = project(text, 1, 5).row(0).cast<double>();
+  const Matrix<float> Q = text_tokens::project<float>(text, d, 1), K = text_tokens::project<float>(text, d, 2),
+                      V = text_tokens::project<float>(text, e, 3);
+  const Eigen::ArrayXd gate = text_tokens::project<float>(text, 1, 4).row(0).cast<double>(),
+                       rate = text_tokens::project<float>(text, 1, 5).row(0).cast<double>();
   const Eigen::VectorXd log_gamma =
       -(-gate - 6).exp().log1p();  // log σ(x + 6) = -log(1 + e^{-x-6}): windows of hundreds of bytes
   const Eigen::VectorXd beta = 1 + rate.tanh(), theta = rotary_frequencies<double>(d, 4096);
