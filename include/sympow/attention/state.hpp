@@ -296,24 +296,5 @@ struct StateAccess<State<Scalar, F>> {
   }
 };
 
-/// Throws `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
-template <class Scalar, class F, class A, class Q, class V>
-void check_state(const State<Scalar, F>& state, const F& feature, const A& transition, const Q& queries,
-                 const V& values) {
-  check_size("rows of Q", queries.rows(), state.key_dimension(), "key dimension of the state");
-  check_size("rows of V", values.rows(), state.value_dimension(), "value dimension of the state");
-  if (!same_feature(state.feature(), feature))
-    raise<FeatureMismatch>("the state was built with another feature map than that of the call; use state.feature()");
-  transition.check_frame(state.frame(), queries.rows());
-  if constexpr (A::key_action == KeyAction::mix)
-    if (!state.log_channels().isZero(0))
-      raise<FrameMismatch>(
-          "the state was built under channel decay, the transition is a Householder chain; the two do not commute");
-  if constexpr (A::key_action == KeyAction::scale)
-    if (state.key_product().size() != 0)
-      raise<FrameMismatch>(
-          "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
-}
-
 }  // namespace detail
 }  // namespace sympow
