@@ -25,11 +25,13 @@ inline constexpr const char* usage =
   attend_npy --q Q.npy --k K.npy --v V.npy --out Y.npy
     [--feature power|linear|exponential|random] [--power P] [--features M] [--seed N]
     [--form auto|attention|recurrent|chunked] [--chunk C]
-    [--log-gate G.npy] [--theta TH.npy] [--beta B.npy] [--scale S] [--normalize auto|sum|none]
+    [--log-gate G.npy] [--theta TH.npy] [--beta B.npy] [--householder W.npy --strength ST.npy [--delta-rule]]
+    [--scale S] [--normalize auto|sum|none]
     [--state-in FILE] [--state-out FILE] [--diagnostics D.npy] [--compare]
 
   y_i = sum_{j <= i} s_ij v_j  (/ sum_j s_ij),   s_ij = kappa(S q_i . M_ij k_j) b_ij
-  b_ij = exp(G_{j+1} + ... + G_i),   M_ij turns the pair (2n, 2n+1) by -(B_{j+1} + ... + B_i) TH_n
+  b_ij = exp(G_{j+1} + ... + G_i),   M_ij turns the pair (2n, 2n+1) by -(B_{j+1} + ... + B_i) TH_n,
+  or is the product of I - ST_t w_t w_t^T over t = i ... j+1
 
   --q --k --v      little-endian f4 or f8 in C order, all of one type: (T, d), (H, T, d) or (B, T, H, d); V may have another last axis
   --out            Y, of V's shape and Q's type
@@ -45,6 +47,12 @@ inline constexpr const char* usage =
   --log-gate       G, natural logarithms, at most 0, -inf allowed: (T,), (H, T) or (B, T, H). The first acts on a state that was read
   --theta          TH, (d/2,): radians that queries and keys turn by per unit of beta; mu_1 includes the first beta
   --beta           B, shaped as G; default 1
+  --householder    W, of K's shape and type, one vector w a token, used as given: nothing is normalised. In place of --theta. No key grows
+                   if 0 <= ST |w|^2 <= 2; for unit vectors save W / np.linalg.norm(W, axis=-1, keepdims=True). All forms for linear
+                   and power 1 (DeltaNet, with --log-gate Gated DeltaNet); attention only for other powers and exponential (PaTH,
+                   PaTH-FoX); not for random
+  --strength       ST, any finite numbers, shaped as G: 0 keeps, 1 projects, 2 reflects along a unit vector
+  --delta-rule     values are multiplied by ST before anything else
   --scale          S, default 1; inside the power
   --normalize      sum: rows are divided by the sum of their scores; none: they are not. auto (the default): sum for even P,
                    exponential and random, none for odd P and linear, which have scores of either sign and take no sum
@@ -54,7 +62,8 @@ inline constexpr const char* usage =
   --diagnostics    D, f8, (..., T, 3) in the order of V's leading axes: log|denominator|, row condition number, 1 for a row without
                    information (its Y is 0) or else 0
   --compare        run every form that the feature has, print how far they are apart by the row rule,
-                   |Y - Y'| / (4 u K max|V| (1 + sqrt n)), and exit with 1 if that is above 1; Y is that of the chosen form
+                   |Y - Y'| / (4 u K max|V| (1 + sqrt n)), and exit with 1 if that is above 1; Y is that of the chosen form. The rows
+                   in double take T^2 d operations a head, T^2 d^2 with --householder
 
 Exit status: 0 done, 1 the forms disagree, 2 bad input, with one line that says what; then no output file is left behind.
 )";
@@ -64,7 +73,8 @@ enum class Form { automatic, attention, recurrent, chunked };
 enum class Normalize { automatic, sum, none };
 
 struct Arguments {
-  std::string q, k, v, out, log_gate, theta, beta, state_in, state_out, diagnostics;  // paths, empty if not given
+  // Paths, empty if not given.
+  std::string q, k, v, out, log_gate, theta, beta, householder, strength, state_in, state_out, diagnostics;
   Feature feature = Feature::power;
   int power = 2;
   std::ptrdiff_t features = 0;  // of random
@@ -73,6 +83,7 @@ struct Arguments {
   std::ptrdiff_t chunk = 0;  // 0 lets the library choose
   double scale = 1;
   Normalize normalize = Normalize::automatic;
+  bool delta_rule = false;
   bool compare = false;
 
   /// P of s^P.
@@ -80,6 +91,10 @@ struct Arguments {
   /// Whether no score is negative.
   [[nodiscard]] bool nonnegative() const {
     return feature == Feature::exponential || feature == Feature::random || degree() % 2 == 0;
+  }
+  /// Whether there are state forms: a finite embedding, which is the key itself where a Householder chain acts.
+  [[nodiscard]] bool has_state() const {
+    return feature != Feature::exponential && (householder.empty() || (feature != Feature::random && degree() == 1));
   }
   [[nodiscard]] bool has_state_file() const { return !state_in.empty() || !state_out.empty(); }
   /// Whether rows are divided by the sum of their scores.
@@ -122,6 +137,23 @@ Value one_of(const std::string& option, const std::string& value,
   fail(option, " is ", value, ", must be ", names);
 }
 
+/// Throws unless the options of a Householder chain go together.
+inline void check_chain(const Arguments& arguments) {
+  const std::string chain = "--householder " + arguments.householder, strength = "--strength " + arguments.strength;
+  if (arguments.delta_rule && arguments.strength.empty())
+    fail("--delta-rule needs --strength: it multiplies the values by the numbers in it");
+  if (arguments.householder.empty() && !arguments.strength.empty())
+    fail(strength, " needs --householder: it multiplies w w^T of the vectors in it");
+  if (arguments.householder.empty()) return;
+  if (arguments.strength.empty()) fail(chain, " needs --strength: one number for each token and head");
+  if (!arguments.theta.empty() || !arguments.beta.empty())
+    fail(chain, " does not go with ",
+         arguments.theta.empty() ? "--beta " + arguments.beta : "--theta " + arguments.theta,
+         ": one transition at most acts on keys");
+  if (arguments.feature == Feature::random)
+    fail(chain, " does not go with --feature random: a chain is not defined on random features");
+}
+
 }  // namespace detail
 
 /// The arguments that a command line says. Throws `BadInput` for what no array could make right.
@@ -134,6 +166,8 @@ inline Arguments parse(const std::vector<std::string>& words) {
                                                                  {"--log-gate", &Arguments::log_gate},
                                                                  {"--theta", &Arguments::theta},
                                                                  {"--beta", &Arguments::beta},
+                                                                 {"--householder", &Arguments::householder},
+                                                                 {"--strength", &Arguments::strength},
                                                                  {"--state-in", &Arguments::state_in},
                                                                  {"--state-out", &Arguments::state_out},
                                                                  {"--diagnostics", &Arguments::diagnostics}};
@@ -142,7 +176,7 @@ inline Arguments parse(const std::vector<std::string>& words) {
   std::map<std::string, std::string> given;
   for (std::size_t n = 0; n < words.size(); ++n) {
     const std::string& option = words[n];
-    const bool is_flag = option == "--compare";
+    const bool is_flag = option == "--compare" || option == "--delta-rule";
     if (!is_flag && !paths.contains(option) && std::find(others.begin(), others.end(), option) == others.end())
       fail("unknown option ", option, "; see attend_npy --help");
     if (given.contains(option)) fail(option, " is given twice");
@@ -176,11 +210,13 @@ inline Arguments parse(const std::vector<std::string>& words) {
       arguments.seed = static_cast<std::uint64_t>(detail::whole_number(option, value, 0, PTRDIFF_MAX));
     if (option == "--chunk") arguments.chunk = detail::whole_number(option, value, 1, PTRDIFF_MAX);
     if (option == "--scale") arguments.scale = detail::finite_number(option, value);
+    if (option == "--delta-rule") arguments.delta_rule = true;
     if (option == "--compare") arguments.compare = true;
   }
 
   for (const char* needed : {"--q", "--k", "--v", "--out"})
     if (!given.contains(needed)) fail(needed, " is missing; see attend_npy --help");
+  detail::check_chain(arguments);
   if (given.contains("--beta") && !given.contains("--theta"))
     fail("--beta ", arguments.beta, " needs --theta: it multiplies the rates in it");
   if (given.contains("--power") && arguments.feature != Feature::power)
@@ -204,6 +240,14 @@ inline Arguments parse(const std::vector<std::string>& words) {
          arguments.feature == Feature::linear ? "--feature linear" : "--power " + std::to_string(arguments.power),
          ": scores of either sign give no distribution");
   }
+  const bool wants_state =
+      arguments.has_state_file() || arguments.form == Form::recurrent || arguments.form == Form::chunked;
+  if (arguments.feature == Feature::power && !arguments.has_state() && wants_state)
+    fail(given.contains("--state-in")    ? "--state-in"
+         : given.contains("--state-out") ? "--state-out"
+                                         : "--form " + given["--form"],
+         " does not go with --householder and --power ", arguments.power,
+         ": a chain moves states of --feature linear or --power 1 only; its form here is attention");
   if (arguments.form == Form::attention && arguments.has_state_file())
     fail(given.contains("--state-in") ? "--state-in" : "--state-out",
          " does not go with --form attention, which has no state");

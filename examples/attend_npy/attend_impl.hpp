@@ -26,8 +26,9 @@ class Head {
   Head(const F& feature, const Problem& problem, Index n, Workspace<Scalar>& workspace)
       : feature_(feature),
         problem_(problem),
+        n_(n),
         workspace_(workspace),
-        transition_(problem.transition(n)),
+        transition_(problem.transition<Scalar>(n)),
         Q_(problem.layout.head(problem.Q.data<Scalar>(), n, problem.d)),
         K_(problem.layout.head(problem.K.data<Scalar>(), n, problem.d)),
         V_(problem.layout.head(problem.V.data<Scalar>(), n, problem.e)) {}
@@ -36,13 +37,13 @@ class Head {
     const Options options{
         .scale = problem_.arguments.scale, .chunk = problem_.arguments.chunk, .diagnostics = diagnostics};
     std::visit(
-        [&](const auto& A) {
+        [&]<class Acting>(const Acting& A) {
           with_normalization<F>(problem_.arguments.divides(), [&]<class N>(N) {
-            if constexpr (FiniteFeatureMap<F>) {
+            if constexpr (has_state_forms<F, Acting>) {
               if (form == Form::recurrent) return recurrent<N>(feature_, A, Q_, K_, V_, state, Y, workspace_, options);
               if (form == Form::chunked) return chunked<N>(feature_, A, Q_, K_, V_, state, Y, workspace_, options);
             }
-            attention<N>(feature_, A, Q_, K_, V_, Y, workspace_, options);
+            if constexpr (goes_with<F, Acting>) attention<N>(feature_, A, Q_, K_, V_, Y, workspace_, options);
           });
         },
         transition_);
@@ -61,19 +62,20 @@ class Head {
     Diagnostics diagnostics;
     const auto add = [&](const char* name, Form form, double tokens_per_update) {
       Carried from = state;
-      if (problem_.theta) tokens_per_update = 1;  // every token rounds its angles
+      if (problem_.theta || problem_.W) tokens_per_update = 1;  // every token rounds its angles, or moves keys on
       sides.push_back({name, Matrix<Scalar>(V_.rows(), V_.cols()), tokens_per_update});
       run(form, from, sides.back().Y, &diagnostics);
     };
     if (!resumed) add("attention", Form::attention, never);
-    if constexpr (FiniteFeatureMap<F>) {
+    if (problem_.arguments.has_state()) {
       add("recurrent", Form::recurrent, 1);
       add("chunked", Form::chunked, static_cast<double>(chunk));
     }
     const verify::DirectRows rows =
-        resumed ? rows_after(state, diagnostics, sides.back().Y)
-                : reference(feature_, transition_, Q_.template cast<double>(), K_.template cast<double>(),
-                            V_.template cast<double>(), problem_.arguments.scale, divides());
+        resumed
+            ? rows_after(state, diagnostics, sides.back().Y)
+            : reference(feature_, problem_.transition<double>(n_), Q_.template cast<double>(),
+                        K_.template cast<double>(), V_.template cast<double>(), problem_.arguments.scale, divides());
     const std::vector<Index> kept = comparable(rows, found);
     const verify::DirectRows those{columns(rows.Y, kept), columns(rows.denominator.transpose(), kept).transpose(),
                                    columns(rows.condition.transpose(), kept).transpose(),
@@ -113,7 +115,8 @@ class Head {
       rows.denominator = diagnostics.row(0).array().exp();
       rows.condition = diagnostics.row(1);
       if (!divides()) rows.condition = (diagnostics.row(1).array().log() + diagnostics.row(0).array()).exp();
-      rows.window = window(transition_, Y.cols(), static_cast<double>(state.tokens()));
+      rows.condition.array() *= growth_after(state).array();
+      rows.window = window<Scalar>(transition_, Y.cols(), static_cast<double>(state.tokens()));
       rows.largest_value = V_.size() > 0 ? static_cast<double>(V_.cwiseAbs().maxCoeff()) : 0;
       for (Index i = 0; i < Y.cols(); ++i) {  // |Y_i| is at most K_i max|V|, earlier values included
         const double least = rows.Y.col(i).cwiseAbs().maxCoeff() / rows.condition[i];
@@ -121,6 +124,27 @@ class Head {
       }
     }
     return rows;
+  }
+
+  // How much longer keys have become under a chain, which the weights do not see: ‖A_1 … A_i‖ from the first token of the state, 1 for
+  // a product that a contraction can have.
+  template <class State>
+  [[nodiscard]] Eigen::VectorXd growth_after(const State& state) const {
+    Eigen::VectorXd growth = Eigen::VectorXd::Ones(Q_.cols());
+    std::visit(
+        [&]<class Acting>(const Acting& A) {
+          if constexpr (Acting::key_action == KeyAction::mix) {
+            Matrix<Scalar> product = state.key_product();
+            if (product.size() == 0) product.setIdentity(problem_.d, problem_.d);
+            for (Index i = 0; i < growth.size(); ++i) {
+              A.advance(Segment{i, 1}, Batch<Scalar>(product));
+              const auto size = static_cast<double>(product.stableNorm());
+              if (!(size <= 1.01 * std::sqrt(static_cast<double>(problem_.d)))) growth[i] = size;
+            }
+          }
+        },
+        transition_);
+    return growth;
   }
 
   template <class Derived>
@@ -154,8 +178,9 @@ class Head {
 
   const F& feature_;
   const Problem& problem_;
+  Index n_;
   Workspace<Scalar>& workspace_;
-  Transition transition_;
+  Transition<Scalar> transition_;
   Eigen::Map<const Matrix<Scalar>, Eigen::Unaligned, Eigen::OuterStride<>> Q_, K_, V_;
 };
 
@@ -170,7 +195,8 @@ Results<Scalar> attend(const F& feature, const Problem& problem, std::istream* s
   Workspace<Scalar> workspace;
   const bool nothing_to_do = layout.tokens == 0 && state_in == nullptr && state_out == nullptr;
   for (Index n = 0; n < (nothing_to_do ? 0 : layout.count()); ++n) {
-    auto state = make_state<Scalar>(feature, problem.form, problem.arguments.compare, problem.d, problem.e);
+    const bool all_forms = problem.arguments.compare && problem.arguments.has_state();
+    auto state = make_state<Scalar>(feature, problem.form, all_forms, problem.d, problem.e);
     if (state_in != nullptr) load_one(state, *state_in, state_in_name, n, layout.count());
     const Head<Scalar, F> head(feature, problem, n, workspace);
     try {

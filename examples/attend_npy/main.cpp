@@ -6,6 +6,7 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <new>
 
 #include "attend.hpp"
@@ -26,7 +27,7 @@ std::string whole(double x) {
 // state that is too large.
 Form choose_form(const Problem& problem) {
   const Arguments& arguments = problem.arguments;
-  if (arguments.feature == Feature::exponential) return Form::attention;
+  if (!arguments.has_state()) return Form::attention;
   const std::size_t scalar = problem.Q.holds<float>() ? sizeof(float) : sizeof(double);
   const double D = dimension(arguments, problem.d), tokens = static_cast<double>(problem.layout.tokens);
   const Index chunk = std::min(problem.layout.tokens, arguments.chunk > 0 ? arguments.chunk : Index(64));
@@ -68,10 +69,26 @@ void describe(const Problem& problem) {
               problem.e, problem.Q.holds<float>() ? "float" : "double", forms[static_cast<int>(problem.form)]);
 }
 
+// The tokens at which a chain can make a key longer: β |w|² is not in [0, 2], but for rounding.
+template <class Scalar>
+Index growing_steps(const Problem& problem) {
+  constexpr double most = 2 + 16 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+  const auto count = static_cast<Index>(problem.strength->size());
+  const Eigen::Map<const sympow::Matrix<Scalar>> w(problem.W->data<Scalar>(), problem.d, count);
+  Index found = 0;
+  for (Index n = 0; n < count; ++n) {
+    const double step =
+        (*problem.strength)[static_cast<std::size_t>(n)] * w.col(n).template cast<double>().squaredNorm();
+    if (!(0 <= step && step <= most)) ++found;
+  }
+  return found;
+}
+
 void report(const Problem& problem, const Comparison& found) {
   if (!problem.arguments.state_in.empty()) std::printf("recurrent and chunked from --state-in\n");
-  // Rows in double are those of the attention form; of exponential scores, those of the definition.
-  const bool is_reference = !problem.Q.holds<float>() && problem.arguments.feature != Feature::exponential;
+  // Rows in double are those of the attention form; of exponential scores and under a chain, those of the definition.
+  const bool is_reference =
+      !problem.Q.holds<float>() && problem.arguments.feature != Feature::exponential && !problem.W;
   for (const auto& [form, ratio] : found.from_reference)
     if (is_reference && form == "attention")
       std::printf("attention   gives the rows in double\n");
@@ -114,6 +131,10 @@ int run(const Problem& problem) {
   files.commit();
 
   describe(problem);
+  if (problem.W)
+    if (const Index growing = growing_steps<Scalar>(problem); growing > 0)
+      std::printf("%td of %td steps of the chain make keys grow, their ST |w|^2 is not in [0, 2]\n", growing,
+                  static_cast<Index>(problem.strength->size()));
   const auto beyond = std::count_if(results.Y.begin(), results.Y.end(), [](Scalar y) { return !std::isfinite(y); });
   if (beyond > 0) std::printf("%td entries of Y are beyond the range of the type\n", beyond);
   if (arguments.compare) report(problem, results.comparison);

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
+#include <sympow/systems/peer_parameters.hpp>
 #include <sympow/transition/decay.hpp>
+#include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
@@ -41,18 +44,22 @@ struct Layout {
   }
 };
 
-using Transition = std::variant<sympow::Decay, sympow::TransitionProduct<sympow::Decay, sympow::Rotary>>;
+/// Scalar is the type that a chain is computed in.
+template <class Scalar>
+using Transition = std::variant<sympow::Decay, sympow::TransitionProduct<sympow::Decay, sympow::Rotary>,
+                                sympow::TransitionProduct<sympow::Decay, sympow::Householder<Scalar>>>;
 
 struct Problem {
   Arguments arguments;
   Array Q, K, V;
-  std::optional<Array> log_gate, theta, beta;
+  std::optional<Array> log_gate, theta, beta, W, strength;
   Layout layout;
   Index d = 0, e = 0;
   Form form = Form::attention;  // that was chosen
 
   /// What happens between the tokens of head n.
-  [[nodiscard]] Transition transition(Index n) const {
+  template <class Scalar>
+  [[nodiscard]] Transition<Scalar> transition(Index n) const {
     const auto numbers = [&](const std::optional<Array>& array, double otherwise) {
       Eigen::VectorXd x = Eigen::VectorXd::Constant(layout.tokens, otherwise);
       if (array)
@@ -61,6 +68,12 @@ struct Problem {
       return x;
     };
     sympow::Decay gates = sympow::decay(numbers(log_gate, 0));
+    if (W) {
+      const auto vectors = [&](const auto& entries) -> sympow::Matrix<Scalar> {
+        return layout.head(entries.data(), n, d).template cast<Scalar>();
+      };
+      return std::move(gates) * sympow::householder(std::visit(vectors, W->entries), numbers(strength, 0));
+    }
     if (!theta) return gates;
     Eigen::VectorXd rates(d / 2);
     for (Index j = 0; j < rates.size(); ++j) rates[j] = (*theta)[static_cast<std::size_t>(j)];
@@ -94,6 +107,41 @@ inline void check_shape(const Array& array, const Shape& expected, const std::st
     fail(array.name, ": shape is ", text(array.shape), ", must be ", text(expected), ", ", why);
 }
 
+inline void check_type(const Array& array, const Array& Q) {
+  if (array.entries.index() != Q.entries.index())
+    fail(array.name, ": is of type ", array.type(), ", must be ", Q.type(), " as ", Q.name, " is");
+}
+
+/// Throws unless β, |w|² and β |w|² of every step I - β w wᵀ are in the range of the type.
+template <class Scalar>
+void check_steps(const Array& W, const Array& strength, Index d) {
+  const Eigen::Map<const sympow::Matrix<Scalar>> w(W.data<Scalar>(), d, static_cast<Index>(strength.size()));
+  const auto fits = [](double x) { return std::abs(x) <= static_cast<double>(std::numeric_limits<Scalar>::max()); };
+  for (Index n = 0; n < w.cols(); ++n) {
+    const double squared = w.col(n).template cast<double>().squaredNorm();
+    const auto place = static_cast<std::size_t>(n);
+    if (!fits(strength[place]))
+      fail(strength.name, ": entry ", position(strength.shape, place), " is ", strength[place],
+           ", must be in the range of ", W.type(), ", the type of ", W.name);
+    if (!fits(squared) || !fits(strength[place] * squared))
+      fail(W.name, ": |w|^2 at ", position(strength.shape, place), " is ", squared, ", it and ", strength[place],
+           " times it must be in the range of ", W.type());
+  }
+}
+
+/// β v for all tokens.
+template <class Scalar>
+void multiply_values(Array& V, const Array& strength, Index e) {
+  auto& entries = std::get<std::vector<Scalar>>(V.entries);
+  Eigen::VectorXd beta(static_cast<Index>(strength.size()));
+  for (Index n = 0; n < beta.size(); ++n) beta[n] = strength[static_cast<std::size_t>(n)];
+  Eigen::Map<sympow::Matrix<Scalar>> values(entries.data(), e, beta.size());
+  values = sympow::systems::delta_rule_values(values, beta);
+  for (std::size_t n = 0; n < entries.size(); ++n)
+    if (!std::isfinite(entries[n]))
+      fail(strength.name, ": times entry ", position(V.shape, n), " of ", V.name, " is beyond the range of ", V.type());
+}
+
 }  // namespace detail
 
 /// Reads the arrays and checks them. Throws `BadInput`.
@@ -106,9 +154,7 @@ inline Problem read_problem(const Arguments& arguments) {
   const Array &Q = problem.Q, &K = problem.K, &V = problem.V;
   const auto axes = Q.shape.size();
   if (axes < 2 || axes > 4) fail(Q.name, ": shape is ", text(Q.shape), ", must be (T, d), (H, T, d) or (B, T, H, d)");
-  for (const Array* other : {&K, &V})
-    if (other->entries.index() != Q.entries.index())
-      fail(other->name, ": is of type ", other->type(), ", must be ", Q.type(), " as ", Q.name, " is");
+  for (const Array* other : {&K, &V}) detail::check_type(*other, Q);
   detail::check_shape(K, Q.shape, "that of " + Q.name);
   Shape of_values = Q.shape;
   if (V.shape.size() == axes) of_values.back() = V.shape.back();
@@ -145,7 +191,19 @@ inline Problem read_problem(const Arguments& arguments) {
     if (!std::isfinite(fastest))
       fail(problem.theta->name, ": its largest rate times the largest of ", problem.beta->name, " is no finite angle");
   }
+  if (!arguments.householder.empty()) {
+    problem.W = read_npy("--householder", arguments.householder);
+    detail::check_type(*problem.W, Q);
+    detail::check_shape(*problem.W, K.shape, "that of " + K.name);
+    detail::check_entries(*problem.W, false);
+  }
+  problem.strength = read_gates("--strength", arguments.strength, false);
   for (const Array* array : {&Q, &K, &V}) detail::check_entries(*array, false);
+  const auto apply = [&]<class Scalar>(const std::vector<Scalar>&) {
+    if (problem.W) detail::check_steps<Scalar>(*problem.W, *problem.strength, problem.d);
+    if (arguments.delta_rule) detail::multiply_values<Scalar>(problem.V, *problem.strength, problem.e);
+  };
+  std::visit(apply, Q.entries);
   return problem;
 }
 

@@ -37,25 +37,26 @@ verify::DirectRows rows_in_double(const F& feature, const A& transition, const E
 }  // namespace
 
 template <class F>
-verify::DirectRows reference(const F& feature, const Transition& transition, const Eigen::MatrixXd& Q,
+verify::DirectRows reference(const F& feature, const Transition<double>& transition, const Eigen::MatrixXd& Q,
                              const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale, bool divides) {
   verify::DirectRows rows;
   std::visit(
-      [&](const auto& A) {
+      [&]<class A>(const A& transition_of_keys) {
         with_normalization<F>(divides, [&]<class N>(N) {
-          if constexpr (FiniteFeatureMap<F>)
-            rows = rows_in_double<N>(feature, A, Q, K, V, scale);
-          else
-            rows = verify::direct_attention<N>(feature, A, Q, K, V, {.scale = scale});
+          constexpr bool is_chain = A::key_action == KeyAction::mix;
+          if constexpr (FiniteFeatureMap<F> && !is_chain)
+            rows = rows_in_double<N>(feature, transition_of_keys, Q, K, V, scale);
+          else if constexpr (goes_with<F, A>)
+            rows = verify::direct_attention<N>(feature, transition_of_keys, Q, K, V, {.scale = scale});
         });
       },
       transition);
-  rows.window = window(transition, Q.cols(), 0);
+  rows.window = window<double>(transition, Q.cols(), 0);
   return rows;
 }
 
-#define ATTEND_NPY_REFERENCE(...)                                                                      \
-  template verify::DirectRows reference(const __VA_ARGS__&, const Transition&, const Eigen::MatrixXd&, \
+#define ATTEND_NPY_REFERENCE(...)                                                                              \
+  template verify::DirectRows reference(const __VA_ARGS__&, const Transition<double>&, const Eigen::MatrixXd&, \
                                         const Eigen::MatrixXd&, const Eigen::MatrixXd&, double, bool);
 ATTEND_NPY_REFERENCE(Exponential)
 ATTEND_NPY_REFERENCE(Linear)

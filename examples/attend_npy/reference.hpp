@@ -8,13 +8,15 @@
 
 namespace attend_npy {
 
-/// Rows of one head in double: attention by blocks for powers, the bare definition for exponential scores. All of it O(T²).
+/// Rows of one head in double: attention by blocks, O(T² d); the bare definition for exponential scores and under Householder chains,
+/// where it is O(T² d²). It measures keys where a chain has taken them, so that weights are right for chains that make keys grow.
 template <class F>
-sympow::verify::DirectRows reference(const F& feature, const Transition& transition, const Eigen::MatrixXd& Q,
+sympow::verify::DirectRows reference(const F& feature, const Transition<double>& transition, const Eigen::MatrixXd& Q,
                                      const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale, bool divides);
 
 /// n_i, the tokens inside the window of the gates, after `before` earlier ones that weigh at most 1 each.
-inline Eigen::VectorXd window(const Transition& transition, Index tokens, double before) {
+template <class Scalar>
+Eigen::VectorXd window(const Transition<Scalar>& transition, Index tokens, double before) {
   Eigen::VectorXd n(tokens);
   std::visit(
       [&](const auto& A) {

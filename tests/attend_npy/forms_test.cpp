@@ -233,7 +233,9 @@ TEST_CASE("the usage names every option", "[attend_npy]") {
   const Finished finished = folder.run("--help");
   REQUIRE(finished.status == 0);
   for (const char* option :
-       {"--q", "--k", "--v", "--out", "--feature", "--power", "--features", "--seed", "--form", "--chunk", "--log-gate",
-        "--theta", "--beta", "--scale", "--normalize", "--state-in", "--state-out", "--diagnostics", "--compare"})
+       {"--q",        "--k",           "--v",           "--out",        "--feature",  "--power",
+        "--features", "--seed",        "--form",        "--chunk",      "--log-gate", "--theta",
+        "--beta",     "--householder", "--strength",    "--delta-rule", "--scale",    "--normalize",
+        "--state-in", "--state-out",   "--diagnostics", "--compare"})
     REQUIRE_THAT(finished.out, contains(option));
 }
