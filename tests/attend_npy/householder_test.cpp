@@ -197,14 +197,14 @@ TEST_CASE("vectors are used as given, and chains that make keys grow are compare
     REQUIRE_THAT(finished.out, contains(" of 180 steps of the chain make keys grow"));
   }
   // One vector at every token: what lies along it grows by 2 % each time, which a state does not count.
-  const Choice choice{.tokens = 100, .feature = "linear"};
+  const Choice choice{.tokens = 400, .d = 16, .feature = "linear"};
   Chain chain(choice, 8);
-  for (std::size_t n = 4; n < chain.W.entries.size(); ++n) chain.W.entries[n] = chain.W.entries[n - 4];
+  for (std::size_t n = 16; n < chain.W.entries.size(); ++n) chain.W.entries[n] = chain.W.entries[n - 16];
+  chain.arrays.K = chain.W;
   for (double& beta : chain.strength.entries) beta = 2.02;
   const Folder folder;
-  const std::string first = chain.save(folder, 0, 50) + " --compare";
-  REQUIRE(folder.run(first + " --out y1.npy --state-out states").status == 0);
-  const Finished resumed = folder.run(chain.save(folder, 50, 50) + " --out y.npy --state-in states --compare");
+  REQUIRE(folder.run(chain.save(folder, 0, 200) + " --out y1.npy --state-out states").status == 0);
+  const Finished resumed = folder.run(chain.save(folder, 200, 200) + " --out y.npy --state-in states --compare");
   CAPTURE(resumed.out);
   REQUIRE(resumed.status == 0);
 }
