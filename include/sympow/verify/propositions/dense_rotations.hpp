@@ -1,8 +1,7 @@
-// Dense matrices for the propositions about structured rotations: exponentials, norms, Cayley transforms and commuting families.
+// Dense matrices for the propositions about structured rotations: exponentials, Cayley transforms and commuting families.
 #pragma once
 
 #include <Eigen/LU>
-#include <Eigen/SVD>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 
 #include <sympow/core/random.hpp>
 #include <sympow/rotation/commuting_generators.hpp>
+#include <sympow/verify/propositions/spectral_norm.hpp>
 
 namespace sympow::verify::detail {
 
@@ -26,13 +26,6 @@ template <class Scalar>
   }
   for (int n = 0; n < halvings; ++n) sum = (sum * sum).eval();
   return sum;
-}
-
-/// The largest singular value, 0 for an empty matrix.
-template <class Scalar>
-[[nodiscard]] double spectral_norm(const Matrix<Scalar>& A) {
-  if (A.size() == 0) return 0;
-  return static_cast<double>(Eigen::JacobiSVD<Matrix<Scalar>>(A).singularValues()[0]);
 }
 
 /// (I - S)(I + S)⁻¹ for any S without the eigenvalue -1.

@@ -161,7 +161,7 @@ inline void ends_of_gates(Ledger& ledger) {
                "β = 1 + tanh(x) lies in (0, 2): exceptions for |x| ≤ 18, in double", "A §3.2");
   ledger.control("L1f", static_cast<double>(attained), 0, "… and in float: x = ±20 attain 0 and 2 (from |x| ≈ 9 on)",
                  "A §3.2");
-  ledger.control("L1g", gate < 1 ? 0 : 1, log_sigmoid(20) < 0 ? 0 : 1,
+  ledger.control("L1g", gate < 1 ? 0 : 1, -systems::softplus(-20) < 0 ? 0 : 1,
                  "a gate σ(x) is below 1: in float σ(20) is 1; its logarithm, as -softplus(-x), is still below 0",
                  "A §3, §3.1");
 }

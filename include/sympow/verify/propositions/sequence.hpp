@@ -12,6 +12,7 @@
 #include <sympow/core/random.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/frequencies.hpp>
+#include <sympow/systems/peer_parameters.hpp>
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
 
@@ -33,9 +34,6 @@ template <MatrixExpression X>
 /// The larger of two residuals; one that is not a number stays.
 [[nodiscard]] inline double worse(double a, double b) { return std::isnan(b) || b > a ? b : a; }
 
-/// log σ(x) = -softplus(-x), without overflow and without rounding to 0.
-[[nodiscard]] inline double log_sigmoid(double x) { return std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x))); }
-
 /// Seventy tokens: more than a block of the attention form, and not a multiple of the chunk. β is rounded to 20 binary places, so
 /// that sums of it are exact.
 template <class Scalar>
@@ -51,7 +49,7 @@ struct Sequence {
     Q = random.matrix<Scalar>(d, T);
     K = random.matrix<Scalar>(d, T);
     V = random.matrix<Scalar>(e, T);
-    log_gamma = Eigen::VectorXd::NullaryExpr(T, [&] { return log_sigmoid(1 + random.normal()); });
+    log_gamma = systems::log_sigmoid(1 + random.vector(T).array());
     beta = Eigen::VectorXd::NullaryExpr(
         T, [&] { return std::ldexp(std::round(std::ldexp(1 + std::tanh(random.normal()), 20)), -20); });
   }
@@ -109,6 +107,20 @@ template <class Score, class Values>
   return Y;
 }
 
+/// What counts as seen: an error of a row that is no rounding, in units of max |V|.
+inline constexpr double visible_error = 1e-3;
+
+/// How far Y is from the rows of a form, in units of max |V|, over the rows that rounding moves by at most `visible_error`.
+[[nodiscard]] inline double departure(const DirectRows& rows, const Matrix<double>& form, const Matrix<double>& Y,
+                                      double unit) {
+  double worst = 0;
+  for (Index i = 0; i < Y.cols(); ++i) {
+    const double rounding = 4 * unit * rows.condition[i] * (1 + std::sqrt(rows.window[i]));
+    if (rounding <= visible_error) worst = worse(worst, distance(form.col(i), Y.col(i)) / rows.largest_value);
+  }
+  return worst;
+}
+
 /// The three forms on the same tokens, to be compared with what a formula gives.
 template <class Scalar, FiniteFeatureMap F, class Normalization>
 struct Forms {
@@ -127,18 +139,12 @@ struct Forms {
     return worst;
   }
 
-  /// How far Y is from the recurrence, in units of max |V|, over the rows that rounding moves by at most `visible`.
+  /// How far Y is from the recurrence, as `departure` measures it.
   [[nodiscard]] double departure(const Matrix<double>& Y) const {
-    double worst = 0;
-    for (Index i = 0; i < Y.cols(); ++i) {
-      const double rounding = 4 * unit_roundoff<Scalar> * rows.condition[i] * (1 + std::sqrt(rows.window[i]));
-      if (rounding <= visible)
-        worst = worse(worst, distance(in_double(outputs[1].col(i)), Y.col(i)) / rows.largest_value);
-    }
-    return worst;
+    return detail::departure(rows, in_double(outputs[1]), Y, unit_roundoff<Scalar>);
   }
 
-  static constexpr double visible = 1e-3;
+  static constexpr double visible = visible_error;
 };
 
 template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transition A, class Scalar>
