@@ -1,6 +1,7 @@
 // Every checked statement of the source papers.
 #pragma once
 
+#include <sympow/verify/propositions/text_d.hpp>
 #include <sympow/verify/propositions/text_e.hpp>
 #include <sympow/verify/propositions/texts_a_to_c.hpp>
 
@@ -10,6 +11,7 @@ namespace sympow::verify {
 template <class Scalar>
 [[nodiscard]] std::vector<PropositionGroup> proposition_groups() {
   std::vector<PropositionGroup> groups = texts_a_to_c<Scalar>();
+  for (const PropositionGroup& group : text_d<Scalar>()) groups.push_back(group);
   for (const PropositionGroup& group : text_e<Scalar>()) groups.push_back(group);
   return groups;
 }

@@ -1,0 +1,229 @@
+// Gates that are biases: linear attention and NoPE, RetNet and ALiBi, Mamba-2 or GLA and FoX. Propositions 3.D1 to 3.D3*.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include <sympow/verify/propositions/positional_listings.hpp>
+
+namespace sympow::verify {
+namespace detail {
+
+inline const std::string row_rule_units = ", in units of the row rule";
+inline const std::string value_units = "; in units of max|V|";
+
+/// 1/(1 + e^{-z}), as it is written.
+[[nodiscard]] inline double sigma(double z) { return 1 / (1 + std::exp(-z)); }
+
+/// A bound in units of the row rule for logits that are off by δ: a weight is then off by δ, a mean by at most 2 δ max|V|, and a unit
+/// is at least 8 u max|V|.
+template <class Scalar>
+[[nodiscard]] double shifted_bound(double delta) {
+  return 1 + delta / (4 * unit_roundoff<Scalar>);
+}
+
+/// What the differences of a running sum of T terms ≤ 0 are off by.
+[[nodiscard]] inline double cumulative_error(const Eigen::VectorXd& terms) {
+  return -2 * static_cast<double>(terms.size()) * terms.sum() * unit_roundoff<double>;
+}
+
+template <class Scalar>
+void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
+  constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
+  const Matrix<double> logits = in.tokens.logits();
+  const auto retain =
+      duality(systems::linear_attention(), systems::nope(), scalar_gates(Eigen::VectorXd::Zero(T), d), in.tokens);
+  const bool zero = gate_distances(systems::nope().transition, T) == -mask(T);
+  ledger.holds("3.D1", zero ? retain.disagreement(logits, mask(T)) : std::numeric_limits<double>::infinity(), 1,
+               "duality 1: A = 1 and D_ij = 0, -∞; recurrence = (Q Kᵀ ⊙ e^D) V, and Softmax(Q Kᵀ + D) V is NoPE" +
+                   row_rule_units,
+               "D §1");
+
+  constexpr double lambda = .35;
+  const auto alibi = systems::alibi(lambda);
+  const auto bias = [](double slope) {
+    return causal_matrix(T, [=](Index i, Index j) { return slope * static_cast<double>(i - j); });
+  };
+  const auto decayed = duality(systems::System{Linear{}, alibi.transition}, alibi,
+                               scalar_gates(Eigen::VectorXd::Constant(T, -lambda), d), in.tokens);
+  const double agreement = decayed.disagreement(logits, bias(-lambda));
+  const double retnet = linear_forms(systems::retnet(std::exp(-lambda)),
+                                     scalar_gates(Eigen::VectorXd::Constant(T, -lambda), d), in.tokens)
+                            .disagreement(decayed.recurrence);
+  ledger.holds("3.D2", worse(agreement, retnet), 1,
+               "duality 2: Π γ = γ^{t-j} = exp(-λ(t-j)); RetNet's recurrence = (Q Kᵀ ⊙ e^D) V with D_ij = -λ(i-j), and "
+               "Softmax(Q Kᵀ + D) V is ALiBi" +
+                   row_rule_units,
+               "D §2");
+  ledger.erratum("3.D2s", decayed.departure(logits, bias(lambda)), visible_error, "ALiBi: D_ij = +λ(i-j)" + value_units,
+                 "D §2, box", "D_ij = -λ(i-j), as in the text above the box and in the listing" + row_rule_units,
+                 agreement, 1);
+
+  double listed = 0;
+  const Matrix<double> printed = listed_alibi(T, lambda), D = gate_distances(alibi.transition, T);
+  for (Index i = 0; i < T; ++i)
+    for (Index j = 0; j <= i; ++j) listed = worse(listed, std::abs(printed(j, i) + D(j, i)) / std::max(D(j, i), 1.));
+  ledger.holds("3.D2c", listed, static_cast<double>(T) * unit_roundoff<double>,
+               "the lower triangle of alibi() is -λ(i-j), minus the distance of ALiBi's gate; relative",
+               "D §2, listing");
+  ledger.documents("3.D2n", "att_alibi() runs as printed", "D §2, listing",
+                   "it uses F, which nothing imports, and calls D_Add D_add: two NameErrors in Python");
+  const Tokens<double> dense = in.tokens.dense();
+  ledger.erratum("3.D2t", decayed.dual.departure(listed_attention(dense, printed)), visible_error,
+                 "att_alibi() is causal: tril() leaves a bias of 0 above the diagonal" + value_units, "D §2, listing",
+                 "with -∞ there it is ALiBi" + row_rule_units,
+                 decayed.dual.disagreement(listed_attention(dense, printed + mask(T))),
+                 shifted_bound<Scalar>(2 * static_cast<double>(T) * lambda * unit_roundoff<double>));
+}
+
+/// GLA, whose gates are diagonal.
+template <class Scalar>
+void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
+  constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
+  const Matrix<double> a =
+      (in.channel_projection * in.x).unaryExpr([&](double z) { return std::pow(sigma(z), 1 / in.tau); });
+  std::vector<Matrix<double>> diagonals;
+  for (Index t = 0; t < T; ++t) diagonals.push_back(a.col(t).asDiagonal());
+  const DenseGates gates(std::move(diagonals));
+  const auto gla = systems::gla(systems::gla_log_gates(in.channel_projection * in.x, in.tau));
+  const Tokens<double> dense = in.tokens.dense();
+  ledger.documents("3.D3v", "S_{t-1} A_t exists for A_t = σ(W x_t)^{1/τ} in R^d", "D §3",
+                   "a vector cannot be multiplied by a matrix from the left; meant is its diagonal matrix");
+  ledger.holds("3.D3v.fix",
+               duality(gla, systems::dual(gla), gates, in.tokens)
+                   .disagreement(ascending_products(gates, dense.Q, dense.K), mask(T)),
+               1,
+               "A_t = diag(σ(W x_t)^{1/τ}): GLA's recurrence = its unrolled form, whose products under softmax are FoX "
+               "by channel" +
+                   row_rule_units,
+               "correction of D §3");
+
+  double frozen = 0, summed = 0;
+  Eigen::VectorXd between(d);
+  for (Index channel = 0; channel < d; ++channel) {
+    const Matrix<double> D = gate_distances(gla.transition, T, channel);
+    between[channel] = D(0, T - 1);
+    for (Index i = 0; i < T; ++i) {
+      double product = 1;
+      for (Index j = i; j >= 0; product *= a(channel, j), --j) {
+        frozen = worse(frozen, std::abs(std::pow(a(channel, i), static_cast<double>(i - j)) - product));
+        summed = worse(summed, std::abs(std::exp(-D(j, i)) - product));
+      }
+    }
+  }
+  // A sum of T logarithms D that are off by T u D, e^{-D} by at most T u; T factors that are off by 8 u each.
+  ledger.erratum("3.D3x", frozen, visible_error,
+                 "Π A_s = exp Σ_s log σ(W x_t)^{1/τ}, whose terms do not depend on s; residual: the largest difference",
+                 "D §3", "x_s: minus the sum is GLA's distance by channel", summed,
+                 static_cast<double>(10 * T) * unit_roundoff<double>);
+  ledger.control("3.D3g", between.maxCoeff() - between.minCoeff(), visible_error,
+                 "scope: the diagonal gate as one additive D_ij; residual: how far apart its channels' distances of "
+                 "the first and the last token are",
+                 "D §3");
+}
+
+/// Mamba-2 and FoX, whose gates are scalars.
+template <class Scalar>
+void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
+  constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
+  const Eigen::VectorXd z = in.gate_logits();
+  double conjugate = 0;
+  for (int n = -1400; n <= 1400; ++n) {
+    const double x = n / 2.;
+    const double gate = std::exp(systems::mamba2_log_gates(Eigen::VectorXd::Constant(1, x), 0, 0)[0]);
+    conjugate = worse(conjugate, x < 0 ? std::abs(gate - 1 / (1 + std::exp(x)))
+                                       : std::abs(gate / (std::exp(-x) / (1 + std::exp(-x))) - 1));
+  }
+  ledger.holds("3.D3m", conjugate, (2 * 700 + 8) * unit_roundoff<double>,
+               "Mamba-2's gate exp(-softplus(z)) = σ(-z) is FoX's with -w: |z| ≤ 700, relative for z ≥ 0", "D §3, §6");
+
+  const Eigen::VectorXd log_gates = systems::gla_log_gates(z, in.tau);
+  const Matrix<double> D = gate_distances(decay(log_gates), T);
+  double frozen = 0, summed = 0;
+  for (Index i = 0; i < T; ++i) {
+    double product = 1;
+    for (Index j = i; j >= 0; product *= std::pow(sigma(z[j]), 1 / in.tau), --j) {
+      frozen = worse(frozen, std::abs(std::pow(sigma(z[i]), static_cast<double>(i - j) / in.tau) - product));
+      summed = worse(summed, std::abs(std::exp(-D(j, i)) - product));
+    }
+  }
+  ledger.erratum("3.D3y", frozen, visible_error,
+                 "the scalar gate: Π A_s = exp Σ_s log σ(w x_t)^{1/τ}; residual: the largest difference", "D §3",
+                 "x_s: minus the sum is the gate's distance", summed,
+                 static_cast<double>(10 * T) * unit_roundoff<double>);
+
+  const Matrix<double> logits = in.tokens.logits();
+  const auto tempered =
+      duality(systems::mamba2(log_gates), systems::fox(log_gates), scalar_gates(log_gates, d), in.tokens);
+  constexpr double b = .3;
+  ledger.erratum(
+      "3.D3b", tempered.departure(logits, summed_bias(T, [&](Index, Index i) { return std::log(sigma(z[i] + b)); })),
+      visible_error,
+      "FoX beside the gate σ(w x_t)^{1/τ}: D_ij = Σ_{s=j+1..t} log σ(w x_t + b), with t read as i and b = .3" +
+          value_units,
+      "D §3, box", "D_ij = Σ_{s=j+1..i} log σ(wᵀ x_s)/τ, of both sides" + row_rule_units,
+      tempered.disagreement(logits, summed_bias(T, [&](Index s, Index) { return std::log(sigma(z[s])) / in.tau; })), 1);
+  const Eigen::VectorXd mamba2 = systems::mamba2_log_gates(z, 0, 0);
+  ledger.holds(
+      "3.D3M",
+      duality(systems::mamba2(mamba2), systems::fox(mamba2), scalar_gates(mamba2, d), in.tokens)
+          .disagreement(logits, summed_bias(T, [&](Index s, Index) { return -std::log1p(std::exp(z[s])); })),
+      1,
+      "duality 3: Mamba-2's recurrence = (Q Kᵀ ⊙ e^D) V with D_ij = -Σ softplus(wᵀ x_s), and Softmax(Q Kᵀ + D) "
+      "V is FoX" +
+          row_rule_units,
+      "D §3");
+
+  const Scalar literal = std::log(1 / (1 + std::exp(Scalar(800))));
+  const bool exact = systems::log_sigmoid(Eigen::VectorXd::Constant(1, -800))(0) == -800;
+  ledger.control("3.D3u", exact ? (std::isfinite(literal) ? 0 : 1) : std::numeric_limits<double>::quiet_NaN(), 0,
+                 "log(σ(z)) computed as written is finite at z = -800, where -softplus(-z) is -800; residual: 1 if not",
+                 "D §3 (implementation)");
+}
+
+/// The listing of FoX.
+template <class Scalar>
+void fox_listing(Ledger& ledger, const DualityInput<Scalar>& in) {
+  constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
+  const Eigen::VectorXd log_gates = systems::log_sigmoid(in.gate_logits());
+  const Matrix<double> listed = listed_fox_pe(in.projection, in.x), D = gate_distances(decay(log_gates), T);
+  double triangle = 0;
+  for (Index i = 0; i < T; ++i)
+    for (Index j = 0; j <= i; ++j) triangle = worse(triangle, std::abs(listed(j, i) + D(j, i)));
+  const double rounding = cumulative_error(log_gates);
+  ledger.documents("3.D3n", "fox_pe() runs as printed", "D §3, listing",
+                   "it defines D_add and returns D_Add: a NameError in Python");
+  ledger.documents("3.D3w", "fox_pe() runs with w of shape (d, d), as its comment says", "D §3, listing",
+                   "it subtracts a (d, T) from a (T, d) tensor: a RuntimeError; w is of shape (d, 1)");
+  ledger.holds("3.D3w.fix", triangle, rounding,
+               "with w of shape (d, 1) the lower triangle of fox_pe() is Σ_{s=j+1..t} log σ(wᵀ x_s), minus the "
+               "distance of FoX's gate",
+               "correction of D §3, listing");
+  ledger.documents("3.D3w1", "fox_pe() runs with w of shape (d), which makes a of shape (T), as its comment says",
+                   "D §3, listing", "transpose(-1, -2) of a vector is an IndexError");
+  const auto fox = softmax_rows(systems::fox(log_gates), scalar_gates(log_gates, d), in.tokens);
+  const Tokens<double> dense = in.tokens.dense();
+  ledger.erratum("3.D3t", fox.departure(listed_attention(dense, listed)), visible_error,
+                 "fox() is causal: tril() leaves a bias of 0 above the diagonal" + value_units, "D §3, listing",
+                 "with -∞ there it is FoX" + row_rule_units,
+                 fox.disagreement(listed_attention(dense, listed + mask(T))), shifted_bound<Scalar>(rounding));
+}
+
+}  // namespace detail
+
+/// Every statement on the dualities of scalar and diagonal gates, and on their listings. Source: On the Legacy of Linear Transformers in
+/// Positional Embeddings, §1 to §3.
+template <class Scalar>
+void bias_duality_propositions(Ledger& ledger, std::uint64_t seed) {
+  const detail::DualityInput<Scalar> in(seed);
+  ledger.documents("3.C0", "the listings are checked as they are printed", "D",
+                   "whether a transcription is faithful is a question about the text; here are the listings' "
+                   "algorithms in C++");
+  detail::constant_gates(ledger, in);
+  detail::channel_gates(ledger, in);
+  detail::scalar_dualities(ledger, in);
+  detail::fox_listing(ledger, in);
+}
+
+}  // namespace sympow::verify

@@ -1,0 +1,168 @@
+// Softmax attention, what its mask knows of order, and positional embeddings inside of it: propositions 3.A1 to 3.A6.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <sympow/verify/propositions/duality.hpp>
+
+namespace sympow::verify {
+namespace detail {
+
+/// The columns in another order.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> permuted(const Matrix<Scalar>& X, const std::vector<Index>& order) {
+  Matrix<Scalar> result(X.rows(), X.cols());
+  for (Index t = 0; t < X.cols(); ++t) result.col(t) = X.col(order[static_cast<std::size_t>(t)]);
+  return result;
+}
+
+template <class Scalar>
+[[nodiscard]] Tokens<Scalar> permuted(const Tokens<Scalar>& tokens, const std::vector<Index>& order) {
+  return {permuted(tokens.Q, order), permuted(tokens.K, order), permuted(tokens.V, order)};
+}
+
+/// Attention without a mask, and what a row's error is measured in: token i asks as the last one, which sees all.
+template <class Scalar>
+struct FullAttention {
+  Matrix<Scalar> Y;
+  Eigen::VectorXd unit;
+
+  explicit FullAttention(const Tokens<Scalar>& tokens) : Y(tokens.V.rows(), tokens.V.cols()), unit(tokens.V.cols()) {
+    const Index T = tokens.V.cols(), last = T - 1;
+    const DenseGates open = scalar_gates(Eigen::VectorXd::Zero(T), tokens.K.rows());
+    for (Index i = 0; i < T; ++i) {
+      const Tokens<Scalar> seen{tokens.Q.col(i).replicate(1, T), tokens.K, tokens.V};
+      const SoftmaxRows<Scalar> rows = softmax_rows(systems::nope(), open, seen);
+      Y.col(i) = rows.Y.col(last);
+      unit[i] = 4 * unit_roundoff<Scalar> * rows.rows.condition[last] * rows.rows.largest_value *
+                (1 + std::sqrt(rows.rows.window[last]));
+    }
+  }
+
+  /// The worst row against others, in its units.
+  [[nodiscard]] double disagreement(const Matrix<double>& other) const {
+    double worst = 0;
+    for (Index i = 0; i < Y.cols(); ++i) worst = worse(worst, distance(in_double(Y.col(i)), other.col(i)) / unit[i]);
+    return worst;
+  }
+};
+
+/// The largest weight of a column on tokens that come after it.
+[[nodiscard]] inline double mass_on_the_future(const Matrix<double>& weights) {
+  double largest = 0;
+  for (Index i = 0; i + 1 < weights.cols(); ++i)
+    largest = worse(largest, weights.col(i).tail(weights.rows() - i - 1).sum());
+  return largest;
+}
+
+template <class Scalar>
+void softmax_forms(Ledger& ledger, const DualityInput<Scalar>& in) {
+  constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
+  const Matrix<double> logits = in.tokens.logits(), V = in_double(in.tokens.V);
+  const auto nope = softmax_rows(systems::nope(), scalar_gates(Eigen::VectorXd::Zero(T), d), in.tokens);
+  const Matrix<double> loop = attend([&](Index i, Index j) { return std::exp(logits(j, i)); }, V);
+  ledger.holds("3.A1", worse(nope.disagreement(loop), nope.disagreement(V * softmax(logits + mask(T)))), 1,
+               "softmax attention: matrix form (without 1/√d) = recurrent form, in units of the row rule",
+               "D Softmax Attention");
+  ledger.control("3.A1s", nope.departure(V * softmax(logits / std::sqrt(static_cast<double>(d)) + mask(T))),
+                 visible_error,
+                 "reading: the matrix form as typeset, with the 1/√d that is omitted from there on; in units of max|V|",
+                 "D Softmax Attention");
+  const Matrix<double> ones = mask(T).array() + 1;
+  ledger.holds("3.A2", nope.disagreement(V * softmax(logits + ones)), 1,
+               "a mask with values in {-∞, 1}, printed (-∞, 1), is one in {-∞, 0}: softmax does not see a shift; in "
+               "units of the row rule",
+               "D Softmax Attention");
+  const Matrix<double> triangle = causal_matrix(T, [](Index, Index) { return 1.; }, 0);
+  ledger.control("3.A2m", mass_on_the_future(softmax(logits + triangle)), visible_error,
+                 "reading: M is a lower triangular matrix that is added to the logits; residual: a row's weight on the "
+                 "future",
+                 "D Softmax Attention");
+}
+
+template <class Scalar>
+void order_in_the_mask(Ledger& ledger, const DualityInput<Scalar>& in, Random& random) {
+  constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d, last = T - 1;
+  const DenseGates open = scalar_gates(Eigen::VectorXd::Zero(T), d);
+  std::vector<Index> rolled(static_cast<std::size_t>(T)), shuffled(rolled.size());
+  for (Index t = 0; t < T; ++t) {
+    rolled[static_cast<std::size_t>(t)] = (t + T - 3) % T;
+    shuffled[static_cast<std::size_t>(t)] = t;
+  }
+  for (Index t = last - 1; t > 0; --t)
+    std::swap(shuffled[static_cast<std::size_t>(t)], shuffled[static_cast<std::size_t>(random.integer(0, t))]);
+
+  const auto causal = softmax_rows(systems::nope(), open, in.tokens);
+  const auto causal_rolled = softmax_rows(systems::nope(), open, permuted(in.tokens, rolled));
+  const FullAttention<Scalar> full(in.tokens), full_rolled(permuted(in.tokens, rolled));
+  // Two results of the library, each within a unit of the truth.
+  ledger.erratum("3.A3", causal_rolled.departure(in_double(permuted(causal.Y, rolled))), visible_error,
+                 "permuting the tokens permutes the output 'as shown above', where attention is causal; in units of "
+                 "max|V|",
+                 "D Softmax Attention", "without the mask it does; the mask itself encodes order",
+                 full_rolled.disagreement(in_double(permuted(full.Y, rolled))), 2);
+  const auto causal_shuffled = softmax_rows(systems::nope(), open, permuted(in.tokens, shuffled));
+  ledger.holds("3.A3b.fix",
+               distance(in_double(causal_shuffled.Y.col(last)), in_double(causal.Y.col(last))) / full.unit[last], 2,
+               "a causal row does not see in which order the tokens before it stand, in units of the row rule",
+               "correction of D Softmax Attention");
+}
+
+template <class Scalar>
+void embeddings(Ledger& ledger, const DualityInput<Scalar>& in) {
+  constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
+  const Matrix<double> V = in_double(in.tokens.V), logits = in.tokens.logits();
+  const DenseGates products = reflections(in_double(in.w), in.beta, Eigen::VectorXd::Zero(T));
+  const auto path = softmax_rows(systems::path(in.w, in.beta), products, in.tokens);
+  const Matrix<double> multiplied = ascending_products(products, in_double(in.tokens.Q), in_double(in.tokens.K));
+  double off_one = 0;
+  for (Index i = 0; i < T; ++i) {
+    const auto seen = static_cast<Index>(i + 1);
+    const double printed = logits.col(i).head(seen).array().exp().sum();  // D_ii is the empty product
+    off_one = worse(off_one, std::abs(printed / multiplied.col(i).head(seen).array().exp().sum() - 1));
+  }
+  ledger.erratum("3.A4", off_one, visible_error,
+                 "multiplicative embedding: D_tj in the numerator, where no j is bound, read as D_tt; residual: by how "
+                 "much weights miss the sum 1",
+                 "D Positional Embedding", "exp(q_tᵀ D_ti k_i), here of PaTH, in units of the row rule",
+                 path.disagreement(V * softmax(multiplied + mask(T))), 1);
+
+  const Eigen::VectorXd log_gates = systems::log_sigmoid(in.gate_logits());
+  const Matrix<double> bias = -gate_distances(decay(log_gates), T);
+  const auto fox = softmax_rows(systems::fox(log_gates), scalar_gates(log_gates, d), in.tokens);
+  ledger.holds(
+      "3.A5", fox.disagreement(attend([&](Index i, Index j) { return std::exp(logits(j, i) + bias(j, i)); }, V)), 1,
+      "additive embedding: d_ti inside of softmax, here of FoX, in units of the row rule", "D Positional Embedding");
+
+  double error = 0, largest = 0;
+  for (Index i = 0; i < T; ++i) {
+    double product = 1;
+    for (Index j = i; j >= 0; --j) {
+      const double sum = std::exp(logits(j, i) + bias(j, i)), factors = std::exp(logits(j, i)) * product;
+      error = worse(error, std::abs(sum / factors - 1));
+      largest = std::max({largest, -bias(j, i), std::abs(logits(j, i))});
+      product *= std::exp(log_gates[j]);
+    }
+  }
+  // A sum of T logarithms and its exponential are off by (T + 2) u of the sum, as an exponent; T products by 2 T u.
+  ledger.holds("3.A6", error, (static_cast<double>(T + 4) * (largest + 2)) * unit_roundoff<double>,
+               "what dual means: under exp a log gate that is added is a gate that multiplies, exp(q·k + D) = exp(q·k) "
+               "Π A_s; relative, in double",
+               "D Forget Gate as Positional Embedding");
+}
+
+}  // namespace detail
+
+/// Every statement on softmax attention and its positional embeddings before any gate. Source: On the Legacy of Linear Transformers in
+/// Positional Embeddings, Softmax Attention and Position of Tokens.
+template <class Scalar>
+void softmax_propositions(Ledger& ledger, std::uint64_t seed) {
+  const detail::DualityInput<Scalar> in(seed);
+  Random random(seed + 1);
+  detail::softmax_forms(ledger, in);
+  detail::order_in_the_mask(ledger, in, random);
+  detail::embeddings(ledger, in);
+}
+
+}  // namespace sympow::verify
