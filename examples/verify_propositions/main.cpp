@@ -126,8 +126,9 @@ int run(const Arguments& arguments) {
   std::printf(
       "Residual and bound of every statement; where it stands: A Conformal Transformations for Symmetric Power "
       "Transformers, B Improving\n"
-      "Symmetric Power Transformers with Conformal Transformations, C Symmetric Power Transformers,\n"
-      "E Equivariant Structured Positional Rotations. seed %llu\n\n",
+      "Symmetric Power Transformers with Conformal Transformations, C Symmetric Power Transformers, D On the "
+      "Legacy of\n"
+      "Linear Transformers in Positional Embeddings, E Equivariant Structured Positional Rotations. seed %llu\n\n",
       static_cast<unsigned long long>(arguments.seed));
   std::map<std::string, int> count;
   for (const Proposition& p : propositions) {
