@@ -3,30 +3,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include <sympow/verify/propositions/positional_listings.hpp>
 
 namespace sympow::verify {
 namespace detail {
-
-inline const std::string row_rule_units = ", in units of the row rule";
-inline const std::string value_units = "; in units of max|V|";
-
-/// 1/(1 + e^{-z}), as it is written.
-[[nodiscard]] inline double sigma(double z) { return 1 / (1 + std::exp(-z)); }
-
-/// A bound in units of the row rule for logits that are off by δ: a weight is then off by δ, a mean by at most 2 δ max|V|, and a unit
-/// is at least 8 u max|V|.
-template <class Scalar>
-[[nodiscard]] double shifted_bound(double delta) {
-  return 1 + delta / (4 * unit_roundoff<Scalar>);
-}
-
-/// What the differences of a running sum of T terms ≤ 0 are off by.
-[[nodiscard]] inline double cumulative_error(const Eigen::VectorXd& terms) {
-  return -2 * static_cast<double>(terms.size()) * terms.sum() * unit_roundoff<double>;
-}
 
 template <class Scalar>
 void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
@@ -41,6 +24,7 @@ void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
                "D §1");
 
   constexpr double lambda = .35;
+  const double bound = bias_bound<Scalar>(Eigen::VectorXd::Constant(T, -lambda));
   const auto alibi = systems::alibi(lambda);
   const auto bias = [](double slope) {
     return causal_matrix(T, [=](Index i, Index j) { return slope * static_cast<double>(i - j); });
@@ -51,14 +35,14 @@ void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   const double retnet = linear_forms(systems::retnet(std::exp(-lambda)),
                                      scalar_gates(Eigen::VectorXd::Constant(T, -lambda), d), in.tokens)
                             .disagreement(decayed.recurrence);
-  ledger.holds("3.D2", worse(agreement, retnet), 1,
+  ledger.holds("3.D2", worse(agreement, retnet), bound,
                "duality 2: Π γ = γ^{t-j} = exp(-λ(t-j)); RetNet's recurrence = (Q Kᵀ ⊙ e^D) V with D_ij = -λ(i-j), and "
                "Softmax(Q Kᵀ + D) V is ALiBi" +
                    row_rule_units,
                "D §2");
   ledger.erratum("3.D2s", decayed.departure(logits, bias(lambda)), visible_error, "ALiBi: D_ij = +λ(i-j)" + value_units,
                  "D §2, box", "D_ij = -λ(i-j), as in the text above the box and in the listing" + row_rule_units,
-                 agreement, 1);
+                 agreement, bound);
 
   double listed = 0;
   const Matrix<double> printed = listed_alibi(T, lambda), D = gate_distances(alibi.transition, T);
@@ -73,8 +57,7 @@ void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.erratum("3.D2t", decayed.dual.departure(listed_attention(dense, printed)), visible_error,
                  "att_alibi() is causal: tril() leaves a bias of 0 above the diagonal" + value_units, "D §2, listing",
                  "with -∞ there it is ALiBi" + row_rule_units,
-                 decayed.dual.disagreement(listed_attention(dense, printed + mask(T))),
-                 shifted_bound<Scalar>(2 * static_cast<double>(T) * lambda * unit_roundoff<double>));
+                 decayed.dual.disagreement(listed_attention(dense, printed + mask(T))), bound);
 }
 
 /// GLA, whose gates are diagonal.
@@ -90,10 +73,11 @@ void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   const Tokens<double> dense = in.tokens.dense();
   ledger.documents("3.D3v", "S_{t-1} A_t exists for A_t = σ(W x_t)^{1/τ} in R^d", "D §3",
                    "a vector cannot be multiplied by a matrix from the left; meant is its diagonal matrix");
+  // Products of T gates, each of which is off by 4 u.
   ledger.holds("3.D3v.fix",
                duality(gla, systems::dual(gla), gates, in.tokens)
                    .disagreement(ascending_products(gates, dense.Q, dense.K), mask(T)),
-               1,
+               shifted_bound<Scalar>(4 * static_cast<double>(T) * unit_roundoff<double>),
                "A_t = diag(σ(W x_t)^{1/τ}): GLA's recurrence = its unrolled form, whose products under softmax are FoX "
                "by channel" +
                    row_rule_units,
@@ -163,13 +147,14 @@ void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
       "FoX beside the gate σ(w x_t)^{1/τ}: D_ij = Σ_{s=j+1..t} log σ(w x_t + b), with t read as i and b = .3" +
           value_units,
       "D §3, box", "D_ij = Σ_{s=j+1..i} log σ(wᵀ x_s)/τ, of both sides" + row_rule_units,
-      tempered.disagreement(logits, summed_bias(T, [&](Index s, Index) { return std::log(sigma(z[s])) / in.tau; })), 1);
+      tempered.disagreement(logits, summed_bias(T, [&](Index s, Index) { return std::log(sigma(z[s])) / in.tau; })),
+      bias_bound<Scalar>(log_gates));
   const Eigen::VectorXd mamba2 = systems::mamba2_log_gates(z, 0, 0);
   ledger.holds(
       "3.D3M",
       duality(systems::mamba2(mamba2), systems::fox(mamba2), scalar_gates(mamba2, d), in.tokens)
           .disagreement(logits, summed_bias(T, [&](Index s, Index) { return -std::log1p(std::exp(z[s])); })),
-      1,
+      bias_bound<Scalar>(mamba2),
       "duality 3: Mamba-2's recurrence = (Q Kᵀ ⊙ e^D) V with D_ij = -Σ softplus(wᵀ x_s), and Softmax(Q Kᵀ + D) "
       "V is FoX" +
           row_rule_units,
@@ -207,7 +192,7 @@ void fox_listing(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.erratum("3.D3t", fox.departure(listed_attention(dense, listed)), visible_error,
                  "fox() is causal: tril() leaves a bias of 0 above the diagonal" + value_units, "D §3, listing",
                  "with -∞ there it is FoX" + row_rule_units,
-                 fox.disagreement(listed_attention(dense, listed + mask(T))), shifted_bound<Scalar>(rounding));
+                 fox.disagreement(listed_attention(dense, listed + mask(T))), bias_bound<Scalar>(log_gates));
 }
 
 }  // namespace detail

@@ -1,6 +1,8 @@
 // Forget gates that are any matrices: as a transition, in a recurrence and in its unrolled form.
 #pragma once
 
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include <sympow/transition/halves.hpp>
@@ -72,6 +74,15 @@ class DenseGates {
   for (Index t = 0; t < w.cols(); ++t)
     matrices.push_back(Matrix<double>::Identity(w.rows(), w.rows()) - beta[t] * w.col(t) * w.col(t).transpose());
   return {std::move(matrices), log_gamma};
+}
+
+/// A_1 A_2 … A_n by the definition of a transition, dense and in double.
+template <Transition A>
+[[nodiscard]] Matrix<double> product_of_gates(const A& transition, Index n, Index d) {
+  Matrix<double> product = Matrix<double>::Identity(d, d);
+  for (Index t = 0; t < n; ++t)
+    product = (std::exp(transition.log_decay(t)) * product * transition.key_matrix(t, d)).eval();
+  return product;
 }
 
 /// S_t = S_{t-1} A_t + v_t k_tᵀ, o_t = S_t q_t, as the text prints it.

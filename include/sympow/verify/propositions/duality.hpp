@@ -1,7 +1,9 @@
 // Both sides of a duality: a linear system in three forms, its softmax dual, and one matrix of logits and biases for both.
 #pragma once
 
+#include <cmath>
 #include <limits>
+#include <string>
 
 #include <sympow/systems/linear_systems.hpp>
 #include <sympow/systems/softmax_systems.hpp>
@@ -10,6 +12,30 @@
 #include <sympow/verify/propositions/sequence.hpp>
 
 namespace sympow::verify::detail {
+
+inline const std::string row_rule_units = ", in units of the row rule";
+inline const std::string value_units = "; in units of max|V|";
+
+/// 1/(1 + e^{-z}), as it is written.
+[[nodiscard]] inline double sigma(double z) { return 1 / (1 + std::exp(-z)); }
+
+/// A bound in units of the row rule for logits that are off by δ: a weight is then off by δ, a mean by at most 2 δ max|V|, and a unit
+/// is at least 8 u max|V|.
+template <class Scalar>
+[[nodiscard]] double shifted_bound(double delta) {
+  return 1 + delta / (4 * unit_roundoff<Scalar>);
+}
+
+/// What two ways to sum up to T log gates differ by at most: each is off by T u times the sum.
+[[nodiscard]] inline double cumulative_error(const Eigen::VectorXd& log_gates) {
+  return -2 * static_cast<double>(log_gates.size()) * log_gates.sum() * unit_roundoff<double>;
+}
+
+/// A bound in units of the row rule for attention whose biases are sums of these log gates.
+template <class Scalar>
+[[nodiscard]] double bias_bound(const Eigen::VectorXd& log_gates) {
+  return shifted_bound<Scalar>(cumulative_error(log_gates));
+}
 
 /// Queries, keys and values, one token a column.
 template <class Scalar>

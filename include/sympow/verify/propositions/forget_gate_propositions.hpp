@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include <sympow/verify/propositions/duality.hpp>
 #include <sympow/verify/propositions/largest.hpp>
@@ -10,15 +12,6 @@
 
 namespace sympow::verify {
 namespace detail {
-
-/// A_1 A_2 … A_n by the definition of a transition, dense and in double.
-template <Transition A>
-[[nodiscard]] Matrix<double> product_of_gates(const A& transition, Index n, Index d) {
-  Matrix<double> product = Matrix<double>::Identity(d, d);
-  for (Index t = 0; t < n; ++t)
-    product = (std::exp(transition.log_decay(t)) * product * transition.key_matrix(t, d)).eval();
-  return product;
-}
 
 template <class Scalar>
 void linear_recurrences(Ledger& ledger, const DualityInput<Scalar>& in, Random& random) {

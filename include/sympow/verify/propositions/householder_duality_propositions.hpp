@@ -5,10 +5,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 
-#include <sympow/verify/propositions/bias_duality_propositions.hpp>
-#include <sympow/verify/propositions/forget_gate_propositions.hpp>
+#include <sympow/verify/propositions/positional_listings.hpp>
+#include <sympow/verify/propositions/spectral_norm.hpp>
 
 namespace sympow::verify {
 namespace detail {
@@ -186,7 +187,7 @@ void gated_chains(Ledger& ledger, const DualityInput<Scalar>& in) {
   const auto both = duality(systems::gated_delta_net(tokens.K, in.beta, log_gates),
                             systems::path_fox(tokens.K, in.beta, log_gates, 1), gates, tokens);
   const Matrix<double> D = summed_bias(T, [&](Index s, Index) { return -std::log1p(std::exp(z[s])); });
-  ledger.holds("3.D6", both.disagreement(scores, D), 1,
+  ledger.holds("3.D6", both.disagreement(scores, D), bias_bound<Scalar>(log_gates),
                "duality 6: the gates a_t (I - β_t k_t k_tᵀ), a_t = exp(-softplus(wᵀ x_t)); recurrence = Σ_j e^{D_tj} "
                "(k_jᵀ Π q_t) v_j, and under softmax PaTH-FoX" +
                    row_rule_units,
@@ -196,7 +197,7 @@ void gated_chains(Ledger& ledger, const DualityInput<Scalar>& in) {
     for (Index s = j + 1; s <= i; ++s) product *= std::exp(log_gates[s]);
     return product;
   };
-  ledger.holds("3.D6e", both.dual.disagreement(attend(factors, dense.V)), 1,
+  ledger.holds("3.D6e", both.dual.disagreement(attend(factors, dense.V)), bias_bound<Scalar>(log_gates),
                "SoftMax(Att + D), Att without an exponential, has the weights exp(score) Π a_s" + row_rule_units,
                "D §6, box");
   ledger.erratum(
@@ -205,7 +206,8 @@ void gated_chains(Ledger& ledger, const DualityInput<Scalar>& in) {
       "PaTH-FoX beside the gate exp(-softplus(wᵀ x_t)): D_ij = Σ_{s=j+1..t} log σ(w x_t)^{1/τ}, with t read as i" +
           value_units,
       "D §6, box", "D_ij = Σ_{s=j+1..i} log σ(-wᵀ x_s), τ = 1" + row_rule_units,
-      both.disagreement(scores, summed_bias(T, [&](Index s, Index) { return std::log(sigma(-z[s])); })), 1);
+      both.disagreement(scores, summed_bias(T, [&](Index s, Index) { return std::log(sigma(-z[s])); })),
+      bias_bound<Scalar>(log_gates));
 
   const Eigen::VectorXd fox = systems::log_sigmoid(z);
   const Matrix<double> listed = listed_path_fox(scores, in.projection, in.x), distances = gate_distances(decay(fox), T);
@@ -229,7 +231,7 @@ void gated_chains(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.erratum("3.D6t", path_fox.departure(dense.V * softmax(listed)), visible_error,
                  "softmax of what Path-Fox() returns is causal: above the diagonal it has 0 and not -∞" + value_units,
                  "D §6, listing", "with the mask it is PaTH-FoX" + row_rule_units,
-                 path_fox.disagreement(dense.V * softmax(listed + mask(T))), shifted_bound<Scalar>(rounding));
+                 path_fox.disagreement(dense.V * softmax(listed + mask(T))), bias_bound<Scalar>(fox));
 }
 
 }  // namespace detail

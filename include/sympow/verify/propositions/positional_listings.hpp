@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include <sympow/verify/propositions/duality.hpp>
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
-#include <string>
+#include <vector>
 
 #include <sympow/rotation/block_rotation.hpp>
+#include <sympow/verify/propositions/full_attention.hpp>
 #include <sympow/verify/propositions/positional_listings.hpp>
-#include <sympow/verify/propositions/softmax_propositions.hpp>
 
 namespace sympow::verify {
 namespace detail {

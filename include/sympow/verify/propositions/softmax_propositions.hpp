@@ -1,10 +1,13 @@
 // Softmax attention, what its mask knows of order, and positional embeddings inside of it: propositions 3.A1 to 3.A6.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
-#include <sympow/verify/propositions/duality.hpp>
+#include <sympow/verify/propositions/full_attention.hpp>
 
 namespace sympow::verify {
 namespace detail {
@@ -21,32 +24,6 @@ template <class Scalar>
 [[nodiscard]] Tokens<Scalar> permuted(const Tokens<Scalar>& tokens, const std::vector<Index>& order) {
   return {permuted(tokens.Q, order), permuted(tokens.K, order), permuted(tokens.V, order)};
 }
-
-/// Attention without a mask, and what a row's error is measured in: token i asks as the last one, which sees all.
-template <class Scalar>
-struct FullAttention {
-  Matrix<Scalar> Y;
-  Eigen::VectorXd unit;
-
-  explicit FullAttention(const Tokens<Scalar>& tokens) : Y(tokens.V.rows(), tokens.V.cols()), unit(tokens.V.cols()) {
-    const Index T = tokens.V.cols(), last = T - 1;
-    const DenseGates open = scalar_gates(Eigen::VectorXd::Zero(T), tokens.K.rows());
-    for (Index i = 0; i < T; ++i) {
-      const Tokens<Scalar> seen{tokens.Q.col(i).replicate(1, T), tokens.K, tokens.V};
-      const SoftmaxRows<Scalar> rows = softmax_rows(systems::nope(), open, seen);
-      Y.col(i) = rows.Y.col(last);
-      unit[i] = 4 * unit_roundoff<Scalar> * rows.rows.condition[last] * rows.rows.largest_value *
-                (1 + std::sqrt(rows.rows.window[last]));
-    }
-  }
-
-  /// The worst row against others, in its units.
-  [[nodiscard]] double disagreement(const Matrix<double>& other) const {
-    double worst = 0;
-    for (Index i = 0; i < Y.cols(); ++i) worst = worse(worst, distance(in_double(Y.col(i)), other.col(i)) / unit[i]);
-    return worst;
-  }
-};
 
 /// The largest weight of a column on tokens that come after it.
 [[nodiscard]] inline double mass_on_the_future(const Matrix<double>& weights) {
@@ -132,7 +109,8 @@ void embeddings(Ledger& ledger, const DualityInput<Scalar>& in) {
   const Matrix<double> bias = -gate_distances(decay(log_gates), T);
   const auto fox = softmax_rows(systems::fox(log_gates), scalar_gates(log_gates, d), in.tokens);
   ledger.holds(
-      "3.A5", fox.disagreement(attend([&](Index i, Index j) { return std::exp(logits(j, i) + bias(j, i)); }, V)), 1,
+      "3.A5", fox.disagreement(attend([&](Index i, Index j) { return std::exp(logits(j, i) + bias(j, i)); }, V)),
+      bias_bound<Scalar>(log_gates),
       "additive embedding: d_ti inside of softmax, here of FoX, in units of the row rule", "D Positional Embedding");
 
   double error = 0, largest = 0;
