@@ -20,12 +20,12 @@ std::size_t largest_request = 0;  // of operator new
 }
 
 // The sanitizers have an operator new of their own, and a limit.
-#if defined(__has_feature)
+#if defined(__SANITIZE_ADDRESS__)
+#define SYMPOW_TEST_SANITIZED
+#elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SYMPOW_TEST_SANITIZED
 #endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define SYMPOW_TEST_SANITIZED
 #endif
 
 #ifndef SYMPOW_TEST_SANITIZED

@@ -179,6 +179,16 @@ TEST_CASE("a state under a Householder chain is not resumed where the order woul
   CHECK_NOTHROW(run(rotary(theta), mixed));  // keys turn from where they are
 }
 
+TEST_CASE("a chain that leaves the range of the type shows as rows that are no numbers", "[laws]") {
+  for (const Index T : {2, 4, 9}) {
+    Chain<double> chain(5, 3, T, 1, 0, 23);
+    chain.w *= 1e160;
+    CAPTURE(T);
+    CHECK(attention(Exponential{}, chain.transition(), chain.Q, chain.K, chain.V).col(T - 1).hasNaN());
+    CHECK(attention(Linear{}, chain.transition(), chain.Q, chain.K, chain.V).col(T - 1).hasNaN());
+  }
+}
+
 TEST_CASE("without strength a chain is not there, to the bit", "[laws]") {
   const Chain<double> chain(16, 5, 130, 0, -.01, 22);
   const auto alone = decay(chain.log_gamma);

@@ -217,7 +217,8 @@ double weigh(Column&& x, KeyFactors<Scalar>& factors) {
   if constexpr (F::score == Score::exponential) {
     x += before;
     const Scalar maximum = x.maxCoeff();
-    if (maximum == -std::numeric_limits<Scalar>::infinity()) {
+    if (!(maximum > -std::numeric_limits<Scalar>::infinity())) {
+      if (x.hasNaN()) return 0;  // they stay, and the row is none either
       x.setZero();
       return no_weight;
     }
