@@ -176,6 +176,8 @@ TEST_CASE("a state under a Householder chain is not resumed where the order woul
   CHECK_THROWS_AS(run(channel_decay(log_a), mixed), FrameMismatch);
   CHECK_THROWS_AS(run(chain.transition(), scaled), FrameMismatch);
   CHECK_THROWS_AS(run(chain.transition(), turned), FrameMismatch);
+  CHECK_THROWS_AS(merge(mixed, scaled), FrameMismatch);
+  CHECK_THROWS_AS(merge(scaled, mixed), FrameMismatch);
   CHECK_NOTHROW(run(rotary(theta), mixed));  // keys turn from where they are
 }
 

@@ -181,6 +181,9 @@ TEST_CASE("peers' parameters are what their papers say", "[systems]") {
   CHECK((systems::sigmoid(x).array() - 1 / (1 + (-x.array()).exp())).abs().maxCoeff() <= 1e-15);
   CHECK(systems::gla_log_gates(x, 16)(0) == -50);
   CHECK_THROWS_AS(systems::gla_log_gates(x, 0), InvalidArgument);
+  CHECK(systems::sigmoid(Eigen::Vector2d(-1000, -infinity)).isZero(0));
+  CHECK(systems::fox(systems::log_sigmoid(x)).transition.log_decay(0) == -800);  // a vector stays one
+  CHECK(systems::delta_net(Eigen::Matrix4d::Identity(), systems::sigmoid(x)).transition.beta(2) == .5);
   const Eigen::VectorXd gates = systems::mamba2_log_gates(x, std::log(2), 1);
   CHECK(std::abs(gates[1] + 2 * std::log(2)) <= 1e-15);  // softplus(-1 + 1) = log 2, twice
   CHECK(systems::mamba2_steps(x, 1)[3] == 41);
@@ -193,6 +196,7 @@ TEST_CASE("peers' parameters are what their papers say", "[systems]") {
   for (Index n = 0; n < 4; ++n) CHECK(twelve[8 + n] == systems::alibi_slopes(16)[2 * n]);
   CHECK_THROWS_AS(systems::alibi_slopes(0), InvalidArgument);
   CHECK_THROWS_AS(systems::alibi(-1), InvalidGate);
+  CHECK_THROWS_AS(systems::path_fox(Eigen::Matrix4d::Identity(), x, x, -1), InvalidArgument);
   Eigen::MatrixXf k = Eigen::MatrixXf::Constant(4, 2, 1e30f);
   k.col(1).setZero();
   CHECK(systems::unit_columns(k) == (Eigen::MatrixXf(4, 2) << .5f, 0, .5f, 0, .5f, 0, .5f, 0).finished());
@@ -223,5 +227,6 @@ TEST_CASE("a gate's distances are those of its weights, and a metric but for sym
   CHECK(open(0, 3) == 0);  // open gates: different tokens at distance 0
   CHECK(gate_distances(decay(Eigen::Vector2d(0, -infinity)), 2)(0, 1) == infinity);
   CHECK_THROWS_AS(gate_distances(scalar, T - 1), ShapeMismatch);
+  CHECK_THROWS_AS(gate_distances(stationary(), -1), ShapeMismatch);
   CHECK_THROWS_AS(gate_distances(channels, T, 3), InvalidArgument);
 }

@@ -26,6 +26,10 @@ template <class Scalar, FiniteFeatureMap F>
     detail::raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(),
                                  " angles; it was started at ",
                                  start.size() == end.size() ? "others" : "a frame of " + std::to_string(start.size()));
+  const bool left_scaled = !left.log_channels().isZero(0), right_scaled = !right.log_channels().isZero(0);
+  if ((left_scaled && right.key_product().size() != 0) || (right_scaled && left.key_product().size() != 0))
+    detail::raise<FrameMismatch>(
+        "merge: one state was built under channel decay, the other under a Householder chain; the two do not commute");
   State<Scalar, F> first = left, result = right;
   Workspace<Scalar> workspace;
   detail::StateAccess<State<Scalar, F>> before{first}, after{result};

@@ -13,22 +13,26 @@ namespace sympow::systems {
 /// log(1 + e^x) without overflow or loss.
 [[nodiscard]] inline double softplus(double x) { return std::max(x, 0.) + std::log1p(std::exp(-std::abs(x))); }
 
+/// Numbers in double in the shape of X, a vector where X is one.
+template <class X>
+using DoublesLike = Eigen::Matrix<double, X::RowsAtCompileTime, X::ColsAtCompileTime>;
+
 /// log σ(x) = -softplus(-x), by entry and in double: the log gate of FoX from its logit wᵀx + b (`forgetting_attn`'s `g`), and that of
 /// any gate σ(x). Never compute log(σ(x)): it is -∞ from x < -745 on.
 template <class Logits>
-[[nodiscard]] Matrix<double> log_sigmoid(const Eigen::DenseBase<Logits>& logits) {
+[[nodiscard]] DoublesLike<Logits> log_sigmoid(const Eigen::DenseBase<Logits>& logits) {
   return logits.derived().matrix().template cast<double>().unaryExpr([](double x) { return -softplus(-x); });
 }
 
 /// σ(x), by entry and in double: the strength β of DeltaNet from its logit. `2 * sigmoid(x)` is what fla calls `allow_neg_eigval`.
 template <class Logits>
-[[nodiscard]] Matrix<double> sigmoid(const Eigen::DenseBase<Logits>& logits) {
-  return log_sigmoid(logits).array().exp();
+[[nodiscard]] DoublesLike<Logits> sigmoid(const Eigen::DenseBase<Logits>& logits) {
+  return log_sigmoid(logits).unaryExpr([](double x) { return std::exp(x); });
 }
 
 /// log σ(x)/τ: the log gates of GLA from the logits of its gate projection, d × T; τ is fla's `gate_logit_normalizer`.
 template <class Logits>
-[[nodiscard]] Matrix<double> gla_log_gates(const Eigen::DenseBase<Logits>& logits, double tau = 16) {
+[[nodiscard]] DoublesLike<Logits> gla_log_gates(const Eigen::DenseBase<Logits>& logits, double tau = 16) {
   if (!(tau > 0)) detail::raise<InvalidArgument>("gla_log_gates: tau is ", tau, ", must be positive");
   return log_sigmoid(logits) / tau;
 }

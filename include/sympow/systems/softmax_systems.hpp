@@ -1,6 +1,8 @@
 // The duals: softmax attention with the positional embedding that a forget gate is.
 #pragma once
 
+#include <cmath>
+
 #include <sympow/feature/exponential.hpp>
 #include <sympow/systems/system.hpp>
 #include <sympow/transition/decay.hpp>
@@ -22,7 +24,10 @@ template <FeatureMap F, Transition A>
 /// ALiBi: logits q·k - m (i - j). slope m ≥ 0 is one of `alibi_slopes(heads)`; published with the scale d^{-1/2} on q·k alone, as here.
 /// Dual of `retnet` with γ = e^{-m}. Throws `InvalidGate`. Source: ALiBi (2021); printed with the opposite sign in one box, see
 /// docs/errata.md.
-[[nodiscard]] inline auto alibi(double slope) { return System{Exponential{}, ConstantDecay::of_logarithm(-slope)}; }
+[[nodiscard]] inline auto alibi(double slope) {
+  if (!(slope >= 0)) sympow::detail::raise<InvalidGate>("alibi: slope is ", slope, ", must be at least 0");
+  return System{Exponential{}, ConstantDecay::of_logarithm(-slope)};
+}
 
 /// The Forgetting Transformer: logits q·k + Σ_{s=j+1..i} log γ_s. log γ = `log_sigmoid(x)` of the gate's logits; not scaled with q·k. Dual
 /// of `mamba2`. fla: `forgetting_attn`, gate `g`. Throws `InvalidGate`. Source: Forgetting Transformer (2025).
@@ -47,10 +52,12 @@ template <MatrixExpression Vectors, class Strengths>
 
 /// PaTH-FoX: logits scale · k_jᵀ A_{j+1} ⋯ A_i q_i + gate_scale Σ_{s=j+1..i} log γ_s. gate_scale is 1 where the gates stand beside the
 /// scaled logits, as in FoX and in the dual of `gated_delta_net`; fla's `path_attn` scales both: there it is the call's `Options::scale`.
-/// Throws `ShapeMismatch`, `NotFinite`, `InvalidGate`. Source: PaTH Attention (2025).
+/// Throws `ShapeMismatch`, `NotFinite`, `InvalidGate`, `InvalidArgument` for a gate_scale that is not positive. Source: PaTH Attention (2025).
 template <MatrixExpression Vectors, class Strengths, class LogGates>
 [[nodiscard]] auto path_fox(const Vectors& w, const Eigen::DenseBase<Strengths>& beta,
                             const Eigen::DenseBase<LogGates>& log_gamma, double gate_scale) {
+  if (!(gate_scale > 0 && std::isfinite(gate_scale)))
+    sympow::detail::raise<InvalidArgument>("path_fox: gate_scale is ", gate_scale, ", must be positive and finite");
   const Eigen::VectorXd scaled = log_gamma.derived().matrix().template cast<double>().reshaped();
   return System{Exponential{}, decay(gate_scale * scaled) * householder(w, beta)};
 }

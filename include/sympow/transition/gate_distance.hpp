@@ -17,6 +17,7 @@ namespace sympow {
 /// Positional Embeddings, box on the distance.
 template <Transition A>
 [[nodiscard]] Eigen::MatrixXd gate_distances(const A& transition, Index tokens) {
+  if (tokens < 0) detail::raise<ShapeMismatch>("gate_distances: tokens is ", tokens, ", must not be negative");
   if (transition.length() != Dynamic)
     detail::check_size("tokens", tokens, transition.length(), "length of the transition");
   Eigen::MatrixXd D = Eigen::MatrixXd::Constant(tokens, tokens, std::numeric_limits<double>::infinity());
