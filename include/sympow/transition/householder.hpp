@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include <sympow/transition/halves.hpp>
 #include <sympow/transition/transition.hpp>
@@ -175,7 +177,7 @@ class Householder {
 ///
 /// w: d × T of the scalar type of queries and keys, usually of length 1; β: T strengths in a vector or array of any real type, kept in
 /// double: 0 keeps, 1 projects, 2 reflects. Values are left alone: the delta rule's β v is the caller's. Attention for every power and `Exponential`; recurrent and chunked for `Linear`, whose state is
-/// multiplied by A_i. Cost: 4 d e a token of the state forms, 4 d T² in attention. Throws `ShapeMismatch`, `NotFinite`; see
+/// multiplied by A_i. Cost: 4 d (d + e) a token of the state forms, whose states keep A_1 … A_T as well, 4 d T² in attention. Throws `ShapeMismatch`, `NotFinite`; see
 /// `Householder::require_contraction` for growth. Source: On the Legacy of Linear Transformers in Positional Embeddings, §5; PaTH (2025);
 /// DeltaNet (2024).
 template <MatrixExpression Vectors, class Strengths>
