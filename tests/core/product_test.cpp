@@ -43,6 +43,33 @@ TEST_CASE("products are those of Eigen for every shape, tiles and levels include
       }
 }
 
+TEST_CASE("factors and results may lie by row, by column, or apart", "[core]") {
+  Random random(2);
+  for (const Index rows : {1, 7, 33, 64})
+    for (const Index cols : {1, 4, 13, 40})
+      for (const Index depth : {1, 40, 300}) {
+        const Matrix<float> A = random.matrix<float>(rows, depth), B = random.matrix<float>(depth, cols),
+                            At = A.transpose(), Bt = B.transpose();
+        const Matrix<double> exact = A.cast<double>() * B.cast<double>();
+        const auto check = [&](const auto& product) {
+          CAPTURE(rows, cols, depth);
+          CHECK((product.template cast<double>() - exact).cwiseAbs().maxCoeff() <=
+                1e-6 * (static_cast<double>(depth) + 10));
+        };
+        Matrix<float> C(rows, cols), Ct(cols, rows), apart(3 * rows, cols);
+        detail::set_product(C, At.transpose(), B);
+        check(C);
+        detail::set_product(C, A, Bt.transpose());
+        check(C);
+        detail::set_product(Ct.transpose(), At.transpose(), Bt.transpose());
+        check(Ct.transpose());
+        const Eigen::Map<Matrix<float>, 0, Eigen::Stride<Dynamic, 3>> every_third(apart.data(), rows, cols,
+                                                                                  {3 * rows, 3});
+        detail::set_product(Eigen::Map<Matrix<float>, 0, Eigen::Stride<Dynamic, 3>>(every_third), A, B);
+        check(every_third);
+      }
+}
+
 TEST_CASE("sums of equal terms are off by a few roundings, however many there are", "[core]") {
   for (const Index rows : {1, 3, 4, 64})
     for (const Index cols : {1, 2, 64})

@@ -36,7 +36,9 @@ inline constexpr double no_weight = -std::numeric_limits<double>::infinity();  /
 /// max |x|, 0 for an empty x.
 template <class X>
 auto largest_entry(const X& x) {
-  return x.size() > 0 ? x.cwiseAbs().maxCoeff() : typename X::Scalar(0);
+  typename X::Scalar largest(0);
+  for (Index t = 0; t < x.cols() && x.rows() > 0; ++t) largest = std::max(largest, x.col(t).cwiseAbs().maxCoeff());
+  return largest;
 }
 
 /// Powers of two by which weights stay below 1, or above it if negative, so that weighted values and their sums do not leave the type:
@@ -78,10 +80,29 @@ auto times_power_of_two(const X& x, double exponent) {
     return x.unaryExpr([n](const auto& entry) { return std::ldexp(entry, n); });
 }
 
+/// y = 2^exponent x, rounded once but where the type ends.
+template <class X>
+auto times_two_to_the(const X& x, double exponent) -> typename X::PlainObject {
+  using Scalar = typename X::Scalar;
+  if (std::abs(exponent) < std::numeric_limits<Scalar>::max_exponent - 2)
+    return x * static_cast<Scalar>(std::exp2(exponent));
+  const double whole = std::floor(exponent);
+  if (!(whole > no_weight)) return X::PlainObject::Zero(x.rows(), x.cols());
+  return times_power_of_two(x * static_cast<Scalar>(std::exp2(exponent - whole)), whole);
+}
+
 /// x ← x / 2^n, exactly, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0.
 template <class Column>
 double take_exponent(Column&& x) {
   using Scalar = typename std::remove_cvref_t<Column>::Scalar;
+  constexpr int moderate = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
+  const Scalar square = x.squaredNorm();
+  if (std::ldexp(Scalar(1), -moderate) <= square && square <= std::ldexp(Scalar(1), moderate)) {
+    int exponent = 0;
+    std::frexp(std::sqrt(square), &exponent);
+    x *= std::ldexp(Scalar(1), -exponent);
+    return exponent;
+  }
   const Scalar norm = x.stableNorm();
   if (norm == Scalar(0)) return no_weight;
   if (norm > std::numeric_limits<Scalar>::max()) {  // the length overflows where the entries do not

@@ -213,10 +213,18 @@ struct StateAccess<State<Scalar, F>> {
                           room_for(largest_entry(tail_values.leftCols(m)));
     const double added = embed_keys(keys, exponents, log_b, features) + room_for(largest_entry(values));
     const double next = std::max({L + forgotten, folded, added});
-    scale(work, L + forgotten == no_weight ? 0 : std::exp2((exponent() - std::ceil(next)) + forgotten));
+    const auto decay =
+        forgetting(work, L + forgotten == no_weight ? 0 : std::exp2((exponent() - std::ceil(next)) + forgotten));
+    forget(decay, 0, S.cols());
+    A *= decay.factor;
     L = next;
     absorb(work, tail_features, tail_exponents.head(m), tail_log_b.head(m), tail_values.leftCols(m));
     absorb(work, features, exponents, log_b, values);
+    clear_tail();
+  }
+
+  /// The tail is in the sums.
+  void clear_tail() {
     tail_size = 0;
     tail_log_decay = 0;
     tail_log_channels.setZero();
@@ -240,24 +248,38 @@ struct StateAccess<State<Scalar, F>> {
     tokens += before.tokens;
   }
 
-  /// S ← factor S Sym(diag(e^{channels - slowest})), and Z and A: in double, for a γ near 1 rounded to float would drift by itself. A
-  /// diagonal is lifted to the monomials of its entries, φ(a) / φ(1); A by the slowest.
-  void scale(Workspace<Scalar>& work, double factor) {
-    A *= factor;
-    if (factor == 0 || channels_agree()) {
-      if (factor == 1) return;
-      S = (S.template cast<double>() * factor).template cast<Scalar>();
-      Z = (Z.template cast<double>() * factor).template cast<Scalar>();
-      return;
-    }
+  /// What every entry of S, Z and A is multiplied by when the decay since the last fold goes into the sums.
+  struct Forgetting {
+    double factor;                                  ///< of all, that of the slowest channel included
+    Eigen::Map<const Eigen::VectorXd> of_channels;  ///< of each, D; empty where the channels agree
+  };
+  /// S ← factor S Sym(diag(e^{channels - slowest})): a diagonal is lifted to the monomials of its entries, φ(a) / φ(1).
+  Forgetting forgetting(Workspace<Scalar>& work, double factor) const {
+    if (factor == 0 || channels_agree()) return {factor, {nullptr, 0}};
     auto channels = work.channel_decays(tail_log_channels.size(), 2), monomials = work.lifted_decays(S.cols(), 2);
     channels.col(0) = (tail_log_channels.array() - slowest_channel()).exp();
     channels.col(1).setOnes();
     state.feature_.embed(channels, monomials);
     monomials.col(0).array() *= factor / monomials.col(1).array();
-    const auto factors = monomials.col(0).array();
-    S = (S.template cast<double>().array().rowwise() * factors.transpose()).template cast<Scalar>();
-    Z = (Z.template cast<double>().array() * factors).template cast<Scalar>();
+    return {factor, {monomials.data(), monomials.rows()}};
+  }
+  /// Some columns of S and entries of Z forget. A γ near 1 rounded to one scalar would drift by itself: it is taken as two.
+  void forget(const Forgetting& decay, Index first, Index size) {
+    auto values = S.middleCols(first, size);
+    auto normalizer = Z.segment(first, size);
+    if (decay.of_channels.size() == 0) {
+      if (decay.factor == 1) return;
+      const auto high = static_cast<Scalar>(decay.factor), low = static_cast<Scalar>(decay.factor - high);
+      values = values * high + values * low;
+      normalizer = normalizer * high + normalizer * low;
+      return;
+    }
+    for (Index i = 0; i < size; ++i) {
+      const double factor = decay.of_channels[first + i];
+      const auto high = static_cast<Scalar>(factor), low = static_cast<Scalar>(factor - high);
+      values.col(i) = values.col(i) * high + values.col(i) * low;
+      normalizer[i] = normalizer[i] * high + normalizer[i] * low;
+    }
   }
 
  private:

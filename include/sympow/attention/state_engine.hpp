@@ -30,15 +30,20 @@ class StateEngine {
         call_(call),
         state_(call.state),
         work_(call.work),
-        sums_(call.work, call.rows, call.options.diagnostics,
-              room_for(std::max(largest_entry(call.V), largest_entry(state_.tail_values.leftCols(state_.tail_size))))),
+        room_(room_for(std::max(largest_entry(call.V), largest_entry(state_.tail_values.leftCols(state_.tail_size))))),
+        sums_(call.work, call.rows, call.options.diagnostics, room_),
         d_(call.Q.rows()),
         D_(call.state.S.cols()) {}
 
   /// Tokens of a segment, together.
   void run(Segment segment) {
-    const Index n = segment.size;
     load(segment);
+    run_loaded(segment);
+  }
+
+  /// The same after `load`.
+  void run_loaded(Segment segment) {
+    const Index n = segment.size;
     sums_.reset(call_.V.rows(), n);
     auto logits = work_.logits(n, n);
     sums_.add_causal(call_.transition, segment, logits, call_.V.middleCols(segment.begin, n));
@@ -70,14 +75,7 @@ class StateEngine {
     sums_.write(token, call_.Y.col(token));
   }
 
- private:
-  void load_queries(Segment segment) {
-    auto queries = work_.queries(d_, segment.size);
-    queries = call_.Q.middleCols(segment.begin, segment.size);
-    detail::load_queries<F>(queries, work_.query_exponents(segment.size), call_.options.scale);
-  }
-
-  // Queries at the segment's start, keys at its end, logits between; exponents, norms and gates.
+  /// Queries at the segment's start, keys at its end, logits between; exponents, norms and gates.
   void load(Segment segment) {
     const Index n = segment.size;
     auto queries = work_.queries(d_, n), keys = work_.keys(d_, n), logits = work_.logits(n, n);
@@ -96,6 +94,29 @@ class StateEngine {
       set_product(logits, key_features.transpose(), query_features);
     }
     log_total_ = accumulate_gates(call_.transition, segment, work_.from_start(n), work_.to_end(n));
+  }
+
+  /// Everything that the state holds undergoes what a segment does to it; true if it leaves the coordinates of its keys.
+  bool move_on(Segment segment) {
+    const KeyAction action = call_.transition.key_action();
+    call_.transition.log_channel_totals(segment, work_.channels);
+    state_.forget(log_total_, action == KeyAction::scale ? &work_.channels : nullptr);
+    if constexpr (keys_are_features<F>)
+      if (action == KeyAction::mix) state_.mix(call_.transition, segment);
+    state_.tokens += segment.size;
+    return action == KeyAction::scale || action == KeyAction::mix;
+  }
+
+  /// See `room_for`.
+  [[nodiscard]] double room() const { return room_; }
+  /// Σ log γ of the segment that is loaded.
+  [[nodiscard]] double log_total() const { return log_total_; }
+
+ private:
+  void load_queries(Segment segment) {
+    auto queries = work_.queries(d_, segment.size);
+    queries = call_.Q.middleCols(segment.begin, segment.size);
+    detail::load_queries<F>(queries, work_.query_exponents(segment.size), call_.options.scale);
   }
 
   void add_tail(Index n) {
@@ -137,17 +158,6 @@ class StateEngine {
     sums_.add_read(numerators, row.row(0), row.row(1), row.row(2), state_.exponent(), log_gate);
   }
 
-  // Everything that the state holds undergoes what a segment does to it; true if it leaves the coordinates of its keys.
-  bool move_on(Segment segment) {
-    const KeyAction action = call_.transition.key_action();
-    call_.transition.log_channel_totals(segment, work_.channels);
-    state_.forget(log_total_, action == KeyAction::scale ? &work_.channels : nullptr);
-    if constexpr (keys_are_features<F>)
-      if (action == KeyAction::mix) state_.mix(call_.transition, segment);
-    state_.tokens += segment.size;
-    return action == KeyAction::scale || action == KeyAction::mix;
-  }
-
   // The segment's tokens into the tail, or with it into the sums if it cannot hold them.
   void take(Segment segment) {
     const Index n = segment.size;
@@ -165,6 +175,7 @@ class StateEngine {
   StateCall<Scalar, F>& call_;
   StateAccess<State<Scalar, F>>& state_;
   Workspace<Scalar>& work_;
+  double room_;
   ScoreSums<Scalar, F> sums_;
   Index d_, D_;
   double log_total_ = 0;

@@ -34,15 +34,23 @@ struct Workspace {
   detail::Panel<double> shift;              ///< n, log2 scales of a contribution
   detail::Panel<double> absolute_shift;     ///< n, of its absolute weights
   detail::Panel<double> gate;               ///< n, log2 of its decay
-  Frame frame;                              ///< coordinates of the attention form
-  Eigen::VectorXd channels;                 ///< d, a segment's log channel decay
-  detail::Panel<double> channel_decays;     ///< d × 2, decays by channel and ones
-  detail::Panel<double> lifted_decays;      ///< D × 2, their monomials
-  detail::KeyFactors<Scalar> factors;       ///< gates and lengths of keys on their way into weights
-  std::vector<detail::KeyFactors<Scalar>> block_factors;  ///< of the blocks of keys in the attention form
-  std::vector<double> block_totals;                       ///< their log decays
-  detail::RowSums<Scalar> rows;                           ///< the rows in the making
-  detail::RowSums<Scalar> absolute;                       ///< their absolute weights, for diagnostics
+  detail::Panel<Scalar> tokens;    ///< 2n × d, queries and keys of a chunk with the tokens of a channel side by side
+  detail::Panel<Scalar> panel;     ///< 2n × block, some entries of their features
+  detail::Panel<Scalar> prefixes;  ///< 2n × (P - 1), on the way there
+  detail::Panel<Scalar> weighted;  ///< e × n, values on their way into a state
+  detail::Panel<Scalar> partial;   ///< e × n, sums over some entries
+  detail::Panel<Scalar> partial_denominators;                ///< n, likewise
+  detail::Panel<Scalar> sums, sum_residues;                  ///< e × n, over all, and what their roundings have lost
+  detail::Panel<Scalar> denominators, denominator_residues;  ///< n, likewise
+  Frame frame;                                               ///< coordinates of the attention form
+  Eigen::VectorXd channels;                                  ///< d, a segment's log channel decay
+  detail::Panel<double> channel_decays;                      ///< d × 2, decays by channel and ones
+  detail::Panel<double> lifted_decays;                       ///< D × 2, their monomials
+  detail::KeyFactors<Scalar> factors;                        ///< gates and lengths of keys on their way into weights
+  std::vector<detail::KeyFactors<Scalar>> block_factors;     ///< of the blocks of keys in the attention form
+  std::vector<double> block_totals;                          ///< their log decays
+  detail::RowSums<Scalar> rows;                              ///< the rows in the making
+  detail::RowSums<Scalar> absolute;                          ///< their absolute weights, for diagnostics
 };
 
 }  // namespace sympow

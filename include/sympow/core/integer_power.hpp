@@ -23,6 +23,17 @@ template <class Scalar>
 
 namespace detail {
 
+/// x^P entry by entry, of an array expression.
+template <int P, class X>
+auto entries_to_the(const X& x) {
+  if constexpr (P == 1)
+    return x;
+  else if constexpr (P % 2 == 0)
+    return entries_to_the<P / 2>(x).square();
+  else
+    return entries_to_the<P - 1>(x) * x;
+}
+
 /// The same as a functor, for `unaryExpr` over blocks of scores.
 struct RaiseTo {
   int exponent;

@@ -4,76 +4,103 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <sympow/core/concepts.hpp>
+#include <sympow/core/packed_product.hpp>
 
 namespace sympow::detail {
 
-/// Terms that are added one after the other. Where n terms are alike every addition rounds the same way, and their sum is off by up to
-/// n u / 3; short sums of short sums are off by 5 u a level. Products of this depth run at .8 of the rate of deep ones.
-inline constexpr Index short_sum = 16;
+/// Whether products are left to the BLAS that the user has given to Eigen; its sums are as long as it makes them.
+#ifdef EIGEN_USE_BLAS
+inline constexpr bool products_by_blas = true;
+#else
+inline constexpr bool products_by_blas = false;
+#endif
 
-/// Products are made in tiles of at most this many rows and columns, small enough for the stack and the nearest cache.
-inline constexpr Index tile_side = 64;
-
-/// Depths that Eigen adds to C one after the other at most: a row adds up in packets.
-template <class C>
-Index smallest_stride(const C& c) {
-  return c.rows() == 1 && c.cols() > 1 ? 4 * short_sum : short_sum;
+/// The entries of an expression that has them in memory.
+template <class X>
+auto strided(X& x) {
+  constexpr bool by_row = std::remove_const_t<X>::IsRowMajor;
+  const Index inner = x.innerStride(), outer = x.outerStride();
+  return Strided<decltype(x.data())>{x.data(), by_row ? outer : inner, by_row ? inner : outer};
 }
 
-/// Whether Eigen makes short sums of this depth itself: of a matrix with a vector, where there are 128 columns.
-template <class C>
-bool sums_itself(const C& c, Index depth) {
-  return c.cols() == 1 && c.rows() > 1 && depth == short_sum * short_sum;
+/// aᵀ b of entries side by side, in short sums of packets.
+template <class Scalar>
+Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
+  constexpr Index at_once = 4 * short_sum;
+  using Some = Eigen::Map<const Vector<Scalar>>;
+  if (size <= at_once) return Some(a, size).dot(Some(b, size));
+  Index stride = at_once;
+  while (stride * short_sum < size) stride *= short_sum;
+  Scalar sum(0);
+  for (Index k = 0; k < size; k += stride) sum += dot_product(a + k, b + k, std::min(stride, size - k));
+  return sum;
 }
 
-/// C += A B for the depths from `begin` to `end`, `stride` of them at a time.
-template <class C, class A, class B>
-void add_depths(C&& c, const A& a, const B& b, Index begin, Index end, Index stride) {
-  using Scalar = typename std::remove_cvref_t<C>::Scalar;
-  const Index step = sums_itself(c, end - begin) ? end - begin : stride;
-  const bool at_once = step > stride || stride == smallest_stride(c);
-  for (Index k = begin; k < end; k += step) {
-    const Index p = std::min(step, end - k);
-    if (!at_once) {
-      Scalar memory[tile_side * tile_side];
-      Eigen::Map<Matrix<Scalar>> part(memory, c.rows(), c.cols());
-      part.setZero();
-      add_depths(part, a, b, k, k + p, stride / short_sum);
-      c += part;
-    } else if (c.size() == 1) {
-      c(0, 0) += a.row(0).segment(k, p).transpose().cwiseProduct(b.col(0).segment(k, p)).sum();
-    } else {
-      c.noalias() += a.middleCols(k, p) * b.middleRows(k, p);
+/// C ← A B or C += A B in one addition, however deep.
+template <class Scalar>
+void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
+              Strided<Scalar*> C) {
+  if (depth <= panel_depth) return PanelProduct<Scalar>::run(add, rows, cols, depth, A, B, C);
+  constexpr Index side = 64;  // of a tile that is small enough for the stack
+  Index stride = panel_depth;
+  while (stride * short_sum < depth) stride *= short_sum;
+  for (Index j = 0; j < cols; j += side)
+    for (Index i = 0; i < rows; i += side) {
+      const Index height = std::min(side, rows - i), width = std::min(side, cols - j);
+      Scalar sums[side * side];
+      for (Index k = 0; k < depth; k += stride)
+        multiply(k > 0, height, width, std::min(stride, depth - k), A.at(i, k), B.at(k, j),
+                 Strided<Scalar*>{sums, 1, height});
+      PanelProduct<Scalar>::store(add, height, width, sums, height, C.at(i, j));
     }
-  }
 }
 
-/// C ← A B, or C += A B in one addition.
+/// C ← A B, or C += A B in one addition. C overlaps neither factor.
 template <bool add, class C, class A, class B>
-void product_by_tiles(C&& c, const A& a, const B& b) {
+void product(C&& c, const A& a, const B& b) {
+  using Scalar = typename std::remove_cvref_t<C>::Scalar;
   const Index depth = a.cols();
-  if constexpr (!add) c.setZero();
-  if (depth == 0) return;  // its factors have no memory to take blocks of
-  for (Index j = 0; j < c.cols(); j += tile_side)
-    for (Index i = 0; i < c.rows(); i += tile_side) {
-      auto tile = c.block(i, j, std::min(tile_side, c.rows() - i), std::min(tile_side, c.cols() - j));
-      Index stride = smallest_stride(tile);
-      while (stride * (add ? 1 : short_sum) < depth) stride *= short_sum;
-      add_depths(tile, a.middleRows(i, tile.rows()), b.middleCols(j, tile.cols()), 0, depth, stride);
-    }
+  if (depth == 0) {  // its factors have no memory
+    if constexpr (!add) c.setZero();
+  } else if constexpr (products_by_blas) {
+    if constexpr (add)
+      c.noalias() += a * b;
+    else
+      c.noalias() = a * b;
+  } else if (const auto left = strided(a), right = strided(b);
+             (c.rows() == 1 || c.cols() == 1) && left.right == 1 && right.down == 1) {
+    for (Index j = 0; j < c.cols(); ++j)
+      for (Index i = 0; i < c.rows(); ++i)
+        c(i, j) = (add ? c(i, j) : Scalar(0)) + dot_product<Scalar>(left.at(i, 0).data, right.at(0, j).data, depth);
+  } else {
+    multiply<Scalar>(add, c.rows(), c.cols(), depth, left, right, strided(c));
+  }
 }
 
 /// C += A B, in one addition to what is there.
 template <class C, class A, class B>
 void add_product(C&& c, const A& a, const B& b) {
-  product_by_tiles<true>(c, a, b);
+  product<true>(c, a, b);
 }
 
 /// C ← A B.
 template <class C, class A, class B>
 void set_product(C&& c, const A& a, const B& b) {
-  product_by_tiles<false>(c, a, b);
+  product<false>(c, a, b);
+}
+
+/// sum += factor x entry by entry, with what the additions round away kept in `residue`.
+template <class Sum, class Residue, class X>
+void add_compensated(Sum&& sum, Residue&& residue, typename X::Scalar factor, const X& x) {
+  constexpr Index at_once = 32;
+  using Some = Eigen::Array<typename X::Scalar, Dynamic, 1, 0, at_once, 1>;
+  for (Index i = 0; i < sum.size(); i += at_once) {
+    const Index n = std::min(at_once, sum.size() - i);
+    const Some before = sum.segment(i, n), added = factor * x.segment(i, n).array() - residue.segment(i, n).array();
+    const Some after = before + added;
+    residue.segment(i, n) = (after - before) - added;
+    sum.segment(i, n) = after;
+  }
 }
 
 }  // namespace sympow::detail

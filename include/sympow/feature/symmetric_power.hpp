@@ -22,6 +22,15 @@ struct SymmetricPower {
   void embed(const X& x, Y&& y) const {
     y.noalias() = symmetric_power<P>(x);
   }
+
+  /// The same for tokens that lie side by side, X: n × d, some entries at a time: `consume(first, Φ)` sees φ_first, φ_{first+1}, … of all
+  /// tokens in the columns of Φ. The panel is n × block, the prefixes are n × (P - 1) of scratch.
+  template <class X, class Panel, class Consume>
+  void embed_by_panels(const X& x, Panel& panel, Panel& prefixes, Consume&& consume) const
+    requires(P > 1)
+  {
+    detail::SymmetricPowerPanels<P, X, Panel, std::remove_cvref_t<Consume>>(x, panel, prefixes, consume);
+  }
 };
 
 }  // namespace sympow

@@ -1,12 +1,8 @@
 // R(θ): every pair of coordinates turns by its own angle. Never a matrix.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <complex>
-#include <numbers>
-
 #include <sympow/core/linear_operator.hpp>
+#include <sympow/rotation/turns.hpp>
 
 namespace sympow {
 
@@ -16,50 +12,6 @@ template <class S>
 struct operator_traits<BlockRotation<S>> {
   using Scalar = S;
 };
-
-/// Which coordinates form pair j of d/2 (0-based): 2j and 2j + 1 (the papers, GPT-J), or j and j + d/2 (GPT-NeoX, LLaMA).
-enum class Pairing { interleaved, half_split };
-
-/// An angle in radians reduced to [-π, π].
-[[nodiscard]] inline double reduced_angle(double angle) { return std::remainder(angle, 2 * std::numbers::pi); }
-
-namespace detail {
-
-/// Turns pair j of the column x by the angle with the given cosine and sine.
-template <class Column, class Scalar>
-void turn_pair(Column&& x, Index j, Pairing pairing, Scalar cosine, Scalar sine) {
-  const Index first = pairing == Pairing::interleaved ? 2 * j : j;
-  const Index second = pairing == Pairing::interleaved ? 2 * j + 1 : j + x.size() / 2;
-  const Scalar a = x[first], b = x[second];
-  x[first] = cosine * a - sine * b;
-  x[second] = sine * a + cosine * b;
-}
-
-/// Turns all pairs of a column whose entries lie side by side, `turns` being the e^{iθ_j}: pairs of neighbours as complex numbers, those of the halves
-/// by the handful.
-template <class Scalar>
-void turn_pairs(Scalar* x, Pairing pairing, const Eigen::Array<std::complex<Scalar>, Dynamic, 1>& turns,
-                const Vector<Scalar>& cosine, const Vector<Scalar>& sine) {
-  const Index pairs = turns.size();
-  if (pairing == Pairing::interleaved) {
-    Eigen::Map<Eigen::Array<std::complex<Scalar>, Dynamic, 1>>(reinterpret_cast<std::complex<Scalar>*>(x), pairs) *=
-        turns;
-    return;
-  }
-  constexpr Index together = 8;
-  using Some = Eigen::Array<Scalar, together, 1>;
-  Index j = 0;
-  for (; j + together <= pairs; j += together) {
-    const Some a = Some::Map(x + j), b = Some::Map(x + pairs + j), c = Some::Map(cosine.data() + j),
-               s = Some::Map(sine.data() + j);
-    Some::Map(x + j) = c * a - s * b;
-    Some::Map(x + pairs + j) = s * a + c * b;
-  }
-  Eigen::Map<Vector<Scalar>> column(x, 2 * pairs);
-  for (; j < pairs; ++j) turn_pair(column, j, pairing, cosine[j], sine[j]);
-}
-
-}  // namespace detail
 
 /// The block rotation of the papers.
 ///
@@ -123,7 +75,8 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
     for (Index t = 0; t < x.cols(); ++t) {
       auto column = x.col(t);
       if constexpr (columns_in_memory)
-        detail::turn_pairs(column.data(), pairing_, turns_, cosine_, sine_);
+        detail::turn_pairs(column.data(), angles_.size(), pairing_, 0, angles_.size(), turns_.data(), cosine_.data(),
+                           sine_.data());
       else
         for (Index j = 0; j < angles_.size(); ++j) detail::turn_pair(column, j, pairing_, cosine_[j], sine_[j]);
     }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include <sympow/tensor/power_embedding.hpp>
+#include <sympow/tensor/symmetric_power_tree.hpp>
 
 namespace sympow {
 namespace detail {
@@ -23,42 +23,6 @@ class Scratch {
   std::vector<Scalar> heap_;
 };
 
-/// Fills φ^P(x) in order. The entry of α with counts c is √(P!/Π c_i!) Π x_{α_l}: starting from √P!, appending index i
-/// multiplies by x_i, or by x_i/√r where it makes a run of length r. One multiplication per node of the tree of prefixes,
-/// C(d + P, P) - 1 in all, and (P - 1) d for the table of x_i/√r.
-template <int P, class Source, class Target>
-class SymmetricPowerFill {
-  using Scalar = typename Source::Scalar;
-
- public:
-  SymmetricPowerFill(const Source& x, Target& y, Scalar* scratch) : x_(x), y_(y), repeated_(scratch, x.size(), P - 1) {
-    for (int r = 2; r <= P; ++r) repeated_.col(r - 2) = x_ * Scalar(1 / std::sqrt(static_cast<double>(r)));
-    const auto root = static_cast<Scalar>(std::sqrt(static_cast<double>(factorial(P))));
-    for (Index i = 0; i < x_.size(); ++i) extend<P - 1>(root * x_[i], i, 1);
-  }
-
- private:
-  // Writes every completion, by `Left` further indices, of the prefix that ends in a run of `run` times `last`.
-  template <int Left>
-  void extend(const Scalar& prefix, Index last, int run) {
-    const Scalar repeat = prefix * repeated_(last, run - 1);
-    const Index larger = x_.size() - last - 1;
-    if constexpr (Left == 1) {
-      y_[position_] = repeat;
-      y_.segment(position_ + 1, larger) = prefix * x_.tail(larger);
-      position_ += 1 + larger;
-    } else {
-      extend<Left - 1>(repeat, last, run + 1);
-      for (Index i = last + 1; i < x_.size(); ++i) extend<Left - 1>(prefix * x_[i], i, 1);
-    }
-  }
-
-  const Source& x_;
-  Target& y_;
-  Eigen::Map<Matrix<Scalar>> repeated_;  // x_i / √r in column r - 2
-  Index position_ = 0;
-};
-
 struct SymmetricPowerEmbedding {
   static constexpr Index dimension(Index d, int p) { return symmetric_dimension(d, p); }
 
@@ -68,7 +32,7 @@ struct SymmetricPowerEmbedding {
       y = x;
     } else {
       Scratch<typename Source::Scalar> scratch((P - 1) * x.size());
-      SymmetricPowerFill<P, Source, Target>(x, y, scratch.data());
+      SymmetricPowerColumn<P, Source, Target>(x, y, scratch.data());
     }
   }
 };

@@ -116,6 +116,7 @@ class Householder {
 
  private:
   static constexpr Index block = 16;
+  static constexpr Index columns_at_once = 64;
   static constexpr Index next_block(Index token) { return (token / block + 1) * block; }
 
   // Consecutive tokens of one block.
@@ -129,9 +130,9 @@ class Householder {
     // X ← X + W T Wᵀ X for one of the triangles, some columns at a time.
     template <class Triangle, class Columns>
     void subtract(const Triangle& triangle, Columns&& X) const {
-      S first[block * detail::tile_side], second[block * detail::tile_side];
-      for (Index j = 0; j < X.cols(); j += detail::tile_side) {
-        auto columns = X.middleCols(j, std::min(detail::tile_side, X.cols() - j));
+      S first[block * columns_at_once], second[block * columns_at_once];
+      for (Index j = 0; j < X.cols(); j += columns_at_once) {
+        auto columns = X.middleCols(j, std::min(columns_at_once, X.cols() - j));
         Eigen::Map<Matrix<S>> G(first, tokens.size, columns.cols()), H(second, tokens.size, columns.cols());
         detail::set_product(G, W().transpose(), columns);
         detail::set_product(H, triangle, G);

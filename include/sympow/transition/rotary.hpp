@@ -42,16 +42,9 @@ class Rotary {
   template <class S>
   void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     if (frame.angles.size() == 0) frame.angles.setZero(theta_.size());
-    for (Index t = 0; t < segment.size; ++t) {
-      const double rate = beta(segment.begin + t);
-      for (Index j = 0; j < theta_.size(); ++j) {
-        const double mu = reduced_angle(frame.angles[j] + rate * theta_[j]);
-        const S cosine = static_cast<S>(std::cos(mu)), sine = static_cast<S>(std::sin(mu));
-        detail::turn_pair(queries.col(t), j, pairing_, cosine, sine);
-        detail::turn_pair(keys.col(t), j, pairing_, cosine, sine);
-        frame.angles[j] = mu;
-      }
-    }
+    for (Index t = 0; t < segment.size; ++t)
+      detail::turn_on(frame.angles, beta(segment.begin + t) * theta_, pairing_, queries.col(t).data(),
+                      keys.col(t).data());
     if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
   }
 

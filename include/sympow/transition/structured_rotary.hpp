@@ -54,14 +54,13 @@ class StructuredRotary {
       if (frame.angles.size() != family_.planes()) frame.angles.setZero(family_.planes());
       multiply(basis_.transpose(), queries);
       multiply(basis_.transpose(), keys);
-      for (Index t = 0; t < segment.size; ++t)
-        for (Index u = 0; u < family_.planes(); ++u) {
-          const double mu = reduced_angle(family_.frequencies().col(u).dot(positions_.col(segment.begin + t)));
-          const S cosine = static_cast<S>(std::cos(mu)), sine = static_cast<S>(std::sin(mu));
-          detail::turn_pair(queries.col(t), u, Pairing::interleaved, cosine, sine);
-          detail::turn_pair(keys.col(t), u, Pairing::interleaved, cosine, sine);
-          frame.angles[u] = mu;
-        }
+      for (Index t = 0; t < segment.size; ++t) {
+        const auto position = positions_.col(segment.begin + t);
+        for (Index u = 0; u < family_.planes(); ++u)
+          frame.angles[u] = reduced_angle(family_.frequencies().col(u).dot(position));
+        detail::turn_on(frame.angles, 0 * frame.angles, Pairing::interleaved, queries.col(t).data(),
+                        keys.col(t).data());
+      }
       if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
       multiply(basis_, queries);
       multiply(basis_, keys);

@@ -1,0 +1,172 @@
+// The inner loop of every product: a tile of C in registers, summed by sixteens.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include <sympow/core/concepts.hpp>
+
+namespace sympow::detail {
+
+/// Terms that are added one after the other. Where n terms are alike every addition rounds the same way, and their sum is off by up to
+/// n u / 3; short sums of short sums are off by 5 u a level.
+inline constexpr Index short_sum = 16;
+
+/// The depth of a product of two levels of short sums.
+inline constexpr Index panel_depth = short_sum * short_sum;
+
+/// Where the entries of a matrix lie: (i, j) at data[i * down + j * right].
+template <class Pointer>
+struct Strided {
+  Pointer data;
+  Index down, right;
+
+  Strided at(Index i, Index j) const { return {data + i * down + j * right, down, right}; }
+  Strided transposed() const { return {data, right, down}; }
+};
+
+/// f(0), …, f(n - 1) for compile-time numbers.
+template <int n, class F>
+[[gnu::always_inline]] inline void unrolled(F&& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    (f(std::integral_constant<int, i>{}), ...);
+  }(std::make_integer_sequence<int, n>{});
+}
+
+/// Products of blocks by the vector registers of the processor, as Eigen knows them.
+template <class Scalar>
+class PanelProduct {
+  using Packet = typename Eigen::internal::packet_traits<Scalar>::type;
+  static constexpr int lanes = Eigen::internal::unpacket_traits<Packet>::size;
+  // The sums of a tile, and their sums if there are 32 registers.
+  static constexpr int packets_of_tile = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32 ? 12 : 8;
+
+ public:
+  /// C ← A B or C += A B for at most `panel_depth` columns of A, at least one. C has its columns or its rows side by side.
+  static void run(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
+                  Strided<Scalar*> C) {
+    if (C.down != 1 && C.right == 1) {
+      std::swap(A, B);
+      A = A.transposed(), B = B.transposed(), C = C.transposed();
+      std::swap(rows, cols);
+    }
+    for (Index i = 0; i < rows; i += 2 * lanes)
+      if (rows - i > lanes)
+        rows_times<2>(add, std::min<Index>(2 * lanes, rows - i), cols, depth, A.at(i, 0), B, C.at(i, 0));
+      else
+        rows_times<1>(add, rows - i, cols, depth, A.at(i, 0), B, C.at(i, 0));
+  }
+
+  /// C ← X or C += X for columns of X that are `stride` apart.
+  static void store(bool add, Index rows, Index cols, const Scalar* X, Index stride, Strided<Scalar*> C) {
+    for (Index j = 0; j < cols; ++j)
+      for (Index i = 0; i < rows; ++i) {
+        Scalar& entry = *C.at(i, j).data;
+        entry = add ? entry + X[j * stride + i] : X[j * stride + i];
+      }
+  }
+
+ private:
+  static constexpr std::size_t size_of(Index n) { return static_cast<std::size_t>(n); }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
+  static void transpose_block(const Scalar* source, Index source_stride, Scalar* target, Index target_stride) {
+    Eigen::internal::PacketBlock<Packet, lanes> block;
+    unrolled<lanes>([&](auto i) { block.packet[i] = Eigen::internal::ploadu<Packet>(source + i * source_stride); });
+    Eigen::internal::ptranspose(block);
+    unrolled<lanes>([&](auto i) { Eigen::internal::pstoreu(target + i * target_stride, block.packet[i]); });
+  }
+#pragma GCC diagnostic pop
+
+  // Rows of A that fill so many packets, times B.
+  template <int packets>
+  static void rows_times(bool add, Index height, Index cols, Index depth, Strided<const Scalar*> A,
+                         Strided<const Scalar*> B, Strided<Scalar*> C) {
+    constexpr Index full = packets * lanes;
+    if (A.down == 1 && height == full) {
+      panel_times<packets>(add, height, cols, depth, A.data, A.right, B, C);
+    } else {
+      alignas(64) Scalar packed[size_of(panel_depth * full)];
+      pack(A, height, full, depth, packed);
+      panel_times<packets>(add, height, cols, depth, packed, full, B, C);
+    }
+  }
+
+  // target[k * full + i] = A(i, k), 0 below the last row.
+  static void pack(Strided<const Scalar*> A, Index height, Index full, Index depth, Scalar* target) {
+    Index k = 0;
+    if (A.right == 1 && height == full) {
+      for (; k + lanes <= depth; k += lanes)
+        for (Index i = 0; i < full; i += lanes)
+          transpose_block(A.data + i * A.down + k, A.down, target + k * full + i, full);
+    }
+    for (; k < depth; ++k) {
+      for (Index i = 0; i < height; ++i) target[k * full + i] = A.data[i * A.down + k * A.right];
+      for (Index i = height; i < full; ++i) target[k * full + i] = Scalar(0);
+    }
+  }
+
+  // A panel of A, its columns `a_right` apart, times B.
+  template <int packets>
+  static void panel_times(bool add, Index height, Index cols, Index depth, const Scalar* a, Index a_right,
+                          Strided<const Scalar*> B, Strided<Scalar*> C) {
+    constexpr int columns = packets_of_tile / packets;
+    constexpr Index full = packets * lanes;
+    for (Index j = 0; j < cols; j += columns) {
+      const Index width = std::min<Index>(columns, cols - j);
+      const Strided<Scalar*> tile = C.at(0, j);
+      Strided<const Scalar*> factors = B.at(0, j);
+      Scalar padded[size_of(panel_depth * columns)], partial[size_of(full * columns)];
+      if (1 < width && width < columns) {
+        for (Index k = 0; k < depth; ++k)
+          for (Index t = 0; t < columns; ++t)
+            padded[k * columns + t] = t < width ? factors.data[k * B.down + t * B.right] : Scalar(0);
+        factors = {padded, columns, 1};
+      }
+      const bool whole = width == columns && height == full && C.down == 1;
+      Scalar* const target = whole ? tile.data : partial;
+      const Index target_right = whole ? tile.right : full;
+      if (width == 1)
+        tile_product<packets, 1>(false, depth, a, a_right, factors, target, target_right);
+      else
+        tile_product<packets, columns>(whole && add, depth, a, a_right, factors, target, target_right);
+      if (!whole) store(add, height, width, partial, full, tile);
+    }
+  }
+
+  // C ← A B or C += A B, all of C held in registers.
+  template <int packets, int columns>
+  static void tile_product(bool add, Index depth, const Scalar* a, Index a_right, Strided<const Scalar*> B, Scalar* c,
+                           Index c_right) {
+    using namespace Eigen::internal;
+    const Scalar* b = B.data;
+    const Index down = B.down, right = B.right;
+    Packet sums[size_of(packets * columns)], terms[size_of(packets * columns)];
+    unrolled<packets * columns>([&](auto j) { sums[j] = pset1<Packet>(Scalar(0)); });
+    for (Index begin = 0; begin < depth; begin += short_sum) {
+      const Index size = std::min(short_sum, depth - begin);
+      unrolled<packets * columns>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
+      for (Index k = 0; k < size; ++k) {
+        Packet rows[packets];
+        unrolled<packets>([&](auto i) { rows[i] = ploadu<Packet>(a + i * lanes); });
+        unrolled<columns>([&](auto j) {
+          const Packet factor = pset1<Packet>(b[j * right]);
+          unrolled<packets>([&](auto i) { terms[packets * j + i] = pmadd(rows[i], factor, terms[packets * j + i]); });
+        });
+        a += a_right;
+        b += down;
+      }
+      unrolled<packets * columns>([&](auto j) { sums[j] = padd(sums[j], terms[j]); });
+    }
+    unrolled<columns>([&](auto j) {
+      unrolled<packets>([&](auto i) {
+        Scalar* const target = c + j * c_right + i * lanes;
+        const Packet sum = sums[packets * j + i];
+        pstoreu(target, add ? padd(ploadu<Packet>(target), sum) : sum);
+      });
+    });
+  }
+};
+
+}  // namespace sympow::detail

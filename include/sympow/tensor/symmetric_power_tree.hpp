@@ -1,0 +1,136 @@
+// The symmetric power embedding entry by entry: a walk over the prefixes of its multi-indices, for one column or for many.
+#pragma once
+
+#include <cmath>
+
+#include <sympow/combinatorics/binomial.hpp>
+#include <sympow/core/concepts.hpp>
+
+namespace sympow::detail {
+
+/// Visits the tree of prefixes of φ^P in order. The entry of α with counts c is √(P!/Π c_i!) Π x_{α_l}: starting from √P! x_i, appending
+/// index i multiplies by x_i, or by x_i/√r where it makes a run of length r. One multiplication per node, C(d + P, P) - 1 in all.
+///
+///     Prefix root(Index i);                                      √P! x_i
+///     Prefix append<level>(Prefix, Index i, int run);            the prefix of `level` indices that index i makes longer; r = run
+///     void leaves(Prefix, Index last, int run);                  its completions by one of last, last + 1, …, d - 1
+template <int P, class Visitor>
+class SymmetricPowerTree {
+ public:
+  SymmetricPowerTree(Index d, Visitor& visitor) : d_(d), visitor_(visitor) {
+    for (Index i = 0; i < d_; ++i) extend<1>(visitor_.root(i), i, 1);
+  }
+
+ private:
+  // Every completion of a prefix of `level` indices that ends in a run of `run` times `last`.
+  template <int level, class Prefix>
+  void extend(const Prefix& prefix, Index last, int run) {
+    if constexpr (level == P - 1) {
+      visitor_.leaves(prefix, last, run);
+    } else {
+      extend<level + 1>(visitor_.template append<level>(prefix, last, run + 1), last, run + 1);
+      for (Index i = last + 1; i < d_; ++i) extend<level + 1>(visitor_.template append<level>(prefix, i, 1), i, 1);
+    }
+  }
+
+  Index d_;
+  Visitor& visitor_;
+};
+
+/// √x and 1/√x of a whole number.
+template <class Scalar>
+Scalar root_of(Index n) {
+  return static_cast<Scalar>(std::sqrt(static_cast<double>(n)));
+}
+template <class Scalar>
+Scalar inverse_root_of(Index n) {
+  return static_cast<Scalar>(1 / std::sqrt(static_cast<double>(n)));
+}
+
+/// φ^P of one column, leaves of a prefix side by side. The scratch holds (P - 1) d scalars, the table of x_i/√r.
+template <int P, class Source, class Target>
+class SymmetricPowerColumn {
+  using Scalar = typename Source::Scalar;
+
+ public:
+  SymmetricPowerColumn(const Source& x, Target& y, Scalar* scratch)
+      : x_(x), y_(y), repeated_(scratch, x.size(), P - 1) {
+    for (int r = 2; r <= P; ++r) repeated_.col(r - 2) = x_ * inverse_root_of<Scalar>(r);
+    SymmetricPowerTree<P, SymmetricPowerColumn>(x.size(), *this);
+  }
+
+  Scalar root(Index i) const { return root_of<Scalar>(factorial(P)) * x_[i]; }
+  template <int>
+  Scalar append(Scalar prefix, Index i, int run) const {
+    return prefix * (run == 1 ? x_[i] : repeated_(i, run - 2));
+  }
+  void leaves(Scalar prefix, Index last, int run) {
+    const Index larger = x_.size() - last - 1;
+    y_[position_] = prefix * repeated_(last, run - 1);
+    y_.segment(position_ + 1, larger) = prefix * x_.tail(larger);
+    position_ += 1 + larger;
+  }
+
+ private:
+  const Source& x_;
+  Target& y_;
+  Eigen::Map<Matrix<Scalar>> repeated_;  // x_i / √r in column r - 2
+  Index position_ = 0;
+};
+
+/// φ^P of n columns at once, one token a row: entry α of all of them side by side, some entries at a time.
+///
+/// X: n × d. The panel, n × block, holds entries first, first + 1, … in its columns when `consume(first, columns)` is called; the
+/// prefixes are n × (P - 1) of scratch.
+template <int P, class X, class Panel, class Consume>
+class SymmetricPowerPanels {
+  using Scalar = typename X::Scalar;
+
+ public:
+  SymmetricPowerPanels(const X& x, Panel& panel, Panel& prefixes, Consume& consume)
+      : x_(x), panel_(panel), prefixes_(prefixes), consume_(consume) {
+    SymmetricPowerTree<P, SymmetricPowerPanels>(x.cols(), *this);
+    if (filled_ > 0) consume_(first_, panel_.leftCols(filled_));
+  }
+
+  Index root(Index i) {
+    prefixes_.col(0) = root_of<Scalar>(factorial(P)) * x_.col(i);
+    return 0;
+  }
+  template <int level>
+  Index append(Index prefix, Index i, int run) {
+    multiply(prefixes_.col(level), prefix, i, run);
+    return level;
+  }
+  void leaves(Index prefix, Index last, int run) {
+    multiply(panel_.col(filled_), prefix, last, run + 1);
+    step();
+    for (Index i = last + 1; i < x_.cols(); ++i) {
+      panel_.col(filled_).array() = prefixes_.col(prefix).array() * x_.col(i).array();
+      step();
+    }
+  }
+
+ private:
+  template <class Column>
+  void multiply(Column&& target, Index prefix, Index i, int run) const {
+    if (run == 1)
+      target.array() = prefixes_.col(prefix).array() * x_.col(i).array();
+    else
+      target.array() = prefixes_.col(prefix).array() * (x_.col(i).array() * inverse_root_of<Scalar>(run));
+  }
+
+  void step() {
+    if (++filled_ < panel_.cols()) return;
+    consume_(first_, panel_.leftCols(filled_));
+    first_ += filled_;
+    filled_ = 0;
+  }
+
+  const X& x_;
+  Panel &panel_, &prefixes_;
+  Consume& consume_;
+  Index first_ = 0, filled_ = 0;
+};
+
+}  // namespace sympow::detail
