@@ -10,10 +10,8 @@
 
 // clang-format off
 #define SYMPOW_TEST_ATTENTION(LINKAGE, S, ...)                                                                             \
-  LINKAGE template void sympow::detail::run_attention<S, __VA_ARGS__>(                                                     \
-      const __VA_ARGS__&, const sympow::TransitionView<S>&, sympow::detail::Rows, const sympow::Options&,                \
-      const sympow::ConstBatch<S>&,                                                                                        \
-      const sympow::ConstBatch<S>&, const sympow::ConstBatch<S>&, sympow::Batch<S>, sympow::Workspace<S>&);
+  LINKAGE template void sympow::detail::run_attention<S, __VA_ARGS__>(const __VA_ARGS__&,                                  \
+                                                                      sympow::detail::AttentionCall<S>);
 
 #define SYMPOW_TEST_FORMS(LINKAGE, S, ...)                                                                                 \
   SYMPOW_TEST_ATTENTION(LINKAGE, S, __VA_ARGS__)                                                                           \

@@ -3,103 +3,226 @@
 
 #include <algorithm>
 
+#include <sympow/attention/ordinary_rows.hpp>
 #include <sympow/attention/score_sums.hpp>
 
 namespace sympow {
 namespace detail {
 
+/// One call of the attention form, in the terms of its engine: everything is checked.
+template <class Scalar>
+struct AttentionCall {
+  const TransitionView<Scalar>& transition;
+  Rows rows;
+  Options options;
+  ConstBatch<Scalar> Q, K, V;
+  Batch<Scalar> Y;
+  Workspace<Scalar>& work;
+};
+
 /// Attention by blocks of queries against blocks of keys. A block of queries starts with its own keys and walks back, pulled through
-/// the blocks between.
+/// the blocks between. Where the scores are powers and nothing is near the ends of the type, the rows of a block have one scale;
+/// otherwise each has its own.
 template <class Scalar, FeatureMap F>
 class AttentionEngine {
-  static constexpr Index block = 64;
+  static constexpr Index block = 96;
   static constexpr bool embedded = F::score == Score::embedded;
+  static constexpr int degree = degree_of<F>;
 
  public:
-  AttentionEngine(const F& feature, const TransitionView<Scalar>& transition, Rows rows, const Options& options,
-                  Workspace<Scalar>& work, double room)
+  AttentionEngine(const F& feature, AttentionCall<Scalar>& call)
       : feature_(feature),
-        transition_(transition),
-        options_(options),
-        work_(work),
-        sums_(work, rows, options.diagnostics, room) {}
+        call_(call),
+        work_(call.work),
+        d_(call.K.rows()),
+        D_(embedded_dimension()),
+        T_(call.K.cols()),
+        room_(room_for(largest_entry(call.V))),
+        sums_(work_, call.rows, call.options.diagnostics, room_),
+        rows_(work_, call.rows),
+        is_plain_(F::score == Score::power && !diagnose() && call.rows != Rows::signed_means && room_ == 0) {}
 
-  void run(const ConstBatch<Scalar>& Q, const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, Batch<Scalar> Y) {
-    const Index T = Q.cols(), D = embedded_dimension(K.rows());
-    auto keys = work_.keys(K.rows(), T), key_features = work_.key_features(D, T);
-    keys = K;
-    auto exponents = work_.all_key_exponents(T);
-    auto norms = work_.all_key_norms(T);
-    const double of_keys = T > 0 ? load_keys<F>(keys, exponents) : 0;
+  void run() {
+    auto keys = work_.keys(d_, T_);
+    keys = call_.K;
+    auto exponents = work_.all_key_exponents(T_);
+    auto norms = work_.all_key_norms(T_);
+    const double of_keys = T_ > 0 ? load_keys<F>(keys, exponents) : 0;
     norms.setZero();
     if (diagnose()) norms = keys.colwise().norm();
-    auto& totals = work_.block_totals;  // log decay of every block so far
-    work_.block_factors.resize(static_cast<std::size_t>((T + block - 1) / block));
-    totals.clear();
+    work_.blocks.resize(static_cast<std::size_t>((T_ + block - 1) / block));
 
     Frame& frame = work_.frame;  // of an earlier call; angles of 0 are none
-    frame.angles.setZero(2 * frame.angles.size() == Q.rows() ? frame.angles.size() : 0);
-    for (Index begin = 0; begin < T; begin += block) {
-      const Segment own{begin, std::min(block, T - begin)};
-      const Index n = own.size;
-      auto queries = work_.queries(Q.rows(), n), query_features = work_.features(D, n), logits = work_.logits(n, n);
-      queries = Q.middleCols(begin, n);
-      load_queries<F>(queries, work_.query_exponents(n), options_.scale, of_keys);
-      if (diagnose()) work_.query_norms(n) = queries.colwise().norm();
-      transition_.transport(frame, own, queries, keys.middleCols(begin, n), logits);
-      if constexpr (embedded) {
-        embed_scaled(feature_, keys.middleCols(begin, n), key_features.middleCols(begin, n),
-                     exponents.segment(begin, n), norms.segment(begin, n), diagnose());
-        embed_scaled(feature_, queries, query_features, work_.query_exponents(n), work_.query_norms(n), diagnose());
-        set_product(logits, key_features.middleCols(begin, n).transpose(), query_features);
-      }
-      work_.key_exponents(n) = exponents.segment(begin, n);
-      work_.key_norms(n) = norms.segment(begin, n);
-      totals.push_back(accumulate_gates(transition_, own, work_.from_start(n), work_.to_end(n)));
-      work_.block_factors[totals.size() - 1].template set<F>(work_.to_end(n), work_.key_exponents(n));
-
-      sums_.reset(V.rows(), n);
-      sums_.add_causal(transition_, own, logits, V.middleCols(begin, n));
-      double between = 0;  // log decay of the blocks between
-      for (std::size_t j = totals.size() - 1; j-- > 0 && between > no_weight;) {
-        const Segment earlier{static_cast<Index>(j) * block, block};
-        auto earlier_logits = work_.logits(block, n);
-        if constexpr (embedded)
-          set_product(earlier_logits, key_features.middleCols(earlier.begin, block).transpose(), query_features);
-        else
-          set_product(earlier_logits, keys.middleCols(earlier.begin, block).transpose(), queries);
-        sums_.add_earlier(work_.block_factors[j], norms.segment(earlier.begin, block), earlier_logits,
-                          V.middleCols(earlier.begin, block),
-                          [&](Index i) { return between + work_.from_start(n)[i]; });
-        between += totals[j];
-        transition_.pull(earlier, queries);
-      }
-      sums_.write(begin, Y.middleCols(begin, n));
+    frame.angles.setZero(2 * frame.angles.size() == d_ ? frame.angles.size() : 0);
+    for (Index begin = 0; begin < T_; begin += block) {
+      const Segment own = segment_at(begin);
+      load(own, frame, of_keys);
+      if (!run_ordinary(own)) run_general(own);
     }
   }
 
  private:
-  [[nodiscard]] bool diagnose() const { return options_.diagnostics != nullptr; }
+  [[nodiscard]] Segment segment_at(Index begin) const { return {begin, std::min(block, T_ - begin)}; }
+  KeyBlock<Scalar>& block_at(Index begin) { return work_.blocks[static_cast<std::size_t>(begin / block)]; }
 
-  [[nodiscard]] Index embedded_dimension([[maybe_unused]] Index d) const {
+  // The block's queries at its start, its keys at its end, and the logits between.
+  void load(Segment own, Frame& frame, double of_keys) {
+    const Index n = own.size;
+    auto queries = work_.queries(d_, n), query_features = work_.features(D_, n), logits = work_.own_logits(n, n);
+    auto keys = work_.keys(d_, T_).middleCols(own.begin, n);
+    auto exponents = work_.all_key_exponents(T_).segment(own.begin, n);
+    auto norms = work_.all_key_norms(T_).segment(own.begin, n);
+    queries = call_.Q.middleCols(own.begin, n);
+    load_queries<F>(queries, work_.query_exponents(n), call_.options.scale, of_keys);
+    if (diagnose()) work_.query_norms(n) = queries.colwise().norm();
+    call_.transition.transport(frame, own, queries, keys, logits);
+    if constexpr (embedded) {
+      auto key_features = work_.key_features(D_, T_).middleCols(own.begin, n);
+      embed_scaled(feature_, keys, key_features, exponents, norms, diagnose());
+      embed_scaled(feature_, queries, query_features, work_.query_exponents(n), work_.query_norms(n), diagnose());
+      set_product(logits, key_features.transpose(), query_features);
+    } else {
+      // Of the block's keys a copy with the tokens of a channel side by side: a panel of every later product.
+      auto panel = work_.tokens(d_, T_).middleCols(own.begin, n);
+      Eigen::Map<Matrix<Scalar>>(panel.data(), n, d_) = keys.transpose();
+    }
+    work_.key_exponents(n) = exponents;
+    work_.key_norms(n) = norms;
+    KeyBlock<Scalar>& keys_of_block = block_at(own.begin);
+    keys_of_block.log_decay = accumulate_gates(call_.transition, own, work_.from_start(n), work_.to_end(n));
+    keys_of_block.factors.template set<F>(work_.to_end(n), work_.key_exponents(n));
+    work_.own_queries(d_, n) = queries;
+  }
+
+  // Logits of all queries of the block with the keys of an earlier one.
+  template <class Queries>
+  auto earlier_logits(Segment earlier, const Queries& queries) {
+    auto logits = work_.logits(earlier.size, queries.cols());
+    if constexpr (embedded) {
+      set_product(logits, work_.key_features(D_, T_).middleCols(earlier.begin, earlier.size).transpose(),
+                  work_.features(D_, queries.cols()));
+    } else {
+      const auto panel = work_.tokens(d_, T_).middleCols(earlier.begin, earlier.size);
+      set_product(logits, Eigen::Map<const Matrix<Scalar>>(panel.data(), earlier.size, d_), queries);
+    }
+    return logits;
+  }
+
+  // The earlier blocks, the last one first: visit(block, logits, log decay between it and the queries).
+  template <class Visit>
+  void walk_back(Segment own, const Visit& visit) {
+    auto queries = work_.queries(d_, own.size);
+    queries = work_.own_queries(d_, own.size);
+    double between = 0;
+    for (Index begin = own.begin - block; begin >= 0 && between > no_weight; begin -= block) {
+      const Segment earlier = segment_at(begin);
+      visit(earlier, queries, between);
+      between += block_at(begin).log_decay;
+      call_.transition.pull(earlier, queries);
+    }
+  }
+
+  void run_general(Segment own) {
+    const Index n = own.size;
+    auto logits = work_.logits(n, n);
+    logits = work_.own_logits(n, n);
+    sums_.reset(call_.V.rows(), n);
+    sums_.add_causal(call_.transition, own, logits, call_.V.middleCols(own.begin, n));
+    walk_back(own, [&](Segment earlier, const auto& queries, double between) {
+      auto earlier_scores = earlier_logits(earlier, queries);
+      sums_.add_earlier(block_at(earlier.begin).factors, work_.all_key_norms(T_).segment(earlier.begin, earlier.size),
+                        earlier_scores, call_.V.middleCols(earlier.begin, earlier.size),
+                        [&](Index i) { return between + work_.from_start(n)[i]; });
+    });
+    sums_.write(own.begin, call_.Y.middleCols(own.begin, n));
+  }
+
+  // Weights of keys from their log2: 2^reference times numbers of at most 1, which later keys do not change. False if one of them is
+  // not ordinary.
+  template <class Logarithms, class Weights>
+  static bool weigh(const Logarithms& logarithms, double& reference, Weights&& weights) {
+    reference = std::ceil(logarithms.maxCoeff());
+    bool ordinary = true;
+    for (Index j = 0; j < logarithms.size(); ++j) {
+      const double whole = std::floor(logarithms[j]);
+      if (logarithms[j] == no_weight) {
+        weights[j] = Scalar(0);
+        continue;
+      }
+      weights[j] = static_cast<Scalar>(
+          std::ldexp(std::exp2(logarithms[j] - whole), static_cast<int>(std::max(whole - reference, -2048.0))));
+      ordinary = ordinary && logarithms[j] - reference >= least_weight;
+    }
+    return ordinary;
+  }
+
+  bool run_ordinary(Segment own) {
+    if (!is_plain_) return false;
+    const Index n = own.size;
+    KeyBlock<Scalar>& keys = block_at(own.begin);
+    auto logarithms = work_.shift(n);
+    logarithms = degree * work_.key_exponents(n) + work_.to_end(n) * std::numbers::log2e;
+    weigh(logarithms, keys.reference, work_.all_weights(T_).segment(own.begin, n));
+    if (!(keys.log_decay * std::numbers::log2e >= least_weight)) return false;
+    double own_reference = no_weight, between = 0;
+    logarithms = degree * work_.key_exponents(n) - work_.from_start(n) * std::numbers::log2e;
+    auto weights = work_.weights(n);
+    if (!weigh(logarithms, own_reference, weights)) return false;
+    double unit = own_reference;
+    for (Index begin = own.begin - block; begin >= 0; begin -= block) {
+      unit = std::max(unit, std::ceil(block_at(begin).reference + between));
+      between += block_at(begin).log_decay * std::numbers::log2e;
+    }
+    if (unit == no_weight) return false;
+    weights *= power_of_two<Scalar>(own_reference - unit);
+
+    auto logits = work_.logits(n, n);
+    logits = work_.own_logits(n, n);
+    rows_.reset(call_.V.rows(), n);
+    rows_.add_scores(logits, weights, call_.V.middleCols(own.begin, n), true);
+    walk_back(own, [&](Segment earlier, const auto& queries, double log_between) {
+      const double log2_factor = block_at(earlier.begin).reference + log_between * std::numbers::log2e - unit;
+      if (log2_factor < std::numeric_limits<Scalar>::min_exponent) return;  // no row sees it
+      auto earlier_weights = work_.weights(earlier.size);
+      earlier_weights =
+          work_.all_weights(T_).segment(earlier.begin, earlier.size) * static_cast<Scalar>(std::exp2(log2_factor));
+      auto scores = earlier_logits(earlier, queries);
+      rows_.add_scores(scores, earlier_weights, call_.V.middleCols(earlier.begin, earlier.size), false);
+      rows_.settle_some(1);
+    });
+    rows_.settle(1);
+
+    const auto exponents = work_.query_exponents(n), from_start = work_.from_start(n);
+    if (rows_.normalized())
+      for (Index i = 0; i < n; ++i)
+        if (exponents[i] != no_weight && !(rows_.denominator(i) >= std::exp2(2 * least_weight))) return false;
+    for (Index i = 0; i < n; ++i)
+      rows_.write(i, 0, degree * exponents[i] + from_start[i] * std::numbers::log2e + unit, call_.Y.col(own.begin + i));
+    return true;
+  }
+
+  [[nodiscard]] bool diagnose() const { return call_.options.diagnostics != nullptr; }
+
+  [[nodiscard]] Index embedded_dimension() const {
     if constexpr (embedded)
-      return feature_.dimension(d);
+      return feature_.dimension(call_.K.rows());
     else
       return 0;
   }
 
   const F& feature_;
-  const TransitionView<Scalar>& transition_;
-  const Options& options_;
+  AttentionCall<Scalar>& call_;
   Workspace<Scalar>& work_;
+  Index d_, D_, T_;
+  double room_;
   ScoreSums<Scalar, F> sums_;
+  OrdinaryRows<Scalar, degree> rows_;
+  bool is_plain_;
 };
 
 template <class Scalar, FeatureMap F>
-void run_attention(const F& feature, const TransitionView<Scalar>& transition, Rows rows, const Options& options,
-                   const ConstBatch<Scalar>& Q, const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V,
-                   Batch<Scalar> Y, Workspace<Scalar>& workspace) {
-  AttentionEngine<Scalar, F>(feature, transition, rows, options, workspace, room_for(largest_entry(V))).run(Q, K, V, Y);
+void run_attention(const F& feature, AttentionCall<Scalar> call) {
+  AttentionEngine<Scalar, F>(feature, call).run();
 }
 
 }  // namespace detail
@@ -122,8 +245,9 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
     detail::check_call(transition, Q, K, V, options);
     detail::check_output(Y, Q, V);
     if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
-    detail::run_attention<Scalar, F>(feature, detail::ViewOf<Scalar, A>(transition), rows, options, Q.derived(),
-                                     K.derived(), V.derived(), Y, workspace);
+    const detail::ViewOf<Scalar, A> view(transition);
+    detail::run_attention<Scalar, F>(feature,
+                                     {view, rows, options, Q.derived(), K.derived(), V.derived(), Y, workspace});
   }
 }
 

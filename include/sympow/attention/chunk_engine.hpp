@@ -1,6 +1,7 @@
 // Chunks at the speed of their products: the chunked form where nothing is near the ends of the scalar type.
 #pragma once
 
+#include <sympow/attention/ordinary_rows.hpp>
 #include <sympow/attention/state_engine.hpp>
 
 namespace sympow::detail {
@@ -16,11 +17,8 @@ namespace sympow::detail {
 template <class Scalar, FiniteFeatureMap F>
 class ChunkEngine {
   static constexpr int degree = degree_of<F>;
-  static constexpr double least = -40;        // log2 of an ordinary weight
-  static constexpr Index smallest = 16;       // tokens that are not cut any more
-  static constexpr Index panel_width = 128;   // entries of φ at a time
-  static constexpr Index panels_at_once = 4;  // added up before they enter the rows
-  static constexpr Index group = 48;          // queries that see the same number of keys
+  static constexpr Index smallest = 16;      // tokens that are not cut any more
+  static constexpr Index panel_width = 128;  // entries of φ at a time
 
  public:
   ChunkEngine(const F& feature, StateCall<Scalar, F>& call)
@@ -29,14 +27,14 @@ class ChunkEngine {
         state_(call.state),
         work_(call.work),
         engine_(feature, call),
-        normalized_(call.rows == Rows::weighted_means),
+        rows_(call.work, call.rows),
         is_plain_(F::score == Score::power && call.options.diagnostics == nullptr && call.rows != Rows::signed_means &&
                   engine_.room() == 0) {}
 
   void run(Segment segment) {
     const bool no_tail = state_.tail_size == 0 && state_.tail_log_decay == 0 && state_.tail_log_channels.isZero(0);
     if (!is_plain_ || !no_tail) return engine_.run(segment);
-    if (log_decay_of(segment) * std::numbers::log2e < least) {
+    if (log_decay_of(segment) * std::numbers::log2e < least_weight) {
       if (segment.size <= smallest) return engine_.run(segment);
       const Index half = segment.size / 2;
       run({segment.begin, half});
@@ -73,7 +71,7 @@ class ChunkEngine {
     L_ = std::max(state_.L + total + degree * slowest * std::numbers::log2e, logarithms.maxCoeff());
     const double M = std::ceil(L_);
     for (Index j = 0; j < n; ++j)
-      if (logarithms[j] != no_weight && !(logarithms[j] - M >= least)) return false;
+      if (logarithms[j] != no_weight && !(logarithms[j] - M >= least_weight)) return false;
     auto weights = work_.weights(n);
     weights = ((logarithms.array() - M) * std::numbers::ln2).exp().template cast<Scalar>();
     a_ = state_.L == no_weight ? 0 : std::exp2((state_.exponent() - M) + total);
@@ -84,88 +82,49 @@ class ChunkEngine {
   bool scores_are_ordinary(Index n) {
     const auto logits = work_.logits(n, n);
     for (Index i = 0; i < n; ++i)
-      if (!(degree * std::log2(logits.col(i).head(i + 1).cwiseAbs().maxCoeff()) >= least)) return false;
+      if (!(degree * std::log2(logits.col(i).head(i + 1).cwiseAbs().maxCoeff()) >= least_weight)) return false;
     return true;
   }
 
   void run_loaded(Segment segment) {
     const Index n = segment.size, e = call_.V.rows(), d = call_.Q.rows();
     const auto weights = work_.weights(n);
+    const auto values = call_.V.middleCols(segment.begin, n);
     auto weighted = work_.weighted(e, n);
-    for (Index j = 0; j < n; ++j) weighted.col(j) = call_.V.col(segment.begin + j) * weights[j];
-    add_own(n);
-    if (normalized_) {
-      noise_ = a_ * state_.A;
-      work_.query_norms(n) = work_.queries(d, n).colwise().norm();
-    }
-    work_.key_norms(n) = work_.keys(d, n).colwise().norm();
+    for (Index j = 0; j < n; ++j) weighted.col(j) = values.col(j) * weights[j];
+    auto logits = work_.logits(n, n);
+    rows_.reset(e, n);
+    rows_.add_scores(logits, weights, values, true);
+    rows_.settle(1);
 
+    const double noise = a_ * state_.A;
     const bool in_between = call_.transition.key_action() == KeyAction::mix;
-    if (in_between) for_panels(n, [&](Index first, const auto& queries, const auto&) { read(n, first, queries); });
+    if (in_between) for_panels(n, [&](Index first, const auto& queries, const auto&) { read(first, queries); });
+    if (rows_.normalized()) work_.query_norms(n) = work_.queries(d, n).colwise().norm();
+    work_.key_norms(n) = work_.keys(d, n).colwise().norm();
     engine_.move_on(segment);
     const auto decay = state_.forgetting(work_, a_ * std::exp(degree * state_.slowest_channel()));
     for_panels(n, [&](Index first, const auto& queries, const auto& keys) {
-      if (!in_between) read(n, first, queries);
+      if (!in_between) read(first, queries);
       state_.forget(decay, first, keys.cols());
       add_product(state_.S.middleCols(first, keys.cols()), weighted, keys);
       add_product(state_.Z.segment(first, keys.cols()), keys.transpose(), weights);
     });
-    add_partial(n);
+    rows_.settle(static_cast<Scalar>(a_));
     const double added = weights.dot(entries_to_the<degree>(work_.key_norms(n).array()).matrix());
     state_.A = state_.A * decay.factor + added;
     state_.L = L_;
     state_.clear_tail();
-    write(segment);
-  }
-
-  // Rows of the chunk's own keys.
-  void add_own(Index n) {
-    const Index e = call_.V.rows();
-    auto logits = work_.logits(n, n);
-    auto numerators = work_.sums(e, n);
-    auto denominators = work_.denominators(n);
-    const auto weights = work_.weights(n);
-    const auto weighted = work_.weighted(e, n);
-    for (Index begin = 0; begin < n; begin += group) {
-      const Index end = std::min(begin + group, n);
-      for (Index i = begin; i < end; ++i) {
-        auto scores = logits.col(i).head(i + 1).array();
-        if constexpr (degree > 1) scores = entries_to_the<degree>(scores);
-        if (normalized_) denominators[i] = scores.matrix().dot(weights.head(i + 1));
-        logits.col(i).segment(i + 1, end - i - 1).setZero();
-      }
-      set_product(numerators.middleCols(begin, end - begin), weighted.leftCols(end),
-                  logits.block(0, begin, end, end - begin));
-    }
-    work_.sum_residues(e * n).setZero();
-    work_.denominator_residues(n).setZero();
-    panels_ = 0;
+    write(segment, noise);
   }
 
   // Some entries of φ of the queries against the sums of earlier chunks.
   template <class Queries>
-  void read(Index n, Index first, const Queries& queries) {
+  void read(Index first, const Queries& queries) {
     if (a_ == 0) return;
-    const auto read_one = [&]<bool add>(std::bool_constant<add>) {
-      product<add>(work_.partial(call_.V.rows(), n), state_.S.middleCols(first, queries.cols()), queries.transpose());
-      if (normalized_) product<add>(work_.partial_denominators(n), queries, state_.Z.segment(first, queries.cols()));
-    };
-    if (panels_ == 0)
-      read_one(std::false_type{});
-    else
-      read_one(std::true_type{});
-    if (++panels_ == panels_at_once) add_partial(n);
-  }
-
-  // The rows += a times what was read since the last time, in a sum that keeps what its roundings lose.
-  void add_partial(Index n) {
-    if (panels_ == 0) return;
-    const Index entries = call_.V.rows() * n;
-    const auto factor = static_cast<Scalar>(a_);
-    add_compensated(work_.sums(entries), work_.sum_residues(entries), factor, work_.partial(entries));
-    if (normalized_)
-      add_compensated(work_.denominators(n), work_.denominator_residues(n), factor, work_.partial_denominators(n));
-    panels_ = 0;
+    const Index entries = queries.cols();
+    rows_.add_read(state_.S.middleCols(first, entries), state_.Z.segment(first, entries), queries);
+    rows_.settle_some(static_cast<Scalar>(a_));
   }
 
   // visit(first, Φ of the queries, Φ of the keys), n × entries each.
@@ -186,24 +145,15 @@ class ChunkEngine {
     }
   }
 
-  void write(Segment segment) {
-    constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+  void write(Segment segment, double noise) {
     const Index n = segment.size;
-    const auto sums = work_.sums(call_.V.rows(), n);
-    const auto denominators = work_.denominators(n);
     const auto from_start = work_.from_start(n), exponents = work_.query_exponents(n);
     const auto norms = work_.query_norms(n);
-    const double log2_unit = std::ceil(state_.L) - engine_.log_total() * std::numbers::log2e;
-    for (Index i = 0; i < n; ++i) {
-      auto y = call_.Y.col(segment.begin + i);
-      if (!normalized_)
-        y = times_two_to_the(sums.col(i), degree * exponents[i] + from_start[i] * std::numbers::log2e + log2_unit);
-      else if (static_cast<double>(denominators[i]) <=
-               tolerance * noise_ * static_cast<double>(integer_power(norms[i], degree)))
-        y.setZero();
-      else
-        y = sums.col(i) / denominators[i];
-    }
+    const double log2_unit = std::ceil(L_) - engine_.log_total() * std::numbers::log2e;
+    for (Index i = 0; i < n; ++i)
+      rows_.write(i, rows_.normalized() ? noise * integer_power(static_cast<double>(norms[i]), degree) : 0,
+                  degree * exponents[i] + from_start[i] * std::numbers::log2e + log2_unit,
+                  call_.Y.col(segment.begin + i));
   }
 
   const F& feature_;
@@ -211,9 +161,9 @@ class ChunkEngine {
   StateAccess<State<Scalar, F>>& state_;
   Workspace<Scalar>& work_;
   StateEngine<Scalar, F> engine_;
-  bool normalized_, is_plain_;
-  double a_ = 0, L_ = 0, noise_ = 0;
-  Index panels_ = 0;
+  OrdinaryRows<Scalar, degree> rows_;
+  bool is_plain_;
+  double a_ = 0, L_ = 0;
 };
 
 }  // namespace sympow::detail

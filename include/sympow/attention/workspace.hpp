@@ -7,6 +7,15 @@
 #include <sympow/transition/transition.hpp>
 
 namespace sympow {
+namespace detail {
+/// A block of keys in the attention form: gates to its end and lengths, their largest weight in log2, and its log decay.
+template <class Scalar>
+struct KeyBlock {
+  KeyFactors<Scalar> factors;
+  double reference = no_weight, log_decay = 0;
+};
+}  // namespace detail
+
 /// Scratch of one call at a time; keep it to reuse its memory. It holds nothing that outlives a call: any form, feature map and
 /// shape may use the same one in turn. Once it has seen the largest call, calls allocate nothing.
 template <class Scalar>
@@ -14,6 +23,9 @@ struct Workspace {
   detail::Panel<Scalar> queries;            ///< d × n, a segment's queries at its start
   detail::Panel<Scalar> keys;               ///< d × n, its keys at its end; all of them in the attention form
   detail::Panel<Scalar> logits;             ///< keys by queries, then weights
+  detail::Panel<Scalar> own_logits;         ///< of a block's queries with its own keys in the attention form
+  detail::Panel<Scalar> own_queries;        ///< d × n, its queries at its start
+  detail::Panel<Scalar> all_weights;        ///< T, of all keys in the attention form
   detail::Panel<Scalar> absolute_logits;    ///< the same of lengths, for diagnostics
   detail::Panel<Scalar> features;           ///< D × n, of queries, then of keys
   detail::Panel<Scalar> key_features;       ///< D × n, of an embedded score
@@ -47,8 +59,7 @@ struct Workspace {
   detail::Panel<double> channel_decays;                      ///< d × 2, decays by channel and ones
   detail::Panel<double> lifted_decays;                       ///< D × 2, their monomials
   detail::KeyFactors<Scalar> factors;                        ///< gates and lengths of keys on their way into weights
-  std::vector<detail::KeyFactors<Scalar>> block_factors;     ///< of the blocks of keys in the attention form
-  std::vector<double> block_totals;                          ///< their log decays
+  std::vector<detail::KeyBlock<Scalar>> blocks;              ///< of keys in the attention form
   detail::RowSums<Scalar> rows;                              ///< the rows in the making
   detail::RowSums<Scalar> absolute;                          ///< their absolute weights, for diagnostics
 };

@@ -148,7 +148,7 @@ class PanelProduct {
       const Index size = std::min(short_sum, depth - begin);
       unrolled<packets * columns>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
       for (Index k = 0; k < size; ++k) {
-        Packet rows[packets];
+        Packet rows[size_of(packets)];
         unrolled<packets>([&](auto i) { rows[i] = ploadu<Packet>(a + i * lanes); });
         unrolled<columns>([&](auto j) {
           const Packet factor = pset1<Packet>(b[j * right]);

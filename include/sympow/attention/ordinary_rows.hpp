@@ -1,0 +1,108 @@
+// Rows of one common scale: the sums of scores that are powers, where nothing is near the ends of the scalar type.
+#pragma once
+
+#include <sympow/attention/workspace.hpp>
+
+namespace sympow::detail {
+
+/// log2 of the smallest ordinary weight. What is lost below the type beside such weights is lost beside 2^-86, and no row sees it.
+inline constexpr double least_weight = -40;
+
+/// For rows i = 0 … n - 1 of one common scale
+///
+///     numerators_i = Σ_j s_ij^P w_j v_j,   denominators_i = Σ_j s_ij^P w_j
+///
+/// some contributions at a time; these enter the rows in a sum that keeps what its roundings lose, so that a row is as good after
+/// thousands of them.
+template <class Scalar, int degree>
+class OrdinaryRows {
+  static constexpr Index at_once = 4;  // contributions
+  static constexpr Index group = 48;   // queries that see the same number of keys
+
+ public:
+  OrdinaryRows(Workspace<Scalar>& work, Rows rows) : work_(work), normalized_(rows == Rows::weighted_means) {}
+
+  /// Rows without any contribution.
+  void reset(Index value_rows, Index rows) {
+    e_ = value_rows;
+    n_ = rows;
+    pending_ = 0;
+    work_.sums(e_ * n_).setZero();
+    work_.sum_residues(e_ * n_).setZero();
+    work_.denominators(n_).setZero();
+    work_.denominator_residues(n_).setZero();
+  }
+
+  /// Adds the scores of keys with the weights w, from their logits, which are used up. Query i sees the first i + 1 of them, or all.
+  template <class Logits, class Weights, class Values>
+  void add_scores(Logits& logits, const Weights& weights, const Values& values, bool causal) {
+    const Index keys = logits.rows(), step = causal ? group : n_;
+    auto numerators = work_.partial(e_, n_);
+    auto denominators = work_.partial_denominators(n_);
+    for (Index begin = 0; begin < n_; begin += step) {
+      const Index end = std::min(begin + step, n_), seen = causal ? end : keys;
+      for (Index i = begin; i < end; ++i) {
+        const Index own = causal ? i + 1 : keys;
+        auto scores = logits.col(i).head(own).array();
+        scores = entries_to_the<degree>(scores) * weights.array().head(own);
+        if (normalized_) denominators[i] = (pending_ == 0 ? Scalar(0) : denominators[i]) + scores.sum();
+        logits.col(i).segment(own, seen - own).setZero();
+      }
+      add(numerators.middleCols(begin, end - begin), values.leftCols(seen), logits.block(0, begin, seen, end - begin));
+    }
+    ++pending_;
+  }
+
+  /// Adds S φ and Z φ for some entries of φ, n × entries.
+  template <class Values, class Normalizer, class Features>
+  void add_read(const Values& S, const Normalizer& Z, const Features& features) {
+    add(work_.partial(e_, n_), S, features.transpose());
+    if (normalized_) add(work_.partial_denominators(n_), features, Z);
+    ++pending_;
+  }
+
+  /// Takes contributions into the rows, `factor` times, once there are some of them.
+  void settle_some(Scalar factor) {
+    if (pending_ >= at_once) settle(factor);
+  }
+  /// The same for those that are left.
+  void settle(Scalar factor) {
+    if (pending_ == 0) return;
+    add_compensated(work_.sums(e_ * n_), work_.sum_residues(e_ * n_), factor, work_.partial(e_ * n_));
+    if (normalized_)
+      add_compensated(work_.denominators(n_), work_.denominator_residues(n_), factor, work_.partial_denominators(n_));
+    pending_ = 0;
+  }
+
+  /// y ← row i, of which `noise` is the absolute weight relative to which a denominator can be rounding; as it is, times 2^log2_scale.
+  template <class Column>
+  void write(Index i, double noise, double log2_scale, Column y) const {
+    constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+    const auto sums = work_.sums(e_, n_).col(i);
+    if (!normalized_)
+      y = times_two_to_the(sums, log2_scale);
+    else if (static_cast<double>(denominator(i)) <= tolerance * noise)
+      y.setZero();
+    else
+      y = sums / denominator(i);
+  }
+
+  /// Σ_j s_ij^P w_j of normalised rows.
+  [[nodiscard]] Scalar denominator(Index i) const { return work_.denominators(n_)[i]; }
+  [[nodiscard]] bool normalized() const { return normalized_; }
+
+ private:
+  template <class C, class A, class B>
+  void add(C&& c, const A& a, const B& b) const {
+    if (pending_ == 0)
+      set_product(c, a, b);
+    else
+      add_product(c, a, b);
+  }
+
+  Workspace<Scalar>& work_;
+  bool normalized_;
+  Index e_ = 0, n_ = 0, pending_ = 0;
+};
+
+}  // namespace sympow::detail
