@@ -39,8 +39,8 @@ class AttentionEngine {
         T_(call.K.cols()),
         room_(room_for(largest_entry(call.V))),
         sums_(work_, call.rows, call.options.diagnostics, room_),
-        rows_(work_, call.rows),
-        is_plain_(F::score == Score::power && !diagnose() && call.rows != Rows::signed_means && room_ == 0) {}
+        rows_(work_, call.rows, call.options.diagnostics),
+        is_plain_(F::score == Score::power && call.rows != Rows::signed_means && room_ == 0) {}
 
   void run() {
     auto keys = work_.keys(d_, T_);
@@ -84,7 +84,7 @@ class AttentionEngine {
     } else {
       // Of the block's keys a copy with the tokens of a channel side by side: a panel of every later product.
       auto panel = work_.tokens(d_, T_).middleCols(own.begin, n);
-      Eigen::Map<Matrix<Scalar>>(panel.data(), n, d_) = keys.transpose();
+      set_copy(Eigen::Map<Matrix<Scalar>>(panel.data(), n, d_), keys.transpose());
     }
     work_.key_exponents(n) = exponents;
     work_.key_norms(n) = norms;
@@ -163,23 +163,25 @@ class AttentionEngine {
     auto logarithms = work_.shift(n);
     logarithms = degree * work_.key_exponents(n) + work_.to_end(n) * std::numbers::log2e;
     weigh(logarithms, keys.reference, work_.all_weights(T_).segment(own.begin, n));
+    if (diagnose()) keys.absolute = absolute_weight(work_.all_weights(T_).segment(own.begin, n), work_.key_norms(n));
     if (!(keys.log_decay * std::numbers::log2e >= least_weight)) return false;
     double own_reference = no_weight, between = 0;
     logarithms = degree * work_.key_exponents(n) - work_.from_start(n) * std::numbers::log2e;
-    auto weights = work_.weights(n);
-    if (!weigh(logarithms, own_reference, weights)) return false;
+    auto own_weights = work_.own_weights(n);
+    if (!weigh(logarithms, own_reference, own_weights)) return false;
     double unit = own_reference;
     for (Index begin = own.begin - block; begin >= 0; begin -= block) {
       unit = std::max(unit, std::ceil(block_at(begin).reference + between));
       between += block_at(begin).log_decay * std::numbers::log2e;
     }
     if (unit == no_weight) return false;
-    weights *= power_of_two<Scalar>(own_reference - unit);
+    own_weights *= power_of_two<Scalar>(own_reference - unit);
 
     auto logits = work_.logits(n, n);
     logits = work_.own_logits(n, n);
     rows_.reset(call_.V.rows(), n);
-    rows_.add_scores(logits, weights, call_.V.middleCols(own.begin, n), true);
+    rows_.add_scores(logits, own_weights, call_.V.middleCols(own.begin, n), true);
+    double absolute = 0;
     walk_back(own, [&](Segment earlier, const auto& queries, double log_between) {
       const double log2_factor = block_at(earlier.begin).reference + log_between * std::numbers::log2e - unit;
       if (log2_factor < std::numeric_limits<Scalar>::min_exponent) return;  // no row sees it
@@ -189,6 +191,7 @@ class AttentionEngine {
       auto scores = earlier_logits(earlier, queries);
       rows_.add_scores(scores, earlier_weights, call_.V.middleCols(earlier.begin, earlier.size), false);
       rows_.settle_some(1);
+      absolute += block_at(earlier.begin).absolute * std::exp2(log2_factor);
     });
     rows_.settle(1);
 
@@ -196,9 +199,22 @@ class AttentionEngine {
     if (rows_.normalized())
       for (Index i = 0; i < n; ++i)
         if (exponents[i] != no_weight && !(rows_.denominator(i) >= std::exp2(2 * least_weight))) return false;
-    for (Index i = 0; i < n; ++i)
-      rows_.write(i, 0, degree * exponents[i] + from_start[i] * std::numbers::log2e + unit, call_.Y.col(own.begin + i));
+    for (Index i = 0; i < n; ++i) {
+      double weight = 0;
+      if (diagnose()) {
+        absolute += absolute_weight(own_weights.segment(i, 1), work_.key_norms(n).segment(i, 1));
+        weight = absolute * integer_power(static_cast<double>(work_.query_norms(n)[i]), degree);
+      }
+      rows_.write(own.begin + i, i, 0, weight, degree * exponents[i] + from_start[i] * std::numbers::log2e + unit,
+                  call_.Y.col(own.begin + i));
+    }
     return true;
+  }
+
+  // Σ w_j ‖k_j‖^P.
+  template <class Weights, class Norms>
+  static double absolute_weight(const Weights& weights, const Norms& norms) {
+    return weights.template cast<double>().dot(entries_to_the<degree>(norms.template cast<double>().array()).matrix());
   }
 
   [[nodiscard]] bool diagnose() const { return call_.options.diagnostics != nullptr; }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <sympow/attention/chunk_engine.hpp>
+#include <sympow/attention/ordinary_engine.hpp>
 #include <sympow/attention/state_form.hpp>
 
 namespace sympow {
@@ -14,7 +14,7 @@ inline constexpr Index default_chunk = 64;
 
 template <class Scalar, FiniteFeatureMap F>
 void run_chunked(const F& feature, StateCall<Scalar, F> call) {
-  ChunkEngine<Scalar, F> engine(feature, call);
+  OrdinaryEngine<Scalar, F> engine(feature, call);
   const Index size = call.options.chunk > 0 ? call.options.chunk : default_chunk;
   for (Index begin = 0; begin < call.Q.cols(); begin += size)
     engine.run({begin, std::min(size, call.Q.cols() - begin)});

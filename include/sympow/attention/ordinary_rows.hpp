@@ -20,17 +20,18 @@ class OrdinaryRows {
   static constexpr Index group = 48;   // queries that see the same number of keys
 
  public:
-  OrdinaryRows(Workspace<Scalar>& work, Rows rows) : work_(work), normalized_(rows == Rows::weighted_means) {}
+  OrdinaryRows(Workspace<Scalar>& work, Rows rows, Diagnostics* diagnostics)
+      : work_(work),
+        diagnostics_(diagnostics),
+        normalized_(rows == Rows::weighted_means),
+        divides_(normalized_ || diagnostics != nullptr) {}
 
   /// Rows without any contribution.
   void reset(Index value_rows, Index rows) {
     e_ = value_rows;
     n_ = rows;
     pending_ = 0;
-    work_.sums(e_ * n_).setZero();
-    work_.sum_residues(e_ * n_).setZero();
-    work_.denominators(n_).setZero();
-    work_.denominator_residues(n_).setZero();
+    is_empty_ = true;
   }
 
   /// Adds the scores of keys with the weights w, from their logits, which are used up. Query i sees the first i + 1 of them, or all.
@@ -45,7 +46,7 @@ class OrdinaryRows {
         const Index own = causal ? i + 1 : keys;
         auto scores = logits.col(i).head(own).array();
         scores = entries_to_the<degree>(scores) * weights.array().head(own);
-        if (normalized_) denominators[i] = (pending_ == 0 ? Scalar(0) : denominators[i]) + scores.sum();
+        if (divides_) denominators[i] = (pending_ == 0 ? Scalar(0) : denominators[i]) + scores.sum();
         logits.col(i).segment(own, seen - own).setZero();
       }
       add(numerators.middleCols(begin, end - begin), values.leftCols(seen), logits.block(0, begin, seen, end - begin));
@@ -57,7 +58,7 @@ class OrdinaryRows {
   template <class Values, class Normalizer, class Features>
   void add_read(const Values& S, const Normalizer& Z, const Features& features) {
     add(work_.partial(e_, n_), S, features.transpose());
-    if (normalized_) add(work_.partial_denominators(n_), features, Z);
+    if (divides_) add(work_.partial_denominators(n_), features, Z);
     ++pending_;
   }
 
@@ -68,26 +69,33 @@ class OrdinaryRows {
   /// The same for those that are left.
   void settle(Scalar factor) {
     if (pending_ == 0) return;
-    add_compensated(work_.sums(e_ * n_), work_.sum_residues(e_ * n_), factor, work_.partial(e_ * n_));
-    if (normalized_)
-      add_compensated(work_.denominators(n_), work_.denominator_residues(n_), factor, work_.partial_denominators(n_));
+    settle(work_.sums(e_ * n_), work_.sum_residues(e_ * n_), factor, work_.partial(e_ * n_));
+    if (divides_)
+      settle(work_.denominators(n_), work_.denominator_residues(n_), factor, work_.partial_denominators(n_));
     pending_ = 0;
+    is_empty_ = false;
   }
 
-  /// y ← row i, of which `noise` is the absolute weight relative to which a denominator can be rounding; as it is, times 2^log2_scale.
+  /// y ← row i times 2^log2_scale, or divided by its denominator. `noise` is the weight relative to which that can be rounding, `absolute`
+  /// that of the row condition number, both without the scale.
   template <class Column>
-  void write(Index i, double noise, double log2_scale, Column y) const {
+  void write(Index token, Index i, double noise, double absolute, double log2_scale, Column y) const {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
     const auto sums = work_.sums(e_, n_).col(i);
-    if (!normalized_)
-      y = times_two_to_the(sums, log2_scale);
-    else if (static_cast<double>(denominator(i)) <= tolerance * noise)
+    const bool degenerate = normalized_ && static_cast<double>(denominator(i)) <= tolerance * noise;
+    if (degenerate)
       y.setZero();
-    else
+    else if (normalized_)
       y = sums / denominator(i);
+    else
+      y = times_two_to_the(sums, log2_scale);
+    if (diagnostics_ == nullptr) return;
+    const double sum = std::abs(static_cast<double>(denominator(i)));
+    diagnostics_->col(token) << (sum == 0 ? no_weight : std::log2(sum) + log2_scale) * std::numbers::ln2,
+        absolute == 0 ? 0 : absolute / sum, degenerate ? 1 : 0;
   }
 
-  /// Σ_j s_ij^P w_j of normalised rows.
+  /// Σ_j s_ij^P w_j of rows that are divided.
   [[nodiscard]] Scalar denominator(Index i) const { return work_.denominators(n_)[i]; }
   [[nodiscard]] bool normalized() const { return normalized_; }
 
@@ -100,8 +108,19 @@ class OrdinaryRows {
       add_product(c, a, b);
   }
 
+  template <class Sums, class Residues, class Partial>
+  void settle(Sums&& sums, Residues&& residues, Scalar factor, const Partial& partial) const {
+    if (is_empty_) {
+      sums = factor * partial;
+      residues.setZero();
+    } else {
+      add_compensated(sums, residues, factor, partial);
+    }
+  }
+
   Workspace<Scalar>& work_;
-  bool normalized_;
+  Diagnostics* diagnostics_;
+  bool normalized_, divides_, is_empty_ = true;
   Index e_ = 0, n_ = 0, pending_ = 0;
 };
 

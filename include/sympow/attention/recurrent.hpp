@@ -1,6 +1,7 @@
 // The recurrent form: one token after the other, O(T).
 #pragma once
 
+#include <sympow/attention/ordinary_engine.hpp>
 #include <sympow/attention/state_form.hpp>
 
 namespace sympow {
@@ -8,7 +9,7 @@ namespace detail {
 
 template <class Scalar, FiniteFeatureMap F>
 void run_recurrent(const F& feature, StateCall<Scalar, F> call) {
-  StateEngine<Scalar, F> engine(feature, call);
+  OrdinaryEngine<Scalar, F> engine(feature, call);
   for (Index i = 0; i < call.Q.cols(); ++i)
     if (call.state.tail_keys.cols() == 0)
       engine.run_literally(i);

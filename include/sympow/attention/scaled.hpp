@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include <sympow/core/exponential.hpp>
 #include <sympow/core/integer_power.hpp>
 #include <sympow/feature/feature_map.hpp>
 

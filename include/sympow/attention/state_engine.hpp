@@ -49,12 +49,7 @@ class StateEngine {
     sums_.add_causal(call_.transition, segment, logits, call_.V.middleCols(segment.begin, n));
     add_tail(n);
     const double slowest = state_.slowest_channel(), forgotten = state_.tail_log_decay + degree_of<F> * slowest;
-    if (slowest > no_weight && !state_.channels_agree()) {
-      auto queries = work_.queries(d_, n);
-      auto decays = work_.channel_decays(d_, 1);
-      decays.col(0) = (state_.tail_log_channels.array() - slowest).exp();
-      for (Index i = 0; i < n; ++i) queries.col(i).array() *= decays.col(0).template cast<Scalar>().array();
-    }
+    if (slowest > no_weight && !state_.channels_agree()) state_.pull_to_last_fold(work_, work_.queries(d_, n));
     add_folded(n, [&](Index i) { return forgotten + work_.from_start(n)[i]; });
     sums_.write(segment.begin, call_.Y.middleCols(segment.begin, n));
     move_on(segment);

@@ -13,6 +13,7 @@ template <class Scalar>
 struct KeyBlock {
   KeyFactors<Scalar> factors;
   double reference = no_weight, log_decay = 0;
+  double absolute = 0;  // weight of all, lengths included, for diagnostics
 };
 }  // namespace detail
 
@@ -25,6 +26,7 @@ struct Workspace {
   detail::Panel<Scalar> logits;             ///< keys by queries, then weights
   detail::Panel<Scalar> own_logits;         ///< of a block's queries with its own keys in the attention form
   detail::Panel<Scalar> own_queries;        ///< d × n, its queries at its start
+  detail::Panel<Scalar> own_weights;        ///< n, of its own keys
   detail::Panel<Scalar> all_weights;        ///< T, of all keys in the attention form
   detail::Panel<Scalar> absolute_logits;    ///< the same of lengths, for diagnostics
   detail::Panel<Scalar> features;           ///< D × n, of queries, then of keys
@@ -33,6 +35,11 @@ struct Workspace {
   detail::Panel<Scalar> numerators;         ///< e × n, read from a state; weighted values on their way into it
   detail::Panel<Scalar> row;                ///< 3 × n, denominators read from a state, and their absolute weights
   detail::Panel<Scalar> weights;            ///< n, of keys on their way into a state
+  detail::Panel<Scalar> tail_weights;       ///< m, of keys of a tail
+  detail::Panel<Scalar> fold_weights;       ///< m + n, of all keys that a state takes in
+  detail::Panel<Scalar> fold_norms;         ///< m + n, their lengths
+  detail::Panel<double> noise;              ///< n, weights relative to which a denominator can be rounding
+  detail::Panel<double> absolute_weights;   ///< n, of all that a row sees, for diagnostics
   detail::Panel<Scalar> query_norms;        ///< n, lengths for diagnostics
   detail::Panel<Scalar> key_norms;          ///< n, likewise
   detail::Panel<Scalar> all_key_norms;      ///< T, of all keys in the attention form

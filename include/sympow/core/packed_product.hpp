@@ -50,11 +50,29 @@ class PanelProduct {
       A = A.transposed(), B = B.transposed(), C = C.transposed();
       std::swap(rows, cols);
     }
-    for (Index i = 0; i < rows; i += 2 * lanes)
-      if (rows - i > lanes)
-        rows_times<2>(add, std::min<Index>(2 * lanes, rows - i), cols, depth, A.at(i, 0), B, C.at(i, 0));
+    for (Index i = 0; i < rows;) {
+      const Index left = rows - i, height = std::min<Index>(left, (cols == 1 && left >= 4 * lanes ? 4
+                                                                   : left > lanes                 ? 2
+                                                                                                  : 1) *
+                                                                      lanes);
+      if (height == 4 * lanes)
+        rows_times<4>(add, height, cols, depth, A.at(i, 0), B, C.at(i, 0));
+      else if (height > lanes)
+        rows_times<2>(add, height, cols, depth, A.at(i, 0), B, C.at(i, 0));
       else
-        rows_times<1>(add, rows - i, cols, depth, A.at(i, 0), B, C.at(i, 0));
+        rows_times<1>(add, height, cols, depth, A.at(i, 0), B, C.at(i, 0));
+      i += height;
+    }
+  }
+
+  /// C ← A, by square blocks where rows of A become columns of C.
+  static void copy(Index rows, Index cols, Strided<const Scalar*> A, Strided<Scalar*> C) {
+    const bool by_blocks = A.right == 1 && C.down == 1;
+    const Index whole_rows = by_blocks ? rows / lanes * lanes : 0, whole_cols = by_blocks ? cols / lanes * lanes : 0;
+    for (Index k = 0; k < whole_cols; k += lanes)
+      for (Index i = 0; i < whole_rows; i += lanes) transpose_block(A.at(i, k).data, A.down, C.at(i, k).data, C.right);
+    for (Index k = 0; k < cols; ++k)
+      for (Index i = k < whole_cols ? whole_rows : 0; i < rows; ++i) *C.at(i, k).data = *A.at(i, k).data;
   }
 
   /// C ← X or C += X for columns of X that are `stride` apart.
@@ -95,44 +113,44 @@ class PanelProduct {
 
   // target[k * full + i] = A(i, k), 0 below the last row.
   static void pack(Strided<const Scalar*> A, Index height, Index full, Index depth, Scalar* target) {
-    Index k = 0;
-    if (A.right == 1 && height == full) {
-      for (; k + lanes <= depth; k += lanes)
-        for (Index i = 0; i < full; i += lanes)
-          transpose_block(A.data + i * A.down + k, A.down, target + k * full + i, full);
-    }
-    for (; k < depth; ++k) {
-      for (Index i = 0; i < height; ++i) target[k * full + i] = A.data[i * A.down + k * A.right];
+    copy(height, depth, A, {target, 1, full});
+    for (Index k = 0; k < depth; ++k)
       for (Index i = height; i < full; ++i) target[k * full + i] = Scalar(0);
-    }
   }
 
   // A panel of A, its columns `a_right` apart, times B.
   template <int packets>
   static void panel_times(bool add, Index height, Index cols, Index depth, const Scalar* a, Index a_right,
                           Strided<const Scalar*> B, Strided<Scalar*> C) {
-    constexpr int columns = packets_of_tile / packets;
-    constexpr Index full = packets * lanes;
-    for (Index j = 0; j < cols; j += columns) {
-      const Index width = std::min<Index>(columns, cols - j);
-      const Strided<Scalar*> tile = C.at(0, j);
-      Strided<const Scalar*> factors = B.at(0, j);
-      Scalar padded[size_of(panel_depth * columns)], partial[size_of(full * columns)];
-      if (1 < width && width < columns) {
-        for (Index k = 0; k < depth; ++k)
-          for (Index t = 0; t < columns; ++t)
-            padded[k * columns + t] = t < width ? factors.data[k * B.down + t * B.right] : Scalar(0);
-        factors = {padded, columns, 1};
-      }
-      const bool whole = width == columns && height == full && C.down == 1;
-      Scalar* const target = whole ? tile.data : partial;
-      const Index target_right = whole ? tile.right : full;
-      if (width == 1)
-        tile_product<packets, 1>(false, depth, a, a_right, factors, target, target_right);
+    constexpr int columns = packets_of_tile / packets, few = (columns + 1) / 2;
+    for (Index j = 0; j < cols;) {
+      const Index left = cols - j, width = std::min<Index>(left, left >= columns ? columns : left > 1 ? few : 1);
+      if (width > few)
+        tile<packets, columns>(add, height, width, depth, a, a_right, B.at(0, j), C.at(0, j));
+      else if (width > 1)
+        tile<packets, few>(add, height, width, depth, a, a_right, B.at(0, j), C.at(0, j));
       else
-        tile_product<packets, columns>(whole && add, depth, a, a_right, factors, target, target_right);
-      if (!whole) store(add, height, width, partial, full, tile);
+        tile<packets, 1>(add, height, width, depth, a, a_right, B.at(0, j), C.at(0, j));
+      j += width;
     }
+  }
+
+  // A tile of C that may be smaller than its registers.
+  template <int packets, int columns>
+  static void tile(bool add, Index height, Index width, Index depth, const Scalar* a, Index a_right,
+                   Strided<const Scalar*> B, Strided<Scalar*> C) {
+    constexpr Index full = packets * lanes;
+    if (width == columns && height == full && C.down == 1)
+      return tile_product<packets, columns>(add, depth, a, a_right, B, C.data, C.right);
+    Scalar padded[size_of(panel_depth * columns)], partial[size_of(full * columns)];
+    if (width < columns) {
+      for (Index k = 0; k < depth; ++k)
+        for (Index t = 0; t < columns; ++t)
+          padded[k * columns + t] = t < width ? B.data[k * B.down + t * B.right] : Scalar(0);
+      B = {padded, columns, 1};
+    }
+    tile_product<packets, columns>(false, depth, a, a_right, B, partial, full);
+    store(add, height, width, partial, full, C);
   }
 
   // C ← A B or C += A B, all of C held in registers.

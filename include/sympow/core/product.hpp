@@ -89,6 +89,24 @@ void set_product(C&& c, const A& a, const B& b) {
   product<false>(c, a, b);
 }
 
+/// C(j, i) ← a_j · b_i for j ≤ i, columns of A and B; what lies below may be anything.
+template <class C, class A, class B>
+void set_causal_product(C&& c, const A& a, const B& b) {
+  constexpr Index group = 48;
+  for (Index begin = 0; begin < b.cols(); begin += group) {
+    const Index size = std::min(group, b.cols() - begin);
+    set_product(c.block(0, begin, begin + size, size), a.leftCols(begin + size).transpose(), b.middleCols(begin, size));
+  }
+}
+
+/// C ← A for expressions with their entries in memory, one of them possibly transposed.
+template <class C, class A>
+void set_copy(C&& c, const A& a) {
+  using Scalar = typename std::remove_cvref_t<C>::Scalar;
+  const auto source = strided(a);
+  PanelProduct<Scalar>::copy(c.rows(), c.cols(), {source.data, source.down, source.right}, strided(c));
+}
+
 /// sum += factor x entry by entry, with what the additions round away kept in `residue`.
 template <class Sum, class Residue, class X>
 void add_compensated(Sum&& sum, Residue&& residue, typename X::Scalar factor, const X& x) {

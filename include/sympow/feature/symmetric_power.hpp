@@ -29,7 +29,7 @@ struct SymmetricPower {
   void embed_by_panels(const X& x, Panel& panel, Panel& prefixes, Consume&& consume) const
     requires(P > 1)
   {
-    detail::SymmetricPowerPanels<P, X, Panel, std::remove_cvref_t<Consume>>(x, panel, prefixes, consume);
+    detail::SymmetricPowerPanels<P, X, Panel, std::remove_reference_t<Consume>>(x, panel, prefixes, consume);
   }
 };
 

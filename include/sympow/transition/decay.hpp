@@ -1,9 +1,12 @@
 // Forgetting: scalar gates, which multiply the state, and channel gates, which act in key space.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
+#include <sympow/core/exponential.hpp>
 #include <sympow/transition/halves.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -99,32 +102,55 @@ class ChannelDecay {
     return log_a_.col(token).array().exp().matrix().asDiagonal();
   }
 
-  /// The sum of a segment's log gates by channel, d numbers.
-  [[nodiscard]] auto log_channel_totals(Segment segment) const {
-    return log_a_.middleCols(segment.begin, segment.size).rowwise().sum();
+  /// The sum of a segment's log gates by channel, into d numbers.
+  template <class Totals>
+  void log_channel_totals(Segment segment, Totals&& totals) const {
+    totals.setZero();
+    for (Index t = segment.begin; t < segment.end(); ++t) totals += log_a_.col(t);
   }
-
   template <class S>
   void transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     detail::transport_by_halves<S>(*this, segment, queries, keys, logits);
   }
-
-  /// The middle of a segment, which is cut until it is a token. So only exponentials of sums ≤ 0 occur, over tokens of one half, and no
-  /// gate however strong makes one overflow or lose another.
-  [[nodiscard]] Index middle(Segment segment) const { return segment.begin + segment.size / 2; }
-
+  /// The middle of a segment, which is cut until no channel decays below 2^-40 or one token is left.
+  [[nodiscard]] Index middle(Segment segment) const {
+    constexpr double least = -40 * std::numbers::ln2;
+    bool moderate = true;
+    for_channels([&](Index first, Index count) {
+      Some totals(count);
+      sum(segment, first, totals);
+      moderate = moderate && (totals >= least).all();
+    });
+    return moderate ? segment.begin : segment.begin + segment.size / 2;
+  }
+  /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} e^{-G_j}, neither being far from 1.
   template <class S>
   void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-    if (logits.size() != 0) logits(0, 0) = queries.col(0).dot(keys.col(0));
-    pull<S>(segment, queries);
+    if (segment.size == 1) {
+      if (logits.size() != 0) logits(0, 0) = queries.col(0).dot(keys.col(0));
+      return pull<S>(segment, queries);
+    }
+    for_channels([&](Index first, Index count) {
+      Some totals = Some::Zero(count);
+      for (Index t = 0; t < segment.size; ++t) {
+        totals += log_a_.col(segment.begin + t).segment(first, count).array();
+        const Some gates = totals.exp();
+        queries.col(t).segment(first, count).array() *= gates.template cast<S>();
+        keys.col(t).segment(first, count).array() *= gates.inverse().template cast<S>();
+      }
+    });
+    if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
+    pull<S>(segment, keys);
   }
-
   template <class S>
   void pull(Segment segment, Batch<S> queries) const {
-    for (Index c = 0; c < queries.rows(); ++c)
-      queries.row(c) *= static_cast<S>(std::exp(log_a_.row(c).segment(segment.begin, segment.size).sum()));
+    for_channels([&](Index first, Index count) {
+      Some totals(count);
+      sum(segment, first, totals);
+      const Eigen::Array<S, Dynamic, 1, 0, together, 1> gates = detail::exponential(totals).template cast<S>();
+      for (Index t = 0; t < queries.cols(); ++t) queries.col(t).segment(first, count).array() *= gates;
+    });
   }
-
   /// A diagonal is its own transpose.
   template <class S>
   void push(Segment segment, Batch<S> keys) const {
@@ -132,6 +158,20 @@ class ChannelDecay {
   }
 
  private:
+  static constexpr int together = 64;  // channels
+  using Some = Eigen::Array<double, Dynamic, 1, 0, together, 1>;
+
+  template <class F>
+  void for_channels(F&& f) const {
+    for (Index first = 0; first < log_a_.rows(); first += together)
+      f(first, std::min<Index>(together, log_a_.rows() - first));
+  }
+
+  void sum(Segment segment, Index first, Some& totals) const {
+    totals.setZero();
+    for (Index t = segment.begin; t < segment.end(); ++t) totals += log_a_.col(t).segment(first, totals.size()).array();
+  }
+
   Eigen::MatrixXd log_a_;
 };
 

@@ -37,9 +37,10 @@ template <Transition A>
     detail::raise<InvalidArgument>("gate_distances: channel is ", channel, ", must lie in [0, ",
                                    transition.key_dimension(), ")");
   Eigen::MatrixXd D = gate_distances(transition, tokens);
-  Eigen::VectorXd between = Eigen::VectorXd::Zero(tokens);
+  Eigen::VectorXd between = Eigen::VectorXd::Zero(tokens), gates(transition.key_dimension());
   for (Index i = 1; i < tokens; ++i) {
-    between.head(i).array() -= transition.log_channel_totals({i, 1})[channel];
+    transition.log_channel_totals({i, 1}, gates);
+    between.head(i).array() -= gates[channel];
     D.col(i).head(i) += between.head(i);
   }
   return D;

@@ -13,7 +13,7 @@ namespace sympow {
 
 /// A_i = I - β_i w_i w_iᵀ. DeltaNet ↔ PaTH.
 ///
-/// Products of consecutive factors are kept in compact form, sixteen tokens at a time and never d × d: with these w as columns of W,
+/// Products of consecutive factors are kept in compact form, 32 tokens at a time and never d × d: with these w as columns of W,
 ///
 ///     A_a … A_b = I - W T Wᵀ,   T = (I + D triu(WᵀW, 1))⁻¹ D,   D = diag(β)
 ///
@@ -115,7 +115,7 @@ class Householder {
   }
 
  private:
-  static constexpr Index block = 16;
+  static constexpr Index block = 32;
   static constexpr Index columns_at_once = 64;
   static constexpr Index next_block(Index token) { return (token / block + 1) * block; }
 
@@ -163,7 +163,7 @@ class Householder {
     for (Index t = 0; t < tokens.size; ++t) {
       T(t, t) = beta_[tokens.begin + t];
       for (Index s = t - 1; s >= 0; --s)
-        T(s, t) = -beta_[tokens.begin + s] * U.row(s).segment(s + 1, t - s).dot(T.col(t).segment(s + 1, t - s));
+        T(s, t) = -beta_[tokens.begin + s] * U.col(s).segment(s + 1, t - s).dot(T.col(t).segment(s + 1, t - s));
     }
     negative_T_.block(0, tokens.begin, tokens.size, tokens.size) = -T.template cast<S>();
   }

@@ -37,10 +37,10 @@ class TransitionProduct {
   void pull(Segment segment, Batch<S> queries) const {
     acting().pull(segment, queries);
   }
-  [[nodiscard]] auto log_channel_totals(Segment segment) const
+  template <class Totals>
     requires(key_action == KeyAction::scale)
-  {
-    return acting().log_channel_totals(segment);
+  void log_channel_totals(Segment segment, Totals&& totals) const {
+    acting().log_channel_totals(segment, totals);
   }
   template <class S>
     requires(key_action == KeyAction::mix)

@@ -45,7 +45,7 @@ class Rotary {
     for (Index t = 0; t < segment.size; ++t)
       detail::turn_on(frame.angles, beta(segment.begin + t) * theta_, pairing_, queries.col(t).data(),
                       keys.col(t).data());
-    if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
+    if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
   }
 
   template <class S>

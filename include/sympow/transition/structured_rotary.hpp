@@ -61,7 +61,7 @@ class StructuredRotary {
         detail::turn_on(frame.angles, 0 * frame.angles, Pairing::interleaved, queries.col(t).data(),
                         keys.col(t).data());
       }
-      if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
+      if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
       multiply(basis_, queries);
       multiply(basis_, keys);
     }

@@ -56,7 +56,7 @@ enum class KeyAction {
 ///
 /// and beside these, if it is to move a state:
 ///
-///     VectorXd log_channel_totals(Segment s) const;      KeyAction::scale: Σ log a, d numbers
+///     void log_channel_totals(Segment s, VectorXd&) const;    KeyAction::scale: Σ log a, d numbers
 ///     void push(Segment s, Batch<S> K) const;            KeyAction::mix: K ← (A_a … A_b)ᵀ K
 ///     void advance(Segment s, Batch<S> X) const;         KeyAction::mix: X ← X A_a … A_b
 ///
@@ -88,7 +88,7 @@ struct LeavesKeys {
 
   template <class S>
   void transport(Frame&, Segment, const Batch<S>& queries, const Batch<S>& keys, Batch<S> logits) const {
-    if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
+    if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
   }
 
   template <class S>
@@ -131,7 +131,10 @@ class ViewOf final : public TransitionView<Scalar> {
   void pull(Segment segment, Batch<Scalar> queries) const override { transition_.pull(segment, queries); }
   [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
   void log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
-    if constexpr (A::key_action == KeyAction::scale) totals = transition_.log_channel_totals(segment);
+    if constexpr (A::key_action == KeyAction::scale) {
+      totals.resize(transition_.key_dimension());
+      transition_.log_channel_totals(segment, totals);
+    }
   }
   void push([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> keys) const override {
     if constexpr (A::key_action == KeyAction::mix) transition_.push(segment, keys);

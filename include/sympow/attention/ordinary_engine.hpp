@@ -1,0 +1,237 @@
+// Segments at the speed of their products: the state forms where nothing is near the ends of the scalar type.
+#pragma once
+
+#include <sympow/attention/ordinary_rows.hpp>
+#include <sympow/attention/state_engine.hpp>
+
+namespace sympow::detail {
+
+/// Takes the tokens of a segment through a state all at once. With the weights w_j = b_jn ‖k_j‖^P 2^-M of the keys at the segment's end,
+/// those of the tail included, a = b_0n 2^{M_0 - M}, and queries and keys of length about 1,
+///
+///     rows i:   a S φ(q_i) + Σ_{j ≤ i} s_ij^P w_j v_j     (and the same with v = 1)
+///     S   ←     a S + Σ_j w_j v_j φ(k_j)ᵀ                 unless the tail can hold the tokens
+///
+/// up to the factor b_0i / b_0n of row i, by panels of φ that never leave the cache. Ordinary is a segment of which no w_j and no b_0n
+/// is below 2^-40; one that is not is cut in two, and in the end left to `StateEngine`.
+template <class Scalar, FiniteFeatureMap F>
+class OrdinaryEngine {
+  static constexpr int degree = degree_of<F>;
+  static constexpr Index smallest = 16;      // tokens that are not cut any more
+  static constexpr Index panel_width = 128;  // entries of φ at a time
+
+ public:
+  OrdinaryEngine(const F& feature, StateCall<Scalar, F>& call)
+      : feature_(feature),
+        call_(call),
+        state_(call.state),
+        work_(call.work),
+        engine_(feature, call),
+        rows_(call.work, call.rows, call.options.diagnostics),
+        d_(call.Q.rows()),
+        e_(call.V.rows()),
+        is_plain_(F::score == Score::power && call.rows != Rows::signed_means && engine_.room() == 0) {}
+
+  void run(Segment segment) {
+    if (!is_plain_) return engine_.run(segment);
+    if (log_decay_of(segment) * std::numbers::log2e < least_weight) {
+      if (segment.size <= smallest) return engine_.run(segment);
+      const Index half = segment.size / 2;
+      run({segment.begin, half});
+      run({segment.begin + half, segment.size - half});
+      return;
+    }
+    engine_.load(segment);
+    if (weigh(segment.size))
+      run_loaded(segment);
+    else
+      engine_.run_loaded(segment);
+  }
+
+  /// The papers' literal step, see `StateEngine`.
+  void run_literally(Index token) { engine_.run_literally(token); }
+
+ private:
+  // The decay of what is forgotten least.
+  double log_decay_of(Segment segment) {
+    double sum = 0;
+    for (Index i = segment.begin; i < segment.end(); ++i) sum += call_.transition.log_decay(i);
+    slowest_ = 0;
+    if (call_.transition.key_action() == KeyAction::scale) {
+      call_.transition.log_channel_totals(segment, work_.channels);
+      const auto all = (state_.tail_log_channels + work_.channels).maxCoeff();
+      slowest_ = all > no_weight ? degree * (all - state_.slowest_channel()) : no_weight;
+    }
+    return sum + slowest_;
+  }
+
+  // log2 of the tail's weights at the end of a segment with this log decay.
+  auto tail_logarithms(double log_decay) {
+    return (degree * state_.tail_exponents.head(state_.tail_size) +
+            (state_.tail_log_b.head(state_.tail_size).array() + log_decay).matrix() * std::numbers::log2e);
+  }
+
+  // The w_j of the segment's n keys, a, and the exponent of a state that holds them all; false if they are not ordinary.
+  bool weigh(Index n) {
+    const Index m = state_.tail_size;
+    const double total = engine_.log_total();
+    const bool folded = state_.L != no_weight;
+    const double forgotten = state_.tail_log_decay + degree * state_.slowest_channel() + total;
+    auto logarithms = work_.shift(n);
+    logarithms = degree * work_.key_exponents(n) + work_.to_end(n) * std::numbers::log2e;
+    L_ = std::max(state_.L + (forgotten + slowest_) * std::numbers::log2e, logarithms.maxCoeff());
+    if (m > 0) L_ = std::max(L_, tail_logarithms(total).maxCoeff());
+    const double M = std::ceil(L_);
+    for (Index j = 0; j < n; ++j)
+      if (logarithms[j] != no_weight && !(logarithms[j] - M >= least_weight)) return false;
+    work_.weights(n) = weights_of(logarithms, M);
+    if (m > 0) work_.tail_weights(m) = weights_of(tail_logarithms(total), M);
+    a_ = folded ? std::exp2((state_.exponent() - M) + forgotten * std::numbers::log2e) : 0;
+    return L_ != no_weight && (folded || scores_are_ordinary(n));
+  }
+
+  template <class Logarithms>
+  static auto weights_of(const Logarithms& logarithms, double M) {
+    return exponential((logarithms.array() - M) * std::numbers::ln2).matrix().template cast<Scalar>();
+  }
+
+  // Whether no row of an empty state is so small that its scores leave the type.
+  bool scores_are_ordinary(Index n) {
+    const auto logits = work_.logits(n, n);
+    for (Index i = 0; i < n; ++i)
+      if (!(degree * std::log2(logits.col(i).head(i + 1).cwiseAbs().maxCoeff()) >= least_weight)) return false;
+    return true;
+  }
+
+  void run_loaded(Segment segment) {
+    const Index n = segment.size, m = state_.tail_size;
+    auto queries = work_.queries(d_, n);
+    auto logits = work_.logits(n, n);
+    rows_.reset(e_, n);
+    rows_.add_scores(logits, work_.weights(n), call_.V.middleCols(segment.begin, n), true);
+    if (m > 0) {
+      auto tail_logits = work_.logits(m, n);
+      set_product(tail_logits, state_.tail_keys.leftCols(m).transpose(), queries);
+      rows_.add_scores(tail_logits, work_.tail_weights(m), state_.tail_values.leftCols(m), false);
+    }
+    rows_.settle(1);
+    if (!state_.channels_agree()) state_.pull_to_last_fold(work_, queries);
+    weigh_absolutely(segment);
+
+    const bool folds = m + n > state_.tail_keys.cols(), mixes = call_.transition.key_action() == KeyAction::mix;
+    if (!folds || mixes) for_panels(n, 0, [&](Index first, const auto& features) { read(first, features); });
+    engine_.move_on(segment);
+    if (folds)
+      fold(segment, !mixes);
+    else
+      state_.append(work_.keys(d_, n), work_.key_exponents(n), work_.to_end(n), call_.V.middleCols(segment.begin, n));
+    rows_.settle(static_cast<Scalar>(a_));
+    write(segment);
+  }
+
+  // What the rows are compared with: ‖φ(q_i)‖ a A, the weight of what they read through φ, and for diagnostics with all other keys.
+  void weigh_absolutely(Segment segment) {
+    const Index n = segment.size, m = state_.tail_size;
+    auto noise = work_.noise(n), absolute = work_.absolute_weights(n);
+    if (rows_.normalized())
+      noise =
+          entries_to_the<degree>(work_.queries(d_, n).colwise().norm().transpose().array()).template cast<double>() *
+          (a_ * state_.A);
+    if (call_.options.diagnostics == nullptr) return;
+    const auto power = [](const auto& norms) {
+      return entries_to_the<degree>(norms.array()).matrix().template cast<double>();
+    };
+    double sum = a_ * state_.A;
+    if (m > 0)
+      sum += power(state_.tail_keys.leftCols(m).colwise().norm().transpose())
+                 .dot(work_.tail_weights(m).template cast<double>());
+    for (Index i = 0; i < n; ++i) {
+      sum +=
+          static_cast<double>(work_.weights(n)[i]) * integer_power(static_cast<double>(work_.key_norms(n)[i]), degree);
+      absolute[i] = sum * integer_power(static_cast<double>(work_.query_norms(n)[i]), degree);
+    }
+  }
+
+  // The tail and the segment's keys into the sums, which are read on the way unless that is done.
+  void fold(Segment segment, bool reads) {
+    const Index n = segment.size, m = state_.tail_size, queries = reads ? n : 0;
+    auto weights = work_.fold_weights(m + n);
+    weights.tail(n) = work_.weights(n);
+    if (m > 0) weights.head(m) = weights_of(tail_logarithms(0), std::ceil(L_));
+    auto weighted = work_.weighted(e_, m + n);
+    for (Index j = 0; j < m; ++j) weighted.col(j) = state_.tail_values.col(j) * weights[j];
+    for (Index j = 0; j < n; ++j) weighted.col(m + j) = call_.V.col(segment.begin + j) * weights[m + j];
+    const double forgotten = state_.tail_log_decay + degree * state_.slowest_channel();
+    const auto decay = state_.forgetting(
+        work_, a_ == 0 ? 0 : std::exp2((state_.exponent() - std::ceil(L_)) + forgotten * std::numbers::log2e));
+    for_panels(queries, m + n, [&](Index first, const auto& features) {
+      const auto keys = features.bottomRows(m + n);
+      if (reads) read(first, features.topRows(n));
+      state_.forget(decay, first, keys.cols());
+      add_product(state_.S.middleCols(first, keys.cols()), weighted, keys);
+      add_product(state_.Z.segment(first, keys.cols()), keys.transpose(), weights);
+    });
+    auto norms = work_.fold_norms(m + n);
+    norms.head(m) = state_.tail_keys.leftCols(m).colwise().norm();
+    norms.tail(n) = work_.keys(d_, n).colwise().norm();
+    const double added = weights.dot(entries_to_the<degree>(norms.array()).matrix());
+    state_.A = state_.A * decay.factor + added;
+    state_.L = L_;
+    state_.clear_tail();
+  }
+
+  // Some entries of φ of the queries against the sums.
+  template <class Queries>
+  void read(Index first, const Queries& queries) {
+    if (a_ == 0) return;
+    const Index entries = queries.cols();
+    rows_.add_read(state_.S.middleCols(first, entries), state_.Z.segment(first, entries), queries);
+    rows_.settle_some(static_cast<Scalar>(a_));
+  }
+
+  // visit(first, Φ): some entries of φ, one token a row, of the queries and of as many keys, those of the tail first.
+  template <class Visit>
+  void for_panels(Index queries, Index keys, const Visit& visit) {
+    const Index own = keys > 0 ? keys - state_.tail_size : 0, earlier = keys - own, all = queries + keys;
+    auto tokens = work_.tokens(all, d_);
+    set_copy(tokens.topRows(queries), work_.queries(d_, queries).transpose());
+    set_copy(tokens.middleRows(queries, earlier), state_.tail_keys.leftCols(earlier).transpose());
+    set_copy(tokens.bottomRows(own), work_.keys(d_, own).transpose());
+    if constexpr (degree == 1) {
+      visit(0, tokens);
+    } else {
+      if constexpr (requires { feature_.embed_by_panels(tokens, tokens, tokens, visit); }) {
+        if (all > 1) {
+          auto panel = work_.panel(all, panel_width), prefixes = work_.prefixes(all, degree - 1);
+          return feature_.embed_by_panels(tokens, panel, prefixes, visit);
+        }
+      }
+      auto features = work_.features(state_.S.cols(), all);
+      feature_.embed(tokens.transpose(), features);
+      visit(0, features.transpose());
+    }
+  }
+
+  void write(Segment segment) {
+    const Index n = segment.size;
+    const auto from_start = work_.from_start(n), exponents = work_.query_exponents(n), noise = work_.noise(n),
+               absolute = work_.absolute_weights(n);
+    const double log2_unit = std::ceil(L_) - engine_.log_total() * std::numbers::log2e;
+    for (Index i = 0; i < n; ++i)
+      rows_.write(segment.begin + i, i, noise[i], absolute[i],
+                  degree * exponents[i] + from_start[i] * std::numbers::log2e + log2_unit,
+                  call_.Y.col(segment.begin + i));
+  }
+
+  const F& feature_;
+  StateCall<Scalar, F>& call_;
+  StateAccess<State<Scalar, F>>& state_;
+  Workspace<Scalar>& work_;
+  StateEngine<Scalar, F> engine_;
+  OrdinaryRows<Scalar, degree> rows_;
+  Index d_, e_;
+  bool is_plain_;
+  double a_ = 0, L_ = 0, slowest_ = 0;
+};
+
+}  // namespace sympow::detail
