@@ -1,0 +1,162 @@
+"""Checks every form of every library, then takes times, the libraries in turns."""
+
+import sys
+import time
+
+import definition
+import in_jax
+import in_sympow
+import in_torch
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+D = E = 64
+PREFILL, DECODED = 4096, 256
+SYMPOW_CHUNK = 64  # of the library, at most
+LONGEST = 60  # seconds that one call may take
+
+
+def sequence(T):
+    """q, k, v and log gates of about -.001, whose windows are a thousand tokens."""
+    random = np.random.default_rng(1)
+    q, k, v = (random.standard_normal((T, n), dtype=np.float32) for n in (D, D, E))
+    return q, k, v, (-0.002 * random.random(T)).astype(np.float32)
+
+
+def say(*words):
+    print(*words, file=sys.stderr, flush=True)
+
+
+def seconds(call):
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def check(name, rows, y, tokens_per_update):
+    ratio = rows.ratio(y, tokens_per_update)
+    if not ratio <= 1:
+        sys.exit(f"{name} breaks the row rule by {ratio:.2g}: nothing was timed")
+    return ratio
+
+
+def in_turns(calls, rounds=200, at_least=3, enough=5):
+    """The best seconds of each call: they take turns, and leave after some rounds when they have had enough seconds."""
+    times = {name: [] for name in calls}
+    for turn in range(rounds):
+        for name, call in calls.items():
+            if turn < at_least or sum(times[name]) < enough:
+                times[name].append(seconds(call))
+    return {name: min(taken) for name, taken in times.items()}
+
+
+def memory():
+    """Bytes that are free."""
+    lines = open("/proc/meminfo").read().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+
+
+def forms(library, tokens):
+    """Name: a callable that returns the outputs of all tokens, and the tokens of an update of its state."""
+    in_arrays, in_tensors = [jnp.asarray(x) for x in tokens], [torch.from_numpy(x) for x in tokens]
+    own = in_sympow.Sequence(library, D, E)
+    never = np.inf
+    return {
+        "JAX quadratic": (lambda: in_jax.quadratic(*in_arrays).block_until_ready(), never),
+        "PyTorch quadratic": (lambda: in_torch.quadratic(*in_tensors), never),
+        "sympow attention": (own.from_start("attention", tokens), never),
+        "JAX chunked": (lambda: in_jax.chunked(*in_arrays)[0].block_until_ready(), in_jax.CHUNK),
+        "PyTorch chunked": (lambda: in_torch.chunked(*in_tensors)[0], in_torch.CHUNK),
+        "sympow chunked": (own.from_start("chunked", tokens), SYMPOW_CHUNK),
+        "sympow recurrent": (own.from_start("recurrent", tokens), 1),
+    }
+
+
+def over_tokens(library, T, before):
+    """Seconds of each form over T tokens, and its error; a reason in place of what does not fit."""
+    tokens = sequence(T)
+    rows = definition.Rows(*tokens, sorted({*np.random.default_rng(2).integers(0, T, 48), *range(16), T - 1}))
+    calls, errors, left_out = {}, {}, {}
+    for name, (call, tokens_per_update) in forms(library, tokens).items():
+        is_listing, is_quadratic = "quadratic" in name, "quadratic" in name or "attention" in name
+        earlier, shorter = before.get(name, (0, T))
+        if is_listing and 4 * 4 * T * T > memory():
+            left_out[name] = "memory"
+        elif earlier is None or earlier * (T / shorter) ** (2 if is_quadratic else 1) > LONGEST:
+            left_out[name] = "time"
+        else:
+            say(f"T = {T}: {name}")
+            errors[name] = check(name, rows, call(), tokens_per_update)
+            calls[name] = call
+    say(f"T = {T}: times")
+    best = in_turns(calls)
+    before.update({name: (best.get(name), T) for name in [*best, *left_out]})
+    return {"seconds": best, "errors": errors, "left_out": left_out}
+
+
+def decoders(library, tokens):
+    """Name: a callable that takes token t and returns its output; all have seen the first tokens."""
+    prefill = [x[:PREFILL] for x in tokens]
+    columns = [x if x.ndim == 2 else x[:, None] for x in tokens]
+    pieces = [[x[t : t + 1] for x in columns] for t in range(PREFILL, PREFILL + DECODED)]
+    in_arrays, in_tensors = [[jnp.asarray(x) for x in p] for p in pieces], [
+        [torch.from_numpy(x) for x in p] for p in pieces
+    ]
+
+    in_jax_state = in_jax.chunked(*map(jnp.asarray, prefill))[1].T.copy()
+    in_torch_state = in_torch.chunked(*map(torch.from_numpy, prefill))[1].T.contiguous()
+    embed = in_torch.Embedding(D)
+    own = in_sympow.Sequence(library, D, E)
+    own.from_start("chunked", prefill)()
+    outputs = [np.empty((1, E), np.float32) for _ in pieces]
+    steps = [own.form("recurrent", p, y) for p, y in zip(pieces, outputs)]
+
+    def in_jax_step(t):
+        nonlocal in_jax_state
+        in_jax_state, y = in_jax.step(in_jax_state, *in_arrays[t])
+        return y.block_until_ready()
+
+    def in_sympow_step(t):
+        steps[t]()
+        return outputs[t]
+
+    return {
+        "JAX": in_jax_step,
+        "PyTorch": lambda t: in_torch.step(embed, in_torch_state, *in_tensors[t]),
+        "sympow": in_sympow_step,
+    }
+
+
+def decoding(library):
+    """Seconds a token of each, after a prefill."""
+    tokens = sequence(PREFILL + DECODED)
+    rows = definition.Rows(*tokens, range(PREFILL, PREFILL + DECODED, 8))
+    calls, errors = {}, {}
+    for name, step in decoders(library, tokens).items():
+        say(f"decoding: {name}")
+        y = np.zeros((PREFILL + DECODED, E))
+        for t in range(DECODED):
+            y[PREFILL + t] = step(t)
+        errors[name] = check(f"decoding in {name}", rows, y, 1)
+        calls[name] = lambda step=step: [step(t) for t in range(DECODED)]
+    say("decoding: times")
+    return {"seconds": {name: best / DECODED for name, best in in_turns(calls).items()}, "errors": errors}
+
+
+@torch.inference_mode()
+def everything(library, lengths):
+    torch.set_num_threads(1)
+    before = {}
+    versions = {"JAX": jax.__version__, "PyTorch": torch.__version__, "numpy": np.__version__}
+    over = {T: over_tokens(library, T, before) for T in sorted(set(lengths))}
+    return {
+        "d": D,
+        "e": E,
+        "threads": 1,
+        "versions": versions,
+        "tokens": over,
+        "prefill": PREFILL,
+        "decode": decoding(library),
+    }

@@ -1,0 +1,59 @@
+// The forms of gated SymmetricPower<2> in float behind a C interface, for ctypes: one head, T × d row by row as numpy has it.
+#include <sympow/sympow.hpp>
+
+using namespace sympow;
+
+namespace {
+
+using Feature = SymmetricPower<2>;
+using Tokens = Eigen::Map<const Matrix<float>>;
+
+/// A state and the scratch memory that goes with it.
+struct Sequence {
+  Index d, e;
+  State<float, Feature> state{d, e};
+  Workspace<float> workspace{};
+};
+
+struct Call {
+  Tokens Q, K, V;
+  Decay gates;
+  Eigen::Map<Matrix<float>> Y;
+
+  Call(const Sequence& sequence, Index T, const float* q, const float* k, const float* v, const float* log_gamma,
+       float* y)
+      : Q(q, sequence.d, T),
+        K(k, sequence.d, T),
+        V(v, sequence.e, T),
+        gates(decay(Eigen::Map<const Eigen::VectorXf>(log_gamma, T))),
+        Y(y, sequence.e, T) {}
+};
+
+}  // namespace
+
+extern "C" {
+
+Sequence* sympow_open(long d, long e) noexcept { return new Sequence{.d = d, .e = e}; }
+void sympow_close(Sequence* sequence) noexcept { delete sequence; }
+
+/// Forgets all tokens.
+void sympow_empty(Sequence* sequence) noexcept { sequence->state = State<float, Feature>(sequence->d, sequence->e); }
+
+void sympow_attention(Sequence* sequence, long T, const float* q, const float* k, const float* v,
+                      const float* log_gamma, float* y) noexcept {
+  const Call call(*sequence, T, q, k, v, log_gamma, y);
+  attention(Feature{}, call.gates, call.Q, call.K, call.V, call.Y, sequence->workspace);
+}
+
+void sympow_chunked(Sequence* sequence, long T, const float* q, const float* k, const float* v, const float* log_gamma,
+                    float* y) noexcept {
+  const Call call(*sequence, T, q, k, v, log_gamma, y);
+  chunked(Feature{}, call.gates, call.Q, call.K, call.V, sequence->state, call.Y, sequence->workspace);
+}
+
+void sympow_recurrent(Sequence* sequence, long T, const float* q, const float* k, const float* v,
+                      const float* log_gamma, float* y) noexcept {
+  const Call call(*sequence, T, q, k, v, log_gamma, y);
+  recurrent(Feature{}, call.gates, call.Q, call.K, call.V, sequence->state, call.Y, sequence->workspace);
+}
+}
