@@ -14,7 +14,7 @@ import torch
 
 D = E = 64
 PREFILL, DECODED = 4096, 256
-SYMPOW_CHUNK = 64  # of the library, at most
+SYMPOW_CHUNK = 64  # what the library chooses
 LONGEST = 60  # seconds that one call may take
 
 
