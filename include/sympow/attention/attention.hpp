@@ -137,21 +137,16 @@ class AttentionEngine {
     sums_.write(own.begin, call_.Y.middleCols(own.begin, n));
   }
 
-  // Weights of keys from their log2: 2^reference times numbers of at most 1, which later keys do not change. False if one of them is
-  // not ordinary.
-  template <class Logarithms, class Weights>
-  static bool weigh(const Logarithms& logarithms, double& reference, Weights&& weights) {
-    reference = std::ceil(logarithms.maxCoeff());
-    bool ordinary = true;
-    for (Index j = 0; j < logarithms.size(); ++j) {
-      const double whole = std::floor(logarithms[j]);
-      if (logarithms[j] == no_weight) {
-        weights[j] = Scalar(0);
-        continue;
-      }
-      weights[j] = static_cast<Scalar>(
-          std::ldexp(std::exp2(logarithms[j] - whole), static_cast<int>(std::max(whole - reference, -2048.0))));
-      ordinary = ordinary && logarithms[j] - reference >= least_weight;
+  // Weights b_j ‖k_j‖^P of keys as 2^reference times numbers, which later keys do not change, of at most about 1; false if there is none,
+  // or one that is not ordinary.
+  template <class LogGates, class Exponents, class Weights>
+  static bool weigh(const LogGates& log_b, const Exponents& exponents, double& reference, Weights&& weights) {
+    reference = std::ceil((degree * exponents + std::numbers::log2e * log_b).maxCoeff());
+    bool ordinary = reference != no_weight;
+    for (Index j = 0; j < log_b.size(); ++j) {
+      const double whole = degree * exponents[j] - reference;
+      weights[j] = whole > no_weight ? static_cast<Scalar>(weight_of(log_b[j], whole)) : Scalar(0);
+      ordinary = ordinary && (exponents[j] == no_weight || whole >= least_weight);
     }
     return ordinary;
   }
@@ -160,21 +155,19 @@ class AttentionEngine {
     if (!is_plain_) return false;
     const Index n = own.size;
     KeyBlock<Scalar>& keys = block_at(own.begin);
-    auto logarithms = work_.shift(n);
-    logarithms = degree * work_.key_exponents(n) + work_.to_end(n) * std::numbers::log2e;
-    weigh(logarithms, keys.reference, work_.all_weights(T_).segment(own.begin, n));
+    const auto exponents = work_.key_exponents(n);
+    weigh(work_.to_end(n), exponents, keys.reference, work_.all_weights(T_).segment(own.begin, n));
     if (diagnose()) keys.absolute = absolute_weight(work_.all_weights(T_).segment(own.begin, n), work_.key_norms(n));
-    if (!(keys.log_decay * std::numbers::log2e >= least_weight)) return false;
-    double own_reference = no_weight, between = 0;
-    logarithms = degree * work_.key_exponents(n) - work_.from_start(n) * std::numbers::log2e;
+    if (!(keys.log_decay >= least_log_decay<Scalar>)) return false;
+    double unit = no_weight, log_between = 0;
     auto own_weights = work_.own_weights(n);
-    if (!weigh(logarithms, own_reference, own_weights)) return false;
-    double unit = own_reference;
+    const bool ordinary = weigh(-work_.from_start(n), exponents, unit, own_weights);
+    const double own_reference = unit;
     for (Index begin = own.begin - block; begin >= 0; begin -= block) {
-      unit = std::max(unit, std::ceil(block_at(begin).reference + between));
-      between += block_at(begin).log_decay * std::numbers::log2e;
+      unit = std::max(unit, std::ceil(block_at(begin).reference + log_between * std::numbers::log2e));
+      log_between += block_at(begin).log_decay;
     }
-    if (unit == no_weight) return false;
+    if (!ordinary || unit == no_weight) return false;
     own_weights *= power_of_two<Scalar>(own_reference - unit);
 
     auto logits = work_.logits(n, n);
@@ -182,30 +175,29 @@ class AttentionEngine {
     rows_.reset(call_.V.rows(), n);
     rows_.add_scores(logits, own_weights, call_.V.middleCols(own.begin, n), true);
     double absolute = 0;
-    walk_back(own, [&](Segment earlier, const auto& queries, double log_between) {
-      const double log2_factor = block_at(earlier.begin).reference + log_between * std::numbers::log2e - unit;
-      if (log2_factor < std::numeric_limits<Scalar>::min_exponent) return;  // no row sees it
+    walk_back(own, [&](Segment earlier, const auto& queries, double between) {
+      const double factor = weight_of(between, block_at(earlier.begin).reference - unit);
+      if (!(factor > static_cast<double>(std::numeric_limits<Scalar>::min()))) return;  // no row sees it
       auto earlier_weights = work_.weights(earlier.size);
-      earlier_weights =
-          work_.all_weights(T_).segment(earlier.begin, earlier.size) * static_cast<Scalar>(std::exp2(log2_factor));
+      earlier_weights = work_.all_weights(T_).segment(earlier.begin, earlier.size) * static_cast<Scalar>(factor);
       auto scores = earlier_logits(earlier, queries);
       rows_.add_scores(scores, earlier_weights, call_.V.middleCols(earlier.begin, earlier.size), false);
       rows_.settle_some(1);
-      absolute += block_at(earlier.begin).absolute * std::exp2(log2_factor);
+      absolute += block_at(earlier.begin).absolute * factor;
     });
     rows_.settle(1);
 
-    const auto exponents = work_.query_exponents(n), from_start = work_.from_start(n);
+    const auto query_exponents = work_.query_exponents(n), from_start = work_.from_start(n);
     if (rows_.normalized())
       for (Index i = 0; i < n; ++i)
-        if (exponents[i] != no_weight && !(rows_.denominator(i) >= std::exp2(2 * least_weight))) return false;
+        if (query_exponents[i] != no_weight && !(rows_.denominator(i) >= std::exp2(2 * least_weight))) return false;
     for (Index i = 0; i < n; ++i) {
       double weight = 0;
       if (diagnose()) {
         absolute += absolute_weight(own_weights.segment(i, 1), work_.key_norms(n).segment(i, 1));
         weight = absolute * integer_power(static_cast<double>(work_.query_norms(n)[i]), degree);
       }
-      rows_.write(own.begin + i, i, 0, weight, degree * exponents[i] + from_start[i] * std::numbers::log2e + unit,
+      rows_.write(own.begin + i, i, 0, weight, from_start[i], degree * query_exponents[i] + unit,
                   call_.Y.col(own.begin + i));
     }
     return true;

@@ -34,7 +34,7 @@ class OrdinaryEngine {
 
   void run(Segment segment) {
     if (!is_plain_) return engine_.run(segment);
-    if (log_decay_of(segment) * std::numbers::log2e < least_weight) {
+    if (log_decay_of(segment) < least_log_decay<Scalar>) {
       if (segment.size <= smallest) return engine_.run(segment);
       const Index half = segment.size / 2;
       run({segment.begin, half});
@@ -65,34 +65,33 @@ class OrdinaryEngine {
     return sum + slowest_;
   }
 
-  // log2 of the tail's weights at the end of a segment with this log decay.
-  auto tail_logarithms(double log_decay) {
-    return (degree * state_.tail_exponents.head(state_.tail_size) +
-            (state_.tail_log_b.head(state_.tail_size).array() + log_decay).matrix() * std::numbers::log2e);
-  }
-
   // The w_j of the segment's n keys, a, and the exponent of a state that holds them all; false if they are not ordinary.
   bool weigh(Index n) {
     const Index m = state_.tail_size;
     const double total = engine_.log_total();
     const bool folded = state_.L != no_weight;
     const double forgotten = state_.tail_log_decay + degree * state_.slowest_channel() + total;
-    auto logarithms = work_.shift(n);
-    logarithms = degree * work_.key_exponents(n) + work_.to_end(n) * std::numbers::log2e;
-    L_ = std::max(state_.L + (forgotten + slowest_) * std::numbers::log2e, logarithms.maxCoeff());
-    if (m > 0) L_ = std::max(L_, tail_logarithms(total).maxCoeff());
-    const double M = std::ceil(L_);
+    const auto exponents = work_.key_exponents(n), to_end = work_.to_end(n);
+    const auto tail_exponents = state_.tail_exponents.head(m), tail_log_b = state_.tail_log_b.head(m);
+    L_ = std::max(state_.L + (forgotten + slowest_) * std::numbers::log2e,
+                  (degree * exponents + std::numbers::log2e * to_end).maxCoeff());
+    if (m > 0)
+      L_ = std::max(
+          L_, (degree * tail_exponents + std::numbers::log2e * tail_log_b).maxCoeff() + std::numbers::log2e * total);
     for (Index j = 0; j < n; ++j)
-      if (logarithms[j] != no_weight && !(logarithms[j] - M >= least_weight)) return false;
-    work_.weights(n) = weights_of(logarithms, M);
-    if (m > 0) work_.tail_weights(m) = weights_of(tail_logarithms(total), M);
-    a_ = folded ? std::exp2((state_.exponent() - M) + forgotten * std::numbers::log2e) : 0;
+      if (exponents[j] != no_weight && !(degree * exponents[j] - std::ceil(L_) >= least_weight)) return false;
+    set_weights(work_.weights(n), to_end, exponents);
+    set_weights(work_.tail_weights(m), (tail_log_b.array() + total).matrix(), tail_exponents);
+    a_ = folded ? weight_of(forgotten, state_.exponent() - std::ceil(L_)) : 0;
     return L_ != no_weight && (folded || scores_are_ordinary(n));
   }
 
-  template <class Logarithms>
-  static auto weights_of(const Logarithms& logarithms, double M) {
-    return exponential((logarithms.array() - M) * std::numbers::ln2).matrix().template cast<Scalar>();
+  // weights_j = b_j ‖k_j‖^P 2^-M up to the length of φ, from log b and the exponents of the keys.
+  template <class Weights, class LogGates, class Exponents>
+  void set_weights(Weights&& weights, const LogGates& log_b, const Exponents& exponents) const {
+    const double M = std::ceil(L_);
+    weights = exponential(log_b.array()).matrix().template cast<Scalar>();
+    for (Index j = 0; j < weights.size(); ++j) weights[j] *= power_of_two<Scalar>(degree * exponents[j] - M);
   }
 
   // Whether no row of an empty state is so small that its scores leave the type.
@@ -157,13 +156,12 @@ class OrdinaryEngine {
     const Index n = segment.size, m = state_.tail_size, queries = reads ? n : 0;
     auto weights = work_.fold_weights(m + n);
     weights.tail(n) = work_.weights(n);
-    if (m > 0) weights.head(m) = weights_of(tail_logarithms(0), std::ceil(L_));
+    set_weights(weights.head(m), state_.tail_log_b.head(m), state_.tail_exponents.head(m));
     auto weighted = work_.weighted(e_, m + n);
     for (Index j = 0; j < m; ++j) weighted.col(j) = state_.tail_values.col(j) * weights[j];
     for (Index j = 0; j < n; ++j) weighted.col(m + j) = call_.V.col(segment.begin + j) * weights[m + j];
     const double forgotten = state_.tail_log_decay + degree * state_.slowest_channel();
-    const auto decay = state_.forgetting(
-        work_, a_ == 0 ? 0 : std::exp2((state_.exponent() - std::ceil(L_)) + forgotten * std::numbers::log2e));
+    const auto decay = state_.forgetting(work_, a_ == 0 ? 0 : weight_of(forgotten, state_.exponent() - std::ceil(L_)));
     for_panels(queries, m + n, [&](Index first, const auto& features) {
       const auto keys = features.bottomRows(m + n);
       if (reads) read(first, features.topRows(n));
@@ -216,11 +214,9 @@ class OrdinaryEngine {
     const Index n = segment.size;
     const auto from_start = work_.from_start(n), exponents = work_.query_exponents(n), noise = work_.noise(n),
                absolute = work_.absolute_weights(n);
-    const double log2_unit = std::ceil(L_) - engine_.log_total() * std::numbers::log2e;
     for (Index i = 0; i < n; ++i)
-      rows_.write(segment.begin + i, i, noise[i], absolute[i],
-                  degree * exponents[i] + from_start[i] * std::numbers::log2e + log2_unit,
-                  call_.Y.col(segment.begin + i));
+      rows_.write(segment.begin + i, i, noise[i], absolute[i], from_start[i] - engine_.log_total(),
+                  degree * exponents[i] + std::ceil(L_), call_.Y.col(segment.begin + i));
   }
 
   const F& feature_;

@@ -8,6 +8,16 @@ namespace sympow::detail {
 /// log2 of the smallest ordinary weight. What is lost below the type beside such weights is lost beside 2^-86, and no row sees it.
 inline constexpr double least_weight = -40;
 
+/// The smallest ordinary decay of a segment, as a natural logarithm. Gates are split at a segment's ends, and logarithms of this size
+/// cost as many roundings of a double: none that a float sees.
+template <class Scalar>
+inline constexpr double least_log_decay = std::is_same_v<Scalar, double> ? -2 : -27;
+
+/// e^log 2^whole.
+inline double weight_of(double log, double whole) {
+  return std::ldexp(std::exp(log), static_cast<int>(std::clamp(whole, -4096.0, 4096.0)));
+}
+
 /// For rows i = 0 … n - 1 of one common scale
 ///
 ///     numerators_i = Σ_j s_ij^P w_j v_j,   denominators_i = Σ_j s_ij^P w_j
@@ -76,10 +86,10 @@ class OrdinaryRows {
     is_empty_ = false;
   }
 
-  /// y ← row i times 2^log2_scale, or divided by its denominator. `noise` is the weight relative to which that can be rounding, `absolute`
+  /// y ← row i times e^log 2^whole, or divided by its denominator. `noise` is the weight relative to which that can be rounding, `absolute`
   /// that of the row condition number, both without the scale.
   template <class Column>
-  void write(Index token, Index i, double noise, double absolute, double log2_scale, Column y) const {
+  void write(Index token, Index i, double noise, double absolute, double log, double whole, Column y) const {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
     const auto sums = work_.sums(e_, n_).col(i);
     const bool degenerate = normalized_ && static_cast<double>(denominator(i)) <= tolerance * noise;
@@ -88,10 +98,10 @@ class OrdinaryRows {
     else if (normalized_)
       y = sums / denominator(i);
     else
-      y = times_two_to_the(sums, log2_scale);
+      set_times_power_of_two(y, sums * static_cast<Scalar>(std::exp(log)), whole);
     if (diagnostics_ == nullptr) return;
     const double sum = std::abs(static_cast<double>(denominator(i)));
-    diagnostics_->col(token) << (sum == 0 ? no_weight : std::log2(sum) + log2_scale) * std::numbers::ln2,
+    diagnostics_->col(token) << (sum == 0 ? no_weight : std::log(sum) + log + whole * std::numbers::ln2),
         absolute == 0 ? 0 : absolute / sum, degenerate ? 1 : 0;
   }
 

@@ -77,7 +77,7 @@ class RowSums {
       else if (rows != Rows::sums)
         Y.col(i) = values().col(i) / denominator()[i];
       else
-        Y.col(i) = times_power_of_two(values().col(i), scale()[i]);
+        set_times_power_of_two(Y.col(i), values().col(i), scale()[i]);
   }
 
  private:

@@ -81,15 +81,14 @@ auto times_power_of_two(const X& x, double exponent) {
     return x.unaryExpr([n](const auto& entry) { return std::ldexp(entry, n); });
 }
 
-/// y = 2^exponent x, rounded once but where the type ends.
-template <class X>
-auto times_two_to_the(const X& x, double exponent) -> typename X::PlainObject {
-  using Scalar = typename X::Scalar;
-  if (std::abs(exponent) < std::numeric_limits<Scalar>::max_exponent - 2)
-    return x * static_cast<Scalar>(std::exp2(exponent));
-  const double whole = std::floor(exponent);
-  if (!(whole > no_weight)) return X::PlainObject::Zero(x.rows(), x.cols());
-  return times_power_of_two(x * static_cast<Scalar>(std::exp2(exponent - whole)), whole);
+/// y ← 2^exponent x, the same by packets where the power is a number of the type.
+template <class Y, class X>
+void set_times_power_of_two(Y&& y, const X& x, double exponent) {
+  using Limits = std::numeric_limits<typename X::Scalar>;
+  if (Limits::min_exponent < exponent && exponent < Limits::max_exponent)
+    y = x * static_cast<typename X::Scalar>(std::exp2(exponent));
+  else
+    y = times_power_of_two(x, exponent);
 }
 
 /// x ← x / 2^n, exactly, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0.
