@@ -1,6 +1,7 @@
 // What a call of any form can choose, and the checks that every form makes before it touches anything.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -28,11 +29,24 @@ struct DefaultNormalization {};
 /// For an exponential score the weight of a pair in K_i is e^s (1 + |scale| ‖q‖ ‖k‖). Under channel decay K_i is an upper bound.
 using Diagnostics = Eigen::Matrix<double, 3, Dynamic>;
 
+/// Which keys a query sees. Query i stands at token i + offset, key j at token j; the transition goes on to the last of them.
+struct Mask {
+  Index offset = 0;
+  bool is_full = false;  ///< every query sees every key, earlier and later ones
+  [[nodiscard]] friend bool operator==(const Mask&, const Mask&) = default;
+};
+/// Query i sees the keys j ≤ i + offset, those up to its own token. An offset of T_k - T_q lets the last query see all keys; before
+/// token 0 a query sees nothing, and its row is 0.
+[[nodiscard]] constexpr Mask causal(Index offset = 0) { return {offset, false}; }
+/// Every query sees every key. For transitions without decay that leave keys alone or turn them: what a gate forgets has a direction.
+[[nodiscard]] constexpr Mask full(Index offset = 0) { return {offset, true}; }
+
 /// Run-time choices of a call.
 struct Options {
   double scale = 1;                    ///< multiplies the logits: s = scale · qᵀ M k, inside the power
   Index chunk = 0;                     ///< tokens of a chunk in the chunked form; 0 lets the library choose
   Diagnostics* diagnostics = nullptr;  ///< resized to 3 × T and filled, if given; the outputs do not depend on it
+  Mask mask = causal();                ///< how queries and keys are aligned
   bool check_finite = false;           ///< throw `NotFinite` if Q, K or V holds a number that is not finite
 };
 
@@ -68,16 +82,35 @@ void check_finite(const char* name, const X& x) {
         raise<NotFinite>(name, "(", i, ", ", t, ") is ", static_cast<double>(x.coeff(i, t)), ", must be finite");
 }
 
+/// Tokens that a call goes over: those of its keys and those at which its queries stand.
+template <class Q, class K>
+Index tokens_of(const Q& queries, const K& keys, const Mask& mask) {
+  return std::max(keys.cols(), queries.cols() + mask.offset);
+}
+
 /// Throws `ShapeMismatch`, `InvalidArgument` or `NotFinite` unless the arguments of a call fit each other.
 template <class A, class Q, class K, class V>
 void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
+  const Mask& mask = options.mask;
   check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
-  check_size("columns of K", keys.cols(), queries.cols(), "columns of Q, one a token");
-  check_size("columns of V", values.cols(), queries.cols(), "columns of Q, one a token");
+  if (mask == causal()) check_size("columns of K", keys.cols(), queries.cols(), "columns of Q, one a token");
+  check_size("columns of V", values.cols(), keys.cols(), "columns of K, one a token");
+  const Index tokens = tokens_of(queries, keys, mask);
   if (transition.length() != Dynamic)
-    check_size("length of the transition", transition.length(), queries.cols(), "columns of Q, one a token");
+    check_size("length of the transition", transition.length(), tokens,
+               mask == causal() ? "columns of Q, one a token" : "tokens of keys and queries under the mask");
   if (transition.key_dimension() != Dynamic)
     check_size("key dimension of the transition", transition.key_dimension(), queries.rows(), "rows of Q");
+  if (mask.is_full) {
+    if (mask.offset < 0)
+      raise<InvalidArgument>("options: the offset of a full mask is ", mask.offset, ", must not be negative");
+    if (A::key_action != KeyAction::none && A::key_action != KeyAction::turn)
+      raise<InvalidArgument>("options: a full mask needs a transition that leaves keys alone or turns them");
+    for (Index i = 0; i < tokens; ++i)
+      if (transition.log_decay(i) != 0)
+        raise<InvalidArgument>("options: a full mask needs a transition without decay; log gamma of token ", i, " is ",
+                               transition.log_decay(i));
+  }
   if (!std::isfinite(options.scale)) raise<InvalidArgument>("options: scale is ", options.scale, ", must be finite");
   if (options.check_finite) {
     check_finite("Q", queries);

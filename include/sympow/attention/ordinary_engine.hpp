@@ -48,6 +48,11 @@ class OrdinaryEngine {
       engine_.run_loaded(segment);
   }
 
+  /// Segments of `size` tokens, one after the other.
+  void run_all(Index tokens, Index size) {
+    for (Index begin = 0; begin < tokens; begin += size) run({begin, std::min(size, tokens - begin)});
+  }
+
   /// The papers' literal step, see `StateEngine`.
   void run_literally(Index token) { engine_.run_literally(token); }
 
@@ -70,11 +75,12 @@ class OrdinaryEngine {
     const Index m = state_.tail_size;
     const double total = engine_.log_total();
     const bool folded = state_.L != no_weight;
+    if (!call_.takes() && !folded) return false;
     const double forgotten = state_.tail_log_decay + degree * state_.slowest_channel() + total;
     const auto exponents = work_.key_exponents(n), to_end = work_.to_end(n);
     const auto tail_exponents = state_.tail_exponents.head(m), tail_log_b = state_.tail_log_b.head(m);
-    L_ = std::max(state_.L + (forgotten + slowest_) * std::numbers::log2e,
-                  (degree * exponents + std::numbers::log2e * to_end).maxCoeff());
+    L_ = state_.L + (forgotten + slowest_) * std::numbers::log2e;
+    if (call_.takes()) L_ = std::max(L_, (degree * exponents + std::numbers::log2e * to_end).maxCoeff());
     if (m > 0)
       L_ = std::max(
           L_, (degree * tail_exponents + std::numbers::log2e * tail_log_b).maxCoeff() + std::numbers::log2e * total);
@@ -83,7 +89,7 @@ class OrdinaryEngine {
     set_weights(work_.weights(n), to_end, exponents);
     set_weights(work_.tail_weights(m), (tail_log_b.array() + total).matrix(), tail_exponents);
     a_ = folded ? weight_of(forgotten, state_.exponent() - std::ceil(L_)) : 0;
-    return L_ != no_weight && (folded || scores_are_ordinary(n));
+    return L_ != no_weight && (folded || !call_.reads || scores_are_ordinary(n));
   }
 
   // weights_j = b_j ‖k_j‖^P 2^-M up to the length of φ, from log b and the exponents of the keys.
@@ -103,11 +109,33 @@ class OrdinaryEngine {
   }
 
   void run_loaded(Segment segment) {
+    const Index n = segment.size;
+    if (call_.reads) add_scores(segment);
+    const bool folds = call_.takes() && state_.tail_size + n > state_.tail_keys.cols();
+    const bool reads_on_the_way = folds && call_.transition.key_action() != KeyAction::mix;
+    if (call_.reads && !reads_on_the_way)
+      for_panels(n, 0, [&](Index first, const auto& features) { read(first, features); });
+    if (call_.takes()) {
+      engine_.move_on(segment);
+      if (folds)
+        fold(segment, call_.reads && reads_on_the_way);
+      else
+        state_.append(work_.keys(d_, n), work_.key_exponents(n), work_.to_end(n), call_.V.middleCols(segment.begin, n));
+    }
+    if (!call_.reads) return;
+    rows_.settle(static_cast<Scalar>(a_));
+    write(segment);
+  }
+
+  // Scores of the segment's own keys and of those in the tail.
+  void add_scores(Segment segment) {
     const Index n = segment.size, m = state_.tail_size;
     auto queries = work_.queries(d_, n);
-    auto logits = work_.logits(n, n);
     rows_.reset(e_, n);
-    rows_.add_scores(logits, work_.weights(n), call_.V.middleCols(segment.begin, n), true);
+    if (call_.takes()) {
+      auto logits = work_.logits(n, n);
+      rows_.add_scores(logits, work_.weights(n), call_.V.middleCols(segment.begin, n), true);
+    }
     if (m > 0) {
       auto tail_logits = work_.logits(m, n);
       set_product(tail_logits, state_.tail_keys.leftCols(m).transpose(), queries);
@@ -116,16 +144,6 @@ class OrdinaryEngine {
     rows_.settle(1);
     if (!state_.channels_agree()) state_.pull_to_last_fold(work_, queries);
     weigh_absolutely(segment);
-
-    const bool folds = m + n > state_.tail_keys.cols(), mixes = call_.transition.key_action() == KeyAction::mix;
-    if (!folds || mixes) for_panels(n, 0, [&](Index first, const auto& features) { read(first, features); });
-    engine_.move_on(segment);
-    if (folds)
-      fold(segment, !mixes);
-    else
-      state_.append(work_.keys(d_, n), work_.key_exponents(n), work_.to_end(n), call_.V.middleCols(segment.begin, n));
-    rows_.settle(static_cast<Scalar>(a_));
-    write(segment);
   }
 
   // What the rows are compared with: ‖φ(q_i)‖ a A, the weight of what they read through φ, and for diagnostics with all other keys.
@@ -229,5 +247,21 @@ class OrdinaryEngine {
   bool is_plain_;
   double a_ = 0, L_ = 0, slowest_ = 0;
 };
+
+/// Chunks of this many tokens unless the call says otherwise: from 96 on the panels of a chunk keep the products busy.
+inline constexpr Index default_chunk = 96;
+
+inline Index chunk_of(const Options& options) { return options.chunk > 0 ? options.chunk : default_chunk; }
+
+/// All keys into the state, then all queries against it, from where the first key stood.
+template <class Scalar, FiniteFeatureMap F>
+void run_two_passes(const F& feature, StateCall<Scalar, F> call) {
+  Frame start = call.state.frame;
+  call.reads = false;
+  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.K.cols(), chunk_of(call.options));
+  call.reads = true;
+  call.standing = &start;
+  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.Q.cols(), chunk_of(call.options));
+}
 
 }  // namespace sympow::detail

@@ -51,9 +51,9 @@ class OrdinaryRows {
     auto numerators = work_.partial(e_, n_);
     auto denominators = work_.partial_denominators(n_);
     for (Index begin = 0; begin < n_; begin += step) {
-      const Index end = std::min(begin + step, n_), seen = causal ? end : keys;
+      const Index end = std::min(begin + step, n_), seen = causal ? std::min(end, keys) : keys;
       for (Index i = begin; i < end; ++i) {
-        const Index own = causal ? i + 1 : keys;
+        const Index own = causal ? std::min(i + 1, keys) : keys;
         auto scores = logits.col(i).head(own).array();
         scores = entries_to_the<degree>(scores) * weights.array().head(own);
         if (divides_) denominators[i] = (pending_ == 0 ? Scalar(0) : denominators[i]) + scores.sum();

@@ -9,6 +9,7 @@ namespace detail {
 
 template <class Scalar, FiniteFeatureMap F>
 void run_recurrent(const F& feature, StateCall<Scalar, F> call) {
+  if (call.options.mask.is_full) return run_two_passes<Scalar, F>(feature, call);
   OrdinaryEngine<Scalar, F> engine(feature, call);
   for (Index i = 0; i < call.Q.cols(); ++i)
     if (call.state.tail_keys.cols() == 0)

@@ -66,18 +66,20 @@ class RowSums {
                                          : scale()[i] + std::log2(std::abs(static_cast<double>(denominator()[i])));
   }
 
-  /// Y ← the rows.
-  void write(Rows rows, Batch<Scalar> Y) const {
+  /// Y ← the rows from `first` on.
+  void write(Rows rows, Index first, Batch<Scalar> Y) const {
     constexpr Scalar largest = std::numeric_limits<Scalar>::max();
-    for (Index i = 0; i < Y.cols(); ++i)
+    for (Index t = 0; t < Y.cols(); ++t) {
+      const Index i = first + t;
       if (degenerate(i, rows) || scale()[i] == no_weight)
-        Y.col(i).setZero();
+        Y.col(t).setZero();
       else if (rows != Rows::sums && room_ > 0)  // a mean of values near the largest number can be rounded beyond it
-        Y.col(i) = (values().col(i) / denominator()[i]).cwiseMin(largest).cwiseMax(-largest);
+        Y.col(t) = (values().col(i) / denominator()[i]).cwiseMin(largest).cwiseMax(-largest);
       else if (rows != Rows::sums)
-        Y.col(i) = values().col(i) / denominator()[i];
+        Y.col(t) = values().col(i) / denominator()[i];
       else
-        set_times_power_of_two(Y.col(i), values().col(i), scale()[i]);
+        set_times_power_of_two(Y.col(t), values().col(i), scale()[i]);
+    }
   }
 
  private:

@@ -38,17 +38,19 @@ class ScoreSums {
     if (diagnostics_ != nullptr) work_.absolute.reset(0, n_, room_);
   }
 
-  /// Keys of the queries' own segment, j ≤ i; logits n × n become weights.
+  /// Keys of the queries' own segment, j ≤ i as far as there are any; logits, keys × n, become weights.
   template <class Logits, class Values>
   void add_causal(const TransitionView<Scalar>& transition, Segment segment, Logits& logits, const Values& values) {
+    const Index keys = logits.rows();
     auto gates = work_.gates(n_);
     const auto exponents = work_.key_exponents(n_);
+    const auto seen = [&](Index i) { return std::min(i + 1, keys); };
     add(
-        logits, values, work_.key_norms(n_), [](Index i) { return i + 1; },
+        logits, values, work_.key_norms(n_), seen,
         [&](Index i) -> KeyFactors<Scalar>& {
           gates.head(i).array() += transition.log_decay(segment.begin + i);
           gates[i] = 0;
-          work_.factors.template set<F>(gates.head(i + 1), exponents.head(i + 1));
+          work_.factors.template set<F>(gates.head(seen(i)), exponents.head(seen(i)));
           return work_.factors;
         },
         [](Index) { return 0.0; });
@@ -77,14 +79,15 @@ class ScoreSums {
     if (diagnostics_ != nullptr) work_.absolute.add_read(numerators.topRows(0), absolute, absolute, shift, gate);
   }
 
-  /// Writes the rows, the first of them being token `begin` of the call.
-  void write(Index begin, Batch<Scalar> Y) const {
-    work_.rows.write(rows_, Y);
+  /// Writes the rows from `first` on into the columns of Y, the first of which is query `query` of the call.
+  void write(Index first, Index query, Batch<Scalar> Y) const {
+    work_.rows.write(rows_, first, Y);
     if (diagnostics_ == nullptr) return;
-    for (Index i = 0; i < n_; ++i) {
+    for (Index t = 0; t < Y.cols(); ++t) {
+      const Index i = first + t;
       const double log2_sum = work_.rows.log2_denominator(i), log2_weight = work_.absolute.log2_denominator(i);
       const double condition = log2_weight == no_weight ? 0 : std::exp2(log2_weight - log2_sum);
-      diagnostics_->col(begin + i) << log2_sum * std::numbers::ln2, condition, work_.rows.degenerate(i, rows_) ? 1 : 0;
+      diagnostics_->col(query + t) << log2_sum * std::numbers::ln2, condition, work_.rows.degenerate(i, rows_) ? 1 : 0;
     }
   }
 

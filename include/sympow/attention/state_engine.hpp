@@ -16,6 +16,11 @@ struct StateCall {
   StateAccess<State<Scalar, F>> state;
   Batch<Scalar> Y;
   Workspace<Scalar>& work;
+  bool reads = true;  ///< the tokens have queries
+  Frame* standing =
+      nullptr;  ///< where queries turn from while the state stands still; otherwise it takes the tokens' keys
+
+  [[nodiscard]] bool takes() const { return standing == nullptr; }
 };
 
 /// Reads the outputs of a segment from the folded sums (through φ), the tail and the segment itself (directly), and takes its tokens
@@ -43,15 +48,8 @@ class StateEngine {
 
   /// The same after `load`.
   void run_loaded(Segment segment) {
-    const Index n = segment.size;
-    sums_.reset(call_.V.rows(), n);
-    auto logits = work_.logits(n, n);
-    sums_.add_causal(call_.transition, segment, logits, call_.V.middleCols(segment.begin, n));
-    add_tail(n);
-    const double slowest = state_.slowest_channel(), forgotten = state_.tail_log_decay + degree_of<F> * slowest;
-    if (slowest > no_weight && !state_.channels_agree()) state_.pull_to_last_fold(work_, work_.queries(d_, n));
-    add_folded(n, [&](Index i) { return forgotten + work_.from_start(n)[i]; });
-    sums_.write(segment.begin, call_.Y.middleCols(segment.begin, n));
+    if (call_.reads) read(segment);
+    if (!call_.takes()) return;
     move_on(segment);
     take(segment);
   }
@@ -67,7 +65,7 @@ class StateEngine {
                    work_.query_norms(1), diagnose());
     sums_.reset(call_.V.rows(), 1);
     add_folded(1, [](Index) { return 0.0; });
-    sums_.write(token, call_.Y.col(token));
+    sums_.write(0, token, call_.Y.col(token));
   }
 
   /// Queries at the segment's start, keys at its end, logits between; exponents, norms and gates.
@@ -75,18 +73,19 @@ class StateEngine {
     const Index n = segment.size;
     auto queries = work_.queries(d_, n), keys = work_.keys(d_, n), logits = work_.logits(n, n);
     load_queries(segment);
-    keys = call_.K.middleCols(segment.begin, n);
-    load_keys<F>(keys, work_.key_exponents(n));
+    load_keys(segment);
     if (diagnose()) {
       work_.query_norms(n) = queries.colwise().norm();
       work_.key_norms(n) = keys.colwise().norm();
     }
-    call_.transition.transport(state_.frame, segment, queries, keys, logits);
+    const bool meet = call_.reads && call_.takes();
+    call_.transition.transport(call_.takes() ? state_.frame : *call_.standing, segment, queries, keys,
+                               meet ? Batch<Scalar>(logits) : no_logits<Scalar>());
     if constexpr (embedded) {
       auto query_features = work_.features(D_, n), key_features = work_.key_features(D_, n);
       embed_scaled(feature_, queries, query_features, work_.query_exponents(n), work_.query_norms(n), diagnose());
       embed_scaled(feature_, keys, key_features, work_.key_exponents(n), work_.key_norms(n), diagnose());
-      set_product(logits, key_features.transpose(), query_features);
+      if (meet) set_product(logits, key_features.transpose(), query_features);
     }
     log_total_ = accumulate_gates(call_.transition, segment, work_.from_start(n), work_.to_end(n));
   }
@@ -108,9 +107,26 @@ class StateEngine {
   [[nodiscard]] double log_total() const { return log_total_; }
 
  private:
+  void read(Segment segment) {
+    const Index n = segment.size;
+    sums_.reset(call_.V.rows(), n);
+    if (call_.takes()) {
+      auto logits = work_.logits(n, n);
+      sums_.add_causal(call_.transition, segment, logits, call_.V.middleCols(segment.begin, n));
+    }
+    add_tail(n);
+    const double slowest = state_.slowest_channel(), forgotten = state_.tail_log_decay + degree_of<F> * slowest;
+    if (slowest > no_weight && !state_.channels_agree()) state_.pull_to_last_fold(work_, work_.queries(d_, n));
+    add_folded(n, [&](Index i) { return forgotten + work_.from_start(n)[i]; });
+    sums_.write(0, segment.begin, call_.Y.middleCols(segment.begin, n));
+  }
+
   void load_queries(Segment segment) {
     auto queries = work_.queries(d_, segment.size);
-    queries = call_.Q.middleCols(segment.begin, segment.size);
+    if (call_.reads)
+      queries = call_.Q.middleCols(segment.begin, segment.size);
+    else
+      queries.setZero();
     detail::load_queries<F>(queries, work_.query_exponents(segment.size), call_.options.scale);
   }
 
@@ -151,6 +167,15 @@ class StateEngine {
         row.row(2) = work_.query_norms(n).transpose().unaryExpr(RaiseTo{degree_of<F>}) * total;
     }
     sums_.add_read(numerators, row.row(0), row.row(1), row.row(2), state_.exponent(), log_gate);
+  }
+
+  void load_keys(Segment segment) {
+    auto keys = work_.keys(d_, segment.size);
+    if (call_.takes())
+      keys = call_.K.middleCols(segment.begin, segment.size);
+    else
+      keys.setZero();
+    detail::load_keys<F>(keys, work_.key_exponents(segment.size));
   }
 
   // The segment's tokens into the tail, or with it into the sums if it cannot hold them.

@@ -26,7 +26,7 @@ void check_state(const State<Scalar, F>& state, const F& feature, const A& trans
 
 /// Checks a call and hands it to `engine`, a callable on `StateCall`. Nothing is touched if a check throws.
 template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType, class Engine>
-void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                     const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, StateType& state,
                     Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace, const Options& options,
                     Engine&& engine) {
@@ -39,12 +39,25 @@ void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBa
       "would be D x D at every token: use the attention form, or Linear");
   if constexpr (check_types<F, A, DQ, DK, DV>() && moves) {
     check_call(transition, Q, K, V, options);
-    check_output(Y, Q, V);
     check_state(state, feature, transition, Q, V);
+    if (options.mask.offset != 0)
+      raise<InvalidArgument>("options: the mask has the offset ", options.mask.offset,
+                             "; a state form takes none, absorb the earlier keys first");
     if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
     const ViewOf<Scalar, A> view(transition);
     engine(StateCall<Scalar, F>{view, rows, options, Q.derived(), K.derived(), V.derived(), {state}, Y, workspace});
   }
+}
+
+/// The same for a call that has outputs.
+template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType, class Engine>
+void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, StateType& state,
+                    Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace, const Options& options,
+                    Engine&& engine) {
+  check_output(Y, Q, V);
+  run_with_state<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options,
+                                std::forward<Engine>(engine));
 }
 
 /// Y of a call that has none, with a workspace of its own.

@@ -1,0 +1,191 @@
+// Queries and keys of different number, against the definition.
+#include <cmath>
+#include <vector>
+
+#include <sympow/sympow.hpp>
+
+#include "catch.hpp"
+#include "engines.hpp"
+#include "random.hpp"
+
+using namespace sympow;
+using Eigen::MatrixXd, Eigen::VectorXd;
+
+namespace {
+
+struct Shape {
+  Index queries, keys, offset;
+  [[nodiscard]] Index tokens() const { return std::max(keys, queries + offset); }
+};
+
+// The rows of the definition, in double, and what the row rule allows each: 4 u times its absolute weight over its sum. Rotations and Householder
+// chains round a logit once a token, which is allowed for.
+struct Definition {
+  MatrixXd Y;
+  VectorXd allowed;
+};
+
+template <class F, class A>
+Definition define(const A& transition, const Shape& shape, bool is_full, bool normalized, const MatrixXd& Q,
+                  const MatrixXd& K, const MatrixXd& V, double scale) {
+  const Index d = Q.rows();
+  Definition result{MatrixXd::Zero(V.rows(), shape.queries), VectorXd::Zero(shape.queries)};
+  for (Index i = 0; i < shape.queries; ++i) {
+    const Index token = i + shape.offset;
+    double sum = 0, absolute = 0;
+    VectorXd y = VectorXd::Zero(V.rows());
+    std::vector<MatrixXd> between(static_cast<std::size_t>(shape.keys));
+    MatrixXd chain = MatrixXd::Identity(d, d);
+    for (Index j = std::min(token, shape.tokens() - 1); j >= 0; --j) {  // (A_{j+1} … A_i)ᵀ
+      if (j < shape.keys) between[static_cast<std::size_t>(j)] = chain.transpose();
+      chain = transition.key_matrix(j, d) * chain;
+    }
+    chain.setIdentity();
+    for (Index j = token + 1; j < shape.keys && is_full; ++j) {  // A_{i+1} … A_j, of which the inverse is the transpose
+      chain = chain * transition.key_matrix(j, d);
+      between[static_cast<std::size_t>(j)] = chain;
+    }
+    for (Index j = 0; j < shape.keys && (is_full || j <= token); ++j) {
+      double gate = 0;
+      for (Index t = j + 1; t <= token; ++t) gate += transition.log_decay(t);
+      const double logit = scale * Q.col(i).dot(between[static_cast<std::size_t>(j)] * K.col(j));
+      const double length = std::abs(scale) * Q.col(i).norm() * K.col(j).norm();
+      double score = 0, weight = 0;
+      if constexpr (F::score == Score::exponential) {
+        score = std::exp(logit + gate);
+        weight = score * (1 + length);
+      } else {
+        score = std::pow(logit, F::degree) * std::exp(gate);
+        weight = std::pow(length, F::degree) * std::exp(gate);
+      }
+      y += score * V.col(j);
+      sum += score;
+      absolute += weight;
+    }
+    const bool empty = absolute == 0;
+    if (!empty) result.Y.col(i) = normalized ? VectorXd(y / sum) : y;
+    result.allowed[i] = empty ? 0 : absolute / (normalized ? std::abs(sum) : 1);
+  }
+  return result;
+}
+
+template <class F, class A>
+void check(const F& feature, const A& transition, const Shape& shape, bool is_full = false) {
+  constexpr bool normalized = F::nonnegative;
+  const Index d = 4, e = 3;
+  Random random(5);
+  const MatrixXd Q = random.matrix(d, shape.queries), K = random.matrix(d, shape.keys),
+                 V = random.matrix(e, shape.keys);
+  const double scale = .7, largest = shape.keys > 0 ? V.cwiseAbs().maxCoeff() : 0;
+  const Mask mask = is_full ? full(shape.offset) : causal(shape.offset);
+  MatrixXd Y = MatrixXd::Constant(e, shape.queries, 77);
+  Workspace<double> workspace;
+  Diagnostics diagnostics;
+  attention(feature, transition, Q, K, V, Y, workspace, {.scale = scale, .diagnostics = &diagnostics, .mask = mask});
+  const Definition expected = define<F>(transition, shape, is_full, normalized, Q, K, V, scale);
+  CAPTURE(shape.queries, shape.keys, shape.offset, is_full);
+  if constexpr (FiniteFeatureMap<F>) {
+    if (is_full && shape.offset == 0) {
+      for (const Index chunk : {1, 7, 200}) {
+        State<double, F> state(feature, d, e);
+        MatrixXd by_chunks = Y;
+        chunked(feature, transition, Q, K, V, state, by_chunks, workspace,
+                {.scale = scale, .chunk = chunk, .mask = mask});
+        const double updates = static_cast<double>(shape.keys / chunk + 1);
+        for (Index i = 0; i < shape.queries; ++i)
+          REQUIRE((by_chunks.col(i) - expected.Y.col(i)).cwiseAbs().maxCoeff() <=
+                  32 * 0x1p-53 * (1 + std::sqrt(updates)) * expected.allowed[i] * largest);
+      }
+    }
+  }
+  const double roundings = A::key_action == KeyAction::none ? 4 : 32;
+  for (Index i = 0; i < shape.queries; ++i) {
+    CAPTURE(i);
+    REQUIRE((Y.col(i) - expected.Y.col(i)).cwiseAbs().maxCoeff() <=
+            roundings * 0x1p-53 * expected.allowed[i] * largest);
+    REQUIRE(((expected.allowed[i] == 0) == (diagnostics(1, i) == 0)));
+  }
+}
+
+constexpr Shape shapes[] = {{9, 9, 0}, {5, 9, 4},   {3, 9, 2},      {9, 4, -3},  {7, 3, 1},    {0, 5, 2},
+                            {5, 0, 1}, {1, 97, 96}, {100, 230, 97}, {98, 98, 1}, {30, 20, 96}, {200, 50, -60}};
+
+template <class Make>
+void for_shapes(const Make& make) {
+  for (const Shape& shape : shapes) {
+    Random random(3);
+    const Index T = shape.tokens();
+    const VectorXd log_gamma = -.02 * random.vector(T).cwiseAbs();
+    make(shape, log_gamma, random);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a causal mask with an offset: queries stand at later tokens, before or beyond the keys", "[attention]") {
+  for_shapes([](const Shape& shape, const VectorXd& log_gamma, Random& random) {
+    const Index T = shape.tokens();
+    const VectorXd theta = random.vector(2), beta = random.vector(T);
+    const auto conformal = decay(log_gamma) * rotary(theta, beta);
+    check(SymmetricPower<2>{}, conformal, shape);
+    check(SymmetricPower<3>{}, conformal, shape);
+    check(Linear{}, decay(log_gamma), shape);
+    check(Exponential{}, conformal, shape);
+    check(SymmetricPower<2>{}, stationary(), shape);
+    check(SymmetricPower<2>{}, channel_decay(-.05 * random.matrix(4, T).cwiseAbs()), shape);
+    const MatrixXd w = random.matrix(4, T).colwise().normalized();
+    check(Exponential{}, decay(log_gamma) * householder(w, VectorXd::Constant(T, .7)), shape);
+  });
+}
+
+TEST_CASE("a full mask: every query sees every key", "[attention]") {
+  for_shapes([](const Shape& shape, const VectorXd&, Random& random) {
+    if (shape.offset < 0) return;
+    const VectorXd theta = random.vector(2), beta = random.vector(shape.tokens());
+    check(SymmetricPower<2>{}, rotary(theta, beta), shape, true);
+    check(SymmetricPower<4>{}, stationary(), shape, true);
+    check(Exponential{}, rotary(theta, beta), shape, true);
+    check(Linear{}, stationary(), shape, true);
+  });
+  for (const Shape& shape : {Shape{120, 30, 0}, Shape{5, 130, 0}, Shape{0, 3, 0}, Shape{3, 0, 0}}) {
+    Random random(8);
+    check(SymmetricPower<2>{}, rotary(random.vector(2), random.vector(shape.tokens())), shape, true);
+    check(Linear{}, stationary(), shape, true);
+  }
+}
+
+TEST_CASE("gates that are strong or zero, under an offset", "[attention]") {
+  Random random(4);
+  VectorXd log_gamma = -5 * random.vector(230).cwiseAbs();
+  log_gamma[100] = log_gamma[150] = -std::numeric_limits<double>::infinity();
+  check(SymmetricPower<2>{}, decay(log_gamma), {100, 230, 97});
+  check(Exponential{}, decay(log_gamma), {100, 230, 130});
+}
+
+TEST_CASE("masks that make no sense are refused by name", "[attention]") {
+  Random random(6);
+  const MatrixXd Q = random.matrix(4, 3), K = random.matrix(4, 5), V = random.matrix(2, 5);
+  const SymmetricPower<2> square;
+  CHECK_THROWS_AS(attention(square, stationary(), Q, K, V), ShapeMismatch);
+  CHECK_THROWS_AS(attention(square, stationary(), Q, K, V, {.mask = full(-1)}), InvalidArgument);
+  CHECK_THROWS_AS(attention(square, constant_decay(.5), Q, K, V, {.mask = full()}), InvalidArgument);
+  CHECK_THROWS_AS(attention(square, channel_decay(MatrixXd::Zero(4, 5)), Q, K, V, {.mask = full()}), InvalidArgument);
+  CHECK_THROWS_AS(attention(square, decay(VectorXd::Zero(4)), Q, K, V, {.mask = causal(2)}), ShapeMismatch);
+  CHECK_NOTHROW(attention(square, decay(VectorXd::Zero(5)), Q, K, V, {.mask = causal(2)}));
+  CHECK_THROWS_AS(chunked(square, stationary(), Q, K, V, {.mask = causal(2)}), InvalidArgument);
+}
+
+TEST_CASE("to absorb tokens is to run them without looking at the rows", "[attention]") {
+  Random random(9);
+  const MatrixXd K = random.matrix(4, 150), V = random.matrix(2, 150), Q = random.matrix(4, 150);
+  const auto A = decay(-.02 * random.vector(150).cwiseAbs()) * rotary(random.vector(2), random.vector(150));
+  const SymmetricPower<2> square;
+  State<double, SymmetricPower<2>> silent(4, 2), read(4, 2);
+  Workspace<double> workspace;
+  absorb(square, A, K, V, silent, workspace);
+  (void)chunked(square, A, Q, K, V, read);
+  CHECK(silent.values() == read.values());
+  CHECK(silent.normalizer() == read.normalizer());
+  CHECK(silent.frame().angles == read.frame().angles);
+  CHECK(silent.tokens() == 150);
+}
