@@ -17,7 +17,7 @@ constexpr Index d = 8, e = 2, checked = 4096, piece = 1000;
 constexpr double u = std::numeric_limits<float>::epsilon() / 2;
 
 // In units of the row rule. An honest stream has .02, for errors of many steps cancel; gates rounded to float have .4.
-constexpr double bound = .05;
+constexpr double bound = .1;
 
 enum class Form { literal, recurrent, chunked };
 

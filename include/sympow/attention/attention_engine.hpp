@@ -52,6 +52,12 @@ class AttentionEngine {
     norms.setZero();
     if (diagnose()) norms = keys.colwise().norm();
     work_.blocks.resize(static_cast<std::size_t>((T_ + block - 1) / block));
+    const Index most = std::min(block, T_);
+    sums_.reserve(call_.V.rows(), most, most);
+    rows_.reserve(call_.V.rows(), most);
+    work_.logits(most, most);
+    work_.own_weights(most);
+    work_.weights(most);
     call_.Y.leftCols(std::clamp<Index>(-mask_.offset, 0, call_.Y.cols())).setZero();  // before token 0
     if (diagnose()) call_.options.diagnostics->leftCols(std::clamp<Index>(-mask_.offset, 0, call_.Y.cols())).setZero();
 
@@ -188,18 +194,14 @@ class AttentionEngine {
     sums_.write(present.begin - own.begin, query, call_.Y.middleCols(query, present.size));
   }
 
-  // Weights b_j ‖k_j‖^P of keys as 2^reference times numbers, which later keys do not change, of at most about 1; false if there is none,
-  // or one that is not ordinary.
+  // Weights b_j ‖k_j‖^P of keys as 2^reference times numbers of at most about 1, which later keys do not change.
   template <class LogGates, class Exponents, class Weights>
-  static bool weigh(const LogGates& log_b, const Exponents& exponents, double& reference, Weights&& weights) {
+  static void weigh(const LogGates& log_b, const Exponents& exponents, double& reference, Weights&& weights) {
     reference = std::ceil((degree * exponents + std::numbers::log2e * log_b).maxCoeff());
-    bool ordinary = reference != no_weight;
     for (Index j = 0; j < log_b.size(); ++j) {
       const double whole = degree * exponents[j] - reference;
       weights[j] = whole > no_weight ? static_cast<Scalar>(weight_of(log_b[j], whole)) : Scalar(0);
-      ordinary = ordinary && (exponents[j] == no_weight || whole >= least_weight);
     }
-    return ordinary;
   }
 
   bool run_ordinary(Segment own) {
@@ -207,16 +209,23 @@ class AttentionEngine {
     const Index n = own.size;
     const Segment keys = keys_of(own);
     const bool sees_own = !mask_.is_full && keys.size > 0;
-    double unit = no_weight, log_between = 0;
-    auto own_weights = work_.own_weights(keys.size);
-    if (sees_own &&
-        !weigh(-work_.from_start(n).head(keys.size), work_.key_exponents(n).head(keys.size), unit, own_weights))
-      return false;
-    const double own_unit = unit;
+    double seen = no_weight, log_between = 0;  // the largest weight of all rows, in log2
     for (Index begin = last_seen(own); begin >= 0; begin -= block) {
       if (keys_of(segment_at(begin)).size > 0)
-        unit = std::max(unit, std::ceil(block_at(begin).reference + log_between * std::numbers::log2e));
+        seen = std::max(seen, std::ceil(block_at(begin).reference + log_between * std::numbers::log2e));
       log_between += block_at(begin).log_decay;
+    }
+    double unit = seen, own_unit = no_weight;
+    auto own_weights = work_.own_weights(keys.size);
+    if (sees_own) {
+      const auto log_b = -work_.from_start(n).head(keys.size);
+      const auto exponents = work_.key_exponents(n).head(keys.size);
+      weigh(log_b, exponents, own_unit, own_weights);
+      unit = std::max(unit, own_unit);
+      for (Index i = 0; i < keys.size; ++i) {
+        seen = std::max(seen, degree * exponents[i] + std::numbers::log2e * log_b[i]);
+        if (seen != no_weight && !(seen - unit >= least_weight)) return false;
+      }
     }
     if (unit == no_weight) return false;
 

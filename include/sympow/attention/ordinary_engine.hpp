@@ -12,8 +12,8 @@ namespace sympow::detail {
 ///     rows i:   a S φ(q_i) + Σ_{j ≤ i} s_ij^P w_j v_j     (and the same with v = 1)
 ///     S   ←     a S + Σ_j w_j v_j φ(k_j)ᵀ                 unless the tail can hold the tokens
 ///
-/// up to the factor b_0i / b_0n of row i, by panels of φ that never leave the cache. Ordinary is a segment of which no w_j and no b_0n
-/// is below 2^-40; one that is not is cut in two, and in the end left to `StateEngine`.
+/// up to the factor b_0i / b_0n of row i, by panels of φ that never leave the cache. Ordinary is a segment with b_0n not below
+/// `least_log_decay`, of which every row sees a weight of at least 2^-40; one that is not is cut in two, or left to `StateEngine`.
 template <class Scalar, FiniteFeatureMap F>
 class OrdinaryEngine {
   static constexpr int degree = degree_of<F>;
@@ -33,19 +33,9 @@ class OrdinaryEngine {
         is_plain_(F::score == Score::power && call.rows != Rows::signed_means && engine_.room() == 0) {}
 
   void run(Segment segment) {
-    if (!is_plain_) return engine_.run(segment);
-    if (log_decay_of(segment) < least_log_decay<Scalar>) {
-      if (segment.size <= smallest) return engine_.run(segment);
-      const Index half = segment.size / 2;
-      run({segment.begin, half});
-      run({segment.begin + half, segment.size - half});
-      return;
-    }
-    engine_.load(segment);
-    if (weigh(segment.size))
-      run_loaded(segment);
-    else
-      engine_.run_loaded(segment);
+    engine_.reserve(std::min(segment.size, smallest));
+    reserve(segment.size);
+    if (!run_whole(segment)) cut(segment);
   }
 
   /// Segments of `size` tokens, one after the other.
@@ -57,6 +47,28 @@ class OrdinaryEngine {
   void run_literally(Index token) { engine_.run_literally(token); }
 
  private:
+  // False, and nothing has happened, if the segment is not ordinary.
+  bool run_whole(Segment segment) {
+    if (!is_plain_ || log_decay_of(segment) < least_log_decay<Scalar>) return false;
+    Frame& frame = engine_.frame();
+    work_.frame.angles = frame.angles;
+    engine_.load(segment);
+    if (weigh(segment.size)) {
+      run_loaded(segment);
+      return true;
+    }
+    frame.angles = work_.frame.angles;
+    return false;
+  }
+
+  // By halves, and in the end by rows that each have a scale of their own.
+  void cut(Segment segment) {
+    if (segment.size <= smallest) return engine_.run(segment);
+    const Index half = segment.size / 2;
+    run({segment.begin, half});
+    run({segment.begin + half, segment.size - half});
+  }
+
   // The decay of what is forgotten least.
   double log_decay_of(Segment segment) {
     double sum = 0;
@@ -79,13 +91,17 @@ class OrdinaryEngine {
     const double forgotten = state_.tail_log_decay + degree * state_.slowest_channel() + total;
     const auto exponents = work_.key_exponents(n), to_end = work_.to_end(n);
     const auto tail_exponents = state_.tail_exponents.head(m), tail_log_b = state_.tail_log_b.head(m);
-    L_ = state_.L + (forgotten + slowest_) * std::numbers::log2e;
-    if (call_.takes()) L_ = std::max(L_, (degree * exponents + std::numbers::log2e * to_end).maxCoeff());
+    const double of_state = state_.L + (forgotten + slowest_) * std::numbers::log2e;
+    double seen = of_state;  // by all rows
     if (m > 0)
-      L_ = std::max(
-          L_, (degree * tail_exponents + std::numbers::log2e * tail_log_b).maxCoeff() + std::numbers::log2e * total);
-    for (Index j = 0; j < n; ++j)
-      if (exponents[j] != no_weight && !(degree * exponents[j] - std::ceil(L_) >= least_weight)) return false;
+      seen = std::max(
+          seen, (degree * tail_exponents + std::numbers::log2e * tail_log_b).maxCoeff() + std::numbers::log2e * total);
+    L_ = seen;
+    if (call_.takes()) L_ = std::max(L_, (degree * exponents + std::numbers::log2e * to_end).maxCoeff());
+    for (Index i = 0; i < n && call_.reads && call_.takes(); ++i) {
+      seen = std::max(seen, degree * exponents[i] + std::numbers::log2e * to_end[i]);
+      if (seen != no_weight && !(seen - std::ceil(L_) >= least_weight)) return false;
+    }
     set_weights(work_.weights(n), to_end, exponents);
     set_weights(work_.tail_weights(m), (tail_log_b.array() + total).matrix(), tail_exponents);
     a_ = folded ? weight_of(forgotten, state_.exponent() - std::ceil(L_)) : 0;
@@ -95,9 +111,10 @@ class OrdinaryEngine {
   // weights_j = b_j ‖k_j‖^P 2^-M up to the length of φ, from log b and the exponents of the keys.
   template <class Weights, class LogGates, class Exponents>
   void set_weights(Weights&& weights, const LogGates& log_b, const Exponents& exponents) const {
-    const double M = std::ceil(L_);
-    weights = exponential(log_b.array()).matrix().template cast<Scalar>();
-    for (Index j = 0; j < weights.size(); ++j) weights[j] *= power_of_two<Scalar>(degree * exponents[j] - M);
+    auto gates = work_.gates(weights.size());
+    gates = exponential(log_b.array()).matrix();
+    for (Index j = 0; j < weights.size(); ++j)
+      weights[j] = static_cast<Scalar>(times_power_of_two(gates[j], degree * exponents[j] - std::ceil(L_)));
   }
 
   // Whether no row of an empty state is so small that its scores leave the type.
@@ -125,6 +142,24 @@ class OrdinaryEngine {
     if (!call_.reads) return;
     rows_.settle(static_cast<Scalar>(a_));
     write(segment);
+  }
+
+  // Memory for n tokens and the longest tail, so that no later segment asks for more.
+  void reserve(Index n) {
+    const Index longest = state_.tail_keys.cols(), keys = longest + n, all = keys + n;
+    rows_.reserve(e_, n);
+    work_.logits(longest, n);
+    work_.gates(std::max(longest, n));
+    work_.weights(n);
+    work_.query_norms(n);
+    work_.noise(n);
+    work_.absolute_weights(n);
+    work_.tail_weights(longest);
+    work_.fold_weights(keys);
+    work_.fold_norms(keys);
+    work_.weighted(e_, keys);
+    work_.tokens(all, d_);
+    if constexpr (degree > 1) work_.panel(all, panel_width), work_.prefixes(all, degree - 1);
   }
 
   // Scores of the segment's own keys and of those in the tail.

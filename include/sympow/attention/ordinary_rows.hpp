@@ -5,13 +5,13 @@
 
 namespace sympow::detail {
 
-/// log2 of the smallest ordinary weight. What is lost below the type beside such weights is lost beside 2^-86, and no row sees it.
+/// log2 of the smallest ordinary weight: the largest that a row sees. What leaves the type beside it is lost beside 2^-86.
 inline constexpr double least_weight = -40;
 
 /// The smallest ordinary decay of a segment, as a natural logarithm. Gates are split at a segment's ends, and logarithms of this size
 /// cost as many roundings of a double: none that a float sees.
 template <class Scalar>
-inline constexpr double least_log_decay = std::is_same_v<Scalar, double> ? -2 : -27;
+inline constexpr double least_log_decay = std::is_same_v<Scalar, double> ? -.5 : -27;
 
 /// e^log 2^whole.
 inline double weight_of(double log, double whole) {
@@ -35,6 +35,12 @@ class OrdinaryRows {
         diagnostics_(diagnostics),
         normalized_(rows == Rows::weighted_means),
         divides_(normalized_ || diagnostics != nullptr) {}
+
+  /// Memory for so many rows.
+  void reserve(Index value_rows, Index rows) {
+    for (auto* panel : {&work_.partial, &work_.sums, &work_.sum_residues}) (*panel)(value_rows, rows);
+    for (auto* panel : {&work_.partial_denominators, &work_.denominators, &work_.denominator_residues}) (*panel)(rows);
+  }
 
   /// Rows without any contribution.
   void reset(Index value_rows, Index rows) {

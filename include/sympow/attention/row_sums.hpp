@@ -19,10 +19,15 @@ namespace sympow::detail {
 template <class Scalar>
 class RowSums {
  public:
-  void reset(Index value_rows, Index rows, double room) {
+  /// Memory for so many rows.
+  void reserve(Index value_rows, Index rows) {
     if (values_storage_.size() < value_rows * rows) values_storage_.resize(value_rows * rows);
     if (sums_.cols() < rows) sums_.resize(4, rows);
     if (scale_storage_.size() < rows) scale_storage_.resize(rows);
+  }
+
+  void reset(Index value_rows, Index rows, double room) {
+    reserve(value_rows, rows);
     value_rows_ = value_rows;
     rows_ = rows;
     room_ = room;

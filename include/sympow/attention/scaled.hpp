@@ -209,6 +209,13 @@ class KeyFactors {
     }
   }
 
+  /// Memory for so many keys.
+  void reserve(Index keys) {
+    before_(keys);
+    after_(keys);
+    exponents_(keys);
+  }
+
   /// x_j ← before_j x_j / 2^m with m such that the largest is near 1, even if before_j x_j is below the type for all j; returns m, or
   /// log2 of 0 if there is nothing.
   template <class Column>

@@ -31,6 +31,19 @@ class ScoreSums {
   ScoreSums(Workspace<Scalar>& work, Rows rows, Diagnostics* diagnostics, double room)
       : work_(work), rows_(rows), diagnostics_(diagnostics), room_(room) {}
 
+  /// Memory for so many rows of so many keys at a time.
+  void reserve(Index value_rows, Index queries, Index keys) {
+    work_.gates(keys);
+    work_.shift(queries);
+    work_.gate(queries);
+    work_.factors.reserve(keys);
+    work_.rows.reserve(value_rows, queries);
+    if (diagnostics_ == nullptr) return;
+    work_.absolute_logits(keys, queries);
+    work_.absolute_shift(queries);
+    work_.absolute.reserve(0, queries);
+  }
+
   /// Rows without any contribution, for queries whose exponents and norms are set.
   void reset(Index value_rows, Index queries) {
     n_ = queries;

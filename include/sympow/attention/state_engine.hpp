@@ -40,6 +40,20 @@ class StateEngine {
         d_(call.Q.rows()),
         D_(call.state.S.cols()) {}
 
+  /// Memory for segments of n tokens, so that it does not depend on them who asks for it.
+  void reserve(Index n) {
+    const Index longest = state_.tail_keys.cols(), most = std::max(n, longest), e = call_.V.rows();
+    work_.features(D_, n);
+    work_.tail_features(D_, longest);
+    work_.numerators(e, most);
+    work_.weights(most);
+    work_.tail_norms(longest);
+    work_.row(3, n);
+    work_.channel_decays(d_, 2);
+    if (call_.transition.key_action() == KeyAction::scale) work_.lifted_decays(D_, 2);
+    sums_.reserve(e, n, most);
+  }
+
   /// Tokens of a segment, together.
   void run(Segment segment) {
     load(segment);
@@ -79,8 +93,7 @@ class StateEngine {
       work_.key_norms(n) = keys.colwise().norm();
     }
     const bool meet = call_.reads && call_.takes();
-    call_.transition.transport(call_.takes() ? state_.frame : *call_.standing, segment, queries, keys,
-                               meet ? Batch<Scalar>(logits) : no_logits<Scalar>());
+    call_.transition.transport(frame(), segment, queries, keys, meet ? Batch<Scalar>(logits) : no_logits<Scalar>());
     if constexpr (embedded) {
       auto query_features = work_.features(D_, n), key_features = work_.key_features(D_, n);
       embed_scaled(feature_, queries, query_features, work_.query_exponents(n), work_.query_norms(n), diagnose());
@@ -89,6 +102,9 @@ class StateEngine {
     }
     log_total_ = accumulate_gates(call_.transition, segment, work_.from_start(n), work_.to_end(n));
   }
+
+  /// Where queries and keys turn from.
+  Frame& frame() { return call_.takes() ? state_.frame : *call_.standing; }
 
   /// Everything that the state holds undergoes what a segment does to it; true if it leaves the coordinates of its keys.
   bool move_on(Segment segment) {
