@@ -35,12 +35,12 @@ class ScoreSums {
   void reserve(Index value_rows, Index queries, Index keys) {
     work_.gates(keys);
     work_.shift(queries);
+    work_.absolute_shift(queries);
     work_.gate(queries);
     work_.factors.reserve(keys);
     work_.rows.reserve(value_rows, queries);
     if (diagnostics_ == nullptr) return;
     work_.absolute_logits(keys, queries);
-    work_.absolute_shift(queries);
     work_.absolute.reserve(0, queries);
   }
 
