@@ -3,6 +3,7 @@
 
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
+#include <sympow/attention/heads.hpp>
 #include <sympow/attention/merge.hpp>
 #include <sympow/attention/recurrent.hpp>
 #include <sympow/attention/state.hpp>

@@ -1,0 +1,148 @@
+// A batch of heads in the caller's memory: whose columns are whose tokens.
+#pragma once
+
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <sympow/core/checks.hpp>
+#include <sympow/core/concepts.hpp>
+
+namespace sympow {
+
+/// The heads of a batch of sequences, in place: B sequences, H heads, D numbers a token.
+///
+///     bthd    [B, T, H, D]    entry (b, t, h, i) at ((b T + t) H + h) D + i
+///     bhtd    [B, H, T, D]    at ((b H + h) T + t) D + i
+///     packed  [ΣT, H, D]      token t of sequence b at ((offset_b + t) H + h) D + i
+///
+/// `head(b, h)` is a D × T_b map whose columns are the tokens of one head; nothing is copied and nothing is owned, lengths and offsets
+/// included. Write `Heads<float>` for outputs and `Heads<const float>` for inputs; the first converts into the second.
+///
+///     const auto Q = Heads<const float>::bthd(q.data(), B, T, H, d);
+template <class S>
+class Heads {
+ public:
+  using Scalar = std::remove_const_t<S>;
+  /// What `head` gives: columns with an outer stride, writable unless S is const.
+  using Head = Eigen::Map<std::conditional_t<std::is_const_v<S>, const Matrix<Scalar>, Matrix<Scalar>>,
+                          Eigen::Unaligned, Eigen::OuterStride<>>;
+
+  /// Order [B, T, H, D]. `lengths`, if given, has the tokens T_b ≤ T of every sequence; the rest of it is padding. Throws `ShapeMismatch`,
+  /// `DimensionOverflow` where the bytes of the batch do not fit the index type.
+  [[nodiscard]] static Heads bthd(S* data, Index B, Index T, Index H, Index D, std::span<const Index> lengths = {}) {
+    Heads heads(data, B, T, H, D);
+    heads.set_lengths(lengths);
+    heads.of_token_ = H * D;
+    heads.of_head_ = D;
+    return heads;
+  }
+
+  /// Order [B, H, T, D], likewise.
+  [[nodiscard]] static Heads bhtd(S* data, Index B, Index H, Index T, Index D, std::span<const Index> lengths = {}) {
+    Heads heads(data, B, T, H, D);
+    heads.set_lengths(lengths);
+    heads.of_token_ = D;
+    heads.of_head_ = T * D;
+    return heads;
+  }
+
+  /// Order [ΣT, H, D]: sequence b has the tokens from offsets[b] to offsets[b + 1]. The B + 1 offsets start at 0, do not decrease and end
+  /// at `tokens`, so that no token belongs to nobody. Throws `ShapeMismatch`, `DimensionOverflow`.
+  [[nodiscard]] static Heads packed(S* data, Index tokens, Index H, Index D, std::span<const Index> offsets) {
+    if (offsets.empty()) detail::raise<ShapeMismatch>("heads: there are no offsets, must be B + 1 of them, from 0");
+    Heads heads(data, 1, tokens, H, D);
+    heads.sequences_ = std::ssize(offsets) - 1;
+    if (offsets[0] != 0) detail::raise<ShapeMismatch>("heads: offset 0 is ", offsets[0], ", must be 0");
+    for (std::size_t b = 1; b < offsets.size(); ++b)
+      if (offsets[b] < offsets[b - 1])
+        detail::raise<ShapeMismatch>("heads: offset ", b, " is ", offsets[b], ", must not be below offset ", b - 1,
+                                     ", which is ", offsets[b - 1]);
+    detail::check_size("heads: the last offset", offsets.back(), tokens, "the tokens of all sequences");
+    heads.offsets_ = offsets;
+    heads.of_token_ = H * D;
+    heads.of_head_ = D;
+    return heads;
+  }
+
+  /// The same batch, read only.
+  operator Heads<const S>() const
+    requires(!std::is_const_v<S>)
+  {
+    Heads<const S> heads(data_, sequences_, tokens_, heads_, dimension_);
+    heads.of_token_ = of_token_;
+    heads.of_head_ = of_head_;
+    heads.lengths_ = lengths_;
+    heads.offsets_ = offsets_;
+    return heads;
+  }
+
+  [[nodiscard]] Index sequences() const { return sequences_; }  ///< B
+  [[nodiscard]] Index heads() const { return heads_; }          ///< H
+  [[nodiscard]] Index dimension() const { return dimension_; }  ///< D
+
+  /// T_b, the tokens of a sequence.
+  [[nodiscard]] Index length(Index sequence) const {
+    const auto b = static_cast<std::size_t>(sequence);
+    if (!offsets_.empty()) return offsets_[b + 1] - offsets_[b];
+    return lengths_.empty() ? tokens_ : lengths_[b];
+  }
+
+  /// The tokens of a head, D × T_b. Throws `InvalidArgument` for one that there is not.
+  [[nodiscard]] Head head(Index sequence, Index head) const {
+    check_exists(sequence, head);
+    return columns(sequence, head, 0, length(sequence));
+  }
+
+  /// What follows them up to T, D × (T - T_b); nothing where sequences are packed.
+  [[nodiscard]] Head padding(Index sequence, Index head) const {
+    check_exists(sequence, head);
+    const Index n = length(sequence);
+    return columns(sequence, head, n, offsets_.empty() ? tokens_ - n : 0);
+  }
+
+ private:
+  template <class>
+  friend class Heads;
+
+  Heads(S* data, Index B, Index T, Index H, Index D)
+      : data_(data), sequences_(B), tokens_(T), heads_(H), dimension_(D) {
+    Index bytes = sizeof(S);
+    for (const auto& [name, size] : {std::pair{"sequences", B}, {"tokens", T}, {"heads", H}, {"dimension", D}}) {
+      if (size < 0) detail::raise<ShapeMismatch>("heads: ", name, " is ", size, ", must not be negative");
+      if (__builtin_mul_overflow(bytes, std::max<Index>(size, 1), &bytes))
+        detail::raise<DimensionOverflow>("heads: B = ", B, ", T = ", T, ", H = ", H, " and D = ", D,
+                                         " make more bytes than fit the index type");
+    }
+  }
+
+  void set_lengths(std::span<const Index> lengths) {
+    if (lengths.empty()) return;
+    detail::check_size("heads: the number of lengths", std::ssize(lengths), sequences_, "one a sequence");
+    for (std::size_t b = 0; b < lengths.size(); ++b)
+      if (lengths[b] < 0 || lengths[b] > tokens_)
+        detail::raise<ShapeMismatch>("heads: length ", b, " is ", lengths[b], ", must lie in 0 … T = ", tokens_);
+    lengths_ = lengths;
+  }
+
+  void check_exists(Index sequence, Index head) const {
+    if (sequence < 0 || sequence >= sequences_ || head < 0 || head >= heads_)
+      detail::raise<InvalidArgument>("heads: sequence ", sequence, ", head ", head, " is not among ", sequences_,
+                                     " sequences of ", heads_, " heads");
+  }
+
+  [[nodiscard]] Head columns(Index sequence, Index head, Index first, Index count) const {
+    const Index begin = offsets_.empty() ? sequence * (tokens_ * heads_ * dimension_)
+                                         : offsets_[static_cast<std::size_t>(sequence)] * of_token_;
+    S* const at = data_ == nullptr ? nullptr : data_ + (begin + first * of_token_ + head * of_head_);
+    return Head(at, dimension_, count, Eigen::OuterStride<>(of_token_));
+  }
+
+  S* data_;
+  Index sequences_, tokens_, heads_, dimension_;
+  Index of_token_ = 0, of_head_ = 0;  // numbers from one token to the next, and from one head to the next
+  std::span<const Index> lengths_ = {}, offsets_ = {};
+};
+
+}  // namespace sympow

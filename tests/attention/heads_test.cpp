@@ -1,0 +1,141 @@
+// Views of heads: every entry is where its order says, for unequal lengths, at any size, and nothing else is accepted.
+#include <sympow/attention/heads.hpp>
+
+#include <numeric>
+#include <vector>
+
+#include "catch.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+constexpr Index B = 3, T = 5, H = 4, D = 2;
+
+// Entry n is n, so that an entry says where it stands.
+std::vector<double> numbered(Index size) {
+  std::vector<double> data(static_cast<std::size_t>(size));
+  std::iota(data.begin(), data.end(), 0);
+  return data;
+}
+
+}  // namespace
+
+TEST_CASE("entry (b, t, h, i) stands where the order says", "[attention]") {
+  const std::vector<double> data = numbered(B * T * H * D);
+  const auto bthd = Heads<const double>::bthd(data.data(), B, T, H, D);
+  const auto bhtd = Heads<const double>::bhtd(data.data(), B, H, T, D);
+  const std::vector<Index> offsets = {0, 5, 5, 15};
+  const auto packed = Heads<const double>::packed(data.data(), B * T, H, D, offsets);
+  for (Index b = 0; b < B; ++b)
+    for (Index h = 0; h < H; ++h) {
+      CAPTURE(b, h);
+      REQUIRE(bthd.head(b, h).cols() == T);
+      REQUIRE(packed.head(b, h).rows() == D);
+      for (Index i = 0; i < D; ++i) {
+        for (Index t = 0; t < T; ++t) {
+          REQUIRE(bthd.head(b, h)(i, t) == static_cast<double>(((b * T + t) * H + h) * D + i));
+          REQUIRE(bhtd.head(b, h)(i, t) == static_cast<double>(((b * H + h) * T + t) * D + i));
+        }
+        const Index begin = offsets[static_cast<std::size_t>(b)];
+        for (Index t = 0; t < packed.length(b); ++t)
+          REQUIRE(packed.head(b, h)(i, t) == static_cast<double>(((begin + t) * H + h) * D + i));
+      }
+    }
+}
+
+TEST_CASE("lengths leave the rest of a sequence to padding, and a sequence may be empty", "[attention]") {
+  const std::vector<double> data = numbered(B * T * H * D);
+  const std::vector<Index> lengths = {5, 0, 3};
+  const auto bthd = Heads<const double>::bthd(data.data(), B, T, H, D, lengths);
+  const auto bhtd = Heads<const double>::bhtd(data.data(), B, H, T, D, lengths);
+  for (Index b = 0; b < B; ++b) {
+    const Index n = lengths[static_cast<std::size_t>(b)];
+    REQUIRE(bthd.length(b) == n);
+    for (const auto& heads : {bthd, bhtd}) {
+      REQUIRE(heads.head(b, 1).cols() == n);
+      REQUIRE(heads.padding(b, 1).cols() == T - n);
+    }
+    if (n < T) {
+      REQUIRE(bthd.padding(b, 1)(0, 0) == static_cast<double>(((b * T + n) * H + 1) * D));
+      REQUIRE(bhtd.padding(b, 1)(0, 0) == static_cast<double>(((b * H + 1) * T + n) * D));
+    }
+  }
+  const std::vector<Index> offsets = {0, 4, 4};
+  const auto packed = Heads<const double>::packed(data.data(), 4, H, D, offsets);
+  REQUIRE(packed.sequences() == 2);
+  REQUIRE(packed.length(1) == 0);
+  REQUIRE(packed.head(1, 0).size() == 0);
+  REQUIRE(packed.padding(0, 0).size() == 0);
+}
+
+TEST_CASE("writable heads write in place and become read-only ones", "[attention]") {
+  std::vector<double> data(B * T * H * D);
+  const auto heads = Heads<double>::bthd(data.data(), B, T, H, D);
+  heads.head(2, 3).setConstant(7);
+  REQUIRE(data[((2 * T + 4) * H + 3) * D + 1] == 7);
+  REQUIRE(std::accumulate(data.begin(), data.end(), 0.) == 7 * T * D);
+  const Heads<const double> same = heads;
+  REQUIRE(same.head(2, 3).data() == data.data() + (2 * T * H + 3) * D);
+  REQUIRE(same.head(2, 3).outerStride() == H * D);
+}
+
+TEST_CASE("batches without anything in them are batches", "[attention]") {
+  REQUIRE(Heads<const float>::bthd(nullptr, 0, 0, 0, 0).sequences() == 0);
+  REQUIRE(Heads<const float>::bthd(nullptr, 2, 0, 3, 4).head(1, 2).cols() == 0);
+  REQUIRE(Heads<const float>::packed(nullptr, 0, 3, 4, std::vector<Index>{0}).sequences() == 0);
+}
+
+TEST_CASE("more than 2^31 elements are addressed as they are", "[attention]") {
+  // Nobody reads these addresses.
+  auto* const base = reinterpret_cast<const float*>(std::uintptr_t{1} << 20);
+  const auto distance = [&](const auto& head) {
+    return (reinterpret_cast<std::intptr_t>(head.data()) - (std::intptr_t{1} << 20)) / 4;
+  };
+  constexpr Index many = 100'000, tokens = 65'536, heads = 96, d = 128;
+  const auto bthd = Heads<const float>::bthd(base, many, tokens, heads, d);
+  REQUIRE(distance(bthd.head(many - 1, 95)) == (many - 1) * tokens * heads * d + 95 * d);
+  REQUIRE(bthd.head(0, 0).outerStride() == heads * d);
+  const auto bhtd = Heads<const float>::bhtd(base, many, heads, tokens, d);
+  REQUIRE(distance(bhtd.head(many - 1, 95)) == ((many - 1) * heads + 95) * tokens * d);
+  const std::vector<Index> offsets = {0, 3'000'000'000, 5'000'000'000};
+  const auto packed = Heads<const float>::packed(base, 5'000'000'000, 2, 8, offsets);
+  REQUIRE(distance(packed.head(1, 1)) == Index{3'000'000'000} * 16 + 8);
+  REQUIRE(packed.length(1) == 2'000'000'000);
+}
+
+TEST_CASE("sizes whose bytes the index type cannot hold are refused, also where another size is 0", "[attention]") {
+  constexpr Index large = Index{1} << 31;
+  REQUIRE_THROWS_AS(Heads<const float>::bthd(nullptr, large, large, 1, 1), DimensionOverflow);
+  REQUIRE_THROWS_AS(Heads<const double>::bhtd(nullptr, 0, large, large, 1), DimensionOverflow);
+  REQUIRE_THROWS_WITH(Heads<const float>::packed(nullptr, large, large, 2, std::vector<Index>{0, large}),
+                      contains("T = 2147483648, H = 2147483648 and D = 2 make more bytes than fit"));
+  REQUIRE_NOTHROW(Heads<const float>::bthd(nullptr, large / 4, large / 4, 1, 1));
+}
+
+TEST_CASE("what is no batch is refused, with the argument and its value", "[attention]") {
+  const auto packed = [](Index tokens, const std::vector<Index>& offsets) {
+    return Heads<const float>::packed(nullptr, tokens, 2, 3, offsets).sequences();
+  };
+  REQUIRE_THROWS_WITH(packed(9, {0, 5, 4, 9}), contains("offset 2 is 4, must not be below offset 1, which is 5"));
+  REQUIRE_THROWS_WITH(packed(9, {1, 9}), contains("offset 0 is 1, must be 0"));
+  REQUIRE_THROWS_WITH(packed(9, {0, 10}), contains("the last offset is 10, must be 9"));
+  REQUIRE_THROWS_WITH(packed(9, {0, 5}), contains("the last offset is 5, must be 9"));  // tokens of nobody
+  REQUIRE_THROWS_WITH(packed(9, {}), contains("no offsets"));
+  REQUIRE_THROWS_AS(packed(9, {0, -1, 9}), ShapeMismatch);
+
+  const auto padded = [](const std::vector<Index>& lengths) {
+    return Heads<const float>::bthd(nullptr, 2, 7, 2, 3, lengths).sequences();
+  };
+  REQUIRE(padded({7, 0}) == 2);
+  REQUIRE_THROWS_WITH(padded({7, 8}), contains("length 1 is 8, must lie in 0 … T = 7"));
+  REQUIRE_THROWS_WITH(padded({-1, 7}), contains("length 0 is -1"));
+  REQUIRE_THROWS_WITH(padded({7, 7, 7}), contains("the number of lengths is 3, must be 2"));
+  REQUIRE_THROWS_WITH(Heads<const float>::bhtd(nullptr, 2, -1, 7, 3), contains("heads is -1, must not be negative"));
+
+  const auto heads = Heads<const float>::bthd(nullptr, 2, 7, 2, 3);
+  REQUIRE_THROWS_WITH(heads.head(2, 0), contains("sequence 2, head 0 is not among 2 sequences of 2 heads"));
+  REQUIRE_THROWS_AS(heads.head(0, 2), InvalidArgument);
+  REQUIRE_THROWS_AS(heads.padding(-1, 0), InvalidArgument);
+}
