@@ -5,6 +5,41 @@
 #include <sympow/rotation/block_rotation.hpp>
 
 namespace sympow {
+namespace detail {
+
+/// Throws unless the right state goes on where the left one ends.
+template <class Scalar, class F>
+void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right) {
+  check_size("key dimension of the right state", right.key_dimension(), left.key_dimension(), "that of the left");
+  check_size("value dimension of the right state", right.value_dimension(), left.value_dimension(), "that of the left");
+  if (!same_feature(left.feature(), right.feature()))
+    raise<FeatureMismatch>("merge: the right state was built with another feature map than the left one");
+  const Eigen::VectorXd &end = left.frame().angles, &start = right.start_frame().angles;
+  const bool same = end.size() == start.size() && ((end - start).unaryExpr(&reduced_angle).array().abs() <= 1e-9).all();
+  if (!same)
+    raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(),
+                         " angles; it was started at ",
+                         start.size() == end.size() ? "others" : "a frame of " + std::to_string(start.size()));
+  const bool left_scaled = !left.log_channels().isZero(0), right_scaled = !right.log_channels().isZero(0);
+  if ((left_scaled && right.key_product().size() != 0) || (right_scaled && left.key_product().size() != 0))
+    raise<FrameMismatch>(
+        "merge: one state was built under channel decay, the other under a Householder chain; the two do not commute");
+}
+
+/// Moves `left` on through the tokens of `right` and adds it to `right`, which then is the state of both.
+template <class Scalar, class F>
+void add_left(State<Scalar, F>& left, State<Scalar, F>& right, Workspace<Scalar>& workspace) {
+  StateAccess<State<Scalar, F>> before{left}, after{right};
+  before.fold(workspace);
+  after.fold(workspace);
+  before.forget(after.log_decay, &after.log_channels);
+  before.fold(workspace);
+  if constexpr (keys_are_features<F>)
+    if (after.key_product.size() != 0) before.mix(after.key_product);
+  after.add(before);
+}
+
+}  // namespace detail
 
 /// The state after `left`'s tokens and then `right`'s.
 ///
@@ -14,32 +49,10 @@ namespace sympow {
 /// a prefix scan over segments works. The result's tail is empty. Cost: 4 (e + 1) D. Throws `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and `FrameMismatch` for another frame, or for channel decay beside a Householder chain; angles may differ by 1e-9 radians, as sums taken in another order do.
 template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
-  detail::check_size("key dimension of the right state", right.key_dimension(), left.key_dimension(),
-                     "that of the left");
-  detail::check_size("value dimension of the right state", right.value_dimension(), left.value_dimension(),
-                     "that of the left");
-  if (!same_feature(left.feature(), right.feature()))
-    detail::raise<FeatureMismatch>("merge: the right state was built with another feature map than the left one");
-  const Eigen::VectorXd &end = left.frame().angles, &start = right.start_frame().angles;
-  const bool same = end.size() == start.size() && ((end - start).unaryExpr(&reduced_angle).array().abs() <= 1e-9).all();
-  if (!same)
-    detail::raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(),
-                                 " angles; it was started at ",
-                                 start.size() == end.size() ? "others" : "a frame of " + std::to_string(start.size()));
-  const bool left_scaled = !left.log_channels().isZero(0), right_scaled = !right.log_channels().isZero(0);
-  if ((left_scaled && right.key_product().size() != 0) || (right_scaled && left.key_product().size() != 0))
-    detail::raise<FrameMismatch>(
-        "merge: one state was built under channel decay, the other under a Householder chain; the two do not commute");
+  detail::check_adjacent(left, right);
   State<Scalar, F> first = left, result = right;
   Workspace<Scalar> workspace;
-  detail::StateAccess<State<Scalar, F>> before{first}, after{result};
-  before.fold(workspace);
-  after.fold(workspace);
-  before.forget(after.log_decay, &after.log_channels);
-  before.fold(workspace);
-  if constexpr (detail::keys_are_features<F>)
-    if (after.key_product.size() != 0) before.mix(after.key_product);
-  after.add(before);
+  detail::add_left(first, result, workspace);
   return result;
 }
 

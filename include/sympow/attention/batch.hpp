@@ -1,0 +1,242 @@
+// All heads of a batch of sequences in one call, in a form that is chosen at run time.
+#pragma once
+
+#include <concepts>
+#include <ranges>
+#include <utility>
+#include <vector>
+
+#include <sympow/attention/attention.hpp>
+#include <sympow/attention/heads.hpp>
+#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/scan.hpp>
+
+namespace sympow {
+
+/// The form of a batch.
+enum class Form {
+  attention,  ///< see `attention`; no state
+  recurrent,  ///< see `recurrent`
+  chunked     ///< see `chunked`
+};
+
+/// Run-time choices of a batch.
+struct BatchOptions {
+  Form form = Form::chunked;  ///< the form of all heads
+  int threads = 0;            ///< at most so many, 0 for all; more than one where the program is compiled with OpenMP
+  Options head = {};  ///< scale, chunk and check_finite of every head; diagnostics are given by the calls of one head
+};
+
+namespace detail {
+
+template <class Error>
+[[noreturn]] void raise_at(Index sequence, Index head, const Error& error) {
+  raise<Error>("sequence ", sequence, ", head ", head, ": ", error.what());
+}
+
+/// Calls f; an error of one head's arguments says of which sequence and head.
+template <class F>
+void naming_head(Index sequence, Index head, const F& f) {
+  try {
+    f();
+  } catch (const ShapeMismatch& error) {
+    raise_at(sequence, head, error);
+  } catch (const InvalidGate& error) {
+    raise_at(sequence, head, error);
+  } catch (const NotFinite& error) {
+    raise_at(sequence, head, error);
+  } catch (const FrameMismatch& error) {
+    raise_at(sequence, head, error);
+  } catch (const FeatureMismatch& error) {
+    raise_at(sequence, head, error);
+  }
+}
+
+/// The transition of head h of sequence b as a function of b H + h, from one for all, a container of B H, or a callable.
+template <class Transitions>
+auto transitions_of(const Transitions& given, Index sequences, Index heads) {
+  if constexpr (Transition<Transitions>) {
+    return [&given](Index) -> const Transitions& { return given; };
+  } else if constexpr (std::invocable<const Transitions&, Index, Index>) {
+    using A = std::remove_cvref_t<std::invoke_result_t<const Transitions&, Index, Index>>;
+    static_assert(Transition<A>, "a callable that gives transitions takes (sequence, head) and returns one");
+    std::vector<A> built;
+    built.reserve(static_cast<std::size_t>(sequences * heads));
+    for (Index b = 0; b < sequences; ++b)
+      for (Index h = 0; h < heads; ++h) naming_head(b, h, [&] { built.push_back(given(b, h)); });
+    return [built = std::move(built)](Index n) -> const A& { return built[static_cast<std::size_t>(n)]; };
+  } else {
+    static_assert(std::ranges::random_access_range<const Transitions>,
+                  "the transitions of a batch are one Transition for all heads, a container of one for each head of "
+                  "each sequence, or a callable on (sequence, head)");
+    static_assert(std::is_lvalue_reference_v<std::ranges::range_reference_t<const Transitions>>,
+                  "a container of transitions must hold them; give a callable to make them");
+    check_size("number of transitions", std::ranges::ssize(given), sequences * heads, "one a sequence and head");
+    return [&given](Index n) -> const auto& { return std::ranges::begin(given)[n]; };
+  }
+}
+
+/// Whether a head goes through `scan`: it has more than a quarter of all tokens, in many segments, and states that are small beside
+/// it. Nothing but shapes decides, so that results are the same for any number of threads.
+inline bool is_scanned(Index T, Index d, Index e, Index D, Index all_tokens, const BatchOptions& options) {
+  const Index segment = scanned_segment(D, options.head.chunk > 0 ? options.head.chunk : default_chunk);
+  return options.form == Form::chunked && T > all_tokens / 4 && T / 16 >= segment && T / 8 * (d + e) / (e + 1) >= D;
+}
+
+/// The arguments of a batch but its transitions and states, checked against each other.
+template <class Scalar>
+struct BatchCall {
+  Heads<const Scalar> Q, K, V;
+  Heads<Scalar> Y;
+  BatchOptions options;
+
+  void check() const {
+    const auto agree = [](const char* what, const char* of, Index actual, Index expected, const char* whose) {
+      if (actual != expected)
+        raise<ShapeMismatch>(what, " of ", of, " is ", actual, ", must be ", expected, " (that of ", whose, ")");
+    };
+    const auto lengths = [&](const char* name, const auto& x) {
+      agree("number of sequences", name, x.sequences(), Q.sequences(), "Q");
+      for (Index b = 0; b < Q.sequences(); ++b)
+        if (x.length(b) != Q.length(b))
+          raise<ShapeMismatch>("length of sequence ", b, " in ", name, " is ", x.length(b), ", must be ", Q.length(b),
+                               " (that in Q)");
+    };
+    lengths("K", K);
+    lengths("V", V);
+    lengths("Y", Y);
+    agree("number of heads", "V", V.heads(), K.heads(), "K");
+    agree("number of heads", "Y", Y.heads(), Q.heads(), "Q");
+    agree("dimension", "K", K.dimension(), Q.dimension(), "Q");
+    agree("dimension", "Y", Y.dimension(), V.dimension(), "V");
+    if (Q.heads() > 0 && (K.heads() == 0 || Q.heads() % K.heads() != 0))
+      raise<ShapeMismatch>("number of heads of Q is ", Q.heads(), ", must be a multiple of that of K, which is ",
+                           K.heads());
+    if (options.threads < 0) raise<InvalidArgument>("options: threads is ", options.threads, ", must not be negative");
+    if (options.head.diagnostics != nullptr)
+      raise<InvalidArgument>("options: a batch gives no diagnostics; call a head by itself for its own");
+  }
+
+  /// f(b, h, q, k, v, y) for query head n = b H + h with its tokens. The heads of a group stand together: h reads key head h / (H / H_kv).
+  template <class Function>
+  void with_head(Index n, const Function& f) const {
+    const Index b = n / Q.heads(), h = n % Q.heads(), key_head = h / (Q.heads() / K.heads());
+    f(b, h, Q.head(b, h), K.head(b, key_head), V.head(b, key_head), Y.head(b, h));
+  }
+};
+
+/// In the place of states where there are none.
+struct NoStates {};
+
+/// Checks all heads, then runs them.
+template <class Normalization, class F, class Transitions, class Scalar, class States>
+void run_batch(const F& feature, const Transitions& given, const BatchCall<Scalar>& call, States& states,
+               Workspaces<Scalar>& workspaces) {
+  constexpr bool keeps_states = !std::same_as<States, NoStates>;
+  call.check();
+  const auto transition_of = transitions_of(given, call.Q.sequences(), call.Q.heads());
+  using A = std::remove_cvref_t<decltype(transition_of(0))>;
+  constexpr bool has_states = FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || keys_are_features<F>);
+  const Form form = call.options.form;
+  const Index count = call.Q.sequences() * call.Q.heads();
+  if constexpr (keeps_states) {
+    check_size("number of states", std::ranges::ssize(states), count, "one a sequence and query head");
+    if (form == Form::attention)
+      raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
+  }
+  if (!has_states && form != Form::attention)
+    raise<InvalidArgument>("options: this feature map with this transition has the attention form only");
+
+  Options options = call.options.head;
+  Index all_tokens = 0;
+  for (Index n = 0; n < count; ++n)
+    call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
+      naming_head(b, h, [&] {
+        check_call(transition_of(n), Q, K, V, options);
+        if constexpr (keeps_states) check_state(std::ranges::begin(states)[n], feature, transition_of(n), Q, V);
+      });
+      all_tokens += Q.cols();
+    });
+  options.check_finite = false;  // it has been done
+
+  const auto with_state = [&]([[maybe_unused]] Index n, const auto& f) {
+    if constexpr (keeps_states) {
+      f(std::ranges::begin(states)[n]);
+    } else if constexpr (has_states) {
+      State<Scalar, F> state(feature, call.Q.dimension(), call.V.dimension());
+      f(state);
+    }
+  };
+  const auto is_long = [&]([[maybe_unused]] Index n) {
+    if constexpr (has_states && F::score == Score::power)
+      return is_scanned(call.Q.length(n / call.Q.heads()), call.Q.dimension(), call.V.dimension(),
+                        feature.dimension(call.Q.dimension()), all_tokens, call.options);
+    else
+      return false;
+  };
+  const int threads = threads_of(call.options.threads);
+  parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
+    if (is_long(n)) return;
+    call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
+      call.Y.padding(b, h).setZero();
+      if constexpr (!keeps_states)
+        if (form == Form::attention)
+          return attention<Normalization>(feature, transition_of(n), Q, K, V, Y, work, options);
+      with_state(n, [&](auto& state) {
+        if (form == Form::recurrent)
+          recurrent<Normalization>(feature, transition_of(n), Q, K, V, state, Y, work, options);
+        else
+          chunked<Normalization>(feature, transition_of(n), Q, K, V, state, Y, work, options);
+      });
+    });
+  });
+  for (Index n = 0; n < count; ++n)
+    if (is_long(n))
+      call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
+        call.Y.padding(b, h).setZero();
+        with_state(n, [&](auto& state) {
+          if constexpr (has_states && F::score == Score::power)
+            scan<Normalization, Scalar>(feature, transition_of(n), Q, K, V, state, Y, workspaces, options, threads);
+        });
+      });
+}
+
+}  // namespace detail
+
+/// All heads of a batch of sequences, each by the form that the options name, going on from its state.
+///
+///     y_bh = form(feature, A_bh, q_bh, k_bg, v_bg, state_bh),   g = h / (H / H_kv),   b < B, h < H
+///
+/// Shapes: Q: B sequences of H heads, d numbers a token; K: H_kv heads of d, V: H_kv of e; Y: H of e. H is a multiple of H_kv: query heads of a
+/// group stand together. Every sequence has its own length, 0 allowed, the same in all four; their orders in memory may differ. Y is 0
+/// where Q is padding, which neither weighs nor decays. `transitions` is one for all heads, a container of B H, b H + h being that of
+/// head h of sequence b, or a callable on (b, h); `states` a container of B H states in the same order, each left after its sequence's own
+/// tokens. (Query heads of a group whose gates are the same keep the same state each.)
+///
+/// Threads run over sequences and heads. A head with more than a quarter of all tokens is cut into segments, whose states are
+/// merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more and 8 states' worth of tokens. Results
+/// depend on shapes and `chunk` and not on threads: they are the same bit for bit for any number of them, and without OpenMP.
+///
+/// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for one and what the
+/// callable throws; nothing has then been touched. Memory may end later. Calls allocate transitions of a callable, segments' states, and
+/// workspaces until each thread has seen the largest head.
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar,
+          std::ranges::random_access_range States>
+void attend(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
+            Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V, States&& states,
+            Heads<Scalar> Y, Workspaces<std::type_identity_t<Scalar>>& workspaces, const BatchOptions& options = {}) {
+  detail::run_batch<Normalization>(feature, transitions, detail::BatchCall<Scalar>{Q, K, V, Y, options}, states,
+                                   workspaces);
+}
+
+/// The same without states: the attention form, or another one from empty states that are dropped.
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
+void attend(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
+            Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V, Heads<Scalar> Y,
+            Workspaces<std::type_identity_t<Scalar>>& workspaces, const BatchOptions& options = {}) {
+  detail::NoStates none;
+  detail::run_batch<Normalization>(feature, transitions, detail::BatchCall<Scalar>{Q, K, V, Y, options}, none,
+                                   workspaces);
+}
+
+}  // namespace sympow

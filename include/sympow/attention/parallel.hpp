@@ -1,0 +1,62 @@
+// A loop over independent jobs, on the threads of OpenMP where the program is compiled with it.
+#pragma once
+
+#include <exception>
+#include <vector>
+
+#include <sympow/attention/workspace.hpp>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace sympow {
+
+/// One workspace for every thread, grown by the calls that use it; keep it to reuse its memory.
+template <class Scalar>
+using Workspaces = std::vector<Workspace<Scalar>>;
+
+namespace detail {
+
+/// Threads that a call may use: those asked for, 0 being all that OpenMP gives; 1 without OpenMP.
+inline int threads_of([[maybe_unused]] int asked) {
+#ifdef _OPENMP
+  return asked > 0 ? asked : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+/// job(n, workspace) for n = 0 … count - 1, begun in this order, each once and with a workspace of its thread's. The first exception
+/// is thrown again when all jobs are done; jobs that had not begun are left out.
+template <class Scalar, class Job>
+void parallel_for(Index count, int threads, Workspaces<Scalar>& workspaces, const Job& job) {
+  if (workspaces.size() < static_cast<std::size_t>(threads)) workspaces.resize(static_cast<std::size_t>(threads));
+#ifdef _OPENMP
+  if (threads > 1 && count > 1) {
+    std::exception_ptr failure;
+    bool failed = false;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (Index n = 0; n < count; ++n) {
+      bool stop = false;
+#pragma omp atomic read
+      stop = failed;
+      if (stop) continue;
+      try {
+        job(n, workspaces[static_cast<std::size_t>(omp_get_thread_num())]);
+      } catch (...) {
+#pragma omp critical(sympow_failure)
+        if (!failure) failure = std::current_exception();
+#pragma omp atomic write
+        failed = true;
+      }
+    }
+    if (failure) std::rethrow_exception(failure);
+    return;
+  }
+#endif
+  for (Index n = 0; n < count; ++n) job(n, workspaces[0]);
+}
+
+}  // namespace detail
+}  // namespace sympow

@@ -1,0 +1,179 @@
+// One long sequence on several threads: its segments, and a scan over their states.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/merge.hpp>
+#include <sympow/attention/parallel.hpp>
+
+namespace sympow::detail {
+
+/// Some tokens of a transition as a transition of their own.
+template <Transition A>
+class TransitionSegment {
+ public:
+  static constexpr KeyAction key_action = A::key_action;
+
+  TransitionSegment(const A& whole, Segment segment) : whole_(whole), segment_(segment) {}
+
+  [[nodiscard]] Index length() const { return segment_.size; }
+  [[nodiscard]] Index key_dimension() const { return whole_.key_dimension(); }
+  [[nodiscard]] double log_decay(Index token) const { return whole_.log_decay(segment_.begin + token); }
+  [[nodiscard]] Eigen::MatrixXd key_matrix(Index i, Index d) const { return whole_.key_matrix(segment_.begin + i, d); }
+  void check_frame(const Frame& frame, Index d) const { whole_.check_frame(frame, d); }
+
+  template <class S>
+  void transport(Frame& frame, Segment s, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    whole_.transport(frame, of_whole(s), queries, keys, logits);
+  }
+  template <class S>
+  void pull(Segment s, Batch<S> queries) const {
+    whole_.pull(of_whole(s), queries);
+  }
+  [[nodiscard]] auto log_channel_totals(Segment s) const { return whole_.log_channel_totals(of_whole(s)); }
+  template <class S>
+  void push(Segment s, Batch<S> keys) const {
+    whole_.push(of_whole(s), keys);
+  }
+  template <class S>
+  void advance(Segment s, Batch<S> X) const {
+    whole_.advance(of_whole(s), X);
+  }
+
+ private:
+  [[nodiscard]] Segment of_whole(Segment s) const { return {segment_.begin + s.begin, s.size}; }
+
+  const A& whole_;
+  Segment segment_;
+};
+
+/// The coordinates at the end of a segment: at once where the transition says `advance_frame(Frame&, Segment)`, else by turning
+/// tokens that nobody reads.
+template <class Scalar, Transition A>
+void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, Workspace<Scalar>& work) {
+  if constexpr (requires { transition.advance_frame(frame, segment); }) {
+    transition.advance_frame(frame, segment);
+  } else if constexpr (A::key_action == KeyAction::turn) {
+    auto queries = work.queries(d, segment.size), keys = work.keys(d, segment.size);
+    queries.setZero();
+    keys.setZero();
+    transition.template transport<Scalar>(frame, segment, queries, keys, no_logits<Scalar>());
+  }
+}
+
+/// Takes the tokens of a segment into a state, without their outputs: half of the work of `chunked`.
+template <class Scalar, FiniteFeatureMap F>
+void absorb(const TransitionView<Scalar>& transition, Segment segment, const ConstBatch<Scalar>& K,
+            const ConstBatch<Scalar>& V, State<Scalar, F>& state, Workspace<Scalar>& work) {
+  constexpr Index together = 256;
+  StateAccess<State<Scalar, F>> parts{state};
+  for (Index begin = segment.begin; begin < segment.end(); begin += together) {
+    const Segment piece{begin, std::min(together, segment.end() - begin)};
+    const Index d = K.rows(), n = piece.size;
+    auto keys = work.keys(d, n), unread = work.queries(d, n);
+    keys = K.middleCols(begin, n);
+    load_keys<F>(keys, work.key_exponents(n));
+    unread = keys;
+    transition.transport(parts.frame, piece, unread, keys, no_logits<Scalar>());
+    const double log_total = accumulate_gates(transition, piece, work.from_start(n), work.to_end(n));
+    transition.log_channel_totals(piece, work.channels);
+    parts.forget(log_total, transition.key_action() == KeyAction::scale ? &work.channels : nullptr);
+    if constexpr (keys_are_features<F>)
+      if (transition.key_action() == KeyAction::mix) parts.mix(transition, piece);
+    parts.tokens += n;
+    parts.fold(work, keys, work.key_exponents(n), work.to_end(n), V.middleCols(begin, n));
+  }
+}
+
+/// Folds the tail of a state and gives it another size.
+template <class Scalar, class F>
+void set_tail(State<Scalar, F>& state, Index tail, Workspace<Scalar>& work) {
+  StateAccess<State<Scalar, F>> parts{state};
+  parts.fold(work);
+  parts.tail_keys.setZero(parts.tail_keys.rows(), tail);
+  parts.tail_values.setZero(parts.tail_values.rows(), tail);
+  parts.tail_exponents.setZero(tail);
+  parts.tail_log_b.setZero(tail);
+}
+
+/// Tokens of a segment of a scan, whole chunks: a merge moves 4 (e + 1) D numbers through memory, which is as long as 60 (e + 1) D
+/// operations, and tokens that are read directly cost d + e operations for every one of the segment; √(32 D) of them cost the same.
+inline Index scanned_segment(Index D, Index chunk) {
+  const auto balanced = static_cast<Index>(std::sqrt(32 * static_cast<double>(D)));
+  return (std::clamp(balanced, chunk, std::max<Index>(chunk, 512)) + chunk / 2) / chunk * chunk;
+}
+
+/// The chunked form of one sequence by segments, on several threads. With state s that before segment s, part s that of its tokens alone:
+///
+///     absorb    part s from nothing, in the coordinates of segment s                 half of the work
+///     merge     state s + 1 from state s and part s                                   the only chain
+///     read      the outputs of segment s from state s and directly, keeping tokens   the other half
+///               in a tail as long as the segment, so that nothing is folded twice
+///
+/// Nothing depends on the number of threads but which of them does what: results are the same bit for bit. Segments go through the
+/// three steps by windows, each step a window behind the one before, so that a round is many independent jobs; memory: eight states a
+/// thread. All work beside the chunked form's own is the merges, 4 (e + 1) D a segment, and T · segment (d + e) for longer tails.
+template <class Normalization, class Scalar, class F, class A, class Queries, class Keys, class Values>
+void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K, const Values& V,
+          State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces, const Options& options,
+          int threads) {
+  using StateType = State<Scalar, F>;
+  const Index T = Q.cols(), d = Q.rows(), e = V.rows(), chunk = options.chunk > 0 ? options.chunk : default_chunk;
+  const Index size = scanned_segment(feature.dimension(d), chunk), segments = (T + size - 1) / size;
+  const auto segment = [&](Index s) { return Segment{s * size, std::min(size, T - s * size)}; };
+  const Index window = 2 * threads, windows = (segments + window - 1) / window;
+  const ViewOf<Scalar, A> view(transition);
+  if (workspaces.empty()) workspaces.resize(1);
+
+  std::vector<Frame> frames{state.frame()};
+  for (Index s = 0; s + 1 < segments; ++s) {
+    frames.push_back(frames.back());
+    advance_frame(transition, frames.back(), segment(s), d, workspaces[0]);
+  }
+  std::vector<std::optional<StateType>> parts(static_cast<std::size_t>(segments)), states(parts.size() + 1);
+  states[0] = state;
+  set_tail(*states[0], 0, workspaces[0]);
+  StateType before = *states[0];
+
+  const auto absorb_one = [&](std::size_t s, Workspace<Scalar>& work) {
+    parts[s].emplace(feature, d, e, 0, frames[s]);
+    absorb<Scalar, F>(view, segment(static_cast<Index>(s)), K, V, *parts[s], work);
+  };
+  const auto merge_one = [&](std::size_t s, Workspace<Scalar>& work) {
+    check_adjacent(*states[s], *parts[s]);
+    before = *states[s];
+    add_left(before, *parts[s], work);
+    states[s + 1] = std::move(*parts[s]);
+    parts[s].reset();
+  };
+  const auto read_one = [&](std::size_t s, Workspace<Scalar>& work) {
+    const Segment own = segment(static_cast<Index>(s));
+    set_tail(*states[s], own.size, work);
+    chunked<Normalization>(feature, TransitionSegment<A>(transition, own), Q.middleCols(own.begin, own.size),
+                           K.middleCols(own.begin, own.size), V.middleCols(own.begin, own.size), *states[s],
+                           Y.middleCols(own.begin, own.size), work, options);
+    states[s].reset();
+  };
+  const auto of_window = [&](Index w) {
+    return w < 0 || w >= windows ? Segment{} : Segment{w * window, std::min(window, segments - w * window)};
+  };
+  for (Index round = 0; round < windows + 2; ++round) {
+    const Segment absorbed = of_window(round), merged = of_window(round - 1), read = of_window(round - 2);
+    parallel_for(1 + absorbed.size + read.size, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
+      if (n == 0)
+        for (Index s = merged.begin; s < merged.end(); ++s) merge_one(static_cast<std::size_t>(s), work);
+      else if (n <= absorbed.size)
+        absorb_one(static_cast<std::size_t>(absorbed.begin + n - 1), work);
+      else
+        read_one(static_cast<std::size_t>(read.begin + n - 1 - absorbed.size), work);
+    });
+  }
+  set_tail(*states.back(), state.tail(), workspaces[0]);
+  state = std::move(*states.back());
+}
+
+}  // namespace sympow::detail

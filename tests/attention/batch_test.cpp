@@ -1,0 +1,329 @@
+// Batches of heads: each head is what it is alone, and the ways in which batches are known to fail, one test each. Offsets that
+// decrease and more than 2^31 elements stand with the views, equal results on any number of threads with the threads.
+#include <cstring>
+#include <limits>
+
+#include "batches.hpp"
+#include "catch.hpp"
+
+#include <sympow/transition/householder.hpp>
+#include <sympow/verify/laws.hpp>
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+using Power = SymmetricPower<2>;
+constexpr std::array forms = {Form::attention, Form::recurrent, Form::chunked};
+constexpr std::array orders = {Order::bthd, Order::bhtd, Order::packed};
+constexpr Index chunk = 16;
+
+// A head by itself, from `state` unless the form has none.
+template <class Scalar>
+Matrix<Scalar> alone(RandomBatch<Scalar>& batch, Index b, Index h, Form form, State<Scalar, Power>& state) {
+  const Index g = h / (batch.H / batch.groups);
+  const auto q = batch.Q.heads().head(b, h), k = batch.K.heads().head(b, g), v = batch.V.heads().head(b, g);
+  const auto A = batch.transition(b, h);
+  const Options options{.scale = .5, .chunk = chunk};
+  return form == Form::attention   ? attention(Power{}, A, q, k, v, options)
+         : form == Form::recurrent ? recurrent(Power{}, A, q, k, v, state, options)
+                                   : chunked(Power{}, A, q, k, v, state, options);
+}
+
+template <class Scalar, class Transitions>
+void run(RandomBatch<Scalar>& batch, const Transitions& transitions, std::vector<State<Scalar, Power>>& states,
+         Form form, int threads = 0) {
+  Workspaces<Scalar> workspaces;
+  const BatchOptions options{.form = form, .threads = threads, .head = {.scale = .5, .chunk = chunk}};
+  const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), y = batch.Y.heads();
+  if (form == Form::attention)
+    attend(Power{}, transitions, q, k, v, y, workspaces, options);
+  else
+    attend(Power{}, transitions, q, k, v, states, y, workspaces, options);
+}
+
+// Every head and state of a batch against itself alone, bit for bit; nothing but zeros in the padding.
+template <class Scalar>
+void check(RandomBatch<Scalar> batch) {
+  for (const Form form : forms) {
+    auto states = batch.template fresh_states<Power>(), expected = states;
+    run(batch, batch.transitions(), states, form);
+    for (Index b = 0; b < batch.B(); ++b)
+      for (Index h = 0; h < batch.H; ++h) {
+        CAPTURE(sizeof(Scalar), static_cast<int>(form), static_cast<int>(batch.order), b, h);
+        auto& state = expected[batch.index(b, h)];
+        REQUIRE(same_bits(batch.Y.heads().head(b, h), alone(batch, b, h, form, state)));
+        REQUIRE(same_bits(states[batch.index(b, h)], state));
+        REQUIRE(batch.Y.heads().padding(b, h).isZero(0));
+      }
+  }
+}
+
+// What a call that must throw leaves of outputs and states.
+template <class Scalar, class Call>
+void check_untouched(RandomBatch<Scalar>& batch, const std::vector<State<Scalar, Power>>& states, Call&& call) {
+  const auto data = batch.Y.data;
+  const auto before = states;
+  call();
+  REQUIRE(batch.Y.data == data);
+  for (std::size_t n = 0; n < states.size(); ++n) REQUIRE(same_bits(states[n], before[n]));
+}
+
+}  // namespace
+
+TEST_CASE("a head of a batch is the head alone, whatever the order, the form and the length", "[attention]") {
+  for (const Order order : orders) {
+    check<double>({order, {chunk - 1, 0, chunk, 1, chunk + 1, 97}, 4, 2, 1});
+    check<float>({order, {13, 31, 2 * chunk}, 3, 3, 2});
+    check<float>({order, {5}, 1, 1, 3});
+    check<double>({order, {0, 0}, 2, 1, 4});
+  }
+}
+
+TEST_CASE("empty sequences among others have no outputs and leave their states as they were", "[attention]") {
+  RandomBatch<double> first(Order::packed, {20, 20}, 2, 2, 1), second(Order::packed, {0, 9}, 2, 2, 2);
+  auto states = first.fresh_states<Power>();
+  run(first, first.transitions(), states, Form::chunked);
+  const auto before = states;
+  run(second, second.transitions(), states, Form::chunked);
+  for (const std::size_t n : {0u, 1u}) REQUIRE(same_bits(states[n], before[n]));
+  for (const std::size_t n : {2u, 3u}) REQUIRE(states[n].tokens() == 29);
+}
+
+TEST_CASE("padding neither weighs nor decays, and its outputs are zero", "[attention]") {
+  // The padding holds keys and values of 1e30 and gates that are closed.
+  RandomBatch<double> batch(Order::bthd, {7, 40, 0}, 2, 1, 5);
+  RandomBatch<double> clean = batch;
+  for (auto* x : {&batch.Q, &batch.K, &batch.V})
+    for (double& number : x->data)
+      if (std::isnan(number)) number = 1e30;
+  for (const Form form : forms) {
+    auto states = batch.fresh_states<Power>(), of_clean = states;
+    run(batch, batch.transitions(), states, form);
+    run(clean, clean.transitions(), of_clean, form);
+    for (Index b = 0; b < 3; ++b)
+      for (Index h = 0; h < 2; ++h) {
+        CAPTURE(static_cast<int>(form), b, h);
+        REQUIRE(batch.Y.heads().padding(b, h).isZero(0));
+        REQUIRE(same_bits(batch.Y.heads().head(b, h), clean.Y.heads().head(b, h)));
+        const auto& state = states[batch.index(b, h)];
+        if (form == Form::attention) continue;
+        REQUIRE(state.tokens() == batch.lengths[static_cast<std::size_t>(b)]);
+        REQUIRE(std::abs(state.log_decay() - batch.log_gamma[batch.index(b, h)].sum()) <= 1e-14);
+        REQUIRE(same_bits(state, of_clean[batch.index(b, h)]));
+      }
+  }
+}
+
+TEST_CASE("query head h reads key head h / (H / H_kv) and not h % H_kv", "[attention]") {
+  constexpr Index H = 6, groups = 2;
+  RandomBatch<double> batch(Order::bthd, {11}, H, groups, 6);
+  for (Index g = 0; g < groups; ++g) batch.V.heads().head(0, g).setConstant(static_cast<double>(g + 1));
+  for (const Form form : forms) {
+    auto states = batch.fresh_states<Power>();
+    run(batch, batch.transitions(), states, form);
+    for (Index h = 0; h < H; ++h) {
+      CAPTURE(static_cast<int>(form), h);
+      const double expected = h < 3 ? 1 : 2;  // a mean of a constant
+      REQUIRE((batch.Y.heads().head(0, h).array() - expected).abs().maxCoeff() <= 1e-12);
+    }
+  }
+}
+
+TEST_CASE("initial states count, and tokens decoded together see one state each by its own gates", "[attention]") {
+  // 40 tokens at once, then 1, 5 and 14 together, against all 60 by the definition.
+  const std::vector<Index> pieces = {40, 1, 5, 14};
+  RandomBatch<double> whole(Order::bthd, {60, 60}, 4, 2, 7);
+  for (const Form form : {Form::recurrent, Form::chunked}) {
+    auto states = whole.fresh_states<Power>();
+    Index begin = 0;
+    for (const Index n : pieces) {
+      RandomBatch<double> piece(Order::bhtd, {n, n}, 4, 2, 0);
+      for (Index b = 0; b < 2; ++b)
+        for (Index h = 0; h < 4; ++h) {
+          piece.Q.heads().head(b, h) = whole.Q.heads().head(b, h).middleCols(begin, n);
+          piece.log_gamma[whole.index(b, h)] = whole.log_gamma[whole.index(b, h)].segment(begin, n);
+          piece.beta[whole.index(b, h)] = whole.beta[whole.index(b, h)].segment(begin, n);
+          if (h >= 2) continue;
+          piece.K.heads().head(b, h) = whole.K.heads().head(b, h).middleCols(begin, n);
+          piece.V.heads().head(b, h) = whole.V.heads().head(b, h).middleCols(begin, n);
+        }
+      auto ignored = whole.fresh_states<Power>();
+      if (begin > 0) run(piece, piece.transitions(), ignored, form);
+      const auto without = piece.Y;
+      run(piece, piece.transitions(), states, form);
+      for (Index b = 0; b < 2; ++b)
+        for (Index h = 0; h < 4; ++h) {
+          CAPTURE(static_cast<int>(form), n, b, h);
+          const auto y = piece.Y.heads().head(b, h);
+          whole.Y.heads().head(b, h).middleCols(begin, n) = y;
+          if (begin > 0) REQUIRE((y - BatchData<double>(without).heads().head(b, h)).cwiseAbs().maxCoeff() > 1e-2);
+        }
+      begin += n;
+    }
+    for (Index b = 0; b < 2; ++b)
+      for (Index h = 0; h < 4; ++h) {
+        CAPTURE(static_cast<int>(form), b, h);
+        const verify::DirectRows rows =
+            verify::direct_attention(Power{}, whole.transition(b, h), whole.Q.heads().head(b, h),
+                                     whole.K.heads().head(b, h / 2), whole.V.heads().head(b, h / 2), {.scale = .5});
+        REQUIRE(verify::row_rule<DefaultNormalization, Power>(rows, whole.Y.heads().head(b, h), rows.Y,
+                                                              verify::unit_roundoff<double>) <= 1);
+      }
+  }
+}
+
+TEST_CASE("the last queries of no sequence are dropped, full chunks or not", "[attention]") {
+  for (const Order order : orders) {
+    RandomBatch<double> batch(order, {1, 15, 16, 17, 33, 97}, 2, 1, 8);
+    for (const Form form : forms) {
+      std::ranges::fill(batch.Y.data, 7);
+      auto states = batch.fresh_states<Power>();
+      run(batch, batch.transitions(), states, form);
+      REQUIRE(std::ranges::none_of(batch.Y.data, [](double y) { return y == 7 || std::isnan(y); }));
+      for (std::size_t n = 0; n < states.size(); ++n)
+        if (form != Form::attention) REQUIRE(states[n].tokens() == batch.lengths[n / 2]);
+    }
+  }
+}
+
+TEST_CASE("transitions come from a callable, from a container or from one for all", "[attention]") {
+  RandomBatch<double> batch(Order::bthd, {12, 30}, 2, 2, 9);
+  auto states = batch.fresh_states<Power>();
+  run(batch, batch.transitions(), states, Form::chunked);
+  const auto called = batch.Y.data;
+  std::vector<decltype(batch.transition(0, 0))> container;
+  for (Index n = 0; n < 4; ++n) container.push_back(batch.transition(n / 2, n % 2));
+  states = batch.fresh_states<Power>();
+  run(batch, container, states, Form::chunked);
+  REQUIRE(batch.Y.data == called);
+
+  const auto one = constant_decay(.9) * rotary(batch.theta);
+  states = batch.fresh_states<Power>();
+  run(batch, one, states, Form::chunked);
+  const auto single = batch.Y.data;
+  states = batch.fresh_states<Power>();
+  run(batch, [&](Index, Index) { return one; }, states, Form::chunked);
+  REQUIRE(batch.Y.data == single);
+  REQUIRE(single != called);
+}
+
+TEST_CASE("states are values in any container, dropped where there are none", "[attention]") {
+  RandomBatch<double> batch(Order::packed, {12, 30}, 2, 2, 10);
+  auto states = batch.fresh_states<Power>();
+  run(batch, batch.transitions(), states, Form::chunked);
+  const auto expected = batch.Y.data;
+
+  auto fresh = batch.fresh_states<Power>();
+  std::vector<State<double, Power>*> active;  // states of a server's running sequences, wherever they are
+  for (auto& state : fresh) active.push_back(&state);
+  Workspaces<double> workspaces;
+  const BatchOptions options{.head = {.scale = .5, .chunk = chunk}};
+  attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
+         active | std::views::transform([](auto* state) -> auto& { return *state; }), batch.Y.heads(), workspaces,
+         options);
+  REQUIRE(batch.Y.data == expected);
+  for (std::size_t n = 0; n < 4; ++n) REQUIRE(same_bits(fresh[n], states[n]));
+
+  attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
+         options);
+  REQUIRE(batch.Y.data == expected);
+}
+
+TEST_CASE("what has the attention form only runs in it and says so otherwise", "[attention]") {
+  RandomBatch<double> batch(Order::bthd, {12, 30}, 2, 2, 11);
+  const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), y = batch.Y.heads();
+  Workspaces<double> workspaces;
+  const auto only = contains("has the attention form only");
+  attend(Exponential{}, batch.transitions(), q, k, v, y, workspaces, {.form = Form::attention});
+  REQUIRE(same_bits(y.head(1, 1),
+                    attention(Exponential{}, batch.transition(1, 1), q.head(1, 1), k.head(1, 1), v.head(1, 1))));
+  REQUIRE_THROWS_WITH(attend(Exponential{}, batch.transitions(), q, k, v, y, workspaces), only);
+
+  const auto chain = [&](Index b, Index h) {
+    return householder(k.head(b, h).colwise().normalized(), Eigen::VectorXd::Ones(k.length(b)));
+  };
+  attend(Power{}, chain, q, k, v, y, workspaces, {.form = Form::attention});
+  REQUIRE(same_bits(y.head(1, 0), attention(Power{}, chain(1, 0), q.head(1, 0), k.head(1, 0), v.head(1, 0))));
+  REQUIRE_THROWS_WITH(attend(Power{}, chain, q, k, v, y, workspaces, {.form = Form::recurrent}), only);
+  attend<Unnormalized>(Linear{}, chain, q, k, v, y, workspaces, {.form = Form::recurrent});
+  REQUIRE(same_bits(y.head(1, 0), recurrent(Linear{}, chain(1, 0), q.head(1, 0), k.head(1, 0), v.head(1, 0))));
+}
+
+TEST_CASE("an error of one head names it and leaves all others as they were", "[attention]") {
+  for (const Form form : {Form::recurrent, Form::chunked}) {
+    RandomBatch<double> batch(Order::bthd, {4, 6, 5, 8}, 2, 2, 12);
+    auto states = batch.fresh_states<Power>();
+    run(batch, batch.transitions(), states, form);
+
+    check_untouched(batch, states, [&] {
+      RandomBatch<double> bad = batch;
+      bad.log_gamma[7][2] = .5;
+      REQUIRE_THROWS_AS(run(batch, bad.transitions(), states, form), InvalidGate);
+      REQUIRE_THROWS_WITH(run(batch, bad.transitions(), states, form),
+                          contains("sequence 3, head 1: decay: the log gate at position 2 is 0.5"));
+    });
+    check_untouched(batch, states, [&] {
+      const auto too_long = [&](Index b, Index h) {
+        return b == 2 && h == 1 ? decay(Eigen::VectorXd::Zero(6))
+                                : decay(Eigen::VectorXd::Zero(batch.Q.heads().length(b)));
+      };
+      auto unrotated = batch.fresh_states<Power>();
+      REQUIRE_THROWS_WITH(run(batch, too_long, unrotated, form),
+                          contains("sequence 2, head 1: length of the transition is 6, must be 5"));
+      REQUIRE_THROWS_AS(run(batch, constant_decay(.9), states, form), FrameMismatch);
+      std::vector<Decay> few(7, decay(Eigen::VectorXd::Zero(5)));
+      REQUIRE_THROWS_WITH(run(batch, few, unrotated, form), contains("number of transitions is 7, must be 8"));
+    });
+    check_untouched(batch, states, [&] {
+      auto other = states;
+      other[5] = State<double, Power>(4, 2);
+      REQUIRE_THROWS_WITH(run(batch, batch.transitions(), other, form),
+                          contains("sequence 2, head 1: rows of V is 3, must be 2"));
+      other.pop_back();
+      REQUIRE_THROWS_WITH(run(batch, batch.transitions(), other, form), contains("number of states is 7, must be 8"));
+    });
+  }
+}
+
+TEST_CASE("entries that are not finite are found before anything is touched, those of padding are nobody's",
+          "[attention]") {
+  RandomBatch<double> batch(Order::bthd, {4, 6}, 2, 1, 13);
+  auto states = batch.fresh_states<Power>();
+  Workspaces<double> workspaces;
+  const auto call = [&] {
+    attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), states, batch.Y.heads(),
+           workspaces, {.head = {.check_finite = true}});
+  };
+  REQUIRE_NOTHROW(call());
+  batch.K.heads().head(1, 0)(2, 5) = std::numeric_limits<double>::infinity();
+  check_untouched(batch, states, [&] { REQUIRE_THROWS_WITH(call(), contains("sequence 1, head 0: K(2, 5) is inf")); });
+}
+
+TEST_CASE("arguments of a batch that do not fit are named with their values", "[attention]") {
+  RandomBatch<double> batch(Order::bthd, {4, 6}, 4, 2, 14);
+  auto states = batch.fresh_states<Power>();
+  Workspaces<double> workspaces;
+  const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), y = batch.Y.heads();
+  const auto call = [&](Heads<double> Q, Heads<double> K, Heads<double> V, Heads<double> Y, BatchOptions options = {}) {
+    attend(Power{}, batch.transitions(), Q, K, V, states, Y, workspaces, options);
+  };
+  RandomBatch<double> other(Order::packed, {4, 6}, 3, 3, 1), longer(Order::packed, {4, 7}, 4, 2, 1),
+      more(Order::packed, {4, 6, 0}, 4, 2, 1);
+  check_untouched(batch, states, [&] {
+    REQUIRE_THROWS_WITH(call(q, other.K.heads(), other.V.heads(), y),
+                        contains("number of heads of Q is 4, must be a multiple of that of K, which is 3"));
+    REQUIRE_THROWS_WITH(call(q, other.K.heads(), v, y), contains("number of heads of V is 2, must be 3 (that of K)"));
+    REQUIRE_THROWS_WITH(call(q, k, v, other.Y.heads()), contains("number of heads of Y is 3, must be 4 (that of Q)"));
+    REQUIRE_THROWS_WITH(call(q, longer.K.heads(), v, y), contains("length of sequence 1 in K is 7, must be 6"));
+    REQUIRE_THROWS_WITH(call(q, k, v, more.Y.heads()), contains("number of sequences of Y is 3, must be 2"));
+    REQUIRE_THROWS_WITH(call(q, v, v, y), contains("dimension of K is 3, must be 4"));
+    REQUIRE_THROWS_WITH(call(q, k, v, q), contains("dimension of Y is 4, must be 3"));
+    REQUIRE_THROWS_WITH(call(q, k, v, y, {.form = Form::attention}), contains("the attention form has no states"));
+    REQUIRE_THROWS_WITH(call(q, k, v, y, {.threads = -1}), contains("threads is -1"));
+    REQUIRE_THROWS_WITH(call(q, k, v, y, {.head = {.chunk = -1}}), contains("chunk is -1"));
+    Diagnostics diagnostics;
+    REQUIRE_THROWS_WITH(call(q, k, v, y, {.head = {.diagnostics = &diagnostics}}), contains("gives no diagnostics"));
+  });
+}
