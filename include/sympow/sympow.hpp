@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/attention.hpp>
+#include <sympow/attention/batch.hpp>
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/heads.hpp>
 #include <sympow/attention/merge.hpp>

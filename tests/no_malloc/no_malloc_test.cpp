@@ -55,6 +55,7 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { r
 #endif
 
 #include <sympow/attention/attention.hpp>
+#include <sympow/attention/batch.hpp>
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/recurrent.hpp>
 #include <sympow/feature/linear.hpp>
@@ -200,4 +201,34 @@ TEST_CASE("a step of the recurrence and calls of every form allocate nothing", "
     check<float, SymmetricPower<2>>(open, stationary(), 32, shape);
     check<double, SymmetricPower<2>>(open, stationary(), 32, shape);
   }
+}
+
+TEST_CASE("a batch whose workspaces are warm allocates nothing", "[no_malloc]") {
+  constexpr Index B = 2, T = 40, H = 4, groups = 2, d = 8, e = 5;
+  Random random(3);
+  const Matrix<double> Q = random.matrix(d, B * T * H), K = random.matrix(d, B * T * groups);
+  const Matrix<double> V = random.matrix(e, B * T * groups);
+  Matrix<double> Y(e, B * T * H);
+  const std::vector<Index> lengths = {40, 17};
+  const auto q = Heads<const double>::bthd(Q.data(), B, T, H, d, lengths);
+  const auto k = Heads<const double>::bthd(K.data(), B, T, groups, d, lengths);
+  const auto v = Heads<const double>::bthd(V.data(), B, T, groups, e, lengths);
+  const auto y = Heads<double>::bthd(Y.data(), B, T, H, e, lengths);
+  std::vector<Decay> gates;
+  for (Index n = 0; n < B * H; ++n)
+    gates.push_back(decay(-.01 * random.vector(lengths[static_cast<std::size_t>(n / H)]).cwiseAbs()));
+  std::vector<State<double, SymmetricPower<2>>> states(B * H, State<double, SymmetricPower<2>>(d, e));
+  Workspaces<double> workspaces;
+  for (const Form form : {Form::recurrent, Form::chunked}) {
+    const auto call = [&] {
+      attend(SymmetricPower<2>{}, gates, q, k, v, states, y, workspaces, {.form = form, .threads = 1});
+    };
+    call();
+    CHECK(requests_of(call) == 0);
+  }
+  const auto directly = [&] {
+    attend(SymmetricPower<2>{}, gates, q, k, v, y, workspaces, {.form = Form::attention, .threads = 1});
+  };
+  directly();
+  CHECK(requests_of(directly) == 0);
 }
