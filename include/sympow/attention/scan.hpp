@@ -107,7 +107,6 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
   const Index size = scanned_segment(feature.dimension(d), chunk), segments = (T + size - 1) / size;
   const auto segment = [&](Index s) { return Segment{s * size, std::min(size, T - s * size)}; };
   const Index window = std::max(16, 2 * threads), windows = (segments + window - 1) / window;
-  const ViewOf<Scalar, A> view(transition);
   if (workspaces.empty()) workspaces.resize(1);
 
   std::vector<Frame> frames{state.frame()};
@@ -122,7 +121,9 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
 
   const auto absorb_one = [&](std::size_t s, Workspace<Scalar>& work) {
     parts[s].emplace(feature, d, e, 0, frames[s]);
-    absorb<Scalar, F>(view, segment(static_cast<Index>(s)), K, V, *parts[s], work);
+    const Segment own = segment(static_cast<Index>(s));
+    sympow::absorb(feature, TransitionSegment<A>(transition, own), K.middleCols(own.begin, own.size),
+                   V.middleCols(own.begin, own.size), *parts[s], work, options);
   };
   const auto merge_one = [&](std::size_t s, Workspace<Scalar>& work) {
     check_adjacent(*states[s], *parts[s]);

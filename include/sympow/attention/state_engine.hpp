@@ -43,8 +43,11 @@ class StateEngine {
   /// Memory for segments of n tokens, so that it does not depend on them who asks for it.
   void reserve(Index n) {
     const Index longest = state_.tail_keys.cols(), most = std::max(n, longest), e = call_.V.rows();
-    work_.features(D_, n);
-    work_.tail_features(D_, longest);
+    if (constexpr Index large = Index{1} << 22;
+        D_ <= large / (n + longest + 1)) {  // more than this is asked for when it is needed
+      work_.features(D_, n);
+      work_.tail_features(D_, longest);
+    }
     work_.numerators(e, most);
     work_.weights(most);
     work_.tail_norms(longest);
