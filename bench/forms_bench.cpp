@@ -55,7 +55,9 @@ void chunked_form(benchmark::State& bench) {
     benchmark::DoNotOptimize(x.Y.data());
   });
   const auto D = static_cast<double>(feature.dimension(x.d)), d = static_cast<double>(x.d);
-  report(bench, static_cast<double>(x.T) * (4 * D * (d + 1) + static_cast<double>(detail::default_chunk) * 2 * d),
+  report(bench,
+         static_cast<double>(x.T) *
+             (4 * D * (d + 1) + static_cast<double>(detail::chunk_of({}, feature.dimension(x.d))) * 2 * d),
          seconds);
 }
 BENCHMARK(chunked_form<2>)->Args({32, 4096})->Args({64, 4096})->UseRealTime();

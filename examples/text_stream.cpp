@@ -80,7 +80,7 @@ int run(const std::string& path) {
   };
   report("attention", direct_time, direct, std::numeric_limits<double>::infinity());
   report("recurrent", streamed_time, streamed, 1);
-  report("chunked", chunked_time, in_chunks, static_cast<double>(detail::default_chunk));
+  report("chunked", chunked_time, in_chunks, static_cast<double>(detail::chunk_of({}, state.normalizer().size())));
   std::printf(
       "\nThe error is the worst row's, against attention in double, in units of 4u K max|V| (1 + sqrt n); up to 1 is "
       "rounding.\n"

@@ -57,7 +57,8 @@ class Head {
       double tokens_per_update;
     };
     constexpr double never = std::numeric_limits<double>::infinity();
-    const Index chunk = problem_.arguments.chunk > 0 ? problem_.arguments.chunk : sympow::detail::default_chunk;
+    const Index chunk =
+        problem_.arguments.chunk > 0 ? problem_.arguments.chunk : 96;  // a chunk of the library's is as long or longer
     std::vector<Side> sides;
     Diagnostics diagnostics;
     const auto add = [&](const char* name, Form form, double tokens_per_update) {

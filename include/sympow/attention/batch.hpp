@@ -79,7 +79,7 @@ auto transitions_of(const Transitions& given, Index sequences, Index heads) {
 /// Whether a head goes through `scan`: it has more than a quarter of all tokens, in many segments, and states that are small beside
 /// it. Nothing but shapes decides, so that results are the same for any number of threads.
 inline bool is_scanned(Index T, Index d, Index e, Index D, Index all_tokens, const BatchOptions& options) {
-  const Index segment = scanned_segment(D, options.head.chunk > 0 ? options.head.chunk : default_chunk);
+  const Index segment = scanned_segment(D, chunk_of(options.head, D));
   return options.form == Form::chunked && T > all_tokens / 4 && T / 16 >= segment && T / 8 * (d + e) / (e + 1) >= D;
 }
 

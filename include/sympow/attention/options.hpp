@@ -52,6 +52,13 @@ struct Options {
 
 namespace detail {
 
+/// Tokens of a chunk unless the call says otherwise: the panels of 96 keep the products busy, and what a chunk does to a state once is
+/// worth larger ones where the state is large.
+inline Index chunk_of(const Options& options, Index D) {
+  constexpr Index large = 1024;
+  return options.chunk > 0 ? options.chunk : D < large ? 96 : 192;
+}
+
 enum class Rows { sums, weighted_means, signed_means };
 
 /// The run-time value of a choice of normalisation, or a sentence why there is none.

@@ -283,20 +283,15 @@ class OrdinaryEngine {
   double a_ = 0, L_ = 0, slowest_ = 0;
 };
 
-/// Chunks of this many tokens unless the call says otherwise: from 96 on the panels of a chunk keep the products busy.
-inline constexpr Index default_chunk = 96;
-
-inline Index chunk_of(const Options& options) { return options.chunk > 0 ? options.chunk : default_chunk; }
-
 /// All keys into the state, then all queries against it, from where the first key stood.
 template <class Scalar, FiniteFeatureMap F>
 void run_two_passes(const F& feature, StateCall<Scalar, F> call) {
   Frame start = call.state.frame;
   call.reads = false;
-  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.K.cols(), chunk_of(call.options));
+  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.K.cols(), chunk_of(call.options, call.state.S.cols()));
   call.reads = true;
   call.standing = &start;
-  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.Q.cols(), chunk_of(call.options));
+  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.Q.cols(), chunk_of(call.options, call.state.S.cols()));
 }
 
 }  // namespace sympow::detail

@@ -103,7 +103,7 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
           State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces, const Options& options,
           int threads) {
   using StateType = State<Scalar, F>;
-  const Index T = Q.cols(), d = Q.rows(), e = V.rows(), chunk = options.chunk > 0 ? options.chunk : default_chunk;
+  const Index T = Q.cols(), d = Q.rows(), e = V.rows(), chunk = chunk_of(options, feature.dimension(d));
   const Index size = scanned_segment(feature.dimension(d), chunk), segments = (T + size - 1) / size;
   const auto segment = [&](Index s) { return Segment{s * size, std::min(size, T - s * size)}; };
   const Index window = std::max(16, 2 * threads), windows = (segments + window - 1) / window;

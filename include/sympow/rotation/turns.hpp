@@ -88,10 +88,13 @@ void turn_on(Eigen::VectorXd& mu, const Steps& steps, Pairing pairing, Scalar* q
     const Index count = std::min(angles_at_once, pairs - begin);
     SomeAngles angles = SomeAngles::Zero(), cosines, sines;
     angles.head(count) = mu.array().segment(begin, count) + steps.array().segment(begin, count);
-    if ((angles.abs() <= 3 * std::numbers::pi).all())
-      angles -= 2 * std::numbers::pi * (angles * (std::numbers::inv_pi / 2)).rint();
-    else
+    if ((angles.abs() <= 1000).all()) {  // few turns, of which the two parts are exact
+      constexpr double turn = 2 * std::numbers::pi, high = 0x1.921fb5444p2, low = turn - high;
+      const SomeAngles turns = (angles * (std::numbers::inv_pi / 2)).rint();
+      angles = (angles - turns * high) - turns * low;
+    } else {
       angles = angles.unaryExpr(&reduced_angle);
+    }
     mu.segment(begin, count) = angles.head(count);
     cosines_and_sines(angles, cosines, sines);
     Eigen::Array<Scalar, angles_at_once, 1> cosine = cosines.cast<Scalar>(), sine = sines.cast<Scalar>();

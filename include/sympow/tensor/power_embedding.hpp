@@ -43,7 +43,10 @@ struct Embedded {
   void evalTo(Destination& y) const {
     const ConstBatch<Scalar> source(x);  // evaluates an expression once, not for every column
     const auto run = [&]<int Power>(std::integral_constant<int, Power>) {
-      for (Index t = 0; t < source.cols(); ++t) Embedding::template fill<Power>(source.col(t), y.col(t));
+      Index done = 0;
+      if constexpr (requires { Embedding::template fill_some<Power>(source, y); })
+        done = Embedding::template fill_some<Power>(source, y);
+      for (Index t = done; t < source.cols(); ++t) Embedding::template fill<Power>(source.col(t), y.col(t));
     };
     if constexpr (P == Dynamic)
       with_power(p, run);

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include <sympow/core/product.hpp>
 #include <sympow/tensor/power_embedding.hpp>
 #include <sympow/tensor/symmetric_power_tree.hpp>
 
@@ -26,6 +27,28 @@ class Scratch {
 struct SymmetricPowerEmbedding {
   static constexpr Index dimension(Index d, int p) { return symmetric_dimension(d, p); }
 
+  /// Columns of a batch by the handful, each entry of all of them at once; returns how many, all but the last few. The same values as of
+  /// one column after the other.
+  template <int P, class Source, class Target>
+    requires(P > 2 && (Target::Flags & Eigen::DirectAccessBit) != 0 && !Target::IsRowMajor)
+  static Index fill_some(const Source& x, Target& y) {
+    using Scalar = typename Source::Scalar;
+    constexpr Index together = 64, width = 64;
+    const Index whole = x.cols() / together * together;
+    if (whole == 0) return 0;
+    Scratch<Scalar> tokens(together * x.rows()), entries(together * width), paths(together * (P - 1));
+    Eigen::Map<Matrix<Scalar>> rows(tokens.data(), together, x.rows()), panel(entries.data(), together, width),
+        prefixes(paths.data(), together, P - 1);
+    for (Index t = 0; t < whole; t += together) {
+      set_copy(rows, x.middleCols(t, together).transpose());
+      const auto store = [&](Index first, const auto& features) {
+        set_copy(y.block(first, t, features.cols(), together), features.transpose());
+      };
+      SymmetricPowerPanels<P, decltype(rows), decltype(panel), decltype(store)>(rows, panel, prefixes, store);
+    }
+    return whole;
+  }
+
   template <int P, class Source, class Target>
   static void fill(const Source& x, Target y) {
     if constexpr (P == 1) {
@@ -45,8 +68,8 @@ struct SymmetricPowerEmbedding {
 ///     φ^P(x)·φ^P(y) = (x·y)^P,   ‖φ^P(x)‖ = ‖x‖^P
 ///
 /// Shapes: d × n → C(d + P - 1, P) × n, lazily; a vector gives a vector. Cost: one multiplication per entry of every level,
-/// C(d + P, P) - 1 + (P - 1) d a column; allocates (P - 1) d scalars a column where those are more than 1,024, and a copy of X
-/// where it is an expression or its columns are not contiguous.
+/// C(d + P, P) - 1 + (P - 1) d a column; allocates (P - 1) d scalars a column where those are more than 1,024, 64 (d + P + 63) for a batch
+/// of 64 columns or more and P > 2, and a copy of X where it is an expression or its columns are not contiguous.
 /// `dot`, `squaredNorm`, `norm` and `φ(X).transpose() * φ(Y)` use the identity, in O(d) an inner product. Throws
 /// `DimensionOverflow`. Source: Symmetric Power Transformers, §4.2.
 template <int P, MatrixExpression X>

@@ -47,7 +47,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   FormResiduals found;
   found.attention = compare(Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
   if constexpr (FiniteFeatureMap<F>) {
-    const auto chunk = static_cast<double>(options.chunk > 0 ? options.chunk : sympow::detail::default_chunk);
+    const auto chunk = static_cast<double>(sympow::detail::chunk_of(options, feature.dimension(Q.rows())));
     State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
     found.recurrent =
         std::max(compare(recurrent<Normalization>(feature, transition, Q, K, V, literal, options), Y, every_token),
