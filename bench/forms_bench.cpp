@@ -1,117 +1,108 @@
-// The forms against the rate of Eigen's own product, and what moves memory against a plain copy: ratios within one process and thread.
-#include <sympow/core/random.hpp>
-#include <sympow/sympow.hpp>
-
-#include <benchmark/benchmark.h>
-
-#include <cstring>
-
-#include "timing.hpp"
+// The forms against the rate of Eigen's own product, and what moves memory against moving it. Gate, learned rotary, normaliser and contract are
+// on. The last argument of every benchmark is its bar in per cent.
+#include "sequences.hpp"
 
 using namespace sympow;
 using namespace sympow::bench;
 
 namespace {
 
-// Operations a second of C += A B at 1024³ in float.
-double product_rate() {
-  static const double rate = [] {
-    constexpr Index n = 1024;
-    const Matrix<float> A = Matrix<float>::Random(n, n), B = Matrix<float>::Random(n, n);
-    Matrix<float> C = Matrix<float>::Zero(n, n);
-    const double seconds = best_seconds(8, [&] {
-      C.noalias() += A * B;
-      benchmark::DoNotOptimize(C.data());
-    });
-    return 2.0 * n * n * n / seconds;
-  }();
-  return rate;
+double bar_of(const benchmark::State& bench, std::size_t argument) {
+  return static_cast<double>(bench.range(argument)) / 100;
 }
 
-// A conformal sequence: learned rotary and gates near 1.
-struct Sequence {
-  Index d, e, T;
-  Random random{1};
-  Matrix<float> Q = random.matrix<float>(d, T), K = random.matrix<float>(d, T), V = random.matrix<float>(e, T), Y = V;
-  Eigen::VectorXd log_gamma = -.01 * random.vector(T).cwiseAbs(), beta = 1 + random.vector(T).array().tanh();
-  Eigen::VectorXd theta = rotary_frequencies<double>(d, 4096);
-  decltype(decay(log_gamma) * rotary(theta, beta)) transition = decay(log_gamma) * rotary(theta, beta);
-  Workspace<float> workspace{};
-};
-
-void report(benchmark::State& bench, double operations, double seconds) {
-  bench.counters["useful GFLOP/s"] = operations / seconds / 1e9;
-  bench.counters["of the product rate"] = operations / seconds / product_rate();
-}
-
-// Arguments d = e and T; counts 4 D (e + 1) a token and the causal half of the chunk.
+// Counts 4 D (e + 1) a token and the causal half of the chunk.
 template <int P>
 void chunked_form(benchmark::State& bench) {
-  Sequence x{.d = bench.range(0), .e = bench.range(0), .T = bench.range(1)};
+  ConformalTokens x(bench.range(0), bench.range(1));
   const SymmetricPower<P> feature;
-  const double seconds = run(bench, [&] {
+  const auto form = [&](Index chunk) {
     State<float, SymmetricPower<P>> state(x.d, x.e);
-    chunked(feature, x.transition, x.Q, x.K, x.V, state, x.Y, x.workspace);
+    chunked(feature, x.transition, x.Q, x.K, x.V, state, x.Y, x.workspace, {.chunk = chunk});
     benchmark::DoNotOptimize(x.Y.data());
-  });
-  const auto D = static_cast<double>(feature.dimension(x.d)), d = static_cast<double>(x.d);
-  report(bench,
-         static_cast<double>(x.T) *
-             (4 * D * (d + 1) + static_cast<double>(detail::chunk_of({}, feature.dimension(x.d))) * 2 * d),
-         seconds);
+  };
+  const Times times = in_turns(bench, Product(), [&] { form(0); });
+  report_operations(bench, text("chunked, P = %d, d = %d, T = %d", P, static_cast<int>(x.d), static_cast<int>(x.T)),
+                    times, chunked_operations(feature.dimension(x.d), x.d, x.e, x.T), bar_of(bench, 2),
+                    text("%.2f µs a token; ", 1e6 * times.own / static_cast<double>(x.T)) + chunk_note(form));
 }
-BENCHMARK(chunked_form<2>)->Args({32, 4096})->Args({64, 4096})->UseRealTime();
-BENCHMARK(chunked_form<4>)->Args({16, 4096})->UseRealTime();
+BENCHMARK(chunked_form<2>)->Args({64, 16384, 80})->Args({32, 65536, 65})->Iterations(12)->UseManualTime();
+BENCHMARK(chunked_form<2>)->Args({128, 8192, 65})->Iterations(8)->UseManualTime();
+BENCHMARK(chunked_form<3>)->Args({32, 16384, 65})->Iterations(10)->UseManualTime();
+BENCHMARK(chunked_form<4>)->Args({16, 16384, 65})->Iterations(12)->UseManualTime();
 
 // Counts the causal half: T² (d + e).
 template <class F>
-void attention_form(benchmark::State& bench) {
-  Sequence x{.d = bench.range(0), .e = bench.range(0), .T = bench.range(1)};
-  const double seconds = run(bench, [&] {
-    attention(F{}, x.transition, x.Q, x.K, x.V, x.Y, x.workspace);
+void attention_form(benchmark::State& bench, const std::string& name, const Options& options) {
+  ConformalTokens x(bench.range(0), bench.range(1));
+  const Times times = in_turns(bench, Product(), [&] {
+    attention(F{}, x.transition, x.Q, x.K, x.V, x.Y, x.workspace, options);
     benchmark::DoNotOptimize(x.Y.data());
   });
   const auto T = static_cast<double>(x.T);
-  report(bench, T * T * 2 * static_cast<double>(x.d), seconds);
+  report_operations(bench, name + text(", d = %d, T = %d", static_cast<int>(x.d), static_cast<int>(x.T)), times,
+                    T * T * static_cast<double>(x.d + x.e), bar_of(bench, 2));
 }
-BENCHMARK(attention_form<SymmetricPower<2>>)->Args({64, 4096})->UseRealTime();
-BENCHMARK(attention_form<Exponential>)->Args({64, 4096})->UseRealTime();
 
-// One token against a state; the floor is to read S once.
+template <int P>
+void power_attention(benchmark::State& bench) {
+  attention_form<SymmetricPower<P>>(bench, text("attention, P = %d", P), {});
+}
+BENCHMARK(power_attention<2>)->Args({64, 8192, 70})->Iterations(10)->UseManualTime();
+BENCHMARK(power_attention<4>)->Args({64, 8192, 70})->Iterations(10)->UseManualTime();
+
+void softmax_attention(benchmark::State& bench) {
+  attention_form<Exponential>(bench, "softmax attention",
+                              {.scale = 1 / std::sqrt(static_cast<double>(bench.range(0)))});
+}
+BENCHMARK(softmax_attention)->Args({64, 8192, 45})->Iterations(10)->UseManualTime();
+
+// One token after the other through one state, each by its own call: the tail is filled and folded on the way.
 template <int P>
 void decoded_token(benchmark::State& bench) {
-  Sequence x{.d = bench.range(0), .e = bench.range(0), .T = 1};
+  ConformalTokens x(bench.range(0), 512);
   State<float, SymmetricPower<P>> state(x.d, x.e);
-  const double seconds = run(bench, [&] {
-    recurrent(SymmetricPower<P>{}, x.transition, x.Q, x.K, x.V, state, x.Y, x.workspace);
+  const auto decode = [&] {
+    for (Index t = 0; t < x.T; ++t) {
+      const auto step = decay(x.log_gamma.segment(t, 1)) * rotary(x.theta, x.beta.segment(t, 1));
+      recurrent(SymmetricPower<P>{}, step, x.Q.col(t), x.K.col(t), x.V.col(t), state, x.Y.col(t), x.workspace);
+    }
     benchmark::DoNotOptimize(x.Y.data());
-  });
-  Matrix<float> S = Matrix<float>::Random(x.e, symmetric_dimension(x.d, P));
-  const double in_place = best_seconds(50, [&] {
-    S = S * .999f + Matrix<float>::Constant(S.rows(), S.cols(), 1e-3f);
-    benchmark::DoNotOptimize(S.data());
-  });
-  bench.counters["of an in-place scale-and-add"] = in_place / seconds;
+  };
+  decode();
+  ScaleAndAdd pass(state.bytes() / static_cast<Index>(sizeof(float)));
+  Times times = in_turns(
+      bench,
+      [&] {
+        for (Index t = 0; t < x.T; ++t) pass();
+      },
+      decode);
+  times.own /= static_cast<double>(x.T);
+  times.reference /= static_cast<double>(x.T);
+  bench.counters["µs a token"] = 1e6 * times.own;
+  report_ratio(bench, text("a decoded token, P = %d, d = %d", P, static_cast<int>(x.d)), times,
+               "a scale-and-add of the state", bar_of(bench, 1),
+               text("%.1f µs, reference %.1f µs", 1e6 * times.own, 1e6 * times.reference));
 }
-BENCHMARK(decoded_token<2>)->Args({64})->UseRealTime();
+BENCHMARK(decoded_token<2>)->Args({64, 100})->Iterations(50)->UseManualTime();
 
-// φ of a batch; the ratio is to copying as many bytes.
+// φ of 256 tokens.
 template <int P>
 void embedding(benchmark::State& bench) {
   const Index d = bench.range(0), n = 256;
   const Matrix<float> X = Matrix<float>::Random(d, n);
-  Matrix<float> phi(symmetric_dimension(d, P), n), copy = phi;
-  const double seconds = run(bench, [&] {
-    phi.noalias() = symmetric_power<P>(X);
-    benchmark::DoNotOptimize(phi.data());
-  });
-  const double copied = best_seconds(50, [&] {
-    std::memcpy(copy.data(), phi.data(), static_cast<std::size_t>(phi.size()) * sizeof(float));
-    benchmark::DoNotOptimize(copy.data());
-  });
-  bench.counters["of a copy"] = copied / seconds;
+  Matrix<float> phi(symmetric_dimension(d, P), n);
+  const Times times = in_turns(
+      bench, Copy(phi.size()),
+      [&] {
+        phi.noalias() = symmetric_power<P>(X);
+        benchmark::DoNotOptimize(phi.data());
+      },
+      20);
+  report_bytes(bench, text("embedding of 256 tokens, P = %d, d = %d", P, static_cast<int>(d)), times,
+               phi.size() * static_cast<Index>(sizeof(float)), "a copy", bar_of(bench, 1));
 }
-BENCHMARK(embedding<2>)->Arg(64)->UseRealTime();
-BENCHMARK(embedding<4>)->Arg(16)->UseRealTime();
+BENCHMARK(embedding<2>)->Args({64, 50})->Iterations(50)->UseManualTime();
+BENCHMARK(embedding<4>)->Args({16, 50})->Iterations(50)->UseManualTime();
 
 }  // namespace

@@ -1,0 +1,175 @@
+// The speed bars: a case beside its reference, in turns, in one process, scalar type and thread count.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <sympow/core/concepts.hpp>
+
+namespace sympow::bench {
+
+// ---- the record ----
+
+/// A line of the table: what was measured, what is asked for, and whether that holds.
+struct Bar {
+  std::string name, measured, asked;
+  bool passes;
+  std::string note;
+};
+
+/// The bars that have run, in their order. A source beside these adds its own: every *_bench.cpp is a part of the program.
+inline std::vector<Bar>& bars() {
+  static std::vector<Bar> all;
+  return all;
+}
+
+/// Enters a bar; one of the same name is replaced.
+inline void enter(Bar bar) {
+  std::erase_if(bars(), [&](const Bar& other) { return other.name == bar.name; });
+  bars().push_back(std::move(bar));
+}
+
+/// `printf` into a string.
+template <class... Values>
+std::string text(const char* format, Values... values) {
+  char buffer[256];
+  std::snprintf(buffer, sizeof buffer, format, values...);
+  return buffer;
+}
+
+// ---- times ----
+
+/// Where a time comes from.
+using Clock = double (*)();
+
+/// Seconds that this thread has worked: what others do on the machine does not count.
+inline double thread_clock() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Seconds on the wall, for work of more than one thread.
+inline double wall_clock() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Seconds of a run, on average over some in a row.
+template <class Run>
+double seconds(Run&& run, int in_a_row = 1, Clock clock = thread_clock) {
+  const double start = clock();
+  for (int n = 0; n < in_a_row; ++n) run();
+  return (clock() - start) / in_a_row;
+}
+
+inline constexpr double never = std::numeric_limits<double>::infinity();
+
+/// Seconds of the fastest run of each.
+struct Times {
+  double own = never, reference = never;
+};
+
+/// Reference, case, reference, case, …: the machine's speed drifts. In its turn each runs some times in a row, the short ones in their
+/// own caches; what is shorter than the clock is good for counts on average. The benchmark shows the case.
+template <class Reference, class Case>
+Times in_turns(benchmark::State& bench, Reference&& reference, Case&& own, int in_a_row = 1,
+               Clock clock = thread_clock) {
+  constexpr double shortest = 5e-5;
+  const auto turn = [=](auto& run, int& runs) {
+    if (runs == 0) runs = 1 + static_cast<int>(shortest / seconds(run, 1, clock));
+    double best = never;
+    for (int n = 0; n < in_a_row; ++n) best = std::min(best, seconds(run, runs, clock));
+    return best;
+  };
+  Times best;
+  int reference_runs = 0, own_runs = 0;
+  for (auto _ : bench) {
+    best.reference = std::min(best.reference, turn(reference, reference_runs));
+    const double taken = turn(own, own_runs);
+    best.own = std::min(best.own, taken);
+    bench.SetIterationTime(taken);
+  }
+  return best;
+}
+
+// ---- references ----
+
+/// Eigen's own product C += A B at 1024³.
+class Product {
+ public:
+  static constexpr double operations = 2. * 1024 * 1024 * 1024;
+
+  void operator()() {
+    C_.noalias() += A_ * B_;
+    benchmark::DoNotOptimize(C_.data());
+  }
+
+ private:
+  Matrix<float> A_ = Matrix<float>::Random(1024, 1024), B_ = Matrix<float>::Random(1024, 1024),
+                C_ = Matrix<float>::Zero(1024, 1024);
+};
+
+/// A copy of so many numbers.
+class Copy {
+ public:
+  explicit Copy(Index numbers) : source_(Vector<float>::Random(numbers)), target_(source_) {}
+  void operator()() {
+    std::memcpy(target_.data(), source_.data(), static_cast<std::size_t>(source_.size()) * sizeof(float));
+    benchmark::DoNotOptimize(target_.data());
+  }
+
+ private:
+  Vector<float> source_, target_;
+};
+
+/// s = a s + b in place over so many numbers.
+class ScaleAndAdd {
+ public:
+  explicit ScaleAndAdd(Index numbers) : numbers_(Vector<float>::Random(numbers)) {}
+  void operator()() {
+    numbers_.array() = .999f * numbers_.array() + 1e-3f;
+    benchmark::DoNotOptimize(numbers_.data());
+  }
+
+ private:
+  Vector<float> numbers_;
+};
+
+// ---- reports ----
+
+/// Reference over case as a counter, and as a bar where `at_least` is not 0.
+inline void report_ratio(benchmark::State& bench, const std::string& name, Times times, const char* of, double at_least,
+                         const std::string& note) {
+  const double ratio = times.reference / times.own;
+  bench.counters["ratio"] = ratio;
+  if (at_least > 0)
+    enter({name, text("%.2f", ratio), text("at least %.2f of %s", at_least, of), ratio >= at_least, note});
+}
+
+/// Useful operations a second, against those of the product.
+inline void report_operations(benchmark::State& bench, const std::string& name, Times times, double operations,
+                              double at_least, const std::string& note = "") {
+  const double rate = operations / times.own / 1e9;
+  bench.counters["useful GFLOP/s"] = rate;
+  times.reference *= operations / Product::operations;
+  report_ratio(bench, name, times, "the product rate", at_least,
+               text("%.0f GFLOP/s", rate) + (note.empty() ? "" : "; ") + note);
+}
+
+/// Bytes written a second, against those of moving as many.
+inline void report_bytes(benchmark::State& bench, const std::string& name, Times times, Index bytes, const char* of,
+                         double at_least) {
+  const double rate = static_cast<double>(bytes) / times.own / 1e9;
+  bench.counters["GB/s"] = rate;
+  report_ratio(bench, name, times, of, at_least, text("%.1f GB/s", rate));
+}
+
+}  // namespace sympow::bench

@@ -1,0 +1,72 @@
+// Long sequences: as fast a token as short ones, in memory that does not grow with them.
+#include <fstream>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include "sequences.hpp"
+
+using namespace sympow;
+using namespace sympow::bench;
+
+namespace {
+
+constexpr Index lengths[] = {16384, 262144};
+
+// The tokens [0, T) of a sequence, from an empty state, with all that a call makes for itself.
+void run_chunked(ConformalTokens& x, Index T, Workspace<float>& workspace) {
+  const auto transition = decay(x.log_gamma.head(T)) * rotary(x.theta, x.beta.head(T));
+  State<float, SymmetricPower<2>> state(x.d, x.e);
+  chunked(SymmetricPower<2>{}, transition, x.Q.leftCols(T), x.K.leftCols(T), x.V.leftCols(T), state, x.Y.leftCols(T),
+          workspace);
+  benchmark::DoNotOptimize(x.Y.data());
+}
+
+// As many tokens in short sequences as in a long one.
+void tokens_per_second(benchmark::State& bench) {
+  ConformalTokens x(64, lengths[1]);
+  const Times times = in_turns(
+      bench,
+      [&] {
+        for (Index n = 0; n < lengths[1] / lengths[0]; ++n) run_chunked(x, lengths[0], x.workspace);
+      },
+      [&] { run_chunked(x, lengths[1], x.workspace); });
+  const auto T = static_cast<double>(lengths[1]);
+  bench.counters["tokens/s"] = T / times.own;
+  report_ratio(bench, "chunked, P = 2, d = 64: tokens a second at T = 262144", times, "those at T = 16384", .95,
+               text("%.0f against %.0f", T / times.own, T / times.reference));
+}
+BENCHMARK(tokens_per_second)->Iterations(4)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+// An entry of /proc/self/status in MiB; -1 where there is none.
+double status_mebibytes(const std::string& name) {
+  std::ifstream in("/proc/self/status");
+  for (std::string word; in >> word;)
+    if (double kibibytes = 0; word == name + ":" && in >> kibibytes) return kibibytes / 1024;
+  return -1;
+}
+
+// Resident memory at its peak during a call, beyond what there was before: inputs and outputs.
+void peak_memory(benchmark::State& bench) {
+  ConformalTokens x(64, lengths[1]);
+  double peak = 0;
+  for (auto _ : bench) {
+#ifdef __GLIBC__
+    malloc_trim(0);  // what earlier benchmarks have left must not be used again unseen
+#endif
+    std::ofstream("/proc/self/clear_refs") << 5;  // forget the peak
+    const double before = status_mebibytes("VmRSS"), highest = status_mebibytes("VmHWM");
+    if (!(before > 0 && highest < before + 1)) return bench.SkipWithError("the system does not tell the peak");
+    bench.SetIterationTime(seconds([&] {
+      Workspace<float> workspace;
+      run_chunked(x, lengths[1], workspace);
+    }));
+    peak = std::max(peak, status_mebibytes("VmHWM") - before);
+  }
+  bench.counters["MiB"] = peak;
+  enter({"chunked, P = 2, d = 64, T = 262144: memory beyond inputs and outputs", text("%.1f MiB", peak),
+         "at most 64 MiB", peak <= 64, ""});
+}
+BENCHMARK(peak_memory)->Iterations(1)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace

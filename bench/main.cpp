@@ -1,0 +1,74 @@
+// Runs the benchmarks, then says of every bar whether it holds. `--page=FILE` replaces the table of a page.
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+#include "bars.hpp"
+
+namespace {
+
+using namespace sympow::bench;
+
+const std::string begin_mark = "<!-- begin: written by ./dev bench -->\n",
+                  end_mark = "<!-- end: written by ./dev bench -->";
+
+// The processor by its name, family and cores.
+std::string processor() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string name = "unknown processor", family;
+  for (std::string line; std::getline(in, line);) {
+    const std::string value = line.substr(std::min(line.find(':') + 2, line.size()));
+    if (line.starts_with("model name")) name = value;
+    if (line.starts_with("cpu family") && value == "26") family = ", Zen 5";
+  }
+  return name + family + text(", %u cores, ", std::thread::hardware_concurrency()) + Eigen::SimdInstructionSetsInUse();
+}
+
+std::string table() {
+  const std::time_t now = std::time(nullptr);
+  char date[16];
+  std::strftime(date, sizeof date, "%Y-%m-%d", std::localtime(&now));
+  std::ostringstream out;
+  out << "Measured on " << date << ": " << processor() << "; one thread unless said, float. " << SYMPOW_BENCH_COMPILER
+      << ".\n\n| case | measured | bar | | |\n|---|---:|---|---|---|\n";
+  for (const Bar& bar : bars())
+    out << "| " << bar.name << " | " << bar.measured << " | " << bar.asked << " | "
+        << (bar.passes ? "pass" : "**short**") << " | " << bar.note << " |\n";
+  return out.str();
+}
+
+// Puts the table between the marks of a page; false if it has none.
+bool write_page(const std::string& path) {
+  std::ostringstream all;
+  all << std::ifstream(path).rdbuf();
+  std::string page = all.str();
+  const auto begin = page.find(begin_mark), end = page.find(end_mark);
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return false;
+  const auto first = begin + begin_mark.size();
+  page.replace(first, end - first, table());
+  return static_cast<bool>(std::ofstream(path) << page);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string page;
+  const std::string option = "--page=";
+  for (int i = 1; i < argc; ++i)
+    if (std::string(argv[i]).starts_with(option)) {
+      page = argv[i] + option.size();
+      std::copy(argv + i + 1, argv + argc + 1, argv + i);
+      --argc, --i;
+    }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  std::cout << '\n' << table();
+  if (!page.empty() && !write_page(page)) {
+    std::cerr << page << " has no place for the table: it must hold " << begin_mark << "and " << end_mark << '\n';
+    return 2;
+  }
+}

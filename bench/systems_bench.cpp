@@ -1,0 +1,96 @@
+// Named systems, chunked, and PaTH attention, against the rate of Eigen's own product; transitions are made before.
+#include "sequences.hpp"
+
+using namespace sympow;
+using namespace sympow::bench;
+
+namespace {
+
+constexpr Index d = 64, long_T = 16384;
+
+// Seconds of the chunked form of a linear system, and which chunk that was.
+template <class A>
+Times time_chunked(benchmark::State& bench, Tokens& x, const A& transition, std::string& chunk) {
+  const auto form = [&](Index size) {
+    State<float, Linear> state(x.d, x.e);
+    chunked(Linear{}, transition, x.Q, x.K, x.V, state, x.Y, x.workspace, {.chunk = size});
+    benchmark::DoNotOptimize(x.Y.data());
+  };
+  const Times times = in_turns(bench, Product(), [&] { form(0); });
+  chunk = chunk_note(form);
+  return times;
+}
+
+// The bar is in tokens a second for every GFLOP/s of the product.
+template <class System>
+void by_tokens(benchmark::State& bench, const char* name, Tokens& x, const System& system) {
+  constexpr double at_least = 22000;
+  std::string chunk;
+  const Times times = time_chunked(bench, x, system.transition, chunk);
+  const double T = static_cast<double>(x.T), operations = chunked_operations(x.d, x.d, x.e, x.T);
+  const double measured = T / times.own * times.reference / (Product::operations / 1e9);
+  report_operations(bench, name, times, operations, 0);
+  enter({text("%s chunked, d = 64, T = %d", name, static_cast<int>(x.T)), text("%.0f", measured),
+         text("at least %.0f tokens/s per GFLOP/s of the product", at_least), measured >= at_least,
+         text("%.2f µs a token; %.2f of the product rate; ", 1e6 * times.own / T,
+              operations / times.own / Product::operations * times.reference) +
+             chunk});
+}
+
+void retnet(benchmark::State& bench) {
+  Tokens x{.d = d, .e = d, .T = long_T};
+  by_tokens(bench, "RetNet", x, systems::retnet(systems::retnet_gamma(6)));
+}
+BENCHMARK(retnet)->Iterations(40)->UseManualTime();
+
+void gla(benchmark::State& bench) {
+  Tokens x{.d = d, .e = d, .T = long_T};
+  const Eigen::MatrixXd log_a = -.01 * x.random.matrix(d, long_T).cwiseAbs();
+  by_tokens(bench, "GLA", x, systems::gla(log_a));
+}
+BENCHMARK(gla)->Iterations(40)->UseManualTime();
+
+void mamba2(benchmark::State& bench) {
+  Tokens x{.d = d, .e = d, .T = long_T};
+  by_tokens(bench, "Mamba-2", x, systems::mamba2(x.log_gamma));
+}
+BENCHMARK(mamba2)->Iterations(40)->UseManualTime();
+
+// Strengths in (0, 1).
+Eigen::VectorXd strengths(Tokens& x) { return systems::sigmoid(x.random.vector(x.T)); }
+
+// Counts 4 d (e + 1) for read and fold, the causal half of the chunk, and the chain on state and key product, 4 d (e + d).
+void delta_net(benchmark::State& bench) {
+  Tokens x{.d = d, .e = d, .T = long_T};
+  x.K = systems::unit_columns(x.K);
+  const Eigen::VectorXd beta = strengths(x);
+  x.V = systems::delta_rule_values(x.V, beta);
+  const auto make = [&] { return systems::gated_delta_net(x.K, beta, x.log_gamma).transition; };
+  const auto transition = make();
+  std::string chunk;
+  const Times times = time_chunked(bench, x, transition, chunk);
+  const auto T = static_cast<double>(x.T);
+  report_operations(
+      bench, text("Gated DeltaNet chunked, d = 64, T = %d", static_cast<int>(x.T)), times,
+      chunked_operations(d, d, d, x.T) + T * 4 * d * (d + d), .5,
+      text("%.2f µs a token, the transition before it %.2f; ", 1e6 * times.own / T, 1e6 * seconds(make, 3) / T) +
+          chunk);
+}
+BENCHMARK(delta_net)->Iterations(20)->UseManualTime();
+
+// Counts the causal half, T² (d + e), and the pulls of the queries: 4 d a pair, half of them causal.
+void path(benchmark::State& bench) {
+  Tokens x{.d = d, .e = d, .T = 4096};
+  const auto system = systems::path(systems::unit_columns(x.random.matrix<float>(d, x.T)), strengths(x));
+  const Options options{.scale = 1 / std::sqrt(static_cast<double>(d))};
+  const Times times = in_turns(bench, Product(), [&] {
+    attention(system.feature, system.transition, x.Q, x.K, x.V, x.Y, x.workspace, options);
+    benchmark::DoNotOptimize(x.Y.data());
+  });
+  const auto T = static_cast<double>(x.T);
+  report_operations(bench, text("PaTH attention, d = 64, T = %d", static_cast<int>(x.T)), times,
+                    T * T * (d + d) + 2 * d * T * T, .4);
+}
+BENCHMARK(path)->Iterations(12)->UseManualTime();
+
+}  // namespace
