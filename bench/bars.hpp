@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -117,17 +118,29 @@ class Product {
                 C_ = Matrix<float>::Zero(1024, 1024);
 };
 
-/// A copy of so many numbers.
+/// A copy of so many numbers from one page boundary to another: the speed of memcpy depends on where its operands begin.
 class Copy {
  public:
-  explicit Copy(Index numbers) : source_(Vector<float>::Random(numbers)), target_(source_) {}
+  explicit Copy(Index numbers) : bytes_(static_cast<std::size_t>(numbers) * sizeof(float)) {
+    const std::size_t whole = (bytes_ + page - 1) / page * page;
+    memory_.resize(2 * whole + page, 1);
+    void* start = memory_.data();
+    std::size_t space = memory_.size();
+    source_ = static_cast<char*>(std::align(page, 2 * whole, start, space));
+    target_ = source_ + whole;
+  }
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
   void operator()() {
-    std::memcpy(target_.data(), source_.data(), static_cast<std::size_t>(source_.size()) * sizeof(float));
-    benchmark::DoNotOptimize(target_.data());
+    std::memcpy(target_, source_, bytes_);
+    benchmark::DoNotOptimize(target_);
   }
 
  private:
-  Vector<float> source_, target_;
+  static constexpr std::size_t page = 4096;
+  std::size_t bytes_;
+  std::vector<char> memory_;
+  char *source_, *target_;
 };
 
 /// s = a s + b in place over so many numbers.
