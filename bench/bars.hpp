@@ -10,6 +10,7 @@
 #include <ctime>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,10 @@ namespace sympow::bench {
 
 // ---- the record ----
 
-/// A line of the table: what was measured, what is asked for, and whether that holds.
+/// A line of the table: what was measured, what is asked for, and whether that holds; nothing where the machine cannot tell.
 struct Bar {
   std::string name, measured, asked;
-  bool passes;
+  std::optional<bool> passes;
   std::string note;
 };
 

@@ -14,7 +14,7 @@ using namespace sympow::bench;
 const std::string begin_mark = "<!-- begin: written by ./dev bench -->\n",
                   end_mark = "<!-- end: written by ./dev bench -->";
 
-// The processor by its name, family and cores.
+// The processor by its name, family, cores and vectors.
 std::string processor() {
   std::ifstream in("/proc/cpuinfo");
   std::string name = "unknown processor", family;
@@ -23,7 +23,9 @@ std::string processor() {
     if (line.starts_with("model name")) name = value;
     if (line.starts_with("cpu family") && value == "26") family = ", Zen 5";
   }
-  return name + family + text(", %u cores, ", std::thread::hardware_concurrency()) + Eigen::SimdInstructionSetsInUse();
+  const std::string vectors = Eigen::SimdInstructionSetsInUse();  // the widest first
+  return name + family + text(", %u cores, ", std::thread::hardware_concurrency()) +
+         vectors.substr(0, vectors.find(','));
 }
 
 std::string table() {
@@ -35,7 +37,10 @@ std::string table() {
       << ".\n\n| case | measured | bar | | |\n|---|---:|---|---|---|\n";
   for (const Bar& bar : bars())
     out << "| " << bar.name << " | " << bar.measured << " | " << bar.asked << " | "
-        << (bar.passes ? "pass" : "**short**") << " | " << bar.note << " |\n";
+        << (!bar.passes   ? "not judged"
+            : *bar.passes ? "pass"
+                          : "**short**")
+        << " | " << bar.note << " |\n";
   return out.str();
 }
 
@@ -62,6 +67,7 @@ int main(int argc, char** argv) {
       std::copy(argv + i + 1, argv + argc + 1, argv + i);
       --argc, --i;
     }
+  Eigen::setNbThreads(1);  // of the products that cases are compared with
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
