@@ -88,3 +88,38 @@ TEST_CASE("a product enters what is there in one addition", "[core]") {
     CHECK((C.array() == 0x1p24F + 32).all());
   }
 }
+
+TEST_CASE("causal products have every entry that a mask keeps", "[core]") {
+  Random random(3);
+  for (const Index n : {1, 47, 48, 49, 130}) {
+    const Matrix<double> K = random.matrix(7, n), Q = random.matrix(7, n), expected = K.transpose() * Q;
+    Matrix<double> logits = Matrix<double>::Constant(n, n, 77);
+    detail::set_causal_product(logits, K, Q);
+    CAPTURE(n);
+    for (Index i = 0; i < n; ++i)
+      REQUIRE((logits.col(i).head(i + 1) - expected.col(i).head(i + 1)).cwiseAbs().maxCoeff() <= 1e-14);
+  }
+}
+
+TEST_CASE("copies by square blocks are transposes for every shape", "[core]") {
+  Random random(4);
+  for (const Index rows : {1, 15, 16, 17, 64})
+    for (const Index cols : {1, 8, 33}) {
+      const Matrix<float> A = random.matrix<float>(rows, cols);
+      Matrix<float> C(cols, rows);
+      detail::set_copy(C, A.transpose());
+      CHECK(C == A.transpose());
+    }
+}
+
+TEST_CASE("a compensated sum of equal terms does not drift", "[core]") {
+  const Vector<float> term = Vector<float>::Constant(70, 1.1F);
+  Vector<float> sum = Vector<float>::Zero(70), residue = sum, plain = sum;
+  for (int n = 0; n < 10000; ++n) {
+    detail::add_compensated(sum, residue, 1.F, term);
+    plain += term;
+  }
+  const double exact = 10000 * static_cast<double>(1.1F);
+  CHECK((sum.cast<double>().array() / exact - 1).abs().maxCoeff() <= 2 * u);
+  CHECK((plain.cast<double>().array() / exact - 1).abs().maxCoeff() > 20 * u);
+}
