@@ -159,6 +159,7 @@ class OrdinaryEngine {
     work_.fold_norms(keys);
     work_.weighted(e_, keys);
     work_.tokens(all, d_);
+    work_.columns(d_, all);
     if constexpr (degree > 1) work_.panel(all, panel_width), work_.prefixes(all, degree - 1);
   }
 
@@ -257,8 +258,9 @@ class OrdinaryEngine {
           return feature_.embed_by_panels(tokens, panel, prefixes, visit);
         }
       }
-      auto features = work_.features(state_.S.cols(), all);
-      feature_.embed(tokens.transpose(), features);
+      auto columns = work_.columns(d_, all), features = work_.features(state_.S.cols(), all);
+      set_copy(columns, tokens.transpose());
+      feature_.embed(columns, features);
       visit(0, features.transpose());
     }
   }

@@ -51,6 +51,8 @@ class StateEngine {
     work_.numerators(e, most);
     work_.weights(most);
     work_.tail_norms(longest);
+    work_.query_norms(n);
+    work_.key_norms(n);
     work_.row(3, n);
     work_.channel_decays(d_, 2);
     if (call_.transition.key_action() == KeyAction::scale) work_.lifted_decays(D_, 2);

@@ -54,6 +54,7 @@ struct Workspace {
   detail::Panel<double> absolute_shift;     ///< n, of its absolute weights
   detail::Panel<double> gate;               ///< n, log2 of its decay
   detail::Panel<Scalar> tokens;    ///< 2n × d, queries and keys of a chunk with the tokens of a channel side by side
+  detail::Panel<Scalar> columns;   ///< the same, one token a column
   detail::Panel<Scalar> panel;     ///< 2n × block, some entries of their features
   detail::Panel<Scalar> prefixes;  ///< 2n × (P - 1), on the way there
   detail::Panel<Scalar> weighted;  ///< e × n, values on their way into a state
