@@ -17,7 +17,7 @@ constexpr Index d = 8, e = 2, checked = 4096, piece = 1000;
 constexpr double u = std::numeric_limits<float>::epsilon() / 2;
 
 // In units of the row rule. An honest stream has .02, for errors of many steps cancel; gates rounded to float have .4.
-constexpr double bound = .1;
+constexpr double bound = .05;
 
 enum class Form { literal, recurrent, chunked };
 
@@ -151,8 +151,9 @@ void check(Index T, std::uint64_t seed) {
   CAPTURE(T, seed);
   for (const Form form : {Form::literal, Form::recurrent, Form::chunked}) {
     CAPTURE(static_cast<int>(form));
-    CHECK(worst_row(slow, scores, form) <= bound);
-    CHECK(worst_row(open, moments, form) <= bound);
+    const double allowed = form == Form::literal ? 2 * bound : bound;  // it rounds the whole state twice a token
+    CHECK(worst_row(slow, scores, form) <= allowed);
+    CHECK(worst_row(open, moments, form) <= allowed);
   }
 }
 

@@ -58,8 +58,16 @@ struct Failing : SymmetricPower<2> {
   int last = std::numeric_limits<int>::max();
   template <class X, class Y>
   void embed(const X& x, Y&& y) const {
-    if (++*calls >= last) throw std::bad_alloc();
+    count();
     SymmetricPower<2>::embed(x, y);
+  }
+  template <class X, class Panel, class Consume>
+  void embed_by_panels(const X& x, Panel& panel, Panel& prefixes, Consume&& consume) const {
+    count();
+    SymmetricPower<2>::embed_by_panels(x, panel, prefixes, consume);
+  }
+  void count() const {
+    if (++*calls >= last) throw std::bad_alloc();
   }
 };
 

@@ -13,7 +13,7 @@ namespace sympow {
 
 /// A_i = I - β_i w_i w_iᵀ. DeltaNet ↔ PaTH.
 ///
-/// Products of consecutive factors are kept in compact form, 32 tokens at a time and never d × d: with these w as columns of W,
+/// Products of consecutive factors are kept in compact form, sixteen tokens at a time and never d × d: with these w as columns of W,
 ///
 ///     A_a … A_b = I - W T Wᵀ,   T = (I + D triu(WᵀW, 1))⁻¹ D,   D = diag(β)
 ///
@@ -115,7 +115,7 @@ class Householder {
   }
 
  private:
-  static constexpr Index block = 32;
+  static constexpr Index block = 16;
   static constexpr Index columns_at_once = 64;
   static constexpr Index next_block(Index token) { return (token / block + 1) * block; }
 
