@@ -98,6 +98,7 @@ class OrdinaryEngine {
           seen, (degree * tail_exponents + std::numbers::log2e * tail_log_b).maxCoeff() + std::numbers::log2e * total);
     L_ = seen;
     if (call_.takes()) L_ = std::max(L_, (degree * exponents + std::numbers::log2e * to_end).maxCoeff());
+    if (L_ == no_weight) return false;
     for (Index i = 0; i < n && call_.reads && call_.takes(); ++i) {
       seen = std::max(seen, degree * exponents[i] + std::numbers::log2e * to_end[i]);
       if (seen != no_weight && !(seen - std::ceil(L_) >= least_weight)) return false;
@@ -105,7 +106,7 @@ class OrdinaryEngine {
     set_weights(work_.weights(n), to_end, exponents);
     set_weights(work_.tail_weights(m), (tail_log_b.array() + total).matrix(), tail_exponents);
     a_ = folded ? weight_of(forgotten, state_.exponent() - std::ceil(L_)) : 0;
-    return L_ != no_weight && (folded || !call_.reads || scores_are_ordinary(n));
+    return folded || !call_.reads || scores_are_ordinary(n);
   }
 
   // weights_j = b_j ‖k_j‖^P 2^-M up to the length of φ, from log b and the exponents of the keys.

@@ -60,7 +60,8 @@ template <bool add, class C, class A, class B>
 void product(C&& c, const A& a, const B& b) {
   using Scalar = typename std::remove_cvref_t<C>::Scalar;
   const Index depth = a.cols();
-  if (depth == 0) {  // its factors have no memory
+  if (c.size() == 0) return;  // what is empty has no memory
+  if (depth == 0) {
     if constexpr (!add) c.setZero();
   } else if constexpr (products_by_blas) {
     if constexpr (add)
