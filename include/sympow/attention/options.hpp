@@ -31,7 +31,7 @@ using Diagnostics = Eigen::Matrix<double, 3, Dynamic>;
 
 /// Which keys a query sees. Query i stands at token i + offset, key j at token j; the transition goes on to the last of them.
 struct Mask {
-  Index offset = 0;
+  Index offset = 0;      ///< tokens from the first key to the first query
   bool is_full = false;  ///< every query sees every key, earlier and later ones
   [[nodiscard]] friend bool operator==(const Mask&, const Mask&) = default;
 };

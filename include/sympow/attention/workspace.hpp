@@ -59,17 +59,19 @@ struct Workspace {
   detail::Panel<Scalar> prefixes;  ///< 2n × (P - 1), on the way there
   detail::Panel<Scalar> weighted;  ///< e × n, values on their way into a state
   detail::Panel<Scalar> partial;   ///< e × n, sums over some entries
-  detail::Panel<Scalar> partial_denominators;                ///< n, likewise
-  detail::Panel<Scalar> sums, sum_residues;                  ///< e × n, over all, and what their roundings have lost
-  detail::Panel<Scalar> denominators, denominator_residues;  ///< n, likewise
-  Frame frame;                                               ///< coordinates of the attention form
-  Eigen::VectorXd channels;                                  ///< d, a segment's log channel decay
-  detail::Panel<double> channel_decays;                      ///< d × 2, decays by channel and ones
-  detail::Panel<double> lifted_decays;                       ///< D × 2, their monomials
-  detail::KeyFactors<Scalar> factors;                        ///< gates and lengths of keys on their way into weights
-  std::vector<detail::KeyBlock<Scalar>> blocks;              ///< of keys in the attention form
-  detail::RowSums<Scalar> rows;                              ///< the rows in the making
-  detail::RowSums<Scalar> absolute;                          ///< their absolute weights, for diagnostics
+  detail::Panel<Scalar> partial_denominators;    ///< n, likewise
+  detail::Panel<Scalar> sums;                    ///< e × n, over all
+  detail::Panel<Scalar> sum_residues;            ///< e × n, what their roundings have lost
+  detail::Panel<Scalar> denominators;            ///< n, over all
+  detail::Panel<Scalar> denominator_residues;    ///< n, what their roundings have lost
+  Frame frame;                                   ///< coordinates of the attention form
+  Eigen::VectorXd channels;                      ///< d, a segment's log channel decay
+  detail::Panel<double> channel_decays;          ///< d × 2, decays by channel and ones
+  detail::Panel<double> lifted_decays;           ///< D × 2, their monomials
+  detail::KeyFactors<Scalar> factors;            ///< gates and lengths of keys on their way into weights
+  std::vector<detail::KeyBlock<Scalar>> blocks;  ///< of keys in the attention form
+  detail::RowSums<Scalar> rows;                  ///< the rows in the making
+  detail::RowSums<Scalar> absolute;              ///< their absolute weights, for diagnostics
 };
 
 }  // namespace sympow
