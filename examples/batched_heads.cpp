@@ -38,7 +38,7 @@ int main() {
   const auto next = Heads<float>::bthd(y1.data(), B, 1, H, e);
   attend(feature, constant_decay(.99) * rotary(theta), Heads<float>::bthd(q1.data(), B, 1, H, d),
          Heads<float>::bthd(k1.data(), B, 1, H_kv, d), Heads<float>::bthd(v1.data(), B, 1, H_kv, e), states, next,
-         workspaces, {.form = Form::recurrent});
+         workspaces);
 
   for (Index b = 0; b < B; ++b)
     std::printf("sequence %td of %td tokens: the output that follows begins with %.3f\n", b, Q.length(b),

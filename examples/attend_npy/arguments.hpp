@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <sympow/attention/cost_model.hpp>
 #include <sympow/core/config.hpp>
 
 #include "bad_input.hpp"
@@ -41,9 +42,9 @@ inline constexpr const char* usage =
   --features       M, how many features random has; one draw for all batches and heads
   --seed           N of 0 ... 9223372036854775807 for that draw, default 1; a state continues under the M and N that it was built with
   --form           attention is O(T^2); recurrent and chunked are O(T) with a state of (e + 1) D numbers a head, where D is
-                   C(d + P - 1, P), d (linear) or M (random). auto (the default): chunked if there is a state file to read or
-                   write, or T is more than 2 D; else attention
-  --chunk          tokens in a chunk of the chunked form; default 64
+                   C(d + P - 1, P), d (linear) or M (random). auto (the default): the cheapest, attention up to about 2 D tokens;
+                   a state form if there is a state file to read or write
+  --chunk          tokens in a chunk of the chunked form; by default the cheapest
   --log-gate       G, natural logarithms, at most 0, -inf allowed: (T,), (H, T) or (B, T, H). The first acts on a state that was read
   --theta          TH, (d/2,): radians that queries and keys turn by per unit of beta; mu_1 includes the first beta
   --beta           B, shaped as G; default 1
@@ -69,7 +70,7 @@ Exit status: 0 done, 1 the forms disagree, 2 bad input, with one line that says 
 )";
 
 enum class Feature { power, linear, exponential, random };
-enum class Form { automatic, attention, recurrent, chunked };
+using sympow::Form;
 enum class Normalize { automatic, sum, none };
 
 struct Arguments {

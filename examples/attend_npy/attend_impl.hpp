@@ -57,8 +57,6 @@ class Head {
       double tokens_per_update;
     };
     constexpr double never = std::numeric_limits<double>::infinity();
-    const Index chunk =
-        problem_.arguments.chunk > 0 ? problem_.arguments.chunk : 96;  // a chunk of the library's is as long or longer
     std::vector<Side> sides;
     Diagnostics diagnostics;
     const auto add = [&](const char* name, Form form, double tokens_per_update) {
@@ -70,7 +68,7 @@ class Head {
     if (!resumed) add("attention", Form::attention, never);
     if (problem_.arguments.has_state()) {
       add("recurrent", Form::recurrent, 1);
-      add("chunked", Form::chunked, static_cast<double>(chunk));
+      add("chunked", Form::chunked, static_cast<double>(problem_.arguments.chunk));
     }
     const verify::DirectRows rows =
         resumed

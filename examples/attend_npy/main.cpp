@@ -23,19 +23,26 @@ std::string whole(double x) {
   return digits.data();
 }
 
-// The form of a problem: the chosen one, or by the number of tokens at which a state begins to pay. Throws `BadInput` if it needs a
+// The form of a problem, the chosen one or the cheapest, and its chunk unless that is chosen. Throws `BadInput` if it needs a
 // state that is too large.
-Form choose_form(const Problem& problem) {
+Form choose_form(Problem& problem) {
   const Arguments& arguments = problem.arguments;
   if (!arguments.has_state()) return Form::attention;
   const std::size_t scalar = problem.Q.holds<float>() ? sizeof(float) : sizeof(double);
   const double D = dimension(arguments, problem.d), tokens = static_cast<double>(problem.layout.tokens);
-  const Index chunk = std::min(problem.layout.tokens, arguments.chunk > 0 ? arguments.chunk : Index(64));
+  const sympow::HeadShape shape{.T = problem.layout.tokens,
+                                .d = problem.d,
+                                .e = problem.e,
+                                .D = D,
+                                .action = problem.W ? sympow::KeyAction::mix : sympow::KeyAction::none,
+                                .keeps_state = arguments.has_state_file(),
+                                .from_nothing = arguments.state_in.empty()};
+  if (arguments.chunk == 0) problem.arguments.chunk = sympow::cheapest_chunk(shape);
+  const Index chunk = std::min(problem.layout.tokens, arguments.chunk);
   const double projections = arguments.feature == Feature::random ? D * static_cast<double>(problem.d) * 8 : 0;
   const double bytes = state_bytes(D, problem.e, scalar) + chunk_bytes(D, chunk, scalar) + projections;
 
-  Form form = arguments.form;
-  if (form == Form::automatic) form = arguments.has_state_file() || tokens > 2 * D ? Form::chunked : Form::attention;
+  const Form form = arguments.form == Form::automatic ? sympow::cheapest_form(shape) : arguments.form;
   const double of_attention = D * tokens * static_cast<double>(scalar) + projections;  // φ of all keys
   if (arguments.feature == Feature::random && std::max(bytes, of_attention) > most_state_bytes)
     fail("--features ", arguments.features, ": projections, a state and embeddings take ",

@@ -61,7 +61,7 @@ TEST_CASE("lengths, chunks, odd d, one channel and other scales", "[attend_npy]"
   }
 }
 
-TEST_CASE("the automatic form is chunked where a state pays", "[attend_npy]") {
+TEST_CASE("the automatic form is chunked where a state pays or is wanted", "[attend_npy]") {
   const auto form_of = [](Index tokens, const std::string& more) {
     const Folder folder;
     const Finished finished =
@@ -70,7 +70,7 @@ TEST_CASE("the automatic form is chunked where a state pays", "[attend_npy]") {
     return finished.out;
   };
   REQUIRE_THAT(form_of(20, ""), contains("attention form"));
-  REQUIRE_THAT(form_of(21, ""), contains("chunked form"));
+  REQUIRE_THAT(form_of(2000, ""), contains("chunked form"));
   REQUIRE_THAT(form_of(3, " --state-out s"), contains("chunked form"));
 }
 
@@ -91,14 +91,13 @@ TEST_CASE("random features are those of their number and seed, in all heads", "[
   REQUIRE(arrays.distance(by_head(folder.read("a.npy"))) <= 1);
   REQUIRE(arrays.distance(by_head(folder.read("c.npy"))) > 1e3);
   REQUIRE_THAT(folder.run(words + " --out e.npy --compare").out, contains("random 24, 6 heads of 40 tokens"));
-  // chunked from more than twice as many tokens as features
   const auto form_of = [&](Index features) {
     return folder
-        .run(Arrays({.tokens = 41, .feature = "random", .features = features}, 1).save(folder) + " --out y.npy")
+        .run(Arrays({.tokens = 1500, .feature = "random", .features = features}, 1).save(folder) + " --out y.npy")
         .out;
   };
   REQUIRE_THAT(form_of(20), contains("chunked form"));
-  REQUIRE_THAT(form_of(21), contains("attention form"));
+  REQUIRE_THAT(form_of(2000), contains("attention form"));
 }
 
 TEST_CASE("diagnostics are the logarithm of the denominator, the condition number and the flag", "[attend_npy]") {

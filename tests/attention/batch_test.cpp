@@ -219,7 +219,7 @@ TEST_CASE("states are values in any container, dropped where there are none", "[
   std::vector<State<double, Power>*> active;  // states of a server's running sequences, wherever they are
   for (auto& state : fresh) active.push_back(&state);
   Workspaces<double> workspaces;
-  const BatchOptions options{.head = {.scale = .5, .chunk = chunk}};
+  const BatchOptions options{.form = Form::chunked, .head = {.scale = .5, .chunk = chunk}};
   attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
          active | std::views::transform([](auto* state) -> auto& { return *state; }), batch.Y.heads(), workspaces,
          options);
@@ -239,7 +239,8 @@ TEST_CASE("what has the attention form only runs in it and says so otherwise", "
   attend(Exponential{}, batch.transitions(), q, k, v, y, workspaces, {.form = Form::attention});
   REQUIRE(same_bits(y.head(1, 1),
                     attention(Exponential{}, batch.transition(1, 1), q.head(1, 1), k.head(1, 1), v.head(1, 1))));
-  REQUIRE_THROWS_WITH(attend(Exponential{}, batch.transitions(), q, k, v, y, workspaces), only);
+  REQUIRE_THROWS_WITH(attend(Exponential{}, batch.transitions(), q, k, v, y, workspaces, {.form = Form::chunked}),
+                      only);
 
   const auto chain = [&](Index b, Index h) {
     return householder(k.head(b, h).colwise().normalized(), Eigen::VectorXd::Ones(k.length(b)));

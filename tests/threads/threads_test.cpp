@@ -79,8 +79,11 @@ TEST_CASE("a long head is the same bit for bit on any number of threads, and rig
 }
 
 TEST_CASE("a head is cut exactly where its shape says", "[threads]") {
-  using sympow::detail::is_scanned, sympow::detail::scanned_segment;
-  BatchOptions options{.head = {.chunk = 8}};
+  using sympow::detail::scanned_chunk, sympow::detail::scanned_segment;
+  BatchOptions options{.form = Form::chunked, .head = {.chunk = 8}};
+  const auto is_scanned = [](Index T, Index d, Index e, double D, Index all_tokens, const BatchOptions& chosen) {
+    return scanned_chunk({.T = T, .d = d, .e = e, .D = D}, all_tokens, chosen) > 0;
+  };
   REQUIRE(scanned_segment(10, 8) == 16);
   REQUIRE(is_scanned(256, 4, 3, 10, 256, options));
   REQUIRE_FALSE(is_scanned(255, 4, 3, 10, 255, options));  // too short
@@ -88,11 +91,17 @@ TEST_CASE("a head is cut exactly where its shape says", "[threads]") {
   REQUIRE_FALSE(is_scanned(256, 4, 3, 10, 1024, options));   // one of four
   REQUIRE_FALSE(is_scanned(4096, 64, 64, 45760, 4096, {}));  // a state larger than its tokens
   REQUIRE(is_scanned(65536, 64, 64, 2080, 65536, {}));
+  REQUIRE(scanned_chunk({.T = 65536, .d = 64, .e = 64, .D = 2080}, 65536, {}) ==
+          cheapest_chunk({.T = 65536, .d = 64, .e = 64, .D = 2080, .from_nothing = false}));
   REQUIRE(scanned_segment(2080, 64) == 256);
   REQUIRE(scanned_segment(10, 64) == 64);
   REQUIRE(scanned_segment(766480, 64) == 512);
   REQUIRE(scanned_segment(10, 1000) == 1000);
-  options.form = Form::recurrent;
+  options.head.mask = causal(-1);
+  REQUIRE_FALSE(is_scanned(256, 4, 3, 10, 256, options));  // the segments of a scan know one mask
+  options.head.mask = full();
+  REQUIRE_FALSE(is_scanned(256, 4, 3, 10, 256, options));
+  options = {.form = Form::recurrent, .head = {.chunk = 8}};
   REQUIRE_FALSE(is_scanned(256, 4, 3, 10, 256, options));
 }
 
@@ -130,9 +139,10 @@ TEST_CASE("an exception on any thread arrives, and all threads have stopped", "[
       feature.last = 5;
       Workspaces<double> workspaces;
       CAPTURE(T, threads);
-      REQUIRE_THROWS_AS(attend(feature, stationary(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
-                               batch.Y.heads(), workspaces, {.threads = threads, .head = {.chunk = 8}}),
-                        std::bad_alloc);
+      REQUIRE_THROWS_AS(
+          attend(feature, stationary(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
+                 {.form = Form::chunked, .threads = threads, .head = {.chunk = 8}}),
+          std::bad_alloc);
       const int calls = *feature.calls;
       REQUIRE(calls <= 5 + threads);  // what was running has failed as well, nothing began after
       REQUIRE(*feature.calls == calls);

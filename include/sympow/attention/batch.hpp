@@ -13,17 +13,10 @@
 
 namespace sympow {
 
-/// The form of a batch.
-enum class Form {
-  attention,  ///< see `attention`; no state
-  recurrent,  ///< see `recurrent`
-  chunked     ///< see `chunked`
-};
-
 /// Run-time choices of a batch.
 struct BatchOptions {
-  Form form = Form::chunked;  ///< the form of all heads
-  int threads = 0;            ///< at most so many, 0 for all; more than one where the program is compiled with OpenMP
+  Form form = Form::automatic;  ///< of all heads, or each its own
+  int threads = 0;              ///< at most so many, 0 for all; more than one where the program is compiled with OpenMP
   Options head = {};  ///< scale, chunk and check_finite of every head; diagnostics are given by the calls of one head
 };
 
@@ -76,11 +69,36 @@ auto transitions_of(const Transitions& given, Index sequences, Index heads) {
   }
 }
 
-/// Whether a head goes through `scan`: it has more than a quarter of all tokens, in many segments, and states that are small beside
-/// it. Nothing but shapes decides, so that results are the same for any number of threads.
-inline bool is_scanned(Index T, Index d, Index e, Index D, Index all_tokens, const BatchOptions& options) {
-  const Index segment = scanned_segment(D, chunk_of(options.head, D));
-  return options.form == Form::chunked && T > all_tokens / 4 && T / 16 >= segment && T / 8 * (d + e) / (e + 1) >= D;
+/// The form of a head. One whose queries stand elsewhere than its keys has no state form.
+inline Form form_of(const HeadShape& shape, const BatchOptions& options) {
+  const Mask& mask = options.head.mask;
+  if (options.form == Form::automatic && !shape.keeps_state && !mask.is_full && mask.offset != 0)
+    return Form::attention;
+  return options.form == Form::automatic ? cheapest_form(shape, options.head.costs) : options.form;
+}
+
+/// The chunk of a head that goes through `scan`, else 0. It has more than a quarter of all tokens, in many segments, and states that are
+/// small beside it. Nothing but shapes decides, so that results are the same for any number of threads.
+inline Index scanned_chunk(HeadShape shape, Index all_tokens, const BatchOptions& options) {
+  shape.from_nothing = false;  // its segments go on
+  const Index T = shape.T;
+  if (form_of(shape, options) != Form::chunked || options.head.mask != causal() || T <= all_tokens / 4 ||
+      static_cast<double>(T / 8 * (shape.d + shape.e) / (shape.e + 1)) < shape.D)
+    return 0;
+  const Index chunk = chunk_of(options.head, shape);
+  return T / 16 >= scanned_segment(static_cast<Index>(shape.D), chunk) ? chunk : 0;
+}
+
+/// The numbers of an embedding; `HeadShape::no_embedding` if the forms have none, or cannot count them.
+template <bool has_states, class F>
+double embedding_of(const F& feature, Index d) {
+  if constexpr (has_states) {
+    try {
+      return static_cast<double>(feature.dimension(d));
+    } catch (const DimensionOverflow&) {
+    }
+  }
+  return HeadShape::no_embedding;
 }
 
 /// The arguments of a batch but its transitions and states, checked against each other.
@@ -137,14 +155,13 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
   const auto transition_of = transitions_of(given, call.Q.sequences(), call.Q.heads());
   using A = std::remove_cvref_t<decltype(transition_of(0))>;
   constexpr bool has_states = FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || keys_are_features<F>);
-  const Form form = call.options.form;
   const Index count = call.Q.sequences() * call.Q.heads();
   if constexpr (keeps_states) {
     check_size("number of states", std::ranges::ssize(states), count, "one a sequence and query head");
-    if (form == Form::attention)
+    if (call.options.form == Form::attention)
       raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
   }
-  if (!has_states && form != Form::attention)
+  if (!has_states && (keeps_states || (call.options.form != Form::attention && call.options.form != Form::automatic)))
     raise<InvalidArgument>("options: this feature map with this transition has the attention form only");
 
   Options options = call.options.head;
@@ -158,6 +175,21 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
       all_tokens += Q.cols();
     });
   options.check_finite = false;  // it has been done
+  const double D = embedding_of<has_states>(feature, call.Q.dimension());
+  const auto shape_of = [&](Index n) {
+    HeadShape shape{.T = call.Q.length(n / call.Q.heads()),
+                    .d = call.Q.dimension(),
+                    .e = call.V.dimension(),
+                    .D = D,
+                    .action = A::key_action,
+                    .is_full = options.mask.is_full,
+                    .keeps_state = keeps_states};
+    if constexpr (keeps_states) shape.from_nothing = std::ranges::begin(states)[n].tokens() == 0;
+    return shape;
+  };
+  const auto chunk_of_scan = [&](Index n) {
+    return F::score == Score::power ? scanned_chunk(shape_of(n), all_tokens, call.options) : 0;
+  };
 
   const auto with_state = [&]([[maybe_unused]] Index n, const auto& f) {
     if constexpr (keeps_states) {
@@ -167,16 +199,10 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
       f(state);
     }
   };
-  const auto is_long = [&]([[maybe_unused]] Index n) {
-    if constexpr (has_states && F::score == Score::power)
-      return is_scanned(call.Q.length(n / call.Q.heads()), call.Q.dimension(), call.V.dimension(),
-                        feature.dimension(call.Q.dimension()), all_tokens, call.options);
-    else
-      return false;
-  };
   const int threads = threads_of(call.options.threads);
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
-    if (is_long(n)) return;
+    if (chunk_of_scan(n) > 0) return;
+    const Form form = form_of(shape_of(n), call.options);
     call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
       call.Y.padding(b, h).setZero();
       if constexpr (!keeps_states)
@@ -191,7 +217,7 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
     });
   });
   for (Index n = 0; n < count; ++n)
-    if (is_long(n))
+    if (options.chunk = chunk_of_scan(n); options.chunk > 0)
       call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
         call.Y.padding(b, h).setZero();
         with_state(n, [&](auto& state) {
@@ -203,7 +229,8 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
 
 }  // namespace detail
 
-/// All heads of a batch of sequences, each by the form that the options name, going on from its state.
+/// All heads of a batch of sequences, each by the form that the options name or that its own shape makes the cheapest, going on from its
+/// state.
 ///
 ///     y_bh = form(feature, A_bh, q_bh, k_bg, v_bg, state_bh),   g = h / (H / H_kv),   b < B, h < H
 ///
@@ -215,7 +242,7 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
 ///
 /// Threads run over sequences and heads. A head with more than a quarter of all tokens is cut into segments, whose states are
 /// merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more and 8 states' worth of tokens. Results
-/// depend on shapes and `chunk` and not on threads: they are the same bit for bit for any number of them, and without OpenMP.
+/// depend on shapes, on the options and on which states are empty, and not on threads: they are the same bit for bit for any number of them, and without OpenMP.
 ///
 /// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for one and what the
 /// callable throws; nothing has then been touched. Memory may end later. Calls allocate transitions of a callable, segments' states, and

@@ -12,7 +12,7 @@ namespace detail {
 template <class Scalar, FiniteFeatureMap F>
 void run_chunked(const F& feature, StateCall<Scalar, F> call) {
   if (call.options.mask.is_full) return run_two_passes<Scalar, F>(feature, call);
-  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.K.cols(), chunk_of(call.options, call.state.S.cols()));
+  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.K.cols(), chunk_of(call.options, call.shape(call.K.cols())));
 }
 
 }  // namespace detail

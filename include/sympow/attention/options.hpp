@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include <sympow/attention/cost_model.hpp>
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -44,19 +45,18 @@ struct Mask {
 /// Run-time choices of a call.
 struct Options {
   double scale = 1;                    ///< multiplies the logits: s = scale · qᵀ M k, inside the power
-  Index chunk = 0;                     ///< tokens of a chunk in the chunked form; 0 lets the library choose
+  Index chunk = 0;                     ///< tokens of a chunk in the chunked form; 0 is `cheapest_chunk`
   Diagnostics* diagnostics = nullptr;  ///< resized to 3 × T and filled, if given; the outputs do not depend on it
   Mask mask = causal();                ///< how queries and keys are aligned
   bool check_finite = false;           ///< throw `NotFinite` if Q, K or V holds a number that is not finite
+  Costs costs = {};                    ///< by which chunks are chosen, and forms where the call leaves them open
 };
 
 namespace detail {
 
-/// Tokens of a chunk unless the call says otherwise: the panels of 96 keep the products busy, and what a chunk does to a state once is
-/// worth larger ones where the state is large.
-inline Index chunk_of(const Options& options, Index D) {
-  constexpr Index large = 1024;
-  return options.chunk > 0 ? options.chunk : D < large ? 96 : 192;
+/// Tokens of a chunk.
+inline Index chunk_of(const Options& options, const HeadShape& shape) {
+  return options.chunk > 0 ? options.chunk : cheapest_chunk(shape, options.costs);
 }
 
 enum class Rows { sums, weighted_means, signed_means };

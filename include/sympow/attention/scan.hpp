@@ -86,7 +86,7 @@ inline Index scanned_segment(Index D, Index chunk) {
   return (std::clamp(balanced, chunk, std::max<Index>(chunk, 512)) + chunk / 2) / chunk * chunk;
 }
 
-/// The chunked form of one sequence by segments, on several threads. With state s that before segment s, part s that of its tokens alone:
+/// The chunked form of one sequence by segments of whole chunks, `options.chunk` each, on several threads. With state s that before segment s, part s that of its tokens alone:
 ///
 ///     absorb    part s from nothing, in the coordinates of segment s                 half of the work
 ///     merge     state s + 1 from state s and part s                                   the only chain
@@ -103,8 +103,8 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
           State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces, const Options& options,
           int threads) {
   using StateType = State<Scalar, F>;
-  const Index T = Q.cols(), d = Q.rows(), e = V.rows(), chunk = chunk_of(options, feature.dimension(d));
-  const Index size = scanned_segment(feature.dimension(d), chunk), segments = (T + size - 1) / size;
+  const Index T = Q.cols(), d = Q.rows(), e = V.rows(), size = scanned_segment(feature.dimension(d), options.chunk),
+              segments = (T + size - 1) / size;
   const auto segment = [&](Index s) { return Segment{s * size, std::min(size, T - s * size)}; };
   const Index window = std::max(16, 2 * threads), windows = (segments + window - 1) / window;
   if (workspaces.empty()) workspaces.resize(1);

@@ -21,6 +21,17 @@ struct StateCall {
       nullptr;  ///< where queries turn from while the state stands still; otherwise it takes the tokens' keys
 
   [[nodiscard]] bool takes() const { return standing == nullptr; }
+  /// Of so many tokens, as the cost model sees it.
+  [[nodiscard]] HeadShape shape(Index tokens) const {
+    return {.T = tokens,
+            .d = Q.rows(),
+            .e = V.rows(),
+            .D = static_cast<double>(state.S.cols()),
+            .action = transition.key_action(),
+            .is_full = options.mask.is_full,
+            .keeps_state = true,
+            .from_nothing = state.tokens == 0};
+  }
 };
 
 /// Reads the outputs of a segment from the folded sums (through φ), the tail and the segment itself (directly), and takes its tokens

@@ -47,7 +47,14 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   FormResiduals found;
   found.attention = compare(Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
   if constexpr (FiniteFeatureMap<F>) {
-    const auto chunk = static_cast<double>(sympow::detail::chunk_of(options, feature.dimension(Q.rows())));
+    const HeadShape shape{.T = Q.cols(),
+                          .d = Q.rows(),
+                          .e = V.rows(),
+                          .D = static_cast<double>(feature.dimension(Q.rows())),
+                          .action = A::key_action,
+                          .is_full = options.mask.is_full,
+                          .keeps_state = true};
+    const auto chunk = static_cast<double>(sympow::detail::chunk_of(options, shape));
     State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
     found.recurrent =
         std::max(compare(recurrent<Normalization>(feature, transition, Q, K, V, literal, options), Y, every_token),

@@ -1,0 +1,107 @@
+// What a head costs in each form, as far as its shape can tell: which form is the fastest, and how long its chunks are.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <sympow/transition/transition.hpp>
+
+namespace sympow {
+
+/// The form of a head.
+enum class Form {
+  automatic,  ///< the one that `cheapest_form` names
+  attention,  ///< see `attention`; no state
+  recurrent,  ///< see `recurrent`
+  chunked     ///< see `chunked`
+};
+
+/// What forms cost beside the operations that they are made of, each in operations of a large product: what a core does in the same time.
+/// Those given are of float on Zen 5 with AVX-512; `./dev bench --calibrate` measures a machine's own.
+struct Costs {
+  double score = 35;  ///< a query with a key that it sees: the power of the logit, and the gate
+  double segment =
+      2500;  ///< a chunk, for every entry of φ: the state on its way through the registers, and panels that are not full
+  double token = 300;  ///< a token of the recurrent form, for every entry of φ: the same for one column
+};
+
+/// What one call asks of a form.
+struct HeadShape {
+  static constexpr double no_embedding = std::numeric_limits<double>::infinity();
+
+  Index T;                             ///< tokens
+  Index d;                             ///< numbers a key
+  Index e;                             ///< numbers a value
+  double D = no_embedding;             ///< numbers an embedding, more than there can be if the call has none
+  KeyAction action = KeyAction::none;  ///< of the transition
+  bool is_full = false;                ///< every query sees every key
+  bool keeps_state = false;            ///< the call has a state to leave behind: attention is no choice
+  bool from_nothing = true;            ///< no tokens came before
+};
+
+namespace detail {
+
+/// What a token of the recurrent form costs however small φ is, as entries of φ.
+inline constexpr double as_entries = 400;
+
+/// Operations of n queries with the keys up to their own, or with all n.
+inline double cost_of_pairs(const HeadShape& shape, double n, const Costs& costs) {
+  const auto d = static_cast<double>(shape.d), e = static_cast<double>(shape.e);
+  const double pulls = shape.action == KeyAction::mix ? 2 * d : 0;
+  return n * (shape.is_full ? n : (n + 1) / 2) * (2 * (d + e) + costs.score + pulls);
+}
+
+/// Operations of reading T tokens from a state and taking T into it.
+inline double cost_of_embedding(const HeadShape& shape, double read, double taken) {
+  const auto d = static_cast<double>(shape.d), e = static_cast<double>(shape.e);
+  const double chain = shape.action == KeyAction::mix ? 4 * d * (d + e) : 0;
+  return (read + taken) * 2 * shape.D * (e + 1) + taken * chain;
+}
+
+/// Operations of the chunked form with chunks of this size.
+inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& costs) {
+  const auto T = static_cast<double>(shape.T);
+  const double chunk = std::max(std::min(size, T), 1.0), chunks = std::ceil(T / chunk);
+  const bool skips_first = shape.from_nothing && !shape.is_full;
+  return cost_of_embedding(shape, skips_first ? std::max(T - chunk, 0.0) : T, T) + chunks * costs.segment * shape.D +
+         (shape.is_full ? 0 : T / chunk * cost_of_pairs(shape, chunk, costs));
+}
+
+}  // namespace detail
+
+/// The chunk of the chunked form that takes the fewest operations: a multiple of 96 tokens, to 384, or all tokens of a short call that
+/// begins with an empty state, which need not be read. About
+///
+///     c ≈ √(2 D a / (2 (d + e) + s))                     s = Costs::score, a = Costs::segment
+///
+/// The optimum is flat. Cost: O(1).
+[[nodiscard]] inline Index cheapest_chunk(const HeadShape& shape, const Costs& costs = {}) {
+  constexpr Index step = 96, most = 384, at_once = 512;
+  Index best = step;
+  const auto cost = [&](Index chunk) { return detail::cost_of_chunks(shape, static_cast<double>(chunk), costs); };
+  for (Index chunk = 2 * step; chunk <= most; chunk += step)
+    if (cost(chunk) < cost(best)) best = chunk;
+  if (shape.from_nothing && shape.T <= at_once && shape.T > best && cost(shape.T) < cost(best)) best = shape.T;
+  return best;
+}
+
+/// The form that takes the fewest operations for T tokens of one head:
+///
+///     attention   T²/2 (2 (d + e) + s)
+///     chunked     T 4 D (e + 1) + T/c (a D + c²/2 (2 (d + e) + s)),   less 2 c D (e + 1) from an empty state
+///     recurrent   T 4 D (e + 1) + T (D + 400) t
+///
+/// with the costs s of a score, a of a segment and t of a token; a Householder chain adds its pulls and its products. So for large D a state pays
+/// from T ≈ 2 D on, and not for one token less. Shapes alone decide: gates that vanish, whose keys attention skips, are not foreseen. A call
+/// that has a state never gets attention; one without an embedding gets nothing else. Cost: O(1). Source: Symmetric Power Transformers, §2.
+[[nodiscard]] inline Form cheapest_form(const HeadShape& shape, const Costs& costs = {}) {
+  const auto T = static_cast<double>(shape.T);
+  const double chunked = detail::cost_of_chunks(shape, static_cast<double>(cheapest_chunk(shape, costs)), costs);
+  const double recurrent = detail::cost_of_embedding(shape, T, T) + T * (shape.D + detail::as_entries) * costs.token;
+  if (!shape.keeps_state && !(detail::cost_of_pairs(shape, T, costs) > std::min(chunked, recurrent)))
+    return Form::attention;
+  return recurrent < chunked ? Form::recurrent : Form::chunked;
+}
+
+}  // namespace sympow

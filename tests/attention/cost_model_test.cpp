@@ -1,0 +1,139 @@
+// The choice of form and chunk: what it must be where counting decides it, and that batches follow it head by head.
+#include "batches.hpp"
+#include "catch.hpp"
+
+#include <sympow/feature/exponential.hpp>
+#include <sympow/feature/linear.hpp>
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+using Power = SymmetricPower<2>;
+
+HeadShape shape_of(Index T, Index d, double D) { return {.T = T, .d = d, .e = d, .D = D}; }
+
+// From how many tokens on a state is cheaper than attention.
+double crossover(Index d, double D) {
+  Index low = 1, high = Index{1} << 30;
+  while (high - low > 1) {
+    const Index middle = low + (high - low) / 2;
+    (cheapest_form(shape_of(middle, d, D)) == Form::attention ? low : high) = middle;
+  }
+  return static_cast<double>(high);
+}
+
+}  // namespace
+
+TEST_CASE("a state pays from about 2 D tokens on", "[attention]") {
+  // D and the crossover by counted operations, P 2 to 4, d 16 to 128.
+  for (const auto& [d, D, counted] : {std::tuple<Index, double, double>{32, 528, 1122},
+                                      {64, 2080, 4290},
+                                      {128, 8256, 16.8e3},
+                                      {32, 5984, 12.4e3},
+                                      {64, 45760, 92.9e3},
+                                      {16, 3876, 8250},
+                                      {64, 766480, 1.55e6}}) {
+    CAPTURE(d, D, crossover(d, D));
+    REQUIRE(crossover(d, D) > .6 * counted);
+    REQUIRE(crossover(d, D) < 1.4 * counted);
+  }
+}
+
+TEST_CASE("a form that a call cannot have is not chosen, and costs decide among the others", "[attention]") {
+  HeadShape shape = shape_of(100, 64, 2080);
+  REQUIRE(cheapest_form(shape) == Form::attention);
+  REQUIRE(cheapest_form(shape, {.score = 1e9}) != Form::attention);
+  shape.keeps_state = true;
+  REQUIRE(cheapest_form(shape) == Form::chunked);
+  REQUIRE(cheapest_form(shape, {.segment = 1e9}) == Form::recurrent);
+  REQUIRE(cheapest_form({.T = 50, .d = 2, .e = 2, .D = 3, .keeps_state = true}) == Form::chunked);
+  shape.T = 1;
+  REQUIRE(cheapest_form(shape) == Form::recurrent);
+  REQUIRE(cheapest_form(shape, {.token = 1e9}) == Form::chunked);
+  REQUIRE(cheapest_form({.T = 1'000'000'000, .d = 64, .e = 64}) == Form::attention);  // no embedding
+  REQUIRE(cheapest_form({.T = 0, .d = 64, .e = 64, .D = 2080}) == Form::attention);
+}
+
+TEST_CASE("chunks grow with the state and shrink with the heads, and a short call from nothing is one", "[attention]") {
+  REQUIRE(cheapest_chunk(shape_of(100'000, 16, 136)) == 96);
+  REQUIRE(cheapest_chunk(shape_of(100'000, 64, 2080)) == 192);
+  REQUIRE(cheapest_chunk(shape_of(100'000, 16, 3876)) == 384);
+  REQUIRE(cheapest_chunk(shape_of(100'000, 64, 2080), {.segment = 0}) == 96);
+  REQUIRE(cheapest_chunk(shape_of(500, 64, 2080)) == 500);
+  HeadShape goes_on = shape_of(500, 64, 2080);
+  goes_on.from_nothing = false;
+  REQUIRE(cheapest_chunk(goes_on) == 192);
+}
+
+TEST_CASE("every head of a batch has the form that its own length makes the cheapest", "[attention]") {
+  RandomBatch<double> batch(Order::packed, {1, 0, 5, 40, 300, 1500}, 2, 1, 11);
+  Workspaces<double> workspaces;
+  const auto all = [&](BatchOptions options, auto&... states) {
+    std::ranges::fill(batch.Y.data, 7);
+    attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), states..., batch.Y.heads(),
+           workspaces, options);
+    return batch.Y.data;
+  };
+  // Without states the costs leave attention to the short ones only, so that both kinds are in one batch.
+  const Costs costs{.score = 1000};
+  REQUIRE(cheapest_form(shape_of(5, 4, 10), costs) == Form::attention);
+  REQUIRE(cheapest_form(shape_of(1500, 4, 10), costs) == Form::chunked);
+  const auto in_attention = all({.form = Form::attention}),
+             in_chunks = all({.form = Form::chunked, .head = {.costs = costs}}),
+             chosen = all({.head = {.costs = costs}});
+  auto expected = batch.Y;
+  for (Index b = 0; b < batch.B(); ++b)
+    for (Index h = 0; h < batch.H; ++h) {
+      const Index T = batch.lengths[static_cast<std::size_t>(b)];
+      const HeadShape shape{.T = T, .d = batch.d, .e = batch.e, .D = 10};
+      batch.Y.data = cheapest_form(shape, costs) == Form::attention ? in_attention : in_chunks;
+      expected.heads().head(b, h) = batch.Y.heads().head(b, h);
+    }
+  REQUIRE((expected.data == chosen));
+  REQUIRE((in_attention != chosen));
+  REQUIRE((in_chunks != chosen));
+
+  // With states the recurrent form where it is the cheapest, as for a token each.
+  auto states = batch.fresh_states<Power>(), step_by_step = states;
+  const BatchOptions by_token{.head = {.costs = {.segment = 1e9}}};
+  const auto one = all(by_token, states), other = all({.form = Form::recurrent}, step_by_step);
+  REQUIRE((one == other));
+  for (std::size_t n = 0; n < states.size(); ++n) REQUIRE(same_bits(states[n], step_by_step[n]));
+}
+
+TEST_CASE("what has no embedding is left to attention, and what has one too large to count", "[attention]") {
+  RandomBatch<double> batch(Order::bthd, {30}, 2, 1, 12);
+  Workspaces<double> workspaces;
+  const auto both = [&](const auto& feature, const BatchOptions& options) {
+    attend(feature, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
+           options);
+    return batch.Y.data;
+  };
+  const Options shifted{.mask = causal(-3)}, dear{.mask = causal(-3), .costs = {.score = 1e9}};
+  REQUIRE((both(Power{}, {.head = dear}) == both(Power{}, {.form = Form::attention, .head = shifted})));
+  REQUIRE((both(Exponential{}, {}) == both(Exponential{}, {.form = Form::attention})));
+
+  const Index d = Index{1} << 16, T = 3;  // C(d + 7, 8) is beyond 2^63
+  Random random(1);
+  Matrix<double> X = random.matrix<double>(d, T) / 256, V = random.matrix<double>(2, T), Y = V;
+  const auto view = [&](Matrix<double>& x) { return Heads<double>::bhtd(x.data(), 1, 1, T, x.rows()); };
+  attend(SymmetricPower<8>{}, constant_decay(.9), view(X), view(X), view(V), view(Y), workspaces);
+  REQUIRE(Y == attention(SymmetricPower<8>{}, constant_decay(.9), X, X, V));
+}
+
+TEST_CASE("a long head sees all keys where the mask says so", "[attention]") {
+  // As many tokens as make a causal head of this shape go by segments.
+  const Index T = 600;
+  Random random(3);
+  Matrix<double> Q = random.matrix<double>(4, T), K = random.matrix<double>(4, T), V = random.matrix<double>(3, T),
+                 Y = V;
+  const auto view = [&](Matrix<double>& x) { return Heads<double>::bhtd(x.data(), 1, 1, T, x.rows()); };
+  Workspaces<double> workspaces;
+  const auto turns = rotary(rotary_frequencies<double>(4, 64));
+  const Options options{.chunk = 8, .mask = full()};
+  attend(Power{}, turns, view(Q), view(K), view(V), view(Y), workspaces, {.form = Form::chunked, .head = options});
+  REQUIRE(Y == chunked(Power{}, turns, Q, K, V, options));
+  REQUIRE((Y - attention(Power{}, turns, Q, K, V, options)).cwiseAbs().maxCoeff() <= 1e-12);
+}
