@@ -47,6 +47,12 @@ std::string text(const char* format, Values... values) {
   return buffer;
 }
 
+/// Whether `--calibrate` asks for this machine's own costs.
+inline bool& calibrating() {
+  static bool asked = false;
+  return asked;
+}
+
 // ---- times ----
 
 /// Where a time comes from.

@@ -22,10 +22,10 @@ void chunked_form(benchmark::State& bench) {
     benchmark::DoNotOptimize(x.Y.data());
   };
   const Times times = in_turns(bench, Product(), [&] { form(0); });
-  report_operations(
-      bench, text("chunked, P = %d, d = %d, T = %d", P, static_cast<int>(x.d), static_cast<int>(x.T)), times,
-      chunked_operations(feature.dimension(x.d), x.d, x.e, x.T), bar_of(bench, 2),
-      text("%.2f µs a token; ", 1e6 * times.own / static_cast<double>(x.T)) + chunk_note(feature.dimension(x.d), form));
+  report_operations(bench, text("chunked, P = %d, d = %d, T = %d", P, static_cast<int>(x.d), static_cast<int>(x.T)),
+                    times, chunked_operations(feature.dimension(x.d), x.d, x.e, x.T), bar_of(bench, 2),
+                    text("%.2f µs a token; ", 1e6 * times.own / static_cast<double>(x.T)) +
+                        chunk_note(own_chunk(feature.dimension(x.d), x.d, x.e), form));
 }
 BENCHMARK(chunked_form<2>)->Args({64, 16384, 80})->Args({32, 65536, 65})->Iterations(12)->UseManualTime();
 BENCHMARK(chunked_form<2>)->Args({128, 8192, 65})->Iterations(8)->UseManualTime();

@@ -1,7 +1,9 @@
-// Runs the benchmarks, then says of every bar whether it holds. `--page=FILE` replaces the table of a page.
+// Runs the benchmarks, then says of every bar whether it holds. `--page=FILE` replaces the table of a page, `--calibrate` measures the
+// costs that forms are chosen by.
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <span>
 #include <sstream>
 #include <thread>
 
@@ -61,12 +63,19 @@ bool write_page(const std::string& path) {
 int main(int argc, char** argv) {
   std::string page;
   const std::string option = "--page=";
-  for (int i = 1; i < argc; ++i)
-    if (std::string(argv[i]).starts_with(option)) {
-      page = argv[i] + option.size();
-      std::copy(argv + i + 1, argv + argc + 1, argv + i);
-      --argc, --i;
-    }
+  std::vector<char*> rest;
+  static char filter[] = "--benchmark_filter=calibrate|automatic_form";
+  for (char* const word : std::span(argv, static_cast<std::size_t>(argc))) {
+    if (std::string(word).starts_with(option))
+      page = word + option.size();
+    else if (std::string(word) == "--calibrate")
+      rest.push_back(filter), calibrating() = true;
+    else
+      rest.push_back(word);
+  }
+  argc = static_cast<int>(rest.size());
+  rest.push_back(nullptr);
+  argv = rest.data();
   Eigen::setNbThreads(1);  // of the products that cases are compared with
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

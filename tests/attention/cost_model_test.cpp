@@ -46,9 +46,11 @@ TEST_CASE("a form that a call cannot have is not chosen, and costs decide among 
   REQUIRE(cheapest_form(shape) == Form::attention);
   REQUIRE(cheapest_form(shape, {.score = 1e9}) != Form::attention);
   shape.keeps_state = true;
+  shape.from_nothing = false;
   REQUIRE(cheapest_form(shape) == Form::chunked);
   REQUIRE(cheapest_form(shape, {.segment = 1e9}) == Form::recurrent);
-  REQUIRE(cheapest_form({.T = 50, .d = 2, .e = 2, .D = 3, .keeps_state = true}) == Form::chunked);
+  REQUIRE(cheapest_form({.T = 50, .d = 2, .e = 2, .D = 3, .keeps_state = true, .from_nothing = false}) ==
+          Form::chunked);
   shape.T = 1;
   REQUIRE(cheapest_form(shape) == Form::recurrent);
   REQUIRE(cheapest_form(shape, {.token = 1e9}) == Form::chunked);
@@ -56,15 +58,17 @@ TEST_CASE("a form that a call cannot have is not chosen, and costs decide among 
   REQUIRE(cheapest_form({.T = 0, .d = 64, .e = 64, .D = 2080}) == Form::attention);
 }
 
-TEST_CASE("chunks grow with the state and shrink with the heads, and a short call from nothing is one", "[attention]") {
+TEST_CASE("chunks grow with the state and shrink with the heads, and a short call is one", "[attention]") {
   REQUIRE(cheapest_chunk(shape_of(100'000, 16, 136)) == 96);
   REQUIRE(cheapest_chunk(shape_of(100'000, 64, 2080)) == 192);
   REQUIRE(cheapest_chunk(shape_of(100'000, 16, 3876)) == 384);
   REQUIRE(cheapest_chunk(shape_of(100'000, 64, 2080), {.segment = 0}) == 96);
   REQUIRE(cheapest_chunk(shape_of(500, 64, 2080)) == 500);
-  HeadShape goes_on = shape_of(500, 64, 2080);
+  HeadShape goes_on = shape_of(600, 64, 2080);
   goes_on.from_nothing = false;
   REQUIRE(cheapest_chunk(goes_on) == 192);
+  goes_on.T = 200;
+  REQUIRE(cheapest_chunk(goes_on) == 200);  // and not 192, and 8 more
 }
 
 TEST_CASE("every head of a batch has the form that its own length makes the cheapest", "[attention]") {
@@ -96,7 +100,9 @@ TEST_CASE("every head of a batch has the form that its own length makes the chea
   REQUIRE((in_chunks != chosen));
 
   // With states the recurrent form where it is the cheapest, as for a token each.
-  auto states = batch.fresh_states<Power>(), step_by_step = states;
+  auto states = batch.fresh_states<Power>();
+  all({.form = Form::chunked}, states);
+  auto step_by_step = states;
   const BatchOptions by_token{.head = {.costs = {.segment = 1e9}}};
   const auto one = all(by_token, states), other = all({.form = Form::recurrent}, step_by_step);
   REQUIRE((one == other));

@@ -17,6 +17,7 @@ namespace sympow::test {
 template <class Scalar>
 struct LongHead {
   static constexpr Index d = 4, e = 3, chunk = 8, before = 21;
+  static constexpr Costs dear{.segment = 1e9};  // so that short heads are worth threads
 
   Index T;
   Random random{1};
@@ -55,7 +56,7 @@ struct LongHead {
               Y.leftCols(before), workspaces[0]);
     const auto heads = [&](auto& x) { return Heads<Scalar>::bhtd(x.data() + before * x.rows(), 1, 1, T, x.rows()); };
     attend(feature, transition_of(rest), heads(Q), heads(K), heads(V), states, heads(Y), workspaces,
-           {.threads = threads, .head = {.chunk = chunk}});
+           {.form = Form::chunked, .threads = threads, .head = {.chunk = chunk, .costs = dear}});
     return states[0];
   }
 };

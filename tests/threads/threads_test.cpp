@@ -80,7 +80,8 @@ TEST_CASE("a long head is the same bit for bit on any number of threads, and rig
 
 TEST_CASE("a head is cut exactly where its shape says", "[threads]") {
   using sympow::detail::scanned_chunk, sympow::detail::scanned_segment;
-  BatchOptions options{.form = Form::chunked, .head = {.chunk = 8}};
+  const Costs dear = LongHead<double>::dear;
+  BatchOptions options{.form = Form::chunked, .head = {.chunk = 8, .costs = dear}};
   const auto is_scanned = [](Index T, Index d, Index e, double D, Index all_tokens, const BatchOptions& chosen) {
     return scanned_chunk({.T = T, .d = d, .e = e, .D = D}, all_tokens, chosen) > 0;
   };
@@ -101,7 +102,9 @@ TEST_CASE("a head is cut exactly where its shape says", "[threads]") {
   REQUIRE_FALSE(is_scanned(256, 4, 3, 10, 256, options));  // the segments of a scan know one mask
   options.head.mask = full();
   REQUIRE_FALSE(is_scanned(256, 4, 3, 10, 256, options));
-  options = {.form = Form::recurrent, .head = {.chunk = 8}};
+  options = {.form = Form::chunked, .head = {.chunk = 8}};
+  REQUIRE_FALSE(is_scanned(256, 4, 3, 10, 256, options));  // done before a thread has begun
+  options = {.form = Form::recurrent, .head = {.chunk = 8, .costs = dear}};
   REQUIRE_FALSE(is_scanned(256, 4, 3, 10, 256, options));
 }
 
@@ -114,7 +117,8 @@ TEST_CASE("a batch is the same bit for bit on any number of threads, long and sh
       CAPTURE(static_cast<int>(form), threads);
       auto states = batch.fresh_states<SymmetricPower<2>>();
       Workspaces<float> workspaces;
-      const BatchOptions options{.form = form, .threads = threads, .head = {.chunk = 8}};
+      const BatchOptions options{
+          .form = form, .threads = threads, .head = {.chunk = 8, .costs = LongHead<double>::dear}};
       const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), y = batch.Y.heads();
       std::ranges::fill(batch.Y.data, 7.f);
       if (form == Form::attention)
@@ -141,7 +145,7 @@ TEST_CASE("an exception on any thread arrives, and all threads have stopped", "[
       CAPTURE(T, threads);
       REQUIRE_THROWS_AS(
           attend(feature, stationary(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
-                 {.form = Form::chunked, .threads = threads, .head = {.chunk = 8}}),
+                 {.form = Form::chunked, .threads = threads, .head = {.chunk = 8, .costs = LongHead<double>::dear}}),
           std::bad_alloc);
       const int calls = *feature.calls;
       REQUIRE(calls <= 5 + threads);  // what was running has failed as well, nothing began after

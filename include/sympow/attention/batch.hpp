@@ -77,15 +77,17 @@ inline Form form_of(const HeadShape& shape, const BatchOptions& options) {
   return options.form == Form::automatic ? cheapest_form(shape, options.head.costs) : options.form;
 }
 
-/// The chunk of a head that goes through `scan`, else 0. It has more than a quarter of all tokens, in many segments, and states that are
-/// small beside it. Nothing but shapes decides, so that results are the same for any number of threads.
+/// The chunk of a head that goes through `scan`, else 0. It has more than a quarter of all tokens, in many segments, states that are
+/// small beside it, and work for some milliseconds. Nothing but shapes decides, so that results are the same for any number of threads.
 inline Index scanned_chunk(HeadShape shape, Index all_tokens, const BatchOptions& options) {
   shape.from_nothing = false;  // its segments go on
   const Index T = shape.T;
   if (form_of(shape, options) != Form::chunked || options.head.mask != causal() || T <= all_tokens / 4 ||
       static_cast<double>(T / 8 * (shape.d + shape.e) / (shape.e + 1)) < shape.D)
     return 0;
+  constexpr double some_milliseconds = 1e9;  // operations
   const Index chunk = chunk_of(options.head, shape);
+  if (cost_of_chunks(shape, static_cast<double>(chunk), options.head.costs) < some_milliseconds) return 0;
   return T / 16 >= scanned_segment(static_cast<Index>(shape.D), chunk) ? chunk : 0;
 }
 
@@ -241,7 +243,7 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
 /// tokens. (Query heads of a group whose gates are the same keep the same state each.)
 ///
 /// Threads run over sequences and heads. A head with more than a quarter of all tokens is cut into segments, whose states are
-/// merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more and 8 states' worth of tokens. Results
+/// merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more, 8 states' worth of tokens and 10^9 operations. Results
 /// depend on shapes, on the options and on which states are empty, and not on threads: they are the same bit for bit for any number of them, and without OpenMP.
 ///
 /// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for one and what the

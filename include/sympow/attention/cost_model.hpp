@@ -70,8 +70,7 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
 
 }  // namespace detail
 
-/// The chunk of the chunked form that takes the fewest operations: a multiple of 96 tokens, to 384, or all tokens of a short call that
-/// begins with an empty state, which need not be read. About
+/// The chunk of the chunked form that takes the fewest operations: a multiple of 96 tokens, to 384, or all tokens of a call of at most 512. About
 ///
 ///     c ≈ √(2 D a / (2 (d + e) + s))                     s = Costs::score, a = Costs::segment
 ///
@@ -82,7 +81,7 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
   const auto cost = [&](Index chunk) { return detail::cost_of_chunks(shape, static_cast<double>(chunk), costs); };
   for (Index chunk = 2 * step; chunk <= most; chunk += step)
     if (cost(chunk) < cost(best)) best = chunk;
-  if (shape.from_nothing && shape.T <= at_once && shape.T > best && cost(shape.T) < cost(best)) best = shape.T;
+  if (step < shape.T && shape.T <= at_once && cost(shape.T) < cost(best)) best = shape.T;
   return best;
 }
 
@@ -99,9 +98,8 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
   const auto T = static_cast<double>(shape.T);
   const double chunked = detail::cost_of_chunks(shape, static_cast<double>(cheapest_chunk(shape, costs)), costs);
   const double recurrent = detail::cost_of_embedding(shape, T, T) + T * (shape.D + detail::as_entries) * costs.token;
-  if (!shape.keeps_state && !(detail::cost_of_pairs(shape, T, costs) > std::min(chunked, recurrent)))
-    return Form::attention;
-  return recurrent < chunked ? Form::recurrent : Form::chunked;
+  if (!shape.keeps_state && !(detail::cost_of_pairs(shape, T, costs) > chunked)) return Form::attention;
+  return !shape.from_nothing && recurrent < chunked ? Form::recurrent : Form::chunked;
 }
 
 }  // namespace sympow

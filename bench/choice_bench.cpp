@@ -1,0 +1,168 @@
+// The automatic form against every fixed choice, on shapes around all crossovers; and what the costs of its model are on this machine.
+#include <array>
+#include <utility>
+
+#include "sequences.hpp"
+
+using namespace sympow;
+using namespace sympow::bench;
+
+namespace {
+
+HeadShape shape_of(Index T, Index d, int P) {
+  return {.T = T, .d = d, .e = d, .D = static_cast<double>(symmetric_dimension(d, P))};
+}
+
+// ---- the costs ----
+
+// Operations that a product does in the time of a run: S of d = e = 64, P = 2 takes in 192 tokens.
+template <class Run>
+double operations(Run&& run) {
+  Matrix<float> S = Matrix<float>::Zero(64, 2080);
+  const Matrix<float> values = Matrix<float>::Random(64, 192), features = Matrix<float>::Random(192, 2080);
+  Times best;
+  for (int round = 0; round < 5; ++round) {
+    best.reference = std::min(best.reference, seconds([&] {
+                                detail::add_product(S, values, features);
+                                benchmark::DoNotOptimize(S.data());
+                              }));
+    best.own = std::min(best.own, seconds(run));
+  }
+  return best.own / best.reference * 2 * static_cast<double>(S.size() * values.cols());
+}
+
+// What the model without costs leaves over, for each score, for each entry of φ of a segment, and for each of a token.
+struct Leftovers {
+  double score, segment, token;
+};
+
+template <int P>
+Leftovers leftovers(Index d) {
+  const Index T = 3072, few = 512, small = 32, large = 192;
+  const SymmetricPower<P> feature;
+  ConformalTokens x(d, T), y(d, few);
+  State<float, SymmetricPower<P>> state(d, d);
+  const HeadShape shape = shape_of(T, d, P);
+  const Costs none{.score = 0, .segment = 0, .token = 0};
+  const auto excess = [&](Index chunk) {
+    return operations([&] {
+             chunked(feature, x.transition, x.Q, x.K, x.V, state, x.Y, x.workspace, {.chunk = chunk});
+             benchmark::DoNotOptimize(x.Y.data());
+           }) -
+           detail::cost_of_chunks(shape, static_cast<double>(chunk), none);
+  };
+  const double pairs = operations([&] {
+    attention(feature, x.transition, x.Q, x.K, x.V, x.Y, x.workspace);
+    benchmark::DoNotOptimize(x.Y.data());
+  });
+  const double tokens = operations([&] {
+    recurrent(feature, y.transition, y.Q, y.K, y.V, state, y.Y, y.workspace);
+    benchmark::DoNotOptimize(y.Y.data());
+  });
+  const auto all = static_cast<double>(T), some = static_cast<double>(few);
+  return {(pairs - detail::cost_of_pairs(shape, all, none)) / (all * all / 2),
+          (excess(small) - excess(large)) / (all / small - all / large) / shape.D,
+          (tokens / some - detail::cost_of_embedding(shape, 1, 1)) / (shape.D + detail::as_entries)};
+}
+
+// The costs that the automatic form goes by: the library's, or with --calibrate those found.
+Costs costs;
+
+void calibrate(benchmark::State& bench) {
+  std::array<Leftovers, 4> of_shapes{};
+  for (auto _ : bench)
+    bench.SetIterationTime(
+        seconds([&] { of_shapes = {leftovers<2>(32), leftovers<2>(64), leftovers<3>(32), leftovers<4>(16)}; }));
+  const auto mean = [&](double Leftovers::* cost) {
+    double sum = 0;
+    for (const Leftovers& shape : of_shapes) sum += std::max(shape.*cost, 0.) / static_cast<double>(of_shapes.size());
+    return sum;
+  };
+  const Costs found{mean(&Leftovers::score), mean(&Leftovers::segment), mean(&Leftovers::token)};
+  enter({"costs of this machine",
+         text("Costs{%.0f, %.0f, %.0f}", found.score, found.segment, found.token),
+         text("the library's: Costs{%.0f, %.0f, %.0f}", costs.score, costs.segment, costs.token),
+         {},
+         "score, segment, token"});
+  if (calibrating()) costs = found;
+}
+BENCHMARK(calibrate)->Iterations(1)->UseManualTime()->Unit(benchmark::kSecond);
+
+// ---- the choice ----
+
+// What a call begins with, and whether it leaves it behind.
+enum class From { no_state, empty_state, tokens };
+constexpr const char* names[] = {"without a state", "from an empty state", "going on"};
+
+// How much slower the automatic form of T tokens is than the fastest.
+template <int P>
+double slower(Index d, Index T, From from) {
+  using Choice = std::pair<Form, Index>;
+  std::vector<Choice> choices{{Form::automatic, 0}, {Form::chunked, 96}, {Form::chunked, 192}, {Form::chunked, 384}};
+  if (T <= 512) choices.insert(choices.end(), {{Form::chunked, T}, {Form::recurrent, 0}});
+  if (from == From::no_state) choices.push_back({Form::attention, 0});
+
+  const Index calls = from == From::tokens ? std::max<Index>(1, 64 / T) : 1;
+  const int rounds = T > 1024 ? 3 : 10;
+  ConformalTokens x(d, T * calls);
+  Workspaces<float> workspaces(1);
+  std::vector<State<float, SymmetricPower<P>>> states(1, State<float, SymmetricPower<P>>(d, d));
+  const auto empty = states;
+  const auto run = [&](Choice choice) {
+    const BatchOptions options{.form = choice.first, .threads = 1, .head = {.chunk = choice.second, .costs = costs}};
+    for (Index begin = 0; begin < x.T; begin += T) {
+      const auto view = [&](Matrix<float>& all) { return Heads<float>::bhtd(all.col(begin).data(), 1, 1, T, d); };
+      const auto transition = decay(x.log_gamma.segment(begin, T)) * rotary(x.theta, x.beta.segment(begin, T));
+      const auto call = [&](auto&... state) {
+        attend(SymmetricPower<P>{}, transition, view(x.Q), view(x.K), view(x.V), state..., view(x.Y), workspaces,
+               options);
+      };
+      from == From::no_state ? call() : call(states);
+    }
+    benchmark::DoNotOptimize(x.Y.data());
+  };
+  std::vector<double> best(choices.size(), never);
+  run(choices[0]);
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t n = 0; n < choices.size(); ++n) {
+      if (from == From::empty_state) states = empty;
+      best[n] = std::min(best[n], seconds([&] { run(choices[n]); }));
+    }
+  return best[0] / *std::min_element(best.begin(), best.end());
+}
+
+void automatic_form(benchmark::State& bench) {
+  double worst = 0;
+  std::string of;
+  int shapes = 0;
+  const auto try_all = [&]<int P>(std::integral_constant<int, P>, Index d, Index longest) {
+    for (const From from : {From::no_state, From::empty_state, From::tokens})
+      for (const Index T : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}) {
+        if (T > longest) break;
+        const double ratio = slower<P>(d, T, from);
+        ++shapes;
+        if (ratio > 1.08)
+          std::printf("P = %d, d = %d, T = %d, %s: %.2f\n", P, static_cast<int>(d), static_cast<int>(T),
+                      names[static_cast<int>(from)], ratio);
+        if (ratio <= worst) continue;
+        worst = ratio;
+        of = text("P = %d, d = %d, T = %d, %s", P, static_cast<int>(d), static_cast<int>(T),
+                  names[static_cast<int>(from)]);
+      }
+  };
+  for (auto _ : bench)
+    bench.SetIterationTime(seconds([&] {
+      try_all(std::integral_constant<int, 2>{}, 16, 4096);
+      try_all(std::integral_constant<int, 2>{}, 32, 4096);
+      try_all(std::integral_constant<int, 2>{}, 64, 8192);
+      try_all(std::integral_constant<int, 2>{}, 128, 16384);
+      try_all(std::integral_constant<int, 3>{}, 16, 4096);
+      try_all(std::integral_constant<int, 3>{}, 32, 8192);
+      try_all(std::integral_constant<int, 4>{}, 16, 8192);
+    }));
+  enter({text("the automatic form, the worst of %d shapes", shapes), text("%.2f", worst),
+         "at most 1.15 times as slow as the fastest form and chunk", worst <= 1.15, of});
+}
+BENCHMARK(automatic_form)->Iterations(1)->UseManualTime()->Unit(benchmark::kSecond);
+
+}  // namespace
