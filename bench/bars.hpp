@@ -25,6 +25,8 @@ struct Bar {
   std::string name, measured, asked;
   std::optional<bool> passes;
   std::string note;
+  double ratio = 0,
+         least = 0;  ///< the speed over that of the reference, and what is asked of it; 0 where there is no such
 };
 
 /// The bars that have run, in their order. A source beside these adds its own: every *_bench.cpp is a part of the program.
@@ -171,7 +173,8 @@ inline void report_ratio(benchmark::State& bench, const std::string& name, Times
   const double ratio = times.reference / times.own;
   bench.counters["ratio"] = ratio;
   if (at_least > 0)
-    enter({name, text("%.2f", ratio), text("at least %.2f of %s", at_least, of), ratio >= at_least, note});
+    enter({name, text("%.2f", ratio), text("at least %.2f of %s", at_least, of), ratio >= at_least, note, ratio,
+           at_least});
 }
 
 /// Useful operations a second, against those of the product.

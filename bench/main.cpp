@@ -1,4 +1,5 @@
-// Runs the benchmarks, then says of every bar whether it holds. `--page=FILE` replaces the table of a page, `--calibrate` measures the
+// Runs the benchmarks, then says of every bar whether it holds. `--page=FILE` replaces the table of a page and draws it in
+// speed_bars.svg beside it, `--calibrate` measures the
 // costs that forms are chosen by.
 #include <ctime>
 #include <fstream>
@@ -8,6 +9,7 @@
 #include <thread>
 
 #include "bars.hpp"
+#include "plot.hpp"
 
 namespace {
 
@@ -58,6 +60,27 @@ bool write_page(const std::string& path) {
   return static_cast<bool>(std::ofstream(path) << page);
 }
 
+// The bars that are ratios of speeds, each beside what is asked of it.
+bool draw(const std::string& path) {
+  constexpr double left = 380, of_one = 240, row = 20, top = 50, most = 1.6;
+  std::ostringstream svg;
+  double y = top;
+  for (const Bar& bar : bars()) {
+    if (bar.ratio == 0) continue;
+    const double width = of_one * std::min(bar.ratio, most), asked = left + of_one * std::min(bar.least, most);
+    svg << plot::text(left - 6, y + 12, "text-anchor='end' font-size='11'", bar.name) << "\n<rect x='" << left
+        << "' y='" << y << "' width='" << width << "' height='14' fill='"
+        << (bar.ratio >= bar.least ? "#1f77b4" : "#ff7f0e") << "'/><path d='M" << asked << ' ' << y - 2
+        << "v18' stroke='black' stroke-width='2'/>"
+        << plot::text(left + width + 4, y + 12, "font-size='11'", bar.measured) << "\n";
+    y += row;
+  }
+  svg << "<path d='M" << left + of_one << ' ' << top - 6 << "V" << y << "' stroke='#888' stroke-dasharray='4 3'/>"
+      << plot::text(left + of_one, y + 14, "text-anchor='middle'", "as fast as the reference");
+  return plot::write("sympow_bench", path, static_cast<int>(y) + 24,
+                     "Speed over that of the reference; black: what is asked", svg.str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -82,6 +105,8 @@ int main(int argc, char** argv) {
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   std::cout << '\n' << table();
+  const std::string folder = page.substr(0, page.find_last_of('/') + 1);
+  if (!page.empty() && !draw(folder + "speed_bars.svg")) return 2;
   if (!page.empty() && !write_page(page)) {
     std::cerr << page << " has no place for the table: it must hold " << begin_mark << "and " << end_mark << '\n';
     return 2;
