@@ -42,12 +42,7 @@ struct Embedded {
   template <class Destination>
   void evalTo(Destination& y) const {
     const ConstBatch<Scalar> source(x);  // evaluates an expression once, not for every column
-    const auto run = [&]<int Power>(std::integral_constant<int, Power>) {
-      Index done = 0;
-      if constexpr (requires { Embedding::template fill_some<Power>(source, y); })
-        done = Embedding::template fill_some<Power>(source, y);
-      for (Index t = done; t < source.cols(); ++t) Embedding::template fill<Power>(source.col(t), y.col(t));
-    };
+    const auto run = [&]<int Power>(std::integral_constant<int, Power>) { Embedding::template fill<Power>(source, y); };
     if constexpr (P == Dynamic)
       with_power(p, run);
     else

@@ -13,7 +13,11 @@ struct TensorPowerEmbedding {
 
   // Grows y from the back: y holds x^{⊗l} in its first d^l entries, and entry n of it becomes entries n d … n d + d - 1.
   template <int P, class Source, class Target>
-  static void fill(const Source& x, Target y) {
+  static void fill(const Source& x, Target& y) {
+    for (Index t = 0; t < x.cols(); ++t) fill_column<P>(x.col(t), y.col(t));
+  }
+  template <int P, class Source, class Target>
+  static void fill_column(const Source& x, Target y) {
     y.head(x.size()) = x;
     Index length = x.size();
     for (int level = 1; level < P; ++level, length *= x.size())
