@@ -72,13 +72,15 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
     detail::check_size("rows of the batch", x.rows(), rows(), "twice the number of angles");
     constexpr bool columns_in_memory = (Derived::Flags & Eigen::DirectAccessBit) != 0 &&
                                        int(Derived::InnerStrideAtCompileTime) == 1 && !Derived::IsRowMajor;
-    for (Index t = 0; t < x.cols(); ++t) {
-      auto column = x.col(t);
-      if constexpr (columns_in_memory)
-        detail::turn_pairs(column.data(), angles_.size(), pairing_, 0, angles_.size(), turns_.data(), cosine_.data(),
-                           sine_.data());
-      else
-        for (Index j = 0; j < angles_.size(); ++j) detail::turn_pair(column, j, pairing_, cosine_[j], sine_[j]);
+    const Index pairs = angles_.size();
+    if constexpr (columns_in_memory) {
+      detail::turn_columns(x.derived().data(), x.cols(), x.derived().outerStride(), pairs, pairing_, 0, pairs,
+                           {turns_.data(), cosine_.data(), sine_.data()});
+    } else {
+      const bool split = pairing_ == Pairing::half_split;
+      for (Index t = 0; t < x.cols(); ++t)
+        for (Index j = 0; j < pairs; ++j)
+          detail::turn_pair(x(split ? j : 2 * j, t), x(split ? j + pairs : 2 * j + 1, t), cosine_[j], sine_[j]);
     }
   }
 

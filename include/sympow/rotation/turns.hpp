@@ -18,38 +18,57 @@ enum class Pairing { interleaved, half_split };
 
 namespace detail {
 
-/// Turns pair j of the column x by the angle with the given cosine and sine.
-template <class Column, class Scalar>
-void turn_pair(Column&& x, Index j, Pairing pairing, Scalar cosine, Scalar sine) {
-  const Index first = pairing == Pairing::interleaved ? 2 * j : j;
-  const Index second = pairing == Pairing::interleaved ? 2 * j + 1 : j + x.size() / 2;
-  const Scalar a = x[first], b = x[second];
-  x[first] = cosine * a - sine * b;
-  x[second] = sine * a + cosine * b;
+/// Turns the point (a, b) by the angle with the given cosine and sine.
+template <class Scalar>
+void turn_pair(Scalar& a, Scalar& b, Scalar cosine, Scalar sine) {
+  const Scalar first = cosine * a - sine * b;
+  b = sine * a + cosine * b;
+  a = first;
 }
 
-/// Turns some of the `pairs` of a column whose entries lie side by side, from pair `begin` on, `turns` being the e^{iθ_j}: pairs of
-/// neighbours as complex numbers, those of the halves by the handful.
+/// e^{iθ_j} of some angles, and their parts.
 template <class Scalar>
-void turn_pairs(Scalar* x, Index pairs, Pairing pairing, Index begin, Index count, const std::complex<Scalar>* turns,
-                const Scalar* cosine, const Scalar* sine) {
-  using Complex = Eigen::Array<std::complex<Scalar>, Dynamic, 1>;
-  if (pairing == Pairing::interleaved) {
-    Eigen::Map<Complex>(reinterpret_cast<std::complex<Scalar>*>(x) + begin, count) *=
-        Eigen::Map<const Complex>(turns, count);
-    return;
-  }
-  constexpr Index together = 8;
-  using Some = Eigen::Array<Scalar, together, 1>;
-  Scalar *first = x + begin, *second = x + pairs + begin;
+struct Turns {
+  const std::complex<Scalar>* turns;
+  const Scalar *cosine, *sine;
+};
+
+/// Turns `count` pairs of a column whose entries lie side by side, the first at x: pairs of neighbours as complex numbers, those of two halves,
+/// which begin `apart` from each other, as two vectors.
+template <Pairing pairing, class Scalar>
+[[gnu::always_inline]] inline void turn_column(Scalar* x, Index apart, Index count, Turns<Scalar> by) {
+  const auto turn = [=]<Index together>(std::integral_constant<Index, together>, Index j) {
+    if constexpr (pairing == Pairing::interleaved) {
+      using Some = Eigen::Array<std::complex<Scalar>, together, 1>;
+      auto* const z = reinterpret_cast<std::complex<Scalar>*>(x) + j;
+      Some::Map(z) = Some::Map(by.turns + j) * Some::Map(z);
+    } else {
+      using Some = Eigen::Array<Scalar, together, 1>;
+      Scalar *const first = x + j, *const second = first + apart;
+      const Some a = Some::Map(first), b = Some::Map(second), c = Some::Map(by.cosine + j), s = Some::Map(by.sine + j);
+      Some::Map(first) = c * a - s * b;
+      Some::Map(second) = s * a + c * b;
+    }
+  };
+  constexpr Index many = std::max<Index>(4, 64 / Index(sizeof(Scalar))), some = many / 4;
   Index j = 0;
-  for (; j + together <= count; j += together) {
-    const Some a = Some::Map(first + j), b = Some::Map(second + j), c = Some::Map(cosine + j), s = Some::Map(sine + j);
-    Some::Map(first + j) = c * a - s * b;
-    Some::Map(second + j) = s * a + c * b;
+  for (; j + many <= count; j += many) turn(std::integral_constant<Index, many>{}, j);
+  for (; j + some <= count; j += some) turn(std::integral_constant<Index, some>{}, j);
+  for (; j < count; ++j) {
+    Scalar& a = pairing == Pairing::interleaved ? x[2 * j] : x[j];
+    Scalar& b = pairing == Pairing::interleaved ? x[2 * j + 1] : x[j + apart];
+    turn_pair(a, b, by.cosine[j], by.sine[j]);
   }
-  Eigen::Map<Vector<Scalar>> column(x, 2 * pairs);
-  for (; j < count; ++j) turn_pair(column, begin + j, pairing, cosine[j], sine[j]);
+}
+
+/// Turns `count` of the `pairs` of every column, from pair `begin` on; the columns are `stride` apart.
+template <class Scalar>
+void turn_columns(Scalar* x, Index columns, Index stride, Index pairs, Pairing pairing, Index begin, Index count,
+                  Turns<Scalar> by) {
+  if (pairing == Pairing::interleaved)
+    for (Index t = 0; t < columns; ++t) turn_column<Pairing::interleaved>(x + t * stride + 2 * begin, pairs, count, by);
+  else
+    for (Index t = 0; t < columns; ++t) turn_column<Pairing::half_split>(x + t * stride + begin, pairs, count, by);
 }
 
 /// Angles that are turned by together.
@@ -101,8 +120,9 @@ void turn_on(Eigen::VectorXd& mu, const Steps& steps, Pairing pairing, Scalar* q
     Eigen::Array<std::complex<Scalar>, angles_at_once, 1> turns;
     turns.real() = cosine;
     turns.imag() = sine;
-    turn_pairs(query, pairs, pairing, begin, count, turns.data(), cosine.data(), sine.data());
-    turn_pairs(key, pairs, pairing, begin, count, turns.data(), cosine.data(), sine.data());
+    const Turns<Scalar> by{turns.data(), cosine.data(), sine.data()};
+    turn_columns(query, 1, 0, pairs, pairing, begin, count, by);
+    turn_columns(key, 1, 0, pairs, pairing, begin, count, by);
   }
 }
 
