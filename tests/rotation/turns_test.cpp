@@ -40,18 +40,21 @@ TEST_CASE("cosines and sines of many angles at once are good to a rounding or tw
 
 TEST_CASE("angles go on by steps of any size and stay reduced", "[rotation]") {
   Random random(2);
+  const auto pairing = GENERATE(Pairing::interleaved, Pairing::half_split);
+  const auto first = [=](Index j) { return pairing == Pairing::interleaved ? 2 * j : j; };
+  const auto second = [=](Index j) { return pairing == Pairing::interleaved ? 2 * j + 1 : j + 21; };
   for (const double size : {1e-3, 1., 30., 900., 5e3, 1e7}) {
     CAPTURE(size);
     const VectorXd start = random.vector(21), steps = size * random.vector(21);
     VectorXd mu = start.unaryExpr(&reduced_angle), query = random.vector(42), key = random.vector(42);
     const VectorXd before = mu, q = query, k = key;
-    detail::turn_on(mu, steps, Pairing::half_split, query.data(), key.data());
+    detail::turn_on(mu, steps, pairing, query.data(), key.data());
     for (Index j = 0; j < mu.size(); ++j) {
-      const double expected = reduced_angle(before[j] + steps[j]);
+      const double expected = reduced_angle(before[j] + steps[j]), c = std::cos(expected), s = std::sin(expected);
       CHECK(std::abs(mu[j]) <= pi * (1 + 4 * u));
       CHECK(std::abs(reduced_angle(mu[j] - expected)) <= 8 * u);
-      CHECK(std::abs(query[j] - (std::cos(expected) * q[j] - std::sin(expected) * q[j + 21])) <= 16 * u * q.norm());
-      CHECK(std::abs(key[j + 21] - (std::sin(expected) * k[j] + std::cos(expected) * k[j + 21])) <= 16 * u * k.norm());
+      CHECK(std::abs(query[first(j)] - (c * q[first(j)] - s * q[second(j)])) <= 16 * u * q.norm());
+      CHECK(std::abs(key[second(j)] - (s * k[first(j)] + c * k[second(j)])) <= 16 * u * k.norm());
     }
   }
 }

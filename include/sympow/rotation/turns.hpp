@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <numbers>
@@ -81,20 +82,22 @@ inline void cosines_and_sines(const SomeAngles& mu, SomeAngles& cosines, SomeAng
   constexpr double high = 0x1.921fb54442d18p0, low = 0x1.1a62633145c07p-54;  // π/2 as two numbers
   const SomeAngles m = (mu * (2 * std::numbers::inv_pi)).rint(), turns = m.square();
   const SomeAngles r = (mu - m * high) - m * low, x = r.square();
-  constexpr auto over = [](int n) {
+  constexpr auto over = [] {  // the inverse factorials
+    std::array<double, 17> inverse;
     double factorial = 1;
-    for (int k = 2; k <= n; ++k) factorial *= k;
-    return 1 / factorial;
-  };
-  const SomeAngles sine =
-      r -
-      r * x *
-          (over(3) - x * (over(5) - x * (over(7) - x * (over(9) - x * (over(11) - x * (over(13) - x * over(15)))))));
-  const SomeAngles cosine =
-      1 - x * (over(2) -
-               x * (over(4) -
-                    x * (over(6) - x * (over(8) - x * (over(10) - x * (over(12) - x * (over(14) - x * over(16))))))));
-  const SomeAngles cosine_of_turns = (6 - turns * (7 - turns)) / 6, sine_of_turns = m * (4 - turns) / 3;  // 0 or ±1
+    for (std::size_t n = 0; n < inverse.size(); factorial *= static_cast<double>(++n)) inverse[n] = 1 / factorial;
+    return inverse;
+  }();
+  SomeAngles sine = SomeAngles::Constant(over[15]), cosine = SomeAngles::Constant(over[16]);
+#pragma GCC unroll 6
+  for (std::size_t n = 13; n > 1; n -= 2) {
+    sine = over[n] - x * sine;
+    cosine = over[n + 1] - x * cosine;
+  }
+  sine = r - r * x * sine;
+  cosine = 1 - x * (over[2] - x * cosine);
+  const SomeAngles cosine_of_turns = (6 - turns * (7 - turns)) * (1 / 6.),
+                   sine_of_turns = m * (4 - turns) * (1 / 3.);  // 0 or ±1
   cosines = cosine * cosine_of_turns - sine * sine_of_turns;
   sines = sine * cosine_of_turns + cosine * sine_of_turns;
 }
@@ -107,7 +110,7 @@ void turn_on(Eigen::VectorXd& mu, const Steps& steps, Pairing pairing, Scalar* q
     const Index count = std::min(angles_at_once, pairs - begin);
     SomeAngles angles = SomeAngles::Zero(), cosines, sines;
     angles.head(count) = mu.array().segment(begin, count) + steps.array().segment(begin, count);
-    if ((angles.abs() <= 1000).all()) {  // few turns, of which the two parts are exact
+    if (angles.square().sum() <= 1e6) {  // few turns, of which the two parts are exact
       constexpr double turn = 2 * std::numbers::pi, high = 0x1.921fb5444p2, low = turn - high;
       const SomeAngles turns = (angles * (std::numbers::inv_pi / 2)).rint();
       angles = (angles - turns * high) - turns * low;
@@ -118,8 +121,10 @@ void turn_on(Eigen::VectorXd& mu, const Steps& steps, Pairing pairing, Scalar* q
     cosines_and_sines(angles, cosines, sines);
     Eigen::Array<Scalar, angles_at_once, 1> cosine = cosines.cast<Scalar>(), sine = sines.cast<Scalar>();
     Eigen::Array<std::complex<Scalar>, angles_at_once, 1> turns;
-    turns.real() = cosine;
-    turns.imag() = sine;
+    if (pairing == Pairing::interleaved) {
+      turns.real() = cosine;
+      turns.imag() = sine;
+    }
     const Turns<Scalar> by{turns.data(), cosine.data(), sine.data()};
     turn_columns(query, 1, 0, pairs, pairing, begin, count, by);
     turn_columns(key, 1, 0, pairs, pairing, begin, count, by);
