@@ -17,7 +17,7 @@ void with_power(int p, F&& f) {
 }
 
 /// φ(x) for every column x. `Embedding` (the tensor power or the symmetric power) provides the static functions
-/// `dimension(d, p)` and `fill<P>(x, y)`; P is Dynamic for a run-time power.
+/// `dimension(d, p)` and `fill<P>(X, Y)`; P is Dynamic for a run-time power.
 template <class Embedding, int P, class X>
 struct Embedded {
   using Scalar = scalar_t<X>;

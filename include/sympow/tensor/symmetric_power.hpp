@@ -1,7 +1,6 @@
 // The symmetric power embedding φ^p: x ⊗ … ⊗ x without its repetitions.
 #pragma once
 
-#include <sympow/core/product.hpp>
 #include <sympow/tensor/power_embedding.hpp>
 #include <sympow/tensor/symmetric_power_columns.hpp>
 

@@ -97,6 +97,9 @@ class SymmetricPowerColumns {
     for (std::size_t k = 2; k <= P; ++k) inverse_roots_[k] = inverse_root_of<Scalar>(static_cast<Index>(k));
   }
 
+  SymmetricPowerColumns(const SymmetricPowerColumns&) = delete;
+  SymmetricPowerColumns& operator=(const SymmetricPowerColumns&) = delete;
+
   /// φ^P of d entries that lie side by side.
   template <class Column>
   void fill(const Scalar* x, Column column) {

@@ -1,4 +1,4 @@
-// The symmetric power embedding entry by entry: a walk over the prefixes of its multi-indices, for one column or for many.
+// The symmetric power embedding of many tokens at once: a walk over the prefixes of its multi-indices.
 #pragma once
 
 #include <cmath>
@@ -46,37 +46,6 @@ template <class Scalar>
 Scalar inverse_root_of(Index n) {
   return static_cast<Scalar>(1 / std::sqrt(static_cast<double>(n)));
 }
-
-/// φ^P of one column, leaves of a prefix side by side. The scratch holds (P - 1) d scalars, the table of x_i/√r.
-template <int P, class Source, class Target>
-class SymmetricPowerColumn {
-  using Scalar = typename Source::Scalar;
-
- public:
-  SymmetricPowerColumn(const Source& x, Target& y, Scalar* scratch)
-      : x_(x), y_(y), repeated_(scratch, x.size(), P - 1) {
-    for (int r = 2; r <= P; ++r) repeated_.col(r - 2) = x_ * inverse_root_of<Scalar>(r);
-    SymmetricPowerTree<P, SymmetricPowerColumn>(x.size(), *this);
-  }
-
-  Scalar root(Index i) const { return root_of<Scalar>(factorial(P)) * x_[i]; }
-  template <int>
-  Scalar append(Scalar prefix, Index i, int run) const {
-    return prefix * (run == 1 ? x_[i] : repeated_(i, run - 2));
-  }
-  void leaves(Scalar prefix, Index last, int run) {
-    const Index larger = x_.size() - last - 1;
-    y_[position_] = prefix * repeated_(last, run - 1);
-    y_.segment(position_ + 1, larger) = prefix * x_.tail(larger);
-    position_ += 1 + larger;
-  }
-
- private:
-  const Source& x_;
-  Target& y_;
-  Eigen::Map<Matrix<Scalar>> repeated_;  // x_i / √r in column r - 2
-  Index position_ = 0;
-};
 
 /// φ^P of n columns at once, one token a row: entry α of all of them side by side, some entries at a time.
 ///
