@@ -32,6 +32,7 @@ class Householder {
                                  static_cast<double>(w_.col(t).norm()), ", must be finite");
     negative_T_.setZero(block, w_.cols());
     for (Index begin = 0; begin < w_.cols(); begin += block) solve({begin, std::min(block, w_.cols() - begin)});
+    multiply_out();
   }
 
   [[nodiscard]] Index length() const { return w_.cols(); }
@@ -68,21 +69,21 @@ class Householder {
   template <class Scalar>
   void pull(Segment segment, Batch<Scalar> queries) const {
     if constexpr (std::is_same_v<S, Scalar>)
-      backwards(segment, [&](const Part& part) { part.subtract(part.T(), queries); });
+      backwards(segment, [&](const auto& part) { part.pull(queries); });
   }
 
   /// K ← (A_a … A_b)ᵀ K.
   template <class Scalar>
   void push(Segment segment, Batch<Scalar> keys) const {
     if constexpr (std::is_same_v<S, Scalar>)
-      forwards(segment, [&](const Part& part) { part.subtract(part.T().transpose(), keys); });
+      forwards(segment, [&](const auto& part) { part.push(keys); });
   }
 
   /// X ← X A_a … A_b, the step of a state whose features are the keys themselves.
   template <class Scalar>
   void advance(Segment segment, Batch<Scalar> X) const {
     if constexpr (std::is_same_v<S, Scalar>)
-      forwards(segment, [&](const Part& part) { part.subtract(part.T().transpose(), X.transpose()); });
+      forwards(segment, [&](const auto& part) { part.push(X.transpose()); });
   }
 
   /// Where to cut a segment in two; its begin if it has a compact form in one piece.
@@ -116,7 +117,9 @@ class Householder {
 
  private:
   static constexpr Index block = 16;
-  static constexpr Index columns_at_once = 64;
+  static constexpr Index group = 96;  // whole blocks
+  static constexpr Index widest = 128;
+  static constexpr Index columns_at_once = 96;
   static constexpr Index next_block(Index token) { return (token / block + 1) * block; }
 
   // Consecutive tokens of one block.
@@ -127,9 +130,19 @@ class Householder {
     auto W() const { return chain.w_.middleCols(tokens.begin, tokens.size); }
     auto T() const { return chain.negative_T_.block(tokens.begin % block, tokens.begin, tokens.size, tokens.size); }
 
+    template <class Columns>
+    void pull(Columns&& X) const {
+      add_low_rank(T(), X);
+    }
+    template <class Columns>
+    void push(Columns&& X) const {
+      add_low_rank(T().transpose(), X);
+    }
+
+   private:
     // X ← X + W T Wᵀ X for one of the triangles, some columns at a time.
     template <class Triangle, class Columns>
-    void subtract(const Triangle& triangle, Columns&& X) const {
+    void add_low_rank(const Triangle& triangle, Columns&& X) const {
       S first[block * columns_at_once], second[block * columns_at_once];
       for (Index j = 0; j < X.cols(); j += columns_at_once) {
         auto columns = X.middleCols(j, std::min(columns_at_once, X.cols() - j));
@@ -141,18 +154,80 @@ class Householder {
     }
   };
 
+  // A group, by its product.
+  struct Whole {
+    const Householder& chain;
+    Index begin;
+
+    template <class Columns>
+    void pull(Columns&& X) const {
+      multiply(product(), X);
+    }
+    template <class Columns>
+    void push(Columns&& X) const {
+      multiply(product().transpose(), X);
+    }
+
+   private:
+    auto product() const { return chain.product(begin); }
+
+    // X ← M X, some columns at a time.
+    template <class Columns, class M>
+    static void multiply(const M& m, Columns&& X) {
+      constexpr Index room = 64 * columns_at_once;
+      constexpr int order = std::remove_cvref_t<Columns>::IsRowMajor ? Eigen::RowMajor : Eigen::ColMajor;
+      S before[room];
+      const Index at_once = room / X.rows();
+      for (Index j = 0; j < X.cols(); j += at_once) {
+        auto columns = X.middleCols(j, std::min(at_once, X.cols() - j));
+        Eigen::Map<Eigen::Matrix<S, Dynamic, Dynamic, order>> copy(before, X.rows(), columns.cols());
+        copy = columns;
+        detail::set_product(columns, m, copy);
+      }
+    }
+  };
+
+  auto product(Index begin) const { return products_.middleCols(begin / group * w_.rows(), w_.rows()); }
+  bool is_whole(Index begin, Index end) const {
+    return begin % group == 0 && end - begin >= group && products_.size() != 0;
+  }
+
   template <class F>
   void forwards(Segment s, F&& f) const {
-    for (Index begin = s.begin; begin < s.end(); begin = next_block(begin))
-      f(Part{*this, {begin, std::min(next_block(begin), s.end()) - begin}});
+    for (Index begin = s.begin, end; begin < s.end(); begin = end) {
+      if (is_whole(begin, s.end())) {
+        f(Whole{*this, begin});
+        end = begin + group;
+      } else {
+        end = std::min(next_block(begin), s.end());
+        f(Part{*this, {begin, end - begin}});
+      }
+    }
   }
   template <class F>
   void backwards(Segment s, F&& f) const {
-    for (Index end = s.end(); end > s.begin;) {
-      const Index begin = std::max((end - 1) / block * block, s.begin);
-      f(Part{*this, {begin, end - begin}});
-      end = begin;
+    for (Index end = s.end(), begin; end > s.begin; end = begin) {
+      begin = end - group;
+      if (begin >= s.begin && is_whole(begin, end)) {
+        f(Whole{*this, begin});
+      } else {
+        begin = std::max((end - 1) / block * block, s.begin);
+        f(Part{*this, {begin, end - begin}});
+      }
     }
+  }
+
+  // The products of all groups.
+  void multiply_out() {
+    const Index d = w_.rows(), groups = w_.cols() / group;
+    if (d == 0 || d > widest) return;
+    Matrix<S> products(d, d * groups);
+    for (Index g = 0; g < groups; ++g) {
+      auto product = products.middleCols(g * d, d);
+      product.setIdentity();
+      advance<S>({g * group, group}, product);
+    }
+    products_ = std::move(products);
   }
 
   // -T of a block, by back substitution in double.
@@ -168,7 +243,7 @@ class Householder {
     negative_T_.block(0, tokens.begin, tokens.size, tokens.size) = -T.template cast<S>();
   }
 
-  Matrix<S> w_, negative_T_;
+  Matrix<S> w_, negative_T_, products_;
   Eigen::VectorXd beta_;
 };
 
