@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -30,9 +31,10 @@ class Householder {
       if (!w_.col(t).allFinite() || !std::isfinite(beta_[t]))
         detail::raise<NotFinite>("householder: at token ", t, ", beta is ", beta_[t], " and w has the length ",
                                  static_cast<double>(w_.col(t).norm()), ", must be finite");
-    negative_T_.setZero(block, w_.cols());
-    for (Index begin = 0; begin < w_.cols(); begin += block) solve({begin, std::min(block, w_.cols() - begin)});
-    multiply_out();
+    negative_T_.setZero(stretch, w_.cols());
+    for (int level = 0; level < levels; ++level)
+      if (keeps(level)) products_[level].resize(w_.rows(), w_.cols() / tokens_of(level) * w_.rows());
+    for (Index begin = 0; begin < w_.cols(); begin += stretch) solve({begin, std::min(stretch, w_.cols() - begin)});
   }
 
   [[nodiscard]] Index length() const { return w_.cols(); }
@@ -68,59 +70,82 @@ class Householder {
 
   template <class Scalar>
   void pull(Segment segment, Batch<Scalar> queries) const {
-    if constexpr (std::is_same_v<S, Scalar>)
-      backwards(segment, [&](const auto& part) { part.pull(queries); });
+    if constexpr (std::is_same_v<S, Scalar>) backwards(segment, [&](const auto& part) { part.pull(queries); });
   }
 
   /// K ← (A_a … A_b)ᵀ K.
   template <class Scalar>
   void push(Segment segment, Batch<Scalar> keys) const {
-    if constexpr (std::is_same_v<S, Scalar>)
-      forwards(segment, [&](const auto& part) { part.push(keys); });
+    if constexpr (std::is_same_v<S, Scalar>) forwards(segment, [&](const auto& part) { part.push(keys); });
   }
 
   /// X ← X A_a … A_b, the step of a state whose features are the keys themselves.
   template <class Scalar>
   void advance(Segment segment, Batch<Scalar> X) const {
-    if constexpr (std::is_same_v<S, Scalar>)
-      forwards(segment, [&](const auto& part) { part.push(X.transpose()); });
+    if constexpr (std::is_same_v<S, Scalar>) forwards(segment, [&](const auto& part) { part.push(X.transpose()); });
   }
 
   /// Where to cut a segment in two; its begin if it has a compact form in one piece.
   [[nodiscard]] Index middle(Segment s) const {
-    const Index first = next_block(s.begin);
+    const Index first = next<stretch>(s.begin);
     if (first >= s.end()) return s.begin;
-    return std::clamp((s.begin + s.end() + block) / (2 * block) * block, first, (s.end() - 1) / block * block);
+    return std::clamp((s.begin + s.end() + stretch) / (2 * stretch) * stretch, first,
+                      (s.end() - 1) / stretch * stretch);
   }
 
-  /// Transport of a segment in one piece: with C = triu(KᵀW, 1) and X = T triu(WᵀQ)
+  /// Transport of a segment in one piece: with G = triu(WᵀQ), C = triu(KᵀW, 1) and D = C T
   ///
-  ///     logits = KᵀQ - C X,   Q ← Q - W X,   K ← K - W Tᵀ Cᵀ
+  ///     logits = KᵀQ - D G,   Q ← Q - W T G,   K ← K - W Dᵀ
   void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     const Part part{*this, segment};
-    const Index n = segment.size;
-    S first[block * block], second[block * block], third[block * block];
-    Eigen::Map<Matrix<S>> C(first, n, n), G(second, n, n), X(third, n, n);
-    detail::set_product(C, keys.transpose(), part.W());
-    C.template triangularView<Eigen::Lower>().setZero();
-    detail::set_product(G, part.W().transpose(), queries);
+    const auto W = part.W();
+    const Index n = segment.size, left = std::min(n, stretch / 2), right = n - left;
+    S first[stretch * stretch], second[stretch * stretch], third[stretch * stretch];
+    Eigen::Map<Matrix<S>> G(first, n, n), C(second, n, n), X(third, n, n);
+    set_upper_product(G, W.transpose(), queries);
     G.template triangularView<Eigen::StrictlyLower>().setZero();
-    detail::set_product(X, part.T(), G);
-    if (logits.size() != 0) {
-      detail::set_product(logits, keys.transpose(), queries);
-      detail::add_product(logits, C, X);
-    }
-    detail::add_product(queries, part.W(), X);
-    detail::set_product(X, part.T().transpose(), C.transpose());
-    detail::add_product(keys, part.W(), X);
+    set_upper_product(C, keys.transpose(), W);
+    C.template triangularView<Eigen::Lower>().setZero();
+    if (logits.size() != 0) set_upper_product(logits, keys.transpose(), queries);
+    multiply_upper<false>(X, part.T(), G);
+    detail::add_product(queries.leftCols(left), W.leftCols(left), X.topLeftCorner(left, left));
+    detail::add_product(queries.rightCols(right), W, X.rightCols(right));
+    multiply_upper<false>(X, C, part.T());
+    if (logits.size() != 0) multiply_upper<true>(logits, X, G);
+    detail::add_product(keys.leftCols(left), W, X.topRows(left).transpose());
+    detail::add_product(keys.rightCols(right), W.rightCols(right), X.bottomRightCorner(right, right).transpose());
   }
 
  private:
-  static constexpr Index block = 16;
-  static constexpr Index group = 96;  // whole blocks
-  static constexpr Index widest = 128;
+  static constexpr Index block = 16;    // tokens of a step: in longer triangles the roundings of reflections add up
+  static constexpr Index stretch = 48;  // tokens that are transported in one piece
+  static constexpr int levels = 2;      // products are kept of stretches and of pairs of them
   static constexpr Index columns_at_once = 96;
-  static constexpr Index next_block(Index token) { return (token / block + 1) * block; }
+
+  template <Index size>
+  static constexpr Index next(Index token) {
+    return (token / size + 1) * size;
+  }
+  static constexpr Index tokens_of(int level) { return stretch << level; }
+  // Whether a product is worth its d × d entries.
+  [[nodiscard]] bool keeps(int level) const { return 3 * w_.rows() <= 4 * tokens_of(level); }
+
+  // C ← A B where it is upper triangular, by blocks that fill the registers; some of what lies below may be anything.
+  template <class C, class A, class B>
+  static void set_upper_product(C&& c, const A& a, const B& b) {
+    const Index n = c.cols(), top = std::min(n, 2 * block), left = std::min(n, stretch / 2);
+    detail::set_product(c.topRows(top), a.topRows(top), b);
+    detail::set_product(c.bottomRightCorner(n - top, n - left), a.bottomRows(n - top), b.rightCols(n - left));
+  }
+  // The same or C += A B for upper triangular A and B.
+  template <bool add, class C, class A, class B>
+  static void multiply_upper(C&& c, const A& a, const B& b) {
+    const Index n = c.cols(), top = std::min(n, 2 * block), left = std::min(n, stretch / 2);
+    detail::product<add>(c.topLeftCorner(top, left), a.topLeftCorner(top, left), b.topLeftCorner(left, left));
+    detail::product<add>(c.topRightCorner(top, n - left), a.topRows(top), b.rightCols(n - left));
+    detail::product<add>(c.bottomRightCorner(n - top, n - left), a.bottomRightCorner(n - top, n - top),
+                         b.bottomRightCorner(n - top, n - left));
+  }
 
   // Consecutive tokens of one block.
   struct Part {
@@ -128,7 +153,7 @@ class Householder {
     Segment tokens;
 
     auto W() const { return chain.w_.middleCols(tokens.begin, tokens.size); }
-    auto T() const { return chain.negative_T_.block(tokens.begin % block, tokens.begin, tokens.size, tokens.size); }
+    auto T() const { return chain.negative_T_.block(tokens.begin % stretch, tokens.begin, tokens.size, tokens.size); }
 
     template <class Columns>
     void pull(Columns&& X) const {
@@ -154,26 +179,25 @@ class Householder {
     }
   };
 
-  // A group, by its product.
+  // Tokens whose product is kept.
   struct Whole {
     const Householder& chain;
+    int level;
     Index begin;
 
     template <class Columns>
     void pull(Columns&& X) const {
-      multiply(product(), X);
+      multiply(chain.product(level, begin), X);
     }
     template <class Columns>
     void push(Columns&& X) const {
-      multiply(product().transpose(), X);
+      multiply(chain.product(level, begin).transpose(), X);
     }
 
    private:
-    auto product() const { return chain.product(begin); }
-
-    // X ← M X, some columns at a time.
-    template <class Columns, class M>
-    static void multiply(const M& m, Columns&& X) {
+    // X ← A X, some columns at a time.
+    template <class A, class Columns>
+    static void multiply(const A& a, Columns&& X) {
       constexpr Index room = 64 * columns_at_once;
       constexpr int order = std::remove_cvref_t<Columns>::IsRowMajor ? Eigen::RowMajor : Eigen::ColMajor;
       S before[room];
@@ -182,68 +206,76 @@ class Householder {
         auto columns = X.middleCols(j, std::min(at_once, X.cols() - j));
         Eigen::Map<Eigen::Matrix<S, Dynamic, Dynamic, order>> copy(before, X.rows(), columns.cols());
         copy = columns;
-        detail::set_product(columns, m, copy);
+        detail::set_product(columns, a, copy);
       }
     }
   };
 
-  auto product(Index begin) const { return products_.middleCols(begin / group * w_.rows(), w_.rows()); }
-  bool is_whole(Index begin, Index end) const {
-    return begin % group == 0 && end - begin >= group && products_.size() != 0;
-  }
-
   template <class F>
   void forwards(Segment s, F&& f) const {
     for (Index begin = s.begin, end; begin < s.end(); begin = end) {
-      if (is_whole(begin, s.end())) {
-        f(Whole{*this, begin});
-        end = begin + group;
-      } else {
-        end = std::min(next_block(begin), s.end());
-        f(Part{*this, {begin, end - begin}});
-      }
+      const int level = level_between(begin, s.end(), [&](Index tokens) { return begin % tokens == 0; });
+      end = level >= 0 ? begin + tokens_of(level) : std::min(next<block>(begin), s.end());
+      visit(level, begin, end, f);
     }
   }
   template <class F>
   void backwards(Segment s, F&& f) const {
     for (Index end = s.end(), begin; end > s.begin; end = begin) {
-      begin = end - group;
-      if (begin >= s.begin && is_whole(begin, end)) {
-        f(Whole{*this, begin});
-      } else {
-        begin = std::max((end - 1) / block * block, s.begin);
-        f(Part{*this, {begin, end - begin}});
-      }
+      const int level = level_between(s.begin, end, [&](Index tokens) { return end % tokens == 0; });
+      begin = level >= 0 ? end - tokens_of(level) : std::max((end - 1) / block * block, s.begin);
+      visit(level, begin, end, f);
     }
   }
-
-  // The products of all groups.
-  void multiply_out() {
-    const Index d = w_.rows(), groups = w_.cols() / group;
-    if (d == 0 || d > widest) return;
-    Matrix<S> products(d, d * groups);
-    for (Index g = 0; g < groups; ++g) {
-      auto product = products.middleCols(g * d, d);
-      product.setIdentity();
-      advance<S>({g * group, group}, product);
-    }
-    products_ = std::move(products);
+  template <class F>
+  void visit(int level, Index begin, Index end, F&& f) const {
+    if (level >= 0)
+      f(Whole{*this, level, begin});
+    else
+      f(Part{*this, {begin, end - begin}});
+  }
+  // The largest product that fits; -1 if none does.
+  template <class Starts>
+  [[nodiscard]] int level_between(Index begin, Index end, const Starts& fits) const {
+    for (int level = levels - 1; level >= 0; --level)
+      if (end - begin >= tokens_of(level) && fits(tokens_of(level)) && keeps(level)) return level;
+    return -1;
   }
 
-  // -T of a block, by back substitution in double.
+  // Where a product lies, for the last of its tokens as for the first.
+  [[nodiscard]] auto product(int level, Index token) const {
+    return products_[level].middleCols(token / tokens_of(level) * w_.rows(), w_.rows());
+  }
+  [[nodiscard]] auto product(int level, Index token) {
+    return products_[level].middleCols(token / tokens_of(level) * w_.rows(), w_.rows());
+  }
+
+  // -T of a stretch by substitution, and I - W T Wᵀ if it is kept; T in double.
   void solve(Segment tokens) {
-    const Eigen::MatrixXd W = w_.middleCols(tokens.begin, tokens.size).template cast<double>();
-    const Eigen::MatrixXd U = W.transpose() * W;
-    Eigen::MatrixXd T = Eigen::MatrixXd::Zero(tokens.size, tokens.size);
-    for (Index t = 0; t < tokens.size; ++t) {
-      T(t, t) = beta_[tokens.begin + t];
-      for (Index s = t - 1; s >= 0; --s)
-        T(s, t) = -beta_[tokens.begin + s] * U.col(s).segment(s + 1, t - s).dot(T.col(t).segment(s + 1, t - s));
+    const Index d = w_.rows(), n = tokens.size;
+    const auto W = w_.middleCols(tokens.begin, n);
+    const Eigen::MatrixXd exact = W.template cast<double>();
+    Eigen::MatrixXd U(n, n), T = Eigen::MatrixXd::Zero(n, n);
+    detail::set_product(U, exact.transpose(), exact);
+    for (Index t = 0; t < n; ++t) {
+      const double beta = beta_[tokens.begin + t];
+      T(t, t) = -beta;
+      if (t > 0) T.col(t).head(t).noalias() = T.topLeftCorner(t, t) * (-beta * U.col(t).head(t));
     }
-    negative_T_.block(0, tokens.begin, tokens.size, tokens.size) = -T.template cast<S>();
+    negative_T_.block(0, tokens.begin, n, n) = T.template cast<S>();
+    if (n < stretch || !keeps(0)) return;
+    Eigen::MatrixXd N(d, n);
+    detail::set_product(N, exact, T);
+    const Matrix<S> rounded = N.template cast<S>();
+    auto whole = product(0, tokens.begin);
+    whole.setIdentity();
+    detail::add_product(whole, rounded, W.transpose());
+    if (tokens.end() % tokens_of(1) == 0)
+      detail::set_product(product(1, tokens.begin), product(0, tokens.begin - stretch), whole);
   }
 
-  Matrix<S> w_, negative_T_, products_;
+  Matrix<S> w_, negative_T_;
+  std::array<Matrix<S>, levels> products_;
   Eigen::VectorXd beta_;
 };
 
