@@ -31,10 +31,7 @@ class Householder {
       if (!w_.col(t).allFinite() || !std::isfinite(beta_[t]))
         detail::raise<NotFinite>("householder: at token ", t, ", beta is ", beta_[t], " and w has the length ",
                                  static_cast<double>(w_.col(t).norm()), ", must be finite");
-    negative_T_.setZero(stretch, w_.cols());
-    for (int level = 0; level < levels; ++level)
-      if (keeps(level)) products_[level].resize(w_.rows(), w_.cols() / tokens_of(level) * w_.rows());
-    for (Index begin = 0; begin < w_.cols(); begin += stretch) solve({begin, std::min(stretch, w_.cols() - begin)});
+    solve();
   }
 
   [[nodiscard]] Index length() const { return w_.cols(); }
@@ -250,28 +247,35 @@ class Householder {
     return products_[level].middleCols(token / tokens_of(level) * w_.rows(), w_.rows());
   }
 
-  // -T of a stretch by substitution, and I - W T Wᵀ if it is kept; T in double.
-  void solve(Segment tokens) {
-    const Index d = w_.rows(), n = tokens.size;
-    const auto W = w_.middleCols(tokens.begin, n);
-    const Eigen::MatrixXd exact = W.template cast<double>();
-    Eigen::MatrixXd U(n, n), T = Eigen::MatrixXd::Zero(n, n);
-    detail::set_product(U, exact.transpose(), exact);
-    for (Index t = 0; t < n; ++t) {
-      const double beta = beta_[tokens.begin + t];
-      T(t, t) = -beta;
-      if (t > 0) T.col(t).head(t).noalias() = T.topLeftCorner(t, t) * (-beta * U.col(t).head(t));
+  // -T of every stretch by substitution in double, and of those that are kept I - W T Wᵀ and the products of pairs.
+  void solve() {
+    const Index d = w_.rows(), T_ = w_.cols();
+    Eigen::MatrixXd W(d, stretch), U(stretch, stretch), triangle = Eigen::MatrixXd::Zero(stretch, stretch),
+                                                        N(d, stretch);
+    Matrix<S> rounded(d, stretch);
+    negative_T_.resize(stretch, T_);
+    for (int level = 0; level < levels; ++level)
+      if (keeps(level)) products_[level].resize(d, T_ / tokens_of(level) * d);
+    for (Index begin = 0, n; begin < T_; begin += n) {
+      n = std::min(stretch, T_ - begin);
+      const auto w = w_.middleCols(begin, n);
+      W.leftCols(n) = w.template cast<double>();
+      set_upper_product(U.topLeftCorner(n, n), W.leftCols(n).transpose(), W.leftCols(n));
+      for (Index t = 0; t < n; ++t) {
+        const double beta = beta_[begin + t];
+        triangle(t, t) = -beta;
+        if (t > 0) triangle.col(t).head(t).noalias() = (-beta * triangle.topLeftCorner(t, t)) * U.col(t).head(t);
+      }
+      negative_T_.block(0, begin, n, n) = triangle.topLeftCorner(n, n).template cast<S>();
+      if (n < stretch || !keeps(0)) continue;
+      detail::set_product(N.leftCols(n / 2), W.leftCols(n / 2), triangle.topLeftCorner(n / 2, n / 2));
+      detail::set_product(N.rightCols(n / 2), W, triangle.rightCols(n / 2));
+      rounded = N.template cast<S>();
+      auto whole = product(0, begin);
+      detail::set_product(whole, rounded, w.transpose());
+      whole.diagonal().array() += S(1);
+      if ((begin + n) % tokens_of(1) == 0) detail::set_product(product(1, begin), product(0, begin - stretch), whole);
     }
-    negative_T_.block(0, tokens.begin, n, n) = T.template cast<S>();
-    if (n < stretch || !keeps(0)) return;
-    Eigen::MatrixXd N(d, n);
-    detail::set_product(N, exact, T);
-    const Matrix<S> rounded = N.template cast<S>();
-    auto whole = product(0, tokens.begin);
-    whole.setIdentity();
-    detail::add_product(whole, rounded, W.transpose());
-    if (tokens.end() % tokens_of(1) == 0)
-      detail::set_product(product(1, tokens.begin), product(0, tokens.begin - stretch), whole);
   }
 
   Matrix<S> w_, negative_T_;
