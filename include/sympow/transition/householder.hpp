@@ -247,34 +247,37 @@ class Householder {
     return products_[level].middleCols(token / tokens_of(level) * w_.rows(), w_.rows());
   }
 
-  // -T of every stretch by substitution in double, and of those that are kept I - W T Wᵀ and the products of pairs.
+  // -T of every stretch by substitution in double, and the products of the whole ones from I - (W T) Wᵀ.
   void solve() {
-    const Index d = w_.rows(), T_ = w_.cols();
-    Eigen::MatrixXd W(d, stretch), U(stretch, stretch), triangle = Eigen::MatrixXd::Zero(stretch, stretch),
-                                                        N(d, stretch);
+    const Index d = w_.rows(), tokens = w_.cols(), half = stretch / 2;
+    Eigen::MatrixXd W(d, stretch), U(stretch, stretch), T = Eigen::MatrixXd::Zero(stretch, stretch), WT(d, stretch);
     Matrix<S> rounded(d, stretch);
-    negative_T_.resize(stretch, T_);
+    std::array<Matrix<S>, 2> pair;
+    negative_T_.resize(stretch, tokens);
     for (int level = 0; level < levels; ++level)
-      if (keeps(level)) products_[level].resize(d, T_ / tokens_of(level) * d);
-    for (Index begin = 0, n; begin < T_; begin += n) {
-      n = std::min(stretch, T_ - begin);
+      if (keeps(level)) products_[level].resize(d, tokens / tokens_of(level) * d);
+    for (Index begin = 0, n; begin < tokens; begin += n) {
+      n = std::min(stretch, tokens - begin);
       const auto w = w_.middleCols(begin, n);
       W.leftCols(n) = w.template cast<double>();
       set_upper_product(U.topLeftCorner(n, n), W.leftCols(n).transpose(), W.leftCols(n));
       for (Index t = 0; t < n; ++t) {
         const double beta = beta_[begin + t];
-        triangle(t, t) = -beta;
-        if (t > 0) triangle.col(t).head(t).noalias() = (-beta * triangle.topLeftCorner(t, t)) * U.col(t).head(t);
+        T(t, t) = -beta;
+        if (t > 0) T.col(t).head(t).noalias() = (-beta * T.topLeftCorner(t, t)) * U.col(t).head(t);
       }
-      negative_T_.block(0, begin, n, n) = triangle.topLeftCorner(n, n).template cast<S>();
-      if (n < stretch || !keeps(0)) continue;
-      detail::set_product(N.leftCols(n / 2), W.leftCols(n / 2), triangle.topLeftCorner(n / 2, n / 2));
-      detail::set_product(N.rightCols(n / 2), W, triangle.rightCols(n / 2));
-      rounded = N.template cast<S>();
-      auto whole = product(0, begin);
+      negative_T_.block(0, begin, n, n) = T.topLeftCorner(n, n).template cast<S>();
+      if (n < stretch || !keeps(levels - 1)) continue;
+      detail::set_product(WT.leftCols(half), W.leftCols(half), T.topLeftCorner(half, half));
+      detail::set_product(WT.rightCols(half), W, T.rightCols(half));
+      rounded = WT.template cast<S>();
+      const bool ends_pair = begin / stretch % 2 == 1;
+      Matrix<S>& whole = pair[ends_pair];
+      whole.resize(d, d);
       detail::set_product(whole, rounded, w.transpose());
       whole.diagonal().array() += S(1);
-      if ((begin + n) % tokens_of(1) == 0) detail::set_product(product(1, begin), product(0, begin - stretch), whole);
+      if (keeps(0)) product(0, begin) = whole;
+      if (ends_pair) detail::set_product(product(1, begin), pair[0], pair[1]);
     }
   }
 
