@@ -26,13 +26,13 @@ double logit(const A& transition, const Eigen::MatrixXd& Q, const Eigen::MatrixX
 // Transports segment by segment; every logit, inside a segment and across with the pulls between, must be the defined one.
 // Each of at most T steps is rounded, relative to the lengths of query and key: 8 T u.
 template <class A>
-void check_transport(const A& transition, Index d, Index T, Random& random) {
+void check_transport(const A& transition, Index d, Index T, Random& random, Index longest = 9) {
   const Eigen::MatrixXd Q = random.matrix(d, T), K = random.matrix(d, T);
   Eigen::MatrixXd keys = K;
   std::vector<Segment> segments;
   Frame frame;
   for (Index begin = 0; begin < T; begin = segments.back().end()) {
-    const Segment own{begin, std::min(random.integer(1, 9), T - begin)};
+    const Segment own{begin, std::min(random.integer(1, longest), T - begin)};
     Eigen::MatrixXd queries = Q.middleCols(begin, own.size), inside(own.size, own.size);
     transition.template transport<double>(frame, own, queries, keys.middleCols(begin, own.size), inside);
     const auto check = [&](double found, Index i, Index j) {
@@ -90,21 +90,46 @@ TEST_CASE("Householder chains give the defined logits, whatever the strengths", 
 
 TEST_CASE("products of Householder factors act on queries, keys and states as their dense ones", "[transition]") {
   Random random(5);
-  const Index d = 7, T = 75, e = 130;
-  const auto chain = householder(random.matrix(d, T).colwise().normalized().eval(), Eigen::VectorXd(random.vector(T)));
-  for (const Segment s : {Segment{0, 75}, {5, 3}, {15, 2}, {16, 16}, {3, 60}, {74, 1}, {20, 0}}) {
-    Eigen::MatrixXd product = Eigen::MatrixXd::Identity(d, d);
-    for (Index t = s.begin; t < s.end(); ++t) product *= chain.key_matrix(t, d);
-    const Eigen::MatrixXd X = random.matrix(d, e), rows = random.matrix(e, d);
-    Eigen::MatrixXd pulled = X, pushed = X, advanced = rows;
-    chain.pull<double>(s, pulled);
-    chain.push<double>(s, pushed);
-    chain.advance<double>(s, advanced);
-    const double bound = 32 * static_cast<double>(T) * u * product.norm();
-    CAPTURE(s.begin, s.size);
-    CHECK((pulled - product * X).norm() <= bound * X.norm());
-    CHECK((pushed - product.transpose() * X).norm() <= bound * X.norm());
-    CHECK((advanced - rows * product).norm() <= bound * rows.norm());
+  const Index T = 299, e = 130;
+  for (const Index d : {0, 1, 7, 64, 65, 128, 129}) {
+    const Eigen::VectorXd beta = random.vector(T).array().tanh() + 1;
+    const auto chain = householder(random.matrix(d, T).colwise().normalized().eval(), beta);
+    for (const Segment s : {Segment{0, 75},
+                            {5, 3},
+                            {15, 2},
+                            {16, 16},
+                            {3, 60},
+                            {74, 1},
+                            {20, 0},
+                            {48, 48},
+                            {96, 96},
+                            {0, 299},
+                            {47, 146},
+                            {90, 198},
+                            {144, 155}}) {
+      Eigen::MatrixXd product = Eigen::MatrixXd::Identity(d, d);
+      for (Index t = s.begin; t < s.end(); ++t) product *= chain.key_matrix(t, d);
+      const Eigen::MatrixXd X = random.matrix(d, e), rows = random.matrix(e, d);
+      Eigen::MatrixXd pulled = X, pushed = X, advanced = rows;
+      chain.pull<double>(s, pulled);
+      chain.push<double>(s, pushed);
+      chain.advance<double>(s, advanced);
+      const double bound = static_cast<double>(T) * u;  // of a contraction, a rounding a token
+      CAPTURE(d, s.begin, s.size);
+      CHECK((pulled - product * X).norm() <= bound * X.norm());
+      CHECK((pushed - product.transpose() * X).norm() <= bound * X.norm());
+      CHECK((advanced - rows * product).norm() <= bound * rows.norm());
+    }
+  }
+}
+
+TEST_CASE("long segments under a Householder chain give the defined logits", "[transition]") {
+  Random random(6);
+  const Index d = 9, T = 150;
+  for (const Index longest : {40, 100, 150}) {
+    const Eigen::VectorXd beta = random.vector(T).array().tanh() + 1;
+    const auto chain = householder(random.matrix(d, T).colwise().normalized().eval(), beta);
+    check_transport(chain, d, T, random, longest);
   }
 }
 

@@ -1,0 +1,165 @@
+// Products of consecutive Householder factors: compact for any tokens, dense for whole stretches of them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include <sympow/transition/transition.hpp>
+
+namespace sympow::detail {
+
+/// Tokens whose triangle T is kept in one piece.
+inline constexpr Index stretch = 48;
+
+/// C ← A B where it is upper triangular, at most `stretch` wide, by blocks that fill the registers; what lies below may be anything.
+template <class C, class A, class B>
+void set_upper_product(C&& c, const A& a, const B& b) {
+  const Index n = c.cols(), top = std::min<Index>(n, 32), left = std::min(n, stretch / 2);
+  set_product(c.topRows(top), a.topRows(top), b);
+  set_product(c.bottomRightCorner(n - top, n - left), a.bottomRows(n - top), b.rightCols(n - left));
+}
+
+/// C ← A B or C += A B likewise, for upper triangular A and B.
+template <bool add, class C, class A, class B>
+void multiply_upper(C&& c, const A& a, const B& b) {
+  const Index n = c.cols(), top = std::min<Index>(n, 32), left = std::min(n, stretch / 2);
+  product<add>(c.topLeftCorner(top, left), a.topLeftCorner(top, left), b.topLeftCorner(left, left));
+  product<add>(c.topRightCorner(top, n - left), a.topRows(top), b.rightCols(n - left));
+  product<add>(c.bottomRightCorner(n - top, n - left), a.bottomRightCorner(n - top, n - top),
+               b.bottomRightCorner(n - top, n - left));
+}
+
+/// Products of A_i = I - β_i w_i w_iᵀ. With the w of consecutive tokens as columns of W,
+///
+///     A_a … A_b = I - W T Wᵀ,   T = (I + D triu(WᵀW, 1))⁻¹ D,   D = diag(β)
+///
+/// T is upper triangular, and that of a part of the tokens is the block of theirs. It is worked out in double for stretches of 48 tokens,
+/// and nothing is divided by. Where d × d entries are no more than 4/3 of those of W, the products of stretches and of pairs of them are
+/// kept. Memory: d + 48 numbers a token, and for d ≤ 128 up to 2 d more. Cost: 2 d (48 + d) a token, in part in double, and 2 d³ a pair.
+template <class S>
+class HouseholderProducts {
+ public:
+  HouseholderProducts(Matrix<S> w, const Eigen::VectorXd& beta) : w_(std::move(w)) { solve(beta); }
+
+  [[nodiscard]] const Matrix<S>& vectors() const { return w_; }
+  /// -T of tokens of one stretch.
+  [[nodiscard]] auto negative_triangle(Segment s) const {
+    return negative_T_.block(s.begin % stretch, s.begin, s.size, s.size);
+  }
+
+  /// X ← A_a … A_b X.
+  template <class Columns>
+  void pull(Segment s, Columns&& X) const {
+    for (Index end = s.end(), begin; end > s.begin; end = begin) {
+      const int level = level_between(s.begin, end, end);
+      begin = level >= 0 ? end - tokens_of(level) : std::max((end - 1) / step * step, s.begin);
+      if (level >= 0)
+        multiply(whole(level, begin), X);
+      else
+        add_low_rank({begin, end - begin}, negative_triangle({begin, end - begin}), X);
+    }
+  }
+
+  /// X ← (A_a … A_b)ᵀ X.
+  template <class Columns>
+  void push(Segment s, Columns&& X) const {
+    for (Index begin = s.begin, end; begin < s.end(); begin = end) {
+      const int level = level_between(begin, s.end(), begin);
+      end = level >= 0 ? begin + tokens_of(level) : std::min((begin / step + 1) * step, s.end());
+      if (level >= 0)
+        multiply(whole(level, begin).transpose(), X);
+      else
+        add_low_rank({begin, end - begin}, negative_triangle({begin, end - begin}).transpose(), X);
+    }
+  }
+
+ private:
+  static constexpr Index step = 16;  // tokens in compact form: the roundings of longer triangles would add up
+  static constexpr int levels = 2;   // stretches and pairs of them
+  static constexpr Index columns_at_once = 96;
+  static constexpr Index room = 64 * columns_at_once;
+
+  static constexpr Index tokens_of(int level) { return stretch << level; }
+  [[nodiscard]] bool keeps(int level) const { return 3 * w_.rows() <= 4 * tokens_of(level); }
+
+  // The longest product between two tokens that has one end where it is asked for; -1 if there is none.
+  [[nodiscard]] int level_between(Index begin, Index end, Index at) const {
+    for (int level = levels - 1; level >= 0; --level)
+      if (end - begin >= tokens_of(level) && at % tokens_of(level) == 0 && keeps(level)) return level;
+    return -1;
+  }
+  [[nodiscard]] auto whole(int level, Index begin) const { return at(products_, level, begin); }
+  [[nodiscard]] auto whole(int level, Index begin) { return at(products_, level, begin); }
+  template <class Products>
+  [[nodiscard]] static auto at(Products& products, int level, Index begin) {
+    auto& all = products[static_cast<std::size_t>(level)];
+    return all.middleCols(begin / tokens_of(level) * all.rows(), all.rows());
+  }
+
+  // X ← A X, some columns at a time.
+  template <class A, class Columns>
+  static void multiply(const A& a, Columns&& X) {
+    constexpr int order = std::remove_cvref_t<Columns>::IsRowMajor ? Eigen::RowMajor : Eigen::ColMajor;
+    S before[room];
+    const Index at_once = room / std::max<Index>(X.rows(), 1);
+    for (Index j = 0; j < X.cols(); j += at_once) {
+      auto columns = X.middleCols(j, std::min(at_once, X.cols() - j));
+      Eigen::Map<Eigen::Matrix<S, Dynamic, Dynamic, order>> copy(before, X.rows(), columns.cols());
+      copy = columns;
+      set_product(columns, a, copy);
+    }
+  }
+
+  // X ← X - W T Wᵀ X, some columns at a time.
+  template <class Triangle, class Columns>
+  void add_low_rank(Segment s, const Triangle& negative_T, Columns&& X) const {
+    const auto W = w_.middleCols(s.begin, s.size);
+    S first[step * columns_at_once], second[step * columns_at_once];
+    for (Index j = 0; j < X.cols(); j += columns_at_once) {
+      auto columns = X.middleCols(j, std::min(columns_at_once, X.cols() - j));
+      Eigen::Map<Matrix<S>> G(first, s.size, columns.cols()), H(second, s.size, columns.cols());
+      set_product(G, W.transpose(), columns);
+      set_product(H, negative_T, G);
+      add_product(columns, W, H);
+    }
+  }
+
+  // -T by substitution, and the products of whole stretches by I - (W T) Wᵀ.
+  void solve(const Eigen::VectorXd& beta) {
+    const Index d = w_.rows(), tokens = w_.cols(), half = stretch / 2;
+    Eigen::MatrixXd W(d, stretch), U(stretch, stretch), T = Eigen::MatrixXd::Zero(stretch, stretch), WT(d, stretch);
+    Matrix<S> rounded(d, stretch);
+    std::array<Matrix<S>, 2> pair;
+    negative_T_.resize(stretch, tokens);
+    for (int level = 0; level < levels; ++level)
+      if (keeps(level)) products_[static_cast<std::size_t>(level)].resize(d, tokens / tokens_of(level) * d);
+    for (Index begin = 0, n; begin < tokens; begin += n) {
+      n = std::min(stretch, tokens - begin);
+      const auto w = w_.middleCols(begin, n);
+      W.leftCols(n) = w.template cast<double>();
+      set_upper_product(U.topLeftCorner(n, n), W.leftCols(n).transpose(), W.leftCols(n));
+      for (Index t = 0; t < n; ++t) {
+        T(t, t) = -beta[begin + t];
+        if (t > 0) T.col(t).head(t).noalias() = (T(t, t) * T.topLeftCorner(t, t)) * U.col(t).head(t);
+      }
+      negative_T_.block(0, begin, n, n) = T.topLeftCorner(n, n).template cast<S>();
+      if (n < stretch || !keeps(levels - 1)) continue;
+      set_product(WT.leftCols(half), W.leftCols(half), T.topLeftCorner(half, half));
+      set_product(WT.rightCols(half), W, T.rightCols(half));
+      rounded = WT.template cast<S>();
+      const bool ends_pair = begin / stretch % 2 == 1;
+      Matrix<S>& product = pair[ends_pair];
+      product.resize(d, d);
+      set_product(product, rounded, w.transpose());
+      product.diagonal().array() += S(1);
+      if (keeps(0)) whole(0, begin) = product;
+      if (ends_pair) set_product(whole(1, begin), pair[0], pair[1]);
+    }
+  }
+
+  Matrix<S> w_, negative_T_;
+  std::array<Matrix<S>, levels> products_;
+};
+
+}  // namespace sympow::detail
