@@ -33,9 +33,31 @@ class OrdinaryEngine {
         is_plain_(F::score == Score::power && call.rows != Rows::signed_means && engine_.room() == 0) {}
 
   void run(Segment segment) {
-    engine_.reserve(std::min(segment.size, smallest));
-    reserve(segment.size);
+    reserve_for(segment.size);
     if (!run_whole(segment)) cut(segment);
+  }
+
+  /// Memory for segments of n tokens and the longest tail, so that no later one asks for more.
+  void reserve_for(Index n) {
+    engine_.reserve(std::min(n, smallest));
+    reserve(n);
+  }
+
+  /// Folds an ordinary tail into the sums, under a decay that no channel has a part of. The sums stay at the time of an earlier fold
+  /// while their exponent has room for it, and the tail is taken back there: so that few folds multiply them.
+  void fold_tail() {
+    constexpr double room = 8;
+    auto log_b = state_.tail_log_b.head(state_.tail_size);
+    const auto exponents = state_.tail_exponents.head(state_.tail_size);
+    const double since = state_.tail_log_decay, heaviest = (degree * exponents + std::numbers::log2e * log_b).maxCoeff(),
+                 before = heaviest - since * std::numbers::log2e;
+    const bool stays = since >= least_log_decay<Scalar> && std::ceil(std::max(state_.L, before)) == state_.exponent();
+    L_ = stays ? std::max(state_.L, before) : std::max(state_.L + since * std::numbers::log2e, heaviest + room);
+    if (L_ == no_weight) return state_.clear_tail();
+    a_ = state_.L == no_weight ? 0 : 1;
+    if (stays) log_b.array() -= std::exchange(state_.tail_log_decay, 0);
+    fold({0, 0}, false);
+    if (stays) state_.tail_log_decay = since;
   }
 
   /// Segments of `size` tokens, one after the other.
@@ -145,7 +167,6 @@ class OrdinaryEngine {
     write(segment);
   }
 
-  // Memory for n tokens and the longest tail, so that no later segment asks for more.
   void reserve(Index n) {
     const Index longest = state_.tail_keys.cols(), keys = longest + n, all = keys + n;
     rows_.reserve(e_, n);

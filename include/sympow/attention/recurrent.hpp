@@ -1,7 +1,7 @@
 // The recurrent form: one token after the other, O(T).
 #pragma once
 
-#include <sympow/attention/ordinary_engine.hpp>
+#include <sympow/attention/one_token.hpp>
 #include <sympow/attention/state_form.hpp>
 
 namespace sympow {
@@ -10,12 +10,13 @@ namespace detail {
 template <class Scalar, FiniteFeatureMap F>
 void run_recurrent(const F& feature, StateCall<Scalar, F> call) {
   if (call.options.mask.is_full) return run_two_passes<Scalar, F>(feature, call);
-  OrdinaryEngine<Scalar, F> engine(feature, call);
-  for (Index i = 0; i < call.Q.cols(); ++i)
-    if (call.state.tail_keys.cols() == 0)
-      engine.run_literally(i);
-    else
-      engine.run({i, 1});
+  if (call.state.tail_keys.cols() == 0) {
+    OrdinaryEngine<Scalar, F> engine(feature, call);
+    for (Index i = 0; i < call.Q.cols(); ++i) engine.run_literally(i);
+  } else {
+    OneToken<Scalar, F> engine(feature, call);
+    for (Index i = 0; i < call.Q.cols(); ++i) engine.run(i);
+  }
 }
 
 }  // namespace detail

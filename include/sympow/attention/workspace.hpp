@@ -64,6 +64,7 @@ struct Workspace {
   detail::Panel<Scalar> sum_residues;            ///< e × n, what their roundings have lost
   detail::Panel<Scalar> denominators;            ///< n, over all
   detail::Panel<Scalar> denominator_residues;    ///< n, what their roundings have lost
+  std::vector<Index> reserved;                   ///< the last shape of the recurrent form that there is memory for
   Frame frame;                                   ///< coordinates of the attention form
   Eigen::VectorXd channels;                      ///< d, a segment's log channel decay
   detail::Panel<double> channel_decays;          ///< d × 2, decays by channel and ones

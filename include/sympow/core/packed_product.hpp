@@ -42,6 +42,9 @@ class PanelProduct {
   static constexpr int packets_of_tile = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32 ? 12 : 8;
 
  public:
+  /// The depths that sums of sums of sums are enough for.
+  static constexpr Index column_depth = short_sum * panel_depth, dot_depth = panel_depth * lanes;
+
   /// C ← A B or C += A B for at most `panel_depth` columns of A, at least one. C has its columns or its rows side by side.
   static void run(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
                   Strided<Scalar*> C) {
@@ -51,18 +54,34 @@ class PanelProduct {
       std::swap(rows, cols);
     }
     for (Index i = 0; i < rows;) {
-      const Index left = rows - i, height = std::min<Index>(left, (cols == 1 && left >= 4 * lanes ? 4
-                                                                   : left > lanes                 ? 2
-                                                                                                  : 1) *
-                                                                      lanes);
-      if (height == 4 * lanes)
-        rows_times<4>(add, height, cols, depth, A.at(i, 0), B, C.at(i, 0));
-      else if (height > lanes)
+      const Index left = rows - i, height = std::min<Index>(left, (left > lanes ? 2 : 1) * lanes);
+      if (height > lanes)
         rows_times<2>(add, height, cols, depth, A.at(i, 0), B, C.at(i, 0));
       else
         rows_times<1>(add, height, cols, depth, A.at(i, 0), B, C.at(i, 0));
       i += height;
     }
+  }
+
+  /// c ← A b or c += A b for columns of A with their entries side by side, `right` apart, at most `column_depth` of them.
+  static void times_column(bool add, Index rows, Index depth, const Scalar* a, Index right, const Scalar* b,
+                           Scalar* c) {
+    Index i = 0;
+    for (; rows - i >= 4 * lanes; i += 4 * lanes) rows_times_column<4>(add, 4 * lanes, depth, a + i, right, b, c + i);
+    if (rows - i >= 2 * lanes) {
+      rows_times_column<2>(add, 2 * lanes, depth, a + i, right, b, c + i);
+      i += 2 * lanes;
+    }
+    for (; i < rows; i += lanes)
+      rows_times_column<1>(add, std::min<Index>(lanes, rows - i), depth, a + i, right, b, c + i);
+  }
+
+  /// c_i ← a_i · b or c_i += a_i · b for rows of A with their entries side by side, `down` apart, at most `dot_depth` of them.
+  static void dots(bool add, Index rows, Index depth, const Scalar* a, Index down, const Scalar* b, Scalar* c) {
+    Index i = 0;
+    if (rows >= 4)
+      for (; rows - i >= 4; i += 4) rows_dot<4, 2>(add, depth, a + i * down, down, b, c + i);
+    for (; i < rows; ++i) rows_dot<1, 8>(add, depth, a + i * down, down, b, c + i);
   }
 
   /// C ← A, by square blocks where rows of A become columns of C.
@@ -96,6 +115,95 @@ class PanelProduct {
     unrolled<lanes>([&](auto i) { Eigen::internal::pstoreu(target + i * target_stride, block.packet[i]); });
   }
 #pragma GCC diagnostic pop
+
+  // Rows of A that fill so many packets, the last of them perhaps not whole, times a column; eight sums at a time hide how long one takes.
+  template <int packets>
+  static void rows_times_column(bool add, Index height, Index depth, const Scalar* a, Index right, const Scalar* b,
+                                Scalar* c) {
+    using namespace Eigen::internal;
+    constexpr int groups = 8 / packets;
+    constexpr Index full = packets * lanes;
+    Packet sums[size_of(packets)];
+    alignas(64) Scalar padded[size_of(short_sum * lanes)];
+    unrolled<packets>([&](auto i) { sums[i] = pset1<Packet>(Scalar(0)); });
+    for (Index begin = 0; begin < depth; begin += panel_depth) {
+      const Index size = std::min(panel_depth, depth - begin);
+      Packet part[size_of(packets)];
+      unrolled<packets>([&](auto i) { part[i] = pset1<Packet>(Scalar(0)); });
+      const auto add_terms = [&]<int some>(std::integral_constant<int, some>, const Scalar* rows, Index distance,
+                                           Index terms_each) __attribute__((always_inline)) {
+        Packet terms[size_of(packets * some)];
+        unrolled<packets * some>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
+        for (Index k = 0; k < terms_each; ++k) {
+          unrolled<some>([&](auto g) {
+            const Packet factor = pset1<Packet>(b[g]);
+            unrolled<packets>([&](auto i) {
+              Packet& term = terms[packets * g + i];
+              term = pmadd(ploadu<Packet>(rows + g * distance + i * lanes), factor, term);
+            });
+          });
+          rows += some * distance;
+          b += some;
+        }
+        unrolled<packets * some>([&](auto j) { part[j % packets] = padd(part[j % packets], terms[j]); });
+        a += some * terms_each * right;
+      };
+      Index k = 0;
+      if (height == full)
+        for (; k + groups * short_sum <= size; k += groups * short_sum)
+          add_terms(std::integral_constant<int, groups>(), a, right, short_sum);
+      for (; k < size; k += short_sum) {
+        const Index terms = std::min(short_sum, size - k);
+        if (height < full) pack({a, 1, right}, height, full, terms, padded);
+        add_terms(std::integral_constant<int, 1>(), height < full ? padded : a, height < full ? full : right, terms);
+      }
+      unrolled<packets>([&](auto i) { sums[i] = padd(sums[i], part[i]); });
+    }
+    if (height == full) {
+      unrolled<packets>([&](auto i) {
+        Scalar* const target = c + i * lanes;
+        pstoreu(target, add ? padd(ploadu<Packet>(target), sums[i]) : sums[i]);
+      });
+    } else {
+      pstoreu(padded, sums[0]);
+      store(add, height, 1, padded, full, {c, 1, full});
+    }
+  }
+
+  // Some rows times a column, each by so many sums at a time.
+  template <int rows, int chains>
+  static void rows_dot(bool add, Index depth, const Scalar* a, Index down, const Scalar* b, Scalar* c) {
+    using namespace Eigen::internal;
+    constexpr Index step = chains * lanes;
+    Packet sums[size_of(rows * chains)];
+    unrolled<rows * chains>([&](auto j) { sums[j] = pset1<Packet>(Scalar(0)); });
+    const Index whole = depth / step * step, packets = depth / lanes * lanes;
+    Index k = 0;
+    while (k < whole) {
+      Packet terms[size_of(rows * chains)];
+      unrolled<rows * chains>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
+      for (const Index end = std::min(whole, k + short_sum * step); k < end; k += step)
+        unrolled<chains>([&](auto n) {
+          const Packet factor = ploadu<Packet>(b + k + n * lanes);
+          unrolled<rows>([&](auto i) {
+            Packet& term = terms[chains * i + n];
+            term = pmadd(ploadu<Packet>(a + i * down + k + n * lanes), factor, term);
+          });
+        });
+      unrolled<rows * chains>([&](auto j) { sums[j] = padd(sums[j], terms[j]); });
+    }
+    for (; k < packets; k += lanes)
+      unrolled<rows>([&](auto i) {
+        sums[chains * i] = pmadd(ploadu<Packet>(a + i * down + k), ploadu<Packet>(b + k), sums[chains * i]);
+      });
+    unrolled<rows>([&](auto i) {
+      Packet sum = sums[chains * i];
+      unrolled<chains - 1>([&](auto n) { sum = padd(sum, sums[chains * i + n + 1]); });
+      Scalar rest(0);
+      for (Index n = packets; n < depth; ++n) rest += a[i * down + n] * b[n];
+      c[i] = (add ? c[i] : Scalar(0)) + (predux(sum) + rest);
+    });
+  }
 
   // Rows of A that fill so many packets, times B.
   template <int packets>

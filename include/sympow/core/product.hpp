@@ -26,12 +26,14 @@ auto strided(X& x) {
 /// aᵀ b of entries side by side, in short sums of packets.
 template <class Scalar>
 Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
-  constexpr Index at_once = 4 * short_sum;
-  using Some = Eigen::Map<const Vector<Scalar>>;
-  if (size <= at_once) return Some(a, size).dot(Some(b, size));
+  constexpr Index at_once = PanelProduct<Scalar>::dot_depth;
+  Scalar sum(0);
+  if (size <= at_once) {
+    PanelProduct<Scalar>::dots(false, 1, size, a, size, b, &sum);
+    return sum;
+  }
   Index stride = at_once;
   while (stride * short_sum < size) stride *= short_sum;
-  Scalar sum(0);
   for (Index k = 0; k < size; k += stride) sum += dot_product(a + k, b + k, std::min(stride, size - k));
   return sum;
 }
@@ -40,9 +42,12 @@ Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
 template <class Scalar>
 void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
               Strided<Scalar*> C) {
+  const bool is_column = cols == 1 && A.down == 1 && B.down == 1 && C.down == 1;
+  if (is_column && depth <= PanelProduct<Scalar>::column_depth)
+    return PanelProduct<Scalar>::times_column(add, rows, depth, A.data, A.right, B.data, C.data);
   if (depth <= panel_depth) return PanelProduct<Scalar>::run(add, rows, cols, depth, A, B, C);
   constexpr Index side = 64;  // of a tile that is small enough for the stack
-  Index stride = panel_depth;
+  Index stride = is_column ? PanelProduct<Scalar>::column_depth : panel_depth;
   while (stride * short_sum < depth) stride *= short_sum;
   for (Index j = 0; j < cols; j += side)
     for (Index i = 0; i < rows; i += side) {
@@ -70,6 +75,8 @@ void product(C&& c, const A& a, const B& b) {
       c.noalias() = a * b;
   } else if (const auto left = strided(a), right = strided(b);
              (c.rows() == 1 || c.cols() == 1) && left.right == 1 && right.down == 1) {
+    if (c.cols() == 1 && depth <= PanelProduct<Scalar>::dot_depth)
+      return PanelProduct<Scalar>::dots(add, c.rows(), depth, left.data, left.down, right.data, c.data());
     for (Index j = 0; j < c.cols(); ++j)
       for (Index i = 0; i < c.rows(); ++i)
         c(i, j) = (add ? c(i, j) : Scalar(0)) + dot_product<Scalar>(left.at(i, 0).data, right.at(0, j).data, depth);

@@ -1,0 +1,179 @@
+// One token at the speed of reading the state: the step of a recurrence where nothing is near the ends of the scalar type.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <optional>
+
+#include <sympow/attention/ordinary_engine.hpp>
+
+namespace sympow::detail {
+
+/// Reads a token's output and takes it into the tail of a state. With the weights w_j = b_j ‖k_j‖^P 2^-M of the keys in the tail and of
+/// the token's own, and a = b_0 2^{M_0 - M},
+///
+///     y   ←   a S φ(q) + Σ_j (q·k_j)^P w_j v_j     (divided by the same with v = 1)
+///
+/// A full tail is folded into the sums when the row is done. Whatever is not ordinary is left to `OrdinaryEngine`: rows near
+/// the noise of the sums or the ends of the type, transitions that multiply the state, diagnostics.
+template <class Scalar, FiniteFeatureMap F>
+class OneToken {
+  static constexpr int degree = degree_of<F>;
+  static constexpr Index packet = 8;  // logarithms that are exponentiated at once
+
+ public:
+  OneToken(const F& feature, StateCall<Scalar, F>& call)
+      : feature_(feature),
+        call_(call),
+        state_(call.state),
+        work_(call.work),
+        d_(call.Q.rows()),
+        e_(call.V.rows()),
+        is_plain_(F::score == Score::power && call.rows != Rows::signed_means && call.options.diagnostics == nullptr &&
+                  (call.transition.key_action() == KeyAction::none ||
+                   call.transition.key_action() == KeyAction::turn) &&
+                  state_.tail_log_channels.template lpNorm<1>() == 0) {
+    reserve();
+  }
+
+  /// The token, one way or the other.
+  void run(Index token) {
+    if (!is_plain_ || !run_plain(token, call_.transition.log_decay(token))) others().run({token, 1});
+  }
+
+ private:
+  // False, and nothing has happened, if the token is not ordinary.
+  bool run_plain(Index token, double log_gamma) {
+    const bool is_full = state_.tail_size == state_.tail_keys.cols();
+    if (!(log_gamma >= least_log_decay<Scalar>)) return false;
+    if (is_full && room_for(largest_entry(state_.tail_values)) != 0) return false;
+    Frame& frame = state_.frame;
+    work_.frame.angles = frame.angles;
+    if (!read(token, log_gamma)) {
+      frame.angles = work_.frame.angles;
+      return false;
+    }
+    state_.forget(log_gamma, nullptr);
+    ++state_.tokens;
+    if (is_full) others().fold_tail();
+    state_.append(work_.keys(d_, 1), work_.key_exponents(1), work_.to_end(1), call_.V.col(token));
+    return true;
+  }
+
+  bool read(Index token, double log_gamma) {
+    auto q = work_.queries(d_, 1), k = work_.keys(d_, 1);
+    auto query_exponent = work_.query_exponents(1), key_exponent = work_.key_exponents(1), to_end = work_.to_end(1);
+    q = call_.Q.col(token);
+    k = call_.K.col(token);
+    load_queries<F>(q, query_exponent, call_.options.scale);
+    load_keys<F>(k, key_exponent);
+    call_.transition.transport(state_.frame, {token, 1}, q, k, no_logits<Scalar>());
+    to_end.setZero();
+
+    const Index m = state_.tail_size;
+    const Scalar logit = dot_product<Scalar>(q.data(), k.data(), d_);
+    const bool folded = state_.L != no_weight;
+    if (!folded && !(degree * std::log2(std::abs(logit)) >= least_weight)) return false;
+    const double M = weigh(log_gamma, key_exponent[0]);
+    if (!std::isfinite(M)) return false;
+    const Scalar own = power(logit) * static_cast<Scalar>(whole_power_of_two(degree * key_exponent[0] - M));
+
+    auto row = work_.sums(e_), part = work_.partial(e_);
+    Scalar denominator = own;
+    row = own * call_.V.col(token);
+    if (m > 0) {
+      auto scores = work_.logits(m, 1);
+      const auto keys = state_.tail_keys.leftCols(m), values = state_.tail_values.leftCols(m);
+      set_product(scores, keys.transpose(), q);
+      scores.array() = entries_to_the<degree>(scores.array()) * work_.tail_weights(m).array();
+      denominator += scores.sum();
+      add_product(row, values, scores);
+    }
+    double noise = 0;
+    if (folded) {
+      auto features = work_.features(state_.S.cols(), 1);
+      feature_.embed(q, features);
+      set_product(part, state_.S, features);
+      row += static_cast<Scalar>(a_) * part;
+      if (call_.rows == Rows::weighted_means) {
+        denominator += static_cast<Scalar>(a_) *
+                       dot_product<Scalar>(state_.Z.data(), features.data(), features.size());
+        noise = a_ * state_.A * integer_power(static_cast<double>(q.norm()), degree);
+      }
+    }
+    return write(row, denominator, noise, degree * query_exponent[0] + M, call_.Y.col(token));
+  }
+
+  // The weights of the tail, a, and the exponent M of what they have in common.
+  double weigh(double log_gamma, double key_exponent) {
+    const Index m = state_.tail_size;
+    const auto exponents = state_.tail_exponents.head(m), log_b = state_.tail_log_b.head(m);
+    double largest =
+        std::max(degree * key_exponent, state_.L + (state_.tail_log_decay + log_gamma) * std::numbers::log2e);
+    if (m > 0)
+      largest = std::max(
+          largest, (degree * exponents + std::numbers::log2e * log_b).maxCoeff() + std::numbers::log2e * log_gamma);
+    const double M = std::ceil(largest);
+    auto gates = work_.gates((m + packet) / packet * packet), weights = work_.tail_weights(m);
+    gates.head(m) = log_b;
+    gates.tail(gates.size() - m).setConstant(state_.tail_log_decay);
+    gates = exponential(gates.array() + log_gamma).matrix();
+    for (Index j = 0; j < m; ++j)
+      weights[j] = static_cast<Scalar>(gates[j] * whole_power_of_two(degree * exponents[j] - M));
+    a_ = gates[m] * whole_power_of_two(state_.exponent() - M);
+    return M;
+  }
+
+  // False where the row is not ordinary.
+  template <class Row, class Column>
+  bool write(Row& row, Scalar denominator, double noise, double whole, Column y) const {
+    constexpr double tolerance = 16 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+    constexpr int half = std::numeric_limits<Scalar>::max_exponent / 2;
+    const Scalar size = row.template lpNorm<1>();
+    if (!(std::ldexp(Scalar(1), -half) <= size && size <= std::ldexp(Scalar(1), half))) return false;
+    if (call_.rows != Rows::weighted_means) {
+      set_times_power_of_two(y, row, whole);
+      return true;
+    }
+    const auto sum = static_cast<double>(denominator);
+    if (!(sum >= 0x1p-80 && sum > tolerance * noise)) return false;
+    y = row / denominator;
+    return true;
+  }
+
+  static Scalar power(Scalar x) { return integer_power(x, degree); }
+
+  // 2^n for a whole n, or what is nothing beside 1.
+  static double whole_power_of_two(double n) {
+    return std::bit_cast<double>(static_cast<std::int64_t>(std::clamp(n, -1022.0, 1023.0) + 1023) << 52);
+  }
+
+  // The engine of all other tokens, which looks at all values before it begins.
+  OrdinaryEngine<Scalar, F>& others() {
+    if (!others_) others_.emplace(feature_, call_);
+    return *others_;
+  }
+
+  // Memory for either way, once for every shape.
+  void reserve() {
+    const std::array<Index, 6> shape = {d_,     e_,     state_.S.cols(), state_.tail_keys.cols(),
+                                        degree, is_plain_};
+    if (std::equal(shape.begin(), shape.end(), work_.reserved.begin(), work_.reserved.end())) return;
+    others().reserve_for(1);
+    work_.features(state_.S.cols(), 1);
+    work_.gates(state_.tail_keys.cols() + packet);
+    work_.reserved.assign(shape.begin(), shape.end());
+  }
+
+  const F& feature_;
+  StateCall<Scalar, F>& call_;
+  StateAccess<State<Scalar, F>>& state_;
+  Workspace<Scalar>& work_;
+  std::optional<OrdinaryEngine<Scalar, F>> others_;
+  Index d_, e_;
+  bool is_plain_;
+  double a_ = 0;
+};
+
+}  // namespace sympow::detail
