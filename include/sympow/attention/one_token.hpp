@@ -20,7 +20,7 @@ namespace sympow::detail {
 template <class Scalar, FiniteFeatureMap F>
 class OneToken {
   static constexpr int degree = degree_of<F>;
-  static constexpr Index packet = 8;  // logarithms that are exponentiated at once
+  static constexpr Index at_once = 16;  // tokens of the tail
 
  public:
   OneToken(const F& feature, StateCall<Scalar, F>& call)
@@ -30,10 +30,10 @@ class OneToken {
         work_(call.work),
         d_(call.Q.rows()),
         e_(call.V.rows()),
-        is_plain_(F::score == Score::power && call.rows != Rows::signed_means && call.options.diagnostics == nullptr &&
-                  (call.transition.key_action() == KeyAction::none ||
-                   call.transition.key_action() == KeyAction::turn) &&
-                  state_.tail_log_channels.template lpNorm<1>() == 0) {
+        is_plain_(
+            F::score == Score::power && call.rows != Rows::signed_means && call.options.diagnostics == nullptr &&
+            (call.transition.key_action() == KeyAction::none || call.transition.key_action() == KeyAction::turn) &&
+            state_.tail_log_channels.template lpNorm<1>() == 0) {
     reserve();
   }
 
@@ -56,7 +56,7 @@ class OneToken {
     }
     state_.forget(log_gamma, nullptr);
     ++state_.tokens;
-    if (is_full) others().fold_tail();
+    if (is_full) fold();
     state_.append(work_.keys(d_, 1), work_.key_exponents(1), work_.to_end(1), call_.V.col(token));
     return true;
   }
@@ -83,9 +83,11 @@ class OneToken {
     Scalar denominator = own;
     row = own * call_.V.col(token);
     if (m > 0) {
-      auto scores = work_.logits(m, 1);
-      const auto keys = state_.tail_keys.leftCols(m), values = state_.tail_values.leftCols(m);
-      set_product(scores, keys.transpose(), q);
+      const Index some = std::min((m + at_once - 1) / at_once * at_once, state_.tail_keys.cols());  // of whole packets
+      auto logits = work_.logits(some, 1);
+      set_product(logits, state_.tail_keys.leftCols(some).transpose(), q);
+      auto scores = logits.topRows(m);
+      const auto values = state_.tail_values.leftCols(m);
       scores.array() = entries_to_the<degree>(scores.array()) * work_.tail_weights(m).array();
       denominator += scores.sum();
       add_product(row, values, scores);
@@ -97,8 +99,7 @@ class OneToken {
       set_product(part, state_.S, features);
       row += static_cast<Scalar>(a_) * part;
       if (call_.rows == Rows::weighted_means) {
-        denominator += static_cast<Scalar>(a_) *
-                       dot_product<Scalar>(state_.Z.data(), features.data(), features.size());
+        denominator += static_cast<Scalar>(a_) * dot_product<Scalar>(state_.Z.data(), features.data(), features.size());
         noise = a_ * state_.A * integer_power(static_cast<double>(q.norm()), degree);
       }
     }
@@ -115,10 +116,10 @@ class OneToken {
       largest = std::max(
           largest, (degree * exponents + std::numbers::log2e * log_b).maxCoeff() + std::numbers::log2e * log_gamma);
     const double M = std::ceil(largest);
-    auto gates = work_.gates((m + packet) / packet * packet), weights = work_.tail_weights(m);
+    auto gates = work_.gates((m / at_once + 1) * at_once), weights = work_.tail_weights(m);
     gates.head(m) = log_b;
     gates.tail(gates.size() - m).setConstant(state_.tail_log_decay);
-    gates = exponential(gates.array() + log_gamma).matrix();
+    gates = (gates.array() + log_gamma).exp();  // e^-708 for 0, which is as good beside 1
     for (Index j = 0; j < m; ++j)
       weights[j] = static_cast<Scalar>(gates[j] * whole_power_of_two(degree * exponents[j] - M));
     a_ = gates[m] * whole_power_of_two(state_.exponent() - M);
@@ -142,6 +143,25 @@ class OneToken {
     return true;
   }
 
+  // The tail into the sums. These stay at the time of an earlier fold while their exponent has room for it, and the tail is taken back
+  // there: few folds multiply them.
+  void fold() {
+    constexpr double room = 8;
+    auto log_b = state_.tail_log_b.head(state_.tail_size);
+    const auto exponents = state_.tail_exponents.head(state_.tail_size);
+    const double since = state_.tail_log_decay, of_decay = since * std::numbers::log2e,
+                 heaviest = (degree * exponents + std::numbers::log2e * log_b).maxCoeff(),
+                 then = std::max(state_.L, heaviest - of_decay);
+    if (since >= least_log_decay<Scalar> && std::isfinite(then) && std::ceil(then) == state_.exponent()) {
+      log_b.array() -= since;
+      state_.tail_log_decay = 0;
+      others().fold_tail(then);
+      state_.tail_log_decay = since;
+    } else {
+      others().fold_tail(std::max(state_.L + of_decay, heaviest + room));
+    }
+  }
+
   static Scalar power(Scalar x) { return integer_power(x, degree); }
 
   // 2^n for a whole n, or what is nothing beside 1.
@@ -157,12 +177,11 @@ class OneToken {
 
   // Memory for either way, once for every shape.
   void reserve() {
-    const std::array<Index, 6> shape = {d_,     e_,     state_.S.cols(), state_.tail_keys.cols(),
-                                        degree, is_plain_};
+    const std::array<Index, 6> shape = {d_, e_, state_.S.cols(), state_.tail_keys.cols(), degree, is_plain_};
     if (std::equal(shape.begin(), shape.end(), work_.reserved.begin(), work_.reserved.end())) return;
-    others().reserve_for(1);
+    others().reserve(1);
     work_.features(state_.S.cols(), 1);
-    work_.gates(state_.tail_keys.cols() + packet);
+    work_.gates(state_.tail_keys.cols() + at_once);
     work_.reserved.assign(shape.begin(), shape.end());
   }
 

@@ -33,31 +33,35 @@ class OrdinaryEngine {
         is_plain_(F::score == Score::power && call.rows != Rows::signed_means && engine_.room() == 0) {}
 
   void run(Segment segment) {
-    reserve_for(segment.size);
+    reserve(segment.size);
     if (!run_whole(segment)) cut(segment);
   }
 
-  /// Memory for segments of n tokens and the longest tail, so that no later one asks for more.
-  void reserve_for(Index n) {
+  /// Memory for n tokens and the longest tail, so that no later segment asks for more.
+  void reserve(Index n) {
     engine_.reserve(std::min(n, smallest));
-    reserve(n);
+    const Index longest = state_.tail_keys.cols(), keys = longest + n, all = keys + n;
+    rows_.reserve(e_, n);
+    work_.logits(longest, n);
+    work_.gates(std::max(longest, n));
+    work_.weights(n);
+    work_.query_norms(n);
+    work_.noise(n);
+    work_.absolute_weights(n);
+    work_.tail_weights(longest);
+    work_.fold_weights(keys);
+    work_.fold_norms(keys);
+    work_.weighted(e_, keys);
+    work_.tokens(all, d_);
+    work_.columns(d_, all);
+    if constexpr (degree > 1) work_.panel(all, panel_width), work_.prefixes(all, degree - 1);
   }
 
-  /// Folds an ordinary tail into the sums, under a decay that no channel has a part of. The sums stay at the time of an earlier fold
-  /// while their exponent has room for it, and the tail is taken back there: so that few folds multiply them.
-  void fold_tail() {
-    constexpr double room = 8;
-    auto log_b = state_.tail_log_b.head(state_.tail_size);
-    const auto exponents = state_.tail_exponents.head(state_.tail_size);
-    const double since = state_.tail_log_decay, heaviest = (degree * exponents + std::numbers::log2e * log_b).maxCoeff(),
-                 before = heaviest - since * std::numbers::log2e;
-    const bool stays = since >= least_log_decay<Scalar> && std::ceil(std::max(state_.L, before)) == state_.exponent();
-    L_ = stays ? std::max(state_.L, before) : std::max(state_.L + since * std::numbers::log2e, heaviest + room);
-    if (L_ == no_weight) return state_.clear_tail();
+  /// Folds a tail that is ordinary beside L into the sums, under a decay that no channel has a part of.
+  void fold_tail(double L) {
+    L_ = L;
     a_ = state_.L == no_weight ? 0 : 1;
-    if (stays) log_b.array() -= std::exchange(state_.tail_log_decay, 0);
     fold({0, 0}, false);
-    if (stays) state_.tail_log_decay = since;
   }
 
   /// Segments of `size` tokens, one after the other.
@@ -165,24 +169,6 @@ class OrdinaryEngine {
     if (!call_.reads) return;
     rows_.settle(static_cast<Scalar>(a_));
     write(segment);
-  }
-
-  void reserve(Index n) {
-    const Index longest = state_.tail_keys.cols(), keys = longest + n, all = keys + n;
-    rows_.reserve(e_, n);
-    work_.logits(longest, n);
-    work_.gates(std::max(longest, n));
-    work_.weights(n);
-    work_.query_norms(n);
-    work_.noise(n);
-    work_.absolute_weights(n);
-    work_.tail_weights(longest);
-    work_.fold_weights(keys);
-    work_.fold_norms(keys);
-    work_.weighted(e_, keys);
-    work_.tokens(all, d_);
-    work_.columns(d_, all);
-    if constexpr (degree > 1) work_.panel(all, panel_width), work_.prefixes(all, degree - 1);
   }
 
   // Scores of the segment's own keys and of those in the tail.
@@ -306,16 +292,5 @@ class OrdinaryEngine {
   bool is_plain_;
   double a_ = 0, L_ = 0, slowest_ = 0;
 };
-
-/// All keys into the state, then all queries against it, from where the first key stood.
-template <class Scalar, FiniteFeatureMap F>
-void run_two_passes(const F& feature, StateCall<Scalar, F> call) {
-  Frame start = call.state.frame;
-  call.reads = false;
-  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.K.cols(), chunk_of(call.options, call.shape(call.K.cols())));
-  call.reads = true;
-  call.standing = &start;
-  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.Q.cols(), chunk_of(call.options, call.shape(call.Q.cols())));
-}
 
 }  // namespace sympow::detail

@@ -3,6 +3,7 @@
 
 #include <sympow/attention/one_token.hpp>
 #include <sympow/attention/state_form.hpp>
+#include <sympow/attention/two_passes.hpp>
 
 namespace sympow {
 namespace detail {

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <utility>
 
-#include <sympow/core/concepts.hpp>
+#include <sympow/core/strided.hpp>
 
 namespace sympow::detail {
 
@@ -14,24 +13,6 @@ inline constexpr Index short_sum = 16;
 
 /// The depth of a product of two levels of short sums.
 inline constexpr Index panel_depth = short_sum * short_sum;
-
-/// Where the entries of a matrix lie: (i, j) at data[i * down + j * right].
-template <class Pointer>
-struct Strided {
-  Pointer data;
-  Index down, right;
-
-  Strided at(Index i, Index j) const { return {data + i * down + j * right, down, right}; }
-  Strided transposed() const { return {data, right, down}; }
-};
-
-/// f(0), …, f(n - 1) for compile-time numbers.
-template <int n, class F>
-[[gnu::always_inline]] inline void unrolled(F&& f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    (f(std::integral_constant<int, i>{}), ...);
-  }(std::make_integer_sequence<int, n>{});
-}
 
 /// Products of blocks by the vector registers of the processor, as Eigen knows them.
 template <class Scalar>
@@ -76,12 +57,34 @@ class PanelProduct {
       rows_times_column<1>(add, std::min<Index>(lanes, rows - i), depth, a + i, right, b, c + i);
   }
 
-  /// c_i ← a_i · b or c_i += a_i · b for rows of A with their entries side by side, `down` apart, at most `dot_depth` of them.
-  static void dots(bool add, Index rows, Index depth, const Scalar* a, Index down, const Scalar* b, Scalar* c) {
-    Index i = 0;
-    if (rows >= 4)
-      for (; rows - i >= 4; i += 4) rows_dot<4, 2>(add, depth, a + i * down, down, b, c + i);
-    for (; i < rows; ++i) rows_dot<1, 8>(add, depth, a + i * down, down, b, c + i);
+  /// a · b of at most `dot_depth` entries; eight sums at a time hide how long one takes.
+  static Scalar dot(Index depth, const Scalar* a, const Scalar* b) {
+    using namespace Eigen::internal;
+    constexpr int chains = 8;
+    constexpr Index step = chains * lanes;
+    const Index whole = depth / step * step, packets = depth / lanes * lanes;
+    const auto times = [&](Index k, const Packet& sum) __attribute__((always_inline)) {
+      return pmadd(ploadu<Packet>(a + k), ploadu<Packet>(b + k), sum);
+    };
+    Packet sum = pset1<Packet>(Scalar(0));
+    Index k = 0;
+    if (whole > 0) {
+      Packet sums[chains];
+      unrolled<chains>([&](auto n) { sums[n] = sum; });
+      while (k < whole) {
+        Packet terms[chains];
+        unrolled<chains>([&](auto n) { terms[n] = pset1<Packet>(Scalar(0)); });
+        for (const Index end = std::min(whole, k + short_sum * step); k < end; k += step)
+          unrolled<chains>([&](auto n) { terms[n] = times(k + n * lanes, terms[n]); });
+        unrolled<chains>([&](auto n) { sums[n] = padd(sums[n], terms[n]); });
+      }
+      unrolled<chains>([&](auto n) { sum = padd(sum, sums[n]); });
+    }
+    Packet few = pset1<Packet>(Scalar(0));
+    for (; k < packets; k += lanes) few = times(k, few);
+    Scalar rest(0);
+    for (; k < depth; ++k) rest += a[k] * b[k];
+    return predux(padd(sum, few)) + rest;
   }
 
   /// C ← A, by square blocks where rows of A become columns of C.
@@ -170,41 +173,6 @@ class PanelProduct {
     }
   }
 
-  // Some rows times a column, each by so many sums at a time.
-  template <int rows, int chains>
-  static void rows_dot(bool add, Index depth, const Scalar* a, Index down, const Scalar* b, Scalar* c) {
-    using namespace Eigen::internal;
-    constexpr Index step = chains * lanes;
-    Packet sums[size_of(rows * chains)];
-    unrolled<rows * chains>([&](auto j) { sums[j] = pset1<Packet>(Scalar(0)); });
-    const Index whole = depth / step * step, packets = depth / lanes * lanes;
-    Index k = 0;
-    while (k < whole) {
-      Packet terms[size_of(rows * chains)];
-      unrolled<rows * chains>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
-      for (const Index end = std::min(whole, k + short_sum * step); k < end; k += step)
-        unrolled<chains>([&](auto n) {
-          const Packet factor = ploadu<Packet>(b + k + n * lanes);
-          unrolled<rows>([&](auto i) {
-            Packet& term = terms[chains * i + n];
-            term = pmadd(ploadu<Packet>(a + i * down + k + n * lanes), factor, term);
-          });
-        });
-      unrolled<rows * chains>([&](auto j) { sums[j] = padd(sums[j], terms[j]); });
-    }
-    for (; k < packets; k += lanes)
-      unrolled<rows>([&](auto i) {
-        sums[chains * i] = pmadd(ploadu<Packet>(a + i * down + k), ploadu<Packet>(b + k), sums[chains * i]);
-      });
-    unrolled<rows>([&](auto i) {
-      Packet sum = sums[chains * i];
-      unrolled<chains - 1>([&](auto n) { sum = padd(sum, sums[chains * i + n + 1]); });
-      Scalar rest(0);
-      for (Index n = packets; n < depth; ++n) rest += a[i * down + n] * b[n];
-      c[i] = (add ? c[i] : Scalar(0)) + (predux(sum) + rest);
-    });
-  }
-
   // Rows of A that fill so many packets, times B.
   template <int packets>
   static void rows_times(bool add, Index height, Index cols, Index depth, Strided<const Scalar*> A,
@@ -233,7 +201,9 @@ class PanelProduct {
     constexpr int columns = packets_of_tile / packets, few = (columns + 1) / 2;
     for (Index j = 0; j < cols;) {
       const Index left = cols - j, width = std::min<Index>(left, left >= columns ? columns : left > 1 ? few : 1);
-      if (width > few)
+      if (width == columns && height == packets * lanes && C.down == 1)
+        tile_product<packets, columns>(add, depth, a, a_right, B.at(0, j), C.at(0, j).data, C.right);
+      else if (width > few)
         tile<packets, columns>(add, height, width, depth, a, a_right, B.at(0, j), C.at(0, j));
       else if (width > 1)
         tile<packets, few>(add, height, width, depth, a, a_right, B.at(0, j), C.at(0, j));

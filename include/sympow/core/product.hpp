@@ -27,13 +27,10 @@ auto strided(X& x) {
 template <class Scalar>
 Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
   constexpr Index at_once = PanelProduct<Scalar>::dot_depth;
-  Scalar sum(0);
-  if (size <= at_once) {
-    PanelProduct<Scalar>::dots(false, 1, size, a, size, b, &sum);
-    return sum;
-  }
+  if (size <= at_once) return PanelProduct<Scalar>::dot(size, a, b);
   Index stride = at_once;
   while (stride * short_sum < size) stride *= short_sum;
+  Scalar sum(0);
   for (Index k = 0; k < size; k += stride) sum += dot_product(a + k, b + k, std::min(stride, size - k));
   return sum;
 }
@@ -75,8 +72,6 @@ void product(C&& c, const A& a, const B& b) {
       c.noalias() = a * b;
   } else if (const auto left = strided(a), right = strided(b);
              (c.rows() == 1 || c.cols() == 1) && left.right == 1 && right.down == 1) {
-    if (c.cols() == 1 && depth <= PanelProduct<Scalar>::dot_depth)
-      return PanelProduct<Scalar>::dots(add, c.rows(), depth, left.data, left.down, right.data, c.data());
     for (Index j = 0; j < c.cols(); ++j)
       for (Index i = 0; i < c.rows(); ++i)
         c(i, j) = (add ? c(i, j) : Scalar(0)) + dot_product<Scalar>(left.at(i, 0).data, right.at(0, j).data, depth);

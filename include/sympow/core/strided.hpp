@@ -1,0 +1,28 @@
+// Entries at regular distances in memory, and loops of a length that the compiler knows.
+#pragma once
+
+#include <utility>
+
+#include <sympow/core/concepts.hpp>
+
+namespace sympow::detail {
+
+/// Where the entries of a matrix lie: (i, j) at data[i * down + j * right].
+template <class Pointer>
+struct Strided {
+  Pointer data;
+  Index down, right;
+
+  Strided at(Index i, Index j) const { return {data + i * down + j * right, down, right}; }
+  Strided transposed() const { return {data, right, down}; }
+};
+
+/// f(0), …, f(n - 1) for compile-time numbers.
+template <int n, class F>
+[[gnu::always_inline]] inline void unrolled(F&& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    (f(std::integral_constant<int, i>{}), ...);
+  }(std::make_integer_sequence<int, n>{});
+}
+
+}  // namespace sympow::detail
