@@ -130,6 +130,11 @@ void check(const Transitions& transitions, const Whole& whole, Index tail, Shape
         recurrent<SignedNormalized>(feature, transitions[static_cast<std::size_t>(t)], Q.col(t), K.col(t), V.col(t),
                                     state, Y.col(t), workspace, options);
     };
+    const auto as_usual = [&] {
+      for (Index t = 0; t < steps; ++t)
+        recurrent(feature, transitions[static_cast<std::size_t>(t)], Q.col(t), K.col(t), V.col(t), state, Y.col(t),
+                  workspace, options);
+    };
     const auto by_chunks = [&] { chunked(feature, whole, Q, K, V, state, Y, workspace, options); };
     const auto directly = [&] { attention(feature, whole, Q, K, V, Y, workspace, options); };
     CAPTURE(sizeof(Scalar), d, e, chunk, tail, diagnose, typeid(F).name(), typeid(whole).name());
@@ -139,8 +144,9 @@ void check(const Transitions& transitions, const Whole& whole, Index tail, Shape
     CHECK(requests_of(by_chunks) == 0);
     directly();
     CHECK(requests_of(directly) == 0);
-    step_by_step();
     CHECK(requests_of(step_by_step) == 0);
+    as_usual();
+    CHECK(requests_of(as_usual) == 0);
   }
 }
 
@@ -200,6 +206,26 @@ TEST_CASE("a step of the recurrence and calls of every form allocate nothing", "
   for (const Shape shape : {Shape{64, 64, 64}, Shape{64, 96, 200}, Shape{128, 16, 200}}) {
     check<float, SymmetricPower<2>>(open, stationary(), 32, shape);
     check<double, SymmetricPower<2>>(open, stationary(), 32, shape);
+  }
+}
+
+TEST_CASE("the first token that is not ordinary asks for nothing more", "[no_malloc]") {
+  constexpr Index d = 16, e = 8;
+  Random random(4);
+  const Matrix<float> Q = random.matrix<float>(d, 3);
+  Matrix<float> K = random.matrix<float>(d, 3), V = random.matrix<float>(e, 3), Y(e, 1);
+  K.col(1).setZero();
+  V.col(2) *= 1e30F;
+  const auto gate = decay(Eigen::VectorXd::Constant(1, -.1));
+  for (const Index folded : {0, 40}) {
+    Workspace<float> workspace;
+    State<float, SymmetricPower<4>> state(d, e);
+    const auto step = [&](Index t) {
+      recurrent(SymmetricPower<4>{}, gate, Q.col(t), K.col(t), V.col(t), state, Y, workspace);
+    };
+    for (Index t = 0; t <= folded; ++t) step(0);
+    CHECK(requests_of([&] { step(1); }) == 0);
+    CHECK(requests_of([&] { step(2); }) == 0);
   }
 }
 

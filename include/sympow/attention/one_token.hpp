@@ -34,7 +34,7 @@ class OneToken {
             F::score == Score::power && call.rows != Rows::signed_means && call.options.diagnostics == nullptr &&
             (call.transition.key_action() == KeyAction::none || call.transition.key_action() == KeyAction::turn) &&
             state_.tail_log_channels.template lpNorm<1>() == 0) {
-    reserve();
+    if (is_plain_) reserve();
   }
 
   /// The token, one way or the other.
@@ -151,14 +151,17 @@ class OneToken {
     const auto exponents = state_.tail_exponents.head(state_.tail_size);
     const double since = state_.tail_log_decay, of_decay = since * std::numbers::log2e,
                  heaviest = (degree * exponents + std::numbers::log2e * log_b).maxCoeff(),
-                 then = std::max(state_.L, heaviest - of_decay);
-    if (since >= least_log_decay<Scalar> && std::isfinite(then) && std::ceil(then) == state_.exponent()) {
+                 then = std::max(state_.L, heaviest - of_decay), now = std::max(state_.L + of_decay, heaviest + room);
+    if (now == no_weight) {
+      state_.L = no_weight;
+      state_.clear_tail();
+    } else if (since >= least_log_decay<Scalar> && std::ceil(then) == state_.exponent()) {
       log_b.array() -= since;
       state_.tail_log_decay = 0;
       others().fold_tail(then);
       state_.tail_log_decay = since;
     } else {
-      others().fold_tail(std::max(state_.L + of_decay, heaviest + room));
+      others().fold_tail(now);
     }
   }
 
@@ -177,7 +180,7 @@ class OneToken {
 
   // Memory for either way, once for every shape.
   void reserve() {
-    const std::array<Index, 6> shape = {d_, e_, state_.S.cols(), state_.tail_keys.cols(), degree, is_plain_};
+    const std::array<Index, 5> shape = {d_, e_, state_.S.cols(), state_.tail_keys.cols(), degree};
     if (std::equal(shape.begin(), shape.end(), work_.reserved.begin(), work_.reserved.end())) return;
     others().reserve(1);
     work_.features(state_.S.cols(), 1);

@@ -102,7 +102,7 @@ class State {
 
   F feature_;
   Index d_;
-  // Folded tokens: 2^M S_, 2^M Z_ and the absolute weight 2^M A_ at the time of the last fold, M = ⌈L_⌉.
+  // Folded tokens: 2^M S_, 2^M Z_ and the absolute weight 2^M A_ at the time of a fold, M = ⌈L_⌉.
   Matrix<S> S_;
   Vector<S> Z_;
   double A_ = 0, L_ = detail::no_weight;
@@ -110,7 +110,7 @@ class State {
   Matrix<S> tail_keys_, tail_values_;
   Eigen::VectorXd tail_exponents_, tail_log_b_;
   Index tail_size_ = 0;
-  double tail_log_decay_ = 0;          // of everything folded, since the last fold
+  double tail_log_decay_ = 0;          // of everything folded, since that time
   Eigen::VectorXd tail_log_channels_;  // likewise by channel
   Frame start_, frame_;
   double log_decay_ = 0;
