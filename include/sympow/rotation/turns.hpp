@@ -34,42 +34,57 @@ struct Turns {
   const Scalar *cosine, *sine;
 };
 
-/// Turns `count` pairs of a column whose entries lie side by side, the first at x: pairs of neighbours as complex numbers, those of two halves,
-/// which begin `apart` from each other, as two vectors.
-template <Pairing pairing, class Scalar>
-[[gnu::always_inline]] inline void turn_column(Scalar* x, Index apart, Index count, Turns<Scalar> by) {
+/// Turns `count` pairs of n columns, `stride` apart, whose entries lie side by side, the first at x: pairs of neighbours as complex numbers,
+/// those of two halves, which begin `apart` from each other, as two vectors.
+template <Pairing pairing, Index n, class Scalar>
+[[gnu::always_inline]] inline void turn_some(Scalar* x, Index stride, Index apart, Index count, Turns<Scalar> by) {
   const auto turn = [=]<Index together>(std::integral_constant<Index, together>, Index j) {
     if constexpr (pairing == Pairing::interleaved) {
       using Some = Eigen::Array<std::complex<Scalar>, together, 1>;
-      auto* const z = reinterpret_cast<std::complex<Scalar>*>(x) + j;
-      Some::Map(z) = Some::Map(by.turns + j) * Some::Map(z);
+      const Some turns = Some::Map(by.turns + j);
+#pragma GCC unroll 4
+      for (Index t = 0; t < n; ++t) {
+        auto* const z = reinterpret_cast<std::complex<Scalar>*>(x + t * stride) + j;
+        Some::Map(z) = turns * Some::Map(z);
+      }
     } else {
       using Some = Eigen::Array<Scalar, together, 1>;
-      Scalar *const first = x + j, *const second = first + apart;
-      const Some a = Some::Map(first), b = Some::Map(second), c = Some::Map(by.cosine + j), s = Some::Map(by.sine + j);
-      Some::Map(first) = c * a - s * b;
-      Some::Map(second) = s * a + c * b;
+      const Some c = Some::Map(by.cosine + j), s = Some::Map(by.sine + j);
+#pragma GCC unroll 4
+      for (Index t = 0; t < n; ++t) {
+        Scalar *const first = x + t * stride + j, *const second = first + apart;
+        const Some a = Some::Map(first), b = Some::Map(second);
+        Some::Map(first) = c * a - s * b;
+        Some::Map(second) = s * a + c * b;
+      }
     }
   };
   constexpr Index many = std::max<Index>(4, 64 / Index(sizeof(Scalar))), some = many / 4;
   Index j = 0;
   for (; j + many <= count; j += many) turn(std::integral_constant<Index, many>{}, j);
   for (; j + some <= count; j += some) turn(std::integral_constant<Index, some>{}, j);
-  for (; j < count; ++j) {
-    Scalar& a = pairing == Pairing::interleaved ? x[2 * j] : x[j];
-    Scalar& b = pairing == Pairing::interleaved ? x[2 * j + 1] : x[j + apart];
-    turn_pair(a, b, by.cosine[j], by.sine[j]);
-  }
+  for (; j < count; ++j)
+    for (Index t = 0; t < n; ++t) {
+      Scalar* const column = x + t * stride;
+      Scalar& a = pairing == Pairing::interleaved ? column[2 * j] : column[j];
+      Scalar& b = pairing == Pairing::interleaved ? column[2 * j + 1] : column[j + apart];
+      turn_pair(a, b, by.cosine[j], by.sine[j]);
+    }
 }
 
 /// Turns `count` of the `pairs` of every column, from pair `begin` on; the columns are `stride` apart.
 template <class Scalar>
 void turn_columns(Scalar* x, Index columns, Index stride, Index pairs, Pairing pairing, Index begin, Index count,
                   Turns<Scalar> by) {
-  if (pairing == Pairing::interleaved)
-    for (Index t = 0; t < columns; ++t) turn_column<Pairing::interleaved>(x + t * stride + 2 * begin, pairs, count, by);
-  else
-    for (Index t = 0; t < columns; ++t) turn_column<Pairing::half_split>(x + t * stride + begin, pairs, count, by);
+  Index t = 0;
+  if (pairing == Pairing::interleaved) {
+    constexpr Index n = 4;  // for which the turns are shuffled once
+    for (; t + n <= columns; t += n)
+      turn_some<Pairing::interleaved, n>(x + t * stride + 2 * begin, stride, pairs, count, by);
+    for (; t < columns; ++t) turn_some<Pairing::interleaved, 1>(x + t * stride + 2 * begin, stride, pairs, count, by);
+  } else {
+    for (; t < columns; ++t) turn_some<Pairing::half_split, 1>(x + t * stride + begin, stride, pairs, count, by);
+  }
 }
 
 /// Angles that are turned by together.
