@@ -82,6 +82,10 @@ class Householder {
   ///     logits = KᵀQ - D G,   Q ← Q - W T G,   K ← K - W Dᵀ
   void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     constexpr Index size = detail::stretch;
+    if (segment.size == 1) {
+      if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
+      return pull<S>(segment, queries);
+    }
     const auto W = w().middleCols(segment.begin, segment.size);
     const auto T = products_.negative_triangle(segment);
     const Index n = segment.size, left = std::min(n, size / 2), right = n - left;

@@ -97,15 +97,19 @@ class HouseholderProducts {
     return all.middleCols(begin / tokens_of(level) * all.rows(), all.rows());
   }
 
+  // A matrix in the order of X, so that nothing is packed.
+  template <class X>
+  using Like = Eigen::Map<
+      Eigen::Matrix<S, Dynamic, Dynamic, std::remove_cvref_t<X>::IsRowMajor ? Eigen::RowMajor : Eigen::ColMajor>>;
+
   // X ← A X, some columns at a time.
   template <class A, class Columns>
   static void multiply(const A& a, Columns&& X) {
-    constexpr int order = std::remove_cvref_t<Columns>::IsRowMajor ? Eigen::RowMajor : Eigen::ColMajor;
     S before[room];
     const Index at_once = room / std::max<Index>(X.rows(), 1);
     for (Index j = 0; j < X.cols(); j += at_once) {
       auto columns = X.middleCols(j, std::min(at_once, X.cols() - j));
-      Eigen::Map<Eigen::Matrix<S, Dynamic, Dynamic, order>> copy(before, X.rows(), columns.cols());
+      Like<Columns> copy(before, X.rows(), columns.cols());
       copy = columns;
       set_product(columns, a, copy);
     }
@@ -118,7 +122,7 @@ class HouseholderProducts {
     S first[step * columns_at_once], second[step * columns_at_once];
     for (Index j = 0; j < X.cols(); j += columns_at_once) {
       auto columns = X.middleCols(j, std::min(columns_at_once, X.cols() - j));
-      Eigen::Map<Matrix<S>> G(first, s.size, columns.cols()), H(second, s.size, columns.cols());
+      Like<Columns> G(first, s.size, columns.cols()), H(second, s.size, columns.cols());
       set_product(G, W.transpose(), columns);
       set_product(H, negative_T, G);
       add_product(columns, W, H);
