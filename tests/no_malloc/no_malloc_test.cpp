@@ -144,6 +144,7 @@ void check(const Transitions& transitions, const Whole& whole, Index tail, Shape
     CHECK(requests_of(by_chunks) == 0);
     directly();
     CHECK(requests_of(directly) == 0);
+    step_by_step();
     CHECK(requests_of(step_by_step) == 0);
     as_usual();
     CHECK(requests_of(as_usual) == 0);

@@ -17,19 +17,15 @@ struct Result {
   Diagnostics diagnostics;
 };
 
-/// Runs one form; a state form goes on from `state`. `chunk` 0 is a recurrence, whose rows are those of a call without diagnostics.
+/// Runs one form; a state form goes on from `state`. `chunk` 0 is a recurrence.
 template <class Normalization = DefaultNormalization, class Scalar, class F>
 [[nodiscard]] Result<Scalar> run(const Tokens& tokens, State<Scalar, F>& state, Index chunk) {
   Result<Scalar> result;
   const Options options{.scale = tokens.scale, .chunk = chunk, .diagnostics = &result.diagnostics};
   const Matrix<Scalar> Q = tokens.Q.cast<Scalar>(), K = tokens.K.cast<Scalar>(), V = tokens.V.cast<Scalar>();
   tokens.with_transition([&](const auto& transition) {
-    State<Scalar, F> before = state;
     result.Y = chunk == 0 ? recurrent<Normalization>(F{}, transition, Q, K, V, state, options)
                           : chunked<Normalization>(F{}, transition, Q, K, V, state, options);
-    if (chunk != 0) return;
-    state = before;
-    result.Y = recurrent<Normalization>(F{}, transition, Q, K, V, state, {.scale = tokens.scale});
   });
   return result;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <sympow/attention/columns.hpp>
 #include <sympow/attention/ordinary_rows.hpp>
 #include <sympow/attention/score_sums.hpp>
 
@@ -38,26 +39,25 @@ class AttentionEngine {
         D_(embedded_dimension()),
         T_(tokens_of(call.Q, call.K, mask_)),
         room_(room_for(largest_entry(call.V))),
-        sums_(work_, call.rows, call.options.diagnostics, room_),
+        sums_(work_, call.rows, call.options.diagnostics),
         rows_(work_, call.rows, call.options.diagnostics),
         is_plain_(F::score == Score::power && call.rows != Rows::signed_means && room_ == 0) {}
 
   void run() {
     auto keys = work_.keys(d_, T_);
-    keys.leftCols(call_.K.cols()) = call_.K;
-    keys.rightCols(T_ - call_.K.cols()).setZero();
+    const Index present = call_.K.cols(), missing = T_ - present;
     auto exponents = work_.all_key_exponents(T_);
     auto norms = work_.all_key_norms(T_);
-    const double of_keys = T_ > 0 ? load_keys<F>(keys, exponents) : 0;
-    norms.setZero();
-    if (diagnose()) norms = keys.colwise().norm();
+    keys.rightCols(missing).setZero(), norms.tail(missing).setZero();
+    exponents.tail(missing).setConstant(no_weight);
+    const double of_keys =
+        present > 0 ? load_keys<F>(call_.K, keys.leftCols(present), exponents.head(present), norms.head(present)) : 0;
     work_.blocks.resize(static_cast<std::size_t>((T_ + block - 1) / block));
     const Index most = std::min(block, T_);
     sums_.reserve(call_.V.rows(), most, most);
     rows_.reserve(call_.V.rows(), most);
     work_.logits(most, most);
-    work_.own_weights(most);
-    work_.weights(most);
+    work_.own_weights(most), work_.weights(most);
     call_.Y.leftCols(std::clamp<Index>(-mask_.offset, 0, call_.Y.cols())).setZero();  // before token 0
     if (diagnose()) call_.options.diagnostics->leftCols(std::clamp<Index>(-mask_.offset, 0, call_.Y.cols())).setZero();
 
@@ -103,8 +103,7 @@ class AttentionEngine {
     if (present.size > 0)
       queries.middleCols(present.begin - own.begin, present.size) =
           call_.Q.middleCols(present.begin - mask_.offset, present.size);
-    load_queries<F>(queries, work_.query_exponents(n), call_.options.scale, of_keys);
-    if (diagnose()) work_.query_norms(n) = queries.colwise().norm();
+    load_queries<F>(queries, queries, work_.query_exponents(n), work_.query_norms(n), call_.options.scale, of_keys);
     auto unused = work_.own_queries(d_, n);
     unused.setZero();
     auto keys = work_.keys(d_, T_).middleCols(own.begin, n);
@@ -178,7 +177,7 @@ class AttentionEngine {
 
   void run_general(Segment own) {
     const Index n = own.size;
-    sums_.reset(call_.V.rows(), n);
+    sums_.reset(call_.V.rows(), n, room_);
     if (const Segment keys = keys_of(own); !mask_.is_full && keys.size > 0) {
       auto logits = own_logits(own);
       sums_.add_causal(call_.transition, own, logits, call_.V.middleCols(keys.begin, keys.size));
@@ -246,13 +245,14 @@ class AttentionEngine {
       rows_.settle_some(1);
       absolute += block_at(earlier.begin).absolute * factor;
     });
-    rows_.settle(1);
+    rows_.finish(1);
 
     const Segment present = queries_of(own);
     const auto exponents = work_.query_exponents(n), from_start = work_.from_start(n);
     if (rows_.normalized())
       for (Index i = present.begin - own.begin; i < present.end() - own.begin; ++i)
         if (exponents[i] != no_weight && !(rows_.denominator(i) >= std::exp2(2 * least_weight))) return false;
+    work_.gates(n) = exponential(from_start.array()).matrix();
     for (Index i = 0; i < present.end() - own.begin; ++i) {
       if (diagnose() && sees_own && i < keys.size)
         absolute += absolute_weight(own_weights.segment(i, 1), work_.key_norms(n).segment(i, 1));
@@ -260,7 +260,8 @@ class AttentionEngine {
       const Index query = own.begin + i - mask_.offset;
       const double weight =
           diagnose() ? absolute * integer_power(static_cast<double>(work_.query_norms(n)[i]), degree) : 0;
-      rows_.write(query, i, 0, weight, from_start[i], degree * exponents[i] + unit, call_.Y.col(query));
+      rows_.write(query, i, 0, weight, from_start[i], work_.gates(n)[i], degree * exponents[i] + unit,
+                  call_.Y.col(query));
     }
     return true;
   }

@@ -70,13 +70,14 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
 
 }  // namespace detail
 
-/// The chunk of the chunked form that takes the fewest operations: a multiple of 96 tokens, to 384, or all tokens of a call of at most 512. About
+/// The chunk of the chunked form that takes the fewest operations: a multiple of 48 tokens, 96 for a Householder chain, to 384, or all tokens of a call of at most 512. About
 ///
 ///     c ≈ √(2 D a / (2 (d + e) + s))                     s = Costs::score, a = Costs::segment
 ///
 /// The optimum is flat. Cost: O(1).
 [[nodiscard]] inline Index cheapest_chunk(const HeadShape& shape, const Costs& costs = {}) {
-  constexpr Index step = 96, most = 384, at_once = 512;
+  constexpr Index most = 384, at_once = 512;
+  const Index step = shape.action == KeyAction::mix ? 96 : 48;  // a chain keeps products of 96 tokens
   Index best = step;
   const auto cost = [&](Index chunk) { return detail::cost_of_chunks(shape, static_cast<double>(chunk), costs); };
   for (Index chunk = 2 * step; chunk <= most; chunk += step)

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
-#include <cstdint>
 #include <optional>
 
 #include <sympow/attention/ordinary_engine.hpp>
@@ -16,7 +14,7 @@ namespace sympow::detail {
 ///     y   ←   a S φ(q) + Σ_j (q·k_j)^P w_j v_j     (divided by the same with v = 1)
 ///
 /// A full tail is folded into the sums when the row is done. Whatever is not ordinary is left to `OrdinaryEngine`: rows near
-/// the noise of the sums or the ends of the type, transitions that multiply the state, diagnostics.
+/// the noise of the sums or the ends of the type, transitions that multiply the state.
 template <class Scalar, FiniteFeatureMap F>
 class OneToken {
   static constexpr int degree = degree_of<F>;
@@ -31,7 +29,7 @@ class OneToken {
         d_(call.Q.rows()),
         e_(call.V.rows()),
         is_plain_(
-            F::score == Score::power && call.rows != Rows::signed_means && call.options.diagnostics == nullptr &&
+            F::score == Score::power && call.rows != Rows::signed_means &&
             (call.transition.key_action() == KeyAction::none || call.transition.key_action() == KeyAction::turn) &&
             state_.tail_log_channels.template lpNorm<1>() == 0) {
     if (is_plain_) reserve();
@@ -64,10 +62,8 @@ class OneToken {
   bool read(Index token, double log_gamma) {
     auto q = work_.queries(d_, 1), k = work_.keys(d_, 1);
     auto query_exponent = work_.query_exponents(1), key_exponent = work_.key_exponents(1), to_end = work_.to_end(1);
-    q = call_.Q.col(token);
-    k = call_.K.col(token);
-    load_queries<F>(q, query_exponent, call_.options.scale);
-    load_keys<F>(k, key_exponent);
+    load_queries<F>(call_.Q.middleCols(token, 1), q, query_exponent, work_.query_norms(1), call_.options.scale);
+    load_keys<F>(call_.K.middleCols(token, 1), k, key_exponent, work_.key_norms(1));
     call_.transition.transport(state_.frame, {token, 1}, q, k, no_logits<Scalar>());
     to_end.setZero();
 
@@ -77,7 +73,8 @@ class OneToken {
     if (!folded && !(degree * std::log2(std::abs(logit)) >= least_weight)) return false;
     const double M = weigh(log_gamma, key_exponent[0]);
     if (!std::isfinite(M)) return false;
-    const Scalar own = power(logit) * static_cast<Scalar>(whole_power_of_two(degree * key_exponent[0] - M));
+    const auto own_weight = static_cast<Scalar>(nearest_power_of_two<double>(degree * key_exponent[0] - M));
+    const Scalar own = power(logit) * own_weight;
 
     auto row = work_.sums(e_), part = work_.partial(e_);
     Scalar denominator = own;
@@ -98,12 +95,28 @@ class OneToken {
       feature_.embed(q, features);
       set_product(part, state_.S, features);
       row += static_cast<Scalar>(a_) * part;
-      if (call_.rows == Rows::weighted_means) {
+      if (call_.rows == Rows::weighted_means || call_.options.diagnostics != nullptr) {
         denominator += static_cast<Scalar>(a_) * dot_product<Scalar>(state_.Z.data(), features.data(), features.size());
         noise = a_ * state_.A * integer_power(static_cast<double>(q.norm()), degree);
       }
     }
-    return write(row, denominator, noise, degree * query_exponent[0] + M, call_.Y.col(token));
+    const double whole = degree * query_exponent[0] + M;
+    if (!write(row, denominator, noise, whole, call_.Y.col(token))) return false;
+    if (call_.options.diagnostics != nullptr) {
+      const double sum = std::abs(static_cast<double>(denominator));
+      call_.options.diagnostics->col(token) << (sum == 0 ? no_weight : std::log(sum) + whole * std::numbers::ln2),
+          absolute_weight(own_weight) / sum, 0;
+    }
+    return true;
+  }
+
+  // Σ_j w_j (‖q‖ ‖k_j‖)^P over all that the row sees.
+  double absolute_weight(Scalar own_weight) {
+    const Index m = state_.tail_size;
+    const auto norms = state_.tail_keys.leftCols(m).colwise().norm().transpose().array();
+    const auto tail = entries_to_the<degree>(norms) * work_.tail_weights(m).array();
+    return power(work_.query_norms(1)[0]) *
+           (a_ * state_.A + static_cast<double>(tail.sum() + own_weight * power(work_.key_norms(1)[0])));
   }
 
   // The weights of the tail, a, and the exponent M of what they have in common.
@@ -121,8 +134,8 @@ class OneToken {
     gates.tail(gates.size() - m).setConstant(state_.tail_log_decay);
     gates = (gates.array() + log_gamma).exp();  // e^-708 for 0, which is as good beside 1
     for (Index j = 0; j < m; ++j)
-      weights[j] = static_cast<Scalar>(gates[j] * whole_power_of_two(degree * exponents[j] - M));
-    a_ = gates[m] * whole_power_of_two(state_.exponent() - M);
+      weights[j] = static_cast<Scalar>(gates[j] * nearest_power_of_two<double>(degree * exponents[j] - M));
+    a_ = gates[m] * nearest_power_of_two<double>(state_.exponent() - M);
     return M;
   }
 
@@ -160,17 +173,13 @@ class OneToken {
       state_.tail_log_decay = 0;
       others().fold_tail(then);
       state_.tail_log_decay = since;
+      log_b.setZero();  // of tokens that are in the tail no more; a file has no growth
     } else {
       others().fold_tail(now);
     }
   }
 
   static Scalar power(Scalar x) { return integer_power(x, degree); }
-
-  // 2^n for a whole n, or what is nothing beside 1.
-  static double whole_power_of_two(double n) {
-    return std::bit_cast<double>(static_cast<std::int64_t>(std::clamp(n, -1022.0, 1023.0) + 1023) << 52);
-  }
 
   // The engine of all other tokens, which looks at all values before it begins.
   OrdinaryEngine<Scalar, F>& others() {
@@ -183,6 +192,7 @@ class OneToken {
     const std::array<Index, 5> shape = {d_, e_, state_.S.cols(), state_.tail_keys.cols(), degree};
     if (std::equal(shape.begin(), shape.end(), work_.reserved.begin(), work_.reserved.end())) return;
     others().reserve(1);
+    work_.from_start(1);
     work_.features(state_.S.cols(), 1);
     work_.gates(state_.tail_keys.cols() + at_once);
     work_.reserved.assign(shape.begin(), shape.end());

@@ -1,6 +1,7 @@
 // Segments at the speed of their products: the state forms where nothing is near the ends of the scalar type.
 #pragma once
 
+#include <sympow/attention/feature_panels.hpp>
 #include <sympow/attention/ordinary_rows.hpp>
 #include <sympow/attention/state_engine.hpp>
 
@@ -17,8 +18,7 @@ namespace sympow::detail {
 template <class Scalar, FiniteFeatureMap F>
 class OrdinaryEngine {
   static constexpr int degree = degree_of<F>;
-  static constexpr Index smallest = 16;      // tokens that are not cut any more
-  static constexpr Index panel_width = 128;  // entries of φ at a time
+  static constexpr Index smallest = 16;  // tokens that are not cut any more
 
  public:
   OrdinaryEngine(const F& feature, StateCall<Scalar, F>& call)
@@ -30,7 +30,9 @@ class OrdinaryEngine {
         rows_(call.work, call.rows, call.options.diagnostics),
         d_(call.Q.rows()),
         e_(call.V.rows()),
-        is_plain_(F::score == Score::power && call.rows != Rows::signed_means && engine_.room() == 0) {}
+        is_plain_(F::score == Score::power && call.rows != Rows::signed_means),
+        keeps_lengths_(call.transition.key_action() == KeyAction::none ||
+                       call.transition.key_action() == KeyAction::turn) {}
 
   void run(Segment segment) {
     reserve(segment.size);
@@ -40,21 +42,20 @@ class OrdinaryEngine {
   /// Memory for n tokens and the longest tail, so that no later segment asks for more.
   void reserve(Index n) {
     engine_.reserve(std::min(n, smallest));
-    const Index longest = state_.tail_keys.cols(), keys = longest + n, all = keys + n;
+    const Index longest = state_.tail_keys.cols(), keys = longest + n;
     rows_.reserve(e_, n);
     work_.logits(longest, n);
     work_.gates(std::max(longest, n));
     work_.weights(n);
     work_.query_norms(n);
+    work_.key_norms(n);
     work_.noise(n);
     work_.absolute_weights(n);
     work_.tail_weights(longest);
     work_.fold_weights(keys);
     work_.fold_norms(keys);
     work_.weighted(e_, keys);
-    work_.tokens(all, d_);
-    work_.columns(d_, all);
-    if constexpr (degree > 1) work_.panel(all, panel_width), work_.prefixes(all, degree - 1);
+    reserve_feature_panels<F>(work_, d_, n, keys);
   }
 
   /// Folds a tail that is ordinary beside L into the sums, under a decay that no channel has a part of.
@@ -75,7 +76,9 @@ class OrdinaryEngine {
  private:
   // False, and nothing has happened, if the segment is not ordinary.
   bool run_whole(Segment segment) {
-    if (!is_plain_ || log_decay_of(segment) < least_log_decay<Scalar>) return false;
+    if (!is_plain_ || engine_.room(segment) != 0) return false;
+    engine_.load_gates(segment);
+    if (log_decay_of(segment) < least_log_decay<Scalar>) return false;
     Frame& frame = engine_.frame();
     work_.frame.angles = frame.angles;
     engine_.load(segment);
@@ -97,15 +100,12 @@ class OrdinaryEngine {
 
   // The decay of what is forgotten least.
   double log_decay_of(Segment segment) {
-    double sum = 0;
-    for (Index i = segment.begin; i < segment.end(); ++i) sum += call_.transition.log_decay(i);
     slowest_ = 0;
     if (call_.transition.key_action() == KeyAction::scale) {
-      call_.transition.log_channel_totals(segment, work_.channels);
-      const auto all = (state_.tail_log_channels + work_.channels).maxCoeff();
+      const auto all = (state_.tail_log_channels + engine_.log_channels(segment)).maxCoeff();
       slowest_ = all > no_weight ? degree * (all - state_.slowest_channel()) : no_weight;
     }
-    return sum + slowest_;
+    return engine_.log_total() + slowest_;
   }
 
   // The w_j of the segment's n keys, a, and the exponent of a state that holds them all; false if they are not ordinary.
@@ -141,7 +141,7 @@ class OrdinaryEngine {
     auto gates = work_.gates(weights.size());
     gates = exponential(log_b.array()).matrix();
     for (Index j = 0; j < weights.size(); ++j)
-      weights[j] = static_cast<Scalar>(times_power_of_two(gates[j], degree * exponents[j] - std::ceil(L_)));
+      weights[j] = static_cast<Scalar>(gates[j] * nearest_power_of_two<double>(degree * exponents[j] - std::ceil(L_)));
   }
 
   // Whether no row of an empty state is so small that its scores leave the type.
@@ -157,8 +157,8 @@ class OrdinaryEngine {
     if (call_.reads) add_scores(segment);
     const bool folds = call_.takes() && state_.tail_size + n > state_.tail_keys.cols();
     const bool reads_on_the_way = folds && call_.transition.key_action() != KeyAction::mix;
-    if (call_.reads && !reads_on_the_way)
-      for_panels(n, 0, [&](Index first, const auto& features) { read(first, features); });
+    if (call_.reads && !reads_on_the_way && a_ != 0)
+      for_panels(n, 0, [&](Index first, const auto& features, const auto&) { read(first, features); });
     if (call_.takes()) {
       engine_.move_on(segment);
       if (folds)
@@ -167,7 +167,7 @@ class OrdinaryEngine {
         state_.append(work_.keys(d_, n), work_.key_exponents(n), work_.to_end(n), call_.V.middleCols(segment.begin, n));
     }
     if (!call_.reads) return;
-    rows_.settle(static_cast<Scalar>(a_));
+    rows_.finish(static_cast<Scalar>(a_));
     write(segment);
   }
 
@@ -194,10 +194,10 @@ class OrdinaryEngine {
   void weigh_absolutely(Segment segment) {
     const Index n = segment.size, m = state_.tail_size;
     auto noise = work_.noise(n), absolute = work_.absolute_weights(n);
-    if (rows_.normalized())
-      noise =
-          entries_to_the<degree>(work_.queries(d_, n).colwise().norm().transpose().array()).template cast<double>() *
-          (a_ * state_.A);
+    if (rows_.normalized()) {
+      set_lengths(noise, work_.queries(d_, n), work_.query_norms(n));
+      noise = entries_to_the<degree>(noise.array()) * (a_ * state_.A);
+    }
     if (call_.options.diagnostics == nullptr) return;
     const auto power = [](const auto& norms) {
       return entries_to_the<degree>(norms.array()).matrix().template cast<double>();
@@ -220,20 +220,19 @@ class OrdinaryEngine {
     weights.tail(n) = work_.weights(n);
     set_weights(weights.head(m), state_.tail_log_b.head(m), state_.tail_exponents.head(m));
     auto weighted = work_.weighted(e_, m + n);
-    for (Index j = 0; j < m; ++j) weighted.col(j) = state_.tail_values.col(j) * weights[j];
-    for (Index j = 0; j < n; ++j) weighted.col(m + j) = call_.V.col(segment.begin + j) * weights[m + j];
+    scale_columns(state_.tail_values.leftCols(m), weights.head(m), weighted.leftCols(m));
+    scale_columns(call_.V.middleCols(segment.begin, n), weights.tail(n), weighted.rightCols(n));
     const double forgotten = state_.tail_log_decay + degree * state_.slowest_channel();
     const auto decay = state_.forgetting(work_, a_ == 0 ? 0 : weight_of(forgotten, state_.exponent() - std::ceil(L_)));
-    for_panels(queries, m + n, [&](Index first, const auto& features) {
-      const auto keys = features.bottomRows(m + n);
-      if (reads) read(first, features.topRows(n));
+    for_panels(queries, m + n, [&](Index first, const auto& features, const auto& keys) {
+      if (reads) read(first, features);
       state_.forget(decay, first, keys.cols());
       add_product(state_.S.middleCols(first, keys.cols()), weighted, keys);
       add_product(state_.Z.segment(first, keys.cols()), keys.transpose(), weights);
     });
     auto norms = work_.fold_norms(m + n);
     norms.head(m) = state_.tail_keys.leftCols(m).colwise().norm();
-    norms.tail(n) = work_.keys(d_, n).colwise().norm();
+    set_lengths(norms.tail(n), work_.keys(d_, n), work_.key_norms(n));
     const double added = weights.dot(entries_to_the<degree>(norms.array()).matrix());
     state_.A = state_.A * decay.factor + added;
     state_.L = L_;
@@ -249,37 +248,33 @@ class OrdinaryEngine {
     rows_.settle_some(static_cast<Scalar>(a_));
   }
 
-  // visit(first, Φ): some entries of φ, one token a row, of the queries and of as many keys, those of the tail first.
+  // Those of columns whose lengths were `loaded` before they were transported.
+  template <class Lengths, class Columns, class Norms>
+  void set_lengths(Lengths&& lengths, const Columns& columns, const Norms& loaded) const {
+    for (Index t = 0; t < columns.cols(); ++t)
+      lengths[t] = keeps_lengths_ ? loaded[t] : std::sqrt(squared_norm(columns.col(t)));
+  }
+
+  // See `for_feature_panels`, for the queries and as many keys, those of the tail first.
   template <class Visit>
   void for_panels(Index queries, Index keys, const Visit& visit) {
-    const Index own = keys > 0 ? keys - state_.tail_size : 0, earlier = keys - own, all = queries + keys;
-    auto tokens = work_.tokens(all, d_);
-    set_copy(tokens.topRows(queries), work_.queries(d_, queries).transpose());
-    set_copy(tokens.middleRows(queries, earlier), state_.tail_keys.leftCols(earlier).transpose());
-    set_copy(tokens.bottomRows(own), work_.keys(d_, own).transpose());
-    if constexpr (degree == 1) {
-      visit(0, tokens);
-    } else {
-      if constexpr (requires { feature_.embed_by_panels(tokens, tokens, tokens, visit); }) {
-        if (all > 1) {
-          auto panel = work_.panel(all, panel_width), prefixes = work_.prefixes(all, degree - 1);
-          return feature_.embed_by_panels(tokens, panel, prefixes, visit);
-        }
-      }
-      auto columns = work_.columns(d_, all), features = work_.features(state_.S.cols(), all);
-      set_copy(columns, tokens.transpose());
-      feature_.embed(columns, features);
-      visit(0, features.transpose());
-    }
+    const Index own = keys > 0 ? keys - state_.tail_size : 0;
+    for_feature_panels(feature_, work_, work_.queries(d_, queries), state_.tail_keys.leftCols(keys - own),
+                       work_.keys(d_, own), visit);
   }
 
   void write(Segment segment) {
     const Index n = segment.size;
     const auto from_start = work_.from_start(n), exponents = work_.query_exponents(n), noise = work_.noise(n),
                absolute = work_.absolute_weights(n);
-    for (Index i = 0; i < n; ++i)
-      rows_.write(segment.begin + i, i, noise[i], absolute[i], from_start[i] - engine_.log_total(),
+    auto gates = work_.gates(n);
+    gates = exponential(from_start.array() - engine_.log_total());
+    for (Index i = 0; i < n; ++i) {
+      for (const auto* x : {&call_.Q, &call_.K, &call_.V}) prefetch_column(*x, segment.end() + i);
+      prefetch_column<true>(call_.Y, segment.begin + i + 8);
+      rows_.write(segment.begin + i, i, noise[i], absolute[i], from_start[i] - engine_.log_total(), gates[i],
                   degree * exponents[i] + std::ceil(L_), call_.Y.col(segment.begin + i));
+    }
   }
 
   const F& feature_;
@@ -289,7 +284,7 @@ class OrdinaryEngine {
   StateEngine<Scalar, F> engine_;
   OrdinaryRows<Scalar, degree> rows_;
   Index d_, e_;
-  bool is_plain_;
+  bool is_plain_, keeps_lengths_;
   double a_ = 0, L_ = 0, slowest_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/workspace.hpp>
+#include <sympow/core/blocks.hpp>
 
 namespace sympow::detail {
 
@@ -27,7 +28,8 @@ inline double weight_of(double log, double whole) {
 template <class Scalar, int degree>
 class OrdinaryRows {
   static constexpr Index at_once = 4;  // contributions
-  static constexpr Index group = 48;   // queries that see the same number of keys
+  static constexpr Index group = 24;   // queries that see the same number of keys
+  static constexpr int block = 16;     // scores
 
  public:
   OrdinaryRows(Workspace<Scalar>& work, Rows rows, Diagnostics* diagnostics)
@@ -46,8 +48,8 @@ class OrdinaryRows {
   void reset(Index value_rows, Index rows) {
     e_ = value_rows;
     n_ = rows;
-    pending_ = 0;
-    is_empty_ = true;
+    pending_ = settled_ = 0;
+    last_ = 0;
   }
 
   /// Adds the scores of keys with the weights w, from their logits, which are used up. Query i sees the first i + 1 of them, or all.
@@ -60,10 +62,13 @@ class OrdinaryRows {
       const Index end = std::min(begin + step, n_), seen = causal ? std::min(end, keys) : keys;
       for (Index i = begin; i < end; ++i) {
         const Index own = causal ? std::min(i + 1, keys) : keys;
-        auto scores = logits.col(i).head(own).array();
-        scores = entries_to_the<degree>(scores) * weights.array().head(own);
-        if (divides_) denominators[i] = (pending_ == 0 ? Scalar(0) : denominators[i]) + scores.sum();
+        auto scores = logits.col(i).array();
+        for_blocks<block>(std::min((own + block - 1) / block * block, seen), [&](Index first, auto count) {
+          auto some = scores.segment(first, count);
+          some = entries_to_the<degree>(some) * weights.array().segment(first, count);
+        });
         logits.col(i).segment(own, seen - own).setZero();
+        if (divides_) denominators[i] = (pending_ == 0 ? Scalar(0) : denominators[i]) + logits.col(i).head(own).sum();
       }
       add(numerators.middleCols(begin, end - begin), values.leftCols(seen), logits.block(0, begin, seen, end - begin));
     }
@@ -85,26 +90,45 @@ class OrdinaryRows {
   /// The same for those that are left.
   void settle(Scalar factor) {
     if (pending_ == 0) return;
-    settle(work_.sums(e_ * n_), work_.sum_residues(e_ * n_), factor, work_.partial(e_ * n_));
-    if (divides_)
-      settle(work_.denominators(n_), work_.denominator_residues(n_), factor, work_.partial_denominators(n_));
-    pending_ = 0;
-    is_empty_ = false;
+    settle(work_.sums, work_.sum_residues, factor, work_.partial, e_ * n_);
+    settle_denominators(factor);
+  }
+  /// The same for the last, before the rows are written.
+  void finish(Scalar factor) {
+    if (pending_ == 0 || settled_ != 1) return settle(factor);
+    last_ = factor;  // numerators are added on the way out
+    settle_denominators(factor);
   }
 
-  /// y ← row i times e^log 2^whole, or divided by its denominator. `noise` is the weight relative to which that can be rounding, `absolute`
-  /// that of the row condition number, both without the scale.
+  /// y ← row i times gate 2^whole, or divided by its denominator. `noise` is the weight relative to which that can be rounding, `absolute`
+  /// that of the row condition number, both without the scale; log is that of the gate.
   template <class Column>
-  void write(Index token, Index i, double noise, double absolute, double log, double whole, Column y) const {
+  void write(Index token, Index i, double noise, double absolute, double log, double gate, double whole,
+             Column y) const {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
-    const auto sums = work_.sums(e_, n_).col(i);
     const bool degenerate = normalized_ && static_cast<double>(denominator(i)) <= tolerance * noise;
+    const auto sums = work_.sums(e_, n_).col(i), partial = work_.partial(e_, n_).col(i);
+    constexpr double moderate = std::numeric_limits<Scalar>::max_exponent / 2;
+    const bool is_near = std::abs(whole) < moderate;
+    const Scalar scale =
+        static_cast<Scalar>(gate) * (is_near ? normal_power_of_two<Scalar>(static_cast<int>(whole)) : 1);
+    for_blocks(e_, [&](Index first, auto count) {
+      auto part = y.segment(first, count);
+      const auto put = [&](const auto& x) __attribute__((always_inline)) {
+        if (normalized_)
+          part = x / denominator(i);
+        else
+          part = x * scale;
+      };
+      if (last_ == Scalar(0))
+        put(sums.segment(first, count));
+      else
+        put(sums.segment(first, count) + last_ * partial.segment(first, count));
+    });
     if (degenerate)
       y.setZero();
-    else if (normalized_)
-      y = sums / denominator(i);
-    else
-      set_times_power_of_two(y, sums * static_cast<Scalar>(std::exp(log)), whole);
+    else if (!normalized_ && !is_near)
+      y = times_power_of_two(y, whole);
     if (diagnostics_ == nullptr) return;
     const double sum = std::abs(static_cast<double>(denominator(i)));
     diagnostics_->col(token) << (sum == 0 ? no_weight : std::log(sum) + log + whole * std::numbers::ln2),
@@ -124,20 +148,26 @@ class OrdinaryRows {
       add_product(c, a, b);
   }
 
-  template <class Sums, class Residues, class Partial>
-  void settle(Sums&& sums, Residues&& residues, Scalar factor, const Partial& partial) const {
-    if (is_empty_) {
-      sums = factor * partial;
-      residues.setZero();
-    } else {
-      add_compensated(sums, residues, factor, partial);
-    }
+  void settle_denominators(Scalar factor) {
+    if (divides_) settle(work_.denominators, work_.denominator_residues, factor, work_.partial_denominators, n_);
+    pending_ = 0;
+    ++settled_;
+  }
+
+  // The first contribution needs no residue, the second has none before it.
+  void settle(Panel<Scalar>& sums, Panel<Scalar>& residues, Scalar factor, Panel<Scalar>& partial, Index size) const {
+    if (settled_ == 0 && factor == Scalar(1)) return std::swap(sums, partial);
+    if (settled_ == 0)
+      sums(size) = factor * partial(size);
+    else
+      add_compensated(sums(size), residues(size), factor, partial(size), settled_ == 1);
   }
 
   Workspace<Scalar>& work_;
   Diagnostics* diagnostics_;
-  bool normalized_, divides_, is_empty_ = true;
-  Index e_ = 0, n_ = 0, pending_ = 0;
+  bool normalized_, divides_;
+  Index e_ = 0, n_ = 0, pending_ = 0, settled_ = 0;
+  Scalar last_ = 0;  // what the numerators that are still pending are multiplied by
 };
 
 }  // namespace sympow::detail

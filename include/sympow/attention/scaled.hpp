@@ -1,4 +1,4 @@
-// Columns as a power of two times a vector of moderate length, and weights that never leave the range of the scalar type.
+// Weights that never leave the range of the scalar type.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include <sympow/core/exponential.hpp>
 #include <sympow/core/integer_power.hpp>
+#include <sympow/core/power_of_two.hpp>
 #include <sympow/feature/feature_map.hpp>
 
 namespace sympow::detail {
@@ -18,17 +19,19 @@ class Panel {
  public:
   /// A rows × cols matrix of undefined content, valid until the next call.
   Eigen::Map<Matrix<Scalar>> operator()(Index rows, Index cols) {
-    if (storage_.size() < rows * cols) storage_.resize(rows * cols);
+    if (storage_.size() < rows * cols) grow(rows * cols);
     return {storage_.data(), rows, cols};
   }
 
   /// The first `size` entries as a column; a later call of no more entries sees the same ones.
   Eigen::Map<Vector<Scalar>> operator()(Index size) {
-    if (storage_.size() < size) storage_.resize(size);
+    if (storage_.size() < size) grow(size);
     return {storage_.data(), size};
   }
 
  private:
+  [[gnu::noinline]] void grow(Index size) { storage_.resize(size); }
+
   Vector<Scalar> storage_;
 };
 
@@ -37,7 +40,10 @@ inline constexpr double no_weight = -std::numeric_limits<double>::infinity();  /
 /// max |x|, 0 for an empty x.
 template <class X>
 auto largest_entry(const X& x) {
-  typename X::Scalar largest(0);
+  using Scalar = typename X::Scalar;
+  Scalar largest(0);
+  if (x.size() > 0 && x.outerStride() == x.rows())  // in one go
+    return std::max(largest, Eigen::Map<const Vector<Scalar>>(x.data(), x.size()).cwiseAbs().maxCoeff());
   for (Index t = 0; t < x.cols() && x.rows() > 0; ++t) largest = std::max(largest, x.col(t).cwiseAbs().maxCoeff());
   return largest;
 }
@@ -86,93 +92,9 @@ template <class Y, class X>
 void set_times_power_of_two(Y&& y, const X& x, double exponent) {
   using Limits = std::numeric_limits<typename X::Scalar>;
   if (Limits::min_exponent < exponent && exponent < Limits::max_exponent)
-    y = x * static_cast<typename X::Scalar>(std::exp2(exponent));
+    y = x * normal_power_of_two<typename X::Scalar>(static_cast<int>(exponent));
   else
     y = times_power_of_two(x, exponent);
-}
-
-/// x ← x / 2^n, exactly, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0.
-template <class Column>
-double take_exponent(Column&& x) {
-  using Scalar = typename std::remove_cvref_t<Column>::Scalar;
-  constexpr int moderate = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
-  const Scalar square = x.squaredNorm();
-  if (std::ldexp(Scalar(1), -moderate) <= square && square <= std::ldexp(Scalar(1), moderate)) {
-    int exponent = 0;
-    std::frexp(std::sqrt(square), &exponent);
-    x *= std::ldexp(Scalar(1), -exponent);
-    return exponent;
-  }
-  const Scalar norm = x.stableNorm();
-  if (norm == Scalar(0)) return no_weight;
-  if (norm > std::numeric_limits<Scalar>::max()) {  // the length overflows where the entries do not
-    constexpr int room = 32;
-    x *= std::ldexp(Scalar(1), -room);
-    return std::isfinite(x.stableNorm()) ? room + take_exponent(x) : 0;
-  }
-  if (std::isnan(norm)) return 0;  // it shows in the rows that see it
-  int exponent = 0;
-  std::frexp(norm, &exponent);
-  const int half = exponent / 2;  // in two steps: 2^-exponent alone can overflow
-  x = (x * std::ldexp(Scalar(1), -half)) * std::ldexp(Scalar(1), half - exponent);
-  return exponent;
-}
-
-/// φ of the columns of x for an embedded score, φ(x_t) = 2^exponents[t] features.col(t) with lengths below 1.
-template <FiniteFeatureMap F, class X, class Features, class Exponents>
-void embed_scaled(const F& feature, const X& x, Features&& features, Exponents&& exponents) {
-  if constexpr (ScaledFeatureMap<F>) {
-    feature.embed(x, features, exponents);
-  } else {
-    feature.embed(x, features);
-    exponents.setZero();
-  }
-  for (Index t = 0; t < x.cols(); ++t) exponents[t] += take_exponent(features.col(t));
-}
-
-/// The same, and the lengths for diagnostics.
-template <FiniteFeatureMap F, class X, class Features, class Exponents, class Norms>
-void embed_scaled(const F& feature, const X& x, Features&& features, Exponents&& exponents, Norms&& norms,
-                  bool diagnose) {
-  embed_scaled(feature, x, features, exponents);
-  if (diagnose) norms = features.colwise().norm();
-}
-
-/// Takes the exponents of keys out, as far as the score allows it: of every column for a power; an exponential score has them put back
-/// but for that of the longest key, which is returned and belongs into the queries; an embedded score has them taken from φ(k) instead.
-/// exponents(t) + log2 of the new length is log2 of the old one.
-template <FeatureMap F, class X, class Exponents>
-double load_keys(X&& x, Exponents&& exponents) {
-  exponents.setZero();
-  if constexpr (F::score != Score::embedded)
-    for (Index t = 0; t < x.cols(); ++t) exponents[t] = take_exponent(x.col(t));
-  if constexpr (F::score == Score::exponential) {
-    const double longest = std::max(exponents.maxCoeff(), static_cast<double>(std::numeric_limits<int>::min()));
-    for (Index t = 0; t < x.cols(); ++t) x.col(t) = times_power_of_two(x.col(t), exponents[t] - longest);
-    exponents.setZero();
-    return longest;
-  }
-  return 0;
-}
-
-/// The queries of a call: the scale is multiplied in, and the exponents of columns are taken out as those of the keys are. Lengths that
-/// an exponential score would multiply by 2^of_keys beyond the type are cut: a logit of such a length leaves no digits to its row.
-template <FeatureMap F, class X, class Exponents>
-void load_queries(X&& x, Exponents&& exponents, double scale, double of_keys = 0) {
-  using Scalar = typename std::remove_cvref_t<X>::Scalar;
-  int of_scale = 0;
-  const double mantissa = std::frexp(scale, &of_scale);
-  exponents.setZero();
-  for (Index t = 0; t < x.cols(); ++t) {
-    if constexpr (F::score == Score::power) {
-      exponents[t] = take_exponent(x.col(t)) + of_scale;
-    } else if constexpr (F::score == Score::exponential) {
-      constexpr double limit = std::numeric_limits<Scalar>::max_exponent - 4;
-      const double exponent = take_exponent(x.col(t)) + of_scale + of_keys;
-      x.col(t) = times_power_of_two(x.col(t), std::min(exponent, limit));
-    }
-  }
-  x *= static_cast<Scalar>(F::score == Score::embedded ? scale : mantissa);
 }
 
 /// Gates and lengths of keys on their way into weights. For a score of degree P the factor b_j 2^{P n_j} of key j is split into

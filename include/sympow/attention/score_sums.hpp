@@ -1,6 +1,8 @@
 // Scores of a block of queries with blocks of keys, weighed and summed: the direct half of every form.
 #pragma once
 
+#include <utility>
+
 #include <sympow/attention/workspace.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -10,13 +12,10 @@ namespace sympow::detail {
 template <class Scalar, class FromStart, class ToEnd>
 double accumulate_gates(const TransitionView<Scalar>& transition, Segment segment, FromStart&& from_start,
                         ToEnd&& to_end) {
-  double sum = 0;
-  for (Index i = 0; i < segment.size; ++i) from_start[i] = sum += transition.log_decay(segment.begin + i);
-  double back = 0;
-  for (Index j = segment.size - 1; j >= 0; --j) {
-    to_end[j] = back;
-    back += transition.log_decay(segment.begin + j);
-  }
+  transition.log_decays(segment, to_end.data());
+  double sum = 0, back = 0;
+  for (Index i = 0; i < segment.size; ++i) from_start[i] = sum += to_end[i];
+  for (Index j = segment.size - 1; j >= 0; --j) back += std::exchange(to_end[j], back);
   return sum;
 }
 
@@ -27,9 +26,8 @@ class ScoreSums {
   static constexpr int degree = degree_of<F>;
 
  public:
-  /// `room` is that for all values, see `room_for`.
-  ScoreSums(Workspace<Scalar>& work, Rows rows, Diagnostics* diagnostics, double room)
-      : work_(work), rows_(rows), diagnostics_(diagnostics), room_(room) {}
+  ScoreSums(Workspace<Scalar>& work, Rows rows, Diagnostics* diagnostics)
+      : work_(work), rows_(rows), diagnostics_(diagnostics) {}
 
   /// Memory for so many rows of so many keys at a time.
   void reserve(Index value_rows, Index queries, Index keys) {
@@ -44,11 +42,11 @@ class ScoreSums {
     work_.absolute.reserve(0, queries);
   }
 
-  /// Rows without any contribution, for queries whose exponents and norms are set.
-  void reset(Index value_rows, Index queries) {
+  /// Rows without any contribution, for queries whose exponents and norms are set; `room` is that for the values, see `room_for`.
+  void reset(Index value_rows, Index queries, double room) {
     n_ = queries;
-    work_.rows.reset(value_rows, n_, room_);
-    if (diagnostics_ != nullptr) work_.absolute.reset(0, n_, room_);
+    work_.rows.reset(value_rows, n_, room);
+    if (diagnostics_ != nullptr) work_.absolute.reset(0, n_, room);
   }
 
   /// Keys of the queries' own segment, j ≤ i as far as there are any; logits, keys × n, become weights.
@@ -139,7 +137,6 @@ class ScoreSums {
   Workspace<Scalar>& work_;
   Rows rows_;
   Diagnostics* diagnostics_;
-  double room_;
   Index n_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // How tokens enter a state: its parts, and what the forms do with them.
 #pragma once
 
+#include <sympow/attention/columns.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/attention/workspace.hpp>
 
@@ -168,7 +169,10 @@ struct StateAccess<State<Scalar, F>> {
     for (Index i = 0; i < size; ++i) {
       const double factor = decay.of_channels[first + i];
       const auto high = static_cast<Scalar>(factor), low = static_cast<Scalar>(factor - high);
-      values.col(i) = values.col(i) * high + values.col(i) * low;
+      for_blocks(values.rows(), [&](Index row, auto count) {
+        auto some = values.col(i).segment(row, count);
+        some = some * high + some * low;
+      });
       normalizer[i] = normalizer[i] * high + normalizer[i] * low;
     }
   }

@@ -1,6 +1,7 @@
 // One segment through a state: what the recurrent and the chunked form are both made of.
 #pragma once
 
+#include <sympow/attention/columns.hpp>
 #include <sympow/attention/score_sums.hpp>
 #include <sympow/attention/state.hpp>
 
@@ -46,8 +47,7 @@ class StateEngine {
         call_(call),
         state_(call.state),
         work_(call.work),
-        room_(room_for(std::max(largest_entry(call.V), largest_entry(state_.tail_values.leftCols(state_.tail_size))))),
-        sums_(call.work, call.rows, call.options.diagnostics, room_),
+        sums_(call.work, call.rows, call.options.diagnostics),
         d_(call.Q.rows()),
         D_(call.state.S.cols()) {}
 
@@ -72,11 +72,12 @@ class StateEngine {
 
   /// Tokens of a segment, together.
   void run(Segment segment) {
+    load_gates(segment);
     load(segment);
     run_loaded(segment);
   }
 
-  /// The same after `load`.
+  /// The same after `load_gates` and `load`.
   void run_loaded(Segment segment) {
     if (call_.reads) read(segment);
     if (!call_.takes()) return;
@@ -87,27 +88,30 @@ class StateEngine {
   /// The papers' literal step: the token enters the sums first, and is read with all others through φ.
   void run_literally(Index token) {
     const Segment segment{token, 1};
+    load_gates(segment);
     load(segment);
     if (move_on(segment)) load_queries(segment);  // read after the state has moved on to the token's end
     take(segment);
     if constexpr (embedded)  // taking the key has used the panel
       embed_scaled(feature_, work_.queries(d_, 1), work_.features(D_, 1), work_.query_exponents(1),
                    work_.query_norms(1), diagnose());
-    sums_.reset(call_.V.rows(), 1);
+    sums_.reset(call_.V.rows(), 1, room(segment));
     add_folded(1, [](Index) { return 0.0; });
     sums_.write(0, token, call_.Y.col(token));
   }
 
-  /// Queries at the segment's start, keys at its end, logits between; exponents, norms and gates.
+  /// Log decays from the segment's start and to its end.
+  void load_gates(Segment segment) {
+    const Index n = segment.size;
+    log_total_ = accumulate_gates(call_.transition, segment, work_.from_start(n), work_.to_end(n));
+  }
+
+  /// Queries at the segment's start, keys at its end, logits between; exponents and norms.
   void load(Segment segment) {
     const Index n = segment.size;
     auto queries = work_.queries(d_, n), keys = work_.keys(d_, n), logits = work_.logits(n, n);
     load_queries(segment);
     load_keys(segment);
-    if (diagnose()) {
-      work_.query_norms(n) = queries.colwise().norm();
-      work_.key_norms(n) = keys.colwise().norm();
-    }
     const bool meet = call_.reads && call_.takes();
     call_.transition.transport(frame(), segment, queries, keys, meet ? Batch<Scalar>(logits) : no_logits<Scalar>());
     if constexpr (embedded) {
@@ -116,7 +120,6 @@ class StateEngine {
       embed_scaled(feature_, keys, key_features, work_.key_exponents(n), work_.key_norms(n), diagnose());
       if (meet) set_product(logits, key_features.transpose(), query_features);
     }
-    log_total_ = accumulate_gates(call_.transition, segment, work_.from_start(n), work_.to_end(n));
   }
 
   /// Where queries and keys turn from.
@@ -125,23 +128,33 @@ class StateEngine {
   /// Everything that the state holds undergoes what a segment does to it; true if it leaves the coordinates of its keys.
   bool move_on(Segment segment) {
     const KeyAction action = call_.transition.key_action();
-    call_.transition.log_channel_totals(segment, work_.channels);
-    state_.forget(log_total_, action == KeyAction::scale ? &work_.channels : nullptr);
+    state_.forget(log_total_, action == KeyAction::scale ? &log_channels(segment) : nullptr);
     if constexpr (keys_are_features<F>)
       if (action == KeyAction::mix) state_.mix(call_.transition, segment);
     state_.tokens += segment.size;
     return action == KeyAction::scale || action == KeyAction::mix;
   }
 
-  /// See `room_for`.
-  [[nodiscard]] double room() const { return room_; }
-  /// Σ log γ of the segment that is loaded.
+  /// Σ log a of a segment by channel.
+  const Eigen::VectorXd& log_channels(Segment segment) {
+    if (segment.begin != channels_of_.begin || segment.size != channels_of_.size)
+      call_.transition.log_channel_totals(segment, work_.channels);
+    channels_of_ = segment;
+    return work_.channels;
+  }
+
+  /// That of the values that a segment meets, see `room_for`.
+  [[nodiscard]] double room(Segment segment) const {
+    const Scalar own = call_.takes() ? largest_entry(call_.V.middleCols(segment.begin, segment.size)) : Scalar(0);
+    return room_for(std::max(own, largest_entry(state_.tail_values.leftCols(state_.tail_size))));
+  }
+  /// Σ log γ of the segment whose gates are loaded.
   [[nodiscard]] double log_total() const { return log_total_; }
 
  private:
   void read(Segment segment) {
     const Index n = segment.size;
-    sums_.reset(call_.V.rows(), n);
+    sums_.reset(call_.V.rows(), n, room(segment));
     if (call_.takes()) {
       auto logits = work_.logits(n, n);
       sums_.add_causal(call_.transition, segment, logits, call_.V.middleCols(segment.begin, n));
@@ -154,12 +167,13 @@ class StateEngine {
   }
 
   void load_queries(Segment segment) {
-    auto queries = work_.queries(d_, segment.size);
+    const Index n = segment.size;
+    auto queries = work_.queries(d_, n);
     if (call_.reads)
-      queries = call_.Q.middleCols(segment.begin, segment.size);
+      detail::load_queries<F>(call_.Q.middleCols(segment.begin, n), queries, work_.query_exponents(n),
+                              work_.query_norms(n), call_.options.scale);
     else
-      queries.setZero();
-    detail::load_queries<F>(queries, work_.query_exponents(segment.size), call_.options.scale);
+      set_nothing(queries, work_.query_exponents(n), work_.query_norms(n));
   }
 
   void add_tail(Index n) {
@@ -202,12 +216,19 @@ class StateEngine {
   }
 
   void load_keys(Segment segment) {
-    auto keys = work_.keys(d_, segment.size);
+    const Index n = segment.size;
+    auto keys = work_.keys(d_, n);
     if (call_.takes())
-      keys = call_.K.middleCols(segment.begin, segment.size);
+      detail::load_keys<F>(call_.K.middleCols(segment.begin, n), keys, work_.key_exponents(n), work_.key_norms(n));
     else
-      keys.setZero();
-    detail::load_keys<F>(keys, work_.key_exponents(segment.size));
+      set_nothing(keys, work_.key_exponents(n), work_.key_norms(n));
+  }
+
+  template <class Columns, class Exponents, class Norms>
+  static void set_nothing(Columns& x, Exponents&& exponents, Norms&& norms) {
+    x.setZero();
+    exponents.setConstant(no_weight);
+    norms.setZero();
   }
 
   // The segment's tokens into the tail, or with it into the sums if it cannot hold them.
@@ -227,10 +248,10 @@ class StateEngine {
   StateCall<Scalar, F>& call_;
   StateAccess<State<Scalar, F>>& state_;
   Workspace<Scalar>& work_;
-  double room_;
   ScoreSums<Scalar, F> sums_;
   Index d_, D_;
   double log_total_ = 0;
+  Segment channels_of_;  // whose totals the workspace has
 };
 
 }  // namespace sympow::detail

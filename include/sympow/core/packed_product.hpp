@@ -87,6 +87,17 @@ class PanelProduct {
     return predux(padd(sum, few)) + rest;
   }
 
+  /// c ← A b or c += A b in one addition, however deep, as far as rows of A fill packets: returns how many. Their entries lie side by side.
+  static Index dots(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
+    Index i = 0;
+    for (; i + lanes <= rows; i += lanes) {
+      Scalar sums[size_of(lanes)];
+      Eigen::internal::pstoreu(sums, dots_of(depth, A.at(i, 0), b));
+      store<Scalar>(add, lanes, 1, sums, lanes, c.at(i, 0));
+    }
+    return i;
+  }
+
   /// C ← A, by square blocks where rows of A become columns of C.
   static void copy(Index rows, Index cols, Strided<const Scalar*> A, Strided<Scalar*> C) {
     const bool by_blocks = A.right == 1 && C.down == 1;
@@ -97,25 +108,44 @@ class PanelProduct {
       for (Index i = k < whole_cols ? whole_rows : 0; i < rows; ++i) *C.at(i, k).data = *A.at(i, k).data;
   }
 
-  /// C ← X or C += X for columns of X that are `stride` apart.
-  static void store(bool add, Index rows, Index cols, const Scalar* X, Index stride, Strided<Scalar*> C) {
-    for (Index j = 0; j < cols; ++j)
-      for (Index i = 0; i < rows; ++i) {
-        Scalar& entry = *C.at(i, j).data;
-        entry = add ? entry + X[j * stride + i] : X[j * stride + i];
-      }
-  }
-
  private:
   static constexpr std::size_t size_of(Index n) { return static_cast<std::size_t>(n); }
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
-  static void transpose_block(const Scalar* source, Index source_stride, Scalar* target, Index target_stride) {
+  [[gnu::flatten]] static void transpose_block(const Scalar* source, Index source_stride, Scalar* target,
+                                               Index target_stride) {
     Eigen::internal::PacketBlock<Packet, lanes> block;
     unrolled<lanes>([&](auto i) { block.packet[i] = Eigen::internal::ploadu<Packet>(source + i * source_stride); });
     Eigen::internal::ptranspose(block);
     unrolled<lanes>([&](auto i) { Eigen::internal::pstoreu(target + i * target_stride, block.packet[i]); });
+  }
+
+  // a_i · b, by packets of every row, whose entries are added up side by side at the end.
+  [[gnu::flatten]] static Packet dots_of(Index depth, Strided<const Scalar*> A, const Scalar* b) {
+    using namespace Eigen::internal;
+    Packet sum = pset1<Packet>(Scalar(0));
+    if (depth > lanes * short_sum) {
+      Index stride = lanes * short_sum;
+      while (stride * short_sum < depth) stride *= short_sum;
+      for (Index k = 0; k < depth; k += stride)
+        sum = padd(sum, dots_of(std::min(stride, depth - k), A.at(0, k), b + k));
+      return sum;
+    }
+    PacketBlock<Packet, lanes> terms;
+    unrolled<lanes>([&](auto i) { terms.packet[i] = sum; });
+    const Index whole = depth / lanes * lanes;
+    for (Index k = 0; k < whole; k += lanes) {
+      const Packet factors = ploadu<Packet>(b + k);
+      unrolled<lanes>(
+          [&](auto i) { terms.packet[i] = pmadd(ploadu<Packet>(A.data + i * A.down + k), factors, terms.packet[i]); });
+    }
+    ptranspose(terms);
+    Scalar rest[size_of(lanes)] = {};
+    for (Index k = whole; k < depth; ++k)
+      for (Index i = 0; i < lanes; ++i) rest[i] += A.data[i * A.down + k] * b[k];
+    unrolled<lanes>([&](auto i) { sum = padd(sum, terms.packet[i]); });
+    return padd(sum, ploadu<Packet>(rest));
   }
 #pragma GCC diagnostic pop
 
@@ -169,7 +199,7 @@ class PanelProduct {
       });
     } else {
       pstoreu(padded, sums[0]);
-      store(add, height, 1, padded, full, {c, 1, full});
+      store<Scalar>(add, height, 1, padded, full, {c, 1, full});
     }
   }
 
@@ -228,7 +258,7 @@ class PanelProduct {
       B = {padded, columns, 1};
     }
     tile_product<packets, columns>(false, depth, a, a_right, B, partial, full);
-    store(add, height, width, partial, full, C);
+    store<Scalar>(add, height, width, partial, full, C);
   }
 
   // C ← A B or C += A B, all of C held in registers.

@@ -35,6 +35,15 @@ Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
   return sum;
 }
 
+/// c ← A b or c += A b in one addition, however deep, for rows of A with their entries side by side.
+template <class Scalar>
+void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
+  for (Index i = PanelProduct<Scalar>::dots(add, rows, depth, A, b, c); i < rows; ++i) {
+    const Scalar sum = dot_product(A.at(i, 0).data, b, depth);
+    store<Scalar>(add, 1, 1, &sum, 1, c.at(i, 0));
+  }
+}
+
 /// C ← A B or C += A B in one addition, however deep.
 template <class Scalar>
 void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
@@ -53,7 +62,7 @@ void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scala
       for (Index k = 0; k < depth; k += stride)
         multiply(k > 0, height, width, std::min(stride, depth - k), A.at(i, k), B.at(k, j),
                  Strided<Scalar*>{sums, 1, height});
-      PanelProduct<Scalar>::store(add, height, width, sums, height, C.at(i, j));
+      store<Scalar>(add, height, width, sums, height, C.at(i, j));
     }
 }
 
@@ -72,9 +81,10 @@ void product(C&& c, const A& a, const B& b) {
       c.noalias() = a * b;
   } else if (const auto left = strided(a), right = strided(b);
              (c.rows() == 1 || c.cols() == 1) && left.right == 1 && right.down == 1) {
-    for (Index j = 0; j < c.cols(); ++j)
-      for (Index i = 0; i < c.rows(); ++i)
-        c(i, j) = (add ? c(i, j) : Scalar(0)) + dot_product<Scalar>(left.at(i, 0).data, right.at(0, j).data, depth);
+    if (c.cols() == 1)
+      multiply_rows<Scalar>(add, c.rows(), depth, left, right.data, strided(c));
+    else
+      multiply_rows<Scalar>(add, c.cols(), depth, right.transposed(), left.data, strided(c).transposed());
   } else {
     multiply<Scalar>(add, c.rows(), c.cols(), depth, left, right, strided(c));
   }
@@ -95,10 +105,10 @@ void set_product(C&& c, const A& a, const B& b) {
 /// C(j, i) ← a_j · b_i for j ≤ i, columns of A and B; what lies below may be anything.
 template <class C, class A, class B>
 void set_causal_product(C&& c, const A& a, const B& b) {
-  constexpr Index group = 48;
-  for (Index begin = 0; begin < b.cols(); begin += group) {
-    const Index size = std::min(group, b.cols() - begin);
-    set_product(c.block(0, begin, begin + size, size), a.leftCols(begin + size).transpose(), b.middleCols(begin, size));
+  constexpr Index group = 32, tile = 12;
+  for (Index j = 0; j < a.cols(); j += group) {
+    const Index size = std::min(group, a.cols() - j), i = j - j % tile, seeing = b.cols() - i;
+    set_product(c.block(j, i, size, seeing), a.middleCols(j, size).transpose(), b.rightCols(seeing));
   }
 }
 
@@ -110,14 +120,16 @@ void set_copy(C&& c, const A& a) {
   PanelProduct<Scalar>::copy(c.rows(), c.cols(), {source.data, source.down, source.right}, strided(c));
 }
 
-/// sum += factor x entry by entry, with what the additions round away kept in `residue`.
+/// sum += factor x entry by entry, with what the additions round away kept in `residue`, which holds nothing before the first of them.
 template <class Sum, class Residue, class X>
-void add_compensated(Sum&& sum, Residue&& residue, typename X::Scalar factor, const X& x) {
+void add_compensated(Sum&& sum, Residue&& residue, typename X::Scalar factor, const X& x, bool is_first = false) {
   constexpr Index at_once = 32;
   using Some = Eigen::Array<typename X::Scalar, Dynamic, 1, 0, at_once, 1>;
   for (Index i = 0; i < sum.size(); i += at_once) {
     const Index n = std::min(at_once, sum.size() - i);
-    const Some before = sum.segment(i, n), added = factor * x.segment(i, n).array() - residue.segment(i, n).array();
+    const Some before = sum.segment(i, n);
+    Some added = factor * x.segment(i, n).array();
+    if (!is_first) added -= residue.segment(i, n).array();
     const Some after = before + added;
     residue.segment(i, n) = (after - before) - added;
     sum.segment(i, n) = after;

@@ -17,6 +17,16 @@ struct Strided {
   Strided transposed() const { return {data, right, down}; }
 };
 
+/// C ← X or C += X for columns of X that are `stride` apart.
+template <class Scalar>
+void store(bool add, Index rows, Index cols, const Scalar* X, Index stride, Strided<Scalar*> C) {
+  for (Index j = 0; j < cols; ++j)
+    for (Index i = 0; i < rows; ++i) {
+      Scalar& entry = *C.at(i, j).data;
+      entry = add ? entry + X[j * stride + i] : X[j * stride + i];
+    }
+}
+
 /// f(0), …, f(n - 1) for compile-time numbers.
 template <int n, class F>
 [[gnu::always_inline]] inline void unrolled(F&& f) {

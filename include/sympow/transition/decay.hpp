@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include <sympow/core/blocks.hpp>
 #include <sympow/core/exponential.hpp>
 #include <sympow/transition/halves.hpp>
 #include <sympow/transition/transition.hpp>
@@ -105,8 +106,7 @@ class ChannelDecay {
   /// The sum of a segment's log gates by channel, into d numbers.
   template <class Totals>
   void log_channel_totals(Segment segment, Totals&& totals) const {
-    totals.setZero();
-    for (Index t = segment.begin; t < segment.end(); ++t) totals += log_a_.col(t);
+    for_channels([&](Index first, auto count) { totals.segment(first, count) = sum(segment, first, count).matrix(); });
   }
   template <class S>
   void transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
@@ -116,27 +116,25 @@ class ChannelDecay {
   [[nodiscard]] Index middle(Segment segment) const {
     constexpr double least = -40 * std::numbers::ln2;
     bool moderate = true;
-    for_channels([&](Index first, Index count) {
-      Some totals(count);
-      sum(segment, first, totals);
-      moderate = moderate && (totals >= least).all();
-    });
+    for_channels([&](Index first, auto count) { moderate = moderate && (sum(segment, first, count) >= least).all(); });
     return moderate ? segment.begin : segment.begin + segment.size / 2;
   }
-  /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} e^{-G_j}, neither being far from 1.
+  /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} / e^{G_j}, neither being far from 1.
   template <class S>
   void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     if (segment.size == 1) {
       if (logits.size() != 0) logits(0, 0) = queries.col(0).dot(keys.col(0));
       return pull<S>(segment, queries);
     }
-    for_channels([&](Index first, Index count) {
-      Some totals = Some::Zero(count);
+    for_channels([&](Index first, auto count) {
+      auto totals = sum({segment.begin, 0}, first, count);
+      Eigen::Array<S, decltype(totals)::RowsAtCompileTime, 1, 0, together, 1> gates;
       for (Index t = 0; t < segment.size; ++t) {
         totals += log_a_.col(segment.begin + t).segment(first, count).array();
-        const Some gates = totals.exp();
-        queries.col(t).segment(first, count).array() *= gates.template cast<S>();
-        keys.col(t).segment(first, count).array() *= gates.inverse().template cast<S>();
+        detail::prefetch_column(log_a_.middleRows(first, count), segment.end() + t);
+        detail::set_moderate_exponential(gates, totals);
+        queries.col(t).segment(first, count).array() *= gates;
+        keys.col(t).segment(first, count).array() /= gates;
       }
     });
     if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
@@ -144,10 +142,8 @@ class ChannelDecay {
   }
   template <class S>
   void pull(Segment segment, Batch<S> queries) const {
-    for_channels([&](Index first, Index count) {
-      Some totals(count);
-      sum(segment, first, totals);
-      const Eigen::Array<S, Dynamic, 1, 0, together, 1> gates = detail::exponential(totals).template cast<S>();
+    for_channels([&](Index first, auto count) {
+      const auto gates = rounded<S>(detail::exponential(sum(segment, first, count)));
       for (Index t = 0; t < queries.cols(); ++t) queries.col(t).segment(first, count).array() *= gates;
     });
   }
@@ -158,18 +154,29 @@ class ChannelDecay {
   }
 
  private:
-  static constexpr int together = 64;  // channels
-  using Some = Eigen::Array<double, Dynamic, 1, 0, together, 1>;
-
+  static constexpr int together = 32;  // channels
   template <class F>
   void for_channels(F&& f) const {
-    for (Index first = 0; first < log_a_.rows(); first += together)
-      f(first, std::min<Index>(together, log_a_.rows() - first));
+    detail::for_blocks<together>(log_a_.rows(), f);
   }
 
-  void sum(Segment segment, Index first, Some& totals) const {
-    totals.setZero();
-    for (Index t = segment.begin; t < segment.end(); ++t) totals += log_a_.col(t).segment(first, totals.size()).array();
+  // Exponentials first, by packets, which a cast would not let through.
+  template <class S, class X>
+  static auto rounded(const X& x) {
+    const auto exact = x.eval();
+    return exact.template cast<S>().eval();
+  }
+
+  // Σ log a of a segment for some channels.
+  template <class Count>
+  [[nodiscard]] auto sum(Segment segment, Index first, Count count) const {
+    constexpr int size = std::is_same_v<Count, Index> ? Dynamic : together;
+    Eigen::Array<double, size, 1, 0, together, 1> totals;
+    totals.setZero(count, 1);
+    for (Index t = segment.begin; t < segment.end(); ++t) {
+      totals += log_a_.col(t).segment(first, count).array();
+    }
+    return totals;
   }
 
   Eigen::MatrixXd log_a_;

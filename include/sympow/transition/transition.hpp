@@ -106,6 +106,7 @@ class TransitionView {
   virtual ~TransitionView() = default;
 
   [[nodiscard]] virtual double log_decay(Index token) const = 0;
+  virtual void log_decays(Segment segment, double* of_tokens) const = 0;
   virtual void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
                          Batch<Scalar> logits) const = 0;
   virtual void pull(Segment segment, Batch<Scalar> queries) const = 0;
@@ -124,6 +125,9 @@ class ViewOf final : public TransitionView<Scalar> {
   explicit ViewOf(const A& transition) : transition_(transition) {}
 
   [[nodiscard]] double log_decay(Index token) const override { return transition_.log_decay(token); }
+  void log_decays(Segment segment, double* of_tokens) const override {
+    for (Index i = 0; i < segment.size; ++i) of_tokens[i] = transition_.log_decay(segment.begin + i);
+  }
   void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
                  Batch<Scalar> logits) const override {
     transition_.transport(frame, segment, queries, keys, logits);

@@ -1,0 +1,56 @@
+#include <sympow/core/blocks.hpp>
+#include <sympow/core/exponential.hpp>
+#include <sympow/core/power_of_two.hpp>
+
+#include "catch.hpp"
+#include "random.hpp"
+
+using namespace sympow;
+
+namespace {
+
+template <class Scalar>
+void powers_and_exponents_are_those_of_the_standard_library() {
+  using Limits = std::numeric_limits<Scalar>;
+  for (int n = Limits::min_exponent; n < Limits::max_exponent; ++n) {
+    const Scalar power = std::ldexp(Scalar(1), n);
+    REQUIRE(detail::normal_power_of_two<Scalar>(n) == power);
+    REQUIRE(detail::nearest_power_of_two<Scalar>(n) == (n > Limits::min_exponent ? power : 0));
+    for (const Scalar x : {power, power * Scalar(1.5), std::nextafter(2 * power, Scalar(0))}) {
+      int exponent = 0;
+      std::frexp(x, &exponent);
+      REQUIRE(detail::exponent_above(x) == exponent);
+    }
+  }
+  CHECK(detail::nearest_power_of_two<Scalar>(-Limits::infinity()) == 0);
+  CHECK(detail::nearest_power_of_two<Scalar>(1e9) == std::ldexp(Scalar(1), Limits::max_exponent - 1));
+}
+
+}  // namespace
+
+TEST_CASE("powers of two by their bits", "[core]") {
+  powers_and_exponents_are_those_of_the_standard_library<float>();
+  powers_and_exponents_are_those_of_the_standard_library<double>();
+}
+
+TEST_CASE("exponentials of moderate numbers are rounded once", "[core]") {
+  using Some = Eigen::Array<double, 40, 1>;
+  double worst = 0;
+  for (double from = -28; from < 0; from += .01) {
+    const Some x = Some::LinSpaced(40, from, std::min(from + .01, 0.));
+    Eigen::Array<float, 40, 1> y;
+    detail::set_moderate_exponential(y, x);
+    worst = std::max(worst, (y.cast<double>() / x.exp() - 1).abs().maxCoeff());
+  }
+  CHECK(worst <= 0x1p-24 * 1.01);
+}
+
+TEST_CASE("blocks cover a vector once", "[core]") {
+  for (const Index size : {0, 1, 15, 16, 17, 100}) {
+    Vector<float> x = Vector<float>::Zero(size);
+    detail::for_blocks(size, [&](Index first, auto count) { x.segment(first, count).array() += 1; });
+    CHECK(x == Vector<float>::Ones(size));
+    const Vector<float> y = Random(5).vector(size).cast<float>();
+    CHECK(std::abs(detail::squared_norm(y) - y.squaredNorm()) <= 1e-5F * y.squaredNorm());
+  }
+}
