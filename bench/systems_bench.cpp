@@ -17,7 +17,7 @@ Times time_chunked(benchmark::State& bench, Tokens& x, const A& transition, std:
     benchmark::DoNotOptimize(x.Y.data());
   };
   const Times times = in_turns(bench, Product(), [&] { form(0); });
-  chunk = chunk_note(own_chunk(x.d, x.d, x.e), form);
+  chunk = chunk_note(own_chunk(x.d, x.d, x.e, A::key_action), form);
   return times;
 }
 

@@ -82,8 +82,9 @@ inline Form form_of(const HeadShape& shape, const BatchOptions& options) {
 inline Index scanned_chunk(HeadShape shape, Index all_tokens, const BatchOptions& options) {
   shape.from_nothing = false;  // its segments go on
   const Index T = shape.T;
-  if (form_of(shape, options) != Form::chunked || options.head.mask != causal() || T <= all_tokens / 4 ||
-      static_cast<double>(T / 8 * (shape.d + shape.e) / (shape.e + 1)) < shape.D)
+  if (options.head.mask != causal() || T <= all_tokens / 4 ||
+      static_cast<double>(T / 8 * (shape.d + shape.e) / (shape.e + 1)) < shape.D ||
+      form_of(shape, options) != Form::chunked)
     return 0;
   constexpr double some_milliseconds = 1e9;  // operations
   const Index chunk = chunk_of(options.head, shape);

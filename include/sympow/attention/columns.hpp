@@ -11,15 +11,14 @@
 namespace sympow::detail {
 
 /// x ← x / 2^n, exactly, with 2^n the power of two above ‖x‖, for any x; returns n, or log2 of 0 for x = 0.
-template <class Column>
-double take_far_exponent(Column&& x) {
-  using Scalar = typename std::remove_cvref_t<Column>::Scalar;
+template <class Scalar>
+double take_far_exponent(Eigen::Ref<Vector<Scalar>> x) {
   const Scalar norm = x.stableNorm();
   if (norm == Scalar(0)) return no_weight;
   if (norm > std::numeric_limits<Scalar>::max()) {  // the length overflows where the entries do not
     constexpr int room = 32;
     x *= std::ldexp(Scalar(1), -room);
-    return std::isfinite(x.stableNorm()) ? room + take_far_exponent(x) : 0;
+    return std::isfinite(x.stableNorm()) ? room + take_far_exponent<Scalar>(x) : 0;
   }
   if (std::isnan(norm)) return 0;  // it shows in the rows that see it
   int exponent = 0;
@@ -43,7 +42,7 @@ double take_exponent(const X& x, Y&& y, typename X::Scalar factor, typename X::S
     return exponent;
   }
   y = x;
-  const double exponent = take_far_exponent(y);
+  const double exponent = take_far_exponent<Scalar>(y);
   y *= factor;
   norm = y.norm();
   return exponent;

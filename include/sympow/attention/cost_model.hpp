@@ -20,10 +20,10 @@ enum class Form {
 /// What forms cost beside the operations that they are made of, each in operations of a large product: what a core does in the same time.
 /// Those given are of float on Zen 5 with AVX-512; `./dev bench --calibrate` measures a machine's own.
 struct Costs {
-  double score = 35;  ///< a query with a key that it sees: the power of the logit, and the gate
+  double score = 15;  ///< a query with a key that it sees: the power of the logit, and the gate
   double segment =
       2500;  ///< a chunk, for every entry of φ: the state on its way through the registers, and panels that are not full
-  double token = 300;  ///< a token of the recurrent form, for every entry of φ: the same for one column
+  double token = 140;  ///< a token of the recurrent form, for every entry of φ: the same for one column
 };
 
 /// What one call asks of a form.
@@ -42,8 +42,15 @@ struct HeadShape {
 
 namespace detail {
 
-/// What a token of the recurrent form costs however small φ is, as entries of φ.
-inline constexpr double as_entries = 400;
+// What a chunk and a token of the recurrent form cost however small φ is, as entries of φ; and a call of attention, as so many of a token.
+inline constexpr double least_token = 200, least_attention = 480;
+inline double least_segment(Index d) { return 75 + .25 * static_cast<double>(d); }
+
+// Numbers of a state that stays in a second cache, and operations for each that one token moves from beyond it.
+inline constexpr double near_numbers = 1 << 18, far_number = 5;
+
+// Tokens that a state holds as they are before it embeds any.
+inline constexpr Index held_tokens = 32;
 
 /// Operations of n queries with the keys up to their own, or with all n.
 inline double cost_of_pairs(const HeadShape& shape, double n, const Costs& costs) {
@@ -52,35 +59,50 @@ inline double cost_of_pairs(const HeadShape& shape, double n, const Costs& costs
   return n * (shape.is_full ? n : (n + 1) / 2) * (2 * (d + e) + costs.score + pulls);
 }
 
-/// Operations of reading T tokens from a state and taking T into it.
+/// Operations of reading tokens from a state and taking tokens into it.
 inline double cost_of_embedding(const HeadShape& shape, double read, double taken) {
   const auto d = static_cast<double>(shape.d), e = static_cast<double>(shape.e);
   const double chain = shape.action == KeyAction::mix ? 4 * d * (d + e) : 0;
   return (read + taken) * 2 * shape.D * (e + 1) + taken * chain;
 }
 
+/// Whether no token of a call needs φ.
+inline bool holds_all(const HeadShape& shape) { return shape.from_nothing && !shape.is_full && shape.T <= held_tokens; }
+
 /// Operations of the chunked form with chunks of this size.
 inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& costs) {
   const auto T = static_cast<double>(shape.T);
   const double chunk = std::max(std::min(size, T), 1.0), chunks = std::ceil(T / chunk);
+  const double pairs = shape.is_full ? 0 : T / chunk * cost_of_pairs(shape, chunk, costs);
+  if (holds_all(shape)) return chunks * costs.segment * least_segment(shape.d) + pairs;
   const bool skips_first = shape.from_nothing && !shape.is_full;
-  return cost_of_embedding(shape, skips_first ? std::max(T - chunk, 0.0) : T, T) + chunks * costs.segment * shape.D +
-         (shape.is_full ? 0 : T / chunk * cost_of_pairs(shape, chunk, costs));
+  return cost_of_embedding(shape, skips_first ? T - chunk : T, T) +
+         chunks * costs.segment * (shape.D + least_segment(shape.d)) + pairs;
+}
+
+/// Operations of the recurrent form.
+inline double cost_of_tokens(const HeadShape& shape, const Costs& costs) {
+  const auto T = static_cast<double>(shape.T), numbers = shape.D * static_cast<double>(shape.e + 1);
+  if (holds_all(shape)) return T * costs.token * least_token + cost_of_pairs(shape, T, costs);
+  return cost_of_embedding(shape, T, T) + T * costs.token * (shape.D + least_token) +
+         (numbers > near_numbers ? T * far_number * numbers : 0);
 }
 
 }  // namespace detail
 
-/// The chunk of the chunked form that takes the fewest operations: a multiple of 48 tokens, 96 for a Householder chain, to 384, or all tokens of a call of at most 512. About
+/// The chunk of the chunked form that takes the fewest operations: a multiple of 48 tokens, 96 for a Householder chain, to 240, or all tokens of a
+/// call of at most 256, or of 512 if it begins with an empty state, which need not be read. About
 ///
 ///     c ≈ √(2 D a / (2 (d + e) + s))                     s = Costs::score, a = Costs::segment
 ///
 /// The optimum is flat. Cost: O(1).
 [[nodiscard]] inline Index cheapest_chunk(const HeadShape& shape, const Costs& costs = {}) {
-  constexpr Index most = 384, at_once = 512;
+  constexpr Index most = 240;                                   // products of more than 256 terms are made in two steps
   const Index step = shape.action == KeyAction::mix ? 96 : 48;  // a chain keeps products of 96 tokens
+  const Index at_once = shape.from_nothing ? 512 : 256;
   Index best = step;
   const auto cost = [&](Index chunk) { return detail::cost_of_chunks(shape, static_cast<double>(chunk), costs); };
-  for (Index chunk = 2 * step; chunk <= most; chunk += step)
+  for (Index chunk = 2 * step; chunk <= most && chunk < shape.T + step; chunk += step)
     if (cost(chunk) < cost(best)) best = chunk;
   if (step < shape.T && shape.T <= at_once && cost(shape.T) < cost(best)) best = shape.T;
   return best;
@@ -89,18 +111,21 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
 /// The form that takes the fewest operations for T tokens of one head:
 ///
 ///     attention   T²/2 (2 (d + e) + s)
-///     chunked     T 4 D (e + 1) + T/c (a D + c²/2 (2 (d + e) + s)),   less 2 c D (e + 1) from an empty state
-///     recurrent   T 4 D (e + 1) + T (D + 400) t
+///     chunked     4 T D (e + 1) + T/c (a (D + 75 + d/4) + c²/2 (2 (d + e) + s)),   less 2 c D (e + 1) from an empty state
+///     recurrent   4 T D (e + 1) + T t (D + 200)
 ///
-/// with the costs s of a score, a of a segment and t of a token; a Householder chain adds its pulls and its products. So for large D a state pays
-/// from T ≈ 2 D on, and not for one token less. Shapes alone decide: gates that vanish, whose keys attention skips, are not foreseen. A call
-/// that has a state never gets attention; one without an embedding gets nothing else. Cost: O(1). Source: Symmetric Power Transformers, §2.
+/// with the costs s of a score, a of a segment and t of a token; a Householder chain adds its pulls and its products, a state beyond a megabyte of floats
+/// its way to every token, and up to 32 tokens from an empty state need no φ. So for large D a state pays from T ≈ 2 D on, and not for one
+/// token less. Shapes alone decide: gates that vanish, whose keys attention skips, are not foreseen. A call that has a state never gets
+/// attention; one without an embedding gets nothing else. Cost: O(1). Source: Symmetric Power Transformers, §2.
 [[nodiscard]] inline Form cheapest_form(const HeadShape& shape, const Costs& costs = {}) {
-  const auto T = static_cast<double>(shape.T);
   const double chunked = detail::cost_of_chunks(shape, static_cast<double>(cheapest_chunk(shape, costs)), costs);
-  const double recurrent = detail::cost_of_embedding(shape, T, T) + T * (shape.D + detail::as_entries) * costs.token;
-  if (!shape.keeps_state && !(detail::cost_of_pairs(shape, T, costs) > chunked)) return Form::attention;
-  return !shape.from_nothing && recurrent < chunked ? Form::recurrent : Form::chunked;
+  const double recurrent = detail::cost_of_tokens(shape, costs);
+  const double attention =
+      detail::cost_of_pairs(shape, static_cast<double>(shape.T), costs) + costs.token * detail::least_attention;
+  const double new_state = 4 * shape.D * static_cast<double>(shape.e + 1);  // set to zero
+  if (!shape.keeps_state && !(attention > std::min(chunked, recurrent) + new_state)) return Form::attention;
+  return recurrent < chunked ? Form::recurrent : Form::chunked;
 }
 
 }  // namespace sympow

@@ -129,7 +129,8 @@ class OneToken {
       largest = std::max(
           largest, (degree * exponents + std::numbers::log2e * log_b).maxCoeff() + std::numbers::log2e * log_gamma);
     const double M = std::ceil(largest);
-    auto gates = work_.gates((m / at_once + 1) * at_once), weights = work_.tail_weights(m);
+    auto gates = work_.gates((m / at_once + 1) * at_once);
+    auto weights = work_.tail_weights(m);
     gates.head(m) = log_b;
     gates.tail(gates.size() - m).setConstant(state_.tail_log_decay);
     gates = (gates.array() + log_gamma).exp();  // e^-708 for 0, which is as good beside 1

@@ -63,12 +63,19 @@ class OrdinaryRows {
       for (Index i = begin; i < end; ++i) {
         const Index own = causal ? std::min(i + 1, keys) : keys;
         auto scores = logits.col(i).array();
+        scores.segment(own, seen - own).setZero();
+        Eigen::Array<Scalar, block, 1> sums = Eigen::Array<Scalar, block, 1>::Zero();
+        Scalar sum(0);
         for_blocks<block>(std::min((own + block - 1) / block * block, seen), [&](Index first, auto count) {
           auto some = scores.segment(first, count);
           some = entries_to_the<degree>(some) * weights.array().segment(first, count);
+          if constexpr (std::is_same_v<decltype(count), Index>)
+            sum = some.sum();
+          else
+            sums += some;
         });
-        logits.col(i).segment(own, seen - own).setZero();
-        if (divides_) denominators[i] = (pending_ == 0 ? Scalar(0) : denominators[i]) + logits.col(i).head(own).sum();
+        sum += sums.sum();
+        if (divides_) denominators[i] = pending_ == 0 ? sum : denominators[i] + sum;
       }
       add(numerators.middleCols(begin, end - begin), values.leftCols(seen), logits.block(0, begin, seen, end - begin));
     }

@@ -41,10 +41,12 @@ inline constexpr double no_weight = -std::numeric_limits<double>::infinity();  /
 template <class X>
 auto largest_entry(const X& x) {
   using Scalar = typename X::Scalar;
+  const bool in_one_go = x.outerStride() == x.rows();
+  const Index size = in_one_go ? x.size() : x.rows(), parts = size == 0 ? 0 : in_one_go ? 1 : x.cols();
   Scalar largest(0);
-  if (x.size() > 0 && x.outerStride() == x.rows())  // in one go
-    return std::max(largest, Eigen::Map<const Vector<Scalar>>(x.data(), x.size()).cwiseAbs().maxCoeff());
-  for (Index t = 0; t < x.cols() && x.rows() > 0; ++t) largest = std::max(largest, x.col(t).cwiseAbs().maxCoeff());
+  for (Index t = 0; t < parts; ++t)
+    largest =
+        std::max(largest, Eigen::Map<const Vector<Scalar>>(x.data() + t * x.outerStride(), size).cwiseAbs().maxCoeff());
   return largest;
 }
 

@@ -25,7 +25,7 @@ namespace detail {
 
 /// x^P entry by entry, of an array expression.
 template <int P, class X>
-auto entries_to_the(const X& x) {
+[[gnu::always_inline]] inline auto entries_to_the(const X& x) {
   if constexpr (P == 1)
     return x;
   else if constexpr (P % 2 == 0)

@@ -35,7 +35,17 @@ class Rotary {
   }
 
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
-    return BlockRotation<double>(beta(token) * theta_, pairing_).toDenseMatrix();
+    const Index pairs = theta_.size();
+    const bool split = pairing_ == Pairing::half_split;
+    Eigen::MatrixXd R = Eigen::MatrixXd::Zero(2 * pairs, 2 * pairs);
+    for (Index j = 0; j < pairs; ++j) {
+      const Index first = split ? j : 2 * j, second = split ? j + pairs : 2 * j + 1;
+      const double angle = reduced_angle(beta(token) * theta_[j]);
+      R(first, first) = R(second, second) = std::cos(angle);
+      R(second, first) = std::sin(angle);
+      R(first, second) = -R(second, first);
+    }
+    return R;
   }
 
   // Both queries and keys of token i turn by the absolute μ_i, so that their inner products turn by μ_i - μ_j.
