@@ -28,7 +28,7 @@ struct Sequence {
     return decay(log_gamma.segment(begin, size)) * rotary(theta, beta.segment(begin, size));
   }
 
-  // Of the recurrence without diagnostics, which would take another path, against attention.
+  // Of the recurrence against attention.
   template <class F>
   [[nodiscard]] double residual(const F& feature) const {
     const auto rows = verify::direct_attention(feature, transition(0, T), Q, K, V);
@@ -87,6 +87,30 @@ TEST_CASE("a tail of nothing is folded into nothing", "[attention]") {
       CHECK(sequence.residual(Linear{}) <= 1);
     }
   }
+}
+
+TEST_CASE("a closed gate forgets a key whatever its length, in the tail and in the sums", "[attention]") {
+  for (const Index t : {20, 31, 32, 70}) {
+    Sequence<double> x;
+    x.K.col(10) *= 1e120;
+    x.K.col(t - 1) *= 1e120;
+    x.log_gamma[t] = -std::numeric_limits<double>::infinity();
+    CAPTURE(t);
+    const Matrix<double> Y = recurrent(SymmetricPower<8>{}, x.transition(0, x.T), x.Q, x.K, x.V);
+    const Index after = x.T - t;
+    const Matrix<double> alone = attention(SymmetricPower<8>{}, x.transition(t, after), x.Q.rightCols(after),
+                                           x.K.rightCols(after), x.V.rightCols(after));
+    CHECK((Y.rightCols(after) - alone).cwiseAbs().maxCoeff() <= 1e-8);
+  }
+}
+
+TEST_CASE("the definition gives nothing where a gate has closed and the key is zero", "[attention]") {
+  Sequence<double> x;
+  x.log_gamma[40] = -std::numeric_limits<double>::infinity();
+  x.K.col(40).setZero();
+  const auto rows = verify::direct_attention(SymmetricPower<2>{}, x.transition(0, x.T), x.Q, x.K, x.V);
+  CHECK(rows.Y.col(40).isZero(0));
+  CHECK(x.residual(SymmetricPower<2>{}) <= 1);
 }
 
 TEST_CASE("sums that stand at an earlier fold move on when they must", "[attention]") {

@@ -22,12 +22,13 @@ enum class Form {
 struct Costs {
   double score = 15;  ///< a query with a key that it sees: the power of the logit, and the gate
   double segment =
-      2500;  ///< a chunk, for every entry of φ: the state on its way through the registers, and panels that are not full
+      2500;  ///< a chunk, for every entry of φ: the state on its way through the registers, and panels half full
   double token = 140;  ///< a token of the recurrent form, for every entry of φ: the same for one column
 };
 
 /// What one call asks of a form.
 struct HeadShape {
+  /// The dimension of an embedding that there is not.
   static constexpr double no_embedding = std::numeric_limits<double>::infinity();
 
   Index T;                             ///< tokens

@@ -106,6 +106,7 @@ class TransitionView {
   virtual ~TransitionView() = default;
 
   [[nodiscard]] virtual double log_decay(Index token) const = 0;
+  /// `log_decay` of the tokens of a segment.
   virtual void log_decays(Segment segment, double* of_tokens) const = 0;
   virtual void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
                          Batch<Scalar> logits) const = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <sympow/attention/options.hpp>
+#include <sympow/core/exponential.hpp>
 #include <sympow/core/integer_power.hpp>
 
 namespace sympow::verify {
@@ -62,7 +63,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
       log_b.head(i).array() += transition.log_decay(i);
     }
     const auto seen = k.leftCols(i + 1);
-    const Eigen::ArrayXd s = seen.transpose() * q.col(i), b = log_b.head(i + 1).array().exp();
+    const Eigen::ArrayXd s = seen.transpose() * q.col(i), b = sympow::detail::exponential(log_b.head(i + 1).array());
     const Eigen::ArrayXd norms = seen.colwise().stableNorm().transpose().array() * q.col(i).stableNorm();
     double shift = 0;
     if constexpr (F::score == Score::power) {
@@ -70,7 +71,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
       weight = b * norms.unaryExpr(sympow::detail::RaiseTo{F::degree});
     } else if constexpr (F::score == Score::exponential) {
       shift = sums ? 0 : (s + log_b.head(i + 1).array()).maxCoeff();
-      score = (s + log_b.head(i + 1).array() - shift).exp();
+      score = sympow::detail::exponential(s + log_b.head(i + 1).array() - shift);
       weight = score.array() * (1 + norms);
     } else {
       const Matrix<double> phi_k = embedded(seen), phi_q = embedded(q.col(i));
