@@ -19,7 +19,7 @@ constexpr double u = std::numeric_limits<float>::epsilon() / 2;
 // In units of the row rule. An honest stream has .02, for errors of many steps cancel; gates rounded to float have .4.
 constexpr double bound = .05;
 
-enum class Form { literal, recurrent, chunked };
+enum class Course { literal, recurrent, chunked };
 
 // Queries and keys that mostly point along the slowest pair of the rotation, and values with a trend: the row condition number is about
 // 3 and a row depends on all of its window, so that the rule sees small errors.
@@ -43,8 +43,8 @@ struct Stream {
   }
 
   // The last rows of the library, the whole stream having gone through one state in pieces.
-  [[nodiscard]] Eigen::MatrixXf last_rows(Form form) const {
-    State<float, SymmetricPower<2>> state(d, e, form == Form::literal ? 0 : 32);
+  [[nodiscard]] Eigen::MatrixXf last_rows(Course course) const {
+    State<float, SymmetricPower<2>> state(d, e, course == Course::literal ? 0 : 32);
     Workspace<float> workspace;
     Eigen::MatrixXf Y(e, T);
     for (Index begin = 0; begin < T; begin += piece) {
@@ -54,7 +54,7 @@ struct Stream {
         run_form(Q.middleCols(begin, n), K.middleCols(begin, n), V.middleCols(begin, n), Y.middleCols(begin, n),
                  transition);
       };
-      if (form == Form::chunked)
+      if (course == Course::chunked)
         run([&](const auto& q, const auto& k, const auto& v, auto y, const auto& A) {
           chunked(SymmetricPower<2>{}, A, q, k, v, state, y, workspace);
         });
@@ -122,9 +122,9 @@ Expected by_moments(const Stream& stream) {
     moments[e] += outer;
     length += K.col(i).squaredNorm();
     if (const Index n = i - (stream.T - checked); n >= 0) {
-      const auto form = [&](Index c) { return Q.col(i).dot(moments[static_cast<std::size_t>(c)] * Q.col(i)); };
-      for (Index c = 0; c < e; ++c) rows.Y(c, n) = static_cast<double>(form(c) / form(e));
-      rows.condition[n] = static_cast<double>(length * Q.col(i).squaredNorm() / form(e));
+      const auto course = [&](Index c) { return Q.col(i).dot(moments[static_cast<std::size_t>(c)] * Q.col(i)); };
+      for (Index c = 0; c < e; ++c) rows.Y(c, n) = static_cast<double>(course(c) / course(e));
+      rows.condition[n] = static_cast<double>(length * Q.col(i).squaredNorm() / course(e));
       rows.window[n] = static_cast<double>(i + 1);
     }
   }
@@ -132,10 +132,10 @@ Expected by_moments(const Stream& stream) {
 }
 
 // The worst of the last rows in units of the row rule.
-double worst_row(const Stream& stream, const Expected& expected, Form form) {
-  const double tokens_per_update = form == Form::literal ? 1 : form == Form::recurrent ? 33 : 64;
+double worst_row(const Stream& stream, const Expected& expected, Course course) {
+  const double tokens_per_update = course == Course::literal ? 1 : course == Course::recurrent ? 33 : 64;
   const double largest = static_cast<double>(stream.V.cwiseAbs().maxCoeff());
-  const Eigen::MatrixXd difference = stream.last_rows(form).cast<double>() - expected.Y;
+  const Eigen::MatrixXd difference = stream.last_rows(course).cast<double>() - expected.Y;
   REQUIRE(difference.allFinite());
   double worst = 0;
   for (Index n = 0; n < checked; ++n)
@@ -149,11 +149,11 @@ void check(Index T, std::uint64_t seed) {
   const Stream slow(T, .999, seed), open(T, 1, seed);
   const Expected scores = by_scores(slow), moments = by_moments(open);
   CAPTURE(T, seed);
-  for (const Form form : {Form::literal, Form::recurrent, Form::chunked}) {
-    CAPTURE(static_cast<int>(form));
-    const double allowed = form == Form::literal ? 2 * bound : bound;  // it rounds the whole state twice a token
-    CHECK(worst_row(slow, scores, form) <= allowed);
-    CHECK(worst_row(open, moments, form) <= allowed);
+  for (const Course course : {Course::literal, Course::recurrent, Course::chunked}) {
+    CAPTURE(static_cast<int>(course));
+    const double allowed = course == Course::literal ? 2 * bound : bound;  // it rounds the whole state twice a token
+    CHECK(worst_row(slow, scores, course) <= allowed);
+    CHECK(worst_row(open, moments, course) <= allowed);
   }
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("the reference of a stream sees a gate, a turn or a key that is not wh
   gates.log_gamma = static_cast<double>(std::log(.999F));  // a gate that was rounded to float
   turns.theta = turns.theta.cast<float>().cast<double>();
   keys.K.col(49000) *= 1.5F;
-  CHECK(worst_row(gates, expected, Form::recurrent) > 2 * bound);
-  CHECK(worst_row(turns, expected, Form::recurrent) > 2 * bound);
-  CHECK(worst_row(keys, expected, Form::recurrent) > 2 * bound);
+  CHECK(worst_row(gates, expected, Course::recurrent) > 2 * bound);
+  CHECK(worst_row(turns, expected, Course::recurrent) > 2 * bound);
+  CHECK(worst_row(keys, expected, Course::recurrent) > 2 * bound);
 }
