@@ -122,9 +122,9 @@ Expected by_moments(const Stream& stream) {
     moments[e] += outer;
     length += K.col(i).squaredNorm();
     if (const Index n = i - (stream.T - checked); n >= 0) {
-      const auto course = [&](Index c) { return Q.col(i).dot(moments[static_cast<std::size_t>(c)] * Q.col(i)); };
-      for (Index c = 0; c < e; ++c) rows.Y(c, n) = static_cast<double>(course(c) / course(e));
-      rows.condition[n] = static_cast<double>(length * Q.col(i).squaredNorm() / course(e));
+      const auto form = [&](Index c) { return Q.col(i).dot(moments[static_cast<std::size_t>(c)] * Q.col(i)); };
+      for (Index c = 0; c < e; ++c) rows.Y(c, n) = static_cast<double>(form(c) / form(e));
+      rows.condition[n] = static_cast<double>(length * Q.col(i).squaredNorm() / form(e));
       rows.window[n] = static_cast<double>(i + 1);
     }
   }
