@@ -288,6 +288,27 @@ TEST_CASE("an error of one head names it and leaves all others as they were", "[
   }
 }
 
+TEST_CASE("a mask or costs that no form takes are refused before anything is touched", "[attention]") {
+  RandomBatch<double> batch(Order::bthd, {4, 6, 0}, 2, 1, 13);
+  auto states = batch.fresh_states<Power>();
+  Workspaces<double> workspaces;
+  const auto call = [&](const auto& transitions, BatchOptions options, auto&... given) {
+    attend(Power{}, transitions, batch.Q.heads(), batch.K.heads(), batch.V.heads(), given..., batch.Y.heads(),
+           workspaces, options);
+  };
+  std::ranges::fill(batch.Y.data, 7);
+  check_untouched(batch, states, [&] {
+    const BatchOptions shifted{.head = {.mask = causal(3)}}, chunks{.form = Form::chunked, .head = {.mask = full(3)}};
+    REQUIRE_THROWS_WITH(call(batch.transitions(), shifted, states),
+                        contains("offset 3; a state form takes none, absorb"));
+    REQUIRE_THROWS_WITH(call(rotary(batch.theta), chunks),
+                        contains("offset 3; a state form takes none, use the attention"));
+    REQUIRE_THROWS_WITH(call(batch.transitions(), {.head = {.mask = full()}}),
+                        contains("sequence 0, head 0: options: a full"));
+    REQUIRE_THROWS_WITH(call(batch.transitions(), {.head = {.costs = {.score = -1}}}), contains("the costs are -1, "));
+  });
+}
+
 TEST_CASE("entries that are not finite are found before anything is touched, those of padding are nobody's",
           "[attention]") {
   RandomBatch<double> batch(Order::bthd, {4, 6}, 2, 1, 13);

@@ -119,6 +119,13 @@ TEST_CASE("what has no embedding is left to attention, and what has one too larg
   };
   const Options shifted{.mask = causal(-3)}, dear{.mask = causal(-3), .costs = {.score = 1e9}};
   REQUIRE((both(Power{}, {.head = dear}) == both(Power{}, {.form = Form::attention, .head = shifted})));
+  const Options further{.mask = full(4), .costs = {.score = 1e9}};
+  attend(Power{}, rotary(batch.theta), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
+         {.head = further});
+  const auto seen = batch.Y.data;
+  attend(Power{}, rotary(batch.theta), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
+         {.form = Form::attention, .head = further});
+  REQUIRE((seen == batch.Y.data));
   REQUIRE((both(Exponential{}, {}) == both(Exponential{}, {.form = Form::attention})));
 
   const Index d = Index{1} << 16, T = 3;  // C(d + 7, 8) is beyond 2^63

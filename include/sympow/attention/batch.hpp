@@ -17,7 +17,7 @@ namespace sympow {
 struct BatchOptions {
   Form form = Form::automatic;  ///< of all heads, or each its own
   int threads = 0;              ///< at most so many, 0 for all; more than one where the program is compiled with OpenMP
-  Options head = {};  ///< scale, chunk and check_finite of every head; diagnostics are given by the calls of one head
+  Options head = {};            ///< of every head; diagnostics are given by the calls of one head
 };
 
 namespace detail {
@@ -41,6 +41,8 @@ void naming_head(Index sequence, Index head, const F& f) {
   } catch (const FrameMismatch& error) {
     raise_at(sequence, head, error);
   } catch (const FeatureMismatch& error) {
+    raise_at(sequence, head, error);
+  } catch (const InvalidArgument& error) {
     raise_at(sequence, head, error);
   }
 }
@@ -71,9 +73,7 @@ auto transitions_of(const Transitions& given, Index sequences, Index heads) {
 
 /// The form of a head. One whose queries stand elsewhere than its keys has no state form.
 inline Form form_of(const HeadShape& shape, const BatchOptions& options) {
-  const Mask& mask = options.head.mask;
-  if (options.form == Form::automatic && !shape.keeps_state && !mask.is_full && mask.offset != 0)
-    return Form::attention;
+  if (options.form == Form::automatic && !shape.keeps_state && options.head.mask.offset != 0) return Form::attention;
   return options.form == Form::automatic ? cheapest_form(shape, options.head.costs) : options.form;
 }
 
@@ -166,6 +166,8 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
   }
   if (!has_states && (keeps_states || (call.options.form != Form::attention && call.options.form != Form::automatic)))
     raise<InvalidArgument>("options: this feature map with this transition has the attention form only");
+  if (keeps_states || call.options.form == Form::recurrent || call.options.form == Form::chunked)
+    check_state_mask(call.options.head.mask);
 
   Options options = call.options.head;
   Index all_tokens = 0;

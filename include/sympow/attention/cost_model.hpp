@@ -106,12 +106,12 @@ inline double cost_of_tokens(const HeadShape& shape, const Costs& costs) {
   for (Index chunk = 2 * step; chunk <= most && chunk < shape.T + step; chunk += step)
     if (cost(chunk) < cost(best)) best = chunk;
   if (step < shape.T && shape.T <= at_once && cost(shape.T) < cost(best)) best = shape.T;
-  return best;
+  return std::clamp<Index>(shape.T, 1, best);
 }
 
 /// The form that takes the fewest operations for T tokens of one head:
 ///
-///     attention   T²/2 (2 (d + e) + s)
+///     attention   T²/2 (2 (d + e) + s) + 480 t
 ///     chunked     4 T D (e + 1) + T/c (a (D + 75 + d/4) + c²/2 (2 (d + e) + s)),   less 2 c D (e + 1) from an empty state
 ///     recurrent   4 T D (e + 1) + T t (D + 200)
 ///

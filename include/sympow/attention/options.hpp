@@ -37,9 +37,9 @@ struct Mask {
   [[nodiscard]] friend bool operator==(const Mask&, const Mask&) = default;
 };
 /// Query i sees the keys j ≤ i + offset, those up to its own token. An offset of T_k - T_q lets the last query see all keys; before
-/// token 0 a query sees nothing, and its row is 0.
+/// token 0 a query sees nothing, and its row is 0. `causal(0)` is what a call does that says nothing, for as many queries as keys.
 [[nodiscard]] constexpr Mask causal(Index offset = 0) { return {offset, false}; }
-/// Every query sees every key. For transitions without decay that leave keys alone or turn them: what a gate forgets has a direction.
+/// Every query sees every key, from `offset` tokens after the first of them on. For transitions without decay that leave keys alone or turn them: what a gate forgets has a direction.
 [[nodiscard]] constexpr Mask full(Index offset = 0) { return {offset, true}; }
 
 /// Run-time choices of a call.
@@ -100,7 +100,9 @@ template <class A, class Q, class K, class V>
 void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
   const Mask& mask = options.mask;
   check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
-  if (mask == causal()) check_size("columns of K", keys.cols(), queries.cols(), "columns of Q, one a token");
+  if (mask == causal())
+    check_size("columns of K", keys.cols(), queries.cols(),
+               "columns of Q, one a token, unless options.mask says otherwise");
   check_size("columns of V", values.cols(), keys.cols(), "columns of K, one a token");
   const Index tokens = tokens_of(queries, keys, mask);
   if (transition.length() != Dynamic)
@@ -124,6 +126,11 @@ void check_call(const A& transition, const Q& queries, const K& keys, const V& v
     check_finite("K", keys);
     check_finite("V", values);
   }
+  const Costs& costs = options.costs;
+  for (const double cost : {costs.score, costs.segment, costs.token})
+    if (!(cost >= 0 && std::isfinite(cost)))
+      raise<InvalidArgument>("options: the costs are ", costs.score, ", ", costs.segment, " and ", costs.token,
+                             ", must be finite and not negative");
   if (options.chunk < 0) raise<InvalidArgument>("options: chunk is ", options.chunk, ", must not be negative");
 }
 

@@ -24,6 +24,13 @@ void check_state(const State<Scalar, F>& state, const F& feature, const A& trans
           "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
 }
 
+/// Throws `InvalidArgument` unless a state form goes with a mask.
+inline void check_state_mask(const Mask& mask) {
+  if (mask.offset != 0)
+    raise<InvalidArgument>("options: the mask has the offset ", mask.offset, "; a state form takes none, ",
+                           mask.is_full ? "use the attention form" : "absorb the earlier keys first");
+}
+
 /// Checks a call and hands it to `engine`, a callable on `StateCall`. Nothing is touched if a check throws.
 template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType, class Engine>
 void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
@@ -40,9 +47,7 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
   if constexpr (check_types<F, A, DQ, DK, DV>() && moves) {
     check_call(transition, Q, K, V, options);
     check_state(state, feature, transition, Q, V);
-    if (options.mask.offset != 0)
-      raise<InvalidArgument>("options: the mask has the offset ", options.mask.offset,
-                             "; a state form takes none, absorb the earlier keys first");
+    check_state_mask(options.mask);
     if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
     const ViewOf<Scalar, A> view(transition);
     engine(StateCall<Scalar, F>{view, rows, options, Q.derived(), K.derived(), V.derived(), {state}, Y, workspace});
