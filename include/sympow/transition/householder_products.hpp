@@ -51,6 +51,7 @@ class HouseholderProducts {
   /// X ← A_a … A_b X.
   template <class Columns>
   void pull(Segment s, Columns&& X) const {
+    if (X.size() == 0) return;  // what is empty has no memory
     for (Index end = s.end(), begin; end > s.begin; end = begin) {
       const int level = level_between(s.begin, end, end);
       begin = level >= 0 ? end - tokens_of(level) : std::max((end - 1) / step * step, s.begin);
@@ -64,6 +65,7 @@ class HouseholderProducts {
   /// X ← (A_a … A_b)ᵀ X.
   template <class Columns>
   void push(Segment s, Columns&& X) const {
+    if (X.size() == 0) return;
     for (Index begin = s.begin, end; begin < s.end(); begin = end) {
       const int level = level_between(begin, s.end(), begin);
       end = level >= 0 ? begin + tokens_of(level) : std::min((begin / step + 1) * step, s.end());
