@@ -45,7 +45,7 @@ namespace detail {
 
 // What a chunk and a token of the recurrent form cost however small φ is, as entries of φ; and a call of attention, as so many of a token.
 inline constexpr double least_token = 200, least_attention = 480;
-inline double least_segment(Index d) { return 75 + .25 * static_cast<double>(d); }
+inline double least_segment(Index d) { return 30 + .6 * static_cast<double>(d); }
 
 // Numbers of a state that stays in a second cache, and operations for each that one token moves from beyond it.
 inline constexpr double near_numbers = 1 << 18, far_number = 5;
@@ -112,7 +112,7 @@ inline double cost_of_tokens(const HeadShape& shape, const Costs& costs) {
 /// The form that takes the fewest operations for T tokens of one head:
 ///
 ///     attention   T²/2 (2 (d + e) + s) + 480 t
-///     chunked     4 T D (e + 1) + T/c (a (D + 75 + d/4) + c²/2 (2 (d + e) + s)),   less 2 c D (e + 1) from an empty state
+///     chunked     4 T D (e + 1) + T/c (a (D + 30 + .6 d) + c²/2 (2 (d + e) + s)),   less 2 c D (e + 1) from an empty state
 ///     recurrent   4 T D (e + 1) + T t (D + 200)
 ///
 /// with the costs s of a score, a of a segment and t of a token; a Householder chain adds its pulls and its products, a state beyond a megabyte of floats
