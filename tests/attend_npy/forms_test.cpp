@@ -71,7 +71,7 @@ TEST_CASE("the automatic form is chunked where a state pays or is wanted", "[att
   };
   REQUIRE_THAT(form_of(20, ""), contains("attention form"));
   REQUIRE_THAT(form_of(2000, ""), contains("chunked form"));
-  REQUIRE_THAT(form_of(3, " --state-out s"), contains("recurrent form"));
+  REQUIRE_THAT(form_of(40, " --state-out s"), contains("chunked form"));
 }
 
 TEST_CASE("random features are those of their number and seed, in all heads", "[attend_npy]") {
