@@ -9,19 +9,19 @@ class Sequence:
     """A state of sympow's and its scratch memory."""
 
     def __init__(self, library, d, e):
-        self.library, self.e = ctypes.CDLL(library), e
-        self.library.sympow_open.restype = ctypes.c_void_p
-        self.handle = ctypes.c_void_p(self.library.sympow_open(ctypes.c_long(d), ctypes.c_long(e)))
+        self.forms, self.e = ctypes.CDLL(library), e
+        self.forms.sympow_open.restype = ctypes.c_void_p
+        self.handle = ctypes.c_void_p(self.forms.sympow_open(ctypes.c_long(d), ctypes.c_long(e)))
 
     def __del__(self):
-        self.library.sympow_close(self.handle)
+        self.forms.sympow_close(self.handle)
 
     def empty(self):
-        self.library.sympow_empty(self.handle)
+        self.forms.sympow_empty(self.handle)
 
     def form(self, name, tokens, y):
         """A callable that runs a form on arrays that stay where they are."""
-        function = getattr(self.library, f"sympow_{name}")
+        function = getattr(self.forms, f"sympow_{name}")
         arguments = [ctypes.c_long(len(y))] + [ctypes.c_void_p(x.ctypes.data) for x in (*tokens, y)]
         return lambda: function(self.handle, *arguments)
 
