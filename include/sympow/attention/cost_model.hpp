@@ -50,7 +50,7 @@ inline double least_segment(Index d) { return 30 + .6 * static_cast<double>(d); 
 // Numbers of a state that stays in a second cache, and operations for each that one token moves from beyond it.
 inline constexpr double near_numbers = 1 << 18, far_number = 5;
 
-// Tokens that a state holds as they are before it embeds any.
+// Tokens that a state holds as they are before it embeds any: its tail by default.
 inline constexpr Index held_tokens = 32;
 
 /// Operations of n queries with the keys up to their own, or with all n.
