@@ -98,8 +98,10 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 ///
 ///     max_i |ΔY_i| / (4 u · K_i · max|V| · (1 + √n_i))
 ///
-/// n_i = window_i / tokens_per_update, the updates of whichever side makes more of them: 1 for a recurrence, and for the definition
-/// where it moves keys on token by token; the chunk for the chunked form; infinity (no updates) for the attention form. Degenerate rows of means are not compared. A result that is not finite gives infinity.
+/// n_i = ⌈window_i / tokens_per_update⌉, the updates of whichever side makes more of them; a window shorter than a chunk can still have an
+/// update in it. tokens_per_update is 1 for a recurrence, and for the definition where it moves keys on token by token; the chunk for the
+/// chunked form; infinity (no updates) for the attention form. Degenerate rows of means are not compared. A result that is not finite gives
+/// infinity.
 template <class Normalization = DefaultNormalization, FeatureMap F, class DA, class DB>
 [[nodiscard]] double row_rule(const DirectRows& rows, const Eigen::MatrixBase<DA>& a, const Eigen::MatrixBase<DB>& b,
                               double unit, double tokens_per_update = 1) {
@@ -111,8 +113,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class DA, cl
     if (rows.Y.rows() == 0 || (!sums && degenerate(rows, i, unit))) continue;
     const double difference =
         (a.col(i).template cast<double>() - b.col(i).template cast<double>()).cwiseAbs().maxCoeff();
-    const double allowed =
-        4 * unit * rows.condition[i] * rows.largest_value * (1 + std::sqrt(rows.window[i] / tokens_per_update));
+    const double allowed = 4 * unit * rows.condition[i] * rows.largest_value *
+                           (1 + std::sqrt(std::ceil(rows.window[i] / tokens_per_update)));
     const double ratio = difference == 0 ? 0 : difference / allowed;
     worst = ratio <= worst ? worst : std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
   }
