@@ -252,7 +252,7 @@ class AttentionEngine {
     if (rows_.normalized())
       for (Index i = present.begin - own.begin; i < present.end() - own.begin; ++i)
         if (exponents[i] != no_weight && !(rows_.denominator(i) >= std::exp2(2 * least_weight))) return false;
-    work_.gates(n) = exponential(from_start.array()).matrix();
+    set_exponential(work_.gates(n).array(), from_start.array());
     for (Index i = 0; i < present.end() - own.begin; ++i) {
       if (diagnose() && sees_own && i < keys.size)
         absolute += absolute_weight(own_weights.segment(i, 1), work_.key_norms(n).segment(i, 1));

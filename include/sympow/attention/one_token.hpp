@@ -133,7 +133,7 @@ class OneToken {
     auto weights = work_.tail_weights(m);
     gates.head(m) = log_b;
     gates.tail(gates.size() - m).setConstant(state_.tail_log_decay);
-    gates = exponential(gates.array() + log_gamma).matrix();
+    set_exponential(gates.array(), gates.array() + log_gamma);
     for (Index j = 0; j < m; ++j)
       weights[j] = static_cast<Scalar>(gates[j] * nearest_power_of_two<double>(degree * exponents[j] - M));
     a_ = gates[m] * nearest_power_of_two<double>(state_.exponent() - M);

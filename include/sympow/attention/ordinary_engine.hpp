@@ -139,7 +139,7 @@ class OrdinaryEngine {
   template <class Weights, class LogGates, class Exponents>
   void set_weights(Weights&& weights, const LogGates& log_b, const Exponents& exponents) const {
     auto gates = work_.gates(weights.size());
-    gates = exponential(log_b.array()).matrix();
+    set_exponential(gates.array(), log_b.array());
     for (Index j = 0; j < weights.size(); ++j)
       weights[j] = static_cast<Scalar>(gates[j] * nearest_power_of_two<double>(degree * exponents[j] - std::ceil(L_)));
   }
@@ -268,7 +268,7 @@ class OrdinaryEngine {
     const auto from_start = work_.from_start(n), exponents = work_.query_exponents(n), noise = work_.noise(n),
                absolute = work_.absolute_weights(n);
     auto gates = work_.gates(n);
-    gates = exponential(from_start.array() - engine_.log_total());
+    set_exponential(gates.array(), from_start.array() - engine_.log_total());
     for (Index i = 0; i < n; ++i) {
       for (const auto* x : {&call_.Q, &call_.K, &call_.V}) prefetch_column(*x, segment.end() + i);
       prefetch_column<true>(call_.Y, segment.begin + i + 8);

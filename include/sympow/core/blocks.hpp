@@ -14,6 +14,12 @@ template <int block = 16, class F>
   if (first < size) f(first, size - first);
 }
 
+/// The rows of a block, from the type of its `count`: Dynamic for what is left.
+template <class Count>
+inline constexpr int block_size = Count::value;
+template <>
+inline constexpr int block_size<Index> = Dynamic;
+
 /// Σ x_i².
 template <class X>
 auto squared_norm(const X& x) {

@@ -93,6 +93,8 @@ class ChannelDecay {
         if (!(log_a_(c, t) <= 0))
           detail::raise<InvalidGate>("channel_decay: the log gate of channel ", c, " at token ", t, " is ",
                                      log_a_(c, t), ", must be at most 0 and a number");
+    sums_.resize(log_a_.rows(), log_a_.cols() / summed);
+    for (Index s = 0; s < sums_.cols(); ++s) sums_.col(s) = log_a_.middleCols(s * summed, summed).rowwise().sum();
   }
 
   [[nodiscard]] Index length() const { return log_a_.cols(); }
@@ -119,7 +121,7 @@ class ChannelDecay {
     for_channels([&](Index first, auto count) { moderate = moderate && (sum(segment, first, count) >= least).all(); });
     return moderate ? segment.begin : segment.begin + segment.size / 2;
   }
-  /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} / e^{G_j}, neither being far from 1.
+  /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} e^{-G_j}, neither being far from 1.
   template <class S>
   void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     if (segment.size == 1) {
@@ -128,13 +130,14 @@ class ChannelDecay {
     }
     for_channels([&](Index first, auto count) {
       auto totals = sum({segment.begin, 0}, first, count);
-      Eigen::Array<S, decltype(totals)::RowsAtCompileTime, 1, 0, together, 1> gates;
+      Channels<S, decltype(count)> gates(count), inverse(count);
       for (Index t = 0; t < segment.size; ++t) {
         totals += log_a_.col(segment.begin + t).segment(first, count).array();
         detail::prefetch_column(log_a_.middleRows(first, count), segment.end() + t);
-        detail::set_moderate_exponential(gates, totals);
+        if (t % summed == 0) detail::prefetch_column(sums_.middleRows(first, count), (segment.end() + t) / summed);
+        detail::set_moderate_exponentials(gates.data(), inverse.data(), totals.data(), count);
         queries.col(t).segment(first, count).array() *= gates;
-        keys.col(t).segment(first, count).array() /= gates;
+        keys.col(t).segment(first, count).array() *= inverse;
       }
     });
     if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
@@ -143,7 +146,9 @@ class ChannelDecay {
   template <class S>
   void pull(Segment segment, Batch<S> queries) const {
     for_channels([&](Index first, auto count) {
-      const auto gates = rounded<S>(detail::exponential(sum(segment, first, count)));
+      auto exact = sum(segment, first, count);
+      detail::set_exponential(exact, exact);
+      const auto gates = exact.template cast<S>().eval();
       for (Index t = 0; t < queries.cols(); ++t) queries.col(t).segment(first, count).array() *= gates;
     });
   }
@@ -154,32 +159,36 @@ class ChannelDecay {
   }
 
  private:
-  static constexpr int together = 32;  // channels
+  static constexpr Index summed = 16;  // tokens
+  // Numbers of a block of channels.
+  template <class S, class Count>
+  using Channels = Eigen::Array<S, detail::block_size<Count>, 1, 0, std::max(detail::block_size<Count>, 16), 1>;
+
+  // f(first, count) for blocks of channels, of 64 and then of 16.
   template <class F>
   void for_channels(F&& f) const {
-    detail::for_blocks<together>(log_a_.rows(), f);
-  }
-
-  // Exponentials first, by packets, which a cast would not let through.
-  template <class S, class X>
-  static auto rounded(const X& x) {
-    const auto exact = x.eval();
-    return exact.template cast<S>().eval();
+    detail::for_blocks<64>(log_a_.rows(), [&](Index first, auto count) {
+      if constexpr (std::is_same_v<decltype(count), Index>)
+        detail::for_blocks<16>(count, [&](Index begin, auto some) { f(first + begin, some); });
+      else
+        f(first, count);
+    });
   }
 
   // Σ log a of a segment for some channels.
   template <class Count>
   [[nodiscard]] auto sum(Segment segment, Index first, Count count) const {
-    constexpr int size = std::is_same_v<Count, Index> ? Dynamic : together;
-    Eigen::Array<double, size, 1, 0, together, 1> totals;
-    totals.setZero(count, 1);
-    for (Index t = segment.begin; t < segment.end(); ++t) {
-      totals += log_a_.col(t).segment(first, count).array();
+    Channels<double, Count> totals(count);
+    totals.setZero();
+    for (Index t = segment.begin; t < segment.end();) {
+      const bool all = t % summed == 0 && t + summed <= segment.end();
+      totals += (all ? sums_.col(t / summed) : log_a_.col(t)).segment(first, count).array();
+      t += all ? summed : 1;
     }
     return totals;
   }
 
-  Eigen::MatrixXd log_a_;
+  Eigen::MatrixXd log_a_, sums_;  // sums of `summed` columns each
 };
 
 /// A gate for every token and channel of the keys, by natural logarithms.

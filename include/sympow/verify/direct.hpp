@@ -36,7 +36,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   const Index T = Q.cols(), d = Q.rows();
   const Matrix<double> v = V.template cast<double>();
   Matrix<double> q = Q.template cast<double>() * options.scale, k = K.template cast<double>();
-  Eigen::VectorXd log_b = Eigen::VectorXd::Zero(T), score(T), weight(T);
+  Eigen::VectorXd log_b = Eigen::VectorXd::Zero(T);
+  Eigen::ArrayXd b, score, weight;
   DirectRows rows{Matrix<double>::Zero(V.rows(), T), Eigen::VectorXd(T), Eigen::VectorXd(T), Eigen::VectorXd(T),
                   V.size() > 0 ? v.cwiseAbs().maxCoeff() : 0};
   const auto embedded = [&]([[maybe_unused]] const auto& x) {
@@ -63,7 +64,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
       log_b.head(i).array() += transition.log_decay(i);
     }
     const auto seen = k.leftCols(i + 1);
-    const Eigen::ArrayXd s = seen.transpose() * q.col(i), b = sympow::detail::exponential(log_b.head(i + 1).array());
+    const Eigen::ArrayXd s = seen.transpose() * q.col(i);
+    sympow::detail::set_exponential(b, log_b.head(i + 1).array());
     const Eigen::ArrayXd norms = seen.colwise().stableNorm().transpose().array() * q.col(i).stableNorm();
     double shift = 0;
     if constexpr (F::score == Score::power) {
@@ -71,8 +73,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
       weight = b * norms.unaryExpr(sympow::detail::RaiseTo{F::degree});
     } else if constexpr (F::score == Score::exponential) {
       shift = sums ? 0 : (s + log_b.head(i + 1).array()).maxCoeff();
-      score = sympow::detail::exponential(s + log_b.head(i + 1).array() - shift);
-      weight = score.array() * (1 + norms);
+      sympow::detail::set_exponential(score, s + log_b.head(i + 1).array() - shift);
+      weight = score * (1 + norms);
     } else {
       const Matrix<double> phi_k = embedded(seen), phi_q = embedded(q.col(i));
       score = b * (phi_k.transpose() * phi_q).array();
@@ -81,7 +83,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
     rows.denominator[i] = score.sum();
     rows.condition[i] = sums ? weight.sum() : weight.sum() / std::abs(rows.denominator[i]);
     rows.window[i] = b.sum();
-    rows.Y.col(i) = v.leftCols(i + 1) * score;
+    rows.Y.col(i) = v.leftCols(i + 1) * score.matrix();
     if (!sums && rows.denominator[i] != 0) rows.Y.col(i) /= rows.denominator[i];
     if (signed_means && rows.largest_value > 0)  // a signed mean can leave the range of the values
       rows.condition[i] *= 1 + rows.Y.col(i).cwiseAbs().maxCoeff() / rows.largest_value;
