@@ -45,7 +45,7 @@ BENCHMARK(retnet)->Iterations(40)->UseManualTime();
 
 void gla(benchmark::State& bench) {
   Tokens x{.d = d, .e = d, .T = long_T};
-  const Eigen::MatrixXd log_a = -.01 * x.random.matrix(d, long_T).cwiseAbs();
+  const Eigen::MatrixXf log_a = -.01F * x.random.matrix<float>(d, long_T).cwiseAbs();
   by_tokens(bench, "GLA", x, systems::gla(log_a));
 }
 BENCHMARK(gla)->Iterations(40)->UseManualTime();

@@ -33,16 +33,47 @@ TEST_CASE("powers of two by their bits", "[core]") {
   powers_and_exponents_are_those_of_the_standard_library<double>();
 }
 
-TEST_CASE("exponentials of moderate numbers are rounded once", "[core]") {
-  using Some = Eigen::Array<double, 40, 1>;
-  double worst = 0;
-  for (double from = -28; from < 0; from += .01) {
-    const Some x = Some::LinSpaced(40, from, std::min(from + .01, 0.));
-    Eigen::Array<float, 40, 1> y;
-    detail::set_moderate_exponential(y, x);
-    worst = std::max(worst, (y.cast<double>() / x.exp() - 1).abs().maxCoeff());
+TEST_CASE("running exponentials are those of the sums", "[core]") {
+  using Numbers = Eigen::Array<double, 40, 1>;
+  Random random(3);
+  for (const double most : {1e-9, .01, 1., 20.}) {
+    Numbers x = Numbers::Zero();
+    Eigen::Array<float, 40, 1> y, inverse;
+    const auto step = [&](const auto& a) {
+      detail::set_running_exponentials(y.data(), inverse.data(), x.data(), a.data(), Eigen::fix<40>);
+    };
+    step(Eigen::Array<float, 40, 1>::Zero().eval());
+    CHECK((y == 1).all());
+    CHECK((inverse == 1).all());
+    Numbers sum = Numbers::Zero();
+    while (sum.minCoeff() > most - 27.7) {
+      const Numbers a = Numbers::NullaryExpr([&] { return -most * random.uniform(); });
+      const Eigen::Array<float, 40, 1> rounded = a.cast<float>();
+      if (random.uniform() < .5) {
+        step(a);
+        sum += a;
+      } else {
+        step(rounded);
+        sum += rounded.cast<double>();
+      }
+      if (most < .01 && sum.minCoeff() < -1e-6) break;
+      REQUIRE((x == sum).all());
+      REQUIRE((y.cast<double>() / sum.exp() - 1).abs().maxCoeff() <= 2.5 * 0x1p-24);
+      REQUIRE((inverse.cast<double>() * sum.exp() - 1).abs().maxCoeff() <= 2.5 * 0x1p-24);
+    }
   }
-  CHECK(worst <= 0x1p-24 * 1.01);
+}
+
+TEST_CASE("exponentials end in an exact zero", "[core]") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  Eigen::ArrayXd x(19);
+  x << 0, -1e-20, -1, -700, -707.9, -708.1, -709, -720, -745, -746, -1e4, -1e300, -infinity, 0, -2, -infinity, -5, -800,
+      3;
+  Eigen::ArrayXd y(19);
+  detail::set_exponential(y, x);
+  for (Index i = 0; i < x.size(); ++i) CHECK(std::abs(y[i] - (x[i] < -708 ? 0 : std::exp(x[i]))) <= 4e-16 * y[i]);
+  detail::set_exponential(x, x);
+  CHECK((x == y).all());
 }
 
 TEST_CASE("blocks cover a vector once", "[core]") {

@@ -12,8 +12,9 @@ using namespace sympow;
 using sympow::test::contains;
 using sympow::test::Random;
 
-static_assert(Transition<Stationary> && Transition<ConstantDecay> && Transition<Decay> && Transition<ChannelDecay> &&
-              Transition<Rotary> && Transition<TransitionProduct<Decay, Rotary>> && Transition<Householder<float>> &&
+static_assert(Transition<Stationary> && Transition<ConstantDecay> && Transition<Decay> &&
+              Transition<ChannelDecay<float>> && Transition<ChannelDecay<double>> && Transition<Rotary> &&
+              Transition<TransitionProduct<Decay, Rotary>> && Transition<Householder<float>> &&
               Transition<TransitionProduct<Householder<double>, Decay>> && !Transition<int>);
 
 namespace {

@@ -73,6 +73,26 @@ TEST_CASE("transports and pulls give the defined logits", "[transition]") {
   }
 }
 
+TEST_CASE("channel decay keeps the type of its gates and sums any number of tokens and channels", "[transition]") {
+  Random random(7);
+  for (const Index d : {16, 31, 64, 100}) {
+    const Eigen::MatrixXf log_a = -random.matrix(d, 60).cwiseAbs().cast<float>();
+    const auto narrow = channel_decay(log_a);
+    const auto wide = channel_decay(log_a.cast<double>());
+    static_assert(std::is_same_v<decltype(narrow), const ChannelDecay<float>>);
+    static_assert(std::is_same_v<decltype(wide), const ChannelDecay<double>>);
+    check_transport(narrow, d, 60, random, 50);
+    for (const Segment segment : {Segment{0, 0}, Segment{3, 1}, Segment{0, 16}, Segment{15, 18}, Segment{1, 59}}) {
+      Eigen::VectorXd narrow_totals(d), wide_totals(d);
+      narrow.log_channel_totals(segment, narrow_totals);
+      wide.log_channel_totals(segment, wide_totals);
+      CHECK(narrow_totals == wide_totals);
+      const Eigen::VectorXd sums = log_a.cast<double>().middleCols(segment.begin, segment.size).rowwise().sum();
+      CHECK((narrow_totals - sums).cwiseAbs().maxCoeff() <= 64 * u * std::abs(sums.minCoeff()));
+    }
+  }
+}
+
 TEST_CASE("Householder chains give the defined logits, whatever the strengths", "[transition]") {
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u}) {
     Random random(seed);

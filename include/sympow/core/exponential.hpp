@@ -6,7 +6,7 @@
 #include <numbers>
 #include <type_traits>
 
-#include <sympow/core/concepts.hpp>
+#include <sympow/core/blocks.hpp>
 
 namespace sympow::detail {
 
@@ -19,15 +19,16 @@ void set_exponential(Y&& y, const X& x) {
     if (y[i] < least) y[i] = 0;
 }
 
-/// y ← e^x and inverse ← e^-x of doubles in [-40 log 2, 0], rounded to the scalar type.
+/// x ← x + a, then y ← e^x and inverse ← e^-x, rounded to the scalar type, for x in [-40 log 2, 0].
 ///
-/// For float 2^n 2^f and 2^-n 2^-f, n whole, with one polynomial for both: what is even in f and what is odd. Error: 2 u. Exactly 1 at 0. Not
+/// For float 2^n 2^f and 2^-n 2^-f, n whole, with one polynomial for both: what is even in f and what is odd. Error: 2.5 u. Exactly 1 at 0. Not
 /// inline, for then compilers learn that the arrays are aligned, which gcc 12 takes for a reason not to use packets.
-template <class Scalar, class Count>
-[[gnu::noinline]] void set_moderate_exponentials(Scalar* __restrict y, Scalar* __restrict inverse,
-                                                 const double* __restrict x, Count count) {
+template <class Scalar, class Real, class Count>
+[[gnu::noinline]] void set_running_exponentials(Scalar* __restrict y, Scalar* __restrict inverse, double* __restrict x,
+                                                const Real* __restrict a, Count count) {
   if constexpr (std::is_same_v<Scalar, float>) {
     for (Index i = 0; i < count; ++i) {
+      x[i] += static_cast<double>(a[i]);
       const double z = x[i] * std::numbers::log2e;
       const auto n = static_cast<std::int32_t>(z - .5);
       const auto f = static_cast<float>(z - n);  // near 2^f in [-1/2, 1/2] to 2e-9
@@ -38,9 +39,11 @@ template <class Scalar, class Count>
       inverse[i] = std::bit_cast<float>(std::bit_cast<std::int32_t>(even - odd) - exponent);
     }
   } else {
-    Eigen::Map<Eigen::Array<Scalar, Dynamic, 1>> gates(y, count);
-    gates = Eigen::Map<const Eigen::Array<Scalar, Dynamic, 1>>(x, count).exp();
-    Eigen::Map<Eigen::Array<Scalar, Dynamic, 1>>(inverse, count) = gates.inverse();
+    using Numbers = Eigen::Array<Scalar, block_size<Count>, 1>;
+    Eigen::Map<Numbers> total(x, count), gates(y, count);
+    total += Eigen::Map<const Eigen::Array<Real, block_size<Count>, 1>>(a, count).template cast<Scalar>();
+    gates = total.exp();
+    Eigen::Map<Numbers>(inverse, count) = gates.inverse();
   }
 }
 

@@ -81,20 +81,22 @@ template <class LogGates>
   return Decay(log_gamma.derived().matrix().template cast<double>().reshaped());
 }
 
-/// A_i = diag(a_i). GLA ↔ per-channel FoX.
+/// A_i = diag(a_i), kept as Real, which is float or double. GLA ↔ per-channel FoX.
+template <class Real>
 class ChannelDecay {
  public:
   static constexpr KeyAction key_action = KeyAction::scale;
 
   /// Throws `InvalidGate` as `Decay` does.
-  explicit ChannelDecay(Eigen::MatrixXd log_a) : log_a_(std::move(log_a)) {
+  explicit ChannelDecay(Matrix<Real> log_a) : log_a_(std::move(log_a)) {
     for (Index t = 0; t < log_a_.cols(); ++t)
       for (Index c = 0; c < log_a_.rows(); ++c)
         if (!(log_a_(c, t) <= 0))
           detail::raise<InvalidGate>("channel_decay: the log gate of channel ", c, " at token ", t, " is ",
                                      log_a_(c, t), ", must be at most 0 and a number");
     sums_.resize(log_a_.rows(), log_a_.cols() / summed);
-    for (Index s = 0; s < sums_.cols(); ++s) sums_.col(s) = log_a_.middleCols(s * summed, summed).rowwise().sum();
+    for (Index s = 0; s < sums_.cols(); ++s)
+      sums_.col(s) = log_a_.middleCols(s * summed, summed).template cast<double>().rowwise().sum();
   }
 
   [[nodiscard]] Index length() const { return log_a_.cols(); }
@@ -102,7 +104,7 @@ class ChannelDecay {
   [[nodiscard]] double log_decay(Index) const { return 0; }
   void check_frame(const Frame& frame, Index d) const { LeavesKeys{}.check_frame(frame, d); }
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
-    return log_a_.col(token).array().exp().matrix().asDiagonal();
+    return log_a_.col(token).template cast<double>().array().exp().matrix().asDiagonal();
   }
 
   /// The sum of a segment's log gates by channel, into d numbers.
@@ -132,10 +134,10 @@ class ChannelDecay {
       auto totals = sum({segment.begin, 0}, first, count);
       Channels<S, decltype(count)> gates(count), inverse(count);
       for (Index t = 0; t < segment.size; ++t) {
-        totals += log_a_.col(segment.begin + t).segment(first, count).array();
         detail::prefetch_column(log_a_.middleRows(first, count), segment.end() + t);
         if (t % summed == 0) detail::prefetch_column(sums_.middleRows(first, count), (segment.end() + t) / summed);
-        detail::set_moderate_exponentials(gates.data(), inverse.data(), totals.data(), count);
+        detail::set_running_exponentials(gates.data(), inverse.data(), totals.data(),
+                                         log_a_.col(segment.begin + t).data() + first, count);
         queries.col(t).segment(first, count).array() *= gates;
         keys.col(t).segment(first, count).array() *= inverse;
       }
@@ -182,25 +184,31 @@ class ChannelDecay {
     totals.setZero();
     for (Index t = segment.begin; t < segment.end();) {
       const bool all = t % summed == 0 && t + summed <= segment.end();
-      totals += (all ? sums_.col(t / summed) : log_a_.col(t)).segment(first, count).array();
+      if (all)
+        totals += sums_.col(t / summed).segment(first, count).array();
+      else
+        totals += log_a_.col(t).segment(first, count).array().template cast<double>();
       t += all ? summed : 1;
     }
     return totals;
   }
 
-  Eigen::MatrixXd log_a_, sums_;  // sums of `summed` columns each
+  Matrix<Real> log_a_;
+  Matrix<double> sums_;  // of `summed` columns each
 };
 
 /// A gate for every token and channel of the keys, by natural logarithms.
 ///
 ///     M_ij = diag exp Σ_{k=j+1..i} log a_k
 ///
-/// log_a: d × T, each ≤ 0, -∞ allowed; copied into double. It acts in key space and is lifted: on `SymmetricPower<P>` equal
+/// log_a: d × T, each ≤ 0, -∞ allowed; floats are kept as floats, which is half of what a pass reads, others are copied into double;
+/// sums are double. It acts in key space and is lifted: on `SymmetricPower<P>` equal
 /// channels γ decay a score by γ^P, and with `Exponential` the gate scales the logit. Cost of a segment of n tokens: log2(n) passes
 /// over its queries and keys and the products. Throws `InvalidGate`. Source: Gated Linear Attention (2023).
 template <class LogGates>
-[[nodiscard]] ChannelDecay channel_decay(const Eigen::DenseBase<LogGates>& log_a) {
-  return ChannelDecay(log_a.derived().matrix().template cast<double>());
+[[nodiscard]] auto channel_decay(const Eigen::DenseBase<LogGates>& log_a) {
+  using Real = std::conditional_t<std::is_same_v<typename LogGates::Scalar, float>, float, double>;
+  return ChannelDecay<Real>(log_a.derived().matrix().template cast<Real>());
 }
 
 }  // namespace sympow
