@@ -39,7 +39,7 @@ class Head {
     std::visit(
         [&]<class Acting>(const Acting& A) {
           with_normalization<F>(problem_.arguments.divides(), [&]<class N>(N) {
-            if constexpr (has_state_forms<F, Acting>) {
+            if constexpr (sympow::has_state_forms<F, Acting>) {
               if (form == Form::recurrent) return recurrent<N>(feature_, A, Q_, K_, V_, state, Y, workspace_, options);
               if (form == Form::chunked) return chunked<N>(feature_, A, Q_, K_, V_, state, Y, workspace_, options);
             }

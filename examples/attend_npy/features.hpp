@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include <sympow/attention/options.hpp>
-#include <sympow/attention/scaled.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_features.hpp>
@@ -53,11 +52,6 @@ void with_normalization(bool divides, Visitor&& visit) {
 /// Whether a transition goes with a feature map at all: a chain that mixes channels is not defined on random features.
 template <class F, class A>
 inline constexpr bool goes_with = A::key_action != sympow::KeyAction::mix || F::score != sympow::Score::embedded;
-
-/// Whether there are state forms as well: such a chain moves a state only if the features are the keys themselves.
-template <class F, class A>
-inline constexpr bool has_state_forms =
-    sympow::FiniteFeatureMap<F> && (A::key_action != sympow::KeyAction::mix || sympow::detail::keys_are_features<F>);
 
 /// D, however large: C(d + P - 1, P), or the number of random features.
 inline double dimension(const Arguments& arguments, std::ptrdiff_t d) {

@@ -1,7 +1,7 @@
 // The attention form: every query against every earlier key, O(T²).
 #pragma once
 
-#include <sympow/attention/attention_engine.hpp>
+#include <sympow/attention/engine/attention_engine.hpp>
 
 namespace sympow {
 

@@ -157,7 +157,7 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
   call.check();
   const auto transition_of = transitions_of(given, call.Q.sequences(), call.Q.heads());
   using A = std::remove_cvref_t<decltype(transition_of(0))>;
-  constexpr bool has_states = FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || keys_are_features<F>);
+  constexpr bool has_states = has_state_forms<F, A>;
   const Index count = call.Q.sequences() * call.Q.heads();
   if constexpr (keeps_states) {
     check_size("number of states", std::ranges::ssize(states), count, "one a sequence and query head");

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include <sympow/attention/engine/two_passes.hpp>
 #include <sympow/attention/state_form.hpp>
-#include <sympow/attention/two_passes.hpp>
 
 namespace sympow {
 namespace detail {

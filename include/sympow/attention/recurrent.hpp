@@ -1,9 +1,9 @@
 // The recurrent form: one token after the other, O(T).
 #pragma once
 
-#include <sympow/attention/one_token.hpp>
+#include <sympow/attention/engine/one_token.hpp>
+#include <sympow/attention/engine/two_passes.hpp>
 #include <sympow/attention/state_form.hpp>
-#include <sympow/attention/two_passes.hpp>
 
 namespace sympow {
 namespace detail {

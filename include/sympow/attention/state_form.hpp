@@ -1,9 +1,17 @@
 // What the recurrent and the chunked form share: their checks and their call.
 #pragma once
 
-#include <sympow/attention/state_engine.hpp>
+#include <sympow/attention/engine/state_engine.hpp>
 
-namespace sympow::detail {
+namespace sympow {
+
+/// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite and, if the transition is a Householder
+/// chain, φ(x) = x.
+template <class F, class A>
+inline constexpr bool has_state_forms =
+    FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || detail::keys_are_features<F>);
+
+namespace detail {
 
 /// Throws `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
 template <class Scalar, class F, class A, class Q, class V>
@@ -39,7 +47,7 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
                     Engine&& engine) {
   using Scalar = typename DQ::Scalar;
   constexpr Rows rows = rows_of<Normalization, F>();
-  constexpr bool moves = A::key_action != KeyAction::mix || keys_are_features<F>;
+  constexpr bool moves = has_state_forms<F, A>;
   static_assert(
       moves,
       "a Householder chain multiplies the state by a matrix in key space; lifted to the embedding of a power it "
@@ -90,4 +98,5 @@ Matrix<typename DQ::Scalar> from_empty_state(const F& feature, const Eigen::Matr
   }
 }
 
-}  // namespace sympow::detail
+}  // namespace detail
+}  // namespace sympow

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include <sympow/attention/row_sums.hpp>
+#include <sympow/attention/engine/row_sums.hpp>
 #include <sympow/transition/transition.hpp>
 
 namespace sympow {

@@ -21,7 +21,7 @@ void set_exponential(Y&& y, const X& x) {
 
 /// x ← x + a, then y ← e^x and inverse ← e^-x, rounded to the scalar type, for x in [-40 log 2, 0].
 ///
-/// For float 2^n 2^f and 2^-n 2^-f, n whole, with one polynomial for both: what is even in f and what is odd. Error: 2.5 u. Exactly 1 at 0. Not
+/// For float 2^n 2^f and 2^-n 2^-f, n whole, with one polynomial for both: what is even in f and what is odd. Error: 3 u. Exactly 1 at 0. Not
 /// inline, for then compilers learn that the arrays are aligned, which gcc 12 takes for a reason not to use packets.
 template <class Scalar, class Real, class Count>
 [[gnu::noinline]] void set_running_exponentials(Scalar* __restrict y, Scalar* __restrict inverse, double* __restrict x,

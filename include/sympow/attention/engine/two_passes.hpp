@@ -1,7 +1,7 @@
 // Queries that all see all keys, through a state.
 #pragma once
 
-#include <sympow/attention/ordinary_engine.hpp>
+#include <sympow/attention/engine/ordinary_engine.hpp>
 
 namespace sympow::detail {
 

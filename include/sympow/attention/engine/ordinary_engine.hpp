@@ -1,9 +1,9 @@
 // Segments at the speed of their products: the state forms where nothing is near the ends of the scalar type.
 #pragma once
 
-#include <sympow/attention/feature_panels.hpp>
-#include <sympow/attention/ordinary_rows.hpp>
-#include <sympow/attention/state_engine.hpp>
+#include <sympow/attention/engine/feature_panels.hpp>
+#include <sympow/attention/engine/ordinary_rows.hpp>
+#include <sympow/attention/engine/state_engine.hpp>
 
 namespace sympow::detail {
 

@@ -1,8 +1,8 @@
 // One segment through a state: what the recurrent and the chunked form are both made of.
 #pragma once
 
-#include <sympow/attention/columns.hpp>
-#include <sympow/attention/score_sums.hpp>
+#include <sympow/attention/engine/columns.hpp>
+#include <sympow/attention/engine/score_sums.hpp>
 #include <sympow/attention/state.hpp>
 
 namespace sympow::detail {

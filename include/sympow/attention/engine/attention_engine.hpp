@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include <sympow/attention/columns.hpp>
-#include <sympow/attention/ordinary_rows.hpp>
-#include <sympow/attention/score_sums.hpp>
+#include <sympow/attention/engine/columns.hpp>
+#include <sympow/attention/engine/ordinary_rows.hpp>
+#include <sympow/attention/engine/score_sums.hpp>
 
 namespace sympow::detail {
 

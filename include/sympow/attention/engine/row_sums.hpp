@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include <sympow/attention/engine/scaled.hpp>
 #include <sympow/attention/options.hpp>
-#include <sympow/attention/scaled.hpp>
 #include <sympow/core/product.hpp>
 
 namespace sympow::detail {

@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include <sympow/attention/ordinary_engine.hpp>
+#include <sympow/attention/engine/ordinary_engine.hpp>
 
 namespace sympow::detail {
 

@@ -1,7 +1,7 @@
 // How tokens enter a state: its parts, and what the forms do with them.
 #pragma once
 
-#include <sympow/attention/columns.hpp>
+#include <sympow/attention/engine/columns.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/attention/workspace.hpp>
 

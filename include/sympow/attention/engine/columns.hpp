@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include <sympow/attention/scaled.hpp>
+#include <sympow/attention/engine/scaled.hpp>
 #include <sympow/core/blocks.hpp>
 
 namespace sympow::detail {
