@@ -26,19 +26,6 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
         "merge: one state was built under channel decay, the other under a Householder chain; the two do not commute");
 }
 
-/// Moves `left` on through the tokens of `right` and adds it to `right`, which then is the state of both.
-template <class Scalar, class F>
-void add_left(State<Scalar, F>& left, State<Scalar, F>& right, Workspace<Scalar>& workspace) {
-  StateAccess<State<Scalar, F>> before{left}, after{right};
-  before.fold(workspace);
-  after.fold(workspace);
-  before.forget(after.log_decay, &after.log_channels);
-  before.fold(workspace);
-  if constexpr (keys_are_features<F>)
-    if (after.key_product.size() != 0) before.mix(after.key_product);
-  after.add(before);
-}
-
 }  // namespace detail
 
 /// The state after `left`'s tokens and then `right`'s.
@@ -52,7 +39,10 @@ template <class Scalar, FiniteFeatureMap F>
   detail::check_adjacent(left, right);
   State<Scalar, F> first = left, result = right;
   Workspace<Scalar> workspace;
-  detail::add_left(first, result, workspace);
+  detail::StateAccess<State<Scalar, F>> before{first}, both{result};
+  before.fold(workspace);
+  both.fold(workspace);
+  both.add(before, workspace);
   return result;
 }
 

@@ -71,12 +71,6 @@ struct StateAccess<State<Scalar, F>> {
     transition.advance(segment, S);
     transition.advance(segment, key_product);
   }
-  /// The same by the product of another state.
-  void mix(const Matrix<Scalar>& product) {
-    S *= product;
-    Z = (product.transpose() * Z).eval();
-    key_product = key_product.size() == 0 ? product : (key_product * product).eval();
-  }
 
   /// Puts tokens that fit at the end of the tail.
   template <class Keys, class Exponents, class LogGates, class Values>
@@ -122,21 +116,53 @@ struct StateAccess<State<Scalar, F>> {
     tail_log_channels.setZero();
   }
 
-  /// Adds the sums of the state before this one, which has been moved on to this one's end; both tails are empty.
-  void add(const StateAccess& before) {
-    const double next = std::max(L, before.L);
-    if (before.L != no_weight) {
+  /// An empty tail for so many tokens.
+  void set_tail(Index tail) {
+    clear_tail();
+    tail_keys.setZero(state.d_, tail);
+    tail_values.setZero(S.rows(), tail);
+    tail_exponents.setZero(tail);
+    tail_log_b.setZero(tail);
+  }
+
+  /// Nothing, from these coordinates on, and no tail; the memory stays.
+  void clear(const Frame& from) {
+    S.setZero();
+    Z.setZero();
+    A = 0;
+    L = no_weight;
+    set_tail(0);
+    start = frame = from;
+    log_decay = 0;
+    log_channels.setZero();
+    key_product.resize(0, 0);
+    tokens = 0;
+  }
+
+  /// Adds the sums of the state before this one, moved on to this one's end; both tails are empty.
+  ///
+  ///     S ← 2^{M - M'} S + 2^{M_before - M'} S_before A,   A the whole transition of this one
+  void add(const StateAccess& before, Workspace<Scalar>& work) {
+    const double forgotten = (log_decay + degree * largest_of(log_channels)) * std::numbers::log2e;
+    if (before.L + forgotten != no_weight) {
+      const double next = std::max(L, before.L + forgotten);
       const double own = L == no_weight ? 0 : std::exp2(exponent() - std::ceil(next));
-      const double other = std::exp2(before.exponent() - std::ceil(next));
-      S = (S.template cast<double>() * own + before.S.template cast<double>() * other).template cast<Scalar>();
-      Z = (Z.template cast<double>() * own + before.Z.template cast<double>() * other).template cast<Scalar>();
-      A = A * own + before.A * other;
+      const auto decay = forgetting(work, std::exp2((before.exponent() - std::ceil(next)) + forgotten), log_channels);
+      if (key_product.size() == 0)
+        add_decayed(before.S, before.Z, static_cast<Scalar>(own), decay);
+      else
+        add_decayed((before.S * key_product).eval(), (key_product.transpose() * before.Z).eval(),
+                    static_cast<Scalar>(own), decay);
+      A = A * own + before.A * decay.factor;
       L = next;
     }
     start = before.start;
-    log_decay = before.log_decay;
-    log_channels = before.log_channels;
-    key_product = before.key_product;
+    log_decay += before.log_decay;
+    log_channels += before.log_channels;
+    if (key_product.size() == 0)
+      key_product = before.key_product;
+    else if (before.key_product.size() != 0)
+      key_product = (before.key_product * key_product).eval();
     tokens += before.tokens;
   }
 
@@ -146,38 +172,64 @@ struct StateAccess<State<Scalar, F>> {
     Eigen::Map<const Eigen::VectorXd> of_channels;  ///< of each, D; empty where the channels agree
   };
   /// S ← factor S Sym(diag(e^{channels - slowest})): a diagonal is lifted to the monomials of its entries, φ(a) / φ(1).
-  Forgetting forgetting(Workspace<Scalar>& work, double factor) const {
-    if (factor == 0 || channels_agree()) return {factor, {nullptr, 0}};
-    auto channels = work.channel_decays(tail_log_channels.size(), 2), monomials = work.lifted_decays(S.cols(), 2);
-    channels.col(0) = (tail_log_channels.array() - slowest_channel()).exp();
+  Forgetting forgetting(Workspace<Scalar>& work, double factor, const Eigen::VectorXd& log_a) const {
+    const double slowest = largest_of(log_a);
+    if (factor == 0 || (log_a.array() == slowest).all()) return {factor, {nullptr, 0}};
+    auto channels = work.channel_decays(log_a.size(), 2), monomials = work.lifted_decays(S.cols(), 2);
+    channels.col(0) = (log_a.array() - slowest).exp();
     channels.col(1).setOnes();
     state.feature_.embed(channels, monomials);
     monomials.col(0).array() *= factor / monomials.col(1).array();
     return {factor, {monomials.data(), monomials.rows()}};
   }
-  /// Some columns of S and entries of Z forget. A γ near 1 rounded to one scalar would drift by itself: it is taken as two.
+  /// The same since the last fold.
+  Forgetting forgetting(Workspace<Scalar>& work, double factor) const {
+    return forgetting(work, factor, tail_log_channels);
+  }
+  /// Some columns of S and entries of Z forget.
   void forget(const Forgetting& decay, Index first, Index size) {
     auto values = S.middleCols(first, size);
     auto normalizer = Z.segment(first, size);
     if (decay.of_channels.size() == 0) {
       if (decay.factor == 1) return;
-      const auto high = static_cast<Scalar>(decay.factor), low = static_cast<Scalar>(decay.factor - high);
-      values = values * high + values * low;
-      normalizer = normalizer * high + normalizer * low;
+      const Halves factor(decay.factor);
+      values = values * factor.high + values * factor.low;
+      normalizer = normalizer * factor.high + normalizer * factor.low;
       return;
     }
     for (Index i = 0; i < size; ++i) {
-      const double factor = decay.of_channels[first + i];
-      const auto high = static_cast<Scalar>(factor), low = static_cast<Scalar>(factor - high);
+      const Halves factor(decay.of_channels[first + i]);
       for_blocks(values.rows(), [&](Index row, auto count) {
         auto some = values.col(i).segment(row, count);
-        some = some * high + some * low;
+        some = some * factor.high + some * factor.low;
       });
-      normalizer[i] = normalizer[i] * high + normalizer[i] * low;
+      normalizer[i] = normalizer[i] * factor.high + normalizer[i] * factor.low;
     }
   }
 
  private:
+  // A γ near 1 rounded to one scalar would drift by itself: it is taken as two.
+  struct Halves {
+    explicit Halves(double factor) : high(static_cast<Scalar>(factor)), low(static_cast<Scalar>(factor - high)) {}
+    Scalar high, low;
+  };
+
+  // S ← own S + decay X, and Z likewise.
+  void add_decayed(const Matrix<Scalar>& X, const Vector<Scalar>& z, Scalar own, const Forgetting& decay) {
+    const auto add = [own](auto&& part, const auto& other, const Halves& factor) {
+      part = part * own + other * factor.high + other * factor.low;
+    };
+    if (decay.of_channels.size() == 0) {
+      add(S, X, Halves(decay.factor));
+      add(Z, z, Halves(decay.factor));
+      return;
+    }
+    for (Index i = 0; i < S.cols(); ++i) {
+      add(S.col(i), X.col(i), Halves(decay.of_channels[i]));
+      add(Z.segment(i, 1), z.segment(i, 1), Halves(decay.of_channels[i]));
+    }
+  }
+
   static double largest_of(const Eigen::VectorXd& log_a) { return log_a.size() > 0 ? log_a.maxCoeff() : 0; }
 
   // φ of keys with all powers of two in the exponents; returns max_j log2 (b_j ‖φ(k_j)‖) up to 1.
