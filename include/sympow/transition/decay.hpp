@@ -132,14 +132,11 @@ class ChannelDecay {
     }
     for_channels([&](Index first, auto count) {
       auto totals = sum({segment.begin, 0}, first, count);
-      Channels<S, decltype(count)> gates(count), inverse(count);
       for (Index t = 0; t < segment.size; ++t) {
         detail::prefetch_column(log_a_.middleRows(first, count), segment.end() + t);
         if (t % summed == 0) detail::prefetch_column(sums_.middleRows(first, count), (segment.end() + t) / summed);
-        detail::set_running_exponentials(gates.data(), inverse.data(), totals.data(),
-                                         log_a_.col(segment.begin + t).data() + first, count);
-        queries.col(t).segment(first, count).array() *= gates;
-        keys.col(t).segment(first, count).array() *= inverse;
+        detail::apply_running_gates(&queries(first, t), &keys(first, t), totals.data(),
+                                    &log_a_(first, segment.begin + t), count);
       }
     });
     if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
