@@ -53,18 +53,23 @@ void check_long_head(Index T) {
 }
 
 // A feature map whose embedding fails at its n-th call.
-struct Failing : SymmetricPower<2> {
+struct Failing {
+  static constexpr Score score = Score::power;
+  static constexpr int degree = 2;
+  static constexpr bool nonnegative = true;
+  SymmetricPower<2> square;
   std::shared_ptr<std::atomic<int>> calls = std::make_shared<std::atomic<int>>(0);
   int last = std::numeric_limits<int>::max();
+  [[nodiscard]] Index dimension(Index d) const { return square.dimension(d); }
   template <class X, class Y>
   void embed(const X& x, Y&& y) const {
     count();
-    SymmetricPower<2>::embed(x, y);
+    square.embed(x, y);
   }
   template <class X, class Panel, class Consume>
   void embed_by_panels(const X& x, Panel& panel, Panel& prefixes, Consume&& consume) const {
     count();
-    SymmetricPower<2>::embed_by_panels(x, panel, prefixes, consume);
+    square.embed_by_panels(x, panel, prefixes, consume);
   }
   void count() const {
     if (++*calls >= last) throw std::bad_alloc();

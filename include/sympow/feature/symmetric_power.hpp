@@ -8,9 +8,10 @@ namespace sympow {
 
 /// The symmetric power as a feature map: score s^P, φ = φ^P, D = C(d + P - 1, P). Normalised by default for even P; an odd power
 /// has negative scores and gives no distribution. Cost of an embedding: see `symmetric_power`.
+/// Final, for the forms take `embed_by_panels` where they can: a map that changes `embed` holds one instead.
 /// Source: Symmetric Power Transformers, §4.2; Conformal Transformations, §2.
 template <int P>
-struct SymmetricPower {
+struct SymmetricPower final {
   static_assert(1 <= P && P <= max_power, "the power must lie in 1 … 8");
   static constexpr Score score = Score::power;
   static constexpr int degree = P;
