@@ -160,6 +160,13 @@ TEST_CASE("fields that no state has are refused behind a checksum that fits", "[
   for (const double log_gate : {nan, infinity, 1e-3})
     REQUIRE_THAT(refusal(target, forged(bytes, body + 8, log_gate)), contains("contradict"));
   REQUIRE(refusal(target, forged(bytes, body + 8, -infinity)).empty());
+  const std::size_t product =
+      body + 16 + 16 + 4 * 8;  // of a transition that mixes channels: no state of a square has one
+  std::string mixed = bytes;
+  mixed.insert(product + 16, 16 * 8, '\0');
+  mixed = forged(mixed, 64, static_cast<std::int64_t>(mixed.size() - body));
+  mixed = forged(forged(mixed, product, std::int64_t{4}), product + 8, std::int64_t{4});
+  REQUIRE_THAT(refusal(target, mixed), contains("contradict"));
   // past the channels, no key product and a start frame without angles
   const std::size_t angles = body + 16 + 16 + 4 * 8 + 16 + 16 + 16;
   REQUIRE_THAT(refusal(target, forged(bytes, angles, nan)), contains("contradict"));

@@ -24,28 +24,30 @@ double logit(const A& transition, const Eigen::MatrixXd& Q, const Eigen::MatrixX
 }
 
 // Transports segment by segment; every logit, inside a segment and across with the pulls between, must be the defined one.
-// Each of at most T steps is rounded, relative to the lengths of query and key: 8 T u.
-template <class A>
+// Each of at most T steps is rounded, relative to the lengths of query and key: 8 T u of the scalar type S.
+template <class S = double, class A>
 void check_transport(const A& transition, Index d, Index T, Random& random, Index longest = 9) {
-  const Eigen::MatrixXd Q = random.matrix(d, T), K = random.matrix(d, T);
-  Eigen::MatrixXd keys = K;
+  const Eigen::MatrixXd Q = random.matrix<S>(d, T).template cast<double>(),
+                        K = random.matrix<S>(d, T).template cast<double>();
+  constexpr double own_u = std::numeric_limits<S>::epsilon() / 2;
+  Matrix<S> keys = K.cast<S>();
   std::vector<Segment> segments;
   Frame frame;
   for (Index begin = 0; begin < T; begin = segments.back().end()) {
     const Segment own{begin, std::min(random.integer(1, longest), T - begin)};
-    Eigen::MatrixXd queries = Q.middleCols(begin, own.size), inside(own.size, own.size);
-    transition.template transport<double>(frame, own, queries, keys.middleCols(begin, own.size), inside);
-    const auto check = [&](double found, Index i, Index j) {
+    Matrix<S> queries = Q.middleCols(begin, own.size).cast<S>(), inside(own.size, own.size);
+    transition.template transport<S>(frame, own, queries, keys.middleCols(begin, own.size), inside);
+    const auto check = [&](auto found, Index i, Index j) {
       CAPTURE(T, d, i, j);
-      REQUIRE(std::abs(found - logit(transition, Q, K, i, j)) <=
-              8 * static_cast<double>(T) * u * Q.col(i).norm() * K.col(j).norm());
+      REQUIRE(std::abs(static_cast<double>(found) - logit(transition, Q, K, i, j)) <=
+              8 * static_cast<double>(T) * own_u * Q.col(i).norm() * K.col(j).norm());
     };
     for (Index i = 0; i < own.size; ++i)
       for (Index j = 0; j <= i; ++j) check(inside(j, i), begin + i, begin + j);
     for (auto earlier = segments.rbegin(); earlier != segments.rend(); ++earlier) {
       for (Index i = 0; i < own.size; ++i)
         for (Index j = earlier->begin; j < earlier->end(); ++j) check(queries.col(i).dot(keys.col(j)), begin + i, j);
-      transition.template pull<double>(*earlier, queries);
+      transition.template pull<S>(*earlier, queries);
     }
     segments.push_back(own);
   }
@@ -82,6 +84,8 @@ TEST_CASE("channel decay keeps the type of its gates and sums any number of toke
     static_assert(std::is_same_v<decltype(narrow), const ChannelDecay<float>>);
     static_assert(std::is_same_v<decltype(wide), const ChannelDecay<double>>);
     check_transport(narrow, d, 60, random, 50);
+    check_transport<float>(narrow, d, 60, random, 50);
+    check_transport<float>(wide, d, 60, random, 50);
     for (const Segment segment : {Segment{0, 0}, Segment{3, 1}, Segment{0, 16}, Segment{15, 18}, Segment{1, 59}}) {
       Eigen::VectorXd narrow_totals(d), wide_totals(d);
       narrow.log_channel_totals(segment, narrow_totals);

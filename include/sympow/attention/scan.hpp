@@ -75,8 +75,8 @@ void set_tail(State<Scalar, F>& state, Index tail, Workspace<Scalar>& work) {
   parts.set_tail(tail);
 }
 
-/// Tokens of a segment of a scan, whole chunks: a merge moves 4 (e + 1) D numbers through memory, which is as long as 60 (e + 1) D
-/// operations, and tokens that are read directly cost d + e operations for every one of the segment; √(32 D) of them cost the same.
+/// Tokens of a segment of a scan, whole chunks: a merge moves 3 (e + 1) D numbers through memory, which with the states' other ways is as long
+/// as 60 (e + 1) D operations, and tokens that are read directly cost d + e operations for every one of the segment; √(32 D) of them cost the same.
 inline Index scanned_segment(Index D, Index chunk) {
   const auto balanced = static_cast<Index>(std::sqrt(32 * static_cast<double>(D)));
   return (std::clamp(balanced, chunk, std::max<Index>(chunk, 512)) + chunk / 2) / chunk * chunk;
@@ -91,7 +91,7 @@ inline Index scanned_segment(Index D, Index chunk) {
 ///
 /// Nothing depends on the number of threads but which of them does what: results are the same bit for bit. Segments go through the
 /// three steps by windows, each step a window behind the one before, so that a round is many independent jobs on few states; memory: four windows of
-/// states. Work beside the chunked form's own: the merges, 4 (e + 1) D a segment, tails, T · segment (d + e), and the angles of what turns
+/// states. Work beside the chunked form's own: the merges, 5 (e + 1) D a segment, tails, T · segment (d + e), and the angles of what turns
 /// keys, which both halves need. At d = e = 64, P = 2 in float and 65,536 tokens 3.0 µs a token become 3.4 on
 /// one thread and 1.8 on two.
 /// (To give each thread some of the e values instead is simpler, but repeats embeddings and logits: 1.4 times the speed on two threads.)

@@ -194,7 +194,8 @@ void load(State<Scalar, F>& state, std::istream& in) {
   detail::StateAccess<State<Scalar, F>> parts{loaded};
   detail::StateReader reader(body, state.key_dimension());
   detail::visit_state(parts, reader);
-  if (!reader.at_end() || !detail::plausible(parts))
+  const bool can_mix = detail::keys_are_features<F>;
+  if (!reader.at_end() || !detail::plausible(parts) || (!can_mix && parts.key_product.size() != 0))
     detail::raise<InvalidStateFile>("state file: its fields contradict each other");
   state = std::move(loaded);
 }

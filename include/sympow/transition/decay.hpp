@@ -123,7 +123,7 @@ class ChannelDecay {
     for_channels([&](Index first, auto count) { moderate = moderate && (sum(segment, first, count) >= least).all(); });
     return moderate ? segment.begin : segment.begin + segment.size / 2;
   }
-  /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} e^{-G_j}, neither being far from 1.
+  /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} e^{-G_j}, both gates being at least 2^-40.
   template <class S>
   void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     if (segment.size == 1) {
@@ -200,8 +200,8 @@ class ChannelDecay {
 ///
 /// log_a: d × T, each ≤ 0, -∞ allowed; floats are kept as floats, which is half of what a pass reads, others are copied into double;
 /// sums are double. It acts in key space and is lifted: on `SymmetricPower<P>` equal
-/// channels γ decay a score by γ^P, and with `Exponential` the gate scales the logit. Cost of a segment of n tokens: log2(n) passes
-/// over its queries and keys and the products. Throws `InvalidGate`. Source: Gated Linear Attention (2023).
+/// channels γ decay a score by γ^P, and with `Exponential` the gate scales the logit. Cost of a segment of n tokens: one pass over its queries and
+/// keys and the products, and up to log2(n) passes where channels decay below 2^-40 in it. Throws `InvalidGate`. Source: Gated Linear Attention (2023).
 template <class LogGates>
 [[nodiscard]] auto channel_decay(const Eigen::DenseBase<LogGates>& log_a) {
   using Real = std::conditional_t<std::is_same_v<typename LogGates::Scalar, float>, float, double>;

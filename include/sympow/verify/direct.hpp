@@ -1,10 +1,11 @@
 // Attention by its definition, in double, without blocks, states or shortcuts: what every form is measured against.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include <sympow/attention/options.hpp>
+#include <sympow/attention/engine/ordinary_rows.hpp>
 #include <sympow/core/exponential.hpp>
 #include <sympow/core/integer_power.hpp>
 
@@ -15,7 +16,7 @@ struct DirectRows {
   Matrix<double> Y;             ///< e × T
   Eigen::VectorXd denominator;  ///< Σ_j s_ij
   Eigen::VectorXd condition;    ///< K_i for normalised rows, A_i for sums, K_i (1 + |Y_i| / max|V|) for signed means
-  Eigen::VectorXd window;       ///< n_i = Σ_j b_ij, tokens inside the gate's effective window
+  Eigen::VectorXd window;       ///< Σ_j b_ij, tokens inside the gate's effective window
   double largest_value = 0;     ///< max |V|
 };
 
@@ -100,23 +101,26 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 ///
 ///     max_i |ΔY_i| / (4 u · K_i · max|V| · (1 + √n_i))
 ///
-/// n_i = ⌈window_i / tokens_per_update⌉, the updates of whichever side makes more of them; a window shorter than a chunk can still have an
-/// update in it. tokens_per_update is 1 for a recurrence, and for the definition where it moves keys on token by token; the chunk for the
-/// chunked form; infinity (no updates) for the attention form. Degenerate rows of means are not compared. A result that is not finite gives
-/// infinity.
+/// n_i = window_i / tokens_per_update, the updates of whichever side makes more of them: 1 for a recurrence, and for the definition
+/// where it moves keys on token by token; the chunk for the chunked form; infinity (no updates) for the attention form. Chunks under gates
+/// that close fast are cut into pieces, of 8 tokens or more and in double up to four to a window, which then are the updates. Degenerate rows
+/// of means are not compared. A result that is not finite gives infinity.
 template <class Normalization = DefaultNormalization, FeatureMap F, class DA, class DB>
 [[nodiscard]] double row_rule(const DirectRows& rows, const Eigen::MatrixBase<DA>& a, const Eigen::MatrixBase<DB>& b,
                               double unit, double tokens_per_update = 1) {
   constexpr bool sums = sympow::detail::rows_of<Normalization, F>() == sympow::detail::Rows::sums;
   sympow::detail::check_size("columns of Y", a.cols(), rows.Y.cols(), "rows that were evaluated");
   sympow::detail::check_size("columns of the other Y", b.cols(), rows.Y.cols(), "rows that were evaluated");
+  constexpr double shortest = 8, most = -2 / sympow::detail::least_log_decay<typename DA::Scalar>;  // of pieces
+  const bool has_chunks = 1 < tokens_per_update && std::isfinite(tokens_per_update);
   double worst = 0;
   for (Index i = 0; i < rows.Y.cols(); ++i) {
     if (rows.Y.rows() == 0 || (!sums && degenerate(rows, i, unit))) continue;
     const double difference =
         (a.col(i).template cast<double>() - b.col(i).template cast<double>()).cwiseAbs().maxCoeff();
-    const double allowed = 4 * unit * rows.condition[i] * rows.largest_value *
-                           (1 + std::sqrt(std::ceil(rows.window[i] / tokens_per_update)));
+    const double updates =
+        std::max(rows.window[i] / tokens_per_update, has_chunks ? std::min(rows.window[i] / shortest, most) : 0.0);
+    const double allowed = 4 * unit * rows.condition[i] * rows.largest_value * (1 + std::sqrt(updates));
     const double ratio = difference == 0 ? 0 : difference / allowed;
     worst = ratio <= worst ? worst : std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
   }

@@ -125,7 +125,7 @@ struct StateAccess<State<Scalar, F>> {
     tail_log_b.setZero(tail);
   }
 
-  /// Nothing, from these coordinates on, and no tail; the memory stays.
+  /// Nothing, from these coordinates on, and no tail; the memory of the sums stays.
   void clear(const Frame& from) {
     S.setZero();
     Z.setZero();
@@ -148,11 +148,12 @@ struct StateAccess<State<Scalar, F>> {
       const double next = std::max(L, before.L + forgotten);
       const double own = L == no_weight ? 0 : std::exp2(exponent() - std::ceil(next));
       const auto decay = forgetting(work, std::exp2((before.exponent() - std::ceil(next)) + forgotten), log_channels);
-      if (key_product.size() == 0)
-        add_decayed(before.S, before.Z, static_cast<Scalar>(own), decay);
-      else
-        add_decayed((before.S * key_product).eval(), (key_product.transpose() * before.Z).eval(),
-                    static_cast<Scalar>(own), decay);
+      bool is_mixed = false;
+      if constexpr (keys_are_features<F>)
+        if (is_mixed = key_product.size() != 0; is_mixed)
+          add_decayed((before.S * key_product).eval(), (key_product.transpose() * before.Z).eval(),
+                      static_cast<Scalar>(own), decay);
+      if (!is_mixed) add_decayed(before.S, before.Z, static_cast<Scalar>(own), decay);
       A = A * own + before.A * decay.factor;
       L = next;
     }
