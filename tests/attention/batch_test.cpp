@@ -288,6 +288,47 @@ TEST_CASE("an error of one head names it and leaves all others as they were", "[
   }
 }
 
+TEST_CASE("queries and keys of different number, as the mask aligns them", "[attention]") {
+  RandomBatch<float> asked(Order::bthd, {5, 0, 40, 3}, 4, 2, 21), known(Order::packed, {50, 7, 9, 0}, 4, 2, 22);
+  Workspaces<float> workspaces;
+  const auto turn = rotary(asked.theta);
+  const auto q = asked.Q.heads(), y = asked.Y.heads(), k = known.K.heads(), v = known.V.heads();
+  for (const Mask mask : {full(), full(2), causal(45)})
+    for (const Form form : {Form::automatic, Form::attention, Form::chunked, Form::recurrent}) {
+      if (mask.offset != 0 && form != Form::automatic && form != Form::attention) continue;
+      CAPTURE(mask.offset, mask.is_full, static_cast<int>(form));
+      std::ranges::fill(asked.Y.data, 7);
+      attend(Power{}, turn, q, k, v, y, workspaces, {.form = form, .head = {.mask = mask}});
+      for (Index b = 0; b < 4; ++b)
+        for (Index h = 0; h < 4; ++h) {
+          const auto Q = q.head(b, h), K = k.head(b, h / 2), V = v.head(b, h / 2);
+          const Options options{.mask = mask};
+          CAPTURE(b, h);
+          bool found = false;
+          const auto is = [&](Form which, const auto& by_itself) {
+            if (form == which) REQUIRE(same_bits(y.head(b, h), by_itself));
+            found = found || same_bits(y.head(b, h), by_itself);
+          };
+          is(Form::attention, attention(Power{}, turn, Q, K, V, options));
+          if (mask.offset == 0) is(Form::chunked, chunked(Power{}, turn, Q, K, V, options));
+          if (mask.offset == 0) is(Form::recurrent, recurrent(Power{}, turn, Q, K, V, options));
+          REQUIRE(found);
+          REQUIRE(y.padding(b, h).isZero(0));
+        }
+    }
+  auto states = asked.fresh_states<Power>();
+  attend(Power{}, turn, q, k, v, states, y, workspaces, {.head = {.mask = full()}});
+  for (Index b = 0; b < 4; ++b)
+    REQUIRE(states[asked.index(b, 3)].tokens() == known.lengths[static_cast<std::size_t>(b)]);
+  REQUIRE_THROWS_WITH(attend(Power{}, turn, q, k, v, y, workspaces),
+                      contains("length of sequence 0 in K is 50, must be 5 (that in Q) unless options.head.mask"));
+  REQUIRE_THROWS_WITH(attend(Power{}, turn, q, k, q, y, workspaces, {.head = {.mask = full()}}),
+                      contains("length of sequence 0 in V is 5, must be 50 (that in K)"));
+  REQUIRE_THROWS_WITH(
+      attend(Power{}, decay(Eigen::VectorXd::Zero(50)), q, k, v, y, workspaces, {.head = {.mask = full()}}),
+      contains("sequence 1, head 0"));
+}
+
 TEST_CASE("a mask or costs that no form takes are refused before anything is touched", "[attention]") {
   RandomBatch<double> batch(Order::bthd, {4, 6, 0}, 2, 1, 13);
   auto states = batch.fresh_states<Power>();

@@ -92,18 +92,6 @@ inline Index scanned_chunk(HeadShape shape, Index all_tokens, const BatchOptions
   return T / 16 >= scanned_segment(static_cast<Index>(shape.D), chunk) ? chunk : 0;
 }
 
-/// The numbers of an embedding; `HeadShape::no_embedding` if the forms have none, or cannot count them.
-template <bool has_states, class F>
-double embedding_of(const F& feature, Index d) {
-  if constexpr (has_states) {
-    try {
-      return static_cast<double>(feature.dimension(d));
-    } catch (const DimensionOverflow&) {
-    }
-  }
-  return HeadShape::no_embedding;
-}
-
 /// The arguments of a batch but its transitions and states, checked against each other.
 template <class Scalar>
 struct BatchCall {
@@ -116,16 +104,18 @@ struct BatchCall {
       if (actual != expected)
         raise<ShapeMismatch>(what, " of ", of, " is ", actual, ", must be ", expected, " (that of ", whose, ")");
     };
-    const auto lengths = [&](const char* name, const auto& x) {
-      agree("number of sequences", name, x.sequences(), Q.sequences(), "Q");
-      for (Index b = 0; b < Q.sequences(); ++b)
-        if (x.length(b) != Q.length(b))
-          raise<ShapeMismatch>("length of sequence ", b, " in ", name, " is ", x.length(b), ", must be ", Q.length(b),
-                               " (that in Q)");
+    const auto lengths = [&](const char* name, const auto& x, const char* other, const auto& y, const char* unless) {
+      for (Index b = 0; b < y.sequences(); ++b)
+        if (x.length(b) != y.length(b))
+          raise<ShapeMismatch>("length of sequence ", b, " in ", name, " is ", x.length(b), ", must be ", y.length(b),
+                               " (that in ", other, ")", unless);
     };
-    lengths("K", K);
-    lengths("V", V);
-    lengths("Y", Y);
+    agree("number of sequences", "K", K.sequences(), Q.sequences(), "Q");
+    agree("number of sequences", "V", V.sequences(), Q.sequences(), "Q");
+    agree("number of sequences", "Y", Y.sequences(), Q.sequences(), "Q");
+    if (options.head.mask == causal()) lengths("K", K, "Q", Q, " unless options.head.mask says otherwise");
+    lengths("V", V, "K", K, "");
+    lengths("Y", Y, "Q", Q, "");
     agree("number of heads", "V", V.heads(), K.heads(), "K");
     agree("number of heads", "Y", Y.heads(), Q.heads(), "Q");
     agree("dimension", "K", K.dimension(), Q.dimension(), "Q");
@@ -180,15 +170,11 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
       all_tokens += Q.cols();
     });
   options.check_finite = false;  // it has been done
-  const double D = embedding_of<has_states>(feature, call.Q.dimension());
   const auto shape_of = [&](Index n) {
-    HeadShape shape{.T = call.Q.length(n / call.Q.heads()),
-                    .d = call.Q.dimension(),
-                    .e = call.V.dimension(),
-                    .D = D,
-                    .action = A::key_action,
-                    .is_full = options.mask.is_full,
-                    .keeps_state = keeps_states};
+    const Index b = n / call.Q.heads(), tokens = std::max(call.Q.length(b), call.K.length(b));
+    HeadShape shape = head_shape(feature, transition_of(n), tokens, call.Q.dimension(), call.V.dimension());
+    shape.is_full = options.mask.is_full;
+    shape.keeps_state = keeps_states;
     if constexpr (keeps_states) shape.from_nothing = std::ranges::begin(states)[n].tokens() == 0;
     return shape;
   };

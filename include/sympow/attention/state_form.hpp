@@ -11,6 +11,20 @@ template <class F, class A>
 inline constexpr bool has_state_forms =
     FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || detail::keys_are_features<F>);
 
+/// What `cheapest_form` and `cheapest_chunk` ask of a call of T tokens with keys in R^d and values in R^e, that has no mask and neither begins with a
+/// state nor leaves one: say so in `is_full`, `from_nothing` and `keeps_state` if it does.
+template <FeatureMap F, Transition A>
+[[nodiscard]] HeadShape head_shape([[maybe_unused]] const F& feature, const A&, Index T, Index d, Index e) {
+  HeadShape shape{.T = T, .d = d, .e = e, .action = A::key_action};
+  if constexpr (has_state_forms<F, A>) {
+    try {
+      shape.D = static_cast<double>(feature.dimension(d));
+    } catch (const DimensionOverflow&) {  // more than a state can have
+    }
+  }
+  return shape;
+}
+
 namespace detail {
 
 /// Throws `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.

@@ -9,6 +9,7 @@
 #include <sympow/core/blocks.hpp>
 #include <sympow/core/exponential.hpp>
 #include <sympow/transition/halves.hpp>
+#include <sympow/transition/running_gates.hpp>
 #include <sympow/transition/transition.hpp>
 
 namespace sympow {

@@ -47,13 +47,9 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   FormResiduals found;
   found.attention = compare(Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
   if constexpr (FiniteFeatureMap<F>) {
-    const HeadShape shape{.T = Q.cols(),
-                          .d = Q.rows(),
-                          .e = V.rows(),
-                          .D = static_cast<double>(feature.dimension(Q.rows())),
-                          .action = A::key_action,
-                          .is_full = options.mask.is_full,
-                          .keeps_state = true};
+    HeadShape shape = head_shape(feature, transition, Q.cols(), Q.rows(), V.rows());
+    shape.is_full = options.mask.is_full;
+    shape.keeps_state = true;
     const auto chunk = static_cast<double>(sympow::detail::chunk_of(options, shape));
     State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
     found.recurrent =
