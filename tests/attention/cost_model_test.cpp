@@ -4,6 +4,7 @@
 
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
+#include <sympow/transition/householder.hpp>
 
 using namespace sympow;
 using namespace sympow::test;
@@ -149,4 +150,16 @@ TEST_CASE("a long head sees all keys where the mask says so", "[attention]") {
   attend(Power{}, turns, view(Q), view(K), view(V), view(Y), workspaces, {.form = Form::chunked, .head = options});
   REQUIRE(Y == chunked(Power{}, turns, Q, K, V, options));
   REQUIRE((Y - attention(Power{}, turns, Q, K, V, options)).cwiseAbs().maxCoeff() <= 1e-12);
+}
+
+TEST_CASE("the shape of a head has an embedding exactly where there are state forms", "[attention]") {
+  const Eigen::MatrixXf w = Eigen::MatrixXf::Ones(4, 7);
+  const auto chain = householder(w, Eigen::VectorXd::Ones(7));
+  const HeadShape square = head_shape(SymmetricPower<2>{}, stationary(), 7, 4, 3);
+  CHECK((square.T == 7 && square.d == 4 && square.e == 3 && square.D == 10 && square.action == KeyAction::none));
+  CHECK(head_shape(Linear{}, chain, 7, 4, 3).D == 4);
+  CHECK(head_shape(Linear{}, chain, 7, 4, 3).action == KeyAction::mix);
+  CHECK(head_shape(SymmetricPower<2>{}, chain, 7, 4, 3).D == HeadShape::no_embedding);
+  CHECK(head_shape(Exponential{}, stationary(), 7, 4, 3).D == HeadShape::no_embedding);
+  CHECK(head_shape(SymmetricPower<8>{}, stationary(), 7, 1 << 20, 3).D == HeadShape::no_embedding);  // does not fit
 }
