@@ -15,9 +15,10 @@ namespace {
 constexpr double u = 0x1p-53, pi = std::numbers::pi;
 
 // The largest error of a cosine or sine, in units of u.
-double worst_error(const detail::SomeAngles& angles) {
-  detail::SomeAngles cosines, sines;
-  detail::cosines_and_sines(angles, cosines, sines);
+using SomeAngles = Eigen::Array<double, detail::angles_at_once, 1>;
+double worst_error(const SomeAngles& angles) {
+  SomeAngles cosines, sines;
+  detail::cosines_and_sines(angles.data(), cosines.data(), sines.data());
   double worst = 0;
   for (Index i = 0; i < angles.size(); ++i) {
     const auto exact = static_cast<long double>(angles[i]);
@@ -31,11 +32,11 @@ double worst_error(const detail::SomeAngles& angles) {
 
 TEST_CASE("cosines and sines of many angles at once are good to a rounding or two", "[rotation]") {
   Random random(1);
-  detail::SomeAngles special = detail::SomeAngles::Zero();
+  SomeAngles special = SomeAngles::Zero();
   special << 0, pi, -pi, pi / 2, -pi / 2, pi / 4, -pi / 4, 3 * pi / 4, -3 * pi / 4, 1e-300, -1e-8, 1, 2, 3, -3, -2;
   CHECK(worst_error(special) <= 2);
   for (int draw = 0; draw < 2000; ++draw)
-    REQUIRE(worst_error(detail::SomeAngles::NullaryExpr([&] { return random.uniform(-pi, pi); })) <= 2);
+    REQUIRE(worst_error(SomeAngles::NullaryExpr([&] { return random.uniform(-pi, pi); })) <= 2);
 }
 
 TEST_CASE("angles go on by steps of any size and stay reduced", "[rotation]") {
@@ -48,7 +49,7 @@ TEST_CASE("angles go on by steps of any size and stay reduced", "[rotation]") {
     const VectorXd start = random.vector(21), steps = size * random.vector(21);
     VectorXd mu = start.unaryExpr(&reduced_angle), query = random.vector(42), key = random.vector(42);
     const VectorXd before = mu, q = query, k = key;
-    detail::turn_on(mu, steps, pairing, query.data(), key.data());
+    detail::turn_on(mu, steps.data(), 1, pairing, query.data(), key.data());
     for (Index j = 0; j < mu.size(); ++j) {
       const double expected = reduced_angle(before[j] + steps[j]), c = std::cos(expected), s = std::sin(expected);
       CHECK(std::abs(mu[j]) <= pi * (1 + 4 * u));

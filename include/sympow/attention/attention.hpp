@@ -25,8 +25,8 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
     detail::check_output(Y, Q, V);
     if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
     const detail::ViewOf<Scalar, A> view(transition);
-    detail::run_attention<Scalar, F>(feature,
-                                     {view, rows, options, Q.derived(), K.derived(), V.derived(), Y, workspace});
+    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
+    detail::run_attention<Scalar, F>(feature, {view, rows, options, queries, keys, values, Y, workspace});
   }
 }
 

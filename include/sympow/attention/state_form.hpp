@@ -72,7 +72,8 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
     check_state_mask(options.mask);
     if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
     const ViewOf<Scalar, A> view(transition);
-    engine(StateCall<Scalar, F>{view, rows, options, Q.derived(), K.derived(), V.derived(), {state}, Y, workspace});
+    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
+    engine(StateCall<Scalar, F>{view, rows, options, queries, keys, values, {state}, Y, workspace});
   }
 }
 

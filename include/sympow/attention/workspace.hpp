@@ -33,7 +33,7 @@ struct Workspace {
   detail::Panel<Scalar> key_features;       ///< D × n, of an embedded score
   detail::Panel<Scalar> tail_features;      ///< D × m, of a state's tail
   detail::Panel<Scalar> numerators;         ///< e × n, read from a state; weighted values on their way into it
-  detail::Panel<Scalar> row;                ///< 3 × n, denominators read from a state, and their absolute weights
+  detail::Panel<Scalar> row;                ///< n × 3, denominators read from a state, and their absolute weights
   detail::Panel<Scalar> weights;            ///< n, of keys on their way into a state
   detail::Panel<Scalar> tail_weights;       ///< m, of keys of a tail
   detail::Panel<Scalar> fold_weights;       ///< m + n, of all keys that a state takes in

@@ -21,19 +21,36 @@ template <>
 inline constexpr int block_size<Index> = Dynamic;
 
 /// Σ x_i².
-template <class X>
-auto squared_norm(const X& x) {
-  constexpr int block = 16;
-  using Scalar = typename X::Scalar;
-  Eigen::Array<Scalar, block, 1> sums = Eigen::Array<Scalar, block, 1>::Zero();
+template <class Scalar>
+Scalar squared_norm(const Scalar* x, Index size) {
+  using Block = Eigen::Array<Scalar, 16, 1>;
+  Block sums = Block::Zero();
   Scalar rest(0);
-  for_blocks<block>(x.size(), [&](Index first, auto count) {
-    if constexpr (std::is_same_v<decltype(count), Index>)
-      rest = x.segment(first, count).squaredNorm();
-    else
-      sums += x.segment(first, count).array().square();
-  });
+  Index i = 0;
+  for (; i + 16 <= size; i += 16) {
+    const Block some = Block::Map(x + i);
+    sums += some * some;
+  }
+  for (; i < size; ++i) rest += x[i] * x[i];
   return sums.sum() + rest;
+}
+
+/// y_i ← factor x_i; y may be x.
+template <class Scalar>
+void set_scaled(Scalar* y, const Scalar* x, Scalar factor, Index size) {
+  using Block = Eigen::Array<Scalar, 16, 1>;
+  Index i = 0;
+  for (; i + 16 <= size; i += 16) Block::Map(y + i) = Block::Map(x + i) * factor;
+  for (; i < size; ++i) y[i] = x[i] * factor;
+}
+
+/// x_i ← x_i y_i.
+template <class Scalar, class Real>
+void multiply_entries(Scalar* __restrict x, const Real* __restrict y, Index size) {
+  Index i = 0;
+  for (; i + 16 <= size; i += 16)
+    for (Index n = 0; n < 16; ++n) x[i + n] *= static_cast<Scalar>(y[i + n]);
+  for (; i < size; ++i) x[i] *= static_cast<Scalar>(y[i]);
 }
 
 /// Asks for column t of x, if there is one, before it is needed.

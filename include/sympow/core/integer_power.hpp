@@ -23,15 +23,17 @@ template <class Scalar>
 
 namespace detail {
 
-/// x^P entry by entry, of an array expression.
+/// x^P of a number or of every entry of an array.
 template <int P, class X>
-[[gnu::always_inline]] inline auto entries_to_the(const X& x) {
-  if constexpr (P == 1)
+[[gnu::always_inline]] inline X power(const X& x) {
+  if constexpr (P == 1) {
     return x;
-  else if constexpr (P % 2 == 0)
-    return entries_to_the<P / 2>(x).square();
-  else
-    return entries_to_the<P - 1>(x) * x;
+  } else if constexpr (P % 2 == 0) {
+    const X root = power<P / 2>(x);
+    return root * root;
+  } else {
+    return power<P - 1>(x) * x;
+  }
 }
 
 /// The same as a functor, for `unaryExpr` over blocks of scores.

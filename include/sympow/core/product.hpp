@@ -67,26 +67,33 @@ void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scala
 }
 
 /// C ← A B, or C += A B in one addition. C overlaps neither factor.
+template <class Scalar>
+void product(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
+             Strided<Scalar*> C) {
+  if (rows == 0 || cols == 0) return;  // what is empty has no memory
+  if (depth == 0) {
+    for (Index j = 0; j < cols && !add; ++j)
+      for (Index i = 0; i < rows; ++i) *C.at(i, j).data = Scalar(0);
+  } else if ((rows == 1 || cols == 1) && A.right == 1 && B.down == 1) {
+    if (cols == 1)
+      multiply_rows<Scalar>(add, rows, depth, A, B.data, C);
+    else
+      multiply_rows<Scalar>(add, cols, depth, B.transposed(), A.data, C.transposed());
+  } else {
+    multiply<Scalar>(add, rows, cols, depth, A, B, C);
+  }
+}
 template <bool add, class C, class A, class B>
 void product(C&& c, const A& a, const B& b) {
   using Scalar = typename std::remove_cvref_t<C>::Scalar;
-  const Index depth = a.cols();
-  if (c.size() == 0) return;  // what is empty has no memory
-  if (depth == 0) {
-    if constexpr (!add) c.setZero();
-  } else if constexpr (products_by_blas) {
+  if constexpr (products_by_blas) {
+    if (a.cols() == 0 && add) return;
     if constexpr (add)
       c.noalias() += a * b;
     else
       c.noalias() = a * b;
-  } else if (const auto left = strided(a), right = strided(b);
-             (c.rows() == 1 || c.cols() == 1) && left.right == 1 && right.down == 1) {
-    if (c.cols() == 1)
-      multiply_rows<Scalar>(add, c.rows(), depth, left, right.data, strided(c));
-    else
-      multiply_rows<Scalar>(add, c.cols(), depth, right.transposed(), left.data, strided(c).transposed());
   } else {
-    multiply<Scalar>(add, c.rows(), c.cols(), depth, left, right, strided(c));
+    product<Scalar>(add, c.rows(), c.cols(), a.cols(), strided(a), strided(b), strided(c));
   }
 }
 

@@ -1,6 +1,7 @@
 // Entries at regular distances in memory, and loops of a length that the compiler knows.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include <sympow/core/concepts.hpp>
@@ -13,6 +14,12 @@ struct Strided {
   Pointer data;
   Index down, right;
 
+  /// The same, not to be written to.
+  operator Strided<const std::remove_pointer_t<Pointer>*>() const  // NOLINT(google-explicit-constructor)
+    requires(!std::is_const_v<std::remove_pointer_t<Pointer>>)
+  {
+    return {data, down, right};
+  }
   Strided at(Index i, Index j) const { return {data + i * down + j * right, down, right}; }
   Strided transposed() const { return {data, right, down}; }
 };

@@ -89,58 +89,71 @@ void turn_columns(Scalar* x, Index columns, Index stride, Index pairs, Pairing p
 
 /// Angles that are turned by together.
 inline constexpr Index angles_at_once = 16;
-using SomeAngles = Eigen::Array<double, angles_at_once, 1>;
 
-/// cos μ and sin μ of angles in [-π, π] to about a rounding, without a branch: with m the nearest number of right angles the series of
-/// μ - m π/2 are turned by m of them.
-inline void cosines_and_sines(const SomeAngles& mu, SomeAngles& cosines, SomeAngles& sines) {
+/// The nearest whole number of |x| < 2^51, in two additions that every processor has for packets.
+[[gnu::always_inline]] inline double nearest_whole(double x) {
+  constexpr double ulp_is_1 = 0x1.8p52;
+  return (x + ulp_is_1) - ulp_is_1;
+}
+
+/// cos μ and sin μ of `angles_at_once` angles in [-π, π] to about a rounding, without a branch: with m the nearest number of right angles the
+/// series of μ - m π/2 are turned by m of them.
+inline void cosines_and_sines(const double* __restrict mu, double* __restrict cosines, double* __restrict sines) {
   constexpr double high = 0x1.921fb54442d18p0, low = 0x1.1a62633145c07p-54;  // π/2 as two numbers
-  const SomeAngles m = (mu * (2 * std::numbers::inv_pi)).rint(), turns = m.square();
-  const SomeAngles r = (mu - m * high) - m * low, x = r.square();
-  constexpr auto over = [] {  // the inverse factorials
+  constexpr auto over = [] {                                                 // the inverse factorials
     std::array<double, 17> inverse;
     double factorial = 1;
     for (std::size_t n = 0; n < inverse.size(); factorial *= static_cast<double>(++n)) inverse[n] = 1 / factorial;
     return inverse;
   }();
-  SomeAngles sine = SomeAngles::Constant(over[15]), cosine = SomeAngles::Constant(over[16]);
-#pragma GCC unroll 6
-  for (std::size_t n = 13; n > 1; n -= 2) {
-    sine = over[n] - x * sine;
-    cosine = over[n + 1] - x * cosine;
+  for (Index n = 0; n < angles_at_once; ++n) {
+    const double m = nearest_whole(mu[n] * (2 * std::numbers::inv_pi)), turns = m * m;
+    const double r = (mu[n] - m * high) - m * low, x = r * r;
+    double sine = over[13] - x * over[15], cosine = over[14] - x * over[16];
+    sine = over[11] - x * sine, cosine = over[12] - x * cosine;
+    sine = over[9] - x * sine, cosine = over[10] - x * cosine;
+    sine = over[7] - x * sine, cosine = over[8] - x * cosine;
+    sine = over[5] - x * sine, cosine = over[6] - x * cosine;
+    sine = over[3] - x * sine, cosine = over[4] - x * cosine;
+    sine = r - r * x * sine;
+    cosine = 1 - x * (over[2] - x * cosine);
+    const double cosine_of_turns = (6 - turns * (7 - turns)) * (1 / 6.),
+                 sine_of_turns = m * (4 - turns) * (1 / 3.);  // 0 or ±1
+    cosines[n] = cosine * cosine_of_turns - sine * sine_of_turns;
+    sines[n] = sine * cosine_of_turns + cosine * sine_of_turns;
   }
-  sine = r - r * x * sine;
-  cosine = 1 - x * (over[2] - x * cosine);
-  const SomeAngles cosine_of_turns = (6 - turns * (7 - turns)) * (1 / 6.),
-                   sine_of_turns = m * (4 - turns) * (1 / 3.);  // 0 or ±1
-  cosines = cosine * cosine_of_turns - sine * sine_of_turns;
-  sines = sine * cosine_of_turns + cosine * sine_of_turns;
 }
 
-/// Turns queries and keys of one token by the same angles, which go on from μ to μ + steps, reduced to [-π, π].
-template <class Scalar, class Steps>
-void turn_on(Eigen::VectorXd& mu, const Steps& steps, Pairing pairing, Scalar* query, Scalar* key) {
+/// Turns queries and keys of one token by the same angles, which go on from μ to μ + β θ, reduced to [-π, π].
+template <class Scalar>
+void turn_on(Eigen::VectorXd& mu, const double* theta, double beta, Pairing pairing, Scalar* query, Scalar* key) {
+  constexpr Index all = angles_at_once;
   const Index pairs = mu.size();
-  for (Index begin = 0; begin < pairs; begin += angles_at_once) {
-    const Index count = std::min(angles_at_once, pairs - begin);
-    SomeAngles angles = SomeAngles::Zero(), cosines, sines;
-    angles.head(count) = mu.array().segment(begin, count) + steps.array().segment(begin, count);
-    if (angles.square().sum() <= 1e6) {  // few turns, of which the two parts are exact
+  for (Index begin = 0; begin < pairs; begin += all) {
+    const Index count = std::min(all, pairs - begin);
+    alignas(64) double angles[all] = {}, cosines[all], sines[all];
+    double largest = 0;
+    for (Index n = 0; n < count; ++n) {
+      angles[n] = mu[begin + n] + beta * theta[begin + n];
+      largest = std::max(largest, std::abs(angles[n]));
+    }
+    if (largest <= 1000) {  // few turns, of which the two parts are exact
       constexpr double turn = 2 * std::numbers::pi, high = 0x1.921fb5444p2, low = turn - high;
-      const SomeAngles turns = (angles * (std::numbers::inv_pi / 2)).rint();
-      angles = (angles - turns * high) - turns * low;
+      for (Index n = 0; n < all; ++n) {
+        const double turns = nearest_whole(angles[n] * (std::numbers::inv_pi / 2));
+        angles[n] = (angles[n] - turns * high) - turns * low;
+      }
     } else {
-      angles = angles.unaryExpr(&reduced_angle);
+      for (Index n = 0; n < count; ++n) angles[n] = reduced_angle(angles[n]);
     }
-    mu.segment(begin, count) = angles.head(count);
+    std::copy_n(angles, count, mu.data() + begin);
     cosines_and_sines(angles, cosines, sines);
-    Eigen::Array<Scalar, angles_at_once, 1> cosine = cosines.cast<Scalar>(), sine = sines.cast<Scalar>();
-    Eigen::Array<std::complex<Scalar>, angles_at_once, 1> turns;
-    if (pairing == Pairing::interleaved) {
-      turns.real() = cosine;
-      turns.imag() = sine;
-    }
-    const Turns<Scalar> by{turns.data(), cosine.data(), sine.data()};
+    alignas(64) Scalar cosine[all], sine[all];
+    alignas(64) std::complex<Scalar> turns[all];
+    for (Index n = 0; n < all; ++n) cosine[n] = static_cast<Scalar>(cosines[n]), sine[n] = static_cast<Scalar>(sines[n]);
+    if (pairing == Pairing::interleaved)
+      for (Index n = 0; n < all; ++n) turns[n] = {cosine[n], sine[n]};
+    const Turns<Scalar> by{turns, cosine, sine};
     turn_columns(query, 1, 0, pairs, pairing, begin, count, by);
     turn_columns(key, 1, 0, pairs, pairing, begin, count, by);
   }

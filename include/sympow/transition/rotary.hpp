@@ -53,7 +53,7 @@ class Rotary {
   void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     if (frame.angles.size() == 0) frame.angles.setZero(theta_.size());
     for (Index t = 0; t < segment.size; ++t)
-      detail::turn_on(frame.angles, beta(segment.begin + t) * theta_, pairing_, queries.col(t).data(),
+      detail::turn_on(frame.angles, theta_.data(), beta(segment.begin + t), pairing_, queries.col(t).data(),
                       keys.col(t).data());
     if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
   }

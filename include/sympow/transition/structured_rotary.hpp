@@ -58,7 +58,7 @@ class StructuredRotary {
         const auto position = positions_.col(segment.begin + t);
         for (Index u = 0; u < family_.planes(); ++u)
           frame.angles[u] = reduced_angle(family_.frequencies().col(u).dot(position));
-        detail::turn_on(frame.angles, 0 * frame.angles, Pairing::interleaved, queries.col(t).data(),
+        detail::turn_on(frame.angles, frame.angles.data(), 0, Pairing::interleaved, queries.col(t).data(),
                         keys.col(t).data());
       }
       if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);

@@ -15,8 +15,8 @@ struct AttentionCall {
   const TransitionView<Scalar>& transition;
   Rows rows;
   Options options;
-  ConstBatch<Scalar> Q, K, V;
-  Batch<Scalar> Y;
+  MatrixView<const Scalar> Q, K, V;
+  MatrixView<Scalar> Y;
   Workspace<Scalar>& work;
 };
 
@@ -51,7 +51,7 @@ class AttentionEngine {
     keys.rightCols(missing).setZero(), norms.tail(missing).setZero();
     exponents.tail(missing).setConstant(no_weight);
     const double of_keys =
-        present > 0 ? load_keys<F>(call_.K, keys.leftCols(present), exponents.head(present), norms.head(present)) : 0;
+        present > 0 ? load_keys<F, Scalar>(call_.K, keys.leftCols(present), exponents.head(present), norms.head(present)) : 0;
     work_.blocks.resize(static_cast<std::size_t>((T_ + block - 1) / block));
     const Index most = std::min(block, T_);
     sums_.reserve(call_.V.rows(), most, most);
@@ -103,7 +103,7 @@ class AttentionEngine {
     if (present.size > 0)
       queries.middleCols(present.begin - own.begin, present.size) =
           call_.Q.middleCols(present.begin - mask_.offset, present.size);
-    load_queries<F>(queries, queries, work_.query_exponents(n), work_.query_norms(n), call_.options.scale, of_keys);
+    load_queries<F, Scalar>(queries, queries, work_.query_exponents(n), work_.query_norms(n), call_.options.scale, of_keys);
     auto unused = work_.own_queries(d_, n);
     unused.setZero();
     auto keys = work_.keys(d_, T_).middleCols(own.begin, n);
@@ -119,7 +119,7 @@ class AttentionEngine {
     } else if (takes_keys) {
       // Of the block's keys a copy with the tokens of a channel side by side: a panel of every later product.
       auto panel = work_.tokens(d_, T_).middleCols(own.begin, n);
-      set_copy(Eigen::Map<Matrix<Scalar>>(panel.data(), n, d_), keys.transpose());
+      set_copy(MatrixView<Scalar>(panel.data(), n, d_), keys.transpose());
     }
     work_.key_exponents(n) = exponents;
     work_.key_norms(n) = norms;
@@ -132,12 +132,11 @@ class AttentionEngine {
     loaded.factors.template set<F>(to_end, lengths);
     auto weights = work_.all_weights(T_).segment(own.begin, keys_present);
     weigh(to_end, lengths, loaded.reference, weights);
-    if (diagnose()) loaded.absolute = absolute_weight(weights, work_.key_norms(n).head(keys_present));
+    if (diagnose()) loaded.absolute = absolute_weight<degree, Scalar>(weights, work_.key_norms(n).head(keys_present));
   }
 
   // Logits of all queries of the block with some keys.
-  template <class Queries>
-  auto logits_with(Segment keys, const Queries& queries) {
+  auto logits_with(Segment keys, MatrixView<const Scalar> queries) {
     auto logits = work_.logits(keys.size, queries.cols());
     if constexpr (embedded) {
       set_product(logits, work_.key_features(D_, T_).middleCols(keys.begin, keys.size).transpose(),
@@ -145,7 +144,7 @@ class AttentionEngine {
     } else {
       const Segment whole = segment_at(keys.begin);
       const auto panel = work_.tokens(d_, T_).middleCols(whole.begin, whole.size);
-      set_product(logits, Eigen::Map<const Matrix<Scalar>>(panel.data(), whole.size, d_).topRows(keys.size), queries);
+      set_product(logits, MatrixView<Scalar>(panel.data(), whole.size, d_).topRows(keys.size), queries);
     }
     return logits;
   }
@@ -194,9 +193,9 @@ class AttentionEngine {
   }
 
   // Weights b_j ‖k_j‖^P of keys as 2^reference times numbers of at most about 1, which later keys do not change.
-  template <class LogGates, class Exponents, class Weights>
-  static void weigh(const LogGates& log_b, const Exponents& exponents, double& reference, Weights&& weights) {
-    reference = std::ceil((degree * exponents + std::numbers::log2e * log_b).maxCoeff());
+  static void weigh(ColumnView<const double> log_b, ColumnView<const double> exponents, double& reference,
+                    ColumnView<Scalar> weights) {
+    reference = std::ceil(largest_log2_weight<degree>(log_b, exponents));
     for (Index j = 0; j < log_b.size(); ++j) {
       const double whole = degree * exponents[j] - reference;
       weights[j] = whole > no_weight ? static_cast<Scalar>(weight_of(log_b[j], whole)) : Scalar(0);
@@ -217,7 +216,8 @@ class AttentionEngine {
     double unit = seen, own_unit = no_weight;
     auto own_weights = work_.own_weights(keys.size);
     if (sees_own) {
-      const auto log_b = -work_.from_start(n).head(keys.size);
+      auto log_b = work_.gates(keys.size);
+      for (Index j = 0; j < keys.size; ++j) log_b[j] = -work_.from_start(n)[j];
       const auto exponents = work_.key_exponents(n).head(keys.size);
       weigh(log_b, exponents, own_unit, own_weights);
       unit = std::max(unit, own_unit);
@@ -252,10 +252,10 @@ class AttentionEngine {
     if (rows_.normalized())
       for (Index i = present.begin - own.begin; i < present.end() - own.begin; ++i)
         if (exponents[i] != no_weight && !(rows_.denominator(i) >= std::exp2(2 * least_weight))) return false;
-    set_exponential(work_.gates(n).array(), from_start.array());
+    set_exponential(work_.gates(n), from_start);
     for (Index i = 0; i < present.end() - own.begin; ++i) {
       if (diagnose() && sees_own && i < keys.size)
-        absolute += absolute_weight(own_weights.segment(i, 1), work_.key_norms(n).segment(i, 1));
+        absolute += absolute_weight<degree, Scalar>(own_weights.segment(i, 1), work_.key_norms(n).segment(i, 1));
       if (own.begin + i < present.begin) continue;
       const Index query = own.begin + i - mask_.offset;
       const double weight =
@@ -264,12 +264,6 @@ class AttentionEngine {
                   call_.Y.col(query));
     }
     return true;
-  }
-
-  // Σ w_j ‖k_j‖^P.
-  template <class Weights, class Norms>
-  static double absolute_weight(const Weights& weights, const Norms& norms) {
-    return weights.template cast<double>().dot(entries_to_the<degree>(norms.template cast<double>().array()).matrix());
   }
 
   [[nodiscard]] bool diagnose() const { return call_.options.diagnostics != nullptr; }

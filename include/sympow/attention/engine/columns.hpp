@@ -10,15 +10,28 @@
 
 namespace sympow::detail {
 
+/// ‖x‖ without overflow on the way to it.
+template <class Scalar>
+Scalar stable_norm(ColumnView<const Scalar> x) {
+  Scalar largest(0), sum(0);
+  for (Index i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i])) return x[i];
+    largest = std::max(largest, std::abs(x[i]));
+  }
+  if (largest == Scalar(0) || std::isinf(largest)) return largest;
+  for (Index i = 0; i < x.size(); ++i) sum += (x[i] / largest) * (x[i] / largest);
+  return largest * std::sqrt(sum);
+}
+
 /// x ← x / 2^n, exactly, with 2^n the power of two above ‖x‖, for any x; returns n, or log2 of 0 for x = 0.
 template <class Scalar>
-double take_far_exponent(Eigen::Ref<Vector<Scalar>> x) {
-  const Scalar norm = x.stableNorm();
+double take_far_exponent(ColumnView<Scalar> x) {
+  const Scalar norm = stable_norm<Scalar>(x);
   if (norm == Scalar(0)) return no_weight;
   if (norm > std::numeric_limits<Scalar>::max()) {  // the length overflows where the entries do not
     constexpr int room = 32;
     x *= std::ldexp(Scalar(1), -room);
-    return std::isfinite(x.stableNorm()) ? room + take_far_exponent<Scalar>(x) : 0;
+    return std::isfinite(stable_norm<Scalar>(x)) ? room + take_far_exponent<Scalar>(x) : 0;
   }
   if (std::isnan(norm)) return 0;  // it shows in the rows that see it
   int exponent = 0;
@@ -29,15 +42,14 @@ double take_far_exponent(Eigen::Ref<Vector<Scalar>> x) {
 }
 
 /// y ← factor x / 2^n and its length, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0. y may be x.
-template <class X, class Y>
-double take_exponent(const X& x, Y&& y, typename X::Scalar factor, typename X::Scalar& norm) {
-  using Scalar = typename X::Scalar;
+template <class Scalar>
+double take_exponent(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar factor, Scalar& norm) {
   constexpr int moderate = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
-  const Scalar square = squared_norm(x);
+  const Scalar square = squared_norm(x.data(), x.size());
   if (normal_power_of_two<Scalar>(-moderate) <= square && square <= normal_power_of_two<Scalar>(moderate)) {
     const int exponent = (exponent_above(square) + 1) >> 1;
     const Scalar by = factor * normal_power_of_two<Scalar>(-exponent);
-    y = x * by;
+    set_scaled(y.data(), x.data(), by, x.size());
     norm = std::sqrt(square) * std::abs(by);
     return exponent;
   }
@@ -49,15 +61,21 @@ double take_exponent(const X& x, Y&& y, typename X::Scalar factor, typename X::S
 }
 
 /// The same in place, exactly.
-template <class Column>
-double take_exponent(Column&& x) {
-  typename std::remove_cvref_t<Column>::Scalar norm;
-  return take_exponent(x, x, 1, norm);
+template <class Scalar>
+double take_exponent(ColumnView<Scalar> x) {
+  Scalar norm;
+  return take_exponent<Scalar>(x, x, 1, norm);
+}
+
+/// norms_t ← ‖x_t‖.
+template <class Scalar>
+void set_norms(MatrixView<Scalar> x, ColumnView<Scalar> norms) {
+  for (Index t = 0; t < x.cols(); ++t) norms[t] = x.col(t).norm();
 }
 
 /// φ of the columns of x for an embedded score, φ(x_t) = 2^exponents[t] features.col(t) with lengths below 1.
-template <FiniteFeatureMap F, class X, class Features, class Exponents>
-void embed_scaled(const F& feature, const X& x, Features&& features, Exponents&& exponents) {
+template <FiniteFeatureMap F, class Scalar>
+void embed_scaled(const F& feature, MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents) {
   if constexpr (ScaledFeatureMap<F>) {
     feature.embed(x, features, exponents);
   } else {
@@ -68,63 +86,63 @@ void embed_scaled(const F& feature, const X& x, Features&& features, Exponents&&
 }
 
 /// The same, and the lengths for diagnostics.
-template <FiniteFeatureMap F, class X, class Features, class Exponents, class Norms>
-void embed_scaled(const F& feature, const X& x, Features&& features, Exponents&& exponents, Norms&& norms,
-                  bool diagnose) {
+template <FiniteFeatureMap F, class Scalar>
+void embed_scaled(const F& feature, MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents,
+                  ColumnView<Scalar> norms, bool diagnose) {
   embed_scaled(feature, x, features, exponents);
-  if (diagnose) norms = features.colwise().norm();
+  if (diagnose) set_norms(features, norms);
 }
 
 /// y ← keys x with their exponents taken out, as far as the score allows it: of every column for a power; an exponential score has them put
 /// back but for that of the longest key, which is returned and belongs into the queries; an embedded score has them taken from φ(k)
 /// instead. exponents(t) + log2 of the new length, norms(t), is log2 of the old one. y may be x.
-template <FeatureMap F, class X, class Y, class Exponents, class Norms>
-double load_keys(const X& x, Y&& y, Exponents&& exponents, Norms&& norms) {
+template <FeatureMap F, class Scalar>
+double load_keys(MatrixView<const Scalar> x, MatrixView<Scalar> y, ColumnView<double> exponents,
+                 ColumnView<Scalar> norms) {
+  double longest = 0;
   if constexpr (F::score == Score::embedded) {
     y = x;
-    exponents.setZero();
-    norms = y.colwise().norm();
   } else {
-    for (Index t = 0; t < x.cols(); ++t) exponents[t] = take_exponent(x.col(t), y.col(t), 1, norms[t]);
+    for (Index t = 0; t < x.cols(); ++t) exponents[t] = take_exponent<Scalar>(x.col(t), y.col(t), 1, norms[t]);
+    if constexpr (F::score == Score::power) return 0;
+    longest = std::numeric_limits<int>::min();
+    for (Index t = 0; t < x.cols(); ++t) longest = std::max(longest, exponents[t]);
+    for (Index t = 0; t < x.cols(); ++t)
+      set_times_power_of_two<Scalar>(y.col(t), y.col(t), exponents[t] - longest);
   }
-  if constexpr (F::score == Score::exponential) {
-    const double longest = std::max(exponents.maxCoeff(), static_cast<double>(std::numeric_limits<int>::min()));
-    for (Index t = 0; t < x.cols(); ++t) y.col(t) = times_power_of_two(y.col(t), exponents[t] - longest);
-    exponents.setZero();
-    norms = y.colwise().norm();
-    return longest;
-  }
-  return 0;
+  exponents.setZero();
+  set_norms(y, norms);
+  return longest;
 }
 
 /// y ← queries x of a call: the scale is multiplied in, and the exponents of columns are taken out as those of the keys are. Lengths that
 /// an exponential score would multiply by 2^of_keys beyond the type are cut: a logit of such a length leaves no digits to its row.
-template <FeatureMap F, class X, class Y, class Exponents, class Norms>
-void load_queries(const X& x, Y&& y, Exponents&& exponents, Norms&& norms, double scale, double of_keys = 0) {
-  using Scalar = typename X::Scalar;
+template <FeatureMap F, class Scalar>
+void load_queries(MatrixView<const Scalar> x, MatrixView<Scalar> y, ColumnView<double> exponents,
+                  ColumnView<Scalar> norms, double scale, double of_keys = 0) {
   int of_scale = 0;
   const auto mantissa = static_cast<Scalar>(std::frexp(scale, &of_scale));
   exponents.setZero();
-  if constexpr (F::score == Score::embedded) y = x * static_cast<Scalar>(scale);
   for (Index t = 0; t < x.cols(); ++t) {
+    if constexpr (F::score == Score::embedded) {
+      y.col(t) = x.col(t) * static_cast<Scalar>(scale);
+      continue;
+    }
+    const double exponent = take_exponent<Scalar>(x.col(t), y.col(t), mantissa, norms[t]) + of_scale;
     if constexpr (F::score == Score::power) {
-      exponents[t] = take_exponent(x.col(t), y.col(t), mantissa, norms[t]) + of_scale;
+      exponents[t] = exponent;
     } else if constexpr (F::score == Score::exponential) {
       constexpr double limit = std::numeric_limits<Scalar>::max_exponent - 4;
-      const double exponent = take_exponent(x.col(t), y.col(t), mantissa, norms[t]) + of_scale + of_keys;
-      y.col(t) = times_power_of_two(y.col(t), std::min(exponent, limit));
+      set_times_power_of_two<Scalar>(y.col(t), y.col(t), std::min(exponent + of_keys, limit));
     }
   }
-  if constexpr (F::score != Score::power) norms = y.colwise().norm();
+  if constexpr (F::score != Score::power) set_norms(y, norms);
 }
 
 /// y_j ← w_j x_j.
-template <class X, class Weights, class Y>
-void scale_columns(const X& x, const Weights& weights, Y&& y) {
-  for (Index j = 0; j < x.cols(); ++j)
-    for_blocks(x.rows(), [&](Index first, auto count) {
-      y.col(j).segment(first, count) = x.col(j).segment(first, count) * weights[j];
-    });
+template <class Scalar>
+void scale_columns(MatrixView<const Scalar> x, ColumnView<const Scalar> weights, MatrixView<Scalar> y) {
+  for (Index j = 0; j < x.cols(); ++j) set_scaled(y.col(j).data(), x.col(j).data(), weights[j], x.rows());
 }
 
 }  // namespace sympow::detail

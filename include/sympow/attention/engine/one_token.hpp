@@ -31,7 +31,8 @@ class OneToken {
         is_plain_(
             F::score == Score::power && call.rows != Rows::signed_means &&
             (call.transition.key_action() == KeyAction::none || call.transition.key_action() == KeyAction::turn) &&
-            state_.tail_log_channels.template lpNorm<1>() == 0) {
+            std::all_of(state_.tail_log_channels.data(), state_.tail_log_channels.data() + d_,
+                        [](double log_a) { return log_a == 0; })) {
     if (is_plain_) reserve();
   }
 
@@ -45,7 +46,7 @@ class OneToken {
   bool run_plain(Index token, double log_gamma) {
     const bool is_full = state_.tail_size == state_.tail_keys.cols();
     if (!(log_gamma >= least_log_decay<Scalar>)) return false;
-    if (is_full && room_for(largest_entry(state_.tail_values)) != 0) return false;
+    if (is_full && room_for(largest_entry(MatrixView<const Scalar>(state_.tail_values))) != 0) return false;
     Frame& frame = state_.frame;
     work_.frame.angles = frame.angles;
     if (!read(token, log_gamma)) {
@@ -55,15 +56,15 @@ class OneToken {
     state_.forget(log_gamma, nullptr);
     ++state_.tokens;
     if (is_full) fold();
-    state_.append(work_.keys(d_, 1), work_.key_exponents(1), work_.to_end(1), call_.V.col(token));
+    state_.append(work_.keys(d_, 1), work_.key_exponents(1), work_.to_end(1), call_.V.middleCols(token, 1));
     return true;
   }
 
   bool read(Index token, double log_gamma) {
     auto q = work_.queries(d_, 1), k = work_.keys(d_, 1);
     auto query_exponent = work_.query_exponents(1), key_exponent = work_.key_exponents(1), to_end = work_.to_end(1);
-    load_queries<F>(call_.Q.middleCols(token, 1), q, query_exponent, work_.query_norms(1), call_.options.scale);
-    load_keys<F>(call_.K.middleCols(token, 1), k, key_exponent, work_.key_norms(1));
+    load_queries<F, Scalar>(call_.Q.middleCols(token, 1), q, query_exponent, work_.query_norms(1), call_.options.scale);
+    load_keys<F, Scalar>(call_.K.middleCols(token, 1), k, key_exponent, work_.key_norms(1));
     call_.transition.transport(state_.frame, {token, 1}, q, k, no_logits<Scalar>());
     to_end.setZero();
 
@@ -74,66 +75,63 @@ class OneToken {
     const double M = weigh(log_gamma, key_exponent[0]);
     if (!std::isfinite(M)) return false;
     const auto own_weight = static_cast<Scalar>(nearest_power_of_two<double>(degree * key_exponent[0] - M));
-    const Scalar own = power(logit) * own_weight;
+    const Scalar own = power<degree>(logit) * own_weight;
 
     auto row = work_.sums(e_), part = work_.partial(e_);
     Scalar denominator = own;
-    row = own * call_.V.col(token);
+    set_scaled(row.data(), call_.V.col(token).data(), own, e_);
     if (m > 0) {
       const Index some = std::min((m + at_once - 1) / at_once * at_once, state_.tail_keys.cols());  // of whole packets
       auto logits = work_.logits(some, 1);
-      set_product(logits, state_.tail_keys.leftCols(some).transpose(), q);
-      auto scores = logits.topRows(m);
-      const auto values = state_.tail_values.leftCols(m);
-      scores.array() = entries_to_the<degree>(scores.array()) * work_.tail_weights(m).array();
-      denominator += scores.sum();
-      add_product(row, values, scores);
+      set_product(logits, MatrixView<Scalar>(state_.tail_keys).leftCols(some).transpose(), q);
+      denominator += weigh_scores<degree>(logits.data(), work_.tail_weights(m).data(), m);
+      add_product(row, state_.values(), logits.topRows(m));
     }
     double noise = 0;
     if (folded) {
       auto features = work_.features(state_.S.cols(), 1);
       feature_.embed(q, features);
-      set_product(part, state_.S, features);
-      row += static_cast<Scalar>(a_) * part;
+      set_product(part, state_.sums(), features);
+      for (Index r = 0; r < e_; ++r) row[r] += static_cast<Scalar>(a_) * part[r];
       if (call_.rows == Rows::weighted_means || call_.options.diagnostics != nullptr) {
         denominator += static_cast<Scalar>(a_) * dot_product<Scalar>(state_.Z.data(), features.data(), features.size());
-        noise = a_ * state_.A * integer_power(static_cast<double>(q.norm()), degree);
+        noise = a_ * state_.A * power<degree>(std::sqrt(static_cast<double>(squared_norm(q.data(), d_))));
       }
     }
     const double whole = degree * query_exponent[0] + M;
     if (!write(row, denominator, noise, whole, call_.Y.col(token))) return false;
     if (call_.options.diagnostics != nullptr) {
       const double sum = std::abs(static_cast<double>(denominator));
-      call_.options.diagnostics->col(token) << (sum == 0 ? no_weight : std::log(sum) + whole * std::numbers::ln2),
-          absolute_weight(own_weight) / sum, 0;
+      double* const said = &(*call_.options.diagnostics)(0, token);
+      said[0] = sum == 0 ? no_weight : std::log(sum) + whole * std::numbers::ln2;
+      said[1] = all_weights(own_weight) / sum;
+      said[2] = 0;
     }
     return true;
   }
 
   // Σ_j w_j (‖q‖ ‖k_j‖)^P over all that the row sees.
-  double absolute_weight(Scalar own_weight) {
-    const Index m = state_.tail_size;
-    const auto norms = state_.tail_keys.leftCols(m).colwise().norm().transpose().array();
-    const auto tail = entries_to_the<degree>(norms) * work_.tail_weights(m).array();
-    return power(work_.query_norms(1)[0]) *
-           (a_ * state_.A + static_cast<double>(tail.sum() + own_weight * power(work_.key_norms(1)[0])));
+  double all_weights(Scalar own_weight) {
+    auto norms = work_.fold_norms(state_.tail_size);
+    set_norms<Scalar>(state_.keys(), norms);
+    const auto of_length = [](Scalar norm) { return power<degree>(static_cast<double>(norm)); };
+    return of_length(work_.query_norms(1)[0]) *
+           (a_ * state_.A + absolute_weight<degree, Scalar>(work_.tail_weights(state_.tail_size), norms) +
+            static_cast<double>(own_weight) * of_length(work_.key_norms(1)[0]));
   }
 
   // The weights of the tail, a, and the exponent M of what they have in common.
   double weigh(double log_gamma, double key_exponent) {
     const Index m = state_.tail_size;
-    const auto exponents = state_.tail_exponents.head(m), log_b = state_.tail_log_b.head(m);
-    double largest =
-        std::max(degree * key_exponent, state_.L + (state_.tail_log_decay + log_gamma) * std::numbers::log2e);
-    if (m > 0)
-      largest = std::max(
-          largest, (degree * exponents + std::numbers::log2e * log_b).maxCoeff() + std::numbers::log2e * log_gamma);
-    const double M = std::ceil(largest);
+    const auto exponents = state_.exponents(), log_b = state_.log_b();
+    const double M =
+        std::ceil(std::max({degree * key_exponent,
+                            state_.L + (state_.tail_log_decay + log_gamma) * std::numbers::log2e,
+                            largest_log2_weight<degree>(log_b, exponents) + std::numbers::log2e * log_gamma}));
     auto gates = work_.gates((m / at_once + 1) * at_once);
     auto weights = work_.tail_weights(m);
-    gates.head(m) = log_b;
-    gates.tail(gates.size() - m).setConstant(state_.tail_log_decay);
-    set_exponential(gates.array(), gates.array() + log_gamma);
+    for (Index j = 0; j < gates.size(); ++j) gates[j] = (j < m ? log_b[j] : state_.tail_log_decay) + log_gamma;
+    set_exponential(gates, gates);
     for (Index j = 0; j < m; ++j)
       weights[j] = static_cast<Scalar>(gates[j] * nearest_power_of_two<double>(degree * exponents[j] - M));
     a_ = gates[m] * nearest_power_of_two<double>(state_.exponent() - M);
@@ -141,14 +139,13 @@ class OneToken {
   }
 
   // False where the row is not ordinary.
-  template <class Row, class Column>
-  bool write(Row& row, Scalar denominator, double noise, double whole, Column y) const {
+  bool write(ColumnView<const Scalar> row, Scalar denominator, double noise, double whole, ColumnView<Scalar> y) const {
     constexpr double tolerance = 16 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
     constexpr int half = std::numeric_limits<Scalar>::max_exponent / 2;
-    const Scalar size = row.template lpNorm<1>();
+    const Scalar size = row.cwiseAbs().sum();
     if (!(std::ldexp(Scalar(1), -half) <= size && size <= std::ldexp(Scalar(1), half))) return false;
     if (call_.rows != Rows::weighted_means) {
-      set_times_power_of_two(y, row, whole);
+      set_times_power_of_two<Scalar>(y, row, whole);
       return true;
     }
     const auto sum = static_cast<double>(denominator);
@@ -161,16 +158,15 @@ class OneToken {
   // there: few folds multiply them.
   void fold() {
     constexpr double room = 8;
-    auto log_b = state_.tail_log_b.head(state_.tail_size);
-    const auto exponents = state_.tail_exponents.head(state_.tail_size);
+    auto log_b = state_.log_b();
     const double since = state_.tail_log_decay, of_decay = since * std::numbers::log2e,
-                 heaviest = (degree * exponents + std::numbers::log2e * log_b).maxCoeff(),
+                 heaviest = largest_log2_weight<degree>(log_b, state_.exponents()),
                  then = std::max(state_.L, heaviest - of_decay), now = std::max(state_.L + of_decay, heaviest + room);
     if (now == no_weight) {
       state_.L = no_weight;
       state_.clear_tail();
     } else if (since >= least_log_decay<Scalar> && std::ceil(then) == state_.exponent()) {
-      log_b.array() -= since;
+      for (Index j = 0; j < log_b.size(); ++j) log_b[j] -= since;
       state_.tail_log_decay = 0;
       others().fold_tail(then);
       state_.tail_log_decay = since;
@@ -179,8 +175,6 @@ class OneToken {
       others().fold_tail(now);
     }
   }
-
-  static Scalar power(Scalar x) { return integer_power(x, degree); }
 
   // The engine of all other tokens, which looks at all values before it begins.
   OrdinaryEngine<Scalar, F>& others() {

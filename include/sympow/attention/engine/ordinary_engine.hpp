@@ -102,7 +102,9 @@ class OrdinaryEngine {
   double log_decay_of(Segment segment) {
     slowest_ = 0;
     if (call_.transition.key_action() == KeyAction::scale) {
-      const auto all = (state_.tail_log_channels + engine_.log_channels(segment)).maxCoeff();
+      const Eigen::VectorXd& log_a = engine_.log_channels(segment);
+      double all = no_weight;
+      for (Index c = 0; c < d_; ++c) all = std::max(all, state_.tail_log_channels[c] + log_a[c]);
       slowest_ = all > no_weight ? degree * (all - state_.slowest_channel()) : no_weight;
     }
     return engine_.log_total() + slowest_;
@@ -116,30 +118,29 @@ class OrdinaryEngine {
     if (!call_.takes() && !folded) return false;
     const double forgotten = state_.tail_log_decay + degree * state_.slowest_channel() + total;
     const auto exponents = work_.key_exponents(n), to_end = work_.to_end(n);
-    const auto tail_exponents = state_.tail_exponents.head(m), tail_log_b = state_.tail_log_b.head(m);
+    const auto tail_exponents = state_.exponents(), tail_log_b = state_.log_b();
     const double of_state = state_.L + (forgotten + slowest_) * std::numbers::log2e;
-    double seen = of_state;  // by all rows
-    if (m > 0)
-      seen = std::max(
-          seen, (degree * tail_exponents + std::numbers::log2e * tail_log_b).maxCoeff() + std::numbers::log2e * total);
+    const double of_tail = largest_log2_weight<degree>(tail_log_b, tail_exponents);
+    double seen = std::max(of_state, of_tail + std::numbers::log2e * total);  // by all rows
     L_ = seen;
-    if (call_.takes()) L_ = std::max(L_, (degree * exponents + std::numbers::log2e * to_end).maxCoeff());
+    if (call_.takes()) L_ = std::max(L_, largest_log2_weight<degree>(to_end, exponents));
     if (L_ == no_weight) return false;
     for (Index i = 0; i < n && call_.reads && call_.takes(); ++i) {
       seen = std::max(seen, degree * exponents[i] + std::numbers::log2e * to_end[i]);
       if (seen != no_weight && !(seen - std::ceil(L_) >= least_weight)) return false;
     }
-    set_weights(work_.weights(n), to_end, exponents);
-    set_weights(work_.tail_weights(m), (tail_log_b.array() + total).matrix(), tail_exponents);
+    set_weights(work_.weights(n), to_end, 0, exponents);
+    set_weights(work_.tail_weights(m), tail_log_b, total, tail_exponents);
     a_ = folded ? weight_of(forgotten, state_.exponent() - std::ceil(L_)) : 0;
     return folded || !call_.reads || scores_are_ordinary(n);
   }
 
-  // weights_j = b_j ‖k_j‖^P 2^-M up to the length of φ, from log b and the exponents of the keys.
-  template <class Weights, class LogGates, class Exponents>
-  void set_weights(Weights&& weights, const LogGates& log_b, const Exponents& exponents) const {
+  // weights_j = b_j e^since ‖k_j‖^P 2^-M up to the length of φ, from log b and the exponents of the keys.
+  void set_weights(ColumnView<Scalar> weights, ColumnView<const double> log_b, double since,
+                   ColumnView<const double> exponents) const {
     auto gates = work_.gates(weights.size());
-    set_exponential(gates.array(), log_b.array());
+    for (Index j = 0; j < weights.size(); ++j) gates[j] = log_b[j] + since;
+    set_exponential(gates, gates);
     for (Index j = 0; j < weights.size(); ++j)
       weights[j] = static_cast<Scalar>(gates[j] * nearest_power_of_two<double>(degree * exponents[j] - std::ceil(L_)));
   }
@@ -148,7 +149,7 @@ class OrdinaryEngine {
   bool scores_are_ordinary(Index n) {
     const auto logits = work_.logits(n, n);
     for (Index i = 0; i < n; ++i)
-      if (!(degree * std::log2(logits.col(i).head(i + 1).cwiseAbs().maxCoeff()) >= least_weight)) return false;
+      if (!(degree * std::log2(largest_entry(logits.col(i).head(i + 1))) >= least_weight)) return false;
     return true;
   }
 
@@ -182,8 +183,8 @@ class OrdinaryEngine {
     }
     if (m > 0) {
       auto tail_logits = work_.logits(m, n);
-      set_product(tail_logits, state_.tail_keys.leftCols(m).transpose(), queries);
-      rows_.add_scores(tail_logits, work_.tail_weights(m), state_.tail_values.leftCols(m), false);
+      set_product(tail_logits, state_.keys().transpose(), queries);
+      rows_.add_scores(tail_logits, work_.tail_weights(m), state_.values(), false);
     }
     rows_.settle(1);
     if (!state_.channels_agree()) state_.pull_to_last_fold(work_, queries);
@@ -196,20 +197,15 @@ class OrdinaryEngine {
     auto noise = work_.noise(n), absolute = work_.absolute_weights(n);
     if (rows_.normalized()) {
       set_lengths(noise, work_.queries(d_, n), work_.query_norms(n));
-      noise = entries_to_the<degree>(noise.array()) * (a_ * state_.A);
+      for (Index i = 0; i < n; ++i) noise[i] = power<degree>(noise[i]) * (a_ * state_.A);
     }
     if (call_.options.diagnostics == nullptr) return;
-    const auto power = [](const auto& norms) {
-      return entries_to_the<degree>(norms.array()).matrix().template cast<double>();
-    };
-    double sum = a_ * state_.A;
-    if (m > 0)
-      sum += power(state_.tail_keys.leftCols(m).colwise().norm().transpose())
-                 .dot(work_.tail_weights(m).template cast<double>());
+    auto norms = work_.fold_norms(m);
+    set_norms<Scalar>(state_.keys(), norms);
+    double sum = a_ * state_.A + absolute_weight<degree, Scalar>(work_.tail_weights(m), norms);
     for (Index i = 0; i < n; ++i) {
-      sum +=
-          static_cast<double>(work_.weights(n)[i]) * integer_power(static_cast<double>(work_.key_norms(n)[i]), degree);
-      absolute[i] = sum * integer_power(static_cast<double>(work_.query_norms(n)[i]), degree);
+      sum += absolute_weight<degree, Scalar>(work_.weights(n).segment(i, 1), work_.key_norms(n).segment(i, 1));
+      absolute[i] = sum * power<degree>(static_cast<double>(work_.query_norms(n)[i]));
     }
   }
 
@@ -218,23 +214,22 @@ class OrdinaryEngine {
     const Index n = segment.size, m = state_.tail_size, queries = reads ? n : 0;
     auto weights = work_.fold_weights(m + n);
     weights.tail(n) = work_.weights(n);
-    set_weights(weights.head(m), state_.tail_log_b.head(m), state_.tail_exponents.head(m));
+    set_weights(weights.head(m), state_.log_b(), 0, state_.exponents());
     auto weighted = work_.weighted(e_, m + n);
-    scale_columns(state_.tail_values.leftCols(m), weights.head(m), weighted.leftCols(m));
-    scale_columns(call_.V.middleCols(segment.begin, n), weights.tail(n), weighted.rightCols(n));
+    scale_columns<Scalar>(state_.values(), weights.head(m), weighted.leftCols(m));
+    scale_columns<Scalar>(call_.V.middleCols(segment.begin, n), weights.tail(n), weighted.rightCols(n));
     const double forgotten = state_.tail_log_decay + degree * state_.slowest_channel();
     const auto decay = state_.forgetting(work_, a_ == 0 ? 0 : weight_of(forgotten, state_.exponent() - std::ceil(L_)));
     for_panels(queries, m + n, [&](Index first, const auto& features, const auto& keys) {
       if (reads) read(first, features);
       state_.forget(decay, first, keys.cols());
-      add_product(state_.S.middleCols(first, keys.cols()), weighted, keys);
-      add_product(state_.Z.segment(first, keys.cols()), keys.transpose(), weights);
+      add_product(state_.sums().middleCols(first, keys.cols()), weighted, keys);
+      add_product(state_.normalizer().segment(first, keys.cols()), keys.transpose(), weights);
     });
     auto norms = work_.fold_norms(m + n);
-    norms.head(m) = state_.tail_keys.leftCols(m).colwise().norm();
+    set_norms<Scalar>(state_.keys(), norms.head(m));
     set_lengths(norms.tail(n), work_.keys(d_, n), work_.key_norms(n));
-    const double added = weights.dot(entries_to_the<degree>(norms.array()).matrix());
-    state_.A = state_.A * decay.factor + added;
+    state_.A = state_.A * decay.factor + absolute_weight<degree, Scalar>(weights, norms);
     state_.L = L_;
     state_.clear_tail();
   }
@@ -244,22 +239,22 @@ class OrdinaryEngine {
   void read(Index first, const Queries& queries) {
     if (a_ == 0) return;
     const Index entries = queries.cols();
-    rows_.add_read(state_.S.middleCols(first, entries), state_.Z.segment(first, entries), queries);
+    rows_.add_read(state_.sums().middleCols(first, entries), state_.normalizer().segment(first, entries), queries);
     rows_.settle_some(static_cast<Scalar>(a_));
   }
 
   // Those of columns whose lengths were `loaded` before they were transported.
-  template <class Lengths, class Columns, class Norms>
-  void set_lengths(Lengths&& lengths, const Columns& columns, const Norms& loaded) const {
+  template <class Real>
+  void set_lengths(ColumnView<Real> lengths, MatrixView<const Scalar> columns, ColumnView<const Scalar> loaded) const {
     for (Index t = 0; t < columns.cols(); ++t)
-      lengths[t] = keeps_lengths_ ? loaded[t] : std::sqrt(squared_norm(columns.col(t)));
+      lengths[t] = static_cast<Real>(keeps_lengths_ ? loaded[t] : std::sqrt(squared_norm(columns.col(t).data(), columns.rows())));
   }
 
   // See `for_feature_panels`, for the queries and as many keys, those of the tail first.
   template <class Visit>
   void for_panels(Index queries, Index keys, const Visit& visit) {
     const Index own = keys > 0 ? keys - state_.tail_size : 0;
-    for_feature_panels(feature_, work_, work_.queries(d_, queries), state_.tail_keys.leftCols(keys - own),
+    for_feature_panels(feature_, work_, work_.queries(d_, queries), state_.keys().leftCols(keys - own),
                        work_.keys(d_, own), visit);
   }
 
@@ -268,7 +263,8 @@ class OrdinaryEngine {
     const auto from_start = work_.from_start(n), exponents = work_.query_exponents(n), noise = work_.noise(n),
                absolute = work_.absolute_weights(n);
     auto gates = work_.gates(n);
-    set_exponential(gates.array(), from_start.array() - engine_.log_total());
+    for (Index i = 0; i < n; ++i) gates[i] = from_start[i] - engine_.log_total();
+    set_exponential(gates, gates);
     for (Index i = 0; i < n; ++i) {
       for (const auto* x : {&call_.Q, &call_.K, &call_.V}) prefetch_column(*x, segment.end() + i);
       prefetch_column<true>(call_.Y, segment.begin + i + 8);

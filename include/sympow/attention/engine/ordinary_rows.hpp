@@ -19,6 +19,41 @@ inline double weight_of(double log, double whole) {
   return std::ldexp(std::exp(log), static_cast<int>(std::clamp(whole, -4096.0, 4096.0)));
 }
 
+/// max_j log2 (b_j 2^{P n_j}), from the natural logarithms of b and the exponents n of keys; log2 of 0 without any.
+template <int degree>
+double largest_log2_weight(ColumnView<const double> log_b, ColumnView<const double> exponents) {
+  double largest = no_weight;
+  for (Index j = 0; j < log_b.size(); ++j)
+    largest = std::max(largest, degree * exponents[j] + std::numbers::log2e * log_b[j]);
+  return largest;
+}
+
+/// Σ_j w_j n_j^P of lengths n_j, in double.
+template <int degree, class Scalar>
+double absolute_weight(ColumnView<const Scalar> weights, ColumnView<const Scalar> norms) {
+  double sum = 0;
+  for (Index j = 0; j < weights.size(); ++j)
+    sum += static_cast<double>(weights[j]) * power<degree>(static_cast<double>(norms[j]));
+  return sum;
+}
+
+/// scores_j ← scores_j^P w_j for n logits; returns their sum.
+template <int degree, class Scalar>
+Scalar weigh_scores(Scalar* scores, const Scalar* weights, Index n) {
+  constexpr Index block = 16;
+  using Block = Eigen::Array<Scalar, block, 1>;
+  Block sums = Block::Zero();
+  Index j = 0;
+  for (; j + block <= n; j += block) {
+    const Block some = power<degree>(Block(Block::Map(scores + j))) * Block::Map(weights + j);
+    Block::Map(scores + j) = some;
+    sums += some;
+  }
+  Scalar rest(0);
+  for (; j < n; ++j) rest += scores[j] = power<degree>(scores[j]) * weights[j];
+  return rest + sums.sum();
+}
+
 /// For rows i = 0 … n - 1 of one common scale
 ///
 ///     numerators_i = Σ_j s_ij^P w_j v_j,   denominators_i = Σ_j s_ij^P w_j
@@ -53,8 +88,8 @@ class OrdinaryRows {
   }
 
   /// Adds the scores of keys with the weights w, from their logits, which are used up. Query i sees the first i + 1 of them, or all.
-  template <class Logits, class Weights, class Values>
-  void add_scores(Logits& logits, const Weights& weights, const Values& values, bool causal) {
+  void add_scores(MatrixView<Scalar> logits, ColumnView<const Scalar> weights, MatrixView<const Scalar> values,
+                  bool causal) {
     const Index keys = logits.rows(), step = causal ? group : n_;
     auto numerators = work_.partial(e_, n_);
     auto denominators = work_.partial_denominators(n_);
@@ -62,19 +97,10 @@ class OrdinaryRows {
       const Index end = std::min(begin + step, n_), seen = causal ? std::min(end, keys) : keys;
       for (Index i = begin; i < end; ++i) {
         const Index own = causal ? std::min(i + 1, keys) : keys;
-        auto scores = logits.col(i).array();
-        scores.segment(own, seen - own).setZero();
-        Eigen::Array<Scalar, block, 1> sums = Eigen::Array<Scalar, block, 1>::Zero();
-        Scalar sum(0);
-        for_blocks<block>(std::min((own + block - 1) / block * block, seen), [&](Index first, auto count) {
-          auto some = scores.segment(first, count);
-          some = entries_to_the<degree>(some) * weights.array().segment(first, count);
-          if constexpr (std::is_same_v<decltype(count), Index>)
-            sum = some.sum();
-          else
-            sums += some;
-        });
-        sum += sums.sum();
+        Scalar* const scores = &logits(0, i);
+        std::fill(scores + own, scores + seen, Scalar(0));
+        const Index of_whole_blocks = (own + block - 1) / block * block;
+        const Scalar sum = weigh_scores<degree>(scores, weights.data(), std::min(of_whole_blocks, seen));
         if (divides_) denominators[i] = pending_ == 0 ? sum : denominators[i] + sum;
       }
       add(numerators.middleCols(begin, end - begin), values.leftCols(seen), logits.block(0, begin, seen, end - begin));
@@ -83,8 +109,8 @@ class OrdinaryRows {
   }
 
   /// Adds S φ and Z φ for some entries of φ, n × entries.
-  template <class Values, class Normalizer, class Features>
-  void add_read(const Values& S, const Normalizer& Z, const Features& features) {
+  template <class Features>
+  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Features& features) {
     add(work_.partial(e_, n_), S, features.transpose());
     if (divides_) add(work_.partial_denominators(n_), features, Z);
     ++pending_;
@@ -109,9 +135,8 @@ class OrdinaryRows {
 
   /// y ← row i times gate 2^whole, or divided by its denominator. `noise` is the weight relative to which that can be rounding, `absolute`
   /// that of the row condition number, both without the scale; log is that of the gate.
-  template <class Column>
   void write(Index token, Index i, double noise, double absolute, double log, double gate, double whole,
-             Column y) const {
+             ColumnView<Scalar> y) const {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
     const bool degenerate = normalized_ && static_cast<double>(denominator(i)) <= tolerance * noise;
     const auto sums = work_.sums(e_, n_).col(i), partial = work_.partial(e_, n_).col(i);
@@ -119,27 +144,32 @@ class OrdinaryRows {
     const bool is_near = std::abs(whole) < moderate;
     const Scalar scale =
         static_cast<Scalar>(gate) * (is_near ? normal_power_of_two<Scalar>(static_cast<int>(whole)) : 1);
-    for_blocks(e_, [&](Index first, auto count) {
-      auto part = y.segment(first, count);
-      const auto put = [&](const auto& x) __attribute__((always_inline)) {
-        if (normalized_)
-          part = x / denominator(i);
-        else
-          part = x * scale;
-      };
-      if (last_ == Scalar(0))
-        put(sums.segment(first, count));
+    const Scalar divisor = normalized_ ? denominator(i) : Scalar(1);
+    using Block = Eigen::Array<Scalar, block, 1>;
+    Index r = 0;
+    for (; r + block <= e_; r += block) {
+      Block some = Block::Map(sums.data() + r);
+      if (last_ != Scalar(0)) some += last_ * Block::Map(partial.data() + r);
+      if (normalized_)
+        some /= divisor;
       else
-        put(sums.segment(first, count) + last_ * partial.segment(first, count));
-    });
+        some *= scale;
+      Block::Map(y.data() + r) = some;
+    }
+    for (; r < e_; ++r) {
+      const Scalar sum = last_ == Scalar(0) ? sums[r] : sums[r] + last_ * partial[r];
+      y[r] = normalized_ ? sum / divisor : sum * scale;
+    }
     if (degenerate)
       y.setZero();
     else if (!normalized_ && !is_near)
-      y = times_power_of_two(y, whole);
+      set_times_power_of_two<Scalar>(y, y, whole);
     if (diagnostics_ == nullptr) return;
     const double sum = std::abs(static_cast<double>(denominator(i)));
-    diagnostics_->col(token) << (sum == 0 ? no_weight : std::log(sum) + log + whole * std::numbers::ln2),
-        absolute == 0 ? 0 : absolute / sum, degenerate ? 1 : 0;
+    double* const said = &(*diagnostics_)(0, token);
+    said[0] = sum == 0 ? no_weight : std::log(sum) + log + whole * std::numbers::ln2;
+    said[1] = absolute == 0 ? 0 : absolute / sum;
+    said[2] = degenerate ? 1 : 0;
   }
 
   /// Σ_j s_ij^P w_j of rows that are divided.

@@ -6,9 +6,11 @@
 #include <limits>
 #include <numbers>
 
+#include <sympow/core/blocks.hpp>
 #include <sympow/core/exponential.hpp>
 #include <sympow/core/integer_power.hpp>
 #include <sympow/core/power_of_two.hpp>
+#include <sympow/core/view.hpp>
 #include <sympow/feature/feature_map.hpp>
 
 namespace sympow::detail {
@@ -18,13 +20,13 @@ template <class Scalar>
 class Panel {
  public:
   /// A rows × cols matrix of undefined content, valid until the next call.
-  Eigen::Map<Matrix<Scalar>> operator()(Index rows, Index cols) {
+  MatrixView<Scalar> operator()(Index rows, Index cols) {
     if (storage_.size() < rows * cols) grow(rows * cols);
     return {storage_.data(), rows, cols};
   }
 
   /// The first `size` entries as a column; a later call of no more entries sees the same ones.
-  Eigen::Map<Vector<Scalar>> operator()(Index size) {
+  ColumnView<Scalar> operator()(Index size) {
     if (storage_.size() < size) grow(size);
     return {storage_.data(), size};
   }
@@ -79,24 +81,20 @@ Scalar power_of_two(double exponent) {
   return static_cast<Scalar>(std::exp2(std::clamp(exponent, -4096.0, 4096.0)));
 }
 
-/// 2^exponent x for a whole exponent, rounded once and infinite only where the product is; x is a number or a matrix.
-template <class X>
-auto times_power_of_two(const X& x, double exponent) {
-  const int n = static_cast<int>(std::clamp(exponent, -8192.0, 8192.0));
-  if constexpr (std::is_floating_point_v<X>)
-    return std::ldexp(x, n);
-  else
-    return x.unaryExpr([n](const auto& entry) { return std::ldexp(entry, n); });
+/// 2^exponent x for a whole exponent, rounded once and infinite only where the product is.
+template <class Scalar>
+Scalar times_power_of_two(Scalar x, double exponent) {
+  return std::ldexp(x, static_cast<int>(std::clamp(exponent, -8192.0, 8192.0)));
 }
 
-/// y ← 2^exponent x, the same by packets where the power is a number of the type.
-template <class Y, class X>
-void set_times_power_of_two(Y&& y, const X& x, double exponent) {
-  using Limits = std::numeric_limits<typename X::Scalar>;
+/// y ← 2^exponent x likewise, by packets where the power is a number of the type. y may be x.
+template <class Scalar>
+void set_times_power_of_two(ColumnView<Scalar> y, ColumnView<const Scalar> x, double exponent) {
+  using Limits = std::numeric_limits<Scalar>;
   if (Limits::min_exponent < exponent && exponent < Limits::max_exponent)
-    y = x * normal_power_of_two<typename X::Scalar>(static_cast<int>(exponent));
+    set_scaled(y.data(), x.data(), normal_power_of_two<Scalar>(static_cast<int>(exponent)), x.size());
   else
-    y = times_power_of_two(x, exponent);
+    for (Index i = 0; i < x.size(); ++i) y[i] = times_power_of_two(x[i], exponent);
 }
 
 /// Gates and lengths of keys on their way into weights. For a score of degree P the factor b_j 2^{P n_j} of key j is split into
@@ -108,14 +106,13 @@ template <class Scalar>
 class KeyFactors {
  public:
   /// From the natural logarithms of b and the exponents n of the keys.
-  template <FeatureMap F, class LogGates, class Exponents>
-  void set(const LogGates& log_b, const Exponents& exponents) {
+  template <FeatureMap F>
+  void set(ColumnView<const double> log_b, ColumnView<const double> exponents) {
     const Index keys = log_b.size();
     auto before = before_(keys), after = after_(keys);
     reference_ = 0;
     if constexpr (F::score == Score::exponential) {
-      before = log_b.template cast<Scalar>();
-      after.setOnes();
+      for (Index j = 0; j < keys; ++j) before[j] = static_cast<Scalar>(log_b[j]), after[j] = Scalar(1);
     } else {
       constexpr double degree = degree_of<F>;
       const auto whole = [&](Index j) { return std::ceil(log_b[j] * std::numbers::log2e / degree); };
@@ -142,8 +139,7 @@ class KeyFactors {
 
   /// x_j ← before_j x_j / 2^m with m such that the largest is near 1, even if before_j x_j is below the type for all j; returns m, or
   /// log2 of 0 if there is nothing.
-  template <class Column>
-  double apply_far_below(Column&& x) {
+  double apply_far_below(ColumnView<Scalar> x) {
     const auto exponents = exponents_(x.size());
     double m = no_weight;
     for (Index j = 0; j < x.size(); ++j)
@@ -163,8 +159,8 @@ class KeyFactors {
 };
 
 /// Turns the logits of one query with some keys into weights of size at most 1, in place; returns log2 of what was taken out.
-template <FeatureMap F, class Column, class Scalar>
-double weigh(Column&& x, KeyFactors<Scalar>& factors) {
+template <FeatureMap F, class Scalar>
+double weigh(ColumnView<Scalar> x, KeyFactors<Scalar>& factors) {
   const auto before = factors.before(x.size()), after = factors.after(x.size());
   if constexpr (F::score == Score::exponential) {
     x += before;
@@ -191,7 +187,7 @@ double weigh(Column&& x, KeyFactors<Scalar>& factors) {
       taken = factors.apply_far_below(x);
       if (taken == no_weight) return no_weight;
     }
-    x = x.unaryExpr(RaiseTo{degree_of<F>}).cwiseProduct(after);
+    for (Index j = 0; j < x.size(); ++j) x[j] = integer_power(x[j], degree_of<F>) * after[j];
     return degree_of<F> * taken + factors.reference();
   }
 }

@@ -9,9 +9,9 @@
 namespace sympow::detail {
 
 /// Log decays of a segment: from its start through each token, and from each token to its end. Returns the whole.
-template <class Scalar, class FromStart, class ToEnd>
-double accumulate_gates(const TransitionView<Scalar>& transition, Segment segment, FromStart&& from_start,
-                        ToEnd&& to_end) {
+template <class Scalar>
+double accumulate_gates(const TransitionView<Scalar>& transition, Segment segment, ColumnView<double> from_start,
+                        ColumnView<double> to_end) {
   transition.log_decays(segment, to_end.data());
   double sum = 0, back = 0;
   for (Index i = 0; i < segment.size; ++i) from_start[i] = sum += to_end[i];
@@ -50,8 +50,8 @@ class ScoreSums {
   }
 
   /// Keys of the queries' own segment, j ≤ i as far as there are any; logits, keys × n, become weights.
-  template <class Logits, class Values>
-  void add_causal(const TransitionView<Scalar>& transition, Segment segment, Logits& logits, const Values& values) {
+  void add_causal(const TransitionView<Scalar>& transition, Segment segment, MatrixView<Scalar> logits,
+                  MatrixView<const Scalar> values) {
     const Index keys = logits.rows();
     auto gates = work_.gates(n_);
     const auto exponents = work_.key_exponents(n_);
@@ -59,7 +59,8 @@ class ScoreSums {
     add(
         logits, values, work_.key_norms(n_), seen,
         [&](Index i) -> KeyFactors<Scalar>& {
-          gates.head(i).array() += transition.log_decay(segment.begin + i);
+          const double log_gamma = transition.log_decay(segment.begin + i);
+          for (Index j = 0; j < i; ++j) gates[j] += log_gamma;
           gates[i] = 0;
           work_.factors.template set<F>(gates.head(seen(i)), exponents.head(seen(i)));
           return work_.factors;
@@ -68,9 +69,9 @@ class ScoreSums {
   }
 
   /// All keys of an earlier block; their decay to its end is in the factors, log_gate(i) is that from there to query i.
-  template <class Logits, class Values, class Norms, class LogGate>
-  void add_earlier(KeyFactors<Scalar>& factors, const Norms& norms, Logits& logits, const Values& values,
-                   const LogGate& log_gate) {
+  template <class LogGate>
+  void add_earlier(KeyFactors<Scalar>& factors, ColumnView<const Scalar> norms, MatrixView<Scalar> logits,
+                   MatrixView<const Scalar> values, const LogGate& log_gate) {
     add(
         logits, values, norms, [&](Index) { return logits.rows(); },
         [&](Index) -> KeyFactors<Scalar>& { return factors; }, log_gate);
@@ -78,9 +79,10 @@ class ScoreSums {
 
   /// 2^exponent times sums that were read through φ, decayed by log_gate(i); `noise` is the weight that their rounding has, `absolute`
   /// that of the row condition number, for diagnostics.
-  template <class Numerators, class Row, class LogGate>
-  void add_read(const Numerators& numerators, const Row& denominators, const Row& noise, const Row& absolute,
-                double exponent, const LogGate& log_gate) {
+  template <class LogGate>
+  void add_read(MatrixView<const Scalar> numerators, ColumnView<const Scalar> denominators,
+                ColumnView<const Scalar> noise, ColumnView<const Scalar> absolute, double exponent,
+                const LogGate& log_gate) {
     auto shift = work_.shift(n_), gate = work_.gate(n_);
     for (Index i = 0; i < n_; ++i) {
       shift[i] = exponent + of_query(i);
@@ -91,14 +93,17 @@ class ScoreSums {
   }
 
   /// Writes the rows from `first` on into the columns of Y, the first of which is query `query` of the call.
-  void write(Index first, Index query, Batch<Scalar> Y) const {
+  void write(Index first, Index query, MatrixView<Scalar> Y) const {
     work_.rows.write(rows_, first, Y);
     if (diagnostics_ == nullptr) return;
     for (Index t = 0; t < Y.cols(); ++t) {
       const Index i = first + t;
       const double log2_sum = work_.rows.log2_denominator(i), log2_weight = work_.absolute.log2_denominator(i);
       const double condition = log2_weight == no_weight ? 0 : std::exp2(log2_weight - log2_sum);
-      diagnostics_->col(query + t) << log2_sum * std::numbers::ln2, condition, work_.rows.degenerate(i, rows_) ? 1 : 0;
+      double* const said = &(*diagnostics_)(0, query + t);
+      said[0] = log2_sum * std::numbers::ln2;
+      said[1] = condition;
+      said[2] = work_.rows.degenerate(i, rows_) ? 1 : 0;
     }
   }
 
@@ -107,9 +112,9 @@ class ScoreSums {
   double of_query(Index i) { return degree * work_.query_exponents(n_)[i]; }
 
   // Query i sees the first `seen(i)` keys, weighed by `factors(i)`.
-  template <class Logits, class Values, class Norms, class Seen, class Factors, class LogGate>
-  void add(Logits& logits, const Values& values, const Norms& norms, const Seen& seen, const Factors& factors,
-           const LogGate& log_gate) {
+  template <class Seen, class Factors, class LogGate>
+  void add(MatrixView<Scalar> logits, MatrixView<const Scalar> values, ColumnView<const Scalar> norms,
+           const Seen& seen, const Factors& factors, const LogGate& log_gate) {
     const bool diagnose = diagnostics_ != nullptr;
     auto shift = work_.shift(n_), absolute_shift = work_.absolute_shift(n_), gate = work_.gate(n_);
     auto absolute = work_.absolute_logits(diagnose ? logits.rows() : 0, diagnose ? n_ : 0);
@@ -123,7 +128,7 @@ class ScoreSums {
       logits.col(i).tail(logits.rows() - m).setZero();
       if (!diagnose) continue;
       if constexpr (F::score == Score::exponential) {
-        absolute.col(i).head(m).array() = (absolute.col(i).head(m).array() + 1) * column.array();
+        for (Index j = 0; j < m; ++j) absolute(j, i) = (absolute(j, i) + 1) * column[j];
         absolute_shift[i] = shift[i];
       } else {
         absolute_shift[i] = weigh<F>(absolute.col(i).head(m), own) + of_query(i);

@@ -27,59 +27,73 @@ struct StateAccess<State<Scalar, F>> {
 
   static constexpr int degree = degree_of<F>;
 
+  /// S and Z, and the tokens of the tail.
+  [[nodiscard]] MatrixView<Scalar> sums() const { return S; }
+  [[nodiscard]] ColumnView<Scalar> normalizer() const { return Z; }
+  [[nodiscard]] MatrixView<Scalar> keys() const { return MatrixView<Scalar>(tail_keys).leftCols(tail_size); }
+  [[nodiscard]] MatrixView<Scalar> values() const { return MatrixView<Scalar>(tail_values).leftCols(tail_size); }
+  [[nodiscard]] ColumnView<double> exponents() const { return ColumnView<double>(tail_exponents).head(tail_size); }
+  [[nodiscard]] ColumnView<double> log_b() const { return ColumnView<double>(tail_log_b).head(tail_size); }
+
   /// M, the exponent of S, Z and A.
   [[nodiscard]] double exponent() const { return std::ceil(L); }
 
   /// 2^M times S or Z.
   template <class Part>
   [[nodiscard]] auto unscaled(const Part& part) const {
-    return typename Part::PlainObject(times_power_of_two(part, L == no_weight ? 0 : exponent()));
+    typename Part::PlainObject x = part;
+    for (Index n = 0; n < x.size(); ++n) x.data()[n] = times_power_of_two(x.data()[n], L == no_weight ? 0 : exponent());
+    return x;
   }
 
   /// The largest log decay of a channel since the last fold, which goes into the exponents; the others are taken relative to it.
   [[nodiscard]] double slowest_channel() const { return largest_of(tail_log_channels); }
-  [[nodiscard]] bool channels_agree() const { return (tail_log_channels.array() == slowest_channel()).all(); }
+  [[nodiscard]] bool channels_agree() const { return is_constant(tail_log_channels); }
 
   /// Moves the whole state on by a scalar and a channel decay, in logarithms.
   void forget(double log_gamma, const Eigen::VectorXd* log_a) {
     log_decay += log_gamma;
     tail_log_decay += log_gamma;
-    tail_log_b.head(tail_size).array() += log_gamma;
+    for (Index j = 0; j < tail_size; ++j) tail_log_b[j] += log_gamma;
     if (log_a == nullptr) return;
     log_channels += *log_a;
     tail_log_channels += *log_a;
     const double slowest = largest_of(*log_a);
-    tail_log_b.head(tail_size).array() += degree * slowest;
-    if (slowest == no_weight || (log_a->array() == slowest).all()) return;
-    for (Index j = 0; j < tail_size; ++j)
-      tail_keys.col(j).array() *= (log_a->array() - slowest).exp().template cast<Scalar>();
+    for (Index j = 0; j < tail_size; ++j) tail_log_b[j] += degree * slowest;
+    if (slowest == no_weight || is_constant(*log_a)) return;
+    for (Index c = 0; c < log_a->size(); ++c) {
+      const auto gate = static_cast<Scalar>(std::exp((*log_a)[c] - slowest));
+      for (Index j = 0; j < tail_size; ++j) tail_keys(c, j) *= gate;
+    }
   }
 
   /// Queries at the time of the last fold, but for the decay of the slowest channel.
-  template <class Queries>
-  void pull_to_last_fold(Workspace<Scalar>& work, Queries&& queries) const {
-    auto decays = work.channel_decays(queries.rows(), 1);
-    decays.col(0) = (tail_log_channels.array() - slowest_channel()).exp();
-    for (Index i = 0; i < queries.cols(); ++i) queries.col(i).array() *= decays.col(0).template cast<Scalar>().array();
+  void pull_to_last_fold(Workspace<Scalar>& work, MatrixView<Scalar> queries) const {
+    const double slowest = slowest_channel();
+    auto decays = work.channel_decays(queries.rows());
+    for (Index c = 0; c < decays.size(); ++c) decays[c] = tail_log_channels[c] - slowest;
+    set_exponential(decays, decays);
+    for (Index i = 0; i < queries.cols(); ++i) multiply_entries(&queries(0, i), decays.data(), queries.rows());
   }
 
   /// Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
   void mix(const TransitionView<Scalar>& transition, Segment segment) {
     if (key_product.size() == 0) key_product.setIdentity(state.d_, state.d_);
-    transition.push(segment, tail_keys.leftCols(tail_size));
+    transition.push(segment, keys());
     transition.push(segment, Z);
     transition.advance(segment, S);
     transition.advance(segment, key_product);
   }
 
   /// Puts tokens that fit at the end of the tail.
-  template <class Keys, class Exponents, class LogGates, class Values>
-  void append(const Keys& keys, const Exponents& exponents, const LogGates& log_b, const Values& values) {
-    tail_keys.middleCols(tail_size, keys.cols()) = keys;
-    tail_values.middleCols(tail_size, keys.cols()) = values;
-    tail_exponents.segment(tail_size, keys.cols()) = exponents;
-    tail_log_b.segment(tail_size, keys.cols()) = log_b;
-    tail_size += keys.cols();
+  void append(MatrixView<const Scalar> new_keys, ColumnView<const double> new_exponents,
+              ColumnView<const double> new_log_b, MatrixView<const Scalar> new_values) {
+    const Index n = new_keys.cols();
+    tail_size += n;
+    keys().rightCols(n) = new_keys;
+    values().rightCols(n) = new_values;
+    exponents().tail(n) = new_exponents;
+    log_b().tail(n) = new_log_b;
   }
 
   /// Folds the tail into the sums.
@@ -90,22 +104,22 @@ struct StateAccess<State<Scalar, F>> {
   /// Folds the tail and further tokens, all in the coordinates of the state's frame, into the sums; empties the tail.
   ///
   ///     L ← max(L + log2 γ, log2 (b_j ‖φ(k_j)‖)),   S ← 2^{(M - M') + log2 γ} S + Σ_j 2^{log2 b_j - M'} v_j φ(k_j)ᵀ
-  template <class Keys, class Exponents, class LogGates, class Values>
-  void fold(Workspace<Scalar>& work, Keys keys, Exponents exponents, const LogGates& log_b, const Values& values) {
-    const Index m = tail_size, n = keys.cols();
+  void fold(Workspace<Scalar>& work, MatrixView<Scalar> new_keys, ColumnView<double> new_exponents,
+            ColumnView<const double> new_log_b, MatrixView<const Scalar> new_values) {
+    const Index m = tail_size, n = new_keys.cols();
     auto tail_features = work.tail_features(S.cols(), m), features = work.features(S.cols(), n);
     const double forgotten = (tail_log_decay + degree * slowest_channel()) * std::numbers::log2e;
-    const double folded = embed_keys(tail_keys.leftCols(m), tail_exponents.head(m), tail_log_b.head(m), tail_features) +
-                          room_for(largest_entry(tail_values.leftCols(m)));
-    const double added = embed_keys(keys, exponents, log_b, features) + room_for(largest_entry(values));
+    const double folded = embed_keys(keys(), exponents(), log_b(), tail_features) + room_for(largest_entry(values()));
+    const double added =
+        embed_keys(new_keys, new_exponents, new_log_b, features) + room_for(largest_entry(new_values));
     const double next = std::max({L + forgotten, folded, added});
     const auto decay =
         forgetting(work, L + forgotten == no_weight ? 0 : std::exp2((exponent() - std::ceil(next)) + forgotten));
     forget(decay, 0, S.cols());
     A *= decay.factor;
     L = next;
-    absorb(work, tail_features, tail_exponents.head(m), tail_log_b.head(m), tail_values.leftCols(m));
-    absorb(work, features, exponents, log_b, values);
+    absorb(work, tail_features, exponents(), log_b(), values());
+    absorb(work, features, new_exponents, new_log_b, new_values);
     clear_tail();
   }
 
@@ -151,7 +165,7 @@ struct StateAccess<State<Scalar, F>> {
       bool is_mixed = false;
       if constexpr (keys_are_features<F>)
         if (is_mixed = key_product.size() != 0; is_mixed)
-          add_decayed((before.S * key_product).eval(), (key_product.transpose() * before.Z).eval(),
+          add_decayed(product_of(before.S, key_product), product_of(before.Z.transpose(), key_product),
                       static_cast<Scalar>(own), decay);
       if (!is_mixed) add_decayed(before.S, before.Z, static_cast<Scalar>(own), decay);
       A = A * own + before.A * decay.factor;
@@ -163,24 +177,23 @@ struct StateAccess<State<Scalar, F>> {
     if (key_product.size() == 0)
       key_product = before.key_product;
     else if (before.key_product.size() != 0)
-      key_product = (before.key_product * key_product).eval();
+      key_product = product_of(before.key_product, key_product);
     tokens += before.tokens;
   }
 
   /// What every entry of S, Z and A is multiplied by when the decay since the last fold goes into the sums.
   struct Forgetting {
     double factor;                                  ///< of all, that of the slowest channel included
-    Eigen::Map<const Eigen::VectorXd> of_channels;  ///< of each, D; empty where the channels agree
+    ColumnView<const double> of_channels;  ///< of each, D; empty where the channels agree
   };
   /// S ← factor S Sym(diag(e^{channels - slowest})): a diagonal is lifted to the monomials of its entries, φ(a) / φ(1).
   Forgetting forgetting(Workspace<Scalar>& work, double factor, const Eigen::VectorXd& log_a) const {
     const double slowest = largest_of(log_a);
-    if (factor == 0 || (log_a.array() == slowest).all()) return {factor, {nullptr, 0}};
+    if (factor == 0 || is_constant(log_a)) return {factor, {nullptr, 0}};
     auto channels = work.channel_decays(log_a.size(), 2), monomials = work.lifted_decays(S.cols(), 2);
-    channels.col(0) = (log_a.array() - slowest).exp();
-    channels.col(1).setOnes();
+    for (Index c = 0; c < log_a.size(); ++c) channels(c, 0) = std::exp(log_a[c] - slowest), channels(c, 1) = 1;
     state.feature_.embed(channels, monomials);
-    monomials.col(0).array() *= factor / monomials.col(1).array();
+    for (Index n = 0; n < monomials.rows(); ++n) monomials(n, 0) *= factor / monomials(n, 1);
     return {factor, {monomials.data(), monomials.rows()}};
   }
   /// The same since the last fold.
@@ -189,22 +202,16 @@ struct StateAccess<State<Scalar, F>> {
   }
   /// Some columns of S and entries of Z forget.
   void forget(const Forgetting& decay, Index first, Index size) {
-    auto values = S.middleCols(first, size);
-    auto normalizer = Z.segment(first, size);
     if (decay.of_channels.size() == 0) {
       if (decay.factor == 1) return;
-      const Halves factor(decay.factor);
-      values = values * factor.high + values * factor.low;
-      normalizer = normalizer * factor.high + normalizer * factor.low;
+      Halves(decay.factor).multiply(&S(0, first), size * S.rows());
+      Halves(decay.factor).multiply(&Z[first], size);
       return;
     }
-    for (Index i = 0; i < size; ++i) {
-      const Halves factor(decay.of_channels[first + i]);
-      for_blocks(values.rows(), [&](Index row, auto count) {
-        auto some = values.col(i).segment(row, count);
-        some = some * factor.high + some * factor.low;
-      });
-      normalizer[i] = normalizer[i] * factor.high + normalizer[i] * factor.low;
+    for (Index i = first; i < first + size; ++i) {
+      const Halves factor(decay.of_channels[i]);
+      factor.multiply(S.data() + i * S.rows(), S.rows());
+      factor.multiply(&Z[i], 1);
     }
   }
 
@@ -213,44 +220,70 @@ struct StateAccess<State<Scalar, F>> {
   struct Halves {
     explicit Halves(double factor) : high(static_cast<Scalar>(factor)), low(static_cast<Scalar>(factor - high)) {}
     Scalar high, low;
+
+    // x ← factor x of n numbers.
+    void multiply(Scalar* x, Index n) const {
+      using Block = Eigen::Array<Scalar, 16, 1>;
+      Index i = 0;
+      for (; i + 16 <= n; i += 16) {
+        const Block some = Block::Map(x + i);
+        Block::Map(x + i) = some * high + some * low;
+      }
+      for (; i < n; ++i) x[i] = x[i] * high + x[i] * low;
+    }
+    // x ← own x + factor y.
+    void add(Scalar* x, Scalar own, const Scalar* y, Index n) const {
+      using Block = Eigen::Array<Scalar, 16, 1>;
+      Index i = 0;
+      for (; i + 16 <= n; i += 16) {
+        const Block some = Block::Map(y + i);
+        Block::Map(x + i) = Block::Map(x + i) * own + some * high + some * low;
+      }
+      for (; i < n; ++i) x[i] = x[i] * own + y[i] * high + y[i] * low;
+    }
   };
 
   // S ← own S + decay X, and Z likewise.
-  void add_decayed(const Matrix<Scalar>& X, const Vector<Scalar>& z, Scalar own, const Forgetting& decay) {
-    const auto add = [own](auto&& part, const auto& other, const Halves& factor) {
-      part = part * own + other * factor.high + other * factor.low;
-    };
+  void add_decayed(const Matrix<Scalar>& X, const Matrix<Scalar>& z, Scalar own, const Forgetting& decay) {
     if (decay.of_channels.size() == 0) {
-      add(S, X, Halves(decay.factor));
-      add(Z, z, Halves(decay.factor));
+      Halves(decay.factor).add(S.data(), own, X.data(), S.size());
+      Halves(decay.factor).add(Z.data(), own, z.data(), Z.size());
       return;
     }
     for (Index i = 0; i < S.cols(); ++i) {
-      add(S.col(i), X.col(i), Halves(decay.of_channels[i]));
-      add(Z.segment(i, 1), z.segment(i, 1), Halves(decay.of_channels[i]));
+      const Halves factor(decay.of_channels[i]);
+      factor.add(S.data() + i * S.rows(), own, X.data() + i * S.rows(), S.rows());
+      factor.add(&Z[i], own, z.data() + i, 1);
     }
   }
 
-  static double largest_of(const Eigen::VectorXd& log_a) { return log_a.size() > 0 ? log_a.maxCoeff() : 0; }
+  static Matrix<Scalar> product_of(const Matrix<Scalar>& A, const Matrix<Scalar>& B) {
+    Matrix<Scalar> AB(A.rows(), B.cols());
+    set_product(AB, A, B);
+    return AB;
+  }
+
+  static double largest_of(const Eigen::VectorXd& log_a) {
+    return log_a.size() > 0 ? *std::max_element(log_a.data(), log_a.data() + log_a.size()) : 0;
+  }
+  static bool is_constant(const Eigen::VectorXd& log_a) {
+    return std::all_of(log_a.data(), log_a.data() + log_a.size(), [&](double x) { return x == log_a[0]; });
+  }
 
   // φ of keys with all powers of two in the exponents; returns max_j log2 (b_j ‖φ(k_j)‖) up to 1.
-  template <class Keys, class Exponents, class LogGates, class Features>
-  double embed_keys(Keys&& keys, Exponents&& exponents, const LogGates& log_b, Features& features) const {
+  double embed_keys(MatrixView<Scalar> keys, ColumnView<double> exponents, ColumnView<const double> log_b,
+                    MatrixView<Scalar> features) const {
     if constexpr (F::score == Score::embedded) {
       embed_scaled(state.feature_, keys, features, exponents);
     } else {
-      for (Index j = 0; j < keys.cols(); ++j) exponents[j] += take_exponent(keys.col(j));
+      for (Index j = 0; j < keys.cols(); ++j) exponents[j] += take_exponent<Scalar>(keys.col(j));
       state.feature_.embed(keys, features);
     }
-    double largest = no_weight;
-    for (Index j = 0; j < keys.cols(); ++j)
-      largest = std::max(largest, degree * exponents[j] + log_b[j] * std::numbers::log2e);
-    return largest;
+    return largest_log2_weight<degree>(log_b, exponents);
   }
 
-  template <class Features, class Exponents, class LogGates, class Values>
-  void absorb(Workspace<Scalar>& work, const Features& features, const Exponents& exponents, const LogGates& log_b,
-              const Values& values) {
+  void absorb(Workspace<Scalar>& work, MatrixView<const Scalar> features, ColumnView<const double> exponents,
+              ColumnView<const double> log_b, MatrixView<const Scalar> values) {
     const Index n = features.cols();
     if (n == 0 || L == no_weight) return;
     auto weights = work.weights(n);
@@ -260,9 +293,9 @@ struct StateAccess<State<Scalar, F>> {
       A += static_cast<double>(weights[j]) * static_cast<double>(features.col(j).norm());
     }
     auto weighted = work.numerators(S.rows(), n);
-    weighted = values.array().rowwise() * weights.transpose().array();
-    add_product(S, weighted, features.transpose());
-    add_product(Z, features, weights);
+    scale_columns<Scalar>(values, weights, weighted);
+    add_product(sums(), weighted, features.transpose());
+    add_product(normalizer(), features, weights);
   }
 };
 

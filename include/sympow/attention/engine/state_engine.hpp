@@ -13,9 +13,9 @@ struct StateCall {
   const TransitionView<Scalar>& transition;
   Rows rows;
   Options options;
-  ConstBatch<Scalar> Q, K, V;
+  MatrixView<const Scalar> Q, K, V;
   StateAccess<State<Scalar, F>> state;
-  Batch<Scalar> Y;
+  MatrixView<Scalar> Y;
   Workspace<Scalar>& work;
   bool reads = true;  ///< the tokens have queries
   Frame* standing =
@@ -64,7 +64,7 @@ class StateEngine {
     work_.tail_norms(longest);
     work_.query_norms(n);
     work_.key_norms(n);
-    work_.row(3, n);
+    work_.row(n, 3);
     work_.channel_decays(d_, 2);
     if (call_.transition.key_action() == KeyAction::scale) work_.lifted_decays(D_, 2);
     sums_.reserve(e, n, most);
@@ -97,7 +97,7 @@ class StateEngine {
                    work_.query_norms(1), diagnose());
     sums_.reset(call_.V.rows(), 1, room(segment));
     add_folded(1, [](Index) { return 0.0; });
-    sums_.write(0, token, call_.Y.col(token));
+    sums_.write(0, token, call_.Y.middleCols(token, 1));
   }
 
   /// Log decays from the segment's start and to its end.
@@ -146,7 +146,7 @@ class StateEngine {
   /// That of the values that a segment meets, see `room_for`.
   [[nodiscard]] double room(Segment segment) const {
     const Scalar own = call_.takes() ? largest_entry(call_.V.middleCols(segment.begin, segment.size)) : Scalar(0);
-    return room_for(std::max(own, largest_entry(state_.tail_values.leftCols(state_.tail_size))));
+    return room_for(std::max(own, largest_entry(state_.values())));
   }
   /// Σ log γ of the segment whose gates are loaded.
   [[nodiscard]] double log_total() const { return log_total_; }
@@ -170,7 +170,7 @@ class StateEngine {
     const Index n = segment.size;
     auto queries = work_.queries(d_, n);
     if (call_.reads)
-      detail::load_queries<F>(call_.Q.middleCols(segment.begin, n), queries, work_.query_exponents(n),
+      detail::load_queries<F, Scalar>(call_.Q.middleCols(segment.begin, n), queries, work_.query_exponents(n),
                               work_.query_norms(n), call_.options.scale);
     else
       set_nothing(queries, work_.query_exponents(n), work_.query_norms(n));
@@ -180,19 +180,17 @@ class StateEngine {
     const Index m = state_.tail_size;
     if (m == 0) return;
     auto logits = work_.logits(m, n);
-    const auto keys = state_.tail_keys.leftCols(m);
     auto norms = work_.tail_norms(m);
     if constexpr (embedded) {
       auto tail_features = work_.tail_features(D_, m);
-      embed_scaled(feature_, keys, tail_features, state_.tail_exponents.head(m), norms, diagnose());
+      embed_scaled(feature_, state_.keys(), tail_features, state_.exponents(), norms, diagnose());
       set_product(logits, tail_features.transpose(), work_.features(D_, n));
     } else {
-      if (diagnose()) norms = keys.colwise().norm();
-      set_product(logits, keys.transpose(), work_.queries(d_, n));
+      if (diagnose()) set_norms(state_.keys(), norms);
+      set_product(logits, state_.keys().transpose(), work_.queries(d_, n));
     }
-    work_.factors.template set<F>(state_.tail_log_b.head(m), state_.tail_exponents.head(m));
-    sums_.add_earlier(work_.factors, norms, logits, state_.tail_values.leftCols(m),
-                      [&](Index i) { return work_.from_start(n)[i]; });
+    work_.factors.template set<F>(state_.log_b(), state_.exponents());
+    sums_.add_earlier(work_.factors, norms, logits, state_.values(), [&](Index i) { return work_.from_start(n)[i]; });
   }
 
   // The sums through φ, for queries in the coordinates and at the time of the sums but for log_gate(i).
@@ -201,31 +199,31 @@ class StateEngine {
     if (state_.L == no_weight) return;
     auto features = work_.features(D_, n);
     if constexpr (!embedded) feature_.embed(work_.queries(d_, n), features);
-    auto numerators = work_.numerators(call_.V.rows(), n), row = work_.row(3, n);
+    auto numerators = work_.numerators(call_.V.rows(), n), columns = work_.row(n, 3);
+    auto denominators = columns.col(0), noise = columns.col(1), absolute = columns.col(2);
     const auto total = static_cast<Scalar>(state_.A);
-    set_product(numerators, state_.S, features);
-    set_product(row.row(0), state_.Z.transpose(), features);
-    row.row(1) = features.colwise().norm() * total;
-    if (diagnose()) row.row(2) = row.row(1);
-    if constexpr (has_nonnegative_entries<F>) row.row(1).setZero();  // nothing cancels
-    if (diagnose()) {
-      if constexpr (!embedded)  // of the queries as they came: channels may have shortened them since
-        row.row(2) = work_.query_norms(n).transpose().unaryExpr(RaiseTo{degree_of<F>}) * total;
+    set_product(numerators, state_.sums(), features);
+    set_product(denominators, features.transpose(), state_.normalizer());
+    set_norms(features, noise);
+    for (Index i = 0; i < n; ++i) {
+      noise[i] *= total;
+      // of the queries as they came: channels may have shortened them since
+      absolute[i] = embedded || !diagnose() ? noise[i] : power<degree_of<F>>(work_.query_norms(n)[i]) * total;
+      if constexpr (has_nonnegative_entries<F>) noise[i] = 0;  // nothing cancels
     }
-    sums_.add_read(numerators, row.row(0), row.row(1), row.row(2), state_.exponent(), log_gate);
+    sums_.add_read(numerators, denominators, noise, absolute, state_.exponent(), log_gate);
   }
 
   void load_keys(Segment segment) {
     const Index n = segment.size;
     auto keys = work_.keys(d_, n);
     if (call_.takes())
-      detail::load_keys<F>(call_.K.middleCols(segment.begin, n), keys, work_.key_exponents(n), work_.key_norms(n));
+      detail::load_keys<F, Scalar>(call_.K.middleCols(segment.begin, n), keys, work_.key_exponents(n), work_.key_norms(n));
     else
       set_nothing(keys, work_.key_exponents(n), work_.key_norms(n));
   }
 
-  template <class Columns, class Exponents, class Norms>
-  static void set_nothing(Columns& x, Exponents&& exponents, Norms&& norms) {
+  static void set_nothing(MatrixView<Scalar> x, ColumnView<double> exponents, ColumnView<Scalar> norms) {
     x.setZero();
     exponents.setConstant(no_weight);
     norms.setZero();
