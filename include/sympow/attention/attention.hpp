@@ -26,7 +26,7 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
     if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
     const detail::ViewOf<Scalar, A> view(transition);
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
-    detail::run_attention<Scalar, F>(feature, {view, rows, options, queries, keys, values, Y, workspace});
+    detail::AttentionForm<Scalar, F>::run(feature, {view, rows, options, queries, keys, values, Y, workspace});
   }
 }
 
@@ -42,3 +42,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 }
 
 }  // namespace sympow
+
+#ifdef SYMPOW_COMPILED_FORMS
+#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
+#endif

@@ -258,3 +258,7 @@ void attend(const F& feature, const Transitions& transitions, Heads<const std::t
 }
 
 }  // namespace sympow
+
+#ifdef SYMPOW_COMPILED_FORMS
+#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
+#endif

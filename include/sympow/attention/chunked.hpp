@@ -10,7 +10,7 @@ namespace sympow {
 namespace detail {
 
 template <class Scalar, FiniteFeatureMap F>
-void run_chunked(const F& feature, StateCall<Scalar, F> call) {
+void StateForms<Scalar, F>::chunked(const F& feature, StateCall<Scalar, F> call) {
   if (call.options.mask.is_full) return run_two_passes<Scalar, F>(feature, call);
   OrdinaryEngine<Scalar, F>(feature, call).run_all(call.K.cols(), chunk_of(call.options, call.shape(call.K.cols())));
 }
@@ -32,7 +32,7 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
              Workspace<typename DQ::Scalar>& workspace, const Options& options = {}) {
   detail::run_state_form<Normalization, F>(
       feature, transition, Q, K, V, state, Y, workspace, options,
-      [&](const auto& call) { detail::run_chunked<typename DQ::Scalar, F>(feature, call); });
+      [&](const auto& call) { detail::StateForms<typename DQ::Scalar, F>::chunked(feature, call); });
 }
 
 /// Takes tokens into a state without reading any: `chunked` without queries, at less than half its cost. Throws as it does.
@@ -45,7 +45,7 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
   detail::run_with_state<Unnormalized>(feature, transition, K, K, V, state, Eigen::Map<Matrix<Scalar>>(nullptr, 0, 0),
                                        workspace, options, [&](detail::StateCall<Scalar, F> call) {
                                          call.reads = false;
-                                         detail::run_chunked<Scalar, F>(feature, call);
+                                         detail::StateForms<Scalar, F>::chunked(feature, call);
                                        });
 }
 
@@ -69,3 +69,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 }
 
 }  // namespace sympow
+
+#ifdef SYMPOW_COMPILED_FORMS
+#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
+#endif

@@ -39,11 +39,14 @@ template <class Scalar, FiniteFeatureMap F>
   detail::check_adjacent(left, right);
   State<Scalar, F> first = left, result = right;
   Workspace<Scalar> workspace;
-  detail::StateAccess<State<Scalar, F>> before{first}, both{result};
-  before.fold(workspace);
-  both.fold(workspace);
-  both.add(before, workspace);
+  detail::StateForms<Scalar, F>::fold(first);
+  detail::StateForms<Scalar, F>::fold(result);
+  detail::StateForms<Scalar, F>::add(first, result, workspace);
   return result;
 }
 
 }  // namespace sympow
+
+#ifdef SYMPOW_COMPILED_FORMS
+#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
+#endif

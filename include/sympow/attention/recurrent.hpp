@@ -9,7 +9,7 @@ namespace sympow {
 namespace detail {
 
 template <class Scalar, FiniteFeatureMap F>
-void run_recurrent(const F& feature, StateCall<Scalar, F> call) {
+void StateForms<Scalar, F>::recurrent(const F& feature, StateCall<Scalar, F> call) {
   if (call.options.mask.is_full) return run_two_passes<Scalar, F>(feature, call);
   if (call.state.tail_keys.cols() == 0) {
     OrdinaryEngine<Scalar, F> engine(feature, call);
@@ -37,7 +37,7 @@ void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
                Workspace<typename DQ::Scalar>& workspace, const Options& options = {}) {
   detail::run_state_form<Normalization, F>(
       feature, transition, Q, K, V, state, Y, workspace, options,
-      [&](const auto& call) { detail::run_recurrent<typename DQ::Scalar, F>(feature, call); });
+      [&](const auto& call) { detail::StateForms<typename DQ::Scalar, F>::recurrent(feature, call); });
 }
 
 /// The same, returning Y.
@@ -62,3 +62,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 }
 
 }  // namespace sympow
+
+#ifdef SYMPOW_COMPILED_FORMS
+#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
+#endif

@@ -69,10 +69,9 @@ void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, 
 
 /// Folds the tail of a state and gives it another size.
 template <class Scalar, class F>
-void set_tail(State<Scalar, F>& state, Index tail, Workspace<Scalar>& work) {
-  StateAccess<State<Scalar, F>> parts{state};
-  parts.fold(work);
-  parts.set_tail(tail);
+void set_tail(State<Scalar, F>& state, Index tail) {
+  StateForms<Scalar, F>::fold(state);
+  StateAccess<State<Scalar, F>>{state}.set_tail(tail);
 }
 
 /// Tokens of a segment of a scan, whole chunks: a merge moves 3 (e + 1) D numbers through memory, which with the states' other ways is as long
@@ -117,7 +116,7 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
   const auto part = [&](Index s) -> StateType& { return parts[static_cast<std::size_t>(s) % parts.size()]; };
   const auto before = [&](Index s) -> StateType& { return states[static_cast<std::size_t>(s) % states.size()]; };
   before(0) = state;
-  set_tail(before(0), 0, workspaces[0]);
+  set_tail(before(0), 0);
 
   const auto absorb_one = [&](Index s, Workspace<Scalar>& work) {
     StateAccess<StateType>{part(s)}.clear(frames[static_cast<std::size_t>(s)]);
@@ -127,12 +126,12 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
   };
   const auto merge_one = [&](Index s, Workspace<Scalar>& work) {
     check_adjacent(before(s), part(s));
-    StateAccess<StateType>{part(s)}.add({before(s)}, work);
+    StateForms<Scalar, F>::add(before(s), part(s), work);
     std::swap(before(s + 1), part(s));
   };
   const auto read_one = [&](Index s, Workspace<Scalar>& work) {
     const Segment own = segment(s);
-    set_tail(before(s), own.size, work);
+    set_tail(before(s), own.size);
     chunked<Normalization>(feature, TransitionSegment<A>(transition, own), Q.middleCols(own.begin, own.size),
                            K.middleCols(own.begin, own.size), V.middleCols(own.begin, own.size), before(s),
                            Y.middleCols(own.begin, own.size), work, options);
@@ -151,7 +150,7 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
         absorb_one(absorbed.begin + n - 1 - read.size, work);
     });
   }
-  set_tail(before(segments), state.tail(), workspaces[0]);
+  set_tail(before(segments), state.tail());
   state = std::move(before(segments));
 }
 

@@ -11,6 +11,8 @@ namespace sympow {
 namespace detail {
 template <class State>
 struct StateAccess;
+template <class Scalar, FeatureMap F>
+struct StateForms;
 }
 
 /// The state of a recurrence: a value. Copy it to branch, keep it to resume.
@@ -94,10 +96,8 @@ class State {
   template <class Part>
   auto read(const Part& part) const {
     State copy = *this;
-    detail::StateAccess<State> parts{copy};
-    Workspace<S> workspace;
-    parts.fold(workspace);
-    return part(parts);
+    detail::StateForms<S, F>::fold(copy);
+    return part(detail::StateAccess<State>{copy});
   }
 
   F feature_;

@@ -286,8 +286,14 @@ class AttentionEngine {
   bool is_plain_;
 };
 
+/// The attention form, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`.
 template <class Scalar, FeatureMap F>
-void run_attention(const F& feature, AttentionCall<Scalar> call) {
+struct AttentionForm {
+  static void run(const F& feature, AttentionCall<Scalar> call);
+};
+
+template <class Scalar, FeatureMap F>
+void AttentionForm<Scalar, F>::run(const F& feature, AttentionCall<Scalar> call) {
   AttentionEngine<Scalar, F>(feature, call).run();
 }
 

@@ -7,6 +7,22 @@
 
 namespace sympow::detail {
 
+template <class Scalar, FiniteFeatureMap F>
+struct StateCall;
+
+/// What has a state, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`. A map without an embedding has none.
+template <class Scalar, FeatureMap F>
+struct StateForms {};
+template <class Scalar, FiniteFeatureMap F>
+struct StateForms<Scalar, F> {
+  static void recurrent(const F& feature, StateCall<Scalar, F> call);
+  static void chunked(const F& feature, StateCall<Scalar, F> call);
+  /// The tail into the sums.
+  static void fold(State<Scalar, F>& state);
+  /// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
+  static void add(const State<Scalar, F>& left, State<Scalar, F>& right, Workspace<Scalar>& work);
+};
+
 /// The forms' way into a state: its parts, and how tokens enter the sums.
 template <class Scalar, class F>
 struct StateAccess<State<Scalar, F>> {
@@ -156,7 +172,8 @@ struct StateAccess<State<Scalar, F>> {
   /// Adds the sums of the state before this one, moved on to this one's end; both tails are empty.
   ///
   ///     S ← 2^{M - M'} S + 2^{M_before - M'} S_before A,   A the whole transition of this one
-  void add(const StateAccess& before, Workspace<Scalar>& work) {
+  void add(const State<Scalar, F>& earlier, Workspace<Scalar>& work) {
+    const StateAccess before{const_cast<State<Scalar, F>&>(earlier)};  // NOLINT: it is read only
     const double forgotten = (log_decay + degree * largest_of(log_channels)) * std::numbers::log2e;
     if (before.L + forgotten != no_weight) {
       const double next = std::max(L, before.L + forgotten);
@@ -298,5 +315,15 @@ struct StateAccess<State<Scalar, F>> {
     add_product(normalizer(), features, weights);
   }
 };
+
+template <class Scalar, FiniteFeatureMap F>
+void StateForms<Scalar, F>::fold(State<Scalar, F>& state) {
+  Workspace<Scalar> work;
+  StateAccess<State<Scalar, F>>{state}.fold(work);
+}
+template <class Scalar, FiniteFeatureMap F>
+void StateForms<Scalar, F>::add(const State<Scalar, F>& left, State<Scalar, F>& right, Workspace<Scalar>& work) {
+  StateAccess<State<Scalar, F>>{right}.add(left, work);
+}
 
 }  // namespace sympow::detail

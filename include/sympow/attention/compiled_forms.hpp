@@ -1,0 +1,51 @@
+// The forms of a scalar type and a feature map, compiled in one place for all of a program.
+#pragma once
+
+#include <sympow/attention/attention.hpp>
+#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/recurrent.hpp>
+#include <sympow/feature/exponential.hpp>
+#include <sympow/feature/linear.hpp>
+#include <sympow/feature/random_features.hpp>
+#include <sympow/feature/symmetric_power.hpp>
+
+/// Says that the forms of a feature map are compiled elsewhere: in whatever follows a call costs the compiler a second or two instead of ten. Without
+/// `SYMPOW_INSTANTIATE_FORMS` in one source file the linker names what is missing, `StateForms<Scalar, Feature>::chunked`. Use it at namespace scope, before
+/// the first call:
+///
+///     SYMPOW_EXTERN_FORMS(float, MyFeatureMap)          // in a header of yours
+///     SYMPOW_INSTANTIATE_FORMS(float, MyFeatureMap)     // in one source file
+#define SYMPOW_EXTERN_FORMS(Scalar, ...) SYMPOW_FORMS(extern, Scalar, __VA_ARGS__)
+
+/// Compiles the attention form, the recurrent and the chunked one, and what is done to states, for a scalar type and a feature map.
+#define SYMPOW_INSTANTIATE_FORMS(Scalar, ...) SYMPOW_FORMS(, Scalar, __VA_ARGS__)
+
+#define SYMPOW_FORMS(LINKAGE, Scalar, ...)                                \
+  LINKAGE template struct sympow::detail::AttentionForm<Scalar, __VA_ARGS__>; \
+  LINKAGE template struct sympow::detail::StateForms<Scalar, __VA_ARGS__>;
+
+/// What the library `sympow::forms` holds for a scalar type.
+#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)                             \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Linear)                       \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<1>)            \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<2>)            \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<3>)            \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<4>)            \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Exponential)                  \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
+
+/// Powers that few have a use for; the project's own programs keep them in a library of theirs.
+#define SYMPOW_HIGH_POWERS(LINKAGE, Scalar)                 \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<5>)  \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<6>)  \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<7>)  \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<8>)
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_ALL_FORMS(extern, float)
+SYMPOW_ALL_FORMS(extern, double)
+#endif
+#ifdef SYMPOW_COMPILED_HIGH_POWERS
+SYMPOW_HIGH_POWERS(extern, float)
+SYMPOW_HIGH_POWERS(extern, double)
+#endif
