@@ -1,3 +1,5 @@
 #include "engines.hpp"
 
+SYMPOW_TEST_TRANSITIONS(, double)
+SYMPOW_TEST_TRANSITIONS(, float)
 SYMPOW_TEST_ENGINES()
