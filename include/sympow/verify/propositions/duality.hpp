@@ -64,7 +64,7 @@ struct DualityInput {
   explicit DualityInput(std::uint64_t seed) {
     Random random(seed);
     tokens = {random.matrix<Scalar>(d, T), random.matrix<Scalar>(d, T), random.matrix<Scalar>(e, T)};
-    unit_keys = systems::unit_columns(tokens.K);
+    unit_keys = systems::unit_columns(tokens.K.plain());
     w = systems::unit_columns(random.matrix<Scalar>(d, T));
     beta.resize(T);
     for (double& strength : beta) strength = random.uniform(.05, 1.95);
