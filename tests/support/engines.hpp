@@ -9,6 +9,7 @@
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/systems/peer_parameters.hpp>
 #include <sympow/transition/decay.hpp>
+#include <sympow/transition/gate_distance.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
@@ -57,6 +58,8 @@
   LINKAGE template sympow::Matrix<S> sympow::systems::unit_columns(const sympow::Matrix<S>&, double);
 // clang-format on
 
+extern template Eigen::MatrixXd sympow::gate_distances(const sympow::ChannelDecay<double>&, sympow::Index,
+                                                       sympow::Index);
 SYMPOW_TEST_TRANSITIONS(extern, double)
 SYMPOW_TEST_TRANSITIONS(extern, float)
 SYMPOW_TEST_ENGINES(extern)
