@@ -168,12 +168,10 @@ void real_scores(Ledger& ledger, const ComplexGate<Scalar>& gate, Random& random
   const Tokens<double>& dense = gate.dense;
   // What the text's chain of equations ends in, q_tᵀ R^{t-j} k_j, belongs to the gate e^{-iΩ}.
   const ComplexGate<Scalar> opposite(gate.tokens, -gate.omega);
-  const auto chain = [&](bool key_of_query) {
+  const auto chain = [&](bool as_printed) {
     return causal_matrix(
         T,
-        [&](Index i, Index j) {
-          return dense.Q.column(i).dot(gate.turn(i - j) * dense.K.column(key_of_query ? i : j));
-        },
+        [&](Index i, Index j) { return dense.Q.column(i).dot(gate.turn(i - j) * dense.K.column(as_printed ? i : j)); },
         0);
   };
   const Dense<double> phases = gate.summed([&](Index n, Index i, Index j) {
