@@ -7,6 +7,12 @@
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/symmetric_power.hpp>
+#include <sympow/systems/peer_parameters.hpp>
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/gate_distance.hpp>
+#include <sympow/transition/householder.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
 
 // clang-format off
 #define SYMPOW_TEST_ATTENTION(LINKAGE, S, ...)                                                                             \
@@ -37,6 +43,23 @@
   SYMPOW_TEST_FORMS(LINKAGE, float, sympow::SymmetricPower<8>)    \
   SYMPOW_TEST_ATTENTION(LINKAGE, double, sympow::Exponential)     \
   SYMPOW_TEST_ATTENTION(LINKAGE, float, sympow::Exponential)
+
+// What transitions do, for the scalar type of the tokens.
+#define SYMPOW_TEST_TRANSITIONS(LINKAGE, S)                                                                             \
+  LINKAGE template class sympow::detail::ViewOf<S, sympow::Stationary>;                                                 \
+  LINKAGE template class sympow::detail::ViewOf<S, sympow::ConstantDecay>;                                              \
+  LINKAGE template class sympow::detail::ViewOf<S, sympow::Decay>;                                                      \
+  LINKAGE template class sympow::detail::ViewOf<S, sympow::ChannelDecay<double>>;                                       \
+  LINKAGE template class sympow::detail::ViewOf<S, sympow::Rotary>;                                                     \
+  LINKAGE template class sympow::detail::ViewOf<S, sympow::Householder<S>>;                                             \
+  LINKAGE template class sympow::detail::ViewOf<S, sympow::TransitionProduct<sympow::Decay, sympow::Rotary>>;           \
+  LINKAGE template class sympow::detail::ViewOf<S, sympow::TransitionProduct<sympow::Decay, sympow::Householder<S>>>;   \
+  LINKAGE template class sympow::detail::HouseholderProducts<S>;                                                        \
+  LINKAGE template sympow::Matrix<S> sympow::systems::unit_columns(const sympow::Matrix<S>&, double);
 // clang-format on
 
+extern template Eigen::MatrixXd sympow::gate_distances(const sympow::ChannelDecay<double>&, sympow::Index,
+                                                       sympow::Index);
+SYMPOW_TEST_TRANSITIONS(extern, double)
+SYMPOW_TEST_TRANSITIONS(extern, float)
 SYMPOW_TEST_ENGINES(extern)

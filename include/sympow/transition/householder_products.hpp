@@ -132,40 +132,43 @@ class HouseholderProducts {
   }
 
   // -T by substitution, and the products of whole stretches by I - (W T) Wᵀ.
-  void solve(const Eigen::VectorXd& beta) {
-    const Index d = w_.rows(), tokens = w_.cols(), half = stretch / 2;
-    Eigen::MatrixXd W(d, stretch), U(stretch, stretch), T = Eigen::MatrixXd::Zero(stretch, stretch), WT(d, stretch);
-    Matrix<S> rounded(d, stretch);
-    std::array<Matrix<S>, 2> pair;
-    negative_T_.resize(stretch, tokens);
-    for (int level = 0; level < levels; ++level)
-      if (keeps(level)) products_[static_cast<std::size_t>(level)].resize(d, tokens / tokens_of(level) * d);
-    for (Index begin = 0, n; begin < tokens; begin += n) {
-      n = std::min(stretch, tokens - begin);
-      const auto w = w_.middleCols(begin, n);
-      W.leftCols(n) = w.template cast<double>();
-      set_upper_product(U.topLeftCorner(n, n), W.leftCols(n).transpose(), W.leftCols(n));
-      for (Index t = 0; t < n; ++t) {
-        T(t, t) = -beta[begin + t];
-        if (t > 0) T.col(t).head(t).noalias() = (T(t, t) * T.topLeftCorner(t, t)) * U.col(t).head(t);
-      }
-      negative_T_.block(0, begin, n, n) = T.topLeftCorner(n, n).template cast<S>();
-      if (n < stretch || !keeps(levels - 1)) continue;
-      set_product(WT.leftCols(half), W.leftCols(half), T.topLeftCorner(half, half));
-      set_product(WT.rightCols(half), W, T.rightCols(half));
-      rounded = WT.template cast<S>();
-      const bool ends_pair = begin / stretch % 2 == 1;
-      Matrix<S>& product = pair[ends_pair];
-      product.resize(d, d);
-      set_product(product, rounded, w.transpose());
-      product.diagonal().array() += S(1);
-      if (keeps(0)) whole(0, begin) = product;
-      if (ends_pair) set_product(whole(1, begin), pair[0], pair[1]);
-    }
-  }
+  void solve(const Eigen::VectorXd& beta);
 
   Matrix<S> w_, negative_T_;
   std::array<Matrix<S>, levels> products_;
 };
+
+template <class S>
+void HouseholderProducts<S>::solve(const Eigen::VectorXd& beta) {
+  const Index d = w_.rows(), tokens = w_.cols(), half = stretch / 2;
+  Eigen::MatrixXd W(d, stretch), U(stretch, stretch), T = Eigen::MatrixXd::Zero(stretch, stretch), WT(d, stretch);
+  Matrix<S> rounded(d, stretch);
+  std::array<Matrix<S>, 2> pair;
+  negative_T_.resize(stretch, tokens);
+  for (int level = 0; level < levels; ++level)
+    if (keeps(level)) products_[static_cast<std::size_t>(level)].resize(d, tokens / tokens_of(level) * d);
+  for (Index begin = 0, n; begin < tokens; begin += n) {
+    n = std::min(stretch, tokens - begin);
+    const auto w = w_.middleCols(begin, n);
+    W.leftCols(n) = w.template cast<double>();
+    set_upper_product(U.topLeftCorner(n, n), W.leftCols(n).transpose(), W.leftCols(n));
+    for (Index t = 0; t < n; ++t) {
+      T(t, t) = -beta[begin + t];
+      if (t > 0) T.col(t).head(t).noalias() = (T(t, t) * T.topLeftCorner(t, t)) * U.col(t).head(t);
+    }
+    negative_T_.block(0, begin, n, n) = T.topLeftCorner(n, n).template cast<S>();
+    if (n < stretch || !keeps(levels - 1)) continue;
+    set_product(WT.leftCols(half), W.leftCols(half), T.topLeftCorner(half, half));
+    set_product(WT.rightCols(half), W, T.rightCols(half));
+    rounded = WT.template cast<S>();
+    const bool ends_pair = begin / stretch % 2 == 1;
+    Matrix<S>& product = pair[ends_pair];
+    product.resize(d, d);
+    set_product(product, rounded, w.transpose());
+    product.diagonal().array() += S(1);
+    if (keeps(0)) whole(0, begin) = product;
+    if (ends_pair) set_product(whole(1, begin), pair[0], pair[1]);
+  }
+}
 
 }  // namespace sympow::detail

@@ -12,6 +12,7 @@
 #include <sympow/systems/linear_systems.hpp>
 #include <sympow/systems/peer_parameters.hpp>
 #include <sympow/systems/softmax_systems.hpp>
+#include <sympow/verify/dense.hpp>
 #include <sympow/verify/laws.hpp>
 
 namespace sympow::verify {
@@ -64,9 +65,12 @@ template <class Scalar>
   Random random(seed);
   const Matrix<Scalar> Q = random.matrix<Scalar>(d, T), K = systems::unit_columns(random.matrix<Scalar>(d, T)),
                        V = random.matrix<Scalar>(e, T);
-  const Eigen::VectorXd beta = 2 * systems::sigmoid(random.vector(T)),
-                        log_gamma = systems::mamba2_log_gates(random.vector(T), A_log, dt_bias),
-                        rates = 1 + random.vector(T).array().tanh(), theta = rope_frequencies<double>(d);
+  DenseVector<double> beta = systems::sigmoid(random.vector(T));
+  beta *= 2;
+  const DenseVector<double> log_gamma = systems::mamba2_log_gates(random.vector(T), A_log, dt_bias),
+                            theta = rope_frequencies<double>(d);
+  DenseVector<double> rates(T);
+  for (double& rate : rates) rate = 1 + std::tanh(random.normal());
   const Eigen::MatrixXd log_a = systems::gla_log_gates(random.matrix(d, T));
   const double gamma = systems::retnet_gamma(head);
   const Matrix<Scalar> delta = systems::delta_rule_values(V, beta);

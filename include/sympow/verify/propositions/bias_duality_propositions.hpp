@@ -1,10 +1,13 @@
 // Gates that are biases: linear attention and NoPE, RetNet and ALiBi, Mamba-2 or GLA and FoX. Propositions 3.D1 to 3.D3*.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <sympow/verify/propositions/positional_listings.hpp>
 
@@ -14,27 +17,28 @@ namespace detail {
 template <class Scalar>
 void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
-  const Matrix<double> logits = in.tokens.logits();
+  const Dense<double> logits = in.tokens.logits();
   const auto retain =
-      duality(systems::linear_attention(), systems::nope(), scalar_gates(Eigen::VectorXd::Zero(T), d), in.tokens);
-  const bool zero = gate_distances(systems::nope().transition, T) == -mask(T);
+      duality(systems::linear_attention(), systems::nope(), scalar_gates(DenseVector<double>::zero(T), d), in.tokens);
+  const Dense<double> D = gate_distances(systems::nope().transition, T);
+  const bool zero = distance(exponentials(-D), exponentials(mask(T))) == 0;
   ledger.holds("3.D1", zero ? retain.disagreement(logits, mask(T)) : std::numeric_limits<double>::infinity(), 1,
                "duality 1: A = 1 and D_ij = 0, -∞; recurrence = (Q Kᵀ ⊙ e^D) V, and Softmax(Q Kᵀ + D) V is NoPE" +
                    row_rule_units,
                "D §1");
 
   constexpr double lambda = .35;
-  const double bound = bias_bound<Scalar>(Eigen::VectorXd::Constant(T, -lambda));
+  const DenseVector<double> log_gates = DenseVector<double>::constant(T, 1, -lambda);
+  const DenseGates gates = scalar_gates(log_gates, d);
+  const double bound = bias_bound<Scalar>(log_gates);
   const auto alibi = systems::alibi(lambda);
   const auto bias = [](double slope) {
     return causal_matrix(T, [=](Index i, Index j) { return slope * static_cast<double>(i - j); });
   };
-  const auto decayed = duality(systems::System{Linear{}, alibi.transition}, alibi,
-                               scalar_gates(Eigen::VectorXd::Constant(T, -lambda), d), in.tokens);
+  const auto decayed = duality(systems::System{Linear{}, alibi.transition}, alibi, gates, in.tokens);
   const double agreement = decayed.disagreement(logits, bias(-lambda));
-  const double retnet = linear_forms(systems::retnet(std::exp(-lambda)),
-                                     scalar_gates(Eigen::VectorXd::Constant(T, -lambda), d), in.tokens)
-                            .disagreement(decayed.recurrence);
+  const double retnet =
+      linear_forms(systems::retnet(std::exp(-lambda)), gates, in.tokens).disagreement(decayed.recurrence);
   ledger.holds("3.D2", worse(agreement, retnet), bound,
                "duality 2: Π γ = γ^{t-j} = exp(-λ(t-j)); RetNet's recurrence = (Q Kᵀ ⊙ e^D) V with D_ij = -λ(i-j), and "
                "Softmax(Q Kᵀ + D) V is ALiBi" +
@@ -45,9 +49,10 @@ void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
                  agreement, bound);
 
   double listed = 0;
-  const Matrix<double> printed = listed_alibi(T, lambda), D = gate_distances(alibi.transition, T);
+  const Dense<double> printed = listed_alibi(T, lambda), far = gate_distances(alibi.transition, T);
   for (Index i = 0; i < T; ++i)
-    for (Index j = 0; j <= i; ++j) listed = worse(listed, std::abs(printed(j, i) + D(j, i)) / std::max(D(j, i), 1.));
+    for (Index j = 0; j <= i; ++j)
+      listed = worse(listed, std::abs(printed(j, i) + far(j, i)) / std::max(far(j, i), 1.));
   ledger.holds("3.D2c", listed, static_cast<double>(T) * unit_roundoff<double>,
                "the lower triangle of alibi() is -λ(i-j), minus the distance of ALiBi's gate; relative",
                "D §2, listing");
@@ -64,12 +69,15 @@ void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
 template <class Scalar>
 void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
-  const Matrix<double> a =
-      (in.channel_projection * in.x).unaryExpr([&](double z) { return std::pow(sigma(z), 1 / in.tau); });
-  std::vector<Matrix<double>> diagonals;
-  for (Index t = 0; t < T; ++t) diagonals.push_back(a.col(t).asDiagonal());
+  const Dense<double> z = in.channel_projection * in.x;
+  Dense<double> a(d, T);
+  std::vector<Dense<double>> diagonals;
+  for (Index t = 0; t < T; ++t) {
+    for (Index channel = 0; channel < d; ++channel) a(channel, t) = std::pow(sigma(z(channel, t)), 1 / in.tau);
+    diagonals.push_back(a.column(t).diagonal_matrix());
+  }
   const DenseGates gates(std::move(diagonals));
-  const auto gla = systems::gla(systems::gla_log_gates(in.channel_projection * in.x, in.tau));
+  const auto gla = systems::gla(systems::gla_log_gates(z, in.tau));
   const Tokens<double> dense = in.tokens.dense();
   ledger.documents("3.D3v", "S_{t-1} A_t exists for A_t = σ(W x_t)^{1/τ} in R^d", "D §3",
                    "a vector cannot be multiplied by a matrix from the left; meant is its diagonal matrix");
@@ -84,10 +92,10 @@ void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
                "correction of D §3");
 
   double frozen = 0, summed = 0;
-  Eigen::VectorXd between(d);
+  std::vector<double> between;
   for (Index channel = 0; channel < d; ++channel) {
-    const Matrix<double> D = gate_distances(gla.transition, T, channel);
-    between[channel] = D(0, T - 1);
+    const Dense<double> D = gate_distances(gla.transition, T, channel);
+    between.push_back(D(0, T - 1));
     for (Index i = 0; i < T; ++i) {
       double product = 1;
       for (Index j = i; j >= 0; product *= a(channel, j), --j) {
@@ -101,7 +109,8 @@ void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
                  "Π A_s = exp Σ_s log σ(W x_t)^{1/τ}, whose terms do not depend on s; residual: the largest difference",
                  "D §3", "x_s: minus the sum is GLA's distance by channel", summed,
                  static_cast<double>(10 * T) * unit_roundoff<double>);
-  ledger.control("3.D3g", between.maxCoeff() - between.minCoeff(), visible_error,
+  const auto [nearest, farthest] = std::ranges::minmax(between);
+  ledger.control("3.D3g", farthest - nearest, visible_error,
                  "scope: the diagonal gate as one additive D_ij; residual: how far apart its channels' distances of "
                  "the first and the last token are",
                  "D §3");
@@ -111,19 +120,20 @@ void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
 template <class Scalar>
 void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
-  const Eigen::VectorXd z = in.gate_logits();
+  const auto one = [](double x) { return DenseVector<double>::constant(1, 1, x); };
+  const DenseVector<double> z = in.gate_logits();
   double conjugate = 0;
   for (int n = -1400; n <= 1400; ++n) {
     const double x = n / 2.;
-    const double gate = std::exp(systems::mamba2_log_gates(Eigen::VectorXd::Constant(1, x), 0, 0)[0]);
+    const double gate = std::exp(systems::mamba2_log_gates(one(x), 0, 0)[0]);
     conjugate = worse(conjugate, x < 0 ? std::abs(gate - 1 / (1 + std::exp(x)))
                                        : std::abs(gate / (std::exp(-x) / (1 + std::exp(-x))) - 1));
   }
   ledger.holds("3.D3m", conjugate, (2 * 700 + 8) * unit_roundoff<double>,
                "Mamba-2's gate exp(-softplus(z)) = σ(-z) is FoX's with -w: |z| ≤ 700, relative for z ≥ 0", "D §3, §6");
 
-  const Eigen::VectorXd log_gates = systems::gla_log_gates(z, in.tau);
-  const Matrix<double> D = gate_distances(decay(log_gates), T);
+  const DenseVector<double> log_gates = systems::gla_log_gates(z, in.tau);
+  const Dense<double> D = gate_distances(decay(log_gates), T);
   double frozen = 0, summed = 0;
   for (Index i = 0; i < T; ++i) {
     double product = 1;
@@ -137,7 +147,7 @@ void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
                  "x_s: minus the sum is the gate's distance", summed,
                  static_cast<double>(10 * T) * unit_roundoff<double>);
 
-  const Matrix<double> logits = in.tokens.logits();
+  const Dense<double> logits = in.tokens.logits();
   const auto tempered =
       duality(systems::mamba2(log_gates), systems::fox(log_gates), scalar_gates(log_gates, d), in.tokens);
   constexpr double b = .3;
@@ -149,7 +159,7 @@ void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
       "D §3, box", "D_ij = Σ_{s=j+1..i} log σ(wᵀ x_s)/τ, of both sides" + row_rule_units,
       tempered.disagreement(logits, summed_bias(T, [&](Index s, Index) { return std::log(sigma(z[s])) / in.tau; })),
       bias_bound<Scalar>(log_gates));
-  const Eigen::VectorXd mamba2 = systems::mamba2_log_gates(z, 0, 0);
+  const DenseVector<double> mamba2 = systems::mamba2_log_gates(z, 0, 0);
   ledger.holds(
       "3.D3M",
       duality(systems::mamba2(mamba2), systems::fox(mamba2), scalar_gates(mamba2, d), in.tokens)
@@ -161,7 +171,7 @@ void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
       "D §3");
 
   const Scalar literal = std::log(1 / (1 + std::exp(Scalar(800))));
-  const bool exact = systems::log_sigmoid(Eigen::VectorXd::Constant(1, -800))(0) == -800;
+  const bool exact = systems::log_sigmoid(one(-800))[0] == -800;
   ledger.control("3.D3u", exact ? (std::isfinite(literal) ? 0 : 1) : std::numeric_limits<double>::quiet_NaN(), 0,
                  "log(σ(z)) computed as written is finite at z = -800, where -softplus(-z) is -800; residual: 1 if not",
                  "D §3 (implementation)");
@@ -171,8 +181,8 @@ void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
 template <class Scalar>
 void fox_listing(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
-  const Eigen::VectorXd log_gates = systems::log_sigmoid(in.gate_logits());
-  const Matrix<double> listed = listed_fox_pe(in.projection, in.x), D = gate_distances(decay(log_gates), T);
+  const DenseVector<double> log_gates = systems::log_sigmoid(in.gate_logits());
+  const Dense<double> listed = listed_fox_pe(in.projection, in.x), D = gate_distances(decay(log_gates), T);
   double triangle = 0;
   for (Index i = 0; i < T; ++i)
     for (Index j = 0; j <= i; ++j) triangle = worse(triangle, std::abs(listed(j, i) + D(j, i)));

@@ -1,9 +1,11 @@
 // Both sides of a duality: a linear system in three forms, its softmax dual, and one matrix of logits and biases for both.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include <sympow/systems/linear_systems.hpp>
 #include <sympow/systems/softmax_systems.hpp>
@@ -27,24 +29,24 @@ template <class Scalar>
 }
 
 /// What two ways to sum up to T log gates differ by at most: each is off by T u times the sum.
-[[nodiscard]] inline double cumulative_error(const Eigen::VectorXd& log_gates) {
+[[nodiscard]] inline double cumulative_error(const DenseVector<double>& log_gates) {
   return -2 * static_cast<double>(log_gates.size()) * log_gates.sum() * unit_roundoff<double>;
 }
 
 /// A bound in units of the row rule for attention whose biases are sums of these log gates.
 template <class Scalar>
-[[nodiscard]] double bias_bound(const Eigen::VectorXd& log_gates) {
+[[nodiscard]] double bias_bound(const DenseVector<double>& log_gates) {
   return shifted_bound<Scalar>(cumulative_error(log_gates));
 }
 
 /// Queries, keys and values, one token a column.
 template <class Scalar>
 struct Tokens {
-  Matrix<Scalar> Q, K, V;
+  Dense<Scalar> Q, K, V;
 
-  [[nodiscard]] Tokens<double> dense() const { return {in_double(Q), in_double(K), in_double(V)}; }
+  [[nodiscard]] Tokens<double> dense() const { return {Q.in_double(), K.in_double(), V.in_double()}; }
   /// Kᵀ Q, one token i a column.
-  [[nodiscard]] Matrix<double> logits() const { return in_double(K).transpose() * in_double(Q); }
+  [[nodiscard]] Dense<double> logits() const { return K.in_double().transpose() * Q.in_double(); }
 };
 
 /// Seventy tokens, more than a block of any form, and what the text makes its gates from.
@@ -54,58 +56,70 @@ struct DualityInput {
   static constexpr double tau = 4;  ///< GLA's temperature
 
   Tokens<Scalar> tokens;
-  Matrix<Scalar> unit_keys, w;           ///< d × T, of length 1
-  Eigen::VectorXd beta, projection;      ///< T strengths in (.05, 1.95); the text's w in wᵀx
-  Matrix<double> x, channel_projection;  ///< inputs × T; the text's W in Wx, d × inputs
-  Eigen::VectorXd theta = rope_frequencies<double>(d);
+  Dense<Scalar> unit_keys, w;            ///< d × T, of length 1
+  DenseVector<double> beta, projection;  ///< T strengths in (.05, 1.95); the text's w in wᵀx
+  Dense<double> x, channel_projection;   ///< inputs × T; the text's W in Wx, d × inputs
+  DenseVector<double> theta = rope_frequencies<double>(d);
 
   explicit DualityInput(std::uint64_t seed) {
     Random random(seed);
     tokens = {random.matrix<Scalar>(d, T), random.matrix<Scalar>(d, T), random.matrix<Scalar>(e, T)};
-    unit_keys = systems::unit_columns(tokens.K);
+    unit_keys = systems::unit_columns(tokens.K.plain());
     w = systems::unit_columns(random.matrix<Scalar>(d, T));
-    beta = Eigen::VectorXd::NullaryExpr(T, [&] { return random.uniform(.05, 1.95); });
+    beta.resize(T);
+    for (double& strength : beta) strength = random.uniform(.05, 1.95);
     projection = random.vector(inputs);
     x = random.matrix(inputs, T);
     channel_projection = random.matrix(d, inputs);
   }
 
   /// wᵀ x_t, the logits of a scalar gate.
-  [[nodiscard]] Eigen::VectorXd gate_logits() const { return x.transpose() * projection; }
+  [[nodiscard]] DenseVector<double> gate_logits() const { return x.transpose() * projection; }
   /// FoX's gate σ(wᵀ x_t).
   [[nodiscard]] Decay scalar_gate() const { return Decay(systems::log_sigmoid(gate_logits())); }
   /// The tokens with keys of length 1.
   [[nodiscard]] Tokens<Scalar> normalized() const { return {tokens.Q, unit_keys, tokens.V}; }
 };
 
+/// e^x by entry; -∞ gives 0.
+[[nodiscard]] inline Dense<double> exponentials(Dense<double> x) {
+  for (Index n = 0; n < x.size(); ++n) x.data()[n] = std::exp(x.data()[n]);
+  return x;
+}
+
 /// Logits of softmax by columns: exp and division by the sum; -∞ gives 0.
-[[nodiscard]] inline Matrix<double> softmax(const Matrix<double>& logits) {
-  Matrix<double> weights(logits.rows(), logits.cols());
+[[nodiscard]] inline Dense<double> softmax(Dense<double> logits) {
   for (Index i = 0; i < logits.cols(); ++i) {
-    weights.col(i) = (logits.col(i).array() - logits.col(i).maxCoeff()).exp();
-    weights.col(i) /= weights.col(i).sum();
+    double largest = -std::numeric_limits<double>::infinity();
+    for (Index j = 0; j < logits.rows(); ++j) largest = std::max(largest, logits(j, i));
+    for (Index j = 0; j < logits.rows(); ++j) logits(j, i) -= largest;
+  }
+  Dense<double> weights = exponentials(std::move(logits));
+  for (Index i = 0; i < weights.cols(); ++i) {
+    const double sum = weights.column(i).sum();
+    for (Index j = 0; j < weights.rows(); ++j) weights(j, i) /= sum;
   }
   return weights;
 }
 
 /// value(i, j) for token j that token i sees, `future` for those that it does not; token i is column i.
 template <class Value>
-[[nodiscard]] Matrix<double> causal_matrix(Index T, const Value& value,
-                                           double future = -std::numeric_limits<double>::infinity()) {
-  Matrix<double> result = Matrix<double>::Constant(T, T, future);
+[[nodiscard]] Dense<double> causal_matrix(Index T, const Value& value,
+                                          double future = -std::numeric_limits<double>::infinity()) {
+  Dense<double> result = Dense<double>::constant(T, T, future);
   for (Index i = 0; i < T; ++i)
     for (Index j = 0; j <= i; ++j) result(j, i) = value(i, j);
   return result;
 }
 
 /// The causal mask: 0 for the past, -∞ for the future.
-[[nodiscard]] inline Matrix<double> mask(Index T) {
+[[nodiscard]] inline Dense<double> mask(Index T) {
   return causal_matrix(T, [](Index, Index) { return 0.; });
 }
 
 /// D_ij = Σ_{s=j+1..i} term(s, i), -∞ for the future: a bias as the text writes it.
 template <class Term>
-[[nodiscard]] Matrix<double> summed_bias(Index T, const Term& term) {
+[[nodiscard]] Dense<double> summed_bias(Index T, const Term& term) {
   return causal_matrix(T, [&](Index i, Index j) {
     double sum = 0;
     for (Index s = j + 1; s <= i; ++s) sum += term(s, i);
@@ -117,15 +131,15 @@ template <class Term>
 template <class Scalar>
 struct SoftmaxRows {
   DirectRows rows;
-  Matrix<Scalar> Y;
+  Dense<Scalar> Y;
 
   /// The worst row against others, in units of the row rule.
-  [[nodiscard]] double disagreement(const Matrix<double>& other) const {
+  [[nodiscard]] double disagreement(const Dense<double>& other) const {
     return row_rule<DefaultNormalization, Exponential>(rows, Y, other, unit_roundoff<Scalar>);
   }
   /// As `departure` measures it.
-  [[nodiscard]] double departure(const Matrix<double>& other) const {
-    return detail::departure(rows, in_double(Y), other, unit_roundoff<Scalar>);
+  [[nodiscard]] double departure(const Dense<double>& other) const {
+    return detail::departure(rows, Y.in_double(), other, unit_roundoff<Scalar>);
   }
 };
 
@@ -165,22 +179,21 @@ template <class Scalar>
 struct Duality {
   LinearForms<Scalar> linear;
   SoftmaxRows<Scalar> dual;
-  Matrix<double> V, recurrence;
+  Dense<double> V, recurrence;
 
   /// The worst row of the forms against the text's recurrence, the unrolled sum and the dual's formula, in units of the row rule.
-  [[nodiscard]] double disagreement(const Matrix<double>& M, const Matrix<double>& D) const {
+  [[nodiscard]] double disagreement(const Dense<double>& M, const Dense<double>& D) const {
     const double sides = worse(linear.disagreement(recurrence), linear.disagreement(unrolled(M, D)));
     return worse(sides, dual.disagreement(V * softmax(M + D)));
   }
   /// How far the unrolled sum is from the recurrence.
-  [[nodiscard]] double departure(const Matrix<double>& M, const Matrix<double>& D) const {
+  [[nodiscard]] double departure(const Dense<double>& M, const Dense<double>& D) const {
     return linear.departure(unrolled(M, D));
   }
 
  private:
-  [[nodiscard]] Matrix<double> unrolled(const Matrix<double>& M, const Matrix<double>& D) const {
-    const Matrix<double> scores = M.array() * D.array().exp();
-    return V * scores;
+  [[nodiscard]] Dense<double> unrolled(const Dense<double>& M, const Dense<double>& D) const {
+    return V * M.entrywise(exponentials(D));
   }
 };
 

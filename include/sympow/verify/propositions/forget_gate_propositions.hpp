@@ -1,6 +1,7 @@
 // What a forget gate does to a recurrence, to its norm, and as a distance: propositions 3.L*, 3.G* and 3.M*.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -8,7 +9,6 @@
 
 #include <sympow/verify/propositions/duality.hpp>
 #include <sympow/verify/propositions/largest.hpp>
-#include <sympow/verify/propositions/spectral_norm.hpp>
 
 namespace sympow::verify {
 namespace detail {
@@ -17,21 +17,24 @@ template <class Scalar>
 void linear_recurrences(Ledger& ledger, const DualityInput<Scalar>& in, Random& random) {
   constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
   const Tokens<double> dense = in.tokens.dense();
-  const auto worst = [&](const LinearForms<Scalar>& forms, const DenseGates& gates, const Matrix<double>& scores) {
+  const auto worst = [&](const LinearForms<Scalar>& forms, const DenseGates& gates, const Dense<double>& scores) {
     return worse(forms.disagreement(gated_recurrence(gates, dense.Q, dense.K, dense.V)),
                  forms.disagreement(dense.V * scores));
   };
-  const DenseGates open = scalar_gates(Eigen::VectorXd::Zero(T), d);
-  const Matrix<double> masked = dense.logits().triangularView<Eigen::Upper>();
+  const DenseGates open = scalar_gates(DenseVector<double>::zero(T), d);
+  const Dense<double> logits = dense.logits();
+  const Dense<double> masked = causal_matrix(T, [&](Index i, Index j) { return logits(j, i); }, 0);
   ledger.holds("3.L1", worst(linear_forms(systems::linear_attention(), open, in.tokens), open, masked), 1,
                "S_t = S_{t-1} + v_t k_tᵀ, o_t = S_t q_t is (Q Kᵀ ⊙ M) V with M in {0, 1}, printed (0, 1); in units of "
                "the row rule",
                "D Linear Attention, §1");
 
-  std::vector<Matrix<double>> matrices;  // ‖A‖ < 1, no two of which commute
+  std::vector<Dense<double>> matrices;  // ‖A‖ < 1, no two of which commute
   for (Index t = 0; t < T; ++t) {
-    const Eigen::VectorXd shrink = Eigen::VectorXd::NullaryExpr(d, [&] { return random.uniform(.5, 1); });
-    matrices.push_back(random.rotation(d) * shrink.asDiagonal());
+    DenseVector<double> shrink(d);
+    for (double& factor : shrink) factor = random.uniform(.5, 1);
+    const Dense<double> rotation = random.rotation(d);
+    matrices.push_back(rotation * shrink.diagonal_matrix());
   }
   const DenseGates gates(std::move(matrices));
   const auto forms = linear_forms(systems::System{Linear{}, gates}, gates, in.tokens);
@@ -50,14 +53,14 @@ void powers_of_a_gate(Ledger& ledger, Random& random) {
   constexpr int power = 7;
   double error = 0;
   for (const double lambda : {0.5, 1.0, -1.5, 2.0}) {
-    const Vector<Scalar> v = random.vector<Scalar>(d).normalized();
-    Matrix<Scalar> A = random.matrix<Scalar>(d, d) / Scalar(4);
-    const Vector<Scalar> correction = static_cast<Scalar>(lambda) * v - A * v;
-    A += correction * v.transpose() / v.squaredNorm();
-    Vector<Scalar> image = v;
-    for (int n = 0; n < power; ++n) image = (A * image).eval();
-    const Eigen::VectorXd expected = std::pow(lambda, power) * v.template cast<double>();
-    error = worse(error, distance(in_double(image), expected) / std::pow(static_cast<double>(A.norm()), power));
+    const DenseVector<Scalar> v = DenseVector<Scalar>(random.vector<Scalar>(d)).normalized();
+    Dense<Scalar> A = random.matrix<Scalar>(d, d);
+    A /= Scalar(4);
+    A += (lambda * v - A * v) * v.transpose() / v.dot(v);
+    DenseVector<Scalar> image = v;
+    for (int n = 0; n < power; ++n) image = A * image;
+    const DenseVector<double> expected = std::pow(lambda, power) * v.in_double();
+    error = worse(error, distance(image.in_double(), expected) / std::pow(A.norm(), power));
   }
   // A v is off by 2 d + 5 roundings of ‖A‖ as A is built, and by d at every application.
   ledger.holds("3.G1", error, power * (3 * d + 5) * unit_roundoff<Scalar>,
@@ -69,25 +72,25 @@ void powers_of_a_gate(Ledger& ledger, Random& random) {
 template <class Scalar>
 void norms_of_gates(Ledger& ledger, const DualityInput<Scalar>& in, Random& random) {
   constexpr Index d = DualityInput<Scalar>::d, n = 12;
-  Matrix<double> nilpotent = Matrix<double>::Zero(2, 2);
+  Dense<double> nilpotent = Dense<double>::zero(2, 2);
   nilpotent(0, 1) = 2;
-  const Matrix<double> transposed = nilpotent.transpose(), grown = nilpotent * transposed;
+  const Dense<double> grown = nilpotent * nilpotent.transpose();
   const auto delta_net = systems::delta_net(in.unit_keys, in.beta);
   const auto complex_gate = systems::complex_gate(in.theta);
   const auto channels = systems::gla(systems::gla_log_gates(in.channel_projection * in.x, in.tau));
-  Matrix<double> contractions = Matrix<double>::Identity(d, d);
+  Dense<double> contractions = Dense<double>::identity(d);
   for (Index t = 0; t < n; ++t) {
-    const Matrix<double> A = random.matrix(d, d);
-    contractions = (contractions * A * (random.uniform(.5, 1) / spectral_norm(A))).eval();
+    const Dense<double> A = random.matrix(d, d);
+    contractions = contractions * A * (random.uniform(.5, 1) / A.spectral_norm());
   }
-  double norm = spectral_norm(contractions);
-  norm = worse(norm, spectral_norm(product_of_gates(delta_net.transition, n, d)));
-  norm = worse(norm, spectral_norm(product_of_gates(complex_gate.transition, n, d)));
-  norm = worse(norm, spectral_norm(product_of_gates(channels.transition, n, d)));
-  norm = worse(norm, spectral_norm(product_of_gates(in.scalar_gate(), n, d)));
+  double norm = contractions.spectral_norm();
+  norm = worse(norm, product_of_gates(delta_net.transition, n, d).spectral_norm());
+  norm = worse(norm, product_of_gates(complex_gate.transition, n, d).spectral_norm());
+  norm = worse(norm, product_of_gates(channels.transition, n, d).spectral_norm());
+  norm = worse(norm, product_of_gates(in.scalar_gate(), n, d).spectral_norm());
   // n products of d × d matrices of norm 1, d + 2 roundings of each of their d² entries, and the norm itself.
   const double rounding = static_cast<double>((n + 1) * d * (d + 2)) * unit_roundoff<double>;
-  ledger.erratum("3.G2", spectral_norm(grown) - 1, rounding,
+  ledger.erratum("3.G2", grown.spectral_norm() - 1, rounding,
                  "gates with |λ| ≤ 1 do not expand and their products neither: A = [0, 2; 0, 0] and Aᵀ, all of whose "
                  "eigenvalues are 0, have the product diag(4, 0); residual: its norm, less 1",
                  "D box Why Eigenvalues, log-space",
@@ -95,17 +98,15 @@ void norms_of_gates(Ledger& ledger, const DualityInput<Scalar>& in, Random& rand
                  rounding);
 
   // I x = x; a rotation keeps every length; I - β k kᵀ keeps what is orthogonal to k.
-  const Eigen::VectorXd k = in.unit_keys.col(0).template cast<double>();
-  const Eigen::VectorXd random_vector = random.vector(d);
-  const Eigen::VectorXd across = random_vector - k * (k.dot(random_vector) / k.squaredNorm());
-  const Matrix<double> gates[] = {systems::linear_attention().transition.key_matrix(0, d),
-                                  complex_gate.transition.key_matrix(0, d), delta_net.transition.key_matrix(0, d)};
+  const DenseVector<double> k = in.unit_keys.column(0).in_double(), x = random.vector(d);
+  const DenseVector<double> across = x - k * (k.dot(x) / k.dot(k));
+  const Dense<double> gates[] = {systems::linear_attention().transition.key_matrix(0, d),
+                                 complex_gate.transition.key_matrix(0, d), delta_net.transition.key_matrix(0, d)};
   int kept = 0;
   double largest = 0;
-  for (const Matrix<double>& A : gates) {
-    const Eigen::VectorXd image = A * across;
-    kept += image.norm() >= across.norm() * (1 - rounding) ? 1 : 0;
-    largest = worse(largest, spectral_norm(A));
+  for (const Dense<double>& A : gates) {
+    kept += (A * across).norm() >= across.norm() * (1 - rounding) ? 1 : 0;
+    largest = worse(largest, A.spectral_norm());
   }
   ledger.erratum("3.G3", kept, 0,
                  "gates have eigenvalues of magnitude less than 1; residual: of the gates 1, e^{iΩ} and I - β k kᵀ of "
@@ -115,10 +116,10 @@ void norms_of_gates(Ledger& ledger, const DualityInput<Scalar>& in, Random& rand
 }
 
 /// exp of the symmetric [a, b; b, c].
-[[nodiscard]] inline Matrix<double> symmetric_exponential(double a, double b, double c) {
+[[nodiscard]] inline Dense<double> symmetric_exponential(double a, double b, double c) {
   const double mean = (a + c) / 2, half = (a - c) / 2, s = std::hypot(half, b);
   const double even = std::exp(mean) * std::cosh(s), odd = s > 0 ? std::exp(mean) * std::sinh(s) / s : std::exp(mean);
-  Matrix<double> result(2, 2);
+  Dense<double> result(2, 2);
   result << even + odd * half, odd * b, odd * b, even - odd * half;
   return result;
 }
@@ -129,12 +130,12 @@ void gates_in_log_space(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index d = DualityInput<Scalar>::d, T = DualityInput<Scalar>::T;
   // exp(-D_1) = diag(½, 1), and D_2 the same in axes turned by 45°: their sum is log 2 [3/2, ½; ½, ½].
   const double l = std::log(2);
-  const Matrix<double> together = symmetric_exponential(-1.5 * l, -.5 * l, -.5 * l),
-                       product = symmetric_exponential(-l, 0, 0) * symmetric_exponential(-.5 * l, -.5 * l, -.5 * l);
+  const Dense<double> together = symmetric_exponential(-1.5 * l, -.5 * l, -.5 * l),
+                      product = symmetric_exponential(-l, 0, 0) * symmetric_exponential(-.5 * l, -.5 * l, -.5 * l);
   const auto gla = channel_decay(systems::gla_log_gates(in.channel_projection * in.x, in.tau));
   double error = 0;
   for (Index channel = 0; channel < d; ++channel) {
-    const Matrix<double> D = gate_distances(gla, T, channel);
+    const Dense<double> D = gate_distances(gla, T, channel);
     for (Index i = 0; i < T; ++i) {
       double factors = 1;
       for (Index j = i; j >= 0; factors *= gla.key_matrix(j, d)(channel, channel), --j)
@@ -142,22 +143,22 @@ void gates_in_log_space(Ledger& ledger, const DualityInput<Scalar>& in) {
     }
   }
   // The sum is off by T u D, its exponential by at most T u D e^{-D} ≤ T u / 2; a product of T by 2 T u.
-  ledger.erratum("3.G4", spectral_norm<double>(product - together), 16 * unit_roundoff<double>,
+  ledger.erratum("3.G4", (product - together).spectral_norm(), 16 * unit_roundoff<double>,
                  "Π A_s = exp(-Σ D_s) with D_s ⪰ 0: two positive definite contractions of the plane that do not "
                  "commute; residual: the norm of the difference",
                  "D log-space", "it holds where the A_s commute, here GLA's: exp of minus its distances by channel",
                  error, static_cast<double>(3 * T) * unit_roundoff<double>);
 
-  const Matrix<Scalar> k = in.tokens.K.leftCols(1);
-  const double squared = in_double(k).squaredNorm();
-  const Matrix<double> projection = householder(k, Eigen::VectorXd::Constant(1, 1 / squared)).key_matrix(0, d);
-  const Eigen::VectorXd image = projection * in_double(k).col(0);
+  const auto one = [](double x) { return DenseVector<double>::constant(1, 1, x); };
+  const Dense<Scalar> K = in.tokens.K.part(0, 0, d, 1);
+  const DenseVector<double> k = K.column(0).in_double();
+  const Dense<double> projection = householder(K, one(1 / k.dot(k))).key_matrix(0, d);
   // k is sent to 0 up to some d roundings.
-  ledger.control("3.G4d", 1 / std::max(image.norm() / std::sqrt(squared), 1e-16), 1e12,
+  ledger.control("3.G4d", 1 / std::max((projection * k).norm() / k.norm(), 1e-16), 1e12,
                  "scope: DeltaNet's gate with β‖k‖² = 1 is exp(-D) for a finite D; residual: 1 over its smallest "
                  "eigenvalue",
                  "D log-space, §5");
-  const Matrix<double> turn = systems::complex_gate(Eigen::VectorXd::Constant(1, .7)).transition.key_matrix(0, 2);
+  const Dense<double> turn = systems::complex_gate(one(.7)).transition.key_matrix(0, 2);
   ledger.control("3.G4c", std::abs(turn(0, 1) - turn(1, 0)) / 2, 4 * unit_roundoff<double>,
                  "scope: the complex gate is exp(-D) for D ⪰ 0, which would make it symmetric; residual: half of what "
                  "its corners differ by at Ω = .7",
@@ -169,17 +170,18 @@ template <class Scalar>
 void distances(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index d = DualityInput<Scalar>::d, T = DualityInput<Scalar>::T;
   const auto channels = channel_decay(systems::gla_log_gates(in.channel_projection * in.x, in.tau));
-  std::vector<Matrix<double>> all = {gate_distances(in.scalar_gate(), T)};
+  std::vector<Dense<double>> all = {gate_distances(in.scalar_gate(), T)};
   for (Index channel = 0; channel < d; ++channel) all.push_back(gate_distances(channels, T, channel));
 
-  const auto at_distance_0 = [](const Matrix<double>& D) {
-    Index pairs = 0;
-    for (Index t = 0; t < T; ++t) pairs += (D.col(t).head(t).array() == 0).count();
-    return static_cast<double>(pairs);
+  const auto at_distance_0 = [](const Dense<double>& D) {
+    double pairs = 0;
+    for (Index t = 0; t < T; ++t)
+      for (Index j = 0; j < t; ++j) pairs += D(j, t) == 0 ? 1 : 0;
+    return pairs;
   };
   Largest below, same, sum;
   double pairs = 0;
-  for (const Matrix<double>& D : all) {
+  for (const Dense<double>& D : all) {
     pairs += at_distance_0(D);
     for (Index t = 0; t < T; ++t) {
       same.add(std::abs(D(t, t)));

@@ -1,15 +1,12 @@
 // Householder chains: DeltaNet and PaTH, Gated DeltaNet and PaTH-FoX. Propositions 3.D5* and 3.D6*.
 #pragma once
 
-#include <Eigen/LU>
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
 
 #include <sympow/verify/propositions/positional_listings.hpp>
-#include <sympow/verify/propositions/spectral_norm.hpp>
 
 namespace sympow::verify {
 namespace detail {
@@ -18,20 +15,20 @@ namespace detail {
 template <class Scalar>
 void householder_matrices(Ledger& ledger, Random& random) {
   constexpr Index d = DualityInput<Scalar>::d;
-  const Matrix<Scalar> v = random.matrix<Scalar>(d, 1);
-  const double squared = in_double(v).squaredNorm();
-  const auto factor = [&](double strength) {
-    return householder(v, Eigen::VectorXd::Constant(1, strength / squared)).key_matrix(0, d);
+  const Dense<Scalar> v = random.matrix<Scalar>(d, 1);
+  const double squared = v.in_double().dot(v.in_double());
+  const auto factor = [&](double strength) -> Dense<double> {
+    return householder(v, DenseVector<double>::constant(1, 1, strength / squared)).key_matrix(0, d);
   };
-  const Matrix<double> I = Matrix<double>::Identity(d, d), H = factor(2);
+  const Dense<double> I = Dense<double>::identity(d), H = factor(2);
   // Entries up to 1 that are rounded four times, in products of d.
   constexpr double bound = 4 * (d + 2) * d * unit_roundoff<double>;
-  const double orthogonal = worse(spectral_norm<double>(H * H - I), spectral_norm<double>(H - H.transpose()));
+  const double orthogonal = worse((H * H - I).spectral_norm(), (H - H.transpose()).spectral_norm());
   ledger.holds("3.D5h", worse(orthogonal, std::abs(H.determinant() + 1)), bound,
                "a Householder matrix I - 2 v vᵀ/vᵀv is symmetric, orthogonal and a reflection, det -1", "D §5, box");
   const auto defect = [&](double strength) {
-    const Matrix<double> A = factor(strength), product = A.transpose() * A;
-    return spectral_norm<double>(product - I);
+    const Dense<double> A = factor(strength);
+    return (A.transpose() * A - I).spectral_norm();
   };
   double formula = 0;
   for (const double strength : {0., .7, 1., 2., 3.})
@@ -45,11 +42,11 @@ void householder_matrices(Ledger& ledger, Random& random) {
 template <class Scalar>
 void delta_rules(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<Scalar>& path) {
   constexpr Index d = DualityInput<Scalar>::d, e = DualityInput<Scalar>::e, T = DualityInput<Scalar>::T;
-  const Eigen::VectorXd open = Eigen::VectorXd::Zero(T);
+  const DenseVector<double> open = DenseVector<double>::zero(T);
   const Tokens<Scalar> tokens = in.normalized();
   const Tokens<double> dense = tokens.dense();
   const DenseGates gates = reflections(dense.K, in.beta, open);
-  const Matrix<double> scores = ascending_products(gates, dense.Q, dense.K);
+  const Dense<double> scores = ascending_products(gates, dense.Q, dense.K);
   const auto delta_net = systems::delta_net(tokens.K, in.beta);
   ledger.holds("3.D5", path.disagreement(scores, mask(T)), 1,
                "duality 5: DeltaNet's recurrence as printed = Σ_j (k_jᵀ Π_{s=j+1..t} (I - β_s k_s k_sᵀ) q_t) v_j, in "
@@ -59,11 +56,12 @@ void delta_rules(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<S
   ledger.control("3.D5r", path.departure(descending_products(gates, dense.Q, dense.K), mask(T)), visible_error,
                  "the product in descending order" + value_units, "D §5");
 
-  Matrix<double> S = Matrix<double>::Zero(e, d), delta(e, T), strengthened = dense.V * in.beta.asDiagonal();
+  const Dense<double> strengthened = dense.V * in.beta.diagonal_matrix();
+  Dense<double> S = Dense<double>::zero(e, d), delta(e, T);
   for (Index t = 0; t < T; ++t) {
-    const Eigen::VectorXd k = dense.K.col(t), error = S * k - dense.V.col(t);
+    const DenseVector<double> k = dense.K.column(t), error = S * k - dense.V.column(t);
     S -= in.beta[t] * error * k.transpose();
-    delta.col(t) = S * dense.Q.col(t);
+    delta.col(t) = S * dense.Q.column(t);
   }
   ledger.control(
       "3.D5w", path.linear.departure(delta), visible_error,
@@ -77,27 +75,26 @@ void delta_rules(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<S
                "D §5 (scope)");
 
   double norm = 0;
-  for (Index t = 0; t < T; ++t) norm = worse(norm, spectral_norm(gates.matrix(t)));
+  for (Index t = 0; t < T; ++t) norm = worse(norm, gates.matrix(t).spectral_norm());
   delta_net.transition.require_contraction();
-  norm = worse(norm, spectral_norm(product_of_gates(delta_net.transition, T, d)));
+  norm = worse(norm, product_of_gates(delta_net.transition, T, d).spectral_norm());
   ledger.holds("3.D5n", norm - 1, static_cast<double>(T * d * (d + 2)) * unit_roundoff<double>,
                "‖k‖ = 1 and β in [0, 2]: every gate and their product have norm at most 1; residual: what they exceed "
                "it by",
                "D §5");
-  const Matrix<Scalar> long_key = Scalar(3) * tokens.K.leftCols(1);
-  const auto expanding = householder(long_key, Eigen::VectorXd::Constant(1, .9));
+  const Dense<Scalar> long_key = 3 * tokens.K.part(0, 0, d, 1);
+  const auto expanding = householder(long_key, DenseVector<double>::constant(1, 1, .9));
+  const Dense<double> expansion = expanding.key_matrix(0, d);
   bool refused = false;
   try {
     expanding.require_contraction();
   } catch (const InvalidGate&) {
     refused = true;
   }
-  ledger.control(
-      "3.D5u",
-      refused ? spectral_norm<double>(expanding.key_matrix(0, d)) - 1 : std::numeric_limits<double>::quiet_NaN(), 1,
-      "scope: β in (0, 1) and ‖k‖ = 3, not normalised, do not expand; residual: the norm, less 1", "D §5");
+  ledger.control("3.D5u", refused ? expansion.spectral_norm() - 1 : std::numeric_limits<double>::quiet_NaN(), 1,
+                 "scope: β in (0, 1) and ‖k‖ = 3, not normalised, do not expand; residual: the norm, less 1", "D §5");
 
-  const DenseGates others = reflections(in_double(in.w), in.beta, open);
+  const DenseGates others = reflections(in.w.in_double(), in.beta, open);
   const auto proper =
       duality(systems::System{Linear{}, householder(in.w, in.beta)}, systems::path(in.w, in.beta), others, in.tokens);
   const Tokens<double> unscaled = in.tokens.dense();
@@ -111,12 +108,12 @@ void path_listing(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<
   constexpr Index T = DualityInput<Scalar>::T;
   const Tokens<double> dense = in.normalized().dense();
   const auto means = [&](PathFaults faults) {
-    const Matrix<double> scores = listed_path_scores(dense.Q, dense.K, in.beta, faults);
-    return attend([&](Index i, Index j) { return std::exp(scores(j, i)); }, dense.V);
+    const Dense<double> scores = listed_path_scores(dense.Q, dense.K, in.beta, faults);
+    return Dense<double>(attend([&](Index i, Index j) { return std::exp(scores(j, i)); }, dense.V));
   };
-  const Matrix<double> listed = means({}), scores = listed_path_scores(dense.Q, dense.K, in.beta, {});
+  const Dense<double> listed = means({}), scores = listed_path_scores(dense.Q, dense.K, in.beta, {});
   const double agreement = path.dual.disagreement(listed);
-  const Matrix<double> twice = dense.V * softmax(scores.array().exp().matrix() + mask(T));
+  const Dense<double> twice = dense.V * softmax(exponentials(scores) + mask(T));
   ledger.erratum("3.D5e", path.dual.departure(twice), visible_error,
                  "Att_ij = exp(k_jᵀ Π q_i), then SoftMax(Att): an exponential of an exponential" + value_units,
                  "D §5, box", "one exponential: exp(score), divided by the causal sum of its row" + row_rule_units,
@@ -143,35 +140,34 @@ void path_listing(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<
 template <class Scalar>
 void compact_products(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index d = DualityInput<Scalar>::d, n = 20;  // more than a block
-  const Matrix<Scalar> w = in.unit_keys.leftCols(n);
-  const Eigen::VectorXd beta = in.beta.head(n);
+  const Dense<Scalar> w = in.unit_keys.part(0, 0, d, n);
+  const DenseVector<double> beta = in.beta.part(0, 0, n, 1).column(0);
   const Householder<Scalar> chain = householder(w, beta);
-  const Matrix<double> W = in_double(w), I = Matrix<double>::Identity(d, d), gram = W.transpose() * W;
+  const Dense<double> W = w.in_double(), I = Dense<double>::identity(d), gram = W.transpose() * W;
   // I - W (I + D U)⁻¹ D Wᵀ with the strict upper triangle of WᵀW as U; the strict lower one if `lower`.
   const auto compact = [&](bool lower) {
-    Matrix<double> system = Matrix<double>::Identity(n, n);
+    Dense<double> system = Dense<double>::identity(n);
     for (Index s = 0; s < n; ++s)
       for (Index t = 0; t < n; ++t)
         if (lower ? t < s : t > s) system(s, t) = beta[s] * gram(s, t);
-    const Matrix<double> right = beta.asDiagonal() * W.transpose(), solved = system.partialPivLu().solve(right);
-    return (I - W * solved).eval();
+    return I - W * system.solve(beta.diagonal_matrix() * W.transpose());
   };
-  const Matrix<double> upwards = product_of_gates(chain, n, d), downwards = upwards.transpose();
-  Matrix<Scalar> pulled = Matrix<Scalar>::Identity(d, d), pushed = pulled, advanced = pulled;
+  const Dense<double> upwards = product_of_gates(chain, n, d), downwards = upwards.transpose();
+  Dense<Scalar> pulled = Dense<Scalar>::identity(d), pushed = pulled, advanced = pulled;
   chain.template pull<Scalar>({0, n}, pulled);
   chain.template push<Scalar>({0, n}, pushed);
   chain.template advance<Scalar>({0, n}, advanced);
-  double by_library = distance(in_double(pulled), upwards);
-  by_library = worse(by_library, distance(in_double(pushed), downwards));
-  by_library = worse(by_library, distance(in_double(advanced), upwards));
+  double by_library = distance(pulled.in_double(), upwards);
+  by_library = worse(by_library, distance(pushed.in_double(), downwards));
+  by_library = worse(by_library, distance(advanced.in_double(), upwards));
   const double by_formula =
-      worse(spectral_norm<double>(upwards - compact(false)), spectral_norm<double>(downwards - compact(true)));
+      worse((upwards - compact(false)).spectral_norm(), (downwards - compact(true)).spectral_norm());
   // Entries of (I + D U)⁻¹ D are at most 4; sums of n of them on either side, and the dot products of w.
   ledger.holds("3.D5t", worse(by_library, by_formula), 4 * static_cast<double>(n * (n + 2 * d)) * unit_roundoff<Scalar>,
                "UT transform: H_1 … H_T = I - Wᵀ (I + D triu(W Wᵀ, 1))⁻¹ D W, and with tril H_T … H_1; by the formula "
                "and by the library's compact form, T = 20",
                "D §5 (UT)");
-  ledger.control("3.D5s", spectral_norm<double>(upwards - compact(true)), visible_error,
+  ledger.control("3.D5s", (upwards - compact(true)).spectral_norm(), visible_error,
                  "triu and tril exchanged; residual: the norm of the difference", "D §5 (UT)");
 }
 
@@ -181,12 +177,12 @@ void gated_chains(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index T = DualityInput<Scalar>::T;
   const Tokens<Scalar> tokens = in.normalized();
   const Tokens<double> dense = tokens.dense();
-  const Eigen::VectorXd z = in.gate_logits(), log_gates = systems::mamba2_log_gates(z, 0, 0);
+  const DenseVector<double> z = in.gate_logits(), log_gates = systems::mamba2_log_gates(z, 0, 0);
   const DenseGates gates = reflections(dense.K, in.beta, log_gates);
-  const Matrix<double> scores = ascending_products(gates, dense.Q, dense.K);
+  const Dense<double> scores = ascending_products(gates, dense.Q, dense.K);
   const auto both = duality(systems::gated_delta_net(tokens.K, in.beta, log_gates),
                             systems::path_fox(tokens.K, in.beta, log_gates, 1), gates, tokens);
-  const Matrix<double> D = summed_bias(T, [&](Index s, Index) { return -std::log1p(std::exp(z[s])); });
+  const Dense<double> D = summed_bias(T, [&](Index s, Index) { return -std::log1p(std::exp(z[s])); });
   ledger.holds("3.D6", both.disagreement(scores, D), bias_bound<Scalar>(log_gates),
                "duality 6: the gates a_t (I - β_t k_t k_tᵀ), a_t = exp(-softplus(wᵀ x_t)); recurrence = Σ_j e^{D_tj} "
                "(k_jᵀ Π q_t) v_j, and under softmax PaTH-FoX" +
@@ -209,15 +205,15 @@ void gated_chains(Ledger& ledger, const DualityInput<Scalar>& in) {
       both.disagreement(scores, summed_bias(T, [&](Index s, Index) { return std::log(sigma(-z[s])); })),
       bias_bound<Scalar>(log_gates));
 
-  const Eigen::VectorXd fox = systems::log_sigmoid(z);
-  const Matrix<double> listed = listed_path_fox(scores, in.projection, in.x), distances = gate_distances(decay(fox), T);
+  const DenseVector<double> fox = systems::log_sigmoid(z);
+  const Dense<double> listed = listed_path_fox(scores, in.projection, in.x), distances = gate_distances(decay(fox), T);
   const Householder<Scalar> chain = householder(tokens.K, in.beta);
-  const Matrix<Scalar> identity = Matrix<Scalar>::Identity(T, T);
-  const Matrix<double> logits = in_double(attention(Linear{}, chain, tokens.Q, tokens.K, identity));
+  const Dense<Scalar> logits = attention(Linear{}, chain, tokens.Q, tokens.K, Dense<Scalar>::identity(T));
   double triangle = 0;
   for (Index i = 0; i < T; ++i)
     for (Index j = 0; j <= i; ++j)
-      triangle = worse(triangle, std::abs(listed(j, i) - logits(j, i) + distances(j, i)) / (1 + dense.Q.col(i).norm()));
+      triangle = worse(triangle, std::abs(listed(j, i) - static_cast<double>(logits(j, i)) + distances(j, i)) /
+                                     (1 + dense.Q.column(i).norm()));
   const double rounding = cumulative_error(fox);
   ledger.documents("3.D6c", "Path-Fox() compiles", "D §6, listing",
                    "its name has a '-' in it, a SyntaxError; and PaTH_attn returns no scores");
@@ -242,8 +238,7 @@ void householder_duality_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::DualityInput<Scalar> in(seed);
   Random random(seed + 1);
   const detail::Tokens<Scalar> tokens = in.normalized();
-  const detail::DenseGates gates =
-      detail::reflections(detail::in_double(tokens.K), in.beta, Eigen::VectorXd::Zero(in.T));
+  const detail::DenseGates gates = detail::reflections(tokens.K.in_double(), in.beta, DenseVector<double>::zero(in.T));
   const auto path =
       detail::duality(systems::delta_net(tokens.K, in.beta), systems::path(tokens.K, in.beta), gates, tokens);
   detail::householder_matrices<Scalar>(ledger, random);

@@ -12,25 +12,25 @@ namespace sympow::verify::detail {
 // Where a listing has rows of tokens, they are columns here: its T × T results stand transposed, entry (j, i) for row i and column j.
 
 /// alibi(T, lambd): -(|I - J| λ).tril().
-[[nodiscard]] inline Matrix<double> listed_alibi(Index T, double lambda) {
+[[nodiscard]] inline Dense<double> listed_alibi(Index T, double lambda) {
   return causal_matrix(T, [=](Index i, Index j) { return -(std::abs(static_cast<double>(i - j)) * lambda); }, 0);
 }
 
 /// fox_pe(w, x) with w a d × 1 matrix: the differences of cumsum(logsigmoid(wᵀ x)), tril().
-[[nodiscard]] inline Matrix<double> listed_fox_pe(const Eigen::VectorXd& w, const Matrix<double>& x) {
-  Eigen::VectorXd a = systems::log_sigmoid(x.transpose() * w);
+[[nodiscard]] inline Dense<double> listed_fox_pe(const DenseVector<double>& w, const Dense<double>& x) {
+  DenseVector<double> a = systems::log_sigmoid(x.transpose() * w);
   for (Index t = 1; t < a.size(); ++t) a[t] += a[t - 1];
   return causal_matrix(a.size(), [&](Index i, Index j) { return a[i] - a[j]; }, 0);
 }
 
 /// softmax(Q.T @ K + D_add) @ V.T, the line of att_alibi and fox; without a mask. `D` is what it adds.
-[[nodiscard]] inline Matrix<double> listed_attention(const Tokens<double>& tokens, const Matrix<double>& D) {
+[[nodiscard]] inline Dense<double> listed_attention(const Tokens<double>& tokens, const Dense<double>& D) {
   return tokens.V * softmax(tokens.logits() + D);
 }
 
 /// rotate(x) of rope: coordinates 2n and 2n + 1 of token t turn by t / 10000^{2n/d}, t from 0.
-[[nodiscard]] inline Matrix<double> listed_rotate(const Matrix<double>& x) {
-  Matrix<double> y(x.rows(), x.cols());
+[[nodiscard]] inline Dense<double> listed_rotate(const Dense<double>& x) {
+  Dense<double> y(x.rows(), x.cols());
   for (Index t = 0; t < x.cols(); ++t)
     for (Index n = 0; n < x.rows(); n += 2) {
       const double m = static_cast<double>(n) / static_cast<double>(x.rows());
@@ -42,7 +42,7 @@ namespace sympow::verify::detail {
 }
 
 /// rope(Q, K, V): softmax of the rotated, without a mask; `D` is added to its logits.
-[[nodiscard]] inline Matrix<double> listed_rope(const Tokens<double>& tokens, const Matrix<double>& D) {
+[[nodiscard]] inline Dense<double> listed_rope(const Tokens<double>& tokens, const Dense<double>& D) {
   return listed_attention({listed_rotate(tokens.Q), listed_rotate(tokens.K), tokens.V}, D);
 }
 
@@ -53,23 +53,21 @@ struct PathFaults {
 };
 
 /// The scores of PaTH_attn(Q, K) with token j in column j: K[j] @ (P @ Q[i]) for j ≤ i, else 0.
-[[nodiscard]] inline Matrix<double> listed_path_scores(const Matrix<double>& Q, const Matrix<double>& K,
-                                                       const Eigen::VectorXd& beta, PathFaults faults) {
-  const Matrix<double> I = Matrix<double>::Identity(K.rows(), K.rows());
-  std::vector<Matrix<double>> H;
+[[nodiscard]] inline Dense<double> listed_path_scores(const Dense<double>& Q, const Dense<double>& K,
+                                                      const DenseVector<double>& beta, PathFaults faults) {
+  const Dense<double> I = Dense<double>::identity(K.rows());
+  std::vector<Dense<double>> H;
   for (Index s = 0; s < K.cols(); ++s) {
-    const Matrix<double> outer = K.col(s) * K.col(s).transpose();
-    const Matrix<double> gate =
-        faults.gate ? Matrix<double>(beta[s] * (I - outer)) : Matrix<double>(I - beta[s] * outer);
-    H.push_back(gate);
+    const Dense<double> outer = K.column(s) * K.column(s).transpose();
+    H.push_back(faults.gate ? beta[s] * (I - outer) : I - beta[s] * outer);
   }
   const DenseGates gates(std::move(H));
   return faults.order ? descending_products(gates, Q, K) : ascending_products(gates, Q, K);
 }
 
 /// Path-Fox(Q, K): scores + D_add.
-[[nodiscard]] inline Matrix<double> listed_path_fox(const Matrix<double>& scores, const Eigen::VectorXd& w,
-                                                    const Matrix<double>& x) {
+[[nodiscard]] inline Dense<double> listed_path_fox(const Dense<double>& scores, const DenseVector<double>& w,
+                                                   const Dense<double>& x) {
   return scores + listed_fox_pe(w, x);
 }
 

@@ -20,29 +20,29 @@ struct ComplexGate {
 
   Tokens<Scalar> tokens;
   Tokens<double> dense;
-  Eigen::VectorXd omega;
+  DenseVector<double> omega;
   Duality<Scalar> sides;
   double bound = turning_bound<Scalar>(1, T);
 
   explicit ComplexGate(const DualityInput<Scalar>& in) : ComplexGate(in.tokens, in.theta) {}
-  ComplexGate(const Tokens<Scalar>& given, const Eigen::VectorXd& theta)
+  ComplexGate(const Tokens<Scalar>& given, const DenseVector<double>& theta)
       : tokens(given),
         dense(given.dense()),
         omega(theta),
         sides(duality(systems::complex_gate(theta), systems::rope(theta), rotations(theta), given)) {}
 
   /// Coordinates 2n and 2n + 1 of a column as a complex number.
-  [[nodiscard]] static std::complex<double> pair(const Matrix<double>& X, Index n, Index t) {
+  [[nodiscard]] static std::complex<double> pair(const Dense<double>& X, Index n, Index t) {
     return {X(2 * n, t), X(2 * n + 1, t)};
   }
   /// Ω_n (i - j).
   [[nodiscard]] double angle(Index n, Index i, Index j) const { return omega[n] * static_cast<double>(i - j); }
   /// R^k of the text, d × d.
-  [[nodiscard]] Matrix<double> turn(Index k) const { return rotation_matrix(static_cast<double>(k) * omega); }
+  [[nodiscard]] Dense<double> turn(Index k) const { return rotation_matrix(static_cast<double>(k) * omega); }
 
   /// Σ_n term(n, i, j) as a causal matrix of scores.
   template <class Term>
-  [[nodiscard]] Matrix<double> summed(const Term& term) const {
+  [[nodiscard]] Dense<double> summed(const Term& term) const {
     return causal_matrix(
         T,
         [&](Index i, Index j) {
@@ -53,27 +53,23 @@ struct ComplexGate {
         0);
   }
   /// Σ_n |q||k| cos(Ω_n (i - j) + sign φ(q) - φ(k)).
-  [[nodiscard]] Matrix<double> cosines(double sign) const {
+  [[nodiscard]] Dense<double> cosines(double sign) const {
     return summed([&](Index n, Index i, Index j) {
       const auto q = pair(dense.Q, n, i), k = pair(dense.K, n, j);
       return std::abs(q) * std::abs(k) * std::cos(angle(n, i, j) + sign * std::arg(q) - std::arg(k));
     });
   }
   /// (R^{s(i + first)} q_i)·(R^{s(j + first)} k_j).
-  [[nodiscard]] Matrix<double> rotated(Index s, Index first) const {
-    Matrix<double> Q = dense.Q, K = dense.K;
-    for (Index t = 0; t < T; ++t) {
-      const Matrix<double> R = turn(s * (t + first));
-      Q.col(t) = (R * Q.col(t)).eval();
-      K.col(t) = (R * K.col(t)).eval();
-    }
-    return causal_matrix(T, [&](Index i, Index j) { return Q.col(i).dot(K.col(j)); }, 0);
+  [[nodiscard]] Dense<double> rotated(Index s, Index first) const {
+    const auto R = [&](Index t) { return turn(s * (t + first)); };
+    return causal_matrix(
+        T, [&](Index i, Index j) { return (R(i) * dense.Q.column(i)).dot(R(j) * dense.K.column(j)); }, 0);
   }
   /// S_t = S_{t-1} e^{iΩ} + v_t k_tᴴ, o_t = Re(S_t q_t), over the complex numbers.
-  [[nodiscard]] Matrix<double> recurrence() const {
+  [[nodiscard]] Dense<double> recurrence() const {
     const Index e = dense.V.rows();
     std::vector<std::complex<double>> S(static_cast<std::size_t>(e * d / 2));
-    Matrix<double> Y = Matrix<double>::Zero(e, T);
+    Dense<double> Y = Dense<double>::zero(e, T);
     for (Index t = 0; t < T; ++t)
       for (Index n = 0; n < d / 2; ++n)
         for (Index r = 0; r < e; ++r) {
@@ -84,19 +80,19 @@ struct ComplexGate {
     return Y;
   }
   /// The definition's units of both sides.
-  [[nodiscard]] double disagreement(const Matrix<double>& scores) const { return sides.disagreement(scores, mask(T)); }
-  [[nodiscard]] double departure(const Matrix<double>& scores) const { return sides.departure(scores, mask(T)); }
+  [[nodiscard]] double disagreement(const Dense<double>& scores) const { return sides.disagreement(scores, mask(T)); }
+  [[nodiscard]] double departure(const Dense<double>& scores) const { return sides.departure(scores, mask(T)); }
 
  private:
-  [[nodiscard]] static DenseGates rotations(const Eigen::VectorXd& theta) {
-    return DenseGates({static_cast<std::size_t>(T), rotation_matrix(theta)});
+  [[nodiscard]] static DenseGates rotations(const DenseVector<double>& theta) {
+    return DenseGates({static_cast<std::size_t>(T), Dense<double>(rotation_matrix(theta))});
   }
 };
 
 /// 3.D4 to 3.D4p: the recurrence over the complex numbers.
 template <class Scalar>
 void complex_recurrence(Ledger& ledger, const ComplexGate<Scalar>& gate) {
-  const Matrix<double> hermitian = gate.summed([&](Index n, Index i, Index j) {
+  const Dense<double> hermitian = gate.summed([&](Index n, Index i, Index j) {
     return (std::conj(gate.pair(gate.dense.K, n, j)) * std::polar(1., gate.angle(n, i, j)) *
             gate.pair(gate.dense.Q, n, i))
         .real();
@@ -115,17 +111,19 @@ void complex_recurrence(Ledger& ledger, const ComplexGate<Scalar>& gate) {
 template <class Scalar>
 void plane_rotations(Ledger& ledger, Random& random) {
   constexpr double u = unit_roundoff<Scalar>;
-  const auto rotation = [](double angle) { return BlockRotation<Scalar>(Eigen::VectorXd::Constant(1, angle)); };
-  const auto dense = [&](double angle) -> Matrix<Scalar> { return rotation(angle).toDenseMatrix(); };
-  const auto reference = [](double angle) { return rotation_matrix(Eigen::VectorXd::Constant(1, angle)); };
+  const auto one = [](double angle) { return DenseVector<double>::constant(1, 1, angle); };
+  const auto rotation = [&](double angle) { return BlockRotation<Scalar>(one(angle)); };
+  const auto dense = [](const BlockRotation<Scalar>& R) -> Dense<Scalar> { return R.toDenseMatrix(); };
+  const auto reference = [&](double angle) -> Dense<double> { return rotation_matrix(one(angle)); };
   const auto direction = [](double angle) {
-    Vector<Scalar> v(2);
-    v << static_cast<Scalar>(std::cos(angle)), static_cast<Scalar>(std::sin(angle));
+    DenseVector<Scalar> v(2);
+    v[0] = static_cast<Scalar>(std::cos(angle));
+    v[1] = static_cast<Scalar>(std::sin(angle));
     return v;
   };
   const auto form = [&](double left, double turn, double right) {
-    const Vector<Scalar> turned = rotation(turn) * direction(right);
-    return static_cast<double>(direction(left).dot(turned));
+    const DenseVector<Scalar> turned = rotation(turn) * direction(right);
+    return direction(left).dot(turned);
   };
   double printed = 0, exchanged = 0, backwards = 0, composed = 0, inverse = 0;
   for (int n = 0; n < 50; ++n) {
@@ -133,13 +131,13 @@ void plane_rotations(Ledger& ledger, Random& random) {
     printed = worse(printed, std::abs(std::cos(a - q - k) - form(q, a, k)));
     exchanged = worse(exchanged, std::abs(std::cos(a + q - k) - form(k, a, q)));
     backwards = worse(backwards, std::abs(std::cos(a + q - k) - form(q, -a, k)));
-    const Matrix<double> sum = reference(a + q), product = in_double(dense(a) * dense(q));
-    composed = worse(
-        composed, worse(distance(product, sum), distance(in_double((rotation(a) * rotation(q)).toDenseMatrix()), sum)));
-    const Matrix<Scalar> back = rotation(a).inverse().toDenseMatrix(), there = dense(a);
-    inverse = worse(inverse, distance(in_double(back), reference(-a)));
-    inverse = worse(inverse, distance(in_double(back), in_double(there.transpose())));
-    inverse = worse(inverse, distance(in_double(there * back), Matrix<double>::Identity(2, 2)));
+    const Dense<double> sum = reference(a + q);
+    const Dense<Scalar> there = dense(rotation(a)), back = dense(rotation(a).inverse());
+    composed = worse(composed, distance((there * dense(rotation(q))).in_double(), sum));
+    composed = worse(composed, distance(dense(rotation(a) * rotation(q)).in_double(), sum));
+    inverse = worse(inverse, distance(back.in_double(), reference(-a)));
+    inverse = worse(inverse, distance(back.in_double(), there.transpose().in_double()));
+    inverse = worse(inverse, distance((there * back).in_double(), Dense<double>::identity(2)));
   }
   // A product of two 2 × 2 matrices of rounded cosines and sines: 2 · (1 + 1 + 2) u; angles up to 30 by a few u of double.
   const double bound = 8 * u + 100 * unit_roundoff<double>;
@@ -153,11 +151,11 @@ void plane_rotations(Ledger& ledger, Random& random) {
   ledger.holds("3.D4r", composed, bound, "R_α R_β = R_{α+β}, as a product of matrices and by the rule", "D §4, box");
 
   double powers = 0;
-  Matrix<Scalar> power = Matrix<Scalar>::Identity(2, 2);
-  for (int k = 0; k < 50; ++k, power = (power * dense(.83)).eval()) {
-    const Matrix<double> expected = reference(.83 * k);
-    powers = worse(powers, distance(in_double(power), expected));
-    powers = worse(powers, distance(in_double(rotation(.83).pow(k).toDenseMatrix()), expected));
+  Dense<Scalar> power = Dense<Scalar>::identity(2);
+  for (int k = 0; k < 50; ++k, power = power * dense(rotation(.83))) {
+    const Dense<double> expected = reference(.83 * k);
+    powers = worse(powers, distance(power.in_double(), expected));
+    powers = worse(powers, distance(dense(rotation(.83).pow(k)).in_double(), expected));
   }
   ledger.holds("3.D4k", powers, 50 * bound, "R_ω^k = R_{kω} for k ≥ 0, by 49 products and by the rule", "D §4, box");
   ledger.holds("3.D4i", inverse, bound, "R_ω⁻¹ = R_{-ω} = R_ωᵀ", "D §4, box");
@@ -170,35 +168,35 @@ void real_scores(Ledger& ledger, const ComplexGate<Scalar>& gate, Random& random
   const Tokens<double>& dense = gate.dense;
   // What the text's chain of equations ends in, q_tᵀ R^{t-j} k_j, belongs to the gate e^{-iΩ}.
   const ComplexGate<Scalar> opposite(gate.tokens, -gate.omega);
-  const auto printed_chain = [&](auto key) {
+  const auto chain = [&](bool as_printed) {
     return causal_matrix(
-        T, [&](Index i, Index j) { return dense.Q.col(i).dot(gate.turn(i - j) * dense.K.col(key(i, j))); }, 0);
+        T,
+        [&](Index i, Index j) { return dense.Q.column(i).dot(gate.turn(i - j) * dense.K.column(as_printed ? i : j)); },
+        0);
   };
-  const Matrix<double> phases = gate.summed([&](Index n, Index i, Index j) {
+  const Dense<double> phases = gate.summed([&](Index n, Index i, Index j) {
     const auto q = gate.pair(dense.Q, n, i), k = gate.pair(dense.K, n, j);
     const double a = gate.angle(n, i, j), turned = std::arg(k) + a;
     return std::abs(q) * std::abs(k) *
            (std::cos(std::arg(q)) * std::cos(turned) + std::sin(std::arg(q)) * std::sin(turned));
   });
-  ledger.erratum(
-      "3.D4x", opposite.departure(printed_chain([](Index i, Index) { return i; })), visible_error,
-      "the chain from amplitudes and phases to q_tᵀ R^{t-j} k ends in k_{t,n}; in units of max|V|", "D §4",
-      "k_{j,n}: amplitudes and phases are stacked real and imaginary parts; in units of the row rule",
-      worse(opposite.disagreement(phases), opposite.disagreement(printed_chain([](Index, Index j) { return j; }))),
-      gate.bound);
+  ledger.erratum("3.D4x", opposite.departure(chain(true)), visible_error,
+                 "the chain from amplitudes and phases to q_tᵀ R^{t-j} k ends in k_{t,n}; in units of max|V|", "D §4",
+                 "k_{j,n}: amplitudes and phases are stacked real and imaginary parts; in units of the row rule",
+                 worse(opposite.disagreement(phases), opposite.disagreement(chain(false))), gate.bound);
 
   const BlockRotation<Scalar> R(gate.omega);
   double algebra = 0;
-  const auto turned = [&](const Matrix<Scalar>& X, Index t, Index k) -> Eigen::VectorXd {
-    const Vector<Scalar> image = R.pow(static_cast<double>(k)) * X.col(t);
-    return image.template cast<double>();
+  const auto turned = [&](const Dense<Scalar>& X, Index t, Index k) {
+    const DenseVector<Scalar> image = R.pow(static_cast<double>(k)) * X.column(t);
+    return image.in_double();
   };
   for (Index t = 0; t < T; ++t)
     for (Index j = 0; j < T; ++j) {
-      const Eigen::VectorXd q = dense.Q.col(t), k = dense.K.col(j);
+      const DenseVector<double> q = dense.Q.column(t), k = dense.K.column(j);
       const double whole = q.dot(turned(gate.tokens.K, j, t - j));
       const double split = turned(gate.tokens.Q, t, -t).dot(turned(gate.tokens.K, j, -j));
-      const double row = (q.transpose() * gate.turn(t)).dot(gate.turn(-j) * k);
+      const double row = (gate.turn(t).transpose() * q).dot(gate.turn(-j) * k);
       algebra = worse(algebra, (std::abs(whole - row) + std::abs(row - split)) / (q.norm() * k.norm()));
     }
   // Three roundings of a turned coordinate, of whole once and of split twice.
@@ -213,9 +211,9 @@ void real_scores(Ledger& ledger, const ComplexGate<Scalar>& gate, Random& random
 
   // Values of as many coordinates as queries, without which the printed product does not exist.
   const ComplexGate<Scalar> square({gate.tokens.Q, gate.tokens.K, random.matrix<Scalar>(d, T)}, gate.omega);
-  Matrix<double> sum = Matrix<double>::Zero(d, d), negative = sum, o(d, T), printed(d, T);
+  Dense<double> sum = Dense<double>::zero(d, d), negative = sum, o(d, T), printed(d, T);
   for (Index t = 0; t < T; ++t) {
-    const Eigen::VectorXd v = square.dense.V.col(t), k = dense.K.col(t), q = dense.Q.col(t);
+    const DenseVector<double> v = square.dense.V.column(t), k = dense.K.column(t), q = dense.Q.column(t);
     sum += v * (gate.turn(t) * k).transpose();
     negative += v * (gate.turn(-t) * k).transpose();
     o.col(t) = sum * (gate.turn(t) * q);
@@ -238,10 +236,10 @@ void rope_listing(Ledger& ledger, const ComplexGate<Scalar>& gate) {
   const BlockRotation<Scalar> R(gate.omega);
   Tokens<Scalar> rotated = gate.tokens;
   for (Index t = 0; t < T; ++t) {
-    rotated.Q.col(t) = R.pow(static_cast<double>(t)) * gate.tokens.Q.col(t);
-    rotated.K.col(t) = R.pow(static_cast<double>(t)) * gate.tokens.K.col(t);
+    rotated.Q.col(t) = R.pow(static_cast<double>(t)) * gate.tokens.Q.column(t);
+    rotated.K.col(t) = R.pow(static_cast<double>(t)) * gate.tokens.K.column(t);
   }
-  const Matrix<double> listed = listed_rope(gate.dense, Matrix<double>::Zero(T, T));
+  const Dense<double> listed = listed_rope(gate.dense, Dense<double>::zero(T, T));
   // One unit more for queries and keys that are rounded before the library sees them.
   ledger.holds("3.D4l", FullAttention<Scalar>(rotated).disagreement(listed), 1 + gate.bound,
                "rope() is Softmax(Q̄ K̄ᵀ) V with q̄_t = R_t q_t and ω_n = 10000^{-2n/d}, over all tokens; in units of the "

@@ -14,9 +14,10 @@ namespace detail {
 
 /// The columns in another order.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> permuted(const Matrix<Scalar>& X, const std::vector<Index>& order) {
-  Matrix<Scalar> result(X.rows(), X.cols());
-  for (Index t = 0; t < X.cols(); ++t) result.col(t) = X.col(order[static_cast<std::size_t>(t)]);
+[[nodiscard]] Dense<Scalar> permuted(const Dense<Scalar>& X, const std::vector<Index>& order) {
+  Dense<Scalar> result(X.rows(), X.cols());
+  for (Index t = 0; t < X.cols(); ++t)
+    for (Index n = 0; n < X.rows(); ++n) result(n, t) = X(n, order[static_cast<std::size_t>(t)]);
   return result;
 }
 
@@ -26,19 +27,22 @@ template <class Scalar>
 }
 
 /// The largest weight of a column on tokens that come after it.
-[[nodiscard]] inline double mass_on_the_future(const Matrix<double>& weights) {
+[[nodiscard]] inline double mass_on_the_future(const Dense<double>& weights) {
   double largest = 0;
-  for (Index i = 0; i + 1 < weights.cols(); ++i)
-    largest = worse(largest, weights.col(i).tail(weights.rows() - i - 1).sum());
+  for (Index i = 0; i < weights.cols(); ++i) {
+    double mass = 0;
+    for (Index j = i + 1; j < weights.rows(); ++j) mass += weights(j, i);
+    largest = worse(largest, mass);
+  }
   return largest;
 }
 
 template <class Scalar>
 void softmax_forms(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
-  const Matrix<double> logits = in.tokens.logits(), V = in_double(in.tokens.V);
-  const auto nope = softmax_rows(systems::nope(), scalar_gates(Eigen::VectorXd::Zero(T), d), in.tokens);
-  const Matrix<double> loop = attend([&](Index i, Index j) { return std::exp(logits(j, i)); }, V);
+  const Dense<double> logits = in.tokens.logits(), V = in.tokens.V.in_double();
+  const auto nope = softmax_rows(systems::nope(), scalar_gates(DenseVector<double>::zero(T), d), in.tokens);
+  const Dense<double> loop = attend([&](Index i, Index j) { return std::exp(logits(j, i)); }, V);
   ledger.holds("3.A1", worse(nope.disagreement(loop), nope.disagreement(V * softmax(logits + mask(T)))), 1,
                "softmax attention: matrix form (without 1/√d) = recurrent form, in units of the row rule",
                "D Softmax Attention");
@@ -46,12 +50,12 @@ void softmax_forms(Ledger& ledger, const DualityInput<Scalar>& in) {
                  visible_error,
                  "reading: the matrix form as typeset, with the 1/√d that is omitted from there on; in units of max|V|",
                  "D Softmax Attention");
-  const Matrix<double> ones = mask(T).array() + 1;
+  const Dense<double> ones = causal_matrix(T, [](Index, Index) { return 1.; });
   ledger.holds("3.A2", nope.disagreement(V * softmax(logits + ones)), 1,
                "a mask with values in {-∞, 1}, printed (-∞, 1), is one in {-∞, 0}: softmax does not see a shift; in "
                "units of the row rule",
                "D Softmax Attention");
-  const Matrix<double> triangle = causal_matrix(T, [](Index, Index) { return 1.; }, 0);
+  const Dense<double> triangle = causal_matrix(T, [](Index, Index) { return 1.; }, 0);
   ledger.control("3.A2m", mass_on_the_future(softmax(logits + triangle)), visible_error,
                  "reading: M is a lower triangular matrix that is added to the logits; residual: a row's weight on the "
                  "future",
@@ -61,7 +65,7 @@ void softmax_forms(Ledger& ledger, const DualityInput<Scalar>& in) {
 template <class Scalar>
 void order_in_the_mask(Ledger& ledger, const DualityInput<Scalar>& in, Random& random) {
   constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d, last = T - 1;
-  const DenseGates open = scalar_gates(Eigen::VectorXd::Zero(T), d);
+  const DenseGates open = scalar_gates(DenseVector<double>::zero(T), d);
   std::vector<Index> rolled(static_cast<std::size_t>(T)), shuffled(rolled.size());
   for (Index t = 0; t < T; ++t) {
     rolled[static_cast<std::size_t>(t)] = (t + T - 3) % T;
@@ -73,15 +77,16 @@ void order_in_the_mask(Ledger& ledger, const DualityInput<Scalar>& in, Random& r
   const auto causal = softmax_rows(systems::nope(), open, in.tokens);
   const auto causal_rolled = softmax_rows(systems::nope(), open, permuted(in.tokens, rolled));
   const FullAttention<Scalar> full(in.tokens), full_rolled(permuted(in.tokens, rolled));
+  const Dense<Scalar> full_Y = full.Y;
   // Two results of the library, each within a unit of the truth.
-  ledger.erratum("3.A3", causal_rolled.departure(in_double(permuted(causal.Y, rolled))), visible_error,
+  ledger.erratum("3.A3", causal_rolled.departure(permuted(causal.Y.in_double(), rolled)), visible_error,
                  "permuting the tokens permutes the output 'as shown above', where attention is causal; in units of "
                  "max|V|",
                  "D Softmax Attention", "without the mask it does; the mask itself encodes order",
-                 full_rolled.disagreement(in_double(permuted(full.Y, rolled))), 2);
+                 full_rolled.disagreement(permuted(full_Y.in_double(), rolled)), 2);
   const auto causal_shuffled = softmax_rows(systems::nope(), open, permuted(in.tokens, shuffled));
-  ledger.holds("3.A3b.fix",
-               distance(in_double(causal_shuffled.Y.col(last)), in_double(causal.Y.col(last))) / full.unit[last], 2,
+  const double moved = distance(causal_shuffled.Y.column(last).in_double(), causal.Y.column(last).in_double());
+  ledger.holds("3.A3b.fix", moved / full.unit[last], 2,
                "a causal row does not see in which order the tokens before it stand, in units of the row rule",
                "correction of D Softmax Attention");
 }
@@ -89,15 +94,18 @@ void order_in_the_mask(Ledger& ledger, const DualityInput<Scalar>& in, Random& r
 template <class Scalar>
 void embeddings(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr Index T = DualityInput<Scalar>::T, d = DualityInput<Scalar>::d;
-  const Matrix<double> V = in_double(in.tokens.V), logits = in.tokens.logits();
-  const DenseGates products = reflections(in_double(in.w), in.beta, Eigen::VectorXd::Zero(T));
+  const Dense<double> V = in.tokens.V.in_double(), logits = in.tokens.logits();
+  const DenseGates products = reflections(in.w.in_double(), in.beta, DenseVector<double>::zero(T));
   const auto path = softmax_rows(systems::path(in.w, in.beta), products, in.tokens);
-  const Matrix<double> multiplied = ascending_products(products, in_double(in.tokens.Q), in_double(in.tokens.K));
+  const Dense<double> multiplied = ascending_products(products, in.tokens.Q.in_double(), in.tokens.K.in_double());
   double off_one = 0;
   for (Index i = 0; i < T; ++i) {
-    const auto seen = static_cast<Index>(i + 1);
-    const double printed = logits.col(i).head(seen).array().exp().sum();  // D_ii is the empty product
-    off_one = worse(off_one, std::abs(printed / multiplied.col(i).head(seen).array().exp().sum() - 1));
+    double printed = 0, normalizer = 0;
+    for (Index j = 0; j <= i; ++j) {
+      printed += std::exp(logits(j, i));  // D_ii is the empty product
+      normalizer += std::exp(multiplied(j, i));
+    }
+    off_one = worse(off_one, std::abs(printed / normalizer - 1));
   }
   ledger.erratum("3.A4", off_one, visible_error,
                  "multiplicative embedding: D_tj in the numerator, where no j is bound, read as D_tt; residual: by how "
@@ -105,21 +113,21 @@ void embeddings(Ledger& ledger, const DualityInput<Scalar>& in) {
                  "D Positional Embedding", "exp(q_tᵀ D_ti k_i), here of PaTH, in units of the row rule",
                  path.disagreement(V * softmax(multiplied + mask(T))), 1);
 
-  const Eigen::VectorXd log_gates = systems::log_sigmoid(in.gate_logits());
-  const Matrix<double> bias = -gate_distances(decay(log_gates), T);
+  const DenseVector<double> log_gates = systems::log_sigmoid(in.gate_logits());
+  const Dense<double> D = gate_distances(decay(log_gates), T);
   const auto fox = softmax_rows(systems::fox(log_gates), scalar_gates(log_gates, d), in.tokens);
-  ledger.holds(
-      "3.A5", fox.disagreement(attend([&](Index i, Index j) { return std::exp(logits(j, i) + bias(j, i)); }, V)),
-      bias_bound<Scalar>(log_gates),
-      "additive embedding: d_ti inside of softmax, here of FoX, in units of the row rule", "D Positional Embedding");
+  ledger.holds("3.A5", fox.disagreement(attend([&](Index i, Index j) { return std::exp(logits(j, i) - D(j, i)); }, V)),
+               bias_bound<Scalar>(log_gates),
+               "additive embedding: d_ti inside of softmax, here of FoX, in units of the row rule",
+               "D Positional Embedding");
 
   double error = 0, largest = 0;
   for (Index i = 0; i < T; ++i) {
     double product = 1;
     for (Index j = i; j >= 0; --j) {
-      const double sum = std::exp(logits(j, i) + bias(j, i)), factors = std::exp(logits(j, i)) * product;
+      const double sum = std::exp(logits(j, i) - D(j, i)), factors = std::exp(logits(j, i)) * product;
       error = worse(error, std::abs(sum / factors - 1));
-      largest = std::max({largest, -bias(j, i), std::abs(logits(j, i))});
+      largest = std::max({largest, D(j, i), std::abs(logits(j, i))});
       product *= std::exp(log_gates[j]);
     }
   }
