@@ -12,7 +12,7 @@
 #include <sympow/transition/rotary.hpp>
 
 #include "catch.hpp"
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "random.hpp"
 
 namespace {

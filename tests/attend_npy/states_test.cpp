@@ -2,7 +2,7 @@
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/state_file.hpp>
 
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "problem.hpp"
 
 using namespace sympow;

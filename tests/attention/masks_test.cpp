@@ -5,7 +5,7 @@
 #include <sympow/sympow.hpp>
 
 #include "catch.hpp"
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "random.hpp"
 
 using namespace sympow;

@@ -6,7 +6,7 @@
 #include <sympow/attention/batch.hpp>
 #include <sympow/rotation/frequencies.hpp>
 
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "random.hpp"
 #include "tokens.hpp"
 

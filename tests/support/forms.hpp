@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "tokens.hpp"
 
 namespace sympow::test {

@@ -7,7 +7,7 @@
 #include <sympow/verify/laws.hpp>
 
 #include "catch.hpp"
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "random.hpp"
 
 using namespace sympow;

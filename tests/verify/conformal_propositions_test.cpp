@@ -1,6 +1,6 @@
 // The propositions about conformal-sympow: which there are, and that each comes out as expected.
 #include "catch.hpp"
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "propositions.hpp"
 
 #include <sympow/verify/propositions/conformal_propositions.hpp>

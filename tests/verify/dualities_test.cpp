@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 
 #include <sympow/verify/dualities.hpp>
 

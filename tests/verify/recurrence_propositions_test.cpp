@@ -1,6 +1,6 @@
 // The propositions about recurrences: which there are, and that each comes out as expected.
 #include "catch.hpp"
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "propositions.hpp"
 
 #include <sympow/verify/propositions/recurrence_propositions.hpp>

@@ -1,6 +1,6 @@
 // The propositions about rotations and rotary positions: which there are, and that each comes out as expected.
 #include "catch.hpp"
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "propositions.hpp"
 
 #include <sympow/verify/propositions/rotation_propositions.hpp>

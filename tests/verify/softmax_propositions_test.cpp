@@ -1,6 +1,6 @@
 // The propositions about softmax attention: which there are, and that each comes out as expected.
 #include "catch.hpp"
-#include "engines.hpp"
+#include <sympow/sympow.hpp>
 #include "propositions.hpp"
 
 #include <sympow/verify/propositions/softmax_propositions.hpp>

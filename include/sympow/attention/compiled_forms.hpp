@@ -8,6 +8,10 @@
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/householder.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
 
 /// Says that the forms of a feature map are compiled elsewhere: in whatever follows a call costs the compiler a second or two instead of ten. Without
 /// `SYMPOW_INSTANTIATE_FORMS` in one source file the linker names what is missing, `StateForms<Scalar, Feature>::chunked`. Use it at namespace scope, before
@@ -23,6 +27,19 @@
 #define SYMPOW_FORMS(LINKAGE, Scalar, ...)                                \
   LINKAGE template struct sympow::detail::AttentionForm<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::StateForms<Scalar, __VA_ARGS__>;
+
+/// What the usual transitions do to queries and keys of a scalar type.
+#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)                                                                       \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Stationary>;                                      \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::ConstantDecay>;                                   \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Decay>;                                           \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::ChannelDecay<double>>;                            \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Rotary>;                                          \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Householder<Scalar>>;                             \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Rotary>>; \
+  LINKAGE template class sympow::detail::ViewOf<Scalar,                                                           \
+                                                sympow::TransitionProduct<sympow::Decay, sympow::Householder<Scalar>>>; \
+  LINKAGE template class sympow::detail::HouseholderProducts<Scalar>;
 
 /// What the library `sympow::forms` holds for a scalar type.
 #define SYMPOW_ALL_FORMS(LINKAGE, Scalar)                             \
@@ -44,6 +61,8 @@
 #ifdef SYMPOW_COMPILED_FORMS
 SYMPOW_ALL_FORMS(extern, float)
 SYMPOW_ALL_FORMS(extern, double)
+SYMPOW_TRANSITIONS(extern, float)
+SYMPOW_TRANSITIONS(extern, double)
 #endif
 #ifdef SYMPOW_COMPILED_HIGH_POWERS
 SYMPOW_HIGH_POWERS(extern, float)
