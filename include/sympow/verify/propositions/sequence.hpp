@@ -99,6 +99,13 @@ template <class Scalar>
   return R;
 }
 
+/// [v; 1].
+[[nodiscard]] inline DenseVector<double> extended(const DenseVector<double>& v) {
+  DenseVector<double> one_more = DenseVector<double>::constant(v.size() + 1, 1, 1);
+  for (Index r = 0; r < v.size(); ++r) one_more[r] = v[r];
+  return one_more;
+}
+
 /// Causal attention with any scores, dense and in double: y_i = Σ_{j ≤ i} score(i, j) v_j / Σ_{j ≤ i} score(i, j).
 template <class Score, class Scalar>
 [[nodiscard]] Dense<double> attend(const Score& score, const Matrix<Scalar>& V) {
