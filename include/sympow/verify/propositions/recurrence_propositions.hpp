@@ -9,17 +9,11 @@
 namespace sympow::verify {
 namespace detail {
 
-/// φ(x) = elu(x) + 1, a feature map that is no power.
-struct EluPlusOne {
-  static constexpr Score score = Score::embedded;
-  static constexpr bool nonnegative = true;
-  [[nodiscard]] Index dimension(Index d) const { return d; }
-  template <class X, class Y>
-  void embed(const X& x, Y&& y) const {
-    for (Index t = 0; t < x.cols(); ++t)
-      for (Index i = 0; i < x.rows(); ++i) y(i, t) = x(i, t) > 0 ? x(i, t) + 1 : std::exp(x(i, t));
-  }
-};
+/// elu(x) + 1, a φ that is no power.
+[[nodiscard]] inline DenseVector<double> elu_plus_one(DenseVector<double> x) {
+  for (double& entry : x) entry = entry > 0 ? entry + 1 : std::exp(entry);
+  return x;
+}
 
 /// [v; 1] φ(k)ᵀ, what one token adds to a state.
 template <int P>
@@ -161,14 +155,9 @@ void recurrence_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::plain_recurrence<Scalar, 2>(ledger, x);
   detail::plain_recurrence<Scalar, 4>(ledger, x);
 
-  const detail::EluPlusOne elu;
-  const auto phi = [&](const DenseVector<double>& y) {
-    DenseVector<double> features(y.size());
-    elu.embed(y, features);
-    return features;
-  };
-  const auto Y = detail::attend([&](Index i, Index j) { return phi(x.q(i)).dot(phi(x.k(j))); }, x.V);
-  ledger.holds("F2", detail::forms(elu, stationary(), x.Q, x.K, x.V).disagreement(Y), 1,
+  const detail::GivenFeatures elu{detail::elu_plus_one};
+  const auto score = [&](Index i, Index j) { return elu.phi(x.q(i)).dot(elu.phi(x.k(j))); };
+  ledger.holds("F2", detail::forms(elu, stationary(), x.Q, x.K, x.V).disagreement(detail::attend(score, x.V)), 1,
                "attention = recurrence for any φ, here elu + 1, in units of the row rule", "C §1");
 
   Dense<double> sum = Dense<double>::zero(x.e + 1, symmetric_dimension(x.d, 2));

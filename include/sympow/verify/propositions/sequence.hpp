@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <sympow/attention/attention.hpp>
@@ -174,6 +175,24 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transi
            chunked<Normalization>(feature, transition, Q, K, V, state, options)}};
 }
 
+/// A feature map of one's own, by its φ of a column in double, without negative scores: the forms are compiled once for all of them.
+struct GivenFeatures {
+  static constexpr Score score = Score::embedded;
+  static constexpr bool nonnegative = true;
+  std::function<DenseVector<double>(const DenseVector<double>&)> phi;
+
+  [[nodiscard]] Index dimension(Index d) const { return phi(DenseVector<double>::zero(d)).size(); }
+  template <class X, class Y>
+  void embed(const X& x, Y&& y) const {
+    DenseVector<double> column(x.rows());
+    for (Index t = 0; t < x.cols(); ++t) {
+      for (Index i = 0; i < x.rows(); ++i) column[i] = static_cast<double>(x(i, t));
+      const DenseVector<double> image = phi(column);
+      for (Index i = 0; i < image.size(); ++i) y(i, t) = static_cast<typename std::remove_cvref_t<Y>::Scalar>(image[i]);
+    }
+  }
+};
+
 /// The recurrence's state [S; Z] after all tokens, (e + 1) × D.
 template <FiniteFeatureMap F, Transition A, class Scalar>
 [[nodiscard]] Dense<double> state_after(const F& feature, const A& transition, const Matrix<Scalar>& Q,
@@ -201,3 +220,21 @@ template <class Scalar>
 }
 
 }  // namespace sympow::verify::detail
+
+// clang-format off
+/// The forms of `GivenFeatures` for one scalar type: with `extern` they are compiled elsewhere.
+#define SYMPOW_GIVEN_FEATURES(LINKAGE, S)                                                                              \
+  LINKAGE template void sympow::detail::run_attention<S>(const sympow::verify::detail::GivenFeatures&,                 \
+                                                         sympow::detail::AttentionCall<S>);                            \
+  LINKAGE template void sympow::detail::run_recurrent<S>(                                                              \
+      const sympow::verify::detail::GivenFeatures&,                                                                    \
+      sympow::detail::StateCall<S, sympow::verify::detail::GivenFeatures>);                                            \
+  LINKAGE template void sympow::detail::run_chunked<S>(                                                                \
+      const sympow::verify::detail::GivenFeatures&,                                                                    \
+      sympow::detail::StateCall<S, sympow::verify::detail::GivenFeatures>);
+// clang-format on
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_GIVEN_FEATURES(extern, float)
+SYMPOW_GIVEN_FEATURES(extern, double)
+#endif
