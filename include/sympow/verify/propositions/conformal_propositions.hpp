@@ -36,7 +36,7 @@ void conformal_scores(Ledger& ledger, const Sequence<Scalar>& x) {
 /// Sym^P(R(angles)), dense.
 template <int P>
 [[nodiscard]] Dense<double> lifted_rotation(const DenseVector<double>& angles) {
-  return induced<P>(rotation_matrix(angles).plain()).toDenseMatrix();
+  return induced<P>(BlockRotation<double>(angles.plain())).toDenseMatrix();
 }
 
 /// Eq. (3): the state itself turns, S_i = γ_i S_{i-1} R̄_i + [V_i; 1] φ(K_i)ᵀ with R̄_i dense, in double.
