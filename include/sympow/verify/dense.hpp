@@ -61,6 +61,8 @@ using DenseVector = Dense<S, 1>;
 
 template <class S, int C>
 [[nodiscard]] Dense<S, C> operator*(const Dense<S>& A, const Dense<S, C>& B);
+template <class S>
+[[nodiscard]] Dense<S> operator*(const Dense<S, 1>& a, const Dense<S>& row);  ///< a bᵀ, for a row such as b.transpose()
 template <class S, int C>
 [[nodiscard]] Dense<S, C> operator+(const Dense<S, C>& a, const Dense<S, C>& b);
 template <class S, int C>
@@ -226,6 +228,14 @@ template <class S, int C>
 Dense<S, C> operator*(const Dense<S>& A, const Dense<S, C>& B) {
   return Dense<S, C>(typename Dense<S, C>::Base(A.plain() * B.plain()));
 }
+template <class S>
+Dense<S> operator*(const Dense<S, 1>& a, const Dense<S>& row) {
+  eigen_assert(row.rows() == 1);
+  Dense<S> product(a.size(), row.cols());
+  for (Index j = 0; j < row.cols(); ++j)
+    for (Index i = 0; i < a.size(); ++i) product(i, j) = a[i] * row(0, j);
+  return product;
+}
 template <class S, int C>
 Dense<S, C> operator+(const Dense<S, C>& a, const Dense<S, C>& b) {
   Dense<S, C> sum = a;
@@ -250,6 +260,7 @@ Dense<S, C> operator-(const Dense<S, C>& a) {
   LINKAGE template class Dense<S, 1>;                                             \
   LINKAGE template Dense<S> operator*(const Dense<S>&, const Dense<S>&);          \
   LINKAGE template Dense<S, 1> operator*(const Dense<S>&, const Dense<S, 1>&);    \
+  LINKAGE template Dense<S> operator*(const Dense<S, 1>&, const Dense<S>&);       \
   LINKAGE template Dense<S> operator+(const Dense<S>&, const Dense<S>&);          \
   LINKAGE template Dense<S, 1> operator+(const Dense<S, 1>&, const Dense<S, 1>&); \
   LINKAGE template Dense<S> operator-(const Dense<S>&, const Dense<S>&);          \
