@@ -3,19 +3,32 @@
 
 #include <sympow/attention/attention.hpp>
 #include <sympow/feature/linear.hpp>
+#include <sympow/transition/decay.hpp>
 #include <sympow/verify/direct.hpp>
 
 namespace sympow::verify {
 namespace detail {
 
-/// The scalar decay of a transition alone.
-template <Transition A>
-struct ScalarPart : LeavesKeys {
-  const A& transition;
-  explicit ScalarPart(const A& whole) : transition(whole) {}
-  [[nodiscard]] Index length() const { return transition.length(); }
-  [[nodiscard]] double log_decay(Index token) const { return transition.log_decay(token); }
-};
+/// ‖x_t‖ of every column, a row.
+inline Matrix<double> lengths_of_columns(const Matrix<double>& x) {
+  Matrix<double> lengths(1, x.cols());
+  for (Index t = 0; t < x.cols(); ++t) lengths(0, t) = length_of(x.data() + t * x.rows(), x.rows());
+  return lengths;
+}
+
+/// Sums of scores times [v; 1], and with them A_i and n_i, as rows; divided by the sums of scores if they are `means`.
+inline DirectRows rows_of_sums(const Matrix<double>& sums, const Matrix<double>& weight, const Matrix<double>& window,
+                               const Matrix<double>& v, bool means) {
+  const Index e = v.rows(), T = v.cols();
+  DirectRows rows{Matrix<double>(e, T), Eigen::VectorXd(T), Eigen::VectorXd(T), Eigen::VectorXd(T), largest_of(v)};
+  for (Index i = 0; i < T; ++i) {
+    const double sum = rows.denominator[i] = sums(e, i), divisor = means && sum != 0 ? sum : 1;
+    rows.condition[i] = weight(0, i) / std::abs(divisor);
+    rows.window[i] = window(0, i);
+    for (Index r = 0; r < e; ++r) rows.Y(r, i) = sums(r, i) / divisor;
+  }
+  return rows;
+}
 
 }  // namespace detail
 
@@ -30,24 +43,19 @@ template <FiniteFeatureMap F, Transition A, class DQ, class DK, class DV>
                                      const Options& options = {}) {
   const Matrix<double> q = Q.template cast<double>(), k = K.template cast<double>(), v = V.template cast<double>();
   const Index T = q.cols(), e = v.rows();
-  Matrix<double> values(e + 1, T);
-  values << v, Matrix<double>::Ones(1, T);
-  const Matrix<double> sums = attention<Unnormalized>(feature, transition, q, k, values, options);
-  const detail::ScalarPart<A> decay(transition);
   const Matrix<double> ones = Matrix<double>::Ones(1, T);
-  const Matrix<double> weight = attention<Unnormalized>(feature, decay, q.colwise().norm(), k.colwise().norm(), ones,
-                                                        {.scale = std::abs(options.scale)});
-  const Matrix<double> window = attention<Unnormalized>(Linear{}, decay, ones, ones, ones);
+  Matrix<double> values(e + 1, T);
+  values << v, ones;
+  const Matrix<double> sums = attention<Unnormalized>(feature, transition, q, k, values, options);
 
-  DirectRows rows{sums.topRows(e), sums.row(e), weight.row(0), window.row(0),
-                  v.size() > 0 ? v.cwiseAbs().maxCoeff() : 0};
-  if constexpr (F::nonnegative)
-    for (Index i = 0; i < T; ++i)
-      if (rows.denominator[i] != 0) {
-        rows.Y.col(i) /= rows.denominator[i];
-        rows.condition[i] /= std::abs(rows.denominator[i]);
-      }
-  return rows;
+  Eigen::VectorXd log_gamma(T);
+  for (Index i = 0; i < T; ++i) log_gamma[i] = transition.log_decay(i);
+  const Decay scalar_part(log_gamma);
+  const Matrix<double> lengths_of_q = detail::lengths_of_columns(q), lengths_of_k = detail::lengths_of_columns(k);
+  const Matrix<double> weight = attention<Unnormalized>(feature, scalar_part, lengths_of_q, lengths_of_k, ones,
+                                                        {.scale = std::abs(options.scale)});
+  const Matrix<double> window = attention<Unnormalized>(Linear{}, scalar_part, ones, ones, ones);
+  return detail::rows_of_sums(sums, weight, window, v, F::nonnegative);
 }
 
 }  // namespace sympow::verify

@@ -31,6 +31,36 @@ struct FormResiduals {
   [[nodiscard]] double worst() const { return std::max({attention, recurrent, chunked}); }
 };
 
+namespace detail {
+
+/// `form_residuals` of plain matrices.
+template <class Normalization, FeatureMap F, Transition A, class Scalar>
+FormResiduals residuals_of_forms(const DirectRows& rows, const F& feature, const A& transition, const Matrix<Scalar>& Q,
+                                 const Matrix<Scalar>& K, const Matrix<Scalar>& V, const Options& options) {
+  constexpr double never = std::numeric_limits<double>::infinity(), every_token = 1;
+  const Matrix<Scalar> Y = attention<Normalization>(feature, transition, Q, K, V, options);
+  const auto apart = [&](const Matrix<Scalar>& other, double tokens_per_update) {
+    return row_rule<Normalization, F>(rows, other, Y, unit_roundoff<Scalar>, tokens_per_update);
+  };
+  FormResiduals found;
+  found.attention = row_rule<Normalization, F>(rows, Y, rows.Y, unit_roundoff<Scalar>,
+                                               A::key_action != KeyAction::none ? every_token : never);
+  if constexpr (FiniteFeatureMap<F>) {
+    HeadShape shape = head_shape(feature, transition, Q.cols(), Q.rows(), V.rows());
+    shape.is_full = options.mask.is_full;
+    shape.keeps_state = true;
+    const auto chunk = static_cast<double>(sympow::detail::chunk_of(options, shape));
+    State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0), tailed(feature, Q.rows(), V.rows()), chunks = tailed;
+    found.recurrent =
+        std::max(apart(recurrent<Normalization>(feature, transition, Q, K, V, literal, options), every_token),
+                 apart(recurrent<Normalization>(feature, transition, Q, K, V, tailed, options), every_token));
+    found.chunked = apart(chunked<Normalization>(feature, transition, Q, K, V, chunks, options), chunk);
+  }
+  return found;
+}
+
+}  // namespace detail
+
 /// Every form of a feature map and a transition against rows that were evaluated by the definition.
 ///
 /// `rows` is what `direct_attention` gives for these arguments. Shapes as in `attention`. Cost: that of the forms.
@@ -39,25 +69,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
                                            const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                                            const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  constexpr double never = std::numeric_limits<double>::infinity(), every_token = 1;
-  const auto compare = [&](const auto& a, const auto& b, double tokens_per_update) {
-    return row_rule<Normalization, F>(rows, a, b, unit_roundoff<Scalar>, tokens_per_update);
-  };
-  const Matrix<Scalar> Y = attention<Normalization>(feature, transition, Q, K, V, options);
-  FormResiduals found;
-  found.attention = compare(Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
-  if constexpr (FiniteFeatureMap<F>) {
-    HeadShape shape = head_shape(feature, transition, Q.cols(), Q.rows(), V.rows());
-    shape.is_full = options.mask.is_full;
-    shape.keeps_state = true;
-    const auto chunk = static_cast<double>(sympow::detail::chunk_of(options, shape));
-    State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
-    found.recurrent =
-        std::max(compare(recurrent<Normalization>(feature, transition, Q, K, V, literal, options), Y, every_token),
-                 compare(recurrent<Normalization>(feature, transition, Q, K, V, options), Y, every_token));
-    found.chunked = compare(chunked<Normalization>(feature, transition, Q, K, V, options), Y, chunk);
-  }
-  return found;
+  return detail::residuals_of_forms<Normalization, F, A, Scalar>(rows, feature, transition, Q.derived(), K.derived(),
+                                                                 V.derived(), options);
 }
 
 /// attention = recurrent = chunked = the definition.
@@ -91,8 +104,8 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
     State<Scalar, F> state(feature, Q.rows(), V.rows());
     Matrix<Scalar> Y(V.rows(), Q.cols());
     const auto run = [&](const auto& transition, Segment s, bool step_by_step) {
-      const auto q = Q.middleCols(s.begin, s.size), k = K.middleCols(s.begin, s.size);
-      const auto v = V.middleCols(s.begin, s.size);
+      const Matrix<Scalar> q = Q.middleCols(s.begin, s.size), k = K.middleCols(s.begin, s.size),
+                           v = V.middleCols(s.begin, s.size);
       Y.middleCols(s.begin, s.size) = step_by_step
                                           ? recurrent<Normalization>(feature, transition, q, k, v, state, options)
                                           : chunked<Normalization>(feature, transition, q, k, v, state, options);
@@ -112,13 +125,13 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
 template <StructuredOperator Rotation, VectorExpression X, VectorExpression Y>
 [[nodiscard]] Residual relative_position_law(const Rotation& R, const X& x, const Y& y, Index i, Index j) {
   using Scalar = scalar_t<X>;
-  const Vector<Scalar> left = R.pow(static_cast<double>(i)) * x, right = R.pow(static_cast<double>(j)) * y;
-  const Vector<Scalar> moved = R.pow(static_cast<double>(j - i)) * y;
-  const double size = static_cast<double>(x.norm()) * static_cast<double>(y.norm());
-  const double difference = std::abs(static_cast<double>(left.dot(right)) - static_cast<double>(x.dot(moved)));
+  const Vector<Scalar> a = x, b = y, left = R.pow(static_cast<double>(i)) * a,
+                       right = R.pow(static_cast<double>(j)) * b, moved = R.pow(static_cast<double>(j - i)) * b;
+  const double size = static_cast<double>(a.norm()) * static_cast<double>(b.norm());
+  const double difference = std::abs(static_cast<double>(left.dot(right)) - static_cast<double>(a.dot(moved)));
   const double power = static_cast<double>(std::max(std::abs(i), std::abs(j)));
   return {size > 0 ? difference / size : 0,
-          4 * static_cast<double>(x.size()) * unit_roundoff<Scalar> + 16 * power * unit_roundoff<double>};
+          4 * static_cast<double>(a.size()) * unit_roundoff<Scalar> + 16 * power * unit_roundoff<double>};
 }
 
 /// Proposition 2 against the dense definition.
@@ -129,12 +142,15 @@ template <StructuredOperator Rotation, VectorExpression X, VectorExpression Y>
 template <int P, MatrixExpression A, VectorExpression X>
 [[nodiscard]] Residual proposition_2_law(const A& a, const X& x) {
   using Scalar = scalar_t<X>;
-  const Vector<Scalar> image = symmetric_power<P>(a * x);
-  const Vector<Scalar> lifted = induced<P>(a).toDenseMatrix() * symmetric_power<P>(x).eval();
-  const double size = std::pow(static_cast<double>((a.cwiseAbs() * x.cwiseAbs()).norm()), P);
+  const Matrix<Scalar> map = a, lift = induced<P>(map).toDenseMatrix();
+  const Vector<Scalar> source = x, target = map * source, image = symmetric_power<P>(target),
+                       phi = symmetric_power<P>(source), lifted = lift * phi;
+  const Matrix<Scalar> absolute_map = map.cwiseAbs();
+  const Vector<Scalar> absolute_source = source.cwiseAbs(), longest = absolute_map * absolute_source,
+                       difference = image - lifted;
+  const double size = std::pow(static_cast<double>(longest.norm()), P);
   const double dimensions = static_cast<double>(x.size()) * std::sqrt(static_cast<double>(image.size()));
-  return {size > 0 ? static_cast<double>((image - lifted).norm()) / size : 0,
-          8 * P * dimensions * unit_roundoff<Scalar>};
+  return {size > 0 ? static_cast<double>(difference.norm()) / size : 0, 8 * P * dimensions * unit_roundoff<Scalar>};
 }
 
 /// The lift is a homomorphism: Sym^P(A B) = Sym^P(A) Sym^P(B) and Sym^P(Aᵀ) = Sym^P(A)ᵀ, dense.
@@ -143,14 +159,16 @@ template <int P, MatrixExpression A, VectorExpression X>
 template <int P, MatrixExpression A, MatrixExpression B>
 [[nodiscard]] Residual homomorphism_law(const A& a, const B& b) {
   using Scalar = scalar_t<A>;
-  const Matrix<Scalar> lifted_a = induced<P>(a).toDenseMatrix(), lifted_b = induced<P>(b).toDenseMatrix();
-  const Matrix<Scalar> product = (induced<P>(a) * induced<P>(b)).toDenseMatrix();
-  const Matrix<Scalar> size = induced<P>(a.cwiseAbs()).toDenseMatrix() * induced<P>(b.cwiseAbs()).toDenseMatrix();
+  const auto lift = [](const Matrix<Scalar>& m) { return induced<P>(m).toDenseMatrix(); };
+  const Matrix<Scalar> left = a, right = b, absolute_left = left.cwiseAbs(), absolute_right = right.cwiseAbs();
+  const Matrix<Scalar> lifted_left = lift(left), product = (induced<P>(left) * induced<P>(right)).toDenseMatrix(),
+                       of_product = product - lifted_left * lift(right),
+                       of_transpose = induced<P>(left).transpose().toDenseMatrix() - lifted_left.transpose(),
+                       size = lift(absolute_left) * lift(absolute_right);
   const double largest = static_cast<double>(size.maxCoeff());
   const double difference =
-      std::max(static_cast<double>((product - lifted_a * lifted_b).cwiseAbs().maxCoeff()),
-               static_cast<double>((induced<P>(a).transpose().toDenseMatrix() - lifted_a.transpose()).norm()));
-  const double dimensions = static_cast<double>(a.cols()) * std::sqrt(static_cast<double>(lifted_a.cols()));
+      std::max(static_cast<double>(of_product.cwiseAbs().maxCoeff()), static_cast<double>(of_transpose.norm()));
+  const double dimensions = static_cast<double>(left.cols()) * std::sqrt(static_cast<double>(lifted_left.cols()));
   return {largest > 0 ? difference / largest : 0, 8 * P * dimensions * unit_roundoff<Scalar>};
 }
 
@@ -160,10 +178,13 @@ template <int P, MatrixExpression A, MatrixExpression B>
 template <StructuredOperator Operator, VectorExpression X>
 [[nodiscard]] Residual group_law(const Operator& R, const Operator& Q, const X& x, scalar_t<X> scale = 1) {
   using Scalar = scalar_t<X>;
-  const Vector<Scalar> composed = (R * Q) * x, inner = Q * x, stepwise = R * inner;
-  const Vector<Scalar> image = R * x, back = R.transpose() * image;
-  const double size = static_cast<double>(stepwise.norm()) + static_cast<double>(scale) * static_cast<double>(x.norm());
-  const double difference = static_cast<double>((composed - stepwise).norm() + (back - scale * x).norm());
+  const auto RQ = R * Q;
+  const auto transposed = R.transpose();
+  const Vector<Scalar> source = x, composed = RQ * source, inner = Q * source, stepwise = R * inner;
+  const Vector<Scalar> image = R * source, back = transposed * image;
+  const double size =
+      static_cast<double>(stepwise.norm()) + static_cast<double>(scale) * static_cast<double>(source.norm());
+  const double difference = static_cast<double>((composed - stepwise).norm() + (back - scale * source).norm());
   return {size > 0 ? difference / size : 0, 16 * unit_roundoff<Scalar> * std::sqrt(static_cast<double>(x.size()))};
 }
 

@@ -1,6 +1,7 @@
 // Conformal-sympow: gates and learned rotary at once, and its two recurrences, in key space and in the space of φ.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include <sympow/rotation/block_rotation.hpp>
@@ -20,7 +21,7 @@ void conformal_scores(Ledger& ledger, const Sequence<Scalar>& x) {
   const auto power = [&](Index i, Index j, double sign) {
     return std::pow(x.q(i).dot(rotation_matrix(sign * x.c(i, j) * x.theta) * x.k(j)), P);
   };
-  const Matrix<double> corrected = attend([&](Index i, Index j) { return x.b(i, j) * power(i, j, -1); }, x.V);
+  const Dense<double> corrected = attend([&](Index i, Index j) { return x.b(i, j) * power(i, j, -1); }, x.V);
   const double agreement = s.disagreement(corrected), bound = turning_bound<Scalar>(P, 2 * x.T);
   const std::string suffix = ".p" + std::to_string(P), truth = "B_ij = b_ij (Q_iᵀ R(c_ij θ)ᵀ K_j)^p";
   ledger.erratum("C1" + suffix, s.departure(attend([&](Index i, Index j) { return x.b(i, j) * power(i, j, 1); }, x.V)),
@@ -32,22 +33,28 @@ void conformal_scores(Ledger& ledger, const Sequence<Scalar>& x) {
                  "the equation named conformal-sympow has no b_ij", "B §3", truth, agreement, bound);
 }
 
+/// Sym^P(R(angles)), dense.
+template <int P>
+[[nodiscard]] Dense<double> lifted_rotation(const DenseVector<double>& angles) {
+  return induced<P>(BlockRotation<double>(angles.plain())).toDenseMatrix();
+}
+
 /// Eq. (3): the state itself turns, S_i = γ_i S_{i-1} R̄_i + [V_i; 1] φ(K_i)ᵀ with R̄_i dense, in double.
 struct TurningState {
-  Matrix<double> Y, S;
+  Dense<double> Y, S;
 };
 
-/// `turn(i)` is R̄_i and `read(i)` the vector that is embedded to read the state out.
-template <int P, class Scalar, class Turn, class Read>
-[[nodiscard]] TurningState turning_state(const Sequence<Scalar>& x, const Turn& turn, const Read& read) {
-  TurningState result{Matrix<double>(x.e, x.T), Matrix<double>::Zero(x.e + 1, symmetric_dimension(x.d, P))};
-  Eigen::VectorXd extended(x.e + 1);
+/// `turns` are the R̄_i, and the state is read by φ of the columns of Q.
+template <int P, class Scalar>
+[[nodiscard]] TurningState turning_state(const Sequence<Scalar>& x, const std::vector<Dense<double>>& turns,
+                                         const Dense<double>& Q) {
+  TurningState result{Dense<double>(x.e, x.T), Dense<double>::zero(x.e + 1, symmetric_dimension(x.d, P))};
+  const Dense<double> K = x.K.in_double(), phi_q = symmetric_power<P>(Q.plain()), phi_k = symmetric_power<P>(K.plain());
   for (Index i = 0; i < x.T; ++i) {
-    extended << x.v(i), 1;
-    const Eigen::VectorXd phi = symmetric_power<P>(x.k(i));
-    result.S = (std::exp(x.log_gamma[i]) * result.S * turn(i) + extended * phi.transpose()).eval();
-    const Eigen::VectorXd sums = result.S * symmetric_power<P>(read(i)).eval();
-    result.Y.col(i) = sums.head(x.e) / sums[x.e];
+    result.S = std::exp(x.log_gamma[i]) * result.S * turns[static_cast<std::size_t>(i)] +
+               extended(x.v(i)) * phi_k.column(i).transpose();
+    const DenseVector<double> sums = result.S * phi_q.column(i);
+    for (Index r = 0; r < x.e; ++r) result.Y(r, i) = sums[r] / sums[x.e];
   }
   return result;
 }
@@ -57,16 +64,17 @@ void turning_states(Ledger& ledger, const Sequence<Scalar>& x) {
   const SymmetricPower<P> power;
   const auto transition = decay(x.log_gamma) * rotary(x.theta, x.beta);
   const auto s = forms<SignedNormalized>(power, transition, x.Q, x.K, x.V);
-  std::vector<Matrix<double>> turns;
-  for (Index i = 0; i < x.T; ++i)
-    turns.push_back(induced<P>(BlockRotation<double>(x.beta[i] * x.theta)).toDenseMatrix());
-  const auto forward = [&](Index i) -> const Matrix<double>& { return turns[static_cast<std::size_t>(i)]; };
-  const auto backward = [&](Index i) { return turns[static_cast<std::size_t>(i)].transpose(); };
-  const auto as_it_is = [&](Index i) { return x.q(i); };
-  const auto turned = [&](Index i) { return (rotation_matrix(x.c(i, -1) * x.theta) * x.q(i)).eval(); };
+  std::vector<Dense<double>> forward, backward;
+  Dense<double> turned(x.d, x.T);
+  for (Index i = 0; i < x.T; ++i) {
+    forward.push_back(lifted_rotation<P>(x.beta[i] * x.theta));
+    backward.push_back(forward.back().transpose());
+    const DenseVector<double> q = rotation_matrix(x.c(i, -1) * x.theta) * x.q(i);
+    std::copy(q.begin(), q.end(), &turned(0, i));
+  }
 
-  const TurningState third = turning_state<P>(x, forward, as_it_is);
-  const double root_of_dimension = std::sqrt(static_cast<double>(turns[0].rows()));
+  const TurningState third = turning_state<P>(x, forward, x.Q.in_double());
+  const double root_of_dimension = std::sqrt(static_cast<double>(forward[0].rows()));
   const std::string suffix = ".p" + std::to_string(P);
   // Eq. (3) in double rounds sums of D terms, √D of them at random, at every step.
   ledger.holds(
@@ -75,38 +83,45 @@ void turning_states(Ledger& ledger, const Sequence<Scalar>& x) {
       "eq. (3), where the state turns by R̄_i = Sym^p(R(+β_i θ)) and is read by the unturned φ(Q_i), equals eq. (2)",
       "A §3.3; B §4");
 
-  const Matrix<double> second = state_after(power, transition, x.Q, x.K, x.V);
+  const Dense<double> second = state_after(power, transition, x.Q, x.K, x.V);
   const double size = state_size(x, P, true), steps = static_cast<double>(x.T);
   // As for P1S; a product with Sym^p adds up √D errors.
   const double bound = (steps + 4 * P + 4) * unit_roundoff<Scalar> + P * angle_error(2 * x.T);
-  const Matrix<double> lifted = induced<P>(BlockRotation<double>(x.c(x.T - 1, -1) * x.theta)).toDenseMatrix();
+  const Dense<double> lifted = lifted_rotation<P>(x.c(x.T - 1, -1) * x.theta);
   ledger.control("C3s" + suffix, distance(third.S, second) / size, bound, "the states of eq. (2) and (3) are equal",
                  "A §3.3; B §4");
   ledger.holds("C3s.fix" + suffix, distance(third.S, second * lifted) / size, root_of_dimension * bound,
                "S⁽³⁾_i = S⁽²⁾_i Sym^p(R(μ_i)), and Z likewise", "A §3.3");
   ledger.control("C3r" + suffix, s.departure(turning_state<P>(x, forward, turned).Y), s.visible,
                  "eq. (3) read by φ(R(μ_i) Q_i), as A.1.2 reads its state", "A §3.3");
-  ledger.control("C3t" + suffix, s.departure(turning_state<P>(x, backward, as_it_is).Y), s.visible,
+  ledger.control("C3t" + suffix, s.departure(turning_state<P>(x, backward, x.Q.in_double()).Y), s.visible,
                  "eq. (3) with R̄_i from R(-β_i θ)", "A §3.3");
 }
 
 template <class Scalar>
 void conformal_maps(Ledger& ledger, const Sequence<Scalar>& x, Random& random) {
   const auto s = static_cast<Scalar>(random.uniform(0.1, 1));
-  const BlockRotation<Scalar> R(x.theta.tail(x.d / 2 - 1));  // the first pair would not turn
-  const auto map = conformal(s, BlockRotation<Scalar>((3 * random.vector<double>(10)).eval()));
-  const Matrix<Scalar> points = random.matrix<Scalar>(20, 5), images = map * points;
-  const Matrix<Scalar> lift = s * induced<2>(R).toDenseMatrix(), states = random.matrix<Scalar>(lift.rows(), 5),
-                       turned = lift * states;
+  const DenseVector<double> angles = x.theta.part(1, 0, x.d / 2 - 1, 1).column(0);  // the first pair would not turn
+  const BlockRotation<Scalar> R(angles.plain());
+  const DenseVector<double> many = 3 * DenseVector<double>(random.vector<double>(10));
+  const auto map = conformal(s, BlockRotation<Scalar>(many.plain()));
+  const Dense<Scalar> points = random.matrix<Scalar>(20, 5), images = map * points;
+  const Dense<Scalar> lift = s * Dense<Scalar>(induced<2>(R).toDenseMatrix()),
+                      states = random.matrix<Scalar>(lift.rows(), 5), turned = lift * states;
   double error = 0;
-  const auto compare = [&](const Matrix<double>& before, const Matrix<double>& after) {
-    const Eigen::VectorXd lengths = before.colwise().norm(), scaled = after.colwise().norm();
-    const Matrix<double> angles = before.colwise().normalized(), kept = after.colwise().normalized();
-    error = worse(error, distance(angles.transpose() * angles, kept.transpose() * kept));
-    error = worse(error, distance(scaled.cwiseQuotient(lengths) / static_cast<double>(s), Matrix<double>::Ones(5, 1)));
+  const auto compare = [&](const Dense<double>& before, const Dense<double>& after) {
+    for (Index i = 0; i < before.cols(); ++i) {
+      const DenseVector<double> x_i = before.column(i), y_i = after.column(i);
+      error = worse(error, std::abs(y_i.norm() / x_i.norm() / static_cast<double>(s) - 1));
+      for (Index j = 0; j < before.cols(); ++j) {
+        const double cosine = x_i.normalized().dot(before.column(j).normalized()),
+                     kept = y_i.normalized().dot(after.column(j).normalized());
+        error = worse(error, std::abs(cosine - kept));
+      }
+    }
   };
-  compare(in_double(points), in_double(images));
-  compare(in_double(states), in_double(turned));
+  compare(points.in_double(), images.in_double());
+  compare(states.in_double(), turned.in_double());
   const double rank = static_cast<double>(points.rows());
   ledger.holds("C4", error, 4 * rank * unit_roundoff<Scalar>,
                "T(x) = s R x keeps cosines and scales lengths by s, for R in key space and for its lift Sym²(R)",

@@ -1,7 +1,7 @@
 // Proposition 2 of the conformal paper, its proof and what the determinant in it really is: propositions P2a to P2n.
 #pragma once
 
-#include <Eigen/LU>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -21,39 +21,42 @@ namespace detail {
 template <class Scalar>
 void tensor_lift_identities(Ledger& ledger, Random& random) {
   constexpr double u = unit_roundoff<Scalar>;
-  using M = Matrix<Scalar>;
+  using M = Dense<Scalar>;
   const M rotation = random.rotation<Scalar>(3), cube = kronecker_power(rotation, 3);
   const double roundings = 2 * 3 + 2 * 27 + 2 * 8 * 3 * 3, gram = size_of_gram(cube);
   Largest turns;
-  turns.add<Scalar>(multiplied<Scalar>(cube.transpose(), cube), M::Identity(27, 27));
-  const auto [log_cube, sign_cube] = log_determinant(cube);
+  turns.add<Scalar>(cube.transpose() * cube, M::identity(27));
+  const auto [log_cube, sign_cube] = log_determinant(cube.in_double());
   turns.add(std::abs(log_cube) + std::abs(sign_cube - 1));
   ledger.holds("P2g", turns.value(), 27 * roundings * gram * u,
                "P^{⊗p} is a rotation if P is: the case that the proof proves", "A A.3; B §4");
 
-  const auto product_of = [](const M& m) -> M { return tensor_product(m.col(0), m.col(1), m.col(2)); };
-  const M v = random.matrix<Scalar>(3, 3), w = random.matrix<Scalar>(3, 3), size = rotation.cwiseAbs();
-  const M left = multiplied(cube, product_of(v)), right = multiplied(cube, product_of(w));
-  const M left_size = multiplied<Scalar>(size, v.cwiseAbs()), right_size = multiplied<Scalar>(size, w.cwiseAbs());
+  const auto product_of = [](const M& m) -> M {
+    const Vector<Scalar> a = m.column(0), b = m.column(1), c = m.column(2);
+    return tensor_product(a, b, c);
+  };
+  const M v = random.matrix<Scalar>(3, 3), w = random.matrix<Scalar>(3, 3), size = absolute(rotation);
+  const M left = cube * product_of(v), right = cube * product_of(w);
+  const M left_size = size * absolute(v), right_size = size * absolute(w);
   double expected = 1, scale = 1;
   for (Index i = 0; i < 3; ++i) {
-    expected *= inner_product<Scalar>(v.col(i), w.col(i));
-    scale *= inner_product<Scalar>(left_size.col(i), right_size.col(i));
+    expected *= v.column(i).in_double().dot(w.column(i).in_double());
+    scale *= left_size.column(i).in_double().dot(right_size.column(i).in_double());
   }
   ledger.holds("P2h", std::abs(inner_product(left, right) - expected) / scale, (2 * roundings + 27) * u,
                "⟨P^{⊗p}(⊗v_i), P^{⊗p}(⊗w_i)⟩ = Π v_i·w_i for a rotation P, relative to the same of absolute values",
                "A A.3, step 1");
 
   const M a = moderate_matrix<Scalar>(random, 3), b = moderate_matrix<Scalar>(random, 4);
-  const auto [log_a, sign_a] = log_determinant(a);
-  const auto [log_b, sign_b] = log_determinant(b);
-  const auto [log_ab, sign_ab] = log_determinant(kronecker(a, b));
+  const auto [log_a, sign_a] = log_determinant(a.in_double());
+  const auto [log_b, sign_b] = log_determinant(b.in_double());
+  const auto [log_ab, sign_ab] = log_determinant(kronecker(a, b).in_double());
   const double product_bound = determinant_bound<Scalar>(12, 2, condition_of_moderate(a) * condition_of_moderate(b));
   ledger.holds("P2i", std::abs(log_ab - (4 * log_a + 3 * log_b)) + std::abs(sign_ab - sign_b), product_bound,
                "det(A ⊗ B) = det(A)^dim B det(B)^dim A, compared as logarithms and signs", "A A.3, step 2");
 
   const double log_2 = std::log(2.0);
-  M doubling = M::Identity(2, 2);
+  Dense<double> doubling = Dense<double>::identity(2);
   doubling(0, 0) = 2;
   const double exponent_of_2 = log_determinant(kronecker_power(doubling, 3)).first / log_2;
   ledger.erratum("P2j", std::abs(exponent_of_2 - 3 * 2), 12 * u,
@@ -61,7 +64,8 @@ void tensor_lift_identities(Ledger& ledger, Random& random) {
                  "A A.3, step 2; B §4", "det(P^{⊗p}) = det(P)^{p d^{p-1}}, here 2^12", std::abs(exponent_of_2 - 3 * 4),
                  12 * u);
 
-  const auto [log_mirror, sign_mirror] = log_determinant(kronecker_power(random_reflection<Scalar>(random, 2), 1));
+  const auto [log_mirror, sign_mirror] =
+      log_determinant(kronecker_power(random_reflection<Scalar>(random, 2), 1).in_double());
   const double determinant = sign_mirror * std::exp(log_mirror);
   ledger.erratum("P2j'", std::abs(determinant - 1), 16 * u,
                  "the same for a reflection of the plane and p = 1: (-1)^{1·2} = 1", "A A.3, step 2",
@@ -71,8 +75,8 @@ void tensor_lift_identities(Ledger& ledger, Random& random) {
   double bound = 0;
   for (const auto& [d, p] : {std::pair<Index, int>{2, 1}, {2, 3}, {2, 4}, {3, 2}, {3, 3}, {4, 3}}) {
     const M g = moderate_matrix<Scalar>(random, d), power = kronecker_power(g, p);
-    const auto [log_det, sign] = log_determinant(g);
-    const auto [log_power, sign_power] = log_determinant(power);
+    const auto [log_det, sign] = log_determinant(g.in_double());
+    const auto [log_power, sign_power] = log_determinant(power.in_double());
     const Index exponent = p * tensor_dimension(d, p) / d;
     corrected.add(std::abs(log_power - static_cast<double>(exponent) * log_det));
     corrected.add(std::abs(sign_power - (exponent % 2 == 0 ? 1 : sign)));
@@ -85,9 +89,10 @@ void tensor_lift_identities(Ledger& ledger, Random& random) {
 /// P2k: the determinant of the lift to tensors is not that of the lift to φ.
 template <class Scalar>
 void determinant_control(Ledger& ledger, Random& random) {
-  const Matrix<Scalar> mirror = random_reflection<Scalar>(random, 2), compact = induced<2>(mirror).toDenseMatrix();
-  const auto [log_tensor, sign_tensor] = log_determinant(kronecker_power(mirror, 2));
-  const auto [log_compact, sign_compact] = log_determinant(compact);
+  const Dense<Scalar> mirror = random_reflection<Scalar>(random, 2),
+                      compact = induced<2>(mirror.plain()).toDenseMatrix();
+  const auto [log_tensor, sign_tensor] = log_determinant(kronecker_power(mirror, 2).in_double());
+  const auto [log_compact, sign_compact] = log_determinant(compact.in_double());
   const double bound = (4 + 3) * 2 * roundings_of_lift(2, 2, 3) * size_of_gram(compact) * unit_roundoff<Scalar>;
   ledger.control(
       "P2k", std::abs(sign_tensor * std::exp(log_tensor) - sign_compact * std::exp(log_compact)), bound,
@@ -98,7 +103,8 @@ void determinant_control(Ledger& ledger, Random& random) {
 /// P2m: orthogonality needs the weights.
 template <class Scalar>
 void weights_control(Ledger& ledger, Random& random) {
-  Matrix<Scalar> unweighted = induced<3>(random.rotation<Scalar>(3)).toDenseMatrix();
+  const Matrix<Scalar> rotation = random.rotation<Scalar>(3);
+  Dense<Scalar> unweighted = induced<3>(rotation).toDenseMatrix();
   const MultiIndices<3> indices(3);
   for (Index row = 0; row < indices.size(); ++row)
     for (Index column = 0; column < indices.size(); ++column) {
@@ -107,7 +113,7 @@ void weights_control(Ledger& ledger, Random& random) {
       unweighted(row, column) *= static_cast<Scalar>(std::sqrt(ratio));
     }
   Largest skewed;
-  skewed.add<Scalar>(multiplied<Scalar>(unweighted.transpose(), unweighted), Matrix<Scalar>::Identity(10, 10));
+  skewed.add<Scalar>(unweighted.transpose() * unweighted, Dense<Scalar>::identity(10));
   const double bound = 2 * roundings_of_lift(3, 3, 10) * size_of_gram(unweighted) * unit_roundoff<Scalar>;
   ledger.control("P2m", skewed.value(), bound,
                  "without the weights √(p!/Π c_i!) the lift of a rotation is orthogonal as well",
@@ -121,12 +127,17 @@ void eigenvalues_of_lift(Ledger& ledger, Random& random) {
   Vector<Scalar> angles(2);
   for (Scalar& angle : angles) angle = static_cast<Scalar>(random.uniform(0, 2 * std::numbers::pi));
   const Matrix<Scalar> turned = induced<3>(BlockRotation<Scalar>(angles)).toDenseMatrix();
-  Matrix<Complex> eigenvectors = Matrix<Complex>::Zero(4, 4);
-  for (Index j = 0; j < 4; ++j) {
-    eigenvectors(j / 2 * 2, j) = std::sqrt(.5);
-    eigenvectors(j / 2 * 2 + 1, j) = Complex(0, j % 2 == 0 ? -std::sqrt(.5) : std::sqrt(.5));
-  }
-  const Matrix<Complex> basis = induced<3>(eigenvectors).toDenseMatrix();
+  const auto eigenvector = [](Index i, Index j) {
+    if (i / 2 != j / 2) return Complex(0);
+    return i % 2 == 0 ? Complex(std::sqrt(.5)) : Complex(0, j % 2 == 0 ? -std::sqrt(.5) : std::sqrt(.5));
+  };
+  // The entry of the lift, by its definition.
+  const auto lifted_eigenvector = [&](const MultiIndex<3>& alpha, const MultiIndex<3>& beta) {
+    Complex permanent = 0;
+    for (const auto& [k, l, m] : {std::array{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}})
+      permanent += eigenvector(alpha[0], beta[k]) * eigenvector(alpha[1], beta[l]) * eigenvector(alpha[2], beta[m]);
+    return permanent / std::sqrt(static_cast<double>(stabilizer_order(alpha) * stabilizer_order(beta)));
+  };
   const MultiIndices<3> weights(4);
   Largest off;
   for (Index n = 0; n < weights.size(); ++n) {
@@ -134,8 +145,9 @@ void eigenvalues_of_lift(Ledger& ledger, Random& random) {
     for (const Index j : weights[n]) phase += (j % 2 == 0 ? 1 : -1) * static_cast<double>(angles[j / 2]);
     for (Index row = 0; row < weights.size(); ++row) {
       Complex image = 0;
-      for (Index m = 0; m < weights.size(); ++m) image += static_cast<double>(turned(row, m)) * basis(m, n);
-      off.add(std::abs(image - std::polar(1.0, phase) * basis(row, n)));
+      for (Index m = 0; m < weights.size(); ++m)
+        image += static_cast<double>(turned(row, m)) * lifted_eigenvector(weights[m], weights[n]);
+      off.add(std::abs(image - std::polar(1.0, phase) * lifted_eigenvector(weights[row], weights[n])));
     }
   }
   // |R| and the absolute eigenvectors have norms of at most √2.

@@ -1,7 +1,6 @@
 // The lift Sym^P of a matrix against its definition, for some dimensions and powers at once.
 #pragma once
 
-#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,50 +9,57 @@
 #include <sympow/tensor/induced.hpp>
 #include <sympow/tensor/symmetric_basis.hpp>
 #include <sympow/tensor/tensor_power.hpp>
+#include <sympow/verify/dense.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
 namespace sympow::verify::detail {
 
-/// A B, compiled once for plain matrices.
-template <class Scalar>
-Matrix<Scalar> multiplied(const Matrix<Scalar>& a, const Matrix<Scalar>& b) {
-  return a * b;
-}
-
 /// Σ a_n b_n in double.
 template <class Scalar>
-double inner_product(const Matrix<Scalar>& a, const Matrix<Scalar>& b) {
-  double sum = 0;
-  for (Index n = 0; n < a.size(); ++n) sum += static_cast<double>(a.data()[n]) * static_cast<double>(b.data()[n]);
-  return sum;
+double inner_product(const Dense<Scalar>& a, const Dense<Scalar>& b) {
+  return a.in_double().dot(b.in_double());
+}
+
+/// |A|, entry by entry.
+template <class Scalar>
+Dense<Scalar> absolute(Dense<Scalar> a) {
+  for (Index n = 0; n < a.size(); ++n) a.data()[n] = std::abs(a.data()[n]);
+  return a;
 }
 
 /// A ⊗ B as a matrix: the block of a_ij is a_ij B.
 template <class Scalar>
-Matrix<Scalar> kronecker(const Matrix<Scalar>& a, const Matrix<Scalar>& b) {
-  Matrix<Scalar> product(a.rows() * b.rows(), a.cols() * b.cols());
-  for (Index i = 0; i < a.rows(); ++i)
-    for (Index j = 0; j < a.cols(); ++j) product.block(i * b.rows(), j * b.cols(), b.rows(), b.cols()) = a(i, j) * b;
+Dense<Scalar> kronecker(const Dense<Scalar>& a, const Dense<Scalar>& b) {
+  Dense<Scalar> product(a.rows() * b.rows(), a.cols() * b.cols());
+  for (Index j = 0; j < product.cols(); ++j)
+    for (Index i = 0; i < product.rows(); ++i)
+      product(i, j) = a(i / b.rows(), j / b.cols()) * b(i % b.rows(), j % b.cols());
   return product;
 }
 
 /// A ⊗ … ⊗ A, p factors: the map of the papers' proof, d^p × d^p.
 template <class Scalar>
-Matrix<Scalar> kronecker_power(const Matrix<Scalar>& a, int p) {
-  Matrix<Scalar> power = a;
+Dense<Scalar> kronecker_power(const Dense<Scalar>& a, int p) {
+  Dense<Scalar> power = a;
   for (int level = 1; level < p; ++level) power = kronecker(power, a);
   return power;
 }
 
-/// log|det A| and the sign of det A, by elimination in double: what the matrix has, whatever its type.
-template <class Scalar>
-std::pair<double, double> log_determinant(const Matrix<Scalar>& a) {
-  const Eigen::PartialPivLU<Matrix<double>> lu(a.template cast<double>());
-  double log = 0, sign = static_cast<double>(lu.permutationP().determinant());
+/// log|det A| and the sign of det A, by elimination in double with pivots.
+inline std::pair<double, double> log_determinant(Dense<double> a) {
+  double log = 0, sign = 1;
   for (Index n = 0; n < a.rows(); ++n) {
-    log += std::log(std::abs(lu.matrixLU()(n, n)));
-    if (lu.matrixLU()(n, n) < 0) sign = -sign;
+    Index pivot = n;
+    for (Index i = n; i < a.rows(); ++i)
+      if (std::abs(a(i, n)) > std::abs(a(pivot, n))) pivot = i;
+    if ((pivot != n) != (a(pivot, n) < 0)) sign = -sign;
+    log += std::log(std::abs(a(pivot, n)));
+    for (Index j = n; j < a.cols(); ++j) std::swap(a(n, j), a(pivot, j));
+    for (Index i = n + 1; i < a.rows(); ++i) {
+      const double factor = a(i, n) / a(n, n);
+      for (Index j = n; j < a.cols(); ++j) a(i, j) -= factor * a(n, j);
+    }
   }
   return {log, sign};
 }
@@ -68,27 +74,25 @@ double determinant_bound(Index n, int p, double condition) {
 
 /// I - 2 v vᵀ/‖v‖², the reflection along a random direction.
 template <class Scalar>
-Matrix<Scalar> random_reflection(Random& random, Index d) {
-  const Vector<double> v = random.vector<double>(d);
-  Matrix<Scalar> reflection(d, d);
-  for (Index i = 0; i < d; ++i)
-    for (Index j = 0; j < d; ++j)
-      reflection(i, j) = static_cast<Scalar>((i == j ? 1 : 0) - 2 * v[i] * v[j] / v.squaredNorm());
-  return reflection;
+Dense<Scalar> random_reflection(Random& random, Index d) {
+  const DenseVector<double> v = random.vector<double>(d);
+  return (Dense<double>::identity(d) - 2 / v.dot(v) * (v * v.transpose())).template to<Scalar>();
 }
 
 /// A random matrix with singular values in [1.1, 1.6] and a determinant of either sign: far from singular and far from ±1.
 template <class Scalar>
-Matrix<Scalar> moderate_matrix(Random& random, Index d) {
-  Matrix<double> stretched = random.rotation<double>(d);
-  for (Index j = 0; j < d; ++j) stretched.col(j) *= random.uniform(1.1, 1.6);
-  if (random.integer(0, 1) == 1) stretched.col(0) *= -1;
-  return multiplied(stretched, random.rotation<double>(d)).template cast<Scalar>();
+Dense<Scalar> moderate_matrix(Random& random, Index d) {
+  const Dense<double> rotation = random.rotation<double>(d);
+  DenseVector<double> stretches(d);
+  for (double& stretch : stretches) stretch = random.uniform(1.1, 1.6);
+  if (random.integer(0, 1) == 1) stretches[0] *= -1;
+  const Dense<double> other = random.rotation<double>(d);
+  return (rotation * stretches.diagonal_matrix() * other).template to<Scalar>();
 }
 
 /// An upper bound of ‖|A|‖/s_min for such a matrix.
 template <class Scalar>
-double condition_of_moderate(const Matrix<Scalar>& a) {
+double condition_of_moderate(const Dense<Scalar>& a) {
   return std::sqrt(inner_product(a, a)) / 1.1;
 }
 
@@ -102,16 +106,17 @@ inline double roundings_of_lift(Index d, int p, Index dimension) {
 
 /// Largest entry of |M|ᵀ|M|, what the rounding of MᵀM is relative to; it is on the diagonal.
 template <class Scalar>
-double size_of_gram(const Matrix<Scalar>& m) {
+double size_of_gram(const Dense<Scalar>& m) {
   double largest = 0;
-  for (Index j = 0; j < m.cols(); ++j) largest = std::max(largest, inner_product<Scalar>(m.col(j), m.col(j)));
+  for (Index j = 0; j < m.cols(); ++j)
+    largest = std::max(largest, m.column(j).in_double().dot(m.column(j).in_double()));
   return largest;
 }
 
 /// Sym^P behind one type for every P, so that what follows is compiled once.
 template <class Scalar>
 struct Lift {
-  using M = Matrix<Scalar>;
+  using M = Dense<Scalar>;
   int power;
   M (*dense)(const M& a);                ///< Sym^P(A) by permanents
   M (*embedding)(const M& x);            ///< φ(x)
@@ -122,18 +127,18 @@ struct Lift {
   template <int P>
   static Lift of() {
     return {P,
-            [](const M& a) { return induced<P>(a).toDenseMatrix(); },
-            [](const M& x) -> M { return symmetric_power<P>(x); },
-            [](const M& a, const M& x) -> M { return induced<P>(a) * symmetric_power<P>(x); },
-            [](const M& a, const M& b) { return (induced<P>(a) * induced<P>(b)).toDenseMatrix(); },
-            [](const M& a) { return static_cast<double>(induced<P>(a).determinant()); }};
+            [](const M& a) -> M { return induced<P>(a.plain()).toDenseMatrix(); },
+            [](const M& x) -> M { return symmetric_power<P>(x.plain()); },
+            [](const M& a, const M& x) -> M { return induced<P>(a.plain()) * symmetric_power<P>(x.plain()); },
+            [](const M& a, const M& b) -> M { return (induced<P>(a.plain()) * induced<P>(b.plain())).toDenseMatrix(); },
+            [](const M& a) { return static_cast<double>(induced<P>(a.plain()).determinant()); }};
   }
 };
 
 /// Proposition 2 and what surrounds it: every `check` adds to the residuals and raises what rounding excuses.
 template <class Scalar>
 class LiftIdentities {
-  using M = Matrix<Scalar>;
+  using M = Dense<Scalar>;
 
  public:
   struct Statement {
@@ -144,8 +149,7 @@ class LiftIdentities {
   Statement image, orthogonal, determinant, product, bridge, power_of_determinant, reflection;
 
   void check(const Lift<Scalar>& lift, Random& random, Index d) {
-    const M rotation = random.rotation<Scalar>(d), lifted = lift.dense(rotation),
-            size = lift.dense(rotation.cwiseAbs());
+    const M rotation = random.rotation<Scalar>(d), lifted = lift.dense(rotation), size = lift.dense(absolute(rotation));
     const M general = moderate_matrix<Scalar>(random, d);
     check_rotation(lift, random, rotation, lifted, size);
     check_bridge(lift, random, rotation, lifted, size);
@@ -158,17 +162,16 @@ class LiftIdentities {
     const int p = lift.power;
     const double roundings = roundings_of_lift(rotation.rows(), p, lifted.rows()), gram = size_of_gram(size);
     for (int key = 0; key < 20; ++key) {
-      const M k = random.matrix<Scalar>(rotation.rows(), 1), expected = multiplied(lifted, lift.embedding(k));
-      const M longest = multiplied<Scalar>(rotation.cwiseAbs(), k.cwiseAbs());
+      const M k = random.matrix<Scalar>(rotation.rows(), 1), expected = lifted * lift.embedding(k);
+      const M longest = absolute(rotation) * absolute(k);
       const double length = std::pow(inner_product(longest, longest), p / 2.0);
-      image.residual.template add<Scalar>(lift.embedding(multiplied(rotation, k)), expected, length);
+      image.residual.template add<Scalar>(lift.embedding(rotation * k), expected, length);
       image.residual.template add<Scalar>(lift.image(rotation, k), expected, length);
     }
     image.excuse(roundings + 8 * p);
-    orthogonal.residual.template add<Scalar>(multiplied<Scalar>(lifted.transpose(), lifted),
-                                             M::Identity(lifted.rows(), lifted.rows()));
+    orthogonal.residual.template add<Scalar>(lifted.transpose() * lifted, M::identity(lifted.rows()));
     orthogonal.excuse(2 * roundings * gram);
-    const auto [log, sign] = log_determinant(lifted);
+    const auto [log, sign] = log_determinant(lifted.in_double());
     determinant.residual.add(std::abs(sign * std::exp(log) - 1));
     determinant.residual.add(std::abs(lift.determinant(rotation) - 1));
     determinant.excuse(static_cast<double>(lifted.rows()) * 2 * roundings * gram);
@@ -177,27 +180,26 @@ class LiftIdentities {
   void check_bridge(const Lift<Scalar>& lift, Random& random, const M& rotation, const M& lifted, const M& size) {
     const int p = lift.power;
     const SymmetricIsometry<Scalar> J(rotation.rows(), p);
-    const M full = kronecker_power(rotation, p), dense = J.toDenseMatrix(), turned = multiplied(full, dense);
-    const M k = random.matrix<Scalar>(rotation.rows(), 1), tensor = tensor_power(k, p), phi = lift.embedding(k);
-    const auto largest = static_cast<double>(size.maxCoeff());
-    bridge.residual.template add<Scalar>(J * phi, tensor, std::pow(inner_product(k, k), p / 2.0));
-    bridge.residual.template add<Scalar>(J.transpose() * dense, M::Identity(lifted.rows(), lifted.rows()));
-    bridge.residual.template add<Scalar>(J * lifted, turned, largest);
-    bridge.residual.template add<Scalar>(J.transpose() * turned, lifted, largest);
+    const M full = kronecker_power(rotation, p), dense = J.toDenseMatrix(), turned = full * dense;
+    const M k = random.matrix<Scalar>(rotation.rows(), 1), tensor = tensor_power(k.plain(), p), phi = lift.embedding(k);
+    const double largest = size.largest();
+    bridge.residual.template add<Scalar>(J * phi.plain(), tensor, std::pow(inner_product(k, k), p / 2.0));
+    bridge.residual.template add<Scalar>(J.transpose() * dense.plain(), M::identity(lifted.rows()));
+    bridge.residual.template add<Scalar>(J * lifted.plain(), turned, largest);
+    bridge.residual.template add<Scalar>(J.transpose() * turned.plain(), lifted, largest);
     bridge.excuse(roundings_of_lift(rotation.rows(), p, lifted.rows()) + 2 * static_cast<double>(full.rows()) + 8 * p);
   }
 
   void check_general(const Lift<Scalar>& lift, const M& rotation, const M& lifted, const M& size, const M& general) {
     const int p = lift.power;
     const double roundings = roundings_of_lift(rotation.rows(), p, lifted.rows());
-    const M lifted_general = lift.dense(general),
-            product_size = multiplied<Scalar>(size, lift.dense(general.cwiseAbs()));
-    product.residual.template add<Scalar>(lift.product(rotation, general), multiplied(lifted, lifted_general),
-                                          static_cast<double>(product_size.maxCoeff()));
+    const M lifted_general = lift.dense(general), product_size = size * (lift.dense(absolute(general)));
+    product.residual.template add<Scalar>(lift.product(rotation, general), lifted * lifted_general,
+                                          product_size.largest());
     product.excuse(2 * roundings);
 
-    const auto [log_det, sign] = log_determinant(general);
-    const auto [lifted_log, lifted_sign] = log_determinant(lifted_general);
+    const auto [log_det, sign] = log_determinant(general.in_double());
+    const auto [lifted_log, lifted_sign] = log_determinant(lifted_general.in_double());
     const double by_rule = lift.determinant(general), power = exponent(lift, general);
     const double expected_sign = std::fmod(power, 2) == 0 ? 1 : sign;
     power_of_determinant.residual.add(std::abs(lifted_log - power * log_det) + std::abs(lifted_sign - expected_sign));
@@ -209,13 +211,13 @@ class LiftIdentities {
 
   void check_reflection(const Lift<Scalar>& lift, const M& mirror) {
     const M lifted = lift.dense(mirror);
-    const auto [log, sign] = log_determinant(lifted);
+    const auto [log, sign] = log_determinant(lifted.in_double());
     const double parity = std::fmod(exponent(lift, mirror), 2) == 0 ? 1 : -1;
     reflection.residual.add(std::abs(sign * std::exp(log) - parity));
     reflection.residual.add(std::abs(lift.determinant(mirror) - parity));
     reflection.excuse(2 * static_cast<double>(lifted.rows()) *
                       roundings_of_lift(mirror.rows(), lift.power, lifted.rows()) *
-                      size_of_gram(lift.dense(mirror.cwiseAbs())));
+                      size_of_gram(lift.dense(absolute(mirror))));
   }
 
   // C(d+p-1, d) = D p/d

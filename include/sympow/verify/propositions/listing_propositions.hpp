@@ -24,20 +24,20 @@ template <class Scalar>
 struct ListingInput {
   static constexpr Index d = 6, T = 24;
   static constexpr int p = 4;
-  Matrix<Scalar> Q, K, V;
+  Dense<Scalar> Q, K, V;
 
   /// The queries are multiplied by `scale`, which the definition does not see.
   explicit ListingInput(std::uint64_t seed, double scale = 1) {
     Random random(seed);
-    Q = (scale * random.matrix<double>(d, T)).template cast<Scalar>();
+    Q = (scale * Dense<double>(random.matrix<double>(d, T))).template to<Scalar>();
     K = random.matrix<Scalar>(d, T);
     V = random.matrix<Scalar>(d, T);
   }
 
-  [[nodiscard]] Matrix<Scalar> defined() const { return attention(SymmetricPower<p>{}, stationary(), Q, K, V); }
-  [[nodiscard]] Matrix<Scalar> first_listing() const { return listed_even_power_attention(Q, K, V, p); }
+  [[nodiscard]] Dense<Scalar> defined() const { return attention(SymmetricPower<p>{}, stationary(), Q, K, V); }
+  [[nodiscard]] Dense<Scalar> first_listing() const { return listed_even_power_attention(Q, K, V, p); }
   template <class Accumulator>
-  [[nodiscard]] Matrix<Scalar> stable_listing(Stabilizer epsilon) const {
+  [[nodiscard]] Dense<Scalar> stable_listing(Stabilizer epsilon) const {
     return listed_even_power_attn<Accumulator>(Q, K, V, p, epsilon);
   }
 
@@ -45,14 +45,17 @@ struct ListingInput {
   ///
   /// c_i = i + Σ_j w_ij (1 + p d κ_ij + 2 p |log|s_ij||) / Σ_j w_ij + 2 p max_j |log|s_ij||, with w_ij = s_ij^p, s_ij = q_i·k_j and
   /// κ_ij = Σ|q_n k_n|/|s_ij|: the roundings of a weight by way of its logarithm, averaged, and those of the sums.
-  [[nodiscard]] double distance(const Matrix<Scalar>& a, const Matrix<Scalar>& b) const {
-    const Matrix<double> q = Q.template cast<double>(), k = K.template cast<double>();
-    const auto largest_value = static_cast<double>(V.cwiseAbs().maxCoeff());
+  [[nodiscard]] double distance(const Dense<Scalar>& a, const Dense<Scalar>& b) const {
+    const Dense<double> q = Q.in_double(), k = K.in_double();
     Largest worst;
     for (Index i = 0; i < T; ++i) {
       double weights = 0, roundings = 0, largest = 0, exponent = 0;
       for (Index j = 0; j <= i; ++j) {
-        const double s = q.col(i).dot(k.col(j)), absolute = q.col(i).cwiseProduct(k.col(j)).cwiseAbs().sum();
+        double s = 0, absolute = 0;
+        for (Index n = 0; n < d; ++n) {
+          s += q(n, i) * k(n, j);
+          absolute += std::abs(q(n, i) * k(n, j));
+        }
         const double weight = std::pow(s, p), logarithm = std::abs(std::log(std::abs(s)));
         weights += weight;
         roundings +=
@@ -60,7 +63,7 @@ struct ListingInput {
         if (weight > largest) largest = weight, exponent = 2 * p * logarithm;
       }
       const double condition = static_cast<double>(i + 1) + roundings / weights + exponent;
-      worst.add<Scalar>(a.col(i), b.col(i), condition * largest_value);
+      worst.add((a.column(i).in_double() - b.column(i).in_double()).largest() / (condition * V.largest()));
     }
     return worst.value();
   }
@@ -72,7 +75,7 @@ void attention_listings(Ledger& ledger, std::uint64_t seed) {
   constexpr double u = unit_roundoff<Scalar>;
   const std::string units = ", in units of max|V| and a row's condition";
   const ListingInput<Scalar> input(seed);
-  const Matrix<Scalar> defined = input.defined();
+  const Dense<Scalar> defined = input.defined();
   ledger.documents(
       "X0", "the listings are checked as they are printed", "C",
       "whether a transcription is faithful is a question about the text; here are the listings' algorithms in C++");
@@ -82,11 +85,9 @@ void attention_listings(Ledger& ledger, std::uint64_t seed) {
                "with D = Q Kᵀ in place of C the first listing is even-power attention" + units,
                "correction of C §2, listing 1");
 
-  Matrix<Scalar> q(2, 1), k(2, 1);
-  q << 1, 0;
-  k << 0, 1;
-  const Matrix<Scalar> nothing = listed_even_power_attention<Scalar>(q, k, Matrix<Scalar>::Ones(2, 1), 4);
-  ledger.control("X1z", static_cast<double>(2 - nothing.array().isFinite().count()), 0,
+  const Dense<Scalar> q = Dense<Scalar>::identity(2).part(0, 0, 2, 1), k = Dense<Scalar>::identity(2).part(0, 1, 2, 1);
+  const Dense<Scalar> nothing = listed_even_power_attention(q, k, Dense<Scalar>::constant(2, 1, 1), 4);
+  ledger.control("X1z", !std::isfinite(nothing(0, 0)) + !std::isfinite(nothing(1, 0)), 0,
                  "the first listing, so corrected, is finite where every score is 0; residual: entries that are not",
                  "C §2, listing 1");
 
@@ -125,36 +126,35 @@ void stabilizer_listings(Ledger& ledger, std::uint64_t seed) {
   constexpr double u = unit_roundoff<Scalar>;
   const double epsilon = 1e-3;
   ListingInput<Scalar> input(seed);
-  input.V = Matrix<Scalar>::Ones(1, input.T);
-  const auto off_one = [](const Matrix<Scalar>& sums) {
-    return static_cast<double>((sums.array() - Scalar(1)).abs().maxCoeff());
-  };
+  const Dense<Scalar> ones = Dense<Scalar>::constant(1, input.T, 1);
+  input.V = ones;
+  const auto off_one = [&](const Dense<Scalar>& sums) { return (sums - ones).largest(); };
   const double sums_bound = 2 * static_cast<double>(input.T) * std::max(u, unit_roundoff<float>);
   ledger.erratum("X2d", off_one(input.template stable_listing<float>({epsilon, epsilon})), sums_bound,
                  "the rows of the stable listing sum to 1; ε = 1e-3", "C §2, listing 2",
                  "they sum to 1/(1 + ε/denominator); the denominator is at least 1 and needs no ε",
                  off_one(input.template stable_listing<float>({epsilon, 0})), sums_bound);
 
-  Matrix<Scalar> Q(2, 2), K(2, 2), V(1, 2);
-  Q << 0, Scalar(1e-3), 0, 0;
-  K << 1, 0, 0, 1;
-  V << 0, 1;
-  const Matrix<Scalar> listed = listed_even_power_attn<float>(Q, K, V, 2, {epsilon, epsilon});
-  const Matrix<Scalar> defined = listed_even_power_attention(Q, K, V, 2);
+  Dense<Scalar> Q = Dense<Scalar>::zero(2, 2), K = Dense<Scalar>::identity(2), V = Dense<Scalar>::zero(1, 2);
+  Q(0, 1) = Scalar(1e-3);
+  V(0, 1) = 1;
+  const Dense<Scalar> listed = listed_even_power_attn<float>(Q, K, V, 2, {epsilon, epsilon});
+  const Dense<Scalar> defined = listed_even_power_attention(Q, K, V, 2);
   ledger.control("X2e", std::abs(static_cast<double>(listed(0, 1)) - static_cast<double>(defined(0, 1))), 8 * u,
                  "a key with inner product 0 gets weight 0; with scores (1e-3, 0), ε = 1e-3 and p = 2 it gets 0.2",
                  "C §2, listing 2");
 
-  Q << 0, 1, 1, 0;
-  K << 0, 0, 1, 2;
+  Q = K = Dense<Scalar>::zero(2, 2);
+  Q(0, 1) = Q(1, 0) = K(1, 0) = 1;
+  K(1, 1) = 2;
   const double uniform = static_cast<double>(listed_even_power_attn<float>(Q, K, V, 4, {1e-6, 1e-6})(0, 1));
   ledger.holds("X2f", std::abs(uniform - .5), 1e-6 / 4 + 8 * std::max(u, unit_roundoff<float>),
                "where every score of a row is 0 the stable listing averages the values (ε = 1e-6; nobody says so)",
                "C §2, listing 2");
 
   using Half = Eigen::half;
-  const Matrix<Half> zeros = Matrix<Half>::Zero(2, 2), ones = Matrix<Half>::Ones(2, 2);
-  const Matrix<Half> means = listed_even_power_attn<float>(zeros, ones, ones, 4, {1e-8, 1e-8});
+  const Dense<Half> no_query = Dense<Half>::zero(2, 2), any = Dense<Half>::constant(2, 2, Half(1));
+  const Dense<Half> means = listed_even_power_attn<float>(no_query, any, any, 4, {1e-8, 1e-8});
   double broken = 0;
   for (Index n = 0; n < means.size(); ++n) broken += !std::isfinite(static_cast<float>(means.data()[n]));
   ledger.control("X2g", broken, 0,

@@ -6,20 +6,26 @@
 #include <utility>
 #include <vector>
 
-#include <sympow/core/concepts.hpp>
+#include <sympow/verify/dense.hpp>
 
 namespace sympow::verify::detail {
 
 /// §2, the first listing, with its inner products named as they are used. Tokens are columns here and rows there.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> listed_even_power_attention(const Matrix<Scalar>& Q, const Matrix<Scalar>& K,
-                                                         const Matrix<Scalar>& V, int p) {
-  Matrix<Scalar> Y = Matrix<Scalar>::Zero(V.rows(), V.cols());
+[[nodiscard]] Dense<Scalar> listed_even_power_attention(const Dense<Scalar>& Q, const Dense<Scalar>& K,
+                                                        const Dense<Scalar>& V, int p) {
+  Dense<Scalar> Y = Dense<Scalar>::zero(V.rows(), V.cols());
   for (Index i = 0; i < Q.cols(); ++i) {
-    Vector<Scalar> B(i + 1);
-    for (Index j = 0; j <= i; ++j) B[j] = std::pow(Q.col(i).dot(K.col(j)), static_cast<Scalar>(p));
-    const Scalar sum = B.sum();
-    for (Index j = 0; j <= i; ++j) Y.col(i) += B[j] / sum * V.col(j);
+    std::vector<Scalar> B;
+    Scalar sum(0);
+    for (Index j = 0; j <= i; ++j) {
+      Scalar D(0);
+      for (Index n = 0; n < Q.rows(); ++n) D += Q(n, i) * K(n, j);
+      B.push_back(std::pow(D, static_cast<Scalar>(p)));
+      sum += B.back();
+    }
+    for (Index j = 0; j <= i; ++j)
+      for (Index n = 0; n < V.rows(); ++n) Y(n, i) += B[static_cast<std::size_t>(j)] / sum * V(n, j);
   }
   return Y;
 }
@@ -32,10 +38,10 @@ struct Stabilizer {
 /// §2, the second listing. `Accumulator` is the type of its row sums, which the listing fixes to float32; `Scalar` may be a type of
 /// half precision.
 template <class Accumulator, class Scalar>
-[[nodiscard]] Matrix<Scalar> listed_even_power_attn(const Matrix<Scalar>& Q, const Matrix<Scalar>& K,
-                                                    const Matrix<Scalar>& V, int p, Stabilizer epsilon) {
+[[nodiscard]] Dense<Scalar> listed_even_power_attn(const Dense<Scalar>& Q, const Dense<Scalar>& K,
+                                                   const Dense<Scalar>& V, int p, Stabilizer epsilon) {
   using std::abs, std::exp, std::log;
-  Matrix<Scalar> Y = Matrix<Scalar>::Zero(V.rows(), V.cols());
+  Dense<Scalar> Y = Dense<Scalar>::zero(V.rows(), V.cols());
   std::vector<Scalar> B(static_cast<std::size_t>(Q.cols()));
   for (Index i = 0; i < Q.cols(); ++i) {
     const auto seen = static_cast<std::size_t>(i) + 1;

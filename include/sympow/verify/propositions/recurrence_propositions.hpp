@@ -9,23 +9,23 @@
 namespace sympow::verify {
 namespace detail {
 
-/// φ(x) = elu(x) + 1, a feature map that is no power.
-struct EluPlusOne {
-  static constexpr Score score = Score::embedded;
-  static constexpr bool nonnegative = true;
-  [[nodiscard]] Index dimension(Index d) const { return d; }
-  template <class X, class Y>
-  void embed(const X& x, Y&& y) const {
-    y = (x.array() > 0).select(x.array() + 1, x.array().min(0).exp());
-  }
-};
+/// elu(x) + 1, a φ that is no power.
+[[nodiscard]] inline DenseVector<double> elu_plus_one(DenseVector<double> x) {
+  for (double& entry : x) entry = entry > 0 ? entry + 1 : std::exp(entry);
+  return x;
+}
 
 /// [v; 1] φ(k)ᵀ, what one token adds to a state.
 template <int P>
-[[nodiscard]] Matrix<double> contribution(const Eigen::VectorXd& v, const Eigen::VectorXd& k) {
-  Eigen::VectorXd extended(v.size() + 1);
-  extended << v, 1;
-  return extended * symmetric_power<P>(k).eval().transpose();
+[[nodiscard]] Dense<double> contribution(const DenseVector<double>& v, const DenseVector<double>& k) {
+  const DenseVector<double> phi = symmetric_power<P>(k.plain());
+  return extended(v) * phi.transpose();
+}
+
+/// R^{n+1} y, a query or a key of token n in the coordinates before the first.
+template <class Scalar>
+[[nodiscard]] DenseVector<double> turned(const Sequence<Scalar>& x, const DenseVector<double>& y, Index n) {
+  return rotation_matrix(static_cast<double>(n + 1) * x.theta) * y;
 }
 
 template <class Scalar, int P>
@@ -39,12 +39,7 @@ void plain_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
 template <class Scalar, int P>
 void rotary_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
   const auto s = forms(SymmetricPower<P>{}, rotary(x.theta), x.Q, x.K, x.V);
-  const auto score = [&](Index i, Index j) {
-    const auto turned = [&](const Eigen::VectorXd& y, Index n) {
-      return (rotation_matrix(static_cast<double>(n + 1) * x.theta) * y).eval();
-    };
-    return std::pow(turned(x.q(i), i).dot(turned(x.k(j), j)), P);
-  };
+  const auto score = [&](Index i, Index j) { return std::pow(turned(x, x.q(i), i).dot(turned(x, x.k(j), j)), P); };
   ledger.holds(
       "P3.p" + std::to_string(P), s.disagreement(attend(score, x.V)), turning_bound<Scalar>(P, x.T),
       "Proposition 3: attention of Q' = R^i Q_i and K' = R^j K_j = recurrence under rotary, in units of the row rule",
@@ -53,12 +48,9 @@ void rotary_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
 
 template <class Scalar, int P>
 void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
-  const auto turned = [&](const Eigen::VectorXd& y, Index n) {
-    return (rotation_matrix(static_cast<double>(n + 1) * x.theta) * y).eval();
-  };
   const auto transition = decay(x.log_gamma) * rotary(x.theta);
   const auto s = forms(SymmetricPower<P>{}, transition, x.Q, x.K, x.V);
-  const auto power = [&](Index i, Index j) { return std::pow(turned(x.q(i), i).dot(turned(x.k(j), j)), P); };
+  const auto power = [&](Index i, Index j) { return std::pow(turned(x, x.q(i), i).dot(turned(x, x.k(j), j)), P); };
   const auto Y = attend([&](Index i, Index j) { return x.b(i, j) * power(i, j); }, x.V);
   const double agreement = s.disagreement(Y), bound = turning_bound<Scalar>(P, x.T);
   const std::string suffix = ".p" + std::to_string(P);
@@ -66,8 +58,8 @@ void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
                "Proposition 1: gated attention of the rotated Q', K' = gated recurrence, in units of the row rule",
                "A Proposition 1; B §2");
 
-  Matrix<double> sum = Matrix<double>::Zero(x.e + 1, symmetric_dimension(x.d, P));
-  for (Index j = 0; j < x.T; ++j) sum += x.b(x.T - 1, j) * contribution<P>(x.v(j), turned(x.k(j), j));
+  Dense<double> sum = Dense<double>::zero(x.e + 1, symmetric_dimension(x.d, P));
+  for (Index j = 0; j < x.T; ++j) sum += x.b(x.T - 1, j) * contribution<P>(x.v(j), turned(x, x.k(j), j));
   const double error =
       distance(state_after(SymmetricPower<P>{}, transition, x.Q, x.K, x.V), sum) / state_size(x, P, true);
   // A token is rounded once a step, P + 1 times by φ and twice a turned coordinate; its angle is off as well.
@@ -88,7 +80,7 @@ void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
 template <class Scalar>
 void first_gate(Ledger& ledger, const Sequence<Scalar>& x) {
   const auto with_first_gate = [&](double gamma) {
-    Eigen::VectorXd log_gamma = x.log_gamma;
+    DenseVector<double> log_gamma = x.log_gamma;
     log_gamma[0] = std::log(gamma);
     return decay(log_gamma) * rotary(x.theta);
   };
@@ -97,12 +89,11 @@ void first_gate(Ledger& ledger, const Sequence<Scalar>& x) {
   for (const double gamma : {0.123, 0.0}) {
     const auto other = forms(SymmetricPower<2>{}, with_first_gate(gamma), x.Q, x.K, x.V);
     for (std::size_t n = 0; n < s.outputs.size(); ++n)
-      worst = worse(worst, other.disagreement(in_double(s.outputs[n])));
+      worst = worse(worst, other.disagreement(s.outputs[n].in_double()));
   }
-  Eigen::VectorXd gate(1);
-  gate[0] = std::log(0.123);
-  const Matrix<Scalar> q = x.Q.leftCols(1), k = x.K.leftCols(1), v = x.V.leftCols(1);
-  const double size = x.k(0).squaredNorm() * std::max(1.0, x.v(0).cwiseAbs().maxCoeff());
+  const DenseVector<double> gate = DenseVector<double>::constant(1, 1, std::log(0.123));
+  const Dense<Scalar> q = x.Q.part(0, 0, x.d, 1), k = x.K.part(0, 0, x.d, 1), v = x.V.part(0, 0, x.e, 1);
+  const double size = x.k(0).dot(x.k(0)) * std::max(1.0, x.v(0).largest());
   const double state =
       distance(state_after(SymmetricPower<2>{}, decay(gate), q, k, v), contribution<2>(x.v(0), x.k(0))) / size;
   // The state is rounded three times by φ and once by the product; a unit of the row rule is at least as much.
@@ -115,10 +106,10 @@ void first_gate(Ledger& ledger, const Sequence<Scalar>& x) {
 template <class Scalar>
 void gate_products(Ledger& ledger, const Sequence<Scalar>& x) {
   // Scores 1² b_ij and values e_j: row j of column i is b_ij.
-  const Matrix<Scalar> ones = Matrix<Scalar>::Ones(1, x.T), identity = Matrix<Scalar>::Identity(x.T, x.T);
+  const Dense<Scalar> ones = Dense<Scalar>::constant(1, x.T, 1), identity = Dense<Scalar>::identity(x.T);
   const auto s = forms<Unnormalized>(SymmetricPower<2>{}, decay(x.log_gamma), ones, ones, identity);
   double error = 0;
-  for (const Matrix<Scalar>& b : s.outputs)
+  for (const Dense<Scalar>& b : s.outputs)
     for (Index i = 0; i < x.T; ++i)
       for (Index j = 0; j < x.T; ++j) {
         const double expected = j <= i ? x.b(i, j) : 0, found = static_cast<double>(b(j, i));
@@ -164,20 +155,14 @@ void recurrence_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::plain_recurrence<Scalar, 2>(ledger, x);
   detail::plain_recurrence<Scalar, 4>(ledger, x);
 
-  const detail::EluPlusOne elu;
-  const auto features = [&](const Matrix<double>& y) {
-    Matrix<double> phi;
-    elu.embed(y, phi);
-    return phi;
-  };
-  const Matrix<double> phi_q = features(detail::in_double(x.Q)), phi_k = features(detail::in_double(x.K));
-  const auto Y = detail::attend([&](Index i, Index j) { return phi_q.col(i).dot(phi_k.col(j)); }, x.V);
-  ledger.holds("F2", detail::forms(elu, stationary(), x.Q, x.K, x.V).disagreement(Y), 1,
+  const detail::GivenFeatures elu{detail::elu_plus_one};
+  const auto score = [&](Index i, Index j) { return elu.phi(x.q(i)).dot(elu.phi(x.k(j))); };
+  ledger.holds("F2", detail::forms(elu, stationary(), x.Q, x.K, x.V).disagreement(detail::attend(score, x.V)), 1,
                "attention = recurrence for any φ, here elu + 1, in units of the row rule", "C §1");
 
-  Matrix<double> sum = Matrix<double>::Zero(x.e + 1, symmetric_dimension(x.d, 2));
+  Dense<double> sum = Dense<double>::zero(x.e + 1, symmetric_dimension(x.d, 2));
   for (Index j = 0; j < x.T; ++j) sum += detail::contribution<2>(x.v(j), x.k(j));
-  const Matrix<double> state = detail::state_after(SymmetricPower<2>{}, stationary(), x.Q, x.K, x.V);
+  const Dense<double> state = detail::state_after(SymmetricPower<2>{}, stationary(), x.Q, x.K, x.V);
   ledger.holds("F3", detail::distance(state, sum) / detail::state_size(x, 2, false),
                static_cast<double>(x.T + 4) * unit_roundoff<Scalar>, "S_T = Σ_j V_j φ(K_j)ᵀ and Z_T = Σ_j φ(K_j)ᵀ",
                "C §1");

@@ -1,7 +1,6 @@
 // Rotations, their rates, and rotary positions at fixed and at learned rates.
 #pragma once
 
-#include <Eigen/LU>
 #include <limits>
 #include <numbers>
 
@@ -15,18 +14,17 @@ namespace detail {
 
 /// The library's own logits q_iᵀ M_ij k_j under a transition, row j of column i, from linear attention with values e_j.
 template <class Scalar, Transition A>
-[[nodiscard]] Matrix<double> logits(const A& transition, const Matrix<Scalar>& Q, const Matrix<Scalar>& K) {
-  const Matrix<Scalar> identity = Matrix<Scalar>::Identity(Q.cols(), Q.cols());
-  return in_double(attention(Linear{}, transition, Q, K, identity));
+[[nodiscard]] Dense<double> logits(const A& transition, const Dense<Scalar>& Q, const Dense<Scalar>& K) {
+  return Dense<Scalar>(attention(Linear{}, transition, Q, K, Dense<Scalar>::identity(Q.cols()))).in_double();
 }
 
 /// The largest |x_ij - expected(i, j)| / (‖q_i‖ ‖k_j‖) over j ≤ i.
 template <class Scalar, class Expected>
-[[nodiscard]] double logit_error(const Sequence<Scalar>& x, const Matrix<double>& found, const Expected& expected) {
-  Matrix<double> difference = Matrix<double>::Zero(x.T, x.T);
+[[nodiscard]] double logit_error(const Sequence<Scalar>& x, const Dense<double>& found, const Expected& expected) {
+  Dense<double> error = Dense<double>::zero(x.T, x.T);
   for (Index i = 0; i < x.T; ++i)
-    for (Index j = 0; j <= i; ++j) difference(j, i) = (found(j, i) - expected(i, j)) / (x.q(i).norm() * x.k(j).norm());
-  return distance(difference, Matrix<double>::Zero(x.T, x.T));
+    for (Index j = 0; j <= i; ++j) error(j, i) = (found(j, i) - expected(i, j)) / (x.q(i).norm() * x.k(j).norm());
+  return error.largest();
 }
 
 /// What rounding makes of logits: two turned vectors and an inner product, and an angle.
@@ -38,26 +36,31 @@ template <class Scalar>
 template <class Scalar>
 void rotation_algebra(Ledger& ledger, const Sequence<Scalar>& x, Random& random) {
   const double u = unit_roundoff<Scalar>;
-  const BlockRotation<Scalar> R(x.theta);
-  const Matrix<Scalar> dense = rotation_matrix(x.theta).template cast<Scalar>();
+  const BlockRotation<Scalar> R(x.theta.plain());
+  const Dense<Scalar> dense = rotation_matrix(x.theta).template to<Scalar>();
+  const auto matrix = [](const BlockRotation<Scalar>& of) { return Dense<Scalar>(of.toDenseMatrix()).in_double(); };
   double power = 0;
   for (const int k : {1, 2, 3, 7, 50, 1000}) {
-    Matrix<Scalar> product = Matrix<Scalar>::Identity(x.d, x.d);
+    Dense<Scalar> product = Dense<Scalar>::identity(x.d);
     for (int n = 0; n < k; ++n) product = product * dense;
-    const Matrix<double> found = in_double(R.pow(k).toDenseMatrix());
-    power = worse(power, worse(distance(in_double(product), found), distance(rotation_matrix(k * x.theta), found)) / k);
+    const Dense<double> found = matrix(R.pow(k));
+    power =
+        worse(power, worse(distance(product.in_double(), found), distance(rotation_matrix(k * x.theta), found)) / k);
   }
   ledger.holds("T1", power, 8 * u, "R(θ)^k = R(kθ) for k = 1 … 1000; the difference a factor", "A A.3; B §1.1");
 
-  const double zero = distance(in_double(R.pow(0).toDenseMatrix()), Matrix<double>::Identity(x.d, x.d));
-  const double minus_one = distance(in_double(R.pow(-1).toDenseMatrix()), rotation_matrix(x.theta).inverse());
-  const double inverse = distance(in_double(R.inverse().toDenseMatrix()), rotation_matrix(x.theta).transpose());
+  const double zero = distance(matrix(R.pow(0)), Dense<double>::identity(x.d));
+  const double minus_one = distance(matrix(R.pow(-1)), rotation_matrix(x.theta).inverse());
+  const double inverse = distance(matrix(R.inverse()), rotation_matrix(x.theta).transpose());
   ledger.holds("T1n", worse(zero, worse(minus_one, inverse)), 8 * u, "the same for k = 0 and k = -1", "(extension)");
 
-  const auto turned = [&](const Matrix<Scalar>& batch, Index n) {
-    return Vector<Scalar>(R.pow(static_cast<double>(n + 1)) * batch.col(n)).template cast<double>().eval();
+  const auto image = [](const BlockRotation<Scalar>& of, const Vector<Scalar>& y) {
+    return DenseVector<Scalar>(of * y);
   };
-  Matrix<double> scores = Matrix<double>::Zero(x.T, x.T);
+  const auto turned = [&](const Dense<Scalar>& batch, Index n) {
+    return image(R.pow(static_cast<double>(n + 1)), batch.column(n)).in_double();
+  };
+  Dense<double> scores = Dense<double>::zero(x.T, x.T);
   for (Index i = 0; i < x.T; ++i)
     for (Index j = 0; j <= i; ++j) scores(j, i) = turned(x.Q, i).dot(turned(x.K, j));
   const auto relative = [&](Index i, Index j) {
@@ -68,23 +71,24 @@ void rotation_algebra(Ledger& ledger, const Sequence<Scalar>& x, Random& random)
                logit_bound(x), "Q'_i·K'_j = Q_iᵀ (R^{i-j})ᵀ K_j, as operators and as the transition's logits",
                "A A.1.2; B §1.1");
 
-  const Matrix<Scalar> P = random.rotation<Scalar>(x.d);
-  const Vector<Scalar> q = x.Q.col(0), k = x.K.col(0), Pq = P * q, Pk = P * k, Rq = R * q, Rk = R * k;
+  const Dense<Scalar> P = random.rotation<Scalar>(x.d);
+  const DenseVector<Scalar> q = x.Q.column(0), k = x.K.column(0);
+  const auto kernel = [](const Vector<Scalar>& y, const Vector<Scalar>& z, int p) {
+    return static_cast<double>(symmetric_power(y, p).dot(symmetric_power(z, p)));
+  };
   double invariance = 0;
   for (const int p : {1, 2, 3, 4, 8}) {
-    const double size = p * std::pow(static_cast<double>(q.norm() * k.norm()), p);
-    const auto score = static_cast<double>(symmetric_power(q, p).dot(symmetric_power(k, p)));
-    const auto dense_turned = static_cast<double>(symmetric_power(Pq, p).dot(symmetric_power(Pk, p)));
-    const auto turned_by_pairs = static_cast<double>(symmetric_power(Rq, p).dot(symmetric_power(Rk, p)));
+    const double size = p * std::pow(q.norm() * k.norm(), p), score = kernel(q, k, p);
+    const double dense_turned = kernel(P * q, P * k, p), turned_by_pairs = kernel(image(R, q), image(R, k), p);
     invariance = worse(invariance, worse(std::abs(dense_turned - score), std::abs(turned_by_pairs - score)) / size);
   }
   ledger.holds("T3", invariance, 8 * static_cast<double>(x.d) * u,
                "((RQ)·(RK))^p = (Q·K)^p for p = 1 … 8; relative to p (‖Q‖ ‖K‖)^p", "C §1, §2");
 
-  const Eigen::VectorXd angles = random.vector<double>(x.d / 2);
-  const BlockRotation<Scalar> turn(angles);
-  const Matrix<double> found = in_double(turn.toDenseMatrix()), expected = rotation_matrix(angles);
-  const bool elsewhere = (expected.array() == 0 && found.array() != 0).any();
+  const DenseVector<double> angles = random.vector<double>(x.d / 2);
+  const Dense<double> found = matrix(BlockRotation<Scalar>(angles.plain())), expected = rotation_matrix(angles);
+  bool elsewhere = false;
+  for (Index n = 0; n < found.size(); ++n) elsewhere = elsewhere || (expected.data()[n] == 0 && found.data()[n] != 0);
   ledger.holds("T4", elsewhere ? 1 : distance(found, expected), 4 * u,
                "coordinates 2j - 1 and 2j turn by θ_j and by nothing else", "A A.1.2");
 }
@@ -115,36 +119,45 @@ void rates(Ledger& ledger, const Sequence<Scalar>& x) {
                  "2π/N < θ_i ≤ 2π, and θ_1 = 2π", static_cast<double>(outside), 0);
   ledger.holds("T6.fix", static_cast<double>(outside), 0, "2π/N < θ_i ≤ 2π: rates outside", "A A.1.2");
 
-  const BlockRotation<Scalar> R(x.theta);
+  const BlockRotation<Scalar> R(x.theta.plain());
   double first_pair = 0;
   for (Index i = 1; i <= x.T; ++i) {
-    const Matrix<Scalar> turned = R.pow(static_cast<double>(i)) * x.Q;
-    first_pair = worse(first_pair, distance(in_double(turned.topRows(2)), in_double(x.Q.topRows(2))));
+    const Dense<Scalar> turned = R.pow(static_cast<double>(i)) * x.Q;
+    first_pair = worse(first_pair, (turned.part(0, 0, 2, x.T) - x.Q.part(0, 0, 2, x.T)).largest());
   }
-  ledger.holds("T7", first_pair / in_double(x.Q).colwise().norm().maxCoeff(), 4 * u + angle_error(x.T),
+  double longest = 0;
+  for (Index i = 0; i < x.T; ++i) longest = std::max(longest, x.q(i).norm());
+  ledger.holds("T7", first_pair / longest, 4 * u + angle_error(x.T),
                "consequence of θ_1 = 2π: at fixed rates the first pair is never turned", "A A.1.2");
+}
+
+/// Every angle in [-π, π].
+[[nodiscard]] inline DenseVector<double> reduced_angles(DenseVector<double> angles) {
+  for (double& angle : angles) angle = reduced_angle(angle);
+  return angles;
 }
 
 template <class Scalar>
 void absolute_angles(Ledger& ledger, const Sequence<Scalar>& x, Random& random) {
-  const Eigen::VectorXd start = 3 * random.vector<double>(x.d / 2);
-  const Matrix<double> turn = rotation_matrix(start);
-  const Matrix<Scalar> Q = (turn * in_double(x.Q)).template cast<Scalar>();
-  const Matrix<Scalar> K = (turn * in_double(x.K)).template cast<Scalar>();
+  const DenseVector<double> start = random.vector<double>(x.d / 2);
+  const Dense<double> turn = rotation_matrix(3 * start);
+  const Dense<Scalar> Q = (turn * x.Q.in_double()).template to<Scalar>(),
+                      K = (turn * x.K.in_double()).template to<Scalar>();
   const auto from_zero = forms(SymmetricPower<2>{}, rotary(x.theta), x.Q, x.K, x.V);
   const auto from_start = forms(SymmetricPower<2>{}, rotary(x.theta), Q, K, x.V);
   // Two results and two roundings of turned inputs, a unit each.
   ledger.holds(
-      "T8", from_start.disagreement(in_double(from_zero.outputs[1])), 2 + turning_bound<Scalar>(2, x.T),
+      "T8", from_start.disagreement(from_zero.outputs[1].in_double()), 2 + turning_bound<Scalar>(2, x.T),
       "μ_0, which no page states, is irrelevant: any start gives the outputs of start 0, in units of the row rule",
       "A A.1.2");
 
   double reduced = 0;
-  Eigen::VectorXd modulo = Eigen::VectorXd::Zero(x.d / 2);
+  DenseVector<double> modulo = DenseVector<double>::zero(x.d / 2);
   for (Index i = 0; i < x.T; ++i) {
-    modulo = (modulo + x.beta[i] * x.theta).unaryExpr(&reduced_angle);
-    const Vector<Scalar> q = BlockRotation<Scalar>(modulo) * x.Q.col(i);
-    reduced = worse(reduced, distance(in_double(q), rotation_matrix(x.c(i, -1) * x.theta) * x.q(i)) / x.q(i).norm());
+    modulo = reduced_angles(modulo + x.beta[i] * x.theta);
+    const DenseVector<Scalar> q = BlockRotation<Scalar>(modulo.plain()) * x.Q.column(i);
+    const DenseVector<double> expected = rotation_matrix(x.c(i, -1) * x.theta) * x.q(i);
+    reduced = worse(reduced, (q.in_double() - expected).largest() / x.q(i).norm());
   }
   ledger.holds("T9", reduced, 4 * unit_roundoff<Scalar> + angle_error(2 * x.T),
                "R(μ) = R(μ mod 2π): μ may be kept reduced at every step; relative to ‖Q_i‖", "(extension)");
@@ -170,18 +183,19 @@ template <class Scalar>
 void learned_rates(Ledger& ledger, const Sequence<Scalar>& x) {
   // μ_i as a state carries it, token by token.
   State<Scalar, SymmetricPower<2>> state(x.d, x.e);
-  Matrix<double> mu(x.d / 2, x.T);
+  std::vector<DenseVector<double>> mu;
   for (Index i = 0; i < x.T; ++i) {
-    static_cast<void>(recurrent(SymmetricPower<2>{}, rotary(x.theta, x.beta.segment(i, 1)), x.Q.middleCols(i, 1),
-                                x.K.middleCols(i, 1), x.V.middleCols(i, 1), state));
-    mu.col(i) = state.frame().angles;
+    const DenseVector<double> rate = DenseVector<double>::constant(1, 1, x.beta[i]);
+    const Dense<Scalar> q = x.Q.part(0, i, x.d, 1), k = x.K.part(0, i, x.d, 1), v = x.V.part(0, i, x.e, 1);
+    static_cast<void>(recurrent(SymmetricPower<2>{}, rotary(x.theta, rate), q, k, v, state));
+    mu.emplace_back(state.frame().angles);
   }
   double printed = 0, corrected = 0;
   for (Index i = 0; i < x.T; ++i)
     for (Index j = 0; j <= i; ++j) {
       const auto apart = [&](double c) {
-        return distance((mu.col(i) - mu.col(j) - c * x.theta).unaryExpr(&reduced_angle),
-                        Matrix<double>::Zero(x.d / 2, 1));
+        const auto mu_i = mu[static_cast<std::size_t>(i)], mu_j = mu[static_cast<std::size_t>(j)];
+        return reduced_angles(mu_i - mu_j - c * x.theta).largest();
       };
       printed = worse(printed, apart(static_cast<double>(i - j) * x.beta[i]));
       corrected = worse(corrected, apart(x.c(i, j)));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <sympow/attention/attention.hpp>
@@ -13,6 +14,7 @@
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/frequencies.hpp>
 #include <sympow/systems/peer_parameters.hpp>
+#include <sympow/verify/dense.hpp>
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
 
@@ -20,15 +22,18 @@ namespace sympow::verify::detail {
 
 /// The same numbers in double.
 template <MatrixExpression X>
-[[nodiscard]] Matrix<double> in_double(const X& x) {
-  return x.template cast<double>();
+[[nodiscard]] Dense<double> in_double(const X& x) {
+  return Dense<double>(x.template cast<double>());
+}
+template <class Scalar, int Columns>
+[[nodiscard]] Dense<double, Columns> in_double(const Dense<Scalar, Columns>& x) {
+  return x.in_double();
 }
 
 /// max |a - b|; not a number if the shapes differ or an entry is not finite, which decides nothing.
-[[nodiscard]] inline double distance(const Matrix<double>& a, const Matrix<double>& b) {
-  if (a.rows() != b.rows() || a.cols() != b.cols() || !(a - b).array().isFinite().all())
-    return std::numeric_limits<double>::quiet_NaN();
-  return a.size() == 0 ? 0 : (a - b).cwiseAbs().maxCoeff();
+[[nodiscard]] inline double distance(const Dense<double>& a, const Dense<double>& b) {
+  const bool same_shape = a.rows() == b.rows() && a.cols() == b.cols();
+  return same_shape ? (a - b).largest() : std::numeric_limits<double>::quiet_NaN();
 }
 
 /// The larger of two residuals; one that is not a number stays.
@@ -41,22 +46,21 @@ struct Sequence {
   static constexpr Index d = 6, e = 4, T = 70;
   static constexpr double largest_document = 4096;
 
-  Matrix<Scalar> Q, K, V;
-  Eigen::VectorXd log_gamma, beta, theta = rotary_frequencies<double>(d, largest_document);
+  Dense<Scalar> Q, K, V;
+  DenseVector<double> log_gamma, beta, theta = rotary_frequencies<double>(d, largest_document);
 
-  explicit Sequence(std::uint64_t seed) {
+  explicit Sequence(std::uint64_t seed) : log_gamma(T), beta(T) {
     Random random(seed);
     Q = random.matrix<Scalar>(d, T);
     K = random.matrix<Scalar>(d, T);
     V = random.matrix<Scalar>(e, T);
-    log_gamma = systems::log_sigmoid(1 + random.vector(T).array());
-    beta = Eigen::VectorXd::NullaryExpr(
-        T, [&] { return std::ldexp(std::round(std::ldexp(1 + std::tanh(random.normal()), 20)), -20); });
+    for (double& log : log_gamma) log = -systems::softplus(-(1 + random.normal()));
+    for (double& rate : beta) rate = std::ldexp(std::round(std::ldexp(1 + std::tanh(random.normal()), 20)), -20);
   }
 
-  [[nodiscard]] Eigen::VectorXd q(Index i) const { return Q.col(i).template cast<double>(); }
-  [[nodiscard]] Eigen::VectorXd k(Index j) const { return K.col(j).template cast<double>(); }
-  [[nodiscard]] Eigen::VectorXd v(Index j) const { return V.col(j).template cast<double>(); }
+  [[nodiscard]] DenseVector<double> q(Index i) const { return Q.column(i).in_double(); }
+  [[nodiscard]] DenseVector<double> k(Index j) const { return K.column(j).in_double(); }
+  [[nodiscard]] DenseVector<double> v(Index j) const { return V.column(j).in_double(); }
 
   /// b_ij = Π_{k=j+1..i} γ_k, by multiplication.
   [[nodiscard]] double b(Index i, Index j) const {
@@ -66,7 +70,11 @@ struct Sequence {
   }
 
   /// c_ij = Σ_{k=j+1..i} β_k.
-  [[nodiscard]] double c(Index i, Index j) const { return beta.segment(j + 1, i - j).sum(); }
+  [[nodiscard]] double c(Index i, Index j) const {
+    double sum = 0;
+    for (Index n = j + 1; n <= i; ++n) sum += beta[n];
+    return sum;
+  }
 };
 
 /// What the angle of a rotation is off by at most after n steps, in radians: angles are double, and a step rounds a product and a sum
@@ -82,27 +90,35 @@ template <class Scalar>
 }
 
 /// The matrix of R(angles) by its definition.
-[[nodiscard]] inline Matrix<double> rotation_matrix(const Eigen::VectorXd& angles) {
-  Matrix<double> R = Matrix<double>::Zero(2 * angles.size(), 2 * angles.size());
+[[nodiscard]] inline Dense<double> rotation_matrix(const DenseVector<double>& angles) {
+  Dense<double> R = Dense<double>::zero(2 * angles.size(), 2 * angles.size());
   for (Index j = 0; j < angles.size(); ++j) {
-    const double c = std::cos(angles[j]), s = std::sin(angles[j]);
-    R.block<2, 2>(2 * j, 2 * j) << c, -s, s, c;
+    R(2 * j, 2 * j) = R(2 * j + 1, 2 * j + 1) = std::cos(angles[j]);
+    R(2 * j + 1, 2 * j) = std::sin(angles[j]);
+    R(2 * j, 2 * j + 1) = -std::sin(angles[j]);
   }
   return R;
 }
 
+/// [v; 1].
+[[nodiscard]] inline DenseVector<double> extended(const DenseVector<double>& v) {
+  DenseVector<double> one_more = DenseVector<double>::constant(v.size() + 1, 1, 1);
+  for (Index r = 0; r < v.size(); ++r) one_more[r] = v[r];
+  return one_more;
+}
+
 /// Causal attention with any scores, dense and in double: y_i = Σ_{j ≤ i} score(i, j) v_j / Σ_{j ≤ i} score(i, j).
-template <class Score, class Values>
-[[nodiscard]] Matrix<double> attend(const Score& score, const Values& V) {
-  Matrix<double> Y = Matrix<double>::Zero(V.rows(), V.cols());
+template <class Score, class Scalar>
+[[nodiscard]] Dense<double> attend(const Score& score, const Matrix<Scalar>& V) {
+  Dense<double> Y = Dense<double>::zero(V.rows(), V.cols());
   for (Index i = 0; i < V.cols(); ++i) {
     double sum = 0;
     for (Index j = 0; j <= i; ++j) {
       const double s = score(i, j);
       sum += s;
-      Y.col(i) += s * V.col(j).template cast<double>();
+      for (Index r = 0; r < V.rows(); ++r) Y(r, i) += s * static_cast<double>(V(r, j));
     }
-    Y.col(i) /= sum;
+    for (Index r = 0; r < V.rows(); ++r) Y(r, i) /= sum;
   }
   return Y;
 }
@@ -111,12 +127,12 @@ template <class Score, class Values>
 inline constexpr double visible_error = 1e-3;
 
 /// How far Y is from the rows of a form, in units of max |V|, over the rows that rounding moves by at most `visible_error`.
-[[nodiscard]] inline double departure(const DirectRows& rows, const Matrix<double>& form, const Matrix<double>& Y,
+[[nodiscard]] inline double departure(const DirectRows& rows, const Dense<double>& form, const Dense<double>& Y,
                                       double unit) {
   double worst = 0;
   for (Index i = 0; i < Y.cols(); ++i) {
     const double rounding = 4 * unit * rows.condition[i] * (1 + std::sqrt(rows.window[i]));
-    if (rounding <= visible_error) worst = worse(worst, distance(form.col(i), Y.col(i)) / rows.largest_value);
+    if (rounding <= visible_error) worst = worse(worst, (form.column(i) - Y.column(i)).largest() / rows.largest_value);
   }
   return worst;
 }
@@ -126,11 +142,11 @@ template <class Scalar, FiniteFeatureMap F, class Normalization>
 struct Forms {
   static constexpr Index chunk = 5;
 
-  DirectRows rows;                        ///< the definition; its conditions are what both comparisons go by
-  std::array<Matrix<Scalar>, 3> outputs;  ///< attention, recurrent, chunked
+  DirectRows rows;                       ///< the definition; its conditions are what both comparisons go by
+  std::array<Dense<Scalar>, 3> outputs;  ///< attention, recurrent, chunked
 
   /// The worst row of the three forms against Y, in units of the row rule.
-  [[nodiscard]] double disagreement(const Matrix<double>& Y) const {
+  [[nodiscard]] double disagreement(const Dense<double>& Y) const {
     const std::array<double, 3> tokens_per_update = {std::numeric_limits<double>::infinity(), 1, chunk};
     double worst = 0;
     for (std::size_t n = 0; n < outputs.size(); ++n)
@@ -140,8 +156,8 @@ struct Forms {
   }
 
   /// How far Y is from the recurrence, as `departure` measures it.
-  [[nodiscard]] double departure(const Matrix<double>& Y) const {
-    return detail::departure(rows, in_double(outputs[1]), Y, unit_roundoff<Scalar>);
+  [[nodiscard]] double departure(const Dense<double>& Y) const {
+    return detail::departure(rows, outputs[1].in_double(), Y, unit_roundoff<Scalar>);
   }
 
   static constexpr double visible = visible_error;
@@ -152,21 +168,44 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transi
                                                     const Matrix<Scalar>& K, const Matrix<Scalar>& V) {
   Options options;
   options.chunk = Forms<Scalar, F, Normalization>::chunk;
-  State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0);
-  return {direct_attention<Normalization>(feature, transition, in_double(Q), in_double(K), in_double(V)),
+  State<Scalar, F> literal(feature, Q.rows(), V.rows(), 0), state(feature, Q.rows(), V.rows());
+  return {direct_attention<Normalization>(feature, transition, Q, K, V),
           {attention<Normalization>(feature, transition, Q, K, V),
            recurrent<Normalization>(feature, transition, Q, K, V, literal),
-           chunked<Normalization>(feature, transition, Q, K, V, options)}};
+           chunked<Normalization>(feature, transition, Q, K, V, state, options)}};
 }
+
+/// A feature map of one's own, by its φ of a column in double, without negative scores: the forms are compiled once for all of them.
+struct GivenFeatures {
+  static constexpr Score score = Score::embedded;
+  static constexpr bool nonnegative = true;
+  std::function<DenseVector<double>(const DenseVector<double>&)> phi;
+
+  [[nodiscard]] Index dimension(Index d) const { return phi(DenseVector<double>::zero(d)).size(); }
+  template <class X, class Y>
+  void embed(const X& x, Y&& y) const {
+    DenseVector<double> column(x.rows());
+    for (Index t = 0; t < x.cols(); ++t) {
+      for (Index i = 0; i < x.rows(); ++i) column[i] = static_cast<double>(x(i, t));
+      const DenseVector<double> image = phi(column);
+      for (Index i = 0; i < image.size(); ++i) y(i, t) = static_cast<typename std::remove_cvref_t<Y>::Scalar>(image[i]);
+    }
+  }
+};
 
 /// The recurrence's state [S; Z] after all tokens, (e + 1) × D.
 template <FiniteFeatureMap F, Transition A, class Scalar>
-[[nodiscard]] Matrix<double> state_after(const F& feature, const A& transition, const Matrix<Scalar>& Q,
-                                         const Matrix<Scalar>& K, const Matrix<Scalar>& V) {
+[[nodiscard]] Dense<double> state_after(const F& feature, const A& transition, const Matrix<Scalar>& Q,
+                                        const Matrix<Scalar>& K, const Matrix<Scalar>& V) {
   State<Scalar, F> state(feature, Q.rows(), V.rows(), 0);
   static_cast<void>(recurrent<SignedNormalized>(feature, transition, Q, K, V, state));
-  Matrix<double> both(V.rows() + 1, state.values().cols());
-  both << state.values().template cast<double>(), state.normalizer().transpose().template cast<double>();
+  const Dense<Scalar> S = state.values();
+  const DenseVector<Scalar> Z = state.normalizer();
+  Dense<double> both(S.rows() + 1, S.cols());
+  for (Index n = 0; n < S.cols(); ++n) {
+    for (Index r = 0; r < S.rows(); ++r) both(r, n) = static_cast<double>(S(r, n));
+    both(S.rows(), n) = static_cast<double>(Z[n]);
+  }
   return both;
 }
 
@@ -175,9 +214,27 @@ template <class Scalar>
 [[nodiscard]] double state_size(const Sequence<Scalar>& tokens, int P, bool gated) {
   double size = 0;
   for (Index j = 0; j < tokens.T; ++j)
-    size += (gated ? tokens.b(tokens.T - 1, j) : 1) * std::max(1.0, tokens.v(j).cwiseAbs().maxCoeff()) *
+    size += (gated ? tokens.b(tokens.T - 1, j) : 1) * std::max(1.0, tokens.v(j).largest()) *
             std::pow(tokens.k(j).norm(), P);
   return size;
 }
 
 }  // namespace sympow::verify::detail
+
+// clang-format off
+/// The forms of `GivenFeatures` for one scalar type: with `extern` they are compiled elsewhere.
+#define SYMPOW_GIVEN_FEATURES(LINKAGE, S)                                                                              \
+  LINKAGE template void sympow::detail::run_attention<S>(const sympow::verify::detail::GivenFeatures&,                 \
+                                                         sympow::detail::AttentionCall<S>);                            \
+  LINKAGE template void sympow::detail::run_recurrent<S>(                                                              \
+      const sympow::verify::detail::GivenFeatures&,                                                                    \
+      sympow::detail::StateCall<S, sympow::verify::detail::GivenFeatures>);                                            \
+  LINKAGE template void sympow::detail::run_chunked<S>(                                                                \
+      const sympow::verify::detail::GivenFeatures&,                                                                    \
+      sympow::detail::StateCall<S, sympow::verify::detail::GivenFeatures>);
+// clang-format on
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_GIVEN_FEATURES(extern, float)
+SYMPOW_GIVEN_FEATURES(extern, double)
+#endif
