@@ -60,7 +60,8 @@ void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
   const auto s = forms(SymmetricPower<P>{}, transition, x.Q, x.K, x.V);
   const auto power = [&](Index i, Index j) { return std::pow(turned(x.q(i), i).dot(turned(x.k(j), j)), P); };
   const auto Y = attend([&](Index i, Index j) { return x.b(i, j) * power(i, j); }, x.V);
-  const double agreement = s.disagreement(Y), bound = turning_bound<Scalar>(P, x.T);
+  const double agreement = s.disagreement(Y);
+  const Bound bound = turning_bound<Scalar>(P, x.T);
   const std::string suffix = ".p" + std::to_string(P);
   ledger.holds("P1" + suffix, agreement, bound,
                "Proposition 1: gated attention of the rotated Q', K' = gated recurrence, in units of the row rule",

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
@@ -77,8 +78,11 @@ struct Sequence {
 
 /// A row-rule bound for scores of degree P under a rotation: an angle off by δ moves a score by P δ of what the rule goes by.
 template <class Scalar>
-[[nodiscard]] double turning_bound(int P, Index steps) {
-  return 1 + P * angle_error(steps) / (4 * unit_roundoff<Scalar>);
+[[nodiscard]] Bound turning_bound(int P, Index steps) {
+  return {1 + P * angle_error(steps) / (4 * unit_roundoff<Scalar>),
+          "the angle of a rotation is rounded at each of " + std::to_string(steps) + " steps, and a score of degree " +
+              std::to_string(P) + " moves by " + std::to_string(P) + " times its error",
+          "row rule"};
 }
 
 /// The matrix of R(angles) by its definition.
@@ -108,7 +112,7 @@ template <class Score, class Values>
 }
 
 /// What counts as seen: an error of a row that is no rounding, in units of max |V|.
-inline constexpr double visible_error = 1e-3;
+inline const Bound visible_error{1e-3, {}, "max|V|"};
 
 /// How far Y is from the rows of a form, in units of max |V|, over the rows that rounding moves by at most `visible_error`.
 [[nodiscard]] inline double departure(const DirectRows& rows, const Matrix<double>& form, const Matrix<double>& Y,
@@ -144,7 +148,7 @@ struct Forms {
     return detail::departure(rows, in_double(outputs[1]), Y, unit_roundoff<Scalar>);
   }
 
-  static constexpr double visible = visible_error;
+  Bound visible = visible_error;
 };
 
 template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transition A, class Scalar>
