@@ -44,6 +44,9 @@ struct Measured {
 ///
 ///     "A = B, in units of the row rule" → "A = B", "row rule"        "A = B; relative to ‖A‖" → "A = B", "relative to ‖A‖"
 [[nodiscard]] inline Measured split_unit(const std::string& text) {
+  for (const std::string last_word : {"relative", "ratio"})
+    if (text.ends_with(", " + last_word) || text.ends_with("; " + last_word))
+      return {text.substr(0, text.size() - last_word.size() - 2), last_word};
   for (const bool relative : {false, true}) {
     const std::string words = relative ? " relative to " : " in units of ";
     const std::size_t at = text.rfind(words);
@@ -60,7 +63,7 @@ struct Measured {
 /// The statement with its unit behind it, the inverse of `split_unit`.
 [[nodiscard]] inline std::string with_unit(const std::string& statement, const std::string& unit) {
   if (unit.empty()) return statement;
-  if (unit.starts_with("relative to ")) return statement + ", " + unit;
+  if (unit.starts_with("relative") || unit == "ratio") return statement + ", " + unit;
   return statement + ", in units of " + (unit == "row rule" ? "the " : "") + unit;
 }
 

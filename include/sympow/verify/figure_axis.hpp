@@ -37,9 +37,9 @@ namespace sympow::verify::detail {
   return result;
 }
 
-/// From 10^first to 10^last, a grid line every `every` decades; 0 has a lane to the left, infinity and what is no number to the right.
+/// From 10^first to 10^last, a grid line every `every` decades, one of them at 1; 0 has a lane to the left, infinity and what is no number to the right.
 struct FigureAxis {
-  static constexpr double lane = 14;  ///< pixels from the scale to a lane
+  static constexpr double lane = 20;  ///< pixels from the scale to a lane
 
   int first = -1, last = 1, every = 1;
   bool has_infinity = false;
@@ -63,8 +63,6 @@ struct FigureAxis {
     first = static_cast<int>(std::floor(std::log10(least)));
     last = std::max(static_cast<int>(std::ceil(std::log10(most))), first + 1);
     every = std::max((last - first + 6) / 7, 1);
-    first = -((-first + every - 1) / every) * every;  // so that there is a line at 1
-    last = std::max((last + every - 1) / every * every, 0);
   }
 
   /// Pixels from the left end.

@@ -49,6 +49,11 @@ namespace detail {
 [[nodiscard]] inline bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
 [[nodiscard]] inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+/// Whether a text begins with the letter of a paper: "A §2", "C, introduction", "C".
+[[nodiscard]] inline bool begins_with_letter(const std::string& text) {
+  return !text.empty() && is_capital(text[0]) && (text.size() == 1 || text[1] == ' ' || text.compare(1, 2, ", ") == 0);
+}
+
 /// Whether a piece begins with the number of a section: "§2", "A.1.1", or the letter of an appendix alone.
 [[nodiscard]] inline bool has_section_number(const std::string& piece) {
   return piece.starts_with("§") || (!piece.empty() && is_capital(piece[0]) &&
@@ -89,6 +94,18 @@ namespace detail {
   return note;
 }
 
+/// The first place that a sentence mentions, "A A.3" of "bridge that A A.3 leaves out"; nothing where a source begins with its place.
+[[nodiscard]] inline std::string place_in_words(const std::string& text, const std::vector<Paper>& among) {
+  if (begins_with_letter(text) || text.starts_with("(")) return {};
+  for (std::size_t at = text.find(' '); at != std::string::npos; at = text.find(' ', at + 1)) {
+    const std::string rest = text.substr(at + 1);
+    if (rest.size() > 2 && rest[1] == ' ' && find_paper(among, rest.substr(0, 1)) != nullptr &&
+        has_section_number(rest.substr(2)))
+      return rest.substr(0, rest.find(' ', 2));
+  }
+  return {};
+}
+
 }  // namespace detail
 
 /// Takes a source apart.
@@ -103,11 +120,15 @@ namespace detail {
     source.note = text.substr(0, at);
     text.erase(0, at + 4);
   }
+  if (const std::string place = detail::place_in_words(text, among); !place.empty()) {
+    source.note = text;
+    text = place;
+  }
   std::string letter;
   for (std::string& chunk : detail::pieces(text, "; ")) {
-    if (!chunk.empty() && detail::is_capital(chunk[0]) && (chunk.size() == 1 || chunk[1] == ' ')) {
+    if (detail::begins_with_letter(chunk)) {
       letter = chunk[0];
-      chunk.erase(0, 2);
+      chunk.erase(0, chunk.starts_with(letter + ", ") ? 3 : 2);
       if (chunk.empty()) source.places.push_back({letter, {}, {}});
     }
     const Paper* paper = find_paper(among, letter);

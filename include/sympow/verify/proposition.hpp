@@ -68,7 +68,7 @@ struct Proposition {
 
 /// Collects propositions in the order in which they are decided.
 ///
-/// The unit is that of the bound if it has one, else what stands at the end of the statement: `split_unit`.
+/// The unit is what stands at the end of the statement (`split_unit`); a statement that says neither it nor "residual: …" has the bound's.
 class Ledger {
  public:
   /// A statement that must hold: residual ≤ bound.
@@ -112,7 +112,8 @@ class Ledger {
     Measured measured = split_unit(text);
     form.text = std::move(measured.statement);
     form.bound = bound.value;
-    form.unit = bound.unit.empty() ? std::move(measured.unit) : std::move(bound.unit);
+    const bool says_itself = !measured.unit.empty() || text.find("residual: ") != std::string::npos;
+    form.unit = says_itself ? std::move(measured.unit) : std::move(bound.unit);
     form.reason = std::move(bound.reason);
   }
   Proposition& add(Kind kind, std::string id, double residual, Bound bound, const std::string& statement,

@@ -18,7 +18,6 @@ struct FigureRow {
   std::string heading;  ///< of a paper or a section
   bool is_paper = false;
   const Proposition* proposition = nullptr;
-  std::string source = {};
 };
 
 /// The rows in order; a paper's heading has its title.
@@ -29,31 +28,31 @@ struct FigureRow {
   for (const SectionOfReport& section : all) {
     if (last == nullptr || *last != section.paper) {
       const Paper* paper = find_paper(report.papers, section.paper);
-      rows.push_back({paper_name(section.paper) + (paper != nullptr ? "  " + paper->title : ""), true});
+      rows.push_back({paper_name(section.paper) + (paper != nullptr ? ": " + paper->title : ""), true});
       last = &section.paper;
     }
-    if (!section.section.empty()) rows.push_back({section.section});
-    for (const Proposition* p : section.propositions) rows.push_back({{}, false, p, p->source});
+    if (!section.paper.empty()) rows.push_back({section_name(section.section)});
+    for (const Proposition* p : section.propositions) rows.push_back({{}, false, p});
   }
   return rows;
 }
 
 /// Sizes of the page, in pixels.
 struct FigureLayout {
-  static constexpr double row = 11, column = 324, gap = 14, ids = 62, margin = 24, top = 112, bottom = 34;
-  static constexpr std::size_t most_columns = 5, fewest_rows = 40;
+  static constexpr double row = 11, column = 324, gap = 14, ids = 62, margin = 24, top = 112, bottom = 34, least = 760;
   std::size_t columns = 1, rows = 1;  ///< rows of a column
 
+  /// As many columns as make a page that is wider than high.
   explicit FigureLayout(std::size_t all_rows) {
-    columns = std::clamp<std::size_t>((all_rows + 99) / 100, 1, most_columns);
-    rows = (all_rows + columns - 1) / columns + (columns > 1 ? 3 : 0);  // room for headings that move on
+    for (std::size_t n = 1; n <= 8; ++n) {
+      columns = n;
+      rows = (all_rows + n - 1) / n + (n > 1 ? 3 : 0);  // room for headings that move on
+      if (width() > 1.05 * (top + static_cast<double>(rows) * row + bottom)) break;
+    }
   }
-  [[nodiscard]] double width() const {
-    const auto n = static_cast<double>(columns);
-    return std::max(2 * margin + n * column + (n - 1) * gap, 760.);
-  }
-  [[nodiscard]] double height() const { return top + static_cast<double>(rows) * row + bottom; }
+  [[nodiscard]] double width() const { return std::max(left(columns) - gap + margin, least); }
   [[nodiscard]] double left(std::size_t n) const { return margin + static_cast<double>(n) * (column + gap); }
+  [[nodiscard]] static double middle(std::size_t line) { return top + (static_cast<double>(line) + .5) * row; }
 };
 
 /// What the reader sees on pointing at a row.
@@ -95,8 +94,8 @@ inline const std::string colour_holds = "#2166ac", colour_erratum = "#d62728", c
          xml(p.id) + "</text>";
   const double plot = left + FigureLayout::ids;
   if (p.kind == Kind::documentation)
-    svg += print("<text x='%.1f' y='%.1f' fill='#8a8a8a' font-style='italic'>documented, nothing to compute</text>",
-                 plot + axis.at(0) + 8, y + 2.8);
+    svg += print("<text x='%.1f' y='%.1f' fill='#8a8a8a' font-style='italic'>documented</text>", plot + axis.at(0) + 8,
+                 y + 2.8);
   if (erratum)
     svg += figure_pair(axis, plot, y + 1.2, p.corrected_residual, p.corrected_bound, colour_corrected,
                        "2.3' fill='white' stroke='" + colour_corrected + "' stroke-width='1.3");
@@ -115,7 +114,7 @@ inline const std::string colour_holds = "#2166ac", colour_erratum = "#d62728", c
                  plot + x, top, height, colour, plot + x, top - 5) +
            label + "</text>\n";
   };
-  for (int exponent = axis.first; exponent <= axis.last; exponent += axis.every)
+  for (int exponent = axis.first / axis.every * axis.every; exponent <= axis.last; exponent += axis.every)
     line(axis.at(std::pow(10., exponent)), exponent == 0 ? "#bbb" : "#e6e6e6",
          exponent == 0 ? "1" : print("10<tspan dy='-3' font-size='6'>%d</tspan>", exponent));
   line(axis.at(0), "#d8d8d8", "0");
@@ -125,9 +124,8 @@ inline const std::string colour_holds = "#2166ac", colour_erratum = "#d62728", c
 
 /// What the marks mean, in one line.
 [[nodiscard]] inline std::string figure_legend(double y, bool unexpected) {
-  FigureAxis axis;
   std::string svg;
-  double x = FigureLayout::margin;
+  double x = FigureLayout::margin + 4;
   const auto entry = [&](const std::string& colour, const std::string& dot, const std::string& words, double width) {
     svg += print(
                "<path d='M%.1f %.1fh22' stroke='%s' stroke-opacity='.35'/><path d='M%.1f %.1fv8' stroke='%s' "
@@ -149,6 +147,54 @@ inline const std::string colour_holds = "#2166ac", colour_erratum = "#d62728", c
   return svg + "</g>\n";
 }
 
+/// A heading at a line of a column; words alone for what goes on from the column before.
+[[nodiscard]] inline std::string figure_heading(const std::string& words, double left, std::size_t line, bool is_paper,
+                                                bool continued) {
+  const double y = FigureLayout::middle(line), room = FigureLayout::column - 8;
+  const bool too_long = 5.2 * static_cast<double>(characters(words)) > room;
+  const std::string squeeze = too_long ? print(" textLength='%.0f' lengthAdjust='spacingAndGlyphs'", room) : "";
+  return print("<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s'/><text x='%.1f' y='%.1f' fill='%s' %s>",
+               left, y - FigureLayout::row / 2, FigureLayout::column, FigureLayout::row, is_paper ? "#444" : "#eee",
+               left + 3, y + 2.8, is_paper ? "white" : "#444",
+               (std::string(continued ? "font-style='italic'" : "font-weight='bold'") + squeeze).c_str()) +
+         xml(words) + (continued ? ", continued" : "") + "</text>\n";
+}
+
+/// All columns, and how many lines the longest has.
+struct FigureColumns {
+  std::string svg;
+  std::size_t lines = 0;
+};
+
+[[nodiscard]] inline FigureColumns figure_columns(const std::vector<FigureRow>& rows, const FigureLayout& layout,
+                                                  const FigureAxis& axis) {
+  std::string grid, content, paper, section;
+  std::size_t column = 0, line = 0, longest = 0;
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    const FigureRow& row = rows[n];
+    const std::size_t needed = row.is_paper                 ? 3
+                               : row.proposition == nullptr ? 2
+                                                            : 1;  // a heading stays with what follows
+    if (line + needed > layout.rows && column + 1 < layout.columns) {
+      grid += figure_grid(axis, layout.left(column), line);
+      ++column;
+      line = 0;
+    }
+    const double left = layout.left(column);
+    if (row.proposition != nullptr) {
+      if (line == 0 && n > 0) content += figure_heading(paper + " " + section, left, line++, false, true);
+      content += figure_proposition(*row.proposition, axis, left, FigureLayout::middle(line));
+    } else {
+      if (row.is_paper) paper = row.heading.substr(0, row.heading.find(':'));
+      section = row.is_paper ? "" : row.heading;
+      content += figure_heading((line == 0 && !row.is_paper ? paper + " " : "") + row.heading, left, line, row.is_paper,
+                                false);
+    }
+    longest = std::max(longest, ++line);
+  }
+  return {grid + figure_grid(axis, layout.left(column), line) + content, longest};
+}
+
 }  // namespace detail
 
 /// One page of SVG: a row a statement, by paper and section; point at a row to read it. Residuals of 0 and infinity have lanes of their own
@@ -157,67 +203,29 @@ inline const std::string colour_holds = "#2166ac", colour_erratum = "#d62728", c
   using detail::FigureLayout, detail::print, detail::xml;
   const std::vector<detail::FigureRow> rows = detail::figure_rows(report);
   const FigureLayout layout(rows.size());
-  const double width = FigureLayout::column - FigureLayout::ids - 8;
-  const detail::FigureAxis axis(report.propositions, width);
-  std::string body;
-  std::size_t column = 0, line = 0, used = 0;
-  std::string section;
-  const auto new_column = [&] {
-    body += detail::figure_grid(axis, layout.left(column), line);
-    ++column;
-    line = 0;
-  };
-  std::vector<std::size_t> ends;
-  std::string content;
-  for (std::size_t n = 0; n < rows.size(); ++n) {
-    const detail::FigureRow& row = rows[n];
-    const std::size_t needed = row.is_paper                 ? 3
-                               : row.proposition == nullptr ? 2
-                                                            : 1;  // a heading stays with what follows
-    if (line + needed > layout.rows && column + 1 < layout.columns) new_column();
-    const double left = layout.left(column),
-                 y = FigureLayout::top + (static_cast<double>(line) + .5) * FigureLayout::row;
-    if (row.proposition != nullptr) {
-      if (line == 0 && !section.empty()) {
-        content += print("<text x='%.1f' y='%.1f' font-style='italic' fill='#555'>", left, y + 2.8) + xml(section) +
-                   ", continued</text>\n";
-        ++line;
-        --n;
-        continue;
-      }
-      content += detail::figure_proposition(*row.proposition, axis, left, y);
-    } else {
-      section = row.is_paper ? row.heading.substr(0, row.heading.find("  ")) : row.heading;
-      content += print("<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s'/><text x='%.1f' y='%.1f' %s>",
-                       left, y - FigureLayout::row / 2, FigureLayout::column, FigureLayout::row,
-                       row.is_paper ? "#444" : "#eee", left + 3, y + 2.8,
-                       row.is_paper ? "font-weight='bold' fill='white'" : "font-weight='bold' fill='#444'") +
-                 xml(row.heading) + "</text>\n";
-    }
-    ++line;
-    used = std::max(used, line);
-  }
-  new_column();
-  const double page_height = FigureLayout::top + static_cast<double>(used) * FigureLayout::row + FigureLayout::bottom;
-  std::string svg = print(
-      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' font-family='Helvetica, Arial, "
-      "sans-serif' font-size='8'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
-      layout.width(), page_height);
+  const detail::FigureAxis axis(report.propositions, FigureLayout::column - FigureLayout::ids - 8);
+  const auto [columns, lines] = detail::figure_columns(rows, layout, axis);
+  const double height = FigureLayout::top + static_cast<double>(lines) * FigureLayout::row + FigureLayout::bottom;
   Counts counts;
   for (const Proposition& p : report.propositions) counts.add(p);
-  svg +=
-      print("<text x='%.0f' y='32' font-size='17' font-weight='bold'>", FigureLayout::margin) + xml(report.program) +
-      print(
-          "</text><text x='%.0f' y='50' font-size='10' fill='#444'>%d statements: %d hold, %d errata, %d controls, %d "
-          "documented, %d unexpected. ",
-          FigureLayout::margin, counts.total(), counts.of[0], counts.of[1], counts.of[2], counts.of[3], counts.of[4]) +
-      xml(report.setting()) + "</text>\n" + detail::figure_legend(72, counts.unexpected() > 0);
-  return svg + body + content +
+  return print(
+             "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' font-family='Helvetica, Arial, "
+             "sans-serif' "
+             "font-size='8'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
+             layout.width(), height) +
+         print("<text x='%.0f' y='32' font-size='17' font-weight='bold'>", FigureLayout::margin) + xml(report.program) +
+         print(
+             "</text><text x='%.0f' y='50' font-size='10' fill='#444'>%d statements: %d hold, %d errata, %d controls, "
+             "%d "
+             "documented, %d unexpected. ",
+             FigureLayout::margin, counts.total(), counts.of[0], counts.of[1], counts.of[2], counts.of[3],
+             counts.of[4]) +
+         xml(report.setting()) + "</text>\n" + detail::figure_legend(72, counts.unexpected() > 0) + columns +
          print(
              "<text x='%.0f' y='%.1f' font-size='9' fill='#555'>Residual and bound of every statement in its own unit; "
              "a "
              "residual of exactly 0 stands at the left end.</text>\n</svg>\n",
-             FigureLayout::margin, page_height - 14);
+             FigureLayout::margin, height - 14);
 }
 
 }  // namespace sympow::verify

@@ -85,6 +85,11 @@ namespace detail {
   return found;
 }
 
+/// What a section is called: itself, or "(no section)".
+[[nodiscard]] inline std::string section_name(const std::string& section) {
+  return section.empty() ? "(no section)" : section;
+}
+
 /// A row of the table: a paper's first row is its total, with an empty section.
 struct TableRow {
   std::string paper, section;
@@ -104,7 +109,7 @@ struct TableRow {
     }
     rows[paper].counts.add(section.counts);
     all.counts.add(section.counts);
-    if (!section.section.empty()) rows.push_back({section.paper, section.section, section.counts});
+    if (!section.paper.empty()) rows.push_back({section.paper, section_name(section.section), section.counts});
   }
   rows.push_back(all);
   return rows;

@@ -11,10 +11,10 @@ namespace sympow::verify {
 
 /// Conditions on a proposition: all kinds of them must be met, each by any one of its values. No value, no condition.
 struct Selection {
-  std::vector<std::string> ids;     ///< the id begins with it
-  std::vector<std::string> words;   ///< the statement or its correction contains it; ASCII letters match in both cases
-  std::vector<std::string> papers;  ///< one of its places is in the paper of this letter
-  std::vector<std::string> verdicts;  ///< what `verdict` says of it
+  std::vector<std::string> ids = {};       ///< the id begins with it
+  std::vector<std::string> words = {};     ///< the statement or its correction contains it, in either case (ASCII)
+  std::vector<std::string> papers = {};    ///< one of its places is in the paper of this letter
+  std::vector<std::string> verdicts = {};  ///< what `verdict` says of it
 
   /// Whether a proposition meets them, its source read by these papers' landmarks.
   [[nodiscard]] bool operator()(const Proposition& p, const std::vector<Paper>& among) const {

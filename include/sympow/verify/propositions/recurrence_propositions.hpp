@@ -108,7 +108,8 @@ void first_gate(Ledger& ledger, const Sequence<Scalar>& x) {
       distance(state_after(SymmetricPower<2>{}, decay(gate), q, k, v), contribution<2>(x.v(0), x.k(0))) / size;
   // The state is rounded three times by φ and once by the product; a unit of the row rule is at least as much.
   ledger.holds(
-      "P1g", worse(worst, state / (4 * unit_roundoff<Scalar>)), 2,
+      "P1g", worse(worst, state / (4 * unit_roundoff<Scalar>)),
+      {2, "one unit for the forms, one for a state that is rounded four times", "row rule"},
       "γ_1 is irrelevant, S_1 = V_1 φ(K_1)ᵀ: three first gates and three forms apart, in units of the row rule",
       "A A.3, base case");
 }

@@ -78,10 +78,12 @@ void order_in_the_mask(Ledger& ledger, const DualityInput<Scalar>& in, Random& r
                  "permuting the tokens permutes the output 'as shown above', where attention is causal; in units of "
                  "max|V|",
                  "D Softmax Attention", "without the mask it does; the mask itself encodes order",
-                 full_rolled.disagreement(in_double(permuted(full.Y, rolled))), 2);
+                 full_rolled.disagreement(in_double(permuted(full.Y, rolled))),
+                 {2, "two results of the library, a unit each", "row rule"});
   const auto causal_shuffled = softmax_rows(systems::nope(), open, permuted(in.tokens, shuffled));
   ledger.holds("3.A3b.fix",
-               distance(in_double(causal_shuffled.Y.col(last)), in_double(causal.Y.col(last))) / full.unit[last], 2,
+               distance(in_double(causal_shuffled.Y.col(last)), in_double(causal.Y.col(last))) / full.unit[last],
+               {2, "two results of the library, a unit each", "row rule"},
                "a causal row does not see in which order the tokens before it stand, in units of the row rule",
                "correction of D Softmax Attention");
 }
