@@ -2,8 +2,8 @@
 //
 //     own_propositions [--scalar float|double] [--seed N] [--explain] [--figure FILE.svg] [--help]
 //
-// A group is a function that adds statements to a ledger: each has an id, a residual, a bound that rounding explains, words, and the place
-// that it is about. A second paper, F, stands beside the library's own, A to E.
+// A group is a function that adds statements to a ledger: each has an id, a residual, a bound that rounding explains,
+// words, and the place that it is about. A second paper, F, stands beside the library's own, A to E.
 #include <sympow/sympow.hpp>
 #include <sympow/verify/program.hpp>
 
@@ -14,7 +14,7 @@ using verify::Ledger, verify::PropositionGroup;
 
 namespace {
 
-/// Half of the rotation rates being zero leaves half of the inner product alone; and a rotation does not commute with a decay by channel.
+/// What does not turn stays, and a rotation does not commute with a decay by channel.
 template <class Scalar>
 void partial_rotations(Ledger& ledger, std::uint64_t seed) {
   constexpr Index d = 8, steps = 100;

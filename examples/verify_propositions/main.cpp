@@ -1,12 +1,13 @@
 // Checks every statement of the source papers on this machine and says which hold and which are misprinted.
 //
-//     verify_propositions [--list] [--explain] [--filter ID] [--words "WORDS"] [--paper A] [--verdict erratum] [--scalar float|double]
-//                         [--seed N] [--markdown FILE] [--latex FILE] [--json FILE] [--figure FILE.svg]
+//     verify_propositions [--filter ID] [--words "WORDS"] [--paper LETTER] [--verdict VERDICT] [--list] [--explain]
+//                         [--scalar float|double] [--seed N]
+//                         [--markdown FILE] [--latex FILE] [--json FILE] [--figure FILE.svg]
 //     verify_propositions --dualities [--scalar float|double] [--seed N]
 //
-// One line a statement as soon as it is decided: the verdict, its id, the residual and the bound that rounding sets, where it stands; at
-// the end a table by paper and section. `--dualities` prints the linear systems beside their softmax duals instead. Exit status: 0 all as
-// expected, 1 something is not, 2 bad options.
+// One line a statement as soon as it is decided: the verdict, its id, the residual and the bound that rounding sets,
+// where it stands; at the end a table by paper and section. `--dualities` prints the linear systems beside their
+// softmax duals instead. Exit status: 0 all as expected, 1 something is not, 2 bad options.
 #include "decide.hpp"
 #include "print_dualities.hpp"
 

@@ -121,6 +121,7 @@ TEST_CASE("JSON is valid and reads back what was decided", "[verify]") {
     REQUIRE(all[n].at("verdict").text == verdict(p));
     if (std::isfinite(p.residual)) REQUIRE(all[n].at("residual").number == p.residual);
     REQUIRE(all[n].at("bound").number == p.bound);
+    REQUIRE((all[n].at("bound").kind == test::Json::Kind::null) == (p.kind == Kind::documentation));
   }
   REQUIRE(all[0].at("unit").text == "relative to ‖A‖");
   REQUIRE(all[1].at("unit").text == "absolute");

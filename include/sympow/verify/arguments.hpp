@@ -58,7 +58,8 @@ namespace detail {
 
 /// Reads the arguments behind the program's name. Throws std::invalid_argument that names the argument and its value.
 ///
-/// `commands` are options of the program's own, which go with --scalar and --seed alone; `scalars` are "double", "float" or both.
+/// `commands` are options of the program's own, which go with --scalar and --seed alone; `scalars` are "double",
+/// "float" or both.
 [[nodiscard]] inline Arguments parse_arguments(const std::vector<std::string>& given, const std::vector<Paper>& papers,
                                                const std::vector<std::string>& scalars,
                                                const std::vector<std::string>& commands) {

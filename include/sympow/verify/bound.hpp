@@ -42,7 +42,8 @@ struct Measured {
 
 /// Takes the unit off the end of a statement that names it:
 ///
-///     "A = B, in units of the row rule" → "A = B", "row rule"        "A = B; relative to ‖A‖" → "A = B", "relative to ‖A‖"
+///     "A = B, in units of the row rule" → "A = B", "row rule"
+///     "A = B; relative to ‖A‖"          → "A = B", "relative to ‖A‖"
 [[nodiscard]] inline Measured split_unit(const std::string& text) {
   for (const std::string last_word : {"relative", "ratio"})
     if (text.ends_with(", " + last_word) || text.ends_with("; " + last_word))

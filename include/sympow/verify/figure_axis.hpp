@@ -37,7 +37,8 @@ namespace sympow::verify::detail {
   return result;
 }
 
-/// From 10^first to 10^last, a grid line every `every` decades, one of them at 1; 0 has a lane to the left, infinity and what is no number to the right.
+/// From 10^first to 10^last, a grid line every `every` decades, one of them at 1; 0 has a lane to the left, infinity
+/// and what is no number to the right.
 struct FigureAxis {
   static constexpr double lane = 20;  ///< pixels from the scale to a lane
 

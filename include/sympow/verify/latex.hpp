@@ -74,8 +74,8 @@ inline constexpr std::pair<const char*, const char*> latex_letters[] = {{"§", "
   return print("[U+%04X]", code);
 }
 
-/// How many bytes a subscript or exponent has that begins at `n`, behind `_` or `^`: {…} or a few letters and digits; 0: it is none,
-/// but an underscore in a word such as log_gamma.
+/// How many bytes a subscript or exponent has that begins at `n`, behind `_` or `^`: {…} or a few letters and digits;
+/// 0: it is none, but an underscore in a word such as log_gamma.
 [[nodiscard]] inline std::size_t script_at(const std::string& text, std::size_t n) {
   const auto word = [&](std::size_t k) {
     return k < text.size() && std::isalnum(static_cast<unsigned char>(text[k])) != 0;

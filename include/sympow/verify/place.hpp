@@ -94,7 +94,8 @@ namespace detail {
   return note;
 }
 
-/// The first place that a sentence mentions, "A A.3" of "bridge that A A.3 leaves out"; nothing where a source begins with its place.
+/// The first place that a sentence mentions, "A A.3" of "bridge that A A.3 leaves out"; nothing where a source begins
+/// with its place.
 [[nodiscard]] inline std::string place_in_words(const std::string& text, const std::vector<Paper>& among) {
   if (begins_with_letter(text) || text.starts_with("(")) return {};
   for (std::size_t at = text.find(' '); at != std::string::npos; at = text.find(' ', at + 1)) {
@@ -112,8 +113,9 @@ namespace detail {
 ///
 ///     source := [word " of "] places {"; " places} [" (" note ")"]       places := [letter " "] piece {", " piece}
 ///
-/// A letter holds until the next one. A piece is a section, something smaller, or both: "§2", "Theorem 2 (27)", "§2 eq. (3)". A section
-/// begins a new place; what is smaller belongs to the place before it. Where no section is given, the paper's landmarks say it.
+/// A letter holds until the next one. A piece is a section, something smaller, or both: "§2", "Theorem 2 (27)", "§2
+/// eq. (3)". A section begins a new place; what is smaller belongs to the place before it. Where no section is given,
+/// the paper's landmarks say it.
 [[nodiscard]] inline Source parse_source(std::string text, const std::vector<Paper>& among = papers()) {
   Source source;
   if (const std::size_t at = text.find(" of "); at != std::string::npos && text.find(' ') == at) {

@@ -121,14 +121,16 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
 
 }  // namespace detail
 
-/// Decides propositions as the command line says, prints them as they are decided and writes the files that are asked for.
+/// Decides propositions as the command line says, prints them as they are decided and writes the files that are asked
+/// for.
 ///
 ///     int main(int argc, char** argv) {
-///       return sympow::verify::run_program(argc, argv, {"mine", "Decides my statements.", groups<double>, groups<float>});
+///       return run_program(argc, argv, {"mine", "Decides my statements.", groups<double>, groups<float>});
 ///     }
 ///
-/// Returns the exit status: 0 all as expected, 1 something is not, 2 wrong arguments or a file that cannot be written; then one line on
-/// `errors` says which. Every line is flushed, and `errors` names each group before it is decided.
+/// Returns the exit status: 0 all as expected, 1 something is not, 2 wrong arguments or a file that cannot be
+/// written; then one line on `errors` says which. Every line is flushed, and `errors` names each group before it is
+/// decided.
 inline int run_program(int argc, const char* const* argv, const Program& program, std::FILE* out = stdout,
                        std::FILE* errors = stderr) {
   try {

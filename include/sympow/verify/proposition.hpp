@@ -26,8 +26,8 @@ enum class Kind {
   documentation  ///< about the listings' own language; nothing for this library to compute
 };
 
-/// One checked statement. It holds if residual ≤ bound and fails if residual > bound; one that is not a number does neither, and is
-/// expected of nothing.
+/// One checked statement. It holds if residual ≤ bound and fails if residual > bound; one that is not a number does
+/// neither, and is expected of nothing.
 struct Proposition {
   std::string id;                 ///< as in docs/errata.md and docs/equations.md
   std::string statement;          ///< in a formula or a sentence
@@ -68,7 +68,8 @@ struct Proposition {
 
 /// Collects propositions in the order in which they are decided.
 ///
-/// The unit is what stands at the end of the statement (`split_unit`); a statement that says neither it nor "residual: …" has the bound's.
+/// The unit is what stands at the end of the statement (`split_unit`); a statement that says neither it nor
+/// "residual: …" has the bound's.
 class Ledger {
  public:
   /// A statement that must hold: residual ≤ bound.

@@ -126,8 +126,8 @@ inline std::string print(const char* format, ...) {
   return detail::print("%8.1e %s %8.1e", residual + 0., residual <= bound ? "<=" : "> ", bound);
 }
 
-/// What the terminal shows of a proposition, one line or more: verdict, id, residual and bound, statement, source. An erratum has its
-/// corrected form below it; with `explain` the reasons of bounds follow.
+/// What the terminal shows of a proposition, one line or more: verdict, id, residual and bound, statement, source. An
+/// erratum has its corrected form below it; with `explain` the reasons of bounds follow.
 [[nodiscard]] inline std::string lines_of(const Proposition& p, bool explain) {
   using detail::padded;
   const bool computed = p.kind != Kind::documentation;

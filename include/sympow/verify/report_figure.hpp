@@ -67,7 +67,8 @@ struct FigureLayout {
   return text;
 }
 
-/// A residual and its bound in a row at height y: a line between them, a bar for the bound, a dot or a ring for the residual.
+/// A residual and its bound in a row at height y: a line between them, a bar for the bound, a dot or a ring for the
+/// residual.
 [[nodiscard]] inline std::string figure_pair(const FigureAxis& axis, double left, double y, double residual,
                                              double bound, const std::string& colour, const std::string& dot) {
   const double a = left + axis.at(residual), b = left + axis.at(bound);
@@ -197,8 +198,9 @@ struct FigureColumns {
 
 }  // namespace detail
 
-/// One page of SVG: a row a statement, by paper and section; point at a row to read it. Residuals of 0 and infinity have lanes of their own
-/// at both ends of the axis, in which there are also bounds of 0. Residuals are in the unit of their statement.
+/// One page of SVG: a row a statement, by paper and section; point at a row to read it. Residuals of 0 and infinity
+/// have lanes of their own at both ends of the axis, in which there are also bounds of 0. Residuals are in the unit
+/// of their statement.
 [[nodiscard]] inline std::string figure_report(const Report& report) {
   using detail::FigureLayout, detail::print, detail::xml;
   const std::vector<detail::FigureRow> rows = detail::figure_rows(report);

@@ -31,25 +31,29 @@ namespace detail {
          ", \"equation\": " + json(place.equation);
 }
 
-[[nodiscard]] inline std::string json_unit(const std::string& unit) { return json(unit.empty() ? "absolute" : unit); }
-
 }  // namespace detail
 
-/// One proposition as an object. `paper`, `section` and `equation` are those of its first place; `places` has all of them.
+/// One proposition as an object. `paper`, `section` and `equation` are those of its first place; `places` has all of
+/// them. Numbers, units and reasons come twice, for the statement and, with corrected_ before them, for its
+/// correction; null where there is nothing to measure.
 [[nodiscard]] inline std::string json_object(const Proposition& p, const Source& source) {
   using detail::json;
   std::string text = "{\"id\": " + json(p.id) + ", " + json(source.first()) + ", \"source\": " + json(p.source) +
                      ", \"note\": " + json(source.note) + ", \"places\": [";
   for (std::size_t n = 0; n < source.places.size(); ++n) text += (n == 0 ? "{" : ", {") + json(source.places[n]) + "}";
+  const auto form = [&](const std::string& prefix, bool computed, double residual, double bound,
+                        const std::string& unit, const std::string& reason) {
+    return ", \"" + prefix + "residual\": " + (computed ? json(residual) : "null") + ", \"" + prefix +
+           "bound\": " + (computed ? json(bound) : "null") + ", \"" + prefix +
+           "unit\": " + (computed ? json(unit.empty() ? "absolute" : unit) : "null") + ", \"" + prefix +
+           "reason\": " + json(reason);
+  };
   text += "],\n   \"verdict\": " + json(verdict(p)) + ", \"statement\": " + json(p.statement) +
-          ", \"residual\": " + json(p.residual) + ", \"bound\": " + json(p.bound) +
-          ", \"unit\": " + detail::json_unit(p.unit) + ", \"reason\": " + json(p.reason) +
-          ",\n   \"correction\": " + json(p.correction);
-  const bool corrected = p.kind == Kind::erratum;
-  text += ", \"corrected_residual\": " + (corrected ? json(p.corrected_residual) : "null") +
-          ", \"corrected_bound\": " + (corrected ? json(p.corrected_bound) : "null") +
-          ", \"corrected_unit\": " + (corrected ? detail::json_unit(p.corrected_unit) : "null") +
-          ", \"corrected_reason\": " + json(p.corrected_reason) + "}";
+          form("", p.kind != Kind::documentation, p.residual, p.bound, p.unit, p.reason) +
+          ",\n   \"correction\": " + json(p.correction) +
+          form("corrected_", p.kind == Kind::erratum, p.corrected_residual, p.corrected_bound, p.corrected_unit,
+               p.corrected_reason) +
+          "}";
   return text;
 }
 

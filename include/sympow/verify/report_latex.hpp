@@ -8,7 +8,8 @@
 
 namespace sympow::verify {
 
-/// A document for pdflatex with longtable and amssymb: papers, the table by paper and section, the statements of each section.
+/// A document for pdflatex with longtable and amssymb: papers, the table by paper and section, the statements of each
+/// section.
 [[nodiscard]] inline std::string latex_report(const Report& report) {
   using detail::latex;
   std::string text =

@@ -63,7 +63,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// The propositions by paper and section: papers in the order of the report's list, then others, then statements of nobody's.
+/// The propositions by paper and section: papers in the order of the report's list, then others, then statements of
+/// nobody's.
 [[nodiscard]] inline std::vector<SectionOfReport> sections(const Report& report) {
   std::vector<SectionOfReport> found;
   for (const Proposition& p : report.propositions) {
