@@ -85,7 +85,7 @@ TEST_CASE("the unit is split off the end of a statement, and put back", "[verify
            {"a = b, relative", "a = b", "relative"},
            {"a ≤ b; ratio", "a ≤ b", "ratio"},
            {"1 in units of 2 bytes", "1 in units of 2 bytes", ""},
-           {"in units of x; and more", "in units of x; and more", ""},
+           {"a, in units of x; and more", "a, in units of x; and more", ""},
            {"", "", ""}}) {
     CAPTURE(text);
     const Measured found = split_unit(text);

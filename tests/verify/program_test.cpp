@@ -167,6 +167,10 @@ TEST_CASE("a file that cannot be written is named at once, and nothing is left o
   REQUIRE(run({"--json", kept.c_str(), "--filter", "zz"}).status == 2);
   REQUIRE(content(kept) == "before");
   REQUIRE(folder.count() == 2);
+  const OutputFile file(folder / "late.json");
+  files::create_directory(folder / "late.json");
+  REQUIRE_THROWS_WITH(file.write("{}"), test::contains("cannot write"));
+  REQUIRE(folder.count() == 3);
 }
 
 TEST_CASE("help and commands of the program's own", "[verify]") {
