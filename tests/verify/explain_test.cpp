@@ -18,9 +18,14 @@ extern template std::vector<PropositionGroup> proposition_groups<float>();
 
 namespace {
 
-std::vector<verify::Proposition> decided(const std::vector<verify::PropositionGroup>& groups) {
-  verify::Ledger ledger;
-  for (const auto& [name, decide] : groups) decide(ledger, 1);
+/// All propositions in a type, decided once.
+template <class Scalar>
+const std::vector<verify::Proposition>& decided() {
+  static const verify::Ledger ledger = [] {
+    verify::Ledger all;
+    for (const auto& [name, decide] : verify::proposition_groups<Scalar>()) decide(all, 1);
+    return all;
+  }();
   return ledger.propositions();
 }
 
@@ -33,8 +38,7 @@ bool is_explained(double bound, const std::string& unit, const std::string& reas
 
 TEST_CASE("every bound above 1 in units of the row rule has a reason", "[verify]") {
   REQUIRE(!is_explained(2, "row rule", ""));
-  for (const auto& all :
-       {decided(verify::proposition_groups<double>()), decided(verify::proposition_groups<float>())}) {
+  for (const auto& all : {decided<double>(), decided<float>()}) {
     int explained = 0;
     for (const verify::Proposition& p : all) {
       CAPTURE(p.id, p.bound, p.corrected_bound, p.statement, p.correction);
@@ -47,7 +51,7 @@ TEST_CASE("every bound above 1 in units of the row rule has a reason", "[verify]
 }
 
 TEST_CASE("every source names a paper and a section, or that it is an extension or a diagnosis", "[verify]") {
-  for (const verify::Proposition& p : decided(verify::proposition_groups<double>())) {
+  for (const verify::Proposition& p : decided<double>()) {
     CAPTURE(p.id, p.source);
     const verify::Source source = verify::parse_source(p.source);
     if (source.places.empty()) {

@@ -105,9 +105,7 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
   put(heading(report), out);
   decide(report, arguments.scalar == "float" ? program.groups_float() : program.groups_double(), arguments, out,
          progress);
-  if (report.propositions.empty())
-    throw std::invalid_argument("no statement fits " +
-                                (arguments.selection.text().empty() ? "" : arguments.selection.text()));
+  if (report.propositions.empty()) throw std::invalid_argument("no statement fits " + arguments.selection.text());
   for (const auto& [file, writer] : files) file.write(writer(report));
   if (arguments.list) {
     put("\n" + std::to_string(report.propositions.size()) + " statements\n", out);

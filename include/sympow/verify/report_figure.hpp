@@ -152,12 +152,12 @@ inline const std::string colour_holds = "#2166ac", colour_erratum = "#d62728", c
 [[nodiscard]] inline std::string figure_heading(const std::string& words, double left, std::size_t line, bool is_paper,
                                                 bool continued) {
   const double y = FigureLayout::middle(line), room = FigureLayout::column - 8;
-  const bool too_long = 5.2 * static_cast<double>(characters(words)) > room;
-  const std::string squeeze = too_long ? print(" textLength='%.0f' lengthAdjust='spacingAndGlyphs'", room) : "";
+  const double width_over_size = 5.4 / 8 * static_cast<double>(characters(words));  // of bold text, at most
+  const std::string style = print("%s font-size='%.1f'", continued ? "font-style='italic'" : "font-weight='bold'",
+                                  std::min(8., room / width_over_size));
   return print("<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s'/><text x='%.1f' y='%.1f' fill='%s' %s>",
                left, y - FigureLayout::row / 2, FigureLayout::column, FigureLayout::row, is_paper ? "#444" : "#eee",
-               left + 3, y + 2.8, is_paper ? "white" : "#444",
-               (std::string(continued ? "font-style='italic'" : "font-weight='bold'") + squeeze).c_str()) +
+               left + 3, y + 2.8, is_paper ? "white" : "#444", style.c_str()) +
          xml(words) + (continued ? ", continued" : "") + "</text>\n";
 }
 

@@ -66,23 +66,25 @@ namespace detail {
 /// The propositions by paper and section: papers in the order of the report's list, then others, then statements of
 /// nobody's.
 [[nodiscard]] inline std::vector<SectionOfReport> sections(const Report& report) {
-  std::vector<SectionOfReport> found;
-  for (const Proposition& p : report.propositions) {
-    const Place place = report.source(p).first();
-    const auto same = [&](const SectionOfReport& s) { return s.paper == place.paper && s.section == place.section; };
-    auto at = std::find_if(found.begin(), found.end(), same);
-    if (at == found.end()) at = found.insert(at, {place.paper, place.section, {}, {}});
-    at->counts.add(p);
-    at->propositions.push_back(&p);
-  }
   const auto rank = [&](const std::string& letter) {
     const Paper* paper = find_paper(report.papers, letter);
     if (paper != nullptr) return paper - report.papers.data();
     return static_cast<std::ptrdiff_t>(report.papers.size()) + (letter.empty() ? 256 : letter[0]);
   };
-  std::stable_sort(found.begin(), found.end(), [&](const SectionOfReport& a, const SectionOfReport& b) {
-    return a.paper != b.paper ? rank(a.paper) < rank(b.paper) : detail::section_before(a.section, b.section);
-  });
+  std::vector<SectionOfReport> found;
+  for (const Proposition& p : report.propositions) {
+    const Place place = report.source(p).first();
+    const auto same = [&](const SectionOfReport& s) { return s.paper == place.paper && s.section == place.section; };
+    const auto after = [&](const SectionOfReport& s) {
+      return s.paper != place.paper ? rank(place.paper) < rank(s.paper)
+                                    : detail::section_before(place.section, s.section);
+    };
+    auto at = std::find_if(found.begin(), found.end(), same);
+    if (at == found.end())
+      at = found.insert(std::find_if(found.begin(), found.end(), after), {place.paper, place.section, {}, {}});
+    at->counts.add(p);
+    at->propositions.push_back(&p);
+  }
   return found;
 }
 
