@@ -145,6 +145,7 @@ TEST_CASE("LaTeX: symbols are commands, marks are escaped, what is unknown is se
           "\\ensuremath{\\|}\\ensuremath{\\odot}");
   REQUIRE(latex("Aᵀ") == "A\\ensuremath{^{\\top}}");
   REQUIRE(latex("100 % & # $ ~ \\ {}") == "100 \\% \\& \\# \\$ \\textasciitilde{} \\textbackslash{} \\{\\}");
+  REQUIRE(latex("\"x\" < y|") == "{''}x{''} \\ensuremath{<} y\\ensuremath{|}");  // OT1 has none of these
   REQUIRE(latex("x_i") == "x\\ensuremath{_{\\mbox{\\scriptsize i}}}");
   REQUIRE(latex("x_{i-1}^p") == "x\\ensuremath{_{\\mbox{\\scriptsize i{-}1}}}\\ensuremath{^{\\mbox{\\scriptsize p}}}");
   REQUIRE(latex("log_gamma _ ^ x_ ^(2) x_{") ==

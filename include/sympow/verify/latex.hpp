@@ -47,7 +47,7 @@ inline constexpr std::pair<const char*, const char*> latex_letters[] = {{"§", "
                                                                         {"<", "\\ensuremath{<}"},
                                                                         {">", "\\ensuremath{>}"},
                                                                         {"|", "\\ensuremath{|}"},
-                                                                        {"\"", "\\textquotedbl{}"},
+                                                                        {"\"", "{''}"},
                                                                         {"-", "{-}"},
                                                                         {"\n", " "}};
 

@@ -16,7 +16,7 @@ namespace sympow::verify {
       "\\documentclass[10pt]{article}\n\\usepackage[a4paper,landscape,margin=15mm]{geometry}\n"
       "\\usepackage{amssymb,longtable,array}\n"
       "\\newcolumntype{L}[1]{>{\\raggedright\\arraybackslash}p{#1}}\n"
-      "\\setlength{\\parindent}{0pt}\n\\providecommand{\\textquotedbl}{''}\n\\begin{document}\n\\sloppy\n";
+      "\\setlength{\\parindent}{0pt}\n\\begin{document}\n\\sloppy\n";
   text += "\\section*{" + latex(report.program) + "}\n" + latex(report.setting()) + "\n\n\\medskip\n";
   for (const Paper& paper : report.papers)
     text += "\\textbf{" + latex(paper.letter) + "} " + latex(paper.reference()) + "\\par\n";
