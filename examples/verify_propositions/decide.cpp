@@ -1,9 +1,4 @@
-#include "decide.hpp"
-
 #include <sympow/verify/propositions/all_propositions.hpp>
-
-#include <chrono>
-#include <cstdio>
 
 namespace sympow::verify {
 
@@ -17,22 +12,5 @@ extern template std::vector<PropositionGroup> text_e<float>();
 
 }  // namespace sympow::verify
 
-using namespace sympow::verify;
-
-template <class Scalar>
-std::vector<Proposition> decide(std::uint64_t seed) {
-  Ledger ledger;
-  const auto start = std::chrono::steady_clock::now();
-  const auto groups = proposition_groups<Scalar>();
-  int done = 0;
-  for (const auto& [name, decide_group] : groups) {
-    decide_group(ledger, seed);
-    ++done;
-    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(1))
-      std::fprintf(stderr, "  %d of %zu groups, %s\n", done, groups.size(), name);
-  }
-  return ledger.propositions();
-}
-
-template std::vector<Proposition> decide<double>(std::uint64_t);
-template std::vector<Proposition> decide<float>(std::uint64_t);
+template std::vector<sympow::verify::PropositionGroup> sympow::verify::proposition_groups<double>();
+template std::vector<sympow::verify::PropositionGroup> sympow::verify::proposition_groups<float>();

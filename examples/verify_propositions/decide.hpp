@@ -1,11 +1,16 @@
-// Deciding all propositions in one scalar type.
+// The groups of propositions that the program decides, compiled in files of their own.
 #pragma once
 
 #include <sympow/verify/proposition.hpp>
 
-#include <cstdint>
 #include <vector>
 
-/// All propositions on random inputs of this seed; reports its progress on standard error once it has taken a second.
+namespace sympow::verify {
+
 template <class Scalar>
-std::vector<sympow::verify::Proposition> decide(std::uint64_t seed);
+std::vector<PropositionGroup> proposition_groups();
+
+extern template std::vector<PropositionGroup> proposition_groups<double>();
+extern template std::vector<PropositionGroup> proposition_groups<float>();
+
+}  // namespace sympow::verify

@@ -6,6 +6,9 @@
 /// Attention whose scores are powers of inner products, and the algebra that makes it a recurrence.
 namespace sympow {
 
+/// The version of the library.
+inline constexpr const char* library_version = "0.1.0";
+
 /// Signed size and position, the type that Eigen uses by default.
 using Index = std::ptrdiff_t;
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <sympow/core/config.hpp>
+#include <sympow/verify/bound.hpp>
 
 /// Laws, propositions of the source papers and the direct evaluation that all forms are measured against.
 namespace sympow::verify {
@@ -25,8 +26,8 @@ enum class Kind {
   documentation  ///< about the listings' own language; nothing for this library to compute
 };
 
-/// One checked statement. It holds if residual ≤ bound and fails if residual > bound; one that is not a number does neither, and is
-/// expected of nothing.
+/// One checked statement. It holds if residual ≤ bound and fails if residual > bound; one that is not a number does
+/// neither, and is expected of nothing.
 struct Proposition {
   std::string id;                 ///< as in docs/errata.md and docs/equations.md
   std::string statement;          ///< in a formula or a sentence
@@ -37,6 +38,10 @@ struct Proposition {
   std::string correction;         ///< erratum: what is true instead; documentation: why nothing is computed
   double corrected_residual = 0;  ///< erratum: the same of the corrected form
   double corrected_bound = 0;     ///< erratum: what rounding explains of it
+  std::string unit;  ///< what residual and bound are measured in: "row rule", "max|V|", "relative to ‖A‖"; or nothing
+  std::string corrected_unit;    ///< the same of the corrected form
+  std::string reason;            ///< why the bound is what it is, where somebody said so
+  std::string corrected_reason;  ///< the same of the corrected form
 
   /// residual ≤ bound.
   [[nodiscard]] bool holds() const { return residual <= bound; }
@@ -62,37 +67,67 @@ struct Proposition {
 };
 
 /// Collects propositions in the order in which they are decided.
+///
+/// The unit is what stands at the end of the statement (`split_unit`); a statement that says neither it nor
+/// "residual: …" has the bound's.
 class Ledger {
  public:
   /// A statement that must hold: residual ≤ bound.
-  void holds(std::string id, double residual, double bound, std::string statement, std::string source) {
-    propositions_.push_back(
-        {std::move(id), std::move(statement), std::move(source), Kind::statement, residual, bound, {}, 0, 0});
+  void holds(std::string id, double residual, Bound bound, std::string statement, std::string source) {
+    add(Kind::statement, std::move(id), residual, std::move(bound), statement, std::move(source));
   }
 
   /// A printed form that must fail, residual > bound, beside a corrected one that must hold.
-  void erratum(std::string id, double residual, double bound, std::string statement, std::string source,
-               std::string correction, double corrected_residual, double corrected_bound) {
-    propositions_.push_back({std::move(id), std::move(statement), std::move(source), Kind::erratum, residual, bound,
-                             std::move(correction), corrected_residual, corrected_bound});
+  void erratum(std::string id, double residual, Bound bound, std::string statement, std::string source,
+               std::string correction, double corrected_residual, Bound corrected_bound) {
+    Proposition& p = add(Kind::erratum, std::move(id), residual, std::move(bound), statement, std::move(source));
+    p.corrected_residual = corrected_residual;
+    measure(std::move(corrected_bound), correction,
+            {p.correction, p.corrected_bound, p.corrected_unit, p.corrected_reason});
   }
 
   /// A reading or mutant that must fail, residual > bound.
-  void control(std::string id, double residual, double bound, std::string statement, std::string source) {
-    propositions_.push_back(
-        {std::move(id), std::move(statement), std::move(source), Kind::control, residual, bound, {}, 0, 0});
+  void control(std::string id, double residual, Bound bound, std::string statement, std::string source) {
+    add(Kind::control, std::move(id), residual, std::move(bound), statement, std::move(source));
   }
 
   /// Something about the papers' listings that only their own language can show.
   void documents(std::string id, std::string statement, std::string source, std::string reason) {
-    propositions_.push_back(
-        {std::move(id), std::move(statement), std::move(source), Kind::documentation, 0, 0, std::move(reason), 0, 0});
+    Proposition& p = add(Kind::documentation, std::move(id), 0, 0, statement, std::move(source));
+    p.statement = std::move(statement);
+    p.correction = std::move(reason);
   }
 
   /// All of them so far.
   [[nodiscard]] const std::vector<Proposition>& propositions() const { return propositions_; }
 
  private:
+  /// Where a form of a statement is kept.
+  struct Form {
+    std::string& text;
+    double& bound;
+    std::string& unit;
+    std::string& reason;
+  };
+  static void measure(Bound bound, const std::string& text, const Form& form) {
+    Measured measured = split_unit(text);
+    form.text = std::move(measured.statement);
+    form.bound = bound.value;
+    const bool says_itself = !measured.unit.empty() || text.find("residual: ") != std::string::npos;
+    form.unit = says_itself ? std::move(measured.unit) : std::move(bound.unit);
+    form.reason = std::move(bound.reason);
+  }
+  Proposition& add(Kind kind, std::string id, double residual, Bound bound, const std::string& statement,
+                   std::string source) {
+    Proposition& p = propositions_.emplace_back();
+    p.kind = kind;
+    p.id = std::move(id);
+    p.source = std::move(source);
+    p.residual = residual;
+    measure(std::move(bound), statement, {p.statement, p.bound, p.unit, p.reason});
+    return p;
+  }
+
   std::vector<Proposition> propositions_;
 };
 

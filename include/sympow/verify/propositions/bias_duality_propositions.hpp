@@ -30,7 +30,7 @@ void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   constexpr double lambda = .35;
   const DenseVector<double> log_gates = DenseVector<double>::constant(T, 1, -lambda);
   const DenseGates gates = scalar_gates(log_gates, d);
-  const double bound = bias_bound<Scalar>(log_gates);
+  const Bound bound = bias_bound<Scalar>(log_gates);
   const auto alibi = systems::alibi(lambda);
   const auto bias = [](double slope) {
     return causal_matrix(T, [=](Index i, Index j) { return slope * static_cast<double>(i - j); });
@@ -85,7 +85,8 @@ void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.holds("3.D3v.fix",
                duality(gla, systems::dual(gla), gates, in.tokens)
                    .disagreement(ascending_products(gates, dense.Q, dense.K), mask(T)),
-               shifted_bound<Scalar>(4 * static_cast<double>(T) * unit_roundoff<double>),
+               shifted_bound<Scalar>(4 * static_cast<double>(T) * unit_roundoff<double>,
+                                     "a product of up to 70 gates is rounded at every factor"),
                "A_t = diag(σ(W x_t)^{1/τ}): GLA's recurrence = its unrolled form, whose products under softmax are FoX "
                "by channel" +
                    row_rule_units,

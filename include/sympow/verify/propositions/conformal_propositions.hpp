@@ -22,7 +22,8 @@ void conformal_scores(Ledger& ledger, const Sequence<Scalar>& x) {
     return std::pow(x.q(i).dot(rotation_matrix(sign * x.c(i, j) * x.theta) * x.k(j)), P);
   };
   const Dense<double> corrected = attend([&](Index i, Index j) { return x.b(i, j) * power(i, j, -1); }, x.V);
-  const double agreement = s.disagreement(corrected), bound = turning_bound<Scalar>(P, 2 * x.T);
+  const double agreement = s.disagreement(corrected);
+  const Bound bound = turning_bound<Scalar>(P, 2 * x.T);
   const std::string suffix = ".p" + std::to_string(P), truth = "B_ij = b_ij (Q_iᵀ R(c_ij θ)ᵀ K_j)^p";
   ledger.erratum("C1" + suffix, s.departure(attend([&](Index i, Index j) { return x.b(i, j) * power(i, j, 1); }, x.V)),
                  s.visible, "conformal-sympow has B_ij = b_ij (Q_i R(+c_ij θ) K_j)^p", "A §3.3", truth, agreement,

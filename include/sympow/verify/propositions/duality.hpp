@@ -24,8 +24,8 @@ inline const std::string value_units = "; in units of max|V|";
 /// A bound in units of the row rule for logits that are off by δ: a weight is then off by δ, a mean by at most 2 δ max|V|, and a unit
 /// is at least 8 u max|V|.
 template <class Scalar>
-[[nodiscard]] double shifted_bound(double delta) {
-  return 1 + delta / (4 * unit_roundoff<Scalar>);
+[[nodiscard]] Bound shifted_bound(double delta, const std::string& reason = "a logit is rounded more than once") {
+  return {1 + delta / (4 * unit_roundoff<Scalar>), reason, "row rule"};
 }
 
 /// What two ways to sum up to T log gates differ by at most: each is off by T u times the sum.
@@ -35,8 +35,10 @@ template <class Scalar>
 
 /// A bound in units of the row rule for attention whose biases are sums of these log gates.
 template <class Scalar>
-[[nodiscard]] double bias_bound(const DenseVector<double>& log_gates) {
-  return shifted_bound<Scalar>(cumulative_error(log_gates));
+[[nodiscard]] Bound bias_bound(const DenseVector<double>& log_gates) {
+  return shifted_bound<Scalar>(cumulative_error(log_gates), "a bias is a sum of up to " +
+                                                                std::to_string(log_gates.size()) +
+                                                                " log gates, and both sides round it at every term");
 }
 
 /// Queries, keys and values, one token a column.

@@ -70,7 +70,8 @@ void delta_rules(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<S
   const Tokens<Scalar> strong{tokens.Q, tokens.K, systems::delta_rule_values(tokens.V, in.beta)};
   const auto written = linear_forms(delta_net, gates, strong);
   // One unit for the forms, and values β v that are rounded once.
-  ledger.holds("3.D5v", worse(written.disagreement(delta), written.disagreement(strengthened * scores)), 2,
+  ledger.holds("3.D5v", worse(written.disagreement(delta), written.disagreement(strengthened * scores)),
+               {2, "one unit for the forms, one for values β v that are rounded", "row rule"},
                "DeltaNet writes β v kᵀ; its dual has PaTH's scores and the values β_j v_j" + row_rule_units,
                "D §5 (scope)");
 

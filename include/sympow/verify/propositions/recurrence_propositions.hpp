@@ -52,7 +52,8 @@ void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
   const auto s = forms(SymmetricPower<P>{}, transition, x.Q, x.K, x.V);
   const auto power = [&](Index i, Index j) { return std::pow(turned(x, x.q(i), i).dot(turned(x, x.k(j), j)), P); };
   const auto Y = attend([&](Index i, Index j) { return x.b(i, j) * power(i, j); }, x.V);
-  const double agreement = s.disagreement(Y), bound = turning_bound<Scalar>(P, x.T);
+  const double agreement = s.disagreement(Y);
+  const Bound bound = turning_bound<Scalar>(P, x.T);
   const std::string suffix = ".p" + std::to_string(P);
   ledger.holds("P1" + suffix, agreement, bound,
                "Proposition 1: gated attention of the rotated Q', K' = gated recurrence, in units of the row rule",
@@ -98,7 +99,8 @@ void first_gate(Ledger& ledger, const Sequence<Scalar>& x) {
       distance(state_after(SymmetricPower<2>{}, decay(gate), q, k, v), contribution<2>(x.v(0), x.k(0))) / size;
   // The state is rounded three times by φ and once by the product; a unit of the row rule is at least as much.
   ledger.holds(
-      "P1g", worse(worst, state / (4 * unit_roundoff<Scalar>)), 2,
+      "P1g", worse(worst, state / (4 * unit_roundoff<Scalar>)),
+      {2, "one unit for the forms, one for a state that is rounded four times", "row rule"},
       "γ_1 is irrelevant, S_1 = V_1 φ(K_1)ᵀ: three first gates and three forms apart, in units of the row rule",
       "A A.3, base case");
 }

@@ -22,7 +22,7 @@ struct ComplexGate {
   Tokens<double> dense;
   DenseVector<double> omega;
   Duality<Scalar> sides;
-  double bound = turning_bound<Scalar>(1, T);
+  Bound bound = turning_bound<Scalar>(1, T);
 
   explicit ComplexGate(const DualityInput<Scalar>& in) : ComplexGate(in.tokens, in.theta) {}
   ComplexGate(const Tokens<Scalar>& given, const DenseVector<double>& theta)

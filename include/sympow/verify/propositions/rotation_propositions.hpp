@@ -216,7 +216,8 @@ void learned_rotary(Ledger& ledger, const Sequence<Scalar>& x) {
         [&](Index i, Index j) { return std::pow(x.q(i).dot(rotation_matrix(sign * x.c(i, j) * x.theta) * x.k(j)), P); },
         x.V);
   };
-  const double corrected = s.disagreement(turned_by(-1)), bound = turning_bound<Scalar>(P, 2 * x.T);
+  const double corrected = s.disagreement(turned_by(-1));
+  const Bound bound = turning_bound<Scalar>(P, 2 * x.T);
   const std::string suffix = ".p" + std::to_string(P);
   ledger.erratum("L3" + suffix, s.departure(turned_by(1)), s.visible,
                  "B_ij = (Q_iᵀ R(+c_ij θ) K_j)^p is the recurrence in μ", "A §3.2; B §3",

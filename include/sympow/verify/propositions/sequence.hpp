@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <string>
 
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
@@ -85,8 +86,11 @@ struct Sequence {
 
 /// A row-rule bound for scores of degree P under a rotation: an angle off by δ moves a score by P δ of what the rule goes by.
 template <class Scalar>
-[[nodiscard]] double turning_bound(int P, Index steps) {
-  return 1 + P * angle_error(steps) / (4 * unit_roundoff<Scalar>);
+[[nodiscard]] Bound turning_bound(int P, Index steps) {
+  return {1 + P * angle_error(steps) / (4 * unit_roundoff<Scalar>),
+          "the angle of a rotation is rounded at each of " + std::to_string(steps) + " steps, and a score of degree " +
+              std::to_string(P) + " moves by " + std::to_string(P) + " times its error",
+          "row rule"};
 }
 
 /// The matrix of R(angles) by its definition.
@@ -124,7 +128,7 @@ template <class Score, class Scalar>
 }
 
 /// What counts as seen: an error of a row that is no rounding, in units of max |V|.
-inline constexpr double visible_error = 1e-3;
+inline const Bound visible_error{1e-3, {}, "max|V|"};
 
 /// How far Y is from the rows of a form, in units of max |V|, over the rows that rounding moves by at most `visible_error`.
 [[nodiscard]] inline double departure(const DirectRows& rows, const Dense<double>& form, const Dense<double>& Y,
@@ -160,7 +164,7 @@ struct Forms {
     return detail::departure(rows, outputs[1].in_double(), Y, unit_roundoff<Scalar>);
   }
 
-  static constexpr double visible = visible_error;
+  Bound visible = visible_error;
 };
 
 template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transition A, class Scalar>

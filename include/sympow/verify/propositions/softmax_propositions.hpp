@@ -83,10 +83,12 @@ void order_in_the_mask(Ledger& ledger, const DualityInput<Scalar>& in, Random& r
                  "permuting the tokens permutes the output 'as shown above', where attention is causal; in units of "
                  "max|V|",
                  "D Softmax Attention", "without the mask it does; the mask itself encodes order",
-                 full_rolled.disagreement(permuted(full_Y.in_double(), rolled)), 2);
+                 full_rolled.disagreement(permuted(full_Y.in_double(), rolled)),
+                 {2, "two results of the library, a unit each", "row rule"});
   const auto causal_shuffled = softmax_rows(systems::nope(), open, permuted(in.tokens, shuffled));
   const double moved = distance(causal_shuffled.Y.column(last).in_double(), causal.Y.column(last).in_double());
-  ledger.holds("3.A3b.fix", moved / full.unit[last], 2,
+  ledger.holds("3.A3b.fix", moved / full.unit[last],
+               {2, "two results of the library, a unit each", "row rule"},
                "a causal row does not see in which order the tokens before it stand, in units of the row rule",
                "correction of D Softmax Attention");
 }

@@ -1,0 +1,80 @@
+// The papers whose statements are checked: their references, and in which section their numbered places stand.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sympow::verify {
+
+/// A section, something in it that has a name of its own, and the numbers of its first and last equation (0: none).
+struct Landmark {
+  std::string section, name;
+  int first = 0, last = 0;
+};
+
+/// A text that statements are taken from. Give your own to `run_program` under a letter of its own.
+struct Paper {
+  std::string letter;                    ///< one capital letter, with which sources begin: "A §2"
+  std::string title;                     ///< in full
+  std::string authors;                   ///< first names first, separated by commas
+  std::string year;                      ///< of what was checked
+  std::string venue;                     ///< where it stands: journal, arXiv number, publisher
+  std::string link;                      ///< a URL
+  std::vector<Landmark> landmarks = {};  ///< for sources that name an equation or a theorem but no section
+
+  /// Authors, title, venue, year, link: what is known of them in one line.
+  [[nodiscard]] std::string reference() const {
+    std::string line = authors;
+    for (const std::string* part : {&title, &venue, &year, &link})
+      if (!part->empty()) line += (line.empty() ? "" : ". ") + *part;
+    return line;
+  }
+};
+
+/// The five source papers, A to E.
+[[nodiscard]] inline const std::vector<Paper>& papers() {
+  static const std::vector<Paper> all = {
+      {"A",
+       "Conformal Transformations for Symmetric Power Transformers",
+       "Saurabh Kumar, Jacob Buckman, Carles Gelada, Sean Zhang",
+       "",
+       "",
+       "",
+       {{"§3.1", "Proposition 1"}, {"§3.3", "Proposition 2", 2, 3}, {"A.1.2", "Proposition 3"}}},
+      {"B", "Improving Symmetric Power Transformers with Conformal Transformations",
+       "Jacob Buckman, Carles Gelada, Saurabh Kumar, Sean Zhang", "2024", "Manifest AI", ""},
+      {"C", "Symmetric Power Transformers", "Jacob Buckman, Carles Gelada, Sean Zhang", "2024", "Manifest AI", ""},
+      {"D",
+       "On the Legacy of Linear Transformers in Positional Embeddings",
+       "Arshia Afzal",
+       "2026",
+       "",
+       "https://arshiaafzal.github.io/blog/2026/pe/",
+       {{"Forget Gate as Positional Embedding", "Unrolled LinAtt"},
+        {"Forget Gate as Positional Embedding", "log-space"},
+        {"Forget Gate as Positional Embedding", "box Why Eigenvalues"},
+        {"Forget Gate as Positional Embedding", "box Forget Gate in Log-Space"}}},
+      {"E",
+       "Equivariant Structured Positional Rotations",
+       "Krzysztof Choromanski, Daniel Hardesty Lewis",
+       "",
+       "",
+       "",
+       {{"F", "", 1, 2},
+        {"F.1", "Lemma 1", 3, 9},
+        {"F.2", "Lemma 2", 10, 13},
+        {"F.3", "Lemma 3", 14, 19},
+        {"F.4", "Theorem 1", 20, 24},
+        {"F.5", "Theorem 2", 25, 33}}},
+  };
+  return all;
+}
+
+/// The paper of this letter, or none.
+[[nodiscard]] inline const Paper* find_paper(const std::vector<Paper>& among, const std::string& letter) {
+  for (const Paper& paper : among)
+    if (paper.letter == letter) return &paper;
+  return nullptr;
+}
+
+}  // namespace sympow::verify

@@ -1,0 +1,149 @@
+// A whole program that decides propositions, the library's or your own.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sympow/verify/arguments.hpp>
+#include <sympow/verify/output_file.hpp>
+#include <sympow/verify/report_figure.hpp>
+#include <sympow/verify/report_json.hpp>
+#include <sympow/verify/report_latex.hpp>
+#include <sympow/verify/report_markdown.hpp>
+
+namespace sympow::verify {
+
+/// An option that prints something else instead of deciding propositions.
+struct Command {
+  std::string option, help;                                    ///< "--dualities", and what it does
+  bool (*run)(const std::string& scalar, std::uint64_t seed);  ///< whether all is well
+};
+
+/// What `run_program` is to decide.
+struct Program {
+  std::string name;                                           ///< of the program, for its messages
+  std::string about;                                          ///< a sentence for --help
+  std::vector<PropositionGroup> (*groups_double)();           ///< what to decide in double
+  std::vector<PropositionGroup> (*groups_float)() = nullptr;  ///< and in float; without it there is no --scalar float
+  std::vector<Paper> papers = {};                             ///< what the letters of sources stand for
+  std::vector<Command> commands = {};                         ///< options of your own
+};
+
+namespace detail {
+
+[[nodiscard]] inline std::string usage(const Program& program) {
+  std::string text = "usage: " + program.name + " [OPTIONS]\n" + program.about +
+                     "\n"
+                     "\n"
+                     "which:  --filter ID        ids that begin with ID; several with commas or by repeating it\n"
+                     "        --words \"WORDS\"    statements or corrections that contain WORDS\n"
+                     "        --verdict VERDICT  holds, erratum, control, documented or unexpected\n";
+  if (!program.papers.empty()) {
+    text += "        --paper LETTER     statements of a paper:";
+    for (const Paper& paper : program.papers) text += " " + paper.letter;
+    text += "\n";
+  }
+  text +=
+      "        Of one kind any one must fit, of several kinds all.\n"
+      "how:    --list             ids, kinds and statements without residuals\n"
+      "        --explain          the reason of every bound that has one\n";
+  text += std::string("        --scalar TYPE      ") +
+          (program.groups_float != nullptr ? "double or float" : "double") + "\n";
+  text +=
+      "        --seed N           of the random inputs, 1 unless given\n"
+      "files:  --markdown FILE, --latex FILE, --json FILE, --figure FILE.svg\n";
+  for (const Command& command : program.commands) text += "or:     " + padded(command.option, 19) + command.help + "\n";
+  return text +
+         "exit status: 0 all as expected, 1 something is not, 2 wrong arguments or a file that cannot be written\n";
+}
+
+[[nodiscard]] inline std::string heading(const Report& report) {
+  std::string text = report.program + ": " + report.setting() + "\n";
+  for (const Paper& paper : report.papers) text += "  " + paper.letter + "  " + paper.reference() + "\n";
+  return text + "\n";
+}
+
+inline void put(const std::string& text, std::FILE* out) {
+  std::fwrite(text.data(), 1, text.size(), out);
+  std::fflush(out);
+}
+
+/// Decides the groups one by one and prints what is selected of each as soon as it is decided.
+inline void decide(Report& report, const std::vector<PropositionGroup>& groups, const Arguments& arguments,
+                   std::FILE* out, std::FILE* progress) {
+  int done = 0;
+  for (const auto& [name, decide_group] : groups) {
+    put(print("  deciding group %d of %zu: %s\n", ++done, groups.size(), name), progress);
+    Ledger ledger;
+    decide_group(ledger, report.seed);
+    for (const Proposition& p : ledger.propositions()) {
+      if (!arguments.selection(p, report.papers)) continue;
+      put(arguments.list ? list_line_of(p) : lines_of(p, arguments.explain), out);
+      report.propositions.push_back(p);
+    }
+  }
+}
+
+inline int run(const Program& program, const Arguments& arguments, std::FILE* out, std::FILE* progress) {
+  for (const Command& command : program.commands)
+    if (command.option == arguments.command) return command.run(arguments.scalar, arguments.seed) ? 0 : 1;
+
+  using Writer = std::string (*)(const Report&);
+  std::vector<std::pair<OutputFile, Writer>> files;
+  for (const auto& [path, writer] : {std::pair<const std::string&, Writer>{arguments.markdown, markdown_report},
+                                     {arguments.latex, latex_report},
+                                     {arguments.json, json_report},
+                                     {arguments.figure, figure_report}})
+    if (!path.empty()) files.emplace_back(OutputFile(path), writer);
+
+  Report report{program.name, arguments.scalar, arguments.seed, program.papers};
+  put(heading(report), out);
+  decide(report, arguments.scalar == "float" ? program.groups_float() : program.groups_double(), arguments, out,
+         progress);
+  if (report.propositions.empty()) throw std::invalid_argument("no statement fits " + arguments.selection.text());
+  for (const auto& [file, writer] : files) file.write(writer(report));
+  if (arguments.list) {
+    put("\n" + std::to_string(report.propositions.size()) + " statements\n", out);
+  } else {
+    put("\n" + text_table(report) + "\n" + summary(report), out);
+  }
+  Counts counts;
+  for (const Proposition& p : report.propositions) counts.add(p);
+  return counts.unexpected() == 0 ? 0 : 1;
+}
+
+}  // namespace detail
+
+/// Decides propositions as the command line says, prints them as they are decided and writes the files that are asked
+/// for.
+///
+///     int main(int argc, char** argv) {
+///       return run_program(argc, argv, {"mine", "Decides my statements.", groups<double>, groups<float>});
+///     }
+///
+/// Returns the exit status: 0 all as expected, 1 something is not, 2 wrong arguments or a file that cannot be
+/// written; then one line on `errors` says which. Every line is flushed, and `errors` names each group before it is
+/// decided.
+inline int run_program(int argc, const char* const* argv, const Program& program, std::FILE* out = stdout,
+                       std::FILE* errors = stderr) {
+  try {
+    std::vector<std::string> scalars = {"double"}, commands;
+    if (program.groups_float != nullptr) scalars.emplace_back("float");
+    for (const Command& command : program.commands) commands.push_back(command.option);
+    const std::vector<std::string> given(argv + (argc > 0 ? 1 : 0), argv + argc);
+    const Arguments arguments = parse_arguments(given, program.papers, scalars, commands);
+    if (!arguments.help) return detail::run(program, arguments, out, errors);
+    detail::put(detail::usage(program), out);
+    return 0;
+  } catch (const std::invalid_argument& error) {
+    detail::put(program.name + ": " + error.what() + "\n", errors);
+    return 2;
+  }
+}
+
+}  // namespace sympow::verify

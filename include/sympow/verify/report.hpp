@@ -1,0 +1,155 @@
+// What a run of propositions found, and how a line of it reads.
+#pragma once
+
+#include <cmath>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <sympow/core/config.hpp>
+#include <sympow/verify/papers.hpp>
+#include <sympow/verify/place.hpp>
+#include <sympow/verify/proposition.hpp>
+
+namespace sympow::verify {
+
+/// The name and version of the compiler.
+[[nodiscard]] inline std::string compiler_name() {
+#if defined(__clang__)
+  return "Clang " __clang_version__;
+#elif defined(__GNUC__)
+  return "GCC " __VERSION__;
+#elif defined(_MSC_VER)
+  return "MSVC " + std::to_string(_MSC_VER);
+#else
+  return "unknown";
+#endif
+}
+
+/// The processor as the system names it, else its architecture.
+[[nodiscard]] inline std::string processor_name() {
+  std::string name;
+  if (std::FILE* file = std::fopen("/proc/cpuinfo", "r")) {
+    char line[256];
+    while (name.empty() && std::fgets(line, sizeof line, file) != nullptr) {
+      const std::string text = line;
+      const std::size_t colon = text.find(": ");
+      if (text.starts_with("model name") && colon != std::string::npos)
+        name = text.substr(colon + 2, text.find_last_not_of("\r\n") - colon - 1);
+    }
+    std::fclose(file);
+  }
+  if (!name.empty()) return name;
+#if defined(__x86_64__) || defined(_M_X64)
+  return "x86-64";
+#elif defined(__aarch64__) || defined(_M_ARM64)
+  return "AArch64";
+#else
+  return "unknown";
+#endif
+}
+
+/// Propositions that were decided, and what decided them.
+struct Report {
+  std::string program, scalar;
+  std::uint64_t seed = 1;
+  std::vector<Paper> papers = {};
+  std::vector<Proposition> propositions = {};
+  std::string version = library_version, compiler = compiler_name(), processor = processor_name();
+
+  /// Where a proposition stands.
+  [[nodiscard]] Source source(const Proposition& p) const { return parse_source(p.source, papers); }
+  /// "double, seed 1; sympow 0.1.0, the compiler, the processor"
+  [[nodiscard]] std::string setting() const {
+    return scalar + ", seed " + std::to_string(seed) + "; sympow " + version + ", " + compiler + ", " + processor;
+  }
+};
+
+/// What came out: holds, erratum, control or documented; unexpected if the machine does not agree with the ledger.
+[[nodiscard]] inline std::string verdict(const Proposition& p) {
+  if (!p.as_expected()) return "unexpected";
+  switch (p.kind) {
+    case Kind::statement:
+      return "holds";
+    case Kind::erratum:
+      return "erratum";
+    case Kind::control:
+      return "control";
+    case Kind::documentation:
+      return "documented";
+  }
+  return "";
+}
+
+namespace detail {
+
+/// printf into a string.
+[[nodiscard]]
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+inline std::string print(const char* format, ...) {
+  std::va_list arguments, again;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  const int size = std::vsnprintf(nullptr, 0, format, arguments);
+  std::string text(static_cast<std::size_t>(size > 0 ? size : 0), '\0');
+  std::vsnprintf(text.data(), text.size() + 1, format, again);
+  va_end(again);
+  va_end(arguments);
+  return text;
+}
+
+/// Characters, not bytes, of a text in UTF-8; a combining mark is none.
+[[nodiscard]] inline std::size_t characters(const std::string& text) {
+  std::size_t count = 0;
+  for (std::size_t n = 0; n < text.size(); ++n) {
+    const auto byte = static_cast<unsigned char>(text[n]);
+    const bool continues = (byte & 0xc0) == 0x80, is_mark = byte == 0xcc || byte == 0xcd;  // U+0300 to U+036F
+    if (!continues && !is_mark) ++count;
+  }
+  return count;
+}
+
+/// A text and spaces behind it up to a width in characters.
+[[nodiscard]] inline std::string padded(const std::string& text, std::size_t width) {
+  const std::size_t size = characters(text);
+  return text + std::string(size < width ? width - size : 0, ' ');
+}
+
+}  // namespace detail
+
+/// A residual and its bound: "3.1e-16 <= 8.9e-16".
+[[nodiscard]] inline std::string comparison(double residual, double bound) {
+  return detail::print("%8.1e %s %8.1e", residual + 0., residual <= bound ? "<=" : "> ", bound);
+}
+
+/// What the terminal shows of a proposition, one line or more: verdict, id, residual and bound, statement, source. An
+/// erratum has its corrected form below it; with `explain` the reasons of bounds follow.
+[[nodiscard]] inline std::string lines_of(const Proposition& p, bool explain) {
+  using detail::padded;
+  const bool computed = p.kind != Kind::documentation;
+  const std::string name = verdict(p), word = name == "unexpected" ? "UNEXPECTED" : name, margin(47, ' ');
+  std::string text = padded(word, 12) + padded(p.id, 13) + padded(computed ? comparison(p.residual, p.bound) : "", 22) +
+                     with_unit(p.statement, p.unit) + "  [" + p.source + "]\n";
+  if (explain && !p.reason.empty()) text += margin + "bound: " + p.reason + "\n";
+  if (p.kind == Kind::erratum)
+    text += padded("  true is", 25) + comparison(p.corrected_residual, p.corrected_bound) + "  " +
+            with_unit(p.correction, p.corrected_unit) + "\n";
+  if (explain && !p.corrected_reason.empty()) text += margin + "bound: " + p.corrected_reason + "\n";
+  if (!computed) text += margin + p.correction + "\n";
+  return text;
+}
+
+/// The same without residuals, for `--list`.
+[[nodiscard]] inline std::string list_line_of(const Proposition& p) {
+  const char* kinds[] = {"statement", "erratum", "control", "documented"};
+  std::string text = detail::padded(p.id, 13) + detail::padded(kinds[static_cast<int>(p.kind)], 12) + p.statement +
+                     "  [" + p.source + "]\n";
+  if (p.kind == Kind::erratum) text += std::string(25, ' ') + "true is: " + p.correction + "\n";
+  return text;
+}
+
+}  // namespace sympow::verify

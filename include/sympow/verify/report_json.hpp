@@ -1,0 +1,88 @@
+// A report as JSON.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include <sympow/verify/report_table.hpp>
+
+namespace sympow::verify {
+namespace detail {
+
+/// A string of JSON: quotes, backslashes and control characters are escaped, the rest is UTF-8 as it stands.
+[[nodiscard]] inline std::string json(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      result += std::string("\\") + c;
+    else if (static_cast<unsigned char>(c) < 0x20)
+      result += print("\\u%04x", static_cast<unsigned>(c));
+    else
+      result += c;
+  }
+  return result + '"';
+}
+
+/// A number of JSON, which has no infinity and no NaN: they become null.
+[[nodiscard]] inline std::string json(double x) { return std::isfinite(x) ? print("%.17g", x) : "null"; }
+
+[[nodiscard]] inline std::string json(const Place& place) {
+  return "\"paper\": " + json(place.paper) + ", \"section\": " + json(place.section) +
+         ", \"equation\": " + json(place.equation);
+}
+
+}  // namespace detail
+
+/// One proposition as an object. `paper`, `section` and `equation` are those of its first place; `places` has all of
+/// them. Numbers, units and reasons come twice, for the statement and, with corrected_ before them, for its
+/// correction; null where there is nothing to measure.
+[[nodiscard]] inline std::string json_object(const Proposition& p, const Source& source) {
+  using detail::json;
+  std::string text = "{\"id\": " + json(p.id) + ", " + json(source.first()) + ", \"source\": " + json(p.source) +
+                     ", \"note\": " + json(source.note) + ", \"places\": [";
+  for (std::size_t n = 0; n < source.places.size(); ++n) text += (n == 0 ? "{" : ", {") + json(source.places[n]) + "}";
+  const auto form = [&](const std::string& prefix, bool computed, double residual, double bound,
+                        const std::string& unit, const std::string& reason) {
+    return ", \"" + prefix + "residual\": " + (computed ? json(residual) : "null") + ", \"" + prefix +
+           "bound\": " + (computed ? json(bound) : "null") + ", \"" + prefix +
+           "unit\": " + (computed ? json(unit.empty() ? "absolute" : unit) : "null") + ", \"" + prefix +
+           "reason\": " + json(reason);
+  };
+  text += "],\n   \"verdict\": " + json(verdict(p)) + ", \"statement\": " + json(p.statement) +
+          form("", p.kind != Kind::documentation, p.residual, p.bound, p.unit, p.reason) +
+          ",\n   \"correction\": " + json(p.correction) +
+          form("corrected_", p.kind == Kind::erratum, p.corrected_residual, p.corrected_bound, p.corrected_unit,
+               p.corrected_reason) +
+          "}";
+  return text;
+}
+
+/// The whole report as an object: what decided it, the papers, the counts by verdict, `propositions`.
+[[nodiscard]] inline std::string json_report(const Report& report) {
+  using detail::json;
+  std::string text = "{\"program\": " + json(report.program) + ", \"version\": " + json(report.version) +
+                     ", \"scalar\": " + json(report.scalar) + ", \"seed\": " + std::to_string(report.seed) +
+                     ",\n \"compiler\": " + json(report.compiler) + ", \"processor\": " + json(report.processor) +
+                     ",\n \"papers\": [";
+  const char* separator = "\n";
+  for (const Paper& paper : report.papers) {
+    text += separator + std::string("  {\"letter\": ") + json(paper.letter) + ", \"title\": " + json(paper.title) +
+            ", \"authors\": " + json(paper.authors) + ", \"year\": " + json(paper.year) +
+            ", \"venue\": " + json(paper.venue) + ", \"link\": " + json(paper.link) + "}";
+    separator = ",\n";
+  }
+  text += "],\n \"counts\": {";
+  Counts counts;
+  for (const Proposition& p : report.propositions) counts.add(p);
+  for (std::size_t n = 0; n < Counts::names.size(); ++n)
+    text += (n == 0 ? "" : ", ") + json(Counts::names[n]) + ": " + std::to_string(counts.of[n]);
+  text += "},\n \"propositions\": [";
+  separator = "\n  ";
+  for (const Proposition& p : report.propositions) {
+    text += separator + json_object(p, report.source(p));
+    separator = ",\n  ";
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace sympow::verify

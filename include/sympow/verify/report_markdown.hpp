@@ -1,0 +1,59 @@
+// A report as a page of Markdown.
+#pragma once
+
+#include <string>
+
+#include <sympow/verify/report_table.hpp>
+
+namespace sympow::verify {
+namespace detail {
+
+/// Text for a cell of a table: what Markdown and HTML would read as marks is escaped.
+[[nodiscard]] inline std::string markdown(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '&' || c == '<' || c == '>')
+      result += c == '&' ? "&amp;" : c == '<' ? "&lt;" : "&gt;";
+    else if (c == '\n')
+      result += ' ';
+    else
+      result += (std::string("|\\`*_[]~#").find(c) == std::string::npos ? "" : "\\") + std::string(1, c);
+  }
+  return result;
+}
+
+}  // namespace detail
+
+/// Papers, the table by paper and section, and a table of statements for each section.
+[[nodiscard]] inline std::string markdown_report(const Report& report) {
+  using detail::markdown;
+  std::string text = "# " + markdown(report.program) + "\n\n" + markdown(report.setting()) + "\n\n";
+  for (const Paper& paper : report.papers) text += "- " + paper.letter + ": " + markdown(paper.reference()) + "\n";
+  const std::size_t columns = columns_of(report);
+  text += "\n| paper | section |";
+  for (std::size_t n = 0; n < columns; ++n) text += std::string(" ") + column_names[n] + " |";
+  text += " total |\n|---|---|";
+  for (std::size_t n = 0; n <= columns; ++n) text += "---:|";
+  for (const TableRow& row : table_rows(report)) {
+    text += "\n| " + (row.is_total ? "**" + paper_name(row.paper) + "**" : row.paper) + " | " + markdown(row.section) +
+            " |";
+    for (std::size_t n = 0; n < columns; ++n) text += " " + std::to_string(row.counts.of[n]) + " |";
+    text += " " + std::to_string(row.counts.total()) + " |";
+  }
+  text += "\n\n" + markdown(summary(report));
+  for (const SectionOfReport& section : sections(report)) {
+    text += "\n\n## " + markdown(title_of(section)) +
+            "\n\n| id | verdict | residual | bound | unit | statement | place |\n|---|---|---:|---:|---|---|---|\n";
+    for (const Proposition* p : section.propositions)
+      for (const StatementRow& row : statement_rows(*p)) {
+        text += "|";
+        for (const std::string* cell :
+             {&row.id, &row.verdict, &row.residual, &row.bound, &row.unit, &row.statement, &row.place})
+          text += " " + markdown(*cell) + " |";
+        text += "\n";
+      }
+  }
+  return text;
+}
+
+}  // namespace sympow::verify

@@ -1,0 +1,188 @@
+// How many statements of each paper and section hold.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <sympow/verify/report.hpp>
+
+namespace sympow::verify {
+
+/// Numbers of propositions by verdict.
+struct Counts {
+  static constexpr std::array<const char*, 5> names = {"holds", "erratum", "control", "documented", "unexpected"};
+  std::array<int, 5> of{};  ///< in the order of `names`
+
+  void add(const Proposition& p) {
+    const std::string name = verdict(p);
+    for (std::size_t n = 0; n < names.size(); ++n) of[n] += name == names[n];
+  }
+  void add(const Counts& more) {
+    for (std::size_t n = 0; n < of.size(); ++n) of[n] += more.of[n];
+  }
+  [[nodiscard]] int unexpected() const { return of[4]; }
+  [[nodiscard]] int total() const { return of[0] + of[1] + of[2] + of[3] + of[4]; }
+};
+
+/// A section and the propositions whose first place is in it.
+struct SectionOfReport {
+  std::string paper, section;  ///< empty if their source names none
+  Counts counts;
+  std::vector<const Proposition*> propositions;  ///< in the order in which they were decided
+};
+
+namespace detail {
+
+/// Headings without a number stand before §1, and appendices after the last §.
+[[nodiscard]] inline int rank_of_section(const std::string& section) {
+  return section.empty() ? 3 : section.starts_with("§") ? 1 : has_section_number(section) ? 2 : 0;
+}
+
+/// Whether a section comes before another: "§3" < "§3.1" < "§10". Headings keep the order in which they came.
+[[nodiscard]] inline bool section_before(const std::string& a, const std::string& b) {
+  if (rank_of_section(a) != rank_of_section(b) || rank_of_section(a) % 3 == 0)
+    return rank_of_section(a) < rank_of_section(b);
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (is_digit(a[i]) && is_digit(b[j])) {
+      const int x = std::atoi(a.c_str() + i), y = std::atoi(b.c_str() + j);
+      if (x != y) return x < y;
+      while (i < a.size() && is_digit(a[i])) ++i;
+      while (j < b.size() && is_digit(b[j])) ++j;
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i, ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+}  // namespace detail
+
+/// The propositions by paper and section: papers in the order of the report's list, then others, then statements of
+/// nobody's.
+[[nodiscard]] inline std::vector<SectionOfReport> sections(const Report& report) {
+  const auto rank = [&](const std::string& letter) {
+    const Paper* paper = find_paper(report.papers, letter);
+    if (paper != nullptr) return paper - report.papers.data();
+    return static_cast<std::ptrdiff_t>(report.papers.size()) + (letter.empty() ? 256 : letter[0]);
+  };
+  std::vector<SectionOfReport> found;
+  for (const Proposition& p : report.propositions) {
+    const Place place = report.source(p).first();
+    const auto same = [&](const SectionOfReport& s) { return s.paper == place.paper && s.section == place.section; };
+    const auto after = [&](const SectionOfReport& s) {
+      return s.paper != place.paper ? rank(place.paper) < rank(s.paper)
+                                    : detail::section_before(place.section, s.section);
+    };
+    auto at = std::find_if(found.begin(), found.end(), same);
+    if (at == found.end())
+      at = found.insert(std::find_if(found.begin(), found.end(), after), {place.paper, place.section, {}, {}});
+    at->counts.add(p);
+    at->propositions.push_back(&p);
+  }
+  return found;
+}
+
+/// What a section is called: itself, or "(no section)".
+[[nodiscard]] inline std::string section_name(const std::string& section) {
+  return section.empty() ? "(no section)" : section;
+}
+
+/// A row of the table: a paper's first row is its total, with an empty section.
+struct TableRow {
+  std::string paper, section;
+  Counts counts;
+  bool is_total = false;
+};
+
+/// The rows, and in the last one all of them.
+[[nodiscard]] inline std::vector<TableRow> table_rows(const Report& report) {
+  std::vector<TableRow> rows;
+  TableRow all{"all", {}, {}, true};
+  std::size_t paper = 0;
+  for (const SectionOfReport& section : sections(report)) {
+    if (rows.empty() || section.paper != rows[paper].paper) {
+      paper = rows.size();
+      rows.push_back({section.paper, {}, {}, true});
+    }
+    rows[paper].counts.add(section.counts);
+    all.counts.add(section.counts);
+    if (!section.paper.empty()) rows.push_back({section.paper, section_name(section.section), section.counts});
+  }
+  rows.push_back(all);
+  return rows;
+}
+
+/// What a row is called in its first column: "A", "no paper", "all".
+[[nodiscard]] inline std::string paper_name(const std::string& letter) { return letter.empty() ? "no paper" : letter; }
+
+/// The columns that a table needs, as places in `Counts::names`: "unexpected" only if there is one.
+[[nodiscard]] inline std::size_t columns_of(const Report& report) {
+  return std::any_of(report.propositions.begin(), report.propositions.end(),
+                     [](const Proposition& p) { return !p.as_expected(); })
+             ? 5
+             : 4;
+}
+
+/// The names of the columns as a reader sees them.
+inline constexpr std::array<const char*, 5> column_names = {"holds", "errata", "controls", "documented", "UNEXPECTED"};
+
+/// A row of a table of statements, all cells as plain text.
+struct StatementRow {
+  std::string id, verdict, residual, bound, unit, statement, place;
+};
+
+/// A proposition in rows: itself, and the corrected form of an erratum or what documentation says.
+[[nodiscard]] inline std::vector<StatementRow> statement_rows(const Proposition& p) {
+  const auto number = [](double x) { return detail::print("%.1e", x + 0.); };
+  if (p.kind == Kind::documentation)
+    return {{p.id, verdict(p), "", "", "", p.statement, p.source}, {"", "", "", "", "", p.correction, ""}};
+  std::vector<StatementRow> rows = {
+      {p.id, verdict(p), number(p.residual), number(p.bound), p.unit, p.statement, p.source}};
+  if (p.kind == Kind::erratum)
+    rows.push_back(
+        {"", "true is", number(p.corrected_residual), number(p.corrected_bound), p.corrected_unit, p.correction, ""});
+  return rows;
+}
+
+/// What a section is called in a heading: "A §3.1", "D", "no paper".
+[[nodiscard]] inline std::string title_of(const SectionOfReport& section) {
+  return paper_name(section.paper) + (section.section.empty() ? "" : " " + section.section);
+}
+
+/// The table as text.
+[[nodiscard]] inline std::string text_table(const Report& report) {
+  const std::vector<TableRow> rows = table_rows(report);
+  const std::size_t columns = columns_of(report);
+  std::size_t width = detail::characters("section");
+  for (const TableRow& row : rows) width = std::max(width, detail::characters(row.section));
+  std::string text = detail::padded("paper", 10) + detail::padded("section", width);
+  for (std::size_t n = 0; n < columns; ++n) text += detail::print("  %10s", column_names[n]);
+  text += detail::print("  %6s\n", "total");
+  for (const TableRow& row : rows) {
+    if (row.is_total) text += "\n";
+    text += detail::padded(row.is_total ? paper_name(row.paper) : "", 10) + detail::padded(row.section, width);
+    for (std::size_t n = 0; n < columns; ++n)
+      text += row.counts.of[n] == 0 ? std::string(12, ' ') : detail::print("  %10d", row.counts.of[n]);
+    text += detail::print("  %6d\n", row.counts.total());
+  }
+  return text;
+}
+
+/// The last line: how many of what.
+[[nodiscard]] inline std::string summary(const Report& report) {
+  Counts counts;
+  for (const Proposition& p : report.propositions) counts.add(p);
+  return detail::print(
+      "%d statements in %s: %d hold, %d are errata (the printed form fails, the corrected one holds), %d controls fail "
+      "as "
+      "they must,\n%d are about the papers' listings as programs and documented, %d unexpected\n",
+      counts.total(), report.scalar.c_str(), counts.of[0], counts.of[1], counts.of[2], counts.of[3], counts.of[4]);
+}
+
+}  // namespace sympow::verify

@@ -1,0 +1,58 @@
+// Which propositions a reader wants to see.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <sympow/verify/report.hpp>
+
+namespace sympow::verify {
+
+/// Conditions on a proposition: all kinds of them must be met, each by any one of its values. No value, no condition.
+struct Selection {
+  std::vector<std::string> ids = {};       ///< the id begins with it
+  std::vector<std::string> words = {};     ///< the statement or its correction contains it, in either case (ASCII)
+  std::vector<std::string> papers = {};    ///< one of its places is in the paper of this letter
+  std::vector<std::string> verdicts = {};  ///< what `verdict` says of it
+
+  /// Whether a proposition meets them, its source read by these papers' landmarks.
+  [[nodiscard]] bool operator()(const Proposition& p, const std::vector<Paper>& among) const {
+    const std::string text = lower(p.statement + "\n" + p.correction);
+    const Source source = parse_source(p.source, among);
+    return any(ids, [&](const std::string& id) { return p.id.starts_with(id); }) &&
+           any(words, [&](const std::string& word) { return text.find(lower(word)) != std::string::npos; }) &&
+           any(papers,
+               [&](const std::string& letter) {
+                 return std::any_of(source.places.begin(), source.places.end(),
+                                    [&](const Place& place) { return place.paper == letter; });
+               }) &&
+           any(verdicts, [&](const std::string& name) { return verdict(p) == name; });
+  }
+
+  /// As they were asked for: "--filter L3 --paper A".
+  [[nodiscard]] std::string text() const {
+    std::string all;
+    const auto add = [&](const char* option, const std::vector<std::string>& values) {
+      for (const std::string& value : values) all += (all.empty() ? "" : " ") + std::string(option) + " " + value;
+    };
+    add("--filter", ids);
+    add("--words", words);
+    add("--paper", papers);
+    add("--verdict", verdicts);
+    return all;
+  }
+
+ private:
+  template <class Matches>
+  [[nodiscard]] static bool any(const std::vector<std::string>& values, const Matches& matches) {
+    return values.empty() || std::any_of(values.begin(), values.end(), matches);
+  }
+  [[nodiscard]] static std::string lower(std::string text) {
+    for (char& c : text)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return text;
+  }
+};
+
+}  // namespace sympow::verify
