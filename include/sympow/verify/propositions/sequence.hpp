@@ -10,6 +10,7 @@
 
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
+#include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/recurrent.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/feature/symmetric_power.hpp>
@@ -225,20 +226,8 @@ template <class Scalar>
 
 }  // namespace sympow::verify::detail
 
-// clang-format off
-/// The forms of `GivenFeatures` for one scalar type: with `extern` they are compiled elsewhere.
-#define SYMPOW_GIVEN_FEATURES(LINKAGE, S)                                                                              \
-  LINKAGE template void sympow::detail::run_attention<S>(const sympow::verify::detail::GivenFeatures&,                 \
-                                                         sympow::detail::AttentionCall<S>);                            \
-  LINKAGE template void sympow::detail::run_recurrent<S>(                                                              \
-      const sympow::verify::detail::GivenFeatures&,                                                                    \
-      sympow::detail::StateCall<S, sympow::verify::detail::GivenFeatures>);                                            \
-  LINKAGE template void sympow::detail::run_chunked<S>(                                                                \
-      const sympow::verify::detail::GivenFeatures&,                                                                    \
-      sympow::detail::StateCall<S, sympow::verify::detail::GivenFeatures>);
-// clang-format on
-
-#ifdef SYMPOW_COMPILED_FORMS
-SYMPOW_GIVEN_FEATURES(extern, float)
-SYMPOW_GIVEN_FEATURES(extern, double)
+// The forms of `GivenFeatures`; the program compiles them in a file of their own.
+#ifdef SYMPOW_COMPILED_PROPOSITIONS
+SYMPOW_EXTERN_FORMS(float, sympow::verify::detail::GivenFeatures)
+SYMPOW_EXTERN_FORMS(double, sympow::verify::detail::GivenFeatures)
 #endif
