@@ -110,19 +110,15 @@ template <class Scalar>
   using Complex = std::complex<double>;
   const Index d = A.rows();
   Matrix<Complex> H(d, d), V(d, d);
-  double size = 0;
   for (Index i = 0; i < d; ++i)
     for (Index j = 0; j < d; ++j) {
       H(i, j) = Complex(0, static_cast<double>(A(i, j)));
       V(i, j) = i == j ? 1 : 0;
-      size += std::norm(H(i, j));
     }
-  for (double off = size; off > 1e-30 * size;) {
-    off = 0;
+  for (int sweep = 0; sweep < 12; ++sweep)  // five or six are enough for d = 8
     for (Index q = 0; q < d; ++q)
       for (Index p = 0; p < q; ++p) {
         const double entry = std::abs(H(p, q));
-        off += entry * entry;
         if (entry == 0) continue;
         const double cotangent = (H(q, q).real() - H(p, p).real()) / (2 * entry);
         const double tangent = std::copysign(1 / (std::abs(cotangent) + std::hypot(1, cotangent)), cotangent);
@@ -139,7 +135,6 @@ template <class Scalar>
         }
         for (Index i = 0; i < d; ++i) turn(H(p, i), H(q, i), std::conj(sine));
       }
-  }
   std::vector<Index> order;
   for (Index n = 0; n < d; ++n) order.push_back(n);
   std::sort(order.begin(), order.end(), [&](Index a, Index b) { return H(a, a).real() < H(b, b).real(); });
