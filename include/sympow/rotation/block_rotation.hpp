@@ -29,7 +29,11 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
   /// The rotation by the given angles.
   template <VectorExpression Angles>
   explicit BlockRotation(const Angles& angles, Pairing pairing = Pairing::interleaved)
-      : angles_(angles.template cast<double>()), pairing_(pairing) {
+      : angles_(angles.template cast<double>()),
+        cosine_(angles_.size()),
+        sine_(angles_.size()),
+        turns_(angles_.size()),
+        pairing_(pairing) {
     set_turns();
   }
 
@@ -107,7 +111,6 @@ void BlockRotation<S>::set_turns() {
   angles_ = angles_.unaryExpr(&reduced_angle);
   cosine_ = angles_.array().cos().template cast<S>();
   sine_ = angles_.array().sin().template cast<S>();
-  turns_.resize(angles_.size());
   turns_.real() = cosine_.array();
   turns_.imag() = sine_.array();
 }

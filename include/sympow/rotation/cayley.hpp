@@ -49,7 +49,13 @@ class Cayley : public LinearOperator<Cayley<S>> {
   /// Y = P X; the protocol of `LinearOperator`.
   template <class X, class Y>
   void apply(const X& x, Y&& y) const {
-    y = image(ConstBatch<S>(x));
+    if constexpr (std::convertible_to<Y&, Batch<S>>) {
+      turn(x, y);
+    } else {
+      Matrix<S> image(rows(), x.cols());
+      turn(x, image);
+      y = image;
+    }
   }
 
  private:
@@ -66,7 +72,7 @@ class Cayley : public LinearOperator<Cayley<S>> {
   static Cayley of_columns(const Matrix<S>& G, const Matrix<S>& H);
   static Cayley of_null_space(const CommutingGenerators<S>& family, const Eigen::MatrixXd& skew);
 
-  Matrix<S> image(const ConstBatch<S>& x) const;
+  void turn(const ConstBatch<S>& x, Batch<S> y) const;
   Matrix<S> solved(const Matrix<S>& x) const;
 
   template <MatrixExpression X>
@@ -111,11 +117,14 @@ Cayley<S> Cayley<S>::of_null_space(const CommutingGenerators<S>& family, const E
 }
 
 template <class S>
-Matrix<S> Cayley<S>::image(const ConstBatch<S>& x) const {
+void Cayley<S>::turn(const ConstBatch<S>& x, Batch<S> y) const {
   const Parts& p = *parts_;
-  if (p.A.size() == 0) return 2 * solved(x) - x;
-  if (transposed_) return x - 2 * (p.B * solved(p.A.transpose() * x));  // I - 2 B (I + Aᵀ B)⁻¹ Aᵀ
-  return x - 2 * (p.A * solved(p.B.transpose() * x));
+  if (p.A.size() == 0)
+    y = 2 * solved(x) - x;
+  else if (transposed_)  // of the transposed system: I - 2 B (I + Aᵀ B)⁻¹ Aᵀ
+    y = x - 2 * (p.B * solved(p.A.transpose() * x));
+  else
+    y = x - 2 * (p.A * solved(p.B.transpose() * x));
 }
 
 template <class S>
