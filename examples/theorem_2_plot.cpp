@@ -18,7 +18,8 @@
 #include "plot.hpp"
 
 using namespace sympow;
-using Eigen::MatrixXd, Eigen::VectorXd;
+using Eigen::MatrixXd;
+using Dense = verify::Dense<double>;
 
 namespace {
 
@@ -34,10 +35,10 @@ double printed_bound(const Situation& x) {
   double commutators = 0;
   for (std::size_t a = 0; a < x.L.size(); ++a)
     for (std::size_t b = a + 1; b < x.L.size(); ++b)
-      commutators = std::max(commutators, dense::spectral_norm(dense::commutator(x.L[a], x.L[b])));
-  const MatrixXd rest = MatrixXd::Identity(x.Pi.rows(), x.Pi.cols()) - x.Pi;
-  return commutators * x.r.lpNorm<1>() * x.s.lpNorm<1>() + dense::spectral_norm<double>(x.Pi * x.P * rest) +
-         dense::spectral_norm<double>(rest * x.P * x.Pi);
+      commutators = std::max(commutators, dense::commutator(x.L[a], x.L[b]).spectral_norm());
+  const Dense rest = x.identity() - x.Pi;
+  return commutators * dense::one_norm(x.r) * dense::one_norm(x.s) + (x.Pi * x.P * rest).spectral_norm() +
+         (rest * x.P * x.Pi).spectral_norm();
 }
 
 /// Situations of one kind, and where they lie in the two panels.
@@ -59,20 +60,20 @@ struct Kind {
 
 /// Two commuting generators of R^d with a disturbance. Π is that of the nearest family.
 struct Disturbed {
-  std::vector<MatrixXd> L;
+  std::vector<Dense> L;
   CommutingGenerators<double> nearest;
 
   Disturbed(Random& random, Index planes, Index null, double size)
       : L(disturbed(dense::DenseFamily<double>(random, 2, planes, null).L, random, size)),
-        nearest(L, Commutation::nearest) {}
+        nearest({L.begin(), L.end()}, Commutation::nearest) {}
 
   [[nodiscard]] MatrixXd projector() const {
     return nearest.project_active(MatrixXd::Identity(nearest.dimension(), nearest.dimension()));
   }
 
  private:
-  static std::vector<MatrixXd> disturbed(std::vector<MatrixXd> generators, Random& random, double size) {
-    for (MatrixXd& generator : generators) generator += size * random.skew(generator.rows());
+  static std::vector<Dense> disturbed(std::vector<Dense> generators, Random& random, double size) {
+    for (Dense& generator : generators) generator += size * random.skew(generator.rows());
     return generators;
   }
 };
@@ -115,11 +116,11 @@ double worst_substitute(Random& random) {
   double worst = 0;
   for (int n = 0; n < situations; ++n) {
     const Disturbed family(random, 3, n % 2, power_of_ten(random, -6, -1));
-    const VectorXd r = random.vector(2), s = random.vector(2);
-    const MatrixXd turned =
-        dense::exponential<double>(-dense::combined(family.L, r)) * dense::exponential(dense::combined(family.L, s));
+    const verify::DenseVector<double> r = random.vector(2), s = random.vector(2);
+    const Dense turned =
+        dense::exponential(-dense::combined(family.L, r)) * dense::exponential(dense::combined(family.L, s));
     const StructuredRotation<double> substitute = family.nearest.at(s - r);
-    worst = std::max(worst, dense::spectral_norm<double>(turned - substitute.toDenseMatrix()) /
+    worst = std::max(worst, dense::apart<double>(turned, substitute.toDenseMatrix()) /
                                 (family.nearest.deviation_bound(r) + family.nearest.deviation_bound(s)));
   }
   return worst;

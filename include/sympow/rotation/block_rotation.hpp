@@ -29,13 +29,12 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
   /// The rotation by the given angles.
   template <VectorExpression Angles>
   explicit BlockRotation(const Angles& angles, Pairing pairing = Pairing::interleaved)
-      : angles_(angles.template cast<double>().unaryExpr(&reduced_angle)),
-        cosine_(angles_.array().cos().template cast<S>()),
-        sine_(angles_.array().sin().template cast<S>()),
+      : angles_(angles.template cast<double>()),
+        cosine_(angles_.size()),
+        sine_(angles_.size()),
         turns_(angles_.size()),
         pairing_(pairing) {
-    turns_.real() = cosine_.array();
-    turns_.imag() = sine_.array();
+    set_turns();
   }
 
   [[nodiscard]] Index rows() const { return 2 * angles_.size(); }
@@ -46,7 +45,7 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
   /// How coordinates form pairs.
   [[nodiscard]] Pairing pairing() const { return pairing_; }
 
-  [[nodiscard]] BlockRotation transpose() const { return BlockRotation(-angles_, pairing_); }
+  [[nodiscard]] BlockRotation transpose() const { return pow(-1); }
   [[nodiscard]] BlockRotation inverse() const { return transpose(); }
   [[nodiscard]] S determinant() const { return S(1); }
 
@@ -98,14 +97,40 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
   }
 
  private:
+  // Reduces the angles and takes their sines and cosines.
+  void set_turns();
+
   Eigen::VectorXd angles_;
   Vector<S> cosine_, sine_;
   Eigen::Array<std::complex<S>, Dynamic, 1> turns_;  // cosine + i sine
   Pairing pairing_;
 };
+
+template <class S>
+void BlockRotation<S>::set_turns() {
+  angles_ = angles_.unaryExpr(&reduced_angle);
+  cosine_ = angles_.array().cos().template cast<S>();
+  sine_ = angles_.array().sin().template cast<S>();
+  turns_.real() = cosine_.array();
+  turns_.imag() = sine_.array();
+}
+
 template <class Angles>
 BlockRotation(const Angles&) -> BlockRotation<typename Angles::Scalar>;
 template <class Angles>
 BlockRotation(const Angles&, Pairing) -> BlockRotation<typename Angles::Scalar>;
 
 }  // namespace sympow
+
+/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
+#define SYMPOW_BLOCK_ROTATION(LINKAGE, S)                                                                       \
+  namespace sympow {                                                                                            \
+  LINKAGE template class BlockRotation<S>;                                                                      \
+  LINKAGE template class LinearOperator<BlockRotation<S>>;                                                      \
+  LINKAGE template void detail::turn_columns(S*, Index, Index, Index, Pairing, Index, Index, detail::Turns<S>); \
+  }
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_BLOCK_ROTATION(extern, float)
+SYMPOW_BLOCK_ROTATION(extern, double)
+#endif

@@ -49,14 +49,12 @@ class Cayley : public LinearOperator<Cayley<S>> {
   /// Y = P X; the protocol of `LinearOperator`.
   template <class X, class Y>
   void apply(const X& x, Y&& y) const {
-    const Parts& p = *parts_;
-    if (p.A.size() == 0) {
-      const Matrix<S> right = x;
-      y = 2 * solved(right) - right;
-    } else if (transposed_) {  // of the transposed system: I - 2 B (I + Aᵀ B)⁻¹ Aᵀ
-      y = x - 2 * (p.B * solved(p.A.transpose() * x));
+    if constexpr (std::convertible_to<Y&, Batch<S>>) {
+      turn(x, y);
     } else {
-      y = x - 2 * (p.A * solved(p.B.transpose() * x));
+      Matrix<S> image(rows(), x.cols());
+      turn(x, image);
+      y = image;
     }
   }
 
@@ -69,20 +67,13 @@ class Cayley : public LinearOperator<Cayley<S>> {
 
   explicit Cayley(Parts parts) : parts_(std::make_shared<const Parts>(std::move(parts))) {}
 
-  static Cayley dense(const Matrix<S>& skew) {
-    return Cayley(Parts{skew.rows(), {}, {}, Eigen::PartialPivLU<Matrix<S>>(identity(skew.rows()) + skew)});
-  }
-  static Cayley of_product(Matrix<S> A, Matrix<S> B) {
-    if (A.cols() == 0) return dense(Matrix<S>::Zero(A.rows(), A.rows()));
-    const Matrix<S> system = identity(A.cols()) + B.transpose() * A;
-    return Cayley(Parts{A.rows(), std::move(A), std::move(B), Eigen::PartialPivLU<Matrix<S>>(system)});
-  }
-  static Matrix<S> identity(Index n) { return Matrix<S>::Identity(n, n); }
+  static Cayley dense(const Eigen::MatrixXd& skew);
+  static Cayley of_product(Matrix<S> A, Matrix<S> B);
+  static Cayley of_columns(const Matrix<S>& G, const Matrix<S>& H);
+  static Cayley of_null_space(const CommutingGenerators<S>& family, const Eigen::MatrixXd& skew);
 
-  Matrix<S> solved(const Matrix<S>& x) const {
-    if (x.rows() == 0) return x;
-    return transposed_ ? Matrix<S>(parts_->lu.transpose().solve(x)) : Matrix<S>(parts_->lu.solve(x));
-  }
+  void turn(const ConstBatch<S>& x, Batch<S> y) const;
+  Matrix<S> solved(const Matrix<S>& x) const;
 
   template <MatrixExpression X>
   friend Cayley<scalar_t<X>> cayley(const X& S_);
@@ -95,21 +86,63 @@ class Cayley : public LinearOperator<Cayley<S>> {
   bool transposed_ = false;
 };
 
+template <class S>
+Cayley<S> Cayley<S>::dense(const Eigen::MatrixXd& skew) {
+  const Index d = skew.rows();
+  const Matrix<S> system = Matrix<S>::Identity(d, d) + skew.template cast<S>();
+  return Cayley(Parts{d, {}, {}, Eigen::PartialPivLU<Matrix<S>>(system)});
+}
+
+template <class S>
+Cayley<S> Cayley<S>::of_product(Matrix<S> A, Matrix<S> B) {
+  if (A.cols() == 0) return dense(Eigen::MatrixXd::Zero(A.rows(), A.rows()));
+  const Matrix<S> system = Matrix<S>::Identity(A.cols(), A.cols()) + B.transpose() * A;
+  return Cayley(Parts{A.rows(), std::move(A), std::move(B), Eigen::PartialPivLU<Matrix<S>>(system)});
+}
+
+template <class S>
+Cayley<S> Cayley<S>::of_columns(const Matrix<S>& G, const Matrix<S>& H) {
+  detail::check_size("rows of H", H.rows(), G.rows(), "rows of G");
+  detail::check_size("columns of H", H.cols(), G.cols(), "columns of G");
+  Matrix<S> A(G.rows(), 2 * G.cols()), B(G.rows(), 2 * G.cols());
+  A << G, H;
+  B << H, -G;
+  return of_product(std::move(A), std::move(B));
+}
+
+template <class S>
+Cayley<S> Cayley<S>::of_null_space(const CommutingGenerators<S>& family, const Eigen::MatrixXd& skew) {
+  const Matrix<S> N = family.basis().rightCols(family.null_dimension());
+  return of_product(N * skew.template cast<S>(), N);
+}
+
+template <class S>
+void Cayley<S>::turn(const ConstBatch<S>& x, Batch<S> y) const {
+  const Parts& p = *parts_;
+  if (p.A.size() == 0)
+    y = 2 * solved(x) - x;
+  else if (transposed_)  // of the transposed system: I - 2 B (I + Aᵀ B)⁻¹ Aᵀ
+    y = x - 2 * (p.B * solved(p.A.transpose() * x));
+  else
+    y = x - 2 * (p.A * solved(p.B.transpose() * x));
+}
+
+template <class S>
+Matrix<S> Cayley<S>::solved(const Matrix<S>& x) const {
+  if (x.rows() == 0) return x;
+  return transposed_ ? Matrix<S>(parts_->lu.transpose().solve(x)) : Matrix<S>(parts_->lu.solve(x));
+}
+
 /// The Cayley transform of a dense skew S, d × d. Cost: 2/3 d³ once. Throws `ShapeMismatch`, `NotFinite`, `NotSkew` with ‖S + Sᵀ‖.
 template <MatrixExpression X>
 [[nodiscard]] Cayley<scalar_t<X>> cayley(const X& S) {
-  return Cayley<scalar_t<X>>::dense(detail::checked_skew("cayley: S", S).template cast<scalar_t<X>>());
+  return Cayley<scalar_t<X>>::dense(detail::checked_skew("cayley: S", S));
 }
 
 /// That of S = G Hᵀ - H Gᵀ, G and H d × r, by Woodbury's formula: 16 d r² operations once, and a system of 2r. Throws `ShapeMismatch`.
 template <MatrixExpression X, MatrixExpression Y>
 [[nodiscard]] Cayley<scalar_t<X>> cayley(const X& G, const Y& H) {
-  detail::check_size("rows of H", H.rows(), G.rows(), "rows of G");
-  detail::check_size("columns of H", H.cols(), G.cols(), "columns of G");
-  Matrix<scalar_t<X>> A(G.rows(), 2 * G.cols()), B(G.rows(), 2 * G.cols());
-  A << G, H;
-  B << H, -G;
-  return Cayley<scalar_t<X>>::of_product(std::move(A), std::move(B));
+  return Cayley<scalar_t<X>>::of_columns(G, H);
 }
 
 /// A member of the family 𝒜 that fixes every plane of a family of generators: P = U [I ⊕ cayley(S)] Uᵀ for a skew S on the null space,
@@ -118,9 +151,19 @@ template <class Scalar, MatrixExpression X>
 [[nodiscard]] Cayley<Scalar> cayley(const CommutingGenerators<Scalar>& family, const X& S) {
   detail::check_size("rows of S", S.rows(), family.null_dimension(), "null dimension of the family");
   detail::check_size("columns of S", S.cols(), family.null_dimension(), "null dimension of the family");
-  const Matrix<Scalar> N = family.basis().rightCols(family.null_dimension());
-  return Cayley<Scalar>::of_product(N * detail::checked_skew("cayley: S", S).template cast<Scalar>(), N);
+  return Cayley<Scalar>::of_null_space(family, detail::checked_skew("cayley: S", S));
 }
+
+namespace detail {
+
+/// ‖A - B‖, the largest singular value, in double.
+template <class Scalar>
+[[nodiscard]] double distance_of_columns(const Matrix<Scalar>& A, const Matrix<Scalar>& B) {
+  const Eigen::MatrixXd moved = (A - B).template cast<double>();
+  return Eigen::JacobiSVD<Eigen::MatrixXd>(moved).singularValues()[0];
+}
+
+}  // namespace detail
 
 /// How far P is from 𝒜, the maps that fix every active plane: ‖(P - I) Π_act‖, the largest singular value; 0 for members. For P = cayley(S)
 /// it is at most 2 ‖S Π_act‖. Cost: P on 2m columns and an SVD.
@@ -128,8 +171,20 @@ template <class Scalar, class Map>
 [[nodiscard]] double distance_to_block_identity(const CommutingGenerators<Scalar>& family, const Map& P) {
   if (family.planes() == 0) return 0;
   const Matrix<Scalar> active = family.basis().leftCols(family.active_dimension());
-  const Eigen::MatrixXd moved = (Matrix<Scalar>(P * active) - active).template cast<double>();
-  return Eigen::JacobiSVD<Eigen::MatrixXd>(moved).singularValues()[0];
+  return detail::distance_of_columns<Scalar>(P * active, active);
 }
 
 }  // namespace sympow
+
+/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
+#define SYMPOW_CAYLEY(LINKAGE, S)                                                          \
+  namespace sympow {                                                                       \
+  LINKAGE template class Cayley<S>;                                                        \
+  LINKAGE template class LinearOperator<Cayley<S>>;                                        \
+  LINKAGE template double detail::distance_of_columns(const Matrix<S>&, const Matrix<S>&); \
+  }
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_CAYLEY(extern, float)
+SYMPOW_CAYLEY(extern, double)
+#endif

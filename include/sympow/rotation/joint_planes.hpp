@@ -19,26 +19,28 @@ struct SkewTridiagonal {
   Matrix<Real> Q;
   Vector<Real> subdiagonal;
 
-  explicit SkewTridiagonal(Matrix<Real> A)
-      : Q(Matrix<Real>::Identity(A.rows(), A.rows())),
-        subdiagonal(Vector<Real>::Zero(std::max<Index>(A.rows() - 1, 0))) {
-    const Index n = A.rows();
-    for (Index j = 0; j + 2 < n; ++j) {
-      const Index rest = n - j - 1;
-      Vector<Real> v = A.col(j).tail(rest);
-      const Real length = v.stableNorm();
-      if (length == 0) continue;
-      subdiagonal[j] = -std::copysign(length, v[0]);
-      v[0] -= subdiagonal[j];
-      v /= v.stableNorm();
-      auto B = A.bottomRightCorner(rest, rest);  // (I - 2vvᵀ) B (I - 2vvᵀ) = B + 2 (v wᵀ - w vᵀ), for vᵀ B v = 0
-      const Vector<Real> w = 2 * (B * v);
-      B += v * w.transpose() - w * v.transpose();
-      Q.rightCols(rest) -= 2 * (Q.rightCols(rest) * v) * v.transpose();
-    }
-    if (n > 1) subdiagonal[n - 2] = A(n - 1, n - 2);
-  }
+  explicit SkewTridiagonal(Matrix<Real> A);
 };
+
+template <class Real>
+SkewTridiagonal<Real>::SkewTridiagonal(Matrix<Real> A)
+    : Q(Matrix<Real>::Identity(A.rows(), A.rows())), subdiagonal(Vector<Real>::Zero(std::max<Index>(A.rows() - 1, 0))) {
+  const Index n = A.rows();
+  for (Index j = 0; j + 2 < n; ++j) {
+    const Index rest = n - j - 1;
+    Vector<Real> v = A.col(j).tail(rest);
+    const Real length = v.stableNorm();
+    if (length == 0) continue;
+    subdiagonal[j] = -std::copysign(length, v[0]);
+    v[0] -= subdiagonal[j];
+    v /= v.stableNorm();
+    auto B = A.bottomRightCorner(rest, rest);  // (I - 2vvᵀ) B (I - 2vvᵀ) = B + 2 (v wᵀ - w vᵀ), for vᵀ B v = 0
+    const Vector<Real> w = 2 * (B * v);
+    B += v * w.transpose() - w * v.transpose();
+    Q.rightCols(rest) -= 2 * (Q.rightCols(rest) * v) * v.transpose();
+  }
+  if (n > 1) subdiagonal[n - 2] = A(n - 1, n - 2);
+}
 
 /// Orthogonal U = [p_1 q_1 p_2 q_2 … (z)] with A p_u = s_u q_u, A q_u = -s_u p_u, s_u ≥ 0, A z = 0 for odd n. The odd rows and even
 /// columns of the tridiagonal form are bidiagonal; their SVD gives all planes at once, repeated and zero frequencies included.
@@ -68,24 +70,32 @@ struct PlaneBlocks {
   Matrix<Real> lambda;             ///< d_c × ⌊d/2⌋, divided by ‖L_k‖ as well
   Vector<Real> residual;           ///< ‖rest_k‖
 
-  PlaneBlocks(const std::vector<Matrix<Real>>& scaled, const Matrix<Real>& U)
-      : lambda(static_cast<Index>(scaled.size()), U.rows() / 2), residual(lambda.rows()) {
-    for (std::size_t k = 0; k < scaled.size(); ++k) {
-      const auto row = static_cast<Index>(k);
-      Matrix<Real> T = U.transpose() * scaled[k] * U;
-      for (Index u = 0; u < lambda.cols(); ++u) {
-        const Real value = (T(2 * u + 1, 2 * u) - T(2 * u, 2 * u + 1)) / 2;
-        T(2 * u + 1, 2 * u) -= value;
-        T(2 * u, 2 * u + 1) += value;
-        lambda(row, u) = value;
-      }
-      residual[row] = T.norm();
-      rest.push_back(std::move(T));
-    }
-  }
+  PlaneBlocks(const std::vector<Matrix<Real>>& scaled, const Matrix<Real>& U);
 
-  [[nodiscard]] Real worst() const { return residual.size() > 0 ? residual.maxCoeff() : 0; }
+  [[nodiscard]] Real worst() const;  ///< the largest residual, 0 if there is none
 };
+
+template <class Real>
+PlaneBlocks<Real>::PlaneBlocks(const std::vector<Matrix<Real>>& scaled, const Matrix<Real>& U)
+    : lambda(static_cast<Index>(scaled.size()), U.rows() / 2), residual(lambda.rows()) {
+  for (std::size_t k = 0; k < scaled.size(); ++k) {
+    const auto row = static_cast<Index>(k);
+    Matrix<Real> T = U.transpose() * scaled[k] * U;
+    for (Index u = 0; u < lambda.cols(); ++u) {
+      const Real value = (T(2 * u + 1, 2 * u) - T(2 * u, 2 * u + 1)) / 2;
+      T(2 * u + 1, 2 * u) -= value;
+      T(2 * u, 2 * u + 1) += value;
+      lambda(row, u) = value;
+    }
+    residual[row] = T.norm();
+    rest.push_back(std::move(T));
+  }
+}
+
+template <class Real>
+Real PlaneBlocks<Real>::worst() const {
+  return residual.size() > 0 ? residual.maxCoeff() : 0;
+}
 
 /// The best of at most `draws` random combinations Σ g_k L_k / ‖L_k‖: its planes are those of all L_k, unless g hits a coincidence. One
 /// whose residual is rounding is not improved upon.
@@ -170,3 +180,18 @@ template <class Real>
 }
 
 }  // namespace sympow::detail
+
+/// The functions for one type: with `extern` they are compiled elsewhere, with nothing here.
+#define SYMPOW_JOINT_PLANES(LINKAGE, Real)                                                                 \
+  namespace sympow::detail {                                                                               \
+  LINKAGE template struct SkewTridiagonal<Real>;                                                           \
+  LINKAGE template struct PlaneBlocks<Real>;                                                               \
+  LINKAGE template Matrix<Real> skew_planes(const Matrix<Real>&);                                          \
+  LINKAGE template Matrix<Real> joint_planes(const std::vector<Matrix<Real>>&, Index, std::uint64_t, int); \
+  LINKAGE template Matrix<Real> polishing_step(const PlaneBlocks<Real>&, Index);                           \
+  LINKAGE template Matrix<Real> polished_planes(const std::vector<Matrix<Real>>&, Matrix<Real>, int);      \
+  }
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_JOINT_PLANES(extern, double)
+#endif

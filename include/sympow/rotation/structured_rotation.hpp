@@ -73,15 +73,12 @@ class StructuredRotation : public LinearOperator<StructuredRotation<S>> {
     if (basis_ == nullptr) {
       y = x;
       apply_in_block_basis(y);
-      return;
-    }
-    constexpr Index together = 256;  // columns that stay in the cache between the products
-    Matrix<S> turned(d_, std::min(together, x.cols()));
-    for (Index t = 0; t < x.cols(); t += together) {
-      auto panel = turned.leftCols(std::min(together, x.cols() - t));
-      panel.noalias() = basis_->transpose() * x.middleCols(t, panel.cols());
-      apply_in_block_basis(panel);
-      y.middleCols(t, panel.cols()).noalias() = *basis_ * panel;
+    } else if constexpr (std::convertible_to<Y&, Batch<S>>) {
+      turn(x, y);
+    } else {
+      Matrix<S> image(d_, x.cols());
+      turn(x, image);
+      y = image;
     }
   }
 
@@ -90,9 +87,36 @@ class StructuredRotation : public LinearOperator<StructuredRotation<S>> {
   StructuredRotation(BlockRotation<S> blocks, Index d, std::shared_ptr<const Matrix<S>> basis)
       : blocks_(std::move(blocks)), d_(d), basis_(std::move(basis)) {}
 
+  // Y = R X where U is not the identity.
+  void turn(const ConstBatch<S>& x, Batch<S> y) const;
+
   BlockRotation<S> blocks_;
   Index d_;
   std::shared_ptr<const Matrix<S>> basis_;  // none: the identity
 };
 
+template <class S>
+void StructuredRotation<S>::turn(const ConstBatch<S>& x, Batch<S> y) const {
+  constexpr Index together = 256;  // columns that stay in the cache between the products
+  Matrix<S> turned(d_, std::min(together, x.cols()));
+  for (Index t = 0; t < x.cols(); t += together) {
+    auto panel = turned.leftCols(std::min(together, x.cols() - t));
+    panel.noalias() = basis_->transpose() * x.middleCols(t, panel.cols());
+    apply_in_block_basis(panel);
+    y.middleCols(t, panel.cols()).noalias() = *basis_ * panel;
+  }
+}
+
 }  // namespace sympow
+
+/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
+#define SYMPOW_STRUCTURED_ROTATION(LINKAGE, S)                  \
+  namespace sympow {                                            \
+  LINKAGE template class StructuredRotation<S>;                 \
+  LINKAGE template class LinearOperator<StructuredRotation<S>>; \
+  }
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_STRUCTURED_ROTATION(extern, float)
+SYMPOW_STRUCTURED_ROTATION(extern, double)
+#endif

@@ -37,6 +37,7 @@ class Dense : public Eigen::Matrix<S, Dynamic, Columns> {
   [[nodiscard]] const Base& plain() const { return *this; }  ///< as Eigen has it
   [[nodiscard]] double norm() const;                         ///< √Σ a_ij²
   [[nodiscard]] double spectral_norm() const;                ///< the largest singular value, 0 for an empty matrix
+  [[nodiscard]] Dense<double, 1> singular_values() const;    ///< the largest first
   [[nodiscard]] double largest() const;                   ///< max |a_ij|, 0 if there is none, NaN if one is not finite
   [[nodiscard]] double sum() const;                       ///< Σ a_ij
   [[nodiscard]] double dot(const Dense& b) const;         ///< Σ a_ij b_ij
@@ -48,6 +49,7 @@ class Dense : public Eigen::Matrix<S, Dynamic, Columns> {
   [[nodiscard]] Dense entrywise(const Dense& b) const;    ///< a ⊙ b
   [[nodiscard]] Dense<S> diagonal_matrix() const;         ///< diag(a) of a vector
   [[nodiscard]] Dense<S> part(Index row, Index column, Index rows, Index columns) const;  ///< a copy of a block
+  void set_part(Index row, Index column, const Dense<S>& block);                          ///< writes a block
   [[nodiscard]] Dense<S, 1> column(Index j) const;                                        ///< a copy of column j
   [[nodiscard]] Dense<S, 1> row_vector(Index i) const;     ///< a copy of row i, transposed
   [[nodiscard]] Dense<double, Columns> in_double() const;  ///< the same numbers in double
@@ -129,8 +131,11 @@ double Dense<S, C>::norm() const {
 }
 template <class S, int C>
 double Dense<S, C>::spectral_norm() const {
-  if (this->size() == 0) return 0;
-  return Eigen::JacobiSVD<Eigen::MatrixXd>(Eigen::MatrixXd(in_double().plain())).singularValues()[0];
+  return this->size() == 0 ? 0 : singular_values()[0];
+}
+template <class S, int C>
+Dense<double, 1> Dense<S, C>::singular_values() const {
+  return Vector<double>(Eigen::JacobiSVD<Eigen::MatrixXd>(Eigen::MatrixXd(in_double().plain())).singularValues());
 }
 template <class S, int C>
 double Dense<S, C>::largest() const {
@@ -199,6 +204,12 @@ Dense<S> Dense<S, C>::part(Index row, Index column, Index rows, Index columns) c
   for (Index j = 0; j < columns; ++j)
     for (Index i = 0; i < rows; ++i) block(i, j) = (*this)(row + i, column + j);
   return block;
+}
+template <class S, int C>
+void Dense<S, C>::set_part(Index row, Index column, const Dense<S>& block) {
+  eigen_assert(row >= 0 && column >= 0 && row + block.rows() <= this->rows() && column + block.cols() <= this->cols());
+  for (Index j = 0; j < block.cols(); ++j)
+    for (Index i = 0; i < block.rows(); ++i) (*this)(row + i, column + j) = block(i, j);
 }
 template <class S, int C>
 Dense<S, 1> Dense<S, C>::column(Index j) const {

@@ -1,9 +1,9 @@
 // Lemma 3 and Theorem 1 on structured rotations: Cayley transforms, those that fix every plane, and logits after them: 4.14 to 4.19, 4.23 and 4.24.
 #pragma once
 
-#include <Eigen/Eigenvalues>
-
+#include <algorithm>
 #include <complex>
+#include <limits>
 
 #include <sympow/rotation/cayley.hpp>
 #include <sympow/rotation/post_rotation.hpp>
@@ -15,7 +15,7 @@ namespace detail {
 /// A family with positions, a general Cayley transform P(S) and one of 𝒜, the maps that fix every active plane.
 template <class Scalar>
 struct PostRotated {
-  using M = Matrix<Scalar>;
+  using M = Dense<Scalar>;
 
   PositionedFamily<Scalar> x;
   M S;
@@ -26,17 +26,20 @@ struct PostRotated {
       : x(random),
         S(random.skew<Scalar>(x.dimension())),
         general(cayley(S)),
-        member(cayley(x.family(), Scalar(1.7) * plane_generator<Scalar>())),
+        member(cayley(x.family(), 1.7 * plane_generator<Scalar>())),
         Pi(x.dense.projector()),
         P(general.toDenseMatrix()),
         PA(member.toDenseMatrix()) {}
 
-  [[nodiscard]] M identity() const { return M::Identity(x.dimension(), x.dimension()); }
+  [[nodiscard]] M identity() const { return M::identity(x.dimension()); }
   /// The columns of U for the null space.
-  [[nodiscard]] M null_basis() const { return x.family().basis().rightCols(x.family().null_dimension()); }
+  [[nodiscard]] M null_basis() const {
+    const Index null = x.family().null_dimension();
+    return M(x.family().basis()).part(0, x.dimension() - null, x.dimension(), null);
+  }
   /// R_sp(r) of the library.
-  template <class Map>
-  [[nodiscard]] auto rotation(const Vector<Scalar>& r, const Map& map) const {
+  [[nodiscard]] PostRotation<Scalar, Cayley<Scalar>> rotation(const DenseVector<Scalar>& r,
+                                                              const Cayley<Scalar>& map) const {
     return post_rotation(x.family().at(r), map);
   }
 };
@@ -44,93 +47,97 @@ struct PostRotated {
 /// (15) to (18) need a skew S alone.
 template <class Scalar>
 void cayley_transforms(Ledger& ledger, const PostRotated<Scalar>& y) {
-  using M = Matrix<Scalar>;
+  using M = Dense<Scalar>;
   const double u = unit_roundoff<Scalar>;
+  const Index d = y.x.dimension();
   const M &S = y.S, &P = y.P, I = y.identity(), plus = I + S, minus = I - S, T = S.transpose();
-  const double size = 4 * static_cast<double>(S.rows()) * spectral_norm(plus) * u;
+  const double size = 4 * static_cast<double>(d) * plus.spectral_norm() * u;
   const M inverse = plus.inverse();
   const M product = inverse.transpose() * minus.transpose() * minus * inverse;
-  ledger.holds("4.15", std::max(apart(product, I), apart<Scalar>(P.transpose() * P, I)), size,
+  ledger.holds("4.15", std::max(apart(product, I), apart(P.transpose() * P, I)), size,
                "PᵀP = (I + S)⁻ᵀ (I - S)ᵀ (I - S) (I + S)⁻¹ = I", "E (15)");
   const M second = (I - T).inverse() * (I + T) * minus * inverse, third = inverse * plus * minus * inverse;
   const M chain = minus.inverse() * plus * minus * inverse;
   ledger.erratum("4.16", apart(second, I), .1, "(I - Sᵀ)⁻¹ (I + Sᵀ) (I - S) (I + S)⁻¹ is (15)", "E (16)",
                  "it is P²; (15) is (I - S)⁻¹ (I + S) (I - S) (I + S)⁻¹ = I",
-                 std::max(apart<Scalar>(second, P * P), apart(chain, I)), size);
-  ledger.erratum("4.17", apart(third, I), .1, "(I + S)⁻¹ (I + S) (I - S) (I + S)⁻¹ = I", "E (17)",
-                 "it is P; (I - S)⁻¹ [(I + S) (I - S)] (I + S)⁻¹ = I, for I + S and I - S commute",
-                 std::max({apart(third, P), apart(chain, I),
-                           spectral_norm(commutator<Scalar>(plus, minus)) / spectral_norm(plus)}),
-                 size);
+                 std::max(apart(second, P * P), apart(chain, I)), size);
+  ledger.erratum(
+      "4.17", apart(third, I), .1, "(I + S)⁻¹ (I + S) (I - S) (I + S)⁻¹ = I", "E (17)",
+      "it is P; (I - S)⁻¹ [(I + S) (I - S)] (I + S)⁻¹ = I, for I + S and I - S commute",
+      std::max({apart(third, P), apart(chain, I), commutator(plus, minus).spectral_norm() / plus.spectral_norm()}),
+      size);
 
   std::complex<double> determinant = 1;
-  double real = 0;
-  const Eigen::EigenSolver<M> solver(S, false);
-  for (Index n = 0; n < S.rows(); ++n) {
-    const std::complex<double> mu(solver.eigenvalues()[n]);
-    determinant *= (1. - mu) / (1. + mu);
-    real = std::max(real, std::abs(mu.real()));
+  double regular = 0;  // the least singular value of S - iμ I, as a real matrix
+  const auto sizes = S.singular_values();
+  for (Index n = 0; n < d; n += 2) {  // each |μ| twice, for μ and -μ
+    auto both = M::zero(2 * d, 2 * d);
+    both.set_part(0, 0, S);
+    both.set_part(d, d, S);
+    both.set_part(0, d, sizes[n] * I);
+    both.set_part(d, 0, -sizes[n] * I);
+    regular = std::max(regular, both.singular_values()[2 * d - 1]);
+    for (const std::complex<double> mu : {std::complex<double>(0, sizes[n]), std::complex<double>(0, -sizes[n + 1])})
+      determinant *= (1. - mu) / (1. + mu);
   }
-  const double direct = static_cast<double>(P.determinant());
-  ledger.holds("4.18", std::max({std::abs(direct - 1), std::abs(determinant - 1.), real / spectral_norm(S)}), size,
+  ledger.holds("4.18",
+               std::max({std::abs(P.determinant() - 1), std::abs(determinant - 1.), regular / S.spectral_norm()}), size,
                "the eigenvalues of S are iμ, and det P = Π (1 - iμ)/(1 + iμ) = 1", "E (18), Lemma 3; §2.3");
 
   Largest below, odd;
   for (const double scale : {1e-3, 1., 1e3})
-    for (const Index d : {S.rows(), S.rows() - 1}) {
-      const M system = M::Identity(d, d) + static_cast<Scalar>(scale) * S.topLeftCorner(d, d);
-      const auto values = Eigen::JacobiSVD<M>(system).singularValues();
-      const double least = static_cast<double>(values[d - 1]), allowed = static_cast<double>(values[0]);
-      below.add((1 - least) / allowed);
-      if (d % 2 == 1) odd.add(std::abs(1 - least) / allowed);
+    for (const Index n : {d, d - 1}) {
+      const auto values = (M::identity(n) + scale * S.part(0, 0, n, n)).singular_values();
+      below.add((1 - values[n - 1]) / values[0]);
+      if (n % 2 == 1) odd.add(std::abs(1 - values[n - 1]) / values[0]);
     }
-  ledger.holds("4.18i", std::max(below.value(), odd.value()), 8 * static_cast<double>(S.rows()) * u,
+  ledger.holds("4.18i", std::max(below.value(), odd.value()), 8 * static_cast<double>(d) * u,
                "I + S is invertible: its smallest singular value is at least 1, and 1 for odd d", "E F.3");
 
-  const CommutingGenerators<Scalar> planes({S});
+  const CommutingGenerators<Scalar> planes({S.plain()});
+  Dense<double> angles = planes.frequencies();
+  for (Index n = 0; n < angles.cols(); ++n) angles(0, n) = -2 * std::atan(angles(0, n));
   const auto turned =
-      CommutingGenerators<Scalar>::from_frequencies(-2 * planes.frequencies().array().atan(), planes.null_dimension())
-          .in_basis(planes.basis());
-  const Vector<Scalar> one = Vector<Scalar>::Ones(1);
-  ledger.holds("4.18e",
-               std::max({apart(P, turned.at(one).toDenseMatrix()), apart<Scalar>(P, exponential(turned.generator(0))),
-                         apart<Scalar>(P, 2 * inverse - I), apart<Scalar>(cayley<M>(-S).toDenseMatrix(), P.transpose()),
-                         apart<Scalar>(y.general.transpose().toDenseMatrix(), P.transpose())}),
-               size, "P = exp(-2 artanh S), the angles -2 arctan μ, P = 2 (I + S)⁻¹ - I, and P(-S) = P(S)ᵀ",
-               "(extension)");
+      CommutingGenerators<Scalar>::from_frequencies(angles, planes.null_dimension()).in_basis(planes.basis());
+  const auto one = DenseVector<Scalar>::constant(1, 1, Scalar(1));
+  ledger.holds(
+      "4.18e",
+      std::max({apart<Scalar>(P, turned.at(one).toDenseMatrix()), apart(P, exponential<Scalar>(turned.generator(0))),
+                apart(P, 2 * inverse - I), apart<Scalar>(cayley(-S).toDenseMatrix(), P.transpose()),
+                apart<Scalar>(y.general.transpose().toDenseMatrix(), P.transpose())}),
+      size, "P = exp(-2 artanh S), the angles -2 arctan μ, P = 2 (I + S)⁻¹ - I, and P(-S) = P(S)ᵀ", "(extension)");
 }
 
 /// (14): which Cayley transforms fix every active plane.
 template <class Scalar>
 void block_identities(Ledger& ledger, const PostRotated<Scalar>& y, Random& random) {
-  using M = Matrix<Scalar>;
+  using M = Dense<Scalar>;
   const double u = unit_roundoff<Scalar>, bound = 8 * static_cast<double>(y.S.rows()) * u;
   const auto& family = y.x.family();
   const M &Pi = y.Pi, I = y.identity(), N = y.null_basis(), J = plane_generator<Scalar>();
-  const auto outside = [&](const M& Q) { return std::max(apart<Scalar>(Q * Pi, Pi), apart<Scalar>(Pi * Q, Pi)); };
-  ledger.holds(
-      "4.14",
-      std::max({outside(y.PA), apart<Scalar>(Pi * y.PA * Pi, Pi), distance_to_block_identity(family, y.member)}), bound,
-      "P ∈ 𝒜: P Π_act = Π_act P = Π_act P Π_act = Π_act", "E (14), Lemma 3; §2.3");
+  const auto outside = [&](const M& Q) { return std::max(apart(Q * Pi, Pi), apart(Pi * Q, Pi)); };
+  ledger.holds("4.14",
+               std::max({outside(y.PA), apart(Pi * y.PA * Pi, Pi), distance_to_block_identity(family, y.member)}),
+               bound, "P ∈ 𝒜: P Π_act = Π_act P = Π_act P Π_act = Π_act", "E (14), Lemma 3; §2.3");
 
-  const M turned =
-      Pi + N * plane_turns<Scalar>(Eigen::VectorXd::Constant(1, random.uniform(.3, 2.5)), 2) * N.transpose();
-  M S = (I + turned).partialPivLu().solve(I - turned);
-  S = ((S - S.transpose()) / 2).eval();
-  const M inside = Scalar(1.7) * N * J * N.transpose();
-  const Cayley<Scalar> from_null = cayley<M>((inside - inside.transpose()) / 2);
+  const auto angle = DenseVector<double>::constant(1, 1, random.uniform(.3, 2.5));
+  const M turned = Pi + N * plane_turns<Scalar>(angle, 2) * N.transpose();
+  M S = (I + turned).solve(I - turned);
+  S = (S - S.transpose()) / 2;
+  M inside = 1.7 * N * J * N.transpose();
+  inside = (inside - inside.transpose()) / 2;
+  const M from_null = cayley(inside).toDenseMatrix();
   ledger.holds("4.14i",
-               std::max({spectral_norm<Scalar>(S * Pi), apart(cayley(S).toDenseMatrix(), turned),
-                         outside(from_null.toDenseMatrix()), apart(from_null.toDenseMatrix(), y.PA)}),
+               std::max({(S * Pi).spectral_norm(), apart<Scalar>(cayley(S).toDenseMatrix(), turned), outside(from_null),
+                         apart(from_null, y.PA)}),
                bound, "P(S) ∈ 𝒜 ⇔ S Π_act = 0; both ways", "(extension)");
 
   Largest ratio;
   for (const double size : {std::sqrt(u), std::sqrt(std::sqrt(u)), 1., 30.}) {
-    const M skew = (inside - inside.transpose()) / 2 + static_cast<Scalar>(size) * y.S;
-    const double distance = distance_to_block_identity(family, cayley(skew)),
-                 twice = 2 * spectral_norm<Scalar>(skew * Pi);
+    const M skew = inside + size * y.S;
+    const double distance = distance_to_block_identity(family, cayley(skew)), twice = 2 * (skew * Pi).spectral_norm();
     ratio.add((distance - bound) / twice);
-    ratio.add((twice - bound) / (spectral_norm<Scalar>(I + skew) * distance));
+    ratio.add((twice - bound) / ((I + skew).spectral_norm() * distance));
   }
   ledger.holds("4.14q", ratio.value(), 1, "‖(P - I) Π_act‖ ≤ 2 ‖S Π_act‖ ≤ ‖I + S‖ ‖(P - I) Π_act‖; ratio",
                "(extension)");
@@ -138,7 +145,7 @@ void block_identities(Ledger& ledger, const PostRotated<Scalar>& y, Random& rand
   double least = std::numeric_limits<double>::infinity();
   const M opposite = Pi - N * N.transpose();
   for (const double t : {1., 10., 100., 1000.})
-    least = std::min(least, t * apart(cayley(family, static_cast<Scalar>(t) * J).toDenseMatrix(), opposite));
+    least = std::min(least, t * apart<Scalar>(cayley(family, t * J).toDenseMatrix(), opposite));
   ledger.control(
       "4.14n", least, 1.4,
       "every member of 𝒜 is a Cayley transform; that of S = t J stays 2/√(1 + t²) away from R_null = -I; the "
@@ -149,92 +156,95 @@ void block_identities(Ledger& ledger, const PostRotated<Scalar>& y, Random& rand
 /// (19) and its relative law.
 template <class Scalar>
 void post_rotations(Ledger& ledger, const PostRotated<Scalar>& y) {
-  using M = Matrix<Scalar>;
+  using M = Dense<Scalar>;
+  using V = DenseVector<Scalar>;
+  using P = Cayley<Scalar>;
   const double u = unit_roundoff<Scalar>;
   const auto& x = y.x;
   const M &Pi = y.Pi, I = y.identity();
-  const auto sp = [&](const auto& r, const auto& map) -> M { return y.rotation(r, map).toDenseMatrix(); };
-  const auto law = [&](const auto& r, const auto& s, const auto& map) -> M {
+  const auto sp = [&](const V& r, const P& map) -> M { return y.rotation(r, map).toDenseMatrix(); };
+  const auto law = [&](const V& r, const V& s, const P& map) -> M {
     return y.rotation(r, map).relative(y.rotation(s, map), I);
   };
-  const double active = x.largest([&](const auto& r, const auto& s) {
+  const double active = x.largest([&](const V& r, const V& s) {
     const M expected = Pi * x.turn(s - r) * y.PA * Pi;
-    return std::max({apart<Scalar>(Pi * law(r, s, y.member) * Pi, expected),
-                     apart<Scalar>(Pi * sp(r, y.member).transpose() * sp(s, y.member) * Pi, expected),
-                     apart<Scalar>(Pi * sp(s - r, y.member) * Pi, expected)});
+    return std::max({apart(Pi * law(r, s, y.member) * Pi, expected),
+                     apart(Pi * sp(r, y.member).transpose() * sp(s, y.member) * Pi, expected),
+                     apart(Pi * sp(s - r, y.member) * Pi, expected)});
   });
   ledger.holds("4.19", active, 2 * u, "P ∈ 𝒜: Π R_sp(r)ᵀ R_sp(s) Π = Π R_sp(s - r) Π, R_sp(r) = R_STR(r) P",
                "E (19); §2.3");
-  const double special = x.largest([&](const auto& r, const auto&) {
+  const double special = x.largest([&](const V& r, const V&) {
     const M R = sp(r, y.general);
-    return std::max({apart<Scalar>(R, x.turn(r) * y.P), apart<Scalar>(R.transpose() * R, I),
-                     std::abs(static_cast<double>(R.determinant()) - 1)});
+    return std::max({apart(R, x.turn(r) * y.P), apart(R.transpose() * R, I), std::abs(R.determinant() - 1)});
   });
   ledger.holds("4.19s", special, 2 * u, "R_sp(r)ᵀ R_sp(r) = I, det R_sp(r) = 1", "E (19)");
   double whole = std::numeric_limits<double>::infinity(), general = whole;
   for (const auto& [r, s] : x.pairs) {
-    whole = std::min(whole, apart<Scalar>(law(r, s, y.member), sp(s - r, y.member)));
-    general = std::min(general, apart<Scalar>(Pi * law(r, s, y.general) * Pi, Pi * sp(s - r, y.general) * Pi));
+    whole = std::min(whole, apart(law(r, s, y.member), sp(s - r, y.member)));
+    general = std::min(general, apart(Pi * law(r, s, y.general) * Pi, Pi * sp(s - r, y.general) * Pi));
   }
   ledger.control("4.19f", whole, 1.7, "the relative law of R_sp on the whole space, for P ∈ 𝒜", "E (19)");
   ledger.control("4.19g", general, .1, "the relative law of R_sp on the active space, for any P", "E (19)");
-  const double every = x.largest([&](const auto& r, const auto& s) {
+  const double every = x.largest([&](const V& r, const V& s) {
     const M expected = y.P.transpose() * x.turn(s - r) * y.P;
-    return std::max(apart<Scalar>((x.turn(r) * y.P).transpose() * x.turn(s) * y.P, expected),
-                    apart<Scalar>(law(r, s, y.general), expected));
+    return std::max(apart((x.turn(r) * y.P).transpose() * x.turn(s) * y.P, expected),
+                    apart(law(r, s, y.general), expected));
   });
   ledger.holds("4.19t", every, 3 * u, "R_sp(r)ᵀ R_sp(s) = Pᵀ R_STR(s - r) P for every P", "(extension)");
-  const double projected = x.largest(
-      [&](const auto& r, const auto&) { return apart<Scalar>(Pi * sp(r, y.member) * Pi, Pi * x.turn(r) * Pi); });
+  const double projected =
+      x.largest([&](const V& r, const V&) { return apart(Pi * sp(r, y.member) * Pi, Pi * x.turn(r) * Pi); });
   ledger.holds("4.24", projected, 2 * u, "P ∈ 𝒜: Π R_sp(r) Π = Π R_STR(r) Π", "E F.4, after (24)");
 }
 
 /// (20) to (24): the projected logit.
 template <class Scalar>
 void projected_logits(Ledger& ledger, const PostRotated<Scalar>& y, Random& random) {
-  using M = Matrix<Scalar>;
-  using V = Vector<Scalar>;
+  using M = Dense<Scalar>;
+  using V = DenseVector<Scalar>;
   const double u = unit_roundoff<Scalar>;
   const auto& x = y.x;
   const auto& family = x.family();
   const Index d = x.dimension(), active = family.active_dimension();
   const double scale = std::sqrt(static_cast<double>(active));
-  const V q = random.vector<Scalar>(d).normalized(), k = random.vector<Scalar>(d).normalized();
-  const M Pi = y.Pi, I = y.identity(), U = family.basis();
-  const auto logit = [&](const auto& r, const auto& s, const auto& P) {
+  V q = random.vector<Scalar>(d), k = random.vector<Scalar>(d);
+  q = q.normalized();
+  k = k.normalized();
+  const M &Pi = y.Pi, I = y.identity(), U = family.basis();
+  const auto logit = [&](const V& r, const V& s, const auto& P) {
     return static_cast<double>(projected_logit(family, P, q, r, k, s));
   };
-  const auto defined = [&](const auto& r, const auto& s, const M& P) {  // by (20) to (22)
-    const V left = Pi * x.turn(r) * P * Pi * q, right = Pi * x.turn(s) * P * Pi * k;
-    return static_cast<double>(left.dot(right)) / scale;
+  const auto defined = [&](const V& r, const V& s, const M& P) {  // by (20) to (22)
+    return (Pi * x.turn(r) * P * Pi * q).dot(Pi * x.turn(s) * P * Pi * k) / scale;
   };
-  const auto displaced = [&](const auto& r, const auto& s) {  // (23)
-    return static_cast<double>((Pi * q).dot(Pi * x.turn(s - r) * Pi * Pi * k)) / scale;
+  const auto displaced = [&](const V& r, const V& s) {  // (23)
+    return (Pi * q).dot(Pi * x.turn(s - r) * Pi * Pi * k) / scale;
   };
-  const double theorem = x.largest([&](const auto& r, const auto& s) {
+  const double theorem = x.largest([&](const V& r, const V& s) {
     const double expected = displaced(r, s);
     return std::max(std::abs(logit(r, s, y.member) - expected), std::abs(defined(r, s, y.PA) - expected));
   });
   ledger.holds("4.23", theorem, u, "P ∈ 𝒜: α = (2m)^-½ (Πq)ᵀ Π R_STR(r_j - r_i) Π (Πk)",
                "E Theorem 1, (20) to (24); §3.1");
-  const double invisible = x.largest([&](const auto& r, const auto& s) {
+  const double invisible = x.largest([&](const V& r, const V& s) {
     return std::max(std::abs(logit(r, s, y.member) - logit(r, s, I)),
                     std::abs(logit(r, s, y.member) - defined(r, s, I)));
   });
   ledger.holds("4.23i", invisible, u, "P ∈ 𝒜 has no effect on the logit at all", "(extension)");
 
-  const M P = random.rotation<Scalar>(d), A = (U.transpose() * P * U).topLeftCorner(active, active);
-  const V qa = A * (U.transpose() * q).head(active), ka = A * (U.transpose() * k).head(active);
-  const double relative = x.largest([&](const auto& r, const auto& s) {
-    const M R = plane_turns<Scalar>(family.angles(s) - family.angles(r), active);
-    const double expected = static_cast<double>(qa.dot(R * ka)) / scale;
+  const M P = random.rotation<Scalar>(d), planes = U.part(0, 0, d, active), A = planes.transpose() * P * planes;
+  const V qa = A * (planes.transpose() * q), ka = A * (planes.transpose() * k);
+  const double relative = x.largest([&](const V& r, const V& s) {
+    const M R = plane_turns<Scalar>(family.angles(s - r), active);
+    const double expected = qa.dot(R * ka) / scale;
     return std::max(std::abs(logit(r, s, P) - expected), std::abs(defined(r, s, P) - expected));
   });
   ledger.holds("4.23r", relative, u,
                "for every P the logit is relative: α = (2m)^-½ qᵀ Aᵀ R_act(r_j - r_i) A k, A the active block of P",
                "correction of E Theorem 1");
-  const auto other = CommutingGenerators<Scalar>::from_frequencies(random.matrix(1, 4)).in_basis(U).at(V::Ones(1));
-  const double commuting = x.largest([&](const auto& r, const auto& s) {
+  const auto four = CommutingGenerators<Scalar>::from_frequencies(random.matrix(1, 4)).in_basis(U);
+  const auto other = four.at(V::constant(1, 1, Scalar(1)));
+  const double commuting = x.largest([&](const V& r, const V& s) {
     const double expected = displaced(r, s);
     return std::max(std::abs(logit(r, s, other) - expected), std::abs(defined(r, s, other.toDenseMatrix()) - expected));
   });

@@ -1,8 +1,6 @@
 // Random features, positive, trigonometric and hyperbolic, of independent and of orthogonal rows: 4.P1 to 4.P11.
 #pragma once
 
-#include <Eigen/QR>
-
 #include <algorithm>
 #include <limits>
 #include <numbers>
@@ -60,20 +58,22 @@ template <class Function>
 /// Two vectors of which neither the sum nor the difference is short, and what the formulas need of them.
 template <class Scalar>
 struct FeaturePair {
-  Vector<Scalar> x, y;
-  Vector<double> sum, difference;
-  double norms, softmax;
+  DenseVector<Scalar> x, y;
+  DenseVector<double> sum, difference;
+  double rho2, delta2, norms, softmax;  // ‖x + y‖², ‖x - y‖², ‖x‖² + ‖y‖² and exp(xᵀy)
 
   explicit FeaturePair(Random& random) {
-    const Matrix<double> basis = random.rotation(5);
+    const Dense<double> basis = random.rotation(5);
     const double angle = random.uniform(.5, 2.5);
-    const Vector<double> turned = std::cos(angle) * basis.col(0) + std::sin(angle) * basis.col(1);
-    x = (random.uniform(.4, .9) * basis.col(0)).template cast<Scalar>();
-    y = (random.uniform(.4, .9) * turned).template cast<Scalar>();
-    sum = x.template cast<double>() + y.template cast<double>();
-    difference = x.template cast<double>() - y.template cast<double>();
-    norms = (sum.squaredNorm() + difference.squaredNorm()) / 2;
-    softmax = std::exp((sum.squaredNorm() - difference.squaredNorm()) / 4);
+    const auto turned = std::cos(angle) * basis.column(0) + std::sin(angle) * basis.column(1);
+    x = (random.uniform(.4, .9) * basis.column(0)).template to<Scalar>();
+    y = (random.uniform(.4, .9) * turned).template to<Scalar>();
+    sum = x.in_double() + y.in_double();
+    difference = x.in_double() - y.in_double();
+    rho2 = sum.dot(sum);
+    delta2 = difference.dot(difference);
+    norms = (rho2 + delta2) / 2;
+    softmax = std::exp((rho2 - delta2) / 4);
   }
 };
 
@@ -83,14 +83,19 @@ void examine(const FeaturePair<Scalar>& pair, double formula, std::uint64_t seed
              Largest& variance) {
   constexpr bool trigonometric = Kind == RandomFeatureKind::trigonometric;
   const RandomFeatures<Kind> feature(5, 7, {.seed = seed});
-  Matrix<Scalar> phi(feature.dimension(5), 2);
-  feature.embed(pair.x, phi.col(0));
-  feature.embed(pair.y, phi.col(1));
+  Matrix<Scalar> xy(5, 2), phi(feature.dimension(5), 2);
+  for (Index i = 0; i < 5; ++i) {
+    xy(i, 0) = pair.x[i];
+    xy(i, 1) = pair.y[i];
+  }
+  feature.embed(xy, phi);
+  const Dense<Scalar> features = phi;
   const auto one = [&](double projected) { return of_one_projection(Kind, projected, pair.norms); };
-  const Vector<double> projected = feature.projections() * (trigonometric ? pair.difference : pair.sum);
-  const double expected = projected.unaryExpr(one).mean(), scale = trigonometric ? std::exp(pair.norms / 2) : expected;
-  unbiased.add(std::abs(static_cast<double>(phi.col(0).dot(phi.col(1))) - expected) / scale /
-               (64 * unit_roundoff<Scalar>));
+  const auto projected = Dense<double>(feature.projections()) * (trigonometric ? pair.difference : pair.sum);
+  double expected = 0;
+  for (Index r = 0; r < 7; ++r) expected += one(projected[r]) / 7;
+  const double scale = trigonometric ? std::exp(pair.norms / 2) : expected;
+  unbiased.add(std::abs(features.column(0).dot(features.column(1)) - expected) / scale / (64 * unit_roundoff<Scalar>));
 
   const double size = trigonometric ? pair.difference.norm() : pair.sum.norm();
   unbiased.add(std::abs(gauss_mean(size, one) / pair.softmax - 1) / rounding_of_quadrature);
@@ -107,9 +112,9 @@ void independent_rows(Ledger& ledger, Random& random) {
   double bias = std::numeric_limits<double>::infinity();
   for (std::uint64_t n = 0; n < 30; ++n) {
     const FeaturePair<Scalar> pair(random);
-    const double rho2 = pair.sum.squaredNorm(), squared = std::pow(pair.softmax, 2), lost = -std::expm1(-rho2);
+    const double rho2 = pair.rho2, squared = std::pow(pair.softmax, 2), lost = -std::expm1(-rho2);
     const double mse = std::exp(rho2) * squared * lost;
-    const double of_cosines = std::exp(rho2) / squared * std::pow(std::expm1(-pair.difference.squaredNorm()), 2) / 2;
+    const double of_cosines = std::exp(rho2) / squared * std::pow(std::expm1(-pair.delta2), 2) / 2;
     examine<positive>(pair, mse, n, unbiased, of_positive);
     examine<positive>(pair, (std::exp(pair.norms) * squared - 1) * squared, n, unbiased, of_positive);
     examine<trigonometric>(pair, of_cosines, n, unbiased, of_trigonometric);
@@ -122,7 +127,8 @@ void independent_rows(Ledger& ledger, Random& random) {
       "φ(x) = exp(+‖x‖²/2) exp(wᵀx) is unbiased for SM = exp(xᵀy); relative bias / (‖x‖² + ‖y‖²), least of 30", "E §3",
       "φ(x) = exp(-‖x‖²/2) exp(wᵀx) is; trigonometric and hyperbolic ones are; error over what rounding explains",
       unbiased.value(), 1);
-  const Vector<Scalar> e = Vector<Scalar>::Unit(5, 0);
+  auto e = DenseVector<Scalar>::zero(5);
+  e[0] = 1;
   const double least = random_feature_variance(positive, e, -e, 1, false) / std::exp(-1.);
   ledger.erratum("4.P2", random_feature_variance(positive, e, e, 1, false) / std::exp(1.) - least, 100,
                  "the mean squared error is linear in SM; what m MSE / SM grows by from y = -x to y = x at ‖x‖ = 1",
@@ -143,7 +149,9 @@ void orthogonal_pairs(Ledger& ledger) {
     };
     const auto ray = [](double size) { return chi_mean(2, [size](double a) { return std::exp(size * a); }); };
     const auto turned = [&](double angle) { return ray(rho * std::cos(angle)) * ray(-rho * std::sin(angle)); };
-    compare(2, Vector<double>::LinSpaced(64, 0, std::numbers::pi * 63 / 32).unaryExpr(turned).mean());
+    double mean = 0;
+    for (int n = 0; n < 64; ++n) mean += turned(std::numbers::pi * n / 32) / 64;
+    compare(2, mean);
     for (const double d : {2., 3., 8., 16.})  // w₁ + w₂ has a uniform direction and a length of χ_2d
       compare(d, chi_mean(2 * d, [&](double length) { return direction_mean(d, rho * length); }));
   }
@@ -166,28 +174,39 @@ struct Sample {
 /// The z-scores of the mean, and of what orthogonal rows take off the variance, over many draws of the projections.
 template <class Scalar>
 [[nodiscard]] double orthogonal_rows_z_score(Index d, Index m, Random& random) {
-  const Matrix<double> apart = random.matrix(d, 2 * d) / 4;
-  Matrix<double> half(d, 2 * d);  // x + y along the axes, where a bias of signs would show, and along others
-  half << Matrix<double>::Identity(d, d) / 2, random.rotation(d) / 2;
-  const Matrix<Scalar> X = (half + apart).template cast<Scalar>(), Y = (half - apart).template cast<Scalar>();
-  const Eigen::ArrayXXd softmax = (.25 - apart.colwise().squaredNorm().array()).exp();
+  const auto difference = Dense<double>(random.matrix(d, 2 * d)) / 4;
+  Dense<double> half(d, 2 * d);  // x + y along the axes, where a bias of signs would show, and along others
+  half.set_part(0, 0, Dense<double>::identity(d) / 2);
+  half.set_part(0, d, Dense<double>(random.rotation(d)) / 2);
+  const auto X = (half + difference).template to<Scalar>(), Y = (half - difference).template to<Scalar>();
+  DenseVector<double> softmax(2 * d);
+  for (Index j = 0; j < 2 * d; ++j) softmax[j] = std::exp(.25 - std::pow(difference.column(j).norm(), 2));
   constexpr auto kind = RandomFeatureKind::positive;
-  const double less = random_feature_variance(kind, X.col(0), Y.col(0), m, false) -
-                      random_feature_variance(kind, X.col(0), Y.col(0), m);
+  const auto x = X.column(0), y = Y.column(0);
+  const double less = random_feature_variance(kind, x, y, m, false) - random_feature_variance(kind, x, y, m);
   const auto seed = static_cast<std::uint64_t>(random.integer(0, 1 << 30));
   const double share = 1 / static_cast<double>(m);
   Sample mean, removed;
   Matrix<Scalar> phi(m, 2 * d), psi(m, 2 * d);
   for (std::uint64_t n = 0; n < 20000; ++n) {
     const PositiveRandomFeatures feature(d, m, {.seed = seed + n});
-    feature.embed(X, phi);
-    feature.embed(Y, psi);
-    const Eigen::ArrayXXd rows = phi.cwiseProduct(psi).template cast<double>().array() / softmax.replicate(m, 1);
-    const Eigen::ArrayXXd off = rows.colwise().sum() - 1;
-    mean.add(off.mean());
-    removed.add(((rows - share).square().sum() - off.square().sum()) / static_cast<double>(2 * d));
+    feature.embed(X.plain(), phi);
+    feature.embed(Y.plain(), psi);
+    double sum = 0, squares = 0;
+    for (Index j = 0; j < 2 * d; ++j) {
+      double off = -1;
+      for (Index i = 0; i < m; ++i) {
+        const double estimate = static_cast<double>(phi(i, j) * psi(i, j)) / softmax[j];
+        off += estimate;
+        squares += std::pow(estimate - share, 2);
+      }
+      sum += off;
+      squares -= off * off;
+    }
+    mean.add(sum / static_cast<double>(2 * d));
+    removed.add(squares / static_cast<double>(2 * d));
   }
-  return std::max(mean.z_score(0), removed.z_score(less / std::pow(softmax(0), 2)));
+  return std::max(mean.z_score(0), removed.z_score(less / std::pow(softmax[0], 2)));
 }
 
 template <class Scalar>
@@ -199,7 +218,8 @@ void orthogonal_variance(Ledger& ledger, Random& random) {
                "MSE_ort = MSE⁺ - (1 - 1/m) e^{-‖x‖²-‖y‖²} [e^{ρ²} - ₁F₁(d; d/2; ρ²/2)], m ≤ d; mean SM: z-scores",
                "E §3 (exact form)");
   const auto variance = [](Index d, Index m, double rho, bool orthogonal = true) {
-    const Vector<Scalar> x = Vector<Scalar>::Unit(d, d - 1) * static_cast<Scalar>(rho / 2);
+    auto x = DenseVector<Scalar>::zero(d);
+    x[d - 1] = static_cast<Scalar>(rho / 2);
     return random_feature_variance(RandomFeatureKind::positive, x, x, m, orthogonal);
   };
   // The same for d = 4 and ρ = 1 with a share of the covariance of one pair.
@@ -237,16 +257,37 @@ void orthogonal_variance(Ledger& ledger, Random& random) {
                  std::abs((1 - ratio(8, rho)) / expansion - 1), rho * rho);
 }
 
+/// A = QR by reflections of 4 × 4 matrices; Q remains, and A becomes R.
+template <class Scalar>
+[[nodiscard]] Dense<Scalar> reflected(Dense<Scalar>& A) {
+  auto Q = Dense<Scalar>::identity(A.rows());
+  for (Index j = 0; j + 1 < A.rows(); ++j) {
+    auto v = A.column(j);
+    for (Index i = 0; i < j; ++i) v[i] = 0;
+    v[j] += std::copysign(static_cast<Scalar>(v.norm()), v[j]);
+    v = v.normalized();
+    const Dense<Scalar> column = v, H = Dense<Scalar>::identity(A.rows()) - 2 * column * column.transpose();
+    A = H * A;
+    Q = Q * H;
+  }
+  return Q;
+}
+
 template <class Scalar>
 void unsigned_reflections(Ledger& ledger, Random& random) {
   Sample raw, fixed;
   for (int n = 0; n < 10000; ++n) {
-    const Eigen::HouseholderQR<Matrix<Scalar>> qr(random.matrix<Scalar>(4, 4));
-    const Matrix<Scalar> Q = qr.householderQ();
-    const auto lengths = random.matrix<Scalar>(4, 4).colwise().norm().eval();
-    const Eigen::ArrayXd along = Q.row(0).cwiseProduct(lengths).transpose().array().template cast<double>();
-    raw.add((along - .5).exp().mean());
-    fixed.add((along * qr.matrixQR().diagonal().array().sign().template cast<double>() - .5).exp().mean());
+    Dense<Scalar> R = random.matrix<Scalar>(4, 4);
+    const auto Q = reflected(R);
+    const Dense<Scalar> normal = random.matrix<Scalar>(4, 4);
+    double of_raw = 0, of_fixed = 0;
+    for (Index j = 0; j < 4; ++j) {
+      const double along = static_cast<double>(Q(0, j)) * normal.column(j).norm();
+      of_raw += std::exp(along - .5) / 4;
+      of_fixed += std::exp((R(j, j) < 0 ? -along : along) - .5) / 4;
+    }
+    raw.add(of_raw);
+    fixed.add(of_fixed);
   }
   ledger.control("4.P10", fixed.z_score(1) <= 5.5 ? raw.z_score(1) : 0, 20,
                  "Q of reflections is Haar's without the signs of R's diagonal (it has Q_11 ≤ 0): z-score of the mean",
@@ -255,26 +296,28 @@ void unsigned_reflections(Ledger& ledger, Random& random) {
 
 template <class Scalar>
 void features_of_rotated_rows(Ledger& ledger, Random& random) {
+  using M = Dense<Scalar>;
+  using V = DenseVector<Scalar>;
   Largest mean, position;
   for (int n = 0; n < 20; ++n) {
     const auto family = DenseFamily<Scalar>(random, 3, 2, 2).family;
-    const auto P = cayley(family, random.skew<Scalar>(2));
-    const Vector<Scalar> q = random.vector<Scalar>(6) / 2, k = random.vector<Scalar>(6) / 2;
-    const Vector<Scalar> r = random.vector<Scalar>(3), s = random.vector<Scalar>(3);
-    const auto turned = [&](const Vector<Scalar>& at, const Vector<Scalar>& x) -> Vector<double> {
-      const Matrix<Scalar> moved = post_rotation(family.at(at), P) * family.project_active(x);
-      return family.project_active(moved).template cast<double>() / std::sqrt(2.);  // (2m)^¼
+    const auto P = cayley(family, M(random.skew<Scalar>(2)));
+    const V q = V(random.vector<Scalar>(6)) / 2, k = V(random.vector<Scalar>(6)) / 2;
+    const V r = random.vector<Scalar>(3), s = random.vector<Scalar>(3);
+    const M active_q = family.project_active(q), active_k = family.project_active(k);
+    const auto turned = [&](const V& at, const M& x) {
+      const M moved = post_rotation(family.at(at), P) * x;
+      return M(family.project_active(moved)).in_double() / std::sqrt(2.);  // (2m)^¼
     };
-    const Vector<double> x = turned(r, q), y = turned(s, k);
-    const Matrix<Scalar> relative = family.at(s - r) * family.project_active(k);
-    const double logit = static_cast<double>(family.project_active(q).col(0).dot(relative.col(0))) / 2;
-    const auto off = [&, norms = x.squaredNorm() + y.squaredNorm()](double t) {
+    const Dense<double> x = turned(r, active_q), y = turned(s, active_k);
+    const M relative = family.at(s - r) * active_k;
+    const double logit = active_q.dot(relative) / 2;
+    const auto off = [&, norms = x.dot(x) + y.dot(y)](double t) {
       return of_one_projection(RandomFeatureKind::positive, t, norms) - std::exp(logit);
     };
     mean.add(std::abs(gauss_mean((x + y).norm(), off)) / std::exp(logit));
     mean.add(std::abs(static_cast<double>(projected_logit(family, P, q, r, k, s)) - logit));
-    const auto active = static_cast<double>(family.project_active(q).squaredNorm());
-    position.add(std::abs(std::exp(-x.squaredNorm() / 2) - std::exp(-active / 4)));
+    position.add(std::abs(std::exp(-x.dot(x) / 2) - std::exp(-active_q.dot(active_q) / 4)));
   }
   ledger.holds("4.P11", mean.value(), 128 * unit_roundoff<Scalar>,
                "positive features of the rotated active q_i and k_j over (2m)^¼ have the mean exp α_ij of (23); P ∈ 𝒜",

@@ -1,7 +1,6 @@
 // Lemma 2 on structured rotations: the exponential in planes, the relative law and what the rotations share with RoPE: 4.10 to 4.13.
 #pragma once
 
-#include <array>
 #include <utility>
 
 #include <sympow/rotation/generator_families.hpp>
@@ -15,16 +14,16 @@ namespace detail {
 /// A family of three generators of R^8 with three planes, and pairs of positions.
 template <class Scalar>
 struct PositionedFamily {
-  using M = Matrix<Scalar>;
-  using V = Vector<Scalar>;
+  using M = Dense<Scalar>;
+  using V = DenseVector<Scalar>;
 
   DenseFamily<Scalar> dense;
   std::vector<std::pair<V, V>> pairs;
 
   explicit PositionedFamily(Random& random) : dense(random, 3, 3, 2) {
     for (int n = 0; n < 20; ++n) {
-      const V r = 3 * random.vector<Scalar>(3);
-      pairs.emplace_back(r, 3 * random.vector<Scalar>(3));
+      const V r = random.vector<Scalar>(3), s = random.vector<Scalar>(3);
+      pairs.emplace_back(3 * r, 3 * s);
     }
   }
 
@@ -42,29 +41,23 @@ struct PositionedFamily {
   [[nodiscard]] double largest(const Violation& violation) const {
     Largest worst;
     for (const auto& [r, s] : pairs) {
-      const auto norms = static_cast<double>(exponent(r).norm() + exponent(s).norm());
+      const double norms = exponent(r).norm() + exponent(s).norm();
       worst.add(violation(r, s) / (static_cast<double>(dimension()) * (1 + norms)));
     }
     return worst.value();
   }
 };
 
-/// ‖A - B‖.
-template <class Scalar>
-[[nodiscard]] double apart(const Matrix<Scalar>& A, const Matrix<Scalar>& B) {
-  return spectral_norm<Scalar>(A - B);
-}
-
 /// J = [0 -1; 1 0], the generator of the family of one plane.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> plane_generator() {
-  return CommutingGenerators<Scalar>::from_frequencies(Eigen::MatrixXd::Ones(1, 1)).generator(0);
+[[nodiscard]] Dense<Scalar> plane_generator() {
+  return CommutingGenerators<Scalar>::from_frequencies(Dense<double>::constant(1, 1, 1)).generator(0);
 }
 
 /// [R_2(θ_1) ⊕ … ⊕ R_2(θ_m) ⊕ I], d × d, entry by entry.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> plane_turns(const Eigen::VectorXd& theta, Index d) {
-  Matrix<Scalar> turns = Matrix<Scalar>::Identity(d, d);
+[[nodiscard]] Dense<Scalar> plane_turns(const DenseVector<double>& theta, Index d) {
+  auto turns = Dense<Scalar>::identity(d);
   for (Index u = 0; u < theta.size(); ++u) {
     turns(2 * u, 2 * u) = turns(2 * u + 1, 2 * u + 1) = static_cast<Scalar>(std::cos(theta[u]));
     turns(2 * u + 1, 2 * u) = static_cast<Scalar>(std::sin(theta[u]));
@@ -75,33 +68,33 @@ template <class Scalar>
 
 template <class Scalar>
 void exponential_in_planes(Ledger& ledger, const PositionedFamily<Scalar>& x) {
-  using M = Matrix<Scalar>;
+  using M = Dense<Scalar>;
+  using V = DenseVector<Scalar>;
   const double u = unit_roundoff<Scalar>;
-  const M U = x.family().basis();
+  const M U = x.family().basis(), J = plane_generator<Scalar>();
   const Index d = x.dimension();
-  const double blocks = x.largest([&](const auto& r, const auto&) {
-    M expected = M::Zero(d, d);
-    const Eigen::VectorXd theta = x.family().angles(r);
-    for (Index plane = 0; plane < theta.size(); ++plane)
-      expected.block(2 * plane, 2 * plane, 2, 2) = static_cast<Scalar>(theta[plane]) * plane_generator<Scalar>();
-    return apart<Scalar>(U.transpose() * x.exponent(r) * U, expected);
+  const double blocks = x.largest([&](const V& r, const V&) {
+    auto expected = M::zero(d, d);
+    const DenseVector<double> theta = x.family().angles(r);
+    for (Index plane = 0; plane < theta.size(); ++plane) expected.set_part(2 * plane, 2 * plane, theta[plane] * J);
+    return apart(U.transpose() * x.exponent(r) * U, expected);
   });
   ledger.holds("4.10", blocks, 2 * u, "Uᵀ A(r) U = θ_1 J ⊕ … ⊕ θ_m J ⊕ 0 with θ_u = Σ_k λ_ku r_k", "E (10); §2.1");
-  const double exponentials = x.largest([&](const auto& r, const auto&) {
+  const double exponentials = x.largest([&](const V& r, const V&) {
     const M planes = U * plane_turns<Scalar>(x.family().angles(r), d) * U.transpose();
     return std::max(apart(x.turn(r), planes), apart(x.turn(r), x.structured(r)));
   });
   ledger.holds("4.11", exponentials, 2 * u, "exp A(r) = U [R_2(θ_1) ⊕ … ⊕ R_2(θ_m) ⊕ I] Uᵀ", "E (11); §2.2");
 
-  const M J = plane_generator<Scalar>(), I = M::Identity(2, 2);
+  const auto I = M::identity(2);
   Largest series;
-  series.add(apart<Scalar>(J * J, -I));
+  series.add(apart(J * J, -I));
   for (const double theta : {-2.5, -.4, 1e-3, 1.3, 3.0}) {
     double cosine = 0, sine = 0, term = 1;  // θⁿ/n!
     for (int n = 0; n < 40; term *= theta / ++n) (n % 2 == 0 ? cosine : sine) += n % 4 < 2 ? term : -term;
-    const M turn = BlockRotation<Scalar>(Eigen::VectorXd::Constant(1, theta)).toDenseMatrix();
-    series.add(apart<Scalar>(static_cast<Scalar>(cosine) * I + static_cast<Scalar>(sine) * J, turn));
-    series.add(apart<Scalar>(exponential<Scalar>(static_cast<Scalar>(theta) * J), turn));
+    const M turn = BlockRotation<Scalar>(DenseVector<double>::constant(1, 1, theta)).toDenseMatrix();
+    series.add(apart(cosine * I + sine * J, turn));
+    series.add(apart(exponential(theta * J), turn));
   }
   ledger.holds("4.11s", series.value(), 32 * u,
                "J² = -I, and exp(θJ) is the cosine series times I plus the sine series times J, which is R_2(θ); the "
@@ -111,53 +104,55 @@ void exponential_in_planes(Ledger& ledger, const PositionedFamily<Scalar>& x) {
 
 template <class Scalar>
 void relative_law(Ledger& ledger, const PositionedFamily<Scalar>& x) {
-  using M = Matrix<Scalar>;
+  using M = Dense<Scalar>;
+  using V = DenseVector<Scalar>;
   const double u = unit_roundoff<Scalar>;
-  const auto at = [&](const auto& r) { return x.family().at(r); };
-  const double relative = x.largest([&](const auto& r, const auto& s) {
+  const auto at = [&](const V& r) { return x.family().at(r); };
+  const double relative = x.largest([&](const V& r, const V& s) {
     const M difference = x.turn(s - r), structured = (at(r).transpose() * at(s)).toDenseMatrix();
-    return std::max(apart<Scalar>(x.turn(r).transpose() * x.turn(s), difference), apart(structured, difference));
+    return std::max(apart(x.turn(r).transpose() * x.turn(s), difference), apart(structured, difference));
   });
   ledger.holds("4.12", relative, 3 * u, "R_STR(r)ᵀ R_STR(s) = R_STR(s - r)", "E (12); §1, §2.2");
-  const double exponents = x.largest([&](const auto& r, const auto& s) {
+  const double exponents = x.largest([&](const V& r, const V& s) {
     const M A = x.exponent(r), B = x.exponent(s);
-    const double size = 1 + static_cast<double>(A.norm());  // the commutator is quadratic in the turns
-    return std::max(spectral_norm(commutator(A, B)) / size,
-                    apart<Scalar>(exponential<Scalar>(-A) * exponential(B), exponential<Scalar>(B - A)));
+    const double size = 1 + A.norm();  // the commutator is quadratic in the turns
+    return std::max(commutator(A, B).spectral_norm() / size,
+                    apart(exponential(-A) * exponential(B), exponential(B - A)));
   });
   ledger.holds("4.13", exponents, 3 * u, "[A(r), A(s)] = 0 and e^{-A(r)} e^{A(s)} = e^{A(s) - A(r)}", "E (13)");
-  const double group = x.largest([&](const auto& r, const auto& s) {
+  const double group = x.largest([&](const V& r, const V& s) {
     const M rs = x.structured(r) * x.structured(s), sum = x.turn(r + s);
     const M product = (at(r) * at(s)).toDenseMatrix(), swapped = x.structured(s) * x.structured(r);
     return std::max({apart(rs, sum), apart(product, sum), apart(rs, swapped)});
   });
   ledger.holds("4.12a", group, 3 * u, "R_STR(r) R_STR(s) = R_STR(r + s) = R_STR(s) R_STR(r): R^{d_c} acts as a torus",
                "E §1");
-  const double orthogonal = x.largest([&](const auto& r, const auto&) {
+  const double orthogonal = x.largest([&](const V& r, const V&) {
     const M R = x.structured(r);
-    return std::max(apart<Scalar>(R.transpose() * R, M::Identity(x.dimension(), x.dimension())),
-                    std::abs(static_cast<double>(R.determinant()) - 1));
+    return std::max(apart(R.transpose() * R, M::identity(x.dimension())), std::abs(R.determinant() - 1));
   });
   ledger.holds("4.12b", orthogonal, 2 * u, "R_STR(r)ᵀ R_STR(r) = I, det R_STR(r) = 1", "E Lemma 2; §2.2");
   const M Pi = x.dense.projector();
-  const double commuting = x.largest([&](const auto& r, const auto&) {
+  const double commuting = x.largest([&](const V& r, const V&) {
     const M turned = at(r) * Pi, projected = x.family().project_active(x.structured(r));
-    return std::max(apart(turned, projected), spectral_norm(commutator(x.turn(r), Pi)));
+    return std::max(apart(turned, projected), commutator(x.turn(r), Pi).spectral_norm());
   });
   ledger.holds("4.12c", commuting, 2 * u, "R_STR(r) Π_act = Π_act R_STR(r)", "E Lemma 2; §2.2");
 }
 
 template <class Scalar>
 void rotary_scope(Ledger& ledger, const PositionedFamily<Scalar>& x, Random& random) {
-  using M = Matrix<Scalar>;
-  using V = Vector<Scalar>;
+  using M = Dense<Scalar>;
+  using V = DenseVector<Scalar>;
   const double u = unit_roundoff<Scalar>;
   const M U = x.family().basis();
-  const V q = random.vector<Scalar>(x.dimension()).normalized(), k = random.vector<Scalar>(x.dimension()).normalized();
+  V q = random.vector<Scalar>(x.dimension()), k = random.vector<Scalar>(x.dimension());
+  q = q.normalized();
+  k = k.normalized();
   const auto rotary = x.family().in_block_basis();
-  const double logits = x.largest([&](const auto& r, const auto& s) {
-    const V left = rotary.at(r) * V(U.transpose() * q), right = rotary.at(s) * V(U.transpose() * k);
-    return std::abs(static_cast<double>((x.turn(r) * q).dot(x.turn(s) * k) - left.dot(right)));
+  const double logits = x.largest([&](const V& r, const V& s) {
+    const V left = rotary.at(r) * (U.transpose() * q), right = rotary.at(s) * (U.transpose() * k);
+    return std::abs((x.turn(r) * q).dot(x.turn(s) * k) - left.dot(right));
   });
   ledger.holds("4.12d", logits, u,
                "the logit is that of rotary positions of d_c coordinates on Uᵀq and Uᵀk: what generalises RoPE is a "
@@ -166,22 +161,22 @@ void rotary_scope(Ledger& ledger, const PositionedFamily<Scalar>& x, Random& ran
 
   const auto rope = rope_family<Scalar>(x.dimension());
   const M L = rope.generator(0);
-  const CommutingGenerators<Scalar> found({L});
+  const CommutingGenerators<Scalar> found({L.plain()});
+  const DenseVector<double> rates = rope_frequencies<double>(x.dimension());
   Largest rotations;
   for (const double n : {1., 7., 100.}) {
-    const auto position = V::Constant(1, static_cast<Scalar>(n));
-    const M dense = exponential<Scalar>(static_cast<Scalar>(n) * L);
-    const M turns = plane_turns<Scalar>(n * rope_frequencies<double>(x.dimension()), x.dimension());
-    for (const M& R : {turns, rope.at(position).toDenseMatrix(), found.at(position).toDenseMatrix()})
+    const auto position = V::constant(1, 1, static_cast<Scalar>(n));
+    const M dense = exponential(n * L), turns = plane_turns<Scalar>(n * rates, x.dimension());
+    for (const M& R : {turns, M(rope.at(position).toDenseMatrix()), M(found.at(position).toDenseMatrix())})
       rotations.add(apart(R, dense) / (static_cast<double>(x.dimension()) * (1 + n)));
   }
   ledger.holds("4.12e", rotations.value(), 3 * u, "RoPE is the case d_c = 1, L = ω_1 J ⊕ … ⊕ ω_{d/2} J", "E §1");
 
   std::vector<M> bad = x.dense.L;
-  for (M& B : bad) B += Scalar(.3) * random.skew<Scalar>(x.dimension());
+  for (M& B : bad) B += .3 * M(random.skew<Scalar>(x.dimension()));
   const auto turn = [&](const V& r) { return exponential(combined(bad, r)); };
   Largest broken;
-  for (const auto& [r, s] : x.pairs) broken.add(apart<Scalar>(turn(r).transpose() * turn(s), turn(s - r)));
+  for (const auto& [r, s] : x.pairs) broken.add(apart(turn(r).transpose() * turn(s), turn(s - r)));
   ledger.control("4.12m", broken.value(), .5, "the relative law for generators that do not commute", "E (12)");
 }
 
