@@ -2,7 +2,7 @@
 #pragma once
 
 #include <sympow/attention/state.hpp>
-#include <sympow/rotation/block_rotation.hpp>
+#include <sympow/rotation/turns.hpp>
 
 namespace sympow {
 namespace detail {

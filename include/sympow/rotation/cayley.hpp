@@ -176,15 +176,6 @@ template <class Scalar, class Map>
 
 }  // namespace sympow
 
-/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
-#define SYMPOW_CAYLEY(LINKAGE, S)                                                          \
-  namespace sympow {                                                                       \
-  LINKAGE template class Cayley<S>;                                                        \
-  LINKAGE template class LinearOperator<Cayley<S>>;                                        \
-  LINKAGE template double detail::distance_of_columns(const Matrix<S>&, const Matrix<S>&); \
-  }
-
 #ifdef SYMPOW_COMPILED_FORMS
-SYMPOW_CAYLEY(extern, float)
-SYMPOW_CAYLEY(extern, double)
+#include <sympow/rotation/compiled_rotations.hpp>  // what is not compiled here
 #endif

@@ -313,13 +313,6 @@ Matrix<S> CommutingGenerators<S>::projected(const ConstBatch<S>& x, Index first,
 
 }  // namespace sympow
 
-/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
-#define SYMPOW_COMMUTING_GENERATORS(LINKAGE, S)  \
-  namespace sympow {                             \
-  LINKAGE template class CommutingGenerators<S>; \
-  }
-
 #ifdef SYMPOW_COMPILED_FORMS
-SYMPOW_COMMUTING_GENERATORS(extern, float)
-SYMPOW_COMMUTING_GENERATORS(extern, double)
+#include <sympow/rotation/compiled_rotations.hpp>  // what is not compiled here
 #endif
