@@ -12,12 +12,6 @@
 
 #include "catch.hpp"
 
-/// For a test of the propositions that a function template decides: the program verify_propositions has compiled it in both types, and
-/// the tests link with that.
-#define SYMPOW_COMPILED_PROPOSITIONS(name)                                                   \
-  extern template void sympow::verify::name<double>(sympow::verify::Ledger&, std::uint64_t); \
-  extern template void sympow::verify::name<float>(sympow::verify::Ledger&, std::uint64_t)
-
 namespace sympow::test {
 
 /// Ids by kind, separated by spaces.

@@ -1,13 +1,10 @@
 // The propositions about conformal-sympow: which there are, and that each comes out as expected.
 #include "catch.hpp"
-#include <sympow/sympow.hpp>
 #include "propositions.hpp"
 
-#include <sympow/verify/propositions/conformal_propositions.hpp>
+#include <sympow/verify/propositions/groups.hpp>
 
 using namespace sympow;
-
-SYMPOW_COMPILED_PROPOSITIONS(conformal_propositions);
 
 namespace {
 

@@ -1,12 +1,10 @@
 // The propositions about joint planes: which there are, and that each comes out as expected.
-#include <sympow/verify/propositions/joint_block_propositions.hpp>
+#include <sympow/verify/propositions/groups.hpp>
 
 #include "catch.hpp"
 #include "propositions.hpp"
 
 using namespace sympow;
-
-SYMPOW_COMPILED_PROPOSITIONS(joint_block_propositions);
 
 namespace {
 

@@ -1,12 +1,10 @@
 // The propositions about the kernel and the tensor product: which there are, and that each comes out as expected.
-#include <sympow/verify/propositions/kernel_propositions.hpp>
+#include <sympow/verify/propositions/groups.hpp>
 
 #include "catch.hpp"
 #include "propositions.hpp"
 
 using namespace sympow;
-
-SYMPOW_COMPILED_PROPOSITIONS(kernel_propositions);
 
 namespace {
 

@@ -1,12 +1,10 @@
 // The propositions about rotations after Cayley transforms: which there are, and that each comes out as expected.
-#include <sympow/verify/propositions/post_rotation_propositions.hpp>
+#include <sympow/verify/propositions/groups.hpp>
 
 #include "catch.hpp"
 #include "propositions.hpp"
 
 using namespace sympow;
-
-SYMPOW_COMPILED_PROPOSITIONS(post_rotation_propositions);
 
 namespace {
 

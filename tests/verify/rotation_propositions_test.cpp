@@ -1,13 +1,10 @@
 // The propositions about rotations and rotary positions: which there are, and that each comes out as expected.
 #include "catch.hpp"
-#include <sympow/sympow.hpp>
 #include "propositions.hpp"
 
-#include <sympow/verify/propositions/rotation_propositions.hpp>
+#include <sympow/verify/propositions/groups.hpp>
 
 using namespace sympow;
-
-SYMPOW_COMPILED_PROPOSITIONS(rotation_propositions);
 
 namespace {
 

@@ -1,13 +1,10 @@
 // The propositions about softmax attention: which there are, and that each comes out as expected.
 #include "catch.hpp"
-#include <sympow/sympow.hpp>
 #include "propositions.hpp"
 
-#include <sympow/verify/propositions/softmax_propositions.hpp>
+#include <sympow/verify/propositions/groups.hpp>
 
 using namespace sympow;
-
-SYMPOW_COMPILED_PROPOSITIONS(softmax_propositions);
 
 namespace {
 

@@ -9,8 +9,8 @@
 namespace sympow {
 namespace detail {
 
-template <class Scalar, FiniteFeatureMap F>
-void StateForms<Scalar, F>::chunked(const F& feature, StateCall<Scalar, F> call) {
+template <class Scalar, FiniteFeatureMap F, int alignment>
+void StateForms<Scalar, F, alignment>::chunked(const F& feature, StateCall<Scalar, F> call) {
   if (call.options.mask.is_full) return run_two_passes<Scalar, F>(feature, call);
   OrdinaryEngine<Scalar, F>(feature, call).run_all(call.K.cols(), chunk_of(call.options, call.shape(call.K.cols())));
 }

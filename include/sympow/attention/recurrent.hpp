@@ -8,8 +8,8 @@
 namespace sympow {
 namespace detail {
 
-template <class Scalar, FiniteFeatureMap F>
-void StateForms<Scalar, F>::recurrent(const F& feature, StateCall<Scalar, F> call) {
+template <class Scalar, FiniteFeatureMap F, int alignment>
+void StateForms<Scalar, F, alignment>::recurrent(const F& feature, StateCall<Scalar, F> call) {
   if (call.options.mask.is_full) return run_two_passes<Scalar, F>(feature, call);
   if (call.state.tail_keys.cols() == 0) {
     OrdinaryEngine<Scalar, F> engine(feature, call);

@@ -11,7 +11,7 @@ namespace sympow {
 namespace detail {
 template <class State>
 struct StateAccess;
-template <class Scalar, FeatureMap F>
+template <class Scalar, FeatureMap F, int alignment = EIGEN_MAX_ALIGN_BYTES>
 struct StateForms;
 }  // namespace detail
 

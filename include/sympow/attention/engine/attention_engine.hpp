@@ -288,14 +288,15 @@ class AttentionEngine {
   bool is_plain_;
 };
 
-/// The attention form, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`.
-template <class Scalar, FeatureMap F>
+/// The attention form, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`. The alignment of Eigen's memory is a
+/// part of its name: files that disagree on it, as those of two -march settings do, must not exchange matrices, and do not link.
+template <class Scalar, FeatureMap F, int alignment = EIGEN_MAX_ALIGN_BYTES>
 struct AttentionForm {
   static void run(const F& feature, AttentionCall<Scalar> call);
 };
 
-template <class Scalar, FeatureMap F>
-void AttentionForm<Scalar, F>::run(const F& feature, AttentionCall<Scalar> call) {
+template <class Scalar, FeatureMap F, int alignment>
+void AttentionForm<Scalar, F, alignment>::run(const F& feature, AttentionCall<Scalar> call) {
   AttentionEngine<Scalar, F>(feature, call).run();
 }
 

@@ -10,11 +10,11 @@ namespace sympow::detail {
 template <class Scalar, FiniteFeatureMap F>
 struct StateCall;
 
-/// What has a state, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`. A map without an embedding has none.
-template <class Scalar, FeatureMap F>
+/// What has a state, compiled once for a scalar type and a feature map as `AttentionForm` is. A map without an embedding has none.
+template <class Scalar, FeatureMap F, int alignment>
 struct StateForms {};
-template <class Scalar, FiniteFeatureMap F>
-struct StateForms<Scalar, F> {
+template <class Scalar, FiniteFeatureMap F, int alignment>
+struct StateForms<Scalar, F, alignment> {
   static void recurrent(const F& feature, StateCall<Scalar, F> call);
   static void chunked(const F& feature, StateCall<Scalar, F> call);
   /// The tail into the sums.
@@ -315,13 +315,13 @@ struct StateAccess<State<Scalar, F>> {
   }
 };
 
-template <class Scalar, FiniteFeatureMap F>
-void StateForms<Scalar, F>::fold(State<Scalar, F>& state) {
+template <class Scalar, FiniteFeatureMap F, int alignment>
+void StateForms<Scalar, F, alignment>::fold(State<Scalar, F>& state) {
   Workspace<Scalar> work;
   StateAccess<State<Scalar, F>>{state}.fold(work);
 }
-template <class Scalar, FiniteFeatureMap F>
-void StateForms<Scalar, F>::add(const State<Scalar, F>& left, State<Scalar, F>& right, Workspace<Scalar>& work) {
+template <class Scalar, FiniteFeatureMap F, int alignment>
+void StateForms<Scalar, F, alignment>::add(const State<Scalar, F>& left, State<Scalar, F>& right, Workspace<Scalar>& work) {
   StateAccess<State<Scalar, F>>{right}.add(left, work);
 }
 

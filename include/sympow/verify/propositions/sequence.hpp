@@ -227,7 +227,7 @@ template <class Scalar>
 }  // namespace sympow::verify::detail
 
 // The forms of `GivenFeatures`; the program compiles them in a file of their own.
-#ifdef SYMPOW_COMPILED_PROPOSITIONS
+#ifdef SYMPOW_COMPILED_GIVEN_FEATURES
 SYMPOW_EXTERN_FORMS(float, sympow::verify::detail::GivenFeatures)
 SYMPOW_EXTERN_FORMS(double, sympow::verify::detail::GivenFeatures)
 #endif
