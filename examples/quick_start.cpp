@@ -15,7 +15,7 @@ int main() {
   const auto A = decay(systems::log_sigmoid(x)) * rotary(rope_frequencies<double>(d));
   const MatrixXf Y = attention(feature, A, Q, K, V);  // e × T: every query against every key before it
 
-  State<float, SymmetricPower<2>> state(d, e);  // e × D and D numbers, D = 136, however many tokens
+  State<float, SymmetricPower<2>> state(d, e);                // e × D and D numbers, D = 136, however many tokens
   const MatrixXf same = chunked(feature, A, Q, K, V, state);  // the same rows in linear time
   std::cout << "largest difference: " << (same - Y).cwiseAbs().maxCoeff() << '\n';
 
