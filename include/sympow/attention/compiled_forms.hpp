@@ -24,38 +24,38 @@
 /// Compiles the attention form, the recurrent and the chunked one, and what is done to states, for a scalar type and a feature map.
 #define SYMPOW_INSTANTIATE_FORMS(Scalar, ...) SYMPOW_FORMS(, Scalar, __VA_ARGS__)
 
-#define SYMPOW_FORMS(LINKAGE, Scalar, ...)                                \
+#define SYMPOW_FORMS(LINKAGE, Scalar, ...)                                    \
   LINKAGE template struct sympow::detail::AttentionForm<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::StateForms<Scalar, __VA_ARGS__>;
 
 /// What the usual transitions do to queries and keys of a scalar type.
-#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)                                                                       \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Stationary>;                                      \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::ConstantDecay>;                                   \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Decay>;                                           \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::ChannelDecay<double>>;                            \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Rotary>;                                          \
-  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Householder<Scalar>>;                             \
+#define SYMPOW_TRANSITIONS(LINKAGE, Scalar)                                                                        \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Stationary>;                                       \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::ConstantDecay>;                                    \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Decay>;                                            \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::ChannelDecay<double>>;                             \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Rotary>;                                           \
+  LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::Householder<Scalar>>;                              \
   LINKAGE template class sympow::detail::ViewOf<Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Rotary>>; \
-  LINKAGE template class sympow::detail::ViewOf<Scalar,                                                           \
-                                                sympow::TransitionProduct<sympow::Decay, sympow::Householder<Scalar>>>; \
+  LINKAGE template class sympow::detail::ViewOf<                                                                   \
+      Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Householder<Scalar>>>;                              \
   LINKAGE template class sympow::detail::HouseholderProducts<Scalar>;
 
 /// What the library `sympow::forms` holds for a scalar type.
-#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)                             \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Linear)                       \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<1>)            \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<2>)            \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<3>)            \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<4>)            \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Exponential)                  \
+#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)                  \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Linear)            \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<1>) \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<2>) \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<3>) \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<4>) \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Exponential)       \
   SYMPOW_FORMS(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
 
 /// Powers that few have a use for; the project's own programs keep them in a library of theirs.
-#define SYMPOW_HIGH_POWERS(LINKAGE, Scalar)                 \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<5>)  \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<6>)  \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<7>)  \
+#define SYMPOW_HIGH_POWERS(LINKAGE, Scalar)                \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<5>) \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<6>) \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
   SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<8>)
 
 #ifdef SYMPOW_COMPILED_FORMS

@@ -13,7 +13,7 @@ template <class State>
 struct StateAccess;
 template <class Scalar, FeatureMap F>
 struct StateForms;
-}
+}  // namespace detail
 
 /// The state of a recurrence: a value. Copy it to branch, keep it to resume.
 ///

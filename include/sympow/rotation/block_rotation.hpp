@@ -122,6 +122,15 @@ BlockRotation(const Angles&, Pairing) -> BlockRotation<typename Angles::Scalar>;
 
 }  // namespace sympow
 
+/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
+#define SYMPOW_BLOCK_ROTATION(LINKAGE, S)                                                                       \
+  namespace sympow {                                                                                            \
+  LINKAGE template class BlockRotation<S>;                                                                      \
+  LINKAGE template class LinearOperator<BlockRotation<S>>;                                                      \
+  LINKAGE template void detail::turn_columns(S*, Index, Index, Index, Pairing, Index, Index, detail::Turns<S>); \
+  }
+
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/rotation/compiled_rotations.hpp>  // what is not compiled here
+SYMPOW_BLOCK_ROTATION(extern, float)
+SYMPOW_BLOCK_ROTATION(extern, double)
 #endif

@@ -160,7 +160,7 @@ namespace detail {
 template <class Scalar>
 [[nodiscard]] double distance_of_columns(const Matrix<Scalar>& A, const Matrix<Scalar>& B) {
   const Eigen::MatrixXd moved = (A - B).template cast<double>();
-  return Eigen::JacobiSVD<Eigen::MatrixXd>(moved).singularValues()[0];
+  return detail::singular_values(moved)[0];
 }
 
 }  // namespace detail
@@ -176,6 +176,15 @@ template <class Scalar, class Map>
 
 }  // namespace sympow
 
+/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
+#define SYMPOW_CAYLEY(LINKAGE, S)                                                          \
+  namespace sympow {                                                                       \
+  LINKAGE template class Cayley<S>;                                                        \
+  LINKAGE template class LinearOperator<Cayley<S>>;                                        \
+  LINKAGE template double detail::distance_of_columns(const Matrix<S>&, const Matrix<S>&); \
+  }
+
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/rotation/compiled_rotations.hpp>  // what is not compiled here
+SYMPOW_CAYLEY(extern, float)
+SYMPOW_CAYLEY(extern, double)
 #endif

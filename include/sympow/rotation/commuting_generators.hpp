@@ -1,12 +1,12 @@
 // Families of rotations exp(Σ r_k L_k) from commuting skew generators: one angle a plane, linear in the position r.
 #pragma once
 
-#include <Eigen/SVD>
-
+#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include <sympow/core/checks.hpp>
+#include <sympow/core/singular_values.hpp>
 #include <sympow/rotation/joint_planes.hpp>
 #include <sympow/rotation/skew.hpp>
 #include <sympow/rotation/structured_rotation.hpp>
@@ -64,7 +64,7 @@ class CommutingGenerators {
   /// Λ, d_c × m: radians of plane u per unit of coordinate k.
   [[nodiscard]] const Eigen::MatrixXd& frequencies() const { return lambda_; }
   /// U: planes first, two columns each, then what nothing turns.
-  [[nodiscard]] Matrix<S> basis() const;
+  [[nodiscard]] Matrix<S> basis() const { return basis_ ? *basis_ : Matrix<S>::Identity(d_, d_); }
   /// Whether U is kept, and not the identity.
   [[nodiscard]] bool has_basis() const { return basis_ != nullptr; }
 
@@ -89,7 +89,7 @@ class CommutingGenerators {
   /// R(r). Throws `ShapeMismatch` unless r has d_c entries.
   template <VectorExpression Position>
   [[nodiscard]] StructuredRotation<S> at(const Position& r) const {
-    return rotation_at(r.template cast<double>());
+    return {BlockRotation<S>(angles(r)), d_, basis_};
   }
 
   /// What taking L̂_k for L_k can cost: ‖exp(Σ r_k L_k) - R(r)‖ ≤ Σ_k |r_k| ‖L_k‖ residual_k, up to rounding.
@@ -110,22 +110,30 @@ class CommutingGenerators {
   }
 
   /// Throws `RankDeficient` unless Λ has rank d_c, that is unless only r = 0 turns nothing.
-  void require_full_rank() const;
+  void require_full_rank() const {
+    const Eigen::VectorXd s = detail::singular_values(lambda_);
+    const double limit = s.size() > 0 ? 8 * static_cast<double>(d_) * unit * s[0] : 0;
+    const Index rank = std::count_if(s.data(), s.data() + s.size(), [=](double value) { return value > limit; });
+    if (rank < size())
+      detail::raise<RankDeficient>("frequencies: their rank is ", rank, ", must be ", size(),
+                                   ", or some displacements turn nothing");
+  }
   /// Throws `EmptyActiveSpace` if no plane turns.
-  void require_active() const;
+  void require_active() const {
+    if (planes() == 0)
+      detail::raise<EmptyActiveSpace>("the family of dimension ", d_, " has no plane that turns, must have one");
+  }
 
  private:
   CommutingGenerators() = default;
 
   // Sets d and the norms; returns L_k / ‖L_k‖.
   std::vector<Eigen::MatrixXd> checked(const std::vector<Matrix<S>>& generators);
-
   // Active planes first.
   void take(const detail::PlaneBlocks<double>& blocks, const Eigen::MatrixXd& U, Commutation mode, double tolerance);
 
   // What takes any expression above does its work here.
   [[nodiscard]] Eigen::VectorXd angles_at(const Eigen::VectorXd& r) const;
-  [[nodiscard]] StructuredRotation<S> rotation_at(const Eigen::VectorXd& r) const;
   [[nodiscard]] double deviation_bound_at(const Eigen::VectorXd& r) const;
   [[nodiscard]] Matrix<S> projected(const ConstBatch<S>& x, Index first, Index count) const;
 
@@ -187,11 +195,6 @@ CommutingGenerators<S> CommutingGenerators<S>::in_basis(const Matrix<S>& U) cons
 }
 
 template <class S>
-Matrix<S> CommutingGenerators<S>::basis() const {
-  return basis_ ? *basis_ : Matrix<S>::Identity(d_, d_);
-}
-
-template <class S>
 double CommutingGenerators<S>::gap() const {
   double least = std::numeric_limits<double>::infinity();
   for (Index u = 0; u < planes(); ++u)
@@ -216,30 +219,9 @@ Matrix<S> CommutingGenerators<S>::generator(Index k) const {
 }
 
 template <class S>
-void CommutingGenerators<S>::require_full_rank() const {
-  const Eigen::VectorXd s = Eigen::JacobiSVD<Eigen::MatrixXd>(lambda_).singularValues();
-  const double limit = s.size() > 0 ? 8 * static_cast<double>(d_) * unit * s[0] : 0;
-  const Index rank = (s.array() > limit).count();
-  if (rank < size())
-    detail::raise<RankDeficient>("frequencies: their rank is ", rank, ", must be ", size(),
-                                 ", or some displacements turn nothing");
-}
-
-template <class S>
-void CommutingGenerators<S>::require_active() const {
-  if (planes() == 0)
-    detail::raise<EmptyActiveSpace>("the family of dimension ", d_, " has no plane that turns, must have one");
-}
-
-template <class S>
 Eigen::VectorXd CommutingGenerators<S>::angles_at(const Eigen::VectorXd& r) const {
   detail::check_size("entries of the position", r.size(), size(), "generators of the family");
   return lambda_.transpose() * r;
-}
-
-template <class S>
-StructuredRotation<S> CommutingGenerators<S>::rotation_at(const Eigen::VectorXd& r) const {
-  return {BlockRotation<S>(angles_at(r)), d_, basis_};
 }
 
 template <class S>
@@ -314,5 +296,6 @@ Matrix<S> CommutingGenerators<S>::projected(const ConstBatch<S>& x, Index first,
 }  // namespace sympow
 
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/rotation/compiled_rotations.hpp>  // what is not compiled here
+extern template class sympow::CommutingGenerators<float>;
+extern template class sympow::CommutingGenerators<double>;
 #endif

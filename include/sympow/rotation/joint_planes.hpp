@@ -181,6 +181,17 @@ template <class Real>
 
 }  // namespace sympow::detail
 
+/// The functions for one type: with `extern` they are compiled elsewhere, with nothing here.
+#define SYMPOW_JOINT_PLANES(LINKAGE, Real)                                                                 \
+  namespace sympow::detail {                                                                               \
+  LINKAGE template struct SkewTridiagonal<Real>;                                                           \
+  LINKAGE template struct PlaneBlocks<Real>;                                                               \
+  LINKAGE template Matrix<Real> skew_planes(const Matrix<Real>&);                                          \
+  LINKAGE template Matrix<Real> joint_planes(const std::vector<Matrix<Real>>&, Index, std::uint64_t, int); \
+  LINKAGE template Matrix<Real> polishing_step(const PlaneBlocks<Real>&, Index);                           \
+  LINKAGE template Matrix<Real> polished_planes(const std::vector<Matrix<Real>>&, Matrix<Real>, int);      \
+  }
+
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/rotation/compiled_rotations.hpp>  // what is not compiled here
+SYMPOW_JOINT_PLANES(extern, double)
 #endif

@@ -29,6 +29,12 @@ template <MatrixExpression X>
 
 }  // namespace sympow::detail
 
+/// The check in double: with `extern` it is compiled elsewhere.
+#define SYMPOW_CHECKED_SKEW(LINKAGE)                                                                 \
+  namespace sympow::detail {                                                                         \
+  LINKAGE template Eigen::MatrixXd checked_skew(const std::string&, const Eigen::MatrixXd&, double); \
+  }
+
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/rotation/compiled_rotations.hpp>  // what is not compiled here
+SYMPOW_CHECKED_SKEW(extern)
 #endif

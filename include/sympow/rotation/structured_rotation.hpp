@@ -109,6 +109,14 @@ void StructuredRotation<S>::turn(const ConstBatch<S>& x, Batch<S> y) const {
 
 }  // namespace sympow
 
+/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
+#define SYMPOW_STRUCTURED_ROTATION(LINKAGE, S)                  \
+  namespace sympow {                                            \
+  LINKAGE template class StructuredRotation<S>;                 \
+  LINKAGE template class LinearOperator<StructuredRotation<S>>; \
+  }
+
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/rotation/compiled_rotations.hpp>  // what is not compiled here
+SYMPOW_STRUCTURED_ROTATION(extern, float)
+SYMPOW_STRUCTURED_ROTATION(extern, double)
 #endif

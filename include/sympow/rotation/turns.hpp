@@ -150,7 +150,8 @@ void turn_on(Eigen::VectorXd& mu, const double* theta, double beta, Pairing pair
     cosines_and_sines(angles, cosines, sines);
     alignas(64) Scalar cosine[all], sine[all];
     alignas(64) std::complex<Scalar> turns[all];
-    for (Index n = 0; n < all; ++n) cosine[n] = static_cast<Scalar>(cosines[n]), sine[n] = static_cast<Scalar>(sines[n]);
+    for (Index n = 0; n < all; ++n)
+      cosine[n] = static_cast<Scalar>(cosines[n]), sine[n] = static_cast<Scalar>(sines[n]);
     if (pairing == Pairing::interleaved)
       for (Index n = 0; n < all; ++n) turns[n] = {cosine[n], sine[n]};
     const Turns<Scalar> by{turns, cosine, sine};

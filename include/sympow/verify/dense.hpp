@@ -2,7 +2,6 @@
 #pragma once
 
 #include <Eigen/LU>
-#include <Eigen/SVD>
 
 #include <cmath>
 #include <concepts>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include <sympow/core/concepts.hpp>
+#include <sympow/core/singular_values.hpp>
 
 namespace sympow::verify {
 
@@ -135,7 +135,7 @@ double Dense<S, C>::spectral_norm() const {
 }
 template <class S, int C>
 Dense<double, 1> Dense<S, C>::singular_values() const {
-  return Vector<double>(Eigen::JacobiSVD<Eigen::MatrixXd>(Eigen::MatrixXd(in_double().plain())).singularValues());
+  return Vector<double>(sympow::detail::singular_values(Eigen::MatrixXd(in_double().plain())));
 }
 template <class S, int C>
 double Dense<S, C>::largest() const {

@@ -50,8 +50,9 @@ class AttentionEngine {
     auto norms = work_.all_key_norms(T_);
     keys.rightCols(missing).setZero(), norms.tail(missing).setZero();
     exponents.tail(missing).setConstant(no_weight);
-    const double of_keys =
-        present > 0 ? load_keys<F, Scalar>(call_.K, keys.leftCols(present), exponents.head(present), norms.head(present)) : 0;
+    const double of_keys = present > 0 ? load_keys<F, Scalar>(call_.K, keys.leftCols(present), exponents.head(present),
+                                                              norms.head(present))
+                                       : 0;
     work_.blocks.resize(static_cast<std::size_t>((T_ + block - 1) / block));
     const Index most = std::min(block, T_);
     sums_.reserve(call_.V.rows(), most, most);
@@ -103,7 +104,8 @@ class AttentionEngine {
     if (present.size > 0)
       queries.middleCols(present.begin - own.begin, present.size) =
           call_.Q.middleCols(present.begin - mask_.offset, present.size);
-    load_queries<F, Scalar>(queries, queries, work_.query_exponents(n), work_.query_norms(n), call_.options.scale, of_keys);
+    load_queries<F, Scalar>(queries, queries, work_.query_exponents(n), work_.query_norms(n), call_.options.scale,
+                            of_keys);
     auto unused = work_.own_queries(d_, n);
     unused.setZero();
     auto keys = work_.keys(d_, T_).middleCols(own.begin, n);

@@ -107,8 +107,7 @@ double load_keys(MatrixView<const Scalar> x, MatrixView<Scalar> y, ColumnView<do
     if constexpr (F::score == Score::power) return 0;
     longest = std::numeric_limits<int>::min();
     for (Index t = 0; t < x.cols(); ++t) longest = std::max(longest, exponents[t]);
-    for (Index t = 0; t < x.cols(); ++t)
-      set_times_power_of_two<Scalar>(y.col(t), y.col(t), exponents[t] - longest);
+    for (Index t = 0; t < x.cols(); ++t) set_times_power_of_two<Scalar>(y.col(t), y.col(t), exponents[t] - longest);
   }
   exponents.setZero();
   set_norms(y, norms);

@@ -125,8 +125,7 @@ class OneToken {
     const Index m = state_.tail_size;
     const auto exponents = state_.exponents(), log_b = state_.log_b();
     const double M =
-        std::ceil(std::max({degree * key_exponent,
-                            state_.L + (state_.tail_log_decay + log_gamma) * std::numbers::log2e,
+        std::ceil(std::max({degree * key_exponent, state_.L + (state_.tail_log_decay + log_gamma) * std::numbers::log2e,
                             largest_log2_weight<degree>(log_b, exponents) + std::numbers::log2e * log_gamma}));
     auto gates = work_.gates((m / at_once + 1) * at_once);
     auto weights = work_.tail_weights(m);

@@ -247,7 +247,8 @@ class OrdinaryEngine {
   template <class Real>
   void set_lengths(ColumnView<Real> lengths, MatrixView<const Scalar> columns, ColumnView<const Scalar> loaded) const {
     for (Index t = 0; t < columns.cols(); ++t)
-      lengths[t] = static_cast<Real>(keeps_lengths_ ? loaded[t] : std::sqrt(squared_norm(columns.col(t).data(), columns.rows())));
+      lengths[t] = static_cast<Real>(keeps_lengths_ ? loaded[t]
+                                                    : std::sqrt(squared_norm(columns.col(t).data(), columns.rows())));
   }
 
   // See `for_feature_panels`, for the queries and as many keys, those of the tail first.

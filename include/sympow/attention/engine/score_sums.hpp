@@ -113,8 +113,8 @@ class ScoreSums {
 
   // Query i sees the first `seen(i)` keys, weighed by `factors(i)`.
   template <class Seen, class Factors, class LogGate>
-  void add(MatrixView<Scalar> logits, MatrixView<const Scalar> values, ColumnView<const Scalar> norms,
-           const Seen& seen, const Factors& factors, const LogGate& log_gate) {
+  void add(MatrixView<Scalar> logits, MatrixView<const Scalar> values, ColumnView<const Scalar> norms, const Seen& seen,
+           const Factors& factors, const LogGate& log_gate) {
     const bool diagnose = diagnostics_ != nullptr;
     auto shift = work_.shift(n_), absolute_shift = work_.absolute_shift(n_), gate = work_.gate(n_);
     auto absolute = work_.absolute_logits(diagnose ? logits.rows() : 0, diagnose ? n_ : 0);

@@ -126,8 +126,7 @@ struct StateAccess<State<Scalar, F>> {
     auto tail_features = work.tail_features(S.cols(), m), features = work.features(S.cols(), n);
     const double forgotten = (tail_log_decay + degree * slowest_channel()) * std::numbers::log2e;
     const double folded = embed_keys(keys(), exponents(), log_b(), tail_features) + room_for(largest_entry(values()));
-    const double added =
-        embed_keys(new_keys, new_exponents, new_log_b, features) + room_for(largest_entry(new_values));
+    const double added = embed_keys(new_keys, new_exponents, new_log_b, features) + room_for(largest_entry(new_values));
     const double next = std::max({L + forgotten, folded, added});
     const auto decay =
         forgetting(work, L + forgotten == no_weight ? 0 : std::exp2((exponent() - std::ceil(next)) + forgotten));
@@ -200,7 +199,7 @@ struct StateAccess<State<Scalar, F>> {
 
   /// What every entry of S, Z and A is multiplied by when the decay since the last fold goes into the sums.
   struct Forgetting {
-    double factor;                                  ///< of all, that of the slowest channel included
+    double factor;                         ///< of all, that of the slowest channel included
     ColumnView<const double> of_channels;  ///< of each, D; empty where the channels agree
   };
   /// S ← factor S Sym(diag(e^{channels - slowest})): a diagonal is lifted to the monomials of its entries, φ(a) / φ(1).

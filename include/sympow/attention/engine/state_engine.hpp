@@ -171,7 +171,7 @@ class StateEngine {
     auto queries = work_.queries(d_, n);
     if (call_.reads)
       detail::load_queries<F, Scalar>(call_.Q.middleCols(segment.begin, n), queries, work_.query_exponents(n),
-                              work_.query_norms(n), call_.options.scale);
+                                      work_.query_norms(n), call_.options.scale);
     else
       set_nothing(queries, work_.query_exponents(n), work_.query_norms(n));
   }
@@ -218,7 +218,8 @@ class StateEngine {
     const Index n = segment.size;
     auto keys = work_.keys(d_, n);
     if (call_.takes())
-      detail::load_keys<F, Scalar>(call_.K.middleCols(segment.begin, n), keys, work_.key_exponents(n), work_.key_norms(n));
+      detail::load_keys<F, Scalar>(call_.K.middleCols(segment.begin, n), keys, work_.key_exponents(n),
+                                   work_.key_norms(n));
     else
       set_nothing(keys, work_.key_exponents(n), work_.key_norms(n));
   }

@@ -87,8 +87,7 @@ void order_in_the_mask(Ledger& ledger, const DualityInput<Scalar>& in, Random& r
                  {2, "two results of the library, a unit each", "row rule"});
   const auto causal_shuffled = softmax_rows(systems::nope(), open, permuted(in.tokens, shuffled));
   const double moved = distance(causal_shuffled.Y.column(last).in_double(), causal.Y.column(last).in_double());
-  ledger.holds("3.A3b.fix", moved / full.unit[last],
-               {2, "two results of the library, a unit each", "row rule"},
+  ledger.holds("3.A3b.fix", moved / full.unit[last], {2, "two results of the library, a unit each", "row rule"},
                "a causal row does not see in which order the tokens before it stand, in units of the row rule",
                "correction of D Softmax Attention");
 }
