@@ -15,10 +15,12 @@
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
+#include <sympow/io/npy.hpp>
 #include "arguments.hpp"
-#include "npy.hpp"
 
 namespace attend_npy {
+
+using namespace sympow::io;  // arrays of numpy
 
 using sympow::Index;
 

@@ -176,8 +176,8 @@ TEST_CASE("entries that are not finite, and gates that are not", "[attend_npy]")
   const Good good;
   const Folder& folder = good.folder;
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-  const auto with = [&](const std::string& name, const attend_npy::Shape& shape, std::size_t place, double value) {
-    auto entries = numbers(attend_npy::entries_of(shape, 8).value());
+  const auto with = [&](const std::string& name, const sympow::io::Shape& shape, std::size_t place, double value) {
+    auto entries = numbers(sympow::io::entries_of(shape, 8).value());
     if (name == "g_bad.npy")
       for (double& entry : entries) entry = -entry;
     entries[place] = value;

@@ -14,7 +14,7 @@ void check(const Choice& choice, const std::string& form, std::uint64_t seed, co
   const Finished finished = folder.run(arrays.save(folder) + " --out y.npy --form " + form + " " + more);
   REQUIRE(finished.err == "");
   REQUIRE(finished.status == 0);
-  const attend_npy::Array Y = folder.read("y.npy"), V = folder.read("v.npy");
+  const sympow::io::Array Y = folder.read("y.npy"), V = folder.read("v.npy");
   REQUIRE(Y.shape == V.shape);
   REQUIRE(Y.holds<float>() == choice.single);
   REQUIRE(arrays.distance(by_head(Y)) <= 1);
@@ -113,8 +113,8 @@ TEST_CASE("diagnostics are the logarithm of the denominator, the condition numbe
         for (std::size_t n = 0; n < arrays.Q.entries.size(); ++n)
           if (static_cast<Index>(n) / choice.d % choice.tokens == nothing) arrays.Q.entries[n] = 0;
         REQUIRE(folder.run(arrays.save(folder) + " --out y.npy --diagnostics d.npy --form " + form).status == 0);
-        const attend_npy::Array file = folder.read("d.npy");
-        attend_npy::Shape shape = folder.read("v.npy").shape;
+        const sympow::io::Array file = folder.read("d.npy");
+        sympow::io::Shape shape = folder.read("v.npy").shape;
         shape.back() = 3;
         REQUIRE(file.shape == shape);
         REQUIRE(file.holds<double>());

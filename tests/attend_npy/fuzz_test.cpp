@@ -5,14 +5,14 @@
 #include <new>
 #include <sstream>
 
-#include <npy.hpp>
 #include <state_files.hpp>
+#include <sympow/io/npy.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 #include "random.hpp"
 
 namespace {
@@ -180,11 +180,11 @@ void fuzz_states(std::uint64_t seed, int rounds, bool honest) {
 
 TEST_CASE("a hundred thousand mutated npy files", "[attend_npy]") {
   std::vector<std::string> files;
-  for (const attend_npy::Shape& shape :
-       {attend_npy::Shape{3, 4}, attend_npy::Shape{2, 3, 2, 2}, attend_npy::Shape{0, 5}}) {
+  for (const sympow::io::Shape& shape :
+       {sympow::io::Shape{3, 4}, sympow::io::Shape{2, 3, 2, 2}, sympow::io::Shape{0, 5}}) {
     std::ostringstream single, twice;
-    attend_npy::write_npy(single, shape, std::vector<float>(attend_npy::entries_of(shape, 4).value(), 1));
-    attend_npy::write_npy(twice, shape, std::vector<double>(attend_npy::entries_of(shape, 8).value(), 1));
+    sympow::io::write_npy(single, shape, std::vector<float>(sympow::io::entries_of(shape, 4).value(), 1));
+    sympow::io::write_npy(twice, shape, std::vector<double>(sympow::io::entries_of(shape, 8).value(), 1));
     files.push_back(single.str());
     files.push_back(twice.str());
   }
@@ -228,12 +228,12 @@ TEST_CASE("a hundred thousand mutated npy files", "[attend_npy]") {
     std::istringstream in(bytes);
     largest_request = 0;
     try {
-      const attend_npy::Array array = attend_npy::read_npy(in, bytes.size(), "X");
+      const sympow::io::Array array = sympow::io::read_npy(in, bytes.size(), "X");
       ++succeeded;
       const std::size_t each = array.holds<float>() ? 4 : 8;
-      if (attend_npy::entries_of(array.shape, each) != array.size() || array.size() * each > bytes.size())
+      if (sympow::io::entries_of(array.shape, each) != array.size() || array.size() * each > bytes.size())
         FAIL("round " << round << ": a shape that lies");
-    } catch (const attend_npy::InvalidNpy& error) {
+    } catch (const sympow::io::InvalidNpy& error) {
       ++failed;
       if (!std::string(error.what()).starts_with("X: "))
         FAIL("round " << round << ": not a clear line: " << error.what());

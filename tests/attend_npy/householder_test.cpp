@@ -114,7 +114,7 @@ void check(const Choice& choice, const std::string& form, std::uint64_t seed, bo
   CAPTURE(finished.out);
   REQUIRE(finished.err == "");
   REQUIRE(finished.status == 0);
-  const attend_npy::Array Y = folder.read("y.npy");
+  const sympow::io::Array Y = folder.read("y.npy");
   REQUIRE(Y.shape == folder.read("v.npy").shape);
   REQUIRE(Y.holds<float>() == choice.single);
   with_feature_of(choice, [&](const auto& feature) { REQUIRE(chain.distance(feature, by_head(Y)) <= 1); });

@@ -1,11 +1,11 @@
 // The reader and the writer of .npy files.
 #include <sstream>
 
-#include <npy.hpp>
+#include <sympow/io/npy.hpp>
 
 #include "catch.hpp"
 
-using namespace attend_npy;
+using namespace sympow::io;
 
 namespace {
 

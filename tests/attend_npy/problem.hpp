@@ -34,9 +34,9 @@ struct Numbers {
   template <class Scalar>
   void save(const Folder& folder, const std::string& name, int axes, Index begin, Index count,
             bool with_last_axis = true) const {
-    attend_npy::Shape shape = axes == 2   ? attend_npy::Shape{count}
-                              : axes == 3 ? attend_npy::Shape{heads, count}
-                                          : attend_npy::Shape{batches, count, heads};
+    sympow::io::Shape shape = axes == 2   ? sympow::io::Shape{count}
+                              : axes == 3 ? sympow::io::Shape{heads, count}
+                                          : sympow::io::Shape{batches, count, heads};
     if (with_last_axis) shape.push_back(width);
     std::vector<Scalar> ordered;
     const auto push = [&](Index b, Index h, Index t) {
@@ -56,7 +56,7 @@ struct Numbers {
 };
 
 /// What a file holds, by (batch, head, token, entry).
-inline Numbers by_head(const attend_npy::Array& array) {
+inline Numbers by_head(const sympow::io::Array& array) {
   const auto& s = array.shape;
   const auto axes = s.size();
   Numbers x{axes == 4 ? s[0] : 1, axes == 2 ? 1 : axes == 3 ? s[0] : s[2], axes == 2 ? s[0] : s[1], s.back(), {}};

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include <npy.hpp>
 #include <sympow/core/concepts.hpp>
+#include <sympow/io/npy.hpp>
 
 #include "catch.hpp"
 
@@ -59,13 +59,13 @@ class Folder {
   }
 
   template <class Scalar>
-  void save(const std::string& name, const attend_npy::Shape& shape, const std::vector<Scalar>& entries) const {
+  void save(const std::string& name, const sympow::io::Shape& shape, const std::vector<Scalar>& entries) const {
     std::ofstream out(path_ / name, std::ios::binary);
-    attend_npy::write_npy(out, shape, entries);
+    sympow::io::write_npy(out, shape, entries);
   }
 
-  [[nodiscard]] attend_npy::Array read(const std::string& name) const {
-    return attend_npy::read_npy("", (path_ / name).string());
+  [[nodiscard]] sympow::io::Array read(const std::string& name) const {
+    return sympow::io::read_npy("", (path_ / name).string());
   }
 
   /// Runs the program here. Words are separated by spaces.

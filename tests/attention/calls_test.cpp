@@ -1,6 +1,6 @@
 // How the forms are called: views, outputs, workspaces, states, user's own feature maps, and mistakes that lose nothing.
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 #include "random.hpp"
 
 #include <sympow/rotation/frequencies.hpp>

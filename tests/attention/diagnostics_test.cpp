@@ -1,6 +1,6 @@
 // Diagnostics say what the definition says, in every form and for every feature map, and change nothing.
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 #include "random.hpp"
 
 #include <sympow/rotation/frequencies.hpp>

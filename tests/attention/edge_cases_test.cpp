@@ -1,6 +1,6 @@
 // Rows without weight, gates of exactly 0 and 1, extreme logits, and normalisation by choice.
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 #include "random.hpp"
 
 #include <sympow/rotation/frequencies.hpp>

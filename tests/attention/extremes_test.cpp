@@ -64,7 +64,9 @@ TEST_CASE("an exponential score sees products of scale, query and key, not their
   const Eigen::MatrixXf Y = attention(Exponential{}, constant_decay(.9), Q, K, V, {.scale = .5});
   const auto check_sizes = [&](int of_scale, int of_query, int of_key) {
     CAPTURE(of_scale, of_query, of_key);
-    const auto times = [](const Eigen::MatrixXf& x, int n) { return x.unaryExpr([=](float entry) { return sympow::detail::times_power_of_two(entry, n); }).eval(); };
+    const auto times = [](const Eigen::MatrixXf& x, int n) {
+      return x.unaryExpr([=](float entry) { return sympow::detail::times_power_of_two(entry, n); }).eval();
+    };
     REQUIRE(attention(Exponential{}, constant_decay(.9), times(Q, of_query), times(K, of_key), V,
                       {.scale = std::ldexp(.5, of_scale)}) == Y);
   };

@@ -4,8 +4,8 @@
 
 #include <sympow/sympow.hpp>
 
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 #include "random.hpp"
 
 using namespace sympow;

@@ -1,7 +1,7 @@
 // A token at a time: what is ordinary takes a path of its own, and nobody can tell.
+#include <sympow/sympow.hpp>
 #include "batches.hpp"
 #include "catch.hpp"
-#include <sympow/sympow.hpp>
 #include "random.hpp"
 
 #include <sympow/rotation/frequencies.hpp>

@@ -9,8 +9,8 @@
 #include <sympow/transition/rotary.hpp>
 #include <sympow/verify/laws.hpp>
 
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 #include "random.hpp"
 
 using namespace sympow;

@@ -1,6 +1,6 @@
 // Householder chains in every form that has them: against the definition, split, saved, merged, alone and with decay.
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 
 #include <sympow/attention/merge.hpp>
 #include <sympow/attention/state_file.hpp>

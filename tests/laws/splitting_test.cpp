@@ -1,6 +1,6 @@
 // Splitting a sequence anywhere changes nothing, and the test knows when the state was dropped.
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 
 #include <sympow/core/random.hpp>
 #include <sympow/rotation/frequencies.hpp>

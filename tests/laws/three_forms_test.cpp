@@ -1,6 +1,6 @@
 // attention = recurrent = chunked = the definition, by the row rule.
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 
 #include <sympow/core/random.hpp>
 #include <sympow/rotation/frequencies.hpp>

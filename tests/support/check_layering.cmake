@@ -12,6 +12,7 @@ set(below_systems core feature tensor combinatorics rotation transition)
 set(below_attention core combinatorics tensor feature rotation transition)
 set(below_attention_engine core combinatorics tensor feature rotation transition attention/cost_model.hpp
     attention/options.hpp attention/state.hpp attention/workspace.hpp)  # engines know no form
+set(below_io core)
 set(below_layer core combinatorics tensor feature rotation transition attention)
 set(below_verify core combinatorics tensor feature rotation transition attention systems)
 set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp core/packed_product.hpp)

@@ -1,6 +1,6 @@
 // Every named system is its formula, in every form it has, and the reductions between them hold to the bit.
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 
 #include <sympow/core/random.hpp>
 #include <sympow/rotation/frequencies.hpp>

@@ -6,8 +6,8 @@
 #include <sympow/transition/structured_rotary.hpp>
 #include <sympow/verify/laws.hpp>
 
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 #include "random.hpp"
 
 using namespace sympow;

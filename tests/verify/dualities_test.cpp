@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "catch.hpp"
 #include <sympow/sympow.hpp>
+#include "catch.hpp"
 
 #include <sympow/verify/dualities.hpp>
 

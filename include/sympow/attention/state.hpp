@@ -123,4 +123,4 @@ State(F, Index, Index, Sizes...) -> State<double, F>;
 
 }  // namespace sympow
 
-#include <sympow/attention/engine/state_access.hpp>  // how the forms get at it
+#include <sympow/attention/engine/state_forms.hpp>  // how the forms get at it

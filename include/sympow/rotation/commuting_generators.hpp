@@ -114,9 +114,8 @@ class CommutingGenerators {
     const Eigen::VectorXd s = detail::singular_values(lambda_);
     const double limit = s.size() > 0 ? 8 * static_cast<double>(d_) * unit * s[0] : 0;
     const Index rank = std::count_if(s.data(), s.data() + s.size(), [=](double value) { return value > limit; });
-    if (rank < size())
-      detail::raise<RankDeficient>("frequencies: their rank is ", rank, ", must be ", size(),
-                                   ", or some displacements turn nothing");
+    if (rank >= size()) return;
+    detail::raise<RankDeficient>("frequencies: rank is ", rank, ", must be ", size(), ", or some r turn nothing");
   }
   /// Throws `EmptyActiveSpace` if no plane turns.
   void require_active() const {

@@ -1,8 +1,6 @@
 // Queries against keys, block by block: the engine of the attention form.
 #pragma once
 
-#include <algorithm>
-
 #include <sympow/attention/engine/columns.hpp>
 #include <sympow/attention/engine/ordinary_rows.hpp>
 #include <sympow/attention/engine/score_sums.hpp>
@@ -129,8 +127,8 @@ class AttentionEngine {
     KeyBlock<Scalar>& loaded = block_at(own.begin);
     loaded.log_decay = accumulate_gates(call_.transition, own, work_.from_start(n), work_.to_end(n));
     const Index keys_present = keys_of(own).size;
-    const auto to_end = work_.to_end(n).head(keys_present), lengths = work_.key_exponents(n).head(keys_present);
     if (!takes_keys || keys_present == 0) return;
+    const auto to_end = work_.to_end(n).head(keys_present), lengths = work_.key_exponents(n).head(keys_present);
     loaded.factors.template set<F>(to_end, lengths);
     auto weights = work_.all_weights(T_).segment(own.begin, keys_present);
     weigh(to_end, lengths, loaded.reference, weights);
@@ -219,7 +217,7 @@ class AttentionEngine {
     auto own_weights = work_.own_weights(keys.size);
     if (sees_own) {
       auto log_b = work_.gates(keys.size);
-      for (Index j = 0; j < keys.size; ++j) log_b[j] = -work_.from_start(n)[j];
+      log_b = -work_.from_start(n).head(keys.size);
       const auto exponents = work_.key_exponents(n).head(keys.size);
       weigh(log_b, exponents, own_unit, own_weights);
       unit = std::max(unit, own_unit);
@@ -294,7 +292,6 @@ template <class Scalar, FeatureMap F, int alignment = EIGEN_MAX_ALIGN_BYTES>
 struct AttentionForm {
   static void run(const F& feature, AttentionCall<Scalar> call);
 };
-
 template <class Scalar, FeatureMap F, int alignment>
 void AttentionForm<Scalar, F, alignment>::run(const F& feature, AttentionCall<Scalar> call) {
   AttentionEngine<Scalar, F>(feature, call).run();

@@ -1,27 +1,14 @@
 // How tokens enter a state: its parts, and what the forms do with them.
 #pragma once
 
+#include <span>
+
 #include <sympow/attention/engine/columns.hpp>
+#include <sympow/attention/engine/two_part_factor.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/attention/workspace.hpp>
 
 namespace sympow::detail {
-
-template <class Scalar, FiniteFeatureMap F>
-struct StateCall;
-
-/// What has a state, compiled once for a scalar type and a feature map as `AttentionForm` is. A map without an embedding has none.
-template <class Scalar, FeatureMap F, int alignment>
-struct StateForms {};
-template <class Scalar, FiniteFeatureMap F, int alignment>
-struct StateForms<Scalar, F, alignment> {
-  static void recurrent(const F& feature, StateCall<Scalar, F> call);
-  static void chunked(const F& feature, StateCall<Scalar, F> call);
-  /// The tail into the sums.
-  static void fold(State<Scalar, F>& state);
-  /// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
-  static void add(const State<Scalar, F>& left, State<Scalar, F>& right, Workspace<Scalar>& work);
-};
 
 /// The forms' way into a state: its parts, and how tokens enter the sums.
 template <class Scalar, class F>
@@ -43,7 +30,7 @@ struct StateAccess<State<Scalar, F>> {
 
   static constexpr int degree = degree_of<F>;
 
-  /// S and Z, and the tokens of the tail.
+  /// S, Z and the tail.
   [[nodiscard]] MatrixView<Scalar> sums() const { return S; }
   [[nodiscard]] ColumnView<Scalar> normalizer() const { return Z; }
   [[nodiscard]] MatrixView<Scalar> keys() const { return MatrixView<Scalar>(tail_keys).leftCols(tail_size); }
@@ -57,8 +44,9 @@ struct StateAccess<State<Scalar, F>> {
   /// 2^M times S or Z.
   template <class Part>
   [[nodiscard]] auto unscaled(const Part& part) const {
-    typename Part::PlainObject x = part;
-    for (Index n = 0; n < x.size(); ++n) x.data()[n] = times_power_of_two(x.data()[n], L == no_weight ? 0 : exponent());
+    auto x = part;
+    for (Scalar& entry : std::span(x.data(), static_cast<std::size_t>(x.size())))
+      entry = times_power_of_two(entry, L == no_weight ? 0 : exponent());
     return x;
   }
 
@@ -220,54 +208,27 @@ struct StateAccess<State<Scalar, F>> {
   void forget(const Forgetting& decay, Index first, Index size) {
     if (decay.of_channels.size() == 0) {
       if (decay.factor == 1) return;
-      Halves(decay.factor).multiply(&S(0, first), size * S.rows());
-      Halves(decay.factor).multiply(&Z[first], size);
-      return;
+      const TwoPartFactor<Scalar> factor(decay.factor);
+      factor.multiply(&S(0, first), size * S.rows());
+      return factor.multiply(&Z[first], size);
     }
     for (Index i = first; i < first + size; ++i) {
-      const Halves factor(decay.of_channels[i]);
+      const TwoPartFactor<Scalar> factor(decay.of_channels[i]);
       factor.multiply(S.data() + i * S.rows(), S.rows());
       factor.multiply(&Z[i], 1);
     }
   }
 
  private:
-  // A γ near 1 rounded to one scalar would drift by itself: it is taken as two.
-  struct Halves {
-    explicit Halves(double factor) : high(static_cast<Scalar>(factor)), low(static_cast<Scalar>(factor - high)) {}
-    Scalar high, low;
-
-    // x ← factor x of n numbers.
-    void multiply(Scalar* x, Index n) const {
-      using Block = Eigen::Array<Scalar, 16, 1>;
-      Index i = 0;
-      for (; i + 16 <= n; i += 16) {
-        const Block some = Block::Map(x + i);
-        Block::Map(x + i) = some * high + some * low;
-      }
-      for (; i < n; ++i) x[i] = x[i] * high + x[i] * low;
-    }
-    // x ← own x + factor y.
-    void add(Scalar* x, Scalar own, const Scalar* y, Index n) const {
-      using Block = Eigen::Array<Scalar, 16, 1>;
-      Index i = 0;
-      for (; i + 16 <= n; i += 16) {
-        const Block some = Block::Map(y + i);
-        Block::Map(x + i) = Block::Map(x + i) * own + some * high + some * low;
-      }
-      for (; i < n; ++i) x[i] = x[i] * own + y[i] * high + y[i] * low;
-    }
-  };
-
   // S ← own S + decay X, and Z likewise.
   void add_decayed(const Matrix<Scalar>& X, const Matrix<Scalar>& z, Scalar own, const Forgetting& decay) {
     if (decay.of_channels.size() == 0) {
-      Halves(decay.factor).add(S.data(), own, X.data(), S.size());
-      Halves(decay.factor).add(Z.data(), own, z.data(), Z.size());
-      return;
+      const TwoPartFactor<Scalar> factor(decay.factor);
+      factor.add(S.data(), own, X.data(), S.size());
+      return factor.add(Z.data(), own, z.data(), Z.size());
     }
     for (Index i = 0; i < S.cols(); ++i) {
-      const Halves factor(decay.of_channels[i]);
+      const TwoPartFactor<Scalar> factor(decay.of_channels[i]);
       factor.add(S.data() + i * S.rows(), own, X.data() + i * S.rows(), S.rows());
       factor.add(&Z[i], own, z.data() + i, 1);
     }
@@ -279,9 +240,7 @@ struct StateAccess<State<Scalar, F>> {
     return AB;
   }
 
-  static double largest_of(const Eigen::VectorXd& log_a) {
-    return log_a.size() > 0 ? *std::max_element(log_a.data(), log_a.data() + log_a.size()) : 0;
-  }
+  static double largest_of(const Eigen::VectorXd& log_a) { return log_a.size() > 0 ? log_a.maxCoeff() : 0; }
   static bool is_constant(const Eigen::VectorXd& log_a) {
     return std::all_of(log_a.data(), log_a.data() + log_a.size(), [&](double x) { return x == log_a[0]; });
   }
@@ -314,15 +273,5 @@ struct StateAccess<State<Scalar, F>> {
     add_product(normalizer(), features, weights);
   }
 };
-
-template <class Scalar, FiniteFeatureMap F, int alignment>
-void StateForms<Scalar, F, alignment>::fold(State<Scalar, F>& state) {
-  Workspace<Scalar> work;
-  StateAccess<State<Scalar, F>>{state}.fold(work);
-}
-template <class Scalar, FiniteFeatureMap F, int alignment>
-void StateForms<Scalar, F, alignment>::add(const State<Scalar, F>& left, State<Scalar, F>& right, Workspace<Scalar>& work) {
-  StateAccess<State<Scalar, F>>{right}.add(left, work);
-}
 
 }  // namespace sympow::detail

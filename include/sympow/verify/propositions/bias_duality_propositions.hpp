@@ -25,7 +25,7 @@ void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.holds("3.D1", zero ? retain.disagreement(logits, mask(T)) : std::numeric_limits<double>::infinity(), 1,
                "duality 1: A = 1 and D_ij = 0, -∞; recurrence = (Q Kᵀ ⊙ e^D) V, and Softmax(Q Kᵀ + D) V is NoPE" +
                    row_rule_units,
-               "D §1");
+               "D §1, \"We begin with the simplest case …\", \"The dual position embedding of vanilla …\"");
 
   constexpr double lambda = .35;
   const DenseVector<double> log_gates = DenseVector<double>::constant(T, 1, -lambda);
@@ -43,10 +43,10 @@ void constant_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
                "duality 2: Π γ = γ^{t-j} = exp(-λ(t-j)); RetNet's recurrence = (Q Kᵀ ⊙ e^D) V with D_ij = -λ(i-j), and "
                "Softmax(Q Kᵀ + D) V is ALiBi" +
                    row_rule_units,
-               "D §2");
+               "D §2, \"By setting γ = exp(-λ) …\"");
   ledger.erratum("3.D2s", decayed.departure(logits, bias(lambda)), visible_error, "ALiBi: D_ij = +λ(i-j)" + value_units,
-                 "D §2, box", "D_ij = -λ(i-j), as in the text above the box and in the listing" + row_rule_units,
-                 agreement, bound);
+                 "D §2, box, \"AliBi simply adds the releative distance …\"",
+                 "D_ij = -λ(i-j), as in the text above the box and in the listing" + row_rule_units, agreement, bound);
 
   double listed = 0;
   const Dense<double> printed = listed_alibi(T, lambda), far = gate_distances(alibi.transition, T);
@@ -79,7 +79,7 @@ void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   const DenseGates gates(std::move(diagonals));
   const auto gla = systems::gla(systems::gla_log_gates(z, in.tau));
   const Tokens<double> dense = in.tokens.dense();
-  ledger.documents("3.D3v", "S_{t-1} A_t exists for A_t = σ(W x_t)^{1/τ} in R^d", "D §3",
+  ledger.documents("3.D3v", "S_{t-1} A_t exists for A_t = σ(W x_t)^{1/τ} in R^d", "D §3, \"In particular …\"",
                    "a vector cannot be multiplied by a matrix from the left; meant is its diagonal matrix");
   // Products of T gates, each of which is off by 4 u.
   ledger.holds("3.D3v.fix",
@@ -90,7 +90,7 @@ void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
                "A_t = diag(σ(W x_t)^{1/τ}): GLA's recurrence = its unrolled form, whose products under softmax are FoX "
                "by channel" +
                    row_rule_units,
-               "correction of D §3");
+               "correction of D §3, \"In particular …\"");
 
   double frozen = 0, summed = 0;
   std::vector<double> between;
@@ -108,13 +108,14 @@ void channel_gates(Ledger& ledger, const DualityInput<Scalar>& in) {
   // A sum of T logarithms D that are off by T u D, e^{-D} by at most T u; T factors that are off by 8 u each.
   ledger.erratum("3.D3x", frozen, visible_error,
                  "Π A_s = exp Σ_s log σ(W x_t)^{1/τ}, whose terms do not depend on s; residual: the largest difference",
-                 "D §3", "x_s: minus the sum is GLA's distance by channel", summed,
+                 "D §3, \"Above leads to the following cumulative …\"",
+                 "x_s: minus the sum is GLA's distance by channel", summed,
                  static_cast<double>(10 * T) * unit_roundoff<double>);
   const auto [nearest, farthest] = std::ranges::minmax(between);
   ledger.control("3.D3g", farthest - nearest, visible_error,
                  "scope: the diagonal gate as one additive D_ij; residual: how far apart its channels' distances of "
                  "the first and the last token are",
-                 "D §3");
+                 "D §3, \"The above forget gates can be …\"");
 }
 
 /// Mamba-2 and FoX, whose gates are scalars.
@@ -131,7 +132,8 @@ void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
                                        : std::abs(gate / (std::exp(-x) / (1 + std::exp(-x))) - 1));
   }
   ledger.holds("3.D3m", conjugate, (2 * 700 + 8) * unit_roundoff<double>,
-               "Mamba-2's gate exp(-softplus(z)) = σ(-z) is FoX's with -w: |z| ≤ 700, relative for z ≥ 0", "D §3, §6");
+               "Mamba-2's gate exp(-softplus(z)) = σ(-z) is FoX's with -w: |z| ≤ 700, relative for z ≥ 0",
+               "D §3, \"In particular …\"; D §6, \"As DeltaNet uses Householder products as …\"");
 
   const DenseVector<double> log_gates = systems::gla_log_gates(z, in.tau);
   const Dense<double> D = gate_distances(decay(log_gates), T);
@@ -144,9 +146,9 @@ void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
     }
   }
   ledger.erratum("3.D3y", frozen, visible_error,
-                 "the scalar gate: Π A_s = exp Σ_s log σ(w x_t)^{1/τ}; residual: the largest difference", "D §3",
-                 "x_s: minus the sum is the gate's distance", summed,
-                 static_cast<double>(10 * T) * unit_roundoff<double>);
+                 "the scalar gate: Π A_s = exp Σ_s log σ(w x_t)^{1/τ}; residual: the largest difference",
+                 "D §3, \"Simplifying GLA’s forget gate from diagonal …\"", "x_s: minus the sum is the gate's distance",
+                 summed, static_cast<double>(10 * T) * unit_roundoff<double>);
 
   const Dense<double> logits = in.tokens.logits();
   const auto tempered =
@@ -157,7 +159,8 @@ void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
       visible_error,
       "FoX beside the gate σ(w x_t)^{1/τ}: D_ij = Σ_{s=j+1..t} log σ(w x_t + b), with t read as i and b = .3" +
           value_units,
-      "D §3, box", "D_ij = Σ_{s=j+1..i} log σ(wᵀ x_s)/τ, of both sides" + row_rule_units,
+      "D §3, box, \"The above forget gates can be …\"",
+      "D_ij = Σ_{s=j+1..i} log σ(wᵀ x_s)/τ, of both sides" + row_rule_units,
       tempered.disagreement(logits, summed_bias(T, [&](Index s, Index) { return std::log(sigma(z[s])) / in.tau; })),
       bias_bound<Scalar>(log_gates));
   const DenseVector<double> mamba2 = systems::mamba2_log_gates(z, 0, 0);
@@ -169,13 +172,13 @@ void scalar_dualities(Ledger& ledger, const DualityInput<Scalar>& in) {
       "duality 3: Mamba-2's recurrence = (Q Kᵀ ⊙ e^D) V with D_ij = -Σ softplus(wᵀ x_s), and Softmax(Q Kᵀ + D) "
       "V is FoX" +
           row_rule_units,
-      "D §3");
+      "D §3, \"In particular …\", \"The above forget gates can be …\"");
 
   const Scalar literal = std::log(1 / (1 + std::exp(Scalar(800))));
   const bool exact = systems::log_sigmoid(one(-800))[0] == -800;
   ledger.control("3.D3u", exact ? (std::isfinite(literal) ? 0 : 1) : std::numeric_limits<double>::quiet_NaN(), 0,
                  "log(σ(z)) computed as written is finite at z = -800, where -softplus(-z) is -800; residual: 1 if not",
-                 "D §3 (implementation)");
+                 "extension of D §3, box, \"The above forget gates can be …\"");
 }
 
 /// The listing of FoX.
@@ -213,7 +216,8 @@ void fox_listing(Ledger& ledger, const DualityInput<Scalar>& in) {
 template <class Scalar>
 void bias_duality_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::DualityInput<Scalar> in(seed);
-  ledger.documents("3.C0", "the listings are checked as they are printed", "D",
+  ledger.documents("3.C0", "the listings are checked as they are printed",
+                   "D §2, listing; D §3, listing; D §4, listing; D §5, listing; D §6, listing",
                    "whether a transcription is faithful is a question about the text; here are the listings' "
                    "algorithms in C++");
   detail::constant_gates(ledger, in);

@@ -26,12 +26,13 @@ void conformal_scores(Ledger& ledger, const Sequence<Scalar>& x) {
   const Bound bound = turning_bound<Scalar>(P, 2 * x.T);
   const std::string suffix = ".p" + std::to_string(P), truth = "B_ij = b_ij (Q_iᵀ R(c_ij θ)ᵀ K_j)^p";
   ledger.erratum("C1" + suffix, s.departure(attend([&](Index i, Index j) { return x.b(i, j) * power(i, j, 1); }, x.V)),
-                 s.visible, "conformal-sympow has B_ij = b_ij (Q_i R(+c_ij θ) K_j)^p", "A §3.3", truth, agreement,
-                 bound);
+                 s.visible, "conformal-sympow has B_ij = b_ij (Q_i R(+c_ij θ) K_j)^p", "A §3.3, eq. (conformal-sympow)",
+                 truth, agreement, bound);
   ledger.holds("C1.fix" + suffix, agreement, bound, truth + " is the recurrence of eq. (2), in units of the row rule",
-               "A §3.3");
+               "correction of A §3.3, eq. (conformal-sympow); A §3.3, eq. (2)");
   ledger.erratum("C2" + suffix, s.departure(attend([&](Index i, Index j) { return power(i, j, -1); }, x.V)), s.visible,
-                 "the equation named conformal-sympow has no b_ij", "B §3", truth, agreement, bound);
+                 "the equation named conformal-sympow has no b_ij", "B §3, eq. (conformal-sympow)", truth, agreement,
+                 bound);
 }
 
 /// Sym^P(R(angles)), dense.
@@ -82,7 +83,7 @@ void turning_states(Ledger& ledger, const Sequence<Scalar>& x) {
       "C3" + suffix, s.disagreement(third.Y),
       turning_bound<Scalar>(P, 2 * x.T) + root_of_dimension * unit_roundoff<double> / unit_roundoff<Scalar>,
       "eq. (3), where the state turns by R̄_i = Sym^p(R(+β_i θ)) and is read by the unturned φ(Q_i), equals eq. (2)",
-      "A §3.3; B §4");
+      "A §3.3, eq. (2), eq. (3); B §4, \"Using the above result …\"");
 
   const Dense<double> second = state_after(power, transition, x.Q, x.K, x.V);
   const double size = state_size(x, P, true), steps = static_cast<double>(x.T);
@@ -90,13 +91,15 @@ void turning_states(Ledger& ledger, const Sequence<Scalar>& x) {
   const double bound = (steps + 4 * P + 4) * unit_roundoff<Scalar> + P * angle_error(2 * x.T);
   const Dense<double> lifted = lifted_rotation<P>(x.c(x.T - 1, -1) * x.theta);
   ledger.control("C3s" + suffix, distance(third.S, second) / size, bound, "the states of eq. (2) and (3) are equal",
-                 "A §3.3; B §4");
+                 "A §3.3, eq. (2), eq. (3), \"In practice …\"; B §4, \"We will show that the update …\"");
   ledger.holds("C3s.fix" + suffix, distance(third.S, second * lifted) / size, root_of_dimension * bound,
-               "S⁽³⁾_i = S⁽²⁾_i Sym^p(R(μ_i)), and Z likewise", "A §3.3");
+               "S⁽³⁾_i = S⁽²⁾_i Sym^p(R(μ_i)), and Z likewise",
+               "correction of A §3.3, eq. (2), eq. (3), \"In practice …\"");
   ledger.control("C3r" + suffix, s.departure(turning_state<P>(x, forward, turned).Y), s.visible,
-                 "eq. (3) read by φ(R(μ_i) Q_i), as A.1.2 reads its state", "A §3.3");
+                 "eq. (3) read by φ(R(μ_i) Q_i), as A.1.2 reads its state",
+                 "A §3.3, eq. (3); A §A.1.2, \"Given S_i and Z_i …\"");
   ledger.control("C3t" + suffix, s.departure(turning_state<P>(x, backward, x.Q.in_double()).Y), s.visible,
-                 "eq. (3) with R̄_i from R(-β_i θ)", "A §3.3");
+                 "eq. (3) with R̄_i from R(-β_i θ)", "A §3.3, eq. (3)");
 }
 
 template <class Scalar>
@@ -124,9 +127,10 @@ void conformal_maps(Ledger& ledger, const Sequence<Scalar>& x, Random& random) {
   compare(points.in_double(), images.in_double());
   compare(states.in_double(), turned.in_double());
   const double rank = static_cast<double>(points.rows());
-  ledger.holds("C4", error, 4 * rank * unit_roundoff<Scalar>,
-               "T(x) = s R x keeps cosines and scales lengths by s, for R in key space and for its lift Sym²(R)",
-               "A §3; B §4");
+  ledger.holds(
+      "C4", error, 4 * rank * unit_roundoff<Scalar>,
+      "T(x) = s R x keeps cosines and scales lengths by s, for R in key space and for its lift Sym²(R)",
+      "A §3, \"A conformal linear transformation is a …\"; B §4, \"A conformal linear transformation is a …\"");
 }
 
 }  // namespace detail

@@ -21,7 +21,8 @@ void closed_gate(Ledger& ledger, const Sequence<Scalar>& x) {
   Dense<double> expected = s.rows.Y;  // an independent value for the row in question only
   for (Index r = 0; r < x.e; ++r) expected(r, closed) = x.v(closed)[r];
   ledger.holds("D7", s.disagreement(expected), 1,
-               "γ_i = 0, which γ in [0, 1] allows, gives Y_i = V_i; in units of the row rule", "A §3.1");
+               "γ_i = 0, which γ in [0, 1] allows, gives Y_i = V_i; in units of the row rule",
+               "A §3.1, \"The basic idea of gating is …\"; B §2, \"The basic idea of gating is …\"");
 }
 
 /// Attention of the library without gates, in double.
@@ -46,7 +47,9 @@ void even_powers(Ledger& ledger, const Sequence<Scalar>& x) {
   }
   const double rounding = static_cast<double>(x.T + 8) * unit_roundoff<Scalar>;
   ledger.holds("D1", worse(worse(sums, -smallest(A)), future), rounding,
-               "even p: the weights A_i. are not negative, sum to 1, and are 0 on the future", "A A.1.1; B §1; C §2");
+               "even p: the weights A_i. are not negative, sum to 1, and are 0 on the future",
+               "A §A.1.1, \"In practice …\"; B §1, \"It is important that the power …\"; C §2, \"Raising each inner "
+               "product to an …\"");
 
   const Dense<double> Y = ungated_rows<Normalized, 4>(x.Q, x.K, x.V);
   double outside = 0;
@@ -60,7 +63,7 @@ void even_powers(Ledger& ledger, const Sequence<Scalar>& x) {
   }
   ledger.holds("D2", outside / x.V.largest(), rounding,
                "even p: Y_i is a convex combination of V_1 … V_i; how far it is outside, in units of max |V|",
-               "A A.1.1; B §1; C §1");
+               "A §A.1.1, \"In turn …\"; B §1, \"In turn …\"; C §1, \"This ensures that each normalized output …\"");
 }
 
 /// Σ_j s_ij of every row, with the scores of a power alone.
@@ -88,15 +91,17 @@ void vanishing_scores(Ledger& ledger, const Sequence<Scalar>& x, Random& random)
   ledger.erratum("D3", not_positive(zero), 0,
                  "an even p 'guarantees that the denominator is positive': rows where it is not, for q along e_1 and "
                  "keys along e_2",
-                 "B §1", "the denominator is ≥ 0, and where it is 0 the row has no distribution (the library's is 0)",
+                 "B §1, \"It is important that the power …\"",
+                 "the denominator is ≥ 0, and where it is 0 the row has no distribution (the library's is 0)",
                  worse(worse(-smallest(zero), -smallest(generic)), rows), 0);
 
   const auto squares = [](const Dense<Scalar>& q, const Dense<Scalar>& k) {
     return Dense<Scalar>(symmetric_power<2>(q.plain()).transpose() * symmetric_power<2>(k.plain())).in_double();
   };
   const Dense<double> terms = squares(Q, K);
-  ledger.erratum("D4", not_positive(terms), 0, "'an even power makes the term positive': terms that are not", "C §2",
-                 "an even power makes it ≥ 0", worse(-smallest(terms), -smallest(squares(x.Q, x.K))), 0);
+  ledger.erratum("D4", not_positive(terms), 0, "'an even power makes the term positive': terms that are not",
+                 "C §2, \"Raising each inner product to an …\"", "an even power makes it ≥ 0",
+                 worse(-smallest(terms), -smallest(squares(x.Q, x.K))), 0);
 }
 
 template <class Scalar>
@@ -107,11 +112,11 @@ void odd_powers(Ledger& ledger) {
   const Dense<double> weights = ungated_rows<SignedNormalized, 3>(Q, K, Dense<Scalar>::identity(2));
   ledger.control("D5", -smallest(weights.column(1)), 8 * unit_roundoff<Scalar>,
                  "odd p: the weights are a distribution; q·k = (1, -1/2) and p = 3 give 1.143 and -.143",
-                 "A A.1.1 (scope)");
+                 "premise of A §A.1.1, \"In practice …\"");
   K(0, 1) = -1;
   const bool cancels = denominators<3>(Q, K)(0, 1) == 0 && Q.column(1).dot(K.column(0)) != 0;
   ledger.control("D6", cancels ? 1 : 0, 0, "odd p: the denominator is not 0 where scores are not; q·k = (1, -1) cancel",
-                 "A A.1.1 (scope)");
+                 "premise of A §A.1.1, \"In practice …\"");
 }
 
 }  // namespace detail

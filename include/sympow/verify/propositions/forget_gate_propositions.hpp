@@ -27,7 +27,8 @@ void linear_recurrences(Ledger& ledger, const DualityInput<Scalar>& in, Random& 
   ledger.holds("3.L1", worst(linear_forms(systems::linear_attention(), open, in.tokens), open, masked), 1,
                "S_t = S_{t-1} + v_t k_tᵀ, o_t = S_t q_t is (Q Kᵀ ⊙ M) V with M in {0, 1}, printed (0, 1); in units of "
                "the row rule",
-               "D Linear Attention, §1");
+               "D §Linear Attention, eq. (Matrix Form), eq. (Recurrent Form), \"Examining the recurrent form of linear "
+               "…\"; D §1, \"We begin with the simplest case …\"");
 
   std::vector<Dense<double>> matrices;  // ‖A‖ < 1, no two of which commute
   for (Index t = 0; t < T; ++t) {
@@ -41,9 +42,10 @@ void linear_recurrences(Ledger& ledger, const DualityInput<Scalar>& in, Random& 
   ledger.holds("3.L2", worst(forms, gates, ascending_products(gates, dense.Q, dense.K)), 1,
                "unrolled: o_t = Σ_j (k_jᵀ A_{j+1} A_{j+2} … A_t q_t) v_j for dense gates, in ascending order; in units "
                "of the row rule",
-               "D Unrolled LinAtt");
+               "D §Forget Gate as Positional Embedding, eq. (Unrolled LinAtt)");
   ledger.control("3.L2r", forms.departure(dense.V * descending_products(gates, dense.Q, dense.K)), visible_error,
-                 "the product in descending order, A_t … A_{j+1}; in units of max|V|", "D Unrolled LinAtt");
+                 "the product in descending order, A_t … A_{j+1}; in units of max|V|",
+                 "D §Forget Gate as Positional Embedding, eq. (Unrolled LinAtt)");
 }
 
 /// 3.G1: powers of a matrix with a known eigenvector.
@@ -65,7 +67,7 @@ void powers_of_a_gate(Ledger& ledger, Random& random) {
   // A v is off by 2 d + 5 roundings of ‖A‖ as A is built, and by d at every application.
   ledger.holds("3.G1", error, power * (3 * d + 5) * unit_roundoff<Scalar>,
                "A^k v = λ^k v, growth if |λ| > 1: k = 7 and λ from ½ to 2, relative to ‖A‖^k",
-               "D box Why Eigenvalues of the Forget Gate Must Be ≤ 1");
+               "D §Forget Gate as Positional Embedding, box, \"Why Eigenvalues of the Forget Gate …\"");
 }
 
 /// 3.G2 and 3.G3: eigenvalues do not bound a product; norms do.
@@ -93,7 +95,8 @@ void norms_of_gates(Ledger& ledger, const DualityInput<Scalar>& in, Random& rand
   ledger.erratum("3.G2", grown.spectral_norm() - 1, rounding,
                  "gates with |λ| ≤ 1 do not expand and their products neither: A = [0, 2; 0, 0] and Aᵀ, all of whose "
                  "eigenvalues are 0, have the product diag(4, 0); residual: its norm, less 1",
-                 "D box Why Eigenvalues, log-space",
+                 "D §Forget Gate as Positional Embedding, box, \"If instead …\"; D §Forget Gate as Positional "
+                 "Embedding, \"Considering each A_s has eigenvalues …\"",
                  "gates of norm ≤ 1 do: dense ones, and those of GLA, Mamba-2, the complex gate and DeltaNet", norm - 1,
                  rounding);
 
@@ -111,8 +114,8 @@ void norms_of_gates(Ledger& ledger, const DualityInput<Scalar>& in, Random& rand
   ledger.erratum("3.G3", kept, 0,
                  "gates have eigenvalues of magnitude less than 1; residual: of the gates 1, e^{iΩ} and I - β k kᵀ of "
                  "§1, §4 and §5 those that keep the length of a vector",
-                 "D Forget Gate as Positional Embedding", "≤ 1, as the box says; residual: the largest norm, less 1",
-                 largest - 1, rounding);
+                 "D §Forget Gate as Positional Embedding, \"Soon after the introduction of linear …\"",
+                 "≤ 1, as the box says; residual: the largest norm, less 1", largest - 1, rounding);
 }
 
 /// exp of the symmetric [a, b; b, c].
@@ -146,23 +149,26 @@ void gates_in_log_space(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.erratum("3.G4", (product - together).spectral_norm(), 16 * unit_roundoff<double>,
                  "Π A_s = exp(-Σ D_s) with D_s ⪰ 0: two positive definite contractions of the plane that do not "
                  "commute; residual: the norm of the difference",
-                 "D log-space", "it holds where the A_s commute, here GLA's: exp of minus its distances by channel",
-                 error, static_cast<double>(3 * T) * unit_roundoff<double>);
+                 "D §Forget Gate as Positional Embedding, \"Considering each A_s has eigenvalues …\"",
+                 "it holds where the A_s commute, here GLA's: exp of minus its distances by channel", error,
+                 static_cast<double>(3 * T) * unit_roundoff<double>);
 
   const auto one = [](double x) { return DenseVector<double>::constant(1, 1, x); };
   const Dense<Scalar> K = in.tokens.K.part(0, 0, d, 1);
   const DenseVector<double> k = K.column(0).in_double();
   const Dense<double> projection = householder(K, one(1 / k.dot(k))).key_matrix(0, d);
   // k is sent to 0 up to some d roundings.
-  ledger.control("3.G4d", 1 / std::max((projection * k).norm() / k.norm(), 1e-16), 1e12,
-                 "scope: DeltaNet's gate with β‖k‖² = 1 is exp(-D) for a finite D; residual: 1 over its smallest "
-                 "eigenvalue",
-                 "D log-space, §5");
+  ledger.control(
+      "3.G4d", 1 / std::max((projection * k).norm() / k.norm(), 1e-16), 1e12,
+      "scope: DeltaNet's gate with β‖k‖² = 1 is exp(-D) for a finite D; residual: 1 over its smallest "
+      "eigenvalue",
+      "D §Forget Gate as Positional Embedding, \"Considering each A_s has eigenvalues …\"; D §5, \"Specifically …\"");
   const Dense<double> turn = systems::complex_gate(one(.7)).transition.key_matrix(0, 2);
   ledger.control("3.G4c", std::abs(turn(0, 1) - turn(1, 0)) / 2, 4 * unit_roundoff<double>,
                  "scope: the complex gate is exp(-D) for D ⪰ 0, which would make it symmetric; residual: half of what "
                  "its corners differ by at Ω = .7",
-                 "D log-space, §4");
+                 "D §Forget Gate as Positional Embedding, \"Considering each A_s has eigenvalues …\"; D §4, \"We then "
+                 "choose a diagonal forget …\"");
 }
 
 /// 3.M1 to 3.M4: the distances of scalar gates, and those by channel, which are the diagonals of D(j, t).
@@ -190,17 +196,22 @@ void distances(Ledger& ledger, const DualityInput<Scalar>& in) {
         for (Index k = j + 1; k < t; ++k) sum.add(std::abs(D(j, t) - D(j, k) - D(k, t)) / D(j, t));
     }
   }
-  ledger.holds("3.M1", below.value(), 0, "D(j, t) ⪰ 0, the distances of scalar gates and of those by channel",
-               "D box Forget Gate in Log-Space is a Distance Metric");
-  ledger.holds("3.M2", same.value(), 0, "D(t, t) = 0", "D box Forget Gate in Log-Space is a Distance Metric");
+  ledger.holds(
+      "3.M1", below.value(), 0, "D(j, t) ⪰ 0, the distances of scalar gates and of those by channel",
+      "D §Forget Gate as Positional Embedding, box, \"Forget Gate in Log-Space is a …\", \"Non-negativity: …\"");
+  ledger.holds("3.M2", same.value(), 0, "D(t, t) = 0",
+               "D §Forget Gate as Positional Embedding, box, \"Forget Gate in Log-Space is a …\", \"Identity of "
+               "Indiscernibles: …\"");
   ledger.erratum("3.M3", at_distance_0(gate_distances(systems::linear_attention().transition, T)), 0,
                  "D(j, t) = 0 implies j = t; residual: pairs of different tokens at distance 0 under A_s = 1, the "
                  "gate of §1",
-                 "D box Forget Gate in Log-Space is a Distance Metric",
+                 "D §Forget Gate as Positional Embedding, box, \"Forget Gate in Log-Space is a …\", \"Identity of "
+                 "Indiscernibles: …\"",
                  "it does if every gate is below 1; residual: the same for gates σ(·)", pairs, 0);
-  ledger.holds("3.M4", sum.value(), static_cast<double>(2 * T) * unit_roundoff<double>,
-               "the triangle inequality, an equality: D(j, t) = D(j, k) + D(k, t), relative",
-               "D box Forget Gate in Log-Space is a Distance Metric");
+  ledger.holds(
+      "3.M4", sum.value(), static_cast<double>(2 * T) * unit_roundoff<double>,
+      "the triangle inequality, an equality: D(j, t) = D(j, k) + D(k, t), relative",
+      "D §Forget Gate as Positional Embedding, box, \"Forget Gate in Log-Space is a …\", \"Triangle Inequality: …\"");
 }
 
 }  // namespace detail

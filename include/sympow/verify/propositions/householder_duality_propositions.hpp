@@ -25,7 +25,8 @@ void householder_matrices(Ledger& ledger, Random& random) {
   constexpr double bound = 4 * (d + 2) * d * unit_roundoff<double>;
   const double orthogonal = worse((H * H - I).spectral_norm(), (H - H.transpose()).spectral_norm());
   ledger.holds("3.D5h", worse(orthogonal, std::abs(H.determinant() + 1)), bound,
-               "a Householder matrix I - 2 v vᵀ/vᵀv is symmetric, orthogonal and a reflection, det -1", "D §5, box");
+               "a Householder matrix I - 2 v vᵀ/vᵀv is symmetric, orthogonal and a reflection, det -1",
+               "D §5, box, \"Householder matrix: …\"");
   const auto defect = [&](double strength) {
     const Dense<double> A = factor(strength);
     return (A.transpose() * A - I).spectral_norm();
@@ -34,8 +35,9 @@ void householder_matrices(Ledger& ledger, Random& random) {
   for (const double strength : {0., .7, 1., 2., 3.})
     formula = worse(formula, std::abs(defect(strength) - strength * std::abs(strength - 2)));
   ledger.erratum("3.D5a", defect(0) <= bound ? 1 : 0, 0,
-                 "I - α v vᵀ is orthogonal only when α = 2/(vᵀv); residual: other α for which it is", "D §5, box",
-                 "‖HᵀH - I‖ = |αvᵀv| |αvᵀv - 2|: when α is 0 or 2/(vᵀv)", formula, 4 * bound);
+                 "I - α v vᵀ is orthogonal only when α = 2/(vᵀv); residual: other α for which it is",
+                 "D §5, box, \"Householder-like matrix: …\"", "‖HᵀH - I‖ = |αvᵀv| |αvᵀv - 2|: when α is 0 or 2/(vᵀv)",
+                 formula, 4 * bound);
 }
 
 /// 3.D5 to 3.D5g: the recurrence of DeltaNet and its variants.
@@ -52,9 +54,11 @@ void delta_rules(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<S
                "duality 5: DeltaNet's recurrence as printed = Σ_j (k_jᵀ Π_{s=j+1..t} (I - β_s k_s k_sᵀ) q_t) v_j, in "
                "ascending order, and under softmax PaTH" +
                    row_rule_units,
-               "D §5");
+               "D §5, \"Under this design …\", \"Resulting in cumulative product of forget …\", \"This structure can "
+               "be directly incorporated …\"");
   ledger.control("3.D5r", path.departure(descending_products(gates, dense.Q, dense.K), mask(T)), visible_error,
-                 "the product in descending order" + value_units, "D §5");
+                 "the product in descending order" + value_units,
+                 "D §5, \"Resulting in cumulative product of forget …\"");
 
   const Dense<double> strengthened = dense.V * in.beta.diagonal_matrix();
   Dense<double> S = Dense<double>::zero(e, d), delta(e, T);
@@ -66,14 +70,15 @@ void delta_rules(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<S
   ledger.control(
       "3.D5w", path.linear.departure(delta), visible_error,
       "scope: the printed write v kᵀ is the delta rule S - β (S k - v) kᵀ that DeltaNet is derived from" + value_units,
-      "D §5, §6");
+      "D §5, \"DeltaNet is the first model to …\", \"Under this design …\"; D §6, \"As DeltaNet uses Householder "
+      "products as …\"");
   const Tokens<Scalar> strong{tokens.Q, tokens.K, systems::delta_rule_values(tokens.V, in.beta)};
   const auto written = linear_forms(delta_net, gates, strong);
   // One unit for the forms, and values β v that are rounded once.
   ledger.holds("3.D5v", worse(written.disagreement(delta), written.disagreement(strengthened * scores)),
                {2, "one unit for the forms, one for values β v that are rounded", "row rule"},
                "DeltaNet writes β v kᵀ; its dual has PaTH's scores and the values β_j v_j" + row_rule_units,
-               "D §5 (scope)");
+               "extension of D §5, \"Under this design …\"");
 
   double norm = 0;
   for (Index t = 0; t < T; ++t) norm = worse(norm, gates.matrix(t).spectral_norm());
@@ -82,7 +87,7 @@ void delta_rules(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<S
   ledger.holds("3.D5n", norm - 1, static_cast<double>(T * d * (d + 2)) * unit_roundoff<double>,
                "‖k‖ = 1 and β in [0, 2]: every gate and their product have norm at most 1; residual: what they exceed "
                "it by",
-               "D §5");
+               "premise of D §5, \"Specifically …\"");
   const Dense<Scalar> long_key = 3 * tokens.K.part(0, 0, d, 1);
   const auto expanding = householder(long_key, DenseVector<double>::constant(1, 1, .9));
   const Dense<double> expansion = expanding.key_matrix(0, d);
@@ -93,14 +98,16 @@ void delta_rules(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<S
     refused = true;
   }
   ledger.control("3.D5u", refused ? expansion.spectral_norm() - 1 : std::numeric_limits<double>::quiet_NaN(), 1,
-                 "scope: β in (0, 1) and ‖k‖ = 3, not normalised, do not expand; residual: the norm, less 1", "D §5");
+                 "scope: β in (0, 1) and ‖k‖ = 3, not normalised, do not expand; residual: the norm, less 1",
+                 "premise of D §5, \"Specifically …\"");
 
   const DenseGates others = reflections(in.w.in_double(), in.beta, open);
   const auto proper =
       duality(systems::System{Linear{}, householder(in.w, in.beta)}, systems::path(in.w, in.beta), others, in.tokens);
   const Tokens<double> unscaled = in.tokens.dense();
   ledger.holds("3.D5g", proper.disagreement(ascending_products(others, unscaled.Q, unscaled.K), mask(T)), 1,
-               "the same with w_t ≠ k_t, as PaTH has it" + row_rule_units, "(extension)");
+               "the same with w_t ≠ k_t, as PaTH has it" + row_rule_units,
+               "extension of D §5, \"This structure can be directly incorporated …\"");
 }
 
 /// 3.D5e to 3.D5o: the box and the listing of PaTH.
@@ -117,8 +124,8 @@ void path_listing(Ledger& ledger, const DualityInput<Scalar>& in, const Duality<
   const Dense<double> twice = dense.V * softmax(exponentials(scores) + mask(T));
   ledger.erratum("3.D5e", path.dual.departure(twice), visible_error,
                  "Att_ij = exp(k_jᵀ Π q_i), then SoftMax(Att): an exponential of an exponential" + value_units,
-                 "D §5, box", "one exponential: exp(score), divided by the causal sum of its row" + row_rule_units,
-                 agreement, 1);
+                 "D §5, box, \"This structure can be directly incorporated …\"",
+                 "one exponential: exp(score), divided by the causal sum of its row" + row_rule_units, agreement, 1);
   ledger.documents("3.D5c", "PaTH_attn() runs as printed", "D §5, listing",
                    "its return stands outside of the function, a SyntaxError, and beta, d, T and raw_scores are "
                    "defined nowhere");
@@ -167,9 +174,10 @@ void compact_products(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.holds("3.D5t", worse(by_library, by_formula), 4 * static_cast<double>(n * (n + 2 * d)) * unit_roundoff<Scalar>,
                "UT transform: H_1 … H_T = I - Wᵀ (I + D triu(W Wᵀ, 1))⁻¹ D W, and with tril H_T … H_1; by the formula "
                "and by the library's compact form, T = 20",
-               "D §5 (UT)");
+               "extension of D §5, \"PaTH supports parallelization across the sequence …\"");
   ledger.control("3.D5s", (upwards - compact(true)).spectral_norm(), visible_error,
-                 "triu and tril exchanged; residual: the norm of the difference", "D §5 (UT)");
+                 "triu and tril exchanged; residual: the norm of the difference",
+                 "extension of D §5, \"PaTH supports parallelization across the sequence …\"");
 }
 
 /// 3.D6 to 3.D6t: with a scalar gate beside.
@@ -188,7 +196,7 @@ void gated_chains(Ledger& ledger, const DualityInput<Scalar>& in) {
                "duality 6: the gates a_t (I - β_t k_t k_tᵀ), a_t = exp(-softplus(wᵀ x_t)); recurrence = Σ_j e^{D_tj} "
                "(k_jᵀ Π q_t) v_j, and under softmax PaTH-FoX" +
                    row_rule_units,
-               "D §6");
+               "D §6, \"As DeltaNet uses Householder products as …\", \"As a result …\"");
   const auto factors = [&](Index i, Index j) {
     double product = std::exp(scores(j, i));
     for (Index s = j + 1; s <= i; ++s) product *= std::exp(log_gates[s]);
@@ -196,13 +204,13 @@ void gated_chains(Ledger& ledger, const DualityInput<Scalar>& in) {
   };
   ledger.holds("3.D6e", both.dual.disagreement(attend(factors, dense.V)), bias_bound<Scalar>(log_gates),
                "SoftMax(Att + D), Att without an exponential, has the weights exp(score) Π a_s" + row_rule_units,
-               "D §6, box");
+               "D §6, box, \"As a result …\"");
   ledger.erratum(
       "3.D6b", both.departure(scores, summed_bias(T, [&](Index, Index i) { return std::log(sigma(z[i])) / in.tau; })),
       visible_error,
       "PaTH-FoX beside the gate exp(-softplus(wᵀ x_t)): D_ij = Σ_{s=j+1..t} log σ(w x_t)^{1/τ}, with t read as i" +
           value_units,
-      "D §6, box", "D_ij = Σ_{s=j+1..i} log σ(-wᵀ x_s), τ = 1" + row_rule_units,
+      "D §6, box, \"As a result …\"", "D_ij = Σ_{s=j+1..i} log σ(-wᵀ x_s), τ = 1" + row_rule_units,
       both.disagreement(scores, summed_bias(T, [&](Index s, Index) { return std::log(sigma(-z[s])); })),
       bias_bound<Scalar>(log_gates));
 

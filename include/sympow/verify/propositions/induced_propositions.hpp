@@ -29,7 +29,8 @@ void tensor_lift_identities(Ledger& ledger, Random& random) {
   const auto [log_cube, sign_cube] = log_determinant(cube.in_double());
   turns.add(std::abs(log_cube) + std::abs(sign_cube - 1));
   ledger.holds("P2g", turns.value(), 27 * roundings * gram * u,
-               "P^{⊗p} is a rotation if P is: the case that the proof proves", "A A.3; B §4");
+               "P^{⊗p} is a rotation if P is: the case that the proof proves",
+               "A §A.3, Proposition 2, \"Let V be a vector space …\"; B §4, \"Let V be a vector space …\"");
 
   const auto product_of = [](const M& m) -> M {
     const Vector<Scalar> a = m.column(0), b = m.column(1), c = m.column(2);
@@ -45,7 +46,7 @@ void tensor_lift_identities(Ledger& ledger, Random& random) {
   }
   ledger.holds("P2h", std::abs(inner_product(left, right) - expected) / scale, (2 * roundings + 27) * u,
                "⟨P^{⊗p}(⊗v_i), P^{⊗p}(⊗w_i)⟩ = Π v_i·w_i for a rotation P, relative to the same of absolute values",
-               "A A.3, step 1");
+               "A §A.3, Proposition 2, \"Step 1: Orthogonality of …\"; B §4, \"Step 1: Orthogonality of …\"");
 
   const M a = moderate_matrix<Scalar>(random, 3), b = moderate_matrix<Scalar>(random, 4);
   const auto [log_a, sign_a] = log_determinant(a.in_double());
@@ -53,7 +54,8 @@ void tensor_lift_identities(Ledger& ledger, Random& random) {
   const auto [log_ab, sign_ab] = log_determinant(kronecker(a, b).in_double());
   const double product_bound = determinant_bound<Scalar>(12, 2, condition_of_moderate(a) * condition_of_moderate(b));
   ledger.holds("P2i", std::abs(log_ab - (4 * log_a + 3 * log_b)) + std::abs(sign_ab - sign_b), product_bound,
-               "det(A ⊗ B) = det(A)^dim B det(B)^dim A, compared as logarithms and signs", "A A.3, step 2");
+               "det(A ⊗ B) = det(A)^dim B det(B)^dim A, compared as logarithms and signs",
+               "A §A.3, Proposition 2, \"Step 2: Determinant of …\"; B §4, \"Step 2: Determinant of …\"");
 
   const double log_2 = std::log(2.0);
   Dense<double> doubling = Dense<double>::identity(2);
@@ -61,14 +63,15 @@ void tensor_lift_identities(Ledger& ledger, Random& random) {
   const double exponent_of_2 = log_determinant(kronecker_power(doubling, 3)).first / log_2;
   ledger.erratum("P2j", std::abs(exponent_of_2 - 3 * 2), 12 * u,
                  "det(P^{⊗p}) = det(P)^{pd}; for diag(2, 1) and p = 3 that is 2^6, compared as log2",
-                 "A A.3, step 2; B §4", "det(P^{⊗p}) = det(P)^{p d^{p-1}}, here 2^12", std::abs(exponent_of_2 - 3 * 4),
-                 12 * u);
+                 "A §A.3, Proposition 2, \"In our case …\"; B §4, \"In our case …\"",
+                 "det(P^{⊗p}) = det(P)^{p d^{p-1}}, here 2^12", std::abs(exponent_of_2 - 3 * 4), 12 * u);
 
   const auto [log_mirror, sign_mirror] =
       log_determinant(kronecker_power(random_reflection<Scalar>(random, 2), 1).in_double());
   const double determinant = sign_mirror * std::exp(log_mirror);
   ledger.erratum("P2j'", std::abs(determinant - 1), 16 * u,
-                 "the same for a reflection of the plane and p = 1: (-1)^{1·2} = 1", "A A.3, step 2",
+                 "the same for a reflection of the plane and p = 1: (-1)^{1·2} = 1",
+                 "A §A.3, Proposition 2, \"In our case …\"; B §4, \"In our case …\"",
                  "det(P)^{p d^{p-1}} = (-1)^{1·1} = -1", std::abs(determinant + 1), 16 * u);
 
   Largest corrected;
@@ -83,7 +86,8 @@ void tensor_lift_identities(Ledger& ledger, Random& random) {
     bound = std::max(bound, determinant_bound<Scalar>(power.rows(), p, std::pow(condition_of_moderate(g), p)));
   }
   ledger.holds("P2j.fix", corrected.value(), bound,
-               "det(P^{⊗p}) = det(P)^{p d^{p-1}}, compared as logarithms and signs", "correction of A A.3, step 2");
+               "det(P^{⊗p}) = det(P)^{p d^{p-1}}, compared as logarithms and signs",
+               "correction of A §A.3, Proposition 2, \"In our case …\"; correction of B §4, \"In our case …\"");
 }
 
 /// P2k: the determinant of the lift to tensors is not that of the lift to φ.
@@ -97,7 +101,7 @@ void determinant_control(Ledger& ledger, Random& random) {
   ledger.control(
       "P2k", std::abs(sign_tensor * std::exp(log_tensor) - sign_compact * std::exp(log_compact)), bound,
       "the lift to φ has the determinant of the lift to tensors: a reflection of the plane has -1 and +1 for p = 2",
-      "A A.3");
+      "A §A.3, Proposition 2, \"For mathematical simplicity …\"; B §4, \"For mathematical simplicity …\"");
 }
 
 /// P2m: orthogonality needs the weights.
@@ -117,7 +121,7 @@ void weights_control(Ledger& ledger, Random& random) {
   const double bound = 2 * roundings_of_lift(3, 3, 10) * size_of_gram(unweighted) * unit_roundoff<Scalar>;
   ledger.control("P2m", skewed.value(), bound,
                  "without the weights √(p!/Π c_i!) the lift of a rotation is orthogonal as well",
-                 "premise of A Proposition 2");
+                 "premise of A §3.3, Proposition 2");
 }
 
 /// P2n. The eigenvectors of R(θ) are e_{2j-1} ∓ i e_{2j}, with eigenvalues e^{±iθ_j}; Sym^3 of them diagonalises Sym^3(R(θ)).
@@ -154,7 +158,7 @@ void eigenvalues_of_lift(Ledger& ledger, Random& random) {
   ledger.holds(
       "P2n", off.value(), roundings_of_lift(4, 3, 20) * std::pow(2.0, 3) * unit_roundoff<Scalar>,
       "Sym^p(R(θ)) is diagonal in the basis lifted from R(θ)'s complex eigenvectors, with eigenvalues e^{i Σ m_j θ_j}",
-      "extension of A Proposition 2");
+      "extension of A §3.3, Proposition 2");
 }
 
 }  // namespace detail
@@ -174,18 +178,20 @@ void induced_propositions(Ledger& ledger, std::uint64_t seed) {
     ledger.holds(id, found.residual.value(), found.bound, statement, source);
   };
   holds("P2a", lifts.image, "φ(P k) = P̄ φ(k) with P̄_{αβ} = per(P[α|β])/√(Π c_i(α)! Π c_i(β)!), relative to ‖|P||k|‖^p",
-        "A Proposition 2; B §4");
-  holds("P2b", lifts.orthogonal, "P̄ᵀ P̄ = I if P is a rotation", "A Proposition 2; B §4");
-  holds("P2c", lifts.determinant, "det P̄ = 1 if P is a rotation", "A Proposition 2; B §4");
+        "A §3.3, Proposition 2; A §A.3, Proposition 2; B §4, \"This equivalence stems from the following …\"");
+  holds("P2b", lifts.orthogonal, "P̄ᵀ P̄ = I if P is a rotation",
+        "A §3.3, Proposition 2; A §A.3, Proposition 2; B §4, \"This equivalence stems from the following …\"");
+  holds("P2c", lifts.determinant, "det P̄ = 1 if P is a rotation",
+        "A §3.3, Proposition 2; A §A.3, Proposition 2; B §4, \"This equivalence stems from the following …\"");
   holds("P2d", lifts.product, "Sym^p(P G) = Sym^p(P) Sym^p(G) for any G, relative to the same of |P|, |G|",
-        "extension of A Proposition 2");
+        "extension of A §3.3, Proposition 2");
   holds("P2e", lifts.bridge, "φ_TP = J φ_SYM with JᵀJ = I, P^{⊗p} J = J P̄ and Jᵀ P^{⊗p} J = P̄",
-        "bridge that A A.3 leaves out");
+        "extension of A §A.3, Proposition 2, \"For mathematical simplicity …\"");
   holds("P2f", lifts.power_of_determinant, "det Sym^p(G) = det(G)^C(d+p-1, d), compared as logarithms and signs",
-        "extension of A Proposition 2");
+        "extension of A §3.3, Proposition 2");
   detail::tensor_lift_identities<Scalar>(ledger, random);
   detail::determinant_control<Scalar>(ledger, random);
-  holds("P2l", lifts.reflection, "det Sym^p of a reflection is (-1)^C(d+p-1, d)", "extension of A Proposition 2");
+  holds("P2l", lifts.reflection, "det Sym^p of a reflection is (-1)^C(d+p-1, d)", "extension of A §3.3, Proposition 2");
   detail::weights_control<Scalar>(ledger, random);
   detail::eigenvalues_of_lift<Scalar>(ledger, random);
 }

@@ -41,10 +41,11 @@ void block_structure(Ledger& ledger, const LemmaOne<Scalar>& x, Random& random) 
     joint.add(apart<Scalar>(U.transpose() * L[k] * U, blocks.generator(static_cast<Index>(k))) / norm);
     kernel.add((L[k] * N).spectral_norm() / norm);
   }
-  ledger.holds("4.1", skew.value(), limit / 8, "L_kᵀ = -L_k and [L_a, L_b] = 0, as the library is given them", "E (1)");
+  ledger.holds("4.1", skew.value(), limit / 8, "L_kᵀ = -L_k and [L_a, L_b] = 0, as the library is given them",
+               "E §F, eq. (1); E §2.1, \"Let {L_k} …\"");
   ledger.holds("4.3", joint.value(), limit / 4, "Uᵀ L_k U = λ_k1 J ⊕ … ⊕ λ_km J ⊕ 0 for all k; 2m + d_null = d",
-               "E Lemma 1, (3); §2.1");
-  ledger.holds("4.3o", orthonormality(U), limit / 4, "UᵀU = I", "E Lemma 1");
+               "E §F.1, Lemma 1, eq. (3); E §2.1, \"Lemma 1 establishes that there exists …\"");
+  ledger.holds("4.3o", orthonormality(U), limit / 4, "UᵀU = I", "E §F.1, Lemma 1");
 
   const Dense<double> lambda = x.given.truth.frequencies();
   const auto three = CommutingGenerators<Scalar>::from_frequencies(lambda, 2);
@@ -60,7 +61,8 @@ void block_structure(Ledger& ledger, const LemmaOne<Scalar>& x, Random& random) 
   for (Index n = 0; n < d; ++n) rank += sizes[n] > limit * sizes[0] ? 1 : 0;
   ledger.erratum(
       "4.3m", same ? static_cast<double>(four.planes() - three.planes()) : 0, 0,
-      "(3) determines m: planes of another solution, with λ_ku = 0 for every k of a plane", "E Lemma 1; (9)",
+      "(3) determines m: planes of another solution, with λ_ku = 0 for every k of a plane",
+      "E §F.1, Lemma 1, eq. (3), eq. (9)",
       "with max_k |λ_ku| > 0 for every plane, 2m = rank [L_1; L_2; …], and the null space is that of all L_k",
       std::abs(rank - static_cast<double>(x.found.active_dimension())) + kernel.value(), limit / 4);
 
@@ -76,21 +78,24 @@ void block_structure(Ledger& ledger, const LemmaOne<Scalar>& x, Random& random) 
   ledger.erratum("4.8r", static_cast<double>(misread) / 120, .25,
                  "the real ones of the eigenvectors contribute to the null block; the part of null vectors that a "
                  "solver returns as complex",
-                 "E F.1", "|λ_ku| ≤ 8 d u ‖L_k‖ on the real blocks: null dimensions missed in 30 families",
+                 "E §F.1, \"Purely real eigenvectors of …\"",
+                 "|λ_ku| ≤ 8 d u ‖L_k‖ on the real blocks: null dimensions missed in 30 families",
                  static_cast<double>(missed), 0);
 
   const M act = x.found.project_active(I), null = x.found.project_null(I);
   ledger.holds(
       "4.9",
       std::max({apart(act * act, act), apart(null * null, null), (act * null).spectral_norm(), apart(act + null, I)}),
-      limit / 4, "Π_act² = Π_act, Π_null² = Π_null, Π_act Π_null = 0, Π_act + Π_null = I", "E (9); §2.1");
+      limit / 4, "Π_act² = Π_act, Π_null² = Π_null, Π_act Π_null = 0, Π_act + Π_null = I",
+      "E §F.1, eq. (9); E §2.1, \"This yields complementary projectors …\"");
   Largest choice;
   const Dense<double> truth = x.given.truth.project_active(Dense<double>::identity(d));
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     const M projector = CommutingGenerators<Scalar>(x.given.L, Commutation::exact, seed).project_active(I);
     choice.add(apart(projector, truth.to<Scalar>()));
   }
-  ledger.holds("4.9u", choice.value(), limit / 2, "Π_act does not depend on the choice of U", "(extension)");
+  ledger.holds("4.9u", choice.value(), limit / 2, "Π_act does not depend on the choice of U",
+               "extension of E §F.1, eq. (9)");
 }
 
 /// V* L V for V = X + i Y: its real and its imaginary part.
@@ -134,18 +139,20 @@ void complex_vectors(Ledger& ledger, const LemmaOne<Scalar>& x) {
       swapped.add(std::max((action + J).spectral_norm(), apart(other, J)));
     }
   }
-  ledger.holds("4.4", diagonal.value(), 2 * limit, "a unitary V has V* L_k V = diag(iλ_kj) with real λ_kj", "E (4)");
-  ledger.holds("4.5", parts.value(), 4 * u, "Re v = (v + v̄)/2, Im v = (v - v̄)/(2i)", "E (5), (6)");
-  ledger.holds("4.7", real.value(), 2 * limit, "L_k Re v = -λ_k Im v", "E (7)");
-  ledger.holds("4.8", imaginary.value(), 2 * limit, "L_k Im v = λ_k Re v", "E (8)");
+  ledger.holds("4.4", diagonal.value(), 2 * limit, "a unitary V has V* L_k V = diag(iλ_kj) with real λ_kj",
+               "E §F.1, eq. (4)");
+  ledger.holds("4.5", parts.value(), 4 * u, "Re v = (v + v̄)/2, Im v = (v - v̄)/(2i)", "E §F.1, eq. (5), eq. (6)");
+  ledger.holds("4.7", real.value(), 2 * limit, "L_k Re v = -λ_k Im v", "E §F.1, eq. (7)");
+  ledger.holds("4.8", imaginary.value(), 2 * limit, "L_k Im v = λ_k Re v", "E §F.1, eq. (8)");
   const auto C = beside(Im, Re);
   double shorter = 1;
   for (Index j = 0; j < 2 * m; ++j) shorter = std::min(shorter, std::abs(1 - C.column(j).norm()));
-  ledger.erratum("4.5n", shorter, .29, "the Re v and Im v are orthonormal; 1 - ‖Re v‖", "E (5), (6)",
+  ledger.erratum("4.5n", shorter, .29, "the Re v and Im v are orthonormal; 1 - ‖Re v‖",
+                 "E §F.1, eq. (5), eq. (6), \"Extracting the real and imaginary components …\"",
                  "the √2 Re v and √2 Im v are", apart(2 * C.transpose() * C, M::identity(2 * m)), limit);
   ledger.erratum("4.8b", wrong, 1.9, "L_k acts by λ_k J in the basis (Re v, Im v); difference / λ_k",
-                 "E F.1, after (8)", "by -λ_k J in (√2 Re v, √2 Im v), by λ_k J in (√2 Im v, √2 Re v)", swapped.value(),
-                 limit / 2);
+                 "E §F.1, \"Thus the two-dimensional plane spanned by …\"",
+                 "by -λ_k J in (√2 Re v, √2 Im v), by λ_k J in (√2 Im v, √2 Re v)", swapped.value(), limit / 2);
 
   // L = J ⊕ J, whose eigenvectors for i and -i may be chosen apart.
   const M twice = CommutingGenerators<Scalar>::from_frequencies(rows({{1, 1}})).generator(0);
@@ -170,7 +177,8 @@ void complex_vectors(Ledger& ledger, const LemmaOne<Scalar>& x) {
   ledger.erratum("4.4p", off < 16 * u ? std::sqrt(2 - 2 * least) : 0, .76,
                  "the eigenvectors that are not real occur in pairs v, v̄; the distance from the nearest v̄ where a "
                  "frequency repeats",
-                 "E F.1", "v for one sign of λ, and v̄ taken as its partner: Uᵀ U = I and Uᵀ L U = J ⊕ J",
+                 "E §F.1, \"Writing the columns of …\"",
+                 "v for one sign of λ, and v̄ taken as its partner: Uᵀ U = I and Uᵀ L U = J ⊕ J",
                  orthonormality(R) + apart(R.transpose() * twice * R, twice), 16 * u);
 }
 

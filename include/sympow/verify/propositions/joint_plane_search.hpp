@@ -27,10 +27,10 @@ void joint_plane_families(Ledger& ledger, const std::vector<FrequencyTable>& tab
     ledger.holds(
         "J." + std::to_string(++n), worst.value(), 1,
         std::string(table.name) + ": m, d_null, and U, λ, L_k = U (blocks) Uᵀ within 4 d u; the worst in those units",
-        "E Lemma 1, (3)");
+        "E §F.1, Lemma 1, eq. (3)");
   }
   ledger.holds("J.null", null.value(), 1, "|λ_ku| ≤ 8 d u ‖L_k‖ where nothing turns, in all these families; ratio",
-               "E Lemma 1, (3)");
+               "E §F.1, Lemma 1, eq. (3)");
 }
 
 /// `polished_planes` without its guard on nearly repeated frequencies: blocks that are scaled down pass it.
@@ -66,7 +66,7 @@ void newtons_method(Ledger& ledger, const std::vector<FrequencyTable>& tables, R
     back.add(given.residual(found) / (given.limit() / 4));
   }
   ledger.holds("J.newton", back.value(), 1, "Newton's method from a basis 1e-2 away: residual / (2 d u)",
-               "(extension)");
+               "extension of E §F.1, Lemma 1");
   Largest guarded, unguarded, near;
   const FrequencyTable tiny =
       frequency_tables(random, unit_roundoff<double>)[8];  // the steps are in double for both types
@@ -77,10 +77,11 @@ void newtons_method(Ledger& ledger, const std::vector<FrequencyTable>& tables, R
     unguarded.add(given.residual(unguarded_planes(given.scaled, start)));
   }
   ledger.holds("J.guard", guarded.value(), 8192 * unit_roundoff<double>,
-               "the same for a frequency of 8192 u beside zeros, which is left where it is: residual", "(extension)");
+               "the same for a frequency of 8192 u beside zeros, which is left where it is: residual",
+               "extension of E §F.1, Lemma 1");
   ledger.control("J.guard0", unguarded.value(), 1e-3,
                  "the same without the guard on (nearly) repeated frequencies, as zeros are; the worst of 12",
-                 "(extension)");
+                 "extension of E §F.1, Lemma 1");
   for (const double power : {.75, .6, .5})
     for (int draw = 0; draw < 3; ++draw) {
       const GivenGenerators<Scalar> given({"", random.matrix(3, 8), 1}, random);
@@ -94,7 +95,7 @@ void newtons_method(Ledger& ledger, const std::vector<FrequencyTable>& tables, R
       near.add(largest_residual(CommutingGenerators<Scalar>(noisy, Commutation::nearest)) / noise);
     }
   ledger.holds("J.near", near.value(), 2, "generators that nearly commute: residual / noise, relative to ‖L_k‖",
-               "E F.5 (extension)");
+               "extension of E §F.5, \"To quantify deviations from the ideal …\"");
 }
 
 /// Eigenvectors v_n = x_n + i y_n of iA for a skew A: iA v_n = λ_n v_n, the smallest λ first.
@@ -172,14 +173,14 @@ void failing_ways(Ledger& ledger, const std::vector<FrequencyTable>& tables, Ran
   const double u = unit_roundoff<Scalar>;
   const Given repeated(tables[3], random);
   ledger.control("J.schur", repeated.residual(sympow::detail::skew_planes(repeated.scaled[0])), .1,
-                 "the planes of L_1 alone, where its frequencies repeat and those of L_2 do not", "E Lemma 1");
+                 "the planes of L_1 alone, where its frequencies repeat and those of L_2 do not", "E §F.1, Lemma 1");
   const Given small({"", rows({{1, 1, .5, .5}, {1e-30, 2e-30, 3e-30, 4e-30}}), 0}, random);
   std::vector<Matrix<double>> unscaled;
   for (const Dense<Scalar> L : small.L) unscaled.push_back(L.in_double());
   ledger.control("J.unnorm", small.residual(sympow::detail::joint_planes(unscaled, small.dimension(), 1)), 1e-2,
-                 "planes of Σ g_k L_k without 1/‖L_k‖, for L_2 scaled by 1e-30", "E Lemma 1");
+                 "planes of Σ g_k L_k without 1/‖L_k‖, for L_2 scaled by 1e-30", "extension of E §F.1, Lemma 1");
   ledger.holds("J.norm", small.violation(), 1, "planes of Σ g_k L_k/‖L_k‖ for the same; in units of 4 d u",
-               "E Lemma 1");
+               "extension of E §F.1, Lemma 1");
 
   const Given even({"", random.matrix(2, 4), 0}, random);
   const Dense<double> first = even.scaled[0], second = even.scaled[1], sum = first + .5 * second;
@@ -189,11 +190,13 @@ void failing_ways(Ledger& ledger, const std::vector<FrequencyTable>& tables, Ran
       Dense<double>::identity(even.dimension());  // of the singular vectors, if those of the superdiagonal change
   for (Index i = 0; i < signs.rows(); ++i) signs(i, i) = i / 2 % 2 == 0 ? 1 : -1;
   ledger.control("J.sign", even.residual(Q * signs * Q.transpose() * planes), .1,
-                 "the superdiagonal of the bidiagonal block with the other sign", "E Lemma 1");
+                 "the superdiagonal of the bidiagonal block with the other sign", "extension of E §F.1, Lemma 1");
   const Given tiny(tables[8], random);
   ledger.control("J.tol+", tiny.miscounted(std::ldexp(u, 20)), 0,
-                 "a null test of 2²⁰ u ‖L_k‖ where a frequency is 8192 u: planes miscounted", "E Lemma 1");
-  ledger.control("J.tol0", tiny.miscounted(0), 0, "a null test λ = 0: planes miscounted", "E Lemma 1");
+                 "a null test of 2²⁰ u ‖L_k‖ where a frequency is 8192 u: planes miscounted",
+                 "extension of E §F.1, Lemma 1");
+  ledger.control("J.tol0", tiny.miscounted(0), 0, "a null test λ = 0: planes miscounted",
+                 "extension of E §F.1, Lemma 1");
   Largest split;
   for (int draw = 0; draw < 10; ++draw) {
     const Given axial(tables[6], random);
@@ -208,11 +211,11 @@ void failing_ways(Ledger& ledger, const std::vector<FrequencyTable>& tables, Ran
   ledger.control("J.eigh", split.value(), .5,
                  "√2 Re and √2 Im of the eigenvectors of iA with positive eigenvalues are orthonormal, where rounding "
                  "decides the sign of zeros; the worst of 10",
-                 "E F.1");
+                 "E §F.1, eq. (4), \"Extracting the real and imaginary components …\"");
   Given odd({"", random.matrix(2, 4), 1}, random);
   odd.L[1] += random.skew<Scalar>(odd.dimension());
   ledger.control("J.noncomm", largest_residual(CommutingGenerators<Scalar>(odd.L, Commutation::nearest)), .1,
-                 "generators that do not commute have joint planes", "E (1), (3)");
+                 "generators that do not commute have joint planes", "E §F, eq. (1); E §F.1, Lemma 1, eq. (3)");
 }
 
 }  // namespace sympow::verify::detail

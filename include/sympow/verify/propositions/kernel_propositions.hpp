@@ -57,7 +57,9 @@ void kernel_identities(Ledger& ledger, Random& random) {
     const double additions = static_cast<double>(symmetric_dimension(d, p));
     ledger.holds("K1.p" + std::to_string(p), error.value(),
                  (2 * roundings_of_symmetric_power(p) + additions + roundings_of_kernel(d, p)) * u,
-                 "φ(v)·φ(w) = (v·w)^p, relative to (Σ|v_i w_i|)^p", "A §2, A.1.1; C §4.2");
+                 "φ(v)·φ(w) = (v·w)^p, relative to (Σ|v_i w_i|)^p",
+                 "A §2, \"The equivalence between the attention and …\"; A §A.1.1, \"The equivalence between the "
+                 "attention and …\"; C §4.2, \"The inner product of two vectors …\"");
   }
 
   Largest norm;
@@ -67,7 +69,8 @@ void kernel_identities(Ledger& ledger, Random& random) {
     norm.add(std::abs(static_cast<double>(phi.norm()) / std::pow(v.template cast<double>().norm(), p) - 1));
     norm_bound = std::max(norm_bound, static_cast<double>(phi.size()) + 1 + roundings_of_symmetric_power(p));
   }
-  ledger.holds("K2", norm.value(), norm_bound * u, "‖φ(v)‖ = ‖v‖^p", "corollary of A §2");
+  ledger.holds("K2", norm.value(), norm_bound * u, "‖φ(v)‖ = ‖v‖^p",
+               "corollary of A §2, \"The equivalence between the attention and …\"");
 
   Largest tensor, both;
   double tensor_bound = 0, both_bound = 0;
@@ -84,8 +87,10 @@ void kernel_identities(Ledger& ledger, Random& random) {
     both_bound = std::max(both_bound, of_full + of_compact);
   }
   ledger.holds("K3", tensor.value(), tensor_bound * u, "φ_TP(q)·φ_TP(k) = (q·k)^p, relative to (Σ|q_i k_i|)^p",
-               "C §3.2");
-  ledger.holds("K4", both.value(), both_bound * u, "φ_SYM(q)·φ_SYM(k) = φ_TP(q)·φ_TP(k)", "C §4, §4.2");
+               "C §3.2, \"If this embedding is used with …\"");
+  ledger.holds(
+      "K4", both.value(), both_bound * u, "φ_SYM(q)·φ_SYM(k) = φ_TP(q)·φ_TP(k)",
+      "C §4, \"Then two linear transformers with embeddings …\"; C §4.2, \"The inner product of two vectors …\"");
 
   Largest count;
   for (Index n = 1; n < 12; ++n) {
@@ -97,7 +102,8 @@ void kernel_identities(Ledger& ledger, Random& random) {
     count.add(std::abs(static_cast<double>(walked) - expected));
     count.add(std::abs(static_cast<double>(symmetric_power<2>(Vector<Scalar>(n)).rows()) - expected));
   }
-  ledger.holds("K5", count.value(), 0, "φ²_SYM has (d² + d)/2 entries, (d + 1)/2d of the d² of φ²_TP", "C §4");
+  ledger.holds("K5", count.value(), 0, "φ²_SYM has (d² + d)/2 entries, (d + 1)/2d of the d² of φ²_TP",
+               "C §4, \"Noticing this symmetry in the matrix …\"");
 }
 
 /// R1 to R5: tensor products of vectors of different lengths.
@@ -131,13 +137,15 @@ void tensor_product_identities(Ledger& ledger, Random& random) {
     std::swap(order[n], order[static_cast<std::size_t>(random.integer(0, static_cast<Index>(n)))]);
   const Vector<Scalar> shuffled_left = left(order), shuffled_right = right(order);
   ledger.holds("R2", std::abs(static_cast<double>(shuffled_left.dot(shuffled_right)) - inner) / size, 2 * entries * u,
-               "the inner product does not see the order in which tensors are flattened", "C §3.1");
+               "the inner product does not see the order in which tensors are flattened",
+               "C §3.1, \"This can be done with any …\"");
 
   const auto sum = [](const Vector<Scalar>& v) { return v.template cast<double>().sum(); };
   const double sums = sum(a) * sum(b) * sum(c) * sum(e);
   ledger.holds("R3", std::abs(static_cast<double>(left.sum()) - sums) / static_cast<double>(left.cwiseAbs().sum()),
                (factors - 1 + entries + lengths + factors) * u,
-               "Π_i Σ_j v_ij = Σ_{j1…jp} Π_i v_{i,ji}, relative to the same of |v_ij|", "C §3.1, proof");
+               "Π_i Σ_j v_ij = Σ_{j1…jp} Π_i v_{i,ji}, relative to the same of |v_ij|",
+               "C §3.1, \"Where the last step used a …\"");
 
   Largest entry;
   Index position = 0;
@@ -150,13 +158,13 @@ void tensor_product_identities(Ledger& ledger, Random& random) {
           entry.add(std::abs(static_cast<double>(left[position]) - expected) / std::abs(expected));
         }
   ledger.holds("R4", entry.value(), 2 * (factors - 1) * u, "[⊗v_i]_α = Π v_{i,α_i} for every α, relative to the entry",
-               "C §3.1");
+               "C §3.1, \"Given a list of p vectors …\"");
 
   const Vector<Scalar> flat = tensor_product(a, b);
   const Matrix<Scalar> outer = b * a.transpose();  // column-major, so that its entries stand in the order of flat(a bᵀ)
   Largest outer_product;
   outer_product.add<Scalar>(flat, outer.reshaped());
-  ledger.holds("R5", outer_product.value(), 0, "v ⊗ w = v wᵀ, row by row", "C §3.1");
+  ledger.holds("R5", outer_product.value(), 0, "v ⊗ w = v wᵀ, row by row", "C §3.1, \"Given two vectors …\"");
 }
 
 }  // namespace detail

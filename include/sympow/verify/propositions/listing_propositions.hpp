@@ -77,38 +77,41 @@ void attention_listings(Ledger& ledger, std::uint64_t seed) {
   const ListingInput<Scalar> input(seed);
   const Dense<Scalar> defined = input.defined();
   ledger.documents(
-      "X0", "the listings are checked as they are printed", "C",
+      "X0", "the listings are checked as they are printed",
+      "C §2, listing; C §3.2, listing; C §4, listing; C §4.2, listing",
       "whether a transcription is faithful is a question about the text; here are the listings' algorithms in C++");
-  ledger.documents("X1", "the first listing of even-power attention runs as printed", "C §2, listing 1",
+  ledger.documents("X1", "the first listing of even-power attention runs as printed",
+                   "C §2, listing, \"Here is a simple JAX implementation …\"",
                    "it computes C and then reads D, which no line defines: a NameError in Python");
   ledger.holds("X1.fix", input.distance(input.first_listing(), defined), 8 * u,
                "with D = Q Kᵀ in place of C the first listing is even-power attention" + units,
-               "correction of C §2, listing 1");
+               "correction of C §2, listing, \"Here is a simple JAX implementation …\"");
 
   const Dense<Scalar> q = Dense<Scalar>::identity(2).part(0, 0, 2, 1), k = Dense<Scalar>::identity(2).part(0, 1, 2, 1);
   const Dense<Scalar> nothing = listed_even_power_attention(q, k, Dense<Scalar>::constant(2, 1, 1), 4);
   ledger.control("X1z", !std::isfinite(nothing(0, 0)) + !std::isfinite(nothing(1, 0)), 0,
                  "the first listing, so corrected, is finite where every score is 0; residual: entries that are not",
-                 "C §2, listing 1");
+                 "C §2, listing, \"Here is a simple JAX implementation …\"");
 
   ledger.holds("X2a", input.distance(input.template stable_listing<float>({}), defined), 8 * unit_roundoff<float>,
-               "the stable listing with ε = 0 is even-power attention, to float precision" + units, "C §2, listing 2");
+               "the stable listing with ε = 0 is even-power attention, to float precision" + units,
+               "C §2, listing, \"This is the code used to …\"");
   const ListingInput<double> precise(seed);
   ledger.control("X2a64", precise.distance(precise.stable_listing<float>({}), precise.defined()),
                  8 * unit_roundoff<double>,
                  "and of double inputs it is so to double precision: its dtype=float32 narrows the row sums" + units,
-                 "C §2, listing 2");
+                 "C §2, listing, \"This is the code used to …\"");
   ledger.holds(
       "X2a.fix", input.distance(input.template stable_listing<Scalar>({}), defined), 8 * u,
       "sums in the wider of float and the inputs' type, and no ε: even-power attention to their precision" + units,
-      "correction of C §2, listing 2");
+      "correction of C §2, listing, \"This is the code used to …\"");
 
   for (const auto& [name, epsilon] : {std::pair{"X2b.0.001", 1e-3}, std::pair{"X2b.1e-06", 1e-6}}) {
     const ListingInput<Scalar> small(seed, 10 * epsilon);
     ledger.control(name, small.distance(small.template stable_listing<float>({epsilon, epsilon}), small.defined()),
                    8 * unit_roundoff<float>,
                    "the stable listing is even-power attention whatever its ε; scores of ten ε" + units,
-                   "C §2, listing 2");
+                   "C §2, listing, \"This is the code used to …\"");
   }
   const ListingInput<Scalar> small(seed, 1e-2);
   const Stabilizer thousandth{1e-3, 1e-3};
@@ -117,7 +120,7 @@ void attention_listings(Ledger& ledger, std::uint64_t seed) {
                                 input.template stable_listing<float>(thousandth)),
                  16 * unit_roundoff<float>,
                  "the stable listing does not see the scale of Q, as the definition; ε = 1e-3, Q and Q/100" + units,
-                 "C §2, listing 2");
+                 "C §2, listing, \"This is the code used to …\"");
 }
 
 /// X2d to X2g: what ε does to a row.
@@ -131,7 +134,7 @@ void stabilizer_listings(Ledger& ledger, std::uint64_t seed) {
   const auto off_one = [&](const Dense<Scalar>& sums) { return (sums - ones).largest(); };
   const double sums_bound = 2 * static_cast<double>(input.T) * std::max(u, unit_roundoff<float>);
   ledger.erratum("X2d", off_one(input.template stable_listing<float>({epsilon, epsilon})), sums_bound,
-                 "the rows of the stable listing sum to 1; ε = 1e-3", "C §2, listing 2",
+                 "the rows of the stable listing sum to 1; ε = 1e-3", "C §2, listing, \"This is the code used to …\"",
                  "they sum to 1/(1 + ε/denominator); the denominator is at least 1 and needs no ε",
                  off_one(input.template stable_listing<float>({epsilon, 0})), sums_bound);
 
@@ -142,7 +145,7 @@ void stabilizer_listings(Ledger& ledger, std::uint64_t seed) {
   const Dense<Scalar> defined = listed_even_power_attention(Q, K, V, 2);
   ledger.control("X2e", std::abs(static_cast<double>(listed(0, 1)) - static_cast<double>(defined(0, 1))), 8 * u,
                  "a key with inner product 0 gets weight 0; with scores (1e-3, 0), ε = 1e-3 and p = 2 it gets 0.2",
-                 "C §2, listing 2");
+                 "C §2, listing, \"This is the code used to …\"");
 
   Q = K = Dense<Scalar>::zero(2, 2);
   Q(0, 1) = Q(1, 0) = K(1, 0) = 1;
@@ -150,7 +153,7 @@ void stabilizer_listings(Ledger& ledger, std::uint64_t seed) {
   const double uniform = static_cast<double>(listed_even_power_attn<float>(Q, K, V, 4, {1e-6, 1e-6})(0, 1));
   ledger.holds("X2f", std::abs(uniform - .5), 1e-6 / 4 + 8 * std::max(u, unit_roundoff<float>),
                "where every score of a row is 0 the stable listing averages the values (ε = 1e-6; nobody says so)",
-               "C §2, listing 2");
+               "C §2, listing, \"This is the code used to …\"");
 
   using Half = Eigen::half;
   const Dense<Half> no_query = Dense<Half>::zero(2, 2), any = Dense<Half>::constant(2, 2, Half(1));
@@ -159,7 +162,7 @@ void stabilizer_listings(Ledger& ledger, std::uint64_t seed) {
   for (Index n = 0; n < means.size(); ++n) broken += !std::isfinite(static_cast<float>(means.data()[n]));
   ledger.control("X2g", broken, 0,
                  "the same in half precision with ε = 1e-8, which rounds to 0; residual: entries that are not finite",
-                 "C §2, listing 2");
+                 "C §2, listing, \"This is the code used to …\"");
 }
 
 /// X3 to X6w: the embeddings and their tests.
@@ -178,7 +181,8 @@ void embedding_listings(Ledger& ledger, Random& random) {
                         std::pow(q.template cast<double>().dot(k.template cast<double>()), p) -
                     1);
   };
-  ledger.documents("X3", "the test of the tensor power embedding runs as printed", "C §3.2, listing",
+  ledger.documents("X3", "the test of the tensor power embedding runs as printed",
+                   "C §3.2, listing, \"The implementation is straightforward\"",
                    "it calls tensor_power_embedding, which no listing defines: a NameError in Python");
   Largest tensor;
   double tensor_bound = 0;
@@ -189,19 +193,22 @@ void embedding_listings(Ledger& ledger, Random& random) {
   }
   ledger.holds("X3.fix", tensor.value(), tensor_bound * u,
                "with tensor_power_embedding(k, p) = flat(k ⊗ … ⊗ k) its assertions hold: d = 6, p = 2, 4, 6, relative",
-               "correction of C §3.2, listing");
+               "correction of C §3.2, listing, \"The implementation is straightforward\"");
 
   const Vector<Scalar> v = random.vector<Scalar>(6), square = symmetric_power<2>(v);
   Largest second, general;
   second.add_relative<Scalar>(listed_sym_2_embedding(v), square);
-  ledger.holds("X4", second.value(), (3 + 8) * u, "sym_2_embedding is φ², entry by entry, relative", "C §4, listing");
+  ledger.holds("X4", second.value(), (3 + 8) * u, "sym_2_embedding is φ², entry by entry, relative",
+               "C §4, listing, \"Noticing this symmetry in the matrix …\"");
   ledger.documents("X4t", "the result of sym_2_embedding can be multiplied entry by entry, as the test of §4.2 does",
-                   "C §4, listing", "it returns a Python list, for which * is a TypeError");
+                   "C §4, listing, \"Noticing this symmetry in the matrix …\"; C §4.2, listing, \"def "
+                   "symmetric_power_inner_product …\"",
+                   "it returns a Python list, for which * is a TypeError");
   for (int p = 1; p <= 4; ++p)
     general.add_relative<Scalar>(listed_symmetric_power_embedding(v, p), symmetric_power(v, p));
   ledger.holds("X5", general.value(), (4 + 1 + 4 * 4) * u,
                "symmetric_power_embedding is φ^p for p = 1 to 4, entry by entry in lexicographic order, relative",
-               "C §4.2, listing");
+               "C §4.2, listing, \"The following is an example implementation …\"");
   Largest coefficient;
   for (const int p : {2, 3, 5})
     for (const auto& alpha : MultiIndices(3, p)) {
@@ -210,10 +217,10 @@ void embedding_listings(Ledger& ledger, Random& random) {
                       static_cast<double>(dropped));
     }
   ledger.holds("X5m", coefficient.value(), 0, "multinomial is exact, and none of its divisions leaves a remainder",
-               "C §4.2, listing");
+               "C §4.2, listing, \"The following is an example implementation …\"");
   ledger.documents(
       "X5z", "symmetric_power_embedding works for p = 0, which the assertion of an even p lets through",
-      "C §4.2, listing",
+      "C §4.2, listing, \"The following is an example implementation …\"",
       "its recursion ends at 1 only and never at 0: a RecursionError in Python; this library's powers start at 1");
 
   Largest even;
@@ -226,11 +233,12 @@ void embedding_listings(Ledger& ledger, Random& random) {
     survived += off(symmetric_power(absolute_q, p), symmetric_power(absolute_k, p), q, k, p) <= bound * u;
   }
   ledger.holds("X6", even.value(), even_bound * u,
-               "the printed test passes: φ(q)·φ(k) = (q·k)^p for d = 8, p = 2, 4, 6, 8, relative", "C §4.2, test");
+               "the printed test passes: φ(q)·φ(k) = (q·k)^p for d = 8, p = 2, 4, 6, 8, relative",
+               "C §4.2, listing, \"def symmetric_power_inner_product …\"");
   ledger.control("X6w", survived, 3,
                  "the printed test tells φ(|v|) from φ(v); residual: how many of its four assertions do not, its "
                  "vectors being positive",
-                 "C §4.2, test");
+                 "C §4.2, listing, \"def symmetric_power_inner_product …\"");
 }
 
 }  // namespace detail

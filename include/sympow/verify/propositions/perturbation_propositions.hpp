@@ -40,14 +40,14 @@ void commutator_bounds(Ledger& ledger, Random& random) {
   ledger.holds(
       "4.29", half.value(), .5,
       "‖e^{-A} e^B - e^{B-A}‖ ≤ ½ ‖[A, B]‖ for all skew A and B: (28) and (29) with C₁ = 0; the worst ratio of 400",
-      "E (28), (29)");
+      "E §F.5, eq. (28), eq. (29)");
   auto x = M::zero(3, 3), y = M::zero(3, 3);
   x(2, 1) = y(0, 2) = 1;
   x(1, 2) = y(2, 0) = -1;
   const double t = std::sqrt(std::sqrt(u));
   const M tx = t * x, ty = t * y;
   ledger.holds("4.29o", std::abs(split(tx, ty) / commutator(tx, ty).spectral_norm() - .5), 64 * std::sqrt(u),
-               "the constant ½ is attained in the limit of small turns of space", "(extension)");
+               "the constant ½ is attained in the limit of small turns of space", "extension of E §F.5, eq. (29)");
   // log(e^X e^Y) = X + Y + ½ [X, Y] + … for small Y, of first order in Y and so in [X, Y], whose norm is ‖Y‖ here.
   const auto remainder = [&](double distance) {
     const M small = distance * y, bracket = commutator(x, small);
@@ -58,7 +58,7 @@ void commutator_bounds(Ledger& ledger, Random& random) {
   ledger.erratum("4.29r", remainder(length) / length, 100,
                  "what the series of log(e^X e^Y) has beyond X + Y + ½ [X, Y] is at most C ‖[X, Y]‖²; that ratio for "
                  "‖X‖ = 1, ‖[X, Y]‖ = √u",
-                 "E (29)", "it is of first order: its norm over ‖[X, Y]‖ goes to 1 - ½ cot ½",
+                 "E §F.5, eq. (29)", "it is of first order: its norm over ‖[X, Y]‖ goes to 1 - ½ cot ½",
                  std::abs(remainder(length) - limit), length);
   for (int n = 0; n < 100; ++n) {
     std::vector<M> L;
@@ -80,12 +80,13 @@ void commutator_bounds(Ledger& ledger, Random& random) {
     sums.add(found / sum);
     areas.add(std::max(found / area, area / sum));
   }
-  ledger.holds("4.30", sums.value(), 1, "‖[A(r), A(s)]‖ ≤ Σ_ab |r_a| |s_b| ε_ab; ratio", "E (30)");
+  ledger.holds("4.30", sums.value(), 1, "‖[A(r), A(s)]‖ ≤ Σ_ab |r_a| |s_b| ε_ab; ratio", "E §F.5, eq. (30)");
   ledger.holds("4.31", absolute.value(), 1 + 64 * u,
                "‖e^{-A(r)} e^{A(s)} - e^{A(s) - A(r)}‖ ≤ ½ ε ‖r‖₁ ‖s‖₁ with ε = max ε_ab, so C₂ = ½ is absolute; ratio",
-               "E (31)");
+               "E §F.5, eq. (31)");
   ledger.holds("4.31a", areas.value(), 1 + 64 * u,
-               "sharper: ‖[A(r), A(s)]‖ ≤ Σ_{a<b} |r_a s_b - r_b s_a| ε_ab ≤ the sum of (30); ratio", "(extension)");
+               "sharper: ‖[A(r), A(s)]‖ ≤ Σ_{a<b} |r_a s_b - r_b s_a| ε_ab ≤ the sum of (30); ratio",
+               "extension of E §F.5, eq. (30)");
 }
 
 template <class Scalar>
@@ -107,19 +108,20 @@ void perturbed_transforms(Ledger& ledger, Random& random) {
   }
   const double allowed = 1 + 1e5 * u;  // the systems are solved with condition numbers of hundreds
   ledger.holds("4.32", inverse.value(), allowed,
-               "‖(I + S)⁻¹ - (I + S₋)⁻¹‖ ≤ η/(1 - η) for skew S₋ and ‖S - S₋‖ ≤ η < 1; ratio", "E (32)");
+               "‖(I + S)⁻¹ - (I + S₋)⁻¹‖ ≤ η/(1 - η) for skew S₋ and ‖S - S₋‖ ≤ η < 1; ratio", "E §F.5, eq. (32)");
   const auto two = M::identity(2);
   ledger.holds("4.32s", std::abs(apart((two - .9 * two).inverse(), two) / 9 - 1), 64 * u,
-               "it is attained: S₋ = 0, S = -η I", "(extension)");
+               "it is attained: S₋ = 0, S = -η I", "extension of E §F.5, eq. (32)");
   ledger.erratum("4.33", apart(dense_cayley(-.999 * two), two) / .999, 1000,
-                 "‖P(S) - P(S₋)‖ ≤ C₃ η with an absolute C₃; S₋ = 0, S = -.999 I asks for 2000", "E (33)",
+                 "‖P(S) - P(S₋)‖ ≤ C₃ η with an absolute C₃; S₋ = 0, S = -.999 I asks for 2000", "E §F.5, eq. (33)",
                  "C₃ = 2/(1 - η), and 2 where S is skew as well; ratio", std::max(transform.value(), skew.value()),
                  allowed);
   M stretched = .3 * M::identity(3) + M(random.skew<Scalar>(3));
   stretched(1, 1) = Scalar(-.15);
   const M P = dense_cayley(stretched);
   ledger.control("4.33o", apart(P.transpose() * P, M::identity(3)), 1e-3,
-                 "P(S) is orthogonal for the S = S₋ + E of (32) and (33), which is not skew", "E F.5");
+                 "P(S) is orthogonal for the S = S₋ + E of (32) and (33), which is not skew",
+                 "E §F.5, eq. (32), eq. (33)");
 }
 
 }  // namespace detail

@@ -82,16 +82,17 @@ void bias_as_gate(Ledger& ledger, const Sequence<Scalar>& x, double m) {
                row_rule<DefaultNormalization, Exponential>(rows, attention(Exponential{}, gate, x.Q, x.K, x.V), softmax,
                                                            unit_roundoff<Scalar>),
                1, "exp(q·k + m(j - i)) = γ^{i-j} exp(q·k) for j ≤ i with γ = e^{-m}, in units of the row rule",
-               "A A.2; B §5");
+               "A §A.2, eq. (softmax + ALiBi), \"Note that …\"; B §5, eq. (softmax + ALiBi), \"Note that …\"");
   ledger.control("AL2", -constant_decay(0.2).log_decay(0), 1,
                  "'equivalent to scalar gating': slopes m < 1 reach every gate; γ = .2 asks for m = 1.6, and γ_i(X) "
                  "for no fixed m",
-                 "A A.2");
+                 "A §A.2, \"We now show that ALiBi is …\"; B §5, \"We now show that ALiBi is …\"");
   const Dense<double> squares = attend([&](Index i, Index j) { return std::pow(biased(i, j), 2); }, x.V);
   const Dense<Scalar> gated = attention(SymmetricPower<2>{}, gate, x.Q, x.K, x.V);
   // The row of the first token is always its value; of the others no weight exceeds 1.
   ledger.control("AL3", (gated.in_double() - squares).largest() / x.V.largest(), 1e-3,
-                 "an additive bias inside (·)^p is a gate: only exp turns sums into products", "A A.2 (scope)");
+                 "an additive bias inside (·)^p is a gate: only exp turns sums into products",
+                 "premise of A §A.2, eq. (softmax)");
 }
 
 /// Sym^P(R), dense.
@@ -136,10 +137,11 @@ void softmax_as_recurrence(Ledger& ledger, const Sequence<Scalar>& x, double m) 
   };
   const double softmax_polynomial = s.disagreement(attend(score, x.V)),
                state = s.disagreement(conformal_rnn(q, k, x.V.in_double(), six, theta, m));
-  ledger.holds("AL4", worse(softmax_polynomial, state), turning_bound<Scalar>(6, x.T),
-               "softmax with rotary and ALiBi as a conformal recurrence: exact for the Taylor features of degree 6, in "
-               "units of the row rule",
-               "B introduction, §4");
+  ledger.holds(
+      "AL4", worse(softmax_polynomial, state), turning_bound<Scalar>(6, x.T),
+      "softmax with rotary and ALiBi as a conformal recurrence: exact for the Taylor features of degree 6, in "
+      "units of the row rule",
+      "B §introduction, \"This unification does not only hold …\"; B §4, \"We will show that updating the …\"");
 
   const Dense<double> phi_q = taylor_features_of_columns(Q, 24).in_double(),
                       phi_k = taylor_features_of_columns(K, 24).in_double(), found = phi_k.transpose() * phi_q;
@@ -147,16 +149,16 @@ void softmax_as_recurrence(Ledger& ledger, const Sequence<Scalar>& x, double m) 
   for (Index n = 0; n < exact.size(); ++n) exact.data()[n] = std::exp(exact.data()[n]);
   // A monomial of degree n is rounded 2n times or less, Σ_n 2n t^n/n! = 2t e^t with t = ‖q‖‖k‖ at most radius²; and D are summed.
   const double t = radius * radius, size = std::exp(t), sum = 2 * std::sqrt(static_cast<double>(phi_q.rows()));
-  ledger.holds("AL5", distance(found, exact) / size,
-               (8 * (1 + 2 * t) + sum) * unit_roundoff<Scalar> + taylor_remainder(t, 24),
-               "⊕_{n ≤ 24} φ^n/√n! has the inner products exp(q·k); relative to exp(‖q‖ ‖k‖)", "B introduction");
+  ledger.holds(
+      "AL5", distance(found, exact) / size, (8 * (1 + 2 * t) + sum) * unit_roundoff<Scalar> + taylor_remainder(t, 24),
+      "⊕_{n ≤ 24} φ^n/√n! has the inner products exp(q·k); relative to exp(‖q‖ ‖k‖)", "B §introduction, \"Further …\"");
 
   // Weights off by a factor 1 ± δ move a mean by at most 2δ/(1-δ) max |V|.
   const double delta = taylor_remainder(t, 6);
   const Dense<Scalar> true_softmax = attention(Exponential{}, transition, Q, K, x.V);
   ledger.holds("AL6", distance(s.outputs[1].in_double(), true_softmax.in_double()) / s.rows.largest_value,
                2 * delta / (1 - delta), "truncation of AL4 against true softmax attention, in units of max |V|",
-               "B introduction");
+               "B §introduction, \"This unification does not only hold …\"");
 }
 
 }  // namespace detail

@@ -55,14 +55,14 @@ void cayley_transforms(Ledger& ledger, const PostRotated<Scalar>& y) {
   const M inverse = plus.inverse();
   const M product = inverse.transpose() * minus.transpose() * minus * inverse;
   ledger.holds("4.15", std::max(apart(product, I), apart(P.transpose() * P, I)), size,
-               "PᵀP = (I + S)⁻ᵀ (I - S)ᵀ (I - S) (I + S)⁻¹ = I", "E (15)");
+               "PᵀP = (I + S)⁻ᵀ (I - S)ᵀ (I - S) (I + S)⁻¹ = I", "E §F.3, eq. (15)");
   const M second = (I - T).inverse() * (I + T) * minus * inverse, third = inverse * plus * minus * inverse;
   const M chain = minus.inverse() * plus * minus * inverse;
-  ledger.erratum("4.16", apart(second, I), .1, "(I - Sᵀ)⁻¹ (I + Sᵀ) (I - S) (I + S)⁻¹ is (15)", "E (16)",
+  ledger.erratum("4.16", apart(second, I), .1, "(I - Sᵀ)⁻¹ (I + Sᵀ) (I - S) (I + S)⁻¹ is (15)", "E §F.3, eq. (16)",
                  "it is P²; (15) is (I - S)⁻¹ (I + S) (I - S) (I + S)⁻¹ = I",
                  std::max(apart(second, P * P), apart(chain, I)), size);
   ledger.erratum(
-      "4.17", apart(third, I), .1, "(I + S)⁻¹ (I + S) (I - S) (I + S)⁻¹ = I", "E (17)",
+      "4.17", apart(third, I), .1, "(I + S)⁻¹ (I + S) (I - S) (I + S)⁻¹ = I", "E §F.3, eq. (17)",
       "it is P; (I - S)⁻¹ [(I + S) (I - S)] (I + S)⁻¹ = I, for I + S and I - S commute",
       std::max({apart(third, P), apart(chain, I), commutator(plus, minus).spectral_norm() / plus.spectral_norm()}),
       size);
@@ -82,7 +82,8 @@ void cayley_transforms(Ledger& ledger, const PostRotated<Scalar>& y) {
   }
   ledger.holds("4.18",
                std::max({std::abs(P.determinant() - 1), std::abs(determinant - 1.), regular / S.spectral_norm()}), size,
-               "the eigenvalues of S are iμ, and det P = Π (1 - iμ)/(1 + iμ) = 1", "E (18), Lemma 3; §2.3");
+               "the eigenvalues of S are iμ, and det P = Π (1 - iμ)/(1 + iμ) = 1",
+               "E §F.3, Lemma 3, eq. (18); E §2.3, \"Such transforms remain in …\"");
 
   Largest below, odd;
   for (const double scale : {1e-3, 1., 1e3})
@@ -92,7 +93,8 @@ void cayley_transforms(Ledger& ledger, const PostRotated<Scalar>& y) {
       if (n % 2 == 1) odd.add(std::abs(1 - values[n - 1]) / values[0]);
     }
   ledger.holds("4.18i", std::max(below.value(), odd.value()), 8 * static_cast<double>(d) * u,
-               "I + S is invertible: its smallest singular value is at least 1, and 1 for odd d", "E F.3");
+               "I + S is invertible: its smallest singular value is at least 1, and 1 for odd d",
+               "E §F.3, \"Because the eigenvalues of a real …\"");
 
   const CommutingGenerators<Scalar> planes({S.plain()});
   Dense<double> angles = planes.frequencies();
@@ -105,7 +107,8 @@ void cayley_transforms(Ledger& ledger, const PostRotated<Scalar>& y) {
       std::max({apart<Scalar>(P, turned.at(one).toDenseMatrix()), apart(P, exponential<Scalar>(turned.generator(0))),
                 apart(P, 2 * inverse - I), apart<Scalar>(cayley(-S).toDenseMatrix(), P.transpose()),
                 apart<Scalar>(y.general.transpose().toDenseMatrix(), P.transpose())}),
-      size, "P = exp(-2 artanh S), the angles -2 arctan μ, P = 2 (I + S)⁻¹ - I, and P(-S) = P(S)ᵀ", "(extension)");
+      size, "P = exp(-2 artanh S), the angles -2 arctan μ, P = 2 (I + S)⁻¹ - I, and P(-S) = P(S)ᵀ",
+      "extension of E §F.3, Lemma 3");
 }
 
 /// (14): which Cayley transforms fix every active plane.
@@ -118,7 +121,8 @@ void block_identities(Ledger& ledger, const PostRotated<Scalar>& y, Random& rand
   const auto outside = [&](const M& Q) { return std::max(apart(Q * Pi, Pi), apart(Pi * Q, Pi)); };
   ledger.holds("4.14",
                std::max({outside(y.PA), apart(Pi * y.PA * Pi, Pi), distance_to_block_identity(family, y.member)}),
-               bound, "P ∈ 𝒜: P Π_act = Π_act P = Π_act P Π_act = Π_act", "E (14), Lemma 3; §2.3");
+               bound, "P ∈ 𝒜: P Π_act = Π_act P = Π_act P Π_act = Π_act",
+               "E §F.3, Lemma 3, eq. (14); E §2.3, \"Such transforms remain in …\"");
 
   const auto angle = DenseVector<double>::constant(1, 1, random.uniform(.3, 2.5));
   const M turned = Pi + N * plane_turns<Scalar>(angle, 2) * N.transpose();
@@ -130,7 +134,7 @@ void block_identities(Ledger& ledger, const PostRotated<Scalar>& y, Random& rand
   ledger.holds("4.14i",
                std::max({(S * Pi).spectral_norm(), apart<Scalar>(cayley(S).toDenseMatrix(), turned), outside(from_null),
                          apart(from_null, y.PA)}),
-               bound, "P(S) ∈ 𝒜 ⇔ S Π_act = 0; both ways", "(extension)");
+               bound, "P(S) ∈ 𝒜 ⇔ S Π_act = 0; both ways", "extension of E §F.3, eq. (14)");
 
   Largest ratio;
   for (const double size : {std::sqrt(u), std::sqrt(std::sqrt(u)), 1., 30.}) {
@@ -140,7 +144,7 @@ void block_identities(Ledger& ledger, const PostRotated<Scalar>& y, Random& rand
     ratio.add((twice - bound) / ((I + skew).spectral_norm() * distance));
   }
   ledger.holds("4.14q", ratio.value(), 1, "‖(P - I) Π_act‖ ≤ 2 ‖S Π_act‖ ≤ ‖I + S‖ ‖(P - I) Π_act‖; ratio",
-               "(extension)");
+               "extension of E §F.3, eq. (14)");
 
   double least = std::numeric_limits<double>::infinity();
   const M opposite = Pi - N * N.transpose();
@@ -150,7 +154,7 @@ void block_identities(Ledger& ledger, const PostRotated<Scalar>& y, Random& rand
       "4.14n", least, 1.4,
       "every member of 𝒜 is a Cayley transform; that of S = t J stays 2/√(1 + t²) away from R_null = -I; the "
       "least t times the distance",
-      "E (14)");
+      "E §F.3, eq. (14)");
 }
 
 /// (19) and its relative law.
@@ -173,28 +177,29 @@ void post_rotations(Ledger& ledger, const PostRotated<Scalar>& y) {
                      apart(Pi * sp(s - r, y.member) * Pi, expected)});
   });
   ledger.holds("4.19", active, 2 * u, "P ∈ 𝒜: Π R_sp(r)ᵀ R_sp(s) Π = Π R_sp(s - r) Π, R_sp(r) = R_STR(r) P",
-               "E (19); §2.3");
+               "E §F.3, eq. (19); E §2.3, \"Setting …\"");
   const double special = x.largest([&](const V& r, const V&) {
     const M R = sp(r, y.general);
     return std::max({apart(R, x.turn(r) * y.P), apart(R.transpose() * R, I), std::abs(R.determinant() - 1)});
   });
-  ledger.holds("4.19s", special, 2 * u, "R_sp(r)ᵀ R_sp(r) = I, det R_sp(r) = 1", "E (19)");
+  ledger.holds("4.19s", special, 2 * u, "R_sp(r)ᵀ R_sp(r) = I, det R_sp(r) = 1", "E §F.3, eq. (19)");
   double whole = std::numeric_limits<double>::infinity(), general = whole;
   for (const auto& [r, s] : x.pairs) {
     whole = std::min(whole, apart(law(r, s, y.member), sp(s - r, y.member)));
     general = std::min(general, apart(Pi * law(r, s, y.general) * Pi, Pi * sp(s - r, y.general) * Pi));
   }
-  ledger.control("4.19f", whole, 1.7, "the relative law of R_sp on the whole space, for P ∈ 𝒜", "E (19)");
-  ledger.control("4.19g", general, .1, "the relative law of R_sp on the active space, for any P", "E (19)");
+  ledger.control("4.19f", whole, 1.7, "the relative law of R_sp on the whole space, for P ∈ 𝒜", "E §F.3, eq. (19)");
+  ledger.control("4.19g", general, .1, "the relative law of R_sp on the active space, for any P", "E §F.3, eq. (19)");
   const double every = x.largest([&](const V& r, const V& s) {
     const M expected = y.P.transpose() * x.turn(s - r) * y.P;
     return std::max(apart((x.turn(r) * y.P).transpose() * x.turn(s) * y.P, expected),
                     apart(law(r, s, y.general), expected));
   });
-  ledger.holds("4.19t", every, 3 * u, "R_sp(r)ᵀ R_sp(s) = Pᵀ R_STR(s - r) P for every P", "(extension)");
+  ledger.holds("4.19t", every, 3 * u, "R_sp(r)ᵀ R_sp(s) = Pᵀ R_STR(s - r) P for every P",
+               "extension of E §F.3, eq. (19)");
   const double projected =
       x.largest([&](const V& r, const V&) { return apart(Pi * sp(r, y.member) * Pi, Pi * x.turn(r) * Pi); });
-  ledger.holds("4.24", projected, 2 * u, "P ∈ 𝒜: Π R_sp(r) Π = Π R_STR(r) Π", "E F.4, after (24)");
+  ledger.holds("4.24", projected, 2 * u, "P ∈ 𝒜: Π R_sp(r) Π = Π R_STR(r) Π", "E §F.4, \"Lemma 3 ensures …\"");
 }
 
 /// (20) to (24): the projected logit.
@@ -225,12 +230,13 @@ void projected_logits(Ledger& ledger, const PostRotated<Scalar>& y, Random& rand
     return std::max(std::abs(logit(r, s, y.member) - expected), std::abs(defined(r, s, y.PA) - expected));
   });
   ledger.holds("4.23", theorem, u, "P ∈ 𝒜: α = (2m)^-½ (Πq)ᵀ Π R_STR(r_j - r_i) Π (Πk)",
-               "E Theorem 1, (20) to (24); §3.1");
+               "E §F.4, Theorem 1, eq. (20), eq. (21), eq. (22), eq. (23), eq. (24); E §3.1, \"Combining the "
+               "structured rotations with the …\"");
   const double invisible = x.largest([&](const V& r, const V& s) {
     return std::max(std::abs(logit(r, s, y.member) - logit(r, s, I)),
                     std::abs(logit(r, s, y.member) - defined(r, s, I)));
   });
-  ledger.holds("4.23i", invisible, u, "P ∈ 𝒜 has no effect on the logit at all", "(extension)");
+  ledger.holds("4.23i", invisible, u, "P ∈ 𝒜 has no effect on the logit at all", "extension of E §F.4, Theorem 1");
 
   const M P = random.rotation<Scalar>(d), planes = U.part(0, 0, d, active), A = planes.transpose() * P * planes;
   const V qa = A * (planes.transpose() * q), ka = A * (planes.transpose() * k);
@@ -241,7 +247,7 @@ void projected_logits(Ledger& ledger, const PostRotated<Scalar>& y, Random& rand
   });
   ledger.holds("4.23r", relative, u,
                "for every P the logit is relative: α = (2m)^-½ qᵀ Aᵀ R_act(r_j - r_i) A k, A the active block of P",
-               "correction of E Theorem 1");
+               "correction of E §F.4, Theorem 1, eq. (23)");
   const auto four = CommutingGenerators<Scalar>::from_frequencies(random.matrix(1, 4)).in_basis(U);
   const auto other = four.at(V::constant(1, 1, Scalar(1)));
   const double commuting = x.largest([&](const V& r, const V& s) {
@@ -250,10 +256,11 @@ void projected_logits(Ledger& ledger, const PostRotated<Scalar>& y, Random& rand
   });
   ledger.holds("4.23s", commuting, u,
                "P ∈ 𝒜 is not necessary for (23): an active block that is orthogonal and commutes with R_act will do",
-               "(extension)");
+               "extension of E §F.4, Theorem 1, eq. (23)");
   Largest broken;
   for (const auto& [r, s] : x.pairs) broken.add(std::abs(logit(r, s, P) - displaced(r, s)));
-  ledger.control("4.23m", broken.value(), 1e-2, "(23) for any P, ‖q‖ = ‖k‖ = 1", "E Theorem 1");
+  ledger.control("4.23m", broken.value(), 1e-2, "(23) for any P, ‖q‖ = ‖k‖ = 1",
+                 "premise of E §F.4, Theorem 1, eq. (23)");
 }
 
 }  // namespace detail

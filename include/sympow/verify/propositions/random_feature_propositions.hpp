@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numbers>
 #include <utility>
 
 #include <sympow/feature/random_feature_variance.hpp>
@@ -11,71 +10,11 @@
 #include <sympow/rotation/post_rotation.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/dense_rotations.hpp>
+#include <sympow/verify/propositions/feature_means.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
 namespace sympow::verify {
 namespace detail {
-
-/// What rounding makes of integrals and of exact variances, which are taken in double whatever the scalar.
-inline constexpr double rounding_of_quadrature = 1024 * unit_roundoff<double>;
-
-/// ∫ f by the trapezoidal rule, whose error is of rounding for analytic functions that vanish at both ends.
-template <class Function>
-[[nodiscard]] double integral(double low, double high, const Function& f) {
-  constexpr double step = 1. / 16;
-  double sum = 0;
-  for (double t = low; t <= high; t += step) sum += f(t);
-  return step * sum;
-}
-
-/// E f(t), t ~ N(0, size²).
-template <class Function>
-[[nodiscard]] double gauss_mean(double size, const Function& f) {
-  return integral(-16, 16, [&](double t) { return std::exp(-t * t / 2) * f(size * t); }) /
-         std::sqrt(2 * std::numbers::pi);
-}
-
-/// E f(a), a ~ χ_n: the length of a normal vector of R^n.
-template <class Function>
-[[nodiscard]] double chi_mean(double n, const Function& f) {
-  const auto density = [n](double v) { return std::exp(n * v - std::exp(2 * v) / 2 - (n / 2 - 1) * std::log(2.0)); };
-  return integral(-20, 3, [&](double v) { return density(v) * f(std::exp(v)); }) / std::tgamma(n / 2);
-}
-
-/// E exp(size u_1) for a uniform direction u of R^d, d ≥ 2.
-[[nodiscard]] inline double direction_mean(double d, double size) {
-  const auto weighted = [=](double v) { return std::exp(size * std::tanh(v)) * std::pow(std::cosh(v), 1 - d); };
-  return integral(-40, 40, weighted) * std::tgamma(d / 2) / std::tgamma((d - 1) / 2) / std::sqrt(std::numbers::pi);
-}
-
-/// φ(x)·φ(y) of one projection w, as the formulas say: of w·(x - y) for the trigonometric features, w·(x + y) for the others.
-[[nodiscard]] inline double of_one_projection(RandomFeatureKind kind, double projected, double norms) {
-  if (kind == RandomFeatureKind::positive) return std::exp(projected - norms / 2);
-  if (kind == RandomFeatureKind::hyperbolic) return std::exp(-norms / 2) * std::cosh(projected);
-  return std::exp(norms / 2) * std::cos(projected);
-}
-
-/// Two vectors of which neither the sum nor the difference is short, and what the formulas need of them.
-template <class Scalar>
-struct FeaturePair {
-  DenseVector<Scalar> x, y;
-  DenseVector<double> sum, difference;
-  double rho2, delta2, norms, softmax;  // ‖x + y‖², ‖x - y‖², ‖x‖² + ‖y‖² and exp(xᵀy)
-
-  explicit FeaturePair(Random& random) {
-    const Dense<double> basis = random.rotation(5);
-    const double angle = random.uniform(.5, 2.5);
-    const auto turned = std::cos(angle) * basis.column(0) + std::sin(angle) * basis.column(1);
-    x = (random.uniform(.4, .9) * basis.column(0)).template to<Scalar>();
-    y = (random.uniform(.4, .9) * turned).template to<Scalar>();
-    sum = x.in_double() + y.in_double();
-    difference = x.in_double() - y.in_double();
-    rho2 = sum.dot(sum);
-    delta2 = difference.dot(difference);
-    norms = (rho2 + delta2) / 2;
-    softmax = std::exp((rho2 - delta2) / 4);
-  }
-};
 
 /// The errors of a mean and of the library's features, in units of what rounding explains, and of the variance of one kind.
 template <RandomFeatureKind Kind, class Scalar>
@@ -124,7 +63,8 @@ void independent_rows(Ledger& ledger, Random& random) {
   }
   ledger.erratum(
       "4.P1", bias, .99,
-      "φ(x) = exp(+‖x‖²/2) exp(wᵀx) is unbiased for SM = exp(xᵀy); relative bias / (‖x‖² + ‖y‖²), least of 30", "E §3",
+      "φ(x) = exp(+‖x‖²/2) exp(wᵀx) is unbiased for SM = exp(xᵀy); relative bias / (‖x‖² + ‖y‖²), least of 30",
+      "E §3, \"Appendix 3.1 proves that choosing …\"",
       "φ(x) = exp(-‖x‖²/2) exp(wᵀx) is; trigonometric and hyperbolic ones are; error over what rounding explains",
       unbiased.value(), 1);
   auto e = DenseVector<Scalar>::zero(5);
@@ -132,12 +72,15 @@ void independent_rows(Ledger& ledger, Random& random) {
   const double least = random_feature_variance(positive, e, -e, 1, false) / std::exp(-1.);
   ledger.erratum("4.P2", random_feature_variance(positive, e, e, 1, false) / std::exp(1.) - least, 100,
                  "the mean squared error is linear in SM; what m MSE / SM grows by from y = -x to y = x at ‖x‖ = 1",
-                 "E §3, abstract", "MSE⁺ = e^{ρ²} SM² (1 - e^{-ρ²}) / m = (e^{‖x‖²+‖y‖²} SM⁴ - SM²) / m, ρ = ‖x + y‖",
+                 "E §3, \"Appendix 3.1 proves that choosing …\"",
+                 "MSE⁺ = e^{ρ²} SM² (1 - e^{-ρ²}) / m = (e^{‖x‖²+‖y‖²} SM⁴ - SM²) / m, ρ = ‖x + y‖",
                  of_positive.value(), rounding_of_quadrature);
   ledger.holds("4.P3", of_trigonometric.value(), rounding_of_quadrature,
-               "trigonometric features: MSE = e^{ρ²} SM⁻² (1 - e^{-‖x-y‖²})² / 2m", "(extension)");
+               "trigonometric features: MSE = e^{ρ²} SM⁻² (1 - e^{-‖x-y‖²})² / 2m",
+               "extension of E §3, \"Appendix 3.1 proves that choosing …\"");
   ledger.holds("4.P4", of_hyperbolic.value(), rounding_of_quadrature,
-               "hyperbolic features, m pairs w and -w: MSE = (1 - e^{-ρ²}) MSE⁺ / 2", "(extension)");
+               "hyperbolic features, m pairs w and -w: MSE = (1 - e^{-ρ²}) MSE⁺ / 2",
+               "extension of E §3, \"Appendix 3.1 proves that choosing …\"");
 }
 
 template <class Scalar>
@@ -157,19 +100,8 @@ void orthogonal_pairs(Ledger& ledger) {
   }
   ledger.holds("4.P5", error.value(), rounding_of_quadrature,
                "E e^{(w₁+w₂)·z} = ₁F₁(d; d/2; ‖z‖²/2) for orthogonal w₁ and w₂ of χ_d lengths (quadrature)",
-               "(extension)");
+               "extension of E §3, \"Replacing independent samples with orthogonalized …\"");
 }
-
-/// A sample and how many of its standard errors its mean is from what is expected.
-struct Sample {
-  double sum = 0, squares = 0, count = 0;
-
-  void add(double value) { sum += value, squares += value * value, ++count; }
-  [[nodiscard]] double z_score(double expected) const {
-    const double mean = sum / count;
-    return std::abs(mean - expected) / std::sqrt((squares / count - mean * mean) / count);
-  }
-};
 
 /// The z-scores of the mean, and of what orthogonal rows take off the variance, over many draws of the projections.
 template <class Scalar>
@@ -216,7 +148,7 @@ void orthogonal_variance(Ledger& ledger, Random& random) {
     z.add(orthogonal_rows_z_score<Scalar>(d, m, random));
   ledger.holds("4.P6", z.value(), 5.5,
                "MSE_ort = MSE⁺ - (1 - 1/m) e^{-‖x‖²-‖y‖²} [e^{ρ²} - ₁F₁(d; d/2; ρ²/2)], m ≤ d; mean SM: z-scores",
-               "E §3 (exact form)");
+               "extension of E §3, \"Replacing independent samples with orthogonalized …\"");
   const auto variance = [](Index d, Index m, double rho, bool orthogonal = true) {
     auto x = DenseVector<Scalar>::zero(d);
     x[d - 1] = static_cast<Scalar>(rho / 2);
@@ -229,9 +161,10 @@ void orthogonal_variance(Ledger& ledger, Random& random) {
   };
   for (const int m : {4, 8, 20}) beyond.add(std::abs(variance(4, m, 1) / with_share(m, 3. / m) - 1));
   ledger.control("4.P6m", std::abs(with_share(8, 7. / 8) / (variance(4, 4, 1) / 2) - 1), 1e-3,
-                 "the factor 1 - 1/m beyond one block: at m = 2d two independent blocks halve 4.P6", "E §3");
+                 "the factor 1 - 1/m beyond one block: at m = 2d two independent blocks halve 4.P6",
+                 "extension of E §3, \"Replacing independent samples with orthogonalized …\"");
   ledger.holds("4.P6n", beyond.value(), rounding_of_quadrature, "it is (d - 1)/m for whole blocks, m a multiple of d",
-               "(extension)");
+               "extension of E §3, \"Replacing independent samples with orthogonalized …\"");
 
   double not_lower = 0;
   for (const Index d : {2, 3, 4, 8, 64})
@@ -245,15 +178,17 @@ void orthogonal_variance(Ledger& ledger, Random& random) {
       }
   ledger.holds("4.P7", not_lower, 0,
                "orthogonal rows lower the variance for all d ≥ 2 and ρ > 0, not in a limit only: counterexamples",
-               "E §3, abstract");
+               "E §3, \"Replacing independent samples with orthogonalized …\"; E §abstract, \"We develop equivariant "
+               "structured positional rotations …\"");
   ledger.holds("4.P8", known.value(), 1,
                "the known bound 2(m-1)/(m(d+2)) (SM - e^{-(‖x‖²+‖y‖²)/2})² is below what they take off it; ratio",
-               "(extension)");
+               "extension of E §3, \"Replacing independent samples with orthogonalized …\"");
   const auto ratio = [&](Index m, double rho) { return variance(8, m, rho) / variance(8, m, rho, false); };
   const double rho = 1. / 128, expansion = 7 * rho * rho / 20;
   ledger.erratum("4.P9", std::min(std::abs(ratio(8, .125) - ratio(8, 1.5)), std::abs(ratio(8, 1.5) - ratio(2, 1.5))),
                  .05, "the variance falls by a factor that depends on d; at d = 8 how much it varies with ρ and with m",
-                 "E §3", "it is 1 - (m - 1) ρ² / (2(d + 2)) + … for short x + y, and exactly that of 4.P6",
+                 "E §3, \"Replacing independent samples with orthogonalized …\"",
+                 "it is 1 - (m - 1) ρ² / (2(d + 2)) + … for short x + y, and exactly that of 4.P6",
                  std::abs((1 - ratio(8, rho)) / expansion - 1), rho * rho);
 }
 
@@ -291,7 +226,7 @@ void unsigned_reflections(Ledger& ledger, Random& random) {
   }
   ledger.control("4.P10", fixed.z_score(1) <= 5.5 ? raw.z_score(1) : 0, 20,
                  "Q of reflections is Haar's without the signs of R's diagonal (it has Q_11 ≤ 0): z-score of the mean",
-                 "E §3 (implementation)");
+                 "extension of E §3, \"Replacing independent samples with orthogonalized …\"");
 }
 
 template <class Scalar>
@@ -321,9 +256,10 @@ void features_of_rotated_rows(Ledger& ledger, Random& random) {
   }
   ledger.holds("4.P11", mean.value(), 128 * unit_roundoff<Scalar>,
                "positive features of the rotated active q_i and k_j over (2m)^¼ have the mean exp α_ij of (23); P ∈ 𝒜",
-               "E §3.1");
+               "E §3.1, \"Combining the structured rotations with the …\"; E §F.4, Theorem 1, eq. (23)");
   ledger.holds("4.P11p", position.value(), 64 * unit_roundoff<Scalar>,
-               "their factor exp(-‖x‖²/2) does not depend on the position", "(extension)");
+               "their factor exp(-‖x‖²/2) does not depend on the position",
+               "extension of E §3.1, \"Combining the structured rotations with the …\"");
 }
 
 }  // namespace detail

@@ -33,7 +33,9 @@ void plain_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
   const auto s = forms(SymmetricPower<P>{}, stationary(), x.Q, x.K, x.V);
   const auto Y = attend([&](Index i, Index j) { return std::pow(x.q(i).dot(x.k(j)), P); }, x.V);
   ledger.holds("F1.p" + std::to_string(P), s.disagreement(Y), 1,
-               "sympow attention = recurrence = chunked form, in units of the row rule", "A §2, A.1.1; B §1");
+               "sympow attention = recurrence = chunked form, in units of the row rule",
+               "A §2, eq. (sympow), \"Using the sympow embedding function …\"; A §A.1.1, eq. (sympow), \"Using this "
+               "embedding function …\"; B §1, eq. (sympow), \"Using this embedding function …\"");
 }
 
 template <class Scalar, int P>
@@ -43,7 +45,8 @@ void rotary_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
   ledger.holds(
       "P3.p" + std::to_string(P), s.disagreement(attend(score, x.V)), turning_bound<Scalar>(P, x.T),
       "Proposition 3: attention of Q' = R^i Q_i and K' = R^j K_j = recurrence under rotary, in units of the row rule",
-      "A Proposition 3; B §1.1");
+      "A §A.1.2, eq. (sympow rotary), Proposition 3; A §A.3, Proposition 3; B §1.1, eq. (sympow rotary), \"The "
+      "recurrent equations are given by …\"");
 }
 
 template <class Scalar, int P>
@@ -57,7 +60,7 @@ void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
   const std::string suffix = ".p" + std::to_string(P);
   ledger.holds("P1" + suffix, agreement, bound,
                "Proposition 1: gated attention of the rotated Q', K' = gated recurrence, in units of the row rule",
-               "A Proposition 1; B §2");
+               "A §3.1, eq. (sympow+gating), Proposition 1; A §A.3, Proposition 1; B §2, eq. (sympow gated)");
 
   Dense<double> sum = Dense<double>::zero(x.e + 1, symmetric_dimension(x.d, P));
   for (Index j = 0; j < x.T; ++j) sum += x.b(x.T - 1, j) * contribution<P>(x.v(j), turned(x, x.k(j), j));
@@ -66,7 +69,8 @@ void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
   // A token is rounded once a step, P + 1 times by φ and twice a turned coordinate; its angle is off as well.
   const double steps = static_cast<double>(x.T);
   ledger.holds("P1S" + suffix, error, (steps + 4 * P + 4) * unit_roundoff<Scalar> + P * angle_error(x.T),
-               "S_T = Σ_j b_Tj V_j φ(K'_j)ᵀ and Z_T likewise (the induction of the proof)", "A A.3; B §2");
+               "S_T = Σ_j b_Tj V_j φ(K'_j)ᵀ and Z_T likewise (the induction of the proof)",
+               "A §A.3, Proposition 1, \"We prove that …\"; B §2, \"We prove that …\"");
 
   if constexpr (P == 2) {
     const auto printed = [&](Index i, Index j) {
@@ -74,7 +78,7 @@ void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
     };
     ledger.erratum("G1", s.departure(attend(printed, x.V)), s.visible,
                    "b_ij = Π_{k=j+1..i} γ_m: the index m is bound nowhere; read as γ_i it is not the recurrence",
-                   "B §2", "b_ij = Π_{k=j+1..i} γ_k", agreement, bound);
+                   "B §2, \"To write the attention formulation we …\"", "b_ij = Π_{k=j+1..i} γ_k", agreement, bound);
   }
 }
 
@@ -102,7 +106,7 @@ void first_gate(Ledger& ledger, const Sequence<Scalar>& x) {
       "P1g", worse(worst, state / (4 * unit_roundoff<Scalar>)),
       {2, "one unit for the forms, one for a state that is rounded four times", "row rule"},
       "γ_1 is irrelevant, S_1 = V_1 φ(K_1)ᵀ: three first gates and three forms apart, in units of the row rule",
-      "A A.3, base case");
+      "A §A.3, Proposition 1, \"As the base case …\"; B §2, \"As the base case …\"");
 }
 
 template <class Scalar>
@@ -118,7 +122,8 @@ void gate_products(Ledger& ledger, const Sequence<Scalar>& x) {
         if (found != expected) error = worse(error, expected > 0 ? std::abs(found / expected - 1) : 1);
       }
   ledger.holds("P1b", error, 4 * static_cast<double>(x.T) * unit_roundoff<Scalar>,
-               "b_ij = Π_{k=j+1..i} γ_k and b_ii = 1, as the weights of all three forms; relative", "A §3.1");
+               "b_ij = Π_{k=j+1..i} γ_k and b_ii = 1, as the weights of all three forms; relative",
+               "A §3.1, \"To write the attention formulation we …\"");
 }
 
 template <class Scalar>
@@ -130,7 +135,9 @@ void sizes(Ledger& ledger) {
     difference += std::abs(two.values().size() + two.normalizer().size() - symmetric_dimension(d, 2) * (d + 1));
     difference += std::abs(four.values().size() + four.normalizer().size() - symmetric_dimension(d, 4) * (d + 1));
   }
-  ledger.holds("F4", static_cast<double>(difference), 0, "a state holds D (d + 1) numbers a head", "A §2; B §1; C §1");
+  ledger.holds("F4", static_cast<double>(difference), 0, "a state holds D (d + 1) numbers a head",
+               "A §2, \"Using the sympow embedding function …\"; B §1, \"Since S_i ∈ R^{d×D} …\"; C §1, \"Note that "
+               "D(d+1) gives the size …\"");
 
   double error = 0;
   for (const Index d : {Index(3), Index(6), Index(64)})
@@ -142,7 +149,8 @@ void sizes(Ledger& ledger) {
       error = worse(error, static_cast<double>(std::abs(scaled - product) / product));
     }
   ledger.holds("F5", error, 16 * unit_roundoff<Scalar>,
-               "D / d^p = (1/p!) Π_{i<p} (1 + i/d): what 'D ≪ d^p' says is a factor of at most p!", "A A.1.1; B §1");
+               "D / d^p = (1/p!) Π_{i<p} (1 + i/d): what 'D ≪ d^p' says is a factor of at most p!",
+               "A §A.1.1, \"Thus D ≪ d^p\"; B §1, \"Thus D << d^p\"");
 }
 
 }  // namespace detail
@@ -160,14 +168,15 @@ void recurrence_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::GivenFeatures elu{detail::elu_plus_one};
   const auto score = [&](Index i, Index j) { return elu.phi(x.q(i)).dot(elu.phi(x.k(j))); };
   ledger.holds("F2", detail::forms(elu, stationary(), x.Q, x.K, x.V).disagreement(detail::attend(score, x.V)), 1,
-               "attention = recurrence for any φ, here elu + 1, in units of the row rule", "C §1");
+               "attention = recurrence for any φ, here elu + 1, in units of the row rule",
+               "C §1, \"The exact same outputs can be …\"");
 
   Dense<double> sum = Dense<double>::zero(x.e + 1, symmetric_dimension(x.d, 2));
   for (Index j = 0; j < x.T; ++j) sum += detail::contribution<2>(x.v(j), x.k(j));
   const Dense<double> state = detail::state_after(SymmetricPower<2>{}, stationary(), x.Q, x.K, x.V);
   ledger.holds("F3", detail::distance(state, sum) / detail::state_size(x, 2, false),
                static_cast<double>(x.T + 4) * unit_roundoff<Scalar>, "S_T = Σ_j V_j φ(K_j)ᵀ and Z_T = Σ_j φ(K_j)ᵀ",
-               "C §1");
+               "C §1, \"If we expand the recurrent the …\"");
 
   detail::sizes<Scalar>(ledger);
   detail::rotary_recurrence<Scalar, 2>(ledger, x);

@@ -124,7 +124,9 @@ void counterexamples(Ledger& ledger) {
       "4.27a", std::abs(alpha - target), 64 * u,
       "Theorem 2, first counterexample: commuting generators J ⊕ 2J ⊕ 0 and no mixing of active and null space, so "
       "the bound is 0; the logit is +1/2 and not -1/2",
-      "E Theorem 2 (27); §1, §3.1", "2 |α - α₀| ≤ 2 ‖(P - I) Π‖", 2 * std::abs(alpha - target), 2 * mixing + 64 * u);
+      "E §F.5, Theorem 2, eq. (27); E §1, \"If the generators only approximately commute …\"; E §3.1, \"When the "
+      "commutators …\"",
+      "2 |α - α₀| ≤ 2 ‖(P - I) Π‖", 2 * std::abs(alpha - target), 2 * mixing + 64 * u);
 
   double least = 1, worst_commutator = 0, corrected = 0;
   for (const double tau : {1e-2, 1e-6, 1e-10}) {
@@ -137,8 +139,9 @@ void counterexamples(Ledger& ledger) {
   }
   ledger.erratum("4.27b", worst_commutator < .5 + 64 * u ? least : 0, .2298 - 64 * u,
                  "second counterexample: P = I, commutators τ/2 for τ = 1e-2 … 1e-10; the deviation stays at .2298",
-                 "E Theorem 2 (27); §1, §3.1", "it is sin²(1/2) ≤ γ² ‖r‖₁ ‖s‖₁ = 1/4, γ = max_k ‖(I - Π) L_k Π‖",
-                 corrected, 64 * u);
+                 "E §F.5, Theorem 2, eq. (27); E §1, \"If the generators only approximately commute …\"; E §3.1, "
+                 "\"When the commutators …\"",
+                 "it is sin²(1/2) ≤ γ² ‖r‖₁ ‖s‖₁ = 1/4, γ = max_k ‖(I - Π) L_k Π‖", corrected, 64 * u);
 }
 
 /// Situations from commuting to unrelated generators, from P = I to any rotation, for any projector.
@@ -173,7 +176,7 @@ void corrected_theorem(Ledger& ledger, Random& random) {
                "corrected Theorem 2, for any projector Π of rank 2m and any rotation P: √(2m) |α - α₀| / ‖q‖‖k‖ ≤ ½ "
                "Σ_{a<b} |r_a "
                "s_b - r_b s_a| ‖[L_a, L_b]‖ + γ² ‖r‖₁‖s‖₁ + 2η; the worst ratio that a search finds",
-               "correction of E Theorem 2");
+               "correction of E §F.5, Theorem 2, eq. (27)");
   for (int n = 0; n < 40; ++n) {
     const double tau = n % 2 == 0 ? 1e-2 : 1e-1;
     auto whole = leaving_generators<Scalar>(tau);
@@ -184,7 +187,7 @@ void corrected_theorem(Ledger& ledger, Random& random) {
   }
   ledger.holds("4.27f", kernel.value(), 1,
                "the printed bound holds with C = 1/2 where Π is the complement of the joint kernel and P = I; ratio",
-               "E Theorem 2 (scope)");
+               "premise of E §F.5, Theorem 2, eq. (27)");
 
   // Each coefficient is attained in a limit.
   const double u = unit_roundoff<Scalar>, small = std::cbrt(u);
@@ -195,11 +198,11 @@ void corrected_theorem(Ledger& ledger, Random& random) {
                                       position<Scalar>(0),
                                       position<Scalar>(std::acos(0.0))};
   ledger.holds("4.27d", std::abs(turned.deviation() / turned.corrected_bound() - 1), small * small + 256 * u / small,
-               "the 2 of 2η cannot be lowered (L = J ⊕ -J, a small turn)", "(extension)");
+               "the 2 of 2η cannot be lowered (L = J ⊕ -J, a small turn)", "extension of E §F.5, Theorem 2, eq. (27)");
   auto leaving = leaving_generators<Scalar>(0);
   leaving.L[1] *= static_cast<Scalar>(2 * std::sqrt(small));
   ledger.holds("4.27e", std::abs(leaving.deviation() / leaving.corrected_bound() - 1), small + 256 * u / small,
-               "the coefficient 1 of γ² cannot be lowered", "(extension)");
+               "the coefficient 1 of γ² cannot be lowered", "extension of E §F.5, Theorem 2, eq. (27)");
 }
 
 template <class Scalar>
@@ -220,14 +223,16 @@ void orthogonal_blocks(Ledger& ledger, Random& random) {
     distance.add(apart(P, block_diagonal(nearest(A), nearest(D))) / (std::sqrt(2.0) * b));
   }
   ledger.holds("4.26", equal.value(), 64 * u, "for a rotation P: ‖B‖ = ‖C‖, so η_mix = 2‖B‖, and ‖AᵀA - I‖ = ‖C‖²",
-               "E (26) (extension)");
+               "extension of E §F.5, eq. (26)");
   const auto flip = sign_flip<Scalar>();
   const M block = flip.P.part(0, 0, 4, 4);
   ledger.erratum("4.26a", flip.mixing(), 1,
-                 "P lies within η_mix of the family 𝒜; the first counterexample has η_mix = 0", "E F.5, after (33)",
+                 "P lies within η_mix of the family 𝒜; the first counterexample has η_mix = 0",
+                 "E §F.5, \"Because P_sp lies within η_mix …\"",
                  "within √2 ‖B‖ of O(2m) ⊕ O(d_null), which is larger; ratio", distance.value(), 1 + 64 * u);
   ledger.erratum("4.26b", apart(block, I), 1,
-                 "the active block differs from I by at most C η_mix; by √2 where η_mix = 0", "E F.5, after (33); F.6",
+                 "the active block differs from I by at most C η_mix; by √2 where η_mix = 0",
+                 "E §F.5, \"Because P_sp lies within η_mix …\"; E §F.6, \"The robust estimate in Theorem 2 …\"",
                  "it differs from some orthogonal matrix by little: ‖AᵀA - I‖ = ‖C‖²",
                  apart(block.transpose() * block, I), 64 * u);
 }

@@ -101,9 +101,10 @@ void complex_recurrence(Ledger& ledger, const ComplexGate<Scalar>& gate) {
                gate.bound,
                "duality 4: S e^{iΩ} + v kᴴ with o = Re(S q) is Σ_j v_j Re(k_jᴴ e^{iΩ(t-j)} q_t), H the conjugate "
                "transpose; under softmax these scores are RoPE; in units of the row rule",
-               "D §4");
+               "D §4, \"Formally …\", \"The construction of rotation matrix based …\"");
   ledger.erratum("3.D4p", gate.departure(gate.cosines(-1)), visible_error,
-                 "Re(kᴴ e^{iΩ(t-j)} q) = Σ |q||k| cos(Ω(t-j) - φ_q - φ_k); in units of max|V|", "D §4",
+                 "Re(kᴴ e^{iΩ(t-j)} q) = Σ |q||k| cos(Ω(t-j) - φ_q - φ_k); in units of max|V|",
+                 "D §4, \"Using the phase–amplitude split of the …\"",
                  "cos(Ω(t-j) + φ_q - φ_k), in units of the row rule", gate.disagreement(gate.cosines(1)), gate.bound);
 }
 
@@ -144,11 +145,14 @@ void plane_rotations(Ledger& ledger, Random& random) {
   ledger.erratum("3.D4c", printed, visible_error,
                  "cos(Ω(t-j) - φ_q - φ_k) = [cos φ_q; sin φ_q]ᵀ R^{t-j} [cos φ_k; sin φ_k]; residual: the largest "
                  "difference at 50 random angles",
-                 "D §4", "cos(Ω(t-j) + φ_q - φ_k) = [cos φ_k; sin φ_k]ᵀ R^{t-j} [cos φ_q; sin φ_q], q and k exchanged",
+                 "D §4, \"Using the cosine identity …\"",
+                 "cos(Ω(t-j) + φ_q - φ_k) = [cos φ_k; sin φ_k]ᵀ R^{t-j} [cos φ_q; sin φ_q], q and k exchanged",
                  exchanged, bound);
   ledger.holds("3.D4cb.fix", backwards, bound,
-               "cos(Ω(t-j) + φ_q - φ_k) = [cos φ_q; sin φ_q]ᵀ R^{-(t-j)} [cos φ_k; sin φ_k]", "correction of D §4");
-  ledger.holds("3.D4r", composed, bound, "R_α R_β = R_{α+β}, as a product of matrices and by the rule", "D §4, box");
+               "cos(Ω(t-j) + φ_q - φ_k) = [cos φ_q; sin φ_q]ᵀ R^{-(t-j)} [cos φ_k; sin φ_k]",
+               "correction of D §4, \"Using the cosine identity …\"");
+  ledger.holds("3.D4r", composed, bound, "R_α R_β = R_{α+β}, as a product of matrices and by the rule",
+               "D §4, box, \"Proof for Rotation Composition …\"");
 
   double powers = 0;
   Dense<Scalar> power = Dense<Scalar>::identity(2);
@@ -157,8 +161,9 @@ void plane_rotations(Ledger& ledger, Random& random) {
     powers = worse(powers, distance(power.in_double(), expected));
     powers = worse(powers, distance(dense(rotation(.83).pow(k)).in_double(), expected));
   }
-  ledger.holds("3.D4k", powers, 50 * bound, "R_ω^k = R_{kω} for k ≥ 0, by 49 products and by the rule", "D §4, box");
-  ledger.holds("3.D4i", inverse, bound, "R_ω⁻¹ = R_{-ω} = R_ωᵀ", "D §4, box");
+  ledger.holds("3.D4k", powers, 50 * bound, "R_ω^k = R_{kω} for k ≥ 0, by 49 products and by the rule",
+               "D §4, box, \"Proof for Rotation Composition …\"");
+  ledger.holds("3.D4i", inverse, bound, "R_ω⁻¹ = R_{-ω} = R_ωᵀ", "D §4, box, \"Rotation Matrix Inverse …\"");
 }
 
 /// 3.D4x to 3.D4z: the scores in real numbers.
@@ -181,7 +186,8 @@ void real_scores(Ledger& ledger, const ComplexGate<Scalar>& gate, Random& random
            (std::cos(std::arg(q)) * std::cos(turned) + std::sin(std::arg(q)) * std::sin(turned));
   });
   ledger.erratum("3.D4x", opposite.departure(chain(true)), visible_error,
-                 "the chain from amplitudes and phases to q_tᵀ R^{t-j} k ends in k_{t,n}; in units of max|V|", "D §4",
+                 "the chain from amplitudes and phases to q_tᵀ R^{t-j} k ends in k_{t,n}; in units of max|V|",
+                 "D §4, \"Applying the rotation matrix to the …\"",
                  "k_{j,n}: amplitudes and phases are stacked real and imaginary parts; in units of the row rule",
                  worse(opposite.disagreement(phases), opposite.disagreement(chain(false))), gate.bound);
 
@@ -202,11 +208,12 @@ void real_scores(Ledger& ledger, const ComplexGate<Scalar>& gate, Random& random
   // Three roundings of a turned coordinate, of whole once and of split twice.
   ledger.holds("3.D4y", algebra, 12 * unit_roundoff<Scalar> + 4 * angle_error(T),
                "q_tᵀ R^{t-j} k_j = (q_tᵀ R^t)(R^{-j} k_j) = (R_{-t} q_t)ᵀ (R_{-j} k_j), as algebra; relative to ‖q‖‖k‖",
-               "D §4");
+               "D §4, \"Using this we can write the …\", \"By using the inverse of the …\"");
   ledger.erratum("3.D4b", gate.departure(gate.rotated(-1, 0)), visible_error,
                  "the recurrence's score is q̄_tᵀ k̄_j with q̄_t = R_{-t} q_t, k̄_j = R_{-j} k_j (in the box R_{-j} k_t); "
                  "in units of max|V|",
-                 "D §4, box", "q̄_t = R_t q_t, k̄_j = R_j k_j, as in the listing; in units of the row rule",
+                 "D §4, \"By using the inverse of the …\"; D §4, box, \"The construction of rotation matrix based …\"",
+                 "q̄_t = R_t q_t, k̄_j = R_j k_j, as in the listing; in units of the row rule",
                  gate.disagreement(gate.rotated(1, 0)), gate.bound);
 
   // Values of as many coordinates as queries, without which the printed product does not exist.
@@ -220,13 +227,14 @@ void real_scores(Ledger& ledger, const ComplexGate<Scalar>& gate, Random& random
     printed.col(t) = negative.transpose() * (gate.turn(-t).transpose() * q);
   }
   ledger.erratum("3.D4o", square.sides.linear.departure(printed), visible_error,
-                 "o_t = (q_t R_{-t}) Σ_j v_j (R_{-j} k_j)ᵀ, which multiplies q with v; in units of max|V|", "D §4",
+                 "o_t = (q_t R_{-t}) Σ_j v_j (R_{-j} k_j)ᵀ, which multiplies q with v; in units of max|V|",
+                 "D §4, \"We can apply this forget gate …\"",
                  "o_t = (Σ_j v_j (R_j k_j)ᵀ) (R_t q_t), in units of the row rule", square.sides.linear.disagreement(o),
                  gate.bound);
   ledger.holds("3.D4z", worse(gate.disagreement(gate.rotated(1, 0)), gate.disagreement(gate.rotated(1, 1))), gate.bound,
                "positions from 0, as in the listing, or from 1, as in the text, make no difference; in units of the "
                "row rule",
-               "D §4");
+               "D §4, \"Formally …\"; D §4, listing");
 }
 
 /// 3.D4l and 3.D4m: the listing of RoPE.
@@ -247,7 +255,8 @@ void rope_listing(Ledger& ledger, const ComplexGate<Scalar>& gate) {
                "D §4, listing");
   ledger.erratum("3.D4m", gate.sides.dual.departure(listed), visible_error,
                  "rope(), and Softmax(Q̄ K̄ᵀ) in the box, are causal like the recurrence; in units of max|V|",
-                 "D §4, box, listing", "with the mask they are RoPE, in units of the row rule",
+                 "D §4, box, \"The construction of rotation matrix based …\"; D §4, listing",
+                 "with the mask they are RoPE, in units of the row rule",
                  gate.sides.dual.disagreement(listed_rope(gate.dense, mask(T))), gate.bound);
 }
 

@@ -47,12 +47,15 @@ void rotation_algebra(Ledger& ledger, const Sequence<Scalar>& x, Random& random)
     power =
         worse(power, worse(distance(product.in_double(), found), distance(rotation_matrix(k * x.theta), found)) / k);
   }
-  ledger.holds("T1", power, 8 * u, "R(θ)^k = R(kθ) for k = 1 … 1000; the difference a factor", "A A.3; B §1.1");
+  ledger.holds("T1", power, 8 * u, "R(θ)^k = R(kθ) for k = 1 … 1000; the difference a factor",
+               "A §A.1.2, \"A computational advantage of using rotation …\"; A §A.3, \"Given a vector of angles …\"; B "
+               "§1.1, \"A computational advantage of using rotation …\"");
 
   const double zero = distance(matrix(R.pow(0)), Dense<double>::identity(x.d));
   const double minus_one = distance(matrix(R.pow(-1)), rotation_matrix(x.theta).inverse());
   const double inverse = distance(matrix(R.inverse()), rotation_matrix(x.theta).transpose());
-  ledger.holds("T1n", worse(zero, worse(minus_one, inverse)), 8 * u, "the same for k = 0 and k = -1", "(extension)");
+  ledger.holds("T1n", worse(zero, worse(minus_one, inverse)), 8 * u, "the same for k = 0 and k = -1",
+               "extension of A §A.3, \"Given a vector of angles …\"");
 
   const auto image = [](const BlockRotation<Scalar>& of, const Vector<Scalar>& y) {
     return DenseVector<Scalar>(of * y);
@@ -69,7 +72,7 @@ void rotation_algebra(Ledger& ledger, const Sequence<Scalar>& x, Random& random)
   ledger.holds("T2",
                worse(logit_error(x, scores, relative), logit_error(x, logits(rotary(x.theta), x.Q, x.K), relative)),
                logit_bound(x), "Q'_i·K'_j = Q_iᵀ (R^{i-j})ᵀ K_j, as operators and as the transition's logits",
-               "A A.1.2; B §1.1");
+               "A §A.1.2, eq. (sympow rotary); B §1.1, eq. (sympow rotary)");
 
   const Dense<Scalar> P = random.rotation<Scalar>(x.d);
   const DenseVector<Scalar> q = x.Q.column(0), k = x.K.column(0);
@@ -83,14 +86,16 @@ void rotation_algebra(Ledger& ledger, const Sequence<Scalar>& x, Random& random)
     invariance = worse(invariance, worse(std::abs(dense_turned - score), std::abs(turned_by_pairs - score)) / size);
   }
   ledger.holds("T3", invariance, 8 * static_cast<double>(x.d) * u,
-               "((RQ)·(RK))^p = (Q·K)^p for p = 1 … 8; relative to p (‖Q‖ ‖K‖)^p", "C §1, §2");
+               "((RQ)·(RK))^p = (Q·K)^p for p = 1 … 8; relative to p (‖Q‖ ‖K‖)^p",
+               "C §1, \"To preserve their translational symmetry …\"; C §2, \"This holds for even-power attention …\"");
 
   const DenseVector<double> angles = random.vector<double>(x.d / 2);
   const Dense<double> found = matrix(BlockRotation<Scalar>(angles.plain())), expected = rotation_matrix(angles);
   bool elsewhere = false;
   for (Index n = 0; n < found.size(); ++n) elsewhere = elsewhere || (expected.data()[n] == 0 && found.data()[n] != 0);
   ledger.holds("T4", elsewhere ? 1 : distance(found, expected), 4 * u,
-               "coordinates 2j - 1 and 2j turn by θ_j and by nothing else", "A A.1.2");
+               "coordinates 2j - 1 and 2j turn by θ_j and by nothing else",
+               "A §A.1.2, \"When multiplying a query or key …\"; B §1.1, \"When multiplying a query or key …\"");
 }
 
 template <class Scalar>
@@ -111,13 +116,17 @@ void rates(Ledger& ledger, const Sequence<Scalar>& x) {
   }
   const auto largest = rotary_frequencies<Scalar>(x.d, N)[0];
   ledger.erratum("T5", static_cast<double>(infinite), 0,
-                 "θ_i = 2π / (N·2(i-1)/d), as set without the exponent: rates that are not finite", "A §3.2, A.1.2",
-                 "θ_i = 2π / N^{2(i-1)/d}", formula, 8 * u);
-  ledger.holds("T5.fix", formula, 8 * u, "θ_i = 2π / N^{2(i-1)/d}, relative", "B §1.1");
+                 "θ_i = 2π / (N·2(i-1)/d), as set without the exponent: rates that are not finite",
+                 "A §3.2, \"In this paper …\"; A §A.1.2, \"We start with rotation rates …\"", "θ_i = 2π / N^{2(i-1)/d}",
+                 formula, 8 * u);
+  ledger.holds("T5.fix", formula, 8 * u, "θ_i = 2π / N^{2(i-1)/d}, relative",
+               "B §1.1, \"We start with some range of …\"");
   ledger.erratum("T6", static_cast<double>(largest - std::nextafter(full_turn, Scalar(0))), 0,
-                 "θ_i lies in the open interval (0, 2π): how far θ_1 is above the last number below 2π", "A A.1.2",
-                 "2π/N < θ_i ≤ 2π, and θ_1 = 2π", static_cast<double>(outside), 0);
-  ledger.holds("T6.fix", static_cast<double>(outside), 0, "2π/N < θ_i ≤ 2π: rates outside", "A A.1.2");
+                 "θ_i lies in the open interval (0, 2π): how far θ_1 is above the last number below 2π",
+                 "A §A.1.2, \"We start with rotation rates …\"", "2π/N < θ_i ≤ 2π, and θ_1 = 2π",
+                 static_cast<double>(outside), 0);
+  ledger.holds("T6.fix", static_cast<double>(outside), 0, "2π/N < θ_i ≤ 2π: rates outside",
+               "correction of A §A.1.2, \"We start with rotation rates …\"");
 
   const BlockRotation<Scalar> R(x.theta.plain());
   double first_pair = 0;
@@ -128,7 +137,9 @@ void rates(Ledger& ledger, const Sequence<Scalar>& x) {
   double longest = 0;
   for (Index i = 0; i < x.T; ++i) longest = std::max(longest, x.q(i).norm());
   ledger.holds("T7", first_pair / longest, 4 * u + angle_error(x.T),
-               "consequence of θ_1 = 2π: at fixed rates the first pair is never turned", "A A.1.2");
+               "consequence of θ_1 = 2π: at fixed rates the first pair is never turned",
+               "corollary of A §A.1.2, \"We start with rotation rates …\"; corollary of B §1.1, \"We start with some "
+               "range of …\"");
 }
 
 /// Every angle in [-π, π].
@@ -149,7 +160,7 @@ void absolute_angles(Ledger& ledger, const Sequence<Scalar>& x, Random& random) 
   ledger.holds(
       "T8", from_start.disagreement(from_zero.outputs[1].in_double()), 2 + turning_bound<Scalar>(2, x.T),
       "μ_0, which no page states, is irrelevant: any start gives the outputs of start 0, in units of the row rule",
-      "A A.1.2");
+      "A §A.1.2, \"The recurrent equations are given by …\"; B §1.1, \"The recurrent equations are given by …\"");
 
   double reduced = 0;
   DenseVector<double> modulo = DenseVector<double>::zero(x.d / 2);
@@ -160,7 +171,8 @@ void absolute_angles(Ledger& ledger, const Sequence<Scalar>& x, Random& random) 
     reduced = worse(reduced, (q.in_double() - expected).largest() / x.q(i).norm());
   }
   ledger.holds("T9", reduced, 4 * unit_roundoff<Scalar> + angle_error(2 * x.T),
-               "R(μ) = R(μ mod 2π): μ may be kept reduced at every step; relative to ‖Q_i‖", "(extension)");
+               "R(μ) = R(μ mod 2π): μ may be kept reduced at every step; relative to ‖Q_i‖",
+               "extension of A §A.1.2, \"The recurrent equations are given by …\"");
 }
 
 inline void ends_of_gates(Ledger& ledger) {
@@ -171,12 +183,12 @@ inline void ends_of_gates(Ledger& ledger) {
     if (const float beta = 1 + std::tanh(x); !(beta > 0 && beta < 2)) ++attained;
   const float gate = 1 / (1 + std::exp(-20.0F));
   ledger.holds("L1", static_cast<double>(outside), 0,
-               "β = 1 + tanh(x) lies in (0, 2): exceptions for |x| ≤ 18, in double", "A §3.2");
+               "β = 1 + tanh(x) lies in (0, 2): exceptions for |x| ≤ 18, in double", "A §3.2, \"Intuitively …\"");
   ledger.control("L1f", static_cast<double>(attained), 0, "… and in float: x = ±20 attain 0 and 2 (from |x| ≈ 9 on)",
-                 "A §3.2");
+                 "A §3.2, \"Intuitively …\"");
   ledger.control("L1g", gate < 1 ? 0 : 1, -systems::softplus(-20) < 0 ? 0 : 1,
                  "a gate σ(x) is below 1: in float σ(20) is 1; its logarithm, as -softplus(-x), is still below 0",
-                 "A §3, §3.1");
+                 "A §3, \"In this paper …\"; A §3.1, \"The discount value at timestep i …\"");
 }
 
 template <class Scalar>
@@ -201,10 +213,12 @@ void learned_rates(Ledger& ledger, const Sequence<Scalar>& x) {
       corrected = worse(corrected, apart(x.c(i, j)));
     }
   const double bound = angle_error(2 * x.T);
-  ledger.holds("L2.fix", corrected, bound, "c_ij = Σ_{k=j+1..i} β_k and c_ij θ = μ_i - μ_j mod 2π, in radians",
-               "A §3.2; B §3");
+  ledger.holds(
+      "L2.fix", corrected, bound, "c_ij = Σ_{k=j+1..i} β_k and c_ij θ = μ_i - μ_j mod 2π, in radians",
+      "correction of A §3.2, \"To write the attention formulation we …\"; correction of B §3, eq. (conformal-sympow)");
   ledger.erratum("L2", printed, bound,
-                 "c_ij = Σ_{k=j+1..i} β_i, with the index i: c_ij θ = μ_i - μ_j mod 2π, in radians", "A §3.2; B §3",
+                 "c_ij = Σ_{k=j+1..i} β_i, with the index i: c_ij θ = μ_i - μ_j mod 2π, in radians",
+                 "A §3.2, \"To write the attention formulation we …\"; B §3, eq. (conformal-sympow)",
                  "c_ij = Σ_{k=j+1..i} β_k", corrected, bound);
 }
 
@@ -220,17 +234,20 @@ void learned_rotary(Ledger& ledger, const Sequence<Scalar>& x) {
   const Bound bound = turning_bound<Scalar>(P, 2 * x.T);
   const std::string suffix = ".p" + std::to_string(P);
   ledger.erratum("L3" + suffix, s.departure(turned_by(1)), s.visible,
-                 "B_ij = (Q_iᵀ R(+c_ij θ) K_j)^p is the recurrence in μ", "A §3.2; B §3",
+                 "B_ij = (Q_iᵀ R(+c_ij θ) K_j)^p is the recurrence in μ",
+                 "A §3.2, eq. (sympow learned rotary); B §3, eq. (conformal-sympow)",
                  "B_ij = (Q_iᵀ R(c_ij θ)ᵀ K_j)^p, the other direction", corrected, bound);
   ledger.holds("L3.fix" + suffix, corrected, bound,
-               "B_ij = (Q_iᵀ R(c_ij θ)ᵀ K_j)^p is the recurrence in μ, in units of the row rule", "A §3.2; B §3");
+               "B_ij = (Q_iᵀ R(c_ij θ)ᵀ K_j)^p is the recurrence in μ, in units of the row rule",
+               "correction of A §3.2, eq. (sympow learned rotary); correction of B §3, eq. (conformal-sympow)");
 }
 
 template <class Scalar>
 void exchanged_roles(Ledger& ledger, const Sequence<Scalar>& x) {
   const auto exchanged = [&](Index i, Index j) { return x.k(j).dot(rotation_matrix(x.c(i, j) * x.theta) * x.q(i)); };
   ledger.holds("L3s", logit_error(x, logits(rotary(x.theta, x.beta), x.Q, x.K), exchanged), logit_bound(x),
-               "Q_iᵀ R(-c) K_j = K_jᵀ R(c) Q_i: the printed sign is right if Q and K change places", "(diagnosis)");
+               "Q_iᵀ R(-c) K_j = K_jᵀ R(c) Q_i: the printed sign is right if Q and K change places",
+               "extension of A §3.2, eq. (sympow learned rotary); extension of B §3, eq. (conformal-sympow)");
 }
 
 }  // namespace detail

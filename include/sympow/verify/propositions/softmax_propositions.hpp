@@ -45,21 +45,21 @@ void softmax_forms(Ledger& ledger, const DualityInput<Scalar>& in) {
   const Dense<double> loop = attend([&](Index i, Index j) { return std::exp(logits(j, i)); }, V);
   ledger.holds("3.A1", worse(nope.disagreement(loop), nope.disagreement(V * softmax(logits + mask(T)))), 1,
                "softmax attention: matrix form (without 1/√d) = recurrent form, in units of the row rule",
-               "D Softmax Attention");
+               "D §Softmax Attention, eq. (Matrix Form), eq. (Recurrent Form)");
   ledger.control("3.A1s", nope.departure(V * softmax(logits / std::sqrt(static_cast<double>(d)) + mask(T))),
                  visible_error,
                  "reading: the matrix form as typeset, with the 1/√d that is omitted from there on; in units of max|V|",
-                 "D Softmax Attention");
+                 "D §Softmax Attention, eq. (Matrix Form), \"For simplicity …\"");
   const Dense<double> ones = causal_matrix(T, [](Index, Index) { return 1.; });
   ledger.holds("3.A2", nope.disagreement(V * softmax(logits + ones)), 1,
                "a mask with values in {-∞, 1}, printed (-∞, 1), is one in {-∞, 0}: softmax does not see a shift; in "
                "units of the row rule",
-               "D Softmax Attention");
+               "D §Softmax Attention, eq. (Matrix Form), \"Causal softmax attention takes the form …\"");
   const Dense<double> triangle = causal_matrix(T, [](Index, Index) { return 1.; }, 0);
   ledger.control("3.A2m", mass_on_the_future(softmax(logits + triangle)), visible_error,
                  "reading: M is a lower triangular matrix that is added to the logits; residual: a row's weight on the "
                  "future",
-                 "D Softmax Attention");
+                 "D §Softmax Attention, eq. (Matrix Form), \"Causal softmax attention takes the form …\"");
 }
 
 template <class Scalar>
@@ -82,14 +82,15 @@ void order_in_the_mask(Ledger& ledger, const DualityInput<Scalar>& in, Random& r
   ledger.erratum("3.A3", causal_rolled.departure(permuted(causal.Y.in_double(), rolled)), visible_error,
                  "permuting the tokens permutes the output 'as shown above', where attention is causal; in units of "
                  "max|V|",
-                 "D Softmax Attention", "without the mask it does; the mask itself encodes order",
+                 "D §Softmax Attention, \"As shown above …\"",
+                 "without the mask it does; the mask itself encodes order",
                  full_rolled.disagreement(permuted(full_Y.in_double(), rolled)),
                  {2, "two results of the library, a unit each", "row rule"});
   const auto causal_shuffled = softmax_rows(systems::nope(), open, permuted(in.tokens, shuffled));
   const double moved = distance(causal_shuffled.Y.column(last).in_double(), causal.Y.column(last).in_double());
   ledger.holds("3.A3b.fix", moved / full.unit[last], {2, "two results of the library, a unit each", "row rule"},
                "a causal row does not see in which order the tokens before it stand, in units of the row rule",
-               "correction of D Softmax Attention");
+               "correction of D §Softmax Attention, \"As shown above …\"");
 }
 
 template <class Scalar>
@@ -111,7 +112,8 @@ void embeddings(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.erratum("3.A4", off_one, visible_error,
                  "multiplicative embedding: D_tj in the numerator, where no j is bound, read as D_tt; residual: by how "
                  "much weights miss the sum 1",
-                 "D Positional Embedding", "exp(q_tᵀ D_ti k_i), here of PaTH, in units of the row rule",
+                 "D §Positional Embedding, eq. (Multiplicative PE)",
+                 "exp(q_tᵀ D_ti k_i), here of PaTH, in units of the row rule",
                  path.disagreement(V * softmax(multiplied + mask(T))), 1);
 
   const DenseVector<double> log_gates = systems::log_sigmoid(in.gate_logits());
@@ -120,7 +122,7 @@ void embeddings(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.holds("3.A5", fox.disagreement(attend([&](Index i, Index j) { return std::exp(logits(j, i) - D(j, i)); }, V)),
                bias_bound<Scalar>(log_gates),
                "additive embedding: d_ti inside of softmax, here of FoX, in units of the row rule",
-               "D Positional Embedding");
+               "D §Positional Embedding, eq. (Additive PE)");
 
   double error = 0, largest = 0;
   for (Index i = 0; i < T; ++i) {
@@ -136,7 +138,7 @@ void embeddings(Ledger& ledger, const DualityInput<Scalar>& in) {
   ledger.holds("3.A6", error, (static_cast<double>(T + 4) * (largest + 2)) * unit_roundoff<double>,
                "what dual means: under exp a log gate that is added is a gate that multiplies, exp(q·k + D) = exp(q·k) "
                "Π A_s; relative, in double",
-               "D Forget Gate as Positional Embedding");
+               "D §Forget Gate as Positional Embedding, \"Using this insight …\"");
 }
 
 }  // namespace detail

@@ -79,12 +79,14 @@ void exponential_in_planes(Ledger& ledger, const PositionedFamily<Scalar>& x) {
     for (Index plane = 0; plane < theta.size(); ++plane) expected.set_part(2 * plane, 2 * plane, theta[plane] * J);
     return apart(U.transpose() * x.exponent(r) * U, expected);
   });
-  ledger.holds("4.10", blocks, 2 * u, "Uᵀ A(r) U = θ_1 J ⊕ … ⊕ θ_m J ⊕ 0 with θ_u = Σ_k λ_ku r_k", "E (10); §2.1");
+  ledger.holds("4.10", blocks, 2 * u, "Uᵀ A(r) U = θ_1 J ⊕ … ⊕ θ_m J ⊕ 0 with θ_u = Σ_k λ_ku r_k",
+               "E §F.2, Lemma 2, eq. (10); E §2.1, \"In this coordinate system …\"");
   const double exponentials = x.largest([&](const V& r, const V&) {
     const M planes = U * plane_turns<Scalar>(x.family().angles(r), d) * U.transpose();
     return std::max(apart(x.turn(r), planes), apart(x.turn(r), x.structured(r)));
   });
-  ledger.holds("4.11", exponentials, 2 * u, "exp A(r) = U [R_2(θ_1) ⊕ … ⊕ R_2(θ_m) ⊕ I] Uᵀ", "E (11); §2.2");
+  ledger.holds("4.11", exponentials, 2 * u, "exp A(r) = U [R_2(θ_1) ⊕ … ⊕ R_2(θ_m) ⊕ I] Uᵀ",
+               "E §F, eq. (2); E §F.2, Lemma 2, eq. (11); E §2.2, \"Exponentiating A(r) produces …\"");
 
   const auto I = M::identity(2);
   Largest series;
@@ -99,7 +101,7 @@ void exponential_in_planes(Ledger& ledger, const PositionedFamily<Scalar>& x) {
   ledger.holds("4.11s", series.value(), 32 * u,
                "J² = -I, and exp(θJ) is the cosine series times I plus the sine series times J, which is R_2(θ); the "
                "printed brace is that sum",
-               "E F.2, display before (13)");
+               "E §F.2, \"Because J^2 = -I_2 we have …\"");
 }
 
 template <class Scalar>
@@ -112,32 +114,36 @@ void relative_law(Ledger& ledger, const PositionedFamily<Scalar>& x) {
     const M difference = x.turn(s - r), structured = (at(r).transpose() * at(s)).toDenseMatrix();
     return std::max(apart(x.turn(r).transpose() * x.turn(s), difference), apart(structured, difference));
   });
-  ledger.holds("4.12", relative, 3 * u, "R_STR(r)ᵀ R_STR(s) = R_STR(s - r)", "E (12); §1, §2.2");
+  ledger.holds("4.12", relative, 3 * u, "R_STR(r)ᵀ R_STR(s) = R_STR(s - r)",
+               "E §F.2, Lemma 2, eq. (12); E §1, \"We prove that the induced exponentials …\"; E §2.2, \"Because A(r) "
+               "and A(s) commute …\"");
   const double exponents = x.largest([&](const V& r, const V& s) {
     const M A = x.exponent(r), B = x.exponent(s);
     const double size = 1 + A.norm();  // the commutator is quadratic in the turns
     return std::max(commutator(A, B).spectral_norm() / size,
                     apart(exponential(-A) * exponential(B), exponential(B - A)));
   });
-  ledger.holds("4.13", exponents, 3 * u, "[A(r), A(s)] = 0 and e^{-A(r)} e^{A(s)} = e^{A(s) - A(r)}", "E (13)");
+  ledger.holds("4.13", exponents, 3 * u, "[A(r), A(s)] = 0 and e^{-A(r)} e^{A(s)} = e^{A(s) - A(r)}",
+               "E §F.2, eq. (13)");
   const double group = x.largest([&](const V& r, const V& s) {
     const M rs = x.structured(r) * x.structured(s), sum = x.turn(r + s);
     const M product = (at(r) * at(s)).toDenseMatrix(), swapped = x.structured(s) * x.structured(r);
     return std::max({apart(rs, sum), apart(product, sum), apart(rs, swapped)});
   });
   ledger.holds("4.12a", group, 3 * u, "R_STR(r) R_STR(s) = R_STR(r + s) = R_STR(s) R_STR(r): R^{d_c} acts as a torus",
-               "E §1");
+               "E §1, \"First …\"");
   const double orthogonal = x.largest([&](const V& r, const V&) {
     const M R = x.structured(r);
     return std::max(apart(R.transpose() * R, M::identity(x.dimension())), std::abs(R.determinant() - 1));
   });
-  ledger.holds("4.12b", orthogonal, 2 * u, "R_STR(r)ᵀ R_STR(r) = I, det R_STR(r) = 1", "E Lemma 2; §2.2");
+  ledger.holds("4.12b", orthogonal, 2 * u, "R_STR(r)ᵀ R_STR(r) = I, det R_STR(r) = 1",
+               "E §F.2, Lemma 2; E §2.2, \"Exponentiating A(r) produces …\"");
   const M Pi = x.dense.projector();
   const double commuting = x.largest([&](const V& r, const V&) {
     const M turned = at(r) * Pi, projected = x.family().project_active(x.structured(r));
     return std::max(apart(turned, projected), commutator(x.turn(r), Pi).spectral_norm());
   });
-  ledger.holds("4.12c", commuting, 2 * u, "R_STR(r) Π_act = Π_act R_STR(r)", "E Lemma 2; §2.2");
+  ledger.holds("4.12c", commuting, 2 * u, "R_STR(r) Π_act = Π_act R_STR(r)", "E §F.2, Lemma 2; E §2.2, \"Moreover …\"");
 }
 
 template <class Scalar>
@@ -157,7 +163,7 @@ void rotary_scope(Ledger& ledger, const PositionedFamily<Scalar>& x, Random& ran
   ledger.holds("4.12d", logits, u,
                "the logit is that of rotary positions of d_c coordinates on Uᵀq and Uᵀk: what generalises RoPE is a "
                "change of basis and the angles",
-               "E §1 (scope)");
+               "extension of E §1, \"This strictly generalizes the RoPE paradigm …\"");
 
   const auto rope = rope_family<Scalar>(x.dimension());
   const M L = rope.generator(0);
@@ -170,14 +176,16 @@ void rotary_scope(Ledger& ledger, const PositionedFamily<Scalar>& x, Random& ran
     for (const M& R : {turns, M(rope.at(position).toDenseMatrix()), M(found.at(position).toDenseMatrix())})
       rotations.add(apart(R, dense) / (static_cast<double>(x.dimension()) * (1 + n)));
   }
-  ledger.holds("4.12e", rotations.value(), 3 * u, "RoPE is the case d_c = 1, L = ω_1 J ⊕ … ⊕ ω_{d/2} J", "E §1");
+  ledger.holds("4.12e", rotations.value(), 3 * u, "RoPE is the case d_c = 1, L = ω_1 J ⊕ … ⊕ ω_{d/2} J",
+               "E §1, \"This strictly generalizes the RoPE paradigm …\"");
 
   std::vector<M> bad = x.dense.L;
   for (M& B : bad) B += .3 * M(random.skew<Scalar>(x.dimension()));
   const auto turn = [&](const V& r) { return exponential(combined(bad, r)); };
   Largest broken;
   for (const auto& [r, s] : x.pairs) broken.add(apart(turn(r).transpose() * turn(s), turn(s - r)));
-  ledger.control("4.12m", broken.value(), .5, "the relative law for generators that do not commute", "E (12)");
+  ledger.control("4.12m", broken.value(), .5, "the relative law for generators that do not commute",
+                 "premise of E §F.2, Lemma 2, eq. (12)");
 }
 
 }  // namespace detail

@@ -65,8 +65,8 @@ inline void orbit_propositions(Ledger& ledger) {
   const Index copies = static_cast<Index>(orbit(pair).size()),
               printed = factorial(3) / product_of_count_factorials(pair, 3);
   ledger.erratum("S1", apart(printed, copies), 0,
-                 "α = [1, 2] over d = 3 occurs d!/(c_1! … c_p!) = 6 times in a symmetric tensor", "C §4.1",
-                 "p!/Π_{i≤d} c_i!, here 2", apart(multiplicity(pair), copies), 0);
+                 "α = [1, 2] over d = 3 occurs d!/(c_1! … c_p!) = 6 times in a symmetric tensor",
+                 "C §4.1, \"Define the counts …\"", "p!/Π_{i≤d} c_i!, here 2", apart(multiplicity(pair), copies), 0);
 
   Largest orbits, stabilizers, products;
   for (const auto& [d, p] : Shapes{{2, 3}, {3, 2}, {3, 3}, {4, 3}, {3, 4}, {2, 5}}) {
@@ -86,20 +86,23 @@ inline void orbit_propositions(Ledger& ledger) {
       products.add(apart(std::ssize(orbit(alpha)) * std::ssize(stabilizer(alpha)), factorial(p)));
     }
   }
-  ledger.holds("S1.fix", orbits.value(), 0, "α occurs |orbit(α)| = p!/Π_{i≤d} c_i! times", "C §4.1, derivation");
-  ledger.holds("S2", stabilizers.value(), 0, "|stab(α)| = Π c_i!", "C §4.1");
-  ledger.holds("S3", products.value(), 0, "|orbit(α)| |stab(α)| = |G_p| = p!", "C §4.1");
+  ledger.holds("S1.fix", orbits.value(), 0, "α occurs |orbit(α)| = p!/Π_{i≤d} c_i! times", "C §4.1, \"With this …\"");
+  ledger.holds("S2", stabilizers.value(), 0, "|stab(α)| = Π c_i!", "C §4.1, \"From this …\"");
+  ledger.holds("S3", products.value(), 0, "|orbit(α)| |stab(α)| = |G_p| = p!",
+               "C §4.1, \"This theorem tells us that the …\"");
 
   const MultiIndex<> all_different{0, 3, 5}, all_equal{0, 0, 0}, two_equal{0, 0, 1};
   ledger.holds(
       "S4",
       apart(multiplicity(all_different), 6) + apart(multiplicity(all_equal), 1) + apart(stabilizer_order(two_equal), 2),
-      0, "the examples: [1, 4, 6] occurs 6 times, [1, 1, 1] once, and |stab([1, 1, 2])| = 2", "C §4.1");
+      0, "the examples: [1, 4, 6] occurs 6 times, [1, 1, 1] once, and |stab([1, 1, 2])| = 2",
+      "C §4.1, \"And indeed …\", \"For the example …\"");
 }
 
 /// S5 and S15: v^{⊗p} is symmetric, so its non-decreasing entries are all there is.
 template <class Scalar>
-void symmetry_proposition(Ledger& ledger, Random& random, const char* id, Index d, int p, const char* statement) {
+void symmetry_proposition(Ledger& ledger, Random& random, const char* id, Index d, int p, const char* statement,
+                          const char* source) {
   const Vector<Scalar> v = random.vector<Scalar>(d), tensor = tensor_power(v, p);
   const auto entry = [&](const MultiIndex<>& alpha) { return static_cast<double>(tensor[flat_position(alpha, d)]); };
   Largest error;
@@ -107,7 +110,7 @@ void symmetry_proposition(Ledger& ledger, Random& random, const char* id, Index 
     const double kept = entry(sorted(alpha));
     error.add(std::abs(entry(alpha) - kept) / std::abs(kept));
   }
-  ledger.holds(id, error.value(), 2 * (p - 1) * unit_roundoff<Scalar>, statement, "C §4.1");
+  ledger.holds(id, error.value(), 2 * (p - 1) * unit_roundoff<Scalar>, statement, source);
 }
 
 /// S6 and S7: the basis by its definition, and its independence. Integers, hence no rounding.
@@ -133,8 +136,9 @@ void basis_propositions(Ledger& ledger) {
     ranks.add(apart(Eigen::FullPivLU<Matrix<double>>(elements).rank(), symmetric_dimension(d, p)));
   }
   ledger.holds("S6", values.value(), 0, "S^α = Σ_ρ E^{ρ(α)}, and S^α_β = |stab(α)| δ(α = β) for non-decreasing α and β",
-               "C §4.1");
-  ledger.holds("S7", ranks.value(), 0, "the S^α are linearly independent, C(d+p-1, p) of them", "C §4.1");
+               "C §4.1, \"Then we can construct a basis …\", \"First …\"");
+  ledger.holds("S7", ranks.value(), 0, "the S^α are linearly independent, C(d+p-1, p) of them",
+               "C §4.1, \"Let’s check linear independence first\"");
 }
 
 /// S8: every symmetric tensor from its coordinates, drawn with one normal entry on every orbit.
@@ -156,7 +160,8 @@ void span_of_basis(Ledger& ledger, Random& random) {
     error.add_relative<Scalar>(symmetric_tensor(coordinates, d, p), tensor);
   }
   ledger.holds("S8", error.value(), 2 * unit_roundoff<Scalar>,
-               "T = Σ_α T_α/|stab(α)| S^α for every symmetric T, entry by entry", "C §4.1 (printed without the bars)");
+               "T = Σ_α T_α/|stab(α)| S^α for every symmetric T, entry by entry",
+               "correction of C §4.1, \"To show S^α span all symmetric …\"");
 }
 
 /// S9: stars and bars, and the library's walk, against picking the non-decreasing among all d^p multi-indices.
@@ -171,7 +176,8 @@ inline void dimension_proposition(Ledger& ledger) {
       error.add(walked == monotone ? 0 : 1);
     }
   ledger.holds("S9", error.value(), 0,
-               "there are C(d+p-1, p) non-decreasing multi-indices, and MultiIndices lists them in order", "C §4.1");
+               "there are C(d+p-1, p) non-decreasing multi-indices, and MultiIndices lists them in order",
+               "C §4.1, \"The space of symmetric tensors has …\", \"This is a standard combinatorial problem …\"");
 }
 
 /// S10 and S11: polarisation, and the step of its proof whose sum runs too short. Integers, hence no rounding.
@@ -184,7 +190,8 @@ void polarization_propositions(Ledger& ledger) {
         for (const auto& alpha : MultiIndices(d, p))
           error.add<Scalar>(polarization<Scalar>(alpha, d), symmetric_basis<Scalar>(alpha, d));
     ledger.holds("S10.p" + std::to_string(p), error.value(), 0,
-                 "Z^α = S^α: polarisation with the sign (-1)^{p-|b|}, right for odd and for even p", "C §4.1");
+                 "Z^α = S^α: polarisation with the sign (-1)^{p-|b|}, right for odd and for even p",
+                 "C §4.1, \"Turns out that Z^α = S^α\"");
   }
 
   const Index d = 2;
@@ -206,7 +213,8 @@ void polarization_propositions(Ledger& ledger) {
   ledger.erratum("S11", std::abs(proof_step(d) - truth), 0,
                  "in the proof of Z^α = S^α the sums over j_1 … j_p run from 1 to d; α = β = [1, 2, 2], d = 2, p = 3 "
                  "then gives 0 for 2",
-                 "C §4.1", "they run from 1 to p", std::abs(proof_step(3) - truth), 0);
+                 "C §4.1, \"During the sum over all combinations …\"", "they run from 1 to p",
+                 std::abs(proof_step(3) - truth), 0);
 }
 
 /// S12: powers of vectors span the symmetric tensors.
@@ -221,7 +229,8 @@ void span_of_powers(Ledger& ledger, Random& random) {
     error.add(apart(elimination.rank(), dimension));
   }
   ledger.holds("S12", error.value(), 0,
-               "the v^{⊗p} span all C(d+p-1, p) dimensions: rank of φ of twice as many normal vectors", "C §4.1");
+               "the v^{⊗p} span all C(d+p-1, p) dimensions: rank of φ of twice as many normal vectors",
+               "C §4.1, \"We will prove that the answer …\"");
 }
 
 /// S13: evaluating a combination of the basis at β.
@@ -234,10 +243,12 @@ void independence_step(Ledger& ledger, Random& random) {
     return std::abs(value - coordinate * static_cast<double>(stabilizer_order(of))) / std::abs(value);
   };
   ledger.holds("S13.fix", off(beta), 2 * unit_roundoff<Scalar>,
-               "[Σ_α x_α S^α]_β = x_β |stab(β)|, relative, at β = [1, 1]", "correction of C §4.1");
+               "[Σ_α x_α S^α]_β = x_β |stab(β)|, relative, at β = [1, 1]",
+               "correction of C §4.1, \"Assume that we have some coefficients …\"");
   ledger.erratum("S13", off(alpha), 2 * unit_roundoff<Scalar>,
-                 "[Σ_α x_α S^α]_β = x_β |stab(α)| with a free α, relative, here [1, 2]", "C §4.1", "x_β |stab(β)|",
-                 off(beta), 2 * unit_roundoff<Scalar>);
+                 "[Σ_α x_α S^α]_β = x_β |stab(α)| with a free α, relative, here [1, 2]",
+                 "C §4.1, \"Assume that we have some coefficients …\"", "x_β |stab(β)|", off(beta),
+                 2 * unit_roundoff<Scalar>);
 }
 
 /// S14: the identity for general p that is printed for 2, at a vector of length 2, where ‖v‖⁶ = 64 and ‖v‖⁴ = 16.
@@ -251,8 +262,8 @@ void superscript_erratum(Ledger& ledger, Random& random) {
   };
   const double bound = (2 * (4 * 3 + 2) + 64 + 20) * unit_roundoff<Scalar>;  // roundings of the entries, and additions
   ledger.erratum("S14", off(square), bound,
-                 "φ_SYM²(v)·φ_SYM²(w) = φ_TP^p(v)·φ_TP^p(w) for every p; p = 3, w = v, relative", "C §4.2",
-                 "φ_SYM^p on the left", off(cube), bound);
+                 "φ_SYM²(v)·φ_SYM²(w) = φ_TP^p(v)·φ_TP^p(w) for every p; p = 3, w = v, relative",
+                 "C §4.2, \"The inner product of two vectors …\"", "φ_SYM^p on the left", off(cube), bound);
 }
 
 }  // namespace detail
@@ -262,7 +273,8 @@ template <class Scalar>
 void symmetric_tensor_propositions(Ledger& ledger, std::uint64_t seed) {
   Random random(seed);
   detail::orbit_propositions(ledger);
-  detail::symmetry_proposition<Scalar>(ledger, random, "S5", 4, 3, "v^{⊗p} is symmetric; p = 3, every entry");
+  detail::symmetry_proposition<Scalar>(ledger, random, "S5", 4, 3, "v^{⊗p} is symmetric; p = 3, every entry",
+                                       "C §4.1, \"Showing that a general tensor …\"");
   detail::basis_propositions<Scalar>(ledger);
   detail::span_of_basis<Scalar>(ledger, random);
   detail::dimension_proposition(ledger);
@@ -272,7 +284,8 @@ void symmetric_tensor_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::superscript_erratum<Scalar>(ledger, random);
   detail::symmetry_proposition<Scalar>(
       ledger, random, "S15", 3, 5,
-      "T_β = T_sorted(β): nothing is lost with the entries that are not non-decreasing; p = 5");
+      "T_β = T_sorted(β): nothing is lost with the entries that are not non-decreasing; p = 5",
+      "C §4.1, \"No data is lost if we …\"");
 }
 
 }  // namespace sympow::verify

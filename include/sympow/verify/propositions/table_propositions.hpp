@@ -66,7 +66,12 @@ inline constexpr StateRow state_rows[] = {
 /// N.tp*, N.tpf*, N.sy*, N.sv*: state sizes. Residuals in the units of their cells.
 inline void state_table(Ledger& ledger) {
   for (const StateRow& row : state_rows) {
-    const std::string p = std::to_string(row.p), tensor_source = row.p == 8 ? "C §4.2" : "C §3.2, §4.2";
+    const std::string
+        p = std::to_string(row.p),
+        tensor_source =
+            row.p == 8
+                ? "C §4.2, \"The table below compares the size …\""
+                : "C §3.2, \"The table below shows the size …\"; C §4.2, \"The table below compares the size …\"";
     const Index full = tensor_dimension(head_size, row.p), compact = symmetric_dimension(head_size, row.p);
     const double with_z = row.tensor.off(state_bytes(full, head_size + 1) / row.tensor_unit);
     ledger.holds("N.tp" + p, with_z, 0,
@@ -76,20 +81,24 @@ inline void state_table(Ledger& ledger) {
     const std::string formula = "layers · heads · key_size^p · value_size, of two bytes each, is " +
                                 std::string(row.tensor_text) + " for p = " + p;
     if (row.p == 6)
-      ledger.holds("N.tpf6", without_z, 0, formula + " (to the printed digits)", "C §3.2");
+      ledger.holds("N.tpf6", without_z, 0, formula + " (to the printed digits)",
+                   "C §3.2, \"The formula for the state size …\"");
     else
-      ledger.erratum("N.tpf" + p, without_z, 0, formula, "C §3.2",
+      ledger.erratum("N.tpf" + p, without_z, 0, formula, "C §3.2, \"The formula for the state size …\"",
                      "value_size + 1: the normaliser Z is a row of the state", with_z, 0);
     ledger.holds("N.sy" + p, row.symmetric.off(state_bytes(compact, head_size + 1) / row.symmetric_unit), 0,
                  "symmetric power state: 12·12·C(" + std::to_string(63 + row.p) + ", " + p + ")·(64 + 1)·2 bytes are " +
                      row.symmetric_text,
-                 row.p == 8 ? "C §4.2" : "A §4.1; B §1; C §4.2");
+                 row.p >= 6 ? "C §4.2, \"The table below compares the size …\""
+                            : "A §4.1, \"Using p = 2 results in …\"; B §introduction, \"It is evident that the effect "
+                              "…\"; C §4.2, \"The table below compares the size …\"");
     const double saving = 100 * (1 - static_cast<double>(compact) / static_cast<double>(full));
     const std::string saved = "saving of symmetric over tensor powers, p = " + p + ": " + row.saving_text;
     if (row.p == 4)
-      ledger.erratum("N.sv4", row.saving.off(saving), 0, saved, "C §4.2", "95.4 %", Cell{95.4, 1}.off(saving), 0);
+      ledger.erratum("N.sv4", row.saving.off(saving), 0, saved, "C §4.2, \"The table below compares the size …\"",
+                     "95.4 %", Cell{95.4, 1}.off(saving), 0);
     else
-      ledger.holds("N.sv" + p, row.saving.off(saving), 0, saved, "C §4.2");
+      ledger.holds("N.sv" + p, row.saving.off(saving), 0, saved, "C §4.2, \"The table below compares the size …\"");
   }
 }
 
@@ -97,7 +106,8 @@ inline void state_table(Ledger& ledger) {
 inline void state_table_readings(Ledger& ledger) {
   const auto binary = [&](const char* id, double bytes, int tens, Cell cell, const std::string& text) {
     ledger.control(id, cell.off(std::ldexp(bytes, -tens)), 0,
-                   text + " in units of 2^" + std::to_string(tens) + " bytes", "C §4.2");
+                   text + " in units of 2^" + std::to_string(tens) + " bytes",
+                   "C §4.2, \"The table below compares the size …\"");
   };
   const auto full = [](int p) { return state_bytes(tensor_dimension(head_size, p), head_size + 1); };
   const auto compact = [](int p) { return state_bytes(symmetric_dimension(head_size, p), head_size + 1); };
@@ -109,7 +119,8 @@ inline void state_table_readings(Ledger& ledger) {
   binary("N.mib.sy8", compact(8), 40, {199}, "199 TB");
   const double rounded = 100 * (1 - std::round(compact(4) / gigabyte) / std::round(full(4) / gigabyte));
   ledger.holds("N.sv4.fix", Cell{96}.off(rounded), 0,
-               "the printed 96 % is the saving between the rounded cells, 14 and 314 GB", "C §4.2");
+               "the printed 96 % is the saving between the rounded cells, 14 and 314 GB",
+               "C §4.2, \"The table below compares the size …\"");
 }
 
 /// A row of the table of linear transformers.
@@ -138,12 +149,12 @@ inline void model_table(Ledger& ledger) {
     ledger.holds(std::string("N.lt.") + row.name, row.state.off_truncated(states / row.state_unit), 0,
                  "state of a linear transformer: " + std::to_string(row.layers) + "·" + std::to_string(row.heads) +
                      "·64·64 entries are " + row.state_text + ", digits cut off",
-                 "C, introduction");
+                 "C §introduction, \"If we look at the state …\", \"The formula for the state size …\"");
     const std::string id = std::string("N.ltr.") + row.name,
                       statement = "state over weights, " + std::string(row.name) + ": " + row.ratio_text;
     const double ratio = states / row.weights, of_cells = row.state.printed * row.state_unit / row.weights;
     const auto misprint = [&](Cell corrected, const std::string& text) {
-      ledger.erratum(id, row.ratio.off(ratio), 0, statement, "C, introduction",
+      ledger.erratum(id, row.ratio.off(ratio), 0, statement, "C §introduction, \"If we look at the state …\"",
                      text + "; the printed one divides the truncated state",
                      corrected.off(ratio) + row.ratio.off(of_cells), 0);
     };
@@ -152,7 +163,7 @@ inline void model_table(Ledger& ledger) {
     else if (row.layers == 36)
       misprint({.0038, 4}, ".0038");
     else
-      ledger.holds(id, row.ratio.off(ratio), 0, statement, "C, introduction");
+      ledger.holds(id, row.ratio.off(ratio), 0, statement, "C §introduction, \"If we look at the state …\"");
 
     // Token and position embeddings; 12 w² + 13 w a block: attention, the wide layer, their biases and norms; the last norm.
     const double width = row.width,
@@ -161,8 +172,8 @@ inline void model_table(Ledger& ledger) {
     other_weights.add(row.weight_millions.off(weights / 1e6));
   }
   ledger.erratum("N.w.medium", Cell{335}.off(medium_weights), 0, "GPT-2 medium has 335M weights; residual in millions",
-                 "C, introduction", "355M; the same count gives 124M, 774M and 1558M for the other three",
-                 other_weights.value(), 0);
+                 "C §introduction, \"If we look at the state …\"",
+                 "355M; the same count gives 124M, 774M and 1558M for the other three", other_weights.value(), 0);
 }
 
 /// N.ov*: parameters of the gates and rotation rates. Residuals in per cent of the model.
@@ -171,12 +182,17 @@ inline void overhead(Ledger& ledger) {
   const Cell one{.09, 2}, two{.18, 2};
   const double of_heads = 100 * heads_in_all * width / model, of_layers = 100 * 12 * width / model;
   ledger.holds("N.ov1", one.off(of_heads), 0,
-               "gates: one vector of the model's 768 entries a head is 0.09 % of 124M parameters", "A A.5");
-  ledger.holds("N.ov2", two.off(2 * of_heads), 0, "gates and rotation rates: two such vectors are 0.18 %", "A A.5");
+               "gates: one vector of the model's 768 entries a head is 0.09 % of 124M parameters",
+               "A §A.5, \"Adding data-dependent gating increases the total …\"");
+  ledger.holds("N.ov2", two.off(2 * of_heads), 0, "gates and rotation rates: two such vectors are 0.18 %",
+               "A §A.5, \"Together …\"");
   ledger.erratum("N.ov3", one.off(of_layers), 0, "one W a layer, or one of a head's 64 entries a head, makes 0.09 %",
-                 "A §3.1, §4.2", "one of 768 entries a head", one.off(of_heads), 0);
+                 "A §3.1, \"The discount value at timestep i …\"; A §4.2, \"We implement conformal-sympow in its "
+                 "attention …\"; A §A.5, \"Adding data-dependent gating increases the total …\"",
+                 "one of 768 entries a head", one.off(of_heads), 0);
   ledger.documents(
-      "N.ov4", "σ(W X_i) with W in R^{d×1}", "A §3.1; B §2",
+      "N.ov4", "σ(W X_i) with W in R^{d×1}",
+      "A §3.1, \"The discount value at timestep i …\"; B §2, \"The discount value at timestep i …\"",
       "a column times a column is not defined; read σ(Wᵀ X_i) with X_i in R^{d_model}, which N.ov1 confirms");
 }
 
@@ -193,7 +209,7 @@ inline void memory_columns(Ledger& ledger) {
   wrong += entries != symmetric_dimension(head_size, 2) * (head_size + 1);
   ledger.holds("N.80", wrong, 0,
                "the columns \"≤ 80 GB?\"; residual: wrong marks, and whether a State has the entries counted here",
-               "C §3.2, §4.2");
+               "C §3.2, \"The table below shows the size …\"; C §4.2, \"We can evaluate each symmetric power …\"");
 }
 
 }  // namespace detail

@@ -20,15 +20,15 @@
 #include <variant>
 #include <vector>
 
-#include "bad_input.hpp"
+#include <sympow/core/checks.hpp>
 
-namespace attend_npy {
+namespace sympow::io {
 
 static_assert(std::endian::native == std::endian::little, "entries are read as they stand in the file, little-endian");
 
-/// A file that is not a .npy file, or one of an array that this program does not take.
-struct InvalidNpy : BadInput {
-  using BadInput::BadInput;
+/// A file that is not a .npy file, or one of an array that is not taken here.
+struct InvalidNpy : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
 };
 
 using Shape = std::vector<std::ptrdiff_t>;
@@ -127,7 +127,9 @@ class NpyHeaderParser {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& reason) const { fail<InvalidNpy>(name_, ": its npy header ", reason); }
+  [[noreturn]] void refuse(const std::string& reason) const {
+    sympow::detail::raise<InvalidNpy>(name_, ": its npy header ", reason);
+  }
 
   void skip_space() { rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\n"), rest_.size())); }
 
@@ -156,7 +158,7 @@ class NpyHeaderParser {
 
   std::string type() {
     skip_space();
-    if (rest_.starts_with('[')) fail<InvalidNpy>(name_, ": its entries are records, must be f4 or f8");
+    if (rest_.starts_with('[')) sympow::detail::raise<InvalidNpy>(name_, ": its entries are records, must be f4 or f8");
     return string();
   }
 
@@ -196,13 +198,14 @@ template <class Scalar>
 std::vector<Scalar> read_entries(std::istream& in, std::uint64_t bytes, const Array& array) {
   const auto count = entries_of(array.shape, sizeof(Scalar));
   if (!count)
-    fail<InvalidNpy>(array.name, ": shape ", text(array.shape), " of ", array.type(), " cannot be counted in 64 bits");
+    sympow::detail::raise<InvalidNpy>(array.name, ": shape ", text(array.shape), " of ", array.type(),
+                                      " cannot be counted in 64 bits");
   if (*count * sizeof(Scalar) != bytes)
-    fail<InvalidNpy>(array.name, ": shape ", text(array.shape), " of ", array.type(), " takes ",
-                     *count * sizeof(Scalar), " bytes, the file has ", bytes, " after its header");
+    sympow::detail::raise<InvalidNpy>(array.name, ": shape ", text(array.shape), " of ", array.type(), " takes ",
+                                      *count * sizeof(Scalar), " bytes, the file has ", bytes, " after its header");
   std::vector<Scalar> entries(*count);
   if (!in.read(reinterpret_cast<char*>(entries.data()), static_cast<std::streamsize>(bytes)))
-    fail<InvalidNpy>(array.name, ": cannot be read to its end");
+    sympow::detail::raise<InvalidNpy>(array.name, ": cannot be read to its end");
   return entries;
 }
 
@@ -213,36 +216,39 @@ std::vector<Scalar> read_entries(std::istream& in, std::uint64_t bytes, const Ar
 inline Array read_npy(std::istream& in, std::uint64_t bytes, const std::string& name) {
   const auto take = [&](void* target, std::size_t size) {
     if (bytes < size || !in.read(static_cast<char*>(target), static_cast<std::streamsize>(size)))
-      fail<InvalidNpy>(name, ": ends inside of its npy header");
+      sympow::detail::raise<InvalidNpy>(name, ": ends inside of its npy header");
     bytes -= size;
   };
   std::array<unsigned char, 8> start{};  // the magic string and two bytes of version
-  if (bytes < start.size()) fail<InvalidNpy>(name, ": is not an npy file, it has ", bytes, " bytes");
+  if (bytes < start.size()) sympow::detail::raise<InvalidNpy>(name, ": is not an npy file, it has ", bytes, " bytes");
   take(start.data(), start.size());
   constexpr std::array<unsigned char, 6> magic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
-  if (!std::equal(magic.begin(), magic.end(), start.begin())) fail<InvalidNpy>(name, ": is not an npy file");
+  if (!std::equal(magic.begin(), magic.end(), start.begin()))
+    sympow::detail::raise<InvalidNpy>(name, ": is not an npy file");
   const int major = start[6], minor = start[7];
   if (major < 1 || major > 3 || minor != 0)
-    fail<InvalidNpy>(name, ": is an npy file of version ", major, ".", minor, ", must be 1.0, 2.0 or 3.0");
+    sympow::detail::raise<InvalidNpy>(name, ": is an npy file of version ", major, ".", minor,
+                                      ", must be 1.0, 2.0 or 3.0");
 
   std::array<unsigned char, 4> size{};  // of the header, little-endian
   take(size.data(), major == 1 ? 2 : 4);
   const std::uint64_t header_size = std::bit_cast<std::uint32_t>(size);
   constexpr std::uint64_t longest = 65535;  // longer ones hold the names of records
   if (header_size > bytes || header_size > longest)
-    fail<InvalidNpy>(name, ": its npy header should have ", header_size, " bytes, ",
-                     header_size > bytes ? "more than the file" : "must have at most 65535");
+    sympow::detail::raise<InvalidNpy>(name, ": its npy header should have ", header_size, " bytes, ",
+                                      header_size > bytes ? "more than the file" : "must have at most 65535");
   std::string header(header_size, ' ');
   take(header.data(), header.size());
   const detail::NpyHeader said = detail::NpyHeaderParser(header, name).parse();
 
   Array array{name, said.shape, {}};
   if (said.descr.starts_with('>'))
-    fail<InvalidNpy>(name, ": is big-endian ('", said.descr, "'), must be little-endian; see numpy's astype");
+    sympow::detail::raise<InvalidNpy>(name, ": is big-endian ('", said.descr,
+                                      "'), must be little-endian; see numpy's astype");
   if (said.descr != "<f4" && said.descr != "<f8")
-    fail<InvalidNpy>(name, ": entries are of type '", said.descr, "', must be '<f4' or '<f8'");
+    sympow::detail::raise<InvalidNpy>(name, ": entries are of type '", said.descr, "', must be '<f4' or '<f8'");
   if (said.fortran_order)
-    fail<InvalidNpy>(name, ": is in Fortran order, must be in C order; see numpy's ascontiguousarray");
+    sympow::detail::raise<InvalidNpy>(name, ": is in Fortran order, must be in C order; see numpy's ascontiguousarray");
   if (said.descr == "<f8") array.entries = std::vector<double>();
   std::visit(
       [&]<class Scalar>(std::vector<Scalar>& entries) { entries = detail::read_entries<Scalar>(in, bytes, array); },
@@ -254,11 +260,12 @@ inline Array read_npy(std::istream& in, std::uint64_t bytes, const std::string& 
 inline Array read_npy(const std::string& option, const std::string& path) {
   const std::string name = option + " " + path;
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) fail<InvalidNpy>(name, ": there is no such file");
-  if (!std::filesystem::is_regular_file(path, error)) fail<InvalidNpy>(name, ": is not a regular file");
+  if (!std::filesystem::exists(path, error)) sympow::detail::raise<InvalidNpy>(name, ": there is no such file");
+  if (!std::filesystem::is_regular_file(path, error))
+    sympow::detail::raise<InvalidNpy>(name, ": is not a regular file");
   const std::uint64_t bytes = std::filesystem::file_size(path, error);
   std::ifstream in(path, std::ios::binary);
-  if (error || !in) fail<InvalidNpy>(name, ": cannot be read");
+  if (error || !in) sympow::detail::raise<InvalidNpy>(name, ": cannot be read");
   return read_npy(in, bytes, name);
 }
 
@@ -287,4 +294,4 @@ void write_npy(std::ostream& out, const Shape& shape, const std::vector<Scalar>&
             static_cast<std::streamsize>(entries.size() * sizeof(Scalar)));
 }
 
-}  // namespace attend_npy
+}  // namespace sympow::io
