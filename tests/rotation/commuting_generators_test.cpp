@@ -147,7 +147,7 @@ TEST_CASE("a family says what is wrong with its generators", "[rotation]") {
   REQUIRE_NOTHROW(family.require_active());
   Eigen::MatrixXd parallel(2, 3);
   parallel << 1, 2, 3, 2, 4, 6;
-  REQUIRE_THROWS_WITH(Family::from_frequencies(parallel).require_full_rank(), contains("their rank is 1, must be 2"));
+  REQUIRE_THROWS_WITH(Family::from_frequencies(parallel).require_full_rank(), contains("rank is 1, must be 2"));
   REQUIRE_THROWS_AS(Family::from_frequencies(Eigen::MatrixXd(1, 0), 3).require_active(), EmptyActiveSpace);
   REQUIRE_THROWS_AS(Family::from_frequencies(Eigen::MatrixXd::Constant(1, 1, std::nan(""))), NotFinite);
   REQUIRE_THROWS_AS(Family::from_frequencies(parallel, -1), ShapeMismatch);

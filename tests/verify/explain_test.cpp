@@ -1,20 +1,11 @@
 // Every bound above 1 in units of the row rule says why, over all propositions; and every source can be read.
 #include <sympow/verify/place.hpp>
 #include <sympow/verify/proposition.hpp>
+#include <sympow/verify/propositions/groups.hpp>
 
 #include "catch.hpp"
 
 using namespace sympow;
-
-namespace sympow::verify {
-
-// The program verify_propositions has compiled it, and the tests link with that.
-template <class Scalar>
-std::vector<PropositionGroup> proposition_groups();
-extern template std::vector<PropositionGroup> proposition_groups<double>();
-extern template std::vector<PropositionGroup> proposition_groups<float>();
-
-}  // namespace sympow::verify
 
 namespace {
 
