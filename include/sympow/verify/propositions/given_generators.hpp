@@ -70,7 +70,7 @@ inline std::vector<FrequencyTable> frequency_tables(Random& random, double u) {
           {"mixed directions, d = 127", two, 5}};
 }
 
-/// max_k ‖L_k - L̂_k‖ / ‖L_k‖.
+/// max_k ‖L_k - L'_k‖ / ‖L_k‖.
 template <class Scalar>
 [[nodiscard]] double largest_residual(const CommutingGenerators<Scalar>& family) {
   return DenseVector<double>(family.residuals()).largest();
