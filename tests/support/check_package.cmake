@@ -1,5 +1,5 @@
 # The library as its users meet it: installed and found by find_package, and as a subdirectory of their project.
-# cmake -D BUILD=<build folder> -D COMPILER=... -D GENERATOR=... -D EIGEN=<Eigen3_DIR> -D SCRATCH=... -P check_package.cmake
+# cmake -D BUILD=<build folder> -D COMPILER=... -D GENERATOR=... -D EIGEN=<Eigen3_DIR> -D FLAGS=... -D SCRATCH=... -P check_package.cmake
 cmake_minimum_required(VERSION 3.25)
 
 cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH tests)
@@ -12,9 +12,12 @@ endfunction()
 function(consume how)
   message(STATUS "consumer: ${how}")
   run(${CMAKE_COMMAND} -S ${tests}/package -B ${SCRATCH}/${how} -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
-    -D Eigen3_DIR=${EIGEN} ${ARGN})
+    -D Eigen3_DIR=${EIGEN} "-DCMAKE_CXX_FLAGS=${FLAGS}" ${ARGN})
   run(${CMAKE_COMMAND} --build ${SCRATCH}/${how})
   run(${SCRATCH}/${how}/consumer)
+  if(EXISTS ${SCRATCH}/${how}/consumer_of_forms)
+    run(${SCRATCH}/${how}/consumer_of_forms)
+  endif()
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/prefix)
