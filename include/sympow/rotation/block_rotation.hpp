@@ -108,11 +108,12 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
 
 template <class S>
 void BlockRotation<S>::set_turns() {
-  angles_ = angles_.unaryExpr(&reduced_angle);
-  cosine_ = angles_.array().cos().template cast<S>();
-  sine_ = angles_.array().sin().template cast<S>();
-  turns_.real() = cosine_.array();
-  turns_.imag() = sine_.array();
+  for (Index j = 0; j < angles_.size(); ++j) {
+    angles_[j] = reduced_angle(angles_[j]);
+    cosine_[j] = static_cast<S>(std::cos(angles_[j]));
+    sine_[j] = static_cast<S>(std::sin(angles_[j]));
+    turns_[j] = {cosine_[j], sine_[j]};
+  }
 }
 
 template <class Angles>

@@ -1,8 +1,6 @@
 // Cayley transforms of skew matrices: rotations by one solve, never by an inverse.
 #pragma once
 
-#include <Eigen/LU>
-
 #include <memory>
 
 #include <sympow/core/linear_operator.hpp>
@@ -31,7 +29,7 @@ class Cayley : public LinearOperator<Cayley<S>> {
 
   [[nodiscard]] Index rows() const { return parts_->d; }
   [[nodiscard]] Index cols() const { return rows(); }
-  [[nodiscard]] Index rank() const { return parts_->lu.rows(); }  ///< the size of the system that is solved
+  [[nodiscard]] Index rank() const { return parts_->system.size(); }  ///< the size of the system that is solved
 
   [[nodiscard]] Cayley transpose() const {
     Cayley other = *this;
@@ -61,8 +59,8 @@ class Cayley : public LinearOperator<Cayley<S>> {
  private:
   struct Parts {
     Index d;
-    Matrix<S> A, B;                     // none for a dense S, and for S = 0
-    Eigen::PartialPivLU<Matrix<S>> lu;  // of I + S or I + Bᵀ A
+    Matrix<S> A, B;              // none for a dense S, and for S = 0
+    detail::Factored<S> system;  // I + S or I + Bᵀ A
   };
 
   explicit Cayley(Parts parts) : parts_(std::make_shared<const Parts>(std::move(parts))) {}
@@ -89,48 +87,60 @@ class Cayley : public LinearOperator<Cayley<S>> {
 template <class S>
 Cayley<S> Cayley<S>::dense(const Eigen::MatrixXd& skew) {
   const Index d = skew.rows();
-  const Matrix<S> system = Matrix<S>::Identity(d, d) + skew.template cast<S>();
-  return Cayley(Parts{d, {}, {}, Eigen::PartialPivLU<Matrix<S>>(system)});
+  Matrix<S> system(d, d);
+  for (Index j = 0; j < d; ++j)
+    for (Index i = 0; i < d; ++i) system(i, j) = static_cast<S>(skew(i, j)) + S(i == j ? 1 : 0);
+  return Cayley(Parts{d, {}, {}, detail::Factored<S>(system)});
 }
 
 template <class S>
 Cayley<S> Cayley<S>::of_product(Matrix<S> A, Matrix<S> B) {
   if (A.cols() == 0) return dense(Eigen::MatrixXd::Zero(A.rows(), A.rows()));
-  const Matrix<S> system = Matrix<S>::Identity(A.cols(), A.cols()) + B.transpose() * A;
-  return Cayley(Parts{A.rows(), std::move(A), std::move(B), Eigen::PartialPivLU<Matrix<S>>(system)});
+  Matrix<S> system = Matrix<S>::Identity(A.cols(), A.cols());
+  detail::add_product(system, B.transpose(), A);
+  return Cayley(Parts{A.rows(), std::move(A), std::move(B), detail::Factored<S>(system)});
 }
 
 template <class S>
 Cayley<S> Cayley<S>::of_columns(const Matrix<S>& G, const Matrix<S>& H) {
   detail::check_size("rows of H", H.rows(), G.rows(), "rows of G");
   detail::check_size("columns of H", H.cols(), G.cols(), "columns of G");
-  Matrix<S> A(G.rows(), 2 * G.cols()), B(G.rows(), 2 * G.cols());
-  A << G, H;
-  B << H, -G;
+  const Index d = G.rows(), r = G.cols();
+  Matrix<S> A(d, 2 * r), B(d, 2 * r);
+  for (Index j = 0; j < r; ++j)
+    for (Index i = 0; i < d; ++i) {
+      A(i, j) = G(i, j), A(i, r + j) = H(i, j);
+      B(i, j) = H(i, j), B(i, r + j) = -G(i, j);
+    }
   return of_product(std::move(A), std::move(B));
 }
 
 template <class S>
 Cayley<S> Cayley<S>::of_null_space(const CommutingGenerators<S>& family, const Eigen::MatrixXd& skew) {
   const Matrix<S> N = family.basis().rightCols(family.null_dimension());
-  return of_product(N * skew.template cast<S>(), N);
+  return of_product(detail::times(N, Matrix<S>(skew.template cast<S>())), N);
 }
 
 template <class S>
 void Cayley<S>::turn(const ConstBatch<S>& x, Batch<S> y) const {
   const Parts& p = *parts_;
-  if (p.A.size() == 0)
-    y = 2 * solved(x) - x;
-  else if (transposed_)  // of the transposed system: I - 2 B (I + Aᵀ B)⁻¹ Aᵀ
-    y = x - 2 * (p.B * solved(p.A.transpose() * x));
-  else
-    y = x - 2 * (p.A * solved(p.B.transpose() * x));
+  if (p.A.size() == 0) {
+    const Matrix<S> z = solved(x);
+    for (Index t = 0; t < x.cols(); ++t)
+      for (Index i = 0; i < x.rows(); ++i) y(i, t) = 2 * z(i, t) - x(i, t);
+    return;
+  }
+  const Matrix<S>&left = transposed_ ? p.B : p.A, &right = transposed_ ? p.A : p.B;
+  Matrix<S> z = solved(detail::times(right.transpose(), x));  // of the transposed system: I - 2 B (I + Aᵀ B)⁻¹ Aᵀ
+  z *= S(-2);
+  y = x;
+  detail::add_product(y, left, z);
 }
 
 template <class S>
 Matrix<S> Cayley<S>::solved(const Matrix<S>& x) const {
   if (x.rows() == 0) return x;
-  return transposed_ ? Matrix<S>(parts_->lu.transpose().solve(x)) : Matrix<S>(parts_->lu.solve(x));
+  return transposed_ ? parts_->system.solve_transposed(x) : parts_->system.solve(x);
 }
 
 /// The Cayley transform of a dense skew S, d × d. Cost: 2/3 d³ once. Throws `ShapeMismatch`, `NotFinite`, `NotSkew` with ‖S + Sᵀ‖.
@@ -159,8 +169,10 @@ namespace detail {
 /// ‖A - B‖, the largest singular value, in double.
 template <class Scalar>
 [[nodiscard]] double distance_of_columns(const Matrix<Scalar>& A, const Matrix<Scalar>& B) {
-  const Eigen::MatrixXd moved = (A - B).template cast<double>();
-  return detail::singular_values(moved)[0];
+  Matrix<double> moved(A.rows(), A.cols());
+  for (Index n = 0; n < A.size(); ++n)
+    moved.data()[n] = static_cast<double>(A.data()[n]) - static_cast<double>(B.data()[n]);
+  return singular_values(moved)[0];
 }
 
 }  // namespace detail

@@ -1,15 +1,15 @@
 // The planes in which commuting skew matrices turn, all at once: the algorithm behind `CommutingGenerators`.
 #pragma once
 
-#include <Eigen/LU>
-#include <Eigen/SVD>
-
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <vector>
 
+#include <sympow/core/linear_algebra.hpp>
 #include <sympow/core/random.hpp>
+#include <sympow/core/view.hpp>
 
 namespace sympow::detail {
 
@@ -28,16 +28,23 @@ SkewTridiagonal<Real>::SkewTridiagonal(Matrix<Real> A)
   const Index n = A.rows();
   for (Index j = 0; j + 2 < n; ++j) {
     const Index rest = n - j - 1;
-    Vector<Real> v = A.col(j).tail(rest);
-    const Real length = v.stableNorm();
+    MatrixView<Real> v = MatrixView<Real>(A).block(j + 1, j, rest, 1);
+    const Real length = stable_norm<Real>(v.data(), rest);
     if (length == 0) continue;
-    subdiagonal[j] = -std::copysign(length, v[0]);
-    v[0] -= subdiagonal[j];
-    v /= v.stableNorm();
-    auto B = A.bottomRightCorner(rest, rest);  // (I - 2vvᵀ) B (I - 2vvᵀ) = B + 2 (v wᵀ - w vᵀ), for vᵀ B v = 0
-    const Vector<Real> w = 2 * (B * v);
-    B += v * w.transpose() - w * v.transpose();
-    Q.rightCols(rest) -= 2 * (Q.rightCols(rest) * v) * v.transpose();
+    subdiagonal[j] = -std::copysign(length, v(0, 0));
+    v(0, 0) -= subdiagonal[j];
+    const Real divisor = stable_norm<Real>(v.data(), rest);
+    for (Index i = 0; i < rest; ++i) v(i, 0) /= divisor;
+    MatrixView<Real> B = MatrixView<Real>(A).block(j + 1, j + 1, rest, rest), columns = MatrixView<Real>(Q).rightCols(rest);
+    const Matrix<Real> Bv = times(B, v), Qv = times(columns, v);
+    Matrix<Real> left(rest, 2), right(rest, 2), reflected(rest, 1);
+    for (Index i = 0; i < rest; ++i) {
+      left(i, 0) = v(i, 0), left(i, 1) = -2 * Bv(i, 0);
+      right(i, 0) = 2 * Bv(i, 0), right(i, 1) = v(i, 0);
+      reflected(i, 0) = -2 * v(i, 0);
+    }
+    add_product(B, left, right.transpose());  // (I - 2vvᵀ) B (I - 2vvᵀ) = B + 2 (v (Bv)ᵀ - Bv vᵀ), for vᵀ B v = 0
+    add_product(columns, Qv, reflected.transpose());
   }
   if (n > 1) subdiagonal[n - 2] = A(n - 1, n - 2);
 }
@@ -49,17 +56,23 @@ template <class Real>
   const Index n = A.rows(), odd = n / 2, even = n - odd;
   const SkewTridiagonal<Real> form(A);
   if (n < 2) return form.Q;
-  Matrix<Real> M = Matrix<Real>::Zero(odd, even);
+  Matrix<Real> M = Matrix<Real>::Zero(odd, even), Q_even(n, even), Q_odd(n, odd);
   for (Index i = 0; i + 1 < n; ++i) M(i / 2, (i + 1) / 2) = i % 2 == 0 ? form.subdiagonal[i] : -form.subdiagonal[i];
-  const Eigen::JacobiSVD<Matrix<Real>> svd(M, Eigen::ComputeFullU | Eigen::ComputeFullV);
-  Matrix<Real> Q_even(n, even), Q_odd(n, odd), U(n, n);
   for (Index i = 0; i < n; ++i) (i % 2 == 0 ? Q_even : Q_odd).col(i / 2) = form.Q.col(i);
-  const Matrix<Real> P = Q_even * svd.matrixV(), Q = Q_odd * svd.matrixU();
+  for (Index c = odd; even > odd && c-- > 0;) {  // turns the last column of M into zeros, and of Q_even into z
+    Eigen::JacobiRotation<Real> turn;
+    turn.makeGivens(M(c, c), M(c, odd));
+    M.applyOnTheRight(c, odd, turn);
+    Q_even.applyOnTheRight(c, odd, turn);
+  }
+  const SquareSvd<Real> svd(M.leftCols(odd));
+  const Matrix<Real> P = times(MatrixView<Real>(Q_even).leftCols(odd), svd.V), Q = times(Q_odd, svd.U);
+  Matrix<Real> U(n, n);
   for (Index u = 0; u < odd; ++u) {
     U.col(2 * u) = P.col(u);
     U.col(2 * u + 1) = Q.col(u);
   }
-  if (n % 2 == 1) U.col(n - 1) = P.col(even - 1);
+  if (even > odd) U.col(n - 1) = Q_even.col(odd);
   return U;
 }
 
@@ -80,21 +93,24 @@ PlaneBlocks<Real>::PlaneBlocks(const std::vector<Matrix<Real>>& scaled, const Ma
     : lambda(static_cast<Index>(scaled.size()), U.rows() / 2), residual(lambda.rows()) {
   for (std::size_t k = 0; k < scaled.size(); ++k) {
     const auto row = static_cast<Index>(k);
-    Matrix<Real> T = U.transpose() * scaled[k] * U;
+    Matrix<Real> T = times(U.transpose(), times(scaled[k], U));
     for (Index u = 0; u < lambda.cols(); ++u) {
       const Real value = (T(2 * u + 1, 2 * u) - T(2 * u, 2 * u + 1)) / 2;
       T(2 * u + 1, 2 * u) -= value;
       T(2 * u, 2 * u + 1) += value;
       lambda(row, u) = value;
     }
-    residual[row] = T.norm();
+    residual[row] = stable_norm<Real>(T.data(), T.size());
     rest.push_back(std::move(T));
   }
 }
 
 template <class Real>
 Real PlaneBlocks<Real>::worst() const {
-  return residual.size() > 0 ? residual.maxCoeff() : 0;
+  Real most = 0;
+  for (Index k = 0; k < residual.size(); ++k)
+    if (!(residual[k] <= most)) most = residual[k];
+  return most;
 }
 
 /// The best of at most `draws` random combinations Σ g_k L_k / ‖L_k‖: its planes are those of all L_k, unless g hits a coincidence. One
@@ -122,43 +138,56 @@ template <class Real>
 
 /// The rotation step of `polished_planes`: the skew K whose Cayley transform removes the rest of the blocks to first order.
 ///
-/// A 2 × 2 block B of L_k between the planes u and v has a part that commutes with J and one that anticommutes. They are removed, in
-/// least squares over k, through the differences and the sums of λ_ku and λ_kv. Blocks larger than half of that gap are left alone:
-/// they belong to (nearly) repeated frequencies, for which planes are a matter of choice.
+/// A 2 × 2 block of L_k between the planes u and v is a I + b J, which commutes with J, and [p q; q -p], which anticommutes; as complex numbers
+/// a + bi and p + qi, for which J is i. They are removed, in least squares over k, through the differences and the sums of λ_ku and λ_kv. Blocks
+/// larger than half of that gap are left alone: they belong to (nearly) repeated frequencies, for which planes are a matter of choice.
 template <class Real>
 [[nodiscard]] Matrix<Real> polishing_step(const PlaneBlocks<Real>& blocks, Index n) {
+  using Complex = std::complex<Real>;
   const Index m = blocks.lambda.cols(), generators = blocks.lambda.rows();
-  Eigen::Matrix<Real, 2, 2> J;
-  J << 0, -1, 1, 0;
-  Matrix<Real> K = Matrix<Real>::Zero(n, n);
-  const auto solve = [&](Index u, Index v, Real sign) -> Eigen::Matrix<Real, 2, 2> {
-    Eigen::Matrix<Real, 2, 2> sum = Eigen::Matrix<Real, 2, 2>::Zero();
+  // J Σ gap_k part_k / Σ gap_k²; a part that is 1 has `entries` entries of size 1.
+  const auto fit = [&](auto&& gap_of, auto&& part_of, Real entries) -> Complex {
+    Complex sum = 0;
     Real gap2 = 0, size2 = 0;
     for (Index k = 0; k < generators; ++k) {
-      const Eigen::Matrix<Real, 2, 2> B = blocks.rest[static_cast<std::size_t>(k)].template block<2, 2>(2 * u, 2 * v);
-      const Eigen::Matrix<Real, 2, 2> part = (B - sign * J * B * J) / 2;
-      const Real gap = blocks.lambda(k, u) - sign * blocks.lambda(k, v);
+      const Real gap = gap_of(k);
+      const Complex part = part_of(k);
       sum += gap * part;
       gap2 += gap * gap;
-      size2 += part.squaredNorm();
+      size2 += entries * std::norm(part);
     }
-    if (gap2 == 0 || size2 > gap2 / 4) return Eigen::Matrix<Real, 2, 2>::Zero();
-    return J * sum / gap2;
+    if (gap2 == 0 || size2 > gap2 / 4) return 0;
+    return Complex(0, 1) * sum / gap2;
   };
+  Matrix<Real> K = Matrix<Real>::Zero(n, n);
   for (Index u = 0; u < m; ++u) {
-    for (Index v = u + 1; v < m; ++v) K.template block<2, 2>(2 * u, 2 * v) = solve(u, v, 1) + solve(u, v, -1);
-    if (n % 2 == 0) continue;
-    Eigen::Vector<Real, 2> sum = Eigen::Vector<Real, 2>::Zero();  // against the direction that nothing turns
-    Real gap2 = 0, size2 = 0;
-    for (Index k = 0; k < generators; ++k) {
-      const Eigen::Vector<Real, 2> part = blocks.rest[static_cast<std::size_t>(k)].template block<2, 1>(2 * u, n - 1);
-      sum += blocks.lambda(k, u) * part;
-      gap2 += blocks.lambda(k, u) * blocks.lambda(k, u);
-      size2 += part.squaredNorm();
+    for (Index v = u + 1; v < m; ++v) {
+      const auto fitted = [&](Real sign) {
+        return fit([&](Index k) { return blocks.lambda(k, u) - sign * blocks.lambda(k, v); },
+                   [&](Index k) {
+                     const auto& B = blocks.rest[static_cast<std::size_t>(k)];
+                     return Complex(B(2 * u, 2 * v) + sign * B(2 * u + 1, 2 * v + 1),
+                                    B(2 * u + 1, 2 * v) - sign * B(2 * u, 2 * v + 1)) / Real(2);
+                   }, 2);
+      };
+      const Complex commuting = fitted(1), anticommuting = fitted(-1);
+      K(2 * u, 2 * v) = commuting.real() + anticommuting.real();
+      K(2 * u + 1, 2 * v) = commuting.imag() + anticommuting.imag();
+      K(2 * u, 2 * v + 1) = anticommuting.imag() - commuting.imag();
+      K(2 * u + 1, 2 * v + 1) = commuting.real() - anticommuting.real();
     }
-    if (gap2 > 0 && size2 <= gap2 / 4) K.template block<2, 1>(2 * u, n - 1) = J * sum / gap2;
+    if (n % 2 == 0) continue;
+    const Complex z = fit([&](Index k) { return blocks.lambda(k, u); },  // against the direction that nothing turns
+                          [&](Index k) {
+                            const auto& B = blocks.rest[static_cast<std::size_t>(k)];
+                            return Complex(B(2 * u, n - 1), B(2 * u + 1, n - 1));
+                          }, 1);
+    K(2 * u, n - 1) = z.real();
+    K(2 * u + 1, n - 1) = z.imag();
   }
-  return K - K.transpose();
+  for (Index j = 0; j < n; ++j)
+    for (Index i = 0; i < j; ++i) K(j, i) = -K(i, j);
+  return K;
 }
 
 /// Newton's method on U: at most `steps` steps, each taken only if it lowers the worst residual by a tenth. Cost: O((d_c + 2) d³) a step.
@@ -167,31 +196,25 @@ template <class Real>
   const Index n = U.rows();
   PlaneBlocks blocks(scaled, U);
   for (int step = 0; step < steps; ++step) {
-    const Matrix<Real> K = polishing_step(blocks, n), I = Matrix<Real>::Identity(n, n);
-    const Matrix<Real> turn = (I - K / 2).partialPivLu().solve(I + K / 2);
-    Matrix<Real> next = U * turn;
+    const Matrix<Real> K = polishing_step(blocks, n);
+    Matrix<Real> minus(n, n), plus(n, n);  // I ∓ K/2
+    for (Index j = 0; j < n; ++j)
+      for (Index i = 0; i < n; ++i) {
+        const Real half = K(i, j) / 2, one = i == j ? 1 : 0;
+        minus(i, j) = one - half, plus(i, j) = one + half;
+      }
+    Matrix<Real> next = times(U, Factored<Real>(minus).solve(plus));
     PlaneBlocks improved(scaled, next);
     if (!(improved.worst() < .9 * blocks.worst())) break;
     U = std::move(next);
     blocks = std::move(improved);
   }
-  return U -
-         .5 * U * (U.transpose() * U - Matrix<Real>::Identity(n, n));  // the nearest orthogonal matrix, to first order
+  Matrix<Real> correction = times(U.transpose(), U);  // U - ½ U (UᵀU - I): the nearest orthogonal matrix, to first order
+  for (Index j = 0; j < n; ++j)
+    for (Index i = 0; i < n; ++i) correction(i, j) = ((i == j ? 1 : 0) - correction(i, j)) / 2;
+  const Matrix<Real> near = U;
+  add_product(U, near, correction);
+  return U;
 }
 
 }  // namespace sympow::detail
-
-/// The functions for one type: with `extern` they are compiled elsewhere, with nothing here.
-#define SYMPOW_JOINT_PLANES(LINKAGE, Real)                                                                 \
-  namespace sympow::detail {                                                                               \
-  LINKAGE template struct SkewTridiagonal<Real>;                                                           \
-  LINKAGE template struct PlaneBlocks<Real>;                                                               \
-  LINKAGE template Matrix<Real> skew_planes(const Matrix<Real>&);                                          \
-  LINKAGE template Matrix<Real> joint_planes(const std::vector<Matrix<Real>>&, Index, std::uint64_t, int); \
-  LINKAGE template Matrix<Real> polishing_step(const PlaneBlocks<Real>&, Index);                           \
-  LINKAGE template Matrix<Real> polished_planes(const std::vector<Matrix<Real>>&, Matrix<Real>, int);      \
-  }
-
-#ifdef SYMPOW_COMPILED_FORMS
-SYMPOW_JOINT_PLANES(extern, double)
-#endif

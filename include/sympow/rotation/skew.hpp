@@ -1,23 +1,31 @@
 // What counts as a skew matrix.
 #pragma once
 
+#include <cmath>
 #include <limits>
 #include <string>
 
 #include <sympow/core/checks.hpp>
-#include <sympow/core/concepts.hpp>
+#include <sympow/core/linear_algebra.hpp>
 
 namespace sympow::detail {
 
 /// (S - Sᵀ)/2 of the numbers of a type with unit roundoff u.
 template <class Real>
 [[nodiscard]] Matrix<Real> checked_skew(const std::string& name, const Matrix<Real>& S, double unit) {
-  check_size("columns of " + name, S.cols(), S.rows(), "its rows");
-  if (!S.allFinite()) raise<NotFinite>(name, " has an entry that is not finite");
-  const double off = (S + S.transpose()).stableNorm(),
-               allowed = 8 * static_cast<double>(S.rows()) * unit * S.stableNorm();
+  const Index d = S.rows();
+  check_size("columns of " + name, S.cols(), d, "its rows");
+  Matrix<Real> sum(d, d), skew(d, d);
+  for (Index j = 0; j < d; ++j)
+    for (Index i = 0; i < d; ++i) {
+      if (!std::isfinite(S(i, j))) raise<NotFinite>(name, " has an entry that is not finite");
+      sum(i, j) = S(i, j) + S(j, i);
+      skew(i, j) = (S(i, j) - S(j, i)) / 2;
+    }
+  const double off = stable_norm<Real>(sum.data(), sum.size()),
+               allowed = 8 * static_cast<double>(d) * unit * stable_norm<Real>(S.data(), S.size());
   if (off > allowed) raise<NotSkew>(name, ": |S + S^T| is ", off, ", must be at most ", allowed);
-  return (S - S.transpose()) / 2;
+  return skew;
 }
 
 /// (S - Sᵀ)/2 in double. Throws `ShapeMismatch` unless S is square, `NotFinite`, and `NotSkew` unless ‖S + Sᵀ‖ is rounding, 8 d u ‖S‖.
@@ -32,7 +40,7 @@ template <MatrixExpression X>
 /// The check in double: with `extern` it is compiled elsewhere.
 #define SYMPOW_CHECKED_SKEW(LINKAGE)                                                                 \
   namespace sympow::detail {                                                                         \
-  LINKAGE template Eigen::MatrixXd checked_skew(const std::string&, const Eigen::MatrixXd&, double); \
+  LINKAGE template Matrix<double> checked_skew(const std::string&, const Matrix<double>&, double); \
   }
 
 #ifdef SYMPOW_COMPILED_FORMS

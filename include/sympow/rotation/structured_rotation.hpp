@@ -5,6 +5,8 @@
 #include <memory>
 
 #include <sympow/core/linear_operator.hpp>
+#include <sympow/core/product.hpp>
+#include <sympow/core/view.hpp>
 #include <sympow/rotation/block_rotation.hpp>
 
 namespace sympow {
@@ -100,10 +102,11 @@ void StructuredRotation<S>::turn(const ConstBatch<S>& x, Batch<S> y) const {
   constexpr Index together = 256;  // columns that stay in the cache between the products
   Matrix<S> turned(d_, std::min(together, x.cols()));
   for (Index t = 0; t < x.cols(); t += together) {
-    auto panel = turned.leftCols(std::min(together, x.cols() - t));
-    panel.noalias() = basis_->transpose() * x.middleCols(t, panel.cols());
-    apply_in_block_basis(panel);
-    y.middleCols(t, panel.cols()).noalias() = *basis_ * panel;
+    const Index n = std::min(together, x.cols() - t);
+    const auto panel = detail::MatrixView<S>(turned).leftCols(n);
+    detail::set_product(panel, basis_->transpose(), detail::MatrixView<const S>(x).middleCols(t, n));
+    blocks_.apply_in_place(panel.topRows(blocks_.rows()));
+    detail::set_product(detail::MatrixView<S>(y).middleCols(t, n), *basis_, panel);
   }
 }
 

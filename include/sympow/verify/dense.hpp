@@ -1,15 +1,12 @@
 // Matrices whose operations are carried out at once: the arithmetic of the propositions, cheap to compile.
 #pragma once
 
-#include <Eigen/LU>
-
 #include <cmath>
 #include <concepts>
 #include <limits>
 #include <utility>
 
-#include <sympow/core/concepts.hpp>
-#include <sympow/core/singular_values.hpp>
+#include <sympow/core/linear_algebra.hpp>
 
 namespace sympow::verify {
 
@@ -162,7 +159,7 @@ double Dense<S, C>::dot(const Dense& b) const {
 }
 template <class S, int C>
 double Dense<S, C>::determinant() const {
-  return static_cast<double>(Eigen::PartialPivLU<Matrix<S>>(Matrix<S>(plain())).determinant());
+  return static_cast<double>(sympow::detail::Factored<S>(plain()).determinant());
 }
 template <class S, int C>
 Dense<S> Dense<S, C>::transpose() const {
@@ -177,7 +174,7 @@ Dense<S> Dense<S, C>::inverse() const {
 }
 template <class S, int C>
 Dense<S> Dense<S, C>::solve(const Dense<S>& B) const {
-  return Dense<S>(Matrix<S>(Eigen::PartialPivLU<Matrix<S>>(Matrix<S>(plain())).solve(B.plain())));
+  return sympow::detail::Factored<S>(plain()).solve(B.plain());
 }
 template <class S, int C>
 Dense<S, C> Dense<S, C>::normalized() const {
