@@ -1,3 +1,12 @@
+// A user's program: one attention call, whose last row of one value is that value.
 #include <sympow/sympow.hpp>
 
-int main() { return 0; }
+#include <cmath>
+#include <cstdio>
+
+int main() {
+  const Eigen::MatrixXd Q = Eigen::MatrixXd::Ones(4, 8), V = Eigen::MatrixXd::Constant(3, 8, 2.5);
+  const Eigen::MatrixXd Y = sympow::attention(sympow::SymmetricPower<2>{}, sympow::Stationary{}, Q, Q, V);
+  std::printf("%g\n", Y(2, 7));
+  return std::abs(Y(2, 7) - 2.5) < 1e-14 ? 0 : 1;
+}

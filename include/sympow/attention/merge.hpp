@@ -15,7 +15,8 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
   if (!same_feature(left.feature(), right.feature()))
     raise<FeatureMismatch>("merge: the right state was built with another feature map than the left one");
   const Eigen::VectorXd &end = left.frame().angles, &start = right.start_frame().angles;
-  const bool same = end.size() == start.size() && ((end - start).unaryExpr(&reduced_angle).array().abs() <= 1e-9).all();
+  bool same = end.size() == start.size();
+  for (Index j = 0; same && j < end.size(); ++j) same = std::abs(reduced_angle(end[j] - start[j])) <= 1e-9;
   if (!same)
     raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(),
                          " angles; it was started at ",

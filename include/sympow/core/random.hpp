@@ -53,15 +53,20 @@ class Random {
   /// axes to a uniform direction among them, and one sign for determinant 1. Source: Diaconis and Shahshahani (1987).
   template <class Scalar = double>
   [[nodiscard]] Matrix<Scalar> rotation(Index d) {
-    Eigen::MatrixXd q = Eigen::MatrixXd::Identity(d, d);
+    Matrix<double> q = Matrix<double>::Identity(d, d);
     for (Index k = 2; k <= d; ++k) {
-      Eigen::VectorXd w = vector(k).normalized();
+      Vector<double> w = vector(k).normalized();
       w[0] -= 1;
       w.normalize();
-      for (Index j = 0; j < d; ++j) q.col(j).tail(k) -= 2 * w.dot(q.col(j).tail(k)) * w;
+      for (Index j = 0; j < d; ++j) {
+        double* const tail = &q(d - k, j);
+        double twice_dot = 0;
+        for (Index i = 0; i < k; ++i) twice_dot += 2 * w[i] * tail[i];
+        for (Index i = 0; i < k; ++i) tail[i] -= twice_dot * w[i];
+      }
     }
-    if (d > 1 && d % 2 == 0) q.col(0) *= -1;
-    return q.cast<Scalar>();
+    for (Index i = 0; i < d && d > 1 && d % 2 == 0; ++i) q(i, 0) *= -1;
+    return q.template cast<Scalar>();
   }
 
   /// Skew-symmetric with standard normal entries above the diagonal.

@@ -10,7 +10,9 @@
 #include <numbers>
 
 #include <sympow/core/checks.hpp>
+#include <sympow/core/product.hpp>
 #include <sympow/core/random.hpp>
+#include <sympow/core/view.hpp>
 #include <sympow/feature/feature_map.hpp>
 
 namespace sympow {
@@ -115,25 +117,30 @@ class RandomFeatures {
   static constexpr Index halves = Kind == RandomFeatureKind::positive ? 1 : 2;
   // W x is formed by blocks of so many projections, tokens and coordinates, on the stack.
   static constexpr Index rows = 64, tokens = 16, depth = 64;
-  template <Index most_rows>
-  using Block = Eigen::Matrix<double, Dynamic, Dynamic, Eigen::ColMajor, most_rows, tokens>;
 
   // Gauss vectors made orthonormal one after the other, which is the QR decomposition with a positive diagonal of R: Haar's measure.
   // (Reflections leave signs of their own on that diagonal, and Q without them is biased.) Then their lengths.
   static Matrix<double> orthogonal_rows(Random& random, Index m, Index d) {
     Matrix<double> W(m, d);
     for (Index begin = 0; begin < m; begin += d) {
-      auto block = W.middleRows(begin, std::min(d, m - begin));
-      for (Index i = 0; i < block.rows(); ++i) {
-        const auto earlier = block.topRows(i);
+      const Index count = std::min(d, m - begin);
+      Matrix<double> rows(d, count);  // as columns
+      for (Index i = 0; i < count; ++i) {
         Vector<double> w = random.vector(d).normalized();
         for (int twice = 0; twice < 2; ++twice) {
-          w -= earlier.transpose() * (earlier * w).eval();
+          const auto earlier = detail::MatrixView<const double>(rows).leftCols(i);
+          Vector<double> common(i);
+          detail::set_product(common, earlier.transpose(), w);
+          for (Index j = 0; j < i; ++j) common[j] = -common[j];
+          detail::add_product(w, earlier, common);
           w.normalize();
         }
-        block.row(i) = w.transpose();
+        std::copy_n(w.data(), d, &rows(0, i));
       }
-      for (Index i = 0; i < block.rows(); ++i) block.row(i) *= random.vector(d).norm();
+      for (Index i = 0; i < count; ++i) {
+        const double length = random.vector(d).norm();
+        for (Index j = 0; j < d; ++j) W(begin + i, j) = length * rows(j, i);
+      }
     }
     return W;
   }
@@ -145,17 +152,18 @@ class RandomFeatures {
     detail::check_size("rows of x", x.rows(), W.cols(), "d of the random features");
     detail::check_size("rows of y", y.rows(), halves * W.rows(), "D of the random features");
     detail::check_size("columns of y", y.cols(), x.cols(), "columns of x");
-    Block<rows> projected;
-    Block<depth> part;
+    double projections[rows * tokens], coordinates[depth * tokens];
     for (Index t = 0; t < x.cols(); t += tokens) {
       const Index n = std::min(tokens, x.cols() - t);
       std::array<double, tokens> peaks;
       peaks.fill(trigonometric ? 0 : -std::numeric_limits<double>::infinity());
       for (Index r = 0; r < W.rows(); r += rows) {
-        projected.setZero(std::min(rows, W.rows() - r), n);
+        const detail::MatrixView<double> projected(projections, std::min(rows, W.rows() - r), n);
         for (Index c = 0; c < W.cols(); c += depth) {
-          part = x.block(c, t, std::min(depth, W.cols() - c), n).template cast<double>();
-          projected.noalias() += W.block(r, c, projected.rows(), part.rows()) * part;
+          detail::MatrixView<double> part(coordinates, std::min(depth, W.cols() - c), n);
+          part = x.block(c, t, part.rows(), n).template cast<double>();
+          detail::product<double>(c > 0, projected.rows(), n, part.rows(), detail::strided(W).at(r, c),
+                                  detail::strided(part), detail::strided(projected));
         }
         for (Index j = 0; j < n; ++j) put(projected.col(j), y.col(t + j), r, peaks[static_cast<std::size_t>(j)]);
       }

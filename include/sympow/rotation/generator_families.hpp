@@ -23,7 +23,8 @@ template <class Scalar>
                                  " axes, at least 1");
   const Eigen::VectorXd one = rope_frequencies<double>(d / axes, base);
   Eigen::MatrixXd lambda = Eigen::MatrixXd::Zero(axes, d / 2);
-  for (Index k = 0; k < axes; ++k) lambda.row(k).segment(k * one.size(), one.size()) = one;
+  for (Index k = 0; k < axes; ++k)
+    for (Index u = 0; u < one.size(); ++u) lambda(k, k * one.size() + u) = one[u];
   return CommutingGenerators<Scalar>::from_frequencies(lambda);
 }
 
@@ -49,8 +50,10 @@ template <class Scalar>
     if (!(periods[k] > 0) || !std::isfinite(periods[k]))
       detail::raise<InvalidArgument>("periodic family: period ", k, " is ", periods[k],
                                      ", must be positive and finite");
-  const Eigen::MatrixXd turns = n.cast<double>().array().colwise() / periods.array();
-  return CommutingGenerators<Scalar>::from_frequencies(2 * std::numbers::pi * turns, null);
+  Eigen::MatrixXd lambda(n.rows(), n.cols());
+  for (Index u = 0; u < n.cols(); ++u)
+    for (Index k = 0; k < n.rows(); ++k) lambda(k, u) = 2 * std::numbers::pi * (n(k, u) / periods[k]);
+  return CommutingGenerators<Scalar>::from_frequencies(std::move(lambda), null);
 }
 
 /// Skew circulant generators: L_k has the first column c_k = (0, a_k1, …, -a_k1), an odd sequence with a_kj = `coefficients`(k, j - 1) for
@@ -81,7 +84,7 @@ template <class Scalar>
     U(t, 2 * m) = static_cast<Scalar>(null);
     if (d % 2 == 0) U(t, d - 1) = static_cast<Scalar>(t % 2 == 0 ? null : -null);
   }
-  return CommutingGenerators<Scalar>::from_frequencies(coefficients * sines, d - 2 * m).in_basis(U);
+  return CommutingGenerators<Scalar>::from_frequencies(detail::times(coefficients, sines), d - 2 * m).in_basis(U);
 }
 
 /// Where the points of a grid lie.

@@ -62,10 +62,12 @@ template <class Steps>
   if (heads < 1) detail::raise<InvalidArgument>("alibi_slopes: heads is ", heads, ", must be at least 1");
   Index power = 1;
   while (2 * power <= heads) power *= 2;
-  return Eigen::VectorXd::NullaryExpr(heads, [=](Index h) {
+  Eigen::VectorXd slopes(heads);
+  for (Index h = 0; h < heads; ++h) {
     const auto n = static_cast<double>(power), later = static_cast<double>(h - power);
-    return h < power ? std::exp2(-8 * static_cast<double>(h + 1) / n) : std::exp2(-4 * (2 * later + 1) / n);
-  });
+    slopes[h] = h < power ? std::exp2(-8 * static_cast<double>(h + 1) / n) : std::exp2(-4 * (2 * later + 1) / n);
+  }
+  return slopes;
 }
 
 /// x / max(‖x‖, least) by columns: the L2-normalised keys of the delta rule. Zero columns stay zero.

@@ -23,7 +23,7 @@ template <Transition A>
   Eigen::MatrixXd D = Eigen::MatrixXd::Constant(tokens, tokens, std::numeric_limits<double>::infinity());
   for (Index i = 0; i < tokens; ++i) {
     D(i, i) = 0;
-    if (i > 0) D.col(i).head(i) = D.col(i - 1).head(i).array() - transition.log_decay(i);
+    for (Index j = 0; j < i; ++j) D(j, i) = D(j, i - 1) - transition.log_decay(i);
   }
   return D;
 }
@@ -40,8 +40,10 @@ template <Transition A>
   Eigen::VectorXd between = Eigen::VectorXd::Zero(tokens), gates(transition.key_dimension());
   for (Index i = 1; i < tokens; ++i) {
     transition.log_channel_totals({i, 1}, gates);
-    between.head(i).array() -= gates[channel];
-    D.col(i).head(i) += between.head(i);
+    for (Index j = 0; j < i; ++j) {
+      between[j] -= gates[channel];
+      D(j, i) += between[j];
+    }
   }
   return D;
 }

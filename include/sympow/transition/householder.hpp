@@ -41,8 +41,12 @@ class Householder {
   }
 
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index d) const {
-    const Eigen::VectorXd x = w().col(token).template cast<double>();
-    return Eigen::MatrixXd::Identity(d, d) - beta_[token] * x * x.transpose();
+    Eigen::MatrixXd A(d, d);
+    for (Index j = 0; j < d; ++j)
+      for (Index i = 0; i < d; ++i)
+        A(i, j) = (i == j ? 1 : 0) -
+                  beta_[token] * static_cast<double>(w()(i, token)) * static_cast<double>(w()(j, token));
+    return A;
   }
 
   template <class Scalar>

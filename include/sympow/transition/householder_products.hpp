@@ -141,7 +141,8 @@ class HouseholderProducts {
 template <class S>
 void HouseholderProducts<S>::solve(const Eigen::VectorXd& beta) {
   const Index d = w_.rows(), tokens = w_.cols(), half = stretch / 2;
-  Eigen::MatrixXd W(d, stretch), U(stretch, stretch), T = Eigen::MatrixXd::Zero(stretch, stretch), WT(d, stretch);
+  using Exact = Matrix<std::common_type_t<S, double>>;
+  Exact W(d, stretch), U(stretch, stretch), T = Exact::Zero(stretch, stretch), WT(d, stretch);
   Matrix<S> rounded(d, stretch);
   std::array<Matrix<S>, 2> pair;
   negative_T_.resize(stretch, tokens);
@@ -150,7 +151,7 @@ void HouseholderProducts<S>::solve(const Eigen::VectorXd& beta) {
   for (Index begin = 0, n; begin < tokens; begin += n) {
     n = std::min(stretch, tokens - begin);
     const auto w = w_.middleCols(begin, n);
-    W.leftCols(n) = w.template cast<double>();
+    W.leftCols(n) = w.template cast<typename Exact::Scalar>();
     set_upper_product(U.topLeftCorner(n, n), W.leftCols(n).transpose(), W.leftCols(n));
     for (Index t = 0; t < n; ++t) {
       T(t, t) = -beta[begin + t];

@@ -31,11 +31,23 @@ struct DirectCall {
   std::function<Matrix<double>(Index)> key_matrix = {};  ///< A_i in key space; none if it is the identity
 };
 
-/// x ← Aᵀ x.
+/// x ← Aᵀ x. Every sum is added up from its first term to its last; four go side by side, for one alone waits for its own additions.
 inline void multiply_by_transpose(const Matrix<double>& A, double* x) {
-  std::vector<double> image(static_cast<std::size_t>(A.cols()));
-  for (Index j = 0; j < A.cols(); ++j)
-    for (Index i = 0; i < A.rows(); ++i) image[static_cast<std::size_t>(j)] += A.data()[i + j * A.rows()] * x[i];
+  const Index rows = A.rows(), cols = A.cols();
+  std::vector<double> image(static_cast<std::size_t>(cols));
+  for (Index j = 0; j < cols; j += 4) {
+    const auto column = [&](Index n) { return A.data() + std::min(j + n, cols - 1) * rows; };
+    const double *const a = column(0), *const b = column(1), *const c = column(2), *const d = column(3);
+    double sums[4] = {};
+    double &a_x = sums[0], &b_x = sums[1], &c_x = sums[2], &d_x = sums[3];
+    for (Index i = 0; i < rows; ++i) {
+      a_x += a[i] * x[i];
+      b_x += b[i] * x[i];
+      c_x += c[i] * x[i];
+      d_x += d[i] * x[i];
+    }
+    std::copy_n(sums, std::min<Index>(4, cols - j), image.data() + j);
+  }
   std::copy(image.begin(), image.end(), x);
 }
 
