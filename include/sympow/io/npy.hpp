@@ -65,19 +65,21 @@ inline std::optional<std::size_t> entries_of(const Shape& shape, std::size_t byt
 
 /// An array in C order.
 struct Array {
-  std::string name;  ///< for messages: the option and the file
-  Shape shape;
-  std::variant<std::vector<float>, std::vector<double>> entries;
+  std::string name;                                               ///< for messages: the option and the file
+  Shape shape;                                                    ///< the size of every axis
+  std::variant<std::vector<float>, std::vector<double>> entries;  ///< the last axis running fastest
 
+  /// Whether the entries are of this type.
   template <class Scalar>
   [[nodiscard]] bool holds() const {
     return std::holds_alternative<std::vector<Scalar>>(entries);
   }
+  /// The first entry; the others follow it. Throws std::bad_variant_access unless the entries are of this type.
   template <class Scalar>
   [[nodiscard]] const Scalar* data() const {
     return std::get<std::vector<Scalar>>(entries).data();
   }
-  [[nodiscard]] const char* type() const { return holds<float>() ? "f4" : "f8"; }
+  [[nodiscard]] const char* type() const { return holds<float>() ? "f4" : "f8"; }  ///< as numpy calls it
   [[nodiscard]] std::size_t size() const {
     return std::visit([](const auto& x) { return x.size(); }, entries);
   }
@@ -90,16 +92,18 @@ namespace detail {
 
 /// What the header of a .npy file says.
 struct NpyHeader {
-  std::string descr;
-  bool fortran_order = false;
-  Shape shape;
+  std::string descr;           ///< byte order and type, "<f8"
+  bool fortran_order = false;  ///< whether the first axis runs fastest
+  Shape shape;                 ///< the size of every axis
 };
 
 /// Reads the Python dictionary {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }, its keys in any order, once each.
 class NpyHeaderParser {
  public:
+  /// Both must outlive the parser; messages begin with `name`.
   NpyHeaderParser(std::string_view header, const std::string& name) : rest_(header), name_(name) {}
 
+  /// The values of the three keys. Throws `InvalidNpy` for anything else.
   NpyHeader parse() {
     NpyHeader header;
     bool has_descr = false, has_order = false, has_shape = false;
@@ -211,8 +215,7 @@ std::vector<Scalar> read_entries(std::istream& in, std::uint64_t bytes, const Ar
 
 }  // namespace detail
 
-/// Reads an array of a stream that holds `bytes` bytes and nothing else. Allocates no more than that. Throws `InvalidNpy`, whose message
-/// begins with `name`.
+/// Reads an array that fills a stream of `bytes` bytes; allocates no more. Throws `InvalidNpy`, whose message begins with `name`.
 inline Array read_npy(std::istream& in, std::uint64_t bytes, const std::string& name) {
   const auto take = [&](void* target, std::size_t size) {
     if (bytes < size || !in.read(static_cast<char*>(target), static_cast<std::streamsize>(size)))

@@ -15,12 +15,17 @@ namespace sympow::verify {
 
 /// What a program was asked for.
 struct Arguments {
-  std::string scalar = "double";
-  std::uint64_t seed = 1;
-  Selection selection;
-  bool list = false, explain = false, help = false;
-  std::string markdown, latex, json, figure;  ///< files to write, empty for none
-  std::string command;                        ///< an option of the program's own, such as "--dualities"
+  std::string scalar = "double";  ///< the type to decide in, "double" or "float"
+  std::uint64_t seed = 1;         ///< of the random inputs
+  Selection selection;            ///< which propositions to report; groups are decided whole
+  bool list = false,              ///< ids, kinds and statements without residuals
+      explain = false,            ///< with the reason of every bound that has one
+      help = false;               ///< the usage and nothing else
+  std::string markdown,           ///< file for the report in Markdown, empty for none
+      latex,                      ///< in LaTeX, likewise
+      json,                       ///< in JSON, likewise
+      figure;                     ///< as an SVG picture, likewise
+  std::string command;            ///< an option of the program's own, such as "--dualities"
 };
 
 namespace detail {

@@ -17,9 +17,10 @@ struct Bound {
   std::string
       unit;  ///< what residual and bound are measured in: "row rule", "max|V|"; nothing for what the statement says
 
+  /// Implicit, so that a number alone is a bound.
   Bound(double number = 0, std::string why = {}, std::string measured_in = {})
       : value(number), reason(std::move(why)), unit(std::move(measured_in)) {}
-  operator double() const { return value; }
+  operator double() const { return value; }  ///< the number alone
 };
 
 /// A bound and something more, for the same reason.
@@ -37,7 +38,8 @@ template <class Number>
 
 /// A statement, and what its residual is measured in.
 struct Measured {
-  std::string statement, unit;
+  std::string statement,  ///< without its unit
+      unit;               ///< empty if the statement names none
 };
 
 /// Takes the unit off the end of a statement that names it:

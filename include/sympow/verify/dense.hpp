@@ -19,11 +19,14 @@ class Dense : public Eigen::Matrix<S, Dynamic, Columns> {
   using Base = Eigen::Matrix<S, Dynamic, Columns>;
   using Base::Base;
   Dense() = default;
-  Dense(const Base& x) : Base(x) {}        // NOLINT(google-explicit-constructor): the same numbers
+  /// The same numbers, copied.
+  Dense(const Base& x) : Base(x) {}  // NOLINT(google-explicit-constructor)
+  /// The same numbers, moved.
   Dense(Base&& x) : Base(std::move(x)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] static Dense identity(Index n);                             ///< I, n × n
   [[nodiscard]] static Dense constant(Index rows, Index columns, S value);  ///< every entry the same
+  /// Every entry 0, one column unless told otherwise.
   [[nodiscard]] static Dense zero(Index rows, Index columns = 1) { return constant(rows, columns, S(0)); }
 
   Dense& operator+=(const Dense& b);
@@ -224,6 +227,8 @@ template <class S, int C>
 Dense<double, C> Dense<S, C>::in_double() const {
   return to<double>();
 }
+// Doxygen would list it a second time.
+/// @cond
 template <class S, int C>
 template <class T>
 Dense<T, C> Dense<S, C>::to() const {
@@ -232,6 +237,7 @@ Dense<T, C> Dense<S, C>::to() const {
   for (Index n = 0; n < this->size(); ++n) x.data()[n] = static_cast<T>(this->data()[n]);
   return x;
 }
+/// @endcond
 template <class S, int C>
 Dense<S, C> operator*(const Dense<S>& A, const Dense<S, C>& B) {
   return Dense<S, C>(typename Dense<S, C>::Base(A.plain() * B.plain()));

@@ -34,7 +34,7 @@ class OutputFile {
     fail();
   }
 
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& path() const { return path_; }  ///< as it was given
 
  private:
   /// Pipes, terminals and the like are written to directly.

@@ -8,8 +8,10 @@ namespace sympow::verify {
 
 /// A section, something in it that has a name of its own, and the numbers of its first and last equation (0: none).
 struct Landmark {
-  std::string section, name;
-  int first = 0, last = 0;
+  std::string section,  ///< "§3.1", "A.1.2", or the heading
+      name;             ///< "Proposition 1": what an equation in a source begins with; or empty
+  int first = 0,        ///< number of the section's first equation, 0 for none
+      last = 0;         ///< and of its last
 };
 
 /// A text that statements are taken from. Give your own to `run_program` under a letter of its own.

@@ -20,7 +20,8 @@ namespace sympow::verify {
 
 /// An option that prints something else instead of deciding propositions.
 struct Command {
-  std::string option, help;                                    ///< "--dualities", and what it does
+  std::string option,                                          ///< "--dualities"
+      help;                                                    ///< what it does, for --help
   bool (*run)(const std::string& scalar, std::uint64_t seed);  ///< whether all is well
 };
 

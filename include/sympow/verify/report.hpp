@@ -53,11 +53,14 @@ namespace sympow::verify {
 
 /// Propositions that were decided, and what decided them.
 struct Report {
-  std::string program, scalar;
-  std::uint64_t seed = 1;
-  std::vector<Paper> papers = {};
-  std::vector<Proposition> propositions = {};
-  std::string version = library_version, compiler = compiler_name(), processor = processor_name();
+  std::string program,                         ///< its name
+      scalar;                                  ///< the type decided in, "double" or "float"
+  std::uint64_t seed = 1;                      ///< of the random inputs
+  std::vector<Paper> papers = {};              ///< what the letters of sources stand for
+  std::vector<Proposition> propositions = {};  ///< those selected, in the order in which they were decided
+  std::string version = library_version,       ///< of this library
+      compiler = compiler_name(),              ///< that built the program
+      processor = processor_name();            ///< that it ran on
 
   /// Where a proposition stands.
   [[nodiscard]] Source source(const Proposition& p) const { return parse_source(p.source, papers); }

@@ -13,24 +13,28 @@ namespace sympow::verify {
 
 /// Numbers of propositions by verdict.
 struct Counts {
+  /// What `verdict` may say.
   static constexpr std::array<const char*, 5> names = {"holds", "erratum", "control", "documented", "unexpected"};
   std::array<int, 5> of{};  ///< in the order of `names`
 
+  /// Counts one more of its verdict.
   void add(const Proposition& p) {
     const std::string name = verdict(p);
     for (std::size_t n = 0; n < names.size(); ++n) of[n] += name == names[n];
   }
+  /// Adds the numbers of each verdict.
   void add(const Counts& more) {
     for (std::size_t n = 0; n < of.size(); ++n) of[n] += more.of[n];
   }
-  [[nodiscard]] int unexpected() const { return of[4]; }
-  [[nodiscard]] int total() const { return of[0] + of[1] + of[2] + of[3] + of[4]; }
+  [[nodiscard]] int unexpected() const { return of[4]; }  ///< how many came out otherwise than the ledger expects
+  [[nodiscard]] int total() const { return of[0] + of[1] + of[2] + of[3] + of[4]; }  ///< of all verdicts
 };
 
 /// A section and the propositions whose first place is in it.
 struct SectionOfReport {
-  std::string paper, section;  ///< empty if their source names none
-  Counts counts;
+  std::string paper,                             ///< its letter, empty if their source names none
+      section;                                   ///< "§3.1" or a heading, empty if their source names none
+  Counts counts;                                 ///< of the propositions
   std::vector<const Proposition*> propositions;  ///< in the order in which they were decided
 };
 
@@ -95,9 +99,10 @@ namespace detail {
 
 /// A row of the table: a paper's first row is its total, with an empty section.
 struct TableRow {
-  std::string paper, section;
-  Counts counts;
-  bool is_total = false;
+  std::string paper,      ///< its letter, empty for statements of nobody's, "all" in the last row
+      section;            ///< as `section_name` has it, empty in a total
+  Counts counts;          ///< of the section, of the paper or of all
+  bool is_total = false;  ///< of a paper or of all
 };
 
 /// The rows, and in the last one all of them.
@@ -134,7 +139,13 @@ inline constexpr std::array<const char*, 5> column_names = {"holds", "errata", "
 
 /// A row of a table of statements, all cells as plain text.
 struct StatementRow {
-  std::string id, verdict, residual, bound, unit, statement, place;
+  std::string id,  ///< empty in a second row
+      verdict,     ///< in a second row "true is" of an erratum, empty of documentation
+      residual,    ///< "3.1e-16", empty for documentation
+      bound,       ///< likewise
+      unit,        ///< of residual and bound, or empty
+      statement,   ///< or the correction, in a second row
+      place;       ///< the source, "A §2", empty in a second row
 };
 
 /// A proposition in rows: itself, and the corrected form of an erratum or what documentation says.
