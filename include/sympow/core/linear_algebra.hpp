@@ -29,7 +29,7 @@ class Factored {
  public:
   explicit Factored(const Matrix<S>& A);
 
-  [[nodiscard]] Index size() const { return lu_.rows(); }                ///< n
+  [[nodiscard]] Index size() const { return lu_.rows(); }              ///< n
   [[nodiscard]] Matrix<S> solve(const Matrix<S>& B) const;             ///< A⁻¹ B
   [[nodiscard]] Matrix<S> solve_transposed(const Matrix<S>& B) const;  ///< A⁻ᵀ B
   [[nodiscard]] S determinant() const;                                 ///< det A
@@ -86,21 +86,21 @@ template <class Real>
 }  // namespace sympow::detail
 
 /// The functions for one type: with `extern` they are compiled elsewhere, with nothing here.
-#define SYMPOW_LINEAR_ALGEBRA(LINKAGE, S)                                                                   \
-  namespace sympow::detail {                                                                                \
-  LINKAGE template S dot_product(const S*, const S*, Index);                                                \
-  LINKAGE template void multiply_rows(bool, Index, Index, Strided<const S*>, const S*, Strided<S*>);        \
+#define SYMPOW_LINEAR_ALGEBRA(LINKAGE, S)                                                                       \
+  namespace sympow::detail {                                                                                    \
+  LINKAGE template S dot_product(const S*, const S*, Index);                                                    \
+  LINKAGE template void multiply_rows(bool, Index, Index, Strided<const S*>, const S*, Strided<S*>);            \
   LINKAGE template void multiply(bool, Index, Index, Index, Strided<const S*>, Strided<const S*>, Strided<S*>); \
-  LINKAGE template void product(bool, Index, Index, Index, Strided<const S*>, Strided<const S*>, Strided<S*>); \
-  LINKAGE template S stable_norm(const S*, Index);                                                          \
-  LINKAGE template class Factored<S>;                                                                       \
+  LINKAGE template void product(bool, Index, Index, Index, Strided<const S*>, Strided<const S*>, Strided<S*>);  \
+  LINKAGE template S stable_norm(const S*, Index);                                                              \
+  LINKAGE template class Factored<S>;                                                                           \
   }
 
 /// Singular values, which are wanted in double only.
-#define SYMPOW_SINGULAR_VALUES(LINKAGE, Real)                              \
-  namespace sympow::detail {                                               \
-  LINKAGE template struct SquareSvd<Real>;                                 \
-  LINKAGE template Vector<Real> singular_values(const Matrix<Real>&);      \
+#define SYMPOW_SINGULAR_VALUES(LINKAGE, Real)                         \
+  namespace sympow::detail {                                          \
+  LINKAGE template struct SquareSvd<Real>;                            \
+  LINKAGE template Vector<Real> singular_values(const Matrix<Real>&); \
   }
 
 #ifdef SYMPOW_COMPILED_FORMS

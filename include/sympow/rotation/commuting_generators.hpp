@@ -46,10 +46,10 @@ class CommutingGenerators {
     return family;
   }
 
-  [[nodiscard]] Index dimension() const { return planes_.dimension; }             ///< d
-  [[nodiscard]] Index size() const { return planes_.lambda.rows(); }              ///< d_c, the entries of a position
-  [[nodiscard]] Index planes() const { return planes_.lambda.cols(); }            ///< m
-  [[nodiscard]] Index active_dimension() const { return 2 * planes(); }           ///< 2m
+  [[nodiscard]] Index dimension() const { return planes_.dimension; }    ///< d
+  [[nodiscard]] Index size() const { return planes_.lambda.rows(); }     ///< d_c, the entries of a position
+  [[nodiscard]] Index planes() const { return planes_.lambda.cols(); }   ///< m
+  [[nodiscard]] Index active_dimension() const { return 2 * planes(); }  ///< 2m
   [[nodiscard]] Index null_dimension() const { return dimension() - active_dimension(); }  ///< d - 2m
 
   /// Λ, d_c × m: radians of plane u per unit of coordinate k.
@@ -105,7 +105,8 @@ class CommutingGenerators {
   /// Throws `EmptyActiveSpace` if no plane turns.
   void require_active() const {
     if (planes() == 0)
-      detail::raise<EmptyActiveSpace>("the family of dimension ", dimension(), " has no plane that turns, must have one");
+      detail::raise<EmptyActiveSpace>("the family of dimension ", dimension(),
+                                      " has no plane that turns, must have one");
   }
 
  private:

@@ -17,10 +17,10 @@ namespace detail {
 /// Frequencies of d_c commuting generators in their m planes, and how well they fit: all of `CommutingGenerators` but the basis.
 template <class Real>
 struct GeneratorPlanes {
-  Index dimension = 0;             ///< d
-  Matrix<Real> lambda;             ///< d_c × m
-  Matrix<Real> commutators;        ///< ‖[L_a, L_b]‖, d_c × d_c
-  Vector<Real> norms, residuals;   ///< ‖L_k‖, and ‖L_k - L̂_k‖ / ‖L_k‖
+  Index dimension = 0;            ///< d
+  Matrix<Real> lambda;            ///< d_c × m
+  Matrix<Real> commutators;       ///< ‖[L_a, L_b]‖, d_c × d_c
+  Vector<Real> norms, residuals;  ///< ‖L_k‖, and ‖L_k - L̂_k‖ / ‖L_k‖
 
   /// Of skew matrices, d × d each, for numbers with unit roundoff `unit`; returns U, the planes that turn first.
   Matrix<Real> find(std::vector<Matrix<Real>> generators, Commutation mode, std::uint64_t seed, double unit);
@@ -91,8 +91,8 @@ Matrix<Real> GeneratorPlanes<Real>::take(const PlaneBlocks<Real>& blocks, const 
       for (Index k = 0; k < count; ++k)
         residuals[k] = std::hypot(residuals[k], std::numbers::sqrt2 * blocks.lambda(k, u));
     } else if (mode == Commutation::exact && size <= 2 * tolerance) {
-      raise<AmbiguousRank>("plane ", u, ": its frequencies are at most ", size, " of their generators, and rounding leaves ",
-                           tolerance, " to ", 2 * tolerance, " open");
+      raise<AmbiguousRank>("plane ", u, ": its frequencies are at most ", size,
+                           " of their generators, and rounding leaves ", tolerance, " to ", 2 * tolerance, " open");
     }
   }
   lambda.resize(count, static_cast<Index>(active.size()));
@@ -116,8 +116,7 @@ void GeneratorPlanes<Real>::set(Matrix<Real> frequencies, Index null) {
   for (Index u = 0; u < frequencies.cols(); ++u)
     for (Index k = 0; k < count; ++k) {
       const Real value = frequencies(k, u);
-      if (!std::isfinite(value))
-        raise<NotFinite>("frequencies: (", k, ", ", u, ") is ", value, ", must be finite");
+      if (!std::isfinite(value)) raise<NotFinite>("frequencies: (", k, ", ", u, ") is ", value, ", must be finite");
       norms[k] = std::hypot(norms[k], std::numbers::sqrt2 * value);
     }
   dimension = 2 * frequencies.cols() + null;

@@ -35,7 +35,8 @@ SkewTridiagonal<Real>::SkewTridiagonal(Matrix<Real> A)
     v(0, 0) -= subdiagonal[j];
     const Real divisor = stable_norm<Real>(v.data(), rest);
     for (Index i = 0; i < rest; ++i) v(i, 0) /= divisor;
-    MatrixView<Real> B = MatrixView<Real>(A).block(j + 1, j + 1, rest, rest), columns = MatrixView<Real>(Q).rightCols(rest);
+    MatrixView<Real> B = MatrixView<Real>(A).block(j + 1, j + 1, rest, rest),
+                     columns = MatrixView<Real>(Q).rightCols(rest);
     const Matrix<Real> Bv = times(B, v), Qv = times(columns, v);
     Matrix<Real> left(rest, 2), right(rest, 2), reflected(rest, 1);
     for (Index i = 0; i < rest; ++i) {
@@ -167,8 +168,10 @@ template <class Real>
                    [&](Index k) {
                      const auto& B = blocks.rest[static_cast<std::size_t>(k)];
                      return Complex(B(2 * u, 2 * v) + sign * B(2 * u + 1, 2 * v + 1),
-                                    B(2 * u + 1, 2 * v) - sign * B(2 * u, 2 * v + 1)) / Real(2);
-                   }, 2);
+                                    B(2 * u + 1, 2 * v) - sign * B(2 * u, 2 * v + 1)) /
+                            Real(2);
+                   },
+                   2);
       };
       const Complex commuting = fitted(1), anticommuting = fitted(-1);
       K(2 * u, 2 * v) = commuting.real() + anticommuting.real();
@@ -181,7 +184,8 @@ template <class Real>
                           [&](Index k) {
                             const auto& B = blocks.rest[static_cast<std::size_t>(k)];
                             return Complex(B(2 * u, n - 1), B(2 * u + 1, n - 1));
-                          }, 1);
+                          },
+                          1);
     K(2 * u, n - 1) = z.real();
     K(2 * u + 1, n - 1) = z.imag();
   }
@@ -209,7 +213,8 @@ template <class Real>
     U = std::move(next);
     blocks = std::move(improved);
   }
-  Matrix<Real> correction = times(U.transpose(), U);  // U - ½ U (UᵀU - I): the nearest orthogonal matrix, to first order
+  Matrix<Real> correction =
+      times(U.transpose(), U);  // U - ½ U (UᵀU - I): the nearest orthogonal matrix, to first order
   for (Index j = 0; j < n; ++j)
     for (Index i = 0; i < n; ++i) correction(i, j) = ((i == j ? 1 : 0) - correction(i, j)) / 2;
   const Matrix<Real> near = U;

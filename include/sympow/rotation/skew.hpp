@@ -38,8 +38,8 @@ template <MatrixExpression X>
 }  // namespace sympow::detail
 
 /// The check in double: with `extern` it is compiled elsewhere.
-#define SYMPOW_CHECKED_SKEW(LINKAGE)                                                                 \
-  namespace sympow::detail {                                                                         \
+#define SYMPOW_CHECKED_SKEW(LINKAGE)                                                               \
+  namespace sympow::detail {                                                                       \
   LINKAGE template Matrix<double> checked_skew(const std::string&, const Matrix<double>&, double); \
   }
 

@@ -44,8 +44,8 @@ class Householder {
     Eigen::MatrixXd A(d, d);
     for (Index j = 0; j < d; ++j)
       for (Index i = 0; i < d; ++i)
-        A(i, j) = (i == j ? 1 : 0) -
-                  beta_[token] * static_cast<double>(w()(i, token)) * static_cast<double>(w()(j, token));
+        A(i, j) =
+            (i == j ? 1 : 0) - beta_[token] * static_cast<double>(w()(i, token)) * static_cast<double>(w()(j, token));
     return A;
   }
 
