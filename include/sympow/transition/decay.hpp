@@ -104,54 +104,19 @@ class ChannelDecay {
   [[nodiscard]] Index key_dimension() const { return log_a_.rows(); }
   [[nodiscard]] double log_decay(Index) const { return 0; }
   void check_frame(const Frame& frame, Index d) const { LeavesKeys{}.check_frame(frame, d); }
-  [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
-    return log_a_.col(token).template cast<double>().array().exp().matrix().asDiagonal();
-  }
+  [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const;
 
   /// The sum of a segment's log gates by channel, into d numbers.
-  template <class Totals>
-  void log_channel_totals(Segment segment, Totals&& totals) const {
-    for_channels([&](Index first, auto count) { totals.segment(first, count) = sum(segment, first, count).matrix(); });
-  }
+  void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const;
   template <class S>
-  void transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-    detail::transport_by_halves<S>(*this, segment, queries, keys, logits);
-  }
+  void transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
   /// The middle of a segment, which is cut until no channel decays below 2^-40 or one token is left.
-  [[nodiscard]] Index middle(Segment segment) const {
-    constexpr double least = -40 * std::numbers::ln2;
-    bool moderate = true;
-    for_channels([&](Index first, auto count) { moderate = moderate && (sum(segment, first, count) >= least).all(); });
-    return moderate ? segment.begin : segment.begin + segment.size / 2;
-  }
+  [[nodiscard]] Index middle(Segment segment) const;
   /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} e^{-G_j}, both gates being at least 2^-40.
   template <class S>
-  void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-    if (segment.size == 1) {
-      if (logits.size() != 0) logits(0, 0) = queries.col(0).dot(keys.col(0));
-      return pull<S>(segment, queries);
-    }
-    for_channels([&](Index first, auto count) {
-      auto totals = sum({segment.begin, 0}, first, count);
-      for (Index t = 0; t < segment.size; ++t) {
-        detail::prefetch_column(log_a_.middleRows(first, count), segment.end() + t);
-        if (t % summed == 0) detail::prefetch_column(sums_.middleRows(first, count), (segment.end() + t) / summed);
-        detail::apply_running_gates(&queries(first, t), &keys(first, t), totals.data(),
-                                    &log_a_(first, segment.begin + t), count);
-      }
-    });
-    if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
-    pull<S>(segment, keys);
-  }
+  void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
   template <class S>
-  void pull(Segment segment, Batch<S> queries) const {
-    for_channels([&](Index first, auto count) {
-      auto exact = sum(segment, first, count);
-      detail::set_exponential(exact, exact);
-      const auto gates = exact.template cast<S>().eval();
-      for (Index t = 0; t < queries.cols(); ++t) queries.col(t).segment(first, count).array() *= gates;
-    });
-  }
+  void pull(Segment segment, Batch<S> queries) const;
   /// A diagonal is its own transpose.
   template <class S>
   void push(Segment segment, Batch<S> keys) const {
@@ -195,6 +160,63 @@ class ChannelDecay {
   Matrix<double> sums_;  // of `summed` columns each
 };
 
+template <class Real>
+Eigen::MatrixXd ChannelDecay<Real>::key_matrix(Index token, Index d) const {
+  Eigen::MatrixXd A = Eigen::MatrixXd::Zero(d, d);
+  for (Index c = 0; c < d; ++c) A(c, c) = std::exp(static_cast<double>(log_a_(c, token)));
+  return A;
+}
+
+template <class Real>
+void ChannelDecay<Real>::log_channel_totals(Segment segment, Eigen::VectorXd& totals) const {
+  for_channels([&](Index first, auto count) { totals.segment(first, count) = sum(segment, first, count).matrix(); });
+}
+
+template <class Real>
+template <class S>
+void ChannelDecay<Real>::transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+  detail::transport_by_halves<S>(*this, segment, queries, keys, logits);
+}
+
+template <class Real>
+Index ChannelDecay<Real>::middle(Segment segment) const {
+  constexpr double least = -40 * std::numbers::ln2;
+  bool moderate = true;
+  for_channels([&](Index first, auto count) { moderate = moderate && (sum(segment, first, count) >= least).all(); });
+  return moderate ? segment.begin : segment.begin + segment.size / 2;
+}
+
+template <class Real>
+template <class S>
+void ChannelDecay<Real>::transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+  if (segment.size == 1) {
+    if (logits.size() != 0) logits(0, 0) = queries.col(0).dot(keys.col(0));
+    return pull<S>(segment, queries);
+  }
+  for_channels([&](Index first, auto count) {
+    auto totals = sum({segment.begin, 0}, first, count);
+    for (Index t = 0; t < segment.size; ++t) {
+      detail::prefetch_column(log_a_.middleRows(first, count), segment.end() + t);
+      if (t % summed == 0) detail::prefetch_column(sums_.middleRows(first, count), (segment.end() + t) / summed);
+      detail::apply_running_gates(&queries(first, t), &keys(first, t), totals.data(), &log_a_(first, segment.begin + t),
+                                  count);
+    }
+  });
+  if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
+  pull<S>(segment, keys);
+}
+
+template <class Real>
+template <class S>
+void ChannelDecay<Real>::pull(Segment segment, Batch<S> queries) const {
+  for_channels([&](Index first, auto count) {
+    auto exact = sum(segment, first, count);
+    detail::set_exponential(exact, exact);
+    const auto gates = exact.template cast<S>().eval();
+    for (Index t = 0; t < queries.cols(); ++t) queries.col(t).segment(first, count).array() *= gates;
+  });
+}
+
 /// A gate for every token and channel of the keys, by natural logarithms.
 ///
 ///     M_ij = diag exp Σ_{k=j+1..i} log a_k
@@ -210,3 +232,19 @@ template <class LogGates>
 }
 
 }  // namespace sympow
+
+/// Gates by channel that are kept as Real: with `extern` they are compiled elsewhere, with nothing here.
+#define SYMPOW_CHANNEL_DECAY(LINKAGE, Real)      \
+  namespace sympow {                             \
+  LINKAGE template class ChannelDecay<Real>;     \
+  SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, float)  \
+  SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, double) \
+  }
+#define SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, S)                                                           \
+  LINKAGE template void ChannelDecay<Real>::transport(Frame&, Segment, Batch<S>, Batch<S>, Batch<S>) const; \
+  LINKAGE template void ChannelDecay<Real>::pull(Segment, Batch<S>) const;
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_CHANNEL_DECAY(extern, float)
+SYMPOW_CHANNEL_DECAY(extern, double)
+#endif
