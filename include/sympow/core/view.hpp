@@ -85,4 +85,8 @@ class MatrixView : public Eigen::Map<as_const_as<S, Matrix<std::remove_const_t<S
   [[nodiscard]] MatrixView bottomRows(Index n) const { return middleRows(this->rows() - n, n); }
 };
 
+/// Whether T is a `MatrixView`.
+template <class T>
+inline constexpr bool is_view = requires(const std::remove_cvref_t<T>& x) { []<class S>(const MatrixView<S>&) {}(x); };
+
 }  // namespace sympow::detail

@@ -1,6 +1,7 @@
 // κ(s) = s^P: symmetric power attention.
 #pragma once
 
+#include <sympow/core/view.hpp>
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/tensor/symmetric_power.hpp>
 
@@ -21,7 +22,10 @@ struct SymmetricPower final {
 
   template <class X, class Y>
   void embed(const X& x, Y&& y) const {
-    y.noalias() = symmetric_power<P>(x);
+    if constexpr (detail::is_view<X> && detail::is_view<Y>)
+      detail::SymmetricPowerEmbedding::fill<P>(x, y);
+    else
+      y.noalias() = symmetric_power<P>(x);
   }
 
   /// The same for tokens that lie side by side, X: n × d, some entries at a time: `consume(first, Φ)` sees φ_first, φ_{first+1}, … of all
