@@ -73,6 +73,7 @@ TEST_CASE("a Cayley transform on the null space fixes every plane, another does 
   REQUIRE((P * U.leftCols(6) - U.leftCols(6)).norm() <= 1e-14);
   REQUIRE((P * U.rightCols(2) - U.rightCols(2)).norm() > .1);
   REQUIRE((P.transpose() * P - identity(8)).norm() <= 1e-14);
+  REQUIRE_THROWS_AS(distance_to_block_identity(family, Eigen::MatrixXd(random.matrix(9, 8))), ShapeMismatch);
   for (const double size : {1e-6, 1e-3, 1., 30.}) {
     const Eigen::MatrixXd S = size * random.skew(8), active = U.leftCols(6) * U.leftCols(6).transpose();
     const double distance = distance_to_block_identity(family, cayley(S));

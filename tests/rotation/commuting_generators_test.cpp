@@ -140,6 +140,10 @@ TEST_CASE("a family says what is wrong with its generators", "[rotation]") {
   Eigen::MatrixXd infinite = generators[0];
   infinite(0, 1) = std::numeric_limits<double>::infinity();
   REQUIRE_THROWS_AS(Family(with(0, infinite)), NotFinite);
+  Eigen::MatrixXd huge = Eigen::MatrixXd::Zero(4, 4);  // entries that are finite, and a norm that is not
+  huge(1, 0) = huge(3, 2) = 1.7e308;
+  huge(0, 1) = huge(2, 3) = -1.7e308;
+  REQUIRE_THROWS_WITH(Family({huge}), contains("generator 0: its norm is inf, must be finite"));
   const Family family(generators);
   REQUIRE_THROWS_AS(family.at(random.vector(3)), ShapeMismatch);
   REQUIRE_THROWS_AS(family.in_basis(random.matrix(5, 5)), InvalidArgument);

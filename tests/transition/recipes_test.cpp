@@ -43,6 +43,7 @@ TEST_CASE("gates that are no gates are refused by position and value", "[transit
   REQUIRE_THROWS_WITH(decay(log_gamma), contains("position 2") && contains("0.25"));
   log_gamma[2] = std::nan("");
   REQUIRE_THROWS_AS(decay(log_gamma), InvalidGate);
+  REQUIRE(channel_decay(-Eigen::MatrixXd::Ones(3, 2)).key_matrix(1, 5).rows() == 3);  // its own dimension
   REQUIRE_THROWS_WITH(channel_decay(Eigen::MatrixXd::Ones(2, 2)),
                       contains("channel_decay") && contains("channel 0 at token 0"));
   for (const double gamma : {-.1, 1.1, std::nan("")}) REQUIRE_THROWS_AS(constant_decay(gamma), InvalidGate);

@@ -19,6 +19,7 @@ TEST_CASE("a source has one place or several, and a letter holds until the next"
   REQUIRE(places("C §4.1") == P{{"C", "§4.1", ""}});
   REQUIRE(places("A §2, A.1.1; C §4.2") == P{{"A", "§2", ""}, {"A", "A.1.1", ""}, {"C", "§4.2", ""}});
   REQUIRE(places("A A.1.1; B §1; C §1") == P{{"A", "A.1.1", ""}, {"B", "§1", ""}, {"C", "§1", ""}});
+  REQUIRE(places("D §Linear Attention; §F.1") == P{{"D", "Linear Attention", ""}, {"D", "§F.1", ""}});
   REQUIRE(places("E §3, abstract") == P{{"E", "§3", ""}, {"E", "abstract", ""}});
   REQUIRE(places("E (12); §1, §2.2") == P{{"E", "F.2", "(12)"}, {"E", "§1", ""}, {"E", "§2.2", ""}});
   REQUIRE(places("C, introduction") == P{{"C", "introduction", ""}});

@@ -153,6 +153,7 @@ TEST_CASE("a file that cannot be written is named at once, and nothing is left o
   for (const std::string& path : {folder / "taken", folder / "none/a.json", std::string("/dev/full")}) {
     if (path == "/dev/full" && !files::exists(path)) continue;
     for (const char* option : {"--json", "--latex", "--markdown", "--figure"}) {
+      REQUIRE(run({option, "-"}).errors.ends_with("mine: cannot write to -, which names no file\n"));
       const auto [status, out, errors] = run({option, path.c_str()});
       CAPTURE(option, path, errors);
       REQUIRE(status == 2);

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <concepts>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -89,18 +90,40 @@ struct DimensionOverflow : std::overflow_error {
 
 namespace detail {
 
-inline std::string text(std::string_view s) { return std::string(s); }
-template <class Number>
-  requires std::integral<Number> || std::floating_point<Number>
-std::string text(Number x) {
-  char digits[64];  // the shortest that reads back as x
-  return std::string(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
+/// A part of a message: words, or a number in the fewest digits that read back as it.
+class Part {
+ public:
+  template <class Words>
+    requires std::convertible_to<const Words&, std::string_view>
+  explicit Part(const Words& words) : words_(words) {}
+  template <class Number>
+    requires std::integral<Number> || std::floating_point<Number>
+  explicit Part(Number x) {
+    words_ = std::string_view(
+        digits_, static_cast<std::size_t>(std::to_chars(digits_, digits_ + sizeof digits_, x).ptr - digits_));
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+  [[nodiscard]] std::string_view words() const { return words_; }  ///< as they are printed
+
+ private:
+  char digits_[64];
+  std::string_view words_;
+};
+
+/// Throws `Error` with the parts joined into one message.
+template <class Error>
+[[noreturn, gnu::cold, gnu::noinline]] void raise_joined(std::initializer_list<Part> parts) {
+  std::string message;
+  for (const Part& part : parts) message += part.words();
+  throw Error(message);
 }
 
-/// Throws `Error` with the parts joined into one message. Cold and never inlined, so that a check costs one branch.
+/// The same of words and numbers. Cold and never inlined, so that a check costs one branch.
 template <class Error, class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void raise(const Parts&... parts) {
-  throw Error((text(parts) + ...));
+  raise_joined<Error>({Part(parts)...});
 }
 
 /// Throws `ShapeMismatch` unless `actual == expected`; the message reads "what is actual, must be expected (why)".

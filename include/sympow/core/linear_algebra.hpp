@@ -2,7 +2,11 @@
 #pragma once
 
 #include <Eigen/LU>
+#include <Eigen/QR>
 #include <Eigen/SVD>
+
+#include <algorithm>
+#include <limits>
 
 #include <sympow/core/product.hpp>
 
@@ -53,34 +57,44 @@ S Factored<S>::determinant() const {
   return lu_.determinant();
 }
 
-/// A = U diag(σ) Vᵀ of a square matrix, the largest σ first, by Jacobi's method, which finds small ones as exactly as large ones. Cost: O(n³).
+/// Jacobi's method for square matrices, which finds small singular values as exactly as large ones. Cost: O(n³).
+template <class Real>
+using Jacobi = Eigen::JacobiSVD<Matrix<Real>, Eigen::NoQRPreconditioner>;
+
+/// A = U diag(σ) Vᵀ of a square matrix, the largest σ first; NaN unless A is finite.
 template <class Real>
 struct SquareSvd {
-  Matrix<Real> U, V;
-  Vector<Real> values;
+  Matrix<Real> U, V;  ///< orthogonal, n × n each
 
   explicit SquareSvd(const Matrix<Real>& A);
 };
 
 template <class Real>
 SquareSvd<Real>::SquareSvd(const Matrix<Real>& A) {
-  const Eigen::JacobiSVD<Matrix<Real>, Eigen::NoQRPreconditioner> svd(A, Eigen::ComputeFullU | Eigen::ComputeFullV);
-  U = svd.matrixU();
-  V = svd.matrixV();
-  values = svd.singularValues();
+  const Jacobi<Real> svd(A, Eigen::ComputeFullU | Eigen::ComputeFullV);
+  if (svd.info() == Eigen::Success) {
+    U = svd.matrixU();
+    V = svd.matrixV();
+  } else {
+    U = V = Matrix<Real>::Constant(A.rows(), A.cols(), std::numeric_limits<Real>::quiet_NaN());
+  }
 }
 
-/// The singular values of a matrix, the largest first; none of an empty one. Cost: O(max(m, n)³).
+/// The singular values of a matrix, the largest first; none of an empty one, NaN unless it is finite. Cost: O(max(m, n) min(m, n)²).
 template <class Real>
 [[nodiscard]] Vector<Real> singular_values(const Matrix<Real>& A) {
-  const Index n = std::min(A.rows(), A.cols()), side = std::max(A.rows(), A.cols());
+  const Index n = std::min(A.rows(), A.cols());
   if (n == 0) return {};
-  Matrix<Real> square = Matrix<Real>::Zero(side, side);
-  for (Index j = 0; j < A.cols(); ++j)
-    for (Index i = 0; i < A.rows(); ++i) square(i, j) = A(i, j);
-  Vector<Real> values = SquareSvd<Real>(square).values;
-  values.conservativeResize(n);
-  return values;
+  Matrix<Real> square = A;
+  if (A.rows() != A.cols()) {  // R of the taller one
+    if (A.cols() > n) square.transposeInPlace();
+    square = Matrix<Real>(Eigen::ColPivHouseholderQR<Matrix<Real>>(square).matrixR().topRows(n));
+    for (Index j = 0; j < n; ++j)
+      for (Index i = j + 1; i < n; ++i) square(i, j) = 0;
+  }
+  const Jacobi<Real> svd(square);
+  if (svd.info() != Eigen::Success) return Vector<Real>::Constant(n, std::numeric_limits<Real>::quiet_NaN());
+  return svd.singularValues();
 }
 
 }  // namespace sympow::detail

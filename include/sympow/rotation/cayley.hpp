@@ -178,10 +178,12 @@ template <class Scalar>
 }  // namespace detail
 
 /// How far P is from 𝒜, the maps that fix every active plane: ‖(P - I) Π_act‖, the largest singular value; 0 for members. For P = cayley(S)
-/// it is at most 2 ‖S Π_act‖. Cost: P on 2m columns and an SVD.
+/// it is at most 2 ‖S Π_act‖. Cost: P on 2m columns and an SVD. Throws `ShapeMismatch` unless P is d × d.
 template <class Scalar, class Map>
 [[nodiscard]] double distance_to_block_identity(const CommutingGenerators<Scalar>& family, const Map& P) {
   if (family.planes() == 0) return 0;
+  detail::check_size("columns of P", P.cols(), family.dimension(), "dimension of the family");
+  detail::check_size("rows of P", P.rows(), family.dimension(), "dimension of the family");
   const Matrix<Scalar> active = family.basis().leftCols(family.active_dimension());
   return detail::distance_of_columns<Scalar>(P * active, active);
 }

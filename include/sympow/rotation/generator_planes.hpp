@@ -56,6 +56,7 @@ void GeneratorPlanes<Real>::scale(std::vector<Matrix<Real>>& generators, Commuta
   for (Index k = 0; k < count; ++k) {
     Matrix<Real>& L = generators[static_cast<std::size_t>(k)];
     norms[k] = stable_norm<Real>(L.data(), L.size());
+    if (!std::isfinite(norms[k])) raise<NotFinite>("generator ", k, ": its norm is ", norms[k], ", must be finite");
     for (Index n = 0; norms[k] > 0 && n < L.size(); ++n) L.data()[n] /= norms[k];
   }
   commutators = Matrix<Real>::Zero(count, count);
@@ -78,7 +79,7 @@ Matrix<Real> GeneratorPlanes<Real>::take(const PlaneBlocks<Real>& blocks, const 
                                          double tolerance) {
   const Index count = norms.size();
   const double worst = blocks.worst();
-  if (mode == Commutation::exact && worst > 2 * tolerance)
+  if (mode == Commutation::exact && !(worst <= 2 * tolerance))
     raise<NotCommuting>("generators: the residual of their joint planes is ", worst, ", must be at most ",
                         2 * tolerance);
   residuals = blocks.residual;

@@ -110,7 +110,7 @@ template <class Real>
 Real PlaneBlocks<Real>::worst() const {
   Real most = 0;
   for (Index k = 0; k < residual.size(); ++k)
-    if (!(residual[k] <= most)) most = residual[k];
+    if (std::isnan(residual[k]) || residual[k] > most) most = residual[k];
   return most;
 }
 

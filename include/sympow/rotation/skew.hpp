@@ -20,7 +20,7 @@ template <class Real>
     for (Index i = 0; i < d; ++i) {
       if (!std::isfinite(S(i, j))) raise<NotFinite>(name, " has an entry that is not finite");
       sum(i, j) = S(i, j) + S(j, i);
-      skew(i, j) = (S(i, j) - S(j, i)) / 2;
+      skew(i, j) = S(i, j) / 2 - S(j, i) / 2;
     }
   const double off = stable_norm<Real>(sum.data(), sum.size()),
                allowed = 8 * static_cast<double>(d) * unit * stable_norm<Real>(S.data(), S.size());

@@ -103,7 +103,7 @@ void StructuredRotation<S>::turn(const ConstBatch<S>& x, Batch<S> y) const {
   Matrix<S> turned(d_, std::min(together, x.cols()));
   for (Index t = 0; t < x.cols(); t += together) {
     const Index n = std::min(together, x.cols() - t);
-    const auto panel = detail::MatrixView<S>(turned).leftCols(n);
+    auto panel = detail::MatrixView<S>(turned).leftCols(n);
     detail::set_product(panel, basis_->transpose(), detail::MatrixView<const S>(x).middleCols(t, n));
     blocks_.apply_in_place(panel.topRows(blocks_.rows()));
     detail::set_product(detail::MatrixView<S>(y).middleCols(t, n), *basis_, panel);

@@ -161,7 +161,8 @@ class ChannelDecay {
 };
 
 template <class Real>
-Eigen::MatrixXd ChannelDecay<Real>::key_matrix(Index token, Index d) const {
+Eigen::MatrixXd ChannelDecay<Real>::key_matrix(Index token, Index) const {
+  const Index d = key_dimension();
   Eigen::MatrixXd A = Eigen::MatrixXd::Zero(d, d);
   for (Index c = 0; c < d; ++c) A(c, c) = std::exp(static_cast<double>(log_a_(c, token)));
   return A;

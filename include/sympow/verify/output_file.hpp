@@ -15,6 +15,7 @@ class OutputFile {
  public:
   /// Nothing is kept of this check.
   explicit OutputFile(std::string path) : path_(std::move(path)) {
+    if (path_ == "-") throw std::invalid_argument("cannot write to -, which names no file");
     std::FILE* file = std::fopen(part().c_str(), is_device() ? "wb" : "ab");
     if (file == nullptr || std::filesystem::is_directory(path_)) {
       if (file != nullptr) close_and_remove(file);

@@ -60,6 +60,13 @@ namespace detail {
                                     (piece.size() == 1 || (piece.size() > 2 && piece[1] == '.' && is_digit(piece[2]))));
 }
 
+/// Whether a piece is a heading behind a sign: "§Introduction", but not "§2", "§F" or "§F.1".
+[[nodiscard]] inline bool is_heading_with_sign(const std::string& piece) {
+  constexpr std::size_t sign = sizeof("§") - 1;
+  const auto is_letter = [&](std::size_t n) { return std::isalpha(static_cast<unsigned char>(piece[n])) != 0; };
+  return piece.starts_with("§") && piece.size() > sign + 1 && is_letter(sign) && is_letter(sign + 1);
+}
+
 /// Whether a piece names something smaller than a section.
 [[nodiscard]] inline bool names_equation(const std::string& piece, const Paper* paper) {
   for (const char* word : {"(",         "eq. ",       "Eq. ",    "equation", "Theorem",    "Lemma",  "Proposition",
@@ -139,7 +146,9 @@ namespace detail {
       if (std::string note = detail::take_note(piece); !note.empty() && source.note.empty()) source.note = note;
       if (piece.empty()) continue;
       Place place{letter, {}, {}};
-      if (detail::has_section_number(piece)) {
+      if (detail::is_heading_with_sign(piece)) {
+        place.section = piece.substr(sizeof("§") - 1);
+      } else if (detail::has_section_number(piece)) {
         const std::size_t space = piece.find(' ');
         place.section = piece.substr(0, space);
         if (space != std::string::npos) place.equation = piece.substr(space + 1);

@@ -109,7 +109,8 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
   if (report.propositions.empty()) throw std::invalid_argument("no statement fits " + arguments.selection.text());
   for (const auto& [file, writer] : files) file.write(writer(report));
   if (arguments.list) {
-    put("\n" + std::to_string(report.propositions.size()) + " statements\n", out);
+    const std::size_t count = report.propositions.size();
+    put("\n" + std::to_string(count) + (count == 1 ? " statement\n" : " statements\n"), out);
   } else {
     put("\n" + text_table(report) + "\n" + summary(report), out);
   }

@@ -182,7 +182,7 @@ struct StatementRow {
       text += row.counts.of[n] == 0 ? std::string(12, ' ') : detail::print("  %10d", row.counts.of[n]);
     text += detail::print("  %6d\n", row.counts.total());
   }
-  return text;
+  return text + "\nA statement counts once, in the first place that it names.\n";
 }
 
 /// The last line: how many of what.
