@@ -124,22 +124,22 @@ class RandomFeatures {
     Matrix<double> W(m, d);
     for (Index begin = 0; begin < m; begin += d) {
       const Index count = std::min(d, m - begin);
-      Matrix<double> rows(d, count);  // as columns
+      Matrix<double> drawn(d, count);  // as columns
       for (Index i = 0; i < count; ++i) {
         Vector<double> w = random.vector(d).normalized();
         for (int twice = 0; twice < 2; ++twice) {
-          const auto earlier = detail::MatrixView<const double>(rows).leftCols(i);
+          const auto earlier = detail::MatrixView<const double>(drawn).leftCols(i);
           Vector<double> common(i);
           detail::set_product(common, earlier.transpose(), w);
           for (Index j = 0; j < i; ++j) common[j] = -common[j];
           detail::add_product(w, earlier, common);
           w.normalize();
         }
-        std::copy_n(w.data(), d, &rows(0, i));
+        std::copy_n(w.data(), d, &drawn(0, i));
       }
       for (Index i = 0; i < count; ++i) {
         const double length = random.vector(d).norm();
-        for (Index j = 0; j < d; ++j) W(begin + i, j) = length * rows(j, i);
+        for (Index j = 0; j < d; ++j) W(begin + i, j) = length * drawn(j, i);
       }
     }
     return W;
