@@ -65,7 +65,8 @@ class Random {
         for (Index i = 0; i < k; ++i) tail[i] -= twice_dot * w[i];
       }
     }
-    for (Index i = 0; i < d && d > 1 && d % 2 == 0; ++i) q(i, 0) *= -1;
+    if (d > 1 && d % 2 == 0)
+      for (Index i = 0; i < d; ++i) q(i, 0) *= -1;
     return q.template cast<Scalar>();
   }
 

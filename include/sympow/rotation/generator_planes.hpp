@@ -1,6 +1,12 @@
 // The planes of commuting generators and what is known of them in double, whatever type rotates.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
+
 #include <sympow/core/checks.hpp>
 #include <sympow/rotation/joint_planes.hpp>
 
