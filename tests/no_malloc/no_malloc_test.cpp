@@ -1,12 +1,19 @@
 // A step of a recurrence allocates nothing, and neither does a call of any form whose workspace has seen one of its size.
 //
-// Counted are operator new in all its forms and every request of Eigen's for heap memory. The engines are compiled in this file, with the
-// assertion that counts.
-#include <cstddef>
+// Counted are operator new in all its forms and every request of Eigen's for heap memory.
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <typeinfo>
+#include <vector>
+
+#include "counted_forms.hpp"
+
+#include <sympow/attention/batch.hpp>
+#include <sympow/rotation/frequencies.hpp>
+
+#include "catch.hpp"
+#include "random.hpp"
 
 namespace {
 
@@ -15,11 +22,6 @@ bool counting = false;
 
 void count() {
   if (counting) ++requests;
-}
-
-void failed(const char* condition) {
-  if (std::strstr(condition, "is_malloc_allowed") == nullptr) std::abort();
-  count();
 }
 
 void* allocate(std::size_t size, std::size_t alignment = alignof(std::max_align_t)) {
@@ -31,6 +33,11 @@ void* allocate(std::size_t size, std::size_t alignment = alignof(std::max_align_
 [[gnu::noinline]] void release(void* memory) { std::free(memory); }
 
 }  // namespace
+
+void assertion_failed(const char* condition) {
+  if (std::strstr(condition, "is_malloc_allowed") == nullptr) std::abort();
+  count();
+}
 
 void* operator new(std::size_t size) { return allocate(size); }
 void* operator new[](std::size_t size) { return allocate(size); }
@@ -49,28 +56,6 @@ void operator delete[](void* memory, std::align_val_t) noexcept { release(memory
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
 
-#define eigen_assert(condition) ((condition) ? void() : failed(#condition))
-#ifndef EIGEN_RUNTIME_NO_MALLOC
-#define EIGEN_RUNTIME_NO_MALLOC
-#endif
-
-#include <sympow/attention/attention.hpp>
-#include <sympow/attention/batch.hpp>
-#include <sympow/attention/chunked.hpp>
-#include <sympow/attention/recurrent.hpp>
-#include <sympow/feature/linear.hpp>
-#include <sympow/feature/random_features.hpp>
-#include <sympow/feature/symmetric_power.hpp>
-#include <sympow/rotation/frequencies.hpp>
-#include <sympow/transition/decay.hpp>
-#include <sympow/transition/householder.hpp>
-#include <sympow/transition/product.hpp>
-#include <sympow/transition/rotary.hpp>
-#include <vector>
-
-#include "catch.hpp"
-#include "random.hpp"
-
 using namespace sympow;
 using sympow::test::Random;
 
@@ -87,16 +72,6 @@ long requests_of(F&& f) {
   counting = false;
   return requests;
 }
-
-struct EluPlusOne {
-  static constexpr Score score = Score::embedded;
-  static constexpr bool nonnegative = true;
-  [[nodiscard]] Index dimension(Index d) const { return d; }
-  template <class X, class Y>
-  void embed(const X& x, Y&& y) const {
-    y = (x.array() > 0).select(x.array() + 1, x.array().min(0).exp());
-  }
-};
 
 struct Shape {
   Index d = 8, e = 5, chunk = 48;

@@ -1,0 +1,3 @@
+#include "counted_forms.hpp"
+
+COUNTED_FORMS(SYMPOW_INSTANTIATE_FORMS)
