@@ -1,18 +1,26 @@
-# A program that must not compile.  cmake -D COMPILER=... -D INCLUDES=... -D SOURCE=... -P expect_error.cmake
+# A program that must not compile.  cmake -D COMPILER=... -D INCLUDES=... -D PARSED=... -D SOURCE=... -P expect_error.cmake
 #
+# Without SOURCE all headers are parsed, once for all such programs, into the file PARSED.gch.
 # The first line of SOURCE is "// expect: <sentence>". With SYMPOW_CONTROL defined the program must compile, so that it
 # cannot fail for another reason; without, the compiler must refuse it with that sentence among its messages.
 cmake_minimum_required(VERSION 3.25)
+
+set(ENV{LC_ALL} C.UTF-8)  # messages in English
+list(TRANSFORM INCLUDES PREPEND "-isystem")
+set(compile ${COMPILER} -std=c++20 -DSYMPOW_COMPILED_FORMS ${INCLUDES})  # nothing is instantiated that takes long
+
+if(NOT DEFINED SOURCE)
+  file(WRITE ${PARSED} "#include <sympow/sympow.hpp>\n")
+  execute_process(COMMAND ${compile} -x c++-header ${PARSED} -o ${PARSED}.gch COMMAND_ERROR_IS_FATAL ANY)
+  return()
+endif()
+list(APPEND compile -fsyntax-only -include ${PARSED})
 
 file(READ ${SOURCE} text)
 if(NOT text MATCHES "^// expect: ([^\n]+)\n")
   message(FATAL_ERROR "${SOURCE}: the first line must be \"// expect: <sentence>\"")
 endif()
 set(sentence "${CMAKE_MATCH_1}")
-
-set(ENV{LC_ALL} C.UTF-8)  # messages in English
-list(TRANSFORM INCLUDES PREPEND "-isystem")
-set(compile ${COMPILER} -std=c++20 -fsyntax-only -DSYMPOW_COMPILED_FORMS ${INCLUDES})  # nothing is instantiated that takes long
 
 execute_process(COMMAND ${compile} -DSYMPOW_CONTROL ${SOURCE} RESULT_VARIABLE failed ERROR_VARIABLE messages)
 if(failed)
