@@ -95,38 +95,53 @@ Expected by_scores(const Stream& stream) {
   const Eigen::MatrixXd Q = stream.turned(stream.Q), K = stream.turned(stream.K), V = stream.V.cast<double>();
   Expected rows;
   const auto reach = static_cast<Index>(-18 * std::numbers::ln10 / stream.log_gamma);
+  Eigen::VectorXd gates(reach + 1), squares(stream.T);  // γ^age, ‖k_j‖²
+  for (Index age = 0; age <= reach; ++age) gates[age] = std::exp(static_cast<double>(age) * stream.log_gamma);
+  for (Index j = 0; j < stream.T; ++j) squares[j] = K.col(j).squaredNorm();
   for (Index n = 0; n < checked; ++n) {
-    const Index i = stream.T - checked + n, first = std::max<Index>(0, i - reach), seen = i + 1 - first;
-    const Eigen::ArrayXd b =
-        (Eigen::ArrayXd::LinSpaced(seen, static_cast<double>(seen - 1), 0) * stream.log_gamma).exp();
-    const Eigen::ArrayXd logits = K.middleCols(first, seen).transpose() * Q.col(i);
-    const Eigen::VectorXd scores = b * logits.square();
-    rows.Y.col(n) = V.middleCols(first, seen) * scores / scores.sum();
-    rows.condition[n] = (b * K.middleCols(first, seen).colwise().squaredNorm().transpose().array()).sum() *
-                        Q.col(i).squaredNorm() / scores.sum();
-    rows.window[n] = b.sum();
+    const Index i = stream.T - checked + n;
+    const double* const q = &Q(0, i);
+    double sums[e] = {}, scores = 0, absolute = 0, window = 0;
+    for (Index j = std::max<Index>(0, i - reach); j <= i; ++j) {
+      const double *const k = K.data() + j * d, *const v = V.data() + j * e, b = gates.data()[i - j];
+      double logit = 0;
+      for (Index c = 0; c < d; ++c) logit += k[c] * q[c];
+      const double score = b * logit * logit;
+      for (Index c = 0; c < e; ++c) sums[c] += v[c] * score;
+      scores += score;
+      absolute += b * squares.data()[j];
+      window += b;
+    }
+    for (Index c = 0; c < e; ++c) rows.Y(c, n) = sums[c] / scores;
+    rows.condition[n] = absolute * Q.col(i).squaredNorm() / scores;
+    rows.window[n] = window;
   }
   return rows;
 }
 
 // γ = 1 and P = 2: Σ_j (q·k_j)² v_j = qᵀ (Σ_j v_j k_j k_jᵀ) q.
 Expected by_moments(const Stream& stream) {
-  const Matrix<Real> Q = stream.turned(stream.Q).cast<Real>(), K = stream.turned(stream.K).cast<Real>();
-  std::array<Eigen::Matrix<Real, d, d>, e + 1> moments;
-  for (auto& moment : moments) moment.setZero();
+  const Eigen::MatrixXd Q = stream.turned(stream.Q), K = stream.turned(stream.K);
+  Real moments[e + 1][d][d] = {};
   Expected rows;
   Real length = 0;
   for (Index i = 0; i < stream.T; ++i) {
-    const Eigen::Matrix<Real, d, d> outer = K.col(i) * K.col(i).transpose();
-    for (Index c = 0; c < e; ++c) moments[static_cast<std::size_t>(c)] += static_cast<Real>(stream.V(c, i)) * outer;
-    moments[e] += outer;
-    length += K.col(i).squaredNorm();
-    if (const Index n = i - (stream.T - checked); n >= 0) {
-      const auto form = [&](Index c) { return Q.col(i).dot(moments[static_cast<std::size_t>(c)] * Q.col(i)); };
-      for (Index c = 0; c < e; ++c) rows.Y(c, n) = static_cast<double>(form(c) / form(e));
-      rows.condition[n] = static_cast<double>(length * Q.col(i).squaredNorm() / form(e));
-      rows.window[n] = static_cast<double>(i + 1);
-    }
+    const Index n = i - (stream.T - checked);
+    const double *const k = &K(0, i), *const q = &Q(0, i);
+    Real forms[e + 1] = {};
+    for (Index a = 0; a < d; ++a)
+      for (Index b = 0; b < d; ++b) {
+        const Real outer = static_cast<Real>(k[a]) * static_cast<Real>(k[b]);
+        for (Index c = 0; c < e; ++c) moments[c][a][b] += static_cast<Real>(stream.V(c, i)) * outer;
+        moments[e][a][b] += outer;
+        if (n < 0) continue;
+        for (Index c = 0; c <= e; ++c) forms[c] += static_cast<Real>(q[a]) * moments[c][a][b] * static_cast<Real>(q[b]);
+      }
+    for (Index a = 0; a < d; ++a) length += static_cast<Real>(k[a]) * static_cast<Real>(k[a]);
+    if (n < 0) continue;
+    for (Index c = 0; c < e; ++c) rows.Y(c, n) = static_cast<double>(forms[c] / forms[e]);
+    rows.condition[n] = static_cast<double>(length) * Q.col(i).squaredNorm() / static_cast<double>(forms[e]);
+    rows.window[n] = static_cast<double>(i + 1);
   }
   return rows;
 }

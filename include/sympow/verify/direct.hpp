@@ -38,14 +38,14 @@ inline void multiply_by_transpose(const Matrix<double>& A, double* x) {
   for (Index j = 0; j < cols; j += 4) {
     const auto column = [&](Index n) { return A.data() + std::min(j + n, cols - 1) * rows; };
     const double *const a = column(0), *const b = column(1), *const c = column(2), *const d = column(3);
-    double sums[4] = {};
-    double &a_x = sums[0], &b_x = sums[1], &c_x = sums[2], &d_x = sums[3];
+    double a_x = 0, b_x = 0, c_x = 0, d_x = 0;
     for (Index i = 0; i < rows; ++i) {
       a_x += a[i] * x[i];
       b_x += b[i] * x[i];
       c_x += c[i] * x[i];
       d_x += d[i] * x[i];
     }
+    const double sums[4] = {a_x, b_x, c_x, d_x};
     std::copy_n(sums, std::min<Index>(4, cols - j), image.data() + j);
   }
   std::copy(image.begin(), image.end(), x);
