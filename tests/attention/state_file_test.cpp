@@ -128,7 +128,7 @@ TEST_CASE("the key product of a Householder chain is in the file, and damage to 
 TEST_CASE("a file of another version, type, power or shape is refused by name", "[attention]") {
   const auto target = filled<double, 2>(4, 3, 5, Turning::none);
   const auto other = [&](const auto& state) { return refusal(target, file_of(state)); };
-  REQUIRE_THAT(refusal(target, forged(file_of(target), 8, std::int64_t{2})), contains("version is 2, must be 1"));
+  REQUIRE_THAT(refusal(target, forged(file_of(target), 8, std::int64_t{3})), contains("version is 3, must be 2"));
   REQUIRE_THAT(other(filled<float, 2>(4, 3, 5, Turning::none)), contains("bytes of a scalar is 4, must be 8"));
   REQUIRE_THAT(other(filled<double, 3>(4, 3, 5, Turning::none)), contains("degree P is 3, must be 2"));
   REQUIRE_THAT(other(filled<double, 2>(5, 3, 5, Turning::none)), contains("feature dimension D is 15, must be 10"));

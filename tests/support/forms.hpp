@@ -44,7 +44,7 @@ template <class Scalar, class F, class Normalization = DefaultNormalization>
 template <class Scalar, class F, class Normalization = DefaultNormalization>
 [[nodiscard]] std::array<Verdict, 4> judge_forms(Tokens tokens, Index chunk = 64, Inputs inputs = Inputs::ordinary) {
   tokens.round_to<Scalar>();
-  constexpr bool means = sympow::detail::rows_of<Normalization, F>() != sympow::detail::Rows::sums;
+  constexpr bool means = sympow::detail::row_kind<Normalization, F>() != sympow::detail::RowKind::sums;
   const ReferenceRows rows =
       reference_rows(F::degree, tokens, means, std::same_as<Scalar, double> ? AngleSums::in_double : AngleSums::exact);
   constexpr Real block = 64;  // keys that the attention form adds up at a time

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/engine/attention_engine.hpp>
+#include <sympow/attention/workspace.hpp>
 
 namespace sympow {
 
@@ -19,14 +20,15 @@ void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
                const Eigen::MatrixBase<DV>& V, Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace,
                const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  constexpr detail::Rows rows = detail::rows_of<Normalization, F>();
+  constexpr detail::RowKind rows = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_types<F, A, DQ, DK, DV>()) {
-    detail::check_call(transition, Q, K, V, options);
-    detail::check_output(Y, Q, V);
-    if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
-    const detail::ViewOf<Scalar, A> view(transition);
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
-    detail::AttentionForm<Scalar, F>::run(feature, {view, rows, options, queries, keys, values, Y, workspace});
+    detail::check_call(transition, queries, keys, values, options);
+    detail::check_output(Y, queries, values);
+    if (options.diagnostics != nullptr) detail::resize_anew(*options.diagnostics, 3, Q.cols());
+    const detail::ViewOf<Scalar, A> view(transition);
+    detail::AttentionForm<Scalar, F>::run(
+        feature, {view, rows, options, queries, keys, values, Y, detail::memory_of(workspace)});
   }
 }
 

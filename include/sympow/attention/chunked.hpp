@@ -1,22 +1,9 @@
 // The chunked form: attention inside chunks, the state between them, O(T).
 #pragma once
 
-#include <algorithm>
-
-#include <sympow/attention/engine/two_passes.hpp>
 #include <sympow/attention/state_form.hpp>
 
 namespace sympow {
-namespace detail {
-
-template <class Scalar, FiniteFeatureMap F, int alignment>
-void StateForms<Scalar, F, alignment>::chunked(const F& feature, StateCall<Scalar, F> call) {
-  if (call.options.mask.is_full) return run_two_passes<Scalar, F>(feature, call);
-  OrdinaryEngine<Scalar, F>(feature, call).run_all(call.K.cols(), chunk_of(call.options, call.shape(call.K.cols())));
-}
-
-}  // namespace detail
-
 /// The chunked form, writing the outputs of T tokens and leaving the state ready for the next.
 ///
 ///     y_i = (b(start, i) S φ(q̃_i) + Σ_{j ≤ i in the chunk} s_ij v_j)  (/ the same with v = 1)

@@ -26,7 +26,8 @@
 
 #define SYMPOW_FORMS(LINKAGE, Scalar, ...)                                    \
   LINKAGE template struct sympow::detail::AttentionForm<Scalar, __VA_ARGS__>; \
-  LINKAGE template struct sympow::detail::StateForms<Scalar, __VA_ARGS__>;
+  LINKAGE template struct sympow::detail::StateForms<Scalar, __VA_ARGS__>;    \
+  LINKAGE template struct sympow::detail::StateOperations<Scalar, __VA_ARGS__>;
 
 /// What the usual transitions do to queries and keys of a scalar type.
 #define SYMPOW_TRANSITIONS(LINKAGE, Scalar)                                                                        \

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include <sympow/transition/transition.hpp>
+#include <sympow/core/config.hpp>
+#include <sympow/transition/key_action.hpp>
 
 namespace sympow {
 

@@ -39,10 +39,9 @@ template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
   detail::check_adjacent(left, right);
   State<Scalar, F> first = left, result = right;
-  Workspace<Scalar> workspace;
-  detail::StateForms<Scalar, F>::fold(first);
-  detail::StateForms<Scalar, F>::fold(result);
-  detail::StateForms<Scalar, F>::add(first, result, workspace);
+  detail::StateOperations<Scalar, F>::fold(first);
+  detail::StateOperations<Scalar, F>::fold(result);
+  detail::StateOperations<Scalar, F>::add(first, result);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // A loop over independent jobs, on the threads of OpenMP where the program is compiled with it.
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <vector>
 
@@ -21,7 +22,8 @@ namespace detail {
 /// Threads that a call may use: those asked for, 0 being all that OpenMP gives; 1 without OpenMP.
 inline int threads_of([[maybe_unused]] int asked) {
 #ifdef _OPENMP
-  return asked > 0 ? asked : omp_get_max_threads();
+  const int most = 4 * std::max(omp_get_max_threads(), omp_get_num_procs());  // more than there are cores gain nothing
+  return asked > 0 ? std::min(asked, most) : omp_get_max_threads();
 #else
   return 1;
 #endif
@@ -31,6 +33,7 @@ inline int threads_of([[maybe_unused]] int asked) {
 /// is thrown again when all jobs are done; jobs that had not begun are left out.
 template <class Scalar, class Job>
 void parallel_for(Index count, int threads, Workspaces<Scalar>& workspaces, const Job& job) {
+  threads = static_cast<int>(std::clamp<Index>(count, 1, threads));
   if (workspaces.size() < static_cast<std::size_t>(threads)) workspaces.resize(static_cast<std::size_t>(threads));
 #ifdef _OPENMP
   if (threads > 1 && count > 1) {

@@ -1,26 +1,9 @@
 // The recurrent form: one token after the other, O(T).
 #pragma once
 
-#include <sympow/attention/engine/one_token.hpp>
-#include <sympow/attention/engine/two_passes.hpp>
 #include <sympow/attention/state_form.hpp>
 
 namespace sympow {
-namespace detail {
-
-template <class Scalar, FiniteFeatureMap F, int alignment>
-void StateForms<Scalar, F, alignment>::recurrent(const F& feature, StateCall<Scalar, F> call) {
-  if (call.options.mask.is_full) return run_two_passes<Scalar, F>(feature, call);
-  if (call.state.tail_keys.cols() == 0) {
-    OrdinaryEngine<Scalar, F> engine(feature, call);
-    for (Index i = 0; i < call.Q.cols(); ++i) engine.run_literally(i);
-  } else {
-    OneToken<Scalar, F> engine(feature, call);
-    for (Index i = 0; i < call.Q.cols(); ++i) engine.run(i);
-  }
-}
-
-}  // namespace detail
 
 /// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the papers with a state that
 /// has no tail.

@@ -60,7 +60,8 @@ void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, 
   if constexpr (requires { transition.advance_frame(frame, segment); }) {
     transition.advance_frame(frame, segment);
   } else if constexpr (A::key_action == KeyAction::turn) {
-    auto queries = work.queries(d, segment.size), keys = work.keys(d, segment.size);
+    SegmentMemory<Scalar>& memory = memory_of(work).segment;
+    auto queries = memory.queries(d, segment.size), keys = memory.keys(d, segment.size);
     queries.setZero();
     keys.setZero();
     transition.template transport<Scalar>(frame, segment, queries, keys, no_logits<Scalar>());
@@ -70,8 +71,19 @@ void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, 
 /// Folds the tail of a state and gives it another size.
 template <class Scalar, class F>
 void set_tail(State<Scalar, F>& state, Index tail) {
-  StateForms<Scalar, F>::fold(state);
-  StateAccess<State<Scalar, F>>{state}.set_tail(tail);
+  StateOperations<Scalar, F>::fold(state);
+  StateParts::tail(state).clear(tail);
+}
+
+/// A state of nothing, from these coordinates on, without a tail; the memory of its sums stays.
+template <class Scalar, class F>
+void clear(State<Scalar, F>& state, const Frame& from) {
+  StateParts::sums(state).clear();
+  StateParts::tail(state).clear(0);
+  Frames<Scalar>& frames = StateParts::frames(state);
+  frames = {};
+  frames.start = frames.end = from;
+  frames.log_channels.setZero(state.key_dimension());
 }
 
 /// Tokens of a segment of a scan, whole chunks: a merge moves 3 (e + 1) D numbers through memory, which with the states' other ways is as long
@@ -119,14 +131,14 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
   set_tail(before(0), 0);
 
   const auto absorb_one = [&](Index s, Workspace<Scalar>& work) {
-    StateAccess<StateType>{part(s)}.clear(frames[static_cast<std::size_t>(s)]);
+    clear(part(s), frames[static_cast<std::size_t>(s)]);
     const Segment own = segment(s);
     sympow::absorb(feature, TransitionSegment<A>(transition, own), K.middleCols(own.begin, own.size),
                    V.middleCols(own.begin, own.size), part(s), work, options);
   };
-  const auto merge_one = [&](Index s, Workspace<Scalar>& work) {
+  const auto merge_one = [&](Index s) {
     check_adjacent(before(s), part(s));
-    StateForms<Scalar, F>::add(before(s), part(s), work);
+    StateOperations<Scalar, F>::add(before(s), part(s));
     std::swap(before(s + 1), part(s));
   };
   const auto read_one = [&](Index s, Workspace<Scalar>& work) {
@@ -143,7 +155,7 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
     const Segment absorbed = of_window(round), merged = of_window(round - 1), read = of_window(round - 2);
     parallel_for(1 + absorbed.size + read.size, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
       if (n == 0)
-        for (Index s = merged.begin; s < merged.end(); ++s) merge_one(s, work);
+        for (Index s = merged.begin; s < merged.end(); ++s) merge_one(s);
       else if (n <= read.size)
         read_one(read.begin + n - 1, work);
       else

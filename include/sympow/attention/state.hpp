@@ -1,18 +1,28 @@
 // What the state forms carry from token to token.
 #pragma once
 
-#include <sympow/attention/workspace.hpp>
-#include <sympow/core/checks.hpp>
-#include <sympow/feature/feature_map.hpp>
-#include <sympow/transition/transition.hpp>
+#include <sympow/attention/folded_sums.hpp>
 
 namespace sympow {
-
 namespace detail {
-template <class State>
-struct StateAccess;
+
+/// The tokens that a state has seen: in which coordinates, and what has happened to them in all.
+template <class Scalar>
+struct Frames {
+  Frame start, end;              ///< the coordinates at the first token, and those of the keys now
+  double log_decay = 0;          ///< Σ log γ
+  Eigen::VectorXd log_channels;  ///< Σ log a, d
+  Matrix<Scalar> key_product;    ///< A_1 … A_T of a transition that mixes channels, d × d; empty before the first
+  Index tokens = 0;              ///< T
+};
+
+/// What is done to states, compiled once for a scalar type and a feature map. A map without an embedding has none.
 template <class Scalar, FeatureMap F, int alignment = EIGEN_MAX_ALIGN_BYTES>
-struct StateForms;
+struct StateOperations {};
+
+/// The parts of a state, each with operations of its own.
+struct StateParts;
+
 }  // namespace detail
 
 /// The state of a recurrence: a value. Copy it to branch, keep it to resume.
@@ -35,92 +45,203 @@ class State {
   static constexpr Index default_tail = has_nonnegative_entries<F> ? 0 : 32;
 
   /// The empty state for keys in R^d and values in R^e. `frame` is where it starts: that of another state whose sequence it continues,
-  /// see `merge`. Throws `DimensionOverflow` if (e + 1) D does not fit, `ShapeMismatch` for a negative size, `std::bad_alloc` where memory ends.
+  /// see `merge`. Throws `DimensionOverflow` if (e + 1) D or the tail does not fit, `ShapeMismatch` for a negative size, `std::bad_alloc` where
+  /// memory ends.
   State(Index d, Index e, Index tail = default_tail, Frame frame = {}) : State(F{}, d, e, tail, std::move(frame)) {}
   /// The same for a feature map that has parameters.
   State(F feature, Index d, Index e, Index tail = default_tail, Frame frame = {})
-      : feature_(std::move(feature)), d_(d), start_(frame), frame_(std::move(frame)) {
-    if (d < 0 || e < 0 || tail < 0)
-      detail::raise<ShapeMismatch>("State: d = ", d, ", e = ", e, " and tail = ", tail, " must not be negative");
-    const Index dimension = feature_.dimension(d);
-    Index entries = 0;
-    if (__builtin_mul_overflow(dimension, e + 1, &entries))
-      detail::raise<DimensionOverflow>("State: d = ", d, " and e = ", e, " make (e + 1) D = ", e + 1, " x ", dimension,
-                                       " entries, which do not fit the index type");
-    S_.setZero(e, dimension);
-    Z_.setZero(dimension);
-    tail_keys_.setZero(d, tail);
-    tail_values_.setZero(e, tail);
-    tail_exponents_.setZero(tail);
-    tail_log_b_.setZero(tail);
-    log_channels_.setZero(d);
-    tail_log_channels_.setZero(d);
+      : feature_(std::move(feature)),
+        d_(checked(feature_, d, e, tail)),
+        sums_(e, feature_.dimension(d), d),
+        tail_(d, e, tail) {
+    frames_.end = std::move(frame);
+    frames_.start = frames_.end;
+    frames_.log_channels.setZero(d);
   }
 
-  [[nodiscard]] const F& feature() const { return feature_; }        ///< the feature map
-  [[nodiscard]] Index key_dimension() const { return d_; }           ///< d
-  [[nodiscard]] Index value_dimension() const { return S_.rows(); }  ///< e
-  [[nodiscard]] Index tokens() const { return tokens_; }             ///< T, the tokens seen so far
-  [[nodiscard]] Index tail() const { return tail_keys_.cols(); }     ///< tokens that the tail can hold
-  [[nodiscard]] Index tail_size() const { return tail_size_; }       ///< tokens that it holds
+  [[nodiscard]] const F& feature() const { return feature_; }             ///< the feature map
+  [[nodiscard]] Index key_dimension() const { return d_; }                ///< d
+  [[nodiscard]] Index value_dimension() const { return sums_.S.rows(); }  ///< e
+  [[nodiscard]] Index tokens() const { return frames_.tokens; }           ///< T, the tokens seen so far
+  [[nodiscard]] Index tail() const { return tail_.capacity(); }           ///< tokens that the tail can hold
+  [[nodiscard]] Index tail_size() const { return tail_.size(); }          ///< tokens that it holds
 
-  [[nodiscard]] const Frame& start_frame() const { return start_; }  ///< the coordinates at its first token
-  [[nodiscard]] const Frame& frame() const { return frame_; }        ///< the coordinates of its keys, at its last token
+  [[nodiscard]] const Frame& start_frame() const { return frames_.start; }  ///< the coordinates at its first token
+  [[nodiscard]] const Frame& frame() const { return frames_.end; }  ///< the coordinates of its keys, at its last token
 
   /// Σ log γ_i over the tokens seen, the first gate included.
-  [[nodiscard]] double log_decay() const { return log_decay_; }
+  [[nodiscard]] double log_decay() const { return frames_.log_decay; }
   /// Σ log a_i over the tokens seen, by channel; zeros without channel decay.
-  [[nodiscard]] const Eigen::VectorXd& log_channels() const { return log_channels_; }
+  [[nodiscard]] const Eigen::VectorXd& log_channels() const { return frames_.log_channels; }
 
   /// A_1 … A_T of a transition that mixes channels, d × d; empty before the first.
-  [[nodiscard]] const Matrix<S>& key_product() const { return key_product_; }
+  [[nodiscard]] const Matrix<S>& key_product() const { return frames_.key_product; }
 
   /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite where the type cannot hold it.
-  [[nodiscard]] Matrix<S> values() const {
-    return read([](const auto& parts) { return parts.unscaled(parts.S); });
-  }
+  [[nodiscard]] Matrix<S> values() const { return folded().unscaled(&detail::FoldedSums<S>::S); }
   /// Zᵀ, D, likewise.
-  [[nodiscard]] Vector<S> normalizer() const {
-    return read([](const auto& parts) { return parts.unscaled(parts.Z); });
-  }
+  [[nodiscard]] Vector<S> normalizer() const { return folded().unscaled(&detail::FoldedSums<S>::Z); }
 
   /// Bytes of S, Z and the tail.
   [[nodiscard]] Index bytes() const {
-    return (S_.size() + Z_.size() + tail_keys_.size() + tail_values_.size()) * static_cast<Index>(sizeof(S)) +
+    return ((value_dimension() + 1) * sums_.S.cols() + tail() * (d_ + value_dimension())) *
+               static_cast<Index>(sizeof(S)) +
            2 * tail() * static_cast<Index>(sizeof(double));
   }
 
  private:
-  friend detail::StateAccess<State>;
+  friend detail::StateParts;
 
-  template <class Part>
-  auto read(const Part& part) const {
+  // d, if the sizes are those of a state.
+  static Index checked(const F& feature, Index d, Index e, Index tail) {
+    if (d < 0 || e < 0 || tail < 0)
+      detail::raise<ShapeMismatch>("State: d = ", d, ", e = ", e, " and tail = ", tail, " must not be negative");
+    const Index dimension = feature.dimension(d);
+    Index rows = 0, bytes = 0, most = 0;
+    if (__builtin_add_overflow(e, Index(1), &rows) || __builtin_mul_overflow(dimension, rows, &bytes) ||
+        __builtin_mul_overflow(bytes, static_cast<Index>(sizeof(S)), &bytes))
+      detail::raise<DimensionOverflow>("State: d = ", d, " and e = ", e, " make (e + 1) D = (", e, " + 1) x ",
+                                       dimension, " entries, which do not fit the index type");
+    if (__builtin_mul_overflow(std::max<Index>(tail, 1), std::max({d, e, Index(8)}), &most) ||
+        __builtin_mul_overflow(most, static_cast<Index>(sizeof(S)), &most))
+      detail::raise<DimensionOverflow>("State: d = ", d, ", e = ", e, " and tail = ", tail,
+                                       " make a tail that does not fit the index type");
+    return d;
+  }
+
+  [[nodiscard]] detail::FoldedSums<S> folded() const {
     State copy = *this;
-    detail::StateForms<S, F>::fold(copy);
-    return part(detail::StateAccess<State>{copy});
+    detail::StateOperations<S, F>::fold(copy);
+    return std::move(copy.sums_);
   }
 
   F feature_;
   Index d_;
-  // Folded tokens: 2^M S_, 2^M Z_ and the absolute weight 2^M A_ at the time of a fold, M = ⌈L_⌉.
-  Matrix<S> S_;
-  Vector<S> Z_;
-  double A_ = 0, L_ = detail::no_weight;
-  // Tokens since then: key j is 2^exponent times its column, in the coordinates of frame_, and has decayed by log_b.
-  Matrix<S> tail_keys_, tail_values_;
-  Eigen::VectorXd tail_exponents_, tail_log_b_;
-  Index tail_size_ = 0;
-  double tail_log_decay_ = 0;          // of everything folded, since that time
-  Eigen::VectorXd tail_log_channels_;  // likewise by channel
-  Frame start_, frame_;
-  double log_decay_ = 0;
-  Eigen::VectorXd log_channels_;
-  Matrix<S> key_product_;
-  Index tokens_ = 0;
+  detail::FoldedSums<S> sums_;
+  detail::Tail<S> tail_;
+  detail::Frames<S> frames_;
 };
 template <FiniteFeatureMap F, class... Sizes>
 State(F, Index, Index, Sizes...) -> State<double, F>;
 
-}  // namespace sympow
+namespace detail {
 
-#include <sympow/attention/engine/state_forms.hpp>  // how the forms get at it
+struct StateParts {
+  static auto& sums(auto& state) { return state.sums_; }
+  static auto& tail(auto& state) { return state.tail_; }
+  static auto& frames(auto& state) { return state.frames_; }
+};
+
+/// The keys of a tail, with memory for their vectors, lengths and weights.
+template <class Scalar>
+struct TailMemory {
+  Panel<Scalar> features, norms, weights;
+  Panel<double> exponents, scratch;
+
+  /// Memory for so many tokens of so many rows.
+  void reserve(Index rows, Index tokens) {
+    features(rows, tokens);
+    norms(tokens), weights(tokens);
+    exponents(tokens), scratch(2 * tokens);
+  }
+
+  /// Those of a tail, b up to now; their lengths are wanted by folds and diagnostics only.
+  template <FiniteFeatureMap F>
+  Keys<Scalar> keys(const F& feature, Tail<Scalar>& tail, bool with_lengths = true) {
+    const Index m = tail.size();
+    auto of_vectors = exponents(m);
+    of_vectors = tail.exponents();
+    const MatrixView<Scalar> vectors = vectors_of(feature, tail, with_lengths);
+    const double M =
+        set_weights<degree_of<F>>(weights(m), tail.log_b(), tail.log_b().head(0), of_vectors, scratch(2 * m));
+    return {vectors,
+            tail.values(),
+            of_vectors,
+            tail.log_b(),
+            tail.log_b().head(0),
+            norms(m),
+            norms(m),
+            weights(m),
+            M,
+            {tail.largest_value(), true}};
+  }
+
+ private:
+  template <FiniteFeatureMap F>
+  MatrixView<Scalar> vectors_of(const F& feature, Tail<Scalar>& tail, [[maybe_unused]] bool with_lengths) {
+    const MatrixView<Scalar> keys = tail.keys();
+    if constexpr (F::score == Score::embedded) {
+      const MatrixView<Scalar> embedded = features(feature.dimension(keys.rows()), keys.cols());
+      embed_scaled(feature, keys, embedded, exponents(keys.cols()), norms(keys.cols()));
+      return embedded;
+    } else {
+      if (with_lengths) set_norms<Scalar>(keys, norms(keys.cols()));
+      return keys;
+    }
+  }
+};
+
+template <class Scalar, FiniteFeatureMap F, int alignment>
+struct StateOperations<Scalar, F, alignment> {
+  /// The tail into the sums.
+  static void fold(State<Scalar, F>& state);
+  /// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
+  ///
+  ///     S ← 2^{M - M'} S + 2^{M_left - M'} S_left A,   A the whole transition of the right one
+  static void add(const State<Scalar, F>& left, State<Scalar, F>& right);
+};
+
+template <class Scalar, FiniteFeatureMap F, int alignment>
+void StateOperations<Scalar, F, alignment>::fold(State<Scalar, F>& state) {
+  FoldMemory<Scalar> memory;
+  TailMemory<Scalar> tail_memory;
+  Tail<Scalar>& tail = StateParts::tail(state);
+  const Keys<Scalar> keys = tail_memory.keys(state.feature(), tail);
+  const Index rows = keys.vectors.rows();
+  const ColumnView<double> none(nullptr, 0);
+  const ColumnView<Scalar> no_numbers(nullptr, 0);
+  const Keys<Scalar> nothing{{nullptr, rows, 0},
+                             MatrixView<Scalar>(nullptr, state.value_dimension(), 0),
+                             none,
+                             none,
+                             none,
+                             no_numbers,
+                             no_numbers,
+                             no_numbers,
+                             no_weight,
+                             {}};
+  StateParts::sums(state).absorb(state.feature(), memory, MatrixView<Scalar>(nullptr, rows, 0), keys, {}, nothing, {},
+                                 [](Index, const auto&) {});
+  tail.clear();
+}
+
+template <class Scalar, FiniteFeatureMap F, int alignment>
+void StateOperations<Scalar, F, alignment>::add(const State<Scalar, F>& left, State<Scalar, F>& right) {
+  FoldMemory<Scalar> memory;
+  FoldedSums<Scalar>& sums = StateParts::sums(right);
+  const Frames<Scalar>& before = StateParts::frames(left);
+  Frames<Scalar>& frames = StateParts::frames(right);
+  const bool mixes = frames.key_product.size() != 0;
+  if (mixes && keys_are_features<F>) {
+    FoldedSums<Scalar> moved = StateParts::sums(left);
+    set_product(moved.S, StateParts::sums(left).S, frames.key_product);
+    set_product(moved.Z, frames.key_product.transpose(), StateParts::sums(left).Z);
+    sums.add(right.feature(), memory, moved, frames.log_decay, frames.log_channels);
+  } else {
+    sums.add(right.feature(), memory, StateParts::sums(left), frames.log_decay, frames.log_channels);
+  }
+  frames.start = before.start;
+  frames.log_decay += before.log_decay;
+  frames.log_channels += before.log_channels;
+  if (!mixes) {
+    frames.key_product = before.key_product;
+  } else if (before.key_product.size() != 0) {
+    Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
+    set_product(product, before.key_product, frames.key_product);
+    frames.key_product.swap(product);
+  }
+  frames.tokens += before.tokens;
+}
+
+}  // namespace detail
+}  // namespace sympow

@@ -1,8 +1,10 @@
 // States as files: versioned, with shape and checksum.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -32,40 +34,32 @@ inline std::uint64_t checksum(const std::string& bytes) {
 }
 
 inline constexpr std::array<char, 8> state_magic = {'S', 'Y', 'M', 'P', 'O', 'W', 'S', '\n'};
-inline constexpr std::int64_t state_version = 1;
-static_assert(std::endian::native == std::endian::little && std::same_as<Index, std::int64_t>,
-              "state files are little-endian with 64-bit sizes, and this machine is not");
+inline constexpr std::int64_t state_version = 2;
+static_assert(std::endian::native == std::endian::little, "state files are little-endian, and this machine is not");
 
 /// The fields of a state in the order of the file, to be written or read by `visit`.
-template <class Access, class Visitor>
-void visit_state(Access& parts, Visitor&& visit) {
-  visit(parts.tokens, "tokens");
-  visit(parts.log_decay, "log_decay");
-  visit(parts.log_channels, "log_channels");
-  visit(parts.key_product, "key product");
-  visit(parts.start.angles, "start angles");
-  visit(parts.frame.angles, "angles");
-  visit(parts.L, "exponent");
-  visit(parts.A, "absolute weight");
-  visit(parts.S, "S");
-  visit(parts.Z, "Z");
-  visit(parts.tail_size, "tail size");
-  visit(parts.tail_log_decay, "tail decay");
-  visit(parts.tail_log_channels, "tail channels");
-  visit(parts.tail_exponents, "tail exponents");
-  visit(parts.tail_log_b, "tail gates");
-  visit(parts.tail_keys, "tail keys");
-  visit(parts.tail_values, "tail values");
+template <class Scalar, class F, class Visitor>
+void visit_state(State<Scalar, F>& state, Visitor&& visit) {
+  Frames<Scalar>& frames = StateParts::frames(state);
+  visit(frames.tokens, "tokens");
+  visit(frames.log_decay, "log_decay");
+  visit(frames.log_channels, "log_channels");
+  visit(frames.key_product, "key product");
+  visit(frames.start.angles, "start angles");
+  visit(frames.end.angles, "angles");
+  StateParts::sums(state).visit(visit);
+  StateParts::tail(state).visit(visit);
 }
 
 class StateWriter {
  public:
-  void operator()(std::int64_t value, const char* = "") { append(&value, sizeof value); }
+  void operator()(Index value, const char* = "") { put(value); }
+  void put(std::int64_t value) { append(&value, sizeof value); }
   void operator()(double value, const char*) { append(&value, sizeof value); }
   template <class Derived>
   void operator()(const Eigen::PlainObjectBase<Derived>& x, const char*) {
-    operator()(static_cast<std::int64_t>(x.rows()));
-    operator()(static_cast<std::int64_t>(x.cols()));
+    put(x.rows());
+    put(x.cols());
     append(x.data(), static_cast<std::size_t>(x.size()) * sizeof(typename Derived::Scalar));
   }
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
@@ -81,18 +75,25 @@ class StateReader {
  public:
   StateReader(const std::string& bytes, Index key_dimension) : bytes_(bytes), d_(key_dimension) {}
 
-  void operator()(std::int64_t& value, const char* name = "") { take(&value, sizeof value, name); }
+  void operator()(Index& value, const char* name) {
+    std::int64_t in_file = 0;
+    take(&in_file, sizeof in_file, name);
+    if (!std::in_range<Index>(in_file))
+      raise<InvalidStateFile>("state file: ", name, " is ", in_file, ", which does not fit the index type");
+    value = static_cast<Index>(in_file);
+  }
   void operator()(double& value, const char* name) { take(&value, sizeof value, name); }
 
   // Angles and the key product are there or not, as the file says; every other shape is the target's.
   template <class Derived>
   void operator()(Eigen::PlainObjectBase<Derived>& x, const char* name) {
-    std::int64_t rows = 0, cols = 0;
+    Index rows = 0, cols = 0;
     operator()(rows, name);
     operator()(cols, name);
-    const bool is_angles = std::string(name).ends_with("angles"), is_product = name == std::string("key product");
-    if ((is_angles && cols == 1 && 0 <= rows && rows <= d_ / 2) || (is_product && rows == d_ && cols == d_))
-      x.resize(rows, cols);
+    const std::string field = name;
+    if ((field.ends_with("angles") && cols == 1 && 0 <= rows && rows <= d_ / 2) ||
+        (field == "key product" && rows == d_ && cols == d_) || (field.starts_with("absolute weights") && rows == d_))
+      resize_anew(x.derived(), rows, cols);
     if (rows != x.rows() || cols != x.cols())
       raise<InvalidStateFile>("state file: ", name, " is ", rows, " x ", cols, ", must be ", x.rows(), " x ", x.cols());
     take(x.derived().data(), static_cast<std::size_t>(x.size()) * sizeof(typename Derived::Scalar), name);
@@ -113,15 +114,24 @@ class StateReader {
 
 /// Whether the fields are those of some state: sizes that fit, decays that are logarithms of at most 1, weights and angles that are
 /// numbers.
-template <class Access>
-bool plausible(const Access& parts) {
-  const auto all_decays = [](const auto& x) { return (x.array() <= 0).all(); };
-  const auto all_finite = [](const auto& x) { return x.array().isFinite().all(); };
-  const auto exponents = parts.tail_exponents.array();
-  return parts.tokens >= 0 && parts.tail_size >= 0 && parts.tail_size <= parts.tail_keys.cols() && !(parts.A < 0) &&
-         parts.L < -no_weight && parts.log_decay <= 0 && parts.tail_log_decay <= 0 && all_decays(parts.log_channels) &&
-         all_decays(parts.tail_log_channels) && all_decays(parts.tail_log_b) && (exponents < -no_weight).all() &&
-         all_finite(parts.start.angles) && all_finite(parts.frame.angles);
+template <class Scalar, class F>
+bool plausible(State<Scalar, F>& state) {
+  const auto all = [](const auto& x, const auto& is_right) {
+    return std::all_of(x.data(), x.data() + x.size(), is_right);
+  };
+  const auto is_decay = [](double x) { return x <= 0; };
+  const auto is_finite = [](double x) { return std::isfinite(x); };
+  const auto is_weight = [](double x) { return !(x < 0); };
+  const auto is_exponent = [](double x) { return x < -no_weight; };
+  const Frames<Scalar>& frames = StateParts::frames(state);
+  const FoldedSums<Scalar>& sums = StateParts::sums(state);
+  Tail<Scalar>& tail = StateParts::tail(state);
+  return frames.tokens >= tail.size() && is_decay(frames.log_decay) && all(frames.log_channels, is_decay) &&
+         all(frames.start.angles, is_finite) && all(frames.end.angles, is_finite) &&
+         (keys_are_features<F> || frames.key_product.size() == 0) && is_weight(sums.A) &&
+         all(sums.channel_weights, is_weight) && is_exponent(sums.L) && is_decay(sums.log_decay) &&
+         all(sums.log_channels, is_decay) && tail.size() >= 0 && tail.has_room_for(0) && all(tail.log_b(), is_decay) &&
+         all(tail.exponents(), is_exponent);
 }
 
 /// What a file says of a feature map, and the name of that number.
@@ -137,7 +147,7 @@ std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& featu
 
 /// Writes a state. Format, little-endian:
 ///
-///     8 bytes "SYMPOWS\n" · int64 version (1) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D · int64 d · int64 e ·
+///     8 bytes "SYMPOWS\n" · int64 version (2) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D · int64 d · int64 e ·
 ///     int64 tail · int64 bytes of the body · uint64 FNV-1a of the body · the body: the fields in the order of `detail::visit_state`, a number as
 ///     8 bytes, a matrix as int64 rows, int64 columns and its entries column by column
 ///
@@ -146,15 +156,14 @@ std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& featu
 template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
   State<Scalar, F> copy = state;
-  detail::StateAccess<State<Scalar, F>> parts{copy};
   detail::StateWriter head, body;
-  detail::visit_state(parts, body);
-  for (const Index value :
-       {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)),
-        static_cast<Index>(detail::identity_of(state.feature()).second), parts.S.cols(), state.key_dimension(),
-        state.value_dimension(), state.tail(), static_cast<Index>(body.bytes().size()),
-        static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
-    head(static_cast<std::int64_t>(value));
+  detail::visit_state(copy, body);
+  for (const Index value : {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)),
+                            static_cast<Index>(detail::identity_of(state.feature()).second),
+                            state.feature().dimension(state.key_dimension()), state.key_dimension(),
+                            state.value_dimension(), state.tail(), static_cast<Index>(body.bytes().size()),
+                            static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
+    head(value);
   out.write(detail::state_magic.data(), detail::state_magic.size());
   out << head.bytes() << body.bytes();
   if (!out.flush()) detail::raise<InvalidStateFile>("state file: cannot be written");
@@ -183,7 +192,7 @@ void load(State<Scalar, F>& state, std::istream& in) {
       detail::raise<InvalidStateFile>("state file: ", expected[n].first, " is ", head[n], ", must be ",
                                       expected[n].second);
   State<Scalar, F> loaded(state.feature(), state.key_dimension(), state.value_dimension(), state.tail());
-  const std::int64_t d = state.key_dimension(), most = loaded.bytes() + 8 * (64 + 6 * (d + state.tail()) + d * d);
+  const std::int64_t d = state.key_dimension(), most = loaded.bytes() + 8 * (64 + 7 * (d + state.tail()) + d * d);
   if (head[7] < 0 || head[7] > most)
     detail::raise<InvalidStateFile>("state file: a body of ", head[7], " bytes cannot be this state's");
   std::string body(static_cast<std::size_t>(head[7]), '\0');
@@ -191,11 +200,9 @@ void load(State<Scalar, F>& state, std::istream& in) {
     detail::raise<InvalidStateFile>("state file: it ends inside of its body");
   if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[8]))
     detail::raise<InvalidStateFile>("state file: the checksum does not match");
-  detail::StateAccess<State<Scalar, F>> parts{loaded};
   detail::StateReader reader(body, state.key_dimension());
-  detail::visit_state(parts, reader);
-  const bool can_mix = detail::keys_are_features<F>;
-  if (!reader.at_end() || !detail::plausible(parts) || (!can_mix && parts.key_product.size() != 0))
+  detail::visit_state(loaded, reader);
+  if (!reader.at_end() || !detail::plausible(loaded))
     detail::raise<InvalidStateFile>("state file: its fields contradict each other");
   state = std::move(loaded);
 }

@@ -1,7 +1,8 @@
 // What the recurrent and the chunked form share: their checks and their call.
 #pragma once
 
-#include <sympow/attention/engine/state_engine.hpp>
+#include <sympow/attention/engine/state_forms.hpp>
+#include <sympow/attention/workspace.hpp>
 
 namespace sympow {
 
@@ -60,20 +61,20 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
                     Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace, const Options& options,
                     Engine&& engine) {
   using Scalar = typename DQ::Scalar;
-  constexpr Rows rows = rows_of<Normalization, F>();
+  constexpr RowKind rows = row_kind<Normalization, F>();
   constexpr bool moves = has_state_forms<F, A>;
   static_assert(
       moves,
       "a Householder chain multiplies the state by a matrix in key space; lifted to the embedding of a power it "
       "would be D x D at every token: use the attention form, or Linear");
   if constexpr (check_types<F, A, DQ, DK, DV>() && moves) {
-    check_call(transition, Q, K, V, options);
-    check_state(state, feature, transition, Q, V);
-    check_state_mask(options.mask);
-    if (options.diagnostics != nullptr) options.diagnostics->resize(3, Q.cols());
-    const ViewOf<Scalar, A> view(transition);
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
-    engine(StateCall<Scalar, F>{view, rows, options, queries, keys, values, {state}, Y, workspace});
+    check_call(transition, queries, keys, values, options);
+    check_state(state, feature, transition, queries, values);
+    check_state_mask(options.mask);
+    if (options.diagnostics != nullptr) resize_anew(*options.diagnostics, 3, Q.cols());
+    const ViewOf<Scalar, A> view(transition);
+    engine(StateCall<Scalar, F>{view, rows, options, queries, keys, values, state, Y, memory_of(workspace)});
   }
 }
 

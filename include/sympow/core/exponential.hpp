@@ -1,17 +1,46 @@
-// e^x entry by entry, with an exact 0.
+// e^x entry by entry: with an exact 0, and beyond the ends of the type.
 #pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include <sympow/core/concepts.hpp>
 
 namespace sympow::detail {
 
-/// y ← e^x of doubles by packets, exactly 0 where that is below e^-708: packets end at e^-709 instead. y may be x.
+/// y_i ← e^{x_i - shift} of n numbers by packets, in bits that depend on neither n nor where they lie. y may be x.
+template <class Scalar>
+void set_exponential(Scalar* y, const Scalar* x, Index n, Scalar shift) {
+  using Block = Eigen::Array<Scalar, 16, 1>;
+  Index i = 0;
+  for (; i + 16 <= n; i += 16) Block::Map(y + i) = (Block::Map(x + i) - shift).exp();
+  if (i == n) return;
+  Block rest = Block::Zero();
+  std::copy(x + i, x + n, rest.data());
+  rest = (rest - shift).exp();
+  std::copy(rest.data(), rest.data() + (n - i), y + i);
+}
+
+/// y ← e^x of doubles likewise, exactly 0 where that is below e^-708: packets end at e^-709 instead.
 template <class X, class Y>
 void set_exponential(Y&& y, const X& x) {
   constexpr double least = 3.308e-308;  // a little above e^-708
-  y.array() = x.array().exp();
+  set_exponential<double>(y.data(), x.data(), y.size(), 0);
   for (Index i = 0; i < y.size(); ++i)
     if (y[i] < least) y[i] = 0;
+}
+
+/// x as whole · log 2 + rest, |rest| ≤ log 2 / 2: so e^x is e^rest 2^whole for any x. x = -∞ is whole = -∞, and a NaN stays one in the rest.
+struct ReducedExponent {
+  double whole, rest;
+};
+inline ReducedExponent reduced_exponent(double x) {
+  constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;  // log 2 to 85 bits
+  constexpr double half = std::numbers::ln2 / 2;
+  if (!std::isfinite(x)) return std::isnan(x) ? ReducedExponent{0, x} : ReducedExponent{x, 0};
+  const double whole = std::round(x * std::numbers::log2e);
+  return {whole, std::clamp((x - whole * ln2_high) - whole * ln2_low, -half, half)};
 }
 
 }  // namespace sympow::detail

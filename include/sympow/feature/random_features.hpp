@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include <sympow/core/checks.hpp>
+#include <sympow/core/exponential.hpp>
 #include <sympow/core/product.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/core/view.hpp>
@@ -87,12 +88,10 @@ class RandomFeatures {
   template <class X, class Y, class Exponents>
   void embed(const X& x, Y&& y, Exponents&& exponents) const {
     using Scalar = typename std::remove_cvref_t<Y>::Scalar;
-    constexpr double ln2 = std::numbers::ln2, ln2_rest = 2.3190468138462996e-17;  // log 2 in two parts
     embed_columns(x, y, [&](Index t, double log_size) {
-      const double n = std::isnan(log_size) ? 0 : std::round(log_size * std::numbers::log2e);
-      const double rest = std::fma(-n, ln2_rest, std::fma(-n, ln2, log_size));
-      exponents[t] = n;
-      y.col(t) *= static_cast<Scalar>(std::exp(std::clamp(rest, -ln2 / 2, ln2 / 2)));
+      const auto [whole, rest] = detail::reduced_exponent(log_size);
+      exponents[t] = whole;
+      y.col(t) *= static_cast<Scalar>(std::exp(rest));
     });
   }
 

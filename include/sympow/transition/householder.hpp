@@ -29,7 +29,7 @@ class Householder {
 
   /// Refuses a step that lengthens a key: ‖A_i‖ ≤ 1 if and only if 0 ≤ β_i ‖w_i‖² ≤ 2. Longer steps are legal and their products grow
   /// without bound. A length that is 1 up to rounding passes. Returns the transition; throws `InvalidGate` with the first such token.
-  const Householder& require_contraction() const {
+  const Householder& require_contraction() const& {
     constexpr double most = 2 + 16 * static_cast<double>(std::numeric_limits<S>::epsilon());
     for (Index t = 0; t < w().cols(); ++t) {
       const double strength = beta_[t] * w().col(t).template cast<double>().squaredNorm();
@@ -38,6 +38,11 @@ class Householder {
                                    ", must lie in [0, 2] for no key to grow");
     }
     return *this;
+  }
+  /// The same of a temporary, which is handed on.
+  Householder require_contraction() && {
+    std::as_const(*this).require_contraction();
+    return std::move(*this);
   }
 
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index d) const {

@@ -12,6 +12,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
 #include <sympow/core/product.hpp>
+#include <sympow/transition/key_action.hpp>
 
 namespace sympow {
 
@@ -32,14 +33,6 @@ template <class Scalar>
 [[nodiscard]] Batch<Scalar> no_logits() {
   return Eigen::Map<Matrix<Scalar>>(nullptr, 0, 0);
 }
-
-/// What the part of A_i in key space is.
-enum class KeyAction {
-  none,  ///< the identity: scalar decay only
-  turn,  ///< a rotation, which queries and keys undergo in absolute coordinates: the frame knows it and a state stands still
-  scale,  ///< diagonal
-  mix     ///< any matrix: a state is multiplied by it
-};
 
 /// An immutable recipe of A_1 … A_T, T = `length()`. A type models it with
 ///

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include <sympow/attention/options.hpp>
+#include <sympow/attention/engine/checks.hpp>
 #include <sympow/core/integer_power.hpp>
 
 namespace sympow::verify {
@@ -166,14 +166,14 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 [[nodiscard]] DirectRows direct_attention([[maybe_unused]] const F& feature, const A& transition,
                                           const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                                           const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
-  constexpr sympow::detail::Rows kind = sympow::detail::rows_of<Normalization, F>();
+  constexpr sympow::detail::RowKind kind = sympow::detail::row_kind<Normalization, F>();
   Matrix<double> q = Q.template cast<double>(), k = K.template cast<double>();
   const Matrix<double> v = V.template cast<double>();
   sympow::detail::check_call(transition, q, k, v, options);
   for (Index n = 0; n < q.size(); ++n) q.data()[n] *= options.scale;
 
-  detail::DirectCall call{.sums = kind == sympow::detail::Rows::sums,
-                          .signed_means = kind == sympow::detail::Rows::signed_means};
+  detail::DirectCall call{.sums = kind == sympow::detail::RowKind::sums,
+                          .signed_means = kind == sympow::detail::RowKind::signed_means};
   for (Index i = 0; i < q.cols(); ++i) call.log_decay.push_back(transition.log_decay(i));
   if constexpr (A::key_action != KeyAction::none)
     call.key_matrix = [&, d = q.rows()](Index i) -> Matrix<double> { return transition.key_matrix(i, d); };
@@ -238,7 +238,7 @@ inline double row_rule(const DirectRows& rows, const Matrix<double>& a, const Ma
 template <class Normalization = DefaultNormalization, FeatureMap F, class DA, class DB>
 [[nodiscard]] double row_rule(const DirectRows& rows, const Eigen::MatrixBase<DA>& a, const Eigen::MatrixBase<DB>& b,
                               double unit, double tokens_per_update = 1) {
-  constexpr bool sums = sympow::detail::rows_of<Normalization, F>() == sympow::detail::Rows::sums;
+  constexpr bool sums = sympow::detail::row_kind<Normalization, F>() == sympow::detail::RowKind::sums;
   constexpr double most_pieces = std::is_same_v<typename DA::Scalar, double> ? 4 : 2. / 27;
   return detail::row_rule(rows, a.template cast<double>(), b.template cast<double>(), unit, tokens_per_update, sums,
                           most_pieces);

@@ -1,9 +1,9 @@
 // Queries against keys, block by block: the engine of the attention form.
 #pragma once
 
-#include <sympow/attention/engine/columns.hpp>
-#include <sympow/attention/engine/ordinary_rows.hpp>
-#include <sympow/attention/engine/score_sums.hpp>
+#include <sympow/attention/engine/checks.hpp>
+#include <sympow/attention/engine/dispatch.hpp>
+#include <sympow/attention/engine/memory.hpp>
 
 namespace sympow::detail {
 
@@ -11,279 +11,237 @@ namespace sympow::detail {
 template <class Scalar>
 struct AttentionCall {
   const TransitionView<Scalar>& transition;
-  Rows rows;
+  RowKind rows;
   Options options;
   MatrixView<const Scalar> Q, K, V;
   MatrixView<Scalar> Y;
-  Workspace<Scalar>& work;
+  EngineMemory<Scalar>& memory;
 };
 
-/// Attention by blocks of queries against blocks of keys. A block of queries starts with its own keys and walks back, pulled through
-/// the blocks between. Where the scores are powers and nothing is near the ends of the type, the rows of a block have one scale;
-/// otherwise each has its own.
+/// Attention by segments of queries against blocks of keys. The rows of a segment begin with their own keys and walk back, pulled through the
+/// blocks between; then their keys are a block.
 template <class Scalar, FeatureMap F>
 class AttentionEngine {
-  static constexpr Index block = 96;
-  static constexpr bool embedded = F::score == Score::embedded;
+  static constexpr Index most = 96;  // tokens of a segment
   static constexpr int degree = degree_of<F>;
 
  public:
   AttentionEngine(const F& feature, AttentionCall<Scalar>& call)
-      : feature_(feature),
-        call_(call),
-        work_(call.work),
+      : call_(call),
+        memory_(call.memory),
         mask_(call.options.mask),
-        d_(call.K.rows()),
-        D_(embedded_dimension()),
+        loader_(feature, call.transition, memory_.segment, call.K.rows(), call.options.scale),
+        d_(loader_.vector_rows()),
         T_(tokens_of(call.Q, call.K, mask_)),
-        room_(room_for(largest_entry(call.V))),
-        sums_(work_, call.rows, call.options.diagnostics),
-        rows_(work_, call.rows, call.options.diagnostics),
-        is_plain_(F::score == Score::power && call.rows != Rows::signed_means && room_ == 0) {}
+        has_common_scale_(F::score != Score::exponential && call.rows != RowKind::signed_means) {}
 
   void run() {
-    auto keys = work_.keys(d_, T_);
-    const Index present = call_.K.cols(), missing = T_ - present;
-    auto exponents = work_.all_key_exponents(T_);
-    auto norms = work_.all_key_norms(T_);
-    keys.rightCols(missing).setZero(), norms.tail(missing).setZero();
-    exponents.tail(missing).setConstant(no_weight);
-    const double of_keys = present > 0 ? load_keys<F, Scalar>(call_.K, keys.leftCols(present), exponents.head(present),
-                                                              norms.head(present))
-                                       : 0;
-    work_.blocks.resize(static_cast<std::size_t>((T_ + block - 1) / block));
-    const Index most = std::min(block, T_);
-    sums_.reserve(call_.V.rows(), most, most);
-    rows_.reserve(call_.V.rows(), most);
-    work_.logits(most, most);
-    work_.own_weights(most), work_.weights(most);
-    call_.Y.leftCols(std::clamp<Index>(-mask_.offset, 0, call_.Y.cols())).setZero();  // before token 0
-    if (diagnose()) call_.options.diagnostics->leftCols(std::clamp<Index>(-mask_.offset, 0, call_.Y.cols())).setZero();
+    reserve();
+    const Index before = std::clamp<Index>(-mask_.offset, 0, call_.Y.cols());  // queries that stand before token 0
+    call_.Y.leftCols(before).setZero();
+    if (call_.options.diagnostics != nullptr) call_.options.diagnostics->leftCols(before).setZero();
+    memory_.attention.blocks.clear();
+    begin();
+    if (mask_.is_full) {
+      for (Index t = 0; t < T_; t += most) take_keys(segment_at(t));
+      begin();
+      takes_ = false;
+    }
+    for (Index t = 0; t < T_; t += most) dispatch(*this, segment_at(t));
+  }
 
-    Frame& frame = work_.frame;  // of an earlier call; angles of 0 are none
-    const auto begin_anew = [&] { frame.angles.setZero(2 * frame.angles.size() == d_ ? frame.angles.size() : 0); };
+  Index run_common(Segment segment) {
+    segment = loader_.load_gates(segment);
     begin_anew();
-    for (Index begin = 0; begin < T_; begin += block) {
-      const Segment own = segment_at(begin);
-      load(own, frame, of_keys, true);
-      if (!mask_.is_full) run_rows(own);
+    if (queries_of(segment).size == 0) return take_keys(segment);
+    if (!has_common_scale_ || room_for(largest_value_) != 0) return 0;
+    Index n = loader_.tokens_within(least_log_decay);
+    CommonScaleRows<Scalar, F> rows(memory_.common_scale, call_.rows, call_.options.diagnostics);
+    while (n > 0) {
+      load({segment.begin, n});
+      CommonScale<degree> scale;
+      walk_back([&](const KeyBlock& keys, const LogDecay& between) {
+        scale.add(std::ceil(keys.M + between.high * std::numbers::log2e));
+      });
+      const Keys<Scalar> own = loader_.keys();
+      const Index fit = std::min(tokens_without_room(own), scale.add_own(own.log_b, own.exponents));
+      if (scale.exponent() == no_weight) return undo(0);
+      if (fit < own.size()) {
+        n = undo(fit);
+        continue;
+      }
+      rows.reset(call_.V.rows(), loader_.queries(), scale.exponent());
+      add_all(rows, own);
+      if (const Index fine = rows.first_too_small(loader_.queries()); fine < n) {
+        n = undo(fine);
+        continue;
+      }
+      write(rows);
+      break;
     }
-    if (!mask_.is_full) return;
-    begin_anew();
-    for (Index begin = 0; begin < T_; begin += block) {
-      const Segment own = segment_at(begin);
-      load(own, frame, of_keys, false);
-      run_rows(own);
-    }
+    return n;
+  }
+
+  Index run_own(Segment segment) {
+    segment = loader_.load_gates(segment);
+    if (has_common_scale_) segment.size = std::min(segment.size, few_tokens);
+    load(segment);
+    OwnScaleRows<Scalar, F> rows(memory_.own_scale, call_.rows, call_.options.diagnostics);
+    const Keys<Scalar> own = loader_.keys();
+    rows.reset(call_.V.rows(), loader_.queries(), room_for(std::max(largest_value_, own.extent.largest)));
+    add_all(rows, own);
+    write(rows);
+    return segment.size;
   }
 
  private:
-  [[nodiscard]] Segment segment_at(Index begin) const { return {begin, std::min(block, T_ - begin)}; }
+  void reserve() {
+    const Index n = std::min(most, T_), own = has_common_scale_ ? std::min(n, few_tokens) : n, e = call_.V.rows(),
+                keys = call_.K.cols();
+    loader_.reserve(n);
+    if (has_common_scale_) CommonScaleRows<Scalar, F>(memory_.common_scale, call_.rows, nullptr).reserve(e, n, n);
+    OwnScaleRows<Scalar, F>(memory_.own_scale, call_.rows, nullptr).reserve(e, own, n);
+    AttentionMemory<Scalar>& of_keys = memory_.attention;
+    of_keys.vectors(keys * d_);
+    for (auto* panel : {&of_keys.norms, &of_keys.weights}) (*panel)(keys);
+    for (auto* panel : {&of_keys.exponents, &of_keys.log_b, &of_keys.log_b_low}) (*panel)(keys);
+    of_keys.logits(n, n);
+  }
+
+  // At the first token again: angles of 0 are none.
+  void begin() {
+    Eigen::VectorXd& angles = memory_.frame.angles;
+    angles.setZero(2 * angles.size() == call_.K.rows() ? angles.size() : 0);
+  }
+  // Behind a gate of 0 no value is left.
+  void begin_anew() {
+    if (loader_.begins_anew()) largest_value_ = 0;
+  }
+
+  [[nodiscard]] Segment segment_at(Index begin) const { return {begin, std::min(most, T_ - begin)}; }
   // The tokens of a segment that have keys, and those that have queries.
   [[nodiscard]] Segment keys_of(Segment own) const {
-    return {own.begin, std::clamp<Index>(call_.K.cols() - own.begin, 0, own.size)};
+    return {own.begin, takes_ ? std::clamp<Index>(call_.K.cols() - own.begin, 0, own.size) : 0};
   }
   [[nodiscard]] Segment queries_of(Segment own) const {
     const Index begin = std::clamp(mask_.offset, own.begin, own.end());
     return {begin, std::clamp(mask_.offset + call_.Q.cols(), begin, own.end()) - begin};
   }
-  KeyBlock<Scalar>& block_at(Index begin) { return work_.blocks[static_cast<std::size_t>(begin / block)]; }
 
-  void run_rows(Segment own) {
-    if (queries_of(own).size > 0 && !run_ordinary(own)) run_general(own);
-  }
-
-  // The block's queries at its start, its keys at its end unless that is done, and the logits between.
-  void load(Segment own, Frame& frame, double of_keys, bool takes_keys) {
-    const Index n = own.size;
-    const Segment present = queries_of(own);
-    auto queries = work_.queries(d_, n), query_features = work_.features(D_, n), logits = work_.own_logits(n, n);
-    queries.setZero();
-    if (present.size > 0)
-      queries.middleCols(present.begin - own.begin, present.size) =
-          call_.Q.middleCols(present.begin - mask_.offset, present.size);
-    load_queries<F, Scalar>(queries, queries, work_.query_exponents(n), work_.query_norms(n), call_.options.scale,
-                            of_keys);
-    auto unused = work_.own_queries(d_, n);
-    unused.setZero();
-    auto keys = work_.keys(d_, T_).middleCols(own.begin, n);
-    call_.transition.transport(frame, own, queries, takes_keys ? Batch<Scalar>(keys) : Batch<Scalar>(unused),
-                               mask_.is_full ? no_logits<Scalar>() : Batch<Scalar>(logits));
-    auto exponents = work_.all_key_exponents(T_).segment(own.begin, n);
-    auto norms = work_.all_key_norms(T_).segment(own.begin, n);
-    if constexpr (embedded) {
-      auto key_features = work_.key_features(D_, T_).middleCols(own.begin, n);
-      if (takes_keys) embed_scaled(feature_, keys, key_features, exponents, norms, diagnose());
-      embed_scaled(feature_, queries, query_features, work_.query_exponents(n), work_.query_norms(n), diagnose());
-      if (!mask_.is_full) set_product(logits, key_features.transpose(), query_features);
-    } else if (takes_keys) {
-      // Of the block's keys a copy with the tokens of a channel side by side: a panel of every later product.
-      auto panel = work_.tokens(d_, T_).middleCols(own.begin, n);
-      set_copy(MatrixView<Scalar>(panel.data(), n, d_), keys.transpose());
-    }
-    work_.key_exponents(n) = exponents;
-    work_.key_norms(n) = norms;
-    work_.own_queries(d_, n) = queries;
-    KeyBlock<Scalar>& loaded = block_at(own.begin);
-    loaded.log_decay = accumulate_gates(call_.transition, own, work_.from_start(n), work_.to_end(n));
-    const Index keys_present = keys_of(own).size;
-    if (!takes_keys || keys_present == 0) return;
-    const auto to_end = work_.to_end(n).head(keys_present), lengths = work_.key_exponents(n).head(keys_present);
-    loaded.factors.template set<F>(to_end, lengths);
-    auto weights = work_.all_weights(T_).segment(own.begin, keys_present);
-    weigh(to_end, lengths, loaded.reference, weights);
-    if (diagnose()) loaded.absolute = absolute_weight<degree, Scalar>(weights, work_.key_norms(n).head(keys_present));
-  }
-
-  // Logits of all queries of the block with some keys.
-  auto logits_with(Segment keys, MatrixView<const Scalar> queries) {
-    auto logits = work_.logits(keys.size, queries.cols());
-    if constexpr (embedded) {
-      set_product(logits, work_.key_features(D_, T_).middleCols(keys.begin, keys.size).transpose(),
-                  work_.features(D_, queries.cols()));
-    } else {
-      const Segment whole = segment_at(keys.begin);
-      const auto panel = work_.tokens(d_, T_).middleCols(whole.begin, whole.size);
-      set_product(logits, MatrixView<Scalar>(panel.data(), whole.size, d_).topRows(keys.size), queries);
-    }
-    return logits;
-  }
-
-  // Logits with the block's own keys, as many as it has.
-  auto own_logits(Segment own) {
-    const Index keys = keys_of(own).size;
-    auto logits = work_.logits(keys, own.size);
-    logits = work_.own_logits(own.size, own.size).topRows(keys);
-    return logits;
-  }
-
-  // The keys of the blocks that the queries see whole, the last one first: visit(keys, queries, log decay between them).
-  template <class Visit>
-  void walk_back(Segment own, const Visit& visit) {
-    auto queries = work_.queries(d_, own.size);
-    queries = work_.own_queries(d_, own.size);
-    double between = 0;
-    for (Index begin = last_seen(own); begin >= 0 && between > no_weight; begin -= block) {
-      if (const Segment keys = keys_of(segment_at(begin)); keys.size > 0) visit(keys, queries, between);
-      between += block_at(begin).log_decay;
-      call_.transition.pull(segment_at(begin), queries);
-    }
-  }
-  // Where the last of these blocks begins.
-  [[nodiscard]] Index last_seen(Segment own) const {
-    return mask_.is_full ? (T_ - 1) / block * block : own.begin - block;
-  }
-
-  void run_general(Segment own) {
-    const Index n = own.size;
-    sums_.reset(call_.V.rows(), n, room_);
-    if (const Segment keys = keys_of(own); !mask_.is_full && keys.size > 0) {
-      auto logits = own_logits(own);
-      sums_.add_causal(call_.transition, own, logits, call_.V.middleCols(keys.begin, keys.size));
-    }
-    walk_back(own, [&](Segment keys, const auto& queries, double between) {
-      auto scores = logits_with(keys, queries);
-      sums_.add_earlier(block_at(keys.begin).factors, work_.all_key_norms(T_).segment(keys.begin, keys.size), scores,
-                        call_.V.middleCols(keys.begin, keys.size),
-                        [&](Index i) { return between + work_.from_start(n)[i]; });
-    });
-    const Segment present = queries_of(own);
-    const Index query = present.begin - mask_.offset;
-    sums_.write(present.begin - own.begin, query, call_.Y.middleCols(query, present.size));
-  }
-
-  // Weights b_j ‖k_j‖^P of keys as 2^reference times numbers of at most about 1, which later keys do not change.
-  static void weigh(ColumnView<const double> log_b, ColumnView<const double> exponents, double& reference,
-                    ColumnView<Scalar> weights) {
-    reference = std::ceil(largest_log2_weight<degree>(log_b, exponents));
-    for (Index j = 0; j < log_b.size(); ++j) {
-      const double whole = degree * exponents[j] - reference;
-      weights[j] = whole > no_weight ? static_cast<Scalar>(weight_of(log_b[j], whole)) : Scalar(0);
-    }
-  }
-
-  bool run_ordinary(Segment own) {
-    if (!is_plain_ || !(block_at(own.begin).log_decay >= least_log_decay<Scalar>)) return false;
-    const Index n = own.size;
+  void load(Segment own) { load(own, queries_of(own)); }
+  void load(Segment own, Segment queries) {
     const Segment keys = keys_of(own);
-    const bool sees_own = !mask_.is_full && keys.size > 0;
-    double seen = no_weight, log_between = 0;  // the largest weight of all rows, in log2
-    for (Index begin = last_seen(own); begin >= 0; begin -= block) {
-      if (keys_of(segment_at(begin)).size > 0)
-        seen = std::max(seen, std::ceil(block_at(begin).reference + log_between * std::numbers::log2e));
-      log_between += block_at(begin).log_decay;
-    }
-    double unit = seen, own_unit = no_weight;
-    auto own_weights = work_.own_weights(keys.size);
-    if (sees_own) {
-      auto log_b = work_.gates(keys.size);
-      log_b = -work_.from_start(n).head(keys.size);
-      const auto exponents = work_.key_exponents(n).head(keys.size);
-      weigh(log_b, exponents, own_unit, own_weights);
-      unit = std::max(unit, own_unit);
-      for (Index i = 0; i < keys.size; ++i) {
-        seen = std::max(seen, degree * exponents[i] + std::numbers::log2e * log_b[i]);
-        if (seen != no_weight && !(seen - unit >= least_weight)) return false;
+    saved_ = memory_.frame.angles.size();
+    memory_.channels(saved_) = memory_.frame.angles;
+    loader_.load(own.size, memory_.frame, queries,
+                 call_.Q.middleCols(queries.size == 0 ? 0 : queries.begin - mask_.offset, queries.size), keys,
+                 columns_of(call_.K, keys), columns_of(call_.V, keys));
+  }
+  static MatrixView<const Scalar> columns_of(MatrixView<const Scalar> x, Segment tokens) {
+    return x.middleCols(tokens.size == 0 ? 0 : tokens.begin, tokens.size);
+  }
+  // As before the last segment was loaded; returns its argument.
+  Index undo(Index n) {
+    memory_.frame.angles.setZero(saved_);
+    memory_.frame.angles = memory_.channels(saved_);
+    return n;
+  }
+
+  // All keys that the rows see, those of their own segment first.
+  template <class Rows>
+  void add_all(Rows& rows, const Keys<Scalar>& own) {
+    const Queries<Scalar> queries = loader_.queries();
+    if (own.size() > 0) rows.add_own(loader_.logits(), own, queries);
+    walk_back([&](const KeyBlock& block, const LogDecay& between) {
+      if (const Keys<Scalar> keys = keys_in(block); rows.sees(keys, between)) {
+        auto logits = memory_.attention.logits(keys.size(), queries.size());
+        set_product(logits, vectors_of(block), queries.vectors);
+        rows.add_earlier(logits, keys, queries, between);
       }
-    }
-    if (unit == no_weight) return false;
-
-    rows_.reset(call_.V.rows(), n);
-    if (sees_own) {
-      auto logits = own_logits(own);
-      own_weights *= power_of_two<Scalar>(own_unit - unit);
-      rows_.add_scores(logits, own_weights, call_.V.middleCols(keys.begin, keys.size), true);
-    }
-    double absolute = 0;
-    walk_back(own, [&](Segment earlier, const auto& queries, double between) {
-      const double factor = weight_of(between, block_at(earlier.begin).reference - unit);
-      if (!(factor > static_cast<double>(std::numeric_limits<Scalar>::min()))) return;  // no row sees it
-      auto weights = work_.weights(earlier.size);
-      weights = work_.all_weights(T_).segment(earlier.begin, earlier.size) * static_cast<Scalar>(factor);
-      auto scores = logits_with(earlier, queries);
-      rows_.add_scores(scores, weights, call_.V.middleCols(earlier.begin, earlier.size), false);
-      rows_.settle_some(1);
-      absolute += block_at(earlier.begin).absolute * factor;
+      call_.transition.pull(block.tokens, queries.vectors);
     });
-    rows_.finish(1);
-
-    const Segment present = queries_of(own);
-    const auto exponents = work_.query_exponents(n), from_start = work_.from_start(n);
-    if (rows_.normalized())
-      for (Index i = present.begin - own.begin; i < present.end() - own.begin; ++i)
-        if (exponents[i] != no_weight && !(rows_.denominator(i) >= std::exp2(2 * least_weight))) return false;
-    set_exponential(work_.gates(n), from_start);
-    for (Index i = 0; i < present.end() - own.begin; ++i) {
-      if (diagnose() && sees_own && i < keys.size)
-        absolute += absolute_weight<degree, Scalar>(own_weights.segment(i, 1), work_.key_norms(n).segment(i, 1));
-      if (own.begin + i < present.begin) continue;
-      const Index query = own.begin + i - mask_.offset;
-      const double weight =
-          diagnose() ? absolute * integer_power(static_cast<double>(work_.query_norms(n)[i]), degree) : 0;
-      rows_.write(query, i, 0, weight, from_start[i], work_.gates(n)[i], degree * exponents[i] + unit,
-                  call_.Y.col(query));
+    rows.finish(queries);
+  }
+  // visit(block, decay from its end to the segment's first token) for the blocks that it sees, the last one first.
+  template <class Visit>
+  void walk_back(const Visit& visit) {
+    const auto& blocks = memory_.attention.blocks;
+    LogDecay between = loader_.first();
+    if (loader_.begins_anew()) return;
+    for (std::size_t n = blocks.size(); n-- > 0 && between.high > no_weight;) {
+      visit(blocks[n], between);
+      if (blocks[n].begins_anew) break;
+      between.add(blocks[n].decay);
     }
-    return true;
   }
 
-  [[nodiscard]] bool diagnose() const { return call_.options.diagnostics != nullptr; }
-
-  [[nodiscard]] Index embedded_dimension() const {
-    if constexpr (embedded)
-      return feature_.dimension(call_.K.rows());
-    else
-      return 0;
+  template <class Rows>
+  void write(Rows& rows) {
+    const Segment own = loader_.segment(), present = queries_of(own);
+    const Queries<Scalar> queries = loader_.queries();
+    for (Index t = present.begin; t < present.end(); ++t)
+      rows.write(t - own.begin, t - mask_.offset, queries, call_.Y.col(t - mask_.offset));
+    keep();
   }
 
-  const F& feature_;
+  // The loaded keys as a block, seen from the next segment on; their decay is counted up to its end.
+  void keep() {
+    if (!takes_) return;
+    const Segment own = loader_.segment();
+    const Keys<Scalar> loaded = loader_.keys();
+    const Index n = loaded.size();
+    memory_.attention.blocks.push_back({own, no_weight, loader_.total(), loader_.begins_anew()});
+    if (n == 0) return;
+    KeyBlock& block = memory_.attention.blocks.back();
+    set_copy(vectors_of(block), loaded.vectors.transpose());
+    AttentionMemory<Scalar>& of_keys = memory_.attention;
+    const auto part = [&](auto& panel) { return panel(call_.K.cols()).segment(own.begin, n); };
+    auto log_b = part(of_keys.log_b), low = part(of_keys.log_b_low);
+    set_log_b_at_end(loaded, loader_.rest(), log_b, low);
+    part(of_keys.norms) = loaded.norms;
+    part(of_keys.exponents) = loaded.exponents;
+    block.M = set_weights<degree>(part(of_keys.weights), log_b, low, loaded.exponents, of_keys.scratch(2 * n));
+    largest_value_ = std::max(largest_value_, loaded.extent.largest);
+  }
+  // A block of keys that no query of the segment reads.
+  Index take_keys(Segment segment) {
+    segment = loader_.load_gates(segment);
+    load(segment, {segment.begin, 0});
+    keep();
+    return segment.size;
+  }
+
+  MatrixView<Scalar> vectors_of(const KeyBlock& block) {
+    const Index n = keys_in_number(block);
+    return {memory_.attention.vectors(call_.K.cols() * d_).data() + block.tokens.begin * d_, n, d_};
+  }
+  [[nodiscard]] Index keys_in_number(const KeyBlock& block) const {
+    return std::clamp<Index>(call_.K.cols() - block.tokens.begin, 0, block.tokens.size);
+  }
+  Keys<Scalar> keys_in(const KeyBlock& block) {
+    const Index first = block.tokens.begin, n = keys_in_number(block);
+    AttentionMemory<Scalar>& of_keys = memory_.attention;
+    const auto part = [&](auto& panel) { return n == 0 ? panel(Index(0)) : panel(call_.K.cols()).segment(first, n); };
+    return {vectors_of(block),
+            columns_of(call_.V, {first, n}),
+            part(of_keys.exponents),
+            part(of_keys.log_b),
+            part(of_keys.log_b_low),
+            part(of_keys.norms),
+            part(of_keys.norms),
+            part(of_keys.weights),
+            block.M,
+            {}};
+  }
+
   AttentionCall<Scalar>& call_;
-  Workspace<Scalar>& work_;
+  EngineMemory<Scalar>& memory_;
   Mask mask_;
-  Index d_, D_, T_;
-  double room_;
-  ScoreSums<Scalar, F> sums_;
-  OrdinaryRows<Scalar, degree> rows_;
-  bool is_plain_;
+  SegmentLoader<Scalar, F> loader_;
+  Index d_, T_;
+  bool has_common_scale_, takes_ = true;
+  Scalar largest_value_ = 0;  // of the keys that are kept and seen
+  Index saved_ = 0;           // angles
 };
 
 /// The attention form, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`. The alignment of Eigen's memory is a

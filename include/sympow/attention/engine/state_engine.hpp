@@ -1,256 +1,297 @@
-// One segment through a state: what the recurrent and the chunked form are both made of.
+// Segments of tokens through a state: the engine of the recurrent and of the chunked form.
 #pragma once
 
-#include <sympow/attention/engine/columns.hpp>
-#include <sympow/attention/engine/score_sums.hpp>
-#include <sympow/attention/state.hpp>
+#include <sympow/attention/engine/dispatch.hpp>
+#include <sympow/attention/engine/state_call.hpp>
 
 namespace sympow::detail {
 
-/// One call of a state form, in the terms of an engine: everything is checked.
-template <class Scalar, FiniteFeatureMap F>
-struct StateCall {
-  const TransitionView<Scalar>& transition;
-  Rows rows;
-  Options options;
-  MatrixView<const Scalar> Q, K, V;
-  StateAccess<State<Scalar, F>> state;
-  MatrixView<Scalar> Y;
-  Workspace<Scalar>& work;
-  bool reads = true;  ///< the tokens have queries
-  Frame* standing =
-      nullptr;  ///< where queries turn from while the state stands still; otherwise it takes the tokens' keys
-
-  [[nodiscard]] bool takes() const { return standing == nullptr; }
-  /// Of so many tokens, as the cost model sees it.
-  [[nodiscard]] HeadShape shape(Index tokens) const {
-    return {.T = tokens,
-            .d = Q.rows(),
-            .e = V.rows(),
-            .D = static_cast<double>(state.S.cols()),
-            .action = transition.key_action(),
-            .is_full = options.mask.is_full,
-            .keeps_state = true,
-            .from_nothing = state.tokens == 0};
-  }
-};
-
-/// Reads the outputs of a segment from the folded sums (through φ), the tail and the segment itself (directly), and takes its tokens
-/// into the state.
+/// Takes segments through a state. With its folded sums S, its tail and the segment's own keys
+///
+///     rows i:   b_0i S φ(q_i) + Σ_{j in the tail} s_ij v_j + Σ_{j ≤ i} s_ij v_j     (and the same with v = 1)
+///     tail  ←   the segment's tokens, or where it cannot hold them S ← b_0n S + Σ_j b_jn v_j φ(k_j)ᵀ over both
+///
+/// by panels of φ that never leave the cache.
 template <class Scalar, FiniteFeatureMap F>
 class StateEngine {
-  static constexpr bool embedded = F::score == Score::embedded;
+  static constexpr int degree = degree_of<F>;
 
  public:
   StateEngine(const F& feature, StateCall<Scalar, F>& call)
       : feature_(feature),
         call_(call),
-        state_(call.state),
-        work_(call.work),
-        sums_(call.work, call.rows, call.options.diagnostics),
-        d_(call.Q.rows()),
-        D_(call.state.S.cols()) {}
+        sums_(StateParts::sums(call.state)),
+        tail_(StateParts::tail(call.state)),
+        frames_(StateParts::frames(call.state)),
+        memory_(call.memory),
+        loader_(feature, call.transition, memory_.segment, call.Q.rows(), call.options.scale),
+        action_(call.transition.key_action()),
+        has_common_scale_(call.rows != RowKind::signed_means) {}
 
-  /// Memory for segments of n tokens, so that it does not depend on them who asks for it.
-  void reserve(Index n) {
-    const Index longest = state_.tail_keys.cols(), most = std::max(n, longest), e = call_.V.rows();
-    if (constexpr Index large = Index{1} << 22;
-        D_ <= large / (n + longest + 1)) {  // more than this is asked for when it is needed
-      work_.features(D_, n);
-      work_.tail_features(D_, longest);
-    }
-    work_.numerators(e, most);
-    work_.weights(most);
-    work_.tail_norms(longest);
-    work_.query_norms(n);
-    work_.key_norms(n);
-    work_.row(n, 3);
-    work_.channel_decays(d_, 2);
-    if (call_.transition.key_action() == KeyAction::scale) work_.lifted_decays(D_, 2);
-    sums_.reserve(e, n, most);
-  }
-
-  /// Tokens of a segment, together.
-  void run(Segment segment) {
-    load_gates(segment);
-    load(segment);
-    run_loaded(segment);
-  }
-
-  /// The same after `load_gates` and `load`.
-  void run_loaded(Segment segment) {
-    if (call_.reads) read(segment);
-    if (!call_.takes()) return;
-    move_on(segment);
-    take(segment);
+  /// Segments of `size` tokens, one after the other.
+  void run(Index tokens, Index size) {
+    size = std::max<Index>(1, std::min(size, tokens));
+    reserve(size);
+    for (Index begin = 0; begin < tokens; begin += size) dispatch(*this, {begin, std::min(size, tokens - begin)});
   }
 
   /// The papers' literal step: the token enters the sums first, and is read with all others through φ.
-  void run_literally(Index token) {
-    const Segment segment{token, 1};
-    load_gates(segment);
-    load(segment);
-    if (move_on(segment)) load_queries(segment);  // read after the state has moved on to the token's end
-    take(segment);
-    if constexpr (embedded)  // taking the key has used the panel
-      embed_scaled(feature_, work_.queries(d_, 1), work_.features(D_, 1), work_.query_exponents(1),
-                   work_.query_norms(1), diagnose());
-    sums_.reset(call_.V.rows(), 1, room(segment));
-    add_folded(1, [](Index) { return 0.0; });
-    sums_.write(0, token, call_.Y.middleCols(token, 1));
-  }
-
-  /// Log decays from the segment's start and to its end.
-  void load_gates(Segment segment) {
-    const Index n = segment.size;
-    log_total_ = accumulate_gates(call_.transition, segment, work_.from_start(n), work_.to_end(n));
-  }
-
-  /// Queries at the segment's start, keys at its end, logits between; exponents and norms.
-  void load(Segment segment) {
-    const Index n = segment.size;
-    auto queries = work_.queries(d_, n), keys = work_.keys(d_, n), logits = work_.logits(n, n);
-    load_queries(segment);
-    load_keys(segment);
-    const bool meet = call_.reads && call_.takes();
-    call_.transition.transport(frame(), segment, queries, keys, meet ? Batch<Scalar>(logits) : no_logits<Scalar>());
-    if constexpr (embedded) {
-      auto query_features = work_.features(D_, n), key_features = work_.key_features(D_, n);
-      embed_scaled(feature_, queries, query_features, work_.query_exponents(n), work_.query_norms(n), diagnose());
-      embed_scaled(feature_, keys, key_features, work_.key_exponents(n), work_.key_norms(n), diagnose());
-      if (meet) set_product(logits, key_features.transpose(), query_features);
+  void run_literally(Index tokens) {
+    reserve(1);
+    OwnScaleRows<Scalar, F> rows(memory_.own_scale, call_.rows, call_.options.diagnostics);
+    for (Index token = 0; token < tokens; ++token) {
+      load(load_gates({token, 1}));
+      take(none(), [](Index, const auto&) {});
+      loader_.stand_at_end(call_.Q.middleCols(token, 1));
+      rows.reset(call_.V.rows(), loader_.queries(), room(loader_.keys()));
+      if (begin_read(rows, {})) read_now(rows);
+      write(rows);
     }
   }
 
-  /// Where queries and keys turn from.
-  Frame& frame() { return call_.takes() ? state_.frame : *call_.standing; }
-
-  /// Everything that the state holds undergoes what a segment does to it; true if it leaves the coordinates of its keys.
-  bool move_on(Segment segment) {
-    const KeyAction action = call_.transition.key_action();
-    state_.forget(log_total_, action == KeyAction::scale ? &log_channels(segment) : nullptr);
-    if constexpr (keys_are_features<F>)
-      if (action == KeyAction::mix) state_.mix(call_.transition, segment);
-    state_.tokens += segment.size;
-    return action == KeyAction::scale || action == KeyAction::mix;
+  Index run_common(Segment segment) {
+    segment = load_gates(segment);
+    if (!call_.reads) {
+      load(segment);
+      take(none(), [](Index, const auto&) {});
+      return segment.size;
+    }
+    if (!has_common_scale_ || room_for(tail_.largest_value()) != 0) return 0;
+    Index n = moderate_tokens(segment);
+    CommonScaleRows<Scalar, F> rows(memory_.common_scale, call_.rows, call_.options.diagnostics);
+    while (n > 0) {
+      load({segment.begin, n});
+      const Keys<Scalar> own = loader_.keys(), tail = tail_keys();
+      CommonScale<degree> scale = scale_of_all(tail);
+      const Index fit = call_.takes() ? std::min(tokens_without_room(own), scale.add_own(own.log_b, own.exponents)) : n;
+      if (scale.exponent() == no_weight) return undo(0);
+      if (fit < n) {
+        n = undo(fit);
+        continue;
+      }
+      rows.reset(call_.V.rows(), loader_.queries(), scale.exponent());
+      add_direct(rows, own, tail);
+      if (sums_.empty()) {
+        rows.finish(loader_.queries());
+        if (const Index fine = rows.first_too_small(loader_.queries()); fine < n) {
+          n = undo(fine);
+          continue;
+        }
+      }
+      complete(rows);
+      break;
+    }
+    return n;
   }
 
-  /// Σ log a of a segment by channel.
-  const Eigen::VectorXd& log_channels(Segment segment) {
-    if (segment.begin != channels_of_.begin || segment.size != channels_of_.size)
-      call_.transition.log_channel_totals(segment, work_.channels);
-    channels_of_ = segment;
-    return work_.channels;
+  Index run_own(Segment segment) {
+    segment = load_gates(segment);
+    if (has_common_scale_) segment.size = std::min(segment.size, few_tokens);
+    load(segment);
+    OwnScaleRows<Scalar, F> rows(memory_.own_scale, call_.rows, call_.options.diagnostics);
+    rows.reset(call_.V.rows(), loader_.queries(), room(loader_.keys()));
+    add_direct(rows, loader_.keys(), tail_keys());
+    complete(rows);
+    return segment.size;
   }
-
-  /// That of the values that a segment meets, see `room_for`.
-  [[nodiscard]] double room(Segment segment) const {
-    const Scalar own = call_.takes() ? largest_entry(call_.V.middleCols(segment.begin, segment.size)) : Scalar(0);
-    return room_for(std::max(own, largest_entry(state_.values())));
-  }
-  /// Σ log γ of the segment whose gates are loaded.
-  [[nodiscard]] double log_total() const { return log_total_; }
 
  private:
-  void read(Segment segment) {
-    const Index n = segment.size;
-    sums_.reset(call_.V.rows(), n, room(segment));
-    if (call_.takes()) {
-      auto logits = work_.logits(n, n);
-      sums_.add_causal(call_.transition, segment, logits, call_.V.middleCols(segment.begin, n));
-    }
-    add_tail(n);
-    const double slowest = state_.slowest_channel(), forgotten = state_.tail_log_decay + degree_of<F> * slowest;
-    if (slowest > no_weight && !state_.channels_agree()) state_.pull_to_last_fold(work_, work_.queries(d_, n));
-    add_folded(n, [&](Index i) { return forgotten + work_.from_start(n)[i]; });
-    sums_.write(0, segment.begin, call_.Y.middleCols(segment.begin, n));
+  // Memory for n tokens and the longest tail, so that no later segment asks for more.
+  void reserve(Index n) {
+    const Index longest = tail_.capacity(), rows = loader_.vector_rows(), e = call_.V.rows(),
+                most = std::max(n, longest), own = has_common_scale_ ? std::min(n, few_tokens) : n;
+    loader_.reserve(n);
+    if (has_common_scale_) CommonScaleRows<Scalar, F>(memory_.common_scale, call_.rows, nullptr).reserve(e, n, most);
+    OwnScaleRows<Scalar, F>(memory_.own_scale, call_.rows, nullptr).reserve(e, own, most);
+    memory_.tail.reserve(rows, longest);
+    memory_.tail_logits(longest, n);
+    memory_.fold.template reserve<F>(rows, e, sums_.S.cols(), n, longest + n, action_ == KeyAction::scale);
+    memory_.noise(n), memory_.lengths(n), memory_.channels(call_.Q.rows());
   }
 
-  void load_queries(Segment segment) {
-    const Index n = segment.size;
-    auto queries = work_.queries(d_, n);
-    if (call_.reads)
-      detail::load_queries<F, Scalar>(call_.Q.middleCols(segment.begin, n), queries, work_.query_exponents(n),
-                                      work_.query_norms(n), call_.options.scale);
+  // Where queries and keys turn from.
+  Frame& frame() { return call_.takes() ? frames_.end : *call_.standing; }
+
+  // See `SegmentLoader::load_gates`. Behind a gate of 0 nothing is left, whatever it was.
+  Segment load_gates(Segment segment) {
+    segment = loader_.load_gates(segment);
+    if (loader_.begins_anew()) {
+      sums_.clear();
+      tail_.clear();
+      frames_.log_decay = no_weight;
+    }
+    return segment;
+  }
+
+  void load(Segment segment) {
+    const Segment nothing{segment.begin, 0};
+    const auto columns = [&](MatrixView<const Scalar> x, bool wanted) {
+      return x.middleCols(wanted ? segment.begin : 0, wanted ? segment.size : 0);
+    };
+    memory_.frame.angles = frame().angles;
+    loader_.load(segment.size, frame(), call_.reads ? segment : nothing, columns(call_.Q, call_.reads),
+                 call_.takes() ? segment : nothing, columns(call_.K, call_.takes()), columns(call_.V, call_.takes()));
+  }
+  // As before the last segment was loaded; returns its argument.
+  Index undo(Index n) {
+    frame().angles = memory_.frame.angles;
+    return n;
+  }
+
+  Keys<Scalar> tail_keys() { return memory_.tail.keys(feature_, tail_, call_.options.diagnostics != nullptr); }
+  MatrixView<Scalar> none() { return {nullptr, loader_.vector_rows(), 0}; }
+
+  // Σ log a of the loaded segment by channel, nothing where none decays by itself.
+  const Eigen::VectorXd* log_channels(Segment segment) {
+    if (action_ != KeyAction::scale) return nullptr;
+    call_.transition.log_channel_totals(segment, memory_.log_channels);
+    return &memory_.log_channels;
+  }
+  // The decay of the sums over a segment, without its scalar gates: of the channel that forgets least.
+  double slowest_channel_over(Segment segment) {
+    const Eigen::VectorXd* log_a = log_channels(segment);
+    if (log_a == nullptr) return sums_.template slowest_decay<degree>() - sums_.log_decay;
+    double slowest = log_a->size() == 0 ? 0 : no_weight;
+    for (Index c = 0; c < log_a->size(); ++c) slowest = std::max(slowest, sums_.log_channels[c] + (*log_a)[c]);
+    return degree * slowest;
+  }
+
+  // Tokens of a segment over which nothing decays so much that a common scale ends.
+  Index moderate_tokens(Segment segment) {
+    Index n = loader_.tokens_within(least_log_decay);
+    const double before = action_ == KeyAction::scale ? degree * largest_of(sums_.log_channels) : 0;
+    while (action_ == KeyAction::scale && n > 1 &&
+           !(slowest_channel_over({segment.begin, n}) - before >= least_log_decay))
+      n /= 2;
+    return n;
+  }
+  // Of the values that a segment meets.
+  [[nodiscard]] double room(const Keys<Scalar>& own) {
+    return room_for(std::max(own.extent.largest, tail_.largest_value()));
+  }
+
+  // What all rows see.
+  CommonScale<degree> scale_of_all(const Keys<Scalar>& tail) {
+    CommonScale<degree> scale;
+    const double first = loader_.first().high;
+    scale.add(sums_.L + (sums_.log_decay + first + slowest_channel_over(loader_.segment())) * std::numbers::log2e);
+    scale.add(largest_log2_weight<degree>(tail.log_b, tail.exponents) + first * std::numbers::log2e);
+    return scale;
+  }
+
+  // Scores of the segment's own keys and of those in the tail.
+  template <class Rows>
+  void add_direct(Rows& rows, const Keys<Scalar>& own, const Keys<Scalar>& tail) {
+    const Queries<Scalar> queries = loader_.queries();
+    if (own.size() > 0) rows.add_own(loader_.logits(), own, queries);
+    if (tail.size() == 0 || !rows.sees(tail, loader_.first())) return;
+    auto logits = memory_.tail_logits(tail.size(), queries.size());
+    set_product(logits, tail.vectors.transpose(), queries.vectors);
+    rows.add_earlier(logits, tail, queries, loader_.first());
+  }
+
+  // Whether there are sums to read; the queries are then where these are. Nothing is forgotten yet but what is owed and e^since.
+  template <class Rows>
+  bool begin_read(Rows& rows, LogDecay since) {
+    if (sums_.empty()) return false;
+    const Queries<Scalar> queries = loader_.queries();
+    const Index n = queries.size();
+    auto lengths = memory_.lengths(n);
+    const bool pulls = sums_.channels_differ();
+    if (pulls) {
+      sums_.pull_to_last_fold(queries.vectors, memory_.channels);
+      set_norms<Scalar>(queries.vectors, lengths);
+    }
+    auto noise = memory_.noise(n);
+    if (has_nonnegative_entries<F> || call_.rows == RowKind::sums)
+      noise.setZero();  // nothing cancels, or it may
     else
-      set_nothing(queries, work_.query_exponents(n), work_.query_norms(n));
+      sums_.template set_noise<degree>(queries.vectors, pulls ? lengths : queries.lengths, noise, memory_.channels);
+    since.add(sums_.template slowest_decay<degree>());
+    rows.begin_read(sums_.exponent(), sums_.A, noise, queries, since);
+    return true;
+  }
+  // Some columns of S and entries of Z with those of φ of the queries.
+  template <class Rows, class Features>
+  void read_some(Rows& rows, Index first, const Features& features) {
+    const Index size = features.cols();
+    rows.add_read(MatrixView<const Scalar>(sums_.S).middleCols(first, size),
+                  ColumnView<const Scalar>(sums_.Z).segment(first, size), features);
+  }
+  template <class Rows>
+  void read_now(Rows& rows) {
+    for_feature_panels(feature_, memory_.fold.panels, loader_.queries().vectors, none(), none(),
+                       [&](Index first, const auto& features, const auto&) { read_some(rows, first, features); });
   }
 
-  void add_tail(Index n) {
-    const Index m = state_.tail_size;
-    if (m == 0) return;
-    auto logits = work_.logits(m, n);
-    auto norms = work_.tail_norms(m);
-    if constexpr (embedded) {
-      auto tail_features = work_.tail_features(D_, m);
-      embed_scaled(feature_, state_.keys(), tail_features, state_.exponents(), norms, diagnose());
-      set_product(logits, tail_features.transpose(), work_.features(D_, n));
-    } else {
-      if (diagnose()) set_norms(state_.keys(), norms);
-      set_product(logits, state_.keys().transpose(), work_.queries(d_, n));
-    }
-    work_.factors.template set<F>(state_.log_b(), state_.exponents());
-    sums_.add_earlier(work_.factors, norms, logits, state_.values(), [&](Index i) { return work_.from_start(n)[i]; });
-  }
-
-  // The sums through φ, for queries in the coordinates and at the time of the sums but for log_gate(i).
-  template <class LogGate>
-  void add_folded(Index n, const LogGate& log_gate) {
-    if (state_.L == no_weight) return;
-    auto features = work_.features(D_, n);
-    if constexpr (!embedded) feature_.embed(work_.queries(d_, n), features);
-    auto numerators = work_.numerators(call_.V.rows(), n), columns = work_.row(n, 3);
-    auto denominators = columns.col(0), noise = columns.col(1), absolute = columns.col(2);
-    const auto total = static_cast<Scalar>(state_.A);
-    set_product(numerators, state_.sums(), features);
-    set_product(denominators, features.transpose(), state_.normalizer());
-    set_norms(features, noise);
-    for (Index i = 0; i < n; ++i) {
-      noise[i] *= total;
-      // of the queries as they came: channels may have shortened them since
-      absolute[i] = embedded || !diagnose() ? noise[i] : power<degree_of<F>>(work_.query_norms(n)[i]) * total;
-      if constexpr (has_nonnegative_entries<F>) noise[i] = 0;  // nothing cancels
-    }
-    sums_.add_read(numerators, denominators, noise, absolute, state_.exponent(), log_gate);
-  }
-
-  void load_keys(Segment segment) {
-    const Index n = segment.size;
-    auto keys = work_.keys(d_, n);
+  // Reads the sums, on the way of a fold where there is one, takes the tokens, and writes.
+  template <class Rows>
+  void complete(Rows& rows) {
+    const bool on_the_way = call_.takes() && !tail_.has_room_for(loader_.segment().size) && action_ != KeyAction::mix;
+    const bool reads = begin_read(rows, loader_.first());
+    if (reads && !on_the_way) read_now(rows);
     if (call_.takes())
-      detail::load_keys<F, Scalar>(call_.K.middleCols(segment.begin, n), keys, work_.key_exponents(n),
-                                   work_.key_norms(n));
-    else
-      set_nothing(keys, work_.key_exponents(n), work_.key_norms(n));
+      take(reads && on_the_way ? loader_.queries().vectors : none(), [&](Index first, const auto& features) {
+        if (reads && on_the_way) read_some(rows, first, features);
+      });
+    write(rows);
   }
 
-  static void set_nothing(MatrixView<Scalar> x, ColumnView<double> exponents, ColumnView<Scalar> norms) {
-    x.setZero();
-    exponents.setConstant(no_weight);
-    norms.setZero();
+  template <class Rows>
+  void write(Rows& rows) {
+    const Segment own = loader_.segment();
+    const Queries<Scalar> queries = loader_.queries();
+    rows.finish(queries);
+    for (Index i = 0; i < own.size; ++i) {
+      for (const auto* x : {&call_.Q, &call_.K, &call_.V}) prefetch_column(*x, own.end() + i);
+      prefetch_column<true>(call_.Y, own.begin + i + 8);
+      rows.write(i, own.begin + i, queries, call_.Y.col(own.begin + i));
+    }
   }
 
-  // The segment's tokens into the tail, or with it into the sums if it cannot hold them.
-  void take(Segment segment) {
-    const Index n = segment.size;
-    auto keys = work_.keys(d_, n);
-    const auto values = call_.V.middleCols(segment.begin, n);
-    if (state_.tail_size + n <= state_.tail_keys.cols())
-      state_.append(keys, work_.key_exponents(n), work_.to_end(n), values);
-    else
-      state_.fold(work_, keys, work_.key_exponents(n), work_.to_end(n), values);
+  // All that the state holds undergoes what the loaded segment does to it, and its tokens go into the tail, or with it into the sums.
+  template <class Read>
+  void take(MatrixView<Scalar> queries, const Read& read) {
+    const Segment own = loader_.segment();
+    const Keys<Scalar> keys = loader_.keys();
+    const bool folds = !tail_.has_room_for(own.size);
+    const Eigen::VectorXd* log_a = log_channels(own);
+    const LogDecay& total = loader_.total();
+    frames_.tokens += own.size;
+    frames_.log_decay += total.high;
+    if (log_a != nullptr) frames_.log_channels += *log_a;
+    if constexpr (keys_are_features<F>)
+      if (action_ == KeyAction::mix) mix(own);
+    sums_.forget(total.high, log_a);
+    if (!folds) {
+      tail_.forget(total.high, log_a, degree);
+      return tail_.append(loader_.plain_keys(), keys, loader_.rest());
+    }
+    tail_.forget(0, log_a, degree);  // the gates go into all keys
+    sums_.absorb(feature_, memory_.fold, queries, memory_.tail.keys(feature_, tail_), total, keys, loader_.rest(),
+                 read);
+    tail_.clear();
   }
 
-  [[nodiscard]] bool diagnose() const { return call_.options.diagnostics != nullptr; }
+  // Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
+  void mix(Segment segment) {
+    Matrix<Scalar>& product = frames_.key_product;
+    if (product.size() == 0) product.setIdentity(call_.Q.rows(), call_.Q.rows());
+    call_.transition.push(segment, tail_.keys());
+    call_.transition.push(segment, sums_.Z);
+    call_.transition.advance(segment, sums_.S);
+    call_.transition.advance(segment, product);
+  }
 
   const F& feature_;
   StateCall<Scalar, F>& call_;
-  StateAccess<State<Scalar, F>>& state_;
-  Workspace<Scalar>& work_;
-  ScoreSums<Scalar, F> sums_;
-  Index d_, D_;
-  double log_total_ = 0;
-  Segment channels_of_;  // whose totals the workspace has
+  FoldedSums<Scalar>& sums_;
+  Tail<Scalar>& tail_;
+  Frames<Scalar>& frames_;
+  EngineMemory<Scalar>& memory_;
+  SegmentLoader<Scalar, F> loader_;
+  KeyAction action_;
+  bool has_common_scale_;
 };
 
 }  // namespace sympow::detail

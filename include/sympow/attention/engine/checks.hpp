@@ -1,0 +1,131 @@
+// The checks that every form makes before it touches anything.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include <sympow/attention/options.hpp>
+#include <sympow/feature/feature_map.hpp>
+#include <sympow/transition/transition.hpp>
+
+namespace sympow::detail {
+
+/// What becomes of the sums of a row.
+enum class RowKind { sums, weighted_means, signed_means };
+
+/// Tokens of a chunk.
+inline Index chunk_of(const Options& options, const HeadShape& shape) {
+  return options.chunk > 0 ? std::clamp<Index>(shape.T, 1, options.chunk) : cheapest_chunk(shape, options.costs);
+}
+
+/// The run-time value of a choice of normalisation, or a sentence why there is none.
+template <class Normalization, FeatureMap F>
+constexpr RowKind row_kind() {
+  if constexpr (std::is_same_v<Normalization, DefaultNormalization>) {
+    return F::nonnegative ? RowKind::weighted_means : RowKind::sums;
+  } else if constexpr (std::is_same_v<Normalization, Normalized>) {
+    static_assert(F::nonnegative,
+                  "this feature map has negative scores (an odd power, Linear) and gives no distribution: "
+                  "use Unnormalized, or SignedNormalized if signed weights are meant");
+    return RowKind::weighted_means;
+  } else if constexpr (std::is_same_v<Normalization, SignedNormalized>) {
+    return RowKind::signed_means;
+  } else {
+    static_assert(std::is_same_v<Normalization, Unnormalized>,
+                  "the first template argument of a form is Normalized, Unnormalized or SignedNormalized");
+    return RowKind::sums;
+  }
+}
+
+/// Throws `NotFinite` with the position of the first entry that is not finite.
+template <class X>
+void check_finite(const char* name, const X& x) {
+  for (Index t = 0; t < x.cols(); ++t)
+    for (Index i = 0; i < x.rows(); ++i)
+      if (!std::isfinite(x.coeff(i, t)))
+        raise<NotFinite>(name, "(", i, ", ", t, ") is ", static_cast<double>(x.coeff(i, t)), ", must be finite");
+}
+
+/// Tokens that a call goes over: those of its keys and those at which its queries stand.
+template <class Q, class K>
+Index tokens_of(const Q& queries, const K& keys, const Mask& mask) {
+  return std::max(keys.cols(), queries.cols() + mask.offset);
+}
+
+/// Throws `InvalidArgument` for a mask whose queries stand where no token can be, or so far behind the last key that a transition of any length would be
+/// gone through for nothing.
+template <class A, class K>
+void check_offset(const A& transition, const K& keys, const Mask& mask) {
+  constexpr Index farthest = std::numeric_limits<Index>::max() / 4, gap = Index{1} << 24;
+  if (mask.offset < -farthest || mask.offset > farthest)
+    raise<InvalidArgument>("options: the offset of the mask is ", mask.offset, ", must lie between ", -farthest,
+                           " and ", farthest);
+  if (transition.length() == Dynamic && mask.offset - keys.cols() > gap)
+    raise<InvalidArgument>("options: the offset of the mask is ", mask.offset, ", which leaves more than ", gap,
+                           " tokens behind the ", keys.cols(), " columns of K");
+}
+
+/// Throws `ShapeMismatch`, `InvalidArgument` or `NotFinite` unless the arguments of a call fit each other.
+template <class A, class Q, class K, class V>
+void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
+  const Mask& mask = options.mask;
+  check_offset(transition, keys, mask);
+  check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
+  if (mask == causal())
+    check_size("columns of K", keys.cols(), queries.cols(),
+               "columns of Q, one a token, unless options.mask says otherwise");
+  check_size("columns of V", values.cols(), keys.cols(), "columns of K, one a token");
+  const Index tokens = tokens_of(queries, keys, mask);
+  if (transition.length() != Dynamic)
+    check_size("length of the transition", transition.length(), tokens,
+               mask == causal() ? "columns of Q, one a token" : "tokens of keys and queries under the mask");
+  if (transition.key_dimension() != Dynamic)
+    check_size("key dimension of the transition", transition.key_dimension(), queries.rows(), "rows of Q");
+  if (mask.is_full) {
+    if (mask.offset < 0)
+      raise<InvalidArgument>("options: the offset of a full mask is ", mask.offset, ", must not be negative");
+    if (A::key_action != KeyAction::none && A::key_action != KeyAction::turn)
+      raise<InvalidArgument>("options: a full mask needs a transition that leaves keys alone or turns them");
+    for (Index i = 0; i < tokens; ++i)
+      if (transition.log_decay(i) != 0)
+        raise<InvalidArgument>("options: a full mask needs a transition without decay; log gamma of token ", i, " is ",
+                               transition.log_decay(i));
+  }
+  if (!std::isfinite(options.scale)) raise<InvalidArgument>("options: scale is ", options.scale, ", must be finite");
+  if (options.check_finite) {
+    check_finite("Q", queries);
+    check_finite("K", keys);
+    check_finite("V", values);
+  }
+  const Costs& costs = options.costs;
+  for (const double cost : {costs.score, costs.segment, costs.token})
+    if (!(cost >= 0 && std::isfinite(cost)))
+      raise<InvalidArgument>("options: the costs are ", costs.score, ", ", costs.segment, " and ", costs.token,
+                             ", must be finite and not negative");
+  if (options.chunk < 0) raise<InvalidArgument>("options: chunk is ", options.chunk, ", must not be negative");
+}
+
+template <class Y, class Q, class V>
+void check_output(const Y& outputs, const Q& queries, const V& values) {
+  check_size("rows of Y", outputs.rows(), values.rows(), "rows of V");
+  check_size("columns of Y", outputs.cols(), queries.cols(), "columns of Q, one a token");
+}
+
+/// Whether these types go together; false after a sentence at compile time, so that the sentence stands alone.
+template <FeatureMap F, Transition A, class Q, class K, class V>
+constexpr bool check_types() {
+  constexpr bool one_scalar =
+      std::is_same_v<typename Q::Scalar, typename K::Scalar> && std::is_same_v<typename Q::Scalar, typename V::Scalar>;
+  static_assert(one_scalar, "queries, keys and values must have the same scalar type; use .cast<>()");
+  constexpr bool is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix;
+  constexpr bool can_act = !(is_lifted && F::score == Score::embedded);
+  static_assert(
+      can_act,
+      "channel decay and Householder chains are lifted to the embedding, which needs a feature map whose score "
+      "is a power of the logit, or Exponential");
+  return one_scalar && can_act;
+}
+
+}  // namespace sympow::detail

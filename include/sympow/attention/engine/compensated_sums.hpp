@@ -1,0 +1,120 @@
+// Sums over many contributions that are as good after thousands of them.
+#pragma once
+
+#include <sympow/attention/panel.hpp>
+#include <sympow/core/product.hpp>
+
+namespace sympow::detail {
+
+/// For rows i = 0 … n - 1 the numerators, e numbers each, and one denominator. Contributions are collected some at a time, and enter the rows by an
+/// addition that keeps what its rounding loses.
+template <class Scalar>
+class CompensatedSums {
+  static constexpr Index at_once = 4;  // contributions
+
+ public:
+  /// Memory for so many rows.
+  void reserve(Index value_rows, Index rows) {
+    for (auto* panel : {&partial_, &sums_, &residues_}) (*panel)(value_rows, rows);
+    for (auto* panel : {&partial_denominators_, &denominators_, &denominator_residues_}) (*panel)(rows);
+  }
+
+  /// Rows without any contribution; without denominators unless they `divide`.
+  void reset(Index value_rows, Index rows, bool divides) {
+    e_ = value_rows;
+    n_ = rows;
+    divides_ = divides;
+    pending_ = settled_ = 0;
+    last_ = 0;
+  }
+
+  /// Some rows of the next contribution to numerators: columns `first`, … of C += A B.
+  template <class A, class B>
+  void add_columns(Index first, Index count, const A& a, const B& b) {
+    add(partial_(e_, n_).middleCols(first, count), a, b);
+  }
+  /// One number more in them.
+  void add_entry(Index i, Index r, Scalar x) { partial_(e_, n_)(r, i) += x; }
+  /// One number of the next contribution to denominators.
+  void add_denominator(Index i, Scalar x) {
+    Scalar& sum = partial_denominators_(n_)[i];
+    sum = pending_ == 0 ? x : sum + x;
+  }
+  /// The next contribution is whole.
+  void end_contribution() { ++pending_; }
+
+  /// The contribution S φ and Z φ of some entries of φ, n × entries.
+  template <class Features>
+  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Features& features) {
+    add(partial_(e_, n_), S, features.transpose());
+    if (divides_) add(partial_denominators_(n_), features, Z);
+    ++pending_;
+  }
+
+  /// Takes contributions into the rows, `factor` times, once there are some of them.
+  void settle_some(Scalar factor) {
+    if (pending_ >= at_once) settle(factor);
+  }
+  /// The same for those that are left.
+  void settle(Scalar factor) {
+    if (pending_ == 0) return;
+    settle(sums_, residues_, factor, partial_, e_ * n_);
+    settle_denominators(factor);
+  }
+  /// The same for the last ones, before the rows are read.
+  void finish(Scalar factor) {
+    if (pending_ == 0 || settled_ != 1) return settle(factor);
+    last_ = factor;  // numerators are added on the way out
+    settle_denominators(factor);
+  }
+
+  [[nodiscard]] bool divides() const { return divides_; }  ///< whether there are denominators
+  /// One of them, after `finish`; 0 where nothing was added.
+  [[nodiscard]] Scalar denominator(Index i) { return settled_ == 0 ? Scalar(0) : denominators_(n_)[i]; }
+  /// f(r, some) for the numerators of row i from r on, 16 at a time as a block and the rest one by one.
+  template <class Visit>
+  void visit_numerators(Index i, const Visit& visit) {
+    using Block = Eigen::Array<Scalar, 16, 1>;
+    const auto sums = sums_(e_, n_).col(i), partial = partial_(e_, n_).col(i);
+    Index r = 0;
+    for (; r + 16 <= e_ && settled_ > 0; r += 16) {
+      Block some = Block::Map(sums.data() + r);
+      if (last_ != Scalar(0)) some += last_ * Block::Map(partial.data() + r);
+      visit(r, some);
+    }
+    for (; r < e_; ++r)
+      visit(r, settled_ == 0 ? Scalar(0) : last_ == Scalar(0) ? sums[r] : sums[r] + last_ * partial[r]);
+  }
+
+ private:
+  template <class C, class A, class B>
+  void add(C&& c, const A& a, const B& b) const {
+    if (pending_ == 0)
+      set_product(c, a, b);
+    else
+      add_product(c, a, b);
+  }
+
+  void settle_denominators(Scalar factor) {
+    if (divides_) settle(denominators_, denominator_residues_, factor, partial_denominators_, n_);
+    pending_ = 0;
+    ++settled_;
+  }
+
+  // The first contribution needs no residue, the second has none before it.
+  void settle(Panel<Scalar>& sums, Panel<Scalar>& residues, Scalar factor, Panel<Scalar>& partial, Index size) const {
+    if (settled_ == 0 && factor == Scalar(1)) return std::swap(sums, partial);
+    if (settled_ == 0)
+      sums(size) = factor * partial(size);
+    else
+      add_compensated(sums(size), residues(size), factor, partial(size), settled_ == 1);
+  }
+
+  Index e_ = 0, n_ = 0, pending_ = 0, settled_ = 0;
+  bool divides_ = true;
+  Scalar last_ = 0;  // what the numerators that are still pending are multiplied by
+  Panel<Scalar> partial_, sums_, residues_;
+  Panel<Scalar> partial_denominators_, denominators_, denominator_residues_;
+};
+
+}  // namespace sympow::detail

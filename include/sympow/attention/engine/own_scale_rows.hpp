@@ -1,0 +1,220 @@
+// Rows that each have a scale of their own: for whatever numbers, and for exponential scores.
+#pragma once
+
+#include <sympow/attention/engine/causal_product.hpp>
+#include <sympow/attention/engine/row_ends.hpp>
+
+namespace sympow::detail {
+
+/// Memory of rows with a scale each.
+template <class Scalar>
+struct OwnScaleMemory {
+  CompensatedSums<Scalar> read;
+  KeyFactors<Scalar> factors;
+  Panel<Scalar> values, denominators, noises, new_factors, finite_values;
+  Panel<double> scales, shift, gate, gates, noise, absolute;
+};
+
+/// For rows i = 0 … n - 1
+///
+///     Σ_j s_ij v_j = 2^scale_i values_i,   Σ_j s_ij = 2^scale_i denominators_i
+///
+/// with whole scale_i that follow the largest contribution, `room` above it.
+template <class Scalar, FeatureMap F>
+class OwnScaleRows {
+  static constexpr int degree = degree_of<F>;
+
+ public:
+  OwnScaleRows(OwnScaleMemory<Scalar>& memory, RowKind kind, Diagnostics* diagnostics)
+      : memory_(memory), ends_(memory.absolute, kind, diagnostics) {}
+
+  /// Memory for so many rows, and so many keys at a time.
+  void reserve(Index value_rows, Index rows, Index keys) {
+    memory_.read.reserve(value_rows, rows);
+    memory_.factors.reserve(keys);
+    memory_.values(value_rows, rows);
+    for (auto* panel : {&memory_.denominators, &memory_.noises, &memory_.new_factors}) (*panel)(rows);
+    for (auto* panel : {&memory_.scales, &memory_.shift, &memory_.gate, &memory_.noise, &memory_.absolute})
+      (*panel)(rows);
+    memory_.gates(keys);
+  }
+
+  /// Rows without any contribution; `room` is that of the values which they meet, see `room_for`.
+  void reset(Index value_rows, const Queries<Scalar>& queries, double room) {
+    e_ = value_rows;
+    n_ = queries.size();
+    room_ = room;
+    values().setZero();
+    memory_.denominators(n_).setZero();
+    memory_.noises(n_).setZero();
+    memory_.scales(n_).setConstant(no_weight);
+    ends_.reset(queries);
+  }
+
+  /// Any row can see any key that has weight.
+  [[nodiscard]] bool sees(const Keys<Scalar>& keys, const LogDecay& between) const {
+    return keys.size() > 0 && between.high > no_weight;
+  }
+
+  /// The segment's own keys j ≤ i, from logits that are used up.
+  void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) {
+    auto gates = memory_.gates(n_), shift = memory_.shift(n_), gate = memory_.gate(n_);
+    for (Index i = 0; i < n_; ++i) {
+      const Index seen = std::min(i + 1, keys.size());
+      for (Index j = 0; j < i; ++j) gates[j] += queries.gates[i];
+      gates[i] = 0;
+      memory_.factors.template set<F>(gates.head(seen), gates.head(0), keys.exponents.head(seen));
+      gate[i] = 0;
+      shift[i] = weigh(logits.col(i).head(seen), i, keys, queries, 0);
+      logits.col(i).tail(logits.rows() - seen).setZero();
+    }
+    begin_add(logits, shift, gate, [&](Index i) { return std::min(i + 1, keys.size()); });
+    for_causal_products(
+        keys, logits, memory_.finite_values,
+        [&](Index begin, Index count, const auto& V, const auto& W) {
+          add_product(values().middleCols(begin, count), V, W);
+        },
+        [&](Index i, Index r, Scalar x) { values()(r, i) += x; });
+    ends_.add_own(keys, queries);
+  }
+  /// All of some keys, which decay by e^between on their way to the segment's first token.
+  void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
+                   const LogDecay& between) {
+    auto shift = memory_.shift(n_), gate = memory_.gate(n_);
+    memory_.factors.template set<F>(keys.log_b, keys.log_b_low, keys.exponents);
+    for (Index i = 0; i < n_; ++i) {
+      gate[i] = gate_of(i, queries, between);
+      shift[i] = weigh(logits.col(i), i, keys, queries, gate[i]);
+    }
+    begin_add(logits, shift, gate, [&](Index) { return keys.size(); });
+    add_product(values(), keys.values, logits);
+    ends_.add_earlier(keys, queries, between);
+  }
+
+  /// What follows is read from sums 2^exponent S and Z of the absolute weight A, which decay by e^between on their way to the segment's first token.
+  /// `noise` has the largest denominator of each row that can be rounding, with that exponent.
+  void begin_read(double exponent, double A, ColumnView<const double> noise, const Queries<Scalar>& queries,
+                  const LogDecay& between) {
+    auto shift = memory_.shift(n_), gate = memory_.gate(n_);
+    for (Index i = 0; i < n_; ++i) {
+      shift[i] = exponent + degree * queries.exponents[i];
+      gate[i] = gate_of(i, queries, between);
+      memory_.noise(n_)[i] = noise[i];
+    }
+    memory_.read.reset(e_, n_, true);
+    reads_ = true;
+    ends_.add_read(A, exponent, queries, between);
+  }
+  /// Some entries of φ, n × entries.
+  template <class Features>
+  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Features& features) {
+    memory_.read.add_read(S, Z, features);
+    memory_.read.settle_some(1);
+  }
+
+  /// All is added.
+  void finish(const Queries<Scalar>&) {
+    if (!reads_) return;
+    reads_ = false;
+    memory_.read.finish(1);
+    rescale(memory_.shift(n_), memory_.gate(n_), 0);  // a state has taken its room itself
+    auto denominators = memory_.denominators(n_), noises = memory_.noises(n_), factors = memory_.new_factors(n_);
+    for (Index i = 0; i < n_; ++i) {
+      const Scalar factor = factors[i];
+      auto own = values().col(i);
+      memory_.read.visit_numerators(i, [&]<class Some>(Index r, const Some& some) {
+        if constexpr (std::is_same_v<Some, Scalar>)
+          own[r] += some * factor;
+        else
+          Some::Map(own.data() + r) += some * factor;
+      });
+      denominators[i] += memory_.read.denominator(i) * factor;
+      noises[i] += static_cast<Scalar>(memory_.noise(n_)[i]) * factor;
+    }
+  }
+
+  /// y ← row i, which is query `query` of the call.
+  void write(Index i, Index query, const Queries<Scalar>&, ColumnView<Scalar> y) {
+    constexpr Scalar largest = std::numeric_limits<Scalar>::max();
+    const Scalar sum = memory_.denominators(n_)[i];
+    const double scale = memory_.scales(n_)[i];
+    const bool is_sum = ends_.kind() == RowKind::sums;
+    const auto row = values().col(i);
+    if (ends_.end(i, query, static_cast<double>(sum), static_cast<double>(memory_.noises(n_)[i]), scale) ||
+        scale == no_weight)
+      for (Index r = 0; r < e_; ++r) y[r] = row[r] * Scalar(0) + Scalar(0);  // what is not finite shows
+    else if (is_sum)
+      set_times_power_of_two<Scalar>(y, row, scale);
+    else
+      y = row / sum;
+    if (!is_sum && room_ > 0)  // a mean of values near the largest number can be rounded beyond it
+      for (Index r = 0; r < e_; ++r)
+        if (std::isinf(y[r])) y[r] = std::copysign(largest, y[r]);
+  }
+
+ private:
+  MatrixView<Scalar> values() { return memory_.values(e_, n_); }
+
+  // log2 of the decay up to query i of what decays by e^between on its way to the segment's first token.
+  static double gate_of(Index i, const Queries<Scalar>& queries, LogDecay between) {
+    between.add(LogDecay{queries.from_first[i], queries.from_first_low[i]});
+    return (between.high + between.low) * std::numbers::log2e;
+  }
+
+  // Logits of row i as weights, by the factors that are set; returns log2 of what was taken out.
+  double weigh(ColumnView<Scalar> logits, Index i, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
+               double gate) {
+    const double shift = memory_.factors.template weigh<F>(logits, queries.exponents[i]);
+    if (F::score != Score::exponential || !ends_.diagnoses()) return shift;
+    double sum = 0;
+    for (Index j = 0; j < logits.size(); ++j) {
+      const auto length = static_cast<double>(queries.norms[i]) * static_cast<double>(keys.norms[j]);
+      sum +=
+          static_cast<double>(logits[j]) * (1 + times_power_of_two(length, queries.exponents[i] + keys.exponents[j]));
+    }
+    ends_.add(i, (sum > 0 ? std::log2(sum) : no_weight) + shift + gate);
+    return shift;
+  }
+
+  // Scales the rows, and weights of a contribution of 2^{shift + gate}, to what they have in common. Row i sees `seen(i)` of the keys.
+  template <class Seen>
+  void begin_add(MatrixView<Scalar> weights, ColumnView<const double> shift, ColumnView<const double> gate,
+                 const Seen& seen) {
+    rescale(shift, gate, room_);
+    auto denominators = memory_.denominators(n_), noises = memory_.noises(n_), factors = memory_.new_factors(n_);
+    for (Index i = 0; i < n_; ++i) {
+      ColumnView<Scalar> own = weights.col(i).head(seen(i));
+      own *= factors[i];
+      denominators[i] += sum_of<Scalar>(own);
+      if (ends_.kind() == RowKind::signed_means) noises[i] += own.cwiseAbs().sum();
+    }
+  }
+
+  // Raises the scales to those of a contribution and `room` above; old factors are at most 1, new ones 2^-room. Shifts may be large and are
+  // whole but for exponential scores; gates are log2 of a decay, and keep their fractions however large the shift.
+  void rescale(ColumnView<const double> shift, ColumnView<const double> gate, double room) {
+    auto denominators = memory_.denominators(n_), noises = memory_.noises(n_), factors = memory_.new_factors(n_);
+    auto scales = memory_.scales(n_);
+    for (Index i = 0; i < n_; ++i) {
+      const double whole = std::ceil(shift[i] + gate[i]), raised = std::max(scales[i], whole + room);
+      const Scalar old = raised == no_weight ? Scalar(0) : power_of_two<Scalar>(scales[i] - raised);
+      factors[i] =
+          whole == no_weight
+              ? Scalar(0)
+              : static_cast<Scalar>(times_power_of_two(std::exp2((shift[i] - whole) + gate[i]), whole - raised));
+      scales[i] = raised;
+      if (old == Scalar(1)) continue;
+      values().col(i) *= old;
+      denominators[i] *= old;
+      noises[i] *= old;
+    }
+  }
+
+  OwnScaleMemory<Scalar>& memory_;
+  RowEnds<Scalar, F> ends_;
+  Index e_ = 0, n_ = 0;
+  double room_ = 0;
+  bool reads_ = false;
+};
+
+}  // namespace sympow::detail

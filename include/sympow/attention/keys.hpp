@@ -1,0 +1,37 @@
+// Keys with all that rows and states need of them.
+#pragma once
+
+#include <sympow/attention/columns.hpp>
+#include <sympow/attention/weights.hpp>
+
+namespace sympow::detail {
+
+/// Keys k_j = 2^{n_j} vectors_j that have decayed by b_j up to some time, and their values. (Before it b_j is above 1.)
+template <class Scalar>
+struct Keys {
+  MatrixView<Scalar> vectors;                 ///< what logits are made of: keys, or φ of them for an embedded score
+  MatrixView<const Scalar> values;            ///< e × n
+  ColumnView<const double> exponents, log_b;  ///< n
+  ColumnView<const double> log_b_low;         ///< what log_b has lost to rounding; empty where nobody has counted
+  ColumnView<const Scalar> norms;             ///< ‖vectors_j‖ before a transition has changed it
+  ColumnView<const Scalar> lengths;           ///< ‖vectors_j‖
+  ColumnView<const Scalar> weights;           ///< w_j = b_j 2^{P n_j - M}
+  double M;                                   ///< a whole number
+  Extent<Scalar> extent;                      ///< of the values
+
+  [[nodiscard]] Index size() const { return values.cols(); }
+};
+
+/// Their decay up to a later time: b_j and e^since.
+template <class Scalar>
+void set_log_b_at_end(const Keys<Scalar>& keys, const LogDecay& since, ColumnView<double> log_b,
+                      ColumnView<double> low) {
+  for (Index j = 0; j < keys.size(); ++j) {
+    LogDecay sum = since;
+    sum.add(LogDecay{keys.log_b[j], keys.log_b_low[j]});
+    log_b[j] = std::min(0.0, sum.high);
+    low[j] = sum.low;
+  }
+}
+
+}  // namespace sympow::detail

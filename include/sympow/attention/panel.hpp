@@ -1,0 +1,38 @@
+// Scratch memory that only ever grows.
+#pragma once
+
+#include <sympow/core/view.hpp>
+
+namespace sympow::detail {
+
+/// Gives x another size; its content is lost. Where memory ends x is empty: Eigen's own `resize` would leave it with memory that it has freed.
+template <class X>
+void resize_anew(X& x, Index rows, Index cols = 1) {
+  if (x.rows() == rows && x.cols() == cols) return;
+  x.resize(X::RowsAtCompileTime == Dynamic ? 0 : rows, X::ColsAtCompileTime == Dynamic ? 0 : cols);
+  x.resize(rows, cols);
+}
+
+/// Memory for a matrix of changing shape.
+template <class Scalar>
+class Panel {
+ public:
+  /// A rows × cols matrix of undefined content, valid until the next call.
+  MatrixView<Scalar> operator()(Index rows, Index cols) {
+    if (storage_.size() < rows * cols) grow(rows * cols);
+    return {storage_.data(), rows, cols};
+  }
+
+  /// The first `size` entries as a column; a later call of no more entries sees the same ones.
+  ColumnView<Scalar> operator()(Index size) {
+    if (storage_.size() < size) grow(size);
+    return {storage_.data(), size};
+  }
+
+ private:
+  [[gnu::noinline]] void grow(Index size) { resize_anew(storage_, size); }
+
+  Vector<Scalar> storage_;
+};
+
+}  // namespace sympow::detail

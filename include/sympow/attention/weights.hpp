@@ -1,0 +1,195 @@
+// Gates and lengths of keys as weights: the only place where exponents become numbers.
+#pragma once
+
+#include <sympow/attention/panel.hpp>
+#include <sympow/attention/scaled.hpp>
+#include <sympow/core/integer_power.hpp>
+
+namespace sympow::detail {
+
+/// max_j log2 (b_j 2^{P n_j}), from the natural logarithms of b and the exponents n of keys; log2 of 0 without any.
+template <int degree>
+double largest_log2_weight(ColumnView<const double> log_b, ColumnView<const double> exponents) {
+  double largest = no_weight;
+  for (Index j = 0; j < log_b.size(); ++j)
+    largest = std::max(largest, degree * exponents[j] + std::numbers::log2e * log_b[j]);
+  return largest;
+}
+
+/// weights_j ← b_j 2^{P n_j - M} with the whole number M above the largest log2 weight, which is returned; weights are at most 1. `low` has
+/// what the logarithms have lost to rounding, or is empty; the scratch holds twice as many numbers.
+template <int degree, class Scalar>
+double set_weights(ColumnView<Scalar> weights, ColumnView<const double> log_b, ColumnView<const double> low,
+                   ColumnView<const double> exponents, ColumnView<double> scratch) {
+  const double M = std::ceil(largest_log2_weight<degree>(log_b, exponents));
+  const Index n = weights.size();
+  if (M == no_weight) return weights.setZero(), M;
+  auto rest = scratch.head(n), whole = scratch.tail(n);
+  for (Index j = 0; j < n; ++j) {
+    const ReducedExponent log = reduced_exponent(log_b[j]);
+    rest[j] = low.size() == 0 ? log.rest : log.rest + low[j];
+    whole[j] = log.whole + (degree * exponents[j] - M);
+  }
+  set_exponential<double>(rest.data(), rest.data(), n, 0);
+  for (Index j = 0; j < n; ++j)
+    weights[j] =
+        whole[j] > no_weight ? static_cast<Scalar>(rest[j] * nearest_power_of_two<double>(whole[j])) : Scalar(0);
+  return M;
+}
+
+/// Σ_j w_j n_j^P of lengths n_j, in double.
+template <int degree, class Scalar>
+double absolute_weight(ColumnView<const Scalar> weights, ColumnView<const Scalar> norms) {
+  double sum = 0;
+  for (Index j = 0; j < weights.size(); ++j)
+    sum += static_cast<double>(weights[j]) * power<degree>(static_cast<double>(norms[j]));
+  return sum;
+}
+
+/// scores_j ← scores_j^P w_j for n logits; returns their sum, which zeros at the end do not change by a bit.
+template <int degree, class Scalar>
+Scalar weigh_scores(Scalar* scores, const Scalar* weights, Index n) {
+  constexpr Index block = 16;
+  using Block = Eigen::Array<Scalar, block, 1>;
+  Block sums = Block::Zero();
+  Index j = 0;
+  for (; j + block <= n; j += block) {
+    const Block some = power<degree>(Block(Block::Map(scores + j))) * Block::Map(weights + j);
+    Block::Map(scores + j) = some;
+    sums += some;
+  }
+  if (j < n) {
+    Block rest = Block::Zero();
+    for (Index r = 0; j < n; ++j, ++r) rest[r] = scores[j] = power<degree>(scores[j]) * weights[j];
+    sums += rest;
+  }
+  return sums.sum();
+}
+
+/// Σ x_i, by the same lanes.
+template <class Scalar>
+Scalar sum_of(ColumnView<const Scalar> x) {
+  using Block = Eigen::Array<Scalar, 16, 1>;
+  Block sums = Block::Zero();
+  Index j = 0;
+  for (; j + 16 <= x.size(); j += 16) sums += Block::Map(x.data() + j);
+  for (Index r = 0; j < x.size(); ++j, ++r) sums[r] += x[j];
+  return sums.sum();
+}
+
+/// Weights for rows that each have a scale of their own. For a score of degree P the factor b_j 2^{P n_j} of key j is split into
+///
+///     2^reference · before_j^P · after_j,   before_j ≤ 1 a power of two, after_j in (2^-P, 1]
+///
+/// so that nothing overflows and only after_j is rounded. For an exponential score before_j = log b_j belongs into the exponent.
+template <class Scalar>
+class KeyFactors {
+ public:
+  /// Memory for so many keys.
+  void reserve(Index keys) {
+    before_(keys);
+    after_(keys);
+    exponents_(keys);
+  }
+
+  /// From the natural logarithms of b and the exponents n of the keys.
+  template <FeatureMap F>
+  void set(ColumnView<const double> log_b, ColumnView<const double> low, ColumnView<const double> exponents) {
+    constexpr double degree = degree_of<F>;
+    const Index keys = log_b.size();
+    auto before = before_(keys), after = after_(keys);
+    auto lost = exponents_(keys);
+    reference_ = 0;
+    is_far_ = false;
+    if constexpr (F::score == Score::exponential) {
+      for (Index j = 0; j < keys; ++j) {
+        before[j] = static_cast<Scalar>(log_b[j]);
+        lost[j] = exponents[j];
+        is_far_ = is_far_ || exponents[j] != 0;
+      }
+    } else {
+      const auto whole = [&](Index j) { return std::ceil(log_b[j] * std::numbers::log2e / degree); };
+      double largest = no_weight;
+      for (Index j = 0; j < keys; ++j) largest = std::max(largest, whole(j) + exponents[j]);
+      if (largest != no_weight) reference_ = degree * largest;
+      for (Index j = 0; j < keys; ++j) {
+        const bool nothing = whole(j) + exponents[j] == no_weight;
+        lost[j] = nothing ? no_weight : whole(j) + exponents[j] - largest;
+        before[j] = nothing ? Scalar(0) : power_of_two<Scalar>(lost[j]);
+        after[j] =
+            nothing
+                ? Scalar(0)
+                : static_cast<Scalar>(weight_of(log_b[j], -degree * whole(j)) * (1 + (low.size() == 0 ? 0 : low[j])));
+      }
+    }
+  }
+
+  /// Turns the logits of one query, to be multiplied by 2^exponent, into weights of size at most 1, in place; returns log2 of what was taken
+  /// out.
+  template <FeatureMap F>
+  double weigh(ColumnView<Scalar> x, double exponent) {
+    if constexpr (F::score == Score::exponential)
+      return weigh_exponentials(x, exponent);
+    else
+      return weigh_powers(x, degree_of<F>) + degree_of<F> * exponent;
+  }
+
+ private:
+  double weigh_exponentials(ColumnView<Scalar> x, double exponent) {
+    const auto before = before_(x.size());
+    const auto lost = exponents_(x.size());
+    constexpr double largest = std::numeric_limits<Scalar>::max() / 4;  // beyond it a logit leaves no digits to its row
+    for (Index j = 0; j < x.size() && (is_far_ || exponent != 0); ++j)
+      if (const double far = lost[j] + exponent; far != 0)
+        x[j] = static_cast<Scalar>(std::clamp(times_power_of_two(static_cast<double>(x[j]), far), -largest, largest));
+    x += before;
+    const Scalar maximum = x.maxCoeff();
+    if (!(maximum > -std::numeric_limits<Scalar>::infinity())) {
+      if (x.hasNaN()) return 0;  // they stay, and the row is none either
+      x.setZero();
+      return no_weight;
+    }
+    set_exponential<Scalar>(x.data(), x.data(), x.size(), maximum);
+    constexpr double whole =
+        0x1p52;  // below it a double can take a whole exponent more; above it all digits of a logit are lost
+    return std::clamp(static_cast<double>(maximum) * std::numbers::log2e, -whole, whole);
+  }
+
+  double weigh_powers(ColumnView<Scalar> x, int degree) {
+    const auto before = before_(x.size()), after = after_(x.size());
+    const Scalar maximum = x.cwiseProduct(before).cwiseAbs().maxCoeff();
+    double taken = 0;
+    if (maximum > Scalar(0)) {
+      int exponent = 0;
+      std::frexp(maximum, &exponent);
+      exponent = std::max(exponent, std::numeric_limits<Scalar>::min_exponent);  // 2^-exponent must not overflow
+      x = x.cwiseProduct(before) * std::ldexp(Scalar(1), -exponent);
+      taken = exponent;
+    } else {
+      taken = weigh_far_below(x);
+      if (taken == no_weight) return no_weight;
+    }
+    for (Index j = 0; j < x.size(); ++j) x[j] = integer_power(x[j], degree) * after[j];
+    return degree * taken + reference_;
+  }
+
+  // x_j ← before_j x_j / 2^m with m such that the largest is near 1, even if before_j x_j is below the type for all j; returns m, or
+  // log2 of 0 if there is nothing.
+  double weigh_far_below(ColumnView<Scalar> x) {
+    const auto exponents = exponents_(x.size());
+    double m = no_weight;
+    for (Index j = 0; j < x.size(); ++j) {
+      if (std::isnan(x[j])) return 0;  // it stays, and the row is none either
+      if (x[j] != Scalar(0)) m = std::max(m, exponents[j] + std::ilogb(x[j]));
+    }
+    for (Index j = 0; j < x.size(); ++j) x[j] = m == no_weight ? Scalar(0) : times_power_of_two(x[j], exponents[j] - m);
+    return m;
+  }
+
+  Panel<Scalar> before_, after_;
+  Panel<double> exponents_;  // log2 of before_, also where the type ends
+  double reference_ = 0;
+  bool is_far_ = false;  // lengths of an exponential score are in the exponents
+};
+
+}  // namespace sympow::detail

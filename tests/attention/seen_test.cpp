@@ -1,0 +1,246 @@
+// A row depends on what it sees, and on all of that: numbers that are not finite, keys of any length, gates of any strength.
+#include <cmath>
+#include <limits>
+
+#include <sympow/sympow.hpp>
+
+#include "catch.hpp"
+#include "random.hpp"
+
+using namespace sympow;
+using sympow::test::Random;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity(),
+                 not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+template <class Scalar>
+struct Outcome {
+  Matrix<Scalar> Y;
+  Diagnostics diagnostics;
+
+  [[nodiscard]] bool flagged(Index i) const { return diagnostics(2, i) == 1; }
+  [[nodiscard]] bool has_same_bits(const Outcome& other, Index first, Index count) const {
+    return Y.middleCols(first, count) == other.Y.middleCols(first, count) && Y.middleCols(first, count).allFinite();
+  }
+};
+
+/// P of a power, 0 for an exponential score, -1 for an embedded one.
+template <class F>
+int degree_of(const F&) {
+  if constexpr (F::score == Score::power) return F::degree;
+  return F::score == Score::exponential ? 0 : -1;
+}
+
+/// visit(form, outcome) for every form of a call; states begin empty.
+template <class Normalization = DefaultNormalization, class F, class A, class Scalar, class Visit>
+void in_every_form(const F& feature, const A& transition, const Matrix<Scalar>& Q, const Matrix<Scalar>& K,
+                   const Matrix<Scalar>& V, const Visit& visit) {
+  Outcome<Scalar> outcome;
+  Options options{.diagnostics = &outcome.diagnostics};
+  outcome.Y = attention<Normalization>(feature, transition, Q, K, V, options);
+  visit("attention", outcome);
+  if constexpr (has_state_forms<F, A>) {
+    for (const Index chunk : {1, 7, 64}) {
+      options.chunk = chunk;
+      State<Scalar, F> state(feature, Q.rows(), V.rows(), chunk == 64 ? 0 : 32);
+      outcome.Y = chunked<Normalization>(feature, transition, Q, K, V, state, options);
+      visit("chunked", outcome);
+    }
+    for (const Index tail : {0, 5, 32}) {
+      State<Scalar, F> state(feature, Q.rows(), V.rows(), tail);
+      outcome.Y = recurrent<Normalization>(feature, transition, Q, K, V, state, options);
+      visit(tail == 0 ? "literal" : "recurrent", outcome);
+    }
+  }
+}
+
+template <class Scalar>
+struct Sequence {
+  explicit Sequence(Index T, unsigned seed = 1)
+      : random(seed),
+        Q(random.matrix<Scalar>(4, T)),
+        K(random.matrix<Scalar>(4, T)),
+        V(random.matrix<Scalar>(3, T)),
+        log_gamma(-.05 * random.vector(T).cwiseAbs()) {}
+  Random random;
+  Matrix<Scalar> Q, K, V;
+  Eigen::VectorXd log_gamma;
+};
+
+/// The same calls on two sequences whose first tokens are the same: these rows have the same bits.
+template <class Scalar, class F, class Change>
+void check_first_rows(const F& feature, Index same, Index T, const Change& change) {
+  const Sequence<Scalar> x(T);
+  Sequence<Scalar> other = x;
+  change(other);
+  std::vector<Outcome<Scalar>> expected;
+  in_every_form(feature, decay(x.log_gamma), x.Q, x.K, x.V,
+                [&](const char*, const Outcome<Scalar>& outcome) { expected.push_back(outcome); });
+  std::size_t n = 0;
+  in_every_form(feature, decay(other.log_gamma), other.Q, other.K, other.V,
+                [&](const char* form, const Outcome<Scalar>& outcome) {
+                  CAPTURE(form, n, same, T, sizeof(Scalar), degree_of(feature));
+                  CHECK(outcome.has_same_bits(expected[n++], 0, same));
+                });
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("no bit of a row changes with what comes later", "[attention]", float, double) {
+  using Scalar = TestType;
+  const auto check = [&](const auto& feature, const auto& change) {
+    for (const auto& [same, T] : {std::pair<Index, Index>{5, 20}, {41, 100}, {63, 64}, {130, 200}})
+      check_first_rows<Scalar>(feature, same, T, [&](Sequence<Scalar>& x) { change(x, same); });
+  };
+  const auto in_all = [&](const auto& change) {
+    check(SymmetricPower<2>{}, change);
+    check(SymmetricPower<3>{}, change);
+    check(Exponential{}, change);
+    check(PositiveRandomFeatures(4, 40), change);
+  };
+  const auto large = static_cast<Scalar>(1e15);
+  in_all([&](auto& x, Index same) { x.K.col(same) *= large; });
+  in_all([&](auto& x, Index same) { x.V.col(same) *= large; });
+  in_all([&](auto& x, Index same) { x.Q.col(same) *= large; });
+  in_all([&](auto& x, Index same) { x.K(1, same) = static_cast<Scalar>(not_a_number); });
+  in_all([&](auto& x, Index same) { x.V(1, same) = static_cast<Scalar>(not_a_number); });
+  in_all([&](auto& x, Index same) { x.V(2, same) = static_cast<Scalar>(infinity); });
+  in_all([&](auto& x, Index same) { x.K(0, same) = static_cast<Scalar>(-infinity); });
+  in_all([&](auto& x, Index same) { x.log_gamma[same] = -infinity; });
+  in_all([&](auto& x, Index same) { x.log_gamma[same] = -1000; });
+}
+
+TEMPLATE_TEST_CASE("behind a gate of 0 everything is gone, and rows are those of a new sequence", "[attention]", float,
+                   double) {
+  using Scalar = TestType;
+  const auto check = [](const auto& feature, Index T, Index reset, const auto& spoil) {
+    Sequence<Scalar> x(T);
+    x.log_gamma[reset] = -infinity;
+    const Index rest = T - reset;
+    spoil(x);
+    const Matrix<Scalar> Q = x.Q.rightCols(rest), K = x.K.rightCols(rest), V = x.V.rightCols(rest);
+    const Eigen::VectorXd log_gamma = x.log_gamma.tail(rest);
+    std::vector<Outcome<Scalar>> expected;
+    in_every_form(feature, decay(log_gamma), Q, K, V,
+                  [&](const char*, const Outcome<Scalar>& outcome) { expected.push_back(outcome); });
+    std::size_t n = 0;
+    in_every_form(feature, decay(x.log_gamma), x.Q, x.K, x.V, [&](const char* form, const Outcome<Scalar>& outcome) {
+      CAPTURE(form, n, T, reset, sizeof(Scalar));
+      const Matrix<Scalar> Y = outcome.Y.rightCols(rest);
+      CHECK(Y.allFinite());
+      const double largest = static_cast<double>(V.cwiseAbs().maxCoeff());
+      for (Index i = 0; i < rest; ++i) {
+        const double condition = expected[n].diagnostics(1, i),
+                     error = static_cast<double>((Y.col(i) - expected[n].Y.col(i)).norm());
+        CHECK(error <=
+              8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon()) * condition * largest * std::sqrt(T));
+      }
+      ++n;
+    });
+  };
+  const auto in_all = [&](const auto& feature, const auto& spoil) {
+    check(feature, 30, 9, spoil);
+    check(feature, 120, 50, spoil);
+    check(feature, 120, 96, spoil);
+  };
+  const auto spoils = [&](const auto& feature) {
+    in_all(feature, [](auto& x) { x.K(1, 3) = static_cast<Scalar>(not_a_number); });
+    in_all(feature, [](auto& x) { x.V(1, 5) = static_cast<Scalar>(infinity); });
+    in_all(feature, [](auto& x) { x.V.leftCols(8).setConstant(static_cast<Scalar>(not_a_number)); });
+    in_all(feature, [](auto& x) { x.K.col(8) *= static_cast<Scalar>(1e18); });
+  };
+  spoils(SymmetricPower<2>{});
+  spoils(Exponential{});
+  spoils(PositiveRandomFeatures(4, 40));
+}
+
+TEMPLATE_TEST_CASE("a row that sees what is not finite shows it", "[attention]", float, double) {
+  using Scalar = TestType;
+  const auto check = [](const auto& feature, const auto& spoil, bool one_row) {
+    for (const Index T : {1, 20, 100}) {
+      Sequence<Scalar> x(T);
+      const Index at = T / 2;
+      spoil(x, at);
+      in_every_form(feature, decay(x.log_gamma), x.Q, x.K, x.V, [&](const char* form, const Outcome<Scalar>& outcome) {
+        for (Index i = 0; i < T; ++i) {
+          CAPTURE(form, T, i, sizeof(Scalar), static_cast<int>(std::remove_cvref_t<decltype(feature)>::score));
+          const bool sees = one_row ? i == at : i >= at;
+          CHECK(outcome.Y.col(i).allFinite() == !sees);
+          CHECK_FALSE((sees && outcome.flagged(i)));
+        }
+      });
+    }
+  };
+  const auto in_all = [&](const auto& feature) {
+    for (const double x : {not_a_number, infinity, -infinity}) {
+      const auto value = static_cast<Scalar>(x);
+      check(feature, [&](auto& s, Index at) { s.V(0, at) = value; }, false);
+      check(feature, [&](auto& s, Index at) { s.Q(1, at) = value; }, true);
+      check(feature, [&](auto& s, Index at) { s.K(1, at) = value; }, false);
+    }
+  };
+  in_all(SymmetricPower<2>{});
+  in_all(SymmetricPower<3>{});
+}
+
+TEMPLATE_TEST_CASE("what every gate has weakened alike keeps its mean", "[attention]", float, double) {
+  using Scalar = TestType;
+  constexpr Index T = 100;
+  const Matrix<Scalar> ones = Matrix<Scalar>::Ones(2, T);
+  Matrix<Scalar> keys = ones;
+  keys.rightCols(T - 10).setZero();
+  const auto check = [&](const Eigen::VectorXd& log_gamma) {
+    in_every_form(SymmetricPower<2>{}, decay(log_gamma), ones, keys, ones,
+                  [&](const char* form, const Outcome<Scalar>& outcome) {
+                    CAPTURE(form, log_gamma[20], log_gamma[50]);
+                    for (Index i = 0; i < T; ++i) {
+                      CHECK_FALSE(outcome.flagged(i));
+                      CHECK(std::abs(static_cast<double>(outcome.Y(0, i)) - 1) <= 1e-5);
+                    }
+                  });
+  };
+  Eigen::VectorXd log_gamma = Eigen::VectorXd::Zero(T);
+  log_gamma[20] = -1000;
+  check(log_gamma);
+  check(Eigen::VectorXd::Constant(T, -20));
+  check(Eigen::VectorXd::Constant(T, -1e5));
+  log_gamma.setConstant(-.5);
+  log_gamma[50] = -745;
+  check(log_gamma);
+}
+
+TEMPLATE_TEST_CASE("a long key that its channel has forgotten does not hide what is left", "[attention]", float,
+                   double) {
+  using Scalar = TestType;
+  constexpr Index T = 400;
+  Matrix<Scalar> Q = Matrix<Scalar>::Ones(2, T), K(2, T), V = Matrix<Scalar>::Ones(1, T);
+  K.row(0).setConstant(Scalar(.1));
+  K.row(1).setZero();
+  Eigen::MatrixXd log_a(2, T);
+  log_a.row(0).setZero();
+  log_a.row(1).setConstant(-.1);
+  const double bound = 64 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+  for (const double length : {1e4, 1e5, 1e6}) {
+    K.col(0) << Scalar(0), static_cast<Scalar>(length);
+    in_every_form(SymmetricPower<2>{}, channel_decay(log_a), Q, K, V,
+                  [&](const char* form, const Outcome<Scalar>& outcome) {
+                    CAPTURE(form, length, sizeof(Scalar));
+                    for (Index i = 350; i < T; ++i) {
+                      CHECK_FALSE(outcome.flagged(i));
+                      CHECK(std::abs(static_cast<double>(outcome.Y(0, i)) - 1) <= bound);
+                    }
+                  });
+  }
+}
+
+TEST_CASE("absorb reads no rows, whatever the mask", "[attention]") {
+  const Sequence<double> x(30);
+  State<double, SymmetricPower<2>> absorbed(4, 3), read(4, 3);
+  Workspace<double> workspace;
+  absorb(SymmetricPower<2>{}, stationary(), x.K, x.V, absorbed, workspace, {.mask = full()});
+  const Matrix<double> Y = chunked(SymmetricPower<2>{}, stationary(), x.Q, x.K, x.V, read, {.mask = full()});
+  REQUIRE(absorbed.values() == read.values());
+  REQUIRE(absorbed.tokens() == 30);
+}
