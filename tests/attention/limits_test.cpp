@@ -38,7 +38,7 @@ TEST_CASE("offsets where no token can be are refused, and work follows the token
                       contains("which leaves more than 16777216 tokens behind the 5 columns of K"));
   REQUIRE_THROWS_AS(call(full(Index{1} << 40)), InvalidArgument);
   REQUIRE(call(causal(-(Index{1} << 60))) == MatrixXd::Zero(2, 3));  // before token 0
-  REQUIRE(call(causal(1000)).isApprox(call(full()), 1e-14));  // they see all keys
+  REQUIRE(call(causal(1000)).isApprox(call(full()), 1e-14));         // they see all keys
 }
 
 TEST_CASE("any chunk and any number of threads is served", "[attention]") {
