@@ -213,6 +213,7 @@ class AttentionEngine {
 
   MatrixView<Scalar> vectors_of(const KeyBlock& block) {
     const Index n = keys_in_number(block);
+    if (n == 0) return {nullptr, 0, d_};
     return {memory_.attention.vectors(call_.K.cols() * d_).data() + block.tokens.begin * d_, n, d_};
   }
   [[nodiscard]] Index keys_in_number(const KeyBlock& block) const {
