@@ -1,6 +1,8 @@
 // φ of a segment's queries and keys by panels that never leave the cache.
 #pragma once
 
+#include <type_traits>
+
 #include <sympow/attention/panel.hpp>
 #include <sympow/attention/scaled.hpp>
 #include <sympow/core/product.hpp>
@@ -27,31 +29,64 @@ struct PanelMemory {
   }
 };
 
-/// visit(first, Φ, Ψ): some entries of φ, one token a row, of the queries and of the keys, those of the tail first. The vectors of an embedded
-/// score are φ themselves.
-template <class F, class Scalar, class Visit>
+/// Some entries of φ, one token a row, wherever they lie.
+template <class Scalar>
+class Entries : public Eigen::Map<const Matrix<Scalar>, 0, Eigen::Stride<Dynamic, Dynamic>> {
+  using Base = Eigen::Map<const Matrix<Scalar>, 0, Eigen::Stride<Dynamic, Dynamic>>;
+
+ public:
+  /// Of tokens down.
+  explicit Entries(MatrixView<const Scalar> x) : Base(x.data(), x.rows(), x.cols(), {x.outerStride(), 1}) {}
+  /// Of one token a column.
+  static Entries of_columns(MatrixView<const Scalar> x) { return {x.data(), x.cols(), x.rows(), x.outerStride()}; }
+
+ private:
+  Entries(const Scalar* data, Index rows, Index cols, Index down) : Base(data, rows, cols, {1, down}) {}
+};
+
+/// A callable that is called by its address: whatever takes one is compiled once for all of them. It refers to the callable.
+template <class... Arguments>
+class Visitor {
+ public:
+  template <class F>
+  Visitor(const F& f)  // NOLINT(google-explicit-constructor)
+      : f_(&f), call_([](const void* g, Arguments... arguments) { (*static_cast<const F*>(g))(arguments...); }) {}
+  void operator()(Arguments... arguments) const { call_(f_, arguments...); }
+
+ private:
+  const void* f_;
+  void (*call_)(const void*, Arguments...);
+};
+
+/// visit(first, Φ, Ψ): some entries of φ of the queries and of the keys, those of the tail first. The vectors of an embedded score are φ
+/// themselves.
+template <class F, class Scalar>
 void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, MatrixView<Scalar> queries,
-                        MatrixView<Scalar> tail, MatrixView<Scalar> own, const Visit& visit) {
+                        MatrixView<Scalar> tail, MatrixView<Scalar> own,
+                        std::type_identity_t<Visitor<Index, const Entries<Scalar>&, const Entries<Scalar>&>> visit) {
   const Index d = queries.rows(), earlier = tail.cols(), keys = earlier + own.cols(), all = queries.cols() + keys;
+  const auto visit_columns = [&](MatrixView<Scalar> of_queries, MatrixView<Scalar> of_keys) {
+    visit(0, Entries<Scalar>::of_columns(of_queries), Entries<Scalar>::of_columns(of_keys));
+  };
   if constexpr (degree_of<F> == 1) {  // φ(x) = x
-    MatrixView<Scalar> columns = earlier > 0 ? memory.columns(d, keys) : own;
+    const MatrixView<Scalar> columns = earlier > 0 ? memory.columns(d, keys) : own;
     if (earlier > 0) {
       columns.leftCols(earlier) = tail;
       columns.rightCols(own.cols()) = own;
     }
-    visit(0, queries.transpose(), columns.transpose());
+    visit_columns(queries, columns);
   } else if (all <= 1) {
     const MatrixView<Scalar>& column = queries.cols() == 1 ? queries : earlier == 1 ? tail : own;
-    auto features = memory.features(feature.dimension(d), all);
+    const auto features = memory.features(feature.dimension(d), all);
     feature.embed(column, features);
-    visit(0, features.leftCols(queries.cols()).transpose(), features.rightCols(keys).transpose());
+    visit_columns(features.leftCols(queries.cols()), features.rightCols(keys));
   } else {
     auto tokens = memory.tokens(all, d);
     set_copy(tokens.topRows(queries.cols()), queries.transpose());
     set_copy(tokens.middleRows(queries.cols(), earlier), tail.transpose());
     set_copy(tokens.bottomRows(own.cols()), own.transpose());
-    const auto visit_both = [&](Index first, const auto& features) {
-      visit(first, features.topRows(queries.cols()), features.bottomRows(keys));
+    const auto visit_both = [&](Index first, MatrixView<const Scalar> features) {
+      visit(first, Entries<Scalar>(features.topRows(queries.cols())), Entries<Scalar>(features.bottomRows(keys)));
     };
     if constexpr (requires { feature.embed_by_panels(tokens, tokens, tokens, visit_both); }) {
       auto panel = memory.panel(all, panel_width), prefixes = memory.prefixes(all, degree_of<F> - 1);
@@ -60,7 +95,7 @@ void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, MatrixVie
       auto columns = memory.columns(d, all), features = memory.features(feature.dimension(d), all);
       set_copy(columns, tokens.transpose());
       feature.embed(columns, features);
-      visit_both(0, features.transpose());
+      visit_columns(features.leftCols(queries.cols()), features.rightCols(keys));
     }
   }
 }

@@ -133,9 +133,10 @@ struct FoldedSums {
   /// entries of φ of the queries before that, while these columns of S are near.
   ///
   ///     L ← max(L + log2 γ, log2 (b_j ‖φ(k_j)‖)),   S ← 2^{(M - M') + log2 γ} S + Σ_j 2^{log2 b_j - M'} v_j φ(k_j)ᵀ
-  template <class F, class Read>
+  template <class F>
   void absorb(const F& feature, FoldMemory<Scalar>& memory, MatrixView<Scalar> queries, const Keys<Scalar>& tail,
-              const LogDecay& since_tail, const Keys<Scalar>& own, const LogDecay& since_own, const Read& read) {
+              const LogDecay& since_tail, const Keys<Scalar>& own, const LogDecay& since_own,
+              Visitor<Index, const Entries<Scalar>&> read) {
     constexpr int degree = degree_of<F>;
     const Index m = tail.size(), n = own.size();
     const double owed = slowest_decay<degree>();
@@ -152,7 +153,7 @@ struct FoldedSums {
     const auto decay =
         forgetting(feature, S.cols(), memory, empty() ? 0 : weight_of(owed, exponent() - next_exponent), log_channels);
     for_feature_panels(feature, memory.panels, queries, tail.vectors, own.vectors,
-                       [&](Index first, const auto& of_queries, const auto& of_keys) {
+                       [&](Index first, const Entries<Scalar>& of_queries, const Entries<Scalar>& of_keys) {
                          read(first, of_queries);
                          const Index size = of_keys.cols();
                          forget(decay, first, size);

@@ -211,7 +211,7 @@ void StateOperations<Scalar, F, alignment>::fold(State<Scalar, F>& state) {
                              no_weight,
                              {}};
   StateParts::sums(state).absorb(state.feature(), memory, MatrixView<Scalar>(nullptr, rows, 0), keys, {}, nothing, {},
-                                 [](Index, const auto&) {});
+                                 [](Index, const Entries<Scalar>&) {});
   tail.clear();
 }
 

@@ -41,7 +41,7 @@ class StateEngine {
     OwnScaleRows<Scalar, F> rows(memory_.own_scale, call_.rows, call_.options.diagnostics);
     for (Index token = 0; token < tokens; ++token) {
       load(load_gates({token, 1}));
-      take(none(), [](Index, const auto&) {});
+      take(none(), [](Index, const Entries<Scalar>&) {});
       loader_.stand_at_end(call_.Q.middleCols(token, 1));
       rows.reset(call_.V.rows(), loader_.queries(), room(loader_.keys()));
       if (begin_read(rows, {})) read_now(rows);
@@ -53,7 +53,7 @@ class StateEngine {
     segment = load_gates(segment);
     if (!call_.reads) {
       load(segment);
-      take(none(), [](Index, const auto&) {});
+      take(none(), [](Index, const Entries<Scalar>&) {});
       return segment.size;
     }
     if (!has_common_scale_ || room_for(tail_.largest_value()) != 0) return 0;
@@ -212,8 +212,8 @@ class StateEngine {
     return true;
   }
   // Some columns of S and entries of Z with those of φ of the queries.
-  template <class Rows, class Features>
-  void read_some(Rows& rows, Index first, const Features& features) {
+  template <class Rows>
+  void read_some(Rows& rows, Index first, const Entries<Scalar>& features) {
     const Index size = features.cols();
     rows.add_read(MatrixView<const Scalar>(sums_.S).middleCols(first, size),
                   ColumnView<const Scalar>(sums_.Z).segment(first, size), features);
@@ -221,7 +221,9 @@ class StateEngine {
   template <class Rows>
   void read_now(Rows& rows) {
     for_feature_panels(feature_, memory_.fold.panels, loader_.queries().vectors, none(), none(),
-                       [&](Index first, const auto& features, const auto&) { read_some(rows, first, features); });
+                       [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&) {
+                         read_some(rows, first, features);
+                       });
   }
 
   // Reads the sums, on the way of a fold where there is one, takes the tokens, and writes.
@@ -231,7 +233,7 @@ class StateEngine {
     const bool reads = begin_read(rows, loader_.first());
     if (reads && !on_the_way) read_now(rows);
     if (call_.takes())
-      take(reads && on_the_way ? loader_.queries().vectors : none(), [&](Index first, const auto& features) {
+      take(reads && on_the_way ? loader_.queries().vectors : none(), [&](Index first, const Entries<Scalar>& features) {
         if (reads && on_the_way) read_some(rows, first, features);
       });
     write(rows);
@@ -250,8 +252,7 @@ class StateEngine {
   }
 
   // All that the state holds undergoes what the loaded segment does to it, and its tokens go into the tail, or with it into the sums.
-  template <class Read>
-  void take(MatrixView<Scalar> queries, const Read& read) {
+  void take(MatrixView<Scalar> queries, Visitor<Index, const Entries<Scalar>&> read) {
     const Segment own = loader_.segment();
     const Keys<Scalar> keys = loader_.keys();
     const bool folds = !tail_.has_room_for(own.size);
