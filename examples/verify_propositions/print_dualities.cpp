@@ -5,13 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace sympow::verify {
-
 // Compiled in files of their own, as the propositions are.
-extern template std::vector<Duality> dualities<double>(std::uint64_t);
-extern template std::vector<Duality> dualities<float>(std::uint64_t);
-
-}  // namespace sympow::verify
+extern template std::vector<sympow::verify::Duality> sympow::verify::dualities<double>(std::uint64_t);
+extern template std::vector<sympow::verify::Duality> sympow::verify::dualities<float>(std::uint64_t);
 
 using namespace sympow::verify;
 

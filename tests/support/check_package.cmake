@@ -23,3 +23,18 @@ endfunction()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/prefix)
 consume(find_package -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix)
 consume(add_subdirectory -D SYMPOW_AS_SUBDIRECTORY=ON)
+
+# Where Eigen is missing or of another version, sympow is a package that was not found: an error only to those who require it.
+file(WRITE ${SCRATCH}/optional/CMakeLists.txt [=[
+cmake_minimum_required(VERSION 3.25)
+project(optional LANGUAGES NONE)
+find_package(sympow)
+if(sympow_FOUND)
+  message(FATAL_ERROR "sympow is found without its Eigen")
+endif()
+]=])
+file(WRITE ${SCRATCH}/old_eigen/Eigen3Config.cmake "set(Eigen3_VERSION 3.3.9)\nadd_library(Eigen3::Eigen INTERFACE IMPORTED)\n")
+foreach(without IN ITEMS CMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON Eigen3_DIR=${SCRATCH}/old_eigen)
+  message(STATUS "consumer: optional, ${without}")
+  run(${CMAKE_COMMAND} -S ${SCRATCH}/optional -B ${SCRATCH}/optional/build --fresh -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D ${without})
+endforeach()

@@ -11,13 +11,9 @@
 using namespace sympow;
 using verify::Duality;
 
-namespace sympow::verify {
-
 // The program verify_propositions has compiled it, and the tests link with that.
-extern template std::vector<Duality> dualities<double>(std::uint64_t);
-extern template std::vector<Duality> dualities<float>(std::uint64_t);
-
-}  // namespace sympow::verify
+extern template std::vector<sympow::verify::Duality> sympow::verify::dualities<double>(std::uint64_t);
+extern template std::vector<sympow::verify::Duality> sympow::verify::dualities<float>(std::uint64_t);
 
 TEST_CASE("every linear system and its softmax dual hold, in all forms and both types", "[verify]") {
   const std::vector<std::string> expected = {"linear attention/NoPE",

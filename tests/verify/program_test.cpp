@@ -187,4 +187,8 @@ TEST_CASE("help and commands of the program's own", "[verify]") {
 TEST_CASE("the version is that of the project", "[verify]") {
   const std::string project = content(std::string(SYMPOW_SOURCE_DIR) + "/CMakeLists.txt");
   REQUIRE_THAT(project, test::contains(std::string("project(sympow VERSION ") + sympow::library_version + " "));
+  const int digits = SYMPOW_VERSION;  // what the preprocessor is told
+  REQUIRE(std::to_string(digits / 10000) + "." + std::to_string(digits / 100 % 100) + "." +
+              std::to_string(digits % 100) ==
+          sympow::library_version);
 }

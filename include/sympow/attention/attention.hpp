@@ -4,7 +4,7 @@
 #include <sympow/attention/engine/attention_engine.hpp>
 #include <sympow/attention/workspace.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Attention, the definition, causal unless `Options::mask` says otherwise.
 ///
@@ -43,7 +43,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   return Y;
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
 #include <sympow/attention/compiled_forms.hpp>  // what is not compiled here

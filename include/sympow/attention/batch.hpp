@@ -11,7 +11,7 @@
 #include <sympow/attention/recurrent.hpp>
 #include <sympow/attention/scan.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Run-time choices of a batch.
 struct BatchOptions {
@@ -20,7 +20,7 @@ struct BatchOptions {
   Options head = {};            ///< of every head; diagnostics are given by the calls of one head
 };
 
-namespace detail {
+namespace detail::inline SYMPOW_THREADS {
 
 template <class Error>
 [[noreturn]] void raise_at(Index sequence, Index head, const Error& error) {
@@ -218,7 +218,9 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
       });
 }
 
-}  // namespace detail
+}  // namespace detail::inline SYMPOW_THREADS
+
+inline namespace SYMPOW_THREADS {
 
 /// All heads of a batch of sequences, each by the form that the options name or that its own shape makes the cheapest, going on from its
 /// state.
@@ -257,7 +259,8 @@ void attend(const F& feature, const Transitions& transitions, Heads<const std::t
                                    workspaces);
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_THREADS
+}  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
 #include <sympow/attention/compiled_forms.hpp>  // what is not compiled here

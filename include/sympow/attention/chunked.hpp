@@ -3,7 +3,7 @@
 
 #include <sympow/attention/state_form.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 /// The chunked form, writing the outputs of T tokens and leaving the state ready for the next.
 ///
 ///     y_i = (b(start, i) S φ(q̃_i) + Σ_{j ≤ i in the chunk} s_ij v_j)  (/ the same with v = 1)
@@ -55,7 +55,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
       feature, Q, V, [&](auto& state) { return chunked<Normalization>(feature, transition, Q, K, V, state, options); });
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
 #include <sympow/attention/compiled_forms.hpp>  // what is not compiled here

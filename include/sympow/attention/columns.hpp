@@ -8,7 +8,7 @@
 #include <sympow/attention/scaled.hpp>
 #include <sympow/core/blocks.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// ‖x‖ without overflow on the way to it.
 template <class Scalar>
@@ -113,4 +113,4 @@ void scale_columns(MatrixView<const Scalar> x, ColumnView<const Scalar> weights,
   for (Index j = 0; j < x.cols(); ++j) set_scaled(y.col(j).data(), x.col(j).data(), weights[j], x.rows());
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

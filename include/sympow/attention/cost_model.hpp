@@ -42,6 +42,9 @@ struct HeadShape {
   bool from_nothing = true;            ///< no tokens came before
 };
 
+}  // namespace sympow
+
+namespace SYMPOW_NAMESPACE {
 namespace detail {
 
 // What a chunk and a token of the recurrent form cost however small φ is, as entries of φ; and a call of attention, as so many of a token.
@@ -130,4 +133,4 @@ inline double cost_of_tokens(const HeadShape& shape, const Costs& costs) {
   return recurrent < chunked ? Form::recurrent : Form::chunked;
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

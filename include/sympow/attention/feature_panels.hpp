@@ -7,7 +7,7 @@
 #include <sympow/attention/scaled.hpp>
 #include <sympow/core/product.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr Index panel_width = 144;  // entries of φ at a time: whole tiles of a product, and whole short sums
 
@@ -100,4 +100,4 @@ void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, MatrixVie
   }
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -6,7 +6,7 @@
 #include <sympow/attention/tail.hpp>
 #include <sympow/attention/two_part_factor.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// What every entry of S and Z is multiplied by when a decay goes into them.
 struct Forgetting {
@@ -284,4 +284,4 @@ struct FoldedSums {
   }
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

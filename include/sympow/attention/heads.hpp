@@ -9,7 +9,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// The heads of a batch of sequences, in place: B sequences, H heads, D numbers a token.
 ///
@@ -145,4 +145,4 @@ class Heads {
   std::span<const Index> lengths_ = {}, offsets_ = {};
 };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -4,7 +4,7 @@
 #include <sympow/attention/columns.hpp>
 #include <sympow/attention/weights.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Keys k_j = 2^{n_j} vectors_j that have decayed by b_j up to some time, and their values. (Before it b_j is above 1.)
 template <class Scalar>
@@ -34,4 +34,4 @@ void set_log_b_at_end(const Keys<Scalar>& keys, const LogDecay& since, ColumnVie
   }
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -4,7 +4,7 @@
 #include <sympow/attention/state.hpp>
 #include <sympow/rotation/turns.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 namespace detail {
 
 /// Throws unless the right state goes on where the left one ends.
@@ -45,7 +45,7 @@ template <class Scalar, FiniteFeatureMap F>
   return result;
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
 #include <sympow/attention/compiled_forms.hpp>  // what is not compiled here

@@ -3,7 +3,7 @@
 
 #include <sympow/core/view.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Gives x another size; its content is lost. Where memory ends x is empty: Eigen's own `resize` would leave it with memory that it has freed.
 template <class X>
@@ -35,4 +35,4 @@ class Panel {
   Vector<Scalar> storage_;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -7,17 +7,21 @@
 
 #include <sympow/attention/workspace.hpp>
 
+// What runs on threads has a name of its own where there are some, see config.hpp.
 #ifdef _OPENMP
 #include <omp.h>
+#define SYMPOW_THREADS openmp
+#else
+#define SYMPOW_THREADS one_thread
 #endif
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// One workspace for every thread, grown by the calls that use it; keep it to reuse its memory.
 template <class Scalar>
 using Workspaces = std::vector<Workspace<Scalar>>;
 
-namespace detail {
+namespace detail::inline SYMPOW_THREADS {
 
 /// Threads that a call may use: those asked for, 0 being all that OpenMP gives; 1 without OpenMP.
 inline int threads_of([[maybe_unused]] int asked) {
@@ -61,5 +65,5 @@ void parallel_for(Index count, int threads, Workspaces<Scalar>& workspaces, cons
   for (Index n = 0; n < count; ++n) job(n, workspaces[0]);
 }
 
-}  // namespace detail
-}  // namespace sympow
+}  // namespace detail::inline SYMPOW_THREADS
+}  // namespace SYMPOW_NAMESPACE

@@ -3,7 +3,7 @@
 
 #include <sympow/attention/state_form.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the papers with a state that
 /// has no tail.
@@ -44,7 +44,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   });
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
 #include <sympow/attention/compiled_forms.hpp>  // what is not compiled here

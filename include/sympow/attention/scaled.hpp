@@ -12,7 +12,7 @@
 #include <sympow/core/view.hpp>
 #include <sympow/feature/feature_map.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr double no_weight = -std::numeric_limits<double>::infinity();  // log2 of 0
 
@@ -118,4 +118,4 @@ struct LogDecay {
   [[nodiscard]] double weight(double whole = 0) const { return weight_of(high, whole) * (1 + low); }
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -9,7 +9,7 @@
 #include <sympow/attention/merge.hpp>
 #include <sympow/attention/parallel.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
 
 /// Some tokens of a transition as a transition of their own.
 template <Transition A>
@@ -166,4 +166,4 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
   state = std::move(before(segments));
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS

@@ -3,7 +3,7 @@
 
 #include <sympow/attention/folded_sums.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 namespace detail {
 
 /// The tokens that a state has seen: in which coordinates, and what has happened to them in all.
@@ -17,7 +17,7 @@ struct Frames {
 };
 
 /// What is done to states, compiled once for a scalar type and a feature map. A map without an embedding has none.
-template <class Scalar, FeatureMap F, int alignment = EIGEN_MAX_ALIGN_BYTES>
+template <class Scalar, FeatureMap F>
 struct StateOperations {};
 
 /// The parts of a state, each with operations of its own.
@@ -181,8 +181,8 @@ struct TailMemory {
   }
 };
 
-template <class Scalar, FiniteFeatureMap F, int alignment>
-struct StateOperations<Scalar, F, alignment> {
+template <class Scalar, FiniteFeatureMap F>
+struct StateOperations<Scalar, F> {
   /// The tail into the sums.
   static void fold(State<Scalar, F>& state);
   /// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
@@ -191,8 +191,8 @@ struct StateOperations<Scalar, F, alignment> {
   static void add(const State<Scalar, F>& left, State<Scalar, F>& right);
 };
 
-template <class Scalar, FiniteFeatureMap F, int alignment>
-void StateOperations<Scalar, F, alignment>::fold(State<Scalar, F>& state) {
+template <class Scalar, FiniteFeatureMap F>
+void StateOperations<Scalar, F>::fold(State<Scalar, F>& state) {
   FoldMemory<Scalar> memory;
   TailMemory<Scalar> tail_memory;
   Tail<Scalar>& tail = StateParts::tail(state);
@@ -215,8 +215,8 @@ void StateOperations<Scalar, F, alignment>::fold(State<Scalar, F>& state) {
   tail.clear();
 }
 
-template <class Scalar, FiniteFeatureMap F, int alignment>
-void StateOperations<Scalar, F, alignment>::add(const State<Scalar, F>& left, State<Scalar, F>& right) {
+template <class Scalar, FiniteFeatureMap F>
+void StateOperations<Scalar, F>::add(const State<Scalar, F>& left, State<Scalar, F>& right) {
   FoldMemory<Scalar> memory;
   FoldedSums<Scalar>& sums = StateParts::sums(right);
   const Frames<Scalar>& before = StateParts::frames(left);
@@ -244,4 +244,4 @@ void StateOperations<Scalar, F, alignment>::add(const State<Scalar, F>& left, St
 }
 
 }  // namespace detail
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -17,7 +17,7 @@
 
 #include <sympow/attention/state.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// A state file that cannot be read: absent, foreign, of another version, shape or type, truncated or damaged.
 struct InvalidStateFile : InvalidArgument {
@@ -226,4 +226,4 @@ void load(State<Scalar, F>& state, const std::string& path) {
   }
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -4,7 +4,7 @@
 #include <sympow/attention/engine/state_forms.hpp>
 #include <sympow/attention/workspace.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite and, if the transition is a Householder
 /// chain, φ(x) = x.
@@ -115,4 +115,4 @@ Matrix<typename DQ::Scalar> from_empty_state(const F& feature, const Eigen::Matr
 }
 
 }  // namespace detail
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

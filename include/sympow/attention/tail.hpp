@@ -4,7 +4,7 @@
 #include <sympow/attention/keys.hpp>
 #include <sympow/transition/transition.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Some log gates by channel: the largest, and whether all are the same.
 inline double largest_of(const Eigen::VectorXd& log_a) {
@@ -97,4 +97,4 @@ class Tail {
   Scalar largest_value_ = 0;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -3,7 +3,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// factor = high + low. A γ near 1 that is rounded to one scalar would drift by itself, fold after fold.
 template <class Scalar>
@@ -33,4 +33,4 @@ struct TwoPartFactor {
   }
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -5,7 +5,7 @@
 #include <sympow/attention/scaled.hpp>
 #include <sympow/core/integer_power.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// max_j log2 (b_j 2^{P n_j}), from the natural logarithms of b and the exponents n of keys; log2 of 0 without any.
 template <int degree>
@@ -192,4 +192,4 @@ class KeyFactors {
   bool is_far_ = false;  // lengths of an exponential score are in the exponents
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -3,7 +3,7 @@
 
 #include <sympow/attention/engine/memory.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 template <class Scalar>
 class Workspace;
@@ -25,4 +25,4 @@ class Workspace {
   detail::EngineMemory<Scalar> memory_;
 };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -7,7 +7,7 @@
 
 #include <sympow/core/checks.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Binomial coefficient, the number of k-element subsets of n elements.
 ///
@@ -90,4 +90,4 @@ namespace sympow {
   return value;
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -10,7 +10,7 @@
 
 #include <sympow/combinatorics/binomial.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// A multi-index α = [α_1 … α_p] with 0-based entries, p fixed at compile time or (P = Dynamic) known at run time, p ≤ 8.
 /// A value of a few words; it converts to `std::span<const Index>`, compares lexicographically and allocates nothing.
@@ -241,4 +241,4 @@ class MultiIndices<P>::iterator {
   value_type alpha_{};
 };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -3,7 +3,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// f(first, count) for blocks of `size` entries, one after the other: `count` is `Eigen::fix<block>` but for what is left, an `Index`. For
 /// short columns: Eigen's loops of unknown length cost more than their entries.
@@ -62,4 +62,4 @@ template <bool writes = false, class X>
   for (Index i = 0; i < x.rows(); i += line) __builtin_prefetch(column + i, writes);
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -88,7 +88,9 @@ struct DimensionOverflow : std::overflow_error {
   using std::overflow_error::overflow_error;
 };
 
-namespace detail {
+}  // namespace sympow
+
+namespace SYMPOW_NAMESPACE::detail {
 
 /// A part of a message: words, or a number in the fewest digits that read back as it.
 class Part {
@@ -131,5 +133,4 @@ inline void check_size(std::string_view what, Index actual, Index expected, std:
   if (actual != expected) raise<ShapeMismatch>(what, " is ", actual, ", must be ", expected, " (", why, ")");
 }
 
-}  // namespace detail
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -8,7 +8,7 @@
 
 #include <sympow/core/config.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 static_assert(std::same_as<Index, Eigen::Index> && Dynamic == Eigen::Dynamic);
 
 namespace detail {
@@ -50,4 +50,4 @@ using ConstBatch = Eigen::Ref<const Matrix<Scalar>, 0, Eigen::OuterStride<>>;
 template <class Scalar>
 using Batch = Eigen::Ref<Matrix<Scalar>, 0, Eigen::OuterStride<>>;
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

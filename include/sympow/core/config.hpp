@@ -1,12 +1,42 @@
-// The vocabulary of sizes, shared by every room of the house. Needs no Eigen.
+// The vocabulary of sizes, and the namespace, shared by every room of the house. Needs no Eigen.
 #pragma once
 
 #include <cstddef>
 
+// What is compiled for vectors of one length must not meet what is compiled for another: the linker would take either. So names of the
+// library carry the instructions that the compiler may use, in an inline namespace that nobody writes: `sympow::Decay` is
+// `sympow::avx2_fma::Decay`. Objects of different settings link side by side, and a function that takes a type of the other kind is one
+// that the linker does not find. What has neither code nor vectors is plainly in `sympow`: options, errors, sizes.
+#if defined(EIGEN_DONT_VECTORIZE)
+#define SYMPOW_INSTRUCTIONS scalar
+#elif defined(__AVX512F__)
+#define SYMPOW_INSTRUCTIONS avx512
+#elif defined(__AVX2__) && defined(__FMA__)
+#define SYMPOW_INSTRUCTIONS avx2_fma
+#elif defined(__AVX2__)
+#define SYMPOW_INSTRUCTIONS avx2
+#elif defined(__AVX__) && defined(__FMA__)
+#define SYMPOW_INSTRUCTIONS avx_fma
+#elif defined(__AVX__)
+#define SYMPOW_INSTRUCTIONS avx
+#elif defined(__SSE4_2__)
+#define SYMPOW_INSTRUCTIONS sse4
+#elif defined(__ARM_FEATURE_SVE)
+#define SYMPOW_INSTRUCTIONS sve
+#else
+#define SYMPOW_INSTRUCTIONS baseline
+#endif
+
+/// The namespace to open where names are declared. Users write `sympow`.
+#define SYMPOW_NAMESPACE sympow::inline SYMPOW_INSTRUCTIONS
+
+/// The version of the library, also for the preprocessor: 10000 major + 100 minor + patch.
+#define SYMPOW_VERSION 100
+
 /// Attention whose scores are powers of inner products, and the algebra that makes it a recurrence.
 namespace sympow {
 
-/// The version of the library.
+/// The version of the library; `SYMPOW_VERSION` says the same to the preprocessor.
 inline constexpr const char* library_version = "0.1.0";
 
 /// Signed size and position, the type that Eigen uses by default.

@@ -7,7 +7,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// y_i ← e^{x_i - shift} of n numbers by packets, in bits that depend on neither n nor where they lie. y may be x.
 template <class Scalar>
@@ -43,4 +43,4 @@ inline ReducedExponent reduced_exponent(double x) {
   return {whole, std::clamp((x - whole * ln2_high) - whole * ln2_low, -half, half)};
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

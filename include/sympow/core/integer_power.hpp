@@ -3,7 +3,7 @@
 
 #include <sympow/core/config.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// base^exponent for a whole exponent ≥ 0; base^0 is 1. Cost: at most 2 log2(exponent) multiplications.
 template <class Scalar>
@@ -46,4 +46,4 @@ struct RaiseTo {
 };
 
 }  // namespace detail
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

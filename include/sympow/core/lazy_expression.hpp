@@ -4,7 +4,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 template <class Op>
 class LazyExpression;
@@ -33,7 +33,7 @@ inline constexpr bool is_lazy_expression = false;
 template <class Op>
 inline constexpr bool is_lazy_expression<LazyExpression<Op>> = true;
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 namespace Eigen::internal {
 
@@ -82,7 +82,7 @@ struct Assignment<Destination, sympow::LazyExpression<Op>, assign_op<To, From>, 
 
 }  // namespace Eigen::internal
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// An operation as an Eigen expression.
 ///
@@ -194,4 +194,4 @@ auto owning_transpose(const expression_t<A>& a) {
 }
 
 }  // namespace detail
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -10,7 +10,7 @@
 
 #include <sympow/core/product.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// A B of expressions with their entries in memory, such as a matrix or its transpose. For Eigen every pair of such types is classes of its own;
 /// this is one function for all.
@@ -97,7 +97,7 @@ template <class Real>
   return svd.singularValues();
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail
 
 /// The functions for one type: with `extern` they are compiled elsewhere, with nothing here.
 #define SYMPOW_LINEAR_ALGEBRA(LINKAGE, S)                                                                       \

@@ -4,7 +4,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/core/lazy_expression.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 template <class Derived>
 class LinearOperator;
@@ -18,7 +18,7 @@ struct operator_traits;
 template <class T>
 concept StructuredOperator = requires { typename operator_traits<std::remove_cvref_t<T>>::Scalar; };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 namespace Eigen::internal {
 
@@ -47,7 +47,7 @@ struct evaluator_traits<T> : evaluator_traits_base<T> {
 
 }  // namespace Eigen::internal
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Base of the maps that the library keeps in structured form (rotations, isometries, lifts).
 ///
@@ -167,4 +167,4 @@ template <MatrixExpression X, class Operator>
   return detail::applied_from_right<X>(x, map);
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

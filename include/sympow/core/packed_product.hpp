@@ -5,7 +5,7 @@
 
 #include <sympow/core/strided.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Terms that are added one after the other. Where n terms are alike every addition rounds the same way, and their sum is off by up to
 /// n u / 3; short sums of short sums are off by 5 u a level.
@@ -295,4 +295,4 @@ class PanelProduct {
   }
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -7,7 +7,9 @@
 #include <limits>
 #include <type_traits>
 
-namespace sympow::detail {
+#include <sympow/core/config.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
 
 /// The bits of a float or a double: its fraction first, then its exponent.
 template <class Scalar>
@@ -38,4 +40,4 @@ template <class Scalar>
          std::numeric_limits<Scalar>::max_exponent;
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

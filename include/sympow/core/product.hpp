@@ -6,7 +6,7 @@
 
 #include <sympow/core/packed_product.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Whether products are left to the BLAS that the user has given to Eigen; its sums are as long as it makes them.
 #ifdef EIGEN_USE_BLAS
@@ -143,4 +143,4 @@ void add_compensated(Sum&& sum, Residue&& residue, typename X::Scalar factor, co
   }
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

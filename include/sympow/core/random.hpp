@@ -8,7 +8,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// A seeded source. The distributions of the standard library differ between its implementations and are not used; the same
 /// seed gives the same numbers in float and in double, up to rounding.
@@ -81,4 +81,4 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

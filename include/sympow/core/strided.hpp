@@ -6,7 +6,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Where the entries of a matrix lie: (i, j) at data[i * down + j * right].
 template <class Pointer>
@@ -42,4 +42,4 @@ template <int n, class F>
   }(std::make_integer_sequence<int, n>{});
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

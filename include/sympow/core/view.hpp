@@ -5,7 +5,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// `To` or `const To`, as S is or is not const.
 template <class S, class To>
@@ -89,4 +89,4 @@ class MatrixView : public Eigen::Map<as_const_as<S, Matrix<std::remove_const_t<S
 template <class T>
 inline constexpr bool is_view = requires(const std::remove_cvref_t<T>& x) { []<class S>(const MatrixView<S>&) {}(x); };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -3,7 +3,7 @@
 
 #include <sympow/feature/feature_map.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// The exponential score of softmax attention. It has no finite embedding, hence the attention form only; normalised by default.
 /// Keep the transition of a linear system and swap the feature map for this one: that is its softmax dual.
@@ -12,4 +12,4 @@ struct Exponential {
   static constexpr bool nonnegative = true;
 };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

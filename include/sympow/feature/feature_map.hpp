@@ -5,7 +5,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// How the score of a pair comes from its logit s = scale · qᵀ M k.
 enum class Score {
@@ -78,4 +78,4 @@ template <FeatureMap F>
     return true;
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -3,7 +3,7 @@
 
 #include <sympow/feature/feature_map.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// The identity as a feature map: score s, φ(x) = x, D = d. Unnormalised by default, since scores may be negative.
 /// Source: Transformers are RNNs (2020), with φ = id.
@@ -20,4 +20,4 @@ struct Linear {
   }
 };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -7,7 +7,7 @@
 
 #include <sympow/feature/random_features.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 namespace detail {
 
 /// A sum of terms of which each is a multiple of the one before, in units of 2^exponent so that none overflows on the way.
@@ -146,4 +146,4 @@ template <RandomFeatureKind Kind, VectorExpression X, VectorExpression Y>
   return random_feature_variance(Kind, x, y, feature.projections().rows(), feature.options().orthogonal);
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

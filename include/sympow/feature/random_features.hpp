@@ -16,7 +16,7 @@
 #include <sympow/core/view.hpp>
 #include <sympow/feature/feature_map.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Which function of the projections W x the features are.
 enum class RandomFeatureKind {
@@ -208,4 +208,4 @@ using PositiveRandomFeatures = RandomFeatures<RandomFeatureKind::positive>;     
 using TrigonometricRandomFeatures = RandomFeatures<RandomFeatureKind::trigonometric>;  ///< scores of either sign
 using HyperbolicRandomFeatures = RandomFeatures<RandomFeatureKind::hyperbolic>;        ///< scores above 0
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -5,7 +5,7 @@
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/tensor/symmetric_power.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// The symmetric power as a feature map: score s^P, φ = φ^P, D = C(d + P - 1, P). Normalised by default for even P; an odd power
 /// has negative scores and gives no distribution. Cost of an embedding: see `symmetric_power`.
@@ -38,4 +38,4 @@ struct SymmetricPower final {
   }
 };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

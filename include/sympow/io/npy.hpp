@@ -22,7 +22,7 @@
 
 #include <sympow/core/checks.hpp>
 
-namespace sympow::io {
+namespace SYMPOW_NAMESPACE::io {
 
 static_assert(std::endian::native == std::endian::little, "entries are read as they stand in the file, little-endian");
 
@@ -297,4 +297,4 @@ void write_npy(std::ostream& out, const Shape& shape, const std::vector<Scalar>&
             static_cast<std::streamsize>(entries.size() * sizeof(Scalar)));
 }
 
-}  // namespace sympow::io
+}  // namespace SYMPOW_NAMESPACE::io

@@ -4,7 +4,7 @@
 #include <sympow/core/linear_operator.hpp>
 #include <sympow/rotation/turns.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 template <class Scalar>
 class BlockRotation;
@@ -121,7 +121,7 @@ BlockRotation(const Angles&) -> BlockRotation<typename Angles::Scalar>;
 template <class Angles>
 BlockRotation(const Angles&, Pairing) -> BlockRotation<typename Angles::Scalar>;
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 /// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
 #define SYMPOW_BLOCK_ROTATION(LINKAGE, S)                                                                       \

@@ -6,7 +6,7 @@
 #include <sympow/core/linear_operator.hpp>
 #include <sympow/rotation/commuting_generators.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 template <class Scalar>
 class Cayley;
@@ -188,7 +188,7 @@ template <class Scalar, class Map>
   return detail::distance_of_columns<Scalar>(P * active, active);
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 /// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
 #define SYMPOW_CAYLEY(LINKAGE, S)                                                          \

@@ -8,7 +8,7 @@
 #include <sympow/rotation/skew.hpp>
 #include <sympow/rotation/structured_rotation.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Commuting skew generators L_1 … L_{d_c} of R^d in their joint planes.
 ///
@@ -188,7 +188,7 @@ Matrix<S> CommutingGenerators<S>::projected(const ConstBatch<S>& x, Index first,
   return y;
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 /// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
 #define SYMPOW_COMMUTING_GENERATORS(LINKAGE, S) LINKAGE template class sympow::CommutingGenerators<S>;

@@ -5,7 +5,7 @@
 
 #include <sympow/core/linear_operator.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 template <class Rotation>
 class Conformal;
@@ -76,4 +76,4 @@ template <class Rotation>
   return {scale, std::move(rotation)};
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

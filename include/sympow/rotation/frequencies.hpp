@@ -7,7 +7,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 namespace detail {
 
 template <class Scalar, class Rate>
@@ -49,4 +49,4 @@ template <class Scalar>
   return detail::frequencies<Scalar>(d, [=](double exponent) { return std::pow(base, -exponent); });
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -6,7 +6,7 @@
 #include <sympow/rotation/commuting_generators.hpp>
 #include <sympow/rotation/frequencies.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// RoPE: one coordinate, plane u turns by base^{-2u/d} (u = 0 …) radians per unit. d even. Throws `OddDimension`.
 template <class Scalar>
@@ -116,4 +116,4 @@ enum class Grid {
   return r;
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

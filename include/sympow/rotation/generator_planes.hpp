@@ -10,7 +10,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/rotation/joint_planes.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// What to do with generators that commute only nearly.
 enum class Commutation {
@@ -170,7 +170,7 @@ void GeneratorPlanes<Real>::require_full_rank(double unit) const {
 }
 
 }  // namespace detail
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 /// The algorithms for one type: with `extern` they are compiled elsewhere, with nothing here.
 #define SYMPOW_GENERATOR_PLANES(LINKAGE, Real)                                                             \

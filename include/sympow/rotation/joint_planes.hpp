@@ -11,7 +11,7 @@
 #include <sympow/core/random.hpp>
 #include <sympow/core/view.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Q with Qᵀ A Q skew-symmetric and tridiagonal, and its subdiagonal. A is skew, n × n. Cost: 10/3 n³.
 template <class Real>
@@ -222,4 +222,4 @@ template <class Real>
   return U;
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

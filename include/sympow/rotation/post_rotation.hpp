@@ -5,7 +5,7 @@
 
 #include <sympow/rotation/commuting_generators.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 template <class Scalar, class Map>
 class PostRotation;
@@ -94,4 +94,4 @@ template <class S, class Map, VectorExpression Q, VectorExpression K, VectorExpr
   return a.col(0).dot(Matrix<S>(relative * b).col(0)) / std::sqrt(static_cast<S>(family.dimension()));
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -8,7 +8,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/core/linear_algebra.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// (S - Sᵀ)/2 of the numbers of a type with unit roundoff u.
 template <class Real>
@@ -35,7 +35,7 @@ template <MatrixExpression X>
   return checked_skew<double>(name, S.template cast<double>(), unit);
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail
 
 /// The check in double: with `extern` it is compiled elsewhere.
 #define SYMPOW_CHECKED_SKEW(LINKAGE)                                                               \

@@ -9,7 +9,7 @@
 #include <sympow/core/view.hpp>
 #include <sympow/rotation/block_rotation.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 template <class Scalar>
 class StructuredRotation;
@@ -110,7 +110,7 @@ void StructuredRotation<S>::turn(const ConstBatch<S>& x, Batch<S> y) const {
   }
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 /// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
 #define SYMPOW_STRUCTURED_ROTATION(LINKAGE, S)                  \

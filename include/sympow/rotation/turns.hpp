@@ -9,7 +9,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Which coordinates form pair j of d/2 (0-based): 2j and 2j + 1 (the papers, GPT-J), or j and j + d/2 (GPT-NeoX, LLaMA).
 enum class Pairing { interleaved, half_split };
@@ -161,4 +161,4 @@ void turn_on(Eigen::VectorXd& mu, const double* theta, double beta, Pairing pair
 }
 
 }  // namespace detail
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -9,7 +9,7 @@
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
-namespace sympow::systems {
+namespace SYMPOW_NAMESPACE::systems {
 
 /// Linear attention: S_i = S_{i-1} + v_i k_iᵀ. Dual: `nope`. fla: `linear_attn`, unnormalised, scale d^{-1/2}. Source: Transformers are
 /// RNNs (2020).
@@ -81,4 +81,4 @@ template <int P, class LogGates, class Angles, class Rates>
   return System{SymmetricPower<P>{}, decay(log_gamma) * rotary(theta, beta, pairing)};
 }
 
-}  // namespace sympow::systems
+}  // namespace SYMPOW_NAMESPACE::systems

@@ -8,7 +8,7 @@
 #include <sympow/core/concepts.hpp>
 
 /// The named systems of the literature as a feature map and a transition each, and the parameters of their peers.
-namespace sympow::systems {
+namespace SYMPOW_NAMESPACE::systems {
 
 /// log(1 + e^x) without overflow or loss.
 [[nodiscard]] inline double softplus(double x) { return std::max(x, 0.) + std::log1p(std::exp(-std::abs(x))); }
@@ -86,4 +86,4 @@ template <MatrixExpression Values, class Strengths>
   return v * beta.derived().matrix().reshaped().template cast<scalar_t<Values>>().asDiagonal();
 }
 
-}  // namespace sympow::systems
+}  // namespace SYMPOW_NAMESPACE::systems

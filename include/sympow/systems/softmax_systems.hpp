@@ -10,7 +10,7 @@
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
-namespace sympow::systems {
+namespace SYMPOW_NAMESPACE::systems {
 
 /// The softmax dual of a linear system: the same transition under exp. Its rows are normalised.
 template <FeatureMap F, Transition A>
@@ -62,4 +62,4 @@ template <MatrixExpression Vectors, class Strengths, class LogGates>
   return System{Exponential{}, decay(gate_scale * scaled) * householder(w, beta)};
 }
 
-}  // namespace sympow::systems
+}  // namespace SYMPOW_NAMESPACE::systems

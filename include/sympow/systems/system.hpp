@@ -4,7 +4,7 @@
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/transition/transition.hpp>
 
-namespace sympow::systems {
+namespace SYMPOW_NAMESPACE::systems {
 
 /// A choice of feature map and transition under the name that the literature gives it.
 ///
@@ -20,4 +20,4 @@ struct System {
   A transition;  ///< b and M
 };
 
-}  // namespace sympow::systems
+}  // namespace SYMPOW_NAMESPACE::systems

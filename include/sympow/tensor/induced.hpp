@@ -8,7 +8,7 @@
 #include <sympow/core/linear_operator.hpp>
 #include <sympow/tensor/symmetric_power.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Permanent of a square matrix of at most 20 rows.
 ///
@@ -167,4 +167,4 @@ class Induced {
   typename detail::induced_operand<A>::type a_;
 };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -5,7 +5,7 @@
 #include <sympow/core/integer_power.hpp>
 #include <sympow/core/lazy_expression.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Runs f with std::integral_constant<int, p>. Throws `InvalidPower` outside of 1 … 8.
 template <class F>
@@ -98,9 +98,9 @@ auto embedded(X&& x, int p) {
   return LazyExpression(Embedded<Embedding, P, X>{std::forward<X>(x), p, dimension});
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// φ(X)ᵀ φ(Y) = (XᵀY)^∘p. Cost: 2 d n m + the powers. Source: Symmetric Power Transformers, Result 1 and §4.2.
 template <class Embedding, int P, class X, int Q, class Y>
@@ -115,4 +115,4 @@ template <class Embedding, int P, class X, int Q, class Y>
   return LazyExpression(detail::PowerGram<X, Y>{x.x, y.x, x.p});
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -6,7 +6,7 @@
 #include <sympow/core/linear_operator.hpp>
 #include <sympow/tensor/tensor_power.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Position of the entry T_α in a flat tensor over R^d: α_1 d^{p-1} + … + α_p. α in any order, entries 0-based.
 [[nodiscard]] inline Index flat_position(std::span<const Index> alpha, Index d) {
@@ -134,4 +134,4 @@ class SymmetricIsometry : public LinearOperator<SymmetricIsometry<S, Transposed>
   Index tensor_size_;
 };
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

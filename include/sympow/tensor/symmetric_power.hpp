@@ -4,7 +4,7 @@
 #include <sympow/tensor/power_embedding.hpp>
 #include <sympow/tensor/symmetric_power_columns.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 namespace detail {
 
 struct SymmetricPowerEmbedding {
@@ -58,4 +58,4 @@ template <int P, class X>
 inline constexpr bool is_symmetric_power<LazyExpression<detail::Embedded<detail::SymmetricPowerEmbedding, P, X>>> =
     true;
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

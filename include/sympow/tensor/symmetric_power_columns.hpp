@@ -9,7 +9,7 @@
 #include <sympow/core/concepts.hpp>
 #include <sympow/tensor/symmetric_power_tree.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Numbers that are written together, 64 bytes; those of a class one by one.
 template <class Scalar>
@@ -159,4 +159,4 @@ class SymmetricPowerColumns {
   std::vector<Scalar> large_scratch_;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -6,7 +6,7 @@
 #include <sympow/combinatorics/binomial.hpp>
 #include <sympow/core/concepts.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Visits the tree of prefixes of φ^P in order. The entry of α with counts c is √(P!/Π c_i!) Π x_{α_l}: starting from √P! x_i, appending
 /// index i multiplies by x_i, or by x_i/√r where it makes a run of length r. One multiplication per node, C(d + P, P) - 1 in all.
@@ -102,4 +102,4 @@ class SymmetricPowerPanels {
   Index first_ = 0, filled_ = 0;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -5,7 +5,7 @@
 
 #include <sympow/tensor/power_embedding.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 namespace detail {
 
 struct TensorPowerEmbedding {
@@ -104,4 +104,4 @@ template <MatrixExpression X>
   return detail::embedded<detail::TensorPowerEmbedding, Dynamic>(std::forward<X>(x), p);
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -12,7 +12,7 @@
 #include <sympow/transition/running_gates.hpp>
 #include <sympow/transition/transition.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 /// A_i = I: nothing is forgotten, nothing turns. Linear attention ↔ softmax without positions (NoPE).
 struct Stationary : LeavesKeys {
   [[nodiscard]] Index length() const { return Dynamic; }
@@ -232,7 +232,7 @@ template <class LogGates>
   return ChannelDecay<Real>(log_a.derived().matrix().template cast<Real>());
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE
 
 /// Gates by channel that are kept as Real: with `extern` they are compiled elsewhere, with nothing here.
 #define SYMPOW_CHANNEL_DECAY(LINKAGE, Real)      \

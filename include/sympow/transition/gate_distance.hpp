@@ -5,7 +5,7 @@
 
 #include <sympow/transition/transition.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// The distance of every earlier token j from token i by the scalar gates.
 ///
@@ -48,4 +48,4 @@ template <Transition A>
   return D;
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

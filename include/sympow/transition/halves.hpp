@@ -3,7 +3,7 @@
 
 #include <sympow/transition/transition.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Transport with the queries of each half at its start and its keys at its end: the logits across are then one product. The transition has
 ///
@@ -29,4 +29,4 @@ void transport_by_halves(const A& transition, Segment segment, Batch<S> queries,
   transition.template push<S>(right, keys.leftCols(half));
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

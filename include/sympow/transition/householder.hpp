@@ -9,7 +9,7 @@
 #include <sympow/transition/halves.hpp>
 #include <sympow/transition/householder_products.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// A_i = I - β_i w_i w_iᵀ. DeltaNet ↔ PaTH.
 template <class S>
@@ -145,4 +145,4 @@ template <MatrixExpression Vectors, class Strengths>
   return {w, beta.derived().matrix().template cast<double>().reshaped()};
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

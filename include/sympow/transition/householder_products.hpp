@@ -7,7 +7,7 @@
 
 #include <sympow/transition/transition.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Tokens whose triangle T is kept in one piece.
 inline constexpr Index stretch = 48;
@@ -172,4 +172,4 @@ void HouseholderProducts<S>::solve(const Eigen::VectorXd& beta) {
   }
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -3,7 +3,7 @@
 
 #include <sympow/transition/transition.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// A_i = A'_i A''_i for two transitions that commute because at most one of them acts in key space.
 template <Transition Left, Transition Right>
@@ -71,4 +71,4 @@ template <Transition Left, Transition Right>
   return {std::move(left), std::move(right)};
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -4,7 +4,7 @@
 #include <sympow/rotation/block_rotation.hpp>
 #include <sympow/transition/transition.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// A_i = R(β_i θ), lifted. Complex gate ↔ RoPE; with data-dependent β the learned rotary of conformal-sympow.
 class Rotary {
@@ -100,4 +100,4 @@ template <class Angles, class Rates>
                 beta.derived().matrix().template cast<double>().reshaped(), pairing);
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -9,7 +9,7 @@
 
 #include <sympow/core/blocks.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// x ← x + a, then q ← e^x q and k ← e^-x k, for x in [-40 log 2, 0].
 ///
@@ -43,4 +43,4 @@ template <class Scalar, class Real, class Count>
   }
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

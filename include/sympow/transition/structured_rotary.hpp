@@ -8,7 +8,7 @@
 #include <sympow/rotation/commuting_generators.hpp>
 #include <sympow/transition/transition.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// A_i = R_STR(r_i - r_{i-1}), lifted; M_ij = R_STR(r_j - r_i). The n-dimensional rotary positions of STRING; RoPE for one coordinate.
 template <class S>
@@ -105,4 +105,4 @@ template <class S, MatrixExpression Positions>
   return {std::move(family), r.template cast<double>()};
 }
 
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

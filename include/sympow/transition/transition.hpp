@@ -14,7 +14,7 @@
 #include <sympow/core/product.hpp>
 #include <sympow/transition/key_action.hpp>
 
-namespace sympow {
+namespace SYMPOW_NAMESPACE {
 
 /// Consecutive tokens of a call, counted from 0.
 struct Segment {
@@ -146,4 +146,4 @@ class ViewOf final : public TransitionView<Scalar> {
 };
 
 }  // namespace detail
-}  // namespace sympow
+}  // namespace SYMPOW_NAMESPACE

@@ -11,7 +11,7 @@
 #include <sympow/verify/report_table.hpp>
 #include <sympow/verify/selection.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// What a program was asked for.
 struct Arguments {
@@ -139,4 +139,4 @@ namespace detail {
   return arguments;
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -6,7 +6,9 @@
 #include <type_traits>
 #include <utility>
 
-namespace sympow::verify {
+#include <sympow/core/config.hpp>
+
+namespace SYMPOW_NAMESPACE::verify {
 
 /// A bound. Any number is one; one above 1 in units of the row rule should say why.
 ///
@@ -70,4 +72,4 @@ struct Measured {
   return statement + ", in units of " + (unit == "row rule" ? "the " : "") + unit;
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

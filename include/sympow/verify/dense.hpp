@@ -8,7 +8,7 @@
 
 #include <sympow/core/linear_algebra.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// A matrix of Eigen's, or a vector (Columns = 1), whose operations give matrices again and not expressions: `A * B - C` is two functions that
 /// are compiled once, where an expression is some ten classes of its own. It can be given to whatever takes an Eigen matrix, and made from
@@ -265,7 +265,7 @@ Dense<S, C> operator-(const Dense<S, C>& a) {
   return S(-1) * a;
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify
 
 /// The operations for one scalar type: with `extern` they are compiled elsewhere, with nothing here.
 #define SYMPOW_DENSE(LINKAGE, S)                                                  \

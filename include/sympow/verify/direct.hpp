@@ -10,7 +10,7 @@
 #include <sympow/attention/engine/checks.hpp>
 #include <sympow/core/integer_power.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// Rows by the definition, with what the row rule needs.
 struct DirectRows {
@@ -244,4 +244,4 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class DA, cl
                           most_pieces);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -6,7 +6,7 @@
 #include <sympow/transition/decay.hpp>
 #include <sympow/verify/direct.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// ‖x_t‖ of every column, a row.
@@ -58,4 +58,4 @@ template <FiniteFeatureMap F, Transition A, class DQ, class DK, class DV>
   return detail::rows_of_sums(sums, weight, window, v, F::nonnegative);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

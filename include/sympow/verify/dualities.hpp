@@ -15,7 +15,7 @@
 #include <sympow/verify/dense.hpp>
 #include <sympow/verify/laws.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// What the literature calls a linear system and its dual.
 struct DualityNames {
@@ -99,4 +99,4 @@ template <class Scalar>
   return table;
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -8,7 +8,7 @@
 
 #include <sympow/verify/proposition.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// Text inside of XML.
 [[nodiscard]] inline std::string xml(const std::string& text) {
@@ -76,4 +76,4 @@ struct FigureAxis {
   }
 };
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

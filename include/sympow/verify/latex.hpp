@@ -9,7 +9,7 @@
 #include <sympow/verify/latex_symbols.hpp>
 #include <sympow/verify/report.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// A character and what it is in text.
 inline constexpr std::pair<const char*, const char*> latex_letters[] = {{"§", "\\S "},
@@ -123,4 +123,4 @@ inline constexpr std::pair<const char*, const char*> latex_letters[] = {{"§", "
   return result;
 }
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

@@ -3,7 +3,9 @@
 
 #include <utility>
 
-namespace sympow::verify::detail {
+#include <sympow/core/config.hpp>
+
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// A character and what it is in mathematics. All that statements use; extend it here.
 inline constexpr std::pair<const char*, const char*> latex_symbols[] = {{"α", "\\alpha"},
@@ -149,4 +151,4 @@ inline constexpr std::pair<const char*, const char*> latex_symbols[] = {{"α", "
                                                                         {"ᵢ", "_{i}"},
                                                                         {"ⱼ", "_{j}"}};
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

@@ -10,7 +10,7 @@
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// Size of a violation and what rounding excuses; the law holds if residual ≤ bound.
 struct Residual {
@@ -188,4 +188,4 @@ template <StructuredOperator Operator, VectorExpression X>
   return {size > 0 ? difference / size : 0, 16 * unit_roundoff<Scalar> * std::sqrt(static_cast<double>(x.size()))};
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -6,7 +6,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace sympow::verify {
+#include <sympow/core/config.hpp>
+
+namespace SYMPOW_NAMESPACE::verify {
 
 /// A file to be written at the end of a run, of which is known at its start whether that is possible.
 ///
@@ -55,4 +57,4 @@ class OutputFile {
   std::string path_;
 };
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace sympow::verify {
+#include <sympow/core/config.hpp>
+
+namespace SYMPOW_NAMESPACE::verify {
 
 /// A section, something in it that has a name of its own, and the numbers of its first and last equation (0: none).
 struct Landmark {
@@ -81,4 +83,4 @@ struct Paper {
   return nullptr;
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

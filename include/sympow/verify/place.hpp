@@ -8,7 +8,7 @@
 
 #include <sympow/verify/papers.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// A place in a paper. What a source does not say is empty.
 struct Place {
@@ -171,4 +171,4 @@ namespace detail {
   return source;
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -16,7 +16,7 @@
 #include <sympow/verify/report_latex.hpp>
 #include <sympow/verify/report_markdown.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// An option that prints something else instead of deciding propositions.
 struct Command {
@@ -148,4 +148,4 @@ inline int run_program(int argc, const char* const* argv, const Program& program
   }
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

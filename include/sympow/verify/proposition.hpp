@@ -12,7 +12,7 @@
 #include <sympow/verify/bound.hpp>
 
 /// Laws, propositions of the source papers and the direct evaluation that all forms are measured against.
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// Unit roundoff u of a type: 2⁻²⁴ for float, 2⁻⁵³ for double.
 template <class Scalar>
@@ -137,4 +137,4 @@ struct PropositionGroup {
   void (*decide)(Ledger& ledger, std::uint64_t seed);  ///< adds them, decided on random inputs of this seed
 };
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

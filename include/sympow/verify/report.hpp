@@ -13,7 +13,7 @@
 #include <sympow/verify/place.hpp>
 #include <sympow/verify/proposition.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// The name and version of the compiler.
 [[nodiscard]] inline std::string compiler_name() {
@@ -155,4 +155,4 @@ inline std::string print(const char* format, ...) {
   return text;
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -10,7 +10,7 @@
 #include <sympow/verify/figure_axis.hpp>
 #include <sympow/verify/report_table.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// A line of a column of the figure: a heading, or a proposition.
@@ -230,4 +230,4 @@ struct FigureColumns {
              FigureLayout::margin, height - 14);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -6,7 +6,7 @@
 
 #include <sympow/verify/report_table.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// A string of JSON: quotes, backslashes and control characters are escaped, the rest is UTF-8 as it stands.
@@ -85,4 +85,4 @@ namespace detail {
   return text + "\n]}\n";
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -6,7 +6,7 @@
 #include <sympow/verify/latex.hpp>
 #include <sympow/verify/report_table.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// A document for pdflatex with longtable and amssymb: papers, the table by paper and section, the statements of each
 /// section.
@@ -46,4 +46,4 @@ namespace sympow::verify {
   return text + "\\end{document}\n";
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -5,7 +5,7 @@
 
 #include <sympow/verify/report_table.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// Text for a cell of a table: what Markdown and HTML would read as marks is escaped.
@@ -56,4 +56,4 @@ namespace detail {
   return text;
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -9,7 +9,7 @@
 
 #include <sympow/verify/report.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// Numbers of propositions by verdict.
 struct Counts {
@@ -196,4 +196,4 @@ struct StatementRow {
       counts.total(), report.scalar.c_str(), counts.of[0], counts.of[1], counts.of[2], counts.of[3], counts.of[4]);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -7,7 +7,7 @@
 
 #include <sympow/verify/report.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 /// Conditions on a proposition: all kinds of them must be met, each by any one of its values. No value, no condition.
 struct Selection {
@@ -55,4 +55,4 @@ struct Selection {
   }
 };
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -5,7 +5,7 @@
 #include <sympow/attention/engine/dispatch.hpp>
 #include <sympow/attention/engine/memory.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// One call of the attention form, in the terms of its engine: everything is checked.
 template <class Scalar>
@@ -245,15 +245,14 @@ class AttentionEngine {
   Index saved_ = 0;           // angles
 };
 
-/// The attention form, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`. The alignment of Eigen's memory is a
-/// part of its name: files that disagree on it, as those of two -march settings do, must not exchange matrices, and do not link.
-template <class Scalar, FeatureMap F, int alignment = EIGEN_MAX_ALIGN_BYTES>
+/// The attention form, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`.
+template <class Scalar, FeatureMap F>
 struct AttentionForm {
   static void run(const F& feature, AttentionCall<Scalar> call);
 };
-template <class Scalar, FeatureMap F, int alignment>
-void AttentionForm<Scalar, F, alignment>::run(const F& feature, AttentionCall<Scalar> call) {
+template <class Scalar, FeatureMap F>
+void AttentionForm<Scalar, F>::run(const F& feature, AttentionCall<Scalar> call) {
   AttentionEngine<Scalar, F>(feature, call).run();
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -4,7 +4,7 @@
 #include <sympow/attention/engine/compensated_sums.hpp>
 #include <sympow/attention/keys.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// x with 0 for what is not finite.
 template <class Scalar>
@@ -44,4 +44,4 @@ void for_causal_products(const Keys<Scalar>& own, MatrixView<Scalar> scores, Pan
       for (Index i = j; i < rows && !std::isfinite(values(r, j)); ++i) add_entry(i, r, scores(j, i) * values(r, j));
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -10,7 +10,7 @@
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/transition/transition.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// What becomes of the sums of a row.
 enum class RowKind { sums, weighted_means, signed_means };
@@ -128,4 +128,4 @@ constexpr bool check_types() {
   return one_scalar && can_act;
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

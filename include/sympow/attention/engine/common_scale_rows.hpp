@@ -4,7 +4,7 @@
 #include <sympow/attention/engine/causal_product.hpp>
 #include <sympow/attention/engine/row_ends.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// log2 of the smallest weight beside a common scale: of the largest weight that a row sees. What leaves the type beside it is lost beside
 /// 2^-86.
@@ -204,4 +204,4 @@ class CommonScaleRows {
   bool has_noise_ = false;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

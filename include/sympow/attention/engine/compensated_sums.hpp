@@ -4,7 +4,7 @@
 #include <sympow/attention/panel.hpp>
 #include <sympow/core/product.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// For rows i = 0 … n - 1 the numerators, e numbers each, and one denominator. Contributions are collected some at a time, and enter the rows by an
 /// addition that keeps what its rounding loses.
@@ -117,4 +117,4 @@ class CompensatedSums {
   Panel<Scalar> partial_denominators_, denominators_, denominator_residues_;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -5,7 +5,7 @@
 
 #include <sympow/transition/transition.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Tokens that are given rows of a scale each before a common one is tried again; fewer are not worth a segment of their own.
 inline constexpr Index few_tokens = 16;
@@ -25,4 +25,4 @@ void dispatch(Engine& engine, Segment segment) {
   }
 }
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

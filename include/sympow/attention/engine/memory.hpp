@@ -7,7 +7,7 @@
 #include <sympow/attention/engine/own_scale_rows.hpp>
 #include <sympow/attention/state.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Keys of the attention form that are loaded: consecutive tokens, and the decay over them.
 struct KeyBlock {
@@ -41,4 +41,4 @@ struct EngineMemory {
   Eigen::VectorXd log_channels;  ///< Σ log a of a segment
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

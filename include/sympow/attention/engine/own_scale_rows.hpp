@@ -4,7 +4,7 @@
 #include <sympow/attention/engine/causal_product.hpp>
 #include <sympow/attention/engine/row_ends.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Memory of rows with a scale each.
 template <class Scalar>
@@ -217,4 +217,4 @@ class OwnScaleRows {
   bool reads_ = false;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

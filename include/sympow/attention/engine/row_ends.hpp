@@ -5,7 +5,7 @@
 #include <sympow/attention/engine/checks.hpp>
 #include <sympow/attention/engine/segment.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// log2 (2^a + 2^b).
 inline double log2_sum(double a, double b) {
@@ -87,4 +87,4 @@ class RowEnds {
   Index n_ = 0;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -4,7 +4,7 @@
 #include <sympow/attention/keys.hpp>
 #include <sympow/transition/transition.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Queries q_i = 2^{m_i} vectors_i, and their decay since the first token of their segment, whose own gate is not in it.
 template <class Scalar>
@@ -223,4 +223,4 @@ class SegmentLoader {
   Extent<Scalar> extent_;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -4,7 +4,7 @@
 #include <sympow/attention/engine/checks.hpp>
 #include <sympow/attention/engine/memory.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Everything in it is checked.
 template <class Scalar, FiniteFeatureMap F>
@@ -34,4 +34,4 @@ struct StateCall {
   }
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -4,7 +4,7 @@
 #include <sympow/attention/engine/dispatch.hpp>
 #include <sympow/attention/engine/state_call.hpp>
 
-namespace sympow::detail {
+namespace SYMPOW_NAMESPACE::detail {
 
 /// Takes segments through a state. With its folded sums S, its tail and the segment's own keys
 ///
@@ -295,4 +295,4 @@ class StateEngine {
   bool has_common_scale_;
 };
 
-}  // namespace sympow::detail
+}  // namespace SYMPOW_NAMESPACE::detail

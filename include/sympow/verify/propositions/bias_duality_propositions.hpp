@@ -11,7 +11,7 @@
 
 #include <sympow/verify/propositions/positional_listings.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 template <class Scalar>
@@ -226,4 +226,4 @@ void bias_duality_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::fox_listing(ledger, in);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -12,7 +12,7 @@
 #include <sympow/transition/rotary.hpp>
 #include <sympow/verify/propositions/sequence.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 template <class Scalar, int P>
@@ -150,4 +150,4 @@ void conformal_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::conformal_maps(ledger, x, random);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -8,7 +8,7 @@
 #include <sympow/transition/transition.hpp>
 #include <sympow/verify/dense.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// A_i = γ_i G_i with any d × d matrices G_i, as a transition that does what the protocol says and no more. One product with G_i a token,
 /// cast to the type of the keys.
@@ -126,4 +126,4 @@ template <Transition A>
   return scores;
 }
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

@@ -9,7 +9,7 @@
 #include <sympow/rotation/commuting_generators.hpp>
 #include <sympow/verify/dense.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// exp A by a Taylor series of A/2^n, squared n times. Error: some ‖A‖ d u.
 template <class Scalar>
@@ -81,4 +81,4 @@ struct DenseFamily {
   }
 };
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

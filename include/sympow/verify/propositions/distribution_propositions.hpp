@@ -9,7 +9,7 @@
 #include <sympow/transition/rotary.hpp>
 #include <sympow/verify/propositions/sequence.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 template <class Scalar>
@@ -135,4 +135,4 @@ void distribution_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::odd_powers<Scalar>(ledger);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -13,7 +13,7 @@
 #include <sympow/verify/propositions/dense_gates.hpp>
 #include <sympow/verify/propositions/sequence.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 inline const std::string row_rule_units = ", in units of the row rule";
 inline const std::string value_units = "; in units of max|V|";
@@ -208,4 +208,4 @@ template <class Scalar, Transition A>
           gated_recurrence(gates, dense.Q, dense.K, dense.V)};
 }
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

@@ -8,7 +8,7 @@
 #include <sympow/verify/dense.hpp>
 #include <sympow/verify/proposition.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// What rounding makes of integrals and of exact variances, which are taken in double whatever the scalar.
 inline constexpr double rounding_of_quadrature = 1024 * unit_roundoff<double>;
@@ -82,4 +82,4 @@ struct Sample {
   }
 };
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

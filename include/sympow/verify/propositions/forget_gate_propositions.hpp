@@ -10,7 +10,7 @@
 #include <sympow/verify/propositions/duality.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 template <class Scalar>
@@ -229,4 +229,4 @@ void forget_gate_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::distances(ledger, in);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -3,7 +3,7 @@
 
 #include <sympow/verify/propositions/duality.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// Attention without a mask, and what a row's error is measured in: token i asks as the last one, which sees all.
 template <class Scalar>
@@ -34,4 +34,4 @@ struct FullAttention {
   }
 };
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

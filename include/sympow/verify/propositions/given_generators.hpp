@@ -9,7 +9,7 @@
 #include <sympow/verify/propositions/dense_rotations.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// Frequencies, d_c × m, and a null dimension: a family of which the planes are known.
 struct FrequencyTable {
@@ -165,4 +165,4 @@ struct GivenGenerators {
   }
 };
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

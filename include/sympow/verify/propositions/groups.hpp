@@ -5,7 +5,7 @@
 
 #include <sympow/verify/proposition.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 
 // Each adds its propositions to a ledger, decided in arithmetic of the given scalar type on random inputs of this seed.
 template <class Scalar>
@@ -83,4 +83,4 @@ template <class Scalar>
   };
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

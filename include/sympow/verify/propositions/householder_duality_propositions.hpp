@@ -8,7 +8,7 @@
 
 #include <sympow/verify/propositions/positional_listings.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// 3.D5h and 3.D5a: one factor.
@@ -257,4 +257,4 @@ void householder_duality_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::gated_chains(ledger, in);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

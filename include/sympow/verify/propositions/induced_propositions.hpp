@@ -14,7 +14,7 @@
 #include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/propositions/lift_identities.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// P2g to P2j.fix: the tensor product of matrices, on which the papers' proof rests.
@@ -196,4 +196,4 @@ void induced_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::eigenvalues_of_lift<Scalar>(ledger, random);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -7,7 +7,7 @@
 
 #include <sympow/verify/propositions/joint_plane_search.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// (1) to (9) on one family in a random basis, whose frequencies and their sum are well apart.
@@ -197,4 +197,4 @@ void joint_block_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::complex_vectors(ledger, x);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

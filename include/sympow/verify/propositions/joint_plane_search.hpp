@@ -8,7 +8,7 @@
 #include <sympow/rotation/cayley.hpp>
 #include <sympow/verify/propositions/given_generators.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 template <class Scalar>
 void joint_plane_families(Ledger& ledger, const std::vector<FrequencyTable>& tables, Random& random) {
@@ -218,4 +218,4 @@ void failing_ways(Ledger& ledger, const std::vector<FrequencyTable>& tables, Ran
                  "generators that do not commute have joint planes", "E §F, eq. (1); E §F.1, Lemma 1, eq. (3)");
 }
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

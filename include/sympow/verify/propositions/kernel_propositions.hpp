@@ -14,7 +14,7 @@
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// Roundings in an entry of φ^p: two in √p! x_i, and at most four in each of the p - 1 factors x_i/√r that follow.
@@ -177,4 +177,4 @@ void kernel_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::tensor_product_identities<Scalar>(ledger, random);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -6,7 +6,7 @@
 
 #include <sympow/core/concepts.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// Collects residuals and keeps the largest; one that is not a number stays, so that nothing is decided by its absence.
 class Largest {
@@ -40,4 +40,4 @@ class Largest {
   double value_ = 0;
 };
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

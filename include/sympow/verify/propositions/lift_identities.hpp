@@ -13,7 +13,7 @@
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// Σ a_n b_n in double.
 template <class Scalar>
@@ -226,4 +226,4 @@ class LiftIdentities {
   }
 };
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

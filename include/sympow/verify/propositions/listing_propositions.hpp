@@ -16,7 +16,7 @@
 #include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/propositions/listings.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// A random sequence and even-power attention of it, by the library and by the listings.
@@ -252,4 +252,4 @@ void listing_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::embedding_listings<Scalar>(ledger, random);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -8,7 +8,7 @@
 
 #include <sympow/verify/dense.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// §2, the first listing, with its inner products named as they are used. Tokens are columns here and rows there.
 template <class Scalar>
@@ -123,4 +123,4 @@ template <class Scalar>
   return Eigen::Map<Vector<Scalar>>(x.data(), std::ssize(x));
 }
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

@@ -10,7 +10,7 @@
 #include <sympow/verify/propositions/dense_rotations.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// The skew logarithm of a turn of space by an angle below π.
@@ -134,4 +134,4 @@ void perturbation_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::perturbed_transforms<Scalar>(ledger, random);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -13,7 +13,7 @@
 #include <sympow/transition/rotary.hpp>
 #include <sympow/verify/propositions/sequence.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// A vector whose inner products are (x·y)^n: φ^n(x), or φ^8(x) ⊗ … beyond the powers that have an embedding (Result 1).
@@ -174,4 +174,4 @@ void positional_bias_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::softmax_as_recurrence(ledger, x, m);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

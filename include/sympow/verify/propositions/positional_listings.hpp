@@ -7,7 +7,7 @@
 
 #include <sympow/verify/propositions/duality.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 // Where a listing has rows of tokens, they are columns here: its T × T results stand transposed, entry (j, i) for row i and column j.
 
@@ -71,4 +71,4 @@ struct PathFaults {
   return scores + listed_fox_pe(w, x);
 }
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail

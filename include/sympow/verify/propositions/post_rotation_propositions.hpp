@@ -9,7 +9,7 @@
 #include <sympow/rotation/post_rotation.hpp>
 #include <sympow/verify/propositions/structured_rotation_propositions.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// A family with positions, a general Cayley transform P(S) and one of 𝒜, the maps that fix every active plane.
@@ -276,4 +276,4 @@ void post_rotation_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::projected_logits(ledger, y, random);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

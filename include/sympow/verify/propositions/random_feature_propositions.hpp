@@ -13,7 +13,7 @@
 #include <sympow/verify/propositions/feature_means.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// The errors of a mean and of the library's features, in units of what rounding explains, and of the variance of one kind.
@@ -275,4 +275,4 @@ void random_feature_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::features_of_rotated_rows<Scalar>(ledger, random);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -6,7 +6,7 @@
 #include <sympow/transition/rotary.hpp>
 #include <sympow/verify/propositions/sequence.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// elu(x) + 1, a φ that is no power.
@@ -187,4 +187,4 @@ void recurrence_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::gate_products(ledger, x);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

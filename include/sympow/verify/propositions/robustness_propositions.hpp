@@ -11,7 +11,7 @@
 #include <sympow/verify/propositions/dense_rotations.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// The situation of Theorem 2: generators that need not commute, a projector, a rotation P, and two positions.
@@ -248,4 +248,4 @@ void robustness_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::orthogonal_blocks<Scalar>(ledger, random);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

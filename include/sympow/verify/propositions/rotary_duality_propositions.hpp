@@ -10,7 +10,7 @@
 #include <sympow/verify/propositions/full_attention.hpp>
 #include <sympow/verify/propositions/positional_listings.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// Tokens whose pairs of coordinates are read as complex numbers, and their two systems.
@@ -273,4 +273,4 @@ void rotary_duality_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::rope_listing(ledger, gate);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

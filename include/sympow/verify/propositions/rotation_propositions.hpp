@@ -9,7 +9,7 @@
 #include <sympow/transition/rotary.hpp>
 #include <sympow/verify/propositions/sequence.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// The library's own logits q_iᵀ M_ij k_j under a transition, row j of column i, from linear attention with values e_j.
@@ -270,4 +270,4 @@ void rotation_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::exchanged_roles(ledger, x);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

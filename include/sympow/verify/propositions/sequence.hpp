@@ -20,7 +20,7 @@
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
 
-namespace sympow::verify::detail {
+namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// The same numbers in double.
 template <MatrixExpression X>
@@ -224,7 +224,7 @@ template <class Scalar>
   return size;
 }
 
-}  // namespace sympow::verify::detail
+}  // namespace SYMPOW_NAMESPACE::verify::detail
 
 // The forms of `GivenFeatures`; the program compiles them in a file of their own.
 #ifdef SYMPOW_COMPILED_GIVEN_FEATURES

@@ -9,7 +9,7 @@
 
 #include <sympow/verify/propositions/full_attention.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// The columns in another order.
@@ -154,4 +154,4 @@ void softmax_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::embeddings(ledger, in);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

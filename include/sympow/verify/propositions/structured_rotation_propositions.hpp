@@ -8,7 +8,7 @@
 #include <sympow/verify/propositions/dense_rotations.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// A family of three generators of R^8 with three planes, and pairs of positions.
@@ -200,4 +200,4 @@ void structured_rotation_propositions(Ledger& ledger, std::uint64_t seed) {
   detail::rotary_scope(ledger, x, random);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

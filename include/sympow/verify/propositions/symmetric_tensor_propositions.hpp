@@ -19,7 +19,7 @@
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// The p! permutations of positions.
@@ -288,4 +288,4 @@ void symmetric_tensor_propositions(Ledger& ledger, std::uint64_t seed) {
       "C §4.1, \"No data is lost if we …\"");
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -13,7 +13,7 @@
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 
-namespace sympow::verify {
+namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
 /// A cell of a table: the value that is printed, and how many decimals it has.
@@ -224,4 +224,4 @@ void table_propositions(Ledger& ledger, [[maybe_unused]] std::uint64_t seed) {
   detail::memory_columns(ledger);
 }
 
-}  // namespace sympow::verify
+}  // namespace SYMPOW_NAMESPACE::verify
