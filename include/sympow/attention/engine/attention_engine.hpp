@@ -148,8 +148,7 @@ class AttentionEngine {
   }
 
   // All keys that the rows see, those of their own segment first.
-  template <class Rows>
-  void add_all(Rows& rows, const Keys<Scalar>& own) {
+  void add_all(Rows<Scalar>& rows, const Keys<Scalar>& own) {
     const Queries<Scalar> queries = loader_.queries();
     if (own.size() > 0) rows.add_own(loader_.logits(), own, queries);
     walk_back([&](const KeyBlock& block, const LogDecay& between) {
@@ -175,8 +174,7 @@ class AttentionEngine {
     }
   }
 
-  template <class Rows>
-  void write(Rows& rows) {
+  void write(Rows<Scalar>& rows) {
     const Segment own = loader_.segment(), present = queries_of(own);
     const Queries<Scalar> queries = loader_.queries();
     for (Index t = present.begin; t < present.end(); ++t)

@@ -3,6 +3,7 @@
 
 #include <sympow/attention/engine/causal_product.hpp>
 #include <sympow/attention/engine/row_ends.hpp>
+#include <sympow/attention/engine/rows.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -63,7 +64,7 @@ struct CommonScaleMemory {
 ///
 /// so that every key has one weight for all rows.
 template <class Scalar, FeatureMap F>
-class CommonScaleRows {
+class CommonScaleRows final : public Rows<Scalar> {
   static constexpr int degree = degree_of<F>;
 
  public:
@@ -86,13 +87,11 @@ class CommonScaleRows {
     ends_.reset(queries);
   }
 
-  /// Whether any row sees some keys that decay by e^between on their way to the segment's first token.
-  [[nodiscard]] bool sees(const Keys<Scalar>& keys, const LogDecay& between) const {
+  [[nodiscard]] bool sees(const Keys<Scalar>& keys, const LogDecay& between) const override {
     return factor_of(keys, between) > static_cast<double>(std::numeric_limits<Scalar>::min());
   }
 
-  /// The segment's own keys j ≤ i, from logits that are used up.
-  void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) {
+  void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) override {
     const auto weights = scaled_weights(keys, power_of_two<double>(keys.M - M_));
     for (Index i = 0; i < logits.cols(); ++i) {
       const Index own = std::min(i + 1, keys.size()), seen = causal_end(i, logits.cols(), keys.size());
@@ -109,9 +108,9 @@ class CommonScaleRows {
     sums_.end_contribution();
     ends_.add_own(keys, queries);
   }
-  /// All of some keys.
+
   void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
-                   const LogDecay& between) {
+                   const LogDecay& between) override {
     const auto weights = scaled_weights(keys, factor_of(keys, between));
     for (Index i = 0; i < logits.cols(); ++i) {
       const Scalar sum = weigh_scores<degree>(&logits(0, i), weights.data(), keys.size());
@@ -123,10 +122,8 @@ class CommonScaleRows {
     ends_.add_earlier(keys, queries, between);
   }
 
-  /// What follows is read from sums 2^exponent S and Z of the absolute weight A, which decay by e^between on their way to the segment's first token.
-  /// `noise` has the largest denominator of each row that can be rounding, with that exponent.
   void begin_read(double exponent, double A, ColumnView<const double> noise, const Queries<Scalar>& queries,
-                  const LogDecay& between) {
+                  const LogDecay& between) override {
     sums_.settle(1);
     const double factor = between.weight(exponent - M_);
     factor_ = static_cast<Scalar>(factor);
@@ -134,15 +131,12 @@ class CommonScaleRows {
     has_noise_ = true;
     ends_.add_read(A, exponent, queries, between);
   }
-  /// Some entries of φ, n × entries.
-  template <class Features>
-  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Features& features) {
+  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) override {
     sums_.add_read(S, Z, features);
     sums_.settle_some(factor_);
   }
 
-  /// All is added.
-  void finish(const Queries<Scalar>& queries) {
+  void finish(const Queries<Scalar>& queries) override {
     sums_.finish(factor_);
     if (ends_.kind() == RowKind::weighted_means) return;
     auto gates = memory_.gates(queries.size());
@@ -159,8 +153,7 @@ class CommonScaleRows {
     return i;
   }
 
-  /// y ← row i, which is query `query` of the call.
-  void write(Index i, Index query, const Queries<Scalar>& queries, ColumnView<Scalar> y) {
+  void write(Index i, Index query, const Queries<Scalar>& queries, ColumnView<Scalar> y) override {
     const bool divides = ends_.kind() == RowKind::weighted_means;
     const double whole = degree * queries.exponents[i] + M_;
     const Scalar sum = sums_.divides() ? sums_.denominator(i) : Scalar(0);

@@ -3,6 +3,7 @@
 
 #include <sympow/attention/engine/causal_product.hpp>
 #include <sympow/attention/engine/row_ends.hpp>
+#include <sympow/attention/engine/rows.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -21,7 +22,7 @@ struct OwnScaleMemory {
 ///
 /// with whole scale_i that follow the largest contribution, `room` above it.
 template <class Scalar, FeatureMap F>
-class OwnScaleRows {
+class OwnScaleRows final : public Rows<Scalar> {
   static constexpr int degree = degree_of<F>;
 
  public:
@@ -51,13 +52,11 @@ class OwnScaleRows {
     ends_.reset(queries);
   }
 
-  /// Any row can see any key that has weight.
-  [[nodiscard]] bool sees(const Keys<Scalar>& keys, const LogDecay& between) const {
+  [[nodiscard]] bool sees(const Keys<Scalar>& keys, const LogDecay& between) const override {
     return keys.size() > 0 && between.high > no_weight;
   }
 
-  /// The segment's own keys j ≤ i, from logits that are used up.
-  void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) {
+  void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) override {
     auto gates = memory_.gates(n_), shift = memory_.shift(n_), gate = memory_.gate(n_);
     for (Index i = 0; i < n_; ++i) {
       const Index seen = std::min(i + 1, keys.size());
@@ -77,9 +76,9 @@ class OwnScaleRows {
         [&](Index i, Index r, Scalar x) { values()(r, i) += x; });
     ends_.add_own(keys, queries);
   }
-  /// All of some keys, which decay by e^between on their way to the segment's first token.
+
   void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
-                   const LogDecay& between) {
+                   const LogDecay& between) override {
     auto shift = memory_.shift(n_), gate = memory_.gate(n_);
     memory_.factors.template set<F>(keys.log_b, keys.log_b_low, keys.exponents);
     for (Index i = 0; i < n_; ++i) {
@@ -91,10 +90,8 @@ class OwnScaleRows {
     ends_.add_earlier(keys, queries, between);
   }
 
-  /// What follows is read from sums 2^exponent S and Z of the absolute weight A, which decay by e^between on their way to the segment's first token.
-  /// `noise` has the largest denominator of each row that can be rounding, with that exponent.
   void begin_read(double exponent, double A, ColumnView<const double> noise, const Queries<Scalar>& queries,
-                  const LogDecay& between) {
+                  const LogDecay& between) override {
     auto shift = memory_.shift(n_), gate = memory_.gate(n_);
     for (Index i = 0; i < n_; ++i) {
       shift[i] = exponent + degree * queries.exponents[i];
@@ -105,15 +102,12 @@ class OwnScaleRows {
     reads_ = true;
     ends_.add_read(A, exponent, queries, between);
   }
-  /// Some entries of φ, n × entries.
-  template <class Features>
-  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Features& features) {
+  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) override {
     memory_.read.add_read(S, Z, features);
     memory_.read.settle_some(1);
   }
 
-  /// All is added.
-  void finish(const Queries<Scalar>&) {
+  void finish(const Queries<Scalar>&) override {
     if (!reads_) return;
     reads_ = false;
     memory_.read.finish(1);
@@ -133,8 +127,7 @@ class OwnScaleRows {
     }
   }
 
-  /// y ← row i, which is query `query` of the call.
-  void write(Index i, Index query, const Queries<Scalar>&, ColumnView<Scalar> y) {
+  void write(Index i, Index query, const Queries<Scalar>&, ColumnView<Scalar> y) override {
     constexpr Scalar largest = std::numeric_limits<Scalar>::max();
     const Scalar sum = memory_.denominators(n_)[i];
     const double scale = memory_.scales(n_)[i];

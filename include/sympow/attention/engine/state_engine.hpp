@@ -180,8 +180,7 @@ class StateEngine {
   }
 
   // Scores of the segment's own keys and of those in the tail.
-  template <class Rows>
-  void add_direct(Rows& rows, const Keys<Scalar>& own, const Keys<Scalar>& tail) {
+  void add_direct(Rows<Scalar>& rows, const Keys<Scalar>& own, const Keys<Scalar>& tail) {
     const Queries<Scalar> queries = loader_.queries();
     if (own.size() > 0) rows.add_own(loader_.logits(), own, queries);
     if (tail.size() == 0 || !rows.sees(tail, loader_.first())) return;
@@ -191,8 +190,7 @@ class StateEngine {
   }
 
   // Whether there are sums to read; the queries are then where these are. Nothing is forgotten yet but what is owed and e^since.
-  template <class Rows>
-  bool begin_read(Rows& rows, LogDecay since) {
+  bool begin_read(Rows<Scalar>& rows, LogDecay since) {
     if (sums_.empty()) return false;
     const Queries<Scalar> queries = loader_.queries();
     const Index n = queries.size();
@@ -212,14 +210,12 @@ class StateEngine {
     return true;
   }
   // Some columns of S and entries of Z with those of φ of the queries.
-  template <class Rows>
-  void read_some(Rows& rows, Index first, const Entries<Scalar>& features) {
+  void read_some(Rows<Scalar>& rows, Index first, const Entries<Scalar>& features) {
     const Index size = features.cols();
     rows.add_read(MatrixView<const Scalar>(sums_.S).middleCols(first, size),
                   ColumnView<const Scalar>(sums_.Z).segment(first, size), features);
   }
-  template <class Rows>
-  void read_now(Rows& rows) {
+  void read_now(Rows<Scalar>& rows) {
     for_feature_panels(feature_, memory_.fold.panels, loader_.queries().vectors, none(), none(),
                        [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&) {
                          read_some(rows, first, features);
@@ -227,8 +223,7 @@ class StateEngine {
   }
 
   // Reads the sums, on the way of a fold where there is one, takes the tokens, and writes.
-  template <class Rows>
-  void complete(Rows& rows) {
+  void complete(Rows<Scalar>& rows) {
     const bool on_the_way = call_.takes() && !tail_.has_room_for(loader_.segment().size) && action_ != KeyAction::mix;
     const bool reads = begin_read(rows, loader_.first());
     if (reads && !on_the_way) read_now(rows);
@@ -239,8 +234,7 @@ class StateEngine {
     write(rows);
   }
 
-  template <class Rows>
-  void write(Rows& rows) {
+  void write(Rows<Scalar>& rows) {
     const Segment own = loader_.segment();
     const Queries<Scalar> queries = loader_.queries();
     rows.finish(queries);

@@ -1,0 +1,42 @@
+// What the walks do with the rows of a segment, whatever scales these have.
+#pragma once
+
+#include <sympow/attention/engine/segment.hpp>
+#include <sympow/attention/feature_panels.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// For the queries i = 0 … n - 1 of a segment the sums Σ_j s_ij v_j and Σ_j s_ij, from the first contribution to the written row. The models
+/// differ in the scales at which they keep them: one for all rows, or one a row. A call of it does the work of a whole product, so that it may be
+/// virtual: the walks are compiled once for both.
+template <class Scalar>
+class Rows {
+ public:
+  /// Whether any row sees some keys that decay by e^between on their way to the segment's first token.
+  [[nodiscard]] virtual bool sees(const Keys<Scalar>& keys, const LogDecay& between) const = 0;
+
+  /// The segment's own keys j ≤ i, from logits that are used up.
+  virtual void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) = 0;
+
+  /// All of some keys that they see, from logits that are used up.
+  virtual void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
+                           const LogDecay& between) = 0;
+
+  /// What follows is read from sums 2^exponent S and Z of the absolute weight A, which decay by e^between on their way to the segment's first
+  /// token. `noise` has the largest denominator of each row that can be rounding, with that exponent.
+  virtual void begin_read(double exponent, double A, ColumnView<const double> noise, const Queries<Scalar>& queries,
+                          const LogDecay& between) = 0;
+  /// Some entries of φ(q), and the same columns of S and entries of Z.
+  virtual void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) = 0;
+
+  /// All is added.
+  virtual void finish(const Queries<Scalar>& queries) = 0;
+
+  /// y ← row i, which is query `query` of the call.
+  virtual void write(Index i, Index query, const Queries<Scalar>& queries, ColumnView<Scalar> y) = 0;
+
+ protected:
+  ~Rows() = default;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail
