@@ -90,10 +90,8 @@ struct FoldedSums {
   /// x ← at the time of the last fold, but for the decay of the slowest channel, for queries.
   void pull_to_last_fold(MatrixView<Scalar> x, Panel<double>& scratch) const {
     if (!channels_differ()) return;
-    const double slowest = largest_of(log_channels);
-    auto decays = scratch(x.rows());
-    for (Index c = 0; c < decays.size(); ++c) decays[c] = log_channels[c] - slowest;
-    set_exponential(decays, decays);
+    const auto decays = scratch(x.rows());
+    set_beside_slowest(decays, log_channels, 1);
     for (Index i = 0; i < x.cols(); ++i) multiply_entries(&x(0, i), decays.data(), x.rows());
   }
 
@@ -102,9 +100,9 @@ struct FoldedSums {
   [[nodiscard]] static Forgetting forgetting(const F& feature, Index dimension, FoldMemory<Scalar>& memory,
                                              double factor, const Eigen::VectorXd& log_a) {
     if (factor == 0 || all_equal(log_a)) return {factor, {nullptr, 0}};
-    const double slowest = largest_of(log_a);
     auto channels = memory.channels(log_a.size(), 2), monomials = memory.monomials(dimension, 2);
-    for (Index c = 0; c < log_a.size(); ++c) channels(c, 0) = std::exp(log_a[c] - slowest), channels(c, 1) = 1;
+    set_beside_slowest(channels.col(0), log_a, 1);
+    channels.col(1).setConstant(1);
     feature.embed(channels, monomials);
     for (Index n = 0; n < monomials.rows(); ++n) monomials(n, 0) *= factor / monomials(n, 1);
     return {factor, {monomials.data(), monomials.rows()}};
@@ -160,7 +158,7 @@ struct FoldedSums {
                          add_product(MatrixView<Scalar>(S).middleCols(first, size), weighted, of_keys);
                          add_product(ColumnView<Scalar>(Z).segment(first, size), of_keys.transpose(), weights);
                        });
-    absorb_weights<degree>(decay.factor, tail, own, weights);
+    absorb_weights<degree>(decay.factor, tail, own, weights, memory.channels);
     L = next;
     settle();
   }
@@ -249,6 +247,13 @@ struct FoldedSums {
                                          factor * std::exp(degree * (log_a[c] - slowest));
   }
 
+  // decays_c ← (a_c / a of the slowest channel)^degree.
+  static void set_beside_slowest(ColumnView<double> decays, const Eigen::VectorXd& log_a, int degree) {
+    const double slowest = largest_of(log_a);
+    for (Index c = 0; c < decays.size(); ++c)
+      decays[c] = log_a[c] == no_weight ? no_weight : degree * (log_a[c] - slowest);
+    set_exponential(decays, decays);
+  }
   // log2 of the largest weight of some keys, and the room that their values need.
   template <int degree>
   static double log2_weight(const Keys<Scalar>& keys, const LogDecay& since) {
@@ -262,23 +267,30 @@ struct FoldedSums {
   // A and those of the channels, once these decay by themselves.
   template <int degree>
   void absorb_weights(double factor, const Keys<Scalar>& tail, const Keys<Scalar>& own,
-                      ColumnView<const Scalar> weights) {
+                      ColumnView<const Scalar> weights, Panel<double>& scratch) {
     const Index m = tail.size(), n = own.size(), d = log_channels.size();
     if (channel_weights.size() == 0 && channels_differ()) {
       resize_anew(channel_weights, d);
       channel_weights.setConstant(A);  // at most: nobody has counted
     }
-    const double slowest = largest_of(log_channels);
-    for (Index c = 0; c < channel_weights.size(); ++c) {
-      double& sum = channel_weights[c];
-      sum *= factor * std::exp(degree * (log_channels[c] - slowest));
-      const auto add = [&](const Keys<Scalar>& keys, ColumnView<const Scalar> w) {
-        for (Index j = 0; j < keys.size(); ++j)
-          sum += static_cast<double>(w[j]) * power<degree>(std::abs(static_cast<double>(keys.vectors(c, j))));
-      };
-      add(tail, weights.head(m));
-      add(own, weights.tail(n));
-    }
+    const auto decays = scratch(channel_weights.size());
+    if (channel_weights.size() > 0) set_beside_slowest(decays, log_channels, degree);
+    for (Index c = 0; c < channel_weights.size(); ++c) channel_weights[c] *= factor * decays[c];
+    const auto add = [&](MatrixView<const Scalar> keys, ColumnView<const Scalar> w) {
+      constexpr Index block = 16;
+      for (Index j = 0; j < w.size(); ++j) {
+        const auto weight = static_cast<double>(w[j]);
+        const Scalar* const key = keys.col(j).data();
+        double* const sums = channel_weights.data();
+        Index c = 0;
+        for (; c + block <= keys.rows(); c += block)
+          Eigen::Array<double, block, 1>::Map(sums + c) +=
+              weight * power<degree>(Eigen::Array<Scalar, block, 1>::Map(key + c).abs().template cast<double>().eval());
+        for (; c < keys.rows(); ++c) sums[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
+      }
+    };
+    add(tail.vectors, weights.head(m));
+    add(own.vectors, weights.tail(n));
     A = A * factor + absolute_weight<degree, Scalar>(weights.head(m), tail.lengths) +
         absolute_weight<degree, Scalar>(weights.tail(n), own.lengths);
   }

@@ -44,6 +44,15 @@ void set_scaled(Scalar* y, const Scalar* x, Scalar factor, Index size) {
   for (; i < size; ++i) y[i] = x[i] * factor;
 }
 
+/// y_i ← a_i (factor b_i); y may be either.
+template <class Scalar>
+void set_entrywise_product(Scalar* y, const Scalar* a, Scalar factor, const Scalar* b, Index size) {
+  using Block = Eigen::Array<Scalar, 16, 1>;
+  Index i = 0;
+  for (; i + 16 <= size; i += 16) Block::Map(y + i) = Block::Map(a + i) * (Block::Map(b + i) * factor);
+  for (; i < size; ++i) y[i] = a[i] * (b[i] * factor);
+}
+
 /// x_i ← x_i y_i.
 template <class Scalar, class Real>
 void multiply_entries(Scalar* __restrict x, const Real* __restrict y, Index size) {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <sympow/combinatorics/binomial.hpp>
-#include <sympow/core/concepts.hpp>
+#include <sympow/core/blocks.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -63,30 +63,25 @@ class SymmetricPowerPanels {
   }
 
   Index root(Index i) {
-    prefixes_.col(0) = root_of<Scalar>(factorial(P)) * x_.col(i);
+    set_scaled(prefixes_.col(0).data(), x_.col(i).data(), root_of<Scalar>(factorial(P)), x_.rows());
     return 0;
   }
   template <int level>
   Index append(Index prefix, Index i, int run) {
-    multiply(prefixes_.col(level), prefix, i, run);
+    multiply(prefixes_.col(level).data(), prefix, i, run);
     return level;
   }
   void leaves(Index prefix, Index last, int run) {
-    multiply(panel_.col(filled_), prefix, last, run + 1);
-    step();
-    for (Index i = last + 1; i < x_.cols(); ++i) {
-      panel_.col(filled_).array() = prefixes_.col(prefix).array() * x_.col(i).array();
+    for (Index i = last; i < x_.cols(); ++i) {
+      multiply(panel_.col(filled_).data(), prefix, i, i == last ? run + 1 : 1);
       step();
     }
   }
 
  private:
-  template <class Column>
-  void multiply(Column&& target, Index prefix, Index i, int run) const {
-    if (run == 1)
-      target.array() = prefixes_.col(prefix).array() * x_.col(i).array();
-    else
-      target.array() = prefixes_.col(prefix).array() * (x_.col(i).array() * inverse_root_of<Scalar>(run));
+  void multiply(Scalar* target, Index prefix, Index i, int run) const {
+    const Scalar factor = run == 1 ? Scalar(1) : inverse_root_of<Scalar>(run);
+    set_entrywise_product(target, prefixes_.col(prefix).data(), factor, x_.col(i).data(), x_.rows());
   }
 
   void step() {
