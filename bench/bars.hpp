@@ -82,9 +82,34 @@ double seconds(Run&& run, int in_a_row = 1, Clock clock = thread_clock) {
 
 inline constexpr double never = std::numeric_limits<double>::infinity();
 
-/// Seconds of the fastest run of each.
+/// Seconds of the fastest run of each, and of a million multiply-adds on all lanes of a register.
 struct Times {
-  double own = never, reference = never;
+  double own = never, reference = never, peak = never;
+};
+
+/// A million fused multiply-adds of packets that never leave the registers: what a core can do at most.
+class FmaPeak {
+  using Packet = Eigen::internal::packet_traits<float>::type;
+  static constexpr int chains = 12, steps = 1000000 / chains;
+
+ public:
+  static constexpr double operations = 2. * chains * steps * Eigen::internal::unpacket_traits<Packet>::size;
+
+  void operator()() {
+    using Eigen::internal::pmadd, Eigen::internal::pset1;
+    const Packet a = pset1<Packet>(factor_), b = pset1<Packet>(1e-3f);
+    Packet x[chains];
+    for (Packet& chain : x) chain = b;
+    for (int n = 0; n < steps; ++n) {
+#pragma GCC unroll 12
+      for (Packet& chain : x) chain = pmadd(chain, a, b);
+    }
+    for (Packet& chain : x) factor_ += 1e-9f * Eigen::internal::predux(chain);
+    benchmark::DoNotOptimize(factor_);
+  }
+
+ private:
+  float factor_ = .5f;
 };
 
 /// Reference, case, reference, case, …: the machine's speed drifts. In its turn each runs some times in a row, the short ones in their
@@ -101,7 +126,9 @@ Times in_turns(benchmark::State& bench, Reference&& reference, Case&& own, int i
   };
   Times best;
   int reference_runs = 0, own_runs = 0;
+  FmaPeak peak;
   for (auto _ : bench) {
+    best.peak = std::min(best.peak, seconds(peak));
     best.reference = std::min(best.reference, turn(reference, reference_runs));
     const double taken = turn(own, own_runs);
     best.own = std::min(best.own, taken);
@@ -177,6 +204,11 @@ inline void report_ratio(benchmark::State& bench, const std::string& name, Times
            at_least});
 }
 
+/// Useful operations as a share of what the core's multiply-adds could do in the same time.
+inline std::string share_of_peak(Times times, double operations) {
+  return text("%.2f of the FMA peak", operations / times.own * times.peak / FmaPeak::operations);
+}
+
 /// Useful operations a second, against those of the product.
 inline void report_operations(benchmark::State& bench, const std::string& name, Times times, double operations,
                               double at_least, const std::string& note = "") {
@@ -184,7 +216,7 @@ inline void report_operations(benchmark::State& bench, const std::string& name, 
   bench.counters["useful GFLOP/s"] = rate;
   times.reference *= operations / Product::operations;
   report_ratio(bench, name, times, "the product rate", at_least,
-               text("%.0f GFLOP/s", rate) + (note.empty() ? "" : "; ") + note);
+               text("%.0f GFLOP/s, ", rate) + share_of_peak(times, operations) + (note.empty() ? "" : "; ") + note);
 }
 
 /// Bytes written a second, against those of moving as many.

@@ -33,8 +33,9 @@ void by_tokens(benchmark::State& bench, const char* name, Tokens& x, const Syste
   const double ratio = operations / times.own / Product::operations * times.reference;
   enter({text("%s chunked, d = 64, T = %d", name, static_cast<int>(x.T)), text("%.0f", measured),
          text("at least %.0f tokens/s per GFLOP/s of the product", at_least), measured >= at_least,
-         text("%.2f µs a token; %.2f of the product rate; ", 1e6 * times.own / T, ratio) + chunk, ratio,
-         ratio * at_least / measured});
+         text("%.2f µs a token; %.2f of the product rate, ", 1e6 * times.own / T, ratio) +
+             share_of_peak(times, operations) + "; " + chunk,
+         ratio, ratio * at_least / measured});
 }
 
 void retnet(benchmark::State& bench) {

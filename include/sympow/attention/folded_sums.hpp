@@ -110,21 +110,11 @@ struct FoldedSums {
 
   /// Some columns of S and entries of Z forget.
   void forget(const Forgetting& decay, Index first, Index size) {
-    if (decay.of_channels.size() == 0) {
-      if (decay.factor == 1) return;
-      if (decay.factor == 0) {
-        MatrixView<Scalar>(S).middleCols(first, size).setZero();
-        return ColumnView<Scalar>(Z).segment(first, size).setZero(), void();
-      }
-      const TwoPartFactor<Scalar> factor(decay.factor);
-      factor.multiply(&S(0, first), size * S.rows());
-      return factor.multiply(&Z[first], size);
-    }
-    for (Index i = first; i < first + size; ++i) {
-      const TwoPartFactor<Scalar> factor(decay.of_channels[i]);
-      factor.multiply(S.data() + i * S.rows(), S.rows());
-      factor.multiply(&Z[i], 1);
-    }
+    if (decay.of_channels.size() == 0 && decay.factor == 1) return;
+    for_factors(decay, first, size, [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
+      factor.multiply(S.data() + begin * S.rows(), n * S.rows());
+      factor.multiply(Z.data() + begin, n);
+    });
   }
 
   /// What is owed goes into the sums, and then keys do: those of a tail, which decay by e^since_tail on their way, and a segment's own. read(first, Φ) sees some
@@ -190,8 +180,12 @@ struct FoldedSums {
     const double own = empty() ? 0 : std::exp2(exponent() - next_exponent);
     const auto forgotten =
         forgetting(feature, S.cols(), memory, weight_of(decay, before.exponent() - next_exponent), log_a);
-    add_forgotten(before, static_cast<Scalar>(own), forgotten);
-    add_channel_weights<degree>(before, own, forgotten.factor, log_a);
+    for_factors(forgotten, 0, S.cols(), [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
+      const Index at = begin * S.rows();
+      factor.add(S.data() + at, static_cast<Scalar>(own), before.S.data() + at, n * S.rows());
+      factor.add(Z.data() + begin, static_cast<Scalar>(own), before.Z.data() + begin, n);
+    });
+    merge_channel_weights<degree>(before, own, forgotten.factor, log_a);
     A = A * own + before.A * forgotten.factor;
     L = next;
   }
@@ -218,22 +212,15 @@ struct FoldedSums {
   }
 
  private:
-  // S ← own S + decay S_before, and Z likewise.
-  void add_forgotten(const FoldedSums& before, Scalar own, const Forgetting& decay) {
-    if (decay.of_channels.size() == 0) {
-      const TwoPartFactor<Scalar> factor(decay.factor);
-      factor.add(S.data(), own, before.S.data(), S.size());
-      return factor.add(Z.data(), own, before.Z.data(), Z.size());
-    }
-    for (Index i = 0; i < S.cols(); ++i) {
-      const TwoPartFactor<Scalar> factor(decay.of_channels[i]);
-      factor.add(S.data() + i * S.rows(), own, before.S.data() + i * S.rows(), S.rows());
-      factor.add(&Z[i], own, before.Z.data() + i, 1);
-    }
+  // f(factor, begin, n) for columns that have a factor in common.
+  template <class Function>
+  static void for_factors(const Forgetting& decay, Index first, Index size, const Function& f) {
+    if (decay.of_channels.size() == 0) return f(TwoPartFactor<Scalar>(decay.factor), first, size);
+    for (Index i = first; i < first + size; ++i) f(TwoPartFactor<Scalar>(decay.of_channels[i]), i, Index(1));
   }
   // Those of both where one of them counts by channel; the other's are A at most.
   template <int degree>
-  void add_channel_weights(const FoldedSums& before, double own, double factor, const Eigen::VectorXd& log_a) {
+  void merge_channel_weights(const FoldedSums& before, double own, double factor, const Eigen::VectorXd& log_a) {
     const bool decays = !all_equal(log_a);
     if (!decays && channel_weights.size() == 0 && before.channel_weights.size() == 0) return;
     if (channel_weights.size() == 0) {
@@ -268,31 +255,35 @@ struct FoldedSums {
   template <int degree>
   void absorb_weights(double factor, const Keys<Scalar>& tail, const Keys<Scalar>& own,
                       ColumnView<const Scalar> weights, Panel<double>& scratch) {
-    const Index m = tail.size(), n = own.size(), d = log_channels.size();
+    const auto of_tail = weights.head(tail.size()), of_own = weights.tail(own.size());
     if (channel_weights.size() == 0 && channels_differ()) {
-      resize_anew(channel_weights, d);
+      resize_anew(channel_weights, log_channels.size());
       channel_weights.setConstant(A);  // at most: nobody has counted
     }
-    const auto decays = scratch(channel_weights.size());
-    if (channel_weights.size() > 0) set_beside_slowest(decays, log_channels, degree);
-    for (Index c = 0; c < channel_weights.size(); ++c) channel_weights[c] *= factor * decays[c];
-    const auto add = [&](MatrixView<const Scalar> keys, ColumnView<const Scalar> w) {
-      constexpr Index block = 16;
-      for (Index j = 0; j < w.size(); ++j) {
-        const auto weight = static_cast<double>(w[j]);
-        const Scalar* const key = keys.col(j).data();
-        double* const sums = channel_weights.data();
-        Index c = 0;
-        for (; c + block <= keys.rows(); c += block)
-          Eigen::Array<double, block, 1>::Map(sums + c) +=
-              weight * power<degree>(Eigen::Array<Scalar, block, 1>::Map(key + c).abs().template cast<double>().eval());
-        for (; c < keys.rows(); ++c) sums[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
-      }
-    };
-    add(tail.vectors, weights.head(m));
-    add(own.vectors, weights.tail(n));
-    A = A * factor + absolute_weight<degree, Scalar>(weights.head(m), tail.lengths) +
-        absolute_weight<degree, Scalar>(weights.tail(n), own.lengths);
+    if (channel_weights.size() > 0) {
+      const auto decays = scratch(channel_weights.size());
+      set_beside_slowest(decays, log_channels, degree);
+      for (Index c = 0; c < channel_weights.size(); ++c) channel_weights[c] *= factor * decays[c];
+      add_channel_weights<degree>(tail.vectors, of_tail);
+      add_channel_weights<degree>(own.vectors, of_own);
+    }
+    A = A * factor + absolute_weight<degree, Scalar>(of_tail, tail.lengths) +
+        absolute_weight<degree, Scalar>(of_own, own.lengths);
+  }
+  // A_c ← A_c + Σ_j w_j |k_cj|^P.
+  template <int degree>
+  void add_channel_weights(MatrixView<const Scalar> keys, ColumnView<const Scalar> weights) {
+    constexpr Index block = 16;
+    double* const sums = channel_weights.data();
+    for (Index j = 0; j < weights.size(); ++j) {
+      const auto weight = static_cast<double>(weights[j]);
+      const Scalar* const key = keys.col(j).data();
+      Index c = 0;
+      for (; c + block <= keys.rows(); c += block)
+        Eigen::Array<double, block, 1>::Map(sums + c) +=
+            weight * power<degree>(Eigen::Array<Scalar, block, 1>::Map(key + c).abs().template cast<double>().eval());
+      for (; c < keys.rows(); ++c) sums[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
+    }
   }
 };
 

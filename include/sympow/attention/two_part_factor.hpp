@@ -1,6 +1,8 @@
 // A factor that is kept to twice the digits of the numbers it multiplies.
 #pragma once
 
+#include <algorithm>
+
 #include <sympow/core/concepts.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -11,8 +13,9 @@ struct TwoPartFactor {
   explicit TwoPartFactor(double factor) : high(static_cast<Scalar>(factor)), low(static_cast<Scalar>(factor - high)) {}
   Scalar high, low;
 
-  /// x ← factor x of n numbers.
+  /// x ← factor x of n numbers; a factor of 0 leaves 0 of whatever there is.
   void multiply(Scalar* x, Index n) const {
+    if (high == Scalar(0)) return std::fill_n(x, n, Scalar(0)), void();
     using Block = Eigen::Array<Scalar, 16, 1>;
     Index i = 0;
     for (; i + 16 <= n; i += 16) {
