@@ -16,7 +16,7 @@ HeadShape shape_of(Index T, Index d, int P) {
 
 // ---- the costs ----
 
-constexpr Costs none{.score = 0, .segment = 0, .token = 0};
+constexpr Costs none{.score = 0, .segment = 0};
 
 // Operations in the time of a run: those that the chunked form does of d = e = 64 and P = 2, which are nearly all in products.
 template <class Run>
@@ -38,9 +38,9 @@ double operations(Run&& run) {
   return best.own / best.reference * detail::cost_of_chunks(shape, static_cast<double>(chunk), none);
 }
 
-// What the model without costs leaves over, for each score, for each entry of φ of a segment, and for each of a token.
+// What the model without costs leaves over, for each score and for each entry of φ of a segment.
 struct Leftovers {
-  double score, segment, token;
+  double score, segment;
 };
 
 template <int P>
@@ -64,14 +64,9 @@ Leftovers leftovers(Index d) {
            }) -
            detail::cost_of_pairs(shape_of(some.T, d, P), static_cast<double>(some.T), none);
   };
-  const double tokens = operations([&] {
-    recurrent(feature, y.transition, y.Q, y.K, y.V, state, y.Y, y.workspace);
-    benchmark::DoNotOptimize(y.Y.data());
-  });
   const auto all = static_cast<double>(T), some = static_cast<double>(few);
   return {(pairs(x) - pairs(y)) / ((all * all - some * some) / 2),
-          (excess(small) - excess(large)) / (all / small - all / large) / (shape.D + detail::least_segment(d)),
-          (tokens / some - detail::cost_of_embedding(shape, 1, 1)) / (shape.D + detail::least_token)};
+          (excess(small) - excess(large)) / (all / small - all / large) / (shape.D + detail::least_segment(d))};
 }
 
 // The costs that the automatic form goes by: the library's, or with --calibrate those found.
@@ -87,12 +82,12 @@ void calibrate(benchmark::State& bench) {
     for (const Leftovers& shape : of_shapes) sum += std::max(shape.*cost, 0.) / static_cast<double>(of_shapes.size());
     return sum;
   };
-  const Costs found{mean(&Leftovers::score), mean(&Leftovers::segment), mean(&Leftovers::token)};
+  const Costs found{mean(&Leftovers::score), mean(&Leftovers::segment)};
   enter({"costs of this machine",
-         text("Costs{%.0f, %.0f, %.0f}", found.score, found.segment, found.token),
-         text("the library's: Costs{%.0f, %.0f, %.0f}", costs.score, costs.segment, costs.token),
+         text("Costs{%.0f, %.0f}", found.score, found.segment),
+         text("the library's: Costs{%.0f, %.0f}", costs.score, costs.segment),
          {},
-         "score, segment, token"});
+         "score, segment"});
   if (calibrating()) costs = found;
 }
 BENCHMARK(calibrate)->Iterations(1)->UseManualTime()->Unit(benchmark::kSecond);

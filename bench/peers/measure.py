@@ -74,10 +74,14 @@ def forms(library, tokens):
     }
 
 
+def some_rows(T):
+    return sorted({*np.random.default_rng(2).integers(0, T, 48), *range(16), T - 1})
+
+
 def over_tokens(library, T, before):
     """Seconds of each form over T tokens, and its error; a reason in place of what does not fit."""
     tokens = sequence(T)
-    rows = definition.Rows(*tokens, sorted({*np.random.default_rng(2).integers(0, T, 48), *range(16), T - 1}))
+    rows = definition.power_rows(*tokens, some_rows(T))
     calls, errors, left_out = {}, {}, {}
     for name, (call, tokens_per_update) in forms(library, tokens).items():
         is_listing, is_quadratic = "quadratic" in name, "quadratic" in name or "attention" in name
@@ -94,6 +98,20 @@ def over_tokens(library, T, before):
     best = in_turns(calls)
     before.update({name: (best.get(name), T) for name in [*best, *left_out]})
     return {"seconds": best, "errors": errors, "left_out": left_out}
+
+
+def softmax(library, T, before):
+    """Seconds of causal softmax attention over T tokens, without gates, and its error; nothing where a call would take too long."""
+    q, k, v, _ = sequence(T)
+    if before and before["seconds"]["PyTorch"] * (T / before["T"]) ** 2 > LONGEST:
+        return None
+    say(f"T = {T}: softmax attention")
+    rows = definition.softmax_rows(q, k, v, some_rows(T))
+    tensors = [torch.from_numpy(x) for x in (q, k, v)]
+    own = in_sympow.Sequence(library, D, E)
+    calls = {"PyTorch": lambda: in_torch.softmax(*tensors), "sympow": own.from_start("softmax", (q, k, v))}
+    errors = {name: check(f"softmax attention in {name}", rows, call(), np.inf) for name, call in calls.items()}
+    return {"T": T, "seconds": in_turns(calls), "errors": errors}
 
 
 def decoders(library, tokens):
@@ -132,7 +150,7 @@ def decoders(library, tokens):
 def decoding(library):
     """Seconds a token of each, after a prefill."""
     tokens = sequence(PREFILL + DECODED)
-    rows = definition.Rows(*tokens, range(PREFILL, PREFILL + DECODED, 8))
+    rows = definition.power_rows(*tokens, range(PREFILL, PREFILL + DECODED, 8))
     calls, errors = {}, {}
     for name, step in decoders(library, tokens).items():
         say(f"decoding: {name}")
@@ -151,12 +169,17 @@ def everything(library, lengths):
     before = {}
     versions = {"JAX": jax.__version__, "PyTorch": torch.__version__, "numpy": np.__version__}
     over = {T: over_tokens(library, T, before) for T in sorted(set(lengths))}
+    of_softmax = []
+    for T in sorted(set(lengths)):
+        if measured := softmax(library, T, of_softmax[-1] if of_softmax else None):
+            of_softmax.append(measured)
     return {
         "d": D,
         "e": E,
         "threads": 1,
         "versions": versions,
         "tokens": over,
+        "softmax": of_softmax,
         "prefill": PREFILL,
         "decode": decoding(library),
     }

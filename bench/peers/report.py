@@ -68,6 +68,19 @@ def table(results):
         "(memory): the T × T tables do not fit; (time): a call would take more than a minute. From where chunks are faster than the "
         "quadratic form: " + ", ".join(crossing(tokens, library) for library in QUADRATIC) + ".",
         "",
+        "Causal softmax attention without gates, sympow's `Exponential` beside PyTorch's `scaled_dot_product_attention`:",
+        "",
+        "| T | PyTorch | sympow | sympow is faster by |",
+        "|---:|---:|---:|---:|",
+        *(
+            f"| {of['T']} | " + " | ".join(f"{1e6 * s / of['T']:.2f}" for s in of["seconds"].values())
+            + f" | {of['seconds']['PyTorch'] / of['seconds']['sympow']:.2f} |"
+            for of in results["softmax"]
+        ),
+        "| error by the row rule | "
+        + " | ".join(f"{max(of['errors'][name] for of in results['softmax']):.2g}" for name in ("PyTorch", "sympow"))
+        + " | |",
+        "",
         f"Decoding, one token against a state after {results['prefill']} tokens, called from Python:",
         "",
         "| | " + " | ".join(decode["seconds"]) + " |",

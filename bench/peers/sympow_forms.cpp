@@ -1,6 +1,8 @@
 // The forms of gated SymmetricPower<2> in float behind a C interface, for ctypes: one head, T × d row by row as numpy has it.
 #include <sympow/sympow.hpp>
 
+#include <cmath>
+
 using namespace sympow;
 
 namespace {
@@ -43,6 +45,14 @@ void sympow_attention(Sequence* sequence, long T, const float* q, const float* k
                       const float* log_gamma, float* y) noexcept {
   const Call call(*sequence, T, q, k, v, log_gamma, y);
   attention(Feature{}, call.gates, call.Q, call.K, call.V, call.Y, sequence->workspace);
+}
+
+/// Softmax attention, of which only the shapes and the scratch memory of the sequence are used.
+void sympow_softmax(Sequence* sequence, long T, const float* q, const float* k, const float* v, float* y) noexcept {
+  const Tokens Q(q, sequence->d, T), K(k, sequence->d, T), V(v, sequence->e, T);
+  Eigen::Map<Matrix<float>> Y(y, sequence->e, T);
+  attention(Exponential{}, Stationary{}, Q, K, V, Y, sequence->workspace,
+            {.scale = 1 / std::sqrt(static_cast<double>(sequence->d))});
 }
 
 void sympow_chunked(Sequence* sequence, long T, const float* q, const float* k, const float* v, const float* log_gamma,

@@ -49,12 +49,11 @@ TEST_CASE("a form that a call cannot have is not chosen, and costs decide among 
   shape.keeps_state = true;
   shape.from_nothing = false;
   REQUIRE(cheapest_form(shape) == Form::chunked);
-  REQUIRE(cheapest_form(shape, {.segment = 1e9}) == Form::recurrent);
+  REQUIRE(cheapest_form(shape, {.segment = 1e9}) == Form::chunked);
   REQUIRE(cheapest_form({.T = 50, .d = 2, .e = 2, .D = 3, .keeps_state = true, .from_nothing = false}) ==
           Form::chunked);
   shape.T = 1;
-  REQUIRE(cheapest_form(shape) == Form::recurrent);
-  REQUIRE(cheapest_form(shape, {.token = 1e9}) == Form::chunked);
+  REQUIRE(cheapest_form(shape) == Form::chunked);  // whose chunk is the recurrent form's step
   REQUIRE(cheapest_form({.T = 1'000'000'000, .d = 64, .e = 64}) == Form::attention);  // no embedding
   REQUIRE(cheapest_form({.T = 0, .d = 64, .e = 64, .D = 2080}) == Form::attention);
 }
@@ -100,12 +99,12 @@ TEST_CASE("every head of a batch has the form that its own length makes the chea
   REQUIRE((in_attention != chosen));
   REQUIRE((in_chunks != chosen));
 
-  // With states the recurrent form where it is the cheapest, as for a token each.
+  // A state keeps a head from attention, whatever that costs. A step of the recurrent form is a chunk of one token, to the bit.
   auto states = batch.fresh_states<Power>();
   all({.form = Form::chunked}, states);
   auto step_by_step = states;
-  const BatchOptions by_token{.head = {.costs = {.segment = 1e9}}};
-  const auto one = all(by_token, states), other = all({.form = Form::recurrent}, step_by_step);
+  const auto one = all({.head = {.chunk = 1, .costs = {.segment = 1e9}}}, states),
+             other = all({.form = Form::recurrent}, step_by_step);
   REQUIRE((one == other));
   for (std::size_t n = 0; n < states.size(); ++n) REQUIRE(same_bits(states[n], step_by_step[n]));
 }

@@ -24,7 +24,6 @@ struct Costs {
   double score = 15;  ///< a query with a key that it sees: the power of the logit, and the gate
   double segment =
       2500;  ///< a chunk, for every entry of φ: the state on its way through the registers, and panels half full
-  double token = 140;  ///< a token of the recurrent form, for every entry of φ: the same for one column
 };
 
 /// What one call asks of a form.
@@ -47,12 +46,9 @@ struct HeadShape {
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-// What a chunk and a token of the recurrent form cost however small φ is, as entries of φ; and a call of attention, as so many of a token.
-inline constexpr double least_token = 200, least_attention = 480;
+// What a chunk costs however small φ is, and a call of attention, as entries of φ.
 inline double least_segment(Index d) { return 30 + .6 * static_cast<double>(d); }
-
-// Numbers of a state that stays in a second cache, and operations for each that one token moves from beyond it.
-inline constexpr double near_numbers = 1 << 18, far_number = 5;
+inline constexpr double least_attention = 27;
 
 // Tokens that a state holds as they are before it embeds any: its tail by default.
 inline constexpr Index held_tokens = 32;
@@ -85,14 +81,6 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
          chunks * costs.segment * (shape.D + least_segment(shape.d)) + pairs;
 }
 
-/// Operations of the recurrent form.
-inline double cost_of_tokens(const HeadShape& shape, const Costs& costs) {
-  const auto T = static_cast<double>(shape.T), numbers = shape.D * static_cast<double>(shape.e + 1);
-  if (holds_all(shape)) return T * costs.token * least_token + cost_of_pairs(shape, T, costs);
-  return cost_of_embedding(shape, T, T) + T * costs.token * (shape.D + least_token) +
-         (numbers > near_numbers ? T * far_number * numbers : 0);
-}
-
 }  // namespace detail
 
 /// The chunk of the chunked form that takes the fewest operations: a multiple of 48 tokens, 96 for a Householder chain, to 240, or all tokens of a
@@ -115,22 +103,19 @@ inline double cost_of_tokens(const HeadShape& shape, const Costs& costs) {
 
 /// The form that takes the fewest operations for T tokens of one head:
 ///
-///     attention   T²/2 (2 (d + e) + s) + 480 t
+///     attention   T²/2 (2 (d + e) + s) + 27 a
 ///     chunked     4 T D (e + 1) + T/c (a (D + 30 + .6 d) + c²/2 (2 (d + e) + s)),   less 2 c D (e + 1) from an empty state
-///     recurrent   4 T D (e + 1) + T t (D + 200)
 ///
-/// with the costs s of a score, a of a segment and t of a token; a Householder chain adds its pulls and its products, a state beyond a megabyte of floats
-/// its way to every token, and up to 32 tokens from an empty state need no φ. So for large D a state pays from T ≈ 2 D on, and not for one
-/// token less. Shapes alone decide: gates that vanish, whose keys attention skips, are not foreseen. A call that has a state never gets
+/// with the costs s of a score and a of a segment; a Householder chain adds its pulls and its products, and up to 32 tokens from an empty state
+/// need no φ. So for large D a state pays from T ≈ 2 D on, and not for one token less. The recurrent form is never the cheapest: its steps are
+/// chunks of one token. Shapes alone decide: gates that vanish, whose keys attention skips, are not foreseen. A call that has a state never gets
 /// attention; one without an embedding gets nothing else. Cost: O(1). Source: Symmetric Power Transformers, §2.
 [[nodiscard]] inline Form cheapest_form(const HeadShape& shape, const Costs& costs = {}) {
   const double chunked = detail::cost_of_chunks(shape, static_cast<double>(cheapest_chunk(shape, costs)), costs);
-  const double recurrent = detail::cost_of_tokens(shape, costs);
   const double attention =
-      detail::cost_of_pairs(shape, static_cast<double>(shape.T), costs) + costs.token * detail::least_attention;
+      detail::cost_of_pairs(shape, static_cast<double>(shape.T), costs) + costs.segment * detail::least_attention;
   const double new_state = 4 * shape.D * static_cast<double>(shape.e + 1);  // set to zero
-  if (!shape.keeps_state && !(attention > std::min(chunked, recurrent) + new_state)) return Form::attention;
-  return recurrent < chunked ? Form::recurrent : Form::chunked;
+  return !shape.keeps_state && !(attention > chunked + new_state) ? Form::attention : Form::chunked;
 }
 
 }  // namespace SYMPOW_NAMESPACE

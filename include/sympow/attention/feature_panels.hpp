@@ -10,6 +10,7 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr Index panel_width = 144;  // entries of φ at a time: whole tiles of a product, and whole short sums
+inline constexpr Index few_columns = 8;    // tokens that are quicker to embed one by one, all entries of each
 
 /// Memory for panels.
 template <class Scalar>
@@ -75,10 +76,13 @@ void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, MatrixVie
       columns.rightCols(own.cols()) = own;
     }
     visit_columns(queries, columns);
-  } else if (all <= 1) {
-    const MatrixView<Scalar>& column = queries.cols() == 1 ? queries : earlier == 1 ? tail : own;
+  } else if (all <= few_columns) {
     const auto features = memory.features(feature.dimension(d), all);
-    feature.embed(column, features);
+    Index first = 0;
+    for (const MatrixView<Scalar>& some : {queries, tail, own}) {
+      if (some.cols() > 0) feature.embed(some, features.middleCols(first, some.cols()));
+      first += some.cols();
+    }
     visit_columns(features.leftCols(queries.cols()), features.rightCols(keys));
   } else {
     auto tokens = memory.tokens(all, d);

@@ -25,7 +25,7 @@ struct FoldMemory {
   template <class F>
   void reserve(Index rows, Index value_rows, Index dimension, Index queries, Index keys, bool channels_decay) {
     panels.template reserve<F>(rows, queries, keys);
-    panels.features(dimension, 1);
+    panels.features(dimension, std::min(few_columns, queries + keys));
     weights(keys), weighted(value_rows, keys);
     if (channels_decay) channels(rows, 2), monomials(dimension, 2);
   }

@@ -48,7 +48,12 @@ void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, 
 template <class Scalar>
 void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
               Strided<Scalar*> C) {
-  const bool is_column = cols == 1 && A.down == 1 && B.down == 1 && C.down == 1;
+  constexpr Index few = 4;  // columns that are quicker one by one than beside a copy of A
+  const bool by_columns = A.down == 1 && B.down == 1 && C.down == 1, is_column = by_columns && cols == 1;
+  if (by_columns && 1 < cols && cols <= few) {
+    for (Index j = 0; j < cols; ++j) multiply(add, rows, 1, depth, A, B.at(0, j), C.at(0, j));
+    return;
+  }
   if (is_column && depth <= PanelProduct<Scalar>::column_depth)
     return PanelProduct<Scalar>::times_column(add, rows, depth, A.data, A.right, B.data, C.data);
   if (depth <= panel_depth) return PanelProduct<Scalar>::run(add, rows, cols, depth, A, B, C);

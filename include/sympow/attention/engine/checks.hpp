@@ -100,9 +100,9 @@ void check_call(const A& transition, const Q& queries, const K& keys, const V& v
     check_finite("V", values);
   }
   const Costs& costs = options.costs;
-  for (const double cost : {costs.score, costs.segment, costs.token})
+  for (const double cost : {costs.score, costs.segment})
     if (!(cost >= 0 && std::isfinite(cost)))
-      raise<InvalidArgument>("options: the costs are ", costs.score, ", ", costs.segment, " and ", costs.token,
+      raise<InvalidArgument>("options: the costs are ", costs.score, " and ", costs.segment,
                              ", must be finite and not negative");
   if (options.chunk < 0) raise<InvalidArgument>("options: chunk is ", options.chunk, ", must not be negative");
 }
