@@ -12,6 +12,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
 #include <sympow/core/product.hpp>
+#include <sympow/transition/frame.hpp>
 #include <sympow/transition/key_action.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -21,11 +22,6 @@ struct Segment {
   Index begin = 0;
   Index size = 0;
   [[nodiscard]] constexpr Index end() const { return begin + size; }
-};
-
-/// The coordinates in which a state keeps its keys: what a sequence has done to them so far and the state does not undo.
-struct Frame {
-  Eigen::VectorXd angles;  ///< μ, d/2 radians in [-π, π]; empty before the first rotation, which is μ = 0
 };
 
 /// Logits of a segment are not wanted.
@@ -73,11 +69,7 @@ struct LeavesKeys {
   [[nodiscard]] Index key_dimension() const { return Dynamic; }
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index, Index d) const { return Eigen::MatrixXd::Identity(d, d); }
 
-  void check_frame(const Frame& frame, Index) const {
-    if (frame.angles.size() != 0)
-      detail::raise<FrameMismatch>("the state was built under a rotation of ", frame.angles.size(),
-                                   " angles, the transition has none; resume it with the same kind");
-  }
+  void check_frame(const Frame& frame, Index) const { frame.require(); }
 
   template <class S>
   void transport(Frame&, Segment, const Batch<S>& queries, const Batch<S>& keys, Batch<S> logits) const {

@@ -128,13 +128,13 @@ class StateEngine {
     const auto columns = [&](MatrixView<const Scalar> x, bool wanted) {
       return x.middleCols(wanted ? segment.begin : 0, wanted ? segment.size : 0);
     };
-    memory_.frame.angles = frame().angles;
+    memory_.frame = frame();
     loader_.load(segment.size, frame(), call_.reads ? segment : nothing, columns(call_.Q, call_.reads),
                  call_.takes() ? segment : nothing, columns(call_.K, call_.takes()), columns(call_.V, call_.takes()));
   }
   // As before the last segment was loaded; returns its argument.
   Index undo(Index n) {
-    frame().angles = memory_.frame.angles;
+    frame() = memory_.frame;
     return n;
   }
 
