@@ -67,7 +67,26 @@ void check_offset(const A& transition, const K& keys, const Mask& mask) {
                            " tokens behind the ", keys.cols(), " columns of K");
 }
 
-/// Throws `ShapeMismatch`, `InvalidArgument` or `NotFinite` unless the arguments of a call fit each other.
+/// Throws `InvalidGate` for a log gate that is positive or not a number, where the transition has not looked itself.
+template <class A>
+void check_gates(const A& transition, Index tokens) {
+  for (Index i = 0; i < tokens; ++i)
+    if (const double log_gamma = transition.log_decay(i); !(log_gamma <= 0))
+      raise<InvalidGate>("the transition's log gate of token ", i, " is ", log_gamma,
+                         ", must be at most 0 and a number");
+  if constexpr (!has_checked_channels<A> && HasChannelTotals<A>) {
+    Eigen::VectorXd log_a(transition.key_dimension());
+    for (Index i = 0; i < tokens; ++i) {
+      transition.log_channel_totals({i, 1}, log_a);
+      for (Index c = 0; c < log_a.size(); ++c)
+        if (!(log_a[c] <= 0))
+          raise<InvalidGate>("the transition's log gate of channel ", c, " at token ", i, " is ", log_a[c],
+                             ", must be at most 0 and a number");
+    }
+  }
+}
+
+/// Throws `ShapeMismatch`, `InvalidArgument`, `InvalidGate` or `NotFinite` unless the arguments of a call fit each other.
 template <class A, class Q, class K, class V>
 void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
   const Mask& mask = options.mask;
@@ -83,6 +102,7 @@ void check_call(const A& transition, const Q& queries, const K& keys, const V& v
                mask == causal() ? "columns of Q, one a token" : "tokens of keys and queries under the mask");
   if (transition.key_dimension() != Dynamic)
     check_size("key dimension of the transition", transition.key_dimension(), queries.rows(), "rows of Q");
+  check_gates(transition, tokens);
   if (mask.is_full) {
     if (mask.offset < 0)
       raise<InvalidArgument>("options: the offset of a full mask is ", mask.offset, ", must not be negative");
