@@ -149,6 +149,7 @@ class AttentionEngine {
       if (const Keys<Scalar> keys = keys_in(block); rows.sees(keys, between)) {
         auto logits = memory_.attention.logits(keys.size(), queries.size());
         set_product(logits, vectors_of(block), queries.vectors);
+        loader_.set_scores(logits, keys.exponents, queries.exponents);
         rows.add_earlier(logits, keys, queries, between);
       }
       call_.transition.pull(block.tokens, queries.vectors);
@@ -231,7 +232,7 @@ class AttentionEngine {
   AttentionCall<Scalar>& call_;
   EngineMemory<Scalar>& memory_;
   Mask mask_;
-  SegmentLoader<Scalar, F> loader_;
+  SegmentLoader<Scalar, F, scores_need_features<F>> loader_;
   Index d_, T_;
   bool has_common_scale_, takes_ = true;
   Scalar largest_value_ = 0;  // of the keys that are kept and seen

@@ -138,7 +138,7 @@ class StateEngine {
     return n;
   }
 
-  Keys<Scalar> tail_keys() { return memory_.tail.keys(feature_, tail_, call_.options.diagnostics != nullptr); }
+  Keys<Scalar> tail_keys() { return memory_.tail.direct_keys(feature_, tail_, call_.options.diagnostics != nullptr); }
   MatrixView<Scalar> none() { return {nullptr, loader_.vector_rows(), 0}; }
 
   // Σ log a of the loaded segment by channel, nothing where none decays by itself.
@@ -186,7 +186,8 @@ class StateEngine {
     if (own.size() > 0) rows.add_own(loader_.logits(), own, queries);
     if (tail.size() == 0 || !rows.sees(tail, loader_.first())) return;
     auto logits = memory_.tail_logits(tail.size(), queries.size());
-    set_product(logits, tail.vectors.transpose(), queries.vectors);
+    set_product(logits, tail.vectors.transpose(), loader_.direct_queries());
+    loader_.set_scores(logits, tail.exponents, queries.exponents);
     rows.add_earlier(logits, tail, queries, loader_.first());
   }
 
