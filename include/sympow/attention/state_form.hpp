@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/engine/state_forms.hpp>
+#include <sympow/attention/mistakes.hpp>
 #include <sympow/attention/workspace.hpp>
 
 namespace SYMPOW_NAMESPACE {

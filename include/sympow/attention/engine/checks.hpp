@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <sympow/attention/options.hpp>
+#include <sympow/core/view.hpp>
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -133,19 +134,34 @@ void check_output(const Y& outputs, const Q& queries, const V& values) {
   check_size("columns of Y", outputs.cols(), queries.cols(), "columns of Q, one a token");
 }
 
+/// Whether φ of an embedded score can be made of tokens wherever the forms hold them.
+template <class F, class Scalar>
+concept EmbedsViews =
+    FiniteFeatureMap<F> && requires(const F& f, MatrixView<Scalar> x, MatrixView<Scalar> y) { f.embed(x, y); };
+
 /// Whether these types go together; false after a sentence at compile time, so that the sentence stands alone.
 template <FeatureMap F, Transition A, class Q, class K, class V>
 constexpr bool check_types() {
-  constexpr bool one_scalar =
-      std::is_same_v<typename Q::Scalar, typename K::Scalar> && std::is_same_v<typename Q::Scalar, typename V::Scalar>;
+  using Scalar = typename Q::Scalar;
+  constexpr bool one_scalar = std::is_same_v<Scalar, typename K::Scalar> && std::is_same_v<Scalar, typename V::Scalar>;
   static_assert(one_scalar, "queries, keys and values must have the same scalar type; use .cast<>()");
+  constexpr bool is_number = !one_scalar || std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>;
+  static_assert(is_number, "queries, keys and values are of float or double; use .cast<>()");
+  constexpr bool can_embed = !is_number || F::score != Score::embedded || EmbedsViews<F, Scalar>;
+  static_assert(
+      can_embed,
+      "an embedded score needs Index dimension(Index d) const and an embed that takes whatever tokens stand in: "
+      "template <class X, class Y> void embed(const X& x, Y&& y) const, which writes to y");
+  constexpr bool has_exponents = ScaledFeatureMap<F> && requires(const F& f, double s) { f.kappa(s); };
+  static_assert(!has_exponents,
+                "a feature map whose embedding has exponents gives no kappa, which would leave the range of the type");
   constexpr bool is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix;
   constexpr bool can_act = !(is_lifted && F::score == Score::embedded);
   static_assert(
       can_act,
       "channel decay and Householder chains are lifted to the embedding, which needs a feature map whose score "
       "is a power of the logit, or Exponential");
-  return one_scalar && can_act;
+  return one_scalar && is_number && can_embed && !has_exponents && can_act;
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail
