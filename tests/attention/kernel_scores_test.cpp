@@ -53,6 +53,11 @@ struct InDouble : Polynomial<0> {
   [[nodiscard]] double kappa(double s) const { return (1 + s) * (1 + s); }
 };
 
+/// Another function than its embedding.
+struct Wrong : Polynomial<0> {
+  [[nodiscard]] double kappa(double s) const { return 1 + s * s; }
+};
+
 static_assert(KernelFeatureMap<ClosedPolynomial<0>> && KernelFeatureMap<InDouble> && !KernelFeatureMap<Polynomial<0>> &&
               !KernelFeatureMap<SymmetricPower<2>> && !KernelFeatureMap<PositiveRandomFeatures>);
 
@@ -105,6 +110,11 @@ TEST_CASE("a score in closed form is as exact as its logit", "[attention]") {
     CHECK((said.row(0).array() == -std::numeric_limits<double>::infinity()).all());
     CHECK((said.row(2).array() == 1).all());
   }
+}
+
+TEST_CASE("a closed form that is not that of the embedding is found by the law", "[attention]") {
+  const Inputs in;
+  CHECK(verify::three_forms_law(Wrong{}, decay(in.log_gamma), in.Q, in.K, in.V).residual > 1e6);
 }
 
 TEST_CASE("only what a state folds or reads is embedded", "[attention]") {

@@ -31,15 +31,7 @@ concept FeatureMap = requires {
 ///     Index dimension(Index d) const;                       D, the length of φ(x) for x in R^d
 ///     void embed(const X& x, Y&& y) const;                  y.col(t) = φ(x.col(t)), D × n from d × n; no overlap
 ///
-/// A complete one, for attention with φ(x) = elu(x) + 1:
-///
-///     struct EluPlusOne {
-///       static constexpr Score score = Score::embedded;
-///       static constexpr bool nonnegative = true;
-///       Index dimension(Index d) const { return d; }
-///       template <class X, class Y>
-///       void embed(const X& x, Y&& y) const { y = (x.array() > 0).select(x.array() + 1, x.array().min(0).exp()); }
-///     };
+/// It is a template on both, for tokens stand in matrices, blocks and views. docs/extending.md makes one from nothing.
 template <class F>
 concept FiniteFeatureMap = FeatureMap<F> && requires(const F& f, const Matrix<double>& x, Matrix<double>& y, Index d) {
   { f.dimension(d) } -> std::convertible_to<Index>;
