@@ -126,7 +126,7 @@ Frame start_of(const Piece& piece, int rank) {
   for (Index t = 0; t < piece.beta.size(); ++t) own = (own + piece.beta[t] * piece.theta).unaryExpr(&reduced_angle);
   MPI_Exscan(own.data(), before.data(), static_cast<int>(pairs), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) before.setZero();  // MPI leaves it undefined
-  return {before.unaryExpr(&reduced_angle)};
+  return {Frame::angles, before.unaryExpr(&reduced_angle)};
 }
 
 std::string bytes_of(const FeatureState& state) {

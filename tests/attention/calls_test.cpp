@@ -79,7 +79,7 @@ TEST_CASE("a state says what it has seen, and its copies go separate ways", "[at
   static_assert(std::same_as<decltype(state), State<double, SymmetricPower<2>>>);
   REQUIRE(state.tokens() == 0);
   REQUIRE(state.values().isZero(0));
-  REQUIRE(state.frame().angles.size() == 0);
+  REQUIRE(state.frame().numbers().size() == 0);
   const Eigen::MatrixXd whole = chunked(feature, transition, in.Q, in.K, in.V, state);
   REQUIRE(state.tokens() == in.T);
   REQUIRE(state.key_dimension() == in.d);
@@ -87,7 +87,7 @@ TEST_CASE("a state says what it has seen, and its copies go separate ways", "[at
   REQUIRE(state.tail() == 32);
   REQUIRE(state.bytes() == 8 * 10 * 4 + 32 * (8 * (4 + 3) + 16));  // D = 10, e + 1 = 4; a tail of 32 keys and values
   REQUIRE(std::abs(state.log_decay() - in.log_gamma.sum()) <= 1e-14 * in.log_gamma.cwiseAbs().sum());
-  REQUIRE(state.frame().angles.size() == in.d / 2);
+  REQUIRE(state.frame().numbers().size() == in.d / 2);
   State copy = state;
   const auto next = decay(in.log_gamma.head(1)) * rotary(theta);
   const Eigen::MatrixXd once = recurrent(feature, next, in.Q.leftCols(1), in.K.leftCols(1), in.V.leftCols(1), state);

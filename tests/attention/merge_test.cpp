@@ -30,13 +30,13 @@ TEST_CASE("states that do not follow each other are not merged", "[attention]") 
   const StateType left = after(turning_tokens(1));
   REQUIRE_THROWS_WITH(merge(left, after(turning_tokens(2))), contains("must be started at the left one's frame()"));
   Frame wrong = left.frame();
-  wrong.angles[1] += 1e-6;
+  wrong.numbers()[1] += 1e-6;
   REQUIRE_THROWS_AS(merge(left, after(turning_tokens(2), wrong)), FrameMismatch);
   Frame close = left.frame();
-  close.angles[1] += 1e-12;
+  close.numbers()[1] += 1e-12;
   REQUIRE_NOTHROW(merge(left, after(turning_tokens(2), close)));
   Frame round_the_circle = left.frame();
-  round_the_circle.angles.array() += 2 * std::numbers::pi;
+  round_the_circle.numbers().array() += 2 * std::numbers::pi;
   REQUIRE_NOTHROW(merge(left, after(turning_tokens(2), round_the_circle)));
   REQUIRE_THROWS_WITH(merge(StateType(4, 3), StateType(5, 3)),
                       contains("key dimension of the right state is 5, must be 4"));
@@ -51,7 +51,7 @@ TEST_CASE("the empty state is the unit of merging", "[attention]") {
   for (const StateType* merged : {&behind, &ahead}) {
     REQUIRE(merged->tokens() == state.tokens());
     REQUIRE((merged->values() - state.values()).norm() <= 1e-14 * state.values().norm());
-    REQUIRE(merged->frame().angles == state.frame().angles);
+    REQUIRE(merged->frame().numbers() == state.frame().numbers());
     REQUIRE(merged->log_decay() == state.log_decay());
   }
   const StateType nothing = merge(StateType(4, 3), StateType(4, 3));
@@ -65,7 +65,7 @@ TEST_CASE("a merged state knows its tokens, its transition and its frames", "[at
   REQUIRE(whole.tokens() == 60);
   REQUIRE(whole.tail_size() == 0);
   REQUIRE(whole.log_decay() == left.log_decay() + right.log_decay());
-  REQUIRE(whole.start_frame().angles == left.start_frame().angles);
-  REQUIRE(whole.frame().angles == right.frame().angles);
+  REQUIRE(whole.start_frame().numbers() == left.start_frame().numbers());
+  REQUIRE(whole.frame().numbers() == right.frame().numbers());
   REQUIRE(left.tail_size() > 0);  // the arguments are values and stay as they were
 }

@@ -128,7 +128,7 @@ TEST_CASE("the key product of a Householder chain is in the file, and damage to 
 TEST_CASE("a file of another version, type, power or shape is refused by name", "[attention]") {
   const auto target = filled<double, 2>(4, 3, 5, Turning::none);
   const auto other = [&](const auto& state) { return refusal(target, file_of(state)); };
-  REQUIRE_THAT(refusal(target, forged(file_of(target), 8, std::int64_t{3})), contains("version is 3, must be 2"));
+  REQUIRE_THAT(refusal(target, forged(file_of(target), 8, std::int64_t{4})), contains("version is 4, must be 2 … 3"));
   REQUIRE_THAT(other(filled<float, 2>(4, 3, 5, Turning::none)), contains("bytes of a scalar is 4, must be 8"));
   REQUIRE_THAT(other(filled<double, 3>(4, 3, 5, Turning::none)), contains("degree P is 3, must be 2"));
   REQUIRE_THAT(other(filled<double, 2>(5, 3, 5, Turning::none)), contains("feature dimension D is 15, must be 10"));
@@ -146,7 +146,8 @@ TEST_CASE("sizes that no state has are refused before memory is asked for", "[at
   const std::string bytes = file_of(target);
   for (const std::int64_t size : {std::int64_t{-1}, std::int64_t{1} << 40, std::numeric_limits<std::int64_t>::max(),
                                   std::numeric_limits<std::int64_t>::min()}) {
-    REQUIRE_THAT(refusal(target, forged(bytes, 64, size)), contains("cannot be this state's"));
+    REQUIRE_THAT(refusal(target, forged(bytes, 64, size)),
+                 contains(size < 0 ? "cannot be this state's" : "ends inside of its body"));
     for (std::size_t field = body + 16; field < body + 32; field += 8)  // rows and columns of the log channels
       REQUIRE_THAT(refusal(target, forged(bytes, field, size)), contains("log_channels is"));
   }
@@ -167,10 +168,52 @@ TEST_CASE("fields that no state has are refused behind a checksum that fits", "[
   mixed = forged(mixed, 64, static_cast<std::int64_t>(mixed.size() - body));
   mixed = forged(forged(mixed, product, std::int64_t{4}), product + 8, std::int64_t{4});
   REQUIRE_THAT(refusal(target, mixed), contains("contradict"));
-  // past the channels, no key product and a start frame without angles
-  const std::size_t angles = body + 16 + 16 + 4 * 8 + 16 + 16 + 16;
+  // past the channels, no key product, a start frame without kind and angles, and the kind of the other
+  const std::size_t kind = body + 16 + 16 + 4 * 8 + 16 + 16, count = kind + 8 + Frame::angles.size(),
+                    angles = count + 8;
+  for (const std::int64_t size : {std::int64_t{-1}, std::int64_t{1} << 60, std::numeric_limits<std::int64_t>::max(),
+                                  std::numeric_limits<std::int64_t>::min()})
+    for (const std::size_t field : {kind, count})
+      REQUIRE_THAT(refusal(target, forged(bytes, field, size)), contains("frame has the size"));
+  REQUIRE_THAT(refusal(target, forged(bytes, count, std::int64_t{3})),
+               contains("frame has 3 angles, must have 2 at most"));
   REQUIRE_THAT(refusal(target, forged(bytes, angles, nan)), contains("contradict"));
   REQUIRE(refusal(target, forged(bytes, angles, 1.5)).empty());
+}
+
+TEST_CASE("a file of version 2, whose frames are columns of angles, is read, and version 1 is refused", "[attention]") {
+  // Written by that version: three tokens of float under constant_decay(.5) * rotary(.75), a full tail just folded.
+  const char* const hex =
+      "53594d504f57530a020000000000000004000000000000000200000000000000030000000000000002000000000000000100000000000000"
+      "020000000000000030010000000000007bc432228e1871ec030000000000000073ab3b3fb2a200c002000000000000000100000000000000"
+      "0000000000000000000000000000000000000000000000000000000000000000000000000000000001000000000000000100000000000000"
+      "0100000000000000000000000000024000000000000010409233720800a0e83f000000000000000001000000000000000100000000000000"
+      "03000000000000009b913a3f0989cb3f3437c53f03000000000000000100000000000000e35c3d3ec696d83ec8a8153f0000000000000000"
+      "0200000000000000010000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000"
+      "000000000000000001000000000000000200000000000000000000000000000001000000000000000000000000000000";
+  std::string bytes;
+  for (const char* digits = hex; *digits != 0; digits += 2)
+    bytes += static_cast<char>(std::stoi(std::string(digits, 2), nullptr, 16));
+  State<float, SymmetricPower<2>> state(2, 1, 2);
+  std::istringstream file(bytes);
+  load(state, file);
+  CHECK(state.tokens() == 3);
+  CHECK(state.log_decay() == 3 * std::log(.5));
+  CHECK(state.start_frame().empty());
+  CHECK(state.frame() == Frame(Frame::angles, Eigen::VectorXd::Constant(1, 2.25)));
+  CHECK((state.values() - Eigen::RowVector3f(11.6605f, 25.4419f, 24.652f)).cwiseAbs().maxCoeff() <= 1e-4f);
+  std::stringstream again(file_of(state));
+  State<float, SymmetricPower<2>> back(2, 1, 2);
+  load(back, again);
+  CHECK(file_of(back) == file_of(state));
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    if (refusal(state, bytes.substr(0, size)).empty()) FAIL("the first " << size << " bytes were taken for a state");
+  for (std::size_t position = 8; position < bytes.size(); ++position) {
+    std::string damaged = bytes;
+    damaged[position] = static_cast<char>(damaged[position] ^ 1);
+    if (refusal(state, damaged).empty()) FAIL("byte " << position << " flipped was taken");
+  }
+  CHECK_THAT(refusal(state, forged(bytes, 8, std::int64_t{1})), contains("version is 1, must be 2 … 3"));
 }
 
 TEST_CASE("a file that is not there, and one that cannot be written", "[attention]") {

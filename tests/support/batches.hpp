@@ -110,7 +110,7 @@ template <class A, class B>
 template <class Scalar, class F>
 [[nodiscard]] bool same_bits(const State<Scalar, F>& a, const State<Scalar, F>& b) {
   return same_bits(a.values(), b.values()) && same_bits(a.normalizer(), b.normalizer()) && a.tokens() == b.tokens() &&
-         same_bits(a.frame().angles, b.frame().angles) && a.log_decay() == b.log_decay() &&
+         same_bits(a.frame().numbers(), b.frame().numbers()) && a.log_decay() == b.log_decay() &&
          a.tail_size() == b.tail_size() && same_bits(a.log_channels(), b.log_channels()) &&
          same_bits(a.key_product(), b.key_product());
 }

@@ -98,8 +98,7 @@ TEST_CASE("a product adds log gates, in any order and number, and keeps the one 
 }
 
 TEST_CASE("a state's frame is resumed by the same kind of transition only", "[transition]") {
-  Frame turned;
-  turned.angles = Eigen::VectorXd::Ones(3);
+  const Frame turned(Frame::angles, Eigen::VectorXd::Ones(3));
   REQUIRE_THROWS_AS(stationary().check_frame(turned, 6), FrameMismatch);
   REQUIRE_THROWS_AS(channel_decay(-Eigen::MatrixXd::Ones(6, 2)).check_frame(turned, 6), FrameMismatch);
   REQUIRE_THROWS_WITH(rotary(Eigen::VectorXd::Ones(4)).check_frame(turned, 8), contains("3") && contains("4"));

@@ -97,7 +97,7 @@ TEST_CASE("a sequence is continued in the same coordinates", "[transition]") {
   const Index first = 31, rest = in.T - first;
   (void)chunked(SymmetricPower<2>{}, structured_rotary(in.family, in.r.leftCols(first)), in.Q.leftCols(first),
                 in.K.leftCols(first), in.V.leftCols(first), state);
-  REQUIRE(state.frame().angles.size() == 3);
+  REQUIRE(state.frame().numbers().size() == 3);
   const Eigen::MatrixXd after = recurrent(SymmetricPower<2>{}, structured_rotary(in.family, in.r.rightCols(rest)),
                                           in.Q.rightCols(rest), in.K.rightCols(rest), in.V.rightCols(rest), state);
   REQUIRE((after - whole.rightCols(rest)).cwiseAbs().maxCoeff() <= 1e-10);

@@ -176,10 +176,10 @@ TEST_CASE("the frame of a rotation is its angle so far, reduced", "[transition]"
   transition.transport<double>(frame, {0, 20}, Q.leftCols(20), K.leftCols(20), no_logits<double>());
   transition.transport<double>(frame, {20, 30}, Q.rightCols(30), K.rightCols(30), no_logits<double>());
   for (Index j = 0; j < d / 2; ++j) {
-    REQUIRE(std::abs(frame.angles[j]) <= std::numbers::pi);
+    REQUIRE(std::abs(frame.numbers()[j]) <= std::numbers::pi);
     // T reductions and products, each rounded relative to at most π.
-    REQUIRE(std::abs(reduced_angle(frame.angles[j] - beta.sum() * theta[j])) <= 100 * 4 * u * std::numbers::pi);
+    REQUIRE(std::abs(reduced_angle(frame.numbers()[j] - beta.sum() * theta[j])) <= 100 * 4 * u * std::numbers::pi);
   }
-  REQUIRE((K.col(T - 1) - BlockRotation<double>(frame.angles) * before.col(T - 1)).norm() <=
+  REQUIRE((K.col(T - 1) - BlockRotation<double>(frame.numbers()) * before.col(T - 1)).norm() <=
           8 * u * before.col(T - 1).norm());
 }

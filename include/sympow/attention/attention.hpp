@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/engine/attention_engine.hpp>
+#include <sympow/attention/mistakes.hpp>
 #include <sympow/attention/workspace.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -41,6 +42,13 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   Workspace<typename DQ::Scalar> workspace;
   attention<Normalization>(feature, transition, Q, K, V, Y, workspace, options);
   return Y;
+}
+
+/// What is no call of it, with a sentence why.
+template <class Normalization = DefaultNormalization, class F, Transition A, class... Arguments>
+  requires detail::Mistaken<F, 3, Arguments...>
+auto attention(const F&, const A&, Arguments&&...) {
+  return detail::Mistakes<F, 3, Arguments...>::explain();
 }
 
 }  // namespace SYMPOW_NAMESPACE

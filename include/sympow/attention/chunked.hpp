@@ -55,6 +55,20 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
       feature, Q, V, [&](auto& state) { return chunked<Normalization>(feature, transition, Q, K, V, state, options); });
 }
 
+/// What is no call of it, with a sentence why.
+template <class Normalization = DefaultNormalization, class F, Transition A, class... Arguments>
+  requires detail::Mistaken<F, 4, Arguments...>
+auto chunked(const F&, const A&, Arguments&&...) {
+  return detail::Mistakes<F, 4, Arguments...>::explain();
+}
+
+/// The same of `absorb`.
+template <class F, Transition A, class... Arguments>
+  requires detail::Mistaken<F, detail::no_output, Arguments...>
+auto absorb(const F&, const A&, Arguments&&...) {
+  return detail::Mistakes<F, detail::no_output, Arguments...>::explain();
+}
+
 }  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS

@@ -7,6 +7,20 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
+/// Whether two frames are the same up to what sums in another order differ by.
+inline bool same_coordinates(const Frame& a, const Frame& b) {
+  constexpr double most = 1e-9;
+  if (a.size() != b.size() || (!a.empty() && a.kind() != b.kind())) return false;
+  const bool are_angles = a.kind() == Frame::angles;
+  for (Index n = 0; n < a.size(); ++n) {
+    const double x = a.numbers()[n], apart = x - b.numbers()[n];
+    if (!(std::abs(are_angles ? reduced_angle(apart) : apart) <=
+          (are_angles ? most : most * std::max(1.0, std::abs(x)))))
+      return false;
+  }
+  return true;
+}
+
 /// Throws unless the right state goes on where the left one ends.
 template <class Scalar, class F>
 void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right) {
@@ -14,13 +28,13 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
   check_size("value dimension of the right state", right.value_dimension(), left.value_dimension(), "that of the left");
   if (!same_feature(left.feature(), right.feature()))
     raise<FeatureMismatch>("merge: the right state was built with another feature map than the left one");
-  const Eigen::VectorXd &end = left.frame().angles, &start = right.start_frame().angles;
-  bool same = end.size() == start.size();
-  for (Index j = 0; same && j < end.size(); ++j) same = std::abs(reduced_angle(end[j] - start[j])) <= 1e-9;
-  if (!same)
-    raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(),
-                         " angles; it was started at ",
-                         start.size() == end.size() ? "others" : "a frame of " + std::to_string(start.size()));
+  const Frame &end = left.frame(), &start = right.start_frame();
+  if (!same_coordinates(end, start))
+    raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(), " ",
+                         end.kind(), "; it was started at ",
+                         start.size() == end.size() && start.kind() == end.kind()
+                             ? "others"
+                             : "a frame of " + std::to_string(start.size()) + " " + start.kind());
   const bool left_scaled = !left.log_channels().isZero(0), right_scaled = !right.log_channels().isZero(0);
   if ((left_scaled && right.key_product().size() != 0) || (right_scaled && left.key_product().size() != 0))
     raise<FrameMismatch>(
@@ -34,7 +48,7 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
 ///     S = S_left A_right + S_right,   A_right the whole transition of the right segment, its first gate included
 ///
 /// `right` must have been started at `left.frame()`: `State right(feature, d, e, tail, left.frame())`. Associative up to rounding, so
-/// a prefix scan over segments works. The result's tail is empty. Cost: two copies and 5 (e + 1) D. Throws `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and `FrameMismatch` for another frame, or for channel decay beside a Householder chain; angles may differ by 1e-9 radians, as sums taken in another order do.
+/// a prefix scan over segments works. The result's tail is empty. Cost: two copies and 5 (e + 1) D. Throws `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and `FrameMismatch` for another frame, or for channel decay beside a Householder chain; its numbers may differ by 1e-9, as sums taken in another order do.
 template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
   detail::check_adjacent(left, right);

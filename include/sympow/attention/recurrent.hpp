@@ -44,6 +44,13 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   });
 }
 
+/// What is no call of it, with a sentence why.
+template <class Normalization = DefaultNormalization, class F, Transition A, class... Arguments>
+  requires detail::Mistaken<F, 4, Arguments...>
+auto recurrent(const F&, const A&, Arguments&&...) {
+  return detail::Mistakes<F, 4, Arguments...>::explain();
+}
+
 }  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS

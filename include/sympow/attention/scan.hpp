@@ -16,6 +16,7 @@ template <Transition A>
 class TransitionSegment {
  public:
   static constexpr KeyAction key_action = A::key_action;
+  static constexpr bool checks_channels = has_checked_channels<A>;
 
   TransitionSegment(const A& whole, Segment segment) : whole_(whole), segment_(segment) {}
 
@@ -33,15 +34,18 @@ class TransitionSegment {
   void pull(Segment s, Batch<S> queries) const {
     whole_.pull(of_whole(s), queries);
   }
-  template <class Totals>
-  void log_channel_totals(Segment s, Totals&& totals) const {
+  void log_channel_totals(Segment s, Eigen::VectorXd& totals) const
+    requires HasChannelTotals<A>
+  {
     whole_.log_channel_totals(of_whole(s), totals);
   }
   template <class S>
+    requires HasPush<A, S>
   void push(Segment s, Batch<S> keys) const {
     whole_.push(of_whole(s), keys);
   }
   template <class S>
+    requires HasAdvance<A, S>
   void advance(Segment s, Batch<S> X) const {
     whole_.advance(of_whole(s), X);
   }
@@ -64,7 +68,7 @@ void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, 
     auto queries = memory.queries(d, segment.size), keys = memory.keys(d, segment.size);
     queries.setZero();
     keys.setZero();
-    transition.template transport<Scalar>(frame, segment, queries, keys, no_logits<Scalar>());
+    transition.transport(frame, segment, Batch<Scalar>(queries), Batch<Scalar>(keys), no_logits<Scalar>());
   }
 }
 

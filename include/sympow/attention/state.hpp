@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/folded_sums.hpp>
+#include <sympow/attention/kernel_scores.hpp>
 
 namespace SYMPOW_NAMESPACE {
 namespace detail {
@@ -145,18 +146,51 @@ struct TailMemory {
     exponents(tokens), scratch(2 * tokens);
   }
 
-  /// Those of a tail, b up to now; their lengths are wanted by folds and diagnostics only.
+  /// Those of a tail, b up to now, as sums take them: φ of an embedded score.
   template <FiniteFeatureMap F>
-  Keys<Scalar> keys(const F& feature, Tail<Scalar>& tail, bool with_lengths = true) {
-    const Index m = tail.size();
-    auto of_vectors = exponents(m);
+  Keys<Scalar> keys(const F& feature, Tail<Scalar>& tail) {
+    const MatrixView<Scalar> keys = tail.keys();
+    auto of_vectors = exponents_of(tail);
+    if constexpr (F::score == Score::embedded) {
+      const MatrixView<Scalar> embedded = features(feature.dimension(keys.rows()), keys.cols());
+      embed_scaled(feature, keys, embedded, of_vectors, norms(keys.cols()));
+      return weighed<F>(embedded, tail);
+    } else {
+      set_norms<Scalar>(keys, norms(keys.cols()));
+      return weighed<F>(keys, tail);
+    }
+  }
+  /// The same as scores are made of them; their lengths are wanted by diagnostics only.
+  template <FiniteFeatureMap F>
+  Keys<Scalar> direct_keys(const F& feature, Tail<Scalar>& tail, bool with_lengths) {
+    if constexpr (scores_need_features<F>) {
+      return keys(feature, tail);
+    } else {
+      const MatrixView<Scalar> keys = tail.keys();
+      auto of_vectors = exponents_of(tail);
+      if constexpr (KernelFeatureMap<F>) {
+        if (with_lengths) set_kernel_lengths<F, Scalar>(feature, keys, of_vectors, norms(keys.cols()));
+      } else {
+        if (with_lengths) set_norms<Scalar>(keys, norms(keys.cols()));
+      }
+      return weighed<F>(keys, tail);
+    }
+  }
+
+ private:
+  ColumnView<double> exponents_of(Tail<Scalar>& tail) {
+    auto of_vectors = exponents(tail.size());
     of_vectors = tail.exponents();
-    const MatrixView<Scalar> vectors = vectors_of(feature, tail, with_lengths);
+    return of_vectors;
+  }
+  template <FiniteFeatureMap F>
+  Keys<Scalar> weighed(MatrixView<Scalar> vectors, Tail<Scalar>& tail) {
+    const Index m = tail.size();
     const double M =
-        set_weights<degree_of<F>>(weights(m), tail.log_b(), tail.log_b().head(0), of_vectors, scratch(2 * m));
+        set_weights<degree_of<F>>(weights(m), tail.log_b(), tail.log_b().head(0), exponents(m), scratch(2 * m));
     return {vectors,
             tail.values(),
-            of_vectors,
+            exponents(m),
             tail.log_b(),
             tail.log_b().head(0),
             norms(m),
@@ -164,20 +198,6 @@ struct TailMemory {
             weights(m),
             M,
             {tail.largest_value(), true}};
-  }
-
- private:
-  template <FiniteFeatureMap F>
-  MatrixView<Scalar> vectors_of(const F& feature, Tail<Scalar>& tail, [[maybe_unused]] bool with_lengths) {
-    const MatrixView<Scalar> keys = tail.keys();
-    if constexpr (F::score == Score::embedded) {
-      const MatrixView<Scalar> embedded = features(feature.dimension(keys.rows()), keys.cols());
-      embed_scaled(feature, keys, embedded, exponents(keys.cols()), norms(keys.cols()));
-      return embedded;
-    } else {
-      if (with_lengths) set_norms<Scalar>(keys, norms(keys.cols()));
-      return keys;
-    }
   }
 };
 

@@ -34,7 +34,7 @@ inline std::uint64_t checksum(const std::string& bytes) {
 }
 
 inline constexpr std::array<char, 8> state_magic = {'S', 'Y', 'M', 'P', 'O', 'W', 'S', '\n'};
-inline constexpr std::int64_t state_version = 2;
+inline constexpr std::int64_t state_version = 3, oldest_state_version = 2;  // 2 has angles for frames
 static_assert(std::endian::native == std::endian::little, "state files are little-endian, and this machine is not");
 
 /// The fields of a state in the order of the file, to be written or read by `visit`.
@@ -45,8 +45,8 @@ void visit_state(State<Scalar, F>& state, Visitor&& visit) {
   visit(frames.log_decay, "log_decay");
   visit(frames.log_channels, "log_channels");
   visit(frames.key_product, "key product");
-  visit(frames.start.angles, "start angles");
-  visit(frames.end.angles, "angles");
+  visit(frames.start, "start frame");
+  visit(frames.end, "frame");
   StateParts::sums(state).visit(visit);
   StateParts::tail(state).visit(visit);
 }
@@ -62,6 +62,12 @@ class StateWriter {
     put(x.cols());
     append(x.data(), static_cast<std::size_t>(x.size()) * sizeof(typename Derived::Scalar));
   }
+  void operator()(const Frame& frame, const char*) {
+    put(std::ssize(frame.kind()));
+    append(frame.kind().data(), frame.kind().size());
+    put(frame.size());
+    append(frame.numbers().data(), static_cast<std::size_t>(frame.size()) * sizeof(double));
+  }
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
 
  private:
@@ -73,7 +79,8 @@ class StateWriter {
 
 class StateReader {
  public:
-  StateReader(const std::string& bytes, Index key_dimension) : bytes_(bytes), d_(key_dimension) {}
+  StateReader(const std::string& bytes, Index key_dimension, std::int64_t version)
+      : bytes_(bytes), d_(key_dimension), version_(version) {}
 
   void operator()(Index& value, const char* name) {
     std::int64_t in_file = 0;
@@ -84,15 +91,31 @@ class StateReader {
   }
   void operator()(double& value, const char* name) { take(&value, sizeof value, name); }
 
-  // Angles and the key product are there or not, as the file says; every other shape is the target's.
+  // Any number of any kind: what they mean is the business of the transition, which looks at them when the state is resumed.
+  void operator()(Frame& frame, const char* name) {
+    std::string kind(Frame::angles);
+    if (version_ > 2) {
+      kind.resize(count_of(1, name));
+      take(kind.data(), kind.size(), name);
+    }
+    const std::size_t count = count_of(sizeof(double), name);
+    if (Index cols = 1; version_ == 2 && (operator()(cols, name), cols != 1))
+      raise<InvalidStateFile>("state file: ", name, " has ", cols, " columns, must have 1");
+    Eigen::VectorXd numbers(static_cast<Index>(count));
+    take(numbers.data(), count * sizeof(double), name);
+    if (kind == Frame::angles && numbers.size() > d_ / 2)
+      raise<InvalidStateFile>("state file: ", name, " has ", numbers.size(), " angles, must have ", d_ / 2, " at most");
+    if (version_ > 2 || count > 0) frame.begin(kind, numbers);
+  }
+
+  // The key product is there or not, as the file says; every other shape is the target's.
   template <class Derived>
   void operator()(Eigen::PlainObjectBase<Derived>& x, const char* name) {
     Index rows = 0, cols = 0;
     operator()(rows, name);
     operator()(cols, name);
     const std::string field = name;
-    if ((field.ends_with("angles") && cols == 1 && 0 <= rows && rows <= d_ / 2) ||
-        (field == "key product" && rows == d_ && cols == d_) || (field.starts_with("absolute weights") && rows == d_))
+    if ((field == "key product" && rows == d_ && cols == d_) || (field.starts_with("absolute weights") && rows == d_))
       resize_anew(x.derived(), rows, cols);
     if (rows != x.rows() || cols != x.cols())
       raise<InvalidStateFile>("state file: ", name, " is ", rows, " x ", cols, ", must be ", x.rows(), " x ", x.cols());
@@ -102,6 +125,15 @@ class StateReader {
   [[nodiscard]] bool at_end() const { return position_ == bytes_.size(); }
 
  private:
+  // A number of things of so many bytes each, which must be there.
+  std::size_t count_of(std::size_t bytes, const char* name) {
+    Index count = 0;
+    operator()(count, name);
+    const auto most = static_cast<Index>((bytes_.size() - position_) / bytes);
+    if (count < 0 || count > most)
+      raise<InvalidStateFile>("state file: ", name, " has the size ", count, ", must lie in 0 … ", most);
+    return static_cast<std::size_t>(count);
+  }
   void take(void* target, std::size_t size, const char* name) {
     if (bytes_.size() - position_ < size) raise<InvalidStateFile>("state file: it ends inside of ", name);
     if (size > 0) std::memcpy(target, bytes_.data() + position_, size);
@@ -110,9 +142,10 @@ class StateReader {
   const std::string& bytes_;
   std::size_t position_ = 0;
   Index d_;
+  std::int64_t version_;
 };
 
-/// Whether the fields are those of some state: sizes that fit, decays that are logarithms of at most 1, weights and angles that are
+/// Whether the fields are those of some state: sizes that fit, decays that are logarithms of at most 1, weights and frames that are
 /// numbers.
 template <class Scalar, class F>
 bool plausible(State<Scalar, F>& state) {
@@ -123,15 +156,31 @@ bool plausible(State<Scalar, F>& state) {
   const auto is_finite = [](double x) { return std::isfinite(x); };
   const auto is_weight = [](double x) { return !(x < 0); };
   const auto is_exponent = [](double x) { return x < -no_weight; };
+  const auto is_frame = [&](const Frame& frame) {
+    return all(frame.numbers(), is_finite) && (frame.empty() || !frame.kind().empty());
+  };
   const Frames<Scalar>& frames = StateParts::frames(state);
   const FoldedSums<Scalar>& sums = StateParts::sums(state);
   Tail<Scalar>& tail = StateParts::tail(state);
   return frames.tokens >= tail.size() && is_decay(frames.log_decay) && all(frames.log_channels, is_decay) &&
-         all(frames.start.angles, is_finite) && all(frames.end.angles, is_finite) &&
-         (keys_are_features<F> || frames.key_product.size() == 0) && is_weight(sums.A) &&
-         all(sums.channel_weights, is_weight) && is_exponent(sums.L) && is_decay(sums.log_decay) &&
+         is_frame(frames.start) && is_frame(frames.end) && (keys_are_features<F> || frames.key_product.size() == 0) &&
+         is_weight(sums.A) && all(sums.channel_weights, is_weight) && is_exponent(sums.L) && is_decay(sums.log_decay) &&
          all(sums.log_channels, is_decay) && tail.size() >= 0 && tail.has_room_for(0) && all(tail.log_b(), is_decay) &&
          all(tail.exponents(), is_exponent);
+}
+
+/// So many bytes, or as many as there are: memory follows what is there, whatever a head says.
+inline std::string read_bytes(std::istream& in, std::int64_t size) {
+  constexpr std::int64_t piece = std::int64_t{1} << 20;
+  std::string bytes;
+  while (in && std::cmp_less(bytes.size(), size)) {
+    const std::size_t before = bytes.size(),
+                      wanted = static_cast<std::size_t>(std::min(piece, size - std::ssize(bytes)));
+    bytes.resize(before + wanted);
+    in.read(bytes.data() + before, static_cast<std::streamsize>(wanted));
+    bytes.resize(before + static_cast<std::size_t>(in.gcount()));
+  }
+  return bytes;
 }
 
 /// What a file says of a feature map, and the name of that number.
@@ -147,12 +196,12 @@ std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& featu
 
 /// Writes a state. Format, little-endian:
 ///
-///     8 bytes "SYMPOWS\n" · int64 version (2) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D · int64 d · int64 e ·
+///     8 bytes "SYMPOWS\n" · int64 version (3) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D · int64 d · int64 e ·
 ///     int64 tail · int64 bytes of the body · uint64 FNV-1a of the body · the body: the fields in the order of `detail::visit_state`, a number as
-///     8 bytes, a matrix as int64 rows, int64 columns and its entries column by column
+///     8 bytes, a matrix as int64 rows, int64 columns and its entries column by column, a frame as int64 bytes of the name of its kind, the name,
+///     int64 numbers and the numbers
 ///
-/// A reader accepts its own version only; a field that is added raises the version, and a version once released is read by all later
-/// ones. Of the feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws `InvalidStateFile` if the stream fails.
+/// A field that is added raises the version; version 2, whose frames are columns of angles, is read as well. Of the feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws `InvalidStateFile` if the stream fails.
 template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
   State<Scalar, F> copy = state;
@@ -180,27 +229,27 @@ void load(State<Scalar, F>& state, std::istream& in) {
   if (!in.read(reinterpret_cast<char*>(head.data()), sizeof head))
     detail::raise<InvalidStateFile>("state file: it ends inside of its head");
   const Index dimension = state.feature().dimension(state.key_dimension());
-  const std::array<std::pair<const char*, std::int64_t>, 7> expected = {{{"version", detail::state_version},
-                                                                         {"bytes of a scalar", sizeof(Scalar)},
+  if (head[0] < detail::oldest_state_version || head[0] > detail::state_version)
+    detail::raise<InvalidStateFile>("state file: version is ", head[0], ", must be ", detail::oldest_state_version,
+                                    " … ", detail::state_version);
+  const std::array<std::pair<const char*, std::int64_t>, 6> expected = {{{"bytes of a scalar", sizeof(Scalar)},
                                                                          detail::identity_of(state.feature()),
                                                                          {"feature dimension D", dimension},
                                                                          {"key dimension d", state.key_dimension()},
                                                                          {"value dimension e", state.value_dimension()},
                                                                          {"tail", state.tail()}}};
   for (std::size_t n = 0; n < expected.size(); ++n)
-    if (head[n] != expected[n].second)
-      detail::raise<InvalidStateFile>("state file: ", expected[n].first, " is ", head[n], ", must be ",
+    if (head[n + 1] != expected[n].second)
+      detail::raise<InvalidStateFile>("state file: ", expected[n].first, " is ", head[n + 1], ", must be ",
                                       expected[n].second);
   State<Scalar, F> loaded(state.feature(), state.key_dimension(), state.value_dimension(), state.tail());
-  const std::int64_t d = state.key_dimension(), most = loaded.bytes() + 8 * (64 + 7 * (d + state.tail()) + d * d);
-  if (head[7] < 0 || head[7] > most)
-    detail::raise<InvalidStateFile>("state file: a body of ", head[7], " bytes cannot be this state's");
-  std::string body(static_cast<std::size_t>(head[7]), '\0');
-  if (!in.read(body.data(), static_cast<std::streamsize>(body.size())))
+  if (head[7] < 0) detail::raise<InvalidStateFile>("state file: a body of ", head[7], " bytes cannot be this state's");
+  const std::string body = detail::read_bytes(in, head[7]);
+  if (std::cmp_not_equal(body.size(), head[7]))
     detail::raise<InvalidStateFile>("state file: it ends inside of its body");
   if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[8]))
     detail::raise<InvalidStateFile>("state file: the checksum does not match");
-  detail::StateReader reader(body, state.key_dimension());
+  detail::StateReader reader(body, state.key_dimension(), head[0]);
   detail::visit_state(loaded, reader);
   if (!reader.at_end() || !detail::plausible(loaded))
     detail::raise<InvalidStateFile>("state file: its fields contradict each other");

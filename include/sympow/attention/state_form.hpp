@@ -2,15 +2,16 @@
 #pragma once
 
 #include <sympow/attention/engine/state_forms.hpp>
+#include <sympow/attention/mistakes.hpp>
 #include <sympow/attention/workspace.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
-/// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite and, if the transition is a Householder
-/// chain, φ(x) = x.
+/// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite, if the transition mixes channels as a
+/// Householder chain does φ(x) = x, and the transition can move a state.
 template <class F, class A>
 inline constexpr bool has_state_forms =
-    FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || detail::keys_are_features<F>);
+    FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || detail::keys_are_features<F>) && MovesStates<A>;
 
 /// What `cheapest_form` and `cheapest_chunk` ask of a call of T tokens with keys in R^d and values in R^e, that has no mask and neither begins with a
 /// state nor leaves one: say so in `is_full`, `from_nothing` and `keeps_state` if it does.
@@ -47,6 +48,25 @@ void check_state(const State<Scalar, F>& state, const F& feature, const A& trans
           "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
 }
 
+/// Whether a transition can move a state; false after a sentence that names what it lacks.
+template <Transition A>
+constexpr bool check_moves() {
+  constexpr bool mixes = A::key_action == KeyAction::mix, scales = A::key_action == KeyAction::scale;
+  static_assert(
+      !mixes || HasPush<A>,
+      "a state form needs push(Segment, Batch<S> K) of a transition that mixes channels, K <- (A_a ... A_b)^T K; "
+      "without it there is the attention form");
+  static_assert(
+      !mixes || HasAdvance<A>,
+      "a state form needs advance(Segment, Batch<S> X) of a transition that mixes channels, X <- X A_a ... A_b; "
+      "without it there is the attention form");
+  static_assert(
+      !scales || HasChannelTotals<A>,
+      "a state form needs log_channel_totals(Segment, Eigen::VectorXd&) of a transition that scales channels, the "
+      "sums of their log gates; without it there is the attention form");
+  return MovesStates<A>;
+}
+
 /// Throws `InvalidArgument` unless a state form goes with a mask.
 inline void check_state_mask(const Mask& mask) {
   if (mask.offset != 0)
@@ -62,12 +82,12 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
                     Engine&& engine) {
   using Scalar = typename DQ::Scalar;
   constexpr RowKind rows = row_kind<Normalization, F>();
-  constexpr bool moves = has_state_forms<F, A>;
+  constexpr bool is_small = A::key_action != KeyAction::mix || keys_are_features<F>;
   static_assert(
-      moves,
+      is_small,
       "a Householder chain multiplies the state by a matrix in key space; lifted to the embedding of a power it "
       "would be D x D at every token: use the attention form, or Linear");
-  if constexpr (check_types<F, A, DQ, DK, DV>() && moves) {
+  if constexpr (check_types<F, A, DQ, DK, DV>() && is_small && check_moves<A>()) {
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
     check_call(transition, queries, keys, values, options);
     check_state(state, feature, transition, queries, values);

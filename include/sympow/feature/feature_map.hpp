@@ -11,7 +11,7 @@ namespace SYMPOW_NAMESPACE {
 enum class Score {
   power,        ///< s^degree; the feature map names its `degree`, and φ is homogeneous of that degree
   exponential,  ///< exp(s)
-  embedded  ///< φ(q)·φ(k), no formula in s; under a rotation φ(R(μ_i) q)·φ(R(μ_j) k), which sees μ_i - μ_j alone only if φ's
+  embedded  ///< φ(q)·φ(k), with a formula in s or none, see `KernelFeatureMap`; under a rotation φ(R(μ_i) q)·φ(R(μ_j) k), which sees μ_i - μ_j alone only if φ's
             ///< inner products do not change when both sides turn
 };
 
@@ -31,15 +31,7 @@ concept FeatureMap = requires {
 ///     Index dimension(Index d) const;                       D, the length of φ(x) for x in R^d
 ///     void embed(const X& x, Y&& y) const;                  y.col(t) = φ(x.col(t)), D × n from d × n; no overlap
 ///
-/// A complete one, for attention with φ(x) = elu(x) + 1:
-///
-///     struct EluPlusOne {
-///       static constexpr Score score = Score::embedded;
-///       static constexpr bool nonnegative = true;
-///       Index dimension(Index d) const { return d; }
-///       template <class X, class Y>
-///       void embed(const X& x, Y&& y) const { y = (x.array() > 0).select(x.array() + 1, x.array().min(0).exp()); }
-///     };
+/// It is a template on both, for tokens stand in matrices, blocks and views. docs/extending.md makes one from nothing.
 template <class F>
 concept FiniteFeatureMap = FeatureMap<F> && requires(const F& f, const Matrix<double>& x, Matrix<double>& y, Index d) {
   { f.dimension(d) } -> std::convertible_to<Index>;
@@ -54,6 +46,20 @@ concept FiniteFeatureMap = FeatureMap<F> && requires(const F& f, const Matrix<do
 template <class F>
 concept ScaledFeatureMap = FiniteFeatureMap<F> && requires(const F& f, const Matrix<double>& x, Matrix<double>& y,
                                                            Vector<double>& exponents) { f.embed(x, y, exponents); };
+
+/// A feature map of an embedded score that has a closed form as well, φ(q)·φ(k) = κ(qᵀk):
+///
+///     double kappa(double s) const;                         κ(s), of float and double; κ(s) = (1 + s)², say
+///
+/// Where scores are direct, in the attention form, inside a chunk and in a tail, they are then κ(scale · qᵀMk), at d operations a pair in
+/// the place of D and with the error of one logit; φ is made only of what is folded into a state or read from it, and of nothing in the
+/// attention form. κ is not homogeneous: it is given true logits, which must be numbers of the type, and its scores are brought to the
+/// scale of φ's by ‖φ(x)‖² = κ(‖x‖²). A `ScaledFeatureMap` has none, for κ would leave the range of the type with its entries.
+template <class F>
+concept KernelFeatureMap =
+    FiniteFeatureMap<F> && F::score == Score::embedded && !ScaledFeatureMap<F> && requires(const F& f, double s) {
+      { f.kappa(s) } -> std::convertible_to<double>;
+    };
 
 /// Whether a feature map says that no entry of φ is negative:
 ///

@@ -126,7 +126,8 @@ inline void cosines_and_sines(const double* __restrict mu, double* __restrict co
 
 /// Turns queries and keys of one token by the same angles, which go on from μ to μ + β θ, reduced to [-π, π].
 template <class Scalar>
-void turn_on(Eigen::VectorXd& mu, const double* theta, double beta, Pairing pairing, Scalar* query, Scalar* key) {
+void turn_on(Eigen::Map<Eigen::VectorXd> mu, const double* theta, double beta, Pairing pairing, Scalar* query,
+             Scalar* key) {
   constexpr Index all = angles_at_once;
   const Index pairs = mu.size();
   for (Index begin = 0; begin < pairs; begin += all) {

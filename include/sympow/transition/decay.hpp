@@ -87,6 +87,7 @@ template <class Real>
 class ChannelDecay {
  public:
   static constexpr KeyAction key_action = KeyAction::scale;
+  static constexpr bool checks_channels = true;
 
   /// Throws `InvalidGate` as `Decay` does.
   explicit ChannelDecay(Matrix<Real> log_a) : log_a_(std::move(log_a)) {

@@ -9,12 +9,14 @@ namespace SYMPOW_NAMESPACE {
 template <Transition Left, Transition Right>
 class TransitionProduct {
   static constexpr bool left_acts = Left::key_action != KeyAction::none;
+  using Acting = std::conditional_t<left_acts, Left, Right>;
   static_assert(!left_acts || Right::key_action == KeyAction::none,
                 "a product of transitions has at most one factor that acts in key space (channel decay, rotary, "
                 "Householder): two of them do not commute in general");
 
  public:
-  static constexpr KeyAction key_action = left_acts ? Left::key_action : Right::key_action;
+  static constexpr KeyAction key_action = Acting::key_action;
+  static constexpr bool checks_channels = detail::has_checked_channels<Acting>;
 
   /// Throws `ShapeMismatch` if both have a length and the lengths differ.
   TransitionProduct(Left left, Right right) : left_(std::move(left)), right_(std::move(right)) {
@@ -37,24 +39,24 @@ class TransitionProduct {
   void pull(Segment segment, Batch<S> queries) const {
     acting().pull(segment, queries);
   }
-  template <class Totals>
-    requires(key_action == KeyAction::scale)
-  void log_channel_totals(Segment segment, Totals&& totals) const {
+  void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const
+    requires detail::HasChannelTotals<Acting>
+  {
     acting().log_channel_totals(segment, totals);
   }
   template <class S>
-    requires(key_action == KeyAction::mix)
+    requires detail::HasPush<Acting, S>
   void push(Segment segment, Batch<S> keys) const {
     acting().push(segment, keys);
   }
   template <class S>
-    requires(key_action == KeyAction::mix)
+    requires detail::HasAdvance<Acting, S>
   void advance(Segment segment, Batch<S> X) const {
     acting().advance(segment, X);
   }
 
  private:
-  [[nodiscard]] const auto& acting() const {
+  [[nodiscard]] const Acting& acting() const {
     if constexpr (left_acts)
       return left_;
     else

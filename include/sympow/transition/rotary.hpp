@@ -28,11 +28,7 @@ class Rotary {
   /// β of a token, 1 at fixed rates.
   [[nodiscard]] double beta(Index token) const { return has_beta_ ? beta_[token] : 1; }
 
-  void check_frame(const Frame& frame, Index) const {
-    if (frame.angles.size() != 0 && frame.angles.size() != theta_.size())
-      detail::raise<FrameMismatch>("the state was built under a rotation of ", frame.angles.size(),
-                                   " angles, the transition has ", theta_.size());
-  }
+  void check_frame(const Frame& frame, Index) const { frame.require(Frame::angles, theta_.size()); }
 
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
     const Index pairs = theta_.size();
@@ -51,9 +47,9 @@ class Rotary {
   // Both queries and keys of token i turn by the absolute μ_i, so that their inner products turn by μ_i - μ_j.
   template <class S>
   void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-    if (frame.angles.size() == 0) frame.angles.setZero(theta_.size());
+    if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(theta_.size()));
     for (Index t = 0; t < segment.size; ++t)
-      detail::turn_on(frame.angles, theta_.data(), beta(segment.begin + t), pairing_, queries.col(t).data(),
+      detail::turn_on(frame.numbers(), theta_.data(), beta(segment.begin + t), pairing_, queries.col(t).data(),
                       keys.col(t).data());
     if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
   }

@@ -33,11 +33,7 @@ class StructuredRotary {
   [[nodiscard]] const CommutingGenerators<S>& family() const { return family_; }  ///< the family
   [[nodiscard]] const Eigen::MatrixXd& positions() const { return positions_; }   ///< r, d_c × T
 
-  void check_frame(const Frame& frame, Index) const {
-    if (frame.angles.size() != 0 && frame.angles.size() != family_.planes())
-      detail::raise<FrameMismatch>("the state was built under a rotation of ", frame.angles.size(),
-                                   " angles, the transition has ", family_.planes());
-  }
+  void check_frame(const Frame& frame, Index) const { frame.require(Frame::angles, family_.planes()); }
 
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
     Eigen::VectorXd step = positions_.col(token);
@@ -51,15 +47,15 @@ class StructuredRotary {
     static_assert(std::is_same_v<S, Scalar>,
                   "the family must have the scalar type of queries and keys: CommutingGenerators<Scalar>");
     if constexpr (std::is_same_v<S, Scalar>) {
-      if (frame.angles.size() != family_.planes()) frame.angles.setZero(family_.planes());
+      if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(family_.planes()));
+      auto angles = frame.numbers();
       multiply(basis_.transpose(), queries);
       multiply(basis_.transpose(), keys);
       for (Index t = 0; t < segment.size; ++t) {
         const auto position = positions_.col(segment.begin + t);
         for (Index u = 0; u < family_.planes(); ++u)
-          frame.angles[u] = reduced_angle(family_.frequencies().col(u).dot(position));
-        detail::turn_on(frame.angles, frame.angles.data(), 0, Pairing::interleaved, queries.col(t).data(),
-                        keys.col(t).data());
+          angles[u] = reduced_angle(family_.frequencies().col(u).dot(position));
+        detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, queries.col(t).data(), keys.col(t).data());
       }
       if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
       multiply(basis_, queries);

@@ -12,6 +12,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
 #include <sympow/core/product.hpp>
+#include <sympow/transition/frame.hpp>
 #include <sympow/transition/key_action.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -21,11 +22,6 @@ struct Segment {
   Index begin = 0;
   Index size = 0;
   [[nodiscard]] constexpr Index end() const { return begin + size; }
-};
-
-/// The coordinates in which a state keeps its keys: what a sequence has done to them so far and the state does not undo.
-struct Frame {
-  Eigen::VectorXd angles;  ///< μ, d/2 radians in [-π, π]; empty before the first rotation, which is μ = 0
 };
 
 /// Logits of a segment are not wanted.
@@ -39,7 +35,7 @@ template <class Scalar>
 ///     static constexpr KeyAction key_action;       what A_i does beside scalar decay
 ///     Index length() const;                        T, or Dynamic if it fits every length
 ///     Index key_dimension() const;                 d, or Dynamic if it fits every d
-///     double log_decay(Index i) const;             log γ_i ≤ 0 of the scalar part, -∞ allowed
+///     double log_decay(Index i) const;             log γ_i ≤ 0 of the scalar part, -∞ allowed; calls refuse others
 ///     void check_frame(const Frame&, Index d) const;           throws `FrameMismatch`
 ///     void transport(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const;
 ///                                                  logits(j, i) = q_iᵀ M_ij k_j for j ≤ i in s (unless logits is empty), then
@@ -47,12 +43,14 @@ template <class Scalar>
 ///     void pull(Segment s, Batch<S> Q) const;      Q ← A_a … A_b Q
 ///     MatrixXd key_matrix(Index i, Index d) const; the part of A_i in key space, dense; the definition, for tests
 ///
-/// and beside these, if it is to move a state:
+/// and beside these, if it is to move a state (without them it has the attention form only):
 ///
-///     void log_channel_totals(Segment s, VectorXd&) const;    KeyAction::scale: Σ log a, d numbers
+///     void log_channel_totals(Segment s, VectorXd&) const;    KeyAction::scale: Σ log a, d numbers, each log a ≤ 0 as calls check unless
+///     static constexpr bool checks_channels = true;           says that it has done so itself
 ///     void push(Segment s, Batch<S> K) const;            KeyAction::mix: K ← (A_a … A_b)ᵀ K
 ///     void advance(Segment s, Batch<S> X) const;         KeyAction::mix: X ← X A_a … A_b
 ///
+/// What mixes may lengthen keys: the row rule is promised for contractions, and states grow until the type ends.
 /// Scalar decay is no concern of `transport`, `pull` and `key_matrix`: the forms apply it to scores and states, in double.
 template <class A>
 concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batch<double> X) {
@@ -66,6 +64,33 @@ concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batc
   a.pull(s, X);
 };
 
+namespace detail {
+
+template <class A, class S = double>
+concept HasPush = requires(const A& a, Segment s, Batch<S> X) { a.push(s, X); };
+template <class A, class S = double>
+concept HasAdvance = requires(const A& a, Segment s, Batch<S> X) { a.advance(s, X); };
+template <class A>
+concept HasChannelTotals =
+    requires(const A& a, Segment s, Eigen::VectorXd& totals) { a.log_channel_totals(s, totals); };
+
+/// Whether the log gates by channel of a transition need no check of calls.
+template <class A>
+inline constexpr bool has_checked_channels = [] {
+  if constexpr (requires { A::checks_channels; })
+    return static_cast<bool>(A::checks_channels);
+  else
+    return A::key_action != KeyAction::scale;
+}();
+
+}  // namespace detail
+
+/// A transition that can move a state.
+template <class A>
+concept MovesStates =
+    Transition<A> && (A::key_action != KeyAction::mix || (detail::HasPush<A> && detail::HasAdvance<A>)) &&
+    (A::key_action != KeyAction::scale || detail::HasChannelTotals<A>);
+
 /// Base of the transitions that leave keys as they are.
 struct LeavesKeys {
   static constexpr KeyAction key_action = KeyAction::none;
@@ -73,11 +98,7 @@ struct LeavesKeys {
   [[nodiscard]] Index key_dimension() const { return Dynamic; }
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index, Index d) const { return Eigen::MatrixXd::Identity(d, d); }
 
-  void check_frame(const Frame& frame, Index) const {
-    if (frame.angles.size() != 0)
-      detail::raise<FrameMismatch>("the state was built under a rotation of ", frame.angles.size(),
-                                   " angles, the transition has none; resume it with the same kind");
-  }
+  void check_frame(const Frame& frame, Index) const { frame.require(); }
 
   template <class S>
   void transport(Frame&, Segment, const Batch<S>& queries, const Batch<S>& keys, Batch<S> logits) const {
@@ -129,16 +150,16 @@ class ViewOf final : public TransitionView<Scalar> {
   void pull(Segment segment, Batch<Scalar> queries) const override { transition_.pull(segment, queries); }
   [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
   void log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
-    if constexpr (A::key_action == KeyAction::scale) {
+    if constexpr (A::key_action == KeyAction::scale && MovesStates<A>) {
       totals.resize(transition_.key_dimension());
       transition_.log_channel_totals(segment, totals);
     }
   }
   void push([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> keys) const override {
-    if constexpr (A::key_action == KeyAction::mix) transition_.push(segment, keys);
+    if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.push(segment, keys);
   }
   void advance([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> X) const override {
-    if constexpr (A::key_action == KeyAction::mix) transition_.advance(segment, X);
+    if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.advance(segment, X);
   }
 
  private:

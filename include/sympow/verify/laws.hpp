@@ -45,7 +45,7 @@ FormResiduals residuals_of_forms(const DirectRows& rows, const F& feature, const
   FormResiduals found;
   found.attention = row_rule<Normalization, F>(rows, Y, rows.Y, unit_roundoff<Scalar>,
                                                A::key_action != KeyAction::none ? every_token : never);
-  if constexpr (FiniteFeatureMap<F>) {
+  if constexpr (has_state_forms<F, A>) {
     HeadShape shape = head_shape(feature, transition, Q.cols(), Q.rows(), V.rows());
     shape.is_full = options.mask.is_full;
     shape.keeps_state = true;
@@ -75,7 +75,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 
 /// attention = recurrent = chunked = the definition.
 ///
-/// Residual: the largest of `form_residuals`; bound 1. A feature map without an embedding is compared in the attention form only. Cost: that
+/// Residual: the largest of `form_residuals`; bound 1. What has no state form is compared in the attention form only. Cost: that
 /// of `direct_attention` and of the three forms.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 [[nodiscard]] Residual three_forms_law(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,

@@ -41,10 +41,10 @@ class AttentionEngine {
     call_.Y.leftCols(before).setZero();
     if (call_.options.diagnostics != nullptr) call_.options.diagnostics->leftCols(before).setZero();
     memory_.attention.blocks.clear();
-    begin();
+    memory_.attention.frame.clear();
     if (mask_.is_full) {
       for (Index t = 0; t < T_; t += most) take_keys(segment_at(t));
-      begin();
+      memory_.attention.frame.clear();
       takes_ = false;
     }
     for (Index t = 0; t < T_; t += most) dispatch(*this, segment_at(t));
@@ -108,11 +108,6 @@ class AttentionEngine {
     of_keys.logits(n, n);
   }
 
-  // At the first token again: angles of 0 are none.
-  void begin() {
-    Eigen::VectorXd& angles = memory_.frame.angles;
-    angles.setZero(2 * angles.size() == call_.K.rows() ? angles.size() : 0);
-  }
   // Behind a gate of 0 no value is left.
   void begin_anew() {
     if (loader_.begins_anew()) largest_value_ = 0;
@@ -131,9 +126,8 @@ class AttentionEngine {
   void load(Segment own) { load(own, queries_of(own)); }
   void load(Segment own, Segment queries) {
     const Segment keys = keys_of(own);
-    saved_ = memory_.frame.angles.size();
-    memory_.channels(saved_) = memory_.frame.angles;
-    loader_.load(own.size, memory_.frame, queries,
+    memory_.frame = memory_.attention.frame;
+    loader_.load(own.size, memory_.attention.frame, queries,
                  call_.Q.middleCols(queries.size == 0 ? 0 : queries.begin - mask_.offset, queries.size), keys,
                  columns_of(call_.K, keys), columns_of(call_.V, keys));
   }
@@ -142,8 +136,7 @@ class AttentionEngine {
   }
   // As before the last segment was loaded; returns its argument.
   Index undo(Index n) {
-    memory_.frame.angles.setZero(saved_);
-    memory_.frame.angles = memory_.channels(saved_);
+    memory_.attention.frame = memory_.frame;
     return n;
   }
 
@@ -155,6 +148,7 @@ class AttentionEngine {
       if (const Keys<Scalar> keys = keys_in(block); rows.sees(keys, between)) {
         auto logits = memory_.attention.logits(keys.size(), queries.size());
         set_product(logits, vectors_of(block), queries.vectors);
+        loader_.set_scores(logits, keys.exponents, queries.exponents);
         rows.add_earlier(logits, keys, queries, between);
       }
       call_.transition.pull(block.tokens, queries.vectors);
@@ -236,11 +230,10 @@ class AttentionEngine {
   AttentionCall<Scalar>& call_;
   EngineMemory<Scalar>& memory_;
   Mask mask_;
-  SegmentLoader<Scalar, F> loader_;
+  SegmentLoader<Scalar, F, scores_need_features<F>> loader_;
   Index d_, T_;
   bool has_common_scale_, takes_ = true;
   Scalar largest_value_ = 0;  // of the keys that are kept and seen
-  Index saved_ = 0;           // angles
 };
 
 /// The attention form, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`.

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <sympow/attention/options.hpp>
+#include <sympow/core/view.hpp>
 #include <sympow/feature/feature_map.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -67,7 +68,26 @@ void check_offset(const A& transition, const K& keys, const Mask& mask) {
                            " tokens behind the ", keys.cols(), " columns of K");
 }
 
-/// Throws `ShapeMismatch`, `InvalidArgument` or `NotFinite` unless the arguments of a call fit each other.
+/// Throws `InvalidGate` for a log gate that is positive or not a number, where the transition has not looked itself.
+template <class A>
+void check_gates(const A& transition, Index tokens) {
+  for (Index i = 0; i < tokens; ++i)
+    if (const double log_gamma = transition.log_decay(i); !(log_gamma <= 0))
+      raise<InvalidGate>("the transition's log gate of token ", i, " is ", log_gamma,
+                         ", must be at most 0 and a number");
+  if constexpr (!has_checked_channels<A> && HasChannelTotals<A>) {
+    Eigen::VectorXd log_a(transition.key_dimension());
+    for (Index i = 0; i < tokens; ++i) {
+      transition.log_channel_totals({i, 1}, log_a);
+      for (Index c = 0; c < log_a.size(); ++c)
+        if (!(log_a[c] <= 0))
+          raise<InvalidGate>("the transition's log gate of channel ", c, " at token ", i, " is ", log_a[c],
+                             ", must be at most 0 and a number");
+    }
+  }
+}
+
+/// Throws `ShapeMismatch`, `InvalidArgument`, `InvalidGate` or `NotFinite` unless the arguments of a call fit each other.
 template <class A, class Q, class K, class V>
 void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
   const Mask& mask = options.mask;
@@ -83,6 +103,7 @@ void check_call(const A& transition, const Q& queries, const K& keys, const V& v
                mask == causal() ? "columns of Q, one a token" : "tokens of keys and queries under the mask");
   if (transition.key_dimension() != Dynamic)
     check_size("key dimension of the transition", transition.key_dimension(), queries.rows(), "rows of Q");
+  check_gates(transition, tokens);
   if (mask.is_full) {
     if (mask.offset < 0)
       raise<InvalidArgument>("options: the offset of a full mask is ", mask.offset, ", must not be negative");
@@ -113,19 +134,34 @@ void check_output(const Y& outputs, const Q& queries, const V& values) {
   check_size("columns of Y", outputs.cols(), queries.cols(), "columns of Q, one a token");
 }
 
+/// Whether φ of an embedded score can be made of tokens wherever the forms hold them.
+template <class F, class Scalar>
+concept EmbedsViews =
+    FiniteFeatureMap<F> && requires(const F& f, MatrixView<Scalar> x, MatrixView<Scalar> y) { f.embed(x, y); };
+
 /// Whether these types go together; false after a sentence at compile time, so that the sentence stands alone.
 template <FeatureMap F, Transition A, class Q, class K, class V>
 constexpr bool check_types() {
-  constexpr bool one_scalar =
-      std::is_same_v<typename Q::Scalar, typename K::Scalar> && std::is_same_v<typename Q::Scalar, typename V::Scalar>;
+  using Scalar = typename Q::Scalar;
+  constexpr bool one_scalar = std::is_same_v<Scalar, typename K::Scalar> && std::is_same_v<Scalar, typename V::Scalar>;
   static_assert(one_scalar, "queries, keys and values must have the same scalar type; use .cast<>()");
+  constexpr bool is_number = !one_scalar || std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>;
+  static_assert(is_number, "queries, keys and values are of float or double; use .cast<>()");
+  constexpr bool can_embed = !is_number || F::score != Score::embedded || EmbedsViews<F, Scalar>;
+  static_assert(
+      can_embed,
+      "an embedded score needs Index dimension(Index d) const and an embed that takes whatever tokens stand in: "
+      "template <class X, class Y> void embed(const X& x, Y&& y) const, which writes to y");
+  constexpr bool has_exponents = ScaledFeatureMap<F> && requires(const F& f, double s) { f.kappa(s); };
+  static_assert(!has_exponents,
+                "a feature map whose embedding has exponents gives no kappa, which would leave the range of the type");
   constexpr bool is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix;
   constexpr bool can_act = !(is_lifted && F::score == Score::embedded);
   static_assert(
       can_act,
       "channel decay and Householder chains are lifted to the embedding, which needs a feature map whose score "
       "is a power of the logit, or Exponential");
-  return one_scalar && can_act;
+  return one_scalar && is_number && can_embed && !has_exponents && can_act;
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -25,6 +25,7 @@ struct AttentionMemory {
       vectors;  ///< of each block an n × d matrix, one channel of its tokens a column: a panel of every later product
   Panel<Scalar> norms, weights, logits;
   Panel<double> exponents, log_b, log_b_low, scratch;
+  Frame frame;  ///< where queries and keys turn from
 };
 
 template <class Scalar>
@@ -37,7 +38,7 @@ struct EngineMemory {
   AttentionMemory<Scalar> attention;
   Panel<Scalar> lengths, tail_logits;
   Panel<double> noise, channels;
-  Frame frame;                   ///< where queries and keys turn from, or turned from before a segment was loaded
+  Frame frame;                   ///< where queries and keys turned from before a segment was loaded
   Eigen::VectorXd log_channels;  ///< Σ log a of a segment
 };
 

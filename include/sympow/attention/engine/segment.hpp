@@ -1,6 +1,7 @@
 // The tokens of a segment as the engines see them: queries at its start, keys at its end, gates, logits, exponents, weights.
 #pragma once
 
+#include <sympow/attention/kernel_scores.hpp>
 #include <sympow/attention/keys.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -28,11 +29,10 @@ struct SegmentMemory {
   Panel<double> query_exponents, key_exponents, gates, from_first, from_first_low, log_b, log_b_low, scratch;
 };
 
-/// Loads the segments of a call, one after the other.
-template <class Scalar, FeatureMap F>
+/// Loads the segments of a call, one after the other; with φ of an embedded score, or without where nothing but scores are wanted that have a
+/// closed form.
+template <class Scalar, FeatureMap F, bool embeds = F::score == Score::embedded>
 class SegmentLoader {
-  static constexpr bool embedded = F::score == Score::embedded;
-
  public:
   SegmentLoader(const F& feature, const TransitionView<Scalar>& transition, SegmentMemory<Scalar>& memory, Index d,
                 double scale)
@@ -42,15 +42,15 @@ class SegmentLoader {
         d_(d),
         vector_rows_(d),
         scale_(scale),
-        keeps_lengths_(embedded || transition.key_action() == KeyAction::none ||
+        keeps_lengths_(F::score == Score::embedded || transition.key_action() == KeyAction::none ||
                        transition.key_action() == KeyAction::turn) {
-    if constexpr (embedded) vector_rows_ = feature.dimension(d);
+    if constexpr (embeds) vector_rows_ = feature.dimension(d);
   }
 
   /// Memory for n tokens.
   void reserve(Index n) {
     for (auto* panel : {&memory_.queries, &memory_.keys}) (*panel)(d_, n);
-    if constexpr (embedded)
+    if constexpr (embeds)
       for (auto* panel : {&memory_.query_features, &memory_.key_features}) (*panel)(vector_rows_, n);
     memory_.logits(n, n);
     for (auto* panel :
@@ -100,13 +100,16 @@ class SegmentLoader {
     auto logits = memory_.logits(n, n);
     const bool meet = query_tokens.size > 0 && key_tokens.size > 0;
     transition_.transport(frame, segment_, queries, keys,
-                          meet && !embedded ? Batch<Scalar>(logits) : no_logits<Scalar>());
-    if constexpr (embedded) {
+                          meet && !scores_need_features<F> ? Batch<Scalar>(logits) : no_logits<Scalar>());
+    if constexpr (embeds) {
       auto query_features = memory_.query_features(vector_rows_, n),
            key_features = memory_.key_features(vector_rows_, n);
       embed_some(queries, query_features, memory_.query_exponents(n), memory_.query_norms(n), query_tokens);
       embed_some(keys, key_features, memory_.key_exponents(n), memory_.key_norms(n), key_tokens);
-      if (meet) set_product(logits, key_features.transpose(), query_features);
+      if (meet && scores_need_features<F>) set_product(logits, key_features.transpose(), query_features);
+    } else if constexpr (KernelFeatureMap<F>) {
+      set_some_lengths(queries, memory_.query_exponents(n), memory_.query_norms(n), query_tokens);
+      set_some_lengths(keys, memory_.key_exponents(n), memory_.key_norms(n), key_tokens);
     }
     if (!keeps_lengths_) {
       set_norms<Scalar>(queries, memory_.query_lengths(n));
@@ -120,6 +123,13 @@ class SegmentLoader {
     value_rows_ = V.rows();
     value_stride_ = V.outerStride();
     extent_ = extent_of(V);
+    if (meet) set_scores(this->logits(), memory_.key_exponents(n), memory_.query_exponents(n), true);
+  }
+  /// Logits of some keys with the queries ← their scores, where these have a closed form; causal: for j ≤ i.
+  void set_scores([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> key_exponents,
+                  [[maybe_unused]] ColumnView<const double> query_exponents, [[maybe_unused]] bool causal = false) {
+    if constexpr (KernelFeatureMap<F>)
+      set_kernel_scores<F, Scalar>(feature_, logits, key_exponents, query_exponents, causal);
   }
 
   /// The queries of one token at its end, for a state that has moved on to there.
@@ -140,7 +150,7 @@ class SegmentLoader {
   [[nodiscard]] const LogDecay& rest() const { return rest_; }
   [[nodiscard]] Queries<Scalar> queries() {
     const Index n = segment_.size;
-    return {embedded ? memory_.query_features(vector_rows_, n) : memory_.queries(d_, n),
+    return {embeds ? memory_.query_features(vector_rows_, n) : memory_.queries(d_, n),
             memory_.query_exponents(n),
             memory_.query_norms(n),
             keeps_lengths_ ? memory_.query_norms(n) : memory_.query_lengths(n),
@@ -151,7 +161,7 @@ class SegmentLoader {
   /// The segment's keys as far as there are any; its first tokens have one each.
   [[nodiscard]] Keys<Scalar> keys() {
     const Index n = present_;
-    return {embedded ? memory_.key_features(vector_rows_, n) : memory_.keys(d_, n),
+    return {embeds ? memory_.key_features(vector_rows_, n) : memory_.keys(d_, n),
             {values_, value_rows_, n, value_stride_},
             memory_.key_exponents(n),
             memory_.log_b(n),
@@ -161,6 +171,10 @@ class SegmentLoader {
             memory_.weights(n),
             M_,
             extent_};
+  }
+  /// What scores of the queries are made of.
+  [[nodiscard]] MatrixView<Scalar> direct_queries() {
+    return scores_need_features<F> ? queries().vectors : memory_.queries(d_, segment_.size);
   }
   /// The keys before φ, for a tail.
   [[nodiscard]] MatrixView<Scalar> plain_keys() { return memory_.keys(d_, present_); }
@@ -205,6 +219,12 @@ class SegmentLoader {
     if (n > 0)
       embed_scaled(feature_, x.middleCols(first, n), features.middleCols(first, n), exponents.segment(first, n),
                    norms.segment(first, n));
+  }
+
+  void set_some_lengths(MatrixView<Scalar> x, ColumnView<double> exponents, ColumnView<Scalar> norms, Segment tokens) {
+    const Index first = tokens.begin - segment_.begin, n = tokens.size;
+    set_kernel_lengths<F, Scalar>(feature_, x.middleCols(first, n), exponents.segment(first, n),
+                                  norms.segment(first, n));
   }
 
   const F& feature_;

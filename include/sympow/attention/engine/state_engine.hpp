@@ -128,17 +128,17 @@ class StateEngine {
     const auto columns = [&](MatrixView<const Scalar> x, bool wanted) {
       return x.middleCols(wanted ? segment.begin : 0, wanted ? segment.size : 0);
     };
-    memory_.frame.angles = frame().angles;
+    memory_.frame = frame();
     loader_.load(segment.size, frame(), call_.reads ? segment : nothing, columns(call_.Q, call_.reads),
                  call_.takes() ? segment : nothing, columns(call_.K, call_.takes()), columns(call_.V, call_.takes()));
   }
   // As before the last segment was loaded; returns its argument.
   Index undo(Index n) {
-    frame().angles = memory_.frame.angles;
+    frame() = memory_.frame;
     return n;
   }
 
-  Keys<Scalar> tail_keys() { return memory_.tail.keys(feature_, tail_, call_.options.diagnostics != nullptr); }
+  Keys<Scalar> tail_keys() { return memory_.tail.direct_keys(feature_, tail_, call_.options.diagnostics != nullptr); }
   MatrixView<Scalar> none() { return {nullptr, loader_.vector_rows(), 0}; }
 
   // Σ log a of the loaded segment by channel, nothing where none decays by itself.
@@ -185,7 +185,8 @@ class StateEngine {
     if (own.size() > 0) rows.add_own(loader_.logits(), own, queries);
     if (tail.size() == 0 || !rows.sees(tail, loader_.first())) return;
     auto logits = memory_.tail_logits(tail.size(), queries.size());
-    set_product(logits, tail.vectors.transpose(), queries.vectors);
+    set_product(logits, tail.vectors.transpose(), loader_.direct_queries());
+    loader_.set_scores(logits, tail.exponents, queries.exponents);
     rows.add_earlier(logits, tail, queries, loader_.first());
   }
 
