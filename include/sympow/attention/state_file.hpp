@@ -152,9 +152,10 @@ std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& featu
 ///     8 bytes, a matrix as int64 rows, int64 columns and its entries column by column
 ///
 /// A reader accepts its own version only; a field that is added raises the version, and a version once released is read by all later
-/// ones. Of the feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws `InvalidStateFile` if the stream fails.
+/// ones. Of the feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws `InvalidStateFile` if the stream fails, `InterruptedState`.
 template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
+  detail::check_whole(state);
   State<Scalar, F> copy = state;
   detail::StateWriter head, body;
   detail::visit_state(copy, body);

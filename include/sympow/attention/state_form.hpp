@@ -28,10 +28,11 @@ template <FeatureMap F, Transition A>
 
 namespace detail {
 
-/// Throws `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
+/// Throws `InterruptedState`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
 template <class Scalar, class F, class A, class Q, class V>
 void check_state(const State<Scalar, F>& state, const F& feature, const A& transition, const Q& queries,
                  const V& values) {
+  check_whole(state);
   check_size("rows of Q", queries.rows(), state.key_dimension(), "key dimension of the state");
   check_size("rows of V", values.rows(), state.value_dimension(), "value dimension of the state");
   if (!same_feature(state.feature(), feature))
@@ -75,6 +76,7 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
     if (options.diagnostics != nullptr) resize_anew(*options.diagnostics, 3, Q.cols());
     const ViewOf<Scalar, A> view(transition);
     engine(StateCall<Scalar, F>{view, rows, options, queries, keys, values, state, Y, memory_of(workspace)});
+    StateParts::interrupted(state) = false;
   }
 }
 

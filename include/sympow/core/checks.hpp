@@ -83,6 +83,11 @@ struct FeatureMismatch : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+/// A state that a call has left half way: memory ended in it, or a feature map or transition threw.
+struct InterruptedState : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
 /// A count or dimension that the index type cannot hold.
 struct DimensionOverflow : std::overflow_error {
   using std::overflow_error::overflow_error;

@@ -51,7 +51,10 @@ class StructuredRotary {
     static_assert(std::is_same_v<S, Scalar>,
                   "the family must have the scalar type of queries and keys: CommutingGenerators<Scalar>");
     if constexpr (std::is_same_v<S, Scalar>) {
-      if (frame.angles.size() != family_.planes()) frame.angles.setZero(family_.planes());
+      if (frame.angles.size() != family_.planes()) {
+        detail::resize_anew(frame.angles, family_.planes());
+        frame.angles.setZero();
+      }
       multiply(basis_.transpose(), queries);
       multiply(basis_.transpose(), keys);
       for (Index t = 0; t < segment.size; ++t) {

@@ -12,6 +12,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
 #include <sympow/core/product.hpp>
+#include <sympow/core/resize.hpp>
 #include <sympow/transition/key_action.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -130,7 +131,7 @@ class ViewOf final : public TransitionView<Scalar> {
   [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
   void log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
     if constexpr (A::key_action == KeyAction::scale) {
-      totals.resize(transition_.key_dimension());
+      detail::resize_anew(totals, transition_.key_dimension());
       transition_.log_channel_totals(segment, totals);
     }
   }

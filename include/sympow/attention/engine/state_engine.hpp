@@ -107,6 +107,7 @@ class StateEngine {
     memory_.tail_logits(longest, n);
     memory_.fold.template reserve<F>(rows, e, sums_.S.cols(), n, longest + n, action_ == KeyAction::scale);
     memory_.noise(n), memory_.lengths(n), memory_.channels(call_.Q.rows());
+    StateParts::interrupted(call_.state) = true;  // until the call is done
   }
 
   // Where queries and keys turn from.
@@ -128,7 +129,7 @@ class StateEngine {
     const auto columns = [&](MatrixView<const Scalar> x, bool wanted) {
       return x.middleCols(wanted ? segment.begin : 0, wanted ? segment.size : 0);
     };
-    memory_.frame.angles = frame().angles;
+    assign_anew(memory_.frame.angles, frame().angles);
     loader_.load(segment.size, frame(), call_.reads ? segment : nothing, columns(call_.Q, call_.reads),
                  call_.takes() ? segment : nothing, columns(call_.K, call_.takes()), columns(call_.V, call_.takes()));
   }
