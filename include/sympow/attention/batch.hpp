@@ -22,28 +22,13 @@ struct BatchOptions {
 
 namespace detail::inline SYMPOW_THREADS {
 
-template <class Error>
-[[noreturn]] void raise_at(Index sequence, Index head, const Error& error) {
-  raise<Error>("sequence ", sequence, ", head ", head, ": ", error.what());
-}
-
-/// Calls f; an error of one head's arguments says of which sequence and head.
+/// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type.
 template <class F>
 void naming_head(Index sequence, Index head, const F& f) {
   try {
     f();
-  } catch (const ShapeMismatch& error) {
-    raise_at(sequence, head, error);
-  } catch (const InvalidGate& error) {
-    raise_at(sequence, head, error);
-  } catch (const NotFinite& error) {
-    raise_at(sequence, head, error);
-  } catch (const FrameMismatch& error) {
-    raise_at(sequence, head, error);
-  } catch (const FeatureMismatch& error) {
-    raise_at(sequence, head, error);
-  } catch (const InvalidArgument& error) {
-    raise_at(sequence, head, error);
+  } catch (...) {
+    raise_again_after(Errors{}, "sequence ", sequence, ", head ", head, ": ");
   }
 }
 
@@ -160,16 +145,6 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
     check_state_mask(call.options.head.mask);
 
   Options options = call.options.head;
-  Index all_tokens = 0;
-  for (Index n = 0; n < count; ++n)
-    call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
-      naming_head(b, h, [&] {
-        check_call(transition_of(n), Q, K, V, options);
-        if constexpr (keeps_states) check_state(std::ranges::begin(states)[n], feature, transition_of(n), Q, V);
-      });
-      all_tokens += Q.cols();
-    });
-  options.check_finite = false;  // it has been done
   const auto shape_of = [&](Index n) {
     const Index b = n / call.Q.heads(), tokens = std::max(call.Q.length(b), call.K.length(b));
     HeadShape shape = head_shape(feature, transition_of(n), tokens, call.Q.dimension(), call.V.dimension());
@@ -178,6 +153,19 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
     if constexpr (keeps_states) shape.from_nothing = std::ranges::begin(states)[n].tokens() == 0;
     return shape;
   };
+  Index all_tokens = 0;
+  for (Index n = 0; n < count; ++n)
+    call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
+      naming_head(b, h, [&] {
+        check_call(transition_of(n), Q, K, V, options);
+        if constexpr (keeps_states) check_state(std::ranges::begin(states)[n], feature, transition_of(n), Q, V);
+        const bool makes_state = form_of(shape_of(n), call.options) != Form::attention && !keeps_states;
+        if constexpr (has_states)
+          if (makes_state) StateParts::check_sizes<State<Scalar, F>>(feature, Q.rows(), V.rows());
+      });
+      all_tokens += Q.cols();
+    });
+  options.check_finite = false;  // it has been done
   const auto chunk_of_scan = [&](Index n) {
     return F::score == Score::power ? scanned_chunk(shape_of(n), all_tokens, call.options) : 0;
   };
@@ -237,8 +225,8 @@ inline namespace SYMPOW_THREADS {
 /// merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more, 8 states' worth of tokens and 10^9 operations. Results
 /// depend on shapes, on the options and on which states are empty, and not on threads: they are the same bit for bit for any number of them, and without OpenMP.
 ///
-/// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for one and what the
-/// callable throws; nothing has then been touched. Memory may end later. Calls allocate transitions of a callable, segments' states, and
+/// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for one, and what the callable throws, as the
+/// type that it is; nothing has then been touched. Memory may end later: states of heads that were done have moved, see `State::interrupted`. Calls allocate transitions of a callable, segments' states, and
 /// workspaces until each thread has seen the largest head.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar,
           std::ranges::random_access_range States>

@@ -113,8 +113,12 @@ class State {
   static Index checked(const F& feature, Index d, Index e, Index tail) {
     if (d < 0 || e < 0 || tail < 0)
       detail::raise<ShapeMismatch>("State: d = ", d, ", e = ", e, " and tail = ", tail, " must not be negative");
-    const Index dimension = feature.dimension(d);
-    Index rows = 0, bytes = 0, most = 0;
+    Index dimension = 0, rows = 0, bytes = 0, most = 0;
+    try {
+      dimension = feature.dimension(d);
+    } catch (...) {
+      detail::raise_again_after(detail::Errors{}, "State: d = ", d, " and e = ", e, ": ");
+    }
     if (__builtin_add_overflow(e, Index(1), &rows) || __builtin_mul_overflow(dimension, rows, &bytes) ||
         __builtin_mul_overflow(bytes, static_cast<Index>(sizeof(S)), &bytes))
       detail::raise<DimensionOverflow>("State: d = ", d, " and e = ", e, " make (e + 1) D = (", e, " + 1) x ",
@@ -150,6 +154,11 @@ struct StateParts {
   static auto& tail(auto& state) { return state.tail_; }
   static auto& frames(auto& state) { return state.frames_; }
   static bool& interrupted(auto& state) { return state.interrupted_; }
+  /// Throws what the constructor of a state of these sizes would.
+  template <class StateType>
+  static void check_sizes(const typename StateType::Feature& feature, Index d, Index e) {
+    static_cast<void>(StateType::checked(feature, d, e, StateType::default_tail));
+  }
 };
 
 /// The keys of a tail, with memory for their vectors, lengths and weights.
