@@ -91,6 +91,23 @@ void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBa
                                 std::forward<Engine>(engine));
 }
 
+/// The recurrent or the chunked form of all heads of a group; Q and Y are those of its first.
+template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType>
+void run_group(Form form, const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+               const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, StateType& state,
+               Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace, const Options& options,
+               const HeadGroup& group) {
+  using Scalar = typename DQ::Scalar;
+  run_state_form<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options,
+                                [&](StateCall<Scalar, F> call) {
+                                  call.group = group;
+                                  if (form == Form::recurrent)
+                                    StateForms<Scalar, F>::recurrent(feature, call);
+                                  else
+                                    StateForms<Scalar, F>::chunked(feature, call);
+                                });
+}
+
 /// Y of a call that has none, with a workspace of its own.
 template <class DQ, class DV, class Call>
 Matrix<typename DQ::Scalar> returned(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DV>& V, Call&& call) {
