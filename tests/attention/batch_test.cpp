@@ -288,6 +288,83 @@ TEST_CASE("an error of one head names it and leaves all others as they were", "[
   }
 }
 
+TEST_CASE("sizes that no state has are refused before anything is touched", "[attention]") {
+  constexpr Index d = 40000, e = 32, T = 2;  // (e + 1) D is 2^61.6 numbers
+  const std::vector<Index> lengths = {1, 2};
+  const std::vector<float> x(2 * T * d, 1.f);
+  std::vector<float> rows(2 * T * e, 7.f);
+  const auto q = Heads<const float>::bthd(x.data(), 2, T, 1, d, lengths);
+  const auto v = Heads<const float>::bthd(x.data(), 2, T, 1, e, lengths);
+  const auto y = Heads<float>::bthd(rows.data(), 2, T, 1, e, lengths);
+  Workspaces<float> workspaces;
+  const auto run = [&](Form form) {
+    attend(SymmetricPower<4>{}, stationary(), q, q, v, y, workspaces, {.form = form, .threads = 1});
+  };
+  for (const Form form : {Form::recurrent, Form::chunked}) {
+    REQUIRE_THROWS_AS(run(form), DimensionOverflow);
+    REQUIRE_THROWS_WITH(run(form), contains("sequence 0, head 0: State: d = 40000 and e = 32"));
+    REQUIRE(rows == std::vector<float>(rows.size(), 7.f));
+  }
+  run(Form::automatic);
+  REQUIRE(rows[0] == 1);
+
+  // Neither do features of another dimension.
+  std::ranges::fill(rows, 7.f);
+  const auto other = [&] {
+    attend(PositiveRandomFeatures(3, 8), stationary(), q, q, v, y, workspaces, {.form = Form::attention, .threads = 1});
+  };
+  REQUIRE_THROWS_AS(other(), ShapeMismatch);
+  REQUIRE_THROWS_WITH(other(), contains("sequence 0, head 0: rows of x is 40000, must be 3"));
+  REQUIRE(rows == std::vector<float>(rows.size(), 7.f));
+}
+
+TEST_CASE("what a callable throws arrives as the type that it is", "[attention]") {
+  struct Own : ShapeMismatch {
+    using ShapeMismatch::ShapeMismatch;
+    int code = 5;
+  };
+  RandomBatch<double> batch(Order::bthd, {4, 6}, 2, 2, 12);
+  auto states = batch.fresh_states<Power>();
+  const auto run_throwing = [&](const auto& raise) {
+    run(
+        batch,
+        [&](Index b, Index h) {
+          if (b == 1 && h == 0) raise();
+          return batch.transition(b, h);
+        },
+        states, Form::chunked);
+  };
+  const auto check_named = [&]<class Error>(std::type_identity<Error>) {
+    try {
+      run_throwing([] { throw Error("message"); });
+    } catch (const std::exception& error) {
+      CAPTURE(typeid(Error).name());
+      REQUIRE(typeid(error) == typeid(Error));
+      REQUIRE(std::string(error.what()) == "sequence 1, head 0: message");
+      return;
+    }
+    FAIL("nothing was thrown");
+  };
+  check_untouched(batch, states, [&] {
+    [&]<class... Error>(sympow::detail::TypeList<Error...>) {
+      static_assert(sizeof...(Error) == 16);
+      (check_named(std::type_identity<Error>{}), ...);
+    }(sympow::detail::Errors{});
+    REQUIRE_THROWS_WITH(run_throwing([] { static_cast<void>(rotary_frequencies<double>(3, 64)); }),
+                        contains("sequence 1, head 0: ") && contains("3"));
+    try {
+      run_throwing([] { throw Own("mine"); });
+      FAIL("nothing was thrown");
+    } catch (const Own& error) {
+      REQUIRE(error.code == 5);
+      REQUIRE(std::string(error.what()) == "mine");
+    }
+    REQUIRE_THROWS_AS(run_throwing([] { throw std::runtime_error("no"); }), std::runtime_error);
+    REQUIRE_THROWS_AS(run_throwing([] { throw std::bad_alloc(); }), std::bad_alloc);
+    REQUIRE_THROWS_AS(run_throwing([] { throw 3; }), int);
+  });
+}
+
 TEST_CASE("queries and keys of different number, as the mask aligns them", "[attention]") {
   RandomBatch<float> asked(Order::bthd, {5, 0, 40, 3}, 4, 2, 21), known(Order::packed, {50, 7, 9, 0}, 4, 2, 22);
   Workspaces<float> workspaces;

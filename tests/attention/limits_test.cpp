@@ -76,6 +76,15 @@ TEST_CASE("a state of huge sizes is refused by their names", "[attention]") {
   REQUIRE_THROWS_AS(State(feature, 8, most / 100), DimensionOverflow);
   REQUIRE_THROWS_AS(State(feature, 8, 2, most), DimensionOverflow);
   REQUIRE_THROWS_AS(State(feature, 8, 2, most / 8), DimensionOverflow);
+  for (const Index d : {most, most - 1, most / 2, Index{1} << 33}) {
+    CAPTURE(d);
+    REQUIRE_THROWS_AS(State(feature, d, 2), DimensionOverflow);
+    REQUIRE_THROWS_WITH(State(feature, d, 2), contains("State: d = " + std::to_string(d) + " and e = 2"));
+    REQUIRE_THROWS_AS(State(SymmetricPower<8>{}, d, 2), DimensionOverflow);
+    REQUIRE_THROWS_AS(State(Linear{}, d, most), DimensionOverflow);
+    REQUIRE_THROWS_AS(State(Linear{}, d, 0, d), DimensionOverflow);
+  }
+  REQUIRE_THROWS_WITH(State(Linear{}, most, 2), contains("d = " + std::to_string(most) + " and e = 2"));
 }
 
 TEST_CASE("a file holds the tokens of a tail that there are", "[attention]") {

@@ -1,13 +1,7 @@
-// The forms with an assertion that counts Eigen's requests for memory, compiled in forms.cpp. Before any other header of Eigen's.
+// The forms of a program that counts requests for memory, compiled in forms.cpp. Before any other header of Eigen's.
 #pragma once
 
-/// Counts a request for memory; another assertion ends the program.
-void assertion_failed(const char* condition);
-
-#define eigen_assert(condition) ((condition) ? void() : assertion_failed(#condition))
-#ifndef EIGEN_RUNTIME_NO_MALLOC
-#define EIGEN_RUNTIME_NO_MALLOC
-#endif
+#include "requests.hpp"
 
 #include <sympow/attention/compiled_forms.hpp>
 

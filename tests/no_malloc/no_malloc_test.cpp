@@ -1,9 +1,4 @@
 // A step of a recurrence allocates nothing, and neither does a call of any form whose workspace has seen one of its size.
-//
-// Counted are operator new in all its forms and every request of Eigen's for heap memory.
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <typeinfo>
 #include <vector>
 
@@ -15,63 +10,10 @@
 #include "catch.hpp"
 #include "random.hpp"
 
-namespace {
-
-long requests = 0;  // for memory, while they are counted
-bool counting = false;
-
-void count() {
-  if (counting) ++requests;
-}
-
-void* allocate(std::size_t size, std::size_t alignment = alignof(std::max_align_t)) {
-  count();
-  void* memory = std::aligned_alloc(alignment, (size / alignment + 1) * alignment);
-  return memory != nullptr ? memory : throw std::bad_alloc();
-}
-
-[[gnu::noinline]] void release(void* memory) { std::free(memory); }
-
-}  // namespace
-
-void assertion_failed(const char* condition) {
-  if (std::strstr(condition, "is_malloc_allowed") == nullptr) std::abort();
-  count();
-}
-
-void* operator new(std::size_t size) { return allocate(size); }
-void* operator new[](std::size_t size) { return allocate(size); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return allocate(size, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t size, std::align_val_t alignment) {
-  return allocate(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { release(memory); }
-void operator delete[](void* memory) noexcept { release(memory); }
-void operator delete(void* memory, std::size_t) noexcept { release(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { release(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
-
 using namespace sympow;
-using sympow::test::Random;
+using sympow::test::Random, sympow::test::requests_of;
 
 namespace {
-
-// How often f asked for memory.
-template <class F>
-long requests_of(F&& f) {
-  requests = 0;
-  counting = true;
-  Eigen::internal::set_is_malloc_allowed(false);
-  f();
-  Eigen::internal::set_is_malloc_allowed(true);
-  counting = false;
-  return requests;
-}
 
 struct Shape {
   Index d = 8, e = 5, chunk = 48;

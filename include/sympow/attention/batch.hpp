@@ -1,6 +1,7 @@
 // All heads of a batch of sequences in one call, in a form that is chosen at run time.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <ranges>
 #include <utility>
@@ -22,43 +23,29 @@ struct BatchOptions {
 
 namespace detail::inline SYMPOW_THREADS {
 
-template <class Error>
-[[noreturn]] void raise_at(Index sequence, Index head, const Error& error) {
-  raise<Error>("sequence ", sequence, ", head ", head, ": ", error.what());
-}
-
-/// Calls f; an error of one head's arguments says of which sequence and head.
+/// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type.
 template <class F>
 void naming_head(Index sequence, Index head, const F& f) {
   try {
     f();
-  } catch (const ShapeMismatch& error) {
-    raise_at(sequence, head, error);
-  } catch (const InvalidGate& error) {
-    raise_at(sequence, head, error);
-  } catch (const NotFinite& error) {
-    raise_at(sequence, head, error);
-  } catch (const FrameMismatch& error) {
-    raise_at(sequence, head, error);
-  } catch (const FeatureMismatch& error) {
-    raise_at(sequence, head, error);
-  } catch (const InvalidArgument& error) {
-    raise_at(sequence, head, error);
+  } catch (...) {
+    raise_again_after(Errors{}, "sequence ", sequence, ", head ", head, ": ");
   }
 }
 
-/// The transition of head h of sequence b as a function of b H + h, from one for all, a container of B H, or a callable.
+/// The transition of group n of `group` query heads, those of a sequence one after the other: from one for all, a container of as many, or a callable on the
+/// sequence and the group's number in it.
 template <class Transitions>
-auto transitions_of(const Transitions& given, Index sequences, Index heads) {
+auto transitions_of(const Transitions& given, Index sequences, Index groups, Index group) {
   if constexpr (Transition<Transitions>) {
     return [&given](Index) -> const Transitions& { return given; };
   } else if constexpr (std::invocable<const Transitions&, Index, Index>) {
     using A = std::remove_cvref_t<std::invoke_result_t<const Transitions&, Index, Index>>;
     static_assert(Transition<A>, "a callable that gives transitions takes (sequence, head) and returns one");
     std::vector<A> built;
-    built.reserve(static_cast<std::size_t>(sequences * heads));
+    built.reserve(static_cast<std::size_t>(sequences * groups));
     for (Index b = 0; b < sequences; ++b)
-      for (Index h = 0; h < heads; ++h) naming_head(b, h, [&] { built.push_back(given(b, h)); });
+      for (Index g = 0; g < groups; ++g) naming_head(b, g * group, [&] { built.push_back(given(b, g)); });
     return [built = std::move(built)](Index n) -> const A& { return built[static_cast<std::size_t>(n)]; };
   } else {
     static_assert(std::ranges::random_access_range<const Transitions>,
@@ -66,7 +53,8 @@ auto transitions_of(const Transitions& given, Index sequences, Index heads) {
                   "each sequence, or a callable on (sequence, head)");
     static_assert(std::is_lvalue_reference_v<std::ranges::range_reference_t<const Transitions>>,
                   "a container of transitions must hold them; give a callable to make them");
-    check_size("number of transitions", std::ranges::ssize(given), sequences * heads, "one a sequence and head");
+    check_size("number of transitions", std::ranges::ssize(given), sequences * groups,
+               group == 1 ? "one a sequence and head" : "one a sequence and key head, as there are states");
     return [&given](Index n) -> const auto& { return std::ranges::begin(given)[n]; };
   }
 }
@@ -98,6 +86,7 @@ struct BatchCall {
   Heads<const Scalar> Q, K, V;
   Heads<Scalar> Y;
   BatchOptions options;
+  Index group = 1;  ///< query heads that share a state
 
   void check() const {
     const auto agree = [](const char* what, const char* of, Index actual, Index expected, const char* whose) {
@@ -128,10 +117,20 @@ struct BatchCall {
       raise<InvalidArgument>("options: a batch gives no diagnostics; call a head by itself for its own");
   }
 
-  /// f(b, h, q, k, v, y) for query head n = b H + h with its tokens. The heads of a group stand together: h reads key head h / (H / H_kv).
+  /// Query heads that read the same keys, H / H_kv.
+  [[nodiscard]] Index most_in_group() const { return std::max<Index>(1, Q.heads() / std::max<Index>(1, K.heads())); }
+  /// Groups of a sequence.
+  [[nodiscard]] Index groups() const { return Q.heads() / group; }
+  [[nodiscard]] HeadGroup head_group() const { return {group, Q.to_next_head(), Y.to_next_head()}; }
+  /// Zeros where the heads of the group of head h have none of the tokens.
+  void clear_padding(Index b, Index h) const {
+    for (Index r = 0; r < group; ++r) Y.padding(b, h + r).setZero();
+  }
+
+  /// f(b, h, q, k, v, y) for the first query head h of group n. The heads of a group stand together: h reads key head h / (H / H_kv).
   template <class Function>
   void with_head(Index n, const Function& f) const {
-    const Index b = n / Q.heads(), h = n % Q.heads(), key_head = h / (Q.heads() / K.heads());
+    const Index b = n / groups(), h = n % groups() * group, key_head = h / most_in_group();
     f(b, h, Q.head(b, h), K.head(b, key_head), V.head(b, key_head), Y.head(b, h));
   }
 };
@@ -141,43 +140,54 @@ struct NoStates {};
 
 /// Checks all heads, then runs them.
 template <class Normalization, class F, class Transitions, class Scalar, class States>
-void run_batch(const F& feature, const Transitions& given, const BatchCall<Scalar>& call, States& states,
+void run_batch(const F& feature, const Transitions& given, BatchCall<Scalar> call, States& states,
                Workspaces<Scalar>& workspaces) {
   constexpr bool keeps_states = !std::same_as<States, NoStates>;
   call.check();
-  const auto transition_of = transitions_of(given, call.Q.sequences(), call.Q.heads());
+  const Index B = call.Q.sequences();
+  if constexpr (keeps_states) {
+    const Index given_states = std::ranges::ssize(states), of_keys = B * call.K.heads();
+    if (given_states == of_keys)
+      call.group = call.most_in_group();
+    else if (given_states != B * call.Q.heads())
+      raise<ShapeMismatch>("number of states is ", given_states, ", must be ", B * call.Q.heads(),
+                           " (one a sequence and query head) or ", of_keys, " (one a sequence and key head)");
+  }
+  const auto transition_of = transitions_of(given, B, call.groups(), call.group);
   using A = std::remove_cvref_t<decltype(transition_of(0))>;
   constexpr bool has_states = has_state_forms<F, A>;
-  const Index count = call.Q.sequences() * call.Q.heads();
-  if constexpr (keeps_states) {
-    check_size("number of states", std::ranges::ssize(states), count, "one a sequence and query head");
-    if (call.options.form == Form::attention)
-      raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
-  }
+  const Index count = B * call.groups();
+  if (keeps_states && call.options.form == Form::attention)
+    raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
   if (!has_states && (keeps_states || (call.options.form != Form::attention && call.options.form != Form::automatic)))
     raise<InvalidArgument>("options: this feature map with this transition has the attention form only");
   if (keeps_states || call.options.form == Form::recurrent || call.options.form == Form::chunked)
     check_state_mask(call.options.head.mask);
 
   Options options = call.options.head;
-  Index all_tokens = 0;
-  for (Index n = 0; n < count; ++n)
-    call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
-      naming_head(b, h, [&] {
-        check_call(transition_of(n), Q, K, V, options);
-        if constexpr (keeps_states) check_state(std::ranges::begin(states)[n], feature, transition_of(n), Q, V);
-      });
-      all_tokens += Q.cols();
-    });
-  options.check_finite = false;  // it has been done
   const auto shape_of = [&](Index n) {
-    const Index b = n / call.Q.heads(), tokens = std::max(call.Q.length(b), call.K.length(b));
+    const Index b = n / call.groups(), tokens = std::max(call.Q.length(b), call.K.length(b));
     HeadShape shape = head_shape(feature, transition_of(n), tokens, call.Q.dimension(), call.V.dimension());
     shape.is_full = options.mask.is_full;
     shape.keeps_state = keeps_states;
     if constexpr (keeps_states) shape.from_nothing = std::ranges::begin(states)[n].tokens() == 0;
     return shape;
   };
+  Index all_tokens = 0;
+  for (Index n = 0; n < count; ++n)
+    call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
+      naming_head(b, h, [&] {
+        check_call(transition_of(n), Q, K, V, options);
+        if constexpr (keeps_states) check_state(std::ranges::begin(states)[n], feature, transition_of(n), Q, V);
+        const bool makes_state = form_of(shape_of(n), call.options) != Form::attention && !keeps_states;
+        if constexpr (has_states)
+          if (makes_state) StateParts::check_sizes<State<Scalar, F>>(feature, Q.rows(), V.rows());
+      });
+      for (Index r = 1; options.check_finite && r < call.group; ++r)
+        naming_head(b, h + r, [&] { check_finite("Q", call.Q.head(b, h + r)); });
+      all_tokens += Q.cols();
+    });
+  options.check_finite = false;  // it has been done
   const auto chunk_of_scan = [&](Index n) {
     return F::score == Score::power ? scanned_chunk(shape_of(n), all_tokens, call.options) : 0;
   };
@@ -195,25 +205,23 @@ void run_batch(const F& feature, const Transitions& given, const BatchCall<Scala
     if (chunk_of_scan(n) > 0) return;
     const Form form = form_of(shape_of(n), call.options);
     call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
-      call.Y.padding(b, h).setZero();
+      call.clear_padding(b, h);
       if constexpr (!keeps_states)
         if (form == Form::attention)
           return attention<Normalization>(feature, transition_of(n), Q, K, V, Y, work, options);
       with_state(n, [&](auto& state) {
-        if (form == Form::recurrent)
-          recurrent<Normalization>(feature, transition_of(n), Q, K, V, state, Y, work, options);
-        else
-          chunked<Normalization>(feature, transition_of(n), Q, K, V, state, Y, work, options);
+        run_group<Normalization>(form, feature, transition_of(n), Q, K, V, state, Y, work, options, call.head_group());
       });
     });
   });
   for (Index n = 0; n < count; ++n)
     if (options.chunk = chunk_of_scan(n); options.chunk > 0)
       call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
-        call.Y.padding(b, h).setZero();
+        call.clear_padding(b, h);
         with_state(n, [&](auto& state) {
           if constexpr (has_states && F::score == Score::power)
-            scan<Normalization, Scalar>(feature, transition_of(n), Q, K, V, state, Y, workspaces, options, threads);
+            scan<Normalization, Scalar>(feature, transition_of(n), Q, K, V, state, Y, workspaces, options, threads,
+                                        call.head_group());
         });
       });
 }
@@ -231,14 +239,15 @@ inline namespace SYMPOW_THREADS {
 /// group stand together. Every sequence has its own length, 0 allowed, the same in all four; their orders in memory may differ. Y is 0
 /// where Q is padding, which neither weighs nor decays. `transitions` is one for all heads, a container of B H, b H + h being that of
 /// head h of sequence b, or a callable on (b, h); `states` a container of B H states in the same order, each left after its sequence's own
-/// tokens. (Query heads of a group whose gates are the same keep the same state each.)
+/// tokens. Query heads of a group whose gates are theirs together can share one state: `states` then has B H_kv of them, in the order b H_kv + g, and transitions
+/// are those of key heads likewise. Keys are then embedded and folded once for the group.
 ///
 /// Threads run over sequences and heads. A head with more than a quarter of all tokens is cut into segments, whose states are
 /// merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more, 8 states' worth of tokens and 10^9 operations. Results
 /// depend on shapes, on the options and on which states are empty, and not on threads: they are the same bit for bit for any number of them, and without OpenMP.
 ///
-/// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for one and what the
-/// callable throws; nothing has then been touched. Memory may end later. Calls allocate transitions of a callable, segments' states, and
+/// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for one, and what the callable throws, as the
+/// type that it is; nothing has then been touched. Memory may end later: states of heads that were done have moved, see `State::interrupted`. Calls allocate transitions of a callable, segments' states, and
 /// workspaces until each thread has seen the largest head.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar,
           std::ranges::random_access_range States>

@@ -11,7 +11,7 @@ namespace SYMPOW_NAMESPACE {
 /// Shapes: Q, K: d × T, V and Y: e × T, one token a column; the state carries what came before; `Options::chunk` sets the chunk c.
 /// Equal to `attention` and `recurrent` by the row rule, whatever the chunk. Under `full()` there may be another number of queries, which
 /// stand from the first key on, and the state goes on by the keys' tokens. Y may not overlap the inputs. Cost: T (4 D (e + 1) +
-/// c (d + e)) operations and two embeddings a token; memory 2 c D. Throws `ShapeMismatch`, `FeatureMismatch`, `FrameMismatch`, `InvalidArgument`
+/// c (d + e)) operations and two embeddings a token; memory 2 c D. Throws `ShapeMismatch`, `FeatureMismatch`, `FrameMismatch`, `InterruptedState`, `InvalidArgument`
 /// before anything is touched. Source: Symmetric Power Transformers, §1; Conformal Transformations, §3.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,

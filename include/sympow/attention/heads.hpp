@@ -78,9 +78,10 @@ class Heads {
     return heads;
   }
 
-  [[nodiscard]] Index sequences() const { return sequences_; }  ///< B
-  [[nodiscard]] Index heads() const { return heads_; }          ///< H
-  [[nodiscard]] Index dimension() const { return dimension_; }  ///< D
+  [[nodiscard]] Index sequences() const { return sequences_; }   ///< B
+  [[nodiscard]] Index heads() const { return heads_; }           ///< H
+  [[nodiscard]] Index dimension() const { return dimension_; }   ///< D
+  [[nodiscard]] Index to_next_head() const { return of_head_; }  ///< numbers from a head of a sequence to the next
 
   /// T_b, the tokens of a sequence.
   [[nodiscard]] Index length(Index sequence) const {

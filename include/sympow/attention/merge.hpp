@@ -24,6 +24,8 @@ inline bool same_coordinates(const Frame& a, const Frame& b) {
 /// Throws unless the right state goes on where the left one ends.
 template <class Scalar, class F>
 void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right) {
+  check_whole(left);
+  check_whole(right);
   check_size("key dimension of the right state", right.key_dimension(), left.key_dimension(), "that of the left");
   check_size("value dimension of the right state", right.value_dimension(), left.value_dimension(), "that of the left");
   if (!same_feature(left.feature(), right.feature()))
@@ -48,7 +50,7 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
 ///     S = S_left A_right + S_right,   A_right the whole transition of the right segment, its first gate included
 ///
 /// `right` must have been started at `left.frame()`: `State right(feature, d, e, tail, left.frame())`. Associative up to rounding, so
-/// a prefix scan over segments works. The result's tail is empty. Cost: two copies and 5 (e + 1) D. Throws `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and `FrameMismatch` for another frame, or for channel decay beside a Householder chain; its numbers may differ by 1e-9, as sums taken in another order do.
+/// a prefix scan over segments works. The result's tail is empty. Cost: two copies and 5 (e + 1) D. Throws `InterruptedState`, `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and `FrameMismatch` for another frame, or for channel decay beside a Householder chain; its numbers may differ by 1e-9, as sums taken in another order do.
 template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
   detail::check_adjacent(left, right);

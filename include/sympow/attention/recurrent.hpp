@@ -12,7 +12,7 @@ namespace SYMPOW_NAMESPACE {
 ///
 /// Shapes: Q, K: d × T, V and Y: e × T, one token a column; the state carries what came before. Equal to `attention` over the
 /// whole sequence by the row rule. Y may not overlap the inputs. Cost: 4 D (e + 1) operations and two embeddings a token,
-/// 5 D (e + 1) without a tail; memory D. Throws `ShapeMismatch`, `FeatureMismatch`, `FrameMismatch`, `InvalidArgument` before anything is touched. Source: Conformal Transformations, §2 and
+/// 5 D (e + 1) without a tail; memory D. Throws `ShapeMismatch`, `FeatureMismatch`, `FrameMismatch`, `InterruptedState`, `InvalidArgument` before anything is touched. Source: Conformal Transformations, §2 and
 /// eq. (2).
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,

@@ -112,8 +112,8 @@ inline Index scanned_segment(Index D, Index chunk) {
 /// (To give each thread some of the e values instead is simpler, but repeats embeddings and logits: 1.4 times the speed on two threads.)
 template <class Normalization, class Scalar, class F, class A, class Queries, class Keys, class Values>
 void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K, const Values& V,
-          State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces, const Options& options,
-          int threads) {
+          State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces, const Options& options, int threads,
+          const HeadGroup& group = {}) {
   using StateType = State<Scalar, F>;
   const Index T = Q.cols(), d = Q.rows(), e = V.rows(), size = scanned_segment(feature.dimension(d), options.chunk),
               segments = (T + size - 1) / size;
@@ -148,9 +148,10 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
   const auto read_one = [&](Index s, Workspace<Scalar>& work) {
     const Segment own = segment(s);
     set_tail(before(s), own.size);
-    chunked<Normalization>(feature, TransitionSegment<A>(transition, own), Q.middleCols(own.begin, own.size),
-                           K.middleCols(own.begin, own.size), V.middleCols(own.begin, own.size), before(s),
-                           Y.middleCols(own.begin, own.size), work, options);
+    run_group<Normalization>(Form::chunked, feature, TransitionSegment<A>(transition, own),
+                             Q.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
+                             V.middleCols(own.begin, own.size), before(s), Y.middleCols(own.begin, own.size), work,
+                             options, group);
   };
   const auto of_window = [&](Index w) {
     return w < 0 || w >= windows ? Segment{} : Segment{w * window, std::min(window, segments - w * window)};

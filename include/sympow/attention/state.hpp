@@ -24,6 +24,12 @@ struct StateOperations {};
 /// The parts of a state, each with operations of its own.
 struct StateParts;
 
+/// Throws `InterruptedState` for a state that a call has left half way.
+void check_whole(const auto& state) {
+  if (state.interrupted())
+    raise<InterruptedState>("the state was left half way by a call that failed; assign or load another into it");
+}
+
 }  // namespace detail
 
 /// The state of a recurrence: a value. Copy it to branch, keep it to resume.
@@ -34,7 +40,8 @@ struct StateParts;
 /// most 1, with a running exponent L (M = ⌈L⌉), so that it never overflows; and the last tokens are kept as they are, in a tail of up
 /// to `tail` tokens that is folded into the sums when it is full: scores of recent tokens are exact to rounding, and a token costs one
 /// read of S. With tail 0 the recurrence is the papers' literal one. A fresh state is empty: its first token forgets nothing,
-/// whatever its gate. Size: (e + 1) D scalars and tail (d + e) more. Source: Conformal Transformations, §2 and eq. (2).
+/// whatever its gate. A call that fails half way, as memory ends or a feature map throws, leaves the state `interrupted()`; what is then asked of it throws
+/// `InterruptedState` until another one is assigned or loaded. Size: (e + 1) D scalars and tail (d + e) more. Source: Conformal Transformations, §2 and eq. (2).
 template <class S, FiniteFeatureMap F>
 class State {
  public:
@@ -60,6 +67,13 @@ class State {
     frames_.log_channels.setZero(d);
   }
 
+  State(const State&) = default;
+  State(State&&) = default;
+  State& operator=(State&&) = default;
+  /// A copy in the place of this one, which stays as it is where memory ends.
+  State& operator=(const State& other) { return *this = State(other); }
+  ~State() = default;
+
   [[nodiscard]] const F& feature() const { return feature_; }             ///< the feature map
   [[nodiscard]] Index key_dimension() const { return d_; }                ///< d
   [[nodiscard]] Index value_dimension() const { return sums_.S.rows(); }  ///< e
@@ -77,6 +91,9 @@ class State {
 
   /// A_1 … A_T of a transition that mixes channels, d × d; empty before the first.
   [[nodiscard]] const Matrix<S>& key_product() const { return frames_.key_product; }
+
+  /// Whether a call that failed has left it half way.
+  [[nodiscard]] bool interrupted() const { return interrupted_; }
 
   /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite where the type cannot hold it.
   [[nodiscard]] Matrix<S> values() const { return folded().unscaled(&detail::FoldedSums<S>::S); }
@@ -97,8 +114,12 @@ class State {
   static Index checked(const F& feature, Index d, Index e, Index tail) {
     if (d < 0 || e < 0 || tail < 0)
       detail::raise<ShapeMismatch>("State: d = ", d, ", e = ", e, " and tail = ", tail, " must not be negative");
-    const Index dimension = feature.dimension(d);
-    Index rows = 0, bytes = 0, most = 0;
+    Index dimension = 0, rows = 0, bytes = 0, most = 0;
+    try {
+      dimension = feature.dimension(d);
+    } catch (...) {
+      detail::raise_again_after(detail::Errors{}, "State: d = ", d, " and e = ", e, ": ");
+    }
     if (__builtin_add_overflow(e, Index(1), &rows) || __builtin_mul_overflow(dimension, rows, &bytes) ||
         __builtin_mul_overflow(bytes, static_cast<Index>(sizeof(S)), &bytes))
       detail::raise<DimensionOverflow>("State: d = ", d, " and e = ", e, " make (e + 1) D = (", e, " + 1) x ",
@@ -111,6 +132,7 @@ class State {
   }
 
   [[nodiscard]] detail::FoldedSums<S> folded() const {
+    detail::check_whole(*this);
     State copy = *this;
     detail::StateOperations<S, F>::fold(copy);
     return std::move(copy.sums_);
@@ -121,6 +143,7 @@ class State {
   detail::FoldedSums<S> sums_;
   detail::Tail<S> tail_;
   detail::Frames<S> frames_;
+  bool interrupted_ = false;
 };
 template <FiniteFeatureMap F, class... Sizes>
 State(F, Index, Index, Sizes...) -> State<double, F>;
@@ -131,6 +154,12 @@ struct StateParts {
   static auto& sums(auto& state) { return state.sums_; }
   static auto& tail(auto& state) { return state.tail_; }
   static auto& frames(auto& state) { return state.frames_; }
+  static bool& interrupted(auto& state) { return state.interrupted_; }
+  /// Throws what the constructor of a state of these sizes would.
+  template <class StateType>
+  static void check_sizes(const typename StateType::Feature& feature, Index d, Index e) {
+    static_cast<void>(StateType::checked(feature, d, e, StateType::default_tail));
+  }
 };
 
 /// The keys of a tail, with memory for their vectors, lengths and weights.

@@ -201,9 +201,10 @@ std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& featu
 ///     8 bytes, a matrix as int64 rows, int64 columns and its entries column by column, a frame as int64 bytes of the name of its kind, the name,
 ///     int64 numbers and the numbers
 ///
-/// A field that is added raises the version; version 2, whose frames are columns of angles, is read as well. Of the feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws `InvalidStateFile` if the stream fails.
+/// A field that is added raises the version; version 2, whose frames are columns of angles, is read as well. Of the feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws `InvalidStateFile` if the stream fails, `InterruptedState`.
 template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
+  detail::check_whole(state);
   State<Scalar, F> copy = state;
   detail::StateWriter head, body;
   detail::visit_state(copy, body);

@@ -29,10 +29,11 @@ template <FeatureMap F, Transition A>
 
 namespace detail {
 
-/// Throws `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
+/// Throws `InterruptedState`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
 template <class Scalar, class F, class A, class Q, class V>
 void check_state(const State<Scalar, F>& state, const F& feature, const A& transition, const Q& queries,
                  const V& values) {
+  check_whole(state);
   check_size("rows of Q", queries.rows(), state.key_dimension(), "key dimension of the state");
   check_size("rows of V", values.rows(), state.value_dimension(), "value dimension of the state");
   if (!same_feature(state.feature(), feature))
@@ -95,6 +96,7 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
     if (options.diagnostics != nullptr) resize_anew(*options.diagnostics, 3, Q.cols());
     const ViewOf<Scalar, A> view(transition);
     engine(StateCall<Scalar, F>{view, rows, options, queries, keys, values, state, Y, memory_of(workspace)});
+    StateParts::interrupted(state) = false;
   }
 }
 
@@ -107,6 +109,23 @@ void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBa
   check_output(Y, Q, V);
   run_with_state<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options,
                                 std::forward<Engine>(engine));
+}
+
+/// The recurrent or the chunked form of all heads of a group; Q and Y are those of its first.
+template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType>
+void run_group(Form form, const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+               const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, StateType& state,
+               Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace, const Options& options,
+               const HeadGroup& group) {
+  using Scalar = typename DQ::Scalar;
+  run_state_form<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options,
+                                [&](StateCall<Scalar, F> call) {
+                                  call.group = group;
+                                  if (form == Form::recurrent)
+                                    StateForms<Scalar, F>::recurrent(feature, call);
+                                  else
+                                    StateForms<Scalar, F>::chunked(feature, call);
+                                });
 }
 
 /// Y of a call that has none, with a workspace of its own.

@@ -20,6 +20,16 @@ EngineMemory<Scalar>& memory_of(Workspace<Scalar>& workspace) {
 /// shape may use the same one in turn. Once it has seen the largest call, calls allocate nothing.
 template <class Scalar>
 class Workspace {
+ public:
+  Workspace() = default;
+  Workspace(const Workspace&) = default;
+  Workspace(Workspace&&) = default;
+  Workspace& operator=(Workspace&&) = default;
+  /// As big as another one, or as it was where memory ends.
+  Workspace& operator=(const Workspace& other) { return *this = Workspace(other); }
+  ~Workspace() = default;
+
+ private:
   friend detail::EngineMemory<Scalar>& detail::memory_of<Scalar>(Workspace<Scalar>& workspace);
 
   detail::EngineMemory<Scalar> memory_;

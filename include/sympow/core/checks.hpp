@@ -3,10 +3,12 @@
 
 #include <charconv>
 #include <concepts>
+#include <exception>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 
 #include <sympow/core/config.hpp>
 
@@ -83,6 +85,11 @@ struct FeatureMismatch : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+/// A state that a call has left half way: memory ended in it, or a feature map or transition threw.
+struct InterruptedState : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
 /// A count or dimension that the index type cannot hold.
 struct DimensionOverflow : std::overflow_error {
   using std::overflow_error::overflow_error;
@@ -126,6 +133,27 @@ template <class Error>
 template <class Error, class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void raise(const Parts&... parts) {
   raise_joined<Error>({Part(parts)...});
+}
+
+/// Some types.
+template <class...>
+struct TypeList {};
+
+/// The errors of this page.
+using Errors = TypeList<InvalidArgument, ShapeMismatch, InvalidPower, OddDimension, InvalidGate, InvalidMultiIndex,
+                        NotFinite, FrameMismatch, NotSkew, NotCommuting, AmbiguousRank, RankDeficient, EmptyActiveSpace,
+                        FeatureMismatch, InterruptedState, DimensionOverflow>;
+
+/// Throws again what is being handled, as the type that it is: one of these errors with some parts before its message; anything else, and what is derived from
+/// one of them, as it is.
+template <class... Error, class... Parts>
+[[noreturn, gnu::cold]] void raise_again_after(TypeList<Error...>, const Parts&... prefix) {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    ((typeid(error) == typeid(Error) ? raise<Error>(prefix..., error.what()) : void()), ...);
+    throw;
+  }
 }
 
 /// Throws `ShapeMismatch` unless `actual == expected`; the message reads "what is actual, must be expected (why)".

@@ -12,6 +12,7 @@
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
 #include <sympow/core/product.hpp>
+#include <sympow/core/resize.hpp>
 #include <sympow/transition/frame.hpp>
 #include <sympow/transition/key_action.hpp>
 
@@ -151,7 +152,7 @@ class ViewOf final : public TransitionView<Scalar> {
   [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
   void log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
     if constexpr (A::key_action == KeyAction::scale && MovesStates<A>) {
-      totals.resize(transition_.key_dimension());
+      detail::resize_anew(totals, transition_.key_dimension());
       transition_.log_channel_totals(segment, totals);
     }
   }

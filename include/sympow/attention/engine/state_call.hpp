@@ -6,7 +6,12 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Everything in it is checked.
+/// Query heads that read the same keys, and with them one state: numbers from the queries and outputs of one to those of the next.
+struct HeadGroup {
+  Index size = 1, to_next_Q = 0, to_next_Y = 0;
+};
+
+/// Everything in it is checked. Q and Y are those of the first head of the group.
 template <class Scalar, FiniteFeatureMap F>
 struct StateCall {
   const TransitionView<Scalar>& transition;
@@ -20,7 +25,16 @@ struct StateCall {
   Frame* standing =
       nullptr;  ///< where queries turn from while the state stands still; otherwise it takes the tokens' keys
 
+  HeadGroup group = {};
+
   [[nodiscard]] bool takes() const { return standing == nullptr; }
+  [[nodiscard]] Index heads() const { return reads ? group.size : 1; }
+  [[nodiscard]] MatrixView<const Scalar> queries_of(Index head) const {
+    return {Q.data() + head * group.to_next_Q, Q.rows(), Q.cols(), Q.outerStride()};
+  }
+  [[nodiscard]] MatrixView<Scalar> outputs_of(Index head) const {
+    return {Y.data() + head * group.to_next_Y, Y.rows(), Y.cols(), Y.outerStride()};
+  }
   /// Tokens of a chunk where the call has so many tokens.
   [[nodiscard]] Index chunk(Index tokens) const {
     return chunk_of(options, {.T = tokens,

@@ -3,6 +3,7 @@
 
 #include <sympow/attention/engine/dispatch.hpp>
 #include <sympow/attention/engine/state_call.hpp>
+#include <sympow/attention/engine/sums_reader.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -25,6 +26,7 @@ class StateEngine {
         frames_(StateParts::frames(call.state)),
         memory_(call.memory),
         loader_(feature, call.transition, memory_.segment, call.Q.rows(), call.options.scale),
+        reader_(feature, sums_, memory_, call.rows),
         action_(call.transition.key_action()),
         has_common_scale_(call.rows != RowKind::signed_means) {}
 
@@ -39,17 +41,39 @@ class StateEngine {
   void run_literally(Index tokens) {
     reserve(1);
     OwnScaleRows<Scalar, F> rows(memory_.own_scale, call_.rows, call_.options.diagnostics);
-    for (Index token = 0; token < tokens; ++token) {
-      load(load_gates({token, 1}));
-      take(none(), [](Index, const Entries<Scalar>&) {});
-      loader_.stand_at_end(call_.Q.middleCols(token, 1));
-      rows.reset(call_.V.rows(), loader_.queries(), room(loader_.keys()));
-      if (begin_read(rows, {})) read_now(rows);
-      write(rows);
-    }
+    for (Index token = 0; token < tokens; ++token)
+      for (head_ = 0; head_ < call_.heads(); ++head_) {
+        if (head_ == 0) {
+          load(load_gates({token, 1}));
+          take(none(), [](Index, const Entries<Scalar>&) {});
+        } else {
+          undo(1);
+          load({token, 1});
+        }
+        loader_.stand_at_end(call_.queries_of(head_).middleCols(token, 1));
+        rows.reset(call_.V.rows(), loader_.queries(), room(loader_.keys()));
+        if (reader_.begin(rows, loader_.queries(), {})) reader_.read_all(rows, loader_.queries().vectors);
+        write(rows);
+      }
   }
 
   Index run_common(Segment segment) {
+    return for_heads(segment, [&](Segment seen) { return add_common(seen); });
+  }
+  Index run_own(Segment segment) {
+    return for_heads(segment, [&](Segment seen) { return add_own(seen); });
+  }
+
+ private:
+  // run(segment) for every head of the group, each for as many tokens as those before it could do; the last one moves the state.
+  template <class Run>
+  Index for_heads(Segment segment, const Run& run) {
+    for (head_ = 0; head_ < call_.heads(); ++head_) segment.size = segment.size > 0 ? run(segment) : 0;
+    return segment.size;
+  }
+  [[nodiscard]] bool is_last() const { return head_ + 1 == call_.heads(); }
+
+  Index add_common(Segment segment) {
     segment = load_gates(segment);
     if (!call_.reads) {
       load(segment);
@@ -84,7 +108,7 @@ class StateEngine {
     return n;
   }
 
-  Index run_own(Segment segment) {
+  Index add_own(Segment segment) {
     segment = load_gates(segment);
     if (has_common_scale_) segment.size = std::min(segment.size, few_tokens);
     load(segment);
@@ -95,7 +119,6 @@ class StateEngine {
     return segment.size;
   }
 
- private:
   // Memory for n tokens and the longest tail, so that no later segment asks for more.
   void reserve(Index n) {
     const Index longest = tail_.capacity(), rows = loader_.vector_rows(), e = call_.V.rows(),
@@ -107,6 +130,7 @@ class StateEngine {
     memory_.tail_logits(longest, n);
     memory_.fold.template reserve<F>(rows, e, sums_.S.cols(), n, longest + n, action_ == KeyAction::scale);
     memory_.noise(n), memory_.lengths(n), memory_.channels(call_.Q.rows());
+    StateParts::interrupted(call_.state) = true;  // until the call is done
   }
 
   // Where queries and keys turn from.
@@ -129,7 +153,7 @@ class StateEngine {
       return x.middleCols(wanted ? segment.begin : 0, wanted ? segment.size : 0);
     };
     memory_.frame = frame();
-    loader_.load(segment.size, frame(), call_.reads ? segment : nothing, columns(call_.Q, call_.reads),
+    loader_.load(segment.size, frame(), call_.reads ? segment : nothing, columns(call_.queries_of(head_), call_.reads),
                  call_.takes() ? segment : nothing, columns(call_.K, call_.takes()), columns(call_.V, call_.takes()));
   }
   // As before the last segment was loaded; returns its argument.
@@ -190,59 +214,31 @@ class StateEngine {
     rows.add_earlier(logits, tail, queries, loader_.first());
   }
 
-  // Whether there are sums to read; the queries are then where these are. Nothing is forgotten yet but what is owed and e^since.
-  bool begin_read(Rows<Scalar>& rows, LogDecay since) {
-    if (sums_.empty()) return false;
-    const Queries<Scalar> queries = loader_.queries();
-    const Index n = queries.size();
-    auto lengths = memory_.lengths(n);
-    const bool pulls = sums_.channels_differ();
-    if (pulls) {
-      sums_.pull_to_last_fold(queries.vectors, memory_.channels);
-      set_norms<Scalar>(queries.vectors, lengths);
-    }
-    auto noise = memory_.noise(n);
-    if (has_nonnegative_entries<F> || call_.rows == RowKind::sums)
-      noise.setZero();  // nothing cancels, or it may
-    else
-      sums_.template set_noise<degree>(queries.vectors, pulls ? lengths : queries.lengths, noise, memory_.channels);
-    since.add(sums_.template slowest_decay<degree>());
-    rows.begin_read(sums_.exponent(), sums_.A, noise, queries, since);
-    return true;
-  }
-  // Some columns of S and entries of Z with those of φ of the queries.
-  void read_some(Rows<Scalar>& rows, Index first, const Entries<Scalar>& features) {
-    const Index size = features.cols();
-    rows.add_read(MatrixView<const Scalar>(sums_.S).middleCols(first, size),
-                  ColumnView<const Scalar>(sums_.Z).segment(first, size), features);
-  }
-  void read_now(Rows<Scalar>& rows) {
-    for_feature_panels(feature_, memory_.fold.panels, loader_.queries().vectors, none(), none(),
-                       [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&) {
-                         read_some(rows, first, features);
-                       });
-  }
-
   // Reads the sums, on the way of a fold where there is one, takes the tokens, and writes.
   void complete(Rows<Scalar>& rows) {
-    const bool on_the_way = call_.takes() && !tail_.has_room_for(loader_.segment().size) && action_ != KeyAction::mix;
-    const bool reads = begin_read(rows, loader_.first());
-    if (reads && !on_the_way) read_now(rows);
-    if (call_.takes())
-      take(reads && on_the_way ? loader_.queries().vectors : none(), [&](Index first, const Entries<Scalar>& features) {
-        if (reads && on_the_way) read_some(rows, first, features);
+    const bool takes = call_.takes() && is_last();
+    const bool on_the_way = takes && !tail_.has_room_for(loader_.segment().size) && action_ != KeyAction::mix;
+    const Queries<Scalar> queries = loader_.queries();
+    const bool reads = reader_.begin(rows, queries, loader_.first());
+    if (reads && !on_the_way) reader_.read_all(rows, queries.vectors);
+    if (takes)
+      take(reads && on_the_way ? queries.vectors : none(), [&](Index first, const Entries<Scalar>& features) {
+        if (reads && on_the_way) reader_.read(rows, first, features);
       });
     write(rows);
+    if (!is_last()) undo(0);
   }
 
   void write(Rows<Scalar>& rows) {
     const Segment own = loader_.segment();
     const Queries<Scalar> queries = loader_.queries();
+    MatrixView<const Scalar> Q = call_.queries_of(head_);
+    const MatrixView<Scalar> Y = call_.outputs_of(head_);
     rows.finish(queries);
     for (Index i = 0; i < own.size; ++i) {
-      for (const auto* x : {&call_.Q, &call_.K, &call_.V}) prefetch_column(*x, own.end() + i);
-      prefetch_column<true>(call_.Y, own.begin + i + 8);
-      rows.write(i, own.begin + i, queries, call_.Y.col(own.begin + i));
+      for (const auto* x : {&Q, &call_.K, &call_.V}) prefetch_column(*x, own.end() + i);
+      prefetch_column<true>(Y, own.begin + i + 8);
+      rows.write(i, own.begin + i, queries, Y.col(own.begin + i));
     }
   }
 
@@ -286,8 +282,10 @@ class StateEngine {
   Frames<Scalar>& frames_;
   EngineMemory<Scalar>& memory_;
   SegmentLoader<Scalar, F> loader_;
+  SumsReader<Scalar, F> reader_;
   KeyAction action_;
   bool has_common_scale_;
+  Index head_ = 0;  // of the group, whose rows are made
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

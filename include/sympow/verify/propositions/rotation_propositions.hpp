@@ -200,7 +200,7 @@ void learned_rates(Ledger& ledger, const Sequence<Scalar>& x) {
     const DenseVector<double> rate = DenseVector<double>::constant(1, 1, x.beta[i]);
     const Dense<Scalar> q = x.Q.part(0, i, x.d, 1), k = x.K.part(0, i, x.d, 1), v = x.V.part(0, i, x.e, 1);
     static_cast<void>(recurrent(SymmetricPower<2>{}, rotary(x.theta, rate), q, k, v, state));
-    mu.emplace_back(state.frame().angles);
+    mu.emplace_back(state.frame().numbers());
   }
   double printed = 0, corrected = 0;
   for (Index i = 0; i < x.T; ++i)

@@ -1,0 +1,60 @@
+// What queries read of the sums that a state has folded.
+#pragma once
+
+#include <sympow/attention/engine/checks.hpp>
+#include <sympow/attention/engine/memory.hpp>
+#include <sympow/attention/engine/rows.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// Adds S φ(q) and Z φ(q) to rows, by some columns of S at a time.
+template <class Scalar, FiniteFeatureMap F>
+class SumsReader {
+ public:
+  SumsReader(const F& feature, const FoldedSums<Scalar>& sums, EngineMemory<Scalar>& memory, RowKind rows)
+      : feature_(feature), sums_(sums), memory_(memory), rows_(rows) {}
+
+  /// Whether there are sums to read; the queries are then where these are. Nothing is forgotten yet but what is owed and e^since.
+  bool begin(Rows<Scalar>& rows, const Queries<Scalar>& queries, LogDecay since) const {
+    if (sums_.empty()) return false;
+    const Index n = queries.size();
+    auto lengths = memory_.lengths(n);
+    const bool pulls = sums_.channels_differ();
+    if (pulls) {
+      sums_.pull_to_last_fold(queries.vectors, memory_.channels);
+      set_norms<Scalar>(queries.vectors, lengths);
+    }
+    auto noise = memory_.noise(n);
+    if (has_nonnegative_entries<F> || rows_ == RowKind::sums)
+      noise.setZero();  // nothing cancels, or it may
+    else
+      sums_.template set_noise<degree_of<F>>(queries.vectors, pulls ? lengths : queries.lengths, noise,
+                                             memory_.channels);
+    since.add(sums_.template slowest_decay<degree_of<F>>());
+    rows.begin_read(sums_.exponent(), sums_.A, noise, queries, since);
+    return true;
+  }
+
+  /// Some columns of S and entries of Z with those of φ of the queries.
+  void read(Rows<Scalar>& rows, Index first, const Entries<Scalar>& features) const {
+    const Index size = features.cols();
+    rows.add_read(MatrixView<const Scalar>(sums_.S).middleCols(first, size),
+                  ColumnView<const Scalar>(sums_.Z).segment(first, size), features);
+  }
+
+  /// All of them.
+  void read_all(Rows<Scalar>& rows, MatrixView<Scalar> queries) const {
+    const MatrixView<Scalar> none(nullptr, queries.rows(), 0);
+    for_feature_panels(
+        feature_, memory_.fold.panels, queries, none, none,
+        [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&) { read(rows, first, features); });
+  }
+
+ private:
+  const F& feature_;
+  const FoldedSums<Scalar>& sums_;
+  EngineMemory<Scalar>& memory_;
+  RowKind rows_;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail
