@@ -99,7 +99,8 @@ struct Pair {
   double disagreement = 0;  // of their logits
 };
 
-/// Both score matrices: with V = I the outputs are the scores; those of a delta rule are of the values β_j v_j, in both. One transition means one logit q_i·M_ij k_j,
+/// Both score matrices: with V = I the outputs are the scores, those of a delta rule without the factor β_j of its values. One transition means
+/// one logit q_i·M_ij k_j,
 ///
 ///     s_ij / b_ij = q_i·M_ij k_j = log(p_ij / p_ii) - log b_ij + s_ii
 ///
