@@ -222,7 +222,7 @@ Results<Scalar> attend(const F& feature, const Problem& problem, std::istream* s
     } catch (const FrameMismatch& error) {
       fail(state_in_name, ", state ", n, ": ", error.what());
     }
-    if (state_out != nullptr) save_one(state, *state_out);
+    if (state_out != nullptr) save_one(state, *state_out, "--state-out " + problem.arguments.state_out);
   }
   if (state_in != nullptr) require_end(*state_in, state_in_name, problem.count());
   return results;
