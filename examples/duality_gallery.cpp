@@ -8,6 +8,7 @@
 #include <sympow/sympow.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -46,7 +47,8 @@ Arguments parse(const std::vector<std::string>& words) {
   for (std::size_t n = 0; n < words.size(); ++n) {
     const std::string& word = words[n];
     if (word == "--tokens" || word == "--out") {
-      if (n + 1 == words.size() || words[n + 1].empty()) throw std::invalid_argument(word + " needs a value");
+      if (n + 1 == words.size() || words[n + 1].empty() || words[n + 1].starts_with("--"))
+        throw std::invalid_argument(word + " needs a value");
       const std::string& value = words[++n];
       if (word == "--out") {
         arguments.out = value;
@@ -57,7 +59,7 @@ Arguments parse(const std::vector<std::string>& words) {
       if (arguments.tokens < fewest || arguments.tokens > most)
         throw std::invalid_argument("--tokens is " + value + ", must be a whole number of " + std::to_string(fewest) +
                                     " to " + std::to_string(most));
-    } else if (word.starts_with("--")) {
+    } else if (word.starts_with("-") && word != "-") {
       throw std::invalid_argument("unknown option " + word + "; see duality_gallery --help");
     } else if (has_text || word.empty()) {
       throw std::invalid_argument(word.empty() ? "FILE is an empty name" : "two texts are given");
@@ -97,7 +99,8 @@ struct Pair {
   double disagreement = 0;  // of their logits
 };
 
-/// Both score matrices: with V = I the outputs are the scores. One transition means one logit q_i·M_ij k_j,
+/// Both score matrices: with V = I the outputs are the scores, those of a delta rule without the factor β_j of its values. One transition means
+/// one logit q_i·M_ij k_j,
 ///
 ///     s_ij / b_ij = q_i·M_ij k_j = log(p_ij / p_ii) - log b_ij + s_ii
 ///
@@ -182,7 +185,8 @@ int run(const Arguments& arguments) {
   std::string text = text_tokens::read(arguments.text);
   text.resize(std::min(text.size(), static_cast<std::size_t>(arguments.tokens)));
   if (std::ssize(text) < fewest)
-    throw std::invalid_argument(arguments.text + " must hold at least " + std::to_string(fewest) + " bytes");
+    throw std::invalid_argument(arguments.text + " holds " + std::to_string(text.size()) +
+                                " bytes, must hold at least " + std::to_string(fewest));
 
   const Tokens tokens(text);
   std::vector<Pair> pairs;
@@ -219,7 +223,8 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::string(argv[1]) == "--help") {
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) != words.end()) {
     std::printf(
         "usage: duality_gallery [FILE] [--tokens 96] [--out duality_gallery.pgm]\n"
         "Draws the scores of six linear systems above those of their softmax duals. FILE is any text, - standard "
@@ -229,7 +234,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   try {
-    return run(parse({argv + std::min(argc, 1), argv + argc}));
+    return run(parse(words));
   } catch (const std::exception& error) {
     std::cerr << "duality_gallery: " << error.what() << '\n';
     return 2;

@@ -15,6 +15,7 @@
 
 #include <sympow/attention/cost_model.hpp>
 #include <sympow/core/config.hpp>
+#include <sympow/rotation/turns.hpp>
 
 #include "bad_input.hpp"
 
@@ -26,16 +27,21 @@ inline constexpr const char* usage =
   attend_npy --q Q.npy --k K.npy --v V.npy --out Y.npy
     [--feature power|linear|exponential|random] [--power P] [--features M] [--seed N]
     [--form auto|attention|recurrent|chunked] [--chunk C]
-    [--log-gate G.npy] [--theta TH.npy] [--beta B.npy] [--householder W.npy --strength ST.npy [--delta-rule]]
-    [--scale S] [--normalize auto|sum|none]
+    [--layout bthd|bhtd] [--lengths N,N,...|L.npy]
+    [--log-gate G.npy] [--theta TH.npy [--beta B.npy] [--pairing interleaved|half-split]]
+    [--householder W.npy --strength ST.npy [--delta-rule]] [--scale S] [--normalize auto|sum|none]
     [--state-in FILE] [--state-out FILE] [--diagnostics D.npy] [--compare]
 
   y_i = sum_{j <= i} s_ij v_j  (/ sum_j s_ij),   s_ij = kappa(S q_i . M_ij k_j) b_ij
-  b_ij = exp(G_{j+1} + ... + G_i),   M_ij turns the pair (2n, 2n+1) by -(B_{j+1} + ... + B_i) TH_n,
+  b_ij = exp(G_{j+1} + ... + G_i),   M_ij turns the pair (2n, 2n+1), or (n, n + d/2), by -(B_{j+1} + ... + B_i) TH_n,
   or is the product of I - ST_t w_t w_t^T over t = i ... j+1
 
-  --q --k --v      little-endian f4 or f8 in C order, all of one type: (T, d), (H, T, d) or (B, T, H, d); V may have another last axis
-  --out            Y, of V's shape and Q's type
+  --q --k --v      little-endian f4 or f8 in C order, all of one type: (T, d), (H, T, d) or (B, T, H, d). V may have another last axis;
+                   K and V may have fewer heads, H_kv, whose number divides H: head h of Q reads head h / (H / H_kv)
+  --out            Y, of Q's type and shape but for the last axis, which is V's
+  --layout         of four axes: bthd, (B, T, H, d), the default, or bhtd, (B, H, T, d); all arrays have the same one
+  --lengths        tokens of each of the B sequences, at most T, as a list or as i4 or i8 of shape (B,). What follows is padding: it
+                   may hold anything, neither weighs nor decays, and is 0 in Y and D
   --feature        kappa: s^P (power, the default), s (linear), exp(s) (exponential, which has the attention form only) or an estimate
                    of exp(s) by positive orthogonal random features, FAVOR+, which has all forms (random); there S multiplies q
   --power          P of 1 ... 8, default 2
@@ -45,37 +51,47 @@ inline constexpr const char* usage =
                    C(d + P - 1, P), d (linear) or M (random). auto (the default): the cheapest, attention up to about 2 D tokens;
                    a state form if there is a state file to read or write
   --chunk          tokens in a chunk of the chunked form; by default the cheapest
-  --log-gate       G, natural logarithms, at most 0, -inf allowed: (T,), (H, T) or (B, T, H). The first acts on a state that was read
+  --log-gate       G, natural logarithms, at most 0, -inf allowed: Q's shape without the last axis, (T,), (H, T) or (B, T, H).
+                   The first acts on a state that was read
   --theta          TH, (d/2,): radians that queries and keys turn by per unit of beta; mu_1 includes the first beta
   --beta           B, shaped as G; default 1
+  --pairing        which entries make a pair: interleaved (the default), (2n, 2n+1), or half-split, (n, n + d/2), as most checkpoints
   --householder    W, of K's shape and type, one vector w a token, used as given: nothing is normalised. In place of --theta. No key grows
                    if 0 <= ST |w|^2 <= 2; for unit vectors save W / np.linalg.norm(W, axis=-1, keepdims=True). All forms for linear
                    and power 1 (DeltaNet, with --log-gate Gated DeltaNet); attention only for other powers and exponential (PaTH,
                    PaTH-FoX); not for random
-  --strength       ST, any finite numbers, shaped as G: 0 keeps, 1 projects, 2 reflects along a unit vector
+  --strength       ST, any finite numbers, K's shape without the last axis: 0 keeps, 1 projects, 2 reflects along a unit vector
   --delta-rule     values are multiplied by ST before anything else
   --scale          S, default 1; inside the power
   --normalize      sum: rows are divided by the sum of their scores; none: they are not. auto (the default): sum for even P,
                    exponential and random, none for odd P and linear, which have scores of either sign and take no sum
-  --state-in       continue the sequences that left these states, with the --scale and --theta of then: states do not hold those
-  --state-out      leave the states behind. One state for each batch and head, one after the other, in the order of the array's
-                   axes (all heads of the first batch first), each as sympow::save writes it: see sympow/attention/state_file.hpp
-  --diagnostics    D, f8, (..., T, 3) in the order of V's leading axes: log|denominator|, row condition number, 1 for a row without
+  --state-in       continue the sequences that left these states, with the --scale, --theta and --pairing of then: states do not hold those
+  --state-out      leave the states behind. One state for each batch and head of Q, one after the other, all heads of the first
+                   batch first, each as sympow::save writes it: see sympow/attention/state_file.hpp
+  --diagnostics    D, f8, of Y's shape but for the last axis, which is 3: log|denominator|, row condition number, 1 for a row without
                    information (its Y is 0) or else 0
   --compare        run every form that the feature has, print how far they are apart by the row rule,
-                   |Y - Y'| / (4 u K max|V| (1 + sqrt n)), and exit with 1 if that is above 1; Y is that of the chosen form. The rows
+                   |Y - Y'| / (4 u K max|V| (1 + sqrt n)), and exit with 1 if that is above 1 or a row holds information in one
+                   form and none in another; Y is that of the chosen form. The rows
                    in double take T^2 d operations a head, T^2 d^2 with --householder
 
-Exit status: 0 done, 1 the forms disagree, 2 bad input, with one line that says what; then no output file is left behind.
+Exit status: 0 done, 1 the forms disagree, 2 bad input, output that cannot be written, too little memory or rows that are not numbers,
+with one line that says what; then no output file is left behind.
 )";
 
 enum class Feature { power, linear, exponential, random };
 using sympow::Form;
 enum class Normalize { automatic, sum, none };
+enum class Layout { bthd, bhtd };  // the order of four axes
+using sympow::Pairing;
 
 struct Arguments {
   // Paths, empty if not given.
   std::string q, k, v, out, log_gate, theta, beta, householder, strength, state_in, state_out, diagnostics;
+  std::string lengths;  // a list or a path, empty if not given
+  Layout layout = Layout::bthd;
+  bool has_layout = false;  // whether it was given
+  Pairing pairing = Pairing::interleaved;
   Feature feature = Feature::power;
   int power = 2;
   std::ptrdiff_t features = 0;  // of random
@@ -171,9 +187,10 @@ inline Arguments parse(const std::vector<std::string>& words) {
                                                                  {"--strength", &Arguments::strength},
                                                                  {"--state-in", &Arguments::state_in},
                                                                  {"--state-out", &Arguments::state_out},
-                                                                 {"--diagnostics", &Arguments::diagnostics}};
-  const std::vector<std::string> others = {"--feature", "--power", "--features", "--seed",
-                                           "--form",    "--chunk", "--scale",    "--normalize"};
+                                                                 {"--diagnostics", &Arguments::diagnostics},
+                                                                 {"--lengths", &Arguments::lengths}};
+  const std::vector<std::string> others = {"--feature", "--power", "--features",  "--seed",   "--form",
+                                           "--chunk",   "--scale", "--normalize", "--layout", "--pairing"};
   std::map<std::string, std::string> given;
   for (std::size_t n = 0; n < words.size(); ++n) {
     const std::string& option = words[n];
@@ -204,6 +221,11 @@ inline Arguments parse(const std::vector<std::string>& words) {
     if (option == "--normalize")
       arguments.normalize = one_of<Normalize>(
           option, value, {{"auto", Normalize::automatic}, {"sum", Normalize::sum}, {"none", Normalize::none}});
+    if (option == "--layout")
+      arguments.layout = one_of<Layout>(option, value, {{"bthd", Layout::bthd}, {"bhtd", Layout::bhtd}});
+    if (option == "--pairing")
+      arguments.pairing =
+          one_of<Pairing>(option, value, {{"interleaved", Pairing::interleaved}, {"half-split", Pairing::half_split}});
     if (option == "--power")
       arguments.power = static_cast<int>(detail::whole_number(option, value, 1, sympow::max_power));
     if (option == "--features") arguments.features = detail::whole_number(option, value, 1, PTRDIFF_MAX);
@@ -217,9 +239,12 @@ inline Arguments parse(const std::vector<std::string>& words) {
 
   for (const char* needed : {"--q", "--k", "--v", "--out"})
     if (!given.contains(needed)) fail(needed, " is missing; see attend_npy --help");
+  arguments.has_layout = given.contains("--layout");
   detail::check_chain(arguments);
   if (given.contains("--beta") && !given.contains("--theta"))
     fail("--beta ", arguments.beta, " needs --theta: it multiplies the rates in it");
+  if (given.contains("--pairing") && !given.contains("--theta"))
+    fail("--pairing ", given["--pairing"], " needs --theta: it says which entries the rates in it turn");
   if (given.contains("--power") && arguments.feature != Feature::power)
     fail("--power ", arguments.power, " does not go with --feature ", given["--feature"]);
   if (arguments.feature == Feature::random && !given.contains("--features"))

@@ -1,6 +1,8 @@
 // The definition of `attend`, for the two files that instantiate it.
 #pragma once
 
+#include <algorithm>
+
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/recurrent.hpp>
@@ -29,9 +31,12 @@ class Head {
         n_(n),
         workspace_(workspace),
         transition_(problem.transition<Scalar>(n)),
-        Q_(problem.layout.head(problem.Q.data<Scalar>(), n, problem.d)),
-        K_(problem.layout.head(problem.K.data<Scalar>(), n, problem.d)),
-        V_(problem.layout.head(problem.V.data<Scalar>(), n, problem.e)) {}
+        Q_(problem.heads(problem.Q.data<Scalar>(), problem.H, problem.d).head(b(), h())),
+        K_(problem.heads(problem.K.data<Scalar>(), problem.H_kv, problem.d).head(b(), problem.key_head(h()))),
+        V_(problem.heads(problem.V.data<Scalar>(), problem.H_kv, problem.e).head(b(), problem.key_head(h()))) {}
+
+  [[nodiscard]] Index b() const { return n_ / problem_.H; }  ///< its sequence
+  [[nodiscard]] Index h() const { return n_ % problem_.H; }  ///< which of the heads of its queries
 
   void run(Form form, Carried& state, Batch<Scalar> Y, Diagnostics* diagnostics) const {
     const Options options{
@@ -51,19 +56,15 @@ class Head {
 
   /// Runs every form that can start from `state` and compares each with the others, and with the rows in double if nothing came before.
   void compare(const Carried& state, bool resumed, Comparison& found) const {
-    struct Side {
-      std::string name;
-      Matrix<Scalar> Y;
-      double tokens_per_update;
-    };
     constexpr double never = std::numeric_limits<double>::infinity();
     std::vector<Side> sides;
     Diagnostics diagnostics;
     const auto add = [&](const char* name, Form form, double tokens_per_update) {
       Carried from = state;
       if (problem_.theta || problem_.W) tokens_per_update = 1;  // every token rounds its angles, or moves keys on
-      sides.push_back({name, Matrix<Scalar>(V_.rows(), V_.cols()), tokens_per_update});
+      sides.push_back({name, Matrix<Scalar>(V_.rows(), V_.cols()), tokens_per_update, {}});
       run(form, from, sides.back().Y, &diagnostics);
+      sides.back().degenerate = diagnostics.row(2);
     };
     if (!resumed) add("attention", Form::attention, never);
     if (problem_.arguments.has_state()) {
@@ -75,7 +76,7 @@ class Head {
             ? rows_after(state, diagnostics, sides.back().Y)
             : reference(feature_, problem_.transition<double>(n_), Q_.template cast<double>(),
                         K_.template cast<double>(), V_.template cast<double>(), problem_.arguments.scale, divides());
-    const std::vector<Index> kept = comparable(rows, found);
+    const std::vector<Index> kept = comparable(rows, sides, found);
     const verify::DirectRows those{columns(rows.Y, kept), columns(rows.denominator.transpose(), kept).transpose(),
                                    columns(rows.condition.transpose(), kept).transpose(),
                                    columns(rows.window.transpose(), kept).transpose(), rows.largest_value};
@@ -103,6 +104,14 @@ class Head {
   }
 
  private:
+  // What one form makes of the head.
+  struct Side {
+    std::string name;
+    Matrix<Scalar> Y;
+    double tokens_per_update;
+    Eigen::RowVectorXd degenerate;  // 1 for rows that it calls so
+  };
+
   [[nodiscard]] bool divides() const { return problem_.arguments.divides(); }
 
   // What the row rule needs of a resumed sequence, from its diagnostics; what came before is known by its state only.
@@ -155,17 +164,23 @@ class Head {
 
   // The rows that every form must see alike: those that say something, and not just barely, and that stay in the range of the type,
   // where rounding is relative.
-  std::vector<Index> comparable(const verify::DirectRows& rows, Comparison& found) const {
+  std::vector<Index> comparable(const verify::DirectRows& rows, const std::vector<Side>& sides,
+                                Comparison& found) const {
     constexpr double least = 2 * static_cast<double>(std::numeric_limits<Scalar>::min());
     constexpr double most = static_cast<double>(std::numeric_limits<Scalar>::max());
     // Within a factor of two of the threshold either answer is right.
-    constexpr double barely = 2 * verify::unit_roundoff<Scalar>;
+    constexpr double barely = 2 * verify::unit_roundoff<Scalar>, surely = verify::unit_roundoff<Scalar> / 2;
     std::vector<Index> kept;
     for (Index i = 0; i < rows.Y.cols(); ++i) {
       const double size = rows.condition[i] * rows.largest_value;  // of which 4u may be rounding
       const bool fits = size <= most && size >= least && rows.largest_value >= 1024 * least;
+      const auto flagged =
+          std::count_if(sides.begin(), sides.end(), [i](const Side& s) { return s.degenerate[i] != 0; });
+      const bool either = verify::degenerate(rows, i, barely) && !verify::degenerate(rows, i, surely);
       ++found.rows;
-      if (divides() && verify::degenerate(rows, i, barely))
+      if (0 < flagged && flagged < std::ssize(sides) && !either)
+        ++found.meaningless_to_some;
+      else if (divides() && verify::degenerate(rows, i, barely))
         ++found.without_information;
       else if (!(fits && rows.Y.col(i).allFinite()) && !(size == 0 && rows.Y.col(i).isZero(0)))
         ++found.out_of_range;
@@ -186,29 +201,30 @@ class Head {
 template <class Scalar, class F>
 Results<Scalar> attend(const F& feature, const Problem& problem, std::istream* state_in, std::ostream* state_out,
                        const std::string& state_in_name) {
-  const Layout& layout = problem.layout;
   const bool diagnose = !problem.arguments.diagnostics.empty();
   Results<Scalar> results;
-  results.Y.resize(problem.V.size());
-  if (diagnose) results.diagnostics.resize(static_cast<std::size_t>(layout.count() * layout.tokens * 3));
+  const auto rows = static_cast<std::size_t>(problem.count() * problem.T);
+  results.Y.resize(rows * static_cast<std::size_t>(problem.e));
+  if (diagnose) results.diagnostics.resize(rows * 3);
   Workspace<Scalar> workspace;
-  const bool nothing_to_do = layout.tokens == 0 && state_in == nullptr && state_out == nullptr;
-  for (Index n = 0; n < (nothing_to_do ? 0 : layout.count()); ++n) {
+  const bool nothing_to_do = problem.T == 0 && state_in == nullptr && state_out == nullptr;
+  for (Index n = 0; n < (nothing_to_do ? 0 : problem.count()); ++n) {
     const bool all_forms = problem.arguments.compare && problem.arguments.has_state();
     auto state = make_state<Scalar>(feature, problem.form, all_forms, problem.d, problem.e);
-    if (state_in != nullptr) load_one(state, *state_in, state_in_name, n, layout.count());
+    if (state_in != nullptr) load_one(state, *state_in, state_in_name, n, problem.count());
     const Head<Scalar, F> head(feature, problem, n, workspace);
     try {
       if (problem.arguments.compare) head.compare(state, state_in != nullptr, results.comparison);
       Diagnostics diagnostics;
-      head.run(problem.form, state, layout.head(results.Y.data(), n, problem.e), diagnose ? &diagnostics : nullptr);
-      if (diagnose) layout.head(results.diagnostics.data(), n, 3) = diagnostics;
+      head.run(problem.form, state, problem.heads(results.Y.data(), problem.H, problem.e).head(head.b(), head.h()),
+               diagnose ? &diagnostics : nullptr);
+      if (diagnose) problem.heads(results.diagnostics.data(), problem.H, 3).head(head.b(), head.h()) = diagnostics;
     } catch (const FrameMismatch& error) {
       fail(state_in_name, ", state ", n, ": ", error.what());
     }
-    if (state_out != nullptr) save_one(state, *state_out);
+    if (state_out != nullptr) save_one(state, *state_out, "--state-out " + problem.arguments.state_out);
   }
-  if (state_in != nullptr) require_end(*state_in, state_in_name, layout.count());
+  if (state_in != nullptr) require_end(*state_in, state_in_name, problem.count());
   return results;
 }
 

@@ -5,13 +5,15 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
-#include <iostream>
 #include <limits>
 #include <new>
+#include <span>
 
 #include "attend.hpp"
 #include "features.hpp"
 #include "output_file.hpp"
+#include "process.hpp"
+#include "read_problem.hpp"
 
 using namespace attend_npy;
 
@@ -29,8 +31,8 @@ Form choose_form(Problem& problem) {
   const Arguments& arguments = problem.arguments;
   if (!arguments.has_state()) return Form::attention;
   const std::size_t scalar = problem.Q.holds<float>() ? sizeof(float) : sizeof(double);
-  const double D = dimension(arguments, problem.d), tokens = static_cast<double>(problem.layout.tokens);
-  const sympow::HeadShape shape{.T = problem.layout.tokens,
+  const double D = dimension(arguments, problem.d), tokens = static_cast<double>(problem.longest());
+  const sympow::HeadShape shape{.T = problem.longest(),
                                 .d = problem.d,
                                 .e = problem.e,
                                 .D = D,
@@ -38,7 +40,7 @@ Form choose_form(Problem& problem) {
                                 .keeps_state = arguments.has_state_file(),
                                 .from_nothing = arguments.state_in.empty()};
   if (arguments.chunk == 0) problem.arguments.chunk = sympow::cheapest_chunk(shape);
-  const Index chunk = std::min(problem.layout.tokens, arguments.chunk);
+  const Index chunk = std::min(problem.longest(), arguments.chunk);
   const double projections = arguments.feature == Feature::random ? D * static_cast<double>(problem.d) * 8 : 0;
   const double bytes = state_bytes(D, problem.e, scalar) + chunk_bytes(D, chunk, scalar) + projections;
 
@@ -55,40 +57,52 @@ Form choose_form(Problem& problem) {
     std::error_code error;
     const auto folder = std::filesystem::absolute(arguments.state_out, error).parent_path();
     const auto space = std::filesystem::space(folder, error);
-    const double needed = state_bytes(D, problem.e, scalar) * static_cast<double>(problem.layout.count());
+    const double needed = state_bytes(D, problem.e, scalar) * static_cast<double>(problem.count());
     if (!error && needed > static_cast<double>(space.available))
-      fail("--state-out ", arguments.state_out, ": ", problem.layout.count(), " states take ", whole(needed),
+      fail("--state-out ", arguments.state_out, ": ", problem.count(), " states take ", whole(needed),
            " bytes, there are ", space.available, " left");
   }
   return form;
 }
 
+// "1 row holds", "2 rows hold".
+std::string counted(Index count, const char* one, const char* several) {
+  return std::to_string(count) + " " + (count == 1 ? one : several);
+}
+
 void describe(const Problem& problem) {
   const char* forms[] = {"", "attention", "recurrent", "chunked"};
   const char* features[] = {"power", "linear", "exponential", "random"};
+  const char* axes[] = {"(T, d)", "(H, T, d)", problem.heads_first ? "(B, H, T, d)" : "(B, T, H, d)"};
   const Arguments& arguments = problem.arguments;
-  std::printf("%s%s, %td head%s of %td tokens, d = %td, e = %td, %s, %s form\n",
-              features[static_cast<int>(arguments.feature)],
+  std::printf("%s%s, %s of %s, d = %td, e = %td, %s, %s form\n", features[static_cast<int>(arguments.feature)],
               arguments.feature == Feature::power    ? (" " + std::to_string(arguments.power)).c_str()
               : arguments.feature == Feature::random ? (" " + std::to_string(arguments.features)).c_str()
                                                      : "",
-              problem.layout.count(), problem.layout.count() == 1 ? "" : "s", problem.layout.tokens, problem.d,
-              problem.e, problem.Q.holds<float>() ? "float" : "double", forms[static_cast<int>(problem.form)]);
+              counted(problem.count(), "head", "heads").c_str(), counted(problem.T, "token", "tokens").c_str(),
+              problem.d, problem.e, problem.Q.holds<float>() ? "float" : "double",
+              forms[static_cast<int>(problem.form)]);
+  std::printf("Q is %s = %s, K %s, V %s\n", axes[problem.Q.shape.size() - 2], text(problem.Q.shape).c_str(),
+              text(problem.K.shape).c_str(), text(problem.V.shape).c_str());
+  if (!problem.lengths.empty())
+    std::printf("the longest sequence has %s, the rest is padding\n",
+                counted(problem.longest(), "token", "tokens").c_str());
 }
 
-// The tokens at which a chain can make a key longer: β |w|² is not in [0, 2], but for rounding.
+// At how many tokens a chain can make a key longer, where β |w|² is not in [0, 2] but for rounding, and the remedy; nothing if at none.
 template <class Scalar>
-Index growing_steps(const Problem& problem) {
+std::string about_growth(const Problem& problem) {
+  if (!problem.W) return "";
   constexpr double most = 2 + 16 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
-  const auto count = static_cast<Index>(problem.strength->size());
-  const Eigen::Map<const sympow::Matrix<Scalar>> w(problem.W->data<Scalar>(), problem.d, count);
-  Index found = 0;
-  for (Index n = 0; n < count; ++n) {
-    const double step =
-        (*problem.strength)[static_cast<std::size_t>(n)] * w.col(n).template cast<double>().squaredNorm();
-    if (!(0 <= step && step <= most)) ++found;
-  }
-  return found;
+  Index growing = 0, steps = 0;
+  each_step<Scalar>(problem, [&](double beta, double squared, std::size_t) {
+    ++steps;
+    if (!(0 <= beta * squared && beta * squared <= most)) ++growing;
+  });
+  if (growing == 0) return "";
+  return std::to_string(growing) + " of " + counted(steps, "step", "steps") + " of the chain " +
+         (growing == 1 ? "makes keys grow, its" : "make keys grow, their") +
+         " ST |w|^2 is not in [0, 2]; it is with W / np.linalg.norm(W, axis=-1, keepdims=True) and np.clip(ST, 0, 2)";
 }
 
 void report(const Problem& problem, const Comparison& found) {
@@ -101,12 +115,30 @@ void report(const Problem& problem, const Comparison& found) {
       std::printf("attention   gives the rows in double\n");
     else
       std::printf("%-10s %8.3f from the rows in double\n", form.c_str(), ratio);
-  std::printf("largest    %8.3f by the row rule: the forms %s\n", found.largest,
-              found.largest <= 1 ? "agree" : "DISAGREE");
-  if (found.without_information > 0)
-    std::printf("%td of %td rows hold no information and were not compared\n", found.without_information, found.rows);
-  if (found.out_of_range > 0)
-    std::printf("%td of %td rows leave the range of the type and were not compared\n", found.out_of_range, found.rows);
+  std::printf("largest    %8.3f by the row rule: the forms %s\n", found.largest, found.agree() ? "agree" : "DISAGREE");
+  const auto say = [&](Index count, const char* one, const char* several) {
+    if (count > 0) std::printf("%td of %td %s\n", count, found.rows, count == 1 ? one : several);
+  };
+  say(found.meaningless_to_some, "rows holds information in one form and none in another",
+      "rows hold information in one form and none in another");
+  say(found.without_information, "rows holds no information and was not compared",
+      "rows hold no information and were not compared");
+  say(found.out_of_range, "rows leaves the range of the type and was not compared",
+      "rows leave the range of the type and were not compared");
+}
+
+// Throws for a row that is not a number though the input is finite.
+template <class Scalar>
+void check_rows(const Problem& problem, const std::vector<Scalar>& Y, const std::string& growth) {
+  const auto e = static_cast<std::size_t>(problem.e);
+  for (std::size_t row = 0; row < Y.size() / e; ++row) {
+    const std::span<const Scalar> entries(Y.data() + row * e, e);
+    if (std::ranges::all_of(entries, [](Scalar y) { return std::isnan(y); }))
+      fail("--scale is ", problem.arguments.scale, ": row ",
+           position({problem.Q.shape.begin(), problem.Q.shape.end() - 1}, row), " of Y is not a number though ",
+           problem.Q.name, ", ", problem.K.name, " and ", problem.V.name, " are finite, its scores leave the range of ",
+           problem.Q.type(), growth.empty() ? "" : "; ", growth);
+  }
 }
 
 template <class Scalar>
@@ -129,23 +161,21 @@ int run(const Problem& problem) {
 
   const Results<Scalar> results =
       attend<Scalar>(problem, arguments.state_in.empty() ? nullptr : &state_in, state_out, state_in_name);
-  write_npy(out, problem.V.shape, results.Y);
-  if (diagnostics != nullptr) {
-    Shape shape = problem.V.shape;
-    shape.back() = 3;
-    write_npy(*diagnostics, shape, results.diagnostics);
-  }
-  files.commit();
+  const std::string growth = about_growth<Scalar>(problem);
+  check_rows(problem, results.Y, growth);
+  write_npy(out, problem.rows_of(problem.e), results.Y);
+  if (diagnostics != nullptr) write_npy(*diagnostics, problem.rows_of(3), results.diagnostics);
+  files.finish();
 
   describe(problem);
-  if (problem.W)
-    if (const Index growing = growing_steps<Scalar>(problem); growing > 0)
-      std::printf("%td of %td steps of the chain make keys grow, their ST |w|^2 is not in [0, 2]\n", growing,
-                  static_cast<Index>(problem.strength->size()));
+  if (!growth.empty()) std::printf("%s\n", growth.c_str());
   const auto beyond = std::count_if(results.Y.begin(), results.Y.end(), [](Scalar y) { return !std::isfinite(y); });
-  if (beyond > 0) std::printf("%td entries of Y are beyond the range of the type\n", beyond);
+  if (beyond > 0)
+    std::printf("%s beyond the range of the type\n", counted(beyond, "entry of Y is", "entries of Y are").c_str());
   if (arguments.compare) report(problem, results.comparison);
-  return results.comparison.largest <= 1 ? 0 : 1;
+  require_printed();
+  files.commit();
+  return results.comparison.agree() ? 0 : 1;
 }
 
 int run(const Arguments& arguments) {
@@ -154,26 +184,18 @@ int run(const Arguments& arguments) {
   return problem.Q.holds<float>() ? run<float>(problem) : run<double>(problem);
 }
 
-// One line, whatever a file's name or header holds.
-int refuse(std::string message) {
-  std::replace_if(message.begin(), message.end(), [](unsigned char c) { return c < 32 || c == 127; }, '?');
-  std::cerr << "attend_npy: " << message << '\n';
-  return 2;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (std::find(words.begin(), words.end(), "--help") != words.end() ||
-      std::find(words.begin(), words.end(), "-h") != words.end()) {
-    std::cout << usage;
-    return 0;
-  }
+  prepare_process();
   try {
-    return run(parse(words));
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) == words.end()) return run(parse(words));
+    std::fputs(usage, stdout);
+    require_printed();
+    return 0;
   } catch (const std::bad_alloc&) {
-    return refuse("there is not enough memory for these arrays");
+    return refuse_for_memory();
   } catch (const std::exception& error) {
     return refuse(error.what());
   }

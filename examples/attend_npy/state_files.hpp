@@ -63,10 +63,17 @@ inline void require_end(std::istream& in, const std::string& name, std::ptrdiff_
     fail(name, ": goes on after ", count, count == 1 ? " state" : " states", ", one for each batch and head");
 }
 
-/// Writes one state.
+/// Writes one state. Throws `BadInput`.
 template <class State>
-void save_one([[maybe_unused]] const State& state, [[maybe_unused]] std::ostream& out) {
-  if constexpr (!std::is_same_v<State, NoState>) sympow::save(state, out);
+void save_one([[maybe_unused]] const State& state, [[maybe_unused]] std::ostream& out,
+              [[maybe_unused]] const std::string& name) {
+  if constexpr (!std::is_same_v<State, NoState>) {
+    try {
+      sympow::save(state, out);
+    } catch (const sympow::InvalidStateFile&) {
+      fail(name, ": cannot be written to its end");
+    }
+  }
 }
 
 }  // namespace attend_npy

@@ -55,7 +55,7 @@ inline Arguments parse(const std::vector<std::string>& words) {
   bool has_picture = false;
   for (std::size_t n = 0; n < words.size(); ++n) {
     const std::string& word = words[n];
-    if (!word.starts_with("--")) {
+    if (!word.starts_with("-")) {
       if (word.empty()) fail("PICTURE.pnm is an empty name");
       if (std::exchange(has_picture, true)) fail("two pictures are given, ", arguments.picture, " and ", word);
       arguments.picture = word;
@@ -63,7 +63,7 @@ inline Arguments parse(const std::vector<std::string>& words) {
     }
     if (word != "--patch" && word != "--query" && word != "--out")
       fail("unknown option ", word, "; see place_patches --help");
-    if (n + 1 == words.size() || words[n + 1].empty()) fail(word, " needs a value");
+    if (n + 1 == words.size() || words[n + 1].empty() || words[n + 1].starts_with("--")) fail(word, " needs a value");
     const std::string& value = words[++n];
     if (word == "--out") arguments.out = value;
     if (word == "--patch") {

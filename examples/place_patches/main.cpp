@@ -13,6 +13,7 @@
 #include <sympow/verify/proposition.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -213,7 +214,7 @@ int refuse(std::string message) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (std::find(words.begin(), words.end(), "--help") != words.end()) {
+  if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) != words.end()) {
     std::cout << place_patches::usage;
     return 0;
   }

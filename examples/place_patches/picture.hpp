@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -44,12 +45,13 @@ class Numbers {
     while (left() > 0 && (is_space(bytes_[at_]) || bytes_[at_] == '#'))
       at_ = bytes_[at_] == '#' ? std::min(bytes_.find('\n', at_), bytes_.size()) : at_ + 1;
     if (left() == 0) fail(path_, ": ends where ", what, " should be");
-    const std::size_t begin = at_;
-    int number = 0;
-    for (; left() > 0 && bytes_[at_] >= '0' && bytes_[at_] <= '9' && at_ - begin < 9; ++at_)
-      number = 10 * number + (bytes_[at_] - '0');
-    if (at_ == begin) fail(path_, ": byte ", at_, " is not a digit, ", what, " should be there");
-    if (number < least || number > most) fail(path_, ": ", what, " is ", number, ", must be ", least, " to ", most);
+    const char* const begin = bytes_.data() + at_;
+    int number = -1;  // if it is beyond an int
+    const char* const end = std::from_chars(begin, bytes_.data() + bytes_.size(), number).ptr;
+    if (end == begin || *begin == '-') fail(path_, ": byte ", at_, " is not a digit, ", what, " should be there");
+    if (number < least || number > most)
+      fail(path_, ": ", what, " is ", std::string(begin, end), ", must be ", least, " to ", most);
+    at_ += static_cast<std::size_t>(end - begin);
     return number;
   }
 
@@ -59,6 +61,13 @@ class Numbers {
     for (; bytes > 0; --bytes) number = 256 * number + static_cast<unsigned char>(bytes_[at_++]);
     if (number > most) fail(path_, ": a sample is ", number, ", must be 0 to ", most);
     return number;
+  }
+
+  /// The one space that ends the header of a raw picture.
+  void space() {
+    if (left() == 0 || !is_space(bytes_[at_]))
+      fail(path_, ": byte ", at_, " must be a space, the end of the header of a raw picture");
+    ++at_;
   }
 
   void skip(std::size_t bytes) { at_ += bytes; }
@@ -89,10 +98,10 @@ inline Picture read_picture(const std::string& path) {
   const int channels = kind == "P3" || kind == "P6" ? 3 : 1, bytes_each = white < 256 ? 1 : 2;
   const std::size_t samples = static_cast<std::size_t>(channels) * static_cast<std::size_t>(width) *
                               static_cast<std::size_t>(height),
-                    needed = is_raw ? 1 + samples * static_cast<std::size_t>(bytes_each) : 2 * samples;
+                    needed = samples * static_cast<std::size_t>(is_raw ? bytes_each : 2);  // a space and a digit
+  if (is_raw) numbers.space();
   if (numbers.left() < needed)
-    fail(path, ": ends early, ", numbers.left(), " bytes are left for ", samples, " samples");
-  if (is_raw) numbers.skip(1);
+    fail(path, ": ends early, after ", numbers.left(), is_raw ? " of " : " of at least ", needed, " bytes of samples");
 
   constexpr std::array<double, 3> luma = {.299, .587, .114};
   Picture picture(height, width);

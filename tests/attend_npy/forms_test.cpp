@@ -201,6 +201,24 @@ TEST_CASE("forms that disagree end with status 1, and Y is written", "[attend_np
   REQUIRE(folder.run(words + "2").status == 0);
 }
 
+// Queries at nearly a right angle to every key: the attention form sees their small scores, a state only their noise.
+TEST_CASE("a row that says something in one form and nothing in another is a difference", "[attend_npy]") {
+  const Folder folder;
+  const std::size_t T = 100;
+  std::vector<float> q, k;
+  for (std::size_t t = 0; t < T; ++t) {
+    q.insert(q.end(), {t % 2 == 0 ? 1e-4F : 1.F, 1.F});
+    k.insert(k.end(), {1.F, 0.F});
+  }
+  folder.save<float>("q.npy", {T, 2}, q);
+  folder.save<float>("k.npy", {T, 2}, k);
+  const Finished finished = folder.run("--q q.npy --k k.npy --v k.npy --out y.npy --compare");
+  CAPTURE(finished.out);
+  REQUIRE(finished.status == 1);
+  REQUIRE_THAT(finished.out,
+               contains("DISAGREE") && contains(" of 100 rows hold information in one form and none in another"));
+}
+
 TEST_CASE("the same token over and over keeps the forms together", "[attend_npy]") {
   const Folder folder;
   const std::size_t T = 1000, d = 64;
@@ -232,9 +250,9 @@ TEST_CASE("the usage names every option", "[attend_npy]") {
   const Finished finished = folder.run("--help");
   REQUIRE(finished.status == 0);
   for (const char* option :
-       {"--q",        "--k",           "--v",           "--out",        "--feature",  "--power",
-        "--features", "--seed",        "--form",        "--chunk",      "--log-gate", "--theta",
-        "--beta",     "--householder", "--strength",    "--delta-rule", "--scale",    "--normalize",
-        "--state-in", "--state-out",   "--diagnostics", "--compare"})
+       {"--q",        "--k",          "--v",           "--out",      "--feature", "--power", "--features",
+        "--seed",     "--form",       "--chunk",       "--log-gate", "--theta",   "--beta",  "--householder",
+        "--strength", "--delta-rule", "--layout",      "--lengths",  "--pairing", "--scale", "--normalize",
+        "--state-in", "--state-out",  "--diagnostics", "--compare"})
     REQUIRE_THAT(finished.out, contains(option));
 }

@@ -194,7 +194,9 @@ TEST_CASE("vectors are used as given, and chains that make keys grow are compare
     CAPTURE(single, finished.out);
     REQUIRE(finished.status == 0);
     REQUIRE(chain.distance(Linear{}, by_head(folder.read("y.npy"))) <= 1);
-    REQUIRE_THAT(finished.out, contains(" of 180 steps of the chain make keys grow"));
+    REQUIRE_THAT(finished.out, contains(" of 180 steps of the chain make keys grow") &&
+                                   contains("W / np.linalg.norm(W, axis=-1, keepdims=True)") &&
+                                   contains("np.clip(ST, 0, 2)"));
   }
   // One vector at every token: what lies along it grows by 2 % each time, which a state does not count.
   const Choice choice{.tokens = 400, .d = 16, .feature = "linear"};

@@ -125,6 +125,23 @@ TEST_CASE("what is no array of this program is refused with a reason", "[attend_
   }
 }
 
+TEST_CASE("whole numbers of four and eight bytes with one axis", "[attend_npy]") {
+  const std::string path = (std::filesystem::temp_directory_path() / "sympow_whole_numbers.npy").string();
+  const auto read = [&](const std::string& type, const std::string& shape, const std::string& entries) {
+    std::ofstream(path, std::ios::binary)
+        << file("{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }", entries);
+    return read_whole_numbers("--n", path);
+  };
+  REQUIRE(read("<i4", "(3,)", data<std::int32_t>({7, -1, 0})) == std::vector<std::int64_t>{7, -1, 0});
+  REQUIRE(read("<i8", "(2,)", data<std::int64_t>({1LL << 40, -2})) == std::vector<std::int64_t>{1LL << 40, -2});
+  using sympow::test::contains;
+  REQUIRE_THROWS_WITH(read("<i8", "(2, 1)", data<std::int64_t>({1, 2})),
+                      contains("shape is (2, 1), must have one axis"));
+  REQUIRE_THROWS_WITH(read("<f8", "(1,)", data<double>({1})), contains("are of type '<f8', must be '<i4' or '<i8'"));
+  REQUIRE_THROWS_WITH(read("<i8", "(2,)", data<std::int64_t>({1})), contains("of i8 takes 16 bytes, the file has 8"));
+  std::filesystem::remove(path);
+}
+
 TEST_CASE("places of entries in C order", "[attend_npy]") {
   REQUIRE(position({2, 3, 4}, 0) == "(0, 0, 0)");
   REQUIRE(position({2, 3, 4}, 23) == "(1, 2, 3)");

@@ -31,7 +31,7 @@ inline void write_bytes(const fs::path& path, const std::string& bytes) {
 }
 
 struct Finished {
-  int status;
+  int status;  // as the shell has it: 128 and more is a signal
   std::string out, err;
 };
 
@@ -68,13 +68,15 @@ class Folder {
     return sympow::io::read_npy("", (path_ / name).string());
   }
 
-  /// Runs the program here. Words are separated by spaces.
-  [[nodiscard]] Finished run(const std::string& words) const {
+  /// Runs the program here. Words are separated by spaces; commands of the shell may come before it, and its output may go elsewhere.
+  [[nodiscard]] Finished run(const std::string& words, const std::string& before = "",
+                             const std::string& elsewhere = "") const {
     const fs::path printed = path_.string() + ".out", complaint = path_.string() + ".err";
-    const int result = std::system(("cd '" + path_.string() + "' && '" SYMPOW_ATTEND_NPY "' " + words + " >'" +
-                                    printed.string() + "' 2>'" + complaint.string() + "'")
+    const int result = std::system(("cd '" + path_.string() + "' && " + before + "'" SYMPOW_ATTEND_NPY "' " + words +
+                                    " >'" + printed.string() + "' 2>'" + complaint.string() + "' " + elsewhere)
                                        .c_str());
-    Finished finished{WIFEXITED(result) ? WEXITSTATUS(result) : -1, bytes_of(printed), bytes_of(complaint)};
+    Finished finished{WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result), bytes_of(printed),
+                      bytes_of(complaint)};
     fs::remove(printed);
     fs::remove(complaint);
     return finished;

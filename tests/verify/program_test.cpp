@@ -78,7 +78,10 @@ TEST_CASE("a program of one's own propositions prints heading, lines, table and 
   REQUIRE(out.starts_with("mine: double, seed 1; sympow "));
   REQUIRE_THAT(out, test::contains("  F  A. Researcher. My Paper. 2026\n"));
   REQUIRE_THAT(out, test::contains("holds       a2"));
-  REQUIRE_THAT(out, test::contains("5 statements in double: 2 hold, 1 are errata"));
+  REQUIRE_THAT(out,
+               test::contains(
+                   "5 statements in double: 2 hold, 1 is an erratum (the printed form fails, the corrected one holds), "
+                   "1 control fails as it must,\n1 is about the papers' listings"));
   REQUIRE_THAT(out, test::contains("F                                2           1                       1       4\n"));
   REQUIRE(out.find("bound: ") == std::string::npos);
   REQUIRE_THAT(errors, test::contains("deciding group 2 of 2: large\n"));
@@ -97,11 +100,20 @@ TEST_CASE("an unexpected statement gives the exit status 1", "[verify]") {
 
 TEST_CASE("selections on the command line", "[verify]") {
   REQUIRE_THAT(run({"--filter", "a,b", "--filter", "c1"}).out, test::contains("\n4 statements in double"));
-  REQUIRE_THAT(run({"--filter", "a,b", "--verdict", "erratum"}).out, test::contains("\n1 statements in double"));
-  REQUIRE_THAT(run({"--words", "MUTANT"}).out, test::contains("\n1 statements in double"));
+  REQUIRE_THAT(run({"--filter", "a,b", "--verdict", "erratum"}).out, test::contains("\n1 statement in double"));
+  REQUIRE_THAT(run({"--words", "MUTANT"}).out, test::contains("\n1 statement in double"));
   REQUIRE_THAT(run({"--paper", "F"}).out, test::contains("\n4 statements in double"));
+}
+
+TEST_CASE("ids are found in either case", "[verify]") {
+  for (const char* ids : {"A,B1", "a,b1"})
+    REQUIRE_THAT(run({"--filter", ids}).out, test::contains("\n3 statements in double"));
+}
+
+TEST_CASE("a list is all that is printed", "[verify]") {
   const auto [status, out, errors] = run({"--list"});
   REQUIRE(status == 0);
+  REQUIRE(errors.empty());
   REQUIRE_THAT(out, test::contains("b1           erratum     a = b  [F §2, box]\n"));
   REQUIRE_THAT(out, test::contains("\n5 statements\n"));
   REQUIRE(out.find("<=") == std::string::npos);

@@ -60,6 +60,7 @@ std::size_t occurrences(const std::string& text, const std::string& of) {
 TEST_CASE("a selection takes any value of a kind and all kinds", "[verify]") {
   REQUIRE(selected({}) == "a1 a2 a10 b1 c1 d1 u1 ");
   REQUIRE(selected({.ids = {"a1", "c"}}) == "a1 a10 c1 ");
+  REQUIRE(selected({.ids = {"A1", "C"}}) == "a1 a10 c1 ");
   REQUIRE(selected({.words = {"ROWS", "right"}}) == "a10 b1 ");
   REQUIRE(selected({.words = {"σ φ"}}).empty());  // Greek as it stands
   REQUIRE(selected({.words = {"Σ φ"}}) == "a1 ");
@@ -83,7 +84,10 @@ TEST_CASE("the table counts each proposition once, under its first place", "[ver
           "0\nE| 0 0 0 0 1\nE|F.5 0 0 0 0 1\nno paper| 0 0 1 0 0\nall| 3 1 1 1 1\n");
   REQUIRE_THAT(text_table(with_unexpected()), test::contains("UNEXPECTED"));
   REQUIRE(text_table(sample()).find("UNEXPECTED") == std::string::npos);
-  REQUIRE_THAT(summary(sample()), test::contains("6 statements in double: 3 hold, 1 are errata"));
+  REQUIRE_THAT(summary(sample()), test::contains("6 statements in double: 3 hold, 1 is an erratum"));
+  Report one = sample();
+  one.propositions.resize(1);
+  REQUIRE_THAT(summary(one), test::contains("1 statement in double: 1 holds, 0 are errata"));
 }
 
 TEST_CASE("a line has the verdict, the numbers, the unit and on request the reason", "[verify]") {
@@ -193,6 +197,7 @@ TEST_CASE("the figure has a row for each proposition, with a tooltip", "[verify]
   const Report report = with_unexpected();
   const std::string svg = figure_report(report);
   REQUIRE(occurrences(svg, "<title>") == report.propositions.size());
+  REQUIRE_THAT(svg, test::contains("7 statements: 3 hold, 1 erratum, 1 control, 1 documented, 1 unexpected. "));
   for (const char* tag : {"g", "text", "tspan", "title"}) {
     CAPTURE(tag);
     REQUIRE(occurrences(svg, std::string("<") + tag + " ") + occurrences(svg, std::string("<") + tag + ">") ==

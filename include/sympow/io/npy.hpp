@@ -1,10 +1,8 @@
-// Arrays of float and double in numpy's file format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+// Arrays of float and double, and whole numbers, in numpy's file format.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,32 +11,16 @@
 #include <optional>
 #include <ostream>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <type_traits>
-#include <utility>
 #include <variant>
 #include <vector>
 
-#include <sympow/core/checks.hpp>
+#include <sympow/io/npy_header.hpp>
 
 namespace SYMPOW_NAMESPACE::io {
 
 static_assert(std::endian::native == std::endian::little, "entries are read as they stand in the file, little-endian");
-
-/// A file that is not a .npy file, or one of an array that is not taken here.
-struct InvalidNpy : InvalidArgument {
-  using InvalidArgument::InvalidArgument;
-};
-
-using Shape = std::vector<std::ptrdiff_t>;
-
-/// As Python writes a tuple: "()", "(3,)", "(3, 4)".
-inline std::string text(const Shape& shape) {
-  std::string result = "(";
-  for (std::size_t n = 0; n < shape.size(); ++n) result += (n > 0 ? ", " : "") + std::to_string(shape[n]);
-  return result + (shape.size() == 1 ? ",)" : ")");
-}
 
 /// The place of entry n, in C order: "(0, 3, 1)".
 inline std::string position(const Shape& shape, std::size_t n) {
@@ -90,177 +72,25 @@ struct Array {
 
 namespace detail {
 
-/// What the header of a .npy file says.
-struct NpyHeader {
-  std::string descr;           ///< byte order and type, "<f8"
-  bool fortran_order = false;  ///< whether the first axis runs fastest
-  Shape shape;                 ///< the size of every axis
-};
-
-/// Reads the Python dictionary {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }, its keys in any order, once each.
-class NpyHeaderParser {
- public:
-  /// Both must outlive the parser; messages begin with `name`.
-  NpyHeaderParser(std::string_view header, const std::string& name) : rest_(header), name_(name) {}
-
-  /// The values of the three keys. Throws `InvalidNpy` for anything else.
-  NpyHeader parse() {
-    NpyHeader header;
-    bool has_descr = false, has_order = false, has_shape = false;
-    expect('{');
-    while (!accept('}')) {
-      const std::string key = string();
-      expect(':');
-      if (key == "descr" && !std::exchange(has_descr, true))
-        header.descr = type();
-      else if (key == "fortran_order" && !std::exchange(has_order, true))
-        header.fortran_order = boolean();
-      else if (key == "shape" && !std::exchange(has_shape, true))
-        header.shape = tuple();
-      else
-        refuse("has an unknown or repeated key '" + key + "'");
-      if (!accept(',')) {
-        expect('}');
-        break;
-      }
-    }
-    skip_space();
-    if (!rest_.empty()) refuse("goes on after the dictionary");
-    if (!(has_descr && has_order && has_shape)) refuse("must have the keys descr, fortran_order and shape");
-    return header;
-  }
-
- private:
-  [[noreturn]] void refuse(const std::string& reason) const {
-    sympow::detail::raise<InvalidNpy>(name_, ": its npy header ", reason);
-  }
-
-  void skip_space() { rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\n"), rest_.size())); }
-
-  bool accept(char c) {
-    skip_space();
-    if (!rest_.starts_with(c)) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
-
-  void expect(char c) {
-    if (!accept(c))
-      refuse(std::string("lacks a '") + c + "'" +
-             (rest_.empty() ? " at its end" : " before '" + std::string(rest_.substr(0, 12)) + "'"));
-  }
-
-  std::string string() {
-    const char quote = accept('"') ? '"' : '\'';
-    if (quote == '\'') expect('\'');
-    const std::size_t end = rest_.find_first_of("'\"\\\n");
-    if (end == std::string_view::npos || rest_[end] != quote) refuse("has a string without an end");
-    std::string result(rest_.substr(0, end));
-    rest_.remove_prefix(end + 1);
-    return result;
-  }
-
-  std::string type() {
-    skip_space();
-    if (rest_.starts_with('[')) sympow::detail::raise<InvalidNpy>(name_, ": its entries are records, must be f4 or f8");
-    return string();
-  }
-
-  bool boolean() {
-    skip_space();
-    for (const std::string_view word : {"True", "False"})
-      if (rest_.starts_with(word)) {
-        rest_.remove_prefix(word.size());
-        return word == "True";
-      }
-    refuse("must say True or False for fortran_order");
-  }
-
-  Shape tuple() {
-    Shape shape;
-    expect('(');
-    while (!accept(')')) {
-      skip_space();
-      std::ptrdiff_t size = -1;
-      const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
-      if (error != std::errc() || size < 0) refuse("has a shape that is not a tuple of sizes that fit 64 bits");
-      rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-      shape.push_back(size);
-      if (accept(',')) continue;
-      expect(')');
-      if (shape.size() == 1) refuse("has a shape that is not a tuple: (n,) must have a comma");
-      break;
-    }
-    return shape;
-  }
-
-  std::string_view rest_;
-  const std::string& name_;
-};
-
-template <class Scalar>
-std::vector<Scalar> read_entries(std::istream& in, std::uint64_t bytes, const Array& array) {
-  const auto count = entries_of(array.shape, sizeof(Scalar));
-  if (!count)
-    sympow::detail::raise<InvalidNpy>(array.name, ": shape ", text(array.shape), " of ", array.type(),
-                                      " cannot be counted in 64 bits");
-  if (*count * sizeof(Scalar) != bytes)
-    sympow::detail::raise<InvalidNpy>(array.name, ": shape ", text(array.shape), " of ", array.type(), " takes ",
-                                      *count * sizeof(Scalar), " bytes, the file has ", bytes, " after its header");
-  std::vector<Scalar> entries(*count);
+/// Reads the entries, of the type that the header says.
+template <class Number>
+std::vector<Number> read_entries(std::istream& in, std::uint64_t bytes, const std::string& name,
+                                 const NpyHeader& said) {
+  const std::string what = name + ": shape " + text(said.shape) + " of " + said.descr.substr(1);
+  const auto count = entries_of(said.shape, sizeof(Number));
+  if (!count) sympow::detail::raise<InvalidNpy>(what, " cannot be counted in 64 bits");
+  if (*count * sizeof(Number) != bytes)
+    sympow::detail::raise<InvalidNpy>(what, " takes ", *count * sizeof(Number), " bytes, the file has ", bytes,
+                                      " after its header");
+  std::vector<Number> entries(*count);
   if (!in.read(reinterpret_cast<char*>(entries.data()), static_cast<std::streamsize>(bytes)))
-    sympow::detail::raise<InvalidNpy>(array.name, ": cannot be read to its end");
+    sympow::detail::raise<InvalidNpy>(name, ": cannot be read to its end");
   return entries;
 }
 
-}  // namespace detail
-
-/// Reads an array that fills a stream of `bytes` bytes; allocates no more. Throws `InvalidNpy`, whose message begins with `name`.
-inline Array read_npy(std::istream& in, std::uint64_t bytes, const std::string& name) {
-  const auto take = [&](void* target, std::size_t size) {
-    if (bytes < size || !in.read(static_cast<char*>(target), static_cast<std::streamsize>(size)))
-      sympow::detail::raise<InvalidNpy>(name, ": ends inside of its npy header");
-    bytes -= size;
-  };
-  std::array<unsigned char, 8> start{};  // the magic string and two bytes of version
-  if (bytes < start.size()) sympow::detail::raise<InvalidNpy>(name, ": is not an npy file, it has ", bytes, " bytes");
-  take(start.data(), start.size());
-  constexpr std::array<unsigned char, 6> magic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
-  if (!std::equal(magic.begin(), magic.end(), start.begin()))
-    sympow::detail::raise<InvalidNpy>(name, ": is not an npy file");
-  const int major = start[6], minor = start[7];
-  if (major < 1 || major > 3 || minor != 0)
-    sympow::detail::raise<InvalidNpy>(name, ": is an npy file of version ", major, ".", minor,
-                                      ", must be 1.0, 2.0 or 3.0");
-
-  std::array<unsigned char, 4> size{};  // of the header, little-endian
-  take(size.data(), major == 1 ? 2 : 4);
-  const std::uint64_t header_size = std::bit_cast<std::uint32_t>(size);
-  constexpr std::uint64_t longest = 65535;  // longer ones hold the names of records
-  if (header_size > bytes || header_size > longest)
-    sympow::detail::raise<InvalidNpy>(name, ": its npy header should have ", header_size, " bytes, ",
-                                      header_size > bytes ? "more than the file" : "must have at most 65535");
-  std::string header(header_size, ' ');
-  take(header.data(), header.size());
-  const detail::NpyHeader said = detail::NpyHeaderParser(header, name).parse();
-
-  Array array{name, said.shape, {}};
-  if (said.descr.starts_with('>'))
-    sympow::detail::raise<InvalidNpy>(name, ": is big-endian ('", said.descr,
-                                      "'), must be little-endian; see numpy's astype");
-  if (said.descr != "<f4" && said.descr != "<f8")
-    sympow::detail::raise<InvalidNpy>(name, ": entries are of type '", said.descr, "', must be '<f4' or '<f8'");
-  if (said.fortran_order)
-    sympow::detail::raise<InvalidNpy>(name, ": is in Fortran order, must be in C order; see numpy's ascontiguousarray");
-  if (said.descr == "<f8") array.entries = std::vector<double>();
-  std::visit(
-      [&]<class Scalar>(std::vector<Scalar>& entries) { entries = detail::read_entries<Scalar>(in, bytes, array); },
-      array.entries);
-  return array;
-}
-
-/// Reads an array from a file. `option` says in messages what the file was given for.
-inline Array read_npy(const std::string& option, const std::string& path) {
+/// read(stream, bytes, name) of a file.
+template <class Reader>
+auto read_file(const std::string& option, const std::string& path, const Reader& read) {
   const std::string name = option + " " + path;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) sympow::detail::raise<InvalidNpy>(name, ": there is no such file");
@@ -269,7 +99,39 @@ inline Array read_npy(const std::string& option, const std::string& path) {
   const std::uint64_t bytes = std::filesystem::file_size(path, error);
   std::ifstream in(path, std::ios::binary);
   if (error || !in) sympow::detail::raise<InvalidNpy>(name, ": cannot be read");
-  return read_npy(in, bytes, name);
+  return read(in, bytes, name);
+}
+
+}  // namespace detail
+
+/// Reads an array that fills a stream of `bytes` bytes; allocates no more. Throws `InvalidNpy`, whose message begins with `name`.
+inline Array read_npy(std::istream& in, std::uint64_t bytes, const std::string& name) {
+  const detail::NpyHeader said = detail::read_header(in, bytes, name, {"<f4", "<f8"});
+  Array array{name, said.shape, {}};
+  if (said.descr == "<f4")
+    array.entries = detail::read_entries<float>(in, bytes, name, said);
+  else
+    array.entries = detail::read_entries<double>(in, bytes, name, said);
+  return array;
+}
+
+/// Reads an array from a file. `option` says in messages what the file was given for.
+inline Array read_npy(const std::string& option, const std::string& path) {
+  return detail::read_file(option, path, [](std::istream& in, std::uint64_t bytes, const std::string& name) {
+    return read_npy(in, bytes, name);
+  });
+}
+
+/// Reads the whole numbers, i4 or i8, of an array with one axis, likewise.
+inline std::vector<std::int64_t> read_whole_numbers(const std::string& option, const std::string& path) {
+  return detail::read_file(option, path, [](std::istream& in, std::uint64_t bytes, const std::string& name) {
+    const detail::NpyHeader said = detail::read_header(in, bytes, name, {"<i4", "<i8"});
+    if (said.shape.size() != 1)
+      sympow::detail::raise<InvalidNpy>(name, ": shape is ", text(said.shape), ", must have one axis");
+    if (said.descr == "<i8") return detail::read_entries<std::int64_t>(in, bytes, name, said);
+    const auto entries = detail::read_entries<std::int32_t>(in, bytes, name, said);
+    return std::vector<std::int64_t>(entries.begin(), entries.end());
+  });
 }
 
 /// Writes an array in C order, format 1.0, its entries beginning at a multiple of 64 bytes.

@@ -38,12 +38,13 @@ struct Program {
 namespace detail {
 
 [[nodiscard]] inline std::string usage(const Program& program) {
-  std::string text = "usage: " + program.name + " [OPTIONS]\n" + program.about +
-                     "\n"
-                     "\n"
-                     "which:  --filter ID        ids that begin with ID; several with commas or by repeating it\n"
-                     "        --words \"WORDS\"    statements or corrections that contain WORDS\n"
-                     "        --verdict VERDICT  holds, erratum, control, documented or unexpected\n";
+  std::string text =
+      "usage: " + program.name + " [OPTIONS]\n" + program.about +
+      "\n"
+      "\n"
+      "which:  --filter ID        ids that begin with ID, in either case; several with commas or by repeating it\n"
+      "        --words \"WORDS\"    statements or corrections that contain WORDS\n"
+      "        --verdict VERDICT  holds, erratum, control, documented or unexpected\n";
   if (!program.papers.empty()) {
     text += "        --paper LETTER     statements of a paper:";
     for (const Paper& paper : program.papers) text += " " + paper.letter;
@@ -74,12 +75,13 @@ inline void put(const std::string& text, std::FILE* out) {
   std::fflush(out);
 }
 
-/// Decides the groups one by one and prints what is selected of each as soon as it is decided.
+/// Decides the groups one by one and prints what is selected of each as soon as it is decided. A list says nothing of progress.
 inline void decide(Report& report, const std::vector<PropositionGroup>& groups, const Arguments& arguments,
                    std::FILE* out, std::FILE* progress) {
   int done = 0;
   for (const auto& [name, decide_group] : groups) {
-    put(print("  deciding group %d of %zu: %s\n", ++done, groups.size(), name), progress);
+    ++done;
+    if (!arguments.list) put(print("  deciding group %d of %zu: %s\n", done, groups.size(), name), progress);
     Ledger ledger;
     decide_group(ledger, report.seed);
     for (const Proposition& p : ledger.propositions()) {
@@ -108,14 +110,11 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
          progress);
   if (report.propositions.empty()) throw std::invalid_argument("no statement fits " + arguments.selection.text());
   for (const auto& [file, writer] : files) file.write(writer(report));
-  if (arguments.list) {
-    const std::size_t count = report.propositions.size();
-    put("\n" + std::to_string(count) + (count == 1 ? " statement\n" : " statements\n"), out);
-  } else {
-    put("\n" + text_table(report) + "\n" + summary(report), out);
-  }
   Counts counts;
   for (const Proposition& p : report.propositions) counts.add(p);
+  put("\n" + (arguments.list ? counted(counts.total(), "statement", "statements") + "\n"
+                             : text_table(report) + "\n" + summary(report)),
+      out);
   return counts.unexpected() == 0 ? 0 : 1;
 }
 
@@ -130,7 +129,7 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
 ///
 /// Returns the exit status: 0 all as expected, 1 something is not, 2 wrong arguments or a file that cannot be
 /// written; then one line on `errors` says which. Every line is flushed, and `errors` names each group before it is
-/// decided.
+/// decided, but for `--list`.
 inline int run_program(int argc, const char* const* argv, const Program& program, std::FILE* out = stdout,
                        std::FILE* errors = stderr) {
   try {

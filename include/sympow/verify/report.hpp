@@ -122,6 +122,11 @@ inline std::string print(const char* format, ...) {
   return text + std::string(size < width ? width - size : 0, ' ');
 }
 
+/// A number and what there are so many of: "1 statement", "2 statements".
+[[nodiscard]] inline std::string counted(int count, const char* one, const char* several) {
+  return std::to_string(count) + " " + (count == 1 ? one : several);
+}
+
 }  // namespace detail
 
 /// A residual and its bound: "3.1e-16 <= 8.9e-16".

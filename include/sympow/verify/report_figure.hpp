@@ -202,7 +202,7 @@ struct FigureColumns {
 /// have lanes of their own at both ends of the axis, in which there are also bounds of 0. Residuals are in the unit
 /// of their statement.
 [[nodiscard]] inline std::string figure_report(const Report& report) {
-  using detail::FigureLayout, detail::print, detail::xml;
+  using detail::FigureLayout, detail::counted, detail::print, detail::xml;
   const std::vector<detail::FigureRow> rows = detail::figure_rows(report);
   const FigureLayout layout(rows.size());
   const detail::FigureAxis axis(report.propositions, FigureLayout::column - FigureLayout::ids - 8);
@@ -216,13 +216,11 @@ struct FigureColumns {
              "font-size='8'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
              layout.width(), height) +
          print("<text x='%.0f' y='32' font-size='17' font-weight='bold'>", FigureLayout::margin) + xml(report.program) +
-         print(
-             "</text><text x='%.0f' y='50' font-size='10' fill='#444'>%d statements: %d hold, %d errata, %d controls, "
-             "%d "
-             "documented, %d unexpected. ",
-             FigureLayout::margin, counts.total(), counts.of[0], counts.of[1], counts.of[2], counts.of[3],
-             counts.of[4]) +
-         xml(report.setting()) + "</text>\n" + detail::figure_legend(72, counts.unexpected() > 0) + columns +
+         print("</text><text x='%.0f' y='50' font-size='10' fill='#444'>", FigureLayout::margin) +
+         counted(counts.total(), "statement", "statements") + ": " + counted(counts.of[0], "holds", "hold") + ", " +
+         counted(counts.of[1], "erratum", "errata") + ", " + counted(counts.of[2], "control", "controls") +
+         print(", %d documented, %d unexpected. ", counts.of[3], counts.unexpected()) + xml(report.setting()) +
+         "</text>\n" + detail::figure_legend(72, counts.unexpected() > 0) + columns +
          print(
              "<text x='%.0f' y='%.1f' font-size='9' fill='#555'>Residual and bound of every statement in its own unit; "
              "a "

@@ -189,11 +189,13 @@ struct StatementRow {
 [[nodiscard]] inline std::string summary(const Report& report) {
   Counts counts;
   for (const Proposition& p : report.propositions) counts.add(p);
-  return detail::print(
-      "%d statements in %s: %d hold, %d are errata (the printed form fails, the corrected one holds), %d controls fail "
-      "as "
-      "they must,\n%d are about the papers' listings as programs and documented, %d unexpected\n",
-      counts.total(), report.scalar.c_str(), counts.of[0], counts.of[1], counts.of[2], counts.of[3], counts.of[4]);
+  using detail::counted;
+  return counted(counts.total(), "statement", "statements") + " in " + report.scalar + ": " +
+         counted(counts.of[0], "holds", "hold") + ", " + counted(counts.of[1], "is an erratum", "are errata") +
+         " (the printed form fails, the corrected one holds), " +
+         counted(counts.of[2], "control fails as it must", "controls fail as they must") + ",\n" +
+         counted(counts.of[3], "is", "are") + " about the papers' listings as programs and documented, " +
+         std::to_string(counts.unexpected()) + " unexpected\n";
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

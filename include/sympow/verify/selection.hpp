@@ -11,16 +11,16 @@ namespace SYMPOW_NAMESPACE::verify {
 
 /// Conditions on a proposition: all kinds of them must be met, each by any one of its values. No value, no condition.
 struct Selection {
-  std::vector<std::string> ids = {};       ///< the id begins with it
+  std::vector<std::string> ids = {};       ///< the id begins with it, in either case (ASCII)
   std::vector<std::string> words = {};     ///< the statement or its correction contains it, in either case (ASCII)
   std::vector<std::string> papers = {};    ///< one of its places is in the paper of this letter
   std::vector<std::string> verdicts = {};  ///< what `verdict` says of it
 
   /// Whether a proposition meets them, its source read by these papers' landmarks.
   [[nodiscard]] bool operator()(const Proposition& p, const std::vector<Paper>& among) const {
-    const std::string text = lower(p.statement + "\n" + p.correction);
+    const std::string id = lower(p.id), text = lower(p.statement + "\n" + p.correction);
     const Source source = parse_source(p.source, among);
-    return any(ids, [&](const std::string& id) { return p.id.starts_with(id); }) &&
+    return any(ids, [&](const std::string& start) { return id.starts_with(lower(start)); }) &&
            any(words, [&](const std::string& word) { return text.find(lower(word)) != std::string::npos; }) &&
            any(papers,
                [&](const std::string& letter) {
