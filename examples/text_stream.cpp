@@ -69,7 +69,7 @@ int run(const std::string& path) {
   const double chunked_time = seconds([&] { in_chunks = chunked(Feature{}, conformal(0, T), Q, K, V, other); });
 
   progress("every row against attention in double");
-  const verify::DirectRows rows = verify::double_rows(Feature{}, conformal(0, T), Q, K, V);
+  const verify::DirectRows<double> rows = verify::double_rows(Feature{}, conformal(0, T), Q, K, V);
   bool agree = true;
   std::printf("\n%-12s%16s%26s\n", "form", "tokens/s", "error by the row rule");
   const auto report = [&](const char* form, double time, const Matrix<float>& Y, double tokens_per_update) {

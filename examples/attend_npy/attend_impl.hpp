@@ -71,15 +71,16 @@ class Head {
       add("recurrent", Form::recurrent, 1);
       add("chunked", Form::chunked, static_cast<double>(problem_.arguments.chunk));
     }
-    const verify::DirectRows rows =
+    const verify::DirectRows<double> rows =
         resumed
             ? rows_after(state, diagnostics, sides.back().Y)
             : reference(feature_, problem_.transition<double>(n_), Q_.template cast<double>(),
                         K_.template cast<double>(), V_.template cast<double>(), problem_.arguments.scale, divides());
     const std::vector<Index> kept = comparable(rows, sides, found);
-    const verify::DirectRows those{columns(rows.Y, kept), columns(rows.denominator.transpose(), kept).transpose(),
-                                   columns(rows.condition.transpose(), kept).transpose(),
-                                   columns(rows.window.transpose(), kept).transpose(), rows.largest_value};
+    const verify::DirectRows<double> those{columns(rows.Y, kept),
+                                           columns(rows.denominator.transpose(), kept).transpose(),
+                                           columns(rows.condition.transpose(), kept).transpose(),
+                                           columns(rows.window.transpose(), kept).transpose(), rows.largest_value};
     for (auto& side : sides) {
       if (divides() && !side.Y.allFinite())
         found.largest = never;  // a mean of finite values is finite, whatever it says
@@ -115,9 +116,9 @@ class Head {
   [[nodiscard]] bool divides() const { return problem_.arguments.divides(); }
 
   // What the row rule needs of a resumed sequence, from its diagnostics; what came before is known by its state only.
-  verify::DirectRows rows_after([[maybe_unused]] const Carried& state, const Diagnostics& diagnostics,
-                                const Matrix<Scalar>& Y) const {
-    verify::DirectRows rows;
+  verify::DirectRows<double> rows_after([[maybe_unused]] const Carried& state, const Diagnostics& diagnostics,
+                                        const Matrix<Scalar>& Y) const {
+    verify::DirectRows<double> rows;
     if constexpr (FiniteFeatureMap<F>) {
       rows.Y = Y.template cast<double>();
       rows.denominator = diagnostics.row(0).array().exp();
@@ -164,7 +165,7 @@ class Head {
 
   // The rows that every form must see alike: those that say something, and not just barely, and that stay in the range of the type,
   // where rounding is relative.
-  std::vector<Index> comparable(const verify::DirectRows& rows, const std::vector<Side>& sides,
+  std::vector<Index> comparable(const verify::DirectRows<double>& rows, const std::vector<Side>& sides,
                                 Comparison& found) const {
     constexpr double least = 2 * static_cast<double>(std::numeric_limits<Scalar>::min());
     constexpr double most = static_cast<double>(std::numeric_limits<Scalar>::max());

@@ -9,15 +9,15 @@ using namespace sympow;
 
 // As verify::double_rows, but for sums and embedded scores as well, and by logarithms: no power of a length overflows on the way.
 template <class Normalization, class F, class A>
-verify::DirectRows rows_in_double(const F& feature, const A& transition, const Eigen::MatrixXd& Q,
-                                  const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale) {
+verify::DirectRows<double> rows_in_double(const F& feature, const A& transition, const Eigen::MatrixXd& Q,
+                                          const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale) {
   const Index T = Q.cols();
   Diagnostics of_scores, of_all;
   Eigen::RowVectorXd of_weights;  // log A_i
   Eigen::VectorXd log_gates(T);
   for (Index i = 0; i < T; ++i) log_gates[i] = transition.log_decay(i);
   const Eigen::MatrixXd ones = Eigen::MatrixXd::Ones(1, T), q = Q.colwise().stableNorm(), k = K.colwise().stableNorm();
-  verify::DirectRows rows;
+  verify::DirectRows<double> rows;
   rows.Y = attention<Normalization>(feature, transition, Q, K, V, {.scale = scale, .diagnostics = &of_scores});
   rows.denominator = of_scores.row(0).array().exp();
   if constexpr (F::score == Score::embedded) {  // lengths are those of φ, which the diagnostics see
@@ -37,9 +37,9 @@ verify::DirectRows rows_in_double(const F& feature, const A& transition, const E
 }  // namespace
 
 template <class F>
-verify::DirectRows reference(const F& feature, const Transition<double>& transition, const Eigen::MatrixXd& Q,
-                             const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale, bool divides) {
-  verify::DirectRows rows;
+verify::DirectRows<double> reference(const F& feature, const Transition<double>& transition, const Eigen::MatrixXd& Q,
+                                     const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale, bool divides) {
+  verify::DirectRows<double> rows;
   std::visit(
       [&]<class A>(const A& transition_of_keys) {
         with_normalization<F>(divides, [&]<class N>(N) {
@@ -55,9 +55,9 @@ verify::DirectRows reference(const F& feature, const Transition<double>& transit
   return rows;
 }
 
-#define ATTEND_NPY_REFERENCE(...)                                                                              \
-  template verify::DirectRows reference(const __VA_ARGS__&, const Transition<double>&, const Eigen::MatrixXd&, \
-                                        const Eigen::MatrixXd&, const Eigen::MatrixXd&, double, bool);
+#define ATTEND_NPY_REFERENCE(...)                                                                                      \
+  template verify::DirectRows<double> reference(const __VA_ARGS__&, const Transition<double>&, const Eigen::MatrixXd&, \
+                                                const Eigen::MatrixXd&, const Eigen::MatrixXd&, double, bool);
 ATTEND_NPY_REFERENCE(Exponential)
 ATTEND_NPY_REFERENCE(Linear)
 ATTEND_NPY_REFERENCE(PositiveRandomFeatures)

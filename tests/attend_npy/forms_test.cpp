@@ -120,7 +120,7 @@ TEST_CASE("diagnostics are the logarithm of the denominator, the condition numbe
         REQUIRE(file.holds<double>());
         const Numbers D = by_head(file), Y = by_head(folder.read("y.npy"));
         REQUIRE(arrays.distance(Y) <= 1);
-        arrays.each_head([&]<class F, class N>(F, N, const verify::DirectRows& rows, Index b, Index h) {
+        arrays.each_head([&]<class F, class N>(F, N, const verify::DirectRows<double>& rows, Index b, Index h) {
           const Eigen::MatrixXd d = D.head(b, h, 0, D.tokens);
           for (Index i = 0; i < D.tokens; ++i) {
             CAPTURE(b, h, i);

@@ -71,7 +71,7 @@ class Chain {
     double worst = 0;
     for (Index b = 0; b < Y.batches; ++b)
       for (Index h = 0; h < Y.heads; ++h) {
-        const verify::DirectRows rows =
+        const verify::DirectRows<double> rows =
             verify::direct_attention(feature, transition(b, h), head(arrays.Q, b, h), head(arrays.K, b, h),
                                      values(b, h), {.scale = choice_.scale});
         const Eigen::MatrixXd mine = Y.head(b, h, 0, Y.tokens);

@@ -121,7 +121,7 @@ class Arrays {
   /// How far rows of all tokens are from the definition, by the row rule.
   [[nodiscard]] double distance(const Numbers& Y) const {
     double worst = 0;
-    each_head([&]<class F, class N>(F, N, const verify::DirectRows& rows, Index b, Index h) {
+    each_head([&]<class F, class N>(F, N, const verify::DirectRows<double>& rows, Index b, Index h) {
       worst = std::max(worst, verify::row_rule<N, F>(rows, Y.head(b, h, 0, Y.tokens), rows.Y, unit()));
     });
     return worst;

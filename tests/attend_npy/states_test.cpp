@@ -91,7 +91,7 @@ TEST_CASE("a state file of one head is one of the library, and the other way rou
   save(state, (folder / "state").string());
   REQUIRE(folder.run(arrays.save(folder, 50, 10) + " --out y.npy --state-in state").status == 0);
   const Numbers last = by_head(folder.read("y.npy"));
-  arrays.each_head([&]<class F, class N>(F, N, const verify::DirectRows& rows, Index, Index) {
+  arrays.each_head([&]<class F, class N>(F, N, const verify::DirectRows<double>& rows, Index, Index) {
     REQUIRE((Y - rows.Y.middleCols(40, 10)).cwiseAbs().maxCoeff() <= 1e-12);
     REQUIRE((last.head(0, 0, 0, 10) - rows.Y.middleCols(50, 10)).cwiseAbs().maxCoeff() <= 1e-12);
   });

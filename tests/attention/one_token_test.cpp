@@ -32,7 +32,7 @@ struct Sequence {
   template <class F>
   [[nodiscard]] double residual(const F& feature) const {
     const auto rows = verify::direct_attention(feature, transition(0, T), Q, K, V);
-    return verify::form_residuals(rows, feature, transition(0, T), Q, K, V).recurrent;
+    return verify::form_residuals(rows, feature, transition(0, T), Q, K, V).recurrent.residual;
   }
 };
 

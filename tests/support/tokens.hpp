@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 
@@ -23,8 +24,14 @@ struct Tokens {
   Eigen::VectorXd theta = {}, beta = {};  ///< d/2 and T
   Eigen::MatrixXd log_a = {};             ///< d × T
   double scale = 1;
+  Pairing pairing = Pairing::interleaved;  ///< of what θ turns
+  Eigen::MatrixXd w = {};                  ///< d × T, a Householder chain
+  Eigen::VectorXd strength = {};           ///< and its T strengths
+  Mask mask = {};                          ///< which lets queries and keys differ in number
 
   [[nodiscard]] Index size() const { return Q.cols(); }
+  /// T, those of keys and those at which queries stand.
+  [[nodiscard]] Index tokens() const { return std::max(K.cols(), Q.cols() + mask.offset); }
 
   /// The tokens of a segment.
   [[nodiscard]] Tokens segment(Segment s) const;
@@ -32,16 +39,16 @@ struct Tokens {
   /// Rounds queries, keys and values to a scalar type, so that a reference sees what a call sees.
   template <class Scalar>
   void round_to() {
-    for (Eigen::MatrixXd* x : {&Q, &K, &V}) *x = x->cast<Scalar>().template cast<double>().eval();
+    for (Eigen::MatrixXd* x : {&Q, &K, &V, &w}) *x = x->cast<Scalar>().template cast<double>().eval();
   }
 
   /// Calls f with the library's transition.
   template <class F>
   decltype(auto) with_transition(F&& f) const {
-    const Decay gates = decay(log_gamma.size() > 0 ? log_gamma : Eigen::VectorXd::Zero(size()).eval());
+    const Decay gates = decay(log_gamma.size() > 0 ? log_gamma : Eigen::VectorXd::Zero(tokens()).eval());
     if (log_a.size() > 0) return f(channel_decay(log_a) * gates);
     if (theta.size() > 0)
-      return f(gates * rotary(theta, beta.size() > 0 ? beta : Eigen::VectorXd::Ones(size()).eval()));
+      return f(gates * rotary(theta, beta.size() > 0 ? beta : Eigen::VectorXd::Ones(tokens()).eval(), pairing));
     return f(gates);
   }
 };
@@ -56,15 +63,17 @@ struct ReferenceRows {
       direct;  ///< Σ_j b_ij |scale| ‖q_i‖ ‖M_ij k_j‖ |s_ij/b_ij|^{(P-1)/P}, what the rounding of logits moves, divided likewise
   Vector<Real>
       window;  ///< n_i = Σ_j b_ij, by the slowest channel, or the age of the mean weight where keys shrink faster than that
-  Vector<Real> largest;  ///< max |v_j| over j ≤ i
+  Vector<Real> largest;  ///< max |v_j| over the keys that it sees
   Vector<Real>
       forgotten;  ///< Σ_j |s_ij| |log b_ij|, channels included, divided likewise: what one rounding of every log b moves
   int P = 1;
   Index d = 1;  ///< of keys
   bool means = false, turned = false;
+  bool exponential = false;  ///< then `bound` is max_j |scale| ‖q_i‖ ‖k_j‖, to which the rounding of logits is relative
 
-  /// The last n rows.
-  [[nodiscard]] ReferenceRows last(Index n) const;
+  /// Some of the rows, and the last n.
+  [[nodiscard]] ReferenceRows part(Index begin, Index size) const;
+  [[nodiscard]] ReferenceRows last(Index n) const { return part(Y.cols() - n, n); }
 
   [[nodiscard]] Real condition(Index i) const { return absolute[i] / std::abs(denominator[i]); }
 };
@@ -73,8 +82,13 @@ struct ReferenceRows {
 /// double, which see the difference.
 enum class AngleSums { exact, in_double };
 
-/// y_i = Σ_{j ≤ i} b_ij (scale q_iᵀ M_ij k_j)^P v_j, divided by its sum of weights if `means`.
-[[nodiscard]] ReferenceRows reference_rows(int P, const Tokens& tokens, bool means, AngleSums sums = AngleSums::exact);
+/// φ of all columns, for scores φ(q)·φ(k).
+using Embedding = std::function<Matrix<Real>(const Matrix<Real>&)>;
+
+/// y_i = Σ_{j ≤ i} b_ij (scale q_iᵀ M_ij k_j)^P v_j, divided by its sum of weights if `means`; P = 0 is the exponential of the logit, with b_ij
+/// behind it. An embedding is taken of what the transition has turned, with P = 1.
+[[nodiscard]] ReferenceRows reference_rows(int P, const Tokens& tokens, bool means, AngleSums sums = AngleSums::exact,
+                                           const Embedding& embed = {});
 
 /// What became of the rows of a call.
 struct Verdict {
@@ -83,6 +97,8 @@ struct Verdict {
   Index row = -1;  ///< where
   Index compared = 0;  ///< rows
   Index flagged = 0;   ///< rows that were not compared
+  Index loose =
+      0;  ///< rows of which nothing can be said but that they are finite: exponentials of logits that are rounded by 1 or more
 };
 
 /// What the rule is asked of. The 4 u of a row hold P roundings of every logit where those fall in all directions. Rotated logits, and

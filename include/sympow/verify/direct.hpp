@@ -1,247 +1,257 @@
-// Attention by its definition, in double, without blocks, states or shortcuts: what every form is measured against.
+// Attention by its definition, without blocks, states or shortcuts, in arithmetic of any type: what every form is measured against.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
-#include <sympow/attention/engine/checks.hpp>
 #include <sympow/core/integer_power.hpp>
+#include <sympow/transition/transition.hpp>
+#include <sympow/verify/row_rule.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
-
-/// Rows by the definition, with what the row rule needs.
-struct DirectRows {
-  Matrix<double> Y;             ///< e × T
-  Eigen::VectorXd denominator;  ///< Σ_j s_ij
-  Eigen::VectorXd condition;    ///< K_i for normalised rows, A_i for sums, K_i (1 + |Y_i| / max|V|) for signed means
-  Eigen::VectorXd window;       ///< Σ_j b_ij, tokens inside the gate's effective window
-  double largest_value = 0;     ///< max |V|
-};
-
 namespace detail {
 
 /// What a definition is made of beside its tokens, whatever the feature map and the transition.
+template <class Real>
 struct DirectCall {
-  int degree = 1;                                        ///< scores are s^P; 0 for e^s
-  bool sums = false, signed_means = false;               ///< what becomes of rows
-  std::vector<double> log_decay = {};                    ///< log γ_i
-  std::function<Matrix<double>(Index)> key_matrix = {};  ///< A_i in key space; none if it is the identity
+  int degree = 1;                              ///< scores are s^P; 0 for e^s
+  bool divided = false, signed_means = false;  ///< what becomes of rows
+  Mask mask = {};
+  std::vector<double> log_decay = {};  ///< log γ_t
+  std::function<Matrix<Real>(Index)> key_step =
+      {};  ///< A_tᵀ in key space, which moves keys on; none if it is the identity
 };
 
-/// x ← Aᵀ x. Every sum is added up from its first term to its last; four go side by side, for one alone waits for its own additions.
-inline void multiply_by_transpose(const Matrix<double>& A, double* x) {
-  const Index rows = A.rows(), cols = A.cols();
-  std::vector<double> image(static_cast<std::size_t>(cols));
-  for (Index j = 0; j < cols; j += 4) {
-    const auto column = [&](Index n) { return A.data() + std::min(j + n, cols - 1) * rows; };
-    const double *const a = column(0), *const b = column(1), *const c = column(2), *const d = column(3);
-    double a_x = 0, b_x = 0, c_x = 0, d_x = 0;
-    for (Index i = 0; i < rows; ++i) {
-      a_x += a[i] * x[i];
-      b_x += b[i] * x[i];
-      c_x += c[i] * x[i];
-      d_x += d[i] * x[i];
-    }
-    const double sums[4] = {a_x, b_x, c_x, d_x};
-    std::copy_n(sums, std::min<Index>(4, cols - j), image.data() + j);
+/// x ← A x, every sum from its first term to its last.
+template <class Real>
+void apply(const Matrix<Real>& A, Real* x) {
+  std::vector<Real> image(static_cast<std::size_t>(A.rows()), Real(0));
+  for (Index j = 0; j < A.cols(); ++j) {
+    const Real* const column = A.data() + j * A.rows();
+    for (std::size_t i = 0; i < image.size(); ++i) image[i] += column[i] * x[j];
   }
   std::copy(image.begin(), image.end(), x);
 }
 
-/// Queries and keys turned by A_1 … A_i, so that embedded scores, which have no M between q and k, need none.
-inline void to_absolute_coordinates(const std::function<Matrix<double>(Index)>& key_matrix, Matrix<double>& q,
-                                    Matrix<double>& k) {
-  Matrix<double> transposed = Matrix<double>::Identity(q.rows(), q.rows());  // of A_1 … A_i
-  for (Index i = 0; i < q.cols(); ++i) {
-    const Matrix<double> A = key_matrix(i);
-    for (Index j = 0; j < q.rows(); ++j) multiply_by_transpose(A, &transposed(0, j));
-    multiply_by_transpose(transposed, q.data() + i * q.rows());
-    multiply_by_transpose(transposed, k.data() + i * q.rows());
+/// q_i and k_j multiplied by A_1 … A_t of their own tokens t, so that where A is orthogonal no M is left between them.
+template <class Real>
+void to_absolute_coordinates(const DirectCall<Real>& call, Matrix<Real>& q, Matrix<Real>& k) {
+  Matrix<Real> transposed = Matrix<Real>::Identity(k.rows(), k.rows());  // of A_1 … A_t
+  for (Index t = 0; t < std::ssize(call.log_decay); ++t) {
+    const Matrix<Real> step = call.key_step(t);
+    for (Index c = 0; c < transposed.cols(); ++c) apply(step, transposed.data() + c * transposed.rows());
+    const Matrix<Real> product = transposed.transpose();
+    const Index i = t - call.mask.offset;
+    if (0 <= i && i < q.cols()) apply(product, q.data() + i * q.rows());
+    if (t < k.cols()) apply(product, k.data() + t * k.rows());
   }
 }
 
 /// ‖x‖ of n entries of any size.
-inline double length_of(const double* x, Index n) {
-  double largest = 0, squares = 0;
-  for (Index i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
-  if (largest == 0 || !std::isfinite(largest)) return largest;
+template <class Real>
+Real length_of(const Real* x, Index n) {
+  using std::abs, std::sqrt, std::isfinite;
+  Real largest(0), squares(0);
+  for (Index i = 0; i < n; ++i) largest = std::max<Real>(largest, abs(x[i]));
+  if (largest == Real(0) || !isfinite(largest)) return largest;
   for (Index i = 0; i < n; ++i) squares += (x[i] / largest) * (x[i] / largest);
-  return largest * std::sqrt(squares);
+  return largest * sqrt(squares);
 }
 
 /// max |x|.
-inline double largest_of(const Matrix<double>& x) {
-  double largest = 0;
-  for (Index n = 0; n < x.size(); ++n) largest = std::max(largest, std::abs(x.data()[n]));
+template <class Real>
+Real largest_of(const Matrix<Real>& x) {
+  using std::abs;
+  Real largest(0);
+  for (Index n = 0; n < x.size(); ++n) largest = std::max<Real>(largest, abs(x.data()[n]));
   return largest;
 }
 
-/// e^x, exactly 0 below e^-708.
-inline double exponential(double x) { return x < -708 ? 0 : std::exp(x); }
+/// e^x, exactly 0 where it has lost digits at the lower end of the type.
+template <class Real>
+Real exponential_or_zero(const Real& x) {
+  using std::exp;
+  const Real y = exp(x);
+  return y < std::numeric_limits<Real>::min() ? Real(0) : y;
+}
 
 /// A sum that keeps what its roundings lose.
+template <class Real>
 class CompensatedSum {
  public:
-  void add(double x) {
-    const double corrected = x - lost_, sum = value_ + corrected;
+  void add(const Real& x) {
+    const Real corrected = x - lost_, sum = value_ + corrected;
     lost_ = (sum - value_) - corrected;
     value_ = sum;
   }
-  [[nodiscard]] double value() const { return value_; }
+  [[nodiscard]] const Real& value() const { return value_; }
 
  private:
-  double value_ = 0, lost_ = 0;
+  Real value_{0}, lost_{0};
 };
 
+/// A key where the transition has taken it.
+template <class Real>
+struct DirectKey {
+  Real log_b{0}, length{0}, logit{0};
+  bool gone = false;  ///< behind a gate of 0, whatever it is
+};
+
+/// Row i, that of a query with the logits of the keys.
+template <class Real>
+void set_row(DirectRows<Real>& rows, Index i, const DirectCall<Real>& call, const Real& query_length,
+             const std::vector<DirectKey<Real>>& keys, Index seen, const Matrix<Real>& v) {
+  using std::abs;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Real shift(-infinity);  // means do not see a common factor
+  for (Index j = 0; j < seen && call.divided; ++j)
+    if (const auto& key = keys[static_cast<std::size_t>(j)]; !key.gone && (call.degree == 0 || key.logit != Real(0)))
+      shift = std::max<Real>(shift, call.degree > 0 ? key.log_b : key.logit + key.log_b);
+  if (!(shift > Real(-infinity))) shift = Real(0);
+
+  CompensatedSum<Real> denominator;
+  std::vector<CompensatedSum<Real>> numerator(static_cast<std::size_t>(v.rows()));
+  Real absolute(0);
+  for (Index j = 0; j < seen; ++j) {
+    const auto& [log_b, length, logit, gone] = keys[static_cast<std::size_t>(j)];
+    if (gone) continue;
+    rows.window[i] += exponential_or_zero(log_b);
+    const Real lengths = length * query_length;
+    const auto power = [&, b = exponential_or_zero<Real>(log_b - shift)](const Real& x) {
+      return x == Real(0) ? x : Real(b * integer_power(x, call.degree));  // b may be infinite
+    };
+    const Real score = call.degree > 0 ? power(logit) : exponential_or_zero<Real>(logit + log_b - shift);
+    denominator.add(score);
+    for (Index r = 0; r < v.rows(); ++r) numerator[static_cast<std::size_t>(r)].add(score * v(r, j));
+    absolute += call.degree > 0 ? power(lengths) : Real(score * (Real(1) + lengths));
+  }
+  const Real& sum = denominator.value();
+  rows.denominator[i] = sum;
+  rows.condition[i] = call.divided ? Real(absolute / abs(sum)) : absolute;
+  Real largest(0);
+  for (Index r = 0; r < v.rows(); ++r) {
+    const Real& entry = numerator[static_cast<std::size_t>(r)].value();
+    rows.Y(r, i) = call.divided && sum != Real(0) ? Real(entry / sum) : entry;
+    largest = std::max<Real>(largest, abs(rows.Y(r, i)));
+  }
+  if (call.signed_means && rows.largest_value > Real(0))  // a signed mean can leave the range of the values
+    rows.condition[i] *= Real(1) + largest / rows.largest_value;
+}
+
 /// The rows of `direct_attention`. q holds the scale.
-inline DirectRows direct_rows(const DirectCall& call, const Matrix<double>& q, Matrix<double> k,
-                              const Matrix<double>& v) {
-  const Index T = q.cols(), d = q.rows(), e = v.rows();
-  DirectRows rows{Matrix<double>(e, T), Eigen::VectorXd(T), Eigen::VectorXd(T), Eigen::VectorXd(T), largest_of(v)};
-  struct Key {
-    double log_b = 0, length = 0, logit = 0;
-  };
-  std::vector<Key> keys;
-  for (Index i = 0; i < T; ++i) {
-    const double* const query = q.data() + i * d;
-    const double log_gamma = call.log_decay[static_cast<std::size_t>(i)], query_length = length_of(query, d);
-    const Matrix<double> A = call.key_matrix ? call.key_matrix(i) : Matrix<double>();
-    for (Index j = 0; j < i; ++j) {
-      Key& key = keys[static_cast<std::size_t>(j)];
-      key.log_b += log_gamma;
-      if (!call.key_matrix) continue;
-      multiply_by_transpose(A, k.data() + j * d);
+template <class Real>
+DirectRows<Real> direct_rows(const DirectCall<Real>& call, const Matrix<Real>& q, Matrix<Real> k,
+                             const Matrix<Real>& v) {
+  const Index T = q.cols(), d = q.rows(), n = k.cols();
+  const Vector<Real> nothing = Vector<Real>::Zero(T);
+  DirectRows<Real> rows{Matrix<Real>::Zero(v.rows(), T), nothing, nothing, nothing, largest_of(v)};
+  std::vector<DirectKey<Real>> keys(static_cast<std::size_t>(n));
+  for (Index j = 0; j < n; ++j) keys[static_cast<std::size_t>(j)].length = length_of(k.data() + j * d, d);
+  for (Index t = 0; t < std::ssize(call.log_decay); ++t) {
+    const double log_gamma = call.log_decay[static_cast<std::size_t>(t)];
+    const Matrix<Real> step = call.key_step ? call.key_step(t) : Matrix<Real>();
+    for (Index j = 0; j < std::min(t, n); ++j) {
+      auto& key = keys[static_cast<std::size_t>(j)];
+      key.gone = key.gone || log_gamma == -std::numeric_limits<double>::infinity();
+      if (key.gone) continue;
+      key.log_b += Real(log_gamma);
+      if (!call.key_step) continue;
+      apply(step, k.data() + j * d);
       key.length = length_of(k.data() + j * d, d);
     }
-    keys.push_back({0, length_of(k.data() + i * d, d), 0});
-    double shift = -std::numeric_limits<double>::infinity();
-    for (Index j = 0; j <= i; ++j) {
-      Key& key = keys[static_cast<std::size_t>(j)];
-      key.logit = 0;
-      for (Index c = 0; c < d; ++c) key.logit += k.data()[c + j * d] * query[c];
-      shift = std::max(shift, key.logit + key.log_b);
+    const Index i = t - call.mask.offset, seen = call.mask.is_full ? n : std::min(t + 1, n);
+    if (i < 0 || i >= T) continue;
+    const Real* const query = q.data() + i * d;
+    for (Index j = 0; j < seen; ++j) {
+      Real& logit = keys[static_cast<std::size_t>(j)].logit = Real(0);
+      for (Index c = 0; c < d; ++c) logit += k.data()[c + j * d] * query[c];
     }
-    if (call.sums) shift = 0;
-
-    CompensatedSum denominator;
-    std::vector<CompensatedSum> numerator(static_cast<std::size_t>(e));
-    double absolute = 0, window = 0;
-    for (Index j = 0; j <= i; ++j) {
-      const auto& [log_b, length, s] = keys[static_cast<std::size_t>(j)];
-      const double b = exponential(log_b), lengths = length * query_length;
-      const double score = call.degree > 0 ? b * integer_power(s, call.degree) : exponential(s + log_b - shift);
-      denominator.add(score);
-      for (Index r = 0; r < e; ++r) numerator[static_cast<std::size_t>(r)].add(score * v.data()[r + j * e]);
-      absolute += call.degree > 0 ? b * integer_power(lengths, call.degree) : score * (1 + lengths);
-      window += b;
-    }
-    rows.denominator[i] = denominator.value();
-    rows.window[i] = window;
-    rows.condition[i] = call.sums ? absolute : absolute / std::abs(denominator.value());
-    double largest = 0;
-    for (Index r = 0; r < e; ++r) {
-      const double sum = numerator[static_cast<std::size_t>(r)].value();
-      rows.Y(r, i) = call.sums || denominator.value() == 0 ? sum : sum / denominator.value();
-      largest = std::max(largest, std::abs(rows.Y(r, i)));
-    }
-    if (call.signed_means && rows.largest_value > 0)  // a signed mean can leave the range of the values
-      rows.condition[i] *= 1 + largest / rows.largest_value;
+    set_row(rows, i, call, length_of(query, d), keys, seen, v);
   }
   return rows;
 }
 
+/// Throws `ShapeMismatch` unless the arguments fit each other, and `InvalidArgument` for a full mask over what has a direction. Tokens are
+/// those of the keys and those at which queries stand.
+template <Transition A, class Real>
+void check_direct_call(const A& transition, const Matrix<Real>& q, const Matrix<Real>& k, const Matrix<Real>& v,
+                       const Mask& mask, Index tokens) {
+  using sympow::detail::check_size;
+  check_size("rows of K", k.rows(), q.rows(), "rows of Q");
+  check_size("columns of V", v.cols(), k.cols(), "columns of K, one a token");
+  if (mask == causal()) check_size("columns of K", k.cols(), q.cols(), "columns of Q, one a token");
+  if (transition.length() != Dynamic)
+    check_size("length of the transition", transition.length(), tokens, "tokens of keys and queries");
+  if (transition.key_dimension() != Dynamic)
+    check_size("key dimension of the transition", transition.key_dimension(), q.rows(), "rows of Q");
+  if (!mask.is_full) return;
+  bool has_direction = A::key_action != KeyAction::none && A::key_action != KeyAction::turn;
+  for (Index t = 0; t < tokens; ++t) has_direction = has_direction || transition.log_decay(t) != 0;
+  if (has_direction)
+    sympow::detail::raise<InvalidArgument>(
+        "direct_attention: a full mask needs a transition without decay that leaves "
+        "keys alone or turns them");
+}
+
+/// What arithmetic a definition is in unless the caller says otherwise: double, or the type of the queries if that is larger.
+template <class Real, class Scalar>
+using direct_scalar_t = std::conditional_t<!std::is_void_v<Real>, Real,
+                                           std::conditional_t<(sizeof(Scalar) > sizeof(double)), Scalar, double>>;
+
 }  // namespace detail
 
-/// Causal attention in double, as the formula says.
+/// Attention as the formula says, causal unless `Options::mask` says otherwise.
 ///
 ///     y_i = Σ_{j ≤ i} s_ij v_j  (/ Σ s_ij),   s_ij = κ(scale · q_iᵀ M_ij k_j) b_ij,   M_ij = (A_{j+1} … A_i)ᵀ in key space
 ///     A_i = Σ_j b_ij (|scale| ‖q_i‖ ‖M_ij k_j‖)^P,   K_i = A_i / |Σ_j s_ij|
 ///
-/// Shapes as in `attention`, any scalar type. Every key is moved on by the dense A_i at every step: O(T² d²) operations where the
-/// transition acts on keys, else O(T² d). For an exponential score the weight of a pair in A_i is e^s (1 + |scale| ‖q‖ ‖k‖).
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
-[[nodiscard]] DirectRows direct_attention([[maybe_unused]] const F& feature, const A& transition,
-                                          const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-                                          const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
-  constexpr sympow::detail::RowKind kind = sympow::detail::row_kind<Normalization, F>();
-  Matrix<double> q = Q.template cast<double>(), k = K.template cast<double>();
-  const Matrix<double> v = V.template cast<double>();
-  sympow::detail::check_call(transition, q, k, v, options);
-  for (Index n = 0; n < q.size(); ++n) q.data()[n] *= options.scale;
+/// Shapes as in `attention`, any scalar type. Every number is a Real: `direct_attention<DefaultNormalization, long double>(…)`; by default a
+/// double, or the type of Q if that is larger. A Real of your own is one that Eigen keeps in matrices, with `abs`, `sqrt`, `exp` and
+/// `isfinite` beside it. Gates and the dense A_i are what the transition says of them, in double; φ of a feature map of its own kind is
+/// taken in Real. Every key is moved on by the dense A_i at every step: O(T² d²) operations where the
+/// transition acts on keys, else O(T² d). For an exponential score the weight of a pair in A_i is e^s (1 + |scale| ‖q‖ ‖k‖). Options other
+/// than the scale and the mask have no meaning here. Throws `ShapeMismatch`, `InvalidArgument`.
+template <class Normalization = DefaultNormalization, class Real = void, FeatureMap F, Transition A, class DQ, class DK,
+          class DV>
+[[nodiscard]] auto direct_attention([[maybe_unused]] const F& feature, const A& transition,
+                                    const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                                    const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
+  using R = detail::direct_scalar_t<Real, typename DQ::Scalar>;
+  Matrix<R> q = Q.template cast<R>(), k = K.template cast<R>();
+  const Matrix<R> v = V.template cast<R>();
+  const Index tokens = std::max(k.cols(), q.cols() + options.mask.offset);
+  detail::check_direct_call(transition, q, k, v, options.mask, tokens);
+  for (Index n = 0; n < q.size(); ++n) q.data()[n] *= R(options.scale);
 
-  detail::DirectCall call{.sums = kind == sympow::detail::RowKind::sums,
-                          .signed_means = kind == sympow::detail::RowKind::signed_means};
-  for (Index i = 0; i < q.cols(); ++i) call.log_decay.push_back(transition.log_decay(i));
-  if constexpr (A::key_action != KeyAction::none)
-    call.key_matrix = [&, d = q.rows()](Index i) -> Matrix<double> { return transition.key_matrix(i, d); };
+  detail::DirectCall<R> call{.divided = divides<Normalization, F>,
+                             .signed_means = std::is_same_v<Normalization, SignedNormalized>,
+                             .mask = options.mask};
+  for (Index t = 0; t < tokens; ++t) call.log_decay.push_back(transition.log_decay(t));
+  if constexpr (A::key_action != KeyAction::none) {
+    call.key_step = [&, d = q.rows()](Index t) -> Matrix<R> {
+      return transition.key_matrix(t, d).transpose().template cast<R>();
+    };
+    if (F::score == Score::embedded || options.mask.is_full) {
+      detail::to_absolute_coordinates(call, q, k);
+      call.key_step = nullptr;
+    }
+  }
   if constexpr (F::score == Score::power) {
     call.degree = F::degree;
   } else if constexpr (F::score == Score::exponential) {
     call.degree = 0;
   } else {
-    if (call.key_matrix) detail::to_absolute_coordinates(call.key_matrix, q, k);
-    call.key_matrix = nullptr;
-    for (Matrix<double>* x : {&q, &k}) {
-      Matrix<double> phi(feature.dimension(x->rows()), x->cols());
+    for (Matrix<R>* x : {&q, &k}) {
+      Matrix<R> phi(feature.dimension(x->rows()), x->cols());
       feature.embed(std::as_const(*x), phi);
       *x = std::move(phi);
     }
   }
   return detail::direct_rows(call, q, std::move(k), v);
-}
-
-/// Whether a row says nothing: its scores cancel to within what the state forms can tell from zero, 16 u A_i.
-[[nodiscard]] inline bool degenerate(const DirectRows& rows, Index i, double unit) {
-  return rows.denominator[i] == 0 || !(rows.condition[i] * 16 * unit < 1);
-}
-
-namespace detail {
-
-/// `row_rule` in double. Chunks are cut into pieces of `shortest_piece` tokens or more, up to `most_pieces` to a window.
-inline double row_rule(const DirectRows& rows, const Matrix<double>& a, const Matrix<double>& b, double unit,
-                       double tokens_per_update, bool sums, double most_pieces) {
-  constexpr double shortest_piece = 8;
-  sympow::detail::check_size("columns of Y", a.cols(), rows.Y.cols(), "rows that were evaluated");
-  sympow::detail::check_size("columns of the other Y", b.cols(), rows.Y.cols(), "rows that were evaluated");
-  const bool has_chunks = 1 < tokens_per_update && std::isfinite(tokens_per_update);
-  double worst = 0;
-  for (Index i = 0; i < rows.Y.cols(); ++i) {
-    if (rows.Y.rows() == 0 || (!sums && degenerate(rows, i, unit))) continue;
-    double difference = 0;
-    for (Index r = 0; r < a.rows(); ++r) {
-      const double entry = std::abs(a(r, i) - b(r, i));
-      difference = entry <= difference ? difference : entry;  // one that is not a number stays
-      if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
-    }
-    const double pieces = has_chunks ? std::min(rows.window[i] / shortest_piece, most_pieces) : 0;
-    const double updates = std::max(rows.window[i] / tokens_per_update, pieces);
-    const double allowed = 4 * unit * rows.condition[i] * rows.largest_value * (1 + std::sqrt(updates));
-    const double ratio = difference == 0 ? 0 : difference / allowed;
-    worst = ratio <= worst ? worst : std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
-  }
-  return worst;
-}
-
-}  // namespace detail
-
-/// The row rule: how far two results are apart, in units of what their arithmetic excuses; at most 1 is agreement.
-///
-///     max_i |ΔY_i| / (4 u · K_i · max|V| · (1 + √n_i))
-///
-/// n_i = window_i / tokens_per_update, the updates of whichever side makes more of them: 1 for a recurrence, and for the definition
-/// where it moves keys on token by token; the chunk for the chunked form; infinity (no updates) for the attention form. Chunks under gates
-/// that close fast are cut into pieces, of 8 tokens or more and in double up to four to a window, which then are the updates. Degenerate rows
-/// of means are not compared. A result that is not finite gives infinity.
-template <class Normalization = DefaultNormalization, FeatureMap F, class DA, class DB>
-[[nodiscard]] double row_rule(const DirectRows& rows, const Eigen::MatrixBase<DA>& a, const Eigen::MatrixBase<DB>& b,
-                              double unit, double tokens_per_update = 1) {
-  constexpr bool sums = sympow::detail::row_kind<Normalization, F>() == sympow::detail::RowKind::sums;
-  constexpr double most_pieces = std::is_same_v<typename DA::Scalar, double> ? 4 : 2. / 27;
-  return detail::row_rule(rows, a.template cast<double>(), b.template cast<double>(), unit, tokens_per_update, sums,
-                          most_pieces);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

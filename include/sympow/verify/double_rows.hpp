@@ -17,10 +17,11 @@ inline Matrix<double> lengths_of_columns(const Matrix<double>& x) {
 }
 
 /// Sums of scores times [v; 1], and with them A_i and n_i, as rows; divided by the sums of scores if they are `means`.
-inline DirectRows rows_of_sums(const Matrix<double>& sums, const Matrix<double>& weight, const Matrix<double>& window,
-                               const Matrix<double>& v, bool means) {
+inline DirectRows<double> rows_of_sums(const Matrix<double>& sums, const Matrix<double>& weight,
+                                       const Matrix<double>& window, const Matrix<double>& v, bool means) {
   const Index e = v.rows(), T = v.cols();
-  DirectRows rows{Matrix<double>(e, T), Eigen::VectorXd(T), Eigen::VectorXd(T), Eigen::VectorXd(T), largest_of(v)};
+  DirectRows<double> rows{Matrix<double>(e, T), Eigen::VectorXd(T), Eigen::VectorXd(T), Eigen::VectorXd(T),
+                          largest_of(v)};
   for (Index i = 0; i < T; ++i) {
     const double sum = rows.denominator[i] = sums(e, i), divisor = means && sum != 0 ? sum : 1;
     rows.condition[i] = weight(0, i) / std::abs(divisor);
@@ -38,9 +39,9 @@ inline DirectRows rows_of_sums(const Matrix<double>& sums, const Matrix<double>&
 /// channel decay A_i is an upper bound; under a rotation it is exact. Shapes and errors as in `attention`.
 template <FiniteFeatureMap F, Transition A, class DQ, class DK, class DV>
   requires(F::score == Score::power)
-[[nodiscard]] DirectRows double_rows(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                                     const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
-                                     const Options& options = {}) {
+[[nodiscard]] DirectRows<double> double_rows(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                                             const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
+                                             const Options& options = {}) {
   const Matrix<double> q = Q.template cast<double>(), k = K.template cast<double>(), v = V.template cast<double>();
   const Index T = q.cols(), e = v.rows();
   const Matrix<double> ones = Matrix<double>::Ones(1, T);

@@ -13,7 +13,7 @@
 #include <sympow/systems/peer_parameters.hpp>
 #include <sympow/systems/softmax_systems.hpp>
 #include <sympow/verify/dense.hpp>
-#include <sympow/verify/laws.hpp>
+#include <sympow/verify/form_laws.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
 
@@ -30,10 +30,10 @@ struct Duality {
   DualityNames names;      ///< what both are called
   std::string forms;       ///< that the system has; a softmax has the attention form alone
   FormResiduals residual;  ///< of the linear system
-  double softmax = 0;      ///< of the dual's attention, from exp of the linear system's logits in double
+  Residual softmax{0, 1};  ///< of the dual's attention, from exp of the linear system's logits in double
 
   /// No residual is beyond 1.
-  [[nodiscard]] bool holds() const { return residual.worst() <= 1 && softmax <= 1; }
+  [[nodiscard]] bool holds() const { return residual.worst().holds() && softmax.holds(); }
 };
 
 /// A linear system and a softmax attention that is said to be its dual, on the same queries and keys.
@@ -49,8 +49,8 @@ template <FeatureMap F, Transition A, Transition B, class DQ, class DK, class DV
                               const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
                               const Eigen::MatrixBase<DW>& written) {
   const auto& [feature, transition] = system;
-  const DirectRows linear = direct_attention(feature, transition, Q, K, written),
-                   softmax = direct_attention(dual.feature, transition, Q, K, V);
+  const auto linear = direct_attention(feature, transition, Q, K, written),
+             softmax = direct_attention(dual.feature, transition, Q, K, V);
   return {std::move(names), FiniteFeatureMap<F> ? "all three" : "attention",
           form_residuals(linear, feature, transition, Q, K, written),
           form_residuals(softmax, dual.feature, dual.transition, Q, K, V).worst()};

@@ -31,7 +31,7 @@ enum class Kind {
 struct Proposition {
   std::string id;                 ///< as in docs/errata.md and docs/equations.md
   std::string statement;          ///< in a formula or a sentence
-  std::string source;             ///< the text, A to E, and the section
+  std::string source;             ///< the paper, A to E, and the section
   Kind kind = Kind::statement;    ///< what is expected of it
   double residual = 0;            ///< size of the violation of the printed form
   double bound = 0;               ///< what rounding explains

@@ -132,7 +132,7 @@ template <class Term>
 /// Softmax attention by the library, and what its rows are measured in.
 template <class Scalar>
 struct SoftmaxRows {
-  DirectRows rows;
+  DirectRows<double> rows;
   Dense<Scalar> Y;
 
   /// The worst row against others, in units of the row rule.

@@ -132,7 +132,7 @@ template <class Score, class Scalar>
 inline const Bound visible_error{1e-3, {}, "max|V|"};
 
 /// How far Y is from the rows of a form, in units of max |V|, over the rows that rounding moves by at most `visible_error`.
-[[nodiscard]] inline double departure(const DirectRows& rows, const Dense<double>& form, const Dense<double>& Y,
+[[nodiscard]] inline double departure(const DirectRows<double>& rows, const Dense<double>& form, const Dense<double>& Y,
                                       double unit) {
   double worst = 0;
   for (Index i = 0; i < Y.cols(); ++i) {
@@ -147,7 +147,7 @@ template <class Scalar, FiniteFeatureMap F, class Normalization>
 struct Forms {
   static constexpr Index chunk = 5;
 
-  DirectRows rows;                       ///< the definition; its conditions are what both comparisons go by
+  DirectRows<double> rows;               ///< the definition; its conditions are what both comparisons go by
   std::array<Dense<Scalar>, 3> outputs;  ///< attention, recurrent, chunked
 
   /// The worst row of the three forms against Y, in units of the row rule.

@@ -1,0 +1,117 @@
+// The laws of the forms: all of them are the definition, wherever the positions begin.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include <sympow/attention/attention.hpp>
+#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/recurrent.hpp>
+#include <sympow/verify/direct.hpp>
+#include <sympow/verify/proposition.hpp>
+
+namespace SYMPOW_NAMESPACE::verify {
+
+/// How far the forms are apart, each in units of the row rule; 0 for a form that there is not.
+struct FormResiduals {
+  Residual attention{0, 1},  ///< the attention form from the definition
+      recurrent{0, 1},       ///< the recurrence, with a tail and without, from the attention form
+      chunked{0, 1};         ///< the chunked form from the attention form
+
+  /// The largest of them.
+  [[nodiscard]] Residual worst() const { return worse(worse(attention, recurrent), chunked); }
+};
+
+namespace detail {
+
+/// `found` with the name of the form that it was found in.
+inline Residual named(const char* form, Residual found) {
+  found.form = form;
+  return found;
+}
+
+/// Tokens of a chunk of a call that leaves a state.
+template <FeatureMap F, Transition A>
+Index tokens_of_chunk(const F& feature, const A& transition, Index T, Index d, Index e, const Options& options) {
+  if (options.chunk > 0) return std::clamp<Index>(T, 1, options.chunk);
+  HeadShape shape = head_shape(feature, transition, T, d, e);
+  shape.is_full = options.mask.is_full;
+  shape.keeps_state = true;
+  return cheapest_chunk(shape, options.costs);
+}
+
+/// `form_residuals` of plain matrices.
+template <class Normalization, FeatureMap F, Transition A, class Real, class Scalar>
+FormResiduals residuals_of_forms(const DirectRows<Real>& rows, const F& feature, const A& transition,
+                                 const Matrix<Scalar>& Q, const Matrix<Scalar>& K, const Matrix<Scalar>& V,
+                                 const Options& options) {
+  constexpr double never = std::numeric_limits<double>::infinity(), every_token = 1;
+  const Matrix<Scalar> Y = attention<Normalization>(feature, transition, Q, K, V, options);
+  const auto apart = [&](const char* form, const auto& a, const auto& b, double tokens_per_update) {
+    return named(form, worst_row<Normalization, F>(rows, a, b, unit_roundoff<Scalar>, tokens_per_update));
+  };
+  FormResiduals found;
+  found.attention = apart("attention", Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
+  if constexpr (has_state_forms<F, A>) {
+    if (options.mask.offset != 0) return found;  // a state has no place for it
+    const Index d = Q.rows(), e = V.rows();
+    State<Scalar, F> literal(feature, d, e, 0), tailed(feature, d, e), chunks = tailed;
+    const auto by_token = [&](auto& state) {
+      return recurrent<Normalization>(feature, transition, Q, K, V, state, options);
+    };
+    found.recurrent = worse(apart("recurrent, tail 0", by_token(literal), Y, every_token),
+                            apart("recurrent", by_token(tailed), Y, every_token));
+    found.chunked =
+        apart("chunked", chunked<Normalization>(feature, transition, Q, K, V, chunks, options), Y,
+              static_cast<double>(tokens_of_chunk(feature, transition, std::max(Q.cols(), K.cols()), d, e, options)));
+  }
+  return found;
+}
+
+}  // namespace detail
+
+/// Every form of a feature map and a transition against rows that were evaluated by the definition.
+///
+/// `rows` is what `direct_attention` gives for these arguments. Shapes as in `attention`. A pair that has the attention form only, and a
+/// mask that shifts queries, which leaves no other form either, is compared in that form. Cost: that of the forms.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class Real, class DQ, class DK,
+          class DV>
+[[nodiscard]] FormResiduals form_residuals(const DirectRows<Real>& rows, const F& feature, const A& transition,
+                                           const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                                           const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
+  using Scalar = typename DQ::Scalar;
+  return detail::residuals_of_forms<Normalization, F, A, Real, Scalar>(rows, feature, transition, Q.derived(),
+                                                                       K.derived(), V.derived(), options);
+}
+
+/// attention = recurrent = chunked = the definition.
+///
+/// The largest of `form_residuals`; bound 1. Cost: that of `direct_attention` and of the forms.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
+[[nodiscard]] Residual three_forms_law(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                                       const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
+                                       const Options& options = {}) {
+  const auto rows = direct_attention<Normalization>(feature, transition, Q, K, V, options);
+  return form_residuals<Normalization>(rows, feature, transition, Q, K, V, options).worst();
+}
+
+/// Rows see differences of positions only.
+///
+///     rows(A_1, A_2, …, A_T) = rows(A'_1, A'_2, …, A'_T)   where A' is A with all positions shifted
+///
+/// `shifted` is the transition of the same tokens at positions that are all shifted by the same: `structured_rotary(family, r)` with a
+/// constant added to every column of r, `rotary(θ, β)` with something added to β_1, which every later angle contains. What is compared:
+/// all rows of every form under `shifted` with the rows of the definition under `transition`, none of which is moved. For transitions
+/// that turn keys or leave them alone. A feature map whose score is φ(q)·φ(k) obeys it only if turning both sides changes nothing. Residual
+/// and bound as in `three_forms_law`.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, Transition B, class DQ, class DK,
+          class DV>
+  requires(A::key_action == B::key_action && (A::key_action == KeyAction::none || A::key_action == KeyAction::turn))
+[[nodiscard]] Residual relative_position_law(const F& feature, const A& transition, const B& shifted,
+                                             const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                                             const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
+  const auto rows = direct_attention<Normalization>(feature, transition, Q, K, V, options);
+  return form_residuals<Normalization>(rows, feature, shifted, Q, K, V, options).worst();
+}
+
+}  // namespace SYMPOW_NAMESPACE::verify
