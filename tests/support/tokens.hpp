@@ -97,8 +97,8 @@ struct Verdict {
   Index row = -1;  ///< where
   Index compared = 0;  ///< rows
   Index flagged = 0;   ///< rows that were not compared
-  Index loose =
-      0;  ///< rows of which nothing can be said but that they are finite: exponentials of logits that are rounded by 1 or more
+  Index loose = 0;     ///< rows of which only finite numbers are asked: exponentials of logits that are rounded by 1 or
+                       ///< more, and means whose sum of weights rounding may halve
 };
 
 /// What the rule is asked of. The 4 u of a row hold P roundings of every logit where those fall in all directions. Rotated logits, and
