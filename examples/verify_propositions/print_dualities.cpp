@@ -35,8 +35,8 @@ bool print_dualities(const std::string& scalar, std::uint64_t seed) {
   std::printf("%11s%11s%11s%11s\n", "attention", "recurrent", "chunked", "dual");
   for (const Duality& row : table) {
     print(row.names, row.forms);
-    std::printf("%11.3f%11.3f%11.3f%11.3f%s\n", row.residual.attention, row.residual.recurrent, row.residual.chunked,
-                row.softmax, row.holds() ? "" : "  BROKEN");
+    std::printf("%11.3f%11.3f%11.3f%11.3f%s\n", row.residual.attention.residual, row.residual.recurrent.residual,
+                row.residual.chunked.residual, row.softmax.residual, row.holds() ? "" : "  BROKEN");
   }
   const auto broken = std::count_if(table.begin(), table.end(), [](const Duality& row) { return !row.holds(); });
   std::printf(

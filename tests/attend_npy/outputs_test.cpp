@@ -64,7 +64,7 @@ TEST_CASE("what cannot be printed is an error, and leaves no file", "[attend_npy
   const Folder folder;
   const std::string words = Arrays({.tokens = 5}, 1).save(folder) + " --out y.npy";
   const auto before = folder.names();
-  for (const std::string& elsewhere : {">&-", ">/dev/full"}) {
+  for (const std::string elsewhere : {">&-", ">/dev/full"}) {
     if (elsewhere == ">/dev/full" && !fs::exists("/dev/full")) continue;
     CAPTURE(elsewhere);
     refused(folder, before, folder.run(words, "", elsewhere), "standard output: cannot be written to its end");

@@ -49,7 +49,7 @@ TEST_CASE("angles go on by steps of any size and stay reduced", "[rotation]") {
     const VectorXd start = random.vector(21), steps = size * random.vector(21);
     VectorXd mu = start.unaryExpr(&reduced_angle), query = random.vector(42), key = random.vector(42);
     const VectorXd before = mu, q = query, k = key;
-    detail::turn_on(mu, steps.data(), 1, pairing, query.data(), key.data());
+    detail::turn_on(Eigen::Map<VectorXd>(mu.data(), mu.size()), steps.data(), 1, pairing, query.data(), key.data());
     for (Index j = 0; j < mu.size(); ++j) {
       const double expected = reduced_angle(before[j] + steps[j]), c = std::cos(expected), s = std::sin(expected);
       CHECK(std::abs(mu[j]) <= pi * (1 + 4 * u));
