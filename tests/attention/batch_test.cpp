@@ -423,7 +423,8 @@ TEST_CASE("a mask or costs that no form takes are refused before anything is tou
                         contains("offset 3; a state form takes none, use the attention"));
     REQUIRE_THROWS_WITH(call(batch.transitions(), {.head = {.mask = full()}}),
                         contains("sequence 0, head 0: options: a full"));
-    REQUIRE_THROWS_WITH(call(batch.transitions(), {.head = {.costs = {.score = -1}}}), contains("the costs are -1, "));
+    REQUIRE_THROWS_WITH(call(batch.transitions(), {.head = {.costs = {.score = -1}}}),
+                        contains("the costs are -1 and "));
   });
 }
 

@@ -1,10 +1,15 @@
 // Inputs at the ends of the type, and sums whose exponents are far from 0: nothing overflows, nothing is lost.
 #include <limits>
+#include <vector>
 
 #include "catch.hpp"
 #include "distance.hpp"
 #include "forms.hpp"
 #include "random.hpp"
+
+#include <sympow/feature/exponential.hpp>
+#include <sympow/verify/direct.hpp>
+#include <sympow/verify/proposition.hpp>
 
 using namespace sympow;
 using namespace sympow::test;
@@ -182,4 +187,40 @@ TEST_CASE("channels that forget let small keys take over from large ones", "[att
   State<float, SymmetricPower<2>> state(3, 2);
   const Result<float> result = run(tokens, state, 0);
   for (Index t = 0; t < 20; ++t) CHECK(result.Y.col(t).isApprox(tokens.V.col(0).cast<float>()));
+}
+
+TEMPLATE_TEST_CASE("a gate that all keys which matter have in common rounds no logit of a softmax", "[attention]",
+                   float, double) {
+  const auto check = [](const Matrix<TestType>& Q, const Matrix<TestType>& K, const Matrix<TestType>& V,
+                        const Eigen::VectorXd& log_gamma) {
+    const auto rows = verify::direct_attention<Normalized, long double>(Exponential{}, decay(log_gamma), Q, K, V);
+    const Matrix<long double> Y = attention(Exponential{}, decay(log_gamma), Q, K, V).template cast<long double>();
+    const auto worst =
+        verify::worst_row<Normalized, Exponential>(rows, Y, rows.Y, verify::unit_roundoff<TestType>, infinity);
+    CAPTURE(worst.row, worst.residual);
+    CHECK(worst.holds());
+  };
+  Matrix<TestType> Q = Matrix<TestType>::Ones(1, 3), K(1, 3), V(1, 3);
+  K << 0, TestType(.001), -3000;  // behind the gate there is nothing that has weight
+  V << -1, 1, 1;
+  check(Q, K, V, Eigen::Vector3d(0, 0, -1000));
+
+  const Index T = 200;  // over the ends of segments
+  Random random(5);
+  // Sums of gates in long double are good for so much beside the unit of the type.
+  const std::vector<double> gates_of_type =
+      sizeof(TestType) == 4 ? std::vector{-30., -1e3, -1e6, -1e12} : std::vector{-30., -1e3};
+  for (const double far : gates_of_type)
+    for (const Index at : {1, 70, 150}) {
+      CAPTURE(far, at);
+      Eigen::VectorXd gates = -random.vector(T).cwiseAbs() / 10;
+      gates[at] = far;
+      const Matrix<TestType> some = random.matrix<TestType>(2, T);
+      check(some, random.matrix<TestType>(2, T), random.matrix<TestType>(3, T), gates);
+      Matrix<TestType> far_keys = random.matrix<TestType>(2, T);
+      far_keys.rightCols(T - at) *= TestType(1e-3);
+      far_keys.row(0).rightCols(T - at).setConstant(
+          TestType(2 * far));  // what is left has no weight beside what decayed
+      check(Matrix<TestType>::Ones(2, T), far_keys, random.matrix<TestType>(3, T), gates);
+    }
 }

@@ -10,7 +10,7 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr Index panel_width = 144;  // entries of φ at a time: whole tiles of a product, and whole short sums
-inline constexpr Index few_columns = 8;    // tokens that are quicker to embed one by one, all entries of each
+inline constexpr Index few_columns = 4;    // tokens that are quicker to embed one by one, all entries of each
 
 /// Memory for panels.
 template <class Scalar>
@@ -59,10 +59,10 @@ class Visitor {
   void (*call_)(const void*, Arguments...);
 };
 
-/// visit(first, Φ, Ψ): some entries of φ of the queries and of the keys, those of the tail first. The vectors of an embedded score are φ
-/// themselves.
+/// visit(first, Φ, Ψ): some entries of φ of the queries and of the keys, those of the tail first, or all of them `at_once`: another sum, whose
+/// bits are others. The vectors of an embedded score are φ themselves.
 template <class F, class Scalar>
-void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, MatrixView<Scalar> queries,
+void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, bool at_once, MatrixView<Scalar> queries,
                         MatrixView<Scalar> tail, MatrixView<Scalar> own,
                         std::type_identity_t<Visitor<Index, const Entries<Scalar>&, const Entries<Scalar>&>> visit) {
   const Index d = queries.rows(), earlier = tail.cols(), keys = earlier + own.cols(), all = queries.cols() + keys;
@@ -76,7 +76,7 @@ void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, MatrixVie
       columns.rightCols(own.cols()) = own;
     }
     visit_columns(queries, columns);
-  } else if (all <= few_columns) {
+  } else if (at_once) {
     const auto features = memory.features(feature.dimension(d), all);
     Index first = 0;
     for (const MatrixView<Scalar>& some : {queries, tail, own}) {

@@ -140,7 +140,8 @@ struct FoldedSums {
     scale_columns<Scalar>(own.values, weights.tail(n), weighted.rightCols(n));
     const auto decay =
         forgetting(feature, S.cols(), memory, empty() ? 0 : weight_of(owed, exponent() - next_exponent), log_channels);
-    for_feature_panels(feature, memory.panels, queries, tail.vectors, own.vectors,
+    const bool few = queries.cols() == 0 && m + n <= few_columns;
+    for_feature_panels(feature, memory.panels, few, queries, tail.vectors, own.vectors,
                        [&](Index first, const Entries<Scalar>& of_queries, const Entries<Scalar>& of_keys) {
                          read(first, of_queries);
                          const Index size = of_keys.cols();

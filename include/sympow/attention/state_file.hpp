@@ -171,11 +171,11 @@ bool plausible(State<Scalar, F>& state) {
 
 /// So many bytes, or as many as there are: memory follows what is there, whatever a head says.
 inline std::string read_bytes(std::istream& in, std::int64_t size) {
-  constexpr std::int64_t piece = std::int64_t{1} << 20;
+  constexpr std::int64_t least = 1 << 14;
   std::string bytes;
   while (in && std::cmp_less(bytes.size(), size)) {
-    const std::size_t before = bytes.size(),
-                      wanted = static_cast<std::size_t>(std::min(piece, size - std::ssize(bytes)));
+    const auto there = static_cast<std::int64_t>(bytes.size());
+    const auto before = bytes.size(), wanted = static_cast<std::size_t>(std::min(std::max(there, least), size - there));
     bytes.resize(before + wanted);
     in.read(bytes.data() + before, static_cast<std::streamsize>(wanted));
     bytes.resize(before + static_cast<std::size_t>(in.gcount()));

@@ -77,6 +77,12 @@ Scalar sum_of(ColumnView<const Scalar> x) {
   return sums.sum();
 }
 
+/// A factor 2^whole e^log of any size.
+struct FarFactor {
+  double whole = 0;  ///< a whole number, or log2 of 0
+  LogDecay log;
+};
+
 /// Weights for rows that each have a scale of their own. For a score of degree P the factor b_j 2^{P n_j} of key j is split into
 ///
 ///     2^reference · before_j^P · after_j,   before_j ≤ 1 a power of two, after_j in (2^-P, 1]
@@ -92,23 +98,35 @@ class KeyFactors {
     exponents_(keys);
   }
 
-  /// From the natural logarithms of b and the exponents n of the keys.
+  /// From the natural logarithms of b and the exponents n of the keys, which live as long as these factors are used. All b_j are e^since as large.
   template <FeatureMap F>
-  void set(ColumnView<const double> log_b, ColumnView<const double> low, ColumnView<const double> exponents) {
+  void set(ColumnView<const double> log_b, ColumnView<const double> low, ColumnView<const double> exponents,
+           const LogDecay& since) {
     constexpr double degree = degree_of<F>;
     const Index keys = log_b.size();
     auto before = before_(keys), after = after_(keys);
     auto lost = exponents_(keys);
+    const auto low_of = [&](Index j) { return low.size() == 0 ? 0 : low[j]; };
     reference_ = 0;
     is_far_ = false;
     if constexpr (F::score == Score::exponential) {
+      log_b_ = log_b.data();
+      low_ = low.size() == 0 ? nullptr : low.data();
+      since_ = since;
+      farthest_ = 0;
       for (Index j = 0; j < keys; ++j) {
-        before[j] = static_cast<Scalar>(log_b[j]);
+        before[j] = static_cast<Scalar>((log_b[j] + since.high) + (low_of(j) + since.low));
+        farthest_ = std::max(farthest_, std::abs(before[j]));
         lost[j] = exponents[j];
         is_far_ = is_far_ || exponents[j] != 0;
       }
     } else {
-      const auto whole = [&](Index j) { return std::ceil(log_b[j] * std::numbers::log2e / degree); };
+      const auto gate = [&](Index j) {
+        LogDecay sum = since;
+        sum.add(LogDecay{log_b[j], low_of(j)});
+        return sum;
+      };
+      const auto whole = [&](Index j) { return std::ceil((log_b[j] + since.high) * std::numbers::log2e / degree); };
       double largest = no_weight;
       for (Index j = 0; j < keys; ++j) largest = std::max(largest, whole(j) + exponents[j]);
       if (largest != no_weight) reference_ = degree * largest;
@@ -116,43 +134,64 @@ class KeyFactors {
         const bool nothing = whole(j) + exponents[j] == no_weight;
         lost[j] = nothing ? no_weight : whole(j) + exponents[j] - largest;
         before[j] = nothing ? Scalar(0) : power_of_two<Scalar>(lost[j]);
-        after[j] =
-            nothing
-                ? Scalar(0)
-                : static_cast<Scalar>(weight_of(log_b[j], -degree * whole(j)) * (1 + (low.size() == 0 ? 0 : low[j])));
+        after[j] = nothing ? Scalar(0) : static_cast<Scalar>(gate(j).weight(-degree * whole(j)));
       }
     }
   }
 
-  /// Turns the logits of one query, to be multiplied by 2^exponent, into weights of size at most 1, in place; returns log2 of what was taken
-  /// out.
+  /// Turns the logits of one query, to be multiplied by 2^exponent, into weights of size at most about 1, in place; returns what was taken out.
   template <FeatureMap F>
-  double weigh(ColumnView<Scalar> x, double exponent) {
+  FarFactor weigh(ColumnView<Scalar> x, double exponent) {
     if constexpr (F::score == Score::exponential)
       return weigh_exponentials(x, exponent);
     else
-      return weigh_powers(x, degree_of<F>) + degree_of<F> * exponent;
+      return {weigh_powers(x, degree_of<F>) + degree_of<F> * exponent, {}};
   }
 
  private:
-  double weigh_exponentials(ColumnView<Scalar> x, double exponent) {
+  FarFactor weigh_exponentials(ColumnView<Scalar> x, double exponent) {
     const auto before = before_(x.size());
     const auto lost = exponents_(x.size());
     constexpr double largest = std::numeric_limits<Scalar>::max() / 4;  // beyond it a logit leaves no digits to its row
     for (Index j = 0; j < x.size() && (is_far_ || exponent != 0); ++j)
       if (const double far = lost[j] + exponent; far != 0)
         x[j] = static_cast<Scalar>(std::clamp(times_power_of_two(static_cast<double>(x[j]), far), -largest, largest));
-    x += before;
-    const Scalar maximum = x.maxCoeff();
+    const Scalar maximum = (x + before).maxCoeff();
     if (!(maximum > -std::numeric_limits<Scalar>::infinity())) {
-      if (x.hasNaN()) return 0;  // they stay, and the row is none either
+      x += before;
+      if (x.hasNaN()) return {};  // they stay, and the row is none either
       x.setZero();
-      return no_weight;
+      return {no_weight, {}};
     }
+    if (farthest_ > Scalar(1))
+      if (const Index m = key_of(x, maximum); std::abs(before[m]) > Scalar(1)) return weigh_beside(x);
+    x += before;
     set_exponential<Scalar>(x.data(), x.data(), x.size(), maximum);
-    constexpr double whole =
-        0x1p52;  // below it a double can take a whole exponent more; above it all digits of a logit are lost
-    return std::clamp(static_cast<double>(maximum) * std::numbers::log2e, -whole, whole);
+    return {0, {static_cast<double>(maximum), 0}};
+  }
+  // The first key of a sum with its gate.
+  Index key_of(ColumnView<const Scalar> x, Scalar sum) {
+    const auto before = before_(x.size());
+    Index m = 0;
+    while (m + 1 < x.size() && x[m] + before[m] != sum) ++m;
+    return m;
+  }
+  // The same where the key with the most weight has decayed: a gate that all keys which matter have in common must not round their logits,
+  // so differences from that key's go into the exponents.
+  FarFactor weigh_beside(ColumnView<Scalar> x) {
+    Index m = 0;
+    const auto sum = [&](Index j) { return static_cast<double>(x[j]) + log_b_[j]; };
+    for (Index j = 1; j < x.size(); ++j)
+      if (sum(j) > sum(m)) m = j;
+    const double logit = static_cast<double>(x[m]), gate = log_b_[m], low = low_ == nullptr ? 0 : low_[m];
+    for (Index j = 0; j < x.size(); ++j)
+      x[j] = static_cast<Scalar>((static_cast<double>(x[j]) - logit) +
+                                 ((log_b_[j] - gate) + (low_ == nullptr ? 0 : low_[j] - low)));
+    set_exponential<Scalar>(x.data(), x.data(), x.size(), 0);
+    LogDecay log = since_;
+    log.add(LogDecay{gate, low});
+    log.add(logit);
+    return {0, log};
   }
 
   double weigh_powers(ColumnView<Scalar> x, int degree) {
@@ -189,7 +228,11 @@ class KeyFactors {
   Panel<Scalar> before_, after_;
   Panel<double> exponents_;  // log2 of before_, also where the type ends
   double reference_ = 0;
-  bool is_far_ = false;  // lengths of an exponential score are in the exponents
+  // Of an exponential score:
+  bool is_far_ = false;  // lengths are in the exponents
+  const double *log_b_ = nullptr, *low_ = nullptr;
+  LogDecay since_;
+  Scalar farthest_ = 0;  // max |before_j|
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

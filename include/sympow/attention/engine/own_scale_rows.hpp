@@ -13,7 +13,7 @@ struct OwnScaleMemory {
   CompensatedSums<Scalar> read;
   KeyFactors<Scalar> factors;
   Panel<Scalar> values, denominators, noises, new_factors, finite_values;
-  Panel<double> scales, shift, gate, gates, noise, absolute;
+  Panel<double> scales, shift, gate, noise, absolute;
 };
 
 /// For rows i = 0 … n - 1
@@ -37,7 +37,6 @@ class OwnScaleRows final : public Rows<Scalar> {
     for (auto* panel : {&memory_.denominators, &memory_.noises, &memory_.new_factors}) (*panel)(rows);
     for (auto* panel : {&memory_.scales, &memory_.shift, &memory_.gate, &memory_.noise, &memory_.absolute})
       (*panel)(rows);
-    memory_.gates(keys);
   }
 
   /// Rows without any contribution; `room` is that of the values which they meet, see `room_for`.
@@ -57,17 +56,14 @@ class OwnScaleRows final : public Rows<Scalar> {
   }
 
   void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) override {
-    auto gates = memory_.gates(n_), shift = memory_.shift(n_), gate = memory_.gate(n_);
     for (Index i = 0; i < n_; ++i) {
       const Index seen = std::min(i + 1, keys.size());
-      for (Index j = 0; j < i; ++j) gates[j] += queries.gates[i];
-      gates[i] = 0;
-      memory_.factors.template set<F>(gates.head(seen), gates.head(0), keys.exponents.head(seen));
-      gate[i] = 0;
-      shift[i] = weigh(logits.col(i).head(seen), i, keys, queries, 0);
+      memory_.factors.template set<F>(keys.log_b.head(seen), keys.log_b_low.head(seen), keys.exponents.head(seen),
+                                      gate_of(i, queries, {}));
+      weigh(logits.col(i).head(seen), i, keys, queries, {});
       logits.col(i).tail(logits.rows() - seen).setZero();
     }
-    begin_add(logits, shift, gate, [&](Index i) { return std::min(i + 1, keys.size()); });
+    begin_add(logits, [&](Index i) { return std::min(i + 1, keys.size()); });
     for_causal_products(
         keys, logits, memory_.finite_values,
         [&](Index begin, Index count, const auto& V, const auto& W) {
@@ -79,23 +75,17 @@ class OwnScaleRows final : public Rows<Scalar> {
 
   void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
                    const LogDecay& between) override {
-    auto shift = memory_.shift(n_), gate = memory_.gate(n_);
-    memory_.factors.template set<F>(keys.log_b, keys.log_b_low, keys.exponents);
-    for (Index i = 0; i < n_; ++i) {
-      gate[i] = gate_of(i, queries, between);
-      shift[i] = weigh(logits.col(i), i, keys, queries, gate[i]);
-    }
-    begin_add(logits, shift, gate, [&](Index) { return keys.size(); });
+    memory_.factors.template set<F>(keys.log_b, keys.log_b_low, keys.exponents, {});
+    for (Index i = 0; i < n_; ++i) weigh(logits.col(i), i, keys, queries, gate_of(i, queries, between));
+    begin_add(logits, [&](Index) { return keys.size(); });
     add_product(values(), keys.values, logits);
     ends_.add_earlier(keys, queries, between);
   }
 
   void begin_read(double exponent, double A, ColumnView<const double> noise, const Queries<Scalar>& queries,
                   const LogDecay& between) override {
-    auto shift = memory_.shift(n_), gate = memory_.gate(n_);
     for (Index i = 0; i < n_; ++i) {
-      shift[i] = exponent + degree * queries.exponents[i];
-      gate[i] = gate_of(i, queries, between);
+      set_scale(i, {exponent + degree * queries.exponents[i], gate_of(i, queries, between)});
       memory_.noise(n_)[i] = noise[i];
     }
     memory_.read.reset(e_, n_, true);
@@ -111,7 +101,7 @@ class OwnScaleRows final : public Rows<Scalar> {
     if (!reads_) return;
     reads_ = false;
     memory_.read.finish(1);
-    rescale(memory_.shift(n_), memory_.gate(n_), 0);  // a state has taken its room itself
+    rescale(0);  // a state has taken its room itself
     auto denominators = memory_.denominators(n_), noises = memory_.noises(n_), factors = memory_.new_factors(n_);
     for (Index i = 0; i < n_; ++i) {
       const Scalar factor = factors[i];
@@ -148,32 +138,41 @@ class OwnScaleRows final : public Rows<Scalar> {
  private:
   MatrixView<Scalar> values() { return memory_.values(e_, n_); }
 
-  // log2 of the decay up to query i of what decays by e^between on its way to the segment's first token.
-  static double gate_of(Index i, const Queries<Scalar>& queries, LogDecay between) {
+  // The decay up to query i of what decays by e^between on its way to the segment's first token.
+  static LogDecay gate_of(Index i, const Queries<Scalar>& queries, LogDecay between) {
     between.add(LogDecay{queries.from_first[i], queries.from_first_low[i]});
-    return (between.high + between.low) * std::numbers::log2e;
+    return between;
   }
 
-  // Logits of row i as weights, by the factors that are set; returns log2 of what was taken out.
-  double weigh(ColumnView<Scalar> logits, Index i, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
-               double gate) {
-    const double shift = memory_.factors.template weigh<F>(logits, queries.exponents[i]);
-    if (F::score != Score::exponential || !ends_.diagnoses()) return shift;
+  // The next contribution to row i is 2^{shift + gate} times what it will be, a whole number and a fraction: no digit is lost to their size.
+  void set_scale(Index i, const FarFactor& factor) {
+    constexpr double farthest = 0x1p52;  // below it a double can take a whole exponent more
+    const ReducedExponent log = reduced_exponent(factor.log.high);
+    memory_.shift(n_)[i] =
+        log.whole == no_weight ? no_weight : factor.whole + std::clamp(log.whole, -farthest, farthest);
+    memory_.gate(n_)[i] = (log.rest + factor.log.low) * std::numbers::log2e;
+  }
+
+  // Logits of row i as weights, by the factors that are set, which decay by the gate.
+  void weigh(ColumnView<Scalar> logits, Index i, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
+             const LogDecay& gate) {
+    FarFactor taken = memory_.factors.template weigh<F>(logits, queries.exponents[i]);
+    taken.log.add(gate);
+    set_scale(i, taken);
+    if (F::score != Score::exponential || !ends_.diagnoses()) return;
     double sum = 0;
     for (Index j = 0; j < logits.size(); ++j) {
       const auto length = static_cast<double>(queries.norms[i]) * static_cast<double>(keys.norms[j]);
       sum +=
           static_cast<double>(logits[j]) * (1 + times_power_of_two(length, queries.exponents[i] + keys.exponents[j]));
     }
-    ends_.add(i, (sum > 0 ? std::log2(sum) : no_weight) + shift + gate);
-    return shift;
+    ends_.add(i, (sum > 0 ? std::log2(sum) : no_weight) + memory_.shift(n_)[i] + memory_.gate(n_)[i]);
   }
 
   // Scales the rows, and weights of a contribution of 2^{shift + gate}, to what they have in common. Row i sees `seen(i)` of the keys.
   template <class Seen>
-  void begin_add(MatrixView<Scalar> weights, ColumnView<const double> shift, ColumnView<const double> gate,
-                 const Seen& seen) {
-    rescale(shift, gate, room_);
+  void begin_add(MatrixView<Scalar> weights, const Seen& seen) {
+    rescale(room_);
     auto denominators = memory_.denominators(n_), noises = memory_.noises(n_), factors = memory_.new_factors(n_);
     for (Index i = 0; i < n_; ++i) {
       ColumnView<Scalar> own = weights.col(i).head(seen(i));
@@ -183,10 +182,10 @@ class OwnScaleRows final : public Rows<Scalar> {
     }
   }
 
-  // Raises the scales to those of a contribution and `room` above; old factors are at most 1, new ones 2^-room. Shifts may be large and are
-  // whole but for exponential scores; gates are log2 of a decay, and keep their fractions however large the shift.
-  void rescale(ColumnView<const double> shift, ColumnView<const double> gate, double room) {
+  // Raises the scales to those of a contribution and `room` above; old factors are at most 1, new ones 2^-room.
+  void rescale(double room) {
     auto denominators = memory_.denominators(n_), noises = memory_.noises(n_), factors = memory_.new_factors(n_);
+    const auto shift = memory_.shift(n_), gate = memory_.gate(n_);
     auto scales = memory_.scales(n_);
     for (Index i = 0; i < n_; ++i) {
       const double whole = std::ceil(shift[i] + gate[i]), raised = std::max(scales[i], whole + room);

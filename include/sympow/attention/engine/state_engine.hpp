@@ -124,6 +124,7 @@ class StateEngine {
     const Index longest = tail_.capacity(), rows = loader_.vector_rows(), e = call_.V.rows(),
                 most = std::max(n, longest), own = has_common_scale_ ? std::min(n, few_tokens) : n;
     loader_.reserve(n);
+    reader_.reserve(n);
     if (has_common_scale_) CommonScaleRows<Scalar, F>(memory_.common_scale, call_.rows, nullptr).reserve(e, n, most);
     OwnScaleRows<Scalar, F>(memory_.own_scale, call_.rows, nullptr).reserve(e, own, most);
     memory_.tail.reserve(rows, longest);
@@ -217,7 +218,8 @@ class StateEngine {
   // Reads the sums, on the way of a fold where there is one, takes the tokens, and writes.
   void complete(Rows<Scalar>& rows) {
     const bool takes = call_.takes() && is_last();
-    const bool on_the_way = takes && !tail_.has_room_for(loader_.segment().size) && action_ != KeyAction::mix;
+    const bool on_the_way =
+        takes && reader_.by_panels() && !tail_.has_room_for(loader_.segment().size) && action_ != KeyAction::mix;
     const Queries<Scalar> queries = loader_.queries();
     const bool reads = reader_.begin(rows, queries, loader_.first());
     if (reads && !on_the_way) reader_.read_all(rows, queries.vectors);

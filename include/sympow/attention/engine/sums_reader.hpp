@@ -14,6 +14,12 @@ class SumsReader {
   SumsReader(const F& feature, const FoldedSums<Scalar>& sums, EngineMemory<Scalar>& memory, RowKind rows)
       : feature_(feature), sums_(sums), memory_(memory), rows_(rows) {}
 
+  /// The most queries at a time. Whether they are so few that φ is made one by one is said by this alone: the bits of a row must not depend on
+  /// where its segment is cut.
+  void reserve(Index queries) { few_ = queries <= few_columns; }
+  /// Whether they may be read by the panels of a fold.
+  [[nodiscard]] bool by_panels() const { return !few_; }
+
   /// Whether there are sums to read; the queries are then where these are. Nothing is forgotten yet but what is owed and e^since.
   bool begin(Rows<Scalar>& rows, const Queries<Scalar>& queries, LogDecay since) const {
     if (sums_.empty()) return false;
@@ -46,7 +52,7 @@ class SumsReader {
   void read_all(Rows<Scalar>& rows, MatrixView<Scalar> queries) const {
     const MatrixView<Scalar> none(nullptr, queries.rows(), 0);
     for_feature_panels(
-        feature_, memory_.fold.panels, queries, none, none,
+        feature_, memory_.fold.panels, few_, queries, none, none,
         [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&) { read(rows, first, features); });
   }
 
@@ -55,6 +61,7 @@ class SumsReader {
   const FoldedSums<Scalar>& sums_;
   EngineMemory<Scalar>& memory_;
   RowKind rows_;
+  bool few_ = false;
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail
