@@ -187,10 +187,11 @@ class KeyFactors {
     for (Index j = 0; j < x.size(); ++j)
       x[j] = static_cast<Scalar>((static_cast<double>(x[j]) - logit) +
                                  ((log_b_[j] - gate) + (low_ == nullptr ? 0 : low_[j] - low)));
-    set_exponential<Scalar>(x.data(), x.data(), x.size(), 0);
+    const Scalar maximum = x.maxCoeff();  // 0 but for what the sums have rounded away
+    set_exponential<Scalar>(x.data(), x.data(), x.size(), maximum);
     LogDecay log = since_;
     log.add(LogDecay{gate, low});
-    log.add(logit);
+    log.add(logit + static_cast<double>(maximum));
     return {0, log};
   }
 
