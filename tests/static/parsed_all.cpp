@@ -1,0 +1,10 @@
+// All headers, and a call of each form: parsed under other settings, see tests/CMakeLists.txt.
+#include <sympow/attention/compiled_forms.hpp>
+#include <sympow/io/npy.hpp>
+#include <sympow/sympow.hpp>
+#include <sympow/verify/laws.hpp>
+
+using Power = sympow::SymmetricPower<2>;
+SYMPOW_INSTANTIATE_FORMS(float, Power)
+template void sympow::save(const sympow::State<float, Power>&, std::ostream&);
+template void sympow::load(sympow::State<float, Power>&, std::istream&);
