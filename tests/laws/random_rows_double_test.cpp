@@ -1,0 +1,12 @@
+// Random and adversarial rows in double.
+#include "random_rows.hpp"
+
+using namespace sympow::test;
+
+TEST_CASE("fifty thousand random and adversarial rows keep the rule in double", "[laws]") {
+  check_rows<double>(50000, 1);
+}
+
+TEST_CASE("as many random rows as asked for keep the rule in double", "[laws][.long]") {
+  check_rows_asked_for<double>();
+}
