@@ -173,7 +173,7 @@ TEST_CASE("containers of another size than heads or key heads are refused by nam
   REQUIRE(batch.Y.data == before);
   for (const auto& state : shared) REQUIRE(state.tokens() == 0);
   batch.log_gamma[batch.index(1, 1)][2] = .5;
-  REQUIRE_THROWS_WITH(run(Power{}, batch, turning(batch), shared, options), contains("sequence 1, head 3: decay"));
+  REQUIRE_THROWS_WITH(run(Power{}, batch, turning(batch), shared, options), contains("sequence 1, key head 1: decay"));
   run(Power{}, batch, of_key_heads, shared, options);
   REQUIRE(shared[3].tokens() == 4);
 }

@@ -248,3 +248,25 @@ TEST_CASE("shifting all positions changes no row", "[laws]") {
   CHECK(three_forms_law(EluPlusOne{}, here, x.Q, x.K, x.V).holds());
   CHECK(relative_position_law(EluPlusOne{}, here, there, x.Q, x.K, x.V).residual > 1e6);  // φ that a turn changes
 }
+
+namespace {
+
+/// √x of entries that may be negative.
+struct Root : EluPlusOne {
+  template <class X, class Y>
+  void embed(const X& x, Y&& y) const {
+    y = x.array().sqrt();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a map whose rows are no numbers breaks the laws", "[laws]") {
+  const Sequence in;
+  CHECK_FALSE(three_forms_law(Root{}, decay(in.log_gamma), in.Q, in.K, in.V).holds());
+  MatrixXd Q = in.Q;
+  Q(1, 7) = std::numeric_limits<double>::quiet_NaN();
+  const Residual one = three_forms_law(SymmetricPower<2>{}, decay(in.log_gamma), Q, in.K, in.V);
+  CHECK_FALSE(one.holds());
+  CHECK(one.row == 7);
+}

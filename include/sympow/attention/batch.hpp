@@ -23,13 +23,14 @@ struct BatchOptions {
 
 namespace detail::inline SYMPOW_THREADS {
 
-/// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type.
+/// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type. Heads that share a state are named
+/// by their key head.
 template <class F>
-void naming_head(Index sequence, Index head, const F& f) {
+void naming_head(Index sequence, Index head, Index group, const F& f) {
   try {
     f();
   } catch (...) {
-    raise_again_after(Errors{}, "sequence ", sequence, ", head ", head, ": ");
+    raise_again_after(Errors{}, "sequence ", sequence, group > 1 ? ", key head " : ", head ", head / group, ": ");
   }
 }
 
@@ -45,7 +46,7 @@ auto transitions_of(const Transitions& given, Index sequences, Index groups, Ind
     std::vector<A> built;
     built.reserve(static_cast<std::size_t>(sequences * groups));
     for (Index b = 0; b < sequences; ++b)
-      for (Index g = 0; g < groups; ++g) naming_head(b, g * group, [&] { built.push_back(given(b, g)); });
+      for (Index g = 0; g < groups; ++g) naming_head(b, g * group, group, [&] { built.push_back(given(b, g)); });
     return [built = std::move(built)](Index n) -> const A& { return built[static_cast<std::size_t>(n)]; };
   } else {
     static_assert(std::ranges::random_access_range<const Transitions>,
@@ -176,7 +177,7 @@ void run_batch(const F& feature, const Transitions& given, BatchCall<Scalar> cal
   Index all_tokens = 0;
   for (Index n = 0; n < count; ++n)
     call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
-      naming_head(b, h, [&] {
+      naming_head(b, h, call.group, [&] {
         check_call(transition_of(n), Q, K, V, options);
         if constexpr (keeps_states) check_state(std::ranges::begin(states)[n], feature, transition_of(n), Q, V);
         const bool makes_state = form_of(shape_of(n), call.options) != Form::attention && !keeps_states;
@@ -184,7 +185,7 @@ void run_batch(const F& feature, const Transitions& given, BatchCall<Scalar> cal
           if (makes_state) StateParts::check_sizes<State<Scalar, F>>(feature, Q.rows(), V.rows());
       });
       for (Index r = 1; options.check_finite && r < call.group; ++r)
-        naming_head(b, h + r, [&] { check_finite("Q", call.Q.head(b, h + r)); });
+        naming_head(b, h + r, 1, [&] { check_finite("Q", call.Q.head(b, h + r)); });
       all_tokens += Q.cols();
     });
   options.check_finite = false;  // it has been done

@@ -70,6 +70,7 @@ void set_norms(MatrixView<const Scalar> x, ColumnView<Scalar> norms) {
 template <FiniteFeatureMap F, class Scalar>
 void embed_scaled(const F& feature, MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents,
                   ColumnView<Scalar> norms) {
+  if (x.cols() == 0) return;  // what is empty has no memory
   if constexpr (ScaledFeatureMap<F>) {
     feature.embed(x, features, exponents);
   } else {

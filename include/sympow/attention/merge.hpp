@@ -21,6 +21,11 @@ inline bool same_coordinates(const Frame& a, const Frame& b) {
   return true;
 }
 
+/// A frame in a message.
+inline std::string described(const Frame& frame) {
+  return frame.empty() ? "that of a first token" : "one of " + std::to_string(frame.size()) + " " + frame.kind();
+}
+
 /// Throws unless the right state goes on where the left one ends.
 template <class Scalar, class F>
 void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right) {
@@ -32,11 +37,9 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
     raise<FeatureMismatch>("merge: the right state was built with another feature map than the left one");
   const Frame &end = left.frame(), &start = right.start_frame();
   if (!same_coordinates(end, start))
-    raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), of ", end.size(), " ",
-                         end.kind(), "; it was started at ",
-                         start.size() == end.size() && start.kind() == end.kind()
-                             ? "others"
-                             : "a frame of " + std::to_string(start.size()) + " " + start.kind());
+    raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), ", described(end),
+                         "; it was started at ",
+                         start.size() == end.size() && start.kind() == end.kind() ? "others" : described(start));
   const bool left_scaled = !left.log_channels().isZero(0), right_scaled = !right.log_channels().isZero(0);
   if ((left_scaled && right.key_product().size() != 0) || (right_scaled && left.key_product().size() != 0))
     raise<FrameMismatch>(

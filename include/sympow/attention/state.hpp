@@ -120,6 +120,9 @@ class State {
     } catch (...) {
       detail::raise_again_after(detail::Errors{}, "State: d = ", d, " and e = ", e, ": ");
     }
+    if (dimension < 0)
+      detail::raise<InvalidArgument>("State: the dimension of the feature map for d = ", d, " is ", dimension,
+                                     ", must not be negative");
     if (__builtin_add_overflow(e, Index(1), &rows) || __builtin_mul_overflow(dimension, rows, &bytes) ||
         __builtin_mul_overflow(bytes, static_cast<Index>(sizeof(S)), &bytes))
       detail::raise<DimensionOverflow>("State: d = ", d, " and e = ", e, " make (e + 1) D = (", e, " + 1) x ",

@@ -19,11 +19,6 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A state file that cannot be read: absent, foreign, of another version, shape or type, truncated or damaged.
-struct InvalidStateFile : InvalidArgument {
-  using InvalidArgument::InvalidArgument;
-};
-
 namespace detail {
 
 /// FNV-1a over bytes: to see damage, not attack.
@@ -239,7 +234,7 @@ void load(State<Scalar, F>& state, std::istream& in) {
                                                                          {"key dimension d", state.key_dimension()},
                                                                          {"value dimension e", state.value_dimension()},
                                                                          {"tail", state.tail()}}};
-  for (std::size_t n = 0; n < expected.size(); ++n)
+  for (const auto n : std::initializer_list<std::size_t>{0, 1, 3, 4, 5, 2})  // D follows from d
     if (head[n + 1] != expected[n].second)
       detail::raise<InvalidStateFile>("state file: ", expected[n].first, " is ", head[n + 1], ", must be ",
                                       expected[n].second);

@@ -85,6 +85,11 @@ struct FeatureMismatch : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+/// A state file that cannot be read: absent, foreign, of another version, shape or type, truncated or damaged.
+struct InvalidStateFile : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
 /// A state that a call has left half way: memory ended in it, or a feature map or transition threw.
 struct InterruptedState : InvalidArgument {
   using InvalidArgument::InvalidArgument;

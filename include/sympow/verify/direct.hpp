@@ -233,7 +233,10 @@ template <class Normalization = DefaultNormalization, class Real = void, Feature
   for (Index t = 0; t < tokens; ++t) call.log_decay.push_back(transition.log_decay(t));
   if constexpr (A::key_action != KeyAction::none) {
     call.key_step = [&, d = q.rows()](Index t) -> Matrix<R> {
-      return transition.key_matrix(t, d).transpose().template cast<R>();
+      const Eigen::MatrixXd step = transition.key_matrix(t, d);
+      sympow::detail::check_size("rows of key_matrix", step.rows(), d, "d, those of K");
+      sympow::detail::check_size("columns of key_matrix", step.cols(), d, "d, those of K");
+      return step.transpose().template cast<R>();
     };
     if (F::score == Score::embedded || options.mask.is_full) {
       detail::to_absolute_coordinates(call, q, k);

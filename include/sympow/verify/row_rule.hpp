@@ -35,10 +35,11 @@ template <class Normalization, FeatureMap F>
 inline constexpr bool divides =
     std::is_same_v<Normalization, DefaultNormalization> ? F::nonnegative : !std::is_same_v<Normalization, Unnormalized>;
 
-/// Whether a row says nothing: its scores cancel to within what the state forms can tell from zero, 16 u A_i.
+/// Whether a row says nothing: its scores cancel to within what the state forms can tell from zero, 16 u A_i. One that is no number says that
+/// something is wrong.
 template <class Real>
 [[nodiscard]] bool degenerate(const DirectRows<Real>& rows, Index i, double unit) {
-  return rows.denominator[i] == Real(0) || !(rows.condition[i] * Real(16 * unit) < Real(1));
+  return rows.denominator[i] == Real(0) || rows.condition[i] * Real(16 * unit) >= Real(1);
 }
 
 namespace detail {
