@@ -240,8 +240,12 @@ inline namespace SYMPOW_THREADS {
 /// group stand together. Every sequence has its own length, 0 allowed, the same in all four; their orders in memory may differ. Y is 0
 /// where Q is padding, which neither weighs nor decays. `transitions` is one for all heads, a container of B H, b H + h being that of
 /// head h of sequence b, or a callable on (b, h); `states` a container of B H states in the same order, each left after its sequence's own
-/// tokens. Query heads of a group whose gates are theirs together can share one state: `states` then has B H_kv of them, in the order b H_kv + g, and transitions
-/// are those of key heads likewise. Keys are then embedded and folded once for the group.
+/// tokens. If the query heads of a group have the same gates, they can share one state: pass B H_kv states, in the order
+/// b H_kv + g. Keys are then embedded and folded once for the group, and transitions are indexed by key head. The number of
+/// states alone decides what a callable is given:
+///
+///     [&](Index b, Index h) { return decay(gates[b * H + h]); }        B H states, or none: (sequence, query head)
+///     [&](Index b, Index g) { return decay(gates[b * H_kv + g]); }     B H_kv states: (sequence, key head)
 ///
 /// Threads run over sequences and heads. A head with more than a quarter of all tokens is cut into segments, whose states are
 /// merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more, 8 states' worth of tokens and 10^9 operations. Results

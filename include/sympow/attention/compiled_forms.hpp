@@ -13,15 +13,17 @@
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
-/// Says that the forms of a feature map are compiled elsewhere: in whatever follows a call costs the compiler a second or two instead of ten. Without
-/// `SYMPOW_INSTANTIATE_FORMS` in one source file the linker names what is missing, `StateForms<Scalar, Feature>::chunked`. Use it at namespace scope, before
-/// the first call:
+/// Says that the forms of a feature map are compiled elsewhere: in whatever follows a call costs the compiler a few
+/// seconds instead of ten. Without `SYMPOW_INSTANTIATE_FORMS` in one source file the linker names what is missing,
+/// `StateForms<Scalar, Feature>::chunked`. Transitions are not covered. Use it outside of every namespace, with the
+/// full name of the map, before the first call:
 ///
-///     SYMPOW_EXTERN_FORMS(float, MyFeatureMap)          // in a header of yours
-///     SYMPOW_INSTANTIATE_FORMS(float, MyFeatureMap)     // in one source file
+///     SYMPOW_EXTERN_FORMS(float, mine::Map)          // in a header of yours
+///     SYMPOW_INSTANTIATE_FORMS(float, mine::Map)     // in one source file
 #define SYMPOW_EXTERN_FORMS(Scalar, ...) SYMPOW_FORMS(extern, Scalar, __VA_ARGS__)
 
-/// Compiles the attention form, the recurrent and the chunked one, and what is done to states, for a scalar type and a feature map.
+/// Compiles the attention form, the recurrent and the chunked one, and what is done to states, for a scalar type and a
+/// feature map. Use it outside of every namespace as well.
 #define SYMPOW_INSTANTIATE_FORMS(Scalar, ...) SYMPOW_FORMS(, Scalar, __VA_ARGS__)
 
 #define SYMPOW_FORMS(LINKAGE, Scalar, ...)                                    \

@@ -10,13 +10,13 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// The coordinates in which a state keeps its keys: numbers whose meaning and count are the business of the transition that turns, and
-/// the name of their kind, by which others refuse them. A state carries, merges, saves and loads them and looks at none. Two frames of one
-/// kind are the same where their numbers agree to 1e-9 (angles mod 2π), so coordinates that have several numbers should always get the
-/// same ones.
+/// The coordinates in which a state keeps its keys: numbers whose meaning and count are the business of the transition
+/// that turns, and the name of their kind, by which others refuse them. A state carries, merges, saves and loads them
+/// and looks at none. Two frames of one kind are the same where their numbers agree to 1e-9, those of the kind
+/// `Frame::angles` mod 2π; under other kinds coordinates that have several numbers should always get the same ones.
 class Frame {
  public:
-  /// The kind of the library's own rotations: μ, radians in [-π, π]. No angles and zeros are both μ = 0.
+  /// The kind of the library's own rotations: μ, radians in [-π, π], d/2 at most. No angles and zeros are both μ = 0.
   static constexpr std::string_view angles = "angles";
 
   /// That of a sequence's first token, before anything has turned.
