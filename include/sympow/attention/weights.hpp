@@ -163,7 +163,7 @@ class KeyFactors {
       x.setZero();
       return {no_weight, {}};
     }
-    if (farthest_ > Scalar(1))
+    if (farthest_ > Scalar(1) && std::isfinite(maximum))
       if (const Index m = key_of(x, maximum); std::abs(before[m]) > Scalar(1)) return weigh_beside(x);
     x += before;
     set_exponential<Scalar>(x.data(), x.data(), x.size(), maximum);
