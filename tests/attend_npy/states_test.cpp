@@ -134,7 +134,7 @@ TEST_CASE("states of other arrays are refused, and nothing is left behind", "[at
   refused(save({.axes = 4, .angles = true}), "holds 3 states, must hold 6, one for each batch and head");
   refused(save({.axes = 3}), "state 0: the state was built under a rotation of 2 angles");
   refused(save({.axes = 3, .single = true, .angles = true}), "state 0: state file: bytes of a scalar is 8, must be 4");
-  refused(save({.axes = 3, .d = 6, .angles = true}), "state 0: state file: feature dimension D is 10, must be 21");
+  refused(save({.axes = 3, .d = 6, .angles = true}), "state 0: state file: key dimension d is 4, must be 6");
   refused(save({.axes = 3, .e = 2, .angles = true}), "state 0: state file: value dimension e is 3, must be 2");
   refused(save({.axes = 3, .feature = "random", .angles = true, .features = 10}),
           "state 0: state file: fingerprint of the feature map, of its kind, size and seed, is 2, must be ");

@@ -131,7 +131,7 @@ TEST_CASE("a file of another version, type, power or shape is refused by name", 
   REQUIRE_THAT(refusal(target, forged(file_of(target), 8, std::int64_t{4})), contains("version is 4, must be 2 … 3"));
   REQUIRE_THAT(other(filled<float, 2>(4, 3, 5, Turning::none)), contains("bytes of a scalar is 4, must be 8"));
   REQUIRE_THAT(other(filled<double, 3>(4, 3, 5, Turning::none)), contains("degree P is 3, must be 2"));
-  REQUIRE_THAT(other(filled<double, 2>(5, 3, 5, Turning::none)), contains("feature dimension D is 15, must be 10"));
+  REQUIRE_THAT(other(filled<double, 2>(5, 3, 5, Turning::none)), contains("key dimension d is 5, must be 4"));
   REQUIRE_THAT(other(filled<double, 2>(4, 2, 5, Turning::none)), contains("value dimension e is 2, must be 3"));
   REQUIRE_THAT(other(filled<double, 2>(4, 3, 6, Turning::none)), contains("tail is 6, must be 5"));
   // At d = 1 every power has one feature.
