@@ -156,25 +156,25 @@ class KeyFactors {
     for (Index j = 0; j < x.size() && (is_far_ || exponent != 0); ++j)
       if (const double far = lost[j] + exponent; far != 0)
         x[j] = static_cast<Scalar>(std::clamp(times_power_of_two(static_cast<double>(x[j]), far), -largest, largest));
-    const Scalar maximum = (x + before).maxCoeff();
+    if (farthest_ > Scalar(1) && std::abs(gate_of_largest(x)) > Scalar(1)) return weigh_beside(x);
+    x += before;
+    const Scalar maximum = x.maxCoeff();
     if (!(maximum > -std::numeric_limits<Scalar>::infinity())) {
-      x += before;
       if (x.hasNaN()) return {};  // they stay, and the row is none either
       x.setZero();
       return {no_weight, {}};
     }
-    if (farthest_ > Scalar(1) && std::isfinite(maximum))
-      if (const Index m = key_of(x, maximum); std::abs(before[m]) > Scalar(1)) return weigh_beside(x);
-    x += before;
     set_exponential<Scalar>(x.data(), x.data(), x.size(), maximum);
     return {0, {static_cast<double>(maximum), 0}};
   }
-  // The first key of a sum with its gate.
-  Index key_of(ColumnView<const Scalar> x, Scalar sum) {
+  // The gate of the key whose sum of logit and gate is the largest; 0 where that is not finite.
+  Scalar gate_of_largest(ColumnView<const Scalar> x) {
     const auto before = before_(x.size());
+    const Scalar maximum = (x + before).maxCoeff();
+    if (!std::isfinite(maximum)) return 0;
     Index m = 0;
-    while (m + 1 < x.size() && x[m] + before[m] != sum) ++m;
-    return m;
+    while (m + 1 < x.size() && x[m] + before[m] != maximum) ++m;
+    return before[m];
   }
   // The same where the key with the most weight has decayed: a gate that all keys which matter have in common must not round their logits,
   // so differences from that key's go into the exponents.
