@@ -10,7 +10,6 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr Index panel_width = 144;  // entries of φ at a time: whole tiles of a product, and whole short sums
-inline constexpr Index few_columns = 4;    // tokens that are quicker to embed one by one, all entries of each
 
 /// Memory for panels.
 template <class Scalar>
@@ -60,7 +59,7 @@ class Visitor {
 };
 
 /// visit(first, Φ, Ψ): some entries of φ of the queries and of the keys, those of the tail first, or all of them `at_once`: another sum, whose
-/// bits are others. The vectors of an embedded score are φ themselves.
+/// bits are others, and quicker for `few_columns` of queries. The vectors of an embedded score are φ themselves.
 template <class F, class Scalar>
 void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, bool at_once, MatrixView<Scalar> queries,
                         MatrixView<Scalar> tail, MatrixView<Scalar> own,

@@ -15,6 +15,9 @@ inline constexpr bool products_by_blas = true;
 inline constexpr bool products_by_blas = false;
 #endif
 
+/// Columns that are quicker one by one than beside a copy of the matrix that multiplies them.
+inline constexpr Index few_columns = 8;
+
 /// The entries of an expression that has them in memory.
 template <class X>
 auto strided(X& x) {
@@ -48,9 +51,8 @@ void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, 
 template <class Scalar>
 void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
               Strided<Scalar*> C) {
-  constexpr Index few = 4;  // columns that are quicker one by one than beside a copy of A
   const bool by_columns = A.down == 1 && B.down == 1 && C.down == 1, is_column = by_columns && cols == 1;
-  if (by_columns && 1 < cols && cols <= few) {
+  if (by_columns && 1 < cols && cols <= few_columns) {
     for (Index j = 0; j < cols; ++j) multiply(add, rows, 1, depth, A, B.at(0, j), C.at(0, j));
     return;
   }
