@@ -147,7 +147,8 @@ class Case {
     Result<Scalar> result;
     result.Y = attention<Normalization>(feature_, transition, Q, K, V, options(result));
     note("attention", rows_, result, 64);
-    note_bits("attend, attention", by_attend(Form::attention), result.Y);
+    constexpr bool is_batched = degree<F> == 2 || A::key_action == KeyAction::none;  // which a batch does not look at
+    if constexpr (is_batched) note_bits("attend, attention", by_attend(Form::attention), result.Y);
     if constexpr (has_state_forms<F, A>) {
       if (tokens_.mask.offset != 0) return;
       const Index d = K.rows(), e = V.rows();
@@ -158,7 +159,7 @@ class Case {
       note("recurrent", rows_, result, static_cast<Real>(tailed.tail() + 1));
       result.Y = chunked<Normalization>(feature_, transition, Q, K, V, by_chunks, options(result));
       note("chunked", rows_, result, static_cast<Real>(chunk));
-      note_bits("attend, chunked", by_attend(Form::chunked), result.Y);
+      if constexpr (is_batched) note_bits("attend, chunked", by_attend(Form::chunked), result.Y);
     }
   }
 

@@ -12,8 +12,8 @@ set(below_systems core feature tensor combinatorics rotation transition)
 set(below_attention core combinatorics tensor feature rotation transition)
 set(below_attention_engine core combinatorics tensor feature rotation transition attention/columns.hpp
     attention/diagnostics.hpp attention/feature_panels.hpp attention/folded_sums.hpp attention/kernel_scores.hpp
-    attention/keys.hpp attention/options.hpp
-    attention/panel.hpp attention/scaled.hpp attention/state.hpp attention/tail.hpp attention/weights.hpp)  # engines know no form
+    attention/keys.hpp attention/log_decay.hpp attention/options.hpp attention/state.hpp attention/tail.hpp
+    attention/weights.hpp)  # engines know no form
 set(below_io core)
 set(below_layer core combinatorics tensor feature rotation transition attention)
 set(below_verify core combinatorics tensor feature rotation transition attention systems)

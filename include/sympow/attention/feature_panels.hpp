@@ -3,9 +3,10 @@
 
 #include <type_traits>
 
-#include <sympow/attention/panel.hpp>
-#include <sympow/attention/scaled.hpp>
+#include <sympow/core/panel.hpp>
 #include <sympow/core/product.hpp>
+#include <sympow/core/visitor.hpp>
+#include <sympow/feature/feature_map.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -42,20 +43,6 @@ class Entries : public Eigen::Map<const Matrix<Scalar>, 0, Eigen::Stride<Dynamic
 
  private:
   Entries(const Scalar* data, Index rows, Index cols, Index down) : Base(data, rows, cols, {1, down}) {}
-};
-
-/// A callable that is called by its address: whatever takes one is compiled once for all of them. It refers to the callable.
-template <class... Arguments>
-class Visitor {
- public:
-  template <class F>
-  Visitor(const F& f)  // NOLINT(google-explicit-constructor)
-      : f_(&f), call_([](const void* g, Arguments... arguments) { (*static_cast<const F*>(g))(arguments...); }) {}
-  void operator()(Arguments... arguments) const { call_(f_, arguments...); }
-
- private:
-  const void* f_;
-  void (*call_)(const void*, Arguments...);
 };
 
 /// visit(first, Φ, Ψ): some entries of φ of the queries and of the keys, those of the tail first, or all of them `at_once`: another sum, whose

@@ -4,7 +4,7 @@
 #include <sympow/attention/feature_panels.hpp>
 #include <sympow/attention/keys.hpp>
 #include <sympow/attention/tail.hpp>
-#include <sympow/attention/two_part_factor.hpp>
+#include <sympow/core/two_part_factor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

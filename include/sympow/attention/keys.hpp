@@ -6,6 +6,16 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
+/// Powers of two by which weights stay below 1, or above it if negative, so that weighted values and their sums do not leave the type:
+/// half its range where the largest value is farther from 1 than that.
+template <class Scalar>
+double room_for(Scalar largest) {
+  using Limits = std::numeric_limits<Scalar>;
+  constexpr int half = Limits::max_exponent / 2;
+  if (largest > std::ldexp(Scalar(1), half)) return largest <= Limits::max() ? half : 0;
+  return largest > Scalar(0) && largest < std::ldexp(Scalar(1), -half) ? -half : 0;
+}
+
 /// Keys k_j = 2^{n_j} vectors_j that have decayed by b_j up to some time, and their values. (Before it b_j is above 1.)
 template <class Scalar>
 struct Keys {

@@ -7,7 +7,7 @@
 
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/merge.hpp>
-#include <sympow/attention/parallel.hpp>
+#include <sympow/core/parallel.hpp>
 
 namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
 

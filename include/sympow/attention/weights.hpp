@@ -1,9 +1,13 @@
 // Gates and lengths of keys as weights: the only place where exponents become numbers.
 #pragma once
 
-#include <sympow/attention/panel.hpp>
-#include <sympow/attention/scaled.hpp>
+#include <numbers>
+
+#include <sympow/attention/log_decay.hpp>
 #include <sympow/core/integer_power.hpp>
+#include <sympow/core/panel.hpp>
+#include <sympow/core/scaled.hpp>
+#include <sympow/feature/feature_map.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

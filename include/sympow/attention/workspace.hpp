@@ -1,6 +1,8 @@
 // The scratch memory of the forms.
 #pragma once
 
+#include <vector>
+
 #include <sympow/attention/engine/memory.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -34,5 +36,9 @@ class Workspace {
 
   detail::EngineMemory<Scalar> memory_;
 };
+
+/// One workspace for every thread, grown by the calls that use it; keep it to reuse its memory.
+template <class Scalar>
+using Workspaces = std::vector<Workspace<Scalar>>;
 
 }  // namespace SYMPOW_NAMESPACE

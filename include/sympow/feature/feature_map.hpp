@@ -85,3 +85,20 @@ template <FeatureMap F>
 }
 
 }  // namespace SYMPOW_NAMESPACE
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// The degree in which a feature map is homogeneous: P for a power; an embedded score is bilinear in φ. Exponentials are not.
+template <FeatureMap F>
+inline constexpr int degree_of = [] {
+  if constexpr (F::score == Score::power)
+    return F::degree;
+  else
+    return 1;
+}();
+
+/// Whether φ(x) = x, so that what acts in key space acts on a state.
+template <FeatureMap F>
+inline constexpr bool keys_are_features = F::score == Score::power && degree_of<F> == 1;
+
+}  // namespace SYMPOW_NAMESPACE::detail

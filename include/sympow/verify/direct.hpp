@@ -258,3 +258,15 @@ template <class Normalization = DefaultNormalization, class Real = void, Feature
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify
+
+/// The definition for one type: with `extern` it is compiled elsewhere, with nothing here.
+#define SYMPOW_DIRECT(LINKAGE, Real)                                                                        \
+  namespace sympow::verify::detail {                                                                        \
+  LINKAGE template void to_absolute_coordinates(const DirectCall<Real>&, Matrix<Real>&, Matrix<Real>&);     \
+  LINKAGE template DirectRows<Real> direct_rows(const DirectCall<Real>&, const Matrix<Real>&, Matrix<Real>, \
+                                                const Matrix<Real>&);                                       \
+  }
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_DIRECT(extern, double)
+#endif

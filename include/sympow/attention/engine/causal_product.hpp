@@ -1,8 +1,8 @@
 // Values times the scores of rows that see the keys up to their own.
 #pragma once
 
-#include <sympow/attention/engine/compensated_sums.hpp>
 #include <sympow/attention/keys.hpp>
+#include <sympow/core/compensated_sums.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -5,7 +5,7 @@
 #include <exception>
 #include <vector>
 
-#include <sympow/attention/workspace.hpp>
+#include <sympow/core/config.hpp>
 
 // What runs on threads has a name of its own where there are some, see config.hpp.
 #ifdef _OPENMP
@@ -15,13 +15,7 @@
 #define SYMPOW_THREADS one_thread
 #endif
 
-namespace SYMPOW_NAMESPACE {
-
-/// One workspace for every thread, grown by the calls that use it; keep it to reuse its memory.
-template <class Scalar>
-using Workspaces = std::vector<Workspace<Scalar>>;
-
-namespace detail::inline SYMPOW_THREADS {
+namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
 
 /// Threads that a call may use: those asked for, 0 being all that OpenMP gives; 1 without OpenMP.
 inline int threads_of([[maybe_unused]] int asked) {
@@ -33,12 +27,12 @@ inline int threads_of([[maybe_unused]] int asked) {
 #endif
 }
 
-/// job(n, workspace) for n = 0 … count - 1, begun in this order, each once and with a workspace of its thread's. The first exception
+/// job(n, scratch) for n = 0 … count - 1, begun in this order, each once and with the scratch memory of its thread. The first exception
 /// is thrown again when all jobs are done; jobs that had not begun are left out.
-template <class Scalar, class Job>
-void parallel_for(Index count, int threads, Workspaces<Scalar>& workspaces, const Job& job) {
+template <class Scratch, class Job>
+void parallel_for(Index count, int threads, std::vector<Scratch>& of_threads, const Job& job) {
   threads = static_cast<int>(std::clamp<Index>(count, 1, threads));
-  if (workspaces.size() < static_cast<std::size_t>(threads)) workspaces.resize(static_cast<std::size_t>(threads));
+  if (of_threads.size() < static_cast<std::size_t>(threads)) of_threads.resize(static_cast<std::size_t>(threads));
 #ifdef _OPENMP
   if (threads > 1 && count > 1) {
     std::exception_ptr failure;
@@ -50,7 +44,7 @@ void parallel_for(Index count, int threads, Workspaces<Scalar>& workspaces, cons
       stop = failed;
       if (stop) continue;
       try {
-        job(n, workspaces[static_cast<std::size_t>(omp_get_thread_num())]);
+        job(n, of_threads[static_cast<std::size_t>(omp_get_thread_num())]);
       } catch (...) {
 #pragma omp critical(sympow_failure)
         if (!failure) failure = std::current_exception();
@@ -62,8 +56,7 @@ void parallel_for(Index count, int threads, Workspaces<Scalar>& workspaces, cons
     return;
   }
 #endif
-  for (Index n = 0; n < count; ++n) job(n, workspaces[0]);
+  for (Index n = 0; n < count; ++n) job(n, of_threads[0]);
 }
 
-}  // namespace detail::inline SYMPOW_THREADS
-}  // namespace SYMPOW_NAMESPACE
+}  // namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS

@@ -1,7 +1,7 @@
 // Sums over many contributions that are as good after thousands of them.
 #pragma once
 
-#include <sympow/attention/panel.hpp>
+#include <sympow/core/panel.hpp>
 #include <sympow/core/product.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {

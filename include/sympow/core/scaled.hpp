@@ -1,0 +1,132 @@
+// Numbers, and columns, as a power of two times what the scalar type can hold.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <sympow/core/blocks.hpp>
+#include <sympow/core/power_of_two.hpp>
+#include <sympow/core/view.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+inline constexpr double no_weight = -std::numeric_limits<double>::infinity();  // log2 of 0
+
+/// How large the entries of a matrix are.
+template <class Scalar>
+struct Extent {
+  Scalar largest = 0;      ///< max |x| of those that are finite, 0 without any
+  bool all_finite = true;  ///< none is infinite or a NaN
+};
+template <class Scalar>
+Extent<Scalar> extent_of(MatrixView<const Scalar> x) {
+  using Block = Eigen::Array<Scalar, 16, 1>;
+  Block largest = Block::Zero(), zeros = Block::Zero();
+  for (Index t = 0; t < x.cols(); ++t) {
+    const Scalar* const column = x.col(t).data();
+    Index i = 0;
+    for (; i + 16 <= x.rows(); i += 16) {
+      const Block some = Block::Map(column + i);
+      largest = largest.max(some.abs());
+      zeros += some * Scalar(0);
+    }
+    for (; i < x.rows(); ++i) {
+      largest[0] = std::max(largest[0], std::abs(column[i]));
+      zeros[0] += column[i] * Scalar(0);
+    }
+  }
+  Extent<Scalar> extent{largest.maxCoeff(), zeros.sum() == Scalar(0)};
+  if (extent.all_finite) return extent;
+  extent.largest = 0;
+  for (Index t = 0; t < x.cols(); ++t)
+    for (Index i = 0; i < x.rows(); ++i)
+      if (std::isfinite(x(i, t))) extent.largest = std::max(extent.largest, std::abs(x(i, t)));
+  return extent;
+}
+
+/// 2^exponent, 0 and infinity where the type ends.
+template <class Scalar>
+Scalar power_of_two(double exponent) {
+  return static_cast<Scalar>(std::exp2(std::clamp(exponent, -4096.0, 4096.0)));
+}
+
+/// 2^exponent x for a whole exponent, rounded once and infinite only where the product is.
+template <class Scalar>
+Scalar times_power_of_two(Scalar x, double exponent) {
+  return std::ldexp(x, static_cast<int>(std::clamp(exponent, -8192.0, 8192.0)));
+}
+
+/// y ← 2^exponent x likewise, by packets where the power is a number of the type. y may be x.
+template <class Scalar>
+void set_times_power_of_two(ColumnView<Scalar> y, ColumnView<const Scalar> x, double exponent) {
+  using Limits = std::numeric_limits<Scalar>;
+  if (Limits::min_exponent < exponent && exponent < Limits::max_exponent)
+    set_scaled(y.data(), x.data(), normal_power_of_two<Scalar>(static_cast<int>(exponent)), x.size());
+  else
+    for (Index i = 0; i < x.size(); ++i) y[i] = times_power_of_two(x[i], exponent);
+}
+
+/// ‖x‖ without overflow on the way to it.
+template <class Scalar>
+Scalar stable_norm(ColumnView<const Scalar> x) {
+  Scalar largest(0), sum(0);
+  for (Index i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i])) return x[i];
+    largest = std::max(largest, std::abs(x[i]));
+  }
+  if (largest == Scalar(0) || std::isinf(largest)) return largest;
+  for (Index i = 0; i < x.size(); ++i) sum += (x[i] / largest) * (x[i] / largest);
+  return largest * std::sqrt(sum);
+}
+
+/// x ← x / 2^n, exactly, with 2^n the power of two above ‖x‖, for any x; returns n, or log2 of 0 for x = 0.
+template <class Scalar>
+double take_far_exponent(ColumnView<Scalar> x) {
+  const Scalar norm = stable_norm<Scalar>(x);
+  if (norm == Scalar(0)) return no_weight;
+  if (norm > std::numeric_limits<Scalar>::max()) {  // the length overflows where the entries do not
+    constexpr int room = 32;
+    x *= std::ldexp(Scalar(1), -room);
+    return std::isfinite(stable_norm<Scalar>(x)) ? room + take_far_exponent<Scalar>(x) : 0;
+  }
+  if (std::isnan(norm)) return 0;  // it shows in the rows that see it
+  int exponent = 0;
+  std::frexp(norm, &exponent);
+  const int half = exponent / 2;  // in two steps: 2^-exponent alone can overflow
+  x = (x * std::ldexp(Scalar(1), -half)) * std::ldexp(Scalar(1), half - exponent);
+  return exponent;
+}
+
+/// y ← factor x / 2^n and its length, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0. y may be x.
+template <class Scalar>
+double take_exponent(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar factor, Scalar& norm) {
+  constexpr int moderate = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
+  const Scalar square = squared_norm(x.data(), x.size());
+  if (normal_power_of_two<Scalar>(-moderate) <= square && square <= normal_power_of_two<Scalar>(moderate)) {
+    const int exponent = (exponent_above(square) + 1) >> 1;
+    const Scalar by = factor * normal_power_of_two<Scalar>(-exponent);
+    set_scaled(y.data(), x.data(), by, x.size());
+    norm = std::sqrt(square) * std::abs(by);
+    return exponent;
+  }
+  y = x;
+  const double exponent = take_far_exponent<Scalar>(y);
+  y *= factor;
+  norm = y.norm();
+  return exponent;
+}
+
+/// norms_t ← ‖x_t‖.
+template <class Scalar>
+void set_norms(MatrixView<const Scalar> x, ColumnView<Scalar> norms) {
+  for (Index t = 0; t < x.cols(); ++t) norms[t] = std::sqrt(squared_norm(x.col(t).data(), x.rows()));
+}
+
+/// y_j ← w_j x_j.
+template <class Scalar>
+void scale_columns(MatrixView<const Scalar> x, ColumnView<const Scalar> weights, MatrixView<Scalar> y) {
+  for (Index j = 0; j < x.cols(); ++j) set_scaled(y.col(j).data(), x.col(j).data(), weights[j], x.rows());
+}
+
+}  // namespace SYMPOW_NAMESPACE::detail
