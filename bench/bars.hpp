@@ -20,7 +20,8 @@ namespace sympow::bench {
 
 // ---- the record ----
 
-/// A line of the table: what was measured, what is asked for, and whether that holds; nothing where the machine cannot tell.
+/// A line of the table: what was measured, what is asked for, and whether that holds; nothing where the machine cannot
+/// tell.
 struct Bar {
   std::string name, measured, asked;
   std::optional<bool> passes;
@@ -29,7 +30,8 @@ struct Bar {
          least = 0;  ///< the speed over that of the reference, and what is asked of it; 0 where there is no such
 };
 
-/// The bars that have run, in their order. A source beside these adds its own: every *_bench.cpp is a part of the program.
+/// The bars that have run, in their order. A source beside these adds its own: every *_bench.cpp is a part of the
+/// program.
 inline std::vector<Bar>& bars() {
   static std::vector<Bar> all;
   return all;
@@ -112,8 +114,9 @@ class FmaPeak {
   float factor_ = .5f;
 };
 
-/// Reference, case, reference, case, …: the machine's speed drifts. In its turn each runs some times in a row, the short ones in their
-/// own caches; what is shorter than the clock is good for counts on average. The benchmark shows the case.
+/// Reference, case, reference, case, …: the machine's speed drifts. In its turn each runs some times in a row, the
+/// short ones in their own caches; what is shorter than the clock is good for counts on average. The benchmark shows
+/// the case.
 template <class Reference, class Case>
 Times in_turns(benchmark::State& bench, Reference&& reference, Case&& own, int in_a_row = 1,
                Clock clock = thread_clock) {
@@ -154,7 +157,8 @@ class Product {
                 C_ = Matrix<float>::Zero(1024, 1024);
 };
 
-/// A copy of so many numbers from one page boundary to another: the speed of memcpy depends on where its operands begin.
+/// A copy of so many numbers from one page boundary to another: the speed of memcpy depends on where its operands
+/// begin.
 class Copy {
  public:
   explicit Copy(Index numbers) : bytes_(static_cast<std::size_t>(numbers) * sizeof(float)) {

@@ -28,7 +28,8 @@ double free_cores() {
   return 2 * best.reference / best.own;
 }
 
-// Arguments: heads, tokens, and how many times as fast two threads must be, in per cent. The heads are [1, heads, T, 64].
+// Arguments: heads, tokens, and how many times as fast two threads must be, in per cent. The heads are [1, heads, T,
+// 64].
 void two_threads(benchmark::State& bench) {
   const Index heads = bench.range(0), T = bench.range(1), d = 64;
   ConformalTokens x(d, heads * T);

@@ -1,4 +1,5 @@
-// The automatic form against every fixed choice, on shapes around all crossovers; and what the costs of its model are on this machine.
+// The automatic form against every fixed choice, on shapes around all crossovers; and what the costs of its model are
+// on this machine.
 #include <array>
 #include <span>
 #include <utility>
@@ -18,7 +19,8 @@ HeadShape shape_of(Index T, Index d, int P) {
 
 constexpr Costs none{.score = 0, .segment = 0};
 
-// Operations in the time of a run: those that the chunked form does of d = e = 64 and P = 2, which are nearly all in products.
+// Operations in the time of a run: those that the chunked form does of d = e = 64 and P = 2, which are nearly all in
+// products.
 template <class Run>
 double operations(Run&& run) {
   const Index T = 1536, d = 64, chunk = 192;

@@ -1,5 +1,5 @@
-// The forms against the rate of Eigen's own product, and what moves memory against moving it. Gate, learned rotary, normaliser and contract are
-// on. The last argument of every benchmark is its bar in per cent.
+// The forms against the rate of Eigen's own product, and what moves memory against moving it. Gate, learned rotary,
+// normaliser and contract are on. The last argument of every benchmark is its bar in per cent.
 #include "sequences.hpp"
 
 using namespace sympow;

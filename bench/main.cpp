@@ -1,6 +1,5 @@
-// Runs the benchmarks, then says of every bar whether it holds. `--page=FILE` replaces the table of a page and draws it in
-// speed_bars.svg beside it, `--calibrate` measures the
-// costs that forms are chosen by.
+// Runs the benchmarks, then says of every bar whether it holds. `--page=FILE` replaces the table of a page and draws it
+// in speed_bars.svg beside it, `--calibrate` measures the costs that forms are chosen by.
 #include <ctime>
 #include <fstream>
 #include <iostream>

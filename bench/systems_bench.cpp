@@ -60,7 +60,8 @@ BENCHMARK(mamba2)->Iterations(40)->UseManualTime();
 // Strengths in (0, 1).
 Eigen::VectorXd strengths(Tokens& x) { return systems::sigmoid(x.random.vector(x.T)); }
 
-// Counts 4 d (e + 1) for read and fold, the causal half of the chunk, and the chain on state and key product, 4 d (e + d).
+// Counts 4 d (e + 1) for read and fold, the causal half of the chunk, and the chain on state and key product, 4 d (e +
+// d).
 void delta_net(benchmark::State& bench) {
   Tokens x{.d = d, .e = d, .T = long_T};
   x.K = systems::unit_columns(x.K);

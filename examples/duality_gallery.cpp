@@ -2,9 +2,10 @@
 //
 //     duality_gallery [FILE] [--tokens 96] [--out duality_gallery.pgm]
 //
-// Fixed random projections of the bytes give every token its query, key, gate and strength; nothing is learned. Both systems of a pair have the
-// same transition, so what one forgets and how it turns is to be seen in both. The program draws the scores, says how far back they reach,
-// and checks that both score matrices hold the same logits. Exit status: 0 they do, 1 they do not, 2 bad input.
+// Fixed random projections of the bytes give every token its query, key, gate and strength; nothing is learned. Both
+// systems of a pair have the same transition, so what one forgets and how it turns is to be seen in both. The program
+// draws the scores, says how far back they reach, and checks that both score matrices hold the same logits. Exit
+// status: 0 they do, 1 they do not, 2 bad input.
 #include <sympow/sympow.hpp>
 
 #include <algorithm>
@@ -71,8 +72,9 @@ Arguments parse(const std::vector<std::string>& words) {
   return arguments;
 }
 
-/// What all systems take. A query and a key have the direction of their token: its byte's, and a part that all tokens share, in the pair of
-/// coordinates that RoPE turns around in `wave` tokens. As the bias of a layer would, that part gives logits what knows positions alone.
+/// What all systems take. A query and a key have the direction of their token: its byte's, and a part that all tokens
+/// share, in the pair of coordinates that RoPE turns around in `wave` tokens. As the bias of a layer would, that part
+/// gives logits what knows positions alone.
 struct Tokens {
   static constexpr Index pair = 2;
   MatrixXd Q, K;
@@ -91,16 +93,16 @@ struct Tokens {
   [[nodiscard]] double wave() const { return 2 * std::numbers::pi / theta[pair]; }
 };
 
-/// A pair of systems and their scores: entry (j, i) is what query i makes of key j. Linear scores have either sign; those of a softmax are weights
-/// with the sum 1.
+/// A pair of systems and their scores: entry (j, i) is what query i makes of key j. Linear scores have either sign;
+/// those of a softmax are weights with the sum 1.
 struct Pair {
   const char *name, *dual_name, *to_see;
   MatrixXd linear, softmax;
   double disagreement = 0;  // of their logits
 };
 
-/// Both score matrices: with V = I the outputs are the scores, those of a delta rule without the factor β_j of its values. One transition means
-/// one logit q_i·M_ij k_j,
+/// Both score matrices: with V = I the outputs are the scores, those of a delta rule without the factor β_j of its
+/// values. One transition means one logit q_i·M_ij k_j,
 ///
 ///     s_ij / b_ij = q_i·M_ij k_j = log(p_ij / p_ii) - log b_ij + s_ii
 ///
@@ -137,7 +139,8 @@ double half_of_the_weight(const MatrixXd& scores) {
   return sum / static_cast<double>(T - first);
 }
 
-/// Brightness from 0 to 1 of a score, by the size of its row's largest and on a logarithmic scale of `decades`: grey is nothing, white much, black much and negative.
+/// Brightness from 0 to 1 of a score, by the size of its row's largest and on a logarithmic scale of `decades`: grey is
+/// nothing, white much, black much and negative.
 MatrixXd brightness(const MatrixXd& scores) {
   constexpr double decades = 2;
   MatrixXd picture = MatrixXd::Constant(scores.cols(), scores.cols(), .5);

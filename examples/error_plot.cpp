@@ -2,8 +2,8 @@
 //
 //     error_plot FILE.svg
 //
-// A key is followed by 100 zero keys, so that every row of its query is one score (q·k)^P times a value; the error is that of the
-// unnormalised row against the same in double, median over pairs.
+// A key is followed by 100 zero keys, so that every row of its query is one score (q·k)^P times a value; the error is
+// that of the unnormalised row against the same in double, median over pairs.
 #include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
 

@@ -1,5 +1,5 @@
-// Two feature maps of one's own in all three forms: one that is only an embedding, and one that knows its score as well. Their forms are
-// compiled once and checked against the definition.
+// Two feature maps of one's own in all three forms: one that is only an embedding, and one that knows its score as
+// well. Their forms are compiled once and checked against the definition.
 #include <iostream>
 #include <numbers>
 

@@ -1,4 +1,5 @@
-// A turning transition of one's own: tokens that were seen by a camera which turns, so that vectors in space turn with it.
+// A turning transition of one's own: tokens that were seen by a camera which turns, so that vectors in space turn with
+// it.
 #include <Eigen/Geometry>
 #include <iostream>
 #include <sstream>

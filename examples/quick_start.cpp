@@ -1,4 +1,5 @@
-// The library in twenty lines: symmetric power attention with gates and rotations in two of its forms, and its softmax dual.
+// The library in twenty lines: symmetric power attention with gates and rotations in two of its forms, and its softmax
+// dual.
 #include <iostream>
 
 #include <sympow/sympow.hpp>

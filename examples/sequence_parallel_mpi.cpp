@@ -1,19 +1,23 @@
-// One sequence cut over the ranks of an MPI job: each rank attends for its own tokens, two prefix scans tell it all that came before.
+// One sequence cut over the ranks of an MPI job: each rank attends for its own tokens, two prefix scans tell it all
+// that came before.
 //
 //     mpiexec -n 4 sequence_parallel_mpi [--tokens 8191] [--d 32] [--seed 1]
 //
-// 1. Totals. A segment turns by Σ β_i θ. The sum of the angles before a rank (MPI_Exscan) is the frame where its segment starts.
+// 1. Totals. A segment turns by Σ β_i θ. The sum of the angles before a rank (MPI_Exscan) is the frame where its
+// segment starts.
 // 2. First pass: every rank runs its segment from an empty state in that frame.
-// 3. States. `merge` joins the states of adjacent segments and is associative, so a second MPI_Exscan, with merge as its operator, gives
+// 3. States. `merge` joins the states of adjacent segments and is associative, so a second MPI_Exscan, with merge as
+// its operator, gives
 //    every rank the state before its first token. One state travels, of the same size for any number of tokens.
 // 4. Second pass: every rank runs its segment from that state, for its outputs.
 //
-// Why two passes: a row is a quotient, and what came before enters both its halves, so the rows of the first pass cannot be corrected
-// when the state arrives. The first rank has nothing before it and keeps them; nobody waits for the last rank's state, so it leaves the
-// first pass out. That is two passes over T/ranks tokens where one rank makes one pass over T.
+// Why two passes: a row is a quotient, and what came before enters both its halves, so the rows of the first pass
+// cannot be corrected when the state arrives. The first rank has nothing before it and keeps them; nobody waits for the
+// last rank's state, so it leaves the first pass out. That is two passes over T/ranks tokens where one rank makes one
+// pass over T.
 //
-// Rank 0 gathers the outputs and compares them with one rank's run over the whole sequence, by the row rule of docs/numerics.md. Exit
-// status: 0 they agree, 1 they do not, 2 bad arguments, with one line that says what.
+// Rank 0 gathers the outputs and compares them with one rank's run over the whole sequence, by the row rule of
+// docs/numerics.md. Exit status: 0 they agree, 1 they do not, 2 bad arguments, with one line that says what.
 #include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/double_rows.hpp>
@@ -85,7 +89,8 @@ Arguments parse(const std::vector<std::string>& words) {
   return arguments;
 }
 
-/// Consecutive tokens of the sequence that a seed names. Every token has a source of its own, so a rank makes its piece without the rest.
+/// Consecutive tokens of the sequence that a seed names. Every token has a source of its own, so a rank makes its piece
+/// without the rest.
 struct Piece {
   Matrix<float> Q, K, V;
   Eigen::VectorXd log_gamma, beta, theta;

@@ -1,10 +1,11 @@
-// Conformal-sympow over the bytes of a real text, in all three forms, with the recurrent one resumed from a copy of its state.
+// Conformal-sympow over the bytes of a real text, in all three forms, with the recurrent one resumed from a copy of its
+// state.
 //
 //     text_stream FILE        FILE may be - for standard input
 //
-// Fixed random projections of the one-hot bytes t, t - 1, t - 2 and t - 3 give every token its query, key, value, gate and
-// rotation rate, as a layer's weights would. Nothing is learned: the program shows that the forms are one function on data
-// that was not made for them, and what each of them costs.
+// Fixed random projections of the one-hot bytes t, t - 1, t - 2 and t - 3 give every token its query, key, value, gate
+// and rotation rate, as a layer's weights would. Nothing is learned: the program shows that the forms are one function
+// on data that was not made for them, and what each of them costs.
 #include <sympow/sympow.hpp>
 #include <sympow/verify/double_rows.hpp>
 #include <sympow/verify/proposition.hpp>

@@ -21,8 +21,8 @@ inline std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(input), {}};
 }
 
-/// W x_t for the one-hot bytes t, t - 1, … of a context: the sum of one column of W for each of them. One token a column; entries are
-/// standard normal over the seeds.
+/// W x_t for the one-hot bytes t, t - 1, … of a context: the sum of one column of W for each of them. One token a
+/// column; entries are standard normal over the seeds.
 template <class Scalar>
 sympow::Matrix<Scalar> project(const std::string& bytes, sympow::Index rows, std::uint64_t seed,
                                sympow::Index context = 4) {

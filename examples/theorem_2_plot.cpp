@@ -1,9 +1,10 @@
-// Draws docs/theorem_2.svg: how far a logit is from depending on the displacement alone when generators commute only nearly, against the
-// bound that Theorem 2 prints and against the corrected one.
+// Draws docs/theorem_2.svg: how far a logit is from depending on the displacement alone when generators commute only
+// nearly, against the bound that Theorem 2 prints and against the corrected one.
 //
 //     theorem_2_plot FILE.svg
 //
-// Every point is the worst case over unit queries and keys of one random situation. Exit status 1 if a point is above the corrected bound.
+// Every point is the worst case over unit queries and keys of one random situation. Exit status 1 if a point is above
+// the corrected bound.
 #include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/propositions/robustness_propositions.hpp>

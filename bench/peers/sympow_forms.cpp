@@ -1,4 +1,5 @@
-// The forms of gated SymmetricPower<2> in float behind a C interface, for ctypes: one head, T × d row by row as numpy has it.
+// The forms of gated SymmetricPower<2> in float behind a C interface, for ctypes: one head, T × d row by row as numpy
+// has it.
 #include <sympow/sympow.hpp>
 
 #include <cmath>

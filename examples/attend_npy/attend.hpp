@@ -33,7 +33,8 @@ struct Results {
   Comparison comparison;            ///< if it was asked for
 };
 
-/// Runs a problem. States are read from and written to the streams, if there are any; `state_in_name` is for messages. Throws `BadInput`.
+/// Runs a problem. States are read from and written to the streams, if there are any; `state_in_name` is for messages.
+/// Throws `BadInput`.
 template <class Scalar>
 Results<Scalar> attend(const Problem& problem, std::istream* state_in, std::ostream* state_out,
                        const std::string& state_in_name);

@@ -54,7 +54,8 @@ class Head {
         transition_);
   }
 
-  /// Runs every form that can start from `state` and compares each with the others, and with the rows in double if nothing came before.
+  /// Runs every form that can start from `state` and compares each with the others, and with the rows in double if
+  /// nothing came before.
   void compare(const Carried& state, bool resumed, Comparison& found) const {
     constexpr double never = std::numeric_limits<double>::infinity();
     std::vector<Side> sides;
@@ -135,8 +136,8 @@ class Head {
     return rows;
   }
 
-  // How much longer keys have become under a chain, which the weights do not see: ‖A_1 … A_i‖ from the first token of the state, 1 for
-  // a product that a contraction can have.
+  // How much longer keys have become under a chain, which the weights do not see: ‖A_1 … A_i‖ from the first token of
+  // the state, 1 for a product that a contraction can have.
   template <class State>
   [[nodiscard]] Eigen::VectorXd growth_after(const State& state) const {
     Eigen::VectorXd growth = Eigen::VectorXd::Ones(Q_.cols());
@@ -163,8 +164,8 @@ class Head {
     return result;
   }
 
-  // The rows that every form must see alike: those that say something, and not just barely, and that stay in the range of the type,
-  // where rounding is relative.
+  // The rows that every form must see alike: those that say something, and not just barely, and that stay in the range
+  // of the type, where rounding is relative.
   std::vector<Index> comparable(const verify::DirectRows<double>& rows, const std::vector<Side>& sides,
                                 Comparison& found) const {
     constexpr double least = 2 * static_cast<double>(std::numeric_limits<Scalar>::min());

@@ -7,7 +7,8 @@
 
 namespace attend_npy {
 
-/// An option, a file or an array that the program cannot work with. The message is one line that names it and the values.
+/// An option, a file or an array that the program cannot work with. The message is one line that names it and the
+/// values.
 struct BadInput : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -41,7 +41,8 @@ auto with_feature(const Arguments& arguments, std::ptrdiff_t d, Visitor&& visit)
   }
 }
 
-/// Calls `visit` with `Normalized` if rows are divided by their sums, which only scores without a sign allow, or else `Unnormalized`.
+/// Calls `visit` with `Normalized` if rows are divided by their sums, which only scores without a sign allow, or else
+/// `Unnormalized`.
 template <class F, class Visitor>
 void with_normalization(bool divides, Visitor&& visit) {
   if constexpr (F::nonnegative)

@@ -25,8 +25,8 @@ std::string whole(double x) {
   return digits.data();
 }
 
-// The form of a problem, the chosen one or the cheapest, and its chunk unless that is chosen. Throws `BadInput` if it needs a
-// state that is too large.
+// The form of a problem, the chosen one or the cheapest, and its chunk unless that is chosen. Throws `BadInput` if it
+// needs a state that is too large.
 Form choose_form(Problem& problem) {
   const Arguments& arguments = problem.arguments;
   if (!arguments.has_state()) return Form::attention;
@@ -89,7 +89,8 @@ void describe(const Problem& problem) {
                 counted(problem.longest(), "token", "tokens").c_str());
 }
 
-// At how many tokens a chain can make a key longer, where β |w|² is not in [0, 2] but for rounding, and the remedy; nothing if at none.
+// At how many tokens a chain can make a key longer, where β |w|² is not in [0, 2] but for rounding, and the remedy;
+// nothing if at none.
 template <class Scalar>
 std::string about_growth(const Problem& problem) {
   if (!problem.W) return "";

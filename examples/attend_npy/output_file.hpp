@@ -28,8 +28,8 @@ inline void remove_partial_files() noexcept {
     if (const char* path = name.load(); path != nullptr) unlink(path);
 }
 
-/// Up to three files in the making. Each is written beside its target under another name; `commit` renames them. Whatever was not committed is
-/// gone with this object. A link is followed, and a file that is replaced keeps its mode.
+/// Up to three files in the making. Each is written beside its target under another name; `commit` renames them.
+/// Whatever was not committed is gone with this object. A link is followed, and a file that is replaced keeps its mode.
 class OutputFiles {
   struct File {
     std::string name;  // option and path, for messages

@@ -13,7 +13,8 @@
 
 namespace attend_npy {
 
-/// Says why there is no result, in one line whatever a file's name or header holds; returns the exit status. Allocates nothing.
+/// Says why there is no result, in one line whatever a file's name or header holds; returns the exit status. Allocates
+/// nothing.
 inline int refuse(const char* message) noexcept {
   std::fputs("attend_npy: ", stderr);
   for (; *message != '\0'; ++message) {
@@ -31,8 +32,9 @@ inline void require_printed() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail("standard output: cannot be written to its end");
 }
 
-/// To be called first. A stream that is closed stays without a file of ours in its place; a limit on the size of files and a reader that is
-/// gone are errors of writing; other ends leave no partial file; and where there is no memory to throw an exception, the exit status says so.
+/// To be called first. A stream that is closed stays without a file of ours in its place; a limit on the size of files
+/// and a reader that is gone are errors of writing; other ends leave no partial file; and where there is no memory to
+/// throw an exception, the exit status says so.
 inline void prepare_process() {
   int file = open("/dev/null", O_RDONLY);
   while (0 <= file && file <= STDERR_FILENO) file = open("/dev/null", O_RDONLY);

@@ -7,7 +7,8 @@ namespace {
 
 using namespace sympow;
 
-// As verify::double_rows, but for sums and embedded scores as well, and by logarithms: no power of a length overflows on the way.
+// As verify::double_rows, but for sums and embedded scores as well, and by logarithms: no power of a length overflows
+// on the way.
 template <class Normalization, class F, class A>
 verify::DirectRows<double> rows_in_double(const F& feature, const A& transition, const Eigen::MatrixXd& Q,
                                           const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale) {

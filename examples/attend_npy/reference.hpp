@@ -8,8 +8,9 @@
 
 namespace attend_npy {
 
-/// Rows of one head in double: attention by blocks, O(T² d); the bare definition for exponential scores and under Householder chains,
-/// where it is O(T² d²). It measures keys where a chain has taken them, so that weights are right for chains that make keys grow.
+/// Rows of one head in double: attention by blocks, O(T² d); the bare definition for exponential scores and under
+/// Householder chains, where it is O(T² d²). It measures keys where a chain has taken them, so that weights are right
+/// for chains that make keys grow.
 template <class F>
 sympow::verify::DirectRows<double> reference(const F& feature, const Transition<double>& transition,
                                              const Eigen::MatrixXd& Q, const Eigen::MatrixXd& K,

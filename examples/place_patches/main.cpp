@@ -1,12 +1,14 @@
-// The patches of a picture attend to each other, placed by no position, by one coordinate (their place in reading order) and by two.
+// The patches of a picture attend to each other, placed by no position, by one coordinate (their place in reading
+// order) and by two.
 //
 //     place_patches [PICTURE.pnm] [--patch 8] [--query ROW,COL] [--out attend.ppm]
 //
-// A patch without its mean, through a fixed random projection, is both query and key: attention by resemblance and nearness. Nothing is
-// learned. The program moves the picture and says which logits change, and draws where one patch attends.
+// A patch without its mean, through a fixed random projection, is both query and key: attention by resemblance and
+// nearness. Nothing is learned. The program moves the picture and says which logits change, and draws where one patch
+// attends.
 //
-// grace_hopper.pgm: Commodore Grace M. Hopper, official portrait photograph of the United States Navy, January 1984, in the public domain;
-// cropped and reduced to 160 x 192 greys from the copy among matplotlib's sample data.
+// grace_hopper.pgm: Commodore Grace M. Hopper, official portrait photograph of the United States Navy, January 1984, in
+// the public domain; cropped and reduced to 160 x 192 greys from the copy among matplotlib's sample data.
 #include <sympow/core/random.hpp>
 #include <sympow/rotation/generator_families.hpp>
 #include <sympow/sympow.hpp>
@@ -46,8 +48,8 @@ struct Size {
 
 Size widened(const Size& size) { return {size.rows + down, size.columns + right}; }
 
-/// Square patches in reading order, a token each: mean-free, projected to d dimensions, of length 1 on average, plus one vector for all. As
-/// the bias of a layer would, that vector gives a logit a part that knows the positions alone.
+/// Square patches in reading order, a token each: mean-free, projected to d dimensions, of length 1 on average, plus
+/// one vector for all. As the bias of a layer would, that vector gives a logit a part that knows the positions alone.
 struct Patches {
   Size size;
   MatrixXd tokens;  // d × patches
@@ -74,8 +76,8 @@ struct Patches {
   }
 };
 
-/// q_iᵀ M_ij k_j (row j, column i) of the picture's patches on a canvas that is empty elsewhere. With the identity for values, the outputs are
-/// the scores, and the score of `Linear` is the logit.
+/// q_iᵀ M_ij k_j (row j, column i) of the picture's patches on a canvas that is empty elsewhere. With the identity for
+/// values, the outputs are the scores, and the score of `Linear` is the logit.
 template <class Place>
 MatrixXd logits(const Patches& patches, const Place& place, const Size& canvas, Index row, Index column) {
   const auto places = patches.in(canvas, row, column);
@@ -109,7 +111,8 @@ Findings examine(const char* name, const Patches& patches, Index query, const Pl
   return {name, change(patches, at_corner, shifted), change(patches, alone, shifted), weights.col(query)};
 }
 
-/// What rounding may do to a logit, of ‖q‖‖k‖: sums of d products, and angles that are rounded at every step of up to a radian.
+/// What rounding may do to a logit, of ‖q‖‖k‖: sums of d products, and angles that are rounded at every step of up to a
+/// radian.
 double rounding(const Size& size) { return 4 * u * static_cast<double>(d + size.patches()); }
 
 std::string described(double change) {
@@ -125,7 +128,8 @@ double mean_distance(const Findings& findings, const Size& size, Index query) {
   return (r.colwise() - r.col(query)).colwise().norm() * findings.weights;
 }
 
-/// The picture in the colours of the weights, one panel after the other. The query is framed; what it does not see is dark.
+/// The picture in the colours of the weights, one panel after the other. The query is framed; what it does not see is
+/// dark.
 Colours draw(const Picture& picture, Index side, const Size& size, Index query, const std::vector<Findings>& all) {
   constexpr Index margin = 8;
   constexpr std::array<double, 3> warm = {1, .55, .1}, frame = {.2, .9, 1};

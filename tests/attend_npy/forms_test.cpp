@@ -173,7 +173,8 @@ double largest_of(const Finished& finished) {
   return std::stod(finished.out.substr(place + 7));
 }
 
-// High powers of a single short score in float come close to the rule and beyond it: whatever is printed, the status says the same.
+// High powers of a single short score in float come close to the rule and beyond it: whatever is printed, the status
+// says the same.
 TEST_CASE("the exit status is the printed verdict, and Y is written in any case", "[attend_npy]") {
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u}) {
     const Folder folder;

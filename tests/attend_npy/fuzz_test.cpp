@@ -1,5 +1,5 @@
-// Mutated files thrown at the readers: each ends in success or in a clear typed error, takes no more memory than the file is long, and
-// a failed load leaves its target as it was.
+// Mutated files thrown at the readers: each ends in success or in a clear typed error, takes no more memory than the
+// file is long, and a failed load leaves its target as it was.
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -115,7 +115,8 @@ void feed(S& state, Random& random, Index tokens) {
                 numbers(state.key_dimension()), numbers(state.value_dimension()), state);
 }
 
-// Throws `rounds` mutations of a file of two states at the loader; with `honest` checksums the fields are changed behind them.
+// Throws `rounds` mutations of a file of two states at the loader; with `honest` checksums the fields are changed
+// behind them.
 template <class S>
 void fuzz_states(std::uint64_t seed, int rounds, bool honest) {
   Random random(seed);

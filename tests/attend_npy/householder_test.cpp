@@ -1,4 +1,5 @@
-// Householder chains on a user's arrays: DeltaNet, PaTH and their gated kinds, states that are continued, and what is refused.
+// Householder chains on a user's arrays: DeltaNet, PaTH and their gated kinds, states that are continued, and what is
+// refused.
 #include <sympow/attention/state_file.hpp>
 #include <sympow/transition/householder.hpp>
 

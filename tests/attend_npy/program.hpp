@@ -1,4 +1,5 @@
-// The program attend_npy as a user has it: files in a folder of their own, a command, its exit status and what it prints.
+// The program attend_npy as a user has it: files in a folder of their own, a command, its exit status and what it
+// prints.
 #pragma once
 
 #include <sys/wait.h>
@@ -68,7 +69,8 @@ class Folder {
     return sympow::io::read_npy("", (path_ / name).string());
   }
 
-  /// Runs the program here. Words are separated by spaces; commands of the shell may come before it, and its output may go elsewhere.
+  /// Runs the program here. Words are separated by spaces; commands of the shell may come before it, and its output may
+  /// go elsewhere.
   [[nodiscard]] Finished run(const std::string& words, const std::string& before = "",
                              const std::string& elsewhere = "") const {
     const fs::path printed = path_.string() + ".out", complaint = path_.string() + ".err";

@@ -1,5 +1,6 @@
-// Batches of heads: each head is what it is alone, and the ways in which batches are known to fail, one test each. Offsets that
-// decrease and more than 2^31 elements stand with the views, equal results on any number of threads with the threads.
+// Batches of heads: each head is what it is alone, and the ways in which batches are known to fail, one test each.
+// Offsets that decrease and more than 2^31 elements stand with the views, equal results on any number of threads with
+// the threads.
 #include <cstring>
 #include <limits>
 

@@ -1,4 +1,5 @@
-// How the forms are called: views, outputs, workspaces, states, user's own feature maps, and mistakes that lose nothing.
+// How the forms are called: views, outputs, workspaces, states, user's own feature maps, and mistakes that lose
+// nothing.
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
 #include "random.hpp"

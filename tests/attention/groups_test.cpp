@@ -38,7 +38,8 @@ void run(const F& feature, RandomBatch<float>& batch, const Transitions& transit
          options);
 }
 
-// Piece after piece, with states of key heads and with those of query heads: the former's bits are those of the last head of a group.
+// Piece after piece, with states of key heads and with those of query heads: the former's bits are those of the last
+// head of a group.
 template <class F, class MakeTransitions>
 void check_pieces(const F& feature, Index tail, Order order, const MakeTransitions& transitions_for,
                   Mask mask = causal()) {
@@ -115,7 +116,8 @@ TEST_CASE("rows of heads that share a state follow the row rule", "[attention]")
 }
 
 TEST_CASE("a row that cuts its segment short does so for all heads of its group", "[attention]") {
-  // A query along axis 1 sees 1e-30 of what the others see, and has a scale of its own; its head has one at other tokens than the next head.
+  // A query along axis 1 sees 1e-30 of what the others see, and has a scale of its own; its head has one at other
+  // tokens than the next head.
   constexpr Index T = 31;  // nothing is folded
   RandomBatch<float> batch(Order::bthd, {T}, H, groups, 7);
   for (Index g = 0; g < groups; ++g) batch.K.heads().head(0, g).row(1) *= 1e-15F;

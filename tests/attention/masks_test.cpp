@@ -18,8 +18,8 @@ struct Shape {
   [[nodiscard]] Index tokens() const { return std::max(keys, queries + offset); }
 };
 
-// The rows of the definition, in double, and what the row rule allows each: 4 u times its absolute weight over its sum. Rotations and Householder
-// chains round a logit once a token, which is allowed for.
+// The rows of the definition, in double, and what the row rule allows each: 4 u times its absolute weight over its sum.
+// Rotations and Householder chains round a logit once a token, which is allowed for.
 struct Definition {
   MatrixXd Y;
   VectorXd allowed;

@@ -1,5 +1,5 @@
-// Merging states: what it refuses, the empty state as its unit, and what the result says of itself. That the result is the state of
-// both segments is among the laws.
+// Merging states: what it refuses, the empty state as its unit, and what the result says of itself. That the result is
+// the state of both segments is among the laws.
 #include <sympow/attention/merge.hpp>
 
 #include "catch.hpp"

@@ -1,4 +1,5 @@
-// Attention with random features: one function in three forms, on long vectors as well, and states that keep their projections.
+// Attention with random features: one function in three forms, on long vectors as well, and states that keep their
+// projections.
 #include <sstream>
 #include <sympow/attention/merge.hpp>
 #include <sympow/attention/state_file.hpp>

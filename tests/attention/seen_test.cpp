@@ -1,4 +1,5 @@
-// A row depends on what it sees, and on all of that: numbers that are not finite, keys of any length, gates of any strength.
+// A row depends on what it sees, and on all of that: numbers that are not finite, keys of any length, gates of any
+// strength.
 #include <cmath>
 #include <limits>
 

@@ -1,5 +1,6 @@
-// Memory may end at any allocation: every call here is made with its first request for memory failing, then with its second, and so on until one comes to its
-// end. After each failure everything can be destroyed and used again, and a state is as it was, or says that it is not.
+// Memory may end at any allocation: every call here is made with its first request for memory failing, then with its
+// second, and so on until one comes to its end. After each failure everything can be destroyed and used again, and a
+// state is as it was, or says that it is not.
 #include "../no_malloc/requests.hpp"
 
 #include <array>
@@ -118,7 +119,8 @@ struct Failing {
   }
 };
 
-// A workspace as it may come into a call: new, after one of more rows that turned or scaled keys, or after one of as many.
+// A workspace as it may come into a call: new, after one of more rows that turned or scaled keys, or after one of as
+// many.
 std::vector<Workspace<float>> workspaces_in_use() {
   std::vector<Workspace<float>> all(4);
   const auto use = [](Workspace<float>& workspace, Index rows, const auto& transition) {

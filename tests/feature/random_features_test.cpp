@@ -1,4 +1,5 @@
-// Random features: those of the formulas, unbiased, of the exact variance, orthogonal where they say so, the same for a seed.
+// Random features: those of the formulas, unbiased, of the exact variance, orthogonal where they say so, the same for a
+// seed.
 #include <Eigen/LU>
 #include <array>
 #include <sympow/feature/random_feature_variance.hpp>

@@ -17,7 +17,8 @@ T one_of(Random& random, std::initializer_list<T> choices) {
 
 inline double power_of_ten(Random& random, double range) { return std::pow(10, random.uniform(-range, range)); }
 
-/// Queries and keys that are hard on sums of powers: nearly orthogonal, parallel, repeated, sparse, all alike, or of any size.
+/// Queries and keys that are hard on sums of powers: nearly orthogonal, parallel, repeated, sparse, all alike, or of
+/// any size.
 inline void make_hard(Random& random, Tokens& tokens) {
   const Index d = tokens.Q.rows(), T = tokens.size();
   const Eigen::VectorXd axis = random.vector(d).normalized();
@@ -74,8 +75,9 @@ inline Tokens any_tokens(Random& random, Index d, double range) {
   return tokens;
 }
 
-/// Queries, keys and values each of one size, from 10^-smallest for values and 10^-largest for the others up to 10^largest. The product of a value
-/// below `min() / u` with a weight is no normal number, and sums over such products in a state lose digits that the rule does not know of.
+/// Queries, keys and values each of one size, from 10^-smallest for values and 10^-largest for the others up to
+/// 10^largest. The product of a value below `min() / u` with a weight is no normal number, and sums over such products
+/// in a state lose digits that the rule does not know of.
 inline void move_to_ends(Random& random, Tokens& tokens, double largest, double smallest) {
   for (Eigen::MatrixXd* x : {&tokens.Q, &tokens.K, &tokens.V})
     if (const double size = x->size() > 0 ? x->cwiseAbs().maxCoeff() : 0; size > 0)
@@ -128,8 +130,8 @@ inline Tokens chosen(const Tokens& tokens, const std::vector<Index>& numbers) {
   return some;
 }
 
-/// f with the transition of these tokens. `every_type` has them in all types that they can have: no decay, one gate for all tokens, a gate
-/// each, and what acts on keys with decay or alone; else decay is always there.
+/// f with the transition of these tokens. `every_type` has them in all types that they can have: no decay, one gate for
+/// all tokens, a gate each, and what acts on keys with decay or alone; else decay is always there.
 template <class Scalar, bool every_type, class F>
 void with_any_transition(const Tokens& tokens, const F& f) {
   const Index T = tokens.tokens();

@@ -127,6 +127,37 @@ TEST_CASE("a chain of Householder factors can be split anywhere", "[laws]") {
   }
 }
 
+TEST_CASE("a state that drops its key product gives the same rows and no longer merges on the right", "[laws]") {
+  const Index d = 12, e = 5;
+  const Chain<double> chain(d, e, 90, random_strengths, -.001, 21);
+  const auto run = [&](Segment s, State<double, Linear>& state) {
+    return chunked(Linear{}, chain.transition(s), chain.Q.middleCols(s.begin, s.size),
+                   chain.K.middleCols(s.begin, s.size), chain.V.middleCols(s.begin, s.size), state, {.chunk = 20});
+  };
+  State<double, Linear> kept(d, e), dropped(d, e), right(d, e);
+  static_cast<void>(run({0, 40}, kept));
+  static_cast<void>(run({60, 30}, right));
+  dropped = kept;
+  dropped.drop_key_product();
+  const Matrix<double> Y = run({40, 20}, kept), same = run({40, 20}, dropped);
+  CHECK(Y == same);
+  CHECK(kept.key_product().size() == d * d);
+  CHECK(dropped.key_product().size() == 0);
+  CHECK(kept.values() == dropped.values());
+
+  std::stringstream file;
+  save(dropped, file);
+  State<double, Linear> loaded(d, e);
+  load(loaded, file);
+  static_cast<void>(run({60, 30}, loaded));
+  CHECK(loaded.key_product().size() == 0);
+  CHECK_THROWS_AS(merge(right, dropped), FrameMismatch);
+  CHECK_THROWS_AS(merge(right, merge(dropped, right)), FrameMismatch);
+  const Matrix<double> S = merge(kept, right).values();
+  CHECK(merge(dropped, right).values() == S);
+  CHECK((loaded.values() - S).norm() <= 1e-12 * S.norm());
+}
+
 TEST_CASE("states under a Householder chain are saved, loaded and merged", "[laws]") {
   const Index d = 12, e = 5, T = 160;
   const Chain<double> chain(d, e, T, random_strengths, -.001, 20);

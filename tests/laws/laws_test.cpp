@@ -1,4 +1,5 @@
-// The laws hold for what is right, and find out feature maps and transitions that are not: in which form, and from which row on.
+// The laws hold for what is right, and find out feature maps and transitions that are not: in which form, and from
+// which row on.
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
 

@@ -1,5 +1,6 @@
-// Rows of random and adversarial input, by the hundred thousand: a finite input gives finite rows, and every row that is not flagged
-// keeps the rule, whatever the feature map, the transition, the form and the mask, and however the sequence was split, merged and saved.
+// Rows of random and adversarial input, by the hundred thousand: a finite input gives finite rows, and every row that
+// is not flagged keeps the rule, whatever the feature map, the transition, the form and the mask, and however the
+// sequence was split, merged and saved.
 //
 //     SYMPOW_ROWS=1000000 SYMPOW_SEED=7 test_laws "as many random rows as asked for keep the rule*"
 #pragma once
@@ -178,7 +179,8 @@ class Case {
     return result;
   }
 
-  // Segments one after the other, each in a form of its own, with the state handed on, merged from two, or by way of a file.
+  // Segments one after the other, each in a form of its own, with the state handed on, merged from two, or by way of a
+  // file.
   void check_pieces(Random& random) {
     const Index d = tokens_.K.rows(), e = tokens_.V.rows(), T = tokens_.size(),
                 tail = one_of<Index>(random, {0, 5, 32});
@@ -332,7 +334,8 @@ void check_every_feature(std::uint64_t seed, Tally& tally) {
   check_sequence<Scalar, SymmetricPower<3>, SignedNormalized>("P = 3, signed", seed, tally);
 }
 
-// Sequences of every feature map and normalisation until there are enough rows. `progress`: a line for every twentieth of them.
+// Sequences of every feature map and normalisation until there are enough rows. `progress`: a line for every twentieth
+// of them.
 template <class Scalar>
 Tally check_rows(Index enough, std::uint64_t seed, bool progress = false) {
   Tally tally;

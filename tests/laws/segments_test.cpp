@@ -1,4 +1,5 @@
-// A sequence in pieces: resumed in any form, saved and loaded, merged in any order. The tests know when a state was dropped.
+// A sequence in pieces: resumed in any form, saved and loaded, merged in any order. The tests know when a state was
+// dropped.
 #include <sympow/attention/merge.hpp>
 #include <sympow/attention/state_file.hpp>
 

@@ -1,7 +1,7 @@
 // Streams of a million steps in float, with learned rotary: the last rows against the definition in double.
 //
-// The references share nothing with the library: angles are θ times Σ β, which is exact, in long double; under γ = .999 every score
-// within reach is evaluated, and for γ = 1, where all keys count, Σ v k kᵀ is summed in long double.
+// The references share nothing with the library: angles are θ times Σ β, which is exact, in long double; under γ = .999
+// every score within reach is evaluated, and for γ = 1, where all keys count, Σ v k kᵀ is summed in long double.
 #include <sympow/rotation/frequencies.hpp>
 
 #include "catch.hpp"
@@ -21,8 +21,8 @@ constexpr double bound = .05;
 
 enum class Course { literal, recurrent, chunked };
 
-// Queries and keys that mostly point along the slowest pair of the rotation, and values with a trend: the row condition number is about
-// 3 and a row depends on all of its window, so that the rule sees small errors.
+// Queries and keys that mostly point along the slowest pair of the rotation, and values with a trend: the row condition
+// number is about 3 and a row depends on all of its window, so that the rule sees small errors.
 struct Stream {
   Index T;
   double log_gamma;

@@ -1,4 +1,5 @@
-// A step of a recurrence allocates nothing, and neither does a call of any form whose workspace has seen one of its size.
+// A step of a recurrence allocates nothing, and neither does a call of any form whose workspace has seen one of its
+// size.
 #include <typeinfo>
 #include <vector>
 
@@ -68,7 +69,8 @@ void check(const Transitions& transitions, const Whole& whole, Index tail, Shape
   }
 }
 
-// Every transition, or one that leaves keys alone, one that turns and one that scales them: what a feature map adds is the same for all.
+// Every transition, or one that leaves keys alone, one that turns and one that scales them: what a feature map adds is
+// the same for all.
 enum class Checked { all, one_of_a_kind };
 
 template <class Scalar, class F, Checked which = Checked::all>

@@ -1,5 +1,5 @@
-// Requests for heap memory, which can be counted and can be made to fail: every operator new, and every one of Eigen's. Include it before any header of Eigen's,
-// and link with requests.cpp.
+// Requests for heap memory, which can be counted and can be made to fail: every operator new, and every one of Eigen's.
+// Include it before any header of Eigen's, and link with requests.cpp.
 #pragma once
 
 /// Ends the program, unless it is Eigen's assertion that memory may be asked for: that is counted as a request.

@@ -1,4 +1,5 @@
-// Rotations of a family: the relative law far out, in float and in double, what they compose with, and families made without decomposition.
+// Rotations of a family: the relative law far out, in float and in double, what they compose with, and families made
+// without decomposition.
 #include <sympow/rotation/generator_families.hpp>
 
 #include <complex>

@@ -1,4 +1,5 @@
-// expect: channel decay and Householder chains are lifted to the embedding, which needs a feature map whose score is a power of the logit, or Exponential
+// expect: channel decay and Householder chains are lifted to the embedding, which needs a feature map whose score is a
+// power of the logit, or Exponential
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

@@ -1,4 +1,5 @@
-// expect: this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no state: it has the attention form only
+// expect: this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no state:
+// it has the attention form only
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

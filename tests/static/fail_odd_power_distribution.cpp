@@ -1,4 +1,5 @@
-// expect: this feature map has negative scores (an odd power, Linear) and gives no distribution: use Unnormalized, or SignedNormalized
+// expect: this feature map has negative scores (an odd power, Linear) and gives no distribution: use Unnormalized, or
+// SignedNormalized
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

@@ -1,4 +1,5 @@
-// expect: an output is written in place: it is column-major, one token a column, and has the scalar type of queries, keys and values
+// expect: an output is written in place: it is column-major, one token a column, and has the scalar type of queries,
+// keys and values
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

@@ -1,4 +1,5 @@
-// Before all other headers: std::int64_t is `long long` and Index is not, as on macOS. The standard library keeps its own.
+// Before all other headers: std::int64_t is `long long` and Index is not, as on macOS. The standard library keeps its
+// own.
 #include <bits/stdc++.h>
 
 namespace std {

@@ -1,4 +1,5 @@
-// Batches of random sequences of unequal lengths, in any order in memory, with gates and rates of their own for every head.
+// Batches of random sequences of unequal lengths, in any order in memory, with gates and rates of their own for every
+// head.
 #pragma once
 
 #include <vector>
@@ -43,7 +44,8 @@ class BatchData {
   Index H_, D_, T_ = 0;
 };
 
-/// A batch as its heads alone, b H + h, and as arrays. Padding of the inputs is not a number, so that it shows where it goes.
+/// A batch as its heads alone, b H + h, and as arrays. Padding of the inputs is not a number, so that it shows where it
+/// goes.
 template <class Scalar>
 struct RandomBatch {
   static constexpr Index d = 4, e = 3;

@@ -8,7 +8,8 @@
 
 namespace sympow::test {
 
-/// The unit roundoff u: one operation is off by at most u times its result. Tolerances are written n * unit<S> * condition.
+/// The unit roundoff u: one operation is off by at most u times its result. Tolerances are written n * unit<S> *
+/// condition.
 template <class Scalar>
 inline constexpr Scalar unit = std::numeric_limits<Scalar>::epsilon() / 2;
 

@@ -1,4 +1,5 @@
-// Random sequences of every kind that the contract speaks of: gates, lengths of queries and keys, turning and channel decay.
+// Random sequences of every kind that the contract speaks of: gates, lengths of queries and keys, turning and channel
+// decay.
 #pragma once
 
 #include <sympow/rotation/frequencies.hpp>

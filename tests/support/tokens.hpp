@@ -60,12 +60,15 @@ struct ReferenceRows {
   Vector<Real> absolute;     ///< A_i = Σ_j b_ij (|scale| ‖q_i‖ ‖M_ij k_j‖)^P
   Vector<Real> bound;        ///< the same with every channel as slow as the slowest, to which a state keeps it
   Vector<Real>
-      direct;  ///< Σ_j b_ij |scale| ‖q_i‖ ‖M_ij k_j‖ |s_ij/b_ij|^{(P-1)/P}, what the rounding of logits moves, divided likewise
+      /// Σ_j b_ij |scale| ‖q_i‖ ‖M_ij k_j‖ |s_ij/b_ij|^{(P-1)/P}, what the rounding of logits moves, divided likewise
+      direct;
   Vector<Real>
-      window;  ///< n_i = Σ_j b_ij, by the slowest channel, or the age of the mean weight where keys shrink faster than that
+      /// n_i = Σ_j b_ij, by the slowest channel, or the age of the mean weight where keys shrink faster than that
+      window;
   Vector<Real> largest;  ///< max |v_j| over the keys that it sees
   Vector<Real>
-      forgotten;  ///< Σ_j |s_ij| |log b_ij|, channels included, divided likewise: what one rounding of every log b moves
+      /// Σ_j |s_ij| |log b_ij|, channels included, divided likewise: what one rounding of every log b moves
+      forgotten;
   int P = 1;
   Index d = 1;  ///< of keys
   bool means = false, turned = false;
@@ -78,15 +81,15 @@ struct ReferenceRows {
   [[nodiscard]] Real condition(Index i) const { return absolute[i] / std::abs(denominator[i]); }
 };
 
-/// Angles by the definition, or rounded to double and reduced mod 2π at every step as the contract has it: the latter is for rows in
-/// double, which see the difference.
+/// Angles by the definition, or rounded to double and reduced mod 2π at every step as the contract has it: the latter
+/// is for rows in double, which see the difference.
 enum class AngleSums { exact, in_double };
 
 /// φ of all columns, for scores φ(q)·φ(k).
 using Embedding = std::function<Matrix<Real>(const Matrix<Real>&)>;
 
-/// y_i = Σ_{j ≤ i} b_ij (scale q_iᵀ M_ij k_j)^P v_j, divided by its sum of weights if `means`; P = 0 is the exponential of the logit, with b_ij
-/// behind it. An embedding is taken of what the transition has turned, with P = 1.
+/// y_i = Σ_{j ≤ i} b_ij (scale q_iᵀ M_ij k_j)^P v_j, divided by its sum of weights if `means`; P = 0 is the exponential
+/// of the logit, with b_ij behind it. An embedding is taken of what the transition has turned, with P = 1.
 [[nodiscard]] ReferenceRows reference_rows(int P, const Tokens& tokens, bool means, AngleSums sums = AngleSums::exact,
                                            const Embedding& embed = {});
 
@@ -101,13 +104,14 @@ struct Verdict {
                        ///< more, and means whose sum of weights rounding may halve
 };
 
-/// What the rule is asked of. The 4 u of a row hold P roundings of every logit where those fall in all directions. Rotated logits, and
-/// tokens made such that all of them fall in one, are given P u a rounding of Σ_j b_ij |scale| ‖q_i‖ ‖k_j‖ |s_ij/b_ij|^{(P-1)/P}
-/// where that is more, a power costs it in any arithmetic of that precision; and 2 n_i u K_i for their n_i updates of a sum.
+/// What the rule is asked of. The 4 u of a row hold P roundings of every logit where those fall in all directions.
+/// Rotated logits, and tokens made such that all of them fall in one, are given P u a rounding of Σ_j b_ij |scale|
+/// ‖q_i‖ ‖k_j‖ |s_ij/b_ij|^{(P-1)/P} where that is more, a power costs it in any arithmetic of that precision; and 2
+/// n_i u K_i for their n_i updates of a sum.
 enum class Inputs { ordinary, aligned };
 
-/// Judges the rows of a call by the row rule. A flagged row is excused if its condition is at least half of 1/(16 u), or if its weights
-/// are zero; else it counts as infinitely wrong. n_i is window_i / tokens_per_update.
+/// Judges the rows of a call by the row rule. A flagged row is excused if its condition is at least half of 1/(16 u),
+/// or if its weights are zero; else it counts as infinitely wrong. n_i is window_i / tokens_per_update.
 template <class Scalar>
 [[nodiscard]] Verdict judge(const ReferenceRows& rows, const Matrix<Scalar>& Y, const Eigen::MatrixXd& diagnostics,
                             double tokens_per_update, Inputs inputs = Inputs::ordinary);

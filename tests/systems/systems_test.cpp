@@ -43,7 +43,8 @@ struct Inputs {
 
   [[nodiscard]] Matrix<Scalar> written() const { return systems::delta_rule_values(V, beta); }
 
-  // f(system, values) for all that have a finite state, which are linear; those of powers but for what the state of a power excludes.
+  // f(system, values) for all that have a finite state, which are linear; those of powers but for what the state of a
+  // power excludes.
   template <class F>
   void each_linear_system(const F& f) const {
     f("linear attention", systems::linear_attention(), V);

@@ -20,8 +20,8 @@ using sympow::test::contains, sympow::test::unit, sympow::test::distance;
 
 namespace {
 
-/// Roundings of an entry of Sym^P(A): P products and P 2^P additions of the permanent, its weight; relative to Sym^P(|A|), whose
-/// entries are at most |A|^P in the largest row sum of |A|.
+/// Roundings of an entry of Sym^P(A): P products and P 2^P additions of the permanent, its weight; relative to
+/// Sym^P(|A|), whose entries are at most |A|^P in the largest row sum of |A|.
 template <int P, class A>
 double bound_of(const A& a) {
   const double row_sum = a.rows() == 0 || a.cols() == 0 ? 0 : a.cwiseAbs().rowwise().sum().maxCoeff();

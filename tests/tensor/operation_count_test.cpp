@@ -23,7 +23,8 @@ Table table(Index rows, Index cols) {
                             [](Index i, Index j) { return Counted(1. / static_cast<double>(i + 3 * j + 1)); });
 }
 
-/// Multiplications of φ^P of one vector: one an entry of every level, of which x_i^m/√m! of level m takes 2 m - 1, and none for the first.
+/// Multiplications of φ^P of one vector: one an entry of every level, of which x_i^m/√m! of level m takes 2 m - 1, and
+/// none for the first.
 Index embedding_cost(Index d, int p) { return p == 1 ? 0 : binomial(d + p, p) - 1 + (p * p - p - 1) * d; }
 
 /// Multiplications that Eigen's kernel adds to an n × m product for the scalar factors of its operands, here 1.

@@ -43,8 +43,8 @@ struct Example {
   Rotation R{VectorXd(random.vector(2))}, Q{VectorXd(random.vector(2))};
 };
 
-/// Relative to the power of norms that bounds every entry: P levels of dot products of 4 entries on one side, D = 20 terms on
-/// the other, each of a few roundings.
+/// Relative to the power of norms that bounds every entry: P levels of dot products of 4 entries on one side, D = 20
+/// terms on the other, each of a few roundings.
 constexpr double tolerance = 200 * unit<double>;
 
 }  // namespace

@@ -24,8 +24,8 @@ void for_each_power(F&& f) {
   }(std::make_integer_sequence<int, max_power>{});
 }
 
-/// Roundings of one entry of φ^p: √p! and x_i at the root; x_i/√r (√, division, conversion, product) and the product with the
-/// prefix at each of p - 1 further levels.
+/// Roundings of one entry of φ^p: √p! and x_i at the root; x_i/√r (√, division, conversion, product) and the product
+/// with the prefix at each of p - 1 further levels.
 constexpr int roundings(int p) { return 2 + 5 * (p - 1) + 2; }
 
 template <class Scalar>

@@ -1,4 +1,5 @@
-// Prints the bits of what long heads give, on as many threads as the first argument says. The tests compile it with OpenMP and without.
+// Prints the bits of what long heads give, on as many threads as the first argument says. The tests compile it with
+// OpenMP and without.
 #include "long_heads.hpp"
 
 #include <cstdint>

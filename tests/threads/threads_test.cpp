@@ -1,5 +1,5 @@
-// Any number of threads: the same bits, rows that are right, and exceptions that arrive. test_threads_without compares with a program
-// that knows no threads.
+// Any number of threads: the same bits, rows that are right, and exceptions that arrive. test_threads_without compares
+// with a program that knows no threads.
 #include "long_heads.hpp"
 
 #include <atomic>
@@ -36,7 +36,8 @@ void check_long_head(Index T) {
     const verify::DirectRows rows = verify::direct_attention(feature, whole, head.Q, head.K, head.V);
     REQUIRE(verify::row_rule<DefaultNormalization, F>(rows, Y, rows.Y, verify::unit_roundoff<Scalar>) <= 1);
 
-    // The state is the one that the forms of one head leave, and goes on: it knows its tokens, its transition and its frame.
+    // The state is the one that the forms of one head leave, and goes on: it knows its tokens, its transition and its
+    // frame.
     State<Scalar, F> plain(head.d, head.e);
     (void)chunked(feature, whole, head.Q, head.K, head.V, plain);
     REQUIRE(expected.tokens() == plain.tokens());
@@ -79,7 +80,8 @@ struct Failing {
 }  // namespace
 
 TEST_CASE("a long head is the same bit for bit on any number of threads, and right", "[threads]") {
-  // A segment is 16 tokens for D = 10 and chunks of 8: 16 whole segments and one less or more, a prime, a partial chunk at the end.
+  // A segment is 16 tokens for D = 10 and chunks of 8: 16 whole segments and one less or more, a prime, a partial chunk
+  // at the end.
   for (const Index T : {256, 257, 300, 1009}) check_long_head<double>(T);
 }
 

@@ -23,8 +23,8 @@ double logit(const A& transition, const Eigen::MatrixXd& Q, const Eigen::MatrixX
   return Q.col(i).dot(k);
 }
 
-// Transports segment by segment; every logit, inside a segment and across with the pulls between, must be the defined one.
-// Each of at most T steps is rounded, relative to the lengths of query and key: 8 T u of the scalar type S.
+// Transports segment by segment; every logit, inside a segment and across with the pulls between, must be the defined
+// one. Each of at most T steps is rounded, relative to the lengths of query and key: 8 T u of the scalar type S.
 template <class S = double, class A>
 void check_transport(const A& transition, Index d, Index T, Random& random, Index longest = 9) {
   const Eigen::MatrixXd Q = random.matrix<S>(d, T).template cast<double>(),

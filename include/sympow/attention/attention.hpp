@@ -11,11 +11,11 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     y_i = Σ_{j ≤ i} s_ij v_j  (/ Σ_{j ≤ i} s_ij),   s_ij = κ(scale · q_iᵀ M_ij k_j) b_ij
 ///
-/// Shapes: Q, K: d × T, V and Y: e × T, one token a column; under another mask Q and Y may have another number of columns than K and V.
-/// Y may not overlap the inputs. κ is the feature map's, M and b the
-/// transition's. Normalised or not by the feature map; `attention<Unnormalized>(…)` says otherwise. A row without weight (q = 0, all
-/// scores zero) gives 0. Cost: T² (d + e) + O(T²) operations, O(T (d + e)) memory. No product or exponential overflows on the way to a
-/// normalised row. Throws `ShapeMismatch`, `InvalidArgument`. Source: Conformal Transformations, §2 (sympow) to §3.3.
+/// Shapes: Q, K: d × T, V and Y: e × T, one token a column; under another mask Q and Y may have another number of
+/// columns than K and V. Y may not overlap the inputs. κ is the feature map's, M and b the transition's. Normalised or
+/// not by the feature map; `attention<Unnormalized>(…)` says otherwise. A row without weight (q = 0, all scores zero)
+/// gives 0. Cost: T² (d + e) + O(T²) operations, O(T (d + e)) memory. No product or exponential overflows on the way to
+/// a normalised row. Throws `ShapeMismatch`, `InvalidArgument`. Source: Conformal Transformations, §2 (sympow) to §3.3.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                const Eigen::MatrixBase<DV>& V, Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace,

@@ -23,8 +23,8 @@ struct BatchOptions {
 
 namespace detail::inline SYMPOW_THREADS {
 
-/// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type. Heads that share a state are named
-/// by their key head.
+/// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type. Heads that share a
+/// state are named by their key head.
 template <class F>
 void naming_head(Index sequence, Index head, Index group, const F& f) {
   try {
@@ -34,8 +34,8 @@ void naming_head(Index sequence, Index head, Index group, const F& f) {
   }
 }
 
-/// The transition of group n of `group` query heads, those of a sequence one after the other: from one for all, a container of as many, or a callable on the
-/// sequence and the group's number in it.
+/// The transition of group n of `group` query heads, those of a sequence one after the other: from one for all, a
+/// container of as many, or a callable on the sequence and the group's number in it.
 template <class Transitions>
 auto transitions_of(const Transitions& given, Index sequences, Index groups, Index group) {
   if constexpr (Transition<Transitions>) {
@@ -66,8 +66,9 @@ inline Form form_of(const HeadShape& shape, const BatchOptions& options) {
   return options.form == Form::automatic ? cheapest_form(shape, options.head.costs) : options.form;
 }
 
-/// The chunk of a head that goes through `scan`, else 0. It has more than a quarter of all tokens, in many segments, states that are
-/// small beside it, and work for some milliseconds. Nothing but shapes decides, so that results are the same for any number of threads.
+/// The chunk of a head that goes through `scan`, else 0. It has more than a quarter of all tokens, in many segments,
+/// states that are small beside it, and work for some milliseconds. Nothing but shapes decides, so that results are the
+/// same for any number of threads.
 inline Index scanned_chunk(HeadShape shape, Index all_tokens, const BatchOptions& options) {
   shape.from_nothing = false;  // its segments go on
   const Index T = shape.T;
@@ -128,7 +129,8 @@ struct BatchCall {
     for (Index r = 0; r < group; ++r) Y.padding(b, h + r).setZero();
   }
 
-  /// f(b, h, q, k, v, y) for the first query head h of group n. The heads of a group stand together: h reads key head h / (H / H_kv).
+  /// f(b, h, q, k, v, y) for the first query head h of group n. The heads of a group stand together: h reads key head h
+  /// / (H / H_kv).
   template <class Function>
   void with_head(Index n, const Function& f) const {
     const Index b = n / groups(), h = n % groups() * group, key_head = h / most_in_group();
@@ -198,6 +200,7 @@ void run_batch(const F& feature, const Transitions& given, BatchCall<Scalar> cal
       f(std::ranges::begin(states)[n]);
     } else if constexpr (has_states) {
       State<Scalar, F> state(feature, call.Q.dimension(), call.V.dimension());
+      state.drop_key_product();
       f(state);
     }
   };
@@ -231,29 +234,32 @@ void run_batch(const F& feature, const Transitions& given, BatchCall<Scalar> cal
 
 inline namespace SYMPOW_THREADS {
 
-/// All heads of a batch of sequences, each by the form that the options name or that its own shape makes the cheapest, going on from its
-/// state.
+/// All heads of a batch of sequences, each by the form that the options name or that its own shape makes the cheapest,
+/// going on from its state.
 ///
 ///     y_bh = form(feature, A_bh, q_bh, k_bg, v_bg, state_bh),   g = h / (H / H_kv),   b < B, h < H
 ///
-/// Shapes: Q: B sequences of H heads, d numbers a token; K: H_kv heads of d, V: H_kv of e; Y: H of e. H is a multiple of H_kv: query heads of a
-/// group stand together. Every sequence has its own length, 0 allowed, the same in all four; their orders in memory may differ. Y is 0
-/// where Q is padding, which neither weighs nor decays. `transitions` is one for all heads, a container of B H, b H + h being that of
-/// head h of sequence b, or a callable on (b, h); `states` a container of B H states in the same order, each left after its sequence's own
-/// tokens. If the query heads of a group have the same gates, they can share one state: pass B H_kv states, in the order
-/// b H_kv + g. Keys are then embedded and folded once for the group, and transitions are indexed by key head. The number of
-/// states alone decides what a callable is given:
+/// Shapes: Q: B sequences of H heads, d numbers a token; K: H_kv heads of d, V: H_kv of e; Y: H of e. H is a multiple
+/// of H_kv: query heads of a group stand together. Every sequence has its own length, 0 allowed, the same in all four;
+/// their orders in memory may differ. Y is 0 where Q is padding, which neither weighs nor decays. `transitions` is one
+/// for all heads, a container of B H, b H + h being that of head h of sequence b, or a callable on (b, h); `states` a
+/// container of B H states in the same order, each left after its sequence's own tokens. If the query heads of a group
+/// have the same gates, they can share one state: pass B H_kv states, in the order b H_kv + g. Keys are then embedded
+/// and folded once for the group, and transitions are indexed by key head. The number of states alone decides what a
+/// callable is given:
 ///
 ///     [&](Index b, Index h) { return decay(gates[b * H + h]); }        B H states, or none: (sequence, query head)
 ///     [&](Index b, Index g) { return decay(gates[b * H_kv + g]); }     B H_kv states: (sequence, key head)
 ///
-/// Threads run over sequences and heads. A head with more than a quarter of all tokens is cut into segments, whose states are
-/// merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more, 8 states' worth of tokens and 10^9 operations. Results
-/// depend on shapes, on the options and on which states are empty, and not on threads: they are the same bit for bit for any number of them, and without OpenMP.
+/// Threads run over sequences and heads. A head with more than a quarter of all tokens is cut into segments, whose
+/// states are merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more, 8
+/// states' worth of tokens and 10^9 operations. Results depend on shapes, on the options and on which states are empty,
+/// and not on threads: they are the same bit for bit for any number of them, and without OpenMP.
 ///
-/// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for one, and what the callable throws, as the
-/// type that it is; nothing has then been touched. Memory may end later: states of heads that were done have moved, see `State::interrupted`. Calls allocate transitions of a callable, segments' states, and
-/// workspaces until each thread has seen the largest head.
+/// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for
+/// one, and what the callable throws, as the type that it is; nothing has then been touched. Memory may end later:
+/// states of heads that were done have moved, see `State::interrupted`. Calls allocate transitions of a callable,
+/// segments' states, and workspaces until each thread has seen the largest head.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar,
           std::ranges::random_access_range States>
 void attend(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,

@@ -8,11 +8,12 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     y_i = (b(start, i) S φ(q̃_i) + Σ_{j ≤ i in the chunk} s_ij v_j)  (/ the same with v = 1)
 ///
-/// Shapes: Q, K: d × T, V and Y: e × T, one token a column; the state carries what came before; `Options::chunk` sets the chunk c.
-/// Equal to `attention` and `recurrent` by the row rule, whatever the chunk. Under `full()` there may be another number of queries, which
-/// stand from the first key on, and the state goes on by the keys' tokens. Y may not overlap the inputs. Cost: T (4 D (e + 1) +
-/// c (d + e)) operations and two embeddings a token; memory 2 c D. Throws `ShapeMismatch`, `FeatureMismatch`, `FrameMismatch`, `InterruptedState`, `InvalidArgument`
-/// before anything is touched. Source: Symmetric Power Transformers, §1; Conformal Transformations, §3.
+/// Shapes: Q, K: d × T, V and Y: e × T, one token a column; the state carries what came before; `Options::chunk` sets
+/// the chunk c. Equal to `attention` and `recurrent` by the row rule, whatever the chunk. Under `full()` there may be
+/// another number of queries, which stand from the first key on, and the state goes on by the keys' tokens. Y may not
+/// overlap the inputs. Cost: T (4 D (e + 1) + c (d + e)) operations and two embeddings a token; memory 2 c D. Throws
+/// `ShapeMismatch`, `FeatureMismatch`, `FrameMismatch`, `InterruptedState`, `InvalidArgument` before anything is
+/// touched. Source: Symmetric Power Transformers, §1; Conformal Transformations, §3.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
              const Eigen::MatrixBase<DV>& V, State<typename DQ::Scalar, F>& state, Batch<typename DQ::Scalar> Y,
@@ -22,7 +23,8 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
       [&](const auto& call) { detail::StateForms<typename DQ::Scalar, F>::chunked(feature, call); });
 }
 
-/// Takes tokens into a state without reading any: `chunked` without queries, at less than half its cost. Throws as it does.
+/// Takes tokens into a state without reading any: `chunked` without queries, at less than half its cost. Throws as it
+/// does.
 template <FiniteFeatureMap F, Transition A, class DK, class DV>
 void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
             State<typename DK::Scalar, F>& state, Workspace<typename DK::Scalar>& workspace,

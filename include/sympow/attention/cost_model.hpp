@@ -18,8 +18,9 @@ enum class Form {
   chunked     ///< see `chunked`
 };
 
-/// What forms cost beside the operations that they are made of, each in operations of a large product: what a core does in the same time.
-/// Those given are of float on Zen 5 with AVX-512; `./dev bench --calibrate` measures a machine's own.
+/// What forms cost beside the operations that they are made of, each in operations of a large product: what a core does
+/// in the same time. Those given are of float on Zen 5 with AVX-512; `./dev bench --calibrate` measures a machine's
+/// own.
 struct Costs {
   double score = 15;  ///< a query with a key that it sees: the power of the logit, and the gate
   double segment =
@@ -83,8 +84,9 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
 
 }  // namespace detail
 
-/// The chunk of the chunked form that takes the fewest operations: a multiple of 48 tokens, 96 for a Householder chain, to 240, or all tokens of a
-/// call of at most 256, or of 512 if it begins with an empty state, which need not be read. About
+/// The chunk of the chunked form that takes the fewest operations: a multiple of 48 tokens, 96 for a Householder chain,
+/// to 240, or all tokens of a call of at most 256, or of 512 if it begins with an empty state, which need not be read.
+/// About
 ///
 ///     c ≈ √(2 D a / (2 (d + e) + s))                     s = Costs::score, a = Costs::segment
 ///
@@ -104,12 +106,14 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
 /// The form that takes the fewest operations for T tokens of one head:
 ///
 ///     attention   T²/2 (2 (d + e) + s) + 27 a
-///     chunked     4 T D (e + 1) + T/c (a (D + 30 + .6 d) + c²/2 (2 (d + e) + s)),   less 2 c D (e + 1) from an empty state
+///     chunked     4 T D (e + 1) + T/c (a (D + 30 + .6 d) + c²/2 (2 (d + e) + s))
+///                 less 2 c D (e + 1) from an empty state
 ///
-/// with the costs s of a score and a of a segment; a Householder chain adds its pulls and its products, and up to 32 tokens from an empty state
-/// need no φ. So for large D a state pays from T ≈ 2 D on, and not for one token less. The recurrent form is never the cheapest: its steps are
-/// chunks of one token. Shapes alone decide: gates that vanish, whose keys attention skips, are not foreseen. A call that has a state never gets
-/// attention; one without an embedding gets nothing else. Cost: O(1). Source: Symmetric Power Transformers, §2.
+/// with the costs s of a score and a of a segment; a Householder chain adds its pulls and its products, and up to 32
+/// tokens from an empty state need no φ. So for large D a state pays from T ≈ 2 D on, and not for one token less. The
+/// recurrent form is never the cheapest: its steps are chunks of one token. Shapes alone decide: gates that vanish,
+/// whose keys attention skips, are not foreseen. A call that has a state never gets attention; one without an embedding
+/// gets nothing else. Cost: O(1). Source: Symmetric Power Transformers, §2.
 [[nodiscard]] inline Form cheapest_form(const HeadShape& shape, const Costs& costs = {}) {
   const double chunked = detail::cost_of_chunks(shape, static_cast<double>(cheapest_chunk(shape, costs)), costs);
   const double attention =

@@ -45,8 +45,9 @@ class Entries : public Eigen::Map<const Matrix<Scalar>, 0, Eigen::Stride<Dynamic
   Entries(const Scalar* data, Index rows, Index cols, Index down) : Base(data, rows, cols, {1, down}) {}
 };
 
-/// visit(first, Φ, Ψ): some entries of φ of the queries and of the keys, those of the tail first, or all of them `at_once`: another sum, whose
-/// bits are others, and quicker for `few_columns` of queries. The vectors of an embedded score are φ themselves.
+/// visit(first, Φ, Ψ): some entries of φ of the queries and of the keys, those of the tail first, or all of them
+/// `at_once`: another sum, whose bits are others, and quicker for `few_columns` of queries. The vectors of an embedded
+/// score are φ themselves.
 template <class F, class Scalar>
 void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, bool at_once, MatrixView<Scalar> queries,
                         MatrixView<Scalar> tail, MatrixView<Scalar> own,

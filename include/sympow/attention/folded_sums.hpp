@@ -35,8 +35,9 @@ struct FoldMemory {
 ///
 ///     S = Σ_j b_j v_j φ(k̂_j)ᵀ = 2^M S_  (e × D),   Z = Σ_j b_j φ(k̂_j) = 2^M Z_,   A = Σ_j b_j ‖k̂_j‖^P = 2^M A_
 ///
-/// at the time of the last fold. Since then they have decayed by `log_decay` and `log_channels`, which the next fold puts into them.
-/// Source of the running exponent L ← max(L + log2 γ, log2 (b_j ‖φ(k_j)‖)): L = -∞ is empty, and never comes from -∞ - (-∞).
+/// at the time of the last fold. Since then they have decayed by `log_decay` and `log_channels`, which the next fold
+/// puts into them. Source of the running exponent L ← max(L + log2 γ, log2 (b_j ‖φ(k_j)‖)): L = -∞ is empty, and never
+/// comes from -∞ - (-∞).
 template <class Scalar>
 struct FoldedSums {
   Matrix<Scalar> S;
@@ -117,8 +118,9 @@ struct FoldedSums {
     });
   }
 
-  /// What is owed goes into the sums, and then keys do: those of a tail, which decay by e^since_tail on their way, and a segment's own. read(first, Φ) sees some
-  /// entries of φ of the queries before that, while these columns of S are near.
+  /// What is owed goes into the sums, and then keys do: those of a tail, which decay by e^since_tail on their way, and
+  /// a segment's own. read(first, Φ) sees some entries of φ of the queries before that, while these columns of S are
+  /// near.
   ///
   ///     L ← max(L + log2 γ, log2 (b_j ‖φ(k_j)‖)),   S ← 2^{(M - M') + log2 γ} S + Σ_j 2^{log2 b_j - M'} v_j φ(k_j)ᵀ
   template <class F>
@@ -154,8 +156,8 @@ struct FoldedSums {
     settle();
   }
 
-  /// The largest denominator of each query that can be rounding, 16 u of which is the noise of its row: ‖φ(q)‖ A, or where channels have decayed by
-  /// themselves (Σ_c |q_c| A_c^{1/P})^P if that is less, by Minkowski's inequality.
+  /// The largest denominator of each query that can be rounding, 16 u of which is the noise of its row: ‖φ(q)‖ A, or
+  /// where channels have decayed by themselves (Σ_c |q_c| A_c^{1/P})^P if that is less, by Minkowski's inequality.
   template <int degree>
   void set_noise(MatrixView<const Scalar> queries, ColumnView<const Scalar> lengths, ColumnView<double> noise,
                  Panel<double>& scratch) const {

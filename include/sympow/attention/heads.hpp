@@ -17,8 +17,9 @@ namespace SYMPOW_NAMESPACE {
 ///     bhtd    [B, H, T, D]    at ((b H + h) T + t) D + i
 ///     packed  [ΣT, H, D]      token t of sequence b at ((offset_b + t) H + h) D + i
 ///
-/// `head(b, h)` is a D × T_b map whose columns are the tokens of one head; nothing is copied and nothing is owned, lengths and offsets
-/// included. Write `Heads<float>` for outputs and `Heads<const float>` for inputs; the first converts into the second.
+/// `head(b, h)` is a D × T_b map whose columns are the tokens of one head; nothing is copied and nothing is owned,
+/// lengths and offsets included. Write `Heads<float>` for outputs and `Heads<const float>` for inputs; the first
+/// converts into the second.
 ///
 ///     const auto Q = Heads<const float>::bthd(q.data(), B, T, H, d);
 template <class S>
@@ -29,8 +30,8 @@ class Heads {
   using Head = Eigen::Map<std::conditional_t<std::is_const_v<S>, const Matrix<Scalar>, Matrix<Scalar>>,
                           Eigen::Unaligned, Eigen::OuterStride<>>;
 
-  /// Order [B, T, H, D]. `lengths`, if given, has the tokens T_b ≤ T of every sequence; the rest of it is padding. Throws `ShapeMismatch`,
-  /// `DimensionOverflow` where the bytes of the batch do not fit the index type.
+  /// Order [B, T, H, D]. `lengths`, if given, has the tokens T_b ≤ T of every sequence; the rest of it is padding.
+  /// Throws `ShapeMismatch`, `DimensionOverflow` where the bytes of the batch do not fit the index type.
   [[nodiscard]] static Heads bthd(S* data, Index B, Index T, Index H, Index D, std::span<const Index> lengths = {}) {
     Heads heads(data, B, T, H, D);
     heads.set_lengths(lengths);
@@ -48,8 +49,8 @@ class Heads {
     return heads;
   }
 
-  /// Order [ΣT, H, D]: sequence b has the tokens from offsets[b] to offsets[b + 1]. The B + 1 offsets start at 0, do not decrease and end
-  /// at `tokens`, so that no token belongs to nobody. Throws `ShapeMismatch`, `DimensionOverflow`.
+  /// Order [ΣT, H, D]: sequence b has the tokens from offsets[b] to offsets[b + 1]. The B + 1 offsets start at 0, do
+  /// not decrease and end at `tokens`, so that no token belongs to nobody. Throws `ShapeMismatch`, `DimensionOverflow`.
   [[nodiscard]] static Heads packed(S* data, Index tokens, Index H, Index D, std::span<const Index> offsets) {
     if (offsets.empty()) detail::raise<ShapeMismatch>("heads: there are no offsets, must be B + 1 of them, from 0");
     Heads heads(data, 1, tokens, H, D);

@@ -29,8 +29,8 @@ void set_kernel_lengths(const F& feature, MatrixView<const Scalar> x, ColumnView
   }
 }
 
-/// logits(j, i) ← κ(logits(j, i)) / 2^{n_j + m_i} for keys and queries of these exponents: at most 1 in size by Cauchy's inequality, as
-/// the inner product of their scaled φ. Causal: for j ≤ i. Logits are true ones.
+/// logits(j, i) ← κ(logits(j, i)) / 2^{n_j + m_i} for keys and queries of these exponents: at most 1 in size by
+/// Cauchy's inequality, as the inner product of their scaled φ. Causal: for j ≤ i. Logits are true ones.
 template <KernelFeatureMap F, class Scalar>
 void set_kernel_scores(const F& feature, MatrixView<Scalar> logits, ColumnView<const double> of_keys,
                        ColumnView<const double> of_queries, bool causal) {

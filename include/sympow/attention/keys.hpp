@@ -6,8 +6,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Powers of two by which weights stay below 1, or above it if negative, so that weighted values and their sums do not leave the type:
-/// half its range where the largest value is farther from 1 than that.
+/// Powers of two by which weights stay below 1, or above it if negative, so that weighted values and their sums do not
+/// leave the type: half its range where the largest value is farther from 1 than that.
 template <class Scalar>
 double room_for(Scalar largest) {
   using Limits = std::numeric_limits<Scalar>;

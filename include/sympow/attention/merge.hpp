@@ -40,6 +40,9 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
     raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), ", described(end),
                          "; it was started at ",
                          start.size() == end.size() && start.kind() == end.kind() ? "others" : described(start));
+  if (right.tokens() > 0 && !StateParts::frames(right).keeps_product())
+    raise<FrameMismatch>(
+        "merge: the right state has dropped its key product, which takes the left one's sums over its tokens");
   const bool left_scaled = !left.log_channels().isZero(0), right_scaled = !right.log_channels().isZero(0);
   if ((left_scaled && right.key_product().size() != 0) || (right_scaled && left.key_product().size() != 0))
     raise<FrameMismatch>(
@@ -52,8 +55,11 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
 ///
 ///     S = S_left A_right + S_right,   A_right the whole transition of the right segment, its first gate included
 ///
-/// `right` must have been started at `left.frame()`: `State right(feature, d, e, tail, left.frame())`. Associative up to rounding, so
-/// a prefix scan over segments works. The result's tail is empty. Cost: two copies and 5 (e + 1) D. Throws `InterruptedState`, `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and `FrameMismatch` for another frame, or for channel decay beside a Householder chain; its numbers may differ by 1e-9, as sums taken in another order do.
+/// `right` must have been started at `left.frame()`: `State right(feature, d, e, tail, left.frame())`. Associative up
+/// to rounding, so a prefix scan over segments works. The result's tail is empty. Cost: two copies and 5 (e + 1) D.
+/// Throws `InterruptedState`, `ShapeMismatch` for other sizes, `FeatureMismatch` for another feature map and
+/// `FrameMismatch` for another frame, or for channel decay beside a Householder chain; its numbers may differ by 1e-9,
+/// as sums taken in another order do.
 template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
   detail::check_adjacent(left, right);

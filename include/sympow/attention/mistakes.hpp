@@ -25,8 +25,8 @@ struct ScalarOf<X> : std::type_identity<scalar_t<X>> {};
 /// The position of an output that a form does not have.
 inline constexpr std::size_t no_output = 99;
 
-/// What is wrong with the arguments of a form that come after its feature map and transition, if it is one of these. The one at position
-/// `output` is Y, where another follows it.
+/// What is wrong with the arguments of a form that come after its feature map and transition, if it is one of these.
+/// The one at position `output` is Y, where another follows it.
 template <class F, std::size_t output, class X, class... More>
 struct Mistakes {
   using Scalar = typename ScalarOf<X>::type;

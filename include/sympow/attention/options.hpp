@@ -11,7 +11,8 @@ struct Normalized {};
 /// Rows as they are: y_i = Σ_j s_ij v_j.
 struct Unnormalized {};
 
-/// Rows of scores of either sign divided by their sum; weights can be negative and the sum can vanish. Name it to get it.
+/// Rows of scores of either sign divided by their sum; weights can be negative and the sum can vanish. Name it to get
+/// it.
 struct SignedNormalized {};
 
 /// `Normalized` where no score is negative, else `Unnormalized`.
@@ -19,16 +20,19 @@ struct DefaultNormalization {};
 
 struct Diagnostics;  // see diagnostics.hpp
 
-/// Which keys a query sees. Query i stands at token i + offset, key j at token j; the transition goes on to the last of them.
+/// Which keys a query sees. Query i stands at token i + offset, key j at token j; the transition goes on to the last of
+/// them.
 struct Mask {
   Index offset = 0;      ///< tokens from the first key to the first query
   bool is_full = false;  ///< every query sees every key, earlier and later ones
   [[nodiscard]] friend bool operator==(const Mask&, const Mask&) = default;
 };
-/// Query i sees the keys j ≤ i + offset, those up to its own token. An offset of T_k - T_q lets the last query see all keys; before
-/// token 0 a query sees nothing, and its row is 0. `causal(0)` is what a call does that says nothing, for as many queries as keys.
+/// Query i sees the keys j ≤ i + offset, those up to its own token. An offset of T_k - T_q lets the last query see all
+/// keys; before token 0 a query sees nothing, and its row is 0. `causal(0)` is what a call does that says nothing, for
+/// as many queries as keys.
 [[nodiscard]] constexpr Mask causal(Index offset = 0) { return {offset, false}; }
-/// Every query sees every key, from `offset` tokens after the first of them on. For transitions without decay that leave keys alone or turn them: what a gate forgets has a direction.
+/// Every query sees every key, from `offset` tokens after the first of them on. For transitions without decay that
+/// leave keys alone or turn them: what a gate forgets has a direction.
 [[nodiscard]] constexpr Mask full(Index offset = 0) { return {offset, true}; }
 
 /// Run-time choices of a call.

@@ -5,15 +5,16 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the papers with a state that
-/// has no tail.
+/// The recurrence, writing the outputs of T tokens and leaving the state ready for the next; the literal one of the
+/// papers with a state that has no tail.
 ///
 ///     S_i = S_{i-1} A_i + v_i φ(k_i)ᵀ,   Z_i = Z_{i-1} A_i + φ(k_i)ᵀ,   y_i = S_i φ(q_i)  (/ Z_i φ(q_i))
 ///
-/// Shapes: Q, K: d × T, V and Y: e × T, one token a column; the state carries what came before. Equal to `attention` over the
-/// whole sequence by the row rule. Y may not overlap the inputs. Cost: 4 D (e + 1) operations and two embeddings a token,
-/// 5 D (e + 1) without a tail; memory D. Throws `ShapeMismatch`, `FeatureMismatch`, `FrameMismatch`, `InterruptedState`, `InvalidArgument` before anything is touched. Source: Conformal Transformations, §2 and
-/// eq. (2).
+/// Shapes: Q, K: d × T, V and Y: e × T, one token a column; the state carries what came before. Equal to `attention`
+/// over the whole sequence by the row rule. Y may not overlap the inputs. Cost: 4 D (e + 1) operations and two
+/// embeddings a token, 5 D (e + 1) without a tail; memory D. Throws `ShapeMismatch`, `FeatureMismatch`,
+/// `FrameMismatch`, `InterruptedState`, `InvalidArgument` before anything is touched. Source: Conformal
+/// Transformations, §2 and eq. (2).
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                const Eigen::MatrixBase<DV>& V, State<typename DQ::Scalar, F>& state, Batch<typename DQ::Scalar> Y,

@@ -57,8 +57,8 @@ class TransitionSegment {
   Segment segment_;
 };
 
-/// The coordinates at the end of a segment: at once where the transition says `advance_frame(Frame&, Segment)`, else by turning
-/// tokens that nobody reads.
+/// The coordinates at the end of a segment: at once where the transition says `advance_frame(Frame&, Segment)`, else by
+/// turning tokens that nobody reads.
 template <class Scalar, Transition A>
 void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, Workspace<Scalar>& work) {
   if constexpr (requires { transition.advance_frame(frame, segment); }) {
@@ -90,26 +90,28 @@ void clear(State<Scalar, F>& state, const Frame& from) {
   frames.log_channels.setZero(state.key_dimension());
 }
 
-/// Tokens of a segment of a scan, whole chunks: a merge moves 3 (e + 1) D numbers through memory, which with the states' other ways is as long
-/// as 60 (e + 1) D operations, and tokens that are read directly cost d + e operations for every one of the segment; √(32 D) of them cost the same.
+/// Tokens of a segment of a scan, whole chunks: a merge moves 3 (e + 1) D numbers through memory, which with the
+/// states' other ways is as long as 60 (e + 1) D operations, and tokens that are read directly cost d + e operations
+/// for every one of the segment; √(32 D) of them cost the same.
 inline Index scanned_segment(Index D, Index chunk) {
   const auto balanced = static_cast<Index>(std::sqrt(32 * static_cast<double>(D)));
   return (std::clamp(balanced, chunk, std::max<Index>(chunk, 512)) + chunk / 2) / chunk * chunk;
 }
 
-/// The chunked form of one sequence by segments of whole chunks, `options.chunk` each, on several threads. With state s that before segment s, part s that of its tokens alone:
+/// The chunked form of one sequence by segments of whole chunks, `options.chunk` each, on several threads. With state s
+/// that before segment s, part s that of its tokens alone:
 ///
 ///     absorb    part s from nothing, in the coordinates of segment s                 half of the work
 ///     merge     state s + 1 from state s and part s                                   the only chain
 ///     read      the outputs of segment s from state s and directly, keeping tokens   the other half
 ///               in a tail as long as the segment, so that nothing is folded twice
 ///
-/// Nothing depends on the number of threads but which of them does what: results are the same bit for bit. Segments go through the
-/// three steps by windows, each step a window behind the one before, so that a round is many independent jobs on few states; memory: four windows of
-/// states. Work beside the chunked form's own: the merges, 5 (e + 1) D a segment, tails, T · segment (d + e), and the angles of what turns
-/// keys, which both halves need. At d = e = 64, P = 2 in float and 65,536 tokens 3.0 µs a token become 3.4 on
-/// one thread and 1.8 on two.
-/// (To give each thread some of the e values instead is simpler, but repeats embeddings and logits: 1.4 times the speed on two threads.)
+/// Nothing depends on the number of threads but which of them does what: results are the same bit for bit. Segments go
+/// through the three steps by windows, each step a window behind the one before, so that a round is many independent
+/// jobs on few states; memory: four windows of states. Work beside the chunked form's own: the merges, 5 (e + 1) D a
+/// segment, tails, T · segment (d + e), and the angles of what turns keys, which both halves need. At d = e = 64, P = 2
+/// in float and 65,536 tokens 3.0 µs a token become 3.4 on one thread and 1.8 on two. (To give each thread some of the
+/// e values instead is simpler, but repeats embeddings and logits: 1.4 times the speed on two threads.)
 template <class Normalization, class Scalar, class F, class A, class Queries, class Keys, class Values>
 void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K, const Values& V,
           State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces, const Options& options, int threads,
@@ -148,6 +150,7 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
   const auto read_one = [&](Index s, Workspace<Scalar>& work) {
     const Segment own = segment(s);
     set_tail(before(s), own.size);
+    before(s).drop_key_product();  // it has been merged
     run_group<Normalization>(Form::chunked, feature, TransitionSegment<A>(transition, own),
                              Q.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
                              V.middleCols(own.begin, own.size), before(s), Y.middleCols(own.begin, own.size), work,

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sympow/attention/folded_sums.hpp>
-#include <sympow/attention/kernel_scores.hpp>
 
 namespace SYMPOW_NAMESPACE {
 namespace detail {
@@ -13,8 +12,11 @@ struct Frames {
   Frame start, end;              ///< the coordinates at the first token, and those of the keys now
   double log_decay = 0;          ///< Σ log γ
   Eigen::VectorXd log_channels;  ///< Σ log a, d
-  Matrix<Scalar> key_product;    ///< A_1 … A_T of a transition that mixes channels, d × d; empty before the first
-  Index tokens = 0;              ///< T
+  Matrix<Scalar>
+      key_product;   ///< A_1 … A_T of a transition that mixes channels; 0 × 0 before the first, d × 0 if not kept
+  Index tokens = 0;  ///< T
+
+  [[nodiscard]] bool keeps_product() const { return key_product.size() != 0 || key_product.rows() == 0; }
 };
 
 /// What is done to states, compiled once for a scalar type and a feature map. A map without an embedding has none.
@@ -36,25 +38,27 @@ void check_whole(const auto& state) {
 ///
 ///     S = Σ_j b_Tj v_j φ(k̂_j)ᵀ  (e × D),   Z = Σ_j b_Tj φ(k̂_j)ᵀ  (1 × D)
 ///
-/// over the T tokens seen so far, with keys k̂ in the coordinates of `frame()`. It is kept as 2^M times sums over keys of length at
-/// most 1, with a running exponent L (M = ⌈L⌉), so that it never overflows; and the last tokens are kept as they are, in a tail of up
-/// to `tail` tokens that is folded into the sums when it is full: scores of recent tokens are exact to rounding, and a token costs one
-/// read of S. With tail 0 the recurrence is the papers' literal one. A fresh state is empty: its first token forgets nothing,
-/// whatever its gate. A call that fails half way, as memory ends or a feature map throws, leaves the state `interrupted()`; what is then asked of it throws
-/// `InterruptedState` until another one is assigned or loaded. Size: (e + 1) D scalars and tail (d + e) more. Source: Conformal Transformations, §2 and eq. (2).
+/// over the T tokens seen so far, with keys k̂ in the coordinates of `frame()`. It is kept as 2^M times sums over keys
+/// of length at most 1, with a running exponent L (M = ⌈L⌉), so that it never overflows; and the last tokens are kept
+/// as they are, in a tail of up to `tail` tokens that is folded into the sums when it is full: scores of recent tokens
+/// are exact to rounding, and a token costs one read of S. With tail 0 the recurrence is the papers' literal one. A
+/// fresh state is empty: its first token forgets nothing, whatever its gate. A call that fails half way, as memory ends
+/// or a feature map throws, leaves the state `interrupted()`; what is then asked of it throws `InterruptedState` until
+/// another one is assigned or loaded. Size: (e + 1) D scalars and tail (d + e) more. Source: Conformal Transformations,
+/// §2 and eq. (2).
 template <class S, FiniteFeatureMap F>
 class State {
  public:
   using Scalar = S;
   using Feature = F;
 
-  /// Tokens of a tail unless the caller says otherwise. Among features that are never negative nothing cancels, and to embed a tail for every
-  /// token would cost more than it saves.
+  /// Tokens of a tail unless the caller says otherwise. Among features that are never negative nothing cancels, and to
+  /// embed a tail for every token would cost more than it saves.
   static constexpr Index default_tail = has_nonnegative_entries<F> ? 0 : 32;
 
-  /// The empty state for keys in R^d and values in R^e. `frame` is where it starts: that of another state whose sequence it continues,
-  /// see `merge`. Throws `DimensionOverflow` if (e + 1) D or the tail does not fit, `ShapeMismatch` for a negative size, `std::bad_alloc` where
-  /// memory ends.
+  /// The empty state for keys in R^d and values in R^e. `frame` is where it starts: that of another state whose
+  /// sequence it continues, see `merge`. Throws `DimensionOverflow` if (e + 1) D or the tail does not fit,
+  /// `ShapeMismatch` for a negative size, `std::bad_alloc` where memory ends.
   State(Index d, Index e, Index tail = default_tail, Frame frame = {}) : State(F{}, d, e, tail, std::move(frame)) {}
   /// The same for a feature map that has parameters.
   State(F feature, Index d, Index e, Index tail = default_tail, Frame frame = {})
@@ -89,8 +93,11 @@ class State {
   /// Σ log a_i over the tokens seen, by channel; zeros without channel decay.
   [[nodiscard]] const Eigen::VectorXd& log_channels() const { return frames_.log_channels; }
 
-  /// A_1 … A_T of a transition that mixes channels, d × d; empty before the first.
+  /// A_1 … A_T of a transition that mixes channels, d × d; empty before the first, or if it is not kept.
   [[nodiscard]] const Matrix<S>& key_product() const { return frames_.key_product; }
+  /// Keeps it no longer, nor does the file or a copy: a token under a Householder chain then costs 4 d² operations
+  /// less, and the state cannot be the right one of a merge any more, which is what the product is for.
+  void drop_key_product() { detail::resize_anew(frames_.key_product, d_, 0); }
 
   /// Whether a call that failed has left it half way.
   [[nodiscard]] bool interrupted() const { return interrupted_; }
@@ -165,74 +172,6 @@ struct StateParts {
   }
 };
 
-/// The keys of a tail, with memory for their vectors, lengths and weights.
-template <class Scalar>
-struct TailMemory {
-  Panel<Scalar> features, norms, weights;
-  Panel<double> exponents, scratch;
-
-  /// Memory for so many tokens of so many rows.
-  void reserve(Index rows, Index tokens) {
-    features(rows, tokens);
-    norms(tokens), weights(tokens);
-    exponents(tokens), scratch(2 * tokens);
-  }
-
-  /// Those of a tail, b up to now, as sums take them: φ of an embedded score.
-  template <FiniteFeatureMap F>
-  Keys<Scalar> keys(const F& feature, Tail<Scalar>& tail) {
-    const MatrixView<Scalar> keys = tail.keys();
-    auto of_vectors = exponents_of(tail);
-    if constexpr (F::score == Score::embedded) {
-      const MatrixView<Scalar> embedded = features(feature.dimension(keys.rows()), keys.cols());
-      embed_scaled(feature, keys, embedded, of_vectors, norms(keys.cols()));
-      return weighed<F>(embedded, tail);
-    } else {
-      set_norms<Scalar>(keys, norms(keys.cols()));
-      return weighed<F>(keys, tail);
-    }
-  }
-  /// The same as scores are made of them; their lengths are wanted by diagnostics only.
-  template <FiniteFeatureMap F>
-  Keys<Scalar> direct_keys(const F& feature, Tail<Scalar>& tail, bool with_lengths) {
-    if constexpr (scores_need_features<F>) {
-      return keys(feature, tail);
-    } else {
-      const MatrixView<Scalar> keys = tail.keys();
-      auto of_vectors = exponents_of(tail);
-      if constexpr (KernelFeatureMap<F>) {
-        if (with_lengths) set_kernel_lengths<F, Scalar>(feature, keys, of_vectors, norms(keys.cols()));
-      } else {
-        if (with_lengths) set_norms<Scalar>(keys, norms(keys.cols()));
-      }
-      return weighed<F>(keys, tail);
-    }
-  }
-
- private:
-  ColumnView<double> exponents_of(Tail<Scalar>& tail) {
-    auto of_vectors = exponents(tail.size());
-    of_vectors = tail.exponents();
-    return of_vectors;
-  }
-  template <FiniteFeatureMap F>
-  Keys<Scalar> weighed(MatrixView<Scalar> vectors, Tail<Scalar>& tail) {
-    const Index m = tail.size();
-    const double M =
-        set_weights<degree_of<F>>(weights(m), tail.log_b(), tail.log_b().head(0), exponents(m), scratch(2 * m));
-    return {vectors,
-            tail.values(),
-            exponents(m),
-            tail.log_b(),
-            tail.log_b().head(0),
-            norms(m),
-            norms(m),
-            weights(m),
-            M,
-            {tail.largest_value(), true}};
-  }
-};
-
 template <class Scalar, FiniteFeatureMap F>
 struct StateOperations<Scalar, F> {
   /// The tail into the sums.
@@ -285,7 +224,7 @@ void StateOperations<Scalar, F>::add(const State<Scalar, F>& left, State<Scalar,
   frames.start = before.start;
   frames.log_decay += before.log_decay;
   frames.log_channels += before.log_channels;
-  if (!mixes) {
+  if (!mixes || !before.keeps_product()) {
     frames.key_product = before.key_product;
   } else if (before.key_product.size() != 0) {
     Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());

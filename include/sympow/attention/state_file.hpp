@@ -86,7 +86,8 @@ class StateReader {
   }
   void operator()(double& value, const char* name) { take(&value, sizeof value, name); }
 
-  // Any number of any kind: what they mean is the business of the transition, which looks at them when the state is resumed.
+  // Any number of any kind: what they mean is the business of the transition, which looks at them when the state is
+  // resumed.
   void operator()(Frame& frame, const char* name) {
     std::string kind(Frame::angles);
     if (version_ > 2) {
@@ -110,7 +111,8 @@ class StateReader {
     operator()(rows, name);
     operator()(cols, name);
     const std::string field = name;
-    if ((field == "key product" && rows == d_ && cols == d_) || (field.starts_with("absolute weights") && rows == d_))
+    if ((field == "key product" && rows == d_ && (cols == d_ || cols == 0)) ||
+        (field.starts_with("absolute weights") && rows == d_))
       resize_anew(x.derived(), rows, cols);
     if (rows != x.rows() || cols != x.cols())
       raise<InvalidStateFile>("state file: ", name, " is ", rows, " x ", cols, ", must be ", x.rows(), " x ", x.cols());
@@ -140,8 +142,8 @@ class StateReader {
   std::int64_t version_;
 };
 
-/// Whether the fields are those of some state: sizes that fit, decays that are logarithms of at most 1, weights and frames that are
-/// numbers.
+/// Whether the fields are those of some state: sizes that fit, decays that are logarithms of at most 1, weights and
+/// frames that are numbers.
 template <class Scalar, class F>
 bool plausible(State<Scalar, F>& state) {
   const auto all = [](const auto& x, const auto& is_right) {
@@ -191,12 +193,17 @@ std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& featu
 
 /// Writes a state. Format, little-endian:
 ///
-///     8 bytes "SYMPOWS\n" · int64 version (3) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D · int64 d · int64 e ·
-///     int64 tail · int64 bytes of the body · uint64 FNV-1a of the body · the body: the fields in the order of `detail::visit_state`, a number as
-///     8 bytes, a matrix as int64 rows, int64 columns and its entries column by column, a frame as int64 bytes of the name of its kind, the name,
-///     int64 numbers and the numbers
+///     8 bytes "SYMPOWS\n" · int64 version (3) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D ·
+///     int64 d · int64 e · int64 tail · int64 bytes of the body · uint64 FNV-1a of the body ·
+///     the body: the fields in the order of `detail::visit_state`
 ///
-/// A field that is added raises the version; version 2, whose frames are columns of angles, is read as well. Of the feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws `InvalidStateFile` if the stream fails, `InterruptedState`.
+///     a number    8 bytes
+///     a matrix    int64 rows · int64 columns · its entries column by column
+///     a frame     int64 bytes of the name of its kind · the name · int64 numbers · the numbers
+///
+/// A field that is added raises the version; version 2, whose frames are columns of angles, is read as well. Of the
+/// feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws
+/// `InvalidStateFile` if the stream fails, `InterruptedState`.
 template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
   detail::check_whole(state);
@@ -214,8 +221,8 @@ void save(const State<Scalar, F>& state, std::ostream& out) {
   if (!out.flush()) detail::raise<InvalidStateFile>("state file: cannot be written");
 }
 
-/// Reads a state into one of the same type and shape (d, e, tail). Throws `InvalidStateFile`, which says what is wrong; the state is
-/// then as it was.
+/// Reads a state into one of the same type and shape (d, e, tail). Throws `InvalidStateFile`, which says what is wrong;
+/// the state is then as it was.
 template <class Scalar, class F>
 void load(State<Scalar, F>& state, std::istream& in) {
   std::array<char, 8> magic{};

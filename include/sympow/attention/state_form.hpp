@@ -7,14 +7,15 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite, if the transition mixes channels as a
-/// Householder chain does φ(x) = x, and the transition can move a state.
+/// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite, if the transition
+/// mixes channels as a Householder chain does φ(x) = x, and the transition can move a state.
 template <class F, class A>
 inline constexpr bool has_state_forms =
     FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || detail::keys_are_features<F>) && MovesStates<A>;
 
-/// What `cheapest_form` and `cheapest_chunk` ask of a call of T tokens with keys in R^d and values in R^e, that has no mask and neither begins with a
-/// state nor leaves one: say so in `is_full`, `from_nothing` and `keeps_state` if it does.
+/// What `cheapest_form` and `cheapest_chunk` ask of a call of T tokens with keys in R^d and values in R^e, that has no
+/// mask and neither begins with a state nor leaves one: say so in `is_full`, `from_nothing` and `keeps_state` if it
+/// does.
 template <FeatureMap F, Transition A>
 [[nodiscard]] HeadShape head_shape([[maybe_unused]] const F& feature, const A&, Index T, Index d, Index e) {
   HeadShape shape{.T = T, .d = d, .e = e, .action = A::key_action};
@@ -147,6 +148,7 @@ Matrix<typename DQ::Scalar> from_empty_state(const F& feature, const Eigen::Matr
                 "attention form only");
   if constexpr (FiniteFeatureMap<F>) {
     State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
+    state.drop_key_product();
     return call(state);
   } else {
     return {};

@@ -1,6 +1,7 @@
 // The last tokens of a state, as they are.
 #pragma once
 
+#include <sympow/attention/kernel_scores.hpp>
 #include <sympow/attention/keys.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -16,7 +17,8 @@ inline bool all_equal(const Eigen::VectorXd& log_a) {
   return std::all_of(log_a.data(), log_a.data() + log_a.size(), [&](double x) { return x == log_a[0]; });
 }
 
-/// Up to `capacity` tokens. Key j is 2^exponents_j times its column, in the coordinates of its state's frame, and has decayed by log_b_j.
+/// Up to `capacity` tokens. Key j is 2^exponents_j times its column, in the coordinates of its state's frame, and has
+/// decayed by log_b_j.
 template <class Scalar>
 class Tail {
  public:
@@ -60,7 +62,8 @@ class Tail {
       log_b_[size_ - n + j] = std::min(0.0, (keys.log_b[j] + since.high) + (keys.log_b_low[j] + since.low));
   }
 
-  /// All tokens decay, in logarithms: by a gate, and by those of channels if there are any, of which `degree` times the slowest goes into log_b.
+  /// All tokens decay, in logarithms: by a gate, and by those of channels if there are any, of which `degree` times the
+  /// slowest goes into log_b.
   void forget(double log_gamma, const Eigen::VectorXd* log_a, int degree) {
     const double slowest = log_a == nullptr ? 0 : largest_of(*log_a);
     for (Index j = 0; j < size_; ++j) log_b_[j] += log_gamma + degree * slowest;
@@ -95,6 +98,74 @@ class Tail {
   Eigen::VectorXd exponents_, log_b_;
   Index size_ = 0;
   Scalar largest_value_ = 0;
+};
+
+/// The keys of a tail, with memory for their vectors, lengths and weights.
+template <class Scalar>
+struct TailMemory {
+  Panel<Scalar> features, norms, weights;
+  Panel<double> exponents, scratch;
+
+  /// Memory for so many tokens of so many rows.
+  void reserve(Index rows, Index tokens) {
+    features(rows, tokens);
+    norms(tokens), weights(tokens);
+    exponents(tokens), scratch(2 * tokens);
+  }
+
+  /// Those of a tail, b up to now, as sums take them: φ of an embedded score.
+  template <FiniteFeatureMap F>
+  Keys<Scalar> keys(const F& feature, Tail<Scalar>& tail) {
+    const MatrixView<Scalar> keys = tail.keys();
+    auto of_vectors = exponents_of(tail);
+    if constexpr (F::score == Score::embedded) {
+      const MatrixView<Scalar> embedded = features(feature.dimension(keys.rows()), keys.cols());
+      embed_scaled(feature, keys, embedded, of_vectors, norms(keys.cols()));
+      return weighed<F>(embedded, tail);
+    } else {
+      set_norms<Scalar>(keys, norms(keys.cols()));
+      return weighed<F>(keys, tail);
+    }
+  }
+  /// The same as scores are made of them; their lengths are wanted by diagnostics only.
+  template <FiniteFeatureMap F>
+  Keys<Scalar> direct_keys(const F& feature, Tail<Scalar>& tail, bool with_lengths) {
+    if constexpr (scores_need_features<F>) {
+      return keys(feature, tail);
+    } else {
+      const MatrixView<Scalar> keys = tail.keys();
+      auto of_vectors = exponents_of(tail);
+      if constexpr (KernelFeatureMap<F>) {
+        if (with_lengths) set_kernel_lengths<F, Scalar>(feature, keys, of_vectors, norms(keys.cols()));
+      } else {
+        if (with_lengths) set_norms<Scalar>(keys, norms(keys.cols()));
+      }
+      return weighed<F>(keys, tail);
+    }
+  }
+
+ private:
+  ColumnView<double> exponents_of(Tail<Scalar>& tail) {
+    auto of_vectors = exponents(tail.size());
+    of_vectors = tail.exponents();
+    return of_vectors;
+  }
+  template <FiniteFeatureMap F>
+  Keys<Scalar> weighed(MatrixView<Scalar> vectors, Tail<Scalar>& tail) {
+    const Index m = tail.size();
+    const double M =
+        set_weights<degree_of<F>>(weights(m), tail.log_b(), tail.log_b().head(0), exponents(m), scratch(2 * m));
+    return {vectors,
+            tail.values(),
+            exponents(m),
+            tail.log_b(),
+            tail.log_b().head(0),
+            norms(m),
+            norms(m),
+            weights(m),
+            M,
+            {tail.largest_value(), true}};
+  }
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

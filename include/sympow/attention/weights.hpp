@@ -20,8 +20,9 @@ double largest_log2_weight(ColumnView<const double> log_b, ColumnView<const doub
   return largest;
 }
 
-/// weights_j ← b_j 2^{P n_j - M} with the whole number M above the largest log2 weight, which is returned; weights are at most 1. `low` has
-/// what the logarithms have lost to rounding, or is empty; the scratch holds twice as many numbers.
+/// weights_j ← b_j 2^{P n_j - M} with the whole number M above the largest log2 weight, which is returned; weights are
+/// at most 1. `low` has what the logarithms have lost to rounding, or is empty; the scratch holds twice as many
+/// numbers.
 template <int degree, class Scalar>
 double set_weights(ColumnView<Scalar> weights, ColumnView<const double> log_b, ColumnView<const double> low,
                    ColumnView<const double> exponents, ColumnView<double> scratch) {
@@ -87,11 +88,13 @@ struct FarFactor {
   LogDecay log;
 };
 
-/// Weights for rows that each have a scale of their own. For a score of degree P the factor b_j 2^{P n_j} of key j is split into
+/// Weights for rows that each have a scale of their own. For a score of degree P the factor b_j 2^{P n_j} of key j is
+/// split into
 ///
 ///     2^reference · before_j^P · after_j,   before_j ≤ 1 a power of two, after_j in (2^-P, 1]
 ///
-/// so that nothing overflows and only after_j is rounded. For an exponential score before_j = log b_j belongs into the exponent.
+/// so that nothing overflows and only after_j is rounded. For an exponential score before_j = log b_j belongs into the
+/// exponent.
 template <class Scalar>
 class KeyFactors {
  public:
@@ -102,7 +105,8 @@ class KeyFactors {
     exponents_(keys);
   }
 
-  /// From the natural logarithms of b and the exponents n of the keys, which live as long as these factors are used. All b_j are e^since as large.
+  /// From the natural logarithms of b and the exponents n of the keys, which live as long as these factors are used.
+  /// All b_j are e^since as large.
   template <FeatureMap F>
   void set(ColumnView<const double> log_b, ColumnView<const double> low, ColumnView<const double> exponents,
            const LogDecay& since) {
@@ -143,7 +147,8 @@ class KeyFactors {
     }
   }
 
-  /// Turns the logits of one query, to be multiplied by 2^exponent, into weights of size at most about 1, in place; returns what was taken out.
+  /// Turns the logits of one query, to be multiplied by 2^exponent, into weights of size at most about 1, in place;
+  /// returns what was taken out.
   template <FeatureMap F>
   FarFactor weigh(ColumnView<Scalar> x, double exponent) {
     if constexpr (F::score == Score::exponential)
@@ -180,8 +185,8 @@ class KeyFactors {
     while (m + 1 < x.size() && x[m] + before[m] != maximum) ++m;
     return before[m];
   }
-  // The same where the key with the most weight has decayed: a gate that all keys which matter have in common must not round their logits,
-  // so differences from that key's go into the exponents.
+  // The same where the key with the most weight has decayed: a gate that all keys which matter have in common must not
+  // round their logits, so differences from that key's go into the exponents.
   FarFactor weigh_beside(ColumnView<Scalar> x) {
     Index m = 0;
     const auto sum = [&](Index j) { return static_cast<double>(x[j]) + log_b_[j]; };
@@ -217,8 +222,8 @@ class KeyFactors {
     return degree * taken + reference_;
   }
 
-  // x_j ← before_j x_j / 2^m with m such that the largest is near 1, even if before_j x_j is below the type for all j; returns m, or
-  // log2 of 0 if there is nothing.
+  // x_j ← before_j x_j / 2^m with m such that the largest is near 1, even if before_j x_j is below the type for all j;
+  // returns m, or log2 of 0 if there is nothing.
   double weigh_far_below(ColumnView<Scalar> x) {
     const auto exponents = exponents_(x.size());
     double m = no_weight;

@@ -18,8 +18,8 @@ EngineMemory<Scalar>& memory_of(Workspace<Scalar>& workspace) {
 }
 }  // namespace detail
 
-/// Scratch of one call at a time; keep it to reuse its memory. It holds nothing that outlives a call: any form, feature map and
-/// shape may use the same one in turn. Once it has seen the largest call, calls allocate nothing.
+/// Scratch of one call at a time; keep it to reuse its memory. It holds nothing that outlives a call: any form, feature
+/// map and shape may use the same one in turn. Once it has seen the largest call, calls allocate nothing.
 template <class Scalar>
 class Workspace {
  public:

@@ -13,8 +13,8 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     C(n, k) = n! / (k! (n - k)!),   0 for k > n
 ///
-/// Exact. Cost: min(k, n - k) multiplications and as many greatest common divisors. Throws `InvalidArgument` for a negative
-/// argument and `DimensionOverflow` if the value does not fit an `Index`.
+/// Exact. Cost: min(k, n - k) multiplications and as many greatest common divisors. Throws `InvalidArgument` for a
+/// negative argument and `DimensionOverflow` if the value does not fit an `Index`.
 [[nodiscard]] constexpr Index binomial(Index n, Index k) {
   if (n < 0 || k < 0) detail::raise<InvalidArgument>("binomial: n = ", n, " and k = ", k, " must not be negative");
   if (k > n) return 0;

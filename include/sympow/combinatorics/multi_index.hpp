@@ -12,8 +12,9 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A multi-index α = [α_1 … α_p] with 0-based entries, p fixed at compile time or (P = Dynamic) known at run time, p ≤ 8.
-/// A value of a few words; it converts to `std::span<const Index>`, compares lexicographically and allocates nothing.
+/// A multi-index α = [α_1 … α_p] with 0-based entries, p fixed at compile time or (P = Dynamic) known at run time, p ≤
+/// 8. A value of a few words; it converts to `std::span<const Index>`, compares lexicographically and allocates
+/// nothing.
 template <int P = Dynamic>
 class MultiIndex {
   static_assert(P == Dynamic || (1 <= P && P <= max_power), "the power must lie in 1 … 8");
@@ -61,8 +62,8 @@ MultiIndex(std::initializer_list<Index>) -> MultiIndex<Dynamic>;
   return count;
 }
 
-/// Order of the stabiliser, the number of permutations of positions that leave α as it is: Π c_i!. α in any order, O(p²).
-/// Source: Symmetric Power Transformers, §4.1.
+/// Order of the stabiliser, the number of permutations of positions that leave α as it is: Π c_i!. α in any order,
+/// O(p²). Source: Symmetric Power Transformers, §4.1.
 [[nodiscard]] constexpr Index stabilizer_order(std::span<const Index> alpha) {
   Index order = 1;
   for (auto entry = alpha.begin(); entry != alpha.end(); ++entry) order *= std::count(alpha.begin(), entry + 1, *entry);
@@ -93,7 +94,8 @@ template <int P>
   return arrangements;
 }
 
-/// The permutations σ of positions with α_σ(l) = α_l for every l, `stabilizer_order(α)` of them, as multi-indices of positions.
+/// The permutations σ of positions with α_σ(l) = α_l for every l, `stabilizer_order(α)` of them, as multi-indices of
+/// positions.
 template <int P>
 [[nodiscard]] std::vector<MultiIndex<P>> stabilizer(const MultiIndex<P>& alpha) {
   MultiIndex<P> sigma(alpha.size());
@@ -110,10 +112,10 @@ template <int P>
 ///
 ///     for (const auto& alpha : MultiIndices(3, 2)) …   [0 0] [0 1] [0 2] [1 1] [1 2] [2 2]
 ///
-/// `MultiIndices<4>(d)` fixes the power at compile time. Going from one to the next is O(p); `indices[n]` (unrank) costs
-/// O(p log d) binomials and `rank` O(p). The position of α is where φ^p keeps its entry Π x_{α_l}. Throws `InvalidPower` for a
-/// power outside of 1 … 8 and `DimensionOverflow` if there are more multi-indices than the index type counts.
-/// Source: Symmetric Power Transformers, §4.1.
+/// `MultiIndices<4>(d)` fixes the power at compile time. Going from one to the next is O(p); `indices[n]` (unrank)
+/// costs O(p log d) binomials and `rank` O(p). The position of α is where φ^p keeps its entry Π x_{α_l}. Throws
+/// `InvalidPower` for a power outside of 1 … 8 and `DimensionOverflow` if there are more multi-indices than the index
+/// type counts. Source: Symmetric Power Transformers, §4.1.
 template <int P = Dynamic>
 class MultiIndices {
  public:
@@ -157,8 +159,8 @@ class MultiIndices {
     return alpha;
   }
 
-  /// The position of α, the inverse of operator[]. Throws `InvalidMultiIndex` unless α is non-decreasing, has p entries and all of
-  /// them lie in 0 … d - 1.
+  /// The position of α, the inverse of operator[]. Throws `InvalidMultiIndex` unless α is non-decreasing, has p entries
+  /// and all of them lie in 0 … d - 1.
   [[nodiscard]] constexpr Index rank(std::span<const Index> alpha) const {
     if (static_cast<int>(alpha.size()) != p_)
       detail::raise<InvalidMultiIndex>("rank: the multi-index has ", alpha.size(), " entries, must have ", p_);

@@ -5,8 +5,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// f(first, count) for blocks of `size` entries, one after the other: `count` is `Eigen::fix<block>` but for what is left, an `Index`. For
-/// short columns: Eigen's loops of unknown length cost more than their entries.
+/// f(first, count) for blocks of `size` entries, one after the other: `count` is `Eigen::fix<block>` but for what is
+/// left, an `Index`. For short columns: Eigen's loops of unknown length cost more than their entries.
 template <int block = 16, class F>
 [[gnu::always_inline]] inline void for_blocks(Index size, F&& f) {
   Index first = 0;

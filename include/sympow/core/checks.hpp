@@ -149,8 +149,8 @@ using Errors = TypeList<InvalidArgument, ShapeMismatch, InvalidPower, OddDimensi
                         NotFinite, FrameMismatch, NotSkew, NotCommuting, AmbiguousRank, RankDeficient, EmptyActiveSpace,
                         FeatureMismatch, InterruptedState, DimensionOverflow>;
 
-/// Throws again what is being handled, as the type that it is: one of these errors with some parts before its message; anything else, and what is derived from
-/// one of them, as it is.
+/// Throws again what is being handled, as the type that it is: one of these errors with some parts before its message;
+/// anything else, and what is derived from one of them, as it is.
 template <class... Error, class... Parts>
 [[noreturn, gnu::cold]] void raise_again_after(TypeList<Error...>, const Parts&... prefix) {
   try {

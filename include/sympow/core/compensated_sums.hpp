@@ -6,8 +6,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// For rows i = 0 … n - 1 the numerators, e numbers each, and one denominator. Contributions are collected some at a time, and enter the rows by an
-/// addition that keeps what its rounding loses.
+/// For rows i = 0 … n - 1 the numerators, e numbers each, and one denominator. Contributions are collected some at a
+/// time, and enter the rows by an addition that keeps what its rounding loses.
 template <class Scalar>
 class CompensatedSums {
   static constexpr Index at_once = 4;  // contributions

@@ -16,8 +16,8 @@ template <class Derived>
 std::type_identity<Derived> canonical(const Eigen::MatrixBase<Derived>&);
 }  // namespace detail
 
-/// Anything that Eigen treats as a matrix: plain objects, maps, blocks, lazy expressions. `x.head(3)` counts as well, which
-/// derives from the matrix base of another class than itself.
+/// Anything that Eigen treats as a matrix: plain objects, maps, blocks, lazy expressions. `x.head(3)` counts as well,
+/// which derives from the matrix base of another class than itself.
 template <class T>
 concept MatrixExpression = requires(const std::remove_cvref_t<T>& t) { detail::canonical(t); };
 
@@ -41,8 +41,8 @@ using Matrix = Eigen::Matrix<Scalar, Dynamic, Dynamic>;
 template <class Scalar>
 using Vector = Eigen::Matrix<Scalar, Dynamic, 1>;
 
-/// Read-only view of a column-major batch with any distance between its columns. Binds without a copy to matrices, to blocks
-/// of columns or rows, and to maps with an outer stride.
+/// Read-only view of a column-major batch with any distance between its columns. Binds without a copy to matrices, to
+/// blocks of columns or rows, and to maps with an outer stride.
 template <class Scalar>
 using ConstBatch = Eigen::Ref<const Matrix<Scalar>, 0, Eigen::OuterStride<>>;
 

@@ -3,10 +3,11 @@
 
 #include <cstddef>
 
-// What is compiled for vectors of one length must not meet what is compiled for another: the linker would take either. So names of the
-// library carry the instructions that the compiler may use, in an inline namespace that nobody writes: `sympow::Decay` is
-// `sympow::avx2_fma::Decay`. Objects of different settings link side by side, and a function that takes a type of the other kind is one
-// that the linker does not find. What has neither code nor vectors is plainly in `sympow`: options, errors, sizes.
+// What is compiled for vectors of one length must not meet what is compiled for another: the linker would take either.
+// So names of the library carry the instructions that the compiler may use, in an inline namespace that nobody writes:
+// `sympow::Decay` is `sympow::avx2_fma::Decay`. Objects of different settings link side by side, and a function that
+// takes a type of the other kind is one that the linker does not find. What has neither code nor vectors is plainly in
+// `sympow`: options, errors, sizes.
 #if defined(EIGEN_DONT_VECTORIZE)
 #define SYMPOW_INSTRUCTIONS scalar
 #elif defined(__AVX512F__)

@@ -31,7 +31,8 @@ void set_exponential(Y&& y, const X& x) {
     if (y[i] < least) y[i] = 0;
 }
 
-/// x as whole · log 2 + rest, |rest| ≤ log 2 / 2: so e^x is e^rest 2^whole for any x. x = -∞ is whole = -∞, and a NaN stays one in the rest.
+/// x as whole · log 2 + rest, |rest| ≤ log 2 / 2: so e^x is e^rest 2^whole for any x. x = -∞ is whole = -∞, and a NaN
+/// stays one in the rest.
 struct ReducedExponent {
   double whole, rest;
 };

@@ -11,7 +11,8 @@ class LazyExpression;
 
 namespace detail {
 
-// How an expression keeps its operand: a temporary is owned, a named plain object is referred to, a named expression copied.
+// How an expression keeps its operand: a temporary is owned, a named plain object is referred to, a named expression
+// copied.
 template <class X>
 struct operand {
   using type = const expression_t<X>;
@@ -90,11 +91,11 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     using PlainObject = Eigen::Matrix<...>;         the type of the result
 ///     Index rows() const;  Index cols() const;
-///     template <class Destination> void evalTo(Destination& y) const;   y has the right shape; must not overlap the operands
+///     template <class Destination> void evalTo(Destination& y) const;   y has the right shape, no overlap
 ///
-/// It may also state what it knows: `dot(other)`, `squaredNorm()`, `norm()` replace the evaluation of Eigen's members of
-/// that name. Cost: one evaluation per assignment; one temporary inside a larger expression. Bad shapes are reported by the
-/// function that builds the Op, before there is an expression.
+/// It may also state what it knows: `dot(other)`, `squaredNorm()`, `norm()` replace the evaluation of Eigen's members
+/// of that name. Cost: one evaluation per assignment; one temporary inside a larger expression. Bad shapes are reported
+/// by the function that builds the Op, before there is an expression.
 template <class Op>
 class LazyExpression : public Eigen::internal::dense_xpr_base<LazyExpression<Op>>::type,
                        Eigen::internal::no_assignment_operator {
@@ -180,8 +181,9 @@ struct OwningTranspose {
   }
 };
 
-/// a * b as an expression that owns what came as a temporary, which Eigen's own product does not. A and B are the forwarding
-/// types of the operands; naming them lets a rule that takes an expression apart hand on how its operands were held.
+/// a * b as an expression that owns what came as a temporary, which Eigen's own product does not. A and B are the
+/// forwarding types of the operands; naming them lets a rule that takes an expression apart hand on how its operands
+/// were held.
 template <class A, class B>
 auto owning_product(const expression_t<A>& a, const expression_t<B>& b) {
   return LazyExpression(OwningProduct<A, B>{a, b});

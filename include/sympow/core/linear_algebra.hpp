@@ -12,8 +12,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A B of expressions with their entries in memory, such as a matrix or its transpose. For Eigen every pair of such types is classes of its own;
-/// this is one function for all.
+/// A B of expressions with their entries in memory, such as a matrix or its transpose. For Eigen every pair of such
+/// types is classes of its own; this is one function for all.
 template <class A, class B>
 [[nodiscard]] Matrix<typename A::Scalar> times(const A& a, const B& b) {
   Matrix<typename A::Scalar> c(a.rows(), b.cols());
@@ -80,7 +80,8 @@ SquareSvd<Real>::SquareSvd(const Matrix<Real>& A) {
   }
 }
 
-/// The singular values of a matrix, the largest first; none of an empty one, NaN unless it is finite. Cost: O(max(m, n) min(m, n)²).
+/// The singular values of a matrix, the largest first; none of an empty one, NaN unless it is finite. Cost: O(max(m, n)
+/// min(m, n)²).
 template <class Real>
 [[nodiscard]] Vector<Real> singular_values(const Matrix<Real>& A) {
   const Index n = std::min(A.rows(), A.cols());

@@ -9,8 +9,8 @@ namespace SYMPOW_NAMESPACE {
 template <class Derived>
 class LinearOperator;
 
-/// Specialise before the operator's definition with `using Scalar = …`; it makes the class known to Eigen while it is still
-/// incomplete.
+/// Specialise before the operator's definition with `using Scalar = …`; it makes the class known to Eigen while it is
+/// still incomplete.
 template <class Operator>
 struct operator_traits;
 
@@ -51,13 +51,14 @@ namespace SYMPOW_NAMESPACE {
 
 /// Base of the maps that the library keeps in structured form (rotations, isometries, lifts).
 ///
-/// The derived class provides `rows()`, `cols()` and `apply(x, y)`, which writes the image of the columns of x into y (no
-/// overlap). It then multiplies any expression from the left, lazily, and turns into a matrix on request:
+/// The derived class provides `rows()`, `cols()` and `apply(x, y)`, which writes the image of the columns of x into y
+/// (no overlap). It then multiplies any expression from the left, lazily, and turns into a matrix on request:
 ///
 ///     y = R * x;   y.noalias() = R * X;   MatrixXd M = R;   R.toDenseMatrix()
 ///
-/// `auto y = R.pow(3) * x` owns the temporary operator. A derived class that sets `static constexpr bool is_orthogonal = true`
-/// and compares with == gets `(R * x).norm() == x.norm()` and `(R * x).dot(R * y) == x.dot(y)` without evaluating R.
+/// `auto y = R.pow(3) * x` owns the temporary operator. A derived class that sets `static constexpr bool is_orthogonal
+/// = true` and compares with == gets `(R * x).norm() == x.norm()` and `(R * x).dot(R * y) == x.dot(y)` without
+/// evaluating R.
 template <class Derived>
 class LinearOperator : public Eigen::EigenBase<Derived> {
  public:
@@ -152,8 +153,8 @@ auto applied_from_right(const expression_t<X>& x, const Operator& map) {
 
 }  // namespace detail
 
-/// The image of the columns of X, lazily. Cost: that of the operator. Throws `ShapeMismatch` at once if X has another number
-/// of rows than the operator has columns.
+/// The image of the columns of X, lazily. Cost: that of the operator. Throws `ShapeMismatch` at once if X has another
+/// number of rows than the operator has columns.
 template <class Operator, MatrixExpression X>
   requires StructuredOperator<Operator>
 [[nodiscard]] auto operator*(Operator&& map, X&& x) {

@@ -7,8 +7,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Terms that are added one after the other. Where n terms are alike every addition rounds the same way, and their sum is off by up to
-/// n u / 3; short sums of short sums are off by 5 u a level.
+/// Terms that are added one after the other. Where n terms are alike every addition rounds the same way, and their sum
+/// is off by up to n u / 3; short sums of short sums are off by 5 u a level.
 inline constexpr Index short_sum = 16;
 
 /// The depth of a product of two levels of short sums.
@@ -26,7 +26,7 @@ class PanelProduct {
   /// The depths that sums of sums of sums are enough for.
   static constexpr Index column_depth = short_sum * panel_depth, dot_depth = panel_depth * lanes;
 
-  /// C ← A B or C += A B for at most `panel_depth` columns of A, at least one. C has its columns or its rows side by side.
+  /// C ← A B or C += A B for 1 … `panel_depth` columns of A. C has its columns or its rows side by side.
   static void run(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
                   Strided<Scalar*> C) {
     if (C.down != 1 && C.right == 1) {
@@ -44,7 +44,7 @@ class PanelProduct {
     }
   }
 
-  /// c ← A b or c += A b for columns of A with their entries side by side, `right` apart, at most `column_depth` of them.
+  /// c ← A b or c += A b for `column_depth` columns of A at most, entries side by side and `right` from column to column.
   static void times_column(bool add, Index rows, Index depth, const Scalar* a, Index right, const Scalar* b,
                            Scalar* c) {
     Index i = 0;
@@ -87,7 +87,8 @@ class PanelProduct {
     return predux(padd(sum, few)) + rest;
   }
 
-  /// c ← A b or c += A b in one addition, however deep, as far as rows of A fill packets: returns how many. Their entries lie side by side.
+  /// c ← A b or c += A b in one addition, however deep, as far as rows of A fill packets: returns how many. Their
+  /// entries lie side by side.
   static Index dots(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
     Index i = 0;
     for (; i + lanes <= rows; i += lanes) {
@@ -149,7 +150,8 @@ class PanelProduct {
   }
 #pragma GCC diagnostic pop
 
-  // Rows of A that fill so many packets, the last of them perhaps not whole, times a column; eight sums at a time hide how long one takes.
+  // Rows of A that fill so many packets, the last of them perhaps not whole, times a column; eight sums at a time hide
+  // how long one takes.
   template <int packets>
   static void rows_times_column(bool add, Index height, Index depth, const Scalar* a, Index right, const Scalar* b,
                                 Scalar* c) {

@@ -27,8 +27,8 @@ inline int threads_of([[maybe_unused]] int asked) {
 #endif
 }
 
-/// job(n, scratch) for n = 0 … count - 1, begun in this order, each once and with the scratch memory of its thread. The first exception
-/// is thrown again when all jobs are done; jobs that had not begun are left out.
+/// job(n, scratch) for n = 0 … count - 1, begun in this order, each once and with the scratch memory of its thread. The
+/// first exception is thrown again when all jobs are done; jobs that had not begun are left out.
 template <class Scratch, class Job>
 void parallel_for(Index count, int threads, std::vector<Scratch>& of_threads, const Job& job) {
   threads = static_cast<int>(std::clamp<Index>(count, 1, threads));

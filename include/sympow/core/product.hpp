@@ -134,7 +134,8 @@ void set_copy(C&& c, const A& a) {
   PanelProduct<Scalar>::copy(c.rows(), c.cols(), {source.data, source.down, source.right}, strided(c));
 }
 
-/// sum += factor x entry by entry, with what the additions round away kept in `residue`, which holds nothing before the first of them.
+/// sum += factor x entry by entry, with what the additions round away kept in `residue`, which holds nothing before the
+/// first of them.
 template <class Sum, class Residue, class X>
 void add_compensated(Sum&& sum, Residue&& residue, typename X::Scalar factor, const X& x, bool is_first = false) {
   constexpr Index at_once = 32;

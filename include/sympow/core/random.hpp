@@ -10,8 +10,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A seeded source. The distributions of the standard library differ between its implementations and are not used; the same
-/// seed gives the same numbers in float and in double, up to rounding.
+/// A seeded source. The distributions of the standard library differ between its implementations and are not used; the
+/// same seed gives the same numbers in float and in double, up to rounding.
 class Random {
  public:
   /// A source that always gives the same numbers for this seed.
@@ -49,8 +49,9 @@ class Random {
     return matrix<Scalar>(n, 1);
   }
 
-  /// A rotation of R^d, uniform by Haar's measure: a product of d - 1 reflections, the k-th of which moves the first of the last k
-  /// axes to a uniform direction among them, and one sign for determinant 1. Source: Diaconis and Shahshahani (1987).
+  /// A rotation of R^d, uniform by Haar's measure: a product of d - 1 reflections, the k-th of which moves the first of
+  /// the last k axes to a uniform direction among them, and one sign for determinant 1. Source: Diaconis and
+  /// Shahshahani (1987).
   template <class Scalar = double>
   [[nodiscard]] Matrix<Scalar> rotation(Index d) {
     Matrix<double> q = Matrix<double>::Identity(d, d);

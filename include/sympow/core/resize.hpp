@@ -5,7 +5,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Gives x another size; its content is lost. Where memory ends x is empty: Eigen's own `resize` would leave it with memory that it has freed.
+/// Gives x another size; its content is lost. Where memory ends x is empty: Eigen's own `resize` would leave it with
+/// memory that it has freed.
 template <class X>
 void resize_anew(X& x, Index rows, Index cols = 1) {
   if (x.rows() == rows && x.cols() == cols) return;

@@ -98,7 +98,8 @@ double take_far_exponent(ColumnView<Scalar> x) {
   return exponent;
 }
 
-/// y ← factor x / 2^n and its length, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0. y may be x.
+/// y ← factor x / 2^n and its length, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0. y may be
+/// x.
 template <class Scalar>
 double take_exponent(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar factor, Scalar& norm) {
   constexpr int moderate = std::numeric_limits<Scalar>::max_exponent / 2 - 4;

@@ -11,8 +11,8 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class S, class To>
 using as_const_as = std::conditional_t<std::is_const_v<S>, const To, To>;
 
-/// A column in memory. Its parts are columns again, and not classes of Eigen's for a part of a part: each of these costs a compiler as much as
-/// a page of code, and so does every expression of it.
+/// A column in memory. Its parts are columns again, and not classes of Eigen's for a part of a part: each of these
+/// costs a compiler as much as a page of code, and so does every expression of it.
 template <class S>
 class ColumnView : public Eigen::Map<as_const_as<S, Vector<std::remove_const_t<S>>>> {
   using Entry = std::remove_const_t<S>;
@@ -47,7 +47,8 @@ class ColumnView : public Eigen::Map<as_const_as<S, Vector<std::remove_const_t<S
   }
 };
 
-/// A matrix in memory whose columns are `outerStride()` apart. Its parts are matrices and columns of the same two types.
+/// A matrix in memory whose columns are `outerStride()` apart. Its parts are matrices and columns of the same two
+/// types.
 template <class S>
 class MatrixView : public Eigen::Map<as_const_as<S, Matrix<std::remove_const_t<S>>>, 0, Eigen::OuterStride<>> {
   using Entry = std::remove_const_t<S>;

@@ -5,7 +5,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A callable that is called by its address: whatever takes one is compiled once for all of them. It refers to the callable.
+/// A callable that is called by its address: whatever takes one is compiled once for all of them. It refers to the
+/// callable.
 template <class... Arguments>
 class Visitor {
  public:

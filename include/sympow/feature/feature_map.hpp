@@ -1,4 +1,5 @@
-// What a feature map is: a score for a pair (q, k), and where it is finite an embedding whose inner products are these scores.
+// What a feature map is: a score for a pair (q, k), and where it is finite an embedding whose inner products are these
+// scores.
 #pragma once
 
 #include <concepts>
@@ -11,8 +12,10 @@ namespace SYMPOW_NAMESPACE {
 enum class Score {
   power,        ///< s^degree; the feature map names its `degree`, and φ is homogeneous of that degree
   exponential,  ///< exp(s)
-  embedded  ///< φ(q)·φ(k), with a formula in s or none, see `KernelFeatureMap`; under a rotation φ(R(μ_i) q)·φ(R(μ_j) k), which sees μ_i - μ_j alone only if φ's
-            ///< inner products do not change when both sides turn
+  /// φ(q)·φ(k), with a formula in s or none, see `KernelFeatureMap`; under a rotation φ(R(μ_i) q)·φ(R(μ_j) k), which
+  /// sees μ_i - μ_j alone only if φ's
+  embedded
+  ///< inner products do not change when both sides turn
 };
 
 /// An immutable recipe for scores. It says
@@ -38,7 +41,8 @@ concept FiniteFeatureMap = FeatureMap<F> && requires(const F& f, const Matrix<do
   f.embed(x, y);
 };
 
-/// A feature map whose entries can leave the range of the type, as exponentials do. It has a second embedding, which the forms use:
+/// A feature map whose entries can leave the range of the type, as exponentials do. It has a second embedding, which
+/// the forms use:
 ///
 ///     void embed(const X& x, Y&& y, E&& exponents) const;   φ(x.col(t)) = 2^exponents[t] y.col(t)
 ///
@@ -51,10 +55,11 @@ concept ScaledFeatureMap = FiniteFeatureMap<F> && requires(const F& f, const Mat
 ///
 ///     double kappa(double s) const;                         κ(s), of float and double; κ(s) = (1 + s)², say
 ///
-/// Where scores are direct, in the attention form, inside a chunk and in a tail, they are then κ(scale · qᵀMk), at d operations a pair in
-/// the place of D and with the error of one logit; φ is made only of what is folded into a state or read from it, and of nothing in the
-/// attention form. κ is not homogeneous: it is given true logits, which must be numbers of the type, and its scores are brought to the
-/// scale of φ's by ‖φ(x)‖² = κ(‖x‖²). A `ScaledFeatureMap` has none, for κ would leave the range of the type with its entries.
+/// Where scores are direct, in the attention form, inside a chunk and in a tail, they are then κ(scale · qᵀMk), at d
+/// operations a pair in the place of D and with the error of one logit; φ is made only of what is folded into a state
+/// or read from it, and of nothing in the attention form. κ is not homogeneous: it is given true logits, which must be
+/// numbers of the type, and its scores are brought to the scale of φ's by ‖φ(x)‖² = κ(‖x‖²). A `ScaledFeatureMap` has
+/// none, for κ would leave the range of the type with its entries.
 template <class F>
 concept KernelFeatureMap =
     FiniteFeatureMap<F> && F::score == Score::embedded && !ScaledFeatureMap<F> && requires(const F& f, double s) {
@@ -65,7 +70,8 @@ concept KernelFeatureMap =
 ///
 ///     static constexpr bool nonnegative_entries = true;
 ///
-/// Sums through φ then have nothing to cancel, and no row that has weight is degenerate, however small it is beside ‖φ(q)‖ ‖φ(k)‖.
+/// Sums through φ then have nothing to cancel, and no row that has weight is degenerate, however small it is beside
+/// ‖φ(q)‖ ‖φ(k)‖.
 template <FeatureMap F>
 inline constexpr bool has_nonnegative_entries = [] {
   if constexpr (requires { F::nonnegative_entries; })
@@ -74,8 +80,8 @@ inline constexpr bool has_nonnegative_entries = [] {
     return false;
 }();
 
-/// A feature map with parameters says with `==` whether two of them are the same, so that a state is not resumed under another one,
-/// and with `std::int64_t fingerprint() const` which one it is, so that a file is not.
+/// A feature map with parameters says with `==` whether two of them are the same, so that a state is not resumed under
+/// another one, and with `std::int64_t fingerprint() const` which one it is, so that a file is not.
 template <FeatureMap F>
 [[nodiscard]] bool same_feature([[maybe_unused]] const F& f, [[maybe_unused]] const F& g) {
   if constexpr (std::equality_comparable<F>)
@@ -88,7 +94,8 @@ template <FeatureMap F>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// The degree in which a feature map is homogeneous: P for a power; an embedded score is bilinear in φ. Exponentials are not.
+/// The degree in which a feature map is homogeneous: P for a power; an embedded score is bilinear in φ. Exponentials
+/// are not.
 template <FeatureMap F>
 inline constexpr int degree_of = [] {
   if constexpr (F::score == Score::power)

@@ -10,7 +10,8 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// A sum of terms of which each is a multiple of the one before, in units of 2^exponent so that none overflows on the way.
+/// A sum of terms of which each is a multiple of the one before, in units of 2^exponent so that none overflows on the
+/// way.
 struct ScaledSeries {
   double term = 1, sum = 0, largest = 0, exponent = 0;
 
@@ -39,10 +40,10 @@ struct ScaledSeries {
 ///
 ///     ₁F₁(a; b; z) = Σ_k (a)_k z^k / ((b)_k k!),   (a)_k = a (a + 1) … (a + k - 1)
 ///
-/// By its series; for z < 0 by Kummer's transformation, e^z ₁F₁(b - a; b; -z), so that nothing overflows. Cost: some 3 |z| + |a| + 60
-/// terms of 5 operations. Error: some 4u (1 + |z|) of Σ |terms|, which is ₁F₁ itself where the terms have one sign, as for
-/// a, b, z > 0. Infinite where it leaves the type. Throws `InvalidArgument` unless |a| and |z| are at most 1e6 and b is positive.
-/// Source: DLMF 13.2.2 and 13.2.39.
+/// By its series; for z < 0 by Kummer's transformation, e^z ₁F₁(b - a; b; -z), so that nothing overflows. Cost: some 3
+/// |z| + |a| + 60 terms of 5 operations. Error: some 4u (1 + |z|) of Σ |terms|, which is ₁F₁ itself where the terms
+/// have one sign, as for a, b, z > 0. Infinite where it leaves the type. Throws `InvalidArgument` unless |a| and |z|
+/// are at most 1e6 and b is positive. Source: DLMF 13.2.2 and 13.2.39.
 [[nodiscard]] inline double confluent_hypergeometric(double a, double b, double z) {
   constexpr double most = 1e6;
   if (!(std::abs(a) <= most && std::abs(z) <= most && b > 0 && std::isfinite(b)))
@@ -101,15 +102,17 @@ inline double orthogonal_pair_covariance_of_cosines(double d, double t) {
 ///     hyperbolic      e^{-‖x‖²-‖y‖²} (e^{ρ²} - 1)² / 2m                      = that · (1 - e^{-ρ²}) / 2
 ///     trigonometric   e^{‖x‖²+‖y‖²} (1 - e^{-δ²})² / 2m                      = e^{ρ²} SM⁻² (1 - e^{-δ²})² / 2m
 ///
-/// for independent rows. With orthogonal blocks of n_b ≤ d rows each of the Σ_b n_b (n_b - 1) pairs of rows adds a covariance / m²:
+/// for independent rows. With orthogonal blocks of n_b ≤ d rows each of the Σ_b n_b (n_b - 1) pairs of rows adds a
+/// covariance / m²:
 ///
 ///     positive and hyperbolic   e^{-‖x‖²-‖y‖²} (₁F₁(d; d/2; ρ²/2) - e^{ρ²}) ≤ 0
 ///     trigonometric             e^{‖x‖²+‖y‖²} (₁F₁(d; d/2; -δ²/2) - e^{-δ²})
 ///
-/// since w_1 + w_2 has a uniform direction and a length with E ‖w_1 + w_2‖^{2k} = 2^k (d)_k. Cost: O(d + ρ² + 60). Range: the result
-/// overflows only where the variance does, but ρ² and δ² must be at most 1e6. Throws `ShapeMismatch` unless x and y are vectors of one
-/// length; `InvalidArgument` for m < 1, an empty x, or lengths that are too large or not numbers. Source: Rethinking Attention with
-/// Performers (2021), Lemma 2 (independent rows); the covariances are derived here, the paper bounds them.
+/// since w_1 + w_2 has a uniform direction and a length with E ‖w_1 + w_2‖^{2k} = 2^k (d)_k. Cost: O(d + ρ² + 60).
+/// Range: the result overflows only where the variance does, but ρ² and δ² must be at most 1e6. Throws `ShapeMismatch`
+/// unless x and y are vectors of one length; `InvalidArgument` for m < 1, an empty x, or lengths that are too large or
+/// not numbers. Source: Rethinking Attention with Performers (2021), Lemma 2 (independent rows); the covariances are
+/// derived here, the paper bounds them.
 template <VectorExpression X, VectorExpression Y>
 [[nodiscard]] double random_feature_variance(RandomFeatureKind kind, const X& x, const Y& y, Index m,
                                              bool orthogonal = true) {

@@ -40,17 +40,19 @@ struct RandomFeatureOptions {
 ///     hyperbolic      φ(x) = exp(-‖x‖²/2) [exp(W x); exp(-W x)] / √(2m)      D = 2m
 ///     E φ(x)·φ(y) = exp(xᵀy)
 ///
-/// so that a call with this map is an unbiased estimate of sums, and a consistent one of means, of the same call with `Exponential`, in
-/// all three forms. Rows are independent, or the rows of Haar-distributed orthogonal d × d blocks with independent χ_d lengths: each
-/// row is N(0, I) still. The variance is `random_feature_variance`. Positive and hyperbolic scores are never negative and such maps are
-/// normalised by default; trigonometric ones can be of either sign.
+/// so that a call with this map is an unbiased estimate of sums, and a consistent one of means, of the same call with
+/// `Exponential`, in all three forms. Rows are independent, or the rows of Haar-distributed orthogonal d × d blocks
+/// with independent χ_d lengths: each row is N(0, I) still. The variance is `random_feature_variance`. Positive and
+/// hyperbolic scores are never negative and such maps are normalised by default; trigonometric ones can be of either
+/// sign.
 ///
-/// W is kept in double and shared by all copies. Cost of an embedding: 2 m d operations in double and D exponentials a token; no
-/// allocation. Exponents and angles are formed in double whatever the scalar: beside a few roundings of the scalar an entry has a
-/// relative error of some 2^-53 (‖w_r‖ ‖x‖ + ‖x‖²). Every step of the recurrent form embeds the keys of the tail again; positive
-/// features lose nothing with `State(feature, d, e, 0)`, which has none. A state refuses a call, and a file a state, with other
-/// projections. Source: Rethinking Attention with Performers (2021), Lemma 1, §2.4 and Appendix; Equivariant Structured Positional
-/// Rotations, §3, which prints exp(W x + ‖x‖²/2) for the positive map: E would be exp(xᵀy + ‖x‖² + ‖y‖²).
+/// W is kept in double and shared by all copies. Cost of an embedding: 2 m d operations in double and D exponentials a
+/// token; no allocation. Exponents and angles are formed in double whatever the scalar: beside a few roundings of the
+/// scalar an entry has a relative error of some 2^-53 (‖w_r‖ ‖x‖ + ‖x‖²). Every step of the recurrent form embeds the
+/// keys of the tail again; positive features lose nothing with `State(feature, d, e, 0)`, which has none. A state
+/// refuses a call, and a file a state, with other projections. Source: Rethinking Attention with Performers (2021),
+/// Lemma 1, §2.4 and Appendix; Equivariant Structured Positional Rotations, §3, which prints exp(W x + ‖x‖²/2) for the
+/// positive map: E would be exp(xᵀy + ‖x‖² + ‖y‖²).
 template <RandomFeatureKind Kind>
 class RandomFeatures {
  public:
@@ -59,7 +61,8 @@ class RandomFeatures {
   static constexpr bool nonnegative = Kind != RandomFeatureKind::trigonometric;
   static constexpr bool nonnegative_entries = nonnegative;  ///< see `has_nonnegative_entries`
 
-  /// m projections of x in R^d. Cost: 8 m d² operations at most, memory m d. Throws `InvalidArgument` for m < 1 or d < 1.
+  /// m projections of x in R^d. Cost: 8 m d² operations at most, memory m d. Throws `InvalidArgument` for m < 1 or d <
+  /// 1.
   RandomFeatures(Index d, Index m, RandomFeatureOptions options = {}) : options_(options) {
     if (d < 1) detail::raise<InvalidArgument>("RandomFeatures: d is ", d, ", must be 1 or more");
     if (m < 1) detail::raise<InvalidArgument>("RandomFeatures: m is ", m, ", must be 1 or more");
@@ -84,7 +87,8 @@ class RandomFeatures {
     embed_columns(x, y, [&](Index t, double log_size) { y.col(t) *= static_cast<Scalar>(std::exp(log_size)); });
   }
 
-  /// φ(x.col(t)) = 2^exponents[t] y.col(t), whole exponents and entries of size at most √2, for any finite x. Throws `ShapeMismatch`.
+  /// φ(x.col(t)) = 2^exponents[t] y.col(t), whole exponents and entries of size at most √2, for any finite x. Throws
+  /// `ShapeMismatch`.
   template <class X, class Y, class Exponents>
   void embed(const X& x, Y&& y, Exponents&& exponents) const {
     using Scalar = typename std::remove_cvref_t<Y>::Scalar;
@@ -117,8 +121,9 @@ class RandomFeatures {
   // W x is formed by blocks of so many projections, tokens and coordinates, on the stack.
   static constexpr Index rows = 64, tokens = 16, depth = 64;
 
-  // Gauss vectors made orthonormal one after the other, which is the QR decomposition with a positive diagonal of R: Haar's measure.
-  // (Reflections leave signs of their own on that diagonal, and Q without them is biased.) Then their lengths.
+  // Gauss vectors made orthonormal one after the other, which is the QR decomposition with a positive diagonal of R:
+  // Haar's measure. (Reflections leave signs of their own on that diagonal, and Q without them is biased.) Then their
+  // lengths.
   static Matrix<double> orthogonal_rows(Random& random, Index m, Index d) {
     Matrix<double> W(m, d);
     for (Index begin = 0; begin < m; begin += d) {
@@ -177,7 +182,8 @@ class RandomFeatures {
     }
   }
 
-  // Features r … of one column from their projections p, divided by the exponential of the peak, the largest exponent so far.
+  // Features r … of one column from their projections p, divided by the exponential of the peak, the largest exponent
+  // so far.
   template <class Projected, class Column>
   void put(const Projected& p, Column y, Index r, double& peak) const {
     using Scalar = typename Column::Scalar;

@@ -7,10 +7,10 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// The symmetric power as a feature map: score s^P, φ = φ^P, D = C(d + P - 1, P). Normalised by default for even P; an odd power
-/// has negative scores and gives no distribution. Cost of an embedding: see `symmetric_power`.
-/// Final, for the forms take `embed_by_panels` where they can: a map that changes `embed` holds one instead.
-/// Source: Symmetric Power Transformers, §4.2; Conformal Transformations, §2.
+/// The symmetric power as a feature map: score s^P, φ = φ^P, D = C(d + P - 1, P). Normalised by default for even P; an
+/// odd power has negative scores and gives no distribution. Cost of an embedding: see `symmetric_power`. Final, for the
+/// forms take `embed_by_panels` where they can: a map that changes `embed` holds one instead. Source: Symmetric Power
+/// Transformers, §4.2; Conformal Transformations, §2.
 template <int P>
 struct SymmetricPower final {
   static_assert(1 <= P && P <= max_power, "the power must lie in 1 … 8");
@@ -28,8 +28,8 @@ struct SymmetricPower final {
       y.noalias() = symmetric_power<P>(x);
   }
 
-  /// The same for tokens that lie side by side, X: n × d, some entries at a time: `consume(first, Φ)` sees φ_first, φ_{first+1}, … of all
-  /// tokens in the columns of Φ. The panel is n × block, the prefixes are n × (P - 1) of scratch.
+  /// The same for tokens that lie side by side, X: n × d, some entries at a time: `consume(first, Φ)` sees φ_first,
+  /// φ_{first+1}, … of all tokens in the columns of Φ. The panel is n × block, the prefixes are n × (P - 1) of scratch.
   template <class X, class Panel, class Consume>
   void embed_by_panels(const X& x, Panel& panel, Panel& prefixes, Consume&& consume) const
     requires(P > 1)

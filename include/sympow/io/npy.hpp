@@ -104,7 +104,8 @@ auto read_file(const std::string& option, const std::string& path, const Reader&
 
 }  // namespace detail
 
-/// Reads an array that fills a stream of `bytes` bytes; allocates no more. Throws `InvalidNpy`, whose message begins with `name`.
+/// Reads an array that fills a stream of `bytes` bytes; allocates no more. Throws `InvalidNpy`, whose message begins
+/// with `name`.
 inline Array read_npy(std::istream& in, std::uint64_t bytes, const std::string& name) {
   const detail::NpyHeader said = detail::read_header(in, bytes, name, {"<f4", "<f8"});
   Array array{name, said.shape, {}};

@@ -41,7 +41,8 @@ struct NpyHeader {
   Shape shape;                 ///< the size of every axis
 };
 
-/// Reads the Python dictionary {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }, its keys in any order, once each.
+/// Reads the Python dictionary {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }, its keys in any order, once
+/// each.
 class NpyHeaderParser {
  public:
   /// Both must outlive the parser; messages begin with `name`.

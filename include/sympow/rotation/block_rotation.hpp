@@ -18,8 +18,8 @@ struct operator_traits<BlockRotation<S>> {
 ///     R(θ) = diag(R_2(θ_1), …, R_2(θ_{d/2})),   R_2(t) = [cos t, -sin t; sin t, cos t]
 ///     R(a) R(b) = R(a + b),   R(a)ᵀ = R(a)⁻¹ = R(-a),   R(a)^k = R(k a)
 ///
-/// Shape: d × d for d/2 angles in radians, kept in double and reduced mod 2π. Cost: 6 operations a pair and column; the sines
-/// and cosines are computed once. Products of two of them, powers and transposes are O(d) and stay of this type.
+/// Shape: d × d for d/2 angles in radians, kept in double and reduced mod 2π. Cost: 6 operations a pair and column; the
+/// sines and cosines are computed once. Products of two of them, powers and transposes are O(d) and stay of this type.
 /// Source: Conformal Transformations, A.1.2 and A.3.
 template <class S>
 class BlockRotation : public LinearOperator<BlockRotation<S>> {
@@ -49,7 +49,8 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
   [[nodiscard]] BlockRotation inverse() const { return transpose(); }
   [[nodiscard]] S determinant() const { return S(1); }
 
-  /// R(θ)^k = R(kθ) for any real k, by the angles in [-π, π]: a fraction of a turn of 2π is no turn. kθ is rounded once, in double.
+  /// R(θ)^k = R(kθ) for any real k, by the angles in [-π, π]: a fraction of a turn of 2π is no turn. kθ is rounded
+  /// once, in double.
   [[nodiscard]] BlockRotation pow(double k) const { return BlockRotation(k * angles_, pairing_); }
 
   /// R(a) R(b) = R(a + b). Throws `ShapeMismatch` unless sizes and pairings agree.

@@ -20,8 +20,9 @@ struct operator_traits<Cayley<S>> {
 ///     P x = 2 (I + S)⁻¹ x - x = x - 2 A (I + Bᵀ A)⁻¹ Bᵀ x
 ///     Pᵀ = P(-S),   det P = 1,   P = exp(-2 artanh S): angles -2 arctan μ for eigenvalues ±iμ of S
 ///
-/// Made by `cayley(…)`; its system is factored once and shared by copies and transposes. Cost of a column: 2 d² operations dense, 4 d r + 2 r² else.
-/// P(S) P(T) is not P(S + T). Source: Equivariant Structured Positional Rotations, Lemma 3 (whose lines (16) and (17) are P² and P).
+/// Made by `cayley(…)`; its system is factored once and shared by copies and transposes. Cost of a column: 2 d²
+/// operations dense, 4 d r + 2 r² else. P(S) P(T) is not P(S + T). Source: Equivariant Structured Positional Rotations,
+/// Lemma 3 (whose lines (16) and (17) are P² and P).
 template <class S>
 class Cayley : public LinearOperator<Cayley<S>> {
  public:
@@ -143,20 +144,22 @@ Matrix<S> Cayley<S>::solved(const Matrix<S>& x) const {
   return transposed_ ? parts_->system.solve_transposed(x) : parts_->system.solve(x);
 }
 
-/// The Cayley transform of a dense skew S, d × d. Cost: 2/3 d³ once. Throws `ShapeMismatch`, `NotFinite`, `NotSkew` with ‖S + Sᵀ‖.
+/// The Cayley transform of a dense skew S, d × d. Cost: 2/3 d³ once. Throws `ShapeMismatch`, `NotFinite`, `NotSkew`
+/// with ‖S + Sᵀ‖.
 template <MatrixExpression X>
 [[nodiscard]] Cayley<scalar_t<X>> cayley(const X& S) {
   return Cayley<scalar_t<X>>::dense(detail::checked_skew("cayley: S", S));
 }
 
-/// That of S = G Hᵀ - H Gᵀ, G and H d × r, by Woodbury's formula: 16 d r² operations once, and a system of 2r. Throws `ShapeMismatch`.
+/// That of S = G Hᵀ - H Gᵀ, G and H d × r, by Woodbury's formula: 16 d r² operations once, and a system of 2r. Throws
+/// `ShapeMismatch`.
 template <MatrixExpression X, MatrixExpression Y>
 [[nodiscard]] Cayley<scalar_t<X>> cayley(const X& G, const Y& H) {
   return Cayley<scalar_t<X>>::of_columns(G, H);
 }
 
-/// A member of the family 𝒜 that fixes every plane of a family of generators: P = U [I ⊕ cayley(S)] Uᵀ for a skew S on the null space,
-/// d_null × d_null. Cost: that of rank d_null. Throws `ShapeMismatch`, `NotSkew`, `NotFinite`.
+/// A member of the family 𝒜 that fixes every plane of a family of generators: P = U [I ⊕ cayley(S)] Uᵀ for a skew S on
+/// the null space, d_null × d_null. Cost: that of rank d_null. Throws `ShapeMismatch`, `NotSkew`, `NotFinite`.
 template <class Scalar, MatrixExpression X>
 [[nodiscard]] Cayley<Scalar> cayley(const CommutingGenerators<Scalar>& family, const X& S) {
   detail::check_size("rows of S", S.rows(), family.null_dimension(), "null dimension of the family");
@@ -177,8 +180,9 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// How far P is from 𝒜, the maps that fix every active plane: ‖(P - I) Π_act‖, the largest singular value; 0 for members. For P = cayley(S)
-/// it is at most 2 ‖S Π_act‖. Cost: P on 2m columns and an SVD. Throws `ShapeMismatch` unless P is d × d.
+/// How far P is from 𝒜, the maps that fix every active plane: ‖(P - I) Π_act‖, the largest singular value; 0 for
+/// members. For P = cayley(S) it is at most 2 ‖S Π_act‖. Cost: P on 2m columns and an SVD. Throws `ShapeMismatch`
+/// unless P is d × d.
 template <class Scalar, class Map>
 [[nodiscard]] double distance_to_block_identity(const CommutingGenerators<Scalar>& family, const Map& P) {
   if (family.planes() == 0) return 0;

@@ -15,9 +15,9 @@ namespace SYMPOW_NAMESPACE {
 ///     L_k = U [(λ_k1 J ⊕ … ⊕ λ_km J) ⊕ 0] Uᵀ,   J = [0 -1; 1 0],   U orthogonal, max_k |λ_ku| > 0 for every plane u
 ///     R(r) = exp(Σ_k r_k L_k) = U [R_2(θ_1) ⊕ … ⊕ R_2(θ_m) ⊕ I] Uᵀ,   θ_u = Σ_k λ_ku r_k,   R(r)ᵀ R(s) = R(s - r)
 ///
-/// Everything is computed in double; U is kept as Scalar, or not at all where it is the identity. Copies share U. Cost of finding U:
-/// O((d_c + 10) d³), of a rotation O(d_c m). Source: Equivariant Structured Positional Rotations, Lemmas 1 and 2 (whose (3) needs
-/// the condition on λ to fix m).
+/// Everything is computed in double; U is kept as Scalar, or not at all where it is the identity. Copies share U. Cost
+/// of finding U: O((d_c + 10) d³), of a rotation O(d_c m). Source: Equivariant Structured Positional Rotations, Lemmas
+/// 1 and 2 (whose (3) needs the condition on λ to fix m).
 template <class S>
 class CommutingGenerators {
   static constexpr double unit = static_cast<double>(std::numeric_limits<S>::epsilon()) / 2;
@@ -25,15 +25,16 @@ class CommutingGenerators {
  public:
   using Scalar = S;
 
-  /// From the matrices themselves, d × d each. A plane counts as turned by nothing if |λ_ku| ≤ 8 d u ‖L_k‖ for every k. The same seed gives the
-  /// same U. Throws `ShapeMismatch`, `NotFinite`, `NotSkew`, `NotCommuting` with the pair and its commutator, and `AmbiguousRank` for a plane
-  /// beyond that limit by less than a factor of 2; the last two in exact mode only. A float cannot tell the slowest planes of RoPE with base 10⁴ from d = 128
-  /// on from rounding: give such generators as double, or by `from_frequencies`.
+  /// From the matrices themselves, d × d each. A plane counts as turned by nothing if |λ_ku| ≤ 8 d u ‖L_k‖ for every k.
+  /// The same seed gives the same U. Throws `ShapeMismatch`, `NotFinite`, `NotSkew`, `NotCommuting` with the pair and
+  /// its commutator, and `AmbiguousRank` for a plane beyond that limit by less than a factor of 2; the last two in
+  /// exact mode only. A float cannot tell the slowest planes of RoPE with base 10⁴ from d = 128 on from rounding: give
+  /// such generators as double, or by `from_frequencies`.
   explicit CommutingGenerators(const std::vector<Matrix<S>>& generators, Commutation mode = Commutation::exact,
                                std::uint64_t seed = 1);
 
-  /// Planes of consecutive coordinates, 2u and 2u + 1, with frequencies Λ (d_c × m), and `null` further coordinates that nothing
-  /// turns: U is the identity. Planes with Λ = 0 are allowed here. Throws `NotFinite`, `ShapeMismatch`.
+  /// Planes of consecutive coordinates, 2u and 2u + 1, with frequencies Λ (d_c × m), and `null` further coordinates
+  /// that nothing turns: U is the identity. Planes with Λ = 0 are allowed here. Throws `NotFinite`, `ShapeMismatch`.
   [[nodiscard]] static CommutingGenerators from_frequencies(Eigen::MatrixXd lambda, Index null = 0);
 
   /// The same in another basis: U is d × d and orthogonal. Throws `ShapeMismatch`, `InvalidArgument` with ‖UᵀU - I‖.
@@ -64,8 +65,8 @@ class CommutingGenerators {
   /// ‖[L_a, L_b]‖, Frobenius, d_c × d_c, of the generators that were given.
   [[nodiscard]] const Eigen::MatrixXd& commutators() const { return planes_.commutators; }
 
-  /// The smallest distance of two planes, min over u ≠ v and both orientations of max_k |λ_ku ∓ λ_kv| / ‖L_k‖; infinite for fewer than two.
-  /// Planes that are closer than rounding are a matter of choice; R(r) is not.
+  /// The smallest distance of two planes, min over u ≠ v and both orientations of max_k |λ_ku ∓ λ_kv| / ‖L_k‖; infinite
+  /// for fewer than two. Planes that are closer than rounding are a matter of choice; R(r) is not.
   [[nodiscard]] double gap() const { return planes_.gap(); }
 
   /// L̂_k, dense.

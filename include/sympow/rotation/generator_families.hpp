@@ -14,8 +14,8 @@ template <class Scalar>
   return CommutingGenerators<Scalar>::from_frequencies(rope_frequencies<double>(d, base).transpose());
 }
 
-/// Axial RoPE: coordinate k has d/2/axes planes of its own, with the frequencies of RoPE in that many. d/2 must be a multiple of `axes`. Throws
-/// `OddDimension`, `ShapeMismatch`.
+/// Axial RoPE: coordinate k has d/2/axes planes of its own, with the frequencies of RoPE in that many. d/2 must be a
+/// multiple of `axes`. Throws `OddDimension`, `ShapeMismatch`.
 template <class Scalar>
 [[nodiscard]] CommutingGenerators<Scalar> axial_family(Index d, Index axes, double base = 10000) {
   if (axes < 1 || (d / 2) % axes != 0)
@@ -28,8 +28,9 @@ template <class Scalar>
   return CommutingGenerators<Scalar>::from_frequencies(lambda);
 }
 
-/// Mixed n-dimensional RoPE: plane u turns by Σ_k λ_ku r_k, the frequencies of RoPE along d/2 random directions of R^axes, seeded. Throws `OddDimension`,
-/// `ShapeMismatch`. For directions of one's own, learned or not: `CommutingGenerators::from_frequencies`.
+/// Mixed n-dimensional RoPE: plane u turns by Σ_k λ_ku r_k, the frequencies of RoPE along d/2 random directions of
+/// R^axes, seeded. Throws `OddDimension`, `ShapeMismatch`. For directions of one's own, learned or not:
+/// `CommutingGenerators::from_frequencies`.
 template <class Scalar>
 [[nodiscard]] CommutingGenerators<Scalar> mixed_family(Index d, Index axes, std::uint64_t seed, double base = 10000) {
   if (axes < 1) detail::raise<ShapeMismatch>("mixed family: there are ", axes, " axes, must be at least 1");
@@ -40,8 +41,8 @@ template <class Scalar>
   return CommutingGenerators<Scalar>::from_frequencies(lambda);
 }
 
-/// Coordinates that repeat after `periods`: λ_ku = 2π n_ku / period_k for whole numbers n (d_c × m), so that R does not change when r_k grows by
-/// its period. Throws `ShapeMismatch`, `InvalidArgument` for a period that is not positive.
+/// Coordinates that repeat after `periods`: λ_ku = 2π n_ku / period_k for whole numbers n (d_c × m), so that R does not
+/// change when r_k grows by its period. Throws `ShapeMismatch`, `InvalidArgument` for a period that is not positive.
 template <class Scalar>
 [[nodiscard]] CommutingGenerators<Scalar> periodic_family(const Eigen::VectorXd& periods, const Eigen::MatrixXi& n,
                                                           Index null = 0) {
@@ -56,8 +57,8 @@ template <class Scalar>
   return CommutingGenerators<Scalar>::from_frequencies(std::move(lambda), null);
 }
 
-/// Skew circulant generators: L_k has the first column c_k = (0, a_k1, …, -a_k1), an odd sequence with a_kj = `coefficients`(k, j - 1) for
-/// j = 1 … ⌊(d-1)/2⌋. They commute; their planes are the Fourier basis, with
+/// Skew circulant generators: L_k has the first column c_k = (0, a_k1, …, -a_k1), an odd sequence with a_kj =
+/// `coefficients`(k, j - 1) for j = 1 … ⌊(d-1)/2⌋. They commute; their planes are the Fourier basis, with
 ///
 ///     λ_ku = 2 Σ_j a_kj sin(2π u j / d),   u = 1 … ⌊(d-1)/2⌋
 ///
@@ -94,8 +95,8 @@ enum class Grid {
   cells      ///< (i + ½)/n: the midpoints of n cells of the unit interval
 };
 
-/// Positions of a grid of n_1 × … × n_c points, c × Π n_k, the last coordinate running fastest: rows of pixels, one after the other. Throws
-/// `ShapeMismatch` for a negative size.
+/// Positions of a grid of n_1 × … × n_c points, c × Π n_k, the last coordinate running fastest: rows of pixels, one
+/// after the other. Throws `ShapeMismatch` for a negative size.
 [[nodiscard]] inline Eigen::MatrixXd grid_positions(const std::vector<Index>& sizes, Grid grid = Grid::indices) {
   Index points = 1;
   for (const Index n : sizes) {

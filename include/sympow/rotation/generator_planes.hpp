@@ -20,7 +20,8 @@ enum class Commutation {
 
 namespace detail {
 
-/// Frequencies of d_c commuting generators in their m planes, and how well they fit: all of `CommutingGenerators` but the basis.
+/// Frequencies of d_c commuting generators in their m planes, and how well they fit: all of `CommutingGenerators` but
+/// the basis.
 template <class Real>
 struct GeneratorPlanes {
   Index dimension = 0;            ///< d

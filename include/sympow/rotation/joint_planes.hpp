@@ -50,8 +50,9 @@ SkewTridiagonal<Real>::SkewTridiagonal(Matrix<Real> A)
   if (n > 1) subdiagonal[n - 2] = A(n - 1, n - 2);
 }
 
-/// Orthogonal U = [p_1 q_1 p_2 q_2 … (z)] with A p_u = s_u q_u, A q_u = -s_u p_u, s_u ≥ 0, A z = 0 for odd n. The odd rows and even
-/// columns of the tridiagonal form are bidiagonal; their SVD gives all planes at once, repeated and zero frequencies included.
+/// Orthogonal U = [p_1 q_1 p_2 q_2 … (z)] with A p_u = s_u q_u, A q_u = -s_u p_u, s_u ≥ 0, A z = 0 for odd n. The odd
+/// rows and even columns of the tridiagonal form are bidiagonal; their SVD gives all planes at once, repeated and zero
+/// frequencies included.
 template <class Real>
 [[nodiscard]] Matrix<Real> skew_planes(const Matrix<Real>& A) {
   const Index n = A.rows(), odd = n / 2, even = n - odd;
@@ -114,8 +115,8 @@ Real PlaneBlocks<Real>::worst() const {
   return most;
 }
 
-/// The best of at most `draws` random combinations Σ g_k L_k / ‖L_k‖: its planes are those of all L_k, unless g hits a coincidence. One
-/// whose residual is rounding is not improved upon.
+/// The best of at most `draws` random combinations Σ g_k L_k / ‖L_k‖: its planes are those of all L_k, unless g hits a
+/// coincidence. One whose residual is rounding is not improved upon.
 template <class Real>
 [[nodiscard]] Matrix<Real> joint_planes(const std::vector<Matrix<Real>>& scaled, Index d, std::uint64_t seed,
                                         int draws = 5) {
@@ -137,11 +138,13 @@ template <class Real>
   return best;
 }
 
-/// The rotation step of `polished_planes`: the skew K whose Cayley transform removes the rest of the blocks to first order.
+/// The rotation step of `polished_planes`: the skew K whose Cayley transform removes the rest of the blocks to first
+/// order.
 ///
-/// A 2 × 2 block of L_k between the planes u and v is a I + b J, which commutes with J, and [p q; q -p], which anticommutes; as complex numbers
-/// a + bi and p + qi, for which J is i. They are removed, in least squares over k, through the differences and the sums of λ_ku and λ_kv. Blocks
-/// larger than half of that gap are left alone: they belong to (nearly) repeated frequencies, for which planes are a matter of choice.
+/// A 2 × 2 block of L_k between the planes u and v is a I + b J, which commutes with J, and [p q; q -p], which
+/// anticommutes; as complex numbers a + bi and p + qi, for which J is i. They are removed, in least squares over k,
+/// through the differences and the sums of λ_ku and λ_kv. Blocks larger than half of that gap are left alone: they
+/// belong to (nearly) repeated frequencies, for which planes are a matter of choice.
 template <class Real>
 [[nodiscard]] Matrix<Real> polishing_step(const PlaneBlocks<Real>& blocks, Index n) {
   using Complex = std::complex<Real>;
@@ -194,7 +197,8 @@ template <class Real>
   return K;
 }
 
-/// Newton's method on U: at most `steps` steps, each taken only if it lowers the worst residual by a tenth. Cost: O((d_c + 2) d³) a step.
+/// Newton's method on U: at most `steps` steps, each taken only if it lowers the worst residual by a tenth. Cost:
+/// O((d_c + 2) d³) a step.
 template <class Real>
 [[nodiscard]] Matrix<Real> polished_planes(const std::vector<Matrix<Real>>& scaled, Matrix<Real> U, int steps = 12) {
   const Index n = U.rows();

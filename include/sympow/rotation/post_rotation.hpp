@@ -18,8 +18,8 @@ struct operator_traits<PostRotation<S, Map>> {
 ///
 ///     R_sp(r)ᵀ R_sp(s) = Pᵀ R_STR(s - r) P        for every P
 ///
-/// That is R_sp(s - r) on the active space for P in 𝒜 only (see `distance_to_block_identity`). Shape: d × d. Cost: that of both. Source:
-/// Equivariant Structured Positional Rotations, (19), which claims the latter in general.
+/// That is R_sp(s - r) on the active space for P in 𝒜 only (see `distance_to_block_identity`). Shape: d × d. Cost: that
+/// of both. Source: Equivariant Structured Positional Rotations, (19), which claims the latter in general.
 template <class S, class Map>
 class PostRotation : public LinearOperator<PostRotation<S, Map>> {
  public:
@@ -69,8 +69,8 @@ template <class S, StructuredOperator Map>
 ///
 ///     α = (2m)^-½ (Π R_sp(r) Π q)ᵀ (Π R_sp(s) Π k) = (2m)^-½ (Π q)ᵀ Pᵀ Π R_STR(s - r) Π P (Π k),   Π = Π_act
 ///
-/// It depends on s - r alone, whatever P is; P in 𝒜 has no effect on it at all. Throws `ShapeMismatch`, and `EmptyActiveSpace` if nothing
-/// turns. Source: Equivariant Structured Positional Rotations, Theorem 1, (20) to (24).
+/// It depends on s - r alone, whatever P is; P in 𝒜 has no effect on it at all. Throws `ShapeMismatch`, and
+/// `EmptyActiveSpace` if nothing turns. Source: Equivariant Structured Positional Rotations, Theorem 1, (20) to (24).
 template <class S, class Map, VectorExpression Q, VectorExpression K, VectorExpression R>
 [[nodiscard]] S projected_logit(const CommutingGenerators<S>& family, const Map& P, const Q& q, const R& r, const K& k,
                                 const R& s) {

@@ -28,7 +28,8 @@ template <class Real>
   return skew;
 }
 
-/// (S - Sᵀ)/2 in double. Throws `ShapeMismatch` unless S is square, `NotFinite`, and `NotSkew` unless ‖S + Sᵀ‖ is rounding, 8 d u ‖S‖.
+/// (S - Sᵀ)/2 in double. Throws `ShapeMismatch` unless S is square, `NotFinite`, and `NotSkew` unless ‖S + Sᵀ‖ is
+/// rounding, 8 d u ‖S‖.
 template <MatrixExpression X>
 [[nodiscard]] Eigen::MatrixXd checked_skew(const std::string& name, const X& S) {
   constexpr double unit = static_cast<double>(std::numeric_limits<scalar_t<X>>::epsilon()) / 2;

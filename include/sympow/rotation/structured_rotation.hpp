@@ -24,9 +24,9 @@ class CommutingGenerators;
 ///
 ///     R = U [R_2(θ_1) ⊕ … ⊕ R_2(θ_m) ⊕ I] Uᵀ,   R(r) R(s) = R(r + s),   R(r)ᵀ = R(-r),   R(r)ᵀ R(s) = R(s - r)
 ///
-/// Get one by `family.at(r)`. Shape: d × d. Cost of R X for n columns: 6 m n operations and two products by U, 4 d² n; none by U where it is the identity.
-/// Products within a family, powers and transposes are O(m) and stay of this type. Source: Equivariant Structured Positional
-/// Rotations, (11) and (12).
+/// Get one by `family.at(r)`. Shape: d × d. Cost of R X for n columns: 6 m n operations and two products by U, 4 d² n;
+/// none by U where it is the identity. Products within a family, powers and transposes are O(m) and stay of this type.
+/// Source: Equivariant Structured Positional Rotations, (11) and (12).
 template <class S>
 class StructuredRotation : public LinearOperator<StructuredRotation<S>> {
  public:

@@ -11,7 +11,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// Which coordinates form pair j of d/2 (0-based): 2j and 2j + 1 (the papers, GPT-J), or j and j + d/2 (GPT-NeoX, LLaMA).
+/// Which coordinates form pair j of d/2 (0-based): 2j and 2j + 1 (the papers, GPT-J), or j and j + d/2 (GPT-NeoX,
+/// LLaMA).
 enum class Pairing { interleaved, half_split };
 
 /// An angle in radians reduced to [-π, π].
@@ -34,8 +35,8 @@ struct Turns {
   const Scalar *cosine, *sine;
 };
 
-/// Turns `count` pairs of n columns, `stride` apart, whose entries lie side by side, the first at x: pairs of neighbours as complex numbers,
-/// those of two halves, which begin `apart` from each other, as two vectors.
+/// Turns `count` pairs of n columns, `stride` apart, whose entries lie side by side, the first at x: pairs of
+/// neighbours as complex numbers, those of two halves, which begin `apart` from each other, as two vectors.
 template <Pairing pairing, Index n, class Scalar>
 [[gnu::always_inline]] inline void turn_some(Scalar* x, Index stride, Index apart, Index count, Turns<Scalar> by) {
   const auto turn = [=]<Index together>(std::integral_constant<Index, together>, Index j) {
@@ -96,8 +97,8 @@ inline constexpr Index angles_at_once = 16;
   return (x + ulp_is_1) - ulp_is_1;
 }
 
-/// cos μ and sin μ of `angles_at_once` angles in [-π, π] to about a rounding, without a branch: with m the nearest number of right angles the
-/// series of μ - m π/2 are turned by m of them.
+/// cos μ and sin μ of `angles_at_once` angles in [-π, π] to about a rounding, without a branch: with m the nearest
+/// number of right angles the series of μ - m π/2 are turned by m of them.
 inline void cosines_and_sines(const double* __restrict mu, double* __restrict cosines, double* __restrict sines) {
   constexpr double high = 0x1.921fb54442d18p0, low = 0x1.1a62633145c07p-54;  // π/2 as two numbers
   constexpr auto over = [] {                                                 // the inverse factorials

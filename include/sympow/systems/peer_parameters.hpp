@@ -17,14 +17,15 @@ namespace SYMPOW_NAMESPACE::systems {
 template <class X>
 using DoublesLike = Eigen::Matrix<double, X::RowsAtCompileTime, X::ColsAtCompileTime>;
 
-/// log σ(x) = -softplus(-x), by entry and in double: the log gate of FoX from its logit wᵀx + b (`forgetting_attn`'s `g`), and that of
-/// any gate σ(x). Never compute log(σ(x)): it is -∞ from x < -745 on.
+/// log σ(x) = -softplus(-x), by entry and in double: the log gate of FoX from its logit wᵀx + b (`forgetting_attn`'s
+/// `g`), and that of any gate σ(x). Never compute log(σ(x)): it is -∞ from x < -745 on.
 template <class Logits>
 [[nodiscard]] DoublesLike<Logits> log_sigmoid(const Eigen::DenseBase<Logits>& logits) {
   return logits.derived().matrix().template cast<double>().unaryExpr([](double x) { return -softplus(-x); });
 }
 
-/// σ(x), by entry and in double: the strength β of DeltaNet from its logit. `2 * sigmoid(x)` is what fla calls `allow_neg_eigval`.
+/// σ(x), by entry and in double: the strength β of DeltaNet from its logit. `2 * sigmoid(x)` is what fla calls
+/// `allow_neg_eigval`.
 template <class Logits>
 [[nodiscard]] DoublesLike<Logits> sigmoid(const Eigen::DenseBase<Logits>& logits) {
   return log_sigmoid(logits).unaryExpr([](double x) { return std::exp(x); });
@@ -44,7 +45,8 @@ template <class Steps>
       [=](double x) { return softplus(x + dt_bias); });
 }
 
-/// log γ_t = -e^{A_log} Δ_t: the log gates of a head of Mamba-2, and of Gated DeltaNet, from the parameters in a checkpoint.
+/// log γ_t = -e^{A_log} Δ_t: the log gates of a head of Mamba-2, and of Gated DeltaNet, from the parameters in a
+/// checkpoint.
 template <class Steps>
 [[nodiscard]] Eigen::VectorXd mamba2_log_gates(const Eigen::DenseBase<Steps>& dt, double A_log, double dt_bias) {
   return -std::exp(A_log) * mamba2_steps(dt, dt_bias);
@@ -56,8 +58,8 @@ template <class Steps>
   return 1 - std::exp2(-5. - static_cast<double>(head));
 }
 
-/// The slopes m_h of ALiBi as published: the geometric sequence from 2^{-8/n} for n heads if n is a power of two; else that of the next
-/// smaller power of two, and then every second one of the next larger.
+/// The slopes m_h of ALiBi as published: the geometric sequence from 2^{-8/n} for n heads if n is a power of two; else
+/// that of the next smaller power of two, and then every second one of the next larger.
 [[nodiscard]] inline Eigen::VectorXd alibi_slopes(Index heads) {
   if (heads < 1) detail::raise<InvalidArgument>("alibi_slopes: heads is ", heads, ", must be at least 1");
   Index power = 1;

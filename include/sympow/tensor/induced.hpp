@@ -1,4 +1,5 @@
-// The linear map that A induces on symmetric tensors: Sym^P(A) φ(x) = φ(A x). Never formed unless a dense matrix is asked for.
+// The linear map that A induces on symmetric tensors: Sym^P(A) φ(x) = φ(A x). Never formed unless a dense matrix is
+// asked for.
 #pragma once
 
 #include <Eigen/LU>
@@ -14,8 +15,8 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     per(A) = Σ_σ Π_i a_{i, σ(i)}
 ///
-/// Cost: n 2^n, by dynamic programming over sets of columns: no subtraction, hence no cancellation but the matrix's own. Throws
-/// `ShapeMismatch`.
+/// Cost: n 2^n, by dynamic programming over sets of columns: no subtraction, hence no cancellation but the matrix's
+/// own. Throws `ShapeMismatch`.
 template <MatrixExpression A>
 [[nodiscard]] scalar_t<A> permanent(const A& a) {
   detail::check_size("columns of the matrix", a.cols(), a.rows(), "as many as rows");
@@ -79,8 +80,9 @@ auto multiplied(const auto& a, const auto& b) {
 ///     Sym^P(A) φ^P(x) = φ^P(A x),   Sym^P(A)_{αβ} = per(A[α|β]) / √(Π c_i(α)! Π c_i(β)!)
 ///
 /// A: an m × n matrix expression or an operator such as `BlockRotation`; the result maps C(n + P - 1, P) entries to
-/// C(m + P - 1, P). It is lazy; `induced<P>(A) * symmetric_power<P>(x)` is `symmetric_power<P>(A * x)`. A rotation gives a rotation.
-/// Source: Conformal Transformations, Proposition 2; the determinant of its proof is corrected in docs/errata.md.
+/// C(m + P - 1, P). It is lazy; `induced<P>(A) * symmetric_power<P>(x)` is `symmetric_power<P>(A * x)`. A rotation
+/// gives a rotation. Source: Conformal Transformations, Proposition 2; the determinant of its proof is corrected in
+/// docs/errata.md.
 template <int P, detail::InducedArgument A>
 [[nodiscard]] auto induced(A&& a) {
   return Induced<P, A>(a);

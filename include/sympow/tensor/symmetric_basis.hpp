@@ -1,5 +1,5 @@
-// The space of symmetric tensors: its basis S^α, the same by polarisation, coordinates, and the isometry from φ_SYM to φ_TP.
-// Tensors of order p over R^d are flat vectors of length d^p, the last index running fastest.
+// The space of symmetric tensors: its basis S^α, the same by polarisation, coordinates, and the isometry from φ_SYM to
+// φ_TP. Tensors of order p over R^d are flat vectors of length d^p, the last index running fastest.
 #pragma once
 
 #include <sympow/combinatorics/multi_index.hpp>
@@ -57,7 +57,8 @@ template <class Scalar, int P>
 ///
 ///     x_α = T_α / |stab(α)|   over the non-decreasing α in order
 ///
-/// Shapes: d^p → C(d + p - 1, p). Reads one entry of each orbit and so presumes that T is symmetric. Throws `ShapeMismatch`.
+/// Shapes: d^p → C(d + p - 1, p). Reads one entry of each orbit and so presumes that T is symmetric. Throws
+/// `ShapeMismatch`.
 template <VectorExpression T>
 [[nodiscard]] auto symmetric_coordinates(const T& tensor, Index d, int p) {
   detail::check_size("length of the tensor", tensor.size(), tensor_dimension(d, p), "d^p");
@@ -100,8 +101,8 @@ struct operator_traits<SymmetricIsometry<S, Transposed>> {
 ///
 ///     φ_TP(x) = J φ_SYM(x),   JᵀJ = I,   J_{β α} = 1/√multiplicity(α) where β rearranges α
 ///
-/// Shape: d^p × C(d + p - 1, p); `J.transpose()` is the other way. Cost: d^p a column, nothing is stored. Source: the bridge that
-/// Proposition 2 of Conformal Transformations needs from ⊗^p to φ^p; see docs/errata.md.
+/// Shape: d^p × C(d + p - 1, p); `J.transpose()` is the other way. Cost: d^p a column, nothing is stored. Source: the
+/// bridge that Proposition 2 of Conformal Transformations needs from ⊗^p to φ^p; see docs/errata.md.
 template <class S, bool Transposed = false>
 class SymmetricIsometry : public LinearOperator<SymmetricIsometry<S, Transposed>> {
  public:

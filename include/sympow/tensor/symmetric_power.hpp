@@ -35,10 +35,10 @@ struct SymmetricPowerEmbedding {
 ///     φ^P(x)_α = √(P! / Π c_i(α)!) Π_l x_{α_l}   over the non-decreasing α in lexicographic order (`MultiIndices`)
 ///     φ^P(x)·φ^P(y) = (x·y)^P,   ‖φ^P(x)‖ = ‖x‖^P
 ///
-/// Shapes: d × n → C(d + P - 1, P) × n, lazily; a vector gives a vector. Cost a column: one multiplication an entry of every level and some
-/// for each power of each x_i, at most C(d + P, P) - 1 + (P² - P - 1) d; allocates d scalars where those are more than 4,000, and a
-/// copy of X where it is an expression or its columns are not contiguous.
-/// `dot`, `squaredNorm`, `norm` and `φ(X).transpose() * φ(Y)` use the identity, in O(d) an inner product. Throws
+/// Shapes: d × n → C(d + P - 1, P) × n, lazily; a vector gives a vector. Cost a column: one multiplication an entry of
+/// every level and some for each power of each x_i, at most C(d + P, P) - 1 + (P² - P - 1) d; allocates d scalars where
+/// those are more than 4,000, and a copy of X where it is an expression or its columns are not contiguous. `dot`,
+/// `squaredNorm`, `norm` and `φ(X).transpose() * φ(Y)` use the identity, in O(d) an inner product. Throws
 /// `DimensionOverflow`. Source: Symmetric Power Transformers, §4.2.
 template <int P, MatrixExpression X>
 [[nodiscard]] auto symmetric_power(X&& x) {

@@ -16,8 +16,9 @@ template <class Scalar>
 inline constexpr Index packet_size =
     Eigen::NumTraits<Scalar>::RequireInitialization ? 1 : std::max<Index>(1, 64 / Index(sizeof(Scalar)));
 
-/// Writes a column from its first entry to its last. Runs go out in whole packets while the column has room for one: what is written past the
-/// end of a run is overwritten by the next. A run is read up to packet_size - 1 entries past its end.
+/// Writes a column from its first entry to its last. Runs go out in whole packets while the column has room for one:
+/// what is written past the end of a run is overwritten by the next. A run is read up to packet_size - 1 entries past
+/// its end.
 template <class Scalar>
 class ColumnInMemory {
   using Packet = Eigen::Array<Scalar, packet_size<Scalar>, 1>;
@@ -68,9 +69,10 @@ class AnyColumn {
 
 /// φ^P of columns of d entries, one after the other.
 ///
-/// Let T_m list Π x_{α_l} / √(Π c_i!) over the non-decreasing α of length m. Where α begins with b exactly k times, its entry is x_b^k/√k!
-/// times one of T_{m-k}, and the rest of α runs through the tail of that list: all indices beyond b. So T_1 = x, T_2, … are listed
-/// first, as many as the scratch has room for, and φ^P = √P! T_P is written by the run. What has no list is walked through in the same order.
+/// Let T_m list Π x_{α_l} / √(Π c_i!) over the non-decreasing α of length m. Where α begins with b exactly k times, its
+/// entry is x_b^k/√k! times one of T_{m-k}, and the rest of α runs through the tail of that list: all indices beyond b.
+/// So T_1 = x, T_2, … are listed first, as many as the scratch has room for, and φ^P = √P! T_P is written by the run.
+/// What has no list is walked through in the same order.
 template <class Scalar, std::size_t P>
 class SymmetricPowerColumns {
  public:

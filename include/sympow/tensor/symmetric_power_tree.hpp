@@ -8,11 +8,12 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Visits the tree of prefixes of φ^P in order. The entry of α with counts c is √(P!/Π c_i!) Π x_{α_l}: starting from √P! x_i, appending
-/// index i multiplies by x_i, or by x_i/√r where it makes a run of length r. One multiplication per node, C(d + P, P) - 1 in all.
+/// Visits the tree of prefixes of φ^P in order. The entry of α with counts c is √(P!/Π c_i!) Π x_{α_l}: starting from
+/// √P! x_i, appending index i multiplies by x_i, or by x_i/√r where it makes a run of length r. One multiplication per
+/// node, C(d + P, P) - 1 in all.
 ///
 ///     Prefix root(Index i);                                      √P! x_i
-///     Prefix append<level>(Prefix, Index i, int run);            the prefix of `level` indices that index i makes longer; r = run
+///     Prefix append<level>(Prefix, Index i, int run);   longer by index i, of `level` indices; r = run
 ///     void leaves(Prefix, Index last, int run);                  its completions by one of last, last + 1, …, d - 1
 template <int P, class Visitor>
 class SymmetricPowerTree {
@@ -49,8 +50,8 @@ Scalar inverse_root_of(Index n) {
 
 /// φ^P of n columns at once, one token a row: entry α of all of them side by side, some entries at a time.
 ///
-/// X: n × d. The panel, n × block, holds entries first, first + 1, … in its columns when `consume(first, columns)` is called; the
-/// prefixes are n × (P - 1) of scratch.
+/// X: n × d. The panel, n × block, holds entries first, first + 1, … in its columns when `consume(first, columns)` is
+/// called; the prefixes are n × (P - 1) of scratch.
 template <int P, class X, class Panel, class Consume>
 class SymmetricPowerPanels {
   using Scalar = typename X::Scalar;

@@ -11,7 +11,8 @@ namespace detail {
 struct TensorPowerEmbedding {
   static constexpr Index dimension(Index d, int p) { return tensor_dimension(d, p); }
 
-  // Grows y from the back: y holds x^{⊗l} in its first d^l entries, and entry n of it becomes entries n d … n d + d - 1.
+  // Grows y from the back: y holds x^{⊗l} in its first d^l entries, and entry n of it becomes entries n d … n d + d -
+  // 1.
   template <int P, class Source, class Target>
   static void fill(const Source& x, Target& y) {
     for (Index t = 0; t < x.cols(); ++t) fill_column<P>(x.col(t), y.col(t));
@@ -73,8 +74,9 @@ struct TensorProduct {
 ///
 ///     [v_1 ⊗ … ⊗ v_p]_α = Π_i v_{i, α_i},   α in lexicographic order (the last index runs fastest)
 ///
-/// Shapes: d_1, …, d_p → Π d_i, as a lazy vector. Cost: one multiplication per entry of every level. The inner product of two of
-/// them is Π v_i·w_i and is computed so. Throws `DimensionOverflow`. Source: Symmetric Power Transformers, §3.1 and Result 1.
+/// Shapes: d_1, …, d_p → Π d_i, as a lazy vector. Cost: one multiplication per entry of every level. The inner product
+/// of two of them is Π v_i·w_i and is computed so. Throws `DimensionOverflow`. Source: Symmetric Power Transformers,
+/// §3.1 and Result 1.
 template <VectorExpression... X>
   requires(sizeof...(X) >= 1)
 [[nodiscard]] auto tensor_product(X&&... factors) {

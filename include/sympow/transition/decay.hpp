@@ -73,9 +73,9 @@ class Decay : public LeavesKeys {
 ///
 ///     b_ij = Π_{k=j+1..i} γ_k = exp Σ_{k=j+1..i} log γ_k
 ///
-/// log_gamma: T numbers in a vector or array of either orientation and any real type, each ≤ 0, -∞ allowed; they are copied into
-/// double. γ_1 acts on the initial state only. Compute log γ as -softplus(-x), not as log(sigmoid(x)). Throws `InvalidGate` with the
-/// position. Source: Conformal Transformations, §3.1; Mamba-2 (2024).
+/// log_gamma: T numbers in a vector or array of either orientation and any real type, each ≤ 0, -∞ allowed; they are
+/// copied into double. γ_1 acts on the initial state only. Compute log γ as -softplus(-x), not as log(sigmoid(x)).
+/// Throws `InvalidGate` with the position. Source: Conformal Transformations, §3.1; Mamba-2 (2024).
 template <class LogGates>
 [[nodiscard]] Decay decay(const Eigen::DenseBase<LogGates>& log_gamma) {
   static_assert(LogGates::IsVectorAtCompileTime, "decay takes one log gate a token, in a vector");
@@ -113,7 +113,8 @@ class ChannelDecay {
   void transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
   /// The middle of a segment, which is cut until no channel decays below 2^-40 or one token is left.
   [[nodiscard]] Index middle(Segment segment) const;
-  /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} e^{-G_j}, both gates being at least 2^-40.
+  /// With G_i = Σ log a from the segment's start through token i, e^{G_i - G_j} is e^{G_i} e^{-G_j}, both gates being
+  /// at least 2^-40.
   template <class S>
   void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
   template <class S>
@@ -223,10 +224,11 @@ void ChannelDecay<Real>::pull(Segment segment, Batch<S> queries) const {
 ///
 ///     M_ij = diag exp Σ_{k=j+1..i} log a_k
 ///
-/// log_a: d × T, each ≤ 0, -∞ allowed; floats are kept as floats, which is half of what a pass reads, others are copied into double;
-/// sums are double. It acts in key space and is lifted: on `SymmetricPower<P>` equal
-/// channels γ decay a score by γ^P, and with `Exponential` the gate scales the logit. Cost of a segment of n tokens: one pass over its queries and
-/// keys and the products, and up to log2(n) passes where channels decay below 2^-40 in it. Throws `InvalidGate`. Source: Gated Linear Attention (2023).
+/// log_a: d × T, each ≤ 0, -∞ allowed; floats are kept as floats, which is half of what a pass reads, others are copied
+/// into double; sums are double. It acts in key space and is lifted: on `SymmetricPower<P>` equal channels γ decay a
+/// score by γ^P, and with `Exponential` the gate scales the logit. Cost of a segment of n tokens: one pass over its
+/// queries and keys and the products, and up to log2(n) passes where channels decay below 2^-40 in it. Throws
+/// `InvalidGate`. Source: Gated Linear Attention (2023).
 template <class LogGates>
 [[nodiscard]] auto channel_decay(const Eigen::DenseBase<LogGates>& log_a) {
   using Real = std::conditional_t<std::is_same_v<typename LogGates::Scalar, float>, float, double>;

@@ -5,7 +5,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Transport with the queries of each half at its start and its keys at its end: the logits across are then one product. The transition has
+/// Transport with the queries of each half at its start and its keys at its end: the logits across are then one
+/// product. The transition has
 ///
 ///     Index middle(Segment s) const;                   where to cut; s.begin if s is a piece that is not cut
 ///     void transport_piece(Segment, Batch<S> Q, Batch<S> K, Batch<S> logits) const;

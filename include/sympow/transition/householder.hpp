@@ -27,8 +27,9 @@ class Householder {
   [[nodiscard]] double beta(Index token) const { return beta_[token]; }  ///< β of a token
   void check_frame(const Frame& frame, Index d) const { LeavesKeys{}.check_frame(frame, d); }
 
-  /// Refuses a step that lengthens a key: ‖A_i‖ ≤ 1 if and only if 0 ≤ β_i ‖w_i‖² ≤ 2. Longer steps are legal and their products grow
-  /// without bound. A length that is 1 up to rounding passes. Returns the transition; throws `InvalidGate` with the first such token.
+  /// Refuses a step that lengthens a key: ‖A_i‖ ≤ 1 if and only if 0 ≤ β_i ‖w_i‖² ≤ 2. Longer steps are legal and their
+  /// products grow without bound. A length that is 1 up to rounding passes. Returns the transition; throws
+  /// `InvalidGate` with the first such token.
   const Householder& require_contraction() const& {
     constexpr double most = 2 + 16 * static_cast<double>(std::numeric_limits<S>::epsilon());
     for (Index t = 0; t < w().cols(); ++t) {
@@ -133,12 +134,13 @@ class Householder {
 ///
 ///     M_ij = (A_{j+1} … A_i)ᵀ = A_i … A_{j+1},   A_i = I - β_i w_i w_iᵀ
 ///
-/// w: d × T of the scalar type of queries and keys, usually of length 1; β: T strengths in a vector or array of any real type, kept in
-/// double: 0 keeps, 1 projects, 2 reflects. Values are left alone: the delta rule's β v is the caller's. Attention for every power and `Exponential`; recurrent and chunked for `Linear`, whose state is
-/// multiplied by A_i. Cost of a token: 4 d (d + e) in the state forms, whose states keep A_1 … A_T as well, and 4 d T in attention; less where
-/// products are kept, see `detail::HouseholderProducts`. Throws `ShapeMismatch`, `NotFinite`; see
-/// `Householder::require_contraction` for growth. Source: On the Legacy of Linear Transformers in Positional Embeddings, §5; PaTH (2025);
-/// DeltaNet (2024).
+/// w: d × T of the scalar type of queries and keys, usually of length 1; β: T strengths in a vector or array of any
+/// real type, kept in double: 0 keeps, 1 projects, 2 reflects. Values are left alone: the delta rule's β v is the
+/// caller's. Attention for every power and `Exponential`; recurrent and chunked for `Linear`, whose state is multiplied
+/// by A_i. Cost of a token: 4 d (d + e) in the state forms, whose states keep A_1 … A_T as well, and 4 d T in
+/// attention; less where products are kept, see `detail::HouseholderProducts`. Throws `ShapeMismatch`, `NotFinite`; see
+/// `Householder::require_contraction` for growth. Source: On the Legacy of Linear Transformers in Positional
+/// Embeddings, §5; PaTH (2025); DeltaNet (2024).
 template <MatrixExpression Vectors, class Strengths>
 [[nodiscard]] Householder<scalar_t<Vectors>> householder(const Vectors& w, const Eigen::DenseBase<Strengths>& beta) {
   static_assert(Strengths::IsVectorAtCompileTime, "householder takes one strength beta a token, in a vector");

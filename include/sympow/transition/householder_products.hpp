@@ -12,7 +12,8 @@ namespace SYMPOW_NAMESPACE::detail {
 /// Tokens whose triangle T is kept in one piece.
 inline constexpr Index stretch = 48;
 
-/// C ← A B where it is upper triangular, at most `stretch` wide, by blocks that fill the registers; what lies below may be anything.
+/// C ← A B where it is upper triangular, at most `stretch` wide, by blocks that fill the registers; what lies below may
+/// be anything.
 template <class C, class A, class B>
 void set_upper_product(C&& c, const A& a, const B& b) {
   const Index n = c.cols(), top = std::min<Index>(n, 32), left = std::min(n, stretch / 2);
@@ -34,9 +35,10 @@ void multiply_upper(C&& c, const A& a, const B& b) {
 ///
 ///     A_a … A_b = I - W T Wᵀ,   T = (I + D triu(WᵀW, 1))⁻¹ D,   D = diag(β)
 ///
-/// T is upper triangular, and that of a part of the tokens is the block of theirs. It is worked out in double for stretches of 48 tokens,
-/// and nothing is divided by. Where d × d entries are no more than 4/3 of those of W, the products of stretches and of pairs of them are
-/// kept. Memory: d + 48 numbers a token, and for d ≤ 128 up to 2 d more. Cost: 2 d (48 + d) a token, in part in double, and 2 d³ a pair.
+/// T is upper triangular, and that of a part of the tokens is the block of theirs. It is worked out in double for
+/// stretches of 48 tokens, and nothing is divided by. Where d × d entries are no more than 4/3 of those of W, the
+/// products of stretches and of pairs of them are kept. Memory: d + 48 numbers a token, and for d ≤ 128 up to 2 d more.
+/// Cost: 2 d (48 + d) a token, in part in double, and 2 d³ a pair.
 template <class S>
 class HouseholderProducts {
  public:

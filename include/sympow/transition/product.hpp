@@ -67,7 +67,8 @@ class TransitionProduct {
   Right right_;
 };
 
-/// The product of two transitions, `decay(log_gamma) * rotary(theta, beta)` being conformal-sympow. Throws `ShapeMismatch`.
+/// The product of two transitions, `decay(log_gamma) * rotary(theta, beta)` being conformal-sympow. Throws
+/// `ShapeMismatch`.
 template <Transition Left, Transition Right>
 [[nodiscard]] TransitionProduct<Left, Right> operator*(Left left, Right right) {
   return {std::move(left), std::move(right)};

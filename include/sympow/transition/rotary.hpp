@@ -73,8 +73,8 @@ class Rotary {
 ///
 ///     M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + θ
 ///
-/// θ: d/2 radians per token, kept in double; μ is reduced mod 2π at every step and continues from the state's frame. Fits every T. Throws `NotFinite`.
-/// Source: Conformal Transformations, A.1.2; RoFormer (2021).
+/// θ: d/2 radians per token, kept in double; μ is reduced mod 2π at every step and continues from the state's frame.
+/// Fits every T. Throws `NotFinite`. Source: Conformal Transformations, A.1.2; RoFormer (2021).
 template <class Angles>
 [[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing = Pairing::interleaved) {
   static_assert(Angles::IsVectorAtCompileTime, "rotary takes d/2 rates, in a vector");
@@ -85,8 +85,8 @@ template <class Angles>
 ///
 ///     M_ij = R(μ_i)ᵀ R(μ_j) = R(-c_ij θ),   μ_i = μ_{i-1} + β_i θ,   c_ij = Σ_{k=j+1..i} β_k
 ///
-/// β: T numbers, usually 1 + tanh(·) in (0, 2). Source: Conformal Transformations, §3.2 (printed with +c_ij and β_i under the sum;
-/// see docs/errata.md).
+/// β: T numbers, usually 1 + tanh(·) in (0, 2). Source: Conformal Transformations, §3.2 (printed with +c_ij and β_i
+/// under the sum; see docs/errata.md).
 template <class Angles, class Rates>
 [[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, const Eigen::DenseBase<Rates>& beta,
                             Pairing pairing = Pairing::interleaved) {

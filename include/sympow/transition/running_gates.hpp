@@ -13,9 +13,10 @@ namespace SYMPOW_NAMESPACE::detail {
 
 /// x ← x + a, then q ← e^x q and k ← e^-x k, for x in [-40 log 2, 0].
 ///
-/// For float 2^n 2^f and 2^-n 2^-f, n whole, with one polynomial for both, what is even in f and what is odd, and a Newton step from the second to
-/// the inverse of the first. Errors: 2.5 u, and 2 u from the inverse. Exactly 1 at 0. Not inline, for then compilers learn that the arrays
-/// are aligned, which gcc 12 takes for a reason not to use packets.
+/// For float 2^n 2^f and 2^-n 2^-f, n whole, with one polynomial for both, what is even in f and what is odd, and a
+/// Newton step from the second to the inverse of the first. Errors: 2.5 u, and 2 u from the inverse. Exactly 1 at 0.
+/// Not inline, for then compilers learn that the arrays are aligned, which gcc 12 takes for a reason not to use
+/// packets.
 template <class Scalar, class Real, class Count>
 [[gnu::noinline]] void apply_running_gates(Scalar* __restrict q, Scalar* __restrict k, double* __restrict x,
                                            const Real* __restrict a, Count count) {

@@ -10,7 +10,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A_i = R_STR(r_i - r_{i-1}), lifted; M_ij = R_STR(r_j - r_i). The n-dimensional rotary positions of STRING; RoPE for one coordinate.
+/// A_i = R_STR(r_i - r_{i-1}), lifted; M_ij = R_STR(r_j - r_i). The n-dimensional rotary positions of STRING; RoPE for
+/// one coordinate.
 template <class S>
 class StructuredRotary {
  public:
@@ -92,10 +93,10 @@ class StructuredRotary {
 ///
 ///     M_ij = R_STR(r_j - r_i),   R_STR(r) = exp(Σ_k r_k L_k)
 ///
-/// r: d_c × T, absolute, from a grid (`grid_positions`) or from the data; in double. A sequence that is continued goes on in the same
-/// coordinates. Cost a token: 8 d² operations for U, none where the family is in its block basis (`in_block_basis`, with Uᵀ taken into
-/// the projections of queries and keys), and m (d_c + two sines). Throws `ShapeMismatch`, `NotFinite`. Source: Equivariant Structured
-/// Positional Rotations, §2.
+/// r: d_c × T, absolute, from a grid (`grid_positions`) or from the data; in double. A sequence that is continued goes
+/// on in the same coordinates. Cost a token: 8 d² operations for U, none where the family is in its block basis
+/// (`in_block_basis`, with Uᵀ taken into the projections of queries and keys), and m (d_c + two sines). Throws
+/// `ShapeMismatch`, `NotFinite`. Source: Equivariant Structured Positional Rotations, §2.
 template <class S, MatrixExpression Positions>
 [[nodiscard]] StructuredRotary<S> structured_rotary(CommutingGenerators<S> family, const Positions& r) {
   return {std::move(family), r.template cast<double>()};

@@ -1,10 +1,12 @@
-// What happens between two tokens: how the state forgets (b) and how keys turn (M). The protocol that every transition follows.
+// What happens between two tokens: how the state forgets (b) and how keys turn (M). The protocol that every transition
+// follows.
 //
 //     (A_{j+1} … A_i)ᵀ = b_ij M_ij          A_i acts on the state from the right: S_i = S_{i-1} A_i + v_i φ(k_i)ᵀ
 //
-// The forms work by segments of consecutive tokens a … b. A query is taken to its segment's start, q̃_i = A_a … A_i q_i; a key to its
-// segment's end, k̂_j = (A_{j+1} … A_b)ᵀ k_j; then the logit of a query and a key of an earlier segment is q̃ᵀ k̂, once q̃ has been
-// pulled through the segments between. A rotation does this in absolute coordinates instead, R(μ) on both, and needs no pulling.
+// The forms work by segments of consecutive tokens a … b. A query is taken to its segment's start, q̃_i = A_a … A_i
+// q_i; a key to its segment's end, k̂_j = (A_{j+1} … A_b)ᵀ k_j; then the logit of a query and a key of an earlier
+// segment is q̃ᵀ k̂, once q̃ has been pulled through the segments between. A rotation does this in absolute coordinates
+// instead, R(μ) on both, and needs no pulling.
 #pragma once
 
 #include <concepts>
@@ -39,20 +41,21 @@ template <class Scalar>
 ///     double log_decay(Index i) const;             log γ_i ≤ 0 of the scalar part, -∞ allowed; calls refuse others
 ///     void check_frame(const Frame&, Index d) const;           throws `FrameMismatch`
 ///     void transport(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const;
-///                                                  logits(j, i) = q_iᵀ M_ij k_j for j ≤ i in s (unless logits is empty), then
-///                                                  Q to the segment's start, K to its end, the frame to its end
+///                                                  logits(j, i) = q_iᵀ M_ij k_j for j ≤ i in s unless logits is empty;
+///                                                  then Q to the segment's start, K and the frame to its end
 ///     void pull(Segment s, Batch<S> Q) const;      Q ← A_a … A_b Q
 ///     MatrixXd key_matrix(Index i, Index d) const; the part of A_i in key space, dense; the definition, for tests
 ///
 /// and beside these, if it is to move a state (without them it has the attention form only):
 ///
-///     void log_channel_totals(Segment s, VectorXd&) const;    KeyAction::scale: Σ log a, d numbers, each log a ≤ 0 as calls check unless
-///     static constexpr bool checks_channels = true;           says that it has done so itself
-///     void push(Segment s, Batch<S> K) const;            KeyAction::mix: K ← (A_a … A_b)ᵀ K
-///     void advance(Segment s, Batch<S> X) const;         KeyAction::mix: X ← X A_a … A_b
+///     void log_channel_totals(Segment s, VectorXd&) const;    KeyAction::scale: Σ log a, d numbers
+///     static constexpr bool checks_channels = true;           each log a ≤ 0, so that calls need not look
+///     void push(Segment s, Batch<S> K) const;                 KeyAction::mix: K ← (A_a … A_b)ᵀ K
+///     void advance(Segment s, Batch<S> X) const;              KeyAction::mix: X ← X A_a … A_b
 ///
 /// What mixes may lengthen keys: the row rule is promised for contractions, and states grow until the type ends.
-/// Scalar decay is no concern of `transport`, `pull` and `key_matrix`: the forms apply it to scores and states, in double.
+/// Scalar decay is no concern of `transport`, `pull` and `key_matrix`: the forms apply it to scores and states, in
+/// double.
 template <class A>
 concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batch<double> X) {
   { A::key_action } -> std::convertible_to<KeyAction>;
@@ -110,8 +113,8 @@ struct LeavesKeys {
   void pull(Segment, const Batch<S>&) const {}
 };
 
-/// A transition of any type behind one interface, so that an engine is compiled once per scalar and feature map. One virtual call a
-/// segment. It refers to the transition and does not own it.
+/// A transition of any type behind one interface, so that an engine is compiled once per scalar and feature map. One
+/// virtual call a segment. It refers to the transition and does not own it.
 template <class Scalar>
 class TransitionView {
  public:

@@ -16,7 +16,8 @@ namespace SYMPOW_NAMESPACE::verify {
 ///
 ///     (R^i x)·(R^j y) = x·(R^{j-i} y)
 ///
-/// For any rotation with `pow` and `*`. Residual relative to ‖x‖ ‖y‖; bound 4 d u, and u times the larger power for the angles.
+/// For any rotation with `pow` and `*`. Residual relative to ‖x‖ ‖y‖; bound 4 d u, and u times the larger power for the
+/// angles.
 template <StructuredOperator Rotation, VectorExpression X, VectorExpression Y>
 [[nodiscard]] Residual relative_position_law(const Rotation& R, const X& x, const Y& y, Index i, Index j) {
   using Scalar = scalar_t<X>;

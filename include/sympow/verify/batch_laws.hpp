@@ -13,9 +13,11 @@ namespace SYMPOW_NAMESPACE::verify {
 
 /// A batch of heads is one head at a time.
 ///
-/// `transition_of(b, h)` returns the transition of head h of sequence b. Shapes as in `attend`, the mask that of `options`. What is compared: the rows of every head, as `attend` writes them in
-/// every form that there is and in the one that it chooses, with those of `attention` for that head alone; residual in units of the row
-/// rule, bound 1. Padding that is not 0 is an infinite residual. Cost: five calls and a `direct_attention` for every head. Throws as `attend` does.
+/// `transition_of(b, h)` returns the transition of head h of sequence b. Shapes as in `attend`, the mask that of
+/// `options`. What is compared: the rows of every head, as `attend` writes them in every form that there is and in the
+/// one that it chooses, with those of `attention` for that head alone; residual in units of the row rule, bound 1.
+/// Padding that is not 0 is an infinite residual. Cost: five calls and a `direct_attention` for every head. Throws as
+/// `attend` does.
 template <class Normalization = DefaultNormalization, FeatureMap F, class TransitionOf, class S>
 [[nodiscard]] Residual attend_law(const F& feature, const TransitionOf& transition_of, Heads<S> Q,
                                   Heads<const std::remove_const_t<S>> K, Heads<const std::remove_const_t<S>> V,

@@ -10,9 +10,9 @@
 
 namespace SYMPOW_NAMESPACE::verify {
 
-/// A matrix of Eigen's, or a vector (Columns = 1), whose operations give matrices again and not expressions: `A * B - C` is two functions that
-/// are compiled once, where an expression is some ten classes of its own. It can be given to whatever takes an Eigen matrix, and made from
-/// whatever Eigen can assign to one.
+/// A matrix of Eigen's, or a vector (Columns = 1), whose operations give matrices again and not expressions: `A * B -
+/// C` is two functions that are compiled once, where an expression is some ten classes of its own. It can be given to
+/// whatever takes an Eigen matrix, and made from whatever Eigen can assign to one.
 template <class S, int Columns = Dynamic>
 class Dense : public Eigen::Matrix<S, Dynamic, Columns> {
  public:

@@ -1,4 +1,5 @@
-// Attention by its definition, without blocks, states or shortcuts, in arithmetic of any type: what every form is measured against.
+// Attention by its definition, without blocks, states or shortcuts, in arithmetic of any type: what every form is
+// measured against.
 #pragma once
 
 #include <algorithm>
@@ -175,8 +176,8 @@ DirectRows<Real> direct_rows(const DirectCall<Real>& call, const Matrix<Real>& q
   return rows;
 }
 
-/// Throws `ShapeMismatch` unless the arguments fit each other, and `InvalidArgument` for a full mask over what has a direction. Tokens are
-/// those of the keys and those at which queries stand.
+/// Throws `ShapeMismatch` unless the arguments fit each other, and `InvalidArgument` for a full mask over what has a
+/// direction. Tokens are those of the keys and those at which queries stand.
 template <Transition A, class Real>
 void check_direct_call(const A& transition, const Matrix<Real>& q, const Matrix<Real>& k, const Matrix<Real>& v,
                        const Mask& mask, Index tokens) {
@@ -197,7 +198,8 @@ void check_direct_call(const A& transition, const Matrix<Real>& q, const Matrix<
         "keys alone or turns them");
 }
 
-/// What arithmetic a definition is in unless the caller says otherwise: double, or the type of the queries if that is larger.
+/// What arithmetic a definition is in unless the caller says otherwise: double, or the type of the queries if that is
+/// larger.
 template <class Real, class Scalar>
 using direct_scalar_t = std::conditional_t<!std::is_void_v<Real>, Real,
                                            std::conditional_t<(sizeof(Scalar) > sizeof(double)), Scalar, double>>;
@@ -206,15 +208,17 @@ using direct_scalar_t = std::conditional_t<!std::is_void_v<Real>, Real,
 
 /// Attention as the formula says, causal unless `Options::mask` says otherwise.
 ///
-///     y_i = Σ_{j ≤ i} s_ij v_j  (/ Σ s_ij),   s_ij = κ(scale · q_iᵀ M_ij k_j) b_ij,   M_ij = (A_{j+1} … A_i)ᵀ in key space
+///     y_i = Σ_{j ≤ i} s_ij v_j  (/ Σ s_ij),   s_ij = κ(scale · q_iᵀ M_ij k_j) b_ij
+///     M_ij = (A_{j+1} … A_i)ᵀ in key space
 ///     A_i = Σ_j b_ij (|scale| ‖q_i‖ ‖M_ij k_j‖)^P,   K_i = A_i / |Σ_j s_ij|
 ///
-/// Shapes as in `attention`, any scalar type. Every number is a Real: `direct_attention<DefaultNormalization, long double>(…)`; by default a
-/// double, or the type of Q if that is larger. A Real of your own is one that Eigen keeps in matrices, with `abs`, `sqrt`, `exp` and
-/// `isfinite` beside it. Gates and the dense A_i are what the transition says of them, in double; φ of a feature map of its own kind is
-/// taken in Real. Every key is moved on by the dense A_i at every step: O(T² d²) operations where the
-/// transition acts on keys, else O(T² d). For an exponential score the weight of a pair in A_i is e^s (1 + |scale| ‖q‖ ‖k‖). Options other
-/// than the scale and the mask have no meaning here. Throws `ShapeMismatch`, `InvalidArgument`.
+/// Shapes as in `attention`, any scalar type. Every number is a Real: `direct_attention<DefaultNormalization, long
+/// double>(…)`; by default a double, or the type of Q if that is larger. A Real of your own is one that Eigen keeps in
+/// matrices, with `abs`, `sqrt`, `exp` and `isfinite` beside it. Gates and the dense A_i are what the transition says
+/// of them, in double; φ of a feature map of its own kind is taken in Real. Every key is moved on by the dense A_i at
+/// every step: O(T² d²) operations where the transition acts on keys, else O(T² d). For an exponential score the weight
+/// of a pair in A_i is e^s (1 + |scale| ‖q‖ ‖k‖). Options other than the scale and the mask have no meaning here.
+/// Throws `ShapeMismatch`, `InvalidArgument`.
 template <class Normalization = DefaultNormalization, class Real = void, FeatureMap F, Transition A, class DQ, class DK,
           class DV>
 [[nodiscard]] auto direct_attention([[maybe_unused]] const F& feature, const A& transition,

@@ -33,10 +33,12 @@ inline DirectRows<double> rows_of_sums(const Matrix<double>& sums, const Matrix<
 
 }  // namespace detail
 
-/// The rows of `direct_attention` for a power of the logit, computed by `attention` in double: O(T² (d + e)), by blocks.
+/// The rows of `direct_attention` for a power of the logit, computed by `attention` in double: O(T² (d + e)), by
+/// blocks.
 ///
-/// A_i and n_i are attention as well: of the lengths ‖q_i‖ and ‖k_j‖, and of ones, under the scalar decay. ‖M_ij k_j‖ ≤ ‖k_j‖, so under
-/// channel decay A_i is an upper bound; under a rotation it is exact. Shapes and errors as in `attention`.
+/// A_i and n_i are attention as well: of the lengths ‖q_i‖ and ‖k_j‖, and of ones, under the scalar decay. ‖M_ij k_j‖ ≤
+/// ‖k_j‖, so under channel decay A_i is an upper bound; under a rotation it is exact. Shapes and errors as in
+/// `attention`.
 template <FiniteFeatureMap F, Transition A, class DQ, class DK, class DV>
   requires(F::score == Score::power)
 [[nodiscard]] DirectRows<double> double_rows(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,

@@ -1,4 +1,5 @@
-// Every linear system beside its softmax dual, which is the same transition under exp, with what this machine finds of both.
+// Every linear system beside its softmax dual, which is the same transition under exp, with what this machine finds of
+// both.
 #pragma once
 
 #include <cmath>
@@ -40,9 +41,10 @@ struct Duality {
 ///
 ///     S_i = S_{i-1} A_i + v_i φ(k_i)ᵀ   ↔   softmax of q_iᵀ M_ij k_j + log b_ij,   b_ij M_ij = (A_{j+1} … A_i)ᵀ
 ///
-/// b and M of the definition are those of the linear system for both; so a dual with another transition is found out. `written` are the
-/// values of the linear system, those of the delta rule being β_i v_i. Q, K: d × T; V, written: e × T. Cost: two `direct_attention`s and
-/// the forms. Throws `ShapeMismatch`. Source: On the Legacy of Linear Transformers in Positional Embeddings.
+/// b and M of the definition are those of the linear system for both; so a dual with another transition is found out.
+/// `written` are the values of the linear system, those of the delta rule being β_i v_i. Q, K: d × T; V, written: e ×
+/// T. Cost: two `direct_attention`s and the forms. Throws `ShapeMismatch`. Source: On the Legacy of Linear Transformers
+/// in Positional Embeddings.
 template <FeatureMap F, Transition A, Transition B, class DQ, class DK, class DV, class DW>
 [[nodiscard]] Duality duality(DualityNames names, const systems::System<F, A>& system,
                               const systems::System<Exponential, B>& dual, const Eigen::MatrixBase<DQ>& Q,
@@ -56,8 +58,8 @@ template <FeatureMap F, Transition A, Transition B, class DQ, class DK, class DV
           form_residuals(softmax, dual.feature, dual.transition, Q, K, V).worst()};
 }
 
-/// All ten, on random tokens of this seed in arithmetic of the given scalar type. Gates and strengths are made as peers make them; 130 tokens
-/// are more than two blocks of the attention form and not a multiple of the chunk.
+/// All ten, on random tokens of this seed in arithmetic of the given scalar type. Gates and strengths are made as peers
+/// make them; 130 tokens are more than two blocks of the attention form and not a multiple of the chunk.
 template <class Scalar>
 [[nodiscard]] std::vector<Duality> dualities(std::uint64_t seed) {
   constexpr Index d = 16, e = 8, T = 130, head = 3;

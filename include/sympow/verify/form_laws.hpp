@@ -72,8 +72,9 @@ FormResiduals residuals_of_forms(const DirectRows<Real>& rows, const F& feature,
 
 /// Every form of a feature map and a transition against rows that were evaluated by the definition.
 ///
-/// `rows` is what `direct_attention` gives for these arguments. Shapes as in `attention`. A pair that has the attention form only, and a
-/// mask that shifts queries, which leaves no other form either, is compared in that form. Cost: that of the forms.
+/// `rows` is what `direct_attention` gives for these arguments. Shapes as in `attention`. A pair that has the attention
+/// form only, and a mask that shifts queries, which leaves no other form either, is compared in that form. Cost: that
+/// of the forms.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class Real, class DQ, class DK,
           class DV>
 [[nodiscard]] FormResiduals form_residuals(const DirectRows<Real>& rows, const F& feature, const A& transition,
@@ -99,11 +100,12 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 ///
 ///     rows(A_1, A_2, …, A_T) = rows(A'_1, A'_2, …, A'_T)   where A' is A with all positions shifted
 ///
-/// `shifted` is the transition of the same tokens at positions that are all shifted by the same: `structured_rotary(family, r)` with a
-/// constant added to every column of r, `rotary(θ, β)` with something added to β_1, which every later angle contains. What is compared:
-/// all rows of every form under `shifted` with the rows of the definition under `transition`, none of which is moved. For transitions
-/// that turn keys or leave them alone. A feature map whose score is φ(q)·φ(k) obeys it only if turning both sides changes nothing. Residual
-/// and bound as in `three_forms_law`.
+/// `shifted` is the transition of the same tokens at positions that are all shifted by the same:
+/// `structured_rotary(family, r)` with a constant added to every column of r, `rotary(θ, β)` with something added to
+/// β_1, which every later angle contains. What is compared: all rows of every form under `shifted` with the rows of the
+/// definition under `transition`, none of which is moved. For transitions that turn keys or leave them alone. A feature
+/// map whose score is φ(q)·φ(k) obeys it only if turning both sides changes nothing. Residual and bound as in
+/// `three_forms_law`.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, Transition B, class DQ, class DK,
           class DV>
   requires(A::key_action == B::key_action && (A::key_action == KeyAction::none || A::key_action == KeyAction::turn))

@@ -1,4 +1,5 @@
-// The laws of the field as functions that return a `Residual`: give them your own feature map, transition, rotation or data.
+// The laws of the field as functions that return a `Residual`: give them your own feature map, transition, rotation or
+// data.
 #pragma once
 
 #include <sympow/verify/algebra_laws.hpp>

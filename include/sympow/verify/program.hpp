@@ -75,7 +75,8 @@ inline void put(const std::string& text, std::FILE* out) {
   std::fflush(out);
 }
 
-/// Decides the groups one by one and prints what is selected of each as soon as it is decided. A list says nothing of progress.
+/// Decides the groups one by one and prints what is selected of each as soon as it is decided. A list says nothing of
+/// progress.
 inline void decide(Report& report, const std::vector<PropositionGroup>& groups, const Arguments& arguments,
                    std::FILE* out, std::FILE* progress) {
   int done = 0;

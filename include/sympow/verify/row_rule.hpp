@@ -35,8 +35,8 @@ template <class Normalization, FeatureMap F>
 inline constexpr bool divides =
     std::is_same_v<Normalization, DefaultNormalization> ? F::nonnegative : !std::is_same_v<Normalization, Unnormalized>;
 
-/// Whether a row says nothing: its scores cancel to within what the state forms can tell from zero, 16 u A_i. One that is no number says that
-/// something is wrong.
+/// Whether a row says nothing: its scores cancel to within what the state forms can tell from zero, 16 u A_i. One that
+/// is no number says that something is wrong.
 template <class Real>
 [[nodiscard]] bool degenerate(const DirectRows<Real>& rows, Index i, double unit) {
   return rows.denominator[i] == Real(0) || rows.condition[i] * Real(16 * unit) >= Real(1);
@@ -62,8 +62,8 @@ double row_ratio(const DirectRows<Real>& rows, Index i, const Matrix<Real>& a, c
   return std::isnan(ratio) ? infinity : ratio;
 }
 
-/// `worst_row` of matrices in one arithmetic. Chunks are cut into pieces of `shortest_piece` tokens or more, up to `most_pieces` to a
-/// window.
+/// `worst_row` of matrices in one arithmetic. Chunks are cut into pieces of `shortest_piece` tokens or more, up to
+/// `most_pieces` to a window.
 template <class Real>
 Residual worst_row(const DirectRows<Real>& rows, const Matrix<Real>& a, const Matrix<Real>& b, double unit,
                    double tokens_per_update, bool divided, double most_pieces) {
@@ -85,14 +85,16 @@ Residual worst_row(const DirectRows<Real>& rows, const Matrix<Real>& a, const Ma
 
 }  // namespace detail
 
-/// The row rule: how far two results are apart, in units of what their arithmetic excuses, and in which row; at most 1 is agreement.
+/// The row rule: how far two results are apart, in units of what their arithmetic excuses, and in which row; at most 1
+/// is agreement.
 ///
 ///     max_i |ΔY_i| / (4 u · K_i · max|V| · (1 + √n_i))
 ///
-/// n_i = window_i / tokens_per_update, the updates of whichever side makes more of them: 1 for a recurrence, and for the definition
-/// where it moves keys on token by token; the chunk for the chunked form; infinity (no updates) for the attention form. Chunks under gates
-/// that close fast are cut into pieces, of 8 tokens or more and in double up to four to a window, which then are the updates. Degenerate rows
-/// of means are not compared. A result that is not finite gives infinity. Throws `ShapeMismatch`.
+/// n_i = window_i / tokens_per_update, the updates of whichever side makes more of them: 1 for a recurrence, and for
+/// the definition where it moves keys on token by token; the chunk for the chunked form; infinity (no updates) for the
+/// attention form. Chunks under gates that close fast are cut into pieces, of 8 tokens or more and in double up to four
+/// to a window, which then are the updates. Degenerate rows of means are not compared. A result that is not finite
+/// gives infinity. Throws `ShapeMismatch`.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Real, class DA, class DB>
 [[nodiscard]] Residual worst_row(const DirectRows<Real>& rows, const Eigen::MatrixBase<DA>& a,
                                  const Eigen::MatrixBase<DB>& b, double unit, double tokens_per_update = 1) {

@@ -1,4 +1,5 @@
-// The laws of states: a sequence goes on from one as if it had never been split, whether the state was handed on, merged or saved.
+// The laws of states: a sequence goes on from one as if it had never been split, whether the state was handed on,
+// merged or saved.
 #pragma once
 
 #include <cstring>
@@ -77,9 +78,10 @@ Residual differing_bits(const std::string& form, const Matrix<Scalar>& a, const 
 
 /// Splitting a sequence anywhere changes nothing.
 ///
-/// `transition_of(segment)` returns the transition of some tokens, such as `decay(log_gamma.segment(s.begin, s.size))`. Tokens before
-/// `split` go through `recurrent` and the rest through `chunked`, and the other way round, with the state handed on. What is compared: all
-/// rows, with the definition. Bound 1 in units of the row rule. Throws `InvalidArgument` for a split beyond the tokens.
+/// `transition_of(segment)` returns the transition of some tokens, such as `decay(log_gamma.segment(s.begin, s.size))`.
+/// Tokens before `split` go through `recurrent` and the rest through `chunked`, and the other way round, with the state
+/// handed on. What is compared: all rows, with the definition. Bound 1 in units of the row rule. Throws
+/// `InvalidArgument` for a split beyond the tokens.
 template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class TransitionOf, class DQ, class DK,
           class DV>
 [[nodiscard]] Residual splitting_law(const F& feature, const TransitionOf& transition_of,
@@ -104,10 +106,11 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
 
 /// The state of a whole is the merged states of its parts, whatever the split.
 ///
-/// `splits` are numbers of tokens s_1 ≤ s_2 ≤ … ≤ s_n. The parts [0, s_1), [s_1, s_2), … each go into a state of their own, which starts at
-/// the frame of the one before; the n states are merged, once from the left and once from the right. What is compared: the rows of the
-/// tokens from s_n on, which go on from the merged state in the recurrent and in the chunked form, with the definition over the whole. Bound 1
-/// in units of the row rule. Throws `InvalidArgument` for splits out of order or beyond the tokens.
+/// `splits` are numbers of tokens s_1 ≤ s_2 ≤ … ≤ s_n. The parts [0, s_1), [s_1, s_2), … each go into a state of their
+/// own, which starts at the frame of the one before; the n states are merged, once from the left and once from the
+/// right. What is compared: the rows of the tokens from s_n on, which go on from the merged state in the recurrent and
+/// in the chunked form, with the definition over the whole. Bound 1 in units of the row rule. Throws `InvalidArgument`
+/// for splits out of order or beyond the tokens.
 template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class TransitionOf, class DQ, class DK,
           class DV>
 [[nodiscard]] Residual merge_law(const F& feature, const TransitionOf& transition_of, const Eigen::MatrixBase<DQ>& Q,
@@ -147,9 +150,10 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
 
 /// A state that was saved and loaded goes on with the same rows, bit for bit.
 ///
-/// Tokens before `split` go into a state, with a tail and without; it is saved, and loaded into an empty one. What is compared: the rows of the tokens from
-/// `split` on, from the state and from the loaded one, in the recurrent and in the chunked form. The residual is the number of entries that
-/// differ in any bit, the bound 0. Throws `InvalidStateFile` if the state cannot be loaded, `InvalidArgument` for a split beyond the tokens.
+/// Tokens before `split` go into a state, with a tail and without; it is saved, and loaded into an empty one. What is
+/// compared: the rows of the tokens from `split` on, from the state and from the loaded one, in the recurrent and in
+/// the chunked form. The residual is the number of entries that differ in any bit, the bound 0. Throws
+/// `InvalidStateFile` if the state cannot be loaded, `InvalidArgument` for a split beyond the tokens.
 template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class TransitionOf, class DQ, class DK,
           class DV>
 [[nodiscard]] Residual saved_state_law(const F& feature, const TransitionOf& transition_of,

@@ -16,8 +16,8 @@ struct AttentionCall {
   EngineMemory<Scalar>& memory;
 };
 
-/// Attention by segments of queries against blocks of keys. The rows of a segment begin with their own keys and walk back, pulled through the
-/// blocks between; then their keys are a block.
+/// Attention by segments of queries against blocks of keys. The rows of a segment begin with their own keys and walk
+/// back, pulled through the blocks between; then their keys are a block.
 template <class Scalar, FeatureMap F>
 class AttentionEngine final : SegmentEngine<Scalar, F, scores_need_features<F>> {
   using Base = SegmentEngine<Scalar, F, scores_need_features<F>>;
@@ -181,7 +181,7 @@ class AttentionEngine final : SegmentEngine<Scalar, F, scores_need_features<F>> 
   Mask mask_;
   Index d_, T_;
   bool reads_ = true, takes_ = true;  // in turn under a full mask
-  Scalar largest_value_ = 0;  // of the keys that are kept and seen
+  Scalar largest_value_ = 0;          // of the keys that are kept and seen
 };
 
 /// The attention form, compiled once for a scalar type and a feature map, see `SYMPOW_INSTANTIATE_FORMS`.

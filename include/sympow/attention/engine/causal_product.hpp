@@ -23,11 +23,11 @@ inline Index causal_end(Index i, Index rows, Index keys) {
   return std::min({(i / causal_group + 1) * causal_group, rows, keys});
 }
 
-/// Calls add(begin, count, V, W), for some rows at a time, with the values and the scores of all the keys that one of them sees. Row i sees
-/// min(i + 1, keys) of the keys; its scores up to `causal_end` are 0 behind them.
+/// Calls add(begin, count, V, W), for some rows at a time, with the values and the scores of all the keys that one of
+/// them sees. Row i sees min(i + 1, keys) of the keys; its scores up to `causal_end` are 0 behind them.
 ///
-/// A value that is not finite must not touch a row that does not see it, and 0 · NaN would: such entries stand as 0 in a copy, and
-/// add_entry(i, r, x) adds each of them to the rows that see it.
+/// A value that is not finite must not touch a row that does not see it, and 0 · NaN would: such entries stand as 0 in
+/// a copy, and add_entry(i, r, x) adds each of them to the rows that see it.
 template <class Scalar, class Add, class AddEntry>
 void for_causal_products(const Keys<Scalar>& own, MatrixView<Scalar> scores, Panel<Scalar>& copy, const Add& add,
                          const AddEntry& add_entry) {

@@ -55,8 +55,8 @@ Index tokens_of(const Q& queries, const K& keys, const Mask& mask) {
   return std::max(keys.cols(), queries.cols() + mask.offset);
 }
 
-/// Throws `InvalidArgument` for a mask whose queries stand where no token can be, or so far behind the last key that a transition of any length would be
-/// gone through for nothing.
+/// Throws `InvalidArgument` for a mask whose queries stand where no token can be, or so far behind the last key that a
+/// transition of any length would be gone through for nothing.
 template <class A, class K>
 void check_offset(const A& transition, const K& keys, const Mask& mask) {
   constexpr Index farthest = std::numeric_limits<Index>::max() / 4, gap = Index{1} << 24;
@@ -87,7 +87,8 @@ void check_gates(const A& transition, Index tokens) {
   }
 }
 
-/// Throws `ShapeMismatch`, `InvalidArgument`, `InvalidGate` or `NotFinite` unless the arguments of a call fit each other.
+/// Throws `ShapeMismatch`, `InvalidArgument`, `InvalidGate` or `NotFinite` unless the arguments of a call fit each
+/// other.
 template <class A, class Q, class K, class V>
 void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
   const Mask& mask = options.mask;

@@ -7,8 +7,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// log2 of the smallest weight beside a common scale: of the largest weight that a row sees. What leaves the type beside it is lost beside
-/// 2^-86.
+/// log2 of the smallest weight beside a common scale: of the largest weight that a row sees. What leaves the type
+/// beside it is lost beside 2^-86.
 inline constexpr double least_weight = -40;
 
 /// The smallest decay between two tokens of a segment that has a common scale, as a natural logarithm.
@@ -20,8 +20,8 @@ class CommonScale {
  public:
   /// A weight that all rows see, by its log2.
   void add(double log2_weight) { seen_ = std::max(seen_, log2_weight); }
-  /// The keys of the rows' own segment, of which row i sees those up to i. Returns how many rows, from the first on, have a weight of 2^-40 or
-  /// more of the largest that one of them sees, or none at all.
+  /// The keys of the rows' own segment, of which row i sees those up to i. Returns how many rows, from the first on,
+  /// have a weight of 2^-40 or more of the largest that one of them sees, or none at all.
   Index add_own(ColumnView<const double> log_b, ColumnView<const double> exponents) {
     double seen = seen_;  // by row i
     Index rows = 0;
@@ -58,7 +58,8 @@ struct CommonScaleMemory {
   Panel<double> gates, noise, absolute;
 };
 
-/// For rows i = 0 … n - 1, with b_0i the decay from the segment's first token to token i and m_i the exponent of its query,
+/// For rows i = 0 … n - 1, with b_0i the decay from the segment's first token to token i and m_i the exponent of its
+/// query,
 ///
 ///     Σ_j s_ij v_j = 2^{M + P m_i} b_0i · numerators_i        (and the same with v = 1)
 ///
@@ -144,8 +145,8 @@ class CommonScaleRows final : public Rows<Scalar> {
     set_exponential(gates, gates);
   }
 
-  /// The first of the rows that is too small beside the common scale; their number if there is none. A row that was read from a state is judged by its
-  /// noise instead.
+  /// The first of the rows that is too small beside the common scale; their number if there is none. A row that was
+  /// read from a state is judged by its noise instead.
   [[nodiscard]] Index first_too_small(const Queries<Scalar>& queries) {
     Index i = 0;
     if (has_noise_ || ends_.kind() != RowKind::weighted_means) return queries.size();

@@ -144,7 +144,8 @@ class OwnScaleRows final : public Rows<Scalar> {
     return between;
   }
 
-  // The next contribution to row i is 2^{shift + gate} times what it will be, a whole number and a fraction: no digit is lost to their size.
+  // The next contribution to row i is 2^{shift + gate} times what it will be, a whole number and a fraction: no digit
+  // is lost to their size.
   void set_scale(Index i, const FarFactor& factor) {
     constexpr double farthest = 0x1p52;  // below it a double can take a whole exponent more
     const ReducedExponent log = reduced_exponent(factor.log.high);
@@ -169,7 +170,8 @@ class OwnScaleRows final : public Rows<Scalar> {
     ends_.add(i, (sum > 0 ? std::log2(sum) : no_weight) + memory_.shift(n_)[i] + memory_.gate(n_)[i]);
   }
 
-  // Scales the rows, and weights of a contribution of 2^{shift + gate}, to what they have in common. Row i sees `seen(i)` of the keys.
+  // Scales the rows, and weights of a contribution of 2^{shift + gate}, to what they have in common. Row i sees
+  // `seen(i)` of the keys.
   template <class Seen>
   void begin_add(MatrixView<Scalar> weights, const Seen& seen) {
     rescale(room_);

@@ -13,8 +13,8 @@ inline double log2_sum(double a, double b) {
   return less == no_weight || std::isnan(less) ? more : more + std::log1p(std::exp2(less - more)) * std::numbers::log2e;
 }
 
-/// The ends of rows: degeneracy, and where they are asked for the diagnostics, for which the absolute weight of all that a row sees is kept
-/// as a logarithm.
+/// The ends of rows: degeneracy, and where they are asked for the diagnostics, for which the absolute weight of all
+/// that a row sees is kept as a logarithm.
 template <class Scalar, FeatureMap F>
 class RowEnds {
   static constexpr int degree = degree_of<F>;
@@ -60,8 +60,9 @@ class RowEnds {
     sum = log2_sum(sum, log2_weight);
   }
 
-  /// Whether row i, whose scores sum to 2^exponent `sum`, has nothing to divide by: a sum not above 16 u of the noise in it, both with that
-  /// exponent. Noise that is not finite hides nothing. Writes the diagnostics of query `query` of the call.
+  /// Whether row i, whose scores sum to 2^exponent `sum`, has nothing to divide by: a sum not above 16 u of the noise
+  /// in it, both with that exponent. Noise that is not finite hides nothing. Writes the diagnostics of query `query` of
+  /// the call.
   bool end(Index i, Index query, double sum, double noise, double exponent) {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
     const double size = std::abs(sum), compared = kind_ == RowKind::signed_means ? size : sum;

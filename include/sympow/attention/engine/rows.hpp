@@ -6,9 +6,9 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// For the queries i = 0 … n - 1 of a segment the sums Σ_j s_ij v_j and Σ_j s_ij, from the first contribution to the written row. The models
-/// differ in the scales at which they keep them: one for all rows, or one a row. A call of it does the work of a whole product, so that it may be
-/// virtual: the walks are compiled once for both.
+/// For the queries i = 0 … n - 1 of a segment the sums Σ_j s_ij v_j and Σ_j s_ij, from the first contribution to the
+/// written row. The models differ in the scales at which they keep them: one for all rows, or one a row. A call of it
+/// does the work of a whole product, so that it may be virtual: the walks are compiled once for both.
 template <class Scalar>
 class Rows {
  public:
@@ -22,8 +22,9 @@ class Rows {
   virtual void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
                            const LogDecay& between) = 0;
 
-  /// What follows is read from sums 2^exponent S and Z of the absolute weight A, which decay by e^between on their way to the segment's first
-  /// token. `noise` has the largest denominator of each row that can be rounding, with that exponent.
+  /// What follows is read from sums 2^exponent S and Z of the absolute weight A, which decay by e^between on their way
+  /// to the segment's first token. `noise` has the largest denominator of each row that can be rounding, with that
+  /// exponent.
   virtual void begin_read(double exponent, double A, ColumnView<const double> noise, const Queries<Scalar>& queries,
                           const LogDecay& between) = 0;
   /// Some entries of φ(q), and the same columns of S and entries of Z.

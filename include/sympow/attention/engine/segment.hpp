@@ -1,4 +1,5 @@
-// The tokens of a segment as the engines see them: queries at its start, keys at its end, gates, logits, exponents, weights.
+// The tokens of a segment as the engines see them: queries at its start, keys at its end, gates, logits, exponents,
+// weights.
 #pragma once
 
 #include <sympow/attention/kernel_scores.hpp>
@@ -7,7 +8,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Queries q_i = 2^{m_i} vectors_i, and their decay since the first token of their segment, whose own gate is not in it.
+/// Queries q_i = 2^{m_i} vectors_i, and their decay since the first token of their segment, whose own gate is not in
+/// it.
 template <class Scalar>
 struct Queries {
   MatrixView<Scalar> vectors;
@@ -29,8 +31,8 @@ struct SegmentMemory {
   Panel<double> query_exponents, key_exponents, gates, from_first, from_first_low, log_b, log_b_low, scratch;
 };
 
-/// Loads the segments of a call, one after the other; with φ of an embedded score, or without where nothing but scores are wanted that have a
-/// closed form.
+/// Loads the segments of a call, one after the other; with φ of an embedded score, or without where nothing but scores
+/// are wanted that have a closed form.
 template <class Scalar, FeatureMap F, bool embeds = F::score == Score::embedded>
 class SegmentLoader {
  public:
@@ -65,7 +67,8 @@ class SegmentLoader {
   /// The rows of `Keys::vectors` and `Queries::vectors`.
   [[nodiscard]] Index vector_rows() const { return vector_rows_; }
 
-  /// Loads the gates of a segment and ends it before its next gate of 0, from which on nothing before is seen. Returns what is left of it.
+  /// Loads the gates of a segment and ends it before its next gate of 0, from which on nothing before is seen. Returns
+  /// what is left of it.
   Segment load_gates(Segment segment) {
     constexpr double nothing = -std::numeric_limits<double>::infinity();
     auto gates = memory_.gates(segment.size);
@@ -88,8 +91,9 @@ class SegmentLoader {
     return std::min(n, segment_.size);
   }
 
-  /// Loads the first n tokens of the segment: the queries and keys that are given stand at some tokens of it, at the others there are none; V are the
-  /// values of these keys. The frame goes on to the last one. Logits are made where there are both.
+  /// Loads the first n tokens of the segment: the queries and keys that are given stand at some tokens of it, at the
+  /// others there are none; V are the values of these keys. The frame goes on to the last one. Logits are made where
+  /// there are both.
   void load(Index n, Frame& frame, Segment query_tokens, MatrixView<const Scalar> Q, Segment key_tokens,
             MatrixView<const Scalar> K, MatrixView<const Scalar> V) {
     segment_.size = n;
@@ -182,7 +186,8 @@ class SegmentLoader {
   [[nodiscard]] MatrixView<Scalar> logits() { return memory_.logits(segment_.size, segment_.size).topRows(present_); }
 
  private:
-  // A key's decay is counted from the first token too: it has grown by what it has missed. No gate that comes later is in it.
+  // A key's decay is counted from the first token too: it has grown by what it has missed. No gate that comes later is
+  // in it.
   void sum_gates() {
     const Index n = segment_.size;
     const auto gates = memory_.gates(n);

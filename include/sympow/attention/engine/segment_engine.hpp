@@ -8,8 +8,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// What the engines share: segments of tokens, which they take one after the other. They differ in what the rows of a segment see before it,
-/// and in what becomes of its keys.
+/// What the engines share: segments of tokens, which they take one after the other. They differ in what the rows of a
+/// segment see before it, and in what becomes of its keys.
 template <class Scalar, FeatureMap F, bool embeds>
 class SegmentEngine {
  protected:
@@ -35,8 +35,8 @@ class SegmentEngine {
     own_scale_rows().reserve(value_rows_, own, keys);
   }
 
-  /// Takes the tokens of a segment, by as many segments as their numbers ask for. What cuts a segment is the first token that does not fit it:
-  /// no row depends on tokens behind it.
+  /// Takes the tokens of a segment, by as many segments as their numbers ask for. What cuts a segment is the first
+  /// token that does not fit it: no row depends on tokens behind it.
   void take(Segment segment) {
     while (segment.size > 0) {
       Index done = for_heads(segment, &SegmentEngine::take_common);
@@ -94,7 +94,8 @@ class SegmentEngine {
   Index head_ = 0;  // of the group, whose rows are made
 
  private:
-  /// Tokens that are given rows of a scale each before a common one is tried again; fewer are not worth a segment of their own.
+  /// Tokens that are given rows of a scale each before a common one is tried again; fewer are not worth a segment of
+  /// their own.
   static constexpr Index few_tokens = 16;
 
   CommonScaleRows<Scalar, F> common_scale_rows() { return {memory_.common_scale, rows_, diagnostics_}; }

@@ -6,7 +6,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Query heads that read the same keys, and with them one state: numbers from the queries and outputs of one to those of the next.
+/// Query heads that read the same keys, and with them one state: numbers from the queries and outputs of one to those
+/// of the next.
 struct HeadGroup {
   Index size = 1, to_next_Q = 0, to_next_Y = 0;
 };

@@ -86,7 +86,8 @@ class StateEngine final : SegmentEngine<Scalar, F, F::score == Score::embedded> 
     };
     loader_.load(segment.size, frame(), call_.reads ? segment : nothing, columns(call_.queries_of(head_), call_.reads),
                  call_.takes() ? segment : nothing, columns(call_.K, call_.takes()), columns(call_.V, call_.takes()));
-    if (call_.reads) tail_keys_.emplace(memory_.tail.direct_keys(feature_, tail_, call_.options.diagnostics != nullptr));
+    if (call_.reads)
+      tail_keys_.emplace(memory_.tail.direct_keys(feature_, tail_, call_.options.diagnostics != nullptr));
   }
 
   MatrixView<Scalar> none() { return {nullptr, loader_.vector_rows(), 0}; }
@@ -165,7 +166,8 @@ class StateEngine final : SegmentEngine<Scalar, F, F::score == Score::embedded> 
     }
   }
 
-  // All that the state holds undergoes what the loaded segment does to it, and its tokens go into the tail, or with it into the sums.
+  // All that the state holds undergoes what the loaded segment does to it, and its tokens go into the tail, or with it
+  // into the sums.
   void take_keys(MatrixView<Scalar> queries, Visitor<Index, const Entries<Scalar>&> read) {
     const Segment own = loader_.segment();
     const Keys<Scalar> keys = loader_.keys();
@@ -196,11 +198,11 @@ class StateEngine final : SegmentEngine<Scalar, F, F::score == Score::embedded> 
   // Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
   void mix(Segment segment) {
     Matrix<Scalar>& product = frames_.key_product;
-    if (product.size() == 0) product.setIdentity(call_.Q.rows(), call_.Q.rows());
+    if (product.rows() == 0) product.setIdentity(call_.Q.rows(), call_.Q.rows());
     call_.transition.push(segment, tail_.keys());
     call_.transition.push(segment, sums_.Z);
     call_.transition.advance(segment, sums_.S);
-    call_.transition.advance(segment, product);
+    if (frames_.keeps_product()) call_.transition.advance(segment, product);
   }
 
   const F& feature_;

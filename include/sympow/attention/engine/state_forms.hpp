@@ -5,7 +5,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// What has a state, compiled once for a scalar type and a feature map as `AttentionForm` is. A map without an embedding has none.
+/// What has a state, compiled once for a scalar type and a feature map as `AttentionForm` is. A map without an
+/// embedding has none.
 template <class Scalar, FeatureMap F>
 struct StateForms {};
 template <class Scalar, FiniteFeatureMap F>

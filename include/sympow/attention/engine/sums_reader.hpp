@@ -14,13 +14,14 @@ class SumsReader {
   SumsReader(const F& feature, const FoldedSums<Scalar>& sums, EngineMemory<Scalar>& memory, RowKind rows)
       : feature_(feature), sums_(sums), memory_(memory), rows_(rows) {}
 
-  /// The most queries at a time. Whether they are so few that φ is made one by one is said by this alone: the bits of a row must not depend on
-  /// where its segment is cut.
+  /// The most queries at a time. Whether they are so few that φ is made one by one is said by this alone: the bits of a
+  /// row must not depend on where its segment is cut.
   void reserve(Index queries) { few_ = queries <= few_columns; }
   /// Whether they may be read by the panels of a fold.
   [[nodiscard]] bool by_panels() const { return !few_; }
 
-  /// Whether there are sums to read; the queries are then where these are. Nothing is forgotten yet but what is owed and e^since.
+  /// Whether there are sums to read; the queries are then where these are. Nothing is forgotten yet but what is owed
+  /// and e^since.
   bool begin(Rows<Scalar>& rows, const Queries<Scalar>& queries, LogDecay since) const {
     if (sums_.empty()) return false;
     const Index n = queries.size();

@@ -1,4 +1,5 @@
-// Gates that are biases: linear attention and NoPE, RetNet and ALiBi, Mamba-2 or GLA and FoX. Propositions 3.D1 to 3.D3*.
+// Gates that are biases: linear attention and NoPE, RetNet and ALiBi, Mamba-2 or GLA and FoX. Propositions 3.D1 to
+// 3.D3*.
 #pragma once
 
 #include <algorithm>
@@ -211,8 +212,8 @@ void fox_listing(Ledger& ledger, const DualityInput<Scalar>& in) {
 
 }  // namespace detail
 
-/// Every statement on the dualities of scalar and diagonal gates, and on their listings. Source: On the Legacy of Linear Transformers in
-/// Positional Embeddings, §1 to §3.
+/// Every statement on the dualities of scalar and diagonal gates, and on their listings. Source: On the Legacy of
+/// Linear Transformers in Positional Embeddings, §1 to §3.
 template <class Scalar>
 void bias_duality_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::DualityInput<Scalar> in(seed);

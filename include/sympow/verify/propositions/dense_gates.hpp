@@ -10,8 +10,8 @@
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 
-/// A_i = γ_i G_i with any d × d matrices G_i, as a transition that does what the protocol says and no more. One product with G_i a token,
-/// cast to the type of the keys.
+/// A_i = γ_i G_i with any d × d matrices G_i, as a transition that does what the protocol says and no more. One product
+/// with G_i a token, cast to the type of the keys.
 class DenseGates {
  public:
   static constexpr KeyAction key_action = KeyAction::mix;

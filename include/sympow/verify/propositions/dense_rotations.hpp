@@ -1,4 +1,5 @@
-// Dense matrices for the propositions about structured rotations: exponentials, Cayley transforms and commuting families.
+// Dense matrices for the propositions about structured rotations: exponentials, Cayley transforms and commuting
+// families.
 #pragma once
 
 #include <algorithm>

@@ -123,8 +123,8 @@ void odd_powers(Ledger& ledger) {
 
 /// Every statement that attention weights form a distribution.
 ///
-/// D1 to D7. Source: Conformal Transformations, §3.1, A.1.1; Improving Symmetric Power Transformers, §1; Symmetric Power
-/// Transformers, §1 and §2.
+/// D1 to D7. Source: Conformal Transformations, §3.1, A.1.1; Improving Symmetric Power Transformers, §1; Symmetric
+/// Power Transformers, §1 and §2.
 template <class Scalar>
 void distribution_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::Sequence<Scalar> x(seed);

@@ -1,4 +1,5 @@
-// Both sides of a duality: a linear system in three forms, its softmax dual, and one matrix of logits and biases for both.
+// Both sides of a duality: a linear system in three forms, its softmax dual, and one matrix of logits and biases for
+// both.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@ inline const std::string value_units = "; in units of max|V|";
 /// 1/(1 + e^{-z}), as it is written.
 [[nodiscard]] inline double sigma(double z) { return 1 / (1 + std::exp(-z)); }
 
-/// A bound in units of the row rule for logits that are off by δ: a weight is then off by δ, a mean by at most 2 δ max|V|, and a unit
-/// is at least 8 u max|V|.
+/// A bound in units of the row rule for logits that are off by δ: a weight is then off by δ, a mean by at most 2 δ
+/// max|V|, and a unit is at least 8 u max|V|.
 template <class Scalar>
 [[nodiscard]] Bound shifted_bound(double delta, const std::string& reason = "a logit is rounded more than once") {
   return {1 + delta / (4 * unit_roundoff<Scalar>), reason, "row rule"};
@@ -183,7 +184,8 @@ struct Duality {
   SoftmaxRows<Scalar> dual;
   Dense<double> V, recurrence;
 
-  /// The worst row of the forms against the text's recurrence, the unrolled sum and the dual's formula, in units of the row rule.
+  /// The worst row of the forms against the text's recurrence, the unrolled sum and the dual's formula, in units of the
+  /// row rule.
   [[nodiscard]] double disagreement(const Dense<double>& M, const Dense<double>& D) const {
     const double sides = worse(linear.disagreement(recurrence), linear.disagreement(unrolled(M, D)));
     return worse(sides, dual.disagreement(V * softmax(M + D)));

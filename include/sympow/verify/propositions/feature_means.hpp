@@ -42,7 +42,8 @@ template <class Function>
   return integral(-40, 40, weighted) * std::tgamma(d / 2) / std::tgamma((d - 1) / 2) / std::sqrt(std::numbers::pi);
 }
 
-/// φ(x)·φ(y) of one projection w, as the formulas say: of w·(x - y) for the trigonometric features, w·(x + y) for the others.
+/// φ(x)·φ(y) of one projection w, as the formulas say: of w·(x - y) for the trigonometric features, w·(x + y) for the
+/// others.
 [[nodiscard]] inline double of_one_projection(RandomFeatureKind kind, double projected, double norms) {
   if (kind == RandomFeatureKind::positive) return std::exp(projected - norms / 2);
   if (kind == RandomFeatureKind::hyperbolic) return std::exp(-norms / 2) * std::cosh(projected);

@@ -216,8 +216,8 @@ void distances(Ledger& ledger, const DualityInput<Scalar>& in) {
 
 }  // namespace detail
 
-/// Every statement on forget gates before a particular one. Source: On the Legacy of Linear Transformers in Positional Embeddings, Linear
-/// Transformers (An Overview).
+/// Every statement on forget gates before a particular one. Source: On the Legacy of Linear Transformers in Positional
+/// Embeddings, Linear Transformers (An Overview).
 template <class Scalar>
 void forget_gate_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::DualityInput<Scalar> in(seed);

@@ -76,7 +76,8 @@ template <class Scalar>
   return DenseVector<double>(family.residuals()).largest();
 }
 
-/// The generators of a table in a random basis, rounded once; what the library's steps make of them is in double, as in the library.
+/// The generators of a table in a random basis, rounded once; what the library's steps make of them is in double, as in
+/// the library.
 template <class Scalar>
 struct GivenGenerators {
   CommutingGenerators<double> truth;
@@ -120,7 +121,8 @@ struct GivenGenerators {
     return std::abs(static_cast<double>(active - truth.planes()));
   }
 
-  /// The largest difference of found and true frequencies in units of ‖L_k‖, planes matched greedily in either orientation.
+  /// The largest difference of found and true frequencies in units of ‖L_k‖, planes matched greedily in either
+  /// orientation.
   [[nodiscard]] double frequency_error(const Dense<double>& found) const {
     const Dense<double> lambda = truth.frequencies();
     std::vector<Index> left;

@@ -51,8 +51,8 @@ void perturbation_propositions(Ledger& ledger, std::uint64_t seed);
 template <class Scalar>
 void random_feature_propositions(Ledger& ledger, std::uint64_t seed);
 
-/// All groups of propositions in the order of the papers' argument. Include all_propositions.hpp, or compile the definitions in other files,
-/// as the program verify_propositions does.
+/// All groups of propositions in the order of the papers' argument. Include all_propositions.hpp, or compile the
+/// definitions in other files, as the program verify_propositions does.
 template <class Scalar>
 [[nodiscard]] std::vector<PropositionGroup> proposition_groups() {
   return {

@@ -241,7 +241,8 @@ void gated_chains(Ledger& ledger, const DualityInput<Scalar>& in) {
 
 }  // namespace detail
 
-/// Every statement on gates I - β k kᵀ and their duals. Source: On the Legacy of Linear Transformers in Positional Embeddings, §5 and §6.
+/// Every statement on gates I - β k kᵀ and their duals. Source: On the Legacy of Linear Transformers in Positional
+/// Embeddings, §5 and §6.
 template <class Scalar>
 void householder_duality_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::DualityInput<Scalar> in(seed);

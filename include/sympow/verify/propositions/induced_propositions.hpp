@@ -124,7 +124,8 @@ void weights_control(Ledger& ledger, Random& random) {
                  "premise of A §3.3, Proposition 2");
 }
 
-/// P2n. The eigenvectors of R(θ) are e_{2j-1} ∓ i e_{2j}, with eigenvalues e^{±iθ_j}; Sym^3 of them diagonalises Sym^3(R(θ)).
+/// P2n. The eigenvectors of R(θ) are e_{2j-1} ∓ i e_{2j}, with eigenvalues e^{±iθ_j}; Sym^3 of them diagonalises
+/// Sym^3(R(θ)).
 template <class Scalar>
 void eigenvalues_of_lift(Ledger& ledger, Random& random) {
   using Complex = std::complex<double>;

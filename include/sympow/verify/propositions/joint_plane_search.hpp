@@ -1,4 +1,5 @@
-// Propositions about the algorithm that finds joint planes: families of every kind, Newton's method, and ways that fail.
+// Propositions about the algorithm that finds joint planes: families of every kind, Newton's method, and ways that
+// fail.
 #pragma once
 
 #include <cmath>

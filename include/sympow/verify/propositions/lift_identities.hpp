@@ -64,8 +64,8 @@ inline std::pair<double, double> log_determinant(Dense<double> a) {
   return {log, sign};
 }
 
-/// How far rounding moves log|det A| of an n × n matrix A whose entries are products of p factors: d log det A = tr(A⁻¹ dA), with the
-/// roundings of the entries and those of n steps of elimination.
+/// How far rounding moves log|det A| of an n × n matrix A whose entries are products of p factors: d log det A = tr(A⁻¹
+/// dA), with the roundings of the entries and those of n steps of elimination.
 template <class Scalar>
 double determinant_bound(Index n, int p, double condition) {
   const auto steps = static_cast<double>(n);
@@ -79,7 +79,8 @@ Dense<Scalar> random_reflection(Random& random, Index d) {
   return (Dense<double>::identity(d) - 2 / v.dot(v) * (v * v.transpose())).template to<Scalar>();
 }
 
-/// A random matrix with singular values in [1.1, 1.6] and a determinant of either sign: far from singular and far from ±1.
+/// A random matrix with singular values in [1.1, 1.6] and a determinant of either sign: far from singular and far from
+/// ±1.
 template <class Scalar>
 Dense<Scalar> moderate_matrix(Random& random, Index d) {
   const Dense<double> rotation = random.rotation<double>(d);
@@ -98,8 +99,9 @@ double condition_of_moderate(const Dense<Scalar>& a) {
 
 /// How far rounding moves entries of lifted maps, in units of u and of the same map with |A| in place of A.
 ///
-/// An entry of Sym^p(A) is a permanent: p levels of at most p multiplications and additions, then its weight; 8 d roundings of each
-/// of the p factors stand for an A that is a rotation only up to rounding. D additions for a product with another such map.
+/// An entry of Sym^p(A) is a permanent: p levels of at most p multiplications and additions, then its weight; 8 d
+/// roundings of each of the p factors stand for an A that is a rotation only up to rounding. D additions for a product
+/// with another such map.
 inline double roundings_of_lift(Index d, int p, Index dimension) {
   return 2.0 * p * (p + 1) + 8.0 * static_cast<double>(d) * p + static_cast<double>(dimension) + 8;
 }

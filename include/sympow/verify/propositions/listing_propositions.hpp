@@ -43,8 +43,9 @@ struct ListingInput {
 
   /// max |a - b| / (c_i max |V|) over the rows i; within 8 u where only rounding differs.
   ///
-  /// c_i = i + Σ_j w_ij (1 + p d κ_ij + 2 p |log|s_ij||) / Σ_j w_ij + 2 p max_j |log|s_ij||, with w_ij = s_ij^p, s_ij = q_i·k_j and
-  /// κ_ij = Σ|q_n k_n|/|s_ij|: the roundings of a weight by way of its logarithm, averaged, and those of the sums.
+  /// c_i = i + Σ_j w_ij (1 + p d κ_ij + 2 p |log|s_ij||) / Σ_j w_ij + 2 p max_j |log|s_ij||, with w_ij = s_ij^p, s_ij =
+  /// q_i·k_j and κ_ij = Σ|q_n k_n|/|s_ij|: the roundings of a weight by way of its logarithm, averaged, and those of
+  /// the sums.
   [[nodiscard]] double distance(const Dense<Scalar>& a, const Dense<Scalar>& b) const {
     const Dense<double> q = Q.in_double(), k = K.in_double();
     Largest worst;

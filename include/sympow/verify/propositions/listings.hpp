@@ -35,8 +35,8 @@ struct Stabilizer {
   double in_logarithm = 0, in_denominator = 0;
 };
 
-/// §2, the second listing. `Accumulator` is the type of its row sums, which the listing fixes to float32; `Scalar` may be a type of
-/// half precision.
+/// §2, the second listing. `Accumulator` is the type of its row sums, which the listing fixes to float32; `Scalar` may
+/// be a type of half precision.
 template <class Accumulator, class Scalar>
 [[nodiscard]] Dense<Scalar> listed_even_power_attn(const Dense<Scalar>& Q, const Dense<Scalar>& K,
                                                    const Dense<Scalar>& V, int p, Stabilizer epsilon) {

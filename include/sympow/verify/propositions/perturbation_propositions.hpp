@@ -1,4 +1,5 @@
-// The bounds on the way to Theorem 2 on structured rotations, of commutators and of perturbed Cayley transforms: 4.29 to 4.33.
+// The bounds on the way to Theorem 2 on structured rotations, of commutators and of perturbed Cayley transforms: 4.29
+// to 4.33.
 #pragma once
 
 #include <algorithm>

@@ -16,7 +16,8 @@
 namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
-/// A vector whose inner products are (x·y)^n: φ^n(x), or φ^8(x) ⊗ … beyond the powers that have an embedding (Result 1).
+/// A vector whose inner products are (x·y)^n: φ^n(x), or φ^8(x) ⊗ … beyond the powers that have an embedding (Result
+/// 1).
 template <class Scalar>
 [[nodiscard]] Vector<Scalar> any_power(const Vector<Scalar>& x, int n) {
   if (n == 0) return DenseVector<Scalar>::constant(1, 1, 1);
@@ -26,7 +27,8 @@ template <class Scalar>
   return tensor_product(low, high);
 }
 
-/// φ = ⊕_{n ≤ degree} φ^n / √n!, whose inner products are the Taylor polynomial of exp. For an even degree that has no zero.
+/// φ = ⊕_{n ≤ degree} φ^n / √n!, whose inner products are the Taylor polynomial of exp. For an even degree that has no
+/// zero.
 template <class Scalar>
 [[nodiscard]] DenseVector<Scalar> taylor_features(const DenseVector<Scalar>& x, int degree) {
   std::vector<Scalar> phi;
@@ -101,7 +103,8 @@ template <int P>
   return induced<P>(R.plain()).toDenseMatrix();
 }
 
-/// S_i = e^{-m} S_{i-1} R̄ + [v_i; 1] φ(k_i)ᵀ with R̄ = diag(1, Sym¹(R), …, Sym⁶(R)), dense and in double, read by φ(q_i).
+/// S_i = e^{-m} S_{i-1} R̄ + [v_i; 1] φ(k_i)ᵀ with R̄ = diag(1, Sym¹(R), …, Sym⁶(R)), dense and in double, read by
+/// φ(q_i).
 [[nodiscard]] inline Dense<double> conformal_rnn(const Dense<double>& Q, const Dense<double>& K, const Dense<double>& V,
                                                  const GivenFeatures& taylor_features, const DenseVector<double>& theta,
                                                  double m) {
@@ -147,7 +150,8 @@ void softmax_as_recurrence(Ledger& ledger, const Sequence<Scalar>& x, double m) 
                       phi_k = taylor_features_of_columns(K, 24).in_double(), found = phi_k.transpose() * phi_q;
   Dense<double> exact = k.transpose() * q;
   for (Index n = 0; n < exact.size(); ++n) exact.data()[n] = std::exp(exact.data()[n]);
-  // A monomial of degree n is rounded 2n times or less, Σ_n 2n t^n/n! = 2t e^t with t = ‖q‖‖k‖ at most radius²; and D are summed.
+  // A monomial of degree n is rounded 2n times or less, Σ_n 2n t^n/n! = 2t e^t with t = ‖q‖‖k‖ at most radius²; and D
+  // are summed.
   const double t = radius * radius, size = std::exp(t), sum = 2 * std::sqrt(static_cast<double>(phi_q.rows()));
   ledger.holds(
       "AL5", distance(found, exact) / size, (8 * (1 + 2 * t) + sum) * unit_roundoff<Scalar> + taylor_remainder(t, 24),

@@ -1,4 +1,5 @@
-// The listings of "On the Legacy of Linear Transformers in Positional Embeddings", line by line in C++, with their faults.
+// The listings of "On the Legacy of Linear Transformers in Positional Embeddings", line by line in C++, with their
+// faults.
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,8 @@
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 
-// Where a listing has rows of tokens, they are columns here: its T × T results stand transposed, entry (j, i) for row i and column j.
+// Where a listing has rows of tokens, they are columns here: its T × T results stand transposed, entry (j, i) for row i
+// and column j.
 
 /// alibi(T, lambd): -(|I - J| λ).tril().
 [[nodiscard]] inline Dense<double> listed_alibi(Index T, double lambda) {

@@ -1,4 +1,5 @@
-// Lemma 3 and Theorem 1 on structured rotations: Cayley transforms, those that fix every plane, and logits after them: 4.14 to 4.19, 4.23 and 4.24.
+// Lemma 3 and Theorem 1 on structured rotations: Cayley transforms, those that fix every plane, and logits after them:
+// 4.14 to 4.19, 4.23 and 4.24.
 #pragma once
 
 #include <algorithm>

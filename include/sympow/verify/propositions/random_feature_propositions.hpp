@@ -16,7 +16,8 @@
 namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
 
-/// The errors of a mean and of the library's features, in units of what rounding explains, and of the variance of one kind.
+/// The errors of a mean and of the library's features, in units of what rounding explains, and of the variance of one
+/// kind.
 template <RandomFeatureKind Kind, class Scalar>
 void examine(const FeaturePair<Scalar>& pair, double formula, std::uint64_t seed, Largest& unbiased,
              Largest& variance) {

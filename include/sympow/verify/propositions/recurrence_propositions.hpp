@@ -157,8 +157,8 @@ void sizes(Ledger& ledger) {
 
 /// Every statement that an attention equals a recurrence, and about the size and content of its state.
 ///
-/// F1 to F5, P3, P1, P1S, P1g, P1b, G1. Inputs are drawn from the seed. Source: Conformal Transformations, §2, §3.1, A.1, A.3;
-/// Improving Symmetric Power Transformers, §1 and §2; Symmetric Power Transformers, §1.
+/// F1 to F5, P3, P1, P1S, P1g, P1b, G1. Inputs are drawn from the seed. Source: Conformal Transformations, §2, §3.1,
+/// A.1, A.3; Improving Symmetric Power Transformers, §1 and §2; Symmetric Power Transformers, §1.
 template <class Scalar>
 void recurrence_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::Sequence<Scalar> x(seed);

@@ -102,7 +102,8 @@ template <class Scalar>
           position<Scalar>(std::acos(-1.0))};
 }
 
-/// Counterexample 2: P = I, and generators that leave the space of the projector while their commutator goes to 0 with τ.
+/// Counterexample 2: P = I, and generators that leave the space of the projector while their commutator goes to 0 with
+/// τ.
 template <class Scalar>
 [[nodiscard]] NearlyRelative<Scalar> leaving_generators(double tau) {
   using M = Dense<Scalar>;

@@ -140,7 +140,8 @@ void plane_rotations(Ledger& ledger, Random& random) {
     inverse = worse(inverse, distance(back.in_double(), there.transpose().in_double()));
     inverse = worse(inverse, distance((there * back).in_double(), Dense<double>::identity(2)));
   }
-  // A product of two 2 × 2 matrices of rounded cosines and sines: 2 · (1 + 1 + 2) u; angles up to 30 by a few u of double.
+  // A product of two 2 × 2 matrices of rounded cosines and sines: 2 · (1 + 1 + 2) u; angles up to 30 by a few u of
+  // double.
   const double bound = 8 * u + 100 * unit_roundoff<double>;
   ledger.erratum("3.D4c", printed, visible_error,
                  "cos(Ω(t-j) - φ_q - φ_k) = [cos φ_q; sin φ_q]ᵀ R^{t-j} [cos φ_k; sin φ_k]; residual: the largest "
@@ -262,7 +263,8 @@ void rope_listing(Ledger& ledger, const ComplexGate<Scalar>& gate) {
 
 }  // namespace detail
 
-/// Every statement on the complex gate and its dual. Source: On the Legacy of Linear Transformers in Positional Embeddings, §4.
+/// Every statement on the complex gate and its dual. Source: On the Legacy of Linear Transformers in Positional
+/// Embeddings, §4.
 template <class Scalar>
 void rotary_duality_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::ComplexGate<Scalar> gate{detail::DualityInput<Scalar>(seed)};

@@ -254,8 +254,9 @@ void exchanged_roles(Ledger& ledger, const Sequence<Scalar>& x) {
 
 /// Every statement about R(θ), the rates θ, rotary positions at fixed rates, and learned rotary.
 ///
-/// T1 to T9, L1, L1f, L1g, L2, L3, L3s. L1f and L1g are about float and are computed in float, L1 in double, whatever the scalar.
-/// Source: Conformal Transformations, §3.2, A.1.2, A.3; Improving Symmetric Power Transformers, §1.1 and §3.
+/// T1 to T9, L1, L1f, L1g, L2, L3, L3s. L1f and L1g are about float and are computed in float, L1 in double, whatever
+/// the scalar. Source: Conformal Transformations, §3.2, A.1.2, A.3; Improving Symmetric Power Transformers, §1.1 and
+/// §3.
 template <class Scalar>
 void rotation_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::Sequence<Scalar> x(seed);

@@ -41,8 +41,8 @@ template <class Scalar, int Columns>
 /// The larger of two residuals; one that is not a number stays.
 [[nodiscard]] inline double worse(double a, double b) { return std::isnan(b) || b > a ? b : a; }
 
-/// Seventy tokens: more than a block of the attention form, and not a multiple of the chunk. β is rounded to 20 binary places, so
-/// that sums of it are exact.
+/// Seventy tokens: more than a block of the attention form, and not a multiple of the chunk. β is rounded to 20 binary
+/// places, so that sums of it are exact.
 template <class Scalar>
 struct Sequence {
   static constexpr Index d = 6, e = 4, T = 70;
@@ -79,13 +79,14 @@ struct Sequence {
   }
 };
 
-/// What the angle of a rotation is off by at most after n steps, in radians: angles are double, and a step rounds a product and a sum
-/// below 16, by 8 u each, and takes at most two turns by a 2π that is rounded by 2.2 u.
+/// What the angle of a rotation is off by at most after n steps, in radians: angles are double, and a step rounds a
+/// product and a sum below 16, by 8 u each, and takes at most two turns by a 2π that is rounded by 2.2 u.
 [[nodiscard]] inline double angle_error(Index steps) {
   return 20.4 * static_cast<double>(steps) * unit_roundoff<double>;
 }
 
-/// A row-rule bound for scores of degree P under a rotation: an angle off by δ moves a score by P δ of what the rule goes by.
+/// A row-rule bound for scores of degree P under a rotation: an angle off by δ moves a score by P δ of what the rule
+/// goes by.
 template <class Scalar>
 [[nodiscard]] Bound turning_bound(int P, Index steps) {
   return {1 + P * angle_error(steps) / (4 * unit_roundoff<Scalar>),
@@ -131,7 +132,8 @@ template <class Score, class Scalar>
 /// What counts as seen: an error of a row that is no rounding, in units of max |V|.
 inline const Bound visible_error{1e-3, {}, "max|V|"};
 
-/// How far Y is from the rows of a form, in units of max |V|, over the rows that rounding moves by at most `visible_error`.
+/// How far Y is from the rows of a form, in units of max |V|, over the rows that rounding moves by at most
+/// `visible_error`.
 [[nodiscard]] inline double departure(const DirectRows<double>& rows, const Dense<double>& form, const Dense<double>& Y,
                                       double unit) {
   double worst = 0;
@@ -180,7 +182,8 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, Transi
            chunked<Normalization>(feature, transition, Q, K, V, state, options)}};
 }
 
-/// A feature map of one's own, by its φ of a column in double, without negative scores: the forms are compiled once for all of them.
+/// A feature map of one's own, by its φ of a column in double, without negative scores: the forms are compiled once for
+/// all of them.
 struct GivenFeatures {
   static constexpr Score score = Score::embedded;
   static constexpr bool nonnegative = true;

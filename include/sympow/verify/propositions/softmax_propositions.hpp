@@ -143,8 +143,8 @@ void embeddings(Ledger& ledger, const DualityInput<Scalar>& in) {
 
 }  // namespace detail
 
-/// Every statement on softmax attention and its positional embeddings before any gate. Source: On the Legacy of Linear Transformers in
-/// Positional Embeddings, Softmax Attention and Position of Tokens.
+/// Every statement on softmax attention and its positional embeddings before any gate. Source: On the Legacy of Linear
+/// Transformers in Positional Embeddings, Softmax Attention and Position of Tokens.
 template <class Scalar>
 void softmax_propositions(Ledger& ledger, std::uint64_t seed) {
   const detail::DualityInput<Scalar> in(seed);

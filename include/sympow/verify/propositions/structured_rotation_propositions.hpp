@@ -1,4 +1,5 @@
-// Lemma 2 on structured rotations: the exponential in planes, the relative law and what the rotations share with RoPE: 4.10 to 4.13.
+// Lemma 2 on structured rotations: the exponential in planes, the relative law and what the rotations share with RoPE:
+// 4.10 to 4.13.
 #pragma once
 
 #include <utility>
@@ -36,7 +37,8 @@ struct PositionedFamily {
   /// R_STR(r) of the library, as a matrix.
   [[nodiscard]] M structured(const V& r) const { return family().at(r).toDenseMatrix(); }
 
-  /// The largest violation(r, s) over the pairs, in units of what a rounding u makes of two turns: d (1 + ‖A(r)‖ + ‖A(s)‖).
+  /// The largest violation(r, s) over the pairs, in units of what a rounding u makes of two turns: d (1 + ‖A(r)‖ +
+  /// ‖A(s)‖).
   template <class Violation>
   [[nodiscard]] double largest(const Violation& violation) const {
     Largest worst;

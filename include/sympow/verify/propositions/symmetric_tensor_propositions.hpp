@@ -1,4 +1,5 @@
-// The space of symmetric tensors: duplicates, the basis, polarisation and the proofs about them. Propositions S1 to S15.
+// The space of symmetric tensors: duplicates, the basis, polarisation and the proofs about them. Propositions S1 to
+// S15.
 #pragma once
 
 #include <Eigen/LU>

@@ -165,7 +165,8 @@ inline void model_table(Ledger& ledger) {
     else
       ledger.holds(id, row.ratio.off(ratio), 0, statement, "C §introduction, \"If we look at the state …\"");
 
-    // Token and position embeddings; 12 w² + 13 w a block: attention, the wide layer, their biases and norms; the last norm.
+    // Token and position embeddings; 12 w² + 13 w a block: attention, the wide layer, their biases and norms; the last
+    // norm.
     const double width = row.width,
                  weights = (50257 + 1024) * width + row.layers * (12 * width * width + 13 * width) + 2 * width;
     if (row.layers == 24) medium_weights = weights / 1e6;
@@ -214,7 +215,8 @@ inline void memory_columns(Ledger& ledger) {
 
 }  // namespace detail
 
-/// Decides N.* and adds them to the ledger. They are counts of whole numbers, the same in every type and for every seed.
+/// Decides N.* and adds them to the ledger. They are counts of whole numbers, the same in every type and for every
+/// seed.
 template <class Scalar>
 void table_propositions(Ledger& ledger, [[maybe_unused]] std::uint64_t seed) {
   detail::state_table(ledger);
