@@ -44,7 +44,7 @@ class PanelProduct {
     }
   }
 
-  /// c ← A b or c += A b for `column_depth` columns of A at most, entries side by side and `right` from column to column.
+  /// c ← A b or c += A b for up to `column_depth` columns of A, entries side by side, `right` between columns.
   static void times_column(bool add, Index rows, Index depth, const Scalar* a, Index right, const Scalar* b,
                            Scalar* c) {
     Index i = 0;
