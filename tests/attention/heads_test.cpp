@@ -81,6 +81,21 @@ TEST_CASE("writable heads write in place and become read-only ones", "[attention
   REQUIRE(same.head(2, 3).outerStride() == H * D);
 }
 
+TEST_CASE("lengths and offsets may end before the heads, and copies share what was given", "[attention]") {
+  std::vector<double> data(B * T * H * D);
+  std::vector<Index> given = {5, 0, 3};
+  const auto bthd = Heads<double>::bthd(data.data(), B, T, H, D, given);
+  const auto packed = Heads<double>::packed(data.data(), B * T, H, D, std::vector<Index>{0, 5, 5, 15});
+  given.assign({1, 1, 1});
+  for (const Heads<const double> heads : {Heads<const double>(bthd), Heads<const double>(packed)}) {
+    REQUIRE(heads.length(0) == 5);
+    REQUIRE(heads.length(1) == 0);
+  }
+  REQUIRE(bthd.length(2) == 3);
+  REQUIRE(packed.head(2, 1).data() == data.data() + (5 * H + 1) * D);
+  REQUIRE(packed.length(2) == 10);
+}
+
 TEST_CASE("batches without anything in them are batches", "[attention]") {
   REQUIRE(Heads<const float>::bthd(nullptr, 0, 0, 0, 0).sequences() == 0);
   REQUIRE(Heads<const float>::bthd(nullptr, 2, 0, 3, 4).head(1, 2).cols() == 0);

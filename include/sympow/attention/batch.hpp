@@ -9,6 +9,7 @@
 
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/heads.hpp>
+#include <sympow/attention/mistakes.hpp>
 #include <sympow/attention/recurrent.hpp>
 #include <sympow/attention/scan.hpp>
 
@@ -261,7 +262,7 @@ inline namespace SYMPOW_THREADS {
 /// states of heads that were done have moved, see `State::interrupted`. Calls allocate transitions of a callable,
 /// segments' states, and workspaces until each thread has seen the largest head.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar,
-          std::ranges::random_access_range States>
+          detail::StatesOf<Scalar, F> States>
 void attend(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
             Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V, States&& states,
             Heads<Scalar> Y, Workspaces<std::type_identity_t<Scalar>>& workspaces, const BatchOptions& options = {}) {
@@ -277,6 +278,14 @@ void attend(const F& feature, const Transitions& transitions, Heads<const std::t
   detail::NoStates none;
   detail::run_batch<Normalization>(feature, transitions, detail::BatchCall<Scalar>{Q, K, V, Y, options}, none,
                                    workspaces);
+}
+
+/// What is no call of it, with a sentence why.
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Q, class K, class V,
+          class A = BatchOptions, class B = BatchOptions, class C = BatchOptions, class D = BatchOptions>
+  requires(detail::BatchMistakes<F, const Q&, const K&, const V&, A, B, C, D>::any)
+void attend(const F&, const Transitions&, const Q&, const K&, const V&, A&& = {}, B&& = {}, C&& = {}, D&& = {}) {
+  detail::BatchMistakes<F, const Q&, const K&, const V&, A, B, C, D>::explain();
 }
 
 }  // namespace SYMPOW_THREADS

@@ -1,10 +1,12 @@
 // A batch of heads in the caller's memory: whose columns are whose tokens.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
@@ -17,9 +19,9 @@ namespace SYMPOW_NAMESPACE {
 ///     bhtd    [B, H, T, D]    at ((b H + h) T + t) D + i
 ///     packed  [ΣT, H, D]      token t of sequence b at ((offset_b + t) H + h) D + i
 ///
-/// `head(b, h)` is a D × T_b map whose columns are the tokens of one head; nothing is copied and nothing is owned,
-/// lengths and offsets included. Write `Heads<float>` for outputs and `Heads<const float>` for inputs; the first
-/// converts into the second.
+/// `head(b, h)` is a D × T_b map whose columns are the tokens of one head; their numbers are neither copied nor owned.
+/// Lengths and offsets are copied, once: copies of the heads share them. Write `Heads<float>` for outputs and
+/// `Heads<const float>` for inputs; the first converts into the second.
 ///
 ///     const auto Q = Heads<const float>::bthd(q.data(), B, T, H, d);
 template <class S>
@@ -61,7 +63,7 @@ class Heads {
         detail::raise<ShapeMismatch>("heads: offset ", b, " is ", offsets[b], ", must not be below offset ", b - 1,
                                      ", which is ", offsets[b - 1]);
     detail::check_size("heads: the last offset", offsets.back(), tokens, "the tokens of all sequences");
-    heads.offsets_ = offsets;
+    heads.offsets_ = kept(offsets);
     heads.of_token_ = H * D;
     heads.of_head_ = D;
     return heads;
@@ -87,8 +89,8 @@ class Heads {
   /// T_b, the tokens of a sequence.
   [[nodiscard]] Index length(Index sequence) const {
     const auto b = static_cast<std::size_t>(sequence);
-    if (!offsets_.empty()) return offsets_[b + 1] - offsets_[b];
-    return lengths_.empty() ? tokens_ : lengths_[b];
+    if (offsets_ != nullptr) return (*offsets_)[b + 1] - (*offsets_)[b];
+    return lengths_ == nullptr ? tokens_ : (*lengths_)[b];
   }
 
   /// The tokens of a head, D × T_b. Throws `InvalidArgument` for one that there is not.
@@ -101,12 +103,15 @@ class Heads {
   [[nodiscard]] Head padding(Index sequence, Index head) const {
     check_exists(sequence, head);
     const Index n = length(sequence);
-    return columns(sequence, head, n, offsets_.empty() ? tokens_ - n : 0);
+    return columns(sequence, head, n, offsets_ == nullptr ? tokens_ - n : 0);
   }
 
  private:
   template <class>
   friend class Heads;
+
+  using Shared = std::shared_ptr<const std::vector<Index>>;
+  static Shared kept(std::span<const Index> x) { return std::make_shared<std::vector<Index>>(x.begin(), x.end()); }
 
   Heads(S* data, Index B, Index T, Index H, Index D)
       : data_(data), sequences_(B), tokens_(T), heads_(H), dimension_(D) {
@@ -125,7 +130,7 @@ class Heads {
     for (std::size_t b = 0; b < lengths.size(); ++b)
       if (lengths[b] < 0 || lengths[b] > tokens_)
         detail::raise<ShapeMismatch>("heads: length ", b, " is ", lengths[b], ", must lie in 0 … T = ", tokens_);
-    lengths_ = lengths;
+    lengths_ = kept(lengths);
   }
 
   void check_exists(Index sequence, Index head) const {
@@ -135,8 +140,8 @@ class Heads {
   }
 
   [[nodiscard]] Head columns(Index sequence, Index head, Index first, Index count) const {
-    const Index begin = offsets_.empty() ? sequence * (tokens_ * heads_ * dimension_)
-                                         : offsets_[static_cast<std::size_t>(sequence)] * of_token_;
+    const Index begin = offsets_ == nullptr ? sequence * (tokens_ * heads_ * dimension_)
+                                            : (*offsets_)[static_cast<std::size_t>(sequence)] * of_token_;
     S* const at = data_ == nullptr ? nullptr : data_ + (begin + first * of_token_ + head * of_head_);
     return Head(at, dimension_, count, Eigen::OuterStride<>(of_token_));
   }
@@ -144,7 +149,7 @@ class Heads {
   S* data_;
   Index sequences_, tokens_, heads_, dimension_;
   Index of_token_ = 0, of_head_ = 0;  // numbers from one token to the next, and from one head to the next
-  std::span<const Index> lengths_ = {}, offsets_ = {};
+  Shared lengths_, offsets_;          // null where there are none
 };
 
 }  // namespace SYMPOW_NAMESPACE

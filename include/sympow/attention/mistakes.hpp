@@ -1,11 +1,18 @@
 // Calls that no form takes: one sentence from the compiler in the place of a list of candidates.
 #pragma once
 
+#include <concepts>
+#include <ranges>
 #include <tuple>
 
+#include <sympow/attention/heads.hpp>
 #include <sympow/attention/state.hpp>
+#include <sympow/attention/workspace.hpp>
 
-namespace SYMPOW_NAMESPACE::detail {
+namespace SYMPOW_NAMESPACE {
+struct BatchOptions;
+
+namespace detail {
 
 template <class T>
 concept ArrayExpression = requires(const std::remove_cvref_t<T>& x) { []<class D>(const Eigen::ArrayBase<D>&) {}(x); };
@@ -58,4 +65,51 @@ concept Mistaken = sizeof...(Arguments) > 0 &&
                    (Mistakes<F, output, Arguments...>::arrays || Mistakes<F, output, Arguments...>::state ||
                     Mistakes<F, output, Arguments...>::place);
 
-}  // namespace SYMPOW_NAMESPACE::detail
+/// What gives the states of a batch.
+template <class R, class Scalar, class F>
+concept StatesOf =
+    std::ranges::random_access_range<R> && std::convertible_to<std::ranges::range_reference_t<R&>, State<Scalar, F>&>;
+
+/// The scalar type of heads, const where they are read only; void of all else.
+template <class S>
+std::type_identity<S> scalar_of_heads(const Heads<S>&);
+std::type_identity<void> scalar_of_heads(...);
+template <class X>
+using heads_scalar_t = typename decltype(scalar_of_heads(std::declval<X>()))::type;
+
+/// What is wrong with the arguments of a batch after its transitions, if it is one of these. A to D follow the values,
+/// with states or without; one that is not given is BatchOptions.
+template <class F, class Q, class K, class V, class A, class B, class C, class D>
+struct BatchMistakes {
+  static constexpr bool has_states = std::is_void_v<heads_scalar_t<A>>;
+  using Y = std::conditional_t<has_states, B, A>;
+  using W = std::conditional_t<has_states, C, B>;
+  using O = std::conditional_t<has_states, D, C>;
+  using S = heads_scalar_t<Y>;
+  using Scalar = std::conditional_t<std::is_void_v<S>, double, std::remove_const_t<S>>;
+  template <class X>
+  static constexpr bool is_input = std::is_convertible_v<X, Heads<const Scalar>>;
+
+  static constexpr bool heads = !std::is_same_v<S, Scalar> || !is_input<Q> || !is_input<K> || !is_input<V>;
+  static constexpr bool states = !heads && has_states && !StatesOf<A, Scalar, F>;
+  static constexpr bool workspaces = !heads && !states && !std::is_convertible_v<W, Workspaces<Scalar>&>;
+  static constexpr bool options = !heads && !states && !workspaces && !std::is_convertible_v<O, const BatchOptions&>;
+  static constexpr bool any = heads || states || workspaces || options;
+
+  /// The sentence.
+  static void explain() {
+    static_assert(!heads,
+                  "queries, keys, values and outputs of a batch are Heads of one scalar type, outputs not of a const "
+                  "one: Heads<float>::bthd(data, B, T, H, d), or its bhtd or packed");
+    static_assert(!states,
+                  "before the outputs of a batch stands a container of its states, State<Scalar, Feature>, with the "
+                  "scalar type of the heads and the type of the feature map, or nothing");
+    static_assert(!workspaces,
+                  "after the outputs of a batch stands a variable of type Workspaces<Scalar>, with the scalar type of "
+                  "the heads; states stand before the outputs");
+    static_assert(!options, "the options of a batch are BatchOptions; Options of its heads are in them, .head");
+  }
+};
+
+}  // namespace detail
+}  // namespace SYMPOW_NAMESPACE
