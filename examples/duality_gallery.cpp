@@ -5,7 +5,8 @@
 // Fixed random projections of the bytes give every token its query, key, gate and strength; nothing is learned. Both
 // systems of a pair have the same transition, so what one forgets and how it turns is to be seen in both. The program
 // draws the scores, says how far back they reach, and checks that both score matrices hold the same logits. Exit
-// status: 0 they do, 1 they do not, 2 bad input.
+// status: 0 they do, 1 they do not, 2 bad input or output that cannot be written.
+#include <sympow/io/output_file.hpp>
 #include <sympow/sympow.hpp>
 
 #include <algorithm>
@@ -220,24 +221,24 @@ int run(const Arguments& arguments) {
     std::printf("%-17s%-10s%4.1f%7.1f tokens%9s%-15.1e%s\n", pair.name, pair.dual_name, half_of_the_weight(pair.linear),
                 half_of_the_weight(pair.softmax), "", pair.disagreement, pair.to_see);
   std::printf("\nRoPE turns what all tokens share once in %.1f tokens, the distance of the stripes.\n", tokens.wave());
+  io::require_printed();
   return std::ranges::all_of(pairs, [](const Pair& pair) { return pair.disagreement <= 1e-9; }) ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) != words.end()) {
+  try {
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) == words.end()) return run(parse(words));
     std::printf(
         "usage: duality_gallery [FILE] [--tokens 96] [--out duality_gallery.pgm]\n"
         "Draws the scores of six linear systems above those of their softmax duals. FILE is any text, - standard "
         "input; default: %s\n"
         "--tokens: how many of its bytes, %td to %td; --out: a PGM\n",
         SYMPOW_DUALITY_GALLERY_TEXT, fewest, most);
+    io::require_printed();
     return 0;
-  }
-  try {
-    return run(parse(words));
   } catch (const std::exception& error) {
     std::cerr << "duality_gallery: " << error.what() << '\n';
     return 2;

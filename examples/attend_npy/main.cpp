@@ -11,7 +11,7 @@
 
 #include "attend.hpp"
 #include "features.hpp"
-#include "output_file.hpp"
+#include "output_files.hpp"
 #include "process.hpp"
 #include "read_problem.hpp"
 
@@ -174,7 +174,7 @@ int run(const Problem& problem) {
   if (beyond > 0)
     std::printf("%s beyond the range of the type\n", counted(beyond, "entry of Y is", "entries of Y are").c_str());
   if (arguments.compare) report(problem, results.comparison);
-  require_printed();
+  sympow::io::require_printed();
   files.commit();
   return results.comparison.agree() ? 0 : 1;
 }
@@ -193,7 +193,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) == words.end()) return run(parse(words));
     std::fputs(usage, stdout);
-    require_printed();
+    sympow::io::require_printed();
     return 0;
   } catch (const std::bad_alloc&) {
     return refuse_for_memory();

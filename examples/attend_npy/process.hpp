@@ -1,4 +1,4 @@
-// What the program has to do with its process: messages, output that is lost, signals, and the end of memory.
+// What the program has to do with its process: messages, signals, and the end of memory.
 #pragma once
 
 #include <fcntl.h>
@@ -8,8 +8,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "bad_input.hpp"
-#include "output_file.hpp"
+#include "output_files.hpp"
 
 namespace attend_npy {
 
@@ -26,11 +25,6 @@ inline int refuse(const char* message) noexcept {
 }
 
 inline int refuse_for_memory() noexcept { return refuse("there is not enough memory for these arrays"); }
-
-/// Throws `BadInput` unless all that was printed has arrived.
-inline void require_printed() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail("standard output: cannot be written to its end");
-}
 
 /// To be called first. A stream that is closed stays without a file of ours in its place; a limit on the size of files
 /// and a reader that is gone are errors of writing; other ends leave no partial file; and where there is no memory to

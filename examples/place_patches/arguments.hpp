@@ -28,7 +28,8 @@ inline constexpr const char* usage =
                 Attention is causal in reading order: a patch sees those above it, those to its left, and itself
   --out         a PPM of where that patch attends: without positions, by rotary over the reading order, by rotary in two dimensions
 
-Exit status: 0 done, 1 a logit depends on where the picture is and must not, 2 bad input, with one line that says what.
+Exit status: 0 done, 1 a logit depends on where the picture is and must not, 2 bad input or output that cannot be
+written, with one line that says what.
 )";
 
 struct Arguments {

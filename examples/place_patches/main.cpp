@@ -10,6 +10,7 @@
 // grace_hopper.pgm: Commodore Grace M. Hopper, official portrait photograph of the United States Navy, January 1984, in
 // the public domain; cropped and reduced to 160 x 192 greys from the copy among matplotlib's sample data.
 #include <sympow/core/random.hpp>
+#include <sympow/io/output_file.hpp>
 #include <sympow/rotation/generator_families.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/proposition.hpp>
@@ -201,6 +202,7 @@ int run(const Arguments& arguments) {
       "\n%s: where patch (%d, %d) attends, framed, of those before it in reading order;\n"
       "without positions, by 1-D rotary, by mixed 2-D rotary\n",
       arguments.out.c_str(), row, column);
+  io::require_printed();
   double largest = all[1].moved;
   for (const std::size_t n : {0U, 2U, 3U}) largest = std::max({largest, all[n].moved, all[n].widened});
   return largest <= rounding(widened(size)) ? 0 : 1;
@@ -217,13 +219,13 @@ int refuse(std::string message) {
 }  // namespace place_patches
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) != words.end()) {
-    std::cout << place_patches::usage;
-    return 0;
-  }
   try {
-    return place_patches::run(place_patches::parse(words));
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    if (std::ranges::find_first_of(words, std::array{"--help", "-h"}) == words.end())
+      return place_patches::run(place_patches::parse(words));
+    std::fputs(place_patches::usage, stdout);
+    io::require_printed();
+    return 0;
   } catch (const std::exception& error) {
     return place_patches::refuse(error.what());
   }

@@ -1,5 +1,5 @@
 // Everything that a program computes with: include this one. Not in it are attention/compiled_forms.hpp (forms of your
-// own maps, compiled once), verify/laws.hpp (laws to run on your own types) and io/npy.hpp (arrays of numpy).
+// own maps, compiled once), verify/laws.hpp (laws to run on your own types) and io/ (arrays of numpy, output files).
 #pragma once
 
 #include <sympow/attention/attention.hpp>

@@ -212,7 +212,7 @@ TEST_CASE("outputs that cannot be written", "[attend_npy]") {
   for (const std::string option : {"--out", "--diagnostics", "--state-out"}) {
     const std::string words = good.inputs + (option == "--out" ? " " : " --out y.npy ") + option;
     good.refuses(words + " nowhere/x", {option + " nowhere/x: cannot be written"});
-    good.refuses(words + " folder", {option + " folder: cannot be written, it is not a regular file"});
+    good.refuses(words + " folder", {option + " folder: cannot be written, it is a directory"});
     good.refuses(words + " device", {option + " device: cannot be written, it is not a regular file"});
     good.refuses(words + " folder/", {option + " folder/: cannot be written"});
     good.refuses(words + " new/", {option + " new/: cannot be written"});

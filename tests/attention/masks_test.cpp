@@ -1,11 +1,9 @@
 // Queries and keys of different number, against the definition.
-#include <cmath>
-#include <vector>
-
-#include <sympow/sympow.hpp>
-
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
+
+#include <sympow/verify/direct.hpp>
+
 #include "random.hpp"
 
 using namespace sympow;
@@ -18,71 +16,27 @@ struct Shape {
   [[nodiscard]] Index tokens() const { return std::max(keys, queries + offset); }
 };
 
-// The rows of the definition, in double, and what the row rule allows each: 4 u times its absolute weight over its sum.
-// Rotations and Householder chains round a logit once a token, which is allowed for.
-struct Definition {
-  MatrixXd Y;
-  VectorXd allowed;
-};
-
-template <class F, class A>
-Definition define(const A& transition, const Shape& shape, bool is_full, bool normalized, const MatrixXd& Q,
-                  const MatrixXd& K, const MatrixXd& V, double scale) {
-  const Index d = Q.rows();
-  Definition result{MatrixXd::Zero(V.rows(), shape.queries), VectorXd::Zero(shape.queries)};
-  for (Index i = 0; i < shape.queries; ++i) {
-    const Index token = i + shape.offset;
-    double sum = 0, absolute = 0;
-    VectorXd y = VectorXd::Zero(V.rows());
-    std::vector<MatrixXd> between(static_cast<std::size_t>(shape.keys));
-    MatrixXd chain = MatrixXd::Identity(d, d);
-    for (Index j = std::min(token, shape.tokens() - 1); j >= 0; --j) {  // (A_{j+1} … A_i)ᵀ
-      if (j < shape.keys) between[static_cast<std::size_t>(j)] = chain.transpose();
-      chain = transition.key_matrix(j, d) * chain;
-    }
-    chain.setIdentity();
-    for (Index j = token + 1; j < shape.keys && is_full; ++j) {  // A_{i+1} … A_j, of which the inverse is the transpose
-      chain = chain * transition.key_matrix(j, d);
-      between[static_cast<std::size_t>(j)] = chain;
-    }
-    for (Index j = 0; j < shape.keys && (is_full || j <= token); ++j) {
-      double gate = 0;
-      for (Index t = j + 1; t <= token; ++t) gate += transition.log_decay(t);
-      const double logit = scale * Q.col(i).dot(between[static_cast<std::size_t>(j)] * K.col(j));
-      const double length = std::abs(scale) * Q.col(i).norm() * K.col(j).norm();
-      double score = 0, weight = 0;
-      if constexpr (F::score == Score::exponential) {
-        score = std::exp(logit + gate);
-        weight = score * (1 + length);
-      } else {
-        score = std::pow(logit, F::degree) * std::exp(gate);
-        weight = std::pow(length, F::degree) * std::exp(gate);
-      }
-      y += score * V.col(j);
-      sum += score;
-      absolute += weight;
-    }
-    const bool empty = absolute == 0;
-    if (!empty) result.Y.col(i) = normalized ? VectorXd(y / sum) : y;
-    result.allowed[i] = empty ? 0 : absolute / (normalized ? std::abs(sum) : 1);
-  }
-  return result;
-}
-
+// Rows within what the row rule allows the attention form, 4 u K_i max|V|. Rotations and Householder chains round a
+// logit once a token, which is allowed for.
 template <class F, class A>
 void check(const F& feature, const A& transition, const Shape& shape, bool is_full = false) {
-  constexpr bool normalized = F::nonnegative;
   const Index d = 4, e = 3;
   Random random(5);
   const MatrixXd Q = random.matrix(d, shape.queries), K = random.matrix(d, shape.keys),
                  V = random.matrix(e, shape.keys);
-  const double scale = .7, largest = shape.keys > 0 ? V.cwiseAbs().maxCoeff() : 0;
+  const double scale = .7;
   const Mask mask = is_full ? full(shape.offset) : causal(shape.offset);
   MatrixXd Y = MatrixXd::Constant(e, shape.queries, 77);
   Workspace<double> workspace;
   Diagnostics diagnostics;
   attention(feature, transition, Q, K, V, Y, workspace, {.scale = scale, .diagnostics = &diagnostics, .mask = mask});
-  const Definition expected = define<F>(transition, shape, is_full, normalized, Q, K, V, scale);
+  const auto expected = verify::direct_attention<DefaultNormalization, long double>(feature, transition, Q, K, V,
+                                                                                    {.scale = scale, .mask = mask});
+  const auto ratio = [&](const MatrixXd& found, Index i) {  // to u K_i max|V|; a row that sees nothing is 0
+    const long double apart = (found.col(i).cast<long double>() - expected.Y.col(i)).cwiseAbs().maxCoeff();
+    const long double unit = 0x1p-53L * expected.condition[i] * expected.largest_value;
+    return static_cast<double>(apart == 0 ? 0 : apart / unit);
+  };
   CAPTURE(shape.queries, shape.keys, shape.offset, is_full);
   if constexpr (FiniteFeatureMap<F>) {
     if (is_full && shape.offset == 0) {
@@ -92,18 +46,15 @@ void check(const F& feature, const A& transition, const Shape& shape, bool is_fu
         chunked(feature, transition, Q, K, V, state, by_chunks, workspace,
                 {.scale = scale, .chunk = chunk, .mask = mask});
         const double updates = static_cast<double>(shape.keys / chunk + 1);
-        for (Index i = 0; i < shape.queries; ++i)
-          REQUIRE((by_chunks.col(i) - expected.Y.col(i)).cwiseAbs().maxCoeff() <=
-                  32 * 0x1p-53 * (1 + std::sqrt(updates)) * expected.allowed[i] * largest);
+        for (Index i = 0; i < shape.queries; ++i) REQUIRE(ratio(by_chunks, i) <= 32 * (1 + std::sqrt(updates)));
       }
     }
   }
   const double roundings = A::key_action == KeyAction::none ? 4 : 32;
   for (Index i = 0; i < shape.queries; ++i) {
     CAPTURE(i);
-    REQUIRE((Y.col(i) - expected.Y.col(i)).cwiseAbs().maxCoeff() <=
-            roundings * 0x1p-53 * expected.allowed[i] * largest);
-    REQUIRE(((expected.allowed[i] == 0) == (diagnostics(1, i) == 0)));
+    REQUIRE(ratio(Y, i) <= roundings);
+    REQUIRE(((expected.denominator[i] == 0) == (diagnostics(1, i) == 0)));
   }
 }
 

@@ -45,9 +45,10 @@ std::string read(std::FILE* file) {
   return text;
 }
 
-Outcome run(std::vector<const char*> arguments, std::vector<PropositionGroup> (*groups)() = fine) {
+Outcome run(std::vector<const char*> arguments, std::vector<PropositionGroup> (*groups)() = fine,
+            std::FILE* out = std::tmpfile()) {
   arguments.insert(arguments.begin(), "mine");
-  std::FILE *out = std::tmpfile(), *errors = std::tmpfile();
+  std::FILE* errors = std::tmpfile();
   const Program program{"mine", "Decides mine.", groups, nullptr, papers_of_mine, {{"--greet", "says hello", greet}}};
   const int status = run_program(static_cast<int>(arguments.size()), arguments.data(), program, out, errors);
   return {status, read(out), read(errors)};
@@ -152,7 +153,9 @@ TEST_CASE("a mistake on the command line is one line that names it, and the exit
   REQUIRE(complaint({"--verdict", "fine"}) ==
           "--verdict fine: one of holds, erratum, control, documented, unexpected is needed");
   REQUIRE(complaint({"--json", "a", "--json", "b"}) == "--json b: --json is given twice");
-  REQUIRE(complaint({"--json", "a", "--latex", "a"}) == "--latex a: the file is written by another option");
+  REQUIRE(complaint({"--json", "a", "--latex", "a"}) == "--json a: is the same file as --latex a");
+  REQUIRE(complaint({"--json", "a", "--latex", "./a"}) == "--json a: is the same file as --latex ./a");
+  REQUIRE(complaint({"--json", "-"}) == "--json -: names no file");
   REQUIRE(complaint({"--greet", "--list"}) == "--list does not go with --greet");
   const auto [status, out, errors] = run({"--filter", "zz", "--words", "no such"});
   REQUIRE(status == 2);
@@ -165,11 +168,11 @@ TEST_CASE("a file that cannot be written is named at once, and nothing is left o
   for (const std::string& path : {folder / "taken", folder / "none/a.json", std::string("/dev/full")}) {
     if (path == "/dev/full" && !files::exists(path)) continue;
     for (const char* option : {"--json", "--latex", "--markdown", "--figure"}) {
-      REQUIRE(run({option, "-"}).errors.ends_with("mine: cannot write to -, which names no file\n"));
       const auto [status, out, errors] = run({option, path.c_str()});
       CAPTURE(option, path, errors);
       REQUIRE(status == 2);
-      REQUIRE(errors.ends_with("mine: cannot write " + path + "\n"));
+      REQUIRE_THAT(errors, test::contains(std::string("mine: ") + option + " " + path + ": cannot be written"));
+      REQUIRE((out.empty() || path == "/dev/full"));
       REQUIRE(folder.count() == 1);
     }
   }
@@ -180,10 +183,48 @@ TEST_CASE("a file that cannot be written is named at once, and nothing is left o
   REQUIRE(run({"--json", kept.c_str(), "--filter", "zz"}).status == 2);
   REQUIRE(content(kept) == "before");
   REQUIRE(folder.count() == 2);
-  const OutputFile file(folder / "late.json");
-  files::create_directory(folder / "late.json");
-  REQUIRE_THROWS_WITH(file.write("{}"), test::contains("cannot write"));
+  {
+    sympow::io::OutputFile file("--json", folder / "late.json");
+    files::create_directory(folder / "late.json");
+    file.open() << "{}";
+    file.finish();
+    REQUIRE_THROWS_WITH(file.commit(), test::contains("--json " + (folder / "late.json") + ": cannot be written"));
+  }
   REQUIRE(folder.count() == 3);
+}
+
+TEST_CASE("a link to a file is followed, and a file that is replaced keeps its mode", "[verify]") {
+  const Folder folder;
+  for (const char* option : {"--json", "--latex", "--markdown", "--figure"})
+    for (const auto mode : {files::perms::owner_read | files::perms::owner_write, files::perms(0764)}) {
+      CAPTURE(option);
+      const std::string file = folder / "file", link = folder / "link";
+      std::ofstream(file) << "before";
+      files::permissions(file, mode);
+      files::remove(link);
+      files::create_symlink("file", link);
+      REQUIRE(run({option, link.c_str()}).status == 0);
+      REQUIRE(files::is_symlink(link));
+      REQUIRE(content(file).size() > 100);
+      REQUIRE(files::status(file).permissions() == mode);
+      files::remove(file);
+      REQUIRE(run({option, link.c_str()}).status == 0);
+      REQUIRE(files::is_symlink(link));
+      REQUIRE(content(file).size() > 100);
+      REQUIRE(folder.count() == 2);
+    }
+}
+
+TEST_CASE("what cannot be printed is an error, and ends the run at once", "[verify]") {
+  if (!files::exists("/dev/full")) return;
+  const auto lost = [](const std::vector<const char*>& arguments) {
+    const auto [status, out, errors] = run(arguments, fine, std::fopen("/dev/full", "w"));
+    REQUIRE(status == 2);
+    REQUIRE(errors == "mine: standard output: cannot be written to its end\n");
+  };
+  lost({});
+  lost({"--list"});
+  lost({"--help"});
 }
 
 TEST_CASE("help and commands of the program's own", "[verify]") {

@@ -108,9 +108,7 @@ namespace detail {
     };
     const auto set_file = [&](std::string& file) {
       if (!file.empty()) throw std::invalid_argument(option + " " + value + ": " + option + " is given twice");
-      for (const std::string* other : {&arguments.markdown, &arguments.latex, &arguments.json, &arguments.figure})
-        if (*other == value)
-          throw std::invalid_argument(option + " " + value + ": the file is written by another option");
+      if (value == "-") throw std::invalid_argument(option + " -: names no file");
       file = value;
     };
     if (option == "--scalar") {

@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <sympow/io/output_file.hpp>
 #include <sympow/verify/arguments.hpp>
-#include <sympow/verify/output_file.hpp>
 #include <sympow/verify/report_figure.hpp>
 #include <sympow/verify/report_json.hpp>
 #include <sympow/verify/report_latex.hpp>
@@ -61,7 +62,7 @@ namespace detail {
       "files:  --markdown FILE, --latex FILE, --json FILE, --figure FILE.svg\n";
   for (const Command& command : program.commands) text += "or:     " + padded(command.option, 19) + command.help + "\n";
   return text +
-         "exit status: 0 all as expected, 1 something is not, 2 wrong arguments or a file that cannot be written\n";
+         "exit status: 0 all as expected, 1 something is not, 2 wrong arguments or output that cannot be written\n";
 }
 
 [[nodiscard]] inline std::string heading(const Report& report) {
@@ -73,6 +74,37 @@ namespace detail {
 inline void put(const std::string& text, std::FILE* out) {
   std::fwrite(text.data(), 1, text.size(), out);
   std::fflush(out);
+}
+
+/// Throws `io::CannotWrite` if the text is lost.
+inline void put_all(const std::string& text, std::FILE* out) {
+  put(text, out);
+  io::require_printed(out);
+}
+
+/// A file and what it is to hold.
+struct ReportFile {
+  std::unique_ptr<io::OutputFile> file;
+  std::string (*written)(const Report&);
+};
+
+/// The files that are asked for. Each was opened, to know before anything is decided that it can be; nothing is left of
+/// that but an open device.
+inline std::vector<ReportFile> report_files(const Arguments& arguments) {
+  std::vector<ReportFile> files;
+  const auto add = [&](const std::string& option, const std::string& path, std::string (*written)(const Report&)) {
+    if (path.empty()) return;
+    auto file = std::make_unique<io::OutputFile>(option, path);
+    for (const ReportFile& other : files) file->require_other_than(*other.file);
+    file->open();
+    if (!file->is_device()) file->discard();
+    files.push_back({std::move(file), written});
+  };
+  add("--markdown", arguments.markdown, markdown_report);
+  add("--latex", arguments.latex, latex_report);
+  add("--json", arguments.json, json_report);
+  add("--figure", arguments.figure, figure_report);
+  return files;
 }
 
 /// Decides the groups one by one and prints what is selected of each as soon as it is decided. A list says nothing of
@@ -87,7 +119,7 @@ inline void decide(Report& report, const std::vector<PropositionGroup>& groups, 
     decide_group(ledger, report.seed);
     for (const Proposition& p : ledger.propositions()) {
       if (!arguments.selection(p, report.papers)) continue;
-      put(arguments.list ? list_line_of(p) : lines_of(p, arguments.explain), out);
+      put_all(arguments.list ? list_line_of(p) : lines_of(p, arguments.explain), out);
       report.propositions.push_back(p);
     }
   }
@@ -95,27 +127,28 @@ inline void decide(Report& report, const std::vector<PropositionGroup>& groups, 
 
 inline int run(const Program& program, const Arguments& arguments, std::FILE* out, std::FILE* progress) {
   for (const Command& command : program.commands)
-    if (command.option == arguments.command) return command.run(arguments.scalar, arguments.seed) ? 0 : 1;
+    if (command.option == arguments.command) {
+      const bool is_well = command.run(arguments.scalar, arguments.seed);
+      io::require_printed();
+      return is_well ? 0 : 1;
+    }
 
-  using Writer = std::string (*)(const Report&);
-  std::vector<std::pair<OutputFile, Writer>> files;
-  for (const auto& [path, writer] : {std::pair<const std::string&, Writer>{arguments.markdown, markdown_report},
-                                     {arguments.latex, latex_report},
-                                     {arguments.json, json_report},
-                                     {arguments.figure, figure_report}})
-    if (!path.empty()) files.emplace_back(OutputFile(path), writer);
-
+  const std::vector<ReportFile> files = report_files(arguments);
   Report report{program.name, arguments.scalar, arguments.seed, program.papers};
-  put(heading(report), out);
+  put_all(heading(report), out);
   decide(report, arguments.scalar == "float" ? program.groups_float() : program.groups_double(), arguments, out,
          progress);
   if (report.propositions.empty()) throw std::invalid_argument("no statement fits " + arguments.selection.text());
-  for (const auto& [file, writer] : files) file.write(writer(report));
+  for (const auto& [file, written] : files) {
+    file->open() << written(report);
+    file->finish();
+    file->commit();
+  }
   Counts counts;
   for (const Proposition& p : report.propositions) counts.add(p);
-  put("\n" + (arguments.list ? counted(counts.total(), "statement", "statements") + "\n"
-                             : text_table(report) + "\n" + summary(report)),
-      out);
+  put_all("\n" + (arguments.list ? counted(counts.total(), "statement", "statements") + "\n"
+                                 : text_table(report) + "\n" + summary(report)),
+          out);
   return counts.unexpected() == 0 ? 0 : 1;
 }
 
@@ -128,7 +161,7 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
 ///       return run_program(argc, argv, {"mine", "Decides my statements.", groups<double>, groups<float>});
 ///     }
 ///
-/// Returns the exit status: 0 all as expected, 1 something is not, 2 wrong arguments or a file that cannot be
+/// Returns the exit status: 0 all as expected, 1 something is not, 2 wrong arguments or output that cannot be
 /// written; then one line on `errors` says which. Every line is flushed, and `errors` names each group before it is
 /// decided, but for `--list`.
 inline int run_program(int argc, const char* const* argv, const Program& program, std::FILE* out = stdout,
@@ -140,7 +173,7 @@ inline int run_program(int argc, const char* const* argv, const Program& program
     const std::vector<std::string> given(argv + (argc > 0 ? 1 : 0), argv + argc);
     const Arguments arguments = parse_arguments(given, program.papers, scalars, commands);
     if (!arguments.help) return detail::run(program, arguments, out, errors);
-    detail::put(detail::usage(program), out);
+    detail::put_all(detail::usage(program), out);
     return 0;
   } catch (const std::invalid_argument& error) {
     detail::put(program.name + ": " + error.what() + "\n", errors);
