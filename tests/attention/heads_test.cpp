@@ -87,7 +87,7 @@ TEST_CASE("lengths and offsets may end before the heads, and copies share what w
   const auto bthd = Heads<double>::bthd(data.data(), B, T, H, D, given);
   const auto packed = Heads<double>::packed(data.data(), B * T, H, D, std::vector<Index>{0, 5, 5, 15});
   given.assign({1, 1, 1});
-  for (const Heads<const double> heads : {Heads<const double>(bthd), Heads<const double>(packed)}) {
+  for (const auto& heads : {Heads<const double>(bthd), Heads<const double>(packed)}) {
     REQUIRE(heads.length(0) == 5);
     REQUIRE(heads.length(1) == 0);
   }

@@ -11,7 +11,7 @@ set(below_transition core rotation)
 set(below_systems core feature tensor combinatorics rotation transition)
 set(below_attention core combinatorics tensor feature rotation transition)
 set(below_attention_engine core combinatorics tensor feature rotation transition attention/columns.hpp
-    attention/diagnostics.hpp attention/feature_panels.hpp attention/folded_sums.hpp attention/kernel_scores.hpp
+    attention/diagnostics.hpp attention/feature_panels.hpp attention/folded_sums.hpp attention/embedded_feature.hpp
     attention/keys.hpp attention/log_decay.hpp attention/options.hpp attention/state.hpp attention/tail.hpp
     attention/weights.hpp)  # engines know no form
 set(below_io core)

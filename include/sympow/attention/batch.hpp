@@ -185,7 +185,7 @@ void run_batch(const F& feature, const Transitions& given, BatchCall<Scalar> cal
         if constexpr (keeps_states) check_state(std::ranges::begin(states)[n], feature, transition_of(n), Q, V);
         const bool makes_state = form_of(shape_of(n), call.options) != Form::attention && !keeps_states;
         if constexpr (has_states)
-          if (makes_state) StateParts::check_sizes<State<Scalar, F>>(feature, Q.rows(), V.rows());
+          if (makes_state) StateAccess::check_sizes<State<Scalar, F>>(feature, Q.rows(), V.rows());
       });
       for (Index r = 1; options.check_finite && r < call.group; ++r)
         naming_head(b, h + r, 1, [&] { check_finite("Q", call.Q.head(b, h + r)); });

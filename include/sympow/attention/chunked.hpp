@@ -32,7 +32,7 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
   using Scalar = typename DK::Scalar;
   // The keys stand for queries and the values for outputs, neither of which is looked at.
   detail::run_with_state<Unnormalized>(feature, transition, K, K, V, state, Eigen::Map<Matrix<Scalar>>(nullptr, 0, 0),
-                                       workspace, options, [&](detail::StateCall<Scalar, F> call) {
+                                       workspace, options, [&](detail::StateCall<Scalar> call) {
                                          call.reads = false;
                                          detail::StateForms<Scalar, F>::chunked(feature, call);
                                        });

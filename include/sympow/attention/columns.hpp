@@ -9,22 +9,6 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// φ of the columns of x for an embedded score, φ(x_t) = 2^exponents[t] features.col(t) with lengths below 1, which are
-/// given.
-template <FiniteFeatureMap F, class Scalar>
-void embed_scaled(const F& feature, MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents,
-                  ColumnView<Scalar> norms) {
-  if (x.cols() == 0) return;  // what is empty has no memory
-  if constexpr (ScaledFeatureMap<F>) {
-    feature.embed(x, features, exponents);
-  } else {
-    feature.embed(x, features);
-    exponents.setZero();
-  }
-  for (Index t = 0; t < x.cols(); ++t)
-    exponents[t] += take_exponent<Scalar>(features.col(t), features.col(t), 1, norms[t]);
-}
-
 /// y ← factor x with its length in the exponents, as far as the score allows it: of every column for a power; of an
 /// exponential score only where the length is near the ends of the type; of an embedded one from φ(x), later. norms(t)
 /// is the length of y.

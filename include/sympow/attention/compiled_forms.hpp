@@ -45,13 +45,14 @@
   LINKAGE template class sympow::detail::HouseholderProducts<Scalar>;
 
 /// What the library `sympow::forms` holds for a scalar type.
-#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)                  \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Linear)            \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<1>) \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<2>) \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<3>) \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<4>) \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Exponential)       \
+#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)                                \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Linear)                          \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<1>)               \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<2>)               \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<3>)               \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<4>)               \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Exponential)                     \
+  SYMPOW_FORMS(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
   SYMPOW_FORMS(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
 
 /// Powers that few have a use for; the project's own programs keep them in a library of theirs.

@@ -100,11 +100,11 @@ struct FoldedSums {
   template <class F>
   [[nodiscard]] static Forgetting forgetting(const F& feature, Index dimension, FoldMemory<Scalar>& memory,
                                              double factor, const Eigen::VectorXd& log_a) {
-    if (factor == 0 || all_equal(log_a)) return {factor, {nullptr, 0}};
+    if (factor == 0 || F::score != Score::power || all_equal(log_a)) return {factor, {nullptr, 0}};
     auto channels = memory.channels(log_a.size(), 2), monomials = memory.monomials(dimension, 2);
     set_beside_slowest(channels.col(0), log_a, 1);
     channels.col(1).setConstant(1);
-    feature.embed(channels, monomials);
+    if constexpr (F::score == Score::power) feature.embed(channels, monomials);
     for (Index n = 0; n < monomials.rows(); ++n) monomials(n, 0) *= factor / monomials(n, 1);
     return {factor, {monomials.data(), monomials.rows()}};
   }

@@ -29,6 +29,17 @@ struct Keys {
   double M;                                   ///< a whole number
   Extent<Scalar> extent;                      ///< of the values
 
+  /// No keys, of so many rows and values of so many.
+  static Keys none(Index rows, Index value_rows) {
+    const ColumnView<double> no_logarithms(nullptr, 0);
+    const ColumnView<Scalar> no_numbers(nullptr, 0);
+    return {{nullptr, rows, 0}, MatrixView<Scalar>(nullptr, value_rows, 0),
+            no_logarithms,      no_logarithms,
+            no_logarithms,      no_numbers,
+            no_numbers,         no_numbers,
+            no_weight,          {}};
+  }
+
   [[nodiscard]] Index size() const { return values.cols(); }
 };
 

@@ -40,7 +40,7 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
     raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), ", described(end),
                          "; it was started at ",
                          start.size() == end.size() && start.kind() == end.kind() ? "others" : described(start));
-  if (right.tokens() > 0 && !StateParts::frames(right).keeps_product())
+  if (right.tokens() > 0 && !StateAccess::content(right).frames.keeps_product())
     raise<FrameMismatch>(
         "merge: the right state has dropped its key product, which takes the left one's sums over its tokens");
   const bool left_scaled = !left.log_channels().isZero(0), right_scaled = !right.log_channels().isZero(0);
@@ -64,9 +64,11 @@ template <class Scalar, FiniteFeatureMap F>
 [[nodiscard]] State<Scalar, F> merge(const State<Scalar, F>& left, const State<Scalar, F>& right) {
   detail::check_adjacent(left, right);
   State<Scalar, F> first = left, result = right;
-  detail::StateOperations<Scalar, F>::fold(first);
-  detail::StateOperations<Scalar, F>::fold(result);
-  detail::StateOperations<Scalar, F>::add(first, result);
+  using Operations = detail::StateOperations<Scalar, F>;
+  auto &before = detail::StateAccess::content(first), &after = detail::StateAccess::content(result);
+  Operations::fold(left.feature(), before);
+  Operations::fold(left.feature(), after);
+  Operations::add(left.feature(), before, after);
   return result;
 }
 

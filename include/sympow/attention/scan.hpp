@@ -75,16 +75,16 @@ void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, 
 /// Folds the tail of a state and gives it another size.
 template <class Scalar, class F>
 void set_tail(State<Scalar, F>& state, Index tail) {
-  StateOperations<Scalar, F>::fold(state);
-  StateParts::tail(state).clear(tail);
+  StateOperations<Scalar, F>::fold(state.feature(), StateAccess::content(state));
+  StateAccess::content(state).tail.clear(tail);
 }
 
 /// A state of nothing, from these coordinates on, without a tail; the memory of its sums stays.
 template <class Scalar, class F>
 void clear(State<Scalar, F>& state, const Frame& from) {
-  StateParts::sums(state).clear();
-  StateParts::tail(state).clear(0);
-  Frames<Scalar>& frames = StateParts::frames(state);
+  auto& [sums, tail, frames, interrupted] = StateAccess::content(state);
+  sums.clear();
+  tail.clear(0);
   frames = {};
   frames.start = frames.end = from;
   frames.log_channels.setZero(state.key_dimension());
@@ -144,7 +144,7 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
   };
   const auto merge_one = [&](Index s) {
     check_adjacent(before(s), part(s));
-    StateOperations<Scalar, F>::add(before(s), part(s));
+    StateOperations<Scalar, F>::add(feature, StateAccess::content(before(s)), StateAccess::content(part(s)));
     std::swap(before(s + 1), part(s));
   };
   const auto read_one = [&](Index s, Workspace<Scalar>& work) {

@@ -19,12 +19,21 @@ struct Frames {
   [[nodiscard]] bool keeps_product() const { return key_product.size() != 0 || key_product.rows() == 0; }
 };
 
+/// What is in a state, whatever its feature map.
+template <class Scalar>
+struct StateContent {
+  FoldedSums<Scalar> sums;
+  Tail<Scalar> tail;
+  Frames<Scalar> frames = {};
+  bool interrupted = false;
+};
+
 /// What is done to states, compiled once for a scalar type and a feature map. A map without an embedding has none.
 template <class Scalar, FeatureMap F>
 struct StateOperations {};
 
-/// The parts of a state, each with operations of its own.
-struct StateParts;
+/// The content of a state, and the checks of its sizes.
+struct StateAccess;
 
 /// Throws `InterruptedState` for a state that a call has left half way.
 void check_whole(const auto& state) {
@@ -64,11 +73,10 @@ class State {
   State(F feature, Index d, Index e, Index tail = default_tail, Frame frame = {})
       : feature_(std::move(feature)),
         d_(checked(feature_, d, e, tail)),
-        sums_(e, feature_.dimension(d), d),
-        tail_(d, e, tail) {
-    frames_.end = std::move(frame);
-    frames_.start = frames_.end;
-    frames_.log_channels.setZero(d);
+        content_{{e, feature_.dimension(d), d}, {d, e, tail}} {
+    content_.frames.end = std::move(frame);
+    content_.frames.start = content_.frames.end;
+    content_.frames.log_channels.setZero(d);
   }
 
   State(const State&) = default;
@@ -78,29 +86,33 @@ class State {
   State& operator=(const State& other) { return *this = State(other); }
   ~State() = default;
 
-  [[nodiscard]] const F& feature() const { return feature_; }             ///< the feature map
-  [[nodiscard]] Index key_dimension() const { return d_; }                ///< d
-  [[nodiscard]] Index value_dimension() const { return sums_.S.rows(); }  ///< e
-  [[nodiscard]] Index tokens() const { return frames_.tokens; }           ///< T, the tokens seen so far
-  [[nodiscard]] Index tail() const { return tail_.capacity(); }           ///< tokens that the tail can hold
-  [[nodiscard]] Index tail_size() const { return tail_.size(); }          ///< tokens that it holds
+  [[nodiscard]] const F& feature() const { return feature_; }                     ///< the feature map
+  [[nodiscard]] Index key_dimension() const { return d_; }                        ///< d
+  [[nodiscard]] Index value_dimension() const { return content_.sums.S.rows(); }  ///< e
+  [[nodiscard]] Index tokens() const { return content_.frames.tokens; }           ///< T, the tokens seen so far
+  [[nodiscard]] Index tail() const { return content_.tail.capacity(); }           ///< tokens that the tail can hold
+  [[nodiscard]] Index tail_size() const { return content_.tail.size(); }          ///< tokens that it holds
 
-  [[nodiscard]] const Frame& start_frame() const { return frames_.start; }  ///< the coordinates at its first token
-  [[nodiscard]] const Frame& frame() const { return frames_.end; }  ///< the coordinates of its keys, at its last token
+  [[nodiscard]] const Frame& start_frame() const {
+    return content_.frames.start;
+  }  ///< the coordinates at its first token
+  [[nodiscard]] const Frame& frame() const {
+    return content_.frames.end;
+  }  ///< the coordinates of its keys, at its last token
 
   /// Σ log γ_i over the tokens seen, the first gate included.
-  [[nodiscard]] double log_decay() const { return frames_.log_decay; }
+  [[nodiscard]] double log_decay() const { return content_.frames.log_decay; }
   /// Σ log a_i over the tokens seen, by channel; zeros without channel decay.
-  [[nodiscard]] const Eigen::VectorXd& log_channels() const { return frames_.log_channels; }
+  [[nodiscard]] const Eigen::VectorXd& log_channels() const { return content_.frames.log_channels; }
 
   /// A_1 … A_T of a transition that mixes channels, d × d; empty before the first, or if it is not kept.
-  [[nodiscard]] const Matrix<S>& key_product() const { return frames_.key_product; }
+  [[nodiscard]] const Matrix<S>& key_product() const { return content_.frames.key_product; }
   /// Keeps it no longer, nor does the file or a copy: a token under a Householder chain then costs 4 d² operations
   /// less, and the state cannot be the right one of a merge any more, which is what the product is for.
-  void drop_key_product() { detail::resize_anew(frames_.key_product, d_, 0); }
+  void drop_key_product() { detail::resize_anew(content_.frames.key_product, d_, 0); }
 
   /// Whether a call that failed has left it half way.
-  [[nodiscard]] bool interrupted() const { return interrupted_; }
+  [[nodiscard]] bool interrupted() const { return content_.interrupted; }
 
   /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite where the type cannot hold it.
   [[nodiscard]] Matrix<S> values() const { return folded().unscaled(&detail::FoldedSums<S>::S); }
@@ -109,13 +121,13 @@ class State {
 
   /// Bytes of S, Z and the tail.
   [[nodiscard]] Index bytes() const {
-    return ((value_dimension() + 1) * sums_.S.cols() + tail() * (d_ + value_dimension())) *
+    return ((value_dimension() + 1) * content_.sums.S.cols() + tail() * (d_ + value_dimension())) *
                static_cast<Index>(sizeof(S)) +
            2 * tail() * static_cast<Index>(sizeof(double));
   }
 
  private:
-  friend detail::StateParts;
+  friend detail::StateAccess;
 
   // d, if the sizes are those of a state.
   static Index checked(const F& feature, Index d, Index e, Index tail) {
@@ -144,27 +156,21 @@ class State {
   [[nodiscard]] detail::FoldedSums<S> folded() const {
     detail::check_whole(*this);
     State copy = *this;
-    detail::StateOperations<S, F>::fold(copy);
-    return std::move(copy.sums_);
+    detail::StateOperations<S, F>::fold(feature_, copy.content_);
+    return std::move(copy.content_.sums);
   }
 
   F feature_;
   Index d_;
-  detail::FoldedSums<S> sums_;
-  detail::Tail<S> tail_;
-  detail::Frames<S> frames_;
-  bool interrupted_ = false;
+  detail::StateContent<S> content_;
 };
 template <FiniteFeatureMap F, class... Sizes>
 State(F, Index, Index, Sizes...) -> State<double, F>;
 
 namespace detail {
 
-struct StateParts {
-  static auto& sums(auto& state) { return state.sums_; }
-  static auto& tail(auto& state) { return state.tail_; }
-  static auto& frames(auto& state) { return state.frames_; }
-  static bool& interrupted(auto& state) { return state.interrupted_; }
+struct StateAccess {
+  static auto& content(auto& state) { return state.content_; }
   /// Throws what the constructor of a state of these sizes would.
   template <class StateType>
   static void check_sizes(const typename StateType::Feature& feature, Index d, Index e) {
@@ -172,66 +178,63 @@ struct StateParts {
   }
 };
 
-template <class Scalar, FiniteFeatureMap F>
+template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
 struct StateOperations<Scalar, F> {
   /// The tail into the sums.
-  static void fold(State<Scalar, F>& state);
+  static void fold(const F& feature, StateContent<Scalar>& state);
   /// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
   ///
   ///     S ← 2^{M - M'} S + 2^{M_left - M'} S_left A,   A the whole transition of the right one
-  static void add(const State<Scalar, F>& left, State<Scalar, F>& right);
+  static void add(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right);
 };
 
-template <class Scalar, FiniteFeatureMap F>
-void StateOperations<Scalar, F>::fold(State<Scalar, F>& state) {
-  FoldMemory<Scalar> memory;
-  TailMemory<Scalar> tail_memory;
-  Tail<Scalar>& tail = StateParts::tail(state);
-  const Keys<Scalar> keys = tail_memory.keys(state.feature(), tail);
-  const Index rows = keys.vectors.rows();
-  const ColumnView<double> none(nullptr, 0);
-  const ColumnView<Scalar> no_numbers(nullptr, 0);
-  const Keys<Scalar> nothing{{nullptr, rows, 0},
-                             MatrixView<Scalar>(nullptr, state.value_dimension(), 0),
-                             none,
-                             none,
-                             none,
-                             no_numbers,
-                             no_numbers,
-                             no_numbers,
-                             no_weight,
-                             {}};
-  StateParts::sums(state).absorb(state.feature(), memory, MatrixView<Scalar>(nullptr, rows, 0), keys, {}, nothing, {},
-                                 [](Index, const Entries<Scalar>&) {});
-  tail.clear();
+template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
+void StateOperations<Scalar, F>::fold(const F& feature, StateContent<Scalar>& state) {
+  if constexpr (is_own_embedded<Scalar, F>) {
+    StateOperations<Scalar, EmbeddedFeature<Scalar>>::fold(EmbeddedFeatureOf<Scalar, F>(feature), state);
+  } else {
+    FoldMemory<Scalar> memory;
+    TailMemory<Scalar> tail_memory;
+    const Keys<Scalar> keys = tail_memory.keys(feature, state.tail);
+    const Index rows = keys.vectors.rows();
+    const auto nothing = Keys<Scalar>::none(rows, state.sums.S.rows());
+    state.sums.absorb(feature, memory, nothing.vectors, keys, {}, nothing, {}, [](Index, const Entries<Scalar>&) {});
+    state.tail.clear();
+  }
 }
 
-template <class Scalar, FiniteFeatureMap F>
-void StateOperations<Scalar, F>::add(const State<Scalar, F>& left, State<Scalar, F>& right) {
-  FoldMemory<Scalar> memory;
-  FoldedSums<Scalar>& sums = StateParts::sums(right);
-  const Frames<Scalar>& before = StateParts::frames(left);
-  Frames<Scalar>& frames = StateParts::frames(right);
-  const bool mixes = frames.key_product.size() != 0;
-  if (mixes && keys_are_features<F>) {
-    FoldedSums<Scalar> moved = StateParts::sums(left);
-    set_product(moved.S, StateParts::sums(left).S, frames.key_product);
-    set_product(moved.Z, frames.key_product.transpose(), StateParts::sums(left).Z);
-    sums.add(right.feature(), memory, moved, frames.log_decay, frames.log_channels);
+template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
+void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar>& left, StateContent<Scalar>& right) {
+  if constexpr (is_own_embedded<Scalar, F>) {
+    StateOperations<Scalar, EmbeddedFeature<Scalar>>::add(EmbeddedFeatureOf<Scalar, F>(feature), left, right);
   } else {
-    sums.add(right.feature(), memory, StateParts::sums(left), frames.log_decay, frames.log_channels);
+    FoldMemory<Scalar> memory;
+    const Frames<Scalar>& before = left.frames;
+    Frames<Scalar>& frames = right.frames;
+    const bool mixes = frames.key_product.size() != 0;
+    if (mixes && keys_are_features<F>) {
+      FoldedSums<Scalar> moved = left.sums;
+      set_product(moved.S, left.sums.S, frames.key_product);
+      set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
+      right.sums.add(feature, memory, moved, frames.log_decay, frames.log_channels);
+    } else {
+      right.sums.add(feature, memory, left.sums, frames.log_decay, frames.log_channels);
+    }
+    frames.start = before.start;
+    frames.log_decay += before.log_decay;
+    frames.log_channels += before.log_channels;
+    if (!mixes || !before.keeps_product()) {
+      frames.key_product = before.key_product;
+    } else if (before.key_product.size() != 0) {
+      Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
+      set_product(product, before.key_product, frames.key_product);
+      frames.key_product.swap(product);
+    }
+    frames.tokens += before.tokens;
   }
-  frames.start = before.start;
-  frames.log_decay += before.log_decay;
-  frames.log_channels += before.log_channels;
-  if (!mixes || !before.keeps_product()) {
-    frames.key_product = before.key_product;
-  } else if (before.key_product.size() != 0) {
-    Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
-    set_product(product, before.key_product, frames.key_product);
-    frames.key_product.swap(product);
-  }
-  frames.tokens += before.tokens;
 }
 
 }  // namespace detail

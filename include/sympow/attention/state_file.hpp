@@ -35,15 +35,16 @@ static_assert(std::endian::native == std::endian::little, "state files are littl
 /// The fields of a state in the order of the file, to be written or read by `visit`.
 template <class Scalar, class F, class Visitor>
 void visit_state(State<Scalar, F>& state, Visitor&& visit) {
-  Frames<Scalar>& frames = StateParts::frames(state);
+  StateContent<Scalar>& content = StateAccess::content(state);
+  Frames<Scalar>& frames = content.frames;
   visit(frames.tokens, "tokens");
   visit(frames.log_decay, "log_decay");
   visit(frames.log_channels, "log_channels");
   visit(frames.key_product, "key product");
   visit(frames.start, "start frame");
   visit(frames.end, "frame");
-  StateParts::sums(state).visit(visit);
-  StateParts::tail(state).visit(visit);
+  content.sums.visit(visit);
+  content.tail.visit(visit);
 }
 
 class StateWriter {
@@ -156,9 +157,7 @@ bool plausible(State<Scalar, F>& state) {
   const auto is_frame = [&](const Frame& frame) {
     return all(frame.numbers(), is_finite) && (frame.empty() || !frame.kind().empty());
   };
-  const Frames<Scalar>& frames = StateParts::frames(state);
-  const FoldedSums<Scalar>& sums = StateParts::sums(state);
-  Tail<Scalar>& tail = StateParts::tail(state);
+  auto& [sums, tail, frames, interrupted] = StateAccess::content(state);
   return frames.tokens >= tail.size() && is_decay(frames.log_decay) && all(frames.log_channels, is_decay) &&
          is_frame(frames.start) && is_frame(frames.end) && (keys_are_features<F> || frames.key_product.size() == 0) &&
          is_weight(sums.A) && all(sums.channel_weights, is_weight) && is_exponent(sums.L) && is_decay(sums.log_decay) &&

@@ -96,8 +96,9 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
     check_state_mask(options.mask);
     if (options.diagnostics != nullptr) resize_anew(*options.diagnostics, 3, Q.cols());
     const ViewOf<Scalar, A> view(transition);
-    engine(StateCall<Scalar, F>{view, rows, options, queries, keys, values, state, Y, memory_of(workspace)});
-    StateParts::interrupted(state) = false;
+    engine(StateCall<Scalar>{view, rows, options, queries, keys, values, StateAccess::content(state), Y,
+                             memory_of(workspace)});
+    StateAccess::content(state).interrupted = false;
   }
 }
 
@@ -120,7 +121,7 @@ void run_group(Form form, const F& feature, const A& transition, const Eigen::Ma
                const HeadGroup& group) {
   using Scalar = typename DQ::Scalar;
   run_state_form<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options,
-                                [&](StateCall<Scalar, F> call) {
+                                [&](StateCall<Scalar> call) {
                                   call.group = group;
                                   if (form == Form::recurrent)
                                     StateForms<Scalar, F>::recurrent(feature, call);

@@ -1,7 +1,7 @@
 // The last tokens of a state, as they are.
 #pragma once
 
-#include <sympow/attention/kernel_scores.hpp>
+#include <sympow/attention/embedded_feature.hpp>
 #include <sympow/attention/keys.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -114,13 +114,13 @@ struct TailMemory {
   }
 
   /// Those of a tail, b up to now, as sums take them: φ of an embedded score.
-  template <FiniteFeatureMap F>
+  template <FeatureMap F>
   Keys<Scalar> keys(const F& feature, Tail<Scalar>& tail) {
     const MatrixView<Scalar> keys = tail.keys();
     auto of_vectors = exponents_of(tail);
     if constexpr (F::score == Score::embedded) {
       const MatrixView<Scalar> embedded = features(feature.dimension(keys.rows()), keys.cols());
-      embed_scaled(feature, keys, embedded, of_vectors, norms(keys.cols()));
+      feature.embed(keys, embedded, of_vectors, norms(keys.cols()));
       return weighed<F>(embedded, tail);
     } else {
       set_norms<Scalar>(keys, norms(keys.cols()));
@@ -128,20 +128,17 @@ struct TailMemory {
     }
   }
   /// The same as scores are made of them; their lengths are wanted by diagnostics only.
-  template <FiniteFeatureMap F>
+  template <FeatureMap F>
   Keys<Scalar> direct_keys(const F& feature, Tail<Scalar>& tail, bool with_lengths) {
-    if constexpr (scores_need_features<F>) {
-      return keys(feature, tail);
+    if (scores_need_features(feature)) return keys(feature, tail);
+    const MatrixView<Scalar> keys = tail.keys();
+    auto of_vectors = exponents_of(tail);
+    if constexpr (F::score == Score::embedded) {
+      if (with_lengths) feature.set_lengths(keys, of_vectors, norms(keys.cols()));
     } else {
-      const MatrixView<Scalar> keys = tail.keys();
-      auto of_vectors = exponents_of(tail);
-      if constexpr (KernelFeatureMap<F>) {
-        if (with_lengths) set_kernel_lengths<F, Scalar>(feature, keys, of_vectors, norms(keys.cols()));
-      } else {
-        if (with_lengths) set_norms<Scalar>(keys, norms(keys.cols()));
-      }
-      return weighed<F>(keys, tail);
+      if (with_lengths) set_norms<Scalar>(keys, norms(keys.cols()));
     }
+    return weighed<F>(keys, tail);
   }
 
  private:
@@ -150,7 +147,7 @@ struct TailMemory {
     of_vectors = tail.exponents();
     return of_vectors;
   }
-  template <FiniteFeatureMap F>
+  template <FeatureMap F>
   Keys<Scalar> weighed(MatrixView<Scalar> vectors, Tail<Scalar>& tail) {
     const Index m = tail.size();
     const double M =

@@ -19,14 +19,14 @@ struct AttentionCall {
 /// Attention by segments of queries against blocks of keys. The rows of a segment begin with their own keys and walk
 /// back, pulled through the blocks between; then their keys are a block.
 template <class Scalar, FeatureMap F>
-class AttentionEngine final : SegmentEngine<Scalar, F, scores_need_features<F>> {
-  using Base = SegmentEngine<Scalar, F, scores_need_features<F>>;
+class AttentionEngine final : SegmentEngine<Scalar, F> {
+  using Base = SegmentEngine<Scalar, F>;
   using Base::degree, Base::loader_, Base::memory_, Base::take, Base::load;
   static constexpr Index most = 96;  // tokens of a segment
 
  public:
   AttentionEngine(const F& feature, AttentionCall<Scalar>& call)
-      : Base(feature, call, 1),
+      : Base(feature, call, 1, scores_need_features(feature)),
         call_(call),
         of_keys_(call.memory.attention),
         mask_(call.options.mask),
@@ -191,7 +191,10 @@ struct AttentionForm {
 };
 template <class Scalar, FeatureMap F>
 void AttentionForm<Scalar, F>::run(const F& feature, AttentionCall<Scalar> call) {
-  AttentionEngine<Scalar, F>(feature, call).run();
+  if constexpr (is_own_embedded<Scalar, F>)
+    AttentionForm<Scalar, EmbeddedFeature<Scalar>>::run(EmbeddedFeatureOf<Scalar, F>(feature), call);
+  else
+    AttentionEngine<Scalar, F>(feature, call).run();
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

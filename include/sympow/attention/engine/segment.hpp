@@ -2,7 +2,7 @@
 // weights.
 #pragma once
 
-#include <sympow/attention/kernel_scores.hpp>
+#include <sympow/attention/embedded_feature.hpp>
 #include <sympow/attention/keys.hpp>
 #include <sympow/transition/transition.hpp>
 
@@ -33,26 +33,28 @@ struct SegmentMemory {
 
 /// Loads the segments of a call, one after the other; with φ of an embedded score, or without where nothing but scores
 /// are wanted that have a closed form.
-template <class Scalar, FeatureMap F, bool embeds = F::score == Score::embedded>
+template <class Scalar, FeatureMap F>
 class SegmentLoader {
  public:
   SegmentLoader(const F& feature, const TransitionView<Scalar>& transition, SegmentMemory<Scalar>& memory, Index d,
-                double scale)
+                double scale, bool embeds)
       : feature_(feature),
         transition_(transition),
         memory_(memory),
         d_(d),
         vector_rows_(d),
         scale_(scale),
+        embeds_(embeds),
         keeps_lengths_(F::score == Score::embedded || transition.key_action() == KeyAction::none ||
                        transition.key_action() == KeyAction::turn) {
-    if constexpr (embeds) vector_rows_ = feature.dimension(d);
+    if constexpr (F::score == Score::embedded)
+      if (embeds) vector_rows_ = feature.dimension(d);
   }
 
   /// Memory for n tokens.
   void reserve(Index n) {
     for (auto* panel : {&memory_.queries, &memory_.keys}) (*panel)(d_, n);
-    if constexpr (embeds)
+    if (embeds_)
       for (auto* panel : {&memory_.query_features, &memory_.key_features}) (*panel)(vector_rows_, n);
     memory_.logits(n, n);
     for (auto* panel :
@@ -102,18 +104,15 @@ class SegmentLoader {
     load_some(queries, memory_.query_exponents(n), memory_.query_norms(n), query_tokens, Q, scale_);
     load_some(keys, memory_.key_exponents(n), memory_.key_norms(n), key_tokens, K, 1);
     auto logits = memory_.logits(n, n);
-    const bool meet = query_tokens.size > 0 && key_tokens.size > 0;
+    const bool meet = query_tokens.size > 0 && key_tokens.size > 0, needs_features = scores_need_features(feature_);
     transition_.transport(frame, segment_, queries, keys,
-                          meet && !scores_need_features<F> ? Batch<Scalar>(logits) : no_logits<Scalar>());
-    if constexpr (embeds) {
-      auto query_features = memory_.query_features(vector_rows_, n),
-           key_features = memory_.key_features(vector_rows_, n);
+                          meet && !needs_features ? Batch<Scalar>(logits) : no_logits<Scalar>());
+    if constexpr (F::score == Score::embedded) {
+      auto query_features = memory_.query_features(embeds_ ? vector_rows_ : 0, n),
+           key_features = memory_.key_features(embeds_ ? vector_rows_ : 0, n);
       embed_some(queries, query_features, memory_.query_exponents(n), memory_.query_norms(n), query_tokens);
       embed_some(keys, key_features, memory_.key_exponents(n), memory_.key_norms(n), key_tokens);
-      if (meet && scores_need_features<F>) set_product(logits, key_features.transpose(), query_features);
-    } else if constexpr (KernelFeatureMap<F>) {
-      set_some_lengths(queries, memory_.query_exponents(n), memory_.query_norms(n), query_tokens);
-      set_some_lengths(keys, memory_.key_exponents(n), memory_.key_norms(n), key_tokens);
+      if (meet && needs_features) set_product(logits, key_features.transpose(), query_features);
     }
     if (!keeps_lengths_) {
       set_norms<Scalar>(queries, memory_.query_lengths(n));
@@ -132,8 +131,8 @@ class SegmentLoader {
   /// Logits of some keys with the queries ← their scores, where these have a closed form; causal: for j ≤ i.
   void set_scores([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> key_exponents,
                   [[maybe_unused]] ColumnView<const double> query_exponents, [[maybe_unused]] bool causal = false) {
-    if constexpr (KernelFeatureMap<F>)
-      set_kernel_scores<F, Scalar>(feature_, logits, key_exponents, query_exponents, causal);
+    if constexpr (F::score == Score::embedded)
+      if (feature_.has_kappa()) feature_.set_scores(logits, key_exponents, query_exponents, causal);
   }
 
   /// The queries of one token at its end, for a state that has moved on to there.
@@ -154,7 +153,7 @@ class SegmentLoader {
   [[nodiscard]] const LogDecay& rest() const { return rest_; }
   [[nodiscard]] Queries<Scalar> queries() {
     const Index n = segment_.size;
-    return {embeds ? memory_.query_features(vector_rows_, n) : memory_.queries(d_, n),
+    return {embeds_ ? memory_.query_features(vector_rows_, n) : memory_.queries(d_, n),
             memory_.query_exponents(n),
             memory_.query_norms(n),
             keeps_lengths_ ? memory_.query_norms(n) : memory_.query_lengths(n),
@@ -165,7 +164,7 @@ class SegmentLoader {
   /// The segment's keys as far as there are any; its first tokens have one each.
   [[nodiscard]] Keys<Scalar> keys() {
     const Index n = present_;
-    return {embeds ? memory_.key_features(vector_rows_, n) : memory_.keys(d_, n),
+    return {embeds_ ? memory_.key_features(vector_rows_, n) : memory_.keys(d_, n),
             {values_, value_rows_, n, value_stride_},
             memory_.key_exponents(n),
             memory_.log_b(n),
@@ -178,7 +177,7 @@ class SegmentLoader {
   }
   /// What scores of the queries are made of.
   [[nodiscard]] MatrixView<Scalar> direct_queries() {
-    return scores_need_features<F> ? queries().vectors : memory_.queries(d_, segment_.size);
+    return scores_need_features(feature_) ? queries().vectors : memory_.queries(d_, segment_.size);
   }
   /// The keys before φ, for a tail.
   [[nodiscard]] MatrixView<Scalar> plain_keys() { return memory_.keys(d_, present_); }
@@ -217,19 +216,14 @@ class SegmentLoader {
       load_columns<F, Scalar>(given, x.middleCols(first, tokens.size), exponents.segment(first, tokens.size),
                               norms.segment(first, tokens.size), factor);
   }
+  // φ of some tokens, or only its lengths.
   void embed_some(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents,
                   ColumnView<Scalar> norms, Segment tokens) {
     const Index first = tokens.begin - segment_.begin, n = tokens.size;
+    const auto some = x.middleCols(first, n);
+    if (!embeds_) return feature_.set_lengths(some, exponents.segment(first, n), norms.segment(first, n));
     if (n < segment_.size) features.setZero();
-    if (n > 0)
-      embed_scaled(feature_, x.middleCols(first, n), features.middleCols(first, n), exponents.segment(first, n),
-                   norms.segment(first, n));
-  }
-
-  void set_some_lengths(MatrixView<Scalar> x, ColumnView<double> exponents, ColumnView<Scalar> norms, Segment tokens) {
-    const Index first = tokens.begin - segment_.begin, n = tokens.size;
-    set_kernel_lengths<F, Scalar>(feature_, x.middleCols(first, n), exponents.segment(first, n),
-                                  norms.segment(first, n));
+    feature_.embed(some, features.middleCols(first, n), exponents.segment(first, n), norms.segment(first, n));
   }
 
   const F& feature_;
@@ -237,6 +231,7 @@ class SegmentLoader {
   SegmentMemory<Scalar>& memory_;
   Index d_, vector_rows_;
   double scale_;
+  bool embeds_;
   bool keeps_lengths_;
   Segment segment_;
   Index present_ = 0;  // tokens that have keys, from the first on

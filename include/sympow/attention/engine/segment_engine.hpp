@@ -10,16 +10,16 @@ namespace SYMPOW_NAMESPACE::detail {
 
 /// What the engines share: segments of tokens, which they take one after the other. They differ in what the rows of a
 /// segment see before it, and in what becomes of its keys.
-template <class Scalar, FeatureMap F, bool embeds>
+template <class Scalar, FeatureMap F>
 class SegmentEngine {
  protected:
   static constexpr int degree = degree_of<F>;
 
-  /// Of a call of `heads` query heads that see the same keys.
+  /// Of a call of `heads` query heads that see the same keys; `embeds` where φ of an embedded score is wanted.
   template <class Call>
-  SegmentEngine(const F& feature, const Call& call, Index heads)
+  SegmentEngine(const F& feature, const Call& call, Index heads, bool embeds)
       : memory_(call.memory),
-        loader_(feature, call.transition, memory_.segment, call.K.rows(), call.options.scale),
+        loader_(feature, call.transition, memory_.segment, call.K.rows(), call.options.scale, embeds),
         rows_(call.rows),
         diagnostics_(call.options.diagnostics),
         value_rows_(call.V.rows()),
@@ -89,7 +89,7 @@ class SegmentEngine {
   virtual void complete(Rows<Scalar>& rows) = 0;
 
   EngineMemory<Scalar>& memory_;
-  SegmentLoader<Scalar, F, embeds> loader_;
+  SegmentLoader<Scalar, F> loader_;
   RowKind rows_;
   Index head_ = 0;  // of the group, whose rows are made
 

@@ -13,13 +13,13 @@ struct HeadGroup {
 };
 
 /// Everything in it is checked. Q and Y are those of the first head of the group.
-template <class Scalar, FiniteFeatureMap F>
+template <class Scalar>
 struct StateCall {
   const TransitionView<Scalar>& transition;
   RowKind rows;
   Options options;
   MatrixView<const Scalar> Q, K, V;
-  State<Scalar, F>& state;
+  StateContent<Scalar>& state;
   MatrixView<Scalar> Y;
   EngineMemory<Scalar>& memory;
   bool reads = true;  ///< the tokens have queries
@@ -41,11 +41,11 @@ struct StateCall {
     return chunk_of(options, {.T = tokens,
                               .d = Q.rows(),
                               .e = V.rows(),
-                              .D = static_cast<double>(StateParts::sums(state).S.cols()),
+                              .D = static_cast<double>(state.sums.S.cols()),
                               .action = transition.key_action(),
                               .is_full = options.mask.is_full,
                               .keeps_state = true,
-                              .from_nothing = state.tokens() == 0});
+                              .from_nothing = state.frames.tokens == 0});
   }
 };
 

@@ -15,19 +15,19 @@ namespace SYMPOW_NAMESPACE::detail {
 ///     tail  ←   the segment's tokens, or where it cannot hold them S ← b_0n S + Σ_j b_jn v_j φ(k_j)ᵀ over both
 ///
 /// by panels of φ that never leave the cache.
-template <class Scalar, FiniteFeatureMap F>
-class StateEngine final : SegmentEngine<Scalar, F, F::score == Score::embedded> {
-  using Base = SegmentEngine<Scalar, F, F::score == Score::embedded>;
+template <class Scalar, FeatureMap F>
+class StateEngine final : SegmentEngine<Scalar, F> {
+  using Base = SegmentEngine<Scalar, F>;
   using Base::degree, Base::loader_, Base::memory_, Base::head_, Base::load, Base::undo;
 
  public:
-  StateEngine(const F& feature, StateCall<Scalar, F>& call)
-      : Base(feature, call, call.heads()),
+  StateEngine(const F& feature, StateCall<Scalar>& call)
+      : Base(feature, call, call.heads(), F::score == Score::embedded),
         feature_(feature),
         call_(call),
-        sums_(StateParts::sums(call.state)),
-        tail_(StateParts::tail(call.state)),
-        frames_(StateParts::frames(call.state)),
+        sums_(call.state.sums),
+        tail_(call.state.tail),
+        frames_(call.state.frames),
         reader_(feature, sums_, memory_, call.rows),
         action_(call.transition.key_action()) {}
 
@@ -66,7 +66,7 @@ class StateEngine final : SegmentEngine<Scalar, F, F::score == Score::embedded> 
     memory_.tail_logits(longest, n);
     memory_.fold.template reserve<F>(rows, e, sums_.S.cols(), n, longest + n, action_ == KeyAction::scale);
     memory_.noise(n), memory_.lengths(n), memory_.channels(call_.Q.rows());
-    StateParts::interrupted(call_.state) = true;  // until the call is done
+    call_.state.interrupted = true;  // until the call is done
   }
 
   Frame& frame() override { return call_.takes() ? frames_.end : *call_.standing; }
@@ -206,7 +206,7 @@ class StateEngine final : SegmentEngine<Scalar, F, F::score == Score::embedded> 
   }
 
   const F& feature_;
-  StateCall<Scalar, F>& call_;
+  StateCall<Scalar>& call_;
   FoldedSums<Scalar>& sums_;
   Tail<Scalar>& tail_;
   Frames<Scalar>& frames_;

@@ -9,32 +9,43 @@ namespace SYMPOW_NAMESPACE::detail {
 /// embedding has none.
 template <class Scalar, FeatureMap F>
 struct StateForms {};
-template <class Scalar, FiniteFeatureMap F>
+template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
 struct StateForms<Scalar, F> {
-  static void recurrent(const F& feature, StateCall<Scalar, F> call);
-  static void chunked(const F& feature, StateCall<Scalar, F> call);
+  static void recurrent(const F& feature, StateCall<Scalar> call);
+  static void chunked(const F& feature, StateCall<Scalar> call);
 };
 
-template <class Scalar, FiniteFeatureMap F>
-void StateForms<Scalar, F>::recurrent(const F& feature, StateCall<Scalar, F> call) {
-  if (call.options.mask.is_full) return chunked(feature, call);
-  StateEngine<Scalar, F> engine(feature, call);
-  if (call.state.tail() == 0)
-    engine.run_literally(call.K.cols());
-  else
-    engine.run(call.K.cols(), 1);
+template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
+void StateForms<Scalar, F>::recurrent(const F& feature, StateCall<Scalar> call) {
+  if constexpr (is_own_embedded<Scalar, F>) {
+    StateForms<Scalar, EmbeddedFeature<Scalar>>::recurrent(EmbeddedFeatureOf<Scalar, F>(feature), call);
+  } else {
+    if (call.options.mask.is_full) return chunked(feature, call);
+    StateEngine<Scalar, F> engine(feature, call);
+    if (call.state.tail.capacity() == 0)
+      engine.run_literally(call.K.cols());
+    else
+      engine.run(call.K.cols(), 1);
+  }
 }
 
-template <class Scalar, FiniteFeatureMap F>
-void StateForms<Scalar, F>::chunked(const F& feature, StateCall<Scalar, F> call) {
-  const auto run = [&](Index tokens) { StateEngine<Scalar, F>(feature, call).run(tokens, call.chunk(tokens)); };
-  if (!call.reads || !call.options.mask.is_full) return run(call.K.cols());
-  Frame start = call.state.frame();  // all keys go into the state, then all queries stand against it
-  call.reads = false;
-  run(call.K.cols());
-  call.reads = true;
-  call.standing = &start;
-  run(call.Q.cols());
+template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
+void StateForms<Scalar, F>::chunked(const F& feature, StateCall<Scalar> call) {
+  if constexpr (is_own_embedded<Scalar, F>) {
+    StateForms<Scalar, EmbeddedFeature<Scalar>>::chunked(EmbeddedFeatureOf<Scalar, F>(feature), call);
+  } else {
+    const auto run = [&](Index tokens) { StateEngine<Scalar, F>(feature, call).run(tokens, call.chunk(tokens)); };
+    if (!call.reads || !call.options.mask.is_full) return run(call.K.cols());
+    Frame start = call.state.frames.end;  // all keys go into the state, then all queries stand against it
+    call.reads = false;
+    run(call.K.cols());
+    call.reads = true;
+    call.standing = &start;
+    run(call.Q.cols());
+  }
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

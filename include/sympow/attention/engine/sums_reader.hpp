@@ -8,7 +8,7 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 /// Adds S φ(q) and Z φ(q) to rows, by some columns of S at a time.
-template <class Scalar, FiniteFeatureMap F>
+template <class Scalar, FeatureMap F>
 class SumsReader {
  public:
   SumsReader(const F& feature, const FoldedSums<Scalar>& sums, EngineMemory<Scalar>& memory, RowKind rows)
@@ -32,7 +32,7 @@ class SumsReader {
       set_norms<Scalar>(queries.vectors, lengths);
     }
     auto noise = memory_.noise(n);
-    if (has_nonnegative_entries<F> || rows_ == RowKind::sums)
+    if (entries_are_nonnegative() || rows_ == RowKind::sums)
       noise.setZero();  // nothing cancels, or it may
     else
       sums_.template set_noise<degree_of<F>>(queries.vectors, pulls ? lengths : queries.lengths, noise,
@@ -58,6 +58,13 @@ class SumsReader {
   }
 
  private:
+  [[nodiscard]] bool entries_are_nonnegative() const {
+    if constexpr (F::score == Score::embedded)
+      return feature_.entries_are_nonnegative();
+    else
+      return has_nonnegative_entries<F>;
+  }
+
   const F& feature_;
   const FoldedSums<Scalar>& sums_;
   EngineMemory<Scalar>& memory_;

@@ -1,0 +1,128 @@
+// Feature maps of embedded scores behind one interface, so that engines are compiled once for all of them.
+#pragma once
+
+#include <cmath>
+
+#include <sympow/core/scaled.hpp>
+#include <sympow/feature/feature_map.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// A feature map of an embedded score of any type. It stands where engines have a feature map. It refers to the map and
+/// does not own it. One virtual call for some tokens.
+template <class Scalar>
+class EmbeddedFeature {
+ public:
+  static constexpr Score score = Score::embedded;
+  static constexpr bool nonnegative = true;  // nobody asks: the call has chosen what becomes of rows
+
+  EmbeddedFeature() = default;
+  EmbeddedFeature(const EmbeddedFeature&) = delete;
+  EmbeddedFeature& operator=(const EmbeddedFeature&) = delete;
+  virtual ~EmbeddedFeature() = default;
+
+  [[nodiscard]] virtual Index dimension(Index d) const = 0;
+  /// See `has_nonnegative_entries`.
+  [[nodiscard]] virtual bool entries_are_nonnegative() const = 0;
+  /// Whether scores have a closed form, see `KernelFeatureMap`. The last two functions are for such maps.
+  [[nodiscard]] virtual bool has_kappa() const = 0;
+
+  /// φ(x_t) = 2^exponents[t] features.col(t) with lengths below 1, which are given.
+  void embed(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents,
+             ColumnView<Scalar> norms) const {
+    if (x.cols() == 0) return;  // what is empty has no memory
+    embed(x, features, exponents);
+    for (Index t = 0; t < x.cols(); ++t)
+      exponents[t] += take_exponent<Scalar>(features.col(t), features.col(t), 1, norms[t]);
+  }
+  /// The same lengths and exponents, ‖φ(x_t)‖ = 2^exponents[t] norms[t], without φ: ‖φ(x)‖ = √κ(‖x‖²).
+  virtual void set_lengths(MatrixView<const Scalar> x, ColumnView<double> exponents,
+                           ColumnView<Scalar> norms) const = 0;
+  /// logits(j, i) ← κ(logits(j, i)) / 2^{n_j + m_i} for keys and queries of these exponents: at most 1 in size by
+  /// Cauchy's inequality, as the inner product of their scaled φ. Causal: for j ≤ i. Logits are true ones.
+  virtual void set_scores(MatrixView<Scalar> logits, ColumnView<const double> of_keys,
+                          ColumnView<const double> of_queries, bool causal) const = 0;
+
+ protected:
+  virtual void embed(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents) const = 0;
+};
+
+template <class Scalar, FeatureMap F>
+class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
+ public:
+  explicit EmbeddedFeatureOf(const F& feature) : feature_(feature) {}
+
+  [[nodiscard]] Index dimension(Index d) const override { return feature_.dimension(d); }
+  [[nodiscard]] bool entries_are_nonnegative() const override { return has_nonnegative_entries<F>; }
+  [[nodiscard]] bool has_kappa() const override { return KernelFeatureMap<F>; }
+
+  void set_lengths([[maybe_unused]] MatrixView<const Scalar> x, [[maybe_unused]] ColumnView<double> exponents,
+                   [[maybe_unused]] ColumnView<Scalar> norms) const override {
+    if constexpr (KernelFeatureMap<F>)
+      for (Index t = 0; t < x.cols(); ++t) {
+        double square = 0;
+        for (Index i = 0; i < x.rows(); ++i) square += static_cast<double>(x(i, t)) * static_cast<double>(x(i, t));
+        int exponent = 0;
+        const double length = std::sqrt(static_cast<double>(feature_.kappa(square))),
+                     mantissa = std::frexp(length, &exponent);
+        norms[t] = static_cast<Scalar>(mantissa);  // what is not finite is itself, and shows in the rows that see it
+        exponents[t] = length == 0 ? no_weight : std::isfinite(length) ? exponent : 0;
+      }
+  }
+
+  void set_scores([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> of_keys,
+                  [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
+    if constexpr (KernelFeatureMap<F>) {
+      using Number = std::common_type_t<Scalar, decltype(feature_.kappa(Scalar()))>;
+      constexpr Index block = 64;
+      const auto inverse = [](double exponent) {
+        return exponent == no_weight ? Number(0) : power_of_two<Number>(-exponent);
+      };
+      Number factors[block];
+      for (Index first = 0; first < logits.rows(); first += block) {
+        const Index n = std::min(block, logits.rows() - first);
+        for (Index j = 0; j < n; ++j) factors[j] = inverse(of_keys[first + j]);
+        for (Index i = causal ? first : 0; i < logits.cols(); ++i) {
+          const Index seen = causal ? std::min(n, i + 1 - first) : n;
+          const Number factor = inverse(of_queries[i]);
+          Scalar* const x = &logits(first, i);
+          for (Index j = 0; j < seen; ++j) x[j] = static_cast<Scalar>(feature_.kappa(x[j]) * factors[j] * factor);
+        }
+      }
+    }
+  }
+
+ protected:
+  void embed(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents) const override {
+    if constexpr (ScaledFeatureMap<F>) {
+      feature_.embed(x, features, exponents);
+    } else {
+      feature_.embed(x, features);
+      exponents.setZero();
+    }
+  }
+
+ private:
+  const F& feature_;
+};
+
+/// Whether F is a type of one's own of such a map, and not the interface.
+template <class Scalar, FeatureMap F>
+inline constexpr bool is_own_embedded = F::score == Score::embedded && !std::is_same_v<F, EmbeddedFeature<Scalar>>;
+
+/// What a state can be made of: a finite embedding.
+template <class F>
+inline constexpr bool has_embedding = FiniteFeatureMap<F>;
+template <class Scalar>
+inline constexpr bool has_embedding<EmbeddedFeature<Scalar>> = true;
+
+/// Whether scores are made of φ: an embedded score without a closed form.
+template <FeatureMap F>
+bool scores_need_features([[maybe_unused]] const F& feature) {
+  if constexpr (F::score == Score::embedded)
+    return !feature.has_kappa();
+  else
+    return false;
+}
+
+}  // namespace SYMPOW_NAMESPACE::detail
