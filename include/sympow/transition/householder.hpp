@@ -137,10 +137,10 @@ class Householder {
 /// w: d × T of the scalar type of queries and keys, usually of length 1; β: T strengths in a vector or array of any
 /// real type, kept in double: 0 keeps, 1 projects, 2 reflects. Values are left alone: the delta rule's β v is the
 /// caller's. Attention for every power and `Exponential`; recurrent and chunked for `Linear`, whose state is multiplied
-/// by A_i. Cost of a token: 4 d (d + e) in the state forms, whose states keep A_1 … A_T as well, and 4 d T in
-/// attention; less where products are kept, see `detail::HouseholderProducts`. Throws `ShapeMismatch`, `NotFinite`; see
-/// `Householder::require_contraction` for growth. Source: On the Legacy of Linear Transformers in Positional
-/// Embeddings, §5; PaTH (2025); DeltaNet (2024).
+/// by A_i. Cost of a token: 4 d (d + e) in the state forms, where a state keeps A_1 … A_T as well, 4 d e where it has
+/// dropped it (`State::drop_key_product`) or nobody sees it, and 4 d T in attention; less where products are kept, see
+/// `detail::HouseholderProducts`. Throws `ShapeMismatch`, `NotFinite`; see `Householder::require_contraction` for
+/// growth. Source: On the Legacy of Linear Transformers in Positional Embeddings, §5; PaTH (2025); DeltaNet (2024).
 template <MatrixExpression Vectors, class Strengths>
 [[nodiscard]] Householder<scalar_t<Vectors>> householder(const Vectors& w, const Eigen::DenseBase<Strengths>& beta) {
   static_assert(Strengths::IsVectorAtCompileTime, "householder takes one strength beta a token, in a vector");

@@ -30,12 +30,9 @@ struct DirectCall {
 /// x ← A x, every sum from its first term to its last.
 template <class Real>
 void apply(const Matrix<Real>& A, Real* x) {
-  std::vector<Real> image(static_cast<std::size_t>(A.rows()), Real(0));
-  for (Index j = 0; j < A.cols(); ++j) {
-    const Real* const column = A.data() + j * A.rows();
-    for (std::size_t i = 0; i < image.size(); ++i) image[i] += column[i] * x[j];
-  }
-  std::copy(image.begin(), image.end(), x);
+  Vector<Real> image = Vector<Real>::Zero(A.rows());
+  for (Index j = 0; j < A.cols(); ++j) image += A.col(j) * x[j];
+  Vector<Real>::Map(x, image.size()) = image;
 }
 
 /// q_i and k_j multiplied by A_1 … A_t of their own tokens t, so that where A is orthogonal no M is left between them.
