@@ -184,3 +184,27 @@ TEST_CASE("lengths at which κ is 0, and numbers that are none, show where they 
   CHECK(Y.leftCols(20).allFinite());
   CHECK(Y.rightCols(in.T - 20).array().isNaN().all());
 }
+
+TEST_CASE("lengths whose powers leave the type cancel in a score that does not", "[attention]") {
+  Random random(11);
+  const Matrix<float> Q = random.matrix<float>(4, 70), K = random.matrix<float>(4, 70), V = random.matrix<float>(3, 70);
+  for (const float size : {1e-19f, 1e-9f, 1e9f, 1e19f}) {
+    const Matrix<float> y = attention(ClosedPolynomial<3>{}, stationary(), size * Q, K / size, V),
+                        expected = attention(SymmetricPower<2>{}, stationary(), size * Q, K / size, V);
+    CAPTURE(size);
+    CHECK((y - expected).norm() <= 1e-5f * expected.norm());
+  }
+}
+
+TEST_CASE("an embedding of impossible size is an error before anything is written", "[attention]") {
+  struct Sized : Polynomial<0> {
+    Index D = 0;
+    [[nodiscard]] Index dimension(Index) const { return D; }
+  };
+  const Matrix<double> x = Matrix<double>::Ones(3, 5);
+  Sized feature;
+  feature.D = -3;
+  CHECK_THROWS_AS(attention(feature, stationary(), x, x, x), InvalidArgument);
+  feature.D = std::numeric_limits<Index>::max() / 4;
+  CHECK_THROWS_AS(attention(feature, stationary(), x, x, x), DimensionOverflow);
+}

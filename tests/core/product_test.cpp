@@ -123,3 +123,19 @@ TEST_CASE("a compensated sum of equal terms does not drift", "[core]") {
   CHECK((sum.cast<double>().array() / exact - 1).abs().maxCoeff() <= 2 * u);
   CHECK((plain.cast<double>().array() / exact - 1).abs().maxCoeff() > 20 * u);
 }
+
+TEMPLATE_TEST_CASE("a column has the same bits alone, among few and among many", "[core]", float, double) {
+  Random random(5);
+  for (const Index rows : {2, 7, 16, 32, 64, 70})
+    for (const Index depth : {15, 33, 100, 256, 300}) {
+      const Matrix<TestType> A = random.matrix<TestType>(rows, depth), B = random.matrix<TestType>(depth, 13);
+      Matrix<TestType> all(rows, 13);
+      detail::set_product(all, A, B);
+      for (Index n = 1; n <= 9; ++n) {
+        Matrix<TestType> few(rows, n);
+        detail::set_product(few, A, B.leftCols(n));
+        CAPTURE(rows, depth, n);
+        CHECK(few == all.leftCols(n));
+      }
+    }
+}

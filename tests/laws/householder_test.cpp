@@ -155,6 +155,18 @@ TEST_CASE("a state that drops its key product gives the same rows and no longer 
   CHECK_THROWS_AS(merge(right, merge(dropped, right)), FrameMismatch);
   const Matrix<double> S = merge(kept, right).values();
   CHECK(merge(dropped, right).values() == S);
+
+  // A state that has seen a chain is told from one that has not, kept product or dropped.
+  const ChannelDecay channels = channel_decay(Eigen::MatrixXd::Constant(d, 20, -.1));
+  CHECK_THROWS_AS(
+      chunked(Linear{}, channels, chain.Q.leftCols(20), chain.K.leftCols(20), chain.V.leftCols(20), dropped),
+      FrameMismatch);
+  State<double, Linear> without(d, e);
+  without.drop_key_product();
+  static_cast<void>(
+      chunked(Linear{}, channels, chain.Q.leftCols(20), chain.K.leftCols(20), chain.V.leftCols(20), without));
+  CHECK(merge(without, State<double, Linear>(d, e)).values() == without.values());
+  CHECK_THROWS_AS(merge(dropped, without), FrameMismatch);
   CHECK((loaded.values() - S).norm() <= 1e-12 * S.norm());
 }
 

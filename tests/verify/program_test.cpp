@@ -215,6 +215,24 @@ TEST_CASE("a link to a file is followed, and a file that is replaced keeps its m
     }
 }
 
+TEST_CASE("what is open already is written to, not replaced", "[verify]") {
+  const files::path path = files::temp_directory_path() / "sympow_open_already";
+  std::FILE* const file = std::fopen(path.c_str(), "w");
+  const files::path open = "/proc/self/fd/" + std::to_string(fileno(file));
+  if (files::exists(open)) {  // where there is such a folder
+    std::fputs("first\n", file);
+    std::fflush(file);
+    sympow::io::OutputFile output("--out", open.string());
+    output.open() << "second\n";
+    output.finish();
+    output.commit();
+    std::ifstream in(path);
+    CHECK(std::string(std::istreambuf_iterator<char>(in), {}) == "first\nsecond\n");
+  }
+  std::fclose(file);
+  files::remove(path);
+}
+
 TEST_CASE("what cannot be printed is an error, and ends the run at once", "[verify]") {
   if (!files::exists("/dev/full")) return;
   const auto lost = [](const std::vector<const char*>& arguments) {

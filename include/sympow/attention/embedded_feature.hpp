@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
+#include <sympow/core/checks.hpp>
 #include <sympow/core/scaled.hpp>
 #include <sympow/feature/feature_map.hpp>
 
@@ -52,7 +54,16 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
  public:
   explicit EmbeddedFeatureOf(const F& feature) : feature_(feature) {}
 
-  [[nodiscard]] Index dimension(Index d) const override { return feature_.dimension(d); }
+  /// Throws `InvalidArgument` if it is negative, `DimensionOverflow` if no memory can hold so many.
+  [[nodiscard]] Index dimension(Index d) const override {
+    constexpr Index most = std::numeric_limits<Index>::max() / (Index{1} << 16);
+    const Index D = feature_.dimension(d);
+    if (D < 0)
+      raise<InvalidArgument>("the dimension of the feature map for d = ", d, " is ", D, ", must not be negative");
+    if (D > most)
+      raise<DimensionOverflow>("the dimension of the feature map for d = ", d, " is ", D, ", must be at most ", most);
+    return D;
+  }
   [[nodiscard]] bool entries_are_nonnegative() const override { return has_nonnegative_entries<F>; }
   [[nodiscard]] bool has_kappa() const override { return KernelFeatureMap<F>; }
 
@@ -74,6 +85,7 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
                   [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
     if constexpr (KernelFeatureMap<F>) {
       using Number = std::common_type_t<Scalar, decltype(feature_.kappa(Scalar()))>;
+      constexpr double moderate = std::numeric_limits<Number>::max_exponent / 4;
       constexpr Index block = 64;
       const auto inverse = [](double exponent) {
         return exponent == no_weight ? Number(0) : power_of_two<Number>(-exponent);
@@ -81,12 +93,26 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
       Number factors[block];
       for (Index first = 0; first < logits.rows(); first += block) {
         const Index n = std::min(block, logits.rows() - first);
-        for (Index j = 0; j < n; ++j) factors[j] = inverse(of_keys[first + j]);
+        const auto exponents = of_keys.segment(first, n);
+        bool are_moderate = true;
+        for (Index j = 0; j < n; ++j) {
+          factors[j] = inverse(exponents[j]);
+          are_moderate = are_moderate && (std::abs(exponents[j]) < moderate || exponents[j] == no_weight);
+        }
         for (Index i = causal ? first : 0; i < logits.cols(); ++i) {
           const Index seen = causal ? std::min(n, i + 1 - first) : n;
-          const Number factor = inverse(of_queries[i]);
+          const double exponent = of_queries[i];
           Scalar* const x = &logits(first, i);
-          for (Index j = 0; j < seen; ++j) x[j] = static_cast<Scalar>(feature_.kappa(x[j]) * factors[j] * factor);
+          if (are_moderate && (std::abs(exponent) < moderate || exponent == no_weight)) {
+            const Number factor = inverse(exponent);
+            for (Index j = 0; j < seen; ++j) x[j] = static_cast<Scalar>(feature_.kappa(x[j]) * factors[j] * factor);
+          } else {  // either factor may leave the type where their product does not
+            for (Index j = 0; j < seen; ++j) {
+              const double both = exponents[j] + exponent;
+              x[j] = both == no_weight ? Scalar(0)
+                                       : static_cast<Scalar>(times_power_of_two<Number>(feature_.kappa(x[j]), -both));
+            }
+          }
         }
       }
     }

@@ -40,11 +40,12 @@ void check_adjacent(const State<Scalar, F>& left, const State<Scalar, F>& right)
     raise<FrameMismatch>("merge: the right state must be started at the left one's frame(), ", described(end),
                          "; it was started at ",
                          start.size() == end.size() && start.kind() == end.kind() ? "others" : described(start));
-  if (right.tokens() > 0 && !StateAccess::content(right).frames.keeps_product())
+  const auto &of_left = StateAccess::content(left).frames, &of_right = StateAccess::content(right).frames;
+  if (of_right.have_mixed() && !of_right.keep_product())
     raise<FrameMismatch>(
         "merge: the right state has dropped its key product, which takes the left one's sums over its tokens");
   const bool left_scaled = !left.log_channels().isZero(0), right_scaled = !right.log_channels().isZero(0);
-  if ((left_scaled && right.key_product().size() != 0) || (right_scaled && left.key_product().size() != 0))
+  if ((left_scaled && of_right.have_mixed()) || (right_scaled && of_left.have_mixed()))
     raise<FrameMismatch>(
         "merge: one state was built under channel decay, the other under a Householder chain; the two do not commute");
 }

@@ -12,11 +12,23 @@ struct Frames {
   Frame start, end;              ///< the coordinates at the first token, and those of the keys now
   double log_decay = 0;          ///< Σ log γ
   Eigen::VectorXd log_channels;  ///< Σ log a, d
-  Matrix<Scalar>
-      key_product;   ///< A_1 … A_T of a transition that mixes channels; 0 × 0 before the first, d × 0 if not kept
-  Index tokens = 0;  ///< T
+  Index tokens = 0;              ///< T
+  /// A_1 … A_T of a transition that mixes channels, d × d; 0 × 0 before the first. If it is not to be kept, 0 × d
+  /// before the first, then d × 0.
+  Matrix<Scalar> key_product;
 
-  [[nodiscard]] bool keeps_product() const { return key_product.size() != 0 || key_product.rows() == 0; }
+  [[nodiscard]] bool have_mixed() const { return key_product.rows() != 0; }
+  [[nodiscard]] bool keep_product() const {
+    return key_product.size() != 0 || key_product.rows() == key_product.cols();
+  }
+  /// Makes room for the product before the first mixing.
+  void begin_mixing(Index d) {
+    if (have_mixed()) return;
+    if (keep_product())
+      key_product.setIdentity(d, d);
+    else
+      resize_anew(key_product, d, 0);
+  }
 };
 
 /// What is in a state, whatever its feature map.
@@ -109,7 +121,10 @@ class State {
   [[nodiscard]] const Matrix<S>& key_product() const { return content_.frames.key_product; }
   /// Keeps it no longer, nor does the file or a copy: a token under a Householder chain then costs 4 d² operations
   /// less, and the state cannot be the right one of a merge any more, which is what the product is for.
-  void drop_key_product() { detail::resize_anew(content_.frames.key_product, d_, 0); }
+  void drop_key_product() {
+    const bool have_mixed = content_.frames.have_mixed();
+    detail::resize_anew(content_.frames.key_product, have_mixed ? d_ : 0, have_mixed ? 0 : d_);
+  }
 
   /// Whether a call that failed has left it half way.
   [[nodiscard]] bool interrupted() const { return content_.interrupted; }
@@ -226,8 +241,10 @@ void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar
     frames.start = before.start;
     frames.log_decay += before.log_decay;
     frames.log_channels += before.log_channels;
-    if (!mixes || !before.keeps_product()) {
+    if (!mixes || !before.keep_product()) {
+      const bool drops = mixes && !before.have_mixed();
       frames.key_product = before.key_product;
+      if (drops) frames.begin_mixing(before.key_product.cols());
     } else if (before.key_product.size() != 0) {
       Matrix<Scalar> product(frames.key_product.rows(), frames.key_product.cols());
       set_product(product, before.key_product, frames.key_product);

@@ -112,7 +112,7 @@ class StateReader {
     operator()(rows, name);
     operator()(cols, name);
     const std::string field = name;
-    if ((field == "key product" && rows == d_ && (cols == d_ || cols == 0)) ||
+    if ((field == "key product" && (rows == d_ || rows == 0) && (cols == d_ || cols == 0)) ||
         (field.starts_with("absolute weights") && rows == d_))
       resize_anew(x.derived(), rows, cols);
     if (rows != x.rows() || cols != x.cols())

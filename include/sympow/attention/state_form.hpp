@@ -45,7 +45,7 @@ void check_state(const State<Scalar, F>& state, const F& feature, const A& trans
       raise<FrameMismatch>(
           "the state was built under channel decay, the transition is a Householder chain; the two do not commute");
   if constexpr (A::key_action == KeyAction::scale)
-    if (state.key_product().size() != 0)
+    if (StateAccess::content(state).frames.have_mixed())
       raise<FrameMismatch>(
           "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
 }

@@ -150,8 +150,8 @@ class PanelProduct {
   }
 #pragma GCC diagnostic pop
 
-  // Rows of A that fill so many packets, the last of them perhaps not whole, times a column; eight sums at a time hide
-  // how long one takes.
+  // Rows of A that fill so many packets, the last of them perhaps not whole, times a column. Eight short sums at a time
+  // hide how long one takes; each is of neighbours, as in a tile, so that a column has the same bits alone and in B.
   template <int packets>
   static void rows_times_column(bool add, Index height, Index depth, const Scalar* a, Index right, const Scalar* b,
                                 Scalar* c) {
@@ -171,15 +171,15 @@ class PanelProduct {
         unrolled<packets * some>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
         for (Index k = 0; k < terms_each; ++k) {
           unrolled<some>([&](auto g) {
-            const Packet factor = pset1<Packet>(b[g]);
+            const Packet factor = pset1<Packet>(b[g * short_sum + k]);
             unrolled<packets>([&](auto i) {
               Packet& term = terms[packets * g + i];
-              term = pmadd(ploadu<Packet>(rows + g * distance + i * lanes), factor, term);
+              term = pmadd(ploadu<Packet>(rows + g * short_sum * distance + i * lanes), factor, term);
             });
           });
-          rows += some * distance;
-          b += some;
+          rows += distance;
         }
+        b += some * terms_each;
         unrolled<packets * some>([&](auto j) { part[j % packets] = padd(part[j % packets], terms[j]); });
         a += some * terms_each * right;
       };

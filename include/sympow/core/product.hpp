@@ -120,8 +120,9 @@ void set_product(C&& c, const A& a, const B& b) {
 template <class C, class A, class B>
 void set_causal_product(C&& c, const A& a, const B& b) {
   constexpr Index group = 32, tile = 12;
-  for (Index j = 0; j < a.cols(); j += group) {
-    const Index size = std::min(group, a.cols() - j), i = j - j % tile, seeing = b.cols() - i;
+  for (Index j = 0, size = 0; j < a.cols(); j += size) {
+    const Index left = a.cols() - j, i = j - j % tile, seeing = b.cols() - i;
+    size = left <= group + 1 ? left : group;  // a row alone is summed in another order
     set_product(c.block(j, i, size, seeing), a.middleCols(j, size).transpose(), b.rightCols(seeing));
   }
 }

@@ -21,7 +21,7 @@ struct CannotWrite : InvalidArgument {
 
 /// A file in the making. It is written beside its target under another name, until `commit` renames it; what was not
 /// committed is gone with this object. A link is followed, and a file that is replaced keeps its mode. Devices, pipes
-/// and the like are written to directly.
+/// and what is open already, as /dev/stdout is, are written to directly.
 ///
 ///     OutputFile file("--out", "y.txt");
 ///     file.open() << text;
@@ -37,6 +37,7 @@ class OutputFile {
     is_device_ = std::filesystem::exists(found) && !std::filesystem::is_regular_file(found);
     if (is_device_) return;
     follow_links();
+    if (is_device_) return;
     if (!target_.has_filename()) refuse("cannot be written, it names no file");
     partial_ = target_;
     partial_ += ".partial-" + std::to_string(std::random_device{}());
@@ -51,7 +52,7 @@ class OutputFile {
   [[nodiscard]] const std::string& name() const { return name_; }
   /// What it is called until `commit`; empty for a device.
   [[nodiscard]] const std::filesystem::path& partial() const { return partial_; }
-  /// Whether it is there and neither a regular file nor a directory.
+  /// Whether it is written to directly.
   [[nodiscard]] bool is_device() const { return is_device_; }
 
   /// Throws `CannotWrite` if both are to become one file.
@@ -65,7 +66,7 @@ class OutputFile {
     std::error_code error;
     if (std::filesystem::exists(partial_, error)) refuse("cannot be written, " + partial_.string() + " is there");
     errno = 0;
-    out_.open(is_device_ ? target_ : partial_, std::ios::binary);
+    out_.open(is_device_ ? target_ : partial_, std::ios::binary | (is_device_ ? std::ios::app : std::ios::trunc));
     if (!out_) refuse("cannot be written, " + std::generic_category().message(errno));
     is_made_ = !is_device_;
     const std::filesystem::file_status replaced = std::filesystem::status(target_, error);
@@ -105,6 +106,9 @@ class OutputFile {
     std::error_code error;
     for (int links = 0; std::filesystem::is_symlink(target_, error); ++links) {
       if (links == most_links) refuse("cannot be written, its links do not end");
+      // An open file, such as /dev/stdout, is not to be replaced, whatever its name was.
+      is_device_ = std::filesystem::weakly_canonical(target_.parent_path(), error).string().starts_with("/proc/");
+      if (is_device_) return;
       const std::filesystem::path to = std::filesystem::read_symlink(target_, error);
       if (error) refuse("cannot be written, " + error.message());
       target_ = target_.parent_path() / to;

@@ -198,11 +198,11 @@ class StateEngine final : SegmentEngine<Scalar, F> {
   // Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
   void mix(Segment segment) {
     Matrix<Scalar>& product = frames_.key_product;
-    if (product.rows() == 0) product.setIdentity(call_.Q.rows(), call_.Q.rows());
+    frames_.begin_mixing(call_.Q.rows());
     call_.transition.push(segment, tail_.keys());
     call_.transition.push(segment, sums_.Z);
     call_.transition.advance(segment, sums_.S);
-    if (frames_.keeps_product()) call_.transition.advance(segment, product);
+    if (frames_.keep_product()) call_.transition.advance(segment, product);
   }
 
   const F& feature_;
