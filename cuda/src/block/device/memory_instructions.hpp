@@ -1,7 +1,6 @@
 // Memory and barriers on the device: every name is one PTX instruction, for sm_80 and up.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -49,12 +48,12 @@ SYMPOW_DEVICE int block_index(int axis) {
   return static_cast<int>(axis == 0 ? blockIdx.x : axis == 1 ? blockIdx.y : blockIdx.z);
 }
 
-SYMPOW_DEVICE void barrier() { asm volatile("barrier.sync.aligned 0;" ::: "memory"); }
+SYMPOW_DEVICE void barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 SYMPOW_DEVICE void bar_sync(int id, int threads) {
-  asm volatile("barrier.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 SYMPOW_DEVICE void bar_arrive(int id, int threads) {
-  asm volatile("barrier.arrive.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 SYMPOW_DEVICE void warp_barrier() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 
@@ -75,6 +74,7 @@ template <>
 struct Words<2> {
   std::uint16_t word[1];
 };
+// N entries as they come from a caller; std::bit_cast is no function of the device.
 template <class T, std::size_t N>
 struct Entries {
   T entry[N];
@@ -147,7 +147,8 @@ SYMPOW_DEVICE void load(T (&r)[N], Shared<T> memory, int i, bool active = true) 
   if (!active) return;
   detail::Words<N * sizeof(T)> words;
   detail::load_words(words, detail::place(memory, i));
-  const auto entries = std::bit_cast<detail::Entries<T, N>>(words);
+  using Entries = detail::Entries<T, N>;
+  const auto entries = __builtin_bit_cast(Entries, words);
 #pragma unroll
   for (std::size_t n = 0; n < N; ++n) r[n] = entries.entry[n];
 }
@@ -156,23 +157,26 @@ SYMPOW_DEVICE void load(T (&r)[N], Global<U> memory, std::int64_t i, bool active
   if (!active) return;
   detail::Words<N * sizeof(T)> words;
   detail::load_words(words, memory.data + i);
-  const auto entries = std::bit_cast<detail::Entries<T, N>>(words);
+  using Entries = detail::Entries<T, N>;
+  const auto entries = __builtin_bit_cast(Entries, words);
 #pragma unroll
   for (std::size_t n = 0; n < N; ++n) r[n] = entries.entry[n];
 }
 template <std::size_t N, class T>
 SYMPOW_DEVICE void store(Shared<T> memory, int i, const T (&r)[N], bool active = true) {
+  using Words = detail::Words<N * sizeof(T)>;
   detail::Entries<T, N> entries;
 #pragma unroll
   for (std::size_t n = 0; n < N; ++n) entries.entry[n] = r[n];
-  if (active) detail::store_words(std::bit_cast<detail::Words<N * sizeof(T)>>(entries), detail::place(memory, i));
+  if (active) detail::store_words(__builtin_bit_cast(Words, entries), detail::place(memory, i));
 }
 template <std::size_t N, class T>
 SYMPOW_DEVICE void store(Global<T> memory, std::int64_t i, const T (&r)[N], bool active = true) {
+  using Words = detail::Words<N * sizeof(T)>;
   detail::Entries<T, N> entries;
 #pragma unroll
   for (std::size_t n = 0; n < N; ++n) entries.entry[n] = r[n];
-  if (active) detail::store_words(std::bit_cast<detail::Words<N * sizeof(T)>>(entries), memory.data + i);
+  if (active) detail::store_words(__builtin_bit_cast(Words, entries), memory.data + i);
 }
 
 template <int Bytes, class T, class U>

@@ -52,11 +52,11 @@ SYMPOW_DEVICE void mma(float (&c)[4], const Pair<fp16> (&a)[4], const Pair<fp16>
 
 template <class T>
 SYMPOW_DEVICE T shuffle(T x, int from) {
-  return std::bit_cast<T>(__shfl_sync(~0u, std::bit_cast<std::uint32_t>(x), from));
+  return __builtin_bit_cast(T, __shfl_sync(~0u, __builtin_bit_cast(std::uint32_t, x), from));
 }
 template <class T>
 SYMPOW_DEVICE T shuffle_xor(T x, int mask) {
-  return std::bit_cast<T>(__shfl_xor_sync(~0u, std::bit_cast<std::uint32_t>(x), mask));
+  return __builtin_bit_cast(T, __shfl_xor_sync(~0u, __builtin_bit_cast(std::uint32_t, x), mask));
 }
 
 template <class T>

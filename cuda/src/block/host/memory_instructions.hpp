@@ -243,7 +243,7 @@ void cp_async_wait(std::source_location here = std::source_location::current()) 
   const host::Change change = machine.execute("cp_async_wait", here);
   if (change == host::Change::skip) return;
   auto& groups = machine.warp().copies;
-  const std::size_t pending = N + (change == host::Change::wait_less ? 1 : 0);
+  const std::size_t pending = static_cast<std::size_t>(N) + (change == host::Change::wait_less ? 1 : 0);
   for (; groups.size() > pending + 1; groups.pop_front())
     for (const host::PendingCopy& copy : groups.front()) {
       std::array<unsigned char, 16> bytes{};
