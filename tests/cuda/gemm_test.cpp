@@ -1,10 +1,12 @@
 // A kernel as they are written, on the host: right, without faults, no transaction too many, and no line of it needless.
+#include <array>
 #include <cmath>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "every_name.hpp"
 #include "gemm.hpp"
 
 using namespace sympow::test;
@@ -118,4 +120,24 @@ TEST_CASE("a tiled product without any one of its barriers, waits, predicates or
     if (report.clean() && !differs) survivors += text(mutation) + "\n";
   }
   REQUIRE(survivors == "");
+}
+
+TEMPLATE_TEST_CASE("every name of the block is carried out in any order of warps", "[cuda]", bf16, fp16) {
+  using Kernel = EveryName<TestType>;
+  host::Buffer<TestType> x(512), halves(640);
+  host::Buffer<float> w(256), numbers(Kernel::number_rows * 64), quadruples(256);
+  host::Buffer<Pair<TestType>> pairs(Kernel::pair_rows * 64);
+  for (std::size_t i = 0; i < 512; ++i) x.set(i, round_to<TestType>(static_cast<float>(i % 37) - 18));
+  for (std::size_t i = 0; i < 256; ++i) w.set(i, static_cast<float>(i));
+  const auto schedule = GENERATE(host::Schedule::forward, host::Schedule::reverse, host::Schedule::random);
+  const typename Kernel::Args args{x, w, halves, pairs, numbers, quadruples};
+  const host::Report report = host::launch<Kernel>({}, args, {schedule, 1, host::MmaSum::hopper, {}});
+  INFO(report.text());
+  REQUIRE(report.clean());
+  for (std::size_t i = 0; i < 512; ++i) {
+    const bool whole = i < 464 || i % 2 == 0;  // the last copies bring two of four bytes
+    REQUIRE(halves[i].bits == (whole ? x[i].bits : 0));
+  }
+  for (std::size_t i = 0; i < 64; ++i) REQUIRE(halves[576 + i].bits == x[7 * i].bits);
+  for (std::size_t i = 0; i < 256; ++i) REQUIRE(quadruples[i] == w[i < 128 ? i + 128 : i]);
 }
