@@ -44,7 +44,8 @@ TEMPLATE_TEST_CASE("16-bit numbers are read exactly and rounded to nearest", "[c
     const TestType next{static_cast<std::uint16_t>(bits + 1)};
     if (!std::isfinite(to_float(next)) || bits == 0x7fff) continue;
     const float middle = to_float(x) / 2 + to_float(next) / 2;
-    for (const float y : {middle, std::nextafter(middle, 0.f), std::nextafter(middle, std::numeric_limits<float>::infinity())})
+    for (const float y :
+         {middle, std::nextafter(middle, 0.f), std::nextafter(middle, std::numeric_limits<float>::infinity())})
       nearest = nearest && is_nearest(y, round_to<TestType>(y));
   }
   REQUIRE(same);
@@ -63,7 +64,7 @@ TEST_CASE("a tensor core cuts its terms 25 bits below the largest", "[cuda]") {
   REQUIRE(sum(lost, 1, toward_zero) == 1 + 0x1p-22f);
   REQUIRE(sum(kept, 1, hopper) == 1 + 0x1p-21f);
   REQUIRE(sum(lost, -1, hopper) == -1);
-  REQUIRE(sum({{1, 1}, {-0x1p-13f, 0x1p-13f}}, 0, hopper) == 1);           // cut, not borrowed from
+  REQUIRE(sum({{1, 1}, {-0x1p-13f, 0x1p-13f}}, 0, hopper) == 1);             // cut, not borrowed from
   REQUIRE(sum({{1, 1}, {-0x1p-12f, 0x1p-13f}}, 0, hopper) == 1 - 0x1p-24f);  // 1 - 2^-25, cut
   REQUIRE(sum({{1, 1}, {-0x1p-12f, 0x1p-13f}}, 0, nearest) == 1);
   REQUIRE(sum({{1, 1}, {-1, 1}}, 0x1p-26f, hopper) == 0);  // cancels to what was cut before

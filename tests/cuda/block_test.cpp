@@ -137,7 +137,9 @@ TEST_CASE("a register that was never set is found where it is used", "[cuda]") {
   REQUIRE(faults<1, through_shuffle>() == "");
 }
 
-TEST_CASE("producers and consumers meet at named barriers", "[cuda]") { REQUIRE(faults<3, produce_and_consume>() == ""); }
+TEST_CASE("producers and consumers meet at named barriers", "[cuda]") {
+  REQUIRE(faults<3, produce_and_consume>() == "");
+}
 
 TEST_CASE("producers and consumers without any one of their barriers are found out", "[cuda]") {
   const auto clean = run<3, produce_and_consume>();

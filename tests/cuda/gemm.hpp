@@ -1,4 +1,4 @@
-// C = A B by tensor cores, with tiles brought by cp.async while others are multiplied: small, and all that a kernel does.
+// C = A B by tensor cores, with tiles brought by cp.async while others are multiplied.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace sympow::test {
 
 using namespace sympow::cuda::block;
 
-/// A: m × k, B: k × n of bf16 or fp16, C: m × n of float, all row-major with rows lda, ldb, ldc entries apart. A block of
-/// four warps makes a tile of 32 × 32 entries of C. Any m and k; n and ldc even, lda and ldb multiples of 8.
+/// A: m × k, B: k × n of bf16 or fp16, C: m × n of float, all row-major with rows lda, ldb, ldc entries apart. A block
+/// of four warps makes a tile of 32 × 32 entries of C. Any m and k; n and ldc even, lda and ldb multiples of 8.
 template <class T>
 struct Gemm {
   static constexpr int tile = 32, depth = 32, stages = 3;
@@ -30,9 +30,7 @@ struct Gemm {
   }
 
   /// The bytes of an octet of which `left` entries exist.
-  SYMPOW_DEVICE static Lanes<int> bytes(Lanes<int> left) {
-    return where(left < 0, 0, where(left < 8, left * 2, 16));
-  }
+  SYMPOW_DEVICE static Lanes<int> bytes(Lanes<int> left) { return where(left < 0, 0, where(left < 8, left * 2, 16)); }
 
   SYMPOW_DEVICE static void run(const Args& x) {
     Arena arena;

@@ -3,9 +3,9 @@
 //   device/  for nvcc: Lanes<T> is T, a name is one PTX instruction
 //   host/    for any C++20 compiler: Lanes<T> is 32 values, a warp is a fiber, a name is one instruction of a warp
 //
-// A kernel is written for a warp. What may differ between lanes is a Lanes<T>, what may not is a plain T; `if` and `for`
-// take plain values only, so control flow is uniform in a warp, as mma, ldmatrix and shuffles demand. Lanes differ by
-// predicates (`active`).
+// A kernel is written for a warp. What may differ between lanes is a Lanes<T>, what may not is a plain T. `if` and
+// `for` take plain values only, so control flow is uniform in a warp, as mma, ldmatrix and shuffles demand. Lanes
+// differ by predicates (`active`).
 //
 //   struct Kernel {
 //     static constexpr int threads, shared_bytes, blocks_per_multiprocessor;

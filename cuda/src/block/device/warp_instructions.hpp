@@ -98,8 +98,9 @@ SYMPOW_DEVICE Pair<fp16> multiply(Pair<fp16> p, Pair<fp16> q) {
 
 /// The kernel of a class as block.hpp describes it.
 template <class Kernel>
-__global__ __launch_bounds__(Kernel::threads, Kernel::blocks_per_multiprocessor) void entry(
-    const __grid_constant__ typename Kernel::Args args) {
+__global__ __launch_bounds__(Kernel::threads,
+                             Kernel::blocks_per_multiprocessor) void entry(const __grid_constant__
+                                                                           typename Kernel::Args args) {
   Kernel::run(args);
 }
 

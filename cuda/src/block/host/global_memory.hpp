@@ -14,8 +14,7 @@ namespace sympow::cuda::block::host {
 /// The shadow of one array. Of its readers only the last is kept.
 class GlobalShadow {
  public:
-  GlobalShadow(std::uintptr_t data, std::size_t bytes)
-      : data_(data), bytes_(bytes), cells_((bytes + 1) / 2) {}
+  GlobalShadow(std::uintptr_t data, std::size_t bytes) : data_(data), bytes_(bytes), cells_((bytes + 1) / 2) {}
   [[nodiscard]] bool contains(std::uintptr_t first, std::size_t count) const {
     const auto at = offset(first);
     return at <= bytes_ && count <= bytes_ - at;  // before the array is far behind it
@@ -45,8 +44,9 @@ class GlobalShadow {
     for (std::size_t i = offset(first) / 2; i < (offset(first) + count + 1) / 2; ++i) {
       Cell& cell = cells_[i];
       if (cell.stored.launch == launch)
-        report.fault(place, cell.stored.block == block ? "stores an entry twice, first at line "
-                                                       : "stores an entry that another block stored at line ",
+        report.fault(place,
+                     cell.stored.block == block ? "stores an entry twice, first at line "
+                                                : "stores an entry that another block stored at line ",
                      cell.stored.line);
       if (cell.loaded.races(by, launch, block))
         report.fault(place, "race: stores what ", cell.loaded.other(block), " loads at line ", cell.loaded.line);
@@ -64,7 +64,9 @@ class GlobalShadow {
     [[nodiscard]] bool races(const Accessor& by, long in_launch, long in_block) const {
       return launch == in_launch && (block != in_block || (warp != by.warp && time > (*by.clock)[warp]));
     }
-    [[nodiscard]] const char* other(long in_block) const { return block != in_block ? "another block" : "another warp"; }
+    [[nodiscard]] const char* other(long in_block) const {
+      return block != in_block ? "another block" : "another warp";
+    }
   };
   struct Cell {
     Access stored, loaded;

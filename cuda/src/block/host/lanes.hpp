@@ -74,11 +74,11 @@ concept SomeLanes = is_lanes<A> || is_lanes<B>;
 
 }  // namespace detail
 
-#define SYMPOW_LANES_OPERATOR(op)                                           \
-  template <class A, class B>                                               \
-    requires detail::SomeLanes<A, B>                                        \
-  auto operator op(const A& a, const B& b) {                                \
-    return detail::map([](auto x, auto y) { return x op y; }, a, b);        \
+#define SYMPOW_LANES_OPERATOR(op)                                    \
+  template <class A, class B>                                        \
+    requires detail::SomeLanes<A, B>                                 \
+  auto operator op(const A& a, const B& b) {                         \
+    return detail::map([](auto x, auto y) { return x op y; }, a, b); \
   }
 SYMPOW_LANES_OPERATOR(+)
 SYMPOW_LANES_OPERATOR(-)

@@ -56,8 +56,8 @@ struct Warp {
   State state = State::ready;
   VectorClock clock;
   std::uint32_t step = 1;
-  int barrier = 0;  ///< that it waits at
-  Place place;      ///< where it does
+  int barrier = 0;                                                                        ///< that it waits at
+  Place place;                                                                            ///< where it does
   std::deque<std::vector<PendingCopy>> copies = std::deque<std::vector<PendingCopy>>(1);  ///< groups; the last is open
   std::unique_ptr<Fiber> fiber;
 };
@@ -66,7 +66,12 @@ class Machine {
  public:
   using Body = void (*)(const void*);
   Machine(const Options& how, Body body, const void* args, int block_threads, int shared_bytes, Grid blocks)
-      : options(how), random(how.seed), grid(blocks), threads(block_threads), body_(body), args_(args),
+      : options(how),
+        random(how.seed),
+        grid(blocks),
+        threads(block_threads),
+        body_(body),
+        args_(args),
         shared_bytes_(static_cast<std::size_t>(shared_bytes)) {}
 
   /// That of the calling kernel.
@@ -166,8 +171,8 @@ class Machine {
     warps_.resize(static_cast<std::size_t>(count));
     for (int w = 0; w < count; ++w) {
       warps_[static_cast<std::size_t>(w)].clock.advance(w);  // later than what others know of it
-      warps_[static_cast<std::size_t>(w)].fiber = std::make_unique<Fiber>(
-          [](void* machine) { static_cast<Machine*>(machine)->run_warp(); }, this);
+      warps_[static_cast<std::size_t>(w)].fiber =
+          std::make_unique<Fiber>([](void* machine) { static_cast<Machine*>(machine)->run_warp(); }, this);
     }
     while (resume_ready(count)) {
     }

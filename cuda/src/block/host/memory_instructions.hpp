@@ -195,8 +195,8 @@ void store(Global<T> memory, const Lanes<std::int64_t>& i, const Lanes<T> (&r)[N
   }
 }
 
-/// Each active lane l starts a copy of Bytes = 4, 8 or 16 bytes to entry i_l from entry j_l; of these it reads the first
-/// `count`, the rest become 0.
+/// Each active lane l starts a copy of Bytes = 4, 8 or 16 bytes to entry i_l from entry j_l; it reads the first `count`
+/// of them, the rest become 0.
 template <int Bytes, class T, class U>
 void cp_async(Shared<T> to, const Lanes<int>& i, Global<U> from, const Lanes<std::int64_t>& j, const Lanes<int>& count,
               const Lanes<bool>& active = true, std::source_location here = std::source_location::current()) {
@@ -247,7 +247,8 @@ void cp_async_wait(std::source_location here = std::source_location::current()) 
   for (; groups.size() > pending + 1; groups.pop_front())
     for (const host::PendingCopy& copy : groups.front()) {
       std::array<unsigned char, 16> bytes{};
-      if (copy.source_count > 0) std::memcpy(bytes.data(), reinterpret_cast<const void*>(copy.source), copy.source_count);
+      if (copy.source_count > 0)
+        std::memcpy(bytes.data(), reinterpret_cast<const void*>(copy.source), copy.source_count);
       if (bytes != copy.at_issue) machine.fault(copy.place, "the source of this copy changes before it is waited for");
       machine.shared.land(copy.place, machine.accessor(copy.lane), copy.to, bytes.data(), copy.count);
     }

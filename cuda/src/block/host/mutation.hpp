@@ -34,7 +34,8 @@ inline std::vector<Mutation> mutations(const Report& clean) {
   for (const auto& [place, site] : clean.sites) {
     const std::string_view name = site.instruction;
     const auto add = [&, at = place](Change change) { all.push_back({at, change}); };
-    const bool moves = name.starts_with("load") || name.starts_with("store") || name == "cp_async" || name == "ldmatrix";
+    const bool moves =
+        name.starts_with("load") || name.starts_with("store") || name == "cp_async" || name == "ldmatrix";
     if (moves || name == "mma" || name.starts_with("bar") || name == "warp_barrier" || name.starts_with("cp_async"))
       add(Change::skip);
     if (site.masked) add(Change::unmask);
@@ -50,8 +51,9 @@ inline std::vector<Mutation> mutations(const Report& clean) {
 
 /// "gemm.hpp:52 skip"
 inline std::string text(const Mutation& mutation) {
-  static constexpr const char* names[] = {"none",           "skip",       "unmask", "whole copy", "wait less",
-                                          "exchange lanes", "exchange a", "exchange b", "exchange c", "exchange results"};
+  static constexpr const char* names[] = {
+      "none",           "skip",       "unmask",     "whole copy", "wait less",
+      "exchange lanes", "exchange a", "exchange b", "exchange c", "exchange results"};
   return mutation.place.text() + " " + names[static_cast<int>(mutation.change)];
 }
 

@@ -24,7 +24,10 @@ inline constexpr int every_lane = 32;
 class SharedMemory {
  public:
   SharedMemory(std::size_t bytes, int warps)
-      : warps_(static_cast<std::size_t>(warps)), bytes_(bytes), cells_((bytes + 1) / 2), reads_(cells_.size() * warps_) {}
+      : warps_(static_cast<std::size_t>(warps)),
+        bytes_(bytes),
+        cells_((bytes + 1) / 2),
+        reads_(cells_.size() * warps_) {}
 
   [[nodiscard]] std::size_t size() const { return bytes_.size(); }
   unsigned char* data(std::size_t at) { return bytes_.data() + at; }
@@ -93,7 +96,11 @@ class SharedMemory {
                    ", no warp barrier between");
   }
   static void stamp(Cell& cell, unsigned line, const Accessor& by, State state) {
-    cell = {(*by.clock)[by.warp], by.step, line, static_cast<std::int8_t>(by.warp), static_cast<std::int8_t>(by.lane),
+    cell = {(*by.clock)[by.warp],
+            by.step,
+            line,
+            static_cast<std::int8_t>(by.warp),
+            static_cast<std::int8_t>(by.lane),
             state};
   }
 

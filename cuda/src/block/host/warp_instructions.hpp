@@ -18,9 +18,7 @@ inline Lanes<int> lane() {
   return result;
 }
 inline int warp() { return host::Machine::current()->warp_index; }
-inline int block_index(int axis) {
-  return host::Machine::current()->block_index[static_cast<std::size_t>(axis)];
-}
+inline int block_index(int axis) { return host::Machine::current()->block_index[static_cast<std::size_t>(axis)]; }
 
 inline void bar_sync(int id, int threads, std::source_location here = std::source_location::current()) {
   host::Machine& machine = *host::Machine::current();
@@ -57,8 +55,8 @@ void ldmatrix(Lanes<Pair<T>> (&r)[N], Shared<T> memory, const Lanes<int>& i,
   site->shared.add(host::wavefronts(rows, 16));
   for (int l = 0; l < 8 * matrices; ++l) {
     if (rows[static_cast<std::size_t>(l)].count == 0) return;
-    machine.shared.read(machine.report, here, machine.accessor(host::every_lane), rows[static_cast<std::size_t>(l)].first,
-                        16);
+    machine.shared.read(machine.report, here, machine.accessor(host::every_lane),
+                        rows[static_cast<std::size_t>(l)].first, 16);
   }
   for (int m = 0; m < matrices; ++m)
     for (int l = 0; l < 32; ++l) {
@@ -149,9 +147,7 @@ Lanes<Pair<T>> multiply(const Lanes<Pair<T>>& p, const Lanes<Pair<T>>& q,
   host::Machine::current()->execute("multiply", here);
   const auto product = [](T x, T y) { return round_to<T>(to_float(x) * to_float(y)); };
   return detail::map(
-      [&](Pair<T> x, Pair<T> y) {
-        return pair_of(product(half(x, 0), half(y, 0)), product(half(x, 1), half(y, 1)));
-      },
+      [&](Pair<T> x, Pair<T> y) { return pair_of(product(half(x, 0), half(y, 0)), product(half(x, 1), half(y, 1))); },
       p, q);
 }
 

@@ -1,4 +1,4 @@
-// A kernel as they are written, on the host: right, without faults, no transaction too many, and no line of it needless.
+// Kernels as they are written, on the host: right, without faults, no transaction too many, and no line of it needless.
 #include <array>
 #include <cmath>
 #include <random>
@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "every_name.hpp"
 #include "gemm.hpp"
+#include "row_sums.hpp"
 
 using namespace sympow::test;
 namespace host = sympow::cuda::block::host;
@@ -22,8 +23,15 @@ struct Problem {
   host::Buffer<float> c;
 
   Problem(int rows, int columns, int depth, unsigned seed)
-      : m(rows), n(columns), k(depth), lda((k + 7) / 8 * 8), ldb((n + 7) / 8 * 8), ldc(n), a(size(m, lda)),
-        b(size(k, ldb)), c(size(m, ldc)) {
+      : m(rows),
+        n(columns),
+        k(depth),
+        lda((k + 7) / 8 * 8),
+        ldb((n + 7) / 8 * 8),
+        ldc(n),
+        a(size(m, lda)),
+        b(size(k, ldb)),
+        c(size(m, ldc)) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     for (int i = 0; i < m; ++i)
@@ -140,4 +148,18 @@ TEMPLATE_TEST_CASE("every name of the block is carried out in any order of warps
   }
   for (std::size_t i = 0; i < 64; ++i) REQUIRE(halves[576 + i].bits == x[7 * i].bits);
   for (std::size_t i = 0; i < 256; ++i) REQUIRE(quadruples[i] == w[i < 128 ? i + 128 : i]);
+}
+
+TEST_CASE("rows are summed", "[cuda]") {
+  const int m = 70, n = 200;
+  host::Buffer<float> x(70 * 200), y(70);
+  for (std::size_t i = 0; i < x.size(); ++i) x.set(i, static_cast<float>(i % 200));
+
+  host::Report report = host::launch<RowSums>({(m + 3) / 4, 1, 1}, {x, y, m, n});
+  y.check_stored(report, "y", [](std::size_t) { return true; });
+  INFO(report.text());
+  REQUIRE(report.clean());
+  REQUIRE(report.global().transactions == 70 * 200 * 4 / 32 + 70);  // every entry once; a sector for each sum
+
+  for (std::size_t i = 0; i < y.size(); ++i) REQUIRE(y[i] == 199 * 200 / 2);
 }
