@@ -172,6 +172,11 @@ TEST_CASE("a barrier orders only the warps that meet at it", "[cuda]") {
   REQUIRE(always<2, arrives>({"race: reads what another warp wrote", "race: writes what another warp reads"}));
 }
 
+TEST_CASE("what a kernel throws comes out of its launch", "[cuda]") {
+  constexpr auto throws = [](const auto&, auto) { throw 7; };
+  REQUIRE_THROWS_AS((run<2, throws>()), int);
+}
+
 TEST_CASE("warps that end before a barrier, and those that wait for each other, are deadlocks", "[cuda]") {
   constexpr auto leaves = [](const auto&, auto) {
     if (warp() == 1) return;
@@ -183,6 +188,11 @@ TEST_CASE("warps that end before a barrier, and those that wait for each other, 
     bar_sync(2 - warp(), 64);
   };
   REQUIRE(always<2, crossed>({"deadlock: barrier 1 has 32 of 64 threads"}));
+  constexpr auto twice = [](const auto&, auto) {
+    if (warp() == 0) bar_arrive(1, 64);
+    if (warp() == 0) bar_arrive(1, 64);
+  };
+  REQUIRE(always<2, twice>({"comes to barrier 1 a second time before the others have come once"}));
   constexpr auto counts = [](const auto&, auto) { bar_sync(1, warp() == 0 ? 64 : 32); };
   REQUIRE(always<2, counts>({"barrier 1 is of 32 threads here, of 64 elsewhere", "deadlock: barrier 1 has 32 of 64"}));
   constexpr auto too_many = [](const auto&, auto) { bar_sync(16, 64); };

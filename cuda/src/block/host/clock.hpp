@@ -34,10 +34,12 @@ class Barrier {
     arrived_ += 32;
     clock_.join(clock);
     clock.advance(warp);
+    came_ |= 1u << warp;
     if (waits) waiting_ |= 1u << warp;
     return arrived_ >= expected_ ? waiting_ : 0;
   }
   [[nodiscard]] bool full() const { return arrived_ > 0 && arrived_ >= expected_; }
+  [[nodiscard]] bool has_come(int warp) const { return (came_ >> warp & 1u) != 0; }
   [[nodiscard]] const VectorClock& clock() const { return clock_; }
   [[nodiscard]] int arrived() const { return arrived_; }    ///< threads
   [[nodiscard]] int expected() const { return expected_; }  ///< threads; of the first who came
@@ -46,7 +48,7 @@ class Barrier {
  private:
   VectorClock clock_;
   int arrived_ = 0, expected_ = 0;
-  std::uint32_t waiting_ = 0;
+  std::uint32_t came_ = 0, waiting_ = 0;
 };
 
 }  // namespace sympow::cuda::block::host

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <exception>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <sstream>
 #include <string>
@@ -113,6 +115,8 @@ class Machine {
     Barrier& barrier = barriers_[static_cast<std::size_t>(id)];
     if (barrier.arrived() > 0 && barrier.expected() != count)
       fault(place, "barrier ", id, " is of ", count, " threads here, of ", barrier.expected(), " elsewhere");
+    if (barrier.has_come(warp_index))
+      fault(place, "comes to barrier ", id, " a second time before the others have come once");
     Warp& self = warp();
     self.state = waits ? Warp::State::waiting : Warp::State::ready;
     self.barrier = id;
@@ -148,6 +152,7 @@ class Machine {
       block_index = index;
       ++report.blocks;
       run_block();
+      if (error_) std::rethrow_exception(error_);
     }
   }
 
@@ -185,9 +190,11 @@ class Machine {
   }
   bool resume_ready(int count) {
     bool any = false;
-    const int start = options.schedule == Schedule::random ? static_cast<int>(random() % 1024) : 0;
-    for (int n = 0; n < count; ++n) {
-      const int w = options.schedule == Schedule::reverse ? count - 1 - n : (n + start) % count;
+    std::vector<int> order(static_cast<std::size_t>(count));
+    std::iota(order.begin(), order.end(), 0);
+    if (options.schedule == Schedule::reverse) std::reverse(order.begin(), order.end());
+    if (options.schedule == Schedule::random) std::shuffle(order.begin(), order.end(), random);
+    for (const int w : order) {
       if (warps_[static_cast<std::size_t>(w)].state != Warp::State::ready) continue;
       any = true;
       warp_index = w;
@@ -199,6 +206,8 @@ class Machine {
     try {
       body_(args_);
     } catch (const Abandoned&) {
+    } catch (...) {
+      error_ = std::current_exception();
     }
     warp().state = Warp::State::done;
   }
@@ -224,6 +233,7 @@ class Machine {
   std::vector<Warp> warps_;
   std::array<Barrier, 16> barriers_;
   bool abandoned_ = false;
+  std::exception_ptr error_;  // that a kernel threw
 };
 
 /// Runs all blocks of a grid. `Kernel` is as block.hpp says.
@@ -232,9 +242,11 @@ Report launch(Grid grid, const typename Kernel::Args& args, const Options& optio
   Machine machine(
       options, [](const void* a) { Kernel::run(*static_cast<const typename Kernel::Args*>(a)); }, &args,
       Kernel::threads, Kernel::shared_bytes, grid);
-  Machine* const outer = std::exchange(Machine::current(), &machine);
+  const struct Current {
+    Machine* outer;
+    ~Current() { Machine::current() = outer; }
+  } current{std::exchange(Machine::current(), &machine)};
   machine.run();
-  Machine::current() = outer;
   return std::move(machine.report);
 }
 

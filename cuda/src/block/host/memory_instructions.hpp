@@ -42,9 +42,15 @@ struct Arena {
 
 namespace detail {
 
-/// Of N entries.
+/// Of N entries: the width of a load or store.
 template <class T, std::size_t N>
-inline constexpr unsigned bytes_of = static_cast<unsigned>(N * sizeof(T));
+constexpr unsigned width() {
+  constexpr std::size_t bytes = N * sizeof(T);
+  static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
+  return bytes;
+}
+template <class T, std::size_t N>
+inline constexpr unsigned bytes_of = width<T, N>();
 
 /// A value that an instruction needs in an active lane: a fault if it was never set.
 template <class T>
