@@ -36,10 +36,10 @@ struct Gemm {
     Arena arena;
     const auto a = arena.take<T>(stages * tile * depth), b = arena.take<T>(stages * depth * tile);
     const int top = block_index(1) * tile, left = block_index(0) * tile;
-    const int warp_row = warp() / 2 * 16, warp_column = warp() % 2 * 16;
+    const int w = warp(), warp_row = w / 2 * 16, warp_column = w % 2 * 16;
 
     const auto bring = [&](int stage, int from) {
-      const Lanes<int> row = lane() / 4 + warp() * 8, octet = lane() % 4, to = place(stage, row, octet);
+      const Lanes<int> row = lane() / 4 + w * 8, octet = lane() % 4, to = place(stage, row, octet);
       const Lanes<int> a_bytes = where(row + top < x.m, bytes(x.k - from - octet * 8), 0);
       const Lanes<int> b_bytes = where(row + from < x.k, bytes(x.n - left - octet * 8), 0);
       cp_async<16>(a, to, x.a, (row + top) * x.lda + (octet * 8 + from), a_bytes);

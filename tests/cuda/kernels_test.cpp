@@ -121,7 +121,7 @@ TEST_CASE("a tiled product without any one of its barriers, waits, predicates or
   INFO(clean.text());
   REQUIRE((clean.clean() && !wrong));
   const auto all = host::mutations(clean);
-  REQUIRE(all.size() >= 24);
+  REQUIRE(all.size() == 28);
   std::string survivors;
   for (const host::Mutation& mutation : all) {
     const auto [report, differs] = broken(mutation);

@@ -13,7 +13,7 @@
 //     SYMPOW_DEVICE static void run(const Args&);
 //   };
 //
-//   lane()  warp()  block_index(axis)                         Lanes<int>, int, int
+//   lane()  warp()  block_index(axis)                         Lanes<int>, int, int; warp() costs a shuffle: ask once
 //   barrier()  bar_sync(id, threads)  bar_arrive(id, threads) all warps; those of a named barrier, id 1 … 15
 //   warp_barrier()                                            orders shared memory between lanes of a warp
 //   Arena::take<T>(n)                                         Shared<T>, aligned to 128 bytes;  .as<U>()

@@ -17,7 +17,7 @@ class GlobalShadow {
   GlobalShadow(std::uintptr_t data, std::size_t bytes) : data_(data), bytes_(bytes), cells_((bytes + 1) / 2) {}
   [[nodiscard]] bool contains(std::uintptr_t first, std::size_t count) const {
     const auto at = offset(first);
-    return at <= bytes_ && count <= bytes_ - at;  // before the array is far behind it
+    return at <= bytes_ && count <= bytes_ - at;  // an address below it wraps around
   }
   [[nodiscard]] bool is_set(std::uintptr_t first, std::size_t count) const {
     for (std::size_t i = offset(first) / 2; i < (offset(first) + count + 1) / 2; ++i)
