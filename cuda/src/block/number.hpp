@@ -1,5 +1,5 @@
-// The 16-bit formats of tensor cores, and two such numbers in one register. Kernels use the types; the functions are for
-// the host.
+// The 16-bit formats of tensor cores, and two such numbers in one register. Kernels use the types; the functions are
+// for the host.
 #pragma once
 
 #include <bit>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -55,15 +56,18 @@ struct Abandoned {};
 
 struct Warp {
   enum class State { ready, waiting, done };
+  using Groups = std::deque<std::vector<PendingCopy>>;
+
   State state = State::ready;
   VectorClock clock;
-  std::uint32_t step = 1;
-  int barrier = 0;                                                                        ///< that it waits at
-  Place place;                                                                            ///< where it does
-  std::deque<std::vector<PendingCopy>> copies = std::deque<std::vector<PendingCopy>>(1);  ///< groups; the last is open
+  std::uint32_t step = 1;     ///< warp barriers so far, and one
+  int barrier = 0;            ///< that it waits at
+  Place place;                ///< where it does
+  Groups copies = Groups(1);  ///< of cp.async, the oldest first; the last is open
   std::unique_ptr<Fiber> fiber;
 };
 
+/// A launch while it runs: one block after the other, one warp at a time. What kernels call finds it by `current`.
 class Machine {
  public:
   using Body = void (*)(const void*);
@@ -100,6 +104,7 @@ class Machine {
     if (counted) *counted = &site;
     return options.mutation.place == place ? options.mutation.change : Change::none;
   }
+  /// Ends the calling warp.
   [[noreturn]] void abandon() { throw Abandoned{}; }
 
   /// Lets another warp go on where the schedule is random.
@@ -139,8 +144,9 @@ class Machine {
     }
   }
 
+  /// All blocks of the grid.
   void run() {
-    static long launches = 0;
+    static std::atomic<long> launches = 0;
     launch = ++launches;
     std::vector<std::array<int, 3>> blocks;
     for (int z = 0; z < grid.z; ++z)
