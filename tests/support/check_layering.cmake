@@ -1,4 +1,4 @@
-# Who may include whom under include/sympow, and the shape of a header.  cmake -D SCRATCH=... -P check_layering.cmake
+# Who may include whom under include/sympow and cuda, and the shape of a header.  cmake -D SCRATCH=... -P check_layering.cmake
 cmake_minimum_required(VERSION 3.25)
 
 # A room may include itself with all that is in it, the rooms and headers named here, the standard library and Eigen.
@@ -20,6 +20,38 @@ set(below_verify core combinatorics tensor feature rotation transition attention
 set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp core/packed_product.hpp)
 set(most_lines 300)
 
+# The length and the beginning of a header: adds to `found`.
+macro(check_shape)
+  string(REGEX MATCHALL "\n" line_ends "${text}")
+  list(LENGTH line_ends lines)
+  if(lines GREATER most_lines)
+    list(APPEND found "${header} has ${lines} lines, more than ${most_lines}")
+  endif()
+  if(NOT text MATCHES "^((//[^\n]*)?\n)*#pragma once\n")
+    list(APPEND found "${header} must begin with a comment, then #pragma once")
+  endif()
+endmacro()
+
+# The same for cuda/: what kernels include is itself, combinatorics and plain options, and never Eigen.
+function(check_cuda_tree root complaints)
+  set(found "")
+  file(GLOB_RECURSE headers RELATIVE ${root} ${root}/*.hpp)
+  foreach(header IN LISTS headers)
+    file(READ ${root}/${header} text)
+    check_shape()
+    if(text MATCHES "Eigen")
+      list(APPEND found "${header} knows Eigen")
+    endif()
+    file(STRINGS ${root}/${header} includes REGEX "^[ \t]*#[ \t]*include[ \t]*<sympow/")
+    foreach(include IN LISTS includes)
+      if(NOT include MATCHES "<sympow/(cuda/|combinatorics/|core/config|attention/options|attention/cost_model)")
+        list(APPEND found "${header} includes more than plain headers")
+      endif()
+    endforeach()
+  endforeach()
+  set(${complaints} "${found}" PARENT_SCOPE)
+endfunction()
+
 # complaints: one line for each rule that a header under `root` breaks.
 function(check_tree root complaints)
   set(found "")
@@ -32,14 +64,7 @@ function(check_tree root complaints)
     string(REPLACE / _ rule below_${room})
     file(READ ${root}/${header} text)
 
-    string(REGEX MATCHALL "\n" line_ends "${text}")
-    list(LENGTH line_ends lines)
-    if(lines GREATER most_lines)
-      list(APPEND found "${header} has ${lines} lines, more than ${most_lines}")
-    endif()
-    if(NOT text MATCHES "^((//[^\n]*)?\n)*#pragma once\n")
-      list(APPEND found "${header} must begin with a comment, then #pragma once")
-    endif()
+    check_shape()
     if(text MATCHES "Eigen::internal|namespace Eigen" AND NOT header IN_LIST may_open_eigen)
       list(APPEND found "${header} opens Eigen::internal")
     endif()
@@ -121,10 +146,22 @@ if(NOT complaints STREQUAL expected)
   message(FATAL_ERROR "The check is wrong about the made-up tree.\nexpected: ${expected}\nfound:    ${complaints}")
 endif()
 
-# ---- the real tree ----
+file(WRITE ${SCRATCH}/bad_cuda/a.hpp "${once}#include <Eigen/Core>\n")
+file(WRITE ${SCRATCH}/bad_cuda/b.hpp "${once}#include <sympow/attention/state.hpp>\n")
+file(WRITE ${SCRATCH}/bad_cuda/c.hpp "${once}#include <sympow/combinatorics/binomial.hpp>\n${blank}")
+check_cuda_tree(${SCRATCH}/bad_cuda complaints)
+if(NOT complaints STREQUAL
+    "a.hpp knows Eigen;b.hpp includes more than plain headers;c.hpp has 303 lines, more than 300")
+  message(FATAL_ERROR "The check is wrong about the made-up tree of cuda/: ${complaints}")
+endif()
+
+# ---- the real trees ----
 
 cmake_path(SET tree NORMALIZE ${CMAKE_CURRENT_LIST_DIR}/../../include/sympow)
 check_tree(${tree} complaints)
+cmake_path(SET tree NORMALIZE ${CMAKE_CURRENT_LIST_DIR}/../../cuda)
+check_cuda_tree(${tree} more)
+list(APPEND complaints ${more})
 if(complaints)
   list(JOIN complaints "\n  " complaints)
   message(FATAL_ERROR "\n  ${complaints}\n")

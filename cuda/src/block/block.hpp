@@ -1,0 +1,40 @@
+// A thread block, as its kernels see it: the same names on a GPU and on a host that checks every instruction.
+//
+//   device/  for nvcc: Lanes<T> is T, a name is one PTX instruction
+//   host/    for any C++20 compiler: Lanes<T> is 32 values, a warp is a fiber, a name is one instruction of a warp
+//
+// A kernel is written for a warp. What may differ between lanes is a Lanes<T>, what may not is a plain T. `if` and
+// `for` take plain values only, so control flow is uniform in a warp, as mma, ldmatrix and shuffles demand. Lanes
+// differ by predicates (`active`).
+//
+//   struct Kernel {
+//     static constexpr int threads, shared_bytes, blocks_per_multiprocessor;
+//     struct Args { Global<const bf16> x; Global<float> y; int n; };
+//     SYMPOW_DEVICE static void run(const Args&);
+//   };
+//
+//   lane()  warp()  block_index(axis)                         Lanes<int>, int, int; warp() costs a shuffle: ask once
+//   barrier()  bar_sync(id, threads)  bar_arrive(id, threads) all warps; those of a named barrier, id 1 … 15
+//   warp_barrier()                                            orders shared memory between lanes of a warp
+//   Arena::take<T>(n)                                         Shared<T>, aligned to 128 bytes;  .as<U>()
+//   load(r[N], memory, i, active)                             N entries from i_l on, N sizeof(T) = 2, 4, 8, 16 bytes,
+//   store(memory, i, r[N], active)                            aligned to as many
+//   cp_async<4|8|16>(shared, i, global, j, count, active)     brings `count` bytes, the rest are 0
+//   cp_async_commit()  cp_async_wait<N>()                     groups; waits until at most N are pending
+//   ldmatrix<Transposed>(r[1|2|4], shared, i)                 8 × 8 matrices of bf16 or fp16
+//   mma(c[4], a[4], b[2])                                     C += A B, m16n8k16, bf16 or fp16, float accumulators
+//   shuffle(x, from)  shuffle_xor(x, mask)                    of 4 bytes
+//   pack<T>(lower, upper)  lower(p)  upper(p)  multiply(p, q) two bf16 or fp16 in a register
+//   where(condition, yes, no)
+#pragma once
+
+#include "fragment.hpp"
+#include "number.hpp"
+
+#if defined(__CUDACC__)
+#include "device/warp_instructions.hpp"
+#else
+#include "host/warp_instructions.hpp"
+#define SYMPOW_DEVICE inline
+#define SYMPOW_UNROLL
+#endif

@@ -1,0 +1,154 @@
+// What a warp computes and how it meets others, on the host: barriers, ldmatrix, mma, shuffles, packed arithmetic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+#include <utility>
+
+#include "../fragment.hpp"
+#include "memory_instructions.hpp"
+
+namespace sympow::cuda::block {
+
+inline Lanes<int> lane() {
+  Lanes<int> result;
+  for (int l = 0; l < 32; ++l) result.set(l, l);
+  return result;
+}
+inline int warp() { return host::Machine::current()->warp_index; }
+inline int block_index(int axis) { return host::Machine::current()->block_index[static_cast<std::size_t>(axis)]; }
+
+inline void bar_sync(int id, int threads, std::source_location here = std::source_location::current()) {
+  host::Machine& machine = *host::Machine::current();
+  if (machine.execute("bar_sync", here) != host::Change::skip) machine.come_to_barrier(here, id, threads, true);
+}
+inline void bar_arrive(int id, int threads, std::source_location here = std::source_location::current()) {
+  host::Machine& machine = *host::Machine::current();
+  if (machine.execute("bar_arrive", here) != host::Change::skip) machine.come_to_barrier(here, id, threads, false);
+}
+inline void barrier(std::source_location here = std::source_location::current()) {
+  bar_sync(0, host::Machine::current()->threads, here);
+}
+inline void warp_barrier(std::source_location here = std::source_location::current()) {
+  host::Machine& machine = *host::Machine::current();
+  if (machine.execute("warp_barrier", here) == host::Change::skip) return;
+  ++machine.warp().step;
+  machine.yield();
+}
+
+/// N = 1, 2 or 4 matrices of 8 × 8 entries; lane 8 m + i names row i of matrix m by the index of its first entry.
+template <bool Transposed, std::size_t N, class T>
+void ldmatrix(Lanes<Pair<T>> (&r)[N], Shared<T> memory, const Lanes<int>& i,
+              std::source_location here = std::source_location::current()) {
+  static_assert((N == 1 || N == 2 || N == 4) && sizeof(T) == 2);
+  constexpr int matrices = N;
+  host::Machine& machine = *host::Machine::current();
+  host::Site* site = nullptr;
+  const host::Change change = machine.execute("ldmatrix", here, &site);
+  if (change == host::Change::skip) return;
+  Lanes<bool> named;  // lanes whose address counts
+  for (int l = 0; l < 32; ++l) named.set(l, l < 8 * matrices);
+  host::Site unmasked;
+  const host::Spans rows = detail::shared_spans(here, change, memory, i, 16, named, unmasked);
+  site->shared.add(host::wavefronts(rows, 16));
+  for (int l = 0; l < 8 * matrices; ++l) {
+    if (rows[static_cast<std::size_t>(l)].count == 0) return;
+    machine.shared.read(machine.report, here, machine.accessor(host::every_lane),
+                        rows[static_cast<std::size_t>(l)].first, 16);
+  }
+  for (int m = 0; m < matrices; ++m)
+    for (int l = 0; l < 32; ++l) {
+      const auto entry = [&](int row, int column) {
+        T x;
+        const std::size_t at = rows[static_cast<std::size_t>(8 * m + row)].first + 2 * static_cast<std::size_t>(column);
+        std::memcpy(&x, machine.shared.data(at), 2);
+        return x;
+      };
+      const auto p = ldmatrix_position(l, Transposed);
+      r[m].set(l, pair_of(entry(p.row, p.column), entry(p.row + Transposed, p.column + !Transposed)));
+    }
+  if (change == host::Change::exchange_results) std::swap(r[0], r[N - 1]);
+}
+
+/// C += A B, 16 × 16 times 16 × 8; the registers lie as fragment.hpp says.
+template <class T>
+void mma(Lanes<float> (&c)[4], const Lanes<Pair<T>> (&a)[4], const Lanes<Pair<T>> (&b)[2],
+         std::source_location here = std::source_location::current()) {
+  using host::Change;
+  host::Machine& machine = *host::Machine::current();
+  const Change change = machine.execute("mma", here);
+  if (change == Change::skip) return;
+  host::Decoded A[16][16], B[16][8];
+  for (int l = 0; l < 32; ++l) {
+    bool set = true;
+    for (const auto& x : a) set = set && detail::needs(here, x, l, "A");
+    for (const auto& x : b) set = set && detail::needs(here, x, l, "B");
+    for (const auto& x : c) set = set && detail::needs(here, x, l, "C");
+    if (!set) return;
+    for (int r = 0; r < 4; ++r) {
+      const auto p = a_position(l, r);
+      const Pair<T> x = a[change == Change::exchange_a && (r == 1 || r == 2) ? 3 - r : r][l];
+      for (int h = 0; h < 2; ++h) A[p.row][p.column + h] = host::decode(half(x, h));
+    }
+    for (int r = 0; r < 2; ++r) {
+      const auto p = b_position(l, r);
+      const Pair<T> x = b[change == Change::exchange_b ? 1 - r : r][l];
+      for (int h = 0; h < 2; ++h) B[p.row + h][p.column] = host::decode(half(x, h));
+    }
+  }
+  for (int l = 0; l < 32; ++l)
+    for (int r = 0; r < 4; ++r) {
+      const auto p = c_position(l, r);
+      c[r].set(l, host::mma_sum(A[p.row], &B[0][p.column], 8, c[r][l], fraction_bits<T>, machine.options.mma));
+    }
+  if (change == Change::exchange_c) std::swap(c[1], c[2]);
+}
+
+/// Lane l gets what lane from_l mod 32 holds.
+template <class T>
+Lanes<T> shuffle(const Lanes<T>& x, const Lanes<int>& from,
+                 std::source_location here = std::source_location::current()) {
+  static_assert(sizeof(T) == 4);
+  host::Machine::current()->execute("shuffle", here);
+  Lanes<T> result;
+  for (int l = 0; l < 32; ++l)
+    if (from.is_set(l) && x.is_set(from[l] & 31)) result.set(l, x[from[l] & 31]);
+  return result;
+}
+/// Lane l gets what lane l xor mask holds.
+template <class T>
+Lanes<T> shuffle_xor(const Lanes<T>& x, int mask, std::source_location here = std::source_location::current()) {
+  return shuffle(x, lane() ^ mask, here);
+}
+
+/// Both rounded to nearest.
+template <class T>
+Lanes<Pair<T>> pack(const Lanes<float>& lower, const Lanes<float>& upper,
+                    std::source_location here = std::source_location::current()) {
+  host::Machine::current()->execute("pack", here);
+  return detail::map([](float x, float y) { return pair_of(round_to<T>(x), round_to<T>(y)); }, lower, upper);
+}
+template <class T>
+Lanes<float> lower(const Lanes<Pair<T>>& p, std::source_location here = std::source_location::current()) {
+  host::Machine::current()->execute("unpack", here);
+  return detail::map([](Pair<T> x) { return to_float(half(x, 0)); }, p);
+}
+template <class T>
+Lanes<float> upper(const Lanes<Pair<T>>& p, std::source_location here = std::source_location::current()) {
+  host::Machine::current()->execute("unpack", here);
+  return detail::map([](Pair<T> x) { return to_float(half(x, 1)); }, p);
+}
+/// Products of the halves, each rounded to nearest.
+template <class T>
+Lanes<Pair<T>> multiply(const Lanes<Pair<T>>& p, const Lanes<Pair<T>>& q,
+                        std::source_location here = std::source_location::current()) {
+  host::Machine::current()->execute("multiply", here);
+  const auto product = [](T x, T y) { return round_to<T>(to_float(x) * to_float(y)); };
+  return detail::map(
+      [&](Pair<T> x, Pair<T> y) { return pair_of(product(half(x, 0), half(y, 0)), product(half(x, 1), half(y, 1))); },
+      p, q);
+}
+
+}  // namespace sympow::cuda::block
