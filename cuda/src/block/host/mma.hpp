@@ -34,8 +34,8 @@ inline Decoded decode(float x, int fraction, int least) {
 inline Decoded decode(bf16 x) { return decode(to_float(x), 7, -126); }
 inline Decoded decode(fp16 x) { return decode(to_float(x), 10, -14); }
 
-/// Σ a_k b_k + c of 16 products, as Hopper sums them (measured: Fasi, Higham, Mikaitis, Pranesh, PeerJ CS 7:e330, 2021,
-/// for earlier chips, and their successors). A product has the sum of its factors' exponents, normalised or not.
+/// Σ a_k b_k + c of 16 products, as Hopper is taken to sum them: no document of the hardware says so, and no chip has
+/// confirmed it here. A product has the sum of its factors' exponents, normalised or not.
 inline float hopper_sum(const Decoded* a, const Decoded* b, int stride, float c, int fraction) {
   constexpr int kept = 25;  // fractional bits below the largest exponent
   const Decoded start = decode(c, 23, -126);
