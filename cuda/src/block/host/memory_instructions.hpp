@@ -122,83 +122,79 @@ host::Spans global_spans(const host::Place& place, host::Change change, Global<T
   return spans;
 }
 
+// Carries out an access of Bytes bytes a lane: visit(machine, lane, first byte, count) for each lane that takes part.
+template <unsigned Bytes, class T, class Visit>
+void access(const char* instruction, const host::Place& here, Shared<T> memory, const Lanes<int>& i,
+            const Lanes<bool>& active, const Visit& visit) {
+  host::Machine& machine = *host::Machine::current();
+  host::Site* site = nullptr;
+  const host::Change change = machine.execute(instruction, here, &site);
+  if (change == host::Change::skip) return;
+  const host::Spans spans = shared_spans(here, change, memory, i, Bytes, active, *site);
+  site->shared.add(host::wavefronts(spans, Bytes));
+  for (int l = 0; l < 32; ++l)
+    if (const auto [first, count] = spans[static_cast<std::size_t>(l)]; count != 0) visit(machine, l, first, count);
+}
+template <unsigned Bytes, class T, class Visit>
+void access(const char* instruction, const host::Place& here, Global<T> memory, const Lanes<std::int64_t>& i,
+            const Lanes<bool>& active, const Visit& visit) {
+  host::Machine& machine = *host::Machine::current();
+  host::Site* site = nullptr;
+  const host::Change change = machine.execute(instruction, here, &site);
+  if (change == host::Change::skip) return;
+  const host::Spans spans = global_spans(here, change, memory, i, Bytes, active, *site, [](int) { return Bytes; });
+  site->global.add(host::sectors(spans));
+  for (int l = 0; l < 32; ++l)
+    if (const auto [first, count] = spans[static_cast<std::size_t>(l)]; count != 0) visit(machine, l, first, count);
+}
+
 }  // namespace detail
 
 /// Each active lane l loads the entries i_l, …, i_l + N - 1.
 template <std::size_t N, class T>
 void load(Lanes<T> (&r)[N], Shared<T> memory, const Lanes<int>& i, const Lanes<bool>& active = true,
           std::source_location here = std::source_location::current()) {
-  host::Machine& machine = *host::Machine::current();
-  host::Site* site = nullptr;
-  const host::Change change = machine.execute("load.shared", here, &site);
-  if (change == host::Change::skip) return;
-  const host::Spans spans = detail::shared_spans(here, change, memory, i, detail::bytes_of<T, N>, active, *site);
-  site->shared.add(host::wavefronts(spans, detail::bytes_of<T, N>));
-  for (int l = 0; l < 32; ++l) {
-    const auto [first, count] = spans[static_cast<std::size_t>(l)];
-    if (count == 0) continue;
+  const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
     machine.shared.read(machine.report, here, machine.accessor(l), first, count);
     for (std::size_t n = 0; n < N; ++n) {
       T x;
       std::memcpy(&x, machine.shared.data(first + n * sizeof(T)), sizeof(T));
       r[n].set(l, x);
     }
-  }
+  };
+  detail::access<detail::bytes_of<T, N>>("load.shared", here, memory, i, active, visit);
 }
 template <std::size_t N, class T, class U>
 void load(Lanes<T> (&r)[N], Global<U> memory, const Lanes<std::int64_t>& i, const Lanes<bool>& active = true,
           std::source_location here = std::source_location::current()) {
-  host::Machine& machine = *host::Machine::current();
-  host::Site* site = nullptr;
-  const host::Change change = machine.execute("load.global", here, &site);
-  if (change == host::Change::skip) return;
-  const auto bytes = [](int) { return detail::bytes_of<T, N>; };
-  const host::Spans spans = detail::global_spans(here, change, memory, i, detail::bytes_of<T, N>, active, *site, bytes);
-  site->global.add(host::sectors(spans));
-  for (int l = 0; l < 32; ++l) {
-    const auto [first, count] = spans[static_cast<std::size_t>(l)];
-    if (count == 0) continue;
+  const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
     memory.shadow->read(machine.report, here, machine.accessor(l), machine.launch, machine.block(), first, count);
     for (std::size_t n = 0; n < N; ++n) r[n].set(l, reinterpret_cast<const T*>(first)[n]);
-  }
+  };
+  detail::access<detail::bytes_of<T, N>>("load.global", here, memory, i, active, visit);
 }
 
 /// Each active lane l stores the entries i_l, …, i_l + N - 1.
 template <std::size_t N, class T>
 void store(Shared<T> memory, const Lanes<int>& i, const Lanes<T> (&r)[N], const Lanes<bool>& active = true,
            std::source_location here = std::source_location::current()) {
-  host::Machine& machine = *host::Machine::current();
-  host::Site* site = nullptr;
-  const host::Change change = machine.execute("store.shared", here, &site);
-  if (change == host::Change::skip) return;
-  const host::Spans spans = detail::shared_spans(here, change, memory, i, detail::bytes_of<T, N>, active, *site);
-  site->shared.add(host::wavefronts(spans, detail::bytes_of<T, N>));
-  for (int l = 0; l < 32; ++l) {
-    const auto [first, count] = spans[static_cast<std::size_t>(l)];
-    if (count == 0) continue;
+  const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
     machine.shared.write(machine.report, here, machine.accessor(l), first, count);
     for (std::size_t n = 0; n < N; ++n)
       if (detail::needs(here, r[n], l, "the value"))
         std::memcpy(machine.shared.data(first + n * sizeof(T)), &r[n][l], sizeof(T));
-  }
+  };
+  detail::access<detail::bytes_of<T, N>>("store.shared", here, memory, i, active, visit);
 }
 template <std::size_t N, class T>
 void store(Global<T> memory, const Lanes<std::int64_t>& i, const Lanes<T> (&r)[N], const Lanes<bool>& active = true,
            std::source_location here = std::source_location::current()) {
-  host::Machine& machine = *host::Machine::current();
-  host::Site* site = nullptr;
-  const host::Change change = machine.execute("store.global", here, &site);
-  if (change == host::Change::skip) return;
-  const auto bytes = [](int) { return detail::bytes_of<T, N>; };
-  const host::Spans spans = detail::global_spans(here, change, memory, i, detail::bytes_of<T, N>, active, *site, bytes);
-  site->global.add(host::sectors(spans));
-  for (int l = 0; l < 32; ++l) {
-    const auto [first, count] = spans[static_cast<std::size_t>(l)];
-    if (count == 0) continue;
+  const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
     memory.shadow->write(machine.report, here, machine.accessor(l), machine.launch, machine.block(), first, count);
     for (std::size_t n = 0; n < N; ++n)
       if (detail::needs(here, r[n], l, "the value")) reinterpret_cast<T*>(first)[n] = r[n][l];
-  }
+  };
+  detail::access<detail::bytes_of<T, N>>("store.global", here, memory, i, active, visit);
 }
 
 /// Each active lane l starts a copy of Bytes = 4, 8 or 16 bytes to entry i_l from entry j_l; it reads the first `count`

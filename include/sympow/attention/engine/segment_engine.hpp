@@ -36,7 +36,7 @@ class SegmentEngine {
   }
 
   /// Takes the tokens of a segment, by as many segments as their numbers ask for. What cuts a segment is the first
-  /// token that does not fit it: no row depends on tokens behind it.
+  /// token that does not fit it, so that tokens behind it change no row by more than rounding.
   void take(Segment segment) {
     while (segment.size > 0) {
       Index done = for_heads(segment, &SegmentEngine::take_common);
