@@ -23,9 +23,11 @@
 //   cp_async_commit()  cp_async_wait<N>()                     groups; waits until at most N are pending
 //   ldmatrix<Transposed>(r[1|2|4], shared, i)                 8 × 8 matrices of bf16 or fp16
 //   mma(c[4], a[4], b[2])                                     C += A B, m16n8k16, bf16 or fp16, float accumulators
-//   shuffle(x, from)  shuffle_xor(x, mask)                    of 4 bytes
+//   shuffle(x, from)  shuffle_xor(x, mask)                    of 4 or 8 bytes
+//   shuffle_up(x, distance)  uniform(x)                       of the lane `distance` before; of lane 0, a plain value
 //   pack<T>(lower, upper)  lower(p)  upper(p)  multiply(p, q) two bf16 or fp16 in a register
-//   where(condition, yes, no)
+//   where(condition, yes, no)  convert<To>(x)  bit_cast<To>(x)
+//   exp2(x)  log2(x)  floor(x)  absolute(x)                   exp2 of float: 2 units in the last place on the device
 #pragma once
 
 #include "fragment.hpp"

@@ -50,13 +50,56 @@ SYMPOW_DEVICE void mma(float (&c)[4], const Pair<fp16> (&a)[4], const Pair<fp16>
       : "r"(a[0].bits), "r"(a[1].bits), "r"(a[2].bits), "r"(a[3].bits), "r"(b[0].bits), "r"(b[1].bits));
 }
 
+namespace detail {
+template <std::size_t Bytes>
+using Bits = std::conditional_t<Bytes == 8, unsigned long long, unsigned>;
+}
+
 template <class T>
 SYMPOW_DEVICE T shuffle(T x, int from) {
-  return __builtin_bit_cast(T, __shfl_sync(~0u, __builtin_bit_cast(std::uint32_t, x), from));
+  return __builtin_bit_cast(T, __shfl_sync(~0u, __builtin_bit_cast(detail::Bits<sizeof(T)>, x), from));
 }
 template <class T>
 SYMPOW_DEVICE T shuffle_xor(T x, int mask) {
-  return __builtin_bit_cast(T, __shfl_xor_sync(~0u, __builtin_bit_cast(std::uint32_t, x), mask));
+  return __builtin_bit_cast(T, __shfl_xor_sync(~0u, __builtin_bit_cast(detail::Bits<sizeof(T)>, x), mask));
+}
+
+template <class T>
+SYMPOW_DEVICE T shuffle_up(T x, int distance) {
+  return __builtin_bit_cast(T, __shfl_up_sync(~0u, __builtin_bit_cast(detail::Bits<sizeof(T)>, x), distance));
+}
+template <class T>
+SYMPOW_DEVICE T uniform(T x) {
+  return shuffle(x, 0);
+}
+
+template <class To, class From>
+SYMPOW_DEVICE To convert(From x) {
+  if constexpr (std::is_same_v<To, float> && std::is_same_v<From, double>)
+    return __double2float_rn(x);
+  else
+    return static_cast<To>(x);
+}
+template <class To, class From>
+SYMPOW_DEVICE To bit_cast(From x) {
+  return __builtin_bit_cast(To, x);
+}
+SYMPOW_DEVICE float exp2(float x) {
+  float y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+template <class T>
+SYMPOW_DEVICE T log2(T x) {
+  return ::log2(x);
+}
+template <class T>
+SYMPOW_DEVICE T floor(T x) {
+  return ::floor(x);
+}
+template <class T>
+SYMPOW_DEVICE T absolute(T x) {
+  return ::fabs(x);
 }
 
 template <class T>

@@ -1,6 +1,8 @@
 // What a warp computes and how it meets others, on the host: barriers, ldmatrix, mma, shuffles, packed arithmetic.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -110,7 +112,7 @@ void mma(Lanes<float> (&c)[4], const Lanes<Pair<T>> (&a)[4], const Lanes<Pair<T>
 template <class T>
 Lanes<T> shuffle(const Lanes<T>& x, const Lanes<int>& from,
                  std::source_location here = std::source_location::current()) {
-  static_assert(sizeof(T) == 4);
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);  // eight bytes are two instructions
   host::Machine::current()->execute("shuffle", here);
   Lanes<T> result;
   for (int l = 0; l < 32; ++l)
@@ -121,6 +123,42 @@ Lanes<T> shuffle(const Lanes<T>& x, const Lanes<int>& from,
 template <class T>
 Lanes<T> shuffle_xor(const Lanes<T>& x, int mask, std::source_location here = std::source_location::current()) {
   return shuffle(x, lane() ^ mask, here);
+}
+
+/// Lane l gets what lane l - distance holds; the first lanes keep theirs.
+template <class T>
+Lanes<T> shuffle_up(const Lanes<T>& x, int distance, std::source_location here = std::source_location::current()) {
+  return shuffle(x, where(lane() < distance, lane(), lane() - distance), here);
+}
+/// What lane 0 holds, as a plain value. A fault if it was never set.
+template <class T>
+T uniform(const Lanes<T>& x, std::source_location here = std::source_location::current()) {
+  host::Machine::current()->execute("uniform", here);
+  detail::needs(here, x, 0, "what is made uniform");
+  return x[0];
+}
+
+/// To the type To, rounded to nearest; to integers toward zero.
+template <class To, class T>
+Lanes<To> convert(const Lanes<T>& x) {
+  return detail::map([](T y) { return static_cast<To>(y); }, x);
+}
+/// The same bits as another type of the size.
+template <class To, class T>
+Lanes<To> bit_cast(const Lanes<T>& x) {
+  return detail::map([](T y) { return std::bit_cast<To>(y); }, x);
+}
+#define SYMPOW_LANES_FUNCTION(name, function)                    \
+  template <class T>                                             \
+  Lanes<T> name(const Lanes<T>& x) {                             \
+    return detail::map([](T y) { return std::function(y); }, x); \
+  }
+SYMPOW_LANES_FUNCTION(log2, log2)
+SYMPOW_LANES_FUNCTION(floor, floor)
+SYMPOW_LANES_FUNCTION(absolute, abs)
+#undef SYMPOW_LANES_FUNCTION
+inline Lanes<float> exp2(const Lanes<float>& x) {
+  return detail::map([](float y) { return std::exp2(y); }, x);
 }
 
 /// Both rounded to nearest.
