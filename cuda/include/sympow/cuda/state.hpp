@@ -12,8 +12,8 @@ namespace sympow::cuda {
 ///
 ///     S = Σ_j w_j φ(k_j) v_jᵀ      Z = Σ_j w_j φ(k_j)      w_j the product of the gates since token j
 ///
-/// φ is the D = C(d + P - 1, P) monomials k_{i1} ⋯ k_{iP}, i1 ≤ … ≤ iP, in lexicographic order, without coefficients. (In
-/// the CPU's states each row has the root of its multinomial coefficient.) All pointers are aligned to 16 bytes.
+/// φ is the D = C(d + P - 1, P) monomials k_{i1} ⋯ k_{iP}, i1 ≤ … ≤ iP, in lexicographic order, without coefficients.
+/// (In the CPU's states each row has the root of its multinomial coefficient.) Pointers are aligned to 16 bytes.
 struct State {
   float* sums = nullptr;        ///< [B, Hs, D, e]: S
   float* normaliser = nullptr;  ///< [B, Hs, D]: Z
