@@ -39,4 +39,5 @@
 #include "host/warp_instructions.hpp"
 #define SYMPOW_DEVICE inline
 #define SYMPOW_UNROLL
+#define SYMPOW_ROLL
 #endif

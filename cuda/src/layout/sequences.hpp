@@ -37,6 +37,9 @@ struct Sequences {
   Global<const std::int32_t> lengths;  ///< B of padded sequences; null: all are `longest`
   int batch, longest, chunk, slots;
 
+  /// Of the longest sequence.
+  SYMPOW_HOST_DEVICE int chunks() const { return (longest + chunk - 1) / chunk; }
+
   SYMPOW_DEVICE Sequence operator[](int b) const {
     std::int64_t first = 0, from = std::int64_t{b} * longest;
     int length = longest;

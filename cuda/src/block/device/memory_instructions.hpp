@@ -9,6 +9,7 @@
 
 #define SYMPOW_DEVICE __device__ __forceinline__
 #define SYMPOW_UNROLL _Pragma("unroll")
+#define SYMPOW_ROLL _Pragma("unroll 1")
 
 namespace sympow::cuda::block {
 

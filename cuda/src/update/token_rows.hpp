@@ -1,0 +1,106 @@
+// Heads and tails of monomials as rows in shared memory, a number for each token of a stage.
+#pragma once
+
+#include "../layout/monomials.hpp"
+#include "../layout/swizzle.hpp"
+
+namespace sympow::cuda {
+
+/// A monomial in lexicographic order is a head times a tail, with the keys k̂ = 2^-x k and their weights w:
+///
+///   P      1       2             3                      4
+///   head   w k̂_i   w k̂_i         w k̂_i                  (w k̂_i) k̂_j
+///   tail   -       k̂_j, j ≥ i    k̂_j k̂_l, l ≥ j ≥ i     k̂_l k̂_m, m ≥ l ≥ j
+///
+/// Each product is rounded to T. Rows are written by all warps of a block between two barriers.
+template <class T, int P, int d, int tokens>
+struct TokenRows {
+  using Two = block::Pair<T>;
+  static constexpr int pairs = monomial_count(2, d);
+  static constexpr int head_rows = P == 4 ? pairs : d, tail_rows = P == 1 ? 0 : P == 2 ? d : pairs;
+  static constexpr int channel_rows = P == 4 ? 2 * d : P == 3 ? d : 0;  // of which pairs are made
+  static constexpr int entries = (head_rows + tail_rows + channel_rows) * tokens;
+
+  block::Shared<T> memory;
+  int first;  // entry of the heads; tails follow, then the channels: k̂, and w k̂ where heads are pairs
+
+  /// The row of the head or tail of monomial m; those beyond the last are like it.
+  struct Places {
+    Lanes<int> head, tail;
+  };
+  SYMPOW_DEVICE static Places places(Lanes<int> m) {
+    using namespace block;
+    constexpr int D = monomial_count(P, d);
+    m = where(m < D, m, Lanes<int>(D - 1));
+    if constexpr (P == 1) {
+      return {m, m};
+    } else {
+      const auto i = first_channel<P, d>(m, Lanes<int>(0));
+      if constexpr (P == 2) return {i.channel, m - i.before + i.channel + head_rows};
+      if constexpr (P == 3)
+        return {i.channel, m - i.before + pair_place(d, i.channel, i.channel) + head_rows};
+      if constexpr (P == 4) {
+        const auto j = first_channel<3, d>(m - i.before, i.channel);
+        return {pair_place(d, i.channel, j.channel),
+                m - i.before - j.before + pair_place(d, j.channel, j.channel) + head_rows};
+      }
+    }
+  }
+
+  /// Where the 16 bytes of an octet of tokens in a row begin.
+  template <class Row, class Octet>
+  SYMPOW_DEVICE static auto place(Row row, Octet octet) {
+    return octet_place<tokens>(row, octet);
+  }
+
+  /// Turns keys, `tokens` rows of d channels from row `first_key` on in octet_place<d>, into rows: warp w of `warps`.
+  SYMPOW_DEVICE void turn(block::Shared<T> keys, block::Shared<float> inverse, block::Shared<float> weight, int first_key, int w,
+                          int warps) const {
+    using namespace block;
+    constexpr int plain = P >= 3 ? head_rows + tail_rows : head_rows, weighted = P == 4 ? plain + d : 0;
+    for (int unit = w; unit < d / 8 * (tokens / 32); unit += warps) {
+      const int octet = unit % (d / 8), from = unit / (d / 8) * 32;
+      Lanes<Two> key[4];
+      ldmatrix<true>(key, keys, octet_place<d>(lane() + (first_key + from), octet));
+      SYMPOW_UNROLL
+      for (int n = 0; n < 4; ++n) {
+        const Lanes<int> token = lane() % 4 * 2 + (first_key + from + 8 * n), row = lane() / 4 + octet * 8;
+        const Lanes<int> within = place(row, from / 8 + n) + lane() % 4 * 2;
+        Lanes<float> shrink[2], weigh[2];
+        load(shrink, inverse, token);
+        load(weigh, weight, token);
+        const Lanes<float> one = lower(key[n]) * shrink[0], other = upper(key[n]) * shrink[1];
+        if constexpr (P > 1) put(within + plain * tokens, pack<T>(one, other));
+        put(within + weighted * tokens, pack<T>(one * weigh[0], other * weigh[1]));
+      }
+    }
+  }
+
+  /// The rows of pairs, two tokens a lane.
+  SYMPOW_DEVICE void pair(int w, int warps) const {
+    using namespace block;
+    constexpr int plain = head_rows + tail_rows;
+    const auto at = [](int row) { return place(row, lane() / 4) + lane() % 4 * 2; };
+    int pair = 0;
+    for (int i = 0; i < d; ++i)
+      for (int j = i; j < d; ++j, ++pair) {
+        if (pair % warps != w) continue;
+        const Lanes<Two> second = get(at(plain + j));
+        put(at(head_rows + pair), multiply(get(at(plain + i)), second), lane() * 2 < tokens);
+        if constexpr (P == 4) put(at(pair), multiply(get(at(plain + d + i)), second), lane() * 2 < tokens);
+      }
+  }
+
+ private:
+  SYMPOW_DEVICE Lanes<Two> get(Lanes<int> entry) const {
+    Lanes<Two> two[1] = {Two{}};
+    load(two, memory.template as<Two>(), (entry + first) / 2, block::lane() * 2 < tokens);
+    return two[0];
+  }
+  SYMPOW_DEVICE void put(Lanes<int> entry, Lanes<Two> two, Lanes<bool> active = true) const {
+    const Lanes<Two> one[1] = {two};
+    store(memory.template as<Two>(), (entry + first) / 2, one, active);
+  }
+};
+
+}  // namespace sympow::cuda

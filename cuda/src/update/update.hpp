@@ -1,0 +1,216 @@
+// What the tokens of a chunk add to a state, on tensor cores: ΔS = Σ_t w_t φ(k̂_t) v_tᵀ, ΔZ = Σ_t w_t φ(k̂_t), w_t the
+// weight to the chunk's end. The monomials φ are in no memory: they are products of two rows in registers.
+#pragma once
+
+#include "../layout/blocks.hpp"
+#include "../layout/chunks.hpp"
+#include "token_rows.hpp"
+
+namespace sympow::cuda {
+
+/// A block of 8 warps has 64 value channels of a head and chunk, and takes its tokens 64 at a time: copies of the next
+/// two stages are on their way while keys of the next one are turned into rows (TokenRows) and this one is multiplied. A
+/// warp has one unit of monomials, 16 `fragments`: heads and tails by ldmatrix, which reads any 16 rows, their product,
+/// times the values; (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0 and give ΔZ. Where the last
+/// block of a chunk has fewer units than warps, these share the tokens of a unit and add their sums in order.
+///
+/// Roundings: w k̂, each product of rows, to T; sums in float.
+/// Cost: 2 D (e + 8 ⌈e / 64⌉) floating-point operations a token; D (e + 1) floats stored a chunk.
+template <class T, int P, int d>
+struct Update {
+  using Two = block::Pair<T>;
+  static constexpr int D = monomial_count(P, d);
+  static constexpr int warps = 8, fragments = 5, columns = 64, tiles_of_columns = columns / 8 + 1;
+  static constexpr int stage_tokens = P == 4 && d > 16 ? 32 : 64, slabs = stage_tokens / 16, stages = 3;
+  using TokenRows = cuda::TokenRows<T, P, d, stage_tokens>;
+  static constexpr int row_buffers = P >= 3 ? 1 : 2;
+  static constexpr int units = (D + 16 * fragments - 1) / (16 * fragments), groups = (units + warps - 1) / warps;
+  /// Units of the last block, a power of two as warps share them.
+  static constexpr int last_units = units % warps == 0 || units % warps > 4 ? 8 : units % warps > 2 ? 4 : 2;
+
+  static constexpr int stage_bytes = stage_tokens * (2 * d + 2 * columns + 2 * 4);
+  static constexpr int exchange_bytes = last_units == 8 ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
+  static constexpr int working_bytes = stages * stage_bytes + row_buffers * TokenRows::entries * 2;
+  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
+  static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
+
+  struct Args {
+    Rows<const T> keys, values;
+    TokenArrays tokens;
+    Sequences sequences;
+    Heads heads;
+    ChunkSums own;
+    int e;
+  };
+
+  SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
+  /// x: the chunks of all sequences, times groups of units, times tiles of value channels. y: state heads.
+  static Blocks blocks(const Sequences& sequences, const Heads& heads, int e) {
+    return {sequences.batch * sequences.chunks() * groups * tiles(e), heads.state, 1};
+  }
+
+  SYMPOW_DEVICE static void run(const Args& x) {
+    using namespace block;
+    const int w = warp(), head = block_index(1), tile = block_index(0) % tiles(x.e);
+    const int group = block_index(0) / tiles(x.e) % groups, place = block_index(0) / tiles(x.e) / groups;
+    const int b = place / x.sequences.chunks(), chunk = place % x.sequences.chunks();
+    const Sequence sequence = x.sequences[b];
+    if (chunk >= sequence.chunks) return;
+    const int left = sequence.length - chunk * x.sequences.chunk;
+    const int length = left < x.sequences.chunk ? left : x.sequences.chunk;
+    const std::int64_t begin = sequence.first + std::int64_t{chunk} * x.sequences.chunk;
+    const std::int64_t slot = std::int64_t{head} * x.sequences.slots + sequence.slot + chunk;
+
+    // What lies before a gate of 0 or beyond the end counts as 0, and is not looked at.
+    Lanes<std::int32_t> reset[1];
+    load(reset, x.tokens.reset, Lanes<std::int64_t>(slot * x.sequences.chunk + (length - 1)));
+    const int seen = uniform(reset[0]);
+    const int first_stage = seen > 0 ? seen / stage_tokens : 0, end_stage = (length + stage_tokens - 1) / stage_tokens;
+
+    Arena arena;
+    const auto keys = arena.take<T>(stages * stage_tokens * d), values = arena.take<T>(stages * stage_tokens * columns);
+    const auto inverse = arena.take<float>(stages * stage_tokens), weight = arena.take<float>(stages * stage_tokens);
+    const auto rows = arena.take<T>(row_buffers * TokenRows::entries);
+
+    const int key_head = x.heads.key_of_state(head);
+    const std::int64_t key_at = x.keys.at(b, begin, key_head);
+    const std::int64_t value_at = x.values.at(b, begin, key_head) + tile * columns;
+    const auto bring_rows = [&](auto to, auto from, std::int64_t at, std::int64_t distance, int stage, auto width, int exist) {
+      constexpr int octets = decltype(width)::value / 8;
+      for (int n = w; n * 32 < stage_tokens * octets; n += warps) {
+        const Lanes<int> row = (lane() + n * 32) / octets, octet = lane() % octets, token = row + stage * stage_tokens;
+        const Lanes<bool> there = token >= seen && token < length && octet * 8 < exist;
+        cp_async<16>(to, octet_place<octets * 8>(row + stage % stages * stage_tokens, octet), from,
+                     token * distance + (octet * 8 + at), where(there, 16, 0));
+      }
+    };
+    const auto bring = [&](int stage) {
+      if (stage < end_stage) {
+        bring_rows(keys, x.keys.data, key_at, x.keys.token, stage, std::integral_constant<int, d>(), d);
+        bring_rows(values, x.values.data, value_at, x.values.token, stage, std::integral_constant<int, columns>(),
+                   x.e - tile * columns);
+        const Lanes<int> t = lane() * 4;
+        const Lanes<std::int64_t> entry = t + (slot * x.sequences.chunk + stage * stage_tokens);
+        const Lanes<int> to = t + stage % stages * stage_tokens;
+        if (w == 0) cp_async<16>(inverse, to, x.tokens.inverse, entry, 16, t < stage_tokens);
+        if (w == warps - 1) cp_async<16>(weight, to, x.tokens.to_end, entry, 16, t < stage_tokens);
+      }
+      cp_async_commit();
+    };
+    const auto rows_of = [&](int stage) { return TokenRows{rows, stage % row_buffers * TokenRows::entries}; };
+    const auto turn = [&](int stage) {
+      rows_of(stage).turn(keys, inverse, weight, stage % stages * stage_tokens, w, warps);
+    };
+
+    const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
+    const int unit = group * warps + w % sharing, part = w / sharing, parts = warps / sharing;
+    Lanes<int> head_at[fragments], tail_at[fragments];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
+    SYMPOW_UNROLL
+    for (int f = 0; f < fragments; ++f) {
+      const auto p = TokenRows::places(lane() % 16 + (unit * fragments + f) * 16);
+      head_at[f] = TokenRows::place(p.head, lane() / 16);
+      tail_at[f] = TokenRows::place(p.tail, lane() / 16);
+    }
+    const Lanes<Two> one = where(lane() / 4 == 0, pack<T>(1.f, 1.f), pack<T>(0.f, 0.f)), ones[2] = {one, one};
+    Lanes<float> sum[fragments][tiles_of_columns][4];
+    SYMPOW_UNROLL
+    for (int f = 0; f < fragments; ++f)
+      SYMPOW_UNROLL
+      for (int n = 0; n < tiles_of_columns; ++n)
+        SYMPOW_UNROLL
+        for (int r = 0; r < 4; ++r) sum[f][n][r] = 0.f;
+
+    const auto multiply_stage = [&](int stage) {
+      const int first = rows_of(stage).first;
+      SYMPOW_ROLL
+      for (int slab = part; slab < slabs; slab += parts) {
+        Lanes<Two> value[columns / 16][4];
+        SYMPOW_UNROLL
+        for (int n = 0; n < columns / 16; ++n)
+          ldmatrix<true>(value[n], values,
+                         octet_place<columns>(lane() % 16 + (stage % stages * stage_tokens + slab * 16), lane() / 16 + 2 * n));
+        SYMPOW_UNROLL
+        for (int f = 0; f < fragments; ++f) {
+          Lanes<Two> phi[4];
+          ldmatrix<false>(phi, rows, (head_at[f] ^ (slab * 16)) + first);
+          if constexpr (P > 1) {
+            Lanes<Two> tail[4];
+            ldmatrix<false>(tail, rows, (tail_at[f] ^ (slab * 16)) + first);
+            SYMPOW_UNROLL
+            for (int r = 0; r < 4; ++r) phi[r] = multiply(phi[r], tail[r]);
+          }
+          SYMPOW_UNROLL
+          for (int n = 0; n < columns / 16; ++n) {
+            const Lanes<Two> even[2] = {value[n][0], value[n][1]}, odd[2] = {value[n][2], value[n][3]};
+            mma(sum[f][2 * n], phi, even);
+            mma(sum[f][2 * n + 1], phi, odd);
+          }
+          mma(sum[f][columns / 8], phi, ones);
+        }
+      }
+    };
+
+    bring(first_stage);
+    bring(first_stage + 1);
+    if constexpr (row_buffers == 2) {
+      cp_async_wait<1>();
+      barrier();
+      turn(first_stage);
+    }
+    for (int stage = first_stage; stage < end_stage; ++stage) {
+      cp_async_wait<2 - row_buffers>();
+      barrier();  // copies have come, the rows of this stage are made, the stage before was used
+      bring(stage + 2);
+      if constexpr (row_buffers == 2) {
+        if (stage + 1 < end_stage) turn(stage + 1);
+      } else {
+        turn(stage);
+        barrier();
+        rows_of(stage).pair(w, warps);
+        barrier();
+      }
+      multiply_stage(stage);
+    }
+    cp_async_wait<0>();
+
+    const auto sums_of_warps = Arena().take<float>(exchange_bytes / 4);
+    for (int p = 1; p < parts; ++p) {
+      barrier();
+      const auto exchange = [&](auto each) {
+        SYMPOW_UNROLL
+        for (int f = 0; f < fragments; ++f)
+          SYMPOW_UNROLL
+          for (int n = 0; n < tiles_of_columns; ++n)
+            each(sum[f][n], lane() * 4 + ((w % sharing * fragments + f) * tiles_of_columns + n) * 128);
+      };
+      if (part == p) exchange([&](auto& own, Lanes<int> at) { store(sums_of_warps, at, own); });
+      barrier();
+      if (part == 0)
+        exchange([&](auto& own, Lanes<int> at) {
+          Lanes<float> other[4];
+          load(other, sums_of_warps, at);
+          SYMPOW_UNROLL
+          for (int r = 0; r < 4; ++r) own[r] += other[r];
+        });
+    }
+    if (part > 0) return;
+
+    SYMPOW_UNROLL
+    for (int f = 0; f < fragments; ++f)
+      SYMPOW_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const Lanes<int> m = lane() / 4 + ((unit * fragments + f) * 16 + 8 * h), column = lane() % 4 * 2;
+        const Lanes<std::int64_t> entry = m + slot * D;
+        SYMPOW_UNROLL
+        for (int n = 0; n < columns / 8; ++n) {
+          const Lanes<float> two[2] = {sum[f][n][2 * h], sum[f][n][2 * h + 1]};
+          const Lanes<int> c = column + (tile * columns + 8 * n);
+          store(x.own.sums, entry * x.e + c, two, m < D && c < x.e);
+        }
+        const Lanes<float> normaliser[1] = {sum[f][columns / 8][2 * h]};
+        store(x.own.normaliser, entry, normaliser, m < D && column == 0 && tile == 0);
+      }
+  }
+};
+
+}  // namespace sympow::cuda
