@@ -27,7 +27,7 @@
 //   shuffle_up(x, distance)  uniform(x)                       of the lane `distance` before; of lane 0, a plain value
 //   pack<T>(lower, upper)  lower(p)  upper(p)  multiply(p, q) two bf16 or fp16 in a register
 //   where(condition, yes, no)  convert<To>(x)  bit_cast<To>(x)
-//   exp2(x)  log2(x)  floor(x)  absolute(x)                   exp2 of float: 2 units in the last place on the device
+//   exp2(x)  log2(x)  sqrt(x)  floor(x)  absolute(x)          exp2 of float: 2 units in the last place on the device
 #pragma once
 
 #include "fragment.hpp"
