@@ -56,7 +56,7 @@ struct Attention {
   SYMPOW_HOST_DEVICE static int row_blocks(int chunk) { return (chunk + rows_of_block - 1) / rows_of_block; }
   /// x: the chunks of all sequences, times blocks of rows, times tiles of value channels. y: query heads.
   static Blocks blocks(const Sequences& sequences, const Heads& heads, int e) {
-    return {sequences.batch * sequences.chunks() * row_blocks(sequences.chunk) * tiles(e), heads.query, 1};
+    return {std::int64_t{sequences.batch} * sequences.most_chunks() * row_blocks(sequences.chunk) * tiles(e), heads.query};
   }
 
   SYMPOW_DEVICE static void run(const Args& x) {
@@ -65,8 +65,8 @@ struct Attention {
     const int key_head = x.heads.key_of_state(state_head);
     const int tile = block_index(0) % tiles(x.e), place = block_index(0) / tiles(x.e);
     const int blocks_of_chunk = row_blocks(x.sequences.chunk), top = place % blocks_of_chunk * rows_of_block;
-    const int chunk = place / blocks_of_chunk % x.sequences.chunks();
-    const int b = place / blocks_of_chunk / x.sequences.chunks();
+    const int chunk = place / blocks_of_chunk % x.sequences.most_chunks();
+    const int b = place / blocks_of_chunk / x.sequences.most_chunks();
     const Sequence sequence = x.sequences[b];
     const int left = sequence.length - chunk * x.sequences.chunk;
     const int length = left < x.sequences.chunk ? left : x.sequences.chunk;

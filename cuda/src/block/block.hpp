@@ -28,7 +28,7 @@
 //   pack<T>(lower, upper)  lower(p)  upper(p)  multiply(p, q) two bf16 or fp16 in a register
 //   both_lower(p)  both_upper(p)                              a half twice
 //   where(condition, yes, no)  convert<To>(x)  bit_cast<To>(x)
-//   exp2(x)  log2(x)  floor(x)  absolute(x)                   exp2 of float: 2 units in the last place on the device
+//   exp2(x)  log2(x)  sqrt(x)  floor(x)  absolute(x)          exp2 of float: 2 units in the last place on the device
 #pragma once
 
 #include "fragment.hpp"

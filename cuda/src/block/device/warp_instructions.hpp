@@ -94,6 +94,10 @@ SYMPOW_DEVICE T log2(T x) {
   return ::log2(x);
 }
 template <class T>
+SYMPOW_DEVICE T sqrt(T x) {
+  return ::sqrt(x);
+}
+template <class T>
 SYMPOW_DEVICE T floor(T x) {
   return ::floor(x);
 }

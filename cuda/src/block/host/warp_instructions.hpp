@@ -154,6 +154,7 @@ Lanes<To> bit_cast(const Lanes<T>& x) {
     return detail::map([](T y) { return std::function(y); }, x); \
   }
 SYMPOW_LANES_FUNCTION(log2, log2)
+SYMPOW_LANES_FUNCTION(sqrt, sqrt)
 SYMPOW_LANES_FUNCTION(floor, floor)
 SYMPOW_LANES_FUNCTION(absolute, abs)
 #undef SYMPOW_LANES_FUNCTION
