@@ -17,7 +17,11 @@ inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 SYMPOW_DEVICE Lanes<double> larger(Lanes<double> a, Lanes<double> b) {
   return block::where(a > b, a, block::where(b >= a, b, a + b));
 }
+SYMPOW_DEVICE Lanes<float> larger(Lanes<float> a, Lanes<float> b) {
+  return block::where(a > b, a, block::where(b >= a, b, a + b));
+}
 SYMPOW_DEVICE Lanes<int> larger(Lanes<int> a, Lanes<int> b) { return block::where(a > b, a, b); }
+SYMPOW_DEVICE Lanes<double> smaller(Lanes<double> a, Lanes<double> b) { return block::where(a < b, a, b); }
 SYMPOW_DEVICE Lanes<int> smaller(Lanes<int> a, Lanes<int> b) { return block::where(a < b, a, b); }
 
 /// ⌈x⌉

@@ -29,12 +29,12 @@ struct Weights {
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) {
-    return {std::int64_t{sequences.batch} * sequences.chunks(), heads.state};
+    return {std::int64_t{sequences.batch} * sequences.most_chunks(), heads.state};
   }
 
   SYMPOW_DEVICE static void run(const Args& args) {
     using namespace block;
-    const int most = args.sequences.chunks(), b = block_index(0) / most, n = block_index(0) % most;
+    const int most = args.sequences.most_chunks(), b = block_index(0) / most, n = block_index(0) % most;
     const Sequence sequence = args.sequences[b];
     if (n >= sequence.chunks) return;
     const int h = block_index(1), chunk = args.sequences.chunk, w = warp();

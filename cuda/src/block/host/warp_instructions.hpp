@@ -179,6 +179,15 @@ Lanes<float> upper(const Lanes<Pair<T>>& p, std::source_location here = std::sou
   host::Machine::current()->execute("unpack", here);
   return detail::map([](Pair<T> x) { return to_float(half(x, 1)); }, p);
 }
+/// Pairs of two equal halves.
+template <class T>
+Lanes<Pair<T>> both_lower(const Lanes<Pair<T>>& p) {
+  return detail::map([](Pair<T> x) { return pair_of(half(x, 0), half(x, 0)); }, p);
+}
+template <class T>
+Lanes<Pair<T>> both_upper(const Lanes<Pair<T>>& p) {
+  return detail::map([](Pair<T> x) { return pair_of(half(x, 1), half(x, 1)); }, p);
+}
 /// Products of the halves, each rounded to nearest.
 template <class T>
 Lanes<Pair<T>> multiply(const Lanes<Pair<T>>& p, const Lanes<Pair<T>>& q,
