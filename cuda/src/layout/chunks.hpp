@@ -54,7 +54,8 @@ struct ChunkSums {
 };
 
 /// States before each chunk as tensor cores take them: T(c_m 2^-p S), c_m the multinomial coefficient of monomial m.
-/// The same entries as ChunkSums; the normaliser in three terms of T that add up to it: ((h slots + slot) 3 + term) D + m.
+/// The same entries as ChunkSums; the normaliser in three terms of T that add up to it, and 0, next to each other:
+/// ((h slots + slot) D + m) 4 + term.
 template <class T>
 struct Prefixes {
   Global<T> sums, normaliser;

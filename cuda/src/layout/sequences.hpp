@@ -35,10 +35,10 @@ struct Sequence {
 struct Sequences {
   Global<const std::int64_t> offsets;  ///< B + 1 of packed sequences, in tokens; null: padded ones
   Global<const std::int32_t> lengths;  ///< B of padded sequences; null: all are `longest`
-  int batch, longest, chunk, slots;
+  int batch, longest, chunk, slots;    ///< none is longer than `longest`, packed or padded
 
-  /// Of the longest sequence.
-  SYMPOW_HOST_DEVICE int chunks() const { return (longest + chunk - 1) / chunk; }
+  /// Of one sequence.
+  SYMPOW_HOST_DEVICE int most_chunks() const { return (longest + chunk - 1) / chunk; }
 
   SYMPOW_DEVICE Sequence operator[](int b) const {
     std::int64_t first = 0, from = std::int64_t{b} * longest;

@@ -162,10 +162,13 @@ Status check_state(const ConstState& state, const char* name) noexcept {
   return {};
 }
 
+Status check_capacity(int capacity) noexcept {
+  if (capacity == 64 || capacity == 128) return {};
+  return refuse(Code::bad_argument, "the tail's capacity is %d and must be 64 or 128", capacity);
+}
+
 Status check_tail(const Problem& p, const Tail& tail) noexcept {
-  if (tail.capacity < 64 || tail.capacity % 64 != 0 || tail.capacity > 1024)
-    return refuse(Code::bad_argument, "the tail's capacity is %d and must be a multiple of 64 up to 1024",
-                  tail.capacity);
+  SYMPOW_CUDA_TRY(check_capacity(tail.capacity));
   SYMPOW_CUDA_TRY(check_range("the tail's count", tail.count, 0, tail.capacity));
   const struct {
     const char* name;
@@ -186,7 +189,7 @@ Status check_tail(const Problem& p, const Tail& tail) noexcept {
 Status check_decoding(const Problem& p) noexcept {
   if (p.offsets || p.lengths)
     return refuse(Code::bad_argument, "decoding takes as many new tokens of every sequence: no offsets, no lengths");
-  SYMPOW_CUDA_TRY(check_range("tokens, which are decoded at once,", p.tokens, 1, 64));
+  SYMPOW_CUDA_TRY(check_range("batch", p.batch, 0, most_heads));
   return check_problem(p);
 }
 

@@ -14,6 +14,10 @@ Status check_arrays(const Problem& problem, const Inputs& inputs, const Outputs&
 /// Its pointers are there, and aligned.
 Status check_state(const ConstState& state, const char* name) noexcept;
 
+/// Of a tail, in tokens.
+Status check_capacity(int capacity) noexcept;
+
+/// Its arrays and sizes.
 Status check_tail(const Problem& problem, const Tail& tail) noexcept;
 
 /// The problem of a call that decodes.

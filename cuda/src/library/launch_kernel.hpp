@@ -45,7 +45,6 @@ Status launch(const Blocks& blocks, const typename Kernel::Args& args, Stream st
 
 }  // namespace sympow::cuda::library
 
-/// Compiles a kernel of this type and its launch.
-#define SYMPOW_CUDA_LAUNCH(...)                                               \
-  template ::sympow::cuda::Status sympow::cuda::library::launch<__VA_ARGS__>( \
-      const ::sympow::cuda::Blocks&, const typename __VA_ARGS__::Args&, ::sympow::cuda::Stream) noexcept;
+/// Compiles a kernel of this type and its launch; in namespace sympow::cuda.
+#define SYMPOW_CUDA_LAUNCH(...) \
+  template Status library::launch<__VA_ARGS__>(const Blocks&, const typename __VA_ARGS__::Args&, Stream) noexcept;

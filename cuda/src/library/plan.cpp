@@ -68,4 +68,21 @@ AttentionMemory::AttentionMemory(const Problem& p, const Plan& plan, Pieces& pie
 }
 
 }  // namespace library
+
+Status attention_form(const Problem& problem, Form& form, int& chunk) noexcept {
+  library::Plan plan;
+  SYMPOW_CUDA_TRY(library::plan_attention(problem, plan));
+  form = plan.form;
+  chunk = plan.chunk;
+  return {};
+}
+
+Status attention_workspace(const Problem& problem, std::size_t& bytes) noexcept {
+  library::Plan plan;
+  SYMPOW_CUDA_TRY(library::plan_attention(problem, plan));
+  library::Pieces pieces;
+  const library::AttentionMemory counted_only(problem, plan, pieces);
+  return library::counted(pieces, "workspace", bytes);
+}
+
 }  // namespace sympow::cuda

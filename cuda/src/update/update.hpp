@@ -46,14 +46,14 @@ struct Update {
   SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
   /// x: the chunks of all sequences, times groups of units, times tiles of value channels. y: state heads.
   static Blocks blocks(const Sequences& sequences, const Heads& heads, int e) {
-    return {sequences.batch * sequences.chunks() * groups * tiles(e), heads.state, 1};
+    return {std::int64_t{sequences.batch} * sequences.most_chunks() * groups * tiles(e), heads.state};
   }
 
   SYMPOW_DEVICE static void run(const Args& x) {
     using namespace block;
     const int w = warp(), head = block_index(1), tile = block_index(0) % tiles(x.e);
     const int group = block_index(0) / tiles(x.e) % groups, place = block_index(0) / tiles(x.e) / groups;
-    const int b = place / x.sequences.chunks(), chunk = place % x.sequences.chunks();
+    const int b = place / x.sequences.most_chunks(), chunk = place % x.sequences.most_chunks();
     const Sequence sequence = x.sequences[b];
     if (chunk >= sequence.chunks) return;
     const int left = sequence.length - chunk * x.sequences.chunk;

@@ -13,7 +13,7 @@ struct Tail {
   void* keys = nullptr;    ///< [B, Hk, capacity, d] of the problem's element; aligned to 16 bytes, as the others are
   void* values = nullptr;  ///< [B, Hk, capacity, e]
   float* log_gates = nullptr;  ///< [B, Hs, capacity]; null where there are no gates
-  int capacity = 0;            ///< tokens, a multiple of 64 up to 1024
+  int capacity = 0;            ///< tokens, 64 or 128
   int count = 0;               ///< of them in use
 };
 

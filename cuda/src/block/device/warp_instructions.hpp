@@ -94,6 +94,10 @@ SYMPOW_DEVICE T log2(T x) {
   return ::log2(x);
 }
 template <class T>
+SYMPOW_DEVICE T sqrt(T x) {
+  return ::sqrt(x);
+}
+template <class T>
 SYMPOW_DEVICE T floor(T x) {
   return ::floor(x);
 }
@@ -124,6 +128,14 @@ SYMPOW_DEVICE float upper(Pair<fp16> p) {
   return x;
 }
 
+template <class T>
+SYMPOW_DEVICE Pair<T> both_lower(Pair<T> p) {
+  return {__byte_perm(p.bits, 0u, 0x1010u)};
+}
+template <class T>
+SYMPOW_DEVICE Pair<T> both_upper(Pair<T> p) {
+  return {__byte_perm(p.bits, 0u, 0x3232u)};
+}
 SYMPOW_DEVICE Pair<bf16> multiply(Pair<bf16> p, Pair<bf16> q) {
   Pair<bf16> r;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -154,6 +154,7 @@ Lanes<To> bit_cast(const Lanes<T>& x) {
     return detail::map([](T y) { return std::function(y); }, x); \
   }
 SYMPOW_LANES_FUNCTION(log2, log2)
+SYMPOW_LANES_FUNCTION(sqrt, sqrt)
 SYMPOW_LANES_FUNCTION(floor, floor)
 SYMPOW_LANES_FUNCTION(absolute, abs)
 #undef SYMPOW_LANES_FUNCTION
@@ -177,6 +178,15 @@ template <class T>
 Lanes<float> upper(const Lanes<Pair<T>>& p, std::source_location here = std::source_location::current()) {
   host::Machine::current()->execute("unpack", here);
   return detail::map([](Pair<T> x) { return to_float(half(x, 1)); }, p);
+}
+/// Pairs of two equal halves.
+template <class T>
+Lanes<Pair<T>> both_lower(const Lanes<Pair<T>>& p) {
+  return detail::map([](Pair<T> x) { return pair_of(half(x, 0), half(x, 0)); }, p);
+}
+template <class T>
+Lanes<Pair<T>> both_upper(const Lanes<Pair<T>>& p) {
+  return detail::map([](Pair<T> x) { return pair_of(half(x, 1), half(x, 1)); }, p);
 }
 /// Products of the halves, each rounded to nearest.
 template <class T>

@@ -1,0 +1,292 @@
+// Rows of attention, on tensor cores: what a query reads of the state before its chunk, and the keys of its chunk.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include "../layout/blocks.hpp"
+#include "../layout/chunks.hpp"
+#include "query_features.hpp"
+#include "warp_rows.hpp"
+
+namespace sympow::cuda {
+
+/// y_i = Σ_m φ(q̂_i)_m S_m 2^{M - r_i} + Σ_j (q̂_i·k̂_j)^P 2^{u_j - r_i} v_j over the keys j ≤ i of the chunk, and the same sum of
+/// ones, by which it is divided if asked for; chunks.hpp has u, r and M. q̂ is q times a power of 2, its largest entry
+/// in [½, 1).
+///
+/// A block of 8 warps has 256 queries of a chunk and head and 64 value channels; a warp 32 queries. The stages of the
+/// state, 64 monomials each, and then 64 keys and values each, come through one ring. Sums stay in registers, (64 + 8)
+/// channels: the first of the last 8 are the normaliser, in the state in three terms of T.
+/// Keys before those of the warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied by 2^{R - r_i}
+/// once; among the warp's own 32 keys each weight is formed alone. Both exponents are at most 0.
+///
+/// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
+/// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.
+template <class T, int P, int d>
+struct Attention {
+  using Two = block::Pair<T>;
+  static constexpr int D = monomial_count(P, d);
+  static constexpr int warps = 8, row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles, rows_of_block = warps * rows_of_warp;
+  static constexpr int columns = 64, stage_rows = 64, stages = d > 64 ? 3 : 4;
+  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
+  static constexpr int right_bytes = stage_rows * columns * 2;  // of a stage: rows of the state, or values
+  static constexpr int left_bytes = stage_rows * d * 2;         // keys, or the normaliser, 16 bytes a monomial
+  static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y
+  static constexpr int shared_bytes = rows_of_block * query_width * 2 + stages * (right_bytes + left_bytes + stage_rows * (8 + 4));
+  using Features = QueryFeatures<T, P, d, row_tiles>;
+
+  struct Args {
+    Rows<const T> queries, keys, values;
+    Rows<T> rows;
+    Rows<float> condition;  ///< mass / normaliser of the state's part; +∞ where a row is degenerate. Null: not wanted
+    TokenArrays tokens;
+    ChunkArrays chunks;
+    Prefixes<T> prefixes;
+    Sequences sequences;
+    Heads heads;
+    int e;
+    bool has_state, normalised;
+    double scale_exponent;  ///< rows that are not normalised are multiplied by 2^scale_exponent times the sign
+    float scale_sign;
+    float noise;  ///< τ: a row is degenerate unless its normaliser exceeds τ times the mass it read through φ
+  };
+
+  SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
+  SYMPOW_HOST_DEVICE static int row_blocks(int chunk) { return (chunk + rows_of_block - 1) / rows_of_block; }
+  /// x: the chunks of all sequences, times blocks of rows, times tiles of value channels. y: query heads.
+  static Blocks blocks(const Sequences& sequences, const Heads& heads, int e) {
+    return {std::int64_t{sequences.batch} * sequences.most_chunks() * row_blocks(sequences.chunk) * tiles(e), heads.query};
+  }
+
+  SYMPOW_DEVICE static void run(const Args& x) {
+    using namespace block;
+    const int w = warp(), head = block_index(1), state_head = x.heads.state_of_query(head);
+    const int key_head = x.heads.key_of_state(state_head);
+    const int tile = block_index(0) % tiles(x.e), place = block_index(0) / tiles(x.e);
+    const int blocks_of_chunk = row_blocks(x.sequences.chunk), top = place % blocks_of_chunk * rows_of_block;
+    const int chunk = place / blocks_of_chunk % x.sequences.most_chunks();
+    const int b = place / blocks_of_chunk / x.sequences.most_chunks();
+    const Sequence sequence = x.sequences[b];
+    const int left = sequence.length - chunk * x.sequences.chunk;
+    const int length = left < x.sequences.chunk ? left : x.sequences.chunk;
+    if (top >= length) return;
+    const std::int64_t begin = sequence.first + std::int64_t{chunk} * x.sequences.chunk;
+    const std::int64_t slot = std::int64_t{state_head} * x.sequences.slots + sequence.slot + chunk;
+    const std::int64_t token_slot = slot * x.sequences.chunk;
+
+    Lanes<std::int32_t> reset[1];
+    load(reset, x.tokens.reset, Lanes<std::int64_t>(token_slot + top));
+    const int seen = uniform(reset[0]);  // no row of the block sees what lies before
+    const int state_stages = x.has_state && seen < 0 ? Features::stages : 0;
+    const int first_key = (seen > 0 ? seen : 0) / stage_rows * stage_rows;
+    const int bottom = top + rows_of_block < length ? top + rows_of_block : length;
+    const int end_stage = state_stages + (bottom - first_key + stage_rows - 1) / stage_rows;
+
+    Arena arena;
+    const auto queries = arena.take<T>(rows_of_block * query_width);
+    const auto left_ring = arena.take<T>(stages * left_bytes / 2), right_ring = arena.take<T>(stages * right_bytes / 2);
+    const auto key_ring = arena.take<double>(stages * stage_rows);
+    const auto inverse_ring = arena.take<float>(stages * stage_rows);
+
+    const auto bring_state = [&](int stage) {
+      const int to = stage % stages * stage_rows;
+      SYMPOW_UNROLL
+      for (int n = 0; n < stage_rows * 8 / threads; ++n) {
+        const Lanes<int> row = lane() / 8 + (n * warps + w) * 4, octet = lane() % 8, m = Features::monomial(stage, row);
+        const Lanes<bool> there = m >= 0 && octet * 8 + tile * columns < x.e;
+        cp_async<16>(right_ring, octet_place<columns>(row + to, octet), x.prefixes.sums,
+                     (m + slot * D) * x.e + (octet * 8 + tile * columns), where(there, 16, 0));
+      }
+      if (w < 2) {
+        const Lanes<int> row = lane() + w * 32, m = Features::monomial(stage, row);
+        cp_async<8>(left_ring, row * 8 + stage % stages * (left_bytes / 2), x.prefixes.normaliser, (m + slot * D) * 4,
+                    where(m >= 0, 8, 0));
+      }
+    };
+    const auto bring_rows = [&](auto width, auto to, int to_row, auto from, std::int64_t at, std::int64_t distance, int rows,
+                                int first, int end, int exist) {
+      constexpr int octets = decltype(width)::value / 8;
+      for (int n = w; n * 32 < rows * octets; n += warps) {
+        const Lanes<int> row = (lane() + n * 32) / octets, octet = (lane() + n * 32) % octets;
+        const Lanes<bool> there = row >= first && row < end && octet * 8 < exist;
+        cp_async<16>(to, octet_place<octets * 8>(row + to_row, octet), from, row * distance + (octet * 8 + at),
+                     where(there, 16, 0));
+      }
+    };
+    const std::integral_constant<int, d> key_width;
+    const std::integral_constant<int, columns> value_width;
+    const auto bring_keys = [&](int stage) {
+      const int to = stage % stages * stage_rows, from = first_key + (stage - state_stages) * stage_rows;
+      bring_rows(key_width, left_ring, to, x.keys.data, x.keys.at(b, begin + from, key_head), x.keys.token, stage_rows,
+                 seen - from, length - from, d);
+      bring_rows(value_width, right_ring, to, x.values.data, x.values.at(b, begin + from, key_head) + tile * columns,
+                 x.values.token, stage_rows, seen - from, length - from, x.e - tile * columns);
+      if (w == 0) cp_async<16>(key_ring, lane() * 2 + to, x.tokens.key, lane() * 2 + (token_slot + from), 16);
+      if (w == 1)
+        cp_async<16>(inverse_ring, lane() * 4 + to, x.tokens.inverse, lane() * 4 + (token_slot + from), 16, lane() < 16);
+    };
+    const auto bring = [&](int stage) {
+      if (stage < state_stages)
+        bring_state(stage);
+      else if (stage < end_stage)
+        bring_keys(stage);
+      cp_async_commit();
+    };
+
+    bring_rows(key_width, queries, 0, x.queries.data, x.queries.at(b, begin + top, head), x.queries.token, rows_of_block, 0,
+               length - top, d);
+    SYMPOW_UNROLL
+    for (int n = 0; n < stages - 1; ++n) bring(n);
+
+    const int own = w * rows_of_warp, first_row = top + own;
+    const bool idle = first_row >= length;
+    Lanes<double> state_level[1] = {-infinity};
+    if (state_stages > 0) load(state_level, x.chunks.enter, Lanes<std::int64_t>(slot));
+    const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
+
+    cp_async_wait<stages - 2>();
+    barrier();  // all queries have come
+    const auto norms = normalise_queries<d, groups>(queries, own);
+    Features features{queries, own, {}, {}};
+    Lanes<float> sum[row_tiles][columns / 8 + 1][4];
+    each(sum, [](Lanes<float>& s, int) { s = 0.f; });
+
+    for (int stage = 0; stage < state_stages; ++stage) {
+      cp_async_wait<stages - 2>();
+      barrier();
+      bring(stage + stages - 1);
+      if (idle) continue;
+      const int ring = stage % stages;
+      features.enter(stage);
+      SYMPOW_UNROLL
+      for (int step = 0; step < stage_rows / 16; ++step) {
+        Lanes<Two> right[columns / 16][4], normaliser[2];
+        load_right<columns>(right, right_ring, ring * stage_rows + step * 16);
+        ldmatrix<true>(normaliser, left_ring, (lane() % 16 + step * 16) * 8 + ring * (left_bytes / 2));
+        SYMPOW_UNROLL
+        for (int t = 0; t < row_tiles; ++t) {
+          Lanes<Two> phi[4];
+          features.fragment(phi, stage, step, t);
+          multiply_right(sum[t], phi, right);
+          mma(sum[t][columns / 8], phi, normaliser);
+        }
+      }
+    }
+    const bool sees_state = state_stages > 0 && levels.first_seen < 0;
+    Lanes<float> mass = 0.f;  // of the state, relative to the first row
+    if (sees_state) {
+      Lanes<std::int32_t> shift[1];
+      Lanes<float> mass_of_state[1];
+      load(shift, x.chunks.shift, Lanes<std::int64_t>(slot));
+      load(mass_of_state, x.chunks.mass, Lanes<std::int64_t>(slot));
+      const Lanes<double> relative = ceiling(state_level[0]) - levels.anchor;
+      mass = mass_of_state[0] * two_to(relative);
+      const Lanes<float> unit = two_to(relative + shift[0]);
+      each(sum, [&](Lanes<float>& s, int) { s *= unit; });
+    } else if (state_stages > 0) {
+      each(sum, [](Lanes<float>& s, int) { s = 0.f; });
+    }
+
+    const Ones<T> ones;
+    for (int stage = state_stages; stage < end_stage; ++stage) {
+      cp_async_wait<stages - 2>();
+      barrier();
+      bring(stage + stages - 1);
+      SYMPOW_ROLL
+      for (int half = 0; half < stage_rows; half += rows_of_warp) {
+        const int key = first_key + (stage - state_stages) * stage_rows + half;
+        const int from = stage % stages * stage_rows + half;
+        if (idle || key > first_row || key + rows_of_warp <= levels.first_seen) continue;
+        Lanes<float> score[row_tiles][rows_of_warp / 8][4];
+        make_scores<d>(score, queries, own, left_ring, from);
+        Lanes<double> u[1];
+        Lanes<float> inverse[1];
+        load(u, key_ring, lane() + from);
+        load(inverse, inverse_ring, lane() + from);
+        if (key < first_row) {
+          const Lanes<float> weight = exp2(convert<float>((u[0] - levels.anchor) * (1. / P)));
+          weigh_columns<P>(score, where(lane() + key >= levels.first_seen, inverse[0] * weight, Lanes<float>(0.f)));
+        } else {
+          each(sum, [&](Lanes<float>& s, int g) {
+            s = where(levels.carry(g) > 0.f, s * levels.carry(g), Lanes<float>(0.f));
+          });
+          weigh_pairs<P>(score, levels, key, TwoFloats::of(u[0] - levels.anchor), inverse[0]);
+        }
+        SYMPOW_UNROLL
+        for (int step = 0; step < rows_of_warp / 16; ++step) {
+          Lanes<Two> right[columns / 16][4];
+          load_right<columns>(right, right_ring, from + step * 16);
+          SYMPOW_UNROLL
+          for (int t = 0; t < row_tiles; ++t) {
+            const auto& even = score[t][2 * step];
+            const auto& odd = score[t][2 * step + 1];
+            const Lanes<Two> weights[4] = {pack<T>(even[0], even[1]), pack<T>(even[2], even[3]),
+                                           pack<T>(odd[0], odd[1]), pack<T>(odd[2], odd[3])};
+            multiply_right(sum[t], weights, right);
+            mma(sum[t][columns / 8], weights, ones.right);
+          }
+        }
+      }
+    }
+    cp_async_wait<0>();
+    if (idle) return;
+
+    // Normalise or scale the rows; through shared memory they become rows of 16 bytes.
+    const int staged = w * rows_of_warp * query_width / columns;
+    SYMPOW_UNROLL
+    for (int g = 0; g < groups; ++g) {
+      const int t = g / 2, r = g % 2 * 2;
+      const Lanes<int> row = smaller(lane() / 4 + (first_row + 8 * g), Lanes<int>(length - 1));
+      Lanes<float> normaliser = sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // lanes 0 and 1 of four: its terms
+      normaliser = shuffle(normaliser, lane() / 4 * 4) + shuffle(normaliser, lane() / 4 * 4 + 1);
+      const Lanes<float> read = norm_to<P>(norms.square[g]) * mass * levels.carry(g);
+      const Lanes<bool> degenerate = x.normalised && !(normaliser > read * x.noise) && normaliser == normaliser;
+      Lanes<float> factor, again = 1.f;
+      if (x.normalised) {
+        factor = where(degenerate, Lanes<float>(0.f), 1.f / normaliser);
+      } else {
+        Lanes<double> gates[1];
+        load(gates, x.tokens.sum, row + token_slot);
+        const Lanes<double> level = levels.above[g].high + (levels.above[g].low + levels.anchor);
+        factor = again = two_to(smaller((gates[0] + level + norms.exponent[g] * P + x.scale_exponent) * .5, 127.));
+        factor *= x.scale_sign;
+      }
+      SYMPOW_UNROLL
+      for (int n = 0; n < columns / 8; ++n) {
+        const auto y = [&](int h) {
+          return where(degenerate, Lanes<float>(0.f), sum[t][n][r + h] * factor * again);
+        };
+        const Lanes<Two> two[1] = {pack<T>(y(0), y(1))};
+        store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
+      }
+      if (x.condition.data.data && tile == 0) {
+        const Lanes<float> one[1] = {where(degenerate, Lanes<float>(std::numeric_limits<float>::infinity()), read / normaliser)};
+        store(x.condition.data, x.condition.at(b, row + begin, head), one,
+              lane() % 4 == 0 && lane() / 4 + (first_row + 8 * g) < length);
+      }
+    }
+    warp_barrier();
+    SYMPOW_UNROLL
+    for (int n = 0; n < rows_of_warp / 4; ++n) {
+      const Lanes<int> row = lane() / 8 + 4 * n, octet = lane() % 8;
+      Lanes<T> eight[8];
+      load(eight, queries, octet_place<columns>(row + staged, octet));
+      store(x.rows.data, x.rows.at(b, row + (begin + first_row), head) + (octet * 8 + tile * columns), eight,
+            row + first_row < length && octet * 8 + tile * columns < x.e);
+    }
+  }
+
+ private:
+  template <std::size_t tiles, std::size_t n, class F>
+  SYMPOW_DEVICE static void each(Lanes<float> (&sum)[tiles][n][4], const F& f) {
+    SYMPOW_UNROLL
+    for (std::size_t t = 0; t < tiles; ++t)
+      SYMPOW_UNROLL
+      for (std::size_t i = 0; i < n; ++i)
+        SYMPOW_UNROLL
+        for (int r = 0; r < 4; ++r) f(sum[t][i][r], static_cast<int>(2 * t) + r / 2);
+  }
+};
+
+}  // namespace sympow::cuda

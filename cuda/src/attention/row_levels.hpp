@@ -1,0 +1,56 @@
+// The exponents of a warp's rows.
+#pragma once
+
+#include "../layout/chunks.hpp"
+#include "../layout/exponents.hpp"
+
+namespace sympow::cuda {
+
+/// A real number as a sum of floats. Of differences x - y of such numbers, (x.high - y.high) + (x.low - y.low), those
+/// near 0 are as exact as a float can be, the others as good.
+struct TwoFloats {
+  Lanes<float> high, low;
+  SYMPOW_DEVICE static TwoFloats of(Lanes<double> x) {
+    const Lanes<float> high = block::convert<float>(x);
+    const Lanes<float> low = block::convert<float>(x - high);
+    return {high, block::where(block::absolute(high) < 3e38f, low, Lanes<float>(0.f))};
+  }
+};
+
+/// Of the rows 8 g + lane / 4 of a warp, g = 0 … groups - 1: r_i (chunks.hpp), 0 where nothing is seen, and the token from
+/// which on they see; -1: the state too.
+template <int groups>
+struct RowLevels {
+  double anchor;   ///< R: r of the first row
+  int first_seen;  ///< of the first row
+  TwoFloats above[groups];  ///< r_i - R
+  Lanes<std::int32_t> seen[groups];
+
+  /// Rows from token `row` of a chunk on; those beyond `length` are like the last. `state`: L, -∞ without one.
+  SYMPOW_DEVICE RowLevels(const TokenArrays& tokens, std::int64_t chunk, int row, int length, Lanes<double> state) {
+    using namespace block;
+    Lanes<double> level[groups];
+    SYMPOW_UNROLL
+    for (int g = 0; g < groups; ++g) {
+      const Lanes<int> i = smaller(lane() / 4 + (row + 8 * g), Lanes<int>(length - 1));
+      Lanes<double> own[1];
+      Lanes<std::int32_t> reset[1];
+      load(own, tokens.level, i + chunk);
+      load(reset, tokens.reset, i + chunk);
+      const Lanes<double> r = where(reset[0] < 0, larger(state, own[0]), own[0]);
+      level[g] = where(r == -infinity, Lanes<double>(0.), r);
+      seen[g] = reset[0];
+    }
+    anchor = uniform(level[0]);
+    first_seen = uniform(seen[0]);
+    SYMPOW_UNROLL
+    for (int g = 0; g < groups; ++g) above[g] = TwoFloats::of(level[g] - anchor);
+  }
+
+  /// 2^{R - r_i}, by which sums of what came before the warp's keys continue; 0 of rows that see nothing of it.
+  SYMPOW_DEVICE Lanes<float> carry(int g) const {
+    return block::where(seen[g] == first_seen, block::exp2(-above[g].high), Lanes<float>(0.f));
+  }
+};
+
+}  // namespace sympow::cuda

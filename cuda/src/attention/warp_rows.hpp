@@ -1,0 +1,145 @@
+// The rows of a warp: their queries, and the weights of a block of keys in them.
+#pragma once
+
+#include "../layout/tiles.hpp"
+#include "row_levels.hpp"
+
+namespace sympow::cuda {
+
+/// x^P of a small P.
+template <int P>
+SYMPOW_DEVICE Lanes<float> power(Lanes<float> x) {
+  if constexpr (P == 0) return Lanes<float>(1.f);
+  if constexpr (P == 1) return x;
+  if constexpr (P == 2) return x * x;
+  if constexpr (P == 3) return x * x * x;
+  if constexpr (P == 4) return x * x * (x * x);
+}
+
+/// ‖x‖^P from ‖x‖².
+template <int P>
+SYMPOW_DEVICE Lanes<float> norm_to(Lanes<float> square) {
+  if constexpr (P % 2 == 0) return power<P / 2>(square);
+  return power<P / 2>(square) * block::sqrt(square);
+}
+
+/// Of the rows 8 g + lane / 4.
+template <int groups>
+struct QueryNorms {
+  Lanes<int> exponent[groups];  ///< q = 2^exponent q̂
+  Lanes<float> square[groups];  ///< ‖q̂‖²
+};
+
+/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>. The largest entry of a row comes into [½, 1); rows of zeros
+/// stay, and rows with a number that is not finite become NaN. Only for the warp's own lanes, who are in step after it.
+template <int d, int groups, class T>
+SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int first) {
+  using namespace block;
+  QueryNorms<groups> norms;
+  SYMPOW_UNROLL
+  for (int g = 0; g < groups; ++g) {
+    Lanes<Pair<T>> entries[d / 32 > 0 ? d / 32 : 1][4];
+    constexpr int parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
+    const Lanes<int> row = lane() / 4 + (first + 8 * g);
+    const Lanes<bool> active = lane() % 4 * 8 < d;
+    Lanes<float> largest = 0.f;
+    SYMPOW_UNROLL
+    for (int n = 0; n < parts; ++n) {
+      SYMPOW_UNROLL
+      for (int i = 0; i < 4; ++i) entries[n][i] = Pair<T>{};
+      load(entries[n], queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * n) / 2, active);
+      SYMPOW_UNROLL
+      for (int i = 0; i < 4; ++i)
+        largest = larger(largest, larger(absolute(lower(entries[n][i])), absolute(upper(entries[n][i]))));
+    }
+    SYMPOW_UNROLL
+    for (int mask = 1; mask < 4; mask *= 2) largest = larger(largest, shuffle_xor(largest, mask));
+    // 2^exponent > largest ≥ 2^(exponent - 1), exponent ≤ 126 so that 2^-exponent is a normal number
+    const Lanes<int> bits = convert<int>(bit_cast<std::uint32_t>(largest) >> 23) - 126;
+    norms.exponent[g] = where(largest == 0.f, 0, smaller(larger(bits, Lanes<int>(-126)), Lanes<int>(126)));
+    const Lanes<float> shrink = two_to(-norms.exponent[g]);
+    Lanes<float> square = 0.f;
+    SYMPOW_UNROLL
+    for (int n = 0; n < parts; ++n) {
+      SYMPOW_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const Lanes<float> one = lower(entries[n][i]) * shrink, other = upper(entries[n][i]) * shrink;
+        square += one * one + other * other;
+        entries[n][i] = pack<T>(one, other);
+      }
+      store(queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * n) / 2, entries[n], active);
+    }
+    square += shuffle_xor(square, 1);
+    norms.square[g] = square + shuffle_xor(square, 2);
+  }
+  warp_barrier();
+  return norms;
+}
+
+/// Scores q̂_i·k_j of 16 tiles × 32 keys.
+template <int d, class T, std::size_t tiles>
+SYMPOW_DEVICE void make_scores(Lanes<float> (&score)[tiles][4][4], block::Shared<T> queries, int first_row,
+                               block::Shared<T> keys, int first_key) {
+  using namespace block;
+  SYMPOW_UNROLL
+  for (std::size_t t = 0; t < tiles; ++t)
+    SYMPOW_UNROLL
+    for (int n = 0; n < 4; ++n)
+      SYMPOW_UNROLL
+      for (int r = 0; r < 4; ++r) score[t][n][r] = 0.f;
+  SYMPOW_UNROLL
+  for (int step = 0; step < d / 16; ++step) {
+    Lanes<Pair<T>> right[2][4];
+    SYMPOW_UNROLL
+    for (int n = 0; n < 2; ++n)
+      ldmatrix<false>(right[n], keys,
+                      octet_place<d>(lane() / 16 * 8 + lane() % 8 + (first_key + 16 * n), lane() / 8 % 2 + 2 * step));
+    SYMPOW_UNROLL
+    for (std::size_t t = 0; t < tiles; ++t) {
+      Lanes<Pair<T>> left[4];
+      ldmatrix<false>(left, queries,
+                      octet_place<d>(lane() % 16 + (first_row + 16 * static_cast<int>(t)), lane() / 16 + 2 * step));
+      multiply_right(score[t], left, right);
+    }
+  }
+}
+
+/// Scores of 32 keys that all rows see, times `scale` of each key (a lane's), to the power P.
+template <int P, std::size_t tiles>
+SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][4][4], Lanes<float> scale) {
+  using namespace block;
+  SYMPOW_UNROLL
+  for (int n = 0; n < 4; ++n)
+    SYMPOW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const Lanes<float> column = shuffle(scale, lane() % 4 * 2 + (8 * n + h));
+      SYMPOW_UNROLL
+      for (std::size_t t = 0; t < tiles; ++t) {
+        score[t][n][h] = power<P>(score[t][n][h] * column);
+        score[t][n][h + 2] = power<P>(score[t][n][h + 2] * column);
+      }
+    }
+}
+
+/// Scores of the warp's own keys from `first` on, of each one's exponent u relative to the anchor and 2^-x (a lane's): pair by pair.
+template <int P, int groups, std::size_t tiles>
+SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][4][4], const RowLevels<groups>& levels, int first,
+                               const TwoFloats& key, Lanes<float> inverse) {
+  using namespace block;
+  SYMPOW_UNROLL
+  for (int n = 0; n < 4; ++n)
+    SYMPOW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const Lanes<int> j = lane() % 4 * 2 + (8 * n + h);
+      const Lanes<float> high = shuffle(key.high, j), low = shuffle(key.low, j), shrink = shuffle(inverse, j);
+      SYMPOW_UNROLL
+      for (int g = 0; g < groups; ++g) {
+        Lanes<float>& s = score[g / 2][n][g % 2 * 2 + h];
+        const Lanes<bool> is_seen = j <= lane() / 4 + 8 * g && j + first >= levels.seen[g];
+        const Lanes<float> weight = exp2((high - levels.above[g].high) + (low - levels.above[g].low));
+        s = where(is_seen, power<P>(s * shrink) * weight, 0.f);
+      }
+    }
+}
+
+}  // namespace sympow::cuda

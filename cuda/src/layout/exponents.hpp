@@ -1,0 +1,45 @@
+// Weights are powers of 2 whose exponents are real numbers in double: these leave it once, as a float.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "../block/block.hpp"
+
+namespace sympow::cuda {
+
+using block::Lanes;
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+/// max(a, b); NaN if either is.
+SYMPOW_DEVICE Lanes<double> larger(Lanes<double> a, Lanes<double> b) {
+  return block::where(a > b, a, block::where(b >= a, b, a + b));
+}
+SYMPOW_DEVICE Lanes<float> larger(Lanes<float> a, Lanes<float> b) {
+  return block::where(a > b, a, block::where(b >= a, b, a + b));
+}
+SYMPOW_DEVICE Lanes<int> larger(Lanes<int> a, Lanes<int> b) { return block::where(a > b, a, b); }
+SYMPOW_DEVICE Lanes<double> smaller(Lanes<double> a, Lanes<double> b) { return block::where(a < b, a, b); }
+SYMPOW_DEVICE Lanes<int> smaller(Lanes<int> a, Lanes<int> b) { return block::where(a < b, a, b); }
+
+/// ⌈x⌉
+SYMPOW_DEVICE Lanes<double> ceiling(Lanes<double> x) { return -block::floor(-x); }
+
+/// ⌈log2 x⌉ of a normal number x > 0.
+SYMPOW_DEVICE Lanes<int> ceiling_log2(Lanes<float> x) {
+  return block::convert<int>((block::bit_cast<std::uint32_t>(x) + 0x7fffffu) >> 23) - 127;
+}
+
+/// 2^n, -126 ≤ n ≤ 127: exact.
+SYMPOW_DEVICE Lanes<float> two_to(Lanes<int> n) { return block::bit_cast<float>((n + 127) << 23); }
+
+/// 2^x, x < 128: 0 where x is -∞ or 2^x below all floats, NaN where x is. As exact as exp2 of a fraction: the integer part
+/// goes to the exponent.
+SYMPOW_DEVICE Lanes<float> two_to(Lanes<double> x) {
+  const Lanes<double> floor = block::floor(x), whole = block::where(floor > -126., floor, -126.);
+  return block::exp2(block::convert<float>(x - whole)) * two_to(block::convert<int>(whole));
+}
+
+}  // namespace sympow::cuda
