@@ -41,12 +41,12 @@ class Bench {
 
   void attention() {
     const Problem headline = problem(2, 64, 65536);
-    const std::string name = "P 2, d 64, T 65536";
+    const std::string name = name_of(headline);
     if (const Result* r = run(name, headline, true, true))
       bar({name + ", forward", "ms", r->times.median, 1.3, true}, headline.tokens == 65536);
     for (int d : {64, 128}) {
       Problem p = problem(1, d, 65536);
-      const std::string linear = "P 1, d " + std::to_string(d) + ", T 65536";
+      const std::string linear = name_of(p);
       if (const Result* r = run(linear, p, true, true))
         bar({linear + ", 4 d e + 64 (d + e) a token", "TFLOP/s", linear_operations(p) / r->times.median / 1e9, 94,
              false},
@@ -63,11 +63,10 @@ class Bench {
         Problem p = problem(2, 64, T);
         p.form = form;
         const char* names[] = {"automatic", "chunked", "quadratic"};
-        run("P 2, d 64, T " + std::to_string(T) + ", " + names[static_cast<int>(form)], p, T == 1024 || T == 8192);
+        run(name_of(p) + ", " + names[static_cast<int>(form)], p, T == 1024 || T == 8192);
       }
-    run("P 2, d 32, T 65536", problem(2, 32, 65536), true);
-    run("P 2, d 128, T 65536", problem(2, 128, 65536), true);
-    run("P 4, d 16, T 65536", problem(4, 16, 65536), true);
+    for (const Problem& p : {problem(2, 32, 65536), problem(2, 128, 65536), problem(4, 16, 65536)})
+      run(name_of(p), p, true);
     others(headline);
   }
 
@@ -75,7 +74,7 @@ class Bench {
     Problem p = problem(2, 64, 1);
     p.batch = 64, p.tokens = 1, p.element = Element::fp16;
     if (options_.tokens > 0) p.batch = 2;
-    const std::string name = "P 2, d 64, 64 sequences × 8 heads";
+    const std::string name = "P 2, d 64, 64 sequences";
     const auto decoding = [&](const char* what, int count, bool folds, bool parts) -> const Result* {
       return keep(name + what, [&](const std::string& full) {
         return time_decoding(full, p, count, folds, effort(parts), stream_.get());
@@ -108,9 +107,13 @@ class Bench {
     return p;
   }
 
+  static std::string name_of(const Problem& p) {
+    return "P " + std::to_string(p.power) + ", d " + std::to_string(p.d) + ", T " + std::to_string(p.tokens);
+  }
+
   /// Variations on the headline.
   void others(const Problem& headline) {
-    const std::string name = "P 2, d 64, T 65536, ";
+    const std::string name = name_of(headline) + ", ";
     const auto vary = [&](const char* what, const auto& change, bool parts = false) {
       Problem p = headline;
       change(p);
@@ -177,7 +180,7 @@ int run(const Options& options) {
     return 2;
   }
   for (const Result& r : report.results)
-    if (!r.error.empty()) return 1;
+    if (r.failed) return 1;
   return 0;
 }
 

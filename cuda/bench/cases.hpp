@@ -99,8 +99,10 @@ inline Result time_attention(const std::string& name, const Problem& p, const Ef
     if (effort.graph) r.graph_ms = time_graph(stream, call);
     if (effort.parts) r.parts = time_parts(stream, call);
     check_rows(p, arrays[0].outputs.rows, stream);
-  } catch (const std::exception& error) {
+  } catch (const NotCompiled& error) {
     r.error = error.what();
+  } catch (const std::exception& error) {
+    r.error = error.what(), r.failed = true;
     static_cast<void>(cudaGetLastError());
   }
   return r;
@@ -155,8 +157,10 @@ inline Result time_decoding(const std::string& name, const Problem& p, int tail_
     if (effort.graph) r.graph_ms = time_graph(stream, call);
     if (effort.parts) r.parts = time_parts(stream, call);
     check_rows(p, tokens.outputs.rows, stream);
-  } catch (const std::exception& error) {
+  } catch (const NotCompiled& error) {
     r.error = error.what();
+  } catch (const std::exception& error) {
+    r.error = error.what(), r.failed = true;
     static_cast<void>(cudaGetLastError());
   }
   return r;

@@ -30,7 +30,12 @@ OwnedGraph captured(cudaStream_t stream, const Call& call) {
     static_cast<void>(cudaGetLastError());
     return nullptr;
   }
-  call(0);
+  try {
+    call(0);
+  } catch (...) {
+    static_cast<void>(cudaStreamEndCapture(stream, &graph));
+    throw;
+  }
   check(cudaStreamEndCapture(stream, &graph), "a capture");
   return OwnedGraph(graph);
 }

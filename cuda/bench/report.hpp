@@ -20,7 +20,8 @@ struct Result {
   double operations = 0;  ///< that the form needs, see operations.hpp; 0: not counted
   double bytes = 0;       ///< that must be moved: inputs, outputs, states
   std::vector<Part> parts;
-  std::string error;  ///< in place of all this
+  std::string error;    ///< in place of all this
+  bool failed = false;  ///< the error is more than that there is no such kernel
 };
 
 /// What a measurement is held against.
@@ -45,20 +46,20 @@ inline void print_header(const Report& report) {
               d.multiprocessors, d.clock_ghz, d.memory_clock_ghz, d.driver, d.runtime);
   std::printf("product of cuBLAS %.0f TFLOP/s at %.2f GHz, copy %.0f GB/s at %.2f GHz\n\n", c.product / 1e12,
               c.product_clock, c.copy / 1e9, c.copy_clock);
-  std::printf("%-44s %-9s %6s %9s %9s %9s %8s %6s %7s %6s\n", "", "form", "chunk", "ms", "least", "graph", "TFLOP/s",
+  std::printf("%-52s %-9s %6s %9s %9s %9s %8s %6s %7s %6s\n", "", "form", "chunk", "ms", "least", "graph", "TFLOP/s",
               "of it", "GB/s", "of it");
 }
 
 inline void print(const Result& r, const Ceilings& c) {
   if (!r.error.empty()) {
-    std::printf("%-44s %s\n", r.name.c_str(), r.error.c_str());
+    std::printf("%-52s %s\n", r.name.c_str(), r.error.c_str());
     return;
   }
   const double flops = r.operations / (r.times.median * 1e-3), bytes = r.bytes / (r.times.median * 1e-3);
-  std::printf("%-44s %-9s %6d %9.4f %9.4f %9.4f %8.1f %5.0f%% %7.0f %5.0f%%\n", r.name.c_str(), r.form.c_str(), r.chunk,
+  std::printf("%-52s %-9s %6d %9.4f %9.4f %9.4f %8.1f %5.0f%% %7.0f %5.0f%%\n", r.name.c_str(), r.form.c_str(), r.chunk,
               r.times.median, r.times.least, r.graph_ms, flops / 1e12, c.product > 0 ? 100 * flops / c.product : 0,
               bytes / 1e9, c.copy > 0 ? 100 * bytes / c.copy : 0);
-  for (const Part& part : r.parts) std::printf("    %-60s %9.4f\n", part.name.c_str(), part.ms);
+  for (const Part& part : r.parts) std::printf("    %-66s %9.4f\n", part.name.c_str(), part.ms);
   std::fflush(stdout);
 }
 
