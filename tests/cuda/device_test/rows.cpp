@@ -1,4 +1,6 @@
 // attend: every instantiation, every layout, every kind of gate, forms and lengths.
+#include <array>
+
 #include "call.hpp"
 #include "library/instantiations.hpp"
 #include "tests.hpp"

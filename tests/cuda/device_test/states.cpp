@@ -1,4 +1,5 @@
 // Initial and final states: one run is two runs joined; a final state is the sum that it says it is.
+#include <array>
 #include <numeric>
 
 #include "call.hpp"
