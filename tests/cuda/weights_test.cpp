@@ -63,9 +63,7 @@ struct Problem {
   [[nodiscard]] std::size_t at_key(int b, int i, int h) const {
     return index(((batch.first(b) + i) * heads.key + h) * (d + 8));
   }
-  [[nodiscard]] std::size_t at_gate(int b, int i, int h) const {
-    return index((batch.first(b) + i) * gate_stride + h);
-  }
+  [[nodiscard]] std::size_t at_gate(int b, int i, int h) const { return index((batch.first(b) + i) * gate_stride + h); }
   [[nodiscard]] std::size_t entries() const { return index(heads.state * batch.slots * batch.chunk); }
   [[nodiscard]] std::size_t slot(int b, int n, int h) const { return index(h * batch.slots + batch.slot(b) + n); }
   [[nodiscard]] std::size_t entry(int b, int n, int h) const { return slot(b, n, h) * index(batch.chunk); }
@@ -200,7 +198,8 @@ host::Report check(const std::function<void(Problem<T>&)>& run_on, std::vector<i
 TEMPLATE_TEST_CASE("weights are right in every layout of a batch", "[cuda]", bf16, fp16) {
   const bool packed = GENERATE(false, true);
   const auto run = [](Problem<TestType>& problem) {
-    problem.fill([](int, int i) { return 1. + i % 7; }, [](int, int i) { return i % 29 == 12 ? -inf : -.01 * (i % 5); });
+    problem.fill([](int, int i) { return 1. + i % 7; },
+                 [](int, int i) { return i % 29 == 12 ? -inf : -.01 * (i % 5); });
   };
   CAPTURE(packed);
   check<TestType>(run, {100, 0, 64, 1, 65, 0}, packed, 64, {4, 4, 2}, 24, 2);
@@ -216,8 +215,94 @@ TEMPLATE_TEST_CASE("weights are right whatever the norms and gates", "[cuda]", b
   const int power = GENERATE(1, 2, 4);
   CAPTURE(size, gate, power);
   const auto run = [&](Problem<TestType>& problem) {
-    problem.fill([&](int, int i) { return i % 11 == 5 ? 0. : i % 13 == 6 ? 1. : size; },
-                 [&](int, int i) { return i == 40 ? -inf : i % 3 == 0 ? gate : -.01; });
+    problem.fill([&](int, int i) { return i % 11 == 5   ? 0.
+                                          : i % 13 == 6 ? 1.
+                                                        : size; },
+                 [&](int, int i) { return i == 40      ? -inf
+                                          : i % 3 == 0 ? gate
+                                                       : -.01; });
   };
   check<TestType>(run, {90}, false, 64, {1, 1, 1}, 16, power);
+}
+
+TEMPLATE_TEST_CASE("a norm that is a power of 2 is its own bound", "[cuda]", bf16, fp16) {
+  Problem<TestType> problem({64}, false, 64, {1, 1, 1}, 32, 2);
+  problem.fill([](int, int) { return 0; }, [](int, int) { return 0; });
+  const int e = 14;
+  const float little = std::ldexp(1.f, e - fraction_bits<TestType>);
+  for (const int sign : {1, -1}) {
+    problem.set_key(0, 0, 0, 3, std::ldexp(1.f, sign * e));
+    for (int c = 4; c < 20; ++c) problem.set_key(0, 1, 0, c, static_cast<float>(-sign) * std::ldexp(1.f, sign * e - 3));
+    problem.set_key(0, 2, 0, 31, static_cast<float>(sign) * (std::ldexp(1.f, e) + little));  // a little more
+    problem.set_key(0, 3, 0, 31, static_cast<float>(sign) * (std::ldexp(1.f, e) - little));  // a little less
+    REQUIRE(problem.run().clean());
+    REQUIRE(problem.wrong() == "");
+    REQUIRE(problem.inverse[0] == std::ldexp(1.f, -sign * e));
+    REQUIRE(problem.inverse[1] == std::ldexp(1.f, 1 - sign * e));
+    REQUIRE(problem.inverse[2] == std::ldexp(1.f, -e - 1));
+    REQUIRE(problem.inverse[3] == std::ldexp(1.f, -e));
+  }
+}
+
+TEMPLATE_TEST_CASE("what is not a number is seen from its token on, up to a reset", "[cuda]", bf16, fp16) {
+  // Two chunks of 320 tokens; a bad token in the first, and a reset behind it or none.
+  const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
+  const bool in_key = GENERATE(false, true), reset = GENERATE(false, true);
+  const int at = GENERATE(0, 31, 32, 255, 256, 300);
+  CAPTURE(bad, in_key, reset, at);
+  const auto gate = [&](int, int i) { return reset && i == 310 ? -inf : -.1; };
+  Problem<TestType> problem({700}, false, 320, {1, 1, 1}, 16, 2), without({700}, false, 320, {1, 1, 1}, 16, 2);
+  problem.fill([](int, int) { return 1; }, gate);
+  without.fill([](int, int) { return 1; }, gate);
+  if (in_key)
+    problem.set_key(0, at, 0, at % 16, bad);
+  else
+    problem.gates.set(problem.at_gate(0, at, 0), bad), without.gates.set(without.at_gate(0, at, 0), 0);
+  REQUIRE(problem.run().clean());
+  REQUIRE(without.run().clean());
+  int differ = 0;  // from what must be: the same bits wherever it is not seen
+  for (int i = 0; i < 960; ++i) {
+    const bool seen = i >= at && i < (reset ? 310 : 320);
+    const auto a = index(i);
+    differ += std::isnan(problem.level[a]) != seen || (!seen && problem.level[a] != without.level[a]);
+    differ += std::isnan(problem.key[a]) != (i == at) || (i != at && problem.key[a] != without.key[a]);
+    differ += problem.sum[a] != without.sum[a] || problem.reset[a] != without.reset[a];
+    if (reset || i >= 320) differ += problem.to_end[a] != without.to_end[a];
+  }
+  REQUIRE(differ == 0);
+  for (std::size_t n = 0; n < 3; ++n) {
+    REQUIRE(std::isnan(problem.chunks.end[n]) == (n == 0 && !reset));
+    REQUIRE(std::isnan(problem.chunks.own_mass[n]) == (n == 0 && !reset));
+    if (n > 0) REQUIRE(problem.chunks.total[n] == without.chunks.total[n]);
+  }
+}
+
+TEST_CASE("weights move no byte twice where heads lie in order", "[cuda]") {
+  // Keys of 64 channels and the 8 entries between rows: 144 bytes, so half of the rows begin in the middle of a sector.
+  // The gates of a head are strided: a sector each.
+  Problem<bf16> problem({1024}, false, 512, {8, 8, 2}, 64, 2);
+  problem.fill([](int, int) { return 1; }, [](int, int) { return -.1; });
+  const host::Report report = problem.run();
+  INFO(report.text());
+  REQUIRE(report.clean());
+  REQUIRE(report.blocks == 2 * 8);
+  const long tokens = 8 * 1024, in_middle = tokens / 2;
+  const long keys = tokens * 4 + in_middle, gates = tokens, stored = tokens * 36 / 32 + 16 * 3, again = tokens * 8 / 32;
+  REQUIRE(report.global().transactions == keys + gates + stored + again);
+  REQUIRE(report.shared().transactions == report.shared().ideal);
+}
+
+TEST_CASE("weights without any one of their barriers, predicates or indices are found out", "[cuda]") {
+  host::Report clean;
+  const auto run = [&](const host::Mutation& mutation) {
+    Problem<bf16> problem({700}, false, 320, {2, 2, 1}, 24, 2);
+    problem.fill([](int, int i) { return 1. + i % 5; },
+                 [](int, int i) { return i % 100 == 99 ? -inf : -.01 * (i % 3); });
+    const host::Report report = problem.run({host::Schedule::forward, 0, host::MmaSum::hopper, mutation});
+    if (mutation.change == host::Change::none) clean = report;
+    return report.clean() && problem.wrong().empty() ? problem.results() : "";
+  };
+  run({});
+  REQUIRE(host::mutations(clean).size() == 19);
+  REQUIRE(survivors(clean, run) == "");
 }

@@ -52,8 +52,9 @@ void ldmatrix(Lanes<Pair<T>> (&r)[N], Shared<T> memory, const Lanes<int>& i,
   if (change == host::Change::skip) return;
   Lanes<bool> named;  // lanes whose address counts
   for (int l = 0; l < 32; ++l) named.set(l, l < 8 * matrices);
-  host::Site unmasked;
+  host::Site unmasked;  // for the predicate, which is no argument
   const host::Spans rows = detail::shared_spans(here, change, memory, i, 16, named, unmasked);
+  site->uneven = site->uneven || unmasked.uneven;
   site->shared.add(host::wavefronts(rows, 16));
   for (int l = 0; l < 8 * matrices; ++l) {
     if (rows[static_cast<std::size_t>(l)].count == 0) return;
