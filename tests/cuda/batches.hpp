@@ -112,13 +112,4 @@ std::string survivors(const host::Report& clean, const Run& run) {
   return text;
 }
 
-/// The sites that move more than the bytes that their lanes ask for: "weights.hpp:152 load.global", a line each.
-inline std::string wasteful(const host::Report& report) {
-  std::string text;
-  for (const auto& [place, site] : report.sites)
-    if (site.shared.transactions != site.shared.ideal || site.global.transactions != site.global.ideal)
-      text += place.text() + " " + site.instruction + "\n";
-  return text;
-}
-
 }  // namespace sympow::test

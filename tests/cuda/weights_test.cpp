@@ -13,8 +13,6 @@ using namespace sympow::test;
 
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
-
 /// Keys and gates of a batch; the rows of keys are 8 entries longer than they need to be.
 template <class T>
 struct Problem {
@@ -118,14 +116,14 @@ struct Problem {
     const std::size_t first = entry(b, n, h), at = slot(b, n, h);
     const auto say = [](const char* what, int i) { return what + (" of token " + std::to_string(i)); };
     const int passes = (chunk + 255) / 256;
-    double exact_sum = 0, sizes = 0, mass = 0, greatest = -inf;
+    double exact_sum = 0, sizes = 0, mass = 0, greatest = -infinity;
     int since = -1;
     std::vector<double> norms(index(chunk));
     for (int i = 0; i < chunk; ++i) {
       const std::size_t a = first + index(i);
       const double gate = gated && i < tokens ? double{gates[at_gate(b, n * chunk + i, h)]} : 0;
-      if (gate == -inf)
-        since = i, greatest = -inf;
+      if (gate == -infinity)
+        since = i, greatest = -infinity;
       else
         exact_sum += gate * std::log2(std::exp(1.)), sizes += std::abs(gate) * std::log2(std::exp(1.));
       if (reset[a] != since) return say("reset", i);
@@ -138,7 +136,7 @@ struct Problem {
       for (int c = 0; c < d && i < tokens; ++c)
         square += std::pow(double{to_float(keys[at_key(b, n * chunk + i, key_head) + index(c)])}, 2);
       if (square == 0) {
-        if (key[a] != -inf || inverse[a] != 0 || to_end[a] != 0) return say("a zero key", i);
+        if (key[a] != -infinity || inverse[a] != 0 || to_end[a] != 0) return say("a zero key", i);
       } else {
         // Squares and their sums of 16 and 4: 21 roundings.
         const double x = -std::log2(double{inverse[a]});
@@ -154,14 +152,15 @@ struct Problem {
       if (level[a] != greatest) return say("level", i);
     }
     const double total = sum[first + index(chunk) - 1], end = total + greatest;
-    if (chunks.total[at] != (since < 0 ? total : -inf)) return "total";
+    if (chunks.total[at] != (since < 0 ? total : -infinity)) return "total";
     if (chunks.end[at] != end) return "end";
     for (int i = 0; i < chunk; ++i) {
       const std::size_t a = first + index(i);
-      const double weight = i < since || key[a] == -inf ? 0 : std::exp2(total + key[a] - std::ceil(end));
+      const double weight = i < since || key[a] == -infinity ? 0 : std::exp2(total + key[a] - std::ceil(end));
       // The exponent: two roundings in double, then its fraction to float, u / 2; exp2: 2 units in the last place. Below
       // 2^-126 the argument is down to -24, and results are multiples of 2^-149.
-      const double exponent = i < since || key[a] == -inf ? 0 : std::abs(total) + std::abs(key[a]) + std::abs(end) + 1;
+      const double exponent =
+          i < since || key[a] == -infinity ? 0 : std::abs(total) + std::abs(key[a]) + std::abs(end) + 1;
       const double bound = (5 * u_float + 2 * u_double * exponent) * weight + (weight < 0x1p-125 ? 0x1p-146 : 0);
       if (!(std::abs(double{to_end[a]} - weight) <= bound) || to_end[a] > 1) return say("to_end", i);
       mass += weight * norms[index(i)];
@@ -199,7 +198,7 @@ TEMPLATE_TEST_CASE("weights are right in every layout of a batch", "[cuda]", bf1
   const bool packed = GENERATE(false, true);
   const auto run = [](Problem<TestType>& problem) {
     problem.fill([](int, int i) { return 1. + i % 7; },
-                 [](int, int i) { return i % 29 == 12 ? -inf : -.01 * (i % 5); });
+                 [](int, int i) { return i % 29 == 12 ? -infinity : -.01 * (i % 5); });
   };
   CAPTURE(packed);
   check<TestType>(run, {100, 0, 64, 1, 65, 0}, packed, 64, {4, 4, 2}, 24, 2);
@@ -218,7 +217,7 @@ TEMPLATE_TEST_CASE("weights are right whatever the norms and gates", "[cuda]", b
     problem.fill([&](int, int i) { return i % 11 == 5   ? 0.
                                           : i % 13 == 6 ? 1.
                                                         : size; },
-                 [&](int, int i) { return i == 40      ? -inf
+                 [&](int, int i) { return i == 40      ? -infinity
                                           : i % 3 == 0 ? gate
                                                        : -.01; });
   };
@@ -250,7 +249,7 @@ TEMPLATE_TEST_CASE("what is not a number is seen from its token on, up to a rese
   const bool in_key = GENERATE(false, true), reset = GENERATE(false, true);
   const int at = GENERATE(0, 31, 32, 255, 256, 300);
   CAPTURE(bad, in_key, reset, at);
-  const auto gate = [&](int, int i) { return reset && i == 310 ? -inf : -.1; };
+  const auto gate = [&](int, int i) { return reset && i == 310 ? -infinity : -.1; };
   Problem<TestType> problem({700}, false, 320, {1, 1, 1}, 16, 2), without({700}, false, 320, {1, 1, 1}, 16, 2);
   problem.fill([](int, int) { return 1; }, gate);
   without.fill([](int, int) { return 1; }, gate);
@@ -297,7 +296,7 @@ TEST_CASE("weights without any one of their barriers, predicates or indices are 
   const auto run = [&](const host::Mutation& mutation) {
     Problem<bf16> problem({700}, false, 320, {2, 2, 1}, 24, 2);
     problem.fill([](int, int i) { return 1. + i % 5; },
-                 [](int, int i) { return i % 100 == 99 ? -inf : -.01 * (i % 3); });
+                 [](int, int i) { return i % 100 == 99 ? -infinity : -.01 * (i % 3); });
     const host::Report report = problem.run({host::Schedule::forward, 0, host::MmaSum::hopper, mutation});
     if (mutation.change == host::Change::none) clean = report;
     return report.clean() && problem.wrong().empty() ? problem.results() : "";
