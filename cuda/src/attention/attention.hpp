@@ -1,12 +1,10 @@
 // Rows of attention, on tensor cores: what a query reads of the state before its chunk, and the keys of its chunk.
 #pragma once
 
-#include <limits>
-#include <type_traits>
-
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
 #include "query_features.hpp"
+#include "../layout/tile_copy.hpp"
 #include "warp_rows.hpp"
 
 namespace sympow::cuda {
@@ -89,53 +87,56 @@ struct Attention {
     const auto key_ring = arena.take<double>(stages * stage_rows);
     const auto inverse_ring = arena.take<float>(stages * stage_rows);
 
-    const auto bring_state = [&](int stage) {
-      const int to = stage % stages * stage_rows;
+    const TileCopy<d, rows_of_block, warps> query_copy(w);
+    const TileCopy<d, stage_rows, warps> key_copy(w);
+    const TileCopy<columns, stage_rows, warps> value_copy(w);
+    const Lanes<bool> value_exists = value_copy.octet * 8 + tile * columns < x.e;
+    const std::int64_t state_at = slot * D * x.e + tile * columns;
+    typename Features::Walk coming;
+    Lanes<std::int64_t> key_at = key_copy.source(x.keys.at(b, begin + first_key, key_head), x.keys.token);
+    Lanes<std::int64_t> value_at = value_copy.source(
+        x.values.at(b, begin + first_key, key_head) + tile * columns, x.values.token);
+    const auto bring_state = [&](int ring) {
       SYMPOW_UNROLL
-      for (int n = 0; n < stage_rows * 8 / threads; ++n) {
-        const Lanes<int> row = lane() / 8 + (n * warps + w) * 4, octet = lane() % 8, m = Features::monomial(stage, row);
-        const Lanes<bool> there = m >= 0 && octet * 8 + tile * columns < x.e;
-        cp_async<16>(right_ring, octet_place<columns>(row + to, octet), x.prefixes.sums,
-                     (m + slot * D) * x.e + (octet * 8 + tile * columns), where(there, 16, 0));
+      for (int n = 0; n < value_copy.count; ++n) {
+        const Lanes<int> m = coming.monomial(value_copy.row + n * value_copy.step);
+        cp_async<16>(right_ring, value_copy.to + (ring * stage_rows + n * value_copy.step) * columns, x.prefixes.sums,
+                     convert<std::int64_t>(m) * x.e + (value_copy.octet * 8 + state_at),
+                     where(m >= 0 && value_exists, 16, 0));
       }
-      if (w < 2) {
-        const Lanes<int> row = lane() + w * 32, m = Features::monomial(stage, row);
-        cp_async<8>(left_ring, row * 8 + stage % stages * (left_bytes / 2), x.prefixes.normaliser, (m + slot * D) * 4,
+      if (w < stage_rows / 32) {
+        const Lanes<int> row = lane() + w * 32, m = coming.monomial(row);
+        cp_async<8>(left_ring, row * 8 + ring * (left_bytes / 2), x.prefixes.normaliser, (m + slot * D) * 4,
                     where(m >= 0, 8, 0));
       }
+      coming.advance();
     };
-    const auto bring_rows = [&](auto width, auto to, int to_row, auto from, std::int64_t at, std::int64_t distance, int rows,
-                                int first, int end, int exist) {
-      constexpr int octets = decltype(width)::value / 8;
-      for (int n = w; n * 32 < rows * octets; n += warps) {
-        const Lanes<int> row = (lane() + n * 32) / octets, octet = (lane() + n * 32) % octets;
-        const Lanes<bool> there = row >= first && row < end && octet * 8 < exist;
-        cp_async<16>(to, octet_place<octets * 8>(row + to_row, octet), from, row * distance + (octet * 8 + at),
-                     where(there, 16, 0));
-      }
-    };
-    const std::integral_constant<int, d> key_width;
-    const std::integral_constant<int, columns> value_width;
-    const auto bring_keys = [&](int stage) {
-      const int to = stage % stages * stage_rows, from = first_key + (stage - state_stages) * stage_rows;
-      bring_rows(key_width, left_ring, to, x.keys.data, x.keys.at(b, begin + from, key_head), x.keys.token, stage_rows,
-                 seen - from, length - from, d);
-      bring_rows(value_width, right_ring, to, x.values.data, x.values.at(b, begin + from, key_head) + tile * columns,
-                 x.values.token, stage_rows, seen - from, length - from, x.e - tile * columns);
+    const auto bring_keys = [&](int ring, int from) {
+      const int to = ring * stage_rows;
+      key_copy.bring(left_ring, to * d, x.keys.data, key_at, x.keys.token, seen - from, length - from, true);
+      value_copy.bring(right_ring, to * columns, x.values.data, value_at, x.values.token, seen - from, length - from,
+                       value_exists);
       if (w == 0) cp_async<16>(key_ring, lane() * 2 + to, x.tokens.key, lane() * 2 + (token_slot + from), 16);
       if (w == 1)
         cp_async<16>(inverse_ring, lane() * 4 + to, x.tokens.inverse, lane() * 4 + (token_slot + from), 16, lane() < 16);
+      key_at += stage_rows * x.keys.token;
+      value_at += stage_rows * x.values.token;
     };
-    const auto bring = [&](int stage) {
+    const auto bring = [&](int stage) {  // one after the other
       if (stage < state_stages)
-        bring_state(stage);
+        bring_state(stage % stages);
       else if (stage < end_stage)
-        bring_keys(stage);
+        bring_keys(stage % stages, first_key + (stage - state_stages) * stage_rows);
       cp_async_commit();
     };
 
-    bring_rows(key_width, queries, 0, x.queries.data, x.queries.at(b, begin + top, head), x.queries.token, rows_of_block, 0,
-               length - top, d);
+    query_copy.bring(queries, 0, x.queries.data, query_copy.source(x.queries.at(b, begin + top, head), x.queries.token),
+                     x.queries.token, 0, length - top, true);
+    if (w * 32 < stages * stage_rows) {  // what is to the right of the normaliser's terms
+      const Lanes<int> row = lane() + w * 32, ring = row / stage_rows;
+      const Lanes<Two> zero[2] = {Two{}, Two{}};
+      store(left_ring.template as<Two>(), (ring * (left_bytes / 2) + row % stage_rows * 8 + 4) / 2, zero, ring < state_stages);
+    }
     SYMPOW_UNROLL
     for (int n = 0; n < stages - 1; ++n) bring(n);
 
@@ -152,13 +153,14 @@ struct Attention {
     Lanes<float> sum[row_tiles][columns / 8 + 1][4];
     each(sum, [](Lanes<float>& s, int) { s = 0.f; });
 
-    for (int stage = 0; stage < state_stages; ++stage) {
+    typename Features::Walk walk;
+    for (int stage = 0; stage < state_stages; ++stage, walk.advance()) {
       cp_async_wait<stages - 2>();
       barrier();
       bring(stage + stages - 1);
       if (idle) continue;
       const int ring = stage % stages;
-      features.enter(stage);
+      features.enter(walk);
       SYMPOW_UNROLL
       for (int step = 0; step < stage_rows / 16; ++step) {
         Lanes<Two> right[columns / 16][4], normaliser[2];
@@ -167,7 +169,7 @@ struct Attention {
         SYMPOW_UNROLL
         for (int t = 0; t < row_tiles; ++t) {
           Lanes<Two> phi[4];
-          features.fragment(phi, stage, step, t);
+          features.fragment(phi, walk, step, t);
           multiply_right(sum[t], phi, right);
           mma(sum[t][columns / 8], phi, normaliser);
         }
@@ -189,6 +191,7 @@ struct Attention {
     }
 
     const Ones<T> ones;
+    const QueryTiles<T, d, row_tiles> query_tiles(queries, own);
     for (int stage = state_stages; stage < end_stage; ++stage) {
       cp_async_wait<stages - 2>();
       barrier();
@@ -199,7 +202,7 @@ struct Attention {
         const int from = stage % stages * stage_rows + half;
         if (idle || key > first_row || key + rows_of_warp <= levels.first_seen) continue;
         Lanes<float> score[row_tiles][rows_of_warp / 8][4];
-        make_scores<d>(score, queries, own, left_ring, from);
+        query_tiles.scores(score, left_ring, from);
         Lanes<double> u[1];
         Lanes<float> inverse[1];
         load(u, key_ring, lane() + from);
@@ -261,7 +264,7 @@ struct Attention {
         store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
       }
       if (x.condition.data.data && tile == 0) {
-        const Lanes<float> one[1] = {where(degenerate, Lanes<float>(std::numeric_limits<float>::infinity()), read / normaliser)};
+        const Lanes<float> one[1] = {where(degenerate, Lanes<float>(static_cast<float>(infinity)), read / normaliser)};
         store(x.condition.data, x.condition.at(b, row + begin, head), one,
               lane() % 4 == 0 && lane() / 4 + (first_row + 8 * g) < length);
       }

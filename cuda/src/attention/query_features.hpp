@@ -14,45 +14,55 @@ namespace sympow::cuda {
 template <class T, int P, int d, int row_tiles>
 struct QueryFeatures {
   using Two = block::Pair<T>;
+  static constexpr std::size_t groups = 2 * row_tiles;
   static constexpr int octets = d / 8, stages = P == 1 ? octets / 8 : octets * (octets + 1) / 2;
 
   block::Shared<T> queries;  // q̂, in octet_place<d>
   int first;                 // row of the warp
-  Lanes<Two> octet[2 * row_tiles], factors[2 * row_tiles][4];  // of rows 8 g + lane / 4: octet b, all of octet a
+  Lanes<Two> octet[groups], factors[groups][4];  // of rows 8 g + lane / 4: octet b, all of octet a
 
-  /// The monomials of a stage in the state: that of its row r, -1 where there is none.
-  SYMPOW_DEVICE static Lanes<int> monomial(int stage, Lanes<int> r) {
-    if constexpr (P == 1) {
-      return r + stage * 64;
-    } else {
-      const auto [a, b] = octets_of(stage);
-      const Lanes<int> i = r / 8 + 8 * a, j = r % 8 + 8 * b;
-      return block::where(i <= j, pair_place(d, i, j), Lanes<int>(-1));
+  /// The stages one after the other: octets a ≤ b, b in the outer loop. For P 1 a counts the stages.
+  struct Walk {
+    int a = 0, b = 0;
+    SYMPOW_DEVICE void advance() {
+      ++a;
+      if (P > 1 && a > b) {
+        a = 0;
+        ++b;
+      }
     }
-  }
+    /// The monomial of row r of the stage in the state, -1 where there is none.
+    SYMPOW_DEVICE Lanes<int> monomial(Lanes<int> r) const {
+      if constexpr (P == 1) {
+        return r + a * 64;
+      } else {
+        const Lanes<int> i = (r >> 3) + 8 * a, j = (r & 7) + 8 * b;
+        return block::where(i <= j, pair_place(d, i, j), Lanes<int>(-1));
+      }
+    }
+  };
 
   /// To be called before the fragments of a stage are asked for.
-  SYMPOW_DEVICE void enter(int stage) {
+  SYMPOW_DEVICE void enter(const Walk& stage) {
     using namespace block;
     if constexpr (P == 2) {
-      const auto [a, b] = octets_of(stage);
       SYMPOW_UNROLL
       for (int g = 0; g < 2 * row_tiles; ++g)
-        load(factors[g], queries.template as<Two>(), octet_place<d>(lane() / 4 + (first + 8 * g), a) / 2);
+        load(factors[g], queries.template as<Two>(), octet_place<d>(lane() / 4 + (first + 8 * g), stage.a) / 2);
       if constexpr (row_tiles == 2) {
-        ldmatrix<false>(octet, queries, octet_place<d>(lane() + first, b));
+        ldmatrix<false>(octet, queries, octet_place<d>(lane() + first, stage.b));
       } else {
-        ldmatrix<false>(octet, queries, octet_place<d>(lane() % 16 + first, b));
+        ldmatrix<false>(octet, queries, octet_place<d>(lane() % 16 + first, stage.b));
       }
     }
   }
 
   /// Rows 16 tile … 16 tile + 15, monomials 16 step … 16 step + 15 of the stage.
-  SYMPOW_DEVICE void fragment(Lanes<Two> (&phi)[4], int stage, int step, int tile) const {
+  SYMPOW_DEVICE void fragment(Lanes<Two> (&phi)[4], const Walk& stage, int step, int tile) const {
     using namespace block;
     if constexpr (P == 1) {
       ldmatrix<false>(phi, queries,
-                      octet_place<d>(lane() % 16 + (first + 16 * tile), lane() / 16 + (8 * stage + 2 * step)));
+                      octet_place<d>(lane() % 16 + (first + 16 * tile), lane() / 16 + (8 * stage.a + 2 * step)));
     } else {
       SYMPOW_UNROLL
       for (int r = 0; r < 4; ++r) {
@@ -60,16 +70,6 @@ struct QueryFeatures {
         phi[r] = multiply(group % 2 == 0 ? both_lower(factors[g][group / 2]) : both_upper(factors[g][group / 2]), octet[g]);
       }
     }
-  }
-
- private:
-  struct Octets {
-    int a, b;
-  };
-  SYMPOW_DEVICE static Octets octets_of(int stage) {
-    int a = stage, b = 0;
-    while (a > b) a -= ++b;
-    return {a, b};
   }
 };
 

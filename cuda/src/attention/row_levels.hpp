@@ -21,15 +21,16 @@ struct TwoFloats {
 /// which on they see; -1: the state too.
 template <int groups>
 struct RowLevels {
+  static constexpr std::size_t count = groups;
   double anchor;   ///< R: r of the first row
   int first_seen;  ///< of the first row
-  TwoFloats above[groups];  ///< r_i - R
-  Lanes<std::int32_t> seen[groups];
+  TwoFloats above[count];  ///< r_i - R
+  Lanes<std::int32_t> seen[count];
 
   /// Rows from token `row` of a chunk on; those beyond `length` are like the last. `state`: L, -∞ without one.
   SYMPOW_DEVICE RowLevels(const TokenArrays& tokens, std::int64_t chunk, int row, int length, Lanes<double> state) {
     using namespace block;
-    Lanes<double> level[groups];
+    Lanes<double> level[count];
     SYMPOW_UNROLL
     for (int g = 0; g < groups; ++g) {
       const Lanes<int> i = smaller(lane() / 4 + (row + 8 * g), Lanes<int>(length - 1));

@@ -26,8 +26,9 @@ SYMPOW_DEVICE Lanes<float> norm_to(Lanes<float> square) {
 /// Of the rows 8 g + lane / 4.
 template <int groups>
 struct QueryNorms {
-  Lanes<int> exponent[groups];  ///< q = 2^exponent q̂
-  Lanes<float> square[groups];  ///< ‖q̂‖²
+  static constexpr std::size_t count = groups;
+  Lanes<int> exponent[count];  ///< q = 2^exponent q̂
+  Lanes<float> square[count];  ///< ‖q̂‖²
 };
 
 /// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>. The largest entry of a row comes into [½, 1); rows of zeros
@@ -38,16 +39,16 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
   QueryNorms<groups> norms;
   SYMPOW_UNROLL
   for (int g = 0; g < groups; ++g) {
-    Lanes<Pair<T>> entries[d / 32 > 0 ? d / 32 : 1][4];
-    constexpr int parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
+    constexpr std::size_t parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
+    Lanes<Pair<T>> entries[parts][4];
     const Lanes<int> row = lane() / 4 + (first + 8 * g);
     const Lanes<bool> active = lane() % 4 * 8 < d;
     Lanes<float> largest = 0.f;
     SYMPOW_UNROLL
-    for (int n = 0; n < parts; ++n) {
+    for (std::size_t n = 0; n < parts; ++n) {
       SYMPOW_UNROLL
       for (int i = 0; i < 4; ++i) entries[n][i] = Pair<T>{};
-      load(entries[n], queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * n) / 2, active);
+      load(entries[n], queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2, active);
       SYMPOW_UNROLL
       for (int i = 0; i < 4; ++i)
         largest = larger(largest, larger(absolute(lower(entries[n][i])), absolute(upper(entries[n][i]))));
@@ -60,14 +61,14 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
     const Lanes<float> shrink = two_to(-norms.exponent[g]);
     Lanes<float> square = 0.f;
     SYMPOW_UNROLL
-    for (int n = 0; n < parts; ++n) {
+    for (std::size_t n = 0; n < parts; ++n) {
       SYMPOW_UNROLL
       for (int i = 0; i < 4; ++i) {
         const Lanes<float> one = lower(entries[n][i]) * shrink, other = upper(entries[n][i]) * shrink;
         square += one * one + other * other;
         entries[n][i] = pack<T>(one, other);
       }
-      store(queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * n) / 2, entries[n], active);
+      store(queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2, entries[n], active);
     }
     square += shuffle_xor(square, 1);
     norms.square[g] = square + shuffle_xor(square, 2);
@@ -76,33 +77,56 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
   return norms;
 }
 
-/// Scores q̂_i·k_j of 16 tiles × 32 keys.
-template <int d, class T, std::size_t tiles>
-SYMPOW_DEVICE void make_scores(Lanes<float> (&score)[tiles][4][4], block::Shared<T> queries, int first_row,
-                               block::Shared<T> keys, int first_key) {
-  using namespace block;
-  SYMPOW_UNROLL
-  for (std::size_t t = 0; t < tiles; ++t)
+/// The queries of a warp as left factors: up to 64 channels stay in registers.
+template <class T, int d, int tiles>
+struct QueryTiles {
+  static constexpr std::size_t count = tiles, kept = d <= 64 ? d / 16 : 0;
+
+  block::Shared<T> queries;
+  int first;
+  Lanes<block::Pair<T>> left[count][kept > 0 ? kept : 1][4];
+
+  SYMPOW_DEVICE QueryTiles(block::Shared<T> memory, int first_row) : queries(memory), first(first_row) {
     SYMPOW_UNROLL
-    for (int n = 0; n < 4; ++n)
+    for (int t = 0; t < tiles; ++t)
       SYMPOW_UNROLL
-      for (int r = 0; r < 4; ++r) score[t][n][r] = 0.f;
-  SYMPOW_UNROLL
-  for (int step = 0; step < d / 16; ++step) {
-    Lanes<Pair<T>> right[2][4];
+      for (int step = 0; step < static_cast<int>(kept); ++step) load(left[t][step], t, step);
+  }
+  /// Scores q̂_i·k_j of 32 keys, in rows from `first_key` on.
+  SYMPOW_DEVICE void scores(Lanes<float> (&score)[count][4][4], block::Shared<T> keys, int first_key) const {
+    using namespace block;
     SYMPOW_UNROLL
-    for (int n = 0; n < 2; ++n)
-      ldmatrix<false>(right[n], keys,
-                      octet_place<d>(lane() / 16 * 8 + lane() % 8 + (first_key + 16 * n), lane() / 8 % 2 + 2 * step));
+    for (int t = 0; t < tiles; ++t)
+      SYMPOW_UNROLL
+      for (int n = 0; n < 4; ++n)
+        SYMPOW_UNROLL
+        for (int r = 0; r < 4; ++r) score[t][n][r] = 0.f;
     SYMPOW_UNROLL
-    for (std::size_t t = 0; t < tiles; ++t) {
-      Lanes<Pair<T>> left[4];
-      ldmatrix<false>(left, queries,
-                      octet_place<d>(lane() % 16 + (first_row + 16 * static_cast<int>(t)), lane() / 16 + 2 * step));
-      multiply_right(score[t], left, right);
+    for (int step = 0; step < d / 16; ++step) {
+      Lanes<Pair<T>> right[2][4];
+      SYMPOW_UNROLL
+      for (int n = 0; n < 2; ++n)
+        ldmatrix<false>(right[n], keys,
+                        octet_place<d>((lane() >> 4) * 8 + lane() % 8 + (first_key + 16 * n), (lane() >> 3) % 2 + 2 * step));
+      SYMPOW_UNROLL
+      for (int t = 0; t < tiles; ++t) {
+        if constexpr (kept > 0) {
+          multiply_right(score[t], left[t][step], right);
+        } else {
+          Lanes<Pair<T>> tile[4];
+          load(tile, t, step);
+          multiply_right(score[t], tile, right);
+        }
+      }
     }
   }
-}
+
+ private:
+  SYMPOW_DEVICE void load(Lanes<block::Pair<T>> (&tile)[4], int t, int step) const {
+    using namespace block;
+    ldmatrix<false>(tile, queries, octet_place<d>(lane() % 16 + (first + 16 * t), lane() / 16 + 2 * step));
+  }
+};
 
 /// Scores of 32 keys that all rows see, times `scale` of each key (a lane's), to the power P.
 template <int P, std::size_t tiles>

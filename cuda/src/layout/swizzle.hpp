@@ -9,9 +9,9 @@ namespace sympow::cuda {
 /// an octet of one index in eight different groups of banks. Rows and octets are int, or Lanes<int>.
 template <int width, class Row, class Octet>
 SYMPOW_DEVICE auto octet_place(Row row, Octet octet) {
-  static_assert(width % 8 == 0 && (width >= 64 ? width % 64 == 0 : 64 % width == 0));
-  constexpr int exchanged = width < 64 ? width / 8 : 8, rows_of_line = width < 64 ? 64 / width : 1;
-  return row * width + (octet ^ (row / rows_of_line % exchanged)) * 8;
+  static_assert(width == 16 || width == 32 || width % 64 == 0);
+  constexpr int exchanged = width < 64 ? width / 8 : 8, lines = width == 16 ? 2 : width == 32 ? 1 : 0;
+  return row * width + (octet ^ ((row >> lines) & (exchanged - 1))) * 8;
 }
 
 }  // namespace sympow::cuda

@@ -11,7 +11,7 @@ namespace sympow::cuda::library {
 
 namespace {
 
-constexpr std::int64_t most_tokens = std::int64_t{1} << 30, most_heads = 65535;
+constexpr std::int64_t most_tokens = std::int64_t{1} << 30, most_blocks = 65535;
 
 std::size_t bytes_of(Element element) noexcept { return element == Element::f32 ? 4 : 2; }
 const char* name_of(Element element) noexcept {
@@ -96,7 +96,7 @@ Status check_gates(const Problem& problem, const ConstView& gates) noexcept {
 Status check_problem(const Problem& p) noexcept {
   SYMPOW_CUDA_TRY(check_range("batch", p.batch, 0, 0x7fffffff));
   SYMPOW_CUDA_TRY(check_range("tokens", p.tokens, 0, most_tokens));
-  SYMPOW_CUDA_TRY(check_range("query_heads", p.query_heads, 1, most_heads));
+  SYMPOW_CUDA_TRY(check_range("query_heads", p.query_heads, 1, most_blocks));
   SYMPOW_CUDA_TRY(check_range("key_heads", p.key_heads, 1, p.query_heads));
   if (p.query_heads % p.key_heads != 0)
     return refuse(Code::bad_argument, "query_heads is %lld and must be a multiple of key_heads, %lld",
@@ -189,8 +189,9 @@ Status check_tail(const Problem& p, const Tail& tail) noexcept {
 Status check_decoding(const Problem& p) noexcept {
   if (p.offsets || p.lengths)
     return refuse(Code::bad_argument, "decoding takes as many new tokens of every sequence: no offsets, no lengths");
-  SYMPOW_CUDA_TRY(check_range("batch", p.batch, 0, most_heads));
-  return check_problem(p);
+  SYMPOW_CUDA_TRY(check_problem(p));
+  SYMPOW_CUDA_TRY(check_range("batch of a decoding", p.batch, 0, most_blocks));
+  return check_range("tokens of a decoding", p.tokens, 1, 64);
 }
 
 }  // namespace sympow::cuda::library

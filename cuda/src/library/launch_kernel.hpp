@@ -34,9 +34,9 @@ Status allow_shared_memory() noexcept {
 
 template <class Kernel>
 Status launch(const Blocks& blocks, const typename Kernel::Args& args, Stream stream) noexcept {
-  if (blocks.x <= 0 || blocks.y <= 0) return {};
+  if (blocks.x <= 0 || blocks.y <= 0 || blocks.z <= 0) return {};
   if constexpr (Kernel::shared_bytes > 48 << 10) SYMPOW_CUDA_TRY(allow_shared_memory<Kernel>());
-  const dim3 grid(static_cast<unsigned>(blocks.x), static_cast<unsigned>(blocks.y));
+  const dim3 grid(static_cast<unsigned>(blocks.x), static_cast<unsigned>(blocks.y), static_cast<unsigned>(blocks.z));
   void* values[] = {const_cast<typename Kernel::Args*>(&args)};
   return runtime_status(cudaLaunchKernel(reinterpret_cast<const void*>(&block::entry<Kernel>), grid,
                                          dim3(Kernel::threads), values, Kernel::shared_bytes, stream),

@@ -4,6 +4,8 @@
 
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
+#include "../layout/tile_copy.hpp"
+#include "../layout/tiles.hpp"
 #include "token_rows.hpp"
 
 namespace sympow::cuda {
@@ -72,28 +74,25 @@ struct Update {
     const auto inverse = arena.take<float>(stages * stage_tokens), weight = arena.take<float>(stages * stage_tokens);
     const auto rows = arena.take<T>(row_buffers * TokenRows::entries);
 
+    const TileCopy<d, stage_tokens, warps> key_copy(w);
+    const TileCopy<columns, stage_tokens, warps> value_copy(w);
     const int key_head = x.heads.key_of_state(head);
-    const std::int64_t key_at = x.keys.at(b, begin, key_head);
-    const std::int64_t value_at = x.values.at(b, begin, key_head) + tile * columns;
-    const auto bring_rows = [&](auto to, auto from, std::int64_t at, std::int64_t distance, int stage, auto width, int exist) {
-      constexpr int octets = decltype(width)::value / 8;
-      for (int n = w; n * 32 < stage_tokens * octets; n += warps) {
-        const Lanes<int> row = (lane() + n * 32) / octets, octet = lane() % octets, token = row + stage * stage_tokens;
-        const Lanes<bool> there = token >= seen && token < length && octet * 8 < exist;
-        cp_async<16>(to, octet_place<octets * 8>(row + stage % stages * stage_tokens, octet), from,
-                     token * distance + (octet * 8 + at), where(there, 16, 0));
-      }
-    };
-    const auto bring = [&](int stage) {
+    Lanes<std::int64_t> key_at = key_copy.source(x.keys.at(b, begin + first_stage * stage_tokens, key_head), x.keys.token);
+    Lanes<std::int64_t> value_at = value_copy.source(
+        x.values.at(b, begin + first_stage * stage_tokens, key_head) + tile * columns, x.values.token);
+    Lanes<std::int64_t> weight_at = lane() * 4 + (slot * x.sequences.chunk + first_stage * stage_tokens);
+    const Lanes<bool> value_exists = value_copy.octet * 8 + tile * columns < x.e;
+    const auto bring = [&](int stage) {  // one after the other
       if (stage < end_stage) {
-        bring_rows(keys, x.keys.data, key_at, x.keys.token, stage, std::integral_constant<int, d>(), d);
-        bring_rows(values, x.values.data, value_at, x.values.token, stage, std::integral_constant<int, columns>(),
-                   x.e - tile * columns);
-        const Lanes<int> t = lane() * 4;
-        const Lanes<std::int64_t> entry = t + (slot * x.sequences.chunk + stage * stage_tokens);
-        const Lanes<int> to = t + stage % stages * stage_tokens;
-        if (w == 0) cp_async<16>(inverse, to, x.tokens.inverse, entry, 16, t < stage_tokens);
-        if (w == warps - 1) cp_async<16>(weight, to, x.tokens.to_end, entry, 16, t < stage_tokens);
+        const int to = stage % stages * stage_tokens, from = stage * stage_tokens;
+        key_copy.bring(keys, to * d, x.keys.data, key_at, x.keys.token, seen - from, length - from, true);
+        value_copy.bring(values, to * columns, x.values.data, value_at, x.values.token, seen - from, length - from,
+                         value_exists);
+        if (w == 0) cp_async<16>(inverse, lane() * 4 + to, x.tokens.inverse, weight_at, 16, lane() * 4 < stage_tokens);
+        if (w == 1) cp_async<16>(weight, lane() * 4 + to, x.tokens.to_end, weight_at, 16, lane() * 4 < stage_tokens);
+        key_at += stage_tokens * x.keys.token;
+        value_at += stage_tokens * x.values.token;
+        weight_at += std::int64_t{stage_tokens};
       }
       cp_async_commit();
     };
@@ -111,7 +110,7 @@ struct Update {
       head_at[f] = TokenRows::place(p.head, lane() / 16);
       tail_at[f] = TokenRows::place(p.tail, lane() / 16);
     }
-    const Lanes<Two> one = where(lane() / 4 == 0, pack<T>(1.f, 1.f), pack<T>(0.f, 0.f)), ones[2] = {one, one};
+    const Ones<T> ones;
     Lanes<float> sum[fragments][tiles_of_columns][4];
     SYMPOW_UNROLL
     for (int f = 0; f < fragments; ++f)
@@ -125,10 +124,7 @@ struct Update {
       SYMPOW_ROLL
       for (int slab = part; slab < slabs; slab += parts) {
         Lanes<Two> value[columns / 16][4];
-        SYMPOW_UNROLL
-        for (int n = 0; n < columns / 16; ++n)
-          ldmatrix<true>(value[n], values,
-                         octet_place<columns>(lane() % 16 + (stage % stages * stage_tokens + slab * 16), lane() / 16 + 2 * n));
+        load_right<columns>(value, values, stage % stages * stage_tokens + slab * 16);
         SYMPOW_UNROLL
         for (int f = 0; f < fragments; ++f) {
           Lanes<Two> phi[4];
@@ -139,13 +135,8 @@ struct Update {
             SYMPOW_UNROLL
             for (int r = 0; r < 4; ++r) phi[r] = multiply(phi[r], tail[r]);
           }
-          SYMPOW_UNROLL
-          for (int n = 0; n < columns / 16; ++n) {
-            const Lanes<Two> even[2] = {value[n][0], value[n][1]}, odd[2] = {value[n][2], value[n][3]};
-            mma(sum[f][2 * n], phi, even);
-            mma(sum[f][2 * n + 1], phi, odd);
-          }
-          mma(sum[f][columns / 8], phi, ones);
+          multiply_right(sum[f], phi, value);
+          mma(sum[f][columns / 8], phi, ones.right);
         }
       }
     };
@@ -162,14 +153,18 @@ struct Update {
       barrier();  // copies have come, the rows of this stage are made, the stage before was used
       bring(stage + 2);
       if constexpr (row_buffers == 2) {
-        if (stage + 1 < end_stage) turn(stage + 1);
+        // Half of the warps make rows before they multiply, half after: so tensor cores always have work.
+        const bool early = w < warps / 2, more = stage + 1 < end_stage;
+        if (early && more) turn(stage + 1);
+        multiply_stage(stage);
+        if (!early && more) turn(stage + 1);
       } else {
         turn(stage);
         barrier();
         rows_of(stage).pair(w, warps);
         barrier();
+        multiply_stage(stage);
       }
-      multiply_stage(stage);
     }
     cp_async_wait<0>();
 

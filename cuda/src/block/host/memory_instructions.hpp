@@ -60,12 +60,15 @@ bool needs(const host::Place& place, const Lanes<T>& x, int lane, const char* wh
   return false;
 }
 
+/// The addresses of the lanes 2 l and 2 l + 1, exchanged where the change says so.
 template <class I>
-Lanes<I> exchanged(const Lanes<I>& x) {
+void exchange(Lanes<I>& x, host::Change change, host::Site& site) {
   Lanes<I> result;
-  for (int l = 0; l < 32; ++l)
+  for (int l = 0; l < 32; ++l) {
     if (x.is_set(l ^ 1)) result.set(l, x[l ^ 1]);
-  return result;
+    site.uneven = site.uneven || x[l] != x[l ^ 1];
+  }
+  if (change == host::Change::exchange_lanes) x = result;
 }
 
 /// The bytes of active lanes in shared memory. What is outside or misaligned is a fault and switched off.
@@ -73,7 +76,7 @@ template <class T>
 host::Spans shared_spans(const host::Place& place, host::Change change, Shared<T> memory, Lanes<int> i, unsigned bytes,
                          const Lanes<bool>& active, host::Site& site) {
   host::Machine& machine = *host::Machine::current();
-  if (change == host::Change::exchange_lanes) i = exchanged(i);
+  exchange(i, change, site);
   host::Spans spans{};
   for (int l = 0; l < 32; ++l) {
     if (!needs(place, active, l, "the predicate") || !active[l]) {
@@ -100,7 +103,7 @@ template <class T, class Count>
 host::Spans global_spans(const host::Place& place, host::Change change, Global<T> memory, Lanes<std::int64_t> i,
                          unsigned alignment, const Lanes<bool>& active, host::Site& site, const Count& count) {
   host::Machine& machine = *host::Machine::current();
-  if (change == host::Change::exchange_lanes) i = exchanged(i);
+  exchange(i, change, site);
   host::Spans spans{};
   for (int l = 0; l < 32; ++l) {
     if (!needs(place, active, l, "the predicate") || !active[l]) {
