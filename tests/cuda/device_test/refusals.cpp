@@ -98,13 +98,12 @@ void refusals_of_problems() {
   });
   std::size_t bytes = 0;
   cuda::Problem large = Call().problem;
-  large.batch = 1 << 18;
+  large.batch = 0x7fffffff;
   large.query_heads = large.key_heads = large.gate_heads = 65535;
   large.e = 256;
-  large.tokens = 1 << 13;
-  large.chunk = 64;
-  const cuda::Status status = cuda::attention_workspace(large, bytes);
-  require(status.code() == Code::too_large, "a workspace of 2^67 bytes: %s", status.text());
+  const cuda::Status status = cuda::state_bytes(large, bytes);
+  require(status.code() == Code::too_large && std::strstr(status.text(), "the state has more than 2^62 bytes"),
+          "a state of 2^63 bytes: %s", status.text());
 }
 
 void refusals_of_arrays() {
