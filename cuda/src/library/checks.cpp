@@ -121,8 +121,7 @@ Status check_problem(const Problem& p) noexcept {
   if (p.element != Element::bf16 && p.element != Element::fp16)
     return refuse(Code::not_compiled, "there are no kernels for elements %s, but for bf16 and fp16",
                   name_of(p.element));
-  for (const Instantiation& i : instantiations)
-    if (i.power == p.power && i.d == p.d) return {};
+  if (is_compiled(p.power, p.d)) return {};
   char table[180] = "";
   write_table(table, sizeof table);
   return refuse(Code::not_compiled, "there are no kernels for P %d with d %d, but for %s", p.power, p.d, table);

@@ -43,7 +43,7 @@ inline double seconds_of_pairs(const Shape& s, double chunk, const Costs& costs)
 /// Seconds of the chunked form: what pairs take, and
 ///
 ///     update   2 T D e'                                 e' = 72 ⌈e / 64⌉, of every state head
-///     scan     T/c D (10 e + 14) bytes                  written by update, read, written as prefixes, read by queries
+///     scan     T/c D (10 e + 16) bytes                  written by update, read, written as prefixes, read by queries
 ///     query    2 T D e'                                 of every query head
 inline double seconds_of_chunks(const Shape& s, double chunk, const Costs& costs = {}) {
   const double length = std::min(chunk, s.tokens), width = 2 * detail::columns(s);
@@ -53,7 +53,7 @@ inline double seconds_of_chunks(const Shape& s, double chunk, const Costs& costs
   const double query = detail::kernel(s.all_tokens * s.query_heads * s.D * width,
                                       std::min(detail::rows_of_block, length) * s.D * 144, costs.query, costs) -
                        costs.launch;
-  const double scan = chunks * s.D * (10 * s.e + 14) / costs.memory + 2 * costs.launch;
+  const double scan = chunks * s.D * (10 * s.e + 16) / costs.memory + 2 * costs.launch;
   return detail::seconds_of_pairs(s, chunk, costs) + update + scan + query;
 }
 

@@ -14,10 +14,12 @@ namespace sympow::cuda {
 namespace library {
 namespace {
 
-/// As many sequences as fill a large GPU are folded at once, so that the workspace does not grow with the batch.
+/// As many sequences as fill a large GPU are folded at once: the workspace does not grow with the batch. What the
+/// problem says of tokens does not matter.
 Problem folded_at_once(const Problem& problem, int capacity) {
   constexpr std::int64_t wanted_blocks = 1024;
-  const std::int64_t blocks = problem.state_heads() * (monomials(problem.power, problem.d) / 640 + 1);
+  const std::int64_t heads = std::max<std::int64_t>(problem.state_heads(), 1);
+  const std::int64_t blocks = heads * (monomials(problem.power, problem.d) / 640 + 1);
   Problem part = problem;
   part.batch = std::min(problem.batch, (wanted_blocks + blocks - 1) / blocks);
   part.tokens = capacity;
@@ -52,7 +54,6 @@ State state_from(const Problem& p, const State& state, std::int64_t b) {
 }  // namespace library
 
 Status fold_workspace(const Problem& problem, int capacity, std::size_t& bytes) noexcept {
-  SYMPOW_CUDA_TRY(library::check_decoding(problem));
   SYMPOW_CUDA_TRY(library::check_capacity(capacity));
   return attention_workspace(library::folded_at_once(problem, capacity), bytes);
 }
@@ -60,11 +61,10 @@ Status fold_workspace(const Problem& problem, int capacity, std::size_t& bytes) 
 Status fold(const Problem& problem, const State& state, Tail& tail, void* workspace, std::size_t bytes,
             Stream stream) noexcept {
   using namespace library;
-  SYMPOW_CUDA_TRY(check_decoding(problem));
-  SYMPOW_CUDA_TRY(check_tail(problem, tail));
-  SYMPOW_CUDA_TRY(check_state(state, "state"));
   std::size_t needed = 0;
+  SYMPOW_CUDA_TRY(check_tail(problem, tail));
   SYMPOW_CUDA_TRY(fold_workspace(problem, tail.capacity, needed));
+  SYMPOW_CUDA_TRY(check_state(state, "state"));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
   if (tail.count == 0) return {};
   Problem part = folded_at_once(problem, tail.capacity);

@@ -13,4 +13,10 @@ struct Instantiation {
 inline constexpr Instantiation instantiations[] = {SYMPOW_CUDA_TABLE(SYMPOW_CUDA_ROW)};
 #undef SYMPOW_CUDA_ROW
 
+constexpr bool is_compiled(int power, int d) {
+  for (const Instantiation& i : instantiations)
+    if (i.power == power && i.d == d) return true;
+  return false;
+}
+
 }  // namespace sympow::cuda::library

@@ -64,7 +64,7 @@ AttentionMemory::AttentionMemory(const Problem& p, const Plan& plan, Pieces& pie
   pieces.take(own_sums, product(rows, p.e));
   pieces.take(own_normaliser, rows);
   pieces.take(prefix_sums, product(rows, p.e));
-  pieces.take(prefix_normaliser, product(rows, 3));
+  pieces.take(prefix_normaliser, product(rows, 4));
 }
 
 }  // namespace library

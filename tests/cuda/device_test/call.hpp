@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device.hpp"
+#include "library/instantiations.hpp"
 #include "reference.hpp"
 
 namespace sympow::test {
@@ -165,6 +166,13 @@ struct OwnState {
     return n;
   }
 };
+
+/// Whether a part of the test can run; where the table was narrowed it says which cannot.
+inline bool is_compiled(const std::string& what, const cuda::Problem& p) {
+  if (cuda::library::is_compiled(p.power, p.d)) return true;
+  std::printf("  %-52s not compiled\n", what.c_str());
+  return false;
+}
 
 /// How rows came about.
 inline Way way_of(const cuda::Problem& p) {

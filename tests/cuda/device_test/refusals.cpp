@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "device.hpp"
+#include "library/instantiations.hpp"
 #include "tests.hpp"
 
 namespace sympow::test {
@@ -26,6 +27,8 @@ struct Call {
   std::size_t bytes = 0;
 
   Call() {
+    problem.power = cuda::library::instantiations[0].power;
+    problem.d = cuda::library::instantiations[0].d;
     problem.batch = 2;
     problem.tokens = 128;
     problem.query_heads = 4;
@@ -33,8 +36,8 @@ struct Call {
     problem.gate_heads = 2;
     problem.carries_state = true;
     const auto element = problem.element;
-    inputs.queries = cuda::dense(address(1 << 12), element, 128, 4, 64);
-    inputs.keys = cuda::dense(address(2 << 12), element, 128, 2, 64);
+    inputs.queries = cuda::dense(address(1 << 12), element, 128, 4, problem.d);
+    inputs.keys = cuda::dense(address(2 << 12), element, 128, 2, problem.d);
     inputs.values = cuda::dense(address(3 << 12), element, 128, 2, 64);
     inputs.log_gates = cuda::dense(address(4 << 12), cuda::Element::f32, 128, 2, 1);
     outputs.rows = cuda::dense(address(5 << 12), element, 128, 4, 64);
@@ -84,21 +87,23 @@ void refusals_of_problems() {
   bad("chunk is -64 and must be a multiple of 64", [](P& p) { p.chunk = -64; });
   refuses(Code::not_compiled, "no kernels for elements f32, but for bf16 and fp16",
           [](Call& c) { c.problem.element = cuda::Element::f32; });
-  refuses(Code::not_compiled, "no kernels for P 2 with d 48, but for P", [](Call& c) { c.problem.d = 48; });
-  refuses(Code::not_compiled, "no kernels for P 0 with d 64", [](Call& c) { c.problem.power = 0; });
+  refuses(Code::not_compiled, "no kernels for P 2 with d 48, but for P", [](Call& c) {
+    c.problem.power = 2;
+    c.problem.d = 48;
+  });
+  refuses(Code::not_compiled, "no kernels for P 0 with d", [](Call& c) { c.problem.power = 0; });
   refuses(Code::too_large, "2147483647 sequences of 1073741824 tokens are more blocks", [](Call& c) {
     c.problem.batch = 0x7fffffff;
     c.problem.tokens = 1 << 30;
   });
   std::size_t bytes = 0;
   cuda::Problem large = Call().problem;
-  large.batch = 1 << 18;
+  large.batch = 0x7fffffff;
   large.query_heads = large.key_heads = large.gate_heads = 65535;
   large.e = 256;
-  large.tokens = 1 << 13;
-  large.chunk = 64;
-  const cuda::Status status = cuda::attention_workspace(large, bytes);
-  require(status.code() == Code::too_large, "a workspace of 2^67 bytes: %s", status.text());
+  const cuda::Status status = cuda::state_bytes(large, bytes);
+  require(status.code() == Code::too_large && std::strstr(status.text(), "the state has more than 2^62 bytes"),
+          "a state of 2^63 bytes: %s", status.text());
 }
 
 void refusals_of_arrays() {

@@ -31,7 +31,7 @@ Status fold_workspace(const Problem& problem, int capacity, std::size_t& bytes) 
 Status decode(const Problem& problem, const State& state, Tail& tail, const Inputs& inputs, const Outputs& outputs,
               void* workspace, std::size_t bytes, Stream stream) noexcept;
 
-/// The tokens of the tail enter the state; the tail is empty.
+/// The tokens of the tail enter the state; the tail is empty. What the problem says of tokens does not matter.
 Status fold(const Problem& problem, const State& state, Tail& tail, void* workspace, std::size_t bytes,
             Stream stream) noexcept;
 
