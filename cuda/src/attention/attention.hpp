@@ -21,13 +21,13 @@ namespace sympow::cuda {
 ///
 /// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
 /// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.
-template <class T, int P, int d>
+template <class T, int P, int d, int warps = 8>
 struct Attention {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
-  static constexpr int warps = 8, row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles, rows_of_block = warps * rows_of_warp;
+  static constexpr int row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles, rows_of_block = warps * rows_of_warp;
   static constexpr int columns = 64, stage_rows = 64, stages = d > 64 ? 3 : 4;
-  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
+  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
   static constexpr int right_bytes = stage_rows * columns * 2;  // of a stage: rows of the state, or values
   static constexpr int left_bytes = stage_rows * d * 2;         // keys, or the normaliser, 16 bytes a monomial
   static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y
@@ -132,8 +132,8 @@ struct Attention {
 
     query_copy.bring(queries, 0, x.queries.data, query_copy.source(x.queries.at(b, begin + top, head), x.queries.token),
                      x.queries.token, 0, length - top, true);
-    if (w * 32 < stages * stage_rows) {  // what is to the right of the normaliser's terms
-      const Lanes<int> row = lane() + w * 32, ring = row / stage_rows;
+    for (int from = w * 32; from < stages * stage_rows; from += threads) {  // to the right of the normaliser's terms
+      const Lanes<int> row = lane() + from, ring = row / stage_rows;
       const Lanes<Two> zero[2] = {Two{}, Two{}};
       store(left_ring.template as<Two>(), (ring * (left_bytes / 2) + row % stage_rows * 8 + 4) / 2, zero, ring < state_stages);
     }
@@ -155,12 +155,12 @@ struct Attention {
 
     typename Features::Walk walk;
     for (int stage = 0; stage < state_stages; ++stage, walk.advance()) {
+      features.enter(walk);
       cp_async_wait<stages - 2>();
       barrier();
       bring(stage + stages - 1);
       if (idle) continue;
       const int ring = stage % stages;
-      features.enter(walk);
       SYMPOW_UNROLL
       for (int step = 0; step < stage_rows / 16; ++step) {
         Lanes<Two> right[columns / 16][4], normaliser[2];
