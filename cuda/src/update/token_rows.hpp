@@ -36,8 +36,7 @@ struct TokenRows {
     } else {
       const auto i = first_channel<P, d>(m, Lanes<int>(0));
       if constexpr (P == 2) return {i.channel, m - i.before + i.channel + head_rows};
-      if constexpr (P == 3)
-        return {i.channel, m - i.before + pair_place(d, i.channel, i.channel) + head_rows};
+      if constexpr (P == 3) return {i.channel, m - i.before + pair_place(d, i.channel, i.channel) + head_rows};
       if constexpr (P == 4) {
         const auto j = first_channel<3, d>(m - i.before, i.channel);
         return {pair_place(d, i.channel, j.channel),
@@ -54,8 +53,8 @@ struct TokenRows {
 
   /// Turns keys, `tokens` rows of d channels from row `first_key` on in octet_place<d>, into rows: warp w of so many.
   template <int warps>
-  SYMPOW_DEVICE void turn(block::Shared<T> keys, block::Shared<float> inverse, block::Shared<float> weight, int first_key,
-                          int w) const {
+  SYMPOW_DEVICE void turn(block::Shared<T> keys, block::Shared<float> inverse, block::Shared<float> weight,
+                          int first_key, int w) const {
     using namespace block;
     constexpr int plain = P >= 3 ? head_rows + tail_rows : head_rows, weighted = P == 4 ? plain + d : 0;
     constexpr int units = d / 8 * (tokens / 32);

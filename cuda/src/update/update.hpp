@@ -77,7 +77,8 @@ struct Update {
     const TileCopy<d, stage_tokens, warps> key_copy(w);
     const TileCopy<columns, stage_tokens, warps> value_copy(w);
     const int key_head = x.heads.key_of_state(head);
-    Lanes<std::int64_t> key_at = key_copy.source(x.keys.at(b, begin + first_stage * stage_tokens, key_head), x.keys.token);
+    Lanes<std::int64_t> key_at =
+        key_copy.source(x.keys.at(b, begin + first_stage * stage_tokens, key_head), x.keys.token);
     Lanes<std::int64_t> value_at = value_copy.source(
         x.values.at(b, begin + first_stage * stage_tokens, key_head) + tile * columns, x.values.token);
     Lanes<std::int64_t> weight_at = lane() * 4 + (slot * x.sequences.chunk + first_stage * stage_tokens);
@@ -113,11 +114,9 @@ struct Update {
     const Ones<T> ones;
     Lanes<float> sum[fragments][tiles_of_columns][4];
     SYMPOW_UNROLL
-    for (int f = 0; f < fragments; ++f)
-      SYMPOW_UNROLL
-      for (int n = 0; n < tiles_of_columns; ++n)
-        SYMPOW_UNROLL
-        for (int r = 0; r < 4; ++r) sum[f][n][r] = 0.f;
+    for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
+    for (int n = 0; n < tiles_of_columns; ++n) SYMPOW_UNROLL
+    for (int r = 0; r < 4; ++r) sum[f][n][r] = 0.f;
 
     const auto multiply_stage = [&](int stage) {
       const auto memory = rows_of(stage).memory;
@@ -179,10 +178,9 @@ struct Update {
       barrier();
       const auto exchange = [&](auto each) {
         SYMPOW_UNROLL
-        for (int f = 0; f < fragments; ++f)
-          SYMPOW_UNROLL
-          for (int n = 0; n < tiles_of_columns; ++n)
-            each(sum[f][n], lane() * 4 + ((w % sharing * fragments + f) * tiles_of_columns + n) * 128);
+        for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
+        for (int n = 0; n < tiles_of_columns; ++n)
+          each(sum[f][n], lane() * 4 + ((w % sharing * fragments + f) * tiles_of_columns + n) * 128);
       };
       if (part == p) exchange([&](auto& own, Lanes<int> at) { store(sums_of_warps, at, own); });
       barrier();
@@ -197,20 +195,19 @@ struct Update {
     if (part > 0) return;
 
     SYMPOW_UNROLL
-    for (int f = 0; f < fragments; ++f)
+    for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const Lanes<int> m = lane() / 4 + ((unit * fragments + f) * 16 + 8 * h), column = lane() % 4 * 2;
+      const Lanes<std::int64_t> entry = m + slot * D;
       SYMPOW_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        const Lanes<int> m = lane() / 4 + ((unit * fragments + f) * 16 + 8 * h), column = lane() % 4 * 2;
-        const Lanes<std::int64_t> entry = m + slot * D;
-        SYMPOW_UNROLL
-        for (int n = 0; n < columns / 8; ++n) {
-          const Lanes<float> two[2] = {sum[f][n][2 * h], sum[f][n][2 * h + 1]};
-          const Lanes<int> c = column + (tile * columns + 8 * n);
-          store(x.own.sums, entry * x.e + c, two, m < D && c < x.e);
-        }
-        const Lanes<float> normaliser[1] = {sum[f][columns / 8][2 * h]};
-        store(x.own.normaliser, entry, normaliser, m < D && column == 0 && tile == 0);
+      for (int n = 0; n < columns / 8; ++n) {
+        const Lanes<float> two[2] = {sum[f][n][2 * h], sum[f][n][2 * h + 1]};
+        const Lanes<int> c = column + (tile * columns + 8 * n);
+        store(x.own.sums, entry * x.e + c, two, m < D && c < x.e);
       }
+      const Lanes<float> normaliser[1] = {sum[f][columns / 8][2 * h]};
+      store(x.own.normaliser, entry, normaliser, m < D && column == 0 && tile == 0);
+    }
   }
 };
 

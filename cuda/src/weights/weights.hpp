@@ -38,7 +38,8 @@ struct Weights {
     const Sequence sequence = args.sequences[b];
     if (n >= sequence.chunks) return;
     const int h = block_index(1), chunk = args.sequences.chunk, w = warp();
-    const Chunk tokens{b, h, sequence.length - n * chunk, sequence.first + std::int64_t{n} * chunk};
+    const int left = sequence.length - n * chunk;
+    const Chunk tokens{b, h, left < chunk ? left : chunk, sequence.first + std::int64_t{n} * chunk};
     const std::int64_t slot = std::int64_t{h} * args.sequences.slots + sequence.slot + n, entry = slot * chunk;
 
     Arena arena;

@@ -62,12 +62,15 @@ bool needs(const host::Place& place, const Lanes<T>& x, int lane, const char* wh
   return false;
 }
 
+/// The addresses of the lanes 2 l and 2 l + 1, exchanged where the change says so.
 template <class I>
-Lanes<I> exchanged(const Lanes<I>& x) {
+void exchange(Lanes<I>& x, host::Change change, host::Site& site) {
   Lanes<I> result;
-  for (int l = 0; l < 32; ++l)
+  for (int l = 0; l < 32; ++l) {
     if (x.is_set(l ^ 1)) result.set(l, x[l ^ 1]);
-  return result;
+    site.uneven = site.uneven || x[l] != x[l ^ 1];
+  }
+  if (change == host::Change::exchange_lanes) x = result;
 }
 
 /// The bytes of active lanes in shared memory. What is outside or misaligned is a fault and switched off.
@@ -75,7 +78,7 @@ template <class T>
 host::Spans shared_spans(const host::Place& place, host::Change change, Shared<T> memory, Lanes<int> i, unsigned bytes,
                          const Lanes<bool>& active, host::Site& site) {
   host::Machine& machine = *host::Machine::current();
-  if (change == host::Change::exchange_lanes) i = exchanged(i);
+  exchange(i, change, site);
   host::Spans spans{};
   for (int l = 0; l < 32; ++l) {
     if (!needs(place, active, l, "the predicate") || !active[l]) {
@@ -102,7 +105,7 @@ template <class T, class Count>
 host::Spans global_spans(const host::Place& place, host::Change change, Global<T> memory, Lanes<std::int64_t> i,
                          unsigned alignment, const Lanes<bool>& active, host::Site& site, const Count& count) {
   host::Machine& machine = *host::Machine::current();
-  if (change == host::Change::exchange_lanes) i = exchanged(i);
+  exchange(i, change, site);
   host::Spans spans{};
   for (int l = 0; l < 32; ++l) {
     if (!needs(place, active, l, "the predicate") || !active[l]) {
@@ -188,8 +191,8 @@ void store(Shared<T> memory, const Lanes<int>& i, const Lanes<T> (&r)[N], const 
   };
   detail::access<detail::bytes_of<T, N>>("store.shared", here, memory, i, active, visit);
 }
-template <std::size_t N, class T>
-void store(Global<T> memory, const Lanes<std::int64_t>& i, const Lanes<T> (&r)[N], const Lanes<bool>& active = true,
+template <std::size_t N, class T, class U>
+void store(Global<U> memory, const Lanes<std::int64_t>& i, const Lanes<T> (&r)[N], const Lanes<bool>& active = true,
            std::source_location here = std::source_location::current()) {
   const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
     memory.shadow->write(machine.report, here, machine.accessor(l), machine.launch, machine.block(), first, count);

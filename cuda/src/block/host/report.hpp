@@ -50,6 +50,7 @@ struct Site {
   long executed = 0;  ///< by a warp
   Traffic shared, global;
   bool masked = false;   ///< some lane was inactive once
+  bool uneven = false;   ///< neighbouring lanes had different addresses once
   bool partial = false;  ///< some copy brought fewer bytes than it wrote
 };
 

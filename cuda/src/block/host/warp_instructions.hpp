@@ -52,8 +52,9 @@ void ldmatrix(Lanes<Pair<T>> (&r)[N], Shared<T> memory, const Lanes<int>& i,
   if (change == host::Change::skip) return;
   Lanes<bool> named;  // lanes whose address counts
   for (int l = 0; l < 32; ++l) named.set(l, l < 8 * matrices);
-  host::Site unmasked;
+  host::Site unmasked;  // for the predicate, which is no argument
   const host::Spans rows = detail::shared_spans(here, change, memory, i, 16, named, unmasked);
+  site->uneven = site->uneven || unmasked.uneven;
   site->shared.add(host::wavefronts(rows, 16));
   for (int l = 0; l < 8 * matrices; ++l) {
     if (rows[static_cast<std::size_t>(l)].count == 0) return;
@@ -122,13 +123,13 @@ Lanes<T> shuffle(const Lanes<T>& x, const Lanes<int>& from,
 /// Lane l gets what lane l xor mask holds.
 template <class T>
 Lanes<T> shuffle_xor(const Lanes<T>& x, int mask, std::source_location here = std::source_location::current()) {
-  return shuffle(x, lane() ^ mask, here);
+  return block::shuffle(x, lane() ^ mask, here);
 }
 
 /// Lane l gets what lane l - distance holds; the first lanes keep theirs.
 template <class T>
 Lanes<T> shuffle_up(const Lanes<T>& x, int distance, std::source_location here = std::source_location::current()) {
-  return shuffle(x, where(lane() < distance, lane(), lane() - distance), here);
+  return block::shuffle(x, where(lane() < distance, lane(), lane() - distance), here);
 }
 /// What lane 0 holds, as a plain value. A fault if it was never set.
 template <class T>
