@@ -58,14 +58,14 @@ struct Scan {
         c[1] = multinomial(args.power, args.d, entry + 1);
       };
       const auto write = [&](std::int64_t slot, const Lanes<float>(&x)[2]) {
-        Lanes<float> rest[2] = {x[0], x[1]};
+        Lanes<Pair<T>> terms[4];  // of both: hi and mid, low and 0
         SYMPOW_UNROLL
-        for (int term = 0; term < 3; ++term) {
-          const Lanes<Pair<T>> two[1] = {pack<T>(rest[0], rest[1])};
-          store(args.prefixes.normaliser, entry + (3 * slot + term) * size, two, entry < size);
-          rest[0] = rest[0] - lower(two[0]);
-          rest[1] = rest[1] - upper(two[0]);
+        for (int i = 0; i < 2; ++i) {
+          const Lanes<float> mid = x[i] - lower(pack<T>(x[i], x[i]));
+          terms[2 * i] = pack<T>(x[i], mid);
+          terms[2 * i + 1] = pack<T>(mid - upper(terms[2 * i]), Lanes<float>(0.f));
         }
+        store(args.prefixes.normaliser, (entry + slot * size) * 4, terms, entry < size);
       };
       walk<2>(args, b, args.own.normaliser, args.initial.normaliser, args.final.normaliser, size, entry, coefficients,
               write);
