@@ -28,7 +28,7 @@ inline float from_bf16(std::uint16_t x) {
 }
 
 constexpr int power = 2;
-constexpr Index d = 64, batch = 2, heads = 4, prompt = 300, generated = 80, tokens = prompt + generated;
+constexpr Index d = 64, batch = 2, heads = 2, prompt = 200, generated = 80, tokens = prompt + generated;
 using CpuState = sympow::State<double, sympow::SymmetricPower<power>>;
 
 /// An array [B, T, H, channels] of bf16 in memory of the host.
@@ -87,12 +87,13 @@ class Request {
     check(state_in(problem_, pool.take(bytes), bytes, state));
     check(tail_bytes(problem_, 64, bytes));
     check(tail_in(problem_, 64, pool.take(bytes), bytes, tail_));
-    for (const auto needed : {attention_workspace, decode_workspace}) {
-      check(needed(problem_, bytes));
+    const auto make_room = [&](const Status& status) {
+      check(status);
       workspace_bytes_ = std::max(workspace_bytes_, bytes);
-    }
-    check(fold_workspace(problem_, 64, bytes));
-    workspace_bytes_ = std::max(workspace_bytes_, bytes);
+    };
+    make_room(attention_workspace(problem_, bytes));
+    make_room(decode_workspace(problem(1), bytes));
+    make_room(fold_workspace(problem(1), 64, bytes));
     workspace_ = pool.take(workspace_bytes_);
   }
 
