@@ -171,8 +171,8 @@ SYMPOW_DEVICE void store(Shared<T> memory, int i, const T (&r)[N], bool active =
   for (std::size_t n = 0; n < N; ++n) entries.entry[n] = r[n];
   if (active) detail::store_words(__builtin_bit_cast(Words, entries), detail::place(memory, i));
 }
-template <std::size_t N, class T>
-SYMPOW_DEVICE void store(Global<T> memory, std::int64_t i, const T (&r)[N], bool active = true) {
+template <std::size_t N, class T, class U>
+SYMPOW_DEVICE void store(Global<U> memory, std::int64_t i, const T (&r)[N], bool active = true) {
   using Words = detail::Words<N * sizeof(T)>;
   detail::Entries<T, N> entries;
 #pragma unroll

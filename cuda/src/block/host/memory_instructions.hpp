@@ -186,8 +186,8 @@ void store(Shared<T> memory, const Lanes<int>& i, const Lanes<T> (&r)[N], const 
   };
   detail::access<detail::bytes_of<T, N>>("store.shared", here, memory, i, active, visit);
 }
-template <std::size_t N, class T>
-void store(Global<T> memory, const Lanes<std::int64_t>& i, const Lanes<T> (&r)[N], const Lanes<bool>& active = true,
+template <std::size_t N, class T, class U>
+void store(Global<U> memory, const Lanes<std::int64_t>& i, const Lanes<T> (&r)[N], const Lanes<bool>& active = true,
            std::source_location here = std::source_location::current()) {
   const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
     memory.shadow->write(machine.report, here, machine.accessor(l), machine.launch, machine.block(), first, count);

@@ -122,13 +122,13 @@ Lanes<T> shuffle(const Lanes<T>& x, const Lanes<int>& from,
 /// Lane l gets what lane l xor mask holds.
 template <class T>
 Lanes<T> shuffle_xor(const Lanes<T>& x, int mask, std::source_location here = std::source_location::current()) {
-  return shuffle(x, lane() ^ mask, here);
+  return block::shuffle(x, lane() ^ mask, here);  // not that of std
 }
 
 /// Lane l gets what lane l - distance holds; the first lanes keep theirs.
 template <class T>
 Lanes<T> shuffle_up(const Lanes<T>& x, int distance, std::source_location here = std::source_location::current()) {
-  return shuffle(x, where(lane() < distance, lane(), lane() - distance), here);
+  return block::shuffle(x, where(lane() < distance, lane(), lane() - distance), here);
 }
 /// What lane 0 holds, as a plain value. A fault if it was never set.
 template <class T>
