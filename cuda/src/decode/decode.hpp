@@ -17,7 +17,7 @@ namespace sympow::cuda {
 /// The tokens since the last fold, as many in each sequence: token t of [B, key heads, capacity, d], [.., e], and
 /// [B, state heads, capacity], t < count. What lies beyond is not looked at.
 template <class T>
-struct Tail {
+struct TailArrays {
   Global<T> keys, values;
   Global<float> log_gates;  ///< natural; null if tokens have none
   int capacity, count;

@@ -34,7 +34,7 @@ struct FinishRows {
     Rows<const float> log_gates;          ///< natural; null data: none
     Rows<T> y;
     Rows<float> condition;  ///< null data: not asked for
-    Tail<T> tail;
+    TailArrays<T> tail;
     States states;
     StateParts parts;
     Heads heads;

@@ -14,7 +14,7 @@ namespace sympow::cuda {
 ///
 /// d: a multiple of 8, so D is even; e: a multiple of 4. A thread walks over the chunks with four value channels of a monomial,
 /// or with two entries of the normaliser, loads of four chunks ahead. Of a chunk and head D (e + 1) floats are read, and
-/// D (e + 3) numbers of T written.
+/// D (e + 4) numbers of T written.
 template <class T>
 struct Scan {
   static constexpr int threads = 128, shared_bytes = 0, blocks_per_multiprocessor = 7;
@@ -58,14 +58,14 @@ struct Scan {
         c[1] = multinomial(args.power, args.d, entry + 1);
       };
       const auto write = [&](std::int64_t slot, const Lanes<float>(&x)[2]) {
-        Lanes<float> rest[2] = {x[0], x[1]};
+        Lanes<Pair<T>> eight[4];
         SYMPOW_UNROLL
-        for (int term = 0; term < 3; ++term) {
-          const Lanes<Pair<T>> two[1] = {pack<T>(rest[0], rest[1])};
-          store(args.prefixes.normaliser, entry + (3 * slot + term) * size, two, entry < size);
-          rest[0] = rest[0] - lower(two[0]);
-          rest[1] = rest[1] - upper(two[0]);
+        for (int i = 0; i < 2; ++i) {
+          const Lanes<float> high = lower(pack<T>(x[i], 0.f)), rest = x[i] - high, middle = lower(pack<T>(rest, 0.f));
+          eight[2 * i] = pack<T>(high, middle);
+          eight[2 * i + 1] = pack<T>(rest - middle, 0.f);
         }
+        store(args.prefixes.normaliser, (entry + slot * size) * 4, eight, entry < size);
       };
       walk<2>(args, b, args.own.normaliser, args.initial.normaliser, args.final.normaliser, size, entry, coefficients,
               write);
