@@ -3,8 +3,8 @@
 
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
-#include "query_features.hpp"
 #include "../layout/tile_copy.hpp"
+#include "query_features.hpp"
 #include "warp_rows.hpp"
 
 namespace sympow::cuda {
@@ -21,17 +21,19 @@ namespace sympow::cuda {
 ///
 /// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
 /// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.
-template <class T, int P, int d>
+template <class T, int P, int d, int warps = 8>
 struct Attention {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
-  static constexpr int warps = 8, row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles, rows_of_block = warps * rows_of_warp;
+  static constexpr int row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles,
+                       rows_of_block = warps * rows_of_warp;
   static constexpr int columns = 64, stage_rows = 64, stages = d > 64 ? 3 : 4;
-  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
-  static constexpr int right_bytes = stage_rows * columns * 2;  // of a stage: rows of the state, or values
-  static constexpr int left_bytes = stage_rows * d * 2;         // keys, or the normaliser, 16 bytes a monomial
+  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
+  static constexpr int right_bytes = stage_rows * columns * 2;   // of a stage: rows of the state, or values
+  static constexpr int left_bytes = stage_rows * d * 2;          // keys, or the normaliser, 16 bytes a monomial
   static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y
-  static constexpr int shared_bytes = rows_of_block * query_width * 2 + stages * (right_bytes + left_bytes + stage_rows * (8 + 4));
+  static constexpr int shared_bytes =
+      rows_of_block * query_width * 2 + stages * (right_bytes + left_bytes + stage_rows * (8 + 4));
   using Features = QueryFeatures<T, P, d, row_tiles>;
 
   struct Args {
@@ -54,7 +56,8 @@ struct Attention {
   SYMPOW_HOST_DEVICE static int row_blocks(int chunk) { return (chunk + rows_of_block - 1) / rows_of_block; }
   /// x: the chunks of all sequences, times blocks of rows, times tiles of value channels. y: query heads.
   static Blocks blocks(const Sequences& sequences, const Heads& heads, int e) {
-    return {std::int64_t{sequences.batch} * sequences.most_chunks() * row_blocks(sequences.chunk) * tiles(e), heads.query};
+    return {std::int64_t{sequences.batch} * sequences.most_chunks() * row_blocks(sequences.chunk) * tiles(e),
+            heads.query};
   }
 
   SYMPOW_DEVICE static void run(const Args& x) {
@@ -94,8 +97,8 @@ struct Attention {
     const std::int64_t state_at = slot * D * x.e + tile * columns;
     typename Features::Walk coming;
     Lanes<std::int64_t> key_at = key_copy.source(x.keys.at(b, begin + first_key, key_head), x.keys.token);
-    Lanes<std::int64_t> value_at = value_copy.source(
-        x.values.at(b, begin + first_key, key_head) + tile * columns, x.values.token);
+    Lanes<std::int64_t> value_at =
+        value_copy.source(x.values.at(b, begin + first_key, key_head) + tile * columns, x.values.token);
     const auto bring_state = [&](int ring) {
       SYMPOW_UNROLL
       for (int n = 0; n < value_copy.count; ++n) {
@@ -118,7 +121,8 @@ struct Attention {
                        value_exists);
       if (w == 0) cp_async<16>(key_ring, lane() * 2 + to, x.tokens.key, lane() * 2 + (token_slot + from), 16);
       if (w == 1)
-        cp_async<16>(inverse_ring, lane() * 4 + to, x.tokens.inverse, lane() * 4 + (token_slot + from), 16, lane() < 16);
+        cp_async<16>(inverse_ring, lane() * 4 + to, x.tokens.inverse, lane() * 4 + (token_slot + from), 16,
+                     lane() < 16);
       key_at += stage_rows * x.keys.token;
       value_at += stage_rows * x.values.token;
     };
@@ -132,10 +136,11 @@ struct Attention {
 
     query_copy.bring(queries, 0, x.queries.data, query_copy.source(x.queries.at(b, begin + top, head), x.queries.token),
                      x.queries.token, 0, length - top, true);
-    if (w * 32 < stages * stage_rows) {  // what is to the right of the normaliser's terms
-      const Lanes<int> row = lane() + w * 32, ring = row / stage_rows;
+    for (int from = w * 32; from < stages * stage_rows; from += threads) {  // to the right of the normaliser's terms
+      const Lanes<int> row = lane() + from, ring = row / stage_rows;
       const Lanes<Two> zero[2] = {Two{}, Two{}};
-      store(left_ring.template as<Two>(), (ring * (left_bytes / 2) + row % stage_rows * 8 + 4) / 2, zero, ring < state_stages);
+      store(left_ring.template as<Two>(), (ring * (left_bytes / 2) + row % stage_rows * 8 + 4) / 2, zero,
+            ring < state_stages);
     }
     SYMPOW_UNROLL
     for (int n = 0; n < stages - 1; ++n) bring(n);
@@ -155,12 +160,12 @@ struct Attention {
 
     typename Features::Walk walk;
     for (int stage = 0; stage < state_stages; ++stage, walk.advance()) {
+      features.enter(walk);
       cp_async_wait<stages - 2>();
       barrier();
       bring(stage + stages - 1);
       if (idle) continue;
       const int ring = stage % stages;
-      features.enter(walk);
       SYMPOW_UNROLL
       for (int step = 0; step < stage_rows / 16; ++step) {
         Lanes<Two> right[columns / 16][4], normaliser[2];
@@ -241,7 +246,8 @@ struct Attention {
     for (int g = 0; g < groups; ++g) {
       const int t = g / 2, r = g % 2 * 2;
       const Lanes<int> row = smaller(lane() / 4 + (first_row + 8 * g), Lanes<int>(length - 1));
-      Lanes<float> normaliser = sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // lanes 0 and 1 of four: its terms
+      Lanes<float> normaliser =
+          sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // lanes 0 and 1 of four: its terms
       normaliser = shuffle(normaliser, lane() / 4 * 4) + shuffle(normaliser, lane() / 4 * 4 + 1);
       const Lanes<float> read = norm_to<P>(norms.square[g]) * mass * levels.carry(g);
       const Lanes<bool> degenerate = x.normalised && !(normaliser > read * x.noise) && normaliser == normaliser;
@@ -257,9 +263,7 @@ struct Attention {
       }
       SYMPOW_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
-        const auto y = [&](int h) {
-          return where(degenerate, Lanes<float>(0.f), sum[t][n][r + h] * factor * again);
-        };
+        const auto y = [&](int h) { return where(degenerate, Lanes<float>(0.f), sum[t][n][r + h] * factor * again); };
         const Lanes<Two> two[1] = {pack<T>(y(0), y(1))};
         store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
       }
@@ -284,11 +288,9 @@ struct Attention {
   template <std::size_t tiles, std::size_t n, class F>
   SYMPOW_DEVICE static void each(Lanes<float> (&sum)[tiles][n][4], const F& f) {
     SYMPOW_UNROLL
-    for (std::size_t t = 0; t < tiles; ++t)
-      SYMPOW_UNROLL
-      for (std::size_t i = 0; i < n; ++i)
-        SYMPOW_UNROLL
-        for (int r = 0; r < 4; ++r) f(sum[t][i][r], static_cast<int>(2 * t) + r / 2);
+    for (std::size_t t = 0; t < tiles; ++t) SYMPOW_UNROLL
+    for (std::size_t i = 0; i < n; ++i) SYMPOW_UNROLL
+    for (int r = 0; r < 4; ++r) f(sum[t][i][r], static_cast<int>(2 * t) + r / 2);
   }
 };
 

@@ -17,8 +17,8 @@ struct QueryFeatures {
   static constexpr std::size_t groups = 2 * row_tiles;
   static constexpr int octets = d / 8, stages = P == 1 ? octets / 8 : octets * (octets + 1) / 2;
 
-  block::Shared<T> queries;  // q̂, in octet_place<d>
-  int first;                 // row of the warp
+  block::Shared<T> queries;                      // q̂, in octet_place<d>
+  int first;                                     // row of the warp
   Lanes<Two> octet[groups], factors[groups][4];  // of rows 8 g + lane / 4: octet b, all of octet a
 
   /// The stages one after the other: octets a ≤ b, b in the outer loop. For P 1 a counts the stages.
@@ -67,7 +67,8 @@ struct QueryFeatures {
       SYMPOW_UNROLL
       for (int r = 0; r < 4; ++r) {
         const int group = 2 * step + r / 2, g = 2 * tile + r % 2;
-        phi[r] = multiply(group % 2 == 0 ? both_lower(factors[g][group / 2]) : both_upper(factors[g][group / 2]), octet[g]);
+        phi[r] =
+            multiply(group % 2 == 0 ? both_lower(factors[g][group / 2]) : both_upper(factors[g][group / 2]), octet[g]);
       }
     }
   }

@@ -22,8 +22,8 @@ struct TwoFloats {
 template <int groups>
 struct RowLevels {
   static constexpr std::size_t count = groups;
-  double anchor;   ///< R: r of the first row
-  int first_seen;  ///< of the first row
+  double anchor;           ///< R: r of the first row
+  int first_seen;          ///< of the first row
   TwoFloats above[count];  ///< r_i - R
   Lanes<std::int32_t> seen[count];
 

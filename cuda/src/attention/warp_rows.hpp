@@ -48,7 +48,8 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
     for (std::size_t n = 0; n < parts; ++n) {
       SYMPOW_UNROLL
       for (int i = 0; i < 4; ++i) entries[n][i] = Pair<T>{};
-      load(entries[n], queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2, active);
+      load(entries[n], queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2,
+           active);
       SYMPOW_UNROLL
       for (int i = 0; i < 4; ++i)
         largest = larger(largest, larger(absolute(lower(entries[n][i])), absolute(upper(entries[n][i]))));
@@ -68,7 +69,8 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
         square += one * one + other * other;
         entries[n][i] = pack<T>(one, other);
       }
-      store(queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2, entries[n], active);
+      store(queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2, entries[n],
+            active);
     }
     square += shuffle_xor(square, 1);
     norms.square[g] = square + shuffle_xor(square, 2);
@@ -88,26 +90,24 @@ struct QueryTiles {
 
   SYMPOW_DEVICE QueryTiles(block::Shared<T> memory, int first_row) : queries(memory), first(first_row) {
     SYMPOW_UNROLL
-    for (int t = 0; t < tiles; ++t)
-      SYMPOW_UNROLL
-      for (int step = 0; step < static_cast<int>(kept); ++step) load(left[t][step], t, step);
+    for (int t = 0; t < tiles; ++t) SYMPOW_UNROLL
+    for (int step = 0; step < static_cast<int>(kept); ++step) load(left[t][step], t, step);
   }
   /// Scores q̂_i·k_j of 32 keys, in rows from `first_key` on.
   SYMPOW_DEVICE void scores(Lanes<float> (&score)[count][4][4], block::Shared<T> keys, int first_key) const {
     using namespace block;
     SYMPOW_UNROLL
-    for (int t = 0; t < tiles; ++t)
-      SYMPOW_UNROLL
-      for (int n = 0; n < 4; ++n)
-        SYMPOW_UNROLL
-        for (int r = 0; r < 4; ++r) score[t][n][r] = 0.f;
+    for (int t = 0; t < tiles; ++t) SYMPOW_UNROLL
+    for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+    for (int r = 0; r < 4; ++r) score[t][n][r] = 0.f;
     SYMPOW_UNROLL
     for (int step = 0; step < d / 16; ++step) {
       Lanes<Pair<T>> right[2][4];
       SYMPOW_UNROLL
       for (int n = 0; n < 2; ++n)
-        ldmatrix<false>(right[n], keys,
-                        octet_place<d>((lane() >> 4) * 8 + lane() % 8 + (first_key + 16 * n), (lane() >> 3) % 2 + 2 * step));
+        ldmatrix<false>(
+            right[n], keys,
+            octet_place<d>((lane() >> 4) * 8 + lane() % 8 + (first_key + 16 * n), (lane() >> 3) % 2 + 2 * step));
       SYMPOW_UNROLL
       for (int t = 0; t < tiles; ++t) {
         if constexpr (kept > 0) {
@@ -133,16 +133,15 @@ template <int P, std::size_t tiles>
 SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][4][4], Lanes<float> scale) {
   using namespace block;
   SYMPOW_UNROLL
-  for (int n = 0; n < 4; ++n)
+  for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const Lanes<float> column = shuffle(scale, lane() % 4 * 2 + (8 * n + h));
     SYMPOW_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const Lanes<float> column = shuffle(scale, lane() % 4 * 2 + (8 * n + h));
-      SYMPOW_UNROLL
-      for (std::size_t t = 0; t < tiles; ++t) {
-        score[t][n][h] = power<P>(score[t][n][h] * column);
-        score[t][n][h + 2] = power<P>(score[t][n][h + 2] * column);
-      }
+    for (std::size_t t = 0; t < tiles; ++t) {
+      score[t][n][h] = power<P>(score[t][n][h] * column);
+      score[t][n][h + 2] = power<P>(score[t][n][h + 2] * column);
     }
+  }
 }
 
 /// Scores of the warp's own keys from `first` on, of each one's exponent u relative to the anchor and 2^-x (a lane's): pair by pair.
@@ -151,19 +150,18 @@ SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][4][4], const RowLeve
                                const TwoFloats& key, Lanes<float> inverse) {
   using namespace block;
   SYMPOW_UNROLL
-  for (int n = 0; n < 4; ++n)
+  for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const Lanes<int> j = lane() % 4 * 2 + (8 * n + h);
+    const Lanes<float> high = shuffle(key.high, j), low = shuffle(key.low, j), shrink = shuffle(inverse, j);
     SYMPOW_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const Lanes<int> j = lane() % 4 * 2 + (8 * n + h);
-      const Lanes<float> high = shuffle(key.high, j), low = shuffle(key.low, j), shrink = shuffle(inverse, j);
-      SYMPOW_UNROLL
-      for (int g = 0; g < groups; ++g) {
-        Lanes<float>& s = score[g / 2][n][g % 2 * 2 + h];
-        const Lanes<bool> is_seen = j <= lane() / 4 + 8 * g && j + first >= levels.seen[g];
-        const Lanes<float> weight = exp2((high - levels.above[g].high) + (low - levels.above[g].low));
-        s = where(is_seen, power<P>(s * shrink) * weight, 0.f);
-      }
+    for (int g = 0; g < groups; ++g) {
+      Lanes<float>& s = score[g / 2][n][g % 2 * 2 + h];
+      const Lanes<bool> is_seen = j <= lane() / 4 + 8 * g && j + first >= levels.seen[g];
+      const Lanes<float> weight = exp2((high - levels.above[g].high) + (low - levels.above[g].low));
+      s = where(is_seen, power<P>(s * shrink) * weight, 0.f);
     }
+  }
 }
 
 }  // namespace sympow::cuda

@@ -16,7 +16,7 @@
 //   lane()  warp()  block_index(axis)                         Lanes<int>, int, int; warp() costs a shuffle: ask once
 //   barrier()  bar_sync(id, threads)  bar_arrive(id, threads) all warps; those of a named barrier, id 1 … 15
 //   warp_barrier()                                            orders shared memory between lanes of a warp
-//   Arena::take<T>(n)                                         Shared<T>, aligned to 128 bytes;  .as<U>()
+//   Arena::take<T>(n)                                         Shared<T>, aligned to 128 bytes;  .as<U>()  .after(n)
 //   load(r[N], memory, i, active)                             N entries from i_l on, N sizeof(T) = 2, 4, 8, 16 bytes,
 //   store(memory, i, r[N], active)                            aligned to as many
 //   cp_async<4|8|16>(shared, i, global, j, count, active)     brings `count` bytes, the rest are 0

@@ -8,7 +8,10 @@ namespace sympow::cuda {
 /// D = C(d + P - 1, P), for the small d and P ≤ 4 of the kernels. I is int, or Lanes<int>.
 template <class I>
 SYMPOW_HOST_DEVICE constexpr auto monomial_count(int P, I d) {
-  return P == 1 ? d : P == 2 ? d * (d + 1) / 2 : P == 3 ? d * (d + 1) * (d + 2) / 6 : d * (d + 1) / 2 * (d + 2) / 3 * (d + 3) / 4;
+  return P == 1   ? d
+         : P == 2 ? d * (d + 1) / 2
+         : P == 3 ? d * (d + 1) * (d + 2) / 6
+                  : d * (d + 1) / 2 * (d + 2) / 3 * (d + 3) / 4;
 }
 
 /// The place of (i, j), i ≤ j, among the pairs of d channels. I and J are int, or Lanes<int>.

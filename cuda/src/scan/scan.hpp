@@ -14,7 +14,7 @@ namespace sympow::cuda {
 ///
 /// d: a multiple of 8, so D is even; e: a multiple of 4. A thread walks over the chunks with four value channels of a monomial,
 /// or with two entries of the normaliser, loads of four chunks ahead. Of a chunk and head D (e + 1) floats are read, and
-/// D (e + 4) numbers of T written.
+/// D (e + 3) numbers of T written.
 template <class T>
 struct Scan {
   static constexpr int threads = 128, shared_bytes = 0, blocks_per_multiprocessor = 7;
@@ -58,14 +58,14 @@ struct Scan {
         c[1] = multinomial(args.power, args.d, entry + 1);
       };
       const auto write = [&](std::int64_t slot, const Lanes<float>(&x)[2]) {
-        Lanes<Pair<T>> eight[4];
+        Lanes<Pair<T>> terms[4];  // of both: hi and mid, low and 0
         SYMPOW_UNROLL
         for (int i = 0; i < 2; ++i) {
-          const Lanes<float> high = lower(pack<T>(x[i], 0.f)), rest = x[i] - high, middle = lower(pack<T>(rest, 0.f));
-          eight[2 * i] = pack<T>(high, middle);
-          eight[2 * i + 1] = pack<T>(rest - middle, 0.f);
+          const Lanes<float> mid = x[i] - lower(pack<T>(x[i], x[i]));
+          terms[2 * i] = pack<T>(x[i], mid);
+          terms[2 * i + 1] = pack<T>(mid - upper(terms[2 * i]), Lanes<float>(0.f));
         }
-        store(args.prefixes.normaliser, (entry + slot * size) * 4, eight, entry < size);
+        store(args.prefixes.normaliser, (entry + slot * size) * 4, terms, entry < size);
       };
       walk<2>(args, b, args.own.normaliser, args.initial.normaliser, args.final.normaliser, size, entry, coefficients,
               write);

@@ -21,8 +21,7 @@ struct TokenRows {
   static constexpr int channel_rows = P == 4 ? 2 * d : P == 3 ? d : 0;  // of which pairs are made
   static constexpr int entries = (head_rows + tail_rows + channel_rows) * tokens;
 
-  block::Shared<T> memory;
-  int first;  // entry of the heads; tails follow, then the channels: k̂, and w k̂ where heads are pairs
+  block::Shared<T> memory;  // heads, then tails, then the channels: k̂, and w k̂ where heads are pairs
 
   /// The row of the head or tail of monomial m; those beyond the last are like it.
   struct Places {
@@ -37,8 +36,7 @@ struct TokenRows {
     } else {
       const auto i = first_channel<P, d>(m, Lanes<int>(0));
       if constexpr (P == 2) return {i.channel, m - i.before + i.channel + head_rows};
-      if constexpr (P == 3)
-        return {i.channel, m - i.before + pair_place(d, i.channel, i.channel) + head_rows};
+      if constexpr (P == 3) return {i.channel, m - i.before + pair_place(d, i.channel, i.channel) + head_rows};
       if constexpr (P == 4) {
         const auto j = first_channel<3, d>(m - i.before, i.channel);
         return {pair_place(d, i.channel, j.channel),
@@ -53,27 +51,40 @@ struct TokenRows {
     return octet_place<tokens>(row, octet);
   }
 
-  /// Turns keys, `tokens` rows of d channels from row `first_key` on in octet_place<d>, into rows: warp w of `warps`.
-  SYMPOW_DEVICE void turn(block::Shared<T> keys, block::Shared<float> inverse, block::Shared<float> weight, int first_key, int w,
-                          int warps) const {
+  /// Turns keys, `tokens` rows of d channels from row `first_key` on in octet_place<d>, into rows: warp w of so many.
+  template <int warps>
+  SYMPOW_DEVICE void turn(block::Shared<T> keys, block::Shared<float> inverse, block::Shared<float> weight,
+                          int first_key, int w) const {
     using namespace block;
     constexpr int plain = P >= 3 ? head_rows + tail_rows : head_rows, weighted = P == 4 ? plain + d : 0;
-    for (int unit = w; unit < d / 8 * (tokens / 32); unit += warps) {
-      const int octet = unit % (d / 8), from = unit / (d / 8) * 32;
-      Lanes<Two> key[4];
-      ldmatrix<true>(key, keys, octet_place<d>(lane() + (first_key + from), octet));
+    constexpr int units = d / 8 * (tokens / 32);
+    constexpr std::size_t most = units > warps ? units / warps : 1;
+    Lanes<Two> key[most][4];
+    const auto each_unit = [&](auto f) {
+      SYMPOW_UNROLL
+      for (std::size_t n = 0; n < most; ++n) {
+        const int unit = w + static_cast<int>(n) * warps;
+        if (unit < units) f(key[n], unit % (d / 8), unit / (d / 8) * 32);
+      }
+    };
+    each_unit([&](auto& octets, int octet, int from) {
+      ldmatrix<true>(octets, keys, octet_place<d>(lane() + (first_key + from), octet));
+    });
+    each_unit([&](const auto& octets, int octet, int from) {
+      Lanes<float> shrink[4][2], weigh[4][2];
       SYMPOW_UNROLL
       for (int n = 0; n < 4; ++n) {
-        const Lanes<int> token = lane() % 4 * 2 + (first_key + from + 8 * n), row = lane() / 4 + octet * 8;
-        const Lanes<int> within = place(row, from / 8 + n) + lane() % 4 * 2;
-        Lanes<float> shrink[2], weigh[2];
-        load(shrink, inverse, token);
-        load(weigh, weight, token);
-        const Lanes<float> one = lower(key[n]) * shrink[0], other = upper(key[n]) * shrink[1];
-        if constexpr (P > 1) put(within + plain * tokens, pack<T>(one, other));
-        put(within + weighted * tokens, pack<T>(one * weigh[0], other * weigh[1]));
+        load(shrink[n], inverse, lane() % 4 * 2 + (first_key + from + 8 * n));
+        load(weigh[n], weight, lane() % 4 * 2 + (first_key + from + 8 * n));
       }
-    }
+      SYMPOW_UNROLL
+      for (int n = 0; n < 4; ++n) {
+        const Lanes<int> within = place((lane() >> 2) + octet * 8, from / 8 + n) + lane() % 4 * 2;
+        const Lanes<float> one = lower(octets[n]) * shrink[n][0], other = upper(octets[n]) * shrink[n][1];
+        if constexpr (P > 1) put(within + plain * tokens, pack<T>(one, other));
+        put(within + weighted * tokens, pack<T>(one * weigh[n][0], other * weigh[n][1]));
+      }
+    });
   }
 
   /// The rows of pairs, two tokens a lane.
@@ -94,12 +105,12 @@ struct TokenRows {
  private:
   SYMPOW_DEVICE Lanes<Two> get(Lanes<int> entry) const {
     Lanes<Two> two[1] = {Two{}};
-    load(two, memory.template as<Two>(), (entry + first) / 2, block::lane() * 2 < tokens);
+    load(two, memory.template as<Two>(), entry / 2, block::lane() * 2 < tokens);
     return two[0];
   }
   SYMPOW_DEVICE void put(Lanes<int> entry, Lanes<Two> two, Lanes<bool> active = true) const {
     const Lanes<Two> one[1] = {two};
-    store(memory.template as<Two>(), (entry + first) / 2, one, active);
+    store(memory.template as<Two>(), entry / 2, one, active);
   }
 };
 

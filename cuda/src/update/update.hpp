@@ -18,22 +18,22 @@ namespace sympow::cuda {
 ///
 /// Roundings: w k̂, each product of rows, to T; sums in float.
 /// Cost: 2 D (e + 8 ⌈e / 64⌉) floating-point operations a token; D (e + 1) floats stored a chunk.
-template <class T, int P, int d>
+template <class T, int P, int d, int warps = 8, int fragments = 4>
 struct Update {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
-  static constexpr int warps = 8, fragments = 5, columns = 64, tiles_of_columns = columns / 8 + 1;
+  static constexpr int columns = 64, tiles_of_columns = columns / 8 + 1;
   static constexpr int stage_tokens = P == 4 && d > 16 ? 32 : 64, slabs = stage_tokens / 16, stages = 3;
   using TokenRows = cuda::TokenRows<T, P, d, stage_tokens>;
   static constexpr int row_buffers = P >= 3 ? 1 : 2;
   static constexpr int units = (D + 16 * fragments - 1) / (16 * fragments), groups = (units + warps - 1) / warps;
   /// Units of the last block, a power of two as warps share them.
-  static constexpr int last_units = units % warps == 0 || units % warps > 4 ? 8 : units % warps > 2 ? 4 : 2;
+  static constexpr int last_units = units % warps == 0 || units % warps > 4 ? warps : units % warps > 2 ? 4 : 2;
 
   static constexpr int stage_bytes = stage_tokens * (2 * d + 2 * columns + 2 * 4);
-  static constexpr int exchange_bytes = last_units == 8 ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
+  static constexpr int exchange_bytes = last_units == warps ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
   static constexpr int working_bytes = stages * stage_bytes + row_buffers * TokenRows::entries * 2;
-  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
+  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
   static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
 
   struct Args {
@@ -77,7 +77,8 @@ struct Update {
     const TileCopy<d, stage_tokens, warps> key_copy(w);
     const TileCopy<columns, stage_tokens, warps> value_copy(w);
     const int key_head = x.heads.key_of_state(head);
-    Lanes<std::int64_t> key_at = key_copy.source(x.keys.at(b, begin + first_stage * stage_tokens, key_head), x.keys.token);
+    Lanes<std::int64_t> key_at =
+        key_copy.source(x.keys.at(b, begin + first_stage * stage_tokens, key_head), x.keys.token);
     Lanes<std::int64_t> value_at = value_copy.source(
         x.values.at(b, begin + first_stage * stage_tokens, key_head) + tile * columns, x.values.token);
     Lanes<std::int64_t> weight_at = lane() * 4 + (slot * x.sequences.chunk + first_stage * stage_tokens);
@@ -96,9 +97,9 @@ struct Update {
       }
       cp_async_commit();
     };
-    const auto rows_of = [&](int stage) { return TokenRows{rows, stage % row_buffers * TokenRows::entries}; };
+    const auto rows_of = [&](int stage) { return TokenRows{rows.after(stage % row_buffers * TokenRows::entries)}; };
     const auto turn = [&](int stage) {
-      rows_of(stage).turn(keys, inverse, weight, stage % stages * stage_tokens, w, warps);
+      rows_of(stage).template turn<warps>(keys, inverse, weight, stage % stages * stage_tokens, w);
     };
 
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
@@ -113,27 +114,31 @@ struct Update {
     const Ones<T> ones;
     Lanes<float> sum[fragments][tiles_of_columns][4];
     SYMPOW_UNROLL
-    for (int f = 0; f < fragments; ++f)
-      SYMPOW_UNROLL
-      for (int n = 0; n < tiles_of_columns; ++n)
-        SYMPOW_UNROLL
-        for (int r = 0; r < 4; ++r) sum[f][n][r] = 0.f;
+    for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
+    for (int n = 0; n < tiles_of_columns; ++n) SYMPOW_UNROLL
+    for (int r = 0; r < 4; ++r) sum[f][n][r] = 0.f;
 
     const auto multiply_stage = [&](int stage) {
-      const int first = rows_of(stage).first;
+      const auto memory = rows_of(stage).memory;
       SYMPOW_ROLL
       for (int slab = part; slab < slabs; slab += parts) {
-        Lanes<Two> value[columns / 16][4];
+        Lanes<Two> head_rows[2][4], tail_rows[2][4], value[columns / 16][4];  // rows of the next fragment come early
+        const auto load_rows = [&](int f) {
+          ldmatrix<false>(head_rows[f % 2], memory, head_at[f] ^ (slab * 16));
+          if constexpr (P > 1) ldmatrix<false>(tail_rows[f % 2], memory, tail_at[f] ^ (slab * 16));
+        };
+        load_rows(0);
         load_right<columns>(value, values, stage % stages * stage_tokens + slab * 16);
         SYMPOW_UNROLL
         for (int f = 0; f < fragments; ++f) {
+          if (f + 1 < fragments) load_rows(f + 1);
           Lanes<Two> phi[4];
-          ldmatrix<false>(phi, rows, (head_at[f] ^ (slab * 16)) + first);
-          if constexpr (P > 1) {
-            Lanes<Two> tail[4];
-            ldmatrix<false>(tail, rows, (tail_at[f] ^ (slab * 16)) + first);
-            SYMPOW_UNROLL
-            for (int r = 0; r < 4; ++r) phi[r] = multiply(phi[r], tail[r]);
+          SYMPOW_UNROLL
+          for (int r = 0; r < 4; ++r) {
+            if constexpr (P > 1)
+              phi[r] = multiply(head_rows[f % 2][r], tail_rows[f % 2][r]);
+            else
+              phi[r] = head_rows[f % 2][r];
           }
           multiply_right(sum[f], phi, value);
           mma(sum[f][columns / 8], phi, ones.right);
@@ -173,10 +178,9 @@ struct Update {
       barrier();
       const auto exchange = [&](auto each) {
         SYMPOW_UNROLL
-        for (int f = 0; f < fragments; ++f)
-          SYMPOW_UNROLL
-          for (int n = 0; n < tiles_of_columns; ++n)
-            each(sum[f][n], lane() * 4 + ((w % sharing * fragments + f) * tiles_of_columns + n) * 128);
+        for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
+        for (int n = 0; n < tiles_of_columns; ++n)
+          each(sum[f][n], lane() * 4 + ((w % sharing * fragments + f) * tiles_of_columns + n) * 128);
       };
       if (part == p) exchange([&](auto& own, Lanes<int> at) { store(sums_of_warps, at, own); });
       barrier();
@@ -191,20 +195,19 @@ struct Update {
     if (part > 0) return;
 
     SYMPOW_UNROLL
-    for (int f = 0; f < fragments; ++f)
+    for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const Lanes<int> m = lane() / 4 + ((unit * fragments + f) * 16 + 8 * h), column = lane() % 4 * 2;
+      const Lanes<std::int64_t> entry = m + slot * D;
       SYMPOW_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        const Lanes<int> m = lane() / 4 + ((unit * fragments + f) * 16 + 8 * h), column = lane() % 4 * 2;
-        const Lanes<std::int64_t> entry = m + slot * D;
-        SYMPOW_UNROLL
-        for (int n = 0; n < columns / 8; ++n) {
-          const Lanes<float> two[2] = {sum[f][n][2 * h], sum[f][n][2 * h + 1]};
-          const Lanes<int> c = column + (tile * columns + 8 * n);
-          store(x.own.sums, entry * x.e + c, two, m < D && c < x.e);
-        }
-        const Lanes<float> normaliser[1] = {sum[f][columns / 8][2 * h]};
-        store(x.own.normaliser, entry, normaliser, m < D && column == 0 && tile == 0);
+      for (int n = 0; n < columns / 8; ++n) {
+        const Lanes<float> two[2] = {sum[f][n][2 * h], sum[f][n][2 * h + 1]};
+        const Lanes<int> c = column + (tile * columns + 8 * n);
+        store(x.own.sums, entry * x.e + c, two, m < D && c < x.e);
       }
+      const Lanes<float> normaliser[1] = {sum[f][columns / 8][2 * h]};
+      store(x.own.normaliser, entry, normaliser, m < D && column == 0 && tile == 0);
+    }
   }
 };
 

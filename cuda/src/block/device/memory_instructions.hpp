@@ -28,16 +28,22 @@ struct Shared {
   SYMPOW_DEVICE Shared<U> as() const {
     return {address};
   }
+  SYMPOW_DEVICE Shared after(int count) const { return {address + static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(sizeof(T))}; }
 };
 
 extern __shared__ __align__(128) unsigned char arena_storage[];
 
 struct Arena {
-  std::uint32_t used = 0;
+  std::uint32_t next;
+  SYMPOW_DEVICE Arena() {  // once: left to the compiler, it is computed at every use
+    asm volatile("{.reg .u64 shared; cvta.to.shared.u64 shared, %1; cvt.u32.u64 %0, shared;}"
+                 : "=r"(next)
+                 : "l"(arena_storage));
+  }
   template <class T>
   SYMPOW_DEVICE Shared<T> take(unsigned count) {
-    const auto begin = static_cast<std::uint32_t>(__cvta_generic_to_shared(arena_storage)) + used;
-    used += (count * static_cast<std::uint32_t>(sizeof(T)) + 127) / 128 * 128;
+    const std::uint32_t begin = next;
+    next += (count * static_cast<std::uint32_t>(sizeof(T)) + 127) / 128 * 128;
     return {begin};
   }
 };

@@ -21,6 +21,8 @@ struct Shared {
   [[nodiscard]] Shared<U> as() const {
     return {begin, end};
   }
+  /// All but the first `count` entries.
+  [[nodiscard]] Shared after(int count) const { return {begin + static_cast<std::size_t>(count) * sizeof(T), end}; }
 };
 
 /// Hands out the shared memory of a block, in pieces aligned to 128 bytes.
