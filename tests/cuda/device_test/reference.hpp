@@ -30,16 +30,22 @@ class ReferenceRow {
     const std::int64_t key_head = h * x.key_heads / x.query_heads;
     const std::int64_t gate_head = x.gate_heads == 0 ? 0 : h * x.gate_heads / x.query_heads;
     const double* q = &x.queries[x.row(b, i, h, x.query_heads) * static_cast<std::size_t>(x.d)];
-    double gate = 0, largest = 0, most_value = 0, seen = 0, query = 0;
-    for (int c = 0; c < x.d; ++c) query += q[c] * q[c];
+    double gate = 0, largest = 0, mass = 0, most_value = 0, seen = 0, query = 0, query_sum = 0, query_largest = 0,
+           key_sums = 0;
+    for (int c = 0; c < x.d; ++c) {
+      query += q[c] * q[c];
+      query_sum += std::abs(q[c]);
+      query_largest = std::max(query_largest, std::abs(q[c]));
+    }
     for (std::int64_t j = i; j >= 0; --j) {  // from the row back, so that nothing is subtracted
       const double* k = &x.keys[x.row(b, j, key_head, x.key_heads) * static_cast<std::size_t>(x.d)];
       const double* v = &x.values[x.row(b, j, key_head, x.key_heads) * static_cast<std::size_t>(x.e)];
-      double dot = 0, absolute = 0, key = 0;
+      double dot = 0, absolute = 0, key = 0, key_sum = 0;
       for (int c = 0; c < x.d; ++c) {
         dot += q[c] * k[c];
         absolute += std::abs(q[c] * k[c]);
         key += k[c] * k[c];
+        key_sum += std::abs(k[c]);
       }
       const double weight = std::exp(gate), score = weight * std::pow(scale * dot, x.power);
       const double score_size = weight * std::pow(std::abs(scale) * absolute, x.power);
@@ -51,16 +57,19 @@ class ReferenceRow {
       denominator += score;
       size += score_size;
       condition += weight * std::pow(std::abs(scale) * std::sqrt(query * key), x.power);
-      largest = std::max(largest, weight * std::pow(std::abs(scale) * std::sqrt(query * key), x.power));
+      mass += weight * std::pow(key, x.power / 2.);
+      key_sums += weight * std::pow(key_sum, x.power);
+      largest = std::max(largest, weight * std::exp2(std::ceil(std::log2(key) / 2) * x.power));
       seen += 1;
       if (!x.log_gates.empty()) gate += static_cast<double>(x.log_gates[x.row(b, j, gate_head, x.gate_heads)]);
       if (std::isinf(gate)) break;
     }
-    // Numbers beside 1, the largest weight or channel, are off by `tiny` at most, P + 1 times on each side, for each
-    // token; times the sum of all monomials of the other side, at most d^{P/2}. Units of keys, queries and chunks are
-    // at most twice their largest entry, those of prefixes 16 times the mass.
-    const double units = std::pow(2, x.power + 1) * std::pow(x.d, x.power / 2.);
-    tiny_ = x.format.tiny() * 2 * (x.power + 1) * units * 17 * seen * largest;
+    // Numbers of a format have an absolute error, too. In units of powers of 2: P of each token beside the largest weight,
+    // one of a prefix, whose unit is up to 16 times its mass, times the sum of a query's monomials; and P - 1 of each of
+    // these, times the sum of the state's.
+    const double of_keys = (2 * x.power * seen * largest + 16 * mass) * std::pow(query_sum, x.power);
+    const double of_query = (x.power - 1) * std::exp2(std::ceil(std::log2(query_largest)) * x.power) * key_sums;
+    tiny_ = x.format.tiny() * std::pow(std::abs(scale), x.power) * (of_keys + of_query) * 1.1;
     most_value_ = most_value;
   }
 
