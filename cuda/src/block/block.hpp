@@ -29,7 +29,7 @@
 //   shuffle(x, from)  shuffle_xor(x, mask)                    of 4 or 8 bytes
 //   shuffle_up(x, distance)  uniform(x)                       of the lane `distance` before; of lane 0, a plain value
 //   pack<T>(lower, upper)  lower(p)  upper(p)  multiply(p, q) two bf16 or fp16 in a register
-//   both_lower(p)  both_upper(p)                              a half twice
+//   both_lower(p)  both_upper(p)  join(x, y)                  a half twice; two bf16 or fp16 in a register
 //   where(condition, yes, no)  convert<To>(x)  bit_cast<To>(x)
 //   exp2(x)  log2(x)  sqrt(x)  floor(x)  absolute(x)          exp2 of float: 2 units in the last place on the device
 #pragma once
