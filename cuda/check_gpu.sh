@@ -32,6 +32,7 @@ PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
 mkdir -p "$folder" "$(dirname "$json")"
 jobs=$(getconf _NPROCESSORS_ONLN)
 architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d '.')
+[ "$architecture" != 90 ] || architecture=90a  # products of four warps
 steps='' failed=''
 
 # The value of a property of the device, as a JSON string.

@@ -11,6 +11,9 @@ namespace sympow::cuda {
 namespace library {
 namespace {
 
+// τ of degenerate rows: 16 u of float, times 4 for long sums. Decoding has the same.
+constexpr float noise = 16 * 4 * 0x1p-24f;
+
 template <class T, int P, int d>
 Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, const Outputs& outputs,
               const AttentionMemory& memory, Stream stream) {
@@ -41,7 +44,7 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   args.normalised = problem.is_normalised();
   args.scale_exponent = problem.scale == 0 ? 0 : P * std::log2(std::abs(double{problem.scale}));
   args.scale_sign = problem.scale == 0 ? 0.f : problem.scale < 0 && P % 2 == 1 ? -1.f : 1.f;
-  args.noise = noise<T>;
+  args.noise = noise;
   return launch<Kernel>(Kernel::blocks(tokens.sequences, tokens.heads, problem.e), args, stream);
 }
 

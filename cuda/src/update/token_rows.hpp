@@ -28,21 +28,12 @@ struct TokenRows {
     Lanes<int> head, tail;
   };
   SYMPOW_DEVICE static Places places(Lanes<int> m) {
-    using namespace block;
-    constexpr int D = monomial_count(P, d);
-    m = where(m < D, m, Lanes<int>(D - 1));
-    if constexpr (P == 1) {
-      return {m, m};
-    } else {
-      const auto i = first_channel<P, d>(m, Lanes<int>(0));
-      if constexpr (P == 2) return {i.channel, m - i.before + i.channel + head_rows};
-      if constexpr (P == 3) return {i.channel, m - i.before + pair_place(d, i.channel, i.channel) + head_rows};
-      if constexpr (P == 4) {
-        const auto j = first_channel<3, d>(m - i.before, i.channel);
-        return {pair_place(d, i.channel, j.channel),
-                m - i.before - j.before + pair_place(d, j.channel, j.channel) + head_rows};
-      }
-    }
+    const auto at = Monomial<P>::template at<d>(d, m);
+    const auto& i = at.channel;
+    if constexpr (P == 1) return {i[0], i[0]};
+    if constexpr (P == 2) return {i[0], i[1] + head_rows};
+    if constexpr (P == 3) return {i[0], pair_place(d, i[1], i[2]) + head_rows};
+    if constexpr (P == 4) return {pair_place(d, i[0], i[1]), pair_place(d, i[2], i[3]) + head_rows};
   }
 
   /// Where the 16 bytes of an octet of tokens in a row begin.

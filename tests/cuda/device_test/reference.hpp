@@ -64,9 +64,9 @@ class ReferenceRow {
       if (!x.log_gates.empty()) gate += static_cast<double>(x.log_gates[x.row(b, j, gate_head, x.gate_heads)]);
       if (std::isinf(gate)) break;
     }
-    // Numbers of a format have an absolute error, too. In units of powers of 2: P of each token beside the largest weight,
-    // one of a prefix, whose unit is up to 16 times its mass, times the sum of a query's monomials; and P - 1 of each of
-    // these, times the sum of the state's.
+    // Numbers of a format have an absolute error, too. In units of powers of 2: P of each token beside the largest
+    // weight, one of a prefix, whose unit is up to 16 times its mass, times the sum of a query's monomials; and P - 1 of
+    // each of these, times the sum of the state's.
     const double of_keys = (2 * x.power * seen * largest + 16 * mass) * std::pow(query_sum, x.power);
     const double of_query = (x.power - 1) * std::exp2(std::ceil(std::log2(query_largest)) * x.power) * key_sums;
     tiny_ = x.format.tiny() * std::pow(std::abs(scale), x.power) * (of_keys + of_query) * 1.1;
