@@ -21,15 +21,15 @@ namespace sympow::cuda {
 ///
 /// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
 /// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.
-template <class T, int P, int d, int warps = 8>
+template <class T, int P, int d>
 struct Attention {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
-  static constexpr int row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles,
+  static constexpr int warps = 8, row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles,
                        rows_of_block = warps * rows_of_warp;
   static constexpr int columns = 64, stage_rows = 64, stages = d > 64 ? 3 : 4;
   static constexpr int ahead = stages - 2;  // stages on their way; products of the one before may still be under way
-  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
+  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
   static constexpr int right_bytes = stage_rows * columns * 2;   // of a stage: rows of the state, or values
   static constexpr int left_bytes = stage_rows * d * 2;          // keys, or the normaliser, 16 bytes a monomial
   static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y

@@ -28,7 +28,7 @@ struct QueryFeatures {
   block::Shared<T> queries;                  // q̂, in octet_place<d>
   int first;                                 // row of the warp
   Lanes<Two> two[groups], eight[groups][4];  // of rows 8 g + lane / 4: what the lane's columns of a group take, and
-                                             // what a group takes: P 2: channels of octets b and a; else factors, octet b
+      // what a group takes: P 2: channels of octets b and a; else factors, octet b
 
   /// The stages one after the other: b in the outer loop. For P 1 a counts the stages.
   struct Walk {

@@ -6,14 +6,15 @@
 #include "../layout/chunks.hpp"
 #include "../layout/tile_copy.hpp"
 #include "../layout/tiles.hpp"
-#include "unit.hpp"
+#include "token_rows.hpp"
 
 namespace sympow::cuda {
 
 /// A block of 8 warps has 64 value channels of a head and chunk, and takes its tokens 64 at a time: copies of the next
 /// two stages are on their way while keys of the next one are turned into rows (TokenRows) and this one is multiplied. A
-/// warp has one Unit of monomials; its sums over (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0
-/// and give ΔZ. Where the last block of a chunk has few units, warps share the tokens of one and add their sums in order.
+/// warp has one unit of monomials, 16 `fragments`: heads and tails by ldmatrix, which reads any 16 rows, their product,
+/// times the values; (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0 and give ΔZ. Where the last
+/// block of a chunk has fewer units than warps, these share the tokens of a unit and add their sums in order.
 ///
 /// Roundings: w k̂, each product of rows, to T; sums in float.
 /// Cost: 2 D (e + 8 ⌈e / 64⌉) floating-point operations a token; D (e + 1) floats stored a chunk.
@@ -21,19 +22,18 @@ template <class T, int P, int d>
 struct Update {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
-  static constexpr int warps = 8, columns = 64, tiles_of_columns = columns / 8 + 1;
+  static constexpr int warps = 8, fragments = 5, columns = 64, tiles_of_columns = columns / 8 + 1;
   static constexpr int stage_tokens = P == 4 && d > 16 ? 32 : 64, slabs = stage_tokens / 16, stages = 3;
   using TokenRows = cuda::TokenRows<T, P, d, stage_tokens>;
   static constexpr int row_buffers = P >= 3 ? 1 : 2;
-  using Unit = cuda::Unit<T, P, d, stage_tokens>;
-  static constexpr int units = Unit::count, fragments = Unit::fragments, groups = (units + warps - 1) / warps;
+  static constexpr int units = (D + 16 * fragments - 1) / (16 * fragments), groups = (units + warps - 1) / warps;
   /// Units of the last block; the four warps of a group multiply by the same tokens.
   static constexpr int last_units = units % warps == 0 || units % warps > 4 ? warps : 4;
 
   static constexpr int stage_bytes = stage_tokens * (2 * d + 2 * columns + 2 * 4);
   static constexpr int exchange_bytes = last_units == warps ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
   static constexpr int working_bytes = stages * stage_bytes + row_buffers * TokenRows::entries * 2 + 256;
-  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
+  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
   static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
 
   struct Args {
@@ -104,8 +104,14 @@ struct Update {
     };
 
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
-    const int part = w / sharing, parts = warps / sharing;
-    Unit unit(group * warps + w % sharing);
+    const int unit = group * warps + w % sharing, part = w / sharing, parts = warps / sharing;
+    Lanes<int> head_at[fragments], tail_at[fragments];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
+    SYMPOW_UNROLL
+    for (int f = 0; f < fragments; ++f) {
+      const auto p = TokenRows::places(lane() % 16 + (unit * fragments + f) * 16);
+      head_at[f] = TokenRows::place(p.head, lane() / 16);
+      tail_at[f] = TokenRows::place(p.tail, lane() / 16);
+    }
     Lanes<float> sum[fragments][1][tiles_of_columns][4];
     SYMPOW_UNROLL
     for (auto& fragment : sum) SYMPOW_UNROLL
@@ -114,13 +120,27 @@ struct Update {
 
     const auto multiply_stage = [&](int stage) {
       const auto memory = rows_of(stage).memory;
-      unit.load_rows(memory, part);
       SYMPOW_ROLL
       for (int slab = part; slab < slabs; slab += parts) {
-        unit.each_fragment(memory, slab, slab + parts, slab + parts < slabs, [&](int f, const auto& phi) {
-          group_mma(sum[f], phi, values, stage % stages * stage_tokens + slab * 16, ones, 0);
-        });
-        group_commit();
+        Lanes<Two> phi[fragments][1][4], head_rows[2][4], tail_rows[2][4];  // those of the next fragment come early
+        const auto load_rows = [&](int f) {
+          ldmatrix<false>(head_rows[f % 2], memory, head_at[f] ^ (slab * 16));
+          if constexpr (P > 1) ldmatrix<false>(tail_rows[f % 2], memory, tail_at[f] ^ (slab * 16));
+        };
+        load_rows(0);
+        SYMPOW_UNROLL
+        for (int f = 0; f < fragments; ++f) {
+          if (f + 1 < fragments) load_rows(f + 1);
+          SYMPOW_UNROLL
+          for (int r = 0; r < 4; ++r) {
+            if constexpr (P > 1)
+              phi[f][0][r] = multiply(head_rows[f % 2][r], tail_rows[f % 2][r]);
+            else
+              phi[f][0][r] = head_rows[f % 2][r];
+          }
+          group_mma(sum[f], phi[f], values, stage % stages * stage_tokens + slab * 16, ones, 0);
+          group_commit();
+        }
         group_finish(sum);
       }
     };
@@ -177,16 +197,16 @@ struct Update {
     SYMPOW_UNROLL
     for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const Lanes<int> m = unit.monomial(f, h), column = lane() % 4 * 2;
+      const Lanes<int> m = lane() / 4 + ((unit * fragments + f) * 16 + 8 * h), column = lane() % 4 * 2;
       const Lanes<std::int64_t> entry = m + slot * D;
       SYMPOW_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
         const Lanes<float> two[2] = {sum[f][0][n][2 * h], sum[f][0][n][2 * h + 1]};
         const Lanes<int> c = column + (tile * columns + 8 * n);
-        store(x.own.sums, entry * x.e + c, two, m >= 0 && c < x.e);
+        store(x.own.sums, entry * x.e + c, two, m < D && c < x.e);
       }
       const Lanes<float> normaliser[1] = {sum[f][0][columns / 8][2 * h]};
-      store(x.own.normaliser, entry, normaliser, m >= 0 && column == 0 && tile == 0);
+      store(x.own.normaliser, entry, normaliser, m < D && column == 0 && tile == 0);
     }
   }
 };
