@@ -14,7 +14,7 @@ using namespace sympow::cuda::block;
 template <class T>
 struct EveryName {
   static constexpr int threads = 64, shared_bytes = 2048, blocks_per_multiprocessor = 1;
-  static constexpr int pair_rows = 20, number_rows = 12;
+  static constexpr int pair_rows = 21, number_rows = 12;
 
   struct Args {
     Global<const T> x;         // 512
@@ -80,6 +80,7 @@ struct EveryName {
     Lanes<T> entry[1], entries[8];  // 2 and 16 bytes
     load(entry, s, thread * 3);
     load(entries, s, thread * 8);
+    keep(join(entry[0], entries[7]));
     store(args.halves, thread * 8, entries);
     store(args.halves, thread + 512, entry);
     Lanes<T> from_far[1];

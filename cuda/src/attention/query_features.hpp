@@ -6,54 +6,83 @@
 
 namespace sympow::cuda {
 
-/// Monomials that differ in their last channel only, which lies in one octet of channels, are a group: a factor, the
-/// product of the first P - 1 channels, times the octet. A stage is eight groups, 64 monomials:
-///   P 1: eight octets    P 2: channels 8 a … 8 a + 7 times octet b ≥ a
-/// Where a = b half of the pairs (i, j) exist, those with i ≤ j; the rows of the others in the state count as 0. So d = 64
-/// takes 2304 monomials in place of 2080.
+/// A monomial is a factor, the product of its first P - 1 channels, times its last channel. A stage is 64 monomials, eight
+/// factors times one octet b of last channels:
+///   P 1: eight octets (no factor)    P 2: channels 8 a … 8 a + 7    P 3, 4: monomials 8 a … 8 a + 7, in lexicographic
+///   order, of degree P - 1 in the channels 0 … 8 b + 7; those beyond the last count as 0
+/// Monomials whose last channel comes before one of the factor do not exist; their rows of the state count as 0. So a row
+/// takes more than D monomials:
+///   P, d        2, 64   2, 128   3, 16   3, 32   4, 16    4, 32
+///   D             2080     8256     816    5984    3876    52360
+///   64 stages     2304     8704    1408    8064    7488    76160
+///
+/// Columns of the product come in groups of eight. For P 2 a group is a factor times its eight last channels, for P 3 and 4
+/// a last channel times eight factors: so a lane, who has two columns of every group, needs only two of the factors.
+/// Each product of two entries is rounded to T, from the first channel on.
 template <class T, int P, int d, int row_tiles>
 struct QueryFeatures {
   using Two = block::Pair<T>;
   static constexpr std::size_t groups = 2 * row_tiles;
-  static constexpr int octets = d / 8, stages = P == 1 ? octets / 8 : octets * (octets + 1) / 2;
+  static constexpr int octets = d / 8;
 
-  block::Shared<T> queries;                      // q̂, in octet_place<d>
-  int first;                                     // row of the warp
-  Lanes<Two> octet[groups], factors[groups][4];  // of rows 8 g + lane / 4: octet b, all of octet a
+  block::Shared<T> queries;                  // q̂, in octet_place<d>
+  int first;                                 // row of the warp
+  Lanes<Two> two[groups], eight[groups][4];  // of rows 8 g + lane / 4: what the lane's columns of a group take, and
+                                             // what a group takes: P 2: channels of octets b and a; else factors, octet b
 
-  /// The stages one after the other: octets a ≤ b, b in the outer loop. For P 1 a counts the stages.
+  /// The stages one after the other: b in the outer loop. For P 1 a counts the stages.
   struct Walk {
     int a = 0, b = 0;
-    SYMPOW_DEVICE void advance() {
+    SYMPOW_HOST_DEVICE constexpr void advance() {
       ++a;
-      if (P > 1 && a > b) {
+      if (P == 2 ? a > b : P > 2 && 8 * a >= factors(b)) {
         a = 0;
         ++b;
       }
     }
     /// The monomial of row r of the stage in the state, -1 where there is none.
     SYMPOW_DEVICE Lanes<int> monomial(Lanes<int> r) const {
+      using block::where;
       if constexpr (P == 1) {
         return r + a * 64;
-      } else {
+      } else if constexpr (P == 2) {
         const Lanes<int> i = (r >> 3) + 8 * a, j = (r & 7) + 8 * b;
-        return block::where(i <= j, pair_place(d, i, j), Lanes<int>(-1));
+        return where(i <= j, pair_place(d, i, j), Lanes<int>(-1));
+      } else {
+        const Lanes<int> factor = (r & 7) + 8 * a, last = (r >> 3) + 8 * b;
+        const auto before = Monomial<P - 1>::template at<d>(8 * b + 8, factor);
+        Monomial<P> all;
+        SYMPOW_UNROLL
+        for (int p = 0; p < P - 1; ++p) all.channel[p] = before.channel[p];
+        all.channel[P - 1] = last;
+        return where(factor < factors(b) && before.channel[P - 2] <= last, all.place(d), Lanes<int>(-1));
       }
     }
   };
 
-  /// To be called before the fragments of a stage are asked for.
+  /// Factors of octet b.
+  SYMPOW_HOST_DEVICE static constexpr int factors(int b) { return monomial_count(P - 1, 8 * b + 8); }
+
+  static constexpr int stages = [] {
+    if (P == 1) return octets / 8;
+    int count = 0;
+    for (int b = 0; b < octets; ++b) count += (monomial_count(P - 1, 8 * b + 8) + 7) / 8;
+    return count;
+  }();
+
+  /// To be called before the fragments of a stage are asked for, of all stages in order.
   SYMPOW_DEVICE void enter(const Walk& stage) {
     using namespace block;
     if constexpr (P == 2) {
-      SYMPOW_UNROLL
-      for (int g = 0; g < 2 * row_tiles; ++g)
-        load(factors[g], queries.template as<Two>(), octet_place<d>(lane() / 4 + (first + 8 * g), stage.a) / 2);
+      load_octets(stage.a);
       if constexpr (row_tiles == 2) {
-        ldmatrix<false>(octet, queries, octet_place<d>(lane() + first, stage.b));
+        ldmatrix<false>(two, queries, octet_place<d>(lane() + first, stage.b));
       } else {
-        ldmatrix<false>(octet, queries, octet_place<d>(lane() % 16 + first, stage.b));
+        ldmatrix<false>(two, queries, octet_place<d>(lane() % 16 + first, stage.b));
       }
+    } else if constexpr (P > 2) {
+      if (stage.a == 0) load_octets(stage.b);
+      load_factors(stage);
     }
   }
 
@@ -67,8 +96,41 @@ struct QueryFeatures {
       SYMPOW_UNROLL
       for (int r = 0; r < 4; ++r) {
         const int group = 2 * step + r / 2, g = 2 * tile + r % 2;
-        phi[r] =
-            multiply(group % 2 == 0 ? both_lower(factors[g][group / 2]) : both_upper(factors[g][group / 2]), octet[g]);
+        phi[r] = multiply(group % 2 == 0 ? both_lower(eight[g][group / 2]) : both_upper(eight[g][group / 2]), two[g]);
+      }
+    }
+  }
+
+ private:
+  SYMPOW_DEVICE void load_octets(int octet) {
+    using namespace block;
+    SYMPOW_UNROLL
+    for (int g = 0; g < 2 * row_tiles; ++g)
+      load(eight[g], queries.template as<Two>(), octet_place<d>(lane() / 4 + (first + 8 * g), octet) / 2);
+  }
+
+  /// The two factors of the lane's columns. A lane finds the channels of one of the eight, its neighbours ask for them.
+  SYMPOW_DEVICE void load_factors(const Walk& stage) {
+    using namespace block;
+    const auto own = Monomial<P - 1>::template at<d>(8 * stage.b + 8, lane() % 8 + 8 * stage.a);
+    SYMPOW_UNROLL
+    for (int p = 0; p < P - 1; ++p) {
+      Lanes<int> at[2];
+      SYMPOW_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const Lanes<int> channel = shuffle(own.channel[p], lane() % 4 * 2 + h);
+        at[h] = octet_place<d>(lane() / 4 + first, channel / 8) + channel % 8;
+      }
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2 * row_tiles; ++g) {
+        Lanes<T> entry[2][1];
+        SYMPOW_UNROLL
+        for (int h = 0; h < 2; ++h) load(entry[h], queries, at[h] + 8 * g * d);
+        const Lanes<Two> entries = join(entry[0][0], entry[1][0]);
+        if (p == 0)
+          two[g] = entries;
+        else
+          two[g] = multiply(two[g], entries);
       }
     }
   }

@@ -1,9 +1,9 @@
 // What queries read from states: Σ_m c_m φ_m(q̂) S_m and Σ_m c_m φ_m(q̂) Z_m, slab by slab of monomials.
 #pragma once
 
+#include "../layout/monomials.hpp"
 #include "channels.hpp"
 #include "decode.hpp"
-#include "monomial.hpp"
 #include "ring.hpp"
 
 namespace sympow::cuda {
@@ -76,7 +76,7 @@ struct ReadState {
       const Lanes<int> m = thread + from;
       Lanes<float> z[1] = {0.f};
       load(z, x.states.normaliser, m + (state * D + first), m < count);
-      const Monomial<P, d> monomial(where(m < count, m + first, 0));
+      const auto monomial = Monomial<P>::template at<d>(d, where(m < count, m + first, 0));
       const Lanes<float> coefficient = monomial.coefficient();
       SYMPOW_UNROLL
       for (int i = 0; i < Q; i += vector) {
@@ -104,9 +104,8 @@ struct ReadState {
 
     Lanes<float> sum[std::size_t{Q}][4];
     SYMPOW_UNROLL
-    for (int i = 0; i < Q; ++i)
-      SYMPOW_UNROLL
-      for (int c = 0; c < 4; ++c) sum[i][c] = 0.f;
+    for (int i = 0; i < Q; ++i) SYMPOW_UNROLL
+    for (int c = 0; c < 4; ++c) sum[i][c] = 0.f;
     const Lanes<int> row = thread / quarters;
     ring.run((count + rows_at_once - 1) / rows_at_once, bring, [&](int n, const Lanes<float>(&four)[4]) {
       SYMPOW_UNROLL
@@ -116,9 +115,8 @@ struct ReadState {
         for (int v = 0; v < vector; ++v) of_queries[v] = 0.f;
         load(of_queries, phi, (row + n * rows_at_once) * vector + i * most_rows, here(n));
         SYMPOW_UNROLL
-        for (int v = 0; v < vector; ++v)
-          SYMPOW_UNROLL
-          for (int c = 0; c < 4; ++c) sum[i + v][c] += of_queries[v] * four[c];
+        for (int v = 0; v < vector; ++v) SYMPOW_UNROLL
+        for (int c = 0; c < 4; ++c) sum[i + v][c] += of_queries[v] * four[c];
       }
     });
 

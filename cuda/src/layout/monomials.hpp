@@ -20,51 +20,91 @@ SYMPOW_HOST_DEVICE constexpr auto pair_place(int d, I i, J j) {
   return i * (d - 1) - i * (i - 1) / 2 + j;
 }
 
-/// Of monomials of degree P in the channels `from` … d - 1: the first channel of the m-th, and how many come before the first that begins with it.
-struct FirstChannel {
-  block::Lanes<int> channel, before;
-};
-template <int P, int d>
-SYMPOW_DEVICE FirstChannel first_channel(block::Lanes<int> m, block::Lanes<int> from) {
-  using block::Lanes;
-  const Lanes<int> all = monomial_count(P, from * -1 + d);
-  Lanes<int> channel = from;
-  SYMPOW_UNROLL
-  for (int step = d / 2; step > 0; step /= 2) {
-    const Lanes<int> next = channel + step;
-    channel = block::where(next < d && all - monomial_count(P, next * -1 + d) <= m, next, channel);
-  }
-  return {channel, all - monomial_count(P, channel * -1 + d)};
+/// How many monomials of degree P in the channels `from` … d - 1 come before the first that begins with `channel`.
+SYMPOW_DEVICE block::Lanes<int> count_before(int P, int d, block::Lanes<int> from, block::Lanes<int> channel) {
+  return monomial_count(P, d - from) - monomial_count(P, d - channel);
 }
 
-/// The largest power of the kernels.
-inline constexpr int largest_power = 4;
+/// The first channel of the m-th monomial of degree P in the channels `from` … d - 1; d ≤ `most`, a power of 2.
+/// log2 `most` steps.
+template <int most>
+SYMPOW_DEVICE block::Lanes<int> first_channel(int P, int d, block::Lanes<int> m, block::Lanes<int> from) {
+  using block::Lanes;
+  const Lanes<int> all = monomial_count(P, d - from);
+  Lanes<int> channel = from;
+  SYMPOW_UNROLL
+  for (int step = most / 2; step > 0; step /= 2) {
+    const Lanes<int> next = channel + step;
+    channel = block::where(next < d && all - monomial_count(P, d - next) <= m, next, channel);
+  }
+  return channel;
+}
+
+/// The channels i_1 ≤ … ≤ i_P of a monomial.
+template <int P>
+struct Monomial {
+  block::Lanes<int> channel[P];
+
+  /// The m-th of d channels, d ≤ `most`. Of m beyond the last one, the last one.
+  template <int most>
+  SYMPOW_DEVICE static Monomial at(int d, block::Lanes<int> m) {
+    using block::Lanes;
+    const int last = monomial_count(P, d) - 1;
+    m = block::where(m < last, m, Lanes<int>(last));
+    Monomial result;
+    Lanes<int> from = 0;
+    SYMPOW_UNROLL
+    for (int p = 0; p < P - 1; ++p) {
+      const Lanes<int> channel = first_channel<most>(P - p, d, m, from);
+      m = m - count_before(P - p, d, from, channel);
+      result.channel[p] = from = channel;
+    }
+    result.channel[P - 1] = from + m;
+    return result;
+  }
+
+  /// P! / Π r!, r how often each channel comes. Exact.
+  SYMPOW_DEVICE block::Lanes<float> coefficient() const {
+    block::Lanes<float> orders = 1.f, repeated = 1.f, run = 1.f;
+    SYMPOW_UNROLL
+    for (int p = 1; p < P; ++p) {
+      run = block::where(channel[p] == channel[p - 1], run + 1.f, block::Lanes<float>(1.f));
+      repeated *= run;
+      orders *= static_cast<float>(p + 1);
+    }
+    return orders / repeated;
+  }
+
+  /// Its place among those of d channels.
+  SYMPOW_DEVICE block::Lanes<int> place(int d) const {
+    block::Lanes<int> before = 0, from = 0;
+    SYMPOW_UNROLL
+    for (int p = 0; p < P; ++p) {
+      before = before + count_before(P - p, d, from, channel[p]);
+      from = channel[p];
+    }
+    return before;
+  }
+};
+
+/// The largest power and number of channels of the kernels.
+inline constexpr int largest_power = 4, most_channels = 128;
 
 /// The multinomial coefficient P! / ∏ n_i! of monomial m in lexicographic order, n_i how often channel i is in it; exact.
-/// (P - 1) d steps.
 SYMPOW_DEVICE block::Lanes<float> multinomial(int P, int d, block::Lanes<int> m) {
-  block::Lanes<int> channel = 0,
-                    run = 0;  // the next factor is this channel or a later one; how often it was the channel
-  block::Lanes<float> coefficient = 1.f;
-  const auto factor = [&](int place, block::Lanes<int> its_channel) {  // the coefficient of `place` factors
-    run = block::where(its_channel == channel, run + 1, 1);
-    channel = its_channel;
-    coefficient *= static_cast<float>(place);
-    coefficient = coefficient / block::convert<float>(run);
-  };
+  using block::Lanes;
+  Lanes<int> from = 0, run = 0;  // the channel of the factor before, and how often it has come
+  Lanes<float> coefficient = 1.f;
   SYMPOW_UNROLL
-  for (int after = largest_power - 1; after > 0; --after) {  // factors after this one
-    if (after >= P) continue;
-    block::Lanes<int> its_channel = channel;
-    for (int i = 0; i < d; ++i) {
-      const int count = monomial_count(after, d - i);  // of those with channel i in this place
-      const auto later = its_channel == i && m >= count;
-      m = block::where(later, m - count, m);
-      its_channel = block::where(later, i + 1, its_channel);
-    }
-    factor(P - after, its_channel);
+  for (int left = largest_power; left > 0; --left) {  // factors that are left
+    if (left > P) continue;
+    const Lanes<int> channel = first_channel<most_channels>(left, d, m, from);
+    m = m - count_before(left, d, from, channel);
+    run = block::where(channel == from, run + 1, 1);
+    from = channel;
+    coefficient *= static_cast<float>(P + 1 - left);
+    coefficient = coefficient / block::convert<float>(run);
   }
-  factor(P, channel + m);
   return coefficient;
 }
 

@@ -6,7 +6,7 @@
 
 #include "checks.hpp"
 #include "dispatch.hpp"
-#include "launch_kernel.hpp"
+#include "runtime_status.hpp"
 #include "states.hpp"
 
 namespace sympow::cuda {

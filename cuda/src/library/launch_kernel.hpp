@@ -1,4 +1,5 @@
-// The launch of a kernel, where it is compiled.
+// The launch of a kernel, where it is compiled: in one file only. Each file that includes this has a kernel of its own, as
+// nvcc has it, so of two files one could set attributes of the kernel that the other does not launch.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,13 +9,9 @@
 
 #include "../block/block.hpp"
 #include "launch.hpp"
+#include "runtime_status.hpp"
 
 namespace sympow::cuda::library {
-
-inline Status runtime_status(cudaError_t error, const char* what) noexcept {
-  if (error == cudaSuccess) return {};
-  return refuse(Code::cuda_error, "%s: %s", what, cudaGetErrorString(error));
-}
 
 /// More than 48 KB of shared memory must be asked for, once on each device.
 template <class Kernel>

@@ -28,27 +28,25 @@ struct TokenRows {
     Lanes<int> head, tail;
   };
   SYMPOW_DEVICE static Places places(Lanes<int> m) {
-    using namespace block;
-    constexpr int D = monomial_count(P, d);
-    m = where(m < D, m, Lanes<int>(D - 1));
-    if constexpr (P == 1) {
-      return {m, m};
-    } else {
-      const auto i = first_channel<P, d>(m, Lanes<int>(0));
-      if constexpr (P == 2) return {i.channel, m - i.before + i.channel + head_rows};
-      if constexpr (P == 3) return {i.channel, m - i.before + pair_place(d, i.channel, i.channel) + head_rows};
-      if constexpr (P == 4) {
-        const auto j = first_channel<3, d>(m - i.before, i.channel);
-        return {pair_place(d, i.channel, j.channel),
-                m - i.before - j.before + pair_place(d, j.channel, j.channel) + head_rows};
-      }
-    }
+    const auto at = Monomial<P>::template at<d>(d, m);
+    const auto& i = at.channel;
+    if constexpr (P == 1) return {i[0], i[0]};
+    if constexpr (P == 2) return {i[0], i[1] + head_rows};
+    if constexpr (P == 3) return {i[0], pair_place(d, i[1], i[2]) + head_rows};
+    if constexpr (P == 4) return {pair_place(d, i[0], i[1]), pair_place(d, i[2], i[3]) + head_rows};
   }
 
   /// Where the 16 bytes of an octet of tokens in a row begin.
   template <class Row, class Octet>
   SYMPOW_DEVICE static auto place(Row row, Octet octet) {
     return octet_place<tokens>(row, octet);
+  }
+
+  /// Where the four numbers of lane 4 r + q lie for the tokens 2 q, 2 q + 1, 2 q + 8, 2 q + 9 of a slab, of q = 0: heads of
+  /// P 2 are read by all rows of lanes alike, so they are stored as lanes need them, 32 bytes a slab.
+  template <class Row>
+  SYMPOW_DEVICE static auto broadcast_place(Row row, int slab) {
+    return row * tokens + ((row & 3) ^ slab) * 16;
   }
 
   /// Turns keys, `tokens` rows of d channels from row `first_key` on in octet_place<d>, into rows: warp w of so many.
@@ -82,7 +80,10 @@ struct TokenRows {
         const Lanes<int> within = place((lane() >> 2) + octet * 8, from / 8 + n) + lane() % 4 * 2;
         const Lanes<float> one = lower(octets[n]) * shrink[n][0], other = upper(octets[n]) * shrink[n][1];
         if constexpr (P > 1) put(within + plain * tokens, pack<T>(one, other));
-        put(within + weighted * tokens, pack<T>(one * weigh[n][0], other * weigh[n][1]));
+        const Lanes<int> at_head =
+            P == 2 ? broadcast_place((lane() >> 2) + octet * 8, from / 16 + n / 2) + lane() % 4 * 4 + n % 2 * 2
+                   : within + weighted * tokens;
+        put(at_head, pack<T>(one * weigh[n][0], other * weigh[n][1]));
       }
     });
   }

@@ -136,6 +136,10 @@ template <class T>
 SYMPOW_DEVICE Pair<T> both_upper(Pair<T> p) {
   return {__byte_perm(p.bits, 0u, 0x3232u)};
 }
+template <class T>
+SYMPOW_DEVICE Pair<T> join(T lower, T upper) {
+  return {__byte_perm(lower.bits, upper.bits, 0x5410u)};
+}
 SYMPOW_DEVICE Pair<bf16> multiply(Pair<bf16> p, Pair<bf16> q) {
   Pair<bf16> r;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

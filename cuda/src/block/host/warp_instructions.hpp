@@ -189,6 +189,10 @@ template <class T>
 Lanes<Pair<T>> both_upper(const Lanes<Pair<T>>& p) {
   return detail::map([](Pair<T> x) { return pair_of(half(x, 1), half(x, 1)); }, p);
 }
+template <class T>
+Lanes<Pair<T>> join(const Lanes<T>& lower, const Lanes<T>& upper) {
+  return detail::map([](T x, T y) { return pair_of(x, y); }, lower, upper);
+}
 /// Products of the halves, each rounded to nearest.
 template <class T>
 Lanes<Pair<T>> multiply(const Lanes<Pair<T>>& p, const Lanes<Pair<T>>& q,
