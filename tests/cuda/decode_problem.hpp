@@ -29,6 +29,7 @@ struct DecodeCase {
   bool normalised = true;
   int rows = 0;  // of a slab; 0: as on a GPU of 132 multiprocessors
   int batch = 2;
+  int pad = 8;  // entries between rows
 };
 
 /// Every entry of the inputs can be changed before `run`.
@@ -38,12 +39,12 @@ class DecodeProblem {
   using Read = cuda::ReadState<T, P, d, Q>;
   using Finish = cuda::FinishRows<T>;
   using Channels = std::array<double, std::size_t{d}>;
-  static constexpr int D = Read::D, older = 40;
+  static constexpr int D = Read::D, older = 12;
   static constexpr double scale = P % 2 == 0 ? .5 : -.5;
 
   DecodeCase c;
   int capacity, group, slab_rows, slabs;
-  std::int64_t pad = 8;  // entries between rows
+  std::int64_t pad;
   host::Buffer<T> queries, keys, values, y, tail_keys, tail_values;
   host::Buffer<float> log_gates, tail_gates, condition, sums, normaliser, mass, parts, normaliser_parts;
   host::Buffer<double> level;
@@ -54,6 +55,7 @@ class DecodeProblem {
         group(c.query / c.state),
         slab_rows(c.rows ? c.rows : Read::rows(132, std::int64_t{c.batch} * c.state)),
         slabs(Read::slabs(slab_rows)),
+        pad(c.pad),
         queries(size(c.batch, c.tokens, c.query, d + pad)),
         keys(size(c.batch, c.tokens, c.key, d + pad)),
         values(size(c.batch, c.tokens, c.key, c.e + pad)),
@@ -150,14 +152,12 @@ class DecodeProblem {
     for (const auto& [what, times] : second.faults) report.faults[what] += times;
     for (const auto& [place, site] : second.sites) {
       host::Site& sum = report.sites[place];
-      const bool masked = sum.masked || site.masked;
-      const host::Traffic shared = sum.shared, global = sum.global;
-      const long executed = sum.executed;
-      sum = site;
-      sum.masked = masked;
-      sum.executed += executed;
-      sum.shared.add(shared);
-      sum.global.add(global);
+      sum.instruction = site.instruction;
+      sum.executed += site.executed;
+      sum.shared.add(site.shared);
+      sum.global.add(site.global);
+      sum.masked = sum.masked || site.masked;
+      sum.apart = sum.apart || site.apart;
     }
     y.check_stored(report, "y", [&](std::size_t i) { return i % static_cast<std::size_t>(c.e + pad) < static_cast<std::size_t>(c.e); });
     condition.check_stored(report, "condition", [](std::size_t) { return true; });
@@ -311,8 +311,8 @@ class DecodeProblem {
             const double most = to_float(T{static_cast<std::uint16_t>(std::is_same_v<T, bf16> ? 0x7f7f : 0x7bff)});
             if (degenerate)
               judge(is(n) == 0, 0);
-            else if (std::abs(exact) - bound > most)
-              judge(is(n) == std::copysign(infinity, exact), 0);
+            else if (std::isinf(is(n)))
+              judge(std::copysign(1, is(n)) * exact + bound > most, 0);
             else
               judge(!std::isnan(is(n)), std::abs(is(n) - exact) / bound);
           }

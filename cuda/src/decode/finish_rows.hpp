@@ -25,7 +25,8 @@ template <class T>
 struct FinishRows {
   static constexpr int warps = 4, threads = 32 * warps, blocks_per_multiprocessor = 4;
   static constexpr int most_tokens = RowTokens::most;  ///< tail and new ones
-  static constexpr int shared_bytes = 5 * 4 * most_tokens + 4 * 8 * threads + 3 * 128;
+  static constexpr int half_of_sums = 4 * threads + 16;  // the halves of octets meet different banks
+  static constexpr int shared_bytes = 5 * 4 * most_tokens + 4 * 2 * half_of_sums + 3 * 128;
   /// Of `noise`: 16 u, times 4 for sums of about a hundred terms one after the other, each of which may be rounded by u.
   static constexpr float default_noise = 16 * 4 * 0x1p-24f;
 
@@ -75,7 +76,7 @@ struct FinishRows {
 
     Arena arena;
     const RowTokens of(arena);
-    const auto sums = arena.take<float>(8 * threads), state_factor = arena.take<float>(1);
+    const auto sums = arena.take<float>(2 * half_of_sums), state_factor = arena.take<float>(1);
     const auto seen = arena.take<int>(2);
     const auto factor = arena.take<double>(1);
 
@@ -151,12 +152,12 @@ struct FinishRows {
     SYMPOW_UNROLL
     for (int half = 0; half < 2; ++half) {
       const Lanes<float> four[4] = {sum[4 * half], sum[4 * half + 1], sum[4 * half + 2], sum[4 * half + 3]};
-      store(sums, thread * 4 + half * 4 * threads, four);
+      store(sums, thread * 4 + half * half_of_sums, four);
     }
     barrier();
 
     const Lanes<bool> writes = thread * 2 < x.e;
-    const Lanes<int> entry = thread / 4 * 4 + thread % 2 * 2 + thread % 4 / 2 * (4 * threads);  // of the youngest token
+    const Lanes<int> entry = thread / 4 * 4 + thread % 2 * 2 + thread % 4 / 2 * half_of_sums;
     Lanes<float> total[2] = {0.f, 0.f}, f[1];
     for (int n = 0; n < values_at_once; ++n) {
       Lanes<float> two[2] = {0.f, 0.f};
@@ -219,14 +220,17 @@ struct FinishRows {
                                              Lanes<int> query_exponent) {
     using namespace block;
     const Lanes<float> size = absolute(row.sum), noise = row.noise * x.noise;
-    const Lanes<bool> degenerate =
-        (x.P % 2 == 0 ? row.sum : size) <= noise && noise < infinity && Lanes<bool>(x.normalised);
+    const Lanes<bool> finite = size < infinity && noise < infinity;
+    const Lanes<bool> degenerate = finite && (x.P % 2 == 0 ? row.sum : size) <= noise && Lanes<bool>(x.normalised);
     if (x.condition.data.data) {
       const Lanes<float> ratio = where(row.absolute == 0.f, 0.f, row.absolute / size);
       const Lanes<float> result[1] = {where(degenerate, infinity, where(ratio > most, most, ratio))};
       store(x.condition.data, lane() + x.condition.at(b, std::int64_t{i}, head), result, lane() < 1);
     }
-    if (x.normalised) return where(degenerate, 0., convert<double>(1.f / row.sum));
+    if (x.normalised) {
+      const Lanes<float> inverse = where(size < infinity, 1.f / row.sum, row.sum - row.sum);
+      return where(degenerate, 0., convert<double>(inverse));
+    }
     const Lanes<double> exponent = row.r + query_exponent * x.P, whole = floor(exponent);
     const Lanes<std::int64_t> bits = convert<std::int64_t>(
         where(whole < -1022., -1022., where(whole > 1023., 1023., whole)) + 1023.) << 52;

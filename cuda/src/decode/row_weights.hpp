@@ -58,10 +58,10 @@ SYMPOW_DEVICE RowWeights row_weights(const RowTokens& of, int tokens, int P, con
   Lanes<int> exponent_of[4];
   SYMPOW_UNROLL
   for (int n = 0; n < 4; ++n) {
-    gate[n] = score[n] = length[n] = 0.f;
+    score[n] = length[n] = 0.f;
     exponent_of[n] = 0;
   }
-  load(gate, of.gates, first, some);
+  load(gate, of.gates, first);
   load(score, of.scores, first, some);
   load(length, of.lengths, first, some);
   load(exponent_of, of.exponents, first, some);

@@ -60,6 +60,14 @@ bool needs(const host::Place& place, const Lanes<T>& x, int lane, const char* wh
   return false;
 }
 
+/// Whether two neighbouring lanes have different indices.
+template <class I>
+bool apart(const Lanes<I>& x) {
+  bool any = false;
+  for (int l = 0; l < 32; l += 2) any = any || x.is_set(l) != x.is_set(l + 1) || x[l] != x[l + 1];
+  return any;
+}
+
 template <class I>
 Lanes<I> exchanged(const Lanes<I>& x) {
   Lanes<I> result;
@@ -73,6 +81,7 @@ template <class T>
 host::Spans shared_spans(const host::Place& place, host::Change change, Shared<T> memory, Lanes<int> i, unsigned bytes,
                          const Lanes<bool>& active, host::Site& site) {
   host::Machine& machine = *host::Machine::current();
+  site.apart = site.apart || apart(i);
   if (change == host::Change::exchange_lanes) i = exchanged(i);
   host::Spans spans{};
   for (int l = 0; l < 32; ++l) {
@@ -100,6 +109,7 @@ template <class T, class Count>
 host::Spans global_spans(const host::Place& place, host::Change change, Global<T> memory, Lanes<std::int64_t> i,
                          unsigned alignment, const Lanes<bool>& active, host::Site& site, const Count& count) {
   host::Machine& machine = *host::Machine::current();
+  site.apart = site.apart || apart(i);
   if (change == host::Change::exchange_lanes) i = exchanged(i);
   host::Spans spans{};
   for (int l = 0; l < 32; ++l) {

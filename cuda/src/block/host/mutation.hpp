@@ -40,7 +40,7 @@ inline std::vector<Mutation> mutations(const Report& clean) {
       add(Change::skip);
     if (site.masked) add(Change::unmask);
     if (site.partial) add(Change::whole_copy);
-    if (moves) add(Change::exchange_lanes);
+    if (moves && site.apart) add(Change::exchange_lanes);
     if (name == "cp_async_wait") add(Change::wait_less);
     if (name == "ldmatrix") add(Change::exchange_results);
     if (name == "mma")

@@ -50,6 +50,7 @@ struct Site {
   long executed = 0;  ///< by a warp
   Traffic shared, global;
   bool masked = false;   ///< some lane was inactive once
+  bool apart = false;    ///< two neighbouring lanes had different indices once
   bool partial = false;  ///< some copy brought fewer bytes than it wrote
 };
 

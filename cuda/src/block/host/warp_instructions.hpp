@@ -55,6 +55,7 @@ void ldmatrix(Lanes<Pair<T>> (&r)[N], Shared<T> memory, const Lanes<int>& i,
   host::Site unmasked;
   const host::Spans rows = detail::shared_spans(here, change, memory, i, 16, named, unmasked);
   site->shared.add(host::wavefronts(rows, 16));
+  site->apart = site->apart || unmasked.apart;
   for (int l = 0; l < 8 * matrices; ++l) {
     if (rows[static_cast<std::size_t>(l)].count == 0) return;
     machine.shared.read(machine.report, here, machine.accessor(host::every_lane),
