@@ -37,7 +37,7 @@ template <class T, int P, int d, int Q>
 class DecodeProblem {
  public:
   using Read = cuda::ReadState<T, P, d, Q>;
-  using Finish = cuda::FinishRows<T>;
+  using Finish = cuda::FinishRows<T, d>;
   using Channels = std::array<double, std::size_t{d}>;
   static constexpr int D = Read::D, older = 12;
   static constexpr double scale = P % 2 == 0 ? .5 : -.5;
@@ -119,31 +119,38 @@ class DecodeProblem {
     };
     const auto q = strides(c.query, d + pad), k = strides(c.key, d + pad), v = strides(c.key, c.e + pad);
     const auto o = strides(c.query, c.e + pad), g = strides(c.state, 1), n = strides(c.query, 1);
+    const bool gated = c.gates != Gates::none;
     const cuda::Rows<const T> query{queries, q[0], q[1], q[2]};
+    const cuda::NewTokens<T> fresh{
+        {keys, k[0], k[1], k[2]},
+        {values, v[0], v[1], v[2]},
+        {gated ? Global<const float>(log_gates) : Global<const float>(), g[0], g[1], g[2]}};
+    const cuda::Tail<T> tail{tail_keys, tail_values, gated ? Global<float>(tail_gates) : Global<float>(), capacity,
+                             c.tail};
     const cuda::Heads heads{c.query, c.state, c.key};
     const cuda::States states{sums, normaliser, level, mass};
     const cuda::StateParts state_parts{parts, normaliser_parts};
-    host::Report report = host::launch<Read>(grid(Read::blocks(c.batch, c.query, c.state, c.tokens, slab_rows)),
-                                             {query, states, state_parts, heads, c.tokens, c.e, slab_rows}, options);
+    host::Report report =
+        host::launch<Read>(grid(Read::blocks(c.batch, c.query, c.state, c.tokens, slab_rows)),
+                           {query, fresh, tail, states, state_parts, heads, c.tokens, c.e, slab_rows}, options);
     parts.check_stored(report, "parts", [](std::size_t) { return true; });
     normaliser_parts.check_stored(report, "normaliser parts", [](std::size_t) { return true; });
-    if (!report.clean() && options.mutation.change != host::Change::none) return report;
-    const bool gated = c.gates != Gates::none;
+    tail_keys.check_stored(report, "keys of the tail", [](std::size_t) { return true; });
+    tail_values.check_stored(report, "values of the tail", [](std::size_t) { return true; });
+    tail_gates.check_stored(report, "gates of the tail", [&](std::size_t i) {
+      return gated || i % static_cast<std::size_t>(capacity) < static_cast<std::size_t>(c.tail);
+    });
+    if (!report.clean()) return report;
     const typename Finish::Args args{query,
-                                     {keys, k[0], k[1], k[2]},
-                                     {values, v[0], v[1], v[2]},
-                                     {gated ? Global<const float>(log_gates) : Global<const float>(), g[0], g[1], g[2]},
-                                     {y, o[0], o[1], o[2]},
-                                     {condition, n[0], n[1], n[2]},
-                                     {tail_keys, tail_values, gated ? Global<float>(tail_gates) : Global<float>(),
-                                      capacity, c.tail},
+                                     tail,
                                      states,
                                      state_parts,
+                                     {y, o[0], o[1], o[2]},
+                                     {condition, n[0], n[1], n[2]},
                                      heads,
                                      c.tokens,
                                      slabs,
                                      P,
-                                     d,
                                      c.e,
                                      c.normalised,
                                      Finish::default_noise,
@@ -161,11 +168,6 @@ class DecodeProblem {
     }
     y.check_stored(report, "y", [&](std::size_t i) { return i % static_cast<std::size_t>(c.e + pad) < static_cast<std::size_t>(c.e); });
     condition.check_stored(report, "condition", [](std::size_t) { return true; });
-    tail_keys.check_stored(report, "keys of the tail", [](std::size_t) { return true; });
-    tail_values.check_stored(report, "values of the tail", [](std::size_t) { return true; });
-    tail_gates.check_stored(report, "gates of the tail", [&](std::size_t i) {
-      return gated || i % static_cast<std::size_t>(capacity) < static_cast<std::size_t>(c.tail);
-    });
     return report;
   }
 

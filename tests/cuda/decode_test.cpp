@@ -84,7 +84,7 @@ TEST_CASE("tails, tokens, groups and value channels of any number decode", "[cud
   }
   c.rows = 0, c.query = c.state = c.key = 3;
   require_right<Problem>(c);
-  c.query = c.state = c.key = 1, c.batch = 1, c.tail = 64, c.tokens = 64;
+  c.query = c.state = c.key = 1, c.batch = 1, c.tail = 114, c.tokens = 14;  // as many as there may be
   require_right<Problem8>(c);
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("decoding without any one of its barriers, predicates or indices is fo
   INFO(clean.text());
   REQUIRE(!wrong);
   const auto all = host::mutations(clean);
-  REQUIRE(all.size() == 123);
+  REQUIRE(all.size() == 125);
   std::string survivors;
   for (const host::Mutation& mutation : all)  // with as many rows as fit, or with an odd number of slabs
     if (!broken(264, mutation).second && !broken(176, mutation).second) survivors += text(mutation) + "\n";

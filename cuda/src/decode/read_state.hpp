@@ -1,6 +1,7 @@
 // What queries read from states: Σ_m c_m φ_m(q̂) S_m and Σ_m c_m φ_m(q̂) Z_m, slab by slab of monomials.
 #pragma once
 
+#include "append_tail.hpp"
 #include "channels.hpp"
 #include "decode.hpp"
 #include "monomial.hpp"
@@ -13,6 +14,7 @@ namespace sympow::cuda {
 /// each float of the state is loaded once, 16 bytes a lane, `depth` loads on their way.
 ///
 /// Everything in float: c_m φ_m(q̂) by P products, then sums in this order: rows of a thread, threads, slabs (FinishRows).
+/// The first block of a state appends the new tokens to the tail, for FinishRows.
 /// Cost: 2 Q D (e + 1) floating-point operations; 4 D (e + 1) bytes of state, 4 n (e + 1) of parts a slab.
 template <class T, int P, int d, int Q>
 struct ReadState {
@@ -26,6 +28,8 @@ struct ReadState {
 
   struct Args {
     Rows<const T> queries;
+    NewTokens<T> fresh;
+    Tail<T> tail;
     States states;
     StateParts parts;
     Heads heads;
@@ -146,6 +150,7 @@ struct ReadState {
       const Lanes<float> result[1] = {(of_warps[0] + of_warps[1]) + (of_warps[2] + of_warps[3])};
       store(x.parts.normaliser, lane() * std::int64_t{slabs(x.rows)} + part, result, lane() < left);
     }
+    if (block_index(0) == 0) append_tail(x.fresh, x.tail, x.heads, b, head, x.tokens, d, x.e, thread, threads);
   }
 
  private:
