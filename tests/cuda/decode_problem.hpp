@@ -29,6 +29,7 @@ struct DecodeCase {
   bool normalised = true;
   int rows = 0;  // of a slab; 0: as on a GPU of 132 multiprocessors
   int batch = 2;
+  int pad = 8;  // entries between rows
 };
 
 /// Every entry of the inputs can be changed before `run`.
@@ -36,14 +37,14 @@ template <class T, int P, int d, int Q>
 class DecodeProblem {
  public:
   using Read = cuda::ReadState<T, P, d, Q>;
-  using Finish = cuda::FinishRows<T>;
+  using Finish = cuda::FinishRows<T, d>;
   using Channels = std::array<double, std::size_t{d}>;
-  static constexpr int D = Read::D, older = 40;
+  static constexpr int D = Read::D, older = 12;
   static constexpr double scale = P % 2 == 0 ? .5 : -.5;
 
   DecodeCase c;
   int capacity, group, slab_rows, slabs;
-  std::int64_t pad = 8;  // entries between rows
+  std::int64_t pad;
   host::Buffer<T> queries, keys, values, y, tail_keys, tail_values;
   host::Buffer<float> log_gates, tail_gates, condition, sums, normaliser, mass, parts, normaliser_parts;
   host::Buffer<double> level;
@@ -54,6 +55,7 @@ class DecodeProblem {
         group(c.query / c.state),
         slab_rows(c.rows ? c.rows : Read::rows(132, std::int64_t{c.batch} * c.state)),
         slabs(Read::slabs(slab_rows)),
+        pad(c.pad),
         queries(size(c.batch, c.tokens, c.query, d + pad)),
         keys(size(c.batch, c.tokens, c.key, d + pad)),
         values(size(c.batch, c.tokens, c.key, c.e + pad)),
@@ -117,31 +119,38 @@ class DecodeProblem {
     };
     const auto q = strides(c.query, d + pad), k = strides(c.key, d + pad), v = strides(c.key, c.e + pad);
     const auto o = strides(c.query, c.e + pad), g = strides(c.state, 1), n = strides(c.query, 1);
+    const bool gated = c.gates != Gates::none;
     const cuda::Rows<const T> query{queries, q[0], q[1], q[2]};
+    const cuda::NewTokens<T> fresh{
+        {keys, k[0], k[1], k[2]},
+        {values, v[0], v[1], v[2]},
+        {gated ? Global<const float>(log_gates) : Global<const float>(), g[0], g[1], g[2]}};
+    const cuda::TailArrays<T> tail{tail_keys, tail_values, gated ? Global<float>(tail_gates) : Global<float>(), capacity,
+                             c.tail};
     const cuda::Heads heads{c.query, c.state, c.key};
     const cuda::States states{sums, normaliser, level, mass};
     const cuda::StateParts state_parts{parts, normaliser_parts};
-    host::Report report = host::launch<Read>(grid(Read::blocks(c.batch, c.query, c.state, c.tokens, slab_rows)),
-                                             {query, states, state_parts, heads, c.tokens, c.e, slab_rows}, options);
+    host::Report report =
+        host::launch<Read>(grid(Read::blocks(c.batch, c.query, c.state, c.tokens, slab_rows)),
+                           {query, fresh, tail, states, state_parts, heads, c.tokens, c.e, slab_rows}, options);
     parts.check_stored(report, "parts", [](std::size_t) { return true; });
     normaliser_parts.check_stored(report, "normaliser parts", [](std::size_t) { return true; });
-    if (!report.clean() && options.mutation.change != host::Change::none) return report;
-    const bool gated = c.gates != Gates::none;
+    tail_keys.check_stored(report, "keys of the tail", [](std::size_t) { return true; });
+    tail_values.check_stored(report, "values of the tail", [](std::size_t) { return true; });
+    tail_gates.check_stored(report, "gates of the tail", [&](std::size_t i) {
+      return gated || i % static_cast<std::size_t>(capacity) < static_cast<std::size_t>(c.tail);
+    });
+    if (!report.clean()) return report;
     const typename Finish::Args args{query,
-                                     {keys, k[0], k[1], k[2]},
-                                     {values, v[0], v[1], v[2]},
-                                     {gated ? Global<const float>(log_gates) : Global<const float>(), g[0], g[1], g[2]},
-                                     {y, o[0], o[1], o[2]},
-                                     {condition, n[0], n[1], n[2]},
-                                     {tail_keys, tail_values, gated ? Global<float>(tail_gates) : Global<float>(),
-                                      capacity, c.tail},
+                                     tail,
                                      states,
                                      state_parts,
+                                     {y, o[0], o[1], o[2]},
+                                     {condition, n[0], n[1], n[2]},
                                      heads,
                                      c.tokens,
                                      slabs,
                                      P,
-                                     d,
                                      c.e,
                                      c.normalised,
                                      Finish::default_noise,
@@ -150,22 +159,15 @@ class DecodeProblem {
     for (const auto& [what, times] : second.faults) report.faults[what] += times;
     for (const auto& [place, site] : second.sites) {
       host::Site& sum = report.sites[place];
-      const bool masked = sum.masked || site.masked;
-      const host::Traffic shared = sum.shared, global = sum.global;
-      const long executed = sum.executed;
-      sum = site;
-      sum.masked = masked;
-      sum.executed += executed;
-      sum.shared.add(shared);
-      sum.global.add(global);
+      sum.instruction = site.instruction;
+      sum.executed += site.executed;
+      sum.shared.add(site.shared);
+      sum.global.add(site.global);
+      sum.masked = sum.masked || site.masked;
+      sum.apart = sum.apart || site.apart;
     }
     y.check_stored(report, "y", [&](std::size_t i) { return i % static_cast<std::size_t>(c.e + pad) < static_cast<std::size_t>(c.e); });
     condition.check_stored(report, "condition", [](std::size_t) { return true; });
-    tail_keys.check_stored(report, "keys of the tail", [](std::size_t) { return true; });
-    tail_values.check_stored(report, "values of the tail", [](std::size_t) { return true; });
-    tail_gates.check_stored(report, "gates of the tail", [&](std::size_t i) {
-      return gated || i % static_cast<std::size_t>(capacity) < static_cast<std::size_t>(c.tail);
-    });
     return report;
   }
 
@@ -311,8 +313,8 @@ class DecodeProblem {
             const double most = to_float(T{static_cast<std::uint16_t>(std::is_same_v<T, bf16> ? 0x7f7f : 0x7bff)});
             if (degenerate)
               judge(is(n) == 0, 0);
-            else if (std::abs(exact) - bound > most)
-              judge(is(n) == std::copysign(infinity, exact), 0);
+            else if (std::isinf(is(n)))
+              judge(std::copysign(1, is(n)) * exact + bound > most, 0);
             else
               judge(!std::isnan(is(n)), std::abs(is(n) - exact) / bound);
           }

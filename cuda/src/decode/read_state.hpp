@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../layout/monomials.hpp"
+#include "append_tail.hpp"
 #include "channels.hpp"
 #include "decode.hpp"
 #include "ring.hpp"
@@ -13,18 +14,22 @@ namespace sympow::cuda {
 /// each float of the state is loaded once, 16 bytes a lane, `depth` loads on their way.
 ///
 /// Everything in float: c_m φ_m(q̂) by P products, then sums in this order: rows of a thread, threads, slabs (FinishRows).
+/// The first block of a state appends the new tokens to the tail, for FinishRows.
 /// Cost: 2 Q D (e + 1) floating-point operations; 4 D (e + 1) bytes of state, 4 n (e + 1) of parts a slab.
 template <class T, int P, int d, int Q>
 struct ReadState {
   static_assert((d & (d - 1)) == 0 && (Q == 1 || Q % 4 == 0));
   static constexpr int D = monomial_count(P, d);
-  static constexpr int warps = 4, threads = 32 * warps, blocks_per_multiprocessor = Q == 1 ? 8 : 5;
+  static constexpr int warps = 4, threads = 32 * warps, blocks_per_multiprocessor = Q == 1 ? 8 : 4;
   static constexpr int depth = 4, least_rows = 32, most_rows = 264;
-  static constexpr int vector = Q < 4 ? Q : 4;  // numbers of queries next to each other
-  static constexpr int shared_bytes = padded(4 * Q * d) + padded(4 * Q * most_rows) + 16 * Q * threads + 128;
+  static constexpr int vector = Q < 4 ? Q : 4;            // numbers of queries next to each other
+  static constexpr int most_of_query = 4 * threads + 32;  ///< sums of a query in shared memory
+  static constexpr int shared_bytes = padded(4 * Q * d) + padded(4 * Q * most_rows) + 4 * Q * most_of_query + 128;
 
   struct Args {
     Rows<const T> queries;
+    NewTokens<T> fresh;
+    TailArrays<T> tail;
     States states;
     StateParts parts;
     Heads heads;
@@ -55,7 +60,7 @@ struct ReadState {
 
     Arena arena;
     const auto query = arena.take<float>(Q * d), phi = arena.take<float>(Q * most_rows);
-    const auto sums = arena.take<float>(Q * 4 * threads), normalisers = arena.take<float>(Q * warps);
+    const auto sums = arena.take<float>(Q * most_of_query), normalisers = arena.take<float>(Q * warps);
 
     const int quarters = x.e / 4, rows_at_once = threads / quarters, used = rows_at_once * quarters;
     const Lanes<std::int64_t> sums_at = thread * 4 + (state * D + first) * x.e;
@@ -120,8 +125,9 @@ struct ReadState {
       }
     });
 
+    const int of_query = 4 * threads + x.e % 32;  // neighbouring channels of two queries meet different banks
     SYMPOW_UNROLL
-    for (int i = 0; i < Q; ++i) store(sums, thread * 4 + i * 4 * threads, sum[i]);
+    for (int i = 0; i < Q; ++i) store(sums, thread * 4 + i * of_query, sum[i]);
     barrier();
     const std::int64_t part = (state * queries + first_query) * slabs(x.rows) + slab;  // of the first query
     const int left = queries - first_query < Q ? queries - first_query : Q;
@@ -130,7 +136,7 @@ struct ReadState {
       Lanes<float> total = 0.f;
       for (int r = 0; r < rows_at_once; ++r) {
         Lanes<float> of_thread[1] = {0.f};
-        load(of_thread, sums, i * (4 * threads) + c + r * x.e, o < left * x.e);
+        load(of_thread, sums, i * of_query + c + r * x.e, o < left * x.e);
         total += of_thread[0];
       }
       const Lanes<float> result[1] = {total};
@@ -142,6 +148,7 @@ struct ReadState {
       const Lanes<float> result[1] = {(of_warps[0] + of_warps[1]) + (of_warps[2] + of_warps[3])};
       store(x.parts.normaliser, lane() * std::int64_t{slabs(x.rows)} + part, result, lane() < left);
     }
+    if (block_index(0) == 0) append_tail(x.fresh, x.tail, x.heads, b, head, x.tokens, d, x.e, thread, threads);
   }
 
  private:

@@ -31,8 +31,8 @@ template <class Call>
 Status with_kernel(const Problem& problem, const Call& call) {
   return dispatch(problem, [&]<class T, int P, int d>() {
     const bool one = problem.query_heads / problem.state_heads() * problem.tokens == 1;
-    return one ? call.template operator()<T, ReadState<T, P, d, 1>>()
-               : call.template operator()<T, ReadState<T, P, d, 8>>();
+    return one ? call.template operator()<T, d, ReadState<T, P, d, 1>>()
+               : call.template operator()<T, d, ReadState<T, P, d, 8>>();
   });
 }
 
@@ -42,7 +42,7 @@ Parts parts_of(const Problem& p) {
   return {p.batch * p.query_heads * p.tokens, rows, Kernel::slabs(rows)};
 }
 
-template <class T, class Kernel>
+template <class T, int d, class Kernel>
 Status decode(const Problem& p, const State& state, const Tail& tail, const Inputs& inputs, const Outputs& outputs,
               void* workspace, Stream stream) {
   Parts parts = parts_of<Kernel>(p);
@@ -53,32 +53,21 @@ Status decode(const Problem& p, const State& state, const Tail& tail, const Inpu
   const States states = states_of(state);
   const StateParts state_parts{{parts.sums}, {parts.normaliser}};
   const auto queries = rows_of<const T>(inputs.queries, p);
-  SYMPOW_CUDA_TRY(launch<Kernel>(Kernel::blocks(batch, heads.query, heads.state, tokens, parts.rows_of_slab),
-                                 {queries, states, state_parts, heads, tokens, p.e, parts.rows_of_slab}, stream));
-  using Finish = FinishRows<T>;
+  const NewTokens<T> fresh{rows_of<const T>(inputs.keys, p), rows_of<const T>(inputs.values, p),
+                           rows_of<const float>(inputs.log_gates, p)};
+  const TailArrays<T> tokens_of_tail{{static_cast<T*>(tail.keys)},
+                                     {static_cast<T*>(tail.values)},
+                                     {p.gate_heads > 0 ? tail.log_gates : nullptr},
+                                     tail.capacity,
+                                     tail.count};
+  SYMPOW_CUDA_TRY(launch<Kernel>(
+      Kernel::blocks(batch, heads.query, heads.state, tokens, parts.rows_of_slab),
+      {queries, fresh, tokens_of_tail, states, state_parts, heads, tokens, p.e, parts.rows_of_slab}, stream));
+  using Finish = FinishRows<T, d>;
   return launch<Finish>(Finish::blocks(batch, heads.query, tokens),
-                        {queries,
-                         rows_of<const T>(inputs.keys, p),
-                         rows_of<const T>(inputs.values, p),
-                         rows_of<const float>(inputs.log_gates, p),
-                         rows_of<T>(outputs.rows, p),
-                         rows_of<float>(outputs.condition, p),
-                         {{static_cast<T*>(tail.keys)},
-                          {static_cast<T*>(tail.values)},
-                          {p.gate_heads > 0 ? tail.log_gates : nullptr},
-                          tail.capacity,
-                          tail.count},
-                         states,
-                         state_parts,
-                         heads,
-                         tokens,
-                         parts.slabs,
-                         p.power,
-                         p.d,
-                         p.e,
-                         p.is_normalised(),
-                         Finish::default_noise,
-                         std::pow(static_cast<double>(p.scale), p.power)},
+                        {queries, tokens_of_tail, states, state_parts, rows_of<T>(outputs.rows, p),
+                         rows_of<float>(outputs.condition, p), heads, tokens, parts.slabs, p.power, p.e,
+                         p.is_normalised(), Finish::default_noise, std::pow(static_cast<double>(p.scale), p.power)},
                         stream);
 }
 
@@ -89,7 +78,7 @@ Status decode_workspace(const Problem& problem, std::size_t& bytes) noexcept {
   SYMPOW_CUDA_TRY(library::check_decoding(problem));
   bytes = 0;
   if (problem.batch == 0) return {};
-  return library::with_kernel(problem, [&]<class T, class Kernel>() {
+  return library::with_kernel(problem, [&]<class T, int d, class Kernel>() {
     library::Pieces pieces;
     library::parts_of<Kernel>(problem).take(problem, pieces);
     return library::counted(pieces, "workspace", bytes);
@@ -112,8 +101,8 @@ Status decode(const Problem& problem, const State& state, Tail& tail, const Inpu
   SYMPOW_CUDA_TRY(decode_workspace(problem, needed));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
   if (problem.batch == 0) return {};
-  SYMPOW_CUDA_TRY((with_kernel(problem, [&]<class T, class Kernel>() {
-    return library::decode<T, Kernel>(problem, state, tail, inputs, outputs, workspace, stream);
+  SYMPOW_CUDA_TRY((with_kernel(problem, [&]<class T, int d, class Kernel>() {
+    return library::decode<T, d, Kernel>(problem, state, tail, inputs, outputs, workspace, stream);
   })));
   tail.count += static_cast<int>(problem.tokens);
   return {};

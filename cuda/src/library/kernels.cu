@@ -1,5 +1,4 @@
 // Launches of the kernels that every instantiation shares.
-#include "../decode/finish_rows.hpp"
 #include "../levels/levels.hpp"
 #include "../scan/scan.hpp"
 #include "../weights/weights.hpp"
@@ -14,7 +13,5 @@ SYMPOW_CUDA_LAUNCH(Weights<bf16>)
 SYMPOW_CUDA_LAUNCH(Weights<fp16>)
 SYMPOW_CUDA_LAUNCH(Scan<bf16>)
 SYMPOW_CUDA_LAUNCH(Scan<fp16>)
-SYMPOW_CUDA_LAUNCH(FinishRows<bf16>)
-SYMPOW_CUDA_LAUNCH(FinishRows<fp16>)
 
 }  // namespace sympow::cuda

@@ -34,8 +34,9 @@ void every_instantiation() {
   for (const auto [power, d] : cuda::library::instantiations)
     for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
       for (const auto form : {cuda::Form::chunked, cuda::Form::quadratic}) {
-        cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, 100);
-        p.query_heads = cuda::monomials(power, d) < 1000 ? 2 : 1;
+        const bool large = cuda::monomials(power, d) > 1000;
+        cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, large ? 70 : 100);
+        p.query_heads = large ? 1 : 2;
         p.gate_heads = 1;
         p.element = element;
         p.normalised = element == cuda::Element::bf16;

@@ -1,0 +1,44 @@
+// New tokens on their way into the tail.
+#pragma once
+
+#include "decode.hpp"
+
+namespace sympow::cuda {
+
+/// Keys [B, tokens, key heads, d], values [.., e], log gates [B, tokens, state heads] as they come.
+template <class T>
+struct NewTokens {
+  Rows<const T> keys, values;
+  Rows<const float> log_gates;  ///< natural; null data: none
+};
+
+/// For one block of `threads`: the tokens of a state head go to the tail, keys and values with the first of the state
+/// heads that share them.
+template <class T>
+SYMPOW_DEVICE void append_tail(const NewTokens<T>& from, const TailArrays<T>& to, const Heads& heads, int b,
+                               int state_head, int tokens, int d, int e, Lanes<int> thread, int threads) {
+  using namespace block;
+  const auto rows = [&](const auto& fresh, const auto& tail, int key_head, int width) {
+    const std::int64_t first = (std::int64_t{b} * heads.key + key_head) * to.capacity + to.count;
+    for (int n = 0; n < tokens * (width / 8); n += threads) {
+      const Lanes<int> t = (thread + n) / (width / 8), c = (thread + n) % (width / 8) * 8;
+      Lanes<Pair<T>> octet[4];
+      load(octet, fresh.data, fresh.at(b, Lanes<std::int64_t>(t), key_head) + c, t < tokens);
+      store(tail, (t + first) * width + c, octet, t < tokens);
+    }
+  };
+  const int shared_by = heads.state / heads.key;
+  if (state_head % shared_by == 0) {
+    rows(from.keys, to.keys, state_head / shared_by, d);
+    rows(from.values, to.values, state_head / shared_by, e);
+  }
+  if (!from.log_gates.data.data) return;
+  for (int n = 0; n < tokens; n += threads) {
+    const Lanes<int> t = thread + n;
+    Lanes<float> gate[1];
+    load(gate, from.log_gates.data, from.log_gates.at(b, Lanes<std::int64_t>(t), state_head), t < tokens);
+    store(to.log_gates, t + ((std::int64_t{b} * heads.state + state_head) * to.capacity + to.count), gate, t < tokens);
+  }
+}
+
+}  // namespace sympow::cuda
