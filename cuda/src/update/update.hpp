@@ -104,7 +104,7 @@ struct Update {
 
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
     const int unit = group * warps + w % sharing, part = w / sharing, parts = warps / sharing;
-    Lanes<int> head_at[fragments], tail_at[fragments];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
+    Lanes<int> head_at[std::size_t{fragments}], tail_at[std::size_t{fragments}];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
     SYMPOW_UNROLL
     for (int f = 0; f < fragments; ++f) {
       const auto p = TokenRows::places(lane() % 16 + (unit * fragments + f) * 16);
@@ -112,7 +112,7 @@ struct Update {
       tail_at[f] = TokenRows::place(p.tail, lane() / 16);
     }
     const Ones<T> ones;
-    Lanes<float> sum[fragments][tiles_of_columns][4];
+    Lanes<float> sum[std::size_t{fragments}][tiles_of_columns][4];
     SYMPOW_UNROLL
     for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
     for (int n = 0; n < tiles_of_columns; ++n) SYMPOW_UNROLL
