@@ -5,6 +5,7 @@
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/batch.hpp>
 #include <sympow/attention/chunked.hpp>
+#include <sympow/attention/device_state.hpp>
 #include <sympow/attention/heads.hpp>
 #include <sympow/attention/merge.hpp>
 #include <sympow/attention/recurrent.hpp>

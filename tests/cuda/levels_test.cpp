@@ -52,7 +52,7 @@ struct Problem {
   }
 
   host::Report run(const host::Options& options = {}, bool finals = true) {
-    Levels::Args args{batch.sequences(), {heads, heads, heads}, chunks.arrays(), {}, {}};
+    Levels::Args args{batch.sequences(), {2 * heads, heads, 1}, chunks.arrays(), {}, {}};
     if (started) args.initial.level = initial_level, args.initial.mass = initial_mass;
     if (finals) args.final.level = final_level, args.final.mass = final_mass;
     host::Report report = host::launch<Levels>(grid(Levels::blocks(args.sequences, args.heads)), args, options);
@@ -163,6 +163,23 @@ TEST_CASE("a level of nothing stays nothing", "[cuda]") {
     REQUIRE((problem.chunks.keep[n] > 0) == (n >= 5));
     REQUIRE((problem.chunks.add[n] > 0) == (n == 4));
   }
+}
+
+TEST_CASE("a prefix is divided by its mass, and by no more than a float can hold", "[cuda]") {
+  const auto [mass, shift] = GENERATE(table<float, int>({{0.f, 3},
+                                                         {1.f, 3},
+                                                         {1 + 0x1p-23f, 4},
+                                                         {2.f, 4},
+                                                         {3.f, 5},
+                                                         {0x1p119f, 122},
+                                                         {0x1p127f, 123},
+                                                         {std::nanf(""), 3},
+                                                         {std::numeric_limits<float>::infinity(), 123}}));
+  Problem problem({64}, false, 1, true);
+  problem.fill([](int) { return -1; }, [](int) { return 0; }, 0);
+  problem.initial_mass.set(0, mass);
+  REQUIRE(problem.run().clean());
+  REQUIRE(problem.chunks.shift[0] == shift);
 }
 
 TEST_CASE("a decay at the border of a unit keeps the mass", "[cuda]") {

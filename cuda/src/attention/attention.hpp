@@ -33,7 +33,7 @@ struct Attention {
   static constexpr int left_bytes = stage_rows * d * 2;          // keys, or the normaliser, 16 bytes a monomial
   static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y
   static constexpr int shared_bytes =
-      rows_of_block * query_width * 2 + stages * (right_bytes + left_bytes + stage_rows * (8 + 4));
+      rows_of_block * query_width * 2 + stages * (right_bytes + left_bytes + stage_rows * (8 + 4)) + 256;
   using Features = QueryFeatures<T, P, d, row_tiles>;
 
   struct Args {
@@ -89,6 +89,8 @@ struct Attention {
     const auto left_ring = arena.take<T>(stages * left_bytes / 2), right_ring = arena.take<T>(stages * right_bytes / 2);
     const auto key_ring = arena.take<double>(stages * stage_rows);
     const auto inverse_ring = arena.take<float>(stages * stage_rows);
+    const auto ones = arena.take<T>(16 * 8);
+    write_ones(ones, w);
 
     const TileCopy<d, rows_of_block, warps> query_copy(w);
     const TileCopy<d, stage_rows, warps> key_copy(w);
@@ -152,6 +154,7 @@ struct Attention {
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
     cp_async_wait<stages - 2>();
+    publish();
     barrier();  // all queries have come
     const auto norms = normalise_queries<d, groups>(queries, own);
     Features features{queries, own, {}, {}};
@@ -162,23 +165,21 @@ struct Attention {
     for (int stage = 0; stage < state_stages; ++stage, walk.advance()) {
       features.enter(walk);
       cp_async_wait<stages - 2>();
+      publish();
       barrier();
       bring(stage + stages - 1);
-      if (idle) continue;
       const int ring = stage % stages;
+      Lanes<Two> phi[2][row_tiles][4];
       SYMPOW_UNROLL
       for (int step = 0; step < stage_rows / 16; ++step) {
-        Lanes<Two> right[columns / 16][4], normaliser[2];
-        load_right<columns>(right, right_ring, ring * stage_rows + step * 16);
-        ldmatrix<true>(normaliser, left_ring, (lane() % 16 + step * 16) * 8 + ring * (left_bytes / 2));
+        group_wait<1>();  // the product of two steps before is done with this φ
         SYMPOW_UNROLL
-        for (int t = 0; t < row_tiles; ++t) {
-          Lanes<Two> phi[4];
-          features.fragment(phi, walk, step, t);
-          multiply_right(sum[t], phi, right);
-          mma(sum[t][columns / 8], phi, normaliser);
-        }
+        for (int t = 0; t < row_tiles; ++t) features.fragment(phi[step % 2][t], walk, step, t);
+        group_mma(sum, phi[step % 2], right_ring, ring * stage_rows + step * 16, left_ring,
+                  ring * (left_bytes / 16) + step * 16);
+        group_commit();
       }
+      group_finish(sum);
     }
     const bool sees_state = state_stages > 0 && levels.first_seen < 0;
     Lanes<float> mass = 0.f;  // of the state, relative to the first row
@@ -195,46 +196,47 @@ struct Attention {
       each(sum, [](Lanes<float>& s, int) { s = 0.f; });
     }
 
-    const Ones<T> ones;
     const QueryTiles<T, d, row_tiles> query_tiles(queries, own);
+    const int last_row = top + (w / 4 * 4 + 3) * rows_of_warp;  // of the four warps that multiply together
     for (int stage = state_stages; stage < end_stage; ++stage) {
       cp_async_wait<stages - 2>();
+      publish();
       barrier();
       bring(stage + stages - 1);
       SYMPOW_ROLL
       for (int half = 0; half < stage_rows; half += rows_of_warp) {
         const int key = first_key + (stage - state_stages) * stage_rows + half;
         const int from = stage % stages * stage_rows + half;
-        if (idle || key > first_row || key + rows_of_warp <= levels.first_seen) continue;
+        if (key > last_row || key >= length) continue;
         Lanes<float> score[row_tiles][rows_of_warp / 8][4];
         query_tiles.scores(score, left_ring, from);
         Lanes<double> u[1];
         Lanes<float> inverse[1];
         load(u, key_ring, lane() + from);
         load(inverse, inverse_ring, lane() + from);
-        if (key < first_row) {
-          const Lanes<float> weight = exp2(convert<float>((u[0] - levels.anchor) * (1. / P)));
-          weigh_columns<P>(score, where(lane() + key >= levels.first_seen, inverse[0] * weight, Lanes<float>(0.f)));
-        } else {
+        if (key == first_row) {
           each(sum, [&](Lanes<float>& s, int g) {
             s = where(levels.carry(g) > 0.f, s * levels.carry(g), Lanes<float>(0.f));
           });
           weigh_pairs<P>(score, levels, key, TwoFloats::of(u[0] - levels.anchor), inverse[0]);
+        } else {
+          const Lanes<float> weight = exp2(convert<float>((u[0] - levels.anchor) * (1. / P)));
+          weigh_columns<P>(score, where(lane() + key >= levels.first_seen, inverse[0] * weight, Lanes<float>(0.f)));
+        }
+        const bool is_later = key > first_row;
+        Lanes<Two> weights[rows_of_warp / 16][row_tiles][4];
+        SYMPOW_UNROLL
+        for (int step = 0; step < rows_of_warp / 16; ++step) SYMPOW_UNROLL
+        for (int t = 0; t < row_tiles; ++t) SYMPOW_UNROLL
+        for (int r = 0; r < 4; ++r) {
+          const auto& two = score[t][2 * step + r / 2];
+          weights[step][t][r] = is_later ? Lanes<Two>(Two{}) : pack<T>(two[r % 2 * 2], two[r % 2 * 2 + 1]);
         }
         SYMPOW_UNROLL
-        for (int step = 0; step < rows_of_warp / 16; ++step) {
-          Lanes<Two> right[columns / 16][4];
-          load_right<columns>(right, right_ring, from + step * 16);
-          SYMPOW_UNROLL
-          for (int t = 0; t < row_tiles; ++t) {
-            const auto& even = score[t][2 * step];
-            const auto& odd = score[t][2 * step + 1];
-            const Lanes<Two> weights[4] = {pack<T>(even[0], even[1]), pack<T>(even[2], even[3]),
-                                           pack<T>(odd[0], odd[1]), pack<T>(odd[2], odd[3])};
-            multiply_right(sum[t], weights, right);
-            mma(sum[t][columns / 8], weights, ones.right);
-          }
-        }
+        for (int step = 0; step < rows_of_warp / 16; ++step)
+          group_mma(sum, weights[step], right_ring, from + step * 16, ones, 0);
+        group_commit();
+        group_finish(sum);
       }
     }
     cp_async_wait<0>();

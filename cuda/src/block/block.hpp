@@ -23,6 +23,9 @@
 //   cp_async_commit()  cp_async_wait<N>()                     groups; waits until at most N are pending
 //   ldmatrix<Transposed>(r[1|2|4], shared, i)                 8 × 8 matrices of bf16 or fp16
 //   mma(c[4], a[4], b[2])                                     C += A B, m16n8k16, bf16 or fp16, float accumulators
+//   group_mma(sum[t][9][4], left[t][4], rows, i, octets, j)   sum += left × (16 rows of 64 | of 8); four warps together,
+//   group_commit()  group_wait<N>()  group_finish(sums)       asynchronous: sums count once they are waited for
+//   publish()                                                 before the barrier after which group_mma reads
 //   shuffle(x, from)  shuffle_xor(x, mask)                    of 4 or 8 bytes
 //   shuffle_up(x, distance)  uniform(x)                       of the lane `distance` before; of lane 0, a plain value
 //   pack<T>(lower, upper)  lower(p)  upper(p)  multiply(p, q) two bf16 or fp16 in a register
@@ -35,9 +38,9 @@
 #include "number.hpp"
 
 #if defined(__CUDACC__)
-#include "device/warp_instructions.hpp"
+#include "device/group_instructions.hpp"
 #else
-#include "host/warp_instructions.hpp"
+#include "host/group_instructions.hpp"
 #define SYMPOW_DEVICE inline
 #define SYMPOW_UNROLL
 #define SYMPOW_ROLL

@@ -63,6 +63,18 @@ struct Monomial {
     return result;
   }
 
+  /// P! / Π r!, r how often each channel comes. Exact.
+  SYMPOW_DEVICE block::Lanes<float> coefficient() const {
+    block::Lanes<float> orders = 1.f, repeated = 1.f, run = 1.f;
+    SYMPOW_UNROLL
+    for (int p = 1; p < P; ++p) {
+      run = block::where(channel[p] == channel[p - 1], run + 1.f, block::Lanes<float>(1.f));
+      repeated *= run;
+      orders *= static_cast<float>(p + 1);
+    }
+    return orders / repeated;
+  }
+
   /// Its place among those of d channels.
   SYMPOW_DEVICE block::Lanes<int> place(int d) const {
     block::Lanes<int> before = 0, from = 0;

@@ -26,14 +26,13 @@ SYMPOW_DEVICE void multiply_right(Lanes<float> (&sum)[tiles][4], const Lanes<blo
   }
 }
 
-/// A right factor of 16 rows whose first column is 1, the others 0: with it a product sums the left factor's rows.
+/// Sixteen octets 1, 0, …, 0: as the right factor of a product they sum the left factor's rows. Warp 0 writes them.
 template <class T>
-struct Ones {
-  Lanes<block::Pair<T>> right[2];
-  SYMPOW_DEVICE Ones() {
-    using namespace block;
-    right[0] = right[1] = pack<T>(where(lane() / 4 == 0, 1.f, 0.f), where(lane() / 4 == 0, 1.f, 0.f));
-  }
-};
+SYMPOW_DEVICE void write_ones(block::Shared<T> octets, int warp) {
+  using namespace block;
+  const Lanes<Pair<T>> first = pack<T>(where(lane() % 2 == 0, 1.f, 0.f), Lanes<float>(0.f)),
+                       two[2] = {first, Pair<T>{}};
+  if (warp == 0) store(octets.template as<Pair<T>>(), lane() * 2, two);
+}
 
 }  // namespace sympow::cuda

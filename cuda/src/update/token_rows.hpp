@@ -42,6 +42,13 @@ struct TokenRows {
     return octet_place<tokens>(row, octet);
   }
 
+  /// Where the four numbers of lane 4 r + q lie for the tokens 2 q, 2 q + 1, 2 q + 8, 2 q + 9 of a slab, of q = 0: heads of
+  /// P 2 are read by all rows of lanes alike, so they are stored as lanes need them, 32 bytes a slab.
+  template <class Row>
+  SYMPOW_DEVICE static auto broadcast_place(Row row, int slab) {
+    return row * tokens + ((row & 3) ^ slab) * 16;
+  }
+
   /// Turns keys, `tokens` rows of d channels from row `first_key` on in octet_place<d>, into rows: warp w of so many.
   template <int warps>
   SYMPOW_DEVICE void turn(block::Shared<T> keys, block::Shared<float> inverse, block::Shared<float> weight,
@@ -73,7 +80,10 @@ struct TokenRows {
         const Lanes<int> within = place((lane() >> 2) + octet * 8, from / 8 + n) + lane() % 4 * 2;
         const Lanes<float> one = lower(octets[n]) * shrink[n][0], other = upper(octets[n]) * shrink[n][1];
         if constexpr (P > 1) put(within + plain * tokens, pack<T>(one, other));
-        put(within + weighted * tokens, pack<T>(one * weigh[n][0], other * weigh[n][1]));
+        const Lanes<int> at_head =
+            P == 2 ? broadcast_place((lane() >> 2) + octet * 8, from / 16 + n / 2) + lane() % 4 * 4 + n % 2 * 2
+                   : within + weighted * tokens;
+        put(at_head, pack<T>(one * weigh[n][0], other * weigh[n][1]));
       }
     });
   }

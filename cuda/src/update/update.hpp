@@ -6,33 +6,33 @@
 #include "../layout/chunks.hpp"
 #include "../layout/tile_copy.hpp"
 #include "../layout/tiles.hpp"
-#include "token_rows.hpp"
+#include "unit.hpp"
 
 namespace sympow::cuda {
 
 /// A block of 8 warps has 64 value channels of a head and chunk, and takes its tokens 64 at a time: copies of the next
 /// two stages are on their way while keys of the next one are turned into rows (TokenRows) and this one is multiplied. A
-/// warp has one unit of monomials, 16 `fragments`: heads and tails by ldmatrix, which reads any 16 rows, their product,
-/// times the values; (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0 and give ΔZ. Where the last
-/// block of a chunk has fewer units than warps, these share the tokens of a unit and add their sums in order.
+/// warp has one Unit of monomials; its sums over (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0
+/// and give ΔZ. Where the last block of a chunk has few units, warps share the tokens of one and add their sums in order.
 ///
 /// Roundings: w k̂, each product of rows, to T; sums in float.
 /// Cost: 2 D (e + 8 ⌈e / 64⌉) floating-point operations a token; D (e + 1) floats stored a chunk.
-template <class T, int P, int d, int warps = 8, int fragments = 4>
+template <class T, int P, int d>
 struct Update {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
-  static constexpr int columns = 64, tiles_of_columns = columns / 8 + 1;
+  static constexpr int warps = 8, columns = 64, tiles_of_columns = columns / 8 + 1;
   static constexpr int stage_tokens = P == 4 && d > 16 ? 32 : 64, slabs = stage_tokens / 16, stages = 3;
   using TokenRows = cuda::TokenRows<T, P, d, stage_tokens>;
   static constexpr int row_buffers = P >= 3 ? 1 : 2;
-  static constexpr int units = (D + 16 * fragments - 1) / (16 * fragments), groups = (units + warps - 1) / warps;
-  /// Units of the last block, a power of two as warps share them.
-  static constexpr int last_units = units % warps == 0 || units % warps > 4 ? warps : units % warps > 2 ? 4 : 2;
+  using Unit = cuda::Unit<T, P, d, stage_tokens>;
+  static constexpr int units = Unit::count, fragments = Unit::fragments, groups = (units + warps - 1) / warps;
+  /// Units of the last block; the four warps of a group multiply by the same tokens.
+  static constexpr int last_units = units % warps == 0 || units % warps > 4 ? warps : 4;
 
   static constexpr int stage_bytes = stage_tokens * (2 * d + 2 * columns + 2 * 4);
   static constexpr int exchange_bytes = last_units == warps ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
-  static constexpr int working_bytes = stages * stage_bytes + row_buffers * TokenRows::entries * 2;
+  static constexpr int working_bytes = stages * stage_bytes + row_buffers * TokenRows::entries * 2 + 256;
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
   static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
 
@@ -72,7 +72,8 @@ struct Update {
     Arena arena;
     const auto keys = arena.take<T>(stages * stage_tokens * d), values = arena.take<T>(stages * stage_tokens * columns);
     const auto inverse = arena.take<float>(stages * stage_tokens), weight = arena.take<float>(stages * stage_tokens);
-    const auto rows = arena.take<T>(row_buffers * TokenRows::entries);
+    const auto rows = arena.take<T>(row_buffers * TokenRows::entries), ones = arena.take<T>(16 * 8);
+    write_ones(ones, w);
 
     const TileCopy<d, stage_tokens, warps> key_copy(w);
     const TileCopy<columns, stage_tokens, warps> value_copy(w);
@@ -103,46 +104,22 @@ struct Update {
     };
 
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
-    const int unit = group * warps + w % sharing, part = w / sharing, parts = warps / sharing;
-    Lanes<int> head_at[std::size_t{fragments}], tail_at[std::size_t{fragments}];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
+    const int part = w / sharing, parts = warps / sharing;
+    const Unit unit(group * warps + w % sharing);
+    Lanes<float> sum[fragments][1][tiles_of_columns][4];
     SYMPOW_UNROLL
-    for (int f = 0; f < fragments; ++f) {
-      const auto p = TokenRows::places(lane() % 16 + (unit * fragments + f) * 16);
-      head_at[f] = TokenRows::place(p.head, lane() / 16);
-      tail_at[f] = TokenRows::place(p.tail, lane() / 16);
-    }
-    const Ones<T> ones;
-    Lanes<float> sum[std::size_t{fragments}][tiles_of_columns][4];
-    SYMPOW_UNROLL
-    for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
-    for (int n = 0; n < tiles_of_columns; ++n) SYMPOW_UNROLL
-    for (int r = 0; r < 4; ++r) sum[f][n][r] = 0.f;
+    for (auto& fragment : sum) SYMPOW_UNROLL
+    for (auto& tile_of_sums : fragment[0]) SYMPOW_UNROLL
+    for (auto& s : tile_of_sums) s = 0.f;
 
     const auto multiply_stage = [&](int stage) {
-      const auto memory = rows_of(stage).memory;
       SYMPOW_ROLL
       for (int slab = part; slab < slabs; slab += parts) {
-        Lanes<Two> head_rows[2][4], tail_rows[2][4], value[columns / 16][4];  // rows of the next fragment come early
-        const auto load_rows = [&](int f) {
-          ldmatrix<false>(head_rows[f % 2], memory, head_at[f] ^ (slab * 16));
-          if constexpr (P > 1) ldmatrix<false>(tail_rows[f % 2], memory, tail_at[f] ^ (slab * 16));
-        };
-        load_rows(0);
-        load_right<columns>(value, values, stage % stages * stage_tokens + slab * 16);
-        SYMPOW_UNROLL
-        for (int f = 0; f < fragments; ++f) {
-          if (f + 1 < fragments) load_rows(f + 1);
-          Lanes<Two> phi[4];
-          SYMPOW_UNROLL
-          for (int r = 0; r < 4; ++r) {
-            if constexpr (P > 1)
-              phi[r] = multiply(head_rows[f % 2][r], tail_rows[f % 2][r]);
-            else
-              phi[r] = head_rows[f % 2][r];
-          }
-          multiply_right(sum[f], phi, value);
-          mma(sum[f][columns / 8], phi, ones.right);
-        }
+        unit.each_fragment(rows_of(stage).memory, slab, [&](int f, const auto& phi) {
+          group_mma(sum[f], phi, values, stage % stages * stage_tokens + slab * 16, ones, 0);
+          group_commit();
+        });
+        group_finish(sum);
       }
     };
 
@@ -155,6 +132,7 @@ struct Update {
     }
     for (int stage = first_stage; stage < end_stage; ++stage) {
       cp_async_wait<2 - row_buffers>();
+      publish();
       barrier();  // copies have come, the rows of this stage are made, the stage before was used
       bring(stage + 2);
       if constexpr (row_buffers == 2) {
@@ -180,7 +158,7 @@ struct Update {
         SYMPOW_UNROLL
         for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
         for (int n = 0; n < tiles_of_columns; ++n)
-          each(sum[f][n], lane() * 4 + ((w % sharing * fragments + f) * tiles_of_columns + n) * 128);
+          each(sum[f][0][n], lane() * 4 + ((w % sharing * fragments + f) * tiles_of_columns + n) * 128);
       };
       if (part == p) exchange([&](auto& own, Lanes<int> at) { store(sums_of_warps, at, own); });
       barrier();
@@ -197,16 +175,16 @@ struct Update {
     SYMPOW_UNROLL
     for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const Lanes<int> m = lane() / 4 + ((unit * fragments + f) * 16 + 8 * h), column = lane() % 4 * 2;
+      const Lanes<int> m = unit.monomial(f, h), column = lane() % 4 * 2;
       const Lanes<std::int64_t> entry = m + slot * D;
       SYMPOW_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
-        const Lanes<float> two[2] = {sum[f][n][2 * h], sum[f][n][2 * h + 1]};
+        const Lanes<float> two[2] = {sum[f][0][n][2 * h], sum[f][0][n][2 * h + 1]};
         const Lanes<int> c = column + (tile * columns + 8 * n);
-        store(x.own.sums, entry * x.e + c, two, m < D && c < x.e);
+        store(x.own.sums, entry * x.e + c, two, m >= 0 && c < x.e);
       }
-      const Lanes<float> normaliser[1] = {sum[f][columns / 8][2 * h]};
-      store(x.own.normaliser, entry, normaliser, m < D && column == 0 && tile == 0);
+      const Lanes<float> normaliser[1] = {sum[f][0][columns / 8][2 * h]};
+      store(x.own.normaliser, entry, normaliser, m >= 0 && column == 0 && tile == 0);
     }
   }
 };

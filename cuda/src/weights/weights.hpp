@@ -83,7 +83,7 @@ struct Weights {
 
       const Lanes<double> new_unit = ceiling(before.level);
       mass = where(before.reset >= from || unit == -infinity, 0.f, mass * two_to(unit - new_unit));
-      mass += where(i < before.reset || key == -infinity, 0.f, two_to(key - new_unit) * keys.mass);
+      mass += where(i < before.reset, 0.f, two_to(key - new_unit) * keys.mass);
       unit = new_unit;
     }
 
@@ -159,9 +159,8 @@ struct Weights {
     Lanes<double> level = key;
     SYMPOW_UNROLL
     for (int distance = 1; distance < 32; distance *= 2) {
-      const Lanes<bool> seen = lane() >= distance && i - distance >= reset;
-      const Lanes<double> level_before = shuffle_up(level, distance);
-      level = where(seen, larger(level, level_before), level);
+      const Lanes<double> level_before = shuffle_up(level, distance);  // the first lanes keep theirs
+      level = where(i - distance < reset, level, larger(level, level_before));
     }
     return level;
   }

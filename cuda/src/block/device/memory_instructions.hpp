@@ -28,7 +28,9 @@ struct Shared {
   SYMPOW_DEVICE Shared<U> as() const {
     return {address};
   }
-  SYMPOW_DEVICE Shared after(int count) const { return {address + static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(sizeof(T))}; }
+  SYMPOW_DEVICE Shared after(int count) const {
+    return {address + static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(sizeof(T))};
+  }
 };
 
 extern __shared__ __align__(128) unsigned char arena_storage[];

@@ -19,6 +19,7 @@
 #include "global_memory.hpp"
 #include "mma.hpp"
 #include "mutation.hpp"
+#include "products.hpp"
 #include "report.hpp"
 #include "shared_memory.hpp"
 
@@ -64,6 +65,8 @@ struct Warp {
   int barrier = 0;            ///< that it waits at
   Place place;                ///< where it does
   Groups copies = Groups(1);  ///< of cp.async, the oldest first; the last is open
+  Products products;
+  std::vector<std::size_t> factors;  ///< where the rows of its products began, one after the other
   std::unique_ptr<Fiber> fiber;
 };
 
@@ -103,6 +106,20 @@ class Machine {
     ++site.executed;
     if (counted) *counted = &site;
     return options.mutation.place == place ? options.mutation.change : Change::none;
+  }
+  /// The n-th product of each of four neighbouring warps has the same rows.
+  void require_same_in_group(const Place& place, std::size_t first) {
+    std::vector<std::size_t>& own = warp().factors;
+    own.push_back(first);
+    for (int w = warp_index / 4 * 4; w < warp_index / 4 * 4 + 4; ++w) {
+      if (w >= static_cast<int>(warps_.size())) {
+        fault(place, "a product of fewer than four warps");
+        return;
+      }
+      const std::vector<std::size_t>& other = warps_[static_cast<std::size_t>(w)].factors;
+      if (other.size() >= own.size() && other[own.size() - 1] != first)
+        fault(place, "warps of a group multiply by different rows");
+    }
   }
   /// Ends the calling warp.
   [[noreturn]] void abandon() { throw Abandoned{}; }
@@ -190,6 +207,11 @@ class Machine {
     bool stuck = false;
     for (const Warp& w : warps_) stuck = stuck || w.state == Warp::State::waiting;
     if (stuck) end_deadlock(count);
+    for (const Warp& w : warps_) {
+      if (w.products.pending()) fault(w.place, "products are never waited for");
+      if (w.factors.size() != warps_[static_cast<std::size_t>(&w - warps_.data()) / 4 * 4].factors.size())
+        fault(w.place, "warps of a group have different numbers of products");
+    }
     for (const Warp& w : warps_)
       for (const auto& group : w.copies)
         for (const PendingCopy& copy : group) fault(copy.place, "this copy is never waited for");

@@ -36,12 +36,13 @@ inline std::vector<Mutation> mutations(const Report& clean) {
     const auto add = [&, at = place](Change change) { all.push_back({at, change}); };
     const bool moves =
         name.starts_with("load") || name.starts_with("store") || name == "cp_async" || name == "ldmatrix";
-    if (moves || name == "mma" || name.starts_with("bar") || name == "warp_barrier" || name.starts_with("cp_async"))
+    if (moves || name == "mma" || name.starts_with("group") || name == "publish" || name.starts_with("bar") ||
+        name == "warp_barrier" || name.starts_with("cp_async"))
       add(Change::skip);
     if (site.masked) add(Change::unmask);
     if (site.partial) add(Change::whole_copy);
     if (site.uneven) add(Change::exchange_lanes);
-    if (name == "cp_async_wait") add(Change::wait_less);
+    if (name == "cp_async_wait" || name == "group_wait") add(Change::wait_less);
     if (name == "ldmatrix") add(Change::exchange_results);
     if (name == "mma")
       for (const Change c : {Change::exchange_a, Change::exchange_b, Change::exchange_c}) add(c);

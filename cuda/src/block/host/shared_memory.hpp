@@ -67,6 +67,16 @@ class SharedMemory {
     }
   }
 
+  /// What a warp wrote so far, products of groups may read after a barrier.
+  void publish(int warp) {
+    for (Cell& cell : cells_)
+      if (cell.warp == warp) cell.published = true;
+  }
+  void require_published(Report& report, const Place& place, std::size_t first, std::size_t count) const {
+    for (std::size_t i = first / 2; i < (first + count + 1) / 2; ++i)
+      if (!cells_[i].published) report.fault(place, "reads what was not published, written at line ", cells_[i].line);
+  }
+
   /// What a copy brought has come, and is seen by the lane that waited.
   void land(const Place& copy, const Accessor& by, std::size_t first, const unsigned char* from, std::size_t count) {
     std::memcpy(data(first), from, count);
@@ -80,6 +90,7 @@ class SharedMemory {
     unsigned line = 0;
     std::int8_t warp = 0, lane = 0;
     State state = State::unset;
+    bool published = false;
   };
   struct Read {  // the last one of a warp
     std::uint32_t time = 0, step = 0;
@@ -101,7 +112,8 @@ class SharedMemory {
             line,
             static_cast<std::int8_t>(by.warp),
             static_cast<std::int8_t>(by.lane),
-            state};
+            state,
+            false};
   }
 
   std::size_t warps_;

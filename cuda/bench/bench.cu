@@ -1,0 +1,213 @@
+// The speed of the CUDA library beside what the device can do: a product of cuBLAS and a copy, in the same run.
+//
+//   sympow_cuda_bench [--quick] [--only TEXT] [--tokens N] [--json FILE]
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "cases.hpp"
+
+namespace {
+
+using namespace sympow::cuda;
+using namespace sympow::cuda::bench;
+
+struct Options {
+  bool quick = false;       ///< the cases with a bar only, and shorter
+  std::string only;         ///< those whose name contains it
+  std::int64_t tokens = 0;  ///< no case is longer; 0: as they are
+  std::string json;
+};
+
+constexpr const char* usage =
+    "sympow_cuda_bench [--quick] [--only TEXT] [--tokens N] [--json FILE]\n"
+    "  --quick      only the cases that have a bar\n"
+    "  --only TEXT  only cases whose name contains TEXT\n"
+    "  --tokens N   no sequence longer than N\n"
+    "  --json FILE  what was measured, as JSON\n";
+
+class Bench {
+ public:
+  Bench(const Options& options, Report& report) : options_(options), report_(report), stream_(new_stream()) {
+    effort_.l2_bytes = report.device.l2_bytes;
+  }
+
+  void ceilings() {
+    measure_copy(stream_.get(), report_.ceilings, options_.tokens > 0 ? 1 << 20 : std::size_t{1} << 30);
+    measure_product(stream_.get(), report_.ceilings, 8192);
+    print_header(report_);
+  }
+
+  void attention() {
+    const Problem headline = problem(2, 64, 65536);
+    const std::string name = name_of(headline);
+    if (const Result* r = run(name, headline, true, true))
+      bar({name + ", forward", "ms", r->times.median, 1.3, true}, headline.tokens == 65536);
+    for (int d : {64, 128}) {
+      Problem p = problem(1, d, 65536);
+      const std::string linear = name_of(p);
+      if (const Result* r = run(linear, p, true, true))
+        bar({linear + ", 4 d e + 64 (d + e) a token", "TFLOP/s", linear_operations(p) / r->times.median / 1e9, 94,
+             false},
+            p.tokens == 65536);
+    }
+    if (options_.quick) return;
+    for (int chunk : {256, 512, 1024, 2048, 4096}) {
+      Problem p = headline;
+      p.form = Form::chunked, p.chunk = chunk;
+      run(name + ", chunk " + std::to_string(chunk), p);
+    }
+    for (std::int64_t T = 1024; T <= 65536; T *= 2)
+      for (Form form : {Form::automatic, Form::quadratic, Form::chunked}) {
+        Problem p = problem(2, 64, T);
+        p.form = form;
+        const char* names[] = {"automatic", "chunked", "quadratic"};
+        run(name_of(p) + ", " + names[static_cast<int>(form)], p, T == 1024 || T == 8192);
+      }
+    for (const Problem& p : {problem(2, 32, 65536), problem(2, 128, 65536), problem(4, 16, 65536)})
+      run(name_of(p), p, true);
+    others(headline);
+  }
+
+  void decoding() {
+    Problem p = problem(2, 64, 1);
+    p.batch = 64, p.tokens = 1, p.element = Element::fp16;
+    if (options_.tokens > 0) p.batch = 2;
+    const std::string name = "P 2, d 64, 64 sequences";
+    const auto decoding = [&](const char* what, int count, bool folds, bool parts) -> const Result* {
+      return keep(name + what, [&](const std::string& full) {
+        return time_decoding(full, p, count, folds, effort(parts), stream_.get());
+      });
+    };
+    if (const Result* r = decoding(", decode, tail 32", 32, false, true))
+      bar({name + ", decode, of the copy's rate", "", r->bytes / (r->times.median * 1e-3) / report_.ceilings.copy, .85,
+           false},
+          p.batch == 64);
+    if (options_.quick) return;
+    decoding(", decode, tail 0", 0, false, false);
+    decoding(", decode, tail 63", 63, false, false);
+    decoding(", fold of 64", 64, true, true);
+    p.tokens = 8;
+    decoding(", decode of 8 tokens, tail 32", 32, false, true);
+    p.tokens = 1, p.element = Element::bf16;
+    decoding(", decode, tail 32, bf16", 32, false, false);
+    p.query_heads = 32;
+    decoding(", decode, tail 32, bf16, 32 query heads", 32, false, false);
+  }
+
+ private:
+  /// b 1 × h 8, d = e, gated, bf16; P 1 is not normalised.
+  Problem problem(int power, int d, std::int64_t tokens) const {
+    Problem p;
+    p.power = power, p.d = p.e = d;
+    p.tokens = options_.tokens > 0 ? std::min(tokens, options_.tokens) : tokens;
+    p.query_heads = p.key_heads = p.gate_heads = 8;
+    p.element = Element::bf16;
+    return p;
+  }
+
+  static std::string name_of(const Problem& p) {
+    return "P " + std::to_string(p.power) + ", d " + std::to_string(p.d) + ", T " + std::to_string(p.tokens);
+  }
+
+  /// Variations on the headline.
+  void others(const Problem& headline) {
+    const std::string name = name_of(headline) + ", ";
+    const auto vary = [&](const char* what, const auto& change, bool parts = false) {
+      Problem p = headline;
+      change(p);
+      run(name + what, p, parts);
+    };
+    vary("fp16", [](Problem& p) { p.element = Element::fp16; });
+    vary("float", [](Problem& p) { p.element = Element::f32; }, true);
+    vary("no gates", [](Problem& p) { p.gate_heads = 0; });
+    vary("not normalised", [](Problem& p) { p.normalised = false; });
+    vary("e 128", [](Problem& p) { p.e = 128; });
+    vary("2 key heads", [](Problem& p) { p.key_heads = p.gate_heads = 2; });
+    vary("as 16 sequences", [](Problem& p) { p.batch = 16, p.tokens = std::max<std::int64_t>(p.tokens / 16, 1); });
+  }
+
+  Effort effort(bool parts) const {
+    Effort e = effort_;
+    e.parts = parts;
+    e.seconds = options_.quick ? .15 : .25;
+    return e;
+  }
+
+  /// The result of a case that is wanted, or null.
+  template <class Measure>
+  const Result* keep(const std::string& name, const Measure& measure) {
+    if (!options_.only.empty() && name.find(options_.only) == std::string::npos) return nullptr;
+    report_.results.push_back(measure(name));
+    print(report_.results.back(), report_.ceilings);
+    return report_.results.back().error.empty() ? &report_.results.back() : nullptr;
+  }
+
+  const Result* run(const std::string& name, const Problem& p, bool parts = false, bool longer = false) {
+    return keep(name, [&](const std::string& full) {
+      Effort e = effort(parts);
+      if (longer) e.seconds *= 2;
+      return time_attention(full, p, e, stream_.get());
+    });
+  }
+
+  void bar(const Bar& b, bool of_this_case) {
+    if (of_this_case) report_.bars.push_back(b);
+  }
+
+  const Options& options_;
+  Report& report_;
+  OwnedStream stream_;
+  Effort effort_;
+};
+
+int run(const Options& options) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("There is no GPU here: nothing is measured.\n");
+    return 0;
+  }
+  Report report;
+  report.device = this_device();
+  Bench bench(options, report);
+  bench.ceilings();
+  bench.attention();
+  bench.decoding();
+  print(report.bars);
+  if (!options.json.empty() && !write_json(report, options.json)) {
+    std::fprintf(stderr, "sympow_cuda_bench: %s cannot be written\n", options.json.c_str());
+    return 2;
+  }
+  for (const Result& r : report.results)
+    if (r.failed) return 1;
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const bool more = i + 1 < argc;
+    if (argument == "--quick") {
+      options.quick = true;
+    } else if (argument == "--only" && more) {
+      options.only = argv[++i];
+    } else if (argument == "--tokens" && more) {
+      options.tokens = std::atoll(argv[++i]);
+    } else if (argument == "--json" && more) {
+      options.json = argv[++i];
+    } else {
+      std::fprintf(argument == "--help" ? stdout : stderr, "%s", usage);
+      return argument == "--help" ? 0 : 2;
+    }
+  }
+  try {
+    return run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sympow_cuda_bench: %s\n", error.what());
+    return 2;
+  }
+}

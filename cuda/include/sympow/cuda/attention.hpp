@@ -1,0 +1,49 @@
+// Symmetric-power attention of whole sequences.
+#pragma once
+
+#include <cstddef>
+
+#include "state.hpp"
+
+namespace sympow::cuda {
+
+struct Inputs {
+  ConstView queries;         ///< [B, T, Hq, d]
+  ConstView keys;            ///< [B, T, Hk, d]
+  ConstView values;          ///< [B, T, Hk, e]
+  ConstView log_gates;       ///< [B, T, gate heads] of float: log γ ≤ 0, -∞ included; any multiple of 4 bytes apart
+  ConstState initial_state;  ///< before the first token; null pointers: there is none
+};
+
+struct Outputs {
+  View rows;          ///< [B, T, Hq, e]: Y; tokens beyond the length of a sequence are not written
+  View condition;     ///< [B, T, Hq] of float, if wanted: see attend
+  State final_state;  ///< after the last token, if wanted; it may be the memory of the initial one
+};
+
+/// The form and chunk that `attend` takes for this problem: what it says, or what the cost model chooses.
+Status attention_form(const Problem& problem, Form& form, int& chunk) noexcept;
+
+/// The bytes of the workspace of `attend`, whose pointer is aligned to 256 bytes. The chunked form keeps 4 D (e + 1) +
+/// 2 D (e + 4) bytes for each chunk and state head; both forms 36 for each token and state head.
+Status attention_workspace(const Problem& problem, std::size_t& bytes) noexcept;
+
+/// The rows Y of a problem, the state after the last token, and if wanted the condition of every row
+///
+///     κ_i = Σ_j b_ij (‖q_i‖ ‖k_j‖)^P / Σ_j b_ij (q_i·k_j)^P
+///
+/// to which the error of a normalised row is proportional; of unnormalised rows the numerator alone, times |scale|^P. A
+/// row whose denominator is lost in rounding, as that of a zero query is, is 0 and its condition +∞. Input that is not
+/// finite shows in the rows that see it, and in no other.
+///
+/// Nothing is allocated and nothing waits: the work is on the stream when this returns. Two runs give the same bits.
+/// The arrays must not overlap, but for states. Contents of lengths and offsets on the device are not checked.
+///
+///     std::size_t bytes;
+///     if (auto status = attention_workspace(problem, bytes); !status.ok()) return fail(status.text());
+///     // … allocate …
+///     status = attend(problem, {q, k, v, gates}, {y}, workspace, bytes, stream);
+Status attend(const Problem& problem, const Inputs& inputs, const Outputs& outputs, void* workspace, std::size_t bytes,
+              Stream stream) noexcept;
+
+}  // namespace sympow::cuda

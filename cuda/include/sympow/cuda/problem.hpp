@@ -1,0 +1,48 @@
+// What is computed, apart from the arrays: power, sizes, heads, and how.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "view.hpp"
+
+namespace sympow::cuda {
+
+enum class Form {
+  automatic,  ///< the one that the cost model expects to be the fastest
+  chunked,    ///< states between chunks of tokens, T D e operations a head
+  quadratic   ///< every query with every key before it, T² (d + e) operations a head; no states
+};
+
+/// A problem of B sequences. Query head h reads the keys and values of key head ⌊h Hk / Hq⌋.
+///
+///     y_i = Σ_{j ≤ i} b_ij (scale q_i·k_j)^P v_j / Σ_{j ≤ i} b_ij (scale q_i·k_j)^P       b_ij = γ_{j+1} ⋯ γ_i
+///
+/// without the denominator where rows are not normalised. One description may be used by many threads and streams.
+struct Problem {
+  int power = 2;                    ///< P
+  int d = 64;                       ///< channels of queries and keys
+  int e = 64;                       ///< channels of values, a multiple of 8 up to 256
+  std::int64_t batch = 1;           ///< B
+  std::int64_t tokens = 0;          ///< of the longest sequence
+  std::int64_t query_heads = 1;     ///< Hq
+  std::int64_t key_heads = 1;       ///< Hk, of keys and values; divides Hq
+  std::int64_t gate_heads = 0;      ///< 0, or as many as key heads or as query heads; each has a state
+  Element element = Element::bf16;  ///< of queries, keys, values and rows
+  /// On the device, B + 1 numbers: packed sequences, of which b has the tokens offsets[b] … offsets[b + 1] - 1.
+  const std::int64_t* offsets = nullptr;
+  std::int64_t total_tokens = 0;  ///< of packed sequences; no offset is larger
+  /// On the device, B numbers up to `tokens`: padded sequences of these lengths. Null: all are as long.
+  const std::int32_t* lengths = nullptr;
+  std::optional<bool> normalised;  ///< by default rows of even powers are
+  float scale = 1;                 ///< of unnormalised rows
+  bool carries_state = false;      ///< there is an initial state, or the final one is wanted
+  Form form = Form::automatic;
+  int chunk = 0;  ///< tokens, a multiple of 64; 0: by the cost model
+
+  bool is_normalised() const noexcept { return normalised.value_or(power % 2 == 0); }
+  /// Hs: gates that query heads have of their own give each of them a state.
+  std::int64_t state_heads() const noexcept { return gate_heads == 0 ? key_heads : gate_heads; }
+};
+
+}  // namespace sympow::cuda

@@ -1,0 +1,47 @@
+// The state of every sequence and state head: all that later tokens need of earlier ones.
+#pragma once
+
+#include <cstddef>
+
+#include "problem.hpp"
+#include "status.hpp"
+
+namespace sympow::cuda {
+
+/// Of every sequence and state head, on the device, in units of 2^⌈L⌉:
+///
+///     S = Σ_j w_j φ(k_j) v_jᵀ      Z = Σ_j w_j φ(k_j)      w_j the product of the gates since token j
+///
+/// φ is the D = C(d + P - 1, P) monomials k_{i1} ⋯ k_{iP}, i1 ≤ … ≤ iP, in lexicographic order, without coefficients.
+/// (In the CPU's states each row has the root of its multinomial coefficient.) Pointers are aligned to 16 bytes.
+struct State {
+  float* sums = nullptr;        ///< [B, Hs, D, e]: S
+  float* normaliser = nullptr;  ///< [B, Hs, D]: Z
+  double* level = nullptr;      ///< [B, Hs]: L, log2 of the largest w_j 2^(P x_j), 2^x_j ≥ ‖k_j‖; -∞ of an empty state
+  float* mass = nullptr;        ///< [B, Hs]: Σ_j w_j ‖k_j‖^P
+};
+
+/// The same, to be read.
+struct ConstState {
+  const float* sums = nullptr;
+  const float* normaliser = nullptr;
+  const double* level = nullptr;
+  const float* mass = nullptr;
+
+  ConstState() noexcept = default;
+  ConstState(const State& x) noexcept : sums(x.sums), normaliser(x.normaliser), level(x.level), mass(x.mass) {}
+};
+
+/// D = C(d + P - 1, P); 0 where it is beyond 2^31.
+[[nodiscard]] std::int64_t monomials(int power, int d) noexcept;
+
+/// The bytes of a state of this problem, in one piece of memory: B Hs (4 D (e + 1) + 12), and what aligns its parts.
+Status state_bytes(const Problem& problem, std::size_t& bytes) noexcept;
+
+/// The arrays of a state in one piece of memory, aligned to 256 bytes as what cudaMalloc returns. Sets no entry.
+Status state_in(const Problem& problem, void* memory, std::size_t bytes, State& state) noexcept;
+
+/// Makes a state empty. Cost: its bytes written once.
+Status clear(const Problem& problem, const State& state, Stream stream) noexcept;
+
+}  // namespace sympow::cuda

@@ -1,0 +1,174 @@
+// What queries read from states: Σ_m c_m φ_m(q̂) S_m and Σ_m c_m φ_m(q̂) Z_m, slab by slab of monomials.
+#pragma once
+
+#include "../layout/monomials.hpp"
+#include "channels.hpp"
+#include "decode.hpp"
+#include "ring.hpp"
+
+namespace sympow::cuda {
+
+/// A block has a slab of at most `most_rows` monomials of one state, and Q of the queries that share it; further queries
+/// read the slab again, at about the same time. Every thread holds four value channels, and takes every so many rows of S:
+/// each float of the state is loaded once, 16 bytes a lane, `depth` loads on their way.
+///
+/// Everything in float: c_m φ_m(q̂) by P products, then sums in this order: rows of a thread, threads, slabs (FinishRows).
+/// Cost: 2 Q D (e + 1) floating-point operations; 4 D (e + 1) bytes of state, 4 n (e + 1) of parts a slab.
+template <class T, int P, int d, int Q>
+struct ReadState {
+  static_assert((d & (d - 1)) == 0 && (Q == 1 || Q % 4 == 0));
+  static constexpr int D = monomial_count(P, d);
+  static constexpr int warps = 4, threads = 32 * warps, blocks_per_multiprocessor = Q == 1 ? 8 : 5;
+  static constexpr int depth = 4, least_rows = 32, most_rows = 264;
+  static constexpr int vector = Q < 4 ? Q : 4;  // numbers of queries next to each other
+  static constexpr int shared_bytes = padded(4 * Q * d) + padded(4 * Q * most_rows) + 16 * Q * threads + 128;
+
+  struct Args {
+    Rows<const T> queries;
+    States states;
+    StateParts parts;
+    Heads heads;
+    int tokens, e, rows;  ///< new tokens; value channels, a multiple of 8 up to 512; rows of a slab
+  };
+
+  /// Rows of a slab that give every multiprocessor enough blocks where states are few.
+  static constexpr int rows(int multiprocessors, std::int64_t states) {
+    const std::int64_t wanted = (std::int64_t{multiprocessors} * blocks_per_multiprocessor + states - 1) / states;
+    const std::int64_t fewest = (D + most_rows - 1) / most_rows, slabs = wanted < fewest ? fewest : wanted;
+    const auto even = static_cast<int>((D + slabs - 1) / slabs + 7) / 8 * 8;  // whole sectors of Z
+    return even < least_rows ? least_rows : even;
+  }
+  SYMPOW_HOST_DEVICE static constexpr int slabs(int rows) { return (D + rows - 1) / rows; }
+  /// x: blocks of queries, times slabs. y: state heads. z: sequences.
+  static constexpr Blocks blocks(int batch, int query_heads, int state_heads, int tokens, int rows) {
+    return {(query_heads / state_heads * tokens + Q - 1) / Q * slabs(rows), state_heads, batch};
+  }
+
+  SYMPOW_DEVICE static void run(const Args& x) {
+    using namespace block;
+    const int w = warp(), head = block_index(1), b = block_index(2);
+    const int group = x.heads.query / x.heads.state, queries = group * x.tokens, query_blocks = (queries + Q - 1) / Q;
+    const int first_query = block_index(0) % query_blocks * Q, slab = block_index(0) / query_blocks;
+    const int first = slab * x.rows, count = D - first < x.rows ? D - first : x.rows;
+    const std::int64_t state = std::int64_t{b} * x.heads.state + head;
+    const Lanes<int> thread = lane() + w * 32;
+
+    Arena arena;
+    const auto query = arena.take<float>(Q * d), phi = arena.take<float>(Q * most_rows);
+    const auto sums = arena.take<float>(Q * 4 * threads), normalisers = arena.take<float>(Q * warps);
+
+    const int quarters = x.e / 4, rows_at_once = threads / quarters, used = rows_at_once * quarters;
+    const Lanes<std::int64_t> sums_at = thread * 4 + (state * D + first) * x.e;
+    const auto here = [&](int n) { return thread < used && thread + n * used < count * quarters; };
+    Ring<depth, float, 4> ring;
+    const auto bring = [&](int n, Lanes<float>(&four)[4]) {
+      load(four, x.states.sums, sums_at + n * used * 4, here(n));
+    };
+    ring.start(bring);
+
+    bring_queries(x, w, b, head, first_query, queries, query);
+    barrier();
+
+    Lanes<float> normaliser[std::size_t{Q}];
+    SYMPOW_UNROLL
+    for (int i = 0; i < Q; ++i) normaliser[i] = 0.f;
+    for (int from = 0; from < count; from += threads) {
+      const Lanes<int> m = thread + from;
+      Lanes<float> z[1] = {0.f};
+      load(z, x.states.normaliser, m + (state * D + first), m < count);
+      const auto monomial = Monomial<P>::template at<d>(d, where(m < count, m + first, 0));
+      const Lanes<float> coefficient = monomial.coefficient();
+      SYMPOW_UNROLL
+      for (int i = 0; i < Q; i += vector) {
+        Lanes<float> of_queries[std::size_t{vector}];
+        SYMPOW_UNROLL
+        for (int v = 0; v < vector; ++v) {
+          of_queries[v] = coefficient;
+          SYMPOW_UNROLL
+          for (int l = 0; l < P; ++l) {
+            Lanes<float> factor[1];
+            load(factor, query, monomial.channel[l] + (i + v) * d);
+            of_queries[v] *= factor[0];
+          }
+          normaliser[i + v] += of_queries[v] * z[0];
+        }
+        store(phi, m * vector + i * most_rows, of_queries, m < count);
+      }
+    }
+    SYMPOW_UNROLL
+    for (int i = 0; i < Q; ++i) {
+      const Lanes<float> of_warp[1] = {sum_over(normaliser[i], 32)};
+      store(normalisers, lane() + (i * warps + w), of_warp, lane() < 1);
+    }
+    barrier();
+
+    Lanes<float> sum[std::size_t{Q}][4];
+    SYMPOW_UNROLL
+    for (int i = 0; i < Q; ++i) SYMPOW_UNROLL
+    for (int c = 0; c < 4; ++c) sum[i][c] = 0.f;
+    const Lanes<int> row = thread / quarters;
+    ring.run((count + rows_at_once - 1) / rows_at_once, bring, [&](int n, const Lanes<float>(&four)[4]) {
+      SYMPOW_UNROLL
+      for (int i = 0; i < Q; i += vector) {
+        Lanes<float> of_queries[std::size_t{vector}];
+        SYMPOW_UNROLL
+        for (int v = 0; v < vector; ++v) of_queries[v] = 0.f;
+        load(of_queries, phi, (row + n * rows_at_once) * vector + i * most_rows, here(n));
+        SYMPOW_UNROLL
+        for (int v = 0; v < vector; ++v) SYMPOW_UNROLL
+        for (int c = 0; c < 4; ++c) sum[i + v][c] += of_queries[v] * four[c];
+      }
+    });
+
+    SYMPOW_UNROLL
+    for (int i = 0; i < Q; ++i) store(sums, thread * 4 + i * 4 * threads, sum[i]);
+    barrier();
+    const std::int64_t part = (state * queries + first_query) * slabs(x.rows) + slab;  // of the first query
+    const int left = queries - first_query < Q ? queries - first_query : Q;
+    for (int from = 0; from < left * x.e; from += threads) {
+      const Lanes<int> o = thread + from, i = o / x.e, c = o % x.e;
+      Lanes<float> total = 0.f;
+      for (int r = 0; r < rows_at_once; ++r) {
+        Lanes<float> of_thread[1] = {0.f};
+        load(of_thread, sums, i * (4 * threads) + c + r * x.e, o < left * x.e);
+        total += of_thread[0];
+      }
+      const Lanes<float> result[1] = {total};
+      store(x.parts.sums, (i * std::int64_t{slabs(x.rows)} + part) * x.e + c, result, o < left * x.e);
+    }
+    if (w == 0) {
+      Lanes<float> of_warps[4] = {0.f, 0.f, 0.f, 0.f};
+      load(of_warps, normalisers, lane() * warps, lane() < left);
+      const Lanes<float> result[1] = {(of_warps[0] + of_warps[1]) + (of_warps[2] + of_warps[3])};
+      store(x.parts.normaliser, lane() * std::int64_t{slabs(x.rows)} + part, result, lane() < left);
+    }
+  }
+
+ private:
+  /// q̂ of the block's queries; 0 beyond the last.
+  SYMPOW_DEVICE static void bring_queries(const Args& x, int w, int b, int head, int first, int queries,
+                                          block::Shared<float> to) {
+    using namespace block;
+    constexpr int channels = d > 64 ? 4 : 2, lanes = d / channels, turns = (Q + warps - 1) / warps;
+    const int group = x.heads.query / x.heads.state;
+    Lanes<Pair<T>> pairs[std::size_t{turns}][std::size_t{channels / 2}];
+    SYMPOW_UNROLL
+    for (int turn = 0; turn < turns; ++turn) {
+      SYMPOW_UNROLL
+      for (int c = 0; c < channels / 2; ++c) pairs[turn][c] = Pair<T>{};
+      const int i = first + turn * warps + w;
+      if (turn * warps + w < Q && i < queries)
+        load(pairs[turn], x.queries.data,
+             lane() * channels + x.queries.at(b, i % x.tokens, head * group + i / x.tokens), lane() < lanes);
+    }
+    SYMPOW_UNROLL
+    for (int turn = 0; turn < turns; ++turn) {
+      Lanes<float> row[std::size_t{channels}];
+      unpack(row, pairs[turn]);
+      normalise(row, 32);
+      if (turn * warps + w < Q) store(to, lane() * channels + (turn * warps + w) * d, row, lane() < lanes);
+    }
+  }
+};
+
+}  // namespace sympow::cuda

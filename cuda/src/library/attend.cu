@@ -1,0 +1,71 @@
+// attend: weights, states between chunks, and rows.
+#include <cmath>
+
+#include "../attention/attention.hpp"
+#include "checks.hpp"
+#include "dispatch.hpp"
+#include "states.hpp"
+
+namespace sympow::cuda {
+
+namespace library {
+namespace {
+
+// τ of degenerate rows: 16 u of float, times 4 for long sums. Decoding has the same.
+constexpr float noise = 16 * 4 * 0x1p-24f;
+
+template <class T, int P, int d>
+Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, const Outputs& outputs,
+              const AttentionMemory& memory, Stream stream) {
+  const Tokens<T> tokens{sequences_of(problem, plan),
+                         heads_of(problem),
+                         rows_of<const T>(inputs.keys, problem),
+                         rows_of<const T>(inputs.values, problem),
+                         rows_of<const float>(inputs.log_gates, problem),
+                         states_of(inputs.initial_state),
+                         states_of(outputs.final_state)};
+  const bool reads_state = plan.form == Form::chunked && (plan.chunks > 1 || inputs.initial_state.sums);
+  SYMPOW_CUDA_TRY(launch_weights(problem, tokens, memory, stream));
+  if (reads_state || outputs.final_state.sums)
+    SYMPOW_CUDA_TRY((launch_states<T, P, d>(problem, tokens, memory, stream)));
+  using Kernel = Attention<T, P, d>;
+  typename Kernel::Args args{rows_of<const T>(inputs.queries, problem),
+                             tokens.keys,
+                             tokens.values,
+                             rows_of<T>(outputs.rows, problem),
+                             rows_of<float>(outputs.condition, problem),
+                             tokens_of(memory),
+                             chunks_of(memory),
+                             prefixes_of<T>(memory),
+                             tokens.sequences,
+                             tokens.heads,
+                             problem.e};
+  args.has_state = reads_state;
+  args.normalised = problem.is_normalised();
+  args.scale_exponent = problem.scale == 0 ? 0 : P * std::log2(std::abs(double{problem.scale}));
+  args.scale_sign = problem.scale == 0 ? 0.f : problem.scale < 0 && P % 2 == 1 ? -1.f : 1.f;
+  args.noise = noise;
+  return launch<Kernel>(Kernel::blocks(tokens.sequences, tokens.heads, problem.e), args, stream);
+}
+
+}  // namespace
+}  // namespace library
+
+Status attend(const Problem& problem, const Inputs& inputs, const Outputs& outputs, void* workspace, std::size_t bytes,
+              Stream stream) noexcept {
+  using namespace library;
+  Plan plan;
+  std::size_t needed = 0;
+  SYMPOW_CUDA_TRY(plan_attention(problem, plan));
+  SYMPOW_CUDA_TRY(check_arrays(problem, inputs, outputs));
+  SYMPOW_CUDA_TRY(attention_workspace(problem, needed));
+  SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
+  if (problem.batch == 0) return {};
+  Pieces pieces(workspace);
+  const AttentionMemory memory(problem, plan, pieces);
+  return dispatch(problem, [&]<class T, int P, int d>() {
+    return library::attend<T, P, d>(problem, plan, inputs, outputs, memory, stream);
+  });
+}
+
+}  // namespace sympow::cuda

@@ -1,0 +1,196 @@
+#include "checks.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+#include "instantiations.hpp"
+#include "memory.hpp"
+
+namespace sympow::cuda::library {
+
+namespace {
+
+constexpr std::int64_t most_tokens = std::int64_t{1} << 30, most_blocks = 65535;
+
+std::size_t bytes_of(Element element) noexcept { return element == Element::f32 ? 4 : 2; }
+const char* name_of(Element element) noexcept {
+  return element == Element::bf16 ? "bf16" : element == Element::fp16 ? "fp16" : element == Element::f32 ? "f32" : "?";
+}
+
+/// "1: 64, 128; 2: 16, …": the table.
+void write_table(char* text, std::size_t size) noexcept {
+  std::size_t used = 0;
+  int power = 0;
+  for (const Instantiation& i : instantiations) {
+    char entry[40];
+    if (i.power == power)
+      std::snprintf(entry, sizeof entry, ", %d", i.d);
+    else
+      std::snprintf(entry, sizeof entry, "%sP %d with d %d", power == 0 ? "" : "; ", i.power, i.d);
+    power = i.power;
+    const std::size_t length = std::strlen(entry);
+    if (used + length + 1 > size) break;
+    std::memcpy(text + used, entry, length + 1);
+    used += length;
+  }
+}
+
+Status check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) noexcept {
+  if (value >= least && value <= most) return {};
+  return refuse(Code::bad_argument, "%s is %lld and must be %lld to %lld", name, static_cast<long long>(value),
+                static_cast<long long>(least), static_cast<long long>(most));
+}
+
+/// What all arrays of a kind have in common.
+struct Shape {
+  const char* name;
+  Element element;
+  std::int64_t heads, channels;
+  std::size_t alignment;  // of pointer and strides, in bytes
+  bool written;
+};
+
+Status check_view(const Problem& problem, const ConstView& view, const Shape& shape) noexcept {
+  if (view.element != shape.element)
+    return refuse(Code::bad_argument, "%s are %s and must be %s", shape.name, name_of(view.element),
+                  name_of(shape.element));
+  if (!view.data) return refuse(Code::bad_argument, "%s are a null pointer", shape.name);
+  if (reinterpret_cast<std::uintptr_t>(view.data) % shape.alignment != 0)
+    return refuse(Code::bad_argument, "%s begin at %p, which must be a multiple of %zu", shape.name, view.data,
+                  shape.alignment);
+  const bool packed = problem.offsets != nullptr;
+  const struct {
+    const char* name;
+    std::int64_t stride, size;
+  } axes[] = {{"sequence", view.sequence, packed ? 1 : problem.batch},
+              {"token", view.token, packed ? problem.total_tokens : problem.tokens},
+              {"head", view.head, shape.heads}};
+  std::uint64_t last = static_cast<std::uint64_t>(shape.channels);
+  for (const auto& axis : axes) {
+    if (axis.size <= 1) continue;  // its stride is not used
+    const auto stride = static_cast<long long>(axis.stride);
+    if (axis.stride < 0 || (shape.written && axis.stride < shape.channels))
+      return refuse(Code::bad_argument, "the %s stride of %s is %lld and must be at least %lld", axis.name, shape.name,
+                    stride, shape.written ? static_cast<long long>(shape.channels) : 0LL);
+    const std::size_t unit = shape.alignment / bytes_of(shape.element);
+    if (static_cast<std::uint64_t>(axis.stride) % unit != 0)
+      return refuse(Code::bad_argument, "the %s stride of %s is %lld entries and must be a multiple of %zu", axis.name,
+                    shape.name, stride, unit);
+    last += product(axis.stride, axis.size - 1);
+    if (last >= beyond / 4) return refuse(Code::too_large, "the last entry of %s is beyond 2^60", shape.name);
+  }
+  return {};
+}
+
+Status check_gates(const Problem& problem, const ConstView& gates) noexcept {
+  if (problem.gate_heads == 0) {
+    if (gates.data) return refuse(Code::bad_argument, "there are log gates, but gate_heads is 0");
+    return {};
+  }
+  return check_view(problem, gates, {"log gates", Element::f32, problem.gate_heads, 1, 4, false});
+}
+
+}  // namespace
+
+Status check_problem(const Problem& p) noexcept {
+  SYMPOW_CUDA_TRY(check_range("batch", p.batch, 0, 0x7fffffff));
+  SYMPOW_CUDA_TRY(check_range("tokens", p.tokens, 0, most_tokens));
+  SYMPOW_CUDA_TRY(check_range("query_heads", p.query_heads, 1, most_blocks));
+  SYMPOW_CUDA_TRY(check_range("key_heads", p.key_heads, 1, p.query_heads));
+  if (p.query_heads % p.key_heads != 0)
+    return refuse(Code::bad_argument, "query_heads is %lld and must be a multiple of key_heads, %lld",
+                  static_cast<long long>(p.query_heads), static_cast<long long>(p.key_heads));
+  if (p.gate_heads != 0 && p.gate_heads != p.key_heads && p.gate_heads != p.query_heads)
+    return refuse(Code::bad_argument, "gate_heads is %lld and must be 0, key_heads (%lld) or query_heads (%lld)",
+                  static_cast<long long>(p.gate_heads), static_cast<long long>(p.key_heads),
+                  static_cast<long long>(p.query_heads));
+  SYMPOW_CUDA_TRY(check_range("e", p.e, 8, 256));
+  if (p.e % 8 != 0) return refuse(Code::bad_argument, "e is %d and must be a multiple of 8", p.e);
+  if (p.offsets && p.lengths) return refuse(Code::bad_argument, "sequences are packed by offsets or padded, not both");
+  if (p.offsets)
+    SYMPOW_CUDA_TRY(
+        check_range("total_tokens", p.total_tokens, 0, static_cast<std::int64_t>(product(p.batch, p.tokens))));
+  if (!std::isfinite(p.scale)) return refuse(Code::bad_argument, "scale is %g and must be finite", p.scale);
+  if (p.form != Form::automatic && p.form != Form::chunked && p.form != Form::quadratic)
+    return refuse(Code::bad_argument, "form is %d, which is none", static_cast<int>(p.form));
+  if (p.form == Form::quadratic && p.carries_state)
+    return refuse(Code::bad_argument, "the quadratic form has no state, but carries_state is set");
+  if (p.chunk < 0 || p.chunk % 64 != 0 || p.chunk > 1 << 20)
+    return refuse(Code::bad_argument, "chunk is %d and must be a multiple of 64 up to 2^20, or 0", p.chunk);
+  if (p.element != Element::bf16 && p.element != Element::fp16)
+    return refuse(Code::not_compiled, "there are no kernels for elements %s, but for bf16 and fp16",
+                  name_of(p.element));
+  if (is_compiled(p.power, p.d)) return {};
+  char table[180] = "";
+  write_table(table, sizeof table);
+  return refuse(Code::not_compiled, "there are no kernels for P %d with d %d, but for %s", p.power, p.d, table);
+}
+
+Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outputs) noexcept {
+  const bool any = p.batch > 0 && (p.offsets ? p.total_tokens : p.tokens) > 0;
+  if (any) {
+    SYMPOW_CUDA_TRY(check_view(p, inputs.queries, {"queries", p.element, p.query_heads, p.d, 16, false}));
+    SYMPOW_CUDA_TRY(check_view(p, inputs.keys, {"keys", p.element, p.key_heads, p.d, 16, false}));
+    SYMPOW_CUDA_TRY(check_view(p, inputs.values, {"values", p.element, p.key_heads, p.e, 16, false}));
+    SYMPOW_CUDA_TRY(check_gates(p, inputs.log_gates));
+    SYMPOW_CUDA_TRY(check_view(p, outputs.rows, {"rows", p.element, p.query_heads, p.e, 16, true}));
+    if (outputs.condition.data)
+      SYMPOW_CUDA_TRY(check_view(p, outputs.condition, {"condition", Element::f32, p.query_heads, 1, 4, true}));
+  }
+  const bool initial = inputs.initial_state.sums, last = outputs.final_state.sums;
+  if ((initial || last) && !p.carries_state)
+    return refuse(Code::bad_argument, "there is %s, but carries_state is not set",
+                  initial ? "an initial state" : "a final state");
+  if (initial) SYMPOW_CUDA_TRY(check_state(inputs.initial_state, "initial state"));
+  if (last) SYMPOW_CUDA_TRY(check_state(outputs.final_state, "final state"));
+  return {};
+}
+
+Status check_state(const ConstState& state, const char* name) noexcept {
+  const struct {
+    const char* name;
+    const void* data;
+  } arrays[] = {{"sums", state.sums}, {"normaliser", state.normaliser}, {"level", state.level}, {"mass", state.mass}};
+  for (const auto& array : arrays) {
+    if (!array.data) return refuse(Code::bad_argument, "%s of the %s is a null pointer", array.name, name);
+    if (reinterpret_cast<std::uintptr_t>(array.data) % 16 != 0)
+      return refuse(Code::bad_argument, "%s of the %s begins at %p, which must be a multiple of 16", array.name, name,
+                    array.data);
+  }
+  return {};
+}
+
+Status check_capacity(int capacity) noexcept {
+  if (capacity == 64 || capacity == 128) return {};
+  return refuse(Code::bad_argument, "the tail's capacity is %d and must be 64 or 128", capacity);
+}
+
+Status check_tail(const Problem& p, const Tail& tail) noexcept {
+  SYMPOW_CUDA_TRY(check_capacity(tail.capacity));
+  SYMPOW_CUDA_TRY(check_range("the tail's count", tail.count, 0, tail.capacity));
+  const struct {
+    const char* name;
+    const void* data;
+    bool needed;
+  } arrays[] = {
+      {"keys", tail.keys, true}, {"values", tail.values, true}, {"log gates", tail.log_gates, p.gate_heads > 0}};
+  for (const auto& array : arrays) {
+    if (!array.needed) continue;
+    if (!array.data) return refuse(Code::bad_argument, "%s of the tail are a null pointer", array.name);
+    if (reinterpret_cast<std::uintptr_t>(array.data) % 16 != 0)
+      return refuse(Code::bad_argument, "%s of the tail begin at %p, which must be a multiple of 16", array.name,
+                    array.data);
+  }
+  return {};
+}
+
+Status check_decoding(const Problem& p) noexcept {
+  if (p.offsets || p.lengths)
+    return refuse(Code::bad_argument, "decoding takes as many new tokens of every sequence: no offsets, no lengths");
+  SYMPOW_CUDA_TRY(check_problem(p));
+  SYMPOW_CUDA_TRY(check_range("batch of a decoding", p.batch, 0, most_blocks));
+  return check_range("tokens of a decoding", p.tokens, 1, 64);
+}
+
+}  // namespace sympow::cuda::library

@@ -1,0 +1,26 @@
+// Whether arguments are what they must be. A host can tell without touching an array.
+#pragma once
+
+#include <sympow/cuda/decode.hpp>
+
+namespace sympow::cuda::library {
+
+/// Sizes, heads, and whether the kernels were compiled.
+Status check_problem(const Problem& problem) noexcept;
+
+/// The arrays of a call. Those of a problem without tokens may be missing.
+Status check_arrays(const Problem& problem, const Inputs& inputs, const Outputs& outputs) noexcept;
+
+/// Its pointers are there, and aligned.
+Status check_state(const ConstState& state, const char* name) noexcept;
+
+/// Of a tail, in tokens.
+Status check_capacity(int capacity) noexcept;
+
+/// Its arrays and sizes.
+Status check_tail(const Problem& problem, const Tail& tail) noexcept;
+
+/// The problem of a call that decodes.
+Status check_decoding(const Problem& problem) noexcept;
+
+}  // namespace sympow::cuda::library

@@ -1,0 +1,80 @@
+// What attention costs in each form, as far as its shape can tell: which one is the fastest, and how long chunks are.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include <sympow/cuda/problem.hpp>
+
+#include "costs.hpp"
+
+namespace sympow::cuda::library {
+
+/// What a call asks of a form.
+struct Shape {
+  double tokens;      ///< of the longest sequence
+  double all_tokens;  ///< of the batch
+  double query_heads, state_heads;
+  double d, e, D;  ///< D monomials
+};
+
+namespace detail {
+
+// Tiles of kernels: value channels, with those of the normaliser; queries of a block; monomials of a block.
+inline double columns(const Shape& s) { return 72 * std::ceil(s.e / 64); }
+inline constexpr double rows_of_block = 256, monomials_of_block = 640;
+
+/// Seconds of a kernel: its operations on the whole machine, or those of its longest block on one multiprocessor.
+inline double kernel(double all, double longest_block, double rate, const Costs& costs) {
+  return costs.launch + std::max(all, longest_block * costs.multiprocessors) / rate;
+}
+
+/// Weights, and queries with the keys of their own chunk.
+inline double seconds_of_pairs(const Shape& s, double chunk, const Costs& costs) {
+  const double length = std::min(chunk, s.tokens), each = 2 * (s.d + columns(s));
+  const double weights = std::ceil(length / 256) * costs.pass + costs.launch;
+  return weights + kernel(s.all_tokens * s.query_heads * (length + rows_of_block) / 2 * each,
+                          std::min(rows_of_block, length) * length * each, costs.pair, costs);
+}
+
+}  // namespace detail
+
+/// Seconds of the chunked form: what pairs take, and
+///
+///     update   2 T D e'                                 e' = 72 ⌈e / 64⌉, of every state head
+///     scan     T/c D (10 e + 16) bytes                  written by update, read, written as prefixes, read by queries
+///     query    2 T D e'                                 of every query head
+inline double seconds_of_chunks(const Shape& s, double chunk, const Costs& costs = {}) {
+  const double length = std::min(chunk, s.tokens), width = 2 * detail::columns(s);
+  const double chunks = std::ceil(s.all_tokens / std::max(chunk, 1.)) * s.state_heads;
+  const double update = detail::kernel(s.all_tokens * s.state_heads * s.D * width,
+                                       length * std::min(detail::monomials_of_block, s.D) * 144, costs.update, costs);
+  const double query = detail::kernel(s.all_tokens * s.query_heads * s.D * width,
+                                      std::min(detail::rows_of_block, length) * s.D * 144, costs.query, costs) -
+                       costs.launch;
+  const double scan = chunks * s.D * (10 * s.e + 16) / costs.memory + 2 * costs.launch;
+  return detail::seconds_of_pairs(s, chunk, costs) + update + scan + query;
+}
+
+/// Seconds of the quadratic form: T²/2 2 (d + e') operations of every query head.
+inline double seconds_of_quadratic(const Shape& s, const Costs& costs = {}) {
+  return detail::seconds_of_pairs(s, s.tokens, costs);
+}
+
+/// The chunk of the chunked form: 2^6 … 2^14 tokens, no longer than a sequence needs. The optimum is flat: short chunks
+/// cost memory for states, long ones pairs. Of long sequences: about √(10 D e / (d + e') · pair / memory).
+inline int cheapest_chunk(const Shape& s, const Costs& costs = {}) {
+  int best = 64;
+  for (int chunk = 128; chunk <= 1 << 14 && chunk < 2 * s.tokens; chunk *= 2)
+    if (seconds_of_chunks(s, chunk, costs) < seconds_of_chunks(s, best, costs)) best = chunk;
+  return best;
+}
+
+/// The form that takes less time for sequences that carry no state.
+inline Form cheapest_form(const Shape& s, const Costs& costs = {}) {
+  const double chunked = seconds_of_chunks(s, cheapest_chunk(s, costs), costs);
+  return seconds_of_quadratic(s, costs) <= chunked ? Form::quadratic : Form::chunked;
+}
+
+}  // namespace sympow::cuda::library

@@ -1,0 +1,122 @@
+// decode: what new tokens read of states, then their rows.
+#include <cmath>
+
+#include "../decode/finish_rows.hpp"
+#include "../decode/read_state.hpp"
+#include "arguments.hpp"
+#include "checks.hpp"
+#include "costs.hpp"
+#include "dispatch.hpp"
+#include "launch.hpp"
+
+namespace sympow::cuda {
+
+namespace library {
+namespace {
+
+/// How rows are cut into parts: the state of `queries` new tokens and heads in slabs, each a part of every row.
+struct Parts {
+  std::int64_t rows;
+  int rows_of_slab, slabs;
+  float *sums = nullptr, *normaliser = nullptr;
+
+  void take(const Problem& p, Pieces& pieces) {
+    pieces.take(sums, product(rows, slabs, p.e));
+    pieces.take(normaliser, product(rows, slabs));
+  }
+};
+
+/// call.operator()<ReadState>() with as many queries a block as share a state, one or eight at once.
+template <class Call>
+Status with_kernel(const Problem& problem, const Call& call) {
+  return dispatch(problem, [&]<class T, int P, int d>() {
+    const bool one = problem.query_heads / problem.state_heads() * problem.tokens == 1;
+    return one ? call.template operator()<T, ReadState<T, P, d, 1>>()
+               : call.template operator()<T, ReadState<T, P, d, 8>>();
+  });
+}
+
+template <class Kernel>
+Parts parts_of(const Problem& p) {
+  const int rows = Kernel::rows(static_cast<int>(Costs().multiprocessors), p.batch * p.state_heads());
+  return {p.batch * p.query_heads * p.tokens, rows, Kernel::slabs(rows)};
+}
+
+template <class T, class Kernel>
+Status decode(const Problem& p, const State& state, const Tail& tail, const Inputs& inputs, const Outputs& outputs,
+              void* workspace, Stream stream) {
+  Parts parts = parts_of<Kernel>(p);
+  Pieces pieces(workspace);
+  parts.take(p, pieces);
+  const auto tokens = static_cast<int>(p.tokens), batch = static_cast<int>(p.batch);
+  const Heads heads = heads_of(p);
+  const States states = states_of(state);
+  const StateParts state_parts{{parts.sums}, {parts.normaliser}};
+  const auto queries = rows_of<const T>(inputs.queries, p);
+  SYMPOW_CUDA_TRY(launch<Kernel>(Kernel::blocks(batch, heads.query, heads.state, tokens, parts.rows_of_slab),
+                                 {queries, states, state_parts, heads, tokens, p.e, parts.rows_of_slab}, stream));
+  using Finish = FinishRows<T>;
+  return launch<Finish>(Finish::blocks(batch, heads.query, tokens),
+                        {queries,
+                         rows_of<const T>(inputs.keys, p),
+                         rows_of<const T>(inputs.values, p),
+                         rows_of<const float>(inputs.log_gates, p),
+                         rows_of<T>(outputs.rows, p),
+                         rows_of<float>(outputs.condition, p),
+                         {{static_cast<T*>(tail.keys)},
+                          {static_cast<T*>(tail.values)},
+                          {p.gate_heads > 0 ? tail.log_gates : nullptr},
+                          tail.capacity,
+                          tail.count},
+                         states,
+                         state_parts,
+                         heads,
+                         tokens,
+                         parts.slabs,
+                         p.power,
+                         p.d,
+                         p.e,
+                         p.is_normalised(),
+                         Finish::default_noise,
+                         std::pow(static_cast<double>(p.scale), p.power)},
+                        stream);
+}
+
+}  // namespace
+}  // namespace library
+
+Status decode_workspace(const Problem& problem, std::size_t& bytes) noexcept {
+  SYMPOW_CUDA_TRY(library::check_decoding(problem));
+  bytes = 0;
+  if (problem.batch == 0) return {};
+  return library::with_kernel(problem, [&]<class T, class Kernel>() {
+    library::Pieces pieces;
+    library::parts_of<Kernel>(problem).take(problem, pieces);
+    return library::counted(pieces, "workspace", bytes);
+  });
+}
+
+Status decode(const Problem& problem, const State& state, Tail& tail, const Inputs& inputs, const Outputs& outputs,
+              void* workspace, std::size_t bytes, Stream stream) noexcept {
+  using namespace library;
+  SYMPOW_CUDA_TRY(check_decoding(problem));
+  SYMPOW_CUDA_TRY(check_state(state, "state"));
+  SYMPOW_CUDA_TRY(check_tail(problem, tail));
+  if (tail.count + problem.tokens > tail.capacity)
+    return refuse(Code::bad_argument, "the tail has room for %d tokens, not for %d: fold it first",
+                  tail.capacity - tail.count, static_cast<int>(problem.tokens));
+  if (inputs.initial_state.sums || outputs.final_state.sums)
+    return refuse(Code::bad_argument, "decoding has a state of its own: initial_state and final_state must be null");
+  SYMPOW_CUDA_TRY(check_arrays(problem, inputs, outputs));
+  std::size_t needed = 0;
+  SYMPOW_CUDA_TRY(decode_workspace(problem, needed));
+  SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
+  if (problem.batch == 0) return {};
+  SYMPOW_CUDA_TRY((with_kernel(problem, [&]<class T, class Kernel>() {
+    return library::decode<T, Kernel>(problem, state, tail, inputs, outputs, workspace, stream);
+  })));
+  tail.count += static_cast<int>(problem.tokens);
+  return {};
+}
+
+}  // namespace sympow::cuda

@@ -1,0 +1,20 @@
+// Launches of the kernels that every instantiation shares.
+#include "../decode/finish_rows.hpp"
+#include "../levels/levels.hpp"
+#include "../scan/scan.hpp"
+#include "../weights/weights.hpp"
+#include "launch_kernel.hpp"
+
+namespace sympow::cuda {
+
+using block::bf16, block::fp16;
+
+SYMPOW_CUDA_LAUNCH(Levels)
+SYMPOW_CUDA_LAUNCH(Weights<bf16>)
+SYMPOW_CUDA_LAUNCH(Weights<fp16>)
+SYMPOW_CUDA_LAUNCH(Scan<bf16>)
+SYMPOW_CUDA_LAUNCH(Scan<fp16>)
+SYMPOW_CUDA_LAUNCH(FinishRows<bf16>)
+SYMPOW_CUDA_LAUNCH(FinishRows<fp16>)
+
+}  // namespace sympow::cuda

@@ -1,0 +1,15 @@
+// Kernels on a stream, as functions that are compiled elsewhere.
+#pragma once
+
+#include <sympow/cuda/view.hpp>
+
+#include "../layout/blocks.hpp"
+#include "refuse.hpp"
+
+namespace sympow::cuda::library {
+
+/// Kernel::run on a stream, for a grid that fits. Instantiated by SYMPOW_CUDA_LAUNCH, in a file of each family.
+template <class Kernel>
+Status launch(const Blocks& blocks, const typename Kernel::Args& args, Stream stream) noexcept;
+
+}  // namespace sympow::cuda::library

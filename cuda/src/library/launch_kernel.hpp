@@ -1,0 +1,47 @@
+// The launch of a kernel, where it is compiled: in one file only. Each file that includes this has a kernel of its own, as
+// nvcc has it, so of two files one could set attributes of the kernel that the other does not launch.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "../block/block.hpp"
+#include "launch.hpp"
+#include "runtime_status.hpp"
+
+namespace sympow::cuda::library {
+
+/// More than 48 KB of shared memory must be asked for, once on each device.
+template <class Kernel>
+Status allow_shared_memory() noexcept {
+  static std::atomic<std::uint64_t> allowed = 0;  // a bit for each of the first 64 devices
+  int device = 0;
+  SYMPOW_CUDA_TRY(runtime_status(cudaGetDevice(&device), "no device"));
+  const std::uint64_t bit = device < 64 ? std::uint64_t{1} << device : 0;
+  if (allowed.load(std::memory_order_relaxed) & bit) return {};
+  SYMPOW_CUDA_TRY(
+      runtime_status(cudaFuncSetAttribute(reinterpret_cast<const void*>(&block::entry<Kernel>),
+                                          cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::shared_bytes),
+                     "a kernel's shared memory"));
+  allowed.fetch_or(bit, std::memory_order_relaxed);
+  return {};
+}
+
+template <class Kernel>
+Status launch(const Blocks& blocks, const typename Kernel::Args& args, Stream stream) noexcept {
+  if (blocks.x <= 0 || blocks.y <= 0 || blocks.z <= 0) return {};
+  if constexpr (Kernel::shared_bytes > 48 << 10) SYMPOW_CUDA_TRY(allow_shared_memory<Kernel>());
+  const dim3 grid(static_cast<unsigned>(blocks.x), static_cast<unsigned>(blocks.y), static_cast<unsigned>(blocks.z));
+  void* values[] = {const_cast<typename Kernel::Args*>(&args)};
+  return runtime_status(cudaLaunchKernel(reinterpret_cast<const void*>(&block::entry<Kernel>), grid,
+                                         dim3(Kernel::threads), values, Kernel::shared_bytes, stream),
+                        "a launch");
+}
+
+}  // namespace sympow::cuda::library
+
+/// Compiles a kernel of this type and its launch; in namespace sympow::cuda.
+#define SYMPOW_CUDA_LAUNCH(...) \
+  template Status library::launch<__VA_ARGS__>(const Blocks&, const typename __VA_ARGS__::Args&, Stream) noexcept;

@@ -1,0 +1,88 @@
+#include "plan.hpp"
+
+#include <algorithm>
+
+#include "checks.hpp"
+#include "cost_model.hpp"
+
+namespace sympow::cuda {
+
+std::int64_t monomials(int power, int d) noexcept {
+  if (power < 1 || d < 1) return 0;
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  std::int64_t count = 1;
+  for (std::int64_t i = 1; i <= power; ++i) {  // C(d - 1 + i, i), which grows
+    count = count * (d - 1 + i) / i;
+    if (count > most) return 0;
+  }
+  return count;
+}
+
+namespace library {
+
+Status plan_attention(const Problem& p, Plan& plan) noexcept {
+  SYMPOW_CUDA_TRY(check_problem(p));
+  const std::int64_t all = p.offsets ? p.total_tokens : static_cast<std::int64_t>(product(p.batch, p.tokens));
+  plan.D = monomials(p.power, p.d);
+  const auto real = [](std::int64_t x) { return static_cast<double>(x); };
+  const Shape shape{
+      real(p.tokens),           real(all),   real(p.query_heads), real(p.state_heads()), static_cast<double>(p.d),
+      static_cast<double>(p.e), real(plan.D)};
+  plan.form = p.form != Form::automatic ? p.form : p.carries_state ? Form::chunked : cheapest_form(shape);
+  const std::int64_t whole = std::max<std::int64_t>((p.tokens + 63) / 64 * 64, 64);
+  const int chunk = p.chunk > 0 ? p.chunk : cheapest_chunk(shape);
+  plan.chunk = static_cast<int>(plan.form == Form::quadratic ? whole : std::min<std::int64_t>(chunk, whole));
+  plan.chunks = (p.tokens + plan.chunk - 1) / plan.chunk;
+  plan.slots = all / plan.chunk + p.batch;
+  // The blocks of the largest grid: tiles of 64 values, and units of 640 monomials or 256 rows.
+  const std::uint64_t blocks =
+      product(p.batch, plan.chunks, 4, std::max<std::int64_t>(plan.D / 640, plan.chunk / 256) + 1);
+  if (blocks > 0x7fffffff || plan.slots > 0x7fffffff)
+    return refuse(Code::too_large, "%lld sequences of %lld tokens are more blocks than a grid has",
+                  static_cast<long long>(p.batch), static_cast<long long>(p.tokens));
+  return {};
+}
+
+AttentionMemory::AttentionMemory(const Problem& p, const Plan& plan, Pieces& pieces) noexcept {
+  const std::uint64_t slots = product(p.state_heads(), plan.slots), tokens = product(slots, plan.chunk);
+  const bool states = plan.form == Form::chunked;
+  const std::uint64_t rows = states ? product(slots, plan.D) : 0;
+  pieces.take(sum, tokens);
+  pieces.take(key, tokens);
+  pieces.take(level, tokens);
+  pieces.take(inverse, tokens);
+  pieces.take(to_end, tokens);
+  pieces.take(reset, tokens);
+  pieces.take(total, slots);
+  pieces.take(end, slots);
+  pieces.take(own_mass, slots);
+  pieces.take(enter, slots);
+  pieces.take(mass, slots);
+  pieces.take(keep, slots);
+  pieces.take(add, slots);
+  pieces.take(shift, slots);
+  pieces.take(own_sums, product(rows, p.e));
+  pieces.take(own_normaliser, rows);
+  pieces.take(prefix_sums, product(rows, p.e));
+  pieces.take(prefix_normaliser, product(rows, 4));
+}
+
+}  // namespace library
+
+Status attention_form(const Problem& problem, Form& form, int& chunk) noexcept {
+  library::Plan plan;
+  SYMPOW_CUDA_TRY(library::plan_attention(problem, plan));
+  form = plan.form;
+  chunk = plan.chunk;
+  return {};
+}
+
+Status attention_workspace(const Problem& problem, std::size_t& bytes) noexcept {
+  library::Plan plan;
+  SYMPOW_CUDA_TRY(library::plan_attention(problem, plan));
+  library::Pieces pieces;
+  const library::AttentionMemory counted_only(problem, plan, pieces);
+  return library::counted(pieces, "workspace", bytes);
+}
+
+}  // namespace sympow::cuda

@@ -1,0 +1,42 @@
+// How a problem is computed: its form, its chunks, and what the workspace holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <sympow/cuda/decode.hpp>
+
+#include "memory.hpp"
+
+namespace sympow::cuda::library {
+
+/// Sizes of a problem that was checked.
+struct Plan {
+  Form form;  ///< chunked or quadratic
+  int chunk;
+  std::int64_t slots;   ///< see Sequences
+  std::int64_t chunks;  ///< of the longest sequence
+  std::int64_t D;
+};
+
+/// The plan of `attend`.
+Status plan_attention(const Problem& problem, Plan& plan) noexcept;
+
+/// The arrays of a workspace: see TokenArrays, ChunkArrays, ChunkSums, Prefixes. The last four are of states only.
+struct AttentionMemory {
+  double *sum, *key, *level;
+  float *inverse, *to_end;
+  std::int32_t* reset;
+  double *total, *end;
+  float* own_mass;
+  double* enter;
+  float *mass, *keep, *add;
+  std::int32_t* shift;
+  float *own_sums, *own_normaliser;
+  std::uint16_t *prefix_sums, *prefix_normaliser;
+
+  /// Takes them from `pieces`.
+  AttentionMemory(const Problem& problem, const Plan& plan, Pieces& pieces) noexcept;
+};
+
+}  // namespace sympow::cuda::library

@@ -1,0 +1,90 @@
+// A state in the layout of `sympow::cuda`, in memory of the host: on its way to a GPU and back.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include <sympow/attention/state.hpp>
+#include <sympow/combinatorics/multi_index.hpp>
+#include <sympow/feature/symmetric_power.hpp>
+
+namespace SYMPOW_NAMESPACE {
+
+/// One sequence and head of a `cuda::State`, in units of 2^⌈L⌉. Row n of S belongs to the n-th of the `MultiIndices`,
+/// as row n of a `State`, but without the root of its multiplicity: entries are Σ_j b_j Π_l k_{α_l j} v_j.
+struct DeviceState {
+  std::vector<float> sums;           ///< D × e, a monomial a row: S
+  std::vector<float> normaliser;     ///< D: Z
+  double level = detail::no_weight;  ///< L; -∞ of an empty state
+  float mass = 0;                    ///< A = Σ_j b_j ‖k_j‖^P
+};
+
+namespace detail {
+
+/// visit(n, √(P! / Π c_i!)) of all monomials.
+template <int P, class Visit>
+void for_root_multiplicities(Index d, const Visit& visit) {
+  Index n = 0;
+  for (const auto& alpha : MultiIndices<P>(d)) visit(n++, std::sqrt(static_cast<double>(multiplicity(alpha))));
+}
+
+}  // namespace detail
+
+/// A state for the device, its tail folded in. Every entry is rounded to float once. Cost: a copy and (e + 1) D more.
+/// Throws `InterruptedState`, and `FrameMismatch` for keys that a transition has turned: the device turns none.
+template <class Scalar, int P>
+[[nodiscard]] DeviceState device_state(const State<Scalar, SymmetricPower<P>>& state) {
+  detail::check_whole(state);
+  if (!state.frame().empty() || state.key_product().size() != 0)
+    detail::raise<FrameMismatch>("device_state: the keys of the state are turned, and a GPU keeps keys as they come");
+  State<Scalar, SymmetricPower<P>> copy = state;
+  auto& content = detail::StateAccess::content(copy);
+  detail::StateOperations<Scalar, SymmetricPower<P>>::fold(copy.feature(), content);
+  const auto& S = content.sums.S;
+  const auto& Z = content.sums.Z;
+  const Index e = S.rows();
+  DeviceState device;
+  device.sums.resize(static_cast<std::size_t>(S.size()));
+  device.normaliser.resize(static_cast<std::size_t>(Z.size()));
+  device.level = content.sums.L;
+  device.mass = static_cast<float>(content.sums.A);
+  detail::for_root_multiplicities<P>(state.key_dimension(), [&](Index n, double root) {
+    for (Index c = 0; c < e; ++c)
+      device.sums[static_cast<std::size_t>(n * e + c)] = static_cast<float>(static_cast<double>(S(c, n)) / root);
+    device.normaliser[static_cast<std::size_t>(n)] = static_cast<float>(static_cast<double>(Z[n]) / root);
+  });
+  return device;
+}
+
+/// The state of a device after `tokens` tokens, with an empty tail. The sum of their log gates is known to the caller;
+/// only `merge` asks for it. Throws `ShapeMismatch` where the sizes are not those of keys in R^d and values in R^e,
+/// `InvalidArgument` for tokens below 0 and a decay above.
+template <class Scalar, int P>
+[[nodiscard]] State<Scalar, SymmetricPower<P>> state_of_device(
+    const DeviceState& device, Index d, Index e, Index tokens, double log_decay = 0,
+    Index tail = State<Scalar, SymmetricPower<P>>::default_tail) {
+  State<Scalar, SymmetricPower<P>> state(d, e, tail);
+  auto& content = detail::StateAccess::content(state);
+  auto& sums = content.sums;
+  detail::check_size("sums of the device's state", std::ssize(device.sums), sums.S.size(), "D e");
+  detail::check_size("normaliser of the device's state", std::ssize(device.normaliser), sums.Z.size(), "D");
+  if (tokens < 0) detail::raise<InvalidArgument>("state_of_device: tokens is ", tokens, ", must not be negative");
+  if (!(log_decay <= 0)) detail::raise<InvalidArgument>("state_of_device: log_decay is ", log_decay, ", must be ≤ 0");
+  content.frames.tokens = tokens;
+  content.frames.log_decay = log_decay;
+  if (device.level == detail::no_weight) return state;
+  sums.L = device.level;
+  sums.A = static_cast<double>(device.mass);
+  detail::for_root_multiplicities<P>(d, [&](Index n, double root) {
+    for (Index c = 0; c < e; ++c)
+      sums.S(c, n) = static_cast<Scalar>(root * static_cast<double>(device.sums[static_cast<std::size_t>(n * e + c)]));
+    sums.Z[n] = static_cast<Scalar>(root * static_cast<double>(device.normaliser[static_cast<std::size_t>(n)]));
+  });
+  return state;
+}
+
+}  // namespace SYMPOW_NAMESPACE
+
+#ifdef SYMPOW_COMPILED_FORMS
+#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
+#endif

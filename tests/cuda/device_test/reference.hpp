@@ -1,0 +1,104 @@
+// Rows by their definition in double, and how far a row in tensor cores' formats may be from them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tokens.hpp"
+
+namespace sympow::test {
+
+/// What kernels did on the way to a row.
+struct Way {
+  int chunk;         ///< tokens of a chunk
+  double monomials;  ///< D; 0: no state was read
+  double chunks;     ///< on the way of the oldest token
+};
+
+/// Row i of a query head:
+///   numerator, denominator = Σ_j b_ij (scale q_i·k_j)^P (v_j, 1), j ≤ i
+///   sizes = Σ_j b_ij (|scale| Σ_c |q_c k_c|)^P (|v_j|, 1)
+/// and what is added to sizes where small numbers of fp16 have absolute errors.
+class ReferenceRow {
+ public:
+  std::vector<double> numerator, sizes;
+  double denominator = 0, size = 0, condition = 0;
+
+  ReferenceRow(const Tokens& x, std::int64_t b, std::int64_t i, std::int64_t h, double scale)
+      : numerator(static_cast<std::size_t>(x.e)), sizes(numerator.size()), x_(x) {
+    const std::int64_t key_head = h * x.key_heads / x.query_heads;
+    const std::int64_t gate_head = x.gate_heads == 0 ? 0 : h * x.gate_heads / x.query_heads;
+    const double* q = &x.queries[x.row(b, i, h, x.query_heads) * static_cast<std::size_t>(x.d)];
+    double gate = 0, largest = 0, mass = 0, most_value = 0, seen = 0, query = 0, query_sum = 0, query_largest = 0,
+           key_sums = 0;
+    for (int c = 0; c < x.d; ++c) {
+      query += q[c] * q[c];
+      query_sum += std::abs(q[c]);
+      query_largest = std::max(query_largest, std::abs(q[c]));
+    }
+    for (std::int64_t j = i; j >= 0; --j) {  // from the row back, so that nothing is subtracted
+      const double* k = &x.keys[x.row(b, j, key_head, x.key_heads) * static_cast<std::size_t>(x.d)];
+      const double* v = &x.values[x.row(b, j, key_head, x.key_heads) * static_cast<std::size_t>(x.e)];
+      double dot = 0, absolute = 0, key = 0, key_sum = 0;
+      for (int c = 0; c < x.d; ++c) {
+        dot += q[c] * k[c];
+        absolute += std::abs(q[c] * k[c]);
+        key += k[c] * k[c];
+        key_sum += std::abs(k[c]);
+      }
+      const double weight = std::exp(gate), score = weight * std::pow(scale * dot, x.power);
+      const double score_size = weight * std::pow(std::abs(scale) * absolute, x.power);
+      for (std::size_t c = 0; c < numerator.size(); ++c) {
+        numerator[c] += score * v[c];
+        sizes[c] += score_size * std::abs(v[c]);
+        most_value = std::max(most_value, std::abs(v[c]));
+      }
+      denominator += score;
+      size += score_size;
+      condition += weight * std::pow(std::abs(scale) * std::sqrt(query * key), x.power);
+      mass += weight * std::pow(key, x.power / 2.);
+      key_sums += weight * std::pow(key_sum, x.power);
+      largest = std::max(largest, weight * std::exp2(std::ceil(std::log2(key) / 2) * x.power));
+      seen += 1;
+      if (!x.log_gates.empty()) gate += static_cast<double>(x.log_gates[x.row(b, j, gate_head, x.gate_heads)]);
+      if (std::isinf(gate)) break;
+    }
+    // Numbers of a format have an absolute error, too. In units of powers of 2: P of each token beside the largest
+    // weight, one of a prefix, whose unit is up to 16 times its mass, times the sum of a query's monomials; and P - 1 of
+    // each of these, times the sum of the state's.
+    const double of_keys = (2 * x.power * seen * largest + 16 * mass) * std::pow(query_sum, x.power);
+    const double of_query = (x.power - 1) * std::exp2(std::ceil(std::log2(query_largest)) * x.power) * key_sums;
+    tiny_ = x.format.tiny() * std::pow(std::abs(scale), x.power) * (of_keys + of_query) * 1.1;
+    most_value_ = most_value;
+  }
+
+  /// How much of its bound the error of a row's channel takes: beyond 1 it is wrong.
+  double error(std::size_t c, double y, bool normalised, const Way& way) const {
+    const double u = x_.format.u(), rounding = roundings(way);
+    const double off = rounding * sizes[c] + tiny_ * most_value_;
+    if (!normalised) {
+      const double bound = off + u * (std::abs(numerator[c]) + off) + x_.format.tiny();
+      return std::abs(y - numerator[c]) / bound;
+    }
+    const double exact = numerator[c] / denominator, denominator_off = rounding * size + tiny_;
+    const double quotient = (off + std::abs(exact) * denominator_off) / (denominator - denominator_off);
+    const double bound = quotient + (u + 0x1p-22) * (std::abs(exact) + quotient) + x_.format.tiny();
+    return denominator_off < denominator ? std::abs(y - exact) / bound : 0;
+  }
+
+ private:
+  /// Roundings to the format: a weighted key, P - 1 products; the state; P - 1 products of a query, or a weighted
+  /// score. Sums of 16 products lose (17/4 + 1) 2^-23 of their terms: over the tokens of a chunk, the monomials, the
+  /// keys of a row. A sum of floats for each chunk; weights and powers a few units of float.
+  double roundings(const Way& way) const {
+    const double steps = 2 * (way.chunk / 16. + 1) + way.monomials * 1.2 / 16, P = x_.power;
+    const double formats = way.monomials > 0 ? 2 * P + 1 : 2;
+    return (formats * x_.format.u() + (steps * 21 / 4 + 2 * way.chunks + 8 * P + 8) * 0x1p-23) * 1.1;
+  }
+
+  const Tokens& x_;
+  double tiny_ = 0, most_value_ = 0;
+};
+
+}  // namespace sympow::test

@@ -1,0 +1,181 @@
+// Bad arguments: a status that says what is wrong, before anything is launched. Pointers here lead nowhere.
+#include <cmath>
+#include <cstdint>
+#include <functional>
+
+#include "device.hpp"
+#include "library/instantiations.hpp"
+#include "tests.hpp"
+
+namespace sympow::test {
+
+namespace {
+
+using cuda::Code;
+
+template <class T = void>
+T* address(std::uintptr_t at) {
+  return reinterpret_cast<T*>(at);
+}
+
+/// A call of `attend` that nothing is wrong with.
+struct Call {
+  cuda::Problem problem;
+  cuda::Inputs inputs;
+  cuda::Outputs outputs;
+  void* workspace = address(1 << 20);
+  std::size_t bytes = 0;
+
+  Call() {
+    problem.power = cuda::library::instantiations[0].power;
+    problem.d = cuda::library::instantiations[0].d;
+    problem.batch = 2;
+    problem.tokens = 128;
+    problem.query_heads = 4;
+    problem.key_heads = 2;
+    problem.gate_heads = 2;
+    problem.carries_state = true;
+    const auto element = problem.element;
+    inputs.queries = cuda::dense(address(1 << 12), element, 128, 4, problem.d);
+    inputs.keys = cuda::dense(address(2 << 12), element, 128, 2, problem.d);
+    inputs.values = cuda::dense(address(3 << 12), element, 128, 2, 64);
+    inputs.log_gates = cuda::dense(address(4 << 12), cuda::Element::f32, 128, 2, 1);
+    outputs.rows = cuda::dense(address(5 << 12), element, 128, 4, 64);
+    outputs.condition = cuda::dense(address(6 << 12), cuda::Element::f32, 128, 4, 1);
+    outputs.final_state = {address<float>(16), address<float>(32), address<double>(48), address<float>(64)};
+    if (!cuda::attention_workspace(problem, bytes).ok()) bytes = 0;
+  }
+};
+
+void refuses(Code code, const char* part_of_text, const std::function<void(Call&)>& spoil) {
+  Call call;
+  spoil(call);
+  const cuda::Status status =
+      cuda::attend(call.problem, call.inputs, call.outputs, call.workspace, call.bytes, nullptr);
+  require(status.code() == code && std::strstr(status.text(), part_of_text),
+          "\"%s\" was expected of code %d, not %d: %s", part_of_text, static_cast<int>(code),
+          static_cast<int>(status.code()), status.text());
+}
+
+void refusals_of_problems() {
+  const auto bad = [](const char* text, auto spoil) {
+    refuses(Code::bad_argument, text, [&](Call& c) { spoil(c.problem); });
+  };
+  using P = cuda::Problem;
+  bad("batch is -1 and must be 0 to", [](P& p) { p.batch = -1; });
+  bad("tokens is -5 and must be 0 to", [](P& p) { p.tokens = -5; });
+  bad("tokens is 4611686018427387904", [](P& p) { p.tokens = std::int64_t{1} << 62; });
+  bad("query_heads is 0 and must be 1 to 65535", [](P& p) { p.query_heads = 0; });
+  bad("key_heads is 5 and must be 1 to 4", [](P& p) { p.key_heads = 5; });
+  bad("query_heads is 4 and must be a multiple of key_heads, 3", [](P& p) { p.key_heads = 3; });
+  bad("gate_heads is 3 and must be 0, key_heads (2) or query_heads (4)", [](P& p) { p.gate_heads = 3; });
+  bad("e is 0 and must be 8 to 256", [](P& p) { p.e = 0; });
+  bad("e is 264 and must be 8 to 256", [](P& p) { p.e = 264; });
+  bad("e is 12 and must be a multiple of 8", [](P& p) { p.e = 12; });
+  bad("packed by offsets or padded", [](P& p) {
+    p.offsets = address<std::int64_t>(8);
+    p.lengths = address<std::int32_t>(8);
+  });
+  bad("total_tokens is 257 and must be 0 to 256", [](P& p) {
+    p.offsets = address<std::int64_t>(8);
+    p.total_tokens = 257;
+  });
+  bad("scale is nan and must be finite", [](P& p) { p.scale = std::nanf(""); });
+  bad("form is 7", [](P& p) { p.form = static_cast<cuda::Form>(7); });
+  bad("the quadratic form has no state", [](P& p) { p.form = cuda::Form::quadratic; });
+  bad("chunk is 100 and must be a multiple of 64", [](P& p) { p.chunk = 100; });
+  bad("chunk is -64 and must be a multiple of 64", [](P& p) { p.chunk = -64; });
+  refuses(Code::not_compiled, "no kernels for elements f32, but for bf16 and fp16",
+          [](Call& c) { c.problem.element = cuda::Element::f32; });
+  refuses(Code::not_compiled, "no kernels for P 2 with d 48, but for P", [](Call& c) {
+    c.problem.power = 2;
+    c.problem.d = 48;
+  });
+  refuses(Code::not_compiled, "no kernels for P 0 with d", [](Call& c) { c.problem.power = 0; });
+  refuses(Code::too_large, "2147483647 sequences of 1073741824 tokens are more blocks", [](Call& c) {
+    c.problem.batch = 0x7fffffff;
+    c.problem.tokens = 1 << 30;
+  });
+  std::size_t bytes = 0;
+  cuda::Problem large = Call().problem;
+  large.batch = 0x7fffffff;
+  large.query_heads = large.key_heads = large.gate_heads = 65535;
+  large.e = 256;
+  const cuda::Status status = cuda::state_bytes(large, bytes);
+  require(status.code() == Code::too_large && std::strstr(status.text(), "the state has more than 2^62 bytes"),
+          "a state of 2^63 bytes: %s", status.text());
+}
+
+void refusals_of_arrays() {
+  const auto bad = [](const char* text, const std::function<void(Call&)>& spoil) {
+    refuses(Code::bad_argument, text, spoil);
+  };
+  bad("queries are fp16 and must be bf16", [](Call& c) { c.inputs.queries.element = cuda::Element::fp16; });
+  bad("keys are a null pointer", [](Call& c) { c.inputs.keys.data = nullptr; });
+  bad("values begin at 0x3008, which must be a multiple of 16",
+      [](Call& c) { c.inputs.values.data = address(0x3008); });
+  bad("the token stride of keys is -8 and must be at least 0", [](Call& c) { c.inputs.keys.token = -8; });
+  bad("the head stride of values is 68 entries and must be a multiple of 8",
+      [](Call& c) { c.inputs.values.head = 68; });
+  bad("the token stride of rows is 0 and must be at least 64", [](Call& c) { c.outputs.rows.token = 0; });
+  bad("rows are a null pointer", [](Call& c) { c.outputs.rows.data = nullptr; });
+  bad("log gates are a null pointer", [](Call& c) { c.inputs.log_gates.data = nullptr; });
+  bad("log gates are bf16 and must be f32", [](Call& c) { c.inputs.log_gates.element = cuda::Element::bf16; });
+  bad("log gates begin at 0x4002", [](Call& c) { c.inputs.log_gates.data = address(0x4002); });
+  bad("there are log gates, but gate_heads is 0", [](Call& c) { c.problem.gate_heads = 0; });
+  bad("condition are bf16 and must be f32", [](Call& c) { c.outputs.condition.element = cuda::Element::bf16; });
+  refuses(Code::too_large, "the last entry of keys is beyond",
+          [](Call& c) { c.inputs.keys.token = std::int64_t{1} << 60; });
+  bad("there is a final state, but carries_state is not set", [](Call& c) { c.problem.carries_state = false; });
+  bad("there is an initial state, but carries_state is not set", [](Call& c) {
+    c.problem.carries_state = false;
+    c.inputs.initial_state = c.outputs.final_state;
+  });
+  bad("level of the final state is a null pointer", [](Call& c) { c.outputs.final_state.level = nullptr; });
+  bad("mass of the initial state begins at 0x44, which must be a multiple of 16", [](Call& c) {
+    c.inputs.initial_state = c.outputs.final_state;
+    c.inputs.initial_state.mass = address<float>(0x44);
+  });
+  refuses(Code::workspace_too_small, "the workspace has 1024 bytes and must have", [](Call& c) { c.bytes = 1024; });
+  bad("the workspace is a null pointer", [](Call& c) { c.workspace = nullptr; });
+  bad("the workspace begins at 0x80, which must be a multiple of 256", [](Call& c) { c.workspace = address(0x80); });
+}
+
+void refusals_of_decoding() {
+  const auto check = [](const char* part_of_text, const auto& spoil) {
+    Call call;
+    call.problem.tokens = 2;
+    cuda::State state = call.outputs.final_state;
+    call.outputs.final_state = {};
+    cuda::Tail tail{address(16), address(32), address<float>(48), 64, 60};
+    std::size_t bytes = 1 << 30;
+    spoil(call, state, tail, bytes);
+    const cuda::Status status =
+        cuda::decode(call.problem, state, tail, call.inputs, call.outputs, call.workspace, bytes, nullptr);
+    require(!status.ok() && std::strstr(status.text(), part_of_text), "\"%s\" was expected, not: %s", part_of_text,
+            status.text());
+  };
+  using State = cuda::State;
+  using Tail = cuda::Tail;
+  using Size = std::size_t;
+  check("sums of the state is a null pointer", [](Call&, State& s, Tail&, Size&) { s.sums = nullptr; });
+  check("the tail's capacity is 100 and must be 64 or 128", [](Call&, State&, Tail& t, Size&) { t.capacity = 100; });
+  check("the tail's count is 65 and must be 0 to 64", [](Call&, State&, Tail& t, Size&) { t.count = 65; });
+  check("the tail has room for 1 tokens, not for 2", [](Call&, State&, Tail& t, Size&) { t.count = 63; });
+  check("keys of the tail are a null pointer", [](Call&, State&, Tail& t, Size&) { t.keys = nullptr; });
+  check("log gates of the tail are a null pointer", [](Call&, State&, Tail& t, Size&) { t.log_gates = nullptr; });
+  check("no offsets, no lengths", [](Call& c, State&, Tail&, Size&) { c.problem.lengths = address<std::int32_t>(8); });
+  check("tokens of a decoding is 65 and must be 1 to 64", [](Call& c, State&, Tail&, Size&) { c.problem.tokens = 65; });
+  check("decoding has a state of its own", [](Call& c, State& s, Tail&, Size&) { c.inputs.initial_state = s; });
+  check("the workspace has 0 bytes", [](Call&, State&, Tail&, Size& bytes) { bytes = 0; });
+}
+
+}  // namespace
+
+void test_refusals() {
+  refusals_of_problems();
+  refusals_of_arrays();
+  refusals_of_decoding();
+}
+
+}  // namespace sympow::test

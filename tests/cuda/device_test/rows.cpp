@@ -1,0 +1,102 @@
+// attend: every instantiation, every layout, every kind of gate, forms and lengths.
+#include <array>
+
+#include "call.hpp"
+#include "tests.hpp"
+
+namespace sympow::test {
+
+namespace {
+
+cuda::Problem problem_of(int power, int d, int e, std::int64_t tokens) {
+  cuda::Problem p;
+  p.power = power;
+  p.d = d;
+  p.e = e;
+  p.tokens = tokens;
+  p.scale = 1.f / static_cast<float>(d);
+  return p;
+}
+
+void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout layout) {
+  if (!is_compiled(what, p)) return;
+  const Arrays arrays(x, layout);
+  if (layout == Layout::packed) {
+    p.offsets = arrays.offsets.data();
+    p.total_tokens = arrays.places.offsets.back();
+  } else {
+    p.lengths = arrays.lengths.data();
+  }
+  if (run(p, arrays.inputs(), arrays.outputs(), nullptr)) arrays.check_rows(what, p, way_of(p));
+}
+
+void every_instantiation() {
+  for (const auto [power, d] : cuda::library::instantiations)
+    for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
+      for (const auto form : {cuda::Form::chunked, cuda::Form::quadratic}) {
+        cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, 100);
+        p.query_heads = cuda::monomials(power, d) < 1000 ? 2 : 1;
+        p.gate_heads = 1;
+        p.element = element;
+        p.normalised = element == cuda::Element::bf16;
+        p.form = form;
+        p.chunk = 64;
+        check("P " + std::to_string(power) + ", d " + std::to_string(d) +
+                  (element == cuda::Element::bf16 ? ", bf16, normalised" : ", fp16") +
+                  (form == cuda::Form::chunked ? ", chunked" : ", quadratic"),
+              p, Tokens(p, Gates::slow, 1), Layout::dense);
+      }
+}
+
+void every_layout() {
+  for (const auto layout : {Layout::dense, Layout::apart, Layout::packed})
+    for (const auto [query_heads, key_heads, gate_heads] : {std::array{4, 2, 4}, {4, 2, 2}, {3, 1, 0}, {2, 2, 2}}) {
+      cuda::Problem p = problem_of(2, 16, 24, 130);
+      p.batch = 4;
+      p.query_heads = query_heads;
+      p.key_heads = key_heads;
+      p.gate_heads = gate_heads;
+      p.form = cuda::Form::chunked;
+      p.chunk = 64;
+      Tokens x(p, Gates::slow, 2);
+      x.lengths = {130, 0, 65, 128};
+      const char* name = layout == Layout::dense ? "dense" : layout == Layout::apart ? "apart" : "packed";
+      check(std::string(name) + ", heads " + std::to_string(query_heads) + " " + std::to_string(key_heads) + " " +
+                std::to_string(gate_heads),
+            p, x, layout);
+    }
+}
+
+void every_gate() {
+  for (const int power : {1, 2, 3}) {
+    cuda::Problem p = problem_of(power, power == 1 ? 64 : 16, 16, 200);
+    p.query_heads = p.key_heads = p.gate_heads = 3;
+    for (const auto form : {cuda::Form::chunked, cuda::Form::quadratic}) {
+      p.form = form;
+      p.chunk = 64;
+      check("gates of 0 and e^-1000, P " + std::to_string(power), p, Tokens(p, Gates::any, 3), Layout::dense);
+    }
+  }
+}
+
+void every_length() {
+  for (const int tokens : {0, 1, 63, 64, 65, 300})
+    for (const auto form : {cuda::Form::automatic, cuda::Form::chunked}) {
+      cuda::Problem p = problem_of(2, 16, 8, tokens);
+      p.batch = 2;
+      p.form = form;
+      check(std::to_string(tokens) + " tokens" + (form == cuda::Form::automatic ? ", automatic" : ", chunked"), p,
+            Tokens(p, Gates::none, 4), Layout::dense);
+    }
+}
+
+}  // namespace
+
+void test_rows() {
+  every_instantiation();
+  every_layout();
+  every_gate();
+  every_length();
+}
+
+}  // namespace sympow::test

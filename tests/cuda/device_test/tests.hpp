@@ -1,0 +1,12 @@
+// The parts of the test, one in each file.
+#pragma once
+
+namespace sympow::test {
+
+void test_refusals();  // needs no GPU
+void test_rows();
+void test_states();
+void test_decoding();
+void test_streams();
+
+}  // namespace sympow::test

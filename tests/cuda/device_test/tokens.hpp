@@ -1,0 +1,86 @@
+// Sequences of tokens as tests make them, on the host.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <sympow/cuda/problem.hpp>
+
+#include "block/number.hpp"
+
+namespace sympow::test {
+
+/// Numbers of an element type in memory, and what they are.
+struct Format {
+  cuda::Element element;
+  double u() const { return element == cuda::Element::bf16 ? 0x1p-8 : 0x1p-11; }
+  /// The largest error of rounding a number near 0.
+  double tiny() const { return element == cuda::Element::bf16 ? 0x1p-134 : 0x1p-25; }
+  std::uint16_t bits(double x) const {
+    const auto f = static_cast<float>(x);
+    return element == cuda::Element::bf16 ? cuda::block::round_to<cuda::block::bf16>(f).bits
+                                          : cuda::block::round_to<cuda::block::fp16>(f).bits;
+  }
+  double number(std::uint16_t bits) const {
+    return element == cuda::Element::bf16 ? static_cast<double>(cuda::block::to_float(cuda::block::bf16{bits}))
+                                          : static_cast<double>(cuda::block::to_float(cuda::block::fp16{bits}));
+  }
+};
+
+enum class Gates { none, slow, any };  ///< any: 0 and -∞ and -1000 among them
+
+/// Queries, keys, values [B, T, H, channels] and log gates [B, T, H] without gaps, T the longest sequence; as they are
+/// in the formats of the device.
+struct Tokens {
+  Format format;
+  int power, d, e;
+  std::int64_t batch, tokens, query_heads, key_heads, gate_heads;
+  std::vector<double> queries, keys, values;
+  std::vector<float> log_gates;
+  std::vector<std::int64_t> lengths;
+
+  /// Channels of different sizes, so that each makes a difference. Entries of queries and keys are positive: rows are
+  /// well conditioned, and no error can hide behind a large bound. Values drift: early tokens make a difference.
+  Tokens(const cuda::Problem& p, Gates gates, unsigned seed)
+      : format{p.element},
+        power(p.power),
+        d(p.d),
+        e(p.e),
+        batch(p.batch),
+        tokens(p.tokens),
+        query_heads(p.query_heads),
+        key_heads(p.key_heads),
+        gate_heads(p.gate_heads),
+        lengths(static_cast<std::size_t>(p.batch), p.tokens) {
+    std::mt19937 random(seed);
+    const auto unit = [&] { return std::uniform_real_distribution<double>(0, 1)(random); };
+    const auto fill = [&](std::vector<double>& x, std::int64_t heads, int channels, auto entry) {
+      for (std::int64_t b = 0; b < batch; ++b)
+        for (std::int64_t t = 0; t < tokens; ++t)
+          for (std::int64_t h = 0; h < heads; ++h)
+            for (int c = 0; c < channels; ++c) x.push_back(format.number(format.bits(entry(t, c))));
+    };
+    const auto positive = [&](std::int64_t, int c) { return (.5 + (c * 7 % 16) / 16.) * (.5 + unit()); };
+    fill(queries, query_heads, d, positive);
+    fill(keys, key_heads, d, positive);
+    fill(values, key_heads, e, [&](std::int64_t t, int c) {
+      return (static_cast<double>(t) / static_cast<double>(tokens) - .5) * (c % 3 - 1) * 4 + unit() + (c % 5) / 2.;
+    });
+    for (std::int64_t i = 0; i < batch * tokens * gate_heads && gates != Gates::none; ++i) {
+      const double kind = gates == Gates::any ? unit() : 1;
+      log_gates.push_back(kind < .02   ? -std::numeric_limits<float>::infinity()
+                          : kind < .04 ? -1000.f
+                          : kind < .1  ? 0.f
+                                       : static_cast<float>(-.02 * unit()));
+    }
+  }
+
+  std::size_t row(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t heads) const {
+    return static_cast<std::size_t>((b * tokens + t) * heads + h);
+  }
+};
+
+}  // namespace sympow::test
