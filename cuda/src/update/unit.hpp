@@ -54,7 +54,7 @@ class Unit {
   template <class Use>
   SYMPOW_DEVICE void each_fragment(block::Shared<T> rows, int slab, const Use& use) const {
     using namespace block;
-    Lanes<Two> phi[fragments][1][4];
+    Lanes<Two> phi[std::size_t{fragments}][1][4];
     if constexpr (P == 2) {
       Lanes<Two> tail[2];
       ldmatrix<false>(tail, rows, tail_at_[0] ^ (slab * 16));

@@ -106,7 +106,7 @@ struct Update {
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
     const int part = w / sharing, parts = warps / sharing;
     const Unit unit(group * warps + w % sharing);
-    Lanes<float> sum[fragments][1][tiles_of_columns][4];
+    Lanes<float> sum[std::size_t{fragments}][1][tiles_of_columns][4];
     SYMPOW_UNROLL
     for (auto& fragment : sum) SYMPOW_UNROLL
     for (auto& tile_of_sums : fragment[0]) SYMPOW_UNROLL
