@@ -224,6 +224,15 @@ TEMPLATE_TEST_CASE("weights are right whatever the norms and gates", "[cuda]", b
   check<TestType>(run, {90}, false, 64, {1, 1, 1}, 16, power);
 }
 
+TEST_CASE("zero keys weigh nothing, wherever in a chunk they lie", "[cuda]") {
+  const int first = GENERATE(0, 31, 256, 300, 320), last = GENERATE(301, 600, 640);
+  CAPTURE(first, last);
+  const auto run = [&](Problem<bf16>& problem) {
+    problem.fill([&](int, int i) { return i >= first && i < last ? 1 : 0; }, [](int, int) { return -.1; });
+  };
+  check<bf16>(run, {640}, false, 320, {1, 1, 1}, 16, 2);
+}
+
 TEMPLATE_TEST_CASE("a norm that is a power of 2 is its own bound", "[cuda]", bf16, fp16) {
   Problem<TestType> problem({64}, false, 64, {1, 1, 1}, 32, 2);
   problem.fill([](int, int) { return 0; }, [](int, int) { return 0; });

@@ -28,6 +28,7 @@ struct Attention {
   static constexpr int row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles,
                        rows_of_block = warps * rows_of_warp;
   static constexpr int columns = 64, stage_rows = 64, stages = d > 64 ? 3 : 4;
+  static constexpr int ahead = stages - 2;  // stages on their way; products of the one before may still be under way
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
   static constexpr int right_bytes = stage_rows * columns * 2;   // of a stage: rows of the state, or values
   static constexpr int left_bytes = stage_rows * d * 2;          // keys, or the normaliser, 16 bytes a monomial
@@ -145,7 +146,7 @@ struct Attention {
             ring < state_stages);
     }
     SYMPOW_UNROLL
-    for (int n = 0; n < stages - 1; ++n) bring(n);
+    for (int n = 0; n < ahead; ++n) bring(n);
 
     const int own = w * rows_of_warp, first_row = top + own;
     const bool idle = first_row >= length;
@@ -153,7 +154,7 @@ struct Attention {
     if (state_stages > 0) load(state_level, x.chunks.enter, Lanes<std::int64_t>(slot));
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
-    cp_async_wait<stages - 2>();
+    cp_async_wait<ahead - 1>();
     publish();
     barrier();  // all queries have come
     const auto norms = normalise_queries<d, groups>(queries, own);
@@ -164,10 +165,10 @@ struct Attention {
     typename Features::Walk walk;
     for (int stage = 0; stage < state_stages; ++stage, walk.advance()) {
       features.enter(walk);
-      cp_async_wait<stages - 2>();
+      cp_async_wait<ahead - 1>();
       publish();
       barrier();
-      bring(stage + stages - 1);
+      bring(stage + ahead);
       const int ring = stage % stages;
       Lanes<Two> phi[2][row_tiles][4];
       SYMPOW_UNROLL
@@ -179,8 +180,8 @@ struct Attention {
                   ring * (left_bytes / 16) + step * 16);
         group_commit();
       }
-      group_finish(sum);
     }
+    group_finish(sum);
     const bool sees_state = state_stages > 0 && levels.first_seen < 0;
     Lanes<float> mass = 0.f;  // of the state, relative to the first row
     if (sees_state) {
@@ -199,10 +200,10 @@ struct Attention {
     const QueryTiles<T, d, row_tiles> query_tiles(queries, own);
     const int last_row = top + (w / 4 * 4 + 3) * rows_of_warp;  // of the four warps that multiply together
     for (int stage = state_stages; stage < end_stage; ++stage) {
-      cp_async_wait<stages - 2>();
+      cp_async_wait<ahead - 1>();
       publish();
       barrier();
-      bring(stage + stages - 1);
+      bring(stage + ahead);
       SYMPOW_ROLL
       for (int half = 0; half < stage_rows; half += rows_of_warp) {
         const int key = first_key + (stage - state_stages) * stage_rows + half;

@@ -50,44 +50,46 @@ class Unit {
     }
   }
 
-  /// Makes φ of 16 tokens, those of a slab, and hands it to use(f, φ), fragment by fragment.
+  /// Loads what comes first of a slab, 16 tokens.
+  SYMPOW_DEVICE void load_rows(block::Shared<T> rows, int slab) {
+    using namespace block;
+    if constexpr (P == 2) {
+      ldmatrix<false>(tail_[0], rows, tail_at_[0] ^ (slab * 16));
+      const auto words = rows.template as<Two>();
+      SYMPOW_UNROLL
+      for (int i = 0; i < 8; ++i)
+        load(head_[i], words, (Rows::broadcast_place(i, slab) >> 1) + (a_ * 4 * tokens + lane() % 4 * 2));
+    } else {
+      load_fragment(rows, slab, 0);
+    }
+  }
+
+  /// φ of a slab whose first rows are loaded, handed to use(f, φ) fragment by fragment; loads the first of the next slab.
   template <class Use>
-  SYMPOW_DEVICE void each_fragment(block::Shared<T> rows, int slab, const Use& use) const {
+  SYMPOW_DEVICE void each_fragment(block::Shared<T> rows, int slab, int next, bool has_next, const Use& use) {
     using namespace block;
     Lanes<Two> phi[std::size_t{fragments}][1][4];
     if constexpr (P == 2) {
-      Lanes<Two> tail[2];
-      ldmatrix<false>(tail, rows, tail_at_[0] ^ (slab * 16));
       SYMPOW_UNROLL
-      for (int f = 0; f < fragments; ++f) {
-        SYMPOW_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          Lanes<Two> head[2];
-          load(head, rows.template as<Two>(), Rows::broadcast_place(8 * a_ + 2 * f + half, slab) / 2 + lane() % 4 * 2);
-          phi[f][0][half] = multiply(head[0], tail[0]);
-          phi[f][0][half + 2] = multiply(head[1], tail[1]);
-        }
-        use(f, phi[f]);
-      }
+      for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
+      for (int r = 0; r < 4; ++r) phi[f][0][r] = multiply(head_[2 * f + r % 2][r / 2], tail_[0][r / 2]);
+      if (has_next) load_rows(rows, next);
+      SYMPOW_UNROLL
+      for (int f = 0; f < fragments; ++f) use(f, phi[f]);
     } else {
-      Lanes<Two> head[2][4], tail[2][4];  // those of the next fragment come early
-      const auto load_rows = [&](int f) {
-        ldmatrix<false>(head[f % 2], rows, head_at_[f] ^ (slab * 16));
-        if constexpr (P > 1) ldmatrix<false>(tail[f % 2], rows, tail_at_[f] ^ (slab * 16));
-      };
-      load_rows(0);
       SYMPOW_UNROLL
       for (int f = 0; f < fragments; ++f) {
-        if (f + 1 < fragments) load_rows(f + 1);
+        if (f + 1 < fragments) load_fragment(rows, slab, f + 1);
         SYMPOW_UNROLL
         for (int r = 0; r < 4; ++r) {
           if constexpr (P > 1)
-            phi[f][0][r] = multiply(head[f % 2][r], tail[f % 2][r]);
+            phi[f][0][r] = multiply(head_[f % 2][r], tail_[f % 2][r]);
           else
-            phi[f][0][r] = head[f % 2][r];
+            phi[f][0][r] = head_[f % 2][r];
         }
         use(f, phi[f]);
       }
+      if (has_next) load_rows(rows, next);
     }
   }
 
@@ -96,6 +98,12 @@ class Unit {
   int first_, a_ = 0, b_ = 0;
   bool is_there_ = true;
   Lanes<int> head_at_[places_], tail_at_[places_];  // the lane's 16 bytes of tokens 0 … 15
+  Lanes<Two> head_[P == 2 ? 8 : 2][P == 2 ? 2 : 4], tail_[P == 2 ? 1 : 2][P == 2 ? 2 : 4];
+
+  SYMPOW_DEVICE void load_fragment(block::Shared<T> rows, int slab, int f) {
+    block::ldmatrix<false>(head_[f % 2], rows, head_at_[f] ^ (slab * 16));
+    if constexpr (P > 1) block::ldmatrix<false>(tail_[f % 2], rows, tail_at_[f] ^ (slab * 16));
+  }
 };
 
 }  // namespace sympow::cuda

@@ -105,7 +105,7 @@ struct Update {
 
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
     const int part = w / sharing, parts = warps / sharing;
-    const Unit unit(group * warps + w % sharing);
+    Unit unit(group * warps + w % sharing);
     Lanes<float> sum[std::size_t{fragments}][1][tiles_of_columns][4];
     SYMPOW_UNROLL
     for (auto& fragment : sum) SYMPOW_UNROLL
@@ -113,12 +113,14 @@ struct Update {
     for (auto& s : tile_of_sums) s = 0.f;
 
     const auto multiply_stage = [&](int stage) {
+      const auto memory = rows_of(stage).memory;
+      unit.load_rows(memory, part);
       SYMPOW_ROLL
       for (int slab = part; slab < slabs; slab += parts) {
-        unit.each_fragment(rows_of(stage).memory, slab, [&](int f, const auto& phi) {
+        unit.each_fragment(memory, slab, slab + parts, slab + parts < slabs, [&](int f, const auto& phi) {
           group_mma(sum[f], phi, values, stage % stages * stage_tokens + slab * 16, ones, 0);
-          group_commit();
         });
+        group_commit();
         group_finish(sum);
       }
     };

@@ -183,28 +183,42 @@ struct Weights {
         const Lanes<std::int64_t> at = args.keys.at(tokens.b, i + tokens.first, key_head) + octet * 8;
         load(r[s], args.keys.data, at, octet < octets && i < tokens.length);
       }
+      Lanes<int> largest_of[4];
+      Lanes<float> square_of[4];
       SYMPOW_UNROLL
       for (int s = 0; s < 4; ++s) {
-        Lanes<int> its_largest = 0;
+        largest_of[s] = 0;
         SYMPOW_UNROLL
         for (int p = 0; p < 4; ++p) {
           const Lanes<int> bits = bit_cast<int>(r[s][p]);
-          its_largest = larger(its_largest, larger(bits & 0x7fff, (bits >> 16) & 0x7fff));
+          largest_of[s] = larger(largest_of[s], larger(bits & 0x7fff, (bits >> 16) & 0x7fff));
         }
-        for (int mask = 1; mask < lanes; mask *= 2) its_largest = larger(its_largest, shuffle_xor(its_largest, mask));
-        const Lanes<float> scale = two_to(-leading_exponent(its_largest));
-        Lanes<float> its_square = 0.f;
+      }
+      for (int mask = 1; mask < lanes; mask *= 2) {
+        SYMPOW_UNROLL
+        for (int s = 0; s < 4; ++s) largest_of[s] = larger(largest_of[s], shuffle_xor(largest_of[s], mask));
+      }
+      SYMPOW_UNROLL
+      for (int s = 0; s < 4; ++s) {
+        const Lanes<float> scale = two_to(-leading_exponent(largest_of[s]));
+        square_of[s] = 0.f;
         SYMPOW_UNROLL
         for (int p = 0; p < 4; ++p) {
           const Lanes<float> a = lower(r[s][p]) * scale, b = upper(r[s][p]) * scale;
-          its_square += a * a;
-          its_square += b * b;
+          square_of[s] += a * a;
+          square_of[s] += b * b;
         }
-        for (int mask = 1; mask < lanes; mask *= 2) its_square += shuffle_xor(its_square, mask);
+      }
+      for (int mask = 1; mask < lanes; mask *= 2) {
+        SYMPOW_UNROLL
+        for (int s = 0; s < 4; ++s) square_of[s] += shuffle_xor(square_of[s], mask);
+      }
+      SYMPOW_UNROLL
+      for (int s = 0; s < 4; ++s) {  // to the lanes of the tokens
         const Lanes<int> holder = (lane() & (rows - 1)) << shift;
         const Lanes<bool> mine = (lane() >> (5 - shift)) == step + s;
-        largest = where(mine, shuffle(its_largest, holder), largest);
-        square = where(mine, shuffle(its_square, holder), square);
+        largest = where(mine, shuffle(largest_of[s], holder), largest);
+        square = where(mine, shuffle(square_of[s], holder), square);
       }
     }
 
