@@ -69,6 +69,22 @@ struct Batch {
   host::Buffer<std::int32_t> lengths_;
 };
 
+/// TokenArrays of all slots and state heads.
+struct TokenBuffers {
+  explicit TokenBuffers(int count)
+      : sum(index(count)),
+        key(index(count)),
+        level(index(count)),
+        inverse(index(count)),
+        to_end(index(count)),
+        reset(index(count)) {}
+  TokenArrays arrays() { return {sum, key, level, inverse, to_end, reset}; }
+
+  host::Buffer<double> sum, key, level;
+  host::Buffer<float> inverse, to_end;
+  host::Buffer<std::int32_t> reset;
+};
+
 /// ChunkArrays of all slots and state heads.
 struct ChunkBuffers {
   explicit ChunkBuffers(int count)

@@ -215,6 +215,10 @@ struct Attention {
         Lanes<float> inverse[1];
         load(u, key_ring, lane() + from);
         load(inverse, inverse_ring, lane() + from);
+        if (key <= levels.first_seen && levels.first_seen < key + rows_of_warp) {  // what came before may be NaN
+          each(sum, [](Lanes<float>& s, int) { s = 0.f; });
+          hide_columns(score, levels.first_seen - key);
+        }
         if (key == first_row) {
           each(sum, [&](Lanes<float>& s, int g) {
             s = where(levels.carry(g) > 0.f, s * levels.carry(g), Lanes<float>(0.f));
@@ -224,14 +228,14 @@ struct Attention {
           const Lanes<float> weight = exp2(convert<float>((u[0] - levels.anchor) * (1. / P)));
           weigh_columns<P>(score, where(lane() + key >= levels.first_seen, inverse[0] * weight, Lanes<float>(0.f)));
         }
-        const bool is_later = key > first_row;
+        const bool is_hidden = key > first_row || key + rows_of_warp <= levels.first_seen;
         Lanes<Two> weights[rows_of_warp / 16][row_tiles][4];
         SYMPOW_UNROLL
         for (int step = 0; step < rows_of_warp / 16; ++step) SYMPOW_UNROLL
         for (int t = 0; t < row_tiles; ++t) SYMPOW_UNROLL
         for (int r = 0; r < 4; ++r) {
           const auto& two = score[t][2 * step + r / 2];
-          weights[step][t][r] = is_later ? Lanes<Two>(Two{}) : pack<T>(two[r % 2 * 2], two[r % 2 * 2 + 1]);
+          weights[step][t][r] = is_hidden ? Lanes<Two>(Two{}) : pack<T>(two[r % 2 * 2], two[r % 2 * 2 + 1]);
         }
         SYMPOW_UNROLL
         for (int step = 0; step < rows_of_warp / 16; ++step)

@@ -22,7 +22,7 @@ struct TwoFloats {
 template <int groups>
 struct RowLevels {
   static constexpr std::size_t count = groups;
-  double anchor;           ///< R: r of the first row
+  double anchor;           ///< R: r of the first row; 0 where that is NaN
   int first_seen;          ///< of the first row
   TwoFloats above[count];  ///< r_i - R
   Lanes<std::int32_t> seen[count];
@@ -42,7 +42,8 @@ struct RowLevels {
       level[g] = where(r == -infinity, Lanes<double>(0.), r);
       seen[g] = reset[0];
     }
-    anchor = uniform(level[0]);
+    const double first = uniform(level[0]);
+    anchor = first == first ? first : 0.;  // later rows may not see what is NaN
     first_seen = uniform(seen[0]);
     SYMPOW_UNROLL
     for (int g = 0; g < groups; ++g) above[g] = TwoFloats::of(level[g] - anchor);

@@ -144,6 +144,22 @@ SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][4][4], Lanes<float
   }
 }
 
+/// Scores of the first `count` of 32 keys become 0.
+template <std::size_t tiles>
+SYMPOW_DEVICE void hide_columns(Lanes<float> (&score)[tiles][4][4], int count) {
+  using namespace block;
+  SYMPOW_UNROLL
+  for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const Lanes<bool> is_hidden = lane() % 4 * 2 + (8 * n + h) < count;
+    SYMPOW_UNROLL
+    for (std::size_t t = 0; t < tiles; ++t) {
+      score[t][n][h] = where(is_hidden, Lanes<float>(0.f), score[t][n][h]);
+      score[t][n][h + 2] = where(is_hidden, Lanes<float>(0.f), score[t][n][h + 2]);
+    }
+  }
+}
+
 /// Scores of the warp's own keys from `first` on, of each one's exponent u relative to the anchor and 2^-x (a lane's): pair by pair.
 template <int P, int groups, std::size_t tiles>
 SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][4][4], const RowLevels<groups>& levels, int first,

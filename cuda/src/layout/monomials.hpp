@@ -43,7 +43,7 @@ SYMPOW_DEVICE block::Lanes<int> first_channel(int P, int d, block::Lanes<int> m,
 /// The channels i_1 ≤ … ≤ i_P of a monomial.
 template <int P>
 struct Monomial {
-  block::Lanes<int> channel[P];
+  block::Lanes<int> channel[std::size_t{P}];
 
   /// The m-th of d channels, d ≤ `most`. Of m beyond the last one, the last one.
   template <int most>

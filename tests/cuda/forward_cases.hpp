@@ -1,0 +1,210 @@
+// Cases of a forward pass, for every power, number of channels and format.
+#pragma once
+
+#include "catch.hpp"
+#include "forward_reference.hpp"
+
+namespace sympow::test {
+
+/// A kernel's parameters as a type.
+template <class Format, int power, int channels>
+struct Kernels {
+  using T = Format;
+  static constexpr int P = power, d = channels;
+};
+
+template <class K>
+using ArraysOf = Arrays<typename K::T, K::d>;
+
+/// Runs without a fault, all rows stored and right: "", else what is wrong. `chunked`: by states.
+template <class K>
+std::string run(ArraysOf<K>& x, bool chunked, const host::Options& options = {}) {
+  Forward<typename K::T, K::P, K::d> forward(x);
+  host::Report report = chunked ? forward.run(options) : forward.run_quadratic(options);
+  x.rows.check_stored(report, "rows");
+  x.condition.check_stored(report, "condition");
+  return report.clean() ? wrong<typename K::T, K::P, K::d>(x, {!chunked, 0}) : report.text();
+}
+
+/// One case by states and as the quadratic form, with what `edit` changes of its numbers.
+template <class K>
+void check(Case how, const std::function<void(ArraysOf<K>&)>& edit = {}) {
+  for (const bool chunked : {true, false}) {
+    CAPTURE(K::P, K::d, fraction_bits<typename K::T>, chunked);
+    if (!chunked) how.chunk = (*std::max_element(how.lengths.begin(), how.lengths.end()) + 63) / 64 * 64;
+    ArraysOf<K> x(how);
+    if (edit) edit(x);
+    REQUIRE(run<K>(x, chunked) == "");
+  }
+}
+
+/// Odd powers have no quotient that must mean something.
+template <class K>
+Case case_of(std::vector<int> lengths) {
+  Case how{std::move(lengths)};
+  how.normalised = K::P % 2 == 0;
+  return how;
+}
+
+/// Layouts: lengths at the borders of tiles and chunks, empty sequences, packed ones, heads in groups, value channels.
+template <class K>
+void check_layouts(int most) {
+  const auto slow = [](int t) { return -.002 * (t % 7); };
+  Case how = case_of<K>({});
+  for (const int length : {1, 15, 63, 64, 65, 127, 128, 129, 300, 0})
+    if (length <= most) how.lengths.push_back(length);
+  how.log_gate = slow;
+  check<K>(how);
+  how.packed = true;
+  check<K>(how);
+  for (const int e : {8, 40, 64, 72, 128}) {
+    Case wide = case_of<K>({std::min(most, 80), 3});
+    wide.e = e;
+    wide.heads = e == 40 ? Heads{4, 2, 1} : e == 72 ? Heads{2, 2, 1} : Heads{1, 1, 1};
+    wide.log_gate = slow;
+    check<K>(wide);
+  }
+}
+
+/// Gates: none, slow, fast, so fast that nothing is left, resets at borders of tiles and inside.
+template <class K>
+void check_gates(int length) {
+  const std::function<double(int)> all[] = {
+      {},
+      [](int) { return -1e-4; },
+      [](int t) { return t % 3 == 0 ? -2. : -.5; },
+      [](int t) { return t % 11 == 3 ? -1000. : 0.; },
+      [](int t) { return t % 32 == 0 ? -infinity : -.1; },
+      [](int t) { return t == 40 || t == 63 || t == 127 ? -infinity : t == 70 ? -1000. : -.01; },
+      [](int t) { return t == 64 || t == 97 ? -infinity : 0.; }};
+  for (const auto& gate : all) {
+    Case how = case_of<K>({length});
+    how.log_gate = gate;
+    how.heads = {2, 2, 2};
+    check<K>(how);
+  }
+}
+
+/// Norms of keys and queries that differ by many orders, up to the ends of the format; scales.
+template <class K>
+void check_norms(int length) {
+  constexpr bool wide = fraction_bits<typename K::T> == 7;
+  const auto gate = [](int t) { return t % 5 == 0 ? -3. : -.01; };
+  for (const double decades : {2., wide ? 15. : 3.5}) {
+    Case how = case_of<K>({length});
+    how.normalised = true;
+    how.key_decades = how.query_decades = decades;
+    how.log_gate = gate;
+    check<K>(how);
+  }
+  for (const double size : {wide ? 0x1p118 : 0x1p13, wide ? 0x1p-124 : 0x1p-20}) {
+    Case how = case_of<K>({length});
+    how.normalised = true;
+    how.log_gate = gate;
+    check<K>(how, [&](auto& x) {
+      for (int t = 0; t < length; ++t)
+        for (int c = 0; c < K::d; ++c) {
+          x.set(x.keys, 0, t, 0, c, size * (1 + (t * 5 + c * 3) % 7) * ((t + c) % 3 - 1));
+          x.set(x.queries, 0, t, 0, c, size * (1 + (t * 3 + c * 5) % 7) * ((t * c) % 3 - 1));
+        }
+    });
+  }
+  Case plain = case_of<K>({length});
+  plain.normalised = false;
+  plain.log_gate = gate;
+  for (const double scale : {.125, -2.}) {
+    plain.scale = scale;
+    check<K>(plain);
+  }
+}
+
+/// Zero queries and zero keys: rows that see nothing are 0, their condition is infinite.
+template <class K>
+void check_zeros(int length) {
+  Case how = case_of<K>({length});
+  how.normalised = true;
+  check<K>(how, [&](auto& x) {
+    for (int t = 0; t < length; ++t) {
+      if (t % 6 == 1 || t < 3) x.set_row(x.keys, 0, t, 0, 0.);
+      if (t % 10 == 7) x.set_row(x.queries, 0, t, 0, 0.);
+    }
+  });
+  how.log_gate = [](int t) { return t == 66 ? -1000. : 0.; };
+  check<K>(how, [&](auto& x) {
+    for (int t = 66; t < length; ++t) x.set_row(x.keys, 0, t, 0, 0.);
+  });
+  how.normalised = false;
+  check<K>(how, [&](auto& x) {
+    for (int t = 0; t < length; ++t) x.set_row(x.keys, 0, t, 0, 0.);
+  });
+}
+
+/// The final state of one run is the initial state of the next.
+template <class K>
+void check_joined(const std::vector<int>& lengths, int cut) {
+  Case how = case_of<K>(lengths);
+  how.heads = {2, 2, 1};
+  how.log_gate = [](int t) { return t % 50 == 49 ? -1. : -1e-3; };
+  ArraysOf<K> x(how);
+  const auto states = [&] { return StateBuffers(x.batch.size() * how.heads.state, monomial_count(K::P, K::d), how.e); };
+  StateBuffers between = states(), last = states();
+  Forward<typename K::T, K::P, K::d> before(x, 0, cut), after(x, cut);
+  host::Report first = before.run({}, nullptr, &between), second = after.run({}, &between, &last);
+  x.rows.check_stored(second, "rows");
+  INFO(first.text());
+  INFO(second.text());
+  REQUIRE((first.clean() && second.clean()));
+  REQUIRE(wrong<typename K::T, K::P, K::d>(x, {false, cut}) == "");
+}
+
+/// NaN in a token's key, value or query: rows that see it are NaN, others are not; but for a value all rows of its 128
+/// tokens are, which are multiplied together, with weights of 0.
+template <class K>
+void check_not_a_number(int length) {
+  for (const int place : {5, 70})
+    for (const int what : {0, 1, 2}) {
+      CAPTURE(place, what);
+      Case how = case_of<K>({length});
+      how.log_gate = [](int t) { return t == 98 ? -infinity : -.01; };
+      for (const bool chunked : {true, false}) {
+        if (!chunked) how.chunk = (length + 63) / 64 * 64;
+        ArraysOf<K> x(how);
+        auto& where = what == 0 ? x.keys : what == 1 ? x.values : x.queries;
+        x.set(where, 0, place, 0, 3, not_a_number);
+        Forward<typename K::T, K::P, K::d> forward(x);
+        const host::Report report = chunked ? forward.run({}) : forward.run_quadratic({});
+        INFO(report.text());
+        REQUIRE(report.clean());
+        const auto is_nan = [&](int t, int c) { return std::isnan(to_float(x.rows.data[x.rows.at(0, t, 0, c)])); };
+        for (int t = 0; t < length; ++t)
+          for (const int c : {3, 5}) {
+            CAPTURE(t, c);
+            const bool sees = what == 2 ? t == place : t >= place && t < 98 && (what == 0 || c == 3);
+            if (sees) REQUIRE(is_nan(t, c));
+            if (!sees && !(what == 1 && t / 128 == place / 128)) REQUIRE(!is_nan(t, c));
+          }
+      }
+    }
+}
+
+/// Three orders of warps give equal bits; all sums of an mma that PTX permits hold the bound.
+template <class K>
+void check_orders(const Case& how) {
+  for (const auto mma : {host::MmaSum::hopper, host::MmaSum::nearest, host::MmaSum::toward_zero})
+    for (const bool chunked : {true, false}) {
+      std::string first;
+      for (const auto schedule : {host::Schedule::forward, host::Schedule::reverse, host::Schedule::random}) {
+        if (mma != host::MmaSum::hopper && schedule != host::Schedule::forward) continue;
+        Case other = how;
+        if (!chunked) other.chunk = (how.lengths[0] + 63) / 64 * 64;
+        ArraysOf<K> x(other);
+        CAPTURE(K::P, K::d, static_cast<int>(mma), chunked, static_cast<int>(schedule));
+        REQUIRE(run<K>(x, chunked, {schedule, 5, mma, {}}) == "");
+        const std::string rows = bits(x.rows.data, x.condition.data);
+        if (first.empty()) first = rows;
+        REQUIRE(rows == first);
+      }
+    }
+}
+
+}  // namespace sympow::test

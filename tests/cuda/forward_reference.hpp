@@ -1,0 +1,231 @@
+// What a forward pass must come to, in double, and how far it may be off: the sum of all roundings, none of it fitted.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "forward.hpp"
+
+namespace sympow::test {
+
+/// Rounding to T, to nearest: x (1 + δ) + ε with |δ| ≤ u, |ε| ≤ η.
+template <class T>
+inline constexpr double u_of = fraction_bits<T> == 7 ? 0x1p-8 : 0x1p-11;
+template <class T>
+inline constexpr double least_of = fraction_bits<T> == 7 ? 0x1p-134 : 0x1p-25;
+template <class T>
+inline constexpr double largest_of = fraction_bits<T> == 7 ? 0x1.fep127 : 65504.;
+
+/// What an mma may lose of S, the sum of the sizes of all terms, by the rule that cuts most: see kernels_test.cpp.
+inline constexpr double u_mma = (17. / 4 + 1) * 0x1p-23;
+
+/// How the tokens of a sequence are cut: chunks count from token `from`, what lies before comes as an initial state.
+struct Cut {
+  bool quadratic = false;
+  int from = 0;
+};
+
+/// The rows of a sequence b and query head h. With w the product of the gates between a key and the row, ‖·‖₁ = Σ_c |·_c|,
+/// a = Σ_c |q_c k_c|, a row may be off by the following, times |v| in its sum:
+///   a key that comes through the state: a monomial of it takes P roundings to T (its weight included), one of the query
+///     P - 1, one of the state 1 (a normaliser none), and Σ_m c_m |φ_m(q) φ_m(k)| = a^P: 2 P u w a^P, or (2 P - 1) u w a^P.
+///     Of numbers near 0: (2 P - 1) η ‖q‖₁^P times 2^⌈end⌉ of its chunk, which decays, for its 2 P - 1 roundings (that of
+///     k̂ as well); the same of the query with w ‖k‖₁^P; and once η ‖q‖₁^P 2^{M + p} for the state's entries.
+///   a key of the chunk: its weighted score is rounded: u w |q·k|^P + η 2^{G + r}; and q̂, P η w ‖k‖₁^P.
+///   floats: u_mma a step of tensor cores; other roundings are counted and bounded from above, a few dozen u_float.
+/// A row N / den is off by (δN + |y| δden) / (den - δden), then by its own rounding.
+template <class T, int P, int d>
+class RowsOfHead {
+ public:
+  RowsOfHead(const Arrays<T, d>& arrays, const Cut& how, int b, int h)
+      : e_(arrays.how.e), b_(b), h_(h), x_(arrays), cut_(how) {
+    const Heads& heads = x_.how.heads;
+    const int state_head = h / (heads.query / heads.state), key_head = state_head / (heads.state / heads.key);
+    for (int t = 0; t < x_.batch.length(b); ++t) {
+      for (int c = 0; c < d; ++c) q_.push_back(double{to_float(x_.queries.data[x_.queries.at(b, t, h, c)])});
+      for (int c = 0; c < d; ++c) k_.push_back(double{to_float(x_.keys.data[x_.keys.at(b, t, key_head, c)])});
+      for (int c = 0; c < e_; ++c) v_.push_back(double{to_float(x_.values.data[x_.values.at(b, t, key_head, c)])});
+      const double gate = x_.how.log_gate ? double{x_.gates.data[x_.gates.at(b, t, state_head, 0)]} : 0;
+      gate_.push_back(gate * std::log2(std::exp(1.)));
+      const double* k = &k_[index(t * d)];
+      double square = 0, size = 0;
+      for (int c = 0; c < d; ++c) square += k[c] * k[c], size += std::abs(k[c]);
+      k_norm_.push_back(std::sqrt(square));
+      k_size_.push_back(size);
+      k_level_.push_back(square > 0 ? P * std::max(-126., std::ceil(std::log2(square) / 2)) : -infinity);
+    }
+  }
+
+  /// What is wrong about row i, "" if nothing is.
+  std::string wrong(int i) {
+    look(i);
+    const auto say = [&](const std::string& what, double got, double exact, double bound) {
+      std::ostringstream text;
+      text << what << " of row " << i << ", head " << h_ << ", sequence " << b_ << ": " << got << " is not " << exact
+           << " ± " << bound;
+      return text.str();
+    };
+    const double condition = double{x_.condition.data[x_.condition.at(b_, i, h_, 0)]};
+    const bool flagged = x_.how.normalised && condition == infinity;
+    const double least_den = den_.exact - den_.off;
+    if (!finite_) {
+      if (!std::isnan(condition)) return say("condition", condition, not_a_number, 0);
+    } else if (x_.how.normalised) {
+      const double noise = double{x_.how.noise} * read_, about = 64 * P * u_float;
+      if (!flagged && den_.exact + den_.off <= noise * (1 - about)) return say("flag", 0, 1, 0);
+      if (flagged && least_den > noise * (1 + about)) return say("flag", 1, 0, 0);
+      if (!flagged && least_den <= 0) return "";  // not known to mean anything
+      const double exact = read_ / den_.exact, off = exact * (den_.off / least_den + about);
+      if (!flagged && !(std::abs(condition - exact) <= off)) return say("condition", condition, exact, off);
+      compared_ += !flagged;
+    }
+    for (int c = 0; c < e_; ++c) {
+      const double got = double{to_float(x_.rows.data[x_.rows.at(b_, i, h_, c)])};
+      const Sum& sum = sums_[index(c)];
+      double exact = sum.exact * unit_, off = sum.off * unit_;
+      if (x_.how.normalised) {
+        exact = sum.exact / den_.exact;
+        off = (sum.off + std::abs(exact) * den_.off) / least_den;
+      }
+      off += (u_of<T> + 16 * u_float) * (std::abs(exact) + off) + least_of<T>;
+      if (flagged) exact = off = 0;
+      if (!finite_ || !std::isfinite(sum.exact)) exact = not_a_number;
+      const bool right =
+          std::isnan(exact) ? !std::isfinite(got)
+          : std::isinf(got) ? std::abs(exact) + off > largest_of<T> && (got > 0) == (exact > 0)
+                            : std::abs(got - exact) <= off;
+      if (!right) return say("channel " + std::to_string(c), got, exact, off);
+      if (std::isfinite(got) && off > 0) worst_ = std::max(worst_, std::abs(got - exact) / off);
+    }
+    return "";
+  }
+  [[nodiscard]] double worst() const { return worst_; }     ///< error over its bound so far
+  [[nodiscard]] long compared() const { return compared_; }  ///< rows whose quotient was
+
+ private:
+  struct Sum {
+    double exact = 0, off = 0;
+  };
+
+  /// Sums of row i, relative to its largest weight.
+  void look(int i) {
+    const double* q = &q_[index(i * d)];
+    double q_size = 0, q_square = 0, q_largest = 0;
+    finite_ = true;
+    for (int c = 0; c < d; ++c) {
+      q_size += std::abs(q[c]);
+      q_square += q[c] * q[c];
+      q_largest = std::max(q_largest, std::abs(q[c]));
+    }
+    const double q_unit = q_largest > 0 ? std::floor(std::log2(q_largest)) + 1 : 0;
+
+    // From the last key backwards: log2 w, a and q·k; 2^reference is the largest w a^P.
+    decay_.assign(index(i + 1), 0), a_ = score_ = decay_;
+    double decay = 0, reference = -infinity;
+    int first = i;
+    for (int j = i; j >= 0; --j) {
+      const auto at = index(j);
+      const double* k = &k_[index(j * d)];
+      for (int c = 0; c < d; ++c) score_[at] += q[c] * k[c], a_[at] += std::abs(q[c] * k[c]);
+      finite_ = finite_ && std::isfinite(q_size) && std::isfinite(k_size_[at]) && !std::isnan(gate_[at]);
+      decay_[at] = decay;
+      if (a_[at] > 0) reference = std::max(reference, decay + P * std::log2(a_[at]));
+      decay += gate_[at];
+      first = j;
+      if (gate_[at] == -infinity) break;
+    }
+    sums_.assign(index(e_), {});
+    den_ = {};
+    read_ = 0;
+    if (!finite_) return;
+    if (reference == -infinity) reference = 0;
+    unit_ = std::exp2(reference) * std::pow(x_.how.scale, P);
+
+    const auto two_to = [&](double x) { return std::exp2(x - reference); };
+    const auto size_of = [&](int j) { return a_[index(j)] > 0 ? two_to(decay_[index(j)] + P * std::log2(a_[index(j)])) : 0; };
+    const auto add = [&](int j, double weight, double off_sum, double off_one) {
+      for (int c = 0; c < e_; ++c) {
+        const double v = v_[index(j * e_ + c)];
+        sums_[index(c)].exact += weight * v;
+        sums_[index(c)].off += off_sum * std::abs(v);
+      }
+      den_.exact += weight;
+      den_.off += off_one;
+    };
+    constexpr double u = u_of<T>, least = least_of<T>;
+    const int chunk = x_.how.chunk;
+    const int begin = std::max(first, cut_.quadratic ? 0 : cut_.from + (i - cut_.from) / chunk * chunk);
+    const double steps = (std::min(chunk, x_.batch.longest) + 15) / 16, chunks = x_.batch.longest / chunk + 2;
+
+    double row_level = -infinity;
+    for (int j = first; j <= i; ++j) row_level = std::max(row_level, decay_[index(j)] + k_level_[index(j)]);
+    for (int j = begin; j <= i; ++j) {
+      const auto at = index(j);
+      const double size = size_of(j), weight = size > 0 ? size * std::pow(score_[at] / a_[at], P) : 0;
+      const double exponent = row_level - decay_[at] - k_level_[at];  // as a float
+      double off = u * std::abs(weight) + ((P * (d / 16) + steps) * u_mma + (40 + 12 * P) * u_float) * size;
+      if (size > 0) off += 2 * exponent * u_float * size;
+      if (k_size_[at] > 0)
+        off += P * least * two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))) + least * two_to(row_level + P * q_unit);
+      add(j, weight, off, off);
+    }
+
+    const double floats = (2 * steps + 4 * Attention<T, P, d>::Features::stages) * u_mma + (60 + 24 * P + 10 * chunks) * u_float;
+    double mass = 0, largest = -infinity;  // of the state, ‖k̂‖^P and levels
+    for (int end = begin; end > first;) {  // chunk by chunk
+      const int chunk_begin = std::max(first, end > cut_.from ? end - 1 - (end - 1 - cut_.from) % chunk
+                                                                  : (end - 1) / chunk * chunk);
+      double level = -infinity;
+      for (int j = chunk_begin; j < end; ++j) level = std::max(level, decay_[index(j)] + k_level_[index(j)]);
+      largest = std::max(largest, level);
+      for (int j = chunk_begin; j < end; ++j) {
+        const auto at = index(j);
+        const double size = size_of(j), weight = size > 0 ? size * std::pow(score_[at] / a_[at], P) : 0;
+        double small = 0;
+        if (k_size_[at] > 0 && q_size > 0)
+          small = (2 * P - 1) * least * (2 * two_to(level + P * std::log2(q_size)) +
+                                         two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))));
+        const auto off = [&](int roundings) { return (std::pow(1 + u, roundings) * (1 + floats) - 1) * size + small; };
+        add(j, weight, off(2 * P), off(2 * P - 1));
+        if (k_norm_[at] > 0) mass += two_to(decay_[at] + P * std::log2(k_norm_[at]));
+      }
+      end = chunk_begin;
+    }
+    if (mass > 0 && q_size > 0) {
+      read_ = mass * std::pow(q_square, P / 2.);
+      const double off = least * 16 * std::max(mass, 2 * two_to(largest)) * std::pow(q_size, P);
+      for (Sum& sum : sums_) sum.off += off;
+      den_.off += off;
+    }
+  }
+
+  int e_, b_, h_;
+  const Arrays<T, d>& x_;
+  Cut cut_;
+  std::vector<double> q_, k_, v_, gate_, k_norm_, k_size_, k_level_;
+  std::vector<double> decay_, a_, score_;  // of one row
+  std::vector<Sum> sums_;
+  Sum den_;
+  double unit_ = 1, read_ = 0, worst_ = 0;
+  bool finite_ = true;
+  long compared_ = 0;
+};
+
+/// What is wrong in rows from cut.from on: the first that is; "" if all are right.
+template <class T, int P, int d>
+std::string wrong(const Arrays<T, d>& x, const Cut& cut, double* worst = nullptr, long* compared = nullptr) {
+  for (int b = 0; b < x.batch.size(); ++b)
+    for (int h = 0; h < x.how.heads.query; ++h) {
+      RowsOfHead<T, P, d> rows(x, cut, b, h);
+      for (int i = cut.from; i < x.batch.length(b); ++i)
+        if (const std::string what = rows.wrong(i); !what.empty()) return what;
+      if (worst) *worst = std::max(*worst, rows.worst());
+      if (compared) *compared += rows.compared();
+    }
+  return "";
+}
+
+}  // namespace sympow::test

@@ -1,0 +1,27 @@
+// A forward pass: every row within its bound, in every layout of a batch.
+#include "forward_cases.hpp"
+
+using namespace sympow::test;
+
+#define SYMPOW_SMALL (Kernels<bf16, 2, 16>), (Kernels<fp16, 2, 16>)
+
+TEMPLATE_TEST_CASE("rows are right in every layout of a batch", "[cuda]", SYMPOW_SMALL) {
+  check_layouts<TestType>(129);
+}
+TEMPLATE_TEST_CASE("rows are right for all gates", "[cuda]", SYMPOW_SMALL) { check_gates<TestType>(130); }
+TEMPLATE_TEST_CASE("rows are right for all norms and scales", "[cuda]", SYMPOW_SMALL) { check_norms<TestType>(100); }
+TEMPLATE_TEST_CASE("rows that see only zeros are zero", "[cuda]", SYMPOW_SMALL) { check_zeros<TestType>(80); }
+TEMPLATE_TEST_CASE("two runs joined are one", "[cuda]", SYMPOW_SMALL) { check_joined<TestType>({150, 129, 40}, 70); }
+TEMPLATE_TEST_CASE("what is not a number shows where it is seen", "[cuda]", SYMPOW_SMALL) {
+  check_not_a_number<TestType>(140);
+}
+TEMPLATE_TEST_CASE("rows are the same in any order of warps", "[cuda]", SYMPOW_SMALL) {
+  Case how = case_of<TestType>({130});
+  how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
+  check_orders<TestType>(how);
+}
+TEMPLATE_TEST_CASE("rows of 64 channels are right", "[cuda]", (Kernels<bf16, 2, 64>), (Kernels<fp16, 2, 64>)) {
+  Case how = case_of<TestType>({70});
+  how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
+  check<TestType>(how);
+}
