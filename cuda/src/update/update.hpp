@@ -105,7 +105,8 @@ struct Update {
 
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
     const int unit = group * warps + w % sharing, part = w / sharing, parts = warps / sharing;
-    Lanes<int> head_at[std::size_t{fragments}], tail_at[std::size_t{fragments}];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
+    Lanes<int> head_at[std::size_t{fragments}],
+        tail_at[std::size_t{fragments}];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
     SYMPOW_UNROLL
     for (int f = 0; f < fragments; ++f) {
       const auto p = TokenRows::places(lane() % 16 + (unit * fragments + f) * 16);
@@ -122,7 +123,8 @@ struct Update {
       const auto memory = rows_of(stage).memory;
       SYMPOW_ROLL
       for (int slab = part; slab < slabs; slab += parts) {
-        Lanes<Two> phi[std::size_t{fragments}][1][4], head_rows[2][4], tail_rows[2][4];  // those of the next fragment come early
+        Lanes<Two> phi[std::size_t{fragments}][1][4], head_rows[2][4],
+            tail_rows[2][4];  // those of the next fragment come early
         const auto load_rows = [&](int f) {
           ldmatrix<false>(head_rows[f % 2], memory, head_at[f] ^ (slab * 16));
           if constexpr (P > 1) ldmatrix<false>(tail_rows[f % 2], memory, tail_at[f] ^ (slab * 16));
