@@ -1,5 +1,5 @@
-// The launch of a kernel, where it is compiled: in one file only. Each file that includes this has a kernel of its own, as
-// nvcc has it, so of two files one could set attributes of the kernel that the other does not launch.
+// The launch of a kernel, where it is compiled: in one file only. Each file that includes this has a kernel of its own,
+// as nvcc has it, so of two files one could set attributes of the kernel that the other does not launch.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -96,8 +96,9 @@ class Arrays {
               return;
           }
           const float condition = conditions[places.at(b, i, h, x.query_heads, 1)];
-          if (!require(condition >= 0 && condition < 1e4f, "%s: a condition is %g", what.c_str(),
-                       static_cast<double>(condition)))
+          if (!require(condition >= 0 && static_cast<double>(condition) <= row.largest_condition(way),
+                       "%s: the condition of row %d is %g and at most %g", what.c_str(), static_cast<int>(i),
+                       static_cast<double>(condition), row.largest_condition(way)))
             return;
         }
     std::size_t others = 0;

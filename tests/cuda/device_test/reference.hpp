@@ -65,8 +65,8 @@ class ReferenceRow {
       if (std::isinf(gate)) break;
     }
     // Numbers of a format have an absolute error, too. In units of powers of 2: P of each token beside the largest
-    // weight, one of a prefix, whose unit is up to 16 times its mass, times the sum of a query's monomials; and P - 1 of
-    // each of these, times the sum of the state's.
+    // weight, one of a prefix, whose unit is up to 16 times its mass, times the sum of a query's monomials; and P - 1
+    // of each of these, times the sum of the state's.
     const double of_keys = (2 * x.power * seen * largest + 16 * mass) * std::pow(query_sum, x.power);
     const double of_query = (x.power - 1) * std::exp2(std::ceil(std::log2(query_largest)) * x.power) * key_sums;
     tiny_ = x.format.tiny() * std::pow(std::abs(scale), x.power) * (of_keys + of_query) * 1.1;
@@ -85,6 +85,12 @@ class ReferenceRow {
     const double quotient = (off + std::abs(exact) * denominator_off) / (denominator - denominator_off);
     const double bound = quotient + (u + 0x1p-22) * (std::abs(exact) + quotient) + x_.format.tiny();
     return denominator_off < denominator ? std::abs(y - exact) / bound : 0;
+  }
+
+  /// What no condition of this row is above: all tokens, as if none were read but through a state.
+  double largest_condition(const Way& way) const {
+    const double off = roundings(way) * size + tiny_;
+    return off < std::abs(denominator) ? condition / (std::abs(denominator) - off) * (1 + 0x1p-12) : HUGE_VAL;
   }
 
  private:

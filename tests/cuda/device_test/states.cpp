@@ -106,6 +106,7 @@ void test_states() {
   const cuda::Problem p = problem_of(2, 16);
   check_joined("two runs joined, gates of 0 and e^-1000", p, Tokens(p, Gates::any, 5), 64);
   check_joined("the first run of one token", p, Tokens(p, Gates::slow, 5), 1);
+  check_joined("the second run of one chunk", p, Tokens(p, Gates::slow, 5), 150);
   check_sums();
 }
 

@@ -30,11 +30,12 @@ Status attention_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 
 /// The rows Y of a problem, the state after the last token, and if wanted the condition of every row
 ///
-///     κ_i = Σ_j b_ij (‖q_i‖ ‖k_j‖)^P / Σ_j b_ij (q_i·k_j)^P
+///     κ_i = Σ_j b_ij (‖q_i‖ ‖k_j‖)^P / |Σ_j b_ij (q_i·k_j)^P|
 ///
-/// to which the error of a normalised row is proportional; of unnormalised rows the numerator alone, times |scale|^P. A
-/// row whose denominator is lost in rounding, as that of a zero query is, is 0 and its condition +∞. Input that is not
-/// finite shows in the rows that see it, and in no other.
+/// where the numerator is over the tokens that the row reads through a state, those of earlier chunks and of the
+/// initial state: their part of the error of a normalised row is proportional to it. A row whose denominator is lost in
+/// rounding, as that of a zero query, is 0 and its condition +∞. Input that is not finite shows in the rows that see
+/// it, and in no other.
 ///
 /// Nothing is allocated and nothing waits: the work is on the stream when this returns. Two runs give the same bits.
 /// The arrays must not overlap, but for states. Contents of lengths and offsets on the device are not checked.
