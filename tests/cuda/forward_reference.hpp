@@ -31,9 +31,10 @@ struct Cut {
 /// The rows of a sequence b and query head h. With w the product of the gates between a key and the row, ‖·‖₁ = Σ_c |·_c|,
 /// a = Σ_c |q_c k_c|, a row may be off by the following, times |v| in its sum:
 ///   a key that comes through the state: a monomial of it takes P roundings to T (its weight included), one of the query
-///     P - 1, one of the state 1 (a normaliser none), and Σ_m c_m |φ_m(q) φ_m(k)| = a^P: 2 P u w a^P, or (2 P - 1) u w a^P.
-///     Of numbers near 0: (2 P - 1) η ‖q‖₁^P times 2^⌈end⌉ of its chunk, which decays, for its 2 P - 1 roundings (that of
-///     k̂ as well); the same of the query with w ‖k‖₁^P; and once η ‖q‖₁^P 2^{M + p} for the state's entries.
+///     P - 1, one of the state 1 (a normaliser none), and Σ_m c_m |φ_m(q) φ_m(k)| = a^P: 2 P u w a^P, or, of the
+///     normaliser, (2 P - 1) u w a^P.
+///     Of numbers near 0: (2 P - 1) η ‖q‖₁^P times 2^⌈end⌉ of its chunk, which decays, for its 2 P - 1 roundings (k̂'s
+///     as well); the same of the query with w ‖k‖₁^P; and once η ‖q‖₁^P 2^{M + p} for the state's entries.
 ///   a key of the chunk: its weighted score is rounded: u w |q·k|^P + η 2^{G + r}; and q̂, P η w ‖k‖₁^P.
 ///   floats: u_mma a step of tensor cores; other roundings are counted and bounded from above, a few dozen u_float.
 /// A row N / den is off by (δN + |y| δden) / (den - δden), then by its own rounding.
