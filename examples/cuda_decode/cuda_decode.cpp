@@ -1,5 +1,5 @@
-// Two requests on a GPU: one decodes on a stream of its own while the prompt of the other is read on another. Then states
-// move between GPU and CPU, and the next tokens are decoded on both.
+// Two requests on a GPU: one decodes on a stream of its own while the prompt of the other is read on another. Then
+// states move between GPU and CPU, and the next tokens are decoded on both.
 #include <algorithm>
 #include <cstdio>
 

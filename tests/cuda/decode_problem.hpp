@@ -103,8 +103,7 @@ class DecodeProblem {
   double channel(const host::Buffer<Of>& tail, const host::Buffer<Of>& fresh, int b, int h, int t, int width,
                  int n) const {
     const auto entry = static_cast<std::size_t>(n);
-    if (t < c.tail)
-      return to_float(tail[at(b, h, c.key, t, capacity) * static_cast<std::size_t>(width) + entry]);
+    if (t < c.tail) return to_float(tail[at(b, h, c.key, t, capacity) * static_cast<std::size_t>(width) + entry]);
     return to_float(fresh[row(b, t - c.tail, c.key, h, width) + entry]);
   }
   double gate(int b, int h, int t) const {
@@ -121,12 +120,11 @@ class DecodeProblem {
     const auto o = strides(c.query, c.e + pad), g = strides(c.state, 1), n = strides(c.query, 1);
     const bool gated = c.gates != Gates::none;
     const cuda::Rows<const T> query{queries, q[0], q[1], q[2]};
-    const cuda::NewTokens<T> fresh{
-        {keys, k[0], k[1], k[2]},
-        {values, v[0], v[1], v[2]},
-        {gated ? Global<const float>(log_gates) : Global<const float>(), g[0], g[1], g[2]}};
-    const cuda::TailArrays<T> tail{tail_keys, tail_values, gated ? Global<float>(tail_gates) : Global<float>(), capacity,
-                             c.tail};
+    const cuda::NewTokens<T> fresh{{keys, k[0], k[1], k[2]},
+                                   {values, v[0], v[1], v[2]},
+                                   {gated ? Global<const float>(log_gates) : Global<const float>(), g[0], g[1], g[2]}};
+    const cuda::TailArrays<T> tail{tail_keys, tail_values, gated ? Global<float>(tail_gates) : Global<float>(),
+                                   capacity, c.tail};
     const cuda::Heads heads{c.query, c.state, c.key};
     const cuda::States states{sums, normaliser, level, mass};
     const cuda::StateParts state_parts{parts, normaliser_parts};
@@ -141,20 +139,9 @@ class DecodeProblem {
       return gated || i % static_cast<std::size_t>(capacity) < static_cast<std::size_t>(c.tail);
     });
     if (!report.clean()) return report;
-    const typename Finish::Args args{query,
-                                     tail,
-                                     states,
-                                     state_parts,
-                                     {y, o[0], o[1], o[2]},
-                                     {condition, n[0], n[1], n[2]},
-                                     heads,
-                                     c.tokens,
-                                     slabs,
-                                     P,
-                                     c.e,
-                                     c.normalised,
-                                     Finish::default_noise,
-                                     std::pow(scale, P)};
+    const typename Finish::Args args{
+        query,    tail,  states, state_parts, {y, o[0], o[1], o[2]}, {condition, n[0], n[1], n[2]}, heads,
+        c.tokens, slabs, P,      c.e,         c.normalised,          Finish::default_noise,         std::pow(scale, P)};
     const host::Report second = host::launch<Finish>(grid(Finish::blocks(c.batch, c.query, c.tokens)), args, options);
     for (const auto& [what, times] : second.faults) report.faults[what] += times;
     for (const auto& [place, site] : second.sites) {
@@ -164,9 +151,11 @@ class DecodeProblem {
       sum.shared.add(site.shared);
       sum.global.add(site.global);
       sum.masked = sum.masked || site.masked;
-      sum.apart = sum.apart || site.apart;
+      sum.uneven = sum.uneven || site.uneven;
     }
-    y.check_stored(report, "y", [&](std::size_t i) { return i % static_cast<std::size_t>(c.e + pad) < static_cast<std::size_t>(c.e); });
+    y.check_stored(report, "y", [&](std::size_t i) {
+      return i % static_cast<std::size_t>(c.e + pad) < static_cast<std::size_t>(c.e);
+    });
     condition.check_stored(report, "condition", [](std::size_t) { return true; });
     return report;
   }
@@ -187,7 +176,8 @@ class DecodeProblem {
     Channels q;
     double largest = 0, query_length = 0;
     for (int n = 0; n < d; ++n) {
-      q[static_cast<std::size_t>(n)] = double{to_float(queries[row(b, i, c.query, h, d) + static_cast<std::size_t>(n)])};
+      q[static_cast<std::size_t>(n)] =
+          double{to_float(queries[row(b, i, c.query, h, d) + static_cast<std::size_t>(n)])};
       largest = std::max(largest, std::abs(q[static_cast<std::size_t>(n)]));
     }
     const double unit = largest > 0 ? std::exp2(std::floor(std::log2(largest))) : 1;
@@ -250,7 +240,8 @@ class DecodeProblem {
       const double a = f * mass[state] * std::pow(query_length, P);
       noise += a, absolute += a, absolute_off += a * (f_off + length_off(0));
       const int at_once = 128 / (c.e / 4), turns = (slab_rows + at_once - 1) / at_once;
-      const double roundings = P + 1 + turns + at_once + slabs + 2, of_z = P + 1 + (slab_rows + 127) / 128 + 7 + slabs / 32 + 8;
+      const double roundings = P + 1 + turns + at_once + slabs + 2,
+                   of_z = P + 1 + (slab_rows + 127) / 128 + 7 + slabs / 32 + 8;
       double z = 0, z_sizes = 0;
       std::fill(sizes.begin(), sizes.end(), 0);
       std::vector<double> read(size_e);
@@ -264,7 +255,8 @@ class DecodeProblem {
         }
       }
       den += f * z, den_off += f * (z_sizes * (of_z * u + f_off) + tiny * D);
-      for (std::size_t n = 0; n < size_e; ++n) num[n] += f * read[n], off[n] += f * (sizes[n] * (roundings * u + f_off) + tiny * D);
+      for (std::size_t n = 0; n < size_e; ++n)
+        num[n] += f * read[n], off[n] += f * (sizes[n] * (roundings * u + f_off) + tiny * D);
     }
     den_off += tiny * tokens;
 
@@ -274,7 +266,8 @@ class DecodeProblem {
     const bool surely = compared + (noise > 0 ? den_off : 0) <= tau * noise * (1 - slack);
     result.degenerate = c.normalised && surely;
     result.either = c.normalised && !surely && !surely_not;
-    const double own = std::exp2(-fraction_bits<T> - 1.), to_row = std::exp2(r) * std::pow(unit, P) * std::pow(scale, P);
+    const double own = std::exp2(-fraction_bits<T> - 1.),
+                 to_row = std::exp2(r) * std::pow(unit, P) * std::pow(scale, P);
     for (std::size_t n = 0; n < size_e; ++n) {
       if (c.normalised) {
         result.y[n] = num[n] / den;
@@ -286,7 +279,8 @@ class DecodeProblem {
       result.bound[n] += std::abs(result.y[n]) * (own + 8 * u) + (std::is_same_v<T, bf16> ? 0x1p-134 : 0x1p-25);
     }
     result.condition = absolute / std::abs(den);
-    result.condition_bound = (absolute_off + absolute * 10 * u + tiny * tokens + result.condition * den_off) / (std::abs(den) - den_off);
+    result.condition_bound =
+        (absolute_off + absolute * 10 * u + tiny * tokens + result.condition * den_off) / (std::abs(den) - den_off);
     return result;
   }
 
@@ -307,7 +301,9 @@ class DecodeProblem {
           const float said = condition[at(b, i, c.tokens, h, c.query)];
           const bool degenerate = of.degenerate || (of.either && said == std::numeric_limits<float>::infinity());
           ++all.rows, all.degenerate += of.degenerate, all.either += of.either;
-          const auto is = [&](int n) { return double{to_float(y[row(b, i, c.query, h, c.e) + static_cast<std::size_t>(n)])}; };
+          const auto is = [&](int n) {
+            return double{to_float(y[row(b, i, c.query, h, c.e) + static_cast<std::size_t>(n)])};
+          };
           for (int n = 0; n < c.e; ++n) {
             const double exact = of.y[static_cast<std::size_t>(n)], bound = of.bound[static_cast<std::size_t>(n)];
             const double most = to_float(T{static_cast<std::uint16_t>(std::is_same_v<T, bf16> ? 0x7f7f : 0x7bff)});
@@ -335,7 +331,8 @@ class DecodeProblem {
           for (std::size_t n = 0; n < d; ++n)
             all = all && tail_keys[to * d + n].bits == keys[row(b, t, c.key, h, d) + n].bits;
           for (std::size_t n = 0; n < static_cast<std::size_t>(c.e); ++n)
-            all = all && tail_values[to * static_cast<std::size_t>(c.e) + n].bits == values[row(b, t, c.key, h, c.e) + n].bits;
+            all = all &&
+                  tail_values[to * static_cast<std::size_t>(c.e) + n].bits == values[row(b, t, c.key, h, c.e) + n].bits;
         }
         for (int h = 0; h < c.state && c.gates != Gates::none; ++h)
           all = all && tail_gates[at(b, h, c.state, t + c.tail, capacity)] == log_gates[at(b, t, c.tokens, h, c.state)];
@@ -371,7 +368,8 @@ class DecodeProblem {
         all.push_back({channel, std::round(orders)});
         return;
       }
-      for (channel[static_cast<std::size_t>(level)] = from; channel[static_cast<std::size_t>(level)] < d; ++channel[static_cast<std::size_t>(level)])
+      for (channel[static_cast<std::size_t>(level)] = from; channel[static_cast<std::size_t>(level)] < d;
+           ++channel[static_cast<std::size_t>(level)])
         self(self, level + 1, channel[static_cast<std::size_t>(level)]);
     };
     extend(extend, 0, 0);
@@ -382,7 +380,7 @@ class DecodeProblem {
   static std::size_t size(I... i) {
     return (static_cast<std::size_t>(i) * ...);
   }
-  static host::Grid grid(cuda::Blocks blocks) { return {blocks.x, blocks.y, blocks.z}; }
+  static host::Grid grid(cuda::Blocks blocks) { return {static_cast<int>(blocks.x), blocks.y, blocks.z}; }
 
   void fill(host::Buffer<T>& buffer, std::size_t first, int width, double decades) {
     const double length = std::pow(10, std::uniform_real_distribution(-decades, decades)(random_));

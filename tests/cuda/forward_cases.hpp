@@ -75,7 +75,9 @@ void check_gates(int length) {
       [](int t) { return t % 3 == 0 ? -2. : -.5; },
       [](int t) { return t % 11 == 3 ? -1000. : 0.; },
       [](int t) { return t % 32 == 0 ? -infinity : -.1; },
-      [](int t) { return t == 40 || t == 63 || t == 127 ? -infinity : t == 70 ? -1000. : -.01; },
+      [](int t) { return t == 40 || t == 63 || t == 127 ? -infinity
+                         : t == 70                      ? -1000.
+                                                        : -.01; },
       [](int t) { return t == 64 || t == 97 ? -infinity : 0.; }};
   for (const auto& gate : all) {
     Case how = case_of<K>({length});

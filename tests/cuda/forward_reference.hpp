@@ -31,9 +31,10 @@ struct Cut {
 /// The rows of a sequence b and query head h. With w the product of the gates between a key and the row, ‖·‖₁ = Σ_c |·_c|,
 /// a = Σ_c |q_c k_c|, a row may be off by the following, times |v| in its sum:
 ///   a key that comes through the state: a monomial of it takes P roundings to T (its weight included), one of the query
-///     P - 1, one of the state 1 (a normaliser none), and Σ_m c_m |φ_m(q) φ_m(k)| = a^P: 2 P u w a^P, or (2 P - 1) u w a^P.
-///     Of numbers near 0: (2 P - 1) η ‖q‖₁^P times 2^⌈end⌉ of its chunk, which decays, for its 2 P - 1 roundings (that of
-///     k̂ as well); the same of the query with w ‖k‖₁^P; and once η ‖q‖₁^P 2^{M + p} for the state's entries.
+///     P - 1, one of the state 1 (a normaliser none), and Σ_m c_m |φ_m(q) φ_m(k)| = a^P: 2 P u w a^P, or, of the
+///     normaliser, (2 P - 1) u w a^P.
+///     Of numbers near 0: (2 P - 1) η ‖q‖₁^P times 2^⌈end⌉ of its chunk, which decays, for its 2 P - 1 roundings (k̂'s
+///     as well); the same of the query with w ‖k‖₁^P; and once η ‖q‖₁^P 2^{M + p} for the state's entries.
 ///   a key of the chunk: its weighted score is rounded: u w |q·k|^P + η 2^{G + r}; and q̂, P η w ‖k‖₁^P.
 ///   floats: u_mma a step of tensor cores; other roundings are counted and bounded from above, a few dozen u_float.
 /// A row N / den is off by (δN + |y| δden) / (den - δden), then by its own rounding.
@@ -93,16 +94,15 @@ class RowsOfHead {
       off += (u_of<T> + 16 * u_float) * (std::abs(exact) + off) + least_of<T>;
       if (flagged) exact = off = 0;
       if (!finite_ || !std::isfinite(sum.exact)) exact = not_a_number;
-      const bool right =
-          std::isnan(exact) ? !std::isfinite(got)
-          : std::isinf(got) ? std::abs(exact) + off > largest_of<T> && (got > 0) == (exact > 0)
-                            : std::abs(got - exact) <= off;
+      const bool right = std::isnan(exact) ? !std::isfinite(got)
+                         : std::isinf(got) ? std::abs(exact) + off > largest_of<T> && (got > 0) == (exact > 0)
+                                           : std::abs(got - exact) <= off;
       if (!right) return say("channel " + std::to_string(c), got, exact, off);
       if (std::isfinite(got) && off > 0) worst_ = std::max(worst_, std::abs(got - exact) / off);
     }
     return "";
   }
-  [[nodiscard]] double worst() const { return worst_; }     ///< error over its bound so far
+  [[nodiscard]] double worst() const { return worst_; }      ///< error over its bound so far
   [[nodiscard]] long compared() const { return compared_; }  ///< rows whose quotient was
 
  private:
@@ -145,7 +145,9 @@ class RowsOfHead {
     unit_ = std::exp2(reference) * std::pow(x_.how.scale, P);
 
     const auto two_to = [&](double x) { return std::exp2(x - reference); };
-    const auto size_of = [&](int j) { return a_[index(j)] > 0 ? two_to(decay_[index(j)] + P * std::log2(a_[index(j)])) : 0; };
+    const auto size_of = [&](int j) {
+      return a_[index(j)] > 0 ? two_to(decay_[index(j)] + P * std::log2(a_[index(j)])) : 0;
+    };
     const auto add = [&](int j, double weight, double off_sum, double off_one) {
       for (int c = 0; c < e_; ++c) {
         const double v = v_[index(j * e_ + c)];
@@ -169,15 +171,17 @@ class RowsOfHead {
       double off = u * std::abs(weight) + ((P * (d / 16) + steps) * u_mma + (40 + 12 * P) * u_float) * size;
       if (size > 0) off += 2 * exponent * u_float * size;
       if (k_size_[at] > 0)
-        off += P * least * two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))) + least * two_to(row_level + P * q_unit);
+        off += P * least * two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))) +
+               least * two_to(row_level + P * q_unit);
       add(j, weight, off, off);
     }
 
-    const double floats = (2 * steps + 4 * Attention<T, P, d>::Features::stages) * u_mma + (60 + 24 * P + 10 * chunks) * u_float;
+    const double floats =
+        (2 * steps + 4 * Attention<T, P, d>::Features::stages) * u_mma + (60 + 24 * P + 10 * chunks) * u_float;
     double mass = 0, largest = -infinity;  // of the state, ‖k̂‖^P and levels
     for (int end = begin; end > first;) {  // chunk by chunk
-      const int chunk_begin = std::max(first, end > cut_.from ? end - 1 - (end - 1 - cut_.from) % chunk
-                                                                  : (end - 1) / chunk * chunk);
+      const int chunk_begin =
+          std::max(first, end > cut_.from ? end - 1 - (end - 1 - cut_.from) % chunk : (end - 1) / chunk * chunk);
       double level = -infinity;
       for (int j = chunk_begin; j < end; ++j) level = std::max(level, decay_[index(j)] + k_level_[index(j)]);
       largest = std::max(largest, level);
@@ -186,8 +190,9 @@ class RowsOfHead {
         const double size = size_of(j), weight = size > 0 ? size * std::pow(score_[at] / a_[at], P) : 0;
         double small = 0;
         if (k_size_[at] > 0 && q_size > 0)
-          small = (2 * P - 1) * least * (2 * two_to(level + P * std::log2(q_size)) +
-                                         two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))));
+          small =
+              (2 * P - 1) * least *
+              (2 * two_to(level + P * std::log2(q_size)) + two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))));
         const auto off = [&](int roundings) { return (std::pow(1 + u, roundings) * (1 + floats) - 1) * size + small; };
         add(j, weight, off(2 * P), off(2 * P - 1));
         if (k_norm_[at] > 0) mass += two_to(decay_[at] + P * std::log2(k_norm_[at]));

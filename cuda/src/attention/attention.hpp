@@ -13,7 +13,7 @@ namespace sympow::cuda {
 /// ones, by which it is divided if asked for; chunks.hpp has u, r and M. q̂ is q times a power of 2, its largest entry
 /// in [½, 1).
 ///
-/// A block of 8 warps has 256 queries of a chunk and head and 64 value channels; a warp 32 queries. The stages of the
+/// A block of 8 warps, for P 1 of 4, has 32 queries a warp of a chunk and head, and 64 value channels. The stages of the
 /// state, 64 monomials each, and then 64 keys and values each, come through one ring. Sums stay in registers, (64 + 8)
 /// channels: the first of the last 8 are the normaliser, in the state in three terms of T.
 /// Keys before those of the warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied by 2^{R - r_i}
@@ -25,11 +25,11 @@ template <class T, int P, int d>
 struct Attention {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
-  static constexpr int warps = 8, row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles,
+  static constexpr int warps = P == 1 ? 4 : 8, row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles,
                        rows_of_block = warps * rows_of_warp;
   static constexpr int columns = 64, stage_rows = 64, stages = d > 64 ? 3 : 4;
   static constexpr int ahead = stages - 2;  // stages on their way; products of the one before may still be under way
-  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
+  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
   static constexpr int right_bytes = stage_rows * columns * 2;   // of a stage: rows of the state, or values
   static constexpr int left_bytes = stage_rows * d * 2;          // keys, or the normaliser, 16 bytes a monomial
   static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y
@@ -249,12 +249,12 @@ struct Attention {
 
     // Normalise or scale the rows; through shared memory they become rows of 16 bytes.
     const int staged = w * rows_of_warp * query_width / columns;
+    warp_barrier();  // the queries were read
     SYMPOW_UNROLL
     for (int g = 0; g < groups; ++g) {
       const int t = g / 2, r = g % 2 * 2;
       const Lanes<int> row = smaller(lane() / 4 + (first_row + 8 * g), Lanes<int>(length - 1));
-      Lanes<float> normaliser =
-          sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // lanes 0 and 1 of four: its terms
+      Lanes<float> normaliser = sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // terms, in lanes 0, 1 of four
       normaliser = shuffle(normaliser, lane() / 4 * 4) + shuffle(normaliser, lane() / 4 * 4 + 1);
       const Lanes<float> read = norm_to<P>(norms.square[g]) * mass * levels.carry(g);
       const Lanes<bool> degenerate = x.normalised && !(normaliser > read * x.noise) && normaliser == normaliser;
@@ -281,14 +281,8 @@ struct Attention {
       }
     }
     warp_barrier();
-    SYMPOW_UNROLL
-    for (int n = 0; n < rows_of_warp / 4; ++n) {
-      const Lanes<int> row = lane() / 8 + 4 * n, octet = lane() % 8;
-      Lanes<T> eight[8];
-      load(eight, queries, octet_place<columns>(row + staged, octet));
-      store(x.rows.data, x.rows.at(b, row + (begin + first_row), head) + (octet * 8 + tile * columns), eight,
-            row + first_row < length && octet * 8 + tile * columns < x.e);
-    }
+    store_tile<rows_of_warp>(x.rows.data, x.rows.at(b, begin + first_row, head) + tile * columns, x.rows.token, queries,
+                             staged, length - first_row, x.e - tile * columns);
   }
 
  private:

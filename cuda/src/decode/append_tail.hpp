@@ -20,6 +20,7 @@ SYMPOW_DEVICE void append_tail(const NewTokens<T>& from, const TailArrays<T>& to
   using namespace block;
   const auto rows = [&](const auto& fresh, const auto& tail, int key_head, int width) {
     const std::int64_t first = (std::int64_t{b} * heads.key + key_head) * to.capacity + to.count;
+    SYMPOW_ROLL
     for (int n = 0; n < tokens * (width / 8); n += threads) {
       const Lanes<int> t = (thread + n) / (width / 8), c = (thread + n) % (width / 8) * 8;
       Lanes<Pair<T>> octet[4];
@@ -33,6 +34,7 @@ SYMPOW_DEVICE void append_tail(const NewTokens<T>& from, const TailArrays<T>& to
     rows(from.values, to.values, state_head / shared_by, e);
   }
   if (!from.log_gates.data.data) return;
+  SYMPOW_ROLL
   for (int n = 0; n < tokens; n += threads) {
     const Lanes<int> t = thread + n;
     Lanes<float> gate[1];

@@ -3,9 +3,11 @@
 
 namespace sympow::cuda {
 
-#define SYMPOW_FINISH_ROWS(d)                                                                                 \
-  template __global__ void block::entry<FinishRows<block::bf16, d>>(const __grid_constant__ FinishRows<block::bf16, d>::Args); \
-  template __global__ void block::entry<FinishRows<block::fp16, d>>(const __grid_constant__ FinishRows<block::fp16, d>::Args);
+#define SYMPOW_FINISH_ROWS(d)                                        \
+  template __global__ void block::entry<FinishRows<block::bf16, d>>( \
+      const __grid_constant__ FinishRows<block::bf16, d>::Args);     \
+  template __global__ void block::entry<FinishRows<block::fp16, d>>( \
+      const __grid_constant__ FinishRows<block::fp16, d>::Args);
 SYMPOW_FINISH_ROWS(16)
 SYMPOW_FINISH_ROWS(32)
 SYMPOW_FINISH_ROWS(64)

@@ -22,8 +22,9 @@ struct ReadState {
   static constexpr int D = monomial_count(P, d);
   static constexpr int warps = 4, threads = 32 * warps, blocks_per_multiprocessor = Q == 1 ? 8 : 4;
   static constexpr int depth = 4, least_rows = 32, most_rows = 264;
-  static constexpr int vector = Q < 4 ? Q : 4;            // numbers of queries next to each other
-  static constexpr int most_of_query = 4 * threads + 32;  ///< sums of a query in shared memory
+  static constexpr int turns = (most_rows + threads - 1) / threads;  ///< of a thread to form the monomials
+  static constexpr int vector = Q < 4 ? Q : 4;                       // numbers of queries next to each other
+  static constexpr int most_of_query = 4 * threads + 32;             ///< sums of a query in shared memory
   static constexpr int shared_bytes = padded(4 * Q * d) + padded(4 * Q * most_rows) + 4 * Q * most_of_query + 128;
 
   struct Args {
@@ -62,25 +63,35 @@ struct ReadState {
     const auto query = arena.take<float>(Q * d), phi = arena.take<float>(Q * most_rows);
     const auto sums = arena.take<float>(Q * most_of_query), normalisers = arena.take<float>(Q * warps);
 
-    const int quarters = x.e / 4, rows_at_once = threads / quarters, used = rows_at_once * quarters;
+    const int quarters = x.e / 4, rows_at_once = threads / quarters, step = rows_at_once * x.e;
+    const Lanes<int> row = thread / quarters;
+    const Lanes<int> rows =
+        where(row < rows_at_once, (rows_at_once - 1 + count - row) / rows_at_once, 0);  // of a thread
     const Lanes<std::int64_t> sums_at = thread * 4 + (state * D + first) * x.e;
-    const auto here = [&](int n) { return thread < used && thread + n * used < count * quarters; };
     Ring<depth, float, 4> ring;
-    const auto bring = [&](int n, Lanes<float>(&four)[4]) {
-      load(four, x.states.sums, sums_at + n * used * 4, here(n));
-    };
-    ring.start(bring);
+    const auto bring = [&](int n, Lanes<float>(&four)[4]) { load(four, x.states.sums, sums_at + n * step, rows > n); };
 
-    bring_queries(x, w, b, head, first_query, queries, query);
+    // What the monomials wait for is asked for before the state.
+    Queries of_block;
+    of_block.bring(x, w, b, head, first_query, queries);
+    Lanes<float> z[std::size_t{turns}][1];
+    SYMPOW_UNROLL
+    for (int turn = 0; turn < turns; ++turn) {
+      const Lanes<int> m = thread + turn * threads;
+      z[turn][0] = 0.f;
+      load(z[turn], x.states.normaliser, m + (state * D + first), m < count);
+    }
+    ring.start(bring);
+    of_block.store_normalised(w, query);
     barrier();
 
     Lanes<float> normaliser[std::size_t{Q}];
     SYMPOW_UNROLL
     for (int i = 0; i < Q; ++i) normaliser[i] = 0.f;
-    for (int from = 0; from < count; from += threads) {
-      const Lanes<int> m = thread + from;
-      Lanes<float> z[1] = {0.f};
-      load(z, x.states.normaliser, m + (state * D + first), m < count);
+    SYMPOW_UNROLL
+    for (int turn = 0; turn < turns; ++turn) {
+      if (turn * threads + w * 32 >= count) continue;
+      const Lanes<int> m = thread + turn * threads;
       const auto monomial = Monomial<P>::template at<d>(d, where(m < count, m + first, 0));
       const Lanes<float> coefficient = monomial.coefficient();
       SYMPOW_UNROLL
@@ -95,7 +106,7 @@ struct ReadState {
             load(factor, query, monomial.channel[l] + (i + v) * d);
             of_queries[v] *= factor[0];
           }
-          normaliser[i + v] += of_queries[v] * z[0];
+          normaliser[i + v] += of_queries[v] * z[turn][0];
         }
         store(phi, m * vector + i * most_rows, of_queries, m < count);
       }
@@ -111,14 +122,14 @@ struct ReadState {
     SYMPOW_UNROLL
     for (int i = 0; i < Q; ++i) SYMPOW_UNROLL
     for (int c = 0; c < 4; ++c) sum[i][c] = 0.f;
-    const Lanes<int> row = thread / quarters;
+    const Lanes<int> phi_at = row * vector;
     ring.run((count + rows_at_once - 1) / rows_at_once, bring, [&](int n, const Lanes<float>(&four)[4]) {
       SYMPOW_UNROLL
       for (int i = 0; i < Q; i += vector) {
         Lanes<float> of_queries[std::size_t{vector}];
         SYMPOW_UNROLL
         for (int v = 0; v < vector; ++v) of_queries[v] = 0.f;
-        load(of_queries, phi, (row + n * rows_at_once) * vector + i * most_rows, here(n));
+        load(of_queries, phi, phi_at + (n * rows_at_once * vector + i * most_rows), rows > n);
         SYMPOW_UNROLL
         for (int v = 0; v < vector; ++v) SYMPOW_UNROLL
         for (int c = 0; c < 4; ++c) sum[i + v][c] += of_queries[v] * four[c];
@@ -131,6 +142,7 @@ struct ReadState {
     barrier();
     const std::int64_t part = (state * queries + first_query) * slabs(x.rows) + slab;  // of the first query
     const int left = queries - first_query < Q ? queries - first_query : Q;
+    SYMPOW_ROLL
     for (int from = 0; from < left * x.e; from += threads) {
       const Lanes<int> o = thread + from, i = o / x.e, c = o % x.e;
       Lanes<float> total = 0.f;
@@ -152,30 +164,37 @@ struct ReadState {
   }
 
  private:
-  /// q̂ of the block's queries; 0 beyond the last.
-  SYMPOW_DEVICE static void bring_queries(const Args& x, int w, int b, int head, int first, int queries,
-                                          block::Shared<float> to) {
-    using namespace block;
-    constexpr int channels = d > 64 ? 4 : 2, lanes = d / channels, turns = (Q + warps - 1) / warps;
-    const int group = x.heads.query / x.heads.state;
-    Lanes<Pair<T>> pairs[std::size_t{turns}][std::size_t{channels / 2}];
-    SYMPOW_UNROLL
-    for (int turn = 0; turn < turns; ++turn) {
+  /// q̂ of the block's queries, a warp every fourth; 0 beyond the last.
+  struct Queries {
+    static constexpr int channels = d > 64 ? 4 : 2, each = (Q + warps - 1) / warps;
+    Lanes<block::Pair<T>> pairs[std::size_t{each}][std::size_t{channels / 2}];
+
+    SYMPOW_DEVICE void bring(const Args& x, int w, int b, int head, int first, int queries) {
+      using namespace block;
+      const int group = x.heads.query / x.heads.state;
       SYMPOW_UNROLL
-      for (int c = 0; c < channels / 2; ++c) pairs[turn][c] = Pair<T>{};
-      const int i = first + turn * warps + w;
-      if (turn * warps + w < Q && i < queries)
-        load(pairs[turn], x.queries.data,
-             lane() * channels + x.queries.at(b, i % x.tokens, head * group + i / x.tokens), lane() < lanes);
+      for (int n = 0; n < each; ++n) {
+        SYMPOW_UNROLL
+        for (int c = 0; c < channels / 2; ++c) pairs[n][c] = Pair<T>{};
+        const int i = first + n * warps + w, token = i % x.tokens;
+        const bool there = n * warps + w < Q && i < queries;
+        load(pairs[n], x.queries.data,
+             lane() * channels + x.queries.at(b, std::int64_t{token}, head * group + i / x.tokens),
+             lane() < (there ? d / channels : 0));
+      }
     }
-    SYMPOW_UNROLL
-    for (int turn = 0; turn < turns; ++turn) {
-      Lanes<float> row[std::size_t{channels}];
-      unpack(row, pairs[turn]);
-      normalise(row, 32);
-      if (turn * warps + w < Q) store(to, lane() * channels + (turn * warps + w) * d, row, lane() < lanes);
+    SYMPOW_DEVICE void store_normalised(int w, block::Shared<float> to) const {
+      using namespace block;
+      SYMPOW_UNROLL
+      for (int n = 0; n < each; ++n) {
+        if (n * warps + w >= Q) continue;
+        Lanes<float> row[std::size_t{channels}];
+        unpack(row, pairs[n]);
+        normalise(row, 32);
+        store(to, lane() * channels + (n * warps + w) * d, row, lane() < d / channels);
+      }
     }
-  }
+  };
 };
 
 }  // namespace sympow::cuda

@@ -1,4 +1,4 @@
-// Tiles of rows from global to shared memory, asynchronously.
+// Tiles of rows from global to shared memory, asynchronously, and back.
 #pragma once
 
 #include "swizzle.hpp"
@@ -37,5 +37,20 @@ struct TileCopy {
     }
   }
 };
+
+/// A warp stores a tile of `rows` × 64 entries, in octet_place<64> from row `first` on: those of its rows and columns
+/// that are left, to rows `distance` apart from entry `at` on.
+template <int rows, class T>
+SYMPOW_DEVICE void store_tile(Global<T> to, std::int64_t at, std::int64_t distance, block::Shared<T> from, int first,
+                              int rows_left, int columns_left) {
+  using namespace block;
+  SYMPOW_UNROLL
+  for (int n = 0; n < rows / 4; ++n) {
+    const Lanes<int> row = lane() / 8 + 4 * n, octet = lane() % 8;
+    Lanes<T> eight[8];
+    load(eight, from, octet_place<64>(row + first, octet));
+    store(to, row * distance + (octet * 8 + at), eight, row < rows_left && octet * 8 < columns_left);
+  }
+}
 
 }  // namespace sympow::cuda

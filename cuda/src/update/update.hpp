@@ -22,10 +22,12 @@ template <class T, int P, int d>
 struct Update {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
-  static constexpr int warps = 8, fragments = 5, columns = 64, tiles_of_columns = columns / 8 + 1;
+  static constexpr int warps = 8, columns = 64, tiles_of_columns = columns / 8 + 1;
   static constexpr int stage_tokens = P == 4 && d > 16 ? 32 : 64, slabs = stage_tokens / 16, stages = 3;
   using TokenRows = cuda::TokenRows<T, P, d, stage_tokens>;
   static constexpr int row_buffers = P >= 3 ? 1 : 2;
+  /// Of 16 monomials: a unit has at most five, fewer where four warps have too few units.
+  static constexpr int all_fragments = (D + 15) / 16, fragments = all_fragments < 20 ? (all_fragments + 3) / 4 : 5;
   static constexpr int units = (D + 16 * fragments - 1) / (16 * fragments), groups = (units + warps - 1) / warps;
   /// Units of the last block; the four warps of a group multiply by the same tokens.
   static constexpr int last_units = units % warps == 0 || units % warps > 4 ? warps : 4;
@@ -105,7 +107,8 @@ struct Update {
 
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
     const int unit = group * warps + w % sharing, part = w / sharing, parts = warps / sharing;
-    Lanes<int> head_at[std::size_t{fragments}], tail_at[std::size_t{fragments}];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
+    Lanes<int> head_at[std::size_t{fragments}],
+        tail_at[std::size_t{fragments}];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
     SYMPOW_UNROLL
     for (int f = 0; f < fragments; ++f) {
       const auto p = TokenRows::places(lane() % 16 + (unit * fragments + f) * 16);
@@ -122,7 +125,8 @@ struct Update {
       const auto memory = rows_of(stage).memory;
       SYMPOW_ROLL
       for (int slab = part; slab < slabs; slab += parts) {
-        Lanes<Two> phi[std::size_t{fragments}][1][4], head_rows[2][4], tail_rows[2][4];  // those of the next fragment come early
+        Lanes<Two> phi[std::size_t{fragments}][1][4], head_rows[2][4],
+            tail_rows[2][4];  // those of the next fragment come early
         const auto load_rows = [&](int f) {
           ldmatrix<false>(head_rows[f % 2], memory, head_at[f] ^ (slab * 16));
           if constexpr (P > 1) ldmatrix<false>(tail_rows[f % 2], memory, tail_at[f] ^ (slab * 16));
