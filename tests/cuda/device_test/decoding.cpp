@@ -67,9 +67,56 @@ cuda::Problem problem_of(int power, int d, std::int64_t tokens) {
   return p;
 }
 
+/// More states than are folded at once: the bits are those of `attend`, which reads the tail's tokens where they are.
+void fold_in_passes() {
+  cuda::Problem p;
+  p.power = 1;
+  p.d = 64;
+  p.e = 8;
+  p.batch = 3;
+  p.query_heads = p.key_heads = p.gate_heads = 600;
+  p.tokens = 5;
+  p.carries_state = true;
+  if (!is_compiled("a fold in passes", p)) return;
+  OwnTail own(p, 64);
+  cuda::Tail& tail = own.tail;
+  tail.count = static_cast<int>(p.tokens);
+  const auto fill = [&](auto* data, std::int64_t channels, const auto& number) {
+    std::vector<std::remove_pointer_t<decltype(data)>> x(static_cast<std::size_t>(p.batch * 600 * 64 * channels));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(i);
+    runtime(cudaMemcpy(data, x.data(), x.size() * sizeof x[0], cudaMemcpyHostToDevice));
+  };
+  const auto entry = [&](std::size_t i) { return Format{p.element}.bits(static_cast<double>(i * 37 % 101) / 50 - 1); };
+  fill(static_cast<std::uint16_t*>(tail.keys), p.d, entry);
+  fill(static_cast<std::uint16_t*>(tail.values), p.e, entry);
+  fill(tail.log_gates, 1, [](std::size_t i) { return static_cast<float>(i % 13) / -13; });
+  const auto view = [&](const void* data, cuda::Element element, std::int64_t channels) {
+    return cuda::ConstView{data, element, 600 * 64 * channels, channels, 64 * channels};
+  };
+  const cuda::Inputs inputs{view(tail.keys, p.element, p.d),
+                            view(tail.keys, p.element, p.d),
+                            view(tail.values, p.element, p.e),
+                            view(tail.log_gates, cuda::Element::f32, 1),
+                            {}};
+  const Array<std::uint16_t> rows(static_cast<std::size_t>(p.batch * p.tokens * 600 * p.e));
+  const OwnState expected(p), folded(p);
+  expected.memory.fill(0);  // what aligns its parts is compared, too
+  folded.memory.fill(0);
+  if (!run(p, inputs, {cuda::dense(rows.data(), p.element, p.tokens, 600, p.e), {}, expected.state}, nullptr)) return;
+  std::size_t bytes = 0;
+  done(cuda::clear(p, folded.state, nullptr));
+  if (!done(cuda::fold_workspace(p, 64, bytes))) return;
+  const Array<std::byte> workspace(bytes);
+  if (!done(cuda::fold(p, folded.state, tail, workspace.data(), bytes, nullptr))) return;
+  runtime(cudaDeviceSynchronize());
+  require(tail.count == 0, "a folded tail has %d tokens", tail.count);
+  require(folded.memory.values() == expected.memory.values(), "a fold in passes has other bits than attend");
+}
+
 }  // namespace
 
 void test_decoding() {
+  fold_in_passes();
   for (const auto [power, d] : cuda::library::instantiations)
     for (const auto element : {cuda::Element::bf16, cuda::Element::fp16}) {
       const std::int64_t step = element == cuda::Element::bf16 ? 1 : 3;  // one query at once, and several
