@@ -23,7 +23,7 @@ struct Case {
   bool packed = false;
   Heads heads = {1, 1, 1};
   int e = 64, chunk = 64;
-  std::function<double(int)> log_gate = {};  ///< of token t; none: no gates
+  std::function<double(int)> log_gate = {};   ///< of token t; none: no gates
   double key_decades = 0, query_decades = 0;  ///< norms are 10^± this
   bool normalised = true;
   double scale = 1;
@@ -176,11 +176,15 @@ struct Forward {
                               options);
   }
   host::Report update(const host::Options& options) {
-    return launch<Update<T, P, d>>(
-        Update<T, P, d>::blocks(batch.sequences(), heads(), x.how.e),
-        {x.keys.template rows<const T>(from), x.values.template rows<const T>(from), tokens.arrays(), batch.sequences(),
-         heads(), {own_sums, own_normaliser}, x.how.e},
-        options);
+    return launch<Update<T, P, d>>(Update<T, P, d>::blocks(batch.sequences(), heads(), x.how.e),
+                                   {x.keys.template rows<const T>(from),
+                                    x.values.template rows<const T>(from),
+                                    tokens.arrays(),
+                                    batch.sequences(),
+                                    heads(),
+                                    {own_sums, own_normaliser},
+                                    x.how.e},
+                                   options);
   }
   host::Report attention(const host::Options& options, bool has_state) {
     const double scale = x.how.scale;

@@ -85,7 +85,7 @@ class RowsOfHead {
     for (int c = 0; c < e_; ++c) {
       const double got = double{to_float(x_.rows.data[x_.rows.at(b_, i, h_, c)])};
       const Sum& sum = sums_[index(c)];
-      double exact = sum.exact * unit_, off = sum.off * unit_;
+      double exact = sum.exact * unit_, off = sum.off * std::abs(unit_);
       if (x_.how.normalised) {
         exact = sum.exact / den_.exact;
         off = (sum.off + std::abs(exact) * den_.off) / least_den;
@@ -93,16 +93,15 @@ class RowsOfHead {
       off += (u_of<T> + 16 * u_float) * (std::abs(exact) + off) + least_of<T>;
       if (flagged) exact = off = 0;
       if (!finite_ || !std::isfinite(sum.exact)) exact = not_a_number;
-      const bool right =
-          std::isnan(exact) ? !std::isfinite(got)
-          : std::isinf(got) ? std::abs(exact) + off > largest_of<T> && (got > 0) == (exact > 0)
-                            : std::abs(got - exact) <= off;
+      const bool right = std::isnan(exact) ? !std::isfinite(got)
+                         : std::isinf(got) ? std::abs(exact) + off > largest_of<T> && (got > 0) == (exact > 0)
+                                           : std::abs(got - exact) <= off;
       if (!right) return say("channel " + std::to_string(c), got, exact, off);
       if (std::isfinite(got) && off > 0) worst_ = std::max(worst_, std::abs(got - exact) / off);
     }
     return "";
   }
-  [[nodiscard]] double worst() const { return worst_; }     ///< error over its bound so far
+  [[nodiscard]] double worst() const { return worst_; }      ///< error over its bound so far
   [[nodiscard]] long compared() const { return compared_; }  ///< rows whose quotient was
 
  private:
@@ -145,7 +144,9 @@ class RowsOfHead {
     unit_ = std::exp2(reference) * std::pow(x_.how.scale, P);
 
     const auto two_to = [&](double x) { return std::exp2(x - reference); };
-    const auto size_of = [&](int j) { return a_[index(j)] > 0 ? two_to(decay_[index(j)] + P * std::log2(a_[index(j)])) : 0; };
+    const auto size_of = [&](int j) {
+      return a_[index(j)] > 0 ? two_to(decay_[index(j)] + P * std::log2(a_[index(j)])) : 0;
+    };
     const auto add = [&](int j, double weight, double off_sum, double off_one) {
       for (int c = 0; c < e_; ++c) {
         const double v = v_[index(j * e_ + c)];
@@ -169,15 +170,17 @@ class RowsOfHead {
       double off = u * std::abs(weight) + ((P * (d / 16) + steps) * u_mma + (40 + 12 * P) * u_float) * size;
       if (size > 0) off += 2 * exponent * u_float * size;
       if (k_size_[at] > 0)
-        off += P * least * two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))) + least * two_to(row_level + P * q_unit);
+        off += P * least * two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))) +
+               least * two_to(row_level + P * q_unit);
       add(j, weight, off, off);
     }
 
-    const double floats = (2 * steps + 4 * Attention<T, P, d>::Features::stages) * u_mma + (60 + 24 * P + 10 * chunks) * u_float;
+    const double floats =
+        (2 * steps + 4 * Attention<T, P, d>::Features::stages) * u_mma + (60 + 24 * P + 10 * chunks) * u_float;
     double mass = 0, largest = -infinity;  // of the state, ‖k̂‖^P and levels
     for (int end = begin; end > first;) {  // chunk by chunk
-      const int chunk_begin = std::max(first, end > cut_.from ? end - 1 - (end - 1 - cut_.from) % chunk
-                                                                  : (end - 1) / chunk * chunk);
+      const int chunk_begin =
+          std::max(first, end > cut_.from ? end - 1 - (end - 1 - cut_.from) % chunk : (end - 1) / chunk * chunk);
       double level = -infinity;
       for (int j = chunk_begin; j < end; ++j) level = std::max(level, decay_[index(j)] + k_level_[index(j)]);
       largest = std::max(largest, level);
@@ -186,8 +189,9 @@ class RowsOfHead {
         const double size = size_of(j), weight = size > 0 ? size * std::pow(score_[at] / a_[at], P) : 0;
         double small = 0;
         if (k_size_[at] > 0 && q_size > 0)
-          small = (2 * P - 1) * least * (2 * two_to(level + P * std::log2(q_size)) +
-                                         two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))));
+          small =
+              (2 * P - 1) * least *
+              (2 * two_to(level + P * std::log2(q_size)) + two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))));
         const auto off = [&](int roundings) { return (std::pow(1 + u, roundings) * (1 + floats) - 1) * size + small; };
         add(j, weight, off(2 * P), off(2 * P - 1));
         if (k_norm_[at] > 0) mass += two_to(decay_[at] + P * std::log2(k_norm_[at]));
