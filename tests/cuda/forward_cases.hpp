@@ -209,4 +209,47 @@ void check_orders(const Case& how) {
     }
 }
 
+/// All of it.
+template <class K>
+void check_all() {
+  SECTION("layouts") { check_layouts<K>(300); }
+  SECTION("gates") { check_gates<K>(200); }
+  SECTION("norms") { check_norms<K>(140); }
+  SECTION("zeros") { check_zeros<K>(140); }
+  SECTION("joined") {
+    check_joined<K>({200, 129, 40}, 70);
+    check_joined<K>({140}, 64);
+  }
+  SECTION("not a number") { check_not_a_number<K>(140); }
+  SECTION("orders") {
+    Case how = case_of<K>({130});
+    how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
+    check_orders<K>(how);
+  }
+  SECTION("longer chunks") {
+    Case how = case_of<K>({127, 128, 300});
+    how.chunk = 128;
+    how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
+    check<K>(how);
+  }
+}
+
+/// Some of it, for many monomials.
+template <class K>
+void check_some() {
+  Case how = case_of<K>({67, 0, 1});
+  how.heads = {2, 1, 1};
+  how.log_gate = [](int t) { return t == 20 ? -infinity : t % 40 == 7 ? -1. : -.01; };
+  SECTION("packed") {
+    how.packed = true;
+    check<K>(how);
+  }
+  SECTION("norms") {
+    how.heads = {1, 1, 1};
+    how.key_decades = how.query_decades = 2;
+    check<K>(how);
+  }
+  SECTION("joined") { check_joined<K>({80}, 64); }
+}
+
 }  // namespace sympow::test

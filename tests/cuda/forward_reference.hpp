@@ -86,7 +86,7 @@ class RowsOfHead {
     for (int c = 0; c < e_; ++c) {
       const double got = double{to_float(x_.rows.data[x_.rows.at(b_, i, h_, c)])};
       const Sum& sum = sums_[index(c)];
-      double exact = sum.exact * unit_, off = sum.off * unit_;
+      double exact = sum.exact * unit_, off = sum.off * std::abs(unit_);
       if (x_.how.normalised) {
         exact = sum.exact / den_.exact;
         off = (sum.off + std::abs(exact) * den_.off) / least_den;

@@ -1,0 +1,13 @@
+// A forward pass of power 2, for all numbers of channels that kernels are made for.
+#include "forward_cases.hpp"
+
+using namespace sympow::test;
+
+TEMPLATE_TEST_CASE("rows of power 2 are right", "[cuda]", (Kernels<bf16, 2, 16>), (Kernels<fp16, 2, 16>),
+                   (Kernels<bf16, 2, 64>), (Kernels<fp16, 2, 64>)) {
+  check_all<TestType>();
+}
+TEMPLATE_TEST_CASE("rows of power 2 with many channels are right", "[cuda]", (Kernels<bf16, 2, 32>),
+                   (Kernels<fp16, 2, 32>), (Kernels<bf16, 2, 128>), (Kernels<fp16, 2, 128>)) {
+  check_some<TestType>();
+}

@@ -1,0 +1,12 @@
+// A forward pass of power 4, for all numbers of channels that kernels are made for.
+#include "forward_cases.hpp"
+
+using namespace sympow::test;
+
+TEMPLATE_TEST_CASE("rows of power 4 are right", "[cuda]", (Kernels<bf16, 4, 16>), (Kernels<fp16, 4, 16>)) {
+  check_all<TestType>();
+}
+TEMPLATE_TEST_CASE("rows of power 4 with many channels are right", "[cuda]", (Kernels<bf16, 4, 32>),
+                   (Kernels<fp16, 4, 32>)) {
+  check_some<TestType>();
+}
