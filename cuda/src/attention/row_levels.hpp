@@ -17,8 +17,8 @@ struct TwoFloats {
   }
 };
 
-/// Of the rows 8 g + lane / 4 of a warp, g = 0 … groups - 1: r_i (chunks.hpp), 0 where nothing is seen, and the token from
-/// which on they see; -1: the state too.
+/// Of the rows 8 g + lane / 4 of a warp, g = 0 … groups - 1: r_i (chunks.hpp), 0 where nothing is seen, and the token
+/// from which on they see; -1: the state too.
 template <int groups>
 struct RowLevels {
   static constexpr std::size_t count = groups;
