@@ -256,7 +256,8 @@ struct Attention {
       Lanes<float> normaliser =
           sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // lanes 0 and 1 of four: its terms
       normaliser = shuffle(normaliser, lane() / 4 * 4) + shuffle(normaliser, lane() / 4 * 4 + 1);
-      const Lanes<float> read = norm_to<P>(norms.square[g]) * mass * levels.carry(g);
+      const Lanes<float> carry = levels.carry(g);
+      const Lanes<float> read = where(carry > 0.f, norm_to<P>(norms.square[g]) * mass * carry, Lanes<float>(0.f));
       const Lanes<bool> degenerate = x.normalised && !(normaliser > read * x.noise) && normaliser == normaliser;
       Lanes<float> factor, again = 1.f;
       if (x.normalised) {
