@@ -246,6 +246,7 @@ struct Attention {
     }
     cp_async_wait<0>();
     if (idle) return;
+    if constexpr (!QueryTiles<T, d, row_tiles>::kept) warp_barrier();  // its last query was just read
 
     // Normalise or scale the rows; through shared memory they become rows of 16 bytes.
     const int staged = w * rows_of_warp * query_width / columns;
