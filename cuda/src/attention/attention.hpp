@@ -246,6 +246,7 @@ struct Attention {
     }
     cp_async_wait<0>();
     if (idle) return;
+    if constexpr (!QueryTiles<T, d, row_tiles>::kept) warp_barrier();  // its last query was just read
 
     // Normalise or scale the rows; through shared memory they become rows of 16 bytes.
     const int staged = w * rows_of_warp * query_width / columns;
@@ -256,7 +257,8 @@ struct Attention {
       const Lanes<int> row = smaller(lane() / 4 + (first_row + 8 * g), Lanes<int>(length - 1));
       Lanes<float> normaliser = sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // terms, in lanes 0, 1 of four
       normaliser = shuffle(normaliser, lane() / 4 * 4) + shuffle(normaliser, lane() / 4 * 4 + 1);
-      const Lanes<float> read = norm_to<P>(norms.square[g]) * mass * levels.carry(g);
+      const Lanes<float> carry = levels.carry(g);
+      const Lanes<float> read = where(carry > 0.f, norm_to<P>(norms.square[g]) * mass * carry, Lanes<float>(0.f));
       const Lanes<bool> degenerate = x.normalised && !(normaliser > read * x.noise) && normaliser == normaliser;
       Lanes<float> factor, again = 1.f;
       if (x.normalised) {
