@@ -159,8 +159,8 @@ void check_joined(const std::vector<int>& lengths, int cut) {
   REQUIRE(wrong<typename K::T, K::P, K::d>(x, {false, cut}) == "");
 }
 
-/// NaN or an infinity in a token's key, value or query, or a NaN gate: rows that see it are NaN, all others are right; but before a value rows of its 128
-/// tokens are NaN, too: these are multiplied together, with weights of 0.
+/// NaN or an infinity in a token's key, value or query, or a NaN gate: rows that see it are NaN, all others are right;
+/// but before a value rows of its 128 tokens are NaN, too: these are multiplied together, with weights of 0.
 template <class K>
 void check_not_a_number(int length) {
   for (const int place : {5, 70})

@@ -5,8 +5,9 @@
 
 namespace sympow::test {
 
-/// All entries within their roundings: w k̂ and products of rows to T, P of them and 2 P - 1 that may meet numbers near 0,
-/// w k̂ to float before; u_mma a step of tensor cores, and sums of at most 8 warps. "" or the first entry that is not.
+/// All entries within their roundings: w k̂ and products of rows to T, P of them and 2 P - 1 that may meet numbers near
+/// 0, w k̂ to float before; u_mma a step of tensor cores, and sums of at most 8 warps. "" or the first entry that is
+/// not.
 template <class K>
 std::string wrong_sums(const Forward<typename K::T, K::P, K::d>& run) {
   using T = typename K::T;

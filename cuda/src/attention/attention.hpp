@@ -250,7 +250,6 @@ struct Attention {
 
     // Normalise or scale the rows; through shared memory they become rows of 16 bytes.
     const int staged = w * rows_of_warp * query_width / columns;
-    warp_barrier();  // the queries were read
     SYMPOW_UNROLL
     for (int g = 0; g < groups; ++g) {
       const int t = g / 2, r = g % 2 * 2;

@@ -7,7 +7,8 @@ TEMPLATE_TEST_CASE("rows of power 1 are right", "[cuda]", (Kernels<bf16, 1, 64>)
   check_all<TestType>();
   SECTION("sums of chunks") { check_update<TestType>(150); }
 }
-// Keys and queries ±1: exact numbers. Of 64 tokens before the chunk the state has read 64, the normaliser falls from 64.
+// Keys and queries ±1: exact numbers. Of 64 tokens before the chunk the state has read 64, the normaliser falls from
+// 64.
 TEMPLATE_TEST_CASE("a row is degenerate from the threshold on", "[cuda]", (Kernels<bf16, 1, 64>),
                    (Kernels<fp16, 1, 64>)) {
   Case how{{120}};
