@@ -58,7 +58,7 @@ struct Problem {
         final_sums(initial_sums.size()),
         final_normaliser(initial_normaliser.size()),
         sums(own_sums.size()),
-        normaliser(3 * own_normaliser.size()) {
+        normaliser(4 * own_normaliser.size()) {
     std::mt19937 random(9);
     std::normal_distribution<float> normal;
     const std::vector<bool> used = batch.used(heads);
@@ -93,7 +93,7 @@ struct Problem {
     host::Report report = host::launch<Scan<T>>(grid(blocks), args, options);
     const std::vector<bool> used = batch.used(heads);
     sums.check_stored(report, "sums", [&](std::size_t i) { return bool{used[i / index(D * e)]}; });
-    normaliser.check_stored(report, "normaliser", [&](std::size_t i) { return bool{used[i / index(3 * D)]}; });
+    normaliser.check_stored(report, "normaliser", [&](std::size_t i) { return bool{used[i / index(4 * D)]}; });
     final_sums.check_stored(report, "final sums", [&](std::size_t) { return finals; });
     final_normaliser.check_stored(report, "final normaliser", [&](std::size_t) { return finals; });
     return report;
@@ -136,7 +136,7 @@ struct Problem {
           walk(b, h, D, m, c, own_normaliser, initial_normaliser, final_normaliser, 0, [&](std::size_t s) {
             double sum = 0;
             for (std::size_t term = 0; term < 3; ++term)
-              sum += double{to_float(normaliser[(3 * s + term) * index(D) + index(m)])};
+              sum += double{to_float(normaliser[(s * index(D) + index(m)) * 4 + term])};
             return sum;
           });
         }
@@ -196,7 +196,7 @@ TEMPLATE_TEST_CASE("behind a reset nothing is left of what was not a number", "[
     const bool seen = n > 2 && n <= 6;
     for (std::size_t i = 0; i < 288; ++i) wrong += std::isnan(to_float(problem.sums[n * 288 + i])) != (seen && i == 37);
     for (std::size_t m = 0; m < 36; ++m)
-      wrong += std::isfinite(to_float(problem.normaliser[3 * n * 36 + m])) == (seen && m == 11);
+      wrong += std::isfinite(to_float(problem.normaliser[(n * 36 + m) * 4])) == (seen && m == 11);
   }
   for (std::size_t i = 0; i < 288; ++i) wrong += std::isnan(problem.final_sums[i]);
   REQUIRE(wrong == 0);
@@ -210,7 +210,7 @@ TEST_CASE("a scan moves every byte of the states once", "[cuda]") {
   REQUIRE(report.clean());
   REQUIRE(report.blocks == 36);
   const long states = 10 * 136 * 65 * 4 / 32, finals = 2 * 136 * 65 * 4 / 32, prefixes = 10 * 136 * 64 * 2 / 32;
-  const long normalisers = 16 * (4 + 4 + 1) + 14 * (5 + 5 + 1);  // rows of 272 bytes; the odd begin inside of a sector
+  const long normalisers = 10 * 136 * 4 * 2 / 32;
   const long factors = 18 * 4 * (3 * 1 + 3 * 2);  // 20 bytes each, those of the second head in two sectors
   REQUIRE(report.global().transactions == states + finals + prefixes + normalisers + factors);
 }
