@@ -99,7 +99,7 @@ void fold_in_passes() {
                             view(tail.log_gates, cuda::Element::f32, 1),
                             {}};
   const Array<std::uint16_t> rows(static_cast<std::size_t>(p.batch * p.tokens * 600 * p.e));
-  const OwnState expected(p), folded(p);
+  OwnState expected(p), folded(p);
   expected.memory.fill(0);  // what aligns its parts is compared, too
   folded.memory.fill(0);
   if (!run(p, inputs, {cuda::dense(rows.data(), p.element, p.tokens, 600, p.e), {}, expected.state}, nullptr)) return;
