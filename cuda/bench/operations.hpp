@@ -22,8 +22,8 @@ inline double operations(const Problem& p, Form form, int chunk) {
   return pairs + 2 * T * D * e * (query + static_cast<double>(p.batch * p.state_heads()));
 }
 
-/// As flash-linear-attention's kernels work, and as their rates are given, whatever the chunk here: states of d × e read
-/// and updated, and pairs in chunks of 64, of which mlstm_kernels counts the whole square:
+/// As flash-linear-attention's kernels work, and as their rates are given, whatever the chunk here: states of d × e
+/// read and updated, and pairs in chunks of 64, of which mlstm_kernels counts the whole square:
 ///
 ///     T h (4 d e + 2 · 64 (d + e)), or with half of the square T h (4 d e + 64 (d + e))
 ///

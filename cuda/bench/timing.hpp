@@ -16,9 +16,9 @@ struct Times {
   int calls = 0;
 };
 
-/// Times of call(i), which puts the same work on the stream for every i = 0, 1, …, so that callers can take other arrays
-/// in each call. First it warms up; then all calls are queued, with events between them, and nothing waits until the
-/// end. Takes about `seconds` in all, but makes at least 7 calls.
+/// Times of call(i), which puts the same work on the stream for every i = 0, 1, …, so that callers can take other
+/// arrays in each call. First it warms up; then all calls are queued, with events between them, and nothing waits until
+/// the end. Takes about `seconds` in all, but makes at least 7 calls.
 template <class Call>
 Times time_calls(cudaStream_t stream, const Call& call, double seconds = .25) {
   using Clock = std::chrono::steady_clock;

@@ -1,4 +1,4 @@
-// New tokens against states and tails: what the kernels make of them, and the same in double.
+// New tokens against states and tails: inputs, and what the kernels make of them.
 #pragma once
 
 #include <algorithm>
@@ -38,10 +38,43 @@ class DecodeProblem {
  public:
   using Read = cuda::ReadState<T, P, d, Q>;
   using Finish = cuda::FinishRows<T, d>;
+  using Type = T;
+  static constexpr int degree = P, channels = d;
   using Channels = std::array<double, std::size_t{d}>;
   static constexpr int D = Read::D, older = 12;
   static constexpr double scale = P % 2 == 0 ? .5 : -.5;
 
+  struct Monomial {
+    std::array<int, std::size_t{P}> channel;
+    double coefficient;
+    double of(const Channels& x) const {
+      double product = coefficient;
+      for (const int i : channel) product *= x[static_cast<std::size_t>(i)];
+      return product;
+    }
+  };
+  static std::vector<Monomial> all_monomials() {
+    std::vector<Monomial> all;
+    std::array<int, std::size_t{P}> channel{};
+    const auto extend = [&](const auto& self, int level, int from) -> void {
+      if (level == P) {
+        double orders = 1, run = 1;
+        for (std::size_t l = 1; l < P; ++l) {
+          run = channel[l] == channel[l - 1] ? run + 1 : 1;
+          orders *= static_cast<double>(l + 1) / run;
+        }
+        all.push_back({channel, std::round(orders)});
+        return;
+      }
+      for (channel[static_cast<std::size_t>(level)] = from; channel[static_cast<std::size_t>(level)] < d;
+           ++channel[static_cast<std::size_t>(level)])
+        self(self, level + 1, channel[static_cast<std::size_t>(level)]);
+    };
+    extend(extend, 0, 0);
+    return all;
+  }
+
+  const std::vector<Monomial> monomials = all_monomials();
   DecodeCase c;
   int capacity, group, slab_rows, slabs;
   std::int64_t pad;
@@ -160,167 +193,6 @@ class DecodeProblem {
     return report;
   }
 
-  /// A row in double. A number of the kernel is a sum of exact terms; each is off by no more than the roundings on its way,
-  /// u = 2^-24 each. Powers of 2 of x are off by ln 2 |x| u, for x as float, and 4 u (two units in the last place).
-  struct Row {
-    std::vector<double> y, bound;
-    double condition = 0, condition_bound = 0;
-    bool degenerate = false, either = false;  // either: rounding decides
-  };
-  Row expected(int b, int h, int i) const {
-    constexpr double u = 0x1p-24, tiny = 0x1p-120, log2_e = 1.4426950408889634, ln_2 = 1 / log2_e;
-    const int hs = h / group, hk = hs / (c.state / c.key), tokens = c.tail + i + 1;
-    const double dot_roundings = 4 + std::log2(d / 8.), chain = 128 / (c.e / 8) + 12 + tokens / (128 / (c.e / 8));
-    Row result{std::vector<double>(static_cast<std::size_t>(c.e)), std::vector<double>(static_cast<std::size_t>(c.e))};
-
-    Channels q;
-    double largest = 0, query_length = 0;
-    for (int n = 0; n < d; ++n) {
-      q[static_cast<std::size_t>(n)] =
-          double{to_float(queries[row(b, i, c.query, h, d) + static_cast<std::size_t>(n)])};
-      largest = std::max(largest, std::abs(q[static_cast<std::size_t>(n)]));
-    }
-    const double unit = largest > 0 ? std::exp2(std::floor(std::log2(largest))) : 1;
-    for (double& x : q) {
-      x /= unit;
-      query_length += x * x;
-    }
-    query_length = std::sqrt(query_length);
-
-    // What tokens weigh.
-    struct Seen {
-      int token;
-      double weight, score, sizes, length;  // log2; of the score: Σ |q_n k_n|; ‖k‖
-    };
-    std::vector<Seen> seen;
-    double since = 0, r = -infinity;
-    for (int t = tokens - 1; t >= 0 && since > -infinity; --t) {
-      Seen s{t, since * log2_e, 0, 0, 0};
-      for (int n = 0; n < d; ++n) {
-        const double k = channel(tail_keys, keys, b, hk, t, d, n), product = q[static_cast<std::size_t>(n)] * k;
-        s.score += product, s.sizes += std::abs(product), s.length += k * k;
-      }
-      s.length = std::sqrt(s.length);
-      if (s.score != 0) r = std::max(r, s.weight + P * std::log2(std::abs(s.score)));
-      seen.push_back(s);
-      since += gate(b, hs, t);
-    }
-    const std::size_t state = at(b, hs, c.state, 0, 1);
-    const double state_weight = std::ceil(level[state]) + since * log2_e;
-    const bool sees_state = state_weight > -infinity;
-    r = std::max(r, state_weight);
-    if (r == -infinity) r = 0;
-
-    const auto size_e = static_cast<std::size_t>(c.e);
-    std::vector<double> num(size_e), off(size_e), sizes(size_e);
-    double den = 0, den_off = 0, noise = 0, absolute = 0, absolute_off = 0;
-    const double widest = P / 2. * std::log2(16. * d * d);  // of a logarithm of lengths
-    const auto exp2_off = [&](double x) { return u * (6 + ln_2 * (std::abs(x) + 2 * P)); };
-    const auto length_off = [&](double x) {
-      return u * (8 + ln_2 * (2 * std::abs(x) + 6 * widest) + P / 2. * (2 * dot_roundings + 4));
-    };
-    for (const Seen& s : seen) {
-      const double size = std::abs(s.score), wrong = dot_roundings * u * s.sizes;
-      const double x = size > 0 ? s.weight + P * std::log2(size) - r : 0;
-      const double w = size > 0 ? std::exp2(x) * (P % 2 == 1 && s.score < 0 ? -1 : 1) : 0;
-      const double w_off = size > 0 ? std::exp2(x) * (std::pow(1 + wrong / size, P) - 1 + exp2_off(x) + P * u) : 0;
-      den += w, den_off += w_off + std::abs(w) * 12 * u;
-      if (P % 2 == 1) noise += std::abs(w);
-      for (int n = 0; n < c.e; ++n) {
-        const double v = channel(tail_values, values, b, hk, s.token, c.e, n);
-        const auto at_n = static_cast<std::size_t>(n);
-        num[at_n] += w * v, off[at_n] += (w_off + std::abs(w) * chain * u + tiny) * std::abs(v);
-      }
-      const double long_x = s.length > 0 ? s.weight + P * std::log2(query_length * s.length) - r : -infinity;
-      if (long_x > -infinity && query_length > 0)
-        absolute += std::exp2(long_x), absolute_off += std::exp2(long_x) * length_off(long_x);
-    }
-    if (sees_state) {
-      const double f = std::exp2(state_weight - r), f_off = exp2_off(state_weight - r);
-      const double a = f * mass[state] * std::pow(query_length, P);
-      noise += a, absolute += a, absolute_off += a * (f_off + length_off(0));
-      const int at_once = 128 / (c.e / 4), turns = (slab_rows + at_once - 1) / at_once;
-      const double roundings = P + 1 + turns + at_once + slabs + 2,
-                   of_z = P + 1 + (slab_rows + 127) / 128 + 7 + slabs / 32 + 8;
-      double z = 0, z_sizes = 0;
-      std::fill(sizes.begin(), sizes.end(), 0);
-      std::vector<double> read(size_e);
-      for (int m = 0; m < D; ++m) {
-        const double phi = monomials_[static_cast<std::size_t>(m)].of(q);
-        const double of_m = phi * normaliser[state * D + static_cast<std::size_t>(m)];
-        z += of_m, z_sizes += std::abs(of_m);
-        for (std::size_t n = 0; n < size_e; ++n) {
-          const double term = phi * sums[(state * D + static_cast<std::size_t>(m)) * size_e + n];
-          read[n] += term, sizes[n] += std::abs(term);
-        }
-      }
-      den += f * z, den_off += f * (z_sizes * (of_z * u + f_off) + tiny * D);
-      for (std::size_t n = 0; n < size_e; ++n)
-        num[n] += f * read[n], off[n] += f * (sizes[n] * (roundings * u + f_off) + tiny * D);
-    }
-    den_off += tiny * tokens;
-
-    const double tau = static_cast<double>(Finish::default_noise), compared = P % 2 == 0 ? den : std::abs(den);
-    const double slack = 1e-4;  // of `noise`, hundreds of roundings
-    const bool surely_not = compared - den_off > tau * noise * (1 + slack);
-    const bool surely = compared + (noise > 0 ? den_off : 0) <= tau * noise * (1 - slack);
-    result.degenerate = c.normalised && surely;
-    result.either = c.normalised && !surely && !surely_not;
-    const double own = std::exp2(-fraction_bits<T> - 1.),
-                 to_row = std::exp2(r) * std::pow(unit, P) * std::pow(scale, P);
-    for (std::size_t n = 0; n < size_e; ++n) {
-      if (c.normalised) {
-        result.y[n] = num[n] / den;
-        result.bound[n] = (off[n] + std::abs(result.y[n]) * den_off) / (std::abs(den) - den_off);
-      } else {
-        result.y[n] = num[n] * to_row;
-        result.bound[n] = off[n] * std::abs(to_row);
-      }
-      result.bound[n] += std::abs(result.y[n]) * (own + 8 * u) + (std::is_same_v<T, bf16> ? 0x1p-134 : 0x1p-25);
-    }
-    result.condition = absolute / std::abs(den);
-    result.condition_bound =
-        (absolute_off + absolute * 10 * u + tiny * tokens + result.condition * den_off) / (std::abs(den) - den_off);
-    return result;
-  }
-
-  /// The largest error over its bound, and rows of a kind; NaN where a degenerate row is not 0, or another one is.
-  struct Verdict {
-    double error = 0;
-    int rows = 0, degenerate = 0, either = 0;
-  };
-  Verdict verdict() const {
-    Verdict all;
-    const auto judge = [&](bool right, double error) {
-      all.error = right && !(error <= all.error) ? error : right ? all.error : std::numeric_limits<double>::quiet_NaN();
-    };
-    for (int b = 0; b < c.batch; ++b)
-      for (int h = 0; h < c.query; ++h)
-        for (int i = 0; i < c.tokens; ++i) {
-          const Row of = expected(b, h, i);
-          const float said = condition[at(b, i, c.tokens, h, c.query)];
-          const bool degenerate = of.degenerate || (of.either && said == std::numeric_limits<float>::infinity());
-          ++all.rows, all.degenerate += of.degenerate, all.either += of.either;
-          const auto is = [&](int n) {
-            return double{to_float(y[row(b, i, c.query, h, c.e) + static_cast<std::size_t>(n)])};
-          };
-          for (int n = 0; n < c.e; ++n) {
-            const double exact = of.y[static_cast<std::size_t>(n)], bound = of.bound[static_cast<std::size_t>(n)];
-            const double most = to_float(T{static_cast<std::uint16_t>(std::is_same_v<T, bf16> ? 0x7f7f : 0x7bff)});
-            if (degenerate)
-              judge(is(n) == 0, 0);
-            else if (std::isinf(is(n)))
-              judge(std::copysign(1, is(n)) * exact + bound > most, 0);
-            else
-              judge(!std::isnan(is(n)), std::abs(is(n) - exact) / bound);
-          }
-          if (degenerate)
-            judge(said == std::numeric_limits<float>::infinity(), 0);
-          else if (of.condition < 1e37)
-            judge(!std::isnan(said), std::abs(said - of.condition) / of.condition_bound);
-        }
-    return all;
-  }
   /// Whether new tokens stand in the tail.
   bool appended() const {
     bool all = true;
@@ -346,36 +218,6 @@ class DecodeProblem {
   }
 
  private:
-  struct Monomial {
-    std::array<int, std::size_t{P}> channel;
-    double coefficient;
-    double of(const Channels& x) const {
-      double product = coefficient;
-      for (const int i : channel) product *= x[static_cast<std::size_t>(i)];
-      return product;
-    }
-  };
-  static std::vector<Monomial> monomials() {
-    std::vector<Monomial> all;
-    std::array<int, std::size_t{P}> channel{};
-    const auto extend = [&](const auto& self, int level, int from) -> void {
-      if (level == P) {
-        double orders = 1, run = 1;
-        for (std::size_t l = 1; l < P; ++l) {
-          run = channel[l] == channel[l - 1] ? run + 1 : 1;
-          orders *= static_cast<double>(l + 1) / run;
-        }
-        all.push_back({channel, std::round(orders)});
-        return;
-      }
-      for (channel[static_cast<std::size_t>(level)] = from; channel[static_cast<std::size_t>(level)] < d;
-           ++channel[static_cast<std::size_t>(level)])
-        self(self, level + 1, channel[static_cast<std::size_t>(level)]);
-    };
-    extend(extend, 0, 0);
-    return all;
-  }
-
   template <class... I>
   static std::size_t size(I... i) {
     return (static_cast<std::size_t>(i) * ...);
@@ -423,7 +265,7 @@ class DecodeProblem {
       double Z = 0;
       std::fill(S.begin(), S.end(), 0);
       for (std::size_t t = 0; t < older; ++t) {
-        const double phi = weight[t] * monomials_[m].of(k[t]) / monomials_[m].coefficient;
+        const double phi = weight[t] * monomials[m].of(k[t]) / monomials[m].coefficient;
         Z += phi;
         for (std::size_t n = 0; n < width; ++n) S[n] += phi * values_of[t * width + n];
       }
@@ -437,7 +279,6 @@ class DecodeProblem {
   std::mt19937 random_;
   std::normal_distribution<double> normal_;
   std::uniform_real_distribution<double> uniform_;
-  const std::vector<Monomial> monomials_ = monomials();
 };
 
 }  // namespace sympow::test

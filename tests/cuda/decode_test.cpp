@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "decode_problem.hpp"
+#include "decode_expected.hpp"
 
 using namespace sympow::test;
 
@@ -29,10 +29,10 @@ void require_right(const DecodeCase& c, const Change& change, int degenerate = 0
       continue;
     }
     first = problem.bits();
-    const auto verdict = problem.verdict();
-    REQUIRE(verdict.error <= 1);
-    REQUIRE(verdict.degenerate == degenerate);
-    REQUIRE(verdict.either == 0);
+    const Verdict of = verdict(problem);
+    REQUIRE(of.error <= 1);
+    REQUIRE(of.degenerate == degenerate);
+    REQUIRE(of.either == 0);
   }
 }
 template <class Problem>
@@ -50,7 +50,7 @@ TEMPLATE_TEST_CASE_SIG("every instantiation decodes", "[cuda]", ((class T, int P
     const host::Report report = problem.run();
     INFO(report.text());
     REQUIRE(report.clean());
-    REQUIRE(problem.verdict().error <= 1);
+    REQUIRE(verdict(problem).error <= 1);
   };
   DecodeCase c;
   c.batch = 1, c.e = 8;
@@ -77,6 +77,9 @@ TEST_CASE("tails, tokens, groups and value channels of any number decode", "[cud
     require_right<Problem>(c);
     require_right<Problem8>(c);
   }
+  DecodeCase one_slab = c;
+  one_slab.e = 40, one_slab.rows = 64;
+  require_right<DecodeProblem<fp16, 1, 64, 1>>(one_slab);
   c.e = 16, c.tail = 100;
   for (const int rows : {32, 40, 264}) {
     c.rows = rows;
@@ -181,9 +184,9 @@ TEST_CASE("what lies behind a gate of 0 is not looked at", "[cuda]") {
   const host::Report report = problem.run();
   INFO(report.text());
   REQUIRE(report.clean());
-  const auto verdict = problem.verdict();
-  REQUIRE(verdict.error <= 1);
-  REQUIRE(verdict.degenerate == 0);
+  const Verdict of = verdict(problem);
+  REQUIRE(of.error <= 1);
+  REQUIRE(of.degenerate == 0);
 }
 
 TEST_CASE("a row that sees a NaN or an infinity is not finite", "[cuda]") {
@@ -236,9 +239,23 @@ TEST_CASE("weights beyond the smallest float are told apart", "[cuda]") {
     for (std::size_t n = 0; n < problem.keys.size(); ++n) problem.keys.set(n, {});
     problem.c.normalised = normalised;
     REQUIRE(problem.run().clean());
-    const auto verdict = problem.verdict();
-    REQUIRE(verdict.degenerate == 0);
-    REQUIRE(verdict.error <= 1);
+    const Verdict of = verdict(problem);
+    REQUIRE(of.degenerate == 0);
+    REQUIRE(of.error <= 1);
+  }
+}
+
+TEST_CASE("slabs cover a state, and are many where states are few", "[cuda]") {
+  using Read = sympow::cuda::ReadState<bf16, 2, 64, 1>;
+  static_assert(Read::rows(132, 512) == 264 && Read::slabs(264) == 8);
+  static_assert(Read::rows(132, 1) == 32 && Read::slabs(32) == 65);
+  for (std::int64_t states = 1; states < 3000; states = states * 3 / 2 + 1) {
+    const int rows = Read::rows(132, states);
+    CAPTURE(states, rows);
+    REQUIRE((rows % 8 == 0 && rows <= Read::most_rows && rows >= Read::least_rows));
+    REQUIRE(Read::slabs(rows) * rows >= Read::D);
+    REQUIRE((Read::slabs(rows) - 1) * rows < Read::D);
+    REQUIRE((rows == 32 || states * Read::slabs(rows) >= 132 * 8 * 3 / 4 || Read::slabs(rows) == 8));
   }
 }
 
@@ -272,7 +289,7 @@ TEST_CASE("decoding without any one of its barriers, predicates or indices is fo
     c.batch = 1, c.query = 4, c.key = 1, c.tail = 11, c.tokens = 2, c.e = 24, c.rows = rows;
     DecodeProblem<bf16, 2, 32, 1> problem(c, 2);
     const host::Report report = problem.run({host::Schedule::forward, 0, host::MmaSum::hopper, mutation});
-    return std::pair(report, !report.clean() || !(problem.verdict().error <= 1) || !problem.appended());
+    return std::pair(report, !report.clean() || !(verdict(problem).error <= 1) || !problem.appended());
   };
   const auto [clean, wrong] = broken(264, {});
   INFO(clean.text());

@@ -159,32 +159,32 @@ void check_joined(const std::vector<int>& lengths, int cut) {
   REQUIRE(wrong<typename K::T, K::P, K::d>(x, {false, cut}) == "");
 }
 
-/// NaN in a token's key, value or query: rows that see it are NaN, others are not; but for a value all rows of its 128
-/// tokens are, which are multiplied together, with weights of 0.
+/// NaN or an infinity in a token's key, value or query, or a NaN gate: rows that see it are NaN, all others are right;
+/// but before a value rows of its 128 tokens are NaN, too: these are multiplied together, with weights of 0.
 template <class K>
 void check_not_a_number(int length) {
   for (const int place : {5, 70})
-    for (const int what : {0, 1, 2}) {
+    for (const int what : {0, 1, 2, 3}) {
       CAPTURE(place, what);
       Case how = case_of<K>({length});
       how.log_gate = [](int t) { return t == 98 ? -infinity : -.01; };
       for (const bool chunked : {true, false}) {
         if (!chunked) how.chunk = (length + 63) / 64 * 64;
         ArraysOf<K> x(how);
-        auto& where = what == 0 ? x.keys : what == 1 ? x.values : x.queries;
-        x.set(where, 0, place, 0, 3, not_a_number);
+        if (what == 3)
+          x.gates.data.set(x.gates.at(0, place, 0, 0), std::numeric_limits<float>::quiet_NaN());
+        else
+          x.set(what == 0   ? x.keys
+                : what == 1 ? x.values
+                            : x.queries,
+                0, place, 0, 3, place == 5 ? not_a_number : infinity);
         Forward<typename K::T, K::P, K::d> forward(x);
         const host::Report report = chunked ? forward.run({}) : forward.run_quadratic({});
         INFO(report.text());
         REQUIRE(report.clean());
-        const auto is_nan = [&](int t, int c) { return std::isnan(to_float(x.rows.data[x.rows.at(0, t, 0, c)])); };
+        RowsOfHead<typename K::T, K::P, K::d> rows(x, {!chunked, 0}, 0, 0);
         for (int t = 0; t < length; ++t)
-          for (const int c : {3, 5}) {
-            CAPTURE(t, c);
-            const bool sees = what == 2 ? t == place : t >= place && t < 98 && (what == 0 || c == 3);
-            if (sees) REQUIRE(is_nan(t, c));
-            if (!sees && !(what == 1 && t / 128 == place / 128)) REQUIRE(!is_nan(t, c));
-          }
+          if (what != 1 || t >= place || t / 128 != place / 128) REQUIRE(rows.wrong(t) == "");
       }
     }
 }
@@ -207,6 +207,49 @@ void check_orders(const Case& how) {
         REQUIRE(rows == first);
       }
     }
+}
+
+/// All of it.
+template <class K>
+void check_all() {
+  SECTION("layouts") { check_layouts<K>(300); }
+  SECTION("gates") { check_gates<K>(200); }
+  SECTION("norms") { check_norms<K>(140); }
+  SECTION("zeros") { check_zeros<K>(140); }
+  SECTION("joined") {
+    check_joined<K>({200, 129, 40}, 70);
+    check_joined<K>({140}, 64);
+  }
+  SECTION("not a number") { check_not_a_number<K>(140); }
+  SECTION("orders") {
+    Case how = case_of<K>({130});
+    how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
+    check_orders<K>(how);
+  }
+  SECTION("longer chunks") {
+    Case how = case_of<K>({127, 128, 300});
+    how.chunk = 128;
+    how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
+    check<K>(how);
+  }
+}
+
+/// Some of it, for many monomials.
+template <class K>
+void check_some() {
+  Case how = case_of<K>({67, 0, 1});
+  how.heads = {2, 1, 1};
+  how.log_gate = [](int t) { return t == 20 ? -infinity : t % 40 == 7 ? -1. : -.01; };
+  SECTION("packed") {
+    how.packed = true;
+    check<K>(how);
+  }
+  SECTION("norms") {
+    how.heads = {1, 1, 1};
+    how.key_decades = how.query_decades = 2;
+    check<K>(how);
+  }
+  SECTION("joined") { check_joined<K>({80}, 64); }
 }
 
 }  // namespace sympow::test

@@ -28,10 +28,10 @@ struct Cut {
   int from = 0;
 };
 
-/// The rows of a sequence b and query head h. With w the product of the gates between a key and the row, ‖·‖₁ = Σ_c |·_c|,
-/// a = Σ_c |q_c k_c|, a row may be off by the following, times |v| in its sum:
-///   a key that comes through the state: a monomial of it takes P roundings to T (its weight included), one of the query
-///     P - 1, one of the state 1 (a normaliser none), and Σ_m c_m |φ_m(q) φ_m(k)| = a^P: 2 P u w a^P, or, of the
+/// The rows of a sequence b and query head h. With w the product of the gates between a key and the row,
+/// ‖·‖₁ = Σ_c |·_c|, a = Σ_c |q_c k_c|, a row may be off by the following, times |v| in its sum:
+///   a key that comes through the state: a monomial of it takes P roundings to T (its weight included), one of the
+///     query P - 1, one of the state 1 (a normaliser none), and Σ_m c_m |φ_m(q) φ_m(k)| = a^P: 2 P u w a^P, or, of the
 ///     normaliser, (2 P - 1) u w a^P.
 ///     Of numbers near 0: (2 P - 1) η ‖q‖₁^P times 2^⌈end⌉ of its chunk, which decays, for its 2 P - 1 roundings (k̂'s
 ///     as well); the same of the query with w ‖k‖₁^P; and once η ‖q‖₁^P 2^{M + p} for the state's entries.
@@ -86,7 +86,7 @@ class RowsOfHead {
     for (int c = 0; c < e_; ++c) {
       const double got = double{to_float(x_.rows.data[x_.rows.at(b_, i, h_, c)])};
       const Sum& sum = sums_[index(c)];
-      double exact = sum.exact * unit_, off = sum.off * unit_;
+      double exact = sum.exact * unit_, off = sum.off * std::abs(unit_);
       if (x_.how.normalised) {
         exact = sum.exact / den_.exact;
         off = (sum.off + std::abs(exact) * den_.off) / least_den;

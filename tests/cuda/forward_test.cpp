@@ -1,10 +1,11 @@
 // A forward pass: every row within its bound, in every layout of a batch.
-#include "forward_cases.hpp"
+#include "update_cases.hpp"
 
 using namespace sympow::test;
 
 #define SYMPOW_SMALL (Kernels<bf16, 2, 16>), (Kernels<fp16, 2, 16>)
 
+TEMPLATE_TEST_CASE("sums of chunks are right", "[cuda]", SYMPOW_SMALL) { check_update<TestType>(70); }
 TEMPLATE_TEST_CASE("rows are right in every layout of a batch", "[cuda]", SYMPOW_SMALL) {
   check_layouts<TestType>(129);
 }

@@ -100,8 +100,8 @@ struct Problem {
   }
   [[nodiscard]] std::string results() const { return bits(sums, normaliser, final_sums, final_normaliser); }
 
-  /// The largest error over its bound. What S was off by is kept, and each step rounds two products and their sum; c_m and
-  /// 2^-p are exact, their product with S is rounded, then to T. The three terms of a normaliser hold all bits of a
+  /// The largest error over its bound. What S was off by is kept, and each step rounds two products and their sum; c_m
+  /// and 2^-p are exact, their product with S is rounded, then to T. The three terms of a normaliser hold all bits of a
   /// float, but for those below the least number of T.
   [[nodiscard]] double error() const {
     const double least = fraction_bits<T> == 7 ? 0x1p-133 : 0x1p-24, u = std::ldexp(.5, -fraction_bits<T>);

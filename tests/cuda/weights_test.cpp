@@ -157,8 +157,8 @@ struct Problem {
     for (int i = 0; i < chunk; ++i) {
       const std::size_t a = first + index(i);
       const double weight = i < since || key[a] == -infinity ? 0 : std::exp2(total + key[a] - std::ceil(end));
-      // The exponent: two roundings in double, then its fraction to float, u / 2; exp2: 2 units in the last place. Below
-      // 2^-126 the argument is down to -24, and results are multiples of 2^-149.
+      // The exponent: two roundings in double, then its fraction to float, u / 2; exp2: 2 units in the last place.
+      // Below 2^-126 the argument is down to -24, and results are multiples of 2^-149.
       const double exponent =
           i < since || key[a] == -infinity ? 0 : std::abs(total) + std::abs(key[a]) + std::abs(end) + 1;
       const double bound = (5 * u_float + 2 * u_double * exponent) * weight + (weight < 0x1p-125 ? 0x1p-146 : 0);

@@ -9,15 +9,15 @@
 
 namespace sympow::cuda {
 
-/// y_i = Σ_m φ(q̂_i)_m S_m 2^{M - r_i} + Σ_j (q̂_i·k̂_j)^P 2^{u_j - r_i} v_j over the keys j ≤ i of the chunk, and the same sum of
-/// ones, by which it is divided if asked for; chunks.hpp has u, r and M. q̂ is q times a power of 2, its largest entry
-/// in [½, 1).
+/// y_i = Σ_m φ(q̂_i)_m S_m 2^{M - r_i} + Σ_j (q̂_i·k̂_j)^P 2^{u_j - r_i} v_j over the keys j ≤ i of the chunk, and the
+/// same sum of ones, by which it is divided if asked for; chunks.hpp has u, r and M. q̂ is q times a power of 2, its
+/// largest entry in [½, 1).
 ///
-/// A block of 8 warps, for P 1 of 4, has 32 queries a warp of a chunk and head, and 64 value channels. The stages of the
-/// state, 64 monomials each, and then 64 keys and values each, come through one ring. Sums stay in registers, (64 + 8)
-/// channels: the first of the last 8 are the normaliser, in the state in three terms of T.
-/// Keys before those of the warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied by 2^{R - r_i}
-/// once; among the warp's own 32 keys each weight is formed alone. Both exponents are at most 0.
+/// A block of 8 warps, for P 1 of 4, has 32 queries a warp of a chunk and head, and 64 value channels. The stages of
+/// the state, 64 monomials each, and then 64 keys and values each, come through one ring. Sums stay in registers, (64 +
+/// 8) channels: the first of the last 8 are the normaliser, in the state in three terms of T. Keys before those of the
+/// warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied by 2^{R - r_i} once; among the warp's
+/// own 32 keys each weight is formed alone. Both exponents are at most 0.
 ///
 /// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
 /// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.
@@ -246,17 +246,18 @@ struct Attention {
     }
     cp_async_wait<0>();
     if (idle) return;
+    if constexpr (!QueryTiles<T, d, row_tiles>::kept) warp_barrier();  // its last query was just read
 
     // Normalise or scale the rows; through shared memory they become rows of 16 bytes.
     const int staged = w * rows_of_warp * query_width / columns;
-    warp_barrier();  // the queries were read
     SYMPOW_UNROLL
     for (int g = 0; g < groups; ++g) {
       const int t = g / 2, r = g % 2 * 2;
       const Lanes<int> row = smaller(lane() / 4 + (first_row + 8 * g), Lanes<int>(length - 1));
       Lanes<float> normaliser = sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // terms, in lanes 0, 1 of four
       normaliser = shuffle(normaliser, lane() / 4 * 4) + shuffle(normaliser, lane() / 4 * 4 + 1);
-      const Lanes<float> read = norm_to<P>(norms.square[g]) * mass * levels.carry(g);
+      const Lanes<float> carry = levels.carry(g);
+      const Lanes<float> read = where(carry > 0.f, norm_to<P>(norms.square[g]) * mass * carry, Lanes<float>(0.f));
       const Lanes<bool> degenerate = x.normalised && !(normaliser > read * x.noise) && normaliser == normaliser;
       Lanes<float> factor, again = 1.f;
       if (x.normalised) {

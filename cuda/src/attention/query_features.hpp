@@ -6,19 +6,19 @@
 
 namespace sympow::cuda {
 
-/// A monomial is a factor, the product of its first P - 1 channels, times its last channel. A stage is 64 monomials, eight
-/// factors times one octet b of last channels:
+/// A monomial is a factor, the product of its first P - 1 channels, times its last channel. A stage is 64 monomials,
+/// eight factors times one octet b of last channels:
 ///   P 1: eight octets (no factor)    P 2: channels 8 a … 8 a + 7    P 3, 4: monomials 8 a … 8 a + 7, in lexicographic
 ///   order, of degree P - 1 in the channels 0 … 8 b + 7; those beyond the last count as 0
-/// Monomials whose last channel comes before one of the factor do not exist; their rows of the state count as 0. So a row
-/// takes more than D monomials:
+/// Monomials whose last channel comes before one of the factor do not exist; their rows of the state count as 0. So a
+/// row takes more than D monomials:
 ///   P, d        2, 64   2, 128   3, 16   3, 32   4, 16    4, 32
 ///   D             2080     8256     816    5984    3876    52360
 ///   64 stages     2304     8704    1408    8064    7488    76160
 ///
-/// Columns of the product come in groups of eight. For P 2 a group is a factor times its eight last channels, for P 3 and 4
-/// a last channel times eight factors: so a lane, who has two columns of every group, needs only two of the factors.
-/// Each product of two entries is rounded to T, from the first channel on.
+/// Columns of the product come in groups of eight. For P 2 a group is a factor times its eight last channels, for P 3
+/// and 4 a last channel times eight factors: so a lane, who has two columns of every group, needs only two of the
+/// factors. Each product of two entries is rounded to T, from the first channel on.
 template <class T, int P, int d, int row_tiles>
 struct QueryFeatures {
   using Two = block::Pair<T>;

@@ -17,8 +17,8 @@ struct TwoFloats {
   }
 };
 
-/// Of the rows 8 g + lane / 4 of a warp, g = 0 … groups - 1: r_i (chunks.hpp), 0 where nothing is seen, and the token from
-/// which on they see; -1: the state too.
+/// Of the rows 8 g + lane / 4 of a warp, g = 0 … groups - 1: r_i (chunks.hpp), 0 where nothing is seen, and the token
+/// from which on they see; -1: the state too.
 template <int groups>
 struct RowLevels {
   static constexpr std::size_t count = groups;
@@ -30,17 +30,19 @@ struct RowLevels {
   /// Rows from token `row` of a chunk on; those beyond `length` are like the last. `state`: L, -∞ without one.
   SYMPOW_DEVICE RowLevels(const TokenArrays& tokens, std::int64_t chunk, int row, int length, Lanes<double> state) {
     using namespace block;
-    Lanes<double> level[count];
+    Lanes<double> own[count][1], level[count];
+    Lanes<std::int32_t> reset[count][1];
     SYMPOW_UNROLL
-    for (int g = 0; g < groups; ++g) {
-      const Lanes<int> i = smaller(lane() / 4 + (row + 8 * g), Lanes<int>(length - 1));
-      Lanes<double> own[1];
-      Lanes<std::int32_t> reset[1];
-      load(own, tokens.level, i + chunk);
-      load(reset, tokens.reset, i + chunk);
-      const Lanes<double> r = where(reset[0] < 0, larger(state, own[0]), own[0]);
+    for (std::size_t g = 0; g < count; ++g) {  // all are asked for before one is used
+      const Lanes<int> i = smaller(lane() / 4 + (row + 8 * static_cast<int>(g)), Lanes<int>(length - 1));
+      load(own[g], tokens.level, i + chunk);
+      load(reset[g], tokens.reset, i + chunk);
+    }
+    SYMPOW_UNROLL
+    for (std::size_t g = 0; g < count; ++g) {
+      const Lanes<double> r = where(reset[g][0] < 0, larger(state, own[g][0]), own[g][0]);
       level[g] = where(r == -infinity, Lanes<double>(0.), r);
-      seen[g] = reset[0];
+      seen[g] = reset[g][0];
     }
     const double first = uniform(level[0]);
     anchor = first == first ? first : 0.;  // later rows may not see what is NaN

@@ -31,8 +31,9 @@ struct QueryNorms {
   Lanes<float> square[count];  ///< ‖q̂‖²
 };
 
-/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>. The largest entry of a row comes into [½, 1); rows of zeros
-/// stay, and rows with a number that is not finite become NaN. Only for the warp's own lanes, who are in step after it.
+/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>. The largest entry of a row comes into [½, 1);
+/// rows of zeros stay, and rows with a number that is not finite become NaN. Only for the warp's own lanes, who are in
+/// step after it.
 template <int d, int groups, class T>
 SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int first) {
   using namespace block;
@@ -160,7 +161,8 @@ SYMPOW_DEVICE void hide_columns(Lanes<float> (&score)[tiles][4][4], int count) {
   }
 }
 
-/// Scores of the warp's own keys from `first` on, of each one's exponent u relative to the anchor and 2^-x (a lane's): pair by pair.
+/// Scores of the warp's own keys from `first` on, of each one's exponent u relative to the anchor and 2^-x (a lane's):
+/// pair by pair.
 template <int P, int groups, std::size_t tiles>
 SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][4][4], const RowLevels<groups>& levels, int first,
                                const TwoFloats& key, Lanes<float> inverse) {

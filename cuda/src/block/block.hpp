@@ -23,7 +23,7 @@
 //   cp_async_commit()  cp_async_wait<N>()                     groups; waits until at most N are pending
 //   ldmatrix<Transposed>(r[1|2|4], shared, i)                 8 × 8 matrices of bf16 or fp16
 //   mma(c[4], a[4], b[2])                                     C += A B, m16n8k16, bf16 or fp16, float accumulators
-//   group_mma(sum[t][9][4], left[t][4], rows, i, octets, j)   sum += left × (16 rows of 64 | of 8); four warps together,
+//   group_mma(sum[t][9][4], left[t][4], rows, i, octets, j)   sum += left × (16 rows of 64, of 8): of four warps,
 //   group_commit()  group_wait<N>()  group_finish(sums)       asynchronous: sums count once they are waited for
 //   publish()                                                 before the barrier after which group_mma reads
 //   shuffle(x, from)  shuffle_xor(x, mask)                    of 4 or 8 bytes

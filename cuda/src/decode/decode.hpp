@@ -1,12 +1,13 @@
 // What decoding keeps of the past, and what its kernels tell each other.
 //
-// A new token i of a query head sees the state, in which the older tokens were folded, the tail, the tokens since then,
-// and the new tokens j ≤ i. With Γ_j = Σ log2 of the gates after token j up to token i, Γ of the state those of the whole
-// tail and of the new tokens up to i, and q = 2^y q̂, k_j = 2^{x_j} k̂_j:
+// Token i of a query head sees the state, into which the older tokens were folded, the tail, the tokens since then, and
+// the new tokens j ≤ i. Γ_j is the sum of log2 of the gates after token j up to token i, Γ that of all gates since the
+// fold up to token i. With q = 2^y q̂ and k_j = 2^{x_j} k̂_j, the largest channels of q̂ and k̂_j between 1 and 2:
 //
 //   Σ_j s_ij v_j = 2^{P y} (2^{Γ + ⌈L⌉} Σ_m c_m φ_m(q̂) S_m + Σ_j 2^{Γ_j + P x_j} (q̂·k̂_j)^P v_j)
 //
-// ReadState sums the first term over slabs of monomials, FinishRows adds slabs, tail and new tokens, and divides.
+// ReadState sums the first term over slabs of monomials and appends the new tokens to the tail; FinishRows adds slabs
+// and tokens, and divides. A tail without room for the new tokens is folded before, by the kernels of chunks.
 #pragma once
 
 #include "../layout/blocks.hpp"
@@ -23,8 +24,9 @@ struct TailArrays {
   int capacity, count;
 };
 
-/// Parts of state rows: of row r = (b state heads + h) n + i, i of the n = group · tokens queries that share state head h,
-/// query head by query head. Slab l has the entries (r slabs + l) e + c of the sums, r slabs + l of the normaliser.
+/// What rows read from slabs of states. Row r = (b state heads + h) n + i is query i of the n = group · tokens that
+/// share state head h, query head by query head; slab l has entries (r slabs + l) e + c of the sums, r slabs + l of
+/// the normaliser.
 struct StateParts {
   Global<float> sums, normaliser;
 };

@@ -11,17 +11,19 @@
 
 namespace sympow::cuda {
 
-/// A block has one row, token i of a query head. Tokens are counted by age, 0 is the row's own. Logarithms of weights are
-/// sums of log gates from the new to the old, in double, so nothing cancels; they are taken relative to the largest term
-/// that the row sees, 2^r, and exponentiated once. A score q̂·k̂_j is a sum in float of exact products.
+/// A block has one row, token i of a query head. Tokens are counted by age, 0 is the row's own. Logarithms of weights
+/// are sums of log gates from the young to the old, in double, so nothing cancels; they are taken relative to the
+/// largest term that the row sees, 2^r, and exponentiated once. A score q̂·k̂_j is a sum in float of exact products.
 ///
-///   num = f Σ_slabs + Σ_j w_j v_j,   den = f Σ_slabs + Σ_j w_j,   f = 2^{Γ + ⌈L⌉ - r},   w_j = 2^{Γ_j + P x_j - r} (q̂·k̂_j)^P
+///   f = 2^{Γ + ⌈L⌉ - r},   w_j = 2^{Γ_j + P x_j - r} (q̂·k̂_j)^P
+///   num = f Σ_slabs + Σ_j w_j v_j,   den = f Σ_slabs + Σ_j w_j
 ///
-/// y = num / den, or scale^P 2^{P y + r} num. A row is degenerate where den ≤ noise · A, A = f ‖q̂‖^P times the state's mass
-/// (P odd: |den|, and A with Σ_j |w_j|): y = 0, its condition +∞. Else the condition is Σ_j b_ij (‖q‖ ‖k_j‖)^P / |Σ_j s_ij|.
-/// A gate of 0 hides the state and all older tokens, whatever they hold; what a row sees and is not finite shows.
+/// Means are num / den, sums scale^P 2^{P y + r} num. A mean is degenerate where den ≤ noise · A, A = f ‖q̂‖^P times
+/// the mass of the state (P odd: |den|, and Σ_j |w_j| more in A): it is 0, its condition +∞. Other conditions are
+/// Σ_j b_ij (‖q‖ ‖k_j‖)^P / |Σ_j s_ij|. A gate of 0 hides the state and all older tokens, whatever they hold; what a
+/// row sees and is not finite shows.
 ///
-/// Cost: n (2 d + 2 e) floating-point operations for n tokens; 2 n (d + e) bytes of them, 4 (e + 1) a slab.
+/// Cost: 2 n (d + e) floating-point operations for n tokens; 2 n (d + e) bytes of them, 4 (e + 1) a slab.
 template <class T, int d>
 struct FinishRows {
   static_assert(d >= 8 && d <= 256 && (d & (d - 1)) == 0);
@@ -29,7 +31,7 @@ struct FinishRows {
   static constexpr int half_of_sums = 4 * threads + 16;  ///< the halves of octets meet different banks
   static constexpr int shared_bytes = 4 * RowTokens::arrays * RowTokens::most + 4 * 2 * half_of_sums + 3 * 128;
   static constexpr int most_tokens = RowTokens::most;  ///< tail and new ones
-  /// Of `noise`: 16 u, times 4 for sums of about a hundred terms one after the other, each of which may be rounded by u.
+  /// For `noise`: 16 u, times 4 as sums of about a hundred terms, one after the other, may each be off by u.
   static constexpr float default_noise = 16 * 4 * 0x1p-24f;
 
   struct Args {

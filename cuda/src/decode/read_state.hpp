@@ -9,13 +9,13 @@
 
 namespace sympow::cuda {
 
-/// A block has a slab of at most `most_rows` monomials of one state, and Q of the queries that share it; further queries
-/// read the slab again, at about the same time. Every thread holds four value channels, and takes every so many rows of S:
-/// each float of the state is loaded once, 16 bytes a lane, `depth` loads on their way.
+/// A block has a slab of at most `most_rows` monomials of one state, and Q of the queries that share it; blocks of
+/// other queries read the slab again, at about the same time. A thread holds four value channels, and takes every so
+/// many rows of S: each float is loaded once, 16 bytes a lane, `depth` loads of a thread on their way.
 ///
-/// Everything in float: c_m φ_m(q̂) by P products, then sums in this order: rows of a thread, threads, slabs (FinishRows).
-/// The first block of a state appends the new tokens to the tail, for FinishRows.
-/// Cost: 2 Q D (e + 1) floating-point operations; 4 D (e + 1) bytes of state, 4 n (e + 1) of parts a slab.
+/// All in float: c_m φ_m(q̂) by P products, then sums in this order: rows of a thread, threads, slabs (FinishRows). A
+/// state must be readable, whatever it holds. The first block of a state head appends its new tokens to the tail.
+/// Cost: 2 n D (e + 1) floating-point operations for n queries; 4 D (e + 1) bytes of state, 4 n (e + 1) a slab.
 template <class T, int P, int d, int Q>
 struct ReadState {
   static_assert((d & (d - 1)) == 0 && (Q == 1 || Q % 4 == 0));
@@ -23,7 +23,7 @@ struct ReadState {
   static constexpr int warps = 4, threads = 32 * warps, blocks_per_multiprocessor = Q == 1 ? 8 : 4;
   static constexpr int depth = 4, least_rows = 32, most_rows = 264;
   static constexpr int turns = (most_rows + threads - 1) / threads;  ///< of a thread to form the monomials
-  static constexpr int vector = Q < 4 ? Q : 4;                       // numbers of queries next to each other
+  static constexpr int vector = Q < 4 ? Q : 4;                       ///< numbers of queries next to each other
   static constexpr int most_of_query = 4 * threads + 32;             ///< sums of a query in shared memory
   static constexpr int shared_bytes = padded(4 * Q * d) + padded(4 * Q * most_rows) + 4 * Q * most_of_query + 128;
 
@@ -65,8 +65,7 @@ struct ReadState {
 
     const int quarters = x.e / 4, rows_at_once = threads / quarters, step = rows_at_once * x.e;
     const Lanes<int> row = thread / quarters;
-    const Lanes<int> rows =
-        where(row < rows_at_once, (rows_at_once - 1 + count - row) / rows_at_once, 0);  // of a thread
+    const Lanes<int> rows = where(row < rows_at_once, (rows_at_once - 1 + count - row) / rows_at_once, 0);
     const Lanes<std::int64_t> sums_at = thread * 4 + (state * D + first) * x.e;
     Ring<depth, float, 4> ring;
     const auto bring = [&](int n, Lanes<float>(&four)[4]) { load(four, x.states.sums, sums_at + n * step, rows > n); };
@@ -120,8 +119,10 @@ struct ReadState {
 
     Lanes<float> sum[std::size_t{Q}][4];
     SYMPOW_UNROLL
-    for (int i = 0; i < Q; ++i) SYMPOW_UNROLL
-    for (int c = 0; c < 4; ++c) sum[i][c] = 0.f;
+    for (int i = 0; i < Q; ++i) {
+      SYMPOW_UNROLL
+      for (int c = 0; c < 4; ++c) sum[i][c] = 0.f;
+    }
     const Lanes<int> phi_at = row * vector;
     ring.run((count + rows_at_once - 1) / rows_at_once, bring, [&](int n, const Lanes<float>(&four)[4]) {
       SYMPOW_UNROLL
@@ -131,8 +132,10 @@ struct ReadState {
         for (int v = 0; v < vector; ++v) of_queries[v] = 0.f;
         load(of_queries, phi, phi_at + (n * rows_at_once * vector + i * most_rows), rows > n);
         SYMPOW_UNROLL
-        for (int v = 0; v < vector; ++v) SYMPOW_UNROLL
-        for (int c = 0; c < 4; ++c) sum[i + v][c] += of_queries[v] * four[c];
+        for (int v = 0; v < vector; ++v) {
+          SYMPOW_UNROLL
+          for (int c = 0; c < 4; ++c) sum[i + v][c] += of_queries[v] * four[c];
+        }
       }
     });
 

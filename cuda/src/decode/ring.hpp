@@ -7,9 +7,9 @@
 
 namespace sympow::cuda {
 
-/// Items 0 … count - 1 of N entries a lane, up to `depth` of them on their way: bring(n, item) loads item n, take(n, item)
-/// uses it. Both are called for up to 2 depth items beyond the last, too, where no lane must be active. An item that no
-/// lane brought is 0, or an earlier one.
+/// Items 0 … count - 1 of N entries a lane, up to `depth` of them on their way: bring(n, item) loads item n,
+/// take(n, item) uses it. Both are called for up to 2 depth items beyond the last, too, where no lane must be active.
+/// An item that no lane brought is 0, or an older one.
 template <int depth, class T, std::size_t N>
 struct Ring {
   block::Lanes<T> item[std::size_t{depth}][N];

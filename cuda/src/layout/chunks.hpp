@@ -7,8 +7,8 @@
 //   s_i                            the last token ≤ i of the chunk with a gate of 0; -1 where there is none: only keys
 //                                  j ≥ s_i are seen, and the state that enters the chunk only where s_i = -1
 //   m_i = max_{max(s_i, 0) ≤ j ≤ i} u_j
-// A chunk is entered with a state of level L (see State): r_i = max(L, m_i), or m_i where s_i ≥ 0. In row i key j then has
-// weight 2^{u_j - r_i} ≤ 1, the state 2^{M - r_i}, M = ⌈L⌉, and 2^{G_i + r_i} is common to the row.
+// A chunk is entered with a state of level L (see State): r_i = max(L, m_i), or m_i where s_i ≥ 0. In row i key j then
+// has weight 2^{u_j - r_i} ≤ 1, the state 2^{M - r_i}, M = ⌈L⌉, and 2^{G_i + r_i} is common to the row.
 #pragma once
 
 #include "sequences.hpp"
@@ -25,7 +25,8 @@ struct TokenArrays {
   Global<std::int32_t> reset;  ///< s_i
 };
 
-/// Of chunks: the entry of state head h and a slot is h slots + slot. G_c, s_c, m_c are those of the chunk's last token.
+/// Of chunks: the entry of state head h and a slot is h slots + slot. G_c, s_c, m_c are those of the chunk's last
+/// token.
 struct ChunkArrays {
   Global<double> total;    ///< G_c; -∞ where s_c ≥ 0
   Global<double> end;      ///< G_c + m_c: the level of the chunk's own sums
@@ -37,9 +38,9 @@ struct ChunkArrays {
   Global<std::int32_t> shift;  ///< p = ⌈log2 max(A, 1)⌉ + 3: prefixes are kept as 2^-p S, so 16 bits hold them
 };
 
-/// States of B sequences and H heads: S = Σ_j weight_j φ(k_j) v_jᵀ, Z = Σ_j weight_j φ(k_j), both in units of 2^⌈L⌉, where φ is the
-/// plain monomials in lexicographic order (no √ of multinomial coefficients), L = log2 of the largest weight 2^{λ_j}
-/// with its decay, A = Σ_j weight_j ‖k_j‖^P the mass.
+/// States of B sequences and H heads: S = Σ_j weight_j φ(k_j) v_jᵀ, Z = Σ_j weight_j φ(k_j), both in units of 2^⌈L⌉,
+/// where φ is the plain monomials in lexicographic order (no √ of multinomial coefficients), L = log2 of the largest
+/// weight 2^{λ_j} with its decay, A = Σ_j weight_j ‖k_j‖^P the mass.
 struct States {
   Global<float> sums;        ///< [B, H, D, e]
   Global<float> normaliser;  ///< [B, H, D]
@@ -47,8 +48,8 @@ struct States {
   Global<float> mass;        ///< [B, H]: A in units of 2^⌈L⌉
 };
 
-/// Sums of chunks on their way through the workspace: the entry of monomial m, value channel c of a state head h and slot
-/// is ((h slots + slot) D + m) e + c; that of a normaliser (h slots + slot) D + m.
+/// Sums of chunks on their way through the workspace: the entry of monomial m, value channel c of a state head h and
+/// slot is ((h slots + slot) D + m) e + c; that of a normaliser (h slots + slot) D + m.
 struct ChunkSums {
   Global<float> sums, normaliser;  ///< ΔS, ΔZ of a chunk in units of 2^⌈end⌉
 };

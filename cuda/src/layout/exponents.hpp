@@ -35,8 +35,8 @@ SYMPOW_DEVICE Lanes<int> ceiling_log2(Lanes<float> x) {
 /// 2^n, -126 ≤ n ≤ 127: exact.
 SYMPOW_DEVICE Lanes<float> two_to(Lanes<int> n) { return block::bit_cast<float>((n + 127) << 23); }
 
-/// 2^x, x < 128: 0 where x is -∞ or 2^x below all floats, NaN where x is. As exact as exp2 of a fraction: the integer part
-/// goes to the exponent.
+/// 2^x, x < 128: 0 where x is -∞ or 2^x below all floats, NaN where x is. As exact as exp2 of a fraction: the integer
+/// part goes to the exponent.
 SYMPOW_DEVICE Lanes<float> two_to(Lanes<double> x) {
   const Lanes<double> floor = block::floor(x), whole = block::where(floor > -126., floor, -126.);
   return block::exp2(block::convert<float>(x - whole)) * two_to(block::convert<int>(whole));

@@ -90,7 +90,8 @@ struct Monomial {
 /// The largest power and number of channels of the kernels.
 inline constexpr int largest_power = 4, most_channels = 128;
 
-/// The multinomial coefficient P! / ∏ n_i! of monomial m in lexicographic order, n_i how often channel i is in it; exact.
+/// The multinomial coefficient P! / ∏ n_i! of monomial m in lexicographic order, n_i how often channel i is in it;
+/// exact.
 SYMPOW_DEVICE block::Lanes<float> multinomial(int P, int d, block::Lanes<int> m) {
   using block::Lanes;
   Lanes<int> from = 0, run = 0;  // the channel of the factor before, and how often it has come

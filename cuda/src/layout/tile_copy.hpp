@@ -25,7 +25,8 @@ struct TileCopy {
     return row * distance + (octet * 8 + at);
   }
 
-  /// Brings a tile to entry `place`, a multiple of 8 rows: rows first … end - 1 of it, of octets that exist, and else 0.
+  /// Brings a tile to entry `place`, a multiple of 8 rows: rows first … end - 1 of it, of octets that exist, and else
+  /// 0.
   template <class T, class U>
   SYMPOW_DEVICE void bring(block::Shared<T> memory, int place, Global<U> from, Lanes<std::int64_t> first_source,
                            std::int64_t distance, int first, int end, Lanes<bool> exists) const {

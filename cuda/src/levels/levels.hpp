@@ -13,8 +13,8 @@ namespace sympow::cuda {
 ///   A' = keep A + add own_mass
 /// Writes `enter` (L), `mass` (A), `keep`, `add` and `shift` of ChunkArrays, and L, A of the final state.
 ///
-/// A warp a sequence and head, 32 chunks at a time, a lane a chunk: a lane's numbers are loaded and its powers of 2 made
-/// at once; only the additions are one after the other.
+/// A warp a sequence and head, 32 chunks at a time, a lane a chunk: a lane's numbers are loaded and its powers of 2
+/// made at once; only the additions are one after the other.
 struct Levels {
   static constexpr int threads = 32, shared_bytes = 0, blocks_per_multiprocessor = 16;
 

@@ -8,13 +8,13 @@
 
 namespace sympow::cuda {
 
-/// S ← keep S + add ΔS, Z ← keep Z + add ΔZ over the chunks of a sequence and head, from the initial state (0 where there
-/// is none). Writes c_m 2^-shift S and c_m 2^-shift Z before each chunk, c_m the multinomial coefficient of monomial m,
-/// and S, Z after the last one. Where keep is 0 the old state is not looked at.
+/// S ← keep S + add ΔS, Z ← keep Z + add ΔZ over the chunks of a sequence and head, from the initial state (0 where
+/// there is none). Writes c_m 2^-shift S and c_m 2^-shift Z before each chunk, c_m the multinomial coefficient of
+/// monomial m, and S, Z after the last one. Where keep is 0 the old state is not looked at.
 ///
-/// d: a multiple of 8, so D is even; e: a multiple of 4. A thread walks over the chunks with four value channels of a monomial,
-/// or with two entries of the normaliser, loads of four chunks ahead. Of a chunk and head D (e + 1) floats are read, and
-/// D (e + 3) numbers of T written.
+/// d: a multiple of 8, so D is even; e: a multiple of 4. A thread walks over the chunks with four value channels of a
+/// monomial, or with two entries of the normaliser, loads of four chunks ahead. Of a chunk and head D (e + 1) floats
+/// are read, and D (e + 3) numbers of T written.
 template <class T>
 struct Scan {
   static constexpr int threads = 128, shared_bytes = 0, blocks_per_multiprocessor = 7;

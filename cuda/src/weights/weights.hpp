@@ -7,12 +7,12 @@
 
 namespace sympow::cuda {
 
-/// Writes all of TokenArrays, and `total`, `end`, `own_mass` of ChunkArrays, for all slots in use. Tokens of a slot beyond
-/// its sequence have the weight 0 and the gate 1. Where a key is not finite, or a gate NaN, u is NaN: so levels are NaN
-/// from that token on, up to a reset.
+/// Writes all of TokenArrays, and `total`, `end`, `own_mass` of ChunkArrays, for all slots in use. Tokens of a slot
+/// beyond its sequence have the weight 0 and the gate 1. Where a key is not finite, or a gate NaN, u is NaN: so levels
+/// are NaN from that token on, up to a reset.
 ///
-/// d: a multiple of 8 up to 128; keys aligned to 16 bytes. A block of eight warps makes a chunk, 256 tokens at a time, a
-/// lane a token. Of a token and head 2 d + 4 bytes are read, 36 written, and 8 of them read again.
+/// d: a multiple of 8 up to 128; keys aligned to 16 bytes. A block of eight warps makes a chunk, 256 tokens at a time,
+/// a lane a token. Of a token and head 2 d + 4 bytes are read, 36 written, and 8 of them read again.
 template <class T>
 struct Weights {
   static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = 3;

@@ -1,6 +1,7 @@
 // What a call says: that its work is on the stream, or in a sentence why it is not.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 
 namespace sympow::cuda {
@@ -19,7 +20,10 @@ enum class Code {
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
-  Status(Code code, const char* text) noexcept : code_(code) { std::strncpy(text_, text, sizeof text_ - 1); }
+  Status(Code code, const char* text) noexcept : code_(code) {
+    const std::size_t length = std::strlen(text);
+    std::memcpy(text_, text, length < sizeof text_ ? length : sizeof text_ - 1);
+  }
 
   bool ok() const noexcept { return code_ == Code::ok; }
   Code code() const noexcept { return code_; }
