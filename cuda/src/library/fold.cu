@@ -17,7 +17,7 @@ namespace {
 /// As many sequences as fill a large GPU are folded at once: the workspace does not grow with the batch. What the
 /// problem says of tokens does not matter.
 Problem folded_at_once(const Problem& problem, int capacity) {
-  constexpr std::int64_t wanted_blocks = 1024;
+  constexpr std::int64_t wanted_blocks = 512;
   const std::int64_t heads = std::max<std::int64_t>(problem.state_heads(), 1);
   const std::int64_t blocks = heads * (monomials(problem.power, problem.d) / 640 + 1);
   Problem part = problem;

@@ -74,7 +74,7 @@ void fold_in_passes() {
   p.d = 64;
   p.e = 8;
   p.batch = 3;
-  p.query_heads = p.key_heads = p.gate_heads = 600;
+  p.query_heads = p.key_heads = p.gate_heads = 300;
   p.tokens = 5;
   p.carries_state = true;
   if (!is_compiled("a fold in passes", p)) return;
@@ -82,7 +82,7 @@ void fold_in_passes() {
   cuda::Tail& tail = own.tail;
   tail.count = static_cast<int>(p.tokens);
   const auto fill = [&](auto* data, std::int64_t channels, const auto& number) {
-    std::vector<std::remove_pointer_t<decltype(data)>> x(static_cast<std::size_t>(p.batch * 600 * 64 * channels));
+    std::vector<std::remove_pointer_t<decltype(data)>> x(static_cast<std::size_t>(p.batch * 300 * 64 * channels));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(i);
     runtime(cudaMemcpy(data, x.data(), x.size() * sizeof x[0], cudaMemcpyHostToDevice));
   };
@@ -91,18 +91,18 @@ void fold_in_passes() {
   fill(static_cast<std::uint16_t*>(tail.values), p.e, entry);
   fill(tail.log_gates, 1, [](std::size_t i) { return static_cast<float>(i % 13) / -13; });
   const auto view = [&](const void* data, cuda::Element element, std::int64_t channels) {
-    return cuda::ConstView{data, element, 600 * 64 * channels, channels, 64 * channels};
+    return cuda::ConstView{data, element, 300 * 64 * channels, channels, 64 * channels};
   };
   const cuda::Inputs inputs{view(tail.keys, p.element, p.d),
                             view(tail.keys, p.element, p.d),
                             view(tail.values, p.element, p.e),
                             view(tail.log_gates, cuda::Element::f32, 1),
                             {}};
-  const Array<std::uint16_t> rows(static_cast<std::size_t>(p.batch * p.tokens * 600 * p.e));
-  const OwnState expected(p), folded(p);
+  const Array<std::uint16_t> rows(static_cast<std::size_t>(p.batch * p.tokens * 300 * p.e));
+  OwnState expected(p), folded(p);
   expected.memory.fill(0);  // what aligns its parts is compared, too
   folded.memory.fill(0);
-  if (!run(p, inputs, {cuda::dense(rows.data(), p.element, p.tokens, 600, p.e), {}, expected.state}, nullptr)) return;
+  if (!run(p, inputs, {cuda::dense(rows.data(), p.element, p.tokens, 300, p.e), {}, expected.state}, nullptr)) return;
   std::size_t bytes = 0;
   done(cuda::clear(p, folded.state, nullptr));
   if (!done(cuda::fold_workspace(p, 64, bytes))) return;
