@@ -27,8 +27,8 @@ struct Update {
   static constexpr int stage_tokens = P == 4 && d > 16 ? 32 : 64, slabs = stage_tokens / 16, stages = 3;
   using TokenRows = cuda::TokenRows<T, P, d, stage_tokens>;
   static constexpr int row_buffers = P >= 3 ? 1 : 2;
-  /// Of 16 monomials: a unit has at most five, fewer where four warps have too few units.
-  static constexpr int all_fragments = (D + 15) / 16, fragments = all_fragments < 20 ? (all_fragments + 3) / 4 : 5;
+  /// Of 16 monomials: a unit has at most four, fewer where four warps have too few units.
+  static constexpr int all_fragments = (D + 15) / 16, fragments = all_fragments < 16 ? (all_fragments + 3) / 4 : 4;
   static constexpr int units = (D + 16 * fragments - 1) / (16 * fragments), groups = (units + warps - 1) / warps;
   /// Units of the last block; the four warps of a group multiply by the same tokens.
   static constexpr int last_units = units % warps == 0 || units % warps > 4 ? warps : 4;
@@ -126,22 +126,18 @@ struct Update {
       const auto memory = rows_of(stage).memory;
       SYMPOW_ROLL
       for (int slab = part; slab < slabs; slab += parts) {
-        Lanes<Two> phi[std::size_t{fragments}][1][4], head_rows[2][4],
-            tail_rows[2][4];  // those of the next fragment come early
+        Lanes<Two> phi[std::size_t{fragments}][1][4], tail_rows[2][4];  // those of the next fragment come early
         const auto load_rows = [&](int f) {
-          ldmatrix<false>(head_rows[f % 2], memory, head_at[f] ^ (slab * 16));
+          ldmatrix<false>(phi[f][0], memory, head_at[f] ^ (slab * 16));
           if constexpr (P > 1) ldmatrix<false>(tail_rows[f % 2], memory, tail_at[f] ^ (slab * 16));
         };
         load_rows(0);
         SYMPOW_UNROLL
         for (int f = 0; f < fragments; ++f) {
           if (f + 1 < fragments) load_rows(f + 1);
-          SYMPOW_UNROLL
-          for (int r = 0; r < 4; ++r) {
-            if constexpr (P > 1)
-              phi[f][0][r] = multiply(head_rows[f % 2][r], tail_rows[f % 2][r]);
-            else
-              phi[f][0][r] = head_rows[f % 2][r];
+          if constexpr (P > 1) {
+            SYMPOW_UNROLL
+            for (int r = 0; r < 4; ++r) phi[f][0][r] = multiply(phi[f][0][r], tail_rows[f % 2][r]);
           }
           group_mma(sum[f], phi[f], values, stage % stages * stage_tokens + slab * 16, ones, 0);
           group_commit();
