@@ -155,7 +155,6 @@ struct Attention {
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
     cp_async_wait<ahead - 1>();
-    publish();
     barrier();  // all queries have come
     const auto norms = normalise_queries<d, groups>(queries, own);
     Features features{queries, own, {}, {}};
@@ -244,7 +243,6 @@ struct Attention {
         group_finish(sum);
       }
     }
-    cp_async_wait<0>();
     if (idle) return;
     if constexpr (!QueryTiles<T, d, row_tiles>::kept) warp_barrier();  // its last query was just read
 
