@@ -25,7 +25,7 @@ mutant(rows_of_the_last_stage_again "more = stage + 1 < end_stage" "more = stage
 mutant(exchange_in_one_place "((w % sharing * fragments + f) * tiles_of_columns + n) * 128" "(w % sharing * tiles_of_columns + n) * 128")
 # Warps that share a unit are two.
 survivor(exchange_of_all "if (part == p) exchange" "if (part >= p) exchange")
-survivor(sums_of_the_first_two "p = 1; p < parts; ++p" "p = 1; p < 2; ++p")
+mutant(sums_of_the_first_two "p = 1; p < parts; ++p" "p = 1; p < 2; ++p")
 mutant(one_monomial_more "two, m < D && c < x.e" "two, m <= D && c < x.e")
 mutant(one_channel_more "two, m < D && c < x.e" "two, m < D && c <= x.e")
 mutant(normaliser_of_every_tile "m < D && column == 0 && tile == 0" "m < D && column == 0")
