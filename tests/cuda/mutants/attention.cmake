@@ -1,7 +1,8 @@
 set(test mutants/attention)
 set(filter "")
 set(source cuda/src/attention/attention.hpp)
-mutant(first_token_is_reset "x.has_state && seen < 0" "x.has_state && seen <= 0")
+# A state that no row sees is read in vain: its sums are cleared.
+survivor(first_token_is_reset "x.has_state && seen < 0" "x.has_state && seen <= 0")
 mutant(keys_from_the_next_stage "(seen > 0 ? seen : 0) / stage_rows * stage_rows" "((seen > 0 ? seen : 0) + stage_rows - 1) / stage_rows * stage_rows")
 mutant(channels_beyond_the_last "value_copy.octet * 8 + tile * columns < x.e" "value_copy.octet * 8 + tile * columns <= x.e")
 mutant(keys_before_the_reset "x.keys.token, seen - from, length - from, true" "x.keys.token, 0, length - from, true")
