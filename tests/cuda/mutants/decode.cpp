@@ -55,6 +55,7 @@ TEST_CASE("what lies behind a gate of 0 is not looked at", "[cuda]") {
   DecodeProblem<bf16, 2, 16, 1> problem(c);
   for (std::size_t i = 0; i < 2 * 16; ++i)
     problem.tail_values.set(i, round_to<bf16>(std::numeric_limits<float>::quiet_NaN()));
+  for (std::size_t i = 3 * 16; i < 4 * 16; ++i) problem.tail_keys.set(i, {});  // seen, without weight
   for (const int head : {0, 1})
     problem.tail_gates.set(problem.at(0, head, 2, 2, 8), -std::numeric_limits<float>::infinity());
   REQUIRE(problem.run().clean());
