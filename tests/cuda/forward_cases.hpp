@@ -74,6 +74,7 @@ void check_gates(int length) {
       [](int) { return -1e-4; },
       [](int t) { return t % 3 == 0 ? -2. : -.5; },
       [](int t) { return t % 11 == 3 ? -1000. : 0.; },
+      [](int t) { return t == 70 ? -1e6 : -.3; },
       [](int t) { return t % 32 == 0 ? -infinity : -.1; },
       [](int t) { return t == 40 || t == 63 || t == 127 ? -infinity
                          : t == 70                      ? -1000.
