@@ -90,7 +90,7 @@ void check_gates(int length) {
 /// Norms of keys and queries that differ by many orders, up to the ends of the format; scales.
 template <class K>
 void check_norms(int length) {
-  constexpr bool wide = fraction_bits<typename K::T> == 7;
+  constexpr bool wide = fraction_bits<typename K::T> != 10;
   const auto gate = [](int t) { return t % 5 == 0 ? -3. : -.01; };
   for (const double decades : {2., wide ? 15. : 3.5}) {
     Case how = case_of<K>({length});

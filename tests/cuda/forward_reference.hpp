@@ -11,16 +11,29 @@
 
 namespace sympow::test {
 
-/// Rounding to T, to nearest: x (1 + δ) + ε with |δ| ≤ u, |ε| ≤ η.
+/// Rounding to T, to nearest: x (1 + δ) + ε with |δ| ≤ u, |ε| ≤ η. Of floats, as factors of a product on tensor cores:
+/// three bf16 leave η of each, and six of their products u of the product (number.hpp), which is more than rounding.
 template <class T>
-inline constexpr double u_of = fraction_bits<T> == 7 ? 0x1p-8 : 0x1p-11;
+inline constexpr double u_of = fraction_bits<T> == 7    ? 0x1p-8
+                               : fraction_bits<T> == 10 ? 0x1p-11
+                                                        : (1 + 0x1p-9) * 0x1p-24;
 template <class T>
-inline constexpr double least_of = fraction_bits<T> == 7 ? 0x1p-134 : 0x1p-25;
+inline constexpr double least_of = fraction_bits<T> == 10 ? 0x1p-25 : 0x1p-134;
 template <class T>
-inline constexpr double largest_of = fraction_bits<T> == 7 ? 0x1.fep127 : 65504.;
+inline constexpr double largest_of = fraction_bits<T> == 7    ? 0x1.fep127
+                                     : fraction_bits<T> == 10 ? 65504.
+                                                              : 0x1.fffffep127;
 
 /// What an mma may lose of S, the sum of the sizes of all terms, by the rule that cuts most: see kernels_test.cpp.
 inline constexpr double u_mma = (17. / 4 + 1) * 0x1p-23;
+
+/// What sums of so many times 16 products lose of S. Of floats, what products leave out, too: the last of the six takes
+/// terms of 1 + 2^-6 in all, the five before it 2^-6.9 or less, each of 16 products alone; then these are added up in
+/// float.
+template <class T>
+constexpr double off_of_sums(double steps) {
+  return sizeof(T) == 2 ? steps * u_mma : u_of<T> + (1 + 0x1p-4) * u_mma + steps * u_float;
+}
 
 /// How the tokens of a sequence are cut: chunks count from token `from`, what lies before comes as an initial state.
 struct Cut {
@@ -36,7 +49,8 @@ struct Cut {
 ///     Of numbers near 0: (2 P - 1) η ‖q‖₁^P times 2^⌈end⌉ of its chunk, which decays, for its 2 P - 1 roundings (k̂'s
 ///     as well); the same of the query with w ‖k‖₁^P; and once η ‖q‖₁^P 2^{M + p} for the state's entries.
 ///   a key of the chunk: its weighted score is rounded: u w |q·k|^P + η 2^{G + r}; and q̂, P η w ‖k‖₁^P.
-///   floats: u_mma a step of tensor cores; other roundings are counted and bounded from above, a few dozen u_float.
+///     Of floats that score has factors near 0 itself: P η w ‖q‖₁ (‖q‖₁ ‖k‖₁)^{P-1}; and values do, η w a^P.
+///   floats: off_of_sums of tensor cores; other roundings are counted and bounded from above, a few dozen u_float.
 /// A row N / den is off by (δN + |y| δden) / (den - δden), then by its own rounding.
 template <class T, int P, int d>
 class RowsOfHead {
@@ -148,16 +162,16 @@ class RowsOfHead {
     const auto size_of = [&](int j) {
       return a_[index(j)] > 0 ? two_to(decay_[index(j)] + P * std::log2(a_[index(j)])) : 0;
     };
+    constexpr double u = u_of<T>, least = least_of<T>, least_factor = sizeof(T) == 2 ? 0 : least;
     const auto add = [&](int j, double weight, double off_sum, double off_one) {
       for (int c = 0; c < e_; ++c) {
         const double v = v_[index(j * e_ + c)];
         sums_[index(c)].exact += weight * v;
-        sums_[index(c)].off += off_sum * std::abs(v);
+        sums_[index(c)].off += off_sum * std::abs(v) + least_factor * size_of(j);
       }
       den_.exact += weight;
       den_.off += off_one;
     };
-    constexpr double u = u_of<T>, least = least_of<T>;
     const int chunk = x_.how.chunk;
     const int begin = std::max(first, cut_.quadratic ? 0 : cut_.from + (i - cut_.from) / chunk * chunk);
     const double steps = (std::min(chunk, x_.batch.longest) + 15) / 16, chunks = x_.batch.longest / chunk + 2;
@@ -168,16 +182,19 @@ class RowsOfHead {
       const auto at = index(j);
       const double size = size_of(j), weight = size > 0 ? size * std::pow(score_[at] / a_[at], P) : 0;
       const double exponent = row_level - decay_[at] - k_level_[at];  // as a float
-      double off = u * std::abs(weight) + ((P * (d / 16) + steps) * u_mma + (40 + 12 * P) * u_float) * size;
+      double off =
+          u * std::abs(weight) + (P * off_of_sums<T>(d / 16) + off_of_sums<T>(steps) + (40 + 12 * P) * u_float) * size;
       if (size > 0) off += 2 * exponent * u_float * size;
       if (k_size_[at] > 0)
         off += P * least * two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))) +
                least * two_to(row_level + P * q_unit);
+      if (k_size_[at] > 0 && q_size > 0)
+        off += P * least_factor * two_to(decay_[at] + P * std::log2(q_size) + (P - 1) * std::log2(k_size_[at]));
       add(j, weight, off, off);
     }
 
-    const double floats =
-        (2 * steps + 4 * Attention<T, P, d>::Features::stages) * u_mma + (60 + 24 * P + 10 * chunks) * u_float;
+    const double floats = off_of_sums<T>(2 * steps) + off_of_sums<T>(4 * Attention<T, P, d>::Features::stages) +
+                          (60 + 24 * P + 10 * chunks) * u_float;
     double mass = 0, largest = -infinity;  // of the state, ‖k̂‖^P and levels
     for (int end = begin; end > first;) {  // chunk by chunk
       const int chunk_begin =

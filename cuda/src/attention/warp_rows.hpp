@@ -80,10 +80,10 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
   return norms;
 }
 
-/// The queries of a warp as left factors: up to 64 channels stay in registers.
+/// The queries of a warp as left factors: up to 64 channels of 16 bits stay in registers.
 template <class T, int d, int tiles>
 struct QueryTiles {
-  static constexpr std::size_t count = tiles, kept = d <= 64 ? d / 16 : 0;
+  static constexpr std::size_t count = tiles, kept = sizeof(T) == 2 && d <= 64 ? d / 16 : 0;
 
   block::Shared<T> queries;
   int first;
@@ -94,18 +94,19 @@ struct QueryTiles {
     for (int t = 0; t < tiles; ++t) SYMPOW_UNROLL
     for (int step = 0; step < static_cast<int>(kept); ++step) load(left[t][step], t, step);
   }
-  /// Scores q̂_i·k_j of 32 keys, in rows from `first_key` on.
-  SYMPOW_DEVICE void scores(Lanes<float> (&score)[count][4][4], block::Shared<T> keys, int first_key) const {
+  /// Scores q̂_i·k_j of 8 `octets` keys, in rows from `first_key` on.
+  template <std::size_t octets>
+  SYMPOW_DEVICE void scores(Lanes<float> (&score)[count][octets][4], block::Shared<T> keys, int first_key) const {
     using namespace block;
     SYMPOW_UNROLL
     for (int t = 0; t < tiles; ++t) SYMPOW_UNROLL
-    for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+    for (std::size_t n = 0; n < octets; ++n) SYMPOW_UNROLL
     for (int r = 0; r < 4; ++r) score[t][n][r] = 0.f;
-    SYMPOW_UNROLL
+    SYMPOW_UNROLL_BY(kept > 0 ? d / 16 : 1)
     for (int step = 0; step < d / 16; ++step) {
-      Lanes<Pair<T>> right[2][4];
+      Lanes<Pair<T>> right[octets / 2][4];
       SYMPOW_UNROLL
-      for (int n = 0; n < 2; ++n)
+      for (int n = 0; n < static_cast<int>(octets) / 2; ++n)
         ldmatrix<false>(
             right[n], keys,
             octet_place<d>((lane() >> 4) * 8 + lane() % 8 + (first_key + 16 * n), (lane() >> 3) % 2 + 2 * step));
@@ -129,12 +130,12 @@ struct QueryTiles {
   }
 };
 
-/// Scores of 32 keys that all rows see, times `scale` of each key (a lane's), to the power P.
-template <int P, std::size_t tiles>
-SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][4][4], Lanes<float> scale) {
+/// Scores of keys that all rows see, times `scale` of each key (a lane's), to the power P.
+template <int P, std::size_t tiles, std::size_t octets>
+SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][octets][4], Lanes<float> scale) {
   using namespace block;
   SYMPOW_UNROLL
-  for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+  for (int n = 0; n < static_cast<int>(octets); ++n) SYMPOW_UNROLL
   for (int h = 0; h < 2; ++h) {
     const Lanes<float> column = shuffle(scale, lane() % 4 * 2 + (8 * n + h));
     SYMPOW_UNROLL
@@ -145,12 +146,12 @@ SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][4][4], Lanes<float
   }
 }
 
-/// Scores of the first `count` of 32 keys become 0.
-template <std::size_t tiles>
-SYMPOW_DEVICE void hide_columns(Lanes<float> (&score)[tiles][4][4], int count) {
+/// Scores of the first `count` keys become 0.
+template <std::size_t tiles, std::size_t octets>
+SYMPOW_DEVICE void hide_columns(Lanes<float> (&score)[tiles][octets][4], int count) {
   using namespace block;
   SYMPOW_UNROLL
-  for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+  for (int n = 0; n < static_cast<int>(octets); ++n) SYMPOW_UNROLL
   for (int h = 0; h < 2; ++h) {
     const Lanes<bool> is_hidden = lane() % 4 * 2 + (8 * n + h) < count;
     SYMPOW_UNROLL
@@ -161,21 +162,21 @@ SYMPOW_DEVICE void hide_columns(Lanes<float> (&score)[tiles][4][4], int count) {
   }
 }
 
-/// Scores of the warp's own keys from `first` on, of each one's exponent u relative to the anchor and 2^-x (a lane's):
-/// pair by pair.
-template <int P, int groups, std::size_t tiles>
-SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][4][4], const RowLevels<groups>& levels, int first,
-                               const TwoFloats& key, Lanes<float> inverse) {
+/// Scores of the warp's own keys from `first` on, which is its row `before`, of each one's exponent u relative to the
+/// anchor and 2^-x (a lane's): pair by pair.
+template <int P, int groups, std::size_t tiles, std::size_t octets>
+SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][octets][4], const RowLevels<groups>& levels, int first,
+                               int before, const TwoFloats& key, Lanes<float> inverse) {
   using namespace block;
   SYMPOW_UNROLL
-  for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+  for (int n = 0; n < static_cast<int>(octets); ++n) SYMPOW_UNROLL
   for (int h = 0; h < 2; ++h) {
     const Lanes<int> j = lane() % 4 * 2 + (8 * n + h);
     const Lanes<float> high = shuffle(key.high, j), low = shuffle(key.low, j), shrink = shuffle(inverse, j);
     SYMPOW_UNROLL
     for (int g = 0; g < groups; ++g) {
       Lanes<float>& s = score[g / 2][n][g % 2 * 2 + h];
-      const Lanes<bool> is_seen = j <= lane() / 4 + 8 * g && j + first >= levels.seen[g];
+      const Lanes<bool> is_seen = j + before <= lane() / 4 + 8 * g && j + first >= levels.seen[g];
       const Lanes<float> weight = exp2((high - levels.above[g].high) + (low - levels.above[g].low));
       s = where(is_seen, power<P>(s * shrink) * weight, 0.f);
     }

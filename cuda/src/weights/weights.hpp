@@ -12,7 +12,7 @@ namespace sympow::cuda {
 /// are NaN from that token on, up to a reset.
 ///
 /// d: a multiple of 8 up to 128; keys aligned to 16 bytes. A block of eight warps makes a chunk, 256 tokens at a time,
-/// a lane a token. Of a token and head 2 d + 4 bytes are read, 36 written, and 8 of them read again.
+/// a lane a token. Of a token and head its d channels and 4 bytes are read, 36 written, and 8 of them read again.
 template <class T>
 struct Weights {
   static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = 3;
@@ -178,7 +178,7 @@ struct Weights {
       SYMPOW_UNROLL
       for (int s = 0; s < 4; ++s) {
         SYMPOW_UNROLL
-        for (int p = 0; p < 4; ++p) r[s][p] = Pair<T>{0};
+        for (int p = 0; p < 4; ++p) r[s][p] = Pair<T>{};
         const Lanes<int> i = row + (from + (step + s) * rows);
         const Lanes<std::int64_t> at = args.keys.at(tokens.b, i + tokens.first, key_head) + octet * 8;
         load(r[s], args.keys.data, at, octet < octets && i < tokens.length);
@@ -190,8 +190,7 @@ struct Weights {
         largest_of[s] = 0;
         SYMPOW_UNROLL
         for (int p = 0; p < 4; ++p) {
-          const Lanes<int> bits = bit_cast<int>(r[s][p]);
-          largest_of[s] = larger(largest_of[s], larger(bits & 0x7fff, (bits >> 16) & 0x7fff));
+          largest_of[s] = larger(largest_of[s], largest_bits(r[s][p]));
         }
       }
       for (int mask = 1; mask < lanes; mask *= 2) {
@@ -233,6 +232,17 @@ struct Weights {
     return {where(zero, -infinity, exponent), where(zero, 0.f, two_to(-x)), mass};
   }
 
+  /// The bits of the larger one of a pair, without its sign.
+  SYMPOW_DEVICE static Lanes<int> largest_bits(const Lanes<block::Pair<T>>& two) {
+    using namespace block;
+    if constexpr (sizeof(T) == 2) {
+      const Lanes<int> bits = bit_cast<int>(two);
+      return larger(bits & 0x7fff, (bits >> 16) & 0x7fff);
+    } else {
+      return larger(bit_cast<int>(absolute(lower(two))), bit_cast<int>(absolute(upper(two))));
+    }
+  }
+
   /// The exponent e, 2^e ≤ |k|, of a number's bits; at least that of the smallest normal number, at most 126.
   SYMPOW_DEVICE static Lanes<int> leading_exponent(const Lanes<int>& bits) {
     return smaller(larger(bits >> block::fraction_bits<T>, 1) - bias, 126);
@@ -264,8 +274,8 @@ struct Weights {
 
   static constexpr float largest_float = std::numeric_limits<float>::max();
   static constexpr double log2_e = 1.4426950408889634074;
-  static constexpr int bias = block::fraction_bits<T> == 7 ? 127 : 15;
-  static constexpr int not_finite = 0x8000 - (1 << block::fraction_bits<T>);  // the bits of infinity
+  static constexpr int bias = block::fraction_bits<T> == 10 ? 15 : 127;
+  static constexpr int not_finite = (2 * bias + 1) << block::fraction_bits<T>;  // the bits of infinity
 };
 
 }  // namespace sympow::cuda
