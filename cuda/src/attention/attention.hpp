@@ -21,7 +21,7 @@ namespace sympow::cuda {
 ///
 /// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
 /// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.
-template <class T, int P, int d>
+template <class T, int P, int d, block::Products products = block::Products::exact>
 struct Attention {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
@@ -180,8 +180,8 @@ struct Attention {
         group_wait<T, under_way>();  // the product of two steps before is done with this φ
         SYMPOW_UNROLL
         for (int t = 0; t < row_tiles; ++t) features.fragment(phi[step % (under_way + 1)][t], walk, step, t);
-        group_mma(sum, phi[step % (under_way + 1)], right_ring, ring * stage_rows + step * 16, left_ring,
-                  ring * (left_entries / 8) + step * 16);
+        group_mma<products>(sum, phi[step % (under_way + 1)], right_ring, ring * stage_rows + step * 16, left_ring,
+                            ring * (left_entries / 8) + step * 16);
         group_commit<T>();
       }
       if constexpr (under_way == 0) group_wait<T, 0>();
@@ -202,7 +202,7 @@ struct Attention {
       each(sum, [](Lanes<float>& s, int) { s = 0.f; });
     }
 
-    const QueryTiles<T, d, row_tiles> query_tiles(queries, own);
+    const QueryTiles<T, d, row_tiles, products> query_tiles(queries, own);
     // The last keys of the four warps that multiply together.
     const int last_key = top + (w / 4 * 4 + 4) * rows_of_warp - keys_at_once;
     for (int stage = state_stages; stage < end_stage; ++stage) {
@@ -248,7 +248,7 @@ struct Attention {
         }
         SYMPOW_UNROLL
         for (int step = 0; step < keys_at_once / 16; ++step)
-          group_mma(sum, weights[step], right_ring, from + step * 16, ones, 0);
+          group_mma<products>(sum, weights[step], right_ring, from + step * 16, ones, 0);
         group_commit<T>();
         group_finish<T>(sum);
       }

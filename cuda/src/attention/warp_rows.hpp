@@ -81,7 +81,7 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
 }
 
 /// The queries of a warp as left factors: up to 64 channels of 16 bits stay in registers.
-template <class T, int d, int tiles>
+template <class T, int d, int tiles, block::Products products = block::Products::exact>
 struct QueryTiles {
   static constexpr std::size_t count = tiles, kept = sizeof(T) == 2 && d <= 64 ? d / 16 : 0;
 
@@ -113,11 +113,11 @@ struct QueryTiles {
       SYMPOW_UNROLL
       for (int t = 0; t < tiles; ++t) {
         if constexpr (kept > 0) {
-          multiply_right(score[t], left[t][step], right);
+          multiply_right<products>(score[t], left[t][step], right);
         } else {
           Lanes<Pair<T>> tile[4];
           load(tile, t, step);
-          multiply_right(score[t], tile, right);
+          multiply_right<products>(score[t], tile, right);
         }
       }
     }

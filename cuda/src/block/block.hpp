@@ -22,9 +22,9 @@
 //   cp_async<4|8|16>(shared, i, global, j, count, active)     brings `count` bytes, the rest are 0
 //   cp_async_commit()  cp_async_wait<N>()                     groups; waits until at most N are pending
 //   ldmatrix<Transposed>(r[1|2|4], shared, i)                 8 × 8 matrices
-//   mma(c[4], a[4], b[2])                                     C += A B, m16n8k16, float accumulators
-//   group_mma(sum[t][9][4], left[t][4], rows, i, octets, j)   sum += left × (16 rows of 64, of 8): of four warps,
-//   group_commit<T>()  group_wait<T, N>()  group_finish<T>(sums)   asynchronous: sums count once they are waited for
+//   mma<products>(c[4], a[4], b[2])                           C += A B, m16n8k16, float accumulators
+//   group_mma<products>(sum[t][9][4], left[t][4], rows, i, octets, j)   sum += left × (16 rows of 64, of 8): of four warps,
+//   group_commit<T>()  group_wait<T, N>()  group_finish<T>(sums)        asynchronous: sums count once they are waited for
 //   publish<T>()                                              before the barrier after which group_mma reads
 //   shuffle(x, from)  shuffle_xor(x, mask)                    of 4 or 8 bytes
 //   shuffle_up(x, distance)  uniform(x)                       of the lane `distance` before; of lane 0, a plain value
@@ -34,7 +34,7 @@
 //   exp2(x)  log2(x)  sqrt(x)  floor(x)  absolute(x)          exp2 of float: 2 units in the last place on the device
 //
 // T is bf16, fp16 or float. Of floats a matrix is loaded by ordinary loads, 8 or 4 bytes a lane, and a product is six of
-// bf16 parts (number.hpp), summed apart from the accumulator, which is added to in float, to nearest: so sums do not
+// bf16 parts, or three (number.hpp: Products, which 16 bits pass over), summed apart from the accumulator, which is added to in float, to nearest: so sums do not
 // drift where tensor cores cut.
 #pragma once
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 namespace sympow::cuda::block {
@@ -91,11 +92,13 @@ constexpr std::array<bf16, 3> split(float x) {
   return {first, second, round_to<bf16>(x - to_float(first) - to_float(second))};
 }
 
-/// A product of floats as six of such parts, the smallest first. What is left out is at most (1 + 2^-9) 2^-24 of it; of
-/// the last three alone, (1 + 2^-8) 2^-15.
+/// A product of floats as six of such parts, the smallest first, or as the last three alone. What is left out is at most
+/// (1 + 2^-9) 2^-24 of it, or (1 + 2^-8) 2^-15.
+enum class Products { exact, fast };
 struct Factors {
   int left, right;
 };
 inline constexpr Factors float_products[] = {{2, 0}, {0, 2}, {1, 1}, {1, 0}, {0, 1}, {0, 0}};
+constexpr std::size_t first_product(Products products) { return products == Products::exact ? 0 : 3; }
 
 }  // namespace sympow::cuda::block

@@ -19,7 +19,7 @@ namespace sympow::cuda {
 ///
 /// Roundings: w k̂, each product of rows, to T; sums in float.
 /// Cost: 2 D (e + 8 ⌈e / 64⌉) floating-point operations a token; D (e + 1) floats stored a chunk.
-template <class T, int P, int d>
+template <class T, int P, int d, block::Products products = block::Products::exact>
 struct Update {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
@@ -146,7 +146,8 @@ struct Update {
             for (int r = 0; r < 4; ++r) factor[r] = multiply(factor[r], tail_rows[f % 2][r]);
           }
           if ((f + 1) % at_once != 0) continue;
-          group_mma(sum[f / at_once], phi[f / at_once], values, stage % stages * stage_tokens + slab * 16, ones, 0);
+          group_mma<products>(sum[f / at_once], phi[f / at_once], values, stage % stages * stage_tokens + slab * 16,
+                              ones, 0);
           group_commit<T>();
         }
         group_finish<T>(sum);

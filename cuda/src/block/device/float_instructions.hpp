@@ -47,7 +47,7 @@ struct Parts {
 };
 
 /// The products from the n-th on.
-template <std::size_t n = 0>
+template <std::size_t n>
 SYMPOW_DEVICE void add_products(float (&sum)[4], const Parts<4>& a, const Parts<2>& b) {
   if constexpr (n < sizeof float_products / sizeof(Factors)) {
     constexpr Factors factors = float_products[n];
@@ -58,15 +58,16 @@ SYMPOW_DEVICE void add_products(float (&sum)[4], const Parts<4>& a, const Parts<
 
 }  // namespace detail
 
+template <Products products = Products::exact>
 SYMPOW_DEVICE void mma(float (&c)[4], const Pair<float> (&a)[4], const Pair<float> (&b)[2]) {
   float sum[4] = {0.f, 0.f, 0.f, 0.f};
-  detail::add_products(sum, detail::Parts<4>(a), detail::Parts<2>(b));
+  detail::add_products<products == Products::exact ? 0 : 3>(sum, detail::Parts<4>(a), detail::Parts<2>(b));
 #pragma unroll
   for (int r = 0; r < 4; ++r) c[r] += sum[r];
 }
 
 /// As that of 16 bits, but that sums are there at once. Of two rows, half of the lanes load the second one first, too.
-template <std::size_t tiles>
+template <Products products = Products::exact, std::size_t tiles>
 SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<float> (&left)[tiles][4], Shared<float> rows,
                              int row, Shared<float> octets, int octet) {
   const int second = lane() / 2 % 2, k[2] = {lane() % 4 * 2 + second, lane() % 4 * 2 + 1 - second};
@@ -86,7 +87,7 @@ SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<float> (&left
       right[m] = second == 0 ? Pair<float>{entry[0][0], entry[1][0]} : Pair<float>{entry[1][0], entry[0][0]};
     }
 #pragma unroll
-    for (std::size_t t = 0; t < tiles; ++t) mma(sum[t][n], left[t], right);
+    for (std::size_t t = 0; t < tiles; ++t) mma<products>(sum[t][n], left[t], right);
   }
 }
 

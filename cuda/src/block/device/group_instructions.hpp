@@ -75,7 +75,7 @@ template <class T>
 SYMPOW_DEVICE void publish() {
   if constexpr (is_asynchronous<T>) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-template <std::size_t tiles, class T>
+template <Products products = Products::exact, std::size_t tiles, class T>
 SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<T> (&left)[tiles][4], Shared<T> rows, int row,
                              Shared<T> octets, int octet) {
   const std::uint64_t b = detail::descriptor<128>(detail::place(rows, row * 64));
@@ -114,7 +114,7 @@ SYMPOW_DEVICE void group_finish(Sums& sums) {
 
 template <class T>
 SYMPOW_DEVICE void publish() {}
-template <std::size_t tiles, class T>
+template <Products products = Products::exact, std::size_t tiles, class T>
 SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<T> (&left)[tiles][4], Shared<T> rows, int row,
                              Shared<T> octets, int octet) {
   Pair<T> right[4][4], more[2];

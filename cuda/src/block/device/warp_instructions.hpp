@@ -49,6 +49,10 @@ SYMPOW_DEVICE void mma(float (&c)[4], const Pair<fp16> (&a)[4], const Pair<fp16>
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0].bits), "r"(a[1].bits), "r"(a[2].bits), "r"(a[3].bits), "r"(b[0].bits), "r"(b[1].bits));
 }
+template <Products, class T>
+SYMPOW_DEVICE void mma(float (&c)[4], const Pair<T> (&a)[4], const Pair<T> (&b)[2]) {
+  mma(c, a, b);
+}
 
 namespace detail {
 template <std::size_t Bytes>

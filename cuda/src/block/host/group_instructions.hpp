@@ -43,7 +43,7 @@ void read_factor(const host::Place& place, std::size_t at, Factor& factor, int r
 /// sum_t += left_t × 16 rows of 64 + 8 columns. The rows from `row` on have 64 entries, begin at a multiple of eight of
 /// them, and have their octets exchanged as octet_place does; the octets from `octet` on lie next to each other. A call
 /// of four neighbouring warps, all with the same rows. Sums hold nothing until they are waited for.
-template <std::size_t tiles, class T>
+template <Products products = Products::exact, std::size_t tiles, class T>
 void group_mma(Lanes<float> (&sum)[tiles][9][4], const Lanes<Pair<T>> (&left)[tiles][4], Shared<T> rows, int row,
                Shared<T> octets, int octet, std::source_location here = std::source_location::current()) {
   host::Machine& machine = *host::Machine::current();
@@ -76,7 +76,8 @@ void group_mma(Lanes<float> (&sum)[tiles][9][4], const Lanes<Pair<T>> (&left)[ti
         for (int l = 0; l < 32; ++l) {
           if (!detail::needs(here, in_flight, l, "the sum")) return;
           const auto p = c_position(l, r);
-          in_flight.set(l, host::mma_sum<T>(factor, p.row, right, 8 * n + p.column, in_flight[l], machine.options.mma));
+          in_flight.set(
+              l, host::mma_sum<products, T>(factor, p.row, right, 8 * n + p.column, in_flight[l], machine.options.mma));
         }
       }
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "../number.hpp"
 
@@ -99,7 +100,7 @@ struct Factor {
   }
 };
 /// Σ_k a_ik b_kj + c of 16 products.
-template <class T, class Left, class Right>
+template <block::Products products, class T, class Left, class Right>
 float mma_sum(const Left& a, int i, const Right& b, int j, float c, MmaSum how) {
   const auto sum = [&](int left, int right, float start, int fraction) {
     return mma_sum(a.part[left][i], &b.part[right][0][j], Right::stride, start, fraction, how);
@@ -107,10 +108,10 @@ float mma_sum(const Left& a, int i, const Right& b, int j, float c, MmaSum how) 
   if constexpr (sizeof(T) == 2) {
     return sum(0, 0, c, fraction_bits<T>);
   } else {
-    float products = 0;
-    for (const Factors factors : float_products)
-      products = sum(factors.left, factors.right, products, fraction_bits<bf16>);
-    return c + products;
+    float of_parts = 0;
+    for (std::size_t n = first_product(products); n < std::size(float_products); ++n)
+      of_parts = sum(float_products[n].left, float_products[n].right, of_parts, fraction_bits<bf16>);
+    return c + of_parts;
   }
 }
 

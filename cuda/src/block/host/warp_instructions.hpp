@@ -92,7 +92,7 @@ void ldmatrix(Lanes<Pair<T>> (&r)[N], Shared<T> memory, const Lanes<int>& i,
 }
 
 /// C += A B, 16 × 16 times 16 × 8; the registers lie as fragment.hpp says.
-template <class T>
+template <Products products = Products::exact, class T>
 void mma(Lanes<float> (&c)[4], const Lanes<Pair<T>> (&a)[4], const Lanes<Pair<T>> (&b)[2],
          std::source_location here = std::source_location::current()) {
   using host::Change;
@@ -121,7 +121,7 @@ void mma(Lanes<float> (&c)[4], const Lanes<Pair<T>> (&a)[4], const Lanes<Pair<T>
   for (int l = 0; l < 32; ++l)
     for (int r = 0; r < 4; ++r) {
       const auto p = c_position(l, r);
-      c[r].set(l, host::mma_sum<T>(A, p.row, B, p.column, c[r][l], machine.options.mma));
+      c[r].set(l, host::mma_sum<products, T>(A, p.row, B, p.column, c[r][l], machine.options.mma));
     }
   if (change == Change::exchange_c) std::swap(c[1], c[2]);
 }
