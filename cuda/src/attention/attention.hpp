@@ -32,12 +32,13 @@ struct Attention {
   static constexpr int under_way = wide ? 0 : 1;                 // products, when the next stage comes
   static constexpr int ahead = stages - 1 - under_way;           // stages on their way
   static constexpr int keys_at_once = wide ? 16 : rows_of_warp;  // of which a warp forms scores
+  static constexpr int scales = ahead + 1;  // stages of what no product reads: exponents of keys, their powers of 2
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
   static constexpr int right_entries = stage_rows * columns;     // of a stage: rows of the state, or values
   static constexpr int left_entries = stage_rows * d;            // keys, or the normaliser, an octet a monomial
   static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y
   static constexpr int entries = rows_of_block * query_width + stages * (right_entries + left_entries) + 16 * 8;
-  static constexpr int shared_bytes = entries * static_cast<int>(sizeof(T)) + stages * stage_rows * (8 + 4);
+  static constexpr int shared_bytes = entries * static_cast<int>(sizeof(T)) + scales * stage_rows * (8 + 4);
   using Features = QueryFeatures<T, P, d, row_tiles>;
 
   struct Args {
@@ -91,8 +92,8 @@ struct Attention {
     Arena arena;
     const auto queries = arena.take<T>(rows_of_block * query_width);
     const auto left_ring = arena.take<T>(stages * left_entries), right_ring = arena.take<T>(stages * right_entries);
-    const auto key_ring = arena.take<double>(stages * stage_rows);
-    const auto inverse_ring = arena.take<float>(stages * stage_rows);
+    const auto key_ring = arena.take<double>(scales * stage_rows);
+    const auto inverse_ring = arena.take<float>(scales * stage_rows);
     const auto ones = arena.take<T>(16 * 8);
     write_ones(ones, w);
 
@@ -121,23 +122,22 @@ struct Attention {
       }
       coming.advance();
     };
-    const auto bring_keys = [&](int ring, int from) {
-      const int to = ring * stage_rows;
+    const auto bring_keys = [&](int stage) {
+      const int from = first_key + (stage - state_stages) * stage_rows;
+      const int to = stage % stages * stage_rows, scale = stage % scales * stage_rows;
       key_copy.bring(left_ring, to * d, x.keys.data, key_at, x.keys.token, seen - from, length - from, true);
       value_copy.bring(right_ring, to * columns, x.values.data, value_at, x.values.token, seen - from, length - from,
                        value_exists);
-      if (w == 0) cp_async<16>(key_ring, lane() * 2 + to, x.tokens.key, lane() * 2 + (token_slot + from), 16);
+      if (w == 0) cp_async<16>(key_ring, lane() * 2 + scale, x.tokens.key, lane() * 2 + (token_slot + from), 16);
       if (w == 1)
-        cp_async<16>(inverse_ring, lane() * 4 + to, x.tokens.inverse, lane() * 4 + (token_slot + from), 16,
+        cp_async<16>(inverse_ring, lane() * 4 + scale, x.tokens.inverse, lane() * 4 + (token_slot + from), 16,
                      lane() < 16);
       key_at += stage_rows * x.keys.token;
       value_at += stage_rows * x.values.token;
     };
     const auto bring = [&](int stage) {  // one after the other
-      if (stage < state_stages)
-        bring_state(stage % stages);
-      else if (stage < end_stage)
-        bring_keys(stage % stages, first_key + (stage - state_stages) * stage_rows);
+      if (stage < state_stages) bring_state(stage % stages);
+      if (state_stages <= stage && stage < end_stage) bring_keys(stage);
       cp_async_commit();
     };
 
@@ -159,7 +159,6 @@ struct Attention {
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
     cp_async_wait<ahead - 1>();
-    publish<T>();
     barrier();  // all queries have come
     const auto norms = normalise_queries<d, groups>(queries, own);
     Features features{queries, own, {}, {}};
@@ -217,10 +216,11 @@ struct Attention {
         if (key > last_key || key >= length) continue;
         Lanes<float> score[row_tiles][keys_at_once / 8][4];
         query_tiles.scores(score, left_ring, from);
+        const int scale = stage % scales * stage_rows + part;
         Lanes<double> u[1] = {0.};
         Lanes<float> inverse[1] = {0.f};
-        load(u, key_ring, lane() + from, lane() < keys_at_once);
-        load(inverse, inverse_ring, lane() + from, lane() < keys_at_once);
+        load(u, key_ring, lane() + scale, lane() < keys_at_once);
+        load(inverse, inverse_ring, lane() + scale, lane() < keys_at_once);
         if (key <= levels.first_seen && levels.first_seen < key + keys_at_once) {  // what came before may be NaN
           each(sum, [](Lanes<float>& s, int) { s = 0.f; });
           hide_columns(score, levels.first_seen - key);
@@ -253,7 +253,6 @@ struct Attention {
         group_finish<T>(sum);
       }
     }
-    cp_async_wait<0>();
     constexpr bool reads_late = !QueryTiles<T, d, row_tiles>::kept;  // queries that rows of y take the place of
     if constexpr (reads_late && d < columns) barrier();              // those of other warps, too
     if (idle) return;

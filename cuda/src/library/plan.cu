@@ -1,9 +1,13 @@
+// Plans: form, chunks, whether every grid fits, and what the workspace holds.
 #include "plan.hpp"
 
 #include <algorithm>
 
+#include "arguments.hpp"
 #include "checks.hpp"
 #include "cost_model.hpp"
+#include "dispatch.hpp"
+#include "grids.hpp"
 
 namespace sympow::cuda {
 
@@ -34,10 +38,14 @@ Status plan_attention(const Problem& p, Plan& plan) noexcept {
   plan.chunk = static_cast<int>(plan.form == Form::quadratic ? whole : std::min<std::int64_t>(chunk, whole));
   plan.chunks = (p.tokens + plan.chunk - 1) / plan.chunk;
   plan.slots = all / plan.chunk + p.batch;
-  // The blocks of the largest grid: tiles of 64 values, and units of 640 monomials or 256 rows.
-  const std::uint64_t blocks =
-      product(p.batch, plan.chunks, 4, std::max<std::int64_t>(plan.D / 640, plan.chunk / 256) + 1);
-  if (blocks > 0x7fffffff || plan.slots > 0x7fffffff)
+  const bool states = plan.form == Form::chunked && (plan.chunks > 1 || p.carries_state);
+  bool fits = plan.slots <= 0x7fffffff && product(p.batch, plan.chunks) <= 0x7fffffff;  // kernels count them in int
+  if (fits)
+    SYMPOW_CUDA_TRY(dispatch(p, [&]<class T, int P, int d>() -> Status {
+      fits = grids_of<T, P, d>(sequences_of(p, plan), heads_of(p), p.e).fit(states);
+      return {};
+    }));
+  if (!fits)
     return refuse(Code::too_large, "%lld sequences of %lld tokens are more blocks than a grid has",
                   static_cast<long long>(p.batch), static_cast<long long>(p.tokens));
   return {};
