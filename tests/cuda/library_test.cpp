@@ -162,10 +162,11 @@ TEST_CASE("chunks and slots are counted in 31 bits", "[cuda]") {
 TEST_CASE("kernels that need more than 99 KB are refused by a smaller device", "[cuda]") {
   library::shared_memory = 99 << 10;
   std::string text;
-  for (const auto [power, d] : library::instantiations)
+  for (const auto& [power, d, floats] : library::instantiations)
     for (const Form form : {Form::quadratic, Form::chunked}) {
       Problem p;
       p.power = power, p.d = d;
+      p.element = floats ? Element::f32 : Element::bf16;
       p.tokens = 100;
       p.form = form;
       p.chunk = 64;

@@ -214,7 +214,7 @@ struct Attention {
         const int key = first_key + (stage - state_stages) * stage_rows + part;
         const int from = stage % stages * stage_rows + part;
         if (key > last_key || key >= length) continue;
-        Lanes<float> score[row_tiles][keys_at_once / 8][4];
+        Lanes<float> score[row_tiles][std::size_t{keys_at_once / 8}][4];
         query_tiles.scores(score, left_ring, from);
         const int scale = stage % scales * stage_rows + part;
         Lanes<double> u[1] = {0.};
@@ -238,7 +238,7 @@ struct Attention {
           weigh_columns<P>(score, where(lane() + key >= levels.first_seen, inverse[0] * weight, Lanes<float>(0.f)));
         }
         const bool is_hidden = (key > first_row && !follows) || key + keys_at_once <= levels.first_seen;
-        Lanes<Two> weights[keys_at_once / 16][row_tiles][4];
+        Lanes<Two> weights[std::size_t{keys_at_once / 16}][row_tiles][4];
         SYMPOW_UNROLL
         for (int step = 0; step < keys_at_once / 16; ++step) SYMPOW_UNROLL
         for (int t = 0; t < row_tiles; ++t) SYMPOW_UNROLL

@@ -13,16 +13,16 @@ namespace {
 
 constexpr std::int64_t most_tokens = std::int64_t{1} << 30, most_blocks = 65535;
 
-std::size_t bytes_of(Element element) noexcept { return element == Element::f32 ? 4 : 2; }
 const char* name_of(Element element) noexcept {
   return element == Element::bf16 ? "bf16" : element == Element::fp16 ? "fp16" : element == Element::f32 ? "f32" : "?";
 }
 
-/// "1: 64, 128; 2: 16, …": the table.
-void write_table(char* text, std::size_t size) noexcept {
+/// "P 1 with d 64, 128; P 2 with d 16, …": the table, of an element.
+void write_table(Element element, char* text, std::size_t size) noexcept {
   std::size_t used = 0;
   int power = 0;
   for (const Instantiation& i : instantiations) {
+    if (!is_compiled(i.power, i.d, element)) continue;
     char entry[40];
     if (i.power == power)
       std::snprintf(entry, sizeof entry, ", %d", i.d);
@@ -118,13 +118,15 @@ Status check_problem(const Problem& p) noexcept {
     return refuse(Code::bad_argument, "the quadratic form has no state, but carries_state is set");
   if (p.chunk < 0 || p.chunk % 64 != 0 || p.chunk > 1 << 20)
     return refuse(Code::bad_argument, "chunk is %d and must be a multiple of 64 up to 2^20, or 0", p.chunk);
-  if (p.element != Element::bf16 && p.element != Element::fp16)
-    return refuse(Code::not_compiled, "there are no kernels for elements %s, but for bf16 and fp16",
-                  name_of(p.element));
-  if (is_compiled(p.power, p.d)) return {};
-  char table[180] = "";
-  write_table(table, sizeof table);
-  return refuse(Code::not_compiled, "there are no kernels for P %d with d %d, but for %s", p.power, p.d, table);
+  if (p.element != Element::bf16 && p.element != Element::fp16 && p.element != Element::f32)
+    return refuse(Code::bad_argument, "element is %d, which is none", static_cast<int>(p.element));
+  if (p.products != Products::exact && p.products != Products::fast)
+    return refuse(Code::bad_argument, "products is %d, which is none", static_cast<int>(p.products));
+  if (is_compiled(p.power, p.d, p.element)) return {};
+  char table[160] = "none";
+  write_table(p.element, table, sizeof table);
+  return refuse(Code::not_compiled, "there are no kernels of %s for P %d with d %d, but for %s", name_of(p.element),
+                p.power, p.d, table);
 }
 
 Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outputs) noexcept {

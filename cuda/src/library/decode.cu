@@ -30,7 +30,7 @@ struct Parts {
 /// fits: check_decoding allows 65535 heads, as many sequences, and 64 tokens.
 template <class Call>
 Status with_kernel(const Problem& problem, const Call& call) {
-  return dispatch(problem, [&]<class T, int P, int d>() {
+  return dispatch(problem, [&]<class T, int P, int d, block::Products>() {
     using One = ReadState<T, P, d, 1>;
     using Eight = ReadState<T, P, d, 8>;
     static_assert(Eight::blocks(1, 65535, 1, 64, Eight::least_rows).fit());

@@ -33,16 +33,16 @@ Problem folded_at_once(const Problem& problem, int capacity) {
 
 /// The tail's and the state's arrays from sequence b on.
 Inputs inputs_from(const Problem& p, const Tail& tail, std::int64_t b) {
-  const auto from = [&](void* data, std::int64_t heads, std::int64_t channels, std::size_t size, Element element) {
+  const auto from = [&](void* data, std::int64_t heads, std::int64_t channels, Element element) {
     const std::int64_t head = tail.capacity * channels;
     auto* bytes = static_cast<std::byte*>(data);
-    return ConstView{bytes ? bytes + static_cast<std::size_t>(b * heads * head) * size : nullptr, element, heads * head,
-                     channels, head};
+    return ConstView{bytes ? bytes + static_cast<std::size_t>(b * heads * head) * bytes_of(element) : nullptr, element,
+                     heads * head, channels, head};
   };
   return {{},
-          from(tail.keys, p.key_heads, p.d, 2, p.element),
-          from(tail.values, p.key_heads, p.e, 2, p.element),
-          p.gate_heads > 0 ? from(tail.log_gates, p.state_heads(), 1, 4, Element::f32) : ConstView{},
+          from(tail.keys, p.key_heads, p.d, p.element),
+          from(tail.values, p.key_heads, p.e, p.element),
+          p.gate_heads > 0 ? from(tail.log_gates, p.state_heads(), 1, Element::f32) : ConstView{},
           {}};
 }
 State state_from(const Problem& p, const State& state, std::int64_t b) {
@@ -78,7 +78,7 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
     part.batch = std::min(at_once, problem.batch - b);
     const Inputs inputs = inputs_from(problem, tail, b);
     const States its_state = states_of(state_from(problem, state, b));
-    SYMPOW_CUDA_TRY(dispatch(part, [&]<class T, int P, int d>() -> Status {
+    SYMPOW_CUDA_TRY(dispatch(part, [&]<class T, int P, int d, block::Products products>() -> Status {
       const Tokens<T> tokens{sequences_of(part, plan),
                              heads_of(part),
                              rows_of<const T>(inputs.keys, part),
@@ -89,7 +89,7 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
       const Grids grids = grids_of<T, P, d>(tokens.sequences, tokens.heads, part.e);
       SYMPOW_CUDA_TRY((allow<Update<T, P, d>>()));
       SYMPOW_CUDA_TRY(launch_weights(part, grids, tokens, memory, stream));
-      return launch_states<T, P, d>(part, grids, tokens, memory, stream);
+      return launch_states<T, P, d, products>(part, grids, tokens, memory, stream);
     }));
   }
   tail.count = 0;

@@ -11,7 +11,9 @@ using block::bf16, block::fp16;
 SYMPOW_CUDA_LAUNCH(Levels)
 SYMPOW_CUDA_LAUNCH(Weights<bf16>)
 SYMPOW_CUDA_LAUNCH(Weights<fp16>)
+SYMPOW_CUDA_LAUNCH(Weights<float>)
 SYMPOW_CUDA_LAUNCH(Scan<bf16>)
 SYMPOW_CUDA_LAUNCH(Scan<fp16>)
+SYMPOW_CUDA_LAUNCH(Scan<float>)
 
 }  // namespace sympow::cuda

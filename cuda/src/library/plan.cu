@@ -41,8 +41,8 @@ Status plan_attention(const Problem& p, Plan& plan) noexcept {
   const bool states = plan.form == Form::chunked && (plan.chunks > 1 || p.carries_state);
   bool fits = plan.slots <= 0x7fffffff && product(p.batch, plan.chunks) <= 0x7fffffff;  // kernels count them in int
   if (fits)
-    SYMPOW_CUDA_TRY(dispatch(p, [&]<class T, int P, int d>() -> Status {
-      fits = grids_of<T, P, d>(sequences_of(p, plan), heads_of(p), p.e).fit(states);
+    SYMPOW_CUDA_TRY(dispatch(p, [&]<class T, int P, int d, block::Products products>() -> Status {
+      fits = grids_of<T, P, d, products>(sequences_of(p, plan), heads_of(p), p.e).fit(states);
       return {};
     }));
   if (!fits)
@@ -71,8 +71,8 @@ AttentionMemory::AttentionMemory(const Problem& p, const Plan& plan, Pieces& pie
   pieces.take(shift, slots);
   pieces.take(own_sums, product(rows, p.e));
   pieces.take(own_normaliser, rows);
-  pieces.take(prefix_sums, product(rows, p.e));
-  pieces.take(prefix_normaliser, product(rows, 4));
+  pieces.take(prefix_sums, product(rows, p.e, bytes_of(p.element)));
+  pieces.take(prefix_normaliser, product(rows, 4, bytes_of(p.element)));
 }
 
 }  // namespace library

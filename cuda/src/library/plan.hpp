@@ -33,7 +33,7 @@ struct AttentionMemory {
   float *mass, *keep, *add;
   std::int32_t* shift;
   float *own_sums, *own_normaliser;
-  std::uint16_t *prefix_sums, *prefix_normaliser;
+  std::byte *prefix_sums, *prefix_normaliser;
 
   /// Takes them from `pieces`.
   AttentionMemory(const Problem& problem, const Plan& plan, Pieces& pieces) noexcept;

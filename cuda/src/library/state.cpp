@@ -22,9 +22,9 @@ State take_state(const Problem& p, Pieces& pieces) noexcept {
 Tail take_tail(const Problem& p, int capacity, Pieces& pieces) noexcept {
   const std::uint64_t tokens = product(p.batch, p.key_heads, capacity);
   Tail tail;
-  std::uint16_t *keys, *values;
-  pieces.take(keys, product(tokens, p.d));
-  pieces.take(values, product(tokens, p.e));
+  std::byte *keys, *values;
+  pieces.take(keys, product(tokens, p.d, bytes_of(p.element)));
+  pieces.take(values, product(tokens, p.e, bytes_of(p.element)));
   tail.keys = keys;
   tail.values = values;
   if (p.gate_heads > 0) pieces.take(tail.log_gates, product(p.batch, p.state_heads(), capacity));

@@ -85,13 +85,29 @@ void refusals_of_problems() {
   bad("the quadratic form has no state", [](P& p) { p.form = cuda::Form::quadratic; });
   bad("chunk is 100 and must be a multiple of 64", [](P& p) { p.chunk = 100; });
   bad("chunk is -64 and must be a multiple of 64", [](P& p) { p.chunk = -64; });
-  refuses(Code::not_compiled, "no kernels for elements f32, but for bf16 and fp16",
-          [](Call& c) { c.problem.element = cuda::Element::f32; });
-  refuses(Code::not_compiled, "no kernels for P 2 with d 48, but for P", [](Call& c) {
+  bad("element is 7, which is none", [](P& p) { p.element = cuda::Element{7}; });
+  bad("products is 3, which is none", [](P& p) { p.products = cuda::Products{3}; });
+  refuses(Code::not_compiled, "no kernels of f32 for P 3 with d 48, but for ", [](Call& c) {
+    c.problem.power = 3;
+    c.problem.d = 48;
+    c.problem.element = cuda::Element::f32;
+  });
+  for (const auto& [power, d, floats] : cuda::library::instantiations) {
+    if (floats) continue;
+    const int own_power = power, own_d = d;
+    char text[80];
+    std::snprintf(text, sizeof text, "no kernels of f32 for P %d with d %d, but for ", own_power, own_d);
+    refuses(Code::not_compiled, text, [&](Call& c) {
+      c.problem.power = own_power;
+      c.problem.d = own_d;
+      c.problem.element = cuda::Element::f32;
+    });
+  }
+  refuses(Code::not_compiled, "no kernels of bf16 for P 2 with d 48, but for P", [](Call& c) {
     c.problem.power = 2;
     c.problem.d = 48;
   });
-  refuses(Code::not_compiled, "no kernels for P 0 with d", [](Call& c) { c.problem.power = 0; });
+  refuses(Code::not_compiled, "no kernels of bf16 for P 0 with d", [](Call& c) { c.problem.power = 0; });
   refuses(Code::too_large, "2147483647 sequences of 1073741824 tokens are more blocks", [](Call& c) {
     c.problem.batch = 0x7fffffff;
     c.problem.tokens = 1 << 30;

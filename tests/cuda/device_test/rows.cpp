@@ -31,20 +31,21 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
 }
 
 void every_instantiation() {
-  for (const auto [power, d] : cuda::library::instantiations)
-    for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
+  for (const auto& [power, d, floats] : cuda::library::instantiations)
+    for (const Format& format : all_formats)
       for (const auto form : {cuda::Form::chunked, cuda::Form::quadratic}) {
+        if (format.element == cuda::Element::f32 && !floats) continue;
         const bool large = cuda::monomials(power, d) > 1000;
         cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, large ? 70 : 100);
         p.query_heads = large ? 1 : 2;
         p.gate_heads = 1;
-        p.element = element;
-        p.normalised = element == cuda::Element::bf16;
+        p.element = format.element;
+        p.products = format.products;
+        p.normalised = format.element != cuda::Element::fp16;
         p.form = form;
         p.chunk = 64;
-        check("P " + std::to_string(power) + ", d " + std::to_string(d) +
-                  (element == cuda::Element::bf16 ? ", bf16, normalised" : ", fp16") +
-                  (form == cuda::Form::chunked ? ", chunked" : ", quadratic"),
+        check("P " + std::to_string(power) + ", d " + std::to_string(d) + (*p.normalised ? ", normalised, " : ", ") +
+                  format.name() + (form == cuda::Form::chunked ? ", chunked" : ", quadratic"),
               p, Tokens(p, Gates::slow, 1), Layout::dense);
       }
 }

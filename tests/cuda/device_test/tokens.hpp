@@ -1,7 +1,9 @@
 // Sequences of tokens as tests make them, on the host.
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <random>
@@ -16,19 +18,40 @@ namespace sympow::test {
 /// Numbers of an element type in memory, and what they are.
 struct Format {
   cuda::Element element;
-  double u() const { return element == cuda::Element::bf16 ? 0x1p-8 : 0x1p-11; }
-  /// The largest error of rounding a number near 0.
-  double tiny() const { return element == cuda::Element::bf16 ? 0x1p-134 : 0x1p-25; }
-  std::uint16_t bits(double x) const {
+  cuda::Products products = cuda::Products::exact;
+
+  std::size_t bytes() const { return is_float() ? 4 : 2; }
+  double u() const { return is_float() ? 0x1p-24 : is_bf16() ? 0x1p-8 : 0x1p-11; }
+  /// The largest error of rounding a number near 0; of floats, of their three parts.
+  double tiny() const { return element == cuda::Element::fp16 ? 0x1p-25 : 0x1p-134; }
+  /// What a product of tensor cores leaves out, in relation to it.
+  double lost() const {
+    return !is_float() ? 0 : products == cuda::Products::exact ? (1 + 0x1p-9) * 0x1p-24 : (1 + 0x1p-8) * 0x1p-15;
+  }
+  std::uint32_t bits(double x) const {
     const auto f = static_cast<float>(x);
-    return element == cuda::Element::bf16 ? cuda::block::round_to<cuda::block::bf16>(f).bits
-                                          : cuda::block::round_to<cuda::block::fp16>(f).bits;
+    return is_float()  ? std::bit_cast<std::uint32_t>(f)
+           : is_bf16() ? cuda::block::round_to<cuda::block::bf16>(f).bits
+                       : cuda::block::round_to<cuda::block::fp16>(f).bits;
   }
-  double number(std::uint16_t bits) const {
-    return element == cuda::Element::bf16 ? static_cast<double>(cuda::block::to_float(cuda::block::bf16{bits}))
-                                          : static_cast<double>(cuda::block::to_float(cuda::block::fp16{bits}));
+  double number(std::uint32_t bits) const {
+    const auto half = static_cast<std::uint16_t>(bits);
+    return static_cast<double>(is_float()  ? std::bit_cast<float>(bits)
+                               : is_bf16() ? cuda::block::to_float(cuda::block::bf16{half})
+                                           : cuda::block::to_float(cuda::block::fp16{half}));
   }
+  /// Of entries that nobody wrote.
+  std::uint32_t unset() const { return is_float() ? 0xffffffff : 0xffff; }
+  const char* name() const {
+    return !is_float() ? is_bf16() ? "bf16" : "fp16" : products == cuda::Products::exact ? "f32" : "f32, fast";
+  }
+
+ private:
+  bool is_float() const { return element == cuda::Element::f32; }
+  bool is_bf16() const { return element == cuda::Element::bf16; }
 };
+inline constexpr Format all_formats[] = {
+    {cuda::Element::bf16}, {cuda::Element::fp16}, {cuda::Element::f32}, {cuda::Element::f32, cuda::Products::fast}};
 
 enum class Gates { none, slow, any };  ///< any: 0 and -∞ and -1000 among them
 
@@ -45,7 +68,7 @@ struct Tokens {
   /// Channels of different sizes, so that each makes a difference. Entries of queries and keys are positive: rows are
   /// well conditioned, and no error can hide behind a large bound. Values drift: early tokens make a difference.
   Tokens(const cuda::Problem& p, Gates gates, unsigned seed)
-      : format{p.element},
+      : format{p.element, p.products},
         power(p.power),
         d(p.d),
         e(p.e),

@@ -14,6 +14,12 @@ enum class Form {
   quadratic   ///< every query with every key before it, T² (d + e) operations a head; no states
 };
 
+/// How tensor cores multiply floats, by parts of 8 bits: what is left out of a product, in relation to it.
+enum class Products {
+  exact,  ///< 2^-24, as much as a product in float: six products of parts
+  fast    ///< 2^-15: three of them
+};
+
 /// A problem of B sequences. Query head h reads the keys and values of key head ⌊h Hk / Hq⌋.
 ///
 ///     y_i = Σ_{j ≤ i} b_ij (scale q_i·k_j)^P v_j / Σ_{j ≤ i} b_ij (scale q_i·k_j)^P       b_ij = γ_{j+1} ⋯ γ_i
@@ -34,9 +40,10 @@ struct Problem {
   std::int64_t total_tokens = 0;  ///< of packed sequences; no offset is larger
   /// On the device, B numbers up to `tokens`: padded sequences of these lengths. Null: all are as long.
   const std::int32_t* lengths = nullptr;
-  std::optional<bool> normalised;  ///< by default rows of even powers are
-  float scale = 1;                 ///< of unnormalised rows
-  bool carries_state = false;      ///< there is an initial state, or the final one is wanted
+  std::optional<bool> normalised;       ///< by default rows of even powers are
+  float scale = 1;                      ///< of unnormalised rows
+  bool carries_state = false;           ///< there is an initial state, or the final one is wanted
+  Products products = Products::exact;  ///< of floats; 16-bit numbers are multiplied as they are
   Form form = Form::automatic;
   int chunk = 0;  ///< tokens, a multiple of 64; 0: by the cost model
 

@@ -49,7 +49,7 @@ void group_mma(Lanes<float> (&sum)[tiles][9][4], const Lanes<Pair<T>> (&left)[ti
   host::Machine& machine = *host::Machine::current();
   const host::Change change = machine.execute("group_mma", here);
   if (change == host::Change::skip) return;
-  host::Products& products = machine.warp().products;
+  host::Products& pending = machine.warp().products;
   constexpr std::size_t octet_bytes = 8 * sizeof(T);
   const std::size_t first = rows.begin + static_cast<std::size_t>(row) * 8 * octet_bytes;
   if (first % (64 * octet_bytes) != 0) machine.fault(here, "misaligned: the rows of a product begin at byte ", first);
@@ -72,7 +72,7 @@ void group_mma(Lanes<float> (&sum)[tiles][9][4], const Lanes<Pair<T>> (&left)[ti
       }
     for (int n = 0; n < 9; ++n)
       for (int r = 0; r < 4; ++r) {
-        Lanes<float>& in_flight = products.in_flight(sum[t][n][r]);
+        Lanes<float>& in_flight = pending.in_flight(sum[t][n][r]);
         for (int l = 0; l < 32; ++l) {
           if (!detail::needs(here, in_flight, l, "the sum")) return;
           const auto p = c_position(l, r);
