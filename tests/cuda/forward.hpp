@@ -27,7 +27,8 @@ struct Case {
   double key_decades = 0, query_decades = 0;  ///< norms are 10^± this
   bool normalised = true;
   double scale = 1;
-  float noise = 0x1p-12f;  ///< τ
+  float noise = 0x1p-12f;               ///< τ
+  Products products = Products::exact;  ///< of floats
 };
 
 /// Numbers by tokens, heads and channels. Eight entries that nobody may touch lie between rows.
@@ -181,36 +182,50 @@ struct Forward {
                               options);
   }
   host::Report update(const host::Options& options) {
-    return launch<Update<T, P, d>>(Update<T, P, d>::blocks(batch.sequences(), heads(), x.how.e),
-                                   {x.keys.template rows<const T>(from),
-                                    x.values.template rows<const T>(from),
-                                    tokens.arrays(),
-                                    batch.sequences(),
-                                    heads(),
-                                    {own_sums, own_normaliser},
-                                    x.how.e},
-                                   options);
+    if constexpr (sizeof(T) == 4)
+      if (x.how.products == Products::fast) return update<Products::fast>(options);
+    return update<Products::exact>(options);
+  }
+  template <Products products>
+  host::Report update(const host::Options& options) {
+    using Kernel = Update<T, P, d, products>;
+    return launch<Kernel>(Kernel::blocks(batch.sequences(), heads(), x.how.e),
+                          {x.keys.template rows<const T>(from),
+                           x.values.template rows<const T>(from),
+                           tokens.arrays(),
+                           batch.sequences(),
+                           heads(),
+                           {own_sums, own_normaliser},
+                           x.how.e},
+                          options);
   }
   host::Report attention(const host::Options& options, bool has_state) {
+    if constexpr (sizeof(T) == 4)
+      if (x.how.products == Products::fast) return attention<Products::fast>(options, has_state);
+    return attention<Products::exact>(options, has_state);
+  }
+  template <Products products>
+  host::Report attention(const host::Options& options, bool has_state) {
     const double scale = x.how.scale;
-    return launch<Attention<T, P, d>>(Attention<T, P, d>::blocks(batch.sequences(), heads(), x.how.e),
-                                      {x.queries.template rows<const T>(from),
-                                       x.keys.template rows<const T>(from),
-                                       x.values.template rows<const T>(from),
-                                       x.rows.template rows<T>(from),
-                                       x.condition.template rows<float>(from),
-                                       tokens.arrays(),
-                                       chunks.arrays(),
-                                       {prefix_sums, prefix_normaliser},
-                                       batch.sequences(),
-                                       heads(),
-                                       x.how.e,
-                                       has_state,
-                                       x.how.normalised,
-                                       P * std::log2(std::abs(scale)),
-                                       scale < 0 && P % 2 == 1 ? -1.f : 1.f,
-                                       x.how.noise},
-                                      options);
+    using Kernel = Attention<T, P, d, products>;
+    return launch<Kernel>(Kernel::blocks(batch.sequences(), heads(), x.how.e),
+                          {x.queries.template rows<const T>(from),
+                           x.keys.template rows<const T>(from),
+                           x.values.template rows<const T>(from),
+                           x.rows.template rows<T>(from),
+                           x.condition.template rows<float>(from),
+                           tokens.arrays(),
+                           chunks.arrays(),
+                           {prefix_sums, prefix_normaliser},
+                           batch.sequences(),
+                           heads(),
+                           x.how.e,
+                           has_state,
+                           x.how.normalised,
+                           P * std::log2(std::abs(scale)),
+                           scale < 0 && P % 2 == 1 ? -1.f : 1.f,
+                           x.how.noise},
+                          options);
   }
   [[nodiscard]] const Heads& heads() const { return x.how.heads; }
 

@@ -31,8 +31,10 @@ inline constexpr double u_mma = (17. / 4 + 1) * 0x1p-23;
 /// terms of 1 + 2^-6 in all, the five before it 2^-6.9 or less, each of 16 products alone; then these are added up in
 /// float.
 template <class T>
-constexpr double off_of_sums(double steps) {
-  return sizeof(T) == 2 ? steps * u_mma : u_of<T> + (1 + 0x1p-4) * u_mma + steps * u_float;
+constexpr double off_of_sums(double steps, Products products) {
+  if (sizeof(T) == 2) return steps * u_mma;
+  const double left_out = products == Products::exact ? u_of<T> : (1 + 0x1p-8) * 0x1p-15;
+  return left_out + (1 + 0x1p-4) * u_mma + steps * u_float;
 }
 
 /// How the tokens of a sequence are cut: chunks count from token `from`, what lies before comes as an initial state.
@@ -182,8 +184,9 @@ class RowsOfHead {
       const auto at = index(j);
       const double size = size_of(j), weight = size > 0 ? size * std::pow(score_[at] / a_[at], P) : 0;
       const double exponent = row_level - decay_[at] - k_level_[at];  // as a float
-      double off =
-          u * std::abs(weight) + (P * off_of_sums<T>(d / 16) + off_of_sums<T>(steps) + (40 + 12 * P) * u_float) * size;
+      double off = u * std::abs(weight) + (P * off_of_sums<T>(d / 16, x_.how.products) +
+                                           off_of_sums<T>(steps, x_.how.products) + (40 + 12 * P) * u_float) *
+                                              size;
       if (size > 0) off += 2 * exponent * u_float * size;
       if (k_size_[at] > 0)
         off += P * least * two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))) +
@@ -193,7 +196,8 @@ class RowsOfHead {
       add(j, weight, off, off);
     }
 
-    const double floats = off_of_sums<T>(2 * steps) + off_of_sums<T>(4 * Attention<T, P, d>::Features::stages) +
+    const double floats = off_of_sums<T>(2 * steps, x_.how.products) +
+                          off_of_sums<T>(4 * Attention<T, P, d>::Features::stages, x_.how.products) +
                           (60 + 24 * P + 10 * chunks) * u_float;
     double mass = 0, largest = -infinity;  // of the state, ‖k̂‖^P and levels
     for (int end = begin; end > first;) {  // chunk by chunk

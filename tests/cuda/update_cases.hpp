@@ -53,7 +53,7 @@ std::string wrong_sums(const Forward<typename K::T, K::P, K::d>& run) {
             const std::size_t entry = index(slot) * index(D) + index(m), at = index(m * (e + 1) + c);
             const double got = double{c < e ? run.own_sums[entry * index(e) + index(c)] : run.own_normaliser[entry]};
             const double roundings = std::pow(1 + u_of<T>, P) * (1 + u_float) - 1;
-            const double floats = (off_of_sums<T>((chunk + 15) / 16) + 8 * u_float) * (1 + roundings);
+            const double floats = (off_of_sums<T>((chunk + 15) / 16, x.how.products) + 8 * u_float) * (1 + roundings);
             const double off = (roundings + floats) * sizes[at] + (2 * P - 1) * least_of<T> * plain[index(c)] +
                                (sizeof(T) == 2 ? 0 : least_of<T> * sizes[index(m * (e + 1) + e)]);
             if (std::isnan(sums[at]) ? !std::isnan(got) : !(std::abs(got - sums[at]) <= off)) {

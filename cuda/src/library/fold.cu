@@ -86,8 +86,8 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
                              rows_of<const float>(inputs.log_gates, part),
                              its_state,
                              its_state};
-      const Grids grids = grids_of<T, P, d>(tokens.sequences, tokens.heads, part.e);
-      SYMPOW_CUDA_TRY((allow<Update<T, P, d>>()));
+      const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, part.e);
+      SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
       SYMPOW_CUDA_TRY(launch_weights(part, grids, tokens, memory, stream));
       return launch_states<T, P, d, products>(part, grids, tokens, memory, stream);
     }));

@@ -95,14 +95,13 @@ class ReferenceRow {
 
  private:
   /// Roundings to the format: a weighted key, P - 1 products; the state; P - 1 products of a query, or a weighted
-  /// score. Sums of 16 products lose (17/4 + 1) 2^-23 of their terms: over the tokens of a chunk, the monomials, the
-  /// keys of a row. A sum of floats for each chunk; weights and powers a few units of float. Products of floats leave
+  /// score. Sums of 16 products: over the tokens of a chunk, the monomials, the keys of a row; of floats P scores, too. A sum of floats for each chunk; weights and powers a few units of float. Products of floats leave
   /// out something: of a key that comes through the state twice, else P times of a score, and once of its weight.
   double roundings(const Way& way) const {
     const double steps = 2 * (way.chunk / 16. + 1) + way.monomials * 1.2 / 16, P = x_.power;
     const double formats = way.monomials > 0 ? 2 * P + 1 : 2;
-    return (formats * x_.format.u() + (P + 1) * x_.format.lost() +
-            (steps * 21 / 4 + 2 * way.chunks + 8 * P + 8) * 0x1p-23) *
+    return (formats * x_.format.u() + (P + 1) * x_.format.lost() + x_.format.cut(P + 3, steps) +
+            (2 * way.chunks + 8 * P + 8) * 0x1p-23) *
            1.1;
   }
 

@@ -3,7 +3,8 @@
 
 using namespace sympow::test;
 
-TEMPLATE_TEST_CASE("rows of power 1 are right", "[cuda]", (Kernels<bf16, 1, 64>), (Kernels<fp16, 1, 64>)) {
+TEMPLATE_TEST_CASE("rows of power 1 are right", "[cuda]", (Kernels<bf16, 1, 64>), (Kernels<fp16, 1, 64>),
+                   (Kernels<float, 1, 64>)) {
   check_all<TestType>();
   SECTION("sums of chunks") { check_update<TestType>(150); }
 }

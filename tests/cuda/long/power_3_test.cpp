@@ -3,7 +3,8 @@
 
 using namespace sympow::test;
 
-TEMPLATE_TEST_CASE("rows of power 3 are right", "[cuda]", (Kernels<bf16, 3, 16>), (Kernels<fp16, 3, 16>)) {
+TEMPLATE_TEST_CASE("rows of power 3 are right", "[cuda]", (Kernels<bf16, 3, 16>), (Kernels<fp16, 3, 16>),
+                   (Kernels<float, 3, 16>)) {
   check_all<TestType>();
   SECTION("sums of chunks") { check_update<TestType>(100); }
 }

@@ -3,7 +3,8 @@
 
 using namespace sympow::test;
 
-TEMPLATE_TEST_CASE("rows of power 4 are right", "[cuda]", (Kernels<bf16, 4, 16>), (Kernels<fp16, 4, 16>)) {
+TEMPLATE_TEST_CASE("rows of power 4 are right", "[cuda]", (Kernels<bf16, 4, 16>), (Kernels<fp16, 4, 16>),
+                   (Kernels<float, 4, 16>)) {
   check_some<TestType>();
   SECTION("sums of chunks") { check_update<TestType>(40); }
   SECTION("gates") { check_gates<TestType>(67); }
