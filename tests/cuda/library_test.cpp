@@ -145,8 +145,6 @@ TEST_CASE("chunks and slots are counted in 31 bits", "[cuda]") {
   REQUIRE(attend_nowhere(p).code() == Code::too_large);
   p.batch = 127;
   REQUIRE(attend_nowhere(p).ok());
-  p.total_tokens = (std::int64_t{0x7fffffff} - 127) * 64 + 63;
-  p.batch = 127;
   p.total_tokens = 127 * p.tokens;
   REQUIRE(attend_nowhere(p).ok());
   std::size_t bytes = 0;
@@ -156,6 +154,126 @@ TEST_CASE("chunks and slots are counted in 31 bits", "[cuda]") {
   REQUIRE(attention_workspace(p, bytes).ok());
   p.total_tokens = 64;
   REQUIRE(attention_workspace(p, bytes).code() == Code::too_large);
+}
+
+namespace {
+
+/// Pieces of a memory that begins at `begin`: aligned, in order, each as large as it must be, and no byte more at the
+/// end than alignment asks for.
+struct PiecesInOrder {
+  std::uintptr_t begin, end = begin;
+  bool right = true;
+
+  void next(const void* piece, std::size_t bytes) {
+    const auto at = reinterpret_cast<std::uintptr_t>(piece);
+    right = right && at % 256 == 0 && at >= end && at < end + 256;
+    end = at + bytes;
+  }
+  [[nodiscard]] bool end_at(std::size_t bytes) const {
+    return right && bytes >= end - begin && bytes < end - begin + 256;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other", "[cuda]") {
+  for (const Form form : {Form::chunked, Form::quadratic}) {
+    Problem p;
+    p.power = 2, p.d = 16, p.e = 24;
+    p.batch = 3, p.tokens = 200;
+    p.query_heads = 4, p.key_heads = p.gate_heads = 2;
+    p.form = form;
+    p.chunk = 64;
+    library::Plan plan;
+    REQUIRE(library::plan_attention(p, plan).ok());
+    REQUIRE(plan.D == 136);
+    REQUIRE(plan.chunk == (form == Form::chunked ? 64 : 256));
+    REQUIRE(plan.chunks == (form == Form::chunked ? 4 : 1));
+    REQUIRE(plan.slots == (form == Form::chunked ? 3 + 9 : 3 + 2));
+    PiecesInOrder all{1 << 20};
+    library::Pieces pieces(address(all.begin));
+    const library::AttentionMemory m(p, plan, pieces);
+    const auto slots = static_cast<std::size_t>(2 * plan.slots), tokens = slots * static_cast<std::size_t>(plan.chunk);
+    for (const double* x : {m.sum, m.key, m.level}) all.next(x, 8 * tokens);
+    all.next(m.inverse, 4 * tokens), all.next(m.to_end, 4 * tokens), all.next(m.reset, 4 * tokens);
+    all.next(m.total, 8 * slots), all.next(m.end, 8 * slots), all.next(m.own_mass, 4 * slots);
+    all.next(m.enter, 8 * slots), all.next(m.mass, 4 * slots), all.next(m.keep, 4 * slots);
+    all.next(m.add, 4 * slots), all.next(m.shift, 4 * slots);
+    const std::size_t rows = form == Form::chunked ? slots * 136 : 0;
+    all.next(m.own_sums, 4 * rows * 24), all.next(m.own_normaliser, 4 * rows);
+    all.next(m.prefix_sums, 2 * rows * 24), all.next(m.prefix_normaliser, 2 * rows * 4);
+    std::size_t bytes = 0;
+    REQUIRE(attention_workspace(p, bytes).ok());
+    REQUIRE(all.end_at(bytes));
+
+    PiecesInOrder of_state{1 << 20};
+    State state;
+    REQUIRE(state_bytes(p, bytes).ok());
+    REQUIRE(state_in(p, address(of_state.begin), bytes, state).ok());
+    of_state.next(state.sums, 3 * 2 * 136 * 24 * 4), of_state.next(state.normaliser, 3 * 2 * 136 * 4);
+    of_state.next(state.level, 3 * 2 * 8), of_state.next(state.mass, 3 * 2 * 4);
+    REQUIRE(of_state.end_at(bytes));
+    REQUIRE(state_in(p, address(of_state.begin), bytes - 1, state).code() == Code::workspace_too_small);
+
+    PiecesInOrder of_tail{1 << 20};
+    Tail tail;
+    REQUIRE(tail_bytes(p, 128, bytes).ok());
+    REQUIRE(tail_in(p, 128, address(of_tail.begin), bytes, tail).ok());
+    of_tail.next(tail.keys, 3 * 2 * 128 * 16 * 2), of_tail.next(tail.values, 3 * 2 * 128 * 24 * 2);
+    of_tail.next(tail.log_gates, 3 * 2 * 128 * 4);
+    REQUIRE(of_tail.end_at(bytes));
+    REQUIRE((tail.capacity == 128 && tail.count == 0));
+  }
+}
+
+TEST_CASE("a form is what a problem asks for, a chunk no longer than a sequence", "[cuda]") {
+  Problem p;
+  p.power = 2, p.d = 64;
+  p.query_heads = p.key_heads = 8;
+  const auto form_of = [&](std::int64_t tokens, Form form, int chunk, bool carries_state) {
+    p.tokens = tokens, p.form = form, p.chunk = chunk, p.carries_state = carries_state;
+    Form is{};
+    int its_chunk = 0;
+    REQUIRE(attention_form(p, is, its_chunk).ok());
+    return std::pair(is, its_chunk);
+  };
+  using Chosen = std::pair<Form, int>;
+  REQUIRE(form_of(1000, Form::chunked, 128, false) == Chosen(Form::chunked, 128));
+  REQUIRE(form_of(1000, Form::chunked, 4096, false) == Chosen(Form::chunked, 1024));
+  REQUIRE(form_of(1000, Form::quadratic, 128, false) == Chosen(Form::quadratic, 1024));
+  REQUIRE(form_of(0, Form::quadratic, 0, false) == Chosen(Form::quadratic, 64));
+  REQUIRE(form_of(64, Form::chunked, 64, true) == Chosen(Form::chunked, 64));
+  REQUIRE(form_of(100, Form::automatic, 0, false).first == Form::quadratic);
+  REQUIRE(form_of(100, Form::automatic, 0, true).first == Form::chunked);
+  REQUIRE(form_of(1 << 20, Form::automatic, 0, false).first == Form::chunked);
+}
+
+TEST_CASE("decoding launches a reader of states for one query or eight, then the rows", "[cuda]") {
+  Call call;
+  call.problem.tokens = 1;
+  call.problem.carries_state = false;
+  State state = call.outputs.final_state;
+  call.outputs.final_state = {};
+  const auto decode_after = [&](int count, std::int64_t query_heads) {
+    call.problem.query_heads = query_heads;
+    Tail tail{address(16), address(32), address<float>(48), 64, count};
+    std::size_t bytes = 0;
+    REQUIRE(decode_workspace(call.problem, bytes).ok());
+    launched.clear();
+    const Status status = decode(call.problem, state, tail, call.inputs, call.outputs, call.workspace, bytes, nullptr);
+    INFO(status.text());
+    REQUIRE(status.ok());
+    REQUIRE(tail.count == count + call.problem.tokens);
+    REQUIRE(launched.size() == 2);
+    REQUIRE(launched[1].kernel == typeid(FinishRows<bf16, 64>));
+    REQUIRE(launched[1].blocks.x * launched[1].blocks.y * launched[1].blocks.z ==
+            2 * query_heads * call.problem.tokens);
+    return launched[0].kernel == typeid(ReadState<bf16, 1, 64, 1>);
+  };
+  REQUIRE(decode_after(0, 2));
+  REQUIRE(!decode_after(63, 4));
+  call.problem.tokens = 2;
+  REQUIRE(!decode_after(62, 2));
 }
 
 // 99 KB a block: compute capability 8.6, 8.9, 12.0.

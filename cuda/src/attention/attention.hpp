@@ -216,11 +216,11 @@ struct Attention {
         if (key > last_key || key >= length) continue;
         Lanes<float> score[row_tiles][std::size_t{keys_at_once / 8}][4];
         query_tiles.scores(score, left_ring, from);
-        const int scale = stage % scales * stage_rows + part;
+        const int of_keys = part + stage % scales * stage_rows;
         Lanes<double> u[1] = {0.};
         Lanes<float> inverse[1] = {0.f};
-        load(u, key_ring, lane() + scale, lane() < keys_at_once);
-        load(inverse, inverse_ring, lane() + scale, lane() < keys_at_once);
+        load(u, key_ring, lane() + of_keys, lane() < keys_at_once);
+        load(inverse, inverse_ring, lane() + of_keys, lane() < keys_at_once);
         if (key <= levels.first_seen && levels.first_seen < key + keys_at_once) {  // what came before may be NaN
           each(sum, [](Lanes<float>& s, int) { s = 0.f; });
           hide_columns(score, levels.first_seen - key);
