@@ -17,15 +17,24 @@ constexpr float noise = 16 * 4 * 0x1p-24f;
 template <class T, int P, int d>
 Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, const Outputs& outputs,
               const AttentionMemory& memory, Stream stream) {
-  const Tokens<T> tokens{sequences_of(problem, plan),
-                         heads_of(problem),
-                         rows_of<const T>(inputs.keys, problem),
-                         rows_of<const T>(inputs.values, problem),
-                         rows_of<const float>(inputs.log_gates, problem),
-                         states_of(inputs.initial_state),
-                         states_of(outputs.final_state)};
+  Tokens<T> tokens{sequences_of(problem, plan),
+                   heads_of(problem),
+                   rows_of<const T>(inputs.keys, problem),
+                   rows_of<const T>(inputs.values, problem),
+                   rows_of<const float>(inputs.log_gates, problem),
+                   states_of(inputs.initial_state),
+                   states_of(outputs.final_state)};
+  if (problem.rates) {
+    tokens.rotary = rotary_of(problem, paths_of(problem, memory), memory.begin);
+    SYMPOW_CUDA_TRY(launch_paths(problem, tokens.sequences, 0, inputs.beta, paths_of(problem, memory),
+                                 inputs.initial_state.turns, memory.begin, outputs.final_state.turns, stream));
+  }
   const bool reads_state = plan.form == Form::chunked && (plan.chunks > 1 || inputs.initial_state.sums);
   SYMPOW_CUDA_TRY(launch_weights(problem, tokens, memory, stream));
+  if (problem.rates) {
+    const Rows<T> turned = turned_of<T>(problem, memory);
+    tokens.keys = {{turned.data.data}, turned.sequence, turned.token, turned.head};
+  }
   if (reads_state || outputs.final_state.sums)
     SYMPOW_CUDA_TRY((launch_states<T, P, d>(problem, tokens, memory, stream)));
   using Kernel = Attention<T, P, d>;
@@ -44,6 +53,7 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   args.normalised = problem.is_normalised();
   args.scale_exponent = problem.scale == 0 ? 0 : P * std::log2(std::abs(double{problem.scale}));
   args.scale_sign = problem.scale == 0 ? 0.f : problem.scale < 0 && P % 2 == 1 ? -1.f : 1.f;
+  args.rotary = tokens.rotary;
   args.noise = noise;
   return launch<Kernel>(Kernel::blocks(tokens.sequences, tokens.heads, problem.e), args, stream);
 }
