@@ -44,10 +44,15 @@ inline States states_of(const ConstState& state) {
           {const_cast<float*>(state.mass)}};
 }
 
+template <class T>
+Rows<const T> read_only(const Rows<T>& x) {
+  return {{x.data.data}, x.sequence, x.token, x.head};
+}
+
 /// Of tokens with these paths, from these angles on.
 inline Rotary rotary_of(const Problem& problem, const Rows<double>& paths, const double* begin) {
   return {{problem.rates},
-          {{paths.data.data}, paths.sequence, paths.token, paths.head},
+          read_only(paths),
           {begin},
           static_cast<int>(problem.key_heads),
           problem.pairing == Pairing::half_split};

@@ -31,10 +31,7 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   }
   const bool reads_state = plan.form == Form::chunked && (plan.chunks > 1 || inputs.initial_state.sums);
   SYMPOW_CUDA_TRY(launch_weights(problem, tokens, memory, stream));
-  if (problem.rates) {
-    const Rows<T> turned = turned_of<T>(problem, memory);
-    tokens.keys = {{turned.data.data}, turned.sequence, turned.token, turned.head};
-  }
+  if (problem.rates) tokens.keys = read_only(turned_of<T>(problem, memory));
   if (reads_state || outputs.final_state.sums)
     SYMPOW_CUDA_TRY((launch_states<T, P, d>(problem, tokens, memory, stream)));
   using Kernel = Attention<T, P, d>;
