@@ -164,7 +164,7 @@ void make_empty(StateBuffers& states, const ArraysOf<K>& x) {
 template <class K>
 void check_joined(const std::vector<int>& lengths, int cut, const std::optional<Rotation>& rotary = {}) {
   Case how = case_of<K>(lengths);
-  how.heads = {2, 2, 1};
+  how.heads = rotary ? Heads{2, 2, 2} : Heads{2, 2, 1};
   how.rotary = rotary;
   how.log_gate = [](int t) { return t % 50 == 49 ? -1. : -1e-3; };
   ArraysOf<K> x(how);
@@ -190,7 +190,7 @@ void check_rotary(const std::vector<int>& lengths) {
     how.rotary = Rotation{halves, {}, 0};
     check<K>(how);
     how.packed = halves;
-    how.heads = {4, 2, 1};
+    how.heads = {4, 4, 2};
     how.rotary->beta = steps;
     check<K>(how);
     check_joined<K>(lengths, 40, Rotation{halves, steps, .3});
