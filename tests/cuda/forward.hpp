@@ -13,6 +13,7 @@
 #include "batches.hpp"
 #include "levels/levels.hpp"
 #include "paths/paths.hpp"
+#include "reports.hpp"
 #include "scan/scan.hpp"
 #include "turned.hpp"
 #include "update/update.hpp"
@@ -269,19 +270,6 @@ struct Forward {
   template <class Kernel>
   static host::Report launch(const Blocks& blocks, const typename Kernel::Args& args, const host::Options& options) {
     return host::launch<Kernel>(grid(blocks), args, options);
-  }
-  static void join(host::Report& all, host::Report&& more) {
-    for (const auto& [what, times] : more.faults) all.faults[what] += times;
-    for (const auto& [place, site] : more.sites) {  // kernels share some
-      host::Site& sum = all.sites[place];
-      sum.instruction = site.instruction;
-      sum.executed += site.executed;
-      sum.shared.add(site.shared);
-      sum.global.add(site.global);
-      sum.masked |= site.masked;
-      sum.uneven |= site.uneven;
-      sum.partial |= site.partial;
-    }
   }
 };
 

@@ -179,33 +179,6 @@ void check_joined(const std::vector<int>& lengths, int cut, const std::optional<
   REQUIRE(wrong<typename K::T, K::P, K::d>(x, {false, cut}) == "");
 }
 
-/// Rotary: both pairings, rates alone and β, in layouts and groups, from angles on that move nothing, and over a cut.
-template <class K>
-void check_rotary(const std::vector<int>& lengths) {
-  const auto steps = [](int t) { return 1 + .9 * std::sin(t); };
-  for (const bool halves : {false, true}) {
-    CAPTURE(halves);
-    Case how = case_of<K>(lengths);
-    how.log_gate = [](int t) { return t % 50 == 49 ? -1. : -1e-3; };
-    how.rotary = Rotation{halves, {}, 0};
-    check<K>(how);
-    how.packed = halves;
-    how.heads = {4, 4, 2};
-    how.rotary->beta = steps;
-    check<K>(how);
-    check_joined<K>(lengths, 40, Rotation{halves, steps, .3});
-  }
-}
-
-/// A β that is not a number: so are all rows from its token on.
-template <class K>
-void check_lost_angles(int length, int place) {
-  Case how = case_of<K>({length});
-  how.log_gate = [&](int t) { return t == place + 5 ? -infinity : -.01; };
-  how.rotary = Rotation{false, [&](int t) { return t == place ? not_a_number : 1.; }, 0};
-  check<K>(how);
-}
-
 /// NaN or an infinity in a token's key, value or query, or a NaN gate: rows that see it are NaN, all others are right;
 /// but before a value rows of its 128 tokens are NaN, too: these are multiplied together, with weights of 0.
 template <class K>

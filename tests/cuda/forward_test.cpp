@@ -1,4 +1,5 @@
 // A forward pass: every row within its bound, in every layout of a batch.
+#include "rotary_cases.hpp"
 #include "update_cases.hpp"
 
 using namespace sympow::test;
