@@ -54,6 +54,8 @@ class Arrays {
         keys_(bits(x.keys, x.key_heads, x.d)),
         values_(bits(x.values, x.key_heads, x.e)),
         log_gates_(arranged<float>(x.log_gates, x.gate_heads, 1, [](float g) { return g; })),
+        beta_(arranged<float>(x.beta(), x.key_heads, 1, [](float step) { return step; })),
+        rates_(x.rates()),
         rows_(places.size(x.query_heads, x.e)),
         condition_(places.size(x.query_heads, 1)) {}
 
@@ -65,7 +67,14 @@ class Arrays {
     inputs.keys = from(first, keys_.data(), x.key_heads, x.d);
     inputs.values = from(first, values_.data(), x.key_heads, x.e);
     if (x.gate_heads > 0) inputs.log_gates = from(first, log_gates_.data(), x.gate_heads, 1);
+    if (x.rotary && x.rotary->beta) inputs.beta = from(first, beta_.data(), x.key_heads, 1);
     return inputs;
+  }
+  /// What a problem says of rotary.
+  void set_rotary(cuda::Problem& p) const {
+    if (!tokens_.rotary) return;
+    p.rates = rates_.data();
+    p.pairing = tokens_.rotary->halves ? cuda::Pairing::half_split : cuda::Pairing::interleaved;
   }
   cuda::Outputs outputs(std::int64_t first = 0) const {
     const Tokens& x = tokens_;
@@ -138,7 +147,8 @@ class Arrays {
 
   const Tokens& tokens_;
   Array<std::uint16_t> queries_, keys_, values_;
-  Array<float> log_gates_;
+  Array<float> log_gates_, beta_;
+  Array<double> rates_;
   Array<std::uint16_t> rows_;
   Array<float> condition_;
 };

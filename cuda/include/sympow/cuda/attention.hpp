@@ -13,7 +13,7 @@ struct Inputs {
   ConstView values;          ///< [B, T, Hk, e]
   ConstView log_gates;       ///< [B, T, gate heads] of float: log γ ≤ 0, -∞ included; any multiple of 4 bytes apart
   ConstState initial_state;  ///< before the first token; null pointers: there is none
-  ConstView beta;            ///< [B, T, Hk] of float, of rotary, finite; any multiple of 4 bytes apart. No data: all 1
+  ConstView beta = {};       ///< [B, T, Hk] of float, of rotary, finite; any multiple of 4 bytes apart. No data: all 1
 };
 
 struct Outputs {
