@@ -92,6 +92,8 @@ class RowsOfHead {
       const double exact = read_ / den_.exact, off = exact * ((1 + den_.off / least_den) * (1 + about) - 1);
       if (!flagged && !(std::abs(condition - exact) <= off)) return say("condition", condition, exact, off);
       compared_ += !flagged;
+    } else if (condition < 0) {
+      return say("condition", condition, 0, infinity);
     }
     for (int c = 0; c < e_; ++c) {
       const double got = double{to_float(x_.rows.data[x_.rows.at(b_, i, h_, c)])};

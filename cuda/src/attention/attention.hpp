@@ -283,7 +283,8 @@ struct Attention {
         store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
       }
       if (x.condition.data.data && tile == 0) {
-        const Lanes<float> one[1] = {where(degenerate, Lanes<float>(static_cast<float>(infinity)), read / normaliser)};
+        const Lanes<float> one[1] = {
+            where(degenerate, Lanes<float>(static_cast<float>(infinity)), read / absolute(normaliser))};
         store(x.condition.data, x.condition.at(b, row + begin, head), one,
               lane() % 4 == 0 && lane() / 4 + (first_row + 8 * g) < length);
       }
