@@ -144,8 +144,8 @@ inline Result time_decoding(const std::string& name, const Problem& p, int tail_
       check(decode(p, state, tail, tokens.inputs, tokens.outputs, workspace.get(), workspace.bytes(), stream),
             name.c_str());
     };
-    for (auto count = static_cast<int>(p.tokens); count <= capacity; count += static_cast<int>(p.tokens))
-      decode_at(count - static_cast<int>(p.tokens));  // fills the tail
+    const auto at_once = static_cast<int>(p.tokens);
+    for (int count = 0; count + at_once <= capacity; count += at_once) decode_at(count);  // fills the tail
     const auto call = [&](int) {
       if (!folds) return decode_at(tail_count);
       tail.count = capacity;
