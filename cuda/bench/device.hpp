@@ -16,12 +16,12 @@ namespace sympow::cuda::bench {
 inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
 }
-/// A kernel that this build leaves out.
+/// A kernel that this build leaves out, or that this device has no room for.
 struct NotCompiled : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 inline void check(const Status& status, const char* what) {
-  if (status.code() == Code::not_compiled) throw NotCompiled(status.text());
+  if (status.code() == Code::not_compiled || status.code() == Code::device_too_small) throw NotCompiled(status.text());
   if (!status.ok()) throw std::runtime_error(std::string(what) + ": " + status.text());
 }
 

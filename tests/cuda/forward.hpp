@@ -170,6 +170,12 @@ struct Forward {
     return report;
   }
   host::Report run(const host::Options& options, StateBuffers* initial = nullptr, StateBuffers* final = nullptr) {
+    host::Report report = states(options, initial, final);
+    join(report, attention(options, true));
+    return report;
+  }
+  /// All but the rows.
+  host::Report states(const host::Options& options, StateBuffers* initial = nullptr, StateBuffers* final = nullptr) {
     host::Report report = weights(options, initial, final);
     const States before = initial ? initial->arrays() : States{}, after = final ? final->arrays() : States{};
     join(report, launch<Levels>(Levels::blocks(batch.sequences(), heads()),
@@ -188,7 +194,6 @@ struct Forward {
                                   D,
                                   x.how.e},
                                  options));
-    join(report, attention(options, true));
     return report;
   }
   host::Report weights(const host::Options& options, StateBuffers* initial = nullptr, StateBuffers* final = nullptr) {

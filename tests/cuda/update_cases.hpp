@@ -91,6 +91,7 @@ void check_update(int most) {
       how.packed = e == 8;
       how.heads = e == 8 ? Heads{2, 2, 1} : Heads{1, 1, 1};
       how.e = e;
+      how.chunk = e == 8 ? 64 : 192;
       how.log_gate = gate;
       how.key_decades = 2;
       std::string first;
@@ -98,7 +99,7 @@ void check_update(int most) {
         const auto mma = schedule == host::Schedule::forward ? host::MmaSum::nearest : host::MmaSum::hopper;
         ArraysOf<K> x(how);
         if (e == 72) x.set(x.values, 2, std::min(most - 1, 66), 0, 70, not_a_number);
-        if (e == 72) x.set(x.keys, 2, 30, 0, 3, not_a_number);
+        if (e == 72) x.set(x.keys, 2, 65, 0, 3, not_a_number);
         Forward<typename K::T, K::P, K::d> forward(x);
         CAPTURE(K::P, K::d, e, static_cast<int>(schedule));
         REQUIRE(run_update<K>(forward, {schedule, 5, mma, {}}) == "");

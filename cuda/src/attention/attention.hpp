@@ -30,12 +30,13 @@ struct Attention {
                        rows_of_block = warps * rows_of_warp;
   static constexpr int columns = 64, stage_rows = 64, stages = d > 64 ? 3 : 4;
   static constexpr int ahead = stages - 2;  // stages on their way; products of the one before may still be under way
+  static constexpr int scales = ahead + 1;  // stages of what no product reads: exponents of keys, their powers of 2
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
   static constexpr int right_bytes = stage_rows * columns * 2;   // of a stage: rows of the state, or values
   static constexpr int left_bytes = stage_rows * d * 2;          // keys, or the normaliser, 16 bytes a monomial
   static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y
   static constexpr int shared_bytes =
-      rows_of_block * query_width * 2 + stages * (right_bytes + left_bytes + stage_rows * (8 + 4)) + 256;
+      rows_of_block * query_width * 2 + stages * (right_bytes + left_bytes) + scales * stage_rows * (8 + 4) + 256;
   using Features = QueryFeatures<T, P, d, row_tiles>;
 
   struct Args {
@@ -90,8 +91,8 @@ struct Attention {
     Arena arena;
     const auto queries = arena.take<T>(rows_of_block * query_width);
     const auto left_ring = arena.take<T>(stages * left_bytes / 2), right_ring = arena.take<T>(stages * right_bytes / 2);
-    const auto key_ring = arena.take<double>(stages * stage_rows);
-    const auto inverse_ring = arena.take<float>(stages * stage_rows);
+    const auto key_ring = arena.take<double>(scales * stage_rows);
+    const auto inverse_ring = arena.take<float>(scales * stage_rows);
     const auto ones = arena.take<T>(16 * 8);
     write_ones(ones, w);
 
@@ -119,23 +120,22 @@ struct Attention {
       }
       coming.advance();
     };
-    const auto bring_keys = [&](int ring, int from) {
-      const int to = ring * stage_rows;
+    const auto bring_keys = [&](int stage) {
+      const int from = first_key + (stage - state_stages) * stage_rows;
+      const int to = stage % stages * stage_rows, scale = stage % scales * stage_rows;
       key_copy.bring(left_ring, to * d, x.keys.data, key_at, x.keys.token, seen - from, length - from, true);
       value_copy.bring(right_ring, to * columns, x.values.data, value_at, x.values.token, seen - from, length - from,
                        value_exists);
-      if (w == 0) cp_async<16>(key_ring, lane() * 2 + to, x.tokens.key, lane() * 2 + (token_slot + from), 16);
+      if (w == 0) cp_async<16>(key_ring, lane() * 2 + scale, x.tokens.key, lane() * 2 + (token_slot + from), 16);
       if (w == 1)
-        cp_async<16>(inverse_ring, lane() * 4 + to, x.tokens.inverse, lane() * 4 + (token_slot + from), 16,
+        cp_async<16>(inverse_ring, lane() * 4 + scale, x.tokens.inverse, lane() * 4 + (token_slot + from), 16,
                      lane() < 16);
       key_at += stage_rows * x.keys.token;
       value_at += stage_rows * x.values.token;
     };
     const auto bring = [&](int stage) {  // one after the other
-      if (stage < state_stages)
-        bring_state(stage % stages);
-      else if (stage < end_stage)
-        bring_keys(stage % stages, first_key + (stage - state_stages) * stage_rows);
+      if (stage < state_stages) bring_state(stage % stages);
+      if (state_stages <= stage && stage < end_stage) bring_keys(stage);
       cp_async_commit();
     };
 
@@ -157,7 +157,6 @@ struct Attention {
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
     cp_async_wait<ahead - 1>();
-    publish();
     barrier();  // all queries have come
     const auto turn = [&](int g, Lanes<int> octet, int distance, Lanes<float>(&channels)[8], Lanes<bool> active) {
       if (!x.rotary.rates.data) return;
@@ -220,8 +219,8 @@ struct Attention {
         query_tiles.scores(score, left_ring, from);
         Lanes<double> u[1];
         Lanes<float> inverse[1];
-        load(u, key_ring, lane() + from);
-        load(inverse, inverse_ring, lane() + from);
+        load(u, key_ring, lane() + (stage % scales * stage_rows + half));
+        load(inverse, inverse_ring, lane() + (stage % scales * stage_rows + half));
         if (key <= levels.first_seen && levels.first_seen < key + rows_of_warp) {  // what came before may be NaN
           each(sum, [](Lanes<float>& s, int) { s = 0.f; });
           hide_columns(score, levels.first_seen - key);
@@ -251,7 +250,6 @@ struct Attention {
         group_finish(sum);
       }
     }
-    cp_async_wait<0>();
     if (idle) return;
     if constexpr (!QueryTiles<T, d, row_tiles>::kept) warp_barrier();  // its last query was just read
 

@@ -1,7 +1,6 @@
 // attend: weights, states between chunks, and rows.
 #include <cmath>
 
-#include "../attention/attention.hpp"
 #include "checks.hpp"
 #include "dispatch.hpp"
 #include "states.hpp"
@@ -24,35 +23,41 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
                    rows_of<const float>(inputs.log_gates, problem),
                    states_of(inputs.initial_state),
                    states_of(outputs.final_state)};
+  const bool reads_state = plan.form == Form::chunked && (plan.chunks > 1 || inputs.initial_state.sums);
+  const bool makes_states = reads_state || outputs.final_state.sums;
+  const Grids grids = grids_of<T, P, d>(tokens.sequences, tokens.heads, problem.e);
+  using Kernel = Attention<T, P, d>;
+  SYMPOW_CUDA_TRY(allow<Kernel>());
+  if (makes_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d>>()));
   if (problem.rates) {
     tokens.rotary = rotary_of(problem, paths_of(problem, memory), memory.begin);
     SYMPOW_CUDA_TRY(launch_paths(problem, tokens.sequences, 0, inputs.beta, paths_of(problem, memory),
                                  inputs.initial_state.turns, memory.begin, outputs.final_state.turns, stream));
   }
-  const bool reads_state = plan.form == Form::chunked && (plan.chunks > 1 || inputs.initial_state.sums);
-  SYMPOW_CUDA_TRY(launch_weights(problem, tokens, memory, stream));
+  SYMPOW_CUDA_TRY(launch_weights(problem, grids, tokens, memory, stream));
   if (problem.rates) tokens.keys = read_only(turned_of<T>(problem, memory));
-  if (reads_state || outputs.final_state.sums)
-    SYMPOW_CUDA_TRY((launch_states<T, P, d>(problem, tokens, memory, stream)));
-  using Kernel = Attention<T, P, d>;
-  typename Kernel::Args args{rows_of<const T>(inputs.queries, problem),
-                             tokens.keys,
-                             tokens.values,
-                             rows_of<T>(outputs.rows, problem),
-                             rows_of<float>(outputs.condition, problem),
-                             tokens_of(memory),
-                             chunks_of(memory),
-                             prefixes_of<T>(memory),
-                             tokens.sequences,
-                             tokens.heads,
-                             problem.e};
-  args.has_state = reads_state;
-  args.normalised = problem.is_normalised();
-  args.scale_exponent = problem.scale == 0 ? 0 : P * std::log2(std::abs(double{problem.scale}));
-  args.scale_sign = problem.scale == 0 ? 0.f : problem.scale < 0 && P % 2 == 1 ? -1.f : 1.f;
-  args.rotary = tokens.rotary;
-  args.noise = noise;
-  return launch<Kernel>(Kernel::blocks(tokens.sequences, tokens.heads, problem.e), args, stream);
+  if (makes_states) SYMPOW_CUDA_TRY((launch_states<T, P, d>(problem, grids, tokens, memory, stream)));
+  const double scale = std::abs(double{problem.scale});
+  const typename Kernel::Args args{rows_of<const T>(inputs.queries, problem),
+                                   tokens.keys,
+                                   tokens.values,
+                                   rows_of<T>(outputs.rows, problem),
+                                   rows_of<float>(outputs.condition, problem),
+                                   tokens_of(memory),
+                                   chunks_of(memory),
+                                   prefixes_of<T>(memory),
+                                   tokens.sequences,
+                                   tokens.heads,
+                                   problem.e,
+                                   reads_state,
+                                   problem.is_normalised(),
+                                   scale == 0 ? 0 : P * std::log2(scale),
+                                   scale == 0                        ? 0.f
+                                   : problem.scale < 0 && P % 2 == 1 ? -1.f
+                                                                     : 1.f,
+                                   noise,
+                                   tokens.rotary};
+  return launch<Kernel>(grids.attention, args, stream);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ Status check_range(const char* name, std::int64_t value, std::int64_t least, std
 }
 
 /// What all arrays of a kind have in common.
-struct Shape {
+struct Kind {
   const char* name;
   Element element;
   std::int64_t heads, channels;
@@ -70,34 +70,34 @@ struct Shape {
   bool written;
 };
 
-Status check_view(const Problem& problem, const ConstView& view, const Shape& shape) noexcept {
-  if (view.element != shape.element)
-    return refuse(Code::bad_argument, "%s are %s and must be %s", shape.name, name_of(view.element),
-                  name_of(shape.element));
-  if (!view.data) return refuse(Code::bad_argument, "%s are a null pointer", shape.name);
-  if (reinterpret_cast<std::uintptr_t>(view.data) % shape.alignment != 0)
-    return refuse(Code::bad_argument, "%s begin at %p, which must be a multiple of %zu", shape.name, view.data,
-                  shape.alignment);
+Status check_view(const Problem& problem, const ConstView& view, const Kind& kind) noexcept {
+  if (view.element != kind.element)
+    return refuse(Code::bad_argument, "%s are %s and must be %s", kind.name, name_of(view.element),
+                  name_of(kind.element));
+  if (!view.data) return refuse(Code::bad_argument, "%s are a null pointer", kind.name);
+  if (reinterpret_cast<std::uintptr_t>(view.data) % kind.alignment != 0)
+    return refuse(Code::bad_argument, "%s begin at %p, which must be a multiple of %zu", kind.name, view.data,
+                  kind.alignment);
   const bool packed = problem.offsets != nullptr;
   const struct {
     const char* name;
     std::int64_t stride, size;
   } axes[] = {{"sequence", view.sequence, packed ? 1 : problem.batch},
               {"token", view.token, packed ? problem.total_tokens : problem.tokens},
-              {"head", view.head, shape.heads}};
-  std::uint64_t last = static_cast<std::uint64_t>(shape.channels);
+              {"head", view.head, kind.heads}};
+  std::uint64_t last = static_cast<std::uint64_t>(kind.channels);
   for (const auto& axis : axes) {
     if (axis.size <= 1) continue;  // its stride is not used
     const auto stride = static_cast<long long>(axis.stride);
-    if (axis.stride < 0 || (shape.written && axis.stride < shape.channels))
-      return refuse(Code::bad_argument, "the %s stride of %s is %lld and must be at least %lld", axis.name, shape.name,
-                    stride, shape.written ? static_cast<long long>(shape.channels) : 0LL);
-    const std::size_t unit = shape.alignment / bytes_of(shape.element);
+    if (axis.stride < 0 || (kind.written && axis.stride < kind.channels))
+      return refuse(Code::bad_argument, "the %s stride of %s is %lld and must be at least %lld", axis.name, kind.name,
+                    stride, kind.written ? static_cast<long long>(kind.channels) : 0LL);
+    const std::size_t unit = kind.alignment / bytes_of(kind.element);
     if (static_cast<std::uint64_t>(axis.stride) % unit != 0)
       return refuse(Code::bad_argument, "the %s stride of %s is %lld entries and must be a multiple of %zu", axis.name,
-                    shape.name, stride, unit);
+                    kind.name, stride, unit);
     last += product(axis.stride, axis.size - 1);
-    if (last >= beyond / 4) return refuse(Code::too_large, "the last entry of %s is beyond 2^60", shape.name);
+    if (last >= beyond / 4) return refuse(Code::too_large, "the last entry of %s is beyond 2^60", kind.name);
   }
   return {};
 }

@@ -25,13 +25,16 @@ struct Parts {
   }
 };
 
-/// call.operator()<ReadState>() with as many queries a block as share a state, one or eight at once.
+/// call.operator()<ReadState>() with as many queries a block as share a state, one or eight at once. A grid always
+/// fits: check_decoding allows 65535 heads, as many sequences, and 64 tokens.
 template <class Call>
 Status with_kernel(const Problem& problem, const Call& call) {
   return dispatch(problem, [&]<class T, int P, int d>() {
+    using One = ReadState<T, P, d, 1>;
+    using Eight = ReadState<T, P, d, 8>;
+    static_assert(Eight::blocks(1, 65535, 1, 64, Eight::least_rows).fit());
     const bool one = problem.query_heads / problem.state_heads() * problem.tokens == 1;
-    return one ? call.template operator()<T, d, ReadState<T, P, d, 1>>()
-               : call.template operator()<T, d, ReadState<T, P, d, 8>>();
+    return one ? call.template operator()<T, d, One>() : call.template operator()<T, d, Eight>();
   });
 }
 

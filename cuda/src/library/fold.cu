@@ -93,8 +93,10 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
                              rows_of<const float>(inputs.log_gates, part),
                              its_state,
                              its_state};
-      SYMPOW_CUDA_TRY(launch_weights(part, tokens, memory, stream));
-      return launch_states<T, P, d>(part, tokens, memory, stream);
+      const Grids grids = grids_of<T, P, d>(tokens.sequences, tokens.heads, part.e);
+      SYMPOW_CUDA_TRY((allow<Update<T, P, d>>()));
+      SYMPOW_CUDA_TRY(launch_weights(part, grids, tokens, memory, stream));
+      return launch_states<T, P, d>(part, grids, tokens, memory, stream);
     }));
   }
   tail.count = 0;

@@ -8,6 +8,10 @@
 
 namespace sympow::cuda::library {
 
+/// Asks the device for the shared memory of a kernel with more than 48 KB of it, before a call launches anything.
+template <class Kernel>
+Status allow() noexcept;
+
 /// Kernel::run on a stream, for a grid that fits. Instantiated by SYMPOW_CUDA_LAUNCH, in a file of each family.
 template <class Kernel>
 Status launch(const Blocks& blocks, const typename Kernel::Args& args, Stream stream) noexcept;

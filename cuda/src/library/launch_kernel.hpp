@@ -13,14 +13,19 @@
 
 namespace sympow::cuda::library {
 
-/// More than 48 KB of shared memory must be asked for, once on each device.
 template <class Kernel>
-Status allow_shared_memory() noexcept {
+Status allow() noexcept {
+  static_assert(Kernel::shared_bytes <= 227 << 10, "no GPU has so much shared memory");
   static std::atomic<std::uint64_t> allowed = 0;  // a bit for each of the first 64 devices
-  int device = 0;
+  int device = 0, most = 0;
   SYMPOW_CUDA_TRY(runtime_status(cudaGetDevice(&device), "no device"));
   const std::uint64_t bit = device < 64 ? std::uint64_t{1} << device : 0;
   if (allowed.load(std::memory_order_relaxed) & bit) return {};
+  SYMPOW_CUDA_TRY(runtime_status(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+                                 "the shared memory of the device"));
+  if (Kernel::shared_bytes > most)
+    return refuse(Code::device_too_small, "the device has %d bytes of shared memory for a block, a kernel needs %d",
+                  most, Kernel::shared_bytes);
   SYMPOW_CUDA_TRY(
       runtime_status(cudaFuncSetAttribute(reinterpret_cast<const void*>(&block::entry<Kernel>),
                                           cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::shared_bytes),
@@ -32,7 +37,6 @@ Status allow_shared_memory() noexcept {
 template <class Kernel>
 Status launch(const Blocks& blocks, const typename Kernel::Args& args, Stream stream) noexcept {
   if (blocks.x <= 0 || blocks.y <= 0 || blocks.z <= 0) return {};
-  if constexpr (Kernel::shared_bytes > 48 << 10) SYMPOW_CUDA_TRY(allow_shared_memory<Kernel>());
   const dim3 grid(static_cast<unsigned>(blocks.x), static_cast<unsigned>(blocks.y), static_cast<unsigned>(blocks.z));
   void* values[] = {const_cast<typename Kernel::Args*>(&args)};
   return runtime_status(cudaLaunchKernel(reinterpret_cast<const void*>(&block::entry<Kernel>), grid,
@@ -43,5 +47,6 @@ Status launch(const Blocks& blocks, const typename Kernel::Args& args, Stream st
 }  // namespace sympow::cuda::library
 
 /// Compiles a kernel of this type and its launch; in namespace sympow::cuda.
-#define SYMPOW_CUDA_LAUNCH(...) \
+#define SYMPOW_CUDA_LAUNCH(...)                           \
+  template Status library::allow<__VA_ARGS__>() noexcept; \
   template Status library::launch<__VA_ARGS__>(const Blocks&, const typename __VA_ARGS__::Args&, Stream) noexcept;

@@ -19,7 +19,7 @@ struct Plan {
   std::int64_t D;
 };
 
-/// The plan of `attend`.
+/// The plan of `attend`. Every grid of it fits.
 Status plan_attention(const Problem& problem, Plan& plan) noexcept;
 
 /// The arrays of a workspace: see TokenArrays, ChunkArrays, ChunkSums, Prefixes. The sums and prefixes are of states only.

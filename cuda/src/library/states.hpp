@@ -2,12 +2,9 @@
 #pragma once
 
 #include "../layout/chunks.hpp"
-#include "../levels/levels.hpp"
 #include "../paths/paths.hpp"
-#include "../scan/scan.hpp"
-#include "../update/update.hpp"
-#include "../weights/weights.hpp"
 #include "arguments.hpp"
+#include "grids.hpp"
 #include "launch.hpp"
 
 namespace sympow::cuda::library {
@@ -42,27 +39,25 @@ inline Status launch_paths(const Problem& problem, const Sequences& sequences, i
 }
 
 template <class T>
-Status launch_weights(const Problem& problem, const Tokens<T>& x, const AttentionMemory& memory, Stream stream) {
-  using Kernel = Weights<T>;
-  return launch<Kernel>(Kernel::blocks(x.sequences, x.heads),
-                        {x.keys, x.log_gates, x.sequences, x.heads, problem.d, problem.power, tokens_of(memory),
-                         chunks_of(memory), x.rotary, turned_of<T>(problem, memory)},
-                        stream);
+Status launch_weights(const Problem& problem, const Grids& grids, const Tokens<T>& x, const AttentionMemory& memory,
+                      Stream stream) {
+  return launch<Weights<T>>(grids.weights,
+                            {x.keys, x.log_gates, x.sequences, x.heads, problem.d, problem.power, tokens_of(memory),
+                             chunks_of(memory), x.rotary, turned_of<T>(problem, memory)},
+                            stream);
 }
 
 /// After the weights: levels, what each chunk adds, and the states between chunks.
 template <class T, int P, int d>
-Status launch_states(const Problem& problem, const Tokens<T>& x, const AttentionMemory& memory, Stream stream) {
-  SYMPOW_CUDA_TRY(launch<Levels>(Levels::blocks(x.sequences, x.heads),
-                                 {x.sequences, x.heads, chunks_of(memory), x.initial, x.final}, stream));
+Status launch_states(const Problem& problem, const Grids& grids, const Tokens<T>& x, const AttentionMemory& memory,
+                     Stream stream) {
+  SYMPOW_CUDA_TRY(launch<Levels>(grids.levels, {x.sequences, x.heads, chunks_of(memory), x.initial, x.final}, stream));
   SYMPOW_CUDA_TRY((launch<Update<T, P, d>>(
-      Update<T, P, d>::blocks(x.sequences, x.heads, problem.e),
-      {x.keys, x.values, tokens_of(memory), x.sequences, x.heads, sums_of(memory), problem.e}, stream)));
-  using Kernel = Scan<T>;
-  return launch<Kernel>(Kernel::blocks(x.sequences, x.heads, Update<T, P, d>::D, problem.e),
-                        {sums_of(memory), chunks_of(memory), prefixes_of<T>(memory), x.initial, x.final, x.sequences,
-                         x.heads, P, d, Update<T, P, d>::D, problem.e},
-                        stream);
+      grids.update, {x.keys, x.values, tokens_of(memory), x.sequences, x.heads, sums_of(memory), problem.e}, stream)));
+  return launch<Scan<T>>(grids.scan,
+                         {sums_of(memory), chunks_of(memory), prefixes_of<T>(memory), x.initial, x.final, x.sequences,
+                          x.heads, P, d, monomial_count(P, d), problem.e},
+                         stream);
 }
 
 }  // namespace sympow::cuda::library

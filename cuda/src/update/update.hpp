@@ -172,7 +172,6 @@ struct Update {
         multiply_stage(stage);
       }
     }
-    cp_async_wait<0>();
 
     const auto sums_of_warps = Arena().take<float>(exchange_bytes / 4);
     for (int p = 1; p < parts; ++p) {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "device.hpp"
 #include "library/instantiations.hpp"
+#include "require.hpp"
 #include "tests.hpp"
 
 namespace sympow::test {

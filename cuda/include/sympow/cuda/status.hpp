@@ -12,6 +12,7 @@ enum class Code {
   not_compiled,         ///< outside of the table of instantiations; the text says what there is
   too_large,            ///< a size, a product of sizes, or a grid that no integer here or on the device holds
   workspace_too_small,  ///< the text says how many bytes it must have
+  device_too_small,     ///< it has less shared memory than a kernel needs; the text says how much
   cuda_error            ///< of the runtime, which the text quotes
 };
 

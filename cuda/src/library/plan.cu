@@ -1,9 +1,13 @@
+// Plans: form, chunks, whether every grid fits, and what the workspace holds.
 #include "plan.hpp"
 
 #include <algorithm>
 
+#include "arguments.hpp"
 #include "checks.hpp"
 #include "cost_model.hpp"
+#include "dispatch.hpp"
+#include "grids.hpp"
 
 namespace sympow::cuda {
 
@@ -23,7 +27,7 @@ namespace library {
 namespace {
 
 /// Of all sequences, with what lies between padded ones.
-std::uint64_t tokens_of(const Problem& p) {
+std::uint64_t all_tokens(const Problem& p) {
   return p.offsets ? static_cast<std::uint64_t>(p.total_tokens) : product(p.batch, p.tokens);
 }
 
@@ -31,7 +35,7 @@ std::uint64_t tokens_of(const Problem& p) {
 
 Status plan_attention(const Problem& p, Plan& plan) noexcept {
   SYMPOW_CUDA_TRY(check_problem(p));
-  const auto all = static_cast<std::int64_t>(tokens_of(p));
+  const auto all = static_cast<std::int64_t>(all_tokens(p));
   plan.D = monomials(p.power, p.d);
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   const Shape shape{
@@ -43,10 +47,14 @@ Status plan_attention(const Problem& p, Plan& plan) noexcept {
   plan.chunk = static_cast<int>(plan.form == Form::quadratic ? whole : std::min<std::int64_t>(chunk, whole));
   plan.chunks = (p.tokens + plan.chunk - 1) / plan.chunk;
   plan.slots = all / plan.chunk + p.batch;
-  // The blocks of the largest grid: tiles of 64 values, and units of 640 monomials or 256 rows.
-  const std::uint64_t blocks =
-      product(p.batch, plan.chunks, 4, std::max<std::int64_t>(plan.D / 640, plan.chunk / 256) + 1);
-  if (blocks > 0x7fffffff || plan.slots > 0x7fffffff)
+  const bool states = plan.form == Form::chunked && (plan.chunks > 1 || p.carries_state);
+  bool fits = plan.slots <= 0x7fffffff && product(p.batch, plan.chunks) <= 0x7fffffff;  // kernels count them in int
+  if (fits)
+    SYMPOW_CUDA_TRY(dispatch(p, [&]<class T, int P, int d>() -> Status {
+      fits = grids_of<T, P, d>(sequences_of(p, plan), heads_of(p), p.e).fit(states);
+      return {};
+    }));
+  if (!fits)
     return refuse(Code::too_large, "%lld sequences of %lld tokens are more blocks than a grid has",
                   static_cast<long long>(p.batch), static_cast<long long>(p.tokens));
   return {};
@@ -74,7 +82,7 @@ AttentionMemory::AttentionMemory(const Problem& p, const Plan& plan, Pieces& pie
   pieces.take(own_normaliser, rows);
   pieces.take(prefix_sums, product(rows, p.e));
   pieces.take(prefix_normaliser, product(rows, 4));
-  const std::uint64_t turning = p.rates ? product(p.key_heads, tokens_of(p)) : 0;
+  const std::uint64_t turning = p.rates ? product(p.key_heads, all_tokens(p)) : 0;
   pieces.take(paths, turning);
   pieces.take(begin, p.rates ? product(p.batch, p.key_heads, p.d / 2) : 0);
   pieces.take(turned, product(turning, p.d));

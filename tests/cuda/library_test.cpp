@@ -1,0 +1,342 @@
+// The library on the host, kernels being noted and not run: what it refuses, at which sizes, before it launches any.
+#include <string>
+#include <typeindex>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "device_test/refusals.cpp"
+#include "library/attend.cu"
+#include "library/checks.cpp"
+#include "library/decode.cu"
+#include "library/plan.cu"
+#include "library/state.cpp"
+
+namespace sympow::cuda::library {
+
+struct Launched {
+  std::type_index kernel;
+  Blocks blocks;
+};
+static std::vector<Launched> launched;
+static int shared_memory = 227 << 10;  // of a block
+
+template <class Kernel>
+Status launch(const Blocks& blocks, const typename Kernel::Args&, Stream) noexcept {
+  launched.push_back({typeid(Kernel), blocks});
+  return {};
+}
+template <class Kernel>
+Status allow() noexcept {
+  return Kernel::shared_bytes <= shared_memory ? Status() : refuse(Code::device_too_small, "%d", Kernel::shared_bytes);
+}
+
+}  // namespace sympow::cuda::library
+
+using namespace sympow::test;
+using namespace sympow::cuda;
+using block::bf16;
+using library::launched;
+
+namespace {
+
+/// The text of a call of `attend` with pointers that lead nowhere; `launched` has its kernels.
+Status attend_nowhere(const Problem& problem, bool final_state = false) {
+  Call call;
+  call.problem = problem;
+  const int d = problem.d, e = problem.e;
+  const auto dense_at = [&](std::uintptr_t at, std::int64_t heads, int channels, Element element) {
+    return dense(address(at << 12), element, problem.tokens, heads, channels);
+  };
+  call.inputs = {dense_at(1, problem.query_heads, d, problem.element),
+                 dense_at(2, problem.key_heads, d, problem.element),
+                 dense_at(3, problem.key_heads, e, problem.element),
+                 {},
+                 {}};
+  call.outputs.rows = dense_at(5, problem.query_heads, e, problem.element);
+  call.outputs.condition = {};
+  if (!final_state) call.outputs.final_state = {};
+  launched.clear();
+  if (const Status status = attention_workspace(problem, call.bytes); !status.ok()) return status;
+  return attend(problem, call.inputs, call.outputs, call.workspace, call.bytes, nullptr);
+}
+
+/// Packed sequences without tokens: so a batch is limited by grids, not by memory.
+Problem empty_sequences(int power, int d, int e, std::int64_t tokens, Form form, int chunk) {
+  Problem p;
+  p.power = power, p.d = d, p.e = e;
+  p.tokens = tokens;
+  p.offsets = address<std::int64_t>(8);
+  p.total_tokens = 0;
+  p.form = form;
+  p.chunk = chunk;
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("what is wrong with a call is said before a kernel is launched", "[cuda]") {
+  launched.clear();
+  test_refusals();
+  REQUIRE(failures == 0);
+  REQUIRE(launched.empty());
+}
+
+TEST_CASE("the largest grid is launched, the next is refused", "[cuda]") {
+  struct Border {
+    Problem problem;
+    std::type_index kernel;
+    std::int64_t blocks;  // of a sequence, in the largest grid
+  };
+  const auto q = Form::quadratic, c = Form::chunked;
+  const Border borders[] = {
+      // rows of queries × tiles of value channels
+      {empty_sequences(2, 64, 64, 256, q, 0), typeid(Attention<bf16, 2, 64>), 1},
+      {empty_sequences(2, 64, 72, 256, q, 0), typeid(Attention<bf16, 2, 64>), 2},
+      {empty_sequences(2, 64, 256, 257, q, 0), typeid(Attention<bf16, 2, 64>), 2 * 4},
+      {empty_sequences(1, 64, 8, 1 << 20, q, 0), typeid(Attention<bf16, 1, 64>), 1 << 13},
+      {empty_sequences(2, 16, 256, 1 << 20, c, 1024), typeid(Attention<bf16, 2, 16>), 1024 * 4 * 4},
+      // 512 sums and 256 normalisers of a state
+      {empty_sequences(2, 64, 64, 65, c, 64), typeid(Scan<bf16>), 2080 * 64 / 512 + 9},
+      {empty_sequences(2, 64, 72, 65, c, 64), typeid(Scan<bf16>), 293 + 9},
+      {empty_sequences(4, 32, 256, 128, c, 64), typeid(Scan<bf16>), 26180 + 205},
+      // chunks × 8 units of 64 monomials × tiles
+      {empty_sequences(2, 64, 72, 1 << 20, c, 64), typeid(Update<bf16, 2, 64>), (1 << 14) * 5 * 2},
+      {empty_sequences(4, 32, 256, 1 << 20, c, 4096), typeid(Update<bf16, 4, 32>), 256 * 103 * 4},
+      {empty_sequences(2, 16, 8, (1 << 20) + 1, c, 64), typeid(Update<bf16, 2, 16>), (1 << 14) + 1},
+  };
+  for (Border border : borders) {
+    Problem& p = border.problem;
+    CAPTURE(p.power, p.d, p.e, p.tokens, p.chunk, border.kernel.name());
+    p.batch = 0x7fffffff / border.blocks;
+    const Status fits = attend_nowhere(p);
+    INFO(fits.text());
+    REQUIRE(fits.ok());
+    REQUIRE(launched.size() == (p.form == q ? 2 : 5));
+    std::int64_t largest = 0;
+    for (const auto& launch : launched) {
+      REQUIRE(launch.blocks.fit());
+      if (launch.kernel == border.kernel) largest = launch.blocks.x;
+    }
+    REQUIRE(largest == p.batch * border.blocks);
+    ++p.batch;
+    const Status refused = attend_nowhere(p);
+    REQUIRE(refused.code() == (border.blocks == 1 ? Code::bad_argument : Code::too_large));
+    REQUIRE(launched.empty());
+  }
+}
+
+TEST_CASE("grids of states count only where there are states", "[cuda]") {
+  Problem p = empty_sequences(2, 64, 64, 64, Form::chunked, 64);  // one chunk
+  p.batch = 0x7fffffff / (260 + 9) + 1;
+  REQUIRE(attend_nowhere(p).ok());
+  REQUIRE(launched.size() == 2);
+  p.carries_state = true;
+  REQUIRE(attend_nowhere(p).code() == Code::too_large);
+  --p.batch;
+  REQUIRE(attend_nowhere(p).ok());
+  REQUIRE(launched.size() == 2);
+  REQUIRE(attend_nowhere(p, true).ok());
+  REQUIRE(launched.size() == 5);
+}
+
+TEST_CASE("chunks and slots are counted in 31 bits", "[cuda]") {
+  Problem p = empty_sequences(2, 16, 8, 1 << 30, Form::chunked, 64);
+  p.batch = 128;  // 2^24 chunks each
+  REQUIRE(attend_nowhere(p).code() == Code::too_large);
+  p.batch = 127;
+  REQUIRE(attend_nowhere(p).ok());
+  p.total_tokens = 127 * p.tokens;
+  REQUIRE(attend_nowhere(p).ok());
+  std::size_t bytes = 0;
+  p = empty_sequences(2, 16, 8, 64, Form::chunked, 64);
+  p.batch = 0x7fffffff;
+  p.total_tokens = 63;
+  REQUIRE(attention_workspace(p, bytes).ok());
+  p.total_tokens = 64;
+  REQUIRE(attention_workspace(p, bytes).code() == Code::too_large);
+}
+
+namespace {
+
+/// Pieces of a memory that begins at `begin`: aligned, in order, each as large as it must be, and no byte more at the
+/// end than alignment asks for.
+struct PiecesInOrder {
+  std::uintptr_t begin, end = begin;
+  bool right = true;
+
+  void next(const void* piece, std::size_t bytes) {
+    const auto at = reinterpret_cast<std::uintptr_t>(piece);
+    right = right && at % 256 == 0 && at >= end && at < end + 256;
+    end = at + bytes;
+  }
+  [[nodiscard]] bool end_at(std::size_t bytes) const {
+    return right && bytes >= end - begin && bytes < end - begin + 256;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other", "[cuda]") {
+  for (const Form form : {Form::chunked, Form::quadratic}) {
+    const bool rotary = form == Form::chunked;
+    Problem p;
+    if (rotary) p.rates = address<double>(16);
+    p.power = 2, p.d = 16, p.e = 24;
+    p.batch = 3, p.tokens = 200;
+    p.query_heads = 4, p.key_heads = p.gate_heads = 2;
+    p.form = form;
+    p.chunk = 64;
+    library::Plan plan;
+    REQUIRE(library::plan_attention(p, plan).ok());
+    REQUIRE(plan.D == 136);
+    REQUIRE(plan.chunk == (form == Form::chunked ? 64 : 256));
+    REQUIRE(plan.chunks == (form == Form::chunked ? 4 : 1));
+    REQUIRE(plan.slots == (form == Form::chunked ? 3 + 9 : 3 + 2));
+    PiecesInOrder all{1 << 20};
+    library::Pieces pieces(address(all.begin));
+    const library::AttentionMemory m(p, plan, pieces);
+    const auto slots = static_cast<std::size_t>(2 * plan.slots), tokens = slots * static_cast<std::size_t>(plan.chunk);
+    for (const double* x : {m.sum, m.key, m.level}) all.next(x, 8 * tokens);
+    all.next(m.inverse, 4 * tokens), all.next(m.to_end, 4 * tokens), all.next(m.reset, 4 * tokens);
+    all.next(m.total, 8 * slots), all.next(m.end, 8 * slots), all.next(m.own_mass, 4 * slots);
+    all.next(m.enter, 8 * slots), all.next(m.mass, 4 * slots), all.next(m.keep, 4 * slots);
+    all.next(m.add, 4 * slots), all.next(m.shift, 4 * slots);
+    const std::size_t rows = form == Form::chunked ? slots * 136 : 0;
+    all.next(m.own_sums, 4 * rows * 24), all.next(m.own_normaliser, 4 * rows);
+    all.next(m.prefix_sums, 2 * rows * 24), all.next(m.prefix_normaliser, 2 * rows * 4);
+    const std::size_t keys = rotary ? 3 * 200 * 2 : 0;
+    all.next(m.paths, 8 * keys), all.next(m.begin, rotary ? 3 * 2 * 8 * 8 : 0), all.next(m.turned, 2 * keys * 16);
+    std::size_t bytes = 0;
+    REQUIRE(attention_workspace(p, bytes).ok());
+    REQUIRE(all.end_at(bytes));
+
+    PiecesInOrder of_state{1 << 20};
+    State state;
+    REQUIRE(state_bytes(p, bytes).ok());
+    REQUIRE(state_in(p, address(of_state.begin), bytes, state).ok());
+    of_state.next(state.sums, 3 * 2 * 136 * 24 * 4), of_state.next(state.normaliser, 3 * 2 * 136 * 4);
+    of_state.next(state.level, 3 * 2 * 8), of_state.next(state.mass, 3 * 2 * 4);
+    if (rotary) of_state.next(state.turns, 3 * 2 * 8 * 8);
+    REQUIRE((state.turns != nullptr) == rotary);
+    REQUIRE(of_state.end_at(bytes));
+    REQUIRE(state_in(p, address(of_state.begin), bytes - 1, state).code() == Code::workspace_too_small);
+
+    PiecesInOrder of_tail{1 << 20};
+    Tail tail;
+    REQUIRE(tail_bytes(p, 128, bytes).ok());
+    REQUIRE(tail_in(p, 128, address(of_tail.begin), bytes, tail).ok());
+    of_tail.next(tail.keys, 3 * 2 * 128 * 16 * 2), of_tail.next(tail.values, 3 * 2 * 128 * 24 * 2);
+    of_tail.next(tail.log_gates, 3 * 2 * 128 * 4);
+    if (rotary) of_tail.next(tail.paths, 3 * 2 * 128 * 8);
+    REQUIRE((tail.paths != nullptr) == rotary);
+    REQUIRE(of_tail.end_at(bytes));
+    REQUIRE((tail.capacity == 128 && tail.count == 0));
+  }
+}
+
+TEST_CASE("a form is what a problem asks for, a chunk no longer than a sequence", "[cuda]") {
+  Problem p;
+  p.power = 2, p.d = 64;
+  p.query_heads = p.key_heads = 8;
+  const auto form_of = [&](std::int64_t tokens, Form form, int chunk, bool carries_state) {
+    p.tokens = tokens, p.form = form, p.chunk = chunk, p.carries_state = carries_state;
+    Form is{};
+    int its_chunk = 0;
+    REQUIRE(attention_form(p, is, its_chunk).ok());
+    return std::pair(is, its_chunk);
+  };
+  using Chosen = std::pair<Form, int>;
+  REQUIRE(form_of(1000, Form::chunked, 128, false) == Chosen(Form::chunked, 128));
+  REQUIRE(form_of(1000, Form::chunked, 4096, false) == Chosen(Form::chunked, 1024));
+  REQUIRE(form_of(1000, Form::quadratic, 128, false) == Chosen(Form::quadratic, 1024));
+  REQUIRE(form_of(0, Form::quadratic, 0, false) == Chosen(Form::quadratic, 64));
+  REQUIRE(form_of(64, Form::chunked, 64, true) == Chosen(Form::chunked, 64));
+  REQUIRE(form_of(100, Form::automatic, 0, false).first == Form::quadratic);
+  REQUIRE(form_of(100, Form::automatic, 0, true).first == Form::chunked);
+  REQUIRE(form_of(1 << 20, Form::automatic, 0, false).first == Form::chunked);
+}
+
+TEST_CASE("decoding launches a reader of states for one query or eight, then the rows", "[cuda]") {
+  Call call;
+  call.problem.tokens = 1;
+  call.problem.carries_state = false;
+  State state = call.outputs.final_state;
+  call.outputs.final_state = {};
+  const auto decode_after = [&](int count, std::int64_t query_heads) {
+    call.problem.query_heads = query_heads;
+    Tail tail{address(16), address(32), address<float>(48), 64, count};
+    std::size_t bytes = 0;
+    REQUIRE(decode_workspace(call.problem, bytes).ok());
+    launched.clear();
+    const Status status = decode(call.problem, state, tail, call.inputs, call.outputs, call.workspace, bytes, nullptr);
+    INFO(status.text());
+    REQUIRE(status.ok());
+    REQUIRE(tail.count == count + call.problem.tokens);
+    REQUIRE(launched.size() == 2);
+    REQUIRE(launched[1].kernel == typeid(FinishRows<bf16, 64>));
+    REQUIRE(launched[1].blocks.x * launched[1].blocks.y * launched[1].blocks.z ==
+            2 * query_heads * call.problem.tokens);
+    return launched[0].kernel == typeid(ReadState<bf16, 1, 64, 1>);
+  };
+  REQUIRE(decode_after(0, 2));
+  REQUIRE(!decode_after(63, 4));
+  call.problem.tokens = 2;
+  REQUIRE(!decode_after(62, 2));
+}
+
+TEST_CASE("with rotary paths come first", "[cuda]") {
+  Call call;
+  call.problem.rates = address<double>(16);
+  State& state = call.outputs.final_state;
+  state.turns = address<double>(80);
+  REQUIRE(attention_workspace(call.problem, call.bytes).ok());
+  launched.clear();
+  REQUIRE(attend(call.problem, call.inputs, call.outputs, call.workspace, call.bytes, nullptr).ok());
+  REQUIRE(launched.size() == 6);
+  REQUIRE(launched[0].kernel == typeid(Paths));
+  REQUIRE((launched[0].blocks.x == 2 && launched[0].blocks.y == 2 && launched[0].blocks.z == 1));
+  call.problem.tokens = 2;
+  const State read = std::exchange(state, {});
+  Tail tail{address(16), address(32), address<float>(48), 64, 60, address<double>(64)};
+  launched.clear();
+  REQUIRE(decode(call.problem, read, tail, call.inputs, call.outputs, call.workspace, 1 << 30, nullptr).ok());
+  REQUIRE(launched.size() == 3);
+  REQUIRE(launched[0].kernel == typeid(Paths));
+}
+
+// 99 KB a block: compute capability 8.6, 8.9, 12.0.
+TEST_CASE("kernels that need more than 99 KB are refused by a smaller device", "[cuda]") {
+  library::shared_memory = 99 << 10;
+  std::string text;
+  for (const auto [power, d] : library::instantiations)
+    for (const Form form : {Form::quadratic, Form::chunked}) {
+      Problem p;
+      p.power = power, p.d = d;
+      p.tokens = 100;
+      p.form = form;
+      p.chunk = 64;
+      const Status status = attend_nowhere(p);
+      REQUIRE((status.ok() || status.code() == Code::device_too_small));
+      REQUIRE(launched.empty() == !status.ok());
+      if (!status.ok())
+        text += std::to_string(power) + ":" + std::to_string(d) + (form == Form::quadratic ? "q " : " ");
+    }
+  library::shared_memory = 227 << 10;
+  REQUIRE(text == "1:128q 1:128 2:128q 2:128 3:32 ");
+}
+
+// Threads of a multiprocessor: 1536 of compute capability 8.6, 8.9, 12.0.
+TEST_CASE("blocks that a multiprocessor is asked to hold have threads for all of them", "[cuda]") {
+  const auto threads = []<class Kernel>() { return Kernel::threads * Kernel::blocks_per_multiprocessor; };
+  REQUIRE(threads.operator()<Weights<bf16>>() <= 1536);
+  REQUIRE(threads.operator()<Levels>() <= 1536);
+  REQUIRE(threads.operator()<Paths>() <= 1536);
+  REQUIRE(threads.operator()<Scan<bf16>>() <= 1536);
+  REQUIRE(threads.operator()<Update<bf16, 2, 64>>() <= 1536);
+  REQUIRE(threads.operator()<Attention<bf16, 1, 64>>() <= 1536);
+  REQUIRE(threads.operator()<Attention<bf16, 2, 64>>() <= 1536);
+  REQUIRE(threads.operator()<ReadState<bf16, 2, 64, 1>>() <= 1536);
+  REQUIRE(threads.operator()<ReadState<bf16, 2, 64, 8>>() <= 1536);
+  REQUIRE(threads.operator()<FinishRows<bf16, 64>>() <= 1536);
+}

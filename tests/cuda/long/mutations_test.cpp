@@ -1,0 +1,98 @@
+// Sums of chunks and rows of attention without any one of their barriers, waits, predicates or indices: each is found
+// out, by a fault or by other numbers, in one of the instantiations.
+#include <map>
+#include <regex>
+
+#include "update_cases.hpp"
+
+using namespace sympow::test;
+
+namespace {
+
+/// What no instantiation found out, a line each.
+using Found = std::map<std::string, bool>;
+std::string survivors(const Found& found) {
+  std::string text;
+  for (const auto& [mutation, is_found] : found)
+    if (!is_found) text += mutation + "\n";
+  return std::regex_replace(text, std::regex(":[0-9]+"), "");  // lines move
+}
+
+/// Three stages of keys in a chunk, the second ends within a tile; resets within tiles; 64 value channels and 8 more.
+template <class K>
+Case ragged() {
+  Case how = case_of<K>({350, 3});
+  how.chunk = 192;
+  how.e = 72;
+  how.log_gate = [](int t) { return t == 20 || t == 330 ? -infinity : t % 40 == 7 ? -1. : -.01; };
+  return how;
+}
+
+/// Every mutation of a kernel, but those that were found out before. kernel(forward, options) runs it and checks what
+/// it stored; results(forward) are its bits.
+template <class K, class Kernel, class Results>
+void mutate(Found& found, const Kernel& kernel, const Results& results) {
+  host::Report report;
+  const auto run = [&](const host::Mutation& mutation) -> std::string {
+    ArraysOf<K> x(ragged<K>());
+    Forward<typename K::T, K::P, K::d> forward(x);
+    report = kernel(forward, {host::Schedule::forward, 0, host::MmaSum::hopper, mutation});
+    return report.clean() ? results(forward) : "";
+  };
+  const std::string right = run({});
+  INFO(report.text());
+  REQUIRE(right != "");
+  for (const host::Mutation& mutation : host::mutations(report)) {
+    bool& is_found = found[host::text(mutation)];
+    is_found = is_found || run(mutation) != right;
+  }
+}
+
+template <class K>
+void mutate_update(Found& found) {
+  const auto kernel = [](auto& forward, const host::Options& options) {
+    REQUIRE(forward.weights({}).clean());
+    host::Report report = forward.update(options);
+    const std::vector<bool> used = forward.batch.used(1);
+    const std::size_t D = index(monomial_count(K::P, K::d)), e = index(forward.x.how.e);
+    forward.own_sums.check_stored(report, "sums", [&](std::size_t i) { return bool{used[i / (D * e)]}; });
+    forward.own_normaliser.check_stored(report, "normaliser", [&](std::size_t i) { return bool{used[i / D]}; });
+    return report;
+  };
+  mutate<K>(found, kernel, [](const auto& forward) { return bits(forward.own_sums, forward.own_normaliser); });
+}
+
+template <class K>
+void mutate_attention(Found& found) {
+  const auto kernel = [](auto& forward, const host::Options& options) {
+    REQUIRE(forward.states({}).clean());
+    host::Report report = forward.attention(options, true);
+    forward.x.rows.check_stored(report, "rows");
+    forward.x.condition.check_stored(report, "condition");
+    return report;
+  };
+  mutate<K>(found, kernel, [](const auto& forward) { return bits(forward.x.rows.data, forward.x.condition.data); });
+}
+
+}  // namespace
+
+TEST_CASE("sums of chunks without any one of their barriers, waits or predicates are found out", "[cuda]") {
+  Found found;
+  mutate_update<Kernels<bf16, 2, 16>>(found);
+  mutate_update<Kernels<bf16, 3, 16>>(found);
+  mutate_update<Kernels<bf16, 1, 64>>(found);
+  mutate_update<Kernels<bf16, 4, 16>>(found);
+  REQUIRE(found.size() == 56);
+  REQUIRE(survivors(found) == "");
+}
+
+TEST_CASE("rows of attention without any one of their barriers, waits or predicates are found out", "[cuda]") {
+  Found found;
+  mutate_attention<Kernels<bf16, 2, 16>>(found);
+  mutate_attention<Kernels<bf16, 3, 16>>(found);
+  mutate_attention<Kernels<bf16, 1, 128>>(found);
+  mutate_attention<Kernels<bf16, 2, 32>>(found);
+  REQUIRE(found.size() == 95);
+  // Lanes that exchange places all store zeros; registers that a product still reads are left to nvcc.
+  REQUIRE(survivors(found) == "attention.hpp exchange lanes\nattention.hpp wait less\n");
+}
