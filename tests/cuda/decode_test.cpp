@@ -108,6 +108,23 @@ TEMPLATE_TEST_CASE("gates from none to resets, keys from short to long", "[cuda]
   require_right<DecodeProblem<TestType, 4, 16, 1>>(c);
 }
 
+TEST_CASE("new tokens turn where those of the tail have turned", "[cuda]") {
+  DecodeCase c;
+  c.query = c.state = 4, c.key = 2, c.e = 8;
+  for (const bool halves : {false, true}) {
+    c.rotary = Rotation{halves, {}, .3};
+    c.tail = 0, c.tokens = 1;
+    require_right<DecodeProblem<bf16, 2, 16, 1>>(c);
+    c.rotary->beta = [](int t) { return 1 + .9 * std::sin(t); };
+    c.tail = 20, c.tokens = 3;
+    require_right<DecodeProblem<bf16, 2, 32, 8>>(c);
+    require_right<DecodeProblem<fp16, 1, 64, 1>>(c);
+    DecodeCase wide = c;
+    wide.query = wide.state = wide.key, wide.batch = 1, wide.normalised = false;
+    require_right<DecodeProblem<fp16, 1, 128, 8>>(wide);
+  }
+}
+
 TEST_CASE("sums of signs are divided by where they are asked for", "[cuda]") {
   DecodeCase c;
   c.tail = 20, c.tokens = 3;

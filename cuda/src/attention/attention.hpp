@@ -4,6 +4,7 @@
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
 #include "../layout/tile_copy.hpp"
+#include "../layout/turns.hpp"
 #include "query_features.hpp"
 #include "warp_rows.hpp"
 
@@ -11,7 +12,7 @@ namespace sympow::cuda {
 
 /// y_i = Σ_m φ(q̂_i)_m S_m 2^{M - r_i} + Σ_j (q̂_i·k̂_j)^P 2^{u_j - r_i} v_j over the keys j ≤ i of the chunk, and the
 /// same sum of ones, by which it is divided if asked for; chunks.hpp has u, r and M. q̂ is q times a power of 2, its
-/// largest entry in [½, 1).
+/// largest entry in [½, 1). With rotary queries turn first; keys come turned.
 ///
 /// A block of 8 warps, for P 1 and floats of 4, has 32 queries a warp of a chunk and head, and 64 value channels. The stages of
 /// the state, 64 monomials each, and then 64 keys and values each, come through one ring. Sums stay in registers, (64 +
@@ -54,7 +55,8 @@ struct Attention {
     bool has_state, normalised;
     double scale_exponent;  ///< rows that are not normalised are multiplied by 2^scale_exponent times the sign
     float scale_sign;
-    float noise;  ///< τ: a row is degenerate unless its normaliser exceeds τ times the mass it read through φ
+    float noise;         ///< τ: a row is degenerate unless its normaliser exceeds τ times the mass it read through φ
+    Rotary rotary = {};  ///< of queries
   };
 
   SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
@@ -107,7 +109,7 @@ struct Attention {
     Lanes<std::int64_t> value_at =
         value_copy.source(x.values.at(b, begin + first_key, key_head) + tile * columns, x.values.token);
     const auto bring_state = [&](int ring) {
-      SYMPOW_UNROLL
+      SYMPOW_UNROLL_BY(wide ? 1 : value_copy.count)
       for (int n = 0; n < value_copy.count; ++n) {
         const Lanes<int> m = coming.monomial(value_copy.row + n * value_copy.step);
         cp_async<16>(right_ring, value_copy.to + (ring * stage_rows + n * value_copy.step) * columns, x.prefixes.sums,
@@ -160,7 +162,12 @@ struct Attention {
 
     cp_async_wait<ahead - 1>();
     barrier();  // all queries have come
-    const auto norms = normalise_queries<d, groups>(queries, own);
+    const auto turn = [&](int g, Lanes<int> octet, int distance, Lanes<float>(&channels)[8], Lanes<bool> active) {
+      if (!x.rotary.rates.data) return;
+      const Lanes<int> row = smaller(lane() / 4 + (first_row + 8 * g), Lanes<int>(length - 1));
+      x.rotary.turn(channels, d, octet, distance, b, row + begin, key_head, active);
+    };
+    const auto norms = normalise_queries<d, groups>(queries, own, turn);
     Features features{queries, own, {}, {}};
     Lanes<float> sum[row_tiles][columns / 8 + 1][4];
     each(sum, [](Lanes<float>& s, int) { s = 0.f; });
@@ -286,7 +293,8 @@ struct Attention {
         store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
       }
       if (x.condition.data.data && tile == 0) {
-        const Lanes<float> one[1] = {where(degenerate, Lanes<float>(static_cast<float>(infinity)), read / normaliser)};
+        const Lanes<float> one[1] = {
+            where(degenerate, Lanes<float>(static_cast<float>(infinity)), read / absolute(normaliser))};
         store(x.condition.data, x.condition.at(b, row + begin, head), one,
               lane() % 4 == 0 && lane() / 4 + (first_row + 8 * g) < length);
       }

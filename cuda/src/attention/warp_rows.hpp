@@ -31,29 +31,37 @@ struct QueryNorms {
   Lanes<float> square[count];  ///< ‖q̂‖²
 };
 
-/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>. The largest entry of a row comes into [½, 1);
-/// rows of zeros stay, and rows with a number that is not finite become NaN. Only for the warp's own lanes, who are in
-/// step after it.
-template <int d, int groups, class T>
-SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int first) {
+/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>, of which eight channels are first what
+/// turn(group, octet, distance, channels, active) makes of them. The largest entry of a row comes into [½, 1); rows of
+/// zeros stay, and rows with a number that is not finite become NaN. Only for the warp's own lanes, who are in step
+/// after it.
+template <int d, int groups, class T, class Turn>
+SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int first, const Turn& turn) {
   using namespace block;
   QueryNorms<groups> norms;
+  constexpr std::size_t parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
+  constexpr int distance = d > 16 ? 2 : 1;                // of the lanes with octets half a row apart
+  const auto octet = [](std::size_t n) { return lane() % 2 + lane() % 4 / 2 * (d / 16) + 2 * static_cast<int>(n); };
   SYMPOW_UNROLL
   for (int g = 0; g < groups; ++g) {
-    constexpr std::size_t parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
-    Lanes<Pair<T>> entries[parts][4];
+    Lanes<float> entries[parts][8];
     const Lanes<int> row = lane() / 4 + (first + 8 * g);
     const Lanes<bool> active = lane() % 4 * 8 < d;
     Lanes<float> largest = 0.f;
     SYMPOW_UNROLL
     for (std::size_t n = 0; n < parts; ++n) {
+      Lanes<Pair<T>> pairs[4];
       SYMPOW_UNROLL
-      for (int i = 0; i < 4; ++i) entries[n][i] = Pair<T>{};
-      load(entries[n], queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2,
-           active);
+      for (int i = 0; i < 4; ++i) pairs[i] = Pair<T>{};
+      load(pairs, queries.template as<Pair<T>>(), octet_place<d>(row, octet(n)) / 2, active);
       SYMPOW_UNROLL
-      for (int i = 0; i < 4; ++i)
-        largest = larger(largest, larger(absolute(lower(entries[n][i])), absolute(upper(entries[n][i]))));
+      for (int i = 0; i < 4; ++i) {
+        entries[n][2 * i] = lower(pairs[i]);
+        entries[n][2 * i + 1] = upper(pairs[i]);
+      }
+      turn(g, octet(n), distance, entries[n], active);
+      SYMPOW_UNROLL
+      for (int i = 0; i < 8; ++i) largest = larger(largest, absolute(entries[n][i]));
     }
     SYMPOW_UNROLL
     for (int mask = 1; mask < 4; mask *= 2) largest = larger(largest, shuffle_xor(largest, mask));
@@ -64,14 +72,14 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
     Lanes<float> square = 0.f;
     SYMPOW_UNROLL
     for (std::size_t n = 0; n < parts; ++n) {
+      Lanes<Pair<T>> pairs[4];
       SYMPOW_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const Lanes<float> one = lower(entries[n][i]) * shrink, other = upper(entries[n][i]) * shrink;
+        const Lanes<float> one = entries[n][2 * i] * shrink, other = entries[n][2 * i + 1] * shrink;
         square += one * one + other * other;
-        entries[n][i] = pack<T>(one, other);
+        pairs[i] = pack<T>(one, other);
       }
-      store(queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2, entries[n],
-            active);
+      store(queries.template as<Pair<T>>(), octet_place<d>(row, octet(n)) / 2, pairs, active);
     }
     square += shuffle_xor(square, 1);
     norms.square[g] = square + shuffle_xor(square, 2);

@@ -28,6 +28,7 @@ Problem folded_at_once(const Problem& problem, int capacity) {
   part.carries_state = true;
   part.form = Form::chunked;
   part.chunk = capacity;
+  part.rates = nullptr;  // keys of the tail are turned
   return part;
 }
 
@@ -62,11 +63,17 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
             Stream stream) noexcept {
   using namespace library;
   std::size_t needed = 0;
+  SYMPOW_CUDA_TRY(check_rotary(problem));
   SYMPOW_CUDA_TRY(check_tail(problem, tail));
   SYMPOW_CUDA_TRY(fold_workspace(problem, tail.capacity, needed));
-  SYMPOW_CUDA_TRY(check_state(state, "state"));
+  SYMPOW_CUDA_TRY(check_state(problem, state, "state"));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
   if (tail.count == 0) return {};
+  if (problem.rates) {  // a sequence without new tokens ends where the tail does
+    const Sequences sequences{{}, {}, static_cast<int>(problem.batch), 0, 64, 0};
+    SYMPOW_CUDA_TRY(launch_paths(problem, sequences, tail.count, {}, paths_of(problem, tail), state.turns, nullptr,
+                                 state.turns, stream));
+  }
   Problem part = folded_at_once(problem, tail.capacity);
   Plan plan;
   SYMPOW_CUDA_TRY(plan_attention(part, plan));
@@ -99,17 +106,20 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
 Status clear(const Problem& problem, const State& state, Stream stream) noexcept {
   using namespace library;
   SYMPOW_CUDA_TRY(check_problem(problem));
-  SYMPOW_CUDA_TRY(check_state(state, "state"));
+  SYMPOW_CUDA_TRY(check_state(problem, state, "state"));
   std::size_t bytes = 0;
   SYMPOW_CUDA_TRY(state_bytes(problem, bytes));  // which is no more than memory can hold
   if (problem.batch == 0) return {};
   const auto states = static_cast<std::size_t>(problem.batch * problem.state_heads());
   const std::size_t rows = states * static_cast<std::size_t>(monomials(problem.power, problem.d));
-  const auto set_to_zero = [&](float* data, std::size_t count) {
-    return runtime_status(cudaMemsetAsync(data, 0, count * sizeof(float), stream), "an empty state");
+  const auto set_to_zero = [&](auto* data, std::size_t count) {
+    return runtime_status(cudaMemsetAsync(data, 0, count * sizeof *data, stream), "an empty state");
   };
   SYMPOW_CUDA_TRY(set_to_zero(state.sums, rows * static_cast<std::size_t>(problem.e)));
   SYMPOW_CUDA_TRY(set_to_zero(state.normaliser, rows));
+  if (problem.rates)
+    SYMPOW_CUDA_TRY(
+        set_to_zero(state.turns, static_cast<std::size_t>(problem.batch * problem.key_heads * (problem.d / 2))));
   Problem empty = problem;  // without tokens, whose state is empty
   empty.tokens = 0;
   empty.lengths = nullptr;

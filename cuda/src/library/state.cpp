@@ -16,6 +16,7 @@ State take_state(const Problem& p, Pieces& pieces) noexcept {
   pieces.take(state.normaliser, rows);
   pieces.take(state.level, states);
   pieces.take(state.mass, states);
+  if (p.rates) pieces.take(state.turns, product(p.batch, p.key_heads, p.d / 2));
   return state;
 }
 
@@ -29,6 +30,7 @@ Tail take_tail(const Problem& p, int capacity, Pieces& pieces) noexcept {
   tail.values = values;
   if (p.gate_heads > 0) pieces.take(tail.log_gates, product(p.batch, p.state_heads(), capacity));
   tail.capacity = capacity;
+  if (p.rates) pieces.take(tail.paths, product(p.batch, p.key_heads, capacity));
   return tail;
 }
 

@@ -4,6 +4,7 @@
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
 #include "../layout/exponents.hpp"
+#include "../layout/turns.hpp"
 
 namespace sympow::cuda {
 
@@ -11,8 +12,12 @@ namespace sympow::cuda {
 /// beyond its sequence have the weight 0 and the gate 1. Where a key is not finite, or a gate NaN, u is NaN: so levels
 /// are NaN from that token on, up to a reset.
 ///
-/// d: a multiple of 8 up to 128; keys aligned to 16 bytes. A block of eight warps makes a chunk, 256 tokens at a time,
-/// a lane a token. Of a token and head its d channels and 4 bytes are read, 36 written, and 8 of them read again.
+/// With rotary, keys turn first, are rounded to T and written, once for all state heads that share them; weights are
+/// those of the written keys, which all other kernels read.
+///
+/// d: a multiple of 8 up to 128, of rotary a power of 2; keys aligned to 16 bytes. A block of eight warps makes a chunk, 256 tokens at a time,
+/// a lane a token. Of a token and head its d channels and 4 bytes are read, 36 written, and 8 of them read again; with rotary 8
+/// more read, and d channels written of a token and key head.
 template <class T>
 struct Weights {
   static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = 3;
@@ -26,6 +31,8 @@ struct Weights {
     int d, power;
     TokenArrays tokens;
     ChunkArrays chunks;
+    Rotary rotary = {};
+    Rows<T> turned = {};  ///< keys; as many as `keys` has
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) {
@@ -183,6 +190,13 @@ struct Weights {
         const Lanes<std::int64_t> at = args.keys.at(tokens.b, i + tokens.first, key_head) + octet * 8;
         load(r[s], args.keys.data, at, octet < octets && i < tokens.length);
       }
+      if (args.rotary.rates.data) {
+        SYMPOW_UNROLL
+        for (int s = 0; s < 4; ++s) {
+          const Lanes<int> i = row + (from + (step + s) * rows);
+          turn_key(args, tokens, r[s], i + tokens.first, octet, octet < octets && i < tokens.length);
+        }
+      }
       Lanes<int> largest_of[4];
       Lanes<float> square_of[4];
       SYMPOW_UNROLL
@@ -241,6 +255,15 @@ struct Weights {
     } else {
       return larger(bit_cast<int>(absolute(lower(two))), bit_cast<int>(absolute(upper(two))));
     }
+  }
+
+  /// An octet of the key of token t.
+  SYMPOW_DEVICE static void turn_key(const Args& args, const Chunk& tokens, Lanes<block::Pair<T>> (&key)[4],
+                                     Lanes<std::int64_t> t, Lanes<int> octet, Lanes<bool> active) {
+    const int key_head = args.heads.key_of_state(tokens.h);
+    args.rotary.turn(key, args.d, octet, args.d / 16, tokens.b, t, key_head, active);
+    if (tokens.h % (args.heads.state / args.heads.key) == 0)
+      store(args.turned.data, args.turned.at(tokens.b, t, key_head) + octet * 8, key, active);
   }
 
   /// The exponent e, 2^e ≤ |k|, of a number's bits; at least that of the smallest normal number, at most 126.

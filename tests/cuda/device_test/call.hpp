@@ -55,6 +55,8 @@ class Arrays {
         keys_(bytes(x.keys, x.key_heads, x.d)),
         values_(bytes(x.values, x.key_heads, x.e)),
         log_gates_(arranged<float>(x.log_gates, x.gate_heads, 1, [](float g) { return g; })),
+        beta_(arranged<float>(x.beta(), x.key_heads, 1, [](float step) { return step; })),
+        rates_(x.rates()),
         rows_(places.size(x.query_heads, x.e) * x.format.bytes()),
         condition_(places.size(x.query_heads, 1)) {}
 
@@ -66,7 +68,14 @@ class Arrays {
     inputs.keys = from(first, keys_.data(), x.format.element, x.key_heads, x.d);
     inputs.values = from(first, values_.data(), x.format.element, x.key_heads, x.e);
     if (x.gate_heads > 0) inputs.log_gates = from(first, log_gates_.data(), cuda::Element::f32, x.gate_heads, 1);
+    if (x.rotary && x.rotary->beta) inputs.beta = from(first, beta_.data(), cuda::Element::f32, x.key_heads, 1);
     return inputs;
+  }
+  /// What a problem says of rotary.
+  void set_rotary(cuda::Problem& p) const {
+    if (!tokens_.rotary) return;
+    p.rates = rates_.data();
+    p.pairing = tokens_.rotary->halves ? cuda::Pairing::half_split : cuda::Pairing::interleaved;
   }
   cuda::Outputs outputs(std::int64_t first = 0) const {
     const Tokens& x = tokens_;
@@ -151,7 +160,8 @@ class Arrays {
 
   const Tokens& tokens_;
   Array<std::byte> queries_, keys_, values_;
-  Array<float> log_gates_;
+  Array<float> log_gates_, beta_;
+  Array<double> rates_;
   Array<std::byte> rows_;
   Array<float> condition_;
 };

@@ -24,6 +24,7 @@ struct OwnTail {
 void check(const std::string& what, cuda::Problem p, const Tokens& x, std::int64_t prefill, std::int64_t step) {
   if (!is_compiled(what, p)) return;
   const Arrays arrays(x, Layout::apart);
+  arrays.set_rotary(p);
   const OwnState own(p);
   OwnTail tail(p, 64);
   p.carries_state = true;
@@ -139,6 +140,11 @@ void test_decoding() {
     check(std::to_string(step) + " at once from nothing, gates of 0 and e^-1000", p, Tokens(p, Gates::any, 8), 0, step);
     p.gate_heads = 1;
     check(std::to_string(step) + " at once after 60", p, Tokens(p, Gates::slow, 8), 60, step);
+    p.key_heads = p.gate_heads = 2;
+    const auto steps = [](int t) { return 1 + .9 * std::sin(t); };
+    check(std::to_string(step) + " at once, rotary", p, Tokens(p, Gates::slow, 8).turned({step == 1, {}, 0}), 0, step);
+    check(std::to_string(step) + " at once after 60, rotary by beta", p,
+          Tokens(p, Gates::slow, 8).turned({step == 7, steps, 0}), 60, step);
   }
 }
 

@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include <sympow/cuda/problem.hpp>
 
+#include "../turned.hpp"
 #include "block/number.hpp"
 
 namespace sympow::test {
@@ -70,6 +72,7 @@ struct Tokens {
   std::vector<double> queries, keys, values;
   std::vector<float> log_gates;
   std::vector<std::int64_t> lengths;
+  std::optional<Rotation> rotary = {};
 
   /// Channels of different sizes, so that each makes a difference. Entries of queries and keys are positive: rows are
   /// well conditioned, and no error can hide behind a large bound. Values drift: early tokens make a difference.
@@ -105,6 +108,28 @@ struct Tokens {
                           : kind < .1  ? 0.f
                                        : static_cast<float>(-.02 * unit()));
     }
+  }
+
+  /// The same tokens with rotary.
+  Tokens turned(const Rotation& by) const {
+    Tokens x = *this;
+    x.rotary = by;
+    return x;
+  }
+  /// β of every token and key head, none where there are none given.
+  std::vector<float> beta() const {
+    std::vector<float> all;
+    for (std::int64_t i = 0; i < batch * tokens * key_heads && rotary && rotary->beta; ++i)
+      all.push_back(step(i / key_heads % tokens, i % key_heads));
+    return all;
+  }
+  float step(std::int64_t t, std::int64_t h) const {
+    return static_cast<float>(rotary->step(static_cast<int>(t), static_cast<int>(h)));
+  }
+  std::vector<double> rates() const {
+    std::vector<double> all;
+    for (int j = 0; j < d / 2 && rotary; ++j) all.push_back(Rotation::rate(j, d / 2));
+    return all;
   }
 
   std::size_t row(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t heads) const {
