@@ -44,7 +44,7 @@ class Expected {
  private:
   using Channels = typename Problem::Channels;
   static constexpr double u = 0x1p-24, tiny = 0x1p-120, log2_e = 1.4426950408889634, ln_2 = 1 / log2_e;
-  static constexpr double own_u = std::is_same_v<typename Problem::Type, bf16> ? 0x1p-8 : 0x1p-11;
+  static constexpr double own_u = Problem::own_u;
   static constexpr double smallest = Problem::least;
 
   struct Query {  // unit q̂, and how far q̂ may be off where it turns
@@ -197,8 +197,7 @@ Verdict verdict(const Problem& p) {
     all.error = error <= all.error ? all.error : std::isnan(error) ? infinity : error;
   };
   const auto require = [&](bool right) { judge(right ? 0 : infinity); };
-  const double most =
-      to_float(round_to<typename Problem::Type>(std::is_same_v<typename Problem::Type, bf16> ? 0x1.fep127f : 65504.f));
+  const double most = Problem::own_u == 0x1p-8 ? 0x1.fep127 : Problem::own_u == 0x1p-11 ? 65504. : 0x1.fffffep127;
   const Expected<Problem> expected(p);
   for (int b = 0; b < c.batch; ++b)
     for (int h = 0; h < c.query; ++h)

@@ -47,7 +47,9 @@ class DecodeProblem {
   using Channels = std::array<double, std::size_t{d}>;
   static constexpr int D = Read::D, older = 12;
   static constexpr double scale = P % 2 == 0 ? .5 : -.5;
-  static constexpr double least = std::is_same_v<T, bf16> ? 0x1p-134 : 0x1p-25;
+  /// Rounding to T: relative, and of numbers near 0.
+  static constexpr double own_u = fraction_bits<T> == 7 ? 0x1p-8 : fraction_bits<T> == 10 ? 0x1p-11 : 0x1p-24;
+  static constexpr double least = fraction_bits<T> == 7 ? 0x1p-134 : fraction_bits<T> == 10 ? 0x1p-25 : 0x1p-150;
 
   const std::vector<MonomialOf<P, d>> monomials = MonomialOf<P, d>::all();
   DecodeCase c;
@@ -121,7 +123,7 @@ class DecodeProblem {
     Channels key;
     off = {};
     for (int n = 0; n < d; ++n) key[static_cast<std::size_t>(n)] = channel(tail_keys, keys, b, h, t, d, n);
-    if (c.rotary && t >= c.tail) turn(key, off, b, h, t, std::is_same_v<T, bf16> ? 0x1p-8 : 0x1p-11, least);
+    if (c.rotary && t >= c.tail) turn(key, off, b, h, t, own_u, least);
     return key;
   }
   /// The row of a token turns, rounded to u and η.
@@ -201,24 +203,30 @@ class DecodeProblem {
           for (std::size_t n = 0; n < d; ++n) {
             const T is = tail_keys[to * d + n];
             all = all && (c.rotary ? std::abs(to_float(is) - key[n]) <= off[n]
-                                   : is.bits == keys[row(b, t, c.key, h, d) + n].bits);
+                                   : bits_of(is) == bits_of(keys[row(b, t, c.key, h, d) + n]));
           }
           for (std::size_t n = 0; n < static_cast<std::size_t>(c.e); ++n)
-            all = all &&
-                  tail_values[to * static_cast<std::size_t>(c.e) + n].bits == values[row(b, t, c.key, h, c.e) + n].bits;
+            all = all && bits_of(tail_values[to * static_cast<std::size_t>(c.e) + n]) ==
+                             bits_of(values[row(b, t, c.key, h, c.e) + n]);
         }
         for (int h = 0; h < c.state && c.gates != Gates::none; ++h)
           all = all && tail_gates[at(b, h, c.state, t + c.tail, capacity)] == log_gates[at(b, t, c.tokens, h, c.state)];
       }
     return all;
   }
-  std::vector<std::uint16_t> bits() const {
-    std::vector<std::uint16_t> all;
-    for (std::size_t i = 0; i < y.size(); ++i) all.push_back(y[i].bits);
+  std::vector<std::uint32_t> bits() const {
+    std::vector<std::uint32_t> all;
+    for (std::size_t i = 0; i < y.size(); ++i) all.push_back(bits_of(y[i]));
     return all;
   }
 
  private:
+  static std::uint32_t bits_of(T x) {
+    if constexpr (sizeof(T) == 2)
+      return x.bits;
+    else
+      return std::bit_cast<std::uint32_t>(x);
+  }
   template <class... I>
   static std::size_t size(I... i) {
     return (static_cast<std::size_t>(i) * ...);

@@ -20,6 +20,11 @@ TEST_CASE("rows of floats are right in packed batches and groups of heads", "[cu
 }
 TEST_CASE("rows of floats are right for all norms and scales", "[cuda]") { check_norms<Small>(70); }
 TEST_CASE("two runs of floats joined are one", "[cuda]") { check_joined<Small>({100, 40}, 70); }
+TEST_CASE("rows of floats that turn are right", "[cuda]") {
+  Case how = case_of<Small>({40, 3});
+  how.rotary = Rotation{true, [](int t) { return 1 + .9 * std::sin(t); }, 0};
+  check<Small>(how);
+}
 TEST_CASE("rows of floats are the same in any order of warps", "[cuda]") {
   Case how = case_of<Small>({80});
   how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
