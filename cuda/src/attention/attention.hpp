@@ -14,11 +14,12 @@ namespace sympow::cuda {
 /// same sum of ones, by which it is divided if asked for; chunks.hpp has u, r and M. q̂ is q times a power of 2, its
 /// largest entry in [½, 1). With rotary queries turn first; keys come turned.
 ///
-/// A block of 8 warps, for P 1 and floats of 4, has 32 queries a warp of a chunk and head, and 64 value channels. The stages of
-/// the state, 64 monomials each, and then 64 keys and values each, come through one ring. Sums stay in registers, (64 +
-/// 8) channels: the first of the last 8 are the normaliser, in the state in three terms of T. Keys before those of the
-/// warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied by 2^{R - r_i} once; among the warp's
-/// own 32 keys each weight is formed alone. Both exponents are at most 0.
+/// A block of 8 warps, for P 1 of 4, has 32 queries a warp of a chunk and head, and 64 value channels; of floats 8 warps
+/// have 16. The
+/// stages of the state, 64 monomials each, and then 64 keys and values each, come through one ring. Sums stay in
+/// registers, (64 + 8) channels: the first of the last 8 are the normaliser, in the state in three terms of T. Keys
+/// before those of the warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied by 2^{R - r_i} once;
+/// among the warp's own keys each weight is formed alone. Both exponents are at most 0.
 ///
 /// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
 /// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.
@@ -27,12 +28,11 @@ struct Attention {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
   static constexpr bool wide = sizeof(T) > 2;  // such entries leave room for less
-  static constexpr int warps = P == 1 || wide ? 4 : 8, row_tiles = 2, groups = 2 * row_tiles,
+  static constexpr int warps = P == 1 && !wide ? 4 : 8, row_tiles = wide ? 1 : 2, groups = 2 * row_tiles,
                        rows_of_warp = 16 * row_tiles, rows_of_block = warps * rows_of_warp;
   static constexpr int columns = 64, stage_rows = 64, stages = wide ? 2 : d > 64 ? 3 : 4;
-  static constexpr int under_way = wide ? 0 : 1;                 // products, when the next stage comes
-  static constexpr int ahead = stages - 1 - under_way;           // stages on their way
-  static constexpr int keys_at_once = wide ? 16 : rows_of_warp;  // of which a warp forms scores
+  static constexpr int under_way = wide ? 0 : 1;        // products, when the next stage comes
+  static constexpr int ahead = stages - 1 - under_way;  // stages on their way
   static constexpr int scales = ahead + 1;  // stages of what no product reads: exponents of keys, their powers of 2
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
   static constexpr int right_entries = stage_rows * columns;     // of a stage: rows of the state, or values
@@ -169,7 +169,7 @@ struct Attention {
     };
     const auto norms = normalise_queries<d, groups>(queries, own, turn);
     Features features{queries, own, {}, {}};
-    Lanes<float> sum[row_tiles][columns / 8 + 1][4];
+    Lanes<float> sum[std::size_t{row_tiles}][columns / 8 + 1][4];
     each(sum, [](Lanes<float>& s, int) { s = 0.f; });
 
     typename Features::Walk walk;
@@ -180,7 +180,7 @@ struct Attention {
       barrier();
       bring(stage + ahead);
       const int ring = stage % stages;
-      Lanes<Two> phi[std::size_t{under_way + 1}][row_tiles][4];
+      Lanes<Two> phi[std::size_t{under_way + 1}][std::size_t{row_tiles}][4];
       SYMPOW_UNROLL_BY(wide ? 1 : stage_rows / 16)
       for (int step = 0; step < stage_rows / 16; ++step) {
         group_wait<T, under_way>();  // the product of two steps before is done with this φ
@@ -209,52 +209,42 @@ struct Attention {
     }
 
     const QueryTiles<T, d, row_tiles, products> query_tiles(queries, own);
-    // The last keys of the four warps that multiply together.
-    const int last_key = top + (w / 4 * 4 + 4) * rows_of_warp - keys_at_once;
+    const int last_row = top + (w / 4 * 4 + 3) * rows_of_warp;  // of the four warps that multiply together
     for (int stage = state_stages; stage < end_stage; ++stage) {
       cp_async_wait<ahead - 1>();
       publish<T>();
       barrier();
       bring(stage + ahead);
       SYMPOW_ROLL
-      for (int part = 0; part < stage_rows; part += keys_at_once) {
+      for (int part = 0; part < stage_rows; part += rows_of_warp) {
         const int key = first_key + (stage - state_stages) * stage_rows + part;
         const int from = stage % stages * stage_rows + part;
-        if (key > last_key || key >= length) continue;
-        Lanes<float> score[row_tiles][std::size_t{keys_at_once / 8}][4];
+        if (key > last_row || key >= length) continue;
+        Lanes<float> score[std::size_t{row_tiles}][std::size_t{rows_of_warp / 8}][4];
         query_tiles.scores(score, left_ring, from);
         const int of_keys = part + stage % scales * stage_rows;
         Lanes<double> u[1] = {0.};
         Lanes<float> inverse[1] = {0.f};
-        load(u, key_ring, lane() + of_keys, lane() < keys_at_once);
-        load(inverse, inverse_ring, lane() + of_keys, lane() < keys_at_once);
-        if (key <= levels.first_seen && levels.first_seen < key + keys_at_once) {  // what came before may be NaN
+        load(u, key_ring, lane() + of_keys, lane() < rows_of_warp);
+        load(inverse, inverse_ring, lane() + of_keys, lane() < rows_of_warp);
+        if (key <= levels.first_seen && levels.first_seen < key + rows_of_warp) {  // what came before may be NaN
           each(sum, [](Lanes<float>& s, int) { s = 0.f; });
           hide_columns(score, levels.first_seen - key);
         }
-        if (key == first_row)
+        if (key == first_row) {
           each(sum, [&](Lanes<float>& s, int g) {
             s = where(levels.carry(g) > 0.f, s * levels.carry(g), Lanes<float>(0.f));
           });
-        const bool follows = keys_at_once < rows_of_warp && key > first_row && key < first_row + rows_of_warp;
-        if (key == first_row || follows) {
-          weigh_pairs<P>(score, levels, key, follows ? key - first_row : 0, TwoFloats::of(u[0] - levels.anchor),
-                         inverse[0]);
+          weigh_pairs<P>(score, levels, key, TwoFloats::of(u[0] - levels.anchor), inverse[0]);
         } else {
           const Lanes<float> weight = exp2(convert<float>((u[0] - levels.anchor) * (1. / P)));
           weigh_columns<P>(score, where(lane() + key >= levels.first_seen, inverse[0] * weight, Lanes<float>(0.f)));
         }
-        const bool is_hidden = (key > first_row && !follows) || key + keys_at_once <= levels.first_seen;
-        Lanes<Two> weights[std::size_t{keys_at_once / 16}][row_tiles][4];
+        const bool is_hidden = key > first_row || key + rows_of_warp <= levels.first_seen;
+        Lanes<Two> weights[std::size_t{rows_of_warp / 16}][std::size_t{row_tiles}][4];
+        left_factors(weights, score, is_hidden);
         SYMPOW_UNROLL
-        for (int step = 0; step < keys_at_once / 16; ++step) SYMPOW_UNROLL
-        for (int t = 0; t < row_tiles; ++t) SYMPOW_UNROLL
-        for (int r = 0; r < 4; ++r) {
-          const auto& two = score[t][2 * step + r / 2];
-          weights[step][t][r] = is_hidden ? Lanes<Two>(Two{}) : pack<T>(two[r % 2 * 2], two[r % 2 * 2 + 1]);
-        }
-        SYMPOW_UNROLL
-        for (int step = 0; step < keys_at_once / 16; ++step)
+        for (int step = 0; step < rows_of_warp / 16; ++step)
           group_mma<products>(sum, weights[step], right_ring, from + step * 16, ones, 0);
         group_commit<T>();
         group_finish<T>(sum);
@@ -302,15 +292,6 @@ struct Attention {
     warp_barrier();
     store_tile<rows_of_warp>(x.rows.data, x.rows.at(b, begin + first_row, head) + tile * columns, x.rows.token, queries,
                              staged, length - first_row, x.e - tile * columns);
-  }
-
- private:
-  template <std::size_t tiles, std::size_t n, class F>
-  SYMPOW_DEVICE static void each(Lanes<float> (&sum)[tiles][n][4], const F& f) {
-    SYMPOW_UNROLL
-    for (std::size_t t = 0; t < tiles; ++t) SYMPOW_UNROLL
-    for (std::size_t i = 0; i < n; ++i) SYMPOW_UNROLL
-    for (int r = 0; r < 4; ++r) f(sum[t][i][r], static_cast<int>(2 * t) + r / 2);
   }
 };
 

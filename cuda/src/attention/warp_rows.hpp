@@ -138,6 +138,29 @@ struct QueryTiles {
   }
 };
 
+/// f(s, g) of every entry s of sums or scores, in rows 8 g + lane / 4.
+template <std::size_t tiles, std::size_t n, class F>
+SYMPOW_DEVICE void each(Lanes<float> (&sum)[tiles][n][4], const F& f) {
+  SYMPOW_UNROLL
+  for (std::size_t t = 0; t < tiles; ++t) SYMPOW_UNROLL
+  for (std::size_t i = 0; i < n; ++i) SYMPOW_UNROLL
+  for (int r = 0; r < 4; ++r) f(sum[t][i][r], static_cast<int>(2 * t) + r / 2);
+}
+
+/// Scores of 16 n keys as left factors, rounded to T; 0 where they are hidden.
+template <class T, std::size_t n, std::size_t tiles>
+SYMPOW_DEVICE void left_factors(Lanes<block::Pair<T>> (&left)[n][tiles][4],
+                                const Lanes<float> (&score)[tiles][2 * n][4], bool is_hidden) {
+  using namespace block;
+  SYMPOW_UNROLL
+  for (std::size_t step = 0; step < n; ++step) SYMPOW_UNROLL
+  for (std::size_t t = 0; t < tiles; ++t) SYMPOW_UNROLL
+  for (std::size_t r = 0; r < 4; ++r) {
+    const auto& two = score[t][2 * step + r / 2];
+    left[step][t][r] = is_hidden ? Lanes<Pair<T>>(Pair<T>{}) : pack<T>(two[r % 2 * 2], two[r % 2 * 2 + 1]);
+  }
+}
+
 /// Scores of keys that all rows see, times `scale` of each key (a lane's), to the power P.
 template <int P, std::size_t tiles, std::size_t octets>
 SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][octets][4], Lanes<float> scale) {
@@ -170,11 +193,11 @@ SYMPOW_DEVICE void hide_columns(Lanes<float> (&score)[tiles][octets][4], int cou
   }
 }
 
-/// Scores of the warp's own keys from `first` on, which is its row `before`, of each one's exponent u relative to the
-/// anchor and 2^-x (a lane's): pair by pair.
+/// Scores of the warp's own keys from `first` on, of each one's exponent u relative to the anchor and 2^-x (a lane's):
+/// pair by pair.
 template <int P, int groups, std::size_t tiles, std::size_t octets>
 SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][octets][4], const RowLevels<groups>& levels, int first,
-                               int before, const TwoFloats& key, Lanes<float> inverse) {
+                               const TwoFloats& key, Lanes<float> inverse) {
   using namespace block;
   SYMPOW_UNROLL
   for (int n = 0; n < static_cast<int>(octets); ++n) SYMPOW_UNROLL
@@ -184,7 +207,7 @@ SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][octets][4], const Ro
     SYMPOW_UNROLL
     for (int g = 0; g < groups; ++g) {
       Lanes<float>& s = score[g / 2][n][g % 2 * 2 + h];
-      const Lanes<bool> is_seen = j + before <= lane() / 4 + 8 * g && j + first >= levels.seen[g];
+      const Lanes<bool> is_seen = j <= lane() / 4 + 8 * g && j + first >= levels.seen[g];
       const Lanes<float> weight = exp2((high - levels.above[g].high) + (low - levels.above[g].low));
       s = where(is_seen, power<P>(s * shrink) * weight, 0.f);
     }

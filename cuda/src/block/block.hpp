@@ -34,8 +34,8 @@
 //   exp2(x)  log2(x)  sqrt(x)  floor(x)  absolute(x)          exp2 of float: 2 units in the last place on the device
 //
 // T is bf16, fp16 or float. Of floats a matrix is loaded by ordinary loads, 8 or 4 bytes a lane, and a product is six of
-// bf16 parts, or three (number.hpp: Products, which 16 bits pass over), summed apart from the accumulator, which is added to in float, to nearest: so sums do not
-// drift where tensor cores cut.
+// bf16 parts, or three (number.hpp: Products, which 16 bits pass over). These are summed apart from the accumulator,
+// which is added to in float, to nearest: so sums do not drift where tensor cores cut.
 #pragma once
 
 #include "fragment.hpp"
