@@ -184,7 +184,7 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     if (rotary) p.rates = address<double>(16);
     p.power = 2, p.d = 16, p.e = 24;
     p.batch = 3, p.tokens = 200;
-    p.query_heads = 4, p.key_heads = p.gate_heads = 2;
+    p.query_heads = p.gate_heads = 4, p.key_heads = 2;
     p.form = form;
     p.chunk = 64;
     library::Plan plan;
@@ -196,7 +196,7 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     PiecesInOrder all{1 << 20};
     library::Pieces pieces(address(all.begin));
     const library::AttentionMemory m(p, plan, pieces);
-    const auto slots = static_cast<std::size_t>(2 * plan.slots), tokens = slots * static_cast<std::size_t>(plan.chunk);
+    const auto slots = static_cast<std::size_t>(4 * plan.slots), tokens = slots * static_cast<std::size_t>(plan.chunk);
     for (const double* x : {m.sum, m.key, m.level}) all.next(x, 8 * tokens);
     all.next(m.inverse, 4 * tokens), all.next(m.to_end, 4 * tokens), all.next(m.reset, 4 * tokens);
     all.next(m.total, 8 * slots), all.next(m.end, 8 * slots), all.next(m.own_mass, 4 * slots);
@@ -215,8 +215,8 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     State state;
     REQUIRE(state_bytes(p, bytes).ok());
     REQUIRE(state_in(p, address(of_state.begin), bytes, state).ok());
-    of_state.next(state.sums, 3 * 2 * 136 * 24 * 4), of_state.next(state.normaliser, 3 * 2 * 136 * 4);
-    of_state.next(state.level, 3 * 2 * 8), of_state.next(state.mass, 3 * 2 * 4);
+    of_state.next(state.sums, 3 * 4 * 136 * 24 * 4), of_state.next(state.normaliser, 3 * 4 * 136 * 4);
+    of_state.next(state.level, 3 * 4 * 8), of_state.next(state.mass, 3 * 4 * 4);
     if (rotary) of_state.next(state.turns, 3 * 2 * 8 * 8);
     REQUIRE((state.turns != nullptr) == rotary);
     REQUIRE(of_state.end_at(bytes));
@@ -227,7 +227,7 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     REQUIRE(tail_bytes(p, 128, bytes).ok());
     REQUIRE(tail_in(p, 128, address(of_tail.begin), bytes, tail).ok());
     of_tail.next(tail.keys, 3 * 2 * 128 * 16 * 2), of_tail.next(tail.values, 3 * 2 * 128 * 24 * 2);
-    of_tail.next(tail.log_gates, 3 * 2 * 128 * 4);
+    of_tail.next(tail.log_gates, 3 * 4 * 128 * 4);
     if (rotary) of_tail.next(tail.paths, 3 * 2 * 128 * 8);
     REQUIRE((tail.paths != nullptr) == rotary);
     REQUIRE(of_tail.end_at(bytes));
@@ -303,6 +303,15 @@ TEST_CASE("with rotary paths come first", "[cuda]") {
   REQUIRE(decode(call.problem, read, tail, call.inputs, call.outputs, call.workspace, 1 << 30, nullptr).ok());
   REQUIRE(launched.size() == 3);
   REQUIRE(launched[0].kernel == typeid(Paths));
+}
+
+TEST_CASE("sizes beyond 64 bits stay too large", "[cuda]") {
+  Problem p;
+  p.power = 2, p.d = 64, p.e = 256;
+  p.batch = 1 << 30;
+  p.query_heads = p.key_heads = 1 << 13;
+  std::size_t bytes = 0;  // sums have (2^64 + 2^58) bytes
+  REQUIRE(state_bytes(p, bytes).code() == Code::too_large);
 }
 
 // 99 KB a block: compute capability 8.6, 8.9, 12.0.
