@@ -157,7 +157,8 @@ struct Attention {
 
     cp_async_wait<ahead - 1>();
     barrier();  // all queries have come
-    const QueryTurns turn{x.rotary, b, key_head, begin, first_row, length - 1};
+    const int its_first = top + warp() * rows_of_warp;  // asked anew: one register less than first_row kept
+    const QueryTurns turn{x.rotary, b, key_head, begin, its_first, length - 1};
     const auto norms = normalise_queries<d, groups>(queries, own, turn);
     Features features{queries, own, {}, {}};
     Lanes<float> sum[row_tiles][columns / 8 + 1][4];
