@@ -156,7 +156,7 @@ struct Attention {
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
     cp_async_wait<ahead - 1>();
-    barrier();  // all queries have come
+    barrier();                                          // all queries have come
     const int its_first = top + warp() * rows_of_warp;  // asked anew: one register less than first_row kept
     const QueryTurns turn{x.rotary, b, key_head, begin, its_first, length - 1};
     const auto norms = normalise_queries<d, groups>(queries, own, turn);
