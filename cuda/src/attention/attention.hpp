@@ -4,7 +4,6 @@
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
 #include "../layout/tile_copy.hpp"
-#include "../layout/turns.hpp"
 #include "query_features.hpp"
 #include "warp_rows.hpp"
 
@@ -161,12 +160,9 @@ struct Attention {
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
     cp_async_wait<ahead - 1>();
-    barrier();  // all queries have come
-    const auto turn = [&](int g, Lanes<int> octet, int distance, Lanes<float>(&channels)[8], Lanes<bool> active) {
-      if (!x.rotary.rates.data) return;
-      const Lanes<int> row = smaller(lane() / 4 + (first_row + 8 * g), Lanes<int>(length - 1));
-      x.rotary.turn(channels, d, octet, distance, b, row + begin, key_head, active);
-    };
+    barrier();                                          // all queries have come
+    const int its_first = top + warp() * rows_of_warp;  // asked anew: one register less than first_row kept
+    const QueryTurns turn{x.rotary, b, key_head, begin, its_first, length - 1};
     const auto norms = normalise_queries<d, groups>(queries, own, turn);
     Features features{queries, own, {}, {}};
     Lanes<float> sum[std::size_t{row_tiles}][columns / 8 + 1][4];
@@ -283,8 +279,7 @@ struct Attention {
         store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
       }
       if (x.condition.data.data && tile == 0) {
-        const Lanes<float> one[1] = {
-            where(degenerate, Lanes<float>(static_cast<float>(infinity)), read / absolute(normaliser))};
+        const Lanes<float> one[1] = {where(degenerate, static_cast<float>(infinity), read / absolute(normaliser))};
         store(x.condition.data, x.condition.at(b, row + begin, head), one,
               lane() % 4 == 0 && lane() / 4 + (first_row + 8 * g) < length);
       }

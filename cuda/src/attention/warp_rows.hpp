@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../layout/tiles.hpp"
+#include "../layout/turns.hpp"
 #include "row_levels.hpp"
 
 namespace sympow::cuda {
@@ -31,12 +32,27 @@ struct QueryNorms {
   Lanes<float> square[count];  ///< ‖q̂‖²
 };
 
+/// Turns queries of a chunk that begins at token `begin`, where there is rotary: of rows 8 g + lane / 4 from `first` on.
+struct QueryTurns {
+  const Rotary& rotary;
+  int b, key_head;
+  std::int64_t begin;
+  int first, last;
+
+  SYMPOW_DEVICE void operator()(int g, Lanes<int> octet, int distance, int d, Lanes<float> (&channels)[8],
+                                Lanes<bool> active) const {
+    if (!rotary.rates.data) return;
+    const Lanes<int> row = smaller(block::lane() / 4 + (first + 8 * g), Lanes<int>(last));
+    rotary.turn(channels, d, octet, distance, b, row + begin, key_head, active);
+  }
+};
+
 /// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>, of which eight channels are first what
-/// turn(group, octet, distance, channels, active) makes of them. The largest entry of a row comes into [½, 1); rows of
+/// `turn` makes of them. The largest entry of a row comes into [½, 1); rows of
 /// zeros stay, and rows with a number that is not finite become NaN. Only for the warp's own lanes, who are in step
 /// after it.
-template <int d, int groups, class T, class Turn>
-SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int first, const Turn& turn) {
+template <int d, int groups, class T>
+SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int first, const QueryTurns& turn) {
   using namespace block;
   QueryNorms<groups> norms;
   constexpr std::size_t parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
@@ -59,7 +75,7 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
         entries[n][2 * i] = lower(pairs[i]);
         entries[n][2 * i + 1] = upper(pairs[i]);
       }
-      turn(g, octet(n), distance, entries[n], active);
+      turn(g, octet(n), distance, d, entries[n], active);
       SYMPOW_UNROLL
       for (int i = 0; i < 8; ++i) largest = larger(largest, absolute(entries[n][i]));
     }

@@ -37,7 +37,7 @@ SYMPOW_DEVICE Turn turn_of(Lanes<double> x) {
   return {where(q > .5f || q < -1.5f, -c, c), where(q < -.5f || q > 1.5f, -s, s)};
 }
 
-/// What the tokens of a call turn by: pair j of token t, sequence b and key head h by 2π (begin_j + path_t rate_j / 2π).
+/// What tokens turn by: pair j of token t by 2π (begin_j + path_t rate_j / 2π), of its sequence and key head.
 struct Rotary {
   Global<const double> rates;  ///< d/2 of them, in radians; null: nothing turns
   Rows<const double> paths;    ///< [B, T, Hk]: sums of β up to each token, itself included

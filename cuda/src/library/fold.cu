@@ -69,11 +69,6 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
   SYMPOW_CUDA_TRY(check_state(problem, state, "state"));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
   if (tail.count == 0) return {};
-  if (problem.rates) {  // a sequence without new tokens ends where the tail does
-    const Sequences sequences{{}, {}, static_cast<int>(problem.batch), 0, 64, 0};
-    SYMPOW_CUDA_TRY(launch_paths(problem, sequences, tail.count, {}, paths_of(problem, tail), state.turns, nullptr,
-                                 state.turns, stream));
-  }
   Problem part = folded_at_once(problem, tail.capacity);
   Plan plan;
   SYMPOW_CUDA_TRY(plan_attention(part, plan));
@@ -98,6 +93,11 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
       SYMPOW_CUDA_TRY(launch_weights(part, grids, tokens, memory, stream));
       return launch_states<T, P, d, products>(part, grids, tokens, memory, stream);
     }));
+  }
+  if (problem.rates) {  // a sequence without new tokens ends where the tail does
+    const Sequences sequences{{}, {}, static_cast<int>(problem.batch), 0, 64, 0};
+    SYMPOW_CUDA_TRY(launch_paths(problem, sequences, tail.count, {}, paths_of(problem, tail), state.turns, nullptr,
+                                 state.turns, stream));
   }
   tail.count = 0;
   return {};

@@ -22,7 +22,7 @@ struct Plan {
 /// The plan of `attend`. Every grid of it fits.
 Status plan_attention(const Problem& problem, Plan& plan) noexcept;
 
-/// The arrays of a workspace: see TokenArrays, ChunkArrays, ChunkSums, Prefixes. The sums and prefixes are of states only.
+/// The arrays of a workspace: see TokenArrays, ChunkArrays, ChunkSums, Prefixes. Sums and prefixes are of states only.
 struct AttentionMemory {
   double *sum, *key, *level;
   float *inverse, *to_end;

@@ -15,9 +15,9 @@ namespace sympow::cuda {
 /// With rotary, keys turn first, are rounded to T and written, once for all state heads that share them; weights are
 /// those of the written keys, which all other kernels read.
 ///
-/// d: a multiple of 8 up to 128, of rotary a power of 2; keys aligned to 16 bytes. A block of eight warps makes a chunk, 256 tokens at a time,
-/// a lane a token. Of a token and head its d channels and 4 bytes are read, 36 written, and 8 of them read again; with rotary 8
-/// more read, and d channels written of a token and key head.
+/// d: a multiple of 8 up to 128, of rotary a power of 2; keys aligned to 16 bytes. A block of eight warps makes a
+/// chunk, 256 tokens at a time, a lane a token. Of a token and head its d channels and 4 bytes are read, 36 written, and
+/// 8 of them read again; with rotary 8 more read, and d channels written of a token and key head.
 template <class T>
 struct Weights {
   static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = 3;
@@ -194,7 +194,7 @@ struct Weights {
         SYMPOW_UNROLL
         for (int s = 0; s < 4; ++s) {
           const Lanes<int> i = row + (from + (step + s) * rows);
-          turn_key(args, tokens, r[s], i + tokens.first, octet, octet < octets && i < tokens.length);
+          turn_key(args, tokens, r[s], i + tokens.first, octet, i < tokens.length && octet < octets);
         }
       }
       Lanes<int> largest_of[4];

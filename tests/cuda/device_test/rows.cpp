@@ -113,6 +113,7 @@ void every_rotary() {
       p.batch = 4;
       p.query_heads = p.gate_heads = 4;
       p.key_heads = 2;
+      p.element = cuda::Element::fp16;  // the smaller bound
       p.form = cuda::Form::chunked;
       p.chunk = 64;
       Tokens x = Tokens(p, Gates::slow, 11).turned({halves, steps, 0});

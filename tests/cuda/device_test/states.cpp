@@ -104,10 +104,11 @@ void test_states() {
     check_joined("two runs joined, P " + std::to_string(power) + ", d " + std::to_string(d), p,
                  Tokens(p, Gates::slow, 5), 70);
   }
-  const cuda::Problem p = problem_of(2, 16);
+  cuda::Problem p = problem_of(2, 16);
   check_joined("two runs joined, gates of 0 and e^-1000", p, Tokens(p, Gates::any, 5), 64);
   check_joined("the first run of one token", p, Tokens(p, Gates::slow, 5), 1);
   check_joined("the second run of one chunk", p, Tokens(p, Gates::slow, 5), 150);
+  p.element = cuda::Element::fp16;  // the smaller bound
   for (const bool halves : {false, true})
     check_joined(halves ? "two runs joined, rotary of halves" : "two runs joined, rotary of neighbours", p,
                  Tokens(p, Gates::slow, 5).turned({halves, [](int t) { return 1 + .9 * std::sin(t); }, 0}), 70);

@@ -7,8 +7,9 @@
 
 namespace sympow::cuda {
 
-/// The newest tokens of every sequence, as they are, keys of rotary turned: they enter the state together, when the tail is folded. So a token
-/// only reads S, and early rows are as exact as attention. All sequences have as many tokens in it.
+/// The newest tokens of every sequence, as they are, keys of rotary turned: they enter the state together, when the
+/// tail is folded. So a token only reads S, and early rows are as exact as attention. All sequences have as many tokens
+/// in it.
 struct Tail {
   void* keys = nullptr;    ///< [B, Hk, capacity, d] of the problem's element; aligned to 16 bytes, as the others are
   void* values = nullptr;  ///< [B, Hk, capacity, e]
