@@ -60,9 +60,9 @@ TEST_CASE("three bf16 are a float", "[cuda]") {
   REQUIRE(std::isnan(sum(split(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-// With s = Σ |a b| the six products leave out (1 + 2^-9) 2^-24 s, three of them (1 + 2^-8) 2^-15 s. By the rule that cuts
-// most an mma loses 17/4 + 1 times 2^-23 of the sizes it sums (kernels_test.cpp): the last of six (1 + 2^-6) s, those
-// before it 2^-6.9 s each or less. At last the sum with the accumulator is rounded to float.
+// With s = Σ |a b| the six products leave out (1 + 2^-9) 2^-24 s, three of them (1 + 2^-8) 2^-15 s. By the rule that
+// cuts most an mma loses 17/4 + 1 times 2^-23 of the sizes it sums (kernels_test.cpp): the last of six (1 + 2^-6) s,
+// those before it 2^-6.9 s each or less. At last the sum with the accumulator is rounded to float.
 TEST_CASE("exact products of floats are as exact as floats, fast ones are not", "[cuda]") {
   static double worst[2];  // error over the bound of exact products, of both kinds
   constexpr auto body = [](const MiniArgs&, auto) {

@@ -13,12 +13,11 @@ namespace sympow::cuda {
 /// same sum of ones, by which it is divided if asked for; chunks.hpp has u, r and M. q̂ is q times a power of 2, its
 /// largest entry in [½, 1). With rotary queries turn first; keys come turned.
 ///
-/// A block of 8 warps, for P 1 of 4, has 32 queries a warp of a chunk and head, and 64 value channels; of floats 8 warps
-/// have 16. The
-/// stages of the state, 64 monomials each, and then 64 keys and values each, come through one ring. Sums stay in
-/// registers, (64 + 8) channels: the first of the last 8 are the normaliser, in the state in three terms of T. Keys
-/// before those of the warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied by 2^{R - r_i} once;
-/// among the warp's own keys each weight is formed alone. Both exponents are at most 0.
+/// A block of 8 warps, for P 1 of 4, has 32 queries a warp of a chunk and head, and 64 value channels; of floats 8
+/// warps have 16. The stages of the state, 64 monomials each, and then 64 keys and values each, come through one ring.
+/// Sums stay in registers, (64 + 8) channels: the first of the last 8 are the normaliser, in the state in three terms
+/// of T. Keys before those of the warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied once, by
+/// 2^{R - r_i}; among the warp's own keys each weight is formed alone. Both exponents are at most 0.
 ///
 /// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
 /// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.

@@ -32,7 +32,8 @@ struct QueryNorms {
   Lanes<float> square[count];  ///< ‖q̂‖²
 };
 
-/// Turns queries of a chunk that begins at token `begin`, where there is rotary: of rows 8 g + lane / 4 from `first` on.
+/// Turns queries of a chunk that begins at token `begin`, where there is rotary: of rows 8 g + lane / 4 from `first`
+/// on.
 struct QueryTurns {
   const Rotary& rotary;
   int b, key_head;

@@ -23,8 +23,10 @@
 //   cp_async_commit()  cp_async_wait<N>()                     groups; waits until at most N are pending
 //   ldmatrix<Transposed>(r[1|2|4], shared, i)                 8 × 8 matrices
 //   mma<products>(c[4], a[4], b[2])                           C += A B, m16n8k16, float accumulators
-//   group_mma<products>(sum[t][9][4], left[t][4], rows, i, octets, j)   sum += left × (16 rows of 64, of 8): of four warps,
-//   group_commit<T>()  group_wait<T, N>()  group_finish<T>(sums)        asynchronous: sums count once they are waited for
+//   group_mma<products>(sum[t][9][4], left[t][4],             sum += left × (16 rows of 64, of 8): of four warps,
+//                       rows, i, octets, j)                   asynchronous: sums count once they are waited for
+//   group_commit<T>()  group_wait<T, N>()                     closes a group of products; waits for all but N groups
+//   group_finish<T>(sums)                                     waits for all
 //   publish<T>()                                              before the barrier after which group_mma reads
 //   shuffle(x, from)  shuffle_xor(x, mask)                    of 4 or 8 bytes
 //   shuffle_up(x, distance)  uniform(x)                       of the lane `distance` before; of lane 0, a plain value
@@ -33,8 +35,8 @@
 //   where(condition, yes, no)  convert<To>(x)  bit_cast<To>(x)
 //   exp2(x)  log2(x)  sqrt(x)  floor(x)  absolute(x)          exp2 of float: 2 units in the last place on the device
 //
-// T is bf16, fp16 or float. Of floats a matrix is loaded by ordinary loads, 8 or 4 bytes a lane, and a product is six of
-// bf16 parts, or three (number.hpp: Products, which 16 bits pass over). These are summed apart from the accumulator,
+// T is bf16, fp16 or float. Of floats a matrix is loaded by ordinary loads, 8 or 4 bytes a lane, and a product is six
+// of bf16 parts, or three (number.hpp: Products, which 16 bits pass over). These are summed apart from the accumulator,
 // which is added to in float, to nearest: so sums do not drift where tensor cores cut.
 #pragma once
 

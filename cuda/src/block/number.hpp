@@ -92,8 +92,8 @@ constexpr std::array<bf16, 3> split(float x) {
   return {first, second, round_to<bf16>(x - to_float(first) - to_float(second))};
 }
 
-/// A product of floats as six of such parts, the smallest first, or as the last three alone. What is left out is at most
-/// (1 + 2^-9) 2^-24 of it, or (1 + 2^-8) 2^-15.
+/// A product of floats as six of such parts, the smallest first, or as the last three alone. What is left out is at
+/// most (1 + 2^-9) 2^-24 of it, or (1 + 2^-8) 2^-15.
 enum class Products { exact, fast };
 struct Factors {
   int left, right;

@@ -9,8 +9,8 @@ namespace sympow::cuda {
 template <class T>
 inline constexpr int entries_at_once = 16 / static_cast<int>(sizeof(T));
 
-/// What a warp of `warps` copies of tiles of `rows` rows of `width` entries: 16 bytes a lane, always the same columns of
-/// rows `step` apart, so that all but the first address of a tile is an addition.
+/// What a warp of `warps` copies of tiles of `rows` rows of `width` entries: 16 bytes a lane, always the same columns
+/// of rows `step` apart, so that all but the first address of a tile is an addition.
 template <class T, int width, int rows, int warps>
 struct TileCopy {
   static constexpr int pieces = width / entries_at_once<T>, step = 32 * warps / pieces,

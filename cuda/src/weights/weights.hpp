@@ -16,8 +16,8 @@ namespace sympow::cuda {
 /// those of the written keys, which all other kernels read.
 ///
 /// d: a multiple of 8 up to 128, of rotary a power of 2; keys aligned to 16 bytes. A block of eight warps makes a
-/// chunk, 256 tokens at a time, a lane a token. Of a token and head its d channels and 4 bytes are read, 36 written, and
-/// 8 of them read again; with rotary 8 more read, and d channels written of a token and key head.
+/// chunk, 256 tokens at a time, a lane a token. Of a token and head its d channels and 4 bytes are read, 36 written,
+/// and 8 of them read again; with rotary 8 more read, and d channels written of a token and key head.
 template <class T>
 struct Weights {
   static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = 3;

@@ -127,8 +127,8 @@ class ReferenceRow {
 
   /// Roundings to the format: a weighted key, P - 1 products; the state; P - 1 products of a query, or a weighted
   /// score. Sums of 16 products: over the tokens of a chunk, the monomials, the keys of a row; of floats P scores, too.
-  /// A sum of floats for each chunk; weights and powers a few units of float. Products of floats leave out something: of
-  /// a key that comes through the state twice, else P times of a score, and once of its weight.
+  /// A sum of floats for each chunk; weights and powers a few units of float. Products of floats leave out something:
+  /// of a key that comes through the state twice, else P times of a score, and once of its weight.
   double roundings(const Way& way) const {
     const double steps = 2 * (way.chunk / 16. + 1) + way.monomials * 1.2 / 16, P = x_.power;
     const double formats = way.monomials > 0 ? 2 * P + 1 : 2;

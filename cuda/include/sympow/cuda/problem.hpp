@@ -28,8 +28,8 @@ enum class Pairing { interleaved, half_split };
 ///     y_i = Σ_{j ≤ i} b_ij (scale q_i·k_j)^P v_j / Σ_{j ≤ i} b_ij (scale q_i·k_j)^P       b_ij = γ_{j+1} ⋯ γ_i
 ///
 /// without the denominator where rows are not normalised. With rates, queries and keys are those of rotary positions:
-/// pair j of token i turns by the angle μ_ij = μ_{i-1,j} + β_i rates_j, β = 1 if not given (Inputs). One description may
-/// be used by many threads and streams.
+/// pair j of token i turns by the angle μ_ij = μ_{i-1,j} + β_i rates_j, β = 1 if not given (Inputs). One description
+/// may be used by many threads and streams.
 struct Problem {
   int power = 2;                    ///< P
   int d = 64;                       ///< channels of queries and keys
