@@ -112,9 +112,9 @@ struct Weights {
     SYMPOW_UNROLL
     for (int v = 0; v < warps; ++v) mass += get(masses, v);
     mass = where(unit == -infinity, 0.f, mass * two_to(unit + before.sum - end_unit));
-    put_last(args.chunks.total, slot, where(before.reset < 0, before.sum, -infinity));
-    put_last(args.chunks.end, slot, end);
-    put_last(args.chunks.own_mass, slot, mass);
+    put(args.chunks.total, slot, where(before.reset < 0, before.sum, -infinity));
+    put(args.chunks.end, slot, end);
+    put(args.chunks.own_mass, slot, mass);
   }
 
  private:
@@ -203,9 +203,7 @@ struct Weights {
       for (int s = 0; s < 4; ++s) {
         largest_of[s] = 0;
         SYMPOW_UNROLL
-        for (int p = 0; p < 4; ++p) {
-          largest_of[s] = larger(largest_of[s], largest_bits(r[s][p]));
-        }
+        for (int p = 0; p < 4; ++p) largest_of[s] = larger(largest_of[s], largest_bits(r[s][p]));
       }
       for (int mask = 1; mask < lanes; mask *= 2) {
         SYMPOW_UNROLL
@@ -271,9 +269,9 @@ struct Weights {
     return smaller(larger(bits >> block::fraction_bits<T>, 1) - bias, 126);
   }
 
-  // The value of the last lane, to a place in shared memory; from one, to all lanes.
-  template <class X>
-  SYMPOW_DEVICE static void put(block::Shared<X> memory, int i, const Lanes<X>& value) {
+  // The value of the last lane, to a place in memory; from one in shared memory, to all lanes.
+  template <class Memory, class I, class X>
+  SYMPOW_DEVICE static void put(Memory memory, I i, const Lanes<X>& value) {
     const Lanes<X> one[1] = {value};
     store(memory, block::lane() - 31 + i, one, block::lane() == 31);
   }
@@ -283,16 +281,11 @@ struct Weights {
     load(one, memory, i);
     return one[0];
   }
-  // Values of all lanes, or of the last one, to global memory.
+  // Values of all lanes to global memory.
   template <class X>
   SYMPOW_DEVICE static void put_all(Global<X> memory, const Lanes<std::int64_t>& i, const Lanes<X>& value) {
     const Lanes<X> one[1] = {value};
     store(memory, i, one);
-  }
-  template <class X>
-  SYMPOW_DEVICE static void put_last(Global<X> memory, std::int64_t i, const Lanes<X>& value) {
-    const Lanes<X> one[1] = {value};
-    store(memory, block::lane() - 31 + i, one, block::lane() == 31);
   }
 
   static constexpr float largest_float = std::numeric_limits<float>::max();
