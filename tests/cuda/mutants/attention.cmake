@@ -4,7 +4,7 @@ set(source cuda/src/attention/attention.hpp)
 # A state that no row sees is read in vain: its sums are cleared.
 survivor(first_token_is_reset "x.has_state && seen < 0" "x.has_state && seen <= 0")
 mutant(keys_from_the_next_stage "(seen > 0 ? seen : 0) / stage_rows * stage_rows" "((seen > 0 ? seen : 0) + stage_rows - 1) / stage_rows * stage_rows")
-mutant(channels_beyond_the_last "value_copy.octet * 8 + tile * columns < x.e" "value_copy.octet * 8 + tile * columns <= x.e")
+mutant(channels_beyond_the_last "value_copy.column + tile * columns < x.e" "value_copy.column + tile * columns <= x.e")
 # Scores of keys before the reset are hidden, too.
 survivor(keys_before_the_reset "x.keys.token, seen - from, length - from, true" "x.keys.token, 0, length - from, true")
 mutant(exponents_in_one_stage "scale = stage % scales * stage_rows" "scale = stage % stages * stage_rows")

@@ -10,7 +10,7 @@ mutant(last_stage_missing "(length + stage_tokens - 1) / stage_tokens" "length /
 mutant(keys_before_the_reset "x.keys.token, seen - from, length - from, true" "x.keys.token, 0, length - from, true")
 mutant(one_value_more "x.values.token, seen - from, length - from," "x.values.token, seen - from, length + 1 - from,")
 mutant(one_key_less "x.keys.token, seen - from, length - from, true" "x.keys.token, seen - from, length - 1 - from, true")
-mutant(values_beyond_the_last "value_copy.octet * 8 + tile * columns < x.e" "value_copy.octet * 8 + tile * columns <= x.e")
+mutant(values_beyond_the_last "value_copy.column + tile * columns < x.e" "value_copy.column + tile * columns <= x.e")
 mutant(keys_of_another_head "x.keys.at(b, begin + first_stage * stage_tokens, key_head)" "x.keys.at(b, begin + first_stage * stage_tokens, head)")
 mutant(values_begin_early "x.values.at(b, begin + first_stage * stage_tokens, key_head)" "x.values.at(b, begin, key_head)")
 mutant(weights_of_the_first_stage "(slot * x.sequences.chunk + first_stage * stage_tokens)" "(slot * x.sequences.chunk)")
@@ -20,7 +20,7 @@ mutant(fragment_twice "lane() % 16 + (unit * fragments + f) * 16)" "lane() % 16 
 mutant(octets_of_lanes "TokenRows::place(p.tail, lane() / 16)" "TokenRows::place(p.tail, 0)")
 mutant(slabs_of_all "slab = part; slab < slabs; slab += parts" "slab = 0; slab < slabs; slab += 1")
 mutant(slab_of_tails "tail_at[f] ^ (slab * 16)" "tail_at[f] ^ (slab * 8)")
-mutant(tail_of_another_fragment "multiply(phi[f][0][r], tail_rows[f % 2][r])" "multiply(phi[f][0][r], tail_rows[(f + 1) % 2][r])")
+mutant(tail_of_another_fragment "multiply(factor[r], tail_rows[f % 2][r])" "multiply(factor[r], tail_rows[(f + 1) % 2][r])")
 mutant(rows_of_the_last_stage_again "more = stage + 1 < end_stage" "more = stage + 2 < end_stage")
 mutant(exchange_in_one_place "((w % sharing * fragments + f) * tiles_of_columns + n) * 128" "(w % sharing * tiles_of_columns + n) * 128")
 # Warps that share a unit are two.
