@@ -28,7 +28,7 @@ namespace sympow::cuda {
 template <class T, int d>
 struct FinishRows {
   static_assert(d >= 8 && d <= 256 && (d & (d - 1)) == 0);
-  static constexpr int warps = 4, threads = 32 * warps, blocks_per_multiprocessor = 4;
+  static constexpr int warps = 4, threads = 32 * warps, blocks_per_multiprocessor = sizeof(T) == 2 ? 4 : 3;
   static constexpr int half_of_sums = 4 * threads + 16;  ///< the halves of octets meet different banks
   static constexpr int shared_bytes = 4 * RowTokens::arrays * RowTokens::most + 4 * 2 * half_of_sums + 3 * 128;
   static constexpr int most_tokens = RowTokens::most;  ///< tail and new ones

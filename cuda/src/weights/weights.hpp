@@ -20,7 +20,7 @@ namespace sympow::cuda {
 /// and 8 of them read again; with rotary 8 more read, and d channels written of a token and key head.
 template <class T>
 struct Weights {
-  static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = 3;
+  static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = sizeof(T) == 2 ? 3 : 2;
   static constexpr int shared_bytes = 4 * 128;
 
   struct Args {
