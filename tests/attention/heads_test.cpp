@@ -150,7 +150,8 @@ TEST_CASE("what is no batch is refused, with the argument and its value", "[atte
   REQUIRE_THROWS_WITH(Heads<const float>::bhtd(nullptr, 2, -1, 7, 3), contains("heads is -1, must not be negative"));
 
   const auto heads = Heads<const float>::bthd(nullptr, 2, 7, 2, 3);
-  REQUIRE_THROWS_WITH(heads.head(2, 0), contains("heads (2 of 3 numbers): sequence 2, head 0 is not among 2 sequences of 2 heads"));
+  REQUIRE_THROWS_WITH(heads.head(2, 0),
+                      contains("heads (2 of 3 numbers): sequence 2, head 0 is not among 2 sequences of 2 heads"));
   REQUIRE_THROWS_AS(heads.head(0, 2), InvalidArgument);
   REQUIRE_THROWS_AS(heads.padding(-1, 0), InvalidArgument);
 }

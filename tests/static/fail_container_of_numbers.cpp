@@ -1,4 +1,4 @@
-// expect: queries, keys, values and outputs are matrices with one token a column: of T x d numbers in memory give Eigen::Map
+// expect: queries, keys, values and outputs are matrices with one token a column: of T x d numbers
 #include <sympow/sympow.hpp>
 
 #include <vector>
