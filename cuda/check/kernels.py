@@ -60,7 +60,9 @@ def run(command, **options):
 def short(mangled):
     """Update<bf16, 2, 64> of the entry that launches it."""
     name = run(["c++filt", mangled]).strip()
-    name = re.sub(r"sympow::cuda::(block::)?", "", name).replace("> >", ">>")
+    name = re.sub(r"\(sympow::cuda::block::Products\)1", "block::Products::fast", name)
+    name = re.sub(r", \(sympow::cuda::block::Products\)0", "", name)
+    name = re.sub(r"sympow::cuda::(block::(?!P))?", "", name).replace("> >", ">>")
     return re.fullmatch(r"void entry<(.*)>\(.*\)", name)[1]
 
 

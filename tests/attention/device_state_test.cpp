@@ -14,7 +14,7 @@ constexpr Index d = 5, e = 3;
 
 template <class Scalar, int P>
 State<Scalar, SymmetricPower<P>> after(const Tokens& tokens, Index tail) {
-  State<Scalar, SymmetricPower<P>> state(d, e, tail);
+  State<Scalar, SymmetricPower<P>> state(tokens.K.rows(), e, tail);
   (void)run<Unnormalized>(tokens, state, 0);
   return state;
 }
@@ -65,7 +65,7 @@ void check_rows(const Tokens& tokens, Index before) {
   const Index n = tokens.size() - before;
   const auto first = after<double, P>(tokens.segment({0, before}), 16);
   State<float, SymmetricPower<P>> state =
-      state_of_device<float, P>(device_state(first), d, e, first.tokens(), first.log_decay());
+      state_of_device<float, P>(device_state(first), tokens.K.rows(), e, first.tokens(), first.log_decay());
   REQUIRE(state.tokens() == before);
   REQUIRE(state.log_decay() == first.log_decay());
   // Two roundings to float of S and Z, one of A; both tails are in the sums.
@@ -112,6 +112,30 @@ TEST_CASE("a state that was on a device goes on as before", "[attention]") {
   }
 }
 
+TEST_CASE("angles go to a device and come back", "[attention]") {
+  Random random(44);
+  for (const Pairing pairing : {Pairing::interleaved, Pairing::half_split}) {
+    Tokens tokens = sequence(random, 6, e, 90, Gates::slow, Lengths::ordinary, Turning::rotary);
+    tokens.pairing = pairing;
+    tokens.round_to<float>();
+    check_rows<2>(tokens, 60);
+    const auto state = after<double, 2>(tokens.segment({0, 60}), 16);
+    const DeviceState device = device_state(state);
+    REQUIRE(device.turns.size() == 3);
+    Eigen::VectorXd mu = Eigen::VectorXd::Zero(3);
+    for (Index t = 0; t < 60; ++t) mu += (tokens.beta.size() > 0 ? tokens.beta[t] : 1) * tokens.theta;
+    for (Index j = 0; j < 3; ++j) {
+      const double turns = device.turns[static_cast<std::size_t>(j)];
+      REQUIRE(std::abs(turns) <= .5);
+      // A rounding a token of sums up to 60 times the largest, here and there, and some to turns.
+      REQUIRE(std::abs(std::remainder(turns - mu[j] / (2 * std::numbers::pi), 1)) <= 200 * 0x1p-53 * 60);
+    }
+    const auto back = state_of_device<double, 2>(device, 6, e, 60);
+    REQUIRE(back.frame().kind() == Frame::angles);
+    REQUIRE((back.frame().numbers() - state.frame().numbers()).cwiseAbs().maxCoeff() <= 4 * 0x1p-53 * std::numbers::pi);
+  }
+}
+
 TEST_CASE("the empty state of a device is empty", "[attention]") {
   const State<float, SymmetricPower<2>> nothing(d, e);
   const DeviceState device = device_state(nothing);
@@ -127,9 +151,10 @@ TEST_CASE("the empty state of a device is empty", "[attention]") {
 TEST_CASE("what is no state of a device is refused", "[attention]") {
   Random random(43);
   using StateType = State<double, SymmetricPower<2>>;
-  StateType turned(4, 3);
-  (void)run(sequence(random, 4, 3, 9, Gates::random, Lengths::ordinary, Turning::rotary), turned, 0);
-  REQUIRE_THROWS_AS(device_state(turned), FrameMismatch);
+  const StateType other(4, 3, 32, Frame("block entries", Eigen::VectorXd::Zero(2)));
+  REQUIRE_THROWS_WITH(device_state(other), contains("those of the state turn otherwise"));
+  const StateType few(6, 3, 32, Frame(Frame::angles, Eigen::VectorXd::Zero(2)));
+  REQUIRE_THROWS_AS(device_state(few), FrameMismatch);
   const DeviceState device = device_state(StateType(d, e));
   const auto back = [](const DeviceState& of, Index keys, Index values, Index tokens, double log_decay) {
     return state_of_device<double, 2>(of, keys, values, tokens, log_decay);
@@ -138,6 +163,9 @@ TEST_CASE("what is no state of a device is refused", "[attention]") {
   DeviceState short_one = device;
   short_one.normaliser.pop_back();
   REQUIRE_THROWS_AS(back(short_one, d, e, 0, 0), ShapeMismatch);
+  DeviceState turned = device;
+  turned.turns = {.1, .2};
+  REQUIRE_THROWS_WITH(back(turned, d, e, 0, 0), contains("turns of the device's state is 2, must be 0 (d/2)"));
   REQUIRE_THROWS_WITH(back(device, d, e, -1, 0), contains("tokens is -1"));
   REQUIRE_THROWS_WITH(back(device, d, e, 1, .5), contains("log_decay is 0.5"));
   REQUIRE_THROWS_AS(back(device, d, e, 1, std::numeric_limits<double>::quiet_NaN()), InvalidArgument);

@@ -44,16 +44,17 @@ class Expected {
  private:
   using Channels = typename Problem::Channels;
   static constexpr double u = 0x1p-24, tiny = 0x1p-120, log2_e = 1.4426950408889634, ln_2 = 1 / log2_e;
-  static constexpr double own_u = std::is_same_v<typename Problem::Type, bf16> ? 0x1p-8 : 0x1p-11;
-  static constexpr double smallest = std::is_same_v<typename Problem::Type, bf16> ? 0x1p-134 : 0x1p-25;
+  static constexpr double own_u = Problem::own_u;
+  static constexpr double smallest = Problem::least;
 
-  struct Query {  // unit q̂
-    Channels x;
-    double unit, length;
+  struct Query {  // unit q̂, and how far q̂ may be off where it turns
+    Channels x, off;
+    double unit, length, length_off;
   };
   struct Seen {
     int token;
     double weight, score, sizes, length;  // log2 b_ij; q̂·k; Σ |q̂_n k_n|; ‖k‖
+    double off, length_off;               // of the score and the length, where q̂ or k turns
   };
   struct Sums {  // and how far they may be off
     std::vector<double> num, num_off;
@@ -61,31 +62,33 @@ class Expected {
   };
 
   [[nodiscard]] Query query_of(int b, int h, int i) const {
-    Query query{{}, 1, 0};
+    Query query{{}, {}, 1, 0, 0};
     double largest = 0;
-    for (std::size_t n = 0; n < query.x.size(); ++n) {
+    for (std::size_t n = 0; n < query.x.size(); ++n)
       query.x[n] = to_float(p_.queries[p_.row(b, i, c_.query, h, d) + n]);
-      largest = std::max(largest, std::abs(query.x[n]));
-    }
+    if (c_.rotary) p_.turn(query.x, query.off, b, h / (c_.query / c_.key), c_.tail + i, 0, 0);
+    for (const double x : query.x) largest = std::max(largest, std::abs(x));
     if (largest > 0) query.unit = std::exp2(std::floor(std::log2(largest)));
-    for (double& x : query.x) {
-      x /= query.unit;
-      query.length += x * x;
+    for (std::size_t n = 0; n < query.x.size(); ++n) {
+      query.x[n] /= query.unit, query.off[n] /= query.unit;
+      query.length += query.x[n] * query.x[n], query.length_off += query.off[n] * query.off[n];
     }
-    query.length = std::sqrt(query.length);
+    query.length = std::sqrt(query.length), query.length_off = std::sqrt(query.length_off);
     return query;
   }
   /// From the youngest on; then `since` is the sum of all log gates.
   [[nodiscard]] std::vector<Seen> seen_tokens(int b, int hs, int tokens, const Query& query, double& since) const {
     std::vector<Seen> seen;
     for (int t = tokens - 1; t >= 0 && since > -infinity; --t) {
-      Seen s{t, since * log2_e, 0, 0, 0};
-      for (int n = 0; n < d; ++n) {
-        const double k = p_.channel(p_.tail_keys, p_.keys, b, hs / (c_.state / c_.key), t, d, n);
-        const double product = query.x[static_cast<std::size_t>(n)] * k;
-        s.score += product, s.sizes += std::abs(product), s.length += k * k;
+      Seen s{t, since * log2_e, 0, 0, 0, 0, 0};
+      Channels off;
+      const Channels key = p_.key_of(b, hs / (c_.state / c_.key), t, off);
+      for (std::size_t n = 0; n < d; ++n) {
+        const double product = query.x[n] * key[n], size = std::abs(product);
+        s.score += product, s.sizes += size, s.length += key[n] * key[n], s.length_off += off[n] * off[n];
+        s.off += (std::abs(query.x[n]) + query.off[n]) * (std::abs(key[n]) + off[n]) - size;
       }
-      s.length = std::sqrt(s.length);
+      s.length = std::sqrt(s.length), s.length_off = std::sqrt(s.length_off);
       seen.push_back(s);
       since += p_.gate(b, hs, t);
     }
@@ -102,7 +105,7 @@ class Expected {
 
   void add_token(Sums& sums, int b, int key_head, int tokens, const Seen& s, const Query& query, double r) const {
     const int at_once = 128 / (c_.e / 8);
-    const double size = std::abs(s.score), score_off = dot_roundings() * u * s.sizes;
+    const double size = std::abs(s.score), score_off = dot_roundings() * u * (s.sizes + s.off) + s.off;
     double w = 0, w_off = 0;
     if (size > 0) {
       const double x = s.weight + P * std::log2(size) - r;
@@ -118,31 +121,37 @@ class Expected {
     }
     if (s.length > 0 && query.length > 0) {
       const double x = s.weight + P * std::log2(query.length * s.length) - r;
-      sums.absolute += std::exp2(x), sums.absolute_off += std::exp2(x) * length_off(x);
+      const double most = (1 + query.length_off / query.length) * (1 + s.length_off / s.length);
+      sums.absolute += std::exp2(x);
+      sums.absolute_off += std::exp2(x) * (std::pow(most, P) * (1 + length_off(x)) - 1);
     }
   }
 
   void add_state(Sums& sums, std::size_t state, double x, const Query& query) const {
-    const double f = std::exp2(x), f_off = exp2_off(x), mass = f * p_.mass[state] * std::pow(query.length, P);
-    sums.noise += mass, sums.absolute += mass, sums.absolute_off += mass * (f_off + length_off(0));
+    const double f = std::exp2(x), mass = f * p_.mass[state] * std::pow(query.length, P);
+    const double lengths = query.length > 0 ? std::pow(1 + query.length_off / query.length, P) : 1, f_off = exp2_off(x);
+    sums.noise += mass, sums.absolute += mass, sums.absolute_off += mass * (lengths * (1 + f_off + length_off(0)) - 1);
     const int at_once = 128 / (c_.e / 4), of_thread = (p_.slab_rows + at_once - 1) / at_once;
     const double roundings = P + 1 + of_thread + at_once + p_.slabs + 2;
     const double den_roundings = P + 1 + p_.slab_rows / 128 + 8 + p_.slabs / 32 + 8;
-    double den = 0, den_sizes = 0;
-    std::vector<double> num(e_), sizes(e_);
+    double den = 0, den_sizes = 0, den_more = 0;  // more: of turned queries, what monomials may be off
+    std::vector<double> num(e_), sizes(e_), num_more(e_);
+    Channels most;
+    for (std::size_t n = 0; n < d; ++n) most[n] = std::abs(query.x[n]) + query.off[n];
     for (std::size_t m = 0; m < p_.monomials.size(); ++m) {
       const std::size_t at = state * p_.monomials.size() + m;
-      const double phi = p_.monomials[m].of(query.x), z = phi * p_.normaliser[at];
-      den += z, den_sizes += std::abs(z);
+      const double phi = p_.monomials[m].of(query.x), wide = p_.monomials[m].of(most), more = wide - std::abs(phi);
+      den += phi * p_.normaliser[at], den_sizes += wide * std::abs(p_.normaliser[at]);
+      den_more += more * std::abs(p_.normaliser[at]);
       for (std::size_t n = 0; n < e_; ++n) {
-        const double term = phi * p_.sums[at * e_ + n];
-        num[n] += term, sizes[n] += std::abs(term);
+        const double entry = p_.sums[at * e_ + n];
+        num[n] += phi * entry, sizes[n] += wide * std::abs(entry), num_more[n] += more * std::abs(entry);
       }
     }
     const double lost = tiny * static_cast<double>(p_.monomials.size());
-    sums.den += f * den, sums.den_off += f * (den_sizes * (den_roundings * u + f_off) + lost);
+    sums.den += f * den, sums.den_off += f * (den_sizes * (den_roundings * u + f_off) + den_more + lost);
     for (std::size_t n = 0; n < e_; ++n)
-      sums.num[n] += f * num[n], sums.num_off[n] += f * (sizes[n] * (roundings * u + f_off) + lost);
+      sums.num[n] += f * num[n], sums.num_off[n] += f * (sizes[n] * (roundings * u + f_off) + num_more[n] + lost);
   }
 
   [[nodiscard]] ExpectedRow ended(const Sums& sums, const Query& query, double r, int tokens) const {
@@ -188,8 +197,7 @@ Verdict verdict(const Problem& p) {
     all.error = error <= all.error ? all.error : std::isnan(error) ? infinity : error;
   };
   const auto require = [&](bool right) { judge(right ? 0 : infinity); };
-  const double most =
-      to_float(round_to<typename Problem::Type>(std::is_same_v<typename Problem::Type, bf16> ? 0x1.fep127f : 65504.f));
+  const double most = Problem::own_u == 0x1p-8 ? 0x1.fep127 : Problem::own_u == 0x1p-11 ? 65504. : 0x1.fffffep127;
   const Expected<Problem> expected(p);
   for (int b = 0; b < c.batch; ++b)
     for (int h = 0; h < c.query; ++h)

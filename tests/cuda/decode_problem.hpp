@@ -11,6 +11,9 @@
 
 #include "decode/finish_rows.hpp"
 #include "decode/read_state.hpp"
+#include "decode_monomials.hpp"
+#include "decode_rotary.hpp"
+#include "reports.hpp"
 
 namespace sympow::test {
 
@@ -29,7 +32,8 @@ struct DecodeCase {
   bool normalised = true;
   int rows = 0;  // of a slab; 0: as on a GPU of 132 multiprocessors
   int batch = 2;
-  int pad = 8;  // entries between rows
+  int pad = 8;                          // entries between rows
+  std::optional<Rotation> rotary = {};  // beta positive
 };
 
 /// Every entry of the inputs can be changed before `run`.
@@ -43,44 +47,18 @@ class DecodeProblem {
   using Channels = std::array<double, std::size_t{d}>;
   static constexpr int D = Read::D, older = 12;
   static constexpr double scale = P % 2 == 0 ? .5 : -.5;
+  /// Rounding to T: relative, and of numbers near 0.
+  static constexpr double own_u = fraction_bits<T> == 7 ? 0x1p-8 : fraction_bits<T> == 10 ? 0x1p-11 : 0x1p-24;
+  static constexpr double least = fraction_bits<T> == 7 ? 0x1p-134 : fraction_bits<T> == 10 ? 0x1p-25 : 0x1p-150;
 
-  struct Monomial {
-    std::array<int, std::size_t{P}> channel;
-    double coefficient;
-    double of(const Channels& x) const {
-      double product = coefficient;
-      for (const int i : channel) product *= x[static_cast<std::size_t>(i)];
-      return product;
-    }
-  };
-  static std::vector<Monomial> all_monomials() {
-    std::vector<Monomial> all;
-    std::array<int, std::size_t{P}> channel{};
-    const auto extend = [&](const auto& self, int level, int from) -> void {
-      if (level == P) {
-        double orders = 1, run = 1;
-        for (std::size_t l = 1; l < P; ++l) {
-          run = channel[l] == channel[l - 1] ? run + 1 : 1;
-          orders *= static_cast<double>(l + 1) / run;
-        }
-        all.push_back({channel, std::round(orders)});
-        return;
-      }
-      for (channel[static_cast<std::size_t>(level)] = from; channel[static_cast<std::size_t>(level)] < d;
-           ++channel[static_cast<std::size_t>(level)])
-        self(self, level + 1, channel[static_cast<std::size_t>(level)]);
-    };
-    extend(extend, 0, 0);
-    return all;
-  }
-
-  const std::vector<Monomial> monomials = all_monomials();
+  const std::vector<MonomialOf<P, d>> monomials = MonomialOf<P, d>::all();
   DecodeCase c;
   int capacity, group, slab_rows, slabs;
   std::int64_t pad;
   host::Buffer<T> queries, keys, values, y, tail_keys, tail_values;
   host::Buffer<float> log_gates, tail_gates, condition, sums, normaliser, mass, parts, normaliser_parts;
   host::Buffer<double> level;
+  DecodeRotary rotary;
 
   explicit DecodeProblem(const DecodeCase& of, unsigned seed = 1)
       : c(of),
@@ -104,6 +82,7 @@ class DecodeProblem {
         parts(size(c.batch, c.query, c.tokens, slabs, c.e)),
         normaliser_parts(size(c.batch, c.query, c.tokens, slabs)),
         level(size(c.batch, c.state)),
+        rotary(c.rotary, c.batch, c.key, c.tail, c.tokens, d),
         random_(seed) {
     for (int b = 0; b < c.batch; ++b) {
       for (int t = 0; t < c.tokens; ++t) {
@@ -139,6 +118,20 @@ class DecodeProblem {
     if (t < c.tail) return to_float(tail[at(b, h, c.key, t, capacity) * static_cast<std::size_t>(width) + entry]);
     return to_float(fresh[row(b, t - c.tail, c.key, h, width) + entry]);
   }
+  /// A key, and how far the kernels' may be off: new ones turn, and are rounded.
+  Channels key_of(int b, int h, int t, Channels& off) const {
+    Channels key;
+    off = {};
+    for (int n = 0; n < d; ++n) key[static_cast<std::size_t>(n)] = channel(tail_keys, keys, b, h, t, d, n);
+    if (c.rotary && t >= c.tail) turn(key, off, b, h, t, own_u, least);
+    return key;
+  }
+  /// The row of a token turns, rounded to u and η.
+  void turn(Channels& x, Channels& off, int b, int h, int t, double u, double eta) const {
+    turn_row(x.data(), d, c.rotary->halves, rotary.angle(b, h, t));
+    const std::vector<double> offs = turned_off(x.data(), d, c.rotary->halves, u, eta);
+    std::copy(offs.begin(), offs.end(), off.begin());
+  }
   double gate(int b, int h, int t) const {
     if (c.gates == Gates::none) return 0;
     return t < c.tail ? tail_gates[at(b, h, c.state, t, capacity)] : log_gates[at(b, t - c.tail, c.tokens, h, c.state)];
@@ -161,9 +154,11 @@ class DecodeProblem {
     const cuda::Heads heads{c.query, c.state, c.key};
     const cuda::States states{sums, normaliser, level, mass};
     const cuda::StateParts state_parts{parts, normaliser_parts};
-    host::Report report =
-        host::launch<Read>(grid(Read::blocks(c.batch, c.query, c.state, c.tokens, slab_rows)),
-                           {query, fresh, tail, states, state_parts, heads, c.tokens, c.e, slab_rows}, options);
+    host::Report report = rotary.run(options);
+    const host::Report first = host::launch<Read>(
+        grid(Read::blocks(c.batch, c.query, c.state, c.tokens, slab_rows)),
+        {query, fresh, tail, states, state_parts, heads, c.tokens, c.e, slab_rows, rotary.arguments()}, options);
+    join(report, first);
     parts.check_stored(report, "parts", [](std::size_t) { return true; });
     normaliser_parts.check_stored(report, "normaliser parts", [](std::size_t) { return true; });
     tail_keys.check_stored(report, "keys of the tail", [](std::size_t) { return true; });
@@ -172,20 +167,23 @@ class DecodeProblem {
       return gated || i % static_cast<std::size_t>(capacity) < static_cast<std::size_t>(c.tail);
     });
     if (!report.clean()) return report;
-    const typename Finish::Args args{
-        query,    tail,  states, state_parts, {y, o[0], o[1], o[2]}, {condition, n[0], n[1], n[2]}, heads,
-        c.tokens, slabs, P,      c.e,         c.normalised,          Finish::default_noise,         std::pow(scale, P)};
+    const typename Finish::Args args{query,
+                                     tail,
+                                     states,
+                                     state_parts,
+                                     {y, o[0], o[1], o[2]},
+                                     {condition, n[0], n[1], n[2]},
+                                     heads,
+                                     c.tokens,
+                                     slabs,
+                                     P,
+                                     c.e,
+                                     c.normalised,
+                                     Finish::default_noise,
+                                     std::pow(scale, P),
+                                     rotary.arguments()};
     const host::Report second = host::launch<Finish>(grid(Finish::blocks(c.batch, c.query, c.tokens)), args, options);
-    for (const auto& [what, times] : second.faults) report.faults[what] += times;
-    for (const auto& [place, site] : second.sites) {
-      host::Site& sum = report.sites[place];
-      sum.instruction = site.instruction;
-      sum.executed += site.executed;
-      sum.shared.add(site.shared);
-      sum.global.add(site.global);
-      sum.masked = sum.masked || site.masked;
-      sum.uneven = sum.uneven || site.uneven;
-    }
+    join(report, second);
     y.check_stored(report, "y", [&](std::size_t i) {
       return i % static_cast<std::size_t>(c.e + pad) < static_cast<std::size_t>(c.e);
     });
@@ -195,29 +193,40 @@ class DecodeProblem {
 
   /// Whether new tokens stand in the tail.
   bool appended() const {
-    bool all = true;
+    bool all = rotary.appended();
     for (int b = 0; b < c.batch; ++b)
       for (int t = 0; t < c.tokens; ++t) {
         for (int h = 0; h < c.key; ++h) {
           const std::size_t to = at(b, h, c.key, t + c.tail, capacity);
-          for (std::size_t n = 0; n < d; ++n)
-            all = all && tail_keys[to * d + n].bits == keys[row(b, t, c.key, h, d) + n].bits;
+          Channels off;
+          const Channels key = key_of(b, h, t + c.tail, off);
+          for (std::size_t n = 0; n < d; ++n) {
+            const T is = tail_keys[to * d + n];
+            all = all && (c.rotary ? std::abs(to_float(is) - key[n]) <= off[n]
+                                   : bits_of(is) == bits_of(keys[row(b, t, c.key, h, d) + n]));
+          }
           for (std::size_t n = 0; n < static_cast<std::size_t>(c.e); ++n)
-            all = all &&
-                  tail_values[to * static_cast<std::size_t>(c.e) + n].bits == values[row(b, t, c.key, h, c.e) + n].bits;
+            all = all && bits_of(tail_values[to * static_cast<std::size_t>(c.e) + n]) ==
+                             bits_of(values[row(b, t, c.key, h, c.e) + n]);
         }
         for (int h = 0; h < c.state && c.gates != Gates::none; ++h)
           all = all && tail_gates[at(b, h, c.state, t + c.tail, capacity)] == log_gates[at(b, t, c.tokens, h, c.state)];
       }
     return all;
   }
-  std::vector<std::uint16_t> bits() const {
-    std::vector<std::uint16_t> all;
-    for (std::size_t i = 0; i < y.size(); ++i) all.push_back(y[i].bits);
+  std::vector<std::uint32_t> bits() const {
+    std::vector<std::uint32_t> all;
+    for (std::size_t i = 0; i < y.size(); ++i) all.push_back(bits_of(y[i]));
     return all;
   }
 
  private:
+  static std::uint32_t bits_of(T x) {
+    if constexpr (sizeof(T) == 2)
+      return x.bits;
+    else
+      return std::bit_cast<std::uint32_t>(x);
+  }
   template <class... I>
   static std::size_t size(I... i) {
     return (static_cast<std::size_t>(i) * ...);

@@ -15,7 +15,7 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 /// Runs a problem in every order of warps and blocks: no fault, the same bits, and within the bound.
 template <class Problem, class Change>
 void require_right(const DecodeCase& c, const Change& change, int degenerate = 0) {
-  std::vector<std::uint16_t> first;
+  std::vector<std::uint32_t> first;
   for (const auto schedule : {host::Schedule::forward, host::Schedule::reverse, host::Schedule::random}) {
     Problem problem(c, 5);
     change(problem);
@@ -45,7 +45,8 @@ void require_right(const DecodeCase& c) {
 TEMPLATE_TEST_CASE_SIG("every instantiation decodes", "[cuda]", ((class T, int P, int d), T, P, d), (bf16, 1, 64),
                        (bf16, 1, 128), (bf16, 2, 16), (bf16, 2, 32), (bf16, 2, 64), (bf16, 2, 128), (bf16, 3, 16),
                        (bf16, 3, 32), (bf16, 4, 16), (bf16, 4, 32), (fp16, 1, 64), (fp16, 2, 32), (fp16, 2, 64),
-                       (fp16, 3, 16), (fp16, 4, 16)) {
+                       (fp16, 3, 16), (fp16, 4, 16), (float, 1, 64), (float, 2, 16), (float, 2, 64), (float, 3, 16),
+                       (float, 4, 16)) {
   const auto decode = [](auto problem) {
     const host::Report report = problem.run();
     INFO(report.text());
@@ -106,6 +107,23 @@ TEMPLATE_TEST_CASE("gates from none to resets, keys from short to long", "[cuda]
     }
   c.decades = std::is_same_v<TestType, bf16> ? 15. : 4., c.rows = 0;
   require_right<DecodeProblem<TestType, 4, 16, 1>>(c);
+}
+
+TEST_CASE("new tokens turn where those of the tail have turned", "[cuda]") {
+  DecodeCase c;
+  c.query = c.state = 4, c.key = 2, c.e = 8;
+  for (const bool halves : {false, true}) {
+    c.rotary = Rotation{halves, {}, .3};
+    c.tail = 0, c.tokens = 1;
+    require_right<DecodeProblem<bf16, 2, 16, 1>>(c);
+    c.rotary->beta = [](int t) { return 1 + .9 * std::sin(t); };
+    c.tail = 20, c.tokens = 3;
+    require_right<DecodeProblem<bf16, 2, 32, 8>>(c);
+    require_right<DecodeProblem<fp16, 1, 64, 1>>(c);
+    DecodeCase wide = c;
+    wide.query = wide.state = wide.key, wide.batch = 1, wide.normalised = false;
+    require_right<DecodeProblem<fp16, 1, 128, 8>>(wide);
+  }
 }
 
 TEST_CASE("sums of signs are divided by where they are asked for", "[cuda]") {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -11,7 +12,10 @@
 #include "attention/attention.hpp"
 #include "batches.hpp"
 #include "levels/levels.hpp"
+#include "paths/paths.hpp"
+#include "reports.hpp"
 #include "scan/scan.hpp"
+#include "turned.hpp"
 #include "update/update.hpp"
 #include "weights/weights.hpp"
 
@@ -27,7 +31,9 @@ struct Case {
   double key_decades = 0, query_decades = 0;  ///< norms are 10^± this
   bool normalised = true;
   double scale = 1;
-  float noise = 0x1p-12f;  ///< τ
+  float noise = 0x1p-12f;               ///< τ
+  Products products = Products::exact;  ///< of floats
+  std::optional<Rotation> rotary = {};
 };
 
 /// Numbers by tokens, heads and channels. Eight entries that nobody may touch lie between rows.
@@ -67,7 +73,8 @@ struct Arrays {
   Case how;
   Batch batch;
   Tokens<T> queries, keys, values, rows;
-  Tokens<float> gates, condition;
+  Tokens<float> gates, condition, beta;
+  host::Buffer<double> rates;
 
   explicit Arrays(const Case& of)
       : how(of),
@@ -77,7 +84,9 @@ struct Arrays {
         values(batch, of.heads.key, of.e),
         rows(batch, of.heads.query, of.e),
         gates(batch, of.heads.state, 1),
-        condition(batch, of.heads.query, 1) {
+        condition(batch, of.heads.query, 1),
+        beta(batch, of.heads.key, 1),
+        rates(d / 2) {
     std::mt19937 random(7);
     std::normal_distribution<double> normal;
     std::uniform_real_distribution<double> uniform(-1, 1);
@@ -96,6 +105,11 @@ struct Arrays {
       for (int t = 0; t < batch.length(b); ++t)
         for (int h = 0; h < how.heads.state; ++h)
           gates.data.set(gates.at(b, t, h, 0), how.log_gate ? static_cast<float>(how.log_gate(t + h)) : 0.f);
+    for (int j = 0; j < d / 2; ++j) rates.set(index(j), Rotation::rate(j, d / 2));
+    for (int b = 0; b < batch.size() && how.rotary; ++b)
+      for (int t = 0; t < batch.length(b); ++t)
+        for (int h = 0; h < how.heads.key; ++h)
+          beta.data.set(beta.at(b, t, h, 0), static_cast<float>(how.rotary->step(t, h)));
   }
   static void set(Tokens<T>& x, int b, int t, int h, int c, double number) {
     x.data.set(x.at(b, t, h, c), round_to<T>(static_cast<float>(number)));
@@ -107,13 +121,18 @@ struct Arrays {
 
 /// States of all sequences and heads, as kernels pass them on.
 struct StateBuffers {
-  StateBuffers(int count, int D, int e)
-      : sums(index(count * D * e)), normaliser(index(count * D)), level(index(count)), mass(index(count)) {}
+  StateBuffers(int count, int D, int e, int angles)
+      : sums(index(count * D * e)),
+        normaliser(index(count * D)),
+        level(index(count)),
+        mass(index(count)),
+        turns(index(angles)) {}
   States arrays() { return {sums, normaliser, level, mass}; }
 
   host::Buffer<float> sums, normaliser;
   host::Buffer<double> level;
   host::Buffer<float> mass;
+  host::Buffer<double> turns;
 };
 
 /// The kernels over tokens from … to - 1 of each sequence, and all that they keep.
@@ -127,6 +146,8 @@ struct Forward {
   ChunkBuffers chunks;
   host::Buffer<float> own_sums, own_normaliser;
   host::Buffer<T> prefix_sums, prefix_normaliser;
+  host::Buffer<double> paths, begin;  // of rotary, as the next
+  host::Buffer<T> turned;
 
   explicit Forward(Arrays<T, d>& arrays, int first = 0, int end = 1 << 30)
       : x(arrays),
@@ -137,12 +158,15 @@ struct Forward {
         own_sums(index(slots() * D * x.how.e)),
         own_normaliser(index(slots() * D)),
         prefix_sums(own_sums.size()),
-        prefix_normaliser(4 * own_normaliser.size()) {}
+        prefix_normaliser(4 * own_normaliser.size()),
+        paths(index(x.how.rotary ? batch.tokens() * heads().key : 0)),
+        begin(index(x.how.rotary ? batch.size() * heads().key * d / 2 : 0)),
+        turned(paths.size() * d) {}
   [[nodiscard]] int slots() const { return x.how.heads.state * batch.slots; }
 
   /// The quadratic form: no states, so a chunk must hold a whole sequence.
   host::Report run_quadratic(const host::Options& options) {
-    host::Report report = weights(options);
+    host::Report report = weights(options, nullptr, nullptr);
     join(report, attention(options, false));
     return report;
   }
@@ -153,7 +177,7 @@ struct Forward {
   }
   /// All but the rows.
   host::Report states(const host::Options& options, StateBuffers* initial = nullptr, StateBuffers* final = nullptr) {
-    host::Report report = weights(options);
+    host::Report report = weights(options, initial, final);
     const States before = initial ? initial->arrays() : States{}, after = final ? final->arrays() : States{};
     join(report, launch<Levels>(Levels::blocks(batch.sequences(), heads()),
                                 {batch.sequences(), heads(), chunks.arrays(), before, after}, options));
@@ -173,48 +197,92 @@ struct Forward {
                                  options));
     return report;
   }
-  host::Report weights(const host::Options& options) {
-    return launch<Weights<T>>(Weights<T>::blocks(batch.sequences(), heads()),
-                              {x.keys.template rows<const T>(from),
-                               x.how.log_gate ? x.gates.template rows<const float>(from) : Rows<const float>{},
-                               batch.sequences(), heads(), d, P, tokens.arrays(), chunks.arrays()},
-                              options);
+  host::Report weights(const host::Options& options, StateBuffers* initial = nullptr, StateBuffers* final = nullptr) {
+    host::Report report;
+    if (x.how.rotary)
+      report = launch<Paths>(Paths::blocks(batch.size(), heads().key),
+                             {x.how.rotary->beta ? x.beta.template rows<const float>(from) : Rows<const float>{},
+                              dense<double>(paths, 1), batch.sequences(), 0, heads().key, d / 2, x.rates,
+                              initial ? Global<const double>(initial->turns) : Global<const double>{}, begin,
+                              final ? Global<double>(final->turns) : Global<double>{}},
+                             options);
+    join(report, launch<Weights<T>>(Weights<T>::blocks(batch.sequences(), heads()),
+                                    {x.keys.template rows<const T>(from),
+                                     x.how.log_gate ? x.gates.template rows<const float>(from) : Rows<const float>{},
+                                     batch.sequences(), heads(), d, P, tokens.arrays(), chunks.arrays(), rotary(),
+                                     dense<T>(turned, d)},
+                                    options));
+    return report;
   }
   host::Report update(const host::Options& options) {
-    return launch<Update<T, P, d>>(Update<T, P, d>::blocks(batch.sequences(), heads(), x.how.e),
-                                   {x.keys.template rows<const T>(from),
-                                    x.values.template rows<const T>(from),
-                                    tokens.arrays(),
-                                    batch.sequences(),
-                                    heads(),
-                                    {own_sums, own_normaliser},
-                                    x.how.e},
-                                   options);
+    if constexpr (sizeof(T) == 4)
+      if (x.how.products == Products::fast) return update<Products::fast>(options);
+    return update<Products::exact>(options);
+  }
+  template <Products products>
+  host::Report update(const host::Options& options) {
+    using Kernel = Update<T, P, d, products>;
+    return launch<Kernel>(Kernel::blocks(batch.sequences(), heads(), x.how.e),
+                          {keys(),
+                           x.values.template rows<const T>(from),
+                           tokens.arrays(),
+                           batch.sequences(),
+                           heads(),
+                           {own_sums, own_normaliser},
+                           x.how.e},
+                          options);
   }
   host::Report attention(const host::Options& options, bool has_state) {
+    if constexpr (sizeof(T) == 4)
+      if (x.how.products == Products::fast) return attention<Products::fast>(options, has_state);
+    return attention<Products::exact>(options, has_state);
+  }
+  template <Products products>
+  host::Report attention(const host::Options& options, bool has_state) {
     const double scale = x.how.scale;
-    return launch<Attention<T, P, d>>(Attention<T, P, d>::blocks(batch.sequences(), heads(), x.how.e),
-                                      {x.queries.template rows<const T>(from),
-                                       x.keys.template rows<const T>(from),
-                                       x.values.template rows<const T>(from),
-                                       x.rows.template rows<T>(from),
-                                       x.condition.template rows<float>(from),
-                                       tokens.arrays(),
-                                       chunks.arrays(),
-                                       {prefix_sums, prefix_normaliser},
-                                       batch.sequences(),
-                                       heads(),
-                                       x.how.e,
-                                       has_state,
-                                       x.how.normalised,
-                                       P * std::log2(std::abs(scale)),
-                                       scale < 0 && P % 2 == 1 ? -1.f : 1.f,
-                                       x.how.noise},
-                                      options);
+    using Kernel = Attention<T, P, d, products>;
+    return launch<Kernel>(Kernel::blocks(batch.sequences(), heads(), x.how.e),
+                          {x.queries.template rows<const T>(from),
+                           keys(),
+                           x.values.template rows<const T>(from),
+                           x.rows.template rows<T>(from),
+                           x.condition.template rows<float>(from),
+                           tokens.arrays(),
+                           chunks.arrays(),
+                           {prefix_sums, prefix_normaliser},
+                           batch.sequences(),
+                           heads(),
+                           x.how.e,
+                           has_state,
+                           x.how.normalised,
+                           P * std::log2(std::abs(scale)),
+                           scale < 0 && P % 2 == 1 ? -1.f : 1.f,
+                           x.how.noise,
+                           rotary()},
+                          options);
   }
   [[nodiscard]] const Heads& heads() const { return x.how.heads; }
+  /// Faults unless the keys of all tokens, and nothing else, were stored as they turn.
+  void check_turned(host::Report& report) const {
+    std::vector<bool> expected(turned.size());
+    for (int b = 0; b < batch.size() && x.how.rotary; ++b)
+      for (int i = 0; i < batch.length(b) * heads().key * d; ++i)
+        expected[index(batch.first(b) * heads().key * d + i)] = true;
+    turned.check_stored(report, "turned keys", [&](std::size_t i) { return bool{expected[i]}; });
+  }
 
  private:
+  /// An array [B, T, Hk, width] of the workspace.
+  template <class U, class Memory>
+  Rows<U> dense(Memory& memory, int width) {
+    const std::int64_t token = std::int64_t{heads().key} * width;
+    return {memory, batch.packed ? 0 : batch.longest * token, token, width};
+  }
+  Rotary rotary() {
+    if (!x.how.rotary) return {};
+    return {x.rates, dense<const double>(paths, 1), begin, heads().key, x.how.rotary->halves};
+  }
+  Rows<const T> keys() { return x.how.rotary ? dense<const T>(turned, d) : x.keys.template rows<const T>(from); }
   static std::vector<int> part(std::vector<int> lengths, int first, int end) {
     for (int& length : lengths) length = std::clamp(length, first, std::max(first, end)) - first;
     return lengths;
@@ -222,19 +290,6 @@ struct Forward {
   template <class Kernel>
   static host::Report launch(const Blocks& blocks, const typename Kernel::Args& args, const host::Options& options) {
     return host::launch<Kernel>(grid(blocks), args, options);
-  }
-  static void join(host::Report& all, host::Report&& more) {
-    for (const auto& [what, times] : more.faults) all.faults[what] += times;
-    for (const auto& [place, site] : more.sites) {  // kernels share some
-      host::Site& sum = all.sites[place];
-      sum.instruction = site.instruction;
-      sum.executed += site.executed;
-      sum.shared.add(site.shared);
-      sum.global.add(site.global);
-      sum.masked |= site.masked;
-      sum.uneven |= site.uneven;
-      sum.partial |= site.partial;
-    }
   }
 };
 

@@ -23,6 +23,7 @@ std::string run(ArraysOf<K>& x, bool chunked, const host::Options& options = {})
   host::Report report = chunked ? forward.run(options) : forward.run_quadratic(options);
   x.rows.check_stored(report, "rows");
   x.condition.check_stored(report, "condition");
+  forward.check_turned(report);
   return report.clean() ? wrong<typename K::T, K::P, K::d>(x, {!chunked, 0}) : report.text();
 }
 
@@ -74,6 +75,7 @@ void check_gates(int length) {
       [](int) { return -1e-4; },
       [](int t) { return t % 3 == 0 ? -2. : -.5; },
       [](int t) { return t % 11 == 3 ? -1000. : 0.; },
+      [](int t) { return t == 70 ? -1e6 : -.3; },
       [](int t) { return t % 32 == 0 ? -infinity : -.1; },
       [](int t) { return t == 40 || t == 63 || t == 127 ? -infinity
                          : t == 70                      ? -1000.
@@ -90,7 +92,7 @@ void check_gates(int length) {
 /// Norms of keys and queries that differ by many orders, up to the ends of the format; scales.
 template <class K>
 void check_norms(int length) {
-  constexpr bool wide = fraction_bits<typename K::T> == 7;
+  constexpr bool wide = fraction_bits<typename K::T> != 10;
   const auto gate = [](int t) { return t % 5 == 0 ? -3. : -.01; };
   for (const double decades : {2., wide ? 15. : 3.5}) {
     Case how = case_of<K>({length});
@@ -141,17 +143,36 @@ void check_zeros(int length) {
   });
 }
 
+/// States of a case, of which nothing is set.
+template <class K>
+StateBuffers states_of(const ArraysOf<K>& x) {
+  const int angles = x.how.rotary ? x.batch.size() * x.how.heads.key * K::d / 2 : 0;
+  return {x.batch.size() * x.how.heads.state, monomial_count(K::P, K::d), x.how.e, angles};
+}
+/// Empty ones, with the angles that the case begins with.
+template <class K>
+void make_empty(StateBuffers& states, const ArraysOf<K>& x) {
+  for (auto* buffer : {&states.sums, &states.normaliser, &states.mass})
+    for (std::size_t i = 0; i < buffer->size(); ++i) buffer->set(i, 0);
+  for (std::size_t i = 0; i < states.level.size(); ++i) states.level.set(i, -infinity);
+  std::size_t i = 0;
+  for (int b = 0; b < x.batch.size() && x.how.rotary; ++b)
+    for (int h = 0; h < x.how.heads.key; ++h)
+      for (int j = 0; j < K::d / 2; ++j) states.turns.set(i++, x.how.rotary->turns(b, h, j));
+}
+
 /// The final state of one run is the initial state of the next.
 template <class K>
-void check_joined(const std::vector<int>& lengths, int cut) {
+void check_joined(const std::vector<int>& lengths, int cut, const std::optional<Rotation>& rotary = {}) {
   Case how = case_of<K>(lengths);
-  how.heads = {2, 2, 1};
+  how.heads = rotary ? Heads{2, 2, 2} : Heads{2, 2, 1};
+  how.rotary = rotary;
   how.log_gate = [](int t) { return t % 50 == 49 ? -1. : -1e-3; };
   ArraysOf<K> x(how);
-  const auto states = [&] { return StateBuffers(x.batch.size() * how.heads.state, monomial_count(K::P, K::d), how.e); };
-  StateBuffers between = states(), last = states();
+  StateBuffers initial = states_of<K>(x), between = states_of<K>(x), last = states_of<K>(x);
+  make_empty<K>(initial, x);
   Forward<typename K::T, K::P, K::d> before(x, 0, cut), after(x, cut);
-  host::Report first = before.run({}, nullptr, &between), second = after.run({}, &between, &last);
+  host::Report first = before.run({}, rotary ? &initial : nullptr, &between), second = after.run({}, &between, &last);
   x.rows.check_stored(second, "rows");
   INFO(first.text());
   INFO(second.text());
@@ -160,14 +181,16 @@ void check_joined(const std::vector<int>& lengths, int cut) {
 }
 
 /// NaN or an infinity in a token's key, value or query, or a NaN gate: rows that see it are NaN, all others are right;
-/// but before a value rows of its 128 tokens are NaN, too: these are multiplied together, with weights of 0.
+/// but before a value rows of its 128 tokens are NaN, too, and those behind a reset in its 32: these are multiplied
+/// together, with weights of 0.
 template <class K>
 void check_not_a_number(int length) {
-  for (const int place : {5, 70})
+  for (const auto [place, reset] : {std::pair(5, 98), {70, 95}, {70, 96}})  // resets about the border of a tile
     for (const int what : {0, 1, 2, 3}) {
-      CAPTURE(place, what);
+      CAPTURE(place, reset, what);
+      if (what == 1 && reset / 32 == place / 32) continue;
       Case how = case_of<K>({length});
-      how.log_gate = [](int t) { return t == 98 ? -infinity : -.01; };
+      how.log_gate = [last = reset](int t) { return t == last ? -infinity : -.01; };
       for (const bool chunked : {true, false}) {
         if (!chunked) how.chunk = (length + 63) / 64 * 64;
         ArraysOf<K> x(how);

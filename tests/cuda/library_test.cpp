@@ -1,6 +1,7 @@
 // The library on the host, kernels being noted and not run: what it refuses, at which sizes, before it launches any.
 #include <string>
 #include <typeindex>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -178,10 +179,12 @@ struct PiecesInOrder {
 
 TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other", "[cuda]") {
   for (const Form form : {Form::chunked, Form::quadratic}) {
+    const bool rotary = form == Form::chunked;
     Problem p;
+    if (rotary) p.rates = address<double>(16);
     p.power = 2, p.d = 16, p.e = 24;
     p.batch = 3, p.tokens = 200;
-    p.query_heads = 4, p.key_heads = p.gate_heads = 2;
+    p.query_heads = p.gate_heads = 4, p.key_heads = 2;
     p.form = form;
     p.chunk = 64;
     library::Plan plan;
@@ -193,7 +196,7 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     PiecesInOrder all{1 << 20};
     library::Pieces pieces(address(all.begin));
     const library::AttentionMemory m(p, plan, pieces);
-    const auto slots = static_cast<std::size_t>(2 * plan.slots), tokens = slots * static_cast<std::size_t>(plan.chunk);
+    const auto slots = static_cast<std::size_t>(4 * plan.slots), tokens = slots * static_cast<std::size_t>(plan.chunk);
     for (const double* x : {m.sum, m.key, m.level}) all.next(x, 8 * tokens);
     all.next(m.inverse, 4 * tokens), all.next(m.to_end, 4 * tokens), all.next(m.reset, 4 * tokens);
     all.next(m.total, 8 * slots), all.next(m.end, 8 * slots), all.next(m.own_mass, 4 * slots);
@@ -202,6 +205,8 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     const std::size_t rows = form == Form::chunked ? slots * 136 : 0;
     all.next(m.own_sums, 4 * rows * 24), all.next(m.own_normaliser, 4 * rows);
     all.next(m.prefix_sums, 2 * rows * 24), all.next(m.prefix_normaliser, 2 * rows * 4);
+    const std::size_t keys = rotary ? 3 * 200 * 2 : 0;
+    all.next(m.paths, 8 * keys), all.next(m.begin, rotary ? 3 * 2 * 8 * 8 : 0), all.next(m.turned, 2 * keys * 16);
     std::size_t bytes = 0;
     REQUIRE(attention_workspace(p, bytes).ok());
     REQUIRE(all.end_at(bytes));
@@ -210,8 +215,10 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     State state;
     REQUIRE(state_bytes(p, bytes).ok());
     REQUIRE(state_in(p, address(of_state.begin), bytes, state).ok());
-    of_state.next(state.sums, 3 * 2 * 136 * 24 * 4), of_state.next(state.normaliser, 3 * 2 * 136 * 4);
-    of_state.next(state.level, 3 * 2 * 8), of_state.next(state.mass, 3 * 2 * 4);
+    of_state.next(state.sums, 3 * 4 * 136 * 24 * 4), of_state.next(state.normaliser, 3 * 4 * 136 * 4);
+    of_state.next(state.level, 3 * 4 * 8), of_state.next(state.mass, 3 * 4 * 4);
+    if (rotary) of_state.next(state.turns, 3 * 2 * 8 * 8);
+    REQUIRE((state.turns != nullptr) == rotary);
     REQUIRE(of_state.end_at(bytes));
     REQUIRE(state_in(p, address(of_state.begin), bytes - 1, state).code() == Code::workspace_too_small);
 
@@ -220,7 +227,9 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     REQUIRE(tail_bytes(p, 128, bytes).ok());
     REQUIRE(tail_in(p, 128, address(of_tail.begin), bytes, tail).ok());
     of_tail.next(tail.keys, 3 * 2 * 128 * 16 * 2), of_tail.next(tail.values, 3 * 2 * 128 * 24 * 2);
-    of_tail.next(tail.log_gates, 3 * 2 * 128 * 4);
+    of_tail.next(tail.log_gates, 3 * 4 * 128 * 4);
+    if (rotary) of_tail.next(tail.paths, 3 * 2 * 128 * 8);
+    REQUIRE((tail.paths != nullptr) == rotary);
     REQUIRE(of_tail.end_at(bytes));
     REQUIRE((tail.capacity == 128 && tail.count == 0));
   }
@@ -276,14 +285,44 @@ TEST_CASE("decoding launches a reader of states for one query or eight, then the
   REQUIRE(!decode_after(62, 2));
 }
 
+TEST_CASE("with rotary paths come first", "[cuda]") {
+  Call call;
+  call.problem.rates = address<double>(16);
+  State& state = call.outputs.final_state;
+  state.turns = address<double>(80);
+  REQUIRE(attention_workspace(call.problem, call.bytes).ok());
+  launched.clear();
+  REQUIRE(attend(call.problem, call.inputs, call.outputs, call.workspace, call.bytes, nullptr).ok());
+  REQUIRE(launched.size() == 6);
+  REQUIRE(launched[0].kernel == typeid(Paths));
+  REQUIRE((launched[0].blocks.x == 2 && launched[0].blocks.y == 2 && launched[0].blocks.z == 1));
+  call.problem.tokens = 2;
+  const State read = std::exchange(state, {});
+  Tail tail{address(16), address(32), address<float>(48), 64, 60, address<double>(64)};
+  launched.clear();
+  REQUIRE(decode(call.problem, read, tail, call.inputs, call.outputs, call.workspace, 1 << 30, nullptr).ok());
+  REQUIRE(launched.size() == 3);
+  REQUIRE(launched[0].kernel == typeid(Paths));
+}
+
+TEST_CASE("sizes beyond 64 bits stay too large", "[cuda]") {
+  Problem p;
+  p.power = 2, p.d = 64, p.e = 256;
+  p.batch = 1 << 30;
+  p.query_heads = p.key_heads = 1 << 13;
+  std::size_t bytes = 0;  // sums have (2^64 + 2^58) bytes
+  REQUIRE(state_bytes(p, bytes).code() == Code::too_large);
+}
+
 // 99 KB a block: compute capability 8.6, 8.9, 12.0.
 TEST_CASE("kernels that need more than 99 KB are refused by a smaller device", "[cuda]") {
   library::shared_memory = 99 << 10;
   std::string text;
-  for (const auto [power, d] : library::instantiations)
+  for (const auto& [power, d, floats] : library::instantiations)
     for (const Form form : {Form::quadratic, Form::chunked}) {
       Problem p;
       p.power = power, p.d = d;
+      p.element = floats ? Element::f32 : Element::bf16;
       p.tokens = 100;
       p.form = form;
       p.chunk = 64;
@@ -302,6 +341,7 @@ TEST_CASE("blocks that a multiprocessor is asked to hold have threads for all of
   const auto threads = []<class Kernel>() { return Kernel::threads * Kernel::blocks_per_multiprocessor; };
   REQUIRE(threads.operator()<Weights<bf16>>() <= 1536);
   REQUIRE(threads.operator()<Levels>() <= 1536);
+  REQUIRE(threads.operator()<Paths>() <= 1536);
   REQUIRE(threads.operator()<Scan<bf16>>() <= 1536);
   REQUIRE(threads.operator()<Update<bf16, 2, 64>>() <= 1536);
   REQUIRE(threads.operator()<Attention<bf16, 1, 64>>() <= 1536);

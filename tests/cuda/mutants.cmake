@@ -32,7 +32,7 @@ list(APPEND INCLUDES -I${SCRATCH}/cuda/src -I${SCRATCH}/tests/cuda -I${SCRATCH}/
 function(run name failed)
   execute_process(COMMAND ${COMPILER} -std=c++20 -Og ${INCLUDES} ${SCRATCH}/tests/cuda/${test}.cpp ${LIBRARIES}
     -o ${SCRATCH}/mutant COMMAND_ERROR_IS_FATAL ANY)
-  execute_process(COMMAND ${SCRATCH}/mutant ${filter} --abort TIMEOUT 100 RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+  execute_process(COMMAND ${SCRATCH}/mutant ${filter} --abort TIMEOUT 600 RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
   set(${failed} ${result} PARENT_SCOPE)
 endfunction()
 

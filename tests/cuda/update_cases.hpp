@@ -6,8 +6,8 @@
 namespace sympow::test {
 
 /// All entries within their roundings: w k̂ and products of rows to T, P of them and 2 P - 1 that may meet numbers near
-/// 0, w k̂ to float before; u_mma a step of tensor cores, and sums of at most 8 warps. "" or the first entry that is
-/// not.
+/// 0, w k̂ to float before; off_of_sums of tensor cores, and sums of at most 8 warps; values of floats are factors near
+/// 0, too. "" or the first entry that is not.
 template <class K>
 std::string wrong_sums(const Forward<typename K::T, K::P, K::d>& run) {
   using T = typename K::T;
@@ -53,8 +53,9 @@ std::string wrong_sums(const Forward<typename K::T, K::P, K::d>& run) {
             const std::size_t entry = index(slot) * index(D) + index(m), at = index(m * (e + 1) + c);
             const double got = double{c < e ? run.own_sums[entry * index(e) + index(c)] : run.own_normaliser[entry]};
             const double roundings = std::pow(1 + u_of<T>, P) * (1 + u_float) - 1;
-            const double floats = ((chunk + 15) / 16 * u_mma + 8 * u_float) * (1 + roundings);
-            const double off = (roundings + floats) * sizes[at] + (2 * P - 1) * least_of<T> * plain[index(c)];
+            const double floats = (off_of_sums<T>((chunk + 15) / 16, x.how.products) + 8 * u_float) * (1 + roundings);
+            const double off = (roundings + floats) * sizes[at] + (2 * P - 1) * least_of<T> * plain[index(c)] +
+                               (sizeof(T) == 2 ? 0 : least_of<T> * sizes[index(m * (e + 1) + e)]);
             if (std::isnan(sums[at]) ? !std::isnan(got) : !(std::abs(got - sums[at]) <= off)) {
               std::ostringstream text;
               text << "monomial " << m << ", channel " << c << " of slot " << slot << ": " << got << " is not "

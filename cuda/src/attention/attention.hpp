@@ -11,31 +11,33 @@ namespace sympow::cuda {
 
 /// y_i = Σ_m φ(q̂_i)_m S_m 2^{M - r_i} + Σ_j (q̂_i·k̂_j)^P 2^{u_j - r_i} v_j over the keys j ≤ i of the chunk, and the
 /// same sum of ones, by which it is divided if asked for; chunks.hpp has u, r and M. q̂ is q times a power of 2, its
-/// largest entry in [½, 1).
+/// largest entry in [½, 1). With rotary queries turn first; keys come turned.
 ///
-/// A block of 8 warps, for P 1 of 4, has 32 queries a warp of a chunk and head, and 64 value channels. The stages of
-/// the state, 64 monomials each, and then 64 keys and values each, come through one ring. Sums stay in registers, (64 +
-/// 8) channels: the first of the last 8 are the normaliser, in the state in three terms of T. Keys before those of the
-/// warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied by 2^{R - r_i} once; among the warp's
-/// own 32 keys each weight is formed alone. Both exponents are at most 0.
+/// A block of 8 warps, for P 1 of 4, has 32 queries a warp of a chunk and head, and 64 value channels; of floats 8
+/// warps have 16. The stages of the state, 64 monomials each, and then 64 keys and values each, come through one ring.
+/// Sums stay in registers, (64 + 8) channels: the first of the last 8 are the normaliser, in the state in three terms
+/// of T. Keys before those of the warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied once, by
+/// 2^{R - r_i}; among the warp's own keys each weight is formed alone. Both exponents are at most 0.
 ///
 /// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
 /// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.
-template <class T, int P, int d>
+template <class T, int P, int d, block::Products products = block::Products::exact>
 struct Attention {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
-  static constexpr int warps = P == 1 ? 4 : 8, row_tiles = 2, groups = 2 * row_tiles, rows_of_warp = 16 * row_tiles,
-                       rows_of_block = warps * rows_of_warp;
-  static constexpr int columns = 64, stage_rows = 64, stages = d > 64 ? 3 : 4;
-  static constexpr int ahead = stages - 2;  // stages on their way; products of the one before may still be under way
+  static constexpr bool wide = sizeof(T) > 2;  // such entries leave room for less
+  static constexpr int warps = P == 1 && !wide ? 4 : 8, row_tiles = wide ? 1 : 2, groups = 2 * row_tiles,
+                       rows_of_warp = 16 * row_tiles, rows_of_block = warps * rows_of_warp;
+  static constexpr int columns = 64, stage_rows = 64, stages = wide ? 2 : d > 64 ? 3 : 4;
+  static constexpr int under_way = wide ? 0 : 1;        // products, when the next stage comes
+  static constexpr int ahead = stages - 1 - under_way;  // stages on their way
   static constexpr int scales = ahead + 1;  // stages of what no product reads: exponents of keys, their powers of 2
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
-  static constexpr int right_bytes = stage_rows * columns * 2;   // of a stage: rows of the state, or values
-  static constexpr int left_bytes = stage_rows * d * 2;          // keys, or the normaliser, 16 bytes a monomial
+  static constexpr int right_entries = stage_rows * columns;     // of a stage: rows of the state, or values
+  static constexpr int left_entries = stage_rows * d;            // keys, or the normaliser, an octet a monomial
   static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y
-  static constexpr int shared_bytes =
-      rows_of_block * query_width * 2 + stages * (right_bytes + left_bytes) + scales * stage_rows * (8 + 4) + 256;
+  static constexpr int entries = rows_of_block * query_width + stages * (right_entries + left_entries) + 16 * 8;
+  static constexpr int shared_bytes = entries * static_cast<int>(sizeof(T)) + scales * stage_rows * (8 + 4);
   using Features = QueryFeatures<T, P, d, row_tiles>;
 
   struct Args {
@@ -51,7 +53,8 @@ struct Attention {
     bool has_state, normalised;
     double scale_exponent;  ///< rows that are not normalised are multiplied by 2^scale_exponent times the sign
     float scale_sign;
-    float noise;  ///< τ: a row is degenerate unless its normaliser exceeds τ times the mass it read through φ
+    float noise;         ///< τ: a row is degenerate unless its normaliser exceeds τ times the mass it read through φ
+    Rotary rotary = {};  ///< of queries
   };
 
   SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
@@ -88,33 +91,34 @@ struct Attention {
 
     Arena arena;
     const auto queries = arena.take<T>(rows_of_block * query_width);
-    const auto left_ring = arena.take<T>(stages * left_bytes / 2), right_ring = arena.take<T>(stages * right_bytes / 2);
+    const auto left_ring = arena.take<T>(stages * left_entries), right_ring = arena.take<T>(stages * right_entries);
     const auto key_ring = arena.take<double>(scales * stage_rows);
     const auto inverse_ring = arena.take<float>(scales * stage_rows);
     const auto ones = arena.take<T>(16 * 8);
     write_ones(ones, w);
 
-    const TileCopy<d, rows_of_block, warps> query_copy(w);
-    const TileCopy<d, stage_rows, warps> key_copy(w);
-    const TileCopy<columns, stage_rows, warps> value_copy(w);
-    const Lanes<bool> value_exists = value_copy.octet * 8 + tile * columns < x.e;
+    const TileCopy<T, d, rows_of_block, warps> query_copy(w);
+    const TileCopy<T, d, stage_rows, warps> key_copy(w);
+    const TileCopy<T, columns, stage_rows, warps> value_copy(w);
+    const Lanes<bool> value_exists = value_copy.column + tile * columns < x.e;
     const std::int64_t state_at = slot * D * x.e + tile * columns;
     typename Features::Walk coming;
     Lanes<std::int64_t> key_at = key_copy.source(x.keys.at(b, begin + first_key, key_head), x.keys.token);
     Lanes<std::int64_t> value_at =
         value_copy.source(x.values.at(b, begin + first_key, key_head) + tile * columns, x.values.token);
     const auto bring_state = [&](int ring) {
-      SYMPOW_UNROLL
+      SYMPOW_UNROLL_BY(wide ? 1 : value_copy.count)
       for (int n = 0; n < value_copy.count; ++n) {
         const Lanes<int> m = coming.monomial(value_copy.row + n * value_copy.step);
         cp_async<16>(right_ring, value_copy.to + (ring * stage_rows + n * value_copy.step) * columns, x.prefixes.sums,
-                     convert<std::int64_t>(m) * x.e + (value_copy.octet * 8 + state_at),
+                     convert<std::int64_t>(m) * x.e + (value_copy.column + state_at),
                      where(m >= 0 && value_exists, 16, 0));
       }
       if (w < stage_rows / 32) {
         const Lanes<int> row = lane() + w * 32, m = coming.monomial(row);
-        cp_async<8>(left_ring, row * 8 + ring * (left_bytes / 2), x.prefixes.normaliser, (m + slot * D) * 4,
-                    where(m >= 0, 8, 0));
+        constexpr int bytes = 4 * sizeof(T);
+        cp_async<bytes>(left_ring, row * 8 + ring * left_entries, x.prefixes.normaliser, (m + slot * D) * 4,
+                        where(m >= 0, bytes, 0));
       }
       coming.advance();
     };
@@ -142,7 +146,7 @@ struct Attention {
     for (int from = w * 32; from < stages * stage_rows; from += threads) {  // to the right of the normaliser's terms
       const Lanes<int> row = lane() + from, ring = row / stage_rows;
       const Lanes<Two> zero[2] = {Two{}, Two{}};
-      store(left_ring.template as<Two>(), (ring * (left_bytes / 2) + row % stage_rows * 8 + 4) / 2, zero,
+      store(left_ring.template as<Two>(), (ring * left_entries + row % stage_rows * 8 + 4) / 2, zero,
             ring < state_stages);
     }
     SYMPOW_UNROLL
@@ -155,32 +159,35 @@ struct Attention {
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
     cp_async_wait<ahead - 1>();
-    barrier();  // all queries have come
-    const auto norms = normalise_queries<d, groups>(queries, own);
+    barrier();                                          // all queries have come
+    const int its_first = top + warp() * rows_of_warp;  // asked anew: one register less than first_row kept
+    const QueryTurns turn{x.rotary, b, key_head, begin, its_first, length - 1};
+    const auto norms = normalise_queries<d, groups>(queries, own, turn);
     Features features{queries, own, {}, {}};
-    Lanes<float> sum[row_tiles][columns / 8 + 1][4];
+    Lanes<float> sum[std::size_t{row_tiles}][columns / 8 + 1][4];
     each(sum, [](Lanes<float>& s, int) { s = 0.f; });
 
     typename Features::Walk walk;
     for (int stage = 0; stage < state_stages; ++stage, walk.advance()) {
       features.enter(walk);
       cp_async_wait<ahead - 1>();
-      publish();
+      publish<T>();
       barrier();
       bring(stage + ahead);
       const int ring = stage % stages;
-      Lanes<Two> phi[2][row_tiles][4];
-      SYMPOW_UNROLL
+      Lanes<Two> phi[std::size_t{under_way + 1}][std::size_t{row_tiles}][4];
+      SYMPOW_UNROLL_BY(wide ? 1 : stage_rows / 16)
       for (int step = 0; step < stage_rows / 16; ++step) {
-        group_wait<1>();  // the product of two steps before is done with this φ
+        group_wait<T, under_way>();  // the product of two steps before is done with this φ
         SYMPOW_UNROLL
-        for (int t = 0; t < row_tiles; ++t) features.fragment(phi[step % 2][t], walk, step, t);
-        group_mma(sum, phi[step % 2], right_ring, ring * stage_rows + step * 16, left_ring,
-                  ring * (left_bytes / 16) + step * 16);
-        group_commit();
+        for (int t = 0; t < row_tiles; ++t) features.fragment(phi[step % (under_way + 1)][t], walk, step, t);
+        group_mma<products>(sum, phi[step % (under_way + 1)], right_ring, ring * stage_rows + step * 16, left_ring,
+                            ring * (left_entries / 8) + step * 16);
+        group_commit<T>();
       }
+      if constexpr (under_way == 0) group_wait<T, 0>();
     }
-    group_finish(sum);
+    group_finish<T>(sum);
     const bool sees_state = state_stages > 0 && levels.first_seen < 0;
     Lanes<float> mass = 0.f;  // of the state, relative to the first row
     if (sees_state) {
@@ -196,24 +203,25 @@ struct Attention {
       each(sum, [](Lanes<float>& s, int) { s = 0.f; });
     }
 
-    const QueryTiles<T, d, row_tiles> query_tiles(queries, own);
+    const QueryTiles<T, d, row_tiles, products> query_tiles(queries, own);
     const int last_row = top + (w / 4 * 4 + 3) * rows_of_warp;  // of the four warps that multiply together
     for (int stage = state_stages; stage < end_stage; ++stage) {
       cp_async_wait<ahead - 1>();
-      publish();
+      publish<T>();
       barrier();
       bring(stage + ahead);
       SYMPOW_ROLL
-      for (int half = 0; half < stage_rows; half += rows_of_warp) {
-        const int key = first_key + (stage - state_stages) * stage_rows + half;
-        const int from = stage % stages * stage_rows + half;
+      for (int part = 0; part < stage_rows; part += rows_of_warp) {
+        const int key = first_key + (stage - state_stages) * stage_rows + part;
+        const int from = stage % stages * stage_rows + part;
         if (key > last_row || key >= length) continue;
-        Lanes<float> score[row_tiles][rows_of_warp / 8][4];
+        Lanes<float> score[std::size_t{row_tiles}][std::size_t{rows_of_warp / 8}][4];
         query_tiles.scores(score, left_ring, from);
-        Lanes<double> u[1];
-        Lanes<float> inverse[1];
-        load(u, key_ring, lane() + (stage % scales * stage_rows + half));
-        load(inverse, inverse_ring, lane() + (stage % scales * stage_rows + half));
+        const int of_keys = part + stage % scales * stage_rows;
+        Lanes<double> u[1] = {0.};
+        Lanes<float> inverse[1] = {0.f};
+        load(u, key_ring, lane() + of_keys, lane() < rows_of_warp);
+        load(inverse, inverse_ring, lane() + of_keys, lane() < rows_of_warp);
         if (key <= levels.first_seen && levels.first_seen < key + rows_of_warp) {  // what came before may be NaN
           each(sum, [](Lanes<float>& s, int) { s = 0.f; });
           hide_columns(score, levels.first_seen - key);
@@ -228,23 +236,19 @@ struct Attention {
           weigh_columns<P>(score, where(lane() + key >= levels.first_seen, inverse[0] * weight, Lanes<float>(0.f)));
         }
         const bool is_hidden = key > first_row || key + rows_of_warp <= levels.first_seen;
-        Lanes<Two> weights[rows_of_warp / 16][row_tiles][4];
-        SYMPOW_UNROLL
-        for (int step = 0; step < rows_of_warp / 16; ++step) SYMPOW_UNROLL
-        for (int t = 0; t < row_tiles; ++t) SYMPOW_UNROLL
-        for (int r = 0; r < 4; ++r) {
-          const auto& two = score[t][2 * step + r / 2];
-          weights[step][t][r] = is_hidden ? Lanes<Two>(Two{}) : pack<T>(two[r % 2 * 2], two[r % 2 * 2 + 1]);
-        }
+        Lanes<Two> weights[std::size_t{rows_of_warp / 16}][std::size_t{row_tiles}][4];
+        left_factors(weights, score, is_hidden);
         SYMPOW_UNROLL
         for (int step = 0; step < rows_of_warp / 16; ++step)
-          group_mma(sum, weights[step], right_ring, from + step * 16, ones, 0);
-        group_commit();
-        group_finish(sum);
+          group_mma<products>(sum, weights[step], right_ring, from + step * 16, ones, 0);
+        group_commit<T>();
+        group_finish<T>(sum);
       }
     }
+    constexpr bool reads_late = !QueryTiles<T, d, row_tiles>::kept;  // queries that rows of y take the place of
+    if constexpr (reads_late && d < columns) barrier();              // those of other warps, too
     if (idle) return;
-    if constexpr (!QueryTiles<T, d, row_tiles>::kept) warp_barrier();  // its last query was just read
+    if constexpr (reads_late) warp_barrier();
 
     // Normalise or scale the rows; through shared memory they become rows of 16 bytes.
     const int staged = w * rows_of_warp * query_width / columns;
@@ -274,7 +278,7 @@ struct Attention {
         store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
       }
       if (x.condition.data.data && tile == 0) {
-        const Lanes<float> one[1] = {where(degenerate, Lanes<float>(static_cast<float>(infinity)), read / normaliser)};
+        const Lanes<float> one[1] = {where(degenerate, static_cast<float>(infinity), read / absolute(normaliser))};
         store(x.condition.data, x.condition.at(b, row + begin, head), one,
               lane() % 4 == 0 && lane() / 4 + (first_row + 8 * g) < length);
       }
@@ -282,15 +286,6 @@ struct Attention {
     warp_barrier();
     store_tile<rows_of_warp>(x.rows.data, x.rows.at(b, begin + first_row, head) + tile * columns, x.rows.token, queries,
                              staged, length - first_row, x.e - tile * columns);
-  }
-
- private:
-  template <std::size_t tiles, std::size_t n, class F>
-  SYMPOW_DEVICE static void each(Lanes<float> (&sum)[tiles][n][4], const F& f) {
-    SYMPOW_UNROLL
-    for (std::size_t t = 0; t < tiles; ++t) SYMPOW_UNROLL
-    for (std::size_t i = 0; i < n; ++i) SYMPOW_UNROLL
-    for (int r = 0; r < 4; ++r) f(sum[t][i][r], static_cast<int>(2 * t) + r / 2);
   }
 };
 

@@ -24,10 +24,11 @@ struct QueryFeatures {
   using Two = block::Pair<T>;
   static constexpr std::size_t groups = 2 * row_tiles;
   static constexpr int octets = d / 8;
+  static constexpr std::size_t kept = sizeof(T) == 2 ? 4 : 1;  // of a row's octet in registers; else a pair at a time
 
-  block::Shared<T> queries;                  // q̂, in octet_place<d>
-  int first;                                 // row of the warp
-  Lanes<Two> two[groups], eight[groups][4];  // of rows 8 g + lane / 4: what the lane's columns of a group take, and
+  block::Shared<T> queries;                     // q̂, in octet_place<d>
+  int first;                                    // row of the warp
+  Lanes<Two> two[groups], eight[groups][kept];  // of rows 8 g + lane / 4: what the lane's columns of a group take, and
       // what a group takes: P 2: channels of octets b and a; else factors, octet b
 
   /// The stages one after the other: b in the outer loop. For P 1 a counts the stages.
@@ -87,7 +88,7 @@ struct QueryFeatures {
   }
 
   /// Rows 16 tile … 16 tile + 15, monomials 16 step … 16 step + 15 of the stage.
-  SYMPOW_DEVICE void fragment(Lanes<Two> (&phi)[4], const Walk& stage, int step, int tile) const {
+  SYMPOW_DEVICE void fragment(Lanes<Two> (&phi)[4], const Walk& stage, int step, int tile) {
     using namespace block;
     if constexpr (P == 1) {
       ldmatrix<false>(phi, queries,
@@ -95,18 +96,25 @@ struct QueryFeatures {
     } else {
       SYMPOW_UNROLL
       for (int r = 0; r < 4; ++r) {
-        const int group = 2 * step + r / 2, g = 2 * tile + r % 2;
-        phi[r] = multiply(group % 2 == 0 ? both_lower(eight[g][group / 2]) : both_upper(eight[g][group / 2]), two[g]);
+        const int g = 2 * tile + r % 2;
+        if (kept == 1 && r < 2) load_octet(g, P == 2 ? stage.a : stage.b, step);
+        const Lanes<Two>& one = eight[g][kept == 1 ? 0 : step];
+        phi[r] = multiply(r / 2 == 0 ? both_lower(one) : both_upper(one), two[g]);
       }
     }
   }
 
  private:
   SYMPOW_DEVICE void load_octets(int octet) {
+    if constexpr (kept > 1) {
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2 * row_tiles; ++g) load_octet(g, octet, 0);
+    }
+  }
+  /// What is kept of an octet, from its pair `from` on.
+  SYMPOW_DEVICE void load_octet(int g, int octet, int from) {
     using namespace block;
-    SYMPOW_UNROLL
-    for (int g = 0; g < 2 * row_tiles; ++g)
-      load(eight[g], queries.template as<Two>(), octet_place<d>(lane() / 4 + (first + 8 * g), octet) / 2);
+    load(eight[g], queries.template as<Two>(), octet_place<d>(lane() / 4 + (first + 8 * g), octet) / 2 + from);
   }
 
   /// The two factors of the lane's columns. A lane finds the channels of one of the eight, its neighbours ask for them.

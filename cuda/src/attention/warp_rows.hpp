@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../layout/tiles.hpp"
+#include "../layout/turns.hpp"
 #include "row_levels.hpp"
 
 namespace sympow::cuda {
@@ -31,29 +32,53 @@ struct QueryNorms {
   Lanes<float> square[count];  ///< ‖q̂‖²
 };
 
-/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>. The largest entry of a row comes into [½, 1);
-/// rows of zeros stay, and rows with a number that is not finite become NaN. Only for the warp's own lanes, who are in
-/// step after it.
+/// Turns queries of a chunk that begins at token `begin`, where there is rotary: of rows 8 g + lane / 4 from `first`
+/// on.
+struct QueryTurns {
+  const Rotary& rotary;
+  int b, key_head;
+  std::int64_t begin;
+  int first, last;
+
+  SYMPOW_DEVICE void operator()(int g, Lanes<int> octet, int distance, int d, Lanes<float> (&channels)[8],
+                                Lanes<bool> active) const {
+    if (!rotary.rates.data) return;
+    const Lanes<int> row = smaller(block::lane() / 4 + (first + 8 * g), Lanes<int>(last));
+    rotary.turn(channels, d, octet, distance, b, row + begin, key_head, active);
+  }
+};
+
+/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>, of which eight channels are first what
+/// `turn` makes of them. The largest entry of a row comes into [½, 1); rows of
+/// zeros stay, and rows with a number that is not finite become NaN. Only for the warp's own lanes, who are in step
+/// after it.
 template <int d, int groups, class T>
-SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int first) {
+SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int first, const QueryTurns& turn) {
   using namespace block;
   QueryNorms<groups> norms;
+  constexpr std::size_t parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
+  constexpr int distance = d > 16 ? 2 : 1;                // of the lanes with octets half a row apart
+  const auto octet = [](std::size_t n) { return lane() % 2 + lane() % 4 / 2 * (d / 16) + 2 * static_cast<int>(n); };
   SYMPOW_UNROLL
   for (int g = 0; g < groups; ++g) {
-    constexpr std::size_t parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
-    Lanes<Pair<T>> entries[parts][4];
+    Lanes<float> entries[parts][8];
     const Lanes<int> row = lane() / 4 + (first + 8 * g);
     const Lanes<bool> active = lane() % 4 * 8 < d;
     Lanes<float> largest = 0.f;
     SYMPOW_UNROLL
     for (std::size_t n = 0; n < parts; ++n) {
+      Lanes<Pair<T>> pairs[4];
       SYMPOW_UNROLL
-      for (int i = 0; i < 4; ++i) entries[n][i] = Pair<T>{};
-      load(entries[n], queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2,
-           active);
+      for (int i = 0; i < 4; ++i) pairs[i] = Pair<T>{};
+      load(pairs, queries.template as<Pair<T>>(), octet_place<d>(row, octet(n)) / 2, active);
       SYMPOW_UNROLL
-      for (int i = 0; i < 4; ++i)
-        largest = larger(largest, larger(absolute(lower(entries[n][i])), absolute(upper(entries[n][i]))));
+      for (int i = 0; i < 4; ++i) {
+        entries[n][2 * i] = lower(pairs[i]);
+        entries[n][2 * i + 1] = upper(pairs[i]);
+      }
+      turn(g, octet(n), distance, d, entries[n], active);
+      SYMPOW_UNROLL
+      for (int i = 0; i < 8; ++i) largest = larger(largest, absolute(entries[n][i]));
     }
     SYMPOW_UNROLL
     for (int mask = 1; mask < 4; mask *= 2) largest = larger(largest, shuffle_xor(largest, mask));
@@ -64,14 +89,14 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
     Lanes<float> square = 0.f;
     SYMPOW_UNROLL
     for (std::size_t n = 0; n < parts; ++n) {
+      Lanes<Pair<T>> pairs[4];
       SYMPOW_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const Lanes<float> one = lower(entries[n][i]) * shrink, other = upper(entries[n][i]) * shrink;
+        const Lanes<float> one = entries[n][2 * i] * shrink, other = entries[n][2 * i + 1] * shrink;
         square += one * one + other * other;
-        entries[n][i] = pack<T>(one, other);
+        pairs[i] = pack<T>(one, other);
       }
-      store(queries.template as<Pair<T>>(), octet_place<d>(row, lane() % 4 + 4 * static_cast<int>(n)) / 2, entries[n],
-            active);
+      store(queries.template as<Pair<T>>(), octet_place<d>(row, octet(n)) / 2, pairs, active);
     }
     square += shuffle_xor(square, 1);
     norms.square[g] = square + shuffle_xor(square, 2);
@@ -80,10 +105,10 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
   return norms;
 }
 
-/// The queries of a warp as left factors: up to 64 channels stay in registers.
-template <class T, int d, int tiles>
+/// The queries of a warp as left factors: up to 64 channels of 16 bits stay in registers.
+template <class T, int d, int tiles, block::Products products = block::Products::exact>
 struct QueryTiles {
-  static constexpr std::size_t count = tiles, kept = d <= 64 ? d / 16 : 0;
+  static constexpr std::size_t count = tiles, kept = sizeof(T) == 2 && d <= 64 ? d / 16 : 0;
 
   block::Shared<T> queries;
   int first;
@@ -94,29 +119,30 @@ struct QueryTiles {
     for (int t = 0; t < tiles; ++t) SYMPOW_UNROLL
     for (int step = 0; step < static_cast<int>(kept); ++step) load(left[t][step], t, step);
   }
-  /// Scores q̂_i·k_j of 32 keys, in rows from `first_key` on.
-  SYMPOW_DEVICE void scores(Lanes<float> (&score)[count][4][4], block::Shared<T> keys, int first_key) const {
+  /// Scores q̂_i·k_j of 8 `octets` keys, in rows from `first_key` on.
+  template <std::size_t octets>
+  SYMPOW_DEVICE void scores(Lanes<float> (&score)[count][octets][4], block::Shared<T> keys, int first_key) const {
     using namespace block;
     SYMPOW_UNROLL
     for (int t = 0; t < tiles; ++t) SYMPOW_UNROLL
-    for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+    for (std::size_t n = 0; n < octets; ++n) SYMPOW_UNROLL
     for (int r = 0; r < 4; ++r) score[t][n][r] = 0.f;
-    SYMPOW_UNROLL
+    SYMPOW_UNROLL_BY(kept > 0 ? d / 16 : 1)
     for (int step = 0; step < d / 16; ++step) {
-      Lanes<Pair<T>> right[2][4];
+      Lanes<Pair<T>> right[octets / 2][4];
       SYMPOW_UNROLL
-      for (int n = 0; n < 2; ++n)
+      for (int n = 0; n < static_cast<int>(octets) / 2; ++n)
         ldmatrix<false>(
             right[n], keys,
             octet_place<d>((lane() >> 4) * 8 + lane() % 8 + (first_key + 16 * n), (lane() >> 3) % 2 + 2 * step));
       SYMPOW_UNROLL
       for (int t = 0; t < tiles; ++t) {
         if constexpr (kept > 0) {
-          multiply_right(score[t], left[t][step], right);
+          multiply_right<products>(score[t], left[t][step], right);
         } else {
           Lanes<Pair<T>> tile[4];
           load(tile, t, step);
-          multiply_right(score[t], tile, right);
+          multiply_right<products>(score[t], tile, right);
         }
       }
     }
@@ -129,12 +155,35 @@ struct QueryTiles {
   }
 };
 
-/// Scores of 32 keys that all rows see, times `scale` of each key (a lane's), to the power P.
-template <int P, std::size_t tiles>
-SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][4][4], Lanes<float> scale) {
+/// f(s, g) of every entry s of sums or scores, in rows 8 g + lane / 4.
+template <std::size_t tiles, std::size_t n, class F>
+SYMPOW_DEVICE void each(Lanes<float> (&sum)[tiles][n][4], const F& f) {
+  SYMPOW_UNROLL
+  for (std::size_t t = 0; t < tiles; ++t) SYMPOW_UNROLL
+  for (std::size_t i = 0; i < n; ++i) SYMPOW_UNROLL
+  for (int r = 0; r < 4; ++r) f(sum[t][i][r], static_cast<int>(2 * t) + r / 2);
+}
+
+/// Scores of 16 n keys as left factors, rounded to T; 0 where they are hidden.
+template <class T, std::size_t n, std::size_t tiles>
+SYMPOW_DEVICE void left_factors(Lanes<block::Pair<T>> (&left)[n][tiles][4],
+                                const Lanes<float> (&score)[tiles][2 * n][4], bool is_hidden) {
   using namespace block;
   SYMPOW_UNROLL
-  for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+  for (std::size_t step = 0; step < n; ++step) SYMPOW_UNROLL
+  for (std::size_t t = 0; t < tiles; ++t) SYMPOW_UNROLL
+  for (std::size_t r = 0; r < 4; ++r) {
+    const auto& two = score[t][2 * step + r / 2];
+    left[step][t][r] = is_hidden ? Lanes<Pair<T>>(Pair<T>{}) : pack<T>(two[r % 2 * 2], two[r % 2 * 2 + 1]);
+  }
+}
+
+/// Scores of keys that all rows see, times `scale` of each key (a lane's), to the power P.
+template <int P, std::size_t tiles, std::size_t octets>
+SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][octets][4], Lanes<float> scale) {
+  using namespace block;
+  SYMPOW_UNROLL
+  for (int n = 0; n < static_cast<int>(octets); ++n) SYMPOW_UNROLL
   for (int h = 0; h < 2; ++h) {
     const Lanes<float> column = shuffle(scale, lane() % 4 * 2 + (8 * n + h));
     SYMPOW_UNROLL
@@ -145,12 +194,12 @@ SYMPOW_DEVICE void weigh_columns(Lanes<float> (&score)[tiles][4][4], Lanes<float
   }
 }
 
-/// Scores of the first `count` of 32 keys become 0.
-template <std::size_t tiles>
-SYMPOW_DEVICE void hide_columns(Lanes<float> (&score)[tiles][4][4], int count) {
+/// Scores of the first `count` keys become 0.
+template <std::size_t tiles, std::size_t octets>
+SYMPOW_DEVICE void hide_columns(Lanes<float> (&score)[tiles][octets][4], int count) {
   using namespace block;
   SYMPOW_UNROLL
-  for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+  for (int n = 0; n < static_cast<int>(octets); ++n) SYMPOW_UNROLL
   for (int h = 0; h < 2; ++h) {
     const Lanes<bool> is_hidden = lane() % 4 * 2 + (8 * n + h) < count;
     SYMPOW_UNROLL
@@ -163,12 +212,12 @@ SYMPOW_DEVICE void hide_columns(Lanes<float> (&score)[tiles][4][4], int count) {
 
 /// Scores of the warp's own keys from `first` on, of each one's exponent u relative to the anchor and 2^-x (a lane's):
 /// pair by pair.
-template <int P, int groups, std::size_t tiles>
-SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][4][4], const RowLevels<groups>& levels, int first,
+template <int P, int groups, std::size_t tiles, std::size_t octets>
+SYMPOW_DEVICE void weigh_pairs(Lanes<float> (&score)[tiles][octets][4], const RowLevels<groups>& levels, int first,
                                const TwoFloats& key, Lanes<float> inverse) {
   using namespace block;
   SYMPOW_UNROLL
-  for (int n = 0; n < 4; ++n) SYMPOW_UNROLL
+  for (int n = 0; n < static_cast<int>(octets); ++n) SYMPOW_UNROLL
   for (int h = 0; h < 2; ++h) {
     const Lanes<int> j = lane() % 4 * 2 + (8 * n + h);
     const Lanes<float> high = shuffle(key.high, j), low = shuffle(key.low, j), shrink = shuffle(inverse, j);

@@ -1,4 +1,4 @@
-// Rows of 16-bit channels as floats of the size of 1.
+// Rows of channels as floats of the size of 1.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@
 namespace sympow::cuda {
 
 /// The tokens since the last fold, as many in each sequence: token t of [B, key heads, capacity, d], [.., e], and
-/// [B, state heads, capacity], t < count. What lies beyond is not looked at.
+/// [B, state heads, capacity], t < count; keys of rotary are turned. What lies beyond is not looked at.
 template <class T>
 struct TailArrays {
   Global<T> keys, values;

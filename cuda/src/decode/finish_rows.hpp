@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "../layout/turns.hpp"
 #include "channels.hpp"
 #include "decode.hpp"
 #include "ring.hpp"
@@ -45,7 +46,8 @@ struct FinishRows {
     int tokens, slabs, P, e;  ///< e: a multiple of 8 up to 256
     bool normalised;
     float noise;
-    double scale;  ///< scale^P
+    double scale;        ///< scale^P
+    Rotary rotary = {};  ///< of tokens from the last fold on
   };
 
   /// A row a block. x: new tokens, y: query heads, z: sequences.
@@ -94,6 +96,8 @@ struct FinishRows {
 
     Lanes<float> query[8];
     unpack(query, query_octet);
+    if (x.rotary.rates.data)
+      x.rotary.turn(query, d, thread % key_lanes, d / 16, b, std::int64_t{tokens - 1}, key_head, true);
     const Lanes<int> query_exponent = normalise(query, key_lanes);
     const Lanes<float> query_length = sum_over(dot(query, query), key_lanes);
     RowState of_row;

@@ -35,6 +35,7 @@ struct ReadState {
     StateParts parts;
     Heads heads;
     int tokens, e, rows;  ///< new tokens; value channels, a multiple of 8 up to 512; rows of a slab
+    Rotary rotary = {};   ///< of tokens from the last fold on
   };
 
   /// Rows of a slab that give every multiprocessor enough blocks where states are few.
@@ -81,7 +82,7 @@ struct ReadState {
       load(z[turn], x.states.normaliser, m + (state * D + first), m < count);
     }
     ring.start(bring);
-    of_block.store_normalised(w, query);
+    of_block.store_normalised(x, w, b, head, first_query, query);
     barrier();
 
     Lanes<float> normaliser[std::size_t{Q}];
@@ -163,7 +164,8 @@ struct ReadState {
       const Lanes<float> result[1] = {(of_warps[0] + of_warps[1]) + (of_warps[2] + of_warps[3])};
       store(x.parts.normaliser, lane() * std::int64_t{slabs(x.rows)} + part, result, lane() < left);
     }
-    if (block_index(0) == 0) append_tail(x.fresh, x.tail, x.heads, b, head, x.tokens, d, x.e, thread, threads);
+    if (block_index(0) == 0)
+      append_tail(x.fresh, x.tail, x.rotary, x.heads, b, head, x.tokens, d, x.e, thread, threads);
   }
 
  private:
@@ -186,13 +188,18 @@ struct ReadState {
              lane() < (there ? d / channels : 0));
       }
     }
-    SYMPOW_DEVICE void store_normalised(int w, block::Shared<float> to) const {
+    SYMPOW_DEVICE void store_normalised(const Args& x, int w, int b, int head, int first,
+                                        block::Shared<float> to) const {
       using namespace block;
       SYMPOW_UNROLL
       for (int n = 0; n < each; ++n) {
         if (n * warps + w >= Q) continue;
         Lanes<float> row[std::size_t{channels}];
         unpack(row, pairs[n]);
+        if (x.rotary.rates.data)
+          x.rotary.turn(row, d, lane(), d / (2 * channels), b,
+                        std::int64_t{x.tail.count + (first + n * warps + w) % x.tokens}, x.heads.key_of_state(head),
+                        lane() < d / channels);
         normalise(row, 32);
         store(to, lane() * channels + (n * warps + w) * d, row, lane() < d / channels);
       }

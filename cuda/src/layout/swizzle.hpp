@@ -1,4 +1,4 @@
-// Rows of 16-bit numbers in shared memory, octets exchanged so that ldmatrix meets every bank once.
+// Rows in shared memory, octets exchanged so that ldmatrix meets every bank once.
 #pragma once
 
 #include "../block/block.hpp"
@@ -6,7 +6,8 @@
 namespace sympow::cuda {
 
 /// The entry where octet o of a row begins, in rows of `width` entries next to each other: eight neighbouring rows have
-/// an octet of one index in eight different groups of banks. Rows and octets are int, or Lanes<int>.
+/// an octet of 16-bit numbers of one index in eight different groups of banks, four an octet of floats where width is
+/// 64 or more, else two. Rows and octets are int, or Lanes<int>.
 template <int width, class Row, class Octet>
 SYMPOW_DEVICE auto octet_place(Row row, Octet octet) {
   static_assert(width == 16 || width == 32 || width % 64 == 0);

@@ -15,14 +15,14 @@ SYMPOW_DEVICE void load_right(Lanes<block::Pair<T>> (&right)[n][4], block::Share
 }
 
 /// sum += left · right, 16 × 16 n columns.
-template <class T, std::size_t n, std::size_t tiles>
+template <block::Products products, class T, std::size_t n, std::size_t tiles>
 SYMPOW_DEVICE void multiply_right(Lanes<float> (&sum)[tiles][4], const Lanes<block::Pair<T>> (&left)[4],
                                   const Lanes<block::Pair<T>> (&right)[n][4]) {
   SYMPOW_UNROLL
   for (int i = 0; i < static_cast<int>(n); ++i) {
     const Lanes<block::Pair<T>> even[2] = {right[i][0], right[i][1]}, odd[2] = {right[i][2], right[i][3]};
-    block::mma(sum[2 * i], left, even);
-    block::mma(sum[2 * i + 1], left, odd);
+    block::mma<products>(sum[2 * i], left, even);
+    block::mma<products>(sum[2 * i + 1], left, odd);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <sympow/cuda/decode.hpp>
 
 #include "../layout/chunks.hpp"
+#include "../layout/turns.hpp"
 #include "plan.hpp"
 
 namespace sympow::cuda::library {
@@ -41,6 +42,34 @@ inline States states_of(const ConstState& state) {
           {const_cast<float*>(state.normaliser)},
           {const_cast<double*>(state.level)},
           {const_cast<float*>(state.mass)}};
+}
+
+template <class T>
+Rows<const T> read_only(const Rows<T>& x) {
+  return {{x.data.data}, x.sequence, x.token, x.head};
+}
+
+/// Of tokens with these paths, from these angles on.
+inline Rotary rotary_of(const Problem& problem, const Rows<double>& paths, const double* begin) {
+  return {{problem.rates},
+          read_only(paths),
+          {begin},
+          static_cast<int>(problem.key_heads),
+          problem.pairing == Pairing::half_split};
+}
+
+/// Paths and turned keys in a workspace: arrays [B, T, Hk, channels] without gaps.
+template <class T>
+Rows<T> rows_of_workspace(const Problem& p, T* data, std::int64_t channels) {
+  return rows_of<T>(dense(data, p.element, p.tokens, p.key_heads, channels), p);
+}
+inline Rows<double> paths_of(const Problem& p, const AttentionMemory& m) { return rows_of_workspace(p, m.paths, 1); }
+template <class T>
+Rows<T> turned_of(const Problem& p, const AttentionMemory& m) {
+  return rows_of_workspace(p, reinterpret_cast<T*>(m.turned), p.d);
+}
+inline Rows<double> paths_of(const Problem& p, const Tail& tail) {
+  return {{tail.paths}, p.key_heads * tail.capacity, 1, tail.capacity};
 }
 
 inline TokenArrays tokens_of(const AttentionMemory& m) {

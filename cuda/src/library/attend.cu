@@ -13,24 +13,30 @@ namespace {
 // τ of degenerate rows: 16 u of float, times 4 for long sums. Decoding has the same.
 constexpr float noise = 16 * 4 * 0x1p-24f;
 
-template <class T, int P, int d>
+template <class T, int P, int d, block::Products products>
 Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, const Outputs& outputs,
               const AttentionMemory& memory, Stream stream) {
-  const Tokens<T> tokens{sequences_of(problem, plan),
-                         heads_of(problem),
-                         rows_of<const T>(inputs.keys, problem),
-                         rows_of<const T>(inputs.values, problem),
-                         rows_of<const float>(inputs.log_gates, problem),
-                         states_of(inputs.initial_state),
-                         states_of(outputs.final_state)};
+  Tokens<T> tokens{sequences_of(problem, plan),
+                   heads_of(problem),
+                   rows_of<const T>(inputs.keys, problem),
+                   rows_of<const T>(inputs.values, problem),
+                   rows_of<const float>(inputs.log_gates, problem),
+                   states_of(inputs.initial_state),
+                   states_of(outputs.final_state)};
   const bool reads_state = plan.form == Form::chunked && (plan.chunks > 1 || inputs.initial_state.sums);
   const bool makes_states = reads_state || outputs.final_state.sums;
-  const Grids grids = grids_of<T, P, d>(tokens.sequences, tokens.heads, problem.e);
-  using Kernel = Attention<T, P, d>;
+  const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, problem.e);
+  using Kernel = Attention<T, P, d, products>;
   SYMPOW_CUDA_TRY(allow<Kernel>());
-  if (makes_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d>>()));
+  if (makes_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
+  if (problem.rates) {
+    tokens.rotary = rotary_of(problem, paths_of(problem, memory), memory.begin);
+    SYMPOW_CUDA_TRY(launch_paths(problem, tokens.sequences, 0, inputs.beta, paths_of(problem, memory),
+                                 inputs.initial_state.turns, memory.begin, outputs.final_state.turns, stream));
+  }
   SYMPOW_CUDA_TRY(launch_weights(problem, grids, tokens, memory, stream));
-  if (makes_states) SYMPOW_CUDA_TRY((launch_states<T, P, d>(problem, grids, tokens, memory, stream)));
+  if (problem.rates) tokens.keys = read_only(turned_of<T>(problem, memory));
+  if (makes_states) SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids, tokens, memory, stream)));
   const double scale = std::abs(double{problem.scale});
   const typename Kernel::Args args{rows_of<const T>(inputs.queries, problem),
                                    tokens.keys,
@@ -49,7 +55,8 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
                                    scale == 0                        ? 0.f
                                    : problem.scale < 0 && P % 2 == 1 ? -1.f
                                                                      : 1.f,
-                                   noise};
+                                   noise,
+                                   tokens.rotary};
   return launch<Kernel>(grids.attention, args, stream);
 }
 
@@ -68,8 +75,8 @@ Status attend(const Problem& problem, const Inputs& inputs, const Outputs& outpu
   if (problem.batch == 0) return {};
   Pieces pieces(workspace);
   const AttentionMemory memory(problem, plan, pieces);
-  return dispatch(problem, [&]<class T, int P, int d>() {
-    return library::attend<T, P, d>(problem, plan, inputs, outputs, memory, stream);
+  return dispatch(problem, [&]<class T, int P, int d, block::Products products>() {
+    return library::attend<T, P, d, products>(problem, plan, inputs, outputs, memory, stream);
   });
 }
 

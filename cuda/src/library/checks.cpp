@@ -13,16 +13,35 @@ namespace {
 
 constexpr std::int64_t most_tokens = std::int64_t{1} << 30, most_blocks = 65535;
 
-std::size_t bytes_of(Element element) noexcept { return element == Element::f32 ? 4 : 2; }
 const char* name_of(Element element) noexcept {
   return element == Element::bf16 ? "bf16" : element == Element::fp16 ? "fp16" : element == Element::f32 ? "f32" : "?";
 }
 
-/// "1: 64, 128; 2: 16, …": the table.
-void write_table(char* text, std::size_t size) noexcept {
+/// An array that kernels take 16 bytes of at once. `are`: its name is a plural.
+struct Needed {
+  const char* name;
+  const void* data;
+  bool needed;
+};
+template <std::size_t N>
+Status check_parts(const Needed (&arrays)[N], const char* of, bool are) noexcept {
+  for (const Needed& array : arrays) {
+    if (!array.needed) continue;
+    if (!array.data)
+      return refuse(Code::bad_argument, "%s of the %s %s a null pointer", array.name, of, are ? "are" : "is");
+    if (reinterpret_cast<std::uintptr_t>(array.data) % 16 != 0)
+      return refuse(Code::bad_argument, "%s of the %s %s at %p, which must be a multiple of 16", array.name, of,
+                    are ? "begin" : "begins", array.data);
+  }
+  return {};
+}
+
+/// "P 1 with d 64, 128; P 2 with d 16, …": the table, of an element.
+void write_table(Element element, char* text, std::size_t size) noexcept {
   std::size_t used = 0;
   int power = 0;
   for (const Instantiation& i : instantiations) {
+    if (!is_compiled(i.power, i.d, element)) continue;
     char entry[40];
     if (i.power == power)
       std::snprintf(entry, sizeof entry, ", %d", i.d);
@@ -91,6 +110,12 @@ Status check_gates(const Problem& problem, const ConstView& gates) noexcept {
   return check_view(problem, gates, {"log gates", Element::f32, problem.gate_heads, 1, 4, false});
 }
 
+Status check_beta(const Problem& problem, const ConstView& beta) noexcept {
+  if (!beta.data) return {};
+  if (!problem.rates) return refuse(Code::bad_argument, "there are beta, but rates are a null pointer");
+  return check_view(problem, beta, {"beta", Element::f32, problem.key_heads, 1, 4, false});
+}
+
 }  // namespace
 
 Status check_problem(const Problem& p) noexcept {
@@ -111,6 +136,7 @@ Status check_problem(const Problem& p) noexcept {
   if (p.offsets)
     SYMPOW_CUDA_TRY(
         check_range("total_tokens", p.total_tokens, 0, static_cast<std::int64_t>(product(p.batch, p.tokens))));
+  SYMPOW_CUDA_TRY(check_rotary(p));
   if (!std::isfinite(p.scale)) return refuse(Code::bad_argument, "scale is %g and must be finite", p.scale);
   if (p.form != Form::automatic && p.form != Form::chunked && p.form != Form::quadratic)
     return refuse(Code::bad_argument, "form is %d, which is none", static_cast<int>(p.form));
@@ -118,13 +144,23 @@ Status check_problem(const Problem& p) noexcept {
     return refuse(Code::bad_argument, "the quadratic form has no state, but carries_state is set");
   if (p.chunk < 0 || p.chunk % 64 != 0 || p.chunk > 1 << 20)
     return refuse(Code::bad_argument, "chunk is %d and must be a multiple of 64 up to 2^20, or 0", p.chunk);
-  if (p.element != Element::bf16 && p.element != Element::fp16)
-    return refuse(Code::not_compiled, "there are no kernels for elements %s, but for bf16 and fp16",
-                  name_of(p.element));
-  if (is_compiled(p.power, p.d)) return {};
-  char table[180] = "";
-  write_table(table, sizeof table);
-  return refuse(Code::not_compiled, "there are no kernels for P %d with d %d, but for %s", p.power, p.d, table);
+  if (p.element != Element::bf16 && p.element != Element::fp16 && p.element != Element::f32)
+    return refuse(Code::bad_argument, "element is %d, which is none", static_cast<int>(p.element));
+  if (p.products != Products::exact && p.products != Products::fast)
+    return refuse(Code::bad_argument, "products is %d, which is none", static_cast<int>(p.products));
+  if (is_compiled(p.power, p.d, p.element)) return {};
+  char table[160] = "none";
+  write_table(p.element, table, sizeof table);
+  return refuse(Code::not_compiled, "there are no kernels of %s for P %d with d %d, but for %s", name_of(p.element),
+                p.power, p.d, table);
+}
+
+Status check_rotary(const Problem& p) noexcept {
+  if (reinterpret_cast<std::uintptr_t>(p.rates) % 16 != 0)
+    return refuse(Code::bad_argument, "rates begin at %p, which must be a multiple of 16",
+                  static_cast<const void*>(p.rates));
+  if (p.pairing == Pairing::interleaved || p.pairing == Pairing::half_split) return {};
+  return refuse(Code::bad_argument, "pairing is %d, which is none", static_cast<int>(p.pairing));
 }
 
 Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outputs) noexcept {
@@ -135,6 +171,7 @@ Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outpu
     SYMPOW_CUDA_TRY(check_view(p, inputs.values, {"values", p.element, p.key_heads, p.e, 16, false}));
     SYMPOW_CUDA_TRY(check_gates(p, inputs.log_gates));
     SYMPOW_CUDA_TRY(check_view(p, outputs.rows, {"rows", p.element, p.query_heads, p.e, 16, true}));
+    SYMPOW_CUDA_TRY(check_beta(p, inputs.beta));
     if (outputs.condition.data)
       SYMPOW_CUDA_TRY(check_view(p, outputs.condition, {"condition", Element::f32, p.query_heads, 1, 4, true}));
   }
@@ -142,23 +179,18 @@ Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outpu
   if ((initial || last) && !p.carries_state)
     return refuse(Code::bad_argument, "there is %s, but carries_state is not set",
                   initial ? "an initial state" : "a final state");
-  if (initial) SYMPOW_CUDA_TRY(check_state(inputs.initial_state, "initial state"));
-  if (last) SYMPOW_CUDA_TRY(check_state(outputs.final_state, "final state"));
+  if (initial) SYMPOW_CUDA_TRY(check_state(p, inputs.initial_state, "initial state"));
+  if (last) SYMPOW_CUDA_TRY(check_state(p, outputs.final_state, "final state"));
   return {};
 }
 
-Status check_state(const ConstState& state, const char* name) noexcept {
-  const struct {
-    const char* name;
-    const void* data;
-  } arrays[] = {{"sums", state.sums}, {"normaliser", state.normaliser}, {"level", state.level}, {"mass", state.mass}};
-  for (const auto& array : arrays) {
-    if (!array.data) return refuse(Code::bad_argument, "%s of the %s is a null pointer", array.name, name);
-    if (reinterpret_cast<std::uintptr_t>(array.data) % 16 != 0)
-      return refuse(Code::bad_argument, "%s of the %s begins at %p, which must be a multiple of 16", array.name, name,
-                    array.data);
-  }
-  return {};
+Status check_state(const Problem& p, const ConstState& state, const char* name) noexcept {
+  return check_parts({{"sums", state.sums, true},
+                      {"normaliser", state.normaliser, true},
+                      {"level", state.level, true},
+                      {"mass", state.mass, true},
+                      {"turns", state.turns, p.rates != nullptr}},
+                     name, false);
 }
 
 Status check_capacity(int capacity) noexcept {
@@ -169,20 +201,11 @@ Status check_capacity(int capacity) noexcept {
 Status check_tail(const Problem& p, const Tail& tail) noexcept {
   SYMPOW_CUDA_TRY(check_capacity(tail.capacity));
   SYMPOW_CUDA_TRY(check_range("the tail's count", tail.count, 0, tail.capacity));
-  const struct {
-    const char* name;
-    const void* data;
-    bool needed;
-  } arrays[] = {
-      {"keys", tail.keys, true}, {"values", tail.values, true}, {"log gates", tail.log_gates, p.gate_heads > 0}};
-  for (const auto& array : arrays) {
-    if (!array.needed) continue;
-    if (!array.data) return refuse(Code::bad_argument, "%s of the tail are a null pointer", array.name);
-    if (reinterpret_cast<std::uintptr_t>(array.data) % 16 != 0)
-      return refuse(Code::bad_argument, "%s of the tail begin at %p, which must be a multiple of 16", array.name,
-                    array.data);
-  }
-  return {};
+  return check_parts({{"keys", tail.keys, true},
+                      {"values", tail.values, true},
+                      {"log gates", tail.log_gates, p.gate_heads > 0},
+                      {"paths", tail.paths, p.rates != nullptr}},
+                     "tail", true);
 }
 
 Status check_decoding(const Problem& p) noexcept {

@@ -3,11 +3,10 @@
 
 #include "../decode/finish_rows.hpp"
 #include "../decode/read_state.hpp"
-#include "arguments.hpp"
 #include "checks.hpp"
 #include "costs.hpp"
 #include "dispatch.hpp"
-#include "launch.hpp"
+#include "states.hpp"
 
 namespace sympow::cuda {
 
@@ -30,7 +29,7 @@ struct Parts {
 /// fits: check_decoding allows 65535 heads, as many sequences, and 64 tokens.
 template <class Call>
 Status with_kernel(const Problem& problem, const Call& call) {
-  return dispatch(problem, [&]<class T, int P, int d>() {
+  return dispatch(problem, [&]<class T, int P, int d, block::Products>() {
     using One = ReadState<T, P, d, 1>;
     using Eight = ReadState<T, P, d, 8>;
     static_assert(Eight::blocks(1, 65535, 1, 64, Eight::least_rows).fit());
@@ -63,15 +62,22 @@ Status decode(const Problem& p, const State& state, const Tail& tail, const Inpu
                                      {p.gate_heads > 0 ? tail.log_gates : nullptr},
                                      tail.capacity,
                                      tail.count};
+  Rotary rotary{};
+  if (p.rates) {
+    rotary = rotary_of(p, paths_of(p, tail), state.turns);
+    SYMPOW_CUDA_TRY(launch_paths(p, sequences_of(p, {Form::chunked, 64, p.batch, 1, 0}), tail.count, inputs.beta,
+                                 paths_of(p, tail), nullptr, nullptr, nullptr, stream));
+  }
   SYMPOW_CUDA_TRY(launch<Kernel>(
       Kernel::blocks(batch, heads.query, heads.state, tokens, parts.rows_of_slab),
-      {queries, fresh, tokens_of_tail, states, state_parts, heads, tokens, p.e, parts.rows_of_slab}, stream));
+      {queries, fresh, tokens_of_tail, states, state_parts, heads, tokens, p.e, parts.rows_of_slab, rotary}, stream));
   using Finish = FinishRows<T, d>;
-  return launch<Finish>(Finish::blocks(batch, heads.query, tokens),
-                        {queries, tokens_of_tail, states, state_parts, rows_of<T>(outputs.rows, p),
-                         rows_of<float>(outputs.condition, p), heads, tokens, parts.slabs, p.power, p.e,
-                         p.is_normalised(), Finish::default_noise, std::pow(static_cast<double>(p.scale), p.power)},
-                        stream);
+  return launch<Finish>(
+      Finish::blocks(batch, heads.query, tokens),
+      {queries, tokens_of_tail, states, state_parts, rows_of<T>(outputs.rows, p), rows_of<float>(outputs.condition, p),
+       heads, tokens, parts.slabs, p.power, p.e, p.is_normalised(), Finish::default_noise,
+       std::pow(static_cast<double>(p.scale), p.power), rotary},
+      stream);
 }
 
 }  // namespace
@@ -92,7 +98,7 @@ Status decode(const Problem& problem, const State& state, Tail& tail, const Inpu
               void* workspace, std::size_t bytes, Stream stream) noexcept {
   using namespace library;
   SYMPOW_CUDA_TRY(check_decoding(problem));
-  SYMPOW_CUDA_TRY(check_state(state, "state"));
+  SYMPOW_CUDA_TRY(check_state(problem, state, "state"));
   SYMPOW_CUDA_TRY(check_tail(problem, tail));
   if (tail.count + problem.tokens > tail.capacity)
     return refuse(Code::bad_argument, "the tail has room for %d tokens, not for %d: fold it first",

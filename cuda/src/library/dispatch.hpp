@@ -7,13 +7,19 @@
 
 namespace sympow::cuda::library {
 
-/// call.operator()<T, P, d>() for a problem that was checked.
+/// call.operator()<T, P, d, products>() for a problem that was checked.
 template <class Call>
 Status dispatch(const Problem& problem, const Call& call) {
-#define SYMPOW_CUDA_ROW(power_, d_)                                                               \
-  if (problem.power == power_ && problem.d == d_)                                                 \
-    return problem.element == Element::bf16 ? call.template operator()<block::bf16, power_, d_>() \
-                                            : call.template operator()<block::fp16, power_, d_>();
+  using enum block::Products;
+#define SYMPOW_CUDA_ROW(power_, d_, floats_)                                                                 \
+  if (problem.power == power_ && problem.d == d_) {                                                          \
+    if (problem.element == Element::bf16) return call.template operator()<block::bf16, power_, d_, exact>(); \
+    if (problem.element == Element::fp16) return call.template operator()<block::fp16, power_, d_, exact>(); \
+    if constexpr (floats_) {                                                                                 \
+      if (problem.products == Products::fast) return call.template operator()<float, power_, d_, fast>();    \
+      return call.template operator()<float, power_, d_, exact>();                                           \
+    }                                                                                                        \
+  }
   SYMPOW_CUDA_TABLE(SYMPOW_CUDA_ROW)
 #undef SYMPOW_CUDA_ROW
   return refuse(Code::not_compiled, "there are no kernels for P %d with d %d", problem.power, problem.d);

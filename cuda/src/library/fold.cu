@@ -28,21 +28,22 @@ Problem folded_at_once(const Problem& problem, int capacity) {
   part.carries_state = true;
   part.form = Form::chunked;
   part.chunk = capacity;
+  part.rates = nullptr;  // keys of the tail are turned
   return part;
 }
 
 /// The tail's and the state's arrays from sequence b on.
 Inputs inputs_from(const Problem& p, const Tail& tail, std::int64_t b) {
-  const auto from = [&](void* data, std::int64_t heads, std::int64_t channels, std::size_t size, Element element) {
+  const auto from = [&](void* data, std::int64_t heads, std::int64_t channels, Element element) {
     const std::int64_t head = tail.capacity * channels;
     auto* bytes = static_cast<std::byte*>(data);
-    return ConstView{bytes ? bytes + static_cast<std::size_t>(b * heads * head) * size : nullptr, element, heads * head,
-                     channels, head};
+    return ConstView{bytes ? bytes + static_cast<std::size_t>(b * heads * head) * bytes_of(element) : nullptr, element,
+                     heads * head, channels, head};
   };
   return {{},
-          from(tail.keys, p.key_heads, p.d, 2, p.element),
-          from(tail.values, p.key_heads, p.e, 2, p.element),
-          p.gate_heads > 0 ? from(tail.log_gates, p.state_heads(), 1, 4, Element::f32) : ConstView{},
+          from(tail.keys, p.key_heads, p.d, p.element),
+          from(tail.values, p.key_heads, p.e, p.element),
+          p.gate_heads > 0 ? from(tail.log_gates, p.state_heads(), 1, Element::f32) : ConstView{},
           {}};
 }
 State state_from(const Problem& p, const State& state, std::int64_t b) {
@@ -62,9 +63,10 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
             Stream stream) noexcept {
   using namespace library;
   std::size_t needed = 0;
+  SYMPOW_CUDA_TRY(check_rotary(problem));
   SYMPOW_CUDA_TRY(check_tail(problem, tail));
   SYMPOW_CUDA_TRY(fold_workspace(problem, tail.capacity, needed));
-  SYMPOW_CUDA_TRY(check_state(state, "state"));
+  SYMPOW_CUDA_TRY(check_state(problem, state, "state"));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
   if (tail.count == 0) return {};
   Problem part = folded_at_once(problem, tail.capacity);
@@ -78,7 +80,7 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
     part.batch = std::min(at_once, problem.batch - b);
     const Inputs inputs = inputs_from(problem, tail, b);
     const States its_state = states_of(state_from(problem, state, b));
-    SYMPOW_CUDA_TRY(dispatch(part, [&]<class T, int P, int d>() -> Status {
+    SYMPOW_CUDA_TRY(dispatch(part, [&]<class T, int P, int d, block::Products products>() -> Status {
       const Tokens<T> tokens{sequences_of(part, plan),
                              heads_of(part),
                              rows_of<const T>(inputs.keys, part),
@@ -86,11 +88,16 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
                              rows_of<const float>(inputs.log_gates, part),
                              its_state,
                              its_state};
-      const Grids grids = grids_of<T, P, d>(tokens.sequences, tokens.heads, part.e);
-      SYMPOW_CUDA_TRY((allow<Update<T, P, d>>()));
+      const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, part.e);
+      SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
       SYMPOW_CUDA_TRY(launch_weights(part, grids, tokens, memory, stream));
-      return launch_states<T, P, d>(part, grids, tokens, memory, stream);
+      return launch_states<T, P, d, products>(part, grids, tokens, memory, stream);
     }));
+  }
+  if (problem.rates) {  // a sequence without new tokens ends where the tail does
+    const Sequences sequences{{}, {}, static_cast<int>(problem.batch), 0, 64, 0};
+    SYMPOW_CUDA_TRY(launch_paths(problem, sequences, tail.count, {}, paths_of(problem, tail), state.turns, nullptr,
+                                 state.turns, stream));
   }
   tail.count = 0;
   return {};
@@ -99,17 +106,20 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
 Status clear(const Problem& problem, const State& state, Stream stream) noexcept {
   using namespace library;
   SYMPOW_CUDA_TRY(check_problem(problem));
-  SYMPOW_CUDA_TRY(check_state(state, "state"));
+  SYMPOW_CUDA_TRY(check_state(problem, state, "state"));
   std::size_t bytes = 0;
   SYMPOW_CUDA_TRY(state_bytes(problem, bytes));  // which is no more than memory can hold
   if (problem.batch == 0) return {};
   const auto states = static_cast<std::size_t>(problem.batch * problem.state_heads());
   const std::size_t rows = states * static_cast<std::size_t>(monomials(problem.power, problem.d));
-  const auto set_to_zero = [&](float* data, std::size_t count) {
-    return runtime_status(cudaMemsetAsync(data, 0, count * sizeof(float), stream), "an empty state");
+  const auto set_to_zero = [&](auto* data, std::size_t count) {
+    return runtime_status(cudaMemsetAsync(data, 0, count * sizeof *data, stream), "an empty state");
   };
   SYMPOW_CUDA_TRY(set_to_zero(state.sums, rows * static_cast<std::size_t>(problem.e)));
   SYMPOW_CUDA_TRY(set_to_zero(state.normaliser, rows));
+  if (problem.rates)
+    SYMPOW_CUDA_TRY(
+        set_to_zero(state.turns, static_cast<std::size_t>(problem.batch * problem.key_heads * (problem.d / 2))));
   Problem empty = problem;  // without tokens, whose state is empty
   empty.tokens = 0;
   empty.lengths = nullptr;

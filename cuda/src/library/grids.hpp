@@ -19,11 +19,12 @@ struct Grids {
 };
 
 /// Sequences × chunks are below 2^31, so that no product here leaves its 64 bits.
-template <class T, int P, int d>
+template <class T, int P, int d, block::Products products>
 Grids grids_of(const Sequences& sequences, const Heads& heads, int e) {
   return {Weights<T>::blocks(sequences, heads), Levels::blocks(sequences, heads),
-          Update<T, P, d>::blocks(sequences, heads, e), Scan<T>::blocks(sequences, heads, monomial_count(P, d), e),
-          Attention<T, P, d>::blocks(sequences, heads, e)};
+          Update<T, P, d, products>::blocks(sequences, heads, e),
+          Scan<T>::blocks(sequences, heads, monomial_count(P, d), e),
+          Attention<T, P, d, products>::blocks(sequences, heads, e)};
 }
 
 }  // namespace sympow::cuda::library

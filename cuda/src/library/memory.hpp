@@ -23,6 +23,9 @@ constexpr std::uint64_t product(Factors... factors) {
   return p;
 }
 
+/// Bytes of an element.
+constexpr std::size_t bytes_of(Element element) noexcept { return element == Element::f32 ? 4 : 2; }
+
 /// Takes arrays from a memory, each aligned to 256 bytes. Without a memory it counts.
 class Pieces {
  public:

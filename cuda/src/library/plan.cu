@@ -24,9 +24,18 @@ std::int64_t monomials(int power, int d) noexcept {
 
 namespace library {
 
+namespace {
+
+/// Of all sequences, with what lies between padded ones.
+std::uint64_t all_tokens(const Problem& p) {
+  return p.offsets ? static_cast<std::uint64_t>(p.total_tokens) : product(p.batch, p.tokens);
+}
+
+}  // namespace
+
 Status plan_attention(const Problem& p, Plan& plan) noexcept {
   SYMPOW_CUDA_TRY(check_problem(p));
-  const std::int64_t all = p.offsets ? p.total_tokens : static_cast<std::int64_t>(product(p.batch, p.tokens));
+  const auto all = static_cast<std::int64_t>(all_tokens(p));
   plan.D = monomials(p.power, p.d);
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   const Shape shape{
@@ -41,8 +50,8 @@ Status plan_attention(const Problem& p, Plan& plan) noexcept {
   const bool states = plan.form == Form::chunked && (plan.chunks > 1 || p.carries_state);
   bool fits = plan.slots <= 0x7fffffff && product(p.batch, plan.chunks) <= 0x7fffffff;  // kernels count them in int
   if (fits)
-    SYMPOW_CUDA_TRY(dispatch(p, [&]<class T, int P, int d>() -> Status {
-      fits = grids_of<T, P, d>(sequences_of(p, plan), heads_of(p), p.e).fit(states);
+    SYMPOW_CUDA_TRY(dispatch(p, [&]<class T, int P, int d, block::Products products>() -> Status {
+      fits = grids_of<T, P, d, products>(sequences_of(p, plan), heads_of(p), p.e).fit(states);
       return {};
     }));
   if (!fits)
@@ -71,8 +80,12 @@ AttentionMemory::AttentionMemory(const Problem& p, const Plan& plan, Pieces& pie
   pieces.take(shift, slots);
   pieces.take(own_sums, product(rows, p.e));
   pieces.take(own_normaliser, rows);
-  pieces.take(prefix_sums, product(rows, p.e));
-  pieces.take(prefix_normaliser, product(rows, 4));
+  pieces.take(prefix_sums, product(rows, p.e, bytes_of(p.element)));
+  pieces.take(prefix_normaliser, product(rows, 4, bytes_of(p.element)));
+  const std::uint64_t turning = p.rates ? product(p.key_heads, all_tokens(p)) : 0;
+  pieces.take(paths, turning);
+  pieces.take(begin, p.rates ? product(p.batch, p.key_heads, p.d / 2) : 0);
+  pieces.take(turned, product(turning, p.d, bytes_of(p.element)));
 }
 
 }  // namespace library

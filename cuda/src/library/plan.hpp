@@ -22,7 +22,7 @@ struct Plan {
 /// The plan of `attend`. Every grid of it fits.
 Status plan_attention(const Problem& problem, Plan& plan) noexcept;
 
-/// The arrays of a workspace: see TokenArrays, ChunkArrays, ChunkSums, Prefixes. The last four are of states only.
+/// The arrays of a workspace: see TokenArrays, ChunkArrays, ChunkSums, Prefixes. Sums and prefixes are of states only.
 struct AttentionMemory {
   double *sum, *key, *level;
   float *inverse, *to_end;
@@ -33,7 +33,9 @@ struct AttentionMemory {
   float *mass, *keep, *add;
   std::int32_t* shift;
   float *own_sums, *own_normaliser;
-  std::uint16_t *prefix_sums, *prefix_normaliser;
+  std::byte *prefix_sums, *prefix_normaliser;
+  double *paths, *begin;  // of rotary, as the next: see Paths
+  std::byte* turned;      // [tokens, Hk, d]: keys
 
   /// Takes them from `pieces`.
   AttentionMemory(const Problem& problem, const Plan& plan, Pieces& pieces) noexcept;

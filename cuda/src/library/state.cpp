@@ -16,19 +16,21 @@ State take_state(const Problem& p, Pieces& pieces) noexcept {
   pieces.take(state.normaliser, rows);
   pieces.take(state.level, states);
   pieces.take(state.mass, states);
+  if (p.rates) pieces.take(state.turns, product(p.batch, p.key_heads, p.d / 2));
   return state;
 }
 
 Tail take_tail(const Problem& p, int capacity, Pieces& pieces) noexcept {
   const std::uint64_t tokens = product(p.batch, p.key_heads, capacity);
   Tail tail;
-  std::uint16_t *keys, *values;
-  pieces.take(keys, product(tokens, p.d));
-  pieces.take(values, product(tokens, p.e));
+  std::byte *keys, *values;
+  pieces.take(keys, product(tokens, p.d, bytes_of(p.element)));
+  pieces.take(values, product(tokens, p.e, bytes_of(p.element)));
   tail.keys = keys;
   tail.values = values;
   if (p.gate_heads > 0) pieces.take(tail.log_gates, product(p.batch, p.state_heads(), capacity));
   tail.capacity = capacity;
+  if (p.rates) pieces.take(tail.paths, product(p.batch, p.key_heads, capacity));
   return tail;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../layout/chunks.hpp"
+#include "../paths/paths.hpp"
 #include "arguments.hpp"
 #include "grids.hpp"
 #include "launch.hpp"
@@ -16,23 +17,42 @@ struct Tokens {
   Rows<const T> keys, values;
   Rows<const float> log_gates;  ///< data null: there are none
   States initial, final;        ///< null: none, not wanted
+  Rotary rotary = {};
 };
+
+/// Before all else where there is rotary. `tokens` after `first` whose paths are known.
+inline Status launch_paths(const Problem& problem, const Sequences& sequences, int first, const ConstView& beta,
+                           const Rows<double>& paths, const double* before, double* begin, double* after,
+                           Stream stream) {
+  return launch<Paths>(Paths::blocks(sequences.batch, static_cast<int>(problem.key_heads)),
+                       {rows_of<const float>(beta, problem),
+                        paths,
+                        sequences,
+                        first,
+                        static_cast<int>(problem.key_heads),
+                        problem.d / 2,
+                        {problem.rates},
+                        {before},
+                        {begin},
+                        {after}},
+                       stream);
+}
 
 template <class T>
 Status launch_weights(const Problem& problem, const Grids& grids, const Tokens<T>& x, const AttentionMemory& memory,
                       Stream stream) {
-  return launch<Weights<T>>(
-      grids.weights,
-      {x.keys, x.log_gates, x.sequences, x.heads, problem.d, problem.power, tokens_of(memory), chunks_of(memory)},
-      stream);
+  return launch<Weights<T>>(grids.weights,
+                            {x.keys, x.log_gates, x.sequences, x.heads, problem.d, problem.power, tokens_of(memory),
+                             chunks_of(memory), x.rotary, turned_of<T>(problem, memory)},
+                            stream);
 }
 
 /// After the weights: levels, what each chunk adds, and the states between chunks.
-template <class T, int P, int d>
+template <class T, int P, int d, block::Products products>
 Status launch_states(const Problem& problem, const Grids& grids, const Tokens<T>& x, const AttentionMemory& memory,
                      Stream stream) {
   SYMPOW_CUDA_TRY(launch<Levels>(grids.levels, {x.sequences, x.heads, chunks_of(memory), x.initial, x.final}, stream));
-  SYMPOW_CUDA_TRY((launch<Update<T, P, d>>(
+  SYMPOW_CUDA_TRY((launch<Update<T, P, d, products>>(
       grids.update, {x.keys, x.values, tokens_of(memory), x.sequences, x.heads, sums_of(memory), problem.e}, stream)));
   return launch<Scan<T>>(grids.scan,
                          {sums_of(memory), chunks_of(memory), prefixes_of<T>(memory), x.initial, x.final, x.sequences,

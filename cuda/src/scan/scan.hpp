@@ -65,7 +65,14 @@ struct Scan {
           terms[2 * i] = pack<T>(x[i], mid);
           terms[2 * i + 1] = pack<T>(mid - upper(terms[2 * i]), Lanes<float>(0.f));
         }
-        store(args.prefixes.normaliser, (entry + slot * size) * 4, terms, entry < size);
+        constexpr int at_once = 16 / static_cast<int>(sizeof(Pair<T>));
+        SYMPOW_UNROLL
+        for (int i = 0; i < 4; i += at_once) {
+          Lanes<Pair<T>> some[std::size_t{at_once}];
+          SYMPOW_UNROLL
+          for (int n = 0; n < at_once; ++n) some[n] = terms[i + n];
+          store(args.prefixes.normaliser, (entry + slot * size) * 4 + 2 * i, some, entry < size);
+        }
       };
       walk<2>(args, b, args.own.normaliser, args.initial.normaliser, args.final.normaliser, size, entry, coefficients,
               write);

@@ -19,23 +19,26 @@ namespace sympow::cuda {
 ///
 /// Roundings: w k̂, each product of rows, to T; sums in float.
 /// Cost: 2 D (e + 8 ⌈e / 64⌉) floating-point operations a token; D (e + 1) floats stored a chunk.
-template <class T, int P, int d>
+template <class T, int P, int d, block::Products products = block::Products::exact>
 struct Update {
   using Two = block::Pair<T>;
   static constexpr int D = monomial_count(P, d);
   static constexpr int warps = 8, columns = 64, tiles_of_columns = columns / 8 + 1;
-  static constexpr int stage_tokens = P == 4 && d > 16 ? 32 : 64, slabs = stage_tokens / 16, stages = 3;
+  static constexpr bool wide = sizeof(T) > 2;  // such entries leave room for less
+  static constexpr int stage_tokens = (P == 4 && d > 16) || wide ? 32 : 64, slabs = stage_tokens / 16, stages = 3;
   using TokenRows = cuda::TokenRows<T, P, d, stage_tokens>;
   static constexpr int row_buffers = P >= 3 ? 1 : 2;
-  /// Of 16 monomials: a unit has at most four, fewer where four warps have too few units.
-  static constexpr int all_fragments = (D + 15) / 16, fragments = all_fragments < 16 ? (all_fragments + 3) / 4 : 4;
+  /// Of 16 monomials: a unit has at most four, of floats two, fewer where four warps have too few units.
+  static constexpr int all_fragments = (D + 15) / 16, most_fragments = wide ? 2 : 4,
+                       fragments = all_fragments < 4 * most_fragments ? (all_fragments + 3) / 4 : most_fragments;
+  static constexpr int at_once = wide ? fragments : 1;  // in one product: parts of values are made once for all
   static constexpr int units = (D + 16 * fragments - 1) / (16 * fragments), groups = (units + warps - 1) / warps;
   /// Units of the last block; the four warps of a group multiply by the same tokens.
   static constexpr int last_units = units % warps == 0 || units % warps > 4 ? warps : 4;
 
-  static constexpr int stage_bytes = stage_tokens * (2 * d + 2 * columns + 2 * 4);
+  static constexpr int size = sizeof(T), stage_bytes = stage_tokens * (size * (d + columns) + 2 * 4);
   static constexpr int exchange_bytes = last_units == warps ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
-  static constexpr int working_bytes = stages * stage_bytes + row_buffers * TokenRows::entries * 2 + 256;
+  static constexpr int working_bytes = stages * stage_bytes + (row_buffers * TokenRows::entries + 16 * 8) * size;
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
   static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
 
@@ -78,15 +81,15 @@ struct Update {
     const auto rows = arena.take<T>(row_buffers * TokenRows::entries), ones = arena.take<T>(16 * 8);
     write_ones(ones, w);
 
-    const TileCopy<d, stage_tokens, warps> key_copy(w);
-    const TileCopy<columns, stage_tokens, warps> value_copy(w);
+    const TileCopy<T, d, stage_tokens, warps> key_copy(w);
+    const TileCopy<T, columns, stage_tokens, warps> value_copy(w);
     const int key_head = x.heads.key_of_state(head);
     Lanes<std::int64_t> key_at =
         key_copy.source(x.keys.at(b, begin + first_stage * stage_tokens, key_head), x.keys.token);
     Lanes<std::int64_t> value_at = value_copy.source(
         x.values.at(b, begin + first_stage * stage_tokens, key_head) + tile * columns, x.values.token);
     Lanes<std::int64_t> weight_at = lane() * 4 + (slot * x.sequences.chunk + first_stage * stage_tokens);
-    const Lanes<bool> value_exists = value_copy.octet * 8 + tile * columns < x.e;
+    const Lanes<bool> value_exists = value_copy.column + tile * columns < x.e;
     const auto bring = [&](int stage) {  // one after the other
       if (stage < end_stage) {
         const int to = stage % stages * stage_tokens, from = stage * stage_tokens;
@@ -116,33 +119,38 @@ struct Update {
       head_at[f] = TokenRows::place(p.head, lane() / 16);
       tail_at[f] = TokenRows::place(p.tail, lane() / 16);
     }
-    Lanes<float> sum[std::size_t{fragments}][1][tiles_of_columns][4];
+    Lanes<float> sum[std::size_t{fragments / at_once}][std::size_t{at_once}][tiles_of_columns][4];
     SYMPOW_UNROLL
-    for (auto& fragment : sum) SYMPOW_UNROLL
-    for (auto& tile_of_sums : fragment[0]) SYMPOW_UNROLL
+    for (auto& product : sum) SYMPOW_UNROLL
+    for (auto& fragment : product) SYMPOW_UNROLL
+    for (auto& tile_of_sums : fragment) SYMPOW_UNROLL
     for (auto& s : tile_of_sums) s = 0.f;
 
     const auto multiply_stage = [&](int stage) {
       const auto memory = rows_of(stage).memory;
       SYMPOW_ROLL
       for (int slab = part; slab < slabs; slab += parts) {
-        Lanes<Two> phi[std::size_t{fragments}][1][4], tail_rows[2][4];  // those of the next fragment come early
+        Lanes<Two> phi[std::size_t{fragments / at_once}][std::size_t{at_once}][4];
+        Lanes<Two> tail_rows[2][4];  // those of the next fragment come early
         const auto load_rows = [&](int f) {
-          ldmatrix<false>(phi[f][0], memory, head_at[f] ^ (slab * 16));
+          ldmatrix<false>(phi[f / at_once][f % at_once], memory, head_at[f] ^ (slab * 16));
           if constexpr (P > 1) ldmatrix<false>(tail_rows[f % 2], memory, tail_at[f] ^ (slab * 16));
         };
         load_rows(0);
         SYMPOW_UNROLL
         for (int f = 0; f < fragments; ++f) {
           if (f + 1 < fragments) load_rows(f + 1);
+          auto& factor = phi[f / at_once][f % at_once];
           if constexpr (P > 1) {
             SYMPOW_UNROLL
-            for (int r = 0; r < 4; ++r) phi[f][0][r] = multiply(phi[f][0][r], tail_rows[f % 2][r]);
+            for (int r = 0; r < 4; ++r) factor[r] = multiply(factor[r], tail_rows[f % 2][r]);
           }
-          group_mma(sum[f], phi[f], values, stage % stages * stage_tokens + slab * 16, ones, 0);
-          group_commit();
+          if ((f + 1) % at_once != 0) continue;
+          group_mma<products>(sum[f / at_once], phi[f / at_once], values, stage % stages * stage_tokens + slab * 16,
+                              ones, 0);
+          group_commit<T>();
         }
-        group_finish(sum);
+        group_finish<T>(sum);
       }
     };
 
@@ -155,7 +163,7 @@ struct Update {
     }
     for (int stage = first_stage; stage < end_stage; ++stage) {
       cp_async_wait<2 - row_buffers>();
-      publish();
+      publish<T>();
       barrier();  // copies have come, the rows of this stage are made, the stage before was used
       bring(stage + 2);
       if constexpr (row_buffers == 2) {
@@ -180,7 +188,8 @@ struct Update {
         SYMPOW_UNROLL
         for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
         for (int n = 0; n < tiles_of_columns; ++n)
-          each(sum[f][0][n], lane() * 4 + ((w % sharing * fragments + f) * tiles_of_columns + n) * 128);
+          each(sum[f / at_once][f % at_once][n],
+               lane() * 4 + ((w % sharing * fragments + f) * tiles_of_columns + n) * 128);
       };
       if (part == p) exchange([&](auto& own, Lanes<int> at) { store(sums_of_warps, at, own); });
       barrier();
@@ -199,13 +208,14 @@ struct Update {
     for (int h = 0; h < 2; ++h) {
       const Lanes<int> m = lane() / 4 + ((unit * fragments + f) * 16 + 8 * h), column = lane() % 4 * 2;
       const Lanes<std::int64_t> entry = m + slot * D;
+      const auto& own = sum[f / at_once][f % at_once];
       SYMPOW_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
-        const Lanes<float> two[2] = {sum[f][0][n][2 * h], sum[f][0][n][2 * h + 1]};
+        const Lanes<float> two[2] = {own[n][2 * h], own[n][2 * h + 1]};
         const Lanes<int> c = column + (tile * columns + 8 * n);
         store(x.own.sums, entry * x.e + c, two, m < D && c < x.e);
       }
-      const Lanes<float> normaliser[1] = {sum[f][0][columns / 8][2 * h]};
+      const Lanes<float> normaliser[1] = {own[columns / 8][2 * h]};
       store(x.own.normaliser, entry, normaliser, m < D && column == 0 && tile == 0);
     }
   }

@@ -4,6 +4,7 @@
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
 #include "../layout/exponents.hpp"
+#include "../layout/turns.hpp"
 
 namespace sympow::cuda {
 
@@ -11,8 +12,12 @@ namespace sympow::cuda {
 /// beyond its sequence have the weight 0 and the gate 1. Where a key is not finite, or a gate NaN, u is NaN: so levels
 /// are NaN from that token on, up to a reset.
 ///
-/// d: a multiple of 8 up to 128; keys aligned to 16 bytes. A block of eight warps makes a chunk, 256 tokens at a time,
-/// a lane a token. Of a token and head 2 d + 4 bytes are read, 36 written, and 8 of them read again.
+/// With rotary, keys turn first, are rounded to T and written, once for all state heads that share them; weights are
+/// those of the written keys, which all other kernels read.
+///
+/// d: a multiple of 8 up to 128, of rotary a power of 2; keys aligned to 16 bytes. A block of eight warps makes a
+/// chunk, 256 tokens at a time, a lane a token. Of a token and head its d channels and 4 bytes are read, 36 written,
+/// and 8 of them read again; with rotary 8 more read, and d channels written of a token and key head.
 template <class T>
 struct Weights {
   static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = 3;
@@ -26,6 +31,8 @@ struct Weights {
     int d, power;
     TokenArrays tokens;
     ChunkArrays chunks;
+    Rotary rotary = {};
+    Rows<T> turned = {};  ///< keys; as many as `keys` has
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) {
@@ -105,9 +112,9 @@ struct Weights {
     SYMPOW_UNROLL
     for (int v = 0; v < warps; ++v) mass += get(masses, v);
     mass = where(unit == -infinity, 0.f, mass * two_to(unit + before.sum - end_unit));
-    put_last(args.chunks.total, slot, where(before.reset < 0, before.sum, -infinity));
-    put_last(args.chunks.end, slot, end);
-    put_last(args.chunks.own_mass, slot, mass);
+    put(args.chunks.total, slot, where(before.reset < 0, before.sum, -infinity));
+    put(args.chunks.end, slot, end);
+    put(args.chunks.own_mass, slot, mass);
   }
 
  private:
@@ -178,10 +185,17 @@ struct Weights {
       SYMPOW_UNROLL
       for (int s = 0; s < 4; ++s) {
         SYMPOW_UNROLL
-        for (int p = 0; p < 4; ++p) r[s][p] = Pair<T>{0};
+        for (int p = 0; p < 4; ++p) r[s][p] = Pair<T>{};
         const Lanes<int> i = row + (from + (step + s) * rows);
         const Lanes<std::int64_t> at = args.keys.at(tokens.b, i + tokens.first, key_head) + octet * 8;
         load(r[s], args.keys.data, at, octet < octets && i < tokens.length);
+      }
+      if (args.rotary.rates.data) {
+        SYMPOW_UNROLL
+        for (int s = 0; s < 4; ++s) {
+          const Lanes<int> i = row + (from + (step + s) * rows);
+          turn_key(args, tokens, r[s], i + tokens.first, octet, i < tokens.length && octet < octets);
+        }
       }
       Lanes<int> largest_of[4];
       Lanes<float> square_of[4];
@@ -189,10 +203,7 @@ struct Weights {
       for (int s = 0; s < 4; ++s) {
         largest_of[s] = 0;
         SYMPOW_UNROLL
-        for (int p = 0; p < 4; ++p) {
-          const Lanes<int> bits = bit_cast<int>(r[s][p]);
-          largest_of[s] = larger(largest_of[s], larger(bits & 0x7fff, (bits >> 16) & 0x7fff));
-        }
+        for (int p = 0; p < 4; ++p) largest_of[s] = larger(largest_of[s], largest_bits(r[s][p]));
       }
       for (int mask = 1; mask < lanes; mask *= 2) {
         SYMPOW_UNROLL
@@ -233,14 +244,34 @@ struct Weights {
     return {where(zero, -infinity, exponent), where(zero, 0.f, two_to(-x)), mass};
   }
 
+  /// The bits of the larger one of a pair, without its sign.
+  SYMPOW_DEVICE static Lanes<int> largest_bits(const Lanes<block::Pair<T>>& two) {
+    using namespace block;
+    if constexpr (sizeof(T) == 2) {
+      const Lanes<int> bits = bit_cast<int>(two);
+      return larger(bits & 0x7fff, (bits >> 16) & 0x7fff);
+    } else {
+      return larger(bit_cast<int>(absolute(lower(two))), bit_cast<int>(absolute(upper(two))));
+    }
+  }
+
+  /// An octet of the key of token t.
+  SYMPOW_DEVICE static void turn_key(const Args& args, const Chunk& tokens, Lanes<block::Pair<T>> (&key)[4],
+                                     Lanes<std::int64_t> t, Lanes<int> octet, Lanes<bool> active) {
+    const int key_head = args.heads.key_of_state(tokens.h);
+    args.rotary.turn(key, args.d, octet, args.d / 16, tokens.b, t, key_head, active);
+    if (tokens.h % (args.heads.state / args.heads.key) == 0)
+      store(args.turned.data, args.turned.at(tokens.b, t, key_head) + octet * 8, key, active);
+  }
+
   /// The exponent e, 2^e ≤ |k|, of a number's bits; at least that of the smallest normal number, at most 126.
   SYMPOW_DEVICE static Lanes<int> leading_exponent(const Lanes<int>& bits) {
     return smaller(larger(bits >> block::fraction_bits<T>, 1) - bias, 126);
   }
 
-  // The value of the last lane, to a place in shared memory; from one, to all lanes.
-  template <class X>
-  SYMPOW_DEVICE static void put(block::Shared<X> memory, int i, const Lanes<X>& value) {
+  // The value of the last lane, to a place in memory; from one in shared memory, to all lanes.
+  template <class Memory, class I, class X>
+  SYMPOW_DEVICE static void put(Memory memory, I i, const Lanes<X>& value) {
     const Lanes<X> one[1] = {value};
     store(memory, block::lane() - 31 + i, one, block::lane() == 31);
   }
@@ -250,22 +281,17 @@ struct Weights {
     load(one, memory, i);
     return one[0];
   }
-  // Values of all lanes, or of the last one, to global memory.
+  // Values of all lanes to global memory.
   template <class X>
   SYMPOW_DEVICE static void put_all(Global<X> memory, const Lanes<std::int64_t>& i, const Lanes<X>& value) {
     const Lanes<X> one[1] = {value};
     store(memory, i, one);
   }
-  template <class X>
-  SYMPOW_DEVICE static void put_last(Global<X> memory, std::int64_t i, const Lanes<X>& value) {
-    const Lanes<X> one[1] = {value};
-    store(memory, block::lane() - 31 + i, one, block::lane() == 31);
-  }
 
   static constexpr float largest_float = std::numeric_limits<float>::max();
   static constexpr double log2_e = 1.4426950408889634074;
-  static constexpr int bias = block::fraction_bits<T> == 7 ? 127 : 15;
-  static constexpr int not_finite = 0x8000 - (1 << block::fraction_bits<T>);  // the bits of infinity
+  static constexpr int bias = block::fraction_bits<T> == 10 ? 15 : 127;
+  static constexpr int not_finite = (2 * bias + 1) << block::fraction_bits<T>;  // the bits of infinity
 };
 
 }  // namespace sympow::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include <sympow/attention/state.hpp>
@@ -17,6 +18,7 @@ struct DeviceState {
   std::vector<float> normaliser;     ///< D: Z
   double level = detail::no_weight;  ///< L; -∞ of an empty state
   float mass = 0;                    ///< A = Σ_j b_j ‖k_j‖^P
+  std::vector<double> turns = {};    ///< d/2, of rotary: μ / 2π of the last token; none where nothing has turned
 };
 
 namespace detail {
@@ -31,12 +33,14 @@ void for_root_multiplicities(Index d, const Visit& visit) {
 }  // namespace detail
 
 /// A state for the device, its tail folded in. Every entry is rounded to float once. Cost: a copy and (e + 1) D more.
-/// Throws `InterruptedState`, and `FrameMismatch` for keys that a transition has turned: the device turns none.
+/// Throws `InterruptedState`, and `FrameMismatch` for keys that a transition has turned otherwise than by d/2 angles.
 template <class Scalar, int P>
 [[nodiscard]] DeviceState device_state(const State<Scalar, SymmetricPower<P>>& state) {
   detail::check_whole(state);
-  if (!state.frame().empty() || state.key_product().size() != 0)
-    detail::raise<FrameMismatch>("device_state: the keys of the state are turned, and a GPU keeps keys as they come");
+  const Frame& frame = state.frame();
+  const bool turns = frame.kind() == Frame::angles && 2 * frame.size() == state.key_dimension();
+  if (!(frame.empty() || turns) || state.key_product().size() != 0)
+    detail::raise<FrameMismatch>("device_state: a GPU turns keys by d/2 angles, those of the state turn otherwise");
   State<Scalar, SymmetricPower<P>> copy = state;
   auto& content = detail::StateAccess::content(copy);
   detail::StateOperations<Scalar, SymmetricPower<P>>::fold(copy.feature(), content);
@@ -46,6 +50,8 @@ template <class Scalar, int P>
   DeviceState device;
   device.sums.resize(static_cast<std::size_t>(S.size()));
   device.normaliser.resize(static_cast<std::size_t>(Z.size()));
+  device.turns.resize(static_cast<std::size_t>(frame.size()));
+  Eigen::VectorXd::Map(device.turns.data(), frame.size()) = frame.numbers() * (std::numbers::inv_pi / 2);
   device.level = content.sums.L;
   device.mass = static_cast<float>(content.sums.A);
   detail::for_root_multiplicities<P>(state.key_dimension(), [&](Index n, double root) {
@@ -68,6 +74,11 @@ template <class Scalar, int P>
   auto& sums = content.sums;
   detail::check_size("sums of the device's state", std::ssize(device.sums), sums.S.size(), "D e");
   detail::check_size("normaliser of the device's state", std::ssize(device.normaliser), sums.Z.size(), "D");
+  const auto angles = Eigen::VectorXd::Map(device.turns.data(), std::ssize(device.turns));
+  if (angles.size() > 0) {
+    detail::check_size("turns of the device's state", angles.size(), d % 2 == 0 ? d / 2 : 0, "d/2");
+    content.frames.end.begin(Frame::angles, angles * (2 * std::numbers::pi));
+  }
   if (tokens < 0) detail::raise<InvalidArgument>("state_of_device: tokens is ", tokens, ", must not be negative");
   if (!(log_decay <= 0)) detail::raise<InvalidArgument>("state_of_device: log_decay is ", log_decay, ", must be ≤ 0");
   content.frames.tokens = tokens;

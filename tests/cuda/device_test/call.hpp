@@ -6,6 +6,7 @@
 
 #include "device.hpp"
 #include "library/instantiations.hpp"
+#include "library/memory.hpp"
 #include "reference.hpp"
 
 namespace sympow::test {
@@ -50,34 +51,51 @@ class Arrays {
         offsets(places.offsets),
         lengths(std::vector<std::int32_t>(x.lengths.begin(), x.lengths.end())),
         tokens_(x),
-        queries_(bits(x.queries, x.query_heads, x.d)),
-        keys_(bits(x.keys, x.key_heads, x.d)),
-        values_(bits(x.values, x.key_heads, x.e)),
+        queries_(bytes(x.queries, x.query_heads, x.d)),
+        keys_(bytes(x.keys, x.key_heads, x.d)),
+        values_(bytes(x.values, x.key_heads, x.e)),
         log_gates_(arranged<float>(x.log_gates, x.gate_heads, 1, [](float g) { return g; })),
-        rows_(places.size(x.query_heads, x.e)),
+        beta_(arranged<float>(x.beta(), x.key_heads, 1, [](float step) { return step; })),
+        rates_(x.rates()),
+        rows_(places.size(x.query_heads, x.e) * x.format.bytes()),
         condition_(places.size(x.query_heads, 1)) {}
 
   /// From token `first` of each sequence on.
   cuda::Inputs inputs(std::int64_t first = 0) const {
     const Tokens& x = tokens_;
     cuda::Inputs inputs;
-    inputs.queries = from(first, queries_.data(), x.query_heads, x.d);
-    inputs.keys = from(first, keys_.data(), x.key_heads, x.d);
-    inputs.values = from(first, values_.data(), x.key_heads, x.e);
-    if (x.gate_heads > 0) inputs.log_gates = from(first, log_gates_.data(), x.gate_heads, 1);
+    inputs.queries = from(first, queries_.data(), x.format.element, x.query_heads, x.d);
+    inputs.keys = from(first, keys_.data(), x.format.element, x.key_heads, x.d);
+    inputs.values = from(first, values_.data(), x.format.element, x.key_heads, x.e);
+    if (x.gate_heads > 0) inputs.log_gates = from(first, log_gates_.data(), cuda::Element::f32, x.gate_heads, 1);
+    if (x.rotary && x.rotary->beta) inputs.beta = from(first, beta_.data(), cuda::Element::f32, x.key_heads, 1);
     return inputs;
+  }
+  /// What a problem says of rotary.
+  void set_rotary(cuda::Problem& p) const {
+    if (!tokens_.rotary) return;
+    p.rates = rates_.data();
+    p.pairing = tokens_.rotary->halves ? cuda::Pairing::half_split : cuda::Pairing::interleaved;
   }
   cuda::Outputs outputs(std::int64_t first = 0) const {
     const Tokens& x = tokens_;
-    return {from(first, rows_.data(), x.query_heads, x.e), from(first, condition_.data(), x.query_heads, 1), {}};
+    return {from(first, rows_.data(), x.format.element, x.query_heads, x.e),
+            from(first, condition_.data(), cuda::Element::f32, x.query_heads, 1),
+            {}};
   }
-  std::vector<std::uint16_t> row_bits() const { return rows_.values(); }
+  std::vector<std::uint32_t> row_bits() const {
+    const std::vector<std::byte> bytes = rows_.values();
+    const std::size_t size = tokens_.format.bytes();
+    std::vector<std::uint32_t> bits(bytes.size() / size);
+    for (std::size_t i = 0; i < bits.size(); ++i) std::memcpy(&bits[i], &bytes[i * size], size);
+    return bits;
+  }
 
   /// Rows first … end - 1 of every sequence are those of the definition, and what is no row was not written.
   void check_rows(const std::string& what, const cuda::Problem& p, const Way& way, std::int64_t first = 0,
                   std::int64_t end = 1 << 30) const {
     const Tokens& x = tokens_;
-    const std::vector<std::uint16_t> bits = rows_.values();
+    const std::vector<std::uint32_t> bits = row_bits();
     const std::vector<float> conditions = condition_.values();
     std::vector<bool> is_row(bits.size());
     double worst = 0;
@@ -102,7 +120,7 @@ class Arrays {
             return;
         }
     std::size_t others = 0;
-    for (std::size_t i = 0; i < bits.size() && first == 0; ++i) others += !is_row[i] && bits[i] != 0xffff;
+    for (std::size_t i = 0; i < bits.size() && first == 0; ++i) others += !is_row[i] && bits[i] != x.format.unset();
     require(others == 0, "%s: %d entries beside the rows were written", what.c_str(), static_cast<int>(others));
     std::printf("  %-52s %4.2f of the bound\n", what.c_str(), worst);
   }
@@ -125,21 +143,26 @@ class Arrays {
                 dense[tokens_.row(b, t, h, heads) * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)]);
     return x;
   }
-  std::vector<std::uint16_t> bits(const std::vector<double>& x, std::int64_t heads, int channels) const {
-    return arranged<std::uint16_t>(x, heads, channels, [&](double v) { return tokens_.format.bits(v); });
+  std::vector<std::byte> bytes(const std::vector<double>& x, std::int64_t heads, int channels) const {
+    const auto bits = arranged<std::uint32_t>(x, heads, channels, [&](double v) { return tokens_.format.bits(v); });
+    const std::size_t size = tokens_.format.bytes();
+    std::vector<std::byte> packed(bits.size() * size);
+    for (std::size_t i = 0; i < bits.size(); ++i) std::memcpy(&packed[i * size], &bits[i], size);
+    return packed;
   }
   template <class T>
-  cuda::View from(std::int64_t first, T* data, std::int64_t heads, std::int64_t channels) const {
-    const cuda::Element element = sizeof(T) == 4 ? cuda::Element::f32 : tokens_.format.element;
+  cuda::View from(std::int64_t first, T* data, cuda::Element element, std::int64_t heads, std::int64_t channels) const {
     cuda::View view = places.view(data, element, heads, channels);
-    view.data = data + first * view.token;
+    const std::size_t size = cuda::library::bytes_of(element) / sizeof(T);
+    view.data = data + static_cast<std::size_t>(first * view.token) * size;
     return view;
   }
 
   const Tokens& tokens_;
-  Array<std::uint16_t> queries_, keys_, values_;
-  Array<float> log_gates_;
-  Array<std::uint16_t> rows_;
+  Array<std::byte> queries_, keys_, values_;
+  Array<float> log_gates_, beta_;
+  Array<double> rates_;
+  Array<std::byte> rows_;
   Array<float> condition_;
 };
 
@@ -170,7 +193,7 @@ struct OwnState {
 
 /// Whether a part of the test can run; where the table was narrowed it says which cannot.
 inline bool is_compiled(const std::string& what, const cuda::Problem& p) {
-  if (cuda::library::is_compiled(p.power, p.d)) return true;
+  if (cuda::library::is_compiled(p.power, p.d, p.element)) return true;
   std::printf("  %-52s not compiled\n", what.c_str());
   return false;
 }

@@ -24,6 +24,7 @@ struct OwnTail {
 void check(const std::string& what, cuda::Problem p, const Tokens& x, std::int64_t prefill, std::int64_t step) {
   if (!is_compiled(what, p)) return;
   const Arrays arrays(x, Layout::apart);
+  arrays.set_rotary(p);
   const OwnState own(p);
   OwnTail tail(p, 64);
   p.carries_state = true;
@@ -86,7 +87,9 @@ void fold_in_passes() {
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(i);
     runtime(cudaMemcpy(data, x.data(), x.size() * sizeof x[0], cudaMemcpyHostToDevice));
   };
-  const auto entry = [&](std::size_t i) { return Format{p.element}.bits(static_cast<double>(i * 37 % 101) / 50 - 1); };
+  const auto entry = [&](std::size_t i) {
+    return static_cast<std::uint16_t>(Format{p.element}.bits(static_cast<double>(i * 37 % 101) / 50 - 1));
+  };
   fill(static_cast<std::uint16_t*>(tail.keys), p.d, entry);
   fill(static_cast<std::uint16_t*>(tail.values), p.e, entry);
   fill(tail.log_gates, 1, [](std::size_t i) { return static_cast<float>(i % 13) / -13; });
@@ -117,14 +120,17 @@ void fold_in_passes() {
 
 void test_decoding() {
   fold_in_passes();
-  for (const auto [power, d] : cuda::library::instantiations)
-    for (const auto element : {cuda::Element::bf16, cuda::Element::fp16}) {
-      const std::int64_t step = element == cuda::Element::bf16 ? 1 : 3;  // one query at once, and several
+  for (const auto& [power, d, floats] : cuda::library::instantiations)
+    for (const Format& format : all_formats) {
+      if (format.element == cuda::Element::f32 && !floats) continue;
+      const bool one = format.element == cuda::Element::bf16 || format.products == cuda::Products::fast;
+      const std::int64_t step = one ? 1 : 3;  // one query at once, and several
       cuda::Problem p = problem_of(power, d, 64 + step);
-      p.element = element;
-      p.normalised = element == cuda::Element::bf16;
-      check("P " + std::to_string(power) + ", d " + std::to_string(d) +
-                (element == cuda::Element::bf16 ? ", bf16, normalised" : ", fp16"),
+      p.element = format.element;
+      p.products = format.products;
+      p.normalised = format.element != cuda::Element::fp16;
+      check("P " + std::to_string(power) + ", d " + std::to_string(d) + (*p.normalised ? ", normalised, " : ", ") +
+                format.name(),
             p, Tokens(p, Gates::none, 7), 64, step);
     }
   for (const std::int64_t step : {1, 7, 64}) {
@@ -134,6 +140,12 @@ void test_decoding() {
     check(std::to_string(step) + " at once from nothing, gates of 0 and e^-1000", p, Tokens(p, Gates::any, 8), 0, step);
     p.gate_heads = 1;
     check(std::to_string(step) + " at once after 60", p, Tokens(p, Gates::slow, 8), 60, step);
+    p.key_heads = p.gate_heads = 2;
+    p.element = cuda::Element::fp16;  // the smaller bound
+    const auto steps = [](int t) { return 1 + .9 * std::sin(t); };
+    check(std::to_string(step) + " at once, rotary", p, Tokens(p, Gates::slow, 8).turned({step == 1, {}, 0}), 0, step);
+    check(std::to_string(step) + " at once after 60, rotary by beta", p,
+          Tokens(p, Gates::slow, 8).turned({step == 7, steps, 0}), 60, step);
   }
 }
 

@@ -19,7 +19,8 @@ struct Way {
 /// Row i of a query head:
 ///   numerator, denominator = Σ_j b_ij (scale q_i·k_j)^P (v_j, 1), j ≤ i
 ///   sizes = Σ_j b_ij (|scale| Σ_c |q_c k_c|)^P (|v_j|, 1)
-/// and what is added to sizes where small numbers of fp16 have absolute errors.
+/// and what is added to sizes where small numbers of fp16 have absolute errors. With rotary q and k are the turned
+/// ones, and sizes grow by what these may be off; so does the error of a score.
 class ReferenceRow {
  public:
   std::vector<double> numerator, sizes;
@@ -29,33 +30,40 @@ class ReferenceRow {
       : numerator(static_cast<std::size_t>(x.e)), sizes(numerator.size()), x_(x) {
     const std::int64_t key_head = h * x.key_heads / x.query_heads;
     const std::int64_t gate_head = x.gate_heads == 0 ? 0 : h * x.gate_heads / x.query_heads;
-    const double* q = &x.queries[x.row(b, i, h, x.query_heads) * static_cast<std::size_t>(x.d)];
-    double gate = 0, largest = 0, mass = 0, most_value = 0, seen = 0, query = 0, query_sum = 0, query_largest = 0,
-           key_sums = 0;
-    for (int c = 0; c < x.d; ++c) {
-      query += q[c] * q[c];
-      query_sum += std::abs(q[c]);
-      query_largest = std::max(query_largest, std::abs(q[c]));
+    const auto all = static_cast<std::size_t>(x.d);
+    const Channels q(x, x.queries, x.row(b, i, h, x.query_heads), path(i, key_head), true);
+    more_.resize(numerator.size());
+    double way = q.path, gate = 0, largest = 0, mass = 0, most_value = 0, seen = 0, query = 0, query_sum = 0,
+           query_largest = 0, key_sums = 0;
+    for (std::size_t c = 0; c < all; ++c) {
+      query += q.most(c) * q.most(c);
+      query_sum += q.most(c);
+      query_largest = std::max(query_largest, q.most(c));
     }
     for (std::int64_t j = i; j >= 0; --j) {  // from the row back, so that nothing is subtracted
-      const double* k = &x.keys[x.row(b, j, key_head, x.key_heads) * static_cast<std::size_t>(x.d)];
+      const Channels k(x, x.keys, x.row(b, j, key_head, x.key_heads), way, false);
+      if (x.rotary) way -= static_cast<double>(x.step(j, key_head));
       const double* v = &x.values[x.row(b, j, key_head, x.key_heads) * static_cast<std::size_t>(x.e)];
-      double dot = 0, absolute = 0, key = 0, key_sum = 0;
-      for (int c = 0; c < x.d; ++c) {
-        dot += q[c] * k[c];
-        absolute += std::abs(q[c] * k[c]);
-        key += k[c] * k[c];
-        key_sum += std::abs(k[c]);
+      double dot = 0, absolute = 0, exact = 0, key = 0, key_sum = 0;
+      for (std::size_t c = 0; c < all; ++c) {
+        dot += q.x[c] * k.x[c];
+        exact += std::abs(q.x[c] * k.x[c]);
+        absolute += q.most(c) * k.most(c);
+        key += k.most(c) * k.most(c);
+        key_sum += k.most(c);
       }
       const double weight = std::exp(gate), score = weight * std::pow(scale * dot, x.power);
       const double score_size = weight * std::pow(std::abs(scale) * absolute, x.power);
+      const double more = score_size - weight * std::pow(std::abs(scale) * exact, x.power);
       for (std::size_t c = 0; c < numerator.size(); ++c) {
         numerator[c] += score * v[c];
         sizes[c] += score_size * std::abs(v[c]);
+        more_[c] += more * std::abs(v[c]);
         most_value = std::max(most_value, std::abs(v[c]));
       }
       denominator += score;
       size += score_size;
+      all_more_ += more;
       condition += weight * std::pow(std::abs(scale) * std::sqrt(query * key), x.power);
       mass += weight * std::pow(key, x.power / 2.);
       key_sums += weight * std::pow(key_sum, x.power);
@@ -76,12 +84,12 @@ class ReferenceRow {
   /// How much of its bound the error of a row's channel takes: beyond 1 it is wrong.
   double error(std::size_t c, double y, bool normalised, const Way& way) const {
     const double u = x_.format.u(), rounding = roundings(way);
-    const double off = rounding * sizes[c] + tiny_ * most_value_;
+    const double off = rounding * sizes[c] + more_[c] + tiny_ * most_value_;
     if (!normalised) {
       const double bound = off + u * (std::abs(numerator[c]) + off) + x_.format.tiny();
       return std::abs(y - numerator[c]) / bound;
     }
-    const double exact = numerator[c] / denominator, denominator_off = rounding * size + tiny_;
+    const double exact = numerator[c] / denominator, denominator_off = rounding * size + all_more_ + tiny_;
     const double quotient = (off + std::abs(exact) * denominator_off) / (denominator - denominator_off);
     const double bound = quotient + (u + 0x1p-22) * (std::abs(exact) + quotient) + x_.format.tiny();
     return denominator_off < denominator ? std::abs(y - exact) / bound : 0;
@@ -89,22 +97,49 @@ class ReferenceRow {
 
   /// What no condition of this row is above: all tokens, as if none were read but through a state.
   double largest_condition(const Way& way) const {
-    const double off = roundings(way) * size + tiny_;
+    const double off = roundings(way) * size + all_more_ + tiny_;
     return off < std::abs(denominator) ? condition / (std::abs(denominator) - off) * (1 + 0x1p-12) : HUGE_VAL;
   }
 
  private:
+  /// A query or key, turned where there is rotary, and how far it may be off then.
+  struct Channels {
+    std::vector<double> x, off;
+    double path;
+
+    Channels(const Tokens& tokens, const std::vector<double>& all, std::size_t row, double at, bool is_query)
+        : x(static_cast<std::size_t>(tokens.d)), off(x.size()), path(at) {
+      for (std::size_t c = 0; c < x.size(); ++c) x[c] = all[row * x.size() + c];
+      if (!tokens.rotary) return;
+      const bool halves = tokens.rotary->halves;
+      turn_row(x.data(), tokens.d, halves, [&](int j) { return path * Rotation::rate(j, tokens.d / 2); });
+      double unit = 1;  // of a query's small numbers
+      for (const double c : x) unit = is_query ? std::max(unit, 2 * std::abs(c)) : 1;
+      off = turned_off(x.data(), tokens.d, halves, tokens.format.u(), tokens.format.tiny() * unit);
+    }
+    double most(std::size_t c) const { return std::abs(x[c]) + off[c]; }
+  };
+  double path(std::int64_t i, std::int64_t key_head) const {
+    double sum = 0;
+    for (std::int64_t t = 0; t <= i && x_.rotary; ++t) sum += static_cast<double>(x_.step(t, key_head));
+    return sum;
+  }
+
   /// Roundings to the format: a weighted key, P - 1 products; the state; P - 1 products of a query, or a weighted
-  /// score. Sums of 16 products lose (17/4 + 1) 2^-23 of their terms: over the tokens of a chunk, the monomials, the
-  /// keys of a row. A sum of floats for each chunk; weights and powers a few units of float.
+  /// score. Sums of 16 products: over the tokens of a chunk, the monomials, the keys of a row; of floats P scores, too.
+  /// A sum of floats for each chunk; weights and powers a few units of float. Products of floats leave out something:
+  /// of a key that comes through the state twice, else P times of a score, and once of its weight.
   double roundings(const Way& way) const {
     const double steps = 2 * (way.chunk / 16. + 1) + way.monomials * 1.2 / 16, P = x_.power;
     const double formats = way.monomials > 0 ? 2 * P + 1 : 2;
-    return (formats * x_.format.u() + (steps * 21 / 4 + 2 * way.chunks + 8 * P + 8) * 0x1p-23) * 1.1;
+    return (formats * x_.format.u() + (P + 1) * x_.format.lost() + x_.format.cut(P + 3, steps) +
+            (2 * way.chunks + 8 * P + 8) * 0x1p-23) *
+           1.1;
   }
 
   const Tokens& x_;
-  double tiny_ = 0, most_value_ = 0;
+  std::vector<double> more_;  // of turned q and k
+  double all_more_ = 0, tiny_ = 0, most_value_ = 0;
 };
 
 }  // namespace sympow::test

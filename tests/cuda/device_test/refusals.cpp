@@ -83,15 +83,33 @@ void refusals_of_problems() {
   bad("scale is nan and must be finite", [](P& p) { p.scale = std::nanf(""); });
   bad("form is 7", [](P& p) { p.form = static_cast<cuda::Form>(7); });
   bad("the quadratic form has no state", [](P& p) { p.form = cuda::Form::quadratic; });
+  bad("rates begin at 0x9, which must be a multiple of 16", [](P& p) { p.rates = address<double>(9); });
+  bad("pairing is 5, which is none", [](P& p) { p.pairing = static_cast<cuda::Pairing>(5); });
   bad("chunk is 100 and must be a multiple of 64", [](P& p) { p.chunk = 100; });
   bad("chunk is -64 and must be a multiple of 64", [](P& p) { p.chunk = -64; });
-  refuses(Code::not_compiled, "no kernels for elements f32, but for bf16 and fp16",
-          [](Call& c) { c.problem.element = cuda::Element::f32; });
-  refuses(Code::not_compiled, "no kernels for P 2 with d 48, but for P", [](Call& c) {
+  bad("element is 7, which is none", [](P& p) { p.element = cuda::Element{7}; });
+  bad("products is 3, which is none", [](P& p) { p.products = cuda::Products{3}; });
+  refuses(Code::not_compiled, "no kernels of f32 for P 3 with d 48, but for ", [](Call& c) {
+    c.problem.power = 3;
+    c.problem.d = 48;
+    c.problem.element = cuda::Element::f32;
+  });
+  for (const auto& [power, d, floats] : cuda::library::instantiations) {
+    if (floats) continue;
+    const int own_power = power, own_d = d;
+    char text[80];
+    std::snprintf(text, sizeof text, "no kernels of f32 for P %d with d %d, but for ", own_power, own_d);
+    refuses(Code::not_compiled, text, [&](Call& c) {
+      c.problem.power = own_power;
+      c.problem.d = own_d;
+      c.problem.element = cuda::Element::f32;
+    });
+  }
+  refuses(Code::not_compiled, "no kernels of bf16 for P 2 with d 48, but for P", [](Call& c) {
     c.problem.power = 2;
     c.problem.d = 48;
   });
-  refuses(Code::not_compiled, "no kernels for P 0 with d", [](Call& c) { c.problem.power = 0; });
+  refuses(Code::not_compiled, "no kernels of bf16 for P 0 with d", [](Call& c) { c.problem.power = 0; });
   refuses(Code::too_large, "2147483647 sequences of 1073741824 tokens are more blocks", [](Call& c) {
     c.problem.batch = 0x7fffffff;
     c.problem.tokens = 1 << 30;
@@ -123,6 +141,14 @@ void refusals_of_arrays() {
   bad("log gates are bf16 and must be f32", [](Call& c) { c.inputs.log_gates.element = cuda::Element::bf16; });
   bad("log gates begin at 0x4002", [](Call& c) { c.inputs.log_gates.data = address(0x4002); });
   bad("there are log gates, but gate_heads is 0", [](Call& c) { c.problem.gate_heads = 0; });
+  const auto beta = cuda::dense(address(7 << 12), cuda::Element::f32, 128, 2, 1);
+  bad("there are beta, but rates are a null pointer", [&](Call& c) { c.inputs.beta = beta; });
+  bad("beta are bf16 and must be f32", [&](Call& c) {
+    c.problem.rates = address<double>(16);
+    c.inputs.beta = beta;
+    c.inputs.beta.element = cuda::Element::bf16;
+  });
+  bad("turns of the final state is a null pointer", [](Call& c) { c.problem.rates = address<double>(16); });
   bad("condition are bf16 and must be f32", [](Call& c) { c.outputs.condition.element = cuda::Element::bf16; });
   refuses(Code::too_large, "the last entry of keys is beyond",
           [](Call& c) { c.inputs.keys.token = std::int64_t{1} << 60; });
@@ -164,6 +190,12 @@ void refusals_of_decoding() {
   check("the tail has room for 1 tokens, not for 2", [](Call&, State&, Tail& t, Size&) { t.count = 63; });
   check("keys of the tail are a null pointer", [](Call&, State&, Tail& t, Size&) { t.keys = nullptr; });
   check("log gates of the tail are a null pointer", [](Call&, State&, Tail& t, Size&) { t.log_gates = nullptr; });
+  check("turns of the state is a null pointer",
+        [](Call& c, State&, Tail&, Size&) { c.problem.rates = address<double>(16); });
+  check("paths of the tail are a null pointer", [](Call& c, State& s, Tail&, Size&) {
+    c.problem.rates = address<double>(16);
+    s.turns = address<double>(80);
+  });
   check("no offsets, no lengths", [](Call& c, State&, Tail&, Size&) { c.problem.lengths = address<std::int32_t>(8); });
   check("tokens of a decoding is 65 and must be 1 to 64", [](Call& c, State&, Tail&, Size&) { c.problem.tokens = 65; });
   check("decoding has a state of its own", [](Call& c, State& s, Tail&, Size&) { c.inputs.initial_state = s; });

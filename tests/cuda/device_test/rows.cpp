@@ -21,6 +21,7 @@ cuda::Problem problem_of(int power, int d, int e, std::int64_t tokens) {
 void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout layout) {
   if (!is_compiled(what, p)) return;
   const Arrays arrays(x, layout);
+  arrays.set_rotary(p);
   if (layout == Layout::packed) {
     p.offsets = arrays.offsets.data();
     p.total_tokens = arrays.places.offsets.back();
@@ -31,20 +32,21 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
 }
 
 void every_instantiation() {
-  for (const auto [power, d] : cuda::library::instantiations)
-    for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
+  for (const auto& [power, d, floats] : cuda::library::instantiations)
+    for (const Format& format : all_formats)
       for (const auto form : {cuda::Form::chunked, cuda::Form::quadratic}) {
+        if (format.element == cuda::Element::f32 && !floats) continue;
         const bool large = cuda::monomials(power, d) > 1000;
         cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, large ? 70 : 100);
         p.query_heads = large ? 1 : 2;
         p.gate_heads = 1;
-        p.element = element;
-        p.normalised = element == cuda::Element::bf16;
+        p.element = format.element;
+        p.products = format.products;
+        p.normalised = format.element != cuda::Element::fp16;
         p.form = form;
         p.chunk = 64;
-        check("P " + std::to_string(power) + ", d " + std::to_string(d) +
-                  (element == cuda::Element::bf16 ? ", bf16, normalised" : ", fp16") +
-                  (form == cuda::Form::chunked ? ", chunked" : ", quadratic"),
+        check("P " + std::to_string(power) + ", d " + std::to_string(d) + (*p.normalised ? ", normalised, " : ", ") +
+                  format.name() + (form == cuda::Form::chunked ? ", chunked" : ", quadratic"),
               p, Tokens(p, Gates::slow, 1), Layout::dense);
       }
 }
@@ -91,6 +93,36 @@ void every_length() {
     }
 }
 
+void every_rotary() {
+  const auto steps = [](int t) { return 1 + .9 * std::sin(t); };
+  for (const bool halves : {false, true}) {
+    const std::string pairing = halves ? ", halves" : ", neighbours";
+    for (const auto [power, d] : {std::array{2, 16}, {2, 32}, {1, 64}, {2, 64}, {1, 128}})
+      for (const auto form : {cuda::Form::chunked, cuda::Form::quadratic}) {
+        cuda::Problem p = problem_of(power, d, 16, 100);
+        p.query_heads = p.key_heads = 2;
+        p.element = halves ? cuda::Element::bf16 : cuda::Element::fp16;
+        p.form = form;
+        p.chunk = 64;
+        check("rotary, P " + std::to_string(power) + ", d " + std::to_string(d) + pairing +
+                  (form == cuda::Form::chunked ? ", chunked" : ", quadratic"),
+              p, Tokens(p, Gates::none, 10).turned({halves, {}, 0}), Layout::dense);
+      }
+    for (const auto layout : {Layout::apart, Layout::packed}) {
+      cuda::Problem p = problem_of(2, 16, 24, 130);
+      p.batch = 4;
+      p.query_heads = p.gate_heads = 4;
+      p.key_heads = 2;
+      p.element = cuda::Element::fp16;  // the smaller bound
+      p.form = cuda::Form::chunked;
+      p.chunk = 64;
+      Tokens x = Tokens(p, Gates::slow, 11).turned({halves, steps, 0});
+      x.lengths = {130, 0, 65, 128};
+      check("rotary by beta" + pairing + (layout == Layout::packed ? ", packed" : ", apart"), p, x, layout);
+    }
+  }
+}
+
 }  // namespace
 
 void test_rows() {
@@ -98,6 +130,7 @@ void test_rows() {
   every_layout();
   every_gate();
   every_length();
+  every_rotary();
 }
 
 }  // namespace sympow::test

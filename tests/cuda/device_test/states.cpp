@@ -28,6 +28,7 @@ cuda::Problem problem_of(int power, int d) {
 void check_joined(const std::string& what, cuda::Problem p, const Tokens& x, std::int64_t split) {
   if (!is_compiled(what, p)) return;
   const Arrays arrays(x, Layout::dense);
+  arrays.set_rotary(p);
   const OwnState own(p);
   for (const std::int64_t first : {std::int64_t{0}, split}) {
     p.tokens = first == 0 ? split : x.tokens - split;
@@ -103,10 +104,14 @@ void test_states() {
     check_joined("two runs joined, P " + std::to_string(power) + ", d " + std::to_string(d), p,
                  Tokens(p, Gates::slow, 5), 70);
   }
-  const cuda::Problem p = problem_of(2, 16);
+  cuda::Problem p = problem_of(2, 16);
   check_joined("two runs joined, gates of 0 and e^-1000", p, Tokens(p, Gates::any, 5), 64);
   check_joined("the first run of one token", p, Tokens(p, Gates::slow, 5), 1);
   check_joined("the second run of one chunk", p, Tokens(p, Gates::slow, 5), 150);
+  p.element = cuda::Element::fp16;  // the smaller bound
+  for (const bool halves : {false, true})
+    check_joined(halves ? "two runs joined, rotary of halves" : "two runs joined, rotary of neighbours", p,
+                 Tokens(p, Gates::slow, 5).turned({halves, [](int t) { return 1 + .9 * std::sin(t); }, 0}), 70);
   check_sums();
 }
 

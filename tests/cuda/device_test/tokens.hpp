@@ -1,14 +1,18 @@
 // Sequences of tokens as tests make them, on the host.
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include <sympow/cuda/problem.hpp>
 
+#include "../turned.hpp"
 #include "block/number.hpp"
 
 namespace sympow::test {
@@ -16,19 +20,46 @@ namespace sympow::test {
 /// Numbers of an element type in memory, and what they are.
 struct Format {
   cuda::Element element;
-  double u() const { return element == cuda::Element::bf16 ? 0x1p-8 : 0x1p-11; }
-  /// The largest error of rounding a number near 0.
-  double tiny() const { return element == cuda::Element::bf16 ? 0x1p-134 : 0x1p-25; }
-  std::uint16_t bits(double x) const {
+  cuda::Products products = cuda::Products::exact;
+
+  std::size_t bytes() const { return is_float() ? 4 : 2; }
+  double u() const { return is_float() ? 0x1p-24 : is_bf16() ? 0x1p-8 : 0x1p-11; }
+  /// The largest error of rounding a number near 0; of floats, of their three parts.
+  double tiny() const { return element == cuda::Element::fp16 ? 0x1p-25 : 0x1p-134; }
+  /// What a product of tensor cores leaves out, in relation to it.
+  double lost() const {
+    return !is_float() ? 0 : products == cuda::Products::exact ? (1 + 0x1p-9) * 0x1p-24 : (1 + 0x1p-8) * 0x1p-15;
+  }
+  /// What so many sums lose in so many steps of 16 products: an mma (17/4 + 1) 2^-23 of its terms; of floats the
+  /// products are summed alone, 1 + 2^-4 of their sizes in all parts, and then added in float.
+  double cut(double sums, double steps) const {
+    constexpr double mma = 21. / 4 * 0x1p-23;
+    return is_float() ? sums * (1 + 0x1p-4) * mma + steps * 0x1p-24 : steps * mma;
+  }
+  std::uint32_t bits(double x) const {
     const auto f = static_cast<float>(x);
-    return element == cuda::Element::bf16 ? cuda::block::round_to<cuda::block::bf16>(f).bits
-                                          : cuda::block::round_to<cuda::block::fp16>(f).bits;
+    return is_float()  ? std::bit_cast<std::uint32_t>(f)
+           : is_bf16() ? cuda::block::round_to<cuda::block::bf16>(f).bits
+                       : cuda::block::round_to<cuda::block::fp16>(f).bits;
   }
-  double number(std::uint16_t bits) const {
-    return element == cuda::Element::bf16 ? static_cast<double>(cuda::block::to_float(cuda::block::bf16{bits}))
-                                          : static_cast<double>(cuda::block::to_float(cuda::block::fp16{bits}));
+  double number(std::uint32_t bits) const {
+    const auto half = static_cast<std::uint16_t>(bits);
+    return static_cast<double>(is_float()  ? std::bit_cast<float>(bits)
+                               : is_bf16() ? cuda::block::to_float(cuda::block::bf16{half})
+                                           : cuda::block::to_float(cuda::block::fp16{half}));
   }
+  /// Of entries that nobody wrote.
+  std::uint32_t unset() const { return is_float() ? 0xffffffff : 0xffff; }
+  const char* name() const {
+    return !is_float() ? is_bf16() ? "bf16" : "fp16" : products == cuda::Products::exact ? "f32" : "f32, fast";
+  }
+
+ private:
+  bool is_float() const { return element == cuda::Element::f32; }
+  bool is_bf16() const { return element == cuda::Element::bf16; }
 };
+inline constexpr Format all_formats[] = {
+    {cuda::Element::bf16}, {cuda::Element::fp16}, {cuda::Element::f32}, {cuda::Element::f32, cuda::Products::fast}};
 
 enum class Gates { none, slow, any };  ///< any: 0 and -∞ and -1000 among them
 
@@ -41,11 +72,12 @@ struct Tokens {
   std::vector<double> queries, keys, values;
   std::vector<float> log_gates;
   std::vector<std::int64_t> lengths;
+  std::optional<Rotation> rotary = {};
 
   /// Channels of different sizes, so that each makes a difference. Entries of queries and keys are positive: rows are
   /// well conditioned, and no error can hide behind a large bound. Values drift: early tokens make a difference.
   Tokens(const cuda::Problem& p, Gates gates, unsigned seed)
-      : format{p.element},
+      : format{p.element, p.products},
         power(p.power),
         d(p.d),
         e(p.e),
@@ -76,6 +108,28 @@ struct Tokens {
                           : kind < .1  ? 0.f
                                        : static_cast<float>(-.02 * unit()));
     }
+  }
+
+  /// The same tokens with rotary.
+  Tokens turned(const Rotation& by) const {
+    Tokens x = *this;
+    x.rotary = by;
+    return x;
+  }
+  /// β of every token and key head, none where there are none given.
+  std::vector<float> beta() const {
+    std::vector<float> all;
+    for (std::int64_t i = 0; i < batch * tokens * key_heads && rotary && rotary->beta; ++i)
+      all.push_back(step(i / key_heads % tokens, i % key_heads));
+    return all;
+  }
+  float step(std::int64_t t, std::int64_t h) const {
+    return static_cast<float>(rotary->step(static_cast<int>(t), static_cast<int>(h)));
+  }
+  std::vector<double> rates() const {
+    std::vector<double> all;
+    for (int j = 0; j < d / 2 && rotary; ++j) all.push_back(Rotation::rate(j, d / 2));
+    return all;
   }
 
   std::size_t row(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t heads) const {

@@ -1,10 +1,13 @@
 // A forward pass of power 1, for all numbers of channels that kernels are made for.
+#include "rotary_cases.hpp"
 #include "update_cases.hpp"
 
 using namespace sympow::test;
 
-TEMPLATE_TEST_CASE("rows of power 1 are right", "[cuda]", (Kernels<bf16, 1, 64>), (Kernels<fp16, 1, 64>)) {
+TEMPLATE_TEST_CASE("rows of power 1 are right", "[cuda]", (Kernels<bf16, 1, 64>), (Kernels<fp16, 1, 64>),
+                   (Kernels<float, 1, 64>)) {
   check_all<TestType>();
+  SECTION("rotary") { check_rotary<TestType>({70, 0, 5}); }
   SECTION("sums of chunks") { check_update<TestType>(150); }
 }
 // Keys and queries ±1: exact numbers. Of 64 tokens before the chunk the state has read 64, the normaliser falls from
@@ -34,5 +37,6 @@ TEMPLATE_TEST_CASE("a row is degenerate from the threshold on", "[cuda]", (Kerne
 TEMPLATE_TEST_CASE("rows of power 1 with many channels are right", "[cuda]", (Kernels<bf16, 1, 128>),
                    (Kernels<fp16, 1, 128>)) {
   check_some<TestType>();
+  SECTION("rotary") { check_rotary<TestType>({66}); }
   SECTION("sums of chunks") { check_update<TestType>(70); }
 }

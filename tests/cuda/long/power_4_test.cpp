@@ -1,10 +1,13 @@
 // A forward pass of power 4, for all numbers of channels that kernels are made for.
+#include "rotary_cases.hpp"
 #include "update_cases.hpp"
 
 using namespace sympow::test;
 
-TEMPLATE_TEST_CASE("rows of power 4 are right", "[cuda]", (Kernels<bf16, 4, 16>), (Kernels<fp16, 4, 16>)) {
+TEMPLATE_TEST_CASE("rows of power 4 are right", "[cuda]", (Kernels<bf16, 4, 16>), (Kernels<fp16, 4, 16>),
+                   (Kernels<float, 4, 16>)) {
   check_some<TestType>();
+  SECTION("rotary") { check_rotary<TestType>({66}); }
   SECTION("sums of chunks") { check_update<TestType>(40); }
   SECTION("gates") { check_gates<TestType>(67); }
   SECTION("sizes") { check_norms<TestType>(67); }

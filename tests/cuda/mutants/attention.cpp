@@ -17,7 +17,9 @@ TEST_CASE("rows of power 2 are right", "[cuda]") {
   check<Kernel>(how);
 }
 TEST_CASE("rows of other powers are right", "[cuda]") {
-  check_layouts<Kernels<bf16, 3, 16>>(129);
-  check_norms<Kernels<bf16, 3, 16>>(100);
-  check_gates<Kernels<bf16, 1, 128>>(140);
+  check_layouts<Kernels<bf16, 3, 16>>(65);
+  check_norms<Kernels<bf16, 3, 16>>(70);
+  Case how = case_of<Kernels<bf16, 1, 128>>({140});
+  how.log_gate = [](int t) { return t == 70 ? -infinity : t % 40 == 7 ? -1. : -.01; };
+  check<Kernels<bf16, 1, 128>>(how);
 }

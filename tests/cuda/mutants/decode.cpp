@@ -48,3 +48,16 @@ TEST_CASE("decoding is right", "[cuda]") {
   full.query = full.state = full.key = 1, full.batch = 1, full.tail = 114, full.tokens = 14, full.e = 256;
   require_right<DecodeProblem<bf16, 2, 32, 8>>(full);
 }
+
+TEST_CASE("what lies behind a gate of 0 is not looked at", "[cuda]") {
+  DecodeCase c;
+  c.batch = 1, c.tail = 5, c.tokens = 3;
+  DecodeProblem<bf16, 2, 16, 1> problem(c);
+  for (std::size_t i = 0; i < 2 * 16; ++i)
+    problem.tail_values.set(i, round_to<bf16>(std::numeric_limits<float>::quiet_NaN()));
+  for (std::size_t i = 3 * 16; i < 4 * 16; ++i) problem.tail_keys.set(i, {});  // seen, without weight
+  for (const int head : {0, 1})
+    problem.tail_gates.set(problem.at(0, head, 2, 2, 8), -std::numeric_limits<float>::infinity());
+  REQUIRE(problem.run().clean());
+  REQUIRE(verdict(problem).error <= 1);
+}

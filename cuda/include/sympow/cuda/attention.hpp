@@ -13,6 +13,7 @@ struct Inputs {
   ConstView values;          ///< [B, T, Hk, e]
   ConstView log_gates;       ///< [B, T, gate heads] of float: log γ ≤ 0, -∞ included; any multiple of 4 bytes apart
   ConstState initial_state;  ///< before the first token; null pointers: there is none
+  ConstView beta = {};       ///< [B, T, Hk] of float, of rotary, finite; any multiple of 4 bytes apart. No data: all 1
 };
 
 struct Outputs {
@@ -25,7 +26,8 @@ struct Outputs {
 Status attention_form(const Problem& problem, Form& form, int& chunk) noexcept;
 
 /// The bytes of the workspace of `attend`, whose pointer is aligned to 256 bytes. The chunked form keeps 4 D (e + 1) +
-/// 2 D (e + 4) bytes for each chunk and state head; both forms 36 for each token and state head.
+/// 2 D (e + 4) bytes for each chunk and state head, of floats 4 D (e + 4) in place of 2; both forms 36 for each token
+/// and state head, and with rotary 8 and the bytes of a key for each token and key head.
 Status attention_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 
 /// The rows Y of a problem, the state after the last token, and if wanted the condition of every row

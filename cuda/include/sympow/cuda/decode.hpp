@@ -7,14 +7,16 @@
 
 namespace sympow::cuda {
 
-/// The newest tokens of every sequence, as they are: they enter the state together, when the tail is folded. So a token
-/// only reads S, and early rows are as exact as attention. All sequences have as many tokens in it.
+/// The newest tokens of every sequence, as they are, keys of rotary turned: they enter the state together, when the
+/// tail is folded. So a token only reads S, and early rows are as exact as attention. All sequences have as many tokens
+/// in it.
 struct Tail {
   void* keys = nullptr;    ///< [B, Hk, capacity, d] of the problem's element; aligned to 16 bytes, as the others are
   void* values = nullptr;  ///< [B, Hk, capacity, e]
   float* log_gates = nullptr;  ///< [B, Hs, capacity]; null where there are no gates
   int capacity = 0;            ///< tokens, 64 or 128
   int count = 0;               ///< of them in use
+  double* paths = nullptr;     ///< [B, Hk, capacity], of rotary: sums of β since the last fold, each token's included
 };
 
 /// The bytes of a tail in one piece of memory, and its arrays there; the tail is empty. Memory aligned to 256 bytes.

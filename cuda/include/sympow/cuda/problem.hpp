@@ -14,11 +14,22 @@ enum class Form {
   quadratic   ///< every query with every key before it, T² (d + e) operations a head; no states
 };
 
+/// How tensor cores multiply floats, by parts of 8 bits: what is left out of a product, in relation to it.
+enum class Products {
+  exact,  ///< 2^-24, as much as a product in float: six products of parts
+  fast    ///< 2^-15: three of them
+};
+
+/// Which channels of queries and keys form pair j of d/2: 2 j and 2 j + 1, or j and j + d/2.
+enum class Pairing { interleaved, half_split };
+
 /// A problem of B sequences. Query head h reads the keys and values of key head ⌊h Hk / Hq⌋.
 ///
 ///     y_i = Σ_{j ≤ i} b_ij (scale q_i·k_j)^P v_j / Σ_{j ≤ i} b_ij (scale q_i·k_j)^P       b_ij = γ_{j+1} ⋯ γ_i
 ///
-/// without the denominator where rows are not normalised. One description may be used by many threads and streams.
+/// without the denominator where rows are not normalised. With rates, queries and keys are those of rotary positions:
+/// pair j of token i turns by the angle μ_ij = μ_{i-1,j} + β_i rates_j, β = 1 if not given (Inputs). One description
+/// may be used by many threads and streams.
 struct Problem {
   int power = 2;                    ///< P
   int d = 64;                       ///< channels of queries and keys
@@ -34,9 +45,13 @@ struct Problem {
   std::int64_t total_tokens = 0;  ///< of packed sequences; no offset is larger
   /// On the device, B numbers up to `tokens`: padded sequences of these lengths. Null: all are as long.
   const std::int32_t* lengths = nullptr;
-  std::optional<bool> normalised;  ///< by default rows of even powers are
-  float scale = 1;                 ///< of unnormalised rows
-  bool carries_state = false;      ///< there is an initial state, or the final one is wanted
+  /// On the device, d/2 numbers, aligned to 16 bytes: radians a token by which pairs turn. Null: nothing turns.
+  const double* rates = nullptr;
+  Pairing pairing = Pairing::interleaved;
+  std::optional<bool> normalised;       ///< by default rows of even powers are
+  float scale = 1;                      ///< of unnormalised rows
+  bool carries_state = false;           ///< there is an initial state, or the final one is wanted
+  Products products = Products::exact;  ///< of floats; 16-bit numbers are multiplied as they are
   Form form = Form::automatic;
   int chunk = 0;  ///< tokens, a multiple of 64; 0: by the cost model
 

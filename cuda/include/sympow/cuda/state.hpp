@@ -19,6 +19,7 @@ struct State {
   float* normaliser = nullptr;  ///< [B, Hs, D]: Z
   double* level = nullptr;      ///< [B, Hs]: L, log2 of the largest w_j 2^(P x_j), 2^x_j ≥ ‖k_j‖; -∞ of an empty state
   float* mass = nullptr;        ///< [B, Hs]: Σ_j w_j ‖k_j‖^P
+  double* turns = nullptr;      ///< [B, Hk, d/2], of rotary: μ / 2π of the last token, reduced to [-½, ½]
 };
 
 /// The same, to be read.
@@ -27,21 +28,24 @@ struct ConstState {
   const float* normaliser = nullptr;
   const double* level = nullptr;
   const float* mass = nullptr;
+  const double* turns = nullptr;
 
   ConstState() noexcept = default;
-  ConstState(const State& x) noexcept : sums(x.sums), normaliser(x.normaliser), level(x.level), mass(x.mass) {}
+  ConstState(const State& x) noexcept
+      : sums(x.sums), normaliser(x.normaliser), level(x.level), mass(x.mass), turns(x.turns) {}
 };
 
 /// D = C(d + P - 1, P); 0 where it is beyond 2^31.
 [[nodiscard]] std::int64_t monomials(int power, int d) noexcept;
 
-/// The bytes of a state of this problem, in one piece of memory: B Hs (4 D (e + 1) + 12), and what aligns its parts.
+/// The bytes of a state of this problem, in one piece of memory: B Hs (4 D (e + 1) + 12), with rotary 4 B Hk d more,
+/// and what aligns its parts.
 Status state_bytes(const Problem& problem, std::size_t& bytes) noexcept;
 
 /// The arrays of a state in one piece of memory, aligned to 256 bytes as what cudaMalloc returns. Sets no entry.
 Status state_in(const Problem& problem, void* memory, std::size_t bytes, State& state) noexcept;
 
-/// Makes a state empty. Cost: its bytes written once.
+/// Makes a state empty, with all angles 0. Cost: its bytes written once.
 Status clear(const Problem& problem, const State& state, Stream stream) noexcept;
 
 }  // namespace sympow::cuda

@@ -67,8 +67,15 @@ SYMPOW_DEVICE void wgmma_8(float (&c)[4], const Pair<fp16> (&a)[4], std::uint64_
 
 }  // namespace detail
 
-SYMPOW_DEVICE void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-template <std::size_t tiles, class T>
+/// Products of floats are no instructions of the group: they are done when they are issued, and need no fence.
+template <class T>
+inline constexpr bool is_asynchronous = sizeof(T) == 2;
+
+template <class T>
+SYMPOW_DEVICE void publish() {
+  if constexpr (is_asynchronous<T>) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+template <Products products = Products::exact, std::size_t tiles, class T>
 SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<T> (&left)[tiles][4], Shared<T> rows, int row,
                              Shared<T> octets, int octet) {
   const std::uint64_t b = detail::descriptor<128>(detail::place(rows, row * 64));
@@ -89,21 +96,25 @@ SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<T> (&left)[ti
     detail::wgmma_8(sum[t][8], factor[t], more);
   }
 }
-SYMPOW_DEVICE void group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int N>
-SYMPOW_DEVICE void group_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+template <class T>
+SYMPOW_DEVICE void group_commit() {
+  if constexpr (is_asynchronous<T>) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-template <class Sums>
+template <class T, int N>
+SYMPOW_DEVICE void group_wait() {
+  if constexpr (is_asynchronous<T>) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+template <class T, class Sums>
 SYMPOW_DEVICE void group_finish(Sums& sums) {
-  group_wait<0>();
-  detail::pin(sums);
+  group_wait<T, 0>();
+  if constexpr (is_asynchronous<T>) detail::pin(sums);
 }
 
 #else
 
+template <class T>
 SYMPOW_DEVICE void publish() {}
-template <std::size_t tiles, class T>
+template <Products products = Products::exact, std::size_t tiles, class T>
 SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<T> (&left)[tiles][4], Shared<T> rows, int row,
                              Shared<T> octets, int octet) {
   Pair<T> right[4][4], more[2];
@@ -122,10 +133,11 @@ SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<T> (&left)[ti
     mma(sum[t][8], left[t], more);
   }
 }
+template <class T>
 SYMPOW_DEVICE void group_commit() {}
-template <int N>
+template <class T, int N>
 SYMPOW_DEVICE void group_wait() {}
-template <class Sums>
+template <class T, class Sums>
 SYMPOW_DEVICE void group_finish(Sums&) {}
 
 #endif

@@ -10,6 +10,8 @@
 #define SYMPOW_DEVICE __device__ __forceinline__
 #define SYMPOW_UNROLL _Pragma("unroll")
 #define SYMPOW_ROLL _Pragma("unroll 1")
+#define SYMPOW_PRAGMA(text) _Pragma(#text)
+#define SYMPOW_UNROLL_BY(count) SYMPOW_PRAGMA(unroll(count))
 
 namespace sympow::cuda::block {
 
@@ -76,7 +78,7 @@ namespace detail {
 /// N entries as the words of one access.
 template <int Bytes>
 struct Words {
-  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16 || Bytes == 32);
   std::uint32_t word[Bytes / 4];
 };
 template <>
@@ -88,6 +90,7 @@ template <class T, std::size_t N>
 struct Entries {
   T entry[N];
 };
+using Halves = Entries<Words<16>, 2>;  // of 32 bytes
 
 template <int Bytes>
 SYMPOW_DEVICE void load_words(Words<Bytes>& w, std::uint32_t shared) {
@@ -97,11 +100,17 @@ SYMPOW_DEVICE void load_words(Words<Bytes>& w, std::uint32_t shared) {
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(w.word[0]) : "r"(shared) : "memory");
   else if constexpr (Bytes == 8)
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(w.word[0]), "=r"(w.word[1]) : "r"(shared) : "memory");
-  else
+  else if constexpr (Bytes == 16)
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
                  : "r"(shared)
                  : "memory");
+  else {
+    Halves halves;
+    load_words(halves.entry[0], shared);
+    load_words(halves.entry[1], shared + 16);
+    w = __builtin_bit_cast(Words<32>, halves);
+  }
 }
 template <int Bytes>
 SYMPOW_DEVICE void load_words(Words<Bytes>& w, const void* global) {
@@ -111,11 +120,17 @@ SYMPOW_DEVICE void load_words(Words<Bytes>& w, const void* global) {
     asm volatile("ld.global.b32 %0, [%1];" : "=r"(w.word[0]) : "l"(global) : "memory");
   else if constexpr (Bytes == 8)
     asm volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(w.word[0]), "=r"(w.word[1]) : "l"(global) : "memory");
-  else
+  else if constexpr (Bytes == 16)
     asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
                  : "l"(global)
                  : "memory");
+  else {
+    Halves halves;
+    load_words(halves.entry[0], global);
+    load_words(halves.entry[1], static_cast<const char*>(global) + 16);
+    w = __builtin_bit_cast(Words<32>, halves);
+  }
 }
 template <int Bytes>
 SYMPOW_DEVICE void store_words(const Words<Bytes>& w, std::uint32_t shared) {
@@ -125,10 +140,15 @@ SYMPOW_DEVICE void store_words(const Words<Bytes>& w, std::uint32_t shared) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(w.word[0]) : "memory");
   else if constexpr (Bytes == 8)
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(shared), "r"(w.word[0]), "r"(w.word[1]) : "memory");
-  else
+  else if constexpr (Bytes == 16)
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(w.word[0]), "r"(w.word[1]),
                  "r"(w.word[2]), "r"(w.word[3])
                  : "memory");
+  else {
+    const auto halves = __builtin_bit_cast(Halves, w);
+    store_words(halves.entry[0], shared);
+    store_words(halves.entry[1], shared + 16);
+  }
 }
 template <int Bytes>
 SYMPOW_DEVICE void store_words(const Words<Bytes>& w, void* global) {
@@ -138,10 +158,15 @@ SYMPOW_DEVICE void store_words(const Words<Bytes>& w, void* global) {
     asm volatile("st.global.b32 [%0], %1;" ::"l"(global), "r"(w.word[0]) : "memory");
   else if constexpr (Bytes == 8)
     asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(global), "r"(w.word[0]), "r"(w.word[1]) : "memory");
-  else
+  else if constexpr (Bytes == 16)
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(global), "r"(w.word[0]), "r"(w.word[1]),
                  "r"(w.word[2]), "r"(w.word[3])
                  : "memory");
+  else {
+    const auto halves = __builtin_bit_cast(Halves, w);
+    store_words(halves.entry[0], global);
+    store_words(halves.entry[1], static_cast<char*>(global) + 16);
+  }
 }
 
 template <class T>

@@ -49,6 +49,10 @@ SYMPOW_DEVICE void mma(float (&c)[4], const Pair<fp16> (&a)[4], const Pair<fp16>
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0].bits), "r"(a[1].bits), "r"(a[2].bits), "r"(a[3].bits), "r"(b[0].bits), "r"(b[1].bits));
 }
+template <Products, class T>
+SYMPOW_DEVICE void mma(float (&c)[4], const Pair<T> (&a)[4], const Pair<T> (&b)[2]) {
+  mma(c, a, b);
+}
 
 namespace detail {
 template <std::size_t Bytes>
@@ -109,7 +113,9 @@ SYMPOW_DEVICE T absolute(T x) {
 template <class T>
 SYMPOW_DEVICE Pair<T> pack(float lower, float upper) {
   Pair<T> p;
-  if constexpr (std::is_same_v<T, bf16>)
+  if constexpr (std::is_same_v<T, float>)
+    p = {lower, upper};
+  else if constexpr (std::is_same_v<T, bf16>)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(p.bits) : "f"(upper), "f"(lower));
   else
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(p.bits) : "f"(upper), "f"(lower));
@@ -127,7 +133,12 @@ SYMPOW_DEVICE float upper(Pair<fp16> p) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<std::uint16_t>(p.bits >> 16)));
   return x;
 }
+SYMPOW_DEVICE float lower(Pair<float> p) { return p.lower; }
+SYMPOW_DEVICE float upper(Pair<float> p) { return p.upper; }
 
+SYMPOW_DEVICE Pair<float> both_lower(Pair<float> p) { return {p.lower, p.lower}; }
+SYMPOW_DEVICE Pair<float> both_upper(Pair<float> p) { return {p.upper, p.upper}; }
+SYMPOW_DEVICE Pair<float> join(float lower, float upper) { return {lower, upper}; }
 template <class T>
 SYMPOW_DEVICE Pair<T> both_lower(Pair<T> p) {
   return {__byte_perm(p.bits, 0u, 0x1010u)};
@@ -153,6 +164,9 @@ SYMPOW_DEVICE Pair<fp16> multiply(Pair<fp16> p, Pair<fp16> q) {
   Pair<fp16> r;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r.bits) : "r"(p.bits), "r"(q.bits));
   return r;
+}
+SYMPOW_DEVICE Pair<float> multiply(Pair<float> p, Pair<float> q) {
+  return {__fmul_rn(p.lower, q.lower), __fmul_rn(p.upper, q.upper)};
 }
 
 /// The kernel of a class as block.hpp describes it.

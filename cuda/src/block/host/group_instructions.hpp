@@ -10,81 +10,86 @@
 
 namespace sympow::cuda::block {
 
-/// What the warp wrote to shared memory so far, products may read after the next barrier.
-inline void publish(std::source_location here = std::source_location::current()) {
+/// What the warp wrote to shared memory so far, products of T may read after the next barrier.
+template <class T>
+void publish(std::source_location here = std::source_location::current()) {
   host::Machine& machine = *host::Machine::current();
   if (machine.execute("publish", here) != host::Change::skip) machine.shared.publish(machine.warp_index);
 }
 
 namespace detail {
 
-/// 16 bytes of a right factor: checked and remembered.
-template <class T>
-void read_factor(const host::Place& place, std::size_t at, host::Decoded* row) {
+/// An octet of row r of a right factor, from column c on: checked and remembered, 16 bytes at a time.
+template <class T, class Factor>
+void read_factor(const host::Place& place, std::size_t at, Factor& factor, int r, int c) {
   host::Machine& machine = *host::Machine::current();
-  if (at + 16 > machine.shared.size()) {
+  if (at + 8 * sizeof(T) > machine.shared.size()) {
     machine.fault(place, "out of bounds: byte ", at, " of shared memory");
     machine.abandon();
   }
-  machine.shared.read(machine.report, place, machine.accessor(host::every_lane), at, 16);
-  machine.shared.require_published(machine.report, place, at, 16);
-  machine.warp().products.remember(place, at, machine.shared.data(at));
-  for (std::size_t c = 0; c < 8; ++c) {
+  machine.shared.read(machine.report, place, machine.accessor(host::every_lane), at, 8 * sizeof(T));
+  machine.shared.require_published(machine.report, place, at, 8 * sizeof(T));
+  for (std::size_t from = at; from < at + 8 * sizeof(T); from += 16)
+    machine.warp().products.remember(place, from, machine.shared.data(from));
+  for (int n = 0; n < 8; ++n) {
     T x;
-    std::memcpy(&x, machine.shared.data(at + 2 * c), 2);
-    row[c] = host::decode(x);
+    std::memcpy(&x, machine.shared.data(at + static_cast<std::size_t>(n) * sizeof(T)), sizeof(T));
+    factor.set(r, c + n, x);
   }
 }
 
 }  // namespace detail
 
-/// sum_t += left_t × 16 rows of 64 + 8 columns. The rows from `row` on have 128 bytes, begin at a multiple of 1024, and
-/// have their octets exchanged as octet_place does; the octets from `octet` on have 16 bytes. A call of four
-/// neighbouring warps, all with the same rows. Sums hold nothing until they are waited for.
-template <std::size_t tiles, class T>
+/// sum_t += left_t × 16 rows of 64 + 8 columns. The rows from `row` on have 64 entries, begin at a multiple of eight of
+/// them, and have their octets exchanged as octet_place does; the octets from `octet` on lie next to each other. A call
+/// of four neighbouring warps, all with the same rows. Sums hold nothing until they are waited for.
+template <Products products = Products::exact, std::size_t tiles, class T>
 void group_mma(Lanes<float> (&sum)[tiles][9][4], const Lanes<Pair<T>> (&left)[tiles][4], Shared<T> rows, int row,
                Shared<T> octets, int octet, std::source_location here = std::source_location::current()) {
   host::Machine& machine = *host::Machine::current();
   const host::Change change = machine.execute("group_mma", here);
   if (change == host::Change::skip) return;
-  host::Products& products = machine.warp().products;
-  const std::size_t first = rows.begin + static_cast<std::size_t>(row) * 128;
-  if (first % 1024 != 0) machine.fault(here, "misaligned: the rows of a product begin at byte ", first);
+  host::Products& pending = machine.warp().products;
+  constexpr std::size_t octet_bytes = 8 * sizeof(T);
+  const std::size_t first = rows.begin + static_cast<std::size_t>(row) * 8 * octet_bytes;
+  if (first % (64 * octet_bytes) != 0) machine.fault(here, "misaligned: the rows of a product begin at byte ", first);
   machine.require_same_in_group(here, first);
 
-  host::Decoded right[16][72];
-  for (std::size_t r = 0; r < 16; ++r) {
-    for (std::size_t o = 0; o < 8; ++o)
-      detail::read_factor<T>(here, first + r * 128 + (o ^ r % 8) * 16, &right[r][8 * o]);
-    detail::read_factor<T>(here, octets.begin + (static_cast<std::size_t>(octet) + r) * 16, &right[r][64]);
+  host::Factor<T, 16, 72> right;
+  for (int r = 0; r < 16; ++r) {
+    for (int o = 0; o < 8; ++o)
+      detail::read_factor<T>(here, first + static_cast<std::size_t>(r * 8 + (o ^ r % 8)) * octet_bytes, right, r,
+                             8 * o);
+    detail::read_factor<T>(here, octets.begin + static_cast<std::size_t>(octet + r) * octet_bytes, right, r, 64);
   }
   for (std::size_t t = 0; t < tiles; ++t) {
-    host::Decoded factor[16][16];
+    host::Factor<T, 16, 16> factor;
     for (int l = 0; l < 32; ++l)
       for (int r = 0; r < 4; ++r) {
         if (!detail::needs(here, left[t][r], l, "the left factor")) return;
         const auto p = a_position(l, r);
-        for (int h = 0; h < 2; ++h) factor[p.row][p.column + h] = host::decode(half(left[t][r][l], h));
+        for (int h = 0; h < 2; ++h) factor.set(p.row, p.column + h, half(left[t][r][l], h));
       }
     for (int n = 0; n < 9; ++n)
       for (int r = 0; r < 4; ++r) {
-        Lanes<float>& in_flight = products.in_flight(sum[t][n][r]);
+        Lanes<float>& in_flight = pending.in_flight(sum[t][n][r]);
         for (int l = 0; l < 32; ++l) {
           if (!detail::needs(here, in_flight, l, "the sum")) return;
           const auto p = c_position(l, r);
-          in_flight.set(l, host::mma_sum(factor[p.row], &right[0][8 * n + p.column], 72, in_flight[l], fraction_bits<T>,
-                                         machine.options.mma));
+          in_flight.set(
+              l, host::mma_sum<products, T>(factor, p.row, right, 8 * n + p.column, in_flight[l], machine.options.mma));
         }
       }
   }
 }
 
-/// Closes a group of products; group_wait<N> waits until at most N groups are pending.
-inline void group_commit(std::source_location here = std::source_location::current()) {
+/// Closes a group of products of T; group_wait<T, N> waits until at most N groups are pending.
+template <class T>
+void group_commit(std::source_location here = std::source_location::current()) {
   host::Machine& machine = *host::Machine::current();
   if (machine.execute("group_commit", here) != host::Change::skip) machine.warp().products.commit();
 }
-template <int N>
+template <class T, int N>
 void group_wait(std::source_location here = std::source_location::current()) {
   host::Machine& machine = *host::Machine::current();
   const host::Change change = machine.execute("group_wait", here);
@@ -96,6 +101,9 @@ void group_wait(std::source_location here = std::source_location::current()) {
   }
 }
 /// Waits for all groups; then the sums may be used.
-void group_finish(const auto&, std::source_location here = std::source_location::current()) { group_wait<0>(here); }
+template <class T>
+void group_finish(const auto&, std::source_location here = std::source_location::current()) {
+  group_wait<T, 0>(here);
+}
 
 }  // namespace sympow::cuda::block

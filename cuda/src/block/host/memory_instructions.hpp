@@ -44,15 +44,18 @@ struct Arena {
 
 namespace detail {
 
-/// Of N entries: the width of a load or store.
+/// Of N entries: the instructions that load or store them, and the width of one.
 template <class T, std::size_t N>
-constexpr unsigned width() {
-  constexpr std::size_t bytes = N * sizeof(T);
-  static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
-  return bytes;
-}
-template <class T, std::size_t N>
-inline constexpr unsigned bytes_of = width<T, N>();
+struct Accesses {
+  static constexpr std::size_t bytes = N * sizeof(T), count = bytes == 32 ? 2 : 1, entries = N / count;
+  static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16 || bytes == 32);
+  static constexpr unsigned width = bytes / count;
+  /// Entry `n` of T in memory of U.
+  template <class U>
+  static constexpr std::int64_t after(std::size_t n) {
+    return static_cast<std::int64_t>(n * sizeof(T) / sizeof(U));
+  }
+};
 
 /// A value that an instruction needs in an active lane: a fault if it was never set.
 template <class T>
@@ -159,47 +162,59 @@ void access(const char* instruction, const host::Place& here, Global<T> memory, 
 template <std::size_t N, class T>
 void load(Lanes<T> (&r)[N], Shared<T> memory, const Lanes<int>& i, const Lanes<bool>& active = true,
           std::source_location here = std::source_location::current()) {
-  const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
-    machine.shared.read(machine.report, here, machine.accessor(l), first, count);
-    for (std::size_t n = 0; n < N; ++n) {
-      T x;
-      std::memcpy(&x, machine.shared.data(first + n * sizeof(T)), sizeof(T));
-      r[n].set(l, x);
-    }
-  };
-  detail::access<detail::bytes_of<T, N>>("load.shared", here, memory, i, active, visit);
+  using How = detail::Accesses<T, N>;
+  for (std::size_t from = 0; from < N; from += How::entries) {
+    const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
+      machine.shared.read(machine.report, here, machine.accessor(l), first, count);
+      for (std::size_t n = 0; n < How::entries; ++n) {
+        T x;
+        std::memcpy(&x, machine.shared.data(first + n * sizeof(T)), sizeof(T));
+        r[from + n].set(l, x);
+      }
+    };
+    detail::access<How::width>("load.shared", here, memory, i + static_cast<int>(from), active, visit);
+  }
 }
 template <std::size_t N, class T, class U>
 void load(Lanes<T> (&r)[N], Global<U> memory, const Lanes<std::int64_t>& i, const Lanes<bool>& active = true,
           std::source_location here = std::source_location::current()) {
-  const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
-    memory.shadow->read(machine.report, here, machine.accessor(l), machine.launch, machine.block(), first, count);
-    for (std::size_t n = 0; n < N; ++n) r[n].set(l, reinterpret_cast<const T*>(first)[n]);
-  };
-  detail::access<detail::bytes_of<T, N>>("load.global", here, memory, i, active, visit);
+  using How = detail::Accesses<T, N>;
+  for (std::size_t from = 0; from < N; from += How::entries) {
+    const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
+      memory.shadow->read(machine.report, here, machine.accessor(l), machine.launch, machine.block(), first, count);
+      for (std::size_t n = 0; n < How::entries; ++n) r[from + n].set(l, reinterpret_cast<const T*>(first)[n]);
+    };
+    detail::access<How::width>("load.global", here, memory, i + How::template after<U>(from), active, visit);
+  }
 }
 
 /// Each active lane l stores the entries i_l, …, i_l + N - 1.
 template <std::size_t N, class T>
 void store(Shared<T> memory, const Lanes<int>& i, const Lanes<T> (&r)[N], const Lanes<bool>& active = true,
            std::source_location here = std::source_location::current()) {
-  const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
-    machine.shared.write(machine.report, here, machine.accessor(l), first, count);
-    for (std::size_t n = 0; n < N; ++n)
-      if (detail::needs(here, r[n], l, "the value"))
-        std::memcpy(machine.shared.data(first + n * sizeof(T)), &r[n][l], sizeof(T));
-  };
-  detail::access<detail::bytes_of<T, N>>("store.shared", here, memory, i, active, visit);
+  using How = detail::Accesses<T, N>;
+  for (std::size_t from = 0; from < N; from += How::entries) {
+    const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
+      machine.shared.write(machine.report, here, machine.accessor(l), first, count);
+      for (std::size_t n = 0; n < How::entries; ++n)
+        if (detail::needs(here, r[from + n], l, "the value"))
+          std::memcpy(machine.shared.data(first + n * sizeof(T)), &r[from + n][l], sizeof(T));
+    };
+    detail::access<How::width>("store.shared", here, memory, i + static_cast<int>(from), active, visit);
+  }
 }
 template <std::size_t N, class T, class U>
 void store(Global<U> memory, const Lanes<std::int64_t>& i, const Lanes<T> (&r)[N], const Lanes<bool>& active = true,
            std::source_location here = std::source_location::current()) {
-  const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
-    memory.shadow->write(machine.report, here, machine.accessor(l), machine.launch, machine.block(), first, count);
-    for (std::size_t n = 0; n < N; ++n)
-      if (detail::needs(here, r[n], l, "the value")) reinterpret_cast<T*>(first)[n] = r[n][l];
-  };
-  detail::access<detail::bytes_of<T, N>>("store.global", here, memory, i, active, visit);
+  using How = detail::Accesses<T, N>;
+  for (std::size_t from = 0; from < N; from += How::entries) {
+    const auto visit = [&](host::Machine& machine, int l, auto first, auto count) {
+      memory.shadow->write(machine.report, here, machine.accessor(l), machine.launch, machine.block(), first, count);
+      for (std::size_t n = 0; n < How::entries; ++n)
+        if (detail::needs(here, r[from + n], l, "the value")) reinterpret_cast<T*>(first)[n] = r[from + n][l];
+    };
+    detail::access<How::width>("store.global", here, memory, i + How::template after<U>(from), active, visit);
+  }
 }
 
 /// Each active lane l starts a copy of Bytes = 4, 8 or 16 bytes to entry i_l from entry j_l; it reads the first `count`

@@ -1,10 +1,13 @@
-// D = A B + C of a tensor core, in bits: how the 16 products and the accumulator are summed.
+// D = A B + C of a tensor core, in bits: how the 16 products and the accumulator are summed; those of floats, in parts.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "../number.hpp"
 
@@ -71,6 +74,45 @@ inline float mma_sum(const Decoded* a, const Decoded* b, int stride, float c, in
   const auto nearest = static_cast<float>(exact);
   if (how == MmaSum::nearest || !(std::abs(static_cast<double>(nearest)) > std::abs(exact))) return nearest;
   return std::nextafter(nearest, 0.f);
+}
+
+/// What tensor cores multiply in the place of a number of T.
+template <class T>
+inline constexpr std::size_t parts_of = sizeof(T) == 2 ? 1 : 3;
+template <class T>
+std::array<Decoded, parts_of<T>> decode_parts(T x) {
+  if constexpr (sizeof(T) == 2) {
+    return {decode(x)};
+  } else {
+    const auto parts = split(x);
+    return {decode(parts[0]), decode(parts[1]), decode(parts[2])};
+  }
+}
+/// A matrix of such numbers, part by part.
+template <class T, int rows, int columns>
+struct Factor {
+  static constexpr int stride = columns;
+  Decoded part[parts_of<T>][std::size_t{rows}][std::size_t{columns}];
+
+  void set(int row, int column, T x) {
+    const auto parts = decode_parts(x);
+    for (std::size_t i = 0; i < parts.size(); ++i) part[i][row][column] = parts[i];
+  }
+};
+/// Σ_k a_ik b_kj + c of 16 products.
+template <block::Products products, class T, class Left, class Right>
+float mma_sum(const Left& a, int i, const Right& b, int j, float c, MmaSum how) {
+  const auto sum = [&](int left, int right, float start, int fraction) {
+    return mma_sum(a.part[left][i], &b.part[right][0][j], Right::stride, start, fraction, how);
+  };
+  if constexpr (sizeof(T) == 2) {
+    return sum(0, 0, c, fraction_bits<T>);
+  } else {
+    float of_parts = 0;
+    for (std::size_t n = first_product(products); n < std::size(float_products); ++n)
+      of_parts = sum(float_products[n].left, float_products[n].right, of_parts, fraction_bits<bf16>);
+    return c + of_parts;
+  }
 }
 
 }  // namespace sympow::cuda::block::host

@@ -44,8 +44,9 @@ inline void warp_barrier(std::source_location here = std::source_location::curre
 template <bool Transposed, std::size_t N, class T>
 void ldmatrix(Lanes<Pair<T>> (&r)[N], Shared<T> memory, const Lanes<int>& i,
               std::source_location here = std::source_location::current()) {
-  static_assert((N == 1 || N == 2 || N == 4) && sizeof(T) == 2);
+  static_assert(N == 1 || N == 2 || N == 4);
   constexpr int matrices = N;
+  constexpr std::size_t row_bytes = 8 * sizeof(T);
   host::Machine& machine = *host::Machine::current();
   host::Site* site = nullptr;
   const host::Change change = machine.execute("ldmatrix", here, &site);
@@ -53,20 +54,35 @@ void ldmatrix(Lanes<Pair<T>> (&r)[N], Shared<T> memory, const Lanes<int>& i,
   Lanes<bool> named;  // lanes whose address counts
   for (int l = 0; l < 32; ++l) named.set(l, l < 8 * matrices);
   host::Site unmasked;  // for the predicate, which is no argument
-  const host::Spans rows = detail::shared_spans(here, change, memory, i, 16, named, unmasked);
+  const host::Spans rows = detail::shared_spans(here, change, memory, i, row_bytes, named, unmasked);
   site->uneven = site->uneven || unmasked.uneven;
-  site->shared.add(host::wavefronts(rows, 16));
   for (int l = 0; l < 8 * matrices; ++l) {
     if (rows[static_cast<std::size_t>(l)].count == 0) return;
     machine.shared.read(machine.report, here, machine.accessor(host::every_lane),
-                        rows[static_cast<std::size_t>(l)].first, 16);
+                        rows[static_cast<std::size_t>(l)].first, row_bytes);
+  }
+  const auto address = [&](int m, int row, int column) {
+    return rows[static_cast<std::size_t>(8 * m + row)].first + sizeof(T) * static_cast<std::size_t>(column);
+  };
+  if constexpr (sizeof(T) == 2) {
+    site->shared.add(host::wavefronts(rows, row_bytes));
+  } else {  // loads of floats: of two next to each other, or of one of two rows, half of the lanes of the other one
+    for (int m = 0; m < matrices; ++m)
+      for (int turn = 0; turn < 1 + Transposed; ++turn) {
+        host::Spans loads{};
+        for (int l = 0; l < 32; ++l) {
+          const auto p = ldmatrix_position(l, Transposed);
+          const int row = Transposed ? p.row + (l / 2 % 2 ^ turn) : p.row;
+          loads[static_cast<std::size_t>(l)] = {address(m, row, p.column), Transposed ? 4u : 8u};
+        }
+        site->shared.add(host::wavefronts(loads, Transposed ? 4 : 8));
+      }
   }
   for (int m = 0; m < matrices; ++m)
     for (int l = 0; l < 32; ++l) {
       const auto entry = [&](int row, int column) {
         T x;
-        const std::size_t at = rows[static_cast<std::size_t>(8 * m + row)].first + 2 * static_cast<std::size_t>(column);
-        std::memcpy(&x, machine.shared.data(at), 2);
+        std::memcpy(&x, machine.shared.data(address(m, row, column)), sizeof(T));
         return x;
       };
       const auto p = ldmatrix_position(l, Transposed);
@@ -76,14 +92,15 @@ void ldmatrix(Lanes<Pair<T>> (&r)[N], Shared<T> memory, const Lanes<int>& i,
 }
 
 /// C += A B, 16 × 16 times 16 × 8; the registers lie as fragment.hpp says.
-template <class T>
+template <Products products = Products::exact, class T>
 void mma(Lanes<float> (&c)[4], const Lanes<Pair<T>> (&a)[4], const Lanes<Pair<T>> (&b)[2],
          std::source_location here = std::source_location::current()) {
   using host::Change;
   host::Machine& machine = *host::Machine::current();
   const Change change = machine.execute("mma", here);
   if (change == Change::skip) return;
-  host::Decoded A[16][16], B[16][8];
+  host::Factor<T, 16, 16> A;
+  host::Factor<T, 16, 8> B;
   for (int l = 0; l < 32; ++l) {
     bool set = true;
     for (const auto& x : a) set = set && detail::needs(here, x, l, "A");
@@ -93,18 +110,18 @@ void mma(Lanes<float> (&c)[4], const Lanes<Pair<T>> (&a)[4], const Lanes<Pair<T>
     for (int r = 0; r < 4; ++r) {
       const auto p = a_position(l, r);
       const Pair<T> x = a[change == Change::exchange_a && (r == 1 || r == 2) ? 3 - r : r][l];
-      for (int h = 0; h < 2; ++h) A[p.row][p.column + h] = host::decode(half(x, h));
+      for (int h = 0; h < 2; ++h) A.set(p.row, p.column + h, half(x, h));
     }
     for (int r = 0; r < 2; ++r) {
       const auto p = b_position(l, r);
       const Pair<T> x = b[change == Change::exchange_b ? 1 - r : r][l];
-      for (int h = 0; h < 2; ++h) B[p.row + h][p.column] = host::decode(half(x, h));
+      for (int h = 0; h < 2; ++h) B.set(p.row + h, p.column, half(x, h));
     }
   }
   for (int l = 0; l < 32; ++l)
     for (int r = 0; r < 4; ++r) {
       const auto p = c_position(l, r);
-      c[r].set(l, host::mma_sum(A[p.row], &B[0][p.column], 8, c[r][l], fraction_bits<T>, machine.options.mma));
+      c[r].set(l, host::mma_sum<products, T>(A, p.row, B, p.column, c[r][l], machine.options.mma));
     }
   if (change == Change::exchange_c) std::swap(c[1], c[2]);
 }
