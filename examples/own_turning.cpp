@@ -3,6 +3,7 @@
 #include <Eigen/Geometry>
 #include <iostream>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include <sympow/sympow.hpp>
@@ -16,7 +17,9 @@ class CameraTurns {
  public:
   static constexpr KeyAction key_action = KeyAction::turn;  // queries and keys turn, a state stands still
 
-  CameraTurns(std::vector<Quaterniond> turns, Index d) : turns_(std::move(turns)), d_(d) {}
+  CameraTurns(std::vector<Quaterniond> turns, Index d) : turns_(std::move(turns)), d_(d) {
+    if (d % 3 != 0) throw ShapeMismatch("camera: d is " + std::to_string(d) + ", must be a multiple of 3");
+  }
 
   [[nodiscard]] Index length() const { return std::ssize(turns_); }  // T
   [[nodiscard]] Index key_dimension() const { return d_; }
@@ -70,7 +73,21 @@ int main() {
   };
   const auto forms = verify::three_forms_law(feature, of({0, T}), Q, K, V);
   const auto split = verify::splitting_law(feature, of, Q, K, V, 77);
-  std::cout << "forms " << forms.residual << ", split " << split.residual << " of the row rule\n";
+  std::cout << "forms: " << forms << ", split: " << split << '\n';
+
+  // The other laws.
+  const auto merged = verify::merge_law(feature, of, Q, K, V, {40, 77, 130});
+  const auto saved = verify::saved_state_law(feature, of, Q, K, V, 77);
+  std::vector<Quaterniond> elsewhere = turns;
+  elsewhere[0] = Quaterniond(.8, 0, .6, 0) * turns[0];  // it is in every product A_1 … A_i: all positions are shifted
+  const auto shifted =
+      verify::relative_position_law(feature, CameraTurns(turns, d), CameraTurns(elsewhere, d), Q, K, V);
+  const auto heads = [&](const MatrixXd& X) { return Heads<const double>::bthd(X.data(), 1, T, 1, X.rows()); };
+  const auto batch =
+      verify::attend_law(feature, [&](Index, Index) { return of({0, T}); }, heads(Q), heads(K), heads(V));
+  const auto plain = verify::three_forms_law(Linear{}, of({0, T}), Q, K, V);  // even powers do not see a sign
+  std::cout << "merged: " << merged << ", saved: " << saved << ", shifted: " << shifted << ", batch: " << batch
+            << ", linear: " << plain << '\n';
 
   // A state keeps the quaternion, in files and merges as well.
   State left(feature, d, e), whole(feature, d, e), loaded(feature, d, e);
@@ -84,5 +101,7 @@ int main() {
   const double apart = (merge(left, loaded).values() - whole.values()).norm() / whole.values().norm();
   std::cout << "merged, one of them from a file: " << apart << " apart, in the frame "
             << loaded.frame().numbers().transpose() << '\n';
-  return forms.holds() && split.holds() && apart <= 1e-13 ? 0 : 1;
+  const bool lawful = forms.holds() && split.holds() && merged.holds() && saved.holds() && shifted.holds() &&
+                      batch.holds() && plain.holds();
+  return lawful && apart <= 1e-13 ? 0 : 1;
 }

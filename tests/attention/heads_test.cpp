@@ -135,9 +135,9 @@ TEST_CASE("what is no batch is refused, with the argument and its value", "[atte
   };
   REQUIRE_THROWS_WITH(packed(9, {0, 5, 4, 9}), contains("offset 2 is 4, must not be below offset 1, which is 5"));
   REQUIRE_THROWS_WITH(packed(9, {1, 9}), contains("offset 0 is 1, must be 0"));
-  REQUIRE_THROWS_WITH(packed(9, {0, 10}), contains("the last offset is 10, must be 9"));
+  REQUIRE_THROWS_WITH(packed(9, {0, 10}), contains("heads (2 of 3 numbers): the last offset is 10, must be 9 ("));
   REQUIRE_THROWS_WITH(packed(9, {0, 5}), contains("the last offset is 5, must be 9"));  // tokens of nobody
-  REQUIRE_THROWS_WITH(packed(9, {}), contains("no offsets"));
+  REQUIRE_THROWS_WITH(packed(9, {}), contains("heads (2 of 3 numbers): there are no offsets"));
   REQUIRE_THROWS_AS(packed(9, {0, -1, 9}), ShapeMismatch);
 
   const auto padded = [](const std::vector<Index>& lengths) {
@@ -145,12 +145,13 @@ TEST_CASE("what is no batch is refused, with the argument and its value", "[atte
   };
   REQUIRE(padded({7, 0}) == 2);
   REQUIRE_THROWS_WITH(padded({7, 8}), contains("length 1 is 8, must lie in 0 … T = 7"));
-  REQUIRE_THROWS_WITH(padded({-1, 7}), contains("length 0 is -1"));
+  REQUIRE_THROWS_WITH(padded({-1, 7}), contains("heads (2 of 3 numbers): length 0 is -1"));
   REQUIRE_THROWS_WITH(padded({7, 7, 7}), contains("the number of lengths is 3, must be 2"));
   REQUIRE_THROWS_WITH(Heads<const float>::bhtd(nullptr, 2, -1, 7, 3), contains("heads is -1, must not be negative"));
 
   const auto heads = Heads<const float>::bthd(nullptr, 2, 7, 2, 3);
-  REQUIRE_THROWS_WITH(heads.head(2, 0), contains("sequence 2, head 0 is not among 2 sequences of 2 heads"));
+  REQUIRE_THROWS_WITH(heads.head(2, 0),
+                      contains("heads (2 of 3 numbers): sequence 2, head 0 is not among 2 sequences of 2 heads"));
   REQUIRE_THROWS_AS(heads.head(0, 2), InvalidArgument);
   REQUIRE_THROWS_AS(heads.padding(-1, 0), InvalidArgument);
 }

@@ -120,11 +120,15 @@ TEST_CASE("a pair that has the attention form only is compared in it", "[laws]")
   CHECK(broken.row > 0);
 }
 
-TEST_CASE("the three forms law names the form and the row", "[laws]") {
+TEST_CASE("the residuals of the forms name the form and the row, the law a function that is the cause", "[laws]") {
   const Sequence x;
   const SilentChannels silent(x.log_a);
-  CHECK(three_forms_law(SymmetricPower<2>{}, channel_decay(x.log_a), x.Q, x.K, x.V).holds());
-  const Residual found = three_forms_law(SymmetricPower<2>{}, silent, x.Q, x.K, x.V);
+  const SymmetricPower<2> feature;
+  CHECK(three_forms_law(feature, channel_decay(x.log_a), x.Q, x.K, x.V).holds());
+  CHECK(printed(three_forms_law(feature, silent, x.Q, x.K, x.V)).starts_with("log_channel_totals: "));
+  const auto rows = direct_attention(feature, silent, x.Q, x.K, x.V);
+  const FormResiduals forms = form_residuals(rows, feature, silent, x.Q, x.K, x.V);
+  const Residual found = worse(forms.recurrent, forms.chunked);
   CAPTURE(found);
   CHECK(!found.holds());
   CHECK((found.form == "recurrent, tail 0" || found.form == "recurrent" || found.form == "chunked"));

@@ -31,8 +31,8 @@ TEST_CASE("every linear system and its softmax dual hold, in all forms and both 
       std::vector<std::string> names;
       for (const Duality& row : table) {
         names.push_back(row.names.system + "/" + row.names.dual);
-        const auto& [attention, recurrent, chunked] = row.residual;
-        CAPTURE(seed, names.back(), attention, recurrent, chunked, row.softmax);
+        const auto& [attention, recurrent, chunked, functions] = row.residual;
+        CAPTURE(seed, names.back(), attention, recurrent, chunked, functions, row.softmax);
         CHECK(row.holds());
         CHECK(row.forms == "all three");
         for (const verify::Residual& form : {attention, recurrent, chunked, row.softmax})

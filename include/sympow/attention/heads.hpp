@@ -54,15 +54,16 @@ class Heads {
   /// Order [ΣT, H, D]: sequence b has the tokens from offsets[b] to offsets[b + 1]. The B + 1 offsets start at 0, do
   /// not decrease and end at `tokens`, so that no token belongs to nobody. Throws `ShapeMismatch`, `DimensionOverflow`.
   [[nodiscard]] static Heads packed(S* data, Index tokens, Index H, Index D, std::span<const Index> offsets) {
-    if (offsets.empty()) detail::raise<ShapeMismatch>("heads: there are no offsets, must be B + 1 of them, from 0");
     Heads heads(data, 1, tokens, H, D);
+    if (offsets.empty()) heads.refuse("there are no offsets, must be B + 1 of them, from 0");
     heads.sequences_ = std::ssize(offsets) - 1;
-    if (offsets[0] != 0) detail::raise<ShapeMismatch>("heads: offset 0 is ", offsets[0], ", must be 0");
+    if (offsets[0] != 0) heads.refuse("offset 0 is ", offsets[0], ", must be 0");
     for (std::size_t b = 1; b < offsets.size(); ++b)
       if (offsets[b] < offsets[b - 1])
-        detail::raise<ShapeMismatch>("heads: offset ", b, " is ", offsets[b], ", must not be below offset ", b - 1,
-                                     ", which is ", offsets[b - 1]);
-    detail::check_size("heads: the last offset", offsets.back(), tokens, "the tokens of all sequences");
+        heads.refuse("offset ", b, " is ", offsets[b], ", must not be below offset ", b - 1, ", which is ",
+                     offsets[b - 1]);
+    if (offsets.back() != tokens)
+      heads.refuse("the last offset is ", offsets.back(), ", must be ", tokens, " (the tokens of all sequences)");
     heads.offsets_ = kept(offsets);
     heads.of_token_ = H * D;
     heads.of_head_ = D;
@@ -124,19 +125,26 @@ class Heads {
     }
   }
 
+  // Says of which heads of a call it speaks.
+  template <class Error = ShapeMismatch, class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    detail::raise<Error>("heads (", heads_, " of ", dimension_, " numbers): ", parts...);
+  }
+
   void set_lengths(std::span<const Index> lengths) {
     if (lengths.empty()) return;
-    detail::check_size("heads: the number of lengths", std::ssize(lengths), sequences_, "one a sequence");
+    if (std::ssize(lengths) != sequences_)
+      refuse("the number of lengths is ", std::ssize(lengths), ", must be ", sequences_, " (one a sequence)");
     for (std::size_t b = 0; b < lengths.size(); ++b)
       if (lengths[b] < 0 || lengths[b] > tokens_)
-        detail::raise<ShapeMismatch>("heads: length ", b, " is ", lengths[b], ", must lie in 0 … T = ", tokens_);
+        refuse("length ", b, " is ", lengths[b], ", must lie in 0 … T = ", tokens_);
     lengths_ = kept(lengths);
   }
 
   void check_exists(Index sequence, Index head) const {
     if (sequence < 0 || sequence >= sequences_ || head < 0 || head >= heads_)
-      detail::raise<InvalidArgument>("heads: sequence ", sequence, ", head ", head, " is not among ", sequences_,
-                                     " sequences of ", heads_, " heads");
+      refuse<InvalidArgument>("sequence ", sequence, ", head ", head, " is not among ", sequences_, " sequences of ",
+                              heads_, " heads");
   }
 
   [[nodiscard]] Head columns(Index sequence, Index head, Index first, Index count) const {

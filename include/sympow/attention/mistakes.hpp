@@ -23,6 +23,15 @@ inline constexpr bool is_other_state = false;
 template <class Scalar, class F, class S, class G>
 inline constexpr bool is_other_state<Scalar, F, State<S, G>> = !std::is_same_v<S, Scalar> || !std::is_same_v<G, F>;
 
+/// Whether T is memory without a shape: a pointer to numbers, or a container of them that is not one of Eigen's.
+template <class T>
+inline constexpr bool is_plain_memory = false;
+template <class Number>
+inline constexpr bool is_plain_memory<Number*> = std::is_arithmetic_v<Number>;
+template <class T>
+  requires(!MatrixExpression<T> && !ArrayExpression<T> && std::ranges::contiguous_range<T>)
+inline constexpr bool is_plain_memory<T> = std::is_arithmetic_v<std::ranges::range_value_t<T>>;
+
 /// The scalar type of a matrix.
 template <class X>
 struct ScalarOf : std::type_identity<void> {};
@@ -39,9 +48,11 @@ struct Mistakes {
   using Scalar = typename ScalarOf<X>::type;
 
   static constexpr bool arrays = (ArrayExpression<X> || ... || ArrayExpression<More>);
-  static constexpr bool state = !arrays && (is_other_state<Scalar, F, std::remove_cvref_t<More>> || ...);
+  static constexpr bool memory =
+      !arrays && (is_plain_memory<std::decay_t<X>> || ... || is_plain_memory<std::decay_t<More>>);
+  static constexpr bool state = !arrays && !memory && (is_other_state<Scalar, F, std::remove_cvref_t<More>> || ...);
   static constexpr bool place = [] {
-    if constexpr (arrays || state || std::is_void_v<Scalar> || sizeof...(More) <= output)
+    if constexpr (arrays || memory || state || std::is_void_v<Scalar> || sizeof...(More) <= output)
       return false;
     else
       return !std::is_convertible_v<std::tuple_element_t<output, std::tuple<X, More...>>, Batch<Scalar>>;
@@ -50,6 +61,9 @@ struct Mistakes {
   /// The sentence.
   static Matrix<double> explain() {
     static_assert(!arrays, "queries, keys, values and outputs are matrices: give x.matrix() of an array expression x");
+    static_assert(!memory,
+                  "queries, keys, values and outputs are matrices with one token a column: of T x d numbers in memory "
+                  "give Eigen::Map<const Eigen::MatrixXf>(data, d, T), or MatrixXd");
     static_assert(!state,
                   "the state is one of another feature map or scalar type than the call: State<Scalar, Feature>, with "
                   "the scalar type of the keys and the type of the feature map");
@@ -62,8 +76,8 @@ struct Mistakes {
 
 template <class F, std::size_t output, class... Arguments>
 concept Mistaken = sizeof...(Arguments) > 0 &&
-                   (Mistakes<F, output, Arguments...>::arrays || Mistakes<F, output, Arguments...>::state ||
-                    Mistakes<F, output, Arguments...>::place);
+                   (Mistakes<F, output, Arguments...>::arrays || Mistakes<F, output, Arguments...>::memory ||
+                    Mistakes<F, output, Arguments...>::state || Mistakes<F, output, Arguments...>::place);
 
 /// What gives the states of a batch.
 template <class R, class Scalar, class F>
@@ -90,14 +104,23 @@ struct BatchMistakes {
   template <class X>
   static constexpr bool is_input = std::is_convertible_v<X, Heads<const Scalar>>;
 
-  static constexpr bool heads = !std::is_same_v<S, Scalar> || !is_input<Q> || !is_input<K> || !is_input<V>;
-  static constexpr bool states = !heads && has_states && !StatesOf<A, Scalar, F>;
-  static constexpr bool workspaces = !heads && !states && !std::is_convertible_v<W, Workspaces<Scalar>&>;
-  static constexpr bool options = !heads && !states && !workspaces && !std::is_convertible_v<O, const BatchOptions&>;
-  static constexpr bool any = heads || states || workspaces || options;
+  template <class X>
+  static constexpr bool is_heads = !std::is_void_v<heads_scalar_t<X>>;
+
+  static constexpr bool outputs = is_heads<Q> && is_heads<K> && is_heads<V> && std::is_void_v<S>;
+  static constexpr bool heads =
+      !outputs && (!std::is_same_v<S, Scalar> || !is_input<Q> || !is_input<K> || !is_input<V>);
+  static constexpr bool states = !outputs && !heads && has_states && !StatesOf<A, Scalar, F>;
+  static constexpr bool workspaces = !outputs && !heads && !states && !std::is_convertible_v<W, Workspaces<Scalar>&>;
+  static constexpr bool options =
+      !outputs && !heads && !states && !workspaces && !std::is_convertible_v<O, const BatchOptions&>;
+  static constexpr bool any = outputs || heads || states || workspaces || options;
 
   /// The sentence.
   static void explain() {
+    static_assert(!outputs,
+                  "after the values of a batch, or after its states, stand its outputs, which are Heads as well, and "
+                  "then a variable of type Workspaces<Scalar>");
     static_assert(!heads,
                   "queries, keys, values and outputs of a batch are Heads of one scalar type, outputs not of a const "
                   "one: Heads<float>::bthd(data, B, T, H, d), or its bhtd or packed");

@@ -85,7 +85,8 @@ struct FeatureMismatch : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// A state file that cannot be read: absent, foreign, of another version, shape or type, truncated or damaged.
+/// A state file that cannot be read: absent, foreign, of another version, shape or type, truncated or damaged. Or one
+/// that cannot be written.
 struct InvalidStateFile : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };

@@ -82,6 +82,16 @@ template <class LogGates>
   return Decay(log_gamma.derived().matrix().template cast<double>().reshaped());
 }
 
+/// What is no vector of Eigen's, with a sentence.
+template <class LogGates>
+  requires(!requires(const LogGates& x) { x.derived(); })
+Decay decay(const LogGates&) {
+  static_assert(sizeof(LogGates) == 0,
+                "decay takes the log gates in a vector or array of Eigen's: of a container or of memory give "
+                "Eigen::Map<const Eigen::VectorXf>(data, T), or VectorXd; one gate for all is constant_decay(gamma)");
+  return Decay({});
+}
+
 /// A_i = diag(a_i), kept as Real, which is float or double. GLA ↔ per-channel FoX.
 template <class Real>
 class ChannelDecay {

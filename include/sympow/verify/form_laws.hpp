@@ -9,17 +9,23 @@
 #include <sympow/attention/recurrent.hpp>
 #include <sympow/verify/direct.hpp>
 #include <sympow/verify/proposition.hpp>
+#include <sympow/verify/transition_functions.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
 
-/// How far the forms are apart, each in units of the row rule; 0 for a form that there is not.
+/// How far the forms are apart, each in units of the row rule; 0 for a form that there is not. And the functions that
+/// move keys and queries, in units of their own.
 struct FormResiduals {
   Residual attention{0, 1},  ///< the attention form from the definition
       recurrent{0, 1},       ///< the recurrence, with a tail and without, from the attention form
-      chunked{0, 1};         ///< the chunked form from the attention form
+      chunked{0, 1},         ///< the chunked form from the attention form
+      transition{0, 1};      ///< `transition_residual`: what forms of more tokens would call
 
-  /// The largest of them.
-  [[nodiscard]] Residual worst() const { return worse(worse(attention, recurrent), chunked); }
+  /// The largest of them, and that of the transition's functions if one of these is wrong: then it is the cause.
+  [[nodiscard]] Residual worst() const {
+    const Residual of_forms = worse(worse(attention, recurrent), chunked);
+    return transition.holds() ? worse(of_forms, transition) : transition;
+  }
 };
 
 namespace detail {
@@ -52,6 +58,7 @@ FormResiduals residuals_of_forms(const DirectRows<Real>& rows, const F& feature,
   };
   FormResiduals found;
   found.attention = apart("attention", Y, rows.Y, A::key_action != KeyAction::none ? every_token : never);
+  found.transition = transition_residual<Scalar>(transition, K.cols(), Q.rows());
   if constexpr (has_state_forms<F, A>) {
     if (options.mask.offset != 0) return found;  // a state has no place for it
     const Index d = Q.rows(), e = V.rows();
@@ -87,7 +94,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 
 /// attention = recurrent = chunked = the definition.
 ///
-/// The largest of `form_residuals`; bound 1. Cost: that of `direct_attention` and of the forms.
+/// The largest of `form_residuals`, or the function of the transition that is wrong, such as "pull"; bound 1. Cost: that
+/// of `direct_attention` and of the forms.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 [[nodiscard]] Residual three_forms_law(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                                        const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,

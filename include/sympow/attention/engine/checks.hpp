@@ -101,9 +101,11 @@ void check_call(const A& transition, const Q& queries, const K& keys, const V& v
   const Index tokens = tokens_of(queries, keys, mask);
   if (transition.length() != Dynamic)
     check_size("length of the transition", transition.length(), tokens,
-               mask == causal() ? "columns of Q, one a token" : "tokens of keys and queries under the mask");
+               mask == causal() ? "columns of Q, one a token; of a T x d matrix give the transpose"
+                                : "tokens of keys and queries under the mask");
   if (transition.key_dimension() != Dynamic)
-    check_size("key dimension of the transition", transition.key_dimension(), queries.rows(), "rows of Q");
+    check_size("key dimension of the transition", transition.key_dimension(), queries.rows(),
+               "rows of Q, whose tokens are columns; of a T x d matrix give the transpose");
   check_gates(transition, tokens);
   if (mask.is_full) {
     if (mask.offset < 0)
