@@ -185,7 +185,7 @@ void check_joined(const std::vector<int>& lengths, int cut, const std::optional<
 /// together, with weights of 0.
 template <class K>
 void check_not_a_number(int length) {
-  for (const auto [place, reset] : {std::pair(5, 98), {70, 95}, {70, 96}})  // resets about the border of a tile
+  for (const auto& [place, reset] : {std::pair(5, 98), {70, 95}, {70, 96}})  // resets about the border of a tile
     for (const int what : {0, 1, 2, 3}) {
       CAPTURE(place, reset, what);
       if (what == 1 && reset / 32 == place / 32) continue;
