@@ -311,6 +311,6 @@ TEST_CASE("weights without any one of their barriers, predicates or indices are 
     return report.clean() && problem.wrong().empty() ? problem.results() : "";
   };
   run({});
-  REQUIRE(host::mutations(clean).size() == 19);
+  REQUIRE(host::mutations(clean).size() == 16);
   REQUIRE(survivors(clean, run) == "");
 }

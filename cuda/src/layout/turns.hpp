@@ -12,7 +12,8 @@ namespace sympow::cuda {
 SYMPOW_DEVICE Lanes<double> turns_after(Lanes<double> x, Lanes<double> path, Lanes<double> rate) {
   constexpr double turns_of_radian = 0.15915494309189533577;
   const Lanes<double> all = x + path * (rate * turns_of_radian);
-  return all - block::floor(all + .5);
+  const Lanes<double> rest = all - block::floor(all);
+  return block::where(rest > .5, rest - 1., rest);
 }
 
 /// Of an angle.

@@ -116,6 +116,14 @@ Status check_beta(const Problem& problem, const ConstView& beta) noexcept {
   return check_view(problem, beta, {"beta", Element::f32, problem.key_heads, 1, 4, false});
 }
 
+Status check_rotary(const Problem& p) noexcept {
+  if (reinterpret_cast<std::uintptr_t>(p.rates) % 16 != 0)
+    return refuse(Code::bad_argument, "rates begin at %p, which must be a multiple of 16",
+                  static_cast<const void*>(p.rates));
+  if (p.pairing == Pairing::interleaved || p.pairing == Pairing::half_split) return {};
+  return refuse(Code::bad_argument, "pairing is %d, which is none", static_cast<int>(p.pairing));
+}
+
 }  // namespace
 
 Status check_problem(const Problem& p) noexcept {
@@ -155,14 +163,6 @@ Status check_problem(const Problem& p) noexcept {
                 p.power, p.d, table);
 }
 
-Status check_rotary(const Problem& p) noexcept {
-  if (reinterpret_cast<std::uintptr_t>(p.rates) % 16 != 0)
-    return refuse(Code::bad_argument, "rates begin at %p, which must be a multiple of 16",
-                  static_cast<const void*>(p.rates));
-  if (p.pairing == Pairing::interleaved || p.pairing == Pairing::half_split) return {};
-  return refuse(Code::bad_argument, "pairing is %d, which is none", static_cast<int>(p.pairing));
-}
-
 Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outputs) noexcept {
   const bool any = p.batch > 0 && (p.offsets ? p.total_tokens : p.tokens) > 0;
   if (any) {
@@ -175,7 +175,7 @@ Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outpu
     if (outputs.condition.data)
       SYMPOW_CUDA_TRY(check_view(p, outputs.condition, {"condition", Element::f32, p.query_heads, 1, 4, true}));
   }
-  const bool initial = inputs.initial_state.sums, last = outputs.final_state.sums;
+  const bool initial = is_there(inputs.initial_state), last = is_there(outputs.final_state);
   if ((initial || last) && !p.carries_state)
     return refuse(Code::bad_argument, "there is %s, but carries_state is not set",
                   initial ? "an initial state" : "a final state");
@@ -183,6 +183,8 @@ Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outpu
   if (last) SYMPOW_CUDA_TRY(check_state(p, outputs.final_state, "final state"));
   return {};
 }
+
+bool is_there(const ConstState& x) noexcept { return x.sums || x.normaliser || x.level || x.mass || x.turns; }
 
 Status check_state(const Problem& p, const ConstState& state, const char* name) noexcept {
   return check_parts({{"sums", state.sums, true},

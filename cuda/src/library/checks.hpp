@@ -8,13 +8,13 @@ namespace sympow::cuda::library {
 /// Sizes, heads, and whether the kernels were compiled.
 Status check_problem(const Problem& problem) noexcept;
 
-/// Its rates and pairing.
-Status check_rotary(const Problem& problem) noexcept;
-
 /// The arrays of a call. Those of a problem without tokens may be missing.
 Status check_arrays(const Problem& problem, const Inputs& inputs, const Outputs& outputs) noexcept;
 
-/// Its pointers are there, and aligned.
+/// Any of its pointers is there.
+bool is_there(const ConstState& state) noexcept;
+
+/// All of its pointers are there, and aligned.
 Status check_state(const Problem& problem, const ConstState& state, const char* name) noexcept;
 
 /// Of a tail, in tokens.

@@ -103,7 +103,7 @@ Status decode(const Problem& problem, const State& state, Tail& tail, const Inpu
   if (tail.count + problem.tokens > tail.capacity)
     return refuse(Code::bad_argument, "the tail has room for %d tokens, not for %d: fold it first",
                   tail.capacity - tail.count, static_cast<int>(problem.tokens));
-  if (inputs.initial_state.sums || outputs.final_state.sums)
+  if (is_there(inputs.initial_state) || is_there(outputs.final_state))
     return refuse(Code::bad_argument, "decoding has a state of its own: initial_state and final_state must be null");
   SYMPOW_CUDA_TRY(check_arrays(problem, inputs, outputs));
   std::size_t needed = 0;

@@ -56,6 +56,13 @@ State state_from(const Problem& p, const State& state, std::int64_t b) {
 
 Status fold_workspace(const Problem& problem, int capacity, std::size_t& bytes) noexcept {
   SYMPOW_CUDA_TRY(library::check_capacity(capacity));
+  Problem of_states = problem;
+  of_states.tokens = of_states.total_tokens = 0;
+  of_states.lengths = nullptr;
+  of_states.offsets = nullptr;
+  of_states.form = Form::chunked;
+  of_states.chunk = 0;
+  SYMPOW_CUDA_TRY(library::check_problem(of_states));
   return attention_workspace(library::folded_at_once(problem, capacity), bytes);
 }
 
@@ -63,9 +70,8 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
             Stream stream) noexcept {
   using namespace library;
   std::size_t needed = 0;
-  SYMPOW_CUDA_TRY(check_rotary(problem));
-  SYMPOW_CUDA_TRY(check_tail(problem, tail));
   SYMPOW_CUDA_TRY(fold_workspace(problem, tail.capacity, needed));
+  SYMPOW_CUDA_TRY(check_tail(problem, tail));
   SYMPOW_CUDA_TRY(check_state(problem, state, "state"));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
   if (tail.count == 0) return {};

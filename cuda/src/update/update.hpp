@@ -10,12 +10,12 @@
 
 namespace sympow::cuda {
 
-/// A block of 8 warps has 64 value channels of a head and chunk, and takes its tokens 64 at a time: copies of the next
-/// two stages are on their way while keys of the next one are turned into rows (TokenRows) and this one is multiplied.
-/// A warp has one unit of monomials, 16 `fragments`: heads and tails by ldmatrix, which reads any 16 rows, their
-/// product, times the values; (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0 and give ΔZ.
-/// Where the last block of a chunk has fewer units than warps, these share the tokens of a unit and add their sums in
-/// order.
+/// A block of 8 warps has 64 value channels of a head and chunk, and takes its tokens 64 or 32 at a time: copies of the
+/// next two stages are on their way while keys of the next one are turned into rows (TokenRows) and this one is
+/// multiplied. A warp has one unit of monomials, 16 `fragments`: heads and tails by ldmatrix, which reads any 16 rows,
+/// their product, times the values; (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0 and give
+/// ΔZ. Where the last block of a chunk has fewer units than warps, these share the tokens of a unit and add their sums
+/// in order.
 ///
 /// Roundings: w k̂, each product of rows, to T; sums in float.
 /// Cost: 2 D (e + 8 ⌈e / 64⌉) floating-point operations a token; D (e + 1) floats stored a chunk.

@@ -291,7 +291,8 @@ struct Weights {
   static constexpr float largest_float = std::numeric_limits<float>::max();
   static constexpr double log2_e = 1.4426950408889634074;
   static constexpr int bias = block::fraction_bits<T> == 10 ? 15 : 127;
-  static constexpr int not_finite = (2 * bias + 1) << block::fraction_bits<T>;  // the bits of infinity
+  // The bits of infinity; of floats those of 0x1.ffp127, whose first part in bf16 is.
+  static constexpr int not_finite = ((2 * bias + 1) << block::fraction_bits<T>)-(sizeof(T) == 2 ? 0 : 0x8000);
 };
 
 }  // namespace sympow::cuda

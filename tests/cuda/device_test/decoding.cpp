@@ -68,6 +68,20 @@ cuda::Problem problem_of(int power, int d, std::int64_t tokens) {
   return p;
 }
 
+/// Sizes that no state has are refused by `fold`, too.
+void folds_of_no_size() {
+  std::size_t bytes = 0;
+  for (const std::int64_t heads : {std::int64_t{1} << 62, std::int64_t{1} << 60, std::int64_t{0}}) {
+    cuda::Problem p = problem_of(2, 64, 1);
+    p.query_heads = p.key_heads = heads;
+    require(cuda::fold_workspace(p, 64, bytes).code() == cuda::Code::bad_argument, "a fold of %lld heads",
+            static_cast<long long>(heads));
+  }
+  cuda::Problem p = problem_of(2, 64, 1);
+  p.batch = std::int64_t{1} << 32;
+  require(cuda::fold_workspace(p, 64, bytes).code() == cuda::Code::bad_argument, "a fold of 2^32 sequences");
+}
+
 /// More states than are folded at once: the bits are those of `attend`, which reads the tail's tokens where they are.
 void fold_in_passes() {
   cuda::Problem p;
@@ -133,6 +147,7 @@ void test_decoding() {
                 format.name(),
             p, Tokens(p, Gates::none, 7), 64, step);
     }
+  folds_of_no_size();
   for (const std::int64_t step : {1, 7, 64}) {
     cuda::Problem p = problem_of(2, 16, step == 1 ? 70 : 200);
     p.batch = 2;

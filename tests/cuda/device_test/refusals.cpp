@@ -158,6 +158,9 @@ void refusals_of_arrays() {
     c.inputs.initial_state = c.outputs.final_state;
   });
   bad("level of the final state is a null pointer", [](Call& c) { c.outputs.final_state.level = nullptr; });
+  bad("sums of the final state is a null pointer", [](Call& c) { c.outputs.final_state.sums = nullptr; });
+  bad("sums of the initial state is a null pointer",
+      [](Call& c) { c.inputs.initial_state.turns = address<double>(16); });
   bad("mass of the initial state begins at 0x44, which must be a multiple of 16", [](Call& c) {
     c.inputs.initial_state = c.outputs.final_state;
     c.inputs.initial_state.mass = address<float>(0x44);

@@ -37,7 +37,7 @@ Status attention_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 /// where the numerator is over the tokens that the row reads through a state, those of earlier chunks and of the
 /// initial state: their part of the error of a normalised row is proportional to it. A row whose denominator is lost in
 /// rounding, as that of a zero query, is 0 and its condition +∞. Input that is not finite shows in the rows that see
-/// it, and in no other.
+/// it; a value also in rows of up to 128 tokens before it, β in all later rows.
 ///
 /// Nothing is allocated and nothing waits: the work is on the stream when this returns. Two runs give the same bits.
 /// The arrays must not overlap, but for states. Contents of lengths and offsets on the device are not checked.

@@ -10,7 +10,7 @@ namespace sympow::cuda {
 
 using Stream = CUstream_st*;
 
-/// Inputs in f32 whose size is beyond 0x1.ffp127 count as infinite, those below 2^-110 are multiples of 2^-133.
+/// Keys and values in f32 of size 0x1.ffp127 and more count as infinite, those below 2^-110 are multiples of 2^-133.
 enum class Element { bf16, fp16, f32 };
 
 /// An array [B, T, H, D]. Entry (b, t, h, c) lies at b sequence + t token + h head + c, strides in entries; of packed
