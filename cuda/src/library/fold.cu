@@ -14,19 +14,26 @@ namespace sympow::cuda {
 namespace library {
 namespace {
 
+/// The same states, and no tokens.
+Problem without_tokens(Problem problem) {
+  problem.tokens = problem.total_tokens = 0;
+  problem.lengths = nullptr;
+  problem.offsets = nullptr;
+  problem.form = Form::chunked;
+  problem.chunk = 0;
+  return problem;
+}
+
 /// As many sequences as fill a large GPU are folded at once: the workspace does not grow with the batch. What the
 /// problem says of tokens does not matter.
 Problem folded_at_once(const Problem& problem, int capacity) {
   constexpr std::int64_t wanted_blocks = 512;
   const std::int64_t heads = std::max<std::int64_t>(problem.state_heads(), 1);
   const std::int64_t blocks = heads * (monomials(problem.power, problem.d) / 640 + 1);
-  Problem part = problem;
+  Problem part = without_tokens(problem);
   part.batch = std::min(problem.batch, (wanted_blocks + blocks - 1) / blocks);
   part.tokens = capacity;
-  part.lengths = nullptr;
-  part.offsets = nullptr;
   part.carries_state = true;
-  part.form = Form::chunked;
   part.chunk = capacity;
   part.rates = nullptr;  // keys of the tail are turned
   return part;
@@ -56,13 +63,7 @@ State state_from(const Problem& p, const State& state, std::int64_t b) {
 
 Status fold_workspace(const Problem& problem, int capacity, std::size_t& bytes) noexcept {
   SYMPOW_CUDA_TRY(library::check_capacity(capacity));
-  Problem of_states = problem;
-  of_states.tokens = of_states.total_tokens = 0;
-  of_states.lengths = nullptr;
-  of_states.offsets = nullptr;
-  of_states.form = Form::chunked;
-  of_states.chunk = 0;
-  SYMPOW_CUDA_TRY(library::check_problem(of_states));
+  SYMPOW_CUDA_TRY(library::check_problem(library::without_tokens(problem)));
   return attention_workspace(library::folded_at_once(problem, capacity), bytes);
 }
 
@@ -126,10 +127,7 @@ Status clear(const Problem& problem, const State& state, Stream stream) noexcept
   if (problem.rates)
     SYMPOW_CUDA_TRY(
         set_to_zero(state.turns, static_cast<std::size_t>(problem.batch * problem.key_heads * (problem.d / 2))));
-  Problem empty = problem;  // without tokens, whose state is empty
-  empty.tokens = 0;
-  empty.lengths = nullptr;
-  empty.offsets = nullptr;
+  const Problem empty = without_tokens(problem);
   const Sequences sequences = sequences_of(empty, {Form::chunked, 64, problem.batch, 0, 0});
   return launch<Levels>(Levels::blocks(sequences, heads_of(empty)),
                         {sequences, heads_of(empty), {}, {}, states_of(state)}, stream);
