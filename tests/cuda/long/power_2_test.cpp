@@ -19,6 +19,6 @@ TEMPLATE_TEST_CASE("rows of power 2 with many channels are right", "[cuda]", (Ke
 }
 TEMPLATE_TEST_CASE("rows of power 2 and split states are right", "[cuda]", (Kernels<bf16, 2, 64>),
                    (Kernels<fp16, 2, 128>)) {
-  check_split<TestType>();
+  check_joined<TestType>({100, 40}, 70, {}, true);
   check_rest<TestType>();
 }

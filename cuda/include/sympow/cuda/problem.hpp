@@ -20,10 +20,11 @@ enum class Products {
   fast    ///< 2^-15: three of them
 };
 
-/// How states between chunks are kept for tensor cores: what is left out of an entry, in relation to it.
+/// How states between chunks are kept for tensor cores: what is left out of an entry, in relation to it. What counts is
+/// the largest rounding: the products of a query's monomials stay rounded once, so that P 1 gains the most.
 enum class Precision {
   rounded,  ///< 2^-8 of bf16, 2^-11 of fp16: one number of that type
-  split     ///< 2^-16 of bf16, 2^-22 of fp16: a sum of two. States take twice the memory, reading them twice as long
+  split     ///< 2^-16 of bf16, 2^-22 of fp16: a sum of two, which takes twice the memory, and twice as long to be read
 };
 
 /// Which channels of queries and keys form pair j of d/2: 2 j and 2 j + 1, or j and j + d/2.
