@@ -108,10 +108,13 @@ void test_states() {
   check_joined("two runs joined, gates of 0 and e^-1000", p, Tokens(p, Gates::any, 5), 64);
   check_joined("the first run of one token", p, Tokens(p, Gates::slow, 5), 1);
   check_joined("the second run of one chunk", p, Tokens(p, Gates::slow, 5), 150);
-  p.element = cuda::Element::fp16;  // the smaller bound
-  for (const bool halves : {false, true})
-    check_joined(halves ? "two runs joined, rotary of halves" : "two runs joined, rotary of neighbours", p,
-                 Tokens(p, Gates::slow, 5).turned({halves, [](int t) { return 1 + .9 * std::sin(t); }, 0}), 70);
+  for (const auto element : {cuda::Element::fp16, cuda::Element::f32})  // of 16 bits that with the smaller bound
+    for (const bool halves : {false, true}) {
+      p.element = element;
+      check_joined(std::string("two runs joined, ") + Format{element}.name() +
+                       (halves ? ", rotary of halves" : ", rotary of neighbours"),
+                   p, Tokens(p, Gates::slow, 5).turned({halves, [](int t) { return 1 + .9 * std::sin(t); }, 0}), 70);
+    }
   check_sums();
 }
 
