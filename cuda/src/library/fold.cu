@@ -35,7 +35,8 @@ Problem folded_at_once(const Problem& problem, int capacity) {
   part.tokens = capacity;
   part.carries_state = true;
   part.chunk = capacity;
-  part.rates = nullptr;  // keys of the tail are turned
+  part.rates = nullptr;              // keys of the tail are turned
+  part.states = Precision::rounded;  // no query reads them
   return part;
 }
 

@@ -218,7 +218,7 @@ inline Way way_of(const cuda::Problem& p) {
   done(cuda::attention_form(p, form, chunk));
   const bool states = form == cuda::Form::chunked;
   return {chunk, states ? static_cast<double>(cuda::monomials(p.power, p.d)) : 0,
-          static_cast<double>(p.tokens) / chunk + 2};
+          static_cast<double>(p.tokens) / chunk + 2, states && p.states == cuda::Precision::split};
 }
 
 }  // namespace sympow::test

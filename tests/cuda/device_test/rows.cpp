@@ -149,6 +149,32 @@ void every_rotary() {
   }
 }
 
+/// States in two terms, by the bound of those: of any rows, then, where sums in float leave it sharp, of rows that read
+/// nothing else. These have queries of ±1 and keys of 1 and 2: all monomials are exact, and most of a state cancels.
+void every_split() {
+  for (const auto [power, d] : {std::array{1, 64}, {1, 128}, {2, 16}, {2, 32}, {2, 64}, {3, 16}, {4, 16}})
+    for (const auto element : {cuda::Element::bf16, cuda::Element::fp16}) {
+      cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, 140);
+      p.gate_heads = 1;
+      p.element = element;
+      p.form = cuda::Form::chunked;
+      p.chunk = 64;
+      p.states = cuda::Precision::split;
+      const std::string what = "split states, P " + std::to_string(power) + ", d " + std::to_string(d) +
+                               (element == cuda::Element::bf16 ? ", bf16" : ", fp16");
+      check(what, p, Tokens(p, Gates::slow, 12), Layout::dense);
+      p.gate_heads = 0;
+      p.normalised = false;
+      const bool is_sharp = power == 1 || (power == 2 && d == 16);
+      if (!is_sharp || !cuda::library::is_compiled(power, d, element)) continue;
+      const Tokens x = Tokens(p, Gates::none, 13).signs_and_ones(128);
+      const Arrays arrays(x, Layout::dense);
+      Way way = way_of(p);
+      way.is_exact = true;
+      if (run(p, arrays.inputs(), arrays.outputs(), nullptr)) arrays.check_rows(what + ", alone", p, way, 128);
+    }
+}
+
 }  // namespace
 
 void test_rows() {
@@ -158,6 +184,7 @@ void test_rows() {
   every_gate();
   every_length();
   every_rotary();
+  every_split();
 }
 
 }  // namespace sympow::test
