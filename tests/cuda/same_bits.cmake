@@ -5,8 +5,8 @@
 # and be compiled with -fmad=false.
 cmake_minimum_required(VERSION 3.25)
 
-file(STRINGS ${ON_HOST} on_host REGEX ", bits [0-9a-f]+$")
-file(STRINGS ${ON_DEVICE} on_device REGEX ", bits [0-9a-f]+$")
+file(STRINGS ${ON_HOST} on_host REGEX ", +bits [0-9a-f]+$")
+file(STRINGS ${ON_DEVICE} on_device REGEX ", +bits [0-9a-f]+$")
 list(LENGTH on_host count)
 set(others ${on_host})
 list(REMOVE_ITEM others ${on_device})

@@ -40,6 +40,7 @@ void check_joined(const std::string& what, cuda::Problem p, const Tokens& x, std
   }
   p.tokens = x.tokens;
   arrays.check_rows(what, p, way_of(p));
+  std::printf("  %-52s bits %016llx\n", (what + ": the last state,").c_str(), digest(own.memory.values()));
 }
 
 /// S, Z, L and A against their sums, of P 2. Roundings: a weighted key and a product; sums of 16 products; a sum a
@@ -99,11 +100,14 @@ void check_sums() {
 }  // namespace
 
 void test_states() {
-  for (const auto [power, d] : {std::array{1, 64}, {2, 16}, {2, 32}, {3, 16}}) {
-    const cuda::Problem p = problem_of(power, d);
-    check_joined("two runs joined, P " + std::to_string(power) + ", d " + std::to_string(d), p,
-                 Tokens(p, Gates::slow, 5), 70);
-  }
+  for (const auto [power, d] : {std::array{1, 64}, {2, 16}, {2, 32}, {3, 16}})
+    for (const auto element : {cuda::Element::bf16, cuda::Element::fp16}) {
+      cuda::Problem p = problem_of(power, d);
+      p.element = element;
+      check_joined(
+          "two runs joined, P " + std::to_string(power) + ", d " + std::to_string(d) + ", " + Format{element}.name(), p,
+          Tokens(p, Gates::slow, 5), 70);
+    }
   cuda::Problem p = problem_of(2, 16);
   check_joined("two runs joined, gates of 0 and e^-1000", p, Tokens(p, Gates::any, 5), 64);
   check_joined("the first run of one token", p, Tokens(p, Gates::slow, 5), 1);
