@@ -19,6 +19,7 @@ cuda::Problem problem_of(int power, int d) {
   p.query_heads = 2;
   p.key_heads = 1;
   p.gate_heads = 2;
+  p.scale = 1.f / static_cast<float>(d);  // rows are within fp16
   p.carries_state = true;
   p.chunk = 64;
   return p;
