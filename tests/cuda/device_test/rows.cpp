@@ -70,6 +70,32 @@ void every_layout() {
     }
 }
 
+/// Sequences of unequal lengths and heads in groups, of floats, for every power; turned, too, by the steps that are
+/// given or by one.
+void every_float() {
+  const auto steps = [](int t) { return 1 + .9 * std::sin(t); };
+  for (const auto [power, d] : {std::array{1, 64}, {2, 16}, {3, 16}, {4, 16}})
+    for (const auto layout : {Layout::apart, Layout::packed})
+      for (const bool turns : {false, true}) {
+        const bool packed = layout == Layout::packed;
+        if (power == 4 && packed != turns) continue;  // many monomials
+        cuda::Problem p = problem_of(power, d, 24, 80);
+        p.batch = 3;
+        p.query_heads = p.gate_heads = packed ? 3 : 2;
+        p.key_heads = 1;
+        p.element = cuda::Element::f32;
+        p.form = power == 2 || packed == turns ? cuda::Form::chunked : cuda::Form::quadratic;
+        p.chunk = 64;
+        Tokens x(p, Gates::slow, 12);
+        x.lengths = {80, 0, 65};
+        if (turns) x.rotary = Rotation{packed, packed == (power % 2 == 0) ? steps : std::function<double(int)>(), 0};
+        check("f32, P " + std::to_string(power) + (packed ? ", packed" : ", apart") +
+                  (turns ? packed ? ", rotary of halves" : ", rotary of neighbours" : "") +
+                  (turns && x.rotary->beta ? " by beta" : ""),
+              p, x, layout);
+      }
+}
+
 void every_gate() {
   for (const int power : {1, 2, 3}) {
     cuda::Problem p = problem_of(power, power == 1 ? 64 : 16, 16, 200);
@@ -154,6 +180,7 @@ void every_split() {
 void test_rows() {
   every_instantiation();
   every_layout();
+  every_float();
   every_gate();
   every_length();
   every_rotary();
