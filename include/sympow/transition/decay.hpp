@@ -10,13 +10,17 @@
 #include <sympow/core/exponential.hpp>
 #include <sympow/transition/halves.hpp>
 #include <sympow/transition/running_gates.hpp>
-#include <sympow/transition/transition.hpp>
+#include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 /// A_i = I: nothing is forgotten, nothing turns. Linear attention ↔ softmax without positions (NoPE).
 struct Stationary : LeavesKeys {
   [[nodiscard]] Index length() const { return Dynamic; }
   [[nodiscard]] double log_decay(Index) const { return 0; }
+
+  struct Gradient {};  ///< of no parameters
+  [[nodiscard]] Gradient zero_gradient(Index) const { return {}; }
+  void add_decay_flows(Segment, const double*, Gradient&) const {}
 };
 
 /// See `Stationary`.
@@ -41,6 +45,15 @@ class ConstantDecay : public LeavesKeys {
   [[nodiscard]] Index length() const { return Dynamic; }
   [[nodiscard]] double log_decay(Index) const { return log_gamma_; }
 
+  /// Of the parameter.
+  struct Gradient {
+    double log_gamma = 0;  ///< ∂loss/∂log γ = γ ∂loss/∂γ, 0 at γ = 0
+  };
+  [[nodiscard]] Gradient zero_gradient(Index) const { return {}; }
+  void add_decay_flows(Segment s, const double* flows, Gradient& g) const {
+    for (Index i = 0; i < s.size; ++i) g.log_gamma += flows[i];
+  }
+
  private:
   double log_gamma_;
 };
@@ -64,6 +77,15 @@ class Decay : public LeavesKeys {
   }
   [[nodiscard]] Index length() const { return log_gamma_.size(); }
   [[nodiscard]] double log_decay(Index token) const { return log_gamma_[token]; }
+
+  /// Of the parameters.
+  struct Gradient {
+    Eigen::VectorXd log_gamma;  ///< ∂loss/∂log γ_t, T numbers, 0 where γ_t = 0
+  };
+  [[nodiscard]] Gradient zero_gradient(Index tokens) const { return {Eigen::VectorXd::Zero(tokens)}; }
+  void add_decay_flows(Segment s, const double* flows, Gradient& g) const {
+    for (Index i = 0; i < s.size; ++i) g.log_gamma[s.begin + i] += flows[i];
+  }
 
  private:
   Eigen::VectorXd log_gamma_;

@@ -95,6 +95,9 @@ concept MovesStates =
     Transition<A> && (A::key_action != KeyAction::mix || (detail::HasPush<A> && detail::HasAdvance<A>)) &&
     (A::key_action != KeyAction::scale || detail::HasChannelTotals<A>);
 
+template <class S>
+struct TransportVjp;
+
 /// Base of the transitions that leave keys as they are.
 struct LeavesKeys {
   static constexpr KeyAction key_action = KeyAction::none;
@@ -111,6 +114,11 @@ struct LeavesKeys {
 
   template <class S>
   void pull(Segment, const Batch<S>&) const {}
+
+  template <class S, class Gradient>
+  void transport_vjp(Frame&, Segment, TransportVjp<S>& x, Gradient&) const;
+  template <class S, class Gradient>
+  void pull_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
 };
 
 /// A transition of any type behind one interface, so that an engine is compiled once per scalar and feature map. One
