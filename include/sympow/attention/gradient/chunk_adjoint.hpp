@@ -2,16 +2,10 @@
 #pragma once
 
 #include <sympow/attention/feature_panels_vjp.hpp>
+#include <sympow/attention/gradient/adjoint_content.hpp>
 #include <sympow/attention/gradient/segment_adjoint.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
-
-/// H of a sequence, 2^M times its numbers as those of a state, and what else goes back with it, see `StateGradient`.
-template <class Scalar>
-struct AdjointContent {
-  FoldedSums<Scalar> sums;
-  Eigen::VectorXd gauge;
-};
 
 /// With S⁺ = [S; Z] before a chunk and H behind it,
 ///
@@ -248,8 +242,10 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   }
 
   [[nodiscard]] double exponent_behind() override {
-    return exponent_of_keys_ == no_weight ? no_weight
-                                          : std::ceil(exponent_of_keys_ + log2_of(loader_.rest().high));
+    const auto with = [](double exponent, const LogDecay& decay) {
+      return exponent == no_weight ? no_weight : std::ceil(exponent + log2_of(decay.high));
+    };
+    return std::max(with(exponent_of_keys_, loader_.rest()), with(mixed_exponent_, loader_.total()));
   }
   void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) override {
     if (exponent_of_keys_ == no_weight) return;

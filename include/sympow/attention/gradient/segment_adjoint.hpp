@@ -34,7 +34,7 @@ class SegmentAdjoint {
         call_(call),
         memory_(call.memory),
         own_(call.adjoint_memory),
-        loader_(feature, call.transition, call.memory.segment, call.K.rows(), call.options.scale, true),
+        loader_(feature, call.transition, call.memory.segment, call.K.rows(), call.options.scale, is_embedded),
         rows_(own_.rows, call.rows),
         action_(call.transition.key_action()) {}
   ~SegmentAdjoint() = default;
@@ -168,7 +168,7 @@ class SegmentAdjoint {
   void take_run(const RowRun& run, bool with_behind, double R, const Frame& start) {
     if (R == no_weight) R = 0;
     const Index n = size(), e = call_.V.rows(), count = run.end - run.begin;
-    const MatrixView<Scalar> logits = loader_.logits();
+    MatrixView<Scalar> logits = loader_.logits();
     auto products = own_.products(n, n), d_logits = own_.d_logits(n, n), G = own_.G(e, n), dV = own_.dV(e, n);
     auto d_queries = own_.d_queries(loader_.vector_rows(), n), d_keys = own_.d_keys(loader_.vector_rows(), n);
     d_logits.setZero(), d_queries.setZero(), d_keys.setZero(), dV.setZero();
@@ -178,8 +178,8 @@ class SegmentAdjoint {
         const double rho = rows_.exponents()[i];
         const Scalar beside = rho == no_weight ? Scalar(0) : power_of_two<Scalar>(rho - R);
         const Scalar inv = rows_.factors()[i] * beside, last = rows_.last()[i] * beside;
-        Scalar* const scores = &logits(0, i);
-        differentiate_scores<degree>(scores, &products(0, i), &d_logits(0, i), weights.data(), inv, last, i + 1);
+        Scalar* const scores = logits.col(i).data();
+        differentiate_scores<degree>(scores, products.col(i).data(), d_logits.col(i).data(), weights.data(), inv, last, i + 1);
         std::fill(scores + i + 1, scores + run.end, Scalar(0));
         set_scaled(&G(0, i), &rows_.dY()(0, i), inv, e);
         if (rho != no_weight) read_back(i, run.E, inv, last, R, d_queries.col(i));
