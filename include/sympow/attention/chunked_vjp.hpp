@@ -2,37 +2,13 @@
 #pragma once
 
 #include <sympow/attention/gradient/chunked_adjoint.hpp>
-#include <sympow/attention/gradients.hpp>
+#include <sympow/attention/gradient/vjp_checks.hpp>
 #include <sympow/attention/state_form.hpp>
 #include <sympow/attention/state_gradient.hpp>
 #include <sympow/attention/vjp_workspace.hpp>
 
 namespace SYMPOW_NAMESPACE {
 namespace detail {
-
-/// Whether a call has gradients; false after a sentence that names what is missing.
-template <class F, class A, class Scalar>
-constexpr bool check_vjp() {
-  static_assert(HasVjp<A, Scalar>,
-                "gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows, transport_vjp "
-                "and pull_vjp, see transition/transport_vjp.hpp");
-  constexpr bool embeds = F::score != Score::embedded || FeatureMapWithVjp<F>;
-  static_assert(embeds, "gradients need embed_vjp(x, y, dy, dx) of a feature map with an embedded score");
-  return HasVjp<A, Scalar> && embeds;
-}
-
-/// Gradients of the right sizes, all 0. What was there is kept where memory ends.
-template <class Scalar, class A, class Q, class K, class V>
-void begin_gradients(Gradients<Scalar, A>& gradients, const A& transition, const Q& queries, const K& keys,
-                     const V& values, Index tokens) {
-  typename A::Gradient of_transition = transition.zero_gradient(tokens);
-  resize_anew(gradients.Q, queries.rows(), queries.cols());
-  resize_anew(gradients.K, keys.rows(), keys.cols());
-  resize_anew(gradients.V, values.rows(), values.cols());
-  gradients.transition = std::move(of_transition);
-  for (auto* x : {&gradients.Q, &gradients.K, &gradients.V}) x->setZero();
-  gradients.scale = 0;
-}
 
 /// dμ = gauge - ⟨[dS; dZ], L [S; Z]⟩, or the gauge from dμ. Embedded scores see no gauge: what goes back is dμ.
 template <class Scalar, FeatureMap F, class A>
@@ -69,8 +45,7 @@ void run_chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixB
     check_call(transition, queries, keys, values, options);
     check_state(state, feature, transition, queries, values);
     check_state_mask(options.mask);
-    check_size("rows of dY", d_rows.rows(), values.rows(), "rows of V");
-    check_size("columns of dY", d_rows.cols(), queries.cols(), "columns of Q, one a token");
+    check_d_rows(d_rows, queries, values);
     check_size("key dimension of the state's gradient", adjoint.key_dimension(), state.key_dimension(),
                "that of the state");
     check_size("value dimension of the state's gradient", adjoint.value_dimension(), state.value_dimension(),

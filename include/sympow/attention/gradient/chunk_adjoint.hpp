@@ -118,18 +118,18 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       rows_.noise()[i] *= weight;
     }
   }
-  void read_back(Index i, double E, Scalar inv, Scalar last, double R, ColumnView<Scalar> d_query) override {
+  void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) override {
     if (S_->empty()) return;
-    const Index n = size();
-    const auto d_rows = own_.d_row_vectors(d_query.size(), rows_.divides() ? 2 * n : n);
-    const double weight = weight_of_sums(E);
-    const auto of_dy = static_cast<Scalar>(weight * static_cast<double>(inv)),
-               of_ones = static_cast<Scalar>(weight * static_cast<double>(last));
-    d_query = of_dy * d_rows.col(i);
-    if (rows_.divides()) d_query += of_ones * d_rows.col(n + i);
-    own_.of_rows(n)[i] = power_of_two<double>(R) * weight *
-                         (static_cast<double>(inv) * own_.read_products(n)[i] +
-                          static_cast<double>(last) * own_.read(n)[i]);
+    const Index n = size(), all = rows_.divides() ? 2 * n : n;
+    const auto d_rows = own_.d_row_vectors(d_queries.rows(), all);
+    const double weight = weight_of_sums(run.E), unit = power_of_two<double>(R);
+    for (Index i = run.begin; i < run.end; ++i) {
+      const double of_dy = weight * static_cast<double>(own_.factors(n)[i]),
+                   of_ones = weight * static_cast<double>(own_.last(n)[i]);
+      d_queries.col(i) = static_cast<Scalar>(of_dy) * d_rows.col(i);
+      if (all > n) d_queries.col(i) += static_cast<Scalar>(of_ones) * d_rows.col(n + i);
+      own_.of_rows(n)[i] = unit * (of_dy * own_.read_products(n)[i] + of_ones * own_.read(n)[i]);
+    }
   }
 
   double look_behind() override {

@@ -93,8 +93,7 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
   void absorb(StateAt<Scalar>& state, Segment s) {
     loader_.load_gates(s);
     if (loader_.begins_anew()) state.sums.clear();
-    loader_.load(s.size, state.frame, {s.begin, 0}, call_.Q.leftCols(0), s, Base::columns_of(call_.K, s),
-                 Base::columns_of(call_.V, s));
+    Base::load(s, state.frame, {s.begin, 0}, s);
     const Keys<Scalar> keys = loader_.keys();
     if constexpr (keys_are_features<F>)
       if (action_ == KeyAction::mix) {
@@ -110,8 +109,7 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
   void take_back(StateAt<Scalar>& before, Segment s) {
     loader_.load_gates(s);
     Frame frame = before.frame;
-    loader_.load(s.size, frame, s, Base::columns_of(call_.Q, s), s, Base::columns_of(call_.K, s),
-                 Base::columns_of(call_.V, s));
+    Base::load(s, frame, s, s);
     Base::take_back(before.sums, before.frame);
   }
 

@@ -27,7 +27,7 @@ template <class Scalar, FeatureMap F>
 class SegmentAdjoint {
  protected:
   static constexpr int degree = degree_of<F>;
-  static constexpr bool is_embedded = F::score == Score::embedded;
+  static constexpr bool is_embedded = F::score == Score::embedded, is_exponential = F::score == Score::exponential;
 
   SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call)
       : feature_(feature),
@@ -45,12 +45,19 @@ class SegmentAdjoint {
     own_.reserve(call_.K.rows(), loader_.vector_rows(), call_.V.rows(), n);
   }
 
+  /// Loads the tokens of a segment whose gates are: those of them that have queries, and those that have keys.
+  void load(Segment s, Frame& frame, Segment query_tokens, Segment key_tokens) {
+    query_tokens_ = query_tokens;
+    key_tokens_ = key_tokens;
+    loader_.load(s.size, frame, query_tokens, queries_of(call_.Q), key_tokens, keys_of(call_.K), keys_of(call_.V));
+  }
+
   /// Takes the loaded segment back. `start` is where its queries and keys turn from.
   void take_back(const Frame& start) {
     const Segment s = loader_.segment();
-    rows_.begin(s.size, 0, columns_of(call_.dY, s));
+    rows_.begin(s.size, first_row(), queries_of(call_.dY));
     for (auto* flows : {&own_.flows, &own_.of_rows, &own_.of_keys}) (*flows)(s.size).setZero();
-    keep_vectors(s);
+    keep_vectors();
     look_before();
     add_sums();
     const std::vector<RowRun>& runs = rows_.finish(loader_.queries());
@@ -65,10 +72,13 @@ class SegmentAdjoint {
   virtual void look_before() = 0;
   /// log2 of the largest weight in it, for the segment's first token.
   [[nodiscard]] virtual double log2_before() = 0;
+  /// The largest exponent of row i in it, of an exponential score.
+  [[nodiscard]] virtual double largest_before(Index) { return no_weight; }
   /// Adds it to the sums of rows begin … end - 1, which are counted from 2^E on.
   virtual void add_before(Index begin, Index end, double E) = 0;
-  /// Row i of reference E has the gradient (inv dŷ, last) 2^R: what that is to its query, and with what is before.
-  virtual void read_back(Index i, double E, Scalar inv, Scalar last, double R, ColumnView<Scalar> d_query) = 0;
+  /// Rows of a run have the gradients 2^R (G_i, last_i), in `own_.G`, `own_.last` and with G_i = inv_i dŷ_i
+  /// `own_.factors`: what these are to their queries, and to what is before.
+  virtual void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) = 0;
   /// All rows are known, what sees the keys from behind is looked at. Returns what flows through the segment between
   /// both for its gates, and has it by channel or plane in `own_.through`.
   virtual double look_behind() = 0;
@@ -78,14 +88,40 @@ class SegmentAdjoint {
   /// What mixes a state may have more to say.
   virtual void complete(TransportVjp<Scalar>&, double) {}
 
-  static MatrixView<const Scalar> columns_of(MatrixView<const Scalar> x, Segment s) {
-    return x.middleCols(s.begin, s.size);
+  // The first row that has a query.
+  [[nodiscard]] Index first_row() const { return query_tokens_.begin - loader_.segment().begin; }
+  // The columns of those tokens that have queries, and of those that have keys.
+  template <class X>
+  [[nodiscard]] X queries_of(const X& x) const {
+    return x.middleCols(query_tokens_.size == 0 ? 0 : query_tokens_.begin - call_.options.mask.offset,
+                        query_tokens_.size);
+  }
+  template <class X>
+  [[nodiscard]] X keys_of(const X& x) const {
+    return x.middleCols(key_tokens_.size == 0 ? 0 : key_tokens_.begin, key_tokens_.size);
   }
   [[nodiscard]] static double log2_of(double log) { return log * std::numbers::log2e; }
   [[nodiscard]] Index size() const { return loader_.segment().size; }
   /// Numbers of `own_.through`.
   [[nodiscard]] Index flows_through() const {
     return action_ == KeyAction::scale ? call_.K.rows() : action_ == KeyAction::turn ? call_.vjp.planes().count : 0;
+  }
+
+  // From scaled logits to true ones.
+  static void lengthen(ColumnView<Scalar> d_logits, const Keys<Scalar>& keys, double query_exponent, Index n) {
+    for (Index j = 0; j < n; ++j)
+      if (const double far = length_of(keys.exponents[j]) + length_of(query_exponent); far != 0)
+        d_logits[j] = times_power_of_two(d_logits[j], far);
+  }
+  // n of a vector 2^n x that is loaded, which stands for itself where it is 0 or embedded.
+  static double length_of(double exponent) { return is_embedded || exponent == no_weight ? 0 : exponent; }
+  // Y += 2^exponent X; X is used up.
+  static void add_times_power_of_two(MatrixView<Scalar> Y, MatrixView<Scalar> X, double exponent) {
+    for (Index t = 0; t < X.cols(); ++t) {
+      auto x = X.col(t);
+      set_times_power_of_two<Scalar>(x, x, exponent);
+      Y.col(t) += x;
+    }
   }
 
   const F& feature_;
@@ -95,17 +131,25 @@ class SegmentAdjoint {
   SegmentLoader<Scalar, F> loader_;
   RowAdjoints<Scalar, F> rows_;
   KeyAction action_;
+  Segment query_tokens_, key_tokens_;
 
  private:
   static constexpr double bits_of_unit = 40;
 
-  // Queries and keys as they were before transport.
-  void keep_vectors(Segment s) {
+  // Queries and keys as they were before transport, and as it has moved them.
+  void keep_vectors() {
+    const Index n = size(), d = call_.K.rows();
+    own_.loaded_queries(d, n) = memory_.segment.queries(d, n);
+    own_.loaded_keys(d, n) = memory_.segment.keys(d, n);
     if (action_ != KeyAction::scale && action_ != KeyAction::mix) return;
-    const Index d = call_.K.rows();
-    load_columns<F, Scalar>(columns_of(call_.Q, s), own_.queries(d, s.size), own_.scratch(s.size),
-                            own_.weights(s.size), call_.options.scale);
-    load_columns<F, Scalar>(columns_of(call_.K, s), own_.keys(d, s.size), own_.scratch(s.size), own_.weights(s.size), 1);
+    const auto load = [&](MatrixView<Scalar> to, Index first, MatrixView<const Scalar> x, double factor) {
+      if (x.cols() < n) to.setZero();
+      if (x.cols() > 0)
+        load_columns<F, Scalar>(x, to.middleCols(first, x.cols()), own_.scratch(x.cols()), own_.weights(x.cols()),
+                                factor);
+    };
+    load(own_.queries(d, n), first_row(), queries_of(call_.Q), call_.options.scale);
+    load(own_.keys(d, n), 0, keys_of(call_.K), 1);
   }
 
   // Weights of the first keys beside 2^E.
@@ -121,19 +165,23 @@ class SegmentAdjoint {
     if (M != no_weight) set_scaled(weights.data(), weights.data(), power_of_two<Scalar>(M - E), count);
     return weights;
   }
+  // The keys of the segment that row i sees.
+  [[nodiscard]] Index seen_by(Index i) const { return std::min(i + 1, key_tokens_.size); }
 
   // Sums of the rows, by groups of them that one reference serves.
   void add_sums() {
     const Index n = size();
     const Keys<Scalar> keys = loader_.keys();
-    const MatrixView<Scalar> logits = loader_.logits();
     auto products = own_.products(n, n);
-    set_causal_product(products, keys.values, rows_.dY());
+    if (keys.size() > 0) set_causal_product(products.topRows(keys.size()), keys.values, rows_.dY());
+    if constexpr (is_exponential) return add_exponentials();
     double seen = log2_before();
     for (Index begin = 0, end = 0; begin < n; begin = end) {
       double least = no_weight;
       for (; end < n; ++end) {
-        const double next = std::max(seen, degree * keys.exponents[end] + log2_of(keys.log_b[end]));
+        const double next = end < keys.size()
+                                ? std::max(seen, degree * keys.exponents[end] + log2_of(keys.log_b[end]))
+                                : seen;
         if (least != no_weight && next - least > -least_weight) break;
         seen = next;
         if (least == no_weight) least = seen;
@@ -141,12 +189,30 @@ class SegmentAdjoint {
       const double E = std::ceil(seen);
       rows_.references().segment(begin, end - begin).setConstant(E);
       if (E == no_weight) continue;
-      const auto weights = weights_of(end, E);
+      const auto weights = weights_of(std::min(end, keys.size()), E);
       for (Index i = begin; i < end; ++i)
-        rows_.add(i, sums_of_scores<degree>(&logits(0, i), weights.data(), &products(0, i), i + 1));
+        rows_.add(i, sums_of_scores<degree>(logits().col(i).data(), weights.data(), products.col(i).data(),
+                                            seen_by(i)));
       add_before(begin, end, E);
     }
   }
+  // The same for e^x, each row with a reference of its own: the largest of its exponents. Logits become scores.
+  void add_exponentials() {
+    const Keys<Scalar> keys = loader_.keys();
+    auto ones = own_.weights(keys.size());
+    ones.setOnes();
+    for (Index i = 0; i < size(); ++i) {
+      const double length = loader_.queries().exponents[i];
+      Scalar* const x = logits().col(i).data();
+      const double largest = std::max(largest_before(i), largest_exponent(x, keys, {}, length, seen_by(i)));
+      const double E = rows_.references()[i] = std::ceil(log2_of(largest));
+      if (E == no_weight) continue;
+      weigh_exponentials(x, keys, {}, length, E * std::numbers::ln2, seen_by(i));
+      rows_.add(i, sums_of_scores<1>(x, ones.data(), own_.products(size(), size()).col(i).data(), seen_by(i)));
+      add_before(i, i + 1, E);
+    }
+  }
+  [[nodiscard]] MatrixView<Scalar> logits() { return memory_.segment.logits(size(), size()); }
 
   // All gradients of the segment, in a unit for every run of rows and one for what comes from behind; in one for all
   // where that is no matter.
@@ -167,31 +233,47 @@ class SegmentAdjoint {
   // unit 2^R.
   void take_run(const RowRun& run, bool with_behind, double R, const Frame& start) {
     if (R == no_weight) R = 0;
-    const Index n = size(), e = call_.V.rows(), count = run.end - run.begin;
-    MatrixView<Scalar> logits = loader_.logits();
-    auto products = own_.products(n, n), d_logits = own_.d_logits(n, n), G = own_.G(e, n), dV = own_.dV(e, n);
+    const Index n = size(), e = call_.V.rows(), keys = key_tokens_.size;
+    auto d_logits = own_.d_logits(n, n), dV = own_.dV(e, keys);
     auto d_queries = own_.d_queries(loader_.vector_rows(), n), d_keys = own_.d_keys(loader_.vector_rows(), n);
     d_logits.setZero(), d_queries.setZero(), d_keys.setZero(), dV.setZero();
-    if (count > 0) {
-      const auto weights = weights_of(run.end, run.E);
-      for (Index i = run.begin; i < run.end; ++i) {
-        const double rho = rows_.exponents()[i];
-        const Scalar beside = rho == no_weight ? Scalar(0) : power_of_two<Scalar>(rho - R);
-        const Scalar inv = rows_.factors()[i] * beside, last = rows_.last()[i] * beside;
-        Scalar* const scores = logits.col(i).data();
-        differentiate_scores<degree>(scores, products.col(i).data(), d_logits.col(i).data(), weights.data(), inv, last, i + 1);
-        std::fill(scores + i + 1, scores + run.end, Scalar(0));
-        set_scaled(&G(0, i), &rows_.dY()(0, i), inv, e);
-        if (rho != no_weight) read_back(i, run.E, inv, last, R, d_queries.col(i));
-      }
-      add_pair_flows(products.middleCols(run.begin, count), run.begin, power_of_two<double>(R), own_.flows(n).data());
-      set_product(dV.leftCols(run.end), G.middleCols(run.begin, count),
-                  logits.block(0, run.begin, run.end, count).transpose());
+    if (run.begin < run.end) {
+      set_row_gradients(run, R);
+      differentiate_own(run, R, d_logits, dV);
+      read_back(run, R, d_queries);
     }
-    if (with_behind) add_behind(R, d_keys, dV);
-    const Segment s = loader_.segment();
-    add_times_power_of_two(call_.dV.middleCols(s.begin, n), dV, R);
+    if (with_behind) add_behind(R, d_keys.leftCols(keys), dV);
+    add_times_power_of_two(keys_of(call_.dV), dV, R);
     go_back(with_behind, R, start);
+  }
+  void set_row_gradients(const RowRun& run, double R) {
+    const Index n = size(), e = call_.V.rows();
+    auto factors = own_.factors(n), last = own_.last(n);
+    for (Index i = run.begin; i < run.end; ++i) {
+      const double rho = rows_.exponents()[i];
+      const Scalar beside = rho == no_weight ? Scalar(0) : power_of_two<Scalar>(rho - R);
+      factors[i] = rows_.factors()[i] * beside;
+      last[i] = rows_.last()[i] * beside;
+      set_scaled(own_.G(e, n).col(i).data(), rows_.dY().col(i).data(), factors[i], e);
+    }
+  }
+  // The pairs of the segment.
+  void differentiate_own(const RowRun& run, double R, MatrixView<Scalar> d_logits, MatrixView<Scalar> dV) {
+    const Index n = size(), count = run.end - run.begin, seen = seen_by(run.end - 1);
+    if (seen == 0) return;
+    auto products = own_.products(n, n), scores = logits();
+    const auto weights = weights_of(seen, run.E);
+    for (Index i = run.begin; i < run.end; ++i) {
+      Scalar* const x = scores.col(i).data();
+      differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
+                              own_.last(n)[i], seen_by(i));
+      std::fill(x + seen_by(i), x + seen, Scalar(0));
+      if constexpr (is_exponential) lengthen(d_logits.col(i), loader_.keys(), loader_.queries().exponents[i], seen_by(i));
+    }
+    add_pair_flows(products.topRows(seen).middleCols(run.begin, count), run.begin, power_of_two<double>(R),
+                   own_.flows(n).data());
+    set_product(dV.leftCols(seen), own_.G(call_.V.rows(), n).middleCols(run.begin, count),
+                scores.block(0, run.begin, seen, count).transpose());
   }
 
   // From logits and moved vectors to the queries and keys of the call, and to the transition's parameters.
@@ -200,18 +282,25 @@ class SegmentAdjoint {
     auto d_logits = own_.d_logits(n, n);
     auto d_queries = own_.d_queries(rows, n), d_keys = own_.d_keys(rows, n);
     auto moved_queries = own_.moved_queries(d, n), moved_keys = own_.moved_keys(d, n);
-    moved_queries = memory_.segment.queries(d, n), moved_keys = memory_.segment.keys(d, n);
+    moved_queries = own_.loaded_queries(d, n), moved_keys = own_.loaded_keys(d, n);
     if constexpr (is_embedded) {
-      const Queries<Scalar> queries = loader_.queries();
-      const Keys<Scalar> keys = loader_.keys();
-      add_causal_pairs<Scalar>(queries.vectors, keys.vectors, d_logits, d_queries, d_keys);
+      const MatrixView<Scalar> queries = memory_.segment.query_features(rows, n),
+                               keys = memory_.segment.key_features(rows, n);
+      add_causal_pairs<Scalar>(queries, keys, d_logits, d_queries, d_keys);
       auto to_queries = own_.d_plain_queries(d, n), to_keys = own_.d_plain_keys(d, n);
-      feature_.embed_vjp(moved_queries, own_.copy(queries.vectors), queries.exponents, d_queries, to_queries);
-      feature_.embed_vjp(moved_keys, own_.copy(keys.vectors), keys.exponents, d_keys, to_keys);
+      bring_back(moved_queries, queries, memory_.segment.query_exponents(n), d_queries, to_queries);
+      bring_back(moved_keys, keys, memory_.segment.key_exponents(n), d_keys, to_keys);
       transport_back(start, with_behind, R, no_logits<Scalar>(), to_queries, to_keys);
     } else {
       transport_back(start, with_behind, R, d_logits, d_queries, d_keys);
     }
+  }
+  // From gradients of φ to those of what it was made of; φ has no columns where tokens have nothing.
+  void bring_back(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<const double> exponents,
+                  MatrixView<const Scalar> d_features, MatrixView<Scalar> dx) {
+    auto copy = own_.features(features.rows(), features.cols());
+    copy = features;
+    feature_.embed_vjp(x, copy, exponents, d_features, dx);
   }
   void transport_back(Frame& start, bool with_behind, double R, Batch<Scalar> d_logits, MatrixView<Scalar> d_queries,
                       MatrixView<Scalar> d_keys) {
@@ -233,30 +322,21 @@ class SegmentAdjoint {
     call_.vjp.transport_vjp(start, s, x);
     if (with_behind)
       for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
-    const Queries<Scalar> queries = loader_.queries();
-    const Keys<Scalar> keys = loader_.keys();
-    for (Index i = 0; i < n; ++i) {
-      const auto q = columns_of(call_.Q, s).col(i);
-      auto dq = d_queries.col(i), to = call_.dQ.col(s.begin + i);
-      set_times_power_of_two<Scalar>(dq, dq, R - length_of(queries.exponents[i]));
+    const auto Q = queries_of(call_.Q);
+    const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);
+    for (Index i = 0; i < Q.cols(); ++i) {
+      auto dq = d_queries.col(first_row() + i), to = dQ.col(i);
+      set_times_power_of_two<Scalar>(dq, dq, R - length_of(loader_.queries().exponents[first_row() + i]));
       for (Index c = 0; c < d; ++c) {
         const auto gradient = static_cast<double>(dq[c]);
-        call_.d_scale += static_cast<double>(q[c]) * gradient;
+        call_.d_scale += static_cast<double>(Q(c, i)) * gradient;
         to[c] += static_cast<Scalar>(call_.options.scale * gradient);
       }
-      auto dk = d_keys.col(i);
-      set_times_power_of_two<Scalar>(dk, dk, R - length_of(keys.exponents[i]));
-      call_.dK.col(s.begin + i) += dk;
     }
-  }
-  // n of a vector 2^n x that is loaded, which stands for itself where it is 0 or embedded.
-  static double length_of(double exponent) { return is_embedded || exponent == no_weight ? 0 : exponent; }
-  // Y += 2^exponent X; X is used up.
-  static void add_times_power_of_two(MatrixView<Scalar> Y, MatrixView<Scalar> X, double exponent) {
-    for (Index t = 0; t < X.cols(); ++t) {
-      auto x = X.col(t);
-      set_times_power_of_two<Scalar>(x, x, exponent);
-      Y.col(t) += x;
+    for (Index j = 0; j < dK.cols(); ++j) {
+      auto dk = d_keys.col(j), to = dK.col(j);
+      set_times_power_of_two<Scalar>(dk, dk, R - length_of(loader_.keys().exponents[j]));
+      to += dk;
     }
   }
 };
