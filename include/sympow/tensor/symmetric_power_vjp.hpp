@@ -1,6 +1,7 @@
 // The derivative of the symmetric power embedding, transposed: from gradients of its entries to one of x.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -8,13 +9,11 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// y += x for matrices of one shape.
-template <class Scalar>
-void add_columns(MatrixView<Scalar> y, MatrixView<const Scalar> x) {
-  if (y.outerStride() == y.rows() && x.outerStride() == x.rows())
-    Vector<Scalar>::Map(y.data(), y.size()) += Vector<Scalar>::Map(x.data(), x.size());
-  else
-    for (Index j = 0; j < x.cols(); ++j) y.col(j) += x.col(j);
+/// f(y, x, n) for n entries side by side of two matrices of one shape, in as few parts as there are.
+template <class Scalar, class F>
+void for_entries(MatrixView<Scalar> y, MatrixView<const Scalar> x, const F& f) {
+  if (y.outerStride() == y.rows() && x.outerStride() == x.rows()) return f(y.data(), x.data(), y.size());
+  for (Index j = 0; j < y.cols(); ++j) f(y.col(j).data(), x.col(j).data(), y.rows());
 }
 
 /// dX = Dφ^P(X)ᵀ dΦ of m tokens side by side, some entries of φ at a time.
@@ -25,7 +24,7 @@ void add_columns(MatrixView<Scalar> y, MatrixView<const Scalar> x) {
 /// again and leaves never. Shapes: X, dX: m × d; the panel, m × block, holds the next entries of dΦ in its columns;
 /// scratch: m × scratch_columns(d). Cost: 2 multiplications and additions a node, 2 (C(d + P, P) - 1) in all, and one
 /// multiplication and one addition a prefix. What lies under a prefix of at most P - 2 indices is summed by itself, so
-/// that no sum has more than d + 1 terms: relative to the same with |x| and |dΦ| the error is some 2P(d + 3)u at most.
+/// that no sum has more than d + 1 terms: relative to the same with |x| and |dΦ| the error is some 2P(d + 5)u at most.
 template <int P, class Scalar>
 class SymmetricPowerVjp {
  public:
@@ -48,8 +47,11 @@ class SymmetricPowerVjp {
 
   void enter(int level, Index i, int run) {
     prefixes_.enter(level, i, run);
-    d_prefixes_.col(level).setZero();
-    if (level < P - 2) from(level + 1, i).setZero();
+    std::fill_n(d_prefixes_.col(level).data(), dx_.rows(), Scalar(0));
+    if (level < P - 2) {
+      const MatrixView<Scalar> sums = from(level + 1, i);
+      for_entries<Scalar>(sums, sums, [](Scalar* y, const Scalar*, Index n) { std::fill_n(y, n, Scalar(0)); });
+    }
   }
   void leaves(Index first, Index i, Index count, int run) { add(P - 2, d_panel_.middleCols(first, count), i, run); }
   void leave(int level, Index i, int run) {
@@ -58,7 +60,7 @@ class SymmetricPowerVjp {
       add(level - 1, d_prefix, i, run);
     else
       dx_.col(i) += SymmetricPowerPrefixes<P, Scalar>::root() * d_prefix.col(0);
-    if (level < P - 2) add_columns<Scalar>(from(level, i), from(level + 1, i));
+    if (level < P - 2) for_entries<Scalar>(from(level, i), from(level + 1, i), add_entries<Scalar>);
   }
 
  private:
@@ -75,7 +77,9 @@ class SymmetricPowerVjp {
     if (m == 1 && da.outerStride() == 1 && prefixes_.x().outerStride() == 1 && dx.outerStride() == 1)
       return add_to_one(level, da, dx.data(), i, run);
     Index t = 0;
-    for (; t + at_once <= m; t += at_once) add_to_some<at_once>(level, da, dx, i, run, t);
+    for (; t + 4 * packet <= m; t += 4 * packet) add_to_some<4 * packet>(level, da, dx, i, run, t);
+    for (; t + 2 * packet <= m; t += 2 * packet) add_to_some<2 * packet>(level, da, dx, i, run, t);
+    for (; t + packet <= m; t += packet) add_to_some<packet>(level, da, dx, i, run, t);
     for (; t < m; ++t) add_to_some<1>(level, da, dx, i, run, t);
   }
 
@@ -86,24 +90,18 @@ class SymmetricPowerVjp {
     using Some = Eigen::Array<Scalar, size, 1>;
     const MatrixView<const Scalar> x = prefixes_.x();
     const Index a_right = da.outerStride(), x_right = x.outerStride(), dx_right = dx.outerStride(), count = da.cols();
-    const Scalar* a = da.data() + t;
-    const Scalar* factor = x.data() + i * x_right + t;
+    const Scalar *a = da.data() + t, *factor = x.data() + i * x_right + t;
     Scalar* target = dx.data() + t;
-    const Some prefix = Some::Map(prefixes_[level] + t);
-    const auto node = [&](const Some& gradient, Some& sum) {
+    const Some prefix = Some::Map(prefixes_[level] + t), first = Some::Map(a) * prefixes_.factor(run);
+    Some sum = first * Some::Map(factor);
+    Some::Map(target) += first * prefix;
+    for (Index k = 1; k < count; ++k) {
+      a += a_right, factor += x_right, target += dx_right;
+      const Some gradient = Some::Map(a);
       sum += gradient * Some::Map(factor);
       Some::Map(target) += gradient * prefix;
-      a += a_right, factor += x_right, target += dx_right;
-    };
-    Some even = Some::Zero(), odd = Some::Zero();  // two sums: one would wait for each addition
-    node(Some::Map(a) * prefixes_.factor(run), even);
-    Index k = 1;
-    for (; k + 2 <= count; k += 2) {
-      node(Some::Map(a), odd);
-      node(Some::Map(a), even);
     }
-    if (k < count) node(Some::Map(a), odd);
-    Some::Map(d_prefixes_.col(level).data() + t) += even + odd;
+    Some::Map(d_prefixes_.col(level).data() + t) += sum;
   }
 
   // Of one token, whose entries lie side by side.
@@ -126,7 +124,8 @@ class SymmetricPowerVjp {
     *d_prefixes_.col(level).data() += sums.sum() + rest;
   }
 
-  static constexpr int at_once = 64 / int{sizeof(Scalar)};  // tokens in registers
+  // Tokens of one register; four of them hide the time of an addition.
+  static constexpr int packet = std::max(16, EIGEN_MAX_STATIC_ALIGN_BYTES) / int{sizeof(Scalar)};
 
   SymmetricPowerPrefixes<P, Scalar> prefixes_;
   MatrixView<Scalar> d_prefixes_, sums_;
