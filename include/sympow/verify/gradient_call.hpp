@@ -22,6 +22,8 @@ using Wide = long double;
 /// φ with its Jacobian, dense: `evaluate(x, φ, Dφ)` fills D and D × d numbers. Without a function there is no φ.
 struct DenseFeature {
   Index dimension = 0;  ///< D
+  /// max_r ‖w_r‖ of features that are exponentials of w_r·x; 0 for others.
+  Wide longest_projection = 0;
   std::function<void(const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian)> evaluate = {};
 };
 
@@ -79,7 +81,7 @@ struct GradientCall {
 
 /// φ^P and its Jacobian, entry by entry: φ_α = √(P! / Π c_i!) Π x_i^{c_i}, and c_i x_i^{c_i - 1} for each x_i^{c_i}.
 [[nodiscard]] inline DenseFeature dense_symmetric_power(Index d, int P) {
-  return {symmetric_dimension(d, P), [d, P](const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian) {
+  return {symmetric_dimension(d, P), 0, [d, P](const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian) {
             const MultiIndices indices(d, P);
             phi.setZero(indices.size());
             jacobian.setZero(indices.size(), d);
@@ -101,7 +103,9 @@ struct GradientCall {
 /// Random features of these projections W (m × d), by their formula, and its derivative.
 [[nodiscard]] inline DenseFeature dense_random_features(RandomFeatureKind kind, const Matrix<double>& W) {
   const Index m = W.rows(), halves = kind == RandomFeatureKind::positive ? 1 : 2;
-  return {halves * m, [=](const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian) {
+  Wide longest = 0;
+  for (Index r = 0; r < m; ++r) longest = std::max(longest, static_cast<Wide>(W.row(r).norm()));
+  return {halves * m, longest, [=](const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian) {
             Wide squares = 0;
             for (Index c = 0; c < x.size(); ++c) squares += x[c] * x[c];
             const bool waves = kind == RandomFeatureKind::trigonometric;
