@@ -133,9 +133,9 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   }
 
   double look_behind() override {
+    if (action_ == KeyAction::mix) keep_mixed();
     const double through = find_through();
     exponent_of_keys_ = H_.empty() ? no_weight : loader_.keys().M + H_.exponent();
-    if (action_ == KeyAction::mix) keep_mixed();
     pass_adjoint();
     return through;
   }
@@ -157,6 +157,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (!passes) return 0;
     if constexpr (!is_embedded)
       if (action_ == KeyAction::scale) return find_through_channels(factor);
+    if (action_ == KeyAction::mix) return factor * mixed_product();
     return factor * inner_product(H_, *S_);
   }
   double find_through_channels(double factor) {
@@ -232,6 +233,14 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     state.bottomRows(1) = S_->Z.transpose(), adjoint.bottomRows(1) = H_.Z.transpose();
     mixed_exponent_ = S_->empty() || H_.empty() ? no_weight : S_->exponent() + H_.exponent();
   }
+  // ⟨H, [S; Z] A_a … A_b⟩ without their exponents.
+  double mixed_product() {
+    const Index rows = H_.S.rows() + 1, d = H_.S.cols();
+    auto moved = own_.transposed(rows, d);
+    moved = own_.state(rows, d);
+    call_.transition.advance(loader_.segment(), Batch<Scalar>(moved));
+    return static_cast<double>(dot_product(moved.data(), own_.adjoint(rows, d).data(), rows * d));
+  }
   // H ← H (A_a … A_b)ᵀ.
   void pull_adjoint() {
     auto transposed = own_.transposed(H_.S.cols(), H_.S.rows());
@@ -263,13 +272,10 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
           unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
     }
   }
-  void complete(TransportVjp<Scalar>& x, double R) override {
-    if (action_ != KeyAction::mix || mixed_exponent_ == no_weight) return;
-    const Index e = H_.S.rows(), d = H_.S.cols();
-    auto state = own_.state(e + 1, d);
-    state *= static_cast<Scalar>(loader_.total().weight(mixed_exponent_ - R));
-    x.state = Batch<Scalar>(state);
-    x.adjoint = Batch<Scalar>(own_.adjoint(e + 1, d));
+  bool mixes_state(double R) override {
+    if (action_ != KeyAction::mix || mixed_exponent_ == no_weight) return false;
+    own_.state(H_.S.rows() + 1, H_.S.cols()) *= static_cast<Scalar>(loader_.total().weight(mixed_exponent_ - R));
+    return true;
   }
 
   FoldedSums<Scalar>* S_ = nullptr;

@@ -85,8 +85,9 @@ class SegmentAdjoint {
   /// The exponent of what the keys have from there, and what that is to them, of the unit 2^R.
   [[nodiscard]] virtual double exponent_behind() = 0;
   virtual void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) = 0;
-  /// What mixes a state may have more to say.
-  virtual void complete(TransportVjp<Scalar>&, double) {}
+  /// Whether what mixes flows through as well: `own_.state` and `own_.adjoint` are then set, their product in the unit
+  /// 2^R.
+  virtual bool mixes_state(double) { return false; }
 
   // The first row that has a query.
   [[nodiscard]] Index first_row() const { return query_tokens_.begin - loader_.segment().begin; }
@@ -295,6 +296,7 @@ class SegmentAdjoint {
       transport_back(start, with_behind, R, d_logits, d_queries, d_keys);
     }
   }
+  static MatrixView<Scalar> none() { return {nullptr, 0, 0}; }
   // From gradients of φ to those of what it was made of; φ has no columns where tokens have nothing.
   void bring_back(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<const double> exponents,
                   MatrixView<const Scalar> d_features, MatrixView<Scalar> dx) {
@@ -307,18 +309,23 @@ class SegmentAdjoint {
     const Index n = size(), d = call_.K.rows();
     const Segment s = loader_.segment();
     auto through = own_.through(flows_through());
-    TransportVjp<Scalar> x{own_.moved_queries(d, n), own_.moved_keys(d, n), d_queries, d_keys, d_logits};
-    if (action_ == KeyAction::scale || action_ == KeyAction::mix) {
-      x.queries = Batch<Scalar>(own_.queries(d, n));
-      x.keys = Batch<Scalar>(own_.keys(d, n));
-    }
-    x.unit = power_of_two<double>(R);
-    x.is_absolute = is_embedded;
-    if (with_behind && through.size() > 0) {
+    if (with_behind)
       for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
-      x.through = through.data();
-    }
-    if (with_behind) complete(x, R);
+    const bool reads_loaded = action_ == KeyAction::scale || action_ == KeyAction::mix;
+    const bool has_mixed = with_behind && mixes_state(R);
+    const Index of_state = has_mixed ? call_.V.rows() + 1 : 0;
+    TransportVjp<Scalar> x{.moved_queries = own_.moved_queries(d, n),
+                           .moved_keys = own_.moved_keys(d, n),
+                           .d_queries = d_queries,
+                           .d_keys = d_keys,
+                           .d_logits = d_logits,
+                           .queries = reads_loaded ? own_.queries(d, n) : none(),
+                           .keys = reads_loaded ? own_.keys(d, n) : none(),
+                           .state = has_mixed ? own_.state(of_state, d) : none(),
+                           .adjoint = has_mixed ? own_.adjoint(of_state, d) : none(),
+                           .through = with_behind && through.size() > 0 ? through.data() : nullptr,
+                           .unit = power_of_two<double>(R),
+                           .is_absolute = is_embedded};
     call_.vjp.transport_vjp(start, s, x);
     if (with_behind)
       for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
