@@ -147,10 +147,14 @@ TEST_CASE("columns that leave the stack's share", "[tensor]") {
   for (const Index i : {Index(0), Index(5), d - 1}) REQUIRE(std::abs(dx[i] - 6 * root) <= 8 * 9 * unit<float>);
 }
 
-TEST_CASE("equal terms are summed as few at a time: float beside the definition", "[tensor]") {
-  const Index d = 48, D = symmetric_dimension(d, 3);
-  const Matrix<float> x = Matrix<float>::Constant(d, 16, .1f), dy = Matrix<float>::Constant(D, 16, .3f);
-  check<3, float>(x, dy, {144});
+TEST_CASE("many small terms are not lost beside a large one", "[tensor]") {
+  constexpr int P = 4;
+  const Index d = 24, last = d - 1;
+  const MultiIndices<P> indices(d);
+  // Each is under half an ulp of the large one, 1, and all 2,600 of x_last make 800 u: one sum would lose them.
+  Matrix<float> dy = Matrix<float>::Constant(indices.size(), 17, unit<float> / 16);
+  dy.row(indices.rank({0, 0, 0, last})).setConstant(.5f);
+  check<P, float>(Matrix<float>::Ones(d, 17), dy, {144});
 }
 
 TEMPLATE_TEST_CASE("Euler: x·Dφ(x)ᵀz = P φ(x)·z", "[tensor]", float, double) {

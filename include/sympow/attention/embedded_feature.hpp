@@ -1,6 +1,7 @@
 // Feature maps of embedded scores behind one interface, so that engines are compiled once for all of them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -99,15 +100,17 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
   void set_scores([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> of_keys,
                   [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
     if constexpr (KernelFeatureMap<F>)
-      set_scaled_values([&](Scalar s) { return feature_.kappa(s); }, no_weight, logits, logits, of_keys, of_queries,
-                        causal);
+      set_scaled_values([&](Scalar s) { return feature_.kappa(s); }, no_weight, logits, of_keys, of_queries, causal);
   }
   void set_slopes([[maybe_unused]] MatrixView<const Scalar> logits, [[maybe_unused]] MatrixView<Scalar> slopes,
                   [[maybe_unused]] ColumnView<const double> of_keys,
                   [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
-    if constexpr (KernelWithSlope<F>)
-      set_scaled_values([&](Scalar s) { return feature_.kappa_slope(s); }, 0, logits, slopes, of_keys, of_queries,
-                        causal);
+    if constexpr (KernelWithSlope<F>) {
+      for (Index i = 0; i < logits.cols(); ++i)
+        std::copy_n(logits.col(i).data(), causal ? std::min(logits.rows(), i + 1) : logits.rows(),
+                    slopes.col(i).data());
+      set_scaled_values([&](Scalar s) { return feature_.kappa_slope(s); }, 0, slopes, of_keys, of_queries, causal);
+    }
   }
 
   void embed_vjp([[maybe_unused]] MatrixView<const Scalar> x, [[maybe_unused]] MatrixView<Scalar> features,
@@ -137,11 +140,10 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
   }
 
  private:
-  // values(j, i) ← f(logits(j, i)) / 2^{n_j + m_i}, with `of_zero` where an exponent is that of 0.
+  // x(j, i) ← f(x(j, i)) / 2^{n_j + m_i}, with `of_zero` where an exponent is that of 0.
   template <class Function>
-  static void set_scaled_values(const Function& f, double of_zero, MatrixView<const Scalar> logits,
-                                MatrixView<Scalar> values, ColumnView<const double> of_keys,
-                                ColumnView<const double> of_queries, bool causal) {
+  static void set_scaled_values(const Function& f, double of_zero, MatrixView<Scalar> values,
+                                ColumnView<const double> of_keys, ColumnView<const double> of_queries, bool causal) {
     using Number = std::common_type_t<Scalar, decltype(f(Scalar()))>;
     constexpr double moderate = std::numeric_limits<Number>::max_exponent / 4;
     constexpr Index block = 64;
@@ -151,26 +153,25 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
     };
     double exponents[block];
     Number factors[block];
-    for (Index first = 0; first < logits.rows(); first += block) {
-      const Index n = std::min(block, logits.rows() - first);
+    for (Index first = 0; first < values.rows(); first += block) {
+      const Index n = std::min(block, values.rows() - first);
       bool are_moderate = true;
       for (Index j = 0; j < n; ++j) {
         exponents[j] = exponent_of(of_keys[first + j]);
         factors[j] = inverse(exponents[j]);
         are_moderate = are_moderate && (std::abs(exponents[j]) < moderate || exponents[j] == no_weight);
       }
-      for (Index i = causal ? first : 0; i < logits.cols(); ++i) {
+      for (Index i = causal ? first : 0; i < values.cols(); ++i) {
         const Index seen = causal ? std::min(n, i + 1 - first) : n;
         const double exponent = exponent_of(of_queries[i]);
-        const Scalar* const x = logits.col(i).data() + first;
-        Scalar* const y = values.col(i).data() + first;
+        Scalar* const x = values.col(i).data() + first;
         if (are_moderate && (std::abs(exponent) < moderate || exponent == no_weight)) {
           const Number factor = inverse(exponent);
-          for (Index j = 0; j < seen; ++j) y[j] = static_cast<Scalar>(f(x[j]) * factors[j] * factor);
+          for (Index j = 0; j < seen; ++j) x[j] = static_cast<Scalar>(f(x[j]) * factors[j] * factor);
         } else {  // either factor may leave the type where their product does not
           for (Index j = 0; j < seen; ++j) {
             const double both = exponents[j] + exponent;
-            y[j] = both == no_weight ? Scalar(0) : static_cast<Scalar>(times_power_of_two<Number>(f(x[j]), -both));
+            x[j] = both == no_weight ? Scalar(0) : static_cast<Scalar>(times_power_of_two<Number>(f(x[j]), -both));
           }
         }
       }

@@ -72,7 +72,7 @@ concept KernelFeatureMap =
 ///     void embed_vjp(const X& x, const Y& y, const DY& dy, DX&& dx) const;   dx.col(t) = Dφ(x.col(t))ᵀ dy.col(t)
 ///
 /// x, dx: d × n, y, dy: D × n; y is what `embed` has made of x. Of a `ScaledFeatureMap` y is without its exponents and
-/// dy the gradient with respect to that y: Dφ(x)ᵀ of φ(x) = 2^n y and 2^-n dy, in which the powers cancel.
+/// dy the gradient with respect to that y, whatever n is in φ(x) = 2^n y: the powers cancel.
 template <class F>
 concept FeatureMapWithVjp =
     FiniteFeatureMap<F> && requires(const F& f, const Matrix<double>& x, const Matrix<double>& y,
