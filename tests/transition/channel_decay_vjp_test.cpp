@@ -34,7 +34,7 @@ struct Channels {
         if (p[t * d + c] != closed) sum += through[c] * p[t * d + c];
     return sum;
   }
-  [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W) const {
+  [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W, const Eigen::VectorXd&) const {
     return test::flat(W.transpose().replicate(d, 1));
   }
 };

@@ -37,7 +37,7 @@ struct Chains {
     build(p).template advance<double>(s, after);
     return after.cwiseProduct(adjoint).sum();
   }
-  [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W) const {
+  [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W, const Eigen::VectorXd&) const {
     Eigen::MatrixXd of_w(d, tokens());
     const Eigen::MatrixXd w = parameters.head(d * tokens()).reshaped(d, tokens());
     Eigen::VectorXd all(parameters.size()), of_beta(tokens());

@@ -31,7 +31,7 @@ struct NoParameters {
                                const Eigen::MatrixXd&) const {
     return 0;
   }
-  [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd&) const { return {}; }
+  [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd&, const Eigen::VectorXd&) const { return {}; }
 };
 
 // θ, then β unless rates are fixed.
@@ -66,12 +66,12 @@ struct Rotations {
     Frame frame = way.frame();
     transition.template transport<double>(frame, way.segment, Q, K, no_logits<double>());
     Eigen::VectorXd sums = Eigen::VectorXd::Zero(planes);
-    const auto at = transition.template planes<double>();
+    const auto at = transition.planes();
     for (Index u = 0; u < planes; ++u)
       sums[u] = way.dK.row(at.second(u)).dot(K.row(at.first(u))) - way.dK.row(at.first(u)).dot(K.row(at.second(u)));
     return sums;
   }
-  [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W) const {
+  [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W, const Eigen::VectorXd&) const {
     Eigen::VectorXd all(parameters.size());
     const Index T = has_rates() ? parameters.size() - planes : W.size();
     const Eigen::VectorXd beta = has_rates() ? Eigen::VectorXd(parameters.tail(T)) : Eigen::VectorXd::Ones(T);

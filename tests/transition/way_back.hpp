@@ -17,7 +17,8 @@ namespace sympow::test {
 //     double passing(const VectorXd& p, Segment, const VectorXd& through, const MatrixXd& state,
 //                    const MatrixXd& adjoint) const;                  a loss on the whole segment: of this `through` is
 //                                                                     the gradient, or it is of the two states
-//     VectorXd weights(const VectorXd& W) const;                      sums of |∂f/∂p|, from W_t = Σ |f| through t
+//     VectorXd weights(const VectorXd& W, const VectorXd& E) const;   sums of |∂f/∂p|, from W_t = Σ |f| through t and
+//                                                                     E_t = Σ |f| of the query and the key of t
 
 /// What a segment is given, the gradients of what it makes, and the way back.
 template <class S>
@@ -155,13 +156,17 @@ void check_way_back(const Family& family, WayBack<double> way, Random& random, b
     }
     for (Index j = 0; j < (Family::gauged ? n : t); ++j) W[s.begin + t] += k[j] * way.dK.col(j).norm();
   }
+  Eigen::VectorXd E = Eigen::VectorXd::Zero(tokens);
+  for (Index t = 0; t < n; ++t)
+    E[s.begin + t] = q[t] * (way.dX.col(t).cwiseAbs().dot(k) + way.dQ.col(t).norm()) +
+                     k[t] * (way.dX.row(t).cwiseAbs().transpose().dot(q) + way.dK.col(t).norm());
   const double M = q.dot(way.dX.cwiseAbs().transpose() * k) + way.Q.norm() * way.dQ.norm() * 2 +
                    way.K.norm() * way.dK.norm() * 2 + W[tokens - 1];
   check_slopes("Q", random, flat(back.dQ), n, M,
                [&](const Eigen::VectorXd& by) { return loss(p, moved(way.Q, by), way.K); });
   check_slopes("K", random, flat(back.dK), n, M,
                [&](const Eigen::VectorXd& by) { return loss(p, way.Q, moved(way.K, by)); });
-  const Eigen::VectorXd dp = family.flat(g), weights = family.weights(W);
+  const Eigen::VectorXd dp = family.flat(g), weights = family.weights(W, E);
   REQUIRE(dp.size() == p.size());
   REQUIRE(dp.allFinite());
   check_slopes("parameters", random, dp, n, family.steepness * M,

@@ -20,18 +20,19 @@ struct Coupling {
   /// +1 or -1, by which a key's couplings are multiplied.
   [[nodiscard]] double key_sign() const { return kind == channels ? 1 : -1; }
 
-  /// sums += sign times n couplings of x and dx, whose parts begin so far apart.
+  /// sums += factor times n couplings of x and dx, whose parts begin so far apart.
   template <class S>
-  void add(double* __restrict sums, Index n, double sign, const S* x, Index x_apart, const S* dx,
+  void add(double* __restrict sums, Index n, double factor, const S* x, Index x_apart, const S* dx,
            Index dx_apart) const {
-    if (kind == channels) {
-      for (Index c = 0; c < n; ++c) sums[c] += sign * (static_cast<double>(x[c]) * static_cast<double>(dx[c]));
-      return;
-    }
-    if (kind == neighbours) x_apart = dx_apart = 1;
-    for (Index u = 0; u < n; ++u, x += each(), dx += each())
-      sums[u] += sign * (static_cast<double>(dx[dx_apart]) * static_cast<double>(*x) -
-                         static_cast<double>(*dx) * static_cast<double>(x[x_apart]));
+    const auto number = [](S entry) { return static_cast<double>(entry); };
+    if (kind == channels)
+      for (Index c = 0; c < n; ++c) sums[c] += factor * (number(x[c]) * number(dx[c]));
+    else if (kind == neighbours)
+      for (Index u = 0; u < n; ++u)
+        sums[u] += factor * (number(dx[2 * u + 1]) * number(x[2 * u]) - number(dx[2 * u]) * number(x[2 * u + 1]));
+    else
+      for (Index u = 0; u < n; ++u)
+        sums[u] += factor * (number(dx[u + dx_apart]) * number(x[u]) - number(dx[u]) * number(x[u + x_apart]));
   }
 };
 
@@ -71,8 +72,8 @@ class PairFlows {
       double sums[at_once] = {};
       if (through != nullptr) std::copy_n(through + first, n, sums);
       for (Index t = Q_.cols() - 1; t >= 0; --t) {
-        couple(1, first, n, Q_, t, all_of(dQ_, first), sums);
-        couple(1, first, n, K_, t, all_of(dK_, first), sums);
+        couple(1, first, n, Q_, t, all_of(dQ_, first), t, sums);
+        couple(1, first, n, K_, t, all_of(dK_, first), t, sums);
         add_(t, first, n, sums);
       }
       if (through != nullptr) std::copy_n(sums, n, through + first);
@@ -81,13 +82,7 @@ class PairFlows {
 
   /// Pairs j ≤ i of tokens begin … end - 1.
   void add_pairs(Index begin, Index end) {
-    if (end - begin < 2) {
-      for (Index t = begin; t < end; ++t) {
-        dQ_.col(t) += dX_(t, t) * K_.col(t);
-        dK_.col(t) += dX_(t, t) * Q_.col(t);
-      }
-      return;
-    }
+    if (end - begin <= few) return add_few(begin, end - begin);
     const Index middle = begin + (end - begin) / 2;
     add_across(begin, middle, end);
     add_pairs(begin, middle);
@@ -97,7 +92,7 @@ class PairFlows {
   /// Pairs of a token before the middle and one that is not.
   void add_across(Index begin, Index middle, Index end) {
     for_numbers([&](Index first, Index n) {
-      S memory[2 * at_once * tokens];
+      S memory[at_once * tokens];
       double sums[at_once] = {};
       for (Index last = end, from; last > middle; last = from) {
         from = std::max(last - tokens, middle);
@@ -116,7 +111,8 @@ class PairFlows {
   }
 
  private:
-  static constexpr Index at_once = 32, tokens = 32;  // of an image of two parts on the stack
+  static constexpr Index at_once = 64, tokens = 32;  // rows and columns of an image on the stack
+  static constexpr Index few = 4;                    // tokens, pair by pair
 
   // Gradients of some tokens: that of number `first` at the first of them, the columns' and the parts' distance.
   struct Image {
@@ -126,10 +122,28 @@ class PairFlows {
 
   template <class F>
   void for_numbers(F&& f) const {
-    for (Index first = 0; first < coupling_.size; first += at_once) f(first, std::min(at_once, coupling_.size - first));
+    const Index numbers = coupling_.kind == Coupling::channels ? at_once : at_once / 2;
+    for (Index first = 0; first < coupling_.size; first += numbers) f(first, std::min(numbers, coupling_.size - first));
   }
   [[nodiscard]] Image all_of(const Batch<S>& dx, Index first) const {
     return {dx.data() + first * coupling_.each(), 0, dx.outerStride(), coupling_.size};
+  }
+
+  void add_few(Index begin, Index n) {
+    const auto Q = Q_.middleCols(begin, n), K = K_.middleCols(begin, n);
+    auto dX = dX_.block(begin, begin, n, n);
+    dX.template triangularView<Eigen::StrictlyLower>().setZero();
+    add_product(dQ_.middleCols(begin, n), K, dX);
+    add_product(dK_.middleCols(begin, n), Q, dX.transpose());
+    for_numbers([&](Index first, Index count) {
+      for (Index i = 1; i < n; ++i) {
+        double sums[at_once] = {};
+        for (Index j = 0; j < i; ++j) {
+          couple(static_cast<double>(dX(j, i)), first, count, Q_, begin + i, all_of(K_, first), begin + j, sums);
+          add_(begin + j + 1, first, count, sums);
+        }
+      }
+    });
   }
 
   // The rows of `A B` that belong to n numbers, which are added to those of `sum` from a column on.
@@ -145,20 +159,21 @@ class PairFlows {
     return {memory, column, rows * parts, rows};
   }
 
-  void couple(double sign, Index first, Index n, const Batch<S>& x, Index t, Image dx, double* sums) const {
-    coupling_.add(sums, n, sign, &x(first * coupling_.each(), t), coupling_.size, dx.data + (t - dx.token) * dx.stride,
-                  dx.apart);
+  // sums += factor times couplings of column t of x with column s of dx.
+  void couple(double factor, Index first, Index n, const Batch<S>& x, Index t, Image dx, Index s, double* sums) const {
+    coupling_.add(sums, n, factor, &x(first * coupling_.each(), t), coupling_.size,
+                  dx.data + (s - dx.token) * dx.stride, dx.apart);
   }
   void add_rows(Index first, Index n, Index begin, Index end, Image dx, double* sums) {
     for (Index t = end - 1; t >= begin; --t) {
-      couple(1, first, n, Q_, t, dx, sums);
+      couple(1, first, n, Q_, t, dx, t, sums);
       add_(t, first, n, sums);
     }
   }
   void add_keys(Index first, Index n, Index begin, Index end, Image dx, double* sums) {
     for (Index t = begin; t < end; ++t) {
       add_(t, first, n, sums);
-      couple(coupling_.key_sign(), first, n, K_, t, dx, sums);
+      couple(coupling_.key_sign(), first, n, K_, t, dx, t, sums);
     }
   }
 

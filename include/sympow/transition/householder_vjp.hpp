@@ -29,8 +29,7 @@ class HouseholderVjp {
   using View = MatrixView<S>;
 
  public:
-  /// Of a chain, which has `middle`, `transport_piece`, `pull`, `push` and `advance`; adds to dw and dβ `unit` times what
-  /// it finds.
+  /// Of a chain, which can be transported by halves; adds to dw and dβ `unit` times what it finds.
   HouseholderVjp(const HouseholderProducts<S>& products, double unit, Matrix<S>& dw, Eigen::VectorXd& dbeta)
       : products_(products), unit_(unit), dw_(dw), dbeta_(dbeta) {}
 

@@ -99,10 +99,10 @@ class TransitionProduct {
   void pull_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const {
     acting().template pull_vjp<S>(segment, X, dX, unit, acting_part(g));
   }
-  template <class S>
-    requires(requires(const Acting& a) { a.template planes<S>(); })
-  [[nodiscard]] Planes<S> planes() const {
-    return acting().template planes<S>();
+  [[nodiscard]] Planes planes() const
+    requires requires(const Acting& a) { a.planes(); }
+  {
+    return acting().planes();
   }
 
  private:

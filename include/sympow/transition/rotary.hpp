@@ -94,10 +94,7 @@ class Rotary {
   }
   template <class S>
   void pull_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
-  template <class S>
-  [[nodiscard]] Planes<S> planes() const {
-    return {theta_.size(), pairing_};
-  }
+  [[nodiscard]] Planes planes() const { return {theta_.size(), pairing_}; }  ///< where it turns
 
  private:
   [[nodiscard]] bool split() const { return pairing_ == Pairing::half_split; }

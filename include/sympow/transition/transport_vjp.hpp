@@ -8,7 +8,8 @@
 namespace SYMPOW_NAMESPACE {
 
 /// A segment of n tokens on the way back: what `transport` was given and what it made of it, and the gradients of the
-/// latter, all multiples of one unit. Queries and keys may be scaled by powers of 2, a column each, as long as all that
+/// latter, all multiples of one unit. Say at once what it refers to: a `Batch` is assigned entry by entry. Queries and
+/// keys may be scaled by powers of 2, a column each, as long as all that
 /// is here refers to the same ones: these powers cancel in the gradients of parameters.
 template <class S>
 struct TransportVjp {
@@ -35,13 +36,11 @@ struct TransportVjp {
   bool is_absolute = false;
 };
 
-/// The planes in which a transition turns what its states see: coordinates first(u) and second(u) of Uᵀ x for each
-/// plane u, x itself where there is no U.
-template <class S>
+/// The planes in which angles add up from token to token, of what states see: coordinates first(u) and second(u) of
+/// plane u. None where nothing flows through a whole segment: without turns, and for positions, which are absolute.
 struct Planes {
   Index count = 0;
   Pairing pairing = Pairing::interleaved;
-  const Matrix<S>* basis = nullptr;  ///< U, d × d; null: the identity
 
   [[nodiscard]] Index first(Index u) const { return pairing == Pairing::interleaved ? 2 * u : u; }
   [[nodiscard]] Index second(Index u) const { return pairing == Pairing::interleaved ? 2 * u + 1 : u + count; }
@@ -61,8 +60,9 @@ namespace detail {
 ///                                                        the frame goes on from the segment's start as in `transport`
 ///     void pull_vjp(Segment s, Batch<S> X, Batch<S> dX, double unit, Gradient&) const;
 ///                                                        X before `pull`; dX on entry of the pulled, on return of X
+///     Planes planes() const;                             only where it turns by angles that add up
 ///
-/// the last two for every scalar type S that it serves. All add to the gradients of parameters.
+/// those of batches for every scalar type S that it serves. All add to the gradients of parameters.
 template <class A, class S = double>
 concept HasVjp = requires(const A& a, typename A::Gradient& g, Frame& frame, Segment s, TransportVjp<S>& x, Batch<S> X,
                           const double* flows, double unit) {
@@ -105,8 +105,7 @@ class VjpView {
   virtual void add_decay_flows(Segment segment, const double* flows) = 0;
   virtual void transport_vjp(Frame& frame, Segment segment, TransportVjp<Scalar>& x) = 0;
   virtual void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) = 0;
-  /// None unless it turns.
-  [[nodiscard]] virtual Planes<Scalar> planes() const = 0;
+  [[nodiscard]] virtual Planes planes() const = 0;
 };
 
 namespace detail {
@@ -125,9 +124,9 @@ class VjpViewOf final : public VjpView<Scalar> {
   void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) override {
     transition_.template pull_vjp<Scalar>(segment, X, dX, unit, gradient_);
   }
-  [[nodiscard]] Planes<Scalar> planes() const override {
-    if constexpr (requires { transition_.template planes<Scalar>(); })
-      return transition_.template planes<Scalar>();
+  [[nodiscard]] Planes planes() const override {
+    if constexpr (requires { transition_.planes(); })
+      return transition_.planes();
     else
       return {};
   }
