@@ -6,6 +6,7 @@
 
 #include <sympow/core/random.hpp>
 #include <sympow/verify/gradient_row_rule.hpp>
+#include <sympow/verify/proposition.hpp>
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 
@@ -57,6 +58,22 @@ struct ProblemGradients {
   HouseholderGradientReference householder = {};
   Vector<Wide> gauge = {};  ///< dμ_T + ⟨dS_T, L S_T⟩, where it is formed
 };
+
+/// [S_T; Z_T] of what turns or leaves keys alone, token by token.
+[[nodiscard]] inline Matrix<Wide> state_after(const GradientProblem& p) {
+  const auto& call = p.call;
+  Matrix<Wide> S = call.initial.size() > 0
+                       ? call.initial
+                       : Matrix<Wide>(Matrix<Wide>::Zero(call.V.rows() + 1, call.feature.dimension));
+  for (Index t = 0; t < call.tokens(); ++t) {
+    S *= std::exp(GradientPairs::log_weight(call, t, t));
+    const Embedded at(call.feature, Path(call, call.K.col(t), t).absolute());
+    Vector<Wide> v = Vector<Wide>::Ones(S.rows());
+    for (Index r = 0; r < call.V.rows(); ++r) v[r] = call.V(r, t);
+    add_outer(S, 1, v, at.phi);
+  }
+  return S;
+}
 
 /// By definition.
 [[nodiscard]] inline ProblemGradients defined_gradients(const GradientProblem& p) {
@@ -160,6 +177,22 @@ template <class Scalar>
     p.call.initial.data()[n] = static_cast<Scalar>(p.call.initial.data()[n]);
   p.call.d_final = draw(e + 1, p.call.feature.dimension);
   p.call.d_final *= .125L;
+  return p;
+}
+
+inline constexpr const char* gradient_unit = "gradient row rule";
+
+/// The arithmetic of `chunked_gradients`; a chain is rounded at every token.
+template <class Scalar>
+[[nodiscard]] GradientArithmetic arithmetic_of_chunks(const GradientProblem& p, Index chunk) {
+  return {unit_roundoff<Scalar>, p.moves == Moves::householder ? 1 : static_cast<double>(chunk)};
+}
+
+/// A problem without a gradient on rows that say nothing.
+template <class Scalar>
+[[nodiscard]] GradientProblem drawn_tame_problem(Random& random, const ProblemShape& shape) {
+  GradientProblem p = drawn_problem<Scalar>(random, shape);
+  p.call = without_degenerate_rows(p.call, {unit_roundoff<Scalar>});
   return p;
 }
 
