@@ -15,7 +15,7 @@ template <class Scalar, FeatureMap F, class A>
 void set_gauge(const VjpViewOf<Scalar, A>& view, const FoldedSums<Scalar>& S, AdjointContent<Scalar>& adjoint,
                LiftedTurns& turns, bool from_frame) {
   if constexpr (A::key_action == KeyAction::turn) {
-    const Planes<Scalar> planes = view.planes();
+    const Planes planes = view.planes();
     Eigen::VectorXd lifted = Eigen::VectorXd::Zero(planes.count);
     if constexpr (F::score == Score::power)
       if (!S.empty() && !adjoint.sums.empty()) {

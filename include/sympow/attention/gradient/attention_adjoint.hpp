@@ -184,7 +184,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   void pass_through(Index block, double flow, double unit, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
     kept_.gates_through[static_cast<std::size_t>(block)] += unit * flow;
     if (action_ != KeyAction::turn || is_embedded) return;
-    const Planes<Scalar> planes = call_.vjp.planes();
+    const Planes planes = call_.vjp.planes();
     auto through = kept_.through(planes.count, keys_.size()).col(block);
     for (Index i = 0; i < queries.cols(); ++i)
       for (Index u = 0; u < planes.count; ++u) {

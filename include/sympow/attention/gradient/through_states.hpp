@@ -40,8 +40,7 @@ inline void add_channel_counts(Index d, int P, ColumnView<const double> x, Colum
 class LiftedTurns {
  public:
   /// Anew, or as they were for the same power and planes.
-  template <class Scalar>
-  void set(Index d, int P, const Planes<Scalar>& planes) {
+  void set(Index d, int P, const Planes& planes) {
     if (d_ == d && P_ == P && count_ == planes.count && pairing_ == planes.pairing) return;
     entries_.clear();
     const MultiIndices indices(d, P);
