@@ -2,10 +2,23 @@
 #pragma once
 
 #include <sympow/attention/gradient/attention_adjoint.hpp>
-#include <sympow/attention/gradient/vjp_checks.hpp>
-#include <sympow/attention/vjp_workspace.hpp>
+#include <sympow/attention/gradient/vjp_call.hpp>
 
 namespace SYMPOW_NAMESPACE {
+
+namespace detail {
+
+/// Takes a call back that is checked; adds to the gradients.
+template <class Normalization, class F, class A, class Scalar>
+void run_attention_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+                       const VjpResults<Scalar, A>& results, VjpWorkspace<Scalar>& workspace, const Options& options) {
+  const ViewOf<Scalar, A> view(transition);
+  VjpViewOf<Scalar, A> vjp(transition, results.transition);
+  AttentionVjp<Scalar, F>::run(feature,
+                               vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options));
+}
+
+}  // namespace detail
 
 /// The gradients of `attention`, from dY = ∂loss/∂Y.
 ///
@@ -23,16 +36,11 @@ void attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBas
   using Scalar = typename DQ::Scalar;
   if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_vjp<F, A, Scalar>()) {
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
-    detail::check_call(transition, queries, keys, values, options);
-    detail::check_d_rows(d_rows, queries, values);
-    detail::begin_gradients(gradients, transition, queries, keys, values,
-                            detail::tokens_of(queries, keys, options.mask));
-    const detail::ViewOf<Scalar, A> view(transition);
-    detail::VjpViewOf<Scalar, A> vjp(transition, gradients.transition);
-    detail::AttentionVjp<Scalar, F>::run(
-        feature, {view, vjp, detail::row_kind<Normalization, F>(), options, queries, keys, values, d_rows, gradients.Q,
-                  gradients.K, gradients.V, gradients.scale, detail::memory_of(workspace),
-                  detail::adjoint_memory_of(workspace)});
+    const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
+    detail::check_vjp_call(transition, arguments, options);
+    detail::begin_gradients(gradients, transition, arguments, options);
+    detail::run_attention_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients), workspace,
+                                             options);
   }
 }
 

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <sympow/attention/gradient/chunked_adjoint.hpp>
-#include <sympow/attention/gradient/vjp_checks.hpp>
+#include <sympow/attention/gradient/vjp_call.hpp>
 #include <sympow/attention/state_form.hpp>
 #include <sympow/attention/state_gradient.hpp>
-#include <sympow/attention/vjp_workspace.hpp>
 
 namespace SYMPOW_NAMESPACE {
 namespace detail {
@@ -32,64 +31,49 @@ void set_gauge(const VjpViewOf<Scalar, A>& view, const FoldedSums<Scalar>& S, Ad
   adjoint.has_gauge = true;
 }
 
-/// Checks a call and takes it back.
-template <class Normalization, class F, class A, class DQ, class DK, class DV, class DY>
-void run_chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                     const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
-                     const State<typename DQ::Scalar, F>& state, StateGradient<typename DQ::Scalar, F>& adjoint,
-                     Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
-                     const Options& options) {
-  using Scalar = typename DQ::Scalar;
-  if constexpr (check_types<F, A, DQ, DK, DV>() && check_moves<A>() && check_vjp<F, A, Scalar>()) {
-    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
-    check_call(transition, queries, keys, values, options);
-    check_state(state, feature, transition, queries, values);
-    check_state_mask(options.mask);
-    check_d_rows(d_rows, queries, values);
-    check_size("key dimension of the state's gradient", adjoint.key_dimension(), state.key_dimension(),
-               "that of the state");
-    check_size("value dimension of the state's gradient", adjoint.value_dimension(), state.value_dimension(),
-               "that of the state");
-    begin_gradients(gradients, transition, queries, keys, values, keys.cols());
-    StateContent<Scalar> start = StateAccess::content(state);
-    StateOperations<Scalar, F>::fold(feature, start);
-    StateAt<Scalar> at{std::move(start.sums), std::move(start.frames.end)};
-    AdjointContent<Scalar> behind = StateGradientAccess::content(adjoint);
-    const ViewOf<Scalar, A> view(transition);
-    VjpViewOf<Scalar, A> vjp(transition, gradients.transition);
-    AdjointMemory<Scalar>& memory = adjoint_memory_of(workspace);
-    const VjpCall<Scalar> call{view,
-                               vjp,
-                               row_kind<Normalization, F>(),
-                               options,
-                               queries,
-                               keys,
-                               values,
-                               d_rows,
-                               gradients.Q,
-                               gradients.K,
-                               gradients.V,
-                               gradients.scale,
-                               memory_of(workspace),
-                               memory};
-    const StateContent<Scalar>& content = StateAccess::content(state);
-    const Index chunk = chunk_of(options, {.T = keys.cols(),
-                                           .d = keys.rows(),
-                                           .e = values.rows(),
-                                           .D = static_cast<double>(content.sums.S.cols()),
-                                           .action = A::key_action,
-                                           .keeps_state = true,
-                                           .from_nothing = content.frames.tokens == 0});
-    if (!behind.has_gauge) {
-      StateAt<Scalar> last = at;
-      ChunkedVjp<Scalar, F>::absorb(feature, call, {last, behind}, chunk);
-      set_gauge<Scalar, F>(vjp, last.sums, behind, memory.turns, true);
-    }
-    const FoldedSums<Scalar> first = at.sums;
-    ChunkedVjp<Scalar, F>::run(feature, call, {at, behind}, chunk);
-    set_gauge<Scalar, F>(vjp, first, behind, memory.turns, false);
-    StateGradientAccess::content(adjoint) = std::move(behind);
+/// Takes a call back that is checked; adds to the gradients. `adjoint` is that behind the last token, and then that
+/// before the first.
+template <class Normalization, class F, class A, class Scalar>
+void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+                     const VjpResults<Scalar, A>& results, const State<Scalar, F>& state,
+                     StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace, const Options& options) {
+  StateContent<Scalar> start = StateAccess::content(state);
+  StateOperations<Scalar, F>::fold(feature, start);
+  StateAt<Scalar> at{std::move(start.sums), std::move(start.frames.end)};
+  AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
+  const ViewOf<Scalar, A> view(transition);
+  VjpViewOf<Scalar, A> vjp(transition, results.transition);
+  AdjointMemory<Scalar>& memory = adjoint_memory_of(workspace);
+  const auto call = vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options);
+  const Index chunk = chunk_of(options, {.T = call.K.cols(),
+                                         .d = call.K.rows(),
+                                         .e = call.V.rows(),
+                                         .D = static_cast<double>(at.sums.S.cols()),
+                                         .action = A::key_action,
+                                         .keeps_state = true,
+                                         .from_nothing = state.tokens() == 0});
+  if (!content.has_gauge) {
+    StateAt<Scalar> last = at;
+    ChunkedVjp<Scalar, F>::absorb(feature, call, {last, content}, chunk);
+    set_gauge<Scalar, F>(vjp, last.sums, content, memory.turns, true);
   }
+  const FoldedSums<Scalar> first = at.sums;
+  ChunkedVjp<Scalar, F>::run(feature, call, {at, content}, chunk);
+  set_gauge<Scalar, F>(vjp, first, content, memory.turns, false);
+  StateGradientAccess::content(adjoint) = std::move(content);
+}
+
+/// Throws unless a state form has the gradients of such a call.
+template <class Scalar, class F, class A>
+void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& x,
+                       const State<Scalar, F>& state, const StateGradient<Scalar, F>& adjoint, const Options& options) {
+  check_vjp_call(transition, x, options);
+  check_state(state, feature, transition, x.Q, x.V);
+  check_state_mask(options.mask);
+  check_size("key dimension of the state's gradient", adjoint.key_dimension(), state.key_dimension(),
+             "that of the state");
+  check_size("value dimension of the state's gradient", adjoint.value_dimension(), state.value_dimension(),
+             "that of the state");
 }
 
 }  // namespace detail
@@ -109,8 +93,16 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
                  const State<typename DQ::Scalar, F>& state, StateGradient<typename DQ::Scalar, F>& adjoint,
                  Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
                  const Options& options = {}) {
-  detail::run_chunked_vjp<Normalization>(feature, transition, Q, K, V, dY, state, adjoint, gradients, workspace,
-                                         options);
+  using Scalar = typename DQ::Scalar;
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<A>() &&
+                detail::check_vjp<F, A, Scalar>()) {
+    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
+    const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
+    detail::check_chunked_vjp(feature, transition, arguments, state, adjoint, options);
+    detail::begin_gradients(gradients, transition, arguments, options);
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients), state,
+                                           adjoint, workspace, options);
+  }
 }
 
 /// The same, returning the gradients.
