@@ -61,6 +61,8 @@ Chains chains(Random& random, Index d, Index tokens) {
   return {p.cast<float>().cast<double>(), d};
 }
 
+static_assert(detail::HasVjp<Householder<float>, float> && !detail::HasVjp<Householder<float>, double>);
+
 }  // namespace
 
 TEST_CASE("the way back through Householder chains", "[transition][vjp]") {

@@ -114,7 +114,7 @@ TEST_CASE("the way back through rotations: dβ = θ·F, dθ = Σ β F", "[transi
 TEST_CASE("what a rotation's segment passes on with embedded scores is what it got and its own moments",
           "[transition][vjp]") {
   Random random(3);
-  const Index planes = 4, n = 20;
+  const Index planes = 37, n = 20;  // more than are added up at once
   const auto family = rotations(random, planes, n, true, Pairing::interleaved);
   auto way = random_way(random, 2 * planes, {0, n}, planes, planes, 0);
   const Eigen::VectorXd before = way.through, beta = family.parameters.tail(n);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <type_traits>
 
@@ -89,17 +90,14 @@ class Householder {
     return {Matrix<S>::Zero(w().rows(), tokens), Eigen::VectorXd::Zero(tokens)};
   }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
-  template <class Scalar>
+  template <std::same_as<S> Scalar>
   void transport_vjp(Frame&, Segment segment, TransportVjp<Scalar>& x, Gradient& g) const {
-    if constexpr (std::is_same_v<S, Scalar>)
-      detail::HouseholderVjp<S>(products_, x.unit, g.w, g.beta).add_part(*this, segment, 0, x, x.state, x.adjoint);
+    detail::HouseholderVjp<S>(products_, x.unit, g.w, g.beta).add_part(*this, segment, 0, x, x.state, x.adjoint);
   }
-  template <class Scalar>
+  template <std::same_as<S> Scalar>
   void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit, Gradient& g) const {
-    if constexpr (std::is_same_v<S, Scalar>) {
-      detail::HouseholderVjp<S>(products_, unit, g.w, g.beta).add_through(*this, segment, X, dX);
-      products_.push(segment, dX);
-    }
+    detail::HouseholderVjp<S>(products_, unit, g.w, g.beta).add_through(*this, segment, X, dX);
+    products_.push(segment, dX);
   }
 
   /// Where to cut a segment in two; its begin if it has a triangle in one piece.

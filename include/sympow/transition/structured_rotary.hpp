@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <type_traits>
 
 #include <sympow/rotation/commuting_generators.hpp>
@@ -81,39 +82,36 @@ class StructuredRotary {
   void add_decay_flows(Segment, const double*, Gradient&) const {}
 
   // Positions are absolute, so that nothing flows: with m_i = ⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩ by planes, dr_i = Λ m_i
-  // and dΛ = Σ_i r_i m_iᵀ. U acts before and after the turns.
-  template <class Scalar>
+  // and dΛ = Σ_i r_i m_iᵀ. U acts before and after the turns. Asks for memory of 2 d² numbers where there is a U.
+  template <std::same_as<S> Scalar>
   void transport_vjp(Frame& frame, Segment segment, TransportVjp<Scalar>& x, Gradient& g) const {
-    if constexpr (std::is_same_v<S, Scalar>) {
-      if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(family_.planes()));
-      auto angles = frame.numbers();
-      for (auto* batch : {&x.moved_queries, &x.moved_keys, &x.d_queries, &x.d_keys})
-        multiply(basis_.transpose(), *batch);
-      add_to_basis(x, false, g);
-      detail::add_causal_pairs<S>(x.moved_queries, x.moved_keys, x.d_logits, x.d_queries, x.d_keys);
-      const detail::Coupling coupling{detail::Coupling::neighbours, family_.planes()};
-      for (Index t = 0; t < segment.size; ++t) {
-        const auto position = positions_.col(segment.begin + t);
-        S *const q = x.moved_queries.col(t).data(), *const k = x.moved_keys.col(t).data(),
-                 *const dq = x.d_queries.col(t).data(), *const dk = x.d_keys.col(t).data();
-        auto moments = angles;  // the same memory, one after the other
-        moments.setZero();
-        coupling.add(moments.data(), moments.size(), x.unit, q, 1, dq, 1);
-        coupling.add(moments.data(), moments.size(), x.unit, k, 1, dk, 1);
-        g.positions.col(segment.begin + t) += family_.frequencies() * moments;
-        g.frequencies += position * moments.transpose();
-        set_angles(segment.begin + t, angles);
-        angles *= -1;
-        detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, dq, dk);
-        if (family_.has_basis()) detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, q, k);
-        angles *= -1;
-      }
-      add_to_basis(x, true, g);
-      multiply(basis_, x.d_queries);
-      multiply(basis_, x.d_keys);
+    if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(family_.planes()));
+    auto angles = frame.numbers();
+    for (auto* batch : {&x.moved_queries, &x.moved_keys, &x.d_queries, &x.d_keys}) multiply(basis_.transpose(), *batch);
+    add_to_basis(x, false, g);
+    detail::add_causal_pairs<S>(x.moved_queries, x.moved_keys, x.d_logits, x.d_queries, x.d_keys);
+    const detail::Coupling coupling{detail::Coupling::neighbours, family_.planes()};
+    for (Index t = 0; t < segment.size; ++t) {
+      const auto position = positions_.col(segment.begin + t);
+      S *const q = x.moved_queries.col(t).data(), *const k = x.moved_keys.col(t).data(),
+               *const dq = x.d_queries.col(t).data(), *const dk = x.d_keys.col(t).data();
+      auto moments = angles;  // the same memory, one after the other
+      moments.setZero();
+      coupling.add(moments.data(), moments.size(), x.unit, q, 1, dq, 1);
+      coupling.add(moments.data(), moments.size(), x.unit, k, 1, dk, 1);
+      g.positions.col(segment.begin + t).noalias() += family_.frequencies() * moments;
+      g.frequencies.noalias() += position * moments.transpose();
+      set_angles(segment.begin + t, angles);
+      angles *= -1;
+      detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, dq, dk);
+      if (family_.has_basis()) detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, q, k);
+      angles *= -1;
     }
+    add_to_basis(x, true, g);
+    multiply(basis_, x.d_queries);
+    multiply(basis_, x.d_keys);
   }
-  template <class Scalar>
+  template <std::same_as<S> Scalar>
   void pull_vjp(Segment, const Batch<Scalar>&, const Batch<Scalar>&, double, Gradient&) const {}
 
  private:

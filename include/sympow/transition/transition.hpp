@@ -55,7 +55,7 @@ template <class Scalar>
 ///
 /// What mixes may lengthen keys: the row rule is promised for contractions, and states grow until the type ends.
 /// Scalar decay is no concern of `transport`, `pull` and `key_matrix`: the forms apply it to scores and states, in
-/// double.
+/// double. What a transition brings to have gradients is said in transport_vjp.hpp.
 template <class A>
 concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batch<double> X) {
   { A::key_action } -> std::convertible_to<KeyAction>;
