@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/chunked_gradients.hpp>
@@ -42,18 +43,18 @@ void rows_that_say_nothing(Ledger& ledger, Random& random) {
     return static_cast<double>(g.Q.col(1).norm() + g.Q.col(5).norm() + g.K.col(7).norm() +
                                std::abs(g.log_gamma[closed]) + std::abs(g.log_gamma[0]));
   };
-  const char* const statement =
-      "q = 0, all scores 0, k = 0, γ = 0: the gradients there are 0, and what the loss says of such rows changes no "
+  const std::string statement =
+      ": q = 0, all scores 0, k = 0, γ = 0: the gradients there are 0, and what the loss says of such rows changes no "
       "bit "
       "elsewhere";
-  const auto add = [&](const std::string& id, const auto& gradients) {
+  const auto add = [&](const std::string& id, const std::string& by, const auto& gradients) {
     const GradientReference g = gradients(p);
-    ledger.holds(id, difference(g, gradients(without)) + left(g), 0, statement, "(extension)");
+    ledger.holds(id, difference(g, gradients(without)) + left(g), 0, by + statement, "(extension)");
     ledger.holds(id + ".deep", difference(g, gradients(deep)), 0,
-                 "log γ = -∞ is the limit of log γ = -10⁵, bit for bit", "(extension)");
+                 by + ": log γ = -∞ is the limit of log γ = -10⁵, bit for bit", "(extension)");
   };
-  add("grad.G1", [](const GradientProblem& x) { return gradient_reference(x.call); });
-  add("grad.G2", [](const GradientProblem& x) { return chunked_gradients<Scalar>(x, chunk).common; });
+  add("grad.G1", "by definition", [](const GradientProblem& x) { return gradient_reference(x.call); });
+  add("grad.G2", "by chunks", [](const GradientProblem& x) { return chunked_gradients<Scalar>(x, chunk).common; });
 }
 
 /// G5 to G8: what is not without gradient.

@@ -166,20 +166,20 @@ void broken_backward(Ledger& ledger, Random& random) {
       {Broken::delta, 2, true, Moves::nothing, "the normaliser's part -δ/den of g"},
       {Broken::slope, 3, false, Moves::nothing, "P in P x^{P-1}"},
       {Broken::through, 2, true, Moves::nothing, "⟨H, b S⟩, what flows through a whole chunk, of d log γ"},
-      {Broken::own_gate, 2, true, Moves::nothing, "that a gate is no matter of its own token's key, j < t"},
+      {Broken::own_gate, 2, true, Moves::nothing, "what keeps pairs j = t, of a token with itself, out of d log γ_t"},
       {Broken::gauge, 2, true, Moves::rotary, "dμ + ⟨dS, L S⟩ of the final state"},
-      {Broken::sign, 2, true, Moves::rotary, "the sign of the keys' angles"},
+      {Broken::sign, 2, true, Moves::rotary, "the minus of the keys' angles"},
       {Broken::strict_products, 1, false, Moves::householder, "dU + dUᵀ, w inside T"},
       {Broken::moved_rows, 1, false, Moves::householder, "TᵀWᵀdQ̃ of dG"},
       {Broken::first_gate, 2, true, Moves::nothing, "the first gate of a chunk in H"},
-      {Broken::order, 2, true, Moves::nothing, "that keys read H before their own chunk's rows are in it"}};
+      {Broken::order, 2, true, Moves::nothing, "the order, in which keys read H before their own chunk's rows are in it"}};
   int number = 0;
   for (const auto& [broken, P, means, moves, what] : cases) {
     const auto p =
         drawn_tame_problem<Scalar>(random, {.P = P, .means = means, .moves = moves, .closing = Closing::slowly});
     const double honest = chunks_apart<Scalar>(p, 6), without = chunks_apart<Scalar>(p, 6, broken);
     ledger.control("grad.X" + std::to_string(++number), honest <= 1 ? without : 0, {1, {}, gradient_unit},
-                   std::string("the backward pass does without ") + what, "(extension)");
+                   std::string("left out of the backward pass without loss: ") + what, "(extension)");
   }
 }
 
