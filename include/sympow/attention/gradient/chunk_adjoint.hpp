@@ -81,20 +81,25 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
         });
     if (rows_.divides()) set_noise();
   }
+  // Σ_c φ_c Z_c and Σ_c φ_c a_c of each row, by short sums.
   void add_row_products(const Entries<Scalar>& features, MatrixView<const Scalar> a, ColumnView<const Scalar> Z) {
     constexpr Index short_sum = 16;
-    auto read = own_.read(size()), products = own_.read_products(size());
-    for (Index c = 0; c < a.cols(); c += short_sum) {
-      const Index end = std::min(c + short_sum, a.cols());
-      for (Index i = 0; i < size(); ++i) {
-        Scalar sum(0), product(0);
-        for (Index k = c; k < end; ++k) {
-          sum += features(i, k) * Z[k];
-          product += features(i, k) * a(i, k);
+    const Index n = size(), down = features.innerStride();
+    auto read = own_.read(n), products = own_.read_products(n);
+    auto sums = own_.factors(n), sums_of_products = own_.last(n);
+    for (Index first = 0; first < a.cols(); first += short_sum) {
+      sums.setZero(), sums_of_products.setZero();
+      for (Index c = first; c < std::min(first + short_sum, a.cols()); ++c) {
+        const Scalar *const x = features.data() + c * features.outerStride(), *const y = a.col(c).data(), z = Z[c];
+        Scalar *const of_z = sums.data(), *const of_a = sums_of_products.data();
+        for (Index i = 0; i < n; ++i) {
+          const Scalar phi = x[i * down];
+          of_z[i] += phi * z;
+          of_a[i] += phi * y[i];
         }
-        read[i] += static_cast<double>(sum);
-        products[i] += static_cast<double>(product);
       }
+      read += sums.template cast<double>();
+      products += sums_of_products.template cast<double>();
     }
   }
   void set_noise() {
