@@ -1,6 +1,7 @@
 // Gradients of the chunked form, O(T).
 #pragma once
 
+#include <sympow/attention/checkpoints.hpp>
 #include <sympow/attention/gradient/chunked_adjoint.hpp>
 #include <sympow/attention/gradient/vjp_call.hpp>
 #include <sympow/attention/state_form.hpp>
@@ -31,36 +32,47 @@ void set_gauge(const VjpViewOf<Scalar, A>& view, const FoldedSums<Scalar>& S, Ad
   adjoint.has_gauge = true;
 }
 
+/// Of a state, its tail folded.
+template <class Scalar, class F>
+StateAt<Scalar> state_at(const State<Scalar, F>& state) {
+  StateContent<Scalar> content = StateAccess::content(state);
+  StateOperations<Scalar, F>::fold(state.feature(), content);
+  return {std::move(content.sums), std::move(content.frames.end)};
+}
+
 /// Takes a call back that is checked; adds to the gradients. `adjoint` is that behind the last token, and then that
-/// before the first.
+/// before the first. Of several states the first is that before the first token.
 template <class Normalization, class F, class A, class Scalar>
 void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
-                     const VjpResults<Scalar, A>& results, const State<Scalar, F>& state,
-                     StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace, const Options& options) {
-  StateContent<Scalar> start = StateAccess::content(state);
-  StateOperations<Scalar, F>::fold(feature, start);
-  StateAt<Scalar> at{std::move(start.sums), std::move(start.frames.end)};
+                     const VjpResults<Scalar, A>& results, std::vector<StateAt<Scalar>> states, Index tokens_between,
+                     Index chunk, StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace,
+                     const Options& options) {
   AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
   const ViewOf<Scalar, A> view(transition);
   VjpViewOf<Scalar, A> vjp(transition, results.transition);
   AdjointMemory<Scalar>& memory = adjoint_memory_of(workspace);
   const auto call = vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options);
-  const Index chunk = chunk_of(options, {.T = call.K.cols(),
-                                         .d = call.K.rows(),
-                                         .e = call.V.rows(),
-                                         .D = static_cast<double>(at.sums.S.cols()),
-                                         .action = A::key_action,
-                                         .keeps_state = true,
-                                         .from_nothing = state.tokens() == 0});
   if (!content.has_gauge) {
-    StateAt<Scalar> last = at;
-    ChunkedVjp<Scalar, F>::absorb(feature, call, {last, content}, chunk);
-    set_gauge<Scalar, F>(vjp, last.sums, content, memory.turns, true);
+    std::vector<StateAt<Scalar>> last{states.front()};
+    ChunkedVjp<Scalar, F>::absorb(feature, call, {last, 0, content}, chunk);
+    set_gauge<Scalar, F>(vjp, last.front().sums, content, memory.turns, true);
   }
-  const FoldedSums<Scalar> first = at.sums;
-  ChunkedVjp<Scalar, F>::run(feature, call, {at, content}, chunk);
+  const FoldedSums<Scalar> first = states.front().sums;
+  ChunkedVjp<Scalar, F>::run(feature, call, {states, tokens_between, content}, chunk);
   set_gauge<Scalar, F>(vjp, first, content, memory.turns, false);
   StateGradientAccess::content(adjoint) = std::move(content);
+}
+template <class Normalization, class F, class A, class Scalar>
+void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+                     const VjpResults<Scalar, A>& results, const State<Scalar, F>& state,
+                     StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace, const Options& options) {
+  HeadShape shape = head_shape(feature, transition, arguments.K.cols(), arguments.K.rows(), arguments.V.rows());
+  shape.keeps_state = true;
+  shape.from_nothing = state.tokens() == 0;
+  std::vector<StateAt<Scalar>> states;
+  states.push_back(state_at(state));
+  run_chunked_vjp<Normalization>(feature, transition, arguments, results, std::move(states), 0,
+                                 chunk_of(options, shape), adjoint, workspace, options);
 }
 
 /// Throws unless a state form has the gradients of such a call.
@@ -101,6 +113,32 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
     detail::check_chunked_vjp(feature, transition, arguments, state, adjoint, options);
     detail::begin_gradients(gradients, transition, arguments, options);
     detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients), state,
+                                           adjoint, workspace, options);
+  }
+}
+
+/// The same from the states that `chunked` has left on its way.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV, class DY>
+void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                 const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
+                 const Checkpoints<typename DQ::Scalar, F>& checkpoints,
+                 StateGradient<typename DQ::Scalar, F>& adjoint, Gradients<typename DQ::Scalar, A>& gradients,
+                 VjpWorkspace<typename DQ::Scalar>& workspace, const Options& options = {}) {
+  using Scalar = typename DQ::Scalar;
+  using Access = detail::CheckpointsAccess;
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<A>() &&
+                detail::check_vjp<F, A, Scalar>()) {
+    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
+    const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
+    if (checkpoints.size() == 0)
+      detail::raise<InvalidArgument>("chunked_vjp: the checkpoints are empty, chunked() fills them");
+    detail::check_size("columns of K", keys.cols(), Access::tokens(checkpoints), "tokens of the checkpoints");
+    detail::check_chunked_vjp(feature, transition, arguments, checkpoints[0], adjoint, options);
+    std::vector<detail::StateAt<Scalar>> states;
+    for (Index n = 0; n < checkpoints.size(); ++n) states.push_back(detail::state_at(checkpoints[n]));
+    detail::begin_gradients(gradients, transition, arguments, options);
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients),
+                                           std::move(states), checkpoints.tokens_between(), Access::chunk(checkpoints),
                                            adjoint, workspace, options);
   }
 }

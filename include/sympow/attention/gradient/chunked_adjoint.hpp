@@ -12,15 +12,18 @@ struct StateAt {
   Frame frame;
 };
 
-/// The state before the first token, and the adjoint state: behind the last token, then before the first.
+/// The state before the first token or, one after the other, those before every so many tokens; and the adjoint state:
+/// behind the last token, then before the first.
 template <class Scalar>
 struct StatesOfVjp {
-  StateAt<Scalar>& state;
+  std::vector<StateAt<Scalar>>& states;  ///< used up
+  Index tokens_between;                  ///< whole chunks; none where there is one state
   AdjointContent<Scalar>& adjoint;
 };
 
-/// Takes chunks back from the last to the first, each from the state before it. Of these every k-th is kept and the
-/// others are made again, `Options::checkpoint` = k; which makes no difference to a bit.
+/// Takes chunks back from the last to the first, each from the state before it. Of these every k-th is kept, if the
+/// call does not have them, and the others are made again, `Options::checkpoint` = k; which makes no difference to a
+/// bit.
 template <class Scalar, FeatureMap F>
 class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
   using Base = ChunkAdjoint<Scalar, F>;
@@ -28,40 +31,29 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
 
  public:
   ChunkedAdjoint(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states)
-      : Base(feature, call, states.adjoint), state_(states.state) {}
+      : Base(feature, call, states.adjoint), kept_(states.states), tokens_between_(states.tokens_between) {}
 
-  /// By chunks of so many tokens. The state becomes any of those of the sequence.
+  /// By chunks of so many tokens.
   void run(Index chunk) {
-    const Index tokens = call_.K.cols();
-    chunk = std::max<Index>(1, std::min(chunk, tokens));
-    Base::reserve(chunk);
-    cut(tokens, chunk);
-    const Index count = std::ssize(own_.segments), every = spacing(count);
-    std::vector<StateAt<Scalar>> kept;
-    for (Index n = 0; n < count; ++n) {
-      if (n % every == 0) kept.push_back(state_);
-      if (n + 1 < count) absorb(state_, segment(n));
-    }
+    cut(chunk);
+    const std::vector<Index> starts = starts_of_groups();
+    if (kept_.size() == 1 && starts.size() > 1) keep_states(starts);
     std::vector<StateAt<Scalar>> group;
-    for (Index end = count; end > 0; end = (end - 1) / every * every) {
-      const Index first = (end - 1) / every * every;
-      group.push_back(std::move(kept.back()));
-      kept.pop_back();
-      for (Index n = first; n + 1 < end; ++n) {
+    Index end = std::ssize(own_.segments);
+    for (std::size_t g = starts.size(); g-- > 0; end = starts[g]) {
+      group.push_back(std::move(kept_[g]));
+      for (Index n = starts[g]; n + 1 < end; ++n) {
         StateAt<Scalar> next = group.back();
         absorb(next, segment(n));
         group.push_back(std::move(next));
       }
-      for (Index n = end; n-- > first; group.pop_back()) take_back(group.back(), segment(n));
+      for (Index n = end; n-- > starts[g]; group.pop_back()) take_back(group.back(), segment(n));
     }
   }
-  /// The state behind the last token.
+  /// The state behind the last token, in the place of the first.
   void absorb_all(Index chunk) {
-    const Index tokens = call_.K.cols();
-    chunk = std::max<Index>(1, std::min(chunk, tokens));
-    Base::reserve(chunk);
-    cut(tokens, chunk);
-    for (const Segment& s : own_.segments) absorb(state_, s);
+    cut(chunk);
+    for (const Segment& s : own_.segments) absorb(kept_.front(), s);
   }
 
  private:
@@ -69,25 +61,44 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
 
   [[nodiscard]] Segment segment(Index n) const { return own_.segments[static_cast<std::size_t>(n)]; }
 
-  // Chunks over which nothing decays so much that numbers end, and from whose second token on no gate is 0.
-  void cut(Index tokens, Index chunk) {
+  // Chunks, and where numbers end or a gate is 0 parts of them: nothing decays much over a segment, and no gate is 0
+  // from its second token on.
+  void cut(Index chunk) {
+    const Index tokens = call_.K.cols();
+    chunk = std::max<Index>(1, std::min(chunk, tokens));
+    Base::reserve(chunk);
     own_.segments.clear();
-    for (Segment rest{0, tokens}; rest.size > 0;) {
-      Segment some = loader_.load_gates({rest.begin, std::min(chunk, rest.size)});
+    for (Index t = 0; t < tokens;) {
+      Segment some = loader_.load_gates({t, std::min(chunk - t % chunk, tokens - t)});
       some.size = loader_.tokens_within(least_log_decay);
       while (some.size > 1 && !(Base::slowest_channel(some) >= least_log_decay)) some.size /= 2;
       own_.segments.push_back(some);
-      rest = {some.end(), rest.size - some.size};
+      t = some.end();
     }
   }
 
-  // Every how many chunks a state is kept.
+  // The segments before which a state is kept.
+  [[nodiscard]] std::vector<Index> starts_of_groups() const {
+    const Index count = std::ssize(own_.segments), every = spacing(count);
+    std::vector<Index> starts;
+    for (Index n = 0; n < count; ++n)
+      if (tokens_between_ > 0 ? segment(n).begin % tokens_between_ == 0 : n % every == 0) starts.push_back(n);
+    return starts;
+  }
   [[nodiscard]] Index spacing(Index chunks) const {
     if (call_.options.checkpoint > 0) return call_.options.checkpoint;
-    const double bytes = static_cast<double>((state_.sums.S.size() + state_.sums.Z.size())) * sizeof(Scalar);
+    const auto& sums = kept_.front().sums;
+    const double bytes = static_cast<double>((sums.S.size() + sums.Z.size())) * sizeof(Scalar);
     Index every = 1;
     while (every * every < chunks && static_cast<double>(chunks / every + every) * bytes > most_bytes) ++every;
     return every;
+  }
+  void keep_states(const std::vector<Index>& starts) {
+    StateAt<Scalar> state = kept_.front();
+    for (std::size_t g = 1; g < starts.size(); ++g) {
+      for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(state, segment(n));
+      kept_.push_back(state);
+    }
   }
 
   void absorb(StateAt<Scalar>& state, Segment s) {
@@ -113,14 +124,15 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
     Base::take_back(before.sums, before.frame);
   }
 
-  StateAt<Scalar>& state_;
+  std::vector<StateAt<Scalar>>& kept_;
+  Index tokens_between_;
 };
 
 /// The gradients of the chunked form, compiled once for a scalar type and a feature map.
 template <class Scalar, FeatureMap F>
 struct ChunkedVjp {
   static void run(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states, Index chunk);
-  /// The state goes to behind the last token.
+  /// The first state goes to behind the last token.
   static void absorb(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states, Index chunk);
 };
 template <class Scalar, FeatureMap F>
