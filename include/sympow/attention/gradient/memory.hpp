@@ -16,7 +16,7 @@ struct BlockAdjointMemory {
   Panel<Scalar> logits, products;     ///< keys × n
   Panel<Scalar> pulled;               ///< d × n for every block
   Panel<Scalar> d_keys;               ///< of all keys, from later rows
-  Panel<Scalar> weights, ones, d_block, d_logits;
+  Panel<Scalar> weights, ones, sums, d_block, d_logits;
 };
 
 /// What the backward walks keep of a segment of n tokens, whose vectors have `rows` rows: those of keys, or of φ where
