@@ -12,8 +12,8 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class Scalar, FeatureMap F>
 class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   using Base = SegmentAdjoint<Scalar, F>;
-  using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_,
-      Base::log2_of, Base::memory_, Base::own_, Base::rows_, Base::size;
+  using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_, Base::log2_of,
+      Base::memory_, Base::own_, Base::rows_, Base::size;
   static constexpr Index most = 96;  // tokens of a segment
   static constexpr Index short_sum = 16;
 
@@ -230,8 +230,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     const Index b = block_, n = Base::key_tokens_.size;
     if (!is_embedded)  // whose moments are added up as they come
       own_.through(Base::flows_through()) = kept_.through(Base::flows_through(), keys_.size()).col(b);
-    if (n > 0)
-      own_.of_keys(size()).head(n) = kept_.of_keys(call_.K.cols()).segment(Base::key_tokens_.begin, n);
+    if (n > 0) own_.of_keys(size()).head(n) = kept_.of_keys(call_.K.cols()).segment(Base::key_tokens_.begin, n);
     return kept_.gates_through[static_cast<std::size_t>(b)];
   }
   [[nodiscard]] double exponent_behind() override {
@@ -239,8 +238,8 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
     for (Index j = 0; j < waiting.cols(); ++j)
       if (const Scalar size = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; size > Scalar(0))
-        largest = std::max(largest, std::ceil(std::log2(static_cast<double>(size))) +
-                                        Base::length_of(loader_.keys().exponents[j]));
+        largest = std::max(
+            largest, std::ceil(std::log2(static_cast<double>(size))) + Base::length_of(loader_.keys().exponents[j]));
     return largest;
   }
   void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {

@@ -119,7 +119,8 @@ class RowAdjoints {
       const double rho = exponents()[i], E = references()[i];
       const auto fits = [&](const RowRun& run) {
         return rho == no_weight || run.R == no_weight ||
-               ((F::score == Score::exponential || run.E == E) && std::max(most, rho) - std::min(least, rho) <= bits_of_run);
+               ((F::score == Score::exponential || run.E == E) &&
+                std::max(most, rho) - std::min(least, rho) <= bits_of_run);
       };
       if (runs.empty() || !fits(runs.back())) {
         runs.push_back({i, i, E, no_weight});

@@ -65,8 +65,20 @@ void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Op
 template <class Normalization, class F, class Scalar, class A>
 VjpCall<Scalar> vjp_call(const TransitionView<Scalar>& view, VjpView<Scalar>& vjp, const VjpArguments<Scalar>& x,
                          const VjpResults<Scalar, A>& to, VjpWorkspace<Scalar>& workspace, const Options& options) {
-  return {view,  vjp,   row_kind<Normalization, F>(), options, x.Q, x.K, x.V, x.dY, to.dQ, to.dK, to.dV,
-          to.scale, memory_of(workspace), adjoint_memory_of(workspace)};
+  return {view,
+          vjp,
+          row_kind<Normalization, F>(),
+          options,
+          x.Q,
+          x.K,
+          x.V,
+          x.dY,
+          to.dQ,
+          to.dK,
+          to.dV,
+          to.scale,
+          memory_of(workspace),
+          adjoint_memory_of(workspace)};
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail
