@@ -1,4 +1,5 @@
-// Checks every statement of the source papers on this machine and says which hold and which are misprinted.
+// Checks every statement of the source papers, and what this library adds about gradients, on this machine and says
+// which hold and which are misprinted.
 //
 //     verify_propositions [--filter ID] [--words "WORDS"] [--paper LETTER] [--verdict VERDICT] [--list] [--explain]
 //                         [--scalar float|double] [--seed N]
@@ -17,12 +18,13 @@
 using namespace sympow::verify;
 
 int main(int argc, char** argv) {
-  return run_program(argc, argv,
-                     {"verify_propositions",
-                      "Checks every statement of the source papers on this machine.",
-                      proposition_groups<double>,
-                      proposition_groups<float>,
-                      papers(),
-                      {{"--dualities", "linear systems beside their softmax duals; with --scalar and --seed alone",
-                        print_dualities}}});
+  return run_program(
+      argc, argv,
+      {"verify_propositions",
+       "Checks every statement of the source papers, and what is added about gradients, on this machine.",
+       proposition_groups<double>,
+       proposition_groups<float>,
+       papers(),
+       {{"--dualities", "linear systems beside their softmax duals; with --scalar and --seed alone",
+         print_dualities}}});
 }

@@ -83,13 +83,15 @@ inline Index scanned_chunk(HeadShape shape, Index all_tokens, const BatchOptions
   return T / 16 >= scanned_segment(static_cast<Index>(shape.D), chunk) ? chunk : 0;
 }
 
-/// The arguments of a batch but its transitions and states, checked against each other.
-template <class Scalar>
+/// The arguments of a batch but its transitions and states, checked against each other. Y are the rows, or what goes
+/// with them.
+template <class Scalar, class Row = Scalar>
 struct BatchCall {
   Heads<const Scalar> Q, K, V;
-  Heads<Scalar> Y;
+  Heads<Row> Y;
   BatchOptions options;
   Index group = 1;  ///< query heads that share a state
+  const char* name_of_Y = "Y";
 
   void check() const {
     const auto agree = [](const char* what, const char* of, Index actual, Index expected, const char* whose) {
@@ -104,14 +106,14 @@ struct BatchCall {
     };
     agree("number of sequences", "K", K.sequences(), Q.sequences(), "Q");
     agree("number of sequences", "V", V.sequences(), Q.sequences(), "Q");
-    agree("number of sequences", "Y", Y.sequences(), Q.sequences(), "Q");
+    agree("number of sequences", name_of_Y, Y.sequences(), Q.sequences(), "Q");
     if (options.head.mask == causal()) lengths("K", K, "Q", Q, " unless options.head.mask says otherwise");
     lengths("V", V, "K", K, "");
-    lengths("Y", Y, "Q", Q, "");
+    lengths(name_of_Y, Y, "Q", Q, "");
     agree("number of heads", "V", V.heads(), K.heads(), "K");
-    agree("number of heads", "Y", Y.heads(), Q.heads(), "Q");
+    agree("number of heads", name_of_Y, Y.heads(), Q.heads(), "Q");
     agree("dimension", "K", K.dimension(), Q.dimension(), "Q");
-    agree("dimension", "Y", Y.dimension(), V.dimension(), "V");
+    agree("dimension", name_of_Y, Y.dimension(), V.dimension(), "V");
     if (Q.heads() > 0 && (K.heads() == 0 || Q.heads() % K.heads() != 0))
       raise<ShapeMismatch>("number of heads of Q is ", Q.heads(), ", must be a multiple of that of K, which is ",
                            K.heads());

@@ -1,6 +1,7 @@
 // Feature maps of embedded scores behind one interface, so that engines are compiled once for all of them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -26,8 +27,12 @@ class EmbeddedFeature {
   [[nodiscard]] virtual Index dimension(Index d) const = 0;
   /// See `has_nonnegative_entries`.
   [[nodiscard]] virtual bool entries_are_nonnegative() const = 0;
-  /// Whether scores have a closed form, see `KernelFeatureMap`. The last two functions are for such maps.
+  /// Whether scores have a closed form, see `KernelFeatureMap`. `set_lengths` and `set_scores` are for such maps.
   [[nodiscard]] virtual bool has_kappa() const = 0;
+  /// Whether there is `embed_vjp`, see `FeatureMapWithVjp`.
+  [[nodiscard]] virtual bool has_vjp() const = 0;
+  /// Whether there is `set_slopes`, see `KernelWithSlope`.
+  [[nodiscard]] virtual bool has_slope() const = 0;
 
   /// φ(x_t) = 2^exponents[t] features.col(t) with lengths below 1, which are given.
   void embed(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents,
@@ -44,6 +49,15 @@ class EmbeddedFeature {
   /// Cauchy's inequality, as the inner product of their scaled φ. Causal: for j ≤ i. Logits are true ones.
   virtual void set_scores(MatrixView<Scalar> logits, ColumnView<const double> of_keys,
                           ColumnView<const double> of_queries, bool causal) const = 0;
+  /// slopes(j, i) ← κ'(logits(j, i)) / 2^{n_j + m_i}: those of such scores with respect to the true logits. A key or
+  /// query of length 0 has the exponent 0 here, for its logits can have a slope.
+  virtual void set_slopes(MatrixView<const Scalar> logits, MatrixView<Scalar> slopes, ColumnView<const double> of_keys,
+                          ColumnView<const double> of_queries, bool causal) const = 0;
+  /// dx.col(t) = Dφ(x_t)ᵀ 2^-exponents[t] d_features.col(t): the gradient where that of the features is d_features.
+  /// x, features and exponents are what `embed` was given and has left; of maps without exponents of their own the
+  /// features are overwritten by φ(x_t). A φ(x_t) = 0 has the exponent 0 here.
+  virtual void embed_vjp(MatrixView<const Scalar> x, MatrixView<Scalar> features, ColumnView<const double> exponents,
+                         MatrixView<const Scalar> d_features, MatrixView<Scalar> dx) const = 0;
 
  protected:
   virtual void embed(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> exponents) const = 0;
@@ -66,6 +80,8 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
   }
   [[nodiscard]] bool entries_are_nonnegative() const override { return has_nonnegative_entries<F>; }
   [[nodiscard]] bool has_kappa() const override { return KernelFeatureMap<F>; }
+  [[nodiscard]] bool has_vjp() const override { return FeatureMapWithVjp<F>; }
+  [[nodiscard]] bool has_slope() const override { return KernelWithSlope<F>; }
 
   void set_lengths([[maybe_unused]] MatrixView<const Scalar> x, [[maybe_unused]] ColumnView<double> exponents,
                    [[maybe_unused]] ColumnView<Scalar> norms) const override {
@@ -83,38 +99,33 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
 
   void set_scores([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> of_keys,
                   [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
-    if constexpr (KernelFeatureMap<F>) {
-      using Number = std::common_type_t<Scalar, decltype(feature_.kappa(Scalar()))>;
-      constexpr double moderate = std::numeric_limits<Number>::max_exponent / 4;
-      constexpr Index block = 64;
-      const auto inverse = [](double exponent) {
-        return exponent == no_weight ? Number(0) : power_of_two<Number>(-exponent);
-      };
-      Number factors[block];
-      for (Index first = 0; first < logits.rows(); first += block) {
-        const Index n = std::min(block, logits.rows() - first);
-        const auto exponents = of_keys.segment(first, n);
-        bool are_moderate = true;
-        for (Index j = 0; j < n; ++j) {
-          factors[j] = inverse(exponents[j]);
-          are_moderate = are_moderate && (std::abs(exponents[j]) < moderate || exponents[j] == no_weight);
-        }
-        for (Index i = causal ? first : 0; i < logits.cols(); ++i) {
-          const Index seen = causal ? std::min(n, i + 1 - first) : n;
-          const double exponent = of_queries[i];
-          Scalar* const x = &logits(first, i);
-          if (are_moderate && (std::abs(exponent) < moderate || exponent == no_weight)) {
-            const Number factor = inverse(exponent);
-            for (Index j = 0; j < seen; ++j) x[j] = static_cast<Scalar>(feature_.kappa(x[j]) * factors[j] * factor);
-          } else {  // either factor may leave the type where their product does not
-            for (Index j = 0; j < seen; ++j) {
-              const double both = exponents[j] + exponent;
-              x[j] = both == no_weight ? Scalar(0)
-                                       : static_cast<Scalar>(times_power_of_two<Number>(feature_.kappa(x[j]), -both));
-            }
-          }
-        }
-      }
+    if constexpr (KernelFeatureMap<F>)
+      set_scaled_values([&](Scalar s) { return feature_.kappa(s); }, no_weight, logits, of_keys, of_queries, causal);
+  }
+  void set_slopes([[maybe_unused]] MatrixView<const Scalar> logits, [[maybe_unused]] MatrixView<Scalar> slopes,
+                  [[maybe_unused]] ColumnView<const double> of_keys,
+                  [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
+    if constexpr (KernelWithSlope<F>) {
+      for (Index i = 0; i < logits.cols(); ++i)
+        std::copy_n(logits.col(i).data(), causal ? std::min(logits.rows(), i + 1) : logits.rows(),
+                    slopes.col(i).data());
+      set_scaled_values([&](Scalar s) { return feature_.kappa_slope(s); }, 0, slopes, of_keys, of_queries, causal);
+    }
+  }
+
+  void embed_vjp([[maybe_unused]] MatrixView<const Scalar> x, [[maybe_unused]] MatrixView<Scalar> features,
+                 [[maybe_unused]] ColumnView<const double> exponents,
+                 [[maybe_unused]] MatrixView<const Scalar> d_features,
+                 [[maybe_unused]] MatrixView<Scalar> dx) const override {
+    if constexpr (FeatureMapWithVjp<F>) {
+      if (x.cols() == 0) return;
+      if constexpr (!ScaledFeatureMap<F>)
+        for (Index t = 0; t < x.cols(); ++t)
+          if (exponents[t] != no_weight) set_times_power_of_two<Scalar>(features.col(t), features.col(t), exponents[t]);
+      feature_.embed_vjp(x, features, d_features, dx);
+      if constexpr (!ScaledFeatureMap<F>)
+        for (Index t = 0; t < x.cols(); ++t)
+          if (exponents[t] != no_weight) set_times_power_of_two<Scalar>(dx.col(t), dx.col(t), -exponents[t]);
     }
   }
 
@@ -129,6 +140,44 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
   }
 
  private:
+  // x(j, i) ← f(x(j, i)) / 2^{n_j + m_i}, with `of_zero` where an exponent is that of 0.
+  template <class Function>
+  static void set_scaled_values(const Function& f, double of_zero, MatrixView<Scalar> values,
+                                ColumnView<const double> of_keys, ColumnView<const double> of_queries, bool causal) {
+    using Number = std::common_type_t<Scalar, decltype(f(Scalar()))>;
+    constexpr double moderate = std::numeric_limits<Number>::max_exponent / 4;
+    constexpr Index block = 64;
+    const auto exponent_of = [&](double exponent) { return exponent == no_weight ? of_zero : exponent; };
+    const auto inverse = [](double exponent) {
+      return exponent == no_weight ? Number(0) : power_of_two<Number>(-exponent);
+    };
+    double exponents[block];
+    Number factors[block];
+    for (Index first = 0; first < values.rows(); first += block) {
+      const Index n = std::min(block, values.rows() - first);
+      bool are_moderate = true;
+      for (Index j = 0; j < n; ++j) {
+        exponents[j] = exponent_of(of_keys[first + j]);
+        factors[j] = inverse(exponents[j]);
+        are_moderate = are_moderate && (std::abs(exponents[j]) < moderate || exponents[j] == no_weight);
+      }
+      for (Index i = causal ? first : 0; i < values.cols(); ++i) {
+        const Index seen = causal ? std::min(n, i + 1 - first) : n;
+        const double exponent = exponent_of(of_queries[i]);
+        Scalar* const x = values.col(i).data() + first;
+        if (are_moderate && (std::abs(exponent) < moderate || exponent == no_weight)) {
+          const Number factor = inverse(exponent);
+          for (Index j = 0; j < seen; ++j) x[j] = static_cast<Scalar>(f(x[j]) * factors[j] * factor);
+        } else {  // either factor may leave the type where their product does not
+          for (Index j = 0; j < seen; ++j) {
+            const double both = exponents[j] + exponent;
+            x[j] = both == no_weight ? Scalar(0) : static_cast<Scalar>(times_power_of_two<Number>(f(x[j]), -both));
+          }
+        }
+      }
+    }
+  }
+
   const F& feature_;
 };
 

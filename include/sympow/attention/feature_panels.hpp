@@ -20,6 +20,11 @@ struct PanelMemory {
   Panel<Scalar> panel;     ///< n × width, some entries of φ
   Panel<Scalar> prefixes;  ///< n × (P - 1), on the way there
   Panel<Scalar> features;  ///< D × n, all entries
+  // Of m tokens, for `for_feature_panels_vjp`.
+  Panel<Scalar> d_tokens;    ///< m × d, gradients of them
+  Panel<Scalar> d_panel;     ///< m × width, of some entries of φ
+  Panel<Scalar> d_scratch;   ///< m × `vjp_columns` of the power
+  Panel<Scalar> d_features;  ///< D × m, of all entries
 
   /// Memory for so many queries and keys.
   template <class F>
@@ -27,6 +32,13 @@ struct PanelMemory {
     const Index all = queries + keys;
     columns(rows, all);
     if constexpr (degree_of<F> > 1) tokens(all, rows), panel(all, panel_width), prefixes(all, degree_of<F> - 1);
+  }
+  /// And for the gradients of so many of them.
+  template <class F>
+  void reserve_vjp(Index rows, Index gradients) {
+    d_panel(gradients, degree_of<F> > 1 ? panel_width : rows);
+    if constexpr (degree_of<F> > 1) d_tokens(gradients, rows);
+    if constexpr (requires { F::vjp_columns(rows); }) d_scratch(gradients, F::vjp_columns(rows));
   }
 };
 

@@ -53,6 +53,15 @@ void set_entrywise_product(Scalar* y, const Scalar* a, Scalar factor, const Scal
   for (; i < size; ++i) y[i] = a[i] * (b[i] * factor);
 }
 
+/// y_i += x_i.
+template <class Scalar>
+void add_entries(Scalar* y, const Scalar* x, Index size) {
+  using Block = Eigen::Array<Scalar, 16, 1>;
+  Index i = 0;
+  for (; i + 16 <= size; i += 16) Block::Map(y + i) += Block::Map(x + i);
+  for (; i < size; ++i) y[i] += x[i];
+}
+
 /// x_i ← x_i y_i.
 template <class Scalar, class Real>
 void multiply_entries(Scalar* __restrict x, const Real* __restrict y, Index size) {

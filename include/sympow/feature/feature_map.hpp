@@ -4,6 +4,7 @@
 
 #include <concepts>
 
+#include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -66,6 +67,25 @@ concept KernelFeatureMap =
       { f.kappa(s) } -> std::convertible_to<double>;
     };
 
+/// A feature map with the derivative of its embedding, which gradients need wherever φ itself is made:
+///
+///     void embed_vjp(const X& x, const Y& y, const DY& dy, DX&& dx) const;   dx.col(t) = Dφ(x.col(t))ᵀ dy.col(t)
+///
+/// x, dx: d × n, y, dy: D × n; y is what `embed` has made of x. Of a `ScaledFeatureMap` y is without its exponents and
+/// dy the gradient with respect to that y, whatever n is in φ(x) = 2^n y: the powers cancel.
+template <class F>
+concept FeatureMapWithVjp =
+    FiniteFeatureMap<F> && requires(const F& f, const Matrix<double>& x, const Matrix<double>& y,
+                                    const Matrix<double>& dy, Matrix<double>& dx) { f.embed_vjp(x, y, dy, dx); };
+
+/// A `KernelFeatureMap` with the slope of its score, which gradients need wherever scores are direct:
+///
+///     double kappa_slope(double s) const;                   κ'(s), of float and double; 2 (1 + s), say
+template <class F>
+concept KernelWithSlope = KernelFeatureMap<F> && requires(const F& f, double s) {
+  { f.kappa_slope(s) } -> std::convertible_to<double>;
+};
+
 /// Whether a feature map says that no entry of φ is negative:
 ///
 ///     static constexpr bool nonnegative_entries = true;
@@ -103,6 +123,15 @@ inline constexpr int degree_of = [] {
   else
     return 1;
 }();
+
+/// Refuses shapes that do not belong to a vjp of φ, which has D entries.
+template <class X, class DY, class DX>
+void check_vjp_shapes(const X& x, const DY& dy, const DX& dx, Index D) {
+  check_size("rows of dy", dy.rows(), D, "D of the feature map");
+  check_size("columns of dy", dy.cols(), x.cols(), "columns of x");
+  check_size("rows of dx", dx.rows(), x.rows(), "rows of x");
+  check_size("columns of dx", dx.cols(), x.cols(), "columns of x");
+}
 
 /// Whether φ(x) = x, so that what acts in key space acts on a state.
 template <FeatureMap F>

@@ -18,6 +18,13 @@ struct Linear {
   void embed(const X& x, Y&& y) const {
     y = x;
   }
+
+  /// dx = dy; d × n all of them. Throws `ShapeMismatch`.
+  template <class X, class Y, class DY, class DX>
+  void embed_vjp(const X& x, [[maybe_unused]] const Y& y, const DY& dy, DX&& dx) const {
+    detail::check_vjp_shapes(x, dy, dx, x.rows());
+    dx = dy;
+  }
 };
 
 }  // namespace SYMPOW_NAMESPACE

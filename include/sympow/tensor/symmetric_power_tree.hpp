@@ -1,41 +1,76 @@
 // The symmetric power embedding of many tokens at once: a walk over the prefixes of its multi-indices.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <sympow/combinatorics/binomial.hpp>
 #include <sympow/core/blocks.hpp>
+#include <sympow/core/view.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Visits the tree of prefixes of φ^P in order. The entry of α with counts c is √(P!/Π c_i!) Π x_{α_l}: starting from
-/// √P! x_i, appending index i multiplies by x_i, or by x_i/√r where it makes a run of length r. One multiplication per
-/// node, C(d + P, P) - 1 in all.
+/// A walk through the tree of prefixes of φ^P in order, some entries at a time. The entry of α with counts c is
+/// √(P!/Π c_i!) Π x_{α_l}: starting from √P! x_i, appending index i multiplies by x_i, or by x_i/√r where it makes a
+/// run of length r. One multiplication per node, C(d + P, P) - 1 in all.
 ///
-///     Prefix root(Index i);                                      √P! x_i
-///     Prefix append<level>(Prefix, Index i, int run);   longer by index i, of `level` indices; r = run
-///     void leaves(Prefix, Index last, int run);                  its completions by one of last, last + 1, …, d - 1
-template <int P, class Visitor>
-class SymmetricPowerTree {
+///     enter(int level, Index i, int run)    the prefix of level + 1 indices that ends in a run of `run` times i
+///     leaves(Index first, Index i, Index count, int run)    its completions by i, i + 1, …, the entries first, … of
+///                                           those that were asked for; `run` of the first, the others have 1
+///     leave(int level, Index i, int run)    the prefix has no further completion
+///
+/// Prefixes that complete have P - 1 indices; each is entered when the one before has been left.
+template <int P>
+class SymmetricPowerWalk {
+  static_assert(P > 1);
+
  public:
-  SymmetricPowerTree(Index d, Visitor& visitor) : d_(d), visitor_(visitor) {
-    for (Index i = 0; i < d_; ++i) extend<1>(visitor_.root(i), i, 1);
+  /// Enters the first prefix, if there is one.
+  template <class Visitor>
+  SymmetricPowerWalk(Index d, Visitor& visitor) : d_(d) {
+    if (d > 0) enter(0, 0, visitor);
   }
 
- private:
-  // Every completion of a prefix of `level` indices that ends in a run of `run` times `last`.
-  template <int level, class Prefix>
-  void extend(const Prefix& prefix, Index last, int run) {
-    if constexpr (level == P - 1) {
-      visitor_.leaves(prefix, last, run);
-    } else {
-      extend<level + 1>(visitor_.template append<level>(prefix, last, run + 1), last, run + 1);
-      for (Index i = last + 1; i < d_; ++i) extend<level + 1>(visitor_.template append<level>(prefix, i, 1), i, 1);
+  /// The next `count` entries, of which there must be as many.
+  template <class Visitor>
+  void next(Index count, Visitor& visitor) {
+    for (Index done = 0, size = 0; done < count; done += size) {
+      const auto& [last, run] = prefix_.back();
+      size = std::min(count - done, d_ - leaf_);
+      visitor.leaves(done, leaf_, size, leaf_ == last ? run + 1 : 1);
+      leaf_ += size;
+      if (leaf_ == d_) advance(visitor);
     }
   }
 
-  Index d_;
-  Visitor& visitor_;
+ private:
+  struct Node {
+    Index index = 0;
+    int run = 0;
+  };
+
+  // Prefixes go on by i, i, … from a level on.
+  template <class Visitor>
+  void enter(std::size_t level, Index i, Visitor& visitor) {
+    leaf_ = i;
+    for (int run = 1; level < prefix_.size(); ++level, ++run) {
+      prefix_[level] = {i, run};
+      visitor.enter(static_cast<int>(level), i, run);
+    }
+  }
+
+  template <class Visitor>
+  void advance(Visitor& visitor) {
+    for (std::size_t level = prefix_.size(); level-- > 0;) {
+      const auto [index, run] = prefix_[level];
+      visitor.leave(static_cast<int>(level), index, run);
+      if (index + 1 < d_) return enter(level, index + 1, visitor);
+    }
+  }
+
+  Index d_, leaf_ = 0;
+  std::array<Node, std::size_t{P} - 1> prefix_{};
 };
 
 /// √x and 1/√x of a whole number.
@@ -48,54 +83,60 @@ Scalar inverse_root_of(Index n) {
   return static_cast<Scalar>(1 / std::sqrt(static_cast<double>(n)));
 }
 
-/// φ^P of n columns at once, one token a row: entry α of all of them side by side, some entries at a time.
-///
-/// X: n × d. The panel, n × block, holds entries first, first + 1, … in its columns when `consume(first, columns)` is
-/// called; the prefixes are n × (P - 1) of scratch.
-template <int P, class X, class Panel, class Consume>
-class SymmetricPowerPanels {
-  using Scalar = typename X::Scalar;
-
+/// The prefixes of a walk for n tokens side by side, level by level. X: n × d, the prefixes are n × (P - 1).
+template <int P, class Scalar>
+class SymmetricPowerPrefixes {
  public:
-  SymmetricPowerPanels(const X& x, Panel& panel, Panel& prefixes, Consume& consume)
-      : x_(x), panel_(panel), prefixes_(prefixes), consume_(consume) {
-    SymmetricPowerTree<P, SymmetricPowerPanels>(x.cols(), *this);
-    if (filled_ > 0) consume_(first_, panel_.leftCols(filled_));
+  SymmetricPowerPrefixes(MatrixView<const Scalar> x, MatrixView<Scalar> prefixes) : x_(x), prefixes_(prefixes) {
+    for (int r = 1; r <= P; ++r) factors_[static_cast<std::size_t>(r)] = inverse_root_of<Scalar>(r);
   }
 
-  Index root(Index i) {
-    set_scaled(prefixes_.col(0).data(), x_.col(i).data(), root_of<Scalar>(factorial(P)), x_.rows());
-    return 0;
+  [[nodiscard]] MatrixView<const Scalar> x() const { return x_; }
+  [[nodiscard]] const Scalar* operator[](int level) const { return prefixes_.col(level).data(); }
+  /// 1/√run.
+  [[nodiscard]] Scalar factor(int run) const { return factors_[static_cast<std::size_t>(run)]; }
+  /// √P!, of the prefixes of one index.
+  [[nodiscard]] static Scalar root() { return root_of<Scalar>(factorial(P)); }
+
+  void enter(int level, Index i, int run) {
+    if (level == 0)
+      set_scaled(prefixes_.col(0).data(), x_.col(i).data(), root(), x_.rows());
+    else
+      append(prefixes_.col(level).data(), level - 1, i, run);
   }
-  template <int level>
-  Index append(Index prefix, Index i, int run) {
-    multiply(prefixes_.col(level).data(), prefix, i, run);
-    return level;
-  }
-  void leaves(Index prefix, Index last, int run) {
-    for (Index i = last; i < x_.cols(); ++i) {
-      multiply(panel_.col(filled_).data(), prefix, i, i == last ? run + 1 : 1);
-      step();
-    }
+  /// The prefix of a level times x_i/√run.
+  void append(Scalar* target, int level, Index i, int run) const {
+    set_entrywise_product(target, (*this)[level], factor(run), x_.col(i).data(), x_.rows());
   }
 
  private:
-  void multiply(Scalar* target, Index prefix, Index i, int run) const {
-    const Scalar factor = run == 1 ? Scalar(1) : inverse_root_of<Scalar>(run);
-    set_entrywise_product(target, prefixes_.col(prefix).data(), factor, x_.col(i).data(), x_.rows());
-  }
+  MatrixView<const Scalar> x_;
+  MatrixView<Scalar> prefixes_;
+  std::array<Scalar, std::size_t{P} + 1> factors_{};
+};
 
-  void step() {
-    if (++filled_ < panel_.cols()) return;
-    consume_(first_, panel_.leftCols(filled_));
-    first_ += filled_;
-    filled_ = 0;
-  }
+/// φ^P of n columns at once, one token a row: entry α of all of them side by side, some entries at a time.
+///
+/// X: n × d. The panel, n × block, holds the next entries in its columns; the prefixes are n × (P - 1) of scratch.
+template <int P, class Scalar>
+class SymmetricPowerPanels {
+ public:
+  SymmetricPowerPanels(MatrixView<const Scalar> x, MatrixView<Scalar> panel, MatrixView<Scalar> prefixes)
+      : prefixes_(x, prefixes), panel_(panel), walk_(x.cols(), *this) {}
 
-  const X& x_;
-  Panel &panel_, &prefixes_;
-  Consume& consume_;
-  Index first_ = 0, filled_ = 0;
+  /// The next `count` entries, into the first columns of the panel.
+  void fill(Index count) { walk_.next(count, *this); }
+
+  void enter(int level, Index i, int run) { prefixes_.enter(level, i, run); }
+  void leaves(Index first, Index i, Index count, int run) {
+    for (Index k = 0; k < count; ++k) prefixes_.append(panel_.col(first + k).data(), P - 2, i + k, k == 0 ? run : 1);
+  }
+  void leave(int, Index, int) {}
+
+ private:
+  SymmetricPowerPrefixes<P, Scalar> prefixes_;
+  MatrixView<Scalar> panel_;
+  SymmetricPowerWalk<P> walk_;
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <type_traits>
 
 #include <sympow/transition/halves.hpp>
 #include <sympow/transition/householder_products.hpp>
+#include <sympow/transition/householder_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -77,6 +79,25 @@ class Householder {
   template <class Scalar>
   void advance(Segment segment, Batch<Scalar> X) const {
     if constexpr (std::is_same_v<S, Scalar>) products_.push(segment, X.transpose());
+  }
+
+  /// Of the parameters.
+  struct Gradient {
+    Matrix<S> w;           ///< ∂loss/∂w, d × T; 0 where β = 0
+    Eigen::VectorXd beta;  ///< ∂loss/∂β, T numbers
+  };
+  [[nodiscard]] Gradient zero_gradient(Index tokens) const {
+    return {Matrix<S>::Zero(w().rows(), tokens), Eigen::VectorXd::Zero(tokens)};
+  }
+  void add_decay_flows(Segment, const double*, Gradient&) const {}
+  template <std::same_as<S> Scalar>
+  void transport_vjp(Frame&, Segment segment, TransportVjp<Scalar>& x, Gradient& g) const {
+    detail::HouseholderVjp<S>(products_, x.unit, g.w, g.beta).add_part(*this, segment, 0, x, x.state, x.adjoint);
+  }
+  template <std::same_as<S> Scalar>
+  void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit, Gradient& g) const {
+    detail::HouseholderVjp<S>(products_, unit, g.w, g.beta).add_through(*this, segment, X, dX);
+    products_.push(segment, dX);
   }
 
   /// Where to cut a segment in two; its begin if it has a triangle in one piece.

@@ -1,15 +1,33 @@
 // Several transitions at once: any number of scalar decays, and at most one that acts in key space.
 #pragma once
 
-#include <sympow/transition/transition.hpp>
+#include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
+namespace detail {
+
+/// The gradient of a transition, empty where it has none.
+template <class A>
+struct GradientOf {
+  struct type {};
+};
+template <class A>
+  requires requires { typename A::Gradient; }
+struct GradientOf<A> {
+  using type = typename A::Gradient;
+};
+
+}  // namespace detail
 
 /// A_i = A'_i A''_i for two transitions that commute because at most one of them acts in key space.
 template <Transition Left, Transition Right>
 class TransitionProduct {
   static constexpr bool left_acts = Left::key_action != KeyAction::none;
   using Acting = std::conditional_t<left_acts, Left, Right>;
+  static constexpr bool has_gradient = requires {
+    typename Left::Gradient;
+    typename Right::Gradient;
+  };
   static_assert(!left_acts || Right::key_action == KeyAction::none,
                 "a product of transitions has at most one factor that acts in key space (channel decay, rotary, "
                 "Householder): two of them do not commute in general");
@@ -55,7 +73,45 @@ class TransitionProduct {
     acting().advance(segment, X);
   }
 
+  /// Of both factors.
+  struct Gradient {
+    typename detail::GradientOf<Left>::type left;
+    typename detail::GradientOf<Right>::type right;
+  };
+  [[nodiscard]] Gradient zero_gradient(Index tokens) const
+    requires has_gradient
+  {
+    return {left_.zero_gradient(tokens), right_.zero_gradient(tokens)};
+  }
+  void add_decay_flows(Segment s, const double* flows, Gradient& g) const
+    requires has_gradient
+  {
+    left_.add_decay_flows(s, flows, g.left);
+    right_.add_decay_flows(s, flows, g.right);
+  }
+  template <class S>
+    requires detail::HasVjp<Acting, S>
+  void transport_vjp(Frame& frame, Segment segment, TransportVjp<S>& x, Gradient& g) const {
+    acting().template transport_vjp<S>(frame, segment, x, acting_part(g));
+  }
+  template <class S>
+    requires detail::HasVjp<Acting, S>
+  void pull_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const {
+    acting().template pull_vjp<S>(segment, X, dX, unit, acting_part(g));
+  }
+  [[nodiscard]] Planes planes() const
+    requires requires(const Acting& a) { a.planes(); }
+  {
+    return acting().planes();
+  }
+
  private:
+  [[nodiscard]] static auto& acting_part(Gradient& g) {
+    if constexpr (left_acts)
+      return g.left;
+    else
+      return g.right;
+  }
   [[nodiscard]] const Acting& acting() const {
     if constexpr (left_acts)
       return left_;

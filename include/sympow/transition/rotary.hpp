@@ -2,7 +2,8 @@
 #pragma once
 
 #include <sympow/rotation/block_rotation.hpp>
-#include <sympow/transition/transition.hpp>
+#include <sympow/transition/flows.hpp>
+#include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -32,10 +33,9 @@ class Rotary {
 
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
     const Index pairs = theta_.size();
-    const bool split = pairing_ == Pairing::half_split;
     Eigen::MatrixXd R = Eigen::MatrixXd::Zero(2 * pairs, 2 * pairs);
     for (Index j = 0; j < pairs; ++j) {
-      const Index first = split ? j : 2 * j, second = split ? j + pairs : 2 * j + 1;
+      const Index first = split() ? j : 2 * j, second = split() ? j + pairs : 2 * j + 1;
       const double angle = reduced_angle(beta(token) * theta_[j]);
       R(first, first) = R(second, second) = std::cos(angle);
       R(second, first) = std::sin(angle);
@@ -57,7 +57,47 @@ class Rotary {
   template <class S>
   void pull(Segment, const Batch<S>&) const {}
 
+  /// Of the parameters.
+  struct Gradient {
+    Eigen::VectorXd theta;  ///< ∂loss/∂θ, d/2 numbers a radian
+    Eigen::VectorXd beta;   ///< ∂loss/∂β, T numbers; none at fixed rates
+  };
+  [[nodiscard]] Gradient zero_gradient(Index tokens) const {
+    return {Eigen::VectorXd::Zero(theta_.size()), Eigen::VectorXd::Zero(has_beta_ ? tokens : 0)};
+  }
+  void add_decay_flows(Segment, const double*, Gradient&) const {}
+
+  // With F_t the flow through token t of the angle of every plane, dβ_t = θ·F_t and dθ = Σ_t β_t F_t.
+  template <class S>
+  void transport_vjp(Frame& frame, Segment segment, TransportVjp<S>& x, Gradient& g) const {
+    const auto add = [&](Index t, Index first, Index n, const double* flows) {
+      const Index token = segment.begin + t;
+      const Eigen::Map<const Eigen::VectorXd> F(flows, n);
+      g.theta.segment(first, n) += (x.unit * beta(token)) * F;
+      if (has_beta_) g.beta[token] += x.unit * theta_.segment(first, n).dot(F);
+    };
+    detail::PairFlows<S, decltype(add)> flows(
+        {split() ? detail::Coupling::halves : detail::Coupling::neighbours, theta_.size()}, x.moved_queries,
+        x.moved_keys, x.d_logits, x.d_queries, x.d_keys, add);
+    if (x.is_absolute) {
+      flows.add_absolute(x.through);
+    } else {
+      flows.add_passing(x.through);
+      if (x.d_logits.size() != 0) flows.add_pairs(0, segment.size);
+    }
+    if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(theta_.size()));
+    frame.numbers() *= -1;  // back by the angles that go on from -μ
+    for (Index t = 0; t < segment.size; ++t)
+      detail::turn_on(frame.numbers(), theta_.data(), -beta(segment.begin + t), pairing_, x.d_queries.col(t).data(),
+                      x.d_keys.col(t).data());
+    frame.numbers() *= -1;
+  }
+  template <class S>
+  void pull_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
+  [[nodiscard]] Planes planes() const { return {theta_.size(), pairing_}; }  ///< where it turns
+
  private:
+  [[nodiscard]] bool split() const { return pairing_ == Pairing::half_split; }
   static void check(const char* name, const Eigen::VectorXd& rates) {
     for (Index i = 0; i < rates.size(); ++i)
       if (!std::isfinite(rates[i]))

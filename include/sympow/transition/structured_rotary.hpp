@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <type_traits>
 
 #include <sympow/rotation/commuting_generators.hpp>
-#include <sympow/transition/transition.hpp>
+#include <sympow/transition/flows.hpp>
+#include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -53,9 +55,7 @@ class StructuredRotary {
       multiply(basis_.transpose(), queries);
       multiply(basis_.transpose(), keys);
       for (Index t = 0; t < segment.size; ++t) {
-        const auto position = positions_.col(segment.begin + t);
-        for (Index u = 0; u < family_.planes(); ++u)
-          angles[u] = reduced_angle(family_.frequencies().col(u).dot(position));
+        set_angles(segment.begin + t, angles);
         detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, queries.col(t).data(), keys.col(t).data());
       }
       if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
@@ -67,7 +67,69 @@ class StructuredRotary {
   template <class Scalar>
   void pull(Segment, const Batch<Scalar>&) const {}
 
+  /// Of the parameters, all in double.
+  struct Gradient {
+    Eigen::MatrixXd positions;    ///< ∂loss/∂r, d_c × T
+    Eigen::MatrixXd frequencies;  ///< ∂loss/∂Λ, d_c × m
+    /// skew(UᵀdU), d × d: the loss of U exp(hΩ) grows by its product ⟨·,Ω⟩ with Ω skew. Empty where U is not kept.
+    Eigen::MatrixXd basis;
+  };
+  [[nodiscard]] Gradient zero_gradient(Index tokens) const {
+    const Index d = family_.has_basis() ? family_.dimension() : 0;
+    return {Eigen::MatrixXd::Zero(family_.size(), tokens), Eigen::MatrixXd::Zero(family_.size(), family_.planes()),
+            Eigen::MatrixXd::Zero(d, d)};
+  }
+  void add_decay_flows(Segment, const double*, Gradient&) const {}
+
+  // Positions are absolute, so that nothing flows: with m_i = ⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩ by planes, dr_i = Λ m_i
+  // and dΛ = Σ_i r_i m_iᵀ. U acts before and after the turns. Asks for memory of 2 d² numbers where there is a U.
+  template <std::same_as<S> Scalar>
+  void transport_vjp(Frame& frame, Segment segment, TransportVjp<Scalar>& x, Gradient& g) const {
+    if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(family_.planes()));
+    auto angles = frame.numbers();
+    for (auto* batch : {&x.moved_queries, &x.moved_keys, &x.d_queries, &x.d_keys}) multiply(basis_.transpose(), *batch);
+    add_to_basis(x, false, g);
+    detail::add_causal_pairs<S>(x.moved_queries, x.moved_keys, x.d_logits, x.d_queries, x.d_keys);
+    const detail::Coupling coupling{detail::Coupling::neighbours, family_.planes()};
+    for (Index t = 0; t < segment.size; ++t) {
+      const auto position = positions_.col(segment.begin + t);
+      S *const q = x.moved_queries.col(t).data(), *const k = x.moved_keys.col(t).data(),
+               *const dq = x.d_queries.col(t).data(), *const dk = x.d_keys.col(t).data();
+      auto moments = angles;  // the same memory, one after the other
+      moments.setZero();
+      coupling.add(moments.data(), moments.size(), x.unit, q, 1, dq, 1);
+      coupling.add(moments.data(), moments.size(), x.unit, k, 1, dk, 1);
+      g.positions.col(segment.begin + t).noalias() += family_.frequencies() * moments;
+      g.frequencies.noalias() += position * moments.transpose();
+      set_angles(segment.begin + t, angles);
+      angles *= -1;
+      detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, dq, dk);
+      if (family_.has_basis()) detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, q, k);
+      angles *= -1;
+    }
+    add_to_basis(x, true, g);
+    multiply(basis_, x.d_queries);
+    multiply(basis_, x.d_keys);
+  }
+  template <std::same_as<S> Scalar>
+  void pull_vjp(Segment, const Batch<Scalar>&, const Batch<Scalar>&, double, Gradient&) const {}
+
  private:
+  void set_angles(Index token, Eigen::Map<Eigen::VectorXd> angles) const {
+    for (Index u = 0; u < angles.size(); ++u)
+      angles[u] = reduced_angle(family_.frequencies().col(u).dot(positions_.col(token)));
+  }
+
+  // skew(UᵀdU) grows by that of x dxᵀ of what U is applied to, or of dx xᵀ of what it has made.
+  void add_to_basis(TransportVjp<S>& x, bool applied, Gradient& g) const {
+    if (!family_.has_basis()) return;
+    Matrix<S> sum = Matrix<S>::Zero(g.basis.rows(), g.basis.cols());
+    detail::add_product(sum, x.moved_queries, x.d_queries.transpose());
+    detail::add_product(sum, x.moved_keys, x.d_keys.transpose());
+    const Eigen::MatrixXd twice = (sum - sum.transpose()).template cast<double>();
+    g.basis += (applied ? .5 : -.5) * x.unit * twice;
+  }
+
   // X ← U X a few columns at a time, on the stack where d allows.
   template <class Factor>
   void multiply(const Factor& U, Batch<S> X) const {

@@ -55,7 +55,7 @@ template <class Scalar>
 ///
 /// What mixes may lengthen keys: the row rule is promised for contractions, and states grow until the type ends.
 /// Scalar decay is no concern of `transport`, `pull` and `key_matrix`: the forms apply it to scores and states, in
-/// double.
+/// double. What a transition brings to have gradients is said in transport_vjp.hpp.
 template <class A>
 concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batch<double> X) {
   { A::key_action } -> std::convertible_to<KeyAction>;
@@ -95,6 +95,9 @@ concept MovesStates =
     Transition<A> && (A::key_action != KeyAction::mix || (detail::HasPush<A> && detail::HasAdvance<A>)) &&
     (A::key_action != KeyAction::scale || detail::HasChannelTotals<A>);
 
+template <class S>
+struct TransportVjp;
+
 /// Base of the transitions that leave keys as they are.
 struct LeavesKeys {
   static constexpr KeyAction key_action = KeyAction::none;
@@ -111,6 +114,11 @@ struct LeavesKeys {
 
   template <class S>
   void pull(Segment, const Batch<S>&) const {}
+
+  template <class S, class Gradient>
+  void transport_vjp(Frame&, Segment, TransportVjp<S>& x, Gradient&) const;
+  template <class S, class Gradient>
+  void pull_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
 };
 
 /// A transition of any type behind one interface, so that an engine is compiled once per scalar and feature map. One

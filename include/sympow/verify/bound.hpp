@@ -69,7 +69,7 @@ struct Measured {
 [[nodiscard]] inline std::string with_unit(const std::string& statement, const std::string& unit) {
   if (unit.empty()) return statement;
   if (unit.starts_with("relative") || unit == "ratio") return statement + ", " + unit;
-  return statement + ", in units of " + (unit == "row rule" ? "the " : "") + unit;
+  return statement + ", in units of " + (unit.ends_with("row rule") ? "the " : "") + unit;
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

@@ -5,6 +5,10 @@
 #include <sympow/verify/propositions/conformal_propositions.hpp>
 #include <sympow/verify/propositions/distribution_propositions.hpp>
 #include <sympow/verify/propositions/forget_gate_propositions.hpp>
+#include <sympow/verify/propositions/gradient_flow_propositions.hpp>
+#include <sympow/verify/propositions/gradient_formula_propositions.hpp>
+#include <sympow/verify/propositions/gradient_limit_propositions.hpp>
+#include <sympow/verify/propositions/gradient_state_propositions.hpp>
 #include <sympow/verify/propositions/groups.hpp>
 #include <sympow/verify/propositions/householder_duality_propositions.hpp>
 #include <sympow/verify/propositions/induced_propositions.hpp>

@@ -50,6 +50,14 @@ template <class Scalar>
 void perturbation_propositions(Ledger& ledger, std::uint64_t seed);
 template <class Scalar>
 void random_feature_propositions(Ledger& ledger, std::uint64_t seed);
+template <class Scalar>
+void gradient_formula_propositions(Ledger& ledger, std::uint64_t seed);
+template <class Scalar>
+void gradient_flow_propositions(Ledger& ledger, std::uint64_t seed);
+template <class Scalar>
+void gradient_state_propositions(Ledger& ledger, std::uint64_t seed);
+template <class Scalar>
+void gradient_limit_propositions(Ledger& ledger, std::uint64_t seed);
 
 /// All groups of propositions in the order of the papers' argument. Include all_propositions.hpp, or compile the
 /// definitions in other files, as the program verify_propositions does.
@@ -80,6 +88,11 @@ template <class Scalar>
       {"generators that nearly commute", robustness_propositions<Scalar>},
       {"commutators and perturbations", perturbation_propositions<Scalar>},
       {"random features", random_feature_propositions<Scalar>},
+      // nobody's, on gradients
+      {"derivatives of formulas", gradient_formula_propositions<Scalar>},
+      {"gradients of gates and angles", gradient_flow_propositions<Scalar>},
+      {"gradients through states", gradient_state_propositions<Scalar>},
+      {"gradients of zeros", gradient_limit_propositions<Scalar>},
   };
 }
 

@@ -1,0 +1,205 @@
+// Gradients of all heads of a batch in one call.
+#pragma once
+
+#include <sympow/attention/attention_vjp.hpp>
+#include <sympow/attention/batch.hpp>
+#include <sympow/attention/chunked_vjp.hpp>
+
+namespace SYMPOW_NAMESPACE {
+
+/// Gradients in the parameters of a batch: of the transition of every head, in the order in which the batch was given
+/// them, or would have been if it was given one for all; and of the scale, of all heads together.
+template <class A>
+struct BatchGradients {
+  std::vector<typename A::Gradient> transitions = {};
+  double scale = 0;
+};
+
+/// One for every thread, grown by the calls that use it.
+template <class Scalar>
+using VjpWorkspaces = std::vector<VjpWorkspace<Scalar>>;
+
+namespace detail::inline SYMPOW_THREADS {
+
+/// Where the gradients of a batch go.
+template <class Scalar>
+struct BatchResults {
+  Heads<Scalar> dQ, dK, dV;
+
+  /// Throws `ShapeMismatch` unless they have the heads, numbers and tokens of what they are of.
+  void check(const BatchCall<Scalar, const Scalar>& call) const {
+    check_alike("dQ", dQ, "Q", call.Q);
+    check_alike("dK", dK, "K", call.K);
+    check_alike("dV", dV, "V", call.V);
+  }
+  /// Zeros for the query heads of a key head, and their padding.
+  void clear(Index b, Index key_head, Index most_in_group) const {
+    for (Index h = key_head * most_in_group; h < (key_head + 1) * most_in_group; ++h)
+      dQ.head(b, h).setZero(), dQ.padding(b, h).setZero();
+    for (const auto* x : {&dK, &dV}) x->head(b, key_head).setZero(), x->padding(b, key_head).setZero();
+  }
+
+ private:
+  static void check_alike(const std::string& name, const Heads<Scalar>& dx, const std::string& of,
+                          const Heads<const Scalar>& x) {
+    const auto agree = [&](const std::string& what, Index actual, Index expected) {
+      check_size(what + name, actual, expected, "that of " + of);
+    };
+    agree("number of sequences of ", dx.sequences(), x.sequences());
+    agree("number of heads of ", dx.heads(), x.heads());
+    agree("dimension of ", dx.dimension(), x.dimension());
+    for (Index b = 0; b < x.sequences(); ++b)
+      agree("length of sequence " + std::to_string(b) + " in ", dx.length(b), x.length(b));
+  }
+};
+
+/// Adds to the gradient of a state another one of the same.
+template <class Scalar, class F>
+void add_state_gradient(const F& feature, StateGradient<Scalar, F>& sum, const StateGradient<Scalar, F>& more) {
+  AdjointContent<Scalar>& to = StateGradientAccess::content(sum);
+  const AdjointContent<Scalar>& from = StateGradientAccess::content(more);
+  FoldMemory<Scalar> memory;
+  to.sums.add(feature, memory, from.sums, 0, from.sums.log_channels);
+  to.gauge += from.gauge;
+  to.frame += from.frame;
+}
+
+/// Initial states of a batch and the gradients of its final ones, which become those of the initial.
+template <class States, class Adjoints>
+struct BatchStates {
+  const States& states;
+  Adjoints& adjoints;
+};
+
+/// Checks all heads, then takes them back: the query heads of a key head one after the other, so that what they add to
+/// its keys and values comes in order.
+template <class Normalization, class F, class Transitions, class Scalar, class States>
+auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar, const Scalar> call,
+                   const BatchResults<Scalar>& results, const States& states, VjpWorkspaces<Scalar>& workspaces) {
+  constexpr bool keeps_states = !std::same_as<States, NoStates>;
+  call.name_of_Y = "dY";
+  call.check();
+  results.check(call);
+  const Index B = call.Q.sequences(), most = call.most_in_group();
+  if constexpr (keeps_states) {
+    const Index of_queries = B * call.Q.heads(), of_keys = B * call.K.heads(),
+                count = std::ranges::ssize(states.states);
+    if (count == of_keys)
+      call.group = most;
+    else if (count != of_queries)
+      raise<ShapeMismatch>("number of states is ", count, ", must be ", of_queries,
+                           " (one a sequence and query head) or ", of_keys, " (one a sequence and key head)");
+    check_size("number of states' gradients", std::ranges::ssize(states.adjoints), count, "that of the states");
+    check_state_mask(call.options.head.mask);
+  }
+  const auto transition_of = transitions_of(given, B, call.groups(), call.group);
+  using A = std::remove_cvref_t<decltype(transition_of(0))>;
+  constexpr bool has_states = has_state_forms<F, A>;
+  if (!has_states && (keeps_states || (call.options.form != Form::attention && call.options.form != Form::automatic)))
+    raise<InvalidArgument>("options: this feature map with this transition has the attention form only");
+  if (keeps_states && call.options.form == Form::attention)
+    raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
+
+  const Options& options = call.options.head;
+  const Index count = B * call.Q.heads();
+  const auto arguments_of = [&](Index b, Index h) {
+    const auto Q = call.Q.head(b, h), K = call.K.head(b, h / most), V = call.V.head(b, h / most),
+               dY = call.Y.head(b, h);
+    return VjpArguments<Scalar>{Q, K, V, dY};
+  };
+  const auto group_of = [&](Index b, Index h) { return (b * call.Q.heads() + h) / call.group; };
+  const auto uses_attention = [&](const A& transition, const VjpArguments<Scalar>& x) {
+    HeadShape shape = head_shape(feature, transition, std::max(x.Q.cols(), x.K.cols()), x.Q.rows(), x.V.rows());
+    shape.is_full = options.mask.is_full;
+    return !keeps_states && (options.mask.is_full || form_of(shape, call.options) == Form::attention);
+  };
+  BatchGradients<A> gradients;
+  for (Index b = 0; b < B; ++b)
+    for (Index h = 0; h < call.Q.heads(); ++h)
+      naming_head(b, h, call.group, [&] {
+        const A& transition = transition_of(group_of(b, h));
+        const VjpArguments<Scalar> x = arguments_of(b, h);
+        check_vjp_call(transition, x, options);
+        const auto n = static_cast<std::size_t>(group_of(b, h));
+        if constexpr (keeps_states)
+          check_chunked_vjp(feature, transition, x, std::ranges::begin(states.states)[n],
+                            std::ranges::begin(states.adjoints)[n], options);
+        if (h % call.group == 0)
+          gradients.transitions.push_back(transition.zero_gradient(tokens_of(x.Q, x.K, options.mask)));
+      });
+  std::vector<double> scales(static_cast<std::size_t>(count));
+  parallel_for(
+      B * call.K.heads(), threads_of(call.options.threads), workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
+        const Index b = n / call.K.heads(), key_head = n % call.K.heads();
+        results.clear(b, key_head, most);
+        for (Index h = key_head * most; h < (key_head + 1) * most; ++h) {
+          const A& transition = transition_of(group_of(b, h));
+          const VjpArguments<Scalar> x = arguments_of(b, h);
+          auto dQ = results.dQ.head(b, h), dK = results.dK.head(b, key_head), dV = results.dV.head(b, key_head);
+          const auto group = static_cast<std::size_t>(group_of(b, h));
+          const VjpResults<Scalar, A> to{dQ, dK, dV, gradients.transitions[group],
+                                         scales[static_cast<std::size_t>(b * call.Q.heads() + h)]};
+          if (uses_attention(transition, x)) {
+            run_attention_vjp<Normalization>(feature, transition, x, to, work, options);
+            continue;
+          }
+          if constexpr (keeps_states) {
+            const auto& state = std::ranges::begin(states.states)[group];
+            auto& adjoint = std::ranges::begin(states.adjoints)[group];
+            if (h % call.group == 0) {
+              run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
+            } else {
+              StateGradient<Scalar, F> own(feature, x.Q.rows(), x.V.rows());
+              run_chunked_vjp<Normalization>(feature, transition, x, to, state, own, work, options);
+              add_state_gradient(feature, adjoint, own);
+            }
+          } else if constexpr (has_states) {
+            const State<Scalar, F> state(feature, x.Q.rows(), x.V.rows(), 0);
+            StateGradient<Scalar, F> adjoint(feature, x.Q.rows(), x.V.rows());
+            run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
+          }
+        }
+      });
+  for (const double scale : scales) gradients.scale += scale;
+  return gradients;
+}
+
+}  // namespace detail::inline SYMPOW_THREADS
+
+inline namespace SYMPOW_THREADS {
+
+/// The gradients of `attend` without states, from dY = ∂loss/∂Y.
+///
+///     dQ: H heads of d,   dK: H_kv of d,   dV: H_kv of e,   each as Q, K, V; the gradients of transitions are returned
+///
+/// Keys and values get the sum of what the query heads of their group say, in order. Gradients are 0 where Q or K is
+/// padding. Threads run over sequences and key heads: results are the same bit for bit for any number of them. Throws
+/// as `attend`, before anything is touched, and `ShapeMismatch` for gradients of another shape.
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
+auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
+                Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
+                Heads<const std::type_identity_t<Scalar>> dY, Heads<Scalar> dQ, Heads<std::type_identity_t<Scalar>> dK,
+                Heads<std::type_identity_t<Scalar>> dV, VjpWorkspaces<std::type_identity_t<Scalar>>& workspaces,
+                const BatchOptions& options = {}) {
+  const detail::NoStates none;
+  return detail::run_batch_vjp<Normalization>(feature, transitions,
+                                              detail::BatchCall<Scalar, const Scalar>{Q, K, V, dY, options},
+                                              detail::BatchResults<Scalar>{dQ, dK, dV}, none, workspaces);
+}
+
+/// The same from states and the gradients of the states that `attend` has left; these become the gradients of the
+/// states given. B H of each, or B H_kv where a group shares one.
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar, class States,
+          class Adjoints>
+auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
+                Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
+                Heads<const std::type_identity_t<Scalar>> dY, const States& states, Adjoints& adjoints,
+                Heads<Scalar> dQ, Heads<std::type_identity_t<Scalar>> dK, Heads<std::type_identity_t<Scalar>> dV,
+                VjpWorkspaces<std::type_identity_t<Scalar>>& workspaces, const BatchOptions& options = {}) {
+  return detail::run_batch_vjp<Normalization>(
+      feature, transitions, detail::BatchCall<Scalar, const Scalar>{Q, K, V, dY, options},
+      detail::BatchResults<Scalar>{dQ, dK, dV}, detail::BatchStates<States, Adjoints>{states, adjoints}, workspaces);
+}
+
+}  // namespace SYMPOW_THREADS
+}  // namespace SYMPOW_NAMESPACE

@@ -1,0 +1,78 @@
+// States that the chunked form leaves on its way, for its gradients.
+#pragma once
+
+#include <sympow/attention/chunked.hpp>
+#include <sympow/transition/transition_segment.hpp>
+
+namespace SYMPOW_NAMESPACE {
+namespace detail {
+struct CheckpointsAccess;
+}  // namespace detail
+
+/// The states of a sequence before its first token and before every `checkpoint` chunks of it: a value, which `chunked`
+/// fills and `chunked_vjp` takes in the place of the first state. It has then nothing of the forward pass to do again
+/// but the states between, (k - 1)/k of one product of D (e + 1) a token, k = `Options::checkpoint`, 0 being 1. Memory:
+/// (e + 1) D numbers every k chunks. Gradients are the same bit for bit for every k, and without checkpoints, where
+/// chunks are longer than the state's tail, which holds shorter ones as they are.
+template <class S, FiniteFeatureMap F>
+class Checkpoints {
+ public:
+  [[nodiscard]] Index size() const { return std::ssize(states_); }  ///< states
+  [[nodiscard]] Index tokens_between() const { return between_; }   ///< tokens from one to the next
+  [[nodiscard]] const State<S, F>& operator[](Index n) const { return states_[static_cast<std::size_t>(n)]; }
+
+ private:
+  friend detail::CheckpointsAccess;
+
+  std::vector<State<S, F>> states_;
+  Index tokens_ = 0, chunk_ = 0, between_ = 0;
+};
+
+namespace detail {
+struct CheckpointsAccess {
+  static auto& states(auto& x) { return x.states_; }
+  static auto& tokens(auto& x) { return x.tokens_; }
+  static auto& chunk(auto& x) { return x.chunk_; }
+  static auto& between(auto& x) { return x.between_; }
+};
+}  // namespace detail
+
+/// `chunked`, leaving checkpoints for its gradients. The rows are those without, bit for bit. Throws as it does; memory
+/// may end on the way.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
+void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+             const Eigen::MatrixBase<DV>& V, State<typename DQ::Scalar, F>& state, Batch<typename DQ::Scalar> Y,
+             Checkpoints<typename DQ::Scalar, F>& checkpoints, Workspace<typename DQ::Scalar>& workspace,
+             Options options = {}) {
+  using Scalar = typename DQ::Scalar;
+  const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
+  detail::check_call(transition, queries, keys, values, options);
+  detail::check_state(state, feature, transition, queries, values);
+  detail::check_output(Y, queries, values);
+  if (options.mask != causal())
+    detail::raise<InvalidArgument>(
+        "chunked: checkpoints go with the mask causal(), of queries that stand at their keys");
+  if (options.diagnostics != nullptr)
+    detail::raise<InvalidArgument>("chunked: diagnostics are given by calls without checkpoints");
+  options.check_finite = false;
+  const Index T = keys.cols();
+  HeadShape shape = head_shape(feature, transition, T, keys.rows(), values.rows());
+  shape.keeps_state = true;
+  shape.from_nothing = state.tokens() == 0;
+  options.chunk = detail::chunk_of(options, shape);
+  using Access = detail::CheckpointsAccess;
+  auto& states = Access::states(checkpoints);
+  states.clear();
+  Access::tokens(checkpoints) = T;
+  Access::chunk(checkpoints) = options.chunk;
+  const Index between = Access::between(checkpoints) = options.chunk * std::max<Index>(1, options.checkpoint);
+  for (Index t = 0; t < T || t == 0; t += between) {
+    states.push_back(state);
+    const Segment some{t, std::min(between, T - t)};
+    chunked<Normalization>(feature, detail::TransitionSegment<A>(transition, some), queries.middleCols(t, some.size),
+                           keys.middleCols(t, some.size), values.middleCols(t, some.size), state,
+                           Y.middleCols(t, some.size), workspace, options);
+  }
+}
+
+}  // namespace SYMPOW_NAMESPACE

@@ -1,0 +1,172 @@
+// Gradients of the chunked form, O(T).
+#pragma once
+
+#include <sympow/attention/checkpoints.hpp>
+#include <sympow/attention/gradient/chunked_adjoint.hpp>
+#include <sympow/attention/gradient/vjp_call.hpp>
+#include <sympow/attention/state_form.hpp>
+#include <sympow/attention/state_gradient.hpp>
+
+namespace SYMPOW_NAMESPACE {
+namespace detail {
+
+/// dμ = gauge - ⟨[dS; dZ], L [S; Z]⟩, or the gauge from dμ. Embedded scores see no gauge: what goes back is dμ.
+template <class Scalar, FeatureMap F, class A>
+void set_gauge(const VjpViewOf<Scalar, A>& view, const FoldedSums<Scalar>& S, AdjointContent<Scalar>& adjoint,
+               LiftedTurns& turns, bool from_frame) {
+  if constexpr (A::key_action == KeyAction::turn) {
+    const Planes planes = view.planes();
+    Eigen::VectorXd lifted = Eigen::VectorXd::Zero(planes.count);
+    if constexpr (F::score == Score::power)
+      if (!S.empty() && !adjoint.sums.empty()) {
+        turns.set(adjoint.sums.log_channels.size(), degree_of<F>, planes);
+        turns.add(adjoint.sums, S, weight_of(0, S.exponent() + adjoint.sums.exponent()), lifted.data());
+      }
+    if (!from_frame)
+      adjoint.frame = adjoint.gauge - lifted;
+    else if (adjoint.frame.size() == 0)
+      adjoint.gauge = lifted;
+    else
+      adjoint.gauge = adjoint.frame + lifted;
+  }
+  adjoint.has_gauge = true;
+}
+
+/// Of a state, its tail folded.
+template <class Scalar, class F>
+StateAt<Scalar> state_at(const State<Scalar, F>& state) {
+  StateContent<Scalar> content = StateAccess::content(state);
+  StateOperations<Scalar, F>::fold(state.feature(), content);
+  return {std::move(content.sums), std::move(content.frames.end)};
+}
+
+/// Takes a call back that is checked; adds to the gradients. `adjoint` is that behind the last token, and then that
+/// before the first. Of several states the first is that before the first token.
+template <class Normalization, class F, class A, class Scalar>
+void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+                     const VjpResults<Scalar, A>& results, std::vector<StateAt<Scalar>> states, Index tokens_between,
+                     Index chunk, StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace,
+                     const Options& options) {
+  AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
+  const ViewOf<Scalar, A> view(transition);
+  VjpViewOf<Scalar, A> vjp(transition, results.transition);
+  AdjointMemory<Scalar>& memory = adjoint_memory_of(workspace);
+  const auto call = vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options);
+  if (!content.has_gauge) {
+    std::vector<StateAt<Scalar>> last{states.front()};
+    ChunkedVjp<Scalar, F>::absorb(feature, call, {last, 0, content}, chunk);
+    set_gauge<Scalar, F>(vjp, last.front().sums, content, memory.turns, true);
+  }
+  const FoldedSums<Scalar> first = states.front().sums;
+  ChunkedVjp<Scalar, F>::run(feature, call, {states, tokens_between, content}, chunk);
+  set_gauge<Scalar, F>(vjp, first, content, memory.turns, false);
+  StateGradientAccess::content(adjoint) = std::move(content);
+}
+template <class Normalization, class F, class A, class Scalar>
+void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+                     const VjpResults<Scalar, A>& results, const State<Scalar, F>& state,
+                     StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace, const Options& options) {
+  HeadShape shape = head_shape(feature, transition, arguments.K.cols(), arguments.K.rows(), arguments.V.rows());
+  shape.keeps_state = true;
+  shape.from_nothing = state.tokens() == 0;
+  std::vector<StateAt<Scalar>> states;
+  states.push_back(state_at(state));
+  run_chunked_vjp<Normalization>(feature, transition, arguments, results, std::move(states), 0,
+                                 chunk_of(options, shape), adjoint, workspace, options);
+}
+
+/// Throws unless a state form has the gradients of such a call.
+template <class Scalar, class F, class A>
+void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& x,
+                       const State<Scalar, F>& state, const StateGradient<Scalar, F>& adjoint, const Options& options) {
+  check_vjp_call(transition, x, options);
+  check_state(state, feature, transition, x.Q, x.V);
+  check_state_mask(options.mask);
+  check_size("key dimension of the state's gradient", adjoint.key_dimension(), state.key_dimension(),
+             "that of the state");
+  check_size("value dimension of the state's gradient", adjoint.value_dimension(), state.value_dimension(),
+             "that of the state");
+}
+
+}  // namespace detail
+
+/// The gradients of `chunked`, from the state before the first token and dY = ∂loss/∂Y.
+///
+///     dQ, dK, dV and those of the transition and of the scale, of Σ_i dy_i·y_i and what `adjoint` says of the state
+///
+/// Shapes: as of `chunked`; dY: e × T. `adjoint` is the gradient of the state behind the last token, and then that of
+/// the state before the first. A row without weight has no gradient, and its dy changes nothing. Rows and normalisers
+/// of the forward pass are not needed. Cost: four products of D (e + 1) a token, a fifth for the part (k - 1)/k of
+/// states that is made again, k = `Options::checkpoint`; memory: a state every k chunks and k more. The same bits for
+/// every k. Throws as `chunked` does, before anything is touched. Source: reverse mode by chunks.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
+void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                 const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
+                 const State<typename DQ::Scalar, F>& state, StateGradient<typename DQ::Scalar, F>& adjoint,
+                 Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
+                 const Options& options = {}) {
+  using Scalar = typename DQ::Scalar;
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<A>() &&
+                detail::check_vjp<F, A, Scalar>()) {
+    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
+    const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
+    detail::check_chunked_vjp(feature, transition, arguments, state, adjoint, options);
+    detail::begin_gradients(gradients, transition, arguments, options);
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients), state,
+                                           adjoint, workspace, options);
+  }
+}
+
+/// The same from the states that `chunked` has left on its way.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
+void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                 const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
+                 const Checkpoints<typename DQ::Scalar, F>& checkpoints, StateGradient<typename DQ::Scalar, F>& adjoint,
+                 Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
+                 const Options& options = {}) {
+  using Scalar = typename DQ::Scalar;
+  using Access = detail::CheckpointsAccess;
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<A>() &&
+                detail::check_vjp<F, A, Scalar>()) {
+    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
+    const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
+    if (checkpoints.size() == 0)
+      detail::raise<InvalidArgument>("chunked_vjp: the checkpoints are empty, chunked() fills them");
+    detail::check_size("columns of K", keys.cols(), Access::tokens(checkpoints), "tokens of the checkpoints");
+    detail::check_chunked_vjp(feature, transition, arguments, checkpoints[0], adjoint, options);
+    std::vector<detail::StateAt<Scalar>> states;
+    for (Index n = 0; n < checkpoints.size(); ++n) states.push_back(detail::state_at(checkpoints[n]));
+    detail::begin_gradients(gradients, transition, arguments, options);
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients),
+                                           std::move(states), checkpoints.tokens_between(), Access::chunk(checkpoints),
+                                           adjoint, workspace, options);
+  }
+}
+
+/// The same, returning the gradients.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
+[[nodiscard]] Gradients<typename DQ::Scalar, A> chunked_vjp(
+    const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+    const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const State<typename DQ::Scalar, F>& state,
+    StateGradient<typename DQ::Scalar, F>& adjoint, const Options& options = {}) {
+  Gradients<typename DQ::Scalar, A> gradients;
+  VjpWorkspace<typename DQ::Scalar> workspace;
+  chunked_vjp<Normalization>(feature, transition, Q, K, V, dY, state, adjoint, gradients, workspace, options);
+  return gradients;
+}
+
+/// The same from an empty state, behind which nothing comes.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
+[[nodiscard]] Gradients<typename DQ::Scalar, A> chunked_vjp(
+    const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+    const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const Options& options = {}) {
+  const State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
+  StateGradient<typename DQ::Scalar, F> adjoint(feature, Q.rows(), V.rows());
+  return chunked_vjp<Normalization>(feature, transition, Q, K, V, dY, state, adjoint, options);
+}
+
+}  // namespace SYMPOW_NAMESPACE

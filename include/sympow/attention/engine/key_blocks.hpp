@@ -1,0 +1,100 @@
+// The keys that the attention form has loaded, block by block.
+#pragma once
+
+#include <sympow/attention/engine/memory.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// Segments of keys, each seen from its end.
+template <class Scalar, FeatureMap F>
+class KeyBlocks {
+ public:
+  /// Of all keys of a call that has these values, whose vectors have d rows.
+  KeyBlocks(AttentionMemory<Scalar>& memory, MatrixView<const Scalar> values, Index d)
+      : memory_(memory), values_(values), d_(d) {}
+
+  /// Memory for all of them, in blocks of n.
+  void reserve(Index n) {
+    const Index keys = values_.cols();
+    memory_.vectors(keys * d_);
+    for (auto* panel : {&memory_.norms, &memory_.weights}) (*panel)(keys);
+    for (auto* panel : {&memory_.exponents, &memory_.log_b, &memory_.log_b_low}) (*panel)(keys);
+    memory_.scratch(2 * n);
+  }
+  void clear() {
+    memory_.blocks.clear();
+    largest_value_ = 0;
+  }
+  /// Nothing that is kept is seen any more.
+  void begin_anew() { largest_value_ = 0; }
+
+  [[nodiscard]] Index size() const { return std::ssize(memory_.blocks); }
+  [[nodiscard]] const KeyBlock& operator[](Index n) const { return memory_.blocks[static_cast<std::size_t>(n)]; }
+  /// max |v| of those that are kept and seen.
+  [[nodiscard]] Scalar largest_value() const { return largest_value_; }
+
+  /// The loaded keys as a block, seen from the next segment on; their decay is counted up to its end.
+  void keep(SegmentLoader<Scalar, F>& loader) {
+    const Segment own = loader.segment();
+    const Keys<Scalar> loaded = loader.keys();
+    const Index n = loaded.size();
+    memory_.blocks.push_back({own, no_weight, loader.total(), loader.begins_anew()});
+    if (n == 0) return;
+    KeyBlock& block = memory_.blocks.back();
+    set_copy(vectors_of(block), loaded.vectors.transpose());
+    auto log_b = part(memory_.log_b, own.begin, n), low = part(memory_.log_b_low, own.begin, n);
+    set_log_b_at_end(loaded, loader.rest(), log_b, low);
+    part(memory_.norms, own.begin, n) = loaded.norms;
+    part(memory_.exponents, own.begin, n) = loaded.exponents;
+    block.M = set_weights<degree_of<F>>(part(memory_.weights, own.begin, n), log_b, low, loaded.exponents,
+                                        memory_.scratch(2 * n));
+    largest_value_ = std::max(largest_value_, loaded.extent.largest);
+  }
+
+  /// visit(n, decay from the end of block n to a segment's first token) for the blocks before n = `end` that a segment
+  /// sees whose first gate is `first`, the last one first.
+  template <class Visit>
+  void walk_back(Index end, LogDecay first, const Visit& visit) const {
+    for (Index n = end; n-- > 0 && first.high > no_weight;) {
+      visit(n, first);
+      if ((*this)[n].begins_anew) break;
+      first.add((*this)[n].decay);
+    }
+  }
+
+  /// Those of a block, a key a row: n × d.
+  MatrixView<Scalar> vectors_of(const KeyBlock& block) {
+    const Index n = keys_in_number(block);
+    if (n == 0) return {nullptr, 0, d_};
+    return {memory_.vectors(values_.cols() * d_).data() + block.tokens.begin * d_, n, d_};
+  }
+  Keys<Scalar> keys_in(const KeyBlock& block) {
+    const Index first = block.tokens.begin, n = keys_in_number(block);
+    return {vectors_of(block),
+            values_.middleCols(n == 0 ? 0 : first, n),
+            part(memory_.exponents, first, n),
+            part(memory_.log_b, first, n),
+            part(memory_.log_b_low, first, n),
+            part(memory_.norms, first, n),
+            part(memory_.norms, first, n),
+            part(memory_.weights, first, n),
+            block.M,
+            {}};
+  }
+
+ private:
+  [[nodiscard]] Index keys_in_number(const KeyBlock& block) const {
+    return std::clamp<Index>(values_.cols() - block.tokens.begin, 0, block.tokens.size);
+  }
+  template <class Number>
+  ColumnView<Number> part(Panel<Number>& panel, Index first, Index n) {
+    return n == 0 ? panel(Index(0)) : panel(values_.cols()).segment(first, n);
+  }
+
+  AttentionMemory<Scalar>& memory_;
+  MatrixView<const Scalar> values_;
+  Index d_;
+  Scalar largest_value_ = 0;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,271 @@
+// Segments of queries back through blocks of keys: the engine of the gradients of the attention form.
+#pragma once
+
+#include <sympow/attention/engine/key_blocks.hpp>
+#include <sympow/attention/gradient/segment_adjoint.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// Segments from the last to the first. The rows of a segment see its own keys and, pulled through what lies between,
+/// the blocks before it; of these pairs the logits X and the products Vᵀ dY are kept, 2 n numbers a key, until the rows
+/// know what the loss asks of them. What a block's keys get from later rows waits for its turn. Five products a pair.
+template <class Scalar, FeatureMap F>
+class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
+  using Base = SegmentAdjoint<Scalar, F>;
+  using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_, Base::log2_of,
+      Base::memory_, Base::own_, Base::rows_, Base::size;
+  static constexpr Index most = 96;  // tokens of a segment
+  static constexpr Index short_sum = 16;
+
+ public:
+  AttentionAdjoint(const F& feature, const VjpCall<Scalar>& call)
+      : Base(feature, call),
+        kept_(call.adjoint_memory.blocks),
+        keys_(call.memory.attention, call.V, loader_.vector_rows()),
+        tokens_(tokens_of(call.Q, call.K, call.options.mask)),
+        pulls_(action_ == KeyAction::scale || action_ == KeyAction::mix) {}
+
+  void run() {
+    reserve();
+    load_all();
+    own_.through(Base::flows_through()).setZero();
+    for (block_ = keys_.size(); block_-- > 0;) {
+      const Segment s = loader_.load_gates(keys_[block_].tokens);
+      const Frame& start = kept_.frames[static_cast<std::size_t>(block_)];
+      Frame frame = start;
+      Base::load(s, frame, query_tokens(s), key_tokens(s));
+      Base::take_back(start);
+    }
+  }
+
+ private:
+  // A block that the rows of the segment see, and its decay up to the segment's first token.
+  struct Seen {
+    Index block;
+    LogDecay between;
+  };
+
+  void reserve() {
+    const Index n = std::min(most, tokens_), keys = call_.K.cols(), rows = loader_.vector_rows();
+    Base::reserve(n);
+    keys_.reserve(n);
+    for (auto* panel : {&kept_.logits, &kept_.products}) (*panel)(keys, n);
+    kept_.d_keys(rows, keys).setZero();
+    kept_.of_keys(keys).setZero();
+    for (auto* panel : {&kept_.weights, &kept_.ones, &kept_.sums}) (*panel)(n);
+    kept_.ones(n).setOnes();
+    kept_.d_block(std::max(rows, call_.V.rows()), n), kept_.d_logits(n, n);
+  }
+
+  [[nodiscard]] Segment key_tokens(Segment s) const {
+    return {s.begin, std::clamp<Index>(call_.K.cols() - s.begin, 0, s.size)};
+  }
+  [[nodiscard]] Segment query_tokens(Segment s) const {
+    const Index offset = call_.options.mask.offset, begin = std::clamp(offset, s.begin, s.end());
+    return {begin, std::clamp(offset + call_.Q.cols(), begin, s.end()) - begin};
+  }
+
+  // All keys, block by block, and where each block starts.
+  void load_all() {
+    keys_.clear();
+    kept_.frames.clear();
+    Frame frame;
+    for (Segment rest{0, tokens_}; rest.size > 0;) {
+      Segment s = loader_.load_gates({rest.begin, std::min(most, rest.size)});
+      s.size = loader_.tokens_within(least_log_decay);
+      kept_.frames.push_back(frame);
+      Base::load(s, frame, {s.begin, 0}, key_tokens(s));
+      keys_.keep(loader_);
+      rest = {s.end(), rest.size - s.size};
+    }
+    kept_.gates_through.assign(static_cast<std::size_t>(keys_.size()), 0);
+    kept_.through(Base::flows_through(), keys_.size()).setZero();
+  }
+
+  // Of a block with the rows: logits, and v_j·dŷ_i.
+  MatrixView<Scalar> part(Panel<Scalar>& panel, const KeyBlock& block, Index keys) {
+    return panel(call_.K.cols(), size()).middleRows(std::min(block.tokens.begin, call_.K.cols()), keys);
+  }
+  // The queries as they see block number m, counted from the nearest.
+  MatrixView<Scalar> queries_at(Index m) {
+    const Index n = size(), d = loader_.vector_rows();
+    return pulls_ ? kept_.pulled(d, n * (m + 1)).rightCols(n) : loader_.queries().vectors;
+  }
+
+  void look_before() override {
+    seen_.clear();
+    if (loader_.begins_anew()) return;
+    keys_.walk_back(block_, loader_.first(), [&](Index b, const LogDecay& between) { seen_.push_back({b, between}); });
+    const Index n = size(), count = std::ssize(seen_);
+    const MatrixView<Scalar> queries = loader_.queries().vectors;
+    if (pulls_) kept_.pulled(loader_.vector_rows(), n * count);
+    for (Index m = 0; m < count; ++m) {
+      const KeyBlock& block = keys_[seen_[static_cast<std::size_t>(m)].block];
+      const Keys<Scalar> keys = keys_.keys_in(block);
+      if (keys.size() > 0) {
+        set_product(part(kept_.logits, block, keys.size()), keys.vectors, queries);
+        set_product(part(kept_.products, block, keys.size()), keys.values.transpose(), rows_.dY());
+      }
+      if (!pulls_) continue;
+      queries_at(m) = queries;
+      call_.transition.pull(block.tokens, Batch<Scalar>(queries));
+    }
+  }
+  [[nodiscard]] double log2_before() override {
+    double largest = no_weight;
+    for (const Seen& seen : seen_) largest = std::max(largest, keys_[seen.block].M + log2_of(seen.between.high));
+    return largest;
+  }
+  double largest_before(Index i) override {
+    double largest = no_weight;
+    for_seen([&](const KeyBlock& block, const Keys<Scalar>& keys, const LogDecay& between) {
+      largest = std::max(largest, largest_exponent(part(kept_.logits, block, keys.size()).col(i).data(), keys, between,
+                                                   loader_.queries().exponents[i], keys.size()));
+    });
+    return largest;
+  }
+  void add_before(Index begin, Index end, double E) override {
+    for_seen([&](const KeyBlock& block, const Keys<Scalar>& keys, const LogDecay& between) {
+      const Index count = keys.size();
+      auto logits = part(kept_.logits, block, count), products = part(kept_.products, block, count);
+      const auto weights = weights_of(keys, between, E);
+      for (Index i = begin; i < end; ++i) {
+        Scalar* const x = logits.col(i).data();
+        if constexpr (is_exponential)
+          weigh_exponentials(x, keys, between, loader_.queries().exponents[i], E * std::numbers::ln2, count);
+        rows_.add(i, sums_of_scores<degree>(x, weights.data(), products.col(i).data(), count));
+      }
+    });
+  }
+  // Of the keys of a block beside 2^E, all 1 where scores have become numbers.
+  ColumnView<const Scalar> weights_of(const Keys<Scalar>& keys, const LogDecay& between, double E) {
+    const Index n = keys.size();
+    if constexpr (is_exponential) return kept_.ones(n);
+    auto weights = kept_.weights(n);
+    const double factor = keys.M == no_weight ? 0 : between.weight(keys.M - E);
+    set_scaled(weights.data(), keys.weights.data(), static_cast<Scalar>(factor), n);
+    return weights;
+  }
+  // visit(block, keys, between) for the blocks with keys that the rows see.
+  template <class Visit>
+  void for_seen(const Visit& visit) {
+    for (const Seen& seen : seen_)
+      if (const Keys<Scalar> keys = keys_.keys_in(keys_[seen.block]); keys.size() > 0)
+        visit(keys_[seen.block], keys, seen.between);
+  }
+
+  // From the farthest block on: what rows get there is pulled back through the blocks that are nearer.
+  void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) override {
+    const double unit = power_of_two<double>(R);
+    const Index count = run.end - run.begin;
+    const auto d_rows = d_queries.middleCols(run.begin, count);
+    double flow = 0;
+    for (Index m = std::ssize(seen_); m-- > 0;) {
+      const Seen& seen = seen_[static_cast<std::size_t>(m)];
+      const KeyBlock& block = keys_[seen.block];
+      const Keys<Scalar> keys = keys_.keys_in(block);
+      const auto queries = queries_at(m).middleCols(run.begin, count);
+      pass_through(seen.block, flow, unit, queries, d_rows);
+      if (pulls_) call_.vjp.pull_vjp(block.tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), unit);
+      if (keys.size() == 0) continue;
+      auto d_logits = kept_.d_logits(keys.size(), count);
+      flow += differentiate(run, R, seen, d_logits);
+      add_product(d_rows, keys.vectors.transpose(), d_logits);
+      auto d_keys = kept_.d_block(d_queries.rows(), keys.size());
+      set_product(d_keys, queries, d_logits.transpose());
+      auto waiting = kept_.d_keys(d_queries.rows(), call_.K.cols()).middleCols(block.tokens.begin, keys.size());
+      for (Index j = 0; j < keys.size(); ++j) {
+        auto dk = d_keys.col(j), sum = waiting.col(j);
+        set_times_power_of_two<Scalar>(dk, dk, R - Base::length_of(keys.exponents[j]));
+        sum += dk;
+      }
+    }
+  }
+  // Couplings of the rows with what lies before a block flow through it.
+  void pass_through(Index block, double flow, double unit, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
+    kept_.gates_through[static_cast<std::size_t>(block)] += unit * flow;
+    if (action_ != KeyAction::turn || is_embedded) return;
+    const Planes planes = call_.vjp.planes();
+    auto through = kept_.through(planes.count, keys_.size()).col(block);
+    for (Index i = 0; i < queries.cols(); ++i)
+      for (Index u = 0; u < planes.count; ++u) {
+        const Index x = planes.first(u), y = planes.second(u);
+        through[u] += unit * (static_cast<double>(d_queries(y, i)) * static_cast<double>(queries(x, i)) -
+                              static_cast<double>(d_queries(x, i)) * static_cast<double>(queries(y, i)));
+      }
+  }
+  // The pairs of a run of rows with a block; returns the sum of their couplings.
+  double differentiate(const RowRun& run, double R, const Seen& seen, MatrixView<Scalar> d_logits) {
+    const KeyBlock& block = keys_[seen.block];
+    const Keys<Scalar> keys = keys_.keys_in(block);
+    const Index n = keys.size(), count = run.end - run.begin, e = call_.V.rows();
+    auto scores = part(kept_.logits, block, n), products = part(kept_.products, block, n);
+    auto of_keys = kept_.of_keys(call_.K.cols()).segment(block.tokens.begin, n);
+    const auto weights = weights_of(keys, seen.between, run.E);
+    const double unit = power_of_two<double>(R);
+    double flow = 0;
+    auto sums = kept_.sums(n);  // over a few rows
+    sums.setZero();
+    for (Index i = run.begin; i < run.end; ++i) {
+      auto of_row = d_logits.col(i - run.begin);
+      const ColumnView<Scalar> couplings = products.col(i);
+      differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
+                              own_.factors(size())[i], own_.last(size())[i], n);
+      if constexpr (is_exponential) Base::lengthen(of_row, keys, loader_.queries().exponents[i], n);
+      const auto sum = static_cast<double>(sum_of<Scalar>(couplings));
+      own_.of_rows(size())[i] += unit * sum;
+      flow += sum;
+      sums += couplings;
+      if ((i - run.begin) % short_sum != short_sum - 1 && i + 1 < run.end) continue;
+      of_keys += unit * sums.template cast<double>();
+      sums.setZero();
+    }
+    auto dV = kept_.d_block(e, n);
+    set_product(dV, own_.G(e, size()).middleCols(run.begin, count), scores.middleCols(run.begin, count).transpose());
+    Base::add_times_power_of_two(call_.dV.middleCols(block.tokens.begin, n), dV, R);
+    return flow;
+  }
+
+  double look_behind() override {
+    const Index b = block_, n = Base::key_tokens_.size;
+    if (!is_embedded)  // whose moments are added up as they come
+      own_.through(Base::flows_through()) = kept_.through(Base::flows_through(), keys_.size()).col(b);
+    if (n > 0) own_.of_keys(size()).head(n) = kept_.of_keys(call_.K.cols()).segment(Base::key_tokens_.begin, n);
+    return kept_.gates_through[static_cast<std::size_t>(b)];
+  }
+  [[nodiscard]] double exponent_behind() override {
+    double largest = no_weight;
+    const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
+    for (Index j = 0; j < waiting.cols(); ++j)
+      if (const Scalar size = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; size > Scalar(0))
+        largest = std::max(
+            largest, std::ceil(std::log2(static_cast<double>(size))) + Base::length_of(loader_.keys().exponents[j]));
+    return largest;
+  }
+  void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {
+    const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
+    for (Index j = 0; j < waiting.cols(); ++j)
+      set_times_power_of_two<Scalar>(d_keys.col(j), waiting.col(j), Base::length_of(loader_.keys().exponents[j]) - R);
+  }
+
+  BlockAdjointMemory<Scalar>& kept_;
+  KeyBlocks<Scalar, F> keys_;
+  std::vector<Seen> seen_;
+  Index tokens_, block_ = 0;
+  bool pulls_;
+};
+
+/// The gradients of the attention form, compiled once for a scalar type and a feature map.
+template <class Scalar, FeatureMap F>
+struct AttentionVjp {
+  static void run(const F& feature, const VjpCall<Scalar>& call);
+};
+template <class Scalar, FeatureMap F>
+void AttentionVjp<Scalar, F>::run(const F& feature, const VjpCall<Scalar>& call) {
+  if constexpr (is_own_embedded<Scalar, F>)
+    AttentionVjp<Scalar, EmbeddedFeature<Scalar>>::run(EmbeddedFeatureOf<Scalar, F>(feature), call);
+  else
+    AttentionAdjoint<Scalar, F>(feature, call).run();
+}
+
+}  // namespace SYMPOW_NAMESPACE::detail

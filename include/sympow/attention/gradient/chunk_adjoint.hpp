@@ -1,0 +1,291 @@
+// A chunk on the way back: the state before it and the adjoint state behind it.
+#pragma once
+
+#include <sympow/attention/feature_panels_vjp.hpp>
+#include <sympow/attention/gradient/adjoint_content.hpp>
+#include <sympow/attention/gradient/segment_adjoint.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// With S⁺ = [S; Z] before a chunk and H behind it,
+///
+///     dφ(q̃_i) = b S⁺ᵀ g_i        dφ(k̂_j) = b Hᵀ v⁺_j,   dv⁺_j = b H φ(k̂_j)
+///     H  ←  b H Aᵀ + Σ_i b g_i φ(q̃_i)ᵀ
+///
+/// and ⟨H, b S⁺ A⟩ flows through it. Keys read H before the chunk's rows are in it. Four products of D (e + 1) a token.
+template <class Scalar, FeatureMap F>
+class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
+  using Base = SegmentAdjoint<Scalar, F>;
+
+ protected:
+  using Base::action_, Base::call_, Base::degree, Base::feature_, Base::is_embedded, Base::loader_, Base::log2_of,
+      Base::memory_, Base::own_, Base::rows_, Base::size;
+
+  ChunkAdjoint(const F& feature, const VjpCall<Scalar>& call, AdjointContent<Scalar>& adjoint)
+      : Base(feature, call), H_(adjoint.sums), gauge_(adjoint.gauge) {}
+  ~ChunkAdjoint() = default;
+
+  /// Memory for chunks of n tokens.
+  void reserve(Index n) {
+    const Index e = call_.V.rows(), D = H_.S.cols(), rows = loader_.vector_rows();
+    Base::reserve(n);
+    memory_.fold.template reserve<F>(rows, e, D, n, n, action_ == KeyAction::scale);
+    memory_.fold.panels.template reserve<F>(rows, 2 * n, 0);
+    memory_.fold.panels.template reserve_vjp<F>(rows, 2 * n);
+    memory_.channels(call_.K.rows()), own_.monomials(action_ == KeyAction::scale ? D : 0);
+    for (auto* panel : {&own_.state, &own_.adjoint, &own_.transposed})
+      if (action_ == KeyAction::mix) (*panel)(e + 1, D);
+  }
+
+  /// Takes the loaded chunk back from the state before it.
+  void take_back(FoldedSums<Scalar>& S, const Frame& start) {
+    S_ = &S;
+    if (loader_.begins_anew()) S.clear();
+    slowest_ = slowest_channel(loader_.segment());
+    Base::take_back(start);
+  }
+
+  /// Σ log a of a segment by channel, null where none decays by itself.
+  const Eigen::VectorXd* log_channels(Segment s) {
+    if (action_ != KeyAction::scale) return nullptr;
+    call_.transition.log_channel_totals(s, memory_.log_channels);
+    return &memory_.log_channels;
+  }
+  /// Of the channel that forgets least, as a scalar decay.
+  double slowest_channel(Segment s) {
+    const Eigen::VectorXd* log_a = log_channels(s);
+    return log_a == nullptr ? 0 : degree * largest_of(*log_a);
+  }
+
+ private:
+  // Decay over the chunk, that of the slowest channel included.
+  [[nodiscard]] double total() const { return loader_.total().high + slowest_; }
+
+  // Sᵀ dŷ_i and Z, what they are to φ(q_i), and both brought back through φ.
+  void look_before() override {
+    const Index n = size();
+    if (S_->empty()) return;
+    const MatrixView<Scalar> queries = loader_.queries().vectors;
+    own_.read(n).setZero(), own_.read_products(n).setZero();
+    const Index all = rows_.divides() ? 2 * n : n;
+    auto rows = own_.row_vectors(queries.rows(), all);
+    for (Index k = 0; k < all; k += n) rows.middleCols(k, n) = queries;
+    for_feature_panels_vjp(
+        feature_, memory_.fold.panels, rows, rows.leftCols(0), own_.d_row_vectors(queries.rows(), all),
+        [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&, MatrixView<Scalar> gradients) {
+          const Index width = features.cols();
+          const auto Z = ColumnView<Scalar>(S_->Z).segment(first, width);
+          set_product(gradients.topRows(n), rows_.dY().transpose(), MatrixView<Scalar>(S_->S).middleCols(first, width));
+          for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(Z[c]);
+          add_row_products(features, gradients, Z);
+        });
+    if (rows_.divides()) set_noise();
+  }
+  // Σ_c φ_c Z_c and Σ_c φ_c a_c of each row, by short sums.
+  void add_row_products(const Entries<Scalar>& features, MatrixView<const Scalar> a, ColumnView<const Scalar> Z) {
+    constexpr Index short_sum = 16;
+    const Index n = size(), down = features.innerStride();
+    auto read = own_.read(n), products = own_.read_products(n);
+    auto sums = own_.factors(n), sums_of_products = own_.last(n);
+    for (Index first = 0; first < a.cols(); first += short_sum) {
+      sums.setZero(), sums_of_products.setZero();
+      for (Index c = first; c < std::min(first + short_sum, a.cols()); ++c) {
+        const Scalar *const x = features.data() + c * features.outerStride(), *const y = a.col(c).data(), z = Z[c];
+        Scalar *const of_z = sums.data(), *const of_a = sums_of_products.data();
+        for (Index i = 0; i < n; ++i) {
+          const Scalar phi = x[i * down];
+          of_z[i] += phi * z;
+          of_a[i] += phi * y[i];
+        }
+      }
+      read += sums.template cast<double>();
+      products += sums_of_products.template cast<double>();
+    }
+  }
+  void set_noise() {
+    bool nonnegative = has_nonnegative_entries<F>;
+    if constexpr (is_embedded) nonnegative = feature_.entries_are_nonnegative();
+    if (!nonnegative)
+      S_->template set_noise<degree>(loader_.queries().vectors, loader_.queries().lengths, rows_.noise(),
+                                     memory_.channels);
+  }
+
+  // What S weighs in a row whose sums are counted from 2^E on.
+  [[nodiscard]] double weight_of_sums(double E) const { return loader_.first().weight(S_->exponent() - E); }
+  [[nodiscard]] double log2_before() override {
+    return S_->empty() ? no_weight : S_->L + log2_of(loader_.first().high + slowest_);
+  }
+  void add_before(Index begin, Index end, double E) override {
+    if (S_->empty()) return;
+    const double weight = weight_of_sums(E);
+    for (Index i = begin; i < end; ++i) {
+      rows_.add(i, {weight * own_.read(size())[i], weight * own_.read_products(size())[i]});
+      rows_.noise()[i] *= weight;
+    }
+  }
+  void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) override {
+    if (S_->empty()) return;
+    const Index n = size(), all = rows_.divides() ? 2 * n : n;
+    const auto d_rows = own_.d_row_vectors(d_queries.rows(), all);
+    const double weight = weight_of_sums(run.E), unit = power_of_two<double>(R);
+    for (Index i = run.begin; i < run.end; ++i) {
+      const double of_dy = weight * static_cast<double>(own_.factors(n)[i]),
+                   of_ones = weight * static_cast<double>(own_.last(n)[i]);
+      d_queries.col(i) = static_cast<Scalar>(of_dy) * d_rows.col(i);
+      if (all > n) d_queries.col(i) += static_cast<Scalar>(of_ones) * d_rows.col(n + i);
+      own_.of_rows(n)[i] = unit * (of_dy * own_.read_products(n)[i] + of_ones * own_.read(n)[i]);
+    }
+  }
+
+  double look_behind() override {
+    if (action_ == KeyAction::mix) keep_mixed();
+    const double through = find_through();
+    exponent_of_keys_ = H_.empty() ? no_weight : loader_.keys().M + H_.exponent();
+    pass_adjoint();
+    return through;
+  }
+  // ⟨H, b S⁺ A⟩, and the same by channel or plane.
+  double find_through() {
+    auto through = own_.through(Base::flows_through());
+    through.setZero();
+    const bool passes = !S_->empty() && !H_.empty();
+    const double factor = passes ? weight_of(total(), S_->exponent() + H_.exponent()) : 0;
+    if (action_ == KeyAction::turn) {
+      if (gauge_.size() != through.size()) gauge_.setZero(through.size());
+      if constexpr (!is_embedded)
+        if (passes) {
+          own_.turns.set(call_.K.rows(), degree, call_.vjp.planes());
+          own_.turns.add(H_, *S_, -factor, through.data());
+        }
+      through += gauge_;
+    }
+    if (!passes) return 0;
+    if constexpr (!is_embedded)
+      if (action_ == KeyAction::scale) return find_through_channels(factor);
+    if (action_ == KeyAction::mix) return factor * mixed_product();
+    return factor * inner_product(H_, *S_);
+  }
+  double find_through_channels(double factor) {
+    const Index D = H_.S.cols();
+    const Forgetting decay = FoldedSums<Scalar>::forgetting(feature_, D, memory_.fold, 1, memory_.log_channels);
+    auto monomials = own_.monomials(D);
+    double sum = 0;
+    for (Index a = 0; a < D; ++a) {
+      const double beside_slowest = decay.of_channels.size() == 0 ? 1 : decay.of_channels[a];
+      sum += monomials[a] = factor * beside_slowest * column_product(H_, a, *S_, a);
+    }
+    add_channel_counts(call_.K.rows(), degree, monomials, own_.through(call_.K.rows()));
+    return sum;
+  }
+
+  // What H gives to the keys, and H before the chunk.
+  void pass_adjoint() {
+    const Index n = size(), e = call_.V.rows();
+    const Queries<Scalar> queries = loader_.queries();
+    const Keys<Scalar> keys = loader_.keys();
+    const bool was_empty = H_.empty();
+    const double next = next_of_adjoint(), exponent = std::ceil(next);
+    auto values = own_.key_values(e, n), G = own_.G(e, n);
+    auto ones = own_.key_ones(n), last = own_.weights(n);
+    values.setZero(), ones.setZero();
+    for (Index i = 0; i < n; ++i) {
+      const double rho = rows_.exponents()[i];
+      const auto weight = next == no_weight || rho == no_weight
+                              ? Scalar(0)
+                              : static_cast<Scalar>(loader_.first().weight(rho - rows_.references()[i] - exponent));
+      set_scaled(&G(0, i), &rows_.dY()(0, i), weight * rows_.factors()[i], e);
+      last[i] = weight * rows_.last()[i];
+    }
+    const Forgetting decay = FoldedSums<Scalar>::forgetting(
+        feature_, H_.S.cols(), memory_.fold,
+        was_empty || next == no_weight ? 0 : weight_of(total(), H_.exponent() - exponent), log_of_channels());
+    for_feature_panels_vjp(
+        feature_, memory_.fold.panels, keys.vectors, queries.vectors, own_.d_key_vectors(keys.vectors.rows(), n),
+        [&](Index first, const Entries<Scalar>& of_keys, const Entries<Scalar>& of_rows, MatrixView<Scalar> gradients) {
+          const Index width = of_keys.cols();
+          const auto S = MatrixView<Scalar>(H_.S).middleCols(first, width);
+          const auto Z = ColumnView<Scalar>(H_.Z).segment(first, width);
+          for (Index c = 0; c < width; ++c) gradients.col(c).setConstant(Z[c]);
+          if (!was_empty) {
+            add_product(gradients, keys.values.transpose(), S);
+            add_product(values, S, of_keys.transpose());
+            add_product(ones, of_keys, Z);
+          }
+          if (action_ == KeyAction::mix) pull_adjoint();
+          H_.forget(decay, first, width);
+          add_product(S, G, of_rows);
+          add_product(Z, of_rows.transpose(), last);
+        });
+    H_.L = next;
+    if (next == no_weight) H_.clear();
+  }
+  // L of H before the chunk.
+  [[nodiscard]] double next_of_adjoint() {
+    if (loader_.begins_anew()) return no_weight;
+    double next = H_.empty() ? no_weight : H_.L + log2_of(total());
+    for (Index i = 0; i < size(); ++i)
+      if (rows_.exponents()[i] != no_weight && loader_.queries().exponents[i] != no_weight)
+        next = std::max(next, rows_.exponents()[i] - rows_.references()[i] + log2_of(loader_.first().high));
+    return next;
+  }
+  [[nodiscard]] const Eigen::VectorXd& log_of_channels() const {
+    return action_ == KeyAction::scale ? memory_.log_channels : H_.log_channels;
+  }
+  void keep_mixed() {
+    const Index e = H_.S.rows(), d = H_.S.cols();
+    auto state = own_.state(e + 1, d), adjoint = own_.adjoint(e + 1, d);
+    state.topRows(e) = S_->S, adjoint.topRows(e) = H_.S;
+    state.bottomRows(1) = S_->Z.transpose(), adjoint.bottomRows(1) = H_.Z.transpose();
+    mixed_exponent_ = S_->empty() || H_.empty() ? no_weight : S_->exponent() + H_.exponent();
+  }
+  // ⟨H, [S; Z] A_a … A_b⟩ without their exponents.
+  double mixed_product() {
+    const Index rows = H_.S.rows() + 1, d = H_.S.cols();
+    auto moved = own_.transposed(rows, d);
+    moved = own_.state(rows, d);
+    call_.transition.advance(loader_.segment(), Batch<Scalar>(moved));
+    return static_cast<double>(dot_product(moved.data(), own_.adjoint(rows, d).data(), rows * d));
+  }
+  // H ← H (A_a … A_b)ᵀ.
+  void pull_adjoint() {
+    auto transposed = own_.transposed(H_.S.cols(), H_.S.rows());
+    set_copy(transposed, H_.S.transpose());
+    call_.transition.pull(loader_.segment(), Batch<Scalar>(transposed));
+    set_copy(H_.S, transposed.transpose());
+    call_.transition.pull(loader_.segment(), Batch<Scalar>(H_.Z));
+  }
+
+  [[nodiscard]] double exponent_behind() override {
+    const auto with = [](double exponent, const LogDecay& decay) {
+      return exponent == no_weight ? no_weight : std::ceil(exponent + log2_of(decay.high));
+    };
+    return std::max(with(exponent_of_keys_, loader_.rest()), with(mixed_exponent_, loader_.total()));
+  }
+  void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) override {
+    if (exponent_of_keys_ == no_weight) return;
+    const Index n = size(), e = call_.V.rows();
+    const Keys<Scalar> keys = loader_.keys();
+    const double of_keys = loader_.rest().weight(exponent_of_keys_ - R), unit = power_of_two<double>(R);
+    for (Index j = 0; j < n; ++j) {
+      const double exact = static_cast<double>(keys.weights[j]) * of_keys;
+      const auto weight = static_cast<Scalar>(exact);
+      const auto values = own_.key_values(e, n).col(j);
+      d_keys.col(j) = weight * own_.d_key_vectors(d_keys.rows(), n).col(j);
+      dV.col(j) += weight * values;
+      const Scalar product = dot_product(keys.values.col(j).data(), values.data(), e);
+      own_.of_keys(n)[j] = unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
+    }
+  }
+  bool mixes_state(double R) override {
+    if (action_ != KeyAction::mix || mixed_exponent_ == no_weight) return false;
+    own_.state(H_.S.rows() + 1, H_.S.cols()) *= static_cast<Scalar>(loader_.total().weight(mixed_exponent_ - R));
+    return true;
+  }
+
+  FoldedSums<Scalar>* S_ = nullptr;
+  FoldedSums<Scalar>& H_;
+  Eigen::VectorXd& gauge_;
+  double slowest_ = 0, exponent_of_keys_ = no_weight, mixed_exponent_ = no_weight;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,62 @@
+// The scratch memory of the backward walks.
+#pragma once
+
+#include <sympow/attention/engine/memory.hpp>
+#include <sympow/attention/gradient/row_adjoints.hpp>
+#include <sympow/attention/gradient/through_states.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// What the attention form keeps of all keys on the way back, and of the rows of a segment with all blocks.
+template <class Scalar>
+struct BlockAdjointMemory {
+  std::vector<Frame> frames;          ///< where the queries and keys of each block turn from
+  std::vector<double> gates_through;  ///< couplings that flow through each block
+  Panel<double> through, of_keys;     ///< planes × blocks; couplings of each key with the rows of later blocks
+  Panel<Scalar> logits, products;     ///< keys × n
+  Panel<Scalar> pulled;               ///< d × n for every block
+  Panel<Scalar> d_keys;               ///< of all keys, from later rows
+  Panel<Scalar> weights, ones, sums, d_block, d_logits;
+};
+
+/// What the backward walks keep of a segment of n tokens, whose vectors have `rows` rows: those of keys, or of φ where
+/// scores are embedded.
+template <class Scalar>
+struct AdjointMemory {
+  RowAdjointMemory<Scalar> rows;
+  BlockAdjointMemory<Scalar> blocks;
+  std::vector<Segment> segments;
+  LiftedTurns turns;
+  Panel<Scalar> products, d_logits;                   ///< n × n: v_j·dŷ_i, then couplings; gradients of logits
+  Panel<Scalar> weights, factors, last;               ///< n; of rows, in their unit
+  Panel<Scalar> G, dV;                                ///< e × n
+  Panel<Scalar> queries, keys;                        ///< d × n, before transport
+  Panel<Scalar> loaded_queries, loaded_keys;          ///< d × n, after it
+  Panel<Scalar> moved_queries, moved_keys;            ///< the same, used up
+  Panel<Scalar> d_queries, d_keys;                    ///< rows × n
+  Panel<Scalar> d_plain_queries, d_plain_keys;        ///< d × n, of what an embedded score was made of
+  Panel<Scalar> features;                             ///< rows × n
+  Panel<Scalar> row_vectors, d_row_vectors;           ///< rows × 2 n: queries twice; Sᵀ dŷ and Z brought back through φ
+  Panel<Scalar> d_key_vectors, key_values, key_ones;  ///< rows × n: Hᵀ v⁺ brought back through φ; H⁺ φ(k), e × n and n
+  Panel<Scalar> state, adjoint, transposed;           ///< (e + 1) × d of a state that is mixed
+  Panel<double> read, read_products;                  ///< n: Zᵀφ(q) and φ(q)·Sᵀ dŷ
+  Panel<double> flows, of_rows, of_keys;  ///< n: couplings through every token; of rows with what is before, …
+  Panel<double> through, monomials, scratch;
+
+  /// Memory for so much.
+  void reserve(Index d, Index vector_rows, Index e, Index n) {
+    rows.reserve(e, n);
+    for (auto* panel : {&products, &d_logits}) (*panel)(n, n);
+    for (auto* panel : {&G, &dV, &key_values}) (*panel)(e, n);
+    for (auto* panel :
+         {&queries, &keys, &loaded_queries, &loaded_keys, &moved_queries, &moved_keys, &d_plain_queries, &d_plain_keys})
+      (*panel)(d, n);
+    for (auto* panel : {&d_queries, &d_keys, &features, &d_key_vectors}) (*panel)(vector_rows, n);
+    for (auto* panel : {&row_vectors, &d_row_vectors}) (*panel)(vector_rows, 2 * n);
+    for (auto* panel : {&weights, &factors, &last, &key_ones}) (*panel)(n);
+    for (auto* panel : {&read, &read_products, &flows, &of_rows, &of_keys}) (*panel)(n);
+    through(d), scratch(2 * n);
+  }
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,144 @@
+// Rows of a segment on the way back: what the loss asks of their sums.
+#pragma once
+
+#include <sympow/attention/engine/checks.hpp>
+#include <sympow/attention/engine/segment.hpp>
+#include <sympow/attention/gradient/pair_adjoints.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// Rows begin, …, end - 1 of a segment with one reference E of their sums and one unit 2^R of their gradients.
+struct RowRun {
+  Index begin, end;
+  double E, R;
+};
+
+/// Memory of rows.
+template <class Scalar>
+struct RowAdjointMemory {
+  Panel<Scalar> dY, factors, last;
+  Panel<double> of_dY, references, gates, sums, products, noise, exponents;
+  std::vector<RowRun> runs;
+
+  void reserve(Index value_rows, Index n) {
+    dY(value_rows, n);
+    for (auto* panel : {&factors, &last}) (*panel)(n);
+    for (auto* panel : {&of_dY, &references, &gates, &sums, &products, &noise, &exponents}) (*panel)(n);
+  }
+};
+
+/// For rows i of queries 2^{n_i} q̂_i whose weights are counted from 2^{P n_i + E_i} f_i on, f_i the decay from the
+/// segment's first token to row i,
+///
+///     den_i = Σ_j ŝ_ij        num_i = Σ_j ŝ_ij v_j·dŷ_i        dy_i = 2^{y_i} dŷ_i
+///     means   g_i = 2^{ρ_i} (inv_i dŷ_i, last_i),   last_i = -inv_i num_i / den_i,   inv_i = 2^{y_i - ρ_i} / den_i
+///     sums    g_i = 2^{ρ_i} (inv_i dŷ_i, 0),        inv_i = 2^{y_i - ρ_i + P n_i + E_i} f_i
+///
+/// so that ŝ_ij v⁺_j·g_i is what the loss gains by log s_ij. A row without anything to divide by has g_i = 0. Source:
+/// gradients of a weighted mean; the row's length and gates cancel in it.
+template <class Scalar, FeatureMap F>
+class RowAdjoints {
+  static constexpr int degree = degree_of<F>;
+  static constexpr double bits_of_run = 48;  // rows whose gradients differ by more have a unit of their own
+
+ public:
+  RowAdjoints(RowAdjointMemory<Scalar>& memory, RowKind kind) : memory_(memory), kind_(kind) {}
+
+  [[nodiscard]] bool divides() const { return kind_ != RowKind::sums; }
+  [[nodiscard]] Index size() const { return n_; }
+  [[nodiscard]] MatrixView<Scalar> dY() { return memory_.dY(e_, n_); }
+  /// E_i, ρ_i; inv_i and last_i.
+  [[nodiscard]] ColumnView<double> references() { return memory_.references(n_); }
+  [[nodiscard]] ColumnView<double> exponents() { return memory_.exponents(n_); }
+  [[nodiscard]] ColumnView<Scalar> factors() { return memory_.factors(n_); }
+  [[nodiscard]] ColumnView<Scalar> last() { return memory_.last(n_); }
+  /// The largest den_i that can be rounding, 0 at first.
+  [[nodiscard]] ColumnView<double> noise() { return memory_.noise(n_); }
+
+  /// n rows without any score; those from `first` on have the columns of dY.
+  void begin(Index n, Index first, MatrixView<const Scalar> dY) {
+    e_ = dY.rows();
+    n_ = n;
+    auto scaled = this->dY();
+    auto of_dY = memory_.of_dY(n_);
+    of_dY.setConstant(no_weight);
+    if (dY.cols() < n) scaled.setZero();
+    Scalar norm;
+    for (Index i = 0; i < dY.cols(); ++i)
+      of_dY[first + i] = take_exponent<Scalar>(dY.col(i), scaled.col(first + i), Scalar(1), norm);
+    memory_.sums(n_).setZero();
+    memory_.products(n_).setZero();
+    noise().setZero();
+  }
+  /// Adds to den_i and num_i.
+  void add(Index i, const ScoreSums& some) {
+    memory_.sums(n_)[i] += some.sum;
+    memory_.products(n_)[i] += some.product;
+  }
+
+  /// All is added: what becomes of the rows, and the runs of them that go back together.
+  const std::vector<RowRun>& finish(const Queries<Scalar>& queries) {
+    for (Index i = 0; i < n_; ++i) {
+      const double dy = memory_.of_dY(n_)[i];
+      exponents()[i] = no_weight;
+      factors()[i] = last()[i] = 0;
+      if (dy == no_weight || references()[i] == no_weight) continue;
+      if (divides())
+        end_mean(i, dy);
+      else
+        end_sum(i, dy + degree * (queries.exponents[i] == no_weight ? 0 : queries.exponents[i]), queries);
+    }
+    return cut();
+  }
+
+ private:
+  void end_mean(Index i, double dy) {
+    constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+    const double sum = memory_.sums(n_)[i], noise = this->noise()[i], size = std::abs(sum);
+    if ((kind_ == RowKind::signed_means ? size : sum) <= tolerance * noise && std::isfinite(noise)) return;
+    const double of_sum = -memory_.products(n_)[i] / sum / sum;
+    int exponent = 0;
+    std::frexp(std::max(1 / size, std::abs(of_sum)), &exponent);
+    factors()[i] = static_cast<Scalar>(std::ldexp(1 / sum, -exponent));
+    last()[i] = static_cast<Scalar>(std::ldexp(of_sum, -exponent));
+    exponents()[i] = dy + exponent;
+  }
+  void end_sum(Index i, double exponent, const Queries<Scalar>& queries) {
+    const double log2 = references()[i] + queries.from_first[i] * std::numbers::log2e, whole = std::ceil(log2);
+    LogDecay gate{queries.from_first[i], queries.from_first_low[i]};
+    factors()[i] = static_cast<Scalar>(gate.weight(references()[i] - whole));
+    exponents()[i] = exponent + whole;
+  }
+
+  // Consecutive rows with one reference, whose ρ lie within some powers of two.
+  const std::vector<RowRun>& cut() {
+    auto& runs = memory_.runs;
+    runs.clear();
+    double most = no_weight, least = -no_weight;
+    for (Index i = 0; i < n_; ++i) {
+      const double rho = exponents()[i], E = references()[i];
+      const auto fits = [&](const RowRun& run) {
+        return rho == no_weight || run.R == no_weight ||
+               ((F::score == Score::exponential || run.E == E) &&
+                std::max(most, rho) - std::min(least, rho) <= bits_of_run);
+      };
+      if (runs.empty() || !fits(runs.back())) {
+        runs.push_back({i, i, E, no_weight});
+        most = no_weight, least = -no_weight;
+      }
+      RowRun& run = runs.back();
+      run.end = i + 1;
+      if (rho == no_weight) continue;
+      most = std::max(most, rho), least = std::min(least, rho);
+      run.E = E;
+      run.R = most;
+    }
+    return runs;
+  }
+
+  RowAdjointMemory<Scalar>& memory_;
+  RowKind kind_;
+  Index e_ = 0, n_ = 0;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,187 @@
+// A segment of tokens on the way back: its rows and its pairs.
+#pragma once
+
+#include <sympow/attention/gradient/pair_adjoints.hpp>
+#include <sympow/attention/gradient/segment_vectors.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// What the backward walks share: a segment whose rows see its own keys and something before it, and whose keys are
+/// seen by something behind it. The walks differ in what these are.
+template <class Scalar, FeatureMap F>
+class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
+  using Base = SegmentVectors<Scalar, F>;
+
+ protected:
+  using Base::call_, Base::degree, Base::is_exponential, Base::keys_of, Base::loader_, Base::log2_of, Base::memory_,
+      Base::own_, Base::size;
+
+  SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call)
+      : Base(feature, call), rows_(call.adjoint_memory.rows, call.rows) {}
+  ~SegmentAdjoint() = default;
+
+  /// Takes the loaded segment back. `start` is where its queries and keys turn from.
+  void take_back(const Frame& start) {
+    const Segment s = loader_.segment();
+    rows_.begin(s.size, Base::first_row(), Base::queries_of(call_.dY));
+    for (auto* flows : {&own_.flows, &own_.of_rows, &own_.of_keys}) (*flows)(s.size).setZero();
+    Base::keep_vectors();
+    look_before();
+    add_sums();
+    const std::vector<RowRun>& runs = rows_.finish(loader_.queries());
+    const double through = look_behind();
+    take_runs(runs, start);
+    add_outer_flows(own_.of_rows(s.size).data(), own_.of_keys(s.size).data(), through, own_.flows(s.size).data(),
+                    s.size);
+    call_.vjp.add_decay_flows(s, own_.flows(s.size).data());
+  }
+
+  /// What the rows see before the segment is looked at.
+  virtual void look_before() = 0;
+  /// log2 of the largest weight in it, for the segment's first token.
+  [[nodiscard]] virtual double log2_before() = 0;
+  /// The largest exponent of row i in it, of an exponential score.
+  [[nodiscard]] virtual double largest_before(Index) { return no_weight; }
+  /// Adds it to the sums of rows begin … end - 1, which are counted from 2^E on.
+  virtual void add_before(Index begin, Index end, double E) = 0;
+  /// Rows of a run have the gradients 2^R (G_i, last_i), in `own_.G`, `own_.last` and with G_i = inv_i dŷ_i
+  /// `own_.factors`: what these are to their queries, and to what is before.
+  virtual void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) = 0;
+  /// All rows are known, what sees the keys from behind is looked at. Returns what flows through the segment between
+  /// both for its gates, and has it by channel or plane in `own_.through`.
+  virtual double look_behind() = 0;
+  /// The exponent of what the keys have from there, and what that is to them, of the unit 2^R.
+  [[nodiscard]] virtual double exponent_behind() = 0;
+  virtual void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) = 0;
+
+  RowAdjoints<Scalar, F> rows_;
+
+ private:
+  static constexpr double bits_of_unit = 40;
+
+  // Weights of the first keys beside 2^E.
+  ColumnView<const Scalar> weights_of(Index count, double E) {
+    const Keys<Scalar> keys = loader_.keys();
+    auto weights = own_.weights(count);
+    double M = keys.M;
+    if (count == keys.size())
+      weights = keys.weights;
+    else
+      M = set_weights<degree>(weights, keys.log_b.head(count), keys.log_b_low.head(count), keys.exponents.head(count),
+                              own_.scratch(2 * count));
+    if (M != no_weight) set_scaled(weights.data(), weights.data(), power_of_two<Scalar>(M - E), count);
+    return weights;
+  }
+  // The keys of the segment that row i sees.
+  [[nodiscard]] Index seen_by(Index i) const { return std::min(i + 1, Base::key_tokens_.size); }
+
+  // Sums of the rows, by groups of them that one reference serves.
+  void add_sums() {
+    const Index n = size();
+    const Keys<Scalar> keys = loader_.keys();
+    auto products = own_.products(n, n);
+    if (keys.size() > 0) set_causal_product(products.topRows(keys.size()), keys.values, rows_.dY());
+    if constexpr (is_exponential) return add_exponentials();
+    double seen = log2_before();
+    for (Index begin = 0, end = 0; begin < n; begin = end) {
+      double least = no_weight;
+      for (; end < n; ++end) {
+        const double next =
+            end < keys.size() ? std::max(seen, degree * keys.exponents[end] + log2_of(keys.log_b[end])) : seen;
+        if (least != no_weight && next - least > -least_weight) break;
+        seen = next;
+        if (least == no_weight) least = seen;
+      }
+      const double E = std::ceil(seen);
+      rows_.references().segment(begin, end - begin).setConstant(E);
+      if (E == no_weight) continue;
+      const auto weights = weights_of(std::min(end, keys.size()), E);
+      for (Index i = begin; i < end; ++i)
+        rows_.add(i,
+                  sums_of_scores<degree>(logits().col(i).data(), weights.data(), products.col(i).data(), seen_by(i)));
+      add_before(begin, end, E);
+    }
+  }
+  // The same for e^x, each row with a reference of its own: the largest of its exponents. Logits become scores.
+  void add_exponentials() {
+    const Keys<Scalar> keys = loader_.keys();
+    auto ones = own_.weights(keys.size());
+    ones.setOnes();
+    for (Index i = 0; i < size(); ++i) {
+      const double length = loader_.queries().exponents[i];
+      Scalar* const x = logits().col(i).data();
+      const double largest = std::max(largest_before(i), largest_exponent(x, keys, {}, length, seen_by(i)));
+      const double E = rows_.references()[i] = std::ceil(log2_of(largest));
+      if (E == no_weight) continue;
+      weigh_exponentials(x, keys, {}, length, E * std::numbers::ln2, seen_by(i));
+      rows_.add(i, sums_of_scores<1>(x, ones.data(), own_.products(size(), size()).col(i).data(), seen_by(i)));
+      add_before(i, i + 1, E);
+    }
+  }
+  [[nodiscard]] MatrixView<Scalar> logits() { return memory_.segment.logits(size(), size()); }
+
+  // All gradients of the segment, in a unit for every run of rows and one for what comes from behind; in one for all
+  // where that is no matter.
+  void take_runs(const std::vector<RowRun>& runs, const Frame& start) {
+    const double behind = exponent_behind();
+    RowRun none{0, 0, 0, no_weight}, one = none;
+    Index count = 0;
+    for (const RowRun& run : runs)
+      if (run.R != no_weight) one = run, ++count;
+    const double apart = one.R == no_weight || behind == no_weight ? 0 : std::abs(one.R - behind);
+    if (count <= 1 && apart <= bits_of_unit) return take_run(one, true, std::max(one.R, behind), start);
+    for (const RowRun& run : runs)
+      if (run.R != no_weight) take_run(run, false, run.R, start);
+    take_run(none, true, behind, start);
+  }
+
+  // The gradients of some rows, and if `with_behind` those of all keys from behind and of what flows through, in the
+  // unit 2^R.
+  void take_run(const RowRun& run, bool with_behind, double R, const Frame& start) {
+    if (R == no_weight) R = 0;
+    const Index n = size(), e = call_.V.rows(), keys = Base::key_tokens_.size;
+    auto d_logits = own_.d_logits(n, n), dV = own_.dV(e, keys);
+    auto d_queries = own_.d_queries(loader_.vector_rows(), n), d_keys = own_.d_keys(loader_.vector_rows(), n);
+    d_logits.setZero(), d_queries.setZero(), d_keys.setZero(), dV.setZero();
+    if (run.begin < run.end) {
+      set_row_gradients(run, R);
+      differentiate_own(run, R, d_logits, dV);
+      read_back(run, R, d_queries);
+    }
+    if (with_behind) add_behind(R, d_keys.leftCols(keys), dV);
+    Base::add_times_power_of_two(keys_of(call_.dV), dV, R);
+    Base::go_back(with_behind, R, start);
+  }
+  void set_row_gradients(const RowRun& run, double R) {
+    const Index n = size(), e = call_.V.rows();
+    auto factors = own_.factors(n), last = own_.last(n);
+    for (Index i = run.begin; i < run.end; ++i) {
+      const double rho = rows_.exponents()[i];
+      const Scalar beside = rho == no_weight ? Scalar(0) : power_of_two<Scalar>(rho - R);
+      factors[i] = rows_.factors()[i] * beside;
+      last[i] = rows_.last()[i] * beside;
+      set_scaled(own_.G(e, n).col(i).data(), rows_.dY().col(i).data(), factors[i], e);
+    }
+  }
+  // The pairs of the segment.
+  void differentiate_own(const RowRun& run, double R, MatrixView<Scalar> d_logits, MatrixView<Scalar> dV) {
+    const Index n = size(), count = run.end - run.begin, seen = seen_by(run.end - 1);
+    if (seen == 0) return;
+    auto products = own_.products(n, n), scores = logits();
+    const auto weights = weights_of(seen, run.E);
+    for (Index i = run.begin; i < run.end; ++i) {
+      Scalar* const x = scores.col(i).data();
+      differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
+                              own_.last(n)[i], seen_by(i));
+      std::fill(x + seen_by(i), x + seen, Scalar(0));
+      if constexpr (is_exponential)
+        Base::lengthen(d_logits.col(i), loader_.keys(), loader_.queries().exponents[i], seen_by(i));
+    }
+    add_pair_flows(products.topRows(seen).middleCols(run.begin, count), run.begin, power_of_two<double>(R),
+                   own_.flows(n).data());
+    set_product(dV.leftCols(seen), own_.G(call_.V.rows(), n).middleCols(run.begin, count),
+                scores.block(0, run.begin, seen, count).transpose());
+  }
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

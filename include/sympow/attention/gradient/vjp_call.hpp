@@ -1,0 +1,84 @@
+// Calls of gradients: what they are given and give, and what they check beside their form.
+#pragma once
+
+#include <sympow/attention/gradient/segment_adjoint.hpp>
+#include <sympow/attention/gradients.hpp>
+#include <sympow/attention/vjp_workspace.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// Whether a call has gradients; false after a sentence that names what is missing.
+template <class F, class A, class Scalar>
+constexpr bool check_vjp() {
+  static_assert(HasVjp<A, Scalar>,
+                "gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows, transport_vjp "
+                "and pull_vjp, see transition/transport_vjp.hpp");
+  constexpr bool embeds = F::score != Score::embedded || FeatureMapWithVjp<F>;
+  static_assert(embeds, "gradients need embed_vjp(x, y, dy, dx) of a feature map with an embedded score");
+  return HasVjp<A, Scalar> && embeds;
+}
+
+/// What is given.
+template <class Scalar>
+struct VjpArguments {
+  MatrixView<const Scalar> Q, K, V, dY;
+};
+
+/// Where gradients are added.
+template <class Scalar, class A>
+struct VjpResults {
+  MatrixView<Scalar> dQ, dK, dV;
+  typename A::Gradient& transition;
+  double& scale;
+};
+template <class Scalar, class A>
+VjpResults<Scalar, A> results_in(Gradients<Scalar, A>& gradients) {
+  return {gradients.Q, gradients.K, gradients.V, gradients.transition, gradients.scale};
+}
+
+/// Gradients of the right sizes, all 0.
+template <class Scalar, class A>
+void begin_gradients(Gradients<Scalar, A>& gradients, const A& transition, const VjpArguments<Scalar>& of,
+                     const Options& options) {
+  gradients.transition = transition.zero_gradient(tokens_of(of.Q, of.K, options.mask));
+  resize_anew(gradients.Q, of.Q.rows(), of.Q.cols());
+  resize_anew(gradients.K, of.K.rows(), of.K.cols());
+  resize_anew(gradients.V, of.V.rows(), of.V.cols());
+  for (auto* x : {&gradients.Q, &gradients.K, &gradients.V}) x->setZero();
+  gradients.scale = 0;
+}
+
+/// Throws as a form does, and `ShapeMismatch` unless dY has the shape of the rows.
+template <class A, class Scalar>
+void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Options& options) {
+  check_call(transition, x.Q, x.K, x.V, options);
+  check_size("rows of dY", x.dY.rows(), x.V.rows(), "rows of V");
+  check_size("columns of dY", x.dY.cols(), x.Q.cols(), "columns of Q, one a token");
+  if (options.mask.is_full)
+    raise<InvalidArgument>("options: gradients are of causal masks; there are none under full() yet");
+  if (options.checkpoint < 0)
+    raise<InvalidArgument>("options: checkpoint is ", options.checkpoint, ", must not be negative");
+  if (options.check_finite) check_finite("dY", x.dY);
+}
+
+/// The call in the terms of its engine.
+template <class Normalization, class F, class Scalar, class A>
+VjpCall<Scalar> vjp_call(const TransitionView<Scalar>& view, VjpView<Scalar>& vjp, const VjpArguments<Scalar>& x,
+                         const VjpResults<Scalar, A>& to, VjpWorkspace<Scalar>& workspace, const Options& options) {
+  return {view,
+          vjp,
+          row_kind<Normalization, F>(),
+          options,
+          x.Q,
+          x.K,
+          x.V,
+          x.dY,
+          to.dQ,
+          to.dK,
+          to.dV,
+          to.scale,
+          memory_of(workspace),
+          adjoint_memory_of(workspace)};
+}
+
+}  // namespace SYMPOW_NAMESPACE::detail

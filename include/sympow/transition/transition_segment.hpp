@@ -1,0 +1,54 @@
+// Some tokens of a transition.
+#pragma once
+
+#include <sympow/transition/transition.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// Some tokens of a transition as a transition of their own.
+template <Transition A>
+class TransitionSegment {
+ public:
+  static constexpr KeyAction key_action = A::key_action;
+  static constexpr bool checks_channels = has_checked_channels<A>;
+
+  TransitionSegment(const A& whole, Segment segment) : whole_(whole), segment_(segment) {}
+
+  [[nodiscard]] Index length() const { return segment_.size; }
+  [[nodiscard]] Index key_dimension() const { return whole_.key_dimension(); }
+  [[nodiscard]] double log_decay(Index token) const { return whole_.log_decay(segment_.begin + token); }
+  [[nodiscard]] Eigen::MatrixXd key_matrix(Index i, Index d) const { return whole_.key_matrix(segment_.begin + i, d); }
+  void check_frame(const Frame& frame, Index d) const { whole_.check_frame(frame, d); }
+
+  template <class S>
+  void transport(Frame& frame, Segment s, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    whole_.transport(frame, of_whole(s), queries, keys, logits);
+  }
+  template <class S>
+  void pull(Segment s, Batch<S> queries) const {
+    whole_.pull(of_whole(s), queries);
+  }
+  void log_channel_totals(Segment s, Eigen::VectorXd& totals) const
+    requires HasChannelTotals<A>
+  {
+    whole_.log_channel_totals(of_whole(s), totals);
+  }
+  template <class S>
+    requires HasPush<A, S>
+  void push(Segment s, Batch<S> keys) const {
+    whole_.push(of_whole(s), keys);
+  }
+  template <class S>
+    requires HasAdvance<A, S>
+  void advance(Segment s, Batch<S> X) const {
+    whole_.advance(of_whole(s), X);
+  }
+
+ private:
+  [[nodiscard]] Segment of_whole(Segment s) const { return {segment_.begin + s.begin, s.size}; }
+
+  const A& whole_;
+  Segment segment_;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,140 @@
+// The way back through a transition: from the gradients of what `transport` and `pull` made to those of queries, keys
+// and parameters. dX is ∂loss/∂X.
+#pragma once
+
+#include <sympow/rotation/turns.hpp>
+#include <sympow/transition/transition.hpp>
+
+namespace SYMPOW_NAMESPACE {
+
+/// A segment of n tokens on the way back: what `transport` was given and what it made of it, and the gradients of the
+/// latter, all multiples of one unit. Say at once what it refers to: a `Batch` is assigned entry by entry. Queries and
+/// keys may be scaled by powers of 2, a column each, as long as all that
+/// is here refers to the same ones: these powers cancel in the gradients of parameters.
+template <class S>
+struct TransportVjp {
+  /// d × n, after transport. On return they hold anything.
+  Batch<S> moved_queries, moved_keys;
+  /// d × n. On entry the gradients of the moved ones from all but the segment's own pairs: from the state and other
+  /// segments, or of embedded scores. On return those of the loaded ones, own pairs included.
+  Batch<S> d_queries, d_keys;
+  /// n × n, (j, i) as in `transport`; anything for j > i, which is set to 0. Empty: there are none.
+  Batch<S> d_logits = no_logits<S>();
+  /// d × n, as they were before transport, not written to. Only KeyAction::scale and mix read them.
+  Batch<S> queries = no_logits<S>(), keys = no_logits<S>();
+  /// KeyAction::mix: b S⁺ before the segment and H after it, e' × d each, b the scalar decay of the whole segment.
+  /// Empty: no state.
+  Batch<S> state = no_logits<S>(), adjoint = no_logits<S>();
+  /// What flows through the whole segment, from keys before it to rows after it, in the unit: for scale d numbers, a
+  /// channel each; for turn one a plane, the gauge in it; null: nothing. If `is_absolute` the sum of this segment's own
+  /// moments is added on return: what flows through the segment before.
+  double* through = nullptr;
+  /// The true gradients are so many times those here. Those of parameters are true.
+  double unit = 1;
+  /// Turn with embedded scores, which see absolute angles: F_t = through + Σ_{i≥t} (⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩),
+  /// and no logits.
+  bool is_absolute = false;
+};
+
+/// The planes in which angles add up from token to token, of what states see: coordinates first(u) and second(u) of
+/// plane u. None where nothing flows through a whole segment: without turns, and for positions, which are absolute.
+struct Planes {
+  Index count = 0;
+  Pairing pairing = Pairing::interleaved;
+
+  [[nodiscard]] Index first(Index u) const { return pairing == Pairing::interleaved ? 2 * u : u; }
+  [[nodiscard]] Index second(Index u) const { return pairing == Pairing::interleaved ? 2 * u + 1 : u + count; }
+};
+
+namespace detail {
+
+/// A transition with a way back. What acts at token t, log γ_t, log a_t or an angle, multiplies exactly the pairs
+/// j < t ≤ i; its gradient is their flow F_t = Σ_{j<t≤i} f_ij, f_ij the pair's coupling, from sums that hold true terms
+/// only and no difference. A model has
+///
+///     struct Gradient;                                   of its parameters, a value
+///     Gradient zero_gradient(Index tokens) const;        zeros; tokens: T of the call
+///     void add_decay_flows(Segment s, const double* flows, Gradient&) const;
+///                                                        what multiplies scores: d log γ_t += flows[t - s.begin]
+///     void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient&) const;
+///                                                        the frame goes on from the segment's start as in `transport`
+///     void pull_vjp(Segment s, Batch<S> X, Batch<S> dX, double unit, Gradient&) const;
+///                                                        X before `pull`; dX on entry of the pulled, on return of X
+///     Planes planes() const;                             only where it turns by angles that add up
+///
+/// those of batches for every scalar type S that it serves. All add to the gradients of parameters.
+template <class A, class S = double>
+concept HasVjp = requires(const A& a, typename A::Gradient& g, Frame& frame, Segment s, TransportVjp<S>& x, Batch<S> X,
+                          const double* flows, double unit) {
+  { a.zero_gradient(Index()) } -> std::same_as<typename A::Gradient>;
+  a.add_decay_flows(s, flows, g);
+  a.template transport_vjp<S>(frame, s, x, g);
+  a.template pull_vjp<S>(s, X, X, unit, g);
+};
+
+/// dQ += K dX and dK += Q dXᵀ for logits of pairs j ≤ i of n tokens; sets dX to 0 for j > i.
+template <class S>
+void add_causal_pairs(Batch<S> Q, Batch<S> K, Batch<S> dX, Batch<S> dQ, Batch<S> dK) {
+  constexpr Index group = 32;
+  if (dX.size() == 0) return;
+  dX.template triangularView<Eigen::StrictlyLower>().setZero();
+  for (Index i = 0, n = dX.cols(), size; i < n; i += size) {
+    size = std::min(group, n - i);
+    add_product(dQ.middleCols(i, size), K.leftCols(i + size), dX.block(0, i, i + size, size));
+    add_product(dK.middleCols(i, size), Q.rightCols(n - i), dX.block(i, i, size, n - i).transpose());
+  }
+}
+
+}  // namespace detail
+
+template <class S, class Gradient>
+void LeavesKeys::transport_vjp(Frame&, Segment, TransportVjp<S>& x, Gradient&) const {
+  detail::add_causal_pairs<S>(x.moved_queries, x.moved_keys, x.d_logits, x.d_queries, x.d_keys);
+}
+
+/// The way back through a transition of any type behind one interface, beside its `TransitionView`. It refers to the
+/// transition and to the gradient that it adds to.
+template <class Scalar>
+class VjpView {
+ public:
+  VjpView() = default;
+  VjpView(const VjpView&) = delete;
+  VjpView& operator=(const VjpView&) = delete;
+  virtual ~VjpView() = default;
+
+  virtual void add_decay_flows(Segment segment, const double* flows) = 0;
+  virtual void transport_vjp(Frame& frame, Segment segment, TransportVjp<Scalar>& x) = 0;
+  virtual void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) = 0;
+  [[nodiscard]] virtual Planes planes() const = 0;
+};
+
+namespace detail {
+
+template <class Scalar, Transition A>
+class VjpViewOf final : public VjpView<Scalar> {
+ public:
+  VjpViewOf(const A& transition, typename A::Gradient& gradient) : transition_(transition), gradient_(gradient) {}
+
+  void add_decay_flows(Segment segment, const double* flows) override {
+    transition_.add_decay_flows(segment, flows, gradient_);
+  }
+  void transport_vjp(Frame& frame, Segment segment, TransportVjp<Scalar>& x) override {
+    transition_.template transport_vjp<Scalar>(frame, segment, x, gradient_);
+  }
+  void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) override {
+    transition_.template pull_vjp<Scalar>(segment, X, dX, unit, gradient_);
+  }
+  [[nodiscard]] Planes planes() const override {
+    if constexpr (requires { transition_.planes(); })
+      return transition_.planes();
+    else
+      return {};
+  }
+
+ private:
+  const A& transition_;
+  typename A::Gradient& gradient_;
+};
+
+}  // namespace detail
+}  // namespace SYMPOW_NAMESPACE

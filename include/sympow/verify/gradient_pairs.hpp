@@ -1,0 +1,198 @@
+// Every pair of a row and a key of a call: its logit, its weight and its score, by the definition in long double.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <sympow/core/integer_power.hpp>
+#include <sympow/verify/gradient_call.hpp>
+
+namespace SYMPOW_NAMESPACE::verify {
+namespace detail {
+
+/// Σ a_c b_c.
+inline Wide inner(const Vector<Wide>& a, const Vector<Wide>& b) {
+  Wide sum = 0;
+  for (Index c = 0; c < a.size(); ++c) sum += a[c] * b[c];
+  return sum;
+}
+/// A x, or x where A is empty.
+inline Vector<Wide> image(const Matrix<Wide>& A, const Vector<Wide>& x) {
+  if (A.size() == 0) return x;
+  Vector<Wide> y = Vector<Wide>::Zero(A.rows());
+  for (Index j = 0; j < A.cols(); ++j)
+    for (Index i = 0; i < A.rows(); ++i) y[i] += A(i, j) * x[j];
+  return y;
+}
+/// Aᵀ x, or x where A is empty.
+inline Vector<Wide> transposed_image(const Matrix<Wide>& A, const Vector<Wide>& x) {
+  if (A.size() == 0) return x;
+  Vector<Wide> y = Vector<Wide>::Zero(A.cols());
+  for (Index j = 0; j < A.cols(); ++j)
+    for (Index i = 0; i < A.rows(); ++i) y[j] += A(i, j) * x[i];
+  return y;
+}
+/// x += factor y.
+inline void add(Vector<Wide>& x, Wide factor, const Vector<Wide>& y) {
+  for (Index c = 0; c < x.size(); ++c) x[c] += factor * y[c];
+}
+/// X += factor a bᵀ.
+inline void add_outer(Matrix<Wide>& X, Wide factor, const Vector<Wide>& a, const Vector<Wide>& b) {
+  for (Index j = 0; j < X.cols(); ++j)
+    for (Index i = 0; i < X.rows(); ++i) X(i, j) += factor * a[i] * b[j];
+}
+
+/// A column under all products of steps that begin or end at its token.
+class Path {
+ public:
+  /// Of a column at a token of a call; -1 is before the first.
+  Path(const GradientCall& call, Vector<Wide> x, Index token) : token_(token) {
+    const auto step = [&](Index t) -> const Matrix<Wide>& {
+      return call.steps.empty() ? call.frame : call.steps[static_cast<std::size_t>(t)];
+    };
+    const bool moves = !call.steps.empty();
+    pulled_.push_back(x);
+    for (Index t = token; t >= 0; --t) pulled_.push_back(moves ? image(step(t), pulled_.back()) : x);
+    std::reverse(pulled_.begin(), pulled_.end());
+    pushed_.push_back(x);
+    for (Index t = token + 1; t < call.tokens(); ++t)
+      pushed_.push_back(moves ? transposed_image(step(t), pushed_.back()) : x);
+    absolute_ = image(call.frame, pulled_.front());
+  }
+  /// A_{t+1} … A_τ x, -1 ≤ t ≤ τ.
+  [[nodiscard]] const Vector<Wide>& pulled(Index t) const { return pulled_[static_cast<std::size_t>(t + 1)]; }
+  /// (A_{τ+1} … A_t)ᵀ x, t ≥ τ.
+  [[nodiscard]] const Vector<Wide>& pushed(Index t) const { return pushed_[static_cast<std::size_t>(t - token_)]; }
+  /// A_0 A_1 … A_τ x, A_0 being the frame.
+  [[nodiscard]] const Vector<Wide>& absolute() const { return absolute_; }
+  [[nodiscard]] Index token() const { return token_; }
+
+ private:
+  Index token_;
+  std::vector<Vector<Wide>> pulled_, pushed_;
+  Vector<Wide> absolute_;
+};
+
+/// φ and Dφ of a column.
+struct Embedded {
+  Vector<Wide> phi = {};
+  Matrix<Wide> jacobian = {};
+  Embedded() = default;
+  Embedded(const DenseFeature& feature, const Vector<Wide>& x) { feature.evaluate(x, phi, jacobian); }
+};
+
+}  // namespace detail
+
+/// Rows and pairs of a call.
+///
+///     s_ij = κ(x_ij) b_ij,   n⁺_i = Σ_j s_ij [v_j; 1] + b_0i [S_0; Z_0] φ(A_0 … A_i q'_i),   q' = scale · q
+///
+/// Weights and sums of a mean carry a common factor e^{-shift} of their row, so that none of them leaves the type.
+struct GradientPairs {
+  std::vector<detail::Path> queries, keys;                         ///< q' and k on their ways
+  std::vector<detail::Embedded> query_features, key_features;      ///< embedded scores: of the absolute columns
+  std::vector<detail::Embedded> state_features;                    ///< of what reads the initial state, A_0 … A_i q'_i
+  Matrix<Wide> logits, log_weights, weights, scores, state_reads;  ///< x, log b, b, s: T_k × T_q; [S_0; Z_0] φ
+  Vector<Wide> state_weights, shift, denominator;                  ///< b_0i; by row
+  Matrix<Wide> numerator, Y;                                       ///< e × T_q, before and after the division
+  std::vector<bool> is_degenerate;                                 ///< rows of means with a sum of 0
+
+  explicit GradientPairs(const GradientCall& call);
+
+  /// Σ log γ_t of the tokens first ≤ t ≤ last, -∞ for a closed gate.
+  static Wide log_weight(const GradientCall& call, Index first, Index last) {
+    Wide sum = 0;
+    for (Index t = first; t <= last; ++t) sum += static_cast<Wide>(call.log_decay[static_cast<std::size_t>(t)]);
+    return sum;
+  }
+
+ private:
+  void set_logits(const GradientCall& call);
+  void set_row(const GradientCall& call, Index i);
+};
+
+// ---- how it is done ----
+
+inline GradientPairs::GradientPairs(const GradientCall& call) {
+  call.check();
+  const Index m = call.Q.cols(), n = call.K.cols(), e = call.V.rows();
+  for (Index i = 0; i < m; ++i) queries.emplace_back(call, call.scale * call.Q.col(i), call.token_of(i));
+  for (Index j = 0; j < n; ++j) keys.emplace_back(call, call.K.col(j), j);
+  if (call.score == Score::embedded) {
+    for (const auto& query : queries) query_features.emplace_back(call.feature, query.absolute());
+    for (const auto& key : keys) key_features.emplace_back(call.feature, key.absolute());
+  }
+  if (call.initial.size() > 0)
+    for (const auto& query : queries) state_features.emplace_back(call.feature, query.absolute());
+  weights.setZero(n, m);
+  scores.setZero(n, m);
+  state_reads.setZero(e + 1, m);
+  state_weights.setZero(m);
+  shift.setZero(m);
+  denominator.setZero(m);
+  numerator.setZero(e, m);
+  Y.setZero(e, m);
+  is_degenerate.assign(static_cast<std::size_t>(m), false);
+  set_logits(call);
+  for (Index i = 0; i < m; ++i)
+    if (call.token_of(i) >= 0) set_row(call, i);
+}
+
+inline void GradientPairs::set_logits(const GradientCall& call) {
+  const Index m = call.Q.cols(), n = call.K.cols();
+  logits.setZero(n, m);
+  log_weights.setConstant(n, m, -std::numeric_limits<Wide>::infinity());
+  for (Index i = 0; i < m; ++i)
+    for (Index j = 0; j < call.seen(i); ++j) {
+      const auto& query = queries[static_cast<std::size_t>(i)];
+      const auto& key = keys[static_cast<std::size_t>(j)];
+      const Index at = query.token();
+      log_weights(j, i) = log_weight(call, j + 1, at);
+      if (call.score == Score::embedded)
+        logits(j, i) = detail::inner(query_features[static_cast<std::size_t>(i)].phi,
+                                     key_features[static_cast<std::size_t>(j)].phi);
+      else
+        logits(j, i) =
+            j <= at ? detail::inner(key.pushed(at), query.pulled(at)) : detail::inner(key.pulled(at), query.pulled(at));
+    }
+}
+
+inline void GradientPairs::set_row(const GradientCall& call, Index i) {
+  constexpr Wide nothing = -std::numeric_limits<Wide>::infinity();
+  const Index e = call.V.rows(), seen = call.seen(i);
+  const bool exponential = call.score == Score::exponential, reads_state = call.initial.size() > 0;
+  const Wide log_state = log_weight(call, 0, call.token_of(i));
+  if (reads_state) state_reads.col(i) = detail::image(call.initial, state_features[static_cast<std::size_t>(i)].phi);
+  if (call.divided) {
+    Wide most = reads_state && state_reads(e, i) != 0 ? log_state : nothing;
+    for (Index j = 0; j < seen; ++j)
+      if (exponential || logits(j, i) != 0)
+        most = std::max(most, log_weights(j, i) + (exponential ? logits(j, i) : Wide(0)));
+    shift[i] = most > nothing ? most : 0;
+  }
+  Vector<Wide> sums = Vector<Wide>::Zero(e + 1);
+  for (Index j = 0; j < seen; ++j) {
+    if (!(log_weights(j, i) > nothing)) continue;  // behind a closed gate, whatever it is
+    const Wide b = weights(j, i) = std::exp(log_weights(j, i) - shift[i]), x = logits(j, i);
+    const Wide s = scores(j, i) = exponential                  ? std::exp(x + log_weights(j, i) - shift[i])
+                                  : call.score == Score::power ? b * integer_power(x, call.degree)
+                                                               : b * x;
+    for (Index r = 0; r < e; ++r) sums[r] += s * call.V(r, j);
+    sums[e] += s;
+  }
+  if (reads_state && log_state > nothing) {
+    state_weights[i] = std::exp(log_state - shift[i]);
+    for (Index r = 0; r <= e; ++r) sums[r] += state_weights[i] * state_reads(r, i);
+  }
+  denominator[i] = sums[e];
+  is_degenerate[static_cast<std::size_t>(i)] = call.divided && sums[e] == 0;
+  const Wide divisor = call.divided && sums[e] != 0 ? sums[e] : 1;
+  for (Index r = 0; r < e; ++r) {
+    numerator(r, i) = sums[r];
+    Y(r, i) = sums[r] / divisor;
+  }
+}
+
+}  // namespace SYMPOW_NAMESPACE::verify
