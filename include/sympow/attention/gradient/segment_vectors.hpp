@@ -1,5 +1,5 @@
-// Queries and keys of a segment on the way back: loaded as on the way there, and from gradients of what transport has made
-// of them to those of the call and of the transition's parameters.
+// Queries and keys of a segment on the way back: loaded as on the way there, and from the gradients of what transport
+// has made of them to those of the call and of the transition's parameters.
 #pragma once
 
 #include <sympow/attention/engine/checks.hpp>
