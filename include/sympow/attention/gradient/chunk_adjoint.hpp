@@ -193,7 +193,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       const auto weight = next == no_weight || rho == no_weight
                               ? Scalar(0)
                               : static_cast<Scalar>(loader_.first().weight(rho - rows_.references()[i] - exponent));
-      set_scaled(&G(0, i), &rows_.dY()(0, i), weight * rows_.factors()[i], e);
+      Base::set_gradient(G.col(i), i, weight * rows_.factors()[i]);
       last[i] = weight * rows_.last()[i];
     }
     const Forgetting decay = FoldedSums<Scalar>::forgetting(

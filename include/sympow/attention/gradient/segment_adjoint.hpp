@@ -36,6 +36,12 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     call_.vjp.add_decay_flows(s, own_.flows(s.size).data());
   }
 
+  /// G_i ← factor dŷ_i, and 0 where the row has no gradient, whatever dy is.
+  void set_gradient(ColumnView<Scalar> G, Index i, Scalar factor) {
+    if (rows_.exponents()[i] == no_weight) return G.setZero(), void();
+    set_scaled(G.data(), rows_.dY().col(i).data(), factor, G.size());
+  }
+
   /// What the rows see before the segment is looked at.
   virtual void look_before() = 0;
   /// log2 of the largest weight in it, for the segment's first token.
@@ -160,7 +166,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       const Scalar beside = rho == no_weight ? Scalar(0) : power_of_two<Scalar>(rho - R);
       factors[i] = rows_.factors()[i] * beside;
       last[i] = rows_.last()[i] * beside;
-      set_scaled(own_.G(e, n).col(i).data(), rows_.dY().col(i).data(), factors[i], e);
+      set_gradient(own_.G(e, n).col(i), i, factors[i]);
     }
   }
   // The pairs of the segment.

@@ -48,6 +48,7 @@ class SegmentVectors {
     query_tokens_ = query_tokens;
     key_tokens_ = key_tokens;
     loader_.load(s.size, frame, query_tokens, queries_of(call_.Q), key_tokens, keys_of(call_.K), keys_of(call_.V));
+    if (degree == 1 && !is_exponential) loader_.weigh_zero_keys();  // (k·q) changes with k at k = 0 as well
   }
 
   /// Queries and keys as they were before transport, and as it has moved them.
