@@ -45,14 +45,11 @@ struct Places {
 };
 
 /// A number that differs where any of the bits do, but by chance: FNV-1a.
-template <class... T>
-unsigned long long digest(const std::vector<T>&... all) {
+template <class T>
+unsigned long long digest(const std::vector<T>& x) {
   unsigned long long sum = 0xcbf29ce484222325;
-  const auto add = [&](const auto& x) {
-    for (const std::byte byte : std::as_bytes(std::span(x)))
-      sum = (sum ^ static_cast<unsigned long long>(byte)) * 0x100000001b3;
-  };
-  (add(all), ...);
+  for (const std::byte byte : std::as_bytes(std::span(x)))
+    sum = (sum ^ static_cast<unsigned long long>(byte)) * 0x100000001b3;
   return sum;
 }
 
@@ -135,7 +132,7 @@ class Arrays {
     std::size_t others = 0;
     for (std::size_t i = 0; i < bits.size() && first == 0; ++i) others += !is_row[i] && bits[i] != x.format.unset();
     require(others == 0, "%s: %d entries beside the rows were written", what.c_str(), static_cast<int>(others));
-    std::printf("  %-52s %4.2f of the bound, bits %016llx\n", what.c_str(), worst, digest(bits, conditions));
+    std::printf("  %-52s %4.2f of the bound, bits %016llx\n", what.c_str(), worst, digest(bits));
   }
 
   Places places;

@@ -91,9 +91,9 @@ void fold_in_passes(const std::string& what, const Format& format, bool rotary) 
   p.power = 1;
   p.d = 64;
   p.e = 8;
-  p.batch = 5;  // four at once
-  p.query_heads = p.gate_heads = 128;
-  p.key_heads = 64;
+  p.batch = 17;  // 16 at once
+  p.query_heads = p.gate_heads = 32;
+  p.key_heads = 16;
   p.tokens = 5;
   p.element = format.element;
   p.products = format.products;
@@ -163,8 +163,7 @@ void fold_in_passes(const std::string& what, const Format& format, bool rotary) 
 
 void test_decoding() {
   fold_in_passes("a fold in passes", {cuda::Element::bf16}, false);
-  fold_in_passes("a fold in passes, of floats", {cuda::Element::f32}, false);
-  fold_in_passes("a fold in passes, rotary", {cuda::Element::fp16}, true);
+  fold_in_passes("a fold in passes, of floats that turn", {cuda::Element::f32}, true);
   for (const auto& [power, d, floats] : cuda::library::instantiations)
     for (const Format& format : all_formats) {
       if (format.element == cuda::Element::f32 && !floats) continue;
@@ -192,6 +191,7 @@ void test_decoding() {
     check(std::to_string(step) + " at once, rotary", p, Tokens(p, Gates::slow, 8).turned({step == 1, {}, 0}), 0, step);
     check(std::to_string(step) + " at once after 60, rotary by beta", p,
           Tokens(p, Gates::slow, 8).turned({step == 7, steps, 0}), 60, step);
+    if (step == 1) continue;
     p.element = cuda::Element::f32;
     check(std::to_string(step) + " at once, f32, rotary" + (step == 7 ? " by beta" : ""), p,
           Tokens(p, Gates::slow, 8).turned({step == 64, step == 7 ? steps : std::function<double(int)>(), 0}),
