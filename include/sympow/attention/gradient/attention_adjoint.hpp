@@ -49,7 +49,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     const Index n = std::min(most, tokens_), keys = call_.K.cols(), rows = loader_.vector_rows();
     Base::reserve(n);
     keys_.reserve(n);
-    for (auto* panel : {&kept_.logits, &kept_.products}) (*panel)(keys, n);
+    for (auto* panel : {&kept_.logits, &kept_.products}) (*panel)(keys* n);
     kept_.d_keys(rows, keys).setZero();
     kept_.of_keys(keys).setZero();
     for (auto* panel : {&kept_.weights, &kept_.ones, &kept_.sums}) (*panel)(n);
@@ -82,9 +82,11 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     kept_.through(Base::flows_through(), keys_.size()).setZero();
   }
 
-  // Of a block with the rows: logits, and v_j·dŷ_i.
+  // Of a block with the rows: logits, and v_j·dŷ_i. One block after the other, as columns of all keys would be too far
+  // apart for a cache.
   MatrixView<Scalar> part(Panel<Scalar>& panel, const KeyBlock& block, Index keys) {
-    return panel(call_.K.cols(), size()).middleRows(std::min(block.tokens.begin, call_.K.cols()), keys);
+    const Index first = std::min(block.tokens.begin, call_.K.cols());
+    return {panel(call_.K.cols() * size()).data() + first * size(), keys, size()};
   }
   // The queries as they see block number m, counted from the nearest.
   MatrixView<Scalar> queries_at(Index m) {
