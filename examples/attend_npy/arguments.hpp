@@ -30,7 +30,7 @@ inline constexpr const char* usage =
     [--layout bthd|bhtd] [--lengths N,N,...|L.npy]
     [--log-gate G.npy] [--theta TH.npy [--beta B.npy] [--pairing interleaved|half-split]]
     [--householder W.npy --strength ST.npy [--delta-rule]] [--scale S] [--normalize auto|sum|none]
-    [--state-in FILE] [--state-out FILE] [--diagnostics D.npy] [--compare]
+    [--state-in FILE] [--state-out FILE] [--diagnostics D.npy] [--grad DY.npy] [--compare]
 
   y_i = sum_{j <= i} s_ij v_j  (/ sum_j s_ij),   s_ij = kappa(S q_i . M_ij k_j) b_ij
   b_ij = exp(G_{j+1} + ... + G_i),   M_ij turns the pair (2n, 2n+1), or (n, n + d/2), by -(B_{j+1} + ... + B_i) TH_n,
@@ -70,6 +70,10 @@ inline constexpr const char* usage =
                    batch first, each as sympow::save writes it: see sympow/attention/state_file.hpp
   --diagnostics    D, f8, of Y's shape but for the last axis, which is 3: log|denominator|, row condition number, 1 for a row without
                    information (its Y is 0) or else 0
+  --grad           DY, the gradient of a loss in Y, of Y's type and shape. Leaves beside Y the gradient in all that was given of --q, --k,
+                   --v, --log-gate, --theta, --beta, --householder, --strength and --scale, each of its own type and shape and by the
+                   name of Y with _d and that of the option: y_dq.npy, y_dlog_gate.npy. They are 0 where there is padding. Those of
+                   recurrent are made by the chunked form; a state that was read is constant, one that is left is not in the loss
   --compare        run every form that the feature has, print how far they are apart by the row rule,
                    |Y - Y'| / (4 u K max|V| (1 + sqrt n)), and exit with 1 if that is above 1 or a row holds information in one
                    form and none in another; Y is that of the chosen form. The rows
@@ -87,7 +91,7 @@ using sympow::Pairing;
 
 struct Arguments {
   // Paths, empty if not given.
-  std::string q, k, v, out, log_gate, theta, beta, householder, strength, state_in, state_out, diagnostics;
+  std::string q, k, v, out, log_gate, theta, beta, householder, strength, state_in, state_out, diagnostics, grad;
   std::string lengths;  // a list or a path, empty if not given
   Layout layout = Layout::bthd;
   bool has_layout = false;  // whether it was given
@@ -99,6 +103,7 @@ struct Arguments {
   Form form = Form::automatic;
   std::ptrdiff_t chunk = 0;  // 0 lets the library choose
   double scale = 1;
+  bool has_scale = false;  // whether it was given
   Normalize normalize = Normalize::automatic;
   bool delta_rule = false;
   bool compare = false;
@@ -188,6 +193,7 @@ inline Arguments parse(const std::vector<std::string>& words) {
                                                                  {"--state-in", &Arguments::state_in},
                                                                  {"--state-out", &Arguments::state_out},
                                                                  {"--diagnostics", &Arguments::diagnostics},
+                                                                 {"--grad", &Arguments::grad},
                                                                  {"--lengths", &Arguments::lengths}};
   const std::vector<std::string> others = {"--feature", "--power", "--features",  "--seed",   "--form",
                                            "--chunk",   "--scale", "--normalize", "--layout", "--pairing"};
@@ -240,6 +246,7 @@ inline Arguments parse(const std::vector<std::string>& words) {
   for (const char* needed : {"--q", "--k", "--v", "--out"})
     if (!given.contains(needed)) fail(needed, " is missing; see attend_npy --help");
   arguments.has_layout = given.contains("--layout");
+  arguments.has_scale = given.contains("--scale");
   detail::check_chain(arguments);
   if (given.contains("--beta") && !given.contains("--theta"))
     fail("--beta ", arguments.beta, " needs --theta: it multiplies the rates in it");

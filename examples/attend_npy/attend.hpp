@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gradients.hpp"
 #include "problem.hpp"
 
 namespace attend_npy {
@@ -34,9 +35,9 @@ struct Results {
 };
 
 /// Runs a problem. States are read from and written to the streams, if there are any; `state_in_name` is for messages.
-/// Throws `BadInput`.
+/// Adds to the gradients, if they are wanted. Throws `BadInput`.
 template <class Scalar>
 Results<Scalar> attend(const Problem& problem, std::istream* state_in, std::ostream* state_out,
-                       const std::string& state_in_name);
+                       const std::string& state_in_name, ProblemGradients<Scalar>* gradients);
 
 }  // namespace attend_npy

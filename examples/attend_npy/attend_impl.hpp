@@ -11,6 +11,7 @@
 
 #include "attend.hpp"
 #include "features.hpp"
+#include "gradients.hpp"
 #include "reference.hpp"
 #include "state_files.hpp"
 
@@ -25,15 +26,15 @@ class Head {
  public:
   using Carried = StateOf<Scalar, F>;
 
-  Head(const F& feature, const Problem& problem, Index n, Workspace<Scalar>& workspace)
+  Head(const F& feature, const Problem& problem, Index n, VjpWorkspace<Scalar>& workspace)
       : feature_(feature),
         problem_(problem),
         n_(n),
         workspace_(workspace),
         transition_(problem.transition<Scalar>(n)),
-        Q_(problem.heads(problem.Q.data<Scalar>(), problem.H, problem.d).head(b(), h())),
-        K_(problem.heads(problem.K.data<Scalar>(), problem.H_kv, problem.d).head(b(), problem.key_head(h()))),
-        V_(problem.heads(problem.V.data<Scalar>(), problem.H_kv, problem.e).head(b(), problem.key_head(h()))) {}
+        Q_(problem.queries<Scalar>(n)),
+        K_(problem.keys<Scalar>(n)),
+        V_(problem.values<Scalar>(n)) {}
 
   [[nodiscard]] Index b() const { return n_ / problem_.H; }  ///< its sequence
   [[nodiscard]] Index h() const { return n_ % problem_.H; }  ///< which of the heads of its queries
@@ -52,6 +53,11 @@ class Head {
           });
         },
         transition_);
+  }
+
+  /// Adds the gradients of the head from `state`.
+  void take_back(const Carried& state, ProblemGradients<Scalar>& gradients) const {
+    add_gradients<Scalar, F>(feature_, problem_, n_, transition_, state, workspace_, gradients);
   }
 
   /// Runs every form that can start from `state` and compares each with the others, and with the rows in double if
@@ -195,20 +201,20 @@ class Head {
   const F& feature_;
   const Problem& problem_;
   Index n_;
-  Workspace<Scalar>& workspace_;
+  VjpWorkspace<Scalar>& workspace_;
   Transition<Scalar> transition_;
   Eigen::Map<const Matrix<Scalar>, Eigen::Unaligned, Eigen::OuterStride<>> Q_, K_, V_;
 };
 
 template <class Scalar, class F>
 Results<Scalar> attend(const F& feature, const Problem& problem, std::istream* state_in, std::ostream* state_out,
-                       const std::string& state_in_name) {
+                       const std::string& state_in_name, ProblemGradients<Scalar>* gradients) {
   const bool diagnose = !problem.arguments.diagnostics.empty();
   Results<Scalar> results;
   const auto rows = static_cast<std::size_t>(problem.count() * problem.T);
   results.Y.resize(rows * static_cast<std::size_t>(problem.e));
   if (diagnose) results.diagnostics.resize(rows * 3);
-  Workspace<Scalar> workspace;
+  VjpWorkspace<Scalar> workspace;
   const bool nothing_to_do = problem.T == 0 && state_in == nullptr && state_out == nullptr;
   for (Index n = 0; n < (nothing_to_do ? 0 : problem.count()); ++n) {
     const bool all_forms = problem.arguments.compare && problem.arguments.has_state();
@@ -217,6 +223,7 @@ Results<Scalar> attend(const F& feature, const Problem& problem, std::istream* s
     const Head<Scalar, F> head(feature, problem, n, workspace);
     try {
       if (problem.arguments.compare) head.compare(state, state_in != nullptr, results.comparison);
+      if (gradients != nullptr) head.take_back(state, *gradients);
       Diagnostics diagnostics;
       head.run(problem.form, state, problem.heads(results.Y.data(), problem.H, problem.e).head(head.b(), head.h()),
                diagnose ? &diagnostics : nullptr);
@@ -234,9 +241,9 @@ Results<Scalar> attend(const F& feature, const Problem& problem, std::istream* s
 
 template <class Scalar>
 Results<Scalar> attend(const Problem& problem, std::istream* state_in, std::ostream* state_out,
-                       const std::string& state_in_name) {
+                       const std::string& state_in_name, ProblemGradients<Scalar>* gradients) {
   return with_feature(problem.arguments, problem.d, [&](const auto& feature) {
-    return detail::attend<Scalar>(feature, problem, state_in, state_out, state_in_name);
+    return detail::attend<Scalar>(feature, problem, state_in, state_out, state_in_name, gradients);
   });
 }
 

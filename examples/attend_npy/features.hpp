@@ -13,6 +13,20 @@
 
 namespace attend_npy {
 
+/// Names the feature maps of the program, X(map) for each, where templates of them are instantiated.
+#define ATTEND_NPY_EACH_FEATURE(X)  \
+  X(sympow::Exponential)            \
+  X(sympow::Linear)                 \
+  X(sympow::PositiveRandomFeatures) \
+  X(sympow::SymmetricPower<1>)      \
+  X(sympow::SymmetricPower<2>)      \
+  X(sympow::SymmetricPower<3>)      \
+  X(sympow::SymmetricPower<4>)      \
+  X(sympow::SymmetricPower<5>)      \
+  X(sympow::SymmetricPower<6>)      \
+  X(sympow::SymmetricPower<7>)      \
+  X(sympow::SymmetricPower<8>)
+
 /// Calls `visit` with the feature map that the arguments name, for keys in R^d.
 template <class Visitor>
 auto with_feature(const Arguments& arguments, std::ptrdiff_t d, Visitor&& visit) {

@@ -11,6 +11,7 @@
 
 #include "attend.hpp"
 #include "features.hpp"
+#include "gradient_files.hpp"
 #include "output_files.hpp"
 #include "process.hpp"
 #include "read_problem.hpp"
@@ -42,7 +43,11 @@ Form choose_form(Problem& problem) {
   if (arguments.chunk == 0) problem.arguments.chunk = sympow::cheapest_chunk(shape);
   const Index chunk = std::min(problem.longest(), arguments.chunk);
   const double projections = arguments.feature == Feature::random ? D * static_cast<double>(problem.d) * 8 : 0;
-  const double bytes = state_bytes(D, problem.e, scalar) + chunk_bytes(D, chunk, scalar) + projections;
+  // Gradients keep states along the way: every √n-th of n chunks, those between two of them, and their own.
+  const double states = arguments.grad.empty()
+                            ? 1
+                            : 3 + 2 * std::ceil(std::sqrt(tokens / static_cast<double>(std::max<Index>(chunk, 1))));
+  const double bytes = states * state_bytes(D, problem.e, scalar) + chunk_bytes(D, chunk, scalar) + projections;
 
   const Form form = arguments.form == Form::automatic ? sympow::cheapest_form(shape) : arguments.form;
   const double of_attention = D * tokens * static_cast<double>(scalar) + projections;  // φ of all keys
@@ -50,9 +55,10 @@ Form choose_form(Problem& problem) {
     fail("--features ", arguments.features, ": projections, a state and embeddings take ",
          whole(std::max(bytes, of_attention)), " bytes, must be at most ", whole(most_state_bytes));
   if ((form != Form::attention || arguments.compare) && bytes > most_state_bytes)
-    fail("P = ", arguments.degree(), " on d = ", problem.d, " and e = ", problem.e, " needs D = ", whole(D),
-         ": a state and a chunk of ", chunk, " tokens take ", whole(bytes), " bytes, must be at most ",
-         whole(most_state_bytes), "; --form attention needs neither, without --compare and state files");
+    fail("P = ", arguments.degree(), " on d = ", problem.d, " and e = ", problem.e, " needs D = ", whole(D), ": ",
+         states == 1 ? "a state" : whole(states) + " states", " and a chunk of ", chunk, " tokens take ", whole(bytes),
+         " bytes, must be at most ", whole(most_state_bytes),
+         "; --form attention needs neither, without --compare and state files");
   if (!arguments.state_out.empty()) {
     std::error_code error;
     const auto folder = std::filesystem::absolute(arguments.state_out, error).parent_path();
@@ -160,19 +166,28 @@ int run(const Problem& problem) {
       arguments.diagnostics.empty() ? nullptr : &files.open("--diagnostics", arguments.diagnostics);
   std::ostream* state_out = arguments.state_out.empty() ? nullptr : &files.open("--state-out", arguments.state_out);
 
-  const Results<Scalar> results =
-      attend<Scalar>(problem, arguments.state_in.empty() ? nullptr : &state_in, state_out, state_in_name);
+  GradientFiles<Scalar> gradients(problem, files);
+
+  const Results<Scalar> results = attend<Scalar>(problem, arguments.state_in.empty() ? nullptr : &state_in, state_out,
+                                                 state_in_name, gradients.gradients());
   const std::string growth = about_growth<Scalar>(problem);
   check_rows(problem, results.Y, growth);
   write_npy(out, problem.rows_of(problem.e), results.Y);
   if (diagnostics != nullptr) write_npy(*diagnostics, problem.rows_of(3), results.diagnostics);
+  gradients.write();
   files.finish();
 
   describe(problem);
+  for (const std::string& path : gradients.paths())
+    std::printf("%s%s", path == gradients.paths().front() ? "gradients in " : ", ", path.c_str());
+  if (!gradients.paths().empty()) std::printf("\n");
   if (!growth.empty()) std::printf("%s\n", growth.c_str());
   const auto beyond = std::count_if(results.Y.begin(), results.Y.end(), [](Scalar y) { return !std::isfinite(y); });
   if (beyond > 0)
     std::printf("%s beyond the range of the type\n", counted(beyond, "entry of Y is", "entries of Y are").c_str());
+  if (gradients.beyond() > 0)
+    std::printf("%s beyond the range of the type\n",
+                counted(gradients.beyond(), "entry of gradients is", "entries of gradients are").c_str());
   if (arguments.compare) report(problem, results.comparison);
   sympow::io::require_printed();
   files.commit();

@@ -17,8 +17,9 @@
 namespace attend_npy {
 
 namespace detail {
-inline std::array<std::atomic<const char*>, 3> partial_names{};
-}
+inline constexpr std::size_t most_files = 12;
+inline std::array<std::atomic<const char*>, most_files> partial_names{};
+}  // namespace detail
 
 /// Removes the files in the making, for what ends the program without unwinding it. A signal handler may call it.
 inline void remove_partial_files() noexcept {
@@ -26,7 +27,7 @@ inline void remove_partial_files() noexcept {
     if (const char* path = name.load(); path != nullptr) unlink(path);
 }
 
-/// Up to three files in the making, regular ones. Whatever was not committed is gone with this object.
+/// Up to `most_files` files in the making, regular ones. Whatever was not committed is gone with this object.
 class OutputFiles {
  public:
   OutputFiles() = default;

@@ -31,8 +31,9 @@ using Transition = std::variant<sympow::Decay, sympow::TransitionProduct<sympow:
 struct Problem {
   Arguments arguments;
   Array Q, K, V;
-  std::optional<Array> log_gate, theta, beta, W, strength;
-  std::vector<Index> lengths;  // tokens of every sequence; none if there is no padding
+  std::optional<Array> log_gate, theta, beta, W, strength, scale;
+  std::optional<Array> dY, given_V;  // V before --delta-rule, kept for gradients
+  std::vector<Index> lengths;        // tokens of every sequence; none if there is no padding
   Index B = 1, H = 1, H_kv = 1, T = 0, d = 0, e = 0;
   bool heads_first = false;     // in memory, before the tokens
   Form form = Form::attention;  // that was chosen
@@ -59,6 +60,20 @@ struct Problem {
   [[nodiscard]] sympow::Heads<S> heads(S* numbers, Index head_count, Index width) const {
     return heads_first ? sympow::Heads<S>::bhtd(numbers, B, head_count, T, width, lengths)
                        : sympow::Heads<S>::bthd(numbers, B, T, head_count, width, lengths);
+  }
+
+  /// What head n of the queries is computed from, in place.
+  template <class Scalar>
+  [[nodiscard]] auto queries(Index n) const {
+    return heads(Q.data<Scalar>(), H, d).head(n / H, n % H);
+  }
+  template <class Scalar>
+  [[nodiscard]] auto keys(Index n) const {
+    return heads(K.data<Scalar>(), H_kv, d).head(n / H, key_head(n % H));
+  }
+  template <class Scalar>
+  [[nodiscard]] auto values(Index n) const {
+    return heads(V.data<Scalar>(), H_kv, e).head(n / H, key_head(n % H));
   }
 
   /// Calls visit(x) with the tokens of each head in turn, without padding.

@@ -192,6 +192,14 @@ inline Problem read_problem(const Arguments& arguments) {
   detail::check_entries(problem, Q, problem.H, problem.d, false);
   detail::check_entries(problem, K, problem.H_kv, problem.d, false);
   detail::check_entries(problem, problem.V, problem.H_kv, problem.e, false);
+  if (arguments.has_scale) problem.scale = Array{"--scale", {}, std::vector<double>{arguments.scale}};
+  if (!arguments.grad.empty()) {
+    problem.dY = read_npy("--grad", arguments.grad);
+    detail::check_type(*problem.dY, Q);
+    detail::check_shape(*problem.dY, problem.rows_of(problem.e), "that of Y");
+    detail::check_entries(problem, *problem.dY, problem.H, problem.e, false);
+    if (arguments.delta_rule) problem.given_V = problem.V;
+  }
   const auto apply = [&]<class Scalar>(const std::vector<Scalar>&) {
     if (problem.W) detail::check_steps<Scalar>(problem);
     if (arguments.delta_rule) detail::multiply_values<Scalar>(problem);

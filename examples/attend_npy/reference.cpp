@@ -59,16 +59,6 @@ verify::DirectRows<double> reference(const F& feature, const Transition<double>&
 #define ATTEND_NPY_REFERENCE(...)                                                                                      \
   template verify::DirectRows<double> reference(const __VA_ARGS__&, const Transition<double>&, const Eigen::MatrixXd&, \
                                                 const Eigen::MatrixXd&, const Eigen::MatrixXd&, double, bool);
-ATTEND_NPY_REFERENCE(Exponential)
-ATTEND_NPY_REFERENCE(Linear)
-ATTEND_NPY_REFERENCE(PositiveRandomFeatures)
-ATTEND_NPY_REFERENCE(SymmetricPower<1>)
-ATTEND_NPY_REFERENCE(SymmetricPower<2>)
-ATTEND_NPY_REFERENCE(SymmetricPower<3>)
-ATTEND_NPY_REFERENCE(SymmetricPower<4>)
-ATTEND_NPY_REFERENCE(SymmetricPower<5>)
-ATTEND_NPY_REFERENCE(SymmetricPower<6>)
-ATTEND_NPY_REFERENCE(SymmetricPower<7>)
-ATTEND_NPY_REFERENCE(SymmetricPower<8>)
+ATTEND_NPY_EACH_FEATURE(ATTEND_NPY_REFERENCE)
 
 }  // namespace attend_npy

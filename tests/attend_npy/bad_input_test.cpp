@@ -172,6 +172,28 @@ TEST_CASE("shapes and types that disagree", "[attend_npy]") {
                {"--theta th.npy: turns pairs, and the last axis of --q odd.npy is odd, 3"});
 }
 
+TEST_CASE("gradients of rows that do not fit the rows", "[attend_npy]") {
+  const Good good;
+  const Folder& folder = good.folder;
+  folder.save<double>("dy.npy", {2, 5, 3, 3}, numbers(90));
+  folder.save<double>("wide.npy", {2, 5, 3, 4}, numbers(120));
+  folder.save<double>("transposed.npy", {2, 3, 5, 3}, numbers(90));
+  folder.save<float>("single.npy", {2, 5, 3, 3}, std::vector<float>(90, .5f));
+  std::vector<double> entries = numbers(90);
+  entries[89] = std::numeric_limits<double>::quiet_NaN();
+  folder.save<double>("nan.npy", {2, 5, 3, 3}, entries);
+  const std::string words = good.inputs + " --out y.npy --grad ";
+  good.refuses(words + "wide.npy", {"--grad wide.npy: shape is (2, 5, 3, 4), must be (2, 5, 3, 3), that of Y"});
+  good.refuses(words + "transposed.npy", {"--grad transposed.npy: shape is (2, 3, 5, 3), must be (2, 5, 3, 3)"});
+  good.refuses(words + "single.npy", {"--grad single.npy: is of type f4, must be f8 as --q q.npy is"});
+  good.refuses(words + "nan.npy", {"--grad nan.npy: entry (1, 4, 2, 2) is nan, must be finite"});
+  good.refuses(words + "gone.npy", {"--grad gone.npy: there is no such file"});
+  good.refuses(words + "dy.npy --diagnostics y_dtheta.npy",
+               {"gradient y_dtheta.npy: is the same file as --diagnostics y_dtheta.npy"});
+  fs::create_directory(folder / "y_dbeta.npy");
+  good.refuses(words + "dy.npy", {"gradient y_dbeta.npy: cannot be written, it is a directory"});
+}
+
 TEST_CASE("entries that are not finite, and gates that are not", "[attend_npy]") {
   const Good good;
   const Folder& folder = good.folder;

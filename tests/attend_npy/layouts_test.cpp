@@ -1,5 +1,6 @@
 // Orders of four axes, sequences of unequal lengths, grouped heads, and which entries a rotation pairs.
 #include <limits>
+#include <map>
 
 #include "problem.hpp"
 
@@ -37,12 +38,12 @@ void save(const Folder& folder, const std::string& name, const Numbers& x, bool 
 
 // Tokens under a chain or under gates and rotations, in a folder of their own.
 struct Tokens {
-  Numbers Q, K, V, log_gate, W;
+  Numbers Q, K, V, log_gate, W, dY;
 
   Tokens(std::uint64_t seed, Index H, Index H_kv) {
     Random random(seed);
     Q = numbers(random, H, d), K = numbers(random, H_kv, d), V = numbers(random, H_kv, e);
-    log_gate = numbers(random, H, 1), W = numbers(random, H_kv, d);
+    log_gate = numbers(random, H, 1), W = numbers(random, H_kv, d), dY = numbers(random, H, e);
     for (Index n = 0; n < B * H_kv * T; ++n) {
       Eigen::Map<Eigen::VectorXd> w(W.entries.data() + n * d, d);
       w.normalize();
@@ -52,7 +53,7 @@ struct Tokens {
   // The first tokens of one sequence.
   [[nodiscard]] Tokens part(Index b, Index count) const {
     Tokens one = *this;
-    for (Numbers* x : {&one.Q, &one.K, &one.V, &one.log_gate, &one.W}) {
+    for (Numbers* x : {&one.Q, &one.K, &one.V, &one.log_gate, &one.W, &one.dY}) {
       std::vector<double> entries;
       for (Index h = 0; h < x->heads; ++h) {
         const auto first = x->entries.begin() + (b * x->heads + h) * T * x->width;
@@ -63,12 +64,13 @@ struct Tokens {
     return one;
   }
 
-  // Y and the diagnostics by (batch, head, token, entry), of a run with `more` words.
-  [[nodiscard]] std::pair<std::vector<double>, std::vector<double>> run(bool chain, bool heads_first,
-                                                                        const std::string& more) const {
+  // Y, the diagnostics and the gradients by (batch, head, token, entry), of a run with `more` words.
+  [[nodiscard]] std::map<std::string, std::vector<double>> run(bool chain, bool heads_first,
+                                                               const std::string& more) const {
     const Folder folder;
     save(folder, "q.npy", Q, heads_first), save(folder, "k.npy", K, heads_first), save(folder, "v.npy", V, heads_first);
     save(folder, "g.npy", log_gate, heads_first), save(folder, "w.npy", W, heads_first);
+    save(folder, "dy.npy", dY, heads_first);
     Numbers strength = W;  // one number a token, in (-1, 1)
     strength.width = 1;
     strength.entries.clear();
@@ -76,19 +78,31 @@ struct Tokens {
     save(folder, "st.npy", strength, heads_first);
     folder.save<double>("th.npy", {d / 2}, {.3, .05});
     const Finished finished = folder.run(
-        "--q q.npy --k k.npy --v v.npy --log-gate g.npy --out y.npy --diagnostics d.npy " + more +
+        "--q q.npy --k k.npy --v v.npy --log-gate g.npy --out y.npy --diagnostics d.npy --grad dy.npy " + more +
         (chain ? " --feature linear --householder w.npy --strength st.npy --delta-rule" : " --theta th.npy") +
         (heads_first ? " --layout bhtd" : ""));
     CAPTURE(more, finished.err);
     REQUIRE(finished.status == 0);
     REQUIRE_THAT(finished.out, contains(heads_first ? "Q is (B, H, T, d) = (" : "Q is (B, T, H, d) = ("));
-    const auto read = [&](const char* name) {
-      const sympow::io::Array array = folder.read(name);
-      return heads_first ? std::get<std::vector<double>>(array.entries) : by_head(array).entries;
-    };
-    return {read("y.npy"), read("d.npy")};
+    std::map<std::string, std::vector<double>> found;
+    for (const std::string name : {"y", "d", "y_dq", "y_dk", "y_dv", "y_dlog_gate",
+                                   chain ? "y_dhouseholder" : "y_dtheta", chain ? "y_dstrength" : "y_dtheta"}) {
+      sympow::io::Array array = folder.read(name + ".npy");
+      if (array.shape.size() == 3) array.shape.push_back(1);
+      const bool in_order = heads_first || array.shape.size() < 4;
+      found[name] = in_order ? std::get<std::vector<double>>(array.entries) : by_head(array).entries;
+    }
+    return found;
   }
 };
+
+// Blocks of so many numbers, each added to the one before it.
+std::vector<double> sums_of_pairs(const std::vector<double>& x, Index size) {
+  std::vector<double> sums;
+  for (Index n = 0; n < std::ssize(x); ++n)
+    if (n / size % 2 == 0) sums.push_back(x[static_cast<std::size_t>(n)] + x[static_cast<std::size_t>(n + size)]);
+  return sums;
+}
 
 Finished run_refused(const Folder& folder, const std::string& words) {
   const auto before = folder.names();
@@ -114,7 +128,14 @@ TEST_CASE("query heads of a group read one head of keys and values", "[attend_np
   for (Numbers* x : {&all.K, &all.V, &all.W}) *x = repeated(*x, 2);
   for (const bool chain : {false, true})
     for (const bool heads_first : {false, true})
-      REQUIRE(grouped.run(chain, heads_first, "--form chunked") == all.run(chain, heads_first, "--form chunked"));
+      for (const std::string form : {"attention", "chunked"}) {
+        const auto found = grouped.run(chain, heads_first, "--form " + form);
+        auto expected = all.run(chain, heads_first, "--form " + form);
+        for (const auto& [name, width] :
+             std::map<std::string, Index>{{"y_dk", d}, {"y_dv", e}, {"y_dhouseholder", d}, {"y_dstrength", 1}})
+          if (expected.contains(name)) expected[name] = sums_of_pairs(expected[name], T * width);
+        REQUIRE(found == expected);
+      }
 }
 
 TEST_CASE("padding may hold anything and is zero in the rows", "[attend_npy]") {
@@ -125,7 +146,7 @@ TEST_CASE("padding may hold anything and is zero in the rows", "[attend_npy]") {
       for (const bool from_file : {false, true}) {
         const Tokens whole(3, 2, 1);
         Tokens padded = whole;
-        for (Numbers* x : {&padded.Q, &padded.K, &padded.V, &padded.log_gate, &padded.W})
+        for (Numbers* x : {&padded.Q, &padded.K, &padded.V, &padded.log_gate, &padded.W, &padded.dY})
           for (Index h = 0; h < x->heads; ++h)
             std::fill_n(x->entries.begin() + ((x->heads + h) * T + length) * x->width, (T - length) * x->width, nan);
         const Folder folder;
@@ -137,16 +158,20 @@ TEST_CASE("padding may hold anything and is zero in the rows", "[attend_npy]") {
             padded.run(chain, heads_first, form + " --lengths " + (from_file ? (folder / "n.npy").string() : "40,17"));
         const auto first = whole.part(0, T).run(chain, heads_first, form),
                    second = whole.part(1, length).run(chain, heads_first, form);
-        const auto check = [&](const std::vector<double>& y, std::vector<double> expected,
-                               const std::vector<double>& last, Index width) {
-          for (const Index h : {0, 1}) {
+        for (const auto& [name, y] : found) {
+          if (name == "y_dtheta") continue;  // a sum over all heads
+          CAPTURE(name);
+          const Index heads =
+              std::set<std::string>{"y_dk", "y_dv", "y_dhouseholder", "y_dstrength"}.contains(name) ? 1 : 2;
+          const Index width = std::ssize(y) / (B * heads * T);
+          std::vector<double> expected = first.at(name);
+          const std::vector<double>& last = second.at(name);
+          for (Index h = 0; h < heads; ++h) {
             expected.insert(expected.end(), last.begin() + h * length * width, last.begin() + (h + 1) * length * width);
             expected.resize(expected.size() + static_cast<std::size_t>((T - length) * width));
           }
           REQUIRE(y == expected);
-        };
-        check(found.first, first.first, second.first, e);
-        check(found.second, first.second, second.second, 3);
+        }
       }
 }
 

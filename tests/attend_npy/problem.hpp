@@ -130,27 +130,37 @@ class Arrays {
   /// Calls `visit(feature, normalization, rows, batch, head)` with the rows of every head.
   template <class Visitor>
   void each_head(Visitor&& visit) const {
-    if (choice_.feature == "exponential") return with_rows(Exponential{}, visit);
-    if (choice_.feature == "linear") return with_rows(Linear{}, visit);
+    each_call([&]<class F, class N, class A>(const F& feature, N normalization, const A& transition, Index b, Index h) {
+      const auto of = [&](const Numbers& x) { return x.head(b, h, 0, choice_.tokens); };
+      visit(feature, normalization,
+            verify::direct_attention<N>(feature, transition, of(Q), of(K), of(V), {.scale = choice_.scale}), b, h);
+    });
+  }
+
+  /// Calls `visit(feature, normalization, transition, batch, head)` for every head.
+  template <class Visitor>
+  void each_call(Visitor&& visit) const {
+    if (choice_.feature == "exponential") return with_feature(Exponential{}, visit);
+    if (choice_.feature == "linear") return with_feature(Linear{}, visit);
     if (choice_.feature == "random")
-      return with_rows(PositiveRandomFeatures(choice_.d, choice_.features, {.seed = choice_.seed}), visit);
+      return with_feature(PositiveRandomFeatures(choice_.d, choice_.features, {.seed = choice_.seed}), visit);
     switch (choice_.power) {
       case 1:
-        return with_rows(SymmetricPower<1>{}, visit);
+        return with_feature(SymmetricPower<1>{}, visit);
       case 2:
-        return with_rows(SymmetricPower<2>{}, visit);
+        return with_feature(SymmetricPower<2>{}, visit);
       case 3:
-        return with_rows(SymmetricPower<3>{}, visit);
+        return with_feature(SymmetricPower<3>{}, visit);
       case 4:
-        return with_rows(SymmetricPower<4>{}, visit);
+        return with_feature(SymmetricPower<4>{}, visit);
       case 5:
-        return with_rows(SymmetricPower<5>{}, visit);
+        return with_feature(SymmetricPower<5>{}, visit);
       case 6:
-        return with_rows(SymmetricPower<6>{}, visit);
+        return with_feature(SymmetricPower<6>{}, visit);
       case 7:
-        return with_rows(SymmetricPower<7>{}, visit);
+        return with_feature(SymmetricPower<7>{}, visit);
       default:
-        return with_rows(SymmetricPower<8>{}, visit);
+        return with_feature(SymmetricPower<8>{}, visit);
     }
   }
 
@@ -205,7 +215,7 @@ class Arrays {
   }
 
   template <class F, class Visitor>
-  void with_rows(const F& feature, Visitor&& visit) const {
+  void with_feature(const F& feature, Visitor&& visit) const {
     const auto go = [&]<class N>(N normalization) {
       for (Index b = 0; b < batches_; ++b)
         for (Index h = 0; h < heads_; ++h) {
@@ -215,15 +225,10 @@ class Arrays {
           const Eigen::VectorXd rates =
               choice_.rates ? of(beta).row(0).transpose().eval() : Eigen::VectorXd::Ones(choice_.tokens).eval();
           const Eigen::VectorXd angles = Eigen::Map<const Eigen::VectorXd>(theta.data(), std::ssize(theta));
-          const Options options{.scale = choice_.scale};
           if (choice_.angles)
-            visit(feature, normalization,
-                  verify::direct_attention<N>(feature, decay(gates) * rotary(angles, rates), of(Q), of(K), of(V),
-                                              options),
-                  b, h);
+            visit(feature, normalization, decay(gates) * rotary(angles, rates), b, h);
           else
-            visit(feature, normalization,
-                  verify::direct_attention<N>(feature, decay(gates), of(Q), of(K), of(V), options), b, h);
+            visit(feature, normalization, decay(gates), b, h);
         }
     };
     if constexpr (F::nonnegative)

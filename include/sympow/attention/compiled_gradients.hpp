@@ -11,3 +11,28 @@
 #define SYMPOW_GRADIENTS(LINKAGE, Scalar, ...)                               \
   LINKAGE template struct sympow::detail::AttentionVjp<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::ChunkedVjp<Scalar, __VA_ARGS__>;
+
+/// Those of the maps in `SYMPOW_ALL_FORMS`.
+#define SYMPOW_ALL_GRADIENTS(LINKAGE, Scalar)                                \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::Linear)                          \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<1>)               \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<2>)               \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<3>)               \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<4>)               \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::PositiveRandomFeatures)          \
+  LINKAGE template struct sympow::detail::AttentionVjp<Scalar, sympow::Exponential>;
+
+/// And of those in `SYMPOW_HIGH_POWERS`.
+#define SYMPOW_HIGH_GRADIENTS(LINKAGE, Scalar)                 \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<5>) \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<6>) \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<8>)
+
+#ifdef SYMPOW_COMPILED_GRADIENTS
+SYMPOW_ALL_GRADIENTS(extern, float)
+SYMPOW_ALL_GRADIENTS(extern, double)
+SYMPOW_HIGH_GRADIENTS(extern, float)
+SYMPOW_HIGH_GRADIENTS(extern, double)
+#endif

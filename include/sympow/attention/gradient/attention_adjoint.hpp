@@ -15,7 +15,6 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_, Base::log2_of,
       Base::memory_, Base::own_, Base::rows_, Base::size;
   static constexpr Index most = 96;  // tokens of a segment
-  static constexpr Index short_sum = 16;
 
  public:
   AttentionAdjoint(const F& feature, const VjpCall<Scalar>& call)
@@ -239,9 +238,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     double largest = no_weight;
     const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
     for (Index j = 0; j < waiting.cols(); ++j)
-      if (const Scalar size = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; size > Scalar(0))
+      if (const Scalar extent = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; extent > Scalar(0))
         largest = std::max(
-            largest, std::ceil(std::log2(static_cast<double>(size))) + Base::length_of(loader_.keys().exponents[j]));
+            largest, std::ceil(std::log2(static_cast<double>(extent))) + Base::length_of(loader_.keys().exponents[j]));
     return largest;
   }
   void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {

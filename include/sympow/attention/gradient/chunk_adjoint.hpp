@@ -43,6 +43,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (loader_.begins_anew()) S.clear();
     slowest_ = slowest_channel(loader_.segment());
     Base::take_back(start);
+    if (is_embedded && action_ == KeyAction::turn) gauge_ = own_.through(Base::flows_through());  // dμ before the chunk
   }
 
   /// Σ log a of a segment by channel, null where none decays by itself.
@@ -83,7 +84,6 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   }
   // Σ_c φ_c Z_c and Σ_c φ_c a_c of each row, by short sums.
   void add_row_products(const Entries<Scalar>& features, MatrixView<const Scalar> a, ColumnView<const Scalar> Z) {
-    constexpr Index short_sum = 16;
     const Index n = size(), down = features.innerStride();
     auto read = own_.read(n), products = own_.read_products(n);
     auto sums = own_.factors(n), sums_of_products = own_.last(n);

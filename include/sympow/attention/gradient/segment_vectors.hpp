@@ -148,9 +148,10 @@ class SegmentVectors {
                       MatrixView<Scalar> d_keys) {
     const Index n = size(), d = call_.K.rows();
     const Segment s = loader_.segment();
-    auto through = own_.through(flows_through());
-    if (with_behind)
-      for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
+    auto all_moments = own_.moments(flows_through(), 2);
+    if (!with_behind) all_moments.col(0).setZero();
+    ColumnView<double> through = with_behind ? own_.through(flows_through()) : ColumnView<double>(all_moments.col(0));
+    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
     const bool reads_loaded = action_ == KeyAction::scale || action_ == KeyAction::mix;
     const bool has_mixed = with_behind && mixes_state(R);
     const Index of_state = has_mixed ? call_.V.rows() + 1 : 0;
@@ -163,12 +164,15 @@ class SegmentVectors {
                            .keys = reads_loaded ? own_.keys(d, n) : none(),
                            .state = has_mixed ? own_.state(of_state, d) : none(),
                            .adjoint = has_mixed ? own_.adjoint(of_state, d) : none(),
-                           .through = with_behind && through.size() > 0 ? through.data() : nullptr,
+                           .through = (with_behind || is_embedded) && through.size() > 0 ? through.data() : nullptr,
                            .unit = power_of_two<double>(R),
                            .is_absolute = is_embedded};
     call_.vjp.transport_vjp(start, s, x);
-    if (with_behind)
-      for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
+    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
+    if (is_embedded && with_behind)
+      through += all_moments.col(1), all_moments.col(1).setZero();
+    else if (is_embedded)
+      all_moments.col(1) += through;
     const auto Q = queries_of(call_.Q);
     const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);
     for (Index i = 0; i < Q.cols(); ++i) {
