@@ -236,8 +236,8 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     double largest = no_weight;
     const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
     for (Index j = 0; j < waiting.cols(); ++j)
-      if (const Scalar size = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; size > Scalar(0))
-        largest = std::max(largest, std::ceil(std::log2(static_cast<double>(size))) +
+      if (const Scalar entry = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; entry > Scalar(0))
+        largest = std::max(largest, std::ceil(std::log2(static_cast<double>(entry))) +
                                         Base::length_of(loader_.keys().exponents[j]));
     return largest;
   }
