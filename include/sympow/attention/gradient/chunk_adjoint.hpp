@@ -43,6 +43,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (loader_.begins_anew()) S.clear();
     slowest_ = slowest_channel(loader_.segment());
     Base::take_back(start);
+    if (is_embedded && action_ == KeyAction::turn) gauge_ = own_.through(Base::flows_through());  // dμ before the chunk
   }
 
   /// Σ log a of a segment by channel, null where none decays by itself.

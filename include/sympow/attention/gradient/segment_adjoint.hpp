@@ -225,9 +225,11 @@ class SegmentAdjoint {
       if (run.R != no_weight) one = run, ++count;
     const double apart = one.R == no_weight || behind == no_weight ? 0 : std::abs(one.R - behind);
     if (count <= 1 && apart <= bits_of_unit) return take_run(one, true, std::max(one.R, behind), start);
+    own_.moments(flows_through()).setZero();
     for (const RowRun& run : runs)
       if (run.R != no_weight) take_run(run, false, run.R, start);
     take_run(none, true, behind, start);
+    if (is_embedded) own_.through(flows_through()) += own_.moments(flows_through());
   }
 
   // The gradients of some rows, and if `with_behind` those of all keys from behind and of what flows through, in the
@@ -308,9 +310,9 @@ class SegmentAdjoint {
                       MatrixView<Scalar> d_keys) {
     const Index n = size(), d = call_.K.rows();
     const Segment s = loader_.segment();
-    auto through = own_.through(flows_through());
-    if (with_behind)
-      for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
+    auto through = with_behind ? own_.through(flows_through()) : own_.scratch(flows_through());
+    if (!with_behind) through.setZero();  // embedded scores leave the moments of the run there
+    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
     const bool reads_loaded = action_ == KeyAction::scale || action_ == KeyAction::mix;
     const bool has_mixed = with_behind && mixes_state(R);
     const Index of_state = has_mixed ? call_.V.rows() + 1 : 0;
@@ -323,12 +325,12 @@ class SegmentAdjoint {
                            .keys = reads_loaded ? own_.keys(d, n) : none(),
                            .state = has_mixed ? own_.state(of_state, d) : none(),
                            .adjoint = has_mixed ? own_.adjoint(of_state, d) : none(),
-                           .through = with_behind && through.size() > 0 ? through.data() : nullptr,
+                           .through = (with_behind || is_embedded) && through.size() > 0 ? through.data() : nullptr,
                            .unit = power_of_two<double>(R),
                            .is_absolute = is_embedded};
     call_.vjp.transport_vjp(start, s, x);
-    if (with_behind)
-      for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
+    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
+    if (is_embedded && !with_behind) own_.moments(flows_through()) += through;
     const auto Q = queries_of(call_.Q);
     const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);
     for (Index i = 0; i < Q.cols(); ++i) {
