@@ -25,8 +25,8 @@ void check_map(const std::string& name, const F& feature, Index T = 40, double s
       Options options{.scale = scale};
       const Definition definition = definition_of<Normalization>(feature, A, x, kind, options);
       const Matrix<Scalar> dY = definition.dY<Scalar>();
-      require_by_rule(definition.worst(
-          found_in(attention_vjp<Normalization>(feature, A, x.Q, x.K, x.V, dY, options)), 0));
+      require_by_rule(
+          definition.worst(found_in(attention_vjp<Normalization>(feature, A, x.Q, x.K, x.V, dY, options)), 0));
       if constexpr (has_state_forms<F, std::remove_const_t<decltype(A)>>)
         for (const Index chunk : {1, 7, 16, 64}) {
           CAPTURE(chunk);

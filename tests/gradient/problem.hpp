@@ -97,13 +97,18 @@ void each_turning(const Visit& visit) {
     return structured_rotary(family.in_basis(p.basis.cast<Scalar>()), p.positions) * constant_decay(.95);
   });
 }
-/// Those that scale or mix keys.
-template <class Scalar, class Visit>
-void each_lifted(const Visit& visit) {
+/// Those that scale keys.
+template <class Visit>
+void each_scaling(const Visit& visit) {
   using P = Parameters;
   visit(Kind{"channels", Steps::channels}, [](const P& p) { return channel_decay(p.log_a); });
   visit(Kind{"decay * channels", Steps::channels},
         [](const P& p) { return decay(p.log_gamma) * channel_decay(p.log_a); });
+}
+/// Those that mix them.
+template <class Scalar, class Visit>
+void each_mixing(const Visit& visit) {
+  using P = Parameters;
   visit(Kind{"reflections", Steps::mixing}, [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths); });
   visit(Kind{"reflections * decay", Steps::mixing},
         [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths) * decay(p.log_gamma); });
@@ -111,7 +116,10 @@ void each_lifted(const Visit& visit) {
 template <class Scalar, class F, class Visit>
 void each_transition(const Visit& visit) {
   each_turning<Scalar>(visit);
-  if constexpr (F::score != Score::embedded) each_lifted<Scalar>(visit);
+  if constexpr (F::score != Score::embedded) {
+    each_scaling(visit);
+    each_mixing<Scalar>(visit);
+  }
 }
 
 }  // namespace sympow::test

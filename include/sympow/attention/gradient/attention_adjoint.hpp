@@ -12,8 +12,8 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class Scalar, FeatureMap F>
 class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   using Base = SegmentAdjoint<Scalar, F>;
-  using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_,
-      Base::log2_of, Base::memory_, Base::own_, Base::rows_, Base::size;
+  using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_, Base::log2_of,
+      Base::memory_, Base::own_, Base::rows_, Base::size;
   static constexpr Index most = 96;  // tokens of a segment
 
  public:
@@ -118,8 +118,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   double largest_before(Index i) override {
     double largest = no_weight;
     for_seen([&](const KeyBlock& block, const Keys<Scalar>& keys, const LogDecay& between) {
-      largest = std::max(largest, largest_exponent(part(kept_.logits, block, keys.size()).col(i).data(), keys, between,
-                                                   loader_.queries().exponents[i], keys.size()));
+      largest =
+          std::max(largest, largest_exponent(part(kept_.logits, block, keys.size()).col(i).data(), keys,
+                                             Base::until(i, between), loader_.queries().exponents[i], keys.size()));
     });
     return largest;
   }
@@ -131,7 +132,8 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       for (Index i = begin; i < end; ++i) {
         Scalar* const x = logits.col(i).data();
         if constexpr (is_exponential)
-          weigh_exponentials(x, keys, between, loader_.queries().exponents[i], E * std::numbers::ln2, count);
+          weigh_exponentials(x, keys, Base::until(i, between), loader_.queries().exponents[i], E * std::numbers::ln2,
+                             count);
         rows_.add(i, sums_of_scores<degree>(x, weights.data(), products.col(i).data(), count));
       }
     });
@@ -228,8 +230,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     const Index b = block_, n = Base::key_tokens_.size;
     if (!is_embedded)  // whose moments are added up as they come
       own_.through(Base::flows_through()) = kept_.through(Base::flows_through(), keys_.size()).col(b);
-    if (n > 0)
-      own_.of_keys(size()).head(n) = kept_.of_keys(call_.K.cols()).segment(Base::key_tokens_.begin, n);
+    if (n > 0) own_.of_keys(size()).head(n) = kept_.of_keys(call_.K.cols()).segment(Base::key_tokens_.begin, n);
     return kept_.gates_through[static_cast<std::size_t>(b)];
   }
   [[nodiscard]] double exponent_behind() override {
@@ -237,8 +238,8 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
     for (Index j = 0; j < waiting.cols(); ++j)
       if (const Scalar entry = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; entry > Scalar(0))
-        largest = std::max(largest, std::ceil(std::log2(static_cast<double>(entry))) +
-                                        Base::length_of(loader_.keys().exponents[j]));
+        largest = std::max(
+            largest, std::ceil(std::log2(static_cast<double>(entry))) + Base::length_of(loader_.keys().exponents[j]));
     return largest;
   }
   void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {

@@ -116,6 +116,12 @@ class SegmentAdjoint {
   }
   // n of a vector 2^n x that is loaded, which stands for itself where it is 0 or embedded.
   static double length_of(double exponent) { return is_embedded || exponent == no_weight ? 0 : exponent; }
+  // Gates up to the segment, and then to row i of it.
+  [[nodiscard]] LogDecay until(Index i, LogDecay gates = {}) {
+    const Queries<Scalar> queries = loader_.queries();
+    gates.add(LogDecay{queries.from_first[i], queries.from_first_low[i]});
+    return gates;
+  }
   // Y += 2^exponent X; X is used up.
   static void add_times_power_of_two(MatrixView<Scalar> Y, MatrixView<Scalar> X, double exponent) {
     for (Index t = 0; t < X.cols(); ++t) {
@@ -180,9 +186,8 @@ class SegmentAdjoint {
     for (Index begin = 0, end = 0; begin < n; begin = end) {
       double least = no_weight;
       for (; end < n; ++end) {
-        const double next = end < keys.size()
-                                ? std::max(seen, degree * keys.exponents[end] + log2_of(keys.log_b[end]))
-                                : seen;
+        const double next =
+            end < keys.size() ? std::max(seen, degree * keys.exponents[end] + log2_of(keys.log_b[end])) : seen;
         if (least != no_weight && next - least > -least_weight) break;
         seen = next;
         if (least == no_weight) least = seen;
@@ -192,8 +197,8 @@ class SegmentAdjoint {
       if (E == no_weight) continue;
       const auto weights = weights_of(std::min(end, keys.size()), E);
       for (Index i = begin; i < end; ++i)
-        rows_.add(i, sums_of_scores<degree>(logits().col(i).data(), weights.data(), products.col(i).data(),
-                                            seen_by(i)));
+        rows_.add(i,
+                  sums_of_scores<degree>(logits().col(i).data(), weights.data(), products.col(i).data(), seen_by(i)));
       add_before(begin, end, E);
     }
   }
@@ -205,10 +210,10 @@ class SegmentAdjoint {
     for (Index i = 0; i < size(); ++i) {
       const double length = loader_.queries().exponents[i];
       Scalar* const x = logits().col(i).data();
-      const double largest = std::max(largest_before(i), largest_exponent(x, keys, {}, length, seen_by(i)));
+      const double largest = std::max(largest_before(i), largest_exponent(x, keys, until(i), length, seen_by(i)));
       const double E = rows_.references()[i] = std::ceil(log2_of(largest));
       if (E == no_weight) continue;
-      weigh_exponentials(x, keys, {}, length, E * std::numbers::ln2, seen_by(i));
+      weigh_exponentials(x, keys, until(i), length, E * std::numbers::ln2, seen_by(i));
       rows_.add(i, sums_of_scores<1>(x, ones.data(), own_.products(size(), size()).col(i).data(), seen_by(i)));
       add_before(i, i + 1, E);
     }
@@ -271,7 +276,8 @@ class SegmentAdjoint {
       differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
                               own_.last(n)[i], seen_by(i));
       std::fill(x + seen_by(i), x + seen, Scalar(0));
-      if constexpr (is_exponential) lengthen(d_logits.col(i), loader_.keys(), loader_.queries().exponents[i], seen_by(i));
+      if constexpr (is_exponential)
+        lengthen(d_logits.col(i), loader_.keys(), loader_.queries().exponents[i], seen_by(i));
     }
     add_pair_flows(products.topRows(seen).middleCols(run.begin, count), run.begin, power_of_two<double>(R),
                    own_.flows(n).data());
