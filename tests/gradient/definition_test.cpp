@@ -72,3 +72,53 @@ TEST_CASE("gradients of feature maps are those of the definition", "[gradient]")
   check_map<Normalized, double>("a map of one's own", Squares{});
   check_map<Normalized, double>("a map of one's own in closed form", ClosedSquares{});
 }
+
+TEST_CASE("gradients through blocks of attention are those of the definition", "[gradient]") {
+  for (const Index T : {110, 200}) {  // blocks of 96
+    Random random(2);
+    const Problem<double> x(random, d, 2, T, .02);
+    const auto check = [&](auto norm, const auto& feature, const Kind& kind, const auto& transition) {
+      using Normalization = decltype(norm);
+      CAPTURE(T, kind.name);
+      const Definition definition = definition_of<Normalization>(feature, transition, x, kind, {});
+      const auto found = attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, definition.dY<double>());
+      require_by_rule(definition.worst(found_in(found), 0));
+    };
+    const Parameters& p = x.parameters;
+    check(Normalized{}, SymmetricPower<2>{}, {"decay"}, decay(p.log_gamma));
+    check(Normalized{}, SymmetricPower<2>{}, {"channels", Steps::channels}, channel_decay(p.log_a));
+    check(Normalized{}, Exponential{}, {"rates", Steps::rates}, decay(p.log_gamma) * rotary(p.theta, p.beta));
+    check(Unnormalized{}, SymmetricPower<3>{}, {"reflections", Steps::mixing}, householder(p.w, p.strengths));
+    check(Normalized{}, Squares{}, {"rates", Steps::rates}, decay(p.log_gamma) * rotary(p.theta, p.beta));
+    if (T > 110) continue;
+    check(Unnormalized{}, Linear{}, {"halves", Steps::rates, Pairing::half_split},
+          rotary(p.theta, p.beta, Pairing::half_split));
+  }
+}
+
+TEST_CASE("gradients under other masks are those of the definition", "[gradient]") {
+  Random random(4);
+  const Index T_q = 20, T_k = 30;
+  for (const Mask mask : {full(), full(7), causal(10), causal(-4), causal(25)}) {
+    CAPTURE(mask.is_full, mask.offset);
+    Problem<double> x(random, d, e, std::max(T_k, T_q + mask.offset), .1);
+    x.Q = x.Q.leftCols(T_q).eval(), x.dY = x.dY.leftCols(T_q).eval();
+    x.K = x.K.leftCols(T_k).eval(), x.V = x.V.leftCols(T_k).eval();
+    const auto check = [&](auto norm, const auto& feature, const Kind& kind, const auto& transition) {
+      using Normalization = decltype(norm);
+      CAPTURE(kind.name);
+      const Options options{.mask = mask};
+      const Definition definition = definition_of<Normalization>(feature, transition, x, kind, options);
+      const auto found =
+          attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, definition.dY<double>(), options);
+      require_by_rule(definition.worst(found_in(found), 0));
+    };
+    const Parameters& p = x.parameters;
+    check(Normalized{}, SymmetricPower<2>{}, {"stationary"}, stationary());
+    check(Normalized{}, Exponential{}, {"rates", Steps::rates}, rotary(p.theta, p.beta));
+    if (mask.is_full) continue;
+    check(Normalized{}, SymmetricPower<2>{}, {"decay"}, decay(p.log_gamma));
+    check(Unnormalized{}, Linear{}, {"channels", Steps::channels}, channel_decay(p.log_a));
+    check(Unnormalized{}, Linear{}, {"reflections", Steps::mixing}, householder(p.w, p.strengths));
+  }
+}

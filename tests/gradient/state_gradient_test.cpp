@@ -36,7 +36,9 @@ struct Resumed {
     call.initial.resize(e + 1, state.normalizer().size());
     call.initial << wide(state.values()), wide(state.normalizer().transpose());
     call.d_final = d_sums;
-    return {std::move(call), kind, x.parameters, unit_roundoff<Scalar>};
+    Definition result(std::move(call), kind, x.parameters, unit_roundoff<Scalar>);
+    result.excuse(2 * Wide(std::numeric_limits<Scalar>::denorm_min()));  // what has decayed to where the type ends
+    return result;
   }
 
  private:
