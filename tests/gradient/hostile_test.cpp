@@ -1,4 +1,6 @@
 // Gradients where numbers are extreme, gates are closed, and rows say nothing.
+#include <typeinfo>
+
 #include "catch.hpp"
 #include "problem.hpp"
 
@@ -20,6 +22,7 @@ void require_by_rule(const Residual& found) {
 template <class Normalization, class Scalar, class F, class A>
 void check_forms(const F& feature, const A& transition, const Problem<Scalar>& x, const Kind& kind = {},
                  Options options = {}, Wide excuse = 0) {
+  CAPTURE(typeid(F).name(), typeid(Normalization).name(), typeid(A).name());
   Definition definition = definition_of<Normalization>(feature, transition, x, kind, options);
   definition.excuse(excuse);
   const Matrix<Scalar> dY = definition.dY<Scalar>();
@@ -53,6 +56,7 @@ bool equal_bits(const Gradients<Scalar, A>& a, const Gradients<Scalar, A>& b) {
 TEST_CASE("a closed gate has the gradient 0, and the bits of one that is all but closed", "[gradient]") {
   const auto check = [](auto norm, const auto& feature, const auto& x) {
     using Normalization = decltype(norm);
+    CAPTURE(typeid(feature).name());
     for (const Index closed : {0, 1, 7, 8, 11, 15, 16, 39}) {  // in chunks of 8: first, middle and last
       CAPTURE(closed);
       auto log_gamma = x.parameters.log_gamma;
