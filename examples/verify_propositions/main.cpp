@@ -18,12 +18,13 @@
 using namespace sympow::verify;
 
 int main(int argc, char** argv) {
-  return run_program(argc, argv,
-                     {"verify_propositions",
-                      "Checks every statement of the source papers, and what is added about gradients, on this machine.",
-                      proposition_groups<double>,
-                      proposition_groups<float>,
-                      papers(),
-                      {{"--dualities", "linear systems beside their softmax duals; with --scalar and --seed alone",
-                        print_dualities}}});
+  return run_program(
+      argc, argv,
+      {"verify_propositions",
+       "Checks every statement of the source papers, and what is added about gradients, on this machine.",
+       proposition_groups<double>,
+       proposition_groups<float>,
+       papers(),
+       {{"--dualities", "linear systems beside their softmax duals; with --scalar and --seed alone",
+         print_dualities}}});
 }

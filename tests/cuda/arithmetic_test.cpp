@@ -30,7 +30,7 @@ float sum(const std::vector<std::pair<float, float>>& factors, float c, host::Mm
     a[k] = host::decode(round_to<T>(factors[k].first));
     b[k] = host::decode(round_to<T>(factors[k].second));
   }
-  return host::mma_sum(a, b, 1, c, fraction_bits<T>, how);
+  return host::mma_sum(a, b, 1, c, how);
 }
 
 }  // namespace

@@ -198,3 +198,9 @@ TEST_CASE("warps that end before a barrier, and those that wait for each other, 
   constexpr auto too_many = [](const auto&, auto) { bar_sync(16, 64); };
   REQUIRE(always<2, too_many>({"barrier 16 of 64 threads in a block of 64"}));
 }
+
+TEST_CASE("bytes that several lanes ask for are moved once", "[cuda]") {
+  host::Spans spans{};
+  spans[0] = {72, 16}, spans[3] = {64, 16}, spans[5] = {124, 8}, spans[9] = {72, 8};  // 64 … 87 and 124 … 131
+  REQUIRE(host::sectors(spans) == host::Traffic{3, 1});
+}

@@ -42,6 +42,11 @@ TEST_CASE("costs grow with tokens, heads and embeddings, and follow their consta
   REQUIRE(seconds_of_chunks(shape(131072, 8, 64, 2080), 1024) > 1.9 * seconds_of_chunks(s, 1024));
   REQUIRE(seconds_of_chunks(shape(65536, 16, 64, 2080), 1024) > 1.9 * seconds_of_chunks(s, 1024));
   REQUIRE(seconds_of_chunks(shape(65536, 8, 64, 4160), 1024) > 1.5 * seconds_of_chunks(s, 1024));
+  Shape split = s;
+  split.terms = 2;
+  const double more = 65536 * 8. * 2080 * 144 / Costs{}.query + 512 * 2080 * 128 / Costs{}.memory;
+  REQUIRE(std::abs(seconds_of_chunks(split, 1024) - seconds_of_chunks(s, 1024) - more) < 1e-9 * more);
+  REQUIRE(cheapest_chunk(split) == 1024);
   Costs slow_memory, slow_pairs;
   slow_memory.memory /= 16;
   slow_pairs.pair /= 16;

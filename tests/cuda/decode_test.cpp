@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "decode_expected.hpp"
+#include "decode_cases.hpp"
 
 using namespace sympow::test;
 
@@ -12,11 +12,14 @@ namespace {
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-/// Runs a problem in every order of warps and blocks: no fault, the same bits, and within the bound.
+using Orders = std::initializer_list<host::Schedule>;
+constexpr Orders all_orders = {host::Schedule::forward, host::Schedule::reverse, host::Schedule::random};
+
+/// Runs a problem in such orders of warps and blocks: no fault, the same bits, and within the bound.
 template <class Problem, class Change>
-void require_right(const DecodeCase& c, const Change& change, int degenerate = 0) {
+void require_right(const DecodeCase& c, const Change& change, int degenerate = 0, Orders orders = all_orders) {
   std::vector<std::uint32_t> first;
-  for (const auto schedule : {host::Schedule::forward, host::Schedule::reverse, host::Schedule::random}) {
+  for (const auto schedule : orders) {
     Problem problem(c, 5);
     change(problem);
     const host::Report report = problem.run({schedule, 3, host::MmaSum::hopper, {}});
@@ -39,26 +42,19 @@ template <class Problem>
 void require_right(const DecodeCase& c) {
   require_right<Problem>(c, [](Problem&) {});
 }
+/// In one order, for cases of which others run in all: a race is found in any order.
+template <class Problem>
+void require_right_once(const DecodeCase& c) {
+  require_right<Problem>(c, [](Problem&) {}, 0, {host::Schedule::random});
+}
 
 }  // namespace
 
-TEMPLATE_TEST_CASE_SIG("every instantiation decodes", "[cuda]", ((class T, int P, int d), T, P, d), (bf16, 1, 64),
-                       (bf16, 1, 128), (bf16, 2, 16), (bf16, 2, 32), (bf16, 2, 64), (bf16, 2, 128), (bf16, 3, 16),
-                       (bf16, 3, 32), (bf16, 4, 16), (bf16, 4, 32), (fp16, 1, 64), (fp16, 2, 32), (fp16, 2, 64),
-                       (fp16, 3, 16), (fp16, 4, 16), (float, 1, 64), (float, 2, 16), (float, 2, 64), (float, 3, 16),
+// The ends of all powers and numbers of channels; cuda/long has every instantiation.
+TEMPLATE_TEST_CASE_SIG("the instantiations at the ends decode", "[cuda]", ((class T, int P, int d), T, P, d),
+                       (bf16, 1, 128), (bf16, 2, 128), (bf16, 3, 32), (fp16, 2, 64), (float, 1, 64), (float, 2, 64),
                        (float, 4, 16)) {
-  const auto decode = [](auto problem) {
-    const host::Report report = problem.run();
-    INFO(report.text());
-    REQUIRE(report.clean());
-    REQUIRE(verdict(problem).error <= 1);
-  };
-  DecodeCase c;
-  c.batch = 1, c.e = 8;
-  c.normalised = P % 2 == 0;
-  decode(DecodeProblem<T, P, d, 1>(c));
-  c.tokens = 3, c.query = 8;  // two blocks of queries, the second not full
-  decode(DecodeProblem<T, P, d, 8>(c));
+  check_instantiation<T, P, d>();
 }
 
 TEST_CASE("tails, tokens, groups and value channels of any number decode", "[cuda]") {
@@ -69,14 +65,14 @@ TEST_CASE("tails, tokens, groups and value channels of any number decode", "[cud
   for (const int tail : {0, 1, 63})
     for (const int tokens : {1, 2, 5}) {
       c.tail = tail, c.tokens = tokens;
-      require_right<Problem>(c);
-      require_right<Problem8>(c);
+      require_right_once<Problem>(c);
+      require_right_once<Problem8>(c);
     }
   c.tail = 9, c.tokens = 2;
   for (const int e : {8, 24, 64, 200, 256}) {
     c.e = e;
-    require_right<Problem>(c);
-    require_right<Problem8>(c);
+    require_right_once<Problem>(c);
+    require_right_once<Problem8>(c);
   }
   DecodeCase one_slab = c;
   one_slab.e = 40, one_slab.rows = 64;
@@ -84,7 +80,7 @@ TEST_CASE("tails, tokens, groups and value channels of any number decode", "[cud
   c.e = 16, c.tail = 100;
   for (const int rows : {32, 40, 264}) {
     c.rows = rows;
-    require_right<Problem>(c);
+    require_right_once<Problem>(c);
   }
   c.rows = 0, c.query = c.state = c.key = 3;
   require_right<Problem>(c);
@@ -100,10 +96,10 @@ TEMPLATE_TEST_CASE("gates from none to resets, keys from short to long", "[cuda]
       c.gates = gates, c.decades = decades;
       for (const bool normalised : {true, false}) {
         c.normalised = normalised;
-        require_right<DecodeProblem<TestType, 2, 16, 1>>(c);
+        require_right_once<DecodeProblem<TestType, 2, 16, 1>>(c);
       }
-      require_right<DecodeProblem<TestType, 1, 64, 1>>(c);
-      require_right<DecodeProblem<TestType, 3, 16, 8>>(c);
+      require_right_once<DecodeProblem<TestType, 1, 64, 1>>(c);
+      require_right_once<DecodeProblem<TestType, 3, 16, 8>>(c);
     }
   c.decades = std::is_same_v<TestType, bf16> ? 15. : 4., c.rows = 0;
   require_right<DecodeProblem<TestType, 4, 16, 1>>(c);

@@ -16,7 +16,7 @@ double sum(const std::array<bf16, 3>& parts) {
 // Reads 16 rows of 64 both ways.
 struct Exchanged {
   struct Args {};
-  static constexpr int threads = 32, shared_bytes = 16 * 64 * 4, blocks_per_multiprocessor = 1;
+  static constexpr int threads = 32, shared_bytes = 16 * 64 * 4;
   static void run(const Args&) {
     Arena arena;
     const auto s = arena.take<float>(16 * 64);

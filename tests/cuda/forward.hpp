@@ -34,6 +34,9 @@ struct Case {
   float noise = 0x1p-12f;               ///< τ
   Products products = Products::exact;  ///< of floats
   std::optional<Rotation> rotary = {};
+  bool is_split = false;  ///< states between chunks
+  /// Monomials of queries and of weighted keys are numbers of T: powers of 2, or P 1; and no gates.
+  bool is_exact = false;
 };
 
 /// Numbers by tokens, heads and channels. Eight entries that nobody may touch lie between rows.
@@ -145,7 +148,7 @@ struct Forward {
   TokenBuffers tokens;
   ChunkBuffers chunks;
   host::Buffer<float> own_sums, own_normaliser;
-  host::Buffer<T> prefix_sums, prefix_normaliser;
+  host::Buffer<T> prefix_sums, prefix_normaliser, prefix_rest;
   host::Buffer<double> paths, begin;  // of rotary, as the next
   host::Buffer<T> turned;
 
@@ -159,6 +162,7 @@ struct Forward {
         own_normaliser(index(slots() * D)),
         prefix_sums(own_sums.size()),
         prefix_normaliser(4 * own_normaliser.size()),
+        prefix_rest(x.how.is_split ? own_sums.size() : 0),
         paths(index(x.how.rotary ? batch.tokens() * heads().key : 0)),
         begin(index(x.how.rotary ? batch.size() * heads().key * d / 2 : 0)),
         turned(paths.size() * d) {}
@@ -185,7 +189,7 @@ struct Forward {
     join(report, launch<Scan<T>>(Scan<T>::blocks(batch.sequences(), heads(), D, x.how.e),
                                  {{own_sums, own_normaliser},
                                   chunks.arrays(),
-                                  {prefix_sums, prefix_normaliser},
+                                  prefixes(),
                                   before,
                                   after,
                                   batch.sequences(),
@@ -241,25 +245,13 @@ struct Forward {
   host::Report attention(const host::Options& options, bool has_state) {
     const double scale = x.how.scale;
     using Kernel = Attention<T, P, d, products>;
-    return launch<Kernel>(Kernel::blocks(batch.sequences(), heads(), x.how.e),
-                          {x.queries.template rows<const T>(from),
-                           keys(),
-                           x.values.template rows<const T>(from),
-                           x.rows.template rows<T>(from),
-                           x.condition.template rows<float>(from),
-                           tokens.arrays(),
-                           chunks.arrays(),
-                           {prefix_sums, prefix_normaliser},
-                           batch.sequences(),
-                           heads(),
-                           x.how.e,
-                           has_state,
-                           x.how.normalised,
-                           P * std::log2(std::abs(scale)),
-                           scale < 0 && P % 2 == 1 ? -1.f : 1.f,
-                           x.how.noise,
-                           rotary()},
-                          options);
+    return launch<Kernel>(
+        Kernel::blocks(batch.sequences(), heads(), x.how.e),
+        {x.queries.template rows<const T>(from), keys(), x.values.template rows<const T>(from),
+         x.rows.template rows<T>(from), x.condition.template rows<float>(from), tokens.arrays(), chunks.arrays(),
+         prefixes(), batch.sequences(), heads(), x.how.e, has_state, x.how.normalised, P * std::log2(std::abs(scale)),
+         scale < 0 && P % 2 == 1 ? -1.f : 1.f, x.how.noise, rotary()},
+        options);
   }
   [[nodiscard]] const Heads& heads() const { return x.how.heads; }
   /// Faults unless the keys of all tokens, and nothing else, were stored as they turn.
@@ -277,6 +269,9 @@ struct Forward {
   Rows<U> dense(Memory& memory, int width) {
     const std::int64_t token = std::int64_t{heads().key} * width;
     return {memory, batch.packed ? 0 : batch.longest * token, token, width};
+  }
+  Prefixes<T> prefixes() {
+    return {prefix_sums, prefix_normaliser, x.how.is_split ? Global<T>(prefix_rest) : Global<T>{}};
   }
   Rotary rotary() {
     if (!x.how.rotary) return {};

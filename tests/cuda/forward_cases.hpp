@@ -163,10 +163,12 @@ void make_empty(StateBuffers& states, const ArraysOf<K>& x) {
 
 /// The final state of one run is the initial state of the next.
 template <class K>
-void check_joined(const std::vector<int>& lengths, int cut, const std::optional<Rotation>& rotary = {}) {
+void check_joined(const std::vector<int>& lengths, int cut, const std::optional<Rotation>& rotary = {},
+                  bool is_split = false) {
   Case how = case_of<K>(lengths);
   how.heads = rotary ? Heads{2, 2, 2} : Heads{2, 2, 1};
   how.rotary = rotary;
+  how.is_split = is_split;
   how.log_gate = [](int t) { return t % 50 == 49 ? -1. : -1e-3; };
   ArraysOf<K> x(how);
   StateBuffers initial = states_of<K>(x), between = states_of<K>(x), last = states_of<K>(x);

@@ -48,7 +48,9 @@ struct Cut {
 /// ‖·‖₁ = Σ_c |·_c|, a = Σ_c |q_c k_c|, a row may be off by the following, times |v| in its sum:
 ///   a key that comes through the state: a monomial of it takes P roundings to T (its weight included), one of the
 ///     query P - 1, one of the state 1 (a normaliser none), and Σ_m c_m |φ_m(q) φ_m(k)| = a^P: 2 P u w a^P, or, of the
-///     normaliser, (2 P - 1) u w a^P.
+///     normaliser, (2 P - 1) u w a^P. Monomials that are exact leave u w a^P, and 0.
+///     An entry x of a split state is T(x) + T(x - T(x)), the difference being exact in float. It is at most u |x|, or
+///     η where T(x) is near 0, and is rounded by u of that, or η: u² |x| + η take the place of u |x| + η.
 ///     Of numbers near 0: (2 P - 1) η ‖q‖₁^P times 2^⌈end⌉ of its chunk, which decays, for its 2 P - 1 roundings (k̂'s
 ///     as well); the same of the query with w ‖k‖₁^P; and once η ‖q‖₁^P 2^{M + p} for the state's entries.
 ///   a key of the chunk: its weighted score is rounded: u w |q·k|^P + η 2^{G + r}; and q̂, P η w ‖k‖₁^P.
@@ -127,10 +129,14 @@ class RowsOfHead {
                                            : std::abs(got - exact) <= off;
       if (!right) return say("channel " + std::to_string(c), got, exact, off);
       if (std::isfinite(got) && off > 0) worst_ = std::max(worst_, std::abs(got - exact) / off);
+      if (std::isfinite(got) && std::isfinite(exact))
+        errors_ += (got - exact) * (got - exact), squares_ += exact * exact;
     }
     return "";
   }
-  [[nodiscard]] double worst() const { return worst_; }      ///< error over its bound so far
+  [[nodiscard]] double worst() const { return worst_; }  ///< error over its bound so far
+  /// Root mean square of errors so far, in relation to that of rows.
+  [[nodiscard]] double error() const { return std::sqrt(errors_ / squares_); }
   [[nodiscard]] long compared() const { return compared_; }  ///< rows whose quotient was
 
  private:
@@ -243,9 +249,11 @@ class RowsOfHead {
       add(j, weight, off, off);
     }
 
-    const double floats = off_of_sums<T>(2 * steps, x_.how.products) +
-                          off_of_sums<T>(4 * Attention<T, P, d>::Features::stages, x_.how.products) +
+    const bool is_split = sizeof(T) == 2 && x_.how.is_split;
+    const double read = 4 * Attention<T, P, d>::Features::stages * (is_split ? 2 * (1 + 2 * u) : 1);  // of both terms
+    const double floats = off_of_sums<T>(2 * steps, x_.how.products) + off_of_sums<T>(read, x_.how.products) +
                           (60 + 24 * P + 10 * chunks) * u_float;
+    const double factors = std::pow(1 + u, x_.how.is_exact ? 0 : 2 * P - 1), state = is_split ? u * u : u;
     double mass = 0, most = 0, largest = -infinity;  // of the state, ‖k̂‖^P, at most that, and levels
     for (int end = begin; end > first;) {            // chunk by chunk
       const int chunk_begin =
@@ -261,8 +269,8 @@ class RowsOfHead {
           small +=
               (2 * P - 1) * least *
               (2 * two_to(level + P * std::log2(q_size)) + two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))));
-        const auto off = [&](int roundings) { return (std::pow(1 + u, roundings) * (1 + floats) - 1) * size + small; };
-        add(j, weight, off(2 * P), off(2 * P - 1));
+        const auto off = [&](double roundings) { return (roundings * (1 + floats) - 1) * size + small; };
+        add(j, weight, off(factors * (1 + state)), off(factors));
         if (k_norm_[at] > 0) mass += two_to(decay_[at] + P * std::log2(k_norm_[at]));
         if (k_norm_[at] > 0) most += two_to(decay_[at] + P * std::log2(k_norm_[at] + k_norm_off_[at]));
       }
@@ -286,7 +294,7 @@ class RowsOfHead {
   std::vector<double> decay_, a_, wide_, score_;           // of one row; wide: a with what that may be off
   std::vector<Sum> sums_;
   Sum den_;
-  double unit_ = 1, read_ = 0, read_off_ = 0, worst_ = 0;
+  double unit_ = 1, read_ = 0, read_off_ = 0, worst_ = 0, errors_ = 0, squares_ = 0;
   bool finite_ = true;
   long compared_ = 0;
 };

@@ -1,5 +1,6 @@
 // The library on the host, kernels being noted and not run: what it refuses, at which sizes, before it launches any.
 #include <string>
+#include <tuple>
 #include <typeindex>
 #include <utility>
 #include <vector>
@@ -178,9 +179,14 @@ struct PiecesInOrder {
 }  // namespace
 
 TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other", "[cuda]") {
-  for (const Form form : {Form::chunked, Form::quadratic}) {
-    const bool rotary = form == Form::chunked;
+  for (const auto& [form, states, element] : {std::tuple(Form::chunked, Precision::rounded, Element::bf16),
+                                              {Form::chunked, Precision::split, Element::bf16},
+                                              {Form::chunked, Precision::split, Element::f32},
+                                              {Form::quadratic, Precision::split, Element::fp16}}) {
+    const bool rotary = form == Form::chunked, is_split = states == Precision::split && element != Element::f32;
+    const std::size_t size = element == Element::f32 ? 4 : 2;
     Problem p;
+    p.states = states, p.element = element;
     if (rotary) p.rates = address<double>(16);
     p.power = 2, p.d = 16, p.e = 24;
     p.batch = 3, p.tokens = 200;
@@ -204,9 +210,11 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     all.next(m.add, 4 * slots), all.next(m.shift, 4 * slots);
     const std::size_t rows = form == Form::chunked ? slots * 136 : 0;
     all.next(m.own_sums, 4 * rows * 24), all.next(m.own_normaliser, 4 * rows);
-    all.next(m.prefix_sums, 2 * rows * 24), all.next(m.prefix_normaliser, 2 * rows * 4);
+    all.next(m.prefix_sums, size * rows * 24), all.next(m.prefix_normaliser, size * rows * 4);
+    if (is_split) all.next(m.prefix_rest, size * rows * 24);
+    REQUIRE((m.prefix_rest != nullptr) == is_split);
     const std::size_t keys = rotary ? 3 * 200 * 2 : 0;
-    all.next(m.paths, 8 * keys), all.next(m.begin, rotary ? 3 * 2 * 8 * 8 : 0), all.next(m.turned, 2 * keys * 16);
+    all.next(m.paths, 8 * keys), all.next(m.begin, rotary ? 3 * 2 * 8 * 8 : 0), all.next(m.turned, size * keys * 16);
     std::size_t bytes = 0;
     REQUIRE(attention_workspace(p, bytes).ok());
     REQUIRE(all.end_at(bytes));
@@ -226,7 +234,7 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     Tail tail;
     REQUIRE(tail_bytes(p, 128, bytes).ok());
     REQUIRE(tail_in(p, 128, address(of_tail.begin), bytes, tail).ok());
-    of_tail.next(tail.keys, 3 * 2 * 128 * 16 * 2), of_tail.next(tail.values, 3 * 2 * 128 * 24 * 2);
+    of_tail.next(tail.keys, 3 * 2 * 128 * 16 * size), of_tail.next(tail.values, 3 * 2 * 128 * 24 * size);
     of_tail.next(tail.log_gates, 3 * 4 * 128 * 4);
     if (rotary) of_tail.next(tail.paths, 3 * 2 * 128 * 8);
     REQUIRE((tail.paths != nullptr) == rotary);

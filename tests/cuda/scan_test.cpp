@@ -35,13 +35,13 @@ template <class T>
 struct Problem {
   Batch batch;
   int heads, power, d, D, e;
-  bool started, finals;
+  bool started, finals, is_split;
   ChunkBuffers chunks;
   host::Buffer<float> own_sums, own_normaliser, initial_sums, initial_normaliser, final_sums, final_normaliser;
-  host::Buffer<T> sums, normaliser;
+  host::Buffer<T> sums, normaliser, rest;
 
   Problem(std::vector<int> lengths, bool packed, int of_heads, int of_power, int of_d, int of_e, bool with_initial,
-          bool with_final)
+          bool with_final, bool with_rest = false)
       : batch(std::move(lengths), packed, 64),
         heads(of_heads),
         power(of_power),
@@ -50,6 +50,7 @@ struct Problem {
         e(of_e),
         started(with_initial),
         finals(with_final),
+        is_split(with_rest),
         chunks(heads * batch.slots),
         own_sums(index(heads * batch.slots * D * e)),
         own_normaliser(index(heads * batch.slots * D)),
@@ -58,7 +59,8 @@ struct Problem {
         final_sums(initial_sums.size()),
         final_normaliser(initial_normaliser.size()),
         sums(own_sums.size()),
-        normaliser(4 * own_normaliser.size()) {
+        normaliser(4 * own_normaliser.size()),
+        rest(is_split ? sums.size() : 0) {
     std::mt19937 random(9);
     std::normal_distribution<float> normal;
     const std::vector<bool> used = batch.used(heads);
@@ -87,24 +89,27 @@ struct Problem {
                                 d,
                                 D,
                                 e};
+    if (is_split) args.prefixes.rest = rest;
     if (started) args.initial.sums = initial_sums, args.initial.normaliser = initial_normaliser;
     if (finals) args.final.sums = final_sums, args.final.normaliser = final_normaliser;
     const Blocks blocks = Scan<T>::blocks(args.sequences, args.heads, D, e);
     host::Report report = host::launch<Scan<T>>(grid(blocks), args, options);
     const std::vector<bool> used = batch.used(heads);
     sums.check_stored(report, "sums", [&](std::size_t i) { return bool{used[i / index(D * e)]}; });
+    rest.check_stored(report, "rest", [&](std::size_t i) { return bool{used[i / index(D * e)]}; });
     normaliser.check_stored(report, "normaliser", [&](std::size_t i) { return bool{used[i / index(4 * D)]}; });
     final_sums.check_stored(report, "final sums", [&](std::size_t) { return finals; });
     final_normaliser.check_stored(report, "final normaliser", [&](std::size_t) { return finals; });
     return report;
   }
-  [[nodiscard]] std::string results() const { return bits(sums, normaliser, final_sums, final_normaliser); }
+  [[nodiscard]] std::string results() const { return bits(sums, normaliser, rest, final_sums, final_normaliser); }
 
   /// The largest error over its bound. What S was off by is kept, and each step rounds two products and their sum; c_m
-  /// and 2^-p are exact, their product with S is rounded, then to T. The three terms of a normaliser hold all bits of a
-  /// float, but for those below the least number of T.
+  /// and 2^-p are exact, their product with S is rounded, then to T: by u in one term, by u² in two. The three terms of
+  /// a normaliser hold all bits of a float. None holds those below the least number of T.
   [[nodiscard]] double error() const {
-    const double least = fraction_bits<T> == 7 ? 0x1p-133 : 0x1p-24, u = std::ldexp(.5, -fraction_bits<T>);
+    const double least = fraction_bits<T> == 7 ? 0x1p-133 : 0x1p-24, unit = std::ldexp(.5, -fraction_bits<T>);
+    const double u = is_split ? unit * unit : unit;
     const std::vector<double> all = coefficients(power, d);
     double worst = 0;
     const auto compare = [&](double x, double exact, double bound) {
@@ -131,8 +136,10 @@ struct Problem {
         for (int m = 0; m < D; ++m) {
           const double c = all[index(m)];
           for (int i = m * e; i < (m + 1) * e; ++i)
-            walk(b, h, D * e, i, c, own_sums, initial_sums, final_sums, u,
-                 [&](std::size_t s) { return double{to_float(sums[s * index(D * e) + index(i)])}; });
+            walk(b, h, D * e, i, c, own_sums, initial_sums, final_sums, u, [&](std::size_t s) {
+              const std::size_t at = s * index(D * e) + index(i);
+              return double{to_float(sums[at])} + (is_split ? double{to_float(rest[at])} : 0);
+            });
           walk(b, h, D, m, c, own_normaliser, initial_normaliser, final_normaliser, 0, [&](std::size_t s) {
             double sum = 0;
             for (std::size_t term = 0; term < 3; ++term)
@@ -163,13 +170,14 @@ TEST_CASE("monomials have the coefficients of their places", "[cuda]") {
 }
 
 TEMPLATE_TEST_CASE("states are scanned within their roundings", "[cuda]", bf16, fp16) {
-  const bool packed = GENERATE(false, true), started = GENERATE(false, true), finals = GENERATE(false, true);
-  CAPTURE(packed, started, finals);
+  const bool packed = GENERATE(false, true), started = GENERATE(false, true), finals = GENERATE(false, true),
+             is_split = GENERATE(false, true);
+  CAPTURE(packed, started, finals, is_split);
   const auto check = [&](std::vector<int> lengths, int heads, int power, int d, int e) {
     CAPTURE(power, d, e);
     std::string first;
     for (const auto schedule : {host::Schedule::forward, host::Schedule::reverse, host::Schedule::random}) {
-      Problem<TestType> problem(lengths, packed, heads, power, d, e, started, finals);
+      Problem<TestType> problem(lengths, packed, heads, power, d, e, started, finals, is_split);
       const host::Report report = problem.run({schedule, 3, host::MmaSum::hopper, {}});
       INFO(report.text());
       REQUIRE(report.clean());
@@ -204,12 +212,14 @@ TEMPLATE_TEST_CASE("behind a reset nothing is left of what was not a number", "[
 
 TEST_CASE("a scan moves every byte of the states once", "[cuda]") {
   // 5 chunks of 2 heads, D = 136: 18 blocks of 4 warps a head.
-  Problem<bf16> problem({64 * 5}, false, 2, 2, 16, 64, false, true);
+  const bool is_split = GENERATE(false, true);
+  Problem<bf16> problem({64 * 5}, false, 2, 2, 16, 64, false, true, is_split);
   const host::Report report = problem.run();
   INFO(report.text());
   REQUIRE(report.clean());
   REQUIRE(report.blocks == 36);
-  const long states = 10 * 136 * 65 * 4 / 32, finals = 2 * 136 * 65 * 4 / 32, prefixes = 10 * 136 * 64 * 2 / 32;
+  const long states = 10 * 136 * 65 * 4 / 32, finals = 2 * 136 * 65 * 4 / 32;
+  const long prefixes = (is_split ? 2 : 1) * 10 * 136 * 64 * 2 / 32;
   const long normalisers = 10 * 136 * 4 * 2 / 32;
   const long factors = 18 * 4 * (3 * 1 + 3 * 2);  // 20 bytes each, those of the second head in two sectors
   REQUIRE(report.global().transactions == states + finals + prefixes + normalisers + factors);
@@ -218,12 +228,12 @@ TEST_CASE("a scan moves every byte of the states once", "[cuda]") {
 TEST_CASE("a scan without any one of its predicates or indices is found out", "[cuda]") {
   host::Report clean;
   const auto run = [&](const host::Mutation& mutation) {
-    Problem<bf16> problem({64 * 6, 64}, false, 2, 2, 8, 8, true, true);
+    Problem<bf16> problem({64 * 6, 64}, false, 2, 2, 8, 8, true, true, true);
     const host::Report report = problem.run({host::Schedule::forward, 0, host::MmaSum::hopper, mutation});
     if (mutation.change == host::Change::none) clean = report;
     return report.clean() && problem.error() <= 1 ? problem.results() : "";
   };
   run({});
-  REQUIRE(host::mutations(clean).size() == 28);
+  REQUIRE(host::mutations(clean).size() == 31);
   REQUIRE(survivors(clean, run) == "");
 }

@@ -40,7 +40,8 @@ struct Parameters {
 
   Residual rotary_residual(const Rotary::Gradient& g, const Expected& to) const {
     const Vector<Wide> rates = theta.cast<Wide>(), steps = beta.cast<Wide>();
-    const auto expected = rotary_gradient(to.reference, rates, steps), bounds = rotary_bounds(to.bounds, to.call, rates, steps);
+    const auto expected = rotary_gradient(to.reference, rates, steps),
+               bounds = rotary_bounds(to.bounds, to.call, rates, steps);
     return worse(worst_entry("d beta", as_row(g.beta), as_row(expected.beta), as_row(bounds.beta)),
                  worst_entry("d theta", as_row(g.theta), as_row(expected.theta), as_row(bounds.theta)));
   }
@@ -51,7 +52,8 @@ struct Parameters {
   Residual householder_residual(const typename Householder<Scalar>::Gradient& g, const Expected& to) const {
     const Matrix<Wide> vectors = w.template cast<Wide>();
     const Vector<Wide> sizes = strengths.cast<Wide>();
-    const auto expected = householder_gradient(to.reference, vectors, sizes), bounds = householder_bounds(to.bounds, vectors, sizes);
+    const auto expected = householder_gradient(to.reference, vectors, sizes),
+               bounds = householder_bounds(to.bounds, vectors, sizes);
     return worse(worst_entry("dw", g.w.template cast<Wide>(), expected.w, bounds.w),
                  worst_entry("d beta", as_row(g.beta), as_row(expected.beta), as_row(bounds.beta)));
   }

@@ -292,3 +292,15 @@ TEST_CASE("gradients of structured rotations are those of the rows", "[verify]")
   check(drawn<Normalized>(random, HyperbolicRandomFeatures(d, 3), transition, .7, true, {}, shapes));
   check(drawn<Normalized>(random, Exponential{}, transition, .7, false, {}, shapes));
 }
+
+TEST_CASE("a call without tokens hands the gradient of its state on", "[verify]") {
+  Random random(6);
+  GradientCall call =
+      gradient_call(SymmetricPower<2>{}, stationary(), MatrixXd(4, 0), MatrixXd(4, 0), MatrixXd(3, 0), MatrixXd(3, 0));
+  call.initial = draw(random, 4, call.feature.dimension);
+  call.d_final = draw(random, 4, call.feature.dimension);
+  const GradientReference g = gradient_reference(call);
+  CHECK(g.initial == call.d_final);
+  CHECK(g.Q.size() + g.K.size() + g.V.size() + g.log_gamma.size() == 0);
+  CHECK(g.scale == 0);
+}

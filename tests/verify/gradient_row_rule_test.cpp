@@ -166,6 +166,118 @@ TEST_CASE("parameters have bounds that hold where all numbers are rounded once",
   }
 }
 
+TEST_CASE("bounds are the sums of weights that they are said to be", "[verify]") {
+  Random random(6);
+  constexpr double u = 0x1p-24;
+  const auto check = [&](const auto& feature, int P, bool with_state) {
+    rounded<SignedNormalized>(
+        random, feature, decay(gates(random)), u, with_state, [&](const GradientCall& call, const GradientCall&) {
+          const GradientPairs pairs(call);
+          const GradientBounds bounds = gradient_bounds(call, {.unit_roundoff = u, .tokens_per_update = 2});
+          const Index last = with_state ? T : T - 1, first = with_state ? 0 : 1;  // rows 0 … last, keys first … T
+          Matrix<Wide> eps = Matrix<Wide>::Zero(T + 1, T + 1), dv = eps;
+          Vector<Wide> state = Vector<Wide>::Zero(e + 1), window = Vector<Wide>::Zero(2 * T);
+          Wide values = call.V.cwiseAbs().maxCoeff(), s_e = 0;
+          if (with_state) {
+            s_e = call.initial.row(e).norm();
+            values = std::max(values, call.initial.topRows(e).rowwise().norm().maxCoeff() / s_e);
+          }
+          const auto b_of = [&](Index before, Index at) {
+            Wide sum = 0;
+            for (Index t = before + 1; t <= at; ++t) sum += call.log_decay[static_cast<std::size_t>(t)];
+            return std::exp(sum) * (1 + std::abs(sum) * 0x1p-29L);  // an exponential in double, in units of a float's u
+          };
+          for (Index i = 0; i < T; ++i) {
+            const Wide den = std::abs(pairs.denominator[i]) * std::exp(pairs.shift[i]);
+            const Wide h = call.dY.col(i).cwiseAbs().sum() * (values + pairs.Y.col(i).cwiseAbs().maxCoeff());
+            const auto length = [&](Index j) { return call.scale * call.Q.col(i).norm() * call.K.col(j).norm(); };
+            const auto m = [&](Index j) {
+              if (P == 0)
+                return b_of(j, i) / (1 + std::abs(pairs.log_weights(j, i)) * 0x1p-29L) * std::exp(pairs.logits(j, i)) *
+                       (1 + length(j) + std::abs(pairs.log_weights(j, i)));
+              return b_of(j, i) * integer_power(length(j), P);
+            };
+            const Wide m0 =
+                with_state ? b_of(-1, i) * integer_power<Wide>(call.scale * call.Q.col(i).norm(), P) : Wide(0);
+            Wide K = m0 * s_e / den;
+            for (Index j = 0; j <= i; ++j) K += m(j) / den;
+            CHECK(std::abs(bounds.condition[i] / K - 1) < 1e-15L);
+            for (Index j = 0; j <= i; ++j) {
+              const Wide half =
+                  P == 0 ? m(j) : b_of(j, i) * integer_power(std::abs(pairs.logits(j, i)), P - 1) * length(j);
+              eps(j + 1, i) = h * (m(j) + K * half) / den;
+              const Wide p = std::abs(pairs.scores(j, i)) * std::exp(pairs.shift[i]);
+              dv(j + 1, i) = call.dY.col(i).cwiseAbs().maxCoeff() * (m(j) + K * p) / den;
+              window[i] += std::exp(pairs.log_weights(j, i)), window[T + j] += std::exp(pairs.log_weights(j, i));
+            }
+            eps(0, i) = h * m0 * s_e / den * (1 + K);
+            for (Index r = 0; r <= e; ++r)
+              state[r] += m0 / den * (1 + K) * (r < e ? call.dY.col(i).cwiseAbs().maxCoeff() : h);
+          }
+          if (with_state) {
+            Wide h = call.d_final.row(e).norm(), most = 0;
+            for (Index r = 0; r < e; ++r) {
+              h += values * call.d_final.row(r).norm();
+              most = std::max(most, call.d_final.row(r).norm());
+            }
+            for (Index j = 0; j < T; ++j) {
+              const Wide size = b_of(j, T - 1) * integer_power<Wide>(call.K.col(j).norm(), P);
+              eps(j + 1, T) = size * h, dv(j + 1, T) = size * most;
+            }
+            for (Index r = 0; r <= e; ++r) {
+              eps(0, T) += b_of(-1, T - 1) * call.initial.row(r).norm() * call.d_final.row(r).norm();
+              state[r] += b_of(-1, T - 1) * call.d_final.row(r).norm();
+            }
+          }
+          const Wide power = P == 0 ? 1 : P, unit = (6 + power) * u * (1 + std::sqrt(window.maxCoeff() / 2));
+          const auto same = [&](const char* name, Wide bound, Wide expected) {
+            CAPTURE(name);
+            CHECK(std::abs(bound - unit * expected) <= 1e-15L * unit * std::abs(expected));
+          };
+          Wide scale = 0, frame = 0;
+          for (Index t = 0; t < T; ++t) {
+            Wide flow = 0, dq = 0, dk = 0, own = 0;
+            for (Index i = 0; i <= last; ++i)
+              for (Index j = first; j <= std::min(i + 1, T); ++j) {
+                const Wide lever = P > 0            ? power
+                                   : i < T && j > 0 ? call.scale * call.Q.col(i).norm() * call.K.col(j - 1).norm()
+                                                    : Wide(0);
+                if (j - 1 < t && t <= std::min(i, T - 1)) flow += eps(j, i);
+                if (i == t) dq += lever * eps(j, i) / call.Q.col(t).norm(), own += lever * eps(j, i);
+                if (j - 1 == t) dk += lever * eps(j, i) / call.K.col(t).norm(), own += lever * eps(j, i);
+                if (t == 0 && i < T) scale += lever * eps(j, i) / call.scale;
+                if (t == 0 && i == T) frame += lever * eps(j, i);
+              }
+            same("d log gamma", bounds.log_gamma[t], flow);
+            same("dQ", bounds.Q(0, t), dq);
+            same("dK", bounds.K(d - 1, t), dk);
+            same("dV", bounds.V(e - 1, t), dv.row(t + 1).sum());
+            same("own", bounds.own_levers[t], own);
+            if (P > 0) same("step", bounds.step_levers[t], power * flow);
+          }
+          same("d scale", bounds.scale, scale);
+          same("frame", bounds.frame_lever, frame);
+          for (Index r = 0; r <= e && with_state; ++r) same("state", bounds.initial(r, 0), state[r]);
+        });
+  };
+  check(SymmetricPower<2>{}, 2, false);
+  check(SymmetricPower<2>{}, 2, true);
+  check(SymmetricPower<3>{}, 3, true);
+  check(Linear{}, 1, true);
+  check(Exponential{}, 0, false);
+}
+
+TEST_CASE("embedded scores under a rotation see the angles of all later tokens", "[verify]") {
+  Random random(7);
+  const auto transition = rotary(random.vector(d / 2), random.vector(T));
+  rounded<Normalized>(random, PositiveRandomFeatures(d, 6), transition, 0x1p-24, true,
+                      [](const GradientCall& call, const GradientCall&) {
+                        const GradientBounds bounds = gradient_bounds(call);
+                        for (Index t = 0; t < T; ++t)
+                          CHECK(std::abs(bounds.step_levers[t] / bounds.own_levers.tail(T - t).sum() - 1) < 1e-15L);
+                      });
+}
+
 TEST_CASE("lengths that a gradient is not about leave its bound alone", "[verify]") {
   Random random(3);
   const MatrixXd K = random.matrix(d, T), V = random.matrix(e, T), dY = random.matrix(e, T);

@@ -14,13 +14,15 @@ namespace sympow::cuda {
 /// largest entry in [½, 1). With rotary queries turn first; keys come turned.
 ///
 /// A block of 8 warps, for P 1 of 4, has 32 queries a warp of a chunk and head, and 64 value channels; of floats 8
-/// warps have 16. The stages of the state, 64 monomials each, and then 64 keys and values each, come through one ring.
+/// warps have 16. The stages of the state, 64 monomials each, and then 64 keys and values each, come through one ring;
+/// those of a state in two terms come twice, the second time with the rest and zeros for the normaliser.
 /// Sums stay in registers, (64 + 8) channels: the first of the last 8 are the normaliser, in the state in three terms
 /// of T. Keys before those of the warp weigh 2^{u_j - R}, R = r of its first row, and their sum is multiplied once, by
 /// 2^{R - r_i}; among the warp's own keys each weight is formed alone. Both exponents are at most 0.
 ///
 /// Roundings: φ(q̂) and weighted scores to T, state and values as they are; sums in float; y to T.
-/// Cost of a query: 2 D' (e + 8) operations for the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a key.
+/// Cost of a query: 2 D' (e + 8) operations for each term of the state, D' ≥ D as QueryFeatures says; 2 (d + e + 8) a
+/// key.
 template <class T, int P, int d, block::Products products = block::Products::exact>
 struct Attention {
   using Two = block::Pair<T>;
@@ -84,7 +86,8 @@ struct Attention {
     Lanes<std::int32_t> reset[1];
     load(reset, x.tokens.reset, Lanes<std::int64_t>(token_slot + top));
     const int seen = uniform(reset[0]);  // no row of the block sees what lies before
-    const int state_stages = x.has_state && seen < 0 ? Features::stages : 0;
+    const bool is_split = !wide && x.prefixes.rest.data;
+    const int state_stages = x.has_state && seen < 0 ? (is_split ? 2 : 1) * Features::stages : 0;
     const int first_key = (seen > 0 ? seen : 0) / stage_rows * stage_rows;
     const int bottom = top + rows_of_block < length ? top + rows_of_block : length;
     const int end_stage = state_stages + (bottom - first_key + stage_rows - 1) / stage_rows;
@@ -106,11 +109,14 @@ struct Attention {
     Lanes<std::int64_t> key_at = key_copy.source(x.keys.at(b, begin + first_key, key_head), x.keys.token);
     Lanes<std::int64_t> value_at =
         value_copy.source(x.values.at(b, begin + first_key, key_head) + tile * columns, x.values.token);
-    const auto bring_state = [&](int ring) {
+    const auto bring_state = [&](int stage) {
+      const int ring = stage % stages;
+      const bool is_rest = !wide && stage >= Features::stages;  // without a normaliser, of which nothing is left
+      const Global<T> sums = is_rest ? x.prefixes.rest : x.prefixes.sums;
       SYMPOW_UNROLL_BY(wide ? 1 : value_copy.count)
       for (int n = 0; n < value_copy.count; ++n) {
         const Lanes<int> m = coming.monomial(value_copy.row + n * value_copy.step);
-        cp_async<16>(right_ring, value_copy.to + (ring * stage_rows + n * value_copy.step) * columns, x.prefixes.sums,
+        cp_async<16>(right_ring, value_copy.to + (ring * stage_rows + n * value_copy.step) * columns, sums,
                      convert<std::int64_t>(m) * x.e + (value_copy.column + state_at),
                      where(m >= 0 && value_exists, 16, 0));
       }
@@ -118,7 +124,7 @@ struct Attention {
         const Lanes<int> row = lane() + w * 32, m = coming.monomial(row);
         constexpr int bytes = 4 * sizeof(T);
         cp_async<bytes>(left_ring, row * 8 + ring * left_entries, x.prefixes.normaliser, (m + slot * D) * 4,
-                        where(m >= 0, bytes, 0));
+                        where(m >= 0 && !is_rest, bytes, 0));
       }
       coming.advance();
     };
@@ -136,7 +142,7 @@ struct Attention {
       value_at += stage_rows * x.values.token;
     };
     const auto bring = [&](int stage) {  // one after the other
-      if (stage < state_stages) bring_state(stage % stages);
+      if (stage < state_stages) bring_state(stage);
       if (state_stages <= stage && stage < end_stage) bring_keys(stage);
       cp_async_commit();
     };

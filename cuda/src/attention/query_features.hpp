@@ -31,14 +31,14 @@ struct QueryFeatures {
   Lanes<Two> two[groups], eight[groups][kept];  // of rows 8 g + lane / 4: what the lane's columns of a group take, and
       // what a group takes: P 2: channels of octets b and a; else factors, octet b
 
-  /// The stages one after the other: b in the outer loop. For P 1 a counts the stages.
+  /// The stages one after the other, and again from the first on: b in the outer loop. For P 1 a counts the stages.
   struct Walk {
     int a = 0, b = 0;
     SYMPOW_HOST_DEVICE constexpr void advance() {
       ++a;
-      if (P == 2 ? a > b : P > 2 && 8 * a >= factors(b)) {
+      if (P == 1 ? a == octets / 8 : P == 2 ? a > b : 8 * a >= factors(b)) {
         a = 0;
-        ++b;
+        b = b + 1 < octets ? b + 1 : 0;
       }
     }
     /// The monomial of row r of the stage in the state, -1 where there is none.

@@ -54,12 +54,13 @@ struct ChunkSums {
   Global<float> sums, normaliser;  ///< ΔS, ΔZ of a chunk in units of 2^⌈end⌉
 };
 
-/// States before each chunk as tensor cores take them: T(c_m 2^-p S), c_m the multinomial coefficient of monomial m.
-/// The same entries as ChunkSums; the normaliser in three terms of T that add up to it, and 0, next to each other:
-/// ((h slots + slot) D + m) 4 + term.
+/// States before each chunk as tensor cores take them: T(x) of x = c_m 2^-p S, c_m the multinomial coefficient of
+/// monomial m. The same entries as ChunkSums; the normaliser in three terms of T that add up to it, and 0, next to each
+/// other: ((h slots + slot) D + m) 4 + term.
 template <class T>
 struct Prefixes {
   Global<T> sums, normaliser;
+  Global<T> rest = {};  ///< of sums in two terms: T(x - T(x)), so that both miss x by u² of it. Null: only one is kept
 };
 
 }  // namespace sympow::cuda

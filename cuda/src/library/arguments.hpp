@@ -81,7 +81,9 @@ inline ChunkArrays chunks_of(const AttentionMemory& m) {
 inline ChunkSums sums_of(const AttentionMemory& m) { return {{m.own_sums}, {m.own_normaliser}}; }
 template <class T>
 Prefixes<T> prefixes_of(const AttentionMemory& m) {
-  return {{reinterpret_cast<T*>(m.prefix_sums)}, {reinterpret_cast<T*>(m.prefix_normaliser)}};
+  return {{reinterpret_cast<T*>(m.prefix_sums)},
+          {reinterpret_cast<T*>(m.prefix_normaliser)},
+          {reinterpret_cast<T*>(m.prefix_rest)}};
 }
 
 }  // namespace sympow::cuda::library

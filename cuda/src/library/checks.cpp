@@ -156,6 +156,8 @@ Status check_problem(const Problem& p) noexcept {
     return refuse(Code::bad_argument, "element is %d, which is none", static_cast<int>(p.element));
   if (p.products != Products::exact && p.products != Products::fast)
     return refuse(Code::bad_argument, "products is %d, which is none", static_cast<int>(p.products));
+  if (p.states != Precision::rounded && p.states != Precision::split)
+    return refuse(Code::bad_argument, "states is %d, which is none", static_cast<int>(p.states));
   if (is_compiled(p.power, p.d, p.element)) return {};
   char table[160] = "none";
   write_table(p.element, table, sizeof table);

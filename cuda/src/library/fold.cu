@@ -35,7 +35,8 @@ Problem folded_at_once(const Problem& problem, int capacity) {
   part.tokens = capacity;
   part.carries_state = true;
   part.chunk = capacity;
-  part.rates = nullptr;  // keys of the tail are turned
+  part.rates = nullptr;              // keys of the tail are turned
+  part.states = Precision::rounded;  // no query reads them
   return part;
 }
 
@@ -87,7 +88,7 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
     part.batch = std::min(at_once, problem.batch - b);
     const Inputs inputs = inputs_from(problem, tail, b);
     const States its_state = states_of(state_from(problem, state, b));
-    SYMPOW_CUDA_TRY(dispatch(part, [&]<class T, int P, int d, block::Products products>() -> Status {
+    const Status folded = dispatch(part, [&]<class T, int P, int d, block::Products products>() -> Status {
       const Tokens<T> tokens{sequences_of(part, plan),
                              heads_of(part),
                              rows_of<const T>(inputs.keys, part),
@@ -99,7 +100,8 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
       SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
       SYMPOW_CUDA_TRY(launch_weights(part, grids, tokens, memory, stream));
       return launch_states<T, P, d, products>(part, grids, tokens, memory, stream);
-    }));
+    });
+    if (!folded.ok()) return folded;
   }
   if (problem.rates) {  // a sequence without new tokens ends where the tail does
     const Sequences sequences{{}, {}, static_cast<int>(problem.batch), 0, 64, 0};

@@ -31,6 +31,9 @@ std::uint64_t all_tokens(const Problem& p) {
   return p.offsets ? static_cast<std::uint64_t>(p.total_tokens) : product(p.batch, p.tokens);
 }
 
+/// States between chunks are kept in two terms.
+bool splits(const Problem& p) { return p.states == Precision::split && p.element != Element::f32; }
+
 }  // namespace
 
 Status plan_attention(const Problem& p, Plan& plan) noexcept {
@@ -39,8 +42,8 @@ Status plan_attention(const Problem& p, Plan& plan) noexcept {
   plan.D = monomials(p.power, p.d);
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   const Shape shape{
-      real(p.tokens),           real(all),   real(p.query_heads), real(p.state_heads()), static_cast<double>(p.d),
-      static_cast<double>(p.e), real(plan.D)};
+      real(p.tokens),           real(all),    real(p.query_heads), real(p.state_heads()), static_cast<double>(p.d),
+      static_cast<double>(p.e), real(plan.D), splits(p) ? 2. : 1.};
   plan.form = p.form != Form::automatic ? p.form : p.carries_state ? Form::chunked : cheapest_form(shape);
   const std::int64_t whole = std::max<std::int64_t>((p.tokens + 63) / 64 * 64, 64);
   const int chunk = p.chunk > 0 ? p.chunk : cheapest_chunk(shape);
@@ -82,6 +85,8 @@ AttentionMemory::AttentionMemory(const Problem& p, const Plan& plan, Pieces& pie
   pieces.take(own_normaliser, rows);
   pieces.take(prefix_sums, product(rows, p.e, bytes_of(p.element)));
   pieces.take(prefix_normaliser, product(rows, 4, bytes_of(p.element)));
+  prefix_rest = nullptr;
+  if (splits(p)) pieces.take(prefix_rest, product(rows, p.e, bytes_of(p.element)));
   const std::uint64_t turning = p.rates ? product(p.key_heads, all_tokens(p)) : 0;
   pieces.take(paths, turning);
   pieces.take(begin, p.rates ? product(p.batch, p.key_heads, p.d / 2) : 0);

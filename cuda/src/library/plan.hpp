@@ -33,9 +33,9 @@ struct AttentionMemory {
   float *mass, *keep, *add;
   std::int32_t* shift;
   float *own_sums, *own_normaliser;
-  std::byte *prefix_sums, *prefix_normaliser;
-  double *paths, *begin;  // of rotary, as the next: see Paths
-  std::byte* turned;      // [tokens, Hk, d]: keys
+  std::byte *prefix_sums, *prefix_normaliser, *prefix_rest;  // rest: null unless states are split
+  double *paths, *begin;                                     // of rotary, as the next: see Paths
+  std::byte* turned;                                         // [tokens, Hk, d]: keys
 
   /// Takes them from `pieces`.
   AttentionMemory(const Problem& problem, const Plan& plan, Pieces& pieces) noexcept;

@@ -10,11 +10,12 @@ namespace sympow::cuda {
 
 /// S ← keep S + add ΔS, Z ← keep Z + add ΔZ over the chunks of a sequence and head, from the initial state (0 where
 /// there is none). Writes c_m 2^-shift S and c_m 2^-shift Z before each chunk, c_m the multinomial coefficient of
-/// monomial m, and S, Z after the last one. Where keep is 0 the old state is not looked at.
+/// monomial m, and S, Z after the last one. Where keep is 0 the old state is not looked at. S is written in one term of
+/// T or in two, as prefixes ask for.
 ///
 /// d: a multiple of 8, so D is even; e: a multiple of 4. A thread walks over the chunks with four value channels of a
 /// monomial, or with two entries of the normaliser, loads of four chunks ahead. Of a chunk and head D (e + 1) floats
-/// are read, and D (e + 3) numbers of T written.
+/// are read, and D (e + 3), or D (2 e + 3), numbers of T written.
 template <class T>
 struct Scan {
   static constexpr int threads = 128, shared_bytes = 0, blocks_per_multiprocessor = 7;
@@ -48,6 +49,10 @@ struct Scan {
       const auto write = [&](std::int64_t slot, const Lanes<float>(&x)[4]) {
         const Lanes<Pair<T>> four[2] = {pack<T>(x[0], x[1]), pack<T>(x[2], x[3])};
         store(args.prefixes.sums, entry + slot * size, four, entry < size);
+        if (!splits(args)) return;
+        const Lanes<Pair<T>> rest[2] = {pack<T>(x[0] - lower(four[0]), x[1] - upper(four[0])),
+                                        pack<T>(x[2] - lower(four[1]), x[3] - upper(four[1]))};
+        store(args.prefixes.rest, entry + slot * size, rest, entry < size);
       };
       walk<4>(args, b, args.own.sums, args.initial.sums, args.final.sums, size, entry, coefficients, write);
     } else {
@@ -82,6 +87,7 @@ struct Scan {
  private:
   static constexpr int ahead = 4;
 
+  SYMPOW_DEVICE static bool splits(const Args& args) { return sizeof(T) == 2 && args.prefixes.rest.data; }
   SYMPOW_HOST_DEVICE static int of_sums(int D, int e) { return (D * e / 4 + threads - 1) / threads; }
   SYMPOW_HOST_DEVICE static int of_normaliser(int D) { return (D / 2 + threads - 1) / threads; }
 

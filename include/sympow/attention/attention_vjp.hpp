@@ -14,8 +14,7 @@ void run_attention_vjp(const F& feature, const A& transition, const VjpArguments
                        const VjpResults<Scalar, A>& results, VjpWorkspace<Scalar>& workspace, const Options& options) {
   const ViewOf<Scalar, A> view(transition);
   VjpViewOf<Scalar, A> vjp(transition, results.transition);
-  AttentionVjp<Scalar, F>::run(feature,
-                               vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options));
+  AttentionVjp<Scalar, F>::run(feature, vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options));
 }
 
 }  // namespace detail
@@ -28,7 +27,8 @@ void run_attention_vjp(const F& feature, const A& transition, const VjpArguments
 /// and normalisers of the forward pass are not needed. Cost: T² (3 d + 2 e) + O(T²) operations under a causal mask, O(T
 /// (d + e)) memory. Throws `ShapeMismatch`, `InvalidArgument` before anything is touched. Source: reverse mode of the
 /// definition, the normaliser's part by Σ_j s_ij v_j·dy_i.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV, class DY>
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
 void attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
                    Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
@@ -45,13 +45,11 @@ void attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBas
 }
 
 /// The same, returning the gradients.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV, class DY>
-[[nodiscard]] Gradients<typename DQ::Scalar, A> attention_vjp(const F& feature, const A& transition,
-                                                              const Eigen::MatrixBase<DQ>& Q,
-                                                              const Eigen::MatrixBase<DK>& K,
-                                                              const Eigen::MatrixBase<DV>& V,
-                                                              const Eigen::MatrixBase<DY>& dY,
-                                                              const Options& options = {}) {
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
+[[nodiscard]] Gradients<typename DQ::Scalar, A> attention_vjp(
+    const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+    const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const Options& options = {}) {
   Gradients<typename DQ::Scalar, A> gradients;
   VjpWorkspace<typename DQ::Scalar> workspace;
   attention_vjp<Normalization>(feature, transition, Q, K, V, dY, gradients, workspace, options);

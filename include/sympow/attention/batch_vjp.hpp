@@ -82,12 +82,13 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
   results.check(call);
   const Index B = call.Q.sequences(), most = call.most_in_group();
   if constexpr (keeps_states) {
-    const Index of_queries = B * call.Q.heads(), of_keys = B * call.K.heads(), count = std::ranges::ssize(states.states);
+    const Index of_queries = B * call.Q.heads(), of_keys = B * call.K.heads(),
+                count = std::ranges::ssize(states.states);
     if (count == of_keys)
       call.group = most;
     else if (count != of_queries)
-      raise<ShapeMismatch>("number of states is ", count, ", must be ", of_queries, " (one a sequence and query head) or ",
-                           of_keys, " (one a sequence and key head)");
+      raise<ShapeMismatch>("number of states is ", count, ", must be ", of_queries,
+                           " (one a sequence and query head) or ", of_keys, " (one a sequence and key head)");
     check_size("number of states' gradients", std::ranges::ssize(states.adjoints), count, "that of the states");
     check_state_mask(call.options.head.mask);
   }
@@ -123,40 +124,42 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
         if constexpr (keeps_states)
           check_chunked_vjp(feature, transition, x, std::ranges::begin(states.states)[n],
                             std::ranges::begin(states.adjoints)[n], options);
-        if (h % call.group == 0) gradients.transitions.push_back(transition.zero_gradient(tokens_of(x.Q, x.K, options.mask)));
+        if (h % call.group == 0)
+          gradients.transitions.push_back(transition.zero_gradient(tokens_of(x.Q, x.K, options.mask)));
       });
   std::vector<double> scales(static_cast<std::size_t>(count));
-  parallel_for(B * call.K.heads(), threads_of(call.options.threads), workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
-    const Index b = n / call.K.heads(), key_head = n % call.K.heads();
-    results.clear(b, key_head, most);
-    for (Index h = key_head * most; h < (key_head + 1) * most; ++h) {
-      const A& transition = transition_of(group_of(b, h));
-      const VjpArguments<Scalar> x = arguments_of(b, h);
-      auto dQ = results.dQ.head(b, h), dK = results.dK.head(b, key_head), dV = results.dV.head(b, key_head);
-      const auto group = static_cast<std::size_t>(group_of(b, h));
-      const VjpResults<Scalar, A> to{dQ, dK, dV, gradients.transitions[group],
-                                     scales[static_cast<std::size_t>(b * call.Q.heads() + h)]};
-      if (uses_attention(transition, x)) {
-        run_attention_vjp<Normalization>(feature, transition, x, to, work, options);
-        continue;
-      }
-      if constexpr (keeps_states) {
-        const auto& state = std::ranges::begin(states.states)[group];
-        auto& adjoint = std::ranges::begin(states.adjoints)[group];
-        if (h % call.group == 0) {
-          run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
-        } else {
-          StateGradient<Scalar, F> own(feature, x.Q.rows(), x.V.rows());
-          run_chunked_vjp<Normalization>(feature, transition, x, to, state, own, work, options);
-          add_state_gradient(feature, adjoint, own);
+  parallel_for(
+      B * call.K.heads(), threads_of(call.options.threads), workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
+        const Index b = n / call.K.heads(), key_head = n % call.K.heads();
+        results.clear(b, key_head, most);
+        for (Index h = key_head * most; h < (key_head + 1) * most; ++h) {
+          const A& transition = transition_of(group_of(b, h));
+          const VjpArguments<Scalar> x = arguments_of(b, h);
+          auto dQ = results.dQ.head(b, h), dK = results.dK.head(b, key_head), dV = results.dV.head(b, key_head);
+          const auto group = static_cast<std::size_t>(group_of(b, h));
+          const VjpResults<Scalar, A> to{dQ, dK, dV, gradients.transitions[group],
+                                         scales[static_cast<std::size_t>(b * call.Q.heads() + h)]};
+          if (uses_attention(transition, x)) {
+            run_attention_vjp<Normalization>(feature, transition, x, to, work, options);
+            continue;
+          }
+          if constexpr (keeps_states) {
+            const auto& state = std::ranges::begin(states.states)[group];
+            auto& adjoint = std::ranges::begin(states.adjoints)[group];
+            if (h % call.group == 0) {
+              run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
+            } else {
+              StateGradient<Scalar, F> own(feature, x.Q.rows(), x.V.rows());
+              run_chunked_vjp<Normalization>(feature, transition, x, to, state, own, work, options);
+              add_state_gradient(feature, adjoint, own);
+            }
+          } else if constexpr (has_states) {
+            const State<Scalar, F> state(feature, x.Q.rows(), x.V.rows(), 0);
+            StateGradient<Scalar, F> adjoint(feature, x.Q.rows(), x.V.rows());
+            run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
+          }
         }
-      } else if constexpr (has_states) {
-        const State<Scalar, F> state(feature, x.Q.rows(), x.V.rows(), 0);
-        StateGradient<Scalar, F> adjoint(feature, x.Q.rows(), x.V.rows());
-        run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
-      }
-    }
-  });
+      });
   for (const double scale : scales) gradients.scale += scale;
   return gradients;
 }
@@ -175,9 +178,9 @@ inline namespace SYMPOW_THREADS {
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
 auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
                 Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
-                Heads<const std::type_identity_t<Scalar>> dY, Heads<Scalar> dQ,
-                Heads<std::type_identity_t<Scalar>> dK, Heads<std::type_identity_t<Scalar>> dV,
-                VjpWorkspaces<std::type_identity_t<Scalar>>& workspaces, const BatchOptions& options = {}) {
+                Heads<const std::type_identity_t<Scalar>> dY, Heads<Scalar> dQ, Heads<std::type_identity_t<Scalar>> dK,
+                Heads<std::type_identity_t<Scalar>> dV, VjpWorkspaces<std::type_identity_t<Scalar>>& workspaces,
+                const BatchOptions& options = {}) {
   const detail::NoStates none;
   return detail::run_batch_vjp<Normalization>(feature, transitions,
                                               detail::BatchCall<Scalar, const Scalar>{Q, K, V, dY, options},

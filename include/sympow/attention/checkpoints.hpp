@@ -17,8 +17,8 @@ struct CheckpointsAccess;
 template <class S, FiniteFeatureMap F>
 class Checkpoints {
  public:
-  [[nodiscard]] Index size() const { return std::ssize(states_); }   ///< states
-  [[nodiscard]] Index tokens_between() const { return between_; }    ///< tokens from one to the next
+  [[nodiscard]] Index size() const { return std::ssize(states_); }  ///< states
+  [[nodiscard]] Index tokens_between() const { return between_; }   ///< tokens from one to the next
   [[nodiscard]] const State<S, F>& operator[](Index n) const { return states_[static_cast<std::size_t>(n)]; }
 
  private:
@@ -50,7 +50,8 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
   detail::check_state(state, feature, transition, queries, values);
   detail::check_output(Y, queries, values);
   if (options.mask != causal())
-    detail::raise<InvalidArgument>("chunked: checkpoints go with the mask causal(), of queries that stand at their keys");
+    detail::raise<InvalidArgument>(
+        "chunked: checkpoints go with the mask causal(), of queries that stand at their keys");
   if (options.diagnostics != nullptr)
     detail::raise<InvalidArgument>("chunked: diagnostics are given by calls without checkpoints");
   options.check_finite = false;

@@ -99,9 +99,10 @@ void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments
 /// of the forward pass are not needed. Cost: four products of D (e + 1) a token, a fifth for the part (k - 1)/k of
 /// states that is made again, k = `Options::checkpoint`; memory: a state every k chunks and k more. The same bits for
 /// every k. Throws as `chunked` does, before anything is touched. Source: reverse mode by chunks.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV, class DY>
-void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                 const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
+void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                 const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
                  const State<typename DQ::Scalar, F>& state, StateGradient<typename DQ::Scalar, F>& adjoint,
                  Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
                  const Options& options = {}) {
@@ -118,12 +119,13 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
 }
 
 /// The same from the states that `chunked` has left on its way.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV, class DY>
-void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                 const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
-                 const Checkpoints<typename DQ::Scalar, F>& checkpoints,
-                 StateGradient<typename DQ::Scalar, F>& adjoint, Gradients<typename DQ::Scalar, A>& gradients,
-                 VjpWorkspace<typename DQ::Scalar>& workspace, const Options& options = {}) {
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
+void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                 const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
+                 const Checkpoints<typename DQ::Scalar, F>& checkpoints, StateGradient<typename DQ::Scalar, F>& adjoint,
+                 Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
+                 const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
   using Access = detail::CheckpointsAccess;
   if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<A>() &&
@@ -144,7 +146,8 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
 }
 
 /// The same, returning the gradients.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV, class DY>
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
 [[nodiscard]] Gradients<typename DQ::Scalar, A> chunked_vjp(
     const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
     const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const State<typename DQ::Scalar, F>& state,
@@ -156,7 +159,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 }
 
 /// The same from an empty state, behind which nothing comes.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV, class DY>
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
+          class DY>
 [[nodiscard]] Gradients<typename DQ::Scalar, A> chunked_vjp(
     const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
     const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const Options& options = {}) {

@@ -8,6 +8,6 @@
 #define SYMPOW_EXTERN_GRADIENTS(Scalar, ...) SYMPOW_GRADIENTS(extern, Scalar, __VA_ARGS__)
 #define SYMPOW_INSTANTIATE_GRADIENTS(Scalar, ...) SYMPOW_GRADIENTS(, Scalar, __VA_ARGS__)
 
-#define SYMPOW_GRADIENTS(LINKAGE, Scalar, ...)                              \
+#define SYMPOW_GRADIENTS(LINKAGE, Scalar, ...)                               \
   LINKAGE template struct sympow::detail::AttentionVjp<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::ChunkedVjp<Scalar, __VA_ARGS__>;

@@ -42,8 +42,8 @@ struct Options {
   Diagnostics* diagnostics = nullptr;  ///< resized to 3 × T and filled, if given; the outputs do not depend on it
   Mask mask = causal();                ///< how queries and keys are aligned
   bool check_finite = false;           ///< throw `NotFinite` if Q, K or V holds a number that is not finite
-  Index checkpoint = 0;                ///< gradients of the chunked form: a state is kept every so many chunks; 0 chooses
-  Costs costs = {};                    ///< by which chunks are chosen, and forms where the call leaves them open
+  Index checkpoint = 0;  ///< gradients of the chunked form: a state is kept every so many chunks; 0 chooses
+  Costs costs = {};      ///< by which chunks are chosen, and forms where the call leaves them open
 };
 
 }  // namespace sympow

@@ -97,6 +97,13 @@ inline constexpr std::pair<const char*, const char*> latex_letters[] = {{"§", "
   return end - n <= 3 && (end >= text.size() || text[end] != '_') ? end - n : 0;
 }
 
+/// The command for a bar, a hat or a tilde over the character before `n`; none if there is none.
+[[nodiscard]] inline const char* accent_at(const std::string& text, std::size_t n) {
+  if (text.compare(n, 2, "\u0304") == 0) return "\\bar";
+  if (text.compare(n, 2, "\u0302") == 0) return "\\hat";
+  return text.compare(n, 2, "\u0303") == 0 ? "\\tilde" : nullptr;
+}
+
 /// Text as LaTeX. x_i, x_{i-1} and x^p become subscripts and exponents; what LaTeX reads as a mark is escaped.
 [[nodiscard]] inline std::string latex(const std::string& text) {
   std::string result;
@@ -113,12 +120,11 @@ inline constexpr std::pair<const char*, const char*> latex_letters[] = {{"§", "
     const std::size_t size = bytes_of_character(text, n);
     const std::string character = text.substr(n, size);
     n += size;
-    if (text.compare(n, 2, "\u0304") == 0) {  // a bar over it
-      result += "\\ensuremath{\\bar{\\mathrm{" + latex_character(character) + "}}}";
-      n += 2;
-    } else {
-      result += latex_character(character);
-    }
+    const char* const accent = accent_at(text, n);
+    result += accent != nullptr
+                  ? std::string("\\ensuremath{") + accent + "{\\mathrm{" + latex_character(character) + "}}}"
+                  : latex_character(character);
+    if (accent != nullptr) n += 2;
   }
   return result;
 }

@@ -1,6 +1,7 @@
 // Calls with the tokens of a test, in arrays as callers have them, and their rows against the definition.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,18 @@ struct Places {
     return static_cast<std::size_t>(b * v.sequence + t * v.token + h * v.head);
   }
 };
+
+/// A number that differs where any of the bits do, but by chance: FNV-1a.
+template <class... T>
+unsigned long long digest(const std::vector<T>&... all) {
+  unsigned long long sum = 0xcbf29ce484222325;
+  const auto add = [&](const auto& x) {
+    for (const std::byte byte : std::as_bytes(std::span(x)))
+      sum = (sum ^ static_cast<unsigned long long>(byte)) * 0x100000001b3;
+  };
+  (add(all), ...);
+  return sum;
+}
 
 /// The arrays of a call on the device.
 class Arrays {
@@ -122,7 +135,7 @@ class Arrays {
     std::size_t others = 0;
     for (std::size_t i = 0; i < bits.size() && first == 0; ++i) others += !is_row[i] && bits[i] != x.format.unset();
     require(others == 0, "%s: %d entries beside the rows were written", what.c_str(), static_cast<int>(others));
-    std::printf("  %-52s %4.2f of the bound\n", what.c_str(), worst);
+    std::printf("  %-52s %4.2f of the bound, bits %016llx\n", what.c_str(), worst, digest(bits, conditions));
   }
 
   Places places;
@@ -205,7 +218,7 @@ inline Way way_of(const cuda::Problem& p) {
   done(cuda::attention_form(p, form, chunk));
   const bool states = form == cuda::Form::chunked;
   return {chunk, states ? static_cast<double>(cuda::monomials(p.power, p.d)) : 0,
-          static_cast<double>(p.tokens) / chunk + 2};
+          static_cast<double>(p.tokens) / chunk + 2, states && p.states == cuda::Precision::split};
 }
 
 }  // namespace sympow::test

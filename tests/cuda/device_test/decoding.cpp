@@ -1,4 +1,6 @@
 // Decoding after a prefill, or from nothing: rows of every token, through folds of the tail.
+#include <numbers>
+
 #include "call.hpp"
 #include "tests.hpp"
 
@@ -82,58 +84,87 @@ void folds_of_no_size() {
   require(cuda::fold_workspace(p, 64, bytes).code() == cuda::Code::bad_argument, "a fold of 2^32 sequences");
 }
 
-/// More states than are folded at once: the bits are those of `attend`, which reads the tail's tokens where they are.
-void fold_in_passes() {
+/// More states than are folded at once: the bits are those of `attend`, which reads the tail's tokens where they are,
+/// keys that were turned before they came there among them. Angles go on by the path of the last token.
+void fold_in_passes(const std::string& what, const Format& format, bool rotary) {
   cuda::Problem p;
   p.power = 1;
   p.d = 64;
   p.e = 8;
-  p.batch = 3;
-  p.query_heads = p.key_heads = p.gate_heads = 300;
+  p.batch = 5;  // four at once
+  p.query_heads = p.gate_heads = 128;
+  p.key_heads = 64;
   p.tokens = 5;
+  p.element = format.element;
+  p.products = format.products;
   p.carries_state = true;
-  if (!is_compiled("a fold in passes", p)) return;
-  OwnTail own(p, 64);
+  if (!is_compiled(what, p)) return;
+  const OwnState expected(p);
+  const auto pairs = static_cast<std::size_t>(p.d / 2),
+             angles = static_cast<std::size_t>(p.batch * p.key_heads) * pairs;
+  const std::vector<double> rates(pairs, .3), before(angles, .4);
+  const Array<double> rates_on_device(rates);
+  cuda::Problem with_rates = p;
+  if (rotary) with_rates.rates = rates_on_device.data();
+  OwnTail own(with_rates, 64);
+  OwnState folded(with_rates);
   cuda::Tail& tail = own.tail;
   tail.count = static_cast<int>(p.tokens);
-  const auto fill = [&](auto* data, std::int64_t channels, const auto& number) {
-    std::vector<std::remove_pointer_t<decltype(data)>> x(static_cast<std::size_t>(p.batch * 300 * 64 * channels));
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(i);
-    runtime(cudaMemcpy(data, x.data(), x.size() * sizeof x[0], cudaMemcpyHostToDevice));
+  const auto fill = [&](void* data, std::int64_t heads, std::int64_t channels, std::size_t bytes, const auto& entry) {
+    std::vector<std::byte> x(static_cast<std::size_t>(p.batch * heads * 64 * channels) * bytes);
+    for (std::size_t i = 0; i < x.size() / bytes; ++i) {
+      const auto number = entry(i);
+      std::memcpy(&x[i * bytes], &number, bytes);
+    }
+    runtime(cudaMemcpy(data, x.data(), x.size(), cudaMemcpyHostToDevice));
   };
-  const auto entry = [&](std::size_t i) {
-    return static_cast<std::uint16_t>(Format{p.element}.bits(static_cast<double>(i * 37 % 101) / 50 - 1));
+  const auto entry = [&](std::size_t i) { return format.bits(static_cast<double>(i * 37 % 101) / 50 - 1); };
+  const auto path = [](std::size_t i) {
+    return static_cast<double>(i % 64 + 1) * (1 + static_cast<double>(i / 64) / 7);
   };
-  fill(static_cast<std::uint16_t*>(tail.keys), p.d, entry);
-  fill(static_cast<std::uint16_t*>(tail.values), p.e, entry);
-  fill(tail.log_gates, 1, [](std::size_t i) { return static_cast<float>(i % 13) / -13; });
-  const auto view = [&](const void* data, cuda::Element element, std::int64_t channels) {
-    return cuda::ConstView{data, element, 300 * 64 * channels, channels, 64 * channels};
+  fill(tail.keys, p.key_heads, p.d, format.bytes(), entry);
+  fill(tail.values, p.key_heads, p.e, format.bytes(), entry);
+  fill(tail.log_gates, p.gate_heads, 1, 4, [](std::size_t i) { return static_cast<float>(i % 13) / -13; });
+  if (rotary) fill(tail.paths, p.key_heads, 1, 8, path);
+  const auto view = [&](const void* data, cuda::Element element, std::int64_t heads, std::int64_t channels) {
+    return cuda::ConstView{data, element, heads * 64 * channels, channels, 64 * channels};
   };
-  const cuda::Inputs inputs{view(tail.keys, p.element, p.d),
-                            view(tail.keys, p.element, p.d),
-                            view(tail.values, p.element, p.e),
-                            view(tail.log_gates, cuda::Element::f32, 1),
+  const Array<std::byte> queries(
+      std::vector<std::byte>(static_cast<std::size_t>(p.batch * p.tokens * p.query_heads * p.d) * format.bytes()));
+  const Array<std::byte> rows(static_cast<std::size_t>(p.batch * p.tokens * p.query_heads * p.e) * format.bytes());
+  const cuda::Inputs inputs{cuda::dense(queries.data(), p.element, p.tokens, p.query_heads, p.d),
+                            view(tail.keys, p.element, p.key_heads, p.d),
+                            view(tail.values, p.element, p.key_heads, p.e),
+                            view(tail.log_gates, cuda::Element::f32, p.gate_heads, 1),
                             {}};
-  const Array<std::uint16_t> rows(static_cast<std::size_t>(p.batch * p.tokens * 300 * p.e));
-  OwnState expected(p), folded(p);
-  expected.memory.fill(0);  // what aligns its parts is compared, too
-  folded.memory.fill(0);
-  if (!run(p, inputs, {cuda::dense(rows.data(), p.element, p.tokens, 300, p.e), {}, expected.state}, nullptr)) return;
+  const cuda::Outputs outputs{cuda::dense(rows.data(), p.element, p.tokens, p.query_heads, p.e), {}, expected.state};
+  if (!run(p, inputs, outputs, nullptr)) return;
   std::size_t bytes = 0;
-  done(cuda::clear(p, folded.state, nullptr));
-  if (!done(cuda::fold_workspace(p, 64, bytes))) return;
+  done(cuda::clear(with_rates, folded.state, nullptr));
+  if (rotary) runtime(cudaMemcpy(folded.state.turns, before.data(), angles * sizeof(double), cudaMemcpyHostToDevice));
+  if (!done(cuda::fold_workspace(with_rates, 64, bytes))) return;
   const Array<std::byte> workspace(bytes);
-  if (!done(cuda::fold(p, folded.state, tail, workspace.data(), bytes, nullptr))) return;
+  if (!done(cuda::fold(with_rates, folded.state, tail, workspace.data(), bytes, nullptr))) return;
   runtime(cudaDeviceSynchronize());
-  require(tail.count == 0, "a folded tail has %d tokens", tail.count);
-  require(folded.memory.values() == expected.memory.values(), "a fold in passes has other bits than attend");
+  require(tail.count == 0, "%s: the folded tail has %d tokens", what.c_str(), tail.count);
+  const std::vector<std::byte> is = folded.memory.values(), must_be = expected.memory.values();
+  require(std::equal(must_be.begin(), must_be.end(), is.begin()), "%s has other bits than attend", what.c_str());
+  std::vector<double> turns(rotary ? angles : 0);
+  if (rotary) runtime(cudaMemcpy(turns.data(), folded.state.turns, angles * sizeof(double), cudaMemcpyDeviceToHost));
+  for (std::size_t i = 0; i < turns.size(); ++i) {  // roundings of 2^-53 of less than 32 turns: three here, three there
+    const double exact = before[i] + path(i / pairs * 64 + 4) * rates[i % pairs] / (2 * std::numbers::pi);
+    if (!require(std::abs(std::remainder(turns[i] - exact, 1)) <= 6 * 32 * 0x1p-53, "%s: angle %d is %g", what.c_str(),
+                 static_cast<int>(i), turns[i]))
+      return;
+  }
 }
 
 }  // namespace
 
 void test_decoding() {
-  fold_in_passes();
+  fold_in_passes("a fold in passes", {cuda::Element::bf16}, false);
+  fold_in_passes("a fold in passes, of floats", {cuda::Element::f32}, false);
+  fold_in_passes("a fold in passes, rotary", {cuda::Element::fp16}, true);
   for (const auto& [power, d, floats] : cuda::library::instantiations)
     for (const Format& format : all_formats) {
       if (format.element == cuda::Element::f32 && !floats) continue;
@@ -161,6 +192,10 @@ void test_decoding() {
     check(std::to_string(step) + " at once, rotary", p, Tokens(p, Gates::slow, 8).turned({step == 1, {}, 0}), 0, step);
     check(std::to_string(step) + " at once after 60, rotary by beta", p,
           Tokens(p, Gates::slow, 8).turned({step == 7, steps, 0}), 60, step);
+    p.element = cuda::Element::f32;
+    check(std::to_string(step) + " at once, f32, rotary" + (step == 7 ? " by beta" : ""), p,
+          Tokens(p, Gates::slow, 8).turned({step == 64, step == 7 ? steps : std::function<double(int)>(), 0}),
+          step == 64 ? 0 : 60, step);
   }
 }
 

@@ -11,9 +11,11 @@ namespace sympow::test {
 
 /// What kernels did on the way to a row.
 struct Way {
-  int chunk;         ///< tokens of a chunk
-  double monomials;  ///< D; 0: no state was read
-  double chunks;     ///< on the way of the oldest token
+  int chunk;              ///< tokens of a chunk
+  double monomials;       ///< D; 0: no state was read
+  double chunks;          ///< on the way of the oldest token
+  bool is_split = false;  ///< states are sums of two numbers of the format
+  bool is_exact = false;  ///< monomials of queries and keys are numbers of the format, and rows only read states
 };
 
 /// Row i of a query head:
@@ -125,13 +127,16 @@ class ReferenceRow {
     return sum;
   }
 
-  /// Roundings to the format: a weighted key, P - 1 products; the state; P - 1 products of a query, or a weighted
-  /// score. Sums of 16 products: over the tokens of a chunk, the monomials, the keys of a row; of floats P scores, too.
-  /// A sum of floats for each chunk; weights and powers a few units of float. Products of floats leave out something:
-  /// of a key that comes through the state twice, else P times of a score, and once of its weight.
+  /// Roundings to the format: a weighted key, P - 1 products; the state, or u of that where it is split; P - 1 products
+  /// of a query, or a weighted score; all but the state's are none where monomials are exact. Sums of 16 products: over
+  /// the tokens of a chunk, the monomials of each term, the keys of a row; of floats P scores, too. A sum of floats for
+  /// each chunk; weights and powers a few units of float. Products of floats leave out something: of a key that comes
+  /// through the state twice, else P times of a score, and once of its weight.
   double roundings(const Way& way) const {
-    const double steps = 2 * (way.chunk / 16. + 1) + way.monomials * 1.2 / 16, P = x_.power;
-    const double formats = way.monomials > 0 ? 2 * P + 1 : 2;
+    const double terms = way.is_split ? 2 : 1, P = x_.power;
+    const double steps = 2 * (way.chunk / 16. + 1) + terms * way.monomials * 1.2 / 16;
+    const double of_state = way.is_split ? x_.format.u() : 1;
+    const double formats = way.monomials == 0 ? 2 : of_state + (way.is_exact ? 0 : 2 * P);
     return (formats * x_.format.u() + (P + 1) * x_.format.lost() + x_.format.cut(P + 3, steps) +
             (2 * way.chunks + 8 * P + 8) * 0x1p-23) *
            1.1;

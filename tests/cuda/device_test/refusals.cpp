@@ -89,6 +89,7 @@ void refusals_of_problems() {
   bad("chunk is -64 and must be a multiple of 64", [](P& p) { p.chunk = -64; });
   bad("element is 7, which is none", [](P& p) { p.element = cuda::Element{7}; });
   bad("products is 3, which is none", [](P& p) { p.products = cuda::Products{3}; });
+  bad("states is 2, which is none", [](P& p) { p.states = static_cast<cuda::Precision>(2); });
   refuses(Code::not_compiled, "no kernels of f32 for P 3 with d 48, but for ", [](Call& c) {
     c.problem.power = 3;
     c.problem.d = 48;

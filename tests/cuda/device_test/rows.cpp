@@ -70,6 +70,32 @@ void every_layout() {
     }
 }
 
+/// Sequences of unequal lengths and heads in groups, of floats, for every power; turned, too, by the steps that are
+/// given or by one.
+void every_float() {
+  const auto steps = [](int t) { return 1 + .9 * std::sin(t); };
+  for (const auto [power, d] : {std::array{1, 64}, {2, 16}, {3, 16}, {4, 16}})
+    for (const auto layout : {Layout::apart, Layout::packed})
+      for (const bool turns : {false, true}) {
+        const bool packed = layout == Layout::packed;
+        if (power == 4 && packed != turns) continue;  // many monomials
+        cuda::Problem p = problem_of(power, d, 24, 80);
+        p.batch = 3;
+        p.query_heads = p.gate_heads = packed ? 3 : 2;
+        p.key_heads = 1;
+        p.element = cuda::Element::f32;
+        p.form = power == 2 || packed == turns ? cuda::Form::chunked : cuda::Form::quadratic;
+        p.chunk = 64;
+        Tokens x(p, Gates::slow, 12);
+        x.lengths = {80, 0, 65};
+        if (turns) x.rotary = Rotation{packed, packed == (power % 2 == 0) ? steps : std::function<double(int)>(), 0};
+        check("f32, P " + std::to_string(power) + (packed ? ", packed" : ", apart") +
+                  (turns ? packed ? ", rotary of halves" : ", rotary of neighbours" : "") +
+                  (turns && x.rotary->beta ? " by beta" : ""),
+              p, x, layout);
+      }
+}
+
 void every_gate() {
   for (const int power : {1, 2, 3}) {
     cuda::Problem p = problem_of(power, power == 1 ? 64 : 16, 16, 200);
@@ -123,14 +149,42 @@ void every_rotary() {
   }
 }
 
+/// States in two terms, by the bound of those: of any rows, then, where sums in float leave it sharp, of rows that read
+/// nothing else. These have queries of ±1 and keys of 1 and 2: all monomials are exact, and most of a state cancels.
+void every_split() {
+  for (const auto [power, d] : {std::array{1, 64}, {1, 128}, {2, 16}, {2, 32}, {2, 64}, {3, 16}, {4, 16}})
+    for (const auto element : {cuda::Element::bf16, cuda::Element::fp16}) {
+      cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, 140);
+      p.gate_heads = 1;
+      p.element = element;
+      p.form = cuda::Form::chunked;
+      p.chunk = 64;
+      p.states = cuda::Precision::split;
+      const std::string what = "split states, P " + std::to_string(power) + ", d " + std::to_string(d) +
+                               (element == cuda::Element::bf16 ? ", bf16" : ", fp16");
+      check(what, p, Tokens(p, Gates::slow, 12), Layout::dense);
+      p.gate_heads = 0;
+      p.normalised = false;
+      const bool is_sharp = power == 1 || (power == 2 && d == 16);
+      if (!is_sharp || !cuda::library::is_compiled(power, d, element)) continue;
+      const Tokens x = Tokens(p, Gates::none, 13).signs_and_ones(128);
+      const Arrays arrays(x, Layout::dense);
+      Way way = way_of(p);
+      way.is_exact = true;
+      if (run(p, arrays.inputs(), arrays.outputs(), nullptr)) arrays.check_rows(what + ", alone", p, way, 128);
+    }
+}
+
 }  // namespace
 
 void test_rows() {
   every_instantiation();
   every_layout();
+  every_float();
   every_gate();
   every_length();
   every_rotary();
+  every_split();
 }
 
 }  // namespace sympow::test

@@ -19,6 +19,7 @@ cuda::Problem problem_of(int power, int d) {
   p.query_heads = 2;
   p.key_heads = 1;
   p.gate_heads = 2;
+  p.scale = 1.f / static_cast<float>(d);  // rows are within fp16
   p.carries_state = true;
   p.chunk = 64;
   return p;
@@ -40,6 +41,7 @@ void check_joined(const std::string& what, cuda::Problem p, const Tokens& x, std
   }
   p.tokens = x.tokens;
   arrays.check_rows(what, p, way_of(p));
+  std::printf("  %-52s bits %016llx\n", (what + ": the last state,").c_str(), digest(own.memory.values()));
 }
 
 /// S, Z, L and A against their sums, of P 2. Roundings: a weighted key and a product; sums of 16 products; a sum a
@@ -99,19 +101,25 @@ void check_sums() {
 }  // namespace
 
 void test_states() {
-  for (const auto [power, d] : {std::array{1, 64}, {2, 16}, {2, 32}, {3, 16}}) {
-    const cuda::Problem p = problem_of(power, d);
-    check_joined("two runs joined, P " + std::to_string(power) + ", d " + std::to_string(d), p,
-                 Tokens(p, Gates::slow, 5), 70);
-  }
+  for (const auto [power, d] : {std::array{1, 64}, {2, 16}, {2, 32}, {3, 16}})
+    for (const auto element : {cuda::Element::bf16, cuda::Element::fp16}) {
+      cuda::Problem p = problem_of(power, d);
+      p.element = element;
+      check_joined(
+          "two runs joined, P " + std::to_string(power) + ", d " + std::to_string(d) + ", " + Format{element}.name(), p,
+          Tokens(p, Gates::slow, 5), 70);
+    }
   cuda::Problem p = problem_of(2, 16);
   check_joined("two runs joined, gates of 0 and e^-1000", p, Tokens(p, Gates::any, 5), 64);
   check_joined("the first run of one token", p, Tokens(p, Gates::slow, 5), 1);
   check_joined("the second run of one chunk", p, Tokens(p, Gates::slow, 5), 150);
-  p.element = cuda::Element::fp16;  // the smaller bound
-  for (const bool halves : {false, true})
-    check_joined(halves ? "two runs joined, rotary of halves" : "two runs joined, rotary of neighbours", p,
-                 Tokens(p, Gates::slow, 5).turned({halves, [](int t) { return 1 + .9 * std::sin(t); }, 0}), 70);
+  for (const auto element : {cuda::Element::fp16, cuda::Element::f32})  // of 16 bits that with the smaller bound
+    for (const bool halves : {false, true}) {
+      p.element = element;
+      check_joined(std::string("two runs joined, ") + Format{element}.name() +
+                       (halves ? ", rotary of halves" : ", rotary of neighbours"),
+                   p, Tokens(p, Gates::slow, 5).turned({halves, [](int t) { return 1 + .9 * std::sin(t); }, 0}), 70);
+    }
   check_sums();
 }
 

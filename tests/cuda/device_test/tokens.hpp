@@ -1,6 +1,7 @@
 // Sequences of tokens as tests make them, on the host.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -110,6 +111,19 @@ struct Tokens {
     }
   }
 
+  /// The same values, queries of ±1 whose sum is 0, keys of 1 and 2, and of 0 from token `end` on.
+  Tokens signs_and_ones(std::int64_t end) const {
+    Tokens x = *this;
+    std::mt19937 random(5);
+    const auto channels = static_cast<std::size_t>(d);
+    for (std::size_t i = 0; i < x.queries.size(); ++i) x.queries[i] = i % channels < channels / 2 ? -1 : 1;
+    for (auto row = x.queries.begin(); row != x.queries.end(); row += d) std::shuffle(row, row + d, random);
+    for (std::size_t i = 0; i < x.keys.size(); ++i) {
+      const auto token = static_cast<std::int64_t>(i / channels) / key_heads % tokens;
+      x.keys[i] = token >= end ? 0 : random() % 2 == 0 ? 1 : 2;
+    }
+    return x;
+  }
   /// The same tokens with rotary.
   Tokens turned(const Rotation& by) const {
     Tokens x = *this;

@@ -1,5 +1,6 @@
 // A forward pass of power 1, for all numbers of channels that kernels are made for.
 #include "rotary_cases.hpp"
+#include "split_cases.hpp"
 #include "update_cases.hpp"
 
 using namespace sympow::test;
@@ -39,4 +40,9 @@ TEMPLATE_TEST_CASE("rows of power 1 with many channels are right", "[cuda]", (Ke
   check_some<TestType>();
   SECTION("rotary") { check_rotary<TestType>({66}); }
   SECTION("sums of chunks") { check_update<TestType>(70); }
+}
+TEMPLATE_TEST_CASE("rows of power 1 and split states are right", "[cuda]", (Kernels<bf16, 1, 128>),
+                   (Kernels<fp16, 1, 128>)) {
+  check_split<TestType>();
+  check_rest<TestType>();
 }

@@ -16,3 +16,7 @@ TEMPLATE_TEST_CASE("rows of power 3 with many channels are right", "[cuda]", (Ke
   SECTION("rotary") { check_rotary<TestType>({66}); }
   SECTION("sums of chunks") { check_update<TestType>(70); }
 }
+TEMPLATE_TEST_CASE("rows of power 3 and split states are right", "[cuda]", (Kernels<bf16, 3, 16>),
+                   (Kernels<fp16, 3, 32>)) {
+  check_joined<TestType>({140, 40}, 70, {}, true);
+}

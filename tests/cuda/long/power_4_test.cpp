@@ -17,3 +17,7 @@ TEMPLATE_TEST_CASE("rows of power 4 with many channels are right", "[cuda]", (Ke
                    (Kernels<fp16, 4, 32>)) {
   check_some<TestType>();
 }
+TEMPLATE_TEST_CASE("rows of power 4 and split states are right", "[cuda]", (Kernels<bf16, 4, 16>),
+                   (Kernels<fp16, 4, 32>)) {
+  check_joined<TestType>({80}, 64, {}, true);
+}

@@ -26,8 +26,8 @@ struct Outputs {
 Status attention_form(const Problem& problem, Form& form, int& chunk) noexcept;
 
 /// The bytes of the workspace of `attend`, whose pointer is aligned to 256 bytes. The chunked form keeps 4 D (e + 1) +
-/// 2 D (e + 4) bytes for each chunk and state head, of floats 4 D (e + 4) in place of 2; both forms 36 for each token
-/// and state head, and with rotary 8 and the bytes of a key for each token and key head.
+/// 2 D (e + 4) bytes for each chunk and state head, of floats 4 D (e + 4) in place of 2, of split states 2 D e more;
+/// both forms 36 for each token and state head, and with rotary 8 and the bytes of a key for each token and key head.
 Status attention_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 
 /// The rows Y of a problem, the state after the last token, and if wanted the condition of every row

@@ -20,6 +20,13 @@ enum class Products {
   fast    ///< 2^-15: three of them
 };
 
+/// How states between chunks are kept for tensor cores: what is left out of an entry, in relation to it. What counts is
+/// the largest rounding: the products of a query's monomials stay rounded once, so that P 1 gains the most.
+enum class Precision {
+  rounded,  ///< 2^-8 of bf16, 2^-11 of fp16: one number of that type
+  split     ///< 2^-16 of bf16, 2^-22 of fp16: a sum of two, which takes twice the memory, and twice as long to be read
+};
+
 /// Which channels of queries and keys form pair j of d/2: 2 j and 2 j + 1, or j and j + d/2.
 enum class Pairing { interleaved, half_split };
 
@@ -48,10 +55,11 @@ struct Problem {
   /// On the device, d/2 numbers, aligned to 16 bytes: radians a token by which pairs turn. Null: nothing turns.
   const double* rates = nullptr;
   Pairing pairing = Pairing::interleaved;
-  std::optional<bool> normalised;       ///< by default rows of even powers are
-  float scale = 1;                      ///< of unnormalised rows
-  bool carries_state = false;           ///< there is an initial state, or the final one is wanted
-  Products products = Products::exact;  ///< of floats; 16-bit numbers are multiplied as they are
+  std::optional<bool> normalised;         ///< by default rows of even powers are
+  float scale = 1;                        ///< of unnormalised rows
+  bool carries_state = false;             ///< there is an initial state, or the final one is wanted
+  Products products = Products::exact;    ///< of floats; 16-bit numbers are multiplied as they are
+  Precision states = Precision::rounded;  ///< of 16 bits; those of floats are floats
   Form form = Form::automatic;
   int chunk = 0;  ///< tokens, a multiple of 64; 0: by the cost model
 

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -79,6 +82,42 @@ class GlobalShadow {
   std::vector<Cell> cells_;
 };
 
+/// Arrays that kernels get by plain pointers, as through a library, and the shadow of each.
+class Allocations {
+ public:
+  static void add(const void* data, std::size_t bytes) {
+    const std::lock_guard lock(all().mutex);
+    all().shadows.try_emplace(address(data), address(data), bytes);
+  }
+  static void remove(const void* data) {
+    const std::lock_guard lock(all().mutex);
+    all().shadows.erase(address(data));
+  }
+  static void set(const void* first, std::size_t count) {
+    if (GlobalShadow* shadow = find(first)) shadow->set(address(first), count);
+  }
+  /// That of the array that an address lies in; null: of none.
+  static GlobalShadow* find(const void* first) {
+    if (!first) return nullptr;
+    const std::lock_guard lock(all().mutex);
+    const auto after = all().shadows.upper_bound(address(first));
+    if (after == all().shadows.begin()) return nullptr;
+    GlobalShadow& shadow = std::prev(after)->second;
+    return shadow.contains(address(first), 0) ? &shadow : nullptr;
+  }
+
+ private:
+  struct All {
+    std::mutex mutex;
+    std::map<std::uintptr_t, GlobalShadow> shadows;
+  };
+  static All& all() {
+    static All one;
+    return one;
+  }
+  static std::uintptr_t address(const void* data) { return reinterpret_cast<std::uintptr_t>(data); }
+};
+
 }  // namespace sympow::cuda::block::host
 
 namespace sympow::cuda::block {
@@ -87,7 +126,7 @@ namespace sympow::cuda::block {
 template <class T>
 struct Global {
   T* data = nullptr;
-  host::GlobalShadow* shadow = nullptr;
+  host::GlobalShadow* shadow = host::Allocations::find(data);  // that of a Buffer is given
   operator Global<const T>() const { return {data, shadow}; }
 };
 

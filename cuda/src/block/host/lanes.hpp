@@ -43,11 +43,11 @@ template <class T>
 inline constexpr bool is_lanes<Lanes<T>> = true;
 
 template <class T>
-const T& at(const Lanes<T>& x, int lane) {
+inline const T& at(const Lanes<T>& x, int lane) {
   return x[lane];
 }
 template <class T>
-const T& at(const T& x, int) {
+inline const T& at(const T& x, int) {
   return x;
 }
 template <class T>

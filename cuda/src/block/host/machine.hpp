@@ -79,9 +79,9 @@ class Machine {
         random(how.seed),
         grid(blocks),
         threads(block_threads),
+        shared(static_cast<std::size_t>(shared_bytes), block_threads / 32),
         body_(body),
-        args_(args),
-        shared_bytes_(static_cast<std::size_t>(shared_bytes)) {}
+        args_(args) {}
 
   /// That of the calling kernel.
   static Machine*& current() {
@@ -187,12 +187,12 @@ class Machine {
   long launch = 0;
   int warp_index = 0;
   std::array<int, 3> block_index{};
-  SharedMemory shared{0, 1};
+  SharedMemory shared;
 
  private:
   void run_block() {
     const int count = threads / 32;
-    shared = SharedMemory(shared_bytes_, count);
+    shared.clear();
     barriers_ = {};
     abandoned_ = false;
     warps_.clear();
@@ -257,7 +257,6 @@ class Machine {
 
   Body body_;
   const void* args_;
-  std::size_t shared_bytes_;
   std::vector<Warp> warps_;
   std::array<Barrier, 16> barriers_;
   bool abandoned_ = false;

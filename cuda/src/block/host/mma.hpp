@@ -1,7 +1,6 @@
 // D = A B + C of a tensor core, in bits: how the 16 products and the accumulator are summed; those of floats, in parts.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -20,59 +19,53 @@ enum class MmaSum {
   toward_zero,  ///< the same, cut toward zero
 };
 
-/// A finite number as (-1)^s · significand · 2^(exponent - fraction): its exponent is that of its format, so that a
-/// subnormal number has the smallest one and no leading bit.
+/// A number with the exponent of its format: a subnormal one has the smallest. Of 0 it is below, of what is not finite
+/// above all others, also in sums of two.
 struct Decoded {
-  std::int64_t significand = 0;  // signed
-  int exponent = 0;
   float value = 0;
+  int exponent = -zero;
+
+  static constexpr int zero = 10000, not_finite = 30000;
 };
 
-/// fraction: bits after the point of the format; least: its smallest exponent.
-inline Decoded decode(float x, int fraction, int least) {
-  if (x == 0 || !std::isfinite(x)) return {0, 0, x};
-  const int exponent = std::max(std::ilogb(x), least);
-  return {static_cast<std::int64_t>(std::ldexp(x, fraction - exponent)), exponent, x};
+/// least: the smallest exponent of the format.
+inline Decoded decode(float x, int least) {
+  if (x == 0) return {x, -Decoded::zero};
+  const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(x) >> 23 & 0xffu) - 127;
+  return {x, exponent == 128 ? Decoded::not_finite : exponent < least ? least : exponent};
 }
-inline Decoded decode(bf16 x) { return decode(to_float(x), 7, -126); }
-inline Decoded decode(fp16 x) { return decode(to_float(x), 10, -14); }
+inline Decoded decode(bf16 x) { return decode(to_float(x), -126); }
+inline Decoded decode(fp16 x) { return decode(to_float(x), -14); }
 
 /// Σ a_k b_k + c of 16 products, as Hopper is taken to sum them: no document of the hardware says so, and no chip has
-/// confirmed it here. A product has the sum of its factors' exponents, normalised or not.
-inline float hopper_sum(const Decoded* a, const Decoded* b, int stride, float c, int fraction) {
+/// confirmed it here. `largest`: the exponent of the largest term, where a product has the sum of its factors'.
+inline float hopper_sum(const Decoded* a, const Decoded* b, int stride, float c, int largest) {
   constexpr int kept = 25;  // fractional bits below the largest exponent
-  const Decoded start = decode(c, 23, -126);
-  int largest = start.significand != 0 ? start.exponent : -10000;
+  const auto power_of_two = [](int n) { return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + n) << 52); };
+  const double unit = power_of_two(kept - largest);
+  auto sum = static_cast<std::int64_t>(static_cast<double>(c) * unit);  // cut toward zero, as are all
   for (int k = 0; k < 16; ++k)
-    if (a[k].significand != 0 && b[k * stride].significand != 0)
-      largest = std::max(largest, a[k].exponent + b[k * stride].exponent);
-  // Shifts of the magnitude cut toward zero.
-  const auto aligned = [&](std::int64_t significand, int exponent, int bits) -> std::int64_t {
-    const std::int64_t size = std::abs(significand) << kept >> std::min(62, largest - exponent + bits);
-    return significand < 0 ? -size : size;
-  };
-  std::int64_t sum = start.significand == 0 ? 0 : aligned(start.significand, start.exponent, 23);
-  for (int k = 0; k < 16; ++k) {
-    const std::int64_t product = a[k].significand * b[k * stride].significand;
-    if (product != 0) sum += aligned(product, a[k].exponent + b[k * stride].exponent, 2 * fraction);
-  }
-  if (sum == 0) return 0;
-  auto size = static_cast<std::uint64_t>(std::abs(sum));
-  int exponent = largest - kept;
-  const int excess = std::max({static_cast<int>(std::bit_width(size)) - 24, -149 - exponent, 0});
-  size >>= std::min(excess, 63);
-  exponent += excess;
-  const float result = std::ldexp(static_cast<float>(size), exponent);
-  return sum < 0 ? -result : result;
+    sum += static_cast<std::int64_t>(static_cast<double>(a[k].value) * static_cast<double>(b[k * stride].value) * unit);
+  const double exact = static_cast<double>(sum) * power_of_two(largest - kept);
+  const double cut = std::bit_cast<double>(std::bit_cast<std::uint64_t>(exact) >> 29 << 29);  // 24 bits
+  const auto result = static_cast<float>(cut);  // of a subnormal one fewer bits are left
+  return std::isfinite(result) && std::abs(static_cast<double>(result)) > std::abs(cut) ? std::nextafter(result, 0.f)
+                                                                                        : result;
 }
 
 /// The same by any rule. Infinities and NaN go the way of IEEE.
-inline float mma_sum(const Decoded* a, const Decoded* b, int stride, float c, int fraction, MmaSum how) {
+inline float mma_sum(const Decoded* a, const Decoded* b, int stride, float c, MmaSum how) {
+  if (how == MmaSum::hopper) {
+    int largest = decode(c, -126).exponent;
+    for (int k = 0; k < 16; ++k)
+      if (const int exponent = a[k].exponent + b[k * stride].exponent; exponent > largest) largest = exponent;
+    if (largest < -Decoded::zero / 2) return 0;
+    if (largest < Decoded::zero / 2) return hopper_sum(a, b, stride, c, largest);
+  }
   double exact = c;
   for (int k = 0; k < 16; ++k) exact += static_cast<double>(a[k].value) * static_cast<double>(b[k * stride].value);
-  if (how == MmaSum::hopper && std::isfinite(exact)) return hopper_sum(a, b, stride, c, fraction);
   const auto nearest = static_cast<float>(exact);
-  if (how == MmaSum::nearest || !(std::abs(static_cast<double>(nearest)) > std::abs(exact))) return nearest;
+  if (how != MmaSum::toward_zero || !(std::abs(static_cast<double>(nearest)) > std::abs(exact))) return nearest;
   return std::nextafter(nearest, 0.f);
 }
 
@@ -102,15 +95,15 @@ struct Factor {
 /// Σ_k a_ik b_kj + c of 16 products.
 template <block::Products products, class T, class Left, class Right>
 float mma_sum(const Left& a, int i, const Right& b, int j, float c, MmaSum how) {
-  const auto sum = [&](int left, int right, float start, int fraction) {
-    return mma_sum(a.part[left][i], &b.part[right][0][j], Right::stride, start, fraction, how);
+  const auto sum = [&](int left, int right, float start) {
+    return mma_sum(a.part[left][i], &b.part[right][0][j], Right::stride, start, how);
   };
   if constexpr (sizeof(T) == 2) {
-    return sum(0, 0, c, fraction_bits<T>);
+    return sum(0, 0, c);
   } else {
     float of_parts = 0;
     for (std::size_t n = first_product(products); n < std::size(float_products); ++n)
-      of_parts = sum(float_products[n].left, float_products[n].right, of_parts, fraction_bits<bf16>);
+      of_parts = sum(float_products[n].left, float_products[n].right, of_parts);
     return c + of_parts;
   }
 }

@@ -22,7 +22,7 @@ struct Place {
   friend bool operator<(const Place& a, const Place& b) {
     if (a.line != b.line) return a.line < b.line;
     if (a.column != b.column) return a.column < b.column;
-    return std::strcmp(a.file, b.file) < 0;
+    return a.file != b.file && std::strcmp(a.file, b.file) < 0;
   }
   friend bool operator==(const Place& a, const Place& b) { return !(a < b) && !(b < a); }
   /// "gemm.hpp:52"

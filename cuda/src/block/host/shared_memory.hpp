@@ -1,6 +1,7 @@
 // Shared memory of one block, with who wrote and who read each two bytes of it, and when.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -28,6 +29,13 @@ class SharedMemory {
         bytes_(bytes),
         cells_((bytes + 1) / 2),
         reads_(cells_.size() * warps_) {}
+
+  /// As it was at first.
+  void clear() {
+    std::fill(bytes_.begin(), bytes_.end(), static_cast<unsigned char>(0));
+    std::fill(cells_.begin(), cells_.end(), Cell{});
+    std::fill(reads_.begin(), reads_.end(), Read{});
+  }
 
   [[nodiscard]] std::size_t size() const { return bytes_.size(); }
   unsigned char* data(std::size_t at) { return bytes_.data() + at; }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include "report.hpp"
 
@@ -30,9 +29,10 @@ inline Traffic wavefronts(const Spans& spans, unsigned bytes) {
       for (unsigned b = 0; b < spans[l].count; b += 4) {
         const std::uintptr_t word = (spans[l].first + b) / 4;
         const auto end = words.begin() + static_cast<std::ptrdiff_t>(distinct);
-        if (std::find(words.begin(), end, word) != end) continue;
+        long& of_bank = in_bank[word % 32];
+        if (of_bank > 0 && std::find(words.begin(), end, word) != end) continue;
         words[distinct++] = word;
-        ++in_bank[word % 32];
+        ++of_bank;
       }
     traffic.add({*std::max_element(in_bank.begin(), in_bank.end()), distinct > 0 ? 1 : 0});
   }
@@ -41,15 +41,19 @@ inline Traffic wavefronts(const Spans& spans, unsigned bytes) {
 
 /// Global memory moves sectors of 32 bytes: those that are touched, against those that the bytes would fill.
 inline Traffic sectors(const Spans& spans) {
-  std::vector<std::uintptr_t> pieces;  // of 2 bytes
-  for (const Span& span : spans)
-    for (unsigned b = 0; b < span.count; b += 2) pieces.push_back((span.first + b) / 2);
-  std::sort(pieces.begin(), pieces.end());
-  pieces.erase(std::unique(pieces.begin(), pieces.end()), pieces.end());
-  Traffic traffic{0, static_cast<long>((pieces.size() + 15) / 16)};
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    if (i == 0 || pieces[i] / 16 != pieces[i - 1] / 16) ++traffic.transactions;
-  return traffic;
+  const auto before = [](const Span& a, const Span& b) { return a.first < b.first; };
+  Spans sorted = spans;
+  if (!std::is_sorted(sorted.begin(), sorted.end(), before)) std::sort(sorted.begin(), sorted.end(), before);
+  std::uintptr_t end = 0, bytes = 0;  // of what was counted
+  long touched = 0;
+  for (const Span& span : sorted) {
+    const std::uintptr_t first = std::max(span.first, end), last = span.first + (span.count + 1) / 2 * 2;
+    if (last <= first) continue;
+    touched += static_cast<long>((last + 31) / 32 - std::max(first / 32, (end + 31) / 32));
+    bytes += last - first;
+    end = last;
+  }
+  return {touched, static_cast<long>((bytes + 31) / 32)};
 }
 
 }  // namespace sympow::cuda::block::host

@@ -119,9 +119,7 @@ class SegmentLoader {
       set_norms<Scalar>(keys, memory_.key_lengths(n));
     }
     present_ = key_tokens.size == 0 ? 0 : key_tokens.end() - segment_.begin;
-    M_ = set_weights<degree_of<F>>(memory_.weights(present_), memory_.log_b(n).head(present_),
-                                   memory_.log_b_low(n).head(present_), memory_.key_exponents(n).head(present_),
-                                   memory_.scratch(2 * present_));
+    set_weights();
     values_ = V.data();
     value_rows_ = V.rows();
     value_stride_ = V.outerStride();
@@ -133,6 +131,18 @@ class SegmentLoader {
                   [[maybe_unused]] ColumnView<const double> query_exponents, [[maybe_unused]] bool causal = false) {
     if constexpr (F::score == Score::embedded)
       if (feature_.has_kappa()) feature_.set_scores(logits, key_exponents, query_exponents, causal);
+  }
+
+  /// Gives keys of length 0 the exponent of the longest key, for whoever asks what a change of them does: they have a
+  /// weight then, as they are 2^n 0 for every n.
+  void weigh_zero_keys() {
+    auto exponents = memory_.key_exponents(segment_.size).head(present_);
+    double longest = no_weight;
+    for (Index j = 0; j < present_; ++j) longest = std::max(longest, exponents[j]);
+    if (std::find(exponents.begin(), exponents.end(), no_weight) == exponents.end()) return;
+    for (Index j = 0; j < present_; ++j)
+      if (exponents[j] == no_weight) exponents[j] = longest == no_weight ? 0 : longest;
+    set_weights();
   }
 
   /// The queries of one token at its end, for a state that has moved on to there.
@@ -202,6 +212,13 @@ class SegmentLoader {
     }
     total_ = rest_;
     if (n > 0) total_.add(gates[0]);
+  }
+
+  void set_weights() {
+    const Index n = segment_.size;
+    M_ = detail::set_weights<degree_of<F>>(memory_.weights(present_), memory_.log_b(n).head(present_),
+                                           memory_.log_b_low(n).head(present_), memory_.key_exponents(n).head(present_),
+                                           memory_.scratch(2 * present_));
   }
 
   void load_some(MatrixView<Scalar> x, ColumnView<double> exponents, ColumnView<Scalar> norms, Segment tokens,

@@ -15,6 +15,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_, Base::log2_of,
       Base::memory_, Base::own_, Base::rows_, Base::size;
   static constexpr Index most = 96;  // tokens of a segment
+  static constexpr Index short_sum = 16;
 
  public:
   AttentionAdjoint(const F& feature, const VjpCall<Scalar>& call)
@@ -48,10 +49,10 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     const Index n = std::min(most, tokens_), keys = call_.K.cols(), rows = loader_.vector_rows();
     Base::reserve(n);
     keys_.reserve(n);
-    for (auto* panel : {&kept_.logits, &kept_.products}) (*panel)(keys, n);
+    for (auto* panel : {&kept_.logits, &kept_.products}) (*panel)(keys* n);
     kept_.d_keys(rows, keys).setZero();
     kept_.of_keys(keys).setZero();
-    for (auto* panel : {&kept_.weights, &kept_.ones}) (*panel)(n);
+    for (auto* panel : {&kept_.weights, &kept_.ones, &kept_.sums}) (*panel)(n);
     kept_.ones(n).setOnes();
     kept_.d_block(std::max(rows, call_.V.rows()), n), kept_.d_logits(n, n);
   }
@@ -81,9 +82,11 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     kept_.through(Base::flows_through(), keys_.size()).setZero();
   }
 
-  // Of a block with the rows: logits, and v_j·dŷ_i.
+  // Of a block with the rows: logits, and v_j·dŷ_i. One block after the other, as columns of all keys would be too far
+  // apart for a cache.
   MatrixView<Scalar> part(Panel<Scalar>& panel, const KeyBlock& block, Index keys) {
-    return panel(call_.K.cols(), size()).middleRows(std::min(block.tokens.begin, call_.K.cols()), keys);
+    const Index first = std::min(block.tokens.begin, call_.K.cols());
+    return {panel(call_.K.cols() * size()).data() + first * size(), keys, size()};
   }
   // The queries as they see block number m, counted from the nearest.
   MatrixView<Scalar> queries_at(Index m) {
@@ -205,20 +208,21 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     const auto weights = weights_of(keys, seen.between, run.E);
     const double unit = power_of_two<double>(R);
     double flow = 0;
+    auto sums = kept_.sums(n);  // over a few rows
+    sums.setZero();
     for (Index i = run.begin; i < run.end; ++i) {
       auto of_row = d_logits.col(i - run.begin);
-      const Scalar* const couplings = products.col(i).data();
-      differentiate_scores<F>(scores.col(i).data(), products.col(i).data(), of_row.data(), weights.data(),
+      const ColumnView<Scalar> couplings = products.col(i);
+      differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
                               own_.factors(size())[i], own_.last(size())[i], n);
       if constexpr (is_exponential) Base::lengthen(of_row, keys, loader_.queries().exponents[i], n);
-      double sum = 0;
-      for (Index j = 0; j < n; ++j) {
-        const auto coupling = static_cast<double>(couplings[j]);
-        sum += coupling;
-        of_keys[j] += unit * coupling;
-      }
+      const auto sum = static_cast<double>(sum_of<Scalar>(couplings));
       own_.of_rows(size())[i] += unit * sum;
       flow += sum;
+      sums += couplings;
+      if ((i - run.begin) % short_sum != short_sum - 1 && i + 1 < run.end) continue;
+      of_keys += unit * sums.template cast<double>();
+      sums.setZero();
     }
     auto dV = kept_.d_block(e, n);
     set_product(dV, own_.G(e, size()).middleCols(run.begin, count), scores.middleCols(run.begin, count).transpose());

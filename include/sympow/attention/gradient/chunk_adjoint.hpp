@@ -194,7 +194,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       const auto weight = next == no_weight || rho == no_weight
                               ? Scalar(0)
                               : static_cast<Scalar>(loader_.first().weight(rho - rows_.references()[i] - exponent));
-      set_scaled(&G(0, i), &rows_.dY()(0, i), weight * rows_.factors()[i], e);
+      Base::set_gradient(G.col(i), i, weight * rows_.factors()[i]);
       last[i] = weight * rows_.last()[i];
     }
     const Forgetting decay = FoldedSums<Scalar>::forgetting(
@@ -274,8 +274,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       d_keys.col(j) = weight * own_.d_key_vectors(d_keys.rows(), n).col(j);
       dV.col(j) += weight * values;
       const Scalar product = dot_product(keys.values.col(j).data(), values.data(), e);
-      own_.of_keys(n)[j] =
-          unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
+      own_.of_keys(n)[j] = unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
     }
   }
   bool mixes_state(double R) override {

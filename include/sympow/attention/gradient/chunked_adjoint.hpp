@@ -90,7 +90,7 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
     const auto& sums = kept_.front().sums;
     const double bytes = static_cast<double>((sums.S.size() + sums.Z.size())) * sizeof(Scalar);
     Index every = 1;
-    while (every * every < chunks && static_cast<double>(chunks / every + every) * bytes > most_bytes) ++every;
+    while (every * every<chunks&& static_cast<double>(chunks / every + every) * bytes> most_bytes) ++every;
     return every;
   }
   void keep_states(const std::vector<Index>& starts) {

@@ -89,8 +89,7 @@ double largest_exponent(const Scalar* x, const Keys<Scalar>& keys, const LogDeca
 template <class Scalar>
 void weigh_exponentials(Scalar* x, const Keys<Scalar>& keys, const LogDecay& between, double length, double largest,
                         Index n) {
-  for (Index j = 0; j < n; ++j)
-    x[j] = static_cast<Scalar>(exponent_of_score(x[j], keys, j, between, length) - largest);
+  for (Index j = 0; j < n; ++j) x[j] = static_cast<Scalar>(exponent_of_score(x[j], keys, j, between, length) - largest);
   set_exponential<Scalar>(x, x, n, Scalar(0));
 }
 

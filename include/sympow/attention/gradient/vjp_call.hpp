@@ -54,6 +54,8 @@ void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Op
   check_call(transition, x.Q, x.K, x.V, options);
   check_size("rows of dY", x.dY.rows(), x.V.rows(), "rows of V");
   check_size("columns of dY", x.dY.cols(), x.Q.cols(), "columns of Q, one a token");
+  if (options.mask.is_full)
+    raise<InvalidArgument>("options: gradients are of causal masks; there are none under full() yet");
   if (options.checkpoint < 0)
     raise<InvalidArgument>("options: checkpoint is ", options.checkpoint, ", must not be negative");
   if (options.check_finite) check_finite("dY", x.dY);
@@ -63,8 +65,20 @@ void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Op
 template <class Normalization, class F, class Scalar, class A>
 VjpCall<Scalar> vjp_call(const TransitionView<Scalar>& view, VjpView<Scalar>& vjp, const VjpArguments<Scalar>& x,
                          const VjpResults<Scalar, A>& to, VjpWorkspace<Scalar>& workspace, const Options& options) {
-  return {view,  vjp,   row_kind<Normalization, F>(), options, x.Q, x.K, x.V, x.dY, to.dQ, to.dK, to.dV,
-          to.scale, memory_of(workspace), adjoint_memory_of(workspace)};
+  return {view,
+          vjp,
+          row_kind<Normalization, F>(),
+          options,
+          x.Q,
+          x.K,
+          x.V,
+          x.dY,
+          to.dQ,
+          to.dK,
+          to.dV,
+          to.scale,
+          memory_of(workspace),
+          adjoint_memory_of(workspace)};
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

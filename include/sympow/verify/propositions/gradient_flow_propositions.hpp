@@ -37,7 +37,7 @@ void coupling_identities(Ledger& ledger, Random& random) {
     later += (q_dq - k_dk) / 2;
     suffixes.add(static_cast<double>(std::abs(later - g.log_gamma[t])) / size);
   }
-  // A coupling is rounded by the d sums of its logit, which the others of its row and key multiply by 1/cos, and T sums.
+  // A coupling is rounded by the d sums of its logit, multiplied by 1/cos of the pair, and by T sums.
   const Bound bound{64 * wide_roundings(T + d), "in long double; logits near 0 are off by more than their size"};
   ledger.holds("grad.F1", rows.value(), wide_roundings(T),
                "rows of means: Σ_j c_ij = 0, c_ij = ∂loss/∂log s_ij; relative to max_i Σ_j |c_ij|", "(extension)");

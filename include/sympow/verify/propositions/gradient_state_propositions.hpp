@@ -170,9 +170,10 @@ void broken_backward(Ledger& ledger, Random& random) {
       {Broken::gauge, 2, true, Moves::rotary, "dμ + ⟨dS, L S⟩ of the final state"},
       {Broken::sign, 2, true, Moves::rotary, "the minus of the keys' angles"},
       {Broken::strict_products, 1, false, Moves::householder, "dU + dUᵀ, w inside T"},
-      {Broken::moved_rows, 1, false, Moves::householder, "TᵀWᵀdQ̃ of dG"},
+      {Broken::moved_rows, 1, false, Moves::householder, "TᵀWᵀ times the gradient of the moved queries, of dG"},
       {Broken::first_gate, 2, true, Moves::nothing, "the first gate of a chunk in H"},
-      {Broken::order, 2, true, Moves::nothing, "the order, in which keys read H before their own chunk's rows are in it"}};
+      {Broken::order, 2, true, Moves::nothing,
+       "the order, in which keys read H before their own chunk's rows are in it"}};
   int number = 0;
   for (const auto& [broken, P, means, moves, what] : cases) {
     const auto p =

@@ -1,0 +1,197 @@
+// Queries and keys of a segment on the way back: loaded as on the way there, and from the gradients of what transport
+// has made of them to those of the call and of the transition's parameters.
+#pragma once
+
+#include <sympow/attention/engine/checks.hpp>
+#include <sympow/attention/gradient/memory.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// One call on its way back: everything is checked. The gradients are 0 at first.
+template <class Scalar>
+struct VjpCall {
+  const TransitionView<Scalar>& transition;
+  VjpView<Scalar>& vjp;
+  RowKind rows;
+  Options options;
+  MatrixView<const Scalar> Q, K, V, dY;
+  MatrixView<Scalar> dQ, dK, dV;
+  double& d_scale;
+  EngineMemory<Scalar>& memory;
+  AdjointMemory<Scalar>& adjoint_memory;
+};
+
+/// The vectors of one segment after the other.
+template <class Scalar, FeatureMap F>
+class SegmentVectors {
+ protected:
+  static constexpr int degree = degree_of<F>;
+  static constexpr bool is_embedded = F::score == Score::embedded, is_exponential = F::score == Score::exponential;
+
+  SegmentVectors(const F& feature, const VjpCall<Scalar>& call)
+      : feature_(feature),
+        call_(call),
+        memory_(call.memory),
+        own_(call.adjoint_memory),
+        loader_(feature, call.transition, call.memory.segment, call.K.rows(), call.options.scale, is_embedded),
+        action_(call.transition.key_action()) {}
+  ~SegmentVectors() = default;
+
+  /// Memory for segments of n tokens.
+  void reserve(Index n) {
+    loader_.reserve(n);
+    own_.reserve(call_.K.rows(), loader_.vector_rows(), call_.V.rows(), n);
+  }
+
+  /// Loads the tokens of a segment whose gates are: those of them that have queries, and those that have keys.
+  void load(Segment s, Frame& frame, Segment query_tokens, Segment key_tokens) {
+    query_tokens_ = query_tokens;
+    key_tokens_ = key_tokens;
+    loader_.load(s.size, frame, query_tokens, queries_of(call_.Q), key_tokens, keys_of(call_.K), keys_of(call_.V));
+    if (degree == 1 && !is_exponential) loader_.weigh_zero_keys();  // (k·q) changes with k at k = 0 as well
+  }
+
+  /// Queries and keys as they were before transport, and as it has moved them.
+  void keep_vectors() {
+    const Index n = size(), d = call_.K.rows();
+    own_.loaded_queries(d, n) = memory_.segment.queries(d, n);
+    own_.loaded_keys(d, n) = memory_.segment.keys(d, n);
+    if (action_ != KeyAction::scale && action_ != KeyAction::mix) return;
+    const auto load = [&](MatrixView<Scalar> to, Index first, MatrixView<const Scalar> x, double factor) {
+      if (x.cols() < n) to.setZero();
+      if (x.cols() > 0)
+        load_columns<F, Scalar>(x, to.middleCols(first, x.cols()), own_.scratch(x.cols()), own_.weights(x.cols()),
+                                factor);
+    };
+    load(own_.queries(d, n), first_row(), queries_of(call_.Q), call_.options.scale);
+    load(own_.keys(d, n), 0, keys_of(call_.K), 1);
+  }
+
+  /// From logits and moved vectors to the queries and keys of the call, and to the transition's parameters.
+  void go_back(bool with_behind, double R, Frame start) {
+    const Index n = size(), d = call_.K.rows(), rows = loader_.vector_rows();
+    auto d_logits = own_.d_logits(n, n);
+    auto d_queries = own_.d_queries(rows, n), d_keys = own_.d_keys(rows, n);
+    auto moved_queries = own_.moved_queries(d, n), moved_keys = own_.moved_keys(d, n);
+    moved_queries = own_.loaded_queries(d, n), moved_keys = own_.loaded_keys(d, n);
+    if constexpr (is_embedded) {
+      const MatrixView<Scalar> queries = memory_.segment.query_features(rows, n),
+                               keys = memory_.segment.key_features(rows, n);
+      add_causal_pairs<Scalar>(queries, keys, d_logits, d_queries, d_keys);
+      auto to_queries = own_.d_plain_queries(d, n), to_keys = own_.d_plain_keys(d, n);
+      bring_back(moved_queries, queries, memory_.segment.query_exponents(n), d_queries, to_queries);
+      bring_back(moved_keys, keys, memory_.segment.key_exponents(n), d_keys, to_keys);
+      transport_back(start, with_behind, R, no_logits<Scalar>(), to_queries, to_keys);
+    } else {
+      transport_back(start, with_behind, R, d_logits, d_queries, d_keys);
+    }
+  }
+
+  /// Whether what mixes flows through as well: `own_.state` and `own_.adjoint` are then set, their product in the unit
+  /// 2^R.
+  virtual bool mixes_state(double) { return false; }
+
+  /// The first row that has a query.
+  [[nodiscard]] Index first_row() const { return query_tokens_.begin - loader_.segment().begin; }
+  /// The columns of those tokens that have queries, and of those that have keys.
+  template <class X>
+  [[nodiscard]] X queries_of(const X& x) const {
+    return x.middleCols(query_tokens_.size == 0 ? 0 : query_tokens_.begin - call_.options.mask.offset,
+                        query_tokens_.size);
+  }
+  template <class X>
+  [[nodiscard]] X keys_of(const X& x) const {
+    return x.middleCols(key_tokens_.size == 0 ? 0 : key_tokens_.begin, key_tokens_.size);
+  }
+  [[nodiscard]] static double log2_of(double log) { return log * std::numbers::log2e; }
+  [[nodiscard]] Index size() const { return loader_.segment().size; }
+  /// Numbers of `own_.through`.
+  [[nodiscard]] Index flows_through() const {
+    return action_ == KeyAction::scale ? call_.K.rows() : action_ == KeyAction::turn ? call_.vjp.planes().count : 0;
+  }
+
+  /// From scaled logits to true ones.
+  static void lengthen(ColumnView<Scalar> d_logits, const Keys<Scalar>& keys, double query_exponent, Index n) {
+    for (Index j = 0; j < n; ++j)
+      if (const double far = length_of(keys.exponents[j]) + length_of(query_exponent); far != 0)
+        d_logits[j] = times_power_of_two(d_logits[j], far);
+  }
+  /// n of a vector 2^n x that is loaded, which stands for itself where it is 0 or embedded.
+  static double length_of(double exponent) { return is_embedded || exponent == no_weight ? 0 : exponent; }
+  // Gates up to the segment, and then to row i of it.
+  [[nodiscard]] LogDecay until(Index i, LogDecay gates = {}) {
+    const Queries<Scalar> queries = loader_.queries();
+    gates.add(LogDecay{queries.from_first[i], queries.from_first_low[i]});
+    return gates;
+  }
+  /// Y += 2^exponent X; X is used up.
+  static void add_times_power_of_two(MatrixView<Scalar> Y, MatrixView<Scalar> X, double exponent) {
+    for (Index t = 0; t < X.cols(); ++t) {
+      auto x = X.col(t);
+      set_times_power_of_two<Scalar>(x, x, exponent);
+      Y.col(t) += x;
+    }
+  }
+
+  const F& feature_;
+  const VjpCall<Scalar>& call_;
+  EngineMemory<Scalar>& memory_;
+  AdjointMemory<Scalar>& own_;
+  SegmentLoader<Scalar, F> loader_;
+  KeyAction action_;
+  Segment query_tokens_, key_tokens_;
+
+ private:
+  static MatrixView<Scalar> none() { return {nullptr, 0, 0}; }
+  // From gradients of φ to those of what it was made of; φ has no columns where tokens have nothing.
+  void bring_back(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<const double> exponents,
+                  MatrixView<const Scalar> d_features, MatrixView<Scalar> dx) {
+    auto copy = own_.features(features.rows(), features.cols());
+    copy = features;
+    feature_.embed_vjp(x, copy, exponents, d_features, dx);
+  }
+  void transport_back(Frame& start, bool with_behind, double R, Batch<Scalar> d_logits, MatrixView<Scalar> d_queries,
+                      MatrixView<Scalar> d_keys) {
+    const Index n = size(), d = call_.K.rows();
+    const Segment s = loader_.segment();
+    auto through = with_behind ? own_.through(flows_through()) : own_.scratch(flows_through());
+    if (!with_behind) through.setZero();  // embedded scores leave the moments of the run there
+    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
+    const bool reads_loaded = action_ == KeyAction::scale || action_ == KeyAction::mix;
+    const bool has_mixed = with_behind && mixes_state(R);
+    const Index of_state = has_mixed ? call_.V.rows() + 1 : 0;
+    TransportVjp<Scalar> x{.moved_queries = own_.moved_queries(d, n),
+                           .moved_keys = own_.moved_keys(d, n),
+                           .d_queries = d_queries,
+                           .d_keys = d_keys,
+                           .d_logits = d_logits,
+                           .queries = reads_loaded ? own_.queries(d, n) : none(),
+                           .keys = reads_loaded ? own_.keys(d, n) : none(),
+                           .state = has_mixed ? own_.state(of_state, d) : none(),
+                           .adjoint = has_mixed ? own_.adjoint(of_state, d) : none(),
+                           .through = (with_behind || is_embedded) && through.size() > 0 ? through.data() : nullptr,
+                           .unit = power_of_two<double>(R),
+                           .is_absolute = is_embedded};
+    call_.vjp.transport_vjp(start, s, x);
+    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
+    if (is_embedded && !with_behind) own_.moments(flows_through()) += through;
+    const auto Q = queries_of(call_.Q);
+    const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);
+    for (Index i = 0; i < Q.cols(); ++i) {
+      auto dq = d_queries.col(first_row() + i), to = dQ.col(i);
+      set_times_power_of_two<Scalar>(dq, dq, R - length_of(loader_.queries().exponents[first_row() + i]));
+      for (Index c = 0; c < d; ++c) {
+        const auto gradient = static_cast<double>(dq[c]);
+        call_.d_scale += static_cast<double>(Q(c, i)) * gradient;
+        to[c] += static_cast<Scalar>(call_.options.scale * gradient);
+      }
+    }
+    for (Index j = 0; j < dK.cols(); ++j) {
+      auto dk = d_keys.col(j), to = dK.col(j);
+      set_times_power_of_two<Scalar>(dk, dk, R - length_of(loader_.keys().exponents[j]));
+      to += dk;
+    }
+  }
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail
