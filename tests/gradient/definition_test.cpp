@@ -96,11 +96,11 @@ TEST_CASE("gradients through blocks of attention are those of the definition", "
   }
 }
 
-TEST_CASE("gradients under other masks are those of the definition", "[gradient]") {
+TEST_CASE("gradients of queries that stand elsewhere than their keys are those of the definition", "[gradient]") {
   Random random(4);
   const Index T_q = 20, T_k = 30;
-  for (const Mask mask : {full(), full(7), causal(10), causal(-4), causal(25)}) {
-    CAPTURE(mask.is_full, mask.offset);
+  for (const Mask mask : {causal(10), causal(-4), causal(25)}) {
+    CAPTURE(mask.offset);
     Problem<double> x(random, d, e, std::max(T_k, T_q + mask.offset), .1);
     x.Q = x.Q.leftCols(T_q).eval(), x.dY = x.dY.leftCols(T_q).eval();
     x.K = x.K.leftCols(T_k).eval(), x.V = x.V.leftCols(T_k).eval();
@@ -116,7 +116,6 @@ TEST_CASE("gradients under other masks are those of the definition", "[gradient]
     const Parameters& p = x.parameters;
     check(Normalized{}, SymmetricPower<2>{}, {"stationary"}, stationary());
     check(Normalized{}, Exponential{}, {"rates", Steps::rates}, rotary(p.theta, p.beta));
-    if (mask.is_full) continue;
     check(Normalized{}, SymmetricPower<2>{}, {"decay"}, decay(p.log_gamma));
     check(Unnormalized{}, Linear{}, {"channels", Steps::channels}, channel_decay(p.log_a));
     check(Unnormalized{}, Linear{}, {"reflections", Steps::mixing}, householder(p.w, p.strengths));

@@ -189,13 +189,14 @@ TEST_CASE("gradients with keys of 10^6 and 10^-6", "[gradient]") {
       Random random(5);
       Problem<float> x(random, 2, 2, few, .1);
       for (Index t = 0; t < few; ++t) x.K.col(t) *= (falling ? t < few / 2 : t % 2 == 0) ? 1e6f : 1e-6f;
-      // What a row asks of keys of 10^-6 beside others of 10^6 can be below all numbers of float.
-      const Wide least = std::numeric_limits<float>::denorm_min();
+      // The weight (10^-12)^4 of a key of 10^-6 beside one of 10^6 is below all numbers of float, and its gradient with
+      // it: denorm_min/‖k‖ for every row, times what is asked of the score, 100 in all.
+      const Wide least = std::numeric_limits<float>::denorm_min() * 1e6L * 10 * 24 * 100;
       for (const double gates : {.1, 3.}) {
         x.parameters.log_gamma = -gates * random.vector(few).cwiseAbs();
-        check_forms<Normalized>(feature, decay(x.parameters.log_gamma), x, {}, {}, 4 * least);
+        check_forms<Normalized>(feature, decay(x.parameters.log_gamma), x, {}, {}, least);
       }
-      check_forms<Normalized>(feature, rotary(x.parameters.theta), x, {"", Steps::fixed_rates}, {}, 4 * least);
+      check_forms<Normalized>(feature, rotary(x.parameters.theta), x, {"", Steps::fixed_rates}, {}, least);
     }
   };
   check(SymmetricPower<4>{}, 4);

@@ -140,7 +140,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     for (const RowRun& run : runs)
       if (run.R != no_weight) take_run(run, false, run.R, start);
     take_run(none, true, behind, start);
-    if (is_embedded) own_.through(Base::flows_through()) += own_.moments(Base::flows_through());
+    if (Base::is_embedded) own_.through(Base::flows_through()) += own_.moments(Base::flows_through());
   }
 
   // The gradients of some rows, and if `with_behind` those of all keys from behind and of what flows through, in the
