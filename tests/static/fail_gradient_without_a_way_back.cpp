@@ -1,4 +1,4 @@
-// expect: gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows, transport_vjp and pull_vjp
+// expect: gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows
 #include <sympow/attention/attention_vjp.hpp>
 #include <sympow/sympow.hpp>
 
