@@ -57,7 +57,7 @@ class Path {
     for (Index t = token; t >= 0; --t) pulled_.push_back(moves ? image(step(t), pulled_.back()) : x);
     std::reverse(pulled_.begin(), pulled_.end());
     pushed_.push_back(x);
-    for (Index t = token + 1; t < call.tokens(); ++t)
+    for (Index t = std::max<Index>(token + 1, 0); t < call.tokens(); ++t)  // a query may stand before all
       pushed_.push_back(moves ? transposed_image(step(t), pushed_.back()) : x);
     absolute_ = image(call.frame, pulled_.front());
   }
