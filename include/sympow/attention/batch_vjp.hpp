@@ -120,7 +120,7 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
         const A& transition = transition_of(group_of(b, h));
         const VjpArguments<Scalar> x = arguments_of(b, h);
         check_vjp_call(transition, x, options);
-        const auto n = static_cast<std::size_t>(group_of(b, h));
+        const Index n = group_of(b, h);
         if constexpr (keeps_states)
           check_chunked_vjp(feature, transition, x, std::ranges::begin(states.states)[n],
                             std::ranges::begin(states.adjoints)[n], options);
@@ -136,8 +136,8 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
           const A& transition = transition_of(group_of(b, h));
           const VjpArguments<Scalar> x = arguments_of(b, h);
           auto dQ = results.dQ.head(b, h), dK = results.dK.head(b, key_head), dV = results.dV.head(b, key_head);
-          const auto group = static_cast<std::size_t>(group_of(b, h));
-          const VjpResults<Scalar, A> to{dQ, dK, dV, gradients.transitions[group],
+          const Index group = group_of(b, h);
+          const VjpResults<Scalar, A> to{dQ, dK, dV, gradients.transitions[static_cast<std::size_t>(group)],
                                          scales[static_cast<std::size_t>(b * call.Q.heads() + h)]};
           if (uses_attention(transition, x)) {
             run_attention_vjp<Normalization>(feature, transition, x, to, work, options);

@@ -22,6 +22,7 @@ void set_gauge(const VjpViewOf<Scalar, A>& view, const FoldedSums<Scalar>& S, Ad
         turns.set(adjoint.sums.log_channels.size(), degree_of<F>, planes);
         turns.add(adjoint.sums, S, weight_of(0, S.exponent() + adjoint.sums.exponent()), lifted.data());
       }
+    if (adjoint.gauge.size() == 0) adjoint.gauge.setZero(planes.count);  // no chunk has come by
     if (!from_frame)
       adjoint.frame = adjoint.gauge - lifted;
     else if (adjoint.frame.size() == 0)

@@ -121,8 +121,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   double largest_before(Index i) override {
     double largest = no_weight;
     for_seen([&](const KeyBlock& block, const Keys<Scalar>& keys, const LogDecay& between) {
-      largest = std::max(largest, largest_exponent(part(kept_.logits, block, keys.size()).col(i).data(), keys, between,
-                                                   loader_.queries().exponents[i], keys.size()));
+      largest =
+          std::max(largest, largest_exponent(part(kept_.logits, block, keys.size()).col(i).data(), keys,
+                                             Base::until(i, between), loader_.queries().exponents[i], keys.size()));
     });
     return largest;
   }
@@ -134,7 +135,8 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       for (Index i = begin; i < end; ++i) {
         Scalar* const x = logits.col(i).data();
         if constexpr (is_exponential)
-          weigh_exponentials(x, keys, between, loader_.queries().exponents[i], E * std::numbers::ln2, count);
+          weigh_exponentials(x, keys, Base::until(i, between), loader_.queries().exponents[i], E * std::numbers::ln2,
+                             count);
         rows_.add(i, sums_of_scores<degree>(x, weights.data(), products.col(i).data(), count));
       }
     });
@@ -239,9 +241,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     double largest = no_weight;
     const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
     for (Index j = 0; j < waiting.cols(); ++j)
-      if (const Scalar size = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; size > Scalar(0))
+      if (const Scalar entry = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; entry > Scalar(0))
         largest = std::max(
-            largest, std::ceil(std::log2(static_cast<double>(size))) + Base::length_of(loader_.keys().exponents[j]));
+            largest, std::ceil(std::log2(static_cast<double>(entry))) + Base::length_of(loader_.keys().exponents[j]));
     return largest;
   }
   void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {

@@ -43,6 +43,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (loader_.begins_anew()) S.clear();
     slowest_ = slowest_channel(loader_.segment());
     Base::take_back(start);
+    if (is_embedded && action_ == KeyAction::turn) gauge_ = own_.through(Base::flows_through());  // dμ before the chunk
   }
 
   /// Σ log a of a segment by channel, null where none decays by itself.
@@ -83,13 +84,13 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   }
   // Σ_c φ_c Z_c and Σ_c φ_c a_c of each row, by short sums.
   void add_row_products(const Entries<Scalar>& features, MatrixView<const Scalar> a, ColumnView<const Scalar> Z) {
-    constexpr Index short_sum = 16;
+    constexpr Index few = 16;
     const Index n = size(), down = features.innerStride();
     auto read = own_.read(n), products = own_.read_products(n);
     auto sums = own_.factors(n), sums_of_products = own_.last(n);
-    for (Index first = 0; first < a.cols(); first += short_sum) {
+    for (Index first = 0; first < a.cols(); first += few) {
       sums.setZero(), sums_of_products.setZero();
-      for (Index c = first; c < std::min(first + short_sum, a.cols()); ++c) {
+      for (Index c = first; c < std::min(first + few, a.cols()); ++c) {
         const Scalar *const x = features.data() + c * features.outerStride(), *const y = a.col(c).data(), z = Z[c];
         Scalar *const of_z = sums.data(), *const of_a = sums_of_products.data();
         for (Index i = 0; i < n; ++i) {

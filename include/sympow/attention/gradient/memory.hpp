@@ -41,7 +41,7 @@ struct AdjointMemory {
   Panel<Scalar> state, adjoint, transposed;           ///< (e + 1) × d of a state that is mixed
   Panel<double> read, read_products;                  ///< n: Zᵀφ(q) and φ(q)·Sᵀ dŷ
   Panel<double> flows, of_rows, of_keys;  ///< n: couplings through every token; of rows with what is before, …
-  Panel<double> through, monomials, scratch;
+  Panel<double> through, moments, monomials, scratch;
 
   /// Memory for so much.
   void reserve(Index d, Index vector_rows, Index e, Index n) {
@@ -55,7 +55,7 @@ struct AdjointMemory {
     for (auto* panel : {&row_vectors, &d_row_vectors}) (*panel)(vector_rows, 2 * n);
     for (auto* panel : {&weights, &factors, &last, &key_ones}) (*panel)(n);
     for (auto* panel : {&read, &read_products, &flows, &of_rows, &of_keys}) (*panel)(n);
-    through(d), scratch(2 * n);
+    through(d), moments(d), scratch(std::max(d, 2 * n));
   }
 };
 

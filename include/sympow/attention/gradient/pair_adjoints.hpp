@@ -1,6 +1,8 @@
 // Scores of rows with keys on the way back.
 #pragma once
 
+#include <limits>
+
 #include <sympow/attention/keys.hpp>
 #include <sympow/core/integer_power.hpp>
 
@@ -85,12 +87,15 @@ double largest_exponent(const Scalar* x, const Keys<Scalar>& keys, const LogDeca
   for (Index j = 0; j < n; ++j) largest = std::max(largest, exponent_of_score(x[j], keys, j, between, length));
   return largest;
 }
-/// x_j ← e^(exponent_j - largest).
+/// x_j ← e^(exponent_j - largest), exactly 0 where that is below all normal numbers.
 template <class Scalar>
 void weigh_exponentials(Scalar* x, const Keys<Scalar>& keys, const LogDecay& between, double length, double largest,
                         Index n) {
   for (Index j = 0; j < n; ++j) x[j] = static_cast<Scalar>(exponent_of_score(x[j], keys, j, between, length) - largest);
   set_exponential<Scalar>(x, x, n, Scalar(0));
+  constexpr Scalar least = 2 * std::numeric_limits<Scalar>::min();  // packets end a little below
+  for (Index j = 0; j < n; ++j)
+    if (x[j] < least) x[j] = 0;
 }
 
 /// flows_t += unit Σ_{j < t ≤ i} c_ij over the pairs of a segment, c_ij at couplings(j, i); the row of column 0 is

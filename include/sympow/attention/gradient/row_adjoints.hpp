@@ -28,7 +28,7 @@ struct RowAdjointMemory {
 };
 
 /// For rows i of queries 2^{n_i} q̂_i whose weights are counted from 2^{P n_i + E_i} f_i on, f_i the decay from the
-/// segment's first token to row i,
+/// segment's first token to row i, or 1 for exponential scores, which have it themselves,
 ///
 ///     den_i = Σ_j ŝ_ij        num_i = Σ_j ŝ_ij v_j·dŷ_i        dy_i = 2^{y_i} dŷ_i
 ///     means   g_i = 2^{ρ_i} (inv_i dŷ_i, last_i),   last_i = -inv_i num_i / den_i,   inv_i = 2^{y_i - ρ_i} / den_i
@@ -104,8 +104,9 @@ class RowAdjoints {
     exponents()[i] = dy + exponent;
   }
   void end_sum(Index i, double exponent, const Queries<Scalar>& queries) {
-    const double log2 = references()[i] + queries.from_first[i] * std::numbers::log2e, whole = std::ceil(log2);
     LogDecay gate{queries.from_first[i], queries.from_first_low[i]};
+    if constexpr (F::score == Score::exponential) gate = {};  // it is in the scores
+    const double log2 = references()[i] + gate.high * std::numbers::log2e, whole = std::ceil(log2);
     factors()[i] = static_cast<Scalar>(gate.weight(references()[i] - whole));
     exponents()[i] = exponent + whole;
   }

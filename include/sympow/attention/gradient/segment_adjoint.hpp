@@ -116,10 +116,10 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     for (Index i = 0; i < size(); ++i) {
       const double length = loader_.queries().exponents[i];
       Scalar* const x = logits().col(i).data();
-      const double largest = std::max(largest_before(i), largest_exponent(x, keys, {}, length, seen_by(i)));
+      const double largest = std::max(largest_before(i), largest_exponent(x, keys, Base::until(i), length, seen_by(i)));
       const double E = rows_.references()[i] = std::ceil(log2_of(largest));
       if (E == no_weight) continue;
-      weigh_exponentials(x, keys, {}, length, E * std::numbers::ln2, seen_by(i));
+      weigh_exponentials(x, keys, Base::until(i), length, E * std::numbers::ln2, seen_by(i));
       rows_.add(i, sums_of_scores<1>(x, ones.data(), own_.products(size(), size()).col(i).data(), seen_by(i)));
       add_before(i, i + 1, E);
     }
@@ -136,9 +136,11 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       if (run.R != no_weight) one = run, ++count;
     const double apart = one.R == no_weight || behind == no_weight ? 0 : std::abs(one.R - behind);
     if (count <= 1 && apart <= bits_of_unit) return take_run(one, true, std::max(one.R, behind), start);
+    own_.moments(Base::flows_through()).setZero();
     for (const RowRun& run : runs)
       if (run.R != no_weight) take_run(run, false, run.R, start);
     take_run(none, true, behind, start);
+    if (Base::is_embedded) own_.through(Base::flows_through()) += own_.moments(Base::flows_through());
   }
 
   // The gradients of some rows, and if `with_behind` those of all keys from behind and of what flows through, in the

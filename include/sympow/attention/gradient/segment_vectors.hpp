@@ -118,6 +118,12 @@ class SegmentVectors {
   }
   /// n of a vector 2^n x that is loaded, which stands for itself where it is 0 or embedded.
   static double length_of(double exponent) { return is_embedded || exponent == no_weight ? 0 : exponent; }
+  // Gates up to the segment, and then to row i of it.
+  [[nodiscard]] LogDecay until(Index i, LogDecay gates = {}) {
+    const Queries<Scalar> queries = loader_.queries();
+    gates.add(LogDecay{queries.from_first[i], queries.from_first_low[i]});
+    return gates;
+  }
   /// Y += 2^exponent X; X is used up.
   static void add_times_power_of_two(MatrixView<Scalar> Y, MatrixView<Scalar> X, double exponent) {
     for (Index t = 0; t < X.cols(); ++t) {
@@ -148,9 +154,9 @@ class SegmentVectors {
                       MatrixView<Scalar> d_keys) {
     const Index n = size(), d = call_.K.rows();
     const Segment s = loader_.segment();
-    auto through = own_.through(flows_through());
-    if (with_behind)
-      for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
+    auto through = with_behind ? own_.through(flows_through()) : own_.scratch(flows_through());
+    if (!with_behind) through.setZero();  // embedded scores leave the moments of the run there
+    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
     const bool reads_loaded = action_ == KeyAction::scale || action_ == KeyAction::mix;
     const bool has_mixed = with_behind && mixes_state(R);
     const Index of_state = has_mixed ? call_.V.rows() + 1 : 0;
@@ -163,12 +169,12 @@ class SegmentVectors {
                            .keys = reads_loaded ? own_.keys(d, n) : none(),
                            .state = has_mixed ? own_.state(of_state, d) : none(),
                            .adjoint = has_mixed ? own_.adjoint(of_state, d) : none(),
-                           .through = with_behind && through.size() > 0 ? through.data() : nullptr,
+                           .through = (with_behind || is_embedded) && through.size() > 0 ? through.data() : nullptr,
                            .unit = power_of_two<double>(R),
                            .is_absolute = is_embedded};
     call_.vjp.transport_vjp(start, s, x);
-    if (with_behind)
-      for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
+    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
+    if (is_embedded && !with_behind) own_.moments(flows_through()) += through;
     const auto Q = queries_of(call_.Q);
     const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);
     for (Index i = 0; i < Q.cols(); ++i) {

@@ -42,7 +42,9 @@ class LiftedTurns {
   /// Anew, or as they were for the same power and planes.
   void set(Index d, int P, const Planes& planes) {
     if (d_ == d && P_ == P && count_ == planes.count && pairing_ == planes.pairing) return;
+    d_ = d, P_ = P, count_ = planes.count, pairing_ = planes.pairing;
     entries_.clear();
+    if (count_ == 0) return;  // positions turn everything, and nothing flows
     const MultiIndices indices(d, P);
     Index row = 0;
     for (const auto& alpha : indices) {
@@ -59,7 +61,6 @@ class LiftedTurns {
       }
       ++row;
     }
-    d_ = d, P_ = P, count_ = planes.count, pairing_ = planes.pairing;
   }
 
   /// flows_u += factor ⟨H⁺, L_u S⁺⟩.
