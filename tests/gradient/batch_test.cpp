@@ -1,0 +1,206 @@
+// Gradients of batches are those of their heads.
+#include "batches.hpp"
+#include "catch.hpp"
+#include "problem.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+using Feature = SymmetricPower<2>;
+constexpr Index H = 4, groups = 2, d = RandomBatch<double>::d, e = RandomBatch<double>::e;
+
+// A batch, a gradient of its rows, and room for its gradients, full of numbers.
+struct Backward {
+  RandomBatch<double> batch;
+  BatchData<double> dY, dQ, dK, dV;
+  VjpWorkspaces<double> workspaces = {};
+
+  Backward(Order order, const std::vector<Index>& lengths)
+      : batch(order, lengths, H, groups, 5),
+        dY(order, lengths, H, e, 0),
+        dQ(order, lengths, H, d, 7),
+        dK(order, lengths, groups, d, 7),
+        dV(order, lengths, groups, e, 7) {
+    Random random(8);
+    for (double& x : dY.data) x = random.normal();
+  }
+
+  [[nodiscard]] Index B() const { return std::ssize(batch.lengths); }
+  [[nodiscard]] auto transition(Index b, Index h) const {
+    const auto n = static_cast<std::size_t>(b * H + h);
+    return decay(batch.log_gamma[n]) * rotary(batch.theta, batch.beta[n]);
+  }
+  [[nodiscard]] auto transitions() const {
+    return [this](Index b, Index h) { return transition(b, h); };
+  }
+  // One for a group, as a state needs that its query heads share.
+  [[nodiscard]] auto of_groups() const {
+    return [this](Index b, Index g) { return transition(b, g * (H / groups)); };
+  }
+  auto run(const BatchOptions& options) {
+    return attend_vjp<Normalized>(Feature{}, transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
+                                  dY.heads(), dQ.heads(), dK.heads(), dV.heads(), workspaces, options);
+  }
+  template <class States, class Adjoints>
+  auto run(const States& states, Adjoints& adjoints, const BatchOptions& options, bool grouped) {
+    const auto call = [&](const auto& given) {
+      return attend_vjp<Normalized>(Feature{}, given, batch.Q.heads(), batch.K.heads(), batch.V.heads(), dY.heads(),
+                                    states, adjoints, dQ.heads(), dK.heads(), dV.heads(), workspaces, options);
+    };
+    return grouped ? call(std::function(of_groups())) : call(std::function(transitions()));
+  }
+};
+
+const std::vector<Index> lengths = {30, 17, 0, 1};
+
+}  // namespace
+
+TEST_CASE("gradients of a batch are those of its heads, added up in order over a group", "[gradient]") {
+  for (const Order order : {Order::bthd, Order::bhtd, Order::packed})
+    for (const Form form : {Form::attention, Form::chunked}) {
+      CAPTURE(static_cast<int>(order), static_cast<int>(form));
+      Backward x(order, lengths);
+      const BatchOptions options{.form = form, .threads = 1, .head = {.scale = .7, .chunk = 8}};
+      const auto gradients = x.run(options);
+      REQUIRE(std::ssize(gradients.transitions) == x.B() * H);
+      double scale = 0;
+      for (Index b = 0; b < x.B(); ++b)
+        for (Index g = 0; g < groups; ++g) {
+          const auto K = x.batch.K.heads().head(b, g), V = x.batch.V.heads().head(b, g);
+          Eigen::MatrixXd dK = Eigen::MatrixXd::Zero(d, K.cols()), dV = Eigen::MatrixXd::Zero(e, K.cols());
+          for (Index h = g * 2; h < g * 2 + 2; ++h) {
+            const auto Q = x.batch.Q.heads().head(b, h), dY = x.dY.heads().head(b, h);
+            const auto A = x.transition(b, h);
+            const auto one = form == Form::attention
+                                 ? attention_vjp<Normalized>(Feature{}, A, Q, K, V, dY, options.head)
+                                 : chunked_vjp<Normalized>(Feature{}, A, Q, K, V, dY, options.head);
+            const auto& found = gradients.transitions[static_cast<std::size_t>(b * H + h)];
+            CHECK(x.dQ.heads().head(b, h) == one.Q);
+            CHECK(found.left.log_gamma == one.transition.left.log_gamma);
+            CHECK(found.right.theta == one.transition.right.theta);
+            CHECK(found.right.beta == one.transition.right.beta);
+            CHECK(x.dQ.heads().padding(b, h).isZero(0));
+            dK += one.K, dV += one.V, scale += one.scale;
+          }
+          // The second head's are added chunk by chunk to the first's: two roundings an entry, of one size.
+          const auto near = [](const auto& a, const auto& y) {
+            return (a - y).size() == 0 || (a - y).cwiseAbs().maxCoeff() <= 16 * 0x1p-53 * y.cwiseAbs().maxCoeff();
+          };
+          CHECK(near(x.dK.heads().head(b, g), dK));
+          CHECK(near(x.dV.heads().head(b, g), dV));
+          CHECK(x.dK.heads().padding(b, g).isZero(0));
+          CHECK(x.dV.heads().padding(b, g).isZero(0));
+        }
+      CHECK(gradients.scale == scale);
+    }
+}
+
+TEST_CASE("gradients of a batch have the same bits for any number of threads", "[gradient]") {
+  for (const Form form : {Form::attention, Form::chunked}) {
+    Backward one(Order::bthd, lengths);
+    const auto expected = one.run({.form = form, .threads = 1, .head = {.chunk = 8}});
+    for (const int threads : {2, 4}) {
+      Backward many(Order::bthd, lengths);
+      const auto found = many.run({.form = form, .threads = threads, .head = {.chunk = 8}});
+      CHECK(many.dQ.data == one.dQ.data);
+      CHECK(many.dK.data == one.dK.data);
+      CHECK(many.dV.data == one.dV.data);
+      CHECK(found.scale == expected.scale);
+      for (std::size_t n = 0; n < found.transitions.size(); ++n)
+        CHECK(found.transitions[n].left.log_gamma == expected.transitions[n].left.log_gamma);
+    }
+  }
+}
+
+TEST_CASE("gradients of the states of a batch, one a query head or one a key head", "[gradient]") {
+  for (const bool grouped : {false, true}) {
+    CAPTURE(grouped);
+    Backward x(Order::bthd, {30, 17});
+    const Index count = x.B() * (grouped ? groups : H), shared = grouped ? H / groups : 1;
+    Random random(9);
+    std::vector<State<double, Feature>> states;
+    std::vector<StateGradient<double, Feature>> adjoints;
+    const Eigen::VectorXd log_gamma = Eigen::VectorXd::Constant(9, -.1);
+    for (Index n = 0; n < count; ++n) {
+      states.emplace_back(d, e);
+      static_cast<void>(chunked(Feature{}, decay(log_gamma) * rotary(x.batch.theta), random.matrix(d, 9),
+                                random.matrix(d, 9), random.matrix(e, 9), states.back()));
+      adjoints.emplace_back(Feature{}, d, random.matrix(e, 10), random.vector(10));
+    }
+    const auto final_adjoints = adjoints;
+    const BatchOptions options{.threads = 1, .head = {.chunk = 8}};
+    const auto gradients = x.run(states, adjoints, options, grouped);
+    REQUIRE(std::ssize(gradients.transitions) == count);
+    for (Index b = 0; b < x.B(); ++b)
+      for (Index h = 0; h < H; ++h) {
+        if (h % shared != 0) continue;
+        const Index g = h / (H / groups);
+        const auto n = static_cast<std::size_t>((b * H + h) / shared);
+        Eigen::MatrixXd dS = Eigen::MatrixXd::Zero(e, 10);
+        Eigen::VectorXd d_frame = Eigen::VectorXd::Zero(d / 2), d_log_gamma = 0 * x.batch.log_gamma[0];
+        d_log_gamma = Eigen::VectorXd::Zero(x.batch.lengths[static_cast<std::size_t>(b)]);
+        for (Index k = h; k < h + shared;
+             ++k) {  // the last state is that of the first head, so its loss is counted once
+          StateGradient<double, Feature> adjoint(Feature{}, d, e);
+          if (k == h) adjoint = final_adjoints[n];
+          const auto one =
+              chunked_vjp<Normalized>(Feature{}, x.transition(b, grouped ? g * 2 : h), x.batch.Q.heads().head(b, k),
+                                      x.batch.K.heads().head(b, g), x.batch.V.heads().head(b, g),
+                                      x.dY.heads().head(b, k), states[n], adjoint, options.head);
+          CHECK(x.dQ.heads().head(b, k) == one.Q);
+          dS += adjoint.values(), d_frame += adjoint.frame(), d_log_gamma += one.transition.left.log_gamma;
+        }
+        const double u = 0x1p-53;
+        CHECK((adjoints[n].values() - dS).cwiseAbs().maxCoeff() <= 8 * u * dS.cwiseAbs().maxCoeff());
+        CHECK((adjoints[n].frame() - d_frame).cwiseAbs().maxCoeff() <= 8 * u * d_frame.cwiseAbs().maxCoeff());
+        CHECK((gradients.transitions[n].left.log_gamma - d_log_gamma).cwiseAbs().maxCoeff() <=
+              64 * u * d_log_gamma.cwiseAbs().maxCoeff());
+      }
+  }
+}
+
+TEST_CASE("mistaken calls of gradients are refused, and say what is wrong with what", "[gradient]") {
+  Random random(1);
+  const Eigen::MatrixXd Q = random.matrix(d, 9), K = random.matrix(d, 9), V = random.matrix(e, 9);
+  const auto A = stationary();
+  const auto refuse = [&](const Eigen::MatrixXd& dY, const Options& options, const std::string& text) {
+    CAPTURE(text);
+    REQUIRE_THROWS_WITH(attention_vjp(Feature{}, A, Q, K, V, dY, options), contains(text));
+    REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, Q, K, V, dY, options), contains(text));
+  };
+  refuse(random.matrix(e + 1, 9), {}, "rows of dY");
+  refuse(random.matrix(e, 8), {}, "columns of dY");
+  refuse(V, {.checkpoint = -1}, "checkpoint is -1");
+  refuse(V, {.mask = full()}, "none under full()");
+  REQUIRE_THROWS_AS(attention_vjp(Feature{}, A, Q, K, V, random.matrix(e, 8)), ShapeMismatch);
+  REQUIRE_THROWS_AS(attention_vjp(Feature{}, A, Q, K, V, V, {.checkpoint = -1}), InvalidArgument);
+
+  const State<double, Feature> state(d, e);
+  StateGradient<double, Feature> wide(d + 1, e), tall(d, e + 1);
+  REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, Q, K, V, V, state, wide),
+                      contains("key dimension of the state's gradient"));
+  REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, Q, K, V, V, state, tall),
+                      contains("value dimension of the state's gradient"));
+  using Gradient = StateGradient<double, Feature>;
+  REQUIRE_THROWS_WITH(Gradient(Feature{}, d, Eigen::MatrixXd(e, 9), Eigen::VectorXd(10)), contains("columns of dS"));
+  REQUIRE_THROWS_WITH(Gradient(Feature{}, d, Eigen::MatrixXd(e, 10), Eigen::VectorXd(9)), contains("entries of dZ"));
+  Eigen::MatrixXd infinite = Eigen::MatrixXd::Zero(e, 10);
+  infinite(1, 2) = std::numeric_limits<double>::infinity();
+  REQUIRE_THROWS_AS(Gradient(Feature{}, d, infinite, Eigen::VectorXd::Zero(10)), NotFinite);
+
+  Backward x(Order::bthd, {30, 17});
+  std::vector<State<double, Feature>> states(8, state);
+  std::vector<StateGradient<double, Feature>> adjoints(7, Gradient(d, e));
+  REQUIRE_THROWS_WITH(x.run(states, adjoints, {}, false), contains("number of states' gradients is 7"));
+  adjoints.resize(8, Gradient(d, e));
+  REQUIRE_THROWS_WITH(x.run(states, adjoints, {.form = Form::attention}, false),
+                      contains("the attention form has no states"));
+  states.resize(5, state);
+  REQUIRE_THROWS_WITH(x.run(states, adjoints, {}, false), contains("number of states is 5"));
+  BatchData<double> few(Order::bthd, {30, 17}, H - 1, d, 0);
+  x.dQ = few;
+  REQUIRE_THROWS_WITH(x.run({}), contains("number of heads of dQ"));
+  REQUIRE_THROWS_AS(x.run({}), ShapeMismatch);
+}

@@ -1,0 +1,3 @@
+#include "engines.hpp"
+
+SYMPOW_TESTED_GRADIENTS()

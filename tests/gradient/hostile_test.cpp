@@ -1,0 +1,300 @@
+// Gradients where numbers are extreme, gates are closed, and rows say nothing.
+#include <typeinfo>
+
+#include "catch.hpp"
+#include "problem.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+constexpr Index d = 4, e = 3, T = 40;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+void require_by_rule(const Residual& found) {
+  INFO(found);
+  CHECK(found.holds());
+}
+
+// Both forms, chunks of 1 and of 16, by the rule. Where a gradient is below all numbers of the type, or added up of
+// such, `excuse` is how far that may put it off.
+template <class Normalization, class Scalar, class F, class A>
+void check_forms(const F& feature, const A& transition, const Problem<Scalar>& x, const Kind& kind = {},
+                 Options options = {}, Wide excuse = 0) {
+  CAPTURE(typeid(F).name(), typeid(Normalization).name(), typeid(A).name());
+  Definition definition = definition_of<Normalization>(feature, transition, x, kind, options);
+  definition.excuse(excuse);
+  const Matrix<Scalar> dY = definition.dY<Scalar>();
+  require_by_rule(
+      definition.worst(found_in(attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, dY, options)), 0));
+  if constexpr (has_state_forms<F, A>)
+    for (const Index chunk : {1, 16}) {
+      CAPTURE(chunk);
+      options.chunk = chunk;
+      const auto found = found_in(chunked_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, dY, options));
+      require_by_rule(definition.worst(found, kind.steps == Steps::mixing ? 1 : chunk));
+    }
+}
+
+template <class Scalar>
+Problem<Scalar> problem(double gates = .1, std::uint64_t seed = 3) {
+  Random random(seed);
+  return {random, d, e, T, gates};
+}
+
+// What is compared bit for bit: all that a call gives.
+template <class Scalar, class A>
+bool equal_bits(const Gradients<Scalar, A>& a, const Gradients<Scalar, A>& b) {
+  const Found x = found_in(a), y = found_in(b);
+  return x.Q == y.Q && x.K == y.K && x.V == y.V && x.scale == y.scale && x.log_gamma == y.log_gamma &&
+         x.theta == y.theta && x.beta == y.beta && x.w == y.w && x.strengths == y.strengths;
+}
+
+}  // namespace
+
+TEST_CASE("a closed gate has the gradient 0, and the bits of one that is all but closed", "[gradient]") {
+  const auto check = [](auto norm, const auto& feature, const auto& x) {
+    using Normalization = decltype(norm);
+    CAPTURE(typeid(feature).name());
+    for (const Index closed : {0, 1, 7, 8, 11, 15, 16, 39}) {  // in chunks of 8: first, middle and last
+      CAPTURE(closed);
+      auto log_gamma = x.parameters.log_gamma;
+      log_gamma[closed] = -infinity;
+      const auto shut = decay(log_gamma);
+      log_gamma[closed] = -1e5;
+      const auto almost = decay(log_gamma);
+      auto dY = x.dY;
+      dY.rightCols(T - closed) *= 1e4f;
+      const auto by_attention = attention_vjp<Normalization>(feature, shut, x.Q, x.K, x.V, dY);
+      CHECK(by_attention.transition.log_gamma[closed] == 0);
+      CHECK(equal_bits(by_attention, attention_vjp<Normalization>(feature, almost, x.Q, x.K, x.V, dY)));
+      if constexpr (has_state_forms<std::remove_cvref_t<decltype(feature)>, Decay>)
+        for (const Index chunk : {1, 8}) {
+          CAPTURE(chunk);
+          const auto by_chunks = chunked_vjp<Normalization>(feature, shut, x.Q, x.K, x.V, dY, {.chunk = chunk});
+          CHECK(by_chunks.transition.log_gamma[closed] == 0);
+          CHECK(
+              equal_bits(by_chunks, chunked_vjp<Normalization>(feature, almost, x.Q, x.K, x.V, dY, {.chunk = chunk})));
+        }
+      auto shut_x = x;
+      shut_x.dY = dY;
+      shut_x.parameters.log_gamma[closed] = -infinity;
+      check_forms<Normalization>(feature, shut, shut_x);
+    }
+  };
+  check(Normalized{}, SymmetricPower<2>{}, problem<double>());
+  check(Unnormalized{}, Linear{}, problem<double>());
+  check(Normalized{}, Exponential{}, problem<double>());
+  check(Normalized{}, SymmetricPower<4>{}, problem<float>());
+  check(Unnormalized{}, Linear{}, problem<float>(3));
+}
+
+TEST_CASE("queries and keys of 0 have the gradients of linear sums, and none of means of squares", "[gradient]") {
+  auto x = problem<double>();
+  x.Q.col(0).setZero(), x.Q.col(9).setZero(), x.Q.col(39).setZero();
+  x.K.col(1).setZero(), x.K.col(10).setZero(), x.K.col(38).setZero();
+  const auto A = decay(x.parameters.log_gamma);
+  check_forms<Unnormalized>(Linear{}, A, x);
+  check_forms<Unnormalized>(SymmetricPower<2>{}, A, x);
+  check_forms<Normalized>(SymmetricPower<2>{}, A, x);
+  check_forms<Unnormalized>(SymmetricPower<3>{}, A, x);
+  check_forms<Normalized>(Exponential{}, A, x);
+  const auto turn = rotary(x.parameters.theta, x.parameters.beta);
+  check_forms<Unnormalized>(Linear{}, turn, x, {"", Steps::rates});
+  check_forms<Unnormalized>(Linear{}, householder(x.parameters.w, x.parameters.strengths), x, {"", Steps::mixing});
+  const auto sums = attention_vjp<Unnormalized>(Linear{}, A, x.Q, x.K, x.V, x.dY);
+  const auto means = attention_vjp<Normalized>(SymmetricPower<2>{}, A, x.Q, x.K, x.V, x.dY);
+  for (const Index t : {9, 39}) {
+    CHECK(sums.Q.col(t).norm() > 0);
+    CHECK(means.Q.col(t).isZero(0));
+  }
+  for (const Index t : {1, 10, 38}) {
+    CHECK(sums.K.col(t).norm() > 0);
+    CHECK(means.K.col(t).isZero(0));
+  }
+}
+
+TEST_CASE("a scale of 0 has the gradient of linear sums", "[gradient]") {
+  const auto x = problem<double>();
+  const auto A = decay(x.parameters.log_gamma);
+  check_forms<Unnormalized>(Linear{}, A, x, {}, {.scale = 0});
+  check_forms<Unnormalized>(SymmetricPower<2>{}, A, x, {}, {.scale = 0});
+  check_forms<Normalized>(SymmetricPower<2>{}, A, x, {}, {.scale = 0});
+  check_forms<Normalized>(Exponential{}, A, x, {}, {.scale = 0});
+  check_forms<Unnormalized>(Linear{}, A, problem<float>(), {}, {.scale = 0});
+  CHECK(attention_vjp<Unnormalized>(Linear{}, A, x.Q, x.K, x.V, x.dY, {.scale = 0}).scale != 0);
+  const auto squares = attention_vjp<Unnormalized>(SymmetricPower<2>{}, A, x.Q, x.K, x.V, x.dY, {.scale = 0});
+  CHECK(squares.scale == 0);
+  CHECK(squares.K.isZero(0));
+}
+
+TEST_CASE("a logit of 0 has the slope 0 of an even power, and logits of both signs that of an odd one", "[gradient]") {
+  auto x = problem<double>();
+  x.Q.topRows(2).setZero(), x.K.leftCols(20).bottomRows(2).setZero();  // what the first twenty keys give is 0
+  const auto A = decay(x.parameters.log_gamma);
+  check_forms<Unnormalized>(SymmetricPower<2>{}, A, x);
+  check_forms<Normalized>(SymmetricPower<2>{}, A, x);
+  check_forms<Unnormalized>(SymmetricPower<3>{}, A, x);
+  check_forms<SignedNormalized>(Linear{}, A, problem<double>());
+  const auto squares = attention_vjp<Unnormalized>(SymmetricPower<2>{}, A, x.Q, x.K, x.V, x.dY);
+  CHECK(squares.Q.leftCols(20).isZero(0));
+  CHECK(squares.K.leftCols(20).isZero(0));
+}
+
+TEST_CASE("gradients of one row alone, the first or the last", "[gradient]") {
+  const auto check = [](const auto& x, const auto& power) {
+    for (const Index row : {Index(0), Index(17), T - 1}) {
+      CAPTURE(row);
+      auto one = x;
+      one.dY.setZero();
+      one.dY.col(row) = x.dY.col(row);
+      const auto A = decay(x.parameters.log_gamma);
+      check_forms<Normalized>(power, A, one);
+      check_forms<Unnormalized>(Linear{}, A, one);
+      check_forms<Normalized>(Exponential{}, A, one);
+      check_forms<Normalized>(power, rotary(x.parameters.theta, x.parameters.beta), one, {"", Steps::rates});
+      check_forms<Normalized>(power, channel_decay(x.parameters.log_a), one, {"", Steps::channels});
+    }
+  };
+  check(problem<double>(), SymmetricPower<2>{});
+  check(problem<float>(), SymmetricPower<4>{});
+}
+
+TEST_CASE("what is asked of a row that says nothing changes no bit", "[gradient]") {
+  const auto check = [](auto norm, const auto& feature, const auto& x) {
+    using Normalization = decltype(norm);
+    const auto A = decay(x.parameters.log_gamma);
+    auto other = x;
+    for (const Index row : {4, 20, 39}) other.dY.col(row) *= -1e3f;
+    CHECK(equal_bits(attention_vjp<Normalization>(feature, A, x.Q, x.K, x.V, x.dY),
+                     attention_vjp<Normalization>(feature, A, x.Q, x.K, x.V, other.dY)));
+    for (const Index chunk : {1, 7, 64})
+      CHECK(equal_bits(chunked_vjp<Normalization>(feature, A, x.Q, x.K, x.V, x.dY, {.chunk = chunk}),
+                       chunked_vjp<Normalization>(feature, A, x.Q, x.K, x.V, other.dY, {.chunk = chunk})));
+  };
+  auto x = problem<double>();
+  auto narrow = problem<float>();
+  for (const Index row : {4, 20, 39}) x.Q.col(row).setZero(), narrow.Q.col(row).setZero();
+  check(Normalized{}, SymmetricPower<2>{}, x);
+  check(SignedNormalized{}, Linear{}, x);
+  check(Normalized{}, SymmetricPower<4>{}, narrow);
+}
+
+TEST_CASE("gradients with keys of 10^6 and 10^-6", "[gradient]") {
+  const auto check = [](const auto& feature, int P) {
+    const Index few = 24;
+    for (const bool falling : {false, true}) {
+      CAPTURE(P, falling);
+      Random random(5);
+      Problem<float> x(random, 2, 2, few, .1);
+      for (Index t = 0; t < few; ++t) x.K.col(t) *= (falling ? t < few / 2 : t % 2 == 0) ? 1e6f : 1e-6f;
+      // The weight (10^-12)^4 of a key of 10^-6 beside one of 10^6 is below all numbers of float, and its gradient with
+      // it: denorm_min/‖k‖ for every row, times what is asked of the score, 100 in all.
+      const Wide least = std::numeric_limits<float>::denorm_min() * 1e6L * 10 * 24 * 100;
+      for (const double gates : {.1, 3.}) {
+        x.parameters.log_gamma = -gates * random.vector(few).cwiseAbs();
+        check_forms<Normalized>(feature, decay(x.parameters.log_gamma), x, {}, {}, least);
+      }
+      check_forms<Normalized>(feature, rotary(x.parameters.theta), x, {"", Steps::fixed_rates}, {}, least);
+    }
+  };
+  check(SymmetricPower<4>{}, 4);
+  check(SymmetricPower<8>{}, 8);
+}
+
+TEST_CASE("gradients of losses of 10^25 and 10^-25 in turn", "[gradient]") {
+  auto x = problem<float>();
+  for (Index t = 0; t < T; ++t) x.dY.col(t) *= t % 2 == 0 ? 1e25f : 1e-25f;
+  const auto A = decay(x.parameters.log_gamma);
+  check_forms<Normalized>(SymmetricPower<2>{}, A, x);
+  check_forms<Normalized>(SymmetricPower<4>{}, A, x);
+  check_forms<Unnormalized>(Linear{}, A, x);
+  check_forms<Normalized>(Exponential{}, A, x);
+  check_forms<Normalized>(SymmetricPower<2>{}, rotary(x.parameters.theta, x.parameters.beta), x, {"", Steps::rates});
+  check_forms<Normalized>(SymmetricPower<2>{}, channel_decay(x.parameters.log_a), x, {"", Steps::channels});
+  check_forms<Unnormalized>(Linear{}, householder(x.parameters.w.cast<float>(), x.parameters.strengths), x,
+                            {"", Steps::mixing});
+}
+
+TEST_CASE("gradients where all channels forget fast", "[gradient]") {
+  auto x = problem<float>();
+  x.parameters.log_a.setConstant(-1.2);
+  const Kind kind{"", Steps::channels};
+  const Wide least = 4 * Wide(std::numeric_limits<float>::denorm_min());
+  check_forms<Normalized>(SymmetricPower<2>{}, channel_decay(x.parameters.log_a), x, kind, {}, least);
+  check_forms<Normalized>(SymmetricPower<4>{}, channel_decay(x.parameters.log_a), x, kind, {}, least);
+  check_forms<Normalized>(SymmetricPower<8>{}, channel_decay(x.parameters.log_a), x, kind, {}, least);
+  for (const Index t : {5, 16, 31}) x.parameters.log_a.col(t).setConstant(-400);
+  check_forms<Normalized>(SymmetricPower<4>{}, channel_decay(x.parameters.log_a), x, kind, {}, least);
+  check_forms<Unnormalized>(Linear{}, channel_decay(x.parameters.log_a), x, kind, {}, least);
+}
+
+TEST_CASE("gradients of linear sums whose queries are 10^-30", "[gradient]") {
+  auto x = problem<float>();
+  for (Index t = 0; t < T; t += 3) x.Q.col(t) *= 1e-30f;
+  const auto A = decay(x.parameters.log_gamma);
+  check_forms<Unnormalized>(Linear{}, A, x);
+  check_forms<Unnormalized>(Linear{}, rotary(x.parameters.theta, x.parameters.beta), x, {"", Steps::rates});
+  check_forms<SignedNormalized>(Linear{}, A, x);
+  x.Q *= 1e-30f;
+  check_forms<Unnormalized>(Linear{}, A, x, {}, {}, 4 * Wide(std::numeric_limits<float>::denorm_min()));
+}
+
+TEST_CASE("gradients with values near the end of the type", "[gradient]") {
+  auto x = problem<float>();
+  x.V *= 1e30f;
+  const auto A = decay(x.parameters.log_gamma);
+  check_forms<Normalized>(Exponential{}, A, x);
+  check_forms<Unnormalized>(Linear{}, A, x);
+  for (const bool few : {false, true}) {
+    if (few) x.V.rightCols(20) *= 1e-30f;
+    const Definition definition = definition_of<Normalized>(SymmetricPower<4>{}, A, x, {}, {});
+    const auto found = attention_vjp<Normalized>(SymmetricPower<4>{}, A, x.Q, x.K, x.V, definition.dY<float>());
+    require_by_rule(definition.worst(found_in(found), 0));
+  }
+}
+
+// L of a state holds the room that its values ask for, and rows of means weigh their own pairs beside it: dV is lost
+// twice over, from values of 2^64 on.
+TEST_CASE("gradients of means by chunks with values near the end of the type", "[gradient][!shouldfail]") {
+  auto x = problem<float>();
+  x.V *= 1e30f;
+  const auto A = decay(x.parameters.log_gamma);
+  check_forms<Normalized>(SymmetricPower<2>{}, A, x);
+  check_forms<Normalized>(SymmetricPower<4>{}, A, x);
+}
+
+// Pairs are weighed beside the row's largest alone: what a small key gives is below all numbers before its gradient,
+// which is divided by its length, is.
+TEST_CASE("gradients of keys of 10^-25 beside others, in squares", "[gradient][!shouldfail]") {
+  auto x = problem<float>();
+  for (Index t = 0; t < T; t += 2) x.K.col(t) *= 1e-25f;
+  const Wide least = 4 * Wide(std::numeric_limits<float>::denorm_min());  // of dV, which is below all numbers
+  check_forms<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {}, least);
+}
+
+TEST_CASE("what is not a number in dY or V is seen, and nothing crashes", "[gradient]") {
+  const auto check = [](const auto& feature, const auto& transition, const auto& x) {
+    for (const bool in_values : {false, true}) {
+      auto broken = x;
+      (in_values ? broken.V : broken.dY)(1, 20) = std::numeric_limits<float>::quiet_NaN();
+      const auto seen = [&](const auto& g) {
+        CHECK_FALSE(g.Q.allFinite());
+        CHECK_FALSE(g.K.allFinite());
+      };
+      seen(attention_vjp(feature, transition, broken.Q, broken.K, broken.V, broken.dY));
+      for (const Index chunk : {1, 16})
+        seen(chunked_vjp(feature, transition, broken.Q, broken.K, broken.V, broken.dY, {.chunk = chunk}));
+      CHECK_THROWS_AS(
+          attention_vjp(feature, transition, broken.Q, broken.K, broken.V, broken.dY, {.check_finite = true}),
+          NotFinite);
+    }
+  };
+  const auto x = problem<double>();
+  const auto narrow = problem<float>();
+  check(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x);
+  check(Linear{}, rotary(x.parameters.theta, x.parameters.beta), x);
+  check(SymmetricPower<4>{}, channel_decay(x.parameters.log_a), narrow);
+  check(Linear{}, householder(x.parameters.w.cast<float>(), x.parameters.strengths), narrow);
+}

@@ -1,0 +1,125 @@
+// Random calls under transitions of every kind, with what their gradients must be.
+#pragma once
+
+#include "definition.hpp"
+#include "engines.hpp"
+
+namespace sympow::test {
+
+/// A map of one's own: φ(x) = [1, √2 x, x ⊗ x], κ(s) = (1 + s)².
+struct Squares {
+  static constexpr Score score = Score::embedded;
+  static constexpr bool nonnegative = true;
+
+  [[nodiscard]] Index dimension(Index d) const { return 1 + d + d * d; }
+  template <class X, class Y>
+  void embed(const X& x, Y&& y) const {
+    const Index d = x.rows();
+    for (Index t = 0; t < x.cols(); ++t) {
+      y(0, t) = 1;
+      for (Index i = 0; i < d; ++i) {
+        y(1 + i, t) = std::numbers::sqrt2 * x(i, t);
+        for (Index j = 0; j < d; ++j) y(1 + d + i * d + j, t) = x(i, t) * x(j, t);
+      }
+    }
+  }
+  template <class X, class Y, class DY, class DX>
+  void embed_vjp(const X& x, const Y&, const DY& dy, DX&& dx) const {
+    const Index d = x.rows();
+    for (Index t = 0; t < x.cols(); ++t)
+      for (Index i = 0; i < d; ++i) {
+        dx(i, t) = std::numbers::sqrt2 * dy(1 + i, t);
+        for (Index j = 0; j < d; ++j) dx(i, t) += (dy(1 + d + i * d + j, t) + dy(1 + d + j * d + i, t)) * x(j, t);
+      }
+  }
+};
+/// The same with its closed form.
+struct ClosedSquares : Squares {
+  [[nodiscard]] double kappa(double s) const { return (1 + s) * (1 + s); }
+};
+
+/// φ and Dφ for the definition.
+[[nodiscard]] verify::DenseFeature dense_squares(Index d);
+
+template <class Scalar>
+inline constexpr double unit_roundoff = static_cast<double>(std::numeric_limits<Scalar>::epsilon()) / 2;
+
+/// Inputs of a call, with a gradient of its rows.
+template <class Scalar>
+struct Problem {
+  Matrix<Scalar> Q, K, V, dY;
+  Parameters parameters;
+
+  Problem(Random& random, Index d, Index e, Index T, double gates)
+      : Q(random.matrix<Scalar>(d, T)),
+        K(random.matrix<Scalar>(d, T)),
+        V(random.matrix<Scalar>(e, T)),
+        dY(random.matrix<Scalar>(e, T)),
+        parameters(random, d, T, gates) {}
+
+  [[nodiscard]] Index tokens() const { return K.cols(); }
+  [[nodiscard]] Problem part(Index first, Index count) const {
+    Problem some = *this;
+    for (auto* x : {&some.Q, &some.K, &some.V, &some.dY}) *x = Matrix<Scalar>(x->middleCols(first, count));
+    some.parameters = parameters.part(first, count);
+    return some;
+  }
+};
+
+/// The numbers of a call, with a state before it, and a loss on that behind it, where there are any.
+template <class Normalization, class Scalar, class F, class A>
+[[nodiscard]] GradientCall call_of(const F& feature, const A& transition, const Problem<Scalar>& x,
+                                   const Options& options) {
+  GradientCall call = verify::gradient_call<Normalization>(feature, transition, x.Q, x.K, x.V, x.dY, options);
+  if constexpr (std::is_base_of_v<Squares, F>) call.feature = dense_squares(x.Q.rows());
+  return call;
+}
+template <class Normalization, class Scalar, class F, class A>
+[[nodiscard]] Definition definition_of(const F& feature, const A& transition, const Problem<Scalar>& x,
+                                       const Kind& kind, const Options& options) {
+  return {call_of<Normalization>(feature, transition, x, options), kind, x.parameters, unit_roundoff<Scalar>};
+}
+
+/// Calls visit(kind, make), make(parameters) being a transition; those that leave keys alone or turn them.
+template <class Scalar, class Visit>
+void each_turning(const Visit& visit) {
+  using P = Parameters;
+  const auto split = Pairing::half_split;
+  visit(Kind{"stationary"}, [](const P&) { return stationary(); });
+  visit(Kind{"constant decay"}, [](const P&) { return constant_decay(.9); });
+  visit(Kind{"decay"}, [](const P& p) { return decay(p.log_gamma); });
+  visit(Kind{"fixed rates", Steps::fixed_rates}, [](const P& p) { return rotary(p.theta); });
+  visit(Kind{"rates", Steps::rates}, [](const P& p) { return rotary(p.theta, p.beta); });
+  visit(Kind{"decay * rates, halves", Steps::rates, split},
+        [=](const P& p) { return decay(p.log_gamma) * rotary(p.theta, p.beta, split); });
+  visit(Kind{"positions * constant decay", Steps::positions}, [](const P& p) {
+    const auto family = CommutingGenerators<Scalar>::from_frequencies(p.frequencies);
+    return structured_rotary(family.in_basis(p.basis.cast<Scalar>()), p.positions) * constant_decay(.95);
+  });
+}
+/// Those that scale keys.
+template <class Visit>
+void each_scaling(const Visit& visit) {
+  using P = Parameters;
+  visit(Kind{"channels", Steps::channels}, [](const P& p) { return channel_decay(p.log_a); });
+  visit(Kind{"decay * channels", Steps::channels},
+        [](const P& p) { return decay(p.log_gamma) * channel_decay(p.log_a); });
+}
+/// Those that mix them.
+template <class Scalar, class Visit>
+void each_mixing(const Visit& visit) {
+  using P = Parameters;
+  visit(Kind{"reflections", Steps::mixing}, [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths); });
+  visit(Kind{"reflections * decay", Steps::mixing},
+        [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths) * decay(p.log_gamma); });
+}
+template <class Scalar, class F, class Visit>
+void each_transition(const Visit& visit) {
+  each_turning<Scalar>(visit);
+  if constexpr (F::score != Score::embedded) {
+    each_scaling(visit);
+    each_mixing<Scalar>(visit);
+  }
+}
+
+}  // namespace sympow::test
