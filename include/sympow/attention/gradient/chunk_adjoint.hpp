@@ -113,8 +113,10 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
 
   // What S weighs in a row whose sums are counted from 2^E on.
   [[nodiscard]] double weight_of_sums(double E) const { return loader_.first().weight(S_->exponent() - E); }
+  // From the absolute weight of the sums, not from their exponent, which has room for large values as well.
   [[nodiscard]] double log2_before() override {
-    return S_->empty() ? no_weight : S_->L + log2_of(loader_.first().high + slowest_);
+    if (S_->empty() || S_->A == 0) return no_weight;
+    return std::log2(S_->A) + S_->exponent() + log2_of(loader_.first().high + slowest_);
   }
   void add_before(Index begin, Index end, double E) override {
     if (S_->empty()) return;
@@ -132,8 +134,11 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     for (Index i = run.begin; i < run.end; ++i) {
       const double of_dy = weight * static_cast<double>(own_.factors(n)[i]),
                    of_ones = weight * static_cast<double>(own_.last(n)[i]);
-      d_queries.col(i) = static_cast<Scalar>(of_dy) * d_rows.col(i);
-      if (all > n) d_queries.col(i) += static_cast<Scalar>(of_ones) * d_rows.col(n + i);
+      for (Index c = 0; c < d_queries.rows(); ++c) {  // factors that leave the type where their products do not
+        double sum = of_dy * static_cast<double>(d_rows(c, i));
+        if (all > n) sum += of_ones * static_cast<double>(d_rows(c, n + i));
+        d_queries(c, i) = static_cast<Scalar>(sum);
+      }
       own_.of_rows(n)[i] = unit * (of_dy * own_.read_products(n)[i] + of_ones * own_.read(n)[i]);
     }
   }
