@@ -98,14 +98,17 @@ void weigh_exponentials(Scalar* x, const Keys<Scalar>& keys, const LogDecay& bet
     if (x[j] < least) x[j] = 0;
 }
 
-/// flows_t += unit Σ_{j < t ≤ i} c_ij over the pairs of a segment, c_ij at couplings(j, i); the row of column 0 is
-/// token `first`.
+/// flows_t += unit Σ_{j < t ≤ i} c_ij over the pairs of a segment, c_ij at couplings(j, i) for the tokens j that have
+/// keys, the first of it; the row of column 0 is token `first`.
 template <class Couplings>
 void add_pair_flows(const Couplings& couplings, Index first, double unit, double* flows) {
   for (Index i = 0; i < couplings.cols(); ++i) {
     const auto* const of_row = couplings.col(i).data();
     double before = 0;
-    for (Index t = 1; t <= first + i; ++t) flows[t] += unit * (before += static_cast<double>(of_row[t - 1]));
+    for (Index t = 1; t <= first + i; ++t) {
+      if (t <= couplings.rows()) before += static_cast<double>(of_row[t - 1]);
+      flows[t] += unit * before;
+    }
   }
 }
 
