@@ -1,0 +1,88 @@
+// States that the chunked form leaves for its gradients.
+#include "catch.hpp"
+#include "problem.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+constexpr Index d = 4, e = 3;
+
+template <class Scalar, class F, class A>
+void check_bits(const F& feature, const A& transition, const Problem<Scalar>& x, const State<Scalar, F>& start) {
+  Workspace<Scalar> work;
+  VjpWorkspace<Scalar> vjp_work;
+  Matrix<Scalar> Y(e, x.tokens()), same(e, x.tokens());
+  Options options{.chunk = 40};  // longer than a tail
+  State<Scalar, F> last = start;
+  chunked(feature, transition, x.Q, x.K, x.V, last, Batch<Scalar>(Y), work, options);
+  Gradients<Scalar, A> expected, found;
+  StateGradient<Scalar, F> d_start(feature, d, e);
+  chunked_vjp(feature, transition, x.Q, x.K, x.V, x.dY, start, d_start, expected, vjp_work, options);
+  for (const Index k : {0, 1, 2, 3, 100}) {
+    CAPTURE(k);
+    options.checkpoint = k;
+    State<Scalar, F> state = start;
+    Checkpoints<Scalar, F> checkpoints;
+    chunked(feature, transition, x.Q, x.K, x.V, state, Batch<Scalar>(same), checkpoints, work, options);
+    CHECK(same == Y);
+    CHECK(state.values() == last.values());
+    CHECK(checkpoints.tokens_between() == 40 * std::max<Index>(k, 1));
+    CHECK(checkpoints.size() == (x.tokens() - 1) / checkpoints.tokens_between() + 1);
+    CHECK(checkpoints[0].values() == start.values());
+    StateGradient<Scalar, F> adjoint(feature, d, e);
+    chunked_vjp(feature, transition, x.Q, x.K, x.V, x.dY, checkpoints, adjoint, found, vjp_work, options);
+    CHECK(found.Q == expected.Q);
+    CHECK(found.K == expected.K);
+    CHECK(found.V == expected.V);
+    CHECK(found.scale == expected.scale);
+    CHECK(adjoint.values() == d_start.values());
+    CHECK(adjoint.frame() == d_start.frame());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows and gradients with checkpoints have the bits of those without", "[gradient]") {
+  Random random(5);
+  const Problem<double> x(random, d, e, 333, .1);
+  const Problem<float> y(random, d, e, 333, .1);
+  const SymmetricPower<2> feature;
+  State<double, SymmetricPower<2>> resumed(feature, d, e);
+  Workspace<double> work;
+  const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, x.parameters.beta);
+  check_bits(feature, A, x, resumed);
+  absorb(feature, constant_decay(.9) * rotary(x.parameters.theta), x.K.leftCols(50), x.V.leftCols(50), resumed, work);
+  check_bits(feature, A, x, resumed);
+  check_bits(Linear{}, channel_decay(y.parameters.log_a), y, State<float, Linear>(d, e));
+  check_bits(SymmetricPower<3>{}, stationary(), x, State<double, SymmetricPower<3>>(d, e));
+}
+
+TEST_CASE("checkpoints are refused that are empty, or of another sequence", "[gradient]") {
+  Random random(6);
+  const Problem<double> x(random, d, e, 20, .1);
+  const SymmetricPower<2> feature;
+  Workspace<double> work;
+  VjpWorkspace<double> vjp_work;
+  Matrix<double> Y(e, 20);
+  State<double, SymmetricPower<2>> state(feature, d, e);
+  StateGradient<double, SymmetricPower<2>> adjoint(feature, d, e);
+  Gradients<double, Stationary> gradients;
+  Checkpoints<double, SymmetricPower<2>> checkpoints;
+  const auto back = [&](Index tokens) {
+    chunked_vjp(feature, stationary(), x.Q.leftCols(tokens), x.K.leftCols(tokens), x.V.leftCols(tokens),
+                x.dY.leftCols(tokens), checkpoints, adjoint, gradients, vjp_work);
+  };
+  CHECK_THROWS_AS(back(20), InvalidArgument);
+  chunked(feature, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work);
+  back(20);
+  CHECK_THROWS_AS(back(19), ShapeMismatch);
+  Diagnostics diagnostics;
+  CHECK_THROWS_AS(chunked(feature, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work,
+                          {.diagnostics = &diagnostics}),
+                  InvalidArgument);
+  CHECK_THROWS_AS(
+      chunked(feature, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work, {.mask = full()}),
+      InvalidArgument);
+}
