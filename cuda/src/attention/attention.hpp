@@ -35,9 +35,9 @@ struct Attention {
   static constexpr int ahead = stages - 1 - under_way;  // stages on their way
   static constexpr int scales = ahead + 1;  // stages of what no product reads: exponents of keys, their powers of 2
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 8 / warps;
-  static constexpr int right_entries = stage_rows * columns;     // of a stage: rows of the state, or values
-  static constexpr int left_entries = stage_rows * d;            // keys, or the normaliser, an octet a monomial
   static constexpr int query_width = d > columns ? d : columns;  // rows of queries make room for those of y
+  static constexpr int right_entries = stage_rows * columns;     // of a stage: rows of the state, or values
+  static constexpr int left_entries = stage_rows * query_width;  // keys, or the normaliser, a row of 64 a monomial
   static constexpr int entries = rows_of_block * query_width + stages * (right_entries + left_entries) + 16 * 8;
   static constexpr int shared_bytes = entries * static_cast<int>(sizeof(T)) + scales * stage_rows * (8 + 4);
   using Features = QueryFeatures<T, P, d, row_tiles>;
@@ -94,15 +94,19 @@ struct Attention {
 
     Arena arena;
     const auto queries = arena.take<T>(rows_of_block * query_width);
-    const auto left_ring = arena.take<T>(stages * left_entries), right_ring = arena.take<T>(stages * right_entries);
+    const auto right_ring = arena.take<T>(stages * right_entries), left_ring = arena.take<T>(stages * left_entries);
     const auto key_ring = arena.take<double>(scales * stage_rows);
     const auto inverse_ring = arena.take<float>(scales * stage_rows);
     const auto ones = arena.take<T>(16 * 8);
     write_ones(ones, w);
 
+    // One half of the warps brings the even stages, one the odd ones. So who publishes a stage has no copy under way that
+    // comes later: a fence would wait for that, too.
+    constexpr int bringing = warps / 2;
+    const int half = w / bringing, place_in_half = w % bringing;
     const TileCopy<T, d, rows_of_block, warps> query_copy(w);
-    const TileCopy<T, d, stage_rows, warps> key_copy(w);
-    const TileCopy<T, columns, stage_rows, warps> value_copy(w);
+    const TileCopy<T, d, stage_rows, bringing> key_copy(place_in_half);
+    const TileCopy<T, columns, stage_rows, bringing> value_copy(place_in_half);
     const Lanes<bool> value_exists = value_copy.column + tile * columns < x.e;
     const std::int64_t state_at = slot * D * x.e + tile * columns;
     typename Features::Walk coming;
@@ -120,31 +124,42 @@ struct Attention {
                      convert<std::int64_t>(m) * x.e + (value_copy.column + state_at),
                      where(m >= 0 && value_exists, 16, 0));
       }
-      if (w < stage_rows / 32) {
-        const Lanes<int> row = lane() + w * 32, m = coming.monomial(row);
+      if (place_in_half < stage_rows / 32) {
+        const Lanes<int> row = lane() + place_in_half * 32, m = coming.monomial(row);
         constexpr int bytes = 4 * sizeof(T);
-        cp_async<bytes>(left_ring, row * 8 + ring * left_entries, x.prefixes.normaliser, (m + slot * D) * 4,
-                        where(m >= 0 && !is_rest, bytes, 0));
+        cp_async<bytes>(left_ring, octet_place<columns>(row, 0) + ring * left_entries, x.prefixes.normaliser,
+                        (m + slot * D) * 4, where(m >= 0 && !is_rest, bytes, 0));
       }
-      coming.advance();
     };
     const auto bring_keys = [&](int stage) {
       const int from = first_key + (stage - state_stages) * stage_rows;
-      const int to = stage % stages * stage_rows, scale = stage % scales * stage_rows;
-      key_copy.bring(left_ring, to * d, x.keys.data, key_at, x.keys.token, seen - from, length - from, true);
-      value_copy.bring(right_ring, to * columns, x.values.data, value_at, x.values.token, seen - from, length - from,
-                       value_exists);
-      if (w == 0) cp_async<16>(key_ring, lane() * 2 + scale, x.tokens.key, lane() * 2 + (token_slot + from), 16);
-      if (w == 1)
+      const int ring = stage % stages, scale = stage % scales * stage_rows;
+      key_copy.bring(left_ring, ring * left_entries, x.keys.data, key_at, x.keys.token, seen - from, length - from,
+                     true);
+      value_copy.bring(right_ring, ring * right_entries, x.values.data, value_at, x.values.token, seen - from,
+                       length - from, value_exists);
+      if (place_in_half == 0)
+        cp_async<16>(key_ring, lane() * 2 + scale, x.tokens.key, lane() * 2 + (token_slot + from), 16);
+      if (place_in_half == 1)
         cp_async<16>(inverse_ring, lane() * 4 + scale, x.tokens.inverse, lane() * 4 + (token_slot + from), 16,
                      lane() < 16);
-      key_at += stage_rows * x.keys.token;
-      value_at += stage_rows * x.values.token;
     };
+    const auto is_mine = [&](int stage) { return stage % 2 == half; };
     const auto bring = [&](int stage) {  // one after the other
-      if (stage < state_stages) bring_state(stage);
-      if (state_stages <= stage && stage < end_stage) bring_keys(stage);
+      if (stage < state_stages) {
+        if (is_mine(stage)) bring_state(stage);
+        coming.advance();
+      } else {
+        if (is_mine(stage) && stage < end_stage) bring_keys(stage);
+        key_at += stage_rows * x.keys.token;
+        value_at += stage_rows * x.values.token;
+      }
       cp_async_commit();
+    };
+    const auto wait_for = [&](int stage) {
+      cp_async_wait<ahead - 1>();
+      if (is_mine(stage)) publish<T>();
+      barrier();
     };
 
     query_copy.bring(queries, 0, x.queries.data, query_copy.source(x.queries.at(b, begin + top, head), x.queries.token),
@@ -152,8 +167,8 @@ struct Attention {
     for (int from = w * 32; from < stages * stage_rows; from += threads) {  // to the right of the normaliser's terms
       const Lanes<int> row = lane() + from, ring = row / stage_rows;
       const Lanes<Two> zero[2] = {Two{}, Two{}};
-      store(left_ring.template as<Two>(), (ring * left_entries + row % stage_rows * 8 + 4) / 2, zero,
-            ring < state_stages);
+      store(left_ring.template as<Two>(), (ring * left_entries + octet_place<columns>(row % stage_rows, 0) + 4) / 2,
+            zero, ring < state_stages);
     }
     SYMPOW_UNROLL
     for (int n = 0; n < ahead; ++n) bring(n);
@@ -165,6 +180,7 @@ struct Attention {
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
     cp_async_wait<ahead - 1>();
+    publish<T>();                                       // ones and zeros
     barrier();                                          // all queries have come
     const int its_first = top + warp() * rows_of_warp;  // asked anew: one register less than first_row kept
     const QueryTurns turn{x.rotary, b, key_head, begin, its_first, length - 1};
@@ -176,10 +192,7 @@ struct Attention {
     typename Features::Walk walk;
     for (int stage = 0; stage < state_stages; ++stage, walk.advance()) {
       features.enter(walk);
-      cp_async_wait<ahead - 1>();
-      publish<T>();
-      barrier();
-      bring(stage + ahead);
+      wait_for(stage);
       const int ring = stage % stages;
       Lanes<Two> phi[std::size_t{under_way + 1}][std::size_t{row_tiles}][4];
       SYMPOW_UNROLL_BY(wide ? 1 : stage_rows / 16)
@@ -187,9 +200,10 @@ struct Attention {
         group_wait<T, under_way>();  // the product of two steps before is done with this φ
         SYMPOW_UNROLL
         for (int t = 0; t < row_tiles; ++t) features.fragment(phi[step % (under_way + 1)][t], walk, step, t);
-        group_mma<products>(sum, phi[step % (under_way + 1)], right_ring, ring * stage_rows + step * 16, left_ring,
-                            ring * (left_entries / 8) + step * 16);
+        group_mma<products, 64>(sum, phi[step % (under_way + 1)], right_ring, ring * stage_rows + step * 16, left_ring,
+                                ring * (left_entries / columns) + step * 16);
         group_commit<T>();
+        if (step == 0) bring(stage + ahead);  // while tensor cores have work
       }
       if constexpr (under_way == 0) group_wait<T, 0>();
     }
@@ -212,22 +226,24 @@ struct Attention {
     const QueryTiles<T, d, row_tiles, products> query_tiles(queries, own);
     const int last_row = top + (w / 4 * 4 + 3) * rows_of_warp;  // of the four warps that multiply together
     for (int stage = state_stages; stage < end_stage; ++stage) {
-      cp_async_wait<ahead - 1>();
-      publish<T>();
-      barrier();
+      wait_for(stage);
       bring(stage + ahead);
       SYMPOW_ROLL
       for (int part = 0; part < stage_rows; part += rows_of_warp) {
         const int key = first_key + (stage - state_stages) * stage_rows + part;
         const int from = stage % stages * stage_rows + part;
-        if (key > last_row || key >= length) continue;
+        if (key > last_row || key >= length) {
+          group_wait<T, 0>();  // before its rows are written over
+          continue;
+        }
         Lanes<float> score[std::size_t{row_tiles}][std::size_t{rows_of_warp / 8}][4];
-        query_tiles.scores(score, left_ring, from);
+        query_tiles.scores(score, left_ring.after(stage % stages * left_entries), part);
         const int of_keys = part + stage % scales * stage_rows;
         Lanes<double> u[1] = {0.};
         Lanes<float> inverse[1] = {0.f};
         load(u, key_ring, lane() + of_keys, lane() < rows_of_warp);
         load(inverse, inverse_ring, lane() + of_keys, lane() < rows_of_warp);
+        group_finish<T>(sum);                                                      // the products of the part before
         if (key <= levels.first_seen && levels.first_seen < key + rows_of_warp) {  // what came before may be NaN
           each(sum, [](Lanes<float>& s, int) { s = 0.f; });
           hide_columns(score, levels.first_seen - key);
@@ -248,9 +264,9 @@ struct Attention {
         for (int step = 0; step < rows_of_warp / 16; ++step)
           group_mma<products>(sum, weights[step], right_ring, from + step * 16, ones, 0);
         group_commit<T>();
-        group_finish<T>(sum);
       }
     }
+    group_finish<T>(sum);
     constexpr bool reads_late = !QueryTiles<T, d, row_tiles>::kept;  // queries that rows of y take the place of
     if constexpr (reads_late && d < columns) barrier();              // those of other warps, too
     if (idle) return;

@@ -27,6 +27,7 @@
 //                       rows, i, octets, j)                   asynchronous: sums count once they are waited for
 //   group_commit<T>()  group_wait<T, N>()                     closes a group of products; waits for all but N groups
 //   group_finish<T>(sums)                                     waits for all
+//   products_overlap                                          whether warps of this chip go on meanwhile
 //   publish<T>()                                              before the barrier after which group_mma reads
 //   shuffle(x, from)  shuffle_xor(x, mask)                    of 4 or 8 bytes
 //   shuffle_up(x, distance)  uniform(x)                       of the lane `distance` before; of lane 0, a plain value

@@ -26,13 +26,15 @@ SYMPOW_DEVICE void multiply_right(Lanes<float> (&sum)[tiles][4], const Lanes<blo
   }
 }
 
-/// Sixteen octets 1, 0, …, 0: as the right factor of a product they sum the left factor's rows. Warp 0 writes them.
-template <class T>
+/// Sixteen octets 1, 0, …, 0, `apart` entries from one to the next (group_mma): as the right factor of a product they sum
+/// the left factor's rows. Warp 0 writes them.
+template <int apart = 8, class T>
 SYMPOW_DEVICE void write_ones(block::Shared<T> octets, int warp) {
   using namespace block;
   const Lanes<Pair<T>> first = pack<T>(where(lane() % 2 == 0, 1.f, 0.f), Lanes<float>(0.f)),
                        two[2] = {first, Pair<T>{}};
-  if (warp == 0) store(octets.template as<Pair<T>>(), lane() * 2, two);
+  const Lanes<int> row = lane() / 2, place = apart == 8 ? row * 4 : row * 32 + row % 8 * 4;
+  if (warp == 0) store(octets.template as<Pair<T>>(), place + lane() % 2 * 2, two);
 }
 
 }  // namespace sympow::cuda

@@ -2,20 +2,22 @@
 // weight to the chunk's end. The monomials φ are in no memory: they are products of two rows in registers.
 #pragma once
 
+#include <type_traits>
+
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
 #include "../layout/tile_copy.hpp"
 #include "../layout/tiles.hpp"
-#include "token_rows.hpp"
+#include "units.hpp"
 
 namespace sympow::cuda {
 
 /// A block of 8 warps has 64 value channels of a head and chunk, and takes its tokens 64 or 32 at a time: copies of the
 /// next two stages are on their way while keys of the next one are turned into rows (TokenRows) and this one is
-/// multiplied. A warp has one unit of monomials, 16 `fragments`: heads and tails by ldmatrix, which reads any 16 rows,
-/// their product, times the values; (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0 and give
-/// ΔZ. Where the last block of a chunk has fewer units than warps, these share the tokens of a unit and add their sums
-/// in order.
+/// multiplied. A warp has one unit of monomials (Units): heads and tails by ldmatrix, which reads any 16 rows, their
+/// product, times the values; (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0 and give ΔZ.
+/// Where the last block of a chunk has fewer units than warps, these share the tokens of a unit and add their sums in
+/// order.
 ///
 /// Roundings: w k̂, each product of rows, to T; sums in float.
 /// Cost: 2 D (e + 8 ⌈e / 64⌉) floating-point operations a token; D (e + 1) floats stored a chunk.
@@ -30,15 +32,22 @@ struct Update {
   static constexpr int row_buffers = P >= 3 ? 1 : 2;
   /// Of 16 monomials: a unit has at most four, of floats two, fewer where four warps have too few units.
   static constexpr int all_fragments = (D + 15) / 16, most_fragments = wide ? 2 : 4,
-                       fragments = all_fragments < 4 * most_fragments ? (all_fragments + 3) / 4 : most_fragments;
+                       fragments =
+                           P == 2 || all_fragments >= 4 * most_fragments ? most_fragments : (all_fragments + 3) / 4;
+  using Units = cuda::Units<TokenRows, P, d, fragments>;
   static constexpr int at_once = wide ? fragments : 1;  // in one product: parts of values are made once for all
-  static constexpr int units = (D + 16 * fragments - 1) / (16 * fragments), groups = (units + warps - 1) / warps;
+  static constexpr int under_way = wide ? 0 : 1;        // products, when the next fragment comes
+  static constexpr int rows_ahead = !wide && block::products_overlap ? 2 : 1;  // of fragments
+  static constexpr int buffers = rows_ahead + 1;
+  static constexpr int tail_fragments = Units::shares_tails ? 1 : fragments;
+  static constexpr int tail_registers = Units::shares_tails ? 2 : 4;  // of a slab: eight rows, or sixteen
+  static constexpr int units = Units::count, groups = (units + warps - 1) / warps;
   /// Units of the last block; the four warps of a group multiply by the same tokens.
   static constexpr int last_units = units % warps == 0 || units % warps > 4 ? warps : 4;
 
   static constexpr int size = sizeof(T), stage_bytes = stage_tokens * (size * (d + columns) + 2 * 4);
   static constexpr int exchange_bytes = last_units == warps ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
-  static constexpr int working_bytes = stages * stage_bytes + (row_buffers * TokenRows::entries + 16 * 8) * size;
+  static constexpr int working_bytes = stages * stage_bytes + (row_buffers * TokenRows::entries + 16 * 64) * size;
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
   static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
 
@@ -77,9 +86,10 @@ struct Update {
 
     Arena arena;
     const auto keys = arena.take<T>(stages * stage_tokens * d), values = arena.take<T>(stages * stage_tokens * columns);
+    const auto ones = arena.take<T>(16 * 64);
     const auto inverse = arena.take<float>(stages * stage_tokens), weight = arena.take<float>(stages * stage_tokens);
-    const auto rows = arena.take<T>(row_buffers * TokenRows::entries), ones = arena.take<T>(16 * 8);
-    write_ones(ones, w);
+    const auto rows = arena.take<T>(row_buffers * TokenRows::entries);
+    write_ones<64>(ones, w);
 
     const TileCopy<T, d, stage_tokens, warps> key_copy(w);
     const TileCopy<T, columns, stage_tokens, warps> value_copy(w);
@@ -110,14 +120,16 @@ struct Update {
     };
 
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
-    const int unit = group * warps + w % sharing, part = w / sharing, parts = warps / sharing;
-    Lanes<int> head_at[std::size_t{fragments}],
-        tail_at[std::size_t{fragments}];  // the lane's 16 bytes of heads and tails, tokens 0 … 15
+    const int part = w / sharing, parts = warps / sharing;
+    const Units unit(group * warps + w % sharing);
+    // Where the lane's 16 bytes of heads and tails begin, tokens 0 … 15.
+    Lanes<int> head_at[std::size_t{fragments}], tail_at[std::size_t{tail_fragments}];
     SYMPOW_UNROLL
     for (int f = 0; f < fragments; ++f) {
-      const auto p = TokenRows::places(lane() % 16 + (unit * fragments + f) * 16);
-      head_at[f] = TokenRows::place(p.head, lane() / 16);
-      tail_at[f] = TokenRows::place(p.tail, lane() / 16);
+      const auto rows_at = unit.places(lane() % 16 + 16 * f);
+      head_at[f] = TokenRows::place(rows_at.head, lane() / 16);
+      if (f < tail_fragments)
+        tail_at[f] = TokenRows::place(rows_at.tail, Units::shares_tails ? lane() / 8 : lane() / 16);
     }
     Lanes<float> sum[std::size_t{fragments / at_once}][std::size_t{at_once}][tiles_of_columns][4];
     SYMPOW_UNROLL
@@ -126,32 +138,43 @@ struct Update {
     for (auto& tile_of_sums : fragment) SYMPOW_UNROLL
     for (auto& s : tile_of_sums) s = 0.f;
 
-    const auto multiply_stage = [&](int stage) {
+    // Tokens of `count` slabs from one on: one fragment of a slab after the other, rows of two fragments ahead.
+    const auto multiply_slabs = [&](int stage, int from, auto count, const auto& meanwhile) {
+      constexpr int all = fragments * decltype(count)::value;
       const auto memory = rows_of(stage).memory;
-      SYMPOW_ROLL
-      for (int slab = part; slab < slabs; slab += parts) {
-        Lanes<Two> phi[std::size_t{fragments / at_once}][std::size_t{at_once}][4];
-        Lanes<Two> tail_rows[2][4];  // those of the next fragment come early
-        const auto load_rows = [&](int f) {
-          ldmatrix<false>(phi[f / at_once][f % at_once], memory, head_at[f] ^ (slab * 16));
-          if constexpr (P > 1) ldmatrix<false>(tail_rows[f % 2], memory, tail_at[f] ^ (slab * 16));
-        };
-        load_rows(0);
+      Lanes<Two> heads[std::size_t{buffers}][4], tails[std::size_t{buffers}][std::size_t{tail_registers}],
+          phi[2][std::size_t{at_once}][4];
+      const auto tails_of = [](int n) { return (Units::shares_tails ? n / fragments : n) % buffers; };
+      const auto load_rows = [&](int n) {
+        const int f = n % fragments, slab = from + n / fragments;
+        ldmatrix<false>(heads[n % buffers], memory, head_at[f] ^ (slab * 16));
+        if (P > 1 && f < tail_fragments) ldmatrix<false>(tails[tails_of(n)], memory, tail_at[f] ^ (slab * 16));
+      };
+      SYMPOW_UNROLL
+      for (int n = 0; n < rows_ahead && n < all; ++n) load_rows(n);
+      SYMPOW_UNROLL
+      for (int n = 0; n < all; ++n) {
+        if (n + rows_ahead < all) load_rows(n + rows_ahead);
+        const int f = n % fragments, position = f % at_once, product = n / at_once % 2;
+        group_wait<T, under_way>();
         SYMPOW_UNROLL
-        for (int f = 0; f < fragments; ++f) {
-          if (f + 1 < fragments) load_rows(f + 1);
-          auto& factor = phi[f / at_once][f % at_once];
-          if constexpr (P > 1) {
-            SYMPOW_UNROLL
-            for (int r = 0; r < 4; ++r) factor[r] = multiply(factor[r], tail_rows[f % 2][r]);
-          }
-          if ((f + 1) % at_once != 0) continue;
-          group_mma<products>(sum[f / at_once], phi[f / at_once], values, stage % stages * stage_tokens + slab * 16,
-                              ones, 0);
-          group_commit<T>();
-        }
-        group_finish<T>(sum);
+        for (int r = 0; r < 4; ++r)
+          phi[product][position][r] =
+              P == 1 ? heads[n % buffers][r]
+                     : multiply(heads[n % buffers][r], tails[tails_of(n)][Units::shares_tails ? r / 2 : r]);
+        if (position + 1 < at_once) continue;
+        group_mma<products, 64>(sum[f / at_once], phi[product], values,
+                                stage % stages * stage_tokens + (from + n / fragments) * 16, ones, 0);
+        group_commit<T>();
+        if (n < at_once) meanwhile();
       }
+      group_finish<T>(sum);
+    };
+    const auto multiply_stage = [&](int stage, const auto& meanwhile) {
+      if (parts == 1)
+        multiply_slabs(stage, 0, std::integral_constant<int, slabs>(), meanwhile);
+      else
+        multiply_slabs(stage, part * (slabs / 2), std::integral_constant<int, slabs / 2>(), meanwhile);
     };
 
     bring(first_stage);
@@ -165,19 +188,20 @@ struct Update {
       cp_async_wait<2 - row_buffers>();
       publish<T>();
       barrier();  // copies have come, the rows of this stage are made, the stage before was used
-      bring(stage + 2);
+      const auto bring_next = [&] { bring(stage + 2); };
       if constexpr (row_buffers == 2) {
         // Half of the warps make rows before they multiply, half after: so tensor cores always have work.
         const bool early = w < warps / 2, more = stage + 1 < end_stage;
         if (early && more) turn(stage + 1);
-        multiply_stage(stage);
+        multiply_stage(stage, bring_next);
         if (!early && more) turn(stage + 1);
       } else {
+        bring_next();
         turn(stage);
         barrier();
         rows_of(stage).pair(w, warps);
         barrier();
-        multiply_stage(stage);
+        multiply_stage(stage, [] {});
       }
     }
 
@@ -206,17 +230,17 @@ struct Update {
     SYMPOW_UNROLL
     for (int f = 0; f < fragments; ++f) SYMPOW_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const Lanes<int> m = lane() / 4 + ((unit * fragments + f) * 16 + 8 * h), column = lane() % 4 * 2;
+      const Lanes<int> m = unit.monomial(lane() / 4 + (16 * f + 8 * h)), column = lane() % 4 * 2;
       const Lanes<std::int64_t> entry = m + slot * D;
       const auto& own = sum[f / at_once][f % at_once];
       SYMPOW_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
         const Lanes<float> two[2] = {own[n][2 * h], own[n][2 * h + 1]};
         const Lanes<int> c = column + (tile * columns + 8 * n);
-        store(x.own.sums, entry * x.e + c, two, m < D && c < x.e);
+        store(x.own.sums, entry * x.e + c, two, m >= 0 && c < x.e);
       }
       const Lanes<float> normaliser[1] = {own[columns / 8][2 * h]};
-      store(x.own.normaliser, entry, normaliser, m < D && column == 0 && tile == 0);
+      store(x.own.normaliser, entry, normaliser, m >= 0 && column == 0 && tile == 0);
     }
   }
 };

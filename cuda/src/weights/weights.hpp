@@ -20,7 +20,7 @@ namespace sympow::cuda {
 /// and 8 of them read again; with rotary 8 more read, and d channels written of a token and key head.
 template <class T>
 struct Weights {
-  static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = sizeof(T) == 2 ? 3 : 2;
+  static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = sizeof(T) == 2 ? 4 : 2;
   static constexpr int shared_bytes = 4 * 128;
 
   struct Args {
@@ -172,6 +172,7 @@ struct Weights {
     return level;
   }
 
+  static constexpr int at_once = 2;  // loads of a lane
   /// Of 32 tokens, a lane each. Lanes read octets of channels, 4, 8 or 16 lanes a token.
   SYMPOW_DEVICE static Keys read_keys(const Args& args, const Chunk& tokens, int from) {
     using namespace block;
@@ -180,10 +181,10 @@ struct Weights {
     const Lanes<int> row = lane() >> shift, octet = lane() & (lanes - 1);
     Lanes<int> largest = 0;     // |k_i|, as bits
     Lanes<float> square = 0.f;  // ‖2^-e k‖², 2^e the power of 2 below the largest |k_i|
-    for (int step = 0; step < lanes; step += 4) {
-      Lanes<Pair<T>> r[4][4];
+    for (int step = 0; step < lanes; step += at_once) {
+      Lanes<Pair<T>> r[std::size_t{at_once}][4];
       SYMPOW_UNROLL
-      for (int s = 0; s < 4; ++s) {
+      for (int s = 0; s < at_once; ++s) {
         SYMPOW_UNROLL
         for (int p = 0; p < 4; ++p) r[s][p] = Pair<T>{};
         const Lanes<int> i = row + (from + (step + s) * rows);
@@ -192,25 +193,25 @@ struct Weights {
       }
       if (args.rotary.rates.data) {
         SYMPOW_UNROLL
-        for (int s = 0; s < 4; ++s) {
+        for (int s = 0; s < at_once; ++s) {
           const Lanes<int> i = row + (from + (step + s) * rows);
           turn_key(args, tokens, r[s], i + tokens.first, octet, i < tokens.length && octet < octets);
         }
       }
-      Lanes<int> largest_of[4];
-      Lanes<float> square_of[4];
+      Lanes<int> largest_of[std::size_t{at_once}];
+      Lanes<float> square_of[std::size_t{at_once}];
       SYMPOW_UNROLL
-      for (int s = 0; s < 4; ++s) {
+      for (int s = 0; s < at_once; ++s) {
         largest_of[s] = 0;
         SYMPOW_UNROLL
         for (int p = 0; p < 4; ++p) largest_of[s] = larger(largest_of[s], largest_bits(r[s][p]));
       }
       for (int mask = 1; mask < lanes; mask *= 2) {
         SYMPOW_UNROLL
-        for (int s = 0; s < 4; ++s) largest_of[s] = larger(largest_of[s], shuffle_xor(largest_of[s], mask));
+        for (int s = 0; s < at_once; ++s) largest_of[s] = larger(largest_of[s], shuffle_xor(largest_of[s], mask));
       }
       SYMPOW_UNROLL
-      for (int s = 0; s < 4; ++s) {
+      for (int s = 0; s < at_once; ++s) {
         const Lanes<float> scale = two_to(-leading_exponent(largest_of[s]));
         square_of[s] = 0.f;
         SYMPOW_UNROLL
@@ -222,10 +223,10 @@ struct Weights {
       }
       for (int mask = 1; mask < lanes; mask *= 2) {
         SYMPOW_UNROLL
-        for (int s = 0; s < 4; ++s) square_of[s] += shuffle_xor(square_of[s], mask);
+        for (int s = 0; s < at_once; ++s) square_of[s] += shuffle_xor(square_of[s], mask);
       }
       SYMPOW_UNROLL
-      for (int s = 0; s < 4; ++s) {  // to the lanes of the tokens
+      for (int s = 0; s < at_once; ++s) {  // to the lanes of the tokens
         const Lanes<int> holder = (lane() & (rows - 1)) << shift;
         const Lanes<bool> mine = (lane() >> (5 - shift)) == step + s;
         largest = where(mine, shuffle(largest_of[s], holder), largest);

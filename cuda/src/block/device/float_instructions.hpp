@@ -67,7 +67,7 @@ SYMPOW_DEVICE void mma(float (&c)[4], const Pair<float> (&a)[4], const Pair<floa
 }
 
 /// As that of 16 bits, but that sums are there at once. Of two rows, half of the lanes load the second one first, too.
-template <Products products = Products::exact, std::size_t tiles>
+template <Products products = Products::exact, int octets_apart = 8, std::size_t tiles>
 SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<float> (&left)[tiles][4], Shared<float> rows,
                              int row, Shared<float> octets, int octet) {
   const int second = lane() / 2 % 2, k[2] = {lane() % 4 * 2 + second, lane() % 4 * 2 + 1 - second};
@@ -82,7 +82,8 @@ SYMPOW_DEVICE void group_mma(float (&sum)[tiles][9][4], const Pair<float> (&left
         if (n < 8)
           load(entry[h], rows, (((row + k[h]) * 64 + k[h] * 8 + lane() / 4) ^ (n * 8)) + m * 512);
         else
-          load(entry[h], octets, (octet + k[h]) * 8 + lane() / 4 + m * 64);
+          load(entry[h], octets,
+               (octet + k[h] + 8 * m) * octets_apart + (octets_apart == 64 ? k[h] * 8 : 0) + lane() / 4);
       }
       right[m] = second == 0 ? Pair<float>{entry[0][0], entry[1][0]} : Pair<float>{entry[1][0], entry[0][0]};
     }

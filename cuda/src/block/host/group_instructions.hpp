@@ -10,6 +10,9 @@
 
 namespace sympow::cuda::block {
 
+/// Warps go on while their group multiplies.
+inline constexpr bool products_overlap = true;
+
 /// What the warp wrote to shared memory so far, products of T may read after the next barrier.
 template <class T>
 void publish(std::source_location here = std::source_location::current()) {
@@ -41,9 +44,11 @@ void read_factor(const host::Place& place, std::size_t at, Factor& factor, int r
 }  // namespace detail
 
 /// sum_t += left_t × 16 rows of 64 + 8 columns. The rows from `row` on have 64 entries, begin at a multiple of eight of
-/// them, and have their octets exchanged as octet_place does; the octets from `octet` on lie next to each other. A call
-/// of four neighbouring warps, all with the same rows. Sums hold nothing until they are waited for.
-template <Products products = Products::exact, std::size_t tiles, class T>
+/// them, and have their octets exchanged as octet_place does. The octets from `octet` on lie next to each other, or 64
+/// entries apart: then they are the first of such rows, exchanged alike, and come after `rows` in memory; wgmma has all
+/// 72 columns at once. A call of four neighbouring warps, all with the same rows. Sums hold nothing until they are
+/// waited for.
+template <Products products = Products::exact, int octets_apart = 8, std::size_t tiles, class T>
 void group_mma(Lanes<float> (&sum)[tiles][9][4], const Lanes<Pair<T>> (&left)[tiles][4], Shared<T> rows, int row,
                Shared<T> octets, int octet, std::source_location here = std::source_location::current()) {
   host::Machine& machine = *host::Machine::current();
@@ -54,13 +59,18 @@ void group_mma(Lanes<float> (&sum)[tiles][9][4], const Lanes<Pair<T>> (&left)[ti
   const std::size_t first = rows.begin + static_cast<std::size_t>(row) * 8 * octet_bytes;
   if (first % (64 * octet_bytes) != 0) machine.fault(here, "misaligned: the rows of a product begin at byte ", first);
   machine.require_same_in_group(here, first);
+  static_assert(octets_apart == 8 || octets_apart == 64);
+  const std::size_t more = octets.begin + static_cast<std::size_t>(octet) * octets_apart * sizeof(T);
+  if (octets_apart == 64 && (more % (64 * octet_bytes) != 0 || more < first))
+    machine.fault(here, "misaligned: the octets of a product begin at byte ", more, ", its rows at ", first);
 
   host::Factor<T, 16, 72> right;
   for (int r = 0; r < 16; ++r) {
     for (int o = 0; o < 8; ++o)
       detail::read_factor<T>(here, first + static_cast<std::size_t>(r * 8 + (o ^ r % 8)) * octet_bytes, right, r,
                              8 * o);
-    detail::read_factor<T>(here, octets.begin + static_cast<std::size_t>(octet + r) * octet_bytes, right, r, 64);
+    const int at = octets_apart == 8 ? r : r * 8 + r % 8;
+    detail::read_factor<T>(here, more + static_cast<std::size_t>(at) * octet_bytes, right, r, 64);
   }
   for (std::size_t t = 0; t < tiles; ++t) {
     host::Factor<T, 16, 16> factor;
