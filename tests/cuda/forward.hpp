@@ -160,9 +160,9 @@ struct Forward {
         chunks(slots()),
         own_sums(index(slots() * D * x.how.e)),
         own_normaliser(index(slots() * D)),
-        prefix_sums(own_sums.size()),
-        prefix_normaliser(4 * own_normaliser.size()),
-        prefix_rest(x.how.is_split ? own_sums.size() : 0),
+        prefix_sums(index(slots() * state_rows(P, d) * x.how.e)),
+        prefix_normaliser(index(slots() * state_rows(P, d) * 4)),
+        prefix_rest(x.how.is_split ? prefix_sums.size() : 0),
         paths(index(x.how.rotary ? batch.tokens() * heads().key : 0)),
         begin(index(x.how.rotary ? batch.size() * heads().key * d / 2 : 0)),
         turned(paths.size() * d) {}
@@ -186,7 +186,7 @@ struct Forward {
     join(report, launch<Levels>(Levels::blocks(batch.sequences(), heads()),
                                 {batch.sequences(), heads(), chunks.arrays(), before, after}, options));
     join(report, update(options));
-    join(report, launch<Scan<T>>(Scan<T>::blocks(batch.sequences(), heads(), D, x.how.e),
+    join(report, launch<Scan<T>>(Scan<T>::blocks(batch.sequences(), heads(), P, d, x.how.e),
                                  {{own_sums, own_normaliser},
                                   chunks.arrays(),
                                   prefixes(),
@@ -196,7 +196,6 @@ struct Forward {
                                   heads(),
                                   P,
                                   d,
-                                  D,
                                   x.how.e},
                                  options));
     return report;

@@ -98,9 +98,9 @@ TEST_CASE("the largest grid is launched, the next is refused", "[cuda]") {
       {empty_sequences(1, 64, 8, 1 << 20, q, 0), typeid(Attention<bf16, 1, 64>), 1 << 13},
       {empty_sequences(2, 16, 256, 1 << 20, c, 1024), typeid(Attention<bf16, 2, 16>), 1024 * 4 * 4},
       // 512 sums and 256 normalisers of a state
-      {empty_sequences(2, 64, 64, 65, c, 64), typeid(Scan<bf16>), 2080 * 64 / 512 + 9},
-      {empty_sequences(2, 64, 72, 65, c, 64), typeid(Scan<bf16>), 293 + 9},
-      {empty_sequences(4, 32, 256, 128, c, 64), typeid(Scan<bf16>), 26180 + 205},
+      {empty_sequences(2, 64, 64, 65, c, 64), typeid(Scan<bf16>), 2304 * 64 / 512 + 18},
+      {empty_sequences(2, 64, 72, 65, c, 64), typeid(Scan<bf16>), 2304 * 72 / 512 + 18},
+      {empty_sequences(4, 32, 256, 128, c, 64), typeid(Scan<bf16>), 76160 / 2 + 595},
       // chunks × 8 units of 64 monomials × tiles
       {empty_sequences(2, 64, 72, 1 << 20, c, 64), typeid(Update<bf16, 2, 64>), (1 << 14) * 5 * 2},
       {empty_sequences(4, 32, 256, 1 << 20, c, 4096), typeid(Update<bf16, 4, 32>), 256 * 103 * 4},
@@ -129,7 +129,7 @@ TEST_CASE("the largest grid is launched, the next is refused", "[cuda]") {
 
 TEST_CASE("grids of states count only where there are states", "[cuda]") {
   Problem p = empty_sequences(2, 64, 64, 64, Form::chunked, 64);  // one chunk
-  p.batch = 0x7fffffff / (260 + 9) + 1;
+  p.batch = 0x7fffffff / (288 + 18) + 1;
   REQUIRE(attend_nowhere(p).ok());
   REQUIRE(launched.size() == 2);
   p.carries_state = true;
@@ -210,8 +210,9 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
     all.next(m.add, 4 * slots), all.next(m.shift, 4 * slots);
     const std::size_t rows = form == Form::chunked ? slots * 136 : 0;
     all.next(m.own_sums, 4 * rows * 24), all.next(m.own_normaliser, 4 * rows);
-    all.next(m.prefix_sums, size * rows * 24), all.next(m.prefix_normaliser, size * rows * 4);
-    if (is_split) all.next(m.prefix_rest, size * rows * 24);
+    const std::size_t padded = form == Form::chunked ? slots * 192 : 0;
+    all.next(m.prefix_sums, size * padded * 24), all.next(m.prefix_normaliser, size * padded * 4);
+    if (is_split) all.next(m.prefix_rest, size * padded * 24);
     REQUIRE((m.prefix_rest != nullptr) == is_split);
     const std::size_t keys = rotary ? 3 * 200 * 2 : 0;
     all.next(m.paths, 8 * keys), all.next(m.begin, rotary ? 3 * 2 * 8 * 8 : 0), all.next(m.turned, size * keys * 16);

@@ -30,7 +30,7 @@ struct Attention {
   static constexpr bool wide = sizeof(T) > 2;  // such entries leave room for less
   static constexpr int warps = P == 1 && !wide ? 4 : 8, row_tiles = wide ? 1 : 2, groups = 2 * row_tiles,
                        rows_of_warp = 16 * row_tiles, rows_of_block = warps * rows_of_warp;
-  static constexpr int columns = 64, stage_rows = 64, stages = wide ? 2 : d > 64 ? 3 : 4;
+  static constexpr int columns = 64, stages = wide ? 2 : d > 64 ? 3 : 4;
   static constexpr int under_way = wide ? 0 : 1;        // products, when the next stage comes
   static constexpr int ahead = stages - 1 - under_way;  // stages on their way
   static constexpr int scales = ahead + 1;  // stages of what no product reads: exponents of keys, their powers of 2
@@ -100,35 +100,25 @@ struct Attention {
     const auto ones = arena.take<T>(16 * 8);
     write_ones(ones, w);
 
-    // One half of the warps brings the even stages, one the odd ones. So who publishes a stage has no copy under way that
-    // comes later: a fence would wait for that, too.
-    constexpr int bringing = warps / 2;
-    const int half = w / bringing, place_in_half = w % bringing;
     const TileCopy<T, d, rows_of_block, warps> query_copy(w);
-    const TileCopy<T, d, stage_rows, bringing> key_copy(place_in_half);
-    const TileCopy<T, columns, stage_rows, bringing> value_copy(place_in_half);
+    const TileCopy<T, d, stage_rows, warps> key_copy(w);
+    const TileCopy<T, columns, stage_rows, warps> value_copy(w);
     const Lanes<bool> value_exists = value_copy.column + tile * columns < x.e;
-    const std::int64_t state_at = slot * D * x.e + tile * columns;
-    typename Features::Walk coming;
+    const std::int64_t state_row = slot * Features::stages * stage_rows;
+    Lanes<std::int64_t> state_at = value_copy.source(state_row * x.e + tile * columns, x.e);
     Lanes<std::int64_t> key_at = key_copy.source(x.keys.at(b, begin + first_key, key_head), x.keys.token);
     Lanes<std::int64_t> value_at =
         value_copy.source(x.values.at(b, begin + first_key, key_head) + tile * columns, x.values.token);
     const auto bring_state = [&](int stage) {
       const int ring = stage % stages;
       const bool is_rest = !wide && stage >= Features::stages;  // without a normaliser, of which nothing is left
-      const Global<T> sums = is_rest ? x.prefixes.rest : x.prefixes.sums;
-      SYMPOW_UNROLL_BY(wide ? 1 : value_copy.count)
-      for (int n = 0; n < value_copy.count; ++n) {
-        const Lanes<int> m = coming.monomial(value_copy.row + n * value_copy.step);
-        cp_async<16>(right_ring, value_copy.to + (ring * stage_rows + n * value_copy.step) * columns, sums,
-                     convert<std::int64_t>(m) * x.e + (value_copy.column + state_at),
-                     where(m >= 0 && value_exists, 16, 0));
-      }
-      if (place_in_half < stage_rows / 32) {
-        const Lanes<int> row = lane() + place_in_half * 32, m = coming.monomial(row);
+      value_copy.bring(right_ring, ring * right_entries, is_rest ? x.prefixes.rest : x.prefixes.sums, state_at, x.e, 0,
+                       stage_rows, value_exists);
+      if (w < stage_rows / 32) {
+        const Lanes<int> row = lane() + w * 32;
         constexpr int bytes = 4 * sizeof(T);
         cp_async<bytes>(left_ring, octet_place<columns>(row, 0) + ring * left_entries, x.prefixes.normaliser,
-                        (m + slot * D) * 4, where(m >= 0 && !is_rest, bytes, 0));
+                        (row + (state_row + stage * stage_rows)) * 4, is_rest ? 0 : bytes);
       }
     };
     const auto bring_keys = [&](int stage) {
@@ -138,27 +128,26 @@ struct Attention {
                      true);
       value_copy.bring(right_ring, ring * right_entries, x.values.data, value_at, x.values.token, seen - from,
                        length - from, value_exists);
-      if (place_in_half == 0)
-        cp_async<16>(key_ring, lane() * 2 + scale, x.tokens.key, lane() * 2 + (token_slot + from), 16);
-      if (place_in_half == 1)
+      if (w == 0) cp_async<16>(key_ring, lane() * 2 + scale, x.tokens.key, lane() * 2 + (token_slot + from), 16);
+      if (w == 1)
         cp_async<16>(inverse_ring, lane() * 4 + scale, x.tokens.inverse, lane() * 4 + (token_slot + from), 16,
                      lane() < 16);
     };
-    const auto is_mine = [&](int stage) { return stage % 2 == half; };
     const auto bring = [&](int stage) {  // one after the other
       if (stage < state_stages) {
-        if (is_mine(stage)) bring_state(stage);
-        coming.advance();
+        bring_state(stage);
+        state_at += std::int64_t{stage_rows} * x.e;
+        if (stage + 1 == Features::stages) state_at += -std::int64_t{Features::stages * stage_rows} * x.e;
       } else {
-        if (is_mine(stage) && stage < end_stage) bring_keys(stage);
+        if (stage < end_stage) bring_keys(stage);
         key_at += stage_rows * x.keys.token;
         value_at += stage_rows * x.values.token;
       }
       cp_async_commit();
     };
-    const auto wait_for = [&](int stage) {
+    const auto wait_for_stage = [&] {
       cp_async_wait<ahead - 1>();
-      if (is_mine(stage)) publish<T>();
+      publish<T>();
       barrier();
     };
 
@@ -192,7 +181,7 @@ struct Attention {
     typename Features::Walk walk;
     for (int stage = 0; stage < state_stages; ++stage, walk.advance()) {
       features.enter(walk);
-      wait_for(stage);
+      wait_for_stage();
       const int ring = stage % stages;
       Lanes<Two> phi[std::size_t{under_way + 1}][std::size_t{row_tiles}][4];
       SYMPOW_UNROLL_BY(wide ? 1 : stage_rows / 16)
@@ -226,7 +215,7 @@ struct Attention {
     const QueryTiles<T, d, row_tiles, products> query_tiles(queries, own);
     const int last_row = top + (w / 4 * 4 + 3) * rows_of_warp;  // of the four warps that multiply together
     for (int stage = state_stages; stage < end_stage; ++stage) {
-      wait_for(stage);
+      wait_for_stage();
       bring(stage + ahead);
       SYMPOW_ROLL
       for (int part = 0; part < stage_rows; part += rows_of_warp) {

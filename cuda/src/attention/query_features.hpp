@@ -1,24 +1,16 @@
 // φ(q̂) of the rows of a warp as left factors of tensor cores, made in registers.
 #pragma once
 
-#include "../layout/monomials.hpp"
+#include "../layout/state_rows.hpp"
 #include "../layout/swizzle.hpp"
 
 namespace sympow::cuda {
 
-/// A monomial is a factor, the product of its first P - 1 channels, times its last channel. A stage is 64 monomials,
-/// eight factors times one octet b of last channels:
-///   P 1: eight octets (no factor)    P 2: channels 8 a … 8 a + 7    P 3, 4: monomials 8 a … 8 a + 7, in lexicographic
-///   order, of degree P - 1 in the channels 0 … 8 b + 7; those beyond the last count as 0
-/// Monomials whose last channel comes before one of the factor do not exist; their rows of the state count as 0. So a
-/// row takes more than D monomials:
-///   P, d        2, 64   2, 128   3, 16   3, 32   4, 16    4, 32
-///   D             2080     8256     816    5984    3876    52360
-///   64 stages     2304     8704    1408    8064    7488    76160
+/// In the order of state_rows.hpp; what a row of the state holds no monomial for is there, too, times its 0.
 ///
-/// Columns of the product come in groups of eight. For P 2 a group is a factor times its eight last channels, for P 3
-/// and 4 a last channel times eight factors: so a lane, who has two columns of every group, needs only two of the
-/// factors. Each product of two entries is rounded to T, from the first channel on.
+/// Columns of the product come in groups of eight: for P 2 a factor times its eight last channels, for P 3 and 4 a last
+/// channel times eight factors. So a lane, who has two columns of every group, needs only two of the factors. Each
+/// product of two entries is rounded to T, from the first channel on.
 template <class T, int P, int d, int row_tiles>
 struct QueryFeatures {
   using Two = block::Pair<T>;
@@ -36,40 +28,14 @@ struct QueryFeatures {
     int a = 0, b = 0;
     SYMPOW_HOST_DEVICE constexpr void advance() {
       ++a;
-      if (P == 1 ? a == octets / 8 : P == 2 ? a > b : 8 * a >= factors(b)) {
+      if (a == (P == 1 ? stages : stages_of_octet(P, b))) {
         a = 0;
         b = b + 1 < octets ? b + 1 : 0;
       }
     }
-    /// The monomial of row r of the stage in the state, -1 where there is none.
-    SYMPOW_DEVICE Lanes<int> monomial(Lanes<int> r) const {
-      using block::where;
-      if constexpr (P == 1) {
-        return r + a * 64;
-      } else if constexpr (P == 2) {
-        const Lanes<int> i = (r >> 3) + 8 * a, j = (r & 7) + 8 * b;
-        return where(i <= j, pair_place(d, i, j), Lanes<int>(-1));
-      } else {
-        const Lanes<int> factor = (r & 7) + 8 * a, last = (r >> 3) + 8 * b;
-        const auto before = Monomial<P - 1>::template at<d>(8 * b + 8, factor);
-        Monomial<P> all;
-        SYMPOW_UNROLL
-        for (int p = 0; p < P - 1; ++p) all.channel[p] = before.channel[p];
-        all.channel[P - 1] = last;
-        return where(factor < factors(b) && before.channel[P - 2] <= last, all.place(d), Lanes<int>(-1));
-      }
-    }
   };
 
-  /// Factors of octet b.
-  SYMPOW_HOST_DEVICE static constexpr int factors(int b) { return monomial_count(P - 1, 8 * b + 8); }
-
-  static constexpr int stages = [] {
-    if (P == 1) return octets / 8;
-    int count = 0;
-    for (int b = 0; b < octets; ++b) count += (monomial_count(P - 1, 8 * b + 8) + 7) / 8;
-    return count;
-  }();
+  static constexpr int stages = state_stages(P, d);
 
   /// To be called before the fragments of a stage are asked for, of all stages in order.
   SYMPOW_DEVICE void enter(const Walk& stage) {

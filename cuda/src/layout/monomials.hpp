@@ -21,14 +21,16 @@ SYMPOW_HOST_DEVICE constexpr auto pair_place(int d, I i, J j) {
 }
 
 /// How many monomials of degree P in the channels `from` … d - 1 come before the first that begins with `channel`.
-SYMPOW_DEVICE block::Lanes<int> count_before(int P, int d, block::Lanes<int> from, block::Lanes<int> channel) {
+/// d is int, or Lanes<int>.
+template <class I>
+SYMPOW_DEVICE block::Lanes<int> count_before(int P, I d, block::Lanes<int> from, block::Lanes<int> channel) {
   return monomial_count(P, d - from) - monomial_count(P, d - channel);
 }
 
 /// The first channel of the m-th monomial of degree P in the channels `from` … d - 1; d ≤ `most`, a power of 2.
-/// log2 `most` steps.
-template <int most>
-SYMPOW_DEVICE block::Lanes<int> first_channel(int P, int d, block::Lanes<int> m, block::Lanes<int> from) {
+/// log2 `most` steps. d is int, or Lanes<int>.
+template <int most, class I>
+SYMPOW_DEVICE block::Lanes<int> first_channel(int P, I d, block::Lanes<int> m, block::Lanes<int> from) {
   using block::Lanes;
   const Lanes<int> all = monomial_count(P, d - from);
   Lanes<int> channel = from;

@@ -22,8 +22,7 @@ struct Grids {
 template <class T, int P, int d, block::Products products>
 Grids grids_of(const Sequences& sequences, const Heads& heads, int e) {
   return {Weights<T>::blocks(sequences, heads), Levels::blocks(sequences, heads),
-          Update<T, P, d, products>::blocks(sequences, heads, e),
-          Scan<T>::blocks(sequences, heads, monomial_count(P, d), e),
+          Update<T, P, d, products>::blocks(sequences, heads, e), Scan<T>::blocks(sequences, heads, P, d, e),
           Attention<T, P, d, products>::blocks(sequences, heads, e)};
 }
 

@@ -83,10 +83,11 @@ AttentionMemory::AttentionMemory(const Problem& p, const Plan& plan, Pieces& pie
   pieces.take(shift, slots);
   pieces.take(own_sums, product(rows, p.e));
   pieces.take(own_normaliser, rows);
-  pieces.take(prefix_sums, product(rows, p.e, bytes_of(p.element)));
-  pieces.take(prefix_normaliser, product(rows, 4, bytes_of(p.element)));
+  const std::uint64_t padded = states ? product(slots, state_rows(p.power, p.d)) : 0;
+  pieces.take(prefix_sums, product(padded, p.e, bytes_of(p.element)));
+  pieces.take(prefix_normaliser, product(padded, 4, bytes_of(p.element)));
   prefix_rest = nullptr;
-  if (splits(p)) pieces.take(prefix_rest, product(rows, p.e, bytes_of(p.element)));
+  if (splits(p)) pieces.take(prefix_rest, product(padded, p.e, bytes_of(p.element)));
   const std::uint64_t turning = p.rates ? product(p.key_heads, all_tokens(p)) : 0;
   pieces.take(paths, turning);
   pieces.take(begin, p.rates ? product(p.batch, p.key_heads, p.d / 2) : 0);

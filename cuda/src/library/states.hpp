@@ -56,7 +56,7 @@ Status launch_states(const Problem& problem, const Grids& grids, const Tokens<T>
       grids.update, {x.keys, x.values, tokens_of(memory), x.sequences, x.heads, sums_of(memory), problem.e}, stream)));
   return launch<Scan<T>>(grids.scan,
                          {sums_of(memory), chunks_of(memory), prefixes_of<T>(memory), x.initial, x.final, x.sequences,
-                          x.heads, P, d, monomial_count(P, d), problem.e},
+                          x.heads, P, d, problem.e},
                          stream);
 }
 

@@ -4,18 +4,18 @@
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
 #include "../layout/exponents.hpp"
-#include "../layout/monomials.hpp"
+#include "../layout/state_rows.hpp"
 
 namespace sympow::cuda {
 
 /// S ← keep S + add ΔS, Z ← keep Z + add ΔZ over the chunks of a sequence and head, from the initial state (0 where
 /// there is none). Writes c_m 2^-shift S and c_m 2^-shift Z before each chunk, c_m the multinomial coefficient of
-/// monomial m, and S, Z after the last one. Where keep is 0 the old state is not looked at. S is written in one term of
-/// T or in two, as prefixes ask for.
+/// monomial m, row by row as state_rows.hpp has them, and S, Z after the last one. Where keep is 0 the old state is not
+/// looked at. S is written in one term of T or in two, as prefixes ask for.
 ///
-/// d: a multiple of 8, so D is even; e: a multiple of 4. A thread walks over the chunks with four value channels of a
-/// monomial, or with two entries of the normaliser, loads of four chunks ahead. Of a chunk and head D (e + 1) floats
-/// are read, and D (e + 3), or D (2 e + 3), numbers of T written.
+/// e: a multiple of 4. A thread walks over the chunks with four value channels of a row, or with a row's normaliser,
+/// loads of four chunks ahead. Of a chunk and head D (e + 1) floats are read, and R (e + 4), or R (2 e + 4), numbers of
+/// T written, R rows.
 template <class T>
 struct Scan {
   static constexpr int threads = 128, shared_bytes = 0, blocks_per_multiprocessor = 7;
@@ -28,58 +28,41 @@ struct Scan {
     States final;    ///< sums.data null: not wanted
     Sequences sequences;
     Heads heads;
-    int power, d, D, e;
+    int power, d, e;
   };
 
-  static Blocks blocks(const Sequences& sequences, const Heads& heads, int D, int e) {
-    return {std::int64_t{sequences.batch} * (of_sums(D, e) + of_normaliser(D)), heads.state};
+  static Blocks blocks(const Sequences& sequences, const Heads& heads, int power, int d, int e) {
+    const int rows = state_rows(power, d);
+    return {std::int64_t{sequences.batch} * (of_sums(rows, e) + of_normaliser(rows)), heads.state};
   }
 
   SYMPOW_DEVICE static void run(const Args& args) {
     using namespace block;
-    const int sums = of_sums(args.D, args.e), all = sums + of_normaliser(args.D);
+    const int rows = state_rows(args.power, args.d), D = monomial_count(args.power, args.d);
+    const int sums = of_sums(rows, args.e), all = sums + of_normaliser(rows);
     const int b = block_index(0) / all, place = block_index(0) % all;
     const Lanes<int> thread = lane() + 32 * warp();
     if (place < sums) {
-      const int size = args.D * args.e;
-      const Lanes<int> entry = (thread + place * threads) * 4;
-      const auto coefficients = [&](Lanes<float>(&c)[4]) {
-        c[0] = c[1] = c[2] = c[3] = multinomial(args.power, args.d, entry / args.e);
-      };
+      const Lanes<int> entry = (thread + place * threads) * 4, row = entry / args.e;
       const auto write = [&](std::int64_t slot, const Lanes<float>(&x)[4]) {
+        const Lanes<std::int64_t> to = entry + slot * rows * args.e;
         const Lanes<Pair<T>> four[2] = {pack<T>(x[0], x[1]), pack<T>(x[2], x[3])};
-        store(args.prefixes.sums, entry + slot * size, four, entry < size);
+        store(args.prefixes.sums, to, four, row < rows);
         if (!splits(args)) return;
         const Lanes<Pair<T>> rest[2] = {pack<T>(x[0] - lower(four[0]), x[1] - upper(four[0])),
                                         pack<T>(x[2] - lower(four[1]), x[3] - upper(four[1]))};
-        store(args.prefixes.rest, entry + slot * size, rest, entry < size);
+        store(args.prefixes.rest, to, rest, row < rows);
       };
-      walk<4>(args, b, args.own.sums, args.initial.sums, args.final.sums, size, entry, coefficients, write);
+      walk<4>(args, b, args.own.sums, args.initial.sums, args.final.sums, D, args.e, row, entry % args.e, write);
     } else {
-      const int size = args.D;
-      const Lanes<int> entry = (thread + (place - sums) * threads) * 2;
-      const auto coefficients = [&](Lanes<float>(&c)[2]) {
-        c[0] = multinomial(args.power, args.d, entry);
-        c[1] = multinomial(args.power, args.d, entry + 1);
+      const Lanes<int> row = thread + (place - sums) * threads;
+      const auto write = [&](std::int64_t slot, const Lanes<float>(&x)[1]) {
+        const Lanes<float> mid = x[0] - lower(pack<T>(x[0], x[0]));
+        Lanes<Pair<T>> terms[2] = {pack<T>(x[0], mid)};  // hi and mid, low and 0
+        terms[1] = pack<T>(mid - upper(terms[0]), Lanes<float>(0.f));
+        store(args.prefixes.normaliser, (row + slot * rows) * 4, terms, row < rows);
       };
-      const auto write = [&](std::int64_t slot, const Lanes<float>(&x)[2]) {
-        Lanes<Pair<T>> terms[4];  // of both: hi and mid, low and 0
-        SYMPOW_UNROLL
-        for (int i = 0; i < 2; ++i) {
-          const Lanes<float> mid = x[i] - lower(pack<T>(x[i], x[i]));
-          terms[2 * i] = pack<T>(x[i], mid);
-          terms[2 * i + 1] = pack<T>(mid - upper(terms[2 * i]), Lanes<float>(0.f));
-        }
-        constexpr int at_once = 16 / static_cast<int>(sizeof(Pair<T>));
-        SYMPOW_UNROLL
-        for (int i = 0; i < 4; i += at_once) {
-          Lanes<Pair<T>> some[std::size_t{at_once}];
-          SYMPOW_UNROLL
-          for (int n = 0; n < at_once; ++n) some[n] = terms[i + n];
-          store(args.prefixes.normaliser, (entry + slot * size) * 4 + 2 * i, some, entry < size);
-        }
-      };
-      walk<2>(args, b, args.own.normaliser, args.initial.normaliser, args.final.normaliser, size, entry, coefficients,
+      walk<1>(args, b, args.own.normaliser, args.initial.normaliser, args.final.normaliser, D, 1, row, Lanes<int>(0),
               write);
     }
   }
@@ -88,29 +71,34 @@ struct Scan {
   static constexpr int ahead = 4;
 
   SYMPOW_DEVICE static bool splits(const Args& args) { return sizeof(T) == 2 && args.prefixes.rest.data; }
-  SYMPOW_HOST_DEVICE static int of_sums(int D, int e) { return (D * e / 4 + threads - 1) / threads; }
-  SYMPOW_HOST_DEVICE static int of_normaliser(int D) { return (D / 2 + threads - 1) / threads; }
+  SYMPOW_HOST_DEVICE static int of_sums(int rows, int e) { return (rows * e / 4 + threads - 1) / threads; }
+  SYMPOW_HOST_DEVICE static int of_normaliser(int rows) { return (rows + threads - 1) / threads; }
 
-  /// N entries of a lane, from `entry` of `size` on, over all chunks.
-  template <std::size_t N, class Coefficients, class Write>
+  /// N entries of a lane, over all chunks: of `row` from `column` on, `width` numbers a monomial.
+  template <std::size_t N, class Write>
   SYMPOW_DEVICE static void walk(const Args& args, int b, Global<float> own, Global<float> initial, Global<float> final,
-                                 int size, const Lanes<int>& entry, const Coefficients& coefficients,
+                                 int D, int width, const Lanes<int>& row, const Lanes<int>& column,
                                  const Write& write) {
     using namespace block;
-    const int h = block_index(1);
+    const int h = block_index(1), size = D * width;
     const Sequence sequence = args.sequences[b];
     const std::int64_t slot = std::int64_t{h} * args.sequences.slots + sequence.slot;
+    const Lanes<int> monomial = monomial_of_row(args.power, args.d, row), m = larger(monomial, 0);
+    const Lanes<bool> active = monomial >= 0;
+    const Lanes<int> entry = m * width + column;
     const Lanes<std::int64_t> at_state = entry + (std::int64_t{b} * args.heads.state + h) * size;
-    const Lanes<bool> active = entry < size;
 
-    Lanes<float> ring[ahead][N], x[N], c[N];
+    Lanes<float> ring[ahead][N], x[N];
     SYMPOW_UNROLL
-    for (int k = 0; k < ahead; ++k)
+    for (int k = 0; k < ahead; ++k) {
+      SYMPOW_UNROLL
+      for (std::size_t i = 0; i < N; ++i) ring[k][i] = 0.f;
       if (k < sequence.chunks) load(ring[k], own, entry + (slot + k) * size, active);
+    }
     SYMPOW_UNROLL
     for (std::size_t i = 0; i < N; ++i) x[i] = 0.f;
     if (initial.data) load(x, initial, at_state, active);
-    coefficients(c);
+    const Lanes<float> c = multinomial(args.power, args.d, m);
 
     Lanes<float> keeps[1], adds[1];
     Lanes<std::int32_t> shifts[1];
@@ -126,11 +114,11 @@ struct Scan {
         const int n = from + k;
         if (n >= sequence.chunks) continue;
         const Lanes<float> keep = shuffle(keeps[0], n % 32), add = shuffle(adds[0], n % 32);
-        const Lanes<float> scale = two_to(-shuffle(shifts[0], n % 32));
+        const Lanes<float> scale = c * two_to(-shuffle(shifts[0], n % 32));
         Lanes<float> scaled[N];
         SYMPOW_UNROLL
         for (std::size_t i = 0; i < N; ++i) {
-          scaled[i] = x[i] * (c[i] * scale);
+          scaled[i] = x[i] * scale;
           x[i] = where(keep == 0.f, 0.f, x[i] * keep) + ring[k][i] * add;
         }
         write(slot + n, scaled);

@@ -139,13 +139,18 @@ SYMPOW_DEVICE float upper(Pair<float> p) { return p.upper; }
 SYMPOW_DEVICE Pair<float> both_lower(Pair<float> p) { return {p.lower, p.lower}; }
 SYMPOW_DEVICE Pair<float> both_upper(Pair<float> p) { return {p.upper, p.upper}; }
 SYMPOW_DEVICE Pair<float> join(float lower, float upper) { return {lower, upper}; }
+// As moves of halves, ptxas makes them part of the product that takes them.
 template <class T>
 SYMPOW_DEVICE Pair<T> both_lower(Pair<T> p) {
-  return {__byte_perm(p.bits, 0u, 0x1010u)};
+  Pair<T> r;
+  asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\nmov.b32 %0, {l, l};\n}" : "=r"(r.bits) : "r"(p.bits));
+  return r;
 }
 template <class T>
 SYMPOW_DEVICE Pair<T> both_upper(Pair<T> p) {
-  return {__byte_perm(p.bits, 0u, 0x3232u)};
+  Pair<T> r;
+  asm("{\n.reg .b16 l, u;\nmov.b32 {l, u}, %1;\nmov.b32 %0, {u, u};\n}" : "=r"(r.bits) : "r"(p.bits));
+  return r;
 }
 template <class T>
 SYMPOW_DEVICE Pair<T> join(T lower, T upper) {
