@@ -17,7 +17,8 @@ struct Shape {
   double all_tokens;  ///< of the batch
   double query_heads, state_heads;
   double d, e, D;    ///< D monomials
-  double terms = 1;  ///< in which a state between chunks is kept
+  double rows = D;   ///< of a state between chunks (state_rows.hpp)
+  double terms = 1;  ///< in which such a state is kept
 };
 
 namespace detail {
@@ -44,18 +45,19 @@ inline double seconds_of_pairs(const Shape& s, double chunk, const Costs& costs)
 /// Seconds of the chunked form: what pairs take, and
 ///
 ///     update   2 T D e'                                 e' = 72 ⌈e / 64⌉, of every state head
-///     scan     T/c D ((8 + 2 n) e + 16) bytes           written by update, read, written as prefixes of n terms
-///     query    2 n T D e'                               of every query head
+///     scan     T/c (8 D (e + 1) + R (2 n e + 8)) bytes  written by update, read, written as prefixes of n terms
+///     query    2 n T R e'                               of every query head
 inline double seconds_of_chunks(const Shape& s, double chunk, const Costs& costs = {}) {
   const double length = std::min(chunk, s.tokens), width = 2 * detail::columns(s);
   const double chunks = std::ceil(s.all_tokens / std::max(chunk, 1.)) * s.state_heads;
   const double update = detail::kernel(s.all_tokens * s.state_heads * s.D * width,
                                        length * std::min(detail::monomials_of_block, s.D) * 144, costs.update, costs);
   const double query =
-      detail::kernel(s.terms * s.all_tokens * s.query_heads * s.D * width,
-                     s.terms * std::min(detail::rows_of_block, length) * s.D * 144, costs.query, costs) -
+      detail::kernel(s.terms * s.all_tokens * s.query_heads * s.rows * width,
+                     s.terms * std::min(detail::rows_of_block, length) * s.rows * 144, costs.query, costs) -
       costs.launch;
-  const double scan = chunks * s.D * ((8 + 2 * s.terms) * s.e + 16) / costs.memory + 2 * costs.launch;
+  const double bytes = 8 * s.D * (s.e + 1) + s.rows * (2 * s.terms * s.e + 8);
+  const double scan = chunks * bytes / costs.memory + 2 * costs.launch;
   return detail::seconds_of_pairs(s, chunk, costs) + update + scan + query;
 }
 

@@ -41,9 +41,15 @@ Status plan_attention(const Problem& p, Plan& plan) noexcept {
   const auto all = static_cast<std::int64_t>(all_tokens(p));
   plan.D = monomials(p.power, p.d);
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
-  const Shape shape{
-      real(p.tokens),           real(all),    real(p.query_heads), real(p.state_heads()), static_cast<double>(p.d),
-      static_cast<double>(p.e), real(plan.D), splits(p) ? 2. : 1.};
+  const Shape shape{real(p.tokens),
+                    real(all),
+                    real(p.query_heads),
+                    real(p.state_heads()),
+                    static_cast<double>(p.d),
+                    static_cast<double>(p.e),
+                    real(plan.D),
+                    real(state_rows(p.power, p.d)),
+                    splits(p) ? 2. : 1.};
   plan.form = p.form != Form::automatic ? p.form : p.carries_state ? Form::chunked : cheapest_form(shape);
   const std::int64_t whole = std::max<std::int64_t>((p.tokens + 63) / 64 * 64, 64);
   const int chunk = p.chunk > 0 ? p.chunk : cheapest_chunk(shape);

@@ -8,6 +8,9 @@ mutant(channels_beyond_the_last "value_copy.column + tile * columns < x.e" "valu
 # Scores of keys before the reset are hidden, too.
 survivor(keys_before_the_reset "x.keys.token, seen - from, length - from, true" "x.keys.token, 0, length - from, true")
 mutant(exponents_in_one_stage "scale = stage % scales * stage_rows" "scale = stage % stages * stage_rows")
+mutant(state_of_the_stage_before "state_at += std::int64_t{stage_rows} * x.e;" "state_at += std::int64_t{stage > 0 ? stage_rows : 0} * x.e;")
+mutant(keys_in_the_ring_of_narrow_rows "key_copy.bring(left_ring, ring * left_entries" "key_copy.bring(left_ring, ring * stage_rows * d")
+mutant(products_are_not_waited_for "group_finish<T>(sum);  // the products of the part before" "")
 mutant(state_is_always_seen "state_stages > 0 && levels.first_seen < 0" "state_stages > 0")
 mutant(last_row_of_a_warp "(w / 4 * 4 + 3) * rows_of_warp" "(w / 4 * 4 + 2) * rows_of_warp")
 mutant(reset_at_the_tiles_end "levels.first_seen < key + rows_of_warp" "levels.first_seen <= key + rows_of_warp - 2")
@@ -31,6 +34,5 @@ mutant(keys_behind_the_reset "j + first >= levels.seen[g]" "j + first > levels.s
 mutant(hidden_columns "(8 * n + h) < count" "(8 * n + h) <= count")
 mutant(low_parts "(high - levels.above[g].high) + (low - levels.above[g].low)" "(high - levels.above[g].high)")
 set(source cuda/src/attention/query_features.hpp)
-mutant(monomials_of_the_upper_triangle "where(i <= j, pair_place(d, i, j)" "where(i < j, pair_place(d, i, j)")
-mutant(last_channel_before_a_factor "before.channel[P - 2] <= last" "before.channel[P - 2] < last")
-mutant(walk_ends_early "P == 2 ? a > b :" "P == 2 ? a >= b :")
+mutant(walk_ends_early "a == (P == 1 ? stages : stages_of_octet(P, b))" "a + 1 >= (P == 1 ? stages : stages_of_octet(P, b))")
+mutant(walk_ends_late "a == (P == 1 ? stages : stages_of_octet(P, b))" "a > (P == 1 ? stages : stages_of_octet(P, b))")
