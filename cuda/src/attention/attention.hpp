@@ -169,11 +169,19 @@ struct Attention {
     const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
 
     cp_async_wait<ahead - 1>();
-    publish<T>();                                       // ones and zeros
-    barrier();                                          // all queries have come
-    const int its_first = top + warp() * rows_of_warp;  // asked anew: one register less than first_row kept
-    const QueryTurns turn{x.rotary, b, key_head, begin, its_first, length - 1};
-    const auto norms = normalise_queries<d, groups>(queries, own, turn);
+    barrier();  // all queries have come
+    QueryNorms<groups> norms;
+    SYMPOW_UNROLL
+    for (auto& exponent : norms.exponent) exponent = 0;
+    SYMPOW_ROLL
+    for (int turns = x.rotary.rates.data ? 1 : 0; turns >= 0; --turns) {  // in between, so that nothing overflows
+      normalise_queries<d>(norms, queries, own);
+      if (turns > 0) {
+        const int its_first = top + warp() * rows_of_warp;  // asked anew: one register less than first_row kept
+        turn_queries<d, groups>(queries, its_first - top, x.rotary, b, key_head, begin + its_first,
+                                length - 1 - its_first);
+      }
+    }
     Features features{queries, own, {}, {}};
     Lanes<float> sum[std::size_t{row_tiles}][columns / 8 + 1][4];
     each(sum, [](Lanes<float>& s, int) { s = 0.f; });

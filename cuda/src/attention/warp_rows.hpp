@@ -32,60 +32,40 @@ struct QueryNorms {
   Lanes<float> square[count];  ///< ‖q̂‖²
 };
 
-/// Turns queries of a chunk that begins at token `begin`, where there is rotary: of rows 8 g + lane / 4 from `first`
-/// on.
-struct QueryTurns {
-  const Rotary& rotary;
-  int b, key_head;
-  std::int64_t begin;
-  int first, last;
-
-  SYMPOW_DEVICE void operator()(int g, Lanes<int> octet, int distance, int d, Lanes<float> (&channels)[8],
-                                Lanes<bool> active) const {
-    if (!rotary.rates.data) return;
-    const Lanes<int> row = smaller(block::lane() / 4 + (first + 8 * g), Lanes<int>(last));
-    rotary.turn(channels, d, octet, distance, b, row + begin, key_head, active);
-  }
-};
-
-/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>, of which eight channels are first what
-/// `turn` makes of them. The largest entry of a row comes into [½, 1); rows of
-/// zeros stay, and rows with a number that is not finite become NaN. Only for the warp's own lanes, who are in step
-/// after it.
+/// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>. The largest entry of a row comes into [½, 1);
+/// rows of zeros stay, and rows with a number that is not finite become NaN. Adds to norms.exponent. Only for the warp's
+/// own lanes, who are in step after it.
 template <int d, int groups, class T>
-SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int first, const QueryTurns& turn) {
+SYMPOW_DEVICE void normalise_queries(QueryNorms<groups>& norms, block::Shared<T> queries, int first) {
   using namespace block;
-  QueryNorms<groups> norms;
   constexpr std::size_t parts = d / 32 > 0 ? d / 32 : 1;  // of a row, four lanes with eight channels each
-  constexpr int distance = d > 16 ? 2 : 1;                // of the lanes with octets half a row apart
-  const auto octet = [](std::size_t n) { return lane() % 2 + lane() % 4 / 2 * (d / 16) + 2 * static_cast<int>(n); };
+  const Lanes<bool> active = lane() % 4 * 8 < d;
   SYMPOW_UNROLL
   for (int g = 0; g < groups; ++g) {
     Lanes<float> entries[parts][8];
-    const Lanes<int> row = lane() / 4 + (first + 8 * g);
-    const Lanes<bool> active = lane() % 4 * 8 < d;
+    const auto place = [&](std::size_t n) {
+      return octet_place<d>(lane() / 4 + (first + 8 * g), lane() % 4 + 4 * static_cast<int>(n)) / 2;
+    };
     Lanes<float> largest = 0.f;
     SYMPOW_UNROLL
     for (std::size_t n = 0; n < parts; ++n) {
       Lanes<Pair<T>> pairs[4];
       SYMPOW_UNROLL
       for (int i = 0; i < 4; ++i) pairs[i] = Pair<T>{};
-      load(pairs, queries.template as<Pair<T>>(), octet_place<d>(row, octet(n)) / 2, active);
+      load(pairs, queries.template as<Pair<T>>(), place(n), active);
       SYMPOW_UNROLL
       for (int i = 0; i < 4; ++i) {
         entries[n][2 * i] = lower(pairs[i]);
         entries[n][2 * i + 1] = upper(pairs[i]);
+        largest = larger(largest, larger(absolute(entries[n][2 * i]), absolute(entries[n][2 * i + 1])));
       }
-      turn(g, octet(n), distance, d, entries[n], active);
-      SYMPOW_UNROLL
-      for (int i = 0; i < 8; ++i) largest = larger(largest, absolute(entries[n][i]));
     }
     SYMPOW_UNROLL
     for (int mask = 1; mask < 4; mask *= 2) largest = larger(largest, shuffle_xor(largest, mask));
     // 2^exponent > largest ≥ 2^(exponent - 1), exponent ≤ 126 so that 2^-exponent is a normal number
     const Lanes<int> bits = convert<int>(bit_cast<std::uint32_t>(largest) >> 23) - 126;
-    norms.exponent[g] = where(largest == 0.f, 0, smaller(larger(bits, Lanes<int>(-126)), Lanes<int>(126)));
-    const Lanes<float> shrink = two_to(-norms.exponent[g]);
+    const Lanes<int> exponent = where(largest == 0.f, 0, smaller(larger(bits, Lanes<int>(-126)), Lanes<int>(126)));
+    const Lanes<float> shrink = two_to(-exponent);
     Lanes<float> square = 0.f;
     SYMPOW_UNROLL
     for (std::size_t n = 0; n < parts; ++n) {
@@ -96,13 +76,35 @@ SYMPOW_DEVICE QueryNorms<groups> normalise_queries(block::Shared<T> queries, int
         square += one * one + other * other;
         pairs[i] = pack<T>(one, other);
       }
-      store(queries.template as<Pair<T>>(), octet_place<d>(row, octet(n)) / 2, pairs, active);
+      store(queries.template as<Pair<T>>(), place(n), pairs, active);
     }
     square += shuffle_xor(square, 1);
     norms.square[g] = square + shuffle_xor(square, 2);
+    norms.exponent[g] += exponent;
   }
   warp_barrier();
-  return norms;
+}
+
+/// Turns such rows in place, those of tokens from `begin` on, beyond `last` like it. Each entry is rounded to T.
+template <int d, int groups, class T>
+SYMPOW_DEVICE void turn_queries(block::Shared<T> queries, int first, const Rotary& rotary, int b, int key_head,
+                                std::int64_t begin, int last) {
+  using namespace block;
+  constexpr int parts = d / 32 > 0 ? d / 32 : 1, distance = d > 16 ? 2 : 1;  // of lanes with octets half a row apart
+  SYMPOW_ROLL
+  for (int n = 0; n < groups * parts; ++n) {
+    const Lanes<int> row = lane() / 4 + 8 * (n / parts),
+                     octet = lane() % 2 + lane() % 4 / 2 * (d / 16) + 2 * (n % parts);
+    const Lanes<bool> active = lane() % 4 * 8 < d;
+    const Lanes<int> place = octet_place<d>(row + first, octet) / 2;
+    Lanes<Pair<T>> pairs[4];
+    SYMPOW_UNROLL
+    for (int i = 0; i < 4; ++i) pairs[i] = Pair<T>{};
+    load(pairs, queries.template as<Pair<T>>(), place, active);
+    rotary.turn(pairs, d, octet, distance, b, smaller(row, Lanes<int>(last)) + begin, key_head, active);
+    store(queries.template as<Pair<T>>(), place, pairs, active);
+  }
+  warp_barrier();
 }
 
 /// The queries of a warp as left factors: up to 64 channels of 16 bits stay in registers.
