@@ -28,7 +28,7 @@ SYMPOW_HOST_DEVICE constexpr int state_stages(int P, int d) {
 }
 SYMPOW_HOST_DEVICE constexpr int state_rows(int P, int d) { return stage_rows * state_stages(P, d); }
 
-/// The monomial in a row, in lexicographic order; -1 of a row that holds none.
+/// The monomial in a row, in lexicographic order; -1 of a row that holds none, as those beyond the last.
 SYMPOW_DEVICE block::Lanes<int> monomial_of_row(int P, int d, block::Lanes<int> row) {
   using block::Lanes, block::where;
   if (P == 1) return where(row < d, row, Lanes<int>(-1));
@@ -40,10 +40,9 @@ SYMPOW_DEVICE block::Lanes<int> monomial_of_row(int P, int d, block::Lanes<int> 
     a = where(stage >= before, stage - before, a);
     before += stages_of_octet(P, b);
   }
-  const Lanes<bool> exists = row < stage_rows * before;
   if (P == 2) {
     const Lanes<int> i = within / 8 + a * 8, j = within % 8 + octet * 8;
-    return where(exists && i <= j, pair_place(d, i, j), Lanes<int>(-1));
+    return where(i <= j, pair_place(d, i, j), Lanes<int>(-1));
   }
   const Lanes<int> factor = within % 8 + a * 8, last = within / 8 + octet * 8, channels = octet * 8 + 8;
   Lanes<int> m = factor, place = 0, from = 0;
@@ -55,8 +54,7 @@ SYMPOW_DEVICE block::Lanes<int> monomial_of_row(int P, int d, block::Lanes<int> 
     place = place + count_before(left + 1, d, from, channel);
     from = channel;
   }
-  return where(exists && factor < monomial_count(P - 1, channels) && from <= last, place + (last - from),
-               Lanes<int>(-1));
+  return where(factor < monomial_count(P - 1, channels) && from <= last, place + (last - from), Lanes<int>(-1));
 }
 
 }  // namespace sympow::cuda
