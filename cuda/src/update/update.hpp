@@ -37,7 +37,7 @@ struct Update {
   using Units = cuda::Units<TokenRows, P, d, fragments>;
   static constexpr int at_once = wide ? fragments : 1;  // in one product: parts of values are made once for all
   static constexpr int under_way = wide ? 0 : 1;        // products, when the next fragment comes
-  static constexpr int rows_ahead = !wide && block::products_overlap ? 2 : 1;  // of fragments
+  static constexpr int rows_ahead = wide ? 0 : block::products_overlap ? 2 : 1;  // of fragments
   static constexpr int buffers = rows_ahead + 1;
   static constexpr int tail_fragments = Units::shares_tails ? 1 : fragments;
   static constexpr int tail_registers = Units::shares_tails ? 2 : 4;  // of a slab: eight rows, or sixteen
@@ -143,7 +143,7 @@ struct Update {
       constexpr int all = fragments * decltype(count)::value;
       const auto memory = rows_of(stage).memory;
       Lanes<Two> heads[std::size_t{buffers}][4], tails[std::size_t{buffers}][std::size_t{tail_registers}],
-          phi[2][std::size_t{at_once}][4];
+          phi[std::size_t{under_way + 1}][std::size_t{at_once}][4];
       const auto tails_of = [](int n) { return (Units::shares_tails ? n / fragments : n) % buffers; };
       const auto load_rows = [&](int n) {
         const int f = n % fragments, slab = from + n / fragments;
@@ -155,7 +155,7 @@ struct Update {
       SYMPOW_UNROLL
       for (int n = 0; n < all; ++n) {
         if (n + rows_ahead < all) load_rows(n + rows_ahead);
-        const int f = n % fragments, position = f % at_once, product = n / at_once % 2;
+        const int f = n % fragments, position = f % at_once, product = n / at_once % (under_way + 1);
         group_wait<T, under_way>();
         SYMPOW_UNROLL
         for (int r = 0; r < 4; ++r)
@@ -171,10 +171,16 @@ struct Update {
       group_finish<T>(sum);
     };
     const auto multiply_stage = [&](int stage, const auto& meanwhile) {
-      if (parts == 1)
+      if constexpr (wide) {
+        meanwhile();
+        SYMPOW_ROLL
+        for (int slab = part; slab < slabs; slab += parts)
+          multiply_slabs(stage, slab, std::integral_constant<int, 1>(), [] {});
+      } else if (parts == 1) {
         multiply_slabs(stage, 0, std::integral_constant<int, slabs>(), meanwhile);
-      else
+      } else {
         multiply_slabs(stage, part * (slabs / 2), std::integral_constant<int, slabs / 2>(), meanwhile);
+      }
     };
 
     bring(first_stage);
