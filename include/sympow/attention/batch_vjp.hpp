@@ -111,7 +111,7 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
   const auto uses_attention = [&](const A& transition, const VjpArguments<Scalar>& x) {
     HeadShape shape = head_shape(feature, transition, std::max(x.Q.cols(), x.K.cols()), x.Q.rows(), x.V.rows());
     shape.is_full = options.mask.is_full;
-    return !keeps_states && (options.mask.is_full || form_of(shape, call.options) == Form::attention);
+    return !keeps_states && form_of(shape, call.options) == Form::attention;
   };
   BatchGradients<A> gradients;
   for (Index b = 0; b < B; ++b)

@@ -70,6 +70,7 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
   HeadShape shape = head_shape(feature, transition, arguments.K.cols(), arguments.K.rows(), arguments.V.rows());
   shape.keeps_state = true;
   shape.from_nothing = state.tokens() == 0;
+  shape.is_full = options.mask.is_full;
   std::vector<StateAt<Scalar>> states;
   states.push_back(state_at(state));
   run_chunked_vjp<Normalization>(feature, transition, arguments, results, std::move(states), 0,
@@ -99,7 +100,8 @@ void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments
 /// the state before the first. A row without weight has no gradient, and its dy changes nothing. Rows and normalisers
 /// of the forward pass are not needed. Cost: four products of D (e + 1) a token, a fifth for the part (k - 1)/k of
 /// states that is made again, k = `Options::checkpoint`; memory: a state every k chunks and k more. The same bits for
-/// every k. Throws as `chunked` does, before anything is touched. Source: reverse mode by chunks.
+/// every k. Under `full()`: five products, and one state. Throws as `chunked` does, before anything is touched. Source:
+/// reverse mode by chunks.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
           class DY>
 void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
@@ -137,6 +139,7 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
       detail::raise<InvalidArgument>("chunked_vjp: the checkpoints are empty, chunked() fills them");
     detail::check_size("columns of K", keys.cols(), Access::tokens(checkpoints), "tokens of the checkpoints");
     detail::check_chunked_vjp(feature, transition, arguments, checkpoints[0], adjoint, options);
+    if (options.mask.is_full) detail::raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
     std::vector<detail::StateAt<Scalar>> states;
     for (Index n = 0; n < checkpoints.size(); ++n) states.push_back(detail::state_at(checkpoints[n]));
     detail::begin_gradients(gradients, transition, arguments, options);

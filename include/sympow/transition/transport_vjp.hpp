@@ -31,8 +31,8 @@ struct TransportVjp {
   double* through = nullptr;
   /// The true gradients are so many times those here. Those of parameters are true.
   double unit = 1;
-  /// Turn with embedded scores, which see absolute angles: F_t = through + Σ_{i≥t} (⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩),
-  /// and no logits.
+  /// Turn with embedded scores or under a full mask, where angles are absolute, and no logits: F_t = through + Σ_{i≥t}
+  /// (⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩).
   bool is_absolute = false;
 };
 

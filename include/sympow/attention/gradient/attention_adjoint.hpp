@@ -8,7 +8,8 @@ namespace SYMPOW_NAMESPACE::detail {
 
 /// Segments from the last to the first. The rows of a segment see its own keys and, pulled through what lies between,
 /// the blocks before it; of these pairs the logits X and the products Vᵀ dY are kept, 2 n numbers a key, until the rows
-/// know what the loss asks of them. What a block's keys get from later rows waits for its turn. Five products a pair.
+/// know what the loss asks of them. What a block's keys get from later rows waits for its turn. Under a full mask rows
+/// come first and see all blocks, and then keys do. Five products a pair.
 template <class Scalar, FeatureMap F>
 class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   using Base = SegmentAdjoint<Scalar, F>;
@@ -28,14 +29,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   void run() {
     reserve();
     load_all();
-    own_.through(Base::flows_through()).setZero();
-    for (block_ = keys_.size(); block_-- > 0;) {
-      const Segment s = loader_.load_gates(keys_[block_].tokens);
-      const Frame& start = kept_.frames[static_cast<std::size_t>(block_)];
-      Frame frame = start;
-      Base::load(s, frame, query_tokens(s), key_tokens(s));
-      Base::take_back(start);
-    }
+    const bool is_full = call_.options.mask.is_full;
+    if (is_full) take_back(true, false);
+    take_back(!is_full, true);
   }
 
  private:
@@ -44,6 +40,18 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     Index block;
     LogDecay between;
   };
+
+  // All segments, their queries or their keys or both.
+  void take_back(bool with_queries, bool with_keys) {
+    own_.through(Base::flows_through()).setZero();
+    for (block_ = keys_.size(); block_-- > 0;) {
+      const Segment s = loader_.load_gates(keys_[block_].tokens), none{s.begin, 0};
+      const Frame& start = kept_.frames[static_cast<std::size_t>(block_)];
+      Frame frame = start;
+      Base::load(s, frame, with_queries ? Base::query_tokens(s) : none, with_keys ? Base::key_tokens(s) : none);
+      Base::take_back(start);
+    }
+  }
 
   void reserve() {
     const Index n = std::min(most, tokens_), keys = call_.K.cols(), rows = loader_.vector_rows();
@@ -57,14 +65,6 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     kept_.d_block(std::max(rows, call_.V.rows()), n), kept_.d_logits(n, n);
   }
 
-  [[nodiscard]] Segment key_tokens(Segment s) const {
-    return {s.begin, std::clamp<Index>(call_.K.cols() - s.begin, 0, s.size)};
-  }
-  [[nodiscard]] Segment query_tokens(Segment s) const {
-    const Index offset = call_.options.mask.offset, begin = std::clamp(offset, s.begin, s.end());
-    return {begin, std::clamp(offset + call_.Q.cols(), begin, s.end()) - begin};
-  }
-
   // All keys, block by block, and where each block starts.
   void load_all() {
     keys_.clear();
@@ -74,7 +74,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       Segment s = loader_.load_gates({rest.begin, std::min(most, rest.size)});
       s.size = loader_.tokens_within(least_log_decay);
       kept_.frames.push_back(frame);
-      Base::load(s, frame, {s.begin, 0}, key_tokens(s));
+      Base::load(s, frame, {s.begin, 0}, Base::key_tokens(s));
       keys_.keep(loader_);
       rest = {s.end(), rest.size - s.size};
     }
@@ -96,8 +96,10 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
 
   void look_before() override {
     seen_.clear();
-    if (loader_.begins_anew()) return;
-    keys_.walk_back(block_, loader_.first(), [&](Index b, const LogDecay& between) { seen_.push_back({b, between}); });
+    const bool is_full = call_.options.mask.is_full;
+    if (loader_.begins_anew() || (is_full && Base::query_tokens_.size == 0)) return;
+    keys_.walk_back(is_full ? keys_.size() : block_, loader_.first(),
+                    [&](Index b, const LogDecay& between) { seen_.push_back({b, between}); });
     const Index n = size(), count = std::ssize(seen_);
     const MatrixView<Scalar> queries = loader_.queries().vectors;
     if (pulls_) kept_.pulled(loader_.vector_rows(), n * count);
@@ -188,7 +190,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   // Couplings of the rows with what lies before a block flow through it.
   void pass_through(Index block, double flow, double unit, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
     kept_.gates_through[static_cast<std::size_t>(block)] += unit * flow;
-    if (action_ != KeyAction::turn || is_embedded) return;
+    if (action_ != KeyAction::turn || Base::is_absolute()) return;
     const Planes planes = call_.vjp.planes();
     auto through = kept_.through(planes.count, keys_.size()).col(block);
     for (Index i = 0; i < queries.cols(); ++i)
@@ -232,7 +234,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
 
   double look_behind() override {
     const Index b = block_, n = Base::key_tokens_.size;
-    if (!is_embedded)  // whose moments are added up as they come
+    if (!Base::is_absolute())  // whose moments are added up as they come
       own_.through(Base::flows_through()) = kept_.through(Base::flows_through(), keys_.size()).col(b);
     if (n > 0) own_.of_keys(size()).head(n) = kept_.of_keys(call_.K.cols()).segment(Base::key_tokens_.begin, n);
     return kept_.gates_through[static_cast<std::size_t>(b)];

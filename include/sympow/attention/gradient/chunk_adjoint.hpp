@@ -22,7 +22,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       Base::memory_, Base::own_, Base::rows_, Base::size;
 
   ChunkAdjoint(const F& feature, const VjpCall<Scalar>& call, AdjointContent<Scalar>& adjoint)
-      : Base(feature, call), H_(adjoint.sums), gauge_(adjoint.gauge) {}
+      : Base(feature, call), gauge_(adjoint.gauge), H_(adjoint.sums) {}
   ~ChunkAdjoint() = default;
 
   /// Memory for chunks of n tokens.
@@ -43,7 +43,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (loader_.begins_anew()) S.clear();
     slowest_ = slowest_channel(loader_.segment());
     Base::take_back(start);
-    if (is_embedded && action_ == KeyAction::turn) gauge_ = own_.through(Base::flows_through());  // dμ before the chunk
+    if (Base::is_absolute() && action_ == KeyAction::turn)
+      gauge_ = own_.through(Base::flows_through());  // dμ before the chunk
   }
 
   /// Σ log a of a segment by channel, null where none decays by itself.
@@ -57,6 +58,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const Eigen::VectorXd* log_a = log_channels(s);
     return log_a == nullptr ? 0 : degree * largest_of(*log_a);
   }
+
+  Eigen::VectorXd& gauge_;  // of angles that are seen as they are, dμ
 
  private:
   // Decay over the chunk, that of the slowest channel included.
@@ -159,13 +162,13 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (action_ == KeyAction::turn) {
       if (gauge_.size() != through.size()) gauge_.setZero(through.size());
       if constexpr (!is_embedded)
-        if (passes) {
+        if (passes && !Base::is_absolute()) {
           own_.turns.set(call_.K.rows(), degree, call_.vjp.planes());
           own_.turns.add(H_, *S_, -factor, through.data());
         }
       through += gauge_;
     }
-    if (!passes) return 0;
+    if (!passes || call_.options.mask.is_full) return 0;
     if constexpr (!is_embedded)
       if (action_ == KeyAction::scale) return find_through_channels(factor);
     if (action_ == KeyAction::mix) return factor * mixed_product();
@@ -187,14 +190,14 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   // What H gives to the keys, and H before the chunk.
   void pass_adjoint() {
     const Index n = size(), e = call_.V.rows();
-    const Queries<Scalar> queries = loader_.queries();
+    const MatrixView<Scalar> queries = Base::queries();
     const Keys<Scalar> keys = loader_.keys();
     const bool was_empty = H_.empty();
     const double next = next_of_adjoint(), exponent = std::ceil(next);
-    auto values = own_.key_values(e, n), G = own_.G(e, n);
-    auto ones = own_.key_ones(n), last = own_.weights(n);
+    auto values = own_.key_values(e, keys.size()), G = own_.G(e, n).leftCols(queries.cols());
+    auto ones = own_.key_ones(keys.size()), last = own_.weights(queries.cols());
     values.setZero(), ones.setZero();
-    for (Index i = 0; i < n; ++i) {
+    for (Index i = 0; i < queries.cols(); ++i) {
       const double rho = rows_.exponents()[i];
       const auto weight = next == no_weight || rho == no_weight
                               ? Scalar(0)
@@ -206,7 +209,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
         feature_, H_.S.cols(), memory_.fold,
         was_empty || next == no_weight ? 0 : weight_of(total(), H_.exponent() - exponent), log_of_channels());
     for_feature_panels_vjp(
-        feature_, memory_.fold.panels, keys.vectors, queries.vectors, own_.d_key_vectors(keys.vectors.rows(), n),
+        feature_, memory_.fold.panels, keys.vectors, queries, own_.d_key_vectors(keys.vectors.rows(), keys.size()),
         [&](Index first, const Entries<Scalar>& of_keys, const Entries<Scalar>& of_rows, MatrixView<Scalar> gradients) {
           const Index width = of_keys.cols();
           const auto S = MatrixView<Scalar>(H_.S).middleCols(first, width);
@@ -269,8 +272,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   }
   void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) override {
     if (exponent_of_keys_ == no_weight) return;
-    const Index n = size(), e = call_.V.rows();
     const Keys<Scalar> keys = loader_.keys();
+    const Index n = keys.size(), e = call_.V.rows();
     const double of_keys = loader_.rest().weight(exponent_of_keys_ - R), unit = power_of_two<double>(R);
     for (Index j = 0; j < n; ++j) {
       const double exact = static_cast<double>(keys.weights[j]) * of_keys;
@@ -279,7 +282,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       d_keys.col(j) = weight * own_.d_key_vectors(d_keys.rows(), n).col(j);
       dV.col(j) += weight * values;
       const Scalar product = dot_product(keys.values.col(j).data(), values.data(), e);
-      own_.of_keys(n)[j] = unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
+      own_.of_keys(size())[j] =
+          unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
     }
   }
   bool mixes_state(double R) override {
@@ -290,7 +294,6 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
 
   FoldedSums<Scalar>* S_ = nullptr;
   FoldedSums<Scalar>& H_;
-  Eigen::VectorXd& gauge_;
   double slowest_ = 0, exponent_of_keys_ = no_weight, mixed_exponent_ = no_weight;
 };
 

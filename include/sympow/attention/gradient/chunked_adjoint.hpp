@@ -23,19 +23,23 @@ struct StatesOfVjp {
 
 /// Takes chunks back from the last to the first, each from the state before it. Of these every k-th is kept, if the
 /// call does not have them, and the others are made again, `Options::checkpoint` = k; which makes no difference to a
-/// bit.
+/// bit. Under a full mask there is one state, behind all keys.
 template <class Scalar, FeatureMap F>
 class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
   using Base = ChunkAdjoint<Scalar, F>;
-  using Base::action_, Base::call_, Base::feature_, Base::loader_, Base::memory_, Base::own_;
+  using Base::action_, Base::call_, Base::feature_, Base::gauge_, Base::loader_, Base::memory_, Base::own_;
 
  public:
   ChunkedAdjoint(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states)
-      : Base(feature, call, states.adjoint), kept_(states.states), tokens_between_(states.tokens_between) {}
+      : Base(feature, call, states.adjoint),
+        kept_(states.states),
+        tokens_between_(states.tokens_between),
+        d_frame_(states.adjoint.frame) {}
 
   /// By chunks of so many tokens.
   void run(Index chunk) {
     cut(chunk);
+    if (call_.options.mask.is_full) return run_full();
     const std::vector<Index> starts = starts_of_groups();
     if (kept_.size() == 1 && starts.size() > 1) keep_states(starts);
     std::vector<StateAt<Scalar>> group;
@@ -57,6 +61,35 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
   }
 
  private:
+  // All rows read the state behind all keys and go into H, which then all keys read.
+  void run_full() {
+    StateAt<Scalar>& state = kept_.front();
+    std::vector<Frame> starts;
+    for (const Segment& s : own_.segments) {
+      starts.push_back(state.frame);
+      absorb(state, s);
+    }
+    const auto take_back_all = [&](bool rows) {
+      for (Index n = std::ssize(own_.segments); n-- > 0;) {
+        const Segment s = loader_.load_gates(segment(n)), none{s.begin, 0};
+        const Frame& start = starts[static_cast<std::size_t>(n)];
+        Frame frame = start;
+        Base::load(s, frame, rows ? Base::query_tokens(s) : none, rows ? none : Base::key_tokens(s));
+        Base::take_back(state.sums, start);
+      }
+    };
+    const Eigen::VectorXd gauge = gauge_;
+    gauge_.setZero();
+    take_back_all(true);
+    const Eigen::VectorXd of_rows = gauge_;  // to dμ, whose way goes by keys
+    gauge_ = d_frame_;
+    state.sums.clear();
+    take_back_all(false);
+    if constexpr (Base::is_embedded)
+      gauge_ += of_rows;
+    else
+      gauge_ = gauge;
+  }
   static constexpr double most_bytes = 128 << 20;  // of states that are kept where the call leaves it open
 
   [[nodiscard]] Segment segment(Index n) const { return own_.segments[static_cast<std::size_t>(n)]; }
@@ -64,7 +97,7 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
   // Chunks, and where numbers end or a gate is 0 parts of them: nothing decays much over a segment, and no gate is 0
   // from its second token on.
   void cut(Index chunk) {
-    const Index tokens = call_.K.cols();
+    const Index tokens = tokens_of(call_.Q, call_.K, call_.options.mask);
     chunk = std::max<Index>(1, std::min(chunk, tokens));
     Base::reserve(chunk);
     own_.segments.clear();
@@ -104,7 +137,7 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
   void absorb(StateAt<Scalar>& state, Segment s) {
     loader_.load_gates(s);
     if (loader_.begins_anew()) state.sums.clear();
-    Base::load(s, state.frame, {s.begin, 0}, s);
+    Base::load(s, state.frame, {s.begin, 0}, Base::key_tokens(s));
     const Keys<Scalar> keys = loader_.keys();
     if constexpr (keys_are_features<F>)
       if (action_ == KeyAction::mix) {
@@ -126,6 +159,7 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
 
   std::vector<StateAt<Scalar>>& kept_;
   Index tokens_between_;
+  const Eigen::VectorXd& d_frame_;  // behind the last token
 };
 
 /// The gradients of the chunked form, compiled once for a scalar type and a feature map.

@@ -31,6 +31,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     const std::vector<RowRun>& runs = rows_.finish(loader_.queries());
     const double through = look_behind();
     take_runs(runs, start);
+    if (call_.options.mask.is_full) return;  // without gates
     add_outer_flows(own_.of_rows(s.size).data(), own_.of_keys(s.size).data(), through, own_.flows(s.size).data(),
                     s.size);
     call_.vjp.add_decay_flows(s, own_.flows(s.size).data());
@@ -140,7 +141,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     for (const RowRun& run : runs)
       if (run.R != no_weight) take_run(run, false, run.R, start);
     take_run(none, true, behind, start);
-    if (Base::is_embedded) own_.through(Base::flows_through()) += own_.moments(Base::flows_through());
+    if (Base::is_absolute()) own_.through(Base::flows_through()) += own_.moments(Base::flows_through());
   }
 
   // The gradients of some rows, and if `with_behind` those of all keys from behind and of what flows through, in the

@@ -43,6 +43,15 @@ class SegmentVectors {
     own_.reserve(call_.K.rows(), loader_.vector_rows(), call_.V.rows(), n);
   }
 
+  /// The tokens of a segment that have keys, and those that have queries.
+  [[nodiscard]] Segment key_tokens(Segment s) const {
+    return {s.begin, std::clamp<Index>(call_.K.cols() - s.begin, 0, s.size)};
+  }
+  [[nodiscard]] Segment query_tokens(Segment s) const {
+    const Index offset = call_.options.mask.offset, begin = std::clamp(offset, s.begin, s.end());
+    return {begin, std::clamp(offset + call_.Q.cols(), begin, s.end()) - begin};
+  }
+
   /// Loads the tokens of a segment whose gates are: those of them that have queries, and those that have keys.
   void load(Segment s, Frame& frame, Segment query_tokens, Segment key_tokens) {
     query_tokens_ = query_tokens;
@@ -50,6 +59,10 @@ class SegmentVectors {
     loader_.load(s.size, frame, query_tokens, queries_of(call_.Q), key_tokens, keys_of(call_.K), keys_of(call_.V));
     if (degree == 1 && !is_exponential) loader_.weigh_zero_keys();  // (k·q) changes with k at k = 0 as well
   }
+
+  /// Whether angles are seen as they are, and not those between two tokens: by φ of an embedded score, and under a full
+  /// mask, which has earlier and later keys.
+  [[nodiscard]] bool is_absolute() const { return is_embedded || call_.options.mask.is_full; }
 
   /// Queries and keys as they were before transport, and as it has moved them.
   void keep_vectors() {
@@ -83,7 +96,8 @@ class SegmentVectors {
       bring_back(moved_keys, keys, memory_.segment.key_exponents(n), d_keys, to_keys);
       transport_back(start, with_behind, R, no_logits<Scalar>(), to_queries, to_keys);
     } else {
-      transport_back(start, with_behind, R, d_logits, d_queries, d_keys);
+      transport_back(start, with_behind, R, is_absolute() ? no_logits<Scalar>() : Batch<Scalar>(d_logits), d_queries,
+                     d_keys);
     }
   }
 
@@ -91,6 +105,11 @@ class SegmentVectors {
   /// 2^R.
   virtual bool mixes_state(double) { return false; }
 
+  /// The queries, none where no token has one: under a full mask, where keys go back by themselves.
+  [[nodiscard]] MatrixView<Scalar> queries() {
+    const MatrixView<Scalar> all = loader_.queries().vectors;
+    return all.leftCols(query_tokens_.size == 0 ? 0 : all.cols());
+  }
   /// The first row that has a query.
   [[nodiscard]] Index first_row() const { return query_tokens_.begin - loader_.segment().begin; }
   /// The columns of those tokens that have queries, and of those that have keys.
@@ -155,7 +174,7 @@ class SegmentVectors {
     const Index n = size(), d = call_.K.rows();
     const Segment s = loader_.segment();
     auto through = with_behind ? own_.through(flows_through()) : own_.scratch(flows_through());
-    if (!with_behind) through.setZero();  // embedded scores leave the moments of the run there
+    if (!with_behind) through.setZero();  // absolute angles leave the moments of the run there
     for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
     const bool reads_loaded = action_ == KeyAction::scale || action_ == KeyAction::mix;
     const bool has_mixed = with_behind && mixes_state(R);
@@ -169,12 +188,12 @@ class SegmentVectors {
                            .keys = reads_loaded ? own_.keys(d, n) : none(),
                            .state = has_mixed ? own_.state(of_state, d) : none(),
                            .adjoint = has_mixed ? own_.adjoint(of_state, d) : none(),
-                           .through = (with_behind || is_embedded) && through.size() > 0 ? through.data() : nullptr,
+                           .through = (with_behind || is_absolute()) && through.size() > 0 ? through.data() : nullptr,
                            .unit = power_of_two<double>(R),
-                           .is_absolute = is_embedded};
+                           .is_absolute = is_absolute()};
     call_.vjp.transport_vjp(start, s, x);
     for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
-    if (is_embedded && !with_behind) own_.moments(flows_through()) += through;
+    if (is_absolute() && !with_behind) own_.moments(flows_through()) += through;
     const auto Q = queries_of(call_.Q);
     const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);
     for (Index i = 0; i < Q.cols(); ++i) {
