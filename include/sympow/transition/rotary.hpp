@@ -66,6 +66,13 @@ class Rotary {
     return {Eigen::VectorXd::Zero(theta_.size()), Eigen::VectorXd::Zero(has_beta_ ? tokens : 0)};
   }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
+  [[nodiscard]] Rotary part(Segment s) const {
+    return has_beta_ ? Rotary(theta_, beta_.segment(s.begin, s.size), pairing_) : *this;
+  }
+  void join(const Gradient& part, Segment s, Gradient& whole) const {
+    whole.theta += part.theta;
+    if (has_beta_) whole.beta.segment(s.begin, s.size) += part.beta;
+  }
 
   // With F_t the flow through token t of the angle of every plane, dβ_t = θ·F_t and dθ = Σ_t β_t F_t.
   template <class S>

@@ -72,6 +72,17 @@ concept HasVjp = requires(const A& a, typename A::Gradient& g, Frame& frame, Seg
   a.template pull_vjp<S>(s, X, X, unit, g);
 };
 
+/// One whose tokens go back on several threads:
+///
+///     A part(Segment s) const;                            of some tokens
+///     void join(const Gradient& part, Segment s, Gradient& whole) const;
+///                                                         adds to a gradient that of the part of these tokens
+template <class A>
+concept HasParts = requires(const A& a, typename A::Gradient& g, Segment s) {
+  { a.part(s) } -> std::same_as<A>;
+  a.join(g, s, g);
+};
+
 /// dQ += K dX and dK += Q dXᵀ for logits of pairs j ≤ i of n tokens; sets dX to 0 for j > i.
 template <class S>
 void add_causal_pairs(Batch<S> Q, Batch<S> K, Batch<S> dX, Batch<S> dQ, Batch<S> dK) {

@@ -3,6 +3,7 @@
 
 #include <sympow/attention/feature_panels_vjp.hpp>
 #include <sympow/attention/gradient/adjoint_content.hpp>
+#include <sympow/attention/gradient/read_rows.hpp>
 #include <sympow/attention/gradient/segment_adjoint.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -37,14 +38,20 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       if (action_ == KeyAction::mix) (*panel)(e + 1, D);
   }
 
-  /// Takes the loaded chunk back from the state before it.
-  void take_back(FoldedSums<Scalar>& S, const Frame& start) {
-    S_ = &S;
-    if (loader_.begins_anew()) S.clear();
-    slowest_ = slowest_channel(loader_.segment());
+  /// Takes the loaded chunk back from the state before it. `read` is what its rows have read of that, if it is known;
+  /// without `goes_on` nobody asks for H before the chunk.
+  void take_back(FoldedSums<Scalar>& S, const Frame& start, ReadRows<Scalar>* read = nullptr, bool goes_on = true) {
+    begin(S, read);
+    goes_on_ = goes_on;
     Base::take_back(start);
-    if (Base::is_absolute() && action_ == KeyAction::turn)
-      gauge_ = own_.through(Base::flows_through());  // dμ before the chunk
+    if (Base::is_absolute() && action_ == KeyAction::turn) gauge_ = own_.through(Base::flows_through());
+  }
+  /// Only has its rows read the state, which is kept, and go into H.
+  void take_rows(FoldedSums<Scalar>& S, ReadRows<Scalar>& read) {
+    begin(S, &read);
+    goes_on_ = true;
+    Base::find_rows();
+    pass_adjoint(0);
   }
 
   /// Σ log a of a segment by channel, null where none decays by itself.
@@ -62,6 +69,12 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   Eigen::VectorXd& gauge_;  // of angles that are seen as they are, dμ
 
  private:
+  void begin(FoldedSums<Scalar>& S, ReadRows<Scalar>* read) {
+    S_ = &S;
+    if (loader_.begins_anew()) S.clear();
+    read_ = read;
+    slowest_ = slowest_channel(loader_.segment());
+  }
   // Decay over the chunk, that of the slowest channel included.
   [[nodiscard]] double total() const { return loader_.total().high + slowest_; }
 
@@ -69,6 +82,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   void look_before() override {
     const Index n = size();
     if (S_->empty()) return;
+    if (read_ != nullptr && read_->is_known()) return read_->put_back(own_, rows_.noise());
     const MatrixView<Scalar> queries = loader_.queries().vectors;
     own_.read(n).setZero(), own_.read_products(n).setZero();
     const Index all = rows_.divides() ? 2 * n : n;
@@ -81,30 +95,11 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
           const auto Z = ColumnView<Scalar>(S_->Z).segment(first, width);
           set_product(gradients.topRows(n), rows_.dY().transpose(), MatrixView<Scalar>(S_->S).middleCols(first, width));
           for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(Z[c]);
-          add_row_products(features, gradients, Z);
+          add_row_products<Scalar>(features, gradients, Z, own_.read(n), own_.read_products(n), own_.factors(n),
+                                   own_.last(n));
         });
     if (rows_.divides()) set_noise();
-  }
-  // Σ_c φ_c Z_c and Σ_c φ_c a_c of each row, by short sums.
-  void add_row_products(const Entries<Scalar>& features, MatrixView<const Scalar> a, ColumnView<const Scalar> Z) {
-    constexpr Index few = 16;
-    const Index n = size(), down = features.innerStride();
-    auto read = own_.read(n), products = own_.read_products(n);
-    auto sums = own_.factors(n), sums_of_products = own_.last(n);
-    for (Index first = 0; first < a.cols(); first += few) {
-      sums.setZero(), sums_of_products.setZero();
-      for (Index c = first; c < std::min(first + few, a.cols()); ++c) {
-        const Scalar *const x = features.data() + c * features.outerStride(), *const y = a.col(c).data(), z = Z[c];
-        Scalar *const of_z = sums.data(), *const of_a = sums_of_products.data();
-        for (Index i = 0; i < n; ++i) {
-          const Scalar phi = x[i * down];
-          of_z[i] += phi * z;
-          of_a[i] += phi * y[i];
-        }
-      }
-      read += sums.template cast<double>();
-      products += sums_of_products.template cast<double>();
-    }
+    if (read_ != nullptr) read_->keep(own_, rows_.noise(), own_.d_row_vectors(queries.rows(), all));
   }
   void set_noise() {
     bool nonnegative = has_nonnegative_entries<F>;
@@ -150,7 +145,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (action_ == KeyAction::mix) keep_mixed();
     const double through = find_through();
     exponent_of_keys_ = H_.empty() ? no_weight : loader_.keys().M + H_.exponent();
-    pass_adjoint();
+    pass_adjoint(loader_.keys().size());
     return through;
   }
   // ⟨H, b S⁺ A⟩, and the same by channel or plane.
@@ -187,15 +182,16 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     return sum;
   }
 
-  // What H gives to the keys, and H before the chunk.
-  void pass_adjoint() {
+  // What H gives to the first keys, and H before the chunk.
+  void pass_adjoint(Index count) {
     const Index n = size(), e = call_.V.rows();
-    const MatrixView<Scalar> queries = Base::queries();
-    const Keys<Scalar> keys = loader_.keys();
+    const MatrixView<Scalar> keys = loader_.keys().vectors.leftCols(count),
+                             queries = Base::queries().leftCols(goes_on_ ? Base::queries().cols() : 0);
+    const MatrixView<const Scalar> key_values = loader_.keys().values.leftCols(count);
     const bool was_empty = H_.empty();
     const double next = next_of_adjoint(), exponent = std::ceil(next);
-    auto values = own_.key_values(e, keys.size()), G = own_.G(e, n).leftCols(queries.cols());
-    auto ones = own_.key_ones(keys.size()), last = own_.weights(queries.cols());
+    auto values = own_.key_values(e, count), G = own_.G(e, n).leftCols(queries.cols());
+    auto ones = own_.key_ones(count), last = own_.weights(queries.cols());
     values.setZero(), ones.setZero();
     for (Index i = 0; i < queries.cols(); ++i) {
       const double rho = rows_.exponents()[i];
@@ -209,14 +205,14 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
         feature_, H_.S.cols(), memory_.fold,
         was_empty || next == no_weight ? 0 : weight_of(total(), H_.exponent() - exponent), log_of_channels());
     for_feature_panels_vjp(
-        feature_, memory_.fold.panels, keys.vectors, queries, own_.d_key_vectors(keys.vectors.rows(), keys.size()),
+        feature_, memory_.fold.panels, keys, queries, own_.d_key_vectors(keys.rows(), count),
         [&](Index first, const Entries<Scalar>& of_keys, const Entries<Scalar>& of_rows, MatrixView<Scalar> gradients) {
           const Index width = of_keys.cols();
           const auto S = MatrixView<Scalar>(H_.S).middleCols(first, width);
           const auto Z = ColumnView<Scalar>(H_.Z).segment(first, width);
           for (Index c = 0; c < width; ++c) gradients.col(c).setConstant(Z[c]);
           if (!was_empty) {
-            add_product(gradients, keys.values.transpose(), S);
+            add_product(gradients, key_values.transpose(), S);
             add_product(values, S, of_keys.transpose());
             add_product(ones, of_keys, Z);
           }
@@ -294,6 +290,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
 
   FoldedSums<Scalar>* S_ = nullptr;
   FoldedSums<Scalar>& H_;
+  ReadRows<Scalar>* read_ = nullptr;
+  bool goes_on_ = true;
   double slowest_ = 0, exponent_of_keys_ = no_weight, mixed_exponent_ = no_weight;
 };
 

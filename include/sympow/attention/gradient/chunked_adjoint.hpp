@@ -19,6 +19,7 @@ struct StatesOfVjp {
   std::vector<StateAt<Scalar>>& states;  ///< used up
   Index tokens_between;                  ///< whole chunks; none where there is one state
   AdjointContent<Scalar>& adjoint;
+  std::vector<ReadRows<Scalar>>* read = nullptr;  ///< what the rows of every chunk have read, from `rows` to `run`
 };
 
 /// Takes chunks back from the last to the first, each from the state before it. Of these every k-th is kept, if the
@@ -34,12 +35,38 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
       : Base(feature, call, states.adjoint),
         kept_(states.states),
         tokens_between_(states.tokens_between),
+        read_(states.read),
         d_frame_(states.adjoint.frame) {}
 
   /// By chunks of so many tokens.
   void run(Index chunk) {
     cut(chunk);
     if (call_.options.mask.is_full) return run_full();
+    for_chunks([&](StateAt<Scalar>& before, Index n) {
+      load(before, n);
+      ReadRows<Scalar>* read = read_ == nullptr ? nullptr : &(*read_)[static_cast<std::size_t>(n)];
+      Base::take_back(before.sums, before.frame, read, n > 0 || read == nullptr);
+    });
+  }
+  /// Only has the rows read the states and go into H, which is that before the first chunk then.
+  void run_rows(Index chunk) {
+    cut(chunk);
+    read_->resize(own_.segments.size());
+    for_chunks([&](StateAt<Scalar>& before, Index n) {
+      load(before, n);
+      Base::take_rows(before.sums, (*read_)[static_cast<std::size_t>(n)]);
+    });
+  }
+  /// The state behind the last token, in the place of the first.
+  void absorb_all(Index chunk) {
+    cut(chunk);
+    for (const Segment& s : own_.segments) absorb(kept_.front(), s);
+  }
+
+ private:
+  // visit(state before chunk n, n) from the last to the first.
+  template <class Visit>
+  void for_chunks(const Visit& visit) {
     const std::vector<Index> starts = starts_of_groups();
     if (kept_.size() == 1 && starts.size() > 1) keep_states(starts);
     std::vector<StateAt<Scalar>> group;
@@ -51,16 +78,10 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
         absorb(next, segment(n));
         group.push_back(std::move(next));
       }
-      for (Index n = end; n-- > starts[g]; group.pop_back()) take_back(group.back(), segment(n));
+      for (Index n = end; n-- > starts[g]; group.pop_back()) visit(group.back(), n);
     }
   }
-  /// The state behind the last token, in the place of the first.
-  void absorb_all(Index chunk) {
-    cut(chunk);
-    for (const Segment& s : own_.segments) absorb(kept_.front(), s);
-  }
 
- private:
   // All rows read the state behind all keys and go into H, which then all keys read.
   void run_full() {
     StateAt<Scalar>& state = kept_.front();
@@ -150,15 +171,15 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
                       [](Index, const Entries<Scalar>&) {});
   }
 
-  void take_back(StateAt<Scalar>& before, Segment s) {
-    loader_.load_gates(s);
+  void load(const StateAt<Scalar>& before, Index n) {
+    const Segment s = loader_.load_gates(segment(n));
     Frame frame = before.frame;
     Base::load(s, frame, s, s);
-    Base::take_back(before.sums, before.frame);
   }
 
   std::vector<StateAt<Scalar>>& kept_;
   Index tokens_between_;
+  std::vector<ReadRows<Scalar>>* read_;
   const Eigen::VectorXd& d_frame_;  // behind the last token
 };
 
@@ -168,6 +189,8 @@ struct ChunkedVjp {
   static void run(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states, Index chunk);
   /// The first state goes to behind the last token.
   static void absorb(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states, Index chunk);
+  /// H ← that before the first token, of these tokens' rows and of what it is behind them. `run` does the rest.
+  static void rows(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states, Index chunk);
 };
 template <class Scalar, FeatureMap F>
 void ChunkedVjp<Scalar, F>::run(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states,
@@ -184,6 +207,15 @@ void ChunkedVjp<Scalar, F>::absorb(const F& feature, const VjpCall<Scalar>& call
     ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::absorb(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk);
   else
     ChunkedAdjoint<Scalar, F>(feature, call, states).absorb_all(chunk);
+}
+
+template <class Scalar, FeatureMap F>
+void ChunkedVjp<Scalar, F>::rows(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states,
+                                 Index chunk) {
+  if constexpr (is_own_embedded<Scalar, F>)
+    ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::rows(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk);
+  else
+    ChunkedAdjoint<Scalar, F>(feature, call, states).run_rows(chunk);
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -20,15 +20,20 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       : Base(feature, call), rows_(call.adjoint_memory.rows, call.rows) {}
   ~SegmentAdjoint() = default;
 
-  /// Takes the loaded segment back. `start` is where its queries and keys turn from.
-  void take_back(const Frame& start) {
+  /// Finds what the loss asks of the rows of the loaded segment; returns the runs of them that go back together.
+  const std::vector<RowRun>& find_rows() {
     const Segment s = loader_.segment();
     rows_.begin(s.size, Base::first_row(), Base::queries_of(call_.dY));
     for (auto* flows : {&own_.flows, &own_.of_rows, &own_.of_keys}) (*flows)(s.size).setZero();
     Base::keep_vectors();
     look_before();
     add_sums();
-    const std::vector<RowRun>& runs = rows_.finish(loader_.queries());
+    return rows_.finish(loader_.queries());
+  }
+  /// Takes the loaded segment back. `start` is where its queries and keys turn from.
+  void take_back(const Frame& start) {
+    const Segment s = loader_.segment();
+    const std::vector<RowRun>& runs = find_rows();
     const double through = look_behind();
     take_runs(runs, start);
     if (call_.options.mask.is_full) return;  // without gates
