@@ -10,26 +10,25 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// dμ = gauge - ⟨[dS; dZ], L [S; Z]⟩, or the gauge from dμ. Embedded scores see no gauge: what goes back is dμ.
+/// Where keys turn: dμ = gauge - ⟨[dS; dZ], L [S; Z]⟩, or the gauge from dμ. Embedded scores see no gauge: what goes
+/// back is dμ.
 template <class Scalar, FeatureMap F, class A>
 void set_gauge(const VjpViewOf<Scalar, A>& view, const FoldedSums<Scalar>& S, AdjointContent<Scalar>& adjoint,
                LiftedTurns& turns, bool from_frame) {
-  if constexpr (A::key_action == KeyAction::turn) {
-    const Planes planes = view.planes();
-    Eigen::VectorXd lifted = Eigen::VectorXd::Zero(planes.count);
-    if constexpr (F::score == Score::power)
-      if (!S.empty() && !adjoint.sums.empty()) {
-        turns.set(adjoint.sums.log_channels.size(), degree_of<F>, planes);
-        turns.add(adjoint.sums, S, weight_of(0, S.exponent() + adjoint.sums.exponent()), lifted.data());
-      }
-    if (adjoint.gauge.size() == 0) adjoint.gauge.setZero(planes.count);  // no chunk has come by
-    if (!from_frame)
-      adjoint.frame = adjoint.gauge - lifted;
-    else if (adjoint.frame.size() == 0)
-      adjoint.gauge = lifted;
-    else
-      adjoint.gauge = adjoint.frame + lifted;
-  }
+  const Planes planes = view.planes();
+  Eigen::VectorXd lifted = Eigen::VectorXd::Zero(planes.count);
+  if constexpr (F::score == Score::power)
+    if (!S.empty() && !adjoint.sums.empty()) {
+      turns.set(adjoint.sums.log_channels.size(), degree_of<F>, planes);
+      turns.add(adjoint.sums, S, weight_of(0, S.exponent() + adjoint.sums.exponent()), lifted.data());
+    }
+  if (adjoint.gauge.size() == 0) adjoint.gauge.setZero(planes.count);  // no chunk has come by
+  if (!from_frame)
+    adjoint.frame = adjoint.gauge - lifted;
+  else if (adjoint.frame.size() == 0)
+    adjoint.gauge = lifted;
+  else
+    adjoint.gauge = adjoint.frame + lifted;
   adjoint.has_gauge = true;
 }
 
@@ -53,14 +52,18 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
   VjpViewOf<Scalar, A> vjp(transition, results.transition);
   AdjointMemory<Scalar>& memory = adjoint_memory_of(workspace);
   const auto call = vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options);
-  if (!content.has_gauge) {
-    std::vector<StateAt<Scalar>> last{states.front()};
-    ChunkedVjp<Scalar, F>::absorb(feature, call, {last, 0, content}, chunk);
-    set_gauge<Scalar, F>(vjp, last.front().sums, content, memory.turns, true);
+  std::vector<StateAt<Scalar>> first;
+  if constexpr (A::key_action == KeyAction::turn) {
+    first.push_back(states.front());
+    if (!content.has_gauge) {
+      std::vector<StateAt<Scalar>> last = first;
+      ChunkedVjp<Scalar, F>::absorb(feature, call, {last, 0, content}, chunk);
+      set_gauge<Scalar, F>(vjp, last.front().sums, content, memory.turns, true);
+    }
   }
-  const FoldedSums<Scalar> first = states.front().sums;
   ChunkedVjp<Scalar, F>::run(feature, call, {states, tokens_between, content}, chunk);
-  set_gauge<Scalar, F>(vjp, first, content, memory.turns, false);
+  if constexpr (A::key_action == KeyAction::turn)
+    set_gauge<Scalar, F>(vjp, first.front().sums, content, memory.turns, false);
   StateGradientAccess::content(adjoint) = std::move(content);
 }
 template <class Normalization, class F, class A, class Scalar>

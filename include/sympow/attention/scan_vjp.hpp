@@ -50,15 +50,20 @@ class ScanVjp {
   /// From the state before the first token; `adjoint` is that behind the last, and then that before the first.
   void run(const StateType& state, StateGradient<Scalar, F>& adjoint) {
     AdjointContent<Scalar>& content = StateGradientAccess::content(adjoint);
-    VjpViewOf<Scalar, A> vjp(transition_, to_.transition);
-    LiftedTurns turns;
+    const auto find_gauge = [&](const StateType& at, bool from_frame) {
+      if constexpr (A::key_action == KeyAction::turn) {
+        LiftedTurns turns;
+        const VjpViewOf<Scalar, A> vjp(transition_, to_.transition);
+        set_gauge<Scalar, F>(vjp, state_at(at).sums, content, turns, from_frame);
+      }
+    };
     begin(state);
     const bool needs_last = !content.has_gauge && A::key_action == KeyAction::turn;
-    StateType last = walk_there(state, needs_last ? segments_ : (segments_ - 1) / every_ * every_);
-    if (!content.has_gauge) set_gauge<Scalar, F>(vjp, state_at(last).sums, content, turns, true);
+    const StateType last = walk_there(state, needs_last ? segments_ : (segments_ - 1) / every_ * every_);
+    if (needs_last) find_gauge(last, true);
     walk_back(content);
     content.sums = std::move(adjoint_before(0).sums);
-    set_gauge<Scalar, F>(vjp, state_at(state).sums, content, turns, false);
+    find_gauge(state, false);
     for (Index s = 0; s < segments_; ++s) {
       transition_.join(gradients_[at(s)], segment(s), to_.transition);
       to_.scale += scales_[at(s)];

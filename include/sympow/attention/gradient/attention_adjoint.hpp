@@ -15,6 +15,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   using Base = SegmentAdjoint<Scalar, F>;
   using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_, Base::log2_of,
       Base::memory_, Base::own_, Base::rows_, Base::size;
+  using typename Base::Level;
   static constexpr Index most = 96;  // tokens of a segment
   static constexpr Index short_sum = 16;
 
@@ -144,12 +145,14 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     });
   }
   // Of the keys of a block beside 2^E, all 1 where scores have become numbers.
-  ColumnView<const Scalar> weights_of(const Keys<Scalar>& keys, const LogDecay& between, double E) {
+  ColumnView<const Scalar> weights_of(const Keys<Scalar>& keys, const LogDecay& between, double E,
+                                      const Level& level = {}) {
     const Index n = keys.size();
     if constexpr (is_exponential) return kept_.ones(n);
     auto weights = kept_.weights(n);
-    const double factor = keys.M == no_weight ? 0 : between.weight(keys.M - E);
-    set_scaled(weights.data(), keys.weights.data(), static_cast<Scalar>(factor), n);
+    const double M = level.is_only ? keys.M : Base::set_weights_of(level, keys, weights);
+    const double factor = M == no_weight ? 0 : between.weight(M - E + level.below());
+    set_scaled(weights.data(), level.is_only ? keys.weights.data() : weights.data(), static_cast<Scalar>(factor), n);
     return weights;
   }
   // visit(block, keys, between) for the blocks with keys that the rows see.
@@ -174,17 +177,24 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       pass_through(seen.block, flow, unit, queries, d_rows);
       if (pulls_) call_.vjp.pull_vjp(block.tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), unit);
       if (keys.size() == 0) continue;
-      auto d_logits = kept_.d_logits(keys.size(), count);
-      flow += differentiate(run, R, seen, d_logits);
-      add_product(d_rows, keys.vectors.transpose(), d_logits);
-      auto d_keys = kept_.d_block(d_queries.rows(), keys.size());
-      set_product(d_keys, queries, d_logits.transpose());
-      auto waiting = kept_.d_keys(d_queries.rows(), call_.K.cols()).middleCols(block.tokens.begin, keys.size());
-      for (Index j = 0; j < keys.size(); ++j) {
-        auto dk = d_keys.col(j), sum = waiting.col(j);
-        set_times_power_of_two<Scalar>(dk, dk, R - Base::length_of(keys.exponents[j]));
-        sum += dk;
-      }
+      const double highest = Base::set_levels(keys, keys.size(), R, [&](Index j) {
+        return degree * keys.exponents[j] + log2_of(keys.log_b[j] + seen.between.high) - run.E;
+      });
+      Base::for_levels(highest, [&](const Level& level) {
+        const double lower = R - level.below();
+        auto d_logits = kept_.d_logits(keys.size(), count);
+        flow += differentiate(run, lower, seen, level, d_logits) * power_of_two<double>(-level.below());
+        auto d_keys = kept_.d_block(d_queries.rows(), keys.size());
+        set_product(d_keys, queries, d_logits.transpose());
+        if (level.number > 0) d_logits *= power_of_two<Scalar>(-level.below());
+        add_product(d_rows, keys.vectors.transpose(), d_logits);
+        auto waiting = kept_.d_keys(d_queries.rows(), call_.K.cols()).middleCols(block.tokens.begin, keys.size());
+        for (Index j = 0; j < keys.size(); ++j) {
+          auto dk = d_keys.col(j), sum = waiting.col(j);
+          set_times_power_of_two<Scalar>(dk, dk, lower - Base::length_of(keys.exponents[j]));
+          sum += dk;
+        }
+      });
     }
   }
   // Couplings of the rows with what lies before a block flow through it.
@@ -200,14 +210,15 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
                               static_cast<double>(d_queries(x, i)) * static_cast<double>(queries(y, i)));
       }
   }
-  // The pairs of a run of rows with a block; returns the sum of their couplings.
-  double differentiate(const RowRun& run, double R, const Seen& seen, MatrixView<Scalar> d_logits) {
+  // The pairs of a run of rows with a block's keys of a level, in the unit 2^R; returns the sum of their couplings.
+  double differentiate(const RowRun& run, double R, const Seen& seen, const Level& level, MatrixView<Scalar> d_logits) {
     const KeyBlock& block = keys_[seen.block];
     const Keys<Scalar> keys = keys_.keys_in(block);
     const Index n = keys.size(), count = run.end - run.begin, e = call_.V.rows();
-    auto scores = part(kept_.logits, block, n), products = part(kept_.products, block, n);
+    auto scores = Base::used_up(level, part(kept_.logits, block, n), own_.other_logits),
+         products = Base::used_up(level, part(kept_.products, block, n), own_.other_products);
     auto of_keys = kept_.of_keys(call_.K.cols()).segment(block.tokens.begin, n);
-    const auto weights = weights_of(keys, seen.between, run.E);
+    const auto weights = weights_of(keys, seen.between, run.E, level);
     const double unit = power_of_two<double>(R);
     double flow = 0;
     auto sums = kept_.sums(n);  // over a few rows
@@ -241,18 +252,22 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   }
   [[nodiscard]] double exponent_behind() override {
     double largest = no_weight;
-    const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
-    for (Index j = 0; j < waiting.cols(); ++j)
-      if (const Scalar entry = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; entry > Scalar(0))
-        largest = std::max(
-            largest, std::ceil(std::log2(static_cast<double>(entry))) + Base::length_of(loader_.keys().exponents[j]));
+    for (Index j = 0; j < Base::key_tokens_.size; ++j) largest = std::max(largest, std::ceil(log2_behind(j)));
     return largest;
   }
-  void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {
-    const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
-    for (Index j = 0; j < waiting.cols(); ++j)
-      set_times_power_of_two<Scalar>(d_keys.col(j), waiting.col(j), Base::length_of(loader_.keys().exponents[j]) - R);
+  [[nodiscard]] double log2_behind(Index j) override {
+    const Scalar entry = extent_of<Scalar>(waiting().middleCols(j, 1)).largest;
+    return entry > Scalar(0) ? std::log2(static_cast<double>(entry)) + Base::length_of(loader_.keys().exponents[j])
+                             : no_weight;
   }
+  void add_behind(double R, const Level& level, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {
+    for (Index j = 0; j < d_keys.cols(); ++j)
+      if (level.is_only || own_.levels(d_keys.cols())[j] == level.number)
+        set_times_power_of_two<Scalar>(d_keys.col(j), waiting().col(j),
+                                       Base::length_of(loader_.keys().exponents[j]) - R);
+  }
+  // What the keys of the segment have from later rows.
+  MatrixView<Scalar> waiting() { return Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols())); }
 
   BlockAdjointMemory<Scalar>& kept_;
   KeyBlocks<Scalar, F> keys_;

@@ -21,6 +21,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
  protected:
   using Base::action_, Base::call_, Base::degree, Base::feature_, Base::is_embedded, Base::loader_, Base::log2_of,
       Base::memory_, Base::own_, Base::rows_, Base::size;
+  using typename Base::Level;
 
   ChunkAdjoint(const F& feature, const VjpCall<Scalar>& call, AdjointContent<Scalar>& adjoint)
       : Base(feature, call), gauge_(adjoint.gauge), H_(adjoint.sums) {}
@@ -54,18 +55,11 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     pass_adjoint(0);
   }
 
-  /// Σ log a of a segment by channel, null where none decays by itself.
-  const Eigen::VectorXd* log_channels(Segment s) {
-    if (action_ != KeyAction::scale) return nullptr;
-    call_.transition.log_channel_totals(s, memory_.log_channels);
-    return &memory_.log_channels;
-  }
-  /// Of the channel that forgets least, as a scalar decay.
+  /// The decay of the channel that forgets least over a segment, as a scalar one.
   double slowest_channel(Segment s) {
-    const Eigen::VectorXd* log_a = log_channels(s);
+    const Eigen::VectorXd* log_a = loader_.log_channels(s, memory_.log_channels);
     return log_a == nullptr ? 0 : degree * largest_of(*log_a);
   }
-
   Eigen::VectorXd& gauge_;  // of angles that are seen as they are, dμ
 
  private:
@@ -266,13 +260,20 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     };
     return std::max(with(exponent_of_keys_, loader_.rest()), with(mixed_exponent_, loader_.total()));
   }
-  void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) override {
+  [[nodiscard]] double log2_behind(Index j) override {
+    const Keys<Scalar> keys = loader_.keys();
+    return degree * keys.exponents[j] + log2_of(keys.log_b[j] + loader_.rest().high) + exponent_of_keys_ - keys.M;
+  }
+  void add_behind(double R, const Level& level, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) override {
     if (exponent_of_keys_ == no_weight) return;
     const Keys<Scalar> keys = loader_.keys();
     const Index n = keys.size(), e = call_.V.rows();
-    const double of_keys = loader_.rest().weight(exponent_of_keys_ - R), unit = power_of_two<double>(R);
+    const ColumnView<const Scalar> weights = level.is_only ? keys.weights : own_.weights(n);
+    const double M = level.is_only ? keys.M : Base::set_weights_of(level, keys, own_.weights(n));
+    if (M == no_weight) return;
+    const double of_keys = loader_.rest().weight(exponent_of_keys_ - keys.M + M - R), unit = power_of_two<double>(R);
     for (Index j = 0; j < n; ++j) {
-      const double exact = static_cast<double>(keys.weights[j]) * of_keys;
+      const double exact = static_cast<double>(weights[j]) * of_keys;
       const auto weight = static_cast<Scalar>(exact);
       const auto values = own_.key_values(e, n).col(j);
       d_keys.col(j) = weight * own_.d_key_vectors(d_keys.rows(), n).col(j);

@@ -166,7 +166,7 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
         call_.transition.advance(s, Batch<Scalar>(state.sums.S));
       }
     const auto none = Keys<Scalar>::none(keys.vectors.rows(), call_.V.rows());
-    state.sums.forget(loader_.total().high, Base::log_channels(s));
+    state.sums.forget(loader_.total().high, loader_.log_channels(s, memory_.log_channels));
     state.sums.absorb(feature_, memory_.fold, none.vectors, none, {}, keys, loader_.rest(),
                       [](Index, const Entries<Scalar>&) {});
   }

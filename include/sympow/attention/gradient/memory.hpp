@@ -42,6 +42,8 @@ struct AdjointMemory {
   Panel<double> read, read_products;                  ///< n: Zᵀφ(q) and φ(q)·Sᵀ dŷ
   Panel<double> flows, of_rows, of_keys;  ///< n: couplings through every token; of rows with what is before, …
   Panel<double> through, moments, monomials, scratch;
+  Panel<double> levels, level_exponents;       ///< of keys
+  Panel<Scalar> other_products, other_logits;  ///< n × n, where keys have several levels
 
   /// Memory for so much.
   void reserve(Index d, Index vector_rows, Index e, Index n) {
@@ -54,7 +56,7 @@ struct AdjointMemory {
     for (auto* panel : {&d_queries, &d_keys, &features, &d_key_vectors}) (*panel)(vector_rows, n);
     for (auto* panel : {&row_vectors, &d_row_vectors}) (*panel)(vector_rows, 2 * n);
     for (auto* panel : {&weights, &factors, &last, &key_ones}) (*panel)(n);
-    for (auto* panel : {&read, &read_products, &flows, &of_rows, &of_keys}) (*panel)(n);
+    for (auto* panel : {&read, &read_products, &flows, &of_rows, &of_keys, &levels, &level_exponents}) (*panel)(n);
     through(d), moments(d), scratch(std::max(d, 2 * n));
   }
 };
