@@ -287,6 +287,8 @@ TEST_CASE("gradients of keys of 10^-25 in blocks of attention, beside others and
     Problem<float> x(random, d, 2, 130, .02);  // blocks of 96
     for (Index t = 0; t < 130; ++t)
       if (by_blocks ? t < 96 : t % 3 == 0) x.K.col(t) *= 1e-25f;
+    x.dY.leftCols(by_blocks ? 96 : 0)
+        .setZero();  // so that the short keys have gradients of rows behind their block alone
     const Wide least = 4 * Wide(std::numeric_limits<float>::denorm_min());
     Definition definition = definition_of<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {});
     definition.excuse(least);
