@@ -62,46 +62,31 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   // Decay over the chunk, that of the slowest channel included.
   [[nodiscard]] double total() const { return loader_.total().high + slowest_; }
 
-  // Sᵀ dŷ_i and Z, what they are to φ(q_i), and both brought back through φ.
+  // Sᵀ dŷ_i and Z, brought back through φ, and what they are to φ(q_i).
   void look_before() override {
     const Index n = size();
     if (S_->empty()) return;
     const MatrixView<Scalar> queries = loader_.queries().vectors;
-    own_.read(n).setZero(), own_.read_products(n).setZero();
     const Index all = rows_.divides() ? 2 * n : n;
-    auto rows = own_.row_vectors(queries.rows(), all);
+    auto rows = own_.row_vectors(queries.rows(), all), d_rows = own_.d_row_vectors(queries.rows(), all);
     for (Index k = 0; k < all; k += n) rows.middleCols(k, n) = queries;
-    for_feature_panels_vjp(
-        feature_, memory_.fold.panels, rows, rows.leftCols(0), own_.d_row_vectors(queries.rows(), all),
-        [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&, MatrixView<Scalar> gradients) {
-          const Index width = features.cols();
-          const auto Z = ColumnView<Scalar>(S_->Z).segment(first, width);
-          set_product(gradients.topRows(n), rows_.dY().transpose(), MatrixView<Scalar>(S_->S).middleCols(first, width));
-          for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(Z[c]);
-          add_row_products(features, gradients, Z);
-        });
+    auto dY = own_.tokens_down(n, call_.V.rows());
+    set_copy(dY, rows_.dY().transpose());
+    for_feature_gradients(feature_, memory_.fold.panels, rows, d_rows, [&](Index first, MatrixView<Scalar> gradients) {
+      const Index width = gradients.cols();
+      set_product(gradients.topRows(n), dY, MatrixView<Scalar>(S_->S).middleCols(first, width));
+      for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(S_->Z[first + c]);
+    });
+    auto read = own_.read(n), products = own_.read_products(n);
+    for (Index i = 0; i < n; ++i) {
+      products[i] = product_with_features(queries.col(i), d_rows.col(i));
+      read[i] = rows_.divides() ? product_with_features(queries.col(i), d_rows.col(n + i)) : 0;
+    }
     if (rows_.divides()) set_noise();
   }
-  // Σ_c φ_c Z_c and Σ_c φ_c a_c of each row, by short sums.
-  void add_row_products(const Entries<Scalar>& features, MatrixView<const Scalar> a, ColumnView<const Scalar> Z) {
-    constexpr Index few = 16;
-    const Index n = size(), down = features.innerStride();
-    auto read = own_.read(n), products = own_.read_products(n);
-    auto sums = own_.factors(n), sums_of_products = own_.last(n);
-    for (Index first = 0; first < a.cols(); first += few) {
-      sums.setZero(), sums_of_products.setZero();
-      for (Index c = first; c < std::min(first + few, a.cols()); ++c) {
-        const Scalar *const x = features.data() + c * features.outerStride(), *const y = a.col(c).data(), z = Z[c];
-        Scalar *const of_z = sums.data(), *const of_a = sums_of_products.data();
-        for (Index i = 0; i < n; ++i) {
-          const Scalar phi = x[i * down];
-          of_z[i] += phi * z;
-          of_a[i] += phi * y[i];
-        }
-      }
-      read += sums.template cast<double>();
-      products += sums_of_products.template cast<double>();
-    }
+  // φ(x)·z = x·Dφ(x)ᵀz / P, by Euler.
+  static double product_with_features(ColumnView<const Scalar> x, ColumnView<const Scalar> brought_back) {
+    return x.template cast<double>().dot(brought_back.template cast<double>()) / degree;
   }
   void set_noise() {
     bool nonnegative = has_nonnegative_entries<F>;
@@ -192,8 +177,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const bool was_empty = H_.empty();
     const double next = next_of_adjoint(), exponent = std::ceil(next);
     auto values = own_.key_values(e, n), G = own_.G(e, n);
-    auto ones = own_.key_ones(n), last = own_.weights(n);
-    values.setZero(), ones.setZero();
+    auto last = own_.weights(n);
+    values.setZero();
     for (Index i = 0; i < n; ++i) {
       const double rho = rows_.exponents()[i];
       const auto weight = next == no_weight || rho == no_weight
@@ -205,6 +190,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const Forgetting decay = FoldedSums<Scalar>::forgetting(
         feature_, H_.S.cols(), memory_.fold,
         was_empty || next == no_weight ? 0 : weight_of(total(), H_.exponent() - exponent), log_of_channels());
+    auto V = own_.tokens_down(n, e);
+    set_copy(V, keys.values.transpose());
     for_feature_panels_vjp(
         feature_, memory_.fold.panels, keys.vectors, queries.vectors, own_.d_key_vectors(keys.vectors.rows(), n),
         [&](Index first, const Entries<Scalar>& of_keys, const Entries<Scalar>& of_rows, MatrixView<Scalar> gradients) {
@@ -213,9 +200,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
           const auto Z = ColumnView<Scalar>(H_.Z).segment(first, width);
           for (Index c = 0; c < width; ++c) gradients.col(c).setConstant(Z[c]);
           if (!was_empty) {
-            add_product(gradients, keys.values.transpose(), S);
+            add_product(gradients, V, S);
             add_product(values, S, of_keys.transpose());
-            add_product(ones, of_keys, Z);
           }
           if (action_ == KeyAction::mix) pull_adjoint();
           H_.forget(decay, first, width);
@@ -275,11 +261,10 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     for (Index j = 0; j < n; ++j) {
       const double exact = static_cast<double>(keys.weights[j]) * of_keys;
       const auto weight = static_cast<Scalar>(exact);
-      const auto values = own_.key_values(e, n).col(j);
-      d_keys.col(j) = weight * own_.d_key_vectors(d_keys.rows(), n).col(j);
-      dV.col(j) += weight * values;
-      const Scalar product = dot_product(keys.values.col(j).data(), values.data(), e);
-      own_.of_keys(n)[j] = unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
+      const auto d_vector = own_.d_key_vectors(d_keys.rows(), n).col(j);
+      d_keys.col(j) = weight * d_vector;
+      dV.col(j) += weight * own_.key_values(e, n).col(j);
+      own_.of_keys(n)[j] = unit * exact * product_with_features(keys.vectors.col(j), d_vector);
     }
   }
   bool mixes_state(double R) override {

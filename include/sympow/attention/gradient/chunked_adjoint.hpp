@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/gradient/chunk_adjoint.hpp>
+#include <sympow/core/visitor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -16,8 +17,8 @@ struct StateAt {
 /// behind the last token, then before the first.
 template <class Scalar>
 struct StatesOfVjp {
-  std::vector<StateAt<Scalar>>& states;  ///< used up
-  Index tokens_between;                  ///< whole chunks; none where there is one state
+  Visitor<Index, StateAt<Scalar>&> load;  ///< load(n, at): at ← number n of them
+  Index count, tokens_between;            ///< whole chunks; none where there is one state
   AdjointContent<Scalar>& adjoint;
 };
 
@@ -31,29 +32,36 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
 
  public:
   ChunkedAdjoint(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states)
-      : Base(feature, call, states.adjoint), kept_(states.states), tokens_between_(states.tokens_between) {}
+      : Base(feature, call, states.adjoint), given_(states) {}
 
-  /// By chunks of so many tokens.
-  void run(Index chunk) {
+  /// By chunks of so many tokens, from the state before the first, which is used up.
+  void run(Index chunk, StateAt<Scalar> first) {
     cut(chunk);
-    const std::vector<Index> starts = starts_of_groups();
-    if (kept_.size() == 1 && starts.size() > 1) keep_states(starts);
-    std::vector<StateAt<Scalar>> group;
+    const std::vector<Index> starts = starts_of_groups(first.sums);
+    std::vector<StateAt<Scalar>> kept, group;  // the memory of its states is used again
+    if (given_.count == 1) kept = states_at(starts, first);
+    group.push_back(std::move(first));
     Index end = std::ssize(own_.segments);
     for (std::size_t g = starts.size(); g-- > 0; end = starts[g]) {
-      group.push_back(std::move(kept_[g]));
+      if (given_.count == 1)
+        std::swap(group.front(), kept[g]);
+      else
+        given_.load(static_cast<Index>(g), group.front());
       for (Index n = starts[g]; n + 1 < end; ++n) {
-        StateAt<Scalar> next = group.back();
-        absorb(next, segment(n));
-        group.push_back(std::move(next));
+        const auto next = static_cast<std::size_t>(n + 1 - starts[g]);
+        if (next == group.size())
+          group.push_back(group.back());
+        else
+          group[next] = group[next - 1];
+        absorb(group[next], segment(n));
       }
-      for (Index n = end; n-- > starts[g]; group.pop_back()) take_back(group.back(), segment(n));
+      for (Index n = end; n-- > starts[g];) take_back(group[static_cast<std::size_t>(n - starts[g])], segment(n));
     }
   }
-  /// The state behind the last token, in the place of the first.
-  void absorb_all(Index chunk) {
+  /// A state before the first token goes to behind the last.
+  void absorb_all(Index chunk, StateAt<Scalar>& state) {
     cut(chunk);
-    for (const Segment& s : own_.segments) absorb(kept_.front(), s);
+    for (const Segment& s : own_.segments) absorb(state, s);
   }
 
  private:
@@ -78,27 +86,31 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
   }
 
   // The segments before which a state is kept.
-  [[nodiscard]] std::vector<Index> starts_of_groups() const {
-    const Index count = std::ssize(own_.segments), every = spacing(count);
+  [[nodiscard]] std::vector<Index> starts_of_groups(const FoldedSums<Scalar>& sums) const {
+    const Index count = std::ssize(own_.segments), every = spacing(count, sums), between = given_.tokens_between;
     std::vector<Index> starts;
     for (Index n = 0; n < count; ++n)
-      if (tokens_between_ > 0 ? segment(n).begin % tokens_between_ == 0 : n % every == 0) starts.push_back(n);
+      if (between > 0 ? segment(n).begin % between == 0 : n % every == 0) starts.push_back(n);
     return starts;
   }
-  [[nodiscard]] Index spacing(Index chunks) const {
+  [[nodiscard]] Index spacing(Index chunks, const FoldedSums<Scalar>& sums) const {
     if (call_.options.checkpoint > 0) return call_.options.checkpoint;
-    const auto& sums = kept_.front().sums;
     const double bytes = static_cast<double>((sums.S.size() + sums.Z.size())) * sizeof(Scalar);
     Index every = 1;
     while (every * every<chunks&& static_cast<double>(chunks / every + every) * bytes> most_bytes) ++every;
     return every;
   }
-  void keep_states(const std::vector<Index>& starts) {
-    StateAt<Scalar> state = kept_.front();
+  // The states before these segments.
+  std::vector<StateAt<Scalar>> states_at(const std::vector<Index>& starts, const StateAt<Scalar>& first) {
+    std::vector<StateAt<Scalar>> states;
+    if (starts.empty()) return states;
+    states.reserve(starts.size());
+    states.push_back(first);
     for (std::size_t g = 1; g < starts.size(); ++g) {
-      for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(state, segment(n));
-      kept_.push_back(state);
+      states.push_back(states.back());
+      for (Index n = starts[g - 1]; n < starts[g]; ++n) absorb(states.back(), segment(n));
     }
+    return states;
   }
 
   void absorb(StateAt<Scalar>& state, Segment s) {
@@ -124,32 +136,36 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
     Base::take_back(before.sums, before.frame);
   }
 
-  std::vector<StateAt<Scalar>>& kept_;
-  Index tokens_between_;
+  const StatesOfVjp<Scalar>& given_;
 };
 
 /// The gradients of the chunked form, compiled once for a scalar type and a feature map.
 template <class Scalar, FeatureMap F>
 struct ChunkedVjp {
-  static void run(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states, Index chunk);
-  /// The first state goes to behind the last token.
-  static void absorb(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states, Index chunk);
+  /// `first` is the first of the states, and used up.
+  static void run(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states, Index chunk,
+                  StateAt<Scalar> first);
+  /// A state before the first token goes to behind the last.
+  static void absorb(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states, Index chunk,
+                     StateAt<Scalar>& state);
 };
 template <class Scalar, FeatureMap F>
 void ChunkedVjp<Scalar, F>::run(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states,
-                                Index chunk) {
+                                Index chunk, StateAt<Scalar> first) {
   if constexpr (is_own_embedded<Scalar, F>)
-    ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::run(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk);
+    ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::run(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk,
+                                                     std::move(first));
   else
-    ChunkedAdjoint<Scalar, F>(feature, call, states).run(chunk);
+    ChunkedAdjoint<Scalar, F>(feature, call, states).run(chunk, std::move(first));
 }
 template <class Scalar, FeatureMap F>
 void ChunkedVjp<Scalar, F>::absorb(const F& feature, const VjpCall<Scalar>& call, const StatesOfVjp<Scalar>& states,
-                                   Index chunk) {
+                                   Index chunk, StateAt<Scalar>& state) {
   if constexpr (is_own_embedded<Scalar, F>)
-    ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::absorb(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk);
+    ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::absorb(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk,
+                                                        state);
   else
-    ChunkedAdjoint<Scalar, F>(feature, call, states).absorb_all(chunk);
+    ChunkedAdjoint<Scalar, F>(feature, call, states).absorb_all(chunk, state);
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -180,11 +180,8 @@ class SegmentVectors {
     for (Index i = 0; i < Q.cols(); ++i) {
       auto dq = d_queries.col(first_row() + i), to = dQ.col(i);
       set_times_power_of_two<Scalar>(dq, dq, R - length_of(loader_.queries().exponents[first_row() + i]));
-      for (Index c = 0; c < d; ++c) {
-        const auto gradient = static_cast<double>(dq[c]);
-        call_.d_scale += static_cast<double>(Q(c, i)) * gradient;
-        to[c] += static_cast<Scalar>(call_.options.scale * gradient);
-      }
+      call_.d_scale += Q.col(i).template cast<double>().dot(dq.template cast<double>());
+      to += (call_.options.scale * dq.template cast<double>()).template cast<Scalar>();
     }
     for (Index j = 0; j < dK.cols(); ++j) {
       auto dk = d_keys.col(j), to = dK.col(j);
