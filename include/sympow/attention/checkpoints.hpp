@@ -66,13 +66,15 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
   Access::tokens(checkpoints) = T;
   Access::chunk(checkpoints) = options.chunk;
   const Index between = Access::between(checkpoints) = options.chunk * std::max<Index>(1, options.checkpoint);
+  if (!states.empty() &&
+      !(same_feature(states.front().feature(), feature) && states.front().key_dimension() == state.key_dimension()))
+    states.clear();
   std::size_t n = 0;
-  for (Index t = 0; t < T || t == 0; t += between) {
+  for (Index t = 0; t < T || t == 0; t += between, ++n) {
     if (n < states.size())
-      states[n] = state;
+      detail::StateAccess::content(states[n]) = detail::StateAccess::content(state);
     else
       states.push_back(state);
-    ++n;
     const Segment some{t, std::min(between, T - t)};
     chunked<Normalization>(feature, detail::TransitionSegment<A>(transition, some), queries.middleCols(t, some.size),
                            keys.middleCols(t, some.size), values.middleCols(t, some.size), state,

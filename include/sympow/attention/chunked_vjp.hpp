@@ -45,13 +45,14 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
   VjpViewOf<Scalar, A> vjp(transition, results.transition);
   AdjointMemory<Scalar>& memory = adjoint_memory_of(workspace);
   const auto call = vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options);
-  StateContent<Scalar> copy = StateAccess::content(states(0));
-  StateAt<Scalar> first{copy.sums, {}};
-  const auto load = [&](Index n, StateAt<Scalar>& at) {  // its tail folded
-    copy = StateAccess::content(states(n));
+  StateAt<Scalar> first{{arguments.V.rows(), feature.dimension(arguments.K.rows()), arguments.K.rows()}, {}};
+  const auto load = [&](Index n, StateAt<Scalar>& at) {
+    const StateContent<Scalar>& state = StateAccess::content(states(n));
+    at.frame = state.frames.end;
+    if (state.tail.size() == 0 && state.sums.is_settled()) return at.sums = state.sums, void();
+    StateContent<Scalar> copy = state;
     StateOperations<Scalar, F>::fold(feature, copy);
     std::swap(at.sums, copy.sums);
-    at.frame = copy.frames.end;
   };
   const StatesOfVjp<Scalar> given{load, count, tokens_between, content};
   load(0, first);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <sympow/transition/transition.hpp>
+#include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -47,6 +47,11 @@ struct Coupling {
         sums[u] += factor * (number(dx[u + dx_apart]) * number(x[u]) - number(dx[u]) * number(x[u + x_apart]));
   }
 };
+
+/// Of the planes that a transition turns.
+inline Coupling coupling_of(const Planes& planes) {
+  return {planes.pairing == Pairing::interleaved ? Coupling::neighbours : Coupling::halves, planes.count};
+}
 
 /// Adds to dQ and dK what pairs of tokens give, and shows the pairs' flows
 ///

@@ -86,7 +86,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   }
   // φ(x)·z = x·Dφ(x)ᵀz / P, by Euler.
   static double product_with_features(ColumnView<const Scalar> x, ColumnView<const Scalar> brought_back) {
-    return x.template cast<double>().dot(brought_back.template cast<double>()) / degree;
+    return static_cast<double>(dot_product(x.data(), brought_back.data(), x.size())) / degree;
   }
   void set_noise() {
     bool nonnegative = has_nonnegative_entries<F>;

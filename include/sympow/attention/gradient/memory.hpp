@@ -32,7 +32,6 @@ struct AdjointMemory {
   Panel<Scalar> G, dV;                          ///< e × n
   Panel<Scalar> tokens_down;                    ///< n × e, of dŷ or v
   Panel<Scalar> queries, keys;                  ///< d × n, before transport
-  Panel<Scalar> loaded_queries, loaded_keys;    ///< d × n, after it
   Panel<Scalar> moved_queries, moved_keys;      ///< the same, used up
   Panel<Scalar> d_queries, d_keys;              ///< rows × n
   Panel<Scalar> d_plain_queries, d_plain_keys;  ///< d × n, of what an embedded score was made of
@@ -49,9 +48,7 @@ struct AdjointMemory {
     rows.reserve(e, n);
     for (auto* panel : {&products, &d_logits}) (*panel)(n, n);
     for (auto* panel : {&G, &dV, &tokens_down, &key_values}) (*panel)(e, n);
-    for (auto* panel :
-         {&queries, &keys, &loaded_queries, &loaded_keys, &moved_queries, &moved_keys, &d_plain_queries, &d_plain_keys})
-      (*panel)(d, n);
+    for (auto* panel : {&queries, &keys, &moved_queries, &moved_keys, &d_plain_queries, &d_plain_keys}) (*panel)(d, n);
     for (auto* panel : {&d_queries, &d_keys, &features, &d_key_vectors}) (*panel)(vector_rows, n);
     for (auto* panel : {&row_vectors, &d_row_vectors}) (*panel)(vector_rows, 2 * n);
     for (auto* panel : {&weights, &factors, &last}) (*panel)(n);
