@@ -54,7 +54,7 @@ class ScanVjp {
       if constexpr (A::key_action == KeyAction::turn) {
         LiftedTurns turns;
         const VjpViewOf<Scalar, A> vjp(transition_, to_.transition);
-        set_gauge<Scalar, F>(vjp, state_at(at).sums, content, turns, from_frame);
+        set_gauge<Scalar, F>(vjp, StateAccess::content(at).sums, content, turns, from_frame);
       }
     };
     begin(state);
@@ -63,7 +63,9 @@ class ScanVjp {
     if (needs_last) find_gauge(last, true);
     walk_back(content);
     content.sums = std::move(adjoint_before(0).sums);
-    find_gauge(state, false);
+    StateType first = state;
+    set_tail(first, 0);
+    find_gauge(first, false);
     for (Index s = 0; s < segments_; ++s) {
       transition_.join(gradients_[at(s)], segment(s), to_.transition);
       to_.scale += scales_[at(s)];
@@ -178,15 +180,17 @@ class ScanVjp {
                                    scales_[at(s)]};
     const auto call = vjp_call<Normalization, F>(view, vjp, x, to, work, options_);
     std::vector<ReadRows<Scalar>>& read = read_[at(s) % read_.size()];
-    std::vector<StateAt<Scalar>> states;
-    states.push_back(state_at(before(s)));
+    const StateContent<Scalar>& state = StateAccess::content(before(s));
+    StateAt<Scalar> first{state.sums, state.frames.end};
+    const auto load = [](Index, StateAt<Scalar>&) {};  // there is one
     if (rows) {
       read.clear();
       adjoint_before(s).sums.clear();
       adjoint_before(s).gauge = gauge;
-      ChunkedVjp<Scalar, F>::rows(feature_, call, {states, 0, adjoint_before(s), &read}, own.size);
+      ChunkedVjp<Scalar, F>::rows(feature_, call, {load, 1, 0, adjoint_before(s), &read}, own.size, std::move(first));
     } else {
-      ChunkedVjp<Scalar, F>::run(feature_, call, {states, 0, adjoint_before(s + 1), &read}, own.size);
+      ChunkedVjp<Scalar, F>::run(feature_, call, {load, 1, 0, adjoint_before(s + 1), &read}, own.size,
+                                 std::move(first));
     }
   }
 

@@ -83,9 +83,8 @@ class Rotary {
       g.theta.segment(first, n) += (x.unit * beta(token)) * F;
       if (has_beta_) g.beta[token] += x.unit * theta_.segment(first, n).dot(F);
     };
-    detail::PairFlows<S, decltype(add)> flows(
-        {split() ? detail::Coupling::halves : detail::Coupling::neighbours, theta_.size()}, x.moved_queries,
-        x.moved_keys, x.d_logits, x.d_queries, x.d_keys, add);
+    detail::PairFlows<S, decltype(add)> flows(detail::coupling_of(planes()), x.moved_queries, x.moved_keys, x.d_logits,
+                                              x.d_queries, x.d_keys, add);
     if (x.is_absolute) {
       flows.add_absolute(x.through);
     } else {

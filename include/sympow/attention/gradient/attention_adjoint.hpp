@@ -3,6 +3,7 @@
 
 #include <sympow/attention/engine/key_blocks.hpp>
 #include <sympow/attention/gradient/segment_adjoint.hpp>
+#include <sympow/transition/flows.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -16,7 +17,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_, Base::log2_of,
       Base::memory_, Base::own_, Base::rows_, Base::size;
   using typename Base::Level;
-  static constexpr Index most = 96;  // tokens of a segment
+  static constexpr Index most = 144;  // tokens of a segment
   static constexpr Index short_sum = 16;
 
  public:
@@ -102,18 +103,19 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     keys_.walk_back(is_full ? keys_.size() : block_, loader_.first(),
                     [&](Index b, const LogDecay& between) { seen_.push_back({b, between}); });
     const Index n = size(), count = std::ssize(seen_);
-    const MatrixView<Scalar> queries = loader_.queries().vectors;
     if (pulls_) kept_.pulled(loader_.vector_rows(), n * count);
     for (Index m = 0; m < count; ++m) {
       const KeyBlock& block = keys_[seen_[static_cast<std::size_t>(m)].block];
-      const Keys<Scalar> keys = keys_.keys_in(block);
-      if (keys.size() > 0) {
-        set_product(part(kept_.logits, block, keys.size()), keys.vectors, queries);
-        set_product(part(kept_.products, block, keys.size()), keys.values.transpose(), rows_.dY());
+      MatrixView<Scalar> queries = queries_at(m);
+      if (pulls_ && m == 0) queries = loader_.queries().vectors;
+      if (pulls_ && m > 0) {
+        queries = queries_at(m - 1);
+        call_.transition.pull(keys_[seen_[static_cast<std::size_t>(m - 1)].block].tokens, Batch<Scalar>(queries));
       }
-      if (!pulls_) continue;
-      queries_at(m) = queries;
-      call_.transition.pull(block.tokens, Batch<Scalar>(queries));
+      const Keys<Scalar> keys = keys_.keys_in(block);
+      if (keys.size() == 0) continue;
+      set_product(part(kept_.logits, block, keys.size()), keys.vectors, queries);
+      set_product(part(kept_.products, block, keys.size()), keys.values.transpose(), rows_.dY());
     }
   }
   [[nodiscard]] double log2_before() override {
@@ -189,11 +191,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
         if (level.number > 0) d_logits *= power_of_two<Scalar>(-level.below());
         add_product(d_rows, keys.vectors.transpose(), d_logits);
         auto waiting = kept_.d_keys(d_queries.rows(), call_.K.cols()).middleCols(block.tokens.begin, keys.size());
-        for (Index j = 0; j < keys.size(); ++j) {
-          auto dk = d_keys.col(j), sum = waiting.col(j);
-          set_times_power_of_two<Scalar>(dk, dk, lower - Base::length_of(keys.exponents[j]));
-          sum += dk;
-        }
+        for (Index j = 0; j < keys.size(); ++j)
+          detail::add_times_power_of_two<Scalar>(waiting.col(j), d_keys.col(j),
+                                                 lower - Base::length_of(keys.exponents[j]));
       });
     }
   }
@@ -201,14 +201,13 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   void pass_through(Index block, double flow, double unit, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
     kept_.gates_through[static_cast<std::size_t>(block)] += unit * flow;
     if (action_ != KeyAction::turn || Base::is_absolute()) return;
-    const Planes planes = call_.vjp.planes();
-    auto through = kept_.through(planes.count, keys_.size()).col(block);
+    const Coupling coupling = coupling_of(call_.vjp.planes());
+    auto of_run = own_.scratch(coupling.size), through = kept_.through(coupling.size, keys_.size()).col(block);
+    of_run.setZero();
     for (Index i = 0; i < queries.cols(); ++i)
-      for (Index u = 0; u < planes.count; ++u) {
-        const Index x = planes.first(u), y = planes.second(u);
-        through[u] += unit * (static_cast<double>(d_queries(y, i)) * static_cast<double>(queries(x, i)) -
-                              static_cast<double>(d_queries(x, i)) * static_cast<double>(queries(y, i)));
-      }
+      coupling.add(of_run.data(), coupling.size, 1, queries.col(i).data(), coupling.size, d_queries.col(i).data(),
+                   coupling.size);
+    through += unit * of_run;
   }
   // The pairs of a run of rows with a block's keys of a level, in the unit 2^R; returns the sum of their couplings.
   double differentiate(const RowRun& run, double R, const Seen& seen, const Level& level, MatrixView<Scalar> d_logits) {
@@ -226,10 +225,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     for (Index i = run.begin; i < run.end; ++i) {
       auto of_row = d_logits.col(i - run.begin);
       const ColumnView<Scalar> couplings = products.col(i);
-      differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
-                              own_.factors(size())[i], own_.last(size())[i], n);
+      const double sum = differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
+                                                 own_.factors(size())[i], own_.last(size())[i], n);
       if constexpr (is_exponential) Base::lengthen(of_row, keys, loader_.queries().exponents[i], n);
-      const auto sum = static_cast<double>(sum_of<Scalar>(couplings));
       own_.of_rows(size())[i] += unit * sum;
       flow += sum;
       sums += couplings;

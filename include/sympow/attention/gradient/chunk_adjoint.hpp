@@ -57,7 +57,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
 
   /// The decay of the channel that forgets least over a segment, as a scalar one.
   double slowest_channel(Segment s) {
-    const Eigen::VectorXd* log_a = loader_.log_channels(s, memory_.log_channels);
+    const auto* log_a = loader_.log_channels(s, memory_.log_channels);
     return log_a == nullptr ? 0 : degree * largest_of(*log_a);
   }
   Eigen::VectorXd& gauge_;  // of angles that are seen as they are, dμ
@@ -72,28 +72,32 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   // Decay over the chunk, that of the slowest channel included.
   [[nodiscard]] double total() const { return loader_.total().high + slowest_; }
 
-  // Sᵀ dŷ_i and Z, what they are to φ(q_i), and both brought back through φ.
+  // Sᵀ dŷ_i and Z, brought back through φ, and what they are to φ(q_i).
   void look_before() override {
     const Index n = size();
     if (S_->empty()) return;
     if (read_ != nullptr && read_->is_known()) return read_->put_back(own_, rows_.noise());
     const MatrixView<Scalar> queries = loader_.queries().vectors;
-    own_.read(n).setZero(), own_.read_products(n).setZero();
     const Index all = rows_.divides() ? 2 * n : n;
-    auto rows = own_.row_vectors(queries.rows(), all);
+    auto rows = own_.row_vectors(queries.rows(), all), d_rows = own_.d_row_vectors(queries.rows(), all);
     for (Index k = 0; k < all; k += n) rows.middleCols(k, n) = queries;
-    for_feature_panels_vjp(
-        feature_, memory_.fold.panels, rows, rows.leftCols(0), own_.d_row_vectors(queries.rows(), all),
-        [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&, MatrixView<Scalar> gradients) {
-          const Index width = features.cols();
-          const auto Z = ColumnView<Scalar>(S_->Z).segment(first, width);
-          set_product(gradients.topRows(n), rows_.dY().transpose(), MatrixView<Scalar>(S_->S).middleCols(first, width));
-          for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(Z[c]);
-          add_row_products<Scalar>(features, gradients, Z, own_.read(n), own_.read_products(n), own_.factors(n),
-                                   own_.last(n));
-        });
+    auto dY = own_.tokens_down(n, call_.V.rows());
+    set_copy(dY, rows_.dY().transpose());
+    for_feature_gradients(feature_, memory_.fold.panels, rows, d_rows, [&](Index first, MatrixView<Scalar> gradients) {
+      const Index width = gradients.cols();
+      set_product(gradients.topRows(n), dY, MatrixView<Scalar>(S_->S).middleCols(first, width));
+      for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(S_->Z[first + c]);
+    });
+    for (Index i = 0; i < n; ++i) {
+      own_.read_products(n)[i] = product_with_features(queries.col(i), d_rows.col(i));
+      own_.read(n)[i] = rows_.divides() ? product_with_features(queries.col(i), d_rows.col(n + i)) : 0;
+    }
     if (rows_.divides()) set_noise();
-    if (read_ != nullptr) read_->keep(own_, rows_.noise(), own_.d_row_vectors(queries.rows(), all));
+    if (read_ != nullptr) read_->keep(own_, rows_.noise(), d_rows);
+  }
+  // φ(x)·z = x·Dφ(x)ᵀz / P, by Euler.
+  static double product_with_features(ColumnView<const Scalar> x, ColumnView<const Scalar> brought_back) {
+    return static_cast<double>(dot_product(x.data(), brought_back.data(), x.size())) / degree;
   }
   void set_noise() {
     bool nonnegative = has_nonnegative_entries<F>;
@@ -184,9 +188,9 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const MatrixView<const Scalar> key_values = loader_.keys().values.leftCols(count);
     const bool was_empty = H_.empty();
     const double next = next_of_adjoint(), exponent = std::ceil(next);
-    auto values = own_.key_values(e, count), G = own_.G(e, n).leftCols(queries.cols());
-    auto ones = own_.key_ones(count), last = own_.weights(queries.cols());
-    values.setZero(), ones.setZero();
+    auto values = own_.key_values(e, count), G = own_.G(e, n).leftCols(queries.cols()), V = own_.tokens_down(count, e);
+    values.setZero(), set_copy(V, key_values.transpose());
+    auto last = own_.weights(queries.cols());
     for (Index i = 0; i < queries.cols(); ++i) {
       const double rho = rows_.exponents()[i];
       const auto weight = next == no_weight || rho == no_weight
@@ -206,9 +210,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
           const auto Z = ColumnView<Scalar>(H_.Z).segment(first, width);
           for (Index c = 0; c < width; ++c) gradients.col(c).setConstant(Z[c]);
           if (!was_empty) {
-            add_product(gradients, key_values.transpose(), S);
+            add_product(gradients, V, S);
             add_product(values, S, of_keys.transpose());
-            add_product(ones, of_keys, Z);
           }
           if (action_ == KeyAction::mix) pull_adjoint();
           H_.forget(decay, first, width);
@@ -275,12 +278,10 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     for (Index j = 0; j < n; ++j) {
       const double exact = static_cast<double>(weights[j]) * of_keys;
       const auto weight = static_cast<Scalar>(exact);
-      const auto values = own_.key_values(e, n).col(j);
-      d_keys.col(j) = weight * own_.d_key_vectors(d_keys.rows(), n).col(j);
-      dV.col(j) += weight * values;
-      const Scalar product = dot_product(keys.values.col(j).data(), values.data(), e);
-      own_.of_keys(size())[j] =
-          unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
+      const auto d_vector = own_.d_key_vectors(d_keys.rows(), n).col(j);
+      d_keys.col(j) = weight * d_vector;
+      dV.col(j) += weight * own_.key_values(e, n).col(j);
+      own_.of_keys(size())[j] += unit * exact * product_with_features(keys.vectors.col(j), d_vector);
     }
   }
   bool mixes_state(double R) override {

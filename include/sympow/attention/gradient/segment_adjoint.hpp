@@ -206,7 +206,9 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     const double unit = R - level.below();
     auto d_logits = own_.d_logits(n, n), dV = own_.dV(e, keys);
     auto d_queries = own_.d_queries(loader_.vector_rows(), n), d_keys = own_.d_keys(loader_.vector_rows(), n);
-    d_logits.setZero(), d_queries.setZero(), d_keys.setZero(), dV.setZero();
+    d_queries.setZero(), d_keys.setZero(), dV.setZero();
+    for (Index i = 0; i < n; ++i)
+      if (i < run.begin || run.end <= i) d_logits.col(i).head(i + 1).setZero();
     if (run.begin < run.end) {
       set_row_gradients(run, R);
       differentiate_own(run, level, unit, d_logits, dV);
@@ -231,6 +233,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   void differentiate_own(const RowRun& run, const Level& level, double R, MatrixView<Scalar> d_logits,
                          MatrixView<Scalar> dV) {
     const Index n = size(), count = run.end - run.begin, seen = seen_by(run.end - 1);
+    for (Index i = run.begin; i < run.end; ++i) d_logits.col(i).segment(seen_by(i), i + 1 - seen_by(i)).setZero();
     if (seen == 0) return;
     auto products = used_up(level, own_.products(n, n), own_.other_products),
          scores = used_up(level, logits(), own_.other_logits);

@@ -4,6 +4,7 @@
 
 #include <sympow/attention/engine/checks.hpp>
 #include <sympow/attention/gradient/memory.hpp>
+#include <sympow/core/two_part_factor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -64,11 +65,9 @@ class SegmentVectors {
   /// mask, which has earlier and later keys.
   [[nodiscard]] bool is_absolute() const { return is_embedded || call_.options.mask.is_full; }
 
-  /// Queries and keys as they were before transport, and as it has moved them.
+  /// Queries and keys as they were before transport, where its way back reads them.
   void keep_vectors() {
     const Index n = size(), d = call_.K.rows();
-    own_.loaded_queries(d, n) = memory_.segment.queries(d, n);
-    own_.loaded_keys(d, n) = memory_.segment.keys(d, n);
     if (action_ != KeyAction::scale && action_ != KeyAction::mix) return;
     const auto load = [&](MatrixView<Scalar> to, Index first, MatrixView<const Scalar> x, double factor) {
       if (x.cols() < n) to.setZero();
@@ -86,7 +85,7 @@ class SegmentVectors {
     auto d_logits = own_.d_logits(n, n);
     auto d_queries = own_.d_queries(rows, n), d_keys = own_.d_keys(rows, n);
     auto moved_queries = own_.moved_queries(d, n), moved_keys = own_.moved_keys(d, n);
-    moved_queries = own_.loaded_queries(d, n), moved_keys = own_.loaded_keys(d, n);
+    moved_queries = memory_.segment.queries(d, n), moved_keys = memory_.segment.keys(d, n);
     if constexpr (is_embedded) {
       const MatrixView<Scalar> queries = memory_.segment.query_features(rows, n),
                                keys = memory_.segment.key_features(rows, n);
@@ -143,13 +142,9 @@ class SegmentVectors {
     gates.add(LogDecay{queries.from_first[i], queries.from_first_low[i]});
     return gates;
   }
-  /// Y += 2^exponent X; X is used up.
+  /// Y += 2^exponent X.
   static void add_times_power_of_two(MatrixView<Scalar> Y, MatrixView<Scalar> X, double exponent) {
-    for (Index t = 0; t < X.cols(); ++t) {
-      auto x = X.col(t);
-      set_times_power_of_two<Scalar>(x, x, exponent);
-      Y.col(t) += x;
-    }
+    for (Index t = 0; t < X.cols(); ++t) detail::add_times_power_of_two<Scalar>(Y.col(t), X.col(t), exponent);
   }
 
   const F& feature_;
@@ -196,20 +191,17 @@ class SegmentVectors {
     if (is_absolute() && !with_behind) own_.moments(flows_through()) += through;
     const auto Q = queries_of(call_.Q);
     const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);
+    int of_scale = 0;
+    const double scale = call_.options.scale, mantissa = scale == 1 ? 1 : std::frexp(scale, &of_scale);
     for (Index i = 0; i < Q.cols(); ++i) {
-      auto dq = d_queries.col(first_row() + i), to = dQ.col(i);
+      auto dq = d_queries.col(first_row() + i);
       set_times_power_of_two<Scalar>(dq, dq, R - length_of(loader_.queries().exponents[first_row() + i]));
-      for (Index c = 0; c < d; ++c) {
-        const auto gradient = static_cast<double>(dq[c]);
-        call_.d_scale += static_cast<double>(Q(c, i)) * gradient;
-        to[c] += static_cast<Scalar>(call_.options.scale * gradient);
-      }
+      call_.d_scale += static_cast<double>(dot_product(Q.col(i).data(), dq.data(), d));
+      if (of_scale != 0) set_times_power_of_two<Scalar>(dq, dq, of_scale);
+      TwoPartFactor<Scalar>(mantissa).add(dQ.col(i).data(), Scalar(1), dq.data(), d);
     }
-    for (Index j = 0; j < dK.cols(); ++j) {
-      auto dk = d_keys.col(j), to = dK.col(j);
-      set_times_power_of_two<Scalar>(dk, dk, R - length_of(loader_.keys().exponents[j]));
-      to += dk;
-    }
+    for (Index j = 0; j < dK.cols(); ++j)
+      detail::add_times_power_of_two<Scalar>(dK.col(j), d_keys.col(j), R - length_of(loader_.keys().exponents[j]));
   }
 };
 
