@@ -279,7 +279,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       d_keys.col(j) = weight * own_.d_key_vectors(d_keys.rows(), n).col(j);
       dV.col(j) += weight * values;
       const Scalar product = dot_product(keys.values.col(j).data(), values.data(), e);
-      own_.of_keys(size())[j] =
+      own_.of_keys(size())[j] +=
           unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
     }
   }
