@@ -1,9 +1,5 @@
 // Long sequences: as fast a token as short ones, in memory that does not grow with them.
-#include <fstream>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
+#include "memory.hpp"
 #include "sequences.hpp"
 
 using namespace sympow;
@@ -38,30 +34,19 @@ void tokens_per_second(benchmark::State& bench) {
 }
 BENCHMARK(tokens_per_second)->Iterations(4)->UseManualTime()->Unit(benchmark::kMillisecond);
 
-// An entry of /proc/self/status in MiB; -1 where there is none.
-double status_mebibytes(const std::string& name) {
-  std::ifstream in("/proc/self/status");
-  for (std::string word; in >> word;)
-    if (double kibibytes = 0; word == name + ":" && in >> kibibytes) return kibibytes / 1024;
-  return -1;
-}
-
-// Resident memory at its peak during a call, beyond what there was before: inputs and outputs.
+// Beyond inputs and outputs.
 void peak_memory(benchmark::State& bench) {
   ConformalTokens x(64, lengths[1]);
   double peak = 0;
   for (auto _ : bench) {
-#ifdef __GLIBC__
-    malloc_trim(0);  // what earlier benchmarks have left must not be used again unseen
-#endif
-    std::ofstream("/proc/self/clear_refs") << 5;  // forget the peak
-    const double before = status_mebibytes("VmRSS"), highest = status_mebibytes("VmHWM");
-    if (!(before > 0 && highest < before + 1)) return bench.SkipWithError("the system does not tell the peak");
-    bench.SetIterationTime(seconds([&] {
-      Workspace<float> workspace;
-      run_chunked(x, lengths[1], workspace);
-    }));
-    peak = std::max(peak, status_mebibytes("VmHWM") - before);
+    const auto measured = peak_mebibytes([&] {
+      bench.SetIterationTime(seconds([&] {
+        Workspace<float> workspace;
+        run_chunked(x, lengths[1], workspace);
+      }));
+    });
+    if (!measured) return bench.SkipWithError("the system does not tell the peak");
+    peak = std::max(peak, *measured);
   }
   bench.counters["MiB"] = peak;
   enter({"chunked, P = 2, d = 64, T = 262144: memory beyond inputs and outputs", text("%.1f MiB", peak),

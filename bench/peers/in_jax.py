@@ -34,22 +34,32 @@ def empty_state(d, e):
     return jnp.zeros((d * (d + 1) // 2, e + 1), jnp.float32)
 
 
-@jax.jit
-def chunked(q, k, v, log_gamma):
-    """The outputs and the state after the last token."""
+def chunk(state, tokens):
+    """The state after a chunk, and its outputs."""
+    q, k, v, log_gamma = tokens
     causal = jnp.tril(jnp.ones((CHUNK, CHUNK), bool))
+    total = jnp.cumsum(log_gamma)
+    gate = jnp.exp(jnp.where(causal, total[:, None] - total, -jnp.inf))
+    sums = ((q @ k.T) ** 2 * gate) @ v + jnp.exp(total)[:, None] * (embed(q).T @ state)
+    state = jnp.exp(total[-1]) * state + embed(k) @ (jnp.exp(total[-1] - total)[:, None] * v)
+    return state, sums[:, :-1] / sums[:, -1:]
 
-    def step(state, tokens):
-        q, k, v, log_gamma = tokens
-        total = jnp.cumsum(log_gamma)
-        gate = jnp.exp(jnp.where(causal, total[:, None] - total, -jnp.inf))
-        sums = ((q @ k.T) ** 2 * gate) @ v + jnp.exp(total)[:, None] * (embed(q).T @ state)
-        state = jnp.exp(total[-1]) * state + embed(k) @ (jnp.exp(total[-1] - total)[:, None] * v)
-        return state, sums[:, :-1] / sums[:, -1:]
 
+def scan(chunk, q, k, v, log_gamma):
+    """The outputs and the state after the last token."""
     chunks = [x.reshape(-1, CHUNK, *x.shape[1:]) for x in (q, k, with_ones(v), log_gamma)]
-    state, y = jax.lax.scan(step, empty_state(q.shape[1], v.shape[1]), chunks)
+    state, y = jax.lax.scan(chunk, empty_state(q.shape[1], v.shape[1]), chunks)
     return y.reshape(v.shape), state
+
+
+chunked = jax.jit(functools.partial(scan, chunk))
+
+
+@jax.jit
+def gradients(q, k, v, log_gamma, dy):
+    """Of Σ dy·y in the arguments, forward and backward. What a chunk computes is computed again, which is faster than keeping it."""
+    _, back = jax.vjp(lambda *tokens: scan(jax.checkpoint(chunk), *tokens)[0], q, k, v, log_gamma)
+    return back(dy)
 
 
 @functools.partial(jax.jit, donate_argnums=0)

@@ -36,3 +36,16 @@ class Sequence:
             return y
 
         return call
+
+    def gradients(self, tokens, dy):
+        """A callable that returns the gradients of Σ dy·y in the tokens, of the chunked form from the empty state, forward and backward."""
+        of_tokens, y = [np.empty_like(x) for x in tokens], np.empty_like(dy)
+        arrays = (*tokens, dy, y, *of_tokens)
+
+        def call():
+            self.empty()
+            addresses = [ctypes.c_void_p(x.ctypes.data) for x in arrays]
+            self.forms.sympow_gradients(self.handle, ctypes.c_long(len(y)), *addresses)
+            return of_tokens
+
+        return call

@@ -16,6 +16,7 @@ D = E = 64
 PREFILL, DECODED = 4096, 256
 SYMPOW_CHUNK = 64  # what the library chooses
 LONGEST = 60  # seconds that one call may take
+SHORTEST_OF_GRADIENTS = 4096
 
 
 def sequence(T):
@@ -114,6 +115,28 @@ def softmax(library, T, before):
     return {"T": T, "seconds": in_turns(calls), "errors": errors}
 
 
+def gradients(library, T):
+    """Seconds of forward and backward over T tokens by the chunked scans, and the largest error of each beside the largest entry."""
+    tokens, dy = sequence(T), np.random.default_rng(3).standard_normal((T, E), dtype=np.float32)
+    say(f"T = {T}: gradients")
+    wanted = definition.Gradients(*tokens, dy)
+    in_arrays, in_tensors = [jnp.asarray(x) for x in (*tokens, dy)], [torch.from_numpy(x) for x in (*tokens, dy)]
+    own = in_sympow.Sequence(library, D, E)
+    calls = {
+        "JAX": lambda: jax.block_until_ready(in_jax.gradients(*in_arrays)),
+        "PyTorch": lambda: in_torch.gradients(*in_tensors),
+        "sympow": own.gradients(tokens, dy),
+    }
+    chunks, errors = {"JAX": in_jax.CHUNK, "PyTorch": in_torch.CHUNK, "sympow": SYMPOW_CHUNK}, {}
+    for name, call in calls.items():
+        found = dict(zip(("q", "k", "v", "log_gamma"), call()))
+        ratio = max(wanted.ratio(of, found[of], chunks[name]) for of in found)
+        errors[name] = max(wanted.error(of, found[of]) for of in found)
+        if not (ratio <= 1 and errors[name] <= 2.0**-12):  # the row rule, and half of all digits
+            sys.exit(f"gradients of {name} are {ratio:.2g} row rules and {errors[name]:.2g} off: nothing was timed")
+    return {"T": T, "seconds": in_turns(calls), "errors": errors}
+
+
 def decoders(library, tokens):
     """Name: a callable that takes token t and returns its output; all have seen the first tokens."""
     prefill = [x[:PREFILL] for x in tokens]
@@ -163,9 +186,14 @@ def decoding(library):
     return {"seconds": {name: best / DECODED for name, best in in_turns(calls).items()}, "errors": errors}
 
 
-@torch.inference_mode()
 def everything(library, lengths):
     torch.set_num_threads(1)
+    of_gradients = [gradients(library, T) for T in sorted(set(lengths)) if T >= SHORTEST_OF_GRADIENTS]
+    with torch.inference_mode():
+        return forward(library, lengths) | {"gradients": of_gradients}
+
+
+def forward(library, lengths):
     before = {}
     versions = {"JAX": jax.__version__, "PyTorch": torch.__version__, "numpy": np.__version__}
     over = {T: over_tokens(library, T, before) for T in sorted(set(lengths))}

@@ -81,6 +81,19 @@ def table(results):
         + " | ".join(f"{max(of['errors'][name] for of in results['softmax']):.2g}" for name in ("PyTorch", "sympow"))
         + " | |",
         "",
+        "Gradients of queries, keys, values and gates, forward and backward by the chunked scans, microseconds a token:",
+        "",
+        "| T | JAX | PyTorch | sympow | sympow is faster than the faster of both by |",
+        "|---:|---:|---:|---:|---:|",
+        *(
+            f"| {of['T']} | " + " | ".join(f"{1e6 * s / of['T']:.2f}" for s in of["seconds"].values())
+            + f" | {min(of['seconds'][name] for name in ('JAX', 'PyTorch')) / of['seconds']['sympow']:.2f} |"
+            for of in results["gradients"]
+        ),
+        "| largest error beside the largest entry | "
+        + " | ".join(f"{max((of['errors'][name] for of in results['gradients']), default=0):.2g}" for name in QUADRATIC)
+        + " | |",
+        "",
         f"Decoding, one token against a state after {results['prefill']} tokens, called from Python:",
         "",
         "| | " + " | ".join(decode["seconds"]) + " |",

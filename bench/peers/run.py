@@ -5,8 +5,8 @@
 
 One head of gated symmetric-power attention, p = 2, d = e = 64, normalised rows, float, one core, all in one process:
 the papers' quadratic listing and a chunked scan in each library, sympow's three forms, and decoding, one token
-against a state; and softmax attention beside PyTorch's. Every result is checked against the definition in float64 by
-the row rule before anything is timed.
+against a state; softmax attention beside PyTorch's; and gradients, the scans forward and backward. Every result is
+checked against the definition in float64 by the row rule before anything is timed.
 
 Writes results.json, table.md and two plots to --out. --page replaces the table of a page between its markers and puts the plots beside it.
 The first run makes a virtual environment in build/peers/venv from requirements.txt (PyTorch's wheel is large: 6 GB with all it brings).

@@ -2,6 +2,8 @@
 // has it.
 #include <sympow/sympow.hpp>
 
+#include <sympow/attention/chunked_vjp.hpp>
+
 #include <cmath>
 
 using namespace sympow;
@@ -15,7 +17,9 @@ using Tokens = Eigen::Map<const Matrix<float>>;
 struct Sequence {
   Index d, e;
   State<float, Feature> state{d, e};
-  Workspace<float> workspace{};
+  VjpWorkspace<float> workspace{};
+  Checkpoints<float, Feature> checkpoints{};
+  Gradients<float, Decay> gradients{};
 };
 
 struct Call {
@@ -60,6 +64,23 @@ void sympow_chunked(Sequence* sequence, long T, const float* q, const float* k, 
                     float* y) noexcept {
   const Call call(*sequence, T, q, k, v, log_gamma, y);
   chunked(Feature{}, call.gates, call.Q, call.K, call.V, sequence->state, call.Y, sequence->workspace);
+}
+
+/// Outputs, and the gradients of Σ dy·y in queries, keys, values and log gates.
+void sympow_gradients(Sequence* sequence, long T, const float* q, const float* k, const float* v,
+                      const float* log_gamma, const float* dy, float* y, float* dq, float* dk, float* dv,
+                      float* d_log_gamma) noexcept {
+  const Call call(*sequence, T, q, k, v, log_gamma, y);
+  StateGradient<float, Feature> adjoint(sequence->d, sequence->e);
+  Gradients<float, Decay>& gradients = sequence->gradients;
+  chunked(Feature{}, call.gates, call.Q, call.K, call.V, sequence->state, call.Y, sequence->checkpoints,
+          sequence->workspace);
+  chunked_vjp(Feature{}, call.gates, call.Q, call.K, call.V, Tokens(dy, sequence->e, T), sequence->checkpoints, adjoint,
+              gradients, sequence->workspace);
+  Eigen::Map<Matrix<float>>(dq, sequence->d, T) = gradients.Q;
+  Eigen::Map<Matrix<float>>(dk, sequence->d, T) = gradients.K;
+  Eigen::Map<Matrix<float>>(dv, sequence->e, T) = gradients.V;
+  Eigen::Map<Eigen::VectorXf>(d_log_gamma, T) = gradients.transition.log_gamma.cast<float>();
 }
 
 void sympow_recurrent(Sequence* sequence, long T, const float* q, const float* k, const float* v,

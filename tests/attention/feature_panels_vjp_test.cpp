@@ -131,6 +131,13 @@ void check(const F& feature, Index d, Index queries, Index keys, Index m, detail
   const double bound = 4 * F::degree * static_cast<double>(d + 5) * unit<Scalar>;
   for (Index t = 0; t < m; ++t)
     for (Index i = 0; i < d; ++i) REQUIRE(std::abs(result(i, t) - expected(i, t)) <= bound * std::abs(size(i, t)));
+  // Without φ the same bits.
+  const Matrix<Scalar> beside_phi = result;
+  detail::for_feature_gradients(feature, memory, tokens.leftCols(m), result,
+                                [&](Index first, detail::MatrixView<Scalar> gradients) {
+                                  if (m > 0) gradients = dy.middleRows(first, gradients.cols()).transpose();
+                                });
+  REQUIRE(result == beside_phi);
   larger.block(1, 1, d, m).setConstant(7);
   REQUIRE((larger.array() == 7).all());
 }

@@ -173,7 +173,7 @@ TEST_CASE("mistaken calls of gradients are refused, and say what is wrong with w
   refuse(random.matrix(e + 1, 9), {}, "rows of dY");
   refuse(random.matrix(e, 8), {}, "columns of dY");
   refuse(V, {.checkpoint = -1}, "checkpoint is -1");
-  refuse(V, {.mask = full()}, "none under full()");
+  REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, Q, K, V, V, {.mask = full(2)}), contains("the offset 2"));
   REQUIRE_THROWS_AS(attention_vjp(Feature{}, A, Q, K, V, random.matrix(e, 8)), ShapeMismatch);
   REQUIRE_THROWS_AS(attention_vjp(Feature{}, A, Q, K, V, V, {.checkpoint = -1}), InvalidArgument);
 

@@ -189,9 +189,7 @@ TEST_CASE("gradients with keys of 10^6 and 10^-6", "[gradient]") {
       Random random(5);
       Problem<float> x(random, 2, 2, few, .1);
       for (Index t = 0; t < few; ++t) x.K.col(t) *= (falling ? t < few / 2 : t % 2 == 0) ? 1e6f : 1e-6f;
-      // The weight (10^-12)^4 of a key of 10^-6 beside one of 10^6 is below all numbers of float, and its gradient with
-      // it: denorm_min/‖k‖ for every row, times what is asked of the score, 100 in all.
-      const Wide least = std::numeric_limits<float>::denorm_min() * 1e6L * 10 * 24 * 100;
+      const Wide least = 4 * Wide(std::numeric_limits<float>::denorm_min());
       for (const double gates : {.1, 3.}) {
         x.parameters.log_gamma = -gates * random.vector(few).cwiseAbs();
         check_forms<Normalized>(feature, decay(x.parameters.log_gamma), x, {}, {}, least);
@@ -266,13 +264,38 @@ TEST_CASE("gradients of means by chunks with values near the ends of the type", 
   }
 }
 
-// Pairs are weighed beside the row's largest alone: what a small key gives is below all numbers before its gradient,
-// which is divided by its length, is.
-TEST_CASE("gradients of keys of 10^-25 beside others, in squares", "[gradient][!shouldfail]") {
-  auto x = problem<float>();
-  for (Index t = 0; t < T; t += 2) x.K.col(t) *= 1e-25f;
+TEST_CASE("gradients of keys of 10^-25 beside others, in squares", "[gradient]") {
   const Wide least = 4 * Wide(std::numeric_limits<float>::denorm_min());  // of dV, which is below all numbers
-  check_forms<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {}, least);
+  for (const bool falling : {false, true}) {
+    auto x = problem<float>();
+    for (Index t = 0; t < T; ++t)
+      if (falling ? t >= 20 : t % 2 == 0) x.K.col(t) *= 1e-25f;
+    check_forms<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {}, least);
+    check_forms<Unnormalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {}, least);
+    check_forms<Normalized>(SymmetricPower<2>{}, rotary(x.parameters.theta, x.parameters.beta), x, {"", Steps::rates},
+                            {}, least);
+    check_forms<Normalized>(SymmetricPower<2>{}, channel_decay(x.parameters.log_a), x, {"", Steps::channels}, {},
+                            least);
+    x.dY *= 1e20f;
+    check_forms<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {}, least);
+  }
+}
+
+TEST_CASE("gradients of keys of 10^-25 in blocks of attention, beside others and by themselves", "[gradient]") {
+  Random random(6);
+  for (const bool by_blocks : {false, true}) {
+    Problem<float> x(random, d, 2, 130, .02);  // blocks of 96
+    for (Index t = 0; t < 130; ++t)
+      if (by_blocks ? t < 96 : t % 3 == 0) x.K.col(t) *= 1e-25f;
+    x.dY.leftCols(by_blocks ? 96 : 0)
+        .setZero();  // so that the short keys have gradients of rows behind their block alone
+    const Wide least = 4 * Wide(std::numeric_limits<float>::denorm_min());
+    Definition definition = definition_of<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {});
+    definition.excuse(least);
+    const auto A = decay(x.parameters.log_gamma);
+    require_by_rule(definition.worst(
+        found_in(attention_vjp<Normalized>(SymmetricPower<2>{}, A, x.Q, x.K, x.V, definition.dY<float>())), 0));
+  }
 }
 
 TEST_CASE("what is not a number in dY or V is seen, and nothing crashes", "[gradient]") {

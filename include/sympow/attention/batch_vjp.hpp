@@ -3,7 +3,7 @@
 
 #include <sympow/attention/attention_vjp.hpp>
 #include <sympow/attention/batch.hpp>
-#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/scan_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -14,10 +14,6 @@ struct BatchGradients {
   std::vector<typename A::Gradient> transitions = {};
   double scale = 0;
 };
-
-/// One for every thread, grown by the calls that use it.
-template <class Scalar>
-using VjpWorkspaces = std::vector<VjpWorkspace<Scalar>>;
 
 namespace detail::inline SYMPOW_THREADS {
 
@@ -108,12 +104,14 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
     return VjpArguments<Scalar>{Q, K, V, dY};
   };
   const auto group_of = [&](Index b, Index h) { return (b * call.Q.heads() + h) / call.group; };
-  const auto uses_attention = [&](const A& transition, const VjpArguments<Scalar>& x) {
+  const auto shape_of = [&](const A& transition, const VjpArguments<Scalar>& x) {
     HeadShape shape = head_shape(feature, transition, std::max(x.Q.cols(), x.K.cols()), x.Q.rows(), x.V.rows());
     shape.is_full = options.mask.is_full;
-    return !keeps_states && (options.mask.is_full || form_of(shape, call.options) == Form::attention);
+    shape.keeps_state = keeps_states;
+    return shape;
   };
   BatchGradients<A> gradients;
+  Index all_tokens = 0;
   for (Index b = 0; b < B; ++b)
     for (Index h = 0; h < call.Q.heads(); ++h)
       naming_head(b, h, call.group, [&] {
@@ -124,42 +122,67 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
         if constexpr (keeps_states)
           check_chunked_vjp(feature, transition, x, std::ranges::begin(states.states)[n],
                             std::ranges::begin(states.adjoints)[n], options);
+        all_tokens += x.Q.cols();
         if (h % call.group == 0)
           gradients.transitions.push_back(transition.zero_gradient(tokens_of(x.Q, x.K, options.mask)));
       });
   std::vector<double> scales(static_cast<std::size_t>(count));
-  parallel_for(
-      B * call.K.heads(), threads_of(call.options.threads), workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
-        const Index b = n / call.K.heads(), key_head = n % call.K.heads();
-        results.clear(b, key_head, most);
-        for (Index h = key_head * most; h < (key_head + 1) * most; ++h) {
-          const A& transition = transition_of(group_of(b, h));
-          const VjpArguments<Scalar> x = arguments_of(b, h);
-          auto dQ = results.dQ.head(b, h), dK = results.dK.head(b, key_head), dV = results.dV.head(b, key_head);
-          const Index group = group_of(b, h);
-          const VjpResults<Scalar, A> to{dQ, dK, dV, gradients.transitions[static_cast<std::size_t>(group)],
-                                         scales[static_cast<std::size_t>(b * call.Q.heads() + h)]};
-          if (uses_attention(transition, x)) {
-            run_attention_vjp<Normalization>(feature, transition, x, to, work, options);
-            continue;
-          }
-          if constexpr (keeps_states) {
-            const auto& state = std::ranges::begin(states.states)[group];
-            auto& adjoint = std::ranges::begin(states.adjoints)[group];
-            if (h % call.group == 0) {
-              run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
-            } else {
-              StateGradient<Scalar, F> own(feature, x.Q.rows(), x.V.rows());
-              run_chunked_vjp<Normalization>(feature, transition, x, to, state, own, work, options);
-              add_state_gradient(feature, adjoint, own);
-            }
-          } else if constexpr (has_states) {
-            const State<Scalar, F> state(feature, x.Q.rows(), x.V.rows(), 0);
-            StateGradient<Scalar, F> adjoint(feature, x.Q.rows(), x.V.rows());
-            run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
-          }
+  const auto chunk_of_scan = [&](Index b, Index h) {
+    return scans_back<F, A>
+               ? scanned_chunk(shape_of(transition_of(group_of(b, h)), arguments_of(b, h)), all_tokens, call.options)
+               : Index(0);
+  };
+  // The query heads of a key head: each by its engine, run(transition, arguments, results, state, its gradient).
+  const auto take_back = [&](Index b, Index key_head, VjpWorkspace<Scalar>& work, const auto& run) {
+    results.clear(b, key_head, most);
+    for (Index h = key_head * most; h < (key_head + 1) * most; ++h) {
+      const Index n = group_of(b, h);
+      const A& transition = transition_of(n);
+      const VjpArguments<Scalar> x = arguments_of(b, h);
+      auto dQ = results.dQ.head(b, h), dK = results.dK.head(b, key_head), dV = results.dV.head(b, key_head);
+      const VjpResults<Scalar, A> to{dQ, dK, dV, gradients.transitions[static_cast<std::size_t>(n)],
+                                     scales[static_cast<std::size_t>(b * call.Q.heads() + h)]};
+      if (!keeps_states && form_of(shape_of(transition, x), call.options) == Form::attention) {
+        run_attention_vjp<Normalization>(feature, transition, x, to, work, options);
+        continue;
+      }
+      if constexpr (keeps_states) {
+        const auto& state = std::ranges::begin(states.states)[n];
+        auto& adjoint = std::ranges::begin(states.adjoints)[n];
+        if (h % call.group == 0) {
+          run(transition, x, to, state, adjoint);
+        } else {
+          StateGradient<Scalar, F> own(feature, x.Q.rows(), x.V.rows());
+          run(transition, x, to, state, own);
+          add_state_gradient(feature, adjoint, own);
         }
-      });
+      } else if constexpr (has_states) {
+        const State<Scalar, F> state(feature, x.Q.rows(), x.V.rows(), 0);
+        StateGradient<Scalar, F> adjoint(feature, x.Q.rows(), x.V.rows());
+        run(transition, x, to, state, adjoint);
+      }
+    }
+  };
+  const int threads = threads_of(call.options.threads);
+  parallel_for(B * call.K.heads(), threads, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
+    const Index b = n / call.K.heads(), key_head = n % call.K.heads();
+    if (chunk_of_scan(b, key_head * most) > 0) return;
+    take_back(b, key_head, work,
+              [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& adjoint) {
+                run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
+              });
+  });
+  for (Index n = 0; n < B * call.K.heads(); ++n) {
+    const Index b = n / call.K.heads(), key_head = n % call.K.heads();
+    Options scanned = options;
+    if (scanned.chunk = chunk_of_scan(b, key_head * most); scanned.chunk == 0) continue;
+    if constexpr (scans_back<F, A>)
+      take_back(b, key_head, workspaces[0],
+                [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& adjoint) {
+                  ScanVjp<Normalization, Scalar, F, A>(feature, transition, x, to, workspaces, scanned, threads)
+                      .run(state, adjoint);
+                });
+  }
   for (const double scale : scales) gradients.scale += scale;
   return gradients;
 }
@@ -173,8 +196,9 @@ inline namespace SYMPOW_THREADS {
 ///     dQ: H heads of d,   dK: H_kv of d,   dV: H_kv of e,   each as Q, K, V; the gradients of transitions are returned
 ///
 /// Keys and values get the sum of what the query heads of their group say, in order. Gradients are 0 where Q or K is
-/// padding. Threads run over sequences and key heads: results are the same bit for bit for any number of them. Throws
-/// as `attend`, before anything is touched, and `ShapeMismatch` for gradients of another shape.
+/// padding. Threads run over sequences and key heads; a head that `attend` would cut into segments is cut here too,
+/// unless keys mix. Results are the same bit for bit for any number of threads. Throws as `attend`, before anything is
+/// touched, and `ShapeMismatch` for gradients of another shape.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
 auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
                 Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,

@@ -12,8 +12,8 @@ struct CheckpointsAccess;
 /// The states of a sequence before its first token and before every `checkpoint` chunks of it: a value, which `chunked`
 /// fills and `chunked_vjp` takes in the place of the first state. It has then nothing of the forward pass to do again
 /// but the states between, (k - 1)/k of one product of D (e + 1) a token, k = `Options::checkpoint`, 0 being 1. Memory:
-/// (e + 1) D numbers every k chunks. Gradients are the same bit for bit for every k, and without checkpoints, where
-/// chunks are longer than the state's tail, which holds shorter ones as they are.
+/// (e + 1) D numbers every k chunks, which the next call uses again. Gradients are the same bit for bit for every k,
+/// and without checkpoints, where chunks are longer than the state's tail, which holds shorter ones as they are.
 template <class S, FiniteFeatureMap F>
 class Checkpoints {
  public:
@@ -61,18 +61,27 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
   shape.from_nothing = state.tokens() == 0;
   options.chunk = detail::chunk_of(options, shape);
   using Access = detail::CheckpointsAccess;
-  auto& states = Access::states(checkpoints);
-  states.clear();
+  std::vector<State<Scalar, F>> states;
+  std::swap(states, Access::states(checkpoints));  // none if the call fails on its way
   Access::tokens(checkpoints) = T;
   Access::chunk(checkpoints) = options.chunk;
   const Index between = Access::between(checkpoints) = options.chunk * std::max<Index>(1, options.checkpoint);
-  for (Index t = 0; t < T || t == 0; t += between) {
-    states.push_back(state);
+  if (!states.empty() &&
+      !(same_feature(states.front().feature(), feature) && states.front().key_dimension() == state.key_dimension()))
+    states.clear();
+  std::size_t n = 0;
+  for (Index t = 0; t < T || t == 0; t += between, ++n) {
+    if (n < states.size())
+      detail::StateAccess::content(states[n]) = detail::StateAccess::content(state);
+    else
+      states.push_back(state);
     const Segment some{t, std::min(between, T - t)};
     chunked<Normalization>(feature, detail::TransitionSegment<A>(transition, some), queries.middleCols(t, some.size),
                            keys.middleCols(t, some.size), values.middleCols(t, some.size), state,
                            Y.middleCols(t, some.size), workspace, options);
   }
+  states.erase(states.begin() + static_cast<std::ptrdiff_t>(n), states.end());
+  std::swap(states, Access::states(checkpoints));
 }
 
 }  // namespace SYMPOW_NAMESPACE

@@ -10,42 +10,33 @@
 namespace SYMPOW_NAMESPACE {
 namespace detail {
 
-/// dμ = gauge - ⟨[dS; dZ], L [S; Z]⟩, or the gauge from dμ. Embedded scores see no gauge: what goes back is dμ.
+/// Where keys turn: dμ = gauge - ⟨[dS; dZ], L [S; Z]⟩, or the gauge from dμ. Embedded scores see no gauge: what goes
+/// back is dμ.
 template <class Scalar, FeatureMap F, class A>
 void set_gauge(const VjpViewOf<Scalar, A>& view, const FoldedSums<Scalar>& S, AdjointContent<Scalar>& adjoint,
                LiftedTurns& turns, bool from_frame) {
-  if constexpr (A::key_action == KeyAction::turn) {
-    const Planes planes = view.planes();
-    Eigen::VectorXd lifted = Eigen::VectorXd::Zero(planes.count);
-    if constexpr (F::score == Score::power)
-      if (!S.empty() && !adjoint.sums.empty()) {
-        turns.set(adjoint.sums.log_channels.size(), degree_of<F>, planes);
-        turns.add(adjoint.sums, S, weight_of(0, S.exponent() + adjoint.sums.exponent()), lifted.data());
-      }
-    if (adjoint.gauge.size() == 0) adjoint.gauge.setZero(planes.count);  // no chunk has come by
-    if (!from_frame)
-      adjoint.frame = adjoint.gauge - lifted;
-    else if (adjoint.frame.size() == 0)
-      adjoint.gauge = lifted;
-    else
-      adjoint.gauge = adjoint.frame + lifted;
-  }
+  const Planes planes = view.planes();
+  Eigen::VectorXd lifted = Eigen::VectorXd::Zero(planes.count);
+  if constexpr (F::score == Score::power)
+    if (!S.empty() && !adjoint.sums.empty()) {
+      turns.set(adjoint.sums.log_channels.size(), degree_of<F>, planes);
+      turns.add(adjoint.sums, S, weight_of(0, S.exponent() + adjoint.sums.exponent()), lifted.data());
+    }
+  if (adjoint.gauge.size() == 0) adjoint.gauge.setZero(planes.count);  // no chunk has come by
+  if (!from_frame)
+    adjoint.frame = adjoint.gauge - lifted;
+  else if (adjoint.frame.size() == 0)
+    adjoint.gauge = lifted;
+  else
+    adjoint.gauge = adjoint.frame + lifted;
   adjoint.has_gauge = true;
 }
 
-/// Of a state, its tail folded.
-template <class Scalar, class F>
-StateAt<Scalar> state_at(const State<Scalar, F>& state) {
-  StateContent<Scalar> content = StateAccess::content(state);
-  StateOperations<Scalar, F>::fold(state.feature(), content);
-  return {std::move(content.sums), std::move(content.frames.end)};
-}
-
 /// Takes a call back that is checked; adds to the gradients. `adjoint` is that behind the last token, and then that
-/// before the first. Of several states the first is that before the first token.
-template <class Normalization, class F, class A, class Scalar>
+/// before the first. `states(n)` is the first state or, of `count`, that before so many times `tokens_between` tokens.
+template <class Normalization, class F, class A, class Scalar, class States>
 void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
-                     const VjpResults<Scalar, A>& results, std::vector<StateAt<Scalar>> states, Index tokens_between,
+                     const VjpResults<Scalar, A>& results, const States& states, Index count, Index tokens_between,
                      Index chunk, StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace,
                      const Options& options) {
   AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
@@ -53,14 +44,29 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
   VjpViewOf<Scalar, A> vjp(transition, results.transition);
   AdjointMemory<Scalar>& memory = adjoint_memory_of(workspace);
   const auto call = vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options);
-  if (!content.has_gauge) {
-    std::vector<StateAt<Scalar>> last{states.front()};
-    ChunkedVjp<Scalar, F>::absorb(feature, call, {last, 0, content}, chunk);
-    set_gauge<Scalar, F>(vjp, last.front().sums, content, memory.turns, true);
+  StateAt<Scalar> first{{arguments.V.rows(), feature.dimension(arguments.K.rows()), arguments.K.rows()}, {}};
+  const auto load = [&](Index n, StateAt<Scalar>& at) {
+    const StateContent<Scalar>& state = StateAccess::content(states(n));
+    at.frame = state.frames.end;
+    if (state.tail.size() == 0 && state.sums.is_settled()) return at.sums = state.sums, void();
+    StateContent<Scalar> copy = state;
+    StateOperations<Scalar, F>::fold(feature, copy);
+    std::swap(at.sums, copy.sums);
+  };
+  const StatesOfVjp<Scalar> given{load, count, tokens_between, content};
+  load(0, first);
+  constexpr bool turns = A::key_action == KeyAction::turn;
+  if (turns && !content.has_gauge) {
+    StateAt<Scalar> last = first;
+    ChunkedVjp<Scalar, F>::absorb(feature, call, given, chunk, last);
+    if constexpr (turns) set_gauge<Scalar, F>(vjp, last.sums, content, memory.turns, true);
   }
-  const FoldedSums<Scalar> first = states.front().sums;
-  ChunkedVjp<Scalar, F>::run(feature, call, {states, tokens_between, content}, chunk);
-  set_gauge<Scalar, F>(vjp, first, content, memory.turns, false);
+  if constexpr (turns) {
+    ChunkedVjp<Scalar, F>::run(feature, call, given, chunk, first);
+    set_gauge<Scalar, F>(vjp, first.sums, content, memory.turns, false);
+  } else {
+    ChunkedVjp<Scalar, F>::run(feature, call, given, chunk, std::move(first));
+  }
   StateGradientAccess::content(adjoint) = std::move(content);
 }
 template <class Normalization, class F, class A, class Scalar>
@@ -70,10 +76,10 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
   HeadShape shape = head_shape(feature, transition, arguments.K.cols(), arguments.K.rows(), arguments.V.rows());
   shape.keeps_state = true;
   shape.from_nothing = state.tokens() == 0;
-  std::vector<StateAt<Scalar>> states;
-  states.push_back(state_at(state));
-  run_chunked_vjp<Normalization>(feature, transition, arguments, results, std::move(states), 0,
-                                 chunk_of(options, shape), adjoint, workspace, options);
+  shape.is_full = options.mask.is_full;
+  const auto states = [&](Index) -> const State<Scalar, F>& { return state; };
+  run_chunked_vjp<Normalization>(feature, transition, arguments, results, states, 1, 0, chunk_of(options, shape),
+                                 adjoint, workspace, options);
 }
 
 /// Throws unless a state form has the gradients of such a call.
@@ -99,7 +105,8 @@ void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments
 /// the state before the first. A row without weight has no gradient, and its dy changes nothing. Rows and normalisers
 /// of the forward pass are not needed. Cost: four products of D (e + 1) a token, a fifth for the part (k - 1)/k of
 /// states that is made again, k = `Options::checkpoint`; memory: a state every k chunks and k more. The same bits for
-/// every k. Throws as `chunked` does, before anything is touched. Source: reverse mode by chunks.
+/// every k. Under `full()`: five products, and one state. Throws as `chunked` does, before anything is touched. Source:
+/// reverse mode by chunks.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
           class DY>
 void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
@@ -137,11 +144,11 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
       detail::raise<InvalidArgument>("chunked_vjp: the checkpoints are empty, chunked() fills them");
     detail::check_size("columns of K", keys.cols(), Access::tokens(checkpoints), "tokens of the checkpoints");
     detail::check_chunked_vjp(feature, transition, arguments, checkpoints[0], adjoint, options);
-    std::vector<detail::StateAt<Scalar>> states;
-    for (Index n = 0; n < checkpoints.size(); ++n) states.push_back(detail::state_at(checkpoints[n]));
+    if (options.mask.is_full) detail::raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
+    const auto states = [&](Index n) -> const State<Scalar, F>& { return checkpoints[n]; };
     detail::begin_gradients(gradients, transition, arguments, options);
-    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients),
-                                           std::move(states), checkpoints.tokens_between(), Access::chunk(checkpoints),
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients), states,
+                                           checkpoints.size(), checkpoints.tokens_between(), Access::chunk(checkpoints),
                                            adjoint, workspace, options);
   }
 }

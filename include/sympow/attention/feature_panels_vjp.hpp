@@ -46,4 +46,23 @@ void for_feature_panels_vjp(
   }
 }
 
+/// The same of all tokens without φ: visit(first, dΦ) sets the gradients of some entries, m × w.
+template <class F, class Scalar>
+void for_feature_gradients(const F& feature, PanelMemory<Scalar>& memory, MatrixView<Scalar> columns,
+                           MatrixView<Scalar> d_columns,
+                           std::type_identity_t<Visitor<Index, MatrixView<Scalar>>> visit) {
+  if constexpr (degree_of<F> > 1 && requires { F::vjp_columns(1); }) {
+    const Index d = columns.rows(), m = columns.cols();
+    auto tokens = memory.tokens(m, d), d_tokens = memory.d_tokens(m, d), d_panel = memory.d_panel(m, panel_width),
+         d_scratch = memory.d_scratch(m, F::vjp_columns(d));
+    set_copy(tokens, columns.transpose());
+    feature.vjp_by_panels(tokens, d_panel, d_scratch, d_tokens, visit);
+    set_copy(d_columns, d_tokens.transpose());
+  } else {
+    for_feature_panels_vjp(feature, memory, columns, columns.leftCols(0), d_columns,
+                           [&](Index first, const Entries<Scalar>&, const Entries<Scalar>&,
+                               MatrixView<Scalar> gradients) { visit(first, gradients); });
+  }
+}
+
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -66,6 +66,8 @@ struct FoldedSums {
     resize_anew(channel_weights, 0);
     settle();
   }
+  /// Whether no decay since the last fold is owed.
+  [[nodiscard]] bool is_settled() const { return log_decay == 0 && !channels_decay; }
   /// The decay since the last fold is in the sums.
   void settle() {
     log_decay = 0;

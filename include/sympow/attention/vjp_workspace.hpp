@@ -24,4 +24,8 @@ class VjpWorkspace : public Workspace<Scalar> {
   detail::AdjointMemory<Scalar> memory_;
 };
 
+/// One for every thread, grown by the calls that use it.
+template <class Scalar>
+using VjpWorkspaces = std::vector<VjpWorkspace<Scalar>>;
+
 }  // namespace SYMPOW_NAMESPACE

@@ -234,7 +234,8 @@ class PanelProduct {
     for (Index j = 0; j < cols;) {
       const Index left = cols - j, width = std::min<Index>(left, left >= columns ? columns : left > 1 ? few : 1);
       if (width == columns && height == packets * lanes && C.down == 1)
-        tile_product<packets, columns>(add, depth, a, a_right, B.at(0, j), C.at(0, j).data, C.right);
+        tile_product<packets, columns>(add, depth, a, a_right, B.data + j * B.right, B.down, B.right,
+                                       C.data + j * C.right, C.right);
       else if (width > few)
         tile<packets, columns>(add, height, width, depth, a, a_right, B.at(0, j), C.at(0, j));
       else if (width > 1)
@@ -251,7 +252,7 @@ class PanelProduct {
                    Strided<const Scalar*> B, Strided<Scalar*> C) {
     constexpr Index full = packets * lanes;
     if (width == columns && height == full && C.down == 1)
-      return tile_product<packets, columns>(add, depth, a, a_right, B, C.data, C.right);
+      return tile_product<packets, columns>(add, depth, a, a_right, B.data, B.down, B.right, C.data, C.right);
     Scalar padded[size_of(panel_depth * columns)], partial[size_of(full * columns)];
     if (width < columns) {
       for (Index k = 0; k < depth; ++k)
@@ -259,17 +260,16 @@ class PanelProduct {
           padded[k * columns + t] = t < width ? B.data[k * B.down + t * B.right] : Scalar(0);
       B = {padded, columns, 1};
     }
-    tile_product<packets, columns>(false, depth, a, a_right, B, partial, full);
+    tile_product<packets, columns>(false, depth, a, a_right, B.data, B.down, B.right, partial, full);
     store<Scalar>(add, height, width, partial, full, C);
   }
 
-  // C ← A B or C += A B, all of C held in registers.
+  // C ← A B or C += A B, all of C held in registers. Factors come as numbers: what is put together for every tile is
+  // stored in parts and read as a whole, for which a processor waits.
   template <int packets, int columns>
-  static void tile_product(bool add, Index depth, const Scalar* a, Index a_right, Strided<const Scalar*> B, Scalar* c,
-                           Index c_right) {
+  static void tile_product(bool add, Index depth, const Scalar* a, Index a_right, const Scalar* b, Index down,
+                           Index right, Scalar* c, Index c_right) {
     using namespace Eigen::internal;
-    const Scalar* b = B.data;
-    const Index down = B.down, right = B.right;
     Packet sums[size_of(packets * columns)], terms[size_of(packets * columns)];
     unrolled<packets * columns>([&](auto j) { sums[j] = pset1<Packet>(Scalar(0)); });
     for (Index begin = 0; begin < depth; begin += short_sum) {

@@ -67,6 +67,18 @@ void set_times_power_of_two(ColumnView<Scalar> y, ColumnView<const Scalar> x, do
     for (Index i = 0; i < x.size(); ++i) y[i] = times_power_of_two(x[i], exponent);
 }
 
+/// y ← y + 2^exponent x.
+template <class Scalar>
+void add_times_power_of_two(ColumnView<Scalar> y, ColumnView<const Scalar> x, double exponent) {
+  using Limits = std::numeric_limits<Scalar>;
+  using Block = Eigen::Array<Scalar, 16, 1>;
+  Index i = 0;
+  if (Limits::min_exponent < exponent && exponent < Limits::max_exponent)
+    for (const Scalar factor = normal_power_of_two<Scalar>(static_cast<int>(exponent)); i + 16 <= x.size(); i += 16)
+      Block::Map(y.data() + i) += Block::Map(x.data() + i) * factor;
+  for (; i < x.size(); ++i) y[i] += times_power_of_two(x[i], exponent);
+}
+
 /// ‖x‖ without overflow on the way to it.
 template <class Scalar>
 Scalar stable_norm(ColumnView<const Scalar> x) {

@@ -79,6 +79,19 @@ struct SymmetricPower final {
       gradients.take(entries.cols());
     });
   }
+  /// The same without φ: visit(first, dΦ) writes the gradients of all tokens, m = n.
+  template <class X, class Panel, class DX, class Visit>
+  void vjp_by_panels(const X& x, Panel& d_panel, Panel& d_scratch, DX&& d_tokens, Visit&& visit) const
+    requires(P > 1)
+  {
+    detail::SymmetricPowerVjp<P, typename X::Scalar> gradients(x, d_panel, d_scratch, d_tokens);
+    const Index D = dimension(x.cols());
+    for (Index first = 0, size = 0; first < D; first += size) {
+      size = std::min<Index>(d_panel.cols(), D - first);
+      visit(first, d_panel.leftCols(size));
+      gradients.take(size);
+    }
+  }
   [[nodiscard]] static constexpr Index vjp_columns(Index d)
     requires(P > 1)
   {

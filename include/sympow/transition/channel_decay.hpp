@@ -62,6 +62,10 @@ class ChannelDecay {
   };
   [[nodiscard]] Gradient zero_gradient(Index tokens) const { return {Eigen::MatrixXd::Zero(log_a_.rows(), tokens)}; }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
+  [[nodiscard]] ChannelDecay part(Segment s) const { return ChannelDecay(log_a_.middleCols(s.begin, s.size)); }
+  void join(const Gradient& part, Segment s, Gradient& whole) const {
+    whole.log_a.middleCols(s.begin, s.size) += part.log_a;
+  }
   template <class S>
   void transport_vjp(Frame&, Segment segment, TransportVjp<S>& x, Gradient& g) const;
   template <class S>

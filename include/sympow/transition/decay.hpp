@@ -15,6 +15,8 @@ struct Stationary : LeavesKeys {
   struct Gradient {};  ///< of no parameters
   [[nodiscard]] Gradient zero_gradient(Index) const { return {}; }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
+  [[nodiscard]] Stationary part(Segment) const { return {}; }
+  void join(const Gradient&, Segment, Gradient&) const {}
 };
 
 /// See `Stationary`.
@@ -47,6 +49,8 @@ class ConstantDecay : public LeavesKeys {
   void add_decay_flows(Segment s, const double* flows, Gradient& g) const {
     for (Index i = 0; i < s.size; ++i) g.log_gamma += flows[i];
   }
+  [[nodiscard]] ConstantDecay part(Segment) const { return *this; }
+  void join(const Gradient& part, Segment, Gradient& whole) const { whole.log_gamma += part.log_gamma; }
 
  private:
   double log_gamma_;
@@ -79,6 +83,10 @@ class Decay : public LeavesKeys {
   [[nodiscard]] Gradient zero_gradient(Index tokens) const { return {Eigen::VectorXd::Zero(tokens)}; }
   void add_decay_flows(Segment s, const double* flows, Gradient& g) const {
     for (Index i = 0; i < s.size; ++i) g.log_gamma[s.begin + i] += flows[i];
+  }
+  [[nodiscard]] Decay part(Segment s) const { return Decay(log_gamma_.segment(s.begin, s.size)); }
+  void join(const Gradient& part, Segment s, Gradient& whole) const {
+    whole.log_gamma.segment(s.begin, s.size) += part.log_gamma;
   }
 
  private:

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
-#include <sympow/transition/transition.hpp>
+#include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -22,9 +23,20 @@ struct Coupling {
 
   /// sums += factor times n couplings of x and dx, whose parts begin so far apart.
   template <class S>
-  void add(double* __restrict sums, Index n, double factor, const S* x, Index x_apart, const S* dx,
-           Index dx_apart) const {
-    const auto number = [](S entry) { return static_cast<double>(entry); };
+  void add(double* sums, Index n, double factor, const S* x, Index x_apart, const S* dx, Index dx_apart) const {
+    constexpr Index block = 16;  // loops of which are made of packets
+    Index u = 0;
+    for (; u + block <= n; u += block)
+      add_some(sums + u, std::integral_constant<Index, block>(), factor, x + u * each(), x_apart, dx + u * each(),
+               dx_apart);
+    add_some(sums + u, n - u, factor, x + u * each(), x_apart, dx + u * each(), dx_apart);
+  }
+
+ private:
+  template <class S, class Size>
+  [[gnu::always_inline]] void add_some(double* __restrict sums, Size n, double factor, const S* __restrict x,
+                                       Index x_apart, const S* __restrict dx, Index dx_apart) const {
+    const auto number = [](S entry) __attribute__((always_inline)) { return static_cast<double>(entry); };
     if (kind == channels)
       for (Index c = 0; c < n; ++c) sums[c] += factor * (number(x[c]) * number(dx[c]));
     else if (kind == neighbours)
@@ -35,6 +47,11 @@ struct Coupling {
         sums[u] += factor * (number(dx[u + dx_apart]) * number(x[u]) - number(dx[u]) * number(x[u + x_apart]));
   }
 };
+
+/// Of the planes that a transition turns.
+inline Coupling coupling_of(const Planes& planes) {
+  return {planes.pairing == Pairing::interleaved ? Coupling::neighbours : Coupling::halves, planes.count};
+}
 
 /// Adds to dQ and dK what pairs of tokens give, and shows the pairs' flows
 ///

@@ -99,6 +99,17 @@ class TransitionProduct {
   void pull_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const {
     acting().template pull_vjp<S>(segment, X, dX, unit, acting_part(g));
   }
+  [[nodiscard]] TransitionProduct part(Segment s) const
+    requires detail::HasParts<Left> && detail::HasParts<Right>
+  {
+    return {left_.part(s), right_.part(s)};
+  }
+  void join(const Gradient& part, Segment s, Gradient& whole) const
+    requires detail::HasParts<Left> && detail::HasParts<Right>
+  {
+    left_.join(part.left, s, whole.left);
+    right_.join(part.right, s, whole.right);
+  }
   [[nodiscard]] Planes planes() const
     requires requires(const Acting& a) { a.planes(); }
   {

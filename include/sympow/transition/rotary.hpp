@@ -66,6 +66,13 @@ class Rotary {
     return {Eigen::VectorXd::Zero(theta_.size()), Eigen::VectorXd::Zero(has_beta_ ? tokens : 0)};
   }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
+  [[nodiscard]] Rotary part(Segment s) const {
+    return has_beta_ ? Rotary(theta_, beta_.segment(s.begin, s.size), pairing_) : *this;
+  }
+  void join(const Gradient& part, Segment s, Gradient& whole) const {
+    whole.theta += part.theta;
+    if (has_beta_) whole.beta.segment(s.begin, s.size) += part.beta;
+  }
 
   // With F_t the flow through token t of the angle of every plane, dβ_t = θ·F_t and dθ = Σ_t β_t F_t.
   template <class S>
@@ -76,9 +83,8 @@ class Rotary {
       g.theta.segment(first, n) += (x.unit * beta(token)) * F;
       if (has_beta_) g.beta[token] += x.unit * theta_.segment(first, n).dot(F);
     };
-    detail::PairFlows<S, decltype(add)> flows(
-        {split() ? detail::Coupling::halves : detail::Coupling::neighbours, theta_.size()}, x.moved_queries,
-        x.moved_keys, x.d_logits, x.d_queries, x.d_keys, add);
+    detail::PairFlows<S, decltype(add)> flows(detail::coupling_of(planes()), x.moved_queries, x.moved_keys, x.d_logits,
+                                              x.d_queries, x.d_keys, add);
     if (x.is_absolute) {
       flows.add_absolute(x.through);
     } else {

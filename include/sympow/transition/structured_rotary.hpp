@@ -80,6 +80,12 @@ class StructuredRotary {
             Eigen::MatrixXd::Zero(d, d)};
   }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
+  [[nodiscard]] StructuredRotary part(Segment s) const { return {family_, positions_.middleCols(s.begin, s.size)}; }
+  void join(const Gradient& part, Segment s, Gradient& whole) const {
+    whole.positions.middleCols(s.begin, s.size) += part.positions;
+    whole.frequencies += part.frequencies;
+    whole.basis += part.basis;
+  }
 
   // Positions are absolute, so that nothing flows: with m_i = ⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩ by planes, dr_i = Λ m_i
   // and dΛ = Σ_i r_i m_iᵀ. U acts before and after the turns. Asks for memory of 2 d² numbers where there is a U.

@@ -31,8 +31,8 @@ struct TransportVjp {
   double* through = nullptr;
   /// The true gradients are so many times those here. Those of parameters are true.
   double unit = 1;
-  /// Turn with embedded scores, which see absolute angles: F_t = through + Σ_{i≥t} (⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩),
-  /// and no logits.
+  /// Turn with embedded scores or under a full mask, where angles are absolute, and no logits: F_t = through + Σ_{i≥t}
+  /// (⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩).
   bool is_absolute = false;
 };
 
@@ -70,6 +70,17 @@ concept HasVjp = requires(const A& a, typename A::Gradient& g, Frame& frame, Seg
   a.add_decay_flows(s, flows, g);
   a.template transport_vjp<S>(frame, s, x, g);
   a.template pull_vjp<S>(s, X, X, unit, g);
+};
+
+/// One whose tokens go back on several threads:
+///
+///     A part(Segment s) const;                            of some tokens
+///     void join(const Gradient& part, Segment s, Gradient& whole) const;
+///                                                         adds to a gradient that of the part of these tokens
+template <class A>
+concept HasParts = requires(const A& a, typename A::Gradient& g, Segment s) {
+  { a.part(s) } -> std::same_as<A>;
+  a.join(g, s, g);
 };
 
 /// dQ += K dX and dK += Q dXᵀ for logits of pairs j ≤ i of n tokens; sets dX to 0 for j > i.

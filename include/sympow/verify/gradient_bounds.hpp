@@ -226,7 +226,7 @@ class BoundSums {
     for (Index r = 0; r <= e; ++r) result_.initial(r, 0) += size * h_[r];
   }
 
-  /// Σ_{j<t≤i} of couplings and of levers; embedded scores see absolute angles, and so all later tokens.
+  /// Σ_{j<t≤i} of couplings and of levers; what sees absolute angles has all later tokens.
   void add_flows() {
     const Index T = call_.tokens();
     result_.log_gamma.setZero(T), result_.step_levers.setZero(T), result_.own_levers.setZero(T);
@@ -236,14 +236,13 @@ class BoundSums {
         if (at < 0) continue;
         for (Index t = std::min(at, j) + 1; t <= std::max(at, j); ++t) {
           result_.log_gamma[t] += couplings_(j + 1, i);
-          if (call_.score != Score::embedded) result_.step_levers[t] += result_.levers(j + 1, i);
+          if (!call_.is_absolute()) result_.step_levers[t] += result_.levers(j + 1, i);
         }
         if (i < m_) result_.own_levers[at] += result_.levers(j + 1, i);
         if (j >= 0) result_.own_levers[j] += result_.levers(j + 1, i);
       }
     Wide later = 0;
-    for (Index t = T - 1; t >= 0 && call_.score == Score::embedded; --t)
-      result_.step_levers[t] = later += result_.own_levers[t];
+    for (Index t = T - 1; t >= 0 && call_.is_absolute(); --t) result_.step_levers[t] = later += result_.own_levers[t];
   }
 
   /// By the unit, and to the shapes of the gradients.

@@ -49,6 +49,9 @@ struct GradientCall {
 
   [[nodiscard]] Index tokens() const { return std::ssize(log_decay); }
   [[nodiscard]] Index token_of(Index query) const { return query + mask.offset; }
+  /// Whether angles are seen as they are, and not those between two tokens, so that their gradients are sums over all
+  /// later tokens.
+  [[nodiscard]] bool is_absolute() const { return score == Score::embedded || mask.is_full; }
   [[nodiscard]] bool has_state() const { return initial.size() + d_final.size() > 0; }
   /// Keys 0 … n - 1 that a query sees.
   [[nodiscard]] Index seen(Index query) const {

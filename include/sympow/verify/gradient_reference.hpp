@@ -77,7 +77,7 @@ class GradientSums {
 
   // What multiplies every pair of a token before `first` and one from `last` on: d log γ_t += c, first ≤ t ≤ last.
   void add_flow(Index first, Index last, Wide coupling) {
-    for (Index t = first; t <= last; ++t) result_.log_gamma[t] += coupling;
+    for (Index t = first; t <= last && !call_.mask.is_full; ++t) result_.log_gamma[t] += coupling;
   }
   // The gradient of aᵀ A_first … A_last b in every step, a before the first and b behind the last, times dx.
   template <class Before, class Behind>
@@ -97,7 +97,7 @@ class GradientSums {
       if (b == 0 && s == 0) continue;  // behind a closed gate, whatever it is
       for (Index r = 0; r < call_.V.rows(); ++r) result_.V(r, j) += s * g[r];
       result_.coupling(j, i) = s * D;
-      if (!call_.mask.is_full) add_flow(j + 1, call_.token_of(i), s * D);
+      add_flow(j + 1, call_.token_of(i), s * D);
       if (call_.score == Score::embedded) {
         add(d_features, b * D, pairs_.key_features[static_cast<std::size_t>(j)].phi);
         const auto& key = pairs_.key_features[static_cast<std::size_t>(j)];

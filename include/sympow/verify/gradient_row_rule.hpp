@@ -20,8 +20,8 @@ namespace SYMPOW_NAMESPACE::verify {
     return std::abs(sum);
   };
   for (Index t = 0; t < beta.size(); ++t)
-    turned += std::abs(beta[t]) * (of.frame_lever + (call.score == Score::embedded ? of.step_levers[t] : Wide(0)));
-  for (Index i = 0; i < of.levers.cols() && call.score != Score::embedded; ++i)
+    turned += std::abs(beta[t]) * (of.frame_lever + (call.is_absolute() ? of.step_levers[t] : Wide(0)));
+  for (Index i = 0; i < of.levers.cols() && !call.is_absolute(); ++i)
     for (Index j = -1; j + 1 < of.levers.rows(); ++j)
       if (const Index at = of.row_tokens[static_cast<std::size_t>(i)]; at >= 0)
         turned += between(j, at) * of.levers(j + 1, i);

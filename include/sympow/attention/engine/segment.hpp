@@ -161,6 +161,12 @@ class SegmentLoader {
   [[nodiscard]] const LogDecay& total() const { return total_; }
   [[nodiscard]] LogDecay first() const { return {segment_.size > 0 ? memory_.gates(segment_.size)[0] : 0, 0}; }
   [[nodiscard]] const LogDecay& rest() const { return rest_; }
+  /// Σ log a of a segment by channel, null where none decays by itself.
+  const Eigen::VectorXd* log_channels(Segment segment, Eigen::VectorXd& totals) const {
+    if (transition_.key_action() != KeyAction::scale) return nullptr;
+    transition_.log_channel_totals(segment, totals);
+    return &totals;
+  }
   [[nodiscard]] Queries<Scalar> queries() {
     const Index n = segment_.size;
     return {embeds_ ? memory_.query_features(vector_rows_, n) : memory_.queries(d_, n),

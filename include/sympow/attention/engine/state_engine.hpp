@@ -92,15 +92,9 @@ class StateEngine final : SegmentEngine<Scalar, F> {
 
   MatrixView<Scalar> none() { return {nullptr, loader_.vector_rows(), 0}; }
 
-  // Σ log a of the loaded segment by channel, nothing where none decays by itself.
-  const Eigen::VectorXd* log_channels(Segment segment) {
-    if (action_ != KeyAction::scale) return nullptr;
-    call_.transition.log_channel_totals(segment, memory_.log_channels);
-    return &memory_.log_channels;
-  }
   // The decay of the sums over a segment, without its scalar gates: of the channel that forgets least.
   double slowest_channel_over(Segment segment) {
-    const Eigen::VectorXd* log_a = log_channels(segment);
+    const Eigen::VectorXd* log_a = loader_.log_channels(segment, memory_.log_channels);
     if (log_a == nullptr) return sums_.template slowest_decay<degree>() - sums_.log_decay;
     double slowest = log_a->size() == 0 ? 0 : no_weight;
     for (Index c = 0; c < log_a->size(); ++c) slowest = std::max(slowest, sums_.log_channels[c] + (*log_a)[c]);
@@ -172,7 +166,7 @@ class StateEngine final : SegmentEngine<Scalar, F> {
     const Segment own = loader_.segment();
     const Keys<Scalar> keys = loader_.keys();
     const bool folds = !tail_.has_room_for(own.size);
-    const Eigen::VectorXd* log_a = log_channels(own);
+    const Eigen::VectorXd* log_a = loader_.log_channels(own, memory_.log_channels);
     const LogDecay& total = loader_.total();
     frames_.tokens += own.size;
     frames_.log_decay += total.high;

@@ -3,18 +3,21 @@
 
 #include <sympow/attention/engine/key_blocks.hpp>
 #include <sympow/attention/gradient/segment_adjoint.hpp>
+#include <sympow/transition/flows.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
 /// Segments from the last to the first. The rows of a segment see its own keys and, pulled through what lies between,
 /// the blocks before it; of these pairs the logits X and the products Vᵀ dY are kept, 2 n numbers a key, until the rows
-/// know what the loss asks of them. What a block's keys get from later rows waits for its turn. Five products a pair.
+/// know what the loss asks of them. What a block's keys get from later rows waits for its turn. Under a full mask rows
+/// come first and see all blocks, and then keys do. Five products a pair.
 template <class Scalar, FeatureMap F>
 class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   using Base = SegmentAdjoint<Scalar, F>;
   using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_, Base::log2_of,
       Base::memory_, Base::own_, Base::rows_, Base::size;
-  static constexpr Index most = 96;  // tokens of a segment
+  using typename Base::Level;
+  static constexpr Index most = 144;  // tokens of a segment
   static constexpr Index short_sum = 16;
 
  public:
@@ -28,14 +31,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   void run() {
     reserve();
     load_all();
-    own_.through(Base::flows_through()).setZero();
-    for (block_ = keys_.size(); block_-- > 0;) {
-      const Segment s = loader_.load_gates(keys_[block_].tokens);
-      const Frame& start = kept_.frames[static_cast<std::size_t>(block_)];
-      Frame frame = start;
-      Base::load(s, frame, query_tokens(s), key_tokens(s));
-      Base::take_back(start);
-    }
+    const bool is_full = call_.options.mask.is_full;
+    if (is_full) take_back(true, false);
+    take_back(!is_full, true);
   }
 
  private:
@@ -44,6 +42,18 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     Index block;
     LogDecay between;
   };
+
+  // All segments, their queries or their keys or both.
+  void take_back(bool with_queries, bool with_keys) {
+    own_.through(Base::flows_through()).setZero();
+    for (block_ = keys_.size(); block_-- > 0;) {
+      const Segment s = loader_.load_gates(keys_[block_].tokens), none{s.begin, 0};
+      const Frame& start = kept_.frames[static_cast<std::size_t>(block_)];
+      Frame frame = start;
+      Base::load(s, frame, with_queries ? Base::query_tokens(s) : none, with_keys ? Base::key_tokens(s) : none);
+      Base::take_back(start);
+    }
+  }
 
   void reserve() {
     const Index n = std::min(most, tokens_), keys = call_.K.cols(), rows = loader_.vector_rows();
@@ -57,14 +67,6 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     kept_.d_block(std::max(rows, call_.V.rows()), n), kept_.d_logits(n, n);
   }
 
-  [[nodiscard]] Segment key_tokens(Segment s) const {
-    return {s.begin, std::clamp<Index>(call_.K.cols() - s.begin, 0, s.size)};
-  }
-  [[nodiscard]] Segment query_tokens(Segment s) const {
-    const Index offset = call_.options.mask.offset, begin = std::clamp(offset, s.begin, s.end());
-    return {begin, std::clamp(offset + call_.Q.cols(), begin, s.end()) - begin};
-  }
-
   // All keys, block by block, and where each block starts.
   void load_all() {
     keys_.clear();
@@ -74,7 +76,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       Segment s = loader_.load_gates({rest.begin, std::min(most, rest.size)});
       s.size = loader_.tokens_within(least_log_decay);
       kept_.frames.push_back(frame);
-      Base::load(s, frame, {s.begin, 0}, key_tokens(s));
+      Base::load(s, frame, {s.begin, 0}, Base::key_tokens(s));
       keys_.keep(loader_);
       rest = {s.end(), rest.size - s.size};
     }
@@ -96,21 +98,24 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
 
   void look_before() override {
     seen_.clear();
-    if (loader_.begins_anew()) return;
-    keys_.walk_back(block_, loader_.first(), [&](Index b, const LogDecay& between) { seen_.push_back({b, between}); });
+    const bool is_full = call_.options.mask.is_full;
+    if (loader_.begins_anew() || (is_full && Base::query_tokens_.size == 0)) return;
+    keys_.walk_back(is_full ? keys_.size() : block_, loader_.first(),
+                    [&](Index b, const LogDecay& between) { seen_.push_back({b, between}); });
     const Index n = size(), count = std::ssize(seen_);
-    const MatrixView<Scalar> queries = loader_.queries().vectors;
     if (pulls_) kept_.pulled(loader_.vector_rows(), n * count);
     for (Index m = 0; m < count; ++m) {
       const KeyBlock& block = keys_[seen_[static_cast<std::size_t>(m)].block];
-      const Keys<Scalar> keys = keys_.keys_in(block);
-      if (keys.size() > 0) {
-        set_product(part(kept_.logits, block, keys.size()), keys.vectors, queries);
-        set_product(part(kept_.products, block, keys.size()), keys.values.transpose(), rows_.dY());
+      MatrixView<Scalar> queries = queries_at(m);
+      if (pulls_ && m == 0) queries = loader_.queries().vectors;
+      if (pulls_ && m > 0) {
+        queries = queries_at(m - 1);
+        call_.transition.pull(keys_[seen_[static_cast<std::size_t>(m - 1)].block].tokens, Batch<Scalar>(queries));
       }
-      if (!pulls_) continue;
-      queries_at(m) = queries;
-      call_.transition.pull(block.tokens, Batch<Scalar>(queries));
+      const Keys<Scalar> keys = keys_.keys_in(block);
+      if (keys.size() == 0) continue;
+      set_product(part(kept_.logits, block, keys.size()), keys.vectors, queries);
+      set_product(part(kept_.products, block, keys.size()), keys.values.transpose(), rows_.dY());
     }
   }
   [[nodiscard]] double log2_before() override {
@@ -142,12 +147,14 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     });
   }
   // Of the keys of a block beside 2^E, all 1 where scores have become numbers.
-  ColumnView<const Scalar> weights_of(const Keys<Scalar>& keys, const LogDecay& between, double E) {
+  ColumnView<const Scalar> weights_of(const Keys<Scalar>& keys, const LogDecay& between, double E,
+                                      const Level& level = {}) {
     const Index n = keys.size();
     if constexpr (is_exponential) return kept_.ones(n);
     auto weights = kept_.weights(n);
-    const double factor = keys.M == no_weight ? 0 : between.weight(keys.M - E);
-    set_scaled(weights.data(), keys.weights.data(), static_cast<Scalar>(factor), n);
+    const double M = level.is_only ? keys.M : Base::set_weights_of(level, keys, weights);
+    const double factor = M == no_weight ? 0 : between.weight(M - E + level.below());
+    set_scaled(weights.data(), level.is_only ? keys.weights.data() : weights.data(), static_cast<Scalar>(factor), n);
     return weights;
   }
   // visit(block, keys, between) for the blocks with keys that the rows see.
@@ -172,40 +179,45 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       pass_through(seen.block, flow, unit, queries, d_rows);
       if (pulls_) call_.vjp.pull_vjp(block.tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), unit);
       if (keys.size() == 0) continue;
-      auto d_logits = kept_.d_logits(keys.size(), count);
-      flow += differentiate(run, R, seen, d_logits);
-      add_product(d_rows, keys.vectors.transpose(), d_logits);
-      auto d_keys = kept_.d_block(d_queries.rows(), keys.size());
-      set_product(d_keys, queries, d_logits.transpose());
-      auto waiting = kept_.d_keys(d_queries.rows(), call_.K.cols()).middleCols(block.tokens.begin, keys.size());
-      for (Index j = 0; j < keys.size(); ++j) {
-        auto dk = d_keys.col(j), sum = waiting.col(j);
-        set_times_power_of_two<Scalar>(dk, dk, R - Base::length_of(keys.exponents[j]));
-        sum += dk;
-      }
+      const double highest = Base::set_levels(keys, keys.size(), R, [&](Index j) {
+        return degree * keys.exponents[j] + log2_of(keys.log_b[j] + seen.between.high) - run.E;
+      });
+      Base::for_levels(highest, [&](const Level& level) {
+        const double lower = R - level.below();
+        auto d_logits = kept_.d_logits(keys.size(), count);
+        flow += differentiate(run, lower, seen, level, d_logits) * power_of_two<double>(-level.below());
+        auto d_keys = kept_.d_block(d_queries.rows(), keys.size());
+        set_product(d_keys, queries, d_logits.transpose());
+        if (level.number > 0) d_logits *= power_of_two<Scalar>(-level.below());
+        add_product(d_rows, keys.vectors.transpose(), d_logits);
+        auto waiting = kept_.d_keys(d_queries.rows(), call_.K.cols()).middleCols(block.tokens.begin, keys.size());
+        for (Index j = 0; j < keys.size(); ++j)
+          detail::add_times_power_of_two<Scalar>(waiting.col(j), d_keys.col(j),
+                                                 lower - Base::length_of(keys.exponents[j]));
+      });
     }
   }
   // Couplings of the rows with what lies before a block flow through it.
   void pass_through(Index block, double flow, double unit, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
     kept_.gates_through[static_cast<std::size_t>(block)] += unit * flow;
-    if (action_ != KeyAction::turn || is_embedded) return;
-    const Planes planes = call_.vjp.planes();
-    auto through = kept_.through(planes.count, keys_.size()).col(block);
+    if (action_ != KeyAction::turn || Base::is_absolute()) return;
+    const Coupling coupling = coupling_of(call_.vjp.planes());
+    auto of_run = own_.scratch(coupling.size), through = kept_.through(coupling.size, keys_.size()).col(block);
+    of_run.setZero();
     for (Index i = 0; i < queries.cols(); ++i)
-      for (Index u = 0; u < planes.count; ++u) {
-        const Index x = planes.first(u), y = planes.second(u);
-        through[u] += unit * (static_cast<double>(d_queries(y, i)) * static_cast<double>(queries(x, i)) -
-                              static_cast<double>(d_queries(x, i)) * static_cast<double>(queries(y, i)));
-      }
+      coupling.add(of_run.data(), coupling.size, 1, queries.col(i).data(), coupling.size, d_queries.col(i).data(),
+                   coupling.size);
+    through += unit * of_run;
   }
-  // The pairs of a run of rows with a block; returns the sum of their couplings.
-  double differentiate(const RowRun& run, double R, const Seen& seen, MatrixView<Scalar> d_logits) {
+  // The pairs of a run of rows with a block's keys of a level, in the unit 2^R; returns the sum of their couplings.
+  double differentiate(const RowRun& run, double R, const Seen& seen, const Level& level, MatrixView<Scalar> d_logits) {
     const KeyBlock& block = keys_[seen.block];
     const Keys<Scalar> keys = keys_.keys_in(block);
     const Index n = keys.size(), count = run.end - run.begin, e = call_.V.rows();
-    auto scores = part(kept_.logits, block, n), products = part(kept_.products, block, n);
+    auto scores = Base::used_up(level, part(kept_.logits, block, n), own_.other_logits),
+         products = Base::used_up(level, part(kept_.products, block, n), own_.other_products);
     auto of_keys = kept_.of_keys(call_.K.cols()).segment(block.tokens.begin, n);
-    const auto weights = weights_of(keys, seen.between, run.E);
+    const auto weights = weights_of(keys, seen.between, run.E, level);
     const double unit = power_of_two<double>(R);
     double flow = 0;
     auto sums = kept_.sums(n);  // over a few rows
@@ -213,10 +225,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     for (Index i = run.begin; i < run.end; ++i) {
       auto of_row = d_logits.col(i - run.begin);
       const ColumnView<Scalar> couplings = products.col(i);
-      differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
-                              own_.factors(size())[i], own_.last(size())[i], n);
+      const double sum = differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
+                                                 own_.factors(size())[i], own_.last(size())[i], n);
       if constexpr (is_exponential) Base::lengthen(of_row, keys, loader_.queries().exponents[i], n);
-      const auto sum = static_cast<double>(sum_of<Scalar>(couplings));
       own_.of_rows(size())[i] += unit * sum;
       flow += sum;
       sums += couplings;
@@ -232,25 +243,29 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
 
   double look_behind() override {
     const Index b = block_, n = Base::key_tokens_.size;
-    if (!is_embedded)  // whose moments are added up as they come
+    if (!Base::is_absolute())  // whose moments are added up as they come
       own_.through(Base::flows_through()) = kept_.through(Base::flows_through(), keys_.size()).col(b);
     if (n > 0) own_.of_keys(size()).head(n) = kept_.of_keys(call_.K.cols()).segment(Base::key_tokens_.begin, n);
     return kept_.gates_through[static_cast<std::size_t>(b)];
   }
   [[nodiscard]] double exponent_behind() override {
     double largest = no_weight;
-    const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
-    for (Index j = 0; j < waiting.cols(); ++j)
-      if (const Scalar entry = extent_of<Scalar>(waiting.middleCols(j, 1)).largest; entry > Scalar(0))
-        largest = std::max(
-            largest, std::ceil(std::log2(static_cast<double>(entry))) + Base::length_of(loader_.keys().exponents[j]));
+    for (Index j = 0; j < Base::key_tokens_.size; ++j) largest = std::max(largest, std::ceil(log2_behind(j)));
     return largest;
   }
-  void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {
-    const auto waiting = Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols()));
-    for (Index j = 0; j < waiting.cols(); ++j)
-      set_times_power_of_two<Scalar>(d_keys.col(j), waiting.col(j), Base::length_of(loader_.keys().exponents[j]) - R);
+  [[nodiscard]] double log2_behind(Index j) override {
+    const Scalar entry = extent_of<Scalar>(waiting().middleCols(j, 1)).largest;
+    return entry > Scalar(0) ? std::log2(static_cast<double>(entry)) + Base::length_of(loader_.keys().exponents[j])
+                             : no_weight;
   }
+  void add_behind(double R, const Level& level, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {
+    for (Index j = 0; j < d_keys.cols(); ++j)
+      if (level.is_only || own_.levels(d_keys.cols())[j] == level.number)
+        set_times_power_of_two<Scalar>(d_keys.col(j), waiting().col(j),
+                                       Base::length_of(loader_.keys().exponents[j]) - R);
+  }
+  // What the keys of the segment have from later rows.
+  MatrixView<Scalar> waiting() { return Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols())); }
 
   BlockAdjointMemory<Scalar>& kept_;
   KeyBlocks<Scalar, F> keys_;

@@ -3,6 +3,7 @@
 
 #include <sympow/attention/feature_panels_vjp.hpp>
 #include <sympow/attention/gradient/adjoint_content.hpp>
+#include <sympow/attention/gradient/read_rows.hpp>
 #include <sympow/attention/gradient/segment_adjoint.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -20,9 +21,10 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
  protected:
   using Base::action_, Base::call_, Base::degree, Base::feature_, Base::is_embedded, Base::loader_, Base::log2_of,
       Base::memory_, Base::own_, Base::rows_, Base::size;
+  using typename Base::Level;
 
   ChunkAdjoint(const F& feature, const VjpCall<Scalar>& call, AdjointContent<Scalar>& adjoint)
-      : Base(feature, call), H_(adjoint.sums), gauge_(adjoint.gauge) {}
+      : Base(feature, call), gauge_(adjoint.gauge), H_(adjoint.sums) {}
   ~ChunkAdjoint() = default;
 
   /// Memory for chunks of n tokens.
@@ -37,71 +39,65 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       if (action_ == KeyAction::mix) (*panel)(e + 1, D);
   }
 
-  /// Takes the loaded chunk back from the state before it.
-  void take_back(FoldedSums<Scalar>& S, const Frame& start) {
-    S_ = &S;
-    if (loader_.begins_anew()) S.clear();
-    slowest_ = slowest_channel(loader_.segment());
+  /// Takes the loaded chunk back from the state before it. `read` is what its rows have read of that, if it is known;
+  /// without `goes_on` nobody asks for H before the chunk.
+  void take_back(FoldedSums<Scalar>& S, const Frame& start, ReadRows<Scalar>* read = nullptr, bool goes_on = true) {
+    begin(S, read);
+    goes_on_ = goes_on;
     Base::take_back(start);
-    if (is_embedded && action_ == KeyAction::turn) gauge_ = own_.through(Base::flows_through());  // dμ before the chunk
+    if (Base::is_absolute() && action_ == KeyAction::turn) gauge_ = own_.through(Base::flows_through());
+  }
+  /// Only has its rows read the state, which is kept, and go into H.
+  void take_rows(FoldedSums<Scalar>& S, ReadRows<Scalar>& read) {
+    begin(S, &read);
+    goes_on_ = true;
+    Base::find_rows();
+    pass_adjoint(0);
   }
 
-  /// Σ log a of a segment by channel, null where none decays by itself.
-  const Eigen::VectorXd* log_channels(Segment s) {
-    if (action_ != KeyAction::scale) return nullptr;
-    call_.transition.log_channel_totals(s, memory_.log_channels);
-    return &memory_.log_channels;
-  }
-  /// Of the channel that forgets least, as a scalar decay.
+  /// The decay of the channel that forgets least over a segment, as a scalar one.
   double slowest_channel(Segment s) {
-    const Eigen::VectorXd* log_a = log_channels(s);
+    const auto* log_a = loader_.log_channels(s, memory_.log_channels);
     return log_a == nullptr ? 0 : degree * largest_of(*log_a);
   }
+  Eigen::VectorXd& gauge_;  // of angles that are seen as they are, dμ
 
  private:
+  void begin(FoldedSums<Scalar>& S, ReadRows<Scalar>* read) {
+    S_ = &S;
+    if (loader_.begins_anew()) S.clear();
+    read_ = read;
+    slowest_ = slowest_channel(loader_.segment());
+  }
   // Decay over the chunk, that of the slowest channel included.
   [[nodiscard]] double total() const { return loader_.total().high + slowest_; }
 
-  // Sᵀ dŷ_i and Z, what they are to φ(q_i), and both brought back through φ.
+  // Sᵀ dŷ_i and Z, brought back through φ, and what they are to φ(q_i).
   void look_before() override {
     const Index n = size();
     if (S_->empty()) return;
+    if (read_ != nullptr && read_->is_known()) return read_->put_back(own_, rows_.noise());
     const MatrixView<Scalar> queries = loader_.queries().vectors;
-    own_.read(n).setZero(), own_.read_products(n).setZero();
     const Index all = rows_.divides() ? 2 * n : n;
-    auto rows = own_.row_vectors(queries.rows(), all);
+    auto rows = own_.row_vectors(queries.rows(), all), d_rows = own_.d_row_vectors(queries.rows(), all);
     for (Index k = 0; k < all; k += n) rows.middleCols(k, n) = queries;
-    for_feature_panels_vjp(
-        feature_, memory_.fold.panels, rows, rows.leftCols(0), own_.d_row_vectors(queries.rows(), all),
-        [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&, MatrixView<Scalar> gradients) {
-          const Index width = features.cols();
-          const auto Z = ColumnView<Scalar>(S_->Z).segment(first, width);
-          set_product(gradients.topRows(n), rows_.dY().transpose(), MatrixView<Scalar>(S_->S).middleCols(first, width));
-          for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(Z[c]);
-          add_row_products(features, gradients, Z);
-        });
-    if (rows_.divides()) set_noise();
-  }
-  // Σ_c φ_c Z_c and Σ_c φ_c a_c of each row, by short sums.
-  void add_row_products(const Entries<Scalar>& features, MatrixView<const Scalar> a, ColumnView<const Scalar> Z) {
-    constexpr Index few = 16;
-    const Index n = size(), down = features.innerStride();
-    auto read = own_.read(n), products = own_.read_products(n);
-    auto sums = own_.factors(n), sums_of_products = own_.last(n);
-    for (Index first = 0; first < a.cols(); first += few) {
-      sums.setZero(), sums_of_products.setZero();
-      for (Index c = first; c < std::min(first + few, a.cols()); ++c) {
-        const Scalar *const x = features.data() + c * features.outerStride(), *const y = a.col(c).data(), z = Z[c];
-        Scalar *const of_z = sums.data(), *const of_a = sums_of_products.data();
-        for (Index i = 0; i < n; ++i) {
-          const Scalar phi = x[i * down];
-          of_z[i] += phi * z;
-          of_a[i] += phi * y[i];
-        }
-      }
-      read += sums.template cast<double>();
-      products += sums_of_products.template cast<double>();
+    auto dY = own_.tokens_down(n, call_.V.rows());
+    set_copy(dY, rows_.dY().transpose());
+    for_feature_gradients(feature_, memory_.fold.panels, rows, d_rows, [&](Index first, MatrixView<Scalar> gradients) {
+      const Index width = gradients.cols();
+      set_product(gradients.topRows(n), dY, MatrixView<Scalar>(S_->S).middleCols(first, width));
+      for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(S_->Z[first + c]);
+    });
+    for (Index i = 0; i < n; ++i) {
+      own_.read_products(n)[i] = product_with_features(queries.col(i), d_rows.col(i));
+      own_.read(n)[i] = rows_.divides() ? product_with_features(queries.col(i), d_rows.col(n + i)) : 0;
     }
+    if (rows_.divides()) set_noise();
+    if (read_ != nullptr) read_->keep(own_, rows_.noise(), d_rows);
+  }
+  // φ(x)·z = x·Dφ(x)ᵀz / P, by Euler.
+  static double product_with_features(ColumnView<const Scalar> x, ColumnView<const Scalar> brought_back) {
+    return static_cast<double>(dot_product(x.data(), brought_back.data(), x.size())) / degree;
   }
   void set_noise() {
     bool nonnegative = has_nonnegative_entries<F>;
@@ -147,7 +143,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (action_ == KeyAction::mix) keep_mixed();
     const double through = find_through();
     exponent_of_keys_ = H_.empty() ? no_weight : loader_.keys().M + H_.exponent();
-    pass_adjoint();
+    pass_adjoint(loader_.keys().size());
     return through;
   }
   // ⟨H, b S⁺ A⟩, and the same by channel or plane.
@@ -159,13 +155,13 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (action_ == KeyAction::turn) {
       if (gauge_.size() != through.size()) gauge_.setZero(through.size());
       if constexpr (!is_embedded)
-        if (passes) {
+        if (passes && !Base::is_absolute()) {
           own_.turns.set(call_.K.rows(), degree, call_.vjp.planes());
           own_.turns.add(H_, *S_, -factor, through.data());
         }
       through += gauge_;
     }
-    if (!passes) return 0;
+    if (!passes || call_.options.mask.is_full) return 0;
     if constexpr (!is_embedded)
       if (action_ == KeyAction::scale) return find_through_channels(factor);
     if (action_ == KeyAction::mix) return factor * mixed_product();
@@ -184,17 +180,18 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     return sum;
   }
 
-  // What H gives to the keys, and H before the chunk.
-  void pass_adjoint() {
+  // What H gives to the first keys, and H before the chunk.
+  void pass_adjoint(Index count) {
     const Index n = size(), e = call_.V.rows();
-    const Queries<Scalar> queries = loader_.queries();
-    const Keys<Scalar> keys = loader_.keys();
+    const MatrixView<Scalar> keys = loader_.keys().vectors.leftCols(count),
+                             queries = Base::queries().leftCols(goes_on_ ? Base::queries().cols() : 0);
+    const MatrixView<const Scalar> key_values = loader_.keys().values.leftCols(count);
     const bool was_empty = H_.empty();
     const double next = next_of_adjoint(), exponent = std::ceil(next);
-    auto values = own_.key_values(e, n), G = own_.G(e, n);
-    auto ones = own_.key_ones(n), last = own_.weights(n);
-    values.setZero(), ones.setZero();
-    for (Index i = 0; i < n; ++i) {
+    auto values = own_.key_values(e, count), G = own_.G(e, n).leftCols(queries.cols()), V = own_.tokens_down(count, e);
+    values.setZero(), set_copy(V, key_values.transpose());
+    auto last = own_.weights(queries.cols());
+    for (Index i = 0; i < queries.cols(); ++i) {
       const double rho = rows_.exponents()[i];
       const auto weight = next == no_weight || rho == no_weight
                               ? Scalar(0)
@@ -206,16 +203,15 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
         feature_, H_.S.cols(), memory_.fold,
         was_empty || next == no_weight ? 0 : weight_of(total(), H_.exponent() - exponent), log_of_channels());
     for_feature_panels_vjp(
-        feature_, memory_.fold.panels, keys.vectors, queries.vectors, own_.d_key_vectors(keys.vectors.rows(), n),
+        feature_, memory_.fold.panels, keys, queries, own_.d_key_vectors(keys.rows(), count),
         [&](Index first, const Entries<Scalar>& of_keys, const Entries<Scalar>& of_rows, MatrixView<Scalar> gradients) {
           const Index width = of_keys.cols();
           const auto S = MatrixView<Scalar>(H_.S).middleCols(first, width);
           const auto Z = ColumnView<Scalar>(H_.Z).segment(first, width);
           for (Index c = 0; c < width; ++c) gradients.col(c).setConstant(Z[c]);
           if (!was_empty) {
-            add_product(gradients, keys.values.transpose(), S);
+            add_product(gradients, V, S);
             add_product(values, S, of_keys.transpose());
-            add_product(ones, of_keys, Z);
           }
           if (action_ == KeyAction::mix) pull_adjoint();
           H_.forget(decay, first, width);
@@ -267,19 +263,25 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     };
     return std::max(with(exponent_of_keys_, loader_.rest()), with(mixed_exponent_, loader_.total()));
   }
-  void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) override {
-    if (exponent_of_keys_ == no_weight) return;
-    const Index n = size(), e = call_.V.rows();
+  [[nodiscard]] double log2_behind(Index j) override {
     const Keys<Scalar> keys = loader_.keys();
-    const double of_keys = loader_.rest().weight(exponent_of_keys_ - R), unit = power_of_two<double>(R);
+    return degree * keys.exponents[j] + log2_of(keys.log_b[j] + loader_.rest().high) + exponent_of_keys_ - keys.M;
+  }
+  void add_behind(double R, const Level& level, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) override {
+    if (exponent_of_keys_ == no_weight) return;
+    const Keys<Scalar> keys = loader_.keys();
+    const Index n = keys.size(), e = call_.V.rows();
+    const ColumnView<const Scalar> weights = level.is_only ? keys.weights : own_.weights(n);
+    const double M = level.is_only ? keys.M : Base::set_weights_of(level, keys, own_.weights(n));
+    if (M == no_weight) return;
+    const double of_keys = loader_.rest().weight(exponent_of_keys_ - keys.M + M - R), unit = power_of_two<double>(R);
     for (Index j = 0; j < n; ++j) {
-      const double exact = static_cast<double>(keys.weights[j]) * of_keys;
+      const double exact = static_cast<double>(weights[j]) * of_keys;
       const auto weight = static_cast<Scalar>(exact);
-      const auto values = own_.key_values(e, n).col(j);
-      d_keys.col(j) = weight * own_.d_key_vectors(d_keys.rows(), n).col(j);
-      dV.col(j) += weight * values;
-      const Scalar product = dot_product(keys.values.col(j).data(), values.data(), e);
-      own_.of_keys(n)[j] = unit * exact * (static_cast<double>(product) + static_cast<double>(own_.key_ones(n)[j]));
+      const auto d_vector = own_.d_key_vectors(d_keys.rows(), n).col(j);
+      d_keys.col(j) = weight * d_vector;
+      dV.col(j) += weight * own_.key_values(e, n).col(j);
+      own_.of_keys(size())[j] += unit * exact * product_with_features(keys.vectors.col(j), d_vector);
     }
   }
   bool mixes_state(double R) override {
@@ -290,7 +292,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
 
   FoldedSums<Scalar>* S_ = nullptr;
   FoldedSums<Scalar>& H_;
-  Eigen::VectorXd& gauge_;
+  ReadRows<Scalar>* read_ = nullptr;
+  bool goes_on_ = true;
   double slowest_ = 0, exponent_of_keys_ = no_weight, mixed_exponent_ = no_weight;
 };
 

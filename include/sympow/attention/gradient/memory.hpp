@@ -27,34 +27,34 @@ struct AdjointMemory {
   BlockAdjointMemory<Scalar> blocks;
   std::vector<Segment> segments;
   LiftedTurns turns;
-  Panel<Scalar> products, d_logits;                   ///< n × n: v_j·dŷ_i, then couplings; gradients of logits
-  Panel<Scalar> weights, factors, last;               ///< n; of rows, in their unit
-  Panel<Scalar> G, dV;                                ///< e × n
-  Panel<Scalar> queries, keys;                        ///< d × n, before transport
-  Panel<Scalar> loaded_queries, loaded_keys;          ///< d × n, after it
-  Panel<Scalar> moved_queries, moved_keys;            ///< the same, used up
-  Panel<Scalar> d_queries, d_keys;                    ///< rows × n
-  Panel<Scalar> d_plain_queries, d_plain_keys;        ///< d × n, of what an embedded score was made of
-  Panel<Scalar> features;                             ///< rows × n
-  Panel<Scalar> row_vectors, d_row_vectors;           ///< rows × 2 n: queries twice; Sᵀ dŷ and Z brought back through φ
-  Panel<Scalar> d_key_vectors, key_values, key_ones;  ///< rows × n: Hᵀ v⁺ brought back through φ; H⁺ φ(k), e × n and n
-  Panel<Scalar> state, adjoint, transposed;           ///< (e + 1) × d of a state that is mixed
-  Panel<double> read, read_products;                  ///< n: Zᵀφ(q) and φ(q)·Sᵀ dŷ
-  Panel<double> flows, of_rows, of_keys;  ///< n: couplings through every token; of rows with what is before, …
+  Panel<Scalar> products, d_logits;             ///< n × n: v_j·dŷ_i, then couplings; gradients of logits
+  Panel<Scalar> weights, factors, last;         ///< n; of rows, in their unit
+  Panel<Scalar> G, dV;                          ///< e × n
+  Panel<Scalar> tokens_down;                    ///< n × e, of dŷ or v
+  Panel<Scalar> queries, keys;                  ///< d × n, before transport
+  Panel<Scalar> moved_queries, moved_keys;      ///< the same, used up
+  Panel<Scalar> d_queries, d_keys;              ///< rows × n
+  Panel<Scalar> d_plain_queries, d_plain_keys;  ///< d × n, of what an embedded score was made of
+  Panel<Scalar> features;                       ///< rows × n
+  Panel<Scalar> row_vectors, d_row_vectors;     ///< rows × 2 n: queries twice; Sᵀ dŷ and Z brought back through φ
+  Panel<Scalar> d_key_vectors, key_values;      ///< rows × n: Hᵀ v⁺ brought back through φ; H φ(k), e × n
+  Panel<Scalar> state, adjoint, transposed;     ///< (e + 1) × d of a state that is mixed
+  Panel<double> read, read_products;            ///< n: Zᵀφ(q) and φ(q)·Sᵀ dŷ
+  Panel<double> flows, of_rows, of_keys;        ///< n: couplings through every token; of rows with what is before, …
   Panel<double> through, moments, monomials, scratch;
+  Panel<double> levels, level_exponents;       ///< of keys
+  Panel<Scalar> other_products, other_logits;  ///< n × n, where keys have several levels
 
   /// Memory for so much.
   void reserve(Index d, Index vector_rows, Index e, Index n) {
     rows.reserve(e, n);
     for (auto* panel : {&products, &d_logits}) (*panel)(n, n);
-    for (auto* panel : {&G, &dV, &key_values}) (*panel)(e, n);
-    for (auto* panel :
-         {&queries, &keys, &loaded_queries, &loaded_keys, &moved_queries, &moved_keys, &d_plain_queries, &d_plain_keys})
-      (*panel)(d, n);
+    for (auto* panel : {&G, &dV, &tokens_down, &key_values}) (*panel)(e, n);
+    for (auto* panel : {&queries, &keys, &moved_queries, &moved_keys, &d_plain_queries, &d_plain_keys}) (*panel)(d, n);
     for (auto* panel : {&d_queries, &d_keys, &features, &d_key_vectors}) (*panel)(vector_rows, n);
     for (auto* panel : {&row_vectors, &d_row_vectors}) (*panel)(vector_rows, 2 * n);
-    for (auto* panel : {&weights, &factors, &last, &key_ones}) (*panel)(n);
-    for (auto* panel : {&read, &read_products, &flows, &of_rows, &of_keys}) (*panel)(n);
+    for (auto* panel : {&weights, &factors, &last}) (*panel)(n);
+    for (auto* panel : {&read, &read_products, &flows, &of_rows, &of_keys, &levels, &level_exponents}) (*panel)(n);
     through(d), moments(d), scratch(std::max(d, 2 * n));
   }
 };

@@ -44,8 +44,10 @@ ScoreSums sums_of_scores(const Scalar* x, const Scalar* w, const Scalar* e, Inde
 /// w_j, or x_j itself where exponentials are in its place:
 ///
 ///     d_j ← ∂s_j/∂x_j D_j  (of the logit)      e_j ← s_j D_j  (of log s)      x_j ← s_j
+///
+/// Returns Σ_j s_j D_j.
 template <FeatureMap F, class Scalar>
-void differentiate_scores(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar inv, Scalar last, Index n) {
+double differentiate_scores(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar inv, Scalar last, Index n) {
   constexpr Index block = 16;
   using Block = Eigen::Array<Scalar, block, 1>;
   const auto some = [&](auto& scores, auto& products, auto& slopes, const auto& weights) {
@@ -61,16 +63,22 @@ void differentiate_scores(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scal
       products = scores * of_score;
     }
   };
+  Block sums = Block::Zero();
   Index j = 0;
   for (; j + block <= n; j += block) {
     Block scores = Block::Map(x + j), products = Block::Map(e + j), slopes;
     const Block weights = Block::Map(w + j);
     some(scores, products, slopes, weights);
+    sums += products;
     Block::Map(x + j) = scores;
     Block::Map(e + j) = products;
     Block::Map(d + j) = slopes;
   }
-  for (; j < n; ++j) some(x[j], e[j], d[j], w[j]);
+  for (Index r = 0; j < n; ++j, ++r) {
+    some(x[j], e[j], d[j], w[j]);
+    sums[r] += e[j];
+  }
+  return static_cast<double>(sums.sum());
 }
 
 /// The exponent of an exponential score: a logit, times 2^(n + m) of its key and query, and the key's gates.

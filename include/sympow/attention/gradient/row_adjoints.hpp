@@ -13,6 +13,24 @@ struct RowRun {
   double E, R;
 };
 
+/// Keys whose pairs go back together, in units that are so many powers of two lower: short ones, whose gradients are
+/// numbers of the type where their weights are not, as they are divided by a length. Usually all keys are of level 0.
+template <class Scalar>
+struct KeyLevel {
+  static constexpr double bits = -std::numeric_limits<Scalar>::min_exponent / 2;
+
+  double number = 0;
+  bool is_only = true;
+
+  [[nodiscard]] double below() const { return number * bits; }
+  /// That of a key of length 2^n with the weight 2^w, for gradients 2^R of a score.
+  [[nodiscard]] static double of(double w, double n, double R) {
+    constexpr double least = std::numeric_limits<Scalar>::min_exponent - std::numeric_limits<Scalar>::digits;
+    if (w >= -bits || n == no_weight || std::max(R, R - n) <= 0 || w + std::max(R, R - n) < least) return 0;
+    return std::floor(-w / bits);
+  }
+};
+
 /// Memory of rows.
 template <class Scalar>
 struct RowAdjointMemory {

@@ -15,22 +15,29 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
  protected:
   using Base::call_, Base::degree, Base::is_exponential, Base::keys_of, Base::loader_, Base::log2_of, Base::memory_,
       Base::own_, Base::size;
+  using Level = KeyLevel<Scalar>;
 
   SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call)
       : Base(feature, call), rows_(call.adjoint_memory.rows, call.rows) {}
   ~SegmentAdjoint() = default;
 
-  /// Takes the loaded segment back. `start` is where its queries and keys turn from.
-  void take_back(const Frame& start) {
+  /// Finds what the loss asks of the rows of the loaded segment; returns the runs of them that go back together.
+  const std::vector<RowRun>& find_rows() {
     const Segment s = loader_.segment();
     rows_.begin(s.size, Base::first_row(), Base::queries_of(call_.dY));
     for (auto* flows : {&own_.flows, &own_.of_rows, &own_.of_keys}) (*flows)(s.size).setZero();
     Base::keep_vectors();
     look_before();
     add_sums();
-    const std::vector<RowRun>& runs = rows_.finish(loader_.queries());
+    return rows_.finish(loader_.queries());
+  }
+  /// Takes the loaded segment back. `start` is where its queries and keys turn from.
+  void take_back(const Frame& start) {
+    const Segment s = loader_.segment();
+    const std::vector<RowRun>& runs = find_rows();
     const double through = look_behind();
     take_runs(runs, start);
+    if (call_.options.mask.is_full) return;  // without gates
     add_outer_flows(own_.of_rows(s.size).data(), own_.of_keys(s.size).data(), through, own_.flows(s.size).data(),
                     s.size);
     call_.vjp.add_decay_flows(s, own_.flows(s.size).data());
@@ -56,26 +63,59 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   /// All rows are known, what sees the keys from behind is looked at. Returns what flows through the segment between
   /// both for its gates, and has it by channel or plane in `own_.through`.
   virtual double look_behind() = 0;
-  /// The exponent of what the keys have from there, and what that is to them, of the unit 2^R.
+  /// The exponent of what the keys have from there, that of key j, and what it is to those of a level, in the unit 2^R.
   [[nodiscard]] virtual double exponent_behind() = 0;
-  virtual void add_behind(double R, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) = 0;
+  [[nodiscard]] virtual double log2_behind(Index j) = 0;
+  virtual void add_behind(double R, const Level& level, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) = 0;
+
+  /// Levels of the first keys whose weights are 2^{log2_weight(j)}, for gradients 2^R; returns the largest.
+  template <class Log2Weight>
+  double set_levels(const Keys<Scalar>& keys, Index count, double R, const Log2Weight& log2_weight) {
+    double most = 0;
+    if constexpr (F::score == Score::power) {
+      auto levels = own_.levels(count);
+      for (Index j = 0; j < count; ++j)
+        most = std::max(most, levels[j] = Level::of(log2_weight(j), keys.exponents[j], R));
+    }
+    return most;
+  }
+  /// visit(level), the largest first.
+  template <class Visit>
+  void for_levels(double most, const Visit& visit) {
+    for (double level = most; level >= 0; --level) visit(Level{level, most == 0});
+  }
+  /// Weights of the first keys, 0 of other levels, beside 2^M, which is returned.
+  double set_weights_of(const Level& level, const Keys<Scalar>& keys, ColumnView<Scalar> weights) {
+    const Index n = weights.size();
+    auto exponents = own_.level_exponents(n);
+    exponents = keys.exponents.head(n);
+    for (Index j = 0; j < n && !level.is_only; ++j)
+      if (own_.levels(n)[j] != level.number) exponents[j] = no_weight;
+    return set_weights<degree>(weights, keys.log_b.head(n), keys.log_b_low.head(n), exponents, own_.scratch(2 * n));
+  }
+  /// What the pairs of a level may use up: itself where no other level comes, else a copy.
+  MatrixView<Scalar> used_up(const Level& level, MatrixView<Scalar> x, Panel<Scalar>& copies) {
+    if (level.number == 0) return x;
+    auto copy = copies(x.rows(), x.cols());
+    copy = x;
+    return copy;
+  }
 
   RowAdjoints<Scalar, F> rows_;
 
  private:
   static constexpr double bits_of_unit = 40;
 
-  // Weights of the first keys beside 2^E.
-  ColumnView<const Scalar> weights_of(Index count, double E) {
+  // Weights of the first keys beside 2^E, of those of a level.
+  ColumnView<const Scalar> weights_of(Index count, double E, const Level& level = {}) {
     const Keys<Scalar> keys = loader_.keys();
     auto weights = own_.weights(count);
     double M = keys.M;
-    if (count == keys.size())
+    if (count == keys.size() && level.is_only)
       weights = keys.weights;
     else
-      M = set_weights<degree>(weights, keys.log_b.head(count), keys.log_b_low.head(count), keys.exponents.head(count),
-                              own_.scratch(2 * count));
-    if (M != no_weight) set_scaled(weights.data(), weights.data(), power_of_two<Scalar>(M - E), count);
+      M = set_weights_of(level, keys, weights);
+    if (M != no_weight) set_scaled(weights.data(), weights.data(), power_of_two<Scalar>(M - E + level.below()), count);
     return weights;
   }
   // The keys of the segment that row i sees.
@@ -126,39 +166,57 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   }
   [[nodiscard]] MatrixView<Scalar> logits() { return memory_.segment.logits(size(), size()); }
 
-  // All gradients of the segment, in a unit for every run of rows and one for what comes from behind; in one for all
-  // where that is no matter.
+  // All gradients of the segment: in a unit for every run of rows and one for what comes from behind, and for every
+  // level of keys; in one for all where that is no matter.
   void take_runs(const std::vector<RowRun>& runs, const Frame& start) {
     const double behind = exponent_behind();
     RowRun none{0, 0, 0, no_weight}, one = none;
     Index count = 0;
     for (const RowRun& run : runs)
       if (run.R != no_weight) one = run, ++count;
-    const double apart = one.R == no_weight || behind == no_weight ? 0 : std::abs(one.R - behind);
-    if (count <= 1 && apart <= bits_of_unit) return take_run(one, true, std::max(one.R, behind), start);
+    const double apart = one.R == no_weight || behind == no_weight ? 0 : std::abs(one.R - behind),
+                 R = std::max(one.R, behind);
+    if (count <= 1 && apart <= bits_of_unit && set_levels_of(one, R) == 0 && set_levels_behind(R) == 0)
+      return take_run(one, {}, true, R, start);
     own_.moments(Base::flows_through()).setZero();
     for (const RowRun& run : runs)
-      if (run.R != no_weight) take_run(run, false, run.R, start);
-    take_run(none, true, behind, start);
-    if (Base::is_embedded) own_.through(Base::flows_through()) += own_.moments(Base::flows_through());
+      if (run.R != no_weight)
+        for_levels(set_levels_of(run, run.R), [&](const Level& level) { take_run(run, level, false, run.R, start); });
+    for_levels(set_levels_behind(behind), [&](const Level& level) { take_run(none, level, true, behind, start); });
+    if (Base::is_absolute()) own_.through(Base::flows_through()) += own_.moments(Base::flows_through());
+  }
+  // Levels of the keys of the segment, as its rows see them.
+  double set_levels_of(const RowRun& run, double R) {
+    if (run.begin == run.end) return 0;
+    const Keys<Scalar> keys = loader_.keys();
+    return set_levels(keys, seen_by(run.end - 1), R,
+                      [&](Index j) { return degree * keys.exponents[j] + log2_of(keys.log_b[j]) - run.E; });
+  }
+  double set_levels_behind(double R) {
+    if (R == no_weight) return 0;
+    const Keys<Scalar> keys = loader_.keys();
+    return set_levels(keys, keys.size(), R, [&](Index j) { return log2_behind(j) - R; });
   }
 
-  // The gradients of some rows, and if `with_behind` those of all keys from behind and of what flows through, in the
-  // unit 2^R.
-  void take_run(const RowRun& run, bool with_behind, double R, const Frame& start) {
+  // The gradients of some rows with the keys of a level, or if `with_behind` those of all keys from behind. What flows
+  // through, and what rows have from before, go with level 0, which comes last. In the unit 2^R, or that of the level.
+  void take_run(const RowRun& run, const Level& level, bool with_behind, double R, const Frame& start) {
     if (R == no_weight) R = 0;
     const Index n = size(), e = call_.V.rows(), keys = Base::key_tokens_.size;
+    const double unit = R - level.below();
     auto d_logits = own_.d_logits(n, n), dV = own_.dV(e, keys);
     auto d_queries = own_.d_queries(loader_.vector_rows(), n), d_keys = own_.d_keys(loader_.vector_rows(), n);
-    d_logits.setZero(), d_queries.setZero(), d_keys.setZero(), dV.setZero();
+    d_queries.setZero(), d_keys.setZero(), dV.setZero();
+    for (Index i = 0; i < n; ++i)
+      if (i < run.begin || run.end <= i) d_logits.col(i).head(i + 1).setZero();
     if (run.begin < run.end) {
       set_row_gradients(run, R);
-      differentiate_own(run, R, d_logits, dV);
-      read_back(run, R, d_queries);
+      differentiate_own(run, level, unit, d_logits, dV);
+      if (level.number == 0) read_back(run, R, d_queries);
     }
-    if (with_behind) add_behind(R, d_keys.leftCols(keys), dV);
-    Base::add_times_power_of_two(keys_of(call_.dV), dV, R);
-    Base::go_back(with_behind, R, start);
+    if (with_behind) add_behind(unit, level, d_keys.leftCols(keys), dV);
+    Base::add_times_power_of_two(keys_of(call_.dV), dV, unit);
+    Base::go_back(with_behind && level.number == 0, unit, start);
   }
   void set_row_gradients(const RowRun& run, double R) {
     const Index n = size(), e = call_.V.rows();
@@ -171,12 +229,15 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       set_gradient(own_.G(e, n).col(i), i, factors[i]);
     }
   }
-  // The pairs of the segment.
-  void differentiate_own(const RowRun& run, double R, MatrixView<Scalar> d_logits, MatrixView<Scalar> dV) {
+  // The pairs of the segment with keys of a level, in the unit 2^R.
+  void differentiate_own(const RowRun& run, const Level& level, double R, MatrixView<Scalar> d_logits,
+                         MatrixView<Scalar> dV) {
     const Index n = size(), count = run.end - run.begin, seen = seen_by(run.end - 1);
+    for (Index i = run.begin; i < run.end; ++i) d_logits.col(i).segment(seen_by(i), i + 1 - seen_by(i)).setZero();
     if (seen == 0) return;
-    auto products = own_.products(n, n), scores = logits();
-    const auto weights = weights_of(seen, run.E);
+    auto products = used_up(level, own_.products(n, n), own_.other_products),
+         scores = used_up(level, logits(), own_.other_logits);
+    const auto weights = weights_of(seen, run.E, level);
     for (Index i = run.begin; i < run.end; ++i) {
       Scalar* const x = scores.col(i).data();
       differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],

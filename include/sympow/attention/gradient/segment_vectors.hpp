@@ -4,6 +4,7 @@
 
 #include <sympow/attention/engine/checks.hpp>
 #include <sympow/attention/gradient/memory.hpp>
+#include <sympow/core/two_part_factor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -43,6 +44,15 @@ class SegmentVectors {
     own_.reserve(call_.K.rows(), loader_.vector_rows(), call_.V.rows(), n);
   }
 
+  /// The tokens of a segment that have keys, and those that have queries.
+  [[nodiscard]] Segment key_tokens(Segment s) const {
+    return {s.begin, std::clamp<Index>(call_.K.cols() - s.begin, 0, s.size)};
+  }
+  [[nodiscard]] Segment query_tokens(Segment s) const {
+    const Index offset = call_.options.mask.offset, begin = std::clamp(offset, s.begin, s.end());
+    return {begin, std::clamp(offset + call_.Q.cols(), begin, s.end()) - begin};
+  }
+
   /// Loads the tokens of a segment whose gates are: those of them that have queries, and those that have keys.
   void load(Segment s, Frame& frame, Segment query_tokens, Segment key_tokens) {
     query_tokens_ = query_tokens;
@@ -51,11 +61,13 @@ class SegmentVectors {
     if (degree == 1 && !is_exponential) loader_.weigh_zero_keys();  // (k·q) changes with k at k = 0 as well
   }
 
-  /// Queries and keys as they were before transport, and as it has moved them.
+  /// Whether angles are seen as they are, and not those between two tokens: by φ of an embedded score, and under a full
+  /// mask, which has earlier and later keys.
+  [[nodiscard]] bool is_absolute() const { return is_embedded || call_.options.mask.is_full; }
+
+  /// Queries and keys as they were before transport, where its way back reads them.
   void keep_vectors() {
     const Index n = size(), d = call_.K.rows();
-    own_.loaded_queries(d, n) = memory_.segment.queries(d, n);
-    own_.loaded_keys(d, n) = memory_.segment.keys(d, n);
     if (action_ != KeyAction::scale && action_ != KeyAction::mix) return;
     const auto load = [&](MatrixView<Scalar> to, Index first, MatrixView<const Scalar> x, double factor) {
       if (x.cols() < n) to.setZero();
@@ -73,7 +85,7 @@ class SegmentVectors {
     auto d_logits = own_.d_logits(n, n);
     auto d_queries = own_.d_queries(rows, n), d_keys = own_.d_keys(rows, n);
     auto moved_queries = own_.moved_queries(d, n), moved_keys = own_.moved_keys(d, n);
-    moved_queries = own_.loaded_queries(d, n), moved_keys = own_.loaded_keys(d, n);
+    moved_queries = memory_.segment.queries(d, n), moved_keys = memory_.segment.keys(d, n);
     if constexpr (is_embedded) {
       const MatrixView<Scalar> queries = memory_.segment.query_features(rows, n),
                                keys = memory_.segment.key_features(rows, n);
@@ -83,7 +95,8 @@ class SegmentVectors {
       bring_back(moved_keys, keys, memory_.segment.key_exponents(n), d_keys, to_keys);
       transport_back(start, with_behind, R, no_logits<Scalar>(), to_queries, to_keys);
     } else {
-      transport_back(start, with_behind, R, d_logits, d_queries, d_keys);
+      transport_back(start, with_behind, R, is_absolute() ? no_logits<Scalar>() : Batch<Scalar>(d_logits), d_queries,
+                     d_keys);
     }
   }
 
@@ -91,6 +104,11 @@ class SegmentVectors {
   /// 2^R.
   virtual bool mixes_state(double) { return false; }
 
+  /// The queries, none where no token has one: under a full mask, where keys go back by themselves.
+  [[nodiscard]] MatrixView<Scalar> queries() {
+    const MatrixView<Scalar> all = loader_.queries().vectors;
+    return all.leftCols(query_tokens_.size == 0 ? 0 : all.cols());
+  }
   /// The first row that has a query.
   [[nodiscard]] Index first_row() const { return query_tokens_.begin - loader_.segment().begin; }
   /// The columns of those tokens that have queries, and of those that have keys.
@@ -124,13 +142,9 @@ class SegmentVectors {
     gates.add(LogDecay{queries.from_first[i], queries.from_first_low[i]});
     return gates;
   }
-  /// Y += 2^exponent X; X is used up.
+  /// Y += 2^exponent X.
   static void add_times_power_of_two(MatrixView<Scalar> Y, MatrixView<Scalar> X, double exponent) {
-    for (Index t = 0; t < X.cols(); ++t) {
-      auto x = X.col(t);
-      set_times_power_of_two<Scalar>(x, x, exponent);
-      Y.col(t) += x;
-    }
+    for (Index t = 0; t < X.cols(); ++t) detail::add_times_power_of_two<Scalar>(Y.col(t), X.col(t), exponent);
   }
 
   const F& feature_;
@@ -155,7 +169,7 @@ class SegmentVectors {
     const Index n = size(), d = call_.K.rows();
     const Segment s = loader_.segment();
     auto through = with_behind ? own_.through(flows_through()) : own_.scratch(flows_through());
-    if (!with_behind) through.setZero();  // embedded scores leave the moments of the run there
+    if (!with_behind) through.setZero();  // absolute angles leave the moments of the run there
     for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
     const bool reads_loaded = action_ == KeyAction::scale || action_ == KeyAction::mix;
     const bool has_mixed = with_behind && mixes_state(R);
@@ -169,28 +183,25 @@ class SegmentVectors {
                            .keys = reads_loaded ? own_.keys(d, n) : none(),
                            .state = has_mixed ? own_.state(of_state, d) : none(),
                            .adjoint = has_mixed ? own_.adjoint(of_state, d) : none(),
-                           .through = (with_behind || is_embedded) && through.size() > 0 ? through.data() : nullptr,
+                           .through = (with_behind || is_absolute()) && through.size() > 0 ? through.data() : nullptr,
                            .unit = power_of_two<double>(R),
-                           .is_absolute = is_embedded};
+                           .is_absolute = is_absolute()};
     call_.vjp.transport_vjp(start, s, x);
     for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
-    if (is_embedded && !with_behind) own_.moments(flows_through()) += through;
+    if (is_absolute() && !with_behind) own_.moments(flows_through()) += through;
     const auto Q = queries_of(call_.Q);
     const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);
+    int of_scale = 0;
+    const double scale = call_.options.scale, mantissa = scale == 1 ? 1 : std::frexp(scale, &of_scale);
     for (Index i = 0; i < Q.cols(); ++i) {
-      auto dq = d_queries.col(first_row() + i), to = dQ.col(i);
+      auto dq = d_queries.col(first_row() + i);
       set_times_power_of_two<Scalar>(dq, dq, R - length_of(loader_.queries().exponents[first_row() + i]));
-      for (Index c = 0; c < d; ++c) {
-        const auto gradient = static_cast<double>(dq[c]);
-        call_.d_scale += static_cast<double>(Q(c, i)) * gradient;
-        to[c] += static_cast<Scalar>(call_.options.scale * gradient);
-      }
+      call_.d_scale += static_cast<double>(dot_product(Q.col(i).data(), dq.data(), d));
+      if (of_scale != 0) set_times_power_of_two<Scalar>(dq, dq, of_scale);
+      TwoPartFactor<Scalar>(mantissa).add(dQ.col(i).data(), Scalar(1), dq.data(), d);
     }
-    for (Index j = 0; j < dK.cols(); ++j) {
-      auto dk = d_keys.col(j), to = dK.col(j);
-      set_times_power_of_two<Scalar>(dk, dk, R - length_of(loader_.keys().exponents[j]));
-      to += dk;
-    }
+    for (Index j = 0; j < dK.cols(); ++j)
+      detail::add_times_power_of_two<Scalar>(dK.col(j), d_keys.col(j), R - length_of(loader_.keys().exponents[j]));
   }
 };
 

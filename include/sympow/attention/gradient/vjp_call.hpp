@@ -54,8 +54,6 @@ void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Op
   check_call(transition, x.Q, x.K, x.V, options);
   check_size("rows of dY", x.dY.rows(), x.V.rows(), "rows of V");
   check_size("columns of dY", x.dY.cols(), x.Q.cols(), "columns of Q, one a token");
-  if (options.mask.is_full)
-    raise<InvalidArgument>("options: gradients are of causal masks; there are none under full() yet");
   if (options.checkpoint < 0)
     raise<InvalidArgument>("options: checkpoint is ", options.checkpoint, ", must not be negative");
   if (options.check_finite) check_finite("dY", x.dY);

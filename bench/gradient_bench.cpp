@@ -1,0 +1,161 @@
+// Gradients beside the forward pass: both together against the forward pass alone, in one run. Gate, learned rotary,
+// normaliser and contract are on but for named systems.
+#include <sympow/attention/batch_vjp.hpp>
+#include <sympow/attention/checkpoints.hpp>
+
+#include "memory.hpp"
+#include "sequences.hpp"
+
+using namespace sympow;
+using namespace sympow::bench;
+
+namespace {
+
+constexpr Index d = 64;
+
+// What a step of training keeps from one to the next.
+template <class F, class A>
+struct Step {
+  F feature;
+  const A& transition;
+  Tokens& x;
+  Matrix<float> dY = x.random.matrix<float>(x.e, x.T);
+  Checkpoints<float, F> checkpoints{};
+  Gradients<float, A> gradients{};
+  VjpWorkspace<float> workspace{};
+
+  void chunked_forward() {
+    State<float, F> state(feature, x.d, x.e);
+    chunked(feature, transition, x.Q, x.K, x.V, state, x.Y, x.workspace);
+    benchmark::DoNotOptimize(x.Y.data());
+  }
+  void chunked_both() {
+    State<float, F> state(feature, x.d, x.e);
+    StateGradient<float, F> adjoint(feature, x.d, x.e);
+    chunked(feature, transition, x.Q, x.K, x.V, state, x.Y, checkpoints, x.workspace);
+    chunked_vjp(feature, transition, x.Q, x.K, x.V, dY, checkpoints, adjoint, gradients, workspace);
+    benchmark::DoNotOptimize(gradients.K.data());
+  }
+  void attention_forward() {
+    attention(feature, transition, x.Q, x.K, x.V, x.Y, x.workspace);
+    benchmark::DoNotOptimize(x.Y.data());
+  }
+  void attention_both() {
+    attention_forward();
+    attention_vjp(feature, transition, x.Q, x.K, x.V, dY, gradients, workspace);
+    benchmark::DoNotOptimize(gradients.K.data());
+  }
+};
+template <class F, class A>
+Step(F, const A&, Tokens&) -> Step<F, A>;
+
+// Forward and backward over forward, of which at most so many times as long is asked.
+void report_times(benchmark::State& bench, const std::string& name, Times times, double at_most, Index T) {
+  const double measured = times.own / times.reference, of_token = 1e6 / static_cast<double>(T);
+  bench.counters["times"] = measured;
+  enter({name + ": forward and backward", text("%.2f", measured), text("at most %.2f times forward", at_most),
+         measured <= at_most, text("%.2f µs a token, forward %.2f", of_token * times.own, of_token * times.reference),
+         1 / measured, 1 / at_most});
+}
+
+template <class A>
+void chunked_times(benchmark::State& bench, const std::string& name, Step<Linear, A>& step, double at_most) {
+  const Times times = in_turns(bench, [&] { step.chunked_forward(); }, [&] { step.chunked_both(); });
+  report_times(bench, name + text(" chunked, d = 64, T = %d", static_cast<int>(step.x.T)), times, at_most, step.x.T);
+}
+
+void conformal_chunked(benchmark::State& bench) {
+  ConformalTokens x(d, 16384);
+  Step step{SymmetricPower<2>{}, x.transition, x};
+  const Times times = in_turns(bench, [&] { step.chunked_forward(); }, [&] { step.chunked_both(); });
+  report_times(bench, text("chunked, P = 2, d = 64, T = %d", static_cast<int>(x.T)), times, 3.4, x.T);
+}
+BENCHMARK(conformal_chunked)->Iterations(10)->UseManualTime();
+
+// Counts 12 D (e + 1) a token.
+void conformal_chunked_rate(benchmark::State& bench) {
+  ConformalTokens x(d, 16384);
+  Step step{SymmetricPower<2>{}, x.transition, x};
+  const Times times = in_turns(bench, Product(), [&] { step.chunked_both(); });
+  report_operations(bench,
+                    text("chunked, P = 2, d = 64, T = %d: operations forward and backward", static_cast<int>(x.T)),
+                    times, 12. * static_cast<double>(step.feature.dimension(x.d) * (x.e + 1) * x.T), .85);
+}
+BENCHMARK(conformal_chunked_rate)->Iterations(10)->UseManualTime();
+
+template <int P>
+void conformal_attention(benchmark::State& bench) {
+  ConformalTokens x(d, 4096);
+  Step step{SymmetricPower<P>{}, x.transition, x};
+  const Times times = in_turns(bench, [&] { step.attention_forward(); }, [&] { step.attention_both(); });
+  report_times(bench, text("attention, P = %d, d = 64, T = %d", P, static_cast<int>(x.T)), times, 3.6, x.T);
+}
+BENCHMARK(conformal_attention<2>)->Iterations(20)->UseManualTime();
+BENCHMARK(conformal_attention<4>)->Iterations(20)->UseManualTime();
+
+Tokens long_tokens() { return {.d = d, .e = d, .T = 16384}; }
+
+void retnet_gradients(benchmark::State& bench) {
+  Tokens x = long_tokens();
+  const auto system = systems::retnet(systems::retnet_gamma(6));
+  Step step{system.feature, system.transition, x};
+  chunked_times(bench, "RetNet", step, 4);
+}
+BENCHMARK(retnet_gradients)->Iterations(40)->UseManualTime();
+
+void gla_gradients(benchmark::State& bench) {
+  Tokens x = long_tokens();
+  const Eigen::MatrixXf log_a = -.01F * x.random.matrix<float>(d, x.T).cwiseAbs();
+  const auto system = systems::gla(log_a);
+  Step step{system.feature, system.transition, x};
+  chunked_times(bench, "GLA", step, 4);
+}
+BENCHMARK(gla_gradients)->Iterations(40)->UseManualTime();
+
+void mamba2_gradients(benchmark::State& bench) {
+  Tokens x = long_tokens();
+  const auto system = systems::mamba2(x.log_gamma);
+  Step step{system.feature, system.transition, x};
+  chunked_times(bench, "Mamba-2", step, 4);
+}
+BENCHMARK(mamba2_gradients)->Iterations(40)->UseManualTime();
+
+void delta_net_gradients(benchmark::State& bench) {
+  Tokens x = long_tokens();
+  x.K = systems::unit_columns(x.K);
+  const Eigen::VectorXd beta = systems::sigmoid(x.random.vector(x.T));
+  x.V = systems::delta_rule_values(x.V, beta);
+  const auto system = systems::gated_delta_net(x.K, beta, x.log_gamma);
+  Step step{system.feature, system.transition, x};
+  chunked_times(bench, "Gated DeltaNet", step, 4.5);
+}
+BENCHMARK(delta_net_gradients)->Iterations(20)->UseManualTime();
+
+// Beyond inputs, outputs and gradients, with the spacing of states that the library takes.
+void peak_memory_of_gradients(benchmark::State& bench) {
+  ConformalTokens x(d, 262144);
+  const Matrix<float> dY = x.random.matrix<float>(x.e, x.T);
+  Gradients<float, decltype(x.transition)> gradients;
+  for (auto* gradient : {&gradients.Q, &gradients.K, &gradients.V}) gradient->setZero(d, x.T);
+  double peak = 0;
+  for (auto _ : bench) {
+    const auto measured = peak_mebibytes([&] {
+      bench.SetIterationTime(seconds([&] {
+        VjpWorkspace<float> workspace;
+        State<float, SymmetricPower<2>> state(x.d, x.e);
+        const auto first = state;
+        chunked(SymmetricPower<2>{}, x.transition, x.Q, x.K, x.V, state, x.Y, workspace);
+        StateGradient<float, SymmetricPower<2>> adjoint(SymmetricPower<2>{}, x.d, x.e);
+        chunked_vjp(SymmetricPower<2>{}, x.transition, x.Q, x.K, x.V, dY, first, adjoint, gradients, workspace);
+      }));
+    });
+    if (!measured) return bench.SkipWithError("the system does not tell the peak");
+    peak = std::max(peak, *measured);
+  }
+  bench.counters["MiB"] = peak;
+  enter({text("gradients, chunked, P = 2, d = 64, T = %d: memory beyond arguments and results", static_cast<int>(x.T)),
+         text("%.1f MiB", peak), "at most 256 MiB", peak <= 256, ""});
+}
+BENCHMARK(peak_memory_of_gradients)->Iterations(1)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace

@@ -1,0 +1,213 @@
+// Gradients of one long sequence on several threads: its segments, and scans over states there and back.
+#pragma once
+
+#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/scan.hpp>
+
+namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
+
+/// Whether a head can go back through `ScanVjp`: what mixes keys goes back in one piece.
+template <class F, class A>
+inline constexpr bool scans_back = F::score == Score::power && A::key_action != KeyAction::mix && HasParts<A>;
+
+/// The gradients of the chunked form of one sequence by segments, a chunk each, on several threads. With state s that
+/// before segment s, H s the adjoint state before it, and part s and own s what its tokens alone make of them:
+///
+///     absorb    part s from nothing, in the coordinates of segment s
+///     merge     state s + 1 from state s and part s                       a chain from the first
+///     rows      what the rows of segment s read of state s, and own s     reads once, one product more
+///     meet      H s from own s and H s + 1                                a chain from the last
+///     keys      what keys read of H s + 1, pairs, and what flows          two products
+///
+/// First on the way there, where the state before every few segments is kept; then on the way back by windows of
+/// segments, each step a window behind the one before, with the parts between made again. Nothing depends on the number
+/// of threads but which of them does what: results are the same bit for bit. Memory: 128 MiB of states, and eight
+/// windows of them.
+template <class Normalization, class Scalar, class F, class A>
+class ScanVjp {
+  using StateType = State<Scalar, F>;
+  static constexpr double most_bytes = 128 << 20;  // of states that are kept on the way there
+
+ public:
+  ScanVjp(const F& feature, const A& transition, const VjpArguments<Scalar>& x, const VjpResults<Scalar, A>& to,
+          VjpWorkspaces<Scalar>& workspaces, const Options& options, int threads)
+      : feature_(feature),
+        transition_(transition),
+        x_(x),
+        to_(to),
+        workspaces_(workspaces),
+        options_(options),
+        threads_(threads),
+        size_(scanned_segment(feature.dimension(x.K.rows()), options.chunk)),
+        segments_((x.K.cols() + size_ - 1) / size_) {
+    const double bytes = static_cast<double>(feature.dimension(x.K.rows()) * (x.V.rows() + 1)) * sizeof(Scalar);
+    every_ = std::max<Index>(1, static_cast<Index>(std::ceil(static_cast<double>(segments_) * bytes / most_bytes)));
+    window_ = (std::max(4, 2 * threads) + every_ - 1) / every_ * every_;
+    windows_ = (segments_ + window_ - 1) / window_;
+    if (workspaces.empty()) workspaces.resize(1);
+  }
+
+  /// From the state before the first token; `adjoint` is that behind the last, and then that before the first.
+  void run(const StateType& state, StateGradient<Scalar, F>& adjoint) {
+    AdjointContent<Scalar>& content = StateGradientAccess::content(adjoint);
+    const auto find_gauge = [&](const StateType& at, bool from_frame) {
+      if constexpr (A::key_action == KeyAction::turn) {
+        LiftedTurns turns;
+        const VjpViewOf<Scalar, A> vjp(transition_, to_.transition);
+        set_gauge<Scalar, F>(vjp, StateAccess::content(at).sums, content, turns, from_frame);
+      }
+    };
+    begin(state);
+    const bool needs_last = !content.has_gauge && A::key_action == KeyAction::turn;
+    const StateType last = walk_there(state, needs_last ? segments_ : (segments_ - 1) / every_ * every_);
+    if (needs_last) find_gauge(last, true);
+    walk_back(content);
+    content.sums = std::move(adjoint_before(0).sums);
+    StateType first = state;
+    set_tail(first, 0);
+    find_gauge(first, false);
+    for (Index s = 0; s < segments_; ++s) {
+      transition_.join(gradients_[at(s)], segment(s), to_.transition);
+      to_.scale += scales_[at(s)];
+    }
+  }
+
+ private:
+  static std::size_t at(Index n) { return static_cast<std::size_t>(n); }
+  [[nodiscard]] Segment segment(Index s) const { return {s * size_, std::min(size_, x_.K.cols() - s * size_)}; }
+  // Window w of those that do not go beyond the end; none where there is no such window.
+  [[nodiscard]] Segment window(Index w, Index end) const {
+    const Index begin = w * window_;
+    return w < 0 || begin >= end ? Segment{} : Segment{begin, std::min(window_, end - begin)};
+  }
+  StateType& part(Index s) { return parts_[at(s) % parts_.size()]; }
+  StateType& before(Index s) { return states_[at(s) % states_.size()]; }
+  AdjointContent<Scalar>& adjoint_before(Index s) { return adjoints_[at(s) % adjoints_.size()]; }
+
+  void begin(const StateType& state) {
+    const Index d = x_.K.rows(), e = x_.V.rows();
+    frames_ = {state.frame()};
+    for (Index s = 0; s + 1 < segments_; ++s) {
+      frames_.push_back(frames_.back());
+      advance_frame(transition_, frames_.back(), segment(s), d, workspaces_[0]);
+      gradients_.push_back(transition_.zero_gradient(size_));
+    }
+    gradients_.push_back(transition_.zero_gradient(segment(segments_ - 1).size));
+    scales_.assign(at(segments_), 0);
+    const StateType blank(feature_, d, e, 0);
+    parts_.assign(at(std::min(segments_, 2 * window_)), blank);
+    states_.assign(at(std::min(segments_, 4 * window_)), blank);
+    adjoints_.assign(at(std::min(segments_, 4 * window_) + 1), {{e, feature_.dimension(d), d}});
+    read_.resize(states_.size());
+  }
+
+  void absorb_one(Index s, Workspace<Scalar>& work) {
+    clear(part(s), frames_[at(s)]);
+    const Segment own = segment(s);
+    sympow::absorb(feature_, TransitionSegment<A>(transition_, own), x_.K.middleCols(own.begin, own.size),
+                   x_.V.middleCols(own.begin, own.size), part(s), work, options_);
+  }
+  // `state` goes on by segment s.
+  void merge_one(StateType& state, Index s) {
+    StateOperations<Scalar, F>::add(feature_, StateAccess::content(state), StateAccess::content(part(s)));
+  }
+
+  // Keeps states on the way to segment `end`, and returns that before it.
+  StateType walk_there(StateType state, Index end) {
+    set_tail(state, 0);
+    const auto keep = [&](Index s) {
+      if (s % every_ == 0) kept_.push_back(state);
+    };
+    keep(0);
+    for (Index w = 0; w == 0 || w * window_ < end + window_; ++w) {
+      const Segment absorbed = window(w, end), merged = window(w - 1, end);
+      parallel_for(1 + absorbed.size, threads_, workspaces_, [&](Index n, VjpWorkspace<Scalar>& work) {
+        if (n > 0) return absorb_one(absorbed.begin + n - 1, work);
+        for (Index s = merged.begin; s < merged.end(); ++s) {
+          merge_one(state, s);
+          std::swap(state, part(s));
+          if (s + 1 < segments_) keep(s + 1);
+        }
+      });
+    }
+    return state;
+  }
+
+  void walk_back(const AdjointContent<Scalar>& last) {
+    adjoint_before(segments_) = last;
+    for (Index w = windows_ - 1; w > -5; --w) {
+      const auto of = [&](Index later) { return window(w + later, segments_); };
+      const Segment absorbed = of(0), merged = of(1), rows = of(2), met = of(3), keys = of(4);
+      parallel_for(
+          2 + rows.size + keys.size + absorbed.size, threads_, workspaces_, [&](Index n, VjpWorkspace<Scalar>& work) {
+            if (n == 0) {
+              for (Index s = merged.begin; s < merged.end(); ++s) find_state(s);
+            } else if (n == 1) {
+              for (Index s = met.end(); s-- > met.begin;) meet(s);
+            } else if ((n -= 2) < keys.size) {
+              take_back(keys.begin + n, false, last.gauge, work);
+            } else if ((n -= keys.size) < rows.size) {
+              take_back(rows.begin + n, true, last.gauge, work);
+            } else if (const Index s = absorbed.begin + n - rows.size; (s + 1) % every_ != 0 && s + 1 < segments_) {
+              absorb_one(s, work);
+            }
+          });
+    }
+  }
+  void find_state(Index s) {
+    if (s % every_ == 0) return std::swap(before(s), kept_[at(s / every_)]);
+    merge_one(before(s - 1), s - 1);
+    std::swap(before(s), part(s - 1));
+  }
+  // H before segment s, of its own rows and of what is behind it.
+  void meet(Index s) {
+    FoldMemory<Scalar> memory;
+    LogDecay total;
+    for (Index t = segment(s).begin; t < segment(s).end(); ++t) total.add(transition_.log_decay(t));
+    Eigen::VectorXd log_a = Eigen::VectorXd::Zero(x_.K.rows());
+    if constexpr (A::key_action == KeyAction::scale) transition_.log_channel_totals(segment(s), log_a);
+    adjoint_before(s).sums.add(feature_, memory, adjoint_before(s + 1).sums, total.high, log_a);
+  }
+  // The rows of a segment, or all the rest of it.
+  void take_back(Index s, bool rows, const Eigen::VectorXd& gauge, VjpWorkspace<Scalar>& work) {
+    const Segment own = segment(s);
+    const auto columns = [&](auto x) { return x.middleCols(own.begin, own.size); };
+    const A part = transition_.part(own);
+    const ViewOf<Scalar, A> view(part);
+    VjpViewOf<Scalar, A> vjp(part, gradients_[at(s)]);
+    const VjpArguments<Scalar> x{columns(x_.Q), columns(x_.K), columns(x_.V), columns(x_.dY)};
+    const VjpResults<Scalar, A> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), gradients_[at(s)],
+                                   scales_[at(s)]};
+    const auto call = vjp_call<Normalization, F>(view, vjp, x, to, work, options_);
+    std::vector<ReadRows<Scalar>>& read = read_[at(s) % read_.size()];
+    const StateContent<Scalar>& state = StateAccess::content(before(s));
+    StateAt<Scalar> first{state.sums, state.frames.end};
+    const auto load = [](Index, StateAt<Scalar>&) {};  // there is one
+    if (rows) {
+      read.clear();
+      adjoint_before(s).sums.clear();
+      adjoint_before(s).gauge = gauge;
+      ChunkedVjp<Scalar, F>::rows(feature_, call, {load, 1, 0, adjoint_before(s), &read}, own.size, std::move(first));
+    } else {
+      ChunkedVjp<Scalar, F>::run(feature_, call, {load, 1, 0, adjoint_before(s + 1), &read}, own.size,
+                                 std::move(first));
+    }
+  }
+
+  const F& feature_;
+  const A& transition_;
+  const VjpArguments<Scalar>& x_;
+  const VjpResults<Scalar, A>& to_;
+  VjpWorkspaces<Scalar>& workspaces_;
+  const Options& options_;
+  int threads_;
+  Index size_, segments_, every_ = 1, window_ = 1, windows_ = 0;
+  std::vector<Frame> frames_;
+  std::vector<StateType> kept_, parts_, states_;
+  std::vector<AdjointContent<Scalar>> adjoints_;
+  std::vector<std::vector<ReadRows<Scalar>>> read_;
+  std::vector<typename A::Gradient> gradients_;
+  std::vector<double> scales_;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS
