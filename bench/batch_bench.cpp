@@ -1,6 +1,8 @@
 // Heads on two threads against the same call on one, by the wall.
 #include <thread>
 
+#include <sympow/attention/batch_vjp.hpp>
+
 #include "sequences.hpp"
 
 using namespace sympow;
@@ -28,6 +30,19 @@ double free_cores() {
   return 2 * best.reference / best.own;
 }
 
+// attend(threads) on two threads against one, judged where two cores were free.
+template <class Attend>
+void report_two_threads(benchmark::State& bench, const char* of, Index heads, Index T, double at_least,
+                        const Attend& attend) {
+  const double cores = free_cores();
+  const Times times = in_turns(bench, [&] { attend(1); }, [&] { attend(2); }, 1, wall_clock);
+  report_ratio(bench,
+               text("two threads, %sP = 2, d = 64, %d x %d tokens", of, static_cast<int>(heads), static_cast<int>(T)),
+               times, "one thread", at_least,
+               text("%.2f µs a token; %.1f cores were free", 1e6 * times.own / static_cast<double>(heads * T), cores));
+  if (cores < 1.9) bars().back().passes.reset();
+}
+
 // Arguments: heads, tokens, and how many times as fast two threads must be, in per cent. The heads are [1, heads, T,
 // 64].
 void two_threads(benchmark::State& bench) {
@@ -41,13 +56,24 @@ void two_threads(benchmark::State& bench) {
            {.threads = threads});
     benchmark::DoNotOptimize(x.Y.data());
   };
-  const double cores = free_cores();
-  const Times times = in_turns(bench, [&] { attend_on(1); }, [&] { attend_on(2); }, 1, wall_clock);
-  report_ratio(bench, text("two threads, P = 2, d = 64, %d x %d tokens", static_cast<int>(heads), static_cast<int>(T)),
-               times, "one thread", static_cast<double>(bench.range(2)) / 100,
-               text("%.2f µs a token; %.1f cores were free", 1e6 * times.own / static_cast<double>(heads * T), cores));
-  if (cores < 1.9) bars().back().passes.reset();
+  report_two_threads(bench, "", heads, T, static_cast<double>(bench.range(2)) / 100, attend_on);
 }
 BENCHMARK(two_threads)->Args({8, 8192, 185})->Args({1, 65536, 170})->Iterations(6)->UseManualTime();
+
+// The same of gradients alone.
+void two_threads_of_gradients(benchmark::State& bench) {
+  const Index heads = 8, T = 8192, d = 64;
+  ConformalTokens x(d, heads * T);
+  const auto transition = decay(x.log_gamma.head(T)) * rotary(x.theta, x.beta.head(T));
+  Matrix<float> dY = x.random.matrix<float>(d, heads * T), dQ = dY, dK = dY, dV = dY;
+  const auto view = [&](Matrix<float>& batch) { return Heads<float>::bhtd(batch.data(), 1, heads, T, d); };
+  VjpWorkspaces<float> workspaces(1);
+  report_two_threads(bench, "gradients, ", heads, T, 1.85, [&](int threads) {
+    attend_vjp(SymmetricPower<2>{}, transition, view(x.Q), view(x.K), view(x.V), view(dY), view(dQ), view(dK), view(dV),
+               workspaces, {.threads = threads});
+    benchmark::DoNotOptimize(dQ.data());
+  });
+}
+BENCHMARK(two_threads_of_gradients)->Iterations(4)->UseManualTime();
 
 }  // namespace
