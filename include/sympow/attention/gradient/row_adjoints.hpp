@@ -111,8 +111,8 @@ class RowAdjoints {
     exponents()[i] = exponent + whole;
   }
 
-  // Consecutive rows with one reference, whose ρ lie within some powers of two. A row without a gradient may begin a run
-  // of another reference, for it sees less, but not end it: keys that it alone sees may be too heavy.
+  // Consecutive rows with one reference, whose ρ lie within some powers of two. A row without a gradient may begin a
+  // run of another reference, for it sees less, but not end it: keys that it alone sees may be too heavy.
   const std::vector<RowRun>& cut() {
     auto& runs = memory_.runs;
     runs.clear();
