@@ -48,6 +48,7 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
                      const VjpResults<Scalar, A>& results, std::vector<StateAt<Scalar>> states, Index tokens_between,
                      Index chunk, StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace,
                      const Options& options) {
+  static_assert(check_vjp<F, A, Scalar>());
   AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
   const ViewOf<Scalar, A> view(transition);
   VjpViewOf<Scalar, A> vjp(transition, results.transition);

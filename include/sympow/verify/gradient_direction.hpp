@@ -36,6 +36,10 @@ namespace detail {
 inline constexpr std::array<const char*, 5> gradient_names = {"dQ", "dK", "dV", "d scale", "the transition"};
 using GradientParts = std::array<double, gradient_names.size()>;
 
+/// Whether a state form has gradients: φ goes into a state, and has to come back.
+template <class F, class A>
+inline constexpr bool has_chunked_vjp = has_state_forms<F, A> && (F::score != Score::embedded || FeatureMapWithVjp<F>);
+
 /// A call and its directions. Those of queries and keys are in units of their lengths, so that 0 stays where it is.
 template <class Normalization, class Scalar, class F, class Moving>
 class GradientDirection {
@@ -70,7 +74,7 @@ class GradientDirection {
 
   [[nodiscard]] Segment all() const { return {0, call_.tokens()}; }
   [[nodiscard]] A transition(double h = 0) const { return moving.at(Segment{0, tokens()}, h); }
-  [[nodiscard]] static constexpr bool has_chunks() { return has_state_forms<F, A>; }
+  [[nodiscard]] static constexpr bool has_chunks() { return has_chunked_vjp<F, A>; }
 
   [[nodiscard]] Gradient by_attention() const {
     return attention_vjp<Normalization>(feature, transition(), Q, K, V, dY, options);

@@ -140,7 +140,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Moving
       [&](const Matrix<Scalar>& d_rows) {
         return attention_vjp<Normalization>(feature, transition, q, k, v, d_rows, options);
       });
-  if constexpr (has_state_forms<F, std::remove_cvref_t<decltype(transition)>>) {
+  if constexpr (detail::has_chunked_vjp<F, std::remove_cvref_t<decltype(transition)>>) {
     if (options.mask != causal()) return found;
     compare(
         "chunked_vjp",

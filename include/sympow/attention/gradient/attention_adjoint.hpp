@@ -19,7 +19,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
 
  public:
   AttentionAdjoint(const F& feature, const VjpCall<Scalar>& call)
-      : Base(feature, call),
+      : Base(feature, call, has_slope(feature)),
         kept_(call.adjoint_memory.blocks),
         keys_(call.memory.attention, call.V, loader_.vector_rows()),
         tokens_(tokens_of(call.Q, call.K, call.options.mask)),
@@ -39,6 +39,12 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   }
 
  private:
+  static bool has_slope([[maybe_unused]] const F& feature) {
+    if constexpr (is_embedded)
+      return feature.has_slope();
+    else
+      return false;
+  }
   // A block that the rows of the segment see, and its decay up to the segment's first token.
   struct Seen {
     Index block;
@@ -50,6 +56,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     Base::reserve(n);
     keys_.reserve(n);
     for (auto* panel : {&kept_.logits, &kept_.products}) (*panel)(keys* n);
+    if (Base::by_slopes_) kept_.slopes(keys * n), own_.slopes(n, n);
     kept_.d_keys(rows, keys).setZero();
     kept_.of_keys(keys).setZero();
     for (auto* panel : {&kept_.weights, &kept_.ones, &kept_.sums}) (*panel)(n);
@@ -107,11 +114,19 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       if (keys.size() > 0) {
         set_product(part(kept_.logits, block, keys.size()), keys.vectors, queries);
         set_product(part(kept_.products, block, keys.size()), keys.values.transpose(), rows_.dY());
+        if (Base::by_slopes_) set_slopes(block, keys);
       }
       if (!pulls_) continue;
       queries_at(m) = queries;
       call_.transition.pull(block.tokens, Batch<Scalar>(queries));
     }
+  }
+  // From the logits of a block to their scores and slopes.
+  void set_slopes(const KeyBlock& block, const Keys<Scalar>& keys) {
+    auto logits = part(kept_.logits, block, keys.size()), slopes = part(kept_.slopes, block, keys.size());
+    slopes = logits;
+    Base::set_slopes(slopes, keys, false);
+    loader_.set_scores(logits, keys.exponents, loader_.queries().exponents);
   }
   [[nodiscard]] double log2_before() override {
     double largest = no_weight;
@@ -188,7 +203,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   // Couplings of the rows with what lies before a block flow through it.
   void pass_through(Index block, double flow, double unit, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
     kept_.gates_through[static_cast<std::size_t>(block)] += unit * flow;
-    if (action_ != KeyAction::turn || is_embedded) return;
+    if (action_ != KeyAction::turn || Base::sees_features_) return;
     const Planes planes = call_.vjp.planes();
     auto through = kept_.through(planes.count, keys_.size()).col(block);
     for (Index i = 0; i < queries.cols(); ++i)
@@ -216,6 +231,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
                               own_.factors(size())[i], own_.last(size())[i], n);
       if constexpr (is_exponential) Base::lengthen(of_row, keys, loader_.queries().exponents[i], n);
+      if (Base::by_slopes_) of_row.array() *= part(kept_.slopes, block, n).col(i).array();
       const auto sum = static_cast<double>(sum_of<Scalar>(couplings));
       own_.of_rows(size())[i] += unit * sum;
       flow += sum;
@@ -232,7 +248,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
 
   double look_behind() override {
     const Index b = block_, n = Base::key_tokens_.size;
-    if (!is_embedded)  // whose moments are added up as they come
+    if (!Base::sees_features_)  // whose moments are added up as they come
       own_.through(Base::flows_through()) = kept_.through(Base::flows_through(), keys_.size()).col(b);
     if (n > 0) own_.of_keys(size()).head(n) = kept_.of_keys(call_.K.cols()).segment(Base::key_tokens_.begin, n);
     return kept_.gates_through[static_cast<std::size_t>(b)];

@@ -22,7 +22,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       Base::memory_, Base::own_, Base::rows_, Base::size;
 
   ChunkAdjoint(const F& feature, const VjpCall<Scalar>& call, AdjointContent<Scalar>& adjoint)
-      : Base(feature, call), H_(adjoint.sums), gauge_(adjoint.gauge) {}
+      : Base(feature, call, false), H_(adjoint.sums), gauge_(adjoint.gauge) {}
   ~ChunkAdjoint() = default;
 
   /// Memory for chunks of n tokens.

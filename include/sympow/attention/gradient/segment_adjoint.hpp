@@ -16,8 +16,8 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   using Base::call_, Base::degree, Base::is_exponential, Base::keys_of, Base::loader_, Base::log2_of, Base::memory_,
       Base::own_, Base::size;
 
-  SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call)
-      : Base(feature, call), rows_(call.adjoint_memory.rows, call.rows) {}
+  SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call, bool by_slopes)
+      : Base(feature, call, by_slopes), rows_(call.adjoint_memory.rows, call.rows) {}
   ~SegmentAdjoint() = default;
 
   /// Takes the loaded segment back. `start` is where its queries and keys turn from.
@@ -87,6 +87,11 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     const Keys<Scalar> keys = loader_.keys();
     auto products = own_.products(n, n);
     if (keys.size() > 0) set_causal_product(products.topRows(keys.size()), keys.values, rows_.dY());
+    if (Base::by_slopes_ && keys.size() > 0) {
+      auto slopes = own_.slopes(n, n).topRows(keys.size());
+      set_causal_product(slopes, keys.vectors, loader_.queries().vectors);
+      Base::set_slopes(slopes, keys, true);
+    }
     if constexpr (is_exponential) return add_exponentials();
     double seen = log2_before();
     for (Index begin = 0, end = 0; begin < n; begin = end) {
@@ -140,7 +145,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     for (const RowRun& run : runs)
       if (run.R != no_weight) take_run(run, false, run.R, start);
     take_run(none, true, behind, start);
-    if (Base::is_embedded) own_.through(Base::flows_through()) += own_.moments(Base::flows_through());
+    if (Base::sees_features_) own_.through(Base::flows_through()) += own_.moments(Base::flows_through());
   }
 
   // The gradients of some rows, and if `with_behind` those of all keys from behind and of what flows through, in the
@@ -182,6 +187,8 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
                               own_.last(n)[i], seen_by(i));
       std::fill(x + seen_by(i), x + seen, Scalar(0));
+      if (Base::by_slopes_)
+        d_logits.col(i).head(seen_by(i)).array() *= own_.slopes(n, n).col(i).head(seen_by(i)).array();
       if constexpr (is_exponential)
         Base::lengthen(d_logits.col(i), loader_.keys(), loader_.queries().exponents[i], seen_by(i));
     }

@@ -28,12 +28,15 @@ class SegmentVectors {
   static constexpr int degree = degree_of<F>;
   static constexpr bool is_embedded = F::score == Score::embedded, is_exponential = F::score == Score::exponential;
 
-  SegmentVectors(const F& feature, const VjpCall<Scalar>& call)
+  /// With φ of an embedded score, or `by_slopes`, which it then has.
+  SegmentVectors(const F& feature, const VjpCall<Scalar>& call, bool by_slopes)
       : feature_(feature),
         call_(call),
         memory_(call.memory),
         own_(call.adjoint_memory),
-        loader_(feature, call.transition, call.memory.segment, call.K.rows(), call.options.scale, is_embedded),
+        by_slopes_(by_slopes),
+        sees_features_(is_embedded && !by_slopes),
+        loader_(feature, call.transition, call.memory.segment, call.K.rows(), call.options.scale, sees_features_),
         action_(call.transition.key_action()) {}
   ~SegmentVectors() = default;
 
@@ -74,17 +77,17 @@ class SegmentVectors {
     auto d_queries = own_.d_queries(rows, n), d_keys = own_.d_keys(rows, n);
     auto moved_queries = own_.moved_queries(d, n), moved_keys = own_.moved_keys(d, n);
     moved_queries = own_.loaded_queries(d, n), moved_keys = own_.loaded_keys(d, n);
-    if constexpr (is_embedded) {
-      const MatrixView<Scalar> queries = memory_.segment.query_features(rows, n),
-                               keys = memory_.segment.key_features(rows, n);
-      add_causal_pairs<Scalar>(queries, keys, d_logits, d_queries, d_keys);
-      auto to_queries = own_.d_plain_queries(d, n), to_keys = own_.d_plain_keys(d, n);
-      bring_back(moved_queries, queries, memory_.segment.query_exponents(n), d_queries, to_queries);
-      bring_back(moved_keys, keys, memory_.segment.key_exponents(n), d_keys, to_keys);
-      transport_back(start, with_behind, R, no_logits<Scalar>(), to_queries, to_keys);
-    } else {
-      transport_back(start, with_behind, R, d_logits, d_queries, d_keys);
-    }
+    if constexpr (is_embedded)
+      if (sees_features_) {
+        const MatrixView<Scalar> queries = memory_.segment.query_features(rows, n),
+                                 keys = memory_.segment.key_features(rows, n);
+        add_causal_pairs<Scalar>(queries, keys, d_logits, d_queries, d_keys);
+        auto to_queries = own_.d_plain_queries(d, n), to_keys = own_.d_plain_keys(d, n);
+        bring_back(moved_queries, queries, memory_.segment.query_exponents(n), d_queries, to_queries);
+        bring_back(moved_keys, keys, memory_.segment.key_exponents(n), d_keys, to_keys);
+        return transport_back(start, with_behind, R, no_logits<Scalar>(), to_queries, to_keys);
+      }
+    transport_back(start, with_behind, R, d_logits, d_queries, d_keys);
   }
 
   /// Whether what mixes flows through as well: `own_.state` and `own_.adjoint` are then set, their product in the unit
@@ -110,6 +113,11 @@ class SegmentVectors {
     return action_ == KeyAction::scale ? call_.K.rows() : action_ == KeyAction::turn ? call_.vjp.planes().count : 0;
   }
 
+  /// x(j, i), logits of keys and queries, ← κ'(x) in units of their scores; causal: for j ≤ i.
+  void set_slopes([[maybe_unused]] MatrixView<Scalar> x, [[maybe_unused]] const Keys<Scalar>& keys,
+                  [[maybe_unused]] bool causal) {
+    if constexpr (is_embedded) feature_.set_slopes(x, keys.exponents, loader_.queries().exponents, causal);
+  }
   /// From scaled logits to true ones.
   static void lengthen(ColumnView<Scalar> d_logits, const Keys<Scalar>& keys, double query_exponent, Index n) {
     for (Index j = 0; j < n; ++j)
@@ -137,6 +145,7 @@ class SegmentVectors {
   const VjpCall<Scalar>& call_;
   EngineMemory<Scalar>& memory_;
   AdjointMemory<Scalar>& own_;
+  const bool by_slopes_, sees_features_;  ///< scores are direct, and their slopes known; or they are of φ
   SegmentLoader<Scalar, F> loader_;
   KeyAction action_;
   Segment query_tokens_, key_tokens_;
@@ -169,12 +178,12 @@ class SegmentVectors {
                            .keys = reads_loaded ? own_.keys(d, n) : none(),
                            .state = has_mixed ? own_.state(of_state, d) : none(),
                            .adjoint = has_mixed ? own_.adjoint(of_state, d) : none(),
-                           .through = (with_behind || is_embedded) && through.size() > 0 ? through.data() : nullptr,
+                           .through = (with_behind || sees_features_) && through.size() > 0 ? through.data() : nullptr,
                            .unit = power_of_two<double>(R),
-                           .is_absolute = is_embedded};
+                           .is_absolute = sees_features_};
     call_.vjp.transport_vjp(start, s, x);
     for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
-    if (is_embedded && !with_behind) own_.moments(flows_through()) += through;
+    if (sees_features_ && !with_behind) own_.moments(flows_through()) += through;
     const auto Q = queries_of(call_.Q);
     const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);
     for (Index i = 0; i < Q.cols(); ++i) {
