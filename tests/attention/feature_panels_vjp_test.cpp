@@ -261,16 +261,16 @@ TEMPLATE_TEST_CASE("slopes of scores have the scale of the scores", "[attention]
       VectorXd keys = VectorXd::Constant(n, of_keys), queries = VectorXd::Constant(n, 2 - of_keys);
       keys[1] = detail::no_weight;
       queries[2] = detail::no_weight;
-      Matrix<Scalar> slopes = Matrix<Scalar>::Constant(n, n, 7), scores = logits;
-      embedded.set_slopes(detail::MatrixView<const Scalar>(logits), detail::MatrixView<Scalar>(slopes),
-                          detail::ColumnView<const double>(keys), detail::ColumnView<const double>(queries), causal);
+      Matrix<Scalar> slopes = logits, scores = logits;
+      embedded.set_slopes(detail::MatrixView<Scalar>(slopes), detail::ColumnView<const double>(keys),
+                          detail::ColumnView<const double>(queries), causal);
       embedded.set_scores(detail::MatrixView<Scalar>(scores), detail::ColumnView<const double>(keys),
                           detail::ColumnView<const double>(queries), causal);
       for (Index i = 0; i < n; ++i)
         for (Index j = 0; j < n; ++j) {
           CAPTURE(causal, of_keys, i, j);
           if (causal && j > i) {
-            REQUIRE(slopes(j, i) == 7);
+            REQUIRE(slopes(j, i) == logits(j, i));
             REQUIRE(scores(j, i) == logits(j, i));
             continue;
           }

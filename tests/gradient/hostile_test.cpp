@@ -201,6 +201,35 @@ TEST_CASE("gradients with keys of 10^6 and 10^-6", "[gradient]") {
   check(SymmetricPower<8>{}, 8);
 }
 
+TEST_CASE("a row of which nothing is asked may see a key that is too heavy for those before it", "[gradient]") {
+  for (const Index row : {3, 20, 39}) {
+    auto x = problem<float>();
+    x.K *= 1e-6f;
+    x.K.col(row) *= 1e12f;
+    x.dY.col(row).setZero();
+    x.dY.rightCols(T - row).setZero();
+    const auto check = [&](const auto& g) {
+      CAPTURE(row);
+      CHECK(g.Q.allFinite());
+      CHECK(g.K.allFinite());
+      CHECK(g.V.allFinite());
+      CHECK(g.K.leftCols(row).norm() > 0);
+      CHECK(g.K.rightCols(T - row).isZero(0));
+    };
+    const auto A = decay(x.parameters.log_gamma);
+    check(attention_vjp(SymmetricPower<8>{}, A, x.Q, x.K, x.V, x.dY));
+    for (const Index chunk : {5, 16}) check(chunked_vjp(SymmetricPower<8>{}, A, x.Q, x.K, x.V, x.dY, {.chunk = chunk}));
+  }
+}
+
+// Logits have the decay of channels in their numbers, and a power of a small logit is below all numbers of float.
+TEST_CASE("gradients of rows that see only what nearly closed channels have left", "[gradient][!shouldfail]") {
+  auto x = problem<float>();
+  x.parameters.log_a.col(9).setConstant(-15);
+  x.K.middleCols(9, 2).setZero();
+  check_forms<Normalized>(SymmetricPower<8>{}, channel_decay(x.parameters.log_a), x, {"", Steps::channels});
+}
+
 TEST_CASE("gradients of losses of 10^25 and 10^-25 in turn", "[gradient]") {
   auto x = problem<float>();
   for (Index t = 0; t < T; ++t) x.dY.col(t) *= t % 2 == 0 ? 1e25f : 1e-25f;

@@ -18,7 +18,7 @@ struct Squares {
     for (Index t = 0; t < x.cols(); ++t) {
       y(0, t) = 1;
       for (Index i = 0; i < d; ++i) {
-        y(1 + i, t) = std::numbers::sqrt2 * x(i, t);
+        y(1 + i, t) = std::numbers::sqrt2_v<typename X::Scalar> * x(i, t);
         for (Index j = 0; j < d; ++j) y(1 + d + i * d + j, t) = x(i, t) * x(j, t);
       }
     }

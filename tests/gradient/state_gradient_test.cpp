@@ -218,3 +218,29 @@ TEST_CASE("calls of no token, of fewer than a chunk has, and of one chunk", "[gr
     CHECK((adjoint.frame() - run.kind.d_frame).norm() <= 1e-12 * (1 + run.kind.d_frame.norm()));
   }
 }
+
+// Means of any sign may have parameters whose bounds say little; sums do not.
+TEST_CASE("a gradient of a parameter that is twice what it is is found where rows are sums", "[gradient]") {
+  const auto check = [](const auto& feature, const Kind& kind, const auto& make) {
+    using F = std::remove_cvref_t<decltype(feature)>;
+    const Resumed<double, F, std::remove_cvref_t<decltype(make)>> run(feature, kind, make, Loss::rows, true);
+    const Definition definition = run.template definition<Unnormalized>(feature, make);
+    StateGradient<double, F> adjoint = run.d_final;
+    const Found found = found_in(chunked_vjp<Unnormalized>(feature, make(run.x.parameters), run.x.Q, run.x.K, run.x.V,
+                                                           run.x.dY, run.state, adjoint, run.options),
+                                 adjoint);
+    const Index per_update = kind.steps == Steps::mixing ? 1 : run.options.chunk;
+    require_by_rule(definition.worst(found, per_update));
+    for (const auto part : {&Found::log_a, &Found::theta, &Found::beta, &Found::frame, &Found::w, &Found::strengths,
+                            &Found::positions, &Found::frequencies, &Found::basis}) {
+      if ((found.*part).size() == 0) continue;
+      Found twice = found;
+      twice.*part *= 2;
+      const Residual worst = definition.worst(twice, per_update);
+      CAPTURE(kind.name, worst);
+      CHECK(worst.residual > 1e4);
+    }
+  };
+  each_transition<double, Linear>([&](const Kind& kind, const auto& make) { check(Linear{}, kind, make); });
+  each_turning<double>([&](const Kind& kind, const auto& make) { check(SymmetricPower<3>{}, kind, make); });
+}

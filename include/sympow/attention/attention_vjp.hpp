@@ -34,7 +34,7 @@ void attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBas
                    Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
                    const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_vjp<F, A, Scalar>()) {
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_vjp<F, A, Scalar, true>()) {
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
     const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
     detail::check_vjp_call(transition, arguments, options);

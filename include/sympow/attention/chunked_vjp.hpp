@@ -39,6 +39,7 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
                      const VjpResults<Scalar, A>& results, const States& states, Index count, Index tokens_between,
                      Index chunk, StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace,
                      const Options& options) {
+  static_cast<void>(check_vjp<F, A, Scalar>());  // a sentence, if there is no way back
   AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
   const ViewOf<Scalar, A> view(transition);
   VjpViewOf<Scalar, A> vjp(transition, results.transition);

@@ -49,9 +49,9 @@ class EmbeddedFeature {
   /// Cauchy's inequality, as the inner product of their scaled φ. Causal: for j ≤ i. Logits are true ones.
   virtual void set_scores(MatrixView<Scalar> logits, ColumnView<const double> of_keys,
                           ColumnView<const double> of_queries, bool causal) const = 0;
-  /// slopes(j, i) ← κ'(logits(j, i)) / 2^{n_j + m_i}: those of such scores with respect to the true logits. A key or
-  /// query of length 0 has the exponent 0 here, for its logits can have a slope.
-  virtual void set_slopes(MatrixView<const Scalar> logits, MatrixView<Scalar> slopes, ColumnView<const double> of_keys,
+  /// logits(j, i) ← κ'(logits(j, i)) / 2^{n_j + m_i}: the slopes of such scores with respect to the true logits. A key
+  /// or query of length 0 has the exponent 0 here, for its logits can have a slope.
+  virtual void set_slopes(MatrixView<Scalar> logits, ColumnView<const double> of_keys,
                           ColumnView<const double> of_queries, bool causal) const = 0;
   /// dx.col(t) = Dφ(x_t)ᵀ 2^-exponents[t] d_features.col(t): the gradient where that of the features is d_features.
   /// x, features and exponents are what `embed` was given and has left; of maps without exponents of their own the
@@ -102,15 +102,10 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
     if constexpr (KernelFeatureMap<F>)
       set_scaled_values([&](Scalar s) { return feature_.kappa(s); }, no_weight, logits, of_keys, of_queries, causal);
   }
-  void set_slopes([[maybe_unused]] MatrixView<const Scalar> logits, [[maybe_unused]] MatrixView<Scalar> slopes,
-                  [[maybe_unused]] ColumnView<const double> of_keys,
+  void set_slopes([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> of_keys,
                   [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
-    if constexpr (KernelWithSlope<F>) {
-      for (Index i = 0; i < logits.cols(); ++i)
-        std::copy_n(logits.col(i).data(), causal ? std::min(logits.rows(), i + 1) : logits.rows(),
-                    slopes.col(i).data());
-      set_scaled_values([&](Scalar s) { return feature_.kappa_slope(s); }, 0, slopes, of_keys, of_queries, causal);
-    }
+    if constexpr (KernelWithSlope<F>)
+      set_scaled_values([&](Scalar s) { return feature_.kappa_slope(s); }, 0, logits, of_keys, of_queries, causal);
   }
 
   void embed_vjp([[maybe_unused]] MatrixView<const Scalar> x, [[maybe_unused]] MatrixView<Scalar> features,

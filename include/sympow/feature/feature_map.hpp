@@ -78,9 +78,11 @@ concept FeatureMapWithVjp =
     FiniteFeatureMap<F> && requires(const F& f, const Matrix<double>& x, const Matrix<double>& y,
                                     const Matrix<double>& dy, Matrix<double>& dx) { f.embed_vjp(x, y, dy, dx); };
 
-/// A `KernelFeatureMap` with the slope of its score, which gradients need wherever scores are direct:
+/// A `KernelFeatureMap` with the slope of its score:
 ///
 ///     double kappa_slope(double s) const;                   κ'(s), of float and double; 2 (1 + s), say
+///
+/// `attention_vjp` then has its gradients from the logits alone, at d operations a pair, and needs no `embed_vjp`.
 template <class F>
 concept KernelWithSlope = KernelFeatureMap<F> && requires(const F& f, double s) {
   { f.kappa_slope(s) } -> std::convertible_to<double>;

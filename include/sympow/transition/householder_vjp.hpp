@@ -104,14 +104,15 @@ class HouseholderVjp {
 
   void begin(Segment piece) {
     piece_ = piece;
-    dW_.setZero(W().rows(), piece.size);
-    dN_.setZero(piece.size, piece.size);
+    resize_anew(dW_, W().rows(), piece.size);
+    resize_anew(dN_, piece.size, piece.size);
+    dW_.setZero(), dN_.setZero();
   }
 
   // C ← A B, its memory kept.
   template <class A, class B>
   static Matrix<S>& set(Matrix<S>& C, const A& a, const B& b) {
-    C.resize(a.rows(), b.cols());
+    resize_anew(C, a.rows(), b.cols());
     set_product(C, a, b);
     return C;
   }

@@ -22,7 +22,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
 
  public:
   AttentionAdjoint(const F& feature, const VjpCall<Scalar>& call)
-      : Base(feature, call),
+      : Base(feature, call, has_slope(feature)),
         kept_(call.adjoint_memory.blocks),
         keys_(call.memory.attention, call.V, loader_.vector_rows()),
         tokens_(tokens_of(call.Q, call.K, call.options.mask)),
@@ -37,6 +37,12 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   }
 
  private:
+  static bool has_slope([[maybe_unused]] const F& feature) {
+    if constexpr (is_embedded)
+      return feature.has_slope();
+    else
+      return false;
+  }
   // A block that the rows of the segment see, and its decay up to the segment's first token.
   struct Seen {
     Index block;
@@ -60,6 +66,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     Base::reserve(n);
     keys_.reserve(n);
     for (auto* panel : {&kept_.logits, &kept_.products}) (*panel)(keys* n);
+    if (Base::by_slopes_) kept_.slopes(keys * n), own_.slopes(n, n);
     kept_.d_keys(rows, keys).setZero();
     kept_.of_keys(keys).setZero();
     for (auto* panel : {&kept_.weights, &kept_.ones, &kept_.sums}) (*panel)(n);
@@ -116,7 +123,15 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       if (keys.size() == 0) continue;
       set_product(part(kept_.logits, block, keys.size()), keys.vectors, queries);
       set_product(part(kept_.products, block, keys.size()), keys.values.transpose(), rows_.dY());
+      if (Base::by_slopes_) set_slopes(block, keys);
     }
+  }
+  // From the logits of a block to their scores and slopes.
+  void set_slopes(const KeyBlock& block, const Keys<Scalar>& keys) {
+    auto logits = part(kept_.logits, block, keys.size()), slopes = part(kept_.slopes, block, keys.size());
+    slopes = logits;
+    Base::set_slopes(slopes, keys, false);
+    loader_.set_scores(logits, keys.exponents, loader_.queries().exponents);
   }
   [[nodiscard]] double log2_before() override {
     double largest = no_weight;
@@ -228,6 +243,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       const double sum = differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
                                                  own_.factors(size())[i], own_.last(size())[i], n);
       if constexpr (is_exponential) Base::lengthen(of_row, keys, loader_.queries().exponents[i], n);
+      if (Base::by_slopes_) of_row.array() *= part(kept_.slopes, block, n).col(i).array();
       own_.of_rows(size())[i] += unit * sum;
       flow += sum;
       sums += couplings;

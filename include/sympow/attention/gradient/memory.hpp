@@ -14,6 +14,7 @@ struct BlockAdjointMemory {
   std::vector<double> gates_through;  ///< couplings that flow through each block
   Panel<double> through, of_keys;     ///< planes × blocks; couplings of each key with the rows of later blocks
   Panel<Scalar> logits, products;     ///< keys × n
+  Panel<Scalar> slopes;               ///< the same, of scores that are known by them
   Panel<Scalar> pulled;               ///< d × n for every block
   Panel<Scalar> d_keys;               ///< of all keys, from later rows
   Panel<Scalar> weights, ones, sums, d_block, d_logits;
@@ -28,6 +29,7 @@ struct AdjointMemory {
   std::vector<Segment> segments;
   LiftedTurns turns;
   Panel<Scalar> products, d_logits;             ///< n × n: v_j·dŷ_i, then couplings; gradients of logits
+  Panel<Scalar> slopes;                         ///< n × n, of scores that are known by them
   Panel<Scalar> weights, factors, last;         ///< n; of rows, in their unit
   Panel<Scalar> G, dV;                          ///< e × n
   Panel<Scalar> tokens_down;                    ///< n × e, of dŷ or v

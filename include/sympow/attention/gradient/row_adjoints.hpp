@@ -129,7 +129,8 @@ class RowAdjoints {
     exponents()[i] = exponent + whole;
   }
 
-  // Consecutive rows with one reference, whose ρ lie within some powers of two.
+  // Consecutive rows with one reference, whose ρ lie within some powers of two. A row without a gradient may begin a
+  // run of another reference, for it sees less, but not end it: keys that it alone sees may be too heavy.
   const std::vector<RowRun>& cut() {
     auto& runs = memory_.runs;
     runs.clear();
@@ -137,9 +138,8 @@ class RowAdjoints {
     for (Index i = 0; i < n_; ++i) {
       const double rho = exponents()[i], E = references()[i];
       const auto fits = [&](const RowRun& run) {
-        return rho == no_weight || run.R == no_weight ||
-               ((F::score == Score::exponential || run.E == E) &&
-                std::max(most, rho) - std::min(least, rho) <= bits_of_run);
+        return run.R == no_weight || ((F::score == Score::exponential || run.E == E) &&
+                                      (rho == no_weight || std::max(most, rho) - std::min(least, rho) <= bits_of_run));
       };
       if (runs.empty() || !fits(runs.back())) {
         runs.push_back({i, i, E, no_weight});

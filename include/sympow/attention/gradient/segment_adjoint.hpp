@@ -17,8 +17,8 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       Base::own_, Base::size;
   using Level = KeyLevel<Scalar>;
 
-  SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call)
-      : Base(feature, call), rows_(call.adjoint_memory.rows, call.rows) {}
+  SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call, bool by_slopes)
+      : Base(feature, call, by_slopes), rows_(call.adjoint_memory.rows, call.rows) {}
   ~SegmentAdjoint() = default;
 
   /// Finds what the loss asks of the rows of the loaded segment; returns the runs of them that go back together.
@@ -127,6 +127,11 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     const Keys<Scalar> keys = loader_.keys();
     auto products = own_.products(n, n);
     if (keys.size() > 0) set_causal_product(products.topRows(keys.size()), keys.values, rows_.dY());
+    if (Base::by_slopes_ && keys.size() > 0) {
+      auto slopes = own_.slopes(n, n).topRows(keys.size());
+      set_causal_product(slopes, keys.vectors, loader_.queries().vectors);
+      Base::set_slopes(slopes, keys, true);
+    }
     if constexpr (is_exponential) return add_exponentials();
     double seen = log2_before();
     for (Index begin = 0, end = 0; begin < n; begin = end) {
@@ -243,6 +248,8 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
                               own_.last(n)[i], seen_by(i));
       std::fill(x + seen_by(i), x + seen, Scalar(0));
+      if (Base::by_slopes_)
+        d_logits.col(i).head(seen_by(i)).array() *= own_.slopes(n, n).col(i).head(seen_by(i)).array();
       if constexpr (is_exponential)
         Base::lengthen(d_logits.col(i), loader_.keys(), loader_.queries().exponents[i], seen_by(i));
     }

@@ -29,12 +29,15 @@ class SegmentVectors {
   static constexpr int degree = degree_of<F>;
   static constexpr bool is_embedded = F::score == Score::embedded, is_exponential = F::score == Score::exponential;
 
-  SegmentVectors(const F& feature, const VjpCall<Scalar>& call)
+  /// With φ of an embedded score, or `by_slopes`, which it then has.
+  SegmentVectors(const F& feature, const VjpCall<Scalar>& call, bool by_slopes)
       : feature_(feature),
         call_(call),
         memory_(call.memory),
         own_(call.adjoint_memory),
-        loader_(feature, call.transition, call.memory.segment, call.K.rows(), call.options.scale, is_embedded),
+        by_slopes_(by_slopes),
+        sees_features_(is_embedded && !by_slopes),
+        loader_(feature, call.transition, call.memory.segment, call.K.rows(), call.options.scale, sees_features_),
         action_(call.transition.key_action()) {}
   ~SegmentVectors() = default;
 
@@ -63,7 +66,7 @@ class SegmentVectors {
 
   /// Whether angles are seen as they are, and not those between two tokens: by φ of an embedded score, and under a full
   /// mask, which has earlier and later keys.
-  [[nodiscard]] bool is_absolute() const { return is_embedded || call_.options.mask.is_full; }
+  [[nodiscard]] bool is_absolute() const { return sees_features_ || call_.options.mask.is_full; }
 
   /// Queries and keys as they were before transport, where its way back reads them.
   void keep_vectors() {
@@ -86,18 +89,18 @@ class SegmentVectors {
     auto d_queries = own_.d_queries(rows, n), d_keys = own_.d_keys(rows, n);
     auto moved_queries = own_.moved_queries(d, n), moved_keys = own_.moved_keys(d, n);
     moved_queries = memory_.segment.queries(d, n), moved_keys = memory_.segment.keys(d, n);
-    if constexpr (is_embedded) {
-      const MatrixView<Scalar> queries = memory_.segment.query_features(rows, n),
-                               keys = memory_.segment.key_features(rows, n);
-      add_causal_pairs<Scalar>(queries, keys, d_logits, d_queries, d_keys);
-      auto to_queries = own_.d_plain_queries(d, n), to_keys = own_.d_plain_keys(d, n);
-      bring_back(moved_queries, queries, memory_.segment.query_exponents(n), d_queries, to_queries);
-      bring_back(moved_keys, keys, memory_.segment.key_exponents(n), d_keys, to_keys);
-      transport_back(start, with_behind, R, no_logits<Scalar>(), to_queries, to_keys);
-    } else {
-      transport_back(start, with_behind, R, is_absolute() ? no_logits<Scalar>() : Batch<Scalar>(d_logits), d_queries,
-                     d_keys);
-    }
+    if constexpr (is_embedded)
+      if (sees_features_) {
+        const MatrixView<Scalar> queries = memory_.segment.query_features(rows, n),
+                                 keys = memory_.segment.key_features(rows, n);
+        add_causal_pairs<Scalar>(queries, keys, d_logits, d_queries, d_keys);
+        auto to_queries = own_.d_plain_queries(d, n), to_keys = own_.d_plain_keys(d, n);
+        bring_back(moved_queries, queries, memory_.segment.query_exponents(n), d_queries, to_queries);
+        bring_back(moved_keys, keys, memory_.segment.key_exponents(n), d_keys, to_keys);
+        return transport_back(start, with_behind, R, no_logits<Scalar>(), to_queries, to_keys);
+      }
+    transport_back(start, with_behind, R, is_absolute() ? no_logits<Scalar>() : Batch<Scalar>(d_logits), d_queries,
+                   d_keys);
   }
 
   /// Whether what mixes flows through as well: `own_.state` and `own_.adjoint` are then set, their product in the unit
@@ -128,6 +131,11 @@ class SegmentVectors {
     return action_ == KeyAction::scale ? call_.K.rows() : action_ == KeyAction::turn ? call_.vjp.planes().count : 0;
   }
 
+  /// x(j, i), logits of keys and queries, ← κ'(x) in units of their scores; causal: for j ≤ i.
+  void set_slopes([[maybe_unused]] MatrixView<Scalar> x, [[maybe_unused]] const Keys<Scalar>& keys,
+                  [[maybe_unused]] bool causal) {
+    if constexpr (is_embedded) feature_.set_slopes(x, keys.exponents, loader_.queries().exponents, causal);
+  }
   /// From scaled logits to true ones.
   static void lengthen(ColumnView<Scalar> d_logits, const Keys<Scalar>& keys, double query_exponent, Index n) {
     for (Index j = 0; j < n; ++j)
@@ -151,6 +159,7 @@ class SegmentVectors {
   const VjpCall<Scalar>& call_;
   EngineMemory<Scalar>& memory_;
   AdjointMemory<Scalar>& own_;
+  const bool by_slopes_, sees_features_;  ///< scores are direct, and their slopes known; or they are of φ
   SegmentLoader<Scalar, F> loader_;
   KeyAction action_;
   Segment query_tokens_, key_tokens_;

@@ -42,9 +42,24 @@ class LiftedTurns {
   /// Anew, or as they were for the same power and planes.
   void set(Index d, int P, const Planes& planes) {
     if (d_ == d && P_ == P && count_ == planes.count && pairing_ == planes.pairing) return;
-    d_ = d, P_ = P, count_ = planes.count, pairing_ = planes.pairing;
+    d_ = -1;  // memory may end on the way
+    P_ = P, count_ = planes.count, pairing_ = planes.pairing;
+    set_entries(d, P, planes);
+    d_ = d;
+  }
+
+  /// flows_u += factor ⟨H⁺, L_u S⁺⟩.
+  template <class Scalar>
+  void add(const FoldedSums<Scalar>& H, const FoldedSums<Scalar>& S, double factor, double* flows) const {
+    for (const Entry& x : entries_) flows[x.plane] += factor * x.value * column_product(H, x.row, S, x.column);
+  }
+
+ private:
+  static Index count(const MultiIndex<>& alpha, Index c) { return std::count(alpha.begin(), alpha.end(), c); }
+
+  void set_entries(Index d, int P, const Planes& planes) {
     entries_.clear();
-    if (count_ == 0) return;  // positions turn everything, and nothing flows
+    if (planes.count == 0) return;  // positions turn everything, and nothing flows
     const MultiIndices indices(d, P);
     Index row = 0;
     for (const auto& alpha : indices) {
@@ -62,15 +77,6 @@ class LiftedTurns {
       ++row;
     }
   }
-
-  /// flows_u += factor ⟨H⁺, L_u S⁺⟩.
-  template <class Scalar>
-  void add(const FoldedSums<Scalar>& H, const FoldedSums<Scalar>& S, double factor, double* flows) const {
-    for (const Entry& x : entries_) flows[x.plane] += factor * x.value * column_product(H, x.row, S, x.column);
-  }
-
- private:
-  static Index count(const MultiIndex<>& alpha, Index c) { return std::count(alpha.begin(), alpha.end(), c); }
 
   struct Entry {
     Index plane, row, column;

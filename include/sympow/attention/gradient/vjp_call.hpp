@@ -7,14 +7,16 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Whether a call has gradients; false after a sentence that names what is missing.
-template <class F, class A, class Scalar>
+/// Whether a call has gradients; false after a sentence that names what is missing. Scores that are direct need no φ.
+template <class F, class A, class Scalar, bool is_direct = false>
 constexpr bool check_vjp() {
   static_assert(HasVjp<A, Scalar>,
                 "gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows, transport_vjp "
                 "and pull_vjp, see transition/transport_vjp.hpp");
-  constexpr bool embeds = F::score != Score::embedded || FeatureMapWithVjp<F>;
-  static_assert(embeds, "gradients need embed_vjp(x, y, dy, dx) of a feature map with an embedded score");
+  constexpr bool embeds = F::score != Score::embedded || FeatureMapWithVjp<F> || (is_direct && KernelWithSlope<F>);
+  static_assert(embeds,
+                "gradients need embed_vjp(x, y, dy, dx) of a feature map with an embedded score; those of attention "
+                "kappa_slope(s), if it has kappa(s)");
   return HasVjp<A, Scalar> && embeds;
 }
 

@@ -5,8 +5,10 @@
 #include <sympow/verify/propositions/conformal_propositions.hpp>
 #include <sympow/verify/propositions/distribution_propositions.hpp>
 #include <sympow/verify/propositions/forget_gate_propositions.hpp>
+#include <sympow/verify/propositions/gradient_extreme_propositions.hpp>
 #include <sympow/verify/propositions/gradient_flow_propositions.hpp>
 #include <sympow/verify/propositions/gradient_formula_propositions.hpp>
+#include <sympow/verify/propositions/gradient_library_propositions.hpp>
 #include <sympow/verify/propositions/gradient_limit_propositions.hpp>
 #include <sympow/verify/propositions/gradient_state_propositions.hpp>
 #include <sympow/verify/propositions/groups.hpp>

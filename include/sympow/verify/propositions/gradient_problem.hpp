@@ -11,7 +11,7 @@
 namespace SYMPOW_NAMESPACE::verify::detail {
 
 /// What stands between two tokens beside a scalar gate.
-enum class Moves { nothing, channels, rotary, householder };
+enum class Moves { nothing, channels, rotary, householder, structured };
 
 /// A call of a power of the logit and the parameters of its steps.
 struct GradientProblem {
@@ -20,10 +20,12 @@ struct GradientProblem {
   Vector<Wide> theta = {}, beta = {}, mu = {}, d_mu = {};  ///< rotary: rates, its frame μ_0 and the gradient of μ_T
   Matrix<Wide> log_a = {};                                 ///< channels
   Matrix<Wide> w = {};                                     ///< Householder; β is its strengths
+  Matrix<Wide> lambda = {}, r = {};                        ///< structured: frequencies and positions
 
   /// Sets the steps of the call by its parameters.
   void set_steps() {
     call.steps.clear();
+    if (moves == Moves::structured) call.steps = structured_steps(lambda, {}, call.Q.rows(), r);
     if (moves == Moves::rotary) {
       call.steps = rotary_steps(theta, beta);
       call.frame = wide_rotation(mu, 2 * theta.size());
@@ -39,7 +41,7 @@ struct GradientProblem {
   /// Some of its tokens; without the state at either end.
   [[nodiscard]] GradientProblem segment(Index first, Index count) const {
     GradientProblem part = *this;
-    for (auto* X : {&part.call.Q, &part.call.K, &part.call.V, &part.call.dY, &part.log_a, &part.w})
+    for (auto* X : {&part.call.Q, &part.call.K, &part.call.V, &part.call.dY, &part.log_a, &part.w, &part.r})
       if (X->cols() > 0) *X = X->middleCols(first, count).eval();
     if (beta.size() > 0) part.beta = beta.segment(first, count);
     part.call.log_decay.assign(call.log_decay.begin() + first, call.log_decay.begin() + first + count);
@@ -56,6 +58,7 @@ struct ProblemGradients {
   RotaryGradientReference rotary = {};
   Matrix<Wide> log_a = {};
   HouseholderGradientReference householder = {};
+  StructuredGradientReference structured = {};
   Vector<Wide> gauge = {};  ///< dμ_T + ⟨dS_T, L S_T⟩, where it is formed
 };
 
@@ -82,20 +85,26 @@ struct ProblemGradients {
     g.rotary = rotary_gradient(g.common, p.theta, p.beta, Pairing::interleaved, p.d_mu, p.mu);
   if (p.moves == Moves::channels) g.log_a = channel_gradient(g.common, p.call);
   if (p.moves == Moves::householder) g.householder = householder_gradient(g.common, p.w, p.beta);
+  if (p.moves == Moves::structured) g.structured = structured_gradient(g.common, p.lambda, {}, p.r);
   return g;
 }
 
-/// The worst entry of all gradients in units of the gradient row rule.
+/// The worst entry of all gradients in units of the gradient row rule, and of `least`, where the type ends.
 [[nodiscard]] inline Residual gradients_apart(const GradientProblem& p, const ProblemGradients& found,
-                                              const ProblemGradients& expected, GradientArithmetic arithmetic) {
+                                              const ProblemGradients& expected, GradientArithmetic arithmetic,
+                                              Wide least = 0) {
   Wide angle = 0;
   Vector<Wide> mu = p.mu;
   for (Index t = 0; t < p.beta.size() && p.moves == Moves::rotary; ++t) {
     mu += p.beta[t] * p.theta;
     angle = std::max(angle, mu.cwiseAbs().maxCoeff());
   }
+  for (Index t = 0; t < p.r.cols(); ++t)
+    angle = std::max(angle, transposed_image(p.lambda, p.r.col(t)).cwiseAbs().maxCoeff());
   arithmetic.largest_angle = static_cast<double>(angle);
-  const GradientBounds bounds = gradient_bounds(p.call, arithmetic);
+  GradientBounds bounds = gradient_bounds(p.call, arithmetic);
+  for (auto* x : {&bounds.Q, &bounds.K, &bounds.V}) x->array() += least;
+  bounds.log_gamma.array() += least;
   Residual worst = worst_gradient(found.common, expected.common, bounds);
   const auto add = [&](const char* name, const Matrix<Wide>& a, const Matrix<Wide>& b, const Matrix<Wide>& bound) {
     worst = worse(worst, worst_entry(name, a, b, bound));
@@ -111,6 +120,11 @@ struct ProblemGradients {
     const auto allowed = householder_bounds(bounds, p.w, p.beta);
     add("d w", found.householder.w, expected.householder.w, allowed.w);
     add("d beta", found.householder.beta, expected.householder.beta, allowed.beta);
+  } else if (p.moves == Moves::structured) {
+    const auto allowed = structured_bounds(bounds, p.lambda, p.r, p.call.Q.rows());
+    add("d positions", found.structured.positions, expected.structured.positions, allowed.positions);
+    add("d frequencies", found.structured.frequencies, expected.structured.frequencies, allowed.frequencies);
+    add("d basis", found.structured.basis, expected.structured.basis, allowed.basis);
   }
   return worst;
 }
@@ -144,6 +158,7 @@ template <class Scalar>
   p.call.scale = static_cast<Scalar>(means ? .75 : -1.25);
   p.call.action = moves == Moves::channels      ? KeyAction::scale
                   : moves == Moves::rotary      ? KeyAction::turn
+                  : moves == Moves::structured  ? KeyAction::turn
                   : moves == Moves::householder ? KeyAction::mix
                                                 : KeyAction::none;
   p.call.Q = draw(d, T), p.call.K = draw(d, T), p.call.V = draw(e, T), p.call.dY = draw(e, T);
@@ -152,6 +167,7 @@ template <class Scalar>
   p.call.feature = dense_symmetric_power(d, P);
   if (moves == Moves::rotary)
     p.theta = draw(d / 2, 1), p.beta = draw(T, 1), p.mu = draw(d / 2, 1), p.d_mu = draw(d / 2, 1);
+  if (moves == Moves::structured) p.lambda = draw(2, d / 2), p.r = draw(2, T);
   if (moves == Moves::channels)
     p.log_a = -static_cast<Wide>(closing == Closing::fast ? 1 : .0625) * draw(d, T).cwiseAbs();
   if (moves == Moves::householder) {

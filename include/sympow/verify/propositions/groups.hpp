@@ -58,6 +58,10 @@ template <class Scalar>
 void gradient_state_propositions(Ledger& ledger, std::uint64_t seed);
 template <class Scalar>
 void gradient_limit_propositions(Ledger& ledger, std::uint64_t seed);
+template <class Scalar>
+void gradient_library_propositions(Ledger& ledger, std::uint64_t seed);
+template <class Scalar>
+void gradient_extreme_propositions(Ledger& ledger, std::uint64_t seed);
 
 /// All groups of propositions in the order of the papers' argument. Include all_propositions.hpp, or compile the
 /// definitions in other files, as the program verify_propositions does.
@@ -93,6 +97,8 @@ template <class Scalar>
       {"gradients of gates and angles", gradient_flow_propositions<Scalar>},
       {"gradients through states", gradient_state_propositions<Scalar>},
       {"gradients of zeros", gradient_limit_propositions<Scalar>},
+      {"gradients of every form and score", gradient_library_propositions<Scalar>},
+      {"gradients at the ends of the type", gradient_extreme_propositions<Scalar>},
   };
 }
 

@@ -1,0 +1,168 @@
+// Memory may end at any allocation of a gradient: what is left can be used again and gives the same bits, and the
+// gradient of a state is as it was.
+#include "../no_malloc/requests.hpp"
+
+#include <vector>
+
+#include <sympow/attention/batch_vjp.hpp>
+#include <sympow/feature/exponential.hpp>
+#include <sympow/feature/linear.hpp>
+#include <sympow/feature/symmetric_power.hpp>
+#include <sympow/rotation/frequencies.hpp>
+#include <sympow/transition/decay.hpp>
+#include <sympow/transition/householder.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
+
+#include "catch.hpp"
+#include "random.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+using Power = SymmetricPower<2>;
+using Eigen::MatrixXf, Eigen::VectorXd;
+
+constexpr Index d = 4, e = 3, T = 41;
+const Options options{.scale = .5, .chunk = 8};
+
+struct Inputs {
+  Random random{1};
+  MatrixXf Q = random.matrix<float>(d, T), K = random.matrix<float>(d, T), V = random.matrix<float>(e, T),
+           dY = random.matrix<float>(e, T);
+};
+
+const VectorXd gates = -.05 * Random(2).vector(T).cwiseAbs(), rates = Random(3).vector(T);
+auto turning() { return decay(gates) * rotary(rope_frequencies<double>(d), rates); }
+auto by_channel() { return channel_decay(-.1 * Random(4).matrix(d, T).cwiseAbs()); }
+auto mixing() {
+  return decay(gates) * householder(Random(5).matrix<float>(d, T).colwise().normalized().eval(), Random(6).vector(T));
+}
+
+// All numbers of a call's gradients.
+template <class A>
+std::vector<double> numbers_of(const Gradients<float, A>& g) {
+  std::vector<double> all{g.scale};
+  const auto add = [&](const auto& x) {
+    for (Index n = 0; n < x.size(); ++n) all.push_back(static_cast<double>(x.data()[n]));
+  };
+  const auto add_parameters = [&](const auto& self, const auto& of) -> void {
+    if constexpr (requires { of.left; }) self(self, of.left), self(self, of.right);
+    if constexpr (requires { of.log_gamma.size(); }) add(of.log_gamma);
+    if constexpr (requires { of.log_a; }) add(of.log_a);
+    if constexpr (requires { of.theta; }) add(of.theta);
+    if constexpr (requires { of.beta; }) add(of.beta);
+    if constexpr (requires { of.w; }) add(of.w);
+  };
+  add(g.Q), add(g.K), add(g.V);
+  add_parameters(add_parameters, g.transition);
+  return all;
+}
+
+// A call that fails at its n-th request, for every n, and is then made again with all that it has left.
+template <class A, class Call, class Check>
+void check_failures(const Call& call, const Check& check_left) {
+  Gradients<float, A> expected;
+  VjpWorkspace<float> fresh;
+  call(expected, fresh);
+  long n = 0;
+  for (bool done = false; !done; ++n) {
+    Gradients<float, A> gradients;
+    VjpWorkspace<float> workspace;
+    done = ends_without(n, [&] { call(gradients, workspace); });
+    if (!done) {
+      check_left();
+      call(gradients, workspace);
+    }
+    REQUIRE(numbers_of(gradients) == numbers_of(expected));
+  }
+  REQUIRE(n > 1);
+}
+
+template <class F, class A>
+void check_attention(const F& feature, const A& transition) {
+  const Inputs x;
+  check_failures<A>(
+      [&](auto& gradients, auto& workspace) {
+        attention_vjp(feature, transition, x.Q, x.K, x.V, x.dY, gradients, workspace, options);
+      },
+      [] {});
+}
+
+template <class F, class A>
+void check_chunks(const F& feature, const A& transition) {
+  Inputs x;
+  State<float, F> state(feature, d, e, 8);
+  static_cast<void>(chunked(feature, transition, x.Q, x.K, x.V, state, options));
+  const Index D = state.normalizer().size();
+  const MatrixXf dS = x.random.matrix<float>(e, D), dZ = x.random.matrix<float>(D, 1);
+  const StateGradient<float, F> given(feature, d, dS, dZ);
+  StateGradient<float, F> adjoint = given;
+  check_failures<A>(
+      [&](auto& gradients, auto& workspace) {
+        adjoint = given;
+        chunked_vjp(feature, transition, x.Q, x.K, x.V, x.dY, state, adjoint, gradients, workspace, options);
+      },
+      [&] {
+        REQUIRE(adjoint.values() == given.values());
+        REQUIRE(adjoint.normalizer() == given.normalizer());
+      });
+}
+
+}  // namespace
+
+TEST_CASE("gradients of attention after memory ended in them", "[bad_alloc]") {
+  check_attention(Power{}, turning());
+  check_attention(Power{}, by_channel());
+  check_attention(Exponential{}, mixing());
+}
+
+TEST_CASE("gradients by chunks after memory ended in them", "[bad_alloc]") {
+  check_chunks(Power{}, turning());
+  check_chunks(Power{}, by_channel());
+  check_chunks(Linear{}, mixing());
+}
+
+TEST_CASE("gradients of a batch after memory ended in them", "[bad_alloc]") {
+  constexpr Index B = 2, H = 2, groups = 1, length = 13;
+  Random random(7);
+  const MatrixXf Q = random.matrix<float>(d, B * H * length), K = random.matrix<float>(d, B * groups * length),
+                 V = random.matrix<float>(e, B * groups * length), dY = random.matrix<float>(e, B * H * length);
+  MatrixXf dQ = Q, dK = K, dV = V;
+  const auto transitions = [](Index, Index) {
+    return decay(gates.head(length)) * rotary(rope_frequencies<double>(d), rates.head(length));
+  };
+  const auto in = [](const MatrixXf& x, Index heads) {
+    return Heads<const float>::bthd(x.data(), B, length, heads, x.rows());
+  };
+  const auto out = [](MatrixXf& x, Index heads) { return Heads<float>::bthd(x.data(), B, length, heads, x.rows()); };
+  for (const Form form : {Form::attention, Form::chunked})
+    for (const int threads : {1, 2}) {
+      CAPTURE(static_cast<int>(form), threads);
+      const auto run = [&](VjpWorkspaces<float>& workspaces) {
+        return attend_vjp(Power{}, transitions, in(Q, H), in(K, groups), in(V, groups), in(dY, H), out(dQ, H),
+                          out(dK, groups), out(dV, groups), workspaces,
+                          {.form = form, .threads = threads, .head = options});
+      };
+      VjpWorkspaces<float> fresh;
+      const auto expected = run(fresh);
+      const MatrixXf q = dQ, k = dK, v = dV;
+      long n = 0;
+      for (bool done = false; !done; ++n) {
+        VjpWorkspaces<float> workspaces;
+        decltype(run(workspaces)) found;
+        done = ends_without(n, [&] { found = run(workspaces); });
+        if (!done) found = run(workspaces);
+        REQUIRE(dQ == q);
+        REQUIRE(dK == k);
+        REQUIRE(dV == v);
+        for (std::size_t h = 0; h < found.transitions.size(); ++h) {
+          REQUIRE(found.transitions[h].left.log_gamma == expected.transitions[h].left.log_gamma);
+          REQUIRE(found.transitions[h].right.beta == expected.transitions[h].right.beta);
+        }
+      }
+      REQUIRE(n > 1);
+    }
+}

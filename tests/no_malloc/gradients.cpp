@@ -1,0 +1,3 @@
+#include "counted_gradients.hpp"
+
+COUNTED_GRADIENTS(SYMPOW_INSTANTIATE_GRADIENTS)
