@@ -313,11 +313,11 @@ TEST_CASE("gradients of keys of 10^-25 beside others, in squares", "[gradient]")
 TEST_CASE("gradients of keys of 10^-25 in blocks of attention, beside others and by themselves", "[gradient]") {
   Random random(6);
   for (const bool by_blocks : {false, true}) {
-    Problem<float> x(random, d, 2, 130, .02);  // blocks of 96
-    for (Index t = 0; t < 130; ++t)
-      if (by_blocks ? t < 96 : t % 3 == 0) x.K.col(t) *= 1e-25f;
-    x.dY.leftCols(by_blocks ? 96 : 0)
-        .setZero();  // so that the short keys have gradients of rows behind their block alone
+    Problem<float> x(random, d, 2, 190, .02);  // blocks of 144
+    for (Index t = 0; t < 190; ++t)
+      if (by_blocks ? t < 144 : t % 3 == 0) x.K.col(t) *= 1e-25f;
+    // So that the short keys have gradients of rows behind their block alone.
+    x.dY.leftCols(by_blocks ? 144 : 0).setZero();
     const Wide least = 4 * Wide(std::numeric_limits<float>::denorm_min());
     Definition definition = definition_of<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {});
     definition.excuse(least);

@@ -170,18 +170,7 @@ struct Attention {
 
     cp_async_wait<ahead - 1>();
     barrier();  // all queries have come
-    QueryNorms<groups> norms;
-    SYMPOW_UNROLL
-    for (auto& exponent : norms.exponent) exponent = 0;
-    SYMPOW_ROLL
-    for (int turns = x.rotary.rates.data ? 1 : 0; turns >= 0; --turns) {  // in between, so that nothing overflows
-      normalise_queries<d>(norms, queries, own);
-      if (turns > 0) {
-        const int its_first = top + warp() * rows_of_warp;  // asked anew: one register less than first_row kept
-        turn_queries<d, groups>(queries, its_first - top, x.rotary, b, key_head, begin + its_first,
-                                length - 1 - its_first);
-      }
-    }
+    const auto norms = take_queries<d, groups>(queries, top, x.rotary, b, key_head, begin, length);
     Features features{queries, own, {}, {}};
     Lanes<float> sum[std::size_t{row_tiles}][columns / 8 + 1][4];
     each(sum, [](Lanes<float>& s, int) { s = 0.f; });

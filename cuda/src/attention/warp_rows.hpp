@@ -107,6 +107,24 @@ SYMPOW_DEVICE void turn_queries(block::Shared<T> queries, int first, const Rotar
   warp_barrier();
 }
 
+/// q̂ of the warp's queries, turned where there is rotary: before they turn, too, so that nothing overflows. The block has
+/// those of a chunk of `length` tokens, at token `begin`, from row `top` on.
+template <int d, int groups, class T>
+SYMPOW_DEVICE QueryNorms<groups> take_queries(block::Shared<T> queries, int top, const Rotary& rotary, int b,
+                                              int key_head, std::int64_t begin, int length) {
+  QueryNorms<groups> norms;
+  SYMPOW_UNROLL
+  for (auto& exponent : norms.exponent) exponent = 0;
+  SYMPOW_ROLL
+  for (int turns = rotary.rates.data ? 1 : 0; turns >= 0; --turns) {
+    const int first = block::warp() * 8 * groups;  // asked anew: one register less than a row kept
+    normalise_queries<d>(norms, queries, first);
+    if (turns > 0)
+      turn_queries<d, groups>(queries, first, rotary, b, key_head, begin + top + first, length - 1 - top - first);
+  }
+  return norms;
+}
+
 /// The queries of a warp as left factors: up to 64 channels of 16 bits stay in registers.
 template <class T, int d, int tiles, block::Products products = block::Products::exact>
 struct QueryTiles {

@@ -56,7 +56,8 @@ struct ChunkSums {
 
 /// States before each chunk as tensor cores take them: T(x) of x = c_m 2^-p S, c_m the multinomial coefficient of
 /// monomial m. Row r of R is that of state_rows.hpp: the entry of a value channel c is ((h slots + slot) R + r) e + c;
-/// the normaliser is in three terms of T that add up to it, and 0, next to each other: ((h slots + slot) R + r) 4 + term.
+/// the normaliser is in three terms of T that add up to it, and 0, next to each other, from ((h slots + slot) R + r) 4
+/// on.
 template <class T>
 struct Prefixes {
   Global<T> sums, normaliser;

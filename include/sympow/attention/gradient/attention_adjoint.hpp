@@ -22,7 +22,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
 
  public:
   AttentionAdjoint(const F& feature, const VjpCall<Scalar>& call)
-      : Base(feature, call, has_slope(feature)),
+      : Base(feature, call, Base::has_slope(feature)),
         kept_(call.adjoint_memory.blocks),
         keys_(call.memory.attention, call.V, loader_.vector_rows()),
         tokens_(tokens_of(call.Q, call.K, call.options.mask)),
@@ -37,12 +37,6 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   }
 
  private:
-  static bool has_slope([[maybe_unused]] const F& feature) {
-    if constexpr (is_embedded)
-      return feature.has_slope();
-    else
-      return false;
-  }
   // A block that the rows of the segment see, and its decay up to the segment's first token.
   struct Seen {
     Index block;

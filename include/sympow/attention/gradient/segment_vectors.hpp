@@ -64,6 +64,11 @@ class SegmentVectors {
     if (degree == 1 && !is_exponential) loader_.weigh_zero_keys();  // (k·q) changes with k at k = 0 as well
   }
 
+  /// Whether an embedded score is known by its slope.
+  static bool has_slope([[maybe_unused]] const F& feature) {
+    if constexpr (is_embedded) return feature.has_slope();
+    return false;
+  }
   /// Whether angles are seen as they are, and not those between two tokens: by φ of an embedded score, and under a full
   /// mask, which has earlier and later keys.
   [[nodiscard]] bool is_absolute() const { return sees_features_ || call_.options.mask.is_full; }
