@@ -33,8 +33,8 @@ struct QueryNorms {
 };
 
 /// q̂ in place of q: 8 `groups` rows from `first` on, in octet_place<d>. The largest entry of a row comes into [½, 1);
-/// rows of zeros stay, and rows with a number that is not finite become NaN. Adds to norms.exponent. Only for the warp's
-/// own lanes, who are in step after it.
+/// rows of zeros stay, and rows with a number that is not finite become NaN. Adds to norms.exponent. Only for the
+/// warp's own lanes, who are in step after it.
 template <int d, int groups, class T>
 SYMPOW_DEVICE void normalise_queries(QueryNorms<groups>& norms, block::Shared<T> queries, int first) {
   using namespace block;
@@ -107,8 +107,8 @@ SYMPOW_DEVICE void turn_queries(block::Shared<T> queries, int first, const Rotar
   warp_barrier();
 }
 
-/// q̂ of the warp's queries, turned where there is rotary: before they turn, too, so that nothing overflows. The block has
-/// those of a chunk of `length` tokens, at token `begin`, from row `top` on.
+/// q̂ of the warp's queries, turned where there is rotary: made before they turn, too, so that nothing overflows. The
+/// block has those of a chunk of `length` tokens, at token `begin`, from row `top` on.
 template <int d, int groups, class T>
 SYMPOW_DEVICE QueryNorms<groups> take_queries(block::Shared<T> queries, int top, const Rotary& rotary, int b,
                                               int key_head, std::int64_t begin, int length) {

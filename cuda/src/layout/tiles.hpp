@@ -26,8 +26,8 @@ SYMPOW_DEVICE void multiply_right(Lanes<float> (&sum)[tiles][4], const Lanes<blo
   }
 }
 
-/// Sixteen octets 1, 0, …, 0, `apart` entries from one to the next (group_mma): as the right factor of a product they sum
-/// the left factor's rows. Warp 0 writes them.
+/// Sixteen octets 1, 0, …, 0, `apart` entries from one to the next (group_mma): as the right factor of a product they
+/// sum the left factor's rows. Warp 0 writes them.
 template <int apart = 8, class T>
 SYMPOW_DEVICE void write_ones(block::Shared<T> octets, int warp) {
   using namespace block;
