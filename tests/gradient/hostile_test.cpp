@@ -316,8 +316,7 @@ TEST_CASE("gradients of keys of 10^-25 in blocks of attention, beside others and
     Problem<float> x(random, d, 2, 190, .02);  // blocks of 144
     for (Index t = 0; t < 190; ++t)
       if (by_blocks ? t < 144 : t % 3 == 0) x.K.col(t) *= 1e-25f;
-    // So that the short keys have gradients of rows behind their block alone.
-    x.dY.leftCols(by_blocks ? 144 : 0).setZero();
+    x.dY.leftCols(by_blocks ? 144 : 0).setZero();  // so that only rows behind their block ask for the short keys
     const Wide least = 4 * Wide(std::numeric_limits<float>::denorm_min());
     Definition definition = definition_of<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {});
     definition.excuse(least);

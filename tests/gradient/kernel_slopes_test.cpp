@@ -75,12 +75,12 @@ TEST_CASE("gradients of a score by its slope are those of the definition", "[gra
     check_transitions<SignedNormalized, float>(40, gates, {});
     check_transitions<Normalized, float>(40, gates, {.scale = .8});
   }
-  check_transitions<Normalized, double>(110, .05, {});  // two blocks
+  check_transitions<Normalized, double>(150, .05, {});  // two blocks
 }
 
 TEST_CASE("gradients of a score by its slope are those through its features", "[gradient]") {
   Random random(2);
-  const Problem<double> x(random, d, e, 120, .02);
+  const Problem<double> x(random, d, e, 160, .02);
   const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, x.parameters.beta);
   const auto by_slope = attention_vjp(Sloped{}, A, x.Q, x.K, x.V, x.dY),
              by_features = attention_vjp(ClosedSquares{}, A, x.Q, x.K, x.V, x.dY);
@@ -91,6 +91,28 @@ TEST_CASE("gradients of a score by its slope are those through its features", "[
   CHECK(near(by_slope.transition.left.log_gamma, by_features.transition.left.log_gamma));
   CHECK(near(by_slope.transition.right.beta, by_features.transition.right.beta));
   CHECK(std::abs(by_slope.scale - by_features.scale) <= 1e-11 * std::abs(by_features.scale));
+}
+
+// Of maps without a derivative of φ the slope has to serve here as well.
+TEST_CASE("gradients of a score by its slope under a full mask are those of the definition", "[gradient]") {
+  const auto check = [](const Kind& kind, const auto& make, Index T_q, Index T_k, Index offset) {
+    CAPTURE(kind.name, T_q, T_k, offset);
+    Random random(5);
+    Problem<double> x(random, d, e, std::max(T_k, T_q + offset), .1);
+    for (auto* rows : {&x.Q, &x.dY}) *rows = rows->leftCols(T_q).eval();
+    for (auto* keys : {&x.K, &x.V}) *keys = keys->leftCols(T_k).eval();
+    const auto A = make(x.parameters);
+    const Options options{.scale = .8, .mask = full(offset)};
+    GradientCall call = call_of<Normalized>(Sloped{}, A, x, options);
+    call.feature = dense_squares(d);
+    const Definition definition(std::move(call), kind, x.parameters, unit_roundoff<double>);
+    const auto found = attention_vjp<Normalized>(Sloped{}, A, x.Q, x.K, x.V, definition.dY<double>(), options);
+    require_by_rule(definition.worst(found_in(found), 0));
+  };
+  for (const auto& [T_q, T_k, offset] : {std::tuple{30, 30, 0}, {40, 17, 0}, {20, 30, 5}, {12, 10, 30}, {30, 170, 0}}) {
+    check(Kind{"stationary"}, [](const Parameters&) { return stationary(); }, T_q, T_k, offset);
+    check(Kind{"rates", Steps::rates}, [](const Parameters& p) { return rotary(p.theta, p.beta); }, T_q, T_k, offset);
+  }
 }
 
 TEST_CASE("a score that is 0 can have a slope", "[gradient]") {
