@@ -24,7 +24,8 @@
 //   ldmatrix<Transposed>(r[1|2|4], shared, i)                 8 × 8 matrices
 //   mma<products>(c[4], a[4], b[2])                           C += A B, m16n8k16, float accumulators
 //   group_mma<products>(sum[t][9][4], left[t][4],             sum += left × (16 rows of 64, of 8): of four warps,
-//                       rows, i, octets, j)                   asynchronous: sums count once they are waited for
+//                       rows, i, octets, j)                   asynchronous: sums count once they are waited for;
+//   group_mma<products, 64>(…)                                octets that are 64 entries apart: faster
 //   group_commit<T>()  group_wait<T, N>()                     closes a group of products; waits for all but N groups
 //   group_finish<T>(sums)                                     waits for all
 //   products_overlap                                          whether warps of this chip go on meanwhile
