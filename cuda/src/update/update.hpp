@@ -37,7 +37,8 @@ struct Update {
   using Units = cuda::Units<TokenRows, P, d, fragments>;
   static constexpr int at_once = wide ? fragments : 1;  // in one product: parts of values are made once for all
   static constexpr int under_way = wide ? 0 : 1;        // products, when the next fragment comes
-  static constexpr int rows_ahead = wide ? 0 : block::products_overlap ? 2 : 1;  // of fragments
+  static constexpr bool overlaps = !wide && block::products_overlap;
+  static constexpr int rows_ahead = overlaps ? 2 : wide ? 0 : 1;  // of fragments
   static constexpr int buffers = rows_ahead + 1;
   static constexpr int tail_fragments = Units::shares_tails ? 1 : fragments;
   static constexpr int tail_registers = Units::shares_tails ? 2 : 4;  // of a slab: eight rows, or sixteen
@@ -171,7 +172,7 @@ struct Update {
       group_finish<T>(sum);
     };
     const auto multiply_stage = [&](int stage, const auto& meanwhile) {
-      if constexpr (wide) {
+      if constexpr (!overlaps) {  // a slab at a time takes fewer registers
         meanwhile();
         SYMPOW_ROLL
         for (int slab = part; slab < slabs; slab += parts)
