@@ -1,10 +1,12 @@
 // The speed of the CUDA library beside what the device can do: a product of cuBLAS and a copy, in the same run.
 //
 //   sympow_cuda_bench [--quick] [--only TEXT] [--tokens N] [--json FILE]
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cases.hpp"
 
@@ -53,11 +55,11 @@ class Bench {
             p.tokens == 65536);
     }
     if (options_.quick) return;
-    for (int chunk : {256, 512, 1024, 2048, 4096}) {
-      Problem p = headline;
-      p.form = Form::chunked, p.chunk = chunk;
-      run(name + ", chunk " + std::to_string(chunk), p);
-    }
+    for (int chunk : {256, 512, 1024, 2048, 4096})
+      for (Problem p : {headline, problem(1, 64, 65536)}) {
+        p.form = Form::chunked, p.chunk = chunk;
+        run(name_of(p) + ", chunk " + std::to_string(chunk), p);
+      }
     for (std::int64_t T = 1024; T <= 65536; T *= 2)
       for (Form form : {Form::automatic, Form::quadratic, Form::chunked}) {
         Problem p = problem(2, 64, T);
@@ -121,6 +123,14 @@ class Bench {
     };
     vary("fp16", [](Problem& p) { p.element = Element::fp16; });
     vary("float", [](Problem& p) { p.element = Element::f32; }, true);
+    vary("float, fast products", [](Problem& p) { p.element = Element::f32, p.products = Products::fast; });
+    vary("states in two terms", [](Problem& p) { p.states = Precision::split; });
+    std::vector<double> theta(static_cast<std::size_t>(headline.d) / 2);
+    for (std::size_t i = 0; i < theta.size(); ++i)
+      theta[i] = std::pow(1e4, -static_cast<double>(i) / static_cast<double>(theta.size()));
+    const Memory rates(theta.size() * sizeof(double));
+    check(cudaMemcpy(rates.get(), theta.data(), rates.bytes(), cudaMemcpyHostToDevice), "rates");
+    vary("rotary", [&](Problem& p) { p.rates = static_cast<const double*>(rates.get()); }, true);
     vary("no gates", [](Problem& p) { p.gate_heads = 0; });
     vary("not normalised", [](Problem& p) { p.normalised = false; });
     vary("e 128", [](Problem& p) { p.e = 128; });
