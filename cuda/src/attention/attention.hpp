@@ -229,7 +229,7 @@ struct Attention {
         Lanes<float> inverse[1] = {0.f};
         load(u, key_ring, lane() + of_keys, lane() < rows_of_warp);
         load(inverse, inverse_ring, lane() + of_keys, lane() < rows_of_warp);
-        group_finish<T>(sum);                                                      // the products of the part before
+        group_finish<T>(sum);
         if (key <= levels.first_seen && levels.first_seen < key + rows_of_warp) {  // what came before may be NaN
           each(sum, [](Lanes<float>& s, int) { s = 0.f; });
           hide_columns(score, levels.first_seen - key);

@@ -6,11 +6,11 @@ survivor(first_token_is_reset "x.has_state && seen < 0" "x.has_state && seen <= 
 mutant(keys_from_the_next_stage "(seen > 0 ? seen : 0) / stage_rows * stage_rows" "((seen > 0 ? seen : 0) + stage_rows - 1) / stage_rows * stage_rows")
 mutant(channels_beyond_the_last "value_copy.column + tile * columns < x.e" "value_copy.column + tile * columns <= x.e")
 # Scores of keys before the reset are hidden, too.
-survivor(keys_before_the_reset "x.keys.token, seen - from, length - from, true" "x.keys.token, 0, length - from, true")
+survivor(keys_before_the_reset "x.keys.token, seen - from, length - from," "x.keys.token, 0, length - from,")
 mutant(exponents_in_one_stage "scale = stage % scales * stage_rows" "scale = stage % stages * stage_rows")
 mutant(state_of_the_stage_before "state_at += std::int64_t{stage_rows} * x.e;" "state_at += std::int64_t{stage > 0 ? stage_rows : 0} * x.e;")
 mutant(keys_in_the_ring_of_narrow_rows "key_copy.bring(left_ring, ring * left_entries" "key_copy.bring(left_ring, ring * stage_rows * d")
-mutant(products_are_not_waited_for "group_finish<T>(sum);  // the products of the part before" "")
+mutant(products_are_not_waited_for "lane() < rows_of_warp);\n        group_finish<T>(sum);" "lane() < rows_of_warp);")
 mutant(state_is_always_seen "state_stages > 0 && levels.first_seen < 0" "state_stages > 0")
 mutant(last_row_of_a_warp "(w / 4 * 4 + 3) * rows_of_warp" "(w / 4 * 4 + 2) * rows_of_warp")
 mutant(reset_at_the_tiles_end "levels.first_seen < key + rows_of_warp" "levels.first_seen <= key + rows_of_warp - 2")
