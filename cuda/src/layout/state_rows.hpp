@@ -17,7 +17,7 @@ namespace sympow::cuda {
 ///   rows         64     192     640    2304     8704    1408    8064    7488    76160
 inline constexpr int stage_rows = 64;
 
-/// Stages of octet b of last channels. I is int, or Lanes<int>.
+/// Stages of octet b of last channels.
 SYMPOW_HOST_DEVICE constexpr int stages_of_octet(int P, int b) {
   return P == 1 ? (b % 8 == 0 ? 1 : 0) : (monomial_count(P - 1, 8 * b + 8) + 7) / 8;
 }

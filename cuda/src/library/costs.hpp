@@ -3,7 +3,8 @@
 
 namespace sympow::cuda::library {
 
-/// As measured on an H100 (132 multiprocessors, some 1.8 GHz) at P 2, d = e = 64, 65,536 tokens of eight heads.
+/// Rates as measured on an H100 (132 multiprocessors, some 1.8 GHz) at P 2, d = e = 64, 65,536 tokens of eight heads;
+/// `pass` and `launch` are predictions.
 struct Costs {
   double multiprocessors = 132;
   double update = 315e12;  ///< operations a second that bring tokens into states
