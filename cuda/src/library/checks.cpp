@@ -12,26 +12,33 @@ namespace sympow::cuda::library {
 namespace {
 
 constexpr std::int64_t most_tokens = std::int64_t{1} << 30, most_blocks = 65535;
+constexpr const char* without_rates = "rates is a null pointer";
 
 const char* name_of(Element element) noexcept {
   return element == Element::bf16 ? "bf16" : element == Element::fp16 ? "fp16" : element == Element::f32 ? "f32" : "?";
 }
 
-/// An array that kernels take 16 bytes of at once. `are`: its name is a plural.
-struct Needed {
+Status check_alignment(const char* name, const void* data, std::size_t alignment) noexcept {
+  if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) return {};
+  return refuse(Code::bad_argument, "%s: its address is %p and must be a multiple of %zu", name, data, alignment);
+}
+
+/// An array that kernels take 16 bytes of at once, and what the problem says of it.
+struct Part {
   const char* name;
   const void* data;
   bool needed;
+  const char* unneeded = nullptr;  // why it must not be there
 };
 template <std::size_t N>
-Status check_parts(const Needed (&arrays)[N], const char* of, bool are) noexcept {
-  for (const Needed& array : arrays) {
-    if (!array.needed) continue;
-    if (!array.data)
-      return refuse(Code::bad_argument, "%s of the %s %s a null pointer", array.name, of, are ? "are" : "is");
-    if (reinterpret_cast<std::uintptr_t>(array.data) % 16 != 0)
-      return refuse(Code::bad_argument, "%s of the %s %s at %p, which must be a multiple of 16", array.name, of,
-                    are ? "begin" : "begins", array.data);
+Status check_parts(const Part (&parts)[N], const char* of) noexcept {
+  for (const Part& part : parts) {
+    char name[60];
+    std::snprintf(name, sizeof name, "%s of the %s", part.name, of);
+    if (part.needed && !part.data) return refuse(Code::bad_argument, "%s: a null pointer", name);
+    if (!part.needed && part.data && part.unneeded)
+      return refuse(Code::bad_argument, "%s: it is there, but %s", name, part.unneeded);
+    SYMPOW_CUDA_TRY(check_alignment(name, part.data, 16));
   }
   return {};
 }
@@ -71,13 +78,11 @@ struct Kind {
 };
 
 Status check_view(const Problem& problem, const ConstView& view, const Kind& kind) noexcept {
+  if (!view.data) return refuse(Code::bad_argument, "%s: a null pointer", kind.name);
   if (view.element != kind.element)
-    return refuse(Code::bad_argument, "%s are %s and must be %s", kind.name, name_of(view.element),
+    return refuse(Code::bad_argument, "%s: the element is %s and must be %s", kind.name, name_of(view.element),
                   name_of(kind.element));
-  if (!view.data) return refuse(Code::bad_argument, "%s are a null pointer", kind.name);
-  if (reinterpret_cast<std::uintptr_t>(view.data) % kind.alignment != 0)
-    return refuse(Code::bad_argument, "%s begin at %p, which must be a multiple of %zu", kind.name, view.data,
-                  kind.alignment);
+  SYMPOW_CUDA_TRY(check_alignment(kind.name, view.data, kind.alignment));
   const bool packed = problem.offsets != nullptr;
   const struct {
     const char* name;
@@ -90,21 +95,21 @@ Status check_view(const Problem& problem, const ConstView& view, const Kind& kin
     if (axis.size <= 1) continue;  // its stride is not used
     const auto stride = static_cast<long long>(axis.stride);
     if (axis.stride < 0 || (kind.written && axis.stride < kind.channels))
-      return refuse(Code::bad_argument, "the %s stride of %s is %lld and must be at least %lld", axis.name, kind.name,
+      return refuse(Code::bad_argument, "%s: the %s stride is %lld and must be at least %lld", kind.name, axis.name,
                     stride, kind.written ? static_cast<long long>(kind.channels) : 0LL);
     const std::size_t unit = kind.alignment / bytes_of(kind.element);
     if (static_cast<std::uint64_t>(axis.stride) % unit != 0)
-      return refuse(Code::bad_argument, "the %s stride of %s is %lld entries and must be a multiple of %zu", axis.name,
-                    kind.name, stride, unit);
+      return refuse(Code::bad_argument, "%s: the %s stride is %lld entries and must be a multiple of %zu", kind.name,
+                    axis.name, stride, unit);
     last += product(axis.stride, axis.size - 1);
-    if (last >= beyond / 4) return refuse(Code::too_large, "the last entry of %s is beyond 2^60", kind.name);
+    if (last >= beyond / 4) return refuse(Code::too_large, "%s: the last entry is beyond 2^60", kind.name);
   }
   return {};
 }
 
 Status check_gates(const Problem& problem, const ConstView& gates) noexcept {
   if (problem.gate_heads == 0) {
-    if (gates.data) return refuse(Code::bad_argument, "there are log gates, but gate_heads is 0");
+    if (gates.data) return refuse(Code::bad_argument, "log gates: they are there, but gate_heads is 0");
     return {};
   }
   return check_view(problem, gates, {"log gates", Element::f32, problem.gate_heads, 1, 4, false});
@@ -112,14 +117,12 @@ Status check_gates(const Problem& problem, const ConstView& gates) noexcept {
 
 Status check_beta(const Problem& problem, const ConstView& beta) noexcept {
   if (!beta.data) return {};
-  if (!problem.rates) return refuse(Code::bad_argument, "there are beta, but rates are a null pointer");
+  if (!problem.rates) return refuse(Code::bad_argument, "beta: it is there, but rates is a null pointer");
   return check_view(problem, beta, {"beta", Element::f32, problem.key_heads, 1, 4, false});
 }
 
 Status check_rotary(const Problem& p) noexcept {
-  if (reinterpret_cast<std::uintptr_t>(p.rates) % 16 != 0)
-    return refuse(Code::bad_argument, "rates begin at %p, which must be a multiple of 16",
-                  static_cast<const void*>(p.rates));
+  SYMPOW_CUDA_TRY(check_alignment("rates", p.rates, 16));
   if (p.pairing == Pairing::interleaved || p.pairing == Pairing::half_split) return {};
   return refuse(Code::bad_argument, "pairing is %d, which is none", static_cast<int>(p.pairing));
 }
@@ -141,9 +144,14 @@ Status check_problem(const Problem& p) noexcept {
   SYMPOW_CUDA_TRY(check_range("e", p.e, 8, 256));
   if (p.e % 8 != 0) return refuse(Code::bad_argument, "e is %d and must be a multiple of 8", p.e);
   if (p.offsets && p.lengths) return refuse(Code::bad_argument, "sequences are packed by offsets or padded, not both");
+  SYMPOW_CUDA_TRY(check_alignment("offsets", p.offsets, alignof(std::int64_t)));
+  SYMPOW_CUDA_TRY(check_alignment("lengths", p.lengths, alignof(std::int32_t)));
   if (p.offsets)
     SYMPOW_CUDA_TRY(
         check_range("total_tokens", p.total_tokens, 0, static_cast<std::int64_t>(product(p.batch, p.tokens))));
+  if (!p.offsets && p.total_tokens > 0)
+    return refuse(Code::bad_argument, "total_tokens is %lld, but offsets is a null pointer",
+                  static_cast<long long>(p.total_tokens));
   SYMPOW_CUDA_TRY(check_rotary(p));
   if (!std::isfinite(p.scale)) return refuse(Code::bad_argument, "scale is %g and must be finite", p.scale);
   if (p.form != Form::automatic && p.form != Form::chunked && p.form != Form::quadratic)
@@ -161,7 +169,7 @@ Status check_problem(const Problem& p) noexcept {
   if (is_compiled(p.power, p.d, p.element)) return {};
   char table[160] = "none";
   write_table(p.element, table, sizeof table);
-  return refuse(Code::not_compiled, "there are no kernels of %s for P %d with d %d, but for %s", name_of(p.element),
+  return refuse(Code::not_compiled, "there are no kernels of %s for P %d with d %d; there are: %s", name_of(p.element),
                 p.power, p.d, table);
 }
 
@@ -176,6 +184,10 @@ Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outpu
     SYMPOW_CUDA_TRY(check_beta(p, inputs.beta));
     if (outputs.condition.data)
       SYMPOW_CUDA_TRY(check_view(p, outputs.condition, {"condition", Element::f32, p.query_heads, 1, 4, true}));
+    for (const auto* input : {&inputs.queries, &inputs.keys, &inputs.values})
+      if (outputs.rows.data == input->data)
+        return refuse(Code::bad_argument, "rows: their memory at %p is that of an input, which is read later",
+                      outputs.rows.data);
   }
   const bool initial = is_there(inputs.initial_state), last = is_there(outputs.final_state);
   if ((initial || last) && !p.carries_state)
@@ -193,8 +205,8 @@ Status check_state(const Problem& p, const ConstState& state, const char* name) 
                       {"normaliser", state.normaliser, true},
                       {"level", state.level, true},
                       {"mass", state.mass, true},
-                      {"turns", state.turns, p.rates != nullptr}},
-                     name, false);
+                      {"turns", state.turns, p.rates != nullptr, without_rates}},
+                     name);
 }
 
 Status check_capacity(int capacity) noexcept {
@@ -207,9 +219,9 @@ Status check_tail(const Problem& p, const Tail& tail) noexcept {
   SYMPOW_CUDA_TRY(check_range("the tail's count", tail.count, 0, tail.capacity));
   return check_parts({{"keys", tail.keys, true},
                       {"values", tail.values, true},
-                      {"log gates", tail.log_gates, p.gate_heads > 0},
-                      {"paths", tail.paths, p.rates != nullptr}},
-                     "tail", true);
+                      {"log gates", tail.log_gates, p.gate_heads > 0, "gate_heads is 0"},
+                      {"paths", tail.paths, p.rates != nullptr, without_rates}},
+                     "tail");
 }
 
 Status check_decoding(const Problem& p) noexcept {

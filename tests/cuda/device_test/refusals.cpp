@@ -80,17 +80,21 @@ void refusals_of_problems() {
     p.offsets = address<std::int64_t>(8);
     p.total_tokens = 257;
   });
+  bad("total_tokens is -1 and must be 0 to 256", [](P& p) { p.offsets = address<std::int64_t>(8); });
+  bad("total_tokens is 5, but offsets is a null pointer", [](P& p) { p.total_tokens = 5; });
+  bad("offsets: its address is 0x4 and must be a multiple of 8", [](P& p) { p.offsets = address<std::int64_t>(4); });
+  bad("lengths: its address is 0x2 and must be a multiple of 4", [](P& p) { p.lengths = address<std::int32_t>(2); });
   bad("scale is nan and must be finite", [](P& p) { p.scale = std::nanf(""); });
   bad("form is 7", [](P& p) { p.form = static_cast<cuda::Form>(7); });
   bad("the quadratic form has no state", [](P& p) { p.form = cuda::Form::quadratic; });
-  bad("rates begin at 0x9, which must be a multiple of 16", [](P& p) { p.rates = address<double>(9); });
+  bad("rates: its address is 0x9 and must be a multiple of 16", [](P& p) { p.rates = address<double>(9); });
   bad("pairing is 5, which is none", [](P& p) { p.pairing = static_cast<cuda::Pairing>(5); });
   bad("chunk is 100 and must be a multiple of 64", [](P& p) { p.chunk = 100; });
   bad("chunk is -64 and must be a multiple of 64", [](P& p) { p.chunk = -64; });
   bad("element is 7, which is none", [](P& p) { p.element = cuda::Element{7}; });
   bad("products is 3, which is none", [](P& p) { p.products = cuda::Products{3}; });
   bad("states is 2, which is none", [](P& p) { p.states = static_cast<cuda::Precision>(2); });
-  refuses(Code::not_compiled, "no kernels of f32 for P 3 with d 48, but for ", [](Call& c) {
+  refuses(Code::not_compiled, "no kernels of f32 for P 3 with d 48; there are: ", [](Call& c) {
     c.problem.power = 3;
     c.problem.d = 48;
     c.problem.element = cuda::Element::f32;
@@ -99,14 +103,14 @@ void refusals_of_problems() {
     if (floats) continue;
     const int own_power = power, own_d = d;
     char text[80];
-    std::snprintf(text, sizeof text, "no kernels of f32 for P %d with d %d, but for ", own_power, own_d);
+    std::snprintf(text, sizeof text, "no kernels of f32 for P %d with d %d; there are: ", own_power, own_d);
     refuses(Code::not_compiled, text, [&](Call& c) {
       c.problem.power = own_power;
       c.problem.d = own_d;
       c.problem.element = cuda::Element::f32;
     });
   }
-  refuses(Code::not_compiled, "no kernels of bf16 for P 2 with d 48, but for P", [](Call& c) {
+  refuses(Code::not_compiled, "no kernels of bf16 for P 2 with d 48; there are: P", [](Call& c) {
     c.problem.power = 2;
     c.problem.d = 48;
   });
@@ -129,40 +133,45 @@ void refusals_of_arrays() {
   const auto bad = [](const char* text, const std::function<void(Call&)>& spoil) {
     refuses(Code::bad_argument, text, spoil);
   };
-  bad("queries are fp16 and must be bf16", [](Call& c) { c.inputs.queries.element = cuda::Element::fp16; });
-  bad("keys are a null pointer", [](Call& c) { c.inputs.keys.data = nullptr; });
-  bad("values begin at 0x3008, which must be a multiple of 16",
+  bad("queries: the element is fp16 and must be bf16", [](Call& c) { c.inputs.queries.element = cuda::Element::fp16; });
+  bad("keys: a null pointer", [](Call& c) { c.inputs.keys.data = nullptr; });
+  bad("values: its address is 0x3008 and must be a multiple of 16",
       [](Call& c) { c.inputs.values.data = address(0x3008); });
-  bad("the token stride of keys is -8 and must be at least 0", [](Call& c) { c.inputs.keys.token = -8; });
-  bad("the head stride of values is 68 entries and must be a multiple of 8",
-      [](Call& c) { c.inputs.values.head = 68; });
-  bad("the token stride of rows is 0 and must be at least 64", [](Call& c) { c.outputs.rows.token = 0; });
-  bad("rows are a null pointer", [](Call& c) { c.outputs.rows.data = nullptr; });
-  bad("log gates are a null pointer", [](Call& c) { c.inputs.log_gates.data = nullptr; });
-  bad("log gates are bf16 and must be f32", [](Call& c) { c.inputs.log_gates.element = cuda::Element::bf16; });
-  bad("log gates begin at 0x4002", [](Call& c) { c.inputs.log_gates.data = address(0x4002); });
-  bad("there are log gates, but gate_heads is 0", [](Call& c) { c.problem.gate_heads = 0; });
+  bad("keys: the token stride is -8 and must be at least 0", [](Call& c) { c.inputs.keys.token = -8; });
+  bad("values: the head stride is 68 entries and must be a multiple of 8", [](Call& c) { c.inputs.values.head = 68; });
+  bad("rows: the token stride is 0 and must be at least 64", [](Call& c) { c.outputs.rows.token = 0; });
+  bad("rows: their memory at 0x1000 is that of an input", [](Call& c) { c.outputs.rows.data = address(1 << 12); });
+  bad("log gates: a null pointer", [](Call& c) { c.inputs.log_gates = {}; });
+  bad("turns of the final state: it is there, but rates is a null pointer",
+      [](Call& c) { c.outputs.final_state.turns = address<double>(80); });
+  bad("rows: a null pointer", [](Call& c) { c.outputs.rows.data = nullptr; });
+  bad("log gates: a null pointer", [](Call& c) { c.inputs.log_gates.data = nullptr; });
+  bad("log gates: the element is bf16 and must be f32",
+      [](Call& c) { c.inputs.log_gates.element = cuda::Element::bf16; });
+  bad("log gates: its address is 0x4002 and must be a multiple of 4",
+      [](Call& c) { c.inputs.log_gates.data = address(0x4002); });
+  bad("log gates: they are there, but gate_heads is 0", [](Call& c) { c.problem.gate_heads = 0; });
   const auto beta = cuda::dense(address(7 << 12), cuda::Element::f32, 128, 2, 1);
-  bad("there are beta, but rates are a null pointer", [&](Call& c) { c.inputs.beta = beta; });
-  bad("beta are bf16 and must be f32", [&](Call& c) {
+  bad("beta: it is there, but rates is a null pointer", [&](Call& c) { c.inputs.beta = beta; });
+  bad("beta: the element is bf16 and must be f32", [&](Call& c) {
     c.problem.rates = address<double>(16);
     c.inputs.beta = beta;
     c.inputs.beta.element = cuda::Element::bf16;
   });
-  bad("turns of the final state is a null pointer", [](Call& c) { c.problem.rates = address<double>(16); });
-  bad("condition are bf16 and must be f32", [](Call& c) { c.outputs.condition.element = cuda::Element::bf16; });
-  refuses(Code::too_large, "the last entry of keys is beyond",
+  bad("turns of the final state: a null pointer", [](Call& c) { c.problem.rates = address<double>(16); });
+  bad("condition: the element is bf16 and must be f32",
+      [](Call& c) { c.outputs.condition.element = cuda::Element::bf16; });
+  refuses(Code::too_large, "keys: the last entry is beyond 2^60",
           [](Call& c) { c.inputs.keys.token = std::int64_t{1} << 60; });
   bad("there is a final state, but carries_state is not set", [](Call& c) { c.problem.carries_state = false; });
   bad("there is an initial state, but carries_state is not set", [](Call& c) {
     c.problem.carries_state = false;
     c.inputs.initial_state = c.outputs.final_state;
   });
-  bad("level of the final state is a null pointer", [](Call& c) { c.outputs.final_state.level = nullptr; });
-  bad("sums of the final state is a null pointer", [](Call& c) { c.outputs.final_state.sums = nullptr; });
-  bad("sums of the initial state is a null pointer",
-      [](Call& c) { c.inputs.initial_state.turns = address<double>(16); });
-  bad("mass of the initial state begins at 0x44, which must be a multiple of 16", [](Call& c) {
+  bad("level of the final state: a null pointer", [](Call& c) { c.outputs.final_state.level = nullptr; });
+  bad("sums of the final state: a null pointer", [](Call& c) { c.outputs.final_state.sums = nullptr; });
+  bad("sums of the initial state: a null pointer", [](Call& c) { c.inputs.initial_state.turns = address<double>(16); });
+  bad("mass of the initial state: its address is 0x44 and must be a multiple of 16", [](Call& c) {
     c.inputs.initial_state = c.outputs.final_state;
     c.inputs.initial_state.mass = address<float>(0x44);
   });
@@ -188,15 +197,21 @@ void refusals_of_decoding() {
   using State = cuda::State;
   using Tail = cuda::Tail;
   using Size = std::size_t;
-  check("sums of the state is a null pointer", [](Call&, State& s, Tail&, Size&) { s.sums = nullptr; });
+  check("sums of the state: a null pointer", [](Call&, State& s, Tail&, Size&) { s.sums = nullptr; });
   check("the tail's capacity is 100 and must be 64 or 128", [](Call&, State&, Tail& t, Size&) { t.capacity = 100; });
   check("the tail's count is 65 and must be 0 to 64", [](Call&, State&, Tail& t, Size&) { t.count = 65; });
   check("the tail has room for 1 tokens, not for 2", [](Call&, State&, Tail& t, Size&) { t.count = 63; });
-  check("keys of the tail are a null pointer", [](Call&, State&, Tail& t, Size&) { t.keys = nullptr; });
-  check("log gates of the tail are a null pointer", [](Call&, State&, Tail& t, Size&) { t.log_gates = nullptr; });
-  check("turns of the state is a null pointer",
+  check("keys of the tail: a null pointer", [](Call&, State&, Tail& t, Size&) { t.keys = nullptr; });
+  check("log gates of the tail: a null pointer", [](Call&, State&, Tail& t, Size&) { t.log_gates = nullptr; });
+  check("paths of the tail: it is there, but rates is a null pointer",
+        [](Call&, State&, Tail& t, Size&) { t.paths = address<double>(96); });
+  check("log gates of the tail: it is there, but gate_heads is 0", [](Call& c, State&, Tail&, Size&) {
+    c.problem.gate_heads = 0;
+    c.inputs.log_gates = {};
+  });
+  check("turns of the state: a null pointer",
         [](Call& c, State&, Tail&, Size&) { c.problem.rates = address<double>(16); });
-  check("paths of the tail are a null pointer", [](Call& c, State& s, Tail&, Size&) {
+  check("paths of the tail: a null pointer", [](Call& c, State& s, Tail&, Size&) {
     c.problem.rates = address<double>(16);
     s.turns = address<double>(80);
   });

@@ -35,12 +35,14 @@ Status attention_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 ///     κ_i = Σ_j b_ij (‖q_i‖ ‖k_j‖)^P / |Σ_j b_ij (q_i·k_j)^P|
 ///
 /// where the numerator is over the tokens that the row reads through a state, those of earlier chunks and of the
-/// initial state: their part of the error of a normalised row is proportional to it. A row whose denominator is lost in
+/// initial state: their part of the error of a normalised row is proportional to it. Rows of a first chunk without a
+/// state have κ = 0, and errors of their own, of weights rounded once. A row whose denominator is lost in
 /// rounding, as that of a zero query, is 0 and its condition +∞. Input that is not finite shows in the rows that see
 /// it; a value also in rows of up to 128 tokens before it, β in all later rows.
 ///
 /// Nothing is allocated and nothing waits: the work is on the stream when this returns. Two runs give the same bits.
-/// The arrays must not overlap, but for states. Contents of lengths and offsets on the device are not checked.
+/// The arrays must not overlap, but for states; rows in the place of an input are refused, other overlaps are not seen.
+/// Contents of lengths and offsets on the device are not checked.
 ///
 ///     std::size_t bytes;
 ///     if (auto status = attention_workspace(problem, bytes); !status.ok()) return fail(status.text());

@@ -27,7 +27,8 @@ Status tail_in(const Problem& problem, int capacity, void* memory, std::size_t b
 Status decode_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 Status fold_workspace(const Problem& problem, int capacity, std::size_t& bytes) noexcept;
 
-/// Rows of `problem.tokens` new tokens, 1 … 64, of every sequence. Each sees the state, the tail and the new tokens up
+/// Rows of `problem.tokens` new tokens, 1 … 64, of every sequence: of a prefill's problem without `offsets`, `lengths`,
+/// and with the tokens of a step. Each sees the state, the tail and the new tokens up
 /// to itself. They are appended to the tail, which must have room for them. Inputs and outputs are those of `attend`,
 /// but no states are among them, and conditions are over all tokens. Cost: S and Z are read once.
 Status decode(const Problem& problem, const State& state, Tail& tail, const Inputs& inputs, const Outputs& outputs,

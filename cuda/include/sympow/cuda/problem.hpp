@@ -41,15 +41,15 @@ struct Problem {
   int power = 2;                    ///< P
   int d = 64;                       ///< channels of queries and keys
   int e = 64;                       ///< channels of values, a multiple of 8 up to 256
-  std::int64_t batch = 1;           ///< B
-  std::int64_t tokens = 0;          ///< of the longest sequence
-  std::int64_t query_heads = 1;     ///< Hq
+  std::int64_t batch = 1;           ///< B, below 2^31; of a decoding below 2^16
+  std::int64_t tokens = 0;          ///< of the longest sequence, or more; at most 2^30
+  std::int64_t query_heads = 1;     ///< Hq, below 2^16
   std::int64_t key_heads = 1;       ///< Hk, of keys and values; divides Hq
   std::int64_t gate_heads = 0;      ///< 0, or as many as key heads or as query heads; each has a state
   Element element = Element::bf16;  ///< of queries, keys, values and rows
   /// On the device, B + 1 numbers: packed sequences, of which b has the tokens offsets[b] … offsets[b + 1] - 1.
   const std::int64_t* offsets = nullptr;
-  std::int64_t total_tokens = 0;  ///< of packed sequences; no offset is larger
+  std::int64_t total_tokens = -1;  ///< of packed sequences, and only of these; no offset is larger
   /// On the device, B numbers up to `tokens`: padded sequences of these lengths. Null: all are as long.
   const std::int32_t* lengths = nullptr;
   /// On the device, d/2 numbers, aligned to 16 bytes: radians a token by which pairs turn. Null: nothing turns.
@@ -61,7 +61,7 @@ struct Problem {
   Products products = Products::exact;    ///< of floats; 16-bit numbers are multiplied as they are
   Precision states = Precision::rounded;  ///< of 16 bits; those of floats are floats
   Form form = Form::automatic;
-  int chunk = 0;  ///< tokens, a multiple of 64; 0: by the cost model
+  int chunk = 0;  ///< tokens of the chunked form, a multiple of 64 up to 2^20; 0: by the cost model
 
   bool is_normalised() const noexcept { return normalised.value_or(power % 2 == 0); }
   /// Hs: gates that query heads have of their own give each of them a state.

@@ -8,7 +8,8 @@
 
 namespace sympow::cuda {
 
-/// Of every sequence and state head, on the device, in units of 2^⌈L⌉:
+/// Pointers alone: sizes are those of the problem, and nobody checks that memory has them. Of every sequence and state
+/// head, on the device, in units of 2^⌈L⌉:
 ///
 ///     S = Σ_j w_j φ(k_j) v_jᵀ      Z = Σ_j w_j φ(k_j)      w_j the product of the gates since token j
 ///

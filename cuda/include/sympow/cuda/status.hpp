@@ -10,7 +10,7 @@ enum class Code {
   ok,
   bad_argument,         ///< the text names the argument, what it is and what it must be
   not_compiled,         ///< outside of the table of instantiations; the text says what there is
-  too_large,            ///< a size, a product of sizes, or a grid that no integer here or on the device holds
+  too_large,            ///< sizes, each within its bounds, whose product no integer or grid holds
   workspace_too_small,  ///< the text says how many bytes it must have
   device_too_small,     ///< it has less shared memory than a kernel needs; the text says how much
   cuda_error            ///< of the runtime, which the text quotes

@@ -14,8 +14,9 @@ using Stream = CUstream_st*;
 enum class Element { bf16, fp16, f32 };
 
 /// An array [B, T, H, D]. Entry (b, t, h, c) lies at b sequence + t token + h head + c, strides in entries; of packed
-/// sequences `sequence` is not used, t counts all tokens. Pointers and strides of queries, keys, values and rows are
-/// multiples of 16 bytes, so that 16 bytes can be moved at once. No data: the array is not there.
+/// sequences `sequence` is not used, t counts all tokens. Gates, β and conditions are f32 with D = 1. Pointers and
+/// strides of queries, keys, values and rows are multiples of 16 bytes, so that 16 bytes can be moved at once. No data:
+/// the array is not there.
 struct ConstView {
   const void* data = nullptr;
   Element element = Element::bf16;
