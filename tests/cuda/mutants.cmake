@@ -1,5 +1,6 @@
 # Breaks the source of a kernel in one place after the other; a test must fail each time.
 # cmake -D LIST=weights -D COMPILER=... -D INCLUDES=... -D LIBRARIES=... -D SCRATCH=... -P mutants.cmake
+# Without a list it only looks whether each mutant of all lists is of one place of the sources as they are.
 #
 # What breaks by leaving out an instruction the tests try themselves (host/mutation.hpp); these are conditions, indices,
 # fragments and ends. mutants/LIST.cmake names the test, tests/cuda/TEST.cpp, and what becomes of what, one place each.
@@ -20,9 +21,32 @@ macro(survivor name from to)  # no test can tell it from the right one, for the 
   mutant(${name} "${from}" "${to}")
   list(APPEND survivors ${name})
 endmacro()
-include(${CMAKE_CURRENT_LIST_DIR}/mutants/${LIST}.cmake)
-
 cmake_path(SET root NORMALIZE ${CMAKE_CURRENT_LIST_DIR}/../..)
+function(check_place name)
+  file(READ ${root}/${source_${name}} text)
+  string(FIND "${text}" "${from_${name}}" first)
+  string(FIND "${text}" "${from_${name}}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(SEND_ERROR "${list}: ${name} is of no one place of ${source_${name}}")
+  endif()
+endfunction()
+function(check_list list)
+  include(${list})
+  foreach(name IN LISTS names)
+    check_place(${name})
+  endforeach()
+endfunction()
+if(NOT LIST)
+  file(GLOB lists ${CMAKE_CURRENT_LIST_DIR}/mutants/*.cmake)
+  foreach(list IN LISTS lists)
+    check_list(${list})
+  endforeach()
+  return()
+endif()
+set(list ${CMAKE_CURRENT_LIST_DIR}/mutants/${LIST}.cmake)
+check_list(${list})
+include(${list})
+
 file(COPY ${root}/cuda/src DESTINATION ${SCRATCH}/cuda)
 file(COPY ${root}/tests/cuda DESTINATION ${SCRATCH}/tests)
 list(TRANSFORM INCLUDES PREPEND "-idirafter")
@@ -43,11 +67,6 @@ endif()
 set(wrong "")
 foreach(name IN LISTS names)
   file(READ ${root}/${source_${name}} text)
-  string(FIND "${text}" "${from_${name}}" first)
-  string(FIND "${text}" "${from_${name}}" last REVERSE)
-  if(first EQUAL -1 OR NOT first EQUAL last)
-    message(FATAL_ERROR "${name} is of no one place of ${source_${name}}")
-  endif()
   string(REPLACE "${from_${name}}" "${to_${name}}" mutated "${text}")
   file(WRITE ${SCRATCH}/${source_${name}} "${mutated}")
   run(${name} failed)
