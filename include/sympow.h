@@ -86,15 +86,15 @@ typedef struct sympow_dtype {
   uint16_t lanes;  ///< 1
 } sympow_dtype;
 
-/// An array in memory of the caller. It has the layout of DLPack's DLTensor, whose pointer can be given as it is, and is
-/// the one struct without a size.
+/// An array in memory of the caller. It has the layout of DLPack's DLTensor, whose pointer can be given as it is, and
+/// is the one struct without a size.
 ///
 ///     entry (i, j, …) of an array lies at data + byte_offset + bytes of an entry (i strides[0] + j strides[1] + …)
 ///
-/// Queries, keys, values, rows and their gradients are [B, T, H, D], float32 or float64, all of a call alike. Entries of
-/// a token are contiguous, strides[3] = 1; strides of tokens are at least D, those of heads and sequences at least 0: so
-/// they may stand as [B, H, T, D] as well, or side by side in one array, and inputs may be broadcast over heads and
-/// sequences. Other arrays have any strides from 0 on. Of outputs no two entries share memory, nor with an input or
+/// Queries, keys, values, rows and their gradients are [B, T, H, D], float32 or float64, all of a call alike. Entries
+/// of a token are contiguous, strides[3] = 1; strides of tokens are at least D, those of heads and sequences at least
+/// 0: so they may stand as [B, H, T, D] as well, or side by side in one array, and inputs may be broadcast over heads
+/// and sequences. Other arrays have any strides from 0 on. Of outputs no two entries share memory, nor with an input or
 /// another output. Strides of dimensions of size 1, and of an array without entries, do not matter. Data are aligned to
 /// their entries; null only where there are no entries.
 typedef struct sympow_tensor {
@@ -185,11 +185,11 @@ typedef struct sympow_state_gradients sympow_state_gradients;
 
 /// Rows Y, [B, T_q, H, e], of all heads of a batch; 0 where Q is padding.
 ///
-/// With states the call goes on from them and leaves them after its last tokens; without, null, nothing came before.
-/// Hs = Hk states are shared by the query heads of a key head, whose gates and β then are those of a key head too.
-/// `stream` is of a device; null on a CPU. Results are the same bit for bit for any number of threads.
-/// Cost: see the forms. Allocates β and θ in double, B T H of β, some 200 bytes a head, without states those of the
-/// state forms, and what the workspace grows by.
+/// With states the call goes on from them and leaves them after its last tokens; without, null, nothing came before. Hs
+/// = Hk states are shared by the query heads of a key head, whose gates and β then are those of a key head too.
+/// `stream` is of a device; null on a CPU. Results are the same bit for bit for any number of threads. Cost: see the
+/// forms. Allocates β and θ in double, B T H of β, some 200 bytes a head, without states those of the state forms, and
+/// what the workspace grows by.
 SYMPOW_API sympow_status sympow_attend(const sympow_attention* attention, const sympow_inputs* inputs,
                                        sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
                                        void* stream);
@@ -216,10 +216,10 @@ typedef struct sympow_gradients {
 
 /// The gradients of `sympow_attend` with the same inputs, from d_rows = ∂loss/∂Y, [B, T_q, H, e].
 ///
-/// `states` are those before the first token: copy them before a call moves them on. `state_gradients` are the gradients
-/// in the states after the last token, and become those in `states`; null, the loss does not see the states after. Both
-/// are null where the call had none. The recurrent form is taken back by chunks. Cost: two to three times that of
-/// `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
+/// `states` are those before the first token: copy them before a call moves them on. `state_gradients` are the
+/// gradients in the states after the last token, and become those in `states`; null, the loss does not see the states
+/// after. Both are null where the call had none. The recurrent form is taken back by chunks. Cost: two to three times
+/// that of `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
 SYMPOW_API sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_inputs* inputs,
                                            const sympow_tensor* d_rows, const sympow_states* states,
                                            sympow_state_gradients* state_gradients, const sympow_gradients* gradients,
@@ -259,9 +259,9 @@ SYMPOW_API sympow_status sympow_states_merge(const sympow_states* left, const sy
 /// The tokens that a state has seen.
 SYMPOW_API sympow_status sympow_states_tokens(const sympow_states* states, int64_t sequence, int64_t head,
                                               int64_t* tokens);
-/// S, [B, Hs, D, e], Z, [B, Hs, D], both of the states' type, and the angles μ, [B, Hs, d/2] of float64, 0 where nothing
-/// has turned; null: not wanted. Rows of S are monomials k_{i1} ⋯ k_{iP}, i1 ≤ … ≤ iP, in lexicographic order, times the
-/// root of their multiplicity. Infinite where the type cannot hold it. Cost: two copies.
+/// S, [B, Hs, D, e], Z, [B, Hs, D], both of the states' type, and the angles μ, [B, Hs, d/2] of float64, 0 where
+/// nothing has turned; null: not wanted. Rows of S are monomials k_{i1} ⋯ k_{iP}, i1 ≤ … ≤ iP, in lexicographic order,
+/// times the root of their multiplicity. Infinite where the type cannot hold it. Cost: two copies.
 SYMPOW_API sympow_status sympow_states_read(const sympow_states* states, const sympow_tensor* sums,
                                             const sympow_tensor* normaliser, const sympow_tensor* angles);
 
