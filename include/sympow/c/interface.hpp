@@ -3,8 +3,9 @@
 
 #include <sympow/c/calls.hpp>
 
-namespace SYMPOW_NAMESPACE::c {
-using detail::raise;
+using namespace sympow;  // of this one file
+using namespace sympow::c;
+using sympow::detail::raise;
 
 extern "C" {
 
@@ -199,4 +200,3 @@ sympow_status sympow_state_gradients_read(const sympow_state_gradients* state_gr
 }
 
 }  // extern "C"
-}  // namespace SYMPOW_NAMESPACE::c

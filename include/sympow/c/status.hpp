@@ -9,6 +9,7 @@
 
 #include <sympow.h>
 #include <sympow/core/checks.hpp>
+#include <sympow/io/output_file.hpp>
 
 namespace SYMPOW_NAMESPACE::c {
 
@@ -44,6 +45,8 @@ inline sympow_status say_exception() noexcept {
   } catch (const InterruptedState& error) {
     return say(SYMPOW_INTERRUPTED_STATE, error.what());
   } catch (const InvalidStateFile& error) {
+    return say(SYMPOW_BAD_FILE, error.what());
+  } catch (const io::CannotWrite& error) {
     return say(SYMPOW_BAD_FILE, error.what());
   } catch (const InvalidArgument& error) {
     return say(SYMPOW_INVALID_ARGUMENT, error.what());
