@@ -45,6 +45,25 @@ TEST_CASE("entry (b, t, h, i) stands where the order says", "[attention]") {
     }
 }
 
+TEST_CASE("entry (b, t, h, i) stands where the strides say, and tokens are apart", "[attention]") {
+  const std::vector<double> data = numbered(B * T * H * D + 7);
+  const Index sequence = 35, token = 7, head = 3;
+  const auto heads = Heads<const double>::strided(data.data(), 2, T, 2, D, {sequence, token, head});
+  const Heads<const double> copy = heads;
+  for (Index b = 0; b < 2; ++b)
+    for (Index h = 0; h < 2; ++h)
+      for (Index t = 0; t < T; ++t)
+        for (Index i = 0; i < D; ++i)
+          REQUIRE(copy.head(b, h)(i, t) == static_cast<double>(b * sequence + t * token + h * head + i));
+  REQUIRE(heads.to_next_head() == head);
+  const auto strided = [&](Index tokens, Index stride) {
+    return Heads<const double>::strided(data.data(), 1, tokens, 1, D, {0, stride, 0});
+  };
+  REQUIRE_THROWS_AS(strided(2, D - 1), ShapeMismatch);
+  REQUIRE_THROWS_WITH(strided(2, D - 1), contains("the stride of tokens is 1, must be at least 2"));
+  REQUIRE_NOTHROW(strided(1, 0));
+}
+
 TEST_CASE("lengths leave the rest of a sequence to padding, and a sequence may be empty", "[attention]") {
   const std::vector<double> data = numbered(B * T * H * D);
   const std::vector<Index> lengths = {5, 0, 3};

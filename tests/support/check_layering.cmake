@@ -17,6 +17,7 @@ set(below_attention_engine core combinatorics tensor feature rotation transition
 set(below_io core)
 set(below_layer core combinatorics tensor feature rotation transition attention)
 set(below_verify core combinatorics tensor feature rotation transition attention systems io/output_file.hpp)
+set(below_c core combinatorics tensor feature rotation transition attention io/output_file.hpp)  # above them all
 set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp core/packed_product.hpp)
 set(most_lines 300)
 
@@ -125,6 +126,7 @@ bad_header(verify/a.hpp "${once}#include <sympow/layer/a.hpp>\n" "includes layer
 bad_header(verify/d.hpp "${once}#include <sympow/io/npy.hpp>\n" "includes io/npy.hpp")
 bad_header(io/a.hpp "${once}#include <sympow/verify/a.hpp>\n" "includes verify/a.hpp")
 bad_header(verify/c.hpp "${once}#include <sympow/attention/engine/a.hpp>\n" "includes attention/engine/a.hpp")
+bad_header(c/a.hpp "${once}#include <sympow/verify/a.hpp>\n" "includes verify/a.hpp")
 bad_header(layer/a.hpp "${once}#include <sympow/sympow.hpp>\n" "includes sympow.hpp")
 bad_header(tensor/a.hpp "${once}namespace Eigen { }\n" "opens Eigen::internal")
 bad_header(tensor/b.hpp "${once}#include \"induced.hpp\"\n" "includes by a path that does not begin with sympow/")

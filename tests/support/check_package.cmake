@@ -24,6 +24,15 @@ run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/prefix)
 consume(find_package -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix)
 consume(add_subdirectory -D SYMPOW_AS_SUBDIRECTORY=ON)
 
+# A program in C finds the C interface where there is no Eigen.
+if(EXISTS ${SCRATCH}/prefix/include/sympow.h)
+  message(STATUS "consumer: C")
+  run(${CMAKE_COMMAND} -S ${tests}/package/c -B ${SCRATCH}/c -G ${GENERATOR} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix
+    -D CMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON)
+  run(${CMAKE_COMMAND} --build ${SCRATCH}/c)
+  run(${SCRATCH}/c/c_consumer ${SCRATCH}/c/states.bin)
+endif()
+
 # Where Eigen is missing or of another version, sympow is a package that was not found: an error only to those who require it.
 file(WRITE ${SCRATCH}/optional/CMakeLists.txt [=[
 cmake_minimum_required(VERSION 3.25)

@@ -56,8 +56,8 @@ void add_state_gradient(const F& feature, StateGradient<Scalar, F>& sum, const S
   const AdjointContent<Scalar>& from = StateGradientAccess::content(more);
   FoldMemory<Scalar> memory;
   to.sums.add(feature, memory, from.sums, 0, from.sums.log_channels);
-  to.gauge += from.gauge;
-  to.frame += from.frame;
+  if (from.gauge.size() != 0) to.gauge += from.gauge;  // none where nothing turns
+  if (from.frame.size() != 0) to.frame += from.frame;
 }
 
 /// Initial states of a batch and the gradients of its final ones, which become those of the initial.

@@ -94,6 +94,11 @@ void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments
              "that of the state");
   check_size("value dimension of the state's gradient", adjoint.value_dimension(), state.value_dimension(),
              "that of the state");
+  if (const Index angles = adjoint.frame().size(); A::key_action == KeyAction::turn && angles != 0) {
+    Index planes = 0;
+    if constexpr (requires { transition.planes(); }) planes = transition.planes().count;
+    check_size("angles of the state's gradient", angles, planes, "planes that the transition turns");
+  }
 }
 
 }  // namespace detail

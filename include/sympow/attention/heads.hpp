@@ -17,6 +17,7 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     bthd    [B, T, H, D]    entry (b, t, h, i) at ((b T + t) H + h) D + i
 ///     bhtd    [B, H, T, D]    at ((b H + h) T + t) D + i
+///     strided                 at b sequence + t token + h head + i, as the strides say
 ///     packed  [ΣT, H, D]      token t of sequence b at ((offset_b + t) H + h) D + i
 ///
 /// `head(b, h)` is a D × T_b map whose columns are the tokens of one head; their numbers are neither copied nor owned.
@@ -35,19 +36,30 @@ class Heads {
   /// Order [B, T, H, D]. `lengths`, if given, has the tokens T_b ≤ T of every sequence; the rest of it is padding.
   /// Throws `ShapeMismatch`, `DimensionOverflow` where the bytes of the batch do not fit the index type.
   [[nodiscard]] static Heads bthd(S* data, Index B, Index T, Index H, Index D, std::span<const Index> lengths = {}) {
-    Heads heads(data, B, T, H, D);
-    heads.set_lengths(lengths);
-    heads.of_token_ = H * D;
-    heads.of_head_ = D;
+    Heads heads = padded(data, B, T, H, D, lengths);
+    heads.strides_ = {T * H * D, H * D, D};
     return heads;
   }
 
   /// Order [B, H, T, D], likewise.
   [[nodiscard]] static Heads bhtd(S* data, Index B, Index H, Index T, Index D, std::span<const Index> lengths = {}) {
-    Heads heads(data, B, T, H, D);
-    heads.set_lengths(lengths);
-    heads.of_token_ = D;
-    heads.of_head_ = T * D;
+    Heads heads = padded(data, B, T, H, D, lengths);
+    heads.strides_ = {H * T * D, D, T * D};
+    return heads;
+  }
+
+  /// Numbers from one sequence, token and head to the next.
+  struct Strides {
+    Index sequence, token, head;
+  };
+
+  /// Any order whose tokens are apart, likewise: a stride of tokens is at least D. That all entries lie in `data`, and
+  /// those of outputs apart, is the caller's business.
+  [[nodiscard]] static Heads strided(S* data, Index B, Index T, Index H, Index D, Strides strides,
+                                     std::span<const Index> lengths = {}) {
+    Heads heads = padded(data, B, T, H, D, lengths);
+    if (T > 1 && strides.token < D) heads.refuse("the stride of tokens is ", strides.token, ", must be at least ", D);
+    heads.strides_ = strides;
     return heads;
   }
 
@@ -65,8 +77,7 @@ class Heads {
     if (offsets.back() != tokens)
       heads.refuse("the last offset is ", offsets.back(), ", must be ", tokens, " (the tokens of all sequences)");
     heads.offsets_ = kept(offsets);
-    heads.of_token_ = H * D;
-    heads.of_head_ = D;
+    heads.strides_ = {0, H * D, D};
     return heads;
   }
 
@@ -75,17 +86,16 @@ class Heads {
     requires(!std::is_const_v<S>)
   {
     Heads<const S> heads(data_, sequences_, tokens_, heads_, dimension_);
-    heads.of_token_ = of_token_;
-    heads.of_head_ = of_head_;
+    heads.strides_ = {strides_.sequence, strides_.token, strides_.head};
     heads.lengths_ = lengths_;
     heads.offsets_ = offsets_;
     return heads;
   }
 
-  [[nodiscard]] Index sequences() const { return sequences_; }   ///< B
-  [[nodiscard]] Index heads() const { return heads_; }           ///< H
-  [[nodiscard]] Index dimension() const { return dimension_; }   ///< D
-  [[nodiscard]] Index to_next_head() const { return of_head_; }  ///< numbers from a head of a sequence to the next
+  [[nodiscard]] Index sequences() const { return sequences_; }        ///< B
+  [[nodiscard]] Index heads() const { return heads_; }                ///< H
+  [[nodiscard]] Index dimension() const { return dimension_; }        ///< D
+  [[nodiscard]] Index to_next_head() const { return strides_.head; }  ///< numbers from a head of a sequence to the next
 
   /// T_b, the tokens of a sequence.
   [[nodiscard]] Index length(Index sequence) const {
@@ -125,6 +135,12 @@ class Heads {
     }
   }
 
+  static Heads padded(S* data, Index B, Index T, Index H, Index D, std::span<const Index> lengths) {
+    Heads heads(data, B, T, H, D);
+    heads.set_lengths(lengths);
+    return heads;
+  }
+
   // Says of which heads of a call it speaks.
   template <class Error = ShapeMismatch, class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
@@ -148,16 +164,16 @@ class Heads {
   }
 
   [[nodiscard]] Head columns(Index sequence, Index head, Index first, Index count) const {
-    const Index begin = offsets_ == nullptr ? sequence * (tokens_ * heads_ * dimension_)
-                                            : (*offsets_)[static_cast<std::size_t>(sequence)] * of_token_;
-    S* const at = data_ == nullptr ? nullptr : data_ + (begin + first * of_token_ + head * of_head_);
-    return Head(at, dimension_, count, Eigen::OuterStride<>(of_token_));
+    const Index begin = offsets_ == nullptr ? sequence * strides_.sequence
+                                            : (*offsets_)[static_cast<std::size_t>(sequence)] * strides_.token;
+    S* const at = data_ == nullptr ? nullptr : data_ + (begin + first * strides_.token + head * strides_.head);
+    return Head(at, dimension_, count, Eigen::OuterStride<>(strides_.token));
   }
 
   S* data_;
   Index sequences_, tokens_, heads_, dimension_;
-  Index of_token_ = 0, of_head_ = 0;  // numbers from one token to the next, and from one head to the next
-  Shared lengths_, offsets_;          // null where there are none
+  Strides strides_ = {};
+  Shared lengths_, offsets_;  // null where there are none
 };
 
 }  // namespace SYMPOW_NAMESPACE

@@ -1,0 +1,157 @@
+// The arguments of a call, read and checked, and the engine that they are for.
+#pragma once
+
+#include <array>
+
+#include <sympow/c/engine_of.hpp>
+#include <sympow/c/handles.hpp>
+
+// Engines are compiled elsewhere, see SYMPOW_C_ENGINES.
+SYMPOW_C_ENGINES(extern, float)
+SYMPOW_C_ENGINES(extern, double)
+
+namespace SYMPOW_NAMESPACE::c {
+
+/// The engine of a recipe for numbers of a type: the one place where types are chosen.
+template <class Scalar>
+const Engine& engine_for(int power) {
+  constexpr std::array engines = {
+      EngineOf<Scalar, Exponential>::instance, EngineOf<Scalar, SymmetricPower<1>>::instance,
+      EngineOf<Scalar, SymmetricPower<2>>::instance, EngineOf<Scalar, SymmetricPower<3>>::instance,
+      EngineOf<Scalar, SymmetricPower<4>>::instance};
+  static_assert(engines.size() == most_power + 1);
+  return engines[static_cast<std::size_t>(power)]();
+}
+inline const Engine& engine_of(const Recipe& recipe, Element element) {
+  return element == Element::float32 ? engine_for<float>(recipe.power) : engine_for<double>(recipe.power);
+}
+
+/// A size that must not be negative.
+inline Index size_in(const char* name, std::int64_t size) {
+  if (size < 0) detail::raise<ShapeMismatch>(name, " is ", size, ", must not be negative");
+  if (!std::in_range<Index>(size)) detail::raise<DimensionOverflow>(name, " is ", size, ", no index holds it");
+  return static_cast<Index>(size);
+}
+
+/// The sizes of states of an attention. Throws `InvalidArgument` for scores without an embedding, `ShapeMismatch`,
+/// `DimensionOverflow`, `NotBuilt`.
+inline StateShape state_shape_in(const sympow_state_shape* given, const Recipe& recipe) {
+  const sympow_state_shape x = read_struct(given, "shape", sympow_state_shape SYMPOW_STATE_SHAPE_INIT);
+  check_device("shape", x.device);
+  if (x.reserved != 0) detail::raise<InvalidArgument>("shape->reserved is ", x.reserved, ", must be 0");
+  const Element element = element_in("shape", x.dtype, floating);
+  const Engine& engine = engine_of(recipe, element);
+  const StateShape shape{&engine,
+                         element,
+                         recipe.power,
+                         size_in("shape->batch", x.batch),
+                         size_in("shape->heads", x.heads),
+                         size_in("shape->d", x.d),
+                         size_in("shape->e", x.e),
+                         recipe.tail,
+                         engine.dimension(size_in("shape->d", x.d))};
+  Index count = 0;
+  if (__builtin_mul_overflow(shape.batch, shape.heads, &count))
+    detail::raise<DimensionOverflow>("shape: ", shape.batch, " sequences of ", shape.heads,
+                                     " heads are more than fit the index type");
+  return shape;
+}
+
+/// Throws unless states are those of a call: `InvalidArgument`, `ShapeMismatch`.
+inline void check_states(const StateShape& shape, const Recipe& recipe, const Inputs& in) {
+  if (shape.power != recipe.power || shape.element != in.element())
+    detail::raise<InvalidArgument>("states are of power ", shape.power, " and ", name_of(shape.element),
+                                   ", must be of power ", recipe.power, " and ", name_of(in.element()),
+                                   ", as the attention and the queries");
+  detail::check_size("sequences of states", shape.batch, in.sequences(), "sequences of the queries");
+  detail::check_size("d of states", shape.d, in.queries.shape[3], "numbers of a query");
+  detail::check_size("e of states", shape.e, in.values.shape[3], "numbers of a value");
+  if (shape.heads != in.query_heads() && shape.heads != in.key_heads())
+    detail::raise<ShapeMismatch>("heads of states is ", shape.heads, ", must be ", in.key_heads(),
+                                 " (heads of the keys) or ", in.query_heads(), " (of the queries)");
+}
+
+/// Throws unless states and what goes with them have the same sizes and were made by the same power and type.
+inline void check_alike(const char* name, const StateShape& shape, const StateShape& other, const char* whose) {
+  if (shape != other) detail::raise<ShapeMismatch>(name, " has other sizes, type or power than ", whose);
+}
+
+/// Throws unless a stream is null.
+inline void check_stream(const void* stream) {
+  if (stream != nullptr) detail::raise<InvalidArgument>("stream is not null, must be null: the arrays are on a CPU");
+}
+
+/// Rows, or gradients in them, [B, T_q, H, e].
+inline Array rows_in(const sympow_tensor* tensor, const char* name, const Inputs& in) {
+  Array rows = heads_in(tensor, name, "B, T_q, H, e");
+  check_element(rows, in.element(), "the queries");
+  check_axis(rows, 0, in.sequences(), "sequences of the queries");
+  check_axis(rows, 1, in.queries.shape[1], "tokens of the queries");
+  check_axis(rows, 2, in.query_heads(), "heads of the queries");
+  check_axis(rows, 3, in.values.shape[3], "numbers of a value");
+  return rows;
+}
+
+/// f(scratch memory), that of a workspace or of this call.
+inline void with_scratch(sympow_workspace* workspace, const auto& f) {
+  if (workspace != nullptr) {
+    check_handle(workspace, "workspace");
+    return f(workspace->scratch);
+  }
+  Scratch own;
+  f(own);
+}
+
+/// `sympow_attend` in a form; null: that of the options.
+inline void attend_arrays(const sympow_attention* attention, const sympow_inputs* inputs, sympow_states* states,
+                          const sympow_tensor* rows, sympow_workspace* workspace, void* stream, const Form* form) {
+  check_handle(attention, "attention");
+  const Recipe& recipe = attention->recipe;
+  const Inputs in = inputs_in(inputs, recipe);
+  if (states != nullptr || form != nullptr) {
+    check_handle(states, "states");
+    check_states(states->states->shape(), recipe, in);
+  }
+  const Array to = rows_in(rows, "rows", in);
+  check_outputs({&to}, in);
+  check_stream(stream);
+  with_scratch(workspace, [&](Scratch& scratch) {
+    engine_of(recipe, in.element())
+        .attend(recipe, in, form == nullptr ? recipe.options.form : *form,
+                states == nullptr ? nullptr : states->states.get(), to, scratch);
+  });
+}
+
+/// Where gradients go, of the shapes of what they are of.
+inline Results results_in(const sympow_gradients* given, const Inputs& in) {
+  const sympow_gradients x = read_struct(given, "gradients", sympow_gradients SYMPOW_GRADIENTS_INIT);
+  const auto like = [](Array array, const Array& of) {
+    for (std::size_t n = 0; n < of.dimensions; ++n) check_axis(array, n, of.shape[n], of.name.c_str());
+    return array;
+  };
+  const auto of_heads = [&](const sympow_tensor* tensor, const char* name, const Array& of, const char* axes) {
+    Array array = like(heads_in(tensor, name, axes), of);
+    check_element(array, in.element(), "the queries");
+    return array;
+  };
+  const auto of_parameter = [&](const sympow_tensor* tensor, const std::string& name, const std::optional<Array>& of,
+                                const char* axes) -> std::optional<Array> {
+    if (tensor == nullptr) return std::nullopt;
+    if (!of) detail::raise<InvalidArgument>("gradients->", name, " is given, but no inputs->", name);
+    return like(array_of(tensor, "gradients->" + name, of->dimensions, axes), *of);
+  };
+  Results results{of_heads(x.queries, "gradients->queries", in.queries, "B, T_q, H, d"),
+                  of_heads(x.keys, "gradients->keys", in.keys, "B, T_k, Hk, d"),
+                  of_heads(x.values, "gradients->values", in.values, "B, T_k, Hk, e")};
+  results.log_gates = of_parameter(x.log_gates, "log_gates", in.log_gates, "B, T, Hg");
+  results.theta = of_parameter(x.theta, "theta", in.theta, "d/2");
+  results.beta = of_parameter(x.beta, "beta", in.beta, "B, T, Hg");
+  if (x.scale != nullptr) {
+    check_pointer(x.scale, "gradients->scale");
+    results.scale = array_of(x.scale, "gradients->scale", x.scale->ndim == 0 ? 0 : 1, "1");
+    if (x.scale->ndim != 0) check_axis(*results.scale, 0, 1, "one number");
+  }
+  return results;
+}
+
+}  // namespace SYMPOW_NAMESPACE::c

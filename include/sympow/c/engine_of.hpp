@@ -1,0 +1,154 @@
+// The calls of a scalar type and a feature map, compiled for each in one place.
+#pragma once
+
+#include <sympow/attention/compiled_gradients.hpp>
+#include <sympow/c/states_of.hpp>
+#include <sympow/c/transitions.hpp>
+#include <sympow/feature/exponential.hpp>
+#include <sympow/feature/symmetric_power.hpp>
+
+namespace SYMPOW_NAMESPACE::c {
+
+template <class S, FeatureMap F>
+class EngineOf final : public Engine {
+ public:
+  /// The one of its types.
+  [[nodiscard]] static const Engine& instance() {
+    static const EngineOf engine;
+    return engine;
+  }
+
+  void attend(const Recipe& recipe, const Inputs& in, Form form, States* states, const Array& rows,
+              Scratch& scratch) const override {
+    const auto Q = heads_of<const S>(in.queries, in.lengths), K = heads_of<const S>(in.keys, in.lengths),
+               V = heads_of<const S>(in.values, in.lengths);
+    const auto Y = heads_of<S>(rows, in.lengths);
+    BatchOptions options = recipe.options;
+    options.form = form;
+    auto& workspaces = of<Workspaces<S>>(scratch);
+    with_normalisation(recipe, [&]<class N>(N) {
+      with_transitions(in, recipe, groups_of(in, states), [&](const auto& transitions) {
+        if constexpr (FiniteFeatureMap<F>)
+          if (states != nullptr)
+            return sympow::attend<N>(F{}, transitions, Q, K, V, all_of(*states), Y, workspaces, options);
+        sympow::attend<N>(F{}, transitions, Q, K, V, Y, workspaces, options);
+      });
+    });
+  }
+
+  void attend_vjp(const Recipe& recipe, const Inputs& in, const Array& d_rows, const States* states,
+                  StateGradients* state_gradients, const Results& results, Scratch& scratch) const override {
+    const auto Q = heads_of<const S>(in.queries, in.lengths), K = heads_of<const S>(in.keys, in.lengths),
+               V = heads_of<const S>(in.values, in.lengths), dY = heads_of<const S>(d_rows, in.lengths);
+    const auto dQ = heads_of<S>(results.queries, in.lengths), dK = heads_of<S>(results.keys, in.lengths),
+               dV = heads_of<S>(results.values, in.lengths);
+    auto& workspaces = of<VjpWorkspaces<S>>(scratch);
+    const Index groups = groups_of(in, states);
+    with_normalisation(recipe, [&]<class N>(N) {
+      with_transitions(in, recipe, groups, [&](const auto& transitions) {
+        if constexpr (FiniteFeatureMap<F>)
+          if (states != nullptr) {
+            const auto& initial = all_of(*states);
+            const auto run = [&](std::vector<StateGradient<S, F>>& adjoints) {
+              write(sympow::attend_vjp<N>(F{}, transitions, Q, K, V, dY, initial, adjoints, dQ, dK, dV, workspaces,
+                                          recipe.options),
+                    in, groups, results);
+            };
+            if (state_gradients != nullptr) return run(static_cast<StateGradientsOf<S, F>*>(state_gradients)->all);
+            auto zeros = StateGradientsOf<S, F>::zeros(states->shape());
+            return run(zeros);
+          }
+        write(sympow::attend_vjp<N>(F{}, transitions, Q, K, V, dY, dQ, dK, dV, workspaces, recipe.options), in, groups,
+              results);
+      });
+    });
+  }
+
+  [[nodiscard]] Index dimension(Index d) const override {
+    if constexpr (FiniteFeatureMap<F>)
+      return F{}.dimension(d);
+    else
+      detail::raise<InvalidArgument>("exponential scores have no embedding of finite dimension, and so no states");
+  }
+
+  [[nodiscard]] std::unique_ptr<States> states([[maybe_unused]] const StateShape& shape,
+                                               [[maybe_unused]] const States* after) const override {
+    if constexpr (FiniteFeatureMap<F>) {
+      return std::make_unique<StatesOf<S, F>>(
+          shape, StatesOf<S, F>::empty(shape, after == nullptr ? nullptr : &all_of(*after)));
+    } else {
+      return nullptr;  // its dimension has been refused
+    }
+  }
+
+ private:
+  template <class W>
+  static W& of(Scratch& scratch) {
+    if constexpr (std::is_same_v<W, Workspaces<float>>)
+      return scratch.of_float;
+    else if constexpr (std::is_same_v<W, Workspaces<double>>)
+      return scratch.of_double;
+    else if constexpr (std::is_same_v<W, VjpWorkspaces<float>>)
+      return scratch.of_float_vjp;
+    else
+      return scratch.of_double_vjp;
+  }
+
+  template <class G = F>
+  static auto& all_of(States& states) {
+    return static_cast<StatesOf<S, G>&>(states).all;
+  }
+  template <class G = F>
+  static const auto& all_of(const States& states) {
+    return static_cast<const StatesOf<S, G>&>(states).all;
+  }
+
+  /// Heads of a sequence that have a transition of their own.
+  static Index groups_of(const Inputs& in, const States* states) {
+    return states == nullptr ? in.query_heads() : states->shape().heads;
+  }
+
+  template <class Visit>
+  static void with_normalisation(const Recipe& recipe, const Visit& visit) {
+    using Means = std::conditional_t<F::nonnegative, Normalized, SignedNormalized>;
+    if (recipe.normalisation == SYMPOW_UNNORMALISED) return visit(Unnormalized{});
+    visit(Means{});
+  }
+
+  /// Writes gradients of parameters: each number is a sum over the groups that read it, in order.
+  template <class A>
+  static void write(const BatchGradients<A>& gradients, const Inputs& in, Index groups, const Results& results) {
+    const auto write_tokens = [&](const std::optional<Array>& to, const auto& numbers) {
+      if (!to) return;
+      const Index heads = to->shape[2];
+      for (Index b = 0; b < in.sequences(); ++b)
+        for (Index h = 0; h < heads; ++h)
+          for (Index t = 0; t < to->shape[1]; ++t) {
+            double sum = 0;
+            for (Index n = h * groups / heads; t < in.tokens(b) && n < (h + 1) * groups / heads; ++n)
+              sum += numbers(gradients.transitions[static_cast<std::size_t>(b * groups + n)])[t];
+            to->set({b, t, h}, sum);
+          }
+    };
+    write_tokens(results.log_gates, [](const auto& g) -> const Eigen::VectorXd& { return log_gates_in(g); });
+    if constexpr (std::is_same_v<A, ArrayGatesAndRotary>) {
+      write_tokens(results.beta, [](const auto& g) -> const Eigen::VectorXd& { return g.right.beta; });
+      for (Index j = 0; results.theta && j < results.theta->shape[0]; ++j) {
+        double sum = 0;
+        for (const auto& g : gradients.transitions) sum += g.right.theta[j];
+        results.theta->set({j}, sum);
+      }
+    }
+    if (results.scale) results.scale->set({0}, gradients.scale);
+  }
+};
+
+}  // namespace SYMPOW_NAMESPACE::c
+
+/// The engines of a scalar type: of every power, and of exponential scores.
+#define SYMPOW_C_ENGINES(LINKAGE, Scalar)                                        \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<1>>; \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<2>>; \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<3>>; \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::SymmetricPower<4>>; \
+  LINKAGE template class sympow::c::EngineOf<Scalar, sympow::Exponential>;

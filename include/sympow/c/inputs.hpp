@@ -1,0 +1,103 @@
+// The arrays that a call reads, checked against each other.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <sympow/c/overlaps.hpp>
+#include <sympow/c/recipe.hpp>
+
+namespace SYMPOW_NAMESPACE::c {
+
+/// What `sympow_inputs` holds.
+struct Inputs {
+  Array queries, keys, values;
+  std::optional<Array> log_gates = {}, theta = {}, beta = {}, lengths_array = {};
+  Index most_tokens = 0;            ///< T, that the transition goes over
+  std::vector<Index> lengths = {};  ///< of sequences; none: all are as long
+
+  [[nodiscard]] Index sequences() const { return queries.shape[0]; }    ///< B
+  [[nodiscard]] Index query_heads() const { return queries.shape[2]; }  ///< H
+  [[nodiscard]] Index key_heads() const { return keys.shape[2]; }       ///< Hk
+  [[nodiscard]] Element element() const { return queries.element; }
+  /// Tokens that the transition of a sequence goes over.
+  [[nodiscard]] Index tokens(Index sequence) const {
+    return lengths.empty() ? most_tokens : lengths[static_cast<std::size_t>(sequence)];
+  }
+};
+
+/// Null: not there.
+inline const Array* pointer_to(const std::optional<Array>& x) { return x ? &*x : nullptr; }
+
+/// The lengths of sequences.
+inline std::vector<Index> lengths_in(const Array& array) {
+  std::vector<Index> lengths;
+  for (Index b = 0; b < array.shape[0]; ++b) {
+    const std::byte* const x = array.at({b});
+    const std::int64_t length = array.element == Element::int32 ? *reinterpret_cast<const std::int32_t*>(x)
+                                                                : *reinterpret_cast<const std::int64_t*>(x);
+    if (!std::in_range<Index>(length))
+      detail::raise<DimensionOverflow>("inputs->lengths: length ", b, " is ", length, ", no index holds it");
+    lengths.push_back(static_cast<Index>(length));
+  }
+  return lengths;
+}
+
+/// Reads a call. Throws `InvalidArgument`, `ShapeMismatch`, `DimensionOverflow`, `NotBuilt`; what the forms look at,
+/// as gates and lengths, they check themselves.
+inline Inputs inputs_in(const sympow_inputs* given, const Recipe& recipe) {
+  const sympow_inputs x = read_struct(given, "inputs", sympow_inputs SYMPOW_INPUTS_INIT);
+  Inputs in{heads_in(x.queries, "inputs->queries", "B, T_q, H, d"), heads_in(x.keys, "inputs->keys", "B, T_k, Hk, d"),
+            heads_in(x.values, "inputs->values", "B, T_k, Hk, e")};
+  check_element(in.keys, in.element(), "the queries");
+  check_element(in.values, in.element(), "the queries");
+  check_axis(in.keys, 0, in.sequences(), "sequences of the queries");
+  check_axis(in.values, 0, in.sequences(), "sequences of the queries");
+  check_axis(in.values, 1, in.keys.shape[1], "tokens of the keys");
+  check_axis(in.values, 2, in.key_heads(), "heads of the keys");
+  check_axis(in.keys, 3, in.queries.shape[3], "numbers of a query");
+  const Mask& mask = recipe.options.head.mask;
+  if (mask == causal()) check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, with this mask");
+  if (in.query_heads() > 0 && (in.key_heads() == 0 || in.query_heads() % in.key_heads() != 0))
+    detail::raise<ShapeMismatch>("inputs->queries: shape[2] is ", in.query_heads(), ", must be a multiple of the ",
+                                 in.key_heads(), " heads of the keys");
+  if (x.lengths != nullptr) {
+    in.lengths_array = array_of(x.lengths, "inputs->lengths", 1, "B", integral);
+    check_axis(*in.lengths_array, 0, in.sequences(), "sequences of the queries");
+    check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, where there are lengths");
+    in.lengths = lengths_in(*in.lengths_array);
+  }
+  if (__builtin_add_overflow(in.queries.shape[1], mask.offset, &in.most_tokens))
+    detail::raise<InvalidArgument>("options->offset is ", mask.offset, ", which no token of the queries can have");
+  in.most_tokens = std::max(in.most_tokens, in.keys.shape[1]);
+  const auto parameter = [&](const sympow_tensor* tensor, const char* name) {
+    Array array = array_of(tensor, name, 3, "B, T, Hg");
+    check_axis(array, 0, in.sequences(), "sequences of the queries");
+    check_axis(array, 1, in.most_tokens, "tokens");
+    if (array.shape[2] != in.key_heads() && array.shape[2] != in.query_heads())
+      detail::raise<ShapeMismatch>(name, ": shape[2] is ", array.shape[2], ", must be ", in.key_heads(),
+                                   " (heads of the keys) or ", in.query_heads(), " (of the queries)");
+    return array;
+  };
+  if (x.log_gates != nullptr) in.log_gates = parameter(x.log_gates, "inputs->log_gates");
+  if (x.theta != nullptr) {
+    in.theta = array_of(x.theta, "inputs->theta", 1, "d/2");
+    if (in.queries.shape[3] % 2 != 0)
+      detail::raise<OddDimension>("inputs->queries: shape[3] is ", in.queries.shape[3],
+                                  ", must be even: theta turns pairs of channels");
+    check_axis(*in.theta, 0, in.queries.shape[3] / 2, "pairs of channels of a query");
+  }
+  if (x.beta != nullptr) {
+    if (x.theta == nullptr) detail::raise<InvalidArgument>("inputs->beta is given, but no inputs->theta");
+    in.beta = parameter(x.beta, "inputs->beta");
+  }
+  return in;
+}
+
+/// Throws unless an output is apart from what a call reads.
+inline void check_outputs(std::initializer_list<const Array*> outputs, const Inputs& in, const Array* also = nullptr) {
+  check_outputs(outputs, {&in.queries, &in.keys, &in.values, pointer_to(in.log_gates), pointer_to(in.theta),
+                          pointer_to(in.beta), pointer_to(in.lengths_array), also});
+}
+
+}  // namespace SYMPOW_NAMESPACE::c

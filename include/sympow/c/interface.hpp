@@ -1,0 +1,202 @@
+// The functions of sympow.h. They are defined here: one source file of a library includes this.
+#pragma once
+
+#include <sympow/c/calls.hpp>
+
+using namespace sympow;  // of this one file
+using namespace sympow::c;
+using sympow::detail::raise;
+
+extern "C" {
+
+const char* sympow_error(void) { return error_text; }
+
+int32_t sympow_version(void) { return SYMPOW_VERSION; }
+
+sympow_status sympow_attention_create(const sympow_options* options, sympow_attention** attention) {
+  return guarded([&] {
+    check_pointer(attention, "attention");
+    give(attention, recipe_of(options));
+  });
+}
+void sympow_attention_destroy(sympow_attention* attention) { destroy(attention, "attention"); }
+
+sympow_status sympow_feature_dimension(const sympow_attention* attention, int64_t d, int64_t* dimension) {
+  return guarded([&] {
+    check_handle(attention, "attention");
+    check_pointer(dimension, "dimension");
+    *dimension = engine_of(attention->recipe, Element::float64).dimension(size_in("d", d));
+  });
+}
+
+sympow_status sympow_workspace_create(const sympow_tensor* memory, sympow_workspace** workspace) {
+  return guarded([&] {
+    check_pointer(workspace, "workspace");
+    if (memory != nullptr) {
+      check_pointer(memory, "memory");
+      check_device("memory", memory->device);
+      raise<InvalidArgument>("memory is on a CPU, where a workspace grows; must be null");
+    }
+    give(workspace);
+  });
+}
+void sympow_workspace_destroy(sympow_workspace* workspace) { destroy(workspace, "workspace"); }
+
+sympow_status sympow_workspace_bytes(const sympow_attention* attention, const sympow_inputs* inputs, int32_t call,
+                                     size_t* bytes) {
+  return guarded([&] {
+    check_handle(attention, "attention");
+    check_pointer(bytes, "bytes");
+    inputs_in(inputs, attention->recipe);
+    if (call < SYMPOW_CALL_ATTEND || call > SYMPOW_CALL_DECODE)
+      raise<InvalidArgument>("call is ", call, ", must lie in 0 … ", int{SYMPOW_CALL_DECODE});
+    *bytes = 0;
+  });
+}
+
+sympow_status sympow_attend(const sympow_attention* attention, const sympow_inputs* inputs, sympow_states* states,
+                            const sympow_tensor* rows, sympow_workspace* workspace, void* stream) {
+  return guarded([&] { attend_arrays(attention, inputs, states, rows, workspace, stream, nullptr); });
+}
+
+sympow_status sympow_decode(const sympow_attention* attention, const sympow_inputs* inputs, sympow_states* states,
+                            const sympow_tensor* rows, sympow_workspace* workspace, void* stream) {
+  const Form form = Form::recurrent;
+  return guarded([&] { attend_arrays(attention, inputs, states, rows, workspace, stream, &form); });
+}
+
+sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_inputs* inputs,
+                                const sympow_tensor* d_rows, const sympow_states* states,
+                                sympow_state_gradients* state_gradients, const sympow_gradients* gradients,
+                                sympow_workspace* workspace, void* stream) {
+  return guarded([&] {
+    check_handle(attention, "attention");
+    const Recipe& recipe = attention->recipe;
+    const Inputs in = inputs_in(inputs, recipe);
+    const Array dY = rows_in(d_rows, "d_rows", in);
+    if (states != nullptr) {
+      check_handle(states, "states");
+      check_states(states->states->shape(), recipe, in);
+    }
+    if (state_gradients != nullptr) {
+      check_handle(state_gradients, "state_gradients");
+      check_handle(states, "states");
+      check_alike("state_gradients", state_gradients->gradients->shape(), states->states->shape(), "states");
+    }
+    const Results to = results_in(gradients, in);
+    check_outputs({&to.queries, &to.keys, &to.values, pointer_to(to.log_gates), pointer_to(to.theta),
+                   pointer_to(to.beta), pointer_to(to.scale)},
+                  in, &dY);
+    check_stream(stream);
+    with_scratch(workspace, [&](Scratch& scratch) {
+      engine_of(recipe, in.element())
+          .attend_vjp(recipe, in, dY, states == nullptr ? nullptr : states->states.get(),
+                      state_gradients == nullptr ? nullptr : state_gradients->gradients.get(), to, scratch);
+    });
+  });
+}
+
+sympow_status sympow_states_create(const sympow_attention* attention, const sympow_state_shape* shape,
+                                   const sympow_states* after, sympow_states** states) {
+  return guarded([&] {
+    check_handle(attention, "attention");
+    check_pointer(states, "states");
+    const StateShape sizes = state_shape_in(shape, attention->recipe);
+    if (after != nullptr) {
+      check_handle(after, "after");
+      check_alike("shape", sizes, after->states->shape(), "after");
+    }
+    give(states, sizes.engine->states(sizes, after == nullptr ? nullptr : after->states.get()));
+  });
+}
+void sympow_states_destroy(sympow_states* states) { destroy(states, "states"); }
+
+sympow_status sympow_states_copy(const sympow_states* states, sympow_states** copy) {
+  return guarded([&] {
+    check_handle(states, "states");
+    check_pointer(copy, "copy");
+    give(copy, states->states->copy());
+  });
+}
+
+sympow_status sympow_states_clear(sympow_states* states) {
+  return guarded([&] {
+    check_handle(states, "states");
+    states->states->clear();
+  });
+}
+
+sympow_status sympow_states_merge(const sympow_states* left, const sympow_states* right, sympow_states** merged) {
+  return guarded([&] {
+    check_handle(left, "left");
+    check_handle(right, "right");
+    check_pointer(merged, "merged");
+    check_alike("right", right->states->shape(), left->states->shape(), "left");
+    give(merged, left->states->merged(*right->states));
+  });
+}
+
+sympow_status sympow_states_tokens(const sympow_states* states, int64_t sequence, int64_t head, int64_t* tokens) {
+  return guarded([&] {
+    check_handle(states, "states");
+    check_pointer(tokens, "tokens");
+    const StateShape& shape = states->states->shape();
+    if (sequence < 0 || sequence >= shape.batch || head < 0 || head >= shape.heads)
+      raise<InvalidArgument>("sequence ", sequence, ", head ", head, " is not among the states of ", shape.batch,
+                             " sequences and ", shape.heads, " heads");
+    *tokens = states->states->tokens(static_cast<Index>(sequence), static_cast<Index>(head));
+  });
+}
+
+sympow_status sympow_states_read(const sympow_states* states, const sympow_tensor* sums,
+                                 const sympow_tensor* normaliser, const sympow_tensor* angles) {
+  return guarded([&] {
+    check_handle(states, "states");
+    const StateArrays to(states->states->shape(), sums, normaliser, angles);
+    to.check_apart();
+    states->states->read(pointer_to(to.sums), pointer_to(to.normaliser), pointer_to(to.angles));
+  });
+}
+
+sympow_status sympow_states_save(const sympow_states* states, const char* path) {
+  return guarded([&] {
+    check_handle(states, "states");
+    check_pointer(path, "path");
+    states->states->save(path);
+  });
+}
+
+sympow_status sympow_states_load(sympow_states* states, const char* path) {
+  return guarded([&] {
+    check_handle(states, "states");
+    check_pointer(path, "path");
+    states->states->load(path);
+  });
+}
+
+sympow_status sympow_state_gradients_create(const sympow_states* like, const sympow_tensor* sums,
+                                            const sympow_tensor* normaliser, const sympow_tensor* angles,
+                                            sympow_state_gradients** state_gradients) {
+  return guarded([&] {
+    check_handle(like, "like");
+    check_pointer(state_gradients, "state_gradients");
+    const StateArrays of(like->states->shape(), sums, normaliser, angles);
+    give(state_gradients,
+         like->states->gradients(pointer_to(of.sums), pointer_to(of.normaliser), pointer_to(of.angles)));
+  });
+}
+void sympow_state_gradients_destroy(sympow_state_gradients* state_gradients) {
+  destroy(state_gradients, "state_gradients");
+}
+
+sympow_status sympow_state_gradients_read(const sympow_state_gradients* state_gradients, const sympow_tensor* sums,
+                                          const sympow_tensor* normaliser, const sympow_tensor* angles) {
+  return guarded([&] {
+    check_handle(state_gradients, "state_gradients");
+    const StateArrays to(state_gradients->gradients->shape(), sums, normaliser, angles);
+    to.check_apart();
+    state_gradients->gradients->read(pointer_to(to.sums), pointer_to(to.normaliser), pointer_to(to.angles));
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,87 @@
+// The options of an attention, checked.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <sympow/attention/batch.hpp>
+#include <sympow/c/status.hpp>
+#include <sympow/c/structs.hpp>
+#include <sympow/feature/symmetric_power.hpp>
+
+namespace SYMPOW_NAMESPACE::c {
+
+/// The largest power of the library `sympow::forms`.
+inline constexpr int most_power = 4;
+
+/// What an attention computes: immutable.
+struct Recipe {
+  int power = 0;          ///< 0: exponential scores
+  int normalisation = 0;  ///< one of those by name, not the default
+  Pairing pairing = Pairing::interleaved;
+  Index tail = 0;
+  BatchOptions options = {};
+};
+
+/// Throws `InvalidArgument` unless x is one of the values of an enumeration, 0 … last.
+inline void check_value(const char* name, std::int32_t x, std::int32_t last) {
+  if (x < 0 || x > last) detail::raise<InvalidArgument>("options->", name, " is ", x, ", must lie in 0 … ", last);
+}
+
+/// A count of an option.
+inline Index count_in(const char* name, std::int64_t x, std::int64_t least) {
+  if (x < least || !std::in_range<Index>(x))
+    detail::raise<InvalidArgument>("options->", name, " is ", x, ", must be at least ", least);
+  return static_cast<Index>(x);
+}
+
+/// The normalisation that is meant. Throws `InvalidArgument` for one that the scores do not have.
+inline std::int32_t normalisation_in(std::int32_t asked, bool nonnegative) {
+  check_value("normalisation", asked, SYMPOW_SIGNED_NORMALISED);
+  if (asked == SYMPOW_NORMALISATION_DEFAULT) return nonnegative ? SYMPOW_NORMALISED : SYMPOW_UNNORMALISED;
+  if (asked == SYMPOW_NORMALISED && !nonnegative)
+    detail::raise<InvalidArgument>(
+        "options->normalisation is SYMPOW_NORMALISED, but odd powers have scores of either sign and give no "
+        "distribution: SYMPOW_UNNORMALISED, or SYMPOW_SIGNED_NORMALISED if signed weights are meant");
+  if (asked == SYMPOW_SIGNED_NORMALISED && nonnegative)
+    detail::raise<InvalidArgument>(
+        "options->normalisation is SYMPOW_SIGNED_NORMALISED, but no score is negative: SYMPOW_NORMALISED");
+  return asked;
+}
+
+/// The recipe of options. Throws `InvalidArgument`, `NotFinite`, `NotBuilt`.
+inline Recipe recipe_of(const sympow_options* given) {
+  const sympow_options x = read_struct(given, "options", sympow_options SYMPOW_OPTIONS_INIT);
+  Recipe recipe;
+  check_value("scores", x.scores, SYMPOW_SCORES_EXPONENTIAL);
+  if (x.scores == SYMPOW_SCORES_POWER) {
+    if (x.power < 1 || x.power > max_power)
+      detail::raise<InvalidArgument>("options->power is ", x.power, ", must lie in 1 … ", most_power);
+    if (x.power > most_power)
+      detail::raise<NotBuilt>("options->power is ", x.power, "; this library holds the powers 1 … ", most_power);
+    recipe.power = x.power;
+  }
+  recipe.normalisation = normalisation_in(x.normalisation, recipe.power % 2 == 0);
+  check_value("form", x.form, SYMPOW_FORM_CHUNKED);
+  check_value("mask", x.mask, SYMPOW_MASK_FULL);
+  check_value("pairing", x.pairing, SYMPOW_PAIRING_HALF_SPLIT);
+  check_value("check_finite", x.check_finite, 1);
+  recipe.pairing = x.pairing == SYMPOW_PAIRING_HALF_SPLIT ? Pairing::half_split : Pairing::interleaved;
+  recipe.tail = count_in("tail", x.tail, -1);
+  if (recipe.tail < 0) recipe.tail = State<double, SymmetricPower<2>>::default_tail;
+  if (!std::isfinite(x.scale)) detail::raise<NotFinite>("options->scale is ", x.scale, ", must be finite");
+
+  recipe.options.form =
+      std::array{Form::automatic, Form::attention, Form::recurrent, Form::chunked}[static_cast<std::size_t>(x.form)];
+  recipe.options.threads = static_cast<int>(count_in("threads", x.threads, 0));
+  recipe.options.head.scale = x.scale;
+  recipe.options.head.chunk = count_in("chunk", x.chunk, 0);
+  recipe.options.head.checkpoint = count_in("checkpoint", x.checkpoint, 0);
+  recipe.options.head.check_finite = x.check_finite != 0;
+  recipe.options.head.mask = {count_in("offset", x.offset, std::numeric_limits<std::int64_t>::min()),
+                              x.mask == SYMPOW_MASK_FULL};
+  return recipe;
+}
+
+}  // namespace SYMPOW_NAMESPACE::c

@@ -1,0 +1,160 @@
+// States of a scalar type and a feature map, and gradients in them.
+#pragma once
+
+#include <fstream>
+#include <utility>
+
+#include <sympow/attention/merge.hpp>
+#include <sympow/attention/state_file.hpp>
+#include <sympow/attention/state_gradient.hpp>
+#include <sympow/c/engine.hpp>
+#include <sympow/io/output_file.hpp>
+
+namespace SYMPOW_NAMESPACE::c {
+
+/// visit(b, h, n) of all states, n = b Hs + h.
+inline void each_state(const StateShape& shape, const auto& visit) {
+  std::size_t n = 0;
+  for (Index b = 0; b < shape.batch; ++b)
+    for (Index h = 0; h < shape.heads; ++h) visit(b, h, n++);
+}
+
+/// Writes what is in a state, or in a gradient of one: e × D, D and d/2 numbers, zeros where there are none.
+template <class Scalar>
+void write_state(const Array* sums, const Array* normaliser, const Array* angles, Index b, Index h, const auto& state,
+                 const auto& frame) {
+  if (sums != nullptr) {
+    const Matrix<Scalar> S = state.values();
+    for (Index n = 0; n < S.cols(); ++n)
+      for (Index c = 0; c < S.rows(); ++c) *reinterpret_cast<Scalar*>(sums->at({b, h, n, c})) = S(c, n);
+  }
+  if (normaliser != nullptr) {
+    const Vector<Scalar> Z = state.normalizer();
+    for (Index n = 0; n < Z.size(); ++n) *reinterpret_cast<Scalar*>(normaliser->at({b, h, n})) = Z[n];
+  }
+  if (angles != nullptr)
+    for (Index j = 0; j < angles->shape[2]; ++j) angles->set({b, h, j}, j < frame.size() ? frame[j] : 0.);
+}
+
+template <class Scalar, class F>
+class StateGradientsOf final : public StateGradients {
+ public:
+  StateGradientsOf(const StateShape& shape, std::vector<StateGradient<Scalar, F>> gradients)
+      : StateGradients(shape), all(std::move(gradients)) {}
+  /// Of a loss that sees no state.
+  [[nodiscard]] static std::vector<StateGradient<Scalar, F>> zeros(const StateShape& shape) {
+    return std::vector<StateGradient<Scalar, F>>(static_cast<std::size_t>(shape.batch * shape.heads),
+                                                 StateGradient<Scalar, F>(F{}, shape.d, shape.e));
+  }
+  void read(const Array* sums, const Array* normaliser, const Array* angles) const override {
+    each_state(shape(), [&](Index b, Index h, std::size_t n) {
+      write_state<Scalar>(sums, normaliser, angles, b, h, all[n], all[n].frame());
+    });
+  }
+
+  std::vector<StateGradient<Scalar, F>> all;
+};
+
+template <class Scalar, class F>
+class StatesOf final : public States {
+ public:
+  using One = State<Scalar, F>;
+
+  StatesOf(const StateShape& shape, std::vector<One> states) : States(shape), all(std::move(states)) {}
+
+  /// Empty ones, which begin where others end.
+  [[nodiscard]] static std::vector<One> empty(const StateShape& shape, const std::vector<One>* after = nullptr) {
+    std::vector<One> states;
+    states.reserve(static_cast<std::size_t>(shape.batch * shape.heads));
+    each_state(shape, [&](Index, Index, std::size_t n) {
+      states.emplace_back(shape.d, shape.e, shape.tail, after == nullptr ? Frame() : (*after)[n].frame());
+    });
+    return states;
+  }
+
+  [[nodiscard]] std::unique_ptr<States> copy() const override { return std::make_unique<StatesOf>(*this); }
+  void clear() override { all = empty(shape()); }
+  [[nodiscard]] std::unique_ptr<States> merged(const States& right) const override {
+    std::vector<One> states;
+    states.reserve(all.size());
+    each_state(shape(), [&](Index b, Index h, std::size_t n) {
+      detail::naming_head(b, h, 1,
+                          [&] { states.push_back(merge(all[n], static_cast<const StatesOf&>(right).all[n])); });
+    });
+    return std::make_unique<StatesOf>(shape(), std::move(states));
+  }
+  [[nodiscard]] Index tokens(Index sequence, Index head) const override {
+    const One& one = all[static_cast<std::size_t>(sequence * shape().heads + head)];
+    detail::check_whole(one);
+    return one.tokens();
+  }
+  void read(const Array* sums, const Array* normaliser, const Array* angles) const override {
+    check_all_whole();
+    each_state(shape(), [&](Index b, Index h, std::size_t n) {
+      write_state<Scalar>(sums, normaliser, angles, b, h, all[n], all[n].frame().numbers());
+    });
+  }
+
+  void save(const char* path) const override {
+    check_all_whole();
+    io::OutputFile file("states", path);
+    for (const One& one : all) sympow::save(one, file.open());
+    file.open();
+    file.finish();
+    file.commit();
+  }
+  void load(const char* path) override {
+    std::ifstream in(path, std::ios::binary);
+    const auto fail = [&](const auto&... parts) { detail::raise<InvalidStateFile>(path, ": ", parts...); };
+    if (!in) fail("cannot be read");
+    std::vector<One> states = empty(shape());
+    for (std::size_t n = 0; n < states.size(); ++n) {
+      if (n > 0 && in.peek() == std::ifstream::traits_type::eof())
+        fail("holds ", n, n == 1 ? " state" : " states", ", must hold ", states.size(), ", one a sequence and head");
+      try {
+        sympow::load(states[n], in);
+      } catch (const InvalidStateFile& error) {
+        fail("state ", n, ": ", error.what());
+      }
+    }
+    if (in.peek() != std::ifstream::traits_type::eof())
+      fail("goes on after ", states.size(), states.size() == 1 ? " state" : " states", ", one a sequence and head");
+    all.swap(states);
+  }
+
+  [[nodiscard]] std::unique_ptr<StateGradients> gradients(const Array* sums, const Array* normaliser,
+                                                          const Array* angles) const override {
+    using Gradient = StateGradient<Scalar, F>;
+    if (sums == nullptr && normaliser == nullptr && angles == nullptr)
+      return std::make_unique<StateGradientsOf<Scalar, F>>(shape(), StateGradientsOf<Scalar, F>::zeros(shape()));
+    std::vector<Gradient> gradients;
+    gradients.reserve(all.size());
+    Matrix<Scalar> dS = Matrix<Scalar>::Zero(shape().e, shape().D);
+    Vector<Scalar> dZ = Vector<Scalar>::Zero(shape().D);
+    Eigen::VectorXd frame;
+    each_state(shape(), [&](Index b, Index h, std::size_t) {
+      if (sums != nullptr)
+        for (Index n = 0; n < dS.cols(); ++n)
+          for (Index c = 0; c < dS.rows(); ++c) dS(c, n) = static_cast<Scalar>(sums->number({b, h, n, c}));
+      if (normaliser != nullptr)
+        for (Index n = 0; n < dZ.size(); ++n) dZ[n] = static_cast<Scalar>(normaliser->number({b, h, n}));
+      if (angles != nullptr) {
+        detail::resize_anew(frame, angles->shape[2]);
+        for (Index j = 0; j < frame.size(); ++j)
+          if (frame[j] = angles->number({b, h, j}); !std::isfinite(frame[j]))
+            detail::raise<NotFinite>("angles: entry (", b, ", ", h, ", ", j, ") is ", frame[j], ", must be finite");
+      }
+      detail::naming_head(b, h, 1, [&] { gradients.emplace_back(F{}, shape().d, dS, dZ, frame); });
+    });
+    return std::make_unique<StateGradientsOf<Scalar, F>>(shape(), std::move(gradients));
+  }
+
+  std::vector<One> all;
+
+ private:
+  void check_all_whole() const {
+    for (const One& one : all) detail::check_whole(one);
+  }
+};
+
+}  // namespace SYMPOW_NAMESPACE::c

@@ -1,0 +1,77 @@
+// What a call of the C interface says: a status, and a sentence of this thread. Nothing is thrown beyond it.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+
+#include <sympow.h>
+#include <sympow/core/checks.hpp>
+#include <sympow/io/output_file.hpp>
+
+namespace SYMPOW_NAMESPACE::c {
+
+/// A device, type or power that this library was built without.
+struct NotBuilt : InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+
+/// The text of `sympow_error`, ended by 0.
+inline constexpr std::size_t text_bytes = 1024;
+inline thread_local char error_text[text_bytes] = {};
+
+/// Sets the text, cut where a character begins.
+inline sympow_status say(sympow_status status, std::string_view text) noexcept {
+  std::size_t size = std::min(text.size(), text_bytes - 1);
+  const auto continues = [&](std::size_t n) { return n < text.size() && (text[n] & 0xC0) == 0x80; };
+  while (size > 0 && continues(size)) --size;
+  if (size > 0) std::memcpy(error_text, text.data(), size);
+  error_text[size] = 0;
+  return status;
+}
+
+/// The status of the exception that is being handled.
+inline sympow_status say_exception() noexcept {
+  try {
+    throw;
+  } catch (const NotBuilt& error) {
+    return say(SYMPOW_NOT_BUILT, error.what());
+  } catch (const ShapeMismatch& error) {
+    return say(SYMPOW_SHAPE_MISMATCH, error.what());
+  } catch (const NotFinite& error) {
+    return say(SYMPOW_NOT_FINITE, error.what());
+  } catch (const InterruptedState& error) {
+    return say(SYMPOW_INTERRUPTED_STATE, error.what());
+  } catch (const InvalidStateFile& error) {
+    return say(SYMPOW_BAD_FILE, error.what());
+  } catch (const io::CannotWrite& error) {
+    return say(SYMPOW_BAD_FILE, error.what());
+  } catch (const InvalidArgument& error) {
+    return say(SYMPOW_INVALID_ARGUMENT, error.what());
+  } catch (const DimensionOverflow& error) {
+    return say(SYMPOW_TOO_LARGE, error.what());
+  } catch (const std::length_error&) {
+    return say(SYMPOW_TOO_LARGE, "a container would have more entries than it can hold");
+  } catch (const std::bad_alloc&) {
+    return say(SYMPOW_OUT_OF_MEMORY, "memory ended");
+  } catch (const std::exception& error) {
+    return say(SYMPOW_INTERNAL_ERROR, error.what());
+  } catch (...) {
+    return say(SYMPOW_INTERNAL_ERROR, "an exception of no known type");
+  }
+}
+
+/// The outcome of f.
+template <class F>
+sympow_status guarded(const F& f) noexcept {
+  try {
+    f();
+    return say(SYMPOW_OK, "");
+  } catch (...) {
+    return say_exception();
+  }
+}
+
+}  // namespace SYMPOW_NAMESPACE::c

@@ -1,0 +1,99 @@
+// The transition of a call, of what is given: gates, rotary positions, both or none.
+#pragma once
+
+#include <utility>
+
+#include <sympow/c/inputs.hpp>
+#include <sympow/transition/product.hpp>
+#include <sympow/transition/rotary.hpp>
+
+namespace SYMPOW_NAMESPACE::c {
+
+/// A_i = γ_i I with gates that are read where they are; without an array, I. As `Decay`, and `Stationary`; calls check
+/// that gates are gates.
+class ArrayGates : public LeavesKeys {
+ public:
+  ArrayGates() = default;
+  ArrayGates(const Array& gates, Index sequence, Index head, Index tokens)
+      : at_(gates.empty() ? nullptr : gates.at({sequence, 0, head})),
+        step_(gates.strides[1] * bytes_of(gates.element)),
+        tokens_(tokens),
+        is_float_(gates.element == Element::float32) {}
+
+  [[nodiscard]] Index length() const { return tokens_; }
+  [[nodiscard]] double log_decay(Index token) const {
+    if (at_ == nullptr) return 0;
+    const std::byte* const x = at_ + token * step_;
+    return is_float_ ? static_cast<double>(*reinterpret_cast<const float*>(x)) : *reinterpret_cast<const double*>(x);
+  }
+
+  /// Of the gates; none without.
+  struct Gradient {
+    Eigen::VectorXd log_gamma;
+  };
+  [[nodiscard]] Gradient zero_gradient(Index tokens) const {
+    return {Eigen::VectorXd::Zero(tokens_ == Dynamic ? 0 : tokens)};
+  }
+  void add_decay_flows(Segment s, const double* flows, Gradient& g) const {
+    for (Index i = 0; i < (tokens_ == Dynamic ? 0 : s.size); ++i) g.log_gamma[s.begin + i] += flows[i];
+  }
+  [[nodiscard]] ArrayGates part(Segment s) const {
+    ArrayGates part = *this;
+    if (tokens_ == Dynamic) return part;
+    part.tokens_ = s.size;
+    if (at_ != nullptr) part.at_ += s.begin * step_;
+    return part;
+  }
+  void join(const Gradient& part, Segment s, Gradient& whole) const {
+    if (tokens_ != Dynamic) whole.log_gamma.segment(s.begin, s.size) += part.log_gamma;
+  }
+
+ private:
+  const std::byte* at_ = nullptr;
+  Index step_ = 0, tokens_ = Dynamic;
+  bool is_float_ = false;
+};
+
+using ArrayGatesAndRotary = TransitionProduct<ArrayGates, Rotary>;
+
+/// The numbers of a dimension.
+inline Eigen::VectorXd numbers_of(Index size, const auto& number) {
+  Eigen::VectorXd numbers(size);
+  for (Index i = 0; i < size; ++i) numbers[i] = number(i);
+  return numbers;
+}
+
+/// Throws `ShapeMismatch` for parameters of query heads where the states are those of key heads.
+inline void check_parameter_heads(const std::optional<Array>& parameter, Index groups) {
+  if (parameter && parameter->shape[2] > groups)
+    detail::raise<ShapeMismatch>(parameter->name, ": shape[2] is ", parameter->shape[2], ", must be ", groups,
+                                 " (heads of the states, which all query heads of a key head share)");
+}
+
+/// The head of a parameter that group n of `groups` reads.
+inline Index parameter_head(const Array& parameter, Index n, Index groups) { return n * parameter.shape[2] / groups; }
+
+/// visit(f), f(b, n) being the transition of group n of a sequence's heads.
+template <class Visit>
+decltype(auto) with_transitions(const Inputs& in, const Recipe& recipe, Index groups, const Visit& visit) {
+  check_parameter_heads(in.log_gates, groups);
+  check_parameter_heads(in.beta, groups);
+  const auto gates = [&in, groups](Index b, Index n) {
+    if (!in.log_gates) return ArrayGates();
+    return ArrayGates(*in.log_gates, b, parameter_head(*in.log_gates, n, groups), in.tokens(b));
+  };
+  if (!in.theta) return visit(gates);
+  const Eigen::VectorXd theta = numbers_of(in.theta->shape[0], [&](Index i) { return in.theta->number({i}); });
+  return visit([&, gates](Index b, Index n) -> ArrayGatesAndRotary {
+    if (!in.beta) return gates(b, n) * Rotary(theta, recipe.pairing);
+    const Index h = parameter_head(*in.beta, n, groups);
+    const auto beta = [&](Index t) { return in.beta->number({b, t, h}); };
+    return gates(b, n) * Rotary(theta, numbers_of(in.tokens(b), beta), recipe.pairing);
+  });
+}
+
+/// The gradient of the gates.
+inline const Eigen::VectorXd& log_gates_in(const ArrayGates::Gradient& g) { return g.log_gamma; }
+inline const Eigen::VectorXd& log_gates_in(const ArrayGatesAndRotary::Gradient& g) { return g.left.log_gamma; }
+
+}  // namespace SYMPOW_NAMESPACE::c

@@ -1,0 +1,447 @@
+// The C interface gives the bits of the C++ calls that it stands for.
+#include <sympow/attention/compiled_gradients.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include <sympow/attention/state_file.hpp>
+
+#include "catch.hpp"
+#include "tensors.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+constexpr std::array givens = {Given{},
+                               Given{.gates = true},
+                               Given{.theta = true},
+                               Given{.theta = true, .beta = true},
+                               Given{.gates = true, .theta = true},
+                               Given{.gates = true, .theta = true, .beta = true}};
+
+std::string name_of(const Given& given) {
+  return std::string(given.gates ? "gates " : "") + (given.theta ? "theta " : "") + (given.beta ? "beta" : "");
+}
+
+// visit(f), f(b, n) being the transition of C++ of head n of `of`.
+template <class B, class Visit>
+void with_transitions(const B& batch, Given given, Index of, const Visit& visit) {
+  const auto gates = [&, of](Index b, Index n) { return Decay(batch.numbers(batch.gates, b, n, of)); };
+  const auto turns = [&, of, given](Index b, Index n) {
+    return given.beta ? Rotary(batch.rates(), batch.numbers(batch.beta, b, n, of), Pairing::half_split)
+                      : Rotary(batch.rates(), Pairing::half_split);
+  };
+  if (given.gates && given.theta)
+    visit([=](Index b, Index n) { return gates(b, n) * turns(b, n); });
+  else if (given.gates)
+    visit(gates);
+  else if (given.theta)
+    visit(turns);
+  else
+    visit([](Index, Index) { return stationary(); });
+}
+
+const auto none = [](const auto&) -> const Eigen::VectorXd* { return nullptr; };
+const Eigen::VectorXd* gates_in(const Decay::Gradient& g) { return &g.log_gamma; }
+const Eigen::VectorXd* gates_in(const Stationary::Gradient&) { return nullptr; }
+const Eigen::VectorXd* gates_in(const Rotary::Gradient&) { return nullptr; }
+const Rotary::Gradient* turns_in(const Decay::Gradient&) { return nullptr; }
+const Rotary::Gradient* turns_in(const Stationary::Gradient&) { return nullptr; }
+const Rotary::Gradient* turns_in(const Rotary::Gradient& g) { return &g; }
+template <class G>
+const Eigen::VectorXd* gates_in(const G& g) {
+  return &g.left.log_gamma;
+}
+template <class G>
+const Rotary::Gradient* turns_in(const G& g) {
+  return &g.right;
+}
+
+// The sums of C++ gradients over the heads that read a number, in order.
+template <class P, class Gradients, class Numbers>
+Tensor<P> summed(const Tensor<P>& like, const auto& batch, const Gradients& all, Index groups, const Numbers& numbers) {
+  Tensor<P> result(like.shape);
+  for (Index b = 0; b < batch.B; ++b)
+    for (Index h = 0; h < batch.Hg; ++h)
+      for (Index t = 0; t < batch.length(b); ++t) {
+        double sum = 0;
+        for (Index n = 0; n < groups; ++n)
+          if (n * batch.Hg / groups == h) sum += (*numbers(all[static_cast<std::size_t>(b * groups + n)]))[t];
+        result.data[static_cast<std::size_t>((b * batch.T + t) * batch.Hg + h)] = static_cast<P>(sum);
+      }
+  return result;
+}
+
+template <class P, class Gradients>
+void check_parameters(auto& batch, Given given, const Gradients& gradients, Index groups) {
+  const auto& all = gradients.transitions;
+  if (given.gates)
+    REQUIRE(batch.d_gates == summed(batch.d_gates, batch, all, groups, [](const auto& g) { return gates_in(g); }));
+  if (given.beta)
+    REQUIRE(batch.d_beta == summed(batch.d_beta, batch, all, groups, [](const auto& g) { return &turns_in(g)->beta; }));
+  if (given.theta)
+    for (Index j = 0; j < batch.d / 2; ++j) {
+      double sum = 0;
+      for (const auto& g : all) sum += turns_in(g)->theta[j];
+      REQUIRE(batch.d_theta.data[static_cast<std::size_t>(j)] == static_cast<P>(sum));
+    }
+  REQUIRE(batch.d_scale.data[0] == gradients.scale);
+}
+
+struct Choice {
+  int form = SYMPOW_FORM_AUTOMATIC, normalisation = SYMPOW_NORMALISATION_DEFAULT, power = 2;
+  [[nodiscard]] sympow_options options() const {
+    sympow_options options = SYMPOW_OPTIONS_INIT;
+    options.scores = power == 0 ? SYMPOW_SCORES_EXPONENTIAL : SYMPOW_SCORES_POWER;
+    options.power = power;
+    options.form = form, options.normalisation = normalisation;
+    options.pairing = SYMPOW_PAIRING_HALF_SPLIT;
+    options.scale = .5, options.chunk = 8, options.checkpoint = 2;
+    return options;
+  }
+  [[nodiscard]] BatchOptions of_cpp() const {
+    return {.form = static_cast<Form>(form), .head = {.scale = .5, .chunk = 8, .checkpoint = 2}};
+  }
+};
+
+// Without states: rows and gradients.
+template <class N, class S, class F, class P = double>
+void check_without_states(Choice choice, Given given, CBatch<S, P> batch) {
+  CAPTURE(name_of(given), choice.form, choice.power, batch.Hg, batch.Hk);
+  Attention attention;
+  const sympow_options options = choice.options();
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  CWorkspace workspace;
+  REQUIRE(said(sympow_workspace_create(nullptr, &workspace)) == well);
+  const sympow_inputs in = batch.inputs(given);
+  const sympow_gradients to = batch.gradients(given);
+  auto Y = batch.Y, dQ = batch.dQ, dK = batch.dK, dV = batch.dV;
+  for (sympow_workspace* own : {static_cast<sympow_workspace*>(nullptr), static_cast<sympow_workspace*>(workspace)}) {
+    REQUIRE(said(sympow_attend(attention, &in, nullptr, batch.Y.view(), own, nullptr)) == well);
+    REQUIRE(said(sympow_attend_vjp(attention, &in, batch.dY.view(), nullptr, nullptr, &to, own, nullptr)) == well);
+    with_transitions(batch, given, batch.H, [&](const auto& transitions) {
+      Workspaces<S> forward;
+      VjpWorkspaces<S> backward;
+      attend<N>(F{}, transitions, batch.heads(batch.Q), batch.heads(batch.K), batch.heads(batch.V), batch.heads(Y),
+                forward, choice.of_cpp());
+      const auto gradients = attend_vjp<N>(F{}, transitions, batch.heads(batch.Q), batch.heads(batch.K),
+                                           batch.heads(batch.V), batch.heads(batch.dY), batch.heads(dQ),
+                                           batch.heads(dK), batch.heads(dV), backward, choice.of_cpp());
+      REQUIRE(batch.Y == Y);
+      REQUIRE(batch.dQ == dQ);
+      REQUIRE(batch.dK == dK);
+      REQUIRE(batch.dV == dV);
+      check_parameters<P>(batch, given, gradients, batch.H);
+    });
+  }
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string scratch_file(const std::string& name) {
+  static const std::string process = std::to_string(std::random_device{}()) + "_";
+  return (std::filesystem::temp_directory_path() / ("sympow_c_test_" + process + name)).string();
+}
+
+// The bytes of states, as they are saved.
+std::string saved(const sympow_states* states) {
+  const std::string path = scratch_file(std::to_string(reinterpret_cast<std::uintptr_t>(states)));
+  REQUIRE(said(sympow_states_save(states, path.c_str())) == well);
+  const std::string bytes = bytes_of(path);
+  std::filesystem::remove(path);
+  return bytes;
+}
+template <class S, class F>
+std::string saved(const std::vector<State<S, F>>& states) {
+  std::ostringstream out;
+  for (const auto& state : states) save(state, out);
+  return out.str();
+}
+
+// With states of Hs heads: rows, states, gradients, from states that are not empty.
+template <class S, class F>
+void check_with_states(Choice choice, Given given, CBatch<S> batch, Index Hs) {
+  CAPTURE(name_of(given), choice.form, choice.power, batch.Hg, Hs);
+  Attention attention;
+  const sympow_options options = choice.options();
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
+  shape.batch = batch.B, shape.heads = Hs, shape.d = batch.d, shape.e = batch.e, shape.dtype = dtype_of<S>();
+  CStates states, before;
+  REQUIRE(said(sympow_states_create(attention, &shape, nullptr, &states)) == well);
+  std::vector<State<S, F>> of_cpp(static_cast<std::size_t>(batch.B * Hs), State<S, F>(batch.d, batch.e));
+  const sympow_inputs in = batch.inputs(given);
+  auto Y = batch.Y;
+
+  with_transitions(batch, given, Hs, [&](const auto& transitions) {
+    Workspaces<S> forward;
+    for (int call = 0; call < 2; ++call) {
+      REQUIRE(said(sympow_states_copy(states, &before)) == well);
+      const auto of_cpp_before = of_cpp;
+      BatchOptions of_call = choice.of_cpp();
+      if (call == 0) of_call.form = Form::recurrent;
+      REQUIRE(said(call == 0 ? sympow_decode(attention, &in, states, batch.Y.view(), nullptr, nullptr)
+                             : sympow_attend(attention, &in, states, batch.Y.view(), nullptr, nullptr)) == well);
+      attend(F{}, transitions, batch.heads(batch.Q), batch.heads(batch.K), batch.heads(batch.V), of_cpp, batch.heads(Y),
+             forward, of_call);
+      REQUIRE(batch.Y == Y);
+      REQUIRE(saved(states) == saved(of_cpp));
+      REQUIRE(saved(before) == saved(of_cpp_before));
+      for (Index b = 0; b < batch.B; ++b) {
+        std::int64_t tokens = -1;
+        REQUIRE(said(sympow_states_tokens(states, b, Hs - 1, &tokens)) == well);
+        REQUIRE(tokens == (call + 1) * batch.length(b));
+      }
+    }
+
+    // Sums, normaliser and angles are those of C++.
+    const Index D = F{}.dimension(batch.d), half = batch.d / 2;
+    std::int64_t dimension = 0;
+    REQUIRE(said(sympow_feature_dimension(attention, batch.d, &dimension)) == well);
+    REQUIRE(dimension == D);
+    Tensor<S> sums({batch.B, Hs, D, batch.e}), normaliser({batch.B, Hs, D}), d_sums = sums, d_normaliser = normaliser;
+    Tensor<double> angles({batch.B, Hs, half}), d_angles = angles;
+    REQUIRE(said(sympow_states_read(states, sums.view(), normaliser.view(), angles.view())) == well);
+    Random random(3);
+    d_sums.fill(random), d_normaliser.fill(random), d_angles.fill(random);
+    if (!given.theta) d_angles = angles;
+    std::vector<StateGradient<S, F>> adjoints;
+    for (std::size_t n = 0; n < of_cpp.size(); ++n) {
+      const auto at = [&](auto& x, Index size) { return x.data.data() + static_cast<Index>(n) * size; };
+      using Numbers = Eigen::Map<const Matrix<S>>;
+      REQUIRE(Numbers(at(sums, D * batch.e), batch.e, D) == of_cpp[n].values());
+      REQUIRE(Numbers(at(normaliser, D), D, 1) == of_cpp[n].normalizer());
+      if (given.theta && batch.length(static_cast<Index>(n) / Hs) > 0)
+        REQUIRE(Eigen::Map<const Eigen::VectorXd>(at(angles, half), half) == of_cpp[n].frame().numbers());
+      adjoints.emplace_back(F{}, batch.d, Numbers(at(d_sums, D * batch.e), batch.e, D),
+                            Numbers(at(d_normaliser, D), D, 1),
+                            Eigen::VectorXd(Eigen::Map<const Eigen::VectorXd>(at(d_angles, half), half)));
+    }
+
+    // And the gradients, of a loss in rows and states.
+    CGradients gradients;
+    REQUIRE(said(sympow_state_gradients_create(states, d_sums.view(), d_normaliser.view(), d_angles.view(),
+                                               &gradients)) == well);
+    VjpWorkspaces<S> backward;
+    auto dQ = batch.dQ, dK = batch.dK, dV = batch.dV;
+    const sympow_gradients to = batch.gradients(given);
+    const auto initial = [&] {
+      auto all = std::vector<State<S, F>>(of_cpp.size(), State<S, F>(batch.d, batch.e));
+      std::istringstream file(saved(before));
+      for (auto& one : all) load(one, file);
+      return all;
+    }();
+    const auto take_back = [&](std::vector<StateGradient<S, F>>& of_states) {
+      const auto of_parameters = attend_vjp(
+          F{}, transitions, batch.heads(batch.Q), batch.heads(batch.K), batch.heads(batch.V), batch.heads(batch.dY),
+          initial, of_states, batch.heads(dQ), batch.heads(dK), batch.heads(dV), backward, choice.of_cpp());
+      REQUIRE(batch.dQ == dQ);
+      REQUIRE(batch.dK == dK);
+      REQUIRE(batch.dV == dV);
+      check_parameters<double>(batch, given, of_parameters, Hs);
+    };
+    REQUIRE(said(sympow_attend_vjp(attention, &in, batch.dY.view(), before, gradients, &to, nullptr, nullptr)) == well);
+    take_back(adjoints);
+    REQUIRE(said(sympow_state_gradients_read(gradients, sums.view(), normaliser.view(), angles.view())) == well);
+    for (std::size_t n = 0; n < adjoints.size(); ++n) {
+      using Numbers = Eigen::Map<const Matrix<S>>;
+      const auto at = [&](auto& x, Index size) { return x.data.data() + static_cast<Index>(n) * size; };
+      REQUIRE(Numbers(at(sums, D * batch.e), batch.e, D) == adjoints[n].values());
+      REQUIRE(Numbers(at(normaliser, D), D, 1) == adjoints[n].normalizer());
+      if (adjoints[n].frame().size() > 0)
+        REQUIRE(Eigen::Map<const Eigen::VectorXd>(at(angles, half), half) == adjoints[n].frame());
+    }
+    // Without gradients of states: those of a loss that sees none.
+    REQUIRE(said(sympow_attend_vjp(attention, &in, batch.dY.view(), before, nullptr, &to, nullptr, nullptr)) == well);
+    std::vector<StateGradient<S, F>> zeros(of_cpp.size(), StateGradient<S, F>(batch.d, batch.e));
+    take_back(zeros);
+  });
+}
+
+template <class S>
+CBatch<S> grouped(Index Hg) {
+  return CBatch<S>(3, 21, 4, 2, Hg, {21, 0, 13});
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("rows and gradients of every transition are those of C++", "[c]", float, double) {
+  for (const Given& given : givens)
+    for (const int form : {SYMPOW_FORM_AUTOMATIC, SYMPOW_FORM_ATTENTION, SYMPOW_FORM_CHUNKED, SYMPOW_FORM_RECURRENT})
+      for (const Index Hg : {2, 4})
+        check_without_states<DefaultNormalization, TestType, SymmetricPower<2>>({.form = form}, given,
+                                                                                grouped<TestType>(Hg));
+}
+
+TEMPLATE_TEST_CASE("states and gradients of every transition are those of C++", "[c]", float, double) {
+  for (const Given& given : givens)
+    for (const int form : {SYMPOW_FORM_AUTOMATIC, SYMPOW_FORM_CHUNKED, SYMPOW_FORM_RECURRENT})
+      for (const Index Hs : {2, 4}) {
+        check_with_states<TestType, SymmetricPower<2>>({.form = form}, given, grouped<TestType>(2), Hs);
+        if (Hs == 4) check_with_states<TestType, SymmetricPower<2>>({.form = form}, given, grouped<TestType>(4), Hs);
+      }
+}
+
+TEST_CASE("rows and gradients of every power, of exponential scores and of every normalisation", "[c]") {
+  const Given all = givens.back();
+  const auto batch = grouped<float>(4);
+  const auto run = [&]<class N, class F>(N, F, int power, int normalisation) {
+    check_without_states<N, float, F>({.normalisation = normalisation, .power = power}, all, batch);
+  };
+  run(DefaultNormalization{}, SymmetricPower<1>{}, 1, SYMPOW_NORMALISATION_DEFAULT);
+  run(SignedNormalized{}, SymmetricPower<1>{}, 1, SYMPOW_SIGNED_NORMALISED);
+  run(Unnormalized{}, SymmetricPower<2>{}, 2, SYMPOW_UNNORMALISED);
+  run(DefaultNormalization{}, SymmetricPower<3>{}, 3, SYMPOW_NORMALISATION_DEFAULT);
+  run(Normalized{}, SymmetricPower<4>{}, 4, SYMPOW_NORMALISED);
+  run(DefaultNormalization{}, Exponential{}, 0, SYMPOW_NORMALISATION_DEFAULT);
+  run(Unnormalized{}, Exponential{}, 0, SYMPOW_UNNORMALISED);
+  check_with_states<float, SymmetricPower<3>>({.power = 3}, all, batch, 4);
+}
+
+TEST_CASE("parameters in float are those numbers in double", "[c]") {
+  check_without_states<DefaultNormalization, float, SymmetricPower<2>, float>({}, givens.back(),
+                                                                              CBatch<float, float>(2, 21, 4, 2, 2));
+}
+
+TEST_CASE("arrays of any order and side by side give the bits of dense ones", "[c]") {
+  CBatch<float> batch(2, 9, 2, 2, 2);
+  Attention attention;
+  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  const sympow_inputs in = batch.inputs();
+  const sympow_gradients to = batch.gradients();
+  REQUIRE(said(sympow_attend(attention, &in, nullptr, batch.Y.view(), nullptr, nullptr)) == well);
+  REQUIRE(said(sympow_attend_vjp(attention, &in, batch.dY.view(), nullptr, nullptr, &to, nullptr, nullptr)) == well);
+
+  // q, k, v of a token side by side, as one product makes them; and dq, dk, dv. Rows as [B, H, T, e].
+  const Index B = batch.B, T = batch.T, H = batch.H, d = batch.d, e = batch.e, W = H * (2 * d + e);
+  std::vector<float> fused(static_cast<std::size_t>(B * T * W + 1)), d_fused(fused.size(), 7),
+      rows(batch.Y.data.size());
+  const auto part = [&](std::vector<float>& memory, Tensor<float>& of, Index begin) {
+    sympow_tensor view = *of.view();
+    view.data = memory.data();
+    view.byte_offset = static_cast<std::uint64_t>(begin + 1) * sizeof(float);
+    of.strides = {T * W, W, of.size(3), 1};
+    view.strides = of.strides.data();
+    return view;
+  };
+  const auto each = [&](Tensor<float>& of, const sympow_tensor& view, const auto& visit) {
+    std::size_t n = 0;
+    float* const at = static_cast<float*>(view.data) + view.byte_offset / sizeof(float);
+    for (Index b = 0; b < B; ++b)
+      for (Index t = 0; t < T; ++t)
+        for (Index h = 0; h < H; ++h)
+          for (Index i = 0; i < of.size(3); ++i)
+            visit(at[b * view.strides[0] + t * view.strides[1] + h * view.strides[2] + i], of.data[n++]);
+  };
+  const sympow_tensor q = part(fused, batch.Q, 0), k = part(fused, batch.K, H * d), v = part(fused, batch.V, 2 * H * d);
+  const auto copy = [](float& x, float from) { x = from; };
+  each(batch.Q, q, copy), each(batch.K, k, copy), each(batch.V, v, copy);
+  const sympow_tensor dq = part(d_fused, batch.dQ, 0), dk = part(d_fused, batch.dK, H * d),
+                      dv = part(d_fused, batch.dV, 2 * H * d);
+  sympow_tensor y = *batch.Y.view();
+  std::vector<std::int64_t> bhtd = {H * T * e, e, T * e, 1};
+  y.data = rows.data(), y.strides = bhtd.data();
+  sympow_inputs other = in;
+  other.queries = &q, other.keys = &k, other.values = &v;
+  sympow_gradients other_to = to;
+  other_to.queries = &dq, other_to.keys = &dk, other_to.values = &dv;
+  REQUIRE(said(sympow_attend(attention, &other, nullptr, &y, nullptr, nullptr)) == well);
+  REQUIRE(said(sympow_attend_vjp(attention, &other, batch.dY.view(), nullptr, nullptr, &other_to, nullptr, nullptr)) ==
+          well);
+  const auto same = [](float x, float expected) { REQUIRE(x == expected); };
+  each(batch.Y, y, same), each(batch.dQ, dq, same), each(batch.dK, dk, same), each(batch.dV, dv, same);
+  REQUIRE(d_fused[0] == 7);
+
+  // One head of keys and values for all, by a stride of 0; heads are read, not written.
+  CBatch<float> one(2, 9, 2, 1, 1);
+  const sympow_inputs shared = one.inputs();
+  REQUIRE(said(sympow_attend(attention, &shared, nullptr, one.Y.view(), nullptr, nullptr)) == well);
+  const auto expected = one.Y;
+  one.K.shape[2] = one.V.shape[2] = 2;
+  one.K.strides = {T * d, d, 0, 1}, one.V.strides = {T * e, e, 0, 1};
+  const sympow_inputs broadcast = one.inputs();
+  REQUIRE(said(sympow_attend(attention, &broadcast, nullptr, one.Y.view(), nullptr, nullptr)) == well);
+  REQUIRE(one.Y == expected);
+}
+
+TEST_CASE("masks: queries elsewhere than keys, and full", "[c]") {
+  CBatch<double> batch(1, 9, 2, 2, 2);
+  batch.Q = Tensor<double>({1, 4, 2, 4}), batch.Y = Tensor<double>({1, 4, 2, 3}, 7);
+  Random random(5);
+  batch.Q.fill(random);
+  auto Y = batch.Y;
+  for (const bool is_full : {false, true}) {
+    sympow_options options = SYMPOW_OPTIONS_INIT;
+    options.mask = is_full ? SYMPOW_MASK_FULL : SYMPOW_MASK_CAUSAL;
+    options.offset = 5;
+    Attention attention;
+    REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+    const sympow_inputs in = batch.inputs({.theta = true});
+    REQUIRE(said(sympow_attend(attention, &in, nullptr, batch.Y.view(), nullptr, nullptr)) == well);
+    Workspaces<double> workspaces;
+    attend(SymmetricPower<2>{}, Rotary(batch.rates(), Pairing::interleaved), batch.heads(batch.Q), batch.heads(batch.K),
+           batch.heads(batch.V), batch.heads(Y), workspaces, {.head = {.mask = {5, is_full}}});
+    REQUIRE(batch.Y == Y);
+  }
+}
+
+TEST_CASE("states are saved, loaded, merged and emptied", "[c]") {
+  CBatch<float> batch(2, 40, 2, 2, 2);
+  const Given given = givens.back();
+  Attention attention;
+  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
+  shape.batch = 2, shape.heads = 2, shape.d = batch.d, shape.e = batch.e;
+  CStates left, right, merged, loaded;
+  const sympow_inputs in = batch.inputs(given);
+  REQUIRE(said(sympow_states_create(attention, &shape, nullptr, &left)) == well);
+  const std::string empty = saved(left);
+  REQUIRE(said(sympow_attend(attention, &in, left, batch.Y.view(), nullptr, nullptr)) == well);
+  REQUIRE(said(sympow_states_create(attention, &shape, left, &right)) == well);
+  REQUIRE(said(sympow_attend(attention, &in, right, batch.Y.view(), nullptr, nullptr)) == well);
+  REQUIRE(said(sympow_states_merge(left, right, &merged)) == well);
+  using One = State<float, SymmetricPower<2>>;
+  std::vector<One> of_left(4, One(batch.d, batch.e)), of_right = of_left, of_merged;
+  std::istringstream left_file(saved(left)), right_file(saved(right));
+  for (std::size_t n = 0; n < 4; ++n) {
+    load(of_left[n], left_file), load(of_right[n], right_file);
+    of_merged.push_back(merge(of_left[n], of_right[n]));
+  }
+  REQUIRE(saved(merged) == saved(of_merged));
+
+  const std::string path = scratch_file("states"), bytes = saved(merged);
+  REQUIRE(said(sympow_states_save(merged, path.c_str())) == well);
+  REQUIRE(said(sympow_states_create(attention, &shape, nullptr, &loaded)) == well);
+  REQUIRE(said(sympow_states_load(loaded, path.c_str())) == well);
+  REQUIRE(saved(loaded) == bytes);
+  const auto refused = [&](const std::string& content, const std::string& words) {
+    std::ofstream(path, std::ios::binary) << content;
+    REQUIRE(sympow_states_load(loaded, path.c_str()) == SYMPOW_BAD_FILE);
+    CHECK_THAT(sympow_error(), contains(words));
+    REQUIRE(saved(loaded) == bytes);  // as they were
+  };
+  refused("", "state 0: state file: this is not one");
+  refused(bytes + "x", "goes on after 4 states");
+  refused(bytes.substr(0, bytes.size() / 4), "holds 1 state, must hold 4");
+  refused(bytes.substr(0, bytes.size() - 1), "state 3: state file: it ends inside of its body");
+  std::string damaged = bytes;
+  damaged[damaged.size() - 1] ^= 1;
+  refused(damaged, "the checksum does not match");
+  std::filesystem::remove(path);
+  REQUIRE(sympow_states_load(loaded, path.c_str()) == SYMPOW_BAD_FILE);
+  CHECK_THAT(sympow_error(), contains("cannot be read"));
+  REQUIRE(sympow_states_save(loaded, (path + "/none/of/these").c_str()) == SYMPOW_BAD_FILE);
+
+  REQUIRE(said(sympow_states_clear(loaded)) == well);
+  REQUIRE(saved(loaded) == empty);
+}

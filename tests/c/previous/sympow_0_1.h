@@ -1,0 +1,287 @@
+// The C interface of sympow: attention whose scores are powers of inner products, its gradients and its states.
+//
+//     y_i = Σ_{j ≤ i} s_ij v_j  / Σ_{j ≤ i} s_ij        s_ij = κ(scale q_i·M_ij k_j) b_ij       κ(x) = x^P or exp x
+//     b_ij = γ_{j+1} ⋯ γ_i                              M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + β_i θ
+//
+// For each of B sequences and H query heads; query head h reads key head ⌊h Hk / H⌋. Of the transition what is given
+// counts: gates γ, rates θ of rotary positions, and β of learned ones.
+//
+//     sympow_options options = SYMPOW_OPTIONS_INIT;
+//     sympow_attention* attention = NULL;
+//     if (sympow_attention_create(&options, &attention) != SYMPOW_OK) return fail(sympow_error());
+//     sympow_inputs inputs = SYMPOW_INPUTS_INIT;
+//     inputs.queries = &q, inputs.keys = &k, inputs.values = &v;
+//     status = sympow_attend(attention, &inputs, NULL, &y, NULL, NULL);
+//     sympow_attention_destroy(attention);
+//
+// ERRORS. Functions return SYMPOW_OK, or a status of which `sympow_error` has a sentence that names the argument, what
+// it is and what it must be. All arguments are checked before anything is written; a call that was refused has touched
+// nothing, and pointers that it would have set are as they were. SYMPOW_OUT_OF_MEMORY may come later: outputs are then
+// undefined, and a state that was left half way says SYMPOW_INTERRUPTED_STATE until it is cleared or loaded.
+//
+// OWNERSHIP. Arrays are the caller's, are read and written in place and are not kept. What a `create`, `copy` or
+// `merge` gives is released by `destroy`, which takes null. No handle keeps another one: each may be destroyed first.
+//
+// THREADS. An attention may be used by any number of threads at once. A workspace, states and state gradients are used
+// by one call at a time, but states that calls take as const by any number. The text of an error is its thread's.
+//
+// VERSIONS. A program that was compiled with this header runs with any later library of the same major version, and
+// below 1 of the same minor one. Structs begin with their size, set by their INIT; fields are added at the end, with a
+// zero that means what was before. A library takes smaller structs of older programs, and larger ones of newer programs
+// whose unknown fields are zero. Values of an enumeration keep their meaning.
+#ifndef SYMPOW_H
+#define SYMPOW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define SYMPOW_API __attribute__((visibility("default")))
+#else
+#define SYMPOW_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- the outcome of a call ----
+
+typedef int32_t sympow_status;
+enum {
+  SYMPOW_OK = 0,
+  SYMPOW_INVALID_ARGUMENT = 1,   ///< null, misaligned, overlapping, of another type, an unknown value, a gate > 1 …
+  SYMPOW_SHAPE_MISMATCH = 2,     ///< two sizes that must agree do not, or one is negative
+  SYMPOW_NOT_FINITE = 3,         ///< an option, a rate, or, if `check_finite` asks for it, an entry
+  SYMPOW_TOO_LARGE = 4,          ///< sizes whose product no integer holds
+  SYMPOW_INTERRUPTED_STATE = 5,  ///< states that a call has left half way as memory ended
+  SYMPOW_BAD_FILE = 6,           ///< of states: absent, foreign, of other sizes, damaged; or it cannot be written
+  SYMPOW_OUT_OF_MEMORY = 7,
+  SYMPOW_NOT_BUILT = 8,      ///< a device or a power that this library was built without
+  SYMPOW_INTERNAL_ERROR = 9  ///< none of these; please report it
+};
+
+/// What the last call on this thread that returned a status said: one sentence in UTF-8, cut at 1023 bytes, empty after
+/// SYMPOW_OK. It stays until the next such call on this thread.
+SYMPOW_API const char* sympow_error(void);
+
+/// Of the library that runs: 10000 major + 100 minor + patch. SYMPOW_C_VERSION is that of this header.
+#define SYMPOW_C_VERSION 100
+SYMPOW_API int32_t sympow_version(void);
+
+// ---- arrays ----
+
+/// As DLPack numbers them. This library is built for SYMPOW_CPU; another device is SYMPOW_NOT_BUILT.
+enum { SYMPOW_CPU = 1, SYMPOW_CUDA = 2 };
+enum { SYMPOW_INT = 0, SYMPOW_FLOAT = 2 };
+
+typedef struct sympow_device {
+  int32_t type;  ///< SYMPOW_CPU
+  int32_t id;
+} sympow_device;
+
+typedef struct sympow_dtype {
+  uint8_t code;  ///< SYMPOW_INT or SYMPOW_FLOAT
+  uint8_t bits;
+  uint16_t lanes;  ///< 1
+} sympow_dtype;
+
+/// An array in memory of the caller. It has the layout of DLPack's DLTensor, whose pointer can be given as it is, and
+/// is the one struct without a size.
+///
+///     entry (i, j, …) of an array lies at data + byte_offset + bytes of an entry (i strides[0] + j strides[1] + …)
+///
+/// Queries, keys, values, rows and their gradients are [B, T, H, D], float32 or float64, all of a call alike. Entries
+/// of a token are contiguous, strides[3] = 1; strides of tokens are at least D, those of heads and sequences at least
+/// 0: so they may stand as [B, H, T, D] as well, or side by side in one array, and inputs may be broadcast over heads
+/// and sequences. Other arrays have any strides from 0 on. Of outputs no two entries share memory, nor with an input or
+/// another output. Strides of dimensions of size 1, and of an array without entries, do not matter. Data are aligned to
+/// their entries; null only where there are no entries.
+typedef struct sympow_tensor {
+  void* data;
+  sympow_device device;
+  int32_t ndim;
+  sympow_dtype dtype;
+  int64_t* shape;    ///< ndim sizes, at least 0; not written
+  int64_t* strides;  ///< ndim of them, in entries; null: dense in C order; not written
+  uint64_t byte_offset;
+} sympow_tensor;
+
+// ---- what is computed ----
+
+enum { SYMPOW_SCORES_POWER = 0, SYMPOW_SCORES_EXPONENTIAL = 1 };  ///< κ(x) = x^P, or exp x: softmax, without states
+enum {
+  SYMPOW_NORMALISATION_DEFAULT = 0,  ///< normalised where no score is negative: even powers and exp
+  SYMPOW_NORMALISED = 1,             ///< rows divided by the sum of their scores; where none is negative
+  SYMPOW_UNNORMALISED = 2,           ///< rows as they are
+  SYMPOW_SIGNED_NORMALISED = 3       ///< divided by sums of scores of either sign, which can vanish: odd powers
+};
+enum {
+  SYMPOW_FORM_AUTOMATIC = 0,  ///< for each head the one that the cost model expects to be the fastest
+  SYMPOW_FORM_ATTENTION = 1,  ///< every query with every key that it sees, T² (d + e) operations a head; no states
+  SYMPOW_FORM_RECURRENT = 2,  ///< token by token, 4 T D (e + 1) operations
+  SYMPOW_FORM_CHUNKED = 3     ///< attention inside chunks, the state between them: T (4 D (e + 1) + c (d + e))
+};
+enum { SYMPOW_MASK_CAUSAL = 0, SYMPOW_MASK_FULL = 1 };  ///< query i sees the keys j ≤ i + offset, or all
+enum { SYMPOW_PAIRING_INTERLEAVED = 0, SYMPOW_PAIRING_HALF_SPLIT = 1 };  ///< channels 2j and 2j+1 turn, or j and j+d/2
+
+typedef struct sympow_options {
+  size_t size;            ///< set by SYMPOW_OPTIONS_INIT, with all that is named in brackets
+  int32_t scores;         ///< [SYMPOW_SCORES_POWER]
+  int32_t power;          ///< P [2], 1 … 4; not looked at for exponential scores
+  int32_t normalisation;  ///< [SYMPOW_NORMALISATION_DEFAULT]
+  int32_t form;           ///< [SYMPOW_FORM_AUTOMATIC]
+  int32_t mask;           ///< [SYMPOW_MASK_CAUSAL]
+  int32_t pairing;        ///< [SYMPOW_PAIRING_INTERLEAVED] of rotary
+  int32_t threads;        ///< at most so many, where built with OpenMP [0: all]; results do not depend on it
+  int32_t check_finite;   ///< 1: refuse queries, keys and values that are not finite [0: let them go where they go]
+  int64_t offset;         ///< tokens from the first key to the first query [0], of the attention form
+  int64_t chunk;          ///< tokens of a chunk [0: by the cost model]
+  int64_t checkpoint;  ///< gradients keep a state every so many chunks [0: as many as fit 128 MiB]; one value for all
+  int64_t tail;        ///< tokens that a state holds as they are, at least 0 [-1: 32]
+  double scale;        ///< multiplies q·k, inside the power [1]
+} sympow_options;
+#define SYMPOW_OPTIONS_INIT {sizeof(sympow_options), 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 1.0}
+
+/// Feature map, normalisation, form and mask, checked: immutable.
+typedef struct sympow_attention sympow_attention;
+SYMPOW_API sympow_status sympow_attention_create(const sympow_options* options, sympow_attention** attention);
+SYMPOW_API void sympow_attention_destroy(sympow_attention* attention);
+
+/// D, the numbers of an embedded key in R^d: C(d + P - 1, P). Exponential scores have none.
+SYMPOW_API sympow_status sympow_feature_dimension(const sympow_attention* attention, int64_t d, int64_t* dimension);
+
+/// Scratch memory. On a CPU it grows until it has seen the largest call; a call without one makes its own. `memory` is
+/// the caller's on a device, of bytes that `sympow_workspace_bytes` says; on a CPU it is null.
+typedef struct sympow_workspace sympow_workspace;
+SYMPOW_API sympow_status sympow_workspace_create(const sympow_tensor* memory, sympow_workspace** workspace);
+SYMPOW_API void sympow_workspace_destroy(sympow_workspace* workspace);
+
+// ---- calls ----
+
+/// T_q queries and T_k keys, as many unless the mask has an offset or is full. Hg is Hk or H: gates and β of a key head
+/// are those of all its query heads. Null: there is none of it.
+typedef struct sympow_inputs {
+  size_t size;                     ///< set by SYMPOW_INPUTS_INIT
+  const sympow_tensor* queries;    ///< [B, T_q, H, d]
+  const sympow_tensor* keys;       ///< [B, T_k, Hk, d]; Hk divides H
+  const sympow_tensor* values;     ///< [B, T_k, Hk, e]
+  const sympow_tensor* log_gates;  ///< [B, T, Hg]: log γ ≤ 0, -∞ allowed; float32 or float64, as θ and β
+  const sympow_tensor* theta;      ///< [d/2]: rates of rotary, radians a token
+  const sympow_tensor* beta;       ///< [B, T, Hg], only with θ; null: all 1
+  const sympow_tensor* lengths;    ///< [B] of int32 or int64: tokens of every sequence, the rest is padding; null: T
+} sympow_inputs;
+#define SYMPOW_INPUTS_INIT {sizeof(sympow_inputs), NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+
+enum { SYMPOW_CALL_ATTEND = 0, SYMPOW_CALL_ATTEND_VJP = 1, SYMPOW_CALL_DECODE = 2 };
+
+/// The bytes of memory that a call with these inputs needs in its workspace. 0 on a CPU, where a workspace grows.
+SYMPOW_API sympow_status sympow_workspace_bytes(const sympow_attention* attention, const sympow_inputs* inputs,
+                                                int32_t call, size_t* bytes);
+
+/// States of B sequences and Hs heads, H of them or Hk: see `sympow_states_create`.
+typedef struct sympow_states sympow_states;
+typedef struct sympow_state_gradients sympow_state_gradients;
+
+/// Rows Y, [B, T_q, H, e], of all heads of a batch; 0 where Q is padding.
+///
+/// With states the call goes on from them and leaves them after its last tokens; without, null, nothing came before. Hs
+/// = Hk states are shared by the query heads of a key head, whose gates and β then are those of a key head too.
+/// `stream` is of a device; null on a CPU. Results are the same bit for bit for any number of threads. Cost: see the
+/// forms. Allocates β and θ in double, B T H of β, some 200 bytes a head, without states those of the state forms, and
+/// what the workspace grows by.
+SYMPOW_API sympow_status sympow_attend(const sympow_attention* attention, const sympow_inputs* inputs,
+                                       sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
+                                       void* stream);
+
+/// The same by the recurrent form, whatever the options say: for a few new tokens against states, which must be given.
+/// Cost: S and Z are read once a token.
+SYMPOW_API sympow_status sympow_decode(const sympow_attention* attention, const sympow_inputs* inputs,
+                                       sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
+                                       void* stream);
+
+/// Where gradients of a loss go: written, not added to. Each has the shape of what it is of, those of parameters either
+/// type. Null: not wanted, but for the first three.
+typedef struct sympow_gradients {
+  size_t size;                     ///< set by SYMPOW_GRADIENTS_INIT
+  const sympow_tensor* queries;    ///< dQ, 0 where padding
+  const sympow_tensor* keys;       ///< dK: sums over the query heads of a key head, in order
+  const sympow_tensor* values;     ///< dV, likewise
+  const sympow_tensor* log_gates;  ///< ∂loss/∂log γ, likewise; 0 where γ = 0 and where padding
+  const sympow_tensor* theta;      ///< sums over sequences and heads, in order
+  const sympow_tensor* beta;       ///< as log_gates
+  const sympow_tensor* scale;      ///< [] or [1]: a sum over sequences and heads
+} sympow_gradients;
+#define SYMPOW_GRADIENTS_INIT {sizeof(sympow_gradients), NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+
+/// The gradients of `sympow_attend` with the same inputs, from d_rows = ∂loss/∂Y, [B, T_q, H, e].
+///
+/// `states` are those before the first token: copy them before a call moves them on. `state_gradients` are the
+/// gradients in the states after the last token, and become those in `states`; null, the loss does not see the states
+/// after. Both are null where the call had none. The recurrent form is taken back by chunks. Cost: two to three times
+/// that of `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
+SYMPOW_API sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_inputs* inputs,
+                                           const sympow_tensor* d_rows, const sympow_states* states,
+                                           sympow_state_gradients* state_gradients, const sympow_gradients* gradients,
+                                           sympow_workspace* workspace, void* stream);
+
+// ---- states ----
+
+/// The sizes of states.
+typedef struct sympow_state_shape {
+  size_t size;    ///< set by SYMPOW_STATE_SHAPE_INIT, with SYMPOW_CPU and float32
+  int64_t batch;  ///< B
+  int64_t heads;  ///< Hs
+  int64_t d;      ///< numbers a key
+  int64_t e;      ///< numbers a value
+  sympow_device device;
+  sympow_dtype dtype;  ///< of queries, keys and values: float32 or float64
+  int32_t reserved;    ///< 0
+} sympow_state_shape;
+#define SYMPOW_STATE_SHAPE_INIT {sizeof(sympow_state_shape), 0, 0, 0, 0, {SYMPOW_CPU, 0}, {SYMPOW_FLOAT, 32, 1}, 0}
+
+/// What later tokens need of earlier ones, for every sequence and head:
+///
+///     S = Σ_j b_Tj v_j φ(k_j)ᵀ      Z = Σ_j b_Tj φ(k_j)ᵀ      φ(q)·φ(k) = (q·k)^P
+///
+/// and the last tokens as they are. Empty states, which begin where `after` ends, null: at the first token. States that
+/// are to be merged to the right of others must begin after these. Bytes: B Hs (D (e + 1) + tail (d + e)) numbers.
+SYMPOW_API sympow_status sympow_states_create(const sympow_attention* attention, const sympow_state_shape* shape,
+                                              const sympow_states* after, sympow_states** states);
+SYMPOW_API void sympow_states_destroy(sympow_states* states);
+SYMPOW_API sympow_status sympow_states_copy(const sympow_states* states, sympow_states** copy);
+/// Empties them: they begin at the first token.
+SYMPOW_API sympow_status sympow_states_clear(sympow_states* states);
+/// The states after `left`'s tokens and then `right`'s, which were created after `left`. Cost: two copies and more.
+SYMPOW_API sympow_status sympow_states_merge(const sympow_states* left, const sympow_states* right,
+                                             sympow_states** merged);
+
+/// The tokens that a state has seen.
+SYMPOW_API sympow_status sympow_states_tokens(const sympow_states* states, int64_t sequence, int64_t head,
+                                              int64_t* tokens);
+/// S, [B, Hs, D, e], Z, [B, Hs, D], both of the states' type, and the angles μ, [B, Hs, d/2] of float64, 0 where
+/// nothing has turned; null: not wanted. Rows of S are monomials k_{i1} ⋯ k_{iP}, i1 ≤ … ≤ iP, in lexicographic order,
+/// times the root of their multiplicity. Infinite where the type cannot hold it. Cost: two copies.
+SYMPOW_API sympow_status sympow_states_read(const sympow_states* states, const sympow_tensor* sums,
+                                            const sympow_tensor* normaliser, const sympow_tensor* angles);
+
+/// Files: the states of `sympow/attention/state_file.hpp` one after the other, b Hs + h, as sympow-attend writes them.
+/// `load` takes states of the same B, Hs, d, e, type, power and tail, and leaves them as they were if it fails.
+SYMPOW_API sympow_status sympow_states_save(const sympow_states* states, const char* path);
+SYMPOW_API sympow_status sympow_states_load(sympow_states* states, const char* path);
+
+/// ∂loss/∂S, [B, Hs, D, e], ∂loss/∂Z, [B, Hs, D], of the type of the states, and ∂loss/∂μ, [B, Hs, d/2] of float64: for
+/// states of the sizes of `like`. Null: zeros.
+SYMPOW_API sympow_status sympow_state_gradients_create(const sympow_states* like, const sympow_tensor* sums,
+                                                       const sympow_tensor* normaliser, const sympow_tensor* angles,
+                                                       sympow_state_gradients** state_gradients);
+SYMPOW_API void sympow_state_gradients_destroy(sympow_state_gradients* state_gradients);
+SYMPOW_API sympow_status sympow_state_gradients_read(const sympow_state_gradients* state_gradients,
+                                                     const sympow_tensor* sums, const sympow_tensor* normaliser,
+                                                     const sympow_tensor* angles);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
