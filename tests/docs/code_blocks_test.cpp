@@ -1,5 +1,5 @@
-// Every block of C++ or C in README.md and docs/*.md is a piece of a program that the tests build, and so is every other
-// one that names a program.
+// Every block of C++ or C in README.md and docs/*.md is a piece of a program that the tests build, and so is every
+// other one that names a program.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
