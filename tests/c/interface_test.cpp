@@ -46,7 +46,6 @@ void with_transitions(const B& batch, Given given, Index of, const Visit& visit)
     visit([](Index, Index) { return stationary(); });
 }
 
-const auto none = [](const auto&) -> const Eigen::VectorXd* { return nullptr; };
 const Eigen::VectorXd* gates_in(const Decay::Gradient& g) { return &g.log_gamma; }
 const Eigen::VectorXd* gates_in(const Stationary::Gradient&) { return nullptr; }
 const Eigen::VectorXd* gates_in(const Rotary::Gradient&) { return nullptr; }

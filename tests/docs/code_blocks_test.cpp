@@ -1,4 +1,5 @@
-// Every cpp block of README.md and docs/*.md is a piece of a program that the tests build.
+// Every block of C++ or C in README.md and docs/*.md is a piece of a program that the tests build, and so is every
+// other one that names a program.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -36,16 +37,17 @@ bool occurs(const Lines& block, const Lines& program) {
   return false;
 }
 
-/// One sentence for each cpp block that names no program, or whose text is not in the program that it names.
+/// One sentence for each block of code that names no program, or whose text is not in the program that it names.
 /// `read` maps a file's name to its lines, none if there is no such file.
 template <class Read>
 std::vector<std::string> complaints(const Lines& page, Read read) {
   const std::string before = "<!-- from ", after = " -->";
   std::vector<std::string> found;
   for (std::size_t i = 0; i < page.size(); ++i) {
-    if (!page[i].starts_with("```cpp")) continue;
     const std::string where = "line " + std::to_string(i + 1) + ": ";
     const std::string comment = i > 0 ? page[i - 1] : "";
+    const bool is_named = page[i].starts_with("```") && comment.starts_with(before);
+    if (!is_named && page[i] != "```cpp" && page[i] != "```c") continue;
     const Lines block(page.begin() + std::ptrdiff_t(i) + 1,
                       std::find(page.begin() + std::ptrdiff_t(i) + 1, page.end(), "```"));
     if (!comment.starts_with(before) || !comment.ends_with(after)) {
@@ -91,7 +93,11 @@ TEST_CASE("the check of code blocks tells a true block from an altered one", "[d
   CHECK(count("text\n<!-- from tour.cpp -->\n```cpp\nint a = 1;\n\nif (a)\n  return 2;\n```\n") == 0);
   CHECK(count("<!-- from tour.cpp -->\n```cpp\nint main() {\n  int a = 1;\n```\n```sh\n./dev test\n```\n") == 0);
 
+  CHECK(count("<!-- from tour.cpp -->\n```c\nint a = 1;\n```\n") == 0);
+
   CHECK(count("```cpp\nint a = 1;\n```\n") == 1);
+  CHECK(count("```c\nint a = 1;\n```\n") == 1);
+  CHECK(count("<!-- from tour.cpp -->\n```python\na = 1\n```\n") == 1);
   CHECK(count("<!-- from tour.cpp -->\n\n```cpp\nint a = 1;\n```\n") == 1);
   CHECK(count("<!-- from tour.cpp -->\n```cpp\nint a = 2;\n```\n") == 1);
   CHECK(count("<!-- from tour.cpp -->\n```cpp\nint a = 1;\nif (a)\n```\n") == 1);

@@ -29,11 +29,10 @@ void give(H** place, Of&&... of) {
   *place = new H(std::forward<Of>(of)...);
 }
 
-/// Ends a handle, unless it is null or not of its kind.
+/// Ends a handle, unless it is null or not of its kind. The text of an error stays.
 template <class H>
-void destroy(H* handle, const char* name) noexcept {
-  if (handle == nullptr) return;
-  if (guarded([&] { check_handle(handle, name); }) == SYMPOW_OK) delete handle;
+void destroy(H* handle) noexcept {
+  if (handle != nullptr && kind_of(handle) == H::right) delete handle;
 }
 
 }  // namespace SYMPOW_NAMESPACE::c

@@ -19,7 +19,7 @@ sympow_status sympow_attention_create(const sympow_options* options, sympow_atte
     give(attention, recipe_of(options));
   });
 }
-void sympow_attention_destroy(sympow_attention* attention) { destroy(attention, "attention"); }
+void sympow_attention_destroy(sympow_attention* attention) { destroy(attention); }
 
 sympow_status sympow_feature_dimension(const sympow_attention* attention, int64_t d, int64_t* dimension) {
   return guarded([&] {
@@ -40,7 +40,7 @@ sympow_status sympow_workspace_create(const sympow_tensor* memory, sympow_worksp
     give(workspace);
   });
 }
-void sympow_workspace_destroy(sympow_workspace* workspace) { destroy(workspace, "workspace"); }
+void sympow_workspace_destroy(sympow_workspace* workspace) { destroy(workspace); }
 
 sympow_status sympow_workspace_bytes(const sympow_attention* attention, const sympow_inputs* inputs, int32_t call,
                                      size_t* bytes) {
@@ -109,7 +109,7 @@ sympow_status sympow_states_create(const sympow_attention* attention, const symp
     give(states, sizes.engine->states(sizes, after == nullptr ? nullptr : after->states.get()));
   });
 }
-void sympow_states_destroy(sympow_states* states) { destroy(states, "states"); }
+void sympow_states_destroy(sympow_states* states) { destroy(states); }
 
 sympow_status sympow_states_copy(const sympow_states* states, sympow_states** copy) {
   return guarded([&] {
@@ -185,9 +185,7 @@ sympow_status sympow_state_gradients_create(const sympow_states* like, const sym
          like->states->gradients(pointer_to(of.sums), pointer_to(of.normaliser), pointer_to(of.angles)));
   });
 }
-void sympow_state_gradients_destroy(sympow_state_gradients* state_gradients) {
-  destroy(state_gradients, "state_gradients");
-}
+void sympow_state_gradients_destroy(sympow_state_gradients* state_gradients) { destroy(state_gradients); }
 
 sympow_status sympow_state_gradients_read(const sympow_state_gradients* state_gradients, const sympow_tensor* sums,
                                           const sympow_tensor* normaliser, const sympow_tensor* angles) {

@@ -67,13 +67,20 @@ inline const char* name_of(Kind kind) {
   return "no handle of this library";
 }
 
+/// What a handle says that it is.
+template <class H>
+Kind kind_of(const H* handle) noexcept {
+  Kind kind{};
+  std::memcpy(&kind, static_cast<const void*>(handle), sizeof kind);
+  return kind;
+}
+
 /// Throws `InvalidArgument` for null, and for the handle of another kind.
 template <class H>
 void check_handle(const H* handle, const char* name) {
   check_pointer(handle, name);
-  Kind kind{};
-  std::memcpy(&kind, static_cast<const void*>(handle), sizeof kind);
-  if (kind != H::right) detail::raise<InvalidArgument>(name, " is ", name_of(kind), ", must be ", name_of(H::right));
+  if (kind_of(handle) != H::right)
+    detail::raise<InvalidArgument>(name, " is ", name_of(kind_of(handle)), ", must be ", name_of(H::right));
 }
 
 }  // namespace SYMPOW_NAMESPACE::c
