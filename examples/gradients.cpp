@@ -7,9 +7,11 @@
 #include <sympow/sympow.hpp>
 
 #include <sympow/attention/attention_vjp.hpp>
+#include <sympow/attention/batch_vjp.hpp>
 #include <sympow/attention/chunked_vjp.hpp>
 
 #include <iostream>
+#include <vector>
 
 using namespace sympow;
 using Eigen::MatrixXd, Eigen::RowVectorXd, Eigen::VectorXd;
@@ -60,13 +62,54 @@ double split(const MatrixXd& Q, const MatrixXd& K, const MatrixXd& V, const Matr
                   (whole.K.rightCols(half) - later.K).cwiseAbs().maxCoeff());
 }
 
+// The same of a batch whose segments lie apart, as [B, half, H, D] each.
+double split_batch() {
+  constexpr Index B = 2, H = 2, half = T / 2;
+  using Numbers = std::vector<double>;
+  const auto draw = [](Index D) {
+    const MatrixXd x = MatrixXd::Random(D, B * T * H);
+    return Numbers(x.data(), x.data() + x.size());
+  };
+  const auto cut = [](const Numbers& x, Index D) {  // of [B, T, H, D]
+    std::vector<Numbers> segments(2);
+    for (Index b = 0, n = half * H * D; b < B; ++b)
+      for (Index s = 0; s < 2; ++s)
+        segments[std::size_t(s)].insert(segments[std::size_t(s)].end(), &x[std::size_t((2 * b + s) * n)],
+                                        &x[std::size_t((2 * b + s) * n)] + n);
+    return segments;
+  };
+  Numbers Q = draw(d), K = draw(d), V = draw(e), dY = draw(e), whole_dQ = Q, whole_dK = K, whole_dV = V;
+  auto q = cut(Q, d), k = cut(K, d), v = cut(V, e), dy = cut(dY, e), y = dy, dq = q, dk = k, dv = v;
+  const auto A = constant_decay(.95) * rotary(rotary_frequencies<double>(d, 256));
+  Workspaces<double> workspaces;
+  VjpWorkspaces<double> vjp_workspaces;
+
+  const auto heads = [](Numbers& x, Index D) { return Heads<double>::bthd(x.data(), B, half, H, D); };
+  std::vector<State<double, SymmetricPower<2>>> first(B * H, {feature, d, e}), second = first;
+  attend(feature, A, heads(q[0], d), heads(k[0], d), heads(v[0], e), second, heads(y[0], e), workspaces);
+  std::vector<StateGradient<double, SymmetricPower<2>>> adjoints(B * H, {feature, d, e});  // new in every step
+  for (const std::size_t s : {1, 0})                                                       // the last segment first
+    (void)attend_vjp(feature, A, heads(q[s], d), heads(k[s], d), heads(v[s], e), heads(dy[s], e),
+                     s == 0 ? first : second, adjoints, heads(dq[s], d), heads(dk[s], d), heads(dv[s], e),
+                     vjp_workspaces);
+
+  const auto all = [](Numbers& x, Index D) { return Heads<double>::bthd(x.data(), B, T, H, D); };
+  (void)attend_vjp(feature, A, all(Q, d), all(K, d), all(V, e), all(dY, e), all(whole_dQ, d), all(whole_dK, d),
+                   all(whole_dV, e), vjp_workspaces, {.form = Form::chunked});
+  const auto expected = cut(whole_dK, d);
+  double apart = 0;
+  for (const std::size_t s : {0, 1})
+    for (std::size_t n = 0; n < dk[s].size(); ++n) apart = std::max(apart, std::abs(dk[s][n] - expected[s][n]));
+  return apart;
+}
+
 }  // namespace
 
 int main() {
   std::srand(1);
   const MatrixXd Q = MatrixXd::Random(d, T), K = MatrixXd::Random(d, T), V = MatrixXd::Random(e, T),
                  dY = MatrixXd::Random(e, T);
-  const double left = learn(Q, K, V), apart = split(Q, K, V, dY);
+  const double left = learn(Q, K, V), apart = std::max(split(Q, K, V, dY), split_batch());
   std::cout << "of the loss " << left << " is left; two calls and one are " << apart << " apart\n";
   return left < .01 && apart < 1e-12 ? 0 : 1;
 }

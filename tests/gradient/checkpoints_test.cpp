@@ -77,7 +77,7 @@ TEST_CASE("checkpoints are refused that are empty, or of another sequence", "[gr
   CHECK_THROWS_AS(back(20), InvalidArgument);
   chunked(feature, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work);
   back(20);
-  CHECK_THROWS_AS(back(19), ShapeMismatch);
+  CHECK_THROWS_WITH(back(19), contains("tokens of the checkpoints"));
   Diagnostics diagnostics;
   CHECK_THROWS_AS(chunked(feature, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work,
                           {.diagnostics = &diagnostics}),
@@ -85,4 +85,35 @@ TEST_CASE("checkpoints are refused that are empty, or of another sequence", "[gr
   CHECK_THROWS_AS(
       chunked(feature, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work, {.mask = full()}),
       InvalidArgument);
+}
+
+TEST_CASE("checkpoints of a transition that acts otherwise on keys, or of other sizes, are refused", "[gradient]") {
+  Random random(7);
+  const Problem<double> x(random, d, e, 20, .1), wide(random, d + 2, e + 1, 20, .1);
+  const auto& p = x.parameters;
+  const auto refuse = [](const auto& there, const auto& back, const Problem<double>& of, const Problem<double>& with,
+                         Index chunk, const std::string& text) {
+    CAPTURE(text);
+    using A = std::remove_cvref_t<decltype(back)>;
+    Workspace<double> work;
+    VjpWorkspace<double> vjp_work;
+    Matrix<double> Y(of.V.rows(), 20);
+    State<double, Linear> state(of.K.rows(), of.V.rows());
+    Checkpoints<double, Linear> checkpoints;
+    const Options options{.chunk = chunk};
+    chunked(Linear{}, there, of.Q, of.K, of.V, state, Batch<double>(Y), checkpoints, work, options);
+    StateGradient<double, Linear> adjoint(with.K.rows(), with.V.rows());
+    Gradients<double, A> gradients;
+    CHECK_THROWS_WITH(chunked_vjp(Linear{}, back, with.Q, with.K, with.V, with.dY, checkpoints, adjoint, gradients,
+                                  vjp_work, options),
+                      contains(text));
+    CHECK(gradients.Q.size() == 0);
+  };
+  for (const Index chunk : {5, 40}) {  // several checkpoints, or only that before the first token
+    refuse(decay(p.log_gamma) * rotary(p.theta, p.beta), decay(p.log_gamma), x, x, chunk,
+           "turns keys, that of the call");
+    refuse(decay(p.log_gamma), rotary(p.theta), x, x, chunk, "that leaves keys alone, that of the call turns keys");
+    refuse(channel_decay(p.log_a), stationary(), x, x, chunk, "scales the channels of keys");
+    refuse(stationary(), stationary(), x, wide, chunk, "key dimension of the checkpoints");
+  }
 }

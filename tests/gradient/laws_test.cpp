@@ -327,6 +327,15 @@ struct KeysOfChannels : ChannelDecay<double> {  // keys as if no gate had brough
     x.d_keys += d_keys;
   }
 };
+struct SeesLater : Decay {  // gradients of logits of pairs j > i, which may be anything
+  using Decay::Decay;
+  template <class S>
+  void transport_vjp(Frame&, Segment, TransportVjp<S>& x, Gradient&) const {
+    if (x.d_logits.size() == 0) return;
+    x.d_queries += x.moved_keys * x.d_logits;
+    x.d_keys += x.moved_queries * x.d_logits.transpose();
+  }
+};
 
 }  // namespace
 
@@ -346,6 +355,7 @@ TEST_CASE("the adjoint law finds a transition that moves vectors back by another
   CHECK(turns.form.starts_with("transport_vjp of "));
   require_finds(x.adjoint(Linear{}, x.mixing<TransposedChain>()), "pull_vjp");
   require_finds(x.adjoint(Linear{}, x.channels<KeysOfChannels>()), "transport_vjp of keys");
+  require_finds(x.adjoint(SymmetricPower<2>{}, x.gated<SeesLater>()), "transport_vjp of queries");
 }
 
 TEST_CASE("the adjoint law finds wrong gradients of a transition's parameters", "[gradient]") {

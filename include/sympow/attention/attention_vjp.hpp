@@ -3,6 +3,7 @@
 
 #include <sympow/attention/gradient/attention_adjoint.hpp>
 #include <sympow/attention/gradient/vjp_call.hpp>
+#include <sympow/attention/gradient/vjp_mistakes.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -34,7 +35,8 @@ void attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBas
                    Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
                    const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_vjp<F, A, Scalar, true>()) {
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_vjp<F, A, Scalar, true>() &&
+                detail::check_d_rows<Scalar, DY>()) {
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
     const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
     detail::check_vjp_call(transition, arguments, options);
@@ -54,6 +56,13 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
   VjpWorkspace<typename DQ::Scalar> workspace;
   attention_vjp<Normalization>(feature, transition, Q, K, V, dY, gradients, workspace, options);
   return gradients;
+}
+
+/// What is no call of it, with a sentence why.
+template <class Normalization = DefaultNormalization, class F, Transition A, class... Arguments>
+  requires(sizeof...(Arguments) > 0 && detail::VjpMistakes<F, A, 4, Arguments...>::any)
+auto attention_vjp(const F&, const A&, Arguments&&...) {
+  return detail::VjpMistakes<F, A, 4, Arguments...>::explain();
 }
 
 }  // namespace SYMPOW_NAMESPACE

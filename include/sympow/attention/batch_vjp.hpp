@@ -22,8 +22,11 @@ template <class Scalar>
 struct BatchResults {
   Heads<Scalar> dQ, dK, dV;
 
-  /// Throws `ShapeMismatch` unless they have the heads, numbers and tokens of what they are of.
+  /// Throws `ShapeMismatch` unless they have the heads, numbers and tokens of what they are of, `InvalidArgument` unless
+  /// they have memory of their own.
   void check(const BatchCall<Scalar, const Scalar>& call) const {
+    check_apart<Scalar>({dQ.memory(), dK.memory(), dV.memory()},
+                        {call.Q.memory(), call.K.memory(), call.V.memory(), call.Y.memory()});
     check_alike("dQ", dQ, "Q", call.Q);
     check_alike("dK", dK, "K", call.K);
     check_alike("dV", dV, "V", call.V);
@@ -213,8 +216,8 @@ auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const st
 
 /// The same from states and the gradients of the states that `attend` has left; these become the gradients of the
 /// states given. B H of each, or B H_kv where a group shares one.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar, class States,
-          class Adjoints>
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar,
+          detail::RangeOf<const State<Scalar, F>> States, detail::RangeOf<StateGradient<Scalar, F>> Adjoints>
 auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
                 Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
                 Heads<const std::type_identity_t<Scalar>> dY, const States& states, Adjoints& adjoints,
@@ -223,6 +226,13 @@ auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const st
   return detail::run_batch_vjp<Normalization>(
       feature, transitions, detail::BatchCall<Scalar, const Scalar>{Q, K, V, dY, options},
       detail::BatchResults<Scalar>{dQ, dK, dV}, detail::BatchStates<States, Adjoints>{states, adjoints}, workspaces);
+}
+
+/// What is no call of it, with a sentence why.
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class... Arguments>
+  requires(sizeof...(Arguments) > 0 && detail::BatchVjpMistakes<F, Arguments...>::any)
+auto attend_vjp(const F&, const Transitions&, Arguments&&...) {
+  return detail::BatchVjpMistakes<F, Arguments...>::explain();
 }
 
 }  // namespace SYMPOW_THREADS

@@ -1,6 +1,8 @@
 // States that the chunked form leaves on its way, for its gradients.
 #pragma once
 
+#include <string_view>
+
 #include <sympow/attention/chunked.hpp>
 #include <sympow/transition/transition_segment.hpp>
 
@@ -13,7 +15,9 @@ struct CheckpointsAccess;
 /// fills and `chunked_vjp` takes in the place of the first state. It has then nothing of the forward pass to do again
 /// but the states between, (k - 1)/k of one product of D (e + 1) a token, k = `Options::checkpoint`, 0 being 1. Memory:
 /// (e + 1) D numbers every k chunks, which the next call uses again. Gradients are the same bit for bit for every k,
-/// and without checkpoints, where chunks are longer than the state's tail, which holds shorter ones as they are.
+/// and without checkpoints, where chunks are longer than the state's tail, which holds shorter ones as they are. They
+/// belong to the feature map, K, V and the transition that they were left with: `chunked_vjp` sees another map, size,
+/// number of tokens or way to act on keys, but no other K, V, gates or rates.
 template <class S, FiniteFeatureMap F>
 class Checkpoints {
  public:
@@ -26,6 +30,8 @@ class Checkpoints {
 
   std::vector<State<S, F>> states_;
   Index tokens_ = 0, chunk_ = 0, between_ = 0;
+  KeyAction action_ = KeyAction::none;
+  Frame frame_;  // behind the last token
 };
 
 namespace detail {
@@ -34,7 +40,38 @@ struct CheckpointsAccess {
   static auto& tokens(auto& x) { return x.tokens_; }
   static auto& chunk(auto& x) { return x.chunk_; }
   static auto& between(auto& x) { return x.between_; }
+  static auto& action(auto& x) { return x.action_; }
+  static auto& frame(auto& x) { return x.frame_; }
 };
+
+[[nodiscard]] constexpr std::string_view in_words(KeyAction action) {
+  using enum KeyAction;
+  return action == none    ? "leaves keys alone"
+         : action == turn  ? "turns keys"
+         : action == scale ? "scales the channels of keys"
+                           : "mixes the channels of keys";
+}
+
+/// Throws `InvalidArgument`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` for checkpoints that the forward pass
+/// of a call cannot have left.
+template <class Scalar, class F, class A, class K, class V>
+void check_checkpoints(const Checkpoints<Scalar, F>& checkpoints, const F& feature, const A& transition, const K& keys,
+                       const V& values) {
+  if (checkpoints.size() == 0) raise<InvalidArgument>("chunked_vjp: the checkpoints are empty, chunked() fills them");
+  check_size("rows of K", keys.rows(), checkpoints[0].key_dimension(), "key dimension of the checkpoints");
+  check_size("rows of V", values.rows(), checkpoints[0].value_dimension(), "value dimension of the checkpoints");
+  check_size("columns of K", keys.cols(), CheckpointsAccess::tokens(checkpoints), "tokens of the checkpoints");
+  if (!same_feature(checkpoints[0].feature(), feature))
+    raise<FeatureMismatch>("the checkpoints were left with another feature map than that of the call");
+  if (const KeyAction action = CheckpointsAccess::action(checkpoints); action != A::key_action)
+    raise<FrameMismatch>("the checkpoints were left by a transition that ", in_words(action), ", that of the call ",
+                         in_words(A::key_action));
+  try {
+    transition.check_frame(CheckpointsAccess::frame(checkpoints), keys.rows());
+  } catch (...) {
+    raise_again_after(Errors{}, "the last state of the checkpoints: ");
+  }
+}
 }  // namespace detail
 
 /// `chunked`, leaving checkpoints for its gradients. The rows are those without, bit for bit. Throws as it does; memory
@@ -65,6 +102,7 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
   std::swap(states, Access::states(checkpoints));  // none if the call fails on its way
   Access::tokens(checkpoints) = T;
   Access::chunk(checkpoints) = options.chunk;
+  Access::action(checkpoints) = A::key_action;
   const Index between = Access::between(checkpoints) = options.chunk * std::max<Index>(1, options.checkpoint);
   if (!states.empty() &&
       !(same_feature(states.front().feature(), feature) && states.front().key_dimension() == state.key_dimension()))
@@ -80,6 +118,7 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
                            keys.middleCols(t, some.size), values.middleCols(t, some.size), state,
                            Y.middleCols(t, some.size), workspace, options);
   }
+  Access::frame(checkpoints) = state.frame();
   states.erase(states.begin() + static_cast<std::ptrdiff_t>(n), states.end());
   std::swap(states, Access::states(checkpoints));
 }

@@ -4,6 +4,7 @@
 #include <sympow/attention/checkpoints.hpp>
 #include <sympow/attention/gradient/chunked_adjoint.hpp>
 #include <sympow/attention/gradient/vjp_call.hpp>
+#include <sympow/attention/gradient/vjp_mistakes.hpp>
 #include <sympow/attention/state_form.hpp>
 #include <sympow/attention/state_gradient.hpp>
 
@@ -83,6 +84,22 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
                                  adjoint, workspace, options);
 }
 
+/// Throws `ShapeMismatch` or `FrameMismatch` unless a gradient is that of a state which the call could leave.
+template <class Scalar, class F, class A>
+void check_adjoint(const StateGradient<Scalar, F>& adjoint, const F& feature, const A& transition,
+                   const VjpArguments<Scalar>& x) {
+  check_size("key dimension of the state's gradient", adjoint.key_dimension(), x.Q.rows(), "that of the state");
+  check_size("value dimension of the state's gradient", adjoint.value_dimension(), x.V.rows(), "that of the state");
+  check_size("dimension of the state's gradient", StateGradientAccess::content(adjoint).sums.S.cols(),
+             feature.dimension(x.Q.rows()), "that of the feature map");
+  const Index angles = adjoint.frame().size(), planes = planes_of(transition).count;
+  if (angles != 0 && angles != planes)
+    raise<FrameMismatch>("the state's gradient is that under a rotation of ", angles, " ", Frame::angles,
+                         ", the transition has ", planes,
+                         "; begin with a new StateGradient, or hand on that of the call "
+                         "behind this one");
+}
+
 /// Throws unless a state form has the gradients of such a call.
 template <class Scalar, class F, class A>
 void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& x,
@@ -90,15 +107,7 @@ void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments
   check_vjp_call(transition, x, options);
   check_state(state, feature, transition, x.Q, x.V);
   check_state_mask(options.mask);
-  check_size("key dimension of the state's gradient", adjoint.key_dimension(), state.key_dimension(),
-             "that of the state");
-  check_size("value dimension of the state's gradient", adjoint.value_dimension(), state.value_dimension(),
-             "that of the state");
-  if (const Index angles = adjoint.frame().size(); A::key_action == KeyAction::turn && angles != 0) {
-    Index planes = 0;
-    if constexpr (requires { transition.planes(); }) planes = transition.planes().count;
-    check_size("angles of the state's gradient", angles, planes, "planes that the transition turns");
-  }
+  check_adjoint(adjoint, feature, transition, x);
 }
 
 }  // namespace detail
@@ -121,8 +130,8 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
                  Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
                  const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<A>() &&
-                detail::check_vjp<F, A, Scalar>()) {
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<F, A>() &&
+                detail::check_vjp<F, A, Scalar>() && detail::check_d_rows<Scalar, DY>()) {
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
     const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
     detail::check_chunked_vjp(feature, transition, arguments, state, adjoint, options);
@@ -142,15 +151,14 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
                  const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
   using Access = detail::CheckpointsAccess;
-  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<A>() &&
-                detail::check_vjp<F, A, Scalar>()) {
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<F, A>() &&
+                detail::check_vjp<F, A, Scalar>() && detail::check_d_rows<Scalar, DY>()) {
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
     const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
-    if (checkpoints.size() == 0)
-      detail::raise<InvalidArgument>("chunked_vjp: the checkpoints are empty, chunked() fills them");
-    detail::check_size("columns of K", keys.cols(), Access::tokens(checkpoints), "tokens of the checkpoints");
-    detail::check_chunked_vjp(feature, transition, arguments, checkpoints[0], adjoint, options);
-    if (options.mask.is_full) detail::raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
+    detail::check_vjp_call(transition, arguments, options);
+    if (options.mask != causal()) detail::raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
+    detail::check_checkpoints(checkpoints, feature, transition, keys, values);
+    detail::check_adjoint(adjoint, feature, transition, arguments);
     const auto states = [&](Index n) -> const State<Scalar, F>& { return checkpoints[n]; };
     detail::begin_gradients(gradients, transition, arguments, options);
     detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients), states,
@@ -178,9 +186,20 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 [[nodiscard]] Gradients<typename DQ::Scalar, A> chunked_vjp(
     const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
     const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const Options& options = {}) {
-  const State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
-  StateGradient<typename DQ::Scalar, F> adjoint(feature, Q.rows(), V.rows());
-  return chunked_vjp<Normalization>(feature, transition, Q, K, V, dY, state, adjoint, options);
+  if constexpr (detail::check_finite_map<F>()) {
+    const State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
+    StateGradient<typename DQ::Scalar, F> adjoint(feature, Q.rows(), V.rows());
+    return chunked_vjp<Normalization>(feature, transition, Q, K, V, dY, state, adjoint, options);
+  } else {
+    return {};
+  }
+}
+
+/// What is no call of it, with a sentence why.
+template <class Normalization = DefaultNormalization, class F, Transition A, class... Arguments>
+  requires(sizeof...(Arguments) > 0 && detail::ChunkedVjpMistakes<F, A, Arguments...>::any)
+auto chunked_vjp(const F&, const A&, Arguments&&...) {
+  return detail::ChunkedVjpMistakes<F, A, Arguments...>::explain();
 }
 
 }  // namespace SYMPOW_NAMESPACE

@@ -97,6 +97,11 @@ class Heads {
   [[nodiscard]] Index dimension() const { return dimension_; }        ///< D
   [[nodiscard]] Index to_next_head() const { return strides_.head; }  ///< numbers from a head of a sequence to the next
 
+  /// All of its numbers, padding included.
+  [[nodiscard]] std::span<S> memory() const {
+    return {data_, static_cast<std::size_t>((offsets_ == nullptr ? sequences_ : 1) * tokens_ * heads_ * dimension_)};
+  }
+
   /// T_b, the tokens of a sequence.
   [[nodiscard]] Index length(Index sequence) const {
     const auto b = static_cast<std::size_t>(sequence);

@@ -79,10 +79,11 @@ concept Mistaken = sizeof...(Arguments) > 0 &&
                    (Mistakes<F, output, Arguments...>::arrays || Mistakes<F, output, Arguments...>::memory ||
                     Mistakes<F, output, Arguments...>::state || Mistakes<F, output, Arguments...>::place);
 
-/// What gives the states of a batch.
+/// What gives the states of a batch, or other values of a type.
+template <class R, class X>
+concept RangeOf = std::ranges::random_access_range<R> && std::convertible_to<std::ranges::range_reference_t<R&>, X&>;
 template <class R, class Scalar, class F>
-concept StatesOf =
-    std::ranges::random_access_range<R> && std::convertible_to<std::ranges::range_reference_t<R&>, State<Scalar, F>&>;
+concept StatesOf = RangeOf<R, State<Scalar, F>>;
 
 /// The scalar type of heads, const where they are read only; void of all else.
 template <class S>

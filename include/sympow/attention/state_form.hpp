@@ -50,9 +50,24 @@ void check_state(const State<Scalar, F>& state, const F& feature, const A& trans
           "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
 }
 
-/// Whether a transition can move a state; false after a sentence that names what it lacks.
-template <Transition A>
+/// Whether a feature map has a state; false after a sentence.
+template <class F>
+constexpr bool check_finite_map() {
+  static_assert(FiniteFeatureMap<F>,
+                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no "
+                "state: it has the "
+                "attention form only");
+  return FiniteFeatureMap<F>;
+}
+
+/// Whether a transition can move a state of a feature map; false after a sentence that says why not.
+template <FeatureMap F, Transition A>
 constexpr bool check_moves() {
+  constexpr bool is_small = A::key_action != KeyAction::mix || keys_are_features<F>;
+  static_assert(
+      is_small,
+      "a Householder chain multiplies the state by a matrix in key space; lifted to the embedding of a power it "
+      "would be D x D at every token: use the attention form, or Linear");
   constexpr bool mixes = A::key_action == KeyAction::mix, scales = A::key_action == KeyAction::scale;
   static_assert(
       !mixes || HasPush<A>,
@@ -66,7 +81,7 @@ constexpr bool check_moves() {
       !scales || HasChannelTotals<A>,
       "a state form needs log_channel_totals(Segment, Eigen::VectorXd&) of a transition that scales channels, the "
       "sums of their log gates; without it there is the attention form");
-  return MovesStates<A>;
+  return is_small && MovesStates<A>;
 }
 
 /// Throws `InvalidArgument` unless a state form goes with a mask.
@@ -84,12 +99,7 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
                     Engine&& engine) {
   using Scalar = typename DQ::Scalar;
   constexpr RowKind rows = row_kind<Normalization, F>();
-  constexpr bool is_small = A::key_action != KeyAction::mix || keys_are_features<F>;
-  static_assert(
-      is_small,
-      "a Householder chain multiplies the state by a matrix in key space; lifted to the embedding of a power it "
-      "would be D x D at every token: use the attention form, or Linear");
-  if constexpr (check_types<F, A, DQ, DK, DV>() && is_small && check_moves<A>()) {
+  if constexpr (check_types<F, A, DQ, DK, DV>() && check_moves<F, A>()) {
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
     check_call(transition, queries, keys, values, options);
     check_state(state, feature, transition, queries, values);
@@ -143,11 +153,7 @@ Matrix<typename DQ::Scalar> returned(const Eigen::MatrixBase<DQ>& Q, const Eigen
 template <class F, class DQ, class DV, class Call>
 Matrix<typename DQ::Scalar> from_empty_state(const F& feature, const Eigen::MatrixBase<DQ>& Q,
                                              const Eigen::MatrixBase<DV>& V, Call&& call) {
-  static_assert(FiniteFeatureMap<F>,
-                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no "
-                "state: it has the "
-                "attention form only");
-  if constexpr (FiniteFeatureMap<F>) {
+  if constexpr (check_finite_map<F>()) {
     State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
     state.drop_key_product();
     return call(state);

@@ -30,7 +30,7 @@ class StateGradient {
   }
   StateGradient(Index d, Index e) : StateGradient(F{}, d, e) {}
   /// Of a loss in S, e × D, and Z, D, and where these turn in μ, d/2 angles or none. Throws `ShapeMismatch`,
-  /// `NotFinite`.
+  /// `NotFinite`; a call under which nothing turns refuses dμ with `FrameMismatch`.
   template <class DS, class DZ>
   StateGradient(const F& feature, Index d, const Eigen::MatrixBase<DS>& values, const Eigen::MatrixBase<DZ>& normalizer,
                 const Eigen::VectorXd& frame = {})
@@ -38,6 +38,8 @@ class StateGradient {
     auto& sums = content_.sums;
     detail::check_size("columns of dS", values.cols(), sums.S.cols(), "the dimension of the feature map");
     detail::check_size("entries of dZ", normalizer.size(), sums.Z.size(), "the dimension of the feature map");
+    if (frame.size() != 0) detail::check_size("angles of dmu", frame.size(), d / 2, "one a plane, or none");
+    for (Index u = 0; u < frame.size(); ++u) check_finite("dmu", u, frame[u]);
     sums.S = values;
     sums.Z = normalizer.reshaped();
     content_.frame = frame;
@@ -60,15 +62,18 @@ class StateGradient {
 
   [[nodiscard]] detail::FoldedSums<S> copy() const { return content_.sums; }
 
+  static void check_finite(const char* name, Index n, double x) {
+    if (!std::isfinite(x))
+      detail::raise<NotFinite>("StateGradient: entry ", n, " of ", name, " is ", x, ", must be finite");
+  }
+
   // Moderate numbers and their exponent.
   void scale() {
     auto& sums = content_.sums;
     S largest(0);
     for (const auto* x : {sums.S.data(), sums.Z.data()})
       for (Index n = 0; n < (x == sums.S.data() ? sums.S.size() : sums.Z.size()); ++n) {
-        if (!std::isfinite(x[n]))
-          detail::raise<NotFinite>("StateGradient: entry ", n, " of ", x == sums.S.data() ? "dS" : "dZ", " is ",
-                                   static_cast<double>(x[n]), ", must be finite");
+        check_finite(x == sums.S.data() ? "dS" : "dZ", n, static_cast<double>(x[n]));
         largest = std::max(largest, std::abs(x[n]));
       }
     if (largest == S(0)) return;

@@ -25,14 +25,20 @@ struct TransportVjp {
   /// KeyAction::mix: b S⁺ before the segment and H after it, e' × d each, b the scalar decay of the whole segment.
   /// Empty: no state.
   Batch<S> state = no_logits<S>(), adjoint = no_logits<S>();
-  /// What flows through the whole segment, from keys before it to rows after it, in the unit: for scale d numbers, a
-  /// channel each; for turn one a plane, the gauge in it; null: nothing. If `is_absolute` the sum of this segment's own
-  /// moments is added on return: what flows through the segment before.
+  /// What flows through the whole segment: the couplings of keys before it with rows behind it, in the unit, which
+  /// every token of it acts on and which are added to every F_t. For scale d numbers, a channel each; for turn one a
+  /// plane of `planes()`, with the gauge in it: what the loss grows by if the whole sequence turns, a radian, 0 for a
+  /// loss of rows. Null: nothing flows through.
   double* through = nullptr;
   /// The true gradients are so many times those here. Those of parameters are true.
   double unit = 1;
-  /// Turn with embedded scores or under a full mask, where angles are absolute, and no logits: F_t = through + Σ_{i≥t}
-  /// (⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩).
+  /// Turn with embedded scores or under a full mask: what is moved sees its own angle, and not the difference of two. No
+  /// pairs then, d_logits are empty; with q̃_i, k̂_i the moved ones and dq̃_i, dk̂_i their gradients on entry
+  ///
+  ///     F_t = through + Σ_{i≥t} (⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩)
+  ///
+  /// over the tokens i of this segment, and `through` grows by the sum over all of them: it is then that of the segment
+  /// before. J turns a plane by a right angle.
   bool is_absolute = false;
 };
 
@@ -121,6 +127,15 @@ class VjpView {
 
 namespace detail {
 
+/// Those of a transition, none where it has no such function.
+template <Transition A>
+[[nodiscard]] Planes planes_of(const A& transition) {
+  if constexpr (requires { transition.planes(); })
+    return transition.planes();
+  else
+    return {};
+}
+
 template <class Scalar, Transition A>
 class VjpViewOf final : public VjpView<Scalar> {
  public:
@@ -135,12 +150,7 @@ class VjpViewOf final : public VjpView<Scalar> {
   void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) override {
     transition_.template pull_vjp<Scalar>(segment, X, dX, unit, gradient_);
   }
-  [[nodiscard]] Planes planes() const override {
-    if constexpr (requires { transition_.planes(); })
-      return transition_.planes();
-    else
-      return {};
-  }
+  [[nodiscard]] Planes planes() const override { return planes_of(transition_); }
 
  private:
   const A& transition_;

@@ -147,6 +147,8 @@ class SegmentAdjoints {
     const Moved there = move(Q, K), of_q = move(delta_q, K), of_k = move(Q, delta_k);
     Moved x = there;
     Matrix<Scalar> queries = Q, keys = K, d_queries = dQ, d_keys = dK, d_logits = dX;
+    for (Index i = 0; i < n_; ++i)  // which may be anything there
+      d_logits.col(i).tail(n_ - i - 1).setConstant(std::numeric_limits<Scalar>::quiet_NaN());
     Vector<double> through = Vector<double>::Zero(back_.planes().count);
     TransportVjp<Scalar> back{.moved_queries = x.Q,
                               .moved_keys = x.K,
@@ -232,7 +234,7 @@ template <FeatureMap F>
 /// What a transition says of gradients of vectors, the transposes of what it does to them:
 ///
 ///     pull_vjp        dX = (A_a … A_b)ᵀ dY
-///     transport_vjp   dQ, dK from dQ̃, dK̂ and dX, which is what the logits are asked for
+///     transport_vjp   dQ, dK from dQ̃, dK̂ and dX, which is what the logits are asked for, and NaN for j > i
 ///
 /// `transport` and `pull` are linear in what they move, so no difference is needed. Two segments are taken, of the
 /// first 16 tokens or fewer. If `is_absolute` as embedded scores have it, without logits. In units of u (d + 4) a token

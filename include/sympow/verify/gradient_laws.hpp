@@ -1,6 +1,7 @@
 // The laws of gradients: they are the transposes of derivatives, in every form, however a sequence is split.
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include <sympow/verify/gradient_direction.hpp>
@@ -101,9 +102,9 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
 
 /// What the loss says of a row that says nothing changes no bit.
 ///
-/// The rows of Q that a form flags have dy_i times -3; the gradients are those without it bit for bit, the parameters'
-/// along δ, and dq_i = 0. The residual is the number of entries that are not so, the bound 0. Where no row is flagged
-/// nothing is compared: give queries of length 0.
+/// The rows of Q that a form flags have dy_i times -3, and then NaN; the gradients are those without it bit for bit, the
+/// parameters' along δ, and dq_i = 0. The residual is the number of entries that are not so, the bound 0. Where no row
+/// is flagged nothing is compared: give queries of length 0.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Moving, class DQ, class DK, class DV,
           class DdY>
 [[nodiscard]] Residual flagged_rows_law(const F& feature, const Moving& moving, const Eigen::MatrixBase<DQ>& Q,
@@ -119,20 +120,22 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Moving
     Options asking = options;
     asking.diagnostics = &said;
     static_cast<void>(rows(asking));
-    Matrix<Scalar> other = dy;
-    double kept = 0;
-    const auto a = gradients(dy);
-    for (Index i = 0; i < q.cols(); ++i)
-      if (said(2, i) == 1) other.col(i) *= -3, kept += static_cast<double>((a.Q.col(i).array() != 0).count());
-    const auto b = gradients(other);
     const auto scalar = [](double x) { return Matrix<double>(Matrix<double>::Constant(1, 1, x)); };
-    found = worse(found, {kept, 0, form + ", dQ of flagged rows"});
-    found = worse(found, detail::differing_bits(form + ", dQ", a.Q, b.Q, 0));
-    found = worse(found, detail::differing_bits(form + ", dK", a.K, b.K, 0));
-    found = worse(found, detail::differing_bits(form + ", dV", a.V, b.V, 0));
-    found = worse(found, detail::differing_bits(form + ", d scale", scalar(a.scale), scalar(b.scale), 0));
-    found = worse(found, detail::differing_bits(form + ", the transition", scalar(moving.along(all, a.transition)),
-                                                scalar(moving.along(all, b.transition)), 0));
+    const auto a = gradients(dy);
+    for (const Scalar factor : {Scalar(-3), std::numeric_limits<Scalar>::quiet_NaN()}) {
+      Matrix<Scalar> other = dy;
+      double kept = 0;
+      for (Index i = 0; i < q.cols(); ++i)
+        if (said(2, i) == 1) other.col(i) *= factor, kept += static_cast<double>((a.Q.col(i).array() != 0).count());
+      const auto b = gradients(other);
+      found = worse(found, {kept, 0, form + ", dQ of flagged rows"});
+      found = worse(found, detail::differing_bits(form + ", dQ", a.Q, b.Q, 0));
+      found = worse(found, detail::differing_bits(form + ", dK", a.K, b.K, 0));
+      found = worse(found, detail::differing_bits(form + ", dV", a.V, b.V, 0));
+      found = worse(found, detail::differing_bits(form + ", d scale", scalar(a.scale), scalar(b.scale), 0));
+      found = worse(found, detail::differing_bits(form + ", the transition", scalar(moving.along(all, a.transition)),
+                                                  scalar(moving.along(all, b.transition)), 0));
+    }
   };
   compare(
       "attention_vjp",

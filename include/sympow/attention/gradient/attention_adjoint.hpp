@@ -232,8 +232,8 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     auto sums = kept_.sums(n);  // over a few rows
     sums.setZero();
     for (Index i = run.begin; i < run.end; ++i) {
-      auto of_row = d_logits.col(i - run.begin);
-      const ColumnView<Scalar> couplings = products.col(i);
+      auto of_row = d_logits.col(i - run.begin), couplings = products.col(i);
+      if (rows_.exponents()[i] == no_weight) couplings.setZero();  // no gradient, whatever dy is
       const double sum = differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
                                                  own_.factors(size())[i], own_.last(size())[i], n);
       if constexpr (is_exponential) Base::lengthen(of_row, keys, loader_.queries().exponents[i], n);

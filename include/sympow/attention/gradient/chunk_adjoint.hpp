@@ -128,12 +128,12 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const auto d_rows = own_.d_row_vectors(d_queries.rows(), all);
     const double weight = weight_of_sums(run.E), unit = power_of_two<double>(R);
     for (Index i = run.begin; i < run.end; ++i) {
+      if (rows_.exponents()[i] == no_weight) continue;  // no gradient, whatever dy is
       const double of_dy = weight * static_cast<double>(own_.factors(n)[i]),
                    of_ones = weight * static_cast<double>(own_.last(n)[i]);
       for (Index c = 0; c < d_queries.rows(); ++c) {  // factors that leave the type where their products do not
-        double sum = of_dy * static_cast<double>(d_rows(c, i));
-        if (all > n) sum += of_ones * static_cast<double>(d_rows(c, n + i));
-        d_queries(c, i) = static_cast<Scalar>(sum);
+        const double of_sum = all > n ? of_ones * static_cast<double>(d_rows(c, n + i)) : 0;
+        d_queries(c, i) = static_cast<Scalar>(of_dy * static_cast<double>(d_rows(c, i)) + of_sum);
       }
       own_.of_rows(n)[i] = unit * (of_dy * own_.read_products(n)[i] + of_ones * own_.read(n)[i]);
     }

@@ -245,6 +245,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     const auto weights = weights_of(seen, run.E, level);
     for (Index i = run.begin; i < run.end; ++i) {
       Scalar* const x = scores.col(i).data();
+      if (rows_.exponents()[i] == no_weight) products.col(i).setZero();  // no gradient, whatever dy is
       differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
                               own_.last(n)[i], seen_by(i));
       std::fill(x + seen_by(i), x + seen, Scalar(0));

@@ -1,0 +1,185 @@
+// What gradients refuse before anything is touched, and what a row without a gradient cannot spoil.
+#include "catch.hpp"
+#include "problem.hpp"
+
+#include <sympow/attention/batch_vjp.hpp>
+
+using namespace sympow;
+using namespace sympow::test;
+using Eigen::MatrixXd, Eigen::VectorXd;
+
+namespace {
+
+using Feature = SymmetricPower<2>;
+using Adjoint = StateGradient<double, Feature>;
+constexpr Index d = 4, e = 3, T = 20, D = 10;
+
+// H query heads and one key head of a sequence, and room for their gradients.
+struct OneSequence {
+  Index H;
+  std::vector<double> q, k, v, dy, dq = q, dk = k, dv = v;
+  VjpWorkspaces<double> workspaces = {};
+
+  explicit OneSequence(Index heads) : H(heads), q(draw(H * d, 1)), k(draw(d, 2)), v(draw(e, 3)), dy(draw(H * e, 4)) {}
+
+  static std::vector<double> draw(Index rows, std::uint64_t seed) {
+    const MatrixXd X = Random(seed).matrix(rows, T);
+    return {X.data(), X.data() + X.size()};
+  }
+  template <class A>
+  auto run(const A& transition, const std::vector<State<double, Feature>>& states, std::vector<Adjoint>& adjoints) {
+    const auto heads = [](std::vector<double>& x, Index n, Index rows) {
+      return Heads<double>::bthd(x.data(), 1, T, n, rows);
+    };
+    return attend_vjp(Feature{}, transition, heads(q, H, d), heads(k, 1, d), heads(v, 1, e), heads(dy, H, e), states,
+                      adjoints, heads(dq, H, d), heads(dk, 1, d), heads(dv, 1, e), workspaces);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the gradient of a state under another rotation is refused, and nothing is touched", "[gradient]") {
+  const VectorXd theta = rope_frequencies<double>(d);
+  for (const Index H : {1, 2}) {  // a state of its own, or shared
+    CAPTURE(H);
+    OneSequence x(H);
+    const std::vector<State<double, Feature>> states(1, State<double, Feature>(d, e));
+    std::vector<Adjoint> adjoints(1, Adjoint(d, e));
+    static_cast<void>(x.run(rotary(theta), states, adjoints));
+    REQUIRE(adjoints[0].frame().size() == d / 2);
+    const std::vector<double> dq = x.dq;
+    const VectorXd frame = adjoints[0].frame();
+    REQUIRE_THROWS_AS(x.run(constant_decay(.9), states, adjoints), FrameMismatch);
+    REQUIRE_THROWS_WITH(x.run(constant_decay(.9), states, adjoints),
+                        contains("under a rotation of 2 angles, the transition has 0"));
+    CHECK(x.dq == dq);
+    CHECK(adjoints[0].frame() == frame);
+    static_cast<void>(x.run(rotary(theta), states, adjoints));  // its own is taken
+  }
+}
+
+TEST_CASE("angles of a state's gradient are one a plane and finite, where something turns", "[gradient]") {
+  const MatrixXd dS = MatrixXd::Ones(e, D);
+  const VectorXd dZ = VectorXd::Ones(D);
+  REQUIRE_THROWS_AS(Adjoint(Feature{}, d, dS, dZ, VectorXd::Ones(3)), ShapeMismatch);
+  REQUIRE_THROWS_WITH(Adjoint(Feature{}, d, dS, dZ, VectorXd::Ones(1)), contains("angles of dmu is 1, must be 2"));
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    REQUIRE_THROWS_AS(Adjoint(Feature{}, d, dS, dZ, VectorXd::Constant(2, bad)), NotFinite);
+  Random random(3);
+  const Problem<double> x(random, d, e, T, .1);
+  const State<double, Feature> state(d, e);
+  Adjoint turned(Feature{}, d, dS, dZ, VectorXd::Ones(2));
+  const auto back = [&](const auto& A) { return chunked_vjp(Feature{}, A, x.Q, x.K, x.V, x.dY, state, turned); };
+  REQUIRE_THROWS_AS(back(stationary()), FrameMismatch);
+  REQUIRE_THROWS_AS(back(structured_rotary(CommutingGenerators<double>::from_frequencies(x.parameters.frequencies),
+                                           x.parameters.positions)),
+                    FrameMismatch);
+  static_cast<void>(back(rotary(x.parameters.theta)));
+}
+
+TEST_CASE("the gradient of a state of a map with another dimension is refused", "[gradient]") {
+  Random random(3);
+  const Problem<double> x(random, d, e, T, .1);
+  const PositiveRandomFeatures few(d, 8), many(d, 16);
+  const State<double, PositiveRandomFeatures> state(many, d, e);
+  StateGradient<double, PositiveRandomFeatures> adjoint(few, d, e);
+  REQUIRE_THROWS_WITH(chunked_vjp(many, stationary(), x.Q, x.K, x.V, x.dY, state, adjoint),
+                      contains("dimension of the state's gradient is 8, must be 16"));
+}
+
+TEST_CASE("a row without weight changes no bit of any gradient, whatever its dy is", "[gradient]") {
+  Random random(5);
+  Problem<double> x(random, d, e, 60, .1);
+  for (const Index row : {0, 9, 50}) x.Q.col(row).setZero();
+  const auto check = [&](const auto& feature, const auto& A, auto parameters) {
+    using F = std::remove_cvref_t<decltype(feature)>;
+    for (const double bad :
+         {1e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+      CAPTURE(bad);
+      MatrixXd dY = x.dY;
+      for (const Index row : {0, 9, 50}) dY.col(row).setConstant(bad);
+      const auto same = [&](const auto& a, const auto& b) {
+        CHECK(a.Q == b.Q);
+        CHECK(a.K == b.K);
+        CHECK(a.V == b.V);
+        CHECK(a.scale == b.scale);
+        CHECK(parameters(a.transition) == parameters(b.transition));
+      };
+      const auto direct = [&](const MatrixXd& rows) {
+        return attention_vjp<SignedNormalized>(feature, A, x.Q, x.K, x.V, rows);
+      };
+      same(direct(dY), direct(x.dY));
+      for (const Index chunk : {8, 64}) {
+        State<double, F> state(feature, d, e);  // which the first rows read
+        static_cast<void>(recurrent(feature, constant_decay(.9), x.K, x.K, x.V, state));
+        StateGradient<double, F> adjoint(feature, d, e), other = adjoint;
+        const auto through = [&](const MatrixXd& rows, StateGradient<double, F>& at) {
+          return chunked_vjp<SignedNormalized>(feature, A, x.Q, x.K, x.V, rows, state, at, {.chunk = chunk});
+        };
+        same(through(dY, adjoint), through(x.dY, other));
+        CHECK(adjoint.values() == other.values());
+        CHECK(adjoint.normalizer() == other.normalizer());
+        CHECK(adjoint.frame() == other.frame());
+      }
+    }
+  };
+  const auto& p = x.parameters;
+  check(Feature{}, decay(p.log_gamma) * rotary(p.theta, p.beta), [](const auto& g) {
+    VectorXd all(g.left.log_gamma.size() + g.right.theta.size() + g.right.beta.size());
+    all << g.left.log_gamma, g.right.theta, g.right.beta;
+    return all;
+  });
+  check(Linear{}, channel_decay(p.log_a), [](const auto& g) { return g.log_a; });
+}
+
+TEST_CASE("gradients that lie in the memory of arguments or of each other are refused", "[gradient]") {
+  Random random(6);
+  const Problem<double> x(random, d, e, T, .1);
+  Gradients<double, Stationary> g;
+  VjpWorkspace<double> workspace;
+  const State<double, Feature> state(d, e);
+  Adjoint adjoint(d, e);
+  g.Q = x.Q, g.K = x.K, g.V = x.V;
+  const auto refuse = [&](const auto& Q, const auto& K, const auto& V, const auto& dY, const std::string& text) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(attention_vjp(Feature{}, stationary(), Q, K, V, dY, g, workspace), InvalidArgument);
+    CHECK_THROWS_WITH(attention_vjp(Feature{}, stationary(), Q, K, V, dY, g, workspace), contains(text));
+    CHECK_THROWS_WITH(chunked_vjp(Feature{}, stationary(), Q, K, V, dY, state, adjoint, g, workspace), contains(text));
+    CHECK(g.Q == x.Q);
+    CHECK(g.V == x.V);
+  };
+  refuse(g.Q, x.K, x.V, x.dY, "dQ lies in the memory of Q,");
+  refuse(x.Q, g.Q, x.V, x.dY, "dQ lies in the memory of K,");
+  refuse(x.Q, x.K, g.V, x.dY, "dV lies in the memory of V,");
+  refuse(x.Q, x.K, x.V, g.V, "dV lies in the memory of dY,");
+  attention_vjp(Feature{}, stationary(), x.Q, x.K, x.V, x.dY, g, workspace);
+  attention_vjp(Feature{}, stationary(), x.Q, x.K, x.V, x.dY, g, workspace);  // again in the same place
+
+  OneSequence y(1);
+  const auto heads = [](double* data, Index n) { return Heads<double>::bthd(data, 1, T, 1, n); };
+  const auto run = [&](double* dq, double* dk, double* dv) {
+    VjpWorkspaces<double> workspaces;
+    return attend_vjp(Feature{}, stationary(), heads(y.q.data(), d), heads(y.k.data(), d), heads(y.v.data(), e),
+                      heads(y.dy.data(), e), heads(dq, d), heads(dk, d), heads(dv, e), workspaces);
+  };
+  CHECK_THROWS_AS(run(y.q.data(), y.dk.data(), y.dv.data()), InvalidArgument);
+  CHECK_THROWS_WITH(run(y.q.data(), y.dk.data(), y.dv.data()), contains("dQ lies in the memory of Q,"));
+  CHECK_THROWS_WITH(run(y.dq.data(), y.k.data(), y.dv.data()), contains("dK lies in the memory of K,"));
+  CHECK_THROWS_WITH(run(y.dq.data(), y.dk.data(), y.dy.data()), contains("dV lies in the memory of dY,"));
+  CHECK_THROWS_WITH(run(y.dq.data(), y.dq.data(), y.dv.data()), contains("dK lies in the memory of dQ,"));
+  static_cast<void>(run(y.dq.data(), y.dk.data(), y.dv.data()));
+}
+
+TEST_CASE("gradients have no diagnostics, and look for what is not finite in dY when asked", "[gradient]") {
+  Random random(6);
+  const Problem<double> x(random, d, e, T, .1);
+  Diagnostics said;
+  const auto both = [&](const MatrixXd& dY, const Options& options, const std::string& text) {
+    CHECK_THROWS_WITH(attention_vjp(Feature{}, stationary(), x.Q, x.K, x.V, dY, options), contains(text));
+    CHECK_THROWS_WITH(chunked_vjp(Feature{}, stationary(), x.Q, x.K, x.V, dY, options), contains(text));
+  };
+  both(x.dY, {.diagnostics = &said}, "diagnostics are of rows");
+  MatrixXd dY = x.dY;
+  dY(1, 7) = std::numeric_limits<double>::infinity();
+  both(dY, {.check_finite = true}, "dY(1, 7) is inf");
+}
