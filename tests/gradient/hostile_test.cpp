@@ -222,12 +222,33 @@ TEST_CASE("a row of which nothing is asked may see a key that is too heavy for t
   }
 }
 
-// Logits have the decay of channels in their numbers, and a power of a small logit is below all numbers of float.
-TEST_CASE("gradients of rows that see only what nearly closed channels have left", "[gradient][!shouldfail]") {
-  auto x = problem<float>();
-  x.parameters.log_a.col(9).setConstant(-15);
-  x.K.middleCols(9, 2).setZero();
-  check_forms<Normalized>(SymmetricPower<8>{}, channel_decay(x.parameters.log_a), x, {"", Steps::channels});
+// At each of these tokens all channels nearly close, or some close and the others nearly do, and no key is near.
+TEST_CASE("gradients of rows that see only what nearly closed channels have left", "[gradient]") {
+  const auto check = [](auto norm, const auto& feature, auto x, double gate, std::initializer_list<Index> tokens) {
+    using Normalization = decltype(norm);
+    using Scalar = typename decltype(x.Q)::Scalar;
+    // What rows with keys of their own have from before is below all numbers.
+    const Wide least = 4096 * Wide(std::numeric_limits<Scalar>::denorm_min());
+    for (const bool half : {false, true}) {
+      CAPTURE(gate, half, tokens.size());
+      for (const Index t : tokens) {
+        x.parameters.log_a.col(t).setConstant(gate);
+        if (half) x.parameters.log_a.col(t).head(2).setConstant(-infinity);
+        x.K.middleCols(t, 2).setZero();
+      }
+      const Kind kind{"", Steps::channels};
+      const auto A = channel_decay(x.parameters.log_a);
+      check_forms<Normalization>(feature, A, x, kind, {}, least);
+      check_forms<Normalization>(feature, decay(x.parameters.log_gamma) * A, x, kind, {}, least);
+    }
+  };
+  check(Normalized{}, SymmetricPower<8>{}, problem<float>(), -15, {9});
+  check(Normalized{}, SymmetricPower<8>{}, problem<float>(), -15, {9, 10, 11});
+  check(Normalized{}, SymmetricPower<4>{}, problem<float>(), -30, {7, 8, 16});
+  check(Normalized{}, SymmetricPower<2>{}, problem<float>(), -60, {15, 16});
+  check(Normalized{}, SymmetricPower<2>{}, problem<float>(), -400, {0, 1, 38});
+  check(SignedNormalized{}, SymmetricPower<3>{}, problem<double>(), -400, {9});
+  check(Unnormalized{}, SymmetricPower<3>{}, problem<double>(), -60, {8, 9});
 }
 
 TEST_CASE("gradients of losses of 10^25 and 10^-25 in turn", "[gradient]") {

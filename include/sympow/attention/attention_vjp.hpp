@@ -13,9 +13,8 @@ namespace detail {
 template <class Normalization, class F, class A, class Scalar>
 void run_attention_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
                        const VjpResults<Scalar, A>& results, VjpWorkspace<Scalar>& workspace, const Options& options) {
-  const ViewOf<Scalar, A> view(transition);
-  VjpViewOf<Scalar, A> vjp(transition, results.transition);
-  AttentionVjp<Scalar, F>::run(feature, vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options));
+  VjpViews<Scalar, F, A> views(transition, results.transition);
+  AttentionVjp<Scalar, F>::run(feature, vjp_call<Normalization, F>(views, arguments, results, workspace, options));
 }
 
 }  // namespace detail

@@ -42,10 +42,9 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
                      const Options& options) {
   static_cast<void>(check_vjp<F, A, Scalar>());  // a sentence, if there is no way back
   AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
-  const ViewOf<Scalar, A> view(transition);
-  VjpViewOf<Scalar, A> vjp(transition, results.transition);
+  VjpViews<Scalar, F, A> views(transition, results.transition);
   AdjointMemory<Scalar>& memory = adjoint_memory_of(workspace);
-  const auto call = vjp_call<Normalization, F>(view, vjp, arguments, results, workspace, options);
+  const auto call = vjp_call<Normalization, F>(views, arguments, results, workspace, options);
   StateAt<Scalar> first{{arguments.V.rows(), feature.dimension(arguments.K.rows()), arguments.K.rows()}, {}};
   const auto load = [&](Index n, StateAt<Scalar>& at) {
     const StateContent<Scalar>& state = StateAccess::content(states(n));
@@ -61,11 +60,11 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
   if (turns && !content.has_gauge) {
     StateAt<Scalar> last = first;
     ChunkedVjp<Scalar, F>::absorb(feature, call, given, chunk, last);
-    if constexpr (turns) set_gauge<Scalar, F>(vjp, last.sums, content, memory.turns, true);
+    if constexpr (turns) set_gauge<Scalar, F>(views.back(), last.sums, content, memory.turns, true);
   }
   if constexpr (turns) {
     ChunkedVjp<Scalar, F>::run(feature, call, given, chunk, first);
-    set_gauge<Scalar, F>(vjp, first.sums, content, memory.turns, false);
+    set_gauge<Scalar, F>(views.back(), first.sums, content, memory.turns, false);
   } else {
     ChunkedVjp<Scalar, F>::run(feature, call, given, chunk, std::move(first));
   }

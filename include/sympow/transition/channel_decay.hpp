@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include <sympow/core/blocks.hpp>
@@ -40,6 +41,8 @@ class ChannelDecay {
 
   /// The sum of a segment's log gates by channel, into d numbers.
   void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const;
+  /// a_t / max_c a_tc, and the largest of each token, by their logarithms; where all are closed, all are left open.
+  [[nodiscard]] ChannelDecay beside_slowest(Eigen::VectorXd& slowest) const;
   template <class S>
   void transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
   /// The middle of a segment, which is cut until no channel decays below 2^-40 or one token is left.
@@ -127,6 +130,21 @@ Eigen::MatrixXd ChannelDecay<Real>::key_matrix(Index token, Index) const {
 template <class Real>
 void ChannelDecay<Real>::log_channel_totals(Segment segment, Eigen::VectorXd& totals) const {
   for_channels([&](Index first, auto count) { totals.segment(first, count) = sum(segment, first, count).matrix(); });
+}
+
+template <class Real>
+ChannelDecay<Real> ChannelDecay<Real>::beside_slowest(Eigen::VectorXd& slowest) const {
+  slowest.resize(length());
+  Matrix<Real> rest = log_a_;
+  for (Index t = 0; t < length(); ++t) {
+    const Real largest = key_dimension() == 0 ? Real(0) : log_a_.col(t).maxCoeff();
+    slowest[t] = largest;
+    if (std::isfinite(largest))
+      rest.col(t).array() -= largest;
+    else
+      rest.col(t).setZero();
+  }
+  return ChannelDecay(std::move(rest));
 }
 
 template <class Real>

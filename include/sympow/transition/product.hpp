@@ -43,6 +43,8 @@ class TransitionProduct {
                          "length of the left transition");
   }
 
+  [[nodiscard]] const Left& left() const { return left_; }
+  [[nodiscard]] const Right& right() const { return right_; }
   [[nodiscard]] Index length() const { return left_.length() != Dynamic ? left_.length() : right_.length(); }
   [[nodiscard]] Index key_dimension() const { return acting().key_dimension(); }
   [[nodiscard]] double log_decay(Index token) const { return left_.log_decay(token) + right_.log_decay(token); }
@@ -61,6 +63,14 @@ class TransitionProduct {
     requires detail::HasChannelTotals<Acting>
   {
     acting().log_channel_totals(segment, totals);
+  }
+  [[nodiscard]] TransitionProduct beside_slowest(Eigen::VectorXd& slowest) const
+    requires requires(const Acting& a) { a.beside_slowest(slowest); }
+  {
+    if constexpr (left_acts)
+      return {left_.beside_slowest(slowest), right_};
+    else
+      return {left_, right_.beside_slowest(slowest)};
   }
   template <class S>
     requires detail::HasPush<Acting, S>

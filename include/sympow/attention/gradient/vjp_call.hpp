@@ -6,6 +6,7 @@
 #include <span>
 
 #include <sympow/attention/gradient/segment_adjoint.hpp>
+#include <sympow/attention/gradient/vjp_views.hpp>
 #include <sympow/attention/gradients.hpp>
 #include <sympow/attention/vjp_workspace.hpp>
 
@@ -105,10 +106,10 @@ void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Op
 
 /// The call in the terms of its engine.
 template <class Normalization, class F, class Scalar, class A>
-VjpCall<Scalar> vjp_call(const TransitionView<Scalar>& view, VjpView<Scalar>& vjp, const VjpArguments<Scalar>& x,
-                         const VjpResults<Scalar, A>& to, VjpWorkspace<Scalar>& workspace, const Options& options) {
-  return {view,
-          vjp,
+VjpCall<Scalar> vjp_call(VjpViews<Scalar, F, A>& views, const VjpArguments<Scalar>& x, const VjpResults<Scalar, A>& to,
+                         VjpWorkspace<Scalar>& workspace, const Options& options) {
+  return {views.there(),
+          views.back(),
           row_kind<Normalization, F>(),
           options,
           x.Q,
