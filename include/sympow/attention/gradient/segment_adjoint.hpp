@@ -145,7 +145,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       }
       const double E = std::ceil(seen);
       rows_.references().segment(begin, end - begin).setConstant(E);
-      if (E == no_weight) continue;
+      if (E == no_weight || !rows_.divides()) continue;
       const auto weights = weights_of(std::min(end, keys.size()), E);
       for (Index i = begin; i < end; ++i)
         rows_.add(i,
@@ -181,8 +181,9 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       if (run.R != no_weight) one = run, ++count;
     const double apart = one.R == no_weight || behind == no_weight ? 0 : std::abs(one.R - behind),
                  R = std::max(one.R, behind);
-    if (count <= 1 && apart <= bits_of_unit && set_levels_of(one, R) == 0 && set_levels_behind(R) == 0)
-      return take_run(one, {}, true, R, start);
+    Base::adds_ = call_.adds;
+    Base::is_last_ = count <= 1 && apart <= bits_of_unit && set_levels_of(one, R) == 0 && set_levels_behind(R) == 0;
+    if (Base::is_last_) return take_run(one, {}, true, R, start);
     own_.moments(Base::flows_through()).setZero();
     for (const RowRun& run : runs)
       if (run.R != no_weight)
@@ -220,8 +221,10 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       if (level.number == 0) read_back(run, R, d_queries);
     }
     if (with_behind) add_behind(unit, level, d_keys.leftCols(keys), dV);
-    Base::add_times_power_of_two(keys_of(call_.dV), dV, unit);
+    auto to_values = keys_of(call_.dV);
+    for (Index j = 0; j < keys; ++j) Base::give(to_values.col(j), dV.col(j), unit);
     Base::go_back(with_behind && level.number == 0, unit, start);
+    Base::adds_ = true;
   }
   void set_row_gradients(const RowRun& run, double R) {
     const Index n = size(), e = call_.V.rows();
