@@ -228,9 +228,14 @@ class SegmentVectors {
       call_.d_scale += static_cast<double>(dot_product(Q.col(i).data(), dq.data(), d));
       if (mantissa != 1) TwoPartFactor<Scalar>(mantissa).multiply(dq.data(), d);
       give(dQ.col(i), dq, of_scale);
+      const Index before = s.begin - 1 - i;  // what comes next is asked for: to be read here, to be written below
+      for (const auto* next : {&call_.Q, &call_.K, &call_.V, &call_.dY}) prefetch_column(*next, before);
     }
     const auto key_exponents = loader_.keys().exponents;
-    for (Index j = 0; j < dK.cols(); ++j) give(dK.col(j), d_keys.col(j), R - length_of(key_exponents[j]));
+    for (Index j = 0; j < dK.cols(); ++j) {
+      give(dK.col(j), d_keys.col(j), R - length_of(key_exponents[j]));
+      for (const auto* next : {&call_.dQ, &call_.dK, &call_.dV}) prefetch_column<true>(*next, s.begin - 1 - j);
+    }
   }
 };
 
