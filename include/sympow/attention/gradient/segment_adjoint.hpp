@@ -105,6 +105,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
 
  private:
   static constexpr double bits_of_unit = 40;
+  static constexpr Index group = 24;  // keys that products take as one, as far as rows see them: whole tiles
 
   // Weights of the first keys beside 2^E, of those of a level.
   ColumnView<const Scalar> weights_of(Index count, double E, const Level& level = {}) {
@@ -250,7 +251,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       Scalar* const x = scores.col(i).data();
       differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
                               own_.last(n)[i], seen_by(i));
-      std::fill(x + seen_by(i), x + seen, Scalar(0));
+      std::fill(x + seen_by(i), x + std::min(seen, i / group * group + group), Scalar(0));
       if (Base::by_slopes_)
         d_logits.col(i).head(seen_by(i)).array() *= own_.slopes(n, n).col(i).head(seen_by(i)).array();
       if constexpr (is_exponential)
@@ -258,8 +259,12 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     }
     add_pair_flows(products.topRows(seen).middleCols(run.begin, count), run.begin, power_of_two<double>(R),
                    own_.flows(n).data());
-    set_product(dV.leftCols(seen), own_.G(call_.V.rows(), n).middleCols(run.begin, count),
-                scores.block(0, run.begin, seen, count).transpose());
+    for (Index j = 0, some; j < seen; j += some) {
+      some = std::min(group, seen - j);
+      const Index first = std::max(run.begin, j), rows = run.end - first;
+      set_product(dV.middleCols(j, some), own_.G(call_.V.rows(), n).middleCols(first, rows),
+                  scores.block(j, first, some, rows).transpose());
+    }
   }
 };
 
