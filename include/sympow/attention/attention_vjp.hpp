@@ -39,8 +39,7 @@ void attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBas
     const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
     detail::check_vjp_call(transition, arguments, options);
     const auto results = detail::begin_gradients(gradients, transition, arguments, options, true);
-    detail::run_attention_vjp<Normalization>(feature, transition, arguments, results, workspace,
-                                             options);
+    detail::run_attention_vjp<Normalization>(feature, transition, arguments, results, workspace, options);
   }
 }
 

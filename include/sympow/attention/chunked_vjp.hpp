@@ -122,8 +122,7 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
     const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
     detail::check_chunked_vjp(feature, transition, arguments, state, adjoint, options);
     const auto results = detail::begin_gradients(gradients, transition, arguments, options, false);
-    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, state,
-                                           adjoint, workspace, options);
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, state, adjoint, workspace, options);
   }
 }
 
@@ -148,9 +147,9 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
     if (options.mask.is_full) detail::raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
     const auto states = [&](Index n) -> const State<Scalar, F>& { return checkpoints[n]; };
     const auto results = detail::begin_gradients(gradients, transition, arguments, options, false);
-    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, states,
-                                           checkpoints.size(), checkpoints.tokens_between(), Access::chunk(checkpoints),
-                                           adjoint, workspace, options);
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, states, checkpoints.size(),
+                                           checkpoints.tokens_between(), Access::chunk(checkpoints), adjoint, workspace,
+                                           options);
   }
 }
 
