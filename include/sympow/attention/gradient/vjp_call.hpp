@@ -61,22 +61,20 @@ void check_apart(const std::array<std::span<const Scalar>, 3>& written,
   }
 }
 
-/// Where gradients are added.
+/// Where gradients are added or, if nothing is there and it does not `add`, written.
 template <class Scalar, class A>
 struct VjpResults {
   MatrixView<Scalar> dQ, dK, dV;
   typename A::Gradient& transition;
   double& scale;
+  bool adds = true;
 };
-template <class Scalar, class A>
-VjpResults<Scalar, A> results_in(Gradients<Scalar, A>& gradients) {
-  return {gradients.Q, gradients.K, gradients.V, gradients.transition, gradients.scale};
-}
 
-/// Gradients of the right sizes, all 0. Throws `InvalidArgument` if one of them has been given as an argument.
+/// Gradients of the right sizes, 0 if they are added to. Throws `InvalidArgument` if one of them has been given as an
+/// argument.
 template <class Scalar, class A>
-void begin_gradients(Gradients<Scalar, A>& gradients, const A& transition, const VjpArguments<Scalar>& of,
-                     const Options& options) {
+VjpResults<Scalar, A> begin_gradients(Gradients<Scalar, A>& gradients, const A& transition,
+                                      const VjpArguments<Scalar>& of, const Options& options, bool adds) {
   const auto span = [](const auto& x) {
     const Index size = x.cols() == 0 ? 0 : (x.cols() - 1) * x.outerStride() + x.rows();
     return std::span<const Scalar>(x.data(), static_cast<std::size_t>(size));
@@ -87,8 +85,10 @@ void begin_gradients(Gradients<Scalar, A>& gradients, const A& transition, const
   resize_anew(gradients.Q, of.Q.rows(), of.Q.cols());
   resize_anew(gradients.K, of.K.rows(), of.K.cols());
   resize_anew(gradients.V, of.V.rows(), of.V.cols());
-  for (auto* x : {&gradients.Q, &gradients.K, &gradients.V}) x->setZero();
+  for (auto* x : {&gradients.Q, &gradients.K, &gradients.V})
+    if (adds) x->setZero();
   gradients.scale = 0;
+  return {gradients.Q, gradients.K, gradients.V, gradients.transition, gradients.scale, adds};
 }
 
 /// Throws as a form does, `ShapeMismatch` unless dY has the shape of the rows, and `InvalidArgument` for diagnostics.
@@ -120,6 +120,7 @@ VjpCall<Scalar> vjp_call(VjpViews<Scalar, F, A>& views, const VjpArguments<Scala
           to.dK,
           to.dV,
           to.scale,
+          to.adds,
           memory_of(workspace),
           adjoint_memory_of(workspace)};
 }
