@@ -105,28 +105,31 @@ TEST_CASE("a long head goes back by segments: its gradients, and the same bits o
 
 TEST_CASE("gradients of a head that goes back by segments are those of the definition", "[gradient]") {
   constexpr Index d = 4, e = 3, tokens = 272;  // 17 segments of 16
-  const auto check = [](const auto& x, const Kind& kind, const auto& A) {
+  const auto check_of = [](auto norm, const auto& feature, const auto& x, const Kind& kind, const auto& A) {
+    using Normalization = decltype(norm);
     using Scalar = typename std::remove_cvref_t<decltype(x.Q)>::Scalar;
-    using P = SymmetricPower<2>;
     CAPTURE(kind.name);
     const Options options{.chunk = 8, .costs = LongHead<Scalar>::dear};
-    REQUIRE(sympow::detail::scanned_chunk(head_shape(P{}, A, tokens, d, e), tokens,
+    REQUIRE(sympow::detail::scanned_chunk(head_shape(feature, A, tokens, d, e), tokens,
                                           {.form = Form::chunked, .head = options}) == 8);
-    const Definition definition = definition_of<Normalized>(P{}, A, x, kind, options);
+    const Definition definition = definition_of<Normalization>(feature, A, x, kind, options);
     const Matrix<Scalar> dY = definition.template dY<Scalar>();
     Gradients<Scalar, std::remove_cvref_t<decltype(A)>> found;
     found.Q.setZero(d, tokens), found.K.setZero(d, tokens), found.V.setZero(e, tokens);
     VjpWorkspaces<Scalar> workspaces;
     const auto given = [](const auto& m) { return Heads<const Scalar>::bhtd(m.data(), 1, 1, tokens, m.rows()); };
     const auto made = [](auto& m) { return Heads<Scalar>::bhtd(m.data(), 1, 1, tokens, m.rows()); };
-    auto gradients =
-        attend_vjp<Normalized>(P{}, A, given(x.Q), given(x.K), given(x.V), given(dY), made(found.Q), made(found.K),
-                               made(found.V), workspaces, {.form = Form::chunked, .threads = 2, .head = options});
+    auto gradients = attend_vjp<Normalization>(feature, A, given(x.Q), given(x.K), given(x.V), given(dY), made(found.Q),
+                                               made(found.K), made(found.V), workspaces,
+                                               {.form = Form::chunked, .threads = 2, .head = options});
     found.transition = gradients.transitions[0];
     found.scale = gradients.scale;
-    const Residual worst = definition.worst(found_in(found), 16);
+    const Residual worst = definition.worst(found_in(found), kind.steps == Steps::mixing ? 1 : 16);
     INFO(worst);
     CHECK(worst.holds());
+  };
+  const auto check = [&](const auto& x, const Kind& kind, const auto& A) {
+    check_of(Normalized{}, SymmetricPower<2>{}, x, kind, A);
   };
   Random random(5);
   const Problem<double> x(random, d, e, tokens, .05);
@@ -139,4 +142,9 @@ TEST_CASE("gradients of a head that goes back by segments are those of the defin
   const Problem<float> y(random, d, e, tokens, .05);
   check(y, {"decay"}, decay(y.parameters.log_gamma));
   check(y, {"channels", Steps::channels}, channel_decay(y.parameters.log_a));
+  const auto chain = householder(p.w, p.strengths);
+  check_of(Unnormalized{}, Linear{}, x, {"reflections", Steps::mixing}, chain);
+  check_of(SignedNormalized{}, Linear{}, x, {"decay * reflections", Steps::mixing}, decay(p.log_gamma) * chain);
+  check_of(Unnormalized{}, Linear{}, y, {"decay * reflections", Steps::mixing},
+           decay(y.parameters.log_gamma) * householder(y.parameters.w.cast<float>(), y.parameters.strengths));
 }

@@ -6,9 +6,9 @@
 
 namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
 
-/// Whether a head can go back through `ScanVjp`: what mixes keys goes back in one piece.
+/// Whether a head can go back through `ScanVjp`.
 template <class F, class A>
-inline constexpr bool scans_back = F::score == Score::power && A::key_action != KeyAction::mix && HasParts<A>;
+inline constexpr bool scans_back = F::score == Score::power && has_state_forms<F, A> && HasParts<A>;
 
 /// The gradients of the chunked form of one sequence by segments, a chunk each, on several threads. With state s that
 /// before segment s, H s the adjoint state before it, and part s and own s what its tokens alone make of them:
@@ -115,6 +115,7 @@ class ScanVjp {
   // Keeps states on the way to segment `end`, and returns that before it.
   StateType walk_there(StateType state, Index end) {
     set_tail(state, 0);
+    state.drop_key_product();
     const auto keep = [&](Index s) {
       if (s % every_ == 0) kept_.push_back(state);
     };
@@ -166,6 +167,14 @@ class ScanVjp {
     for (Index t = segment(s).begin; t < segment(s).end(); ++t) total.add(transition_.log_decay(t));
     Eigen::VectorXd log_a = Eigen::VectorXd::Zero(x_.K.rows());
     if constexpr (A::key_action == KeyAction::scale) transition_.log_channel_totals(segment(s), log_a);
+    if constexpr (A::key_action == KeyAction::mix) {  // H (A_a … A_b)ᵀ
+      FoldedSums<Scalar> moved = adjoint_before(s + 1).sums;
+      Matrix<Scalar> rows = moved.S.transpose();
+      transition_.pull(segment(s), Batch<Scalar>(rows));
+      transition_.pull(segment(s), Batch<Scalar>(moved.Z));
+      moved.S = rows.transpose();
+      return adjoint_before(s).sums.add(feature_, memory, moved, total.high, log_a);
+    }
     adjoint_before(s).sums.add(feature_, memory, adjoint_before(s + 1).sums, total.high, log_a);
   }
   // The rows of a segment, or all the rest of it.
@@ -173,12 +182,11 @@ class ScanVjp {
     const Segment own = segment(s);
     const auto columns = [&](auto x) { return x.middleCols(own.begin, own.size); };
     const A part = transition_.part(own);
-    const ViewOf<Scalar, A> view(part);
-    VjpViewOf<Scalar, A> vjp(part, gradients_[at(s)]);
+    VjpViews<Scalar, F, A> views(part, gradients_[at(s)]);
     const VjpArguments<Scalar> x{columns(x_.Q), columns(x_.K), columns(x_.V), columns(x_.dY)};
     const VjpResults<Scalar, A> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), gradients_[at(s)],
                                    scales_[at(s)]};
-    const auto call = vjp_call<Normalization, F>(view, vjp, x, to, work, options_);
+    const auto call = vjp_call<Normalization, F>(views, x, to, work, options_);
     std::vector<ReadRows<Scalar>>& read = read_[at(s) % read_.size()];
     const StateContent<Scalar>& state = StateAccess::content(before(s));
     StateAt<Scalar> first{state.sums, state.frames.end};

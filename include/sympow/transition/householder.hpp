@@ -90,6 +90,12 @@ class Householder {
     return {Matrix<S>::Zero(w().rows(), tokens), Eigen::VectorXd::Zero(tokens)};
   }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
+  /// Shares the products.
+  [[nodiscard]] Householder part(Segment s) const { return {products_.part(s), beta_.segment(s.begin, s.size)}; }
+  void join(const Gradient& part, Segment s, Gradient& whole) const {
+    whole.w.middleCols(s.begin, s.size) += part.w;
+    whole.beta.segment(s.begin, s.size) += part.beta;
+  }
   template <std::same_as<S> Scalar>
   void transport_vjp(Frame&, Segment segment, TransportVjp<Scalar>& x, Gradient& g) const {
     detail::HouseholderVjp<S>(products_, x.unit, g.w, g.beta).add_part(*this, segment, 0, x, x.state, x.adjoint);
@@ -101,12 +107,7 @@ class Householder {
   }
 
   /// Where to cut a segment in two; its begin if it has a triangle in one piece.
-  [[nodiscard]] Index middle(Segment s) const {
-    constexpr Index size = detail::stretch;
-    const Index first = (s.begin / size + 1) * size;
-    if (first >= s.end()) return s.begin;
-    return std::clamp((s.begin + s.end() + size) / (2 * size) * size, first, (s.end() - 1) / size * size);
-  }
+  [[nodiscard]] Index middle(Segment s) const { return products_.middle(s); }
 
   /// Transport of a segment in one piece: with G = triu(WᵀQ), C = triu(KᵀW, 1) and D = C T
   ///
@@ -137,6 +138,9 @@ class Householder {
   }
 
  private:
+  Householder(detail::HouseholderProducts<S> products, Eigen::VectorXd beta)
+      : products_(std::move(products)), beta_(std::move(beta)) {}
+
   static Matrix<S> checked(Matrix<S> w, const Eigen::VectorXd& beta) {
     detail::check_size("strengths beta", beta.size(), w.cols(), "columns of W, one a token");
     for (Index t = 0; t < w.cols(); ++t)
@@ -145,7 +149,7 @@ class Householder {
                                  static_cast<double>(w.col(t).norm()), ", must be finite");
     return w;
   }
-  [[nodiscard]] const Matrix<S>& w() const { return products_.vectors(); }
+  [[nodiscard]] auto w() const { return products_.vectors(); }
 
   detail::HouseholderProducts<S> products_;
   Eigen::VectorXd beta_;
