@@ -88,7 +88,7 @@ double split_batch() {
   std::vector<State<double, SymmetricPower<2>>> first(B * H, {feature, d, e}), second = first;
   attend(feature, A, heads(q[0], d), heads(k[0], d), heads(v[0], e), second, heads(y[0], e), workspaces);
   std::vector<StateGradient<double, SymmetricPower<2>>> adjoints(B * H, {feature, d, e});  // new in every step
-  for (const std::size_t s : {1U, 0U})                                                       // the last segment first
+  for (const std::size_t s : {1U, 0U})                                                     // the last segment first
     (void)attend_vjp(feature, A, heads(q[s], d), heads(k[s], d), heads(v[s], e), heads(dy[s], e),
                      s == 0 ? first : second, adjoints, heads(dq[s], d), heads(dk[s], d), heads(dv[s], e),
                      vjp_workspaces);

@@ -1,4 +1,4 @@
-// expect: a variable of type StateGradient<Scalar, Feature>, with the scalar type of the keys and the type of the feature map
+// expect: a variable of type StateGradient<Scalar, Feature>, with the scalar type of the keys and the type of
 #include <sympow/attention/chunked_vjp.hpp>
 
 #include <sympow/sympow.hpp>

@@ -32,8 +32,8 @@ struct TransportVjp {
   double* through = nullptr;
   /// The true gradients are so many times those here. Those of parameters are true.
   double unit = 1;
-  /// Turn with embedded scores or under a full mask: what is moved sees its own angle, and not the difference of two. No
-  /// pairs then, d_logits are empty; with q̃_i, k̂_i the moved ones and dq̃_i, dk̂_i their gradients on entry
+  /// Turn with embedded scores or under a full mask: what is moved sees its own angle, and not the difference of two.
+  /// No pairs then, d_logits are empty; with q̃_i, k̂_i the moved ones and dq̃_i, dk̂_i their gradients on entry
   ///
   ///     F_t = through + Σ_{i≥t} (⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩)
   ///
