@@ -60,7 +60,11 @@ TEST_CASE("a closed gate has the gradient 0, and the bits of one that is all but
       dY.rightCols(T - closed) *= 1e4f;
       const auto by_attention = attention_vjp<Normalization>(feature, shut, x.Q, x.K, x.V, dY);
       CHECK(by_attention.transition.log_gamma[closed] == 0);
-      CHECK(equal_bits(by_attention, attention_vjp<Normalization>(feature, almost, x.Q, x.K, x.V, dY)));
+      // Of the same rows: those of exponential scores round a gate of -10^5 into the exponents of its block.
+      const bool same_rows = attention<Normalization>(feature, shut, x.Q, x.K, x.V) ==
+                             attention<Normalization>(feature, almost, x.Q, x.K, x.V);
+      if (same_rows) CHECK(equal_bits(by_attention, attention_vjp<Normalization>(feature, almost, x.Q, x.K, x.V, dY)));
+      CHECK((same_rows || std::is_same_v<std::remove_cvref_t<decltype(feature)>, Exponential>));
       if constexpr (has_state_forms<std::remove_cvref_t<decltype(feature)>, Decay>)
         for (const Index chunk : {1, 8}) {
           CAPTURE(chunk);
@@ -73,6 +77,10 @@ TEST_CASE("a closed gate has the gradient 0, and the bits of one that is all but
       shut_x.dY = dY;
       shut_x.parameters.log_gamma[closed] = -infinity;
       check_forms<Normalization>(feature, shut, shut_x);
+      if (!same_rows) {
+        shut_x.parameters.log_gamma[closed] = -1e5;
+        check_forms<Normalization>(feature, almost, shut_x);
+      }
     }
   };
   check(Normalized{}, SymmetricPower<2>{}, problem<double>());

@@ -173,8 +173,8 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
         auto slopes = kept_.slopes(count, n);
         slopes = logits;
         Base::feature_.set_slopes(slopes, lengths, keys.exponents, false);
+        loader_.set_scores(logits, lengths, keys.exponents);
       }
-      loader_.set_scores(logits, lengths, keys.exponents);
     } else if constexpr (is_exponential) {
       auto gates = kept_.gates(count), low = kept_.gates_low(count);
       for (Index i = 0; i < count; ++i) {

@@ -9,7 +9,7 @@ namespace SYMPOW_NAMESPACE::detail {
 
 /// Rows begin, …, end - 1 of a segment with one reference E of their sums and one unit 2^R of their gradients.
 struct RowRun {
-  static constexpr double bits_above_1 = 16;  // what is at most so large has the unit 1, if it is not too small
+  static constexpr double bits_above_1 = 16;  ///< what is at most so much larger than 1 has the unit 1
 
   Index begin, end;
   double E, R;
@@ -172,7 +172,7 @@ class RowAdjoints {
       if (rho == no_weight) continue;
       most = std::max(most, rho), least = std::min(least, rho);
       run.E = E;
-      run.R = most <= RowRun::bits_above_1 && least >= -bits_of_run ? 0 : most;
+      run.R = 0 <= most && most <= RowRun::bits_above_1 ? 0 : most;
     }
     return runs;
   }
