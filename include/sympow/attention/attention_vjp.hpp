@@ -29,8 +29,7 @@ void check_and_run_attention_vjp(const F& feature, const A& transition, const Ei
                                  VjpWorkspace<typename DQ::Scalar>& workspace, const Options& options,
                                  const Known& known) {
   using Scalar = typename DQ::Scalar;
-  if constexpr (check_types<F, A, DQ, DK, DV>() && check_vjp<F, A, Scalar, true>() &&
-                check_d_rows<Scalar, DY>()) {
+  if constexpr (check_types<F, A, DQ, DK, DV>() && check_vjp<F, A, Scalar, true>() && check_d_rows<Scalar, DY>()) {
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
     const VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
     check_vjp_call(transition, arguments, options);

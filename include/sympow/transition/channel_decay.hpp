@@ -229,12 +229,10 @@ void ChannelDecay<Real>::add_part(Segment part, Index first, TransportVjp<S>& x,
   };
   auto Q = columns(x.moved_queries, 0, n), K = columns(x.moved_keys, 0, n);
   const bool is_near = half == 0 && n > 1 && n == x.moved_keys.cols();
-  if (is_near) {
+  if (is_near)
     multiply_by_total<S>(part, -1, K);
-  } else {
-    Q = columns(x.queries, 0, n);
-    K = columns(x.keys, 0, n);
-  }
+  else
+    Q = columns(x.queries, 0, n), K = columns(x.keys, 0, n);
   if (half > 0) {
     const Segment left{part.begin, half}, right{part.begin + half, rest};
     detail::transport_by_halves<S>(*this, left, Q.leftCols(half), K.leftCols(half), no_logits<S>());
@@ -246,12 +244,8 @@ void ChannelDecay<Real>::add_part(Segment part, Index first, TransportVjp<S>& x,
     return add_part(right, first + half, x, flows);
   }
   const auto dQ = columns(x.d_queries, 0, n), dK = columns(x.d_keys, 0, n);
-  if (n == 1)
-    pull<S>(part, dQ);
-  else {
-    if (!is_near) apply_gates<S>(part, Q, K);
-    pull<S>(part, dK);
-  }
+  if (n > 1 && !is_near) apply_gates<S>(part, Q, K);
+  pull<S>(part, n == 1 ? dQ : dK);
   if (x.d_logits.size() != 0) flows.add_pairs(first, first + n);
   if (n > 1) apply_gates<S>(part, dQ, dK);
 }

@@ -225,9 +225,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   }
   // L of H before the chunk.
   [[nodiscard]] double next_of_adjoint() {
-    if (loader_.begins_anew()) return no_weight;
-    double next = H_.empty() ? no_weight : H_.L + log2_of(total());
-    for (Index i = 0; i < size(); ++i)
+    double next = H_.empty() || loader_.begins_anew() ? no_weight : H_.L + log2_of(total());
+    for (Index i = 0; i < size() && !loader_.begins_anew(); ++i)
       if (rows_.exponents()[i] != no_weight && loader_.queries().exponents[i] != no_weight)
         next = std::max(next, rows_.exponents()[i] - rows_.references()[i] + log2_of(loader_.first().high));
     return next;
@@ -236,10 +235,9 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     return action_ == KeyAction::scale ? memory_.log_channels : H_.log_channels;
   }
   void keep_mixed() {
-    const Index e = H_.S.rows(), d = H_.S.cols();
-    auto state = own_.state(e + 1, d), adjoint = own_.adjoint(e + 1, d);
-    state.topRows(e) = S_->S, adjoint.topRows(e) = H_.S;
-    state.bottomRows(1) = S_->Z.transpose(), adjoint.bottomRows(1) = H_.Z.transpose();
+    auto state = own_.state(H_.S.rows() + 1, H_.S.cols()), adjoint = own_.adjoint(H_.S.rows() + 1, H_.S.cols());
+    state << S_->S, S_->Z.transpose();
+    adjoint << H_.S, H_.Z.transpose();
     mixed_exponent_ = S_->empty() || H_.empty() ? no_weight : S_->exponent() + H_.exponent();
   }
   // ⟨H, [S; Z] A_a … A_b⟩ without their exponents.
@@ -287,7 +285,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     }
   }
   bool mixes_state(double R) override {
-    if (action_ != KeyAction::mix || mixed_exponent_ == no_weight) return false;
+    if (mixed_exponent_ == no_weight) return false;
     own_.state(H_.S.rows() + 1, H_.S.cols()) *= static_cast<Scalar>(loader_.total().weight(mixed_exponent_ - R));
     return true;
   }
