@@ -126,8 +126,8 @@ inline Array array_of(const sympow_tensor* tensor, const std::string& name, std:
     }
     Index to_end = 0;
     if (__builtin_mul_overflow(array.shape[n] - 1, array.strides[n], &to_end) ||
-        __builtin_add_overflow(last, to_end, &last) ||
-        __builtin_mul_overflow(last + 1, bytes_of(array.element), &bytes))
+        __builtin_add_overflow(last, to_end, &last) || __builtin_add_overflow(last, Index(1), &bytes) ||
+        __builtin_mul_overflow(bytes, bytes_of(array.element), &bytes))
       detail::raise<DimensionOverflow>(name, ": strides[", n, "] is ", array.strides[n],
                                        ", which makes more bytes than fit the index type");
   }
