@@ -22,8 +22,8 @@ template <class Scalar>
 struct BatchResults {
   Heads<Scalar> dQ, dK, dV;
 
-  /// Throws `ShapeMismatch` unless they have the heads, numbers and tokens of what they are of, `InvalidArgument` unless
-  /// they have memory of their own.
+  /// Throws `ShapeMismatch` unless they have the heads, numbers and tokens of what they are of, and `InvalidArgument`
+  /// unless they have memory of their own.
   void check(const BatchCall<Scalar, const Scalar>& call) const {
     check_apart<Scalar>({dQ.memory(), dK.memory(), dV.memory()},
                         {call.Q.memory(), call.K.memory(), call.V.memory(), call.Y.memory()});

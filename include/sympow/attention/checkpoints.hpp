@@ -52,8 +52,8 @@ struct CheckpointsAccess {
                            : "mixes the channels of keys";
 }
 
-/// Throws `InvalidArgument`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` for checkpoints that the forward pass
-/// of a call cannot have left.
+/// Throws `InvalidArgument`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` for checkpoints that the forward
+/// pass of a call cannot have left.
 template <class Scalar, class F, class A, class K, class V>
 void check_checkpoints(const Checkpoints<Scalar, F>& checkpoints, const F& feature, const A& transition, const K& keys,
                        const V& values) {

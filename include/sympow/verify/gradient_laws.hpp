@@ -103,8 +103,8 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
 /// What the loss says of a row that says nothing changes no bit.
 ///
 /// The rows of Q that a form flags have dy_i times -3, and then NaN; the gradients are those without it bit for bit,
-/// the parameters' along δ, and dq_i = 0. The residual is the number of entries that are not so, the bound 0. Where no row
-/// is flagged nothing is compared: give queries of length 0.
+/// the parameters' along δ, and dq_i = 0. The residual is the number of entries that are not so, the bound 0. Where no
+/// row is flagged nothing is compared: give queries of length 0.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Moving, class DQ, class DK, class DV,
           class DdY>
 [[nodiscard]] Residual flagged_rows_law(const F& feature, const Moving& moving, const Eigen::MatrixBase<DQ>& Q,
