@@ -26,7 +26,7 @@ void run_attention_vjp(const F& feature, const A& transition, const VjpArguments
 ///
 /// Shapes: as of `attention`; dY: e × T, as Y. A row without weight has no gradient, and its dy changes nothing. Rows
 /// and normalisers of the forward pass are not needed. Cost: T² (3 d + 2 e) + O(T²) operations under a causal mask, O(T
-/// (d + e)) memory. Throws `ShapeMismatch`, `InvalidArgument` before anything is touched. Source: reverse mode of the
+/// (d + e)) memory. Throws as `attention` does, before anything is touched. Source: reverse mode of the
 /// definition, the normaliser's part by Σ_j s_ij v_j·dy_i.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
           class DY>
