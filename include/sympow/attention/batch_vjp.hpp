@@ -201,7 +201,8 @@ inline namespace SYMPOW_THREADS {
 /// Keys and values get the sum of what the query heads of their group say, in order. Gradients are 0 where Q or K is
 /// padding. Threads run over sequences and key heads; a head that `attend` would cut into segments is cut here too,
 /// unless keys mix. Results are the same bit for bit for any number of threads. Throws as `attend`, before anything is
-/// touched, and `ShapeMismatch` for gradients of another shape, `InvalidArgument` for such in the memory of an argument.
+/// touched, and `ShapeMismatch` for gradients of another shape, `InvalidArgument` for such in the memory of an
+/// argument.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
 auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
                 Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
