@@ -47,7 +47,7 @@ void check_and_run_attention_vjp(const F& feature, const A& transition, const Ei
 ///
 /// Shapes: as of `attention`; dY: e × T, as Y. A row without weight has no gradient, and its dy changes nothing. Cost:
 /// T² (3 d + 2 e) + O(T²) operations under a causal mask, and those of `attention`, which finds the rows and their
-/// sums; O(T (d + e)) memory. Throws `ShapeMismatch`, `InvalidArgument` before anything is touched. Source: reverse
+/// sums; O(T (d + e)) memory. Throws as `attention` does, before anything is touched. Source: reverse
 /// mode of the definition, the normaliser's part by y_i·dy_i.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
           class DY>

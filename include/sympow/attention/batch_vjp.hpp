@@ -22,8 +22,8 @@ template <class Scalar>
 struct BatchResults {
   Heads<Scalar> dQ, dK, dV;
 
-  /// Throws `ShapeMismatch` unless they have the heads, numbers and tokens of what they are of, `InvalidArgument` unless
-  /// they have memory of their own.
+  /// Throws `ShapeMismatch` unless they have the heads, numbers and tokens of what they are of, and `InvalidArgument`
+  /// unless they have memory of their own.
   void check(const BatchCall<Scalar, const Scalar>& call) const {
     check_apart<Scalar>({dQ.memory(), dK.memory(), dV.memory()},
                         {call.Q.memory(), call.K.memory(), call.V.memory(), call.Y.memory()});
@@ -200,8 +200,8 @@ inline namespace SYMPOW_THREADS {
 ///
 /// Keys and values get the sum of what the query heads of their group say, in order. Gradients are 0 where Q or K is
 /// padding. Threads run over sequences and key heads; a head that `attend` would cut into segments is cut here too.
-/// Results are the same bit for bit for any number of threads. Throws as `attend`, before anything is touched, and
-/// `ShapeMismatch` for gradients of another shape.
+/// Results are the same bit for bit for any number of threads. Throws as `attend`, before anything is touched,
+/// `ShapeMismatch` for gradients of another shape and `InvalidArgument` for such in the memory of an argument.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
 auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
                 Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
