@@ -73,10 +73,11 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   template <class Log2Weight>
   double set_levels(const Keys<Scalar>& keys, Index count, double R, const Log2Weight& log2_weight) {
     double most = 0;
+    [[maybe_unused]] const double largest = R == 0 ? RowRun::bits_above_1 : R;
     if constexpr (F::score == Score::power) {
       auto levels = own_.levels(count);
       for (Index j = 0; j < count; ++j)
-        most = std::max(most, levels[j] = Level::of(log2_weight(j), keys.exponents[j], R));
+        most = std::max(most, levels[j] = Level::of(log2_weight(j), keys.exponents[j], largest));
     }
     return most;
   }
