@@ -21,6 +21,7 @@ struct Step {
   Tokens& x;
   Matrix<float> dY = x.random.matrix<float>(x.e, x.T);
   Checkpoints<float, F> checkpoints{};
+  RowSums<float, F> rows{};
   Gradients<float, A> gradients{};
   VjpWorkspace<float> workspace{};
 
@@ -41,8 +42,8 @@ struct Step {
     benchmark::DoNotOptimize(x.Y.data());
   }
   void attention_both() {
-    attention_forward();
-    attention_vjp(feature, transition, x.Q, x.K, x.V, dY, gradients, workspace);
+    attention(feature, transition, x.Q, x.K, x.V, x.Y, rows, x.workspace);
+    attention_vjp(feature, transition, x.Q, x.K, x.V, dY, rows, gradients, workspace);
     benchmark::DoNotOptimize(gradients.K.data());
   }
 };

@@ -89,6 +89,15 @@ void check_attention(const F& feature, const A& transition) {
         attention_vjp(feature, transition, x.Q, x.K, x.V, x.dY, gradients, workspace, options);
       },
       [] {});
+  RowSums<float, F> rows;
+  MatrixXf Y(e, T);
+  check_failures<A>(
+      [&](auto& gradients, auto& workspace) {
+        rows = {};
+        attention(feature, transition, x.Q, x.K, x.V, Batch<float>(Y), rows, workspace, options);
+        attention_vjp(feature, transition, x.Q, x.K, x.V, x.dY, rows, gradients, workspace, options);
+      },
+      [&] { REQUIRE((rows.size() == 0 || rows.size() == T)); });
 }
 
 template <class F, class A>

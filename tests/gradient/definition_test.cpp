@@ -74,7 +74,7 @@ TEST_CASE("gradients of feature maps are those of the definition", "[gradient]")
 }
 
 TEST_CASE("gradients through blocks of attention are those of the definition", "[gradient]") {
-  for (const Index T : {150, 300}) {  // blocks of 144
+  for (const Index T : {150, 300}) {  // blocks of 96
     Random random(2);
     const Problem<double> x(random, d, 2, T, .02);
     const auto check = [&](auto norm, const auto& feature, const Kind& kind, const auto& transition) {

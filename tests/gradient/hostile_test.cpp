@@ -43,14 +43,6 @@ Problem<Scalar> problem(double gates = .1, std::uint64_t seed = 3) {
   return {random, d, e, T, gates};
 }
 
-// What is compared bit for bit: all that a call gives.
-template <class Scalar, class A>
-bool equal_bits(const Gradients<Scalar, A>& a, const Gradients<Scalar, A>& b) {
-  const Found x = found_in(a), y = found_in(b);
-  return x.Q == y.Q && x.K == y.K && x.V == y.V && x.scale == y.scale && x.log_gamma == y.log_gamma &&
-         x.theta == y.theta && x.beta == y.beta && x.w == y.w && x.strengths == y.strengths;
-}
-
 }  // namespace
 
 TEST_CASE("a closed gate has the gradient 0, and the bits of one that is all but closed", "[gradient]") {
@@ -68,7 +60,11 @@ TEST_CASE("a closed gate has the gradient 0, and the bits of one that is all but
       dY.rightCols(T - closed) *= 1e4f;
       const auto by_attention = attention_vjp<Normalization>(feature, shut, x.Q, x.K, x.V, dY);
       CHECK(by_attention.transition.log_gamma[closed] == 0);
-      CHECK(equal_bits(by_attention, attention_vjp<Normalization>(feature, almost, x.Q, x.K, x.V, dY)));
+      // Of the same rows: those of exponential scores round a gate of -10^5 into the exponents of its block.
+      const bool same_rows = attention<Normalization>(feature, shut, x.Q, x.K, x.V) ==
+                             attention<Normalization>(feature, almost, x.Q, x.K, x.V);
+      if (same_rows) CHECK(equal_bits(by_attention, attention_vjp<Normalization>(feature, almost, x.Q, x.K, x.V, dY)));
+      CHECK((same_rows || std::is_same_v<std::remove_cvref_t<decltype(feature)>, Exponential>));
       if constexpr (has_state_forms<std::remove_cvref_t<decltype(feature)>, Decay>)
         for (const Index chunk : {1, 8}) {
           CAPTURE(chunk);
@@ -81,6 +77,10 @@ TEST_CASE("a closed gate has the gradient 0, and the bits of one that is all but
       shut_x.dY = dY;
       shut_x.parameters.log_gamma[closed] = -infinity;
       check_forms<Normalization>(feature, shut, shut_x);
+      if (!same_rows) {
+        shut_x.parameters.log_gamma[closed] = -1e5;
+        check_forms<Normalization>(feature, almost, shut_x);
+      }
     }
   };
   check(Normalized{}, SymmetricPower<2>{}, problem<double>());
@@ -313,10 +313,10 @@ TEST_CASE("gradients of keys of 10^-25 beside others, in squares", "[gradient]")
 TEST_CASE("gradients of keys of 10^-25 in blocks of attention, beside others and by themselves", "[gradient]") {
   Random random(6);
   for (const bool by_blocks : {false, true}) {
-    Problem<float> x(random, d, 2, 190, .02);  // blocks of 144
+    Problem<float> x(random, d, 2, 190, .02);  // blocks of 96
     for (Index t = 0; t < 190; ++t)
-      if (by_blocks ? t < 144 : t % 3 == 0) x.K.col(t) *= 1e-25f;
-    x.dY.leftCols(by_blocks ? 144 : 0).setZero();  // so that only rows behind their block ask for the short keys
+      if (by_blocks ? t < 96 : t % 3 == 0) x.K.col(t) *= 1e-25f;
+    x.dY.leftCols(by_blocks ? 96 : 0).setZero();  // so that only rows behind their block ask for the short keys
     const Wide least = 4 * Wide(std::numeric_limits<float>::denorm_min());
     Definition definition = definition_of<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {});
     definition.excuse(least);

@@ -122,4 +122,12 @@ void each_transition(const Visit& visit) {
   }
 }
 
+/// What is compared bit for bit: all that a call gives.
+template <class Scalar, class A>
+bool equal_bits(const Gradients<Scalar, A>& a, const Gradients<Scalar, A>& b) {
+  const Found x = found_in(a), y = found_in(b);
+  return x.Q == y.Q && x.K == y.K && x.V == y.V && x.scale == y.scale && x.log_gamma == y.log_gamma &&
+         x.theta == y.theta && x.beta == y.beta && x.w == y.w && x.strengths == y.strengths;
+}
+
 }  // namespace sympow::test

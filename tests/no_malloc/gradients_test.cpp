@@ -40,7 +40,7 @@ void check(const A& transition, Index T, const Allowed& by_blocks, const Allowed
   const auto directly = [&] { attention_vjp(F{}, transition, Q, K, V, dY, gradients, workspace, options); };
   CAPTURE(T, typeid(F).name(), typeid(A).name());
   directly();
-  CHECK(requests_of(directly) <= by_blocks.requests(of_parameters, (T + 143) / 144));
+  CHECK(requests_of(directly) <= by_blocks.requests(of_parameters, (T + 95) / 96));
 
   const State<Scalar, F> state(d, e);
   for (const Index spacing : {0, 1, 3}) {
@@ -79,7 +79,7 @@ TEST_CASE("gradients of a chain ask for memory by the piece", "[no_malloc]") {
   for (const Index T : {50, 200, 400}) {
     Random random(3);
     const Matrix<double> w = random.matrix(d, T).colwise().normalized();
-    const long blocks = (T + 143) / 144;
+    const long blocks = (T + 95) / 96;
     check<double, Linear>(householder(w, random.vector(T)), T, {30, 20 * blocks}, {40, 25});
   }
 }

@@ -7,6 +7,27 @@
 
 namespace SYMPOW_NAMESPACE {
 
+namespace detail {
+
+/// Checks a call and hands it to `engine`, a callable on `AttentionCall`. Nothing is touched if a check throws.
+template <class Normalization, class F, class A, class DQ, class DK, class DV, class Engine>
+void run_attention(const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
+                   const Eigen::MatrixBase<DV>& V, Batch<typename DQ::Scalar> Y,
+                   Workspace<typename DQ::Scalar>& workspace, const Options& options, const Engine& engine) {
+  using Scalar = typename DQ::Scalar;
+  constexpr RowKind rows = row_kind<Normalization, F>();
+  if constexpr (check_types<F, A, DQ, DK, DV>()) {
+    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
+    check_call(transition, queries, keys, values, options);
+    check_output(Y, queries, values);
+    if (options.diagnostics != nullptr) resize_anew(*options.diagnostics, 3, Q.cols());
+    const ViewOf<Scalar, A> view(transition);
+    engine(AttentionCall<Scalar>{view, rows, options, queries, keys, values, Y, memory_of(workspace)});
+  }
+}
+
+}  // namespace detail
+
 /// Attention, the definition, causal unless `Options::mask` says otherwise.
 ///
 ///     y_i = Σ_{j ≤ i} s_ij v_j  (/ Σ_{j ≤ i} s_ij),   s_ij = κ(scale · q_iᵀ M_ij k_j) b_ij
@@ -20,17 +41,9 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                const Eigen::MatrixBase<DV>& V, Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace,
                const Options& options = {}) {
-  using Scalar = typename DQ::Scalar;
-  constexpr detail::RowKind rows = detail::row_kind<Normalization, F>();
-  if constexpr (detail::check_types<F, A, DQ, DK, DV>()) {
-    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
-    detail::check_call(transition, queries, keys, values, options);
-    detail::check_output(Y, queries, values);
-    if (options.diagnostics != nullptr) detail::resize_anew(*options.diagnostics, 3, Q.cols());
-    const detail::ViewOf<Scalar, A> view(transition);
-    detail::AttentionForm<Scalar, F>::run(
-        feature, {view, rows, options, queries, keys, values, Y, detail::memory_of(workspace)});
-  }
+  detail::run_attention<Normalization, F>(transition, Q, K, V, Y, workspace, options, [&](const auto& call) {
+    detail::AttentionForm<typename DQ::Scalar, F>::run(feature, call);
+  });
 }
 
 /// The same, returning Y.

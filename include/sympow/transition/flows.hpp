@@ -2,8 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <complex>
 #include <type_traits>
 
+#include <sympow/core/blocks.hpp>
+#include <sympow/core/product.hpp>
+#include <sympow/core/view.hpp>
 #include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -30,6 +34,37 @@ struct Coupling {
       add_some(sums + u, std::integral_constant<Index, block>(), factor, x + u * each(), x_apart, dx + u * each(),
                dx_apart);
     add_some(sums + u, n - u, factor, x + u * each(), x_apart, dx + u * each(), dx_apart);
+  }
+
+  /// sums += factor times all couplings of the columns of x with those of dx.
+  template <class S>
+  void add_all(double* sums, double factor, const MatrixView<const S>& x, const MatrixView<const S>& dx) const {
+    for_blocks(size, [&](Index first, auto count) {
+      using Some = Eigen::Array<S, block_size<decltype(count)>, 1, 0, 16, 1>;
+      using Pairs = Eigen::Array<std::complex<S>, block_size<decltype(count)>, 1, 0, 16, 1>;
+      const Index n = count;
+      const auto some = [&](const MatrixView<const S>& of, Index row, Index t) {
+        return Eigen::Map<const Some>(of.col(t).data() + row, n);
+      };
+      const auto pairs = [&](const MatrixView<const S>& of, Index t) {
+        return Eigen::Map<const Pairs>(reinterpret_cast<const std::complex<S>*>(of.col(t).data()) + first, n);
+      };
+      for (Index begin = 0; begin < x.cols(); begin += short_sum) {
+        const Index end = std::min(begin + short_sum, x.cols());
+        Some terms = Some::Zero(n);
+        if (kind == channels) {
+          for (Index t = begin; t < end; ++t) terms += some(dx, first, t) * some(x, first, t);
+        } else if (kind == neighbours) {
+          Pairs products = Pairs::Zero(n);
+          for (Index t = begin; t < end; ++t) products += pairs(x, t).conjugate() * pairs(dx, t);
+          terms = products.imag();
+        } else {
+          for (Index t = begin; t < end; ++t)
+            terms += some(dx, first + size, t) * some(x, first, t) - some(dx, first, t) * some(x, first + size, t);
+        }
+        for (Index u = 0; u < n; ++u) sums[first + u] += factor * static_cast<double>(terms[u]);
+      }
+    });
   }
 
  private:

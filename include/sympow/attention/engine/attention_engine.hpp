@@ -15,6 +15,7 @@ struct AttentionCall {
   MatrixView<const Scalar> Q, K, V;
   MatrixView<Scalar> Y;
   EngineMemory<Scalar>& memory;
+  RowSum* sums = nullptr;  ///< of the rows, where they are asked for
 };
 
 /// Attention by segments of queries against blocks of keys. The rows of a segment begin with their own keys and walk
@@ -39,6 +40,7 @@ class AttentionEngine final : SegmentEngine<Scalar, F> {
     const Index before = std::clamp<Index>(-mask_.offset, 0, call_.Y.cols());  // queries that stand before token 0
     call_.Y.leftCols(before).setZero();
     if (call_.options.diagnostics != nullptr) call_.options.diagnostics->leftCols(before).setZero();
+    if (call_.sums != nullptr) std::fill_n(call_.sums, before, RowSum{});
     keys_.clear();
     of_keys_.frame.clear();
     if (mask_.is_full) {

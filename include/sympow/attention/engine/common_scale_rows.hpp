@@ -69,8 +69,8 @@ class CommonScaleRows final : public Rows<Scalar> {
   static constexpr int degree = degree_of<F>;
 
  public:
-  CommonScaleRows(CommonScaleMemory<Scalar>& memory, RowKind kind, Diagnostics* diagnostics)
-      : memory_(memory), sums_(memory.sums), ends_(memory.absolute, kind, diagnostics) {}
+  CommonScaleRows(CommonScaleMemory<Scalar>& memory, RowKind kind, const RowReports& reports)
+      : memory_(memory), sums_(memory.sums), ends_(memory.absolute, kind, reports) {}
 
   /// Memory for so many rows, and so many keys at a time.
   void reserve(Index value_rows, Index rows, Index keys) {
@@ -160,7 +160,7 @@ class CommonScaleRows final : public Rows<Scalar> {
     const Scalar sum = sums_.divides() ? sums_.denominator(i) : Scalar(0);
     const double noise = has_noise_ ? memory_.noise(queries.size())[i] : 0;
     const bool degenerate =
-        ends_.end(i, query, static_cast<double>(sum), noise, whole + queries.from_first[i] * std::numbers::log2e);
+        ends_.end(i, query, static_cast<double>(sum), noise, whole, {queries.from_first[i], queries.from_first_low[i]});
     constexpr double moderate = std::numeric_limits<Scalar>::max_exponent / 2;
     const bool is_near = std::abs(whole) < moderate;
     Scalar scale(0);  // of what means nothing; what is not finite shows

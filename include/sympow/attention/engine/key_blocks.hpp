@@ -9,9 +9,9 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class Scalar, FeatureMap F>
 class KeyBlocks {
  public:
-  /// Of all keys of a call that has these values, whose vectors have d rows.
-  KeyBlocks(AttentionMemory<Scalar>& memory, MatrixView<const Scalar> values, Index d)
-      : memory_(memory), values_(values), d_(d) {}
+  /// Of all keys of a call that has these values, whose vectors have d rows: a key a row or, `by_column`, a column.
+  KeyBlocks(AttentionMemory<Scalar>& memory, MatrixView<const Scalar> values, Index d, bool by_column = false)
+      : memory_(memory), values_(values), d_(d), by_column_(by_column) {}
 
   /// Memory for all of them, in blocks of n.
   void reserve(Index n) {
@@ -41,7 +41,10 @@ class KeyBlocks {
     memory_.blocks.push_back({own, no_weight, loader.total(), loader.begins_anew()});
     if (n == 0) return;
     KeyBlock& block = memory_.blocks.back();
-    set_copy(vectors_of(block), loaded.vectors.transpose());
+    if (by_column_)
+      vectors_of(block) = loaded.vectors;
+    else
+      set_copy(vectors_of(block), loaded.vectors.transpose());
     auto log_b = part(memory_.log_b, own.begin, n), low = part(memory_.log_b_low, own.begin, n);
     set_log_b_at_end(loaded, loader.rest(), log_b, low);
     part(memory_.norms, own.begin, n) = loaded.norms;
@@ -62,11 +65,11 @@ class KeyBlocks {
     }
   }
 
-  /// Those of a block, a key a row: n × d.
+  /// Those of a block: n × d, or d × n.
   MatrixView<Scalar> vectors_of(const KeyBlock& block) {
     const Index n = keys_in_number(block);
-    if (n == 0) return {nullptr, 0, d_};
-    return {memory_.vectors(values_.cols() * d_).data() + block.tokens.begin * d_, n, d_};
+    Scalar* const data = n == 0 ? nullptr : memory_.vectors(values_.cols() * d_).data() + block.tokens.begin * d_;
+    return {data, by_column_ ? d_ : n, by_column_ ? n : d_};
   }
   Keys<Scalar> keys_in(const KeyBlock& block) {
     const Index first = block.tokens.begin, n = keys_in_number(block);
@@ -94,6 +97,7 @@ class KeyBlocks {
   AttentionMemory<Scalar>& memory_;
   MatrixView<const Scalar> values_;
   Index d_;
+  bool by_column_;
   Scalar largest_value_ = 0;
 };
 

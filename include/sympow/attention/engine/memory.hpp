@@ -21,8 +21,7 @@ struct KeyBlock {
 template <class Scalar>
 struct AttentionMemory {
   std::vector<KeyBlock> blocks;
-  Panel<Scalar>
-      vectors;  ///< of each block an n × d matrix, one channel of its tokens a column: a panel of every later product
+  Panel<Scalar> vectors;  ///< of each block a matrix, a panel of every later product
   Panel<Scalar> norms, weights, logits;
   Panel<double> exponents, log_b, log_b_low, scratch;
   Frame frame;  ///< where queries and keys turn from

@@ -26,8 +26,8 @@ class OwnScaleRows final : public Rows<Scalar> {
   static constexpr int degree = degree_of<F>;
 
  public:
-  OwnScaleRows(OwnScaleMemory<Scalar>& memory, RowKind kind, Diagnostics* diagnostics)
-      : memory_(memory), ends_(memory.absolute, kind, diagnostics) {}
+  OwnScaleRows(OwnScaleMemory<Scalar>& memory, RowKind kind, const RowReports& reports)
+      : memory_(memory), ends_(memory.absolute, kind, reports) {}
 
   /// Memory for so many rows, and so many keys at a time.
   void reserve(Index value_rows, Index rows, Index keys) {
@@ -123,7 +123,7 @@ class OwnScaleRows final : public Rows<Scalar> {
     const double scale = memory_.scales(n_)[i];
     const bool is_sum = ends_.kind() == RowKind::sums;
     const auto row = values().col(i);
-    if (ends_.end(i, query, static_cast<double>(sum), static_cast<double>(memory_.noises(n_)[i]), scale) ||
+    if (ends_.end(i, query, static_cast<double>(sum), static_cast<double>(memory_.noises(n_)[i]), scale, {}) ||
         scale == no_weight)
       for (Index r = 0; r < e_; ++r) y[r] = row[r] * Scalar(0) + Scalar(0);  // what is not finite shows
     else if (is_sum)

@@ -13,18 +13,29 @@ inline double log2_sum(double a, double b) {
   return less == no_weight || std::isnan(less) ? more : more + std::log1p(std::exp2(less - more)) * std::numbers::log2e;
 }
 
-/// The ends of rows: degeneracy, and where they are asked for the diagnostics, for which the absolute weight of all
-/// that a row sees is kept as a logarithm.
+/// Σ_j s_ij = 2^exponent sum of a row, with a whole exponent; a sum of 0 where there is nothing to divide by.
+struct RowSum {
+  double sum = 0, exponent = 0;
+};
+
+/// What is said of the rows of a call beside them, each null where it is not asked for.
+struct RowReports {
+  Diagnostics* diagnostics = nullptr;
+  RowSum* sums = nullptr;  ///< one a row; of powers that are not divided they mean nothing
+};
+
+/// The ends of rows: degeneracy, and what is reported; for diagnostics the absolute weight of all that a row sees is
+/// kept as a logarithm.
 template <class Scalar, FeatureMap F>
 class RowEnds {
   static constexpr int degree = degree_of<F>;
 
  public:
-  RowEnds(Panel<double>& memory, RowKind kind, Diagnostics* diagnostics)
-      : memory_(memory), kind_(kind), diagnostics_(diagnostics) {}
+  RowEnds(Panel<double>& memory, RowKind kind, const RowReports& reports)
+      : memory_(memory), kind_(kind), reports_(reports) {}
 
   [[nodiscard]] RowKind kind() const { return kind_; }
-  [[nodiscard]] bool diagnoses() const { return diagnostics_ != nullptr; }
+  [[nodiscard]] bool diagnoses() const { return reports_.diagnostics != nullptr; }
 
   void reset(const Queries<Scalar>& queries) {
     if (!diagnoses()) return;
@@ -60,16 +71,17 @@ class RowEnds {
     sum = log2_sum(sum, log2_weight);
   }
 
-  /// Whether row i, whose scores sum to 2^exponent `sum`, has nothing to divide by: a sum not above 16 u of the noise
-  /// in it, both with that exponent. Noise that is not finite hides nothing. Writes the diagnostics of query `query` of
-  /// the call.
-  bool end(Index i, Index query, double sum, double noise, double exponent) {
+  /// Whether row i, whose scores sum to 2^exponent e^gate `sum`, has nothing to divide by: a sum not above 16 u of the
+  /// noise in it, both with that factor. Noise that is not finite hides nothing. Reports of query `query` of the call.
+  bool end(Index i, Index query, double sum, double noise, double exponent, const LogDecay& gate) {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
     const double size = std::abs(sum), compared = kind_ == RowKind::signed_means ? size : sum;
     const bool degenerate = kind_ != RowKind::sums && compared <= tolerance * noise && std::isfinite(noise);
+    if (reports_.sums != nullptr) reports_.sums[query] = {degenerate ? 0 : sum * gate.weight(0), exponent};
     if (!diagnoses()) return degenerate;
+    exponent += gate.high * std::numbers::log2e;
     const double log2_size = size == 0 ? no_weight : std::log2(size) + exponent, absolute = memory_(n_)[i];
-    double* const said = &(*diagnostics_)(0, query);
+    double* const said = &(*reports_.diagnostics)(0, query);
     said[0] = log2_size * std::numbers::ln2;
     said[1] = absolute == no_weight ? 0 : std::exp2(absolute - log2_size);
     said[2] = degenerate ? 1 : 0;
@@ -84,7 +96,7 @@ class RowEnds {
 
   Panel<double>& memory_;
   RowKind kind_;
-  Diagnostics* diagnostics_;
+  RowReports reports_;
   Index n_ = 0;
 };
 

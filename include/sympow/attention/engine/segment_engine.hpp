@@ -21,7 +21,7 @@ class SegmentEngine {
       : memory_(call.memory),
         loader_(feature, call.transition, memory_.segment, call.K.rows(), call.options.scale, embeds),
         rows_(call.rows),
-        diagnostics_(call.options.diagnostics),
+        reports_{call.options.diagnostics, call.sums},
         value_rows_(call.V.rows()),
         heads_(heads),
         has_common_scale_(F::score != Score::exponential && rows_ != RowKind::signed_means) {}
@@ -98,8 +98,8 @@ class SegmentEngine {
   /// their own.
   static constexpr Index few_tokens = 16;
 
-  CommonScaleRows<Scalar, F> common_scale_rows() { return {memory_.common_scale, rows_, diagnostics_}; }
-  OwnScaleRows<Scalar, F> own_scale_rows() { return {memory_.own_scale, rows_, diagnostics_}; }
+  CommonScaleRows<Scalar, F> common_scale_rows() { return {memory_.common_scale, rows_, reports_}; }
+  OwnScaleRows<Scalar, F> own_scale_rows() { return {memory_.own_scale, rows_, reports_}; }
 
   // For every head, each as many tokens as those before it could do.
   Index for_heads(Segment segment, Index (SegmentEngine::*take_some)(Segment)) {
@@ -143,7 +143,7 @@ class SegmentEngine {
     return segment.size;
   }
 
-  Diagnostics* diagnostics_;
+  RowReports reports_;
   Index value_rows_, heads_;
   bool has_common_scale_;
 };

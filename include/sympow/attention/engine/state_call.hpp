@@ -22,7 +22,8 @@ struct StateCall {
   StateContent<Scalar>& state;
   MatrixView<Scalar> Y;
   EngineMemory<Scalar>& memory;
-  bool reads = true;  ///< the tokens have queries
+  RowSum* sums = nullptr;  ///< of the rows, where they are asked for
+  bool reads = true;       ///< the tokens have queries
   Frame* standing =
       nullptr;  ///< where queries turn from while the state stands still; otherwise it takes the tokens' keys
 

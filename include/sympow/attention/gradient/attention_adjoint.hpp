@@ -1,30 +1,30 @@
 // Segments of queries back through blocks of keys: the engine of the gradients of the attention form.
 #pragma once
 
-#include <sympow/attention/engine/key_blocks.hpp>
+#include <sympow/attention/engine/attention_engine.hpp>
 #include <sympow/attention/gradient/segment_adjoint.hpp>
 #include <sympow/transition/flows.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Segments from the last to the first. The rows of a segment see its own keys and, pulled through what lies between,
-/// the blocks before it; of these pairs the logits X and the products Vᵀ dY are kept, 2 n numbers a key, until the rows
-/// know what the loss asks of them. What a block's keys get from later rows waits for its turn. Under a full mask rows
-/// come first and see all blocks, and then keys do. Five products a pair.
+/// Segments from the last to the first, of rows that the forward pass has left. A segment sees its own keys and, pulled
+/// through what lies between, the blocks before it, one at a time: logits, what the loss gains by them, and what rows
+/// and keys get, while all pairs of the block are in a cache. What a block's keys get from later rows waits for its
+/// turn. Under a full mask rows come first and see all blocks, and then keys do. Five products a pair, of factors that
+/// none of them has to turn round: pairs have a row a query.
 template <class Scalar, FeatureMap F>
 class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   using Base = SegmentAdjoint<Scalar, F>;
   using Base::action_, Base::call_, Base::degree, Base::is_embedded, Base::is_exponential, Base::loader_, Base::log2_of,
       Base::memory_, Base::own_, Base::rows_, Base::size;
   using typename Base::Level;
-  static constexpr Index most = 144;  // tokens of a segment
-  static constexpr Index short_sum = 16;
+  static constexpr Index most = 96;  // tokens of a segment
 
  public:
   AttentionAdjoint(const F& feature, const VjpCall<Scalar>& call)
-      : Base(feature, call, Base::has_slope(feature)),
+      : Base(feature, call, Base::has_slope(feature), false),
         kept_(call.adjoint_memory.blocks),
-        keys_(call.memory.attention, call.V, loader_.vector_rows()),
+        keys_(call.memory.attention, call.V, loader_.vector_rows(), true),
         tokens_(tokens_of(call.Q, call.K, call.options.mask)),
         pulls_(action_ == KeyAction::scale || action_ == KeyAction::mix) {}
 
@@ -59,13 +59,14 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     const Index n = std::min(most, tokens_), keys = call_.K.cols(), rows = loader_.vector_rows();
     Base::reserve(n);
     keys_.reserve(n);
-    for (auto* panel : {&kept_.logits, &kept_.products}) (*panel)(keys* n);
-    if (Base::by_slopes_) kept_.slopes(keys * n), own_.slopes(n, n);
+    for (auto* panel : {&kept_.logits, &kept_.products}) (*panel)(n, n);
+    if (Base::by_slopes_) kept_.slopes(n, n), own_.slopes(n, n);
+    kept_.queries(n, rows), kept_.G(n, call_.V.rows());
     kept_.d_keys(rows, keys).setZero();
     kept_.of_keys(keys).setZero();
-    for (auto* panel : {&kept_.weights, &kept_.ones, &kept_.sums}) (*panel)(n);
-    kept_.ones(n).setOnes();
-    kept_.d_block(std::max(rows, call_.V.rows()), n), kept_.d_logits(n, n);
+    for (auto* panel : {&kept_.weights, &kept_.sums}) (*panel)(n);
+    for (auto* panel : {&kept_.gates, &kept_.gates_low}) (*panel)(n);
+    kept_.d_block(std::max(rows, call_.V.rows()), n);
   }
 
   // All keys, block by block, and where each block starts.
@@ -85,12 +86,6 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     kept_.through(Base::flows_through(), keys_.size()).setZero();
   }
 
-  // Of a block with the rows: logits, and v_j·dŷ_i. One block after the other, as columns of all keys would be too far
-  // apart for a cache.
-  MatrixView<Scalar> part(Panel<Scalar>& panel, const KeyBlock& block, Index keys) {
-    const Index first = std::min(block.tokens.begin, call_.K.cols());
-    return {panel(call_.K.cols() * size()).data() + first * size(), keys, size()};
-  }
   // The queries as they see block number m, counted from the nearest.
   MatrixView<Scalar> queries_at(Index m) {
     const Index n = size(), d = loader_.vector_rows();
@@ -103,82 +98,27 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     if (loader_.begins_anew() || (is_full && Base::query_tokens_.size == 0)) return;
     keys_.walk_back(is_full ? keys_.size() : block_, loader_.first(),
                     [&](Index b, const LogDecay& between) { seen_.push_back({b, between}); });
-    const Index n = size(), count = std::ssize(seen_);
-    if (pulls_) kept_.pulled(loader_.vector_rows(), n * count);
-    for (Index m = 0; m < count; ++m) {
-      const KeyBlock& block = keys_[seen_[static_cast<std::size_t>(m)].block];
-      MatrixView<Scalar> queries = queries_at(m);
-      if (pulls_ && m == 0) queries = loader_.queries().vectors;
-      if (pulls_ && m > 0) {
-        queries = queries_at(m - 1);
-        call_.transition.pull(keys_[seen_[static_cast<std::size_t>(m - 1)].block].tokens, Batch<Scalar>(queries));
-      }
-      const Keys<Scalar> keys = keys_.keys_in(block);
-      if (keys.size() == 0) continue;
-      set_product(part(kept_.logits, block, keys.size()), keys.vectors, queries);
-      set_product(part(kept_.products, block, keys.size()), keys.values.transpose(), rows_.dY());
-      if (Base::by_slopes_) set_slopes(block, keys);
+    const Index count = std::ssize(seen_);
+    if (!pulls_ || count == 0) return;
+    kept_.pulled(loader_.vector_rows(), size() * count);
+    queries_at(0) = loader_.queries().vectors;
+    for (Index m = 1; m < count; ++m) {
+      queries_at(m) = queries_at(m - 1);
+      call_.transition.pull(keys_[seen_[static_cast<std::size_t>(m - 1)].block].tokens, Batch<Scalar>(queries_at(m)));
     }
-  }
-  // From the logits of a block to their scores and slopes.
-  void set_slopes(const KeyBlock& block, const Keys<Scalar>& keys) {
-    auto logits = part(kept_.logits, block, keys.size()), slopes = part(kept_.slopes, block, keys.size());
-    slopes = logits;
-    Base::set_slopes(slopes, keys, false);
-    loader_.set_scores(logits, keys.exponents, loader_.queries().exponents);
   }
   [[nodiscard]] double log2_before() override {
     double largest = no_weight;
     for (const Seen& seen : seen_) largest = std::max(largest, keys_[seen.block].M + log2_of(seen.between.high));
     return largest;
   }
-  double largest_before(Index i) override {
-    double largest = no_weight;
-    for_seen([&](const KeyBlock& block, const Keys<Scalar>& keys, const LogDecay& between) {
-      largest =
-          std::max(largest, largest_exponent(part(kept_.logits, block, keys.size()).col(i).data(), keys,
-                                             Base::until(i, between), loader_.queries().exponents[i], keys.size()));
-    });
-    return largest;
-  }
-  void add_before(Index begin, Index end, double E) override {
-    for_seen([&](const KeyBlock& block, const Keys<Scalar>& keys, const LogDecay& between) {
-      const Index count = keys.size();
-      auto logits = part(kept_.logits, block, count), products = part(kept_.products, block, count);
-      const auto weights = weights_of(keys, between, E);
-      for (Index i = begin; i < end; ++i) {
-        Scalar* const x = logits.col(i).data();
-        if constexpr (is_exponential)
-          weigh_exponentials(x, keys, Base::until(i, between), loader_.queries().exponents[i], E * std::numbers::ln2,
-                             count);
-        rows_.add(i, sums_of_scores<degree>(x, weights.data(), products.col(i).data(), count));
-      }
-    });
-  }
-  // Of the keys of a block beside 2^E, all 1 where scores have become numbers.
-  ColumnView<const Scalar> weights_of(const Keys<Scalar>& keys, const LogDecay& between, double E,
-                                      const Level& level = {}) {
-    const Index n = keys.size();
-    if constexpr (is_exponential) return kept_.ones(n);
-    auto weights = kept_.weights(n);
-    const double M = level.is_only ? keys.M : Base::set_weights_of(level, keys, weights);
-    const double factor = M == no_weight ? 0 : between.weight(M - E + level.below());
-    set_scaled(weights.data(), level.is_only ? keys.weights.data() : weights.data(), static_cast<Scalar>(factor), n);
-    return weights;
-  }
-  // visit(block, keys, between) for the blocks with keys that the rows see.
-  template <class Visit>
-  void for_seen(const Visit& visit) {
-    for (const Seen& seen : seen_)
-      if (const Keys<Scalar> keys = keys_.keys_in(keys_[seen.block]); keys.size() > 0)
-        visit(keys_[seen.block], keys, seen.between);
-  }
 
   // From the farthest block on: what rows get there is pulled back through the blocks that are nearer.
   void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) override {
     const double unit = power_of_two<double>(R);
-    const Index count = run.end - run.begin;
+    const Index count = run.end - run.begin, d = d_queries.rows(), e = call_.V.rows();
     const auto d_rows = d_queries.middleCols(run.begin, count);
+    set_copy(kept_.G(count, e), own_.G(e, size()).middleCols(run.begin, count).transpose());
     double flow = 0;
     for (Index m = std::ssize(seen_); m-- > 0;) {
       const Seen& seen = seen_[static_cast<std::size_t>(m)];
@@ -187,67 +127,109 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       const auto queries = queries_at(m).middleCols(run.begin, count);
       pass_through(seen.block, flow, unit, queries, d_rows);
       if (pulls_) call_.vjp.pull_vjp(block.tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), unit);
+      if (pulls_ || m + 1 == std::ssize(seen_)) set_copy(kept_.queries(count, d), queries.transpose());
       if (keys.size() == 0) continue;
+      look_at(run, seen, keys);
       const double highest = Base::set_levels(keys, keys.size(), R, [&](Index j) {
         return degree * keys.exponents[j] + log2_of(keys.log_b[j] + seen.between.high) - run.E;
       });
       Base::for_levels(highest, [&](const Level& level) {
         const double lower = R - level.below();
-        auto d_logits = kept_.d_logits(keys.size(), count);
+        auto d_logits = Base::used_up(level, kept_.products(count, keys.size()), own_.other_products);
         flow += differentiate(run, lower, seen, level, d_logits) * power_of_two<double>(-level.below());
-        auto d_keys = kept_.d_block(d_queries.rows(), keys.size());
-        set_product(d_keys, queries, d_logits.transpose());
+        add_waiting(block, keys, queries, d_logits, lower);
         if (level.number > 0) d_logits *= power_of_two<Scalar>(-level.below());
-        add_product(d_rows, keys.vectors.transpose(), d_logits);
-        auto waiting = kept_.d_keys(d_queries.rows(), call_.K.cols()).middleCols(block.tokens.begin, keys.size());
-        for (Index j = 0; j < keys.size(); ++j)
-          detail::add_times_power_of_two<Scalar>(waiting.col(j), d_keys.col(j),
-                                                 lower - Base::length_of(keys.exponents[j]));
+        add_product(d_rows, keys.vectors, d_logits.transpose());
       });
     }
+  }
+  // What a block's keys get from the rows, in the unit 2^R.
+  void add_waiting(const KeyBlock& block, const Keys<Scalar>& keys, MatrixView<Scalar> queries,
+                   MatrixView<Scalar> d_logits, double R) {
+    auto to = kept_.d_keys(queries.rows(), call_.K.cols()).middleCols(block.tokens.begin, keys.size());
+    bool is_near = R == 0;
+    for (Index j = 0; j < keys.size() && is_near; ++j) is_near = unit_of(keys.exponents[j]) == 0;
+    if (is_near) return add_product(to, queries, d_logits);
+    auto d_keys = kept_.d_block(to.rows(), to.cols());
+    set_product(d_keys, queries, d_logits);
+    for (Index j = 0; j < keys.size(); ++j)
+      detail::add_times_power_of_two<Scalar>(to.col(j), d_keys.col(j), R - unit_of(keys.exponents[j]));
+  }
+  // The exponent of what waits for a key 2^n k̂: gradients are divided by its length, if that is far from 1.
+  static double unit_of(double exponent) {
+    constexpr double near = 16;
+    const double length = Base::length_of(exponent);
+    return std::abs(length) <= near ? 0 : length;
+  }
+  // Logits of the rows with a block, or their scores if these are no powers of them, slopes, and v_j·g_i.
+  void look_at(const RowRun& run, const Seen& seen, const Keys<Scalar>& keys) {
+    const Index count = run.end - run.begin, n = keys.size(), d = loader_.vector_rows(), e = call_.V.rows();
+    auto logits = kept_.logits(count, n);
+    set_product(logits, kept_.queries(count, d), keys.vectors);
+    set_product(kept_.products(count, n), kept_.G(count, e), keys.values);
+    const auto lengths = loader_.queries().exponents.segment(run.begin, count);
+    if constexpr (is_embedded) {
+      if (Base::by_slopes_) {
+        auto slopes = kept_.slopes(count, n);
+        slopes = logits;
+        Base::feature_.set_slopes(slopes, lengths, keys.exponents, false);
+        loader_.set_scores(logits, lengths, keys.exponents);
+      }
+    } else if constexpr (is_exponential) {
+      auto gates = kept_.gates(count), low = kept_.gates_low(count);
+      for (Index i = 0; i < count; ++i) {
+        const LogDecay until = Base::until(run.begin + i, seen.between);
+        gates[i] = until.high, low[i] = until.low;
+      }
+      const auto references = rows_.references().segment(run.begin, count);
+      for (Index j = 0; j < n; ++j) {
+        Scalar* const x = logits.col(j).data();
+        weigh_exponentials(x, count, [&](Index i) {
+          return references[i] == no_weight ? no_weight
+                                            : exponent_of_score(x[i], keys, j, {gates[i], low[i]}, lengths[i]) -
+                                                  references[i] * std::numbers::ln2;
+        });
+      }
+    }
+  }
+  // Of the keys of a block beside 2^E; exponentials have them already.
+  ColumnView<const Scalar> weights_of(const Keys<Scalar>& keys, const LogDecay& between, double E, const Level& level) {
+    const Index n = keys.size();
+    auto weights = kept_.weights(n);
+    if constexpr (is_exponential) return weights;
+    const double M = level.is_only ? keys.M : Base::set_weights_of(level, keys, weights);
+    const double factor = M == no_weight ? 0 : between.weight(M - E + level.below());
+    set_scaled(weights.data(), level.is_only ? keys.weights.data() : weights.data(), static_cast<Scalar>(factor), n);
+    return weights;
   }
   // Couplings of the rows with what lies before a block flow through it.
   void pass_through(Index block, double flow, double unit, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
     kept_.gates_through[static_cast<std::size_t>(block)] += unit * flow;
     if (action_ != KeyAction::turn || Base::is_absolute()) return;
     const Coupling coupling = coupling_of(call_.vjp.planes());
-    auto of_run = own_.scratch(coupling.size), through = kept_.through(coupling.size, keys_.size()).col(block);
-    of_run.setZero();
-    for (Index i = 0; i < queries.cols(); ++i)
-      coupling.add(of_run.data(), coupling.size, 1, queries.col(i).data(), coupling.size, d_queries.col(i).data(),
-                   coupling.size);
-    through += unit * of_run;
+    coupling.add_all<Scalar>(kept_.through(coupling.size, keys_.size()).col(block).data(), unit, queries, d_queries);
   }
   // The pairs of a run of rows with a block's keys of a level, in the unit 2^R; returns the sum of their couplings.
   double differentiate(const RowRun& run, double R, const Seen& seen, const Level& level, MatrixView<Scalar> d_logits) {
     const KeyBlock& block = keys_[seen.block];
     const Keys<Scalar> keys = keys_.keys_in(block);
     const Index n = keys.size(), count = run.end - run.begin, e = call_.V.rows();
-    auto scores = Base::used_up(level, part(kept_.logits, block, n), own_.other_logits),
-         products = Base::used_up(level, part(kept_.products, block, n), own_.other_products);
-    auto of_keys = kept_.of_keys(call_.K.cols()).segment(block.tokens.begin, n);
+    auto scores = Base::used_up(level, kept_.logits(count, n), own_.other_logits);
     const auto weights = weights_of(keys, seen.between, run.E, level);
-    const double unit = power_of_two<double>(R);
-    double flow = 0;
-    auto sums = kept_.sums(n);  // over a few rows
-    sums.setZero();
-    for (Index i = run.begin; i < run.end; ++i) {
-      auto of_row = d_logits.col(i - run.begin);
-      const ColumnView<Scalar> couplings = products.col(i);
-      const double sum = differentiate_scores<F>(scores.col(i).data(), couplings.data(), of_row.data(), weights.data(),
-                                                 own_.factors(size())[i], own_.last(size())[i], n);
-      if constexpr (is_exponential) Base::lengthen(of_row, keys, loader_.queries().exponents[i], n);
-      if (Base::by_slopes_) of_row.array() *= part(kept_.slopes, block, n).col(i).array();
-      own_.of_rows(size())[i] += unit * sum;
-      flow += sum;
-      sums += couplings;
-      if ((i - run.begin) % short_sum != short_sum - 1 && i + 1 < run.end) continue;
-      of_keys += unit * sums.template cast<double>();
-      sums.setZero();
-    }
+    const double flow =
+        differentiate_pairs<F>(scores, d_logits, weights.data(), own_.last(size()).data() + run.begin,
+                               power_of_two<double>(R), own_.of_rows(size()).data() + run.begin,
+                               kept_.of_keys(call_.K.cols()).data() + block.tokens.begin, kept_.sums(count).data());
+    if (Base::by_slopes_) d_logits.array() *= kept_.slopes(count, n).array();
+    if constexpr (is_exponential)
+      for (Index j = 0; j < n; ++j)
+        Base::lengthen(d_logits.col(j), loader_.queries().exponents.segment(run.begin, count), keys.exponents[j]);
+    const auto G = own_.G(e, size()).middleCols(run.begin, count);
+    const auto to = call_.dV.middleCols(block.tokens.begin, n);
+    if (R == 0) return add_product(to, G, scores), flow;
     auto dV = kept_.d_block(e, n);
-    set_product(dV, own_.G(e, size()).middleCols(run.begin, count), scores.middleCols(run.begin, count).transpose());
-    Base::add_times_power_of_two(call_.dV.middleCols(block.tokens.begin, n), dV, R);
+    set_product(dV, G, scores);
+    Base::add_times_power_of_two(to, dV, R);
     return flow;
   }
 
@@ -265,14 +247,12 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   }
   [[nodiscard]] double log2_behind(Index j) override {
     const Scalar entry = extent_of<Scalar>(waiting().middleCols(j, 1)).largest;
-    return entry > Scalar(0) ? std::log2(static_cast<double>(entry)) + Base::length_of(loader_.keys().exponents[j])
-                             : no_weight;
+    return entry > Scalar(0) ? std::log2(static_cast<double>(entry)) + unit_of(loader_.keys().exponents[j]) : no_weight;
   }
   void add_behind(double R, const Level& level, MatrixView<Scalar> d_keys, MatrixView<Scalar>) override {
     for (Index j = 0; j < d_keys.cols(); ++j)
       if (level.is_only || own_.levels(d_keys.cols())[j] == level.number)
-        set_times_power_of_two<Scalar>(d_keys.col(j), waiting().col(j),
-                                       Base::length_of(loader_.keys().exponents[j]) - R);
+        set_times_power_of_two<Scalar>(d_keys.col(j), waiting().col(j), unit_of(loader_.keys().exponents[j]) - R);
   }
   // What the keys of the segment have from later rows.
   MatrixView<Scalar> waiting() { return Base::keys_of(kept_.d_keys(loader_.vector_rows(), call_.K.cols())); }
@@ -284,6 +264,20 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   bool pulls_;
 };
 
+/// The call with the rows of its forward pass, which is made for them.
+template <class Scalar, FeatureMap F>
+VjpCall<Scalar> with_rows(const F& feature, VjpCall<Scalar> call) {
+  auto& sums = call.adjoint_memory.blocks.sums_of_rows;
+  sums.resize(static_cast<std::size_t>(call.Q.cols()));
+  const auto Y = call.adjoint_memory.blocks.Y(call.V.rows(), call.Q.cols());
+  Options options = call.options;
+  options.diagnostics = nullptr;
+  AttentionForm<Scalar, F>::run(
+      feature, {call.transition, call.rows, options, call.Q, call.K, call.V, Y, call.memory, sums.data()});
+  call.known = {sums.data(), Y.data()};
+  return call;
+}
+
 /// The gradients of the attention form, compiled once for a scalar type and a feature map.
 template <class Scalar, FeatureMap F>
 struct AttentionVjp {
@@ -292,9 +286,11 @@ struct AttentionVjp {
 template <class Scalar, FeatureMap F>
 void AttentionVjp<Scalar, F>::run(const F& feature, const VjpCall<Scalar>& call) {
   if constexpr (is_own_embedded<Scalar, F>)
-    AttentionVjp<Scalar, EmbeddedFeature<Scalar>>::run(EmbeddedFeatureOf<Scalar, F>(feature), call);
+    return AttentionVjp<Scalar, EmbeddedFeature<Scalar>>::run(EmbeddedFeatureOf<Scalar, F>(feature), call);
+  else if (call.known.sums != nullptr || (call.rows == RowKind::sums && F::score != Score::exponential))
+    return AttentionAdjoint<Scalar, F>(feature, call).run();
   else
-    AttentionAdjoint<Scalar, F>(feature, call).run();
+    AttentionAdjoint<Scalar, F>(feature, with_rows(feature, call)).run();
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -24,7 +24,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   using typename Base::Level;
 
   ChunkAdjoint(const F& feature, const VjpCall<Scalar>& call, AdjointContent<Scalar>& adjoint)
-      : Base(feature, call, false), gauge_(adjoint.gauge), H_(adjoint.sums) {}
+      : Base(feature, call, false, true), gauge_(adjoint.gauge), H_(adjoint.sums) {}
   ~ChunkAdjoint() = default;
 
   /// Memory for chunks of n tokens.

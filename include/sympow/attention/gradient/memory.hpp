@@ -7,17 +7,22 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// What the attention form keeps of all keys on the way back, and of the rows of a segment with all blocks.
+/// What the attention form keeps of all keys on the way back, and of the rows of a segment with one block, a row a
+/// query.
 template <class Scalar>
 struct BlockAdjointMemory {
   std::vector<Frame> frames;          ///< where the queries and keys of each block turn from
   std::vector<double> gates_through;  ///< couplings that flow through each block
   Panel<double> through, of_keys;     ///< planes × blocks; couplings of each key with the rows of later blocks
-  Panel<Scalar> logits, products;     ///< keys × n
+  Panel<Scalar> logits, products;     ///< n × n
   Panel<Scalar> slopes;               ///< the same, of scores that are known by them
   Panel<Scalar> pulled;               ///< d × n for every block
+  Panel<Scalar> queries, G;           ///< n × d and n × e
   Panel<Scalar> d_keys;               ///< of all keys, from later rows
-  Panel<Scalar> weights, ones, sums, d_block, d_logits;
+  Panel<Scalar> weights, sums, d_block;
+  Panel<double> gates, gates_low;    ///< of rows
+  Panel<Scalar> Y;                   ///< of a forward pass that nobody has kept,
+  std::vector<RowSum> sums_of_rows;  ///< and its sums
 };
 
 /// What the backward walks keep of a segment of n tokens, whose vectors have `rows` rows: those of keys, or of φ where

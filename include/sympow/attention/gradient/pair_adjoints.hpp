@@ -5,6 +5,7 @@
 
 #include <sympow/attention/keys.hpp>
 #include <sympow/core/integer_power.hpp>
+#include <sympow/core/product.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -40,45 +41,76 @@ ScoreSums sums_of_scores(const Scalar* x, const Scalar* w, const Scalar* e, Inde
   return {static_cast<double>(sums.sum()), static_cast<double>(products.sum())};
 }
 
-/// From logits x, products e_j = v_j·dŷ and the row's inv and last, with D_j = v⁺_j·g = inv e_j + last and s_j = x_j^P
-/// w_j, or x_j itself where exponentials are in its place:
+/// From logits x, or exponentials in their place, to what the loss gains by them, with D = v⁺·g and s = x^P w:
 ///
-///     d_j ← ∂s_j/∂x_j D_j  (of the logit)      e_j ← s_j D_j  (of log s)      x_j ← s_j
-///
-/// Returns Σ_j s_j D_j.
+///     d ← ∂s/∂x D  (of the logit)      D ← s D  (the coupling, of log s)      x ← s
+template <FeatureMap F, class Scalar, class X, class W>
+[[gnu::always_inline]] inline void differentiate_some(X& x, X& D, X& d, const W& w) {
+  if constexpr (F::score == Score::exponential) {
+    D = d = X(x * D);
+  } else {
+    const X slope = slope_power<degree_of<F>>(x) * w;
+    x = x * slope;
+    d = Scalar(degree_of<F>) * slope * D;
+    D = x * D;
+  }
+}
+/// Of a row with n keys, from e_j = v_j·dŷ and its inv and last; e ← the couplings.
 template <FeatureMap F, class Scalar>
-double differentiate_scores(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar inv, Scalar last, Index n) {
+void differentiate_row(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar inv, Scalar last, Index n) {
   constexpr Index block = 16;
   using Block = Eigen::Array<Scalar, block, 1>;
-  const auto some = [&](auto& scores, auto& products, auto& slopes, const auto& weights) {
-    using Some = std::remove_cvref_t<decltype(scores)>;
-    const Some of_score = inv * products + last;
-    if constexpr (F::score == Score::exponential) {
-      slopes = scores * of_score;
-      products = slopes;
-    } else {
-      const Some slope = slope_power<degree_of<F>>(scores) * weights;
-      scores = scores * slope;
-      slopes = Scalar(degree_of<F>) * slope * of_score;
-      products = scores * of_score;
-    }
-  };
-  Block sums = Block::Zero();
   Index j = 0;
   for (; j + block <= n; j += block) {
-    Block scores = Block::Map(x + j), products = Block::Map(e + j), slopes;
+    Block scores = Block::Map(x + j), some = inv * Block::Map(e + j) + last, slopes;
     const Block weights = Block::Map(w + j);
-    some(scores, products, slopes, weights);
-    sums += products;
+    differentiate_some<F, Scalar>(scores, some, slopes, weights);
     Block::Map(x + j) = scores;
-    Block::Map(e + j) = products;
+    Block::Map(e + j) = some;
     Block::Map(d + j) = slopes;
   }
-  for (Index r = 0; j < n; ++j, ++r) {
-    some(x[j], e[j], d[j], w[j]);
-    sums[r] += e[j];
+  for (; j < n; ++j) {
+    e[j] = inv * e[j] + last;
+    differentiate_some<F, Scalar>(x[j], e[j], d[j], w[j]);
   }
-  return static_cast<double>(sums.sum());
+}
+/// Of all pairs of rows i with keys j, from e(i, j) = v_j·g_i without `last`; e ← d. Couplings go to of_rows and
+/// of_keys, in units 2^-R = 1 / `unit`; returns their sum. `sums` is scratch of a row each.
+template <FeatureMap F, class Scalar>
+double differentiate_pairs(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scalar* w, const Scalar* last, double unit,
+                           double* of_rows, double* of_keys, Scalar* sums) {
+  constexpr Index block = 16;
+  using Block = Eigen::Array<Scalar, block, 1>;
+  const Index rows = x.rows(), keys = x.cols(), whole = rows / block * block;
+  double all = 0;
+  for (Index first = 0; first < keys; first += short_sum) {
+    std::fill_n(sums, rows, Scalar(0));
+    for (Index j = first; j < std::min(keys, first + short_sum); ++j) {
+      Scalar *const scores = x.col(j).data(), *const products = e.col(j).data();
+      const Scalar weight = w[j];
+      Block of_key = Block::Zero();
+      Index i = 0;
+      for (; i < whole; i += block) {
+        Block some = Block::Map(scores + i), coupling = Block::Map(products + i) + Block::Map(last + i), slope;
+        differentiate_some<F, Scalar>(some, coupling, slope, weight);
+        Block::Map(scores + i) = some;
+        Block::Map(products + i) = slope;
+        Block::Map(sums + i) += coupling;
+        of_key += coupling;
+      }
+      for (Index r = 0; i < rows; ++i, ++r) {
+        Scalar coupling = products[i] + last[i];
+        differentiate_some<F, Scalar>(scores[i], coupling, products[i], weight);
+        sums[i] += coupling;
+        of_key[r] += coupling;
+      }
+      const auto sum = static_cast<double>(of_key.sum());
+      of_keys[j] += unit * sum;
+      all += sum;
+    }
+    for (Index i = 0; i < rows; ++i) of_rows[i] += unit * static_cast<double>(sums[i]);
+  }
+  return all;
 }
 
 /// The exponent of an exponential score: a logit, times 2^(n + m) of its key and query, and the key's gates.
@@ -88,22 +120,14 @@ double exponent_of_score(Scalar logit, const Keys<Scalar>& keys, Index j, const 
   const double x = far == 0 ? static_cast<double>(logit) : times_power_of_two(static_cast<double>(logit), far);
   return (x + (keys.log_b[j] + between.high)) + (keys.log_b_low[j] + between.low);
 }
-/// The largest of n of them.
-template <class Scalar>
-double largest_exponent(const Scalar* x, const Keys<Scalar>& keys, const LogDecay& between, double length, Index n) {
-  double largest = no_weight;
-  for (Index j = 0; j < n; ++j) largest = std::max(largest, exponent_of_score(x[j], keys, j, between, length));
-  return largest;
-}
-/// x_j ← e^(exponent_j - largest), exactly 0 where that is below all normal numbers.
-template <class Scalar>
-void weigh_exponentials(Scalar* x, const Keys<Scalar>& keys, const LogDecay& between, double length, double largest,
-                        Index n) {
-  for (Index j = 0; j < n; ++j) x[j] = static_cast<Scalar>(exponent_of_score(x[j], keys, j, between, length) - largest);
-  set_exponential<Scalar>(x, x, n, Scalar(0));
+/// x_n ← e^exponent(n), exactly 0 where that is below all normal numbers.
+template <class Scalar, class Exponent>
+void weigh_exponentials(Scalar* x, Index size, const Exponent& exponent) {
+  for (Index n = 0; n < size; ++n) x[n] = static_cast<Scalar>(exponent(n));
+  set_exponential<Scalar>(x, x, size, Scalar(0));
   constexpr Scalar least = 2 * std::numeric_limits<Scalar>::min();  // packets end a little below
-  for (Index j = 0; j < n; ++j)
-    if (x[j] < least) x[j] = 0;
+  for (Index n = 0; n < size; ++n)
+    if (x[n] < least) x[n] = 0;
 }
 
 /// flows_t += unit Σ_{j < t ≤ i} c_ij over the pairs of a segment, c_ij at couplings(j, i) for the tokens j that have

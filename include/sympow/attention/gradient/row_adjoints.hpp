@@ -2,15 +2,24 @@
 #pragma once
 
 #include <sympow/attention/engine/checks.hpp>
-#include <sympow/attention/engine/segment.hpp>
+#include <sympow/attention/engine/row_ends.hpp>
 #include <sympow/attention/gradient/pair_adjoints.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
 /// Rows begin, …, end - 1 of a segment with one reference E of their sums and one unit 2^R of their gradients.
 struct RowRun {
+  static constexpr double bits_above_1 = 16;  ///< what is at most so much larger than 1 has the unit 1
+
   Index begin, end;
   double E, R;
+};
+
+/// The sums and the outputs, e × T, of a forward pass; null where nobody has kept them.
+template <class Scalar>
+struct KnownRows {
+  const RowSum* sums = nullptr;
+  const Scalar* Y = nullptr;
 };
 
 /// Keys whose pairs go back together, in units that are so many powers of two lower: short ones, whose gradients are
@@ -35,13 +44,13 @@ struct KeyLevel {
 template <class Scalar>
 struct RowAdjointMemory {
   Panel<Scalar> dY, factors, last;
-  Panel<double> of_dY, references, gates, sums, products, noise, exponents;
+  Panel<double> of_dY, references, gates, sums, products, sum_exponents, noise, exponents;
   std::vector<RowRun> runs;
 
   void reserve(Index value_rows, Index n) {
     dY(value_rows, n);
     for (auto* panel : {&factors, &last}) (*panel)(n);
-    for (auto* panel : {&of_dY, &references, &gates, &sums, &products, &noise, &exponents}) (*panel)(n);
+    for (auto* panel : {&of_dY, &references, &gates, &sums, &products, &sum_exponents, &noise, &exponents}) (*panel)(n);
   }
 };
 
@@ -86,12 +95,24 @@ class RowAdjoints {
       of_dY[first + i] = take_exponent<Scalar>(dY.col(i), scaled.col(first + i), Scalar(1), norm);
     memory_.sums(n_).setZero();
     memory_.products(n_).setZero();
+    memory_.sum_exponents(n_).setZero();
     noise().setZero();
   }
   /// Adds to den_i and num_i.
   void add(Index i, const ScoreSums& some) {
     memory_.sums(n_)[i] += some.sum;
     memory_.products(n_)[i] += some.product;
+  }
+  /// Sets both, but for a power of two, from what the forward pass knows of row i.
+  void know(Index i, const RowSum& known, ColumnView<const Scalar> y, const Queries<Scalar>& queries) {
+    constexpr bool is_power = F::score != Score::exponential;
+    const double length = is_power ? degree * queries.exponents[i] : 0;
+    if (known.sum == 0 || references()[i] == no_weight || length == no_weight) return;
+    const LogDecay gate{-queries.from_first[i], -queries.from_first_low[i]};
+    const double mean = static_cast<double>(dot_product(y.data(), dY().col(i).data(), y.size()));
+    memory_.sums(n_)[i] = is_power ? known.sum * gate.weight() : known.sum;
+    memory_.products(n_)[i] = mean * memory_.sums(n_)[i];
+    memory_.sum_exponents(n_)[i] = known.exponent - references()[i] - length;
   }
 
   /// All is added: what becomes of the rows, and the runs of them that go back together.
@@ -119,7 +140,7 @@ class RowAdjoints {
     std::frexp(std::max(1 / size, std::abs(of_sum)), &exponent);
     factors()[i] = static_cast<Scalar>(std::ldexp(1 / sum, -exponent));
     last()[i] = static_cast<Scalar>(std::ldexp(of_sum, -exponent));
-    exponents()[i] = dy + exponent;
+    exponents()[i] = dy + exponent - memory_.sum_exponents(n_)[i];
   }
   void end_sum(Index i, double exponent, const Queries<Scalar>& queries) {
     LogDecay gate{queries.from_first[i], queries.from_first_low[i]};
@@ -130,7 +151,8 @@ class RowAdjoints {
   }
 
   // Consecutive rows with one reference, whose ρ lie within some powers of two. A row without a gradient may begin a
-  // run of another reference, for it sees less, but not end it: keys that it alone sees may be too heavy.
+  // run of another reference, for it sees less, but not end it: keys that it alone sees may be too heavy. The unit is
+  // the largest of them, or 1 where that holds them as well: what is added to gradients then need not be scaled.
   const std::vector<RowRun>& cut() {
     auto& runs = memory_.runs;
     runs.clear();
@@ -150,7 +172,7 @@ class RowAdjoints {
       if (rho == no_weight) continue;
       most = std::max(most, rho), least = std::min(least, rho);
       run.E = E;
-      run.R = most;
+      run.R = 0 <= most && most <= RowRun::bits_above_1 ? 0 : most;
     }
     return runs;
   }

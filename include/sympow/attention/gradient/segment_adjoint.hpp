@@ -17,8 +17,9 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       Base::own_, Base::size;
   using Level = KeyLevel<Scalar>;
 
-  SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call, bool by_slopes)
-      : Base(feature, call, by_slopes), rows_(call.adjoint_memory.rows, call.rows) {}
+  /// Sums of rows are added up here if they are neither known nor of no use.
+  SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call, bool by_slopes, bool adds_sums)
+      : Base(feature, call, by_slopes), rows_(call.adjoint_memory.rows, call.rows), adds_sums_(adds_sums) {}
   ~SegmentAdjoint() = default;
 
   /// Finds what the loss asks of the rows of the loaded segment; returns the runs of them that go back together.
@@ -28,7 +29,9 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     for (auto* flows : {&own_.flows, &own_.of_rows, &own_.of_keys}) (*flows)(s.size).setZero();
     Base::keep_vectors();
     look_before();
-    add_sums();
+    add_own_products();
+    set_references();
+    know_rows();
     return rows_.finish(loader_.queries());
   }
   /// Takes the loaded segment back. `start` is where its queries and keys turn from.
@@ -53,10 +56,8 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   virtual void look_before() = 0;
   /// log2 of the largest weight in it, for the segment's first token.
   [[nodiscard]] virtual double log2_before() = 0;
-  /// The largest exponent of row i in it, of an exponential score.
-  [[nodiscard]] virtual double largest_before(Index) { return no_weight; }
   /// Adds it to the sums of rows begin … end - 1, which are counted from 2^E on.
-  virtual void add_before(Index begin, Index end, double E) = 0;
+  virtual void add_before(Index, Index, double) {}
   /// Rows of a run have the gradients 2^R (G_i, last_i), in `own_.G`, `own_.last` and with G_i = inv_i dŷ_i
   /// `own_.factors`: what these are to their queries, and to what is before.
   virtual void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) = 0;
@@ -72,10 +73,11 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   template <class Log2Weight>
   double set_levels(const Keys<Scalar>& keys, Index count, double R, const Log2Weight& log2_weight) {
     double most = 0;
+    [[maybe_unused]] const double largest = R == 0 ? RowRun::bits_above_1 : R;
     if constexpr (F::score == Score::power) {
       auto levels = own_.levels(count);
       for (Index j = 0; j < count; ++j)
-        most = std::max(most, levels[j] = Level::of(log2_weight(j), keys.exponents[j], R));
+        most = std::max(most, levels[j] = Level::of(log2_weight(j), keys.exponents[j], largest));
     }
     return most;
   }
@@ -121,8 +123,8 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   // The keys of the segment that row i sees.
   [[nodiscard]] Index seen_by(Index i) const { return std::min(i + 1, Base::key_tokens_.size); }
 
-  // Sums of the rows, by groups of them that one reference serves.
-  void add_sums() {
+  // v_j·dŷ_i of the segment, and its slopes.
+  void add_own_products() {
     const Index n = size();
     const Keys<Scalar> keys = loader_.keys();
     auto products = own_.products(n, n);
@@ -132,7 +134,12 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       set_causal_product(slopes, keys.vectors, loader_.queries().vectors);
       Base::set_slopes(slopes, keys, true);
     }
-    if constexpr (is_exponential) return add_exponentials();
+  }
+  // References of the rows, by groups of them that one serves; sums, if they are added up.
+  void set_references() {
+    if constexpr (is_exponential) return set_exponentials();
+    const Index n = size();
+    const Keys<Scalar> keys = loader_.keys();
     double seen = log2_before();
     for (Index begin = 0, end = 0; begin < n; begin = end) {
       double least = no_weight;
@@ -145,29 +152,42 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       }
       const double E = std::ceil(seen);
       rows_.references().segment(begin, end - begin).setConstant(E);
-      if (E == no_weight) continue;
+      if (E == no_weight || !adds_sums_) continue;
       const auto weights = weights_of(std::min(end, keys.size()), E);
       for (Index i = begin; i < end; ++i)
-        rows_.add(i,
-                  sums_of_scores<degree>(logits().col(i).data(), weights.data(), products.col(i).data(), seen_by(i)));
+        rows_.add(i, sums_of_scores<degree>(logits().col(i).data(), weights.data(), own_.products(n, n).col(i).data(),
+                                            seen_by(i)));
       add_before(begin, end, E);
     }
   }
-  // The same for e^x, each row with a reference of its own: the largest of its exponents. Logits become scores.
-  void add_exponentials() {
-    const Keys<Scalar> keys = loader_.keys();
-    auto ones = own_.weights(keys.size());
-    ones.setOnes();
-    for (Index i = 0; i < size(); ++i) {
-      const double length = loader_.queries().exponents[i];
+  // The same for e^x, each row with its sum as a reference. Logits become scores.
+  void set_exponentials() {
+    rows_.references().setConstant(no_weight);
+    for_known([&](Index i, const RowSum& known, ColumnView<const Scalar>) {
+      if (known.sum == 0) return;
+      const double E = rows_.references()[i] = std::ceil(std::log2(known.sum) + known.exponent);
       Scalar* const x = logits().col(i).data();
-      const double largest = std::max(largest_before(i), largest_exponent(x, keys, Base::until(i), length, seen_by(i)));
-      const double E = rows_.references()[i] = std::ceil(log2_of(largest));
-      if (E == no_weight) continue;
-      weigh_exponentials(x, keys, Base::until(i), length, E * std::numbers::ln2, seen_by(i));
-      rows_.add(i, sums_of_scores<1>(x, ones.data(), own_.products(size(), size()).col(i).data(), seen_by(i)));
-      add_before(i, i + 1, E);
-    }
+      const Keys<Scalar> keys = loader_.keys();
+      const LogDecay gates = Base::until(i);
+      const double length = loader_.queries().exponents[i];
+      weigh_exponentials(x, seen_by(i), [&](Index j) {
+        return exponent_of_score(x[j], keys, j, gates, length) - E * std::numbers::ln2;
+      });
+    });
+  }
+  void know_rows() {
+    if (rows_.divides())
+      for_known([&](Index i, const RowSum& known, ColumnView<const Scalar> y) {
+        rows_.know(i, known, y, loader_.queries());
+      });
+  }
+  // visit(row, its sum, y) for the rows that the forward pass has left.
+  template <class Visit>
+  void for_known(const Visit& visit) {
+    if (call_.known.sums == nullptr || Base::query_tokens_.size == 0) return;
+    const auto Y = Base::queries_of(MatrixView<const Scalar>(call_.known.Y, call_.V.rows(), call_.Q.cols()));
+    const RowSum* const sums = call_.known.sums + Base::query_tokens_.begin - call_.options.mask.offset;
+    for (Index i = 0; i < Y.cols(); ++i) visit(Base::first_row() + i, sums[i], Y.col(i));
   }
   [[nodiscard]] MatrixView<Scalar> logits() { return memory_.segment.logits(size(), size()); }
 
@@ -180,7 +200,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     for (const RowRun& run : runs)
       if (run.R != no_weight) one = run, ++count;
     const double apart = one.R == no_weight || behind == no_weight ? 0 : std::abs(one.R - behind),
-                 R = std::max(one.R, behind);
+                 R = one.R == 0 && behind <= RowRun::bits_above_1 ? 0 : std::max(one.R, behind);
     if (count <= 1 && apart <= bits_of_unit && set_levels_of(one, R) == 0 && set_levels_behind(R) == 0)
       return take_run(one, {}, true, R, start);
     own_.moments(Base::flows_through()).setZero();
@@ -245,19 +265,21 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     const auto weights = weights_of(seen, run.E, level);
     for (Index i = run.begin; i < run.end; ++i) {
       Scalar* const x = scores.col(i).data();
-      differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
-                              own_.last(n)[i], seen_by(i));
+      differentiate_row<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
+                           own_.last(n)[i], seen_by(i));
       std::fill(x + seen_by(i), x + seen, Scalar(0));
       if (Base::by_slopes_)
         d_logits.col(i).head(seen_by(i)).array() *= own_.slopes(n, n).col(i).head(seen_by(i)).array();
       if constexpr (is_exponential)
-        Base::lengthen(d_logits.col(i), loader_.keys(), loader_.queries().exponents[i], seen_by(i));
+        Base::lengthen(d_logits.col(i).head(seen_by(i)), loader_.keys().exponents, loader_.queries().exponents[i]);
     }
     add_pair_flows(products.topRows(seen).middleCols(run.begin, count), run.begin, power_of_two<double>(R),
                    own_.flows(n).data());
     set_product(dV.leftCols(seen), own_.G(call_.V.rows(), n).middleCols(run.begin, count),
                 scores.block(0, run.begin, seen, count).transpose());
   }
+
+  bool adds_sums_;
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

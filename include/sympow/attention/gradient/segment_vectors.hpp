@@ -20,6 +20,7 @@ struct VjpCall {
   double& d_scale;
   EngineMemory<Scalar>& memory;
   AdjointMemory<Scalar>& adjoint_memory;
+  KnownRows<Scalar> known = {};
 };
 
 /// The vectors of one segment after the other.
@@ -142,10 +143,10 @@ class SegmentVectors {
     if constexpr (is_embedded) feature_.set_slopes(x, keys.exponents, loader_.queries().exponents, causal);
   }
   /// From scaled logits to true ones.
-  static void lengthen(ColumnView<Scalar> d_logits, const Keys<Scalar>& keys, double query_exponent, Index n) {
-    for (Index j = 0; j < n; ++j)
-      if (const double far = length_of(keys.exponents[j]) + length_of(query_exponent); far != 0)
-        d_logits[j] = times_power_of_two(d_logits[j], far);
+  static void lengthen(ColumnView<Scalar> d_logits, ColumnView<const double> exponents, double exponent) {
+    for (Index n = 0; n < d_logits.size(); ++n)
+      if (const double far = length_of(exponents[n]) + length_of(exponent); far != 0)
+        d_logits[n] = times_power_of_two(d_logits[n], far);
   }
   /// n of a vector 2^n x that is loaded, which stands for itself where it is 0 or embedded.
   static double length_of(double exponent) { return is_embedded || exponent == no_weight ? 0 : exponent; }

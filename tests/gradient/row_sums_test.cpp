@@ -1,0 +1,91 @@
+// Rows that the attention form leaves for its gradients.
+#include <utility>
+
+#include "catch.hpp"
+#include "problem.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+constexpr Index d = 4, e = 3;
+
+template <class Normalization, class Scalar, class F, class A>
+void check_bits(const F& feature, const A& transition, const Problem<Scalar>& x, RowSums<Scalar, F>& rows,
+                const Options& options = {}) {
+  Workspace<Scalar> work;
+  VjpWorkspace<Scalar> vjp_work;
+  Matrix<Scalar> Y(e, x.Q.cols()), same(e, x.Q.cols());
+  attention<Normalization>(feature, transition, x.Q, x.K, x.V, Batch<Scalar>(Y), work, options);
+  attention<Normalization>(feature, transition, x.Q, x.K, x.V, Batch<Scalar>(same), rows, work, options);
+  CHECK(same == Y);
+  CHECK(rows.size() == x.Q.cols());
+  Gradients<Scalar, A> found;
+  attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, x.dY, rows, found, vjp_work, options);
+  CHECK(equal_bits(found, attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, x.dY, options)));
+}
+
+}  // namespace
+
+TEST_CASE("rows and gradients with the sums of rows have the bits of those without", "[gradient]") {
+  const auto check = [](const auto& x) {
+    using Scalar = typename std::remove_cvref_t<decltype(x.Q)>::Scalar;
+    const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, x.parameters.beta);
+    RowSums<Scalar, SymmetricPower<2>> of_powers;
+    RowSums<Scalar, Linear> linear;
+    RowSums<Scalar, Exponential> exponential;
+    check_bits<Normalized>(SymmetricPower<2>{}, A, x, of_powers);
+    check_bits<Unnormalized>(SymmetricPower<2>{}, A, x, of_powers);
+    check_bits<SignedNormalized>(Linear{}, A, x, linear);
+    check_bits<Normalized>(Exponential{}, A, x, exponential);
+    check_bits<Unnormalized>(Exponential{}, A, x, exponential);
+    check_bits<Normalized>(SymmetricPower<2>{}, channel_decay(x.parameters.log_a), x, of_powers, {.scale = .3});
+    const auto turn = rotary(x.parameters.theta, x.parameters.beta);
+    check_bits<Normalized>(SymmetricPower<2>{}, turn, x, of_powers, {.mask = full()});
+    auto fewer = x;  // the same rows again, of queries of which some stand before the first key
+    fewer.Q = x.Q.leftCols(200).eval(), fewer.dY = x.dY.leftCols(200).eval();
+    check_bits<Normalized>(SymmetricPower<2>{}, stationary(), fewer, of_powers, {.mask = causal(-20)});
+  };
+  Random random(5);
+  const Problem<double> x(random, d, e, 220, .1);
+  const Problem<float> y(random, d, e, 220, .1);
+  check(x);
+  check(y);
+}
+
+TEST_CASE("sums of rows are refused that are empty, or of another call", "[gradient]") {
+  Random random(6);
+  const Problem<double> x(random, d, e, 20, .1);
+  const SymmetricPower<2> feature;
+  Workspace<double> work;
+  VjpWorkspace<double> vjp_work;
+  Matrix<double> Y(e, 20);
+  Gradients<double, Stationary> gradients;
+  RowSums<double, SymmetricPower<2>> rows;
+  const auto forward = [&] { attention(feature, stationary(), x.Q, x.K, x.V, Batch<double>(Y), rows, work); };
+  const auto back = [&](Index tokens, Index values, const Options& options) {
+    attention_vjp(feature, stationary(), x.Q.leftCols(tokens), x.K.leftCols(tokens), x.V.topLeftCorner(values, tokens),
+                  x.dY.topLeftCorner(values, tokens), rows, gradients, vjp_work, options);
+  };
+  CHECK_THROWS_AS(back(20, e, {}), InvalidArgument);
+  forward();
+  back(20, e, {});
+  const Matrix<double> dQ = gradients.Q;
+  CHECK_THROWS_AS(back(19, e, {}), ShapeMismatch);
+  CHECK_THROWS_AS(back(20, e - 1, {}), ShapeMismatch);
+  CHECK_THROWS_AS(back(20, e, {.scale = 2}), InvalidArgument);
+  CHECK_THROWS_AS(back(20, e, {.mask = full()}), InvalidArgument);
+  CHECK_THROWS_AS(attention_vjp<Unnormalized>(feature, stationary(), x.Q, x.K, x.V, x.dY, rows, gradients, vjp_work),
+                  InvalidArgument);
+  CHECK(gradients.Q == dQ);  // nothing is touched
+  const auto moved = std::move(rows);
+  CHECK_THROWS_AS(back(20, e, {}), InvalidArgument);
+  CHECK(moved.size() == 20);
+  forward();
+  back(20, e, {});
+  CHECK(gradients.Q == dQ);
+  CHECK_THROWS_AS(attention(feature, stationary(), x.Q, x.K, x.V, Batch<double>(Y.leftCols(19)), rows, work),
+                  ShapeMismatch);
+  CHECK(rows.size() == 20);
+}
