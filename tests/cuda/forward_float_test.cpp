@@ -18,6 +18,10 @@ TEST_CASE("rows of floats are right in packed batches and groups of heads", "[cu
   how.log_gate = [](int t) { return t == 50 ? -infinity : t % 40 == 7 ? -1. : -.01; };
   check<Small>(how);
 }
+TEMPLATE_TEST_CASE("rows of floats are right over more keys than a ring of stages has", "[cuda]", Small,
+                   (Kernels<float, 1, 64>)) {
+  check<TestType>(case_of<TestType>({200}));
+}
 TEST_CASE("rows of floats are right for all norms and scales", "[cuda]") { check_norms<Small>(70); }
 TEST_CASE("two runs of floats joined are one", "[cuda]") { check_joined<Small>({100, 40}, 70); }
 TEST_CASE("rows of floats that turn are right", "[cuda]") {

@@ -146,6 +146,7 @@ struct Attention {
       cp_async_commit();
     };
     const auto wait_for_stage = [&] {
+      if constexpr (under_way == 0) group_wait<T, 0>();  // the stage that comes next takes the place of its factors
       cp_async_wait<ahead - 1>();
       publish<T>();
       barrier();
@@ -191,7 +192,6 @@ struct Attention {
         group_commit<T>();
         if (step == 0) bring(stage + ahead);  // while tensor cores have work
       }
-      if constexpr (under_way == 0) group_wait<T, 0>();
     }
     group_finish<T>(sum);
     const bool sees_state = state_stages > 0 && levels.first_seen < 0;

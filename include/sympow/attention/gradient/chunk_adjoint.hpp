@@ -220,8 +220,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
           add_product(S, G, of_rows);
           add_product(Z, of_rows.transpose(), last);
         });
-    H_.L = next;
-    if (next == no_weight) H_.clear();
+    if (H_.L = next; next == no_weight) H_.clear();
   }
   // L of H before the chunk.
   [[nodiscard]] double next_of_adjoint() {

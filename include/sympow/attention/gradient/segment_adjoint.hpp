@@ -107,7 +107,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
 
  private:
   static constexpr double bits_of_unit = 40;
-  static constexpr Index keys_of_product = 24;  // keys that products take as one, as far as rows see them: whole tiles
+  static constexpr Index keys_at_once = 24;  // keys that products take as one, as far as rows see them: whole tiles
 
   // Weights of the first keys beside 2^E, of those of a level.
   ColumnView<const Scalar> weights_of(Index count, double E, const Level& level = {}) {
@@ -272,7 +272,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       if (rows_.exponents()[i] == no_weight) products.col(i).setZero();  // no gradient, whatever dy is
       differentiate_row<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
                            own_.last(n)[i], seen_by(i));
-      std::fill(x + seen_by(i), x + std::min(seen, i / keys_of_product * keys_of_product + keys_of_product), Scalar(0));
+      std::fill(x + seen_by(i), x + std::min(seen, (i / keys_at_once + 1) * keys_at_once), Scalar(0));
       if (Base::by_slopes_)
         d_logits.col(i).head(seen_by(i)).array() *= own_.slopes(n, n).col(i).head(seen_by(i)).array();
       if constexpr (is_exponential)
@@ -281,7 +281,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     add_pair_flows(products.topRows(seen).middleCols(run.begin, count), run.begin, power_of_two<double>(R),
                    own_.flows(n).data());
     for (Index j = 0, some; j < seen; j += some) {
-      some = std::min(keys_of_product, seen - j);
+      some = std::min(keys_at_once, seen - j);
       const Index first = std::max(run.begin, j), rows = run.end - first;
       set_product(dV.middleCols(j, some), own_.G(call_.V.rows(), n).middleCols(first, rows),
                   scores.block(j, first, some, rows).transpose());
