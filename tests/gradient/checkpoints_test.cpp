@@ -31,6 +31,9 @@ void check_bits(const F& feature, const A& transition, const Problem<Scalar>& x,
     CHECK(checkpoints.tokens_between() == 40 * std::max<Index>(k, 1));
     CHECK(checkpoints.size() == (x.tokens() - 1) / checkpoints.tokens_between() + 1);
     CHECK(checkpoints[0].values() == start.values());
+    CHECK(!checkpoints[checkpoints.size() - 1].interrupted());
+    for (auto* gradient : {&found.Q, &found.K, &found.V})  // what is there is not added to
+      gradient->setConstant(std::numeric_limits<Scalar>::quiet_NaN());
     StateGradient<Scalar, F> adjoint(feature, d, e);
     chunked_vjp(feature, transition, x.Q, x.K, x.V, x.dY, checkpoints, adjoint, found, vjp_work, options);
     CHECK(found.Q == expected.Q);

@@ -38,9 +38,8 @@ void attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBas
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
     const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
     detail::check_vjp_call(transition, arguments, options);
-    detail::begin_gradients(gradients, transition, arguments, options);
-    detail::run_attention_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients), workspace,
-                                             options);
+    const auto results = detail::begin_gradients(gradients, transition, arguments, options, true);
+    detail::run_attention_vjp<Normalization>(feature, transition, arguments, results, workspace, options);
   }
 }
 

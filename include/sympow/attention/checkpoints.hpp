@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sympow/attention/chunked.hpp>
-#include <sympow/transition/transition_segment.hpp>
 
 namespace SYMPOW_NAMESPACE {
 namespace detail {
@@ -70,16 +69,20 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
       !(same_feature(states.front().feature(), feature) && states.front().key_dimension() == state.key_dimension()))
     states.clear();
   std::size_t n = 0;
-  for (Index t = 0; t < T || t == 0; t += between, ++n) {
-    if (n < states.size())
-      detail::StateAccess::content(states[n]) = detail::StateAccess::content(state);
-    else
-      states.push_back(state);
-    const Segment some{t, std::min(between, T - t)};
-    chunked<Normalization>(feature, detail::TransitionSegment<A>(transition, some), queries.middleCols(t, some.size),
-                           keys.middleCols(t, some.size), values.middleCols(t, some.size), state,
-                           Y.middleCols(t, some.size), workspace, options);
-  }
+  const auto leave = [&](Index t) {
+    if (t % between != 0) return;
+    if (n == states.size()) states.push_back(state);
+    auto& kept = detail::StateAccess::content(states[n++]);
+    kept = detail::StateAccess::content(state);
+    kept.interrupted = false;  // as the call is
+  };
+  const detail::Visitor<Index> visit_chunk(leave);
+  detail::run_state_form<Normalization, F>(feature, transition, Q, K, V, state, Y, workspace, options,
+                                           [&](detail::StateCall<Scalar> call) {
+                                             call.visit_chunk = &visit_chunk;
+                                             detail::StateForms<Scalar, F>::chunked(feature, call);
+                                           });
+  if (T == 0) leave(0);
   states.erase(states.begin() + static_cast<std::ptrdiff_t>(n), states.end());
   std::swap(states, Access::states(checkpoints));
 }

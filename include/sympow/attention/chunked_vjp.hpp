@@ -121,9 +121,8 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
     const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
     detail::check_chunked_vjp(feature, transition, arguments, state, adjoint, options);
-    detail::begin_gradients(gradients, transition, arguments, options);
-    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients), state,
-                                           adjoint, workspace, options);
+    const auto results = detail::begin_gradients(gradients, transition, arguments, options, false);
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, state, adjoint, workspace, options);
   }
 }
 
@@ -147,10 +146,10 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
     detail::check_chunked_vjp(feature, transition, arguments, checkpoints[0], adjoint, options);
     if (options.mask.is_full) detail::raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
     const auto states = [&](Index n) -> const State<Scalar, F>& { return checkpoints[n]; };
-    detail::begin_gradients(gradients, transition, arguments, options);
-    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, detail::results_in(gradients), states,
-                                           checkpoints.size(), checkpoints.tokens_between(), Access::chunk(checkpoints),
-                                           adjoint, workspace, options);
+    const auto results = detail::begin_gradients(gradients, transition, arguments, options, false);
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, states, checkpoints.size(),
+                                           checkpoints.tokens_between(), Access::chunk(checkpoints), adjoint, workspace,
+                                           options);
   }
 }
 

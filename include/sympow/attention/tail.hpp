@@ -28,6 +28,22 @@ class Tail {
     exponents_.setZero(capacity);
     log_b_.setZero(capacity);
   }
+  Tail(const Tail&) = default;
+  Tail(Tail&&) = default;
+  Tail& operator=(Tail&&) = default;
+  ~Tail() = default;
+  /// Of one of the same sizes no more than the tokens that are there.
+  Tail& operator=(const Tail& other) {
+    if (keys_.rows() != other.keys_.rows() || values_.rows() != other.values_.rows() || capacity() != other.capacity())
+      return *this = Tail(other);
+    size_ = other.size_;
+    largest_value_ = other.largest_value_;
+    keys_.leftCols(size_) = other.keys_.leftCols(size_);
+    values_.leftCols(size_) = other.values_.leftCols(size_);
+    exponents_.head(size_) = other.exponents_.head(size_);
+    log_b_.head(size_) = other.log_b_.head(size_);
+    return *this;
+  }
 
   [[nodiscard]] Index capacity() const { return keys_.cols(); }
   [[nodiscard]] Index size() const { return size_; }

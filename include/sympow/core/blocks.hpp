@@ -75,7 +75,7 @@ void multiply_entries(Scalar* __restrict x, const Real* __restrict y, Index size
 template <bool writes = false, class X>
 [[gnu::always_inline]] inline void prefetch_column(const X& x, Index t) {
   constexpr Index line = 64 / sizeof(typename X::Scalar);
-  if (t >= x.cols()) return;
+  if (t < 0 || t >= x.cols()) return;
   const auto* const column = x.data() + t * x.outerStride();
   for (Index i = 0; i < x.rows(); i += line) __builtin_prefetch(column + i, writes);
 }

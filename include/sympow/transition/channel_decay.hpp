@@ -49,7 +49,9 @@ class ChannelDecay {
   template <class S>
   void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
   template <class S>
-  void pull(Segment segment, Batch<S> queries) const;
+  void pull(Segment segment, Batch<S> queries) const {
+    multiply_by_total<S>(segment, 1, queries);
+  }
   /// A diagonal is its own transpose.
   template <class S>
   void push(Segment segment, Batch<S> keys) const {
@@ -87,6 +89,10 @@ class ChannelDecay {
         f(first, count);
     });
   }
+
+  // x ← e^{±Σ log a} x of a segment.
+  template <class S>
+  void multiply_by_total(Segment segment, double sign, Batch<S> x) const;
 
   // q_i ← e^{G_i} q_i and k_i ← e^{-G_i} k_i.
   template <class S>
@@ -171,17 +177,18 @@ void ChannelDecay<Real>::transport_piece(Segment segment, Batch<S> queries, Batc
 
 template <class Real>
 template <class S>
-void ChannelDecay<Real>::pull(Segment segment, Batch<S> queries) const {
+void ChannelDecay<Real>::multiply_by_total(Segment segment, double sign, Batch<S> x) const {
   for_channels([&](Index first, auto count) {
-    auto exact = sum(segment, first, count);
+    auto exact = (sign * sum(segment, first, count)).eval();
     detail::set_exponential(exact, exact);
     const auto gates = exact.template cast<S>().eval();
-    for (Index t = 0; t < queries.cols(); ++t) queries.col(t).segment(first, count).array() *= gates;
+    for (Index t = 0; t < x.cols(); ++t) x.col(t).segment(first, count).array() *= gates;
   });
 }
 
 // What passes the ends of the segment flows by its moved queries and keys; then these hold those of a part, in the
-// coordinates of its middle or, where it is a piece, of e^{G_i}.
+// coordinates of its middle or, where it is a piece, of e^{G_i}, to which those of the whole segment need no more than
+// its decay.
 template <class Real>
 template <class S>
 void ChannelDecay<Real>::transport_vjp(Frame&, Segment segment, TransportVjp<S>& x, Gradient& g) const {
@@ -203,8 +210,13 @@ void ChannelDecay<Real>::add_part(Segment part, Index first, TransportVjp<S>& x,
     return of.middleCols(first + from, count);
   };
   auto Q = columns(x.moved_queries, 0, n), K = columns(x.moved_keys, 0, n);
-  Q = columns(x.queries, 0, n);
-  K = columns(x.keys, 0, n);
+  const bool is_near = half == 0 && n > 1 && n == x.moved_keys.cols();
+  if (is_near) {
+    multiply_by_total<S>(part, -1, K);
+  } else {
+    Q = columns(x.queries, 0, n);
+    K = columns(x.keys, 0, n);
+  }
   if (half > 0) {
     const Segment left{part.begin, half}, right{part.begin + half, rest};
     detail::transport_by_halves<S>(*this, left, Q.leftCols(half), K.leftCols(half), no_logits<S>());
@@ -219,7 +231,7 @@ void ChannelDecay<Real>::add_part(Segment part, Index first, TransportVjp<S>& x,
   if (n == 1)
     pull<S>(part, dQ);
   else {
-    apply_gates<S>(part, Q, K);
+    if (!is_near) apply_gates<S>(part, Q, K);
     pull<S>(part, dK);
   }
   if (x.d_logits.size() != 0) flows.add_pairs(first, first + n);

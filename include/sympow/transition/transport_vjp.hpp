@@ -86,7 +86,7 @@ concept HasParts = requires(const A& a, typename A::Gradient& g, Segment s) {
 /// dQ += K dX and dK += Q dXᵀ for logits of pairs j ≤ i of n tokens; sets dX to 0 for j > i.
 template <class S>
 void add_causal_pairs(Batch<S> Q, Batch<S> K, Batch<S> dX, Batch<S> dQ, Batch<S> dK) {
-  constexpr Index group = 32;
+  constexpr Index group = 24;  // whole tiles of a product
   if (dX.size() == 0) return;
   dX.template triangularView<Eigen::StrictlyLower>().setZero();
   for (Index i = 0, n = dX.cols(), size; i < n; i += size) {

@@ -3,6 +3,7 @@
 
 #include <sympow/attention/engine/checks.hpp>
 #include <sympow/attention/engine/memory.hpp>
+#include <sympow/core/visitor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -27,6 +28,7 @@ struct StateCall {
       nullptr;  ///< where queries turn from while the state stands still; otherwise it takes the tokens' keys
 
   HeadGroup group = {};
+  const Visitor<Index>* visit_chunk = nullptr;  ///< told the first token of every chunk before it is taken
 
   [[nodiscard]] bool takes() const { return standing == nullptr; }
   [[nodiscard]] Index heads() const { return reads ? group.size : 1; }

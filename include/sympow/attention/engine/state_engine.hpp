@@ -35,7 +35,10 @@ class StateEngine final : SegmentEngine<Scalar, F> {
   void run(Index tokens, Index size) {
     size = std::max<Index>(1, std::min(size, tokens));
     reserve(size);
-    for (Index begin = 0; begin < tokens; begin += size) Base::take({begin, std::min(size, tokens - begin)});
+    for (Index begin = 0; begin < tokens; begin += size) {
+      if (call_.visit_chunk != nullptr) (*call_.visit_chunk)(begin);
+      Base::take({begin, std::min(size, tokens - begin)});
+    }
   }
 
   /// The papers' literal step: the token enters the sums first, and is read with all others through φ.

@@ -79,8 +79,9 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (read_ != nullptr && read_->is_known()) return read_->put_back(own_, rows_.noise());
     const MatrixView<Scalar> queries = loader_.queries().vectors;
     const Index all = rows_.divides() ? 2 * n : n;
-    auto rows = own_.row_vectors(queries.rows(), all), d_rows = own_.d_row_vectors(queries.rows(), all);
-    for (Index k = 0; k < all; k += n) rows.middleCols(k, n) = queries;
+    const MatrixView<Scalar> rows = all > n ? own_.row_vectors(queries.rows(), all) : queries;
+    auto d_rows = own_.d_row_vectors(queries.rows(), all);
+    for (Index k = 0; k < all && all > n; k += n) rows.middleCols(k, n) = queries;
     auto dY = own_.tokens_down(n, call_.V.rows());
     set_copy(dY, rows_.dY().transpose());
     for_feature_gradients(feature_, memory_.fold.panels, rows, d_rows, [&](Index first, MatrixView<Scalar> gradients) {
@@ -130,11 +131,11 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     for (Index i = run.begin; i < run.end; ++i) {
       const double of_dy = weight * static_cast<double>(own_.factors(n)[i]),
                    of_ones = weight * static_cast<double>(own_.last(n)[i]);
-      for (Index c = 0; c < d_queries.rows(); ++c) {  // factors that leave the type where their products do not
-        double sum = of_dy * static_cast<double>(d_rows(c, i));
-        if (all > n) sum += of_ones * static_cast<double>(d_rows(c, n + i));
-        d_queries(c, i) = static_cast<Scalar>(sum);
-      }
+      for_blocks(d_queries.rows(), [&](Index first, auto count) {  // factors may leave the type, not their products
+        auto sum = (of_dy * d_rows.col(i).segment(first, count).template cast<double>()).eval();
+        if (all > n) sum += of_ones * d_rows.col(n + i).segment(first, count).template cast<double>();
+        d_queries.col(i).segment(first, count) = sum.template cast<Scalar>();
+      });
       own_.of_rows(n)[i] = unit * (of_dy * own_.read_products(n)[i] + of_ones * own_.read(n)[i]);
     }
   }
@@ -218,8 +219,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
           add_product(S, G, of_rows);
           add_product(Z, of_rows.transpose(), last);
         });
-    H_.L = next;
-    if (next == no_weight) H_.clear();
+    if (H_.L = next; next == no_weight) H_.clear();
   }
   // L of H before the chunk.
   [[nodiscard]] double next_of_adjoint() {

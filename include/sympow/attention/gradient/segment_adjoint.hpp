@@ -105,6 +105,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
 
  private:
   static constexpr double bits_of_unit = 40;
+  static constexpr Index keys_at_once = 24;  // keys that products take as one, as far as rows see them: whole tiles
 
   // Weights of the first keys beside 2^E, of those of a level.
   ColumnView<const Scalar> weights_of(Index count, double E, const Level& level = {}) {
@@ -145,7 +146,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       }
       const double E = std::ceil(seen);
       rows_.references().segment(begin, end - begin).setConstant(E);
-      if (E == no_weight) continue;
+      if (E == no_weight || !rows_.divides()) continue;
       const auto weights = weights_of(std::min(end, keys.size()), E);
       for (Index i = begin; i < end; ++i)
         rows_.add(i,
@@ -181,8 +182,9 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       if (run.R != no_weight) one = run, ++count;
     const double apart = one.R == no_weight || behind == no_weight ? 0 : std::abs(one.R - behind),
                  R = std::max(one.R, behind);
-    if (count <= 1 && apart <= bits_of_unit && set_levels_of(one, R) == 0 && set_levels_behind(R) == 0)
-      return take_run(one, {}, true, R, start);
+    Base::adds_ = call_.adds;
+    Base::is_last_ = count <= 1 && apart <= bits_of_unit && set_levels_of(one, R) == 0 && set_levels_behind(R) == 0;
+    if (Base::is_last_) return take_run(one, {}, true, R, start);
     own_.moments(Base::flows_through()).setZero();
     for (const RowRun& run : runs)
       if (run.R != no_weight)
@@ -220,8 +222,10 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       if (level.number == 0) read_back(run, R, d_queries);
     }
     if (with_behind) add_behind(unit, level, d_keys.leftCols(keys), dV);
-    Base::add_times_power_of_two(keys_of(call_.dV), dV, unit);
+    auto to_values = keys_of(call_.dV);
+    for (Index j = 0; j < keys; ++j) Base::give(to_values.col(j), dV.col(j), unit);
     Base::go_back(with_behind && level.number == 0, unit, start);
+    Base::adds_ = true;
   }
   void set_row_gradients(const RowRun& run, double R) {
     const Index n = size(), e = call_.V.rows();
@@ -247,7 +251,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       Scalar* const x = scores.col(i).data();
       differentiate_scores<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
                               own_.last(n)[i], seen_by(i));
-      std::fill(x + seen_by(i), x + seen, Scalar(0));
+      std::fill(x + seen_by(i), x + std::min(seen, (i / keys_at_once + 1) * keys_at_once), Scalar(0));
       if (Base::by_slopes_)
         d_logits.col(i).head(seen_by(i)).array() *= own_.slopes(n, n).col(i).head(seen_by(i)).array();
       if constexpr (is_exponential)
@@ -255,8 +259,12 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     }
     add_pair_flows(products.topRows(seen).middleCols(run.begin, count), run.begin, power_of_two<double>(R),
                    own_.flows(n).data());
-    set_product(dV.leftCols(seen), own_.G(call_.V.rows(), n).middleCols(run.begin, count),
-                scores.block(0, run.begin, seen, count).transpose());
+    for (Index j = 0, some; j < seen; j += some) {
+      some = std::min(keys_at_once, seen - j);
+      const Index first = std::max(run.begin, j), rows = run.end - first;
+      set_product(dV.middleCols(j, some), own_.G(call_.V.rows(), n).middleCols(first, rows),
+                  scores.block(j, first, some, rows).transpose());
+    }
   }
 };
 

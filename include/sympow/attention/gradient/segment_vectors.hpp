@@ -8,7 +8,7 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// One call on its way back: everything is checked. The gradients are 0 at first.
+/// One call on its way back: everything is checked. Gradients are added to those that are there, if it `adds`.
 template <class Scalar>
 struct VjpCall {
   const TransitionView<Scalar>& transition;
@@ -18,6 +18,7 @@ struct VjpCall {
   MatrixView<const Scalar> Q, K, V, dY;
   MatrixView<Scalar> dQ, dK, dV;
   double& d_scale;
+  bool adds;
   EngineMemory<Scalar>& memory;
   AdjointMemory<Scalar>& adjoint_memory;
 };
@@ -92,8 +93,8 @@ class SegmentVectors {
     const Index n = size(), d = call_.K.rows(), rows = loader_.vector_rows();
     auto d_logits = own_.d_logits(n, n);
     auto d_queries = own_.d_queries(rows, n), d_keys = own_.d_keys(rows, n);
-    auto moved_queries = own_.moved_queries(d, n), moved_keys = own_.moved_keys(d, n);
-    moved_queries = memory_.segment.queries(d, n), moved_keys = memory_.segment.keys(d, n);
+    MatrixView<Scalar> moved_queries = this->moved_queries(), moved_keys = this->moved_keys();
+    if (!is_last_) moved_queries = memory_.segment.queries(d, n), moved_keys = memory_.segment.keys(d, n);
     if constexpr (is_embedded)
       if (sees_features_) {
         const MatrixView<Scalar> queries = memory_.segment.query_features(rows, n),
@@ -159,6 +160,13 @@ class SegmentVectors {
   static void add_times_power_of_two(MatrixView<Scalar> Y, MatrixView<Scalar> X, double exponent) {
     for (Index t = 0; t < X.cols(); ++t) detail::add_times_power_of_two<Scalar>(Y.col(t), X.col(t), exponent);
   }
+  /// 2^exponent dx goes to a gradient of the call.
+  void give(ColumnView<Scalar> to, ColumnView<const Scalar> dx, double exponent) const {
+    if (adds_)
+      detail::add_times_power_of_two<Scalar>(to, dx, exponent);
+    else
+      set_times_power_of_two<Scalar>(to, dx, exponent);
+  }
 
   const F& feature_;
   const VjpCall<Scalar>& call_;
@@ -168,8 +176,15 @@ class SegmentVectors {
   SegmentLoader<Scalar, F> loader_;
   KeyAction action_;
   Segment query_tokens_, key_tokens_;
+  bool adds_ = true;      ///< to gradients that are there
+  bool is_last_ = false;  ///< of what goes back: vectors may be used up
 
  private:
+  MatrixView<Scalar> moved_queries() { return moved(own_.moved_queries, memory_.segment.queries); }
+  MatrixView<Scalar> moved_keys() { return moved(own_.moved_keys, memory_.segment.keys); }
+  MatrixView<Scalar> moved(Panel<Scalar>& copies, Panel<Scalar>& loaded) {
+    return (is_last_ ? loaded : copies)(call_.K.rows(), size());
+  }
   static MatrixView<Scalar> none() { return {nullptr, 0, 0}; }
   // From gradients of φ to those of what it was made of; φ has no columns where tokens have nothing.
   void bring_back(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<const double> exponents,
@@ -188,8 +203,8 @@ class SegmentVectors {
     const bool reads_loaded = action_ == KeyAction::scale || action_ == KeyAction::mix;
     const bool has_mixed = with_behind && mixes_state(R);
     const Index of_state = has_mixed ? call_.V.rows() + 1 : 0;
-    TransportVjp<Scalar> x{.moved_queries = own_.moved_queries(d, n),
-                           .moved_keys = own_.moved_keys(d, n),
+    TransportVjp<Scalar> x{.moved_queries = moved_queries(),
+                           .moved_keys = moved_keys(),
                            .d_queries = d_queries,
                            .d_keys = d_keys,
                            .d_logits = d_logits,
@@ -211,11 +226,16 @@ class SegmentVectors {
       auto dq = d_queries.col(first_row() + i);
       set_times_power_of_two<Scalar>(dq, dq, R - length_of(loader_.queries().exponents[first_row() + i]));
       call_.d_scale += static_cast<double>(dot_product(Q.col(i).data(), dq.data(), d));
-      if (of_scale != 0) set_times_power_of_two<Scalar>(dq, dq, of_scale);
-      TwoPartFactor<Scalar>(mantissa).add(dQ.col(i).data(), Scalar(1), dq.data(), d);
+      if (mantissa != 1) TwoPartFactor<Scalar>(mantissa).multiply(dq.data(), d);
+      give(dQ.col(i), dq, of_scale);
+      const Index before = s.begin - 1 - i;  // what comes next is asked for: to be read here, to be written below
+      for (const auto* next : {&call_.Q, &call_.K, &call_.V, &call_.dY}) prefetch_column(*next, before);
     }
-    for (Index j = 0; j < dK.cols(); ++j)
-      detail::add_times_power_of_two<Scalar>(dK.col(j), d_keys.col(j), R - length_of(loader_.keys().exponents[j]));
+    const auto key_exponents = loader_.keys().exponents;
+    for (Index j = 0; j < dK.cols(); ++j) {
+      give(dK.col(j), d_keys.col(j), R - length_of(key_exponents[j]));
+      for (const auto* next : {&call_.dQ, &call_.dK, &call_.dV}) prefetch_column<true>(*next, s.begin - 1 - j);
+    }
   }
 };
 

@@ -26,28 +26,27 @@ struct VjpArguments {
   MatrixView<const Scalar> Q, K, V, dY;
 };
 
-/// Where gradients are added.
+/// Where gradients are added or, if nothing is there and it does not `add`, written.
 template <class Scalar, class A>
 struct VjpResults {
   MatrixView<Scalar> dQ, dK, dV;
   typename A::Gradient& transition;
   double& scale;
+  bool adds = true;
 };
-template <class Scalar, class A>
-VjpResults<Scalar, A> results_in(Gradients<Scalar, A>& gradients) {
-  return {gradients.Q, gradients.K, gradients.V, gradients.transition, gradients.scale};
-}
 
-/// Gradients of the right sizes, all 0.
+/// Gradients of the right sizes, 0 if they are added to.
 template <class Scalar, class A>
-void begin_gradients(Gradients<Scalar, A>& gradients, const A& transition, const VjpArguments<Scalar>& of,
-                     const Options& options) {
+VjpResults<Scalar, A> begin_gradients(Gradients<Scalar, A>& gradients, const A& transition,
+                                      const VjpArguments<Scalar>& of, const Options& options, bool adds) {
   gradients.transition = transition.zero_gradient(tokens_of(of.Q, of.K, options.mask));
   resize_anew(gradients.Q, of.Q.rows(), of.Q.cols());
   resize_anew(gradients.K, of.K.rows(), of.K.cols());
   resize_anew(gradients.V, of.V.rows(), of.V.cols());
-  for (auto* x : {&gradients.Q, &gradients.K, &gradients.V}) x->setZero();
+  for (auto* x : {&gradients.Q, &gradients.K, &gradients.V})
+    if (adds) x->setZero();
   gradients.scale = 0;
+  return {gradients.Q, gradients.K, gradients.V, gradients.transition, gradients.scale, adds};
 }
 
 /// Throws as a form does, and `ShapeMismatch` unless dY has the shape of the rows.
@@ -77,6 +76,7 @@ VjpCall<Scalar> vjp_call(const TransitionView<Scalar>& view, VjpView<Scalar>& vj
           to.dK,
           to.dV,
           to.scale,
+          to.adds,
           memory_of(workspace),
           adjoint_memory_of(workspace)};
 }
