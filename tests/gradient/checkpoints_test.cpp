@@ -120,3 +120,26 @@ TEST_CASE("checkpoints of a transition that acts otherwise on keys, or of other 
     refuse(stationary(), stationary(), x, wide, chunk, "key dimension of the checkpoints");
   }
 }
+
+TEST_CASE("checkpoints do not depend on queries and the scale", "[gradient]") {
+  Random random(8);
+  const Problem<double> x(random, d, e, 120, .1);
+  const SymmetricPower<2> feature;
+  const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta);
+  Workspace<double> work;
+  VjpWorkspace<double> vjp_work;
+  Matrix<double> Y(e, 120);
+  const State<double, SymmetricPower<2>> start(feature, d, e);
+  State<double, SymmetricPower<2>> state = start;
+  Checkpoints<double, SymmetricPower<2>> checkpoints;
+  chunked(feature, A, x.V.replicate(2, 1).topRows(d), x.K, x.V, state, Batch<double>(Y), checkpoints, work,
+          {.scale = 3, .chunk = 40});
+  Gradients<double, std::remove_cvref_t<decltype(A)>> found, expected;
+  StateGradient<double, SymmetricPower<2>> adjoint(feature, d, e), other = adjoint;
+  const Options options{.scale = -.3, .chunk = 40};
+  chunked_vjp(feature, A, x.Q, x.K, x.V, x.dY, checkpoints, adjoint, found, vjp_work, options);
+  chunked_vjp(feature, A, x.Q, x.K, x.V, x.dY, start, other, expected, vjp_work, options);
+  CHECK(found.Q == expected.Q);
+  CHECK(found.K == expected.K);
+  CHECK(found.scale == expected.scale);
+}
