@@ -1,6 +1,8 @@
 // Several transitions at once: any number of scalar decays, and at most one that acts in key space.
 #pragma once
 
+#include <concepts>
+
 #include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -65,7 +67,9 @@ class TransitionProduct {
     acting().log_channel_totals(segment, totals);
   }
   [[nodiscard]] TransitionProduct beside_slowest(Eigen::VectorXd& slowest) const
-    requires requires(const Acting& a) { a.beside_slowest(slowest); }
+    requires requires(const Acting& a) {
+      { a.beside_slowest(slowest) } -> std::same_as<Acting>;
+    }
   {
     if constexpr (left_acts)
       return {left_.beside_slowest(slowest), right_};

@@ -1,6 +1,8 @@
 // A transition as the engines of gradients see it.
 #pragma once
 
+#include <concepts>
+
 #include <sympow/attention/weights.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>
@@ -16,8 +18,9 @@ namespace SYMPOW_NAMESPACE::detail {
 /// type. On the way back the flow through a channel is that through all of a_t. Source: Symᴾ is homogeneous.
 template <class Scalar, class F, Transition A>
 class VjpViews {
-  static constexpr bool has_slowest =
-      F::score == Score::power && requires(const A& a, Eigen::VectorXd& slowest) { a.beside_slowest(slowest); };
+  static constexpr bool has_slowest = F::score == Score::power && requires(const A& a, Eigen::VectorXd& slowest) {
+    { a.beside_slowest(slowest) } -> std::same_as<A>;
+  };
   using Seen = std::conditional_t<has_slowest, TransitionProduct<Decay, A>, const A&>;
 
  public:
