@@ -175,3 +175,56 @@ TEST_CASE("gradients of a batch after memory ended in them", "[bad_alloc]") {
       REQUIRE(n > 1);
     }
 }
+
+TEST_CASE("gradients of states in a batch after memory ended in it", "[bad_alloc]") {
+  constexpr Index H = 2;
+  Random random(8);
+  const MatrixXf Q = random.matrix<float>(d, H * T), K = random.matrix<float>(d, H * T),
+                 V = random.matrix<float>(e, H * T), dY = random.matrix<float>(e, H * T);
+  const Index D = Power{}.dimension(d);
+  const std::vector<StateGradient<float, Power>> given(
+      H, {Power{}, d, random.matrix<float>(e, D), random.matrix<float>(D, 1)});
+  const std::vector<State<float, Power>> states(H, {d, e});
+  const auto A = decay(gates);
+  MatrixXf dQ = Q, dK = K, dV = V;
+  const auto in = [](const MatrixXf& x) { return Heads<const float>::bthd(x.data(), 1, T, H, x.rows()); };
+  const auto out = [](MatrixXf& x) { return Heads<float>::bthd(x.data(), 1, T, H, x.rows()); };
+  const auto check = [&](const auto& run) {
+    auto expected = given;
+    VjpWorkspaces<float> fresh;
+    run(expected, fresh);
+    const MatrixXf q = dQ, k = dK, v = dV;
+    long n = 0;
+    for (bool done = false; !done; ++n) {
+      auto adjoints = given;
+      VjpWorkspaces<float> workspaces;
+      done = ends_without(n, [&] { run(adjoints, workspaces); });
+      if (!done) {
+        for (const auto& adjoint : adjoints) {
+          REQUIRE(adjoint.values() == given[0].values());
+          REQUIRE(adjoint.normalizer() == given[0].normalizer());
+        }
+        run(adjoints, workspaces);
+      }
+      for (std::size_t h = 0; h < adjoints.size(); ++h) REQUIRE(adjoints[h].values() == expected[h].values());
+      REQUIRE(dQ == q);
+      REQUIRE(dK == k);
+      REQUIRE(dV == v);
+    }
+    REQUIRE(n > 1);
+  };
+  check([&](auto& adjoints, auto& workspaces) {
+    static_cast<void>(attend_vjp(Power{}, A, in(Q), in(K), in(V), in(dY), states, adjoints, out(dQ), out(dK), out(dV),
+                                 workspaces, {.threads = 1, .head = options}));
+  });
+  check([&](auto& adjoints, auto& workspaces) {  // the engine of long heads
+    for (auto* x : {&dQ, &dK, &dV}) x->setZero();
+    auto gradient = A.zero_gradient(T);
+    double scale = 0;
+    auto to_Q = dQ.leftCols(T), to_K = dK.leftCols(T), to_V = dV.leftCols(T);
+    const detail::VjpArguments<float> arguments{Q.leftCols(T), K.leftCols(T), V.leftCols(T), dY.leftCols(T)};
+    const detail::VjpResults<float, Decay> results{to_Q, to_K, to_V, gradient, scale};
+    detail::ScanVjp<DefaultNormalization, float, Power, Decay>(Power{}, A, arguments, results, workspaces, options, 1)
+        .run(states[0], adjoints[0]);
+  });
+}

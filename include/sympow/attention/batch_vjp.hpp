@@ -114,6 +114,8 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
     return shape;
   };
   BatchGradients<A> gradients;
+  std::vector<StateGradient<Scalar, F>> adjoints;  // copies, which take the place of those given if nothing fails
+  if constexpr (keeps_states) adjoints.assign(std::ranges::begin(states.adjoints), std::ranges::end(states.adjoints));
   Index all_tokens = 0;
   for (Index b = 0; b < B; ++b)
     for (Index h = 0; h < call.Q.heads(); ++h)
@@ -124,7 +126,7 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
         const Index n = group_of(b, h);
         if constexpr (keeps_states)
           check_chunked_vjp(feature, transition, x, std::ranges::begin(states.states)[n],
-                            std::ranges::begin(states.adjoints)[n], options);
+                            adjoints[static_cast<std::size_t>(n)], options);
         all_tokens += x.Q.cols();
         if (h % call.group == 0)
           gradients.transitions.push_back(transition.zero_gradient(tokens_of(x.Q, x.K, options.mask)));
@@ -151,7 +153,7 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
       }
       if constexpr (keeps_states) {
         const auto& state = std::ranges::begin(states.states)[n];
-        auto& adjoint = std::ranges::begin(states.adjoints)[n];
+        auto& adjoint = adjoints[static_cast<std::size_t>(n)];
         if (h % call.group == 0) {
           run(transition, x, to, state, adjoint);
         } else {
@@ -187,6 +189,7 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
                 });
   }
   for (const double scale : scales) gradients.scale += scale;
+  if constexpr (keeps_states) std::ranges::move(adjoints, std::ranges::begin(states.adjoints));
   return gradients;
 }
 
@@ -215,7 +218,8 @@ auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const st
 }
 
 /// The same from states and the gradients of the states that `attend` has left; these become the gradients of the
-/// states given. B H of each, or B H_kv where a group shares one.
+/// states given, or stay as they were if the call throws: it works on a copy of them. B H of each, or B H_kv where a
+/// group shares one.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar,
           detail::RangeOf<const State<Scalar, F>> States, detail::RangeOf<StateGradient<Scalar, F>> Adjoints>
 auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,

@@ -49,7 +49,7 @@ class ScanVjp {
 
   /// From the state before the first token; `adjoint` is that behind the last, and then that before the first.
   void run(const StateType& state, StateGradient<Scalar, F>& adjoint) {
-    AdjointContent<Scalar>& content = StateGradientAccess::content(adjoint);
+    AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
     const auto find_gauge = [&](const StateType& at, bool from_frame) {
       if constexpr (A::key_action == KeyAction::turn) {
         LiftedTurns turns;
@@ -70,6 +70,7 @@ class ScanVjp {
       transition_.join(gradients_[at(s)], segment(s), to_.transition);
       to_.scale += scales_[at(s)];
     }
+    StateGradientAccess::content(adjoint) = std::move(content);
   }
 
  private:
