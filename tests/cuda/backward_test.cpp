@@ -24,3 +24,24 @@ TEST_CASE("gradients are the same in any order of warps", "[cuda]") {
   how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
   check_backward_orders<Kernels<bf16, 2, 16>>(how);
 }
+TEST_CASE("gradients meet no bank twice, and multiply each pair of tiles once", "[cuda]") {
+  using Kernel = Kernels<bf16, 2, 64>;
+  Case how = case_of<Kernel>({128});
+  how.chunk = 128;
+  how.has_factors = true;
+  how.log_gate = [](int) { return -.01; };
+  ArraysOf<Kernel> x(how);
+  GradientBuffers<Kernel::T, Kernel::d> gradients(x, 0);
+  Backward<Kernel::T, Kernel::P, Kernel::d> backward(x, gradients);
+  REQUIRE(backward.forward.run_quadratic({}).clean());
+  REQUIRE(backward.units({}).clean());
+  const long tiles = 3, products = 4 * (64 / 16) * (64 / 8);  // pairs of 64 tokens; a warp has 16 rows
+  const host::Report queries = backward.queries({}), keys = backward.keys({});
+  REQUIRE(queries.executed("mma") == tiles * 3 * products);
+  REQUIRE(keys.executed("mma") == tiles * 4 * products);
+  for (const host::Report& report : {queries, keys})
+    for (const auto& [place, site] : report.sites) {
+      CAPTURE(place.text(), site.instruction);
+      REQUIRE(site.shared.transactions == site.shared.ideal);
+    }
+}

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "device_test/refusals.cpp"
 #include "library/attend.cu"
+#include "library/attend_vjp.cu"
 #include "library/checks.cpp"
 #include "library/decode.cu"
 #include "library/plan.cu"

@@ -45,9 +45,8 @@ struct KeyUnits {
       const Lanes<bool> has_key = exists && lanes.octet * 8 < x.d, has_value = exists && lanes.octet * 8 < x.e;
       const OctetOfRow key(x.keys.data, x.keys.at(of.b, t, head) + lanes.octet * 8, has_key);
       const OctetOfRow value(x.values.data, x.values.at(of.b, t, head) + lanes.octet * 8, has_value);
-      Lanes<float> inverse[1] = {1.f};
-      load(inverse, x.tokens.inverse, i + token_slot, exists);
-      key.store_scaled(x.units.data, x.units.at(of.b, t, head) + lanes.octet * 8, inverse[0], has_key);
+      const Lanes<float> inverse = load_one(x.tokens.inverse, i + token_slot);
+      key.store_scaled(x.units.data, x.units.at(of.b, t, head) + lanes.octet * 8, inverse, has_key);
       const Lanes<float> size = value.largest();
       most = larger(most, where(size <= largest_float, size, 0.f));
     }

@@ -54,8 +54,8 @@ SYMPOW_DEVICE void add_product(Lanes<float> (&sum)[std::size_t{columns / 8}][4],
     Lanes<Pair<T>> factor[4];
     ldmatrix<true>(factor, right, octet_place<columns>(lane() % 16 + 16 * step, lane() / 16 + 2 * n));
     const Lanes<Pair<T>> even[2] = {factor[0], factor[1]}, odd[2] = {factor[2], factor[3]};
-    mma<Products::exact>(sum[2 * n], left[step][0], even);
-    mma<Products::exact>(sum[2 * n + 1], left[step][0], odd);
+    mma<block::Products::exact>(sum[2 * n], left[step][0], even);
+    mma<block::Products::exact>(sum[2 * n + 1], left[step][0], odd);
   }
 }
 
