@@ -117,8 +117,9 @@ void check_backward_zeros(int length) {
         if (t % 7 == 2) x.set_row(gradients.d_rows, 0, t, 0, 0.);
       }
     });
-    check_backward<K>(how, [&](auto& x, auto&) {
+    check_backward<K>(how, [&](auto& x, auto& gradients) {
       for (int t = 0; t < length; ++t) x.set_row(x.keys, 0, t, 0, 0.);
+      if (normalised) x.set_row(gradients.d_rows, 0, 5, 0, infinity);  // of a row that is flagged
     });
   }
 }

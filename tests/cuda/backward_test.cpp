@@ -18,6 +18,7 @@ TEST_CASE("gradients of zeros are right", "[cuda]") {
 }
 TEST_CASE("what is not a number shows in the gradients that it is part of", "[cuda]") {
   check_backward_not_a_number<Kernels<bf16, 2, 16>>(140);
+  check_backward_not_a_number<Kernels<fp16, 1, 64>>(140);
 }
 TEST_CASE("gradients are the same in any order of warps", "[cuda]") {
   Case how = case_of<Kernels<bf16, 2, 16>>({130});

@@ -8,7 +8,7 @@
 namespace sympow::cuda {
 
 /// Writes q̂ and dŷ, rounded to T, and `exponent`, `factor`, `offset`, `query` of RowArrays (layout/gradients.hpp), for
-/// all 64 tokens of blocks in use.
+/// all 64 tokens of blocks in use. Of rows that nothing comes from dŷ and ℓ are 0; where q or dy is not finite, h is NaN.
 ///
 /// A block of four warps has 64 tokens of a query head. Of a token d + 2 e channels are read, d + e and 20 bytes
 /// written.
@@ -50,14 +50,13 @@ struct RowUnits {
       const Lanes<bool> has_query = exists && lanes.octet * 8 < x.d, has_row = exists && lanes.octet * 8 < x.e;
 
       const OctetOfRow query(x.queries.data, x.queries.at(of.b, t, head) + lanes.octet * 8, has_query);
-      const Lanes<int> n = exponent_above(lanes.reduce(query.largest(), most));
+      const Lanes<float> largest_query = lanes.reduce(query.largest(), most);
+      const Lanes<int> n = exponent_above(largest_query);
       query.store_scaled(x.query_units.data, x.query_units.at(of.b, t, head) + lanes.octet * 8, two_to(-n), has_query);
 
-      const OctetOfRow d_row(x.d_rows.data, x.d_rows.at(of.b, t, head) + lanes.octet * 8, has_row);
+      OctetOfRow d_row(x.d_rows.data, x.d_rows.at(of.b, t, head) + lanes.octet * 8, has_row);
       const Lanes<float> largest = lanes.reduce(d_row.largest(), most);
       const Lanes<int> a = exponent_above(largest);
-      d_row.store_scaled(x.row_units.data, x.row_units.at(of.b, t, head) + lanes.octet * 8, two_to(-a), has_row);
-
       Lanes<float> factor[1] = {1.f}, offset = 0.f;
       Lanes<int> shift = 0;
       Lanes<double> level[1];
@@ -76,10 +75,13 @@ struct RowUnits {
         load(sum, x.tokens.sum, i + token_slot);
         level[0] = where(level[0] == level[0], sum[0] + convert<double>(n * x.power), level[0]);  // NaN is seen
       }
-      const Lanes<bool> nothing = !exists || largest == 0.f || factor[0] == 0.f;
-      const Lanes<double> exponent[1] = {
-          where(nothing, Lanes<double>(-infinity), level[0] + convert<double>(shift + a))};
-      const Lanes<float> offsets[1] = {offset};
+      const Lanes<bool> finite = largest_query <= largest_float && largest <= largest_float;
+      const Lanes<bool> nothing = !exists || (finite && largest == 0.f) || factor[0] == 0.f;
+      const Lanes<double> weight = where(finite, level[0] + convert<double>(shift + a), not_a_number);
+      const Lanes<double> exponent[1] = {where(nothing, Lanes<double>(-infinity), weight)};
+      d_row.drop(nothing);
+      d_row.store_scaled(x.row_units.data, x.row_units.at(of.b, t, head) + lanes.octet * 8, two_to(-a), has_row);
+      const Lanes<float> offsets[1] = {where(nothing, Lanes<float>(0.f), offset)};
       const Lanes<std::int32_t> sizes[1] = {n};
       const Lanes<bool> writes = lanes.octet == 0;
       store(x.of_rows.exponent, i + row_slot, exponent, writes);

@@ -49,6 +49,11 @@ struct OctetOfRow {
     for (int c = 0; c < 8; ++c) most = larger(most, block::absolute(entries[c]));
     return most;
   }
+  /// 0 in its place, whatever it is.
+  SYMPOW_DEVICE void drop(Lanes<bool> where_it_is) {
+    SYMPOW_UNROLL
+    for (int c = 0; c < 8; ++c) entries[c] = block::where(where_it_is, Lanes<float>(0.f), entries[c]);
+  }
   /// Stores it times a power of 2.
   template <class T>
   SYMPOW_DEVICE void store_scaled(Global<T> to, Lanes<std::int64_t> at, Lanes<float> scale, Lanes<bool> exists) const {
