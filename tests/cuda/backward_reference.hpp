@@ -260,7 +260,8 @@ class GradientsOfSequence {
     return p;
   }
 
-  std::string compare(const std::string& what, const std::vector<Entry>& expected, const auto& got) const {
+  template <class Number>
+  std::string compare(const std::string& what, const std::vector<Entry>& expected, const Tokens<Number>& got) const {
     for (int t = 0; t < length_; ++t)
       for (int h = 0; h < got.heads; ++h)
         for (int c = 0; c < got.width; ++c) {
@@ -268,7 +269,7 @@ class GradientsOfSequence {
           const Wide number = Wide{to_float(got.data[got.at(b_, t, h, c)])};
           const bool is_lost = !std::isfinite(of.exact) && !std::isfinite(number);
           const bool beyond = is_lost || (std::isinf(number) && (number > 0) == (of.exact > 0) &&
-                                          what != "d log gate" && std::abs(of.exact) + of.off > Wide{largest_of<T>});
+                                          std::abs(of.exact) + of.off > Wide{largest_of<Number>});
           if (!beyond && !(std::abs(number - of.exact) <= of.off)) {
             std::ostringstream text;
             text << what << " of token " << t << ", head " << h << ", channel " << c << ", sequence " << b_ << ": "
