@@ -77,14 +77,13 @@ struct EveryName {
     keep_number(upper(product));
     keep_number(where(lane() % 3 < 1, c[2], c[3]));
 
-    Lanes<T> entry[1], entries[8];  // 2 and 16 bytes
-    load(entry, s, thread * 3);
+    const Lanes<T> entry[1] = {load_one(s, thread * 3)};  // 2 bytes
+    Lanes<T> entries[8];                                  // 16 bytes
     load(entries, s, thread * 8);
     keep(join(entry[0], entries[7]));
     store(args.halves, thread * 8, entries);
     store(args.halves, thread + 512, entry);
-    Lanes<T> from_far[1];
-    load(from_far, args.x, thread * 7);
+    const Lanes<T> from_far[1] = {load_one(args.x, thread * 7)};
     store(args.halves, thread + 576, from_far);
 
     Lanes<float> quadruple[4], couple[2];  // 16 and 8 bytes

@@ -34,7 +34,8 @@ struct Case {
   float noise = 0x1p-12f;               ///< τ
   Products products = Products::exact;  ///< of floats
   std::optional<Rotation> rotary = {};
-  bool is_split = false;  ///< states between chunks
+  bool is_split = false;     ///< states between chunks
+  bool has_factors = false;  ///< they are written, for gradients
   /// Monomials of queries and of weighted keys are numbers of T: powers of 2, or P 1; and no gates.
   bool is_exact = false;
 };
@@ -76,7 +77,7 @@ struct Arrays {
   Case how;
   Batch batch;
   Tokens<T> queries, keys, values, rows;
-  Tokens<float> gates, condition, beta;
+  Tokens<float> gates, condition, factors, beta;
   host::Buffer<double> rates;
 
   explicit Arrays(const Case& of)
@@ -88,6 +89,7 @@ struct Arrays {
         rows(batch, of.heads.query, of.e),
         gates(batch, of.heads.state, 1),
         condition(batch, of.heads.query, 1),
+        factors(batch, of.heads.query, 1),
         beta(batch, of.heads.key, 1),
         rates(d / 2) {
     std::mt19937 random(7);
@@ -249,7 +251,8 @@ struct Forward {
         {x.queries.template rows<const T>(from), keys(), x.values.template rows<const T>(from),
          x.rows.template rows<T>(from), x.condition.template rows<float>(from), tokens.arrays(), chunks.arrays(),
          prefixes(), batch.sequences(), heads(), x.how.e, has_state, x.how.normalised, P * std::log2(std::abs(scale)),
-         scale < 0 && P % 2 == 1 ? -1.f : 1.f, x.how.noise, rotary()},
+         scale < 0 && P % 2 == 1 ? -1.f : 1.f, x.how.noise, rotary(),
+         x.how.has_factors ? x.factors.template rows<float>(from) : Rows<float>{}},
         options);
   }
   [[nodiscard]] const Heads& heads() const { return x.how.heads; }
@@ -262,13 +265,22 @@ struct Forward {
     turned.check_stored(report, "turned keys", [&](std::size_t i) { return bool{expected[i]}; });
   }
 
- private:
-  /// An array [B, T, Hk, width] of the workspace.
+  /// An array [B, T, heads, width] of the workspace; [B, T, Hk, width].
   template <class U, class Memory>
-  Rows<U> dense(Memory& memory, int width) {
-    const std::int64_t token = std::int64_t{heads().key} * width;
+  Rows<U> dense(Memory& memory, int width, int of) {
+    const std::int64_t token = std::int64_t{of} * width;
     return {memory, batch.packed ? 0 : batch.longest * token, token, width};
   }
+  template <class U, class Memory>
+  Rows<U> dense(Memory& memory, int width) {
+    return dense<U>(memory, width, heads().key);
+  }
+  template <class Kernel>
+  static host::Report launch(const Blocks& blocks, const typename Kernel::Args& args, const host::Options& options) {
+    return host::launch<Kernel>(grid(blocks), args, options);
+  }
+
+ private:
   Prefixes<T> prefixes() {
     return {prefix_sums, prefix_normaliser, x.how.is_split ? Global<T>(prefix_rest) : Global<T>{}};
   }
@@ -280,10 +292,6 @@ struct Forward {
   static std::vector<int> part(std::vector<int> lengths, int first, int end) {
     for (int& length : lengths) length = std::clamp(length, first, std::max(first, end)) - first;
     return lengths;
-  }
-  template <class Kernel>
-  static host::Report launch(const Blocks& blocks, const typename Kernel::Args& args, const host::Options& options) {
-    return host::launch<Kernel>(grid(blocks), args, options);
   }
 };
 

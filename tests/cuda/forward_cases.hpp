@@ -68,20 +68,21 @@ void check_layouts(int most) {
 }
 
 /// Gates: none, slow, fast, so fast that nothing is left, resets at borders of tiles and inside.
+inline std::vector<std::function<double(int)>> kinds_of_gates() {
+  return {{},
+          [](int) { return -1e-4; },
+          [](int t) { return t % 3 == 0 ? -2. : -.5; },
+          [](int t) { return t % 11 == 3 ? -1000. : 0.; },
+          [](int t) { return t == 70 ? -1e6 : -.3; },
+          [](int t) { return t % 32 == 0 ? -infinity : -.1; },
+          [](int t) { return t == 40 || t == 63 || t == 127 ? -infinity
+                             : t == 70                      ? -1000.
+                                                            : -.01; },
+          [](int t) { return t == 64 || t == 97 ? -infinity : 0.; }};
+}
 template <class K>
 void check_gates(int length) {
-  const std::function<double(int)> all[] = {
-      {},
-      [](int) { return -1e-4; },
-      [](int t) { return t % 3 == 0 ? -2. : -.5; },
-      [](int t) { return t % 11 == 3 ? -1000. : 0.; },
-      [](int t) { return t == 70 ? -1e6 : -.3; },
-      [](int t) { return t % 32 == 0 ? -infinity : -.1; },
-      [](int t) { return t == 40 || t == 63 || t == 127 ? -infinity
-                         : t == 70                      ? -1000.
-                                                        : -.01; },
-      [](int t) { return t == 64 || t == 97 ? -infinity : 0.; }};
-  for (const auto& gate : all) {
+  for (const auto& gate : kinds_of_gates()) {
     Case how = case_of<K>({length});
     how.log_gate = gate;
     how.heads = {2, 2, 2};

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "device_test/refusals.cpp"
 #include "library/attend.cu"
+#include "library/attend_vjp.cu"
 #include "library/checks.cpp"
 #include "library/decode.cu"
 #include "library/plan.cu"
@@ -314,6 +315,46 @@ TEST_CASE("with rotary paths come first", "[cuda]") {
   REQUIRE(launched[0].kernel == typeid(Paths));
 }
 
+TEST_CASE("gradients are launched one after the other, those of gates where they are wanted", "[cuda]") {
+  VjpCall call;
+  launched.clear();
+  INFO(call.run().text());
+  REQUIRE(launched.size() == 7);
+  REQUIRE(launched[3].kernel == typeid(Peaks));
+  REQUIRE(launched[6].kernel == typeid(Flows));
+  REQUIRE((launched[6].blocks.x == 2 * 2 && launched[6].blocks.y == 2));
+  call.gradients.log_gates = {};
+  launched.clear();
+  REQUIRE(call.run().ok());
+  REQUIRE(launched.size() == 6);
+}
+
+TEST_CASE("gradients have a workspace of their own behind that of the rows", "[cuda]") {
+  Problem p;
+  p.power = 2, p.d = 16, p.e = 24;
+  p.batch = 3, p.tokens = 200;
+  p.query_heads = 4, p.key_heads = p.gate_heads = 2;
+  p.form = Form::quadratic;
+  library::Plan plan;
+  REQUIRE(library::plan_attention(p, plan).ok());
+  std::size_t bytes = 0;
+  REQUIRE(attention_workspace(p, bytes).ok());
+  PiecesInOrder all{1 << 20};
+  library::Pieces pieces(address(all.begin));
+  const library::VjpMemory m(p, plan, pieces);
+  all.next(m.forward.sum, bytes);
+  const std::size_t tokens = 3 * 200, slots = 4 * 5, rows = slots * 256;
+  all.next(m.query_units, 2 * tokens * 4 * 16), all.next(m.row_units, 2 * tokens * 4 * 24);
+  all.next(m.key_units, 2 * tokens * 2 * 16);
+  all.next(m.exponent, 8 * rows), all.next(m.peak, 8 * rows);
+  all.next(m.factor, 4 * rows), all.next(m.offset, 4 * rows), all.next(m.query, 4 * rows);
+  all.next(m.unit, 4 * slots), all.next(m.values_exponent, 4 * 2 * 5 * 4);
+  for (const double* x : {m.row, m.key, m.inside}) all.next(x, 8 * rows);
+  all.next(m.through, 8 * slots * 4 * 4);
+  REQUIRE(attention_vjp_workspace(p, bytes).ok());
+  REQUIRE(all.end_at(bytes));
+}
+
 TEST_CASE("sizes beyond 64 bits stay too large", "[cuda]") {
   Problem p;
   p.power = 2, p.d = 64, p.e = 256;
@@ -352,6 +393,12 @@ TEST_CASE("blocks that a multiprocessor is asked to hold have threads for all of
   REQUIRE(threads.operator()<Levels>() <= 1536);
   REQUIRE(threads.operator()<Paths>() <= 1536);
   REQUIRE(threads.operator()<Scan<bf16>>() <= 1536);
+  REQUIRE(threads.operator()<Flows>() <= 1536);
+  REQUIRE(threads.operator()<Peaks>() <= 1536);
+  REQUIRE(threads.operator()<KeyUnits<bf16>>() <= 1536);
+  REQUIRE(threads.operator()<RowUnits<bf16>>() <= 1536);
+  REQUIRE(threads.operator()<QueryGradients<bf16, 2, 64>>() <= 1536);
+  REQUIRE(threads.operator()<KeyGradients<bf16, 2, 64>>() <= 1536);
   REQUIRE(threads.operator()<Update<bf16, 2, 64>>() <= 1536);
   REQUIRE(threads.operator()<Attention<bf16, 1, 64>>() <= 1536);
   REQUIRE(threads.operator()<Attention<bf16, 2, 64>>() <= 1536);

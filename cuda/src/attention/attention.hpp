@@ -57,6 +57,7 @@ struct Attention {
     float scale_sign;
     float noise;         ///< τ: a row is degenerate unless its normaliser exceeds τ times the mass it read through φ
     Rotary rotary = {};  ///< of queries
+    Rows<float> factors = {};  ///< 1 / normaliser of normalised rows, 0 where one is degenerate. Null: not wanted
   };
 
   SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
@@ -83,9 +84,7 @@ struct Attention {
     const std::int64_t slot = std::int64_t{state_head} * x.sequences.slots + sequence.slot + chunk;
     const std::int64_t token_slot = slot * x.sequences.chunk;
 
-    Lanes<std::int32_t> reset[1];
-    load(reset, x.tokens.reset, Lanes<std::int64_t>(token_slot + top));
-    const int seen = uniform(reset[0]);  // no row of the block sees what lies before
+    const int seen = uniform(load_one(x.tokens.reset, token_slot + top));  // no row of the block sees what lies before
     const bool is_split = !wide && x.prefixes.rest.data;
     const int state_stages = x.has_state && seen < 0 ? (is_split ? 2 : 1) * Features::stages : 0;
     const int first_key = (seen > 0 ? seen : 0) / stage_rows * stage_rows;
@@ -197,13 +196,9 @@ struct Attention {
     const bool sees_state = state_stages > 0 && levels.first_seen < 0;
     Lanes<float> mass = 0.f;  // of the state, relative to the first row
     if (sees_state) {
-      Lanes<std::int32_t> shift[1];
-      Lanes<float> mass_of_state[1];
-      load(shift, x.chunks.shift, Lanes<std::int64_t>(slot));
-      load(mass_of_state, x.chunks.mass, Lanes<std::int64_t>(slot));
       const Lanes<double> relative = ceiling(state_level[0]) - levels.anchor;
-      mass = mass_of_state[0] * two_to(relative);
-      const Lanes<float> unit = two_to(relative + shift[0]);
+      mass = load_one(x.chunks.mass, slot) * two_to(relative);
+      const Lanes<float> unit = two_to(relative + load_one(x.chunks.shift, slot));
       each(sum, [&](Lanes<float>& s, int) { s *= unit; });
     } else if (state_stages > 0) {
       each(sum, [](Lanes<float>& s, int) { s = 0.f; });
@@ -273,10 +268,9 @@ struct Attention {
       if (x.normalised) {
         factor = where(degenerate, Lanes<float>(0.f), 1.f / normaliser);
       } else {
-        Lanes<double> gates[1];
-        load(gates, x.tokens.sum, row + token_slot);
+        const Lanes<double> gates = load_one(x.tokens.sum, row + token_slot);
         const Lanes<double> level = levels.above[g].high + (levels.above[g].low + levels.anchor);
-        factor = again = two_to(smaller((gates[0] + level + norms.exponent[g] * P + x.scale_exponent) * .5, 127.));
+        factor = again = two_to(smaller((gates + level + norms.exponent[g] * P + x.scale_exponent) * .5, 127.));
         factor *= x.scale_sign;
       }
       SYMPOW_UNROLL
@@ -285,11 +279,12 @@ struct Attention {
         const Lanes<Two> two[1] = {pack<T>(y(0), y(1))};
         store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
       }
-      if (x.condition.data.data && tile == 0) {
-        const Lanes<float> one[1] = {where(degenerate, static_cast<float>(infinity), read / absolute(normaliser))};
-        store(x.condition.data, x.condition.at(b, row + begin, head), one,
-              lane() % 4 == 0 && lane() / 4 + (first_row + 8 * g) < length);
-      }
+      const Lanes<bool> tells = lane() % 4 == 0 && lane() / 4 + (first_row + 8 * g) < length;
+      const auto tell = [&](const Rows<float>& to, const Lanes<float>(&value)[1]) {
+        if (to.data.data && tile == 0) store(to.data, to.at(b, row + begin, head), value, tells);
+      };
+      tell(x.condition, {where(degenerate, static_cast<float>(infinity), read / absolute(normaliser))});
+      tell(x.factors, {factor});
     }
     warp_barrier();
     store_tile<rows_of_warp>(x.rows.data, x.rows.at(b, begin + first_row, head) + tile * columns, x.rows.token, queries,

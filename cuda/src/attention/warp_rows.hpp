@@ -147,6 +147,12 @@ struct QueryTiles {
     for (int t = 0; t < tiles; ++t) SYMPOW_UNROLL
     for (std::size_t n = 0; n < octets; ++n) SYMPOW_UNROLL
     for (int r = 0; r < 4; ++r) score[t][n][r] = 0.f;
+    add_scores(score, keys, first_key);
+  }
+  /// score += q̂_i·k_j.
+  template <std::size_t octets>
+  SYMPOW_DEVICE void add_scores(Lanes<float> (&score)[count][octets][4], block::Shared<T> keys, int first_key) const {
+    using namespace block;
     SYMPOW_UNROLL_BY(kept > 0 ? d / 16 : 1)
     for (int step = 0; step < d / 16; ++step) {
       Lanes<Pair<T>> right[octets / 2][4];

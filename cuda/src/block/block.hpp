@@ -19,6 +19,7 @@
 //   Arena::take<T>(n)                                         Shared<T>, aligned to 128 bytes;  .as<U>()  .after(n)
 //   load(r[N], memory, i, active)                             N entries from i_l on, N sizeof(T) = 2, 4, 8, 16 bytes,
 //   store(memory, i, r[N], active)                            aligned to as many; 32 bytes are two instructions
+//   load_one(memory, i)                                       the entry i_l of each lane
 //   cp_async<4|8|16>(shared, i, global, j, count, active)     brings `count` bytes, the rest are 0
 //   cp_async_commit()  cp_async_wait<N>()                     groups; waits until at most N are pending
 //   ldmatrix<Transposed>(r[1|2|4], shared, i)                 8 × 8 matrices

@@ -12,6 +12,7 @@ using block::Lanes;
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+inline constexpr float largest_float = std::numeric_limits<float>::max();
 
 /// max(a, b); NaN if either is.
 SYMPOW_DEVICE Lanes<double> larger(Lanes<double> a, Lanes<double> b) {
@@ -40,6 +41,16 @@ SYMPOW_DEVICE Lanes<float> two_to(Lanes<int> n) { return block::bit_cast<float>(
 SYMPOW_DEVICE Lanes<float> two_to(Lanes<double> x) {
   const Lanes<double> floor = block::floor(x), whole = block::where(floor > -126., floor, -126.);
   return block::exp2(block::convert<float>(x - whole)) * two_to(block::convert<int>(whole));
+}
+
+/// 2^x in double, 0 of -∞: as exact as exp2 of float. Beyond the range of double it is its end.
+SYMPOW_DEVICE Lanes<double> wide_two_to(Lanes<double> x) {
+  const Lanes<double> floor = block::floor(x), low = block::where(floor > -1022., floor, -1022.),
+                      whole = block::where(low < 1023., low, 1023.);
+  const Lanes<std::int64_t> bits = block::convert<std::int64_t>(whole + 1023.) << 52;
+  const Lanes<float> fraction = block::exp2(block::convert<float>(x - floor));
+  return block::where(x == -infinity, Lanes<double>(0.),
+                      block::convert<double>(fraction) * block::bit_cast<double>(bits));
 }
 
 }  // namespace sympow::cuda

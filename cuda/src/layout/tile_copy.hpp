@@ -44,19 +44,19 @@ struct TileCopy {
   }
 };
 
-/// A warp stores a tile of `rows` × 64 entries, in octet_place<64> from row `first` on: those of its rows and columns
-/// that are left, to rows `distance` apart from entry `at` on.
-template <int rows, class T>
+/// A warp stores a tile of `rows` × `width` entries, in octet_place<width> from row `first` on: those of its rows and
+/// columns that are left, to rows `distance` apart from entry `at` on.
+template <int rows, int width = 64, class T>
 SYMPOW_DEVICE void store_tile(Global<T> to, std::int64_t at, std::int64_t distance, block::Shared<T> from, int first,
                               int rows_left, int columns_left) {
   using namespace block;
-  constexpr int count = entries_at_once<T>, pieces = 64 / count, rows_at_once = 32 / pieces;
+  constexpr int count = entries_at_once<T>, pieces = width / count, rows_at_once = 32 / pieces;
   const Lanes<int> column = lane() % pieces * count;
   SYMPOW_UNROLL
   for (int n = 0; n < rows / rows_at_once; ++n) {
     const Lanes<int> row = lane() / pieces + rows_at_once * n;
     Lanes<T> entries[std::size_t{count}];
-    load(entries, from, octet_place<64>(row + first, column / 8) + column % 8);
+    load(entries, from, octet_place<width>(row + first, column / 8) + column % 8);
     store(to, row * distance + (column + at), entries, row < rows_left && column < columns_left);
   }
 }

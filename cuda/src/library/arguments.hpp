@@ -58,15 +58,17 @@ inline Rotary rotary_of(const Problem& problem, const Rows<double>& paths, const
           problem.pairing == Pairing::half_split};
 }
 
-/// Paths and turned keys in a workspace: arrays [B, T, Hk, channels] without gaps.
+/// Arrays [B, T, heads, channels] of a workspace, without gaps; paths and turned keys.
 template <class T>
-Rows<T> rows_of_workspace(const Problem& p, T* data, std::int64_t channels) {
-  return rows_of<T>(dense(data, p.element, p.tokens, p.key_heads, channels), p);
+Rows<T> rows_of_workspace(const Problem& p, T* data, std::int64_t heads, std::int64_t channels) {
+  return rows_of<T>(dense(data, p.element, p.tokens, heads, channels), p);
 }
-inline Rows<double> paths_of(const Problem& p, const AttentionMemory& m) { return rows_of_workspace(p, m.paths, 1); }
+inline Rows<double> paths_of(const Problem& p, const AttentionMemory& m) {
+  return rows_of_workspace(p, m.paths, p.key_heads, 1);
+}
 template <class T>
 Rows<T> turned_of(const Problem& p, const AttentionMemory& m) {
-  return rows_of_workspace(p, reinterpret_cast<T*>(m.turned), p.d);
+  return rows_of_workspace(p, reinterpret_cast<T*>(m.turned), p.key_heads, p.d);
 }
 inline Rows<double> paths_of(const Problem& p, const Tail& tail) {
   return {{tail.paths}, p.key_heads * tail.capacity, 1, tail.capacity};

@@ -34,7 +34,7 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
     SYMPOW_CUDA_TRY(launch_paths(problem, tokens.sequences, 0, inputs.beta, paths_of(problem, memory),
                                  inputs.initial_state.turns, memory.begin, outputs.final_state.turns, stream));
   }
-  SYMPOW_CUDA_TRY(launch_weights(problem, grids, tokens, memory, stream));
+  SYMPOW_CUDA_TRY(launch_weights(problem, grids.weights, tokens, memory, stream));
   if (problem.rates) tokens.keys = read_only(turned_of<T>(problem, memory));
   if (makes_states) SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids, tokens, memory, stream)));
   const double scale = std::abs(double{problem.scale});
@@ -56,7 +56,8 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
                                    : problem.scale < 0 && P % 2 == 1 ? -1.f
                                                                      : 1.f,
                                    noise,
-                                   tokens.rotary};
+                                   tokens.rotary,
+                                   rows_of<float>(outputs.factors, problem)};
   return launch<Kernel>(grids.attention, args, stream);
 }
 

@@ -75,7 +75,16 @@ struct Kind {
   std::int64_t heads, channels;
   std::size_t alignment;  // of pointer and strides, in bytes
   bool written;
+
+  /// Another array like it.
+  [[nodiscard]] Kind named(const char* other, bool is_written) const noexcept {
+    return {other, element, heads, channels, alignment, is_written};
+  }
 };
+Kind queries_of(const Problem& p) noexcept { return {"queries", p.element, p.query_heads, p.d, 16, false}; }
+Kind keys_of(const Problem& p) noexcept { return {"keys", p.element, p.key_heads, p.d, 16, false}; }
+Kind values_of(const Problem& p) noexcept { return {"values", p.element, p.key_heads, p.e, 16, false}; }
+Kind gates_of(const Problem& p) noexcept { return {"log gates", Element::f32, p.gate_heads, 1, 4, false}; }
 
 Status check_view(const Problem& problem, const ConstView& view, const Kind& kind) noexcept {
   if (!view.data) return refuse(Code::bad_argument, "%s: a null pointer", kind.name);
@@ -112,13 +121,23 @@ Status check_gates(const Problem& problem, const ConstView& gates) noexcept {
     if (gates.data) return refuse(Code::bad_argument, "log gates: they are there, but gate_heads is 0");
     return {};
   }
-  return check_view(problem, gates, {"log gates", Element::f32, problem.gate_heads, 1, 4, false});
+  return check_view(problem, gates, gates_of(problem));
 }
 
 Status check_beta(const Problem& problem, const ConstView& beta) noexcept {
   if (!beta.data) return {};
   if (!problem.rates) return refuse(Code::bad_argument, "beta: it is there, but rates is a null pointer");
   return check_view(problem, beta, {"beta", Element::f32, problem.key_heads, 1, 4, false});
+}
+
+bool has_tokens(const Problem& p) noexcept { return p.batch > 0 && (p.offsets ? p.total_tokens : p.tokens) > 0; }
+
+Status check_inputs(const Problem& p, const Inputs& inputs) noexcept {
+  SYMPOW_CUDA_TRY(check_view(p, inputs.queries, queries_of(p)));
+  SYMPOW_CUDA_TRY(check_view(p, inputs.keys, keys_of(p)));
+  SYMPOW_CUDA_TRY(check_view(p, inputs.values, values_of(p)));
+  SYMPOW_CUDA_TRY(check_gates(p, inputs.log_gates));
+  return check_beta(p, inputs.beta);
 }
 
 Status check_rotary(const Problem& p) noexcept {
@@ -173,21 +192,50 @@ Status check_problem(const Problem& p) noexcept {
                 p.power, p.d, table);
 }
 
+Status check_vjp(const Problem& p) noexcept {
+  SYMPOW_CUDA_TRY(check_problem(p));
+  if (p.form != Form::quadratic)
+    return refuse(Code::not_compiled, "there are gradients of the quadratic form only; form must say so");
+  if (p.element == Element::f32) return refuse(Code::not_compiled, "there are no gradients of f32");
+  if (p.rates) return refuse(Code::not_compiled, "there are no gradients of rotary");
+  return {};
+}
+
+Status check_vjp_arrays(const Problem& p, const Inputs& inputs, const RowGradients& rows,
+                        const Gradients& gradients) noexcept {
+  if (is_there(inputs.initial_state))
+    return refuse(Code::bad_argument, "the quadratic form has no state, but there is an initial state");
+  if (!has_tokens(p)) return {};
+  SYMPOW_CUDA_TRY(check_inputs(p, inputs));
+  const Kind of_rows = {"rows", p.element, p.query_heads, p.e, 16, false};
+  SYMPOW_CUDA_TRY(check_view(p, rows.d_rows, of_rows.named("gradients of rows", false)));
+  if (p.is_normalised()) {
+    SYMPOW_CUDA_TRY(check_view(p, rows.rows, of_rows));
+    SYMPOW_CUDA_TRY(check_view(p, rows.factors, {"factors", Element::f32, p.query_heads, 1, 4, false}));
+  }
+  SYMPOW_CUDA_TRY(check_view(p, gradients.queries, queries_of(p).named("gradients of queries", true)));
+  SYMPOW_CUDA_TRY(check_view(p, gradients.keys, keys_of(p).named("gradients of keys", true)));
+  SYMPOW_CUDA_TRY(check_view(p, gradients.values, values_of(p).named("gradients of values", true)));
+  if (!gradients.log_gates.data) return {};
+  if (p.gate_heads == 0)
+    return refuse(Code::bad_argument, "gradients of log gates: they are there, but gate_heads is 0");
+  return check_view(p, gradients.log_gates, gates_of(p).named("gradients of log gates", true));
+}
+
 Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outputs) noexcept {
-  const bool any = p.batch > 0 && (p.offsets ? p.total_tokens : p.tokens) > 0;
-  if (any) {
-    SYMPOW_CUDA_TRY(check_view(p, inputs.queries, {"queries", p.element, p.query_heads, p.d, 16, false}));
-    SYMPOW_CUDA_TRY(check_view(p, inputs.keys, {"keys", p.element, p.key_heads, p.d, 16, false}));
-    SYMPOW_CUDA_TRY(check_view(p, inputs.values, {"values", p.element, p.key_heads, p.e, 16, false}));
-    SYMPOW_CUDA_TRY(check_gates(p, inputs.log_gates));
+  if (has_tokens(p)) {
+    SYMPOW_CUDA_TRY(check_inputs(p, inputs));
     SYMPOW_CUDA_TRY(check_view(p, outputs.rows, {"rows", p.element, p.query_heads, p.e, 16, true}));
-    SYMPOW_CUDA_TRY(check_beta(p, inputs.beta));
     if (outputs.condition.data)
       SYMPOW_CUDA_TRY(check_view(p, outputs.condition, {"condition", Element::f32, p.query_heads, 1, 4, true}));
     for (const auto* input : {&inputs.queries, &inputs.keys, &inputs.values})
       if (outputs.rows.data == input->data)
         return refuse(Code::bad_argument, "rows: their memory at %p is that of an input, which is read later",
                       outputs.rows.data);
+    if (outputs.factors.data)
+      SYMPOW_CUDA_TRY(check_view(p, outputs.factors, {"factors", Element::f32, p.query_heads, 1, 4, true}));
+    if (outputs.factors.data && !p.is_normalised())
+      return refuse(Code::bad_argument, "factors: they are there, but rows are not normalised");
   }
   const bool initial = is_there(inputs.initial_state), last = is_there(outputs.final_state);
   if ((initial || last) && !p.carries_state)

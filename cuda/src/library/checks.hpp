@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/cuda/decode.hpp>
+#include <sympow/cuda/gradient.hpp>
 
 namespace sympow::cuda::library {
 
@@ -10,6 +11,13 @@ Status check_problem(const Problem& problem) noexcept;
 
 /// The arrays of a call. Those of a problem without tokens may be missing.
 Status check_arrays(const Problem& problem, const Inputs& inputs, const Outputs& outputs) noexcept;
+
+/// Whether there are gradients of the problem.
+Status check_vjp(const Problem& problem) noexcept;
+
+/// The arrays of `attend_vjp`.
+Status check_vjp_arrays(const Problem& problem, const Inputs& inputs, const RowGradients& rows,
+                        const Gradients& gradients) noexcept;
 
 /// Any of its pointers is there.
 bool is_there(const ConstState& state) noexcept;

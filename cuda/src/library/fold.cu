@@ -98,7 +98,7 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
                              its_state};
       const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, part.e);
       SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
-      SYMPOW_CUDA_TRY(launch_weights(part, grids, tokens, memory, stream));
+      SYMPOW_CUDA_TRY(launch_weights(part, grids.weights, tokens, memory, stream));
       return launch_states<T, P, d, products>(part, grids, tokens, memory, stream);
     });
     if (!folded.ok()) return folded;

@@ -1,4 +1,8 @@
 // Launches of the kernels that every instantiation shares.
+#include "../gradient/flows.hpp"
+#include "../gradient/key_units.hpp"
+#include "../gradient/peaks.hpp"
+#include "../gradient/row_units.hpp"
 #include "../levels/levels.hpp"
 #include "../paths/paths.hpp"
 #include "../scan/scan.hpp"
@@ -9,8 +13,14 @@ namespace sympow::cuda {
 
 using block::bf16, block::fp16;
 
+SYMPOW_CUDA_LAUNCH(Flows)
+SYMPOW_CUDA_LAUNCH(KeyUnits<bf16>)
+SYMPOW_CUDA_LAUNCH(KeyUnits<fp16>)
 SYMPOW_CUDA_LAUNCH(Levels)
 SYMPOW_CUDA_LAUNCH(Paths)
+SYMPOW_CUDA_LAUNCH(Peaks)
+SYMPOW_CUDA_LAUNCH(RowUnits<bf16>)
+SYMPOW_CUDA_LAUNCH(RowUnits<fp16>)
 SYMPOW_CUDA_LAUNCH(Weights<bf16>)
 SYMPOW_CUDA_LAUNCH(Weights<fp16>)
 SYMPOW_CUDA_LAUNCH(Weights<float>)

@@ -26,15 +26,14 @@ namespace library {
 
 namespace {
 
-/// Of all sequences, with what lies between padded ones.
-std::uint64_t all_tokens(const Problem& p) {
-  return p.offsets ? static_cast<std::uint64_t>(p.total_tokens) : product(p.batch, p.tokens);
-}
-
 /// States between chunks are kept in two terms.
 bool splits(const Problem& p) { return p.states == Precision::split && p.element != Element::f32; }
 
 }  // namespace
+
+std::uint64_t all_tokens(const Problem& p) noexcept {
+  return p.offsets ? static_cast<std::uint64_t>(p.total_tokens) : product(p.batch, p.tokens);
+}
 
 Status plan_attention(const Problem& p, Plan& plan) noexcept {
   SYMPOW_CUDA_TRY(check_problem(p));

@@ -22,6 +22,9 @@ struct Plan {
 /// The plan of `attend`. Every grid of it fits.
 Status plan_attention(const Problem& problem, Plan& plan) noexcept;
 
+/// Of all sequences, with what lies between padded ones.
+std::uint64_t all_tokens(const Problem& problem) noexcept;
+
 /// The arrays of a workspace: see TokenArrays, ChunkArrays, ChunkSums, Prefixes. Sums and prefixes are of states only.
 struct AttentionMemory {
   double *sum, *key, *level;

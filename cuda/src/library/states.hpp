@@ -39,9 +39,9 @@ inline Status launch_paths(const Problem& problem, const Sequences& sequences, i
 }
 
 template <class T>
-Status launch_weights(const Problem& problem, const Grids& grids, const Tokens<T>& x, const AttentionMemory& memory,
+Status launch_weights(const Problem& problem, const Blocks& blocks, const Tokens<T>& x, const AttentionMemory& memory,
                       Stream stream) {
-  return launch<Weights<T>>(grids.weights,
+  return launch<Weights<T>>(blocks,
                             {x.keys, x.log_gates, x.sequences, x.heads, problem.d, problem.power, tokens_of(memory),
                              chunks_of(memory), x.rotary, turned_of<T>(problem, memory)},
                             stream);

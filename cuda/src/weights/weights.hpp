@@ -289,7 +289,6 @@ struct Weights {
     store(memory, i, one);
   }
 
-  static constexpr float largest_float = std::numeric_limits<float>::max();
   static constexpr double log2_e = 1.4426950408889634074;
   static constexpr int bias = block::fraction_bits<T> == 10 ? 15 : 127;
   // The bits of infinity; of floats those of 0x1.ffp127, whose first part in bf16 is.

@@ -135,6 +135,15 @@ class Arrays {
     std::printf("  %-52s %4.2f of the bound, bits %016llx\n", what.c_str(), worst, digest(bits));
   }
 
+  /// Of numbers [B, T, heads, channels], or of none, in the format of the call.
+  std::vector<std::byte> bytes(const std::vector<double>& x, std::int64_t heads, int channels) const {
+    const auto bits = arranged<std::uint32_t>(x, heads, channels, [&](double v) { return tokens_.format.bits(v); });
+    const std::size_t size = tokens_.format.bytes();
+    std::vector<std::byte> packed(bits.size() * size);
+    for (std::size_t i = 0; i < bits.size(); ++i) std::memcpy(&packed[i * size], &bits[i], size);
+    return packed;
+  }
+
   Places places;
   Array<std::int64_t> offsets;
   Array<std::int32_t> lengths;
@@ -152,13 +161,6 @@ class Arrays {
             x[places.at(b, t, h, heads, channels) + static_cast<std::size_t>(c)] = convert(
                 dense[tokens_.row(b, t, h, heads) * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)]);
     return x;
-  }
-  std::vector<std::byte> bytes(const std::vector<double>& x, std::int64_t heads, int channels) const {
-    const auto bits = arranged<std::uint32_t>(x, heads, channels, [&](double v) { return tokens_.format.bits(v); });
-    const std::size_t size = tokens_.format.bytes();
-    std::vector<std::byte> packed(bits.size() * size);
-    for (std::size_t i = 0; i < bits.size(); ++i) std::memcpy(&packed[i * size], &bits[i], size);
-    return packed;
   }
   template <class T>
   cuda::View from(std::int64_t first, T* data, cuda::Element element, std::int64_t heads, std::int64_t channels) const {

@@ -14,11 +14,9 @@ int main(int count, char** names) {
     const char* name;
     void (*run)();
     bool needs_gpu;
-  } parts[] = {{"refusals", test_refusals, false},
-               {"rows", test_rows, true},
-               {"states", test_states, true},
-               {"decoding", test_decoding, true},
-               {"streams", test_streams, true}};
+  } parts[] = {{"refusals", test_refusals, false}, {"rows", test_rows, true},
+               {"states", test_states, true},      {"decoding", test_decoding, true},
+               {"streams", test_streams, true},    {"gradients", test_gradients, true}};
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess) gpus = 0;
   for (const auto& part : parts) {

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <functional>
 
+#include <sympow/cuda/gradient.hpp>
+
 #include "library/instantiations.hpp"
 #include "require.hpp"
 #include "tests.hpp"
@@ -221,12 +223,85 @@ void refusals_of_decoding() {
   check("the workspace has 0 bytes", [](Call&, State&, Tail&, Size& bytes) { bytes = 0; });
 }
 
+/// A call of `attend_vjp` that nothing is wrong with.
+struct VjpCall : Call {
+  cuda::RowGradients rows;
+  cuda::Gradients gradients;
+
+  VjpCall() {
+    problem.form = cuda::Form::quadratic;
+    problem.carries_state = false;
+    problem.normalised = true;
+    const auto element = problem.element;
+    const auto floats = [](std::uintptr_t at, std::int64_t heads) {
+      return cuda::dense(address(at << 12), cuda::Element::f32, 128, heads, 1);
+    };
+    rows = {cuda::dense(address(7 << 12), element, 128, 4, 64), outputs.rows, floats(8, 4)};
+    gradients = {cuda::dense(address(9 << 12), element, 128, 4, problem.d),
+                 cuda::dense(address(10 << 12), element, 128, 2, problem.d),
+                 cuda::dense(address(11 << 12), element, 128, 2, 64), floats(12, 2)};
+    if (!cuda::attention_vjp_workspace(problem, bytes).ok()) bytes = 0;
+  }
+  cuda::Status run() const { return cuda::attend_vjp(problem, inputs, rows, gradients, workspace, bytes, nullptr); }
+};
+
+void refusals_of_gradients() {
+  const auto check = [](Code code, const char* part_of_text, const std::function<void(VjpCall&)>& spoil) {
+    VjpCall call;
+    spoil(call);
+    const cuda::Status status = call.run();
+    require(status.code() == code && std::strstr(status.text(), part_of_text), "\"%s\" was expected, not: %s",
+            part_of_text, status.text());
+  };
+  const auto bad = [&](const char* text, const std::function<void(VjpCall&)>& spoil) {
+    check(Code::bad_argument, text, spoil);
+  };
+  check(Code::not_compiled, "gradients of the quadratic form only",
+        [](VjpCall& c) { c.problem.form = cuda::Form::automatic; });
+  check(Code::not_compiled, "no gradients of rotary", [](VjpCall& c) { c.problem.rates = address<double>(16); });
+  for (const auto& [power, d, floats] : cuda::library::instantiations) {
+    if (!floats) continue;
+    const int own_power = power, own_d = d;
+    check(Code::not_compiled, "no gradients of f32", [&](VjpCall& c) {
+      c.problem.power = own_power, c.problem.d = own_d;
+      c.problem.element = cuda::Element::f32;
+    });
+  }
+  check(Code::too_large, "more blocks than a grid has", [](VjpCall& c) {
+    c.problem.batch = 0x7fffffff / 2;
+    c.problem.tokens = 64 * 64;
+  });
+  bad("batch is -1", [](VjpCall& c) { c.problem.batch = -1; });
+  bad("there is an initial state", [](VjpCall& c) { c.inputs.initial_state = c.outputs.final_state; });
+  bad("keys are a null pointer", [](VjpCall& c) { c.inputs.keys.data = nullptr; });
+  bad("gradients of rows: the element is f32 and must be bf16",
+      [](VjpCall& c) { c.rows.d_rows.element = cuda::Element::f32; });
+  bad("rows are a null pointer", [](VjpCall& c) { c.rows.rows.data = nullptr; });
+  bad("factors: a null pointer", [](VjpCall& c) { c.rows.factors.data = nullptr; });
+  bad("gradients of queries: a null pointer", [](VjpCall& c) { c.gradients.queries.data = nullptr; });
+  bad("gradients of keys: the token stride is 0", [](VjpCall& c) { c.gradients.keys.token = 0; });
+  bad("gradients of values: its address is 0x3008", [](VjpCall& c) { c.gradients.values.data = address(0x3008); });
+  bad("gradients of log gates: the element is bf16",
+      [](VjpCall& c) { c.gradients.log_gates.element = cuda::Element::bf16; });
+  bad("gradients of log gates: they are there, but gate_heads is 0", [](VjpCall& c) {
+    c.problem.gate_heads = 0;
+    c.inputs.log_gates = {};
+  });
+  check(Code::workspace_too_small, "the workspace has 1024 bytes and must have", [](VjpCall& c) { c.bytes = 1024; });
+  bad("the workspace is a null pointer", [](VjpCall& c) { c.workspace = nullptr; });
+  refuses(Code::bad_argument, "factors: they are there, but rows are not normalised", [](Call& c) {
+    c.problem.normalised = false;
+    c.outputs.factors = c.outputs.condition;
+  });
+}
+
 }  // namespace
 
 void test_refusals() {
   refusals_of_problems();
   refusals_of_arrays();
   refusals_of_decoding();
+  refusals_of_gradients();
 }
 
 }  // namespace sympow::test

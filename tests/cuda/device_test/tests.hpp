@@ -8,5 +8,6 @@ void test_rows();
 void test_states();
 void test_decoding();
 void test_streams();
+void test_gradients();
 
 }  // namespace sympow::test

@@ -1,22 +1,11 @@
 // Sums of chunks and rows of attention without any one of their barriers, waits, predicates or indices: each is found
 // out, by a fault or by other numbers, in one of the instantiations.
-#include <map>
-#include <regex>
-
+#include "mutations.hpp"
 #include "update_cases.hpp"
 
 using namespace sympow::test;
 
 namespace {
-
-/// What no instantiation found out, a line each.
-using Found = std::map<std::string, bool>;
-std::string survivors(const Found& found) {
-  std::string text;
-  for (const auto& [mutation, is_found] : found)
-    if (!is_found) text += mutation + "\n";
-  return std::regex_replace(text, std::regex(":[0-9]+"), "");  // lines move
-}
 
 /// Three stages of keys in a chunk, the second ends within a tile; resets within tiles; 64 value channels and 8 more.
 template <class K>
@@ -28,24 +17,15 @@ Case ragged() {
   return how;
 }
 
-/// Every mutation of a kernel, but those that were found out before. kernel(forward, options) runs it and checks what
-/// it stored; results(forward) are its bits.
+/// kernel(forward, options) runs it and checks what it stored; results(forward) are its bits.
 template <class K, class Kernel, class Results>
-void mutate(Found& found, const Kernel& kernel, const Results& results) {
-  host::Report report;
-  const auto run = [&](const host::Mutation& mutation) -> std::string {
+void mutate_kernel(Found& found, const Kernel& kernel, const Results& results) {
+  mutate(found, [&](const host::Options& options, host::Report& report) {
     ArraysOf<K> x(ragged<K>());
     Forward<typename K::T, K::P, K::d> forward(x);
-    report = kernel(forward, {host::Schedule::forward, 0, host::MmaSum::hopper, mutation});
-    return report.clean() ? results(forward) : "";
-  };
-  const std::string right = run({});
-  INFO(report.text());
-  REQUIRE(right != "");
-  for (const host::Mutation& mutation : host::mutations(report)) {
-    bool& is_found = found[host::text(mutation)];
-    is_found = is_found || run(mutation) != right;
-  }
+    report = kernel(forward, options);
+    return report.clean() ? results(forward) : std::string();
+  });
 }
 
 template <class K>
@@ -59,7 +39,7 @@ void mutate_update(Found& found) {
     forward.own_normaliser.check_stored(report, "normaliser", [&](std::size_t i) { return bool{used[i / D]}; });
     return report;
   };
-  mutate<K>(found, kernel, [](const auto& forward) { return bits(forward.own_sums, forward.own_normaliser); });
+  mutate_kernel<K>(found, kernel, [](const auto& forward) { return bits(forward.own_sums, forward.own_normaliser); });
 }
 
 template <class K>
@@ -71,7 +51,8 @@ void mutate_attention(Found& found) {
     forward.x.condition.check_stored(report, "condition");
     return report;
   };
-  mutate<K>(found, kernel, [](const auto& forward) { return bits(forward.x.rows.data, forward.x.condition.data); });
+  mutate_kernel<K>(found, kernel,
+                   [](const auto& forward) { return bits(forward.x.rows.data, forward.x.condition.data); });
 }
 
 }  // namespace

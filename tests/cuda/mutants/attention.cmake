@@ -21,7 +21,7 @@ mutant(hidden_keys "is_hidden = key > first_row ||" "is_hidden = key > first_row
 survivor(hidden_before_the_reset "key + rows_of_warp <= levels.first_seen" "key + rows_of_warp < levels.first_seen")
 mutant(threshold "!(normaliser > read * x.noise)" "!(normaliser > read)")
 mutant(one_condition_more "lane() / 4 + (first_row + 8 * g) < length" "lane() / 4 + (first_row + 8 * g) <= length")
-mutant(condition_of_every_tile "x.condition.data.data && tile == 0" "x.condition.data.data && tile >= 0")
+mutant(condition_of_every_tile "to.data.data && tile == 0" "to.data.data && tile >= 0")
 mutant(one_row_of_y_more "staged, length - first_row, x.e" "staged, length - first_row + 1, x.e")
 set(source cuda/src/attention/row_levels.hpp)
 # Rows beyond the last are not stored.

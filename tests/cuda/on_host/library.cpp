@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "library/attend.cu"
+#include "library/attend_vjp.cu"
 #include "library/checks.cpp"
 #include "library/decode.cu"
 #include "library/fold.cu"

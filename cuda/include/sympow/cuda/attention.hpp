@@ -20,6 +20,7 @@ struct Outputs {
   View rows;          ///< [B, T, Hq, e]: Y; tokens beyond the length of a sequence are not written
   View condition;     ///< [B, T, Hq] of float, if wanted: see attend
   State final_state;  ///< after the last token, if wanted; it may be the memory of the initial one
+  View factors = {};  ///< [B, T, Hq] of float, if wanted, of normalised rows: what attend_vjp needs of them
 };
 
 /// The form and chunk that `attend` takes for this problem: what it says, or what the cost model chooses.

@@ -196,6 +196,18 @@ SYMPOW_DEVICE void load(T (&r)[N], Global<U> memory, std::int64_t i, bool active
 #pragma unroll
   for (std::size_t n = 0; n < N; ++n) r[n] = entries.entry[n];
 }
+template <class T>
+SYMPOW_DEVICE T load_one(Shared<T> memory, int i) {
+  T r[1];
+  load(r, memory, i);
+  return r[0];
+}
+template <class U>
+SYMPOW_DEVICE std::remove_const_t<U> load_one(Global<U> memory, std::int64_t i) {
+  std::remove_const_t<U> r[1];
+  load(r, memory, i);
+  return r[0];
+}
 template <std::size_t N, class T>
 SYMPOW_DEVICE void store(Shared<T> memory, int i, const T (&r)[N], bool active = true) {
   using Words = detail::Words<N * sizeof(T)>;

@@ -188,6 +188,21 @@ void load(Lanes<T> (&r)[N], Global<U> memory, const Lanes<std::int64_t>& i, cons
   }
 }
 
+/// The entry i_l of each lane.
+template <class T>
+Lanes<T> load_one(Shared<T> memory, const Lanes<int>& i, std::source_location here = std::source_location::current()) {
+  Lanes<T> r[1];
+  load(r, memory, i, true, here);
+  return r[0];
+}
+template <class U>
+Lanes<std::remove_const_t<U>> load_one(Global<U> memory, const Lanes<std::int64_t>& i,
+                                       std::source_location here = std::source_location::current()) {
+  Lanes<std::remove_const_t<U>> r[1];
+  load(r, memory, i, true, here);
+  return r[0];
+}
+
 /// Each active lane l stores the entries i_l, …, i_l + N - 1.
 template <std::size_t N, class T>
 void store(Shared<T> memory, const Lanes<int>& i, const Lanes<T> (&r)[N], const Lanes<bool>& active = true,

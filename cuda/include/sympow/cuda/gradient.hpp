@@ -1,0 +1,46 @@
+// Gradients of symmetric-power attention.
+#pragma once
+
+#include "attention.hpp"
+
+namespace sympow::cuda {
+
+/// What comes back to the rows of an `attend`, and what that call left of them.
+struct RowGradients {
+  ConstView d_rows;        ///< [B, T, Hq, e]: dY, of the problem's element
+  ConstView rows = {};     ///< Y, as `attend` wrote it; of normalised rows, as the next
+  ConstView factors = {};  ///< [B, T, Hq] of float: Outputs::factors
+};
+
+/// Of queries, keys and values in the problem's element, laid out like these; tokens beyond the length of a sequence
+/// are not written. Of log gates in float, if wanted.
+struct Gradients {
+  View queries;         ///< [B, T, Hq, d]
+  View keys;            ///< [B, T, Hk, d]
+  View values;          ///< [B, T, Hk, e]
+  View log_gates = {};  ///< [B, T, gate heads]
+};
+
+/// The bytes of the workspace of `attend_vjp`, whose pointer is aligned to 256 bytes: that of the `attend`, and for
+/// each token 2 (d + e) + 52 a query head and 2 d a key head; 8 more for each two blocks of 64 tokens of a sequence and
+/// query head.
+Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexcept;
+
+/// The gradients of Σ dY∘Y, Y the rows of `attend` of the same problem and inputs
+///
+///     dq_i = Σ_j dx_ij scale k_j    dk_j = Σ_i dx_ij scale q_i    dv_j = Σ_i p_ij dy_i    d log γ_t = Σ_{j<t≤i} t_ij
+///
+/// with s_ij = b_ij x_ij^P, x_ij = scale q_i·k_j, p_ij = s_ij / Σ_j s_ij, c_ij = dy_i·v_j - dy_i·y_i, t_ij = p_ij c_ij
+/// and dx_ij = P t_ij / x_ij; of rows that are not normalised p = s and c_ij = dy_i·v_j. Heads that share keys, values
+/// or gates are summed in order: two runs give the same bits. No sum is a difference of sums: a gate of 0 has the
+/// gradient 0. Rows without weight have no gradient, and their dy changes nothing. Input that is not finite shows in
+/// the gradients that it is part of, and may in those of 64 tokens around it.
+///
+/// So far of Form::quadratic, bf16 and fp16, without rotary; others are refused as not compiled. Each p_ij and dx_ij is
+/// rounded to the problem's element, as are the gradients; sums are in float, those of gates in double. Values must be
+/// below 2^128 / e. Nothing is allocated and nothing waits. Cost of a pair of tokens and query head: 4 d + 2 e
+/// operations for dq, 4 d + 4 e for dk and dv.
+Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradients& rows, const Gradients& gradients,
+                  void* workspace, std::size_t bytes, Stream stream) noexcept;
+
+}  // namespace sympow::cuda

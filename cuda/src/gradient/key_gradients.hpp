@@ -1,0 +1,217 @@
+// Gradients of keys and values, on tensor cores: each key with the rows that saw it.
+#pragma once
+
+#include "../layout/blocks.hpp"
+#include "pair_tiles.hpp"
+
+namespace sympow::cuda {
+
+/// dv_j = scale^P Σ_i s_ij dŷ_i,   s_ij = 2^{u_j + h_i} m_i (q̂_i·k̂_j)^P
+/// dk_j = scale^P 2^{-x_j} Σ_i P 2^{u_j + h_i} m_i (q̂_i·k̂_j)^{P-1} c_ij q̂_i
+/// over the rows i ≥ j of the chunk that see key j, of all query heads that read it; layout/gradients.hpp has the rest.
+/// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` of FlowArrays.
+///
+/// A block of four warps has 64 keys of a chunk and head, 16 a warp, and 64 channels of dv; the first of them dk, too.
+/// It walks the query heads of its group in order, of each blocks of 64 rows from its own on, and for dk their dŷ by
+/// 64 channels, through two stages. 2^{h_i - R_j} is at most 1; sums are relative to E_j, the largest u_j + R_j of the
+/// heads so far.
+///
+/// Roundings: 2^-E_j s_ij and 2^{-E_j - s} dx_ij to T, then dv and dk; sums in float. Cost of a pair: 4 d + 4 e
+/// operations, and 2 d more for each 64 channels of values after the first.
+template <class T, int P, int d>
+struct KeyGradients {
+  static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;
+  static constexpr int blocks_per_multiprocessor = 2;
+  static constexpr int shared_bytes =
+      static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) + 2 * rows * (8 + 4 + 4 + 4);
+  static_assert(sizeof(T) == 2);
+
+  struct Args {
+    Rows<const T> queries, d_rows;  ///< q̂, dŷ
+    Rows<const T> keys, values;     ///< k̂, v
+    Rows<T> d_keys, d_values;
+    TokenArrays tokens;
+    RowArrays of_rows;
+    FlowArrays flows;
+    Sequences sequences;
+    Heads heads;
+    int e;
+    double scale_exponent;  ///< of |scale|^P; its sign, or 0
+    float scale_sign;
+  };
+
+  SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
+  /// x: blocks of keys, times tiles of value channels. y: key heads.
+  static Blocks blocks(const Sequences& sequences, const Heads& heads, int e) {
+    return {TokenBlock::count(sequences) * tiles(e), heads.key};
+  }
+
+  SYMPOW_DEVICE static void run(const Args& x) {
+    using namespace block;
+    const TokenBlock of(x.sequences, block_index(0) / tiles(x.e));
+    if (of.top >= of.length) return;
+    const int w = warp(), key_head = block_index(1), own = 16 * w, first_key = of.top + own;
+    const int tile = block_index(0) % tiles(x.e), span = tile == 0 ? tiles(x.e) : 1;  // stages a block of rows
+    const bool is_first = tile == 0;
+    const int group = x.heads.query / x.heads.key, own_block = of.top / rows;
+    const int blocks = (of.length + rows - 1) / rows - own_block, end = group * blocks * span;
+
+    Arena arena;
+    const auto keys = arena.take<T>(rows * d), queries = arena.take<T>(2 * rows * d);
+    const auto values = arena.take<T>(2 * rows * columns), d_rows = arena.take<T>(2 * rows * columns);
+    const auto exponents = arena.take<double>(2 * rows);
+    const auto factors = arena.take<float>(2 * rows), offsets = arena.take<float>(2 * rows);
+    const auto resets = arena.take<std::int32_t>(2 * rows);
+
+    const auto slot_of = [&](int head) {
+      return (std::int64_t{head} * x.sequences.slots + of.slot) * x.sequences.chunk;
+    };
+    const TileCopy<T, d, rows, warps> wide_copy(w);
+    const TileCopy<T, columns, rows, warps> copy(w);
+    const auto bring = [&](int stage) {
+      const int m = stage / span, t = tile + span - 1 - stage % span, head = key_head * group + m / blocks;
+      const int from = (own_block + m % blocks) * rows, ring = stage % 2 * rows * columns, place = m % 2 * rows;
+      const Lanes<bool> exists = copy.column + t * columns < x.e;
+      if (stage % span == 0) {
+        wide_copy.bring(queries, m % 2 * rows * d, x.queries.data,
+                        wide_copy.source(x.queries.at(of.b, of.begin + from, head), x.queries.token), x.queries.token,
+                        0, of.length - from, true);
+        const std::int64_t row = slot_of(head) + from, token = slot_of(x.heads.state_of_query(head)) + from;
+        if (w == 0) cp_async<16>(exponents, lane() * 2 + place, x.of_rows.exponent, lane() * 2 + row, 16);
+        if (w == 1) cp_async<16>(factors, lane() * 4 + place, x.of_rows.factor, lane() * 4 + row, 16, lane() < 16);
+        if (w == 2) cp_async<16>(offsets, lane() * 4 + place, x.of_rows.offset, lane() * 4 + row, 16, lane() < 16);
+        if (w == 3) cp_async<16>(resets, lane() * 4 + place, x.tokens.reset, lane() * 4 + token, 16, lane() < 16);
+      }
+      copy.bring(d_rows, ring, x.d_rows.data,
+                 copy.source(x.d_rows.at(of.b, of.begin + from, head) + t * columns, x.d_rows.token), x.d_rows.token, 0,
+                 of.length - from, exists);
+      if (is_first && (stage == 0 || span > 1))
+        copy.bring(values, ring, x.values.data,
+                   copy.source(x.values.at(of.b, of.begin + of.top, key_head) + t * columns, x.values.token),
+                   x.values.token, 0, of.length - of.top, exists);
+    };
+    wide_copy.bring(keys, 0, x.keys.data, wide_copy.source(x.keys.at(of.b, of.begin + of.top, key_head), x.keys.token),
+                    x.keys.token, 0, of.length - of.top, true);
+    bring(0);
+    cp_async_commit();
+
+    const Lanes<int> shift = load_one(x.of_rows.unit, std::int64_t{key_head} * group * x.sequences.slots + of.slot);
+    const Lanes<float> shrink = two_to(-shift) * static_cast<float>(P);
+    Lanes<float> key_sum[std::size_t{d / 8}][4], value_sum[columns / 8][4], after[2], scale[2];
+    Lanes<double> reference[2] = {-infinity, -infinity}, own_reference[2];  // E_j, and u_j + R_j of the head
+    TwoFloats peak[2];                                                      // R_j - anchor
+    double anchor = 0.;
+    SYMPOW_UNROLL
+    for (int r = 0; r < 4; ++r) {
+      SYMPOW_UNROLL
+      for (int n = 0; n < d / 8; ++n) key_sum[n][r] = 0.f;
+      SYMPOW_UNROLL
+      for (int n = 0; n < columns / 8; ++n) value_sum[n][r] = 0.f;
+    }
+
+    PairTile s, c;
+    for (int stage = 0; stage < end; ++stage) {
+      const int m = stage / span, n = m % blocks, head = key_head * group + m / blocks;
+      const int from = (own_block + n) * rows, ring = stage % 2 * rows * columns;
+      cp_async_wait<0>();
+      barrier();
+      if (stage + 1 < end) bring(stage + 1);
+      cp_async_commit();
+      if (n == 0 && stage % span == 0) {  // a head begins
+        Lanes<double> level[2];
+        SYMPOW_UNROLL
+        for (int g = 0; g < 2; ++g) {
+          const Lanes<int> key = lane() / 4 + (first_key + 8 * g);
+          const std::int64_t tokens = slot_of(x.heads.state_of_query(head));
+          const Lanes<double> u = load_one(x.tokens.key, key + tokens), gates = load_one(x.tokens.sum, key + tokens);
+          level[g] = load_one(x.of_rows.peak, key + slot_of(head));
+          own_reference[g] = where(u == -infinity, -gates, u) + level[g];
+          const Lanes<double> all = larger(reference[g], own_reference[g]);
+          const auto relative = [&](const Lanes<double>& to) {
+            return where(to == -infinity, Lanes<float>(0.f), two_to(to - all));
+          };
+          const Lanes<float> again = relative(reference[g]);
+          scale[g] = relative(own_reference[g]);
+          SYMPOW_UNROLL
+          for (int h = 0; h < 2; ++h) {
+            SYMPOW_UNROLL
+            for (int o = 0; o < d / 8; ++o) key_sum[o][2 * g + h] *= again;
+            SYMPOW_UNROLL
+            for (int o = 0; o < columns / 8; ++o) value_sum[o][2 * g + h] *= again;
+          }
+          reference[g] = all;
+          level[g] = where(level[g] == -infinity, Lanes<double>(0.), level[g]);
+          after[g] = 0.f;
+        }
+        const double first = uniform(level[0]);
+        anchor = first == first ? first : 0.;
+        SYMPOW_UNROLL
+        for (int g = 0; g < 2; ++g) peak[g] = TwoFloats::of(level[g] - anchor);
+      }
+      if (is_first) {
+        if (stage % span == 0) clear(c);
+        const QueryTiles<T, columns, 1> value_tiles(values.after(span > 1 ? ring : 0), own);
+        value_tiles.add_scores(c, d_rows.after(ring), 0);
+      }
+      if ((stage + 1) % span != 0) continue;
+
+      const QueryTiles<T, d, 1> key_tiles(keys, own);
+      key_tiles.scores(s, queries.after(m % 2 * rows * d), 0);
+      const ColumnExponents h_i(exponents, m % 2 * rows, anchor);
+      SYMPOW_UNROLL
+      for (int o = 0; o < 8; ++o) {
+        const Lanes<int> first = lane() % 4 * 2 + 8 * o, place = first + m % 2 * rows;
+        Lanes<float> factor[2], offset[2];
+        Lanes<std::int32_t> seen[2];
+        load(factor, factors, place);
+        load(offset, offsets, place);
+        load(seen, resets, place);
+        SYMPOW_UNROLL
+        for (int h = 0; h < 2; ++h) {
+          const TwoFloats column = h_i.of(o, h);
+          SYMPOW_UNROLL
+          for (int g = 0; g < 2; ++g) {
+            Lanes<float>&score = s[0][o][2 * g + h], &slope = c[0][o][2 * g + h];
+            const Lanes<int> key = lane() / 4 + (first_key + 8 * g);
+            const Lanes<bool> is_seen = first + (h + from) >= key && seen[h] <= key;
+            const Lanes<float> steep = power<P - 1>(score) * (weight_of(column, peak[g]) * factor[h]);
+            const Lanes<float> value = where(is_seen, steep * score, Lanes<float>(0.f));
+            score = value * scale[g];
+            if (!is_first) continue;
+            const Lanes<float> coupling = slope + offset[h];
+            slope = where(is_seen, steep * coupling, Lanes<float>(0.f)) * (shrink * scale[g]);
+            if (n > 0) after[g] += where(is_seen, value * coupling, Lanes<float>(0.f));
+          }
+        }
+      }
+      add_product<T, columns>(value_sum, s, d_rows.after(ring));
+      if (!is_first) continue;
+      add_product<T, d>(key_sum, c, queries.after(m % 2 * rows * d));
+      if (!x.flows.key.data || n + 1 < blocks) continue;
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) {
+        const Lanes<double> total[1] = {coupling_of(sum_of_row(after[g]), wide_two_to(own_reference[g]))};
+        store(x.flows.key, lane() / 4 + (slot_of(head) + first_key + 8 * g), total, lane() % 4 == 0);
+      }
+    }
+
+    const Lanes<float> sign[2] = {x.scale_sign, x.scale_sign};
+    const int left = of.length - first_key;
+    SYMPOW_UNROLL
+    for (int g = 0; g < 2; ++g) reference[g] += x.scale_exponent;
+    barrier();  // nobody reads the rows any more that results take the place of
+    store_sums<columns>(x.d_values, x.d_values.at(of.b, of.begin + first_key, key_head) + tile * columns, value_sum,
+                        sign, reference, d_rows, own, left, x.e - tile * columns);
+    if (!is_first) return;
+    const std::int64_t tokens = slot_of(x.heads.state_of_query(key_head * group));
+    SYMPOW_UNROLL
+    for (int g = 0; g < 2; ++g) {
+      const Lanes<float> inverse = load_one(x.tokens.inverse, lane() / 4 + (tokens + first_key + 8 * g));
+      reference[g] += convert<double>(shift + where(inverse == 0.f, 0, ceiling_log2(inverse)));
+    }
+    store_sums<d>(x.d_keys, x.d_keys.at(of.b, of.begin + first_key, key_head), key_sum, sign, reference, keys, own,
+                  left, d);
+  }
+};
+
+}  // namespace sympow::cuda

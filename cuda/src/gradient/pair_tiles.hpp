@@ -1,0 +1,97 @@
+// Tiles of pairs, as both halves of the backward pass make them: 16 rows of a warp, 64 columns.
+#pragma once
+
+#include "../attention/row_levels.hpp"
+#include "../attention/warp_rows.hpp"
+#include "../layout/gradients.hpp"
+#include "../layout/tile_copy.hpp"
+
+namespace sympow::cuda {
+
+/// A tile, float: row 8 g + lane / 4, column 8 n + lane % 4 · 2 + h is [0][n][2 g + h].
+using PairTile = Lanes<float>[1][8][4];
+
+/// The exponents of 64 columns relative to those of rows, of each lane two columns.
+struct ColumnExponents {
+  TwoFloats own[2];
+
+  /// Columns from entry `first` of a ring on.
+  SYMPOW_DEVICE ColumnExponents(block::Shared<double> ring, int first, double anchor) {
+    SYMPOW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      Lanes<double> exponent[1];
+      block::load(exponent, ring, block::lane() + (first + 32 * h));
+      own[h] = TwoFloats::of(exponent[0] - anchor);
+    }
+  }
+  /// Of the lane's column h of octet n.
+  SYMPOW_DEVICE TwoFloats of(int n, int h) const {
+    const Lanes<int> column = block::lane() % 4 * 2 + (n % 4 * 8 + h);
+    return {block::shuffle(own[n / 4].high, column), block::shuffle(own[n / 4].low, column)};
+  }
+};
+
+/// 2^{column - row}
+SYMPOW_DEVICE Lanes<float> weight_of(const TwoFloats& column, const TwoFloats& row) {
+  return block::exp2((column.high - row.high) + (column.low - row.low));
+}
+
+/// tile = 0
+SYMPOW_DEVICE void clear(PairTile& tile) {
+  each(tile, [](Lanes<float>& s, int) { s = 0.f; });
+}
+
+/// sum += tile · right, the tile rounded to T, 64 rows of `columns` entries on the right.
+template <class T, int columns>
+SYMPOW_DEVICE void add_product(Lanes<float> (&sum)[std::size_t{columns / 8}][4], const PairTile& tile,
+                               block::Shared<T> right) {
+  using namespace block;
+  Lanes<Pair<T>> left[4][1][4];
+  left_factors(left, tile, false);
+  SYMPOW_UNROLL
+  for (int step = 0; step < 4; ++step) SYMPOW_UNROLL
+  for (int n = 0; n < columns / 16; ++n) {
+    Lanes<Pair<T>> factor[4];
+    ldmatrix<true>(factor, right, octet_place<columns>(lane() % 16 + 16 * step, lane() / 16 + 2 * n));
+    const Lanes<Pair<T>> even[2] = {factor[0], factor[1]}, odd[2] = {factor[2], factor[3]};
+    mma<block::Products::exact>(sum[2 * n], left[step][0], even);
+    mma<block::Products::exact>(sum[2 * n + 1], left[step][0], odd);
+  }
+}
+
+/// The sum of a value over the four lanes of a row.
+template <class X>
+SYMPOW_DEVICE Lanes<X> sum_of_row(Lanes<X> x) {
+  x += block::shuffle_xor(x, 1);
+  return x + block::shuffle_xor(x, 2);
+}
+
+/// A sum of couplings in its unit, in double; 0 where none are there, whatever the unit.
+SYMPOW_DEVICE Lanes<double> coupling_of(Lanes<float> sum, Lanes<double> unit) {
+  return block::where(sum == 0.f, Lanes<double>(0.), block::convert<double>(sum) * unit);
+}
+
+/// Sums of a warp's 16 rows of `columns` entries, times 2^exponent of each row, stored as T: those rows and columns
+/// that are left. `staging`: rows of shared memory that only this warp uses, from `first` on, in octet_place<columns>.
+template <int columns, class T>
+SYMPOW_DEVICE void store_sums(Rows<T> to, std::int64_t at, const Lanes<float> (&sum)[std::size_t{columns / 8}][4],
+                              const Lanes<float> (&factor)[2], const Lanes<double> (&exponent)[2],
+                              block::Shared<T> staging, int first, int rows_left, int columns_left) {
+  using namespace block;
+  warp_barrier();
+  SYMPOW_UNROLL
+  for (int g = 0; g < 2; ++g) {
+    const Lanes<float> half = two_to(smaller(exponent[g] * .5, Lanes<double>(127.)));
+    SYMPOW_UNROLL
+    for (int n = 0; n < columns / 8; ++n) {
+      const auto entry = [&](int h) { return sum[n][2 * g + h] * factor[g] * half * half; };
+      const Lanes<Pair<T>> two[1] = {pack<T>(entry(0), entry(1))};
+      store(staging.template as<Pair<T>>(), octet_place<columns>(lane() / 4 + (first + 8 * g), n) / 2 + lane() % 4,
+            two);
+    }
+  }
+  warp_barrier();
+  store_tile<16, columns>(to.data, at, to.token, staging, first, rows_left, columns_left);
+}
+
+}  // namespace sympow::cuda

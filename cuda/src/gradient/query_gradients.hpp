@@ -1,0 +1,233 @@
+// Gradients of queries, on tensor cores: each row of pairs with the keys that it saw.
+#pragma once
+
+#include "../layout/blocks.hpp"
+#include "pair_tiles.hpp"
+
+namespace sympow::cuda {
+
+/// dq_i = scale^P 2^{h_i + r_i - n_i} m_i Σ_j P 2^{u_j - r_i} (q̂_i·k̂_j)^{P-1} c_ij k̂_j over the keys j ≤ i of the
+/// chunk that row i sees; layout/gradients.hpp has the rest. And what a block of rows gives to the gradients of gates:
+/// `row`, `inside` and `through` of FlowArrays.
+///
+/// A block of four warps has 64 queries of a chunk and head, 16 a warp. It walks blocks of 64 keys from old to new, and
+/// of each the values by 64 channels, through two stages. 2^{u_j - r_i} is at most 1.
+///
+/// Roundings: dx_ij = P 2^{u_j - r_i - s} (q̂·k̂)^{P-1} c_ij to T, and dq; sums in float. Cost of a pair: 4 d + 2 e
+/// operations.
+template <class T, int P, int d>
+struct QueryGradients {
+  static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;
+  static constexpr int blocks_per_multiprocessor = 2;
+  static constexpr int shared_bytes =
+      static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) + 8 * (2 * rows + 4 * warps + warps * rows);
+  static_assert(sizeof(T) == 2);
+
+  struct Args {
+    Rows<const T> queries, d_rows;  ///< q̂, dŷ
+    Rows<const T> keys, values;     ///< k̂, v
+    Rows<T> d_queries;
+    TokenArrays tokens;
+    RowArrays of_rows;
+    FlowArrays flows;
+    Sequences sequences;
+    Heads heads;
+    int e;
+    double scale_exponent;  ///< of |scale|^P; its sign, or 0
+    float scale_sign;
+  };
+
+  static Blocks blocks(const Sequences& sequences, const Heads& heads) {
+    return {TokenBlock::count(sequences), heads.query};
+  }
+
+  SYMPOW_DEVICE static void run(const Args& x) {
+    using namespace block;
+    const TokenBlock of(x.sequences, block_index(0));
+    if (of.top >= of.length) return;
+    const int w = warp(), head = block_index(1), state_head = x.heads.state_of_query(head);
+    const int key_head = x.heads.key_of_state(state_head), own = 16 * w, first_row = of.top + own;
+    const std::int64_t slot = std::int64_t{head} * x.sequences.slots + of.slot, row_slot = slot * x.sequences.chunk;
+    const std::int64_t token_slot = (std::int64_t{state_head} * x.sequences.slots + of.slot) * x.sequences.chunk;
+
+    const Lanes<int> shift = load_one(x.of_rows.unit, slot);
+    const int seen =
+        uniform(load_one(x.tokens.reset, token_slot + of.top));  // no row of the block sees what lies before
+    const int first_block = (seen > 0 ? seen : 0) / rows, last_block = of.top / rows;
+    const int tiles = (x.e + columns - 1) / columns, end = (last_block - first_block + 1) * tiles;
+
+    Arena arena;
+    const auto queries = arena.take<T>(rows * d), keys = arena.take<T>(2 * rows * d);
+    const auto values = arena.take<T>(2 * rows * columns), d_rows = arena.take<T>(2 * rows * columns);
+    const auto exponents = arena.take<double>(2 * rows), totals = arena.take<double>(4 * warps);
+    const auto inside = arena.take<double>(warps * rows);
+
+    const TileCopy<T, d, rows, warps> wide_copy(w);
+    const TileCopy<T, columns, rows, warps> copy(w);
+    const auto bring = [&](int stage) {
+      const int n = first_block + stage / tiles, t = stage % tiles, from = n * rows, ring = stage % 2 * rows * columns;
+      const Lanes<bool> exists = copy.column + t * columns < x.e;
+      if (t == 0) {
+        wide_copy.bring(keys, n % 2 * rows * d, x.keys.data,
+                        wide_copy.source(x.keys.at(of.b, of.begin + from, key_head), x.keys.token), x.keys.token,
+                        seen - from, of.length - from, true);
+        if (w == 0)
+          cp_async<16>(exponents, lane() * 2 + n % 2 * rows, x.tokens.key, lane() * 2 + (token_slot + from), 16);
+      }
+      copy.bring(values, ring, x.values.data,
+                 copy.source(x.values.at(of.b, of.begin + from, key_head) + t * columns, x.values.token),
+                 x.values.token, seen - from, of.length - from, exists);
+      if (stage == 0 || tiles > 1)
+        copy.bring(d_rows, ring, x.d_rows.data,
+                   copy.source(x.d_rows.at(of.b, of.begin + of.top, head) + t * columns, x.d_rows.token),
+                   x.d_rows.token, 0, of.length - of.top, exists);
+    };
+    wide_copy.bring(queries, 0, x.queries.data,
+                    wide_copy.source(x.queries.at(of.b, of.begin + of.top, head), x.queries.token), x.queries.token, 0,
+                    of.length - of.top, true);
+    bring(0);
+    cp_async_commit();
+
+    const bool has_flows = x.flows.row.data;
+    const RowLevels<2> levels(x.tokens, token_slot, first_row, of.length, Lanes<double>(-infinity));
+    Lanes<float> factor[2], offset[2], before[2] = {0.f, 0.f};  // before: Σ_j t_ij of blocks before this one
+    Lanes<double> exponent[2];                                  // h_i + r_i
+    SYMPOW_UNROLL
+    for (int g = 0; g < 2; ++g) {
+      const Lanes<std::int64_t> row = lane() / 4 + (row_slot + first_row + 8 * g);
+      exponent[g] = load_one(x.of_rows.exponent, row) + levels.above[g].high + (levels.above[g].low + levels.anchor);
+      factor[g] = load_one(x.of_rows.factor, row);
+      offset[g] = load_one(x.of_rows.offset, row);
+    }
+    const auto unit = [&](int g) { return convert<double>(factor[g]) * wide_two_to(exponent[g]); };
+    const Lanes<float> shrink = two_to(-shift) * static_cast<float>(P);
+    Lanes<float> sum[std::size_t{d / 8}][4];
+    SYMPOW_UNROLL
+    for (int n = 0; n < d / 8; ++n) SYMPOW_UNROLL
+    for (int r = 0; r < 4; ++r) sum[n][r] = 0.f;
+    const std::int64_t blocks = x.sequences.chunk / rows, through = (slot * blocks + last_block) * blocks;
+    if (has_flows)  // keys of these blocks are not seen, or there are none before
+      for (int n = 32 * w; n <= first_block && n < last_block; n += threads) {
+        const Lanes<double> zero[1] = {0.};
+        store(x.flows.through, lane() + (through + n), zero, lane() + n <= first_block && lane() + n < last_block);
+      }
+
+    PairTile dx, c;
+    for (int stage = 0; stage < end; ++stage) {
+      const int n = first_block + stage / tiles, from = n * rows, ring = stage % 2 * rows * columns;
+      cp_async_wait<0>();
+      barrier();
+      if (stage + 1 < end) bring(stage + 1);
+      cp_async_commit();
+      if (has_flows && stage % tiles == 0 && n > first_block && n < last_block && w == 0)
+        store_total(x.flows.through, through + n, totals, n % 2 * warps);
+      if (stage % tiles == 0) clear(c);
+      const QueryTiles<T, columns, 1> d_row_tiles(d_rows.after(tiles > 1 ? ring : 0), own);
+      d_row_tiles.add_scores(c, values.after(ring), 0);
+      if ((stage + 1) % tiles != 0) continue;
+
+      const QueryTiles<T, d, 1> query_tiles(queries, own);
+      query_tiles.scores(dx, keys.after(n % 2 * rows * d), 0);
+      const ColumnExponents u(exponents, n % 2 * rows, levels.anchor);
+      SYMPOW_UNROLL
+      for (int o = 0; o < 8; ++o) SYMPOW_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const Lanes<int> j = lane() % 4 * 2 + (8 * o + h + from);
+        const TwoFloats column = u.of(o, h);
+        SYMPOW_UNROLL
+        for (int g = 0; g < 2; ++g) {
+          Lanes<float>&s = dx[0][o][2 * g + h], &t = c[0][o][2 * g + h];
+          const Lanes<bool> is_seen = j <= lane() / 4 + (first_row + 8 * g) && j >= levels.seen[g];
+          const Lanes<float> slope = power<P - 1>(s) * weight_of(column, levels.above[g]) * (t + offset[g]);
+          t = where(is_seen, slope * s, Lanes<float>(0.f));
+          s = where(is_seen, slope * shrink, Lanes<float>(0.f));
+        }
+      }
+      if (has_flows && n < last_block) {
+        SYMPOW_UNROLL
+        for (int o = 0; o < 8; ++o) SYMPOW_UNROLL
+        for (int g = 0; g < 2; ++g) before[g] += c[0][o][2 * g] + c[0][o][2 * g + 1];
+        Lanes<double> total = 0.;
+        SYMPOW_UNROLL
+        for (int g = 0; g < 2; ++g) total += coupling_of(sum_of_row(before[g]), unit(g));
+        const Lanes<double> of_warp[1] = {sum_of_column(total)};
+        store(totals, lane() + ((n + 1) % 2 * warps + w), of_warp, lane() == 0);
+      } else if (has_flows) {
+        const Lanes<double> units[2] = {unit(0), unit(1)};
+        write_inside(inside, w, c, units);
+      }
+      add_product<T, d>(sum, dx, keys.after(n % 2 * rows * d));
+    }
+
+    if (has_flows) {
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) {
+        const Lanes<double> total[1] = {coupling_of(sum_of_row(before[g]), unit(g))};
+        store(x.flows.row, lane() / 4 + (row_slot + first_row + 8 * g), total, lane() % 4 == 0);
+      }
+      barrier();
+      if (w < 2) {
+        Lanes<double> all[1] = {0.};
+        SYMPOW_UNROLL
+        for (int v = 0; v < warps; ++v) all[0] += load_one(inside, lane() + (v * rows + 32 * w));
+        store(x.flows.inside, lane() + (row_slot + of.top + 32 * w), all);
+      }
+    }
+    SYMPOW_UNROLL
+    for (int g = 0; g < 2; ++g) {
+      const Lanes<int> size = load_one(x.of_rows.query, lane() / 4 + (row_slot + first_row + 8 * g));
+      exponent[g] += convert<double>(shift - size) + x.scale_exponent;
+      factor[g] *= x.scale_sign;
+    }
+    store_sums<d>(x.d_queries, x.d_queries.at(of.b, of.begin + first_row, head), sum, factor, exponent, queries, own,
+                  of.length - first_row, d);
+  }
+
+ private:
+  /// The sum of a value over the eight rows of lanes.
+  SYMPOW_DEVICE static Lanes<double> sum_of_column(Lanes<double> x) {
+    SYMPOW_UNROLL
+    for (int mask = 4; mask < 32; mask *= 2) x += block::shuffle_xor(x, mask);
+    return x;
+  }
+  /// The total of four warps, in order.
+  SYMPOW_DEVICE static void store_total(Global<double> to, std::int64_t at, block::Shared<double> totals, int first) {
+    Lanes<double> sum[1] = {0.};
+    SYMPOW_UNROLL
+    for (int v = 0; v < warps; ++v) sum[0] += load_one(totals, Lanes<int>(first + v));
+    block::store(to, Lanes<std::int64_t>(block::lane() + at), sum, block::lane() == 0);
+  }
+  /// Σ_{j < t ≤ i} t_ij of the warp's rows i and the 64 keys of their own block: sums along j, then down i.
+  SYMPOW_DEVICE static void write_inside(block::Shared<double> to, int w, const PairTile& t,
+                                         const Lanes<double> (&unit)[2]) {
+    using namespace block;
+    Lanes<float> sum[2] = {0.f, 0.f};  // of earlier octets
+    const Lanes<int> place = lane() % 4;
+    SYMPOW_UNROLL
+    for (int o = 0; o < 8; ++o) {
+      Lanes<double> column[2] = {0., 0.};
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) {
+        const Lanes<float> one = t[0][o][2 * g], two = one + t[0][o][2 * g + 1];
+        Lanes<float> up_to = two;  // and the lanes before
+        SYMPOW_UNROLL
+        for (int distance = 1; distance < 4; distance *= 2) {
+          const Lanes<float> other = shuffle_up(up_to, distance);
+          up_to = where(place >= distance, up_to + other, up_to);
+        }
+        const Lanes<float> earlier = shuffle_up(up_to, 1), below = where(place >= 1, sum[g] + earlier, sum[g]);
+        const Lanes<int> row = lane() / 4 + (16 * w + 8 * g);
+        SYMPOW_UNROLL
+        for (int h = 0; h < 2; ++h) {
+          const Lanes<double> more = coupling_of(h == 0 ? below : below + one, unit[g]);
+          column[h] = where(place * 2 + (8 * o + h) <= row, column[h] + more, column[h]);
+        }
+        sum[g] += shuffle(up_to, lane() / 4 * 4 + 3);
+      }
+      const Lanes<double> both[2] = {sum_of_column(column[0]), sum_of_column(column[1])};
+      store(to, place * 2 + (w * rows + 8 * o), both, lane() < 4);
+    }
+  }
+};
+
+}  // namespace sympow::cuda

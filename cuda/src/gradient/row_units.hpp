@@ -1,0 +1,99 @@
+// Queries and dY as gradients multiply them, and the exponents of rows.
+#pragma once
+
+#include "../layout/blocks.hpp"
+#include "../layout/gradients.hpp"
+#include "unit_rows.hpp"
+
+namespace sympow::cuda {
+
+/// Writes q̂ and dŷ, rounded to T, and `exponent`, `factor`, `offset`, `query` of RowArrays (layout/gradients.hpp), for
+/// all 64 tokens of blocks in use. Of rows that nothing comes from dŷ and ℓ are 0; where q or dy is not finite, h is
+/// NaN.
+///
+/// A block of four warps has 64 tokens of a query head. Of a token d + 2 e channels are read, d + e and 20 bytes
+/// written.
+template <class T>
+struct RowUnits {
+  static constexpr int warps = 4, threads = 32 * warps, blocks_per_multiprocessor = 8, shared_bytes = 0;
+
+  struct Args {
+    Rows<const T> queries, rows, d_rows;  ///< q, y, dy; y of normalised rows only
+    Rows<const float> factors;            ///< of normalised rows: 1 / normaliser as Attention writes it
+    TokenArrays tokens;
+    Rows<T> query_units, row_units;  ///< q̂, dŷ
+    RowArrays of_rows;
+    Sequences sequences;
+    Heads heads;
+    int d, e, power;
+    bool normalised;
+  };
+
+  static Blocks blocks(const Sequences& sequences, const Heads& heads) {
+    return {TokenBlock::count(sequences), heads.query};
+  }
+
+  SYMPOW_DEVICE static void run(const Args& x) {
+    using namespace block;
+    const TokenBlock of(x.sequences, block_index(0));
+    if (of.top >= of.length) return;
+    const int head = block_index(1), state_head = x.heads.state_of_query(head);
+    const std::int64_t chunk = x.sequences.chunk,
+                       token_slot = (std::int64_t{state_head} * x.sequences.slots + of.slot) * chunk,
+                       row_slot = (std::int64_t{head} * x.sequences.slots + of.slot) * chunk;
+    const OctetLanes lanes(x.d > x.e ? x.d : x.e);
+    constexpr int rows = block_tokens / warps;
+    const int first = of.top + warp() * rows;
+    for (int from = 0; from < rows; from += lanes.rows) {
+      const Lanes<int> i = lanes.row + (first + from);
+      const Lanes<bool> exists = i < of.length;
+      const Lanes<std::int64_t> t = i + of.begin;
+      const Lanes<bool> has_query = exists && lanes.octet * 8 < x.d, has_row = exists && lanes.octet * 8 < x.e;
+
+      const OctetOfRow query(x.queries.data, x.queries.at(of.b, t, head) + lanes.octet * 8, has_query);
+      const Lanes<float> largest_query = lanes.reduce(query.largest(), most);
+      const Lanes<int> n = exponent_above(largest_query);
+      query.store_scaled(x.query_units.data, x.query_units.at(of.b, t, head) + lanes.octet * 8, two_to(-n), has_query);
+
+      OctetOfRow d_row(x.d_rows.data, x.d_rows.at(of.b, t, head) + lanes.octet * 8, has_row);
+      const Lanes<float> largest = lanes.reduce(d_row.largest(), most);
+      const Lanes<int> a = exponent_above(largest);
+      Lanes<float> factor[1] = {1.f}, offset = 0.f;
+      Lanes<int> shift = 0;
+      Lanes<double> level[1];
+      load(level, x.tokens.level, i + token_slot);
+      if (x.normalised) {
+        const OctetOfRow row(x.rows.data, x.rows.at(of.b, t, head) + lanes.octet * 8, has_row);
+        SYMPOW_UNROLL
+        for (int c = 0; c < 8; ++c) offset += row.entries[c] * (d_row.entries[c] * two_to(-a));
+        offset = -lanes.reduce(offset, [](Lanes<float> p, Lanes<float> q) { return p + q; });
+        load(factor, x.factors.data, x.factors.at(of.b, t, head), exists);
+        shift = larger(exponent_above(factor[0]), Lanes<int>(-125));
+        factor[0] *= two_to(-shift);
+        level[0] = -level[0];
+      } else {
+        Lanes<double> sum[1];
+        load(sum, x.tokens.sum, i + token_slot);
+        level[0] = where(level[0] == level[0], sum[0] + convert<double>(n * x.power), level[0]);  // NaN is seen
+      }
+      const Lanes<bool> finite = largest_query <= largest_float && largest <= largest_float;
+      const Lanes<bool> nothing = !exists || (finite && largest == 0.f) || factor[0] == 0.f;
+      const Lanes<double> weight = where(finite, level[0] + convert<double>(shift + a), not_a_number);
+      const Lanes<double> exponent[1] = {where(nothing, Lanes<double>(-infinity), weight)};
+      d_row.drop(nothing);
+      d_row.store_scaled(x.row_units.data, x.row_units.at(of.b, t, head) + lanes.octet * 8, two_to(-a), has_row);
+      const Lanes<float> offsets[1] = {where(nothing, Lanes<float>(0.f), offset)};
+      const Lanes<std::int32_t> sizes[1] = {n};
+      const Lanes<bool> writes = lanes.octet == 0;
+      store(x.of_rows.exponent, i + row_slot, exponent, writes);
+      store(x.of_rows.factor, i + row_slot, factor, writes);
+      store(x.of_rows.offset, i + row_slot, offsets, writes);
+      store(x.of_rows.query, i + row_slot, sizes, writes);
+    }
+  }
+
+ private:
+  SYMPOW_DEVICE static Lanes<float> most(Lanes<float> a, Lanes<float> b) { return larger(a, b); }
+};
+
+}  // namespace sympow::cuda

@@ -1,0 +1,63 @@
+// What the kernels of gradients tell each other, and where their blocks of 64 tokens lie.
+//
+// Gradients of Σ dy_i·y_i, of a chunk without the state before it. Beside what chunks.hpp has:
+//   q̂_i, dŷ_i  q_i = 2^{n_i} q̂_i, dy_i = 2^{a_i} dŷ_i, the largest entry of both in [½, 1); rows of zeros have n = 0
+//   f_i        by what row i was multiplied: 1 / normaliser, or 2^{G_i + r_i + P n_i}; f_i = 2^{ε_i} m_i, m_i < 1
+//   h_i = ε_i + a_i - r_i; -∞ of rows that nothing comes from: degenerate, dy_i = 0, or beyond the last
+//   ℓ_i = -y_i·dŷ_i of rows that are normalised, else 0
+//   c_ij = dŷ_i·v_j + ℓ_i
+//   R_j = max h_i over the rows i ≥ j that see key j; -∞ where all are
+// so that pair (i, j) has the coupling
+//   t_ij = ∂loss/∂log s_ij = 2^{u_j + h_i} m_i (q̂_i·k̂_j)^P c_ij
+// and neither 2^{u_j - r_i}, as rows of queries weigh it, nor 2^{h_i - R_j}, as rows of keys do, is above 1. A scale
+// of the scores is left out of all of this.
+#pragma once
+
+#include "chunks.hpp"
+
+namespace sympow::cuda {
+
+/// Of rows: the entry of query head h, token i of a slot is (h slots + slot) chunk + i.
+struct RowArrays {
+  Global<double> exponent;     ///< h_i
+  Global<double> peak;         ///< R_j
+  Global<float> factor;        ///< m_i
+  Global<float> offset;        ///< ℓ_i
+  Global<std::int32_t> query;  ///< n_i
+  Global<std::int32_t> unit;   ///< s of query head h and a slot at h slots + slot: dx_ij is rounded as 2^-s dx_ij
+};
+
+/// Sums of t_ij that d log γ_t = Σ_{j < t ≤ i} t_ij is made of, by blocks of 64 tokens: none is a difference. Entries
+/// of tokens as in RowArrays. Null: not wanted.
+struct FlowArrays {
+  Global<double> row;     ///< Σ_j t_ij over keys in earlier blocks
+  Global<double> key;     ///< Σ_i t_ij over rows in later blocks
+  Global<double> inside;  ///< Σ_{j < t ≤ i} t_ij, all three in one block
+  Global<double>
+      through;  ///< Σ t_ij, i in block I, j before block J < I: at ((h slots + slot) n + I) n + J of n blocks
+};
+
+inline constexpr int block_tokens = 64;
+
+/// 64 tokens of a chunk. Chunks have a multiple of 64 tokens.
+struct TokenBlock {
+  int b, top, length;        ///< of sequence b; they begin at token `top` of a chunk that has `length`
+  std::int64_t begin, slot;  ///< the chunk's first token, and its slot of head 0
+
+  /// Of all sequences; some lie beyond the end of theirs: top ≥ length.
+  static std::int64_t count(const Sequences& sequences) {
+    return std::int64_t{sequences.batch} * sequences.most_chunks() * (sequences.chunk / block_tokens);
+  }
+  SYMPOW_DEVICE TokenBlock(const Sequences& sequences, int index) {
+    const int blocks = sequences.chunk / block_tokens, chunk = index / blocks % sequences.most_chunks();
+    b = index / blocks / sequences.most_chunks();
+    top = index % blocks * block_tokens;
+    const Sequence sequence = sequences[b];
+    const int left = sequence.length - chunk * sequences.chunk;
+    length = left < sequences.chunk ? left : sequences.chunk;
+    begin = sequence.first + std::int64_t{chunk} * sequences.chunk;
+    slot = sequence.slot + chunk;
+  }
+};
+
+}  // namespace sympow::cuda

@@ -1,0 +1,30 @@
+// A backward pass of all powers and numbers of channels that kernels are made for.
+#include "backward_cases.hpp"
+
+using namespace sympow::test;
+
+TEMPLATE_TEST_CASE("gradients are right", "[cuda]", (Kernels<bf16, 1, 64>), (Kernels<fp16, 2, 32>),
+                   (Kernels<fp16, 2, 64>), (Kernels<bf16, 3, 16>), (Kernels<fp16, 4, 16>)) {
+  SECTION("layouts") { check_backward_layouts<TestType>(200); }
+  SECTION("gates") { check_backward_gates<TestType>(200); }
+  SECTION("norms") { check_backward_norms<TestType>(140); }
+  SECTION("zeros") { check_backward_zeros<TestType>(140); }
+  SECTION("not a number") { check_backward_not_a_number<TestType>(200); }
+  SECTION("orders") {
+    Case how = case_of<TestType>({130});
+    how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
+    check_backward_orders<TestType>(how);
+  }
+}
+TEMPLATE_TEST_CASE("gradients of many channels are right", "[cuda]", (Kernels<fp16, 1, 64>), (Kernels<bf16, 1, 128>),
+                   (Kernels<fp16, 1, 128>), (Kernels<bf16, 2, 32>), (Kernels<bf16, 2, 64>), (Kernels<bf16, 2, 128>),
+                   (Kernels<fp16, 2, 128>), (Kernels<fp16, 3, 16>), (Kernels<bf16, 3, 32>), (Kernels<fp16, 3, 32>),
+                   (Kernels<bf16, 4, 16>), (Kernels<bf16, 4, 32>), (Kernels<fp16, 4, 32>)) {
+  Case how = case_of<TestType>({130, 0, 1});
+  how.e = 72;
+  how.heads = {2, 2, 1};
+  how.log_gate = [](int t) { return t == 20 ? -infinity : t % 40 == 7 ? -1. : -.01; };
+  check_backward<TestType>(how);
+  how.packed = true;
+  check_backward<TestType>(how, {}, 1);
+}
