@@ -273,10 +273,10 @@ void refusals_of_gradients() {
   });
   bad("batch is -1", [](VjpCall& c) { c.problem.batch = -1; });
   bad("there is an initial state", [](VjpCall& c) { c.inputs.initial_state = c.outputs.final_state; });
-  bad("keys are a null pointer", [](VjpCall& c) { c.inputs.keys.data = nullptr; });
+  bad("keys: a null pointer", [](VjpCall& c) { c.inputs.keys.data = nullptr; });
   bad("gradients of rows: the element is f32 and must be bf16",
       [](VjpCall& c) { c.rows.d_rows.element = cuda::Element::f32; });
-  bad("rows are a null pointer", [](VjpCall& c) { c.rows.rows.data = nullptr; });
+  bad("rows: a null pointer", [](VjpCall& c) { c.rows.rows.data = nullptr; });
   bad("factors: a null pointer", [](VjpCall& c) { c.rows.factors.data = nullptr; });
   bad("gradients of queries: a null pointer", [](VjpCall& c) { c.gradients.queries.data = nullptr; });
   bad("gradients of keys: the token stride is 0", [](VjpCall& c) { c.gradients.keys.token = 0; });
