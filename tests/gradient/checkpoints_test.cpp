@@ -121,6 +121,7 @@ TEST_CASE("checkpoints of a transition that acts otherwise on keys, or of other 
   }
 }
 
+<<<<<<< HEAD
 TEST_CASE("checkpoints do not depend on queries and the scale", "[gradient]") {
   Random random(8);
   const Problem<double> x(random, d, e, 120, .1);
@@ -142,4 +143,27 @@ TEST_CASE("checkpoints do not depend on queries and the scale", "[gradient]") {
   CHECK(found.Q == expected.Q);
   CHECK(found.K == expected.K);
   CHECK(found.scale == expected.scale);
+=======
+TEST_CASE("checkpoints as far apart as can be, and none at a negative distance", "[gradient]") {
+  Random random(6);
+  const Problem<double> x(random, d, e, 70, .1);
+  using F = SymmetricPower<2>;
+  Workspace<double> work;
+  Matrix<double> Y(e, x.tokens());
+  const auto leave = [&](Index checkpoint) {
+    State<double, F> state(d, e);
+    Checkpoints<double, F> checkpoints;
+    chunked(F{}, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work,
+            {.chunk = 32, .checkpoint = checkpoint});
+    return checkpoints;
+  };
+  constexpr Index most = std::numeric_limits<Index>::max();
+  for (const Index k : {most, most / 2, most / 32, most / 32 + 1}) {
+    CAPTURE(k);
+    const auto checkpoints = leave(k);
+    CHECK(checkpoints.size() == 1);
+    CHECK(checkpoints.tokens_between() == most / 32 * 32);
+  }
+  CHECK_THROWS_WITH(leave(-1), "options: checkpoint is -1, must not be negative");
+>>>>>>> mend2
 }

@@ -371,3 +371,58 @@ TEST_CASE("what is not a number in dY or V is seen, and nothing crashes", "[grad
   check(SymmetricPower<4>{}, channel_decay(x.parameters.log_a), narrow);
   check(Linear{}, householder(x.parameters.w.cast<float>(), x.parameters.strengths), narrow);
 }
+
+TEST_CASE("what flows through a chunk of tiny keys between others", "[gradient]") {
+  auto x = problem<double>();
+  x.K *= 1e80;
+  x.K.middleCols(16, 16) *= 1e-160;
+  x.dY.leftCols(32).setZero();
+  const auto power = SymmetricPower<2>{};
+  const Wide least = 4 * Wide(std::numeric_limits<double>::denorm_min());  // what the values of tiny keys get
+  check_forms<Normalized>(power, rotary(x.parameters.theta, x.parameters.beta), x, {"", Steps::rates}, {}, least);
+  check_forms<Normalized>(power, channel_decay(x.parameters.log_a), x, {"", Steps::channels}, {}, least);
+  auto y = problem<double>();
+  y.K.middleCols(16, 16).colwise().normalize();
+  y.K.middleCols(16, 16) *= 45;  // e^{-45²/2} in φ
+  y.dY.middleCols(16, 16).setZero();
+  const auto A = rotary(y.parameters.theta, y.parameters.beta);
+  const auto found = chunked_vjp(PositiveRandomFeatures(d, 16), A, y.Q, y.K, y.V, y.dY, {.chunk = 16});
+  CHECK(found.transition.theta.allFinite());
+  CHECK(found.transition.beta.allFinite());
+}
+
+TEST_CASE("gradients of gates where lengths leave the type and scores do not", "[gradient]") {
+  auto x = problem<double>();
+  for (auto* X : {&x.Q, &x.K}) X->setZero();
+  x.Q.row(0).setConstant(1e80);
+  x.K.row(1).setConstant(1e80);
+  x.dY *= 1e-5;
+  const auto power = SymmetricPower<2>{};
+  for (const double common : {1e70, 0.}) {
+    CAPTURE(common);
+    x.K.row(0).setConstant(common);
+    const auto check = [&](const auto& A, const auto& of_steps) {
+      const auto by_attention = attention_vjp<Unnormalized>(power, A, x.Q, x.K, x.V, x.dY);
+      const auto by_chunks = chunked_vjp<Unnormalized>(power, A, x.Q, x.K, x.V, x.dY, {.chunk = 8});
+      for (const auto* found : {&by_attention, &by_chunks}) {
+        CHECK(of_steps(*found).allFinite());
+        if (common == 0) CHECK(of_steps(*found).isZero(0));
+      }
+    };
+    check_forms<Unnormalized>(power, decay(x.parameters.log_gamma), x);
+    check(decay(x.parameters.log_gamma), [](const auto& g) { return g.transition.log_gamma; });
+    check(channel_decay(x.parameters.log_a), [](const auto& g) { return g.transition.log_a; });
+  }
+}
+
+TEST_CASE("gradients of means of scores near the end of the type", "[gradient]") {
+  auto x = problem<double>();
+  x.Q.bottomRows(d - 1).setZero();
+  x.K.row(0) *= 1e-152;
+  x.V *= 1e6;
+  const auto found =
+      chunked_vjp<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x.Q, x.K, x.V, x.dY, {.chunk = T});
+  CHECK(found.V.allFinite());
+  CHECK(found.K.allFinite());
+  CHECK(found.V.norm() > 0);
+}

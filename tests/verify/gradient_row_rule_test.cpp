@@ -343,3 +343,14 @@ TEST_CASE("calls that have no definition, or do not fit, are refused", "[verify]
       InvalidArgument);
   CHECK_THROWS_AS(gradient_reference(gradient_call(Linear{}, stationary(), X, X, X, X.leftCols(3))), ShapeMismatch);
 }
+
+TEST_CASE("what has no finite bound, or is a NaN, is wrong", "[verify]") {
+  const auto one = [](Wide x) { return Matrix<Wide>(Matrix<Wide>::Constant(1, 1, x)); };
+  CHECK(worst_entry("dQ", one(2), one(1), one(1)).holds());
+  CHECK(worst_entry("dQ", one(1), one(1), one(infinity)).holds());
+  CHECK_FALSE(worst_entry("dQ", one(2), one(1), one(infinity)).holds());
+  CHECK_FALSE(worst_entry("dQ", one(2), one(1), one(std::numeric_limits<Wide>::quiet_NaN())).holds());
+  const Residual nan{std::numeric_limits<double>::quiet_NaN(), 1}, some{.5, 1};
+  CHECK_FALSE(worse(nan, some).holds());
+  CHECK_FALSE(worse(some, nan).holds());
+}

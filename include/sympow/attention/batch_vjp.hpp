@@ -114,8 +114,13 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
     return shape;
   };
   BatchGradients<A> gradients;
-  std::vector<StateGradient<Scalar, F>> adjoints;  // copies, which take the place of those given if nothing fails
-  if constexpr (keeps_states) adjoints.assign(std::ranges::begin(states.adjoints), std::ranges::end(states.adjoints));
+  auto adjoints = [&] {  // copies, which take the place of those given if nothing fails
+    if constexpr (keeps_states)
+      return std::vector<StateGradient<Scalar, F>>(std::ranges::begin(states.adjoints),
+                                                   std::ranges::end(states.adjoints));
+    else
+      return NoStates{};
+  }();
   Index all_tokens = 0;
   for (Index b = 0; b < B; ++b)
     for (Index h = 0; h < call.Q.heads(); ++h)

@@ -1,6 +1,7 @@
 // States that the chunked form leaves on its way, for its gradients.
 #pragma once
 
+#include <limits>
 #include <string_view>
 
 #include <sympow/attention/chunked.hpp>
@@ -102,7 +103,8 @@ void chunked(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>&
   Access::tokens(checkpoints) = T;
   Access::chunk(checkpoints) = options.chunk;
   Access::action(checkpoints) = A::key_action;
-  const Index between = Access::between(checkpoints) = options.chunk * std::max<Index>(1, options.checkpoint);
+  const Index between = Access::between(checkpoints) =
+      options.chunk * std::clamp<Index>(options.checkpoint, 1, std::numeric_limits<Index>::max() / options.chunk);
   if (!states.empty() &&
       !(same_feature(states.front().feature(), feature) && states.front().key_dimension() == state.key_dimension()))
     states.clear();

@@ -68,7 +68,8 @@ namespace SYMPOW_NAMESPACE::verify {
 }
 
 /// max |Δ| / bound over the entries of a gradient, by its name; `row` is the column of the worst entry, its token where
-/// columns are tokens. Bound 1. What is not finite, of another shape, or off where the bound is 0, is infinitely wrong.
+/// columns are tokens. Bound 1. What is not finite, of another shape, or off where the bound is 0 or not finite, is
+/// infinitely wrong.
 [[nodiscard]] inline Residual worst_entry(const std::string& name, const Matrix<Wide>& found,
                                           const Matrix<Wide>& expected, const Matrix<Wide>& bound) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -79,7 +80,7 @@ namespace SYMPOW_NAMESPACE::verify {
       const Wide apart = std::abs(found(c, t) - expected(c, t));
       if (apart == 0) continue;
       double ratio = static_cast<double>(apart / bound(c, t));
-      if (!(ratio >= 0)) ratio = infinity;
+      if (!(ratio >= 0 && std::isfinite(bound(c, t)))) ratio = infinity;
       if (ratio > worst.residual) worst.residual = ratio, worst.row = t;
     }
   return worst;

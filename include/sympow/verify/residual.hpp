@@ -1,6 +1,7 @@
 // What a law finds: how large the worst violation is, what rounding explains of it, and where it is.
 #pragma once
 
+#include <cmath>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -30,7 +31,9 @@ inline std::ostream& operator<<(std::ostream& out, const Residual& found) {
   return out << (found.form.empty() && found.row < 0 ? "" : ": ") << numbers.str();
 }
 
-/// The one with the larger residual, the first of two equal ones.
-[[nodiscard]] inline Residual worse(const Residual& a, const Residual& b) { return b.residual <= a.residual ? a : b; }
+/// The one with the larger residual, of which none is larger than a NaN; the first of two equal ones.
+[[nodiscard]] inline Residual worse(const Residual& a, const Residual& b) {
+  return std::isnan(a.residual) || b.residual <= a.residual ? a : b;
+}
 
 }  // namespace SYMPOW_NAMESPACE::verify

@@ -129,6 +129,8 @@ void check_call(const A& transition, const Q& queries, const K& keys, const V& v
       raise<InvalidArgument>("options: the costs are ", costs.score, " and ", costs.segment,
                              ", must be finite and not negative");
   if (options.chunk < 0) raise<InvalidArgument>("options: chunk is ", options.chunk, ", must not be negative");
+  if (options.checkpoint < 0)
+    raise<InvalidArgument>("options: checkpoint is ", options.checkpoint, ", must not be negative");
 }
 
 template <class Y, class Q, class V>

@@ -115,7 +115,6 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
 
   // From the farthest block on: what rows get there is pulled back through the blocks that are nearer.
   void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) override {
-    const double unit = power_of_two<double>(R);
     const Index count = run.end - run.begin, d = d_queries.rows(), e = call_.V.rows();
     const auto d_rows = d_queries.middleCols(run.begin, count);
     set_copy(kept_.G(count, e), own_.G(e, size()).middleCols(run.begin, count).transpose());
@@ -125,8 +124,8 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
       const KeyBlock& block = keys_[seen.block];
       const Keys<Scalar> keys = keys_.keys_in(block);
       const auto queries = queries_at(m).middleCols(run.begin, count);
-      pass_through(seen.block, flow, unit, queries, d_rows);
-      if (pulls_) call_.vjp.pull_vjp(block.tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), unit);
+      pass_through(seen.block, flow, R, queries, d_rows);
+      if (pulls_) Base::pull_back(block.tokens, R, queries, d_rows);
       if (pulls_ || m + 1 == std::ssize(seen_)) set_copy(kept_.queries(count, d), queries.transpose());
       if (keys.size() == 0) continue;
       look_at(run, seen, keys);
@@ -202,12 +201,15 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     set_scaled(weights.data(), level.is_only ? keys.weights.data() : weights.data(), static_cast<Scalar>(factor), n);
     return weights;
   }
-  // Couplings of the rows with what lies before a block flow through it.
-  void pass_through(Index block, double flow, double unit, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
-    kept_.gates_through[static_cast<std::size_t>(block)] += unit * flow;
+  // Couplings of the rows with what lies before a block, in the unit 2^R, flow through it.
+  void pass_through(Index block, double flow, double R, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
+    kept_.gates_through[static_cast<std::size_t>(block)] += times_power_of_two(flow, R);
     if (action_ != KeyAction::turn || Base::is_absolute()) return;
     const Coupling coupling = coupling_of(call_.vjp.planes());
-    coupling.add_all<Scalar>(kept_.through(coupling.size, keys_.size()).col(block).data(), unit, queries, d_queries);
+    auto through = own_.scratch(coupling.size);
+    through.setZero();
+    coupling.add_all<Scalar>(through.data(), 1, queries, d_queries);
+    detail::add_times_power_of_two<double>(kept_.through(coupling.size, keys_.size()).col(block), through, R);
   }
   // The pairs of a run of rows with a block's keys of a level, in the unit 2^R; returns the sum of their couplings.
   double differentiate(const RowRun& run, double R, const Seen& seen, const Level& level, MatrixView<Scalar> d_logits) {
@@ -217,8 +219,8 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     auto scores = Base::used_up(level, kept_.logits(count, n), own_.other_logits);
     const auto weights = weights_of(keys, seen.between, run.E, level);
     const double flow =
-        differentiate_pairs<F>(scores, d_logits, weights.data(), own_.last(size()).data() + run.begin,
-                               power_of_two<double>(R), own_.of_rows(size()).data() + run.begin,
+        differentiate_pairs<F>(scores, d_logits, weights.data(), own_.last(size()).data() + run.begin, R,
+                               own_.of_rows(size()).data() + run.begin,
                                kept_.of_keys(call_.K.cols()).data() + block.tokens.begin, kept_.sums(count).data());
     if (Base::by_slopes_) d_logits.array() *= kept_.slopes(count, n).array();
     if constexpr (is_exponential)

@@ -127,7 +127,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (S_->empty()) return;
     const Index n = size(), all = rows_.divides() ? 2 * n : n;
     const auto d_rows = own_.d_row_vectors(d_queries.rows(), all);
-    const double weight = weight_of_sums(run.E), unit = power_of_two<double>(R);
+    const double weight = weight_of_sums(run.E);
     for (Index i = run.begin; i < run.end; ++i) {
       if (rows_.exponents()[i] == no_weight) continue;  // no gradient, whatever dy is
       const double of_dy = weight * static_cast<double>(own_.factors(n)[i]),
@@ -137,7 +137,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
         if (all > n) sum += of_ones * d_rows.col(n + i).segment(first, count).template cast<double>();
         d_queries.col(i).segment(first, count) = sum.template cast<Scalar>();
       });
-      own_.of_rows(n)[i] = unit * (of_dy * own_.read_products(n)[i] + of_ones * own_.read(n)[i]);
+      own_.of_rows(n)[i] = times_power_of_two(of_dy * own_.read_products(n)[i] + of_ones * own_.read(n)[i], R);
     }
   }
 
@@ -153,30 +153,30 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     auto through = own_.through(Base::flows_through());
     through.setZero();
     const bool passes = !S_->empty() && !H_.empty();
-    const double factor = passes ? weight_of(total(), S_->exponent() + H_.exponent()) : 0;
+    const FarWeight weight = passes ? FarWeight(total(), S_->exponent() + H_.exponent()) : FarWeight();
     if (action_ == KeyAction::turn) {
       if (gauge_.size() != through.size()) gauge_.setZero(through.size());
       if constexpr (!is_embedded)
         if (passes && !Base::is_absolute()) {
           own_.turns.set(call_.K.rows(), degree, call_.vjp.planes());
-          own_.turns.add(H_, *S_, -factor, through.data());
+          own_.turns.add(H_, *S_, -1, through.data());
+          for (double& x : through) x = weight.times(x);
         }
       through += gauge_;
     }
     if (!passes || call_.options.mask.is_full) return 0;
     if constexpr (!is_embedded)
-      if (action_ == KeyAction::scale) return find_through_channels(factor);
-    if (action_ == KeyAction::mix) return factor * mixed_product();
-    return factor * inner_product(H_, *S_);
+      if (action_ == KeyAction::scale) return find_through_channels(weight);
+    return weight.times(action_ == KeyAction::mix ? mixed_product() : inner_product(H_, *S_));
   }
-  double find_through_channels(double factor) {
+  double find_through_channels(const FarWeight& weight) {
     const Index D = H_.S.cols();
     const Forgetting decay = FoldedSums<Scalar>::forgetting(feature_, D, memory_.fold, 1, memory_.log_channels);
     auto monomials = own_.monomials(D);
     double sum = 0;
     for (Index a = 0; a < D; ++a) {
       const double beside_slowest = decay.of_channels.size() == 0 ? 1 : decay.of_channels[a];
-      sum += monomials[a] = factor * beside_slowest * column_product(H_, a, *S_, a);
+      sum += monomials[a] = weight.times(beside_slowest * column_product(H_, a, *S_, a));
     }
     add_channel_counts(call_.K.rows(), degree, monomials, own_.through(call_.K.rows()));
     return sum;
@@ -273,14 +273,14 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const ColumnView<const Scalar> weights = level.is_only ? keys.weights : own_.weights(n);
     const double M = level.is_only ? keys.M : Base::set_weights_of(level, keys, own_.weights(n));
     if (M == no_weight) return;
-    const double of_keys = loader_.rest().weight(exponent_of_keys_ - keys.M + M - R), unit = power_of_two<double>(R);
+    const double of_keys = loader_.rest().weight(exponent_of_keys_ - keys.M + M - R);
     for (Index j = 0; j < n; ++j) {
       const double exact = static_cast<double>(weights[j]) * of_keys;
       const auto weight = static_cast<Scalar>(exact);
       const auto d_vector = own_.d_key_vectors(d_keys.rows(), n).col(j);
       d_keys.col(j) = weight * d_vector;
       dV.col(j) += weight * own_.key_values(e, n).col(j);
-      own_.of_keys(size())[j] += unit * exact * product_with_features(keys.vectors.col(j), d_vector);
+      own_.of_keys(size())[j] += times_power_of_two(exact * product_with_features(keys.vectors.col(j), d_vector), R);
     }
   }
   bool mixes_state(double R) override {

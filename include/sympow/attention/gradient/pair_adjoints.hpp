@@ -75,9 +75,9 @@ void differentiate_row(Scalar* x, Scalar* e, Scalar* d, const Scalar* w, Scalar 
   }
 }
 /// Of all pairs of rows i with keys j, from e(i, j) = v_j·g_i without `last`; e ← d. Couplings go to of_rows and
-/// of_keys, in units 2^-R = 1 / `unit`; returns their sum. `sums` is scratch of a row each.
+/// of_keys, times 2^R; returns their sum without it. `sums` is scratch of a row each.
 template <FeatureMap F, class Scalar>
-double differentiate_pairs(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scalar* w, const Scalar* last, double unit,
+double differentiate_pairs(MatrixView<Scalar> x, MatrixView<Scalar> e, const Scalar* w, const Scalar* last, double R,
                            double* of_rows, double* of_keys, Scalar* sums) {
   constexpr Index block = 16;
   using Block = Eigen::Array<Scalar, block, 1>;
@@ -105,10 +105,10 @@ double differentiate_pairs(MatrixView<Scalar> x, MatrixView<Scalar> e, const Sca
         of_key[r] += coupling;
       }
       const auto sum = static_cast<double>(of_key.sum());
-      of_keys[j] += unit * sum;
+      of_keys[j] += times_power_of_two(sum, R);
       all += sum;
     }
-    for (Index i = 0; i < rows; ++i) of_rows[i] += unit * static_cast<double>(sums[i]);
+    for (Index i = 0; i < rows; ++i) of_rows[i] += times_power_of_two(static_cast<double>(sums[i]), R);
   }
   return all;
 }
@@ -130,16 +130,16 @@ void weigh_exponentials(Scalar* x, Index size, const Exponent& exponent) {
     if (x[n] < least) x[n] = 0;
 }
 
-/// flows_t += unit Σ_{j < t ≤ i} c_ij over the pairs of a segment, c_ij at couplings(j, i) for the tokens j that have
-/// keys, the first of it; the row of column 0 is token `first`.
+/// flows_t += Σ_{j < t ≤ i} c_ij over the pairs of a segment, c_ij at couplings(j, i) for the tokens j that have keys,
+/// the first of it; the row of column 0 is token `first`.
 template <class Couplings>
-void add_pair_flows(const Couplings& couplings, Index first, double unit, double* flows) {
+void add_pair_flows(const Couplings& couplings, Index first, double* flows) {
   for (Index i = 0; i < couplings.cols(); ++i) {
     const auto* const of_row = couplings.col(i).data();
     double before = 0;
     for (Index t = 1; t <= first + i; ++t) {
       if (t <= couplings.rows()) before += static_cast<double>(of_row[t - 1]);
-      flows[t] += unit * before;
+      flows[t] += before;
     }
   }
 }

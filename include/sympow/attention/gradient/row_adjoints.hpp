@@ -135,12 +135,13 @@ class RowAdjoints {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
     const double sum = memory_.sums(n_)[i], noise = this->noise()[i], size = std::abs(sum);
     if ((kind_ == RowKind::signed_means ? size : sum) <= tolerance * noise && std::isfinite(noise)) return;
-    const double of_sum = -memory_.products(n_)[i] / sum / sum;
-    int exponent = 0;
-    std::frexp(std::max(1 / size, std::abs(of_sum)), &exponent);
-    factors()[i] = static_cast<Scalar>(std::ldexp(1 / sum, -exponent));
+    int taken = 0, exponent = 0;
+    const double inverse = 1 / std::frexp(sum, &taken),
+                 of_sum = -std::ldexp(memory_.products(n_)[i], -taken) * inverse * inverse;
+    std::frexp(std::max(std::abs(inverse), std::abs(of_sum)), &exponent);
+    factors()[i] = static_cast<Scalar>(std::ldexp(inverse, -exponent));
     last()[i] = static_cast<Scalar>(std::ldexp(of_sum, -exponent));
-    exponents()[i] = dy + exponent - memory_.sum_exponents(n_)[i];
+    exponents()[i] = dy + exponent - taken - memory_.sum_exponents(n_)[i];
   }
   void end_sum(Index i, double exponent, const Queries<Scalar>& queries) {
     LogDecay gate{queries.from_first[i], queries.from_first_low[i]};

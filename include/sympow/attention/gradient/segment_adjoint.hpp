@@ -278,8 +278,10 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       if constexpr (is_exponential)
         Base::lengthen(d_logits.col(i).head(seen_by(i)), loader_.keys().exponents, loader_.queries().exponents[i]);
     }
-    add_pair_flows(products.topRows(seen).middleCols(run.begin, count), run.begin, power_of_two<double>(R),
-                   own_.flows(n).data());
+    auto flows = own_.scratch(n);
+    flows.setZero();
+    add_pair_flows(products.topRows(seen).middleCols(run.begin, count), run.begin, flows.data());
+    detail::add_times_power_of_two<double>(own_.flows(n), flows, R);
     for (Index j = 0, some; j < seen; j += some) {
       some = std::min(keys_at_once, seen - j);
       const Index first = std::max(run.begin, j), rows = run.end - first;

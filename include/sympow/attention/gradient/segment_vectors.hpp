@@ -149,6 +149,13 @@ class SegmentVectors {
       if (const double far = length_of(exponents[n]) + length_of(exponent); far != 0)
         d_logits[n] = times_power_of_two(d_logits[n], far);
   }
+  /// Queries and their gradients in the unit 2^R back through some tokens.
+  void pull_back(Segment tokens, double R, MatrixView<Scalar> X, MatrixView<Scalar> dX) {
+    const double beyond = beyond_units(R);
+    if (beyond > 0) multiply(dX, beyond);
+    call_.vjp.pull_vjp(tokens, Batch<Scalar>(X), Batch<Scalar>(dX), power_of_two<double>(R - beyond));
+    if (beyond > 0) multiply(dX, -beyond);
+  }
   /// n of a vector 2^n x that is loaded, which stands for itself where it is 0 or embedded.
   static double length_of(double exponent) { return is_embedded || exponent == no_weight ? 0 : exponent; }
   // Gates up to the segment, and then to row i of it.
@@ -194,13 +201,51 @@ class SegmentVectors {
     copy = features;
     feature_.embed_vjp(x, copy, exponents, d_features, dx);
   }
+  // What is to be taken out of a unit 2^R for 2^R to be a number.
+  static double beyond_units(double R) { return std::max(0., R - (std::numeric_limits<double>::max_exponent - 1)); }
+  // X ← 2^exponent X.
+  static void multiply(MatrixView<Scalar> X, double exponent) {
+    for (Index t = 0; t < X.cols(); ++t) set_times_power_of_two<Scalar>(X.col(t), X.col(t), exponent);
+  }
+  // Whether what flows through keeps all its digits in the unit 2^R.
+  static bool fits(ColumnView<const double> through, double R) {
+    for (Index u = 0; u < through.size(); ++u)
+      if (times_power_of_two(times_power_of_two(through[u], -R), R) != through[u]) return false;
+    return true;
+  }
+  // What flows through a segment alone, as it is: no vector has a gradient.
+  void flow_through(Frame start, ColumnView<double> through) {
+    const Index n = size(), d = call_.K.rows();
+    Matrix<Scalar> zeros = Matrix<Scalar>::Zero(d, n), to_queries = zeros, to_keys = zeros;
+    const bool scales = action_ == KeyAction::scale;
+    TransportVjp<Scalar> x{.moved_queries = Batch<Scalar>(zeros),
+                           .moved_keys = Batch<Scalar>(zeros),
+                           .d_queries = Batch<Scalar>(to_queries),
+                           .d_keys = Batch<Scalar>(to_keys),
+                           .queries = scales ? Batch<Scalar>(zeros) : no_logits<Scalar>(),
+                           .keys = scales ? Batch<Scalar>(zeros) : no_logits<Scalar>(),
+                           .through = through.data(),
+                           .is_absolute = is_absolute()};
+    call_.vjp.transport_vjp(start, loader_.segment(), x);
+  }
   void transport_back(Frame& start, bool with_behind, double R, Batch<Scalar> d_logits, MatrixView<Scalar> d_queries,
                       MatrixView<Scalar> d_keys) {
     const Index n = size(), d = call_.K.rows();
     const Segment s = loader_.segment();
     auto through = with_behind ? own_.through(flows_through()) : own_.scratch(flows_through());
     if (!with_behind) through.setZero();  // absolute angles leave the moments of the run there
-    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], -R);
+    if (const double beyond = beyond_units(R); beyond > 0) {
+      for (const auto& x : {MatrixView<Scalar>(d_logits), d_queries, d_keys}) multiply(x, beyond);
+      R -= beyond;
+    }
+    const bool is_apart = with_behind && !fits(through, R);
+    Eigen::VectorXd kept;
+    if (is_apart) {
+      flow_through(start, through);
+      kept = through;
+      through.setZero();
+    }
+    set_times_power_of_two<double>(through, through, -R);
     const bool reads_loaded = action_ == KeyAction::scale || action_ == KeyAction::mix;
     const bool has_mixed = with_behind && mixes_state(R);
     const Index of_state = has_mixed ? call_.V.rows() + 1 : 0;
@@ -217,7 +262,8 @@ class SegmentVectors {
                            .unit = power_of_two<double>(R),
                            .is_absolute = is_absolute()};
     call_.vjp.transport_vjp(start, s, x);
-    for (Index u = 0; u < through.size(); ++u) through[u] = times_power_of_two(through[u], R);
+    set_times_power_of_two<double>(through, through, R);
+    if (is_apart) through += kept;
     if (is_absolute() && !with_behind) own_.moments(flows_through()) += through;
     const auto Q = queries_of(call_.Q);
     const auto dQ = queries_of(call_.dQ), dK = keys_of(call_.dK);

@@ -99,8 +99,6 @@ void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Op
   check_size("columns of dY", x.dY.cols(), x.Q.cols(), "columns of Q, one a token");
   if (options.diagnostics != nullptr)
     raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");
-  if (options.checkpoint < 0)
-    raise<InvalidArgument>("options: checkpoint is ", options.checkpoint, ", must not be negative");
   if (options.check_finite) check_finite("dY", x.dY);
 }
 
