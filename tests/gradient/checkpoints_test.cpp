@@ -121,7 +121,6 @@ TEST_CASE("checkpoints of a transition that acts otherwise on keys, or of other 
   }
 }
 
-<<<<<<< HEAD
 TEST_CASE("checkpoints do not depend on queries and the scale", "[gradient]") {
   Random random(8);
   const Problem<double> x(random, d, e, 120, .1);
@@ -143,7 +142,7 @@ TEST_CASE("checkpoints do not depend on queries and the scale", "[gradient]") {
   CHECK(found.Q == expected.Q);
   CHECK(found.K == expected.K);
   CHECK(found.scale == expected.scale);
-=======
+}
 TEST_CASE("checkpoints as far apart as can be, and none at a negative distance", "[gradient]") {
   Random random(6);
   const Problem<double> x(random, d, e, 70, .1);
@@ -165,5 +164,4 @@ TEST_CASE("checkpoints as far apart as can be, and none at a negative distance",
     CHECK(checkpoints.tokens_between() == most / 32 * 32);
   }
   CHECK_THROWS_WITH(leave(-1), "options: checkpoint is -1, must not be negative");
->>>>>>> mend2
 }
