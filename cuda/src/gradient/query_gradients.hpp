@@ -90,16 +90,15 @@ struct QueryGradients {
 
     const bool has_flows = x.flows.row.data;
     const RowLevels<2> levels(x.tokens, token_slot, first_row, of.length, Lanes<double>(-infinity));
-    Lanes<float> factor[2], offset[2], before[2] = {0.f, 0.f};  // before: Σ_j t_ij of blocks before this one
-    Lanes<double> exponent[2];                                  // h_i + r_i
-    SYMPOW_UNROLL
-    for (int g = 0; g < 2; ++g) {
-      const Lanes<std::int64_t> row = lane() / 4 + (row_slot + first_row + 8 * g);
-      exponent[g] = load_one(x.of_rows.exponent, row) + levels.above[g].high + (levels.above[g].low + levels.anchor);
-      factor[g] = load_one(x.of_rows.factor, row);
-      offset[g] = load_one(x.of_rows.offset, row);
-    }
-    const auto unit = [&](int g) { return convert<double>(factor[g]) * wide_two_to(exponent[g]); };
+    const auto row_of = [&](int g) { return Lanes<std::int64_t>(lane() / 4 + (row_slot + first_row + 8 * g)); };
+    const auto factor = [&](int g) { return load_one(x.of_rows.factor, row_of(g)); };
+    const auto exponent = [&](int g) {  // h_i + r_i
+      const TwoFloats& above = levels.above[g];
+      return load_one(x.of_rows.exponent, row_of(g)) + above.high + (above.low + levels.anchor);
+    };
+    const auto unit = [&](int g) { return convert<double>(factor(g)) * wide_two_to(exponent(g)); };
+    const Lanes<float> offset[2] = {load_one(x.of_rows.offset, row_of(0)), load_one(x.of_rows.offset, row_of(1))};
+    Lanes<float> before[2] = {0.f, 0.f};  // Σ_j t_ij of blocks before this one
     const Lanes<float> shrink = two_to(-shift) * static_cast<float>(P);
     Lanes<float> sum[std::size_t{d / 8}][4];
     SYMPOW_UNROLL
@@ -163,7 +162,7 @@ struct QueryGradients {
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) {
         const Lanes<double> total[1] = {coupling_of(sum_of_row(before[g]), unit(g))};
-        store(x.flows.row, lane() / 4 + (row_slot + first_row + 8 * g), total, lane() % 4 == 0);
+        store(x.flows.row, row_of(g), total, lane() % 4 == 0);
       }
       barrier();
       if (w < 2) {
@@ -173,14 +172,16 @@ struct QueryGradients {
         store(x.flows.inside, lane() + (row_slot + of.top + 32 * w), all);
       }
     }
+    Lanes<float> factors[2];
+    Lanes<double> row_exponents[2];
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) {
-      const Lanes<int> size = load_one(x.of_rows.query, lane() / 4 + (row_slot + first_row + 8 * g));
-      exponent[g] += convert<double>(shift - size) + x.scale_exponent;
-      factor[g] *= x.scale_sign;
+      const Lanes<int> size = load_one(x.of_rows.query, row_of(g));
+      row_exponents[g] = exponent(g) + convert<double>(shift - size) + x.scale_exponent;
+      factors[g] = factor(g) * x.scale_sign;
     }
-    store_sums<d>(x.d_queries, x.d_queries.at(of.b, of.begin + first_row, head), sum, factor, exponent, queries, own,
-                  of.length - first_row, d);
+    store_sums<d>(x.d_queries, x.d_queries.at(of.b, of.begin + first_row, head), sum, factors, row_exponents, queries,
+                  own, of.length - first_row, d);
   }
 
  private:

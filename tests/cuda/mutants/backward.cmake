@@ -46,7 +46,7 @@ mutant(inside_with_its_own_key "place * 2 + (8 * o + h) <= row" "place * 2 + (8 
 mutant(inside_of_an_octet "sum[g] += shuffle(up_to, lane() / 4 * 4 + 3);" "sum[g] = shuffle(up_to, lane() / 4 * 4 + 3);")
 mutant(inside_with_the_first_of_a_pair "h == 0 ? below : below + one" "below")
 mutant(size_of_the_query "convert<double>(shift - size)" "convert<double>(shift)")
-mutant(sign_of_the_scale "factor[g] *= x.scale_sign;" "")
+mutant(sign_of_the_scale "factor(g) * x.scale_sign" "factor(g)")
 mutant(exponent_of_the_scale "convert<double>(shift - size) + x.scale_exponent" "convert<double>(shift - size)")
 set(source cuda/src/gradient/key_gradients.hpp)
 mutant(earlier_rows "first + (h + from) >= key &&" "first + (h + from) + 1 >= key &&")
