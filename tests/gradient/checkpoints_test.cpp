@@ -58,7 +58,7 @@ TEST_CASE("rows and gradients with checkpoints have the bits of those without", 
   check_bits(feature, A, x, resumed);
   absorb(feature, constant_decay(.9) * rotary(x.parameters.theta), x.K.leftCols(50), x.V.leftCols(50), resumed, work);
   check_bits(feature, A, x, resumed);
-  check_bits(Linear{}, channel_decay(y.parameters.log_a), y, State<float, Linear>(d, e));
+  check_bits(Linear{}, decay(y.parameters.log_gamma), y, State<float, Linear>(d, e));
   check_bits(SymmetricPower<3>{}, stationary(), x, State<double, SymmetricPower<3>>(d, e));
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("rows and gradients with the sums of rows have the bits of those witho
     check_bits<SignedNormalized>(Linear{}, A, x, linear);
     check_bits<Normalized>(Exponential{}, A, x, exponential);
     check_bits<Unnormalized>(Exponential{}, A, x, exponential);
-    check_bits<Normalized>(SymmetricPower<2>{}, channel_decay(x.parameters.log_a), x, of_powers, {.scale = .3});
+    check_bits<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, of_powers, {.scale = .3});
     const auto turn = rotary(x.parameters.theta, x.parameters.beta);
     check_bits<Normalized>(SymmetricPower<2>{}, turn, x, of_powers, {.mask = full()});
     auto fewer = x;  // the same rows again, of queries of which some stand before the first key
@@ -52,6 +52,24 @@ TEST_CASE("rows and gradients with the sums of rows have the bits of those witho
   const Problem<float> y(random, d, e, 220, .1);
   check(x);
   check(y);
+}
+
+// Whose slowest channel is a gate on the way back, and none on the way there.
+TEST_CASE("gradients under channel decay are right with the sums of rows", "[gradient]") {
+  Random random(5);
+  const Problem<float> x(random, d, e, 120, .1);
+  const auto A = channel_decay(x.parameters.log_a);
+  const SymmetricPower<2> feature;
+  const Options options{.scale = .3};
+  const Definition definition = definition_of<Normalized>(feature, A, x, {"channels", Steps::channels}, options);
+  RowSums<float, SymmetricPower<2>> rows;
+  Workspace<float> work;
+  Matrix<float> Y(e, x.Q.cols());
+  attention(feature, A, x.Q, x.K, x.V, Batch<float>(Y), rows, work, options);
+  const auto g = attention_vjp(feature, A, x.Q, x.K, x.V, definition.dY<float>(), rows, options);
+  const Residual worst = definition.worst(found_in(g), 0);
+  INFO(worst);
+  CHECK(worst.holds());
 }
 
 TEST_CASE("sums of rows are refused that are empty, or of another call", "[gradient]") {

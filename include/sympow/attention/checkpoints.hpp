@@ -15,9 +15,9 @@ struct CheckpointsAccess;
 /// fills and `chunked_vjp` takes in the place of the first state. It has then nothing of the forward pass to do again
 /// but the states between, (k - 1)/k of one product of D (e + 1) a token, k = `Options::checkpoint`, 0 being 1. Memory:
 /// (e + 1) D numbers every k chunks, which the next call uses again. Gradients are the same bit for bit for every k,
-/// and without checkpoints, where chunks are longer than the state's tail, which holds shorter ones as they are. They
-/// belong to the feature map, K, V and the transition that they were left with: `chunked_vjp` sees another map, size,
-/// number of tokens or way to act on keys, but no other K, V, gates or rates.
+/// and without checkpoints, but under channel decay, where chunks are longer than the state's tail. They belong to the
+/// feature map, K, V and the transition that they were left with: `chunked_vjp` sees another map, size, number of
+/// tokens or way to act on keys, but no other K, V, gates or rates.
 template <class S, FiniteFeatureMap F>
 class Checkpoints {
  public:

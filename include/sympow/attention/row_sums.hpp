@@ -11,8 +11,9 @@ struct RowSumsAccess;
 
 /// The rows y_i of a call and the sums Σ_j s_ij that they were divided by, 0 for rows without weight: a value, which
 /// `attention` fills and `attention_vjp` takes, which then has nothing of the forward pass to do again. Memory: e
-/// numbers and two of double a row, which the next call uses again. Gradients are the same bit for bit as without. What
-/// the rows are of is not kept: queries, keys, values and transition must be the same.
+/// numbers and two of double a row, which the next call uses again. Gradients are the same bit for bit as without, but
+/// under channel decay, where both are right. What the rows are of is not kept: queries, keys, values and transition
+/// must be the same.
 template <class S, FeatureMap F>
 class RowSums {
  public:
