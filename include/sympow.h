@@ -270,8 +270,8 @@ SYMPOW_API sympow_status sympow_states_read(const sympow_states* states, const s
 SYMPOW_API sympow_status sympow_states_save(const sympow_states* states, const char* path);
 SYMPOW_API sympow_status sympow_states_load(sympow_states* states, const char* path);
 
-/// ∂loss/∂S, [B, Hs, D, e], ∂loss/∂Z, [B, Hs, D], of the type of the states, and ∂loss/∂μ, [B, Hs, d/2] of float64: for
-/// states of the sizes of `like`. Null: zeros.
+/// ∂loss/∂S, [B, Hs, D, e], ∂loss/∂Z, [B, Hs, D], of the type of the states, and ∂loss/∂μ, [B, Hs, d/2] of float64,
+/// only for calls with θ: for states of the sizes of `like`. Null: zeros.
 SYMPOW_API sympow_status sympow_state_gradients_create(const sympow_states* like, const sympow_tensor* sums,
                                                        const sympow_tensor* normaliser, const sympow_tensor* angles,
                                                        sympow_state_gradients** state_gradients);

@@ -220,15 +220,15 @@ void check_with_states(Choice choice, Given given, CBatch<S> batch, Index Hs) {
       REQUIRE(Numbers(at(normaliser, D), D, 1) == of_cpp[n].normalizer());
       if (given.theta && batch.length(static_cast<Index>(n) / Hs) > 0)
         REQUIRE(Eigen::Map<const Eigen::VectorXd>(at(angles, half), half) == of_cpp[n].frame().numbers());
-      adjoints.emplace_back(F{}, batch.d, Numbers(at(d_sums, D * batch.e), batch.e, D),
-                            Numbers(at(d_normaliser, D), D, 1),
-                            Eigen::VectorXd(Eigen::Map<const Eigen::VectorXd>(at(d_angles, half), half)));
+      adjoints.emplace_back(
+          F{}, batch.d, Numbers(at(d_sums, D * batch.e), batch.e, D), Numbers(at(d_normaliser, D), D, 1),
+          Eigen::VectorXd(Eigen::Map<const Eigen::VectorXd>(at(d_angles, half), given.theta ? half : 0)));
     }
 
     // And the gradients, of a loss in rows and states.
     CGradients gradients;
-    REQUIRE(said(sympow_state_gradients_create(states, d_sums.view(), d_normaliser.view(), d_angles.view(),
-                                               &gradients)) == well);
+    REQUIRE(said(sympow_state_gradients_create(states, d_sums.view(), d_normaliser.view(),
+                                               given.theta ? d_angles.view() : nullptr, &gradients)) == well);
     VjpWorkspaces<S> backward;
     auto dQ = batch.dQ, dK = batch.dK, dV = batch.dV;
     const sympow_gradients to = batch.gradients(given);

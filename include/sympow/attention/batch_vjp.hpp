@@ -23,10 +23,10 @@ struct BatchResults {
   Heads<Scalar> dQ, dK, dV;
 
   /// Throws `ShapeMismatch` unless they have the heads, numbers and tokens of what they are of, and `InvalidArgument`
-  /// unless they have memory of their own.
+  /// where one begins where another array does; side by side in one array they may stand.
   void check(const BatchCall<Scalar, const Scalar>& call) const {
-    check_apart<Scalar>({dQ.memory(), dK.memory(), dV.memory()},
-                        {call.Q.memory(), call.K.memory(), call.V.memory(), call.Y.memory()});
+    check_apart<Scalar>({dQ.first(), dK.first(), dV.first()},
+                        {call.Q.first(), call.K.first(), call.V.first(), call.Y.first()});
     check_alike("dQ", dQ, "Q", call.Q);
     check_alike("dK", dK, "K", call.K);
     check_alike("dV", dV, "V", call.V);

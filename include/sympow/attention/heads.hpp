@@ -97,9 +97,9 @@ class Heads {
   [[nodiscard]] Index dimension() const { return dimension_; }        ///< D
   [[nodiscard]] Index to_next_head() const { return strides_.head; }  ///< numbers from a head of a sequence to the next
 
-  /// All of its numbers, padding included.
-  [[nodiscard]] std::span<S> memory() const {
-    return {data_, static_cast<std::size_t>((offsets_ == nullptr ? sequences_ : 1) * tokens_ * heads_ * dimension_)};
+  /// Its first number; none where there are none.
+  [[nodiscard]] std::span<S> first() const {
+    return {data_, sequences_ > 0 && tokens_ > 0 && heads_ > 0 && dimension_ > 0 ? std::size_t(1) : std::size_t(0)};
   }
 
   /// T_b, the tokens of a sequence.
