@@ -133,9 +133,10 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       const double of_dy = weight * static_cast<double>(own_.factors(n)[i]),
                    of_ones = weight * static_cast<double>(own_.last(n)[i]);
       for_blocks(d_queries.rows(), [&](Index first, auto count) {  // factors may leave the type, not their products
-        auto sum = (of_dy * d_rows.col(i).segment(first, count).template cast<double>()).eval();
-        if (all > n) sum += of_ones * d_rows.col(n + i).segment(first, count).template cast<double>();
-        d_queries.col(i).segment(first, count) = sum.template cast<Scalar>();
+        const auto part = [&](Index t) { return d_rows.col(t).segment(first, count).template cast<double>(); };
+        auto to = d_queries.col(i).segment(first, count);
+        if (all == n) return to = (of_dy * part(i)).template cast<Scalar>(), void();
+        to = (of_dy * part(i) + of_ones * part(n + i)).template cast<Scalar>();
       });
       own_.of_rows(n)[i] = times_power_of_two(of_dy * own_.read_products(n)[i] + of_ones * own_.read(n)[i], R);
     }
