@@ -206,6 +206,8 @@ struct Attention {
 
     const QueryTiles<T, d, row_tiles, products> query_tiles(queries, own);
     const int last_row = top + (w / 4 * 4 + 3) * rows_of_warp;  // of the four warps that multiply together
+    static_assert((rows_of_block - 4 * rows_of_warp + stage_rows - 1) / stage_rows < stages,
+                  "after a group's last product the block has too few stages to take the place of its factors");
     for (int stage = state_stages; stage < end_stage; ++stage) {
       wait_for_stage();
       bring(stage + ahead);
@@ -213,10 +215,7 @@ struct Attention {
       for (int part = 0; part < stage_rows; part += rows_of_warp) {
         const int key = first_key + (stage - state_stages) * stage_rows + part;
         const int from = stage % stages * stage_rows + part;
-        if (key > last_row || key >= length) {
-          group_wait<T, 0>();  // before its rows are written over
-          continue;
-        }
+        if (key > last_row || key >= length) continue;
         Lanes<float> score[std::size_t{row_tiles}][std::size_t{rows_of_warp / 8}][4];
         query_tiles.scores(score, left_ring.after(stage % stages * left_entries), part);
         const int of_keys = part + stage % scales * stage_rows;
