@@ -405,11 +405,11 @@ class Mistakes(unittest.TestCase):
             ("queries", list, TypeError, "queries is a list, must be a numpy array"),
             ("keys", lambda x: None, ValueError, "inputs->keys is null"),
             ("keys", lambda x: x.astype(np.float64), ValueError, "inputs->keys is of float64, must be of float32"),
-            ("queries", lambda x: x.astype(np.float16), ValueError, "inputs->queries: the type has code 2, 16 bits"),
+            ("queries", lambda x: x.astype(np.float16), ValueError, "queries is of float16, must be of float32 or float64"),
             ("queries", lambda x: x.astype(np.int64), ValueError, "inputs->queries: the type has code 0, 64 bits"),
-            ("values", lambda x: x.astype(complex), ValueError, "inputs->values: the type has code 5, 128 bits"),
-            ("values", lambda x: x.astype(object), ValueError, r"values: the type is \|O, must be float32"),
-            ("queries", lambda x: x.astype(">f4"), ValueError, "queries: the type is >f4, must be float32"),
+            ("values", lambda x: x.astype(complex), ValueError, "values is of complex128, must be of float32"),
+            ("values", lambda x: x.astype(object), ValueError, "values is of object, must be of float32"),
+            ("queries", lambda x: x.astype(">f4"), ValueError, "queries is of >f4, must be of float32"),
             ("queries", lambda x: x[0], sympow.ShapeMismatch, "inputs->queries: ndim is 3, must be 4 of"),
             ("values", lambda x: x[0], sympow.ShapeMismatch, "inputs->values: ndim is 3, must be 4 of"),
             ("keys", lambda x: x[:1], sympow.ShapeMismatch, r"inputs->keys: shape\[0\] is 1, must be 2"),
@@ -473,8 +473,9 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.ShapeMismatch, "shape->batch is -1", make, attention, -1, Hk, d, e)
         self.refuse(sympow.TooLarge, "", make, attention, 2**62, 2**62, d, e)
         self.refuse(TypeError, "heads is 2.5, must be an integer", make, attention, B, 2.5, d, e)
-        self.refuse(ValueError, "shape: the type has code 2, 16 bits", make, attention, B, Hk, d, e, np.float16)
-        self.refuse(ValueError, "dtype: the type is >f8", make, attention, B, Hk, d, e, ">f8")
+        self.refuse(ValueError, "dtype is of float16, must be of float32", make, attention, B, Hk, d, e, np.float16)
+        self.refuse(ValueError, "dtype is of >f8, must be of float32", make, attention, B, Hk, d, e, ">f8")
+        self.refuse(ValueError, "shape: the type has code 0, 64 bits", make, attention, B, Hk, d, e, int)
         self.refuse(TypeError, "no type", make, attention, B, Hk, d, e, "no type")
         self.refuse(ValueError, "no states", make, sympow.Attention(scores="exponential"), B, Hk, d, e)
         self.refuse(TypeError, "after is a str", make, attention, B, Hk, d, e, after="x")

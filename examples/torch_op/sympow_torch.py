@@ -10,7 +10,7 @@ Tensors are [B, T, H, D], as PyTorch's layers make them, float32 or float64, all
 where they are: transposed, sliced and expanded ones need no copy, but the entries of a token must be contiguous.
 
 `torch.ops.sympow.attend` and its gradient `torch.ops.sympow.attend_vjp` are operators of `torch.library`, so that
-autograd, `torch.compile` and `torch.export` know them. They go through sympow.py, the module for numpy, which finds the
+autograd, `torch.compile`, `torch.export` and autocast, to float32, know them. They go through sympow.py, the module for numpy, which finds the
 library; both files are needed. Gradients are those of the library, bit for bit; second derivatives it has none.
 """
 
@@ -36,8 +36,7 @@ _TENSORS = 10  # of _INPUTS
 
 # ---- tensors as the library sees them ----
 
-_TYPES = {torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32), torch.float64: (2, 64),
-          torch.int32: (0, 32), torch.int64: (0, 64)}
+_TYPES = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32), torch.int64: (0, 64)}
 _DEVICES = {"cpu": 1, "cuda": 2}
 
 
@@ -48,7 +47,8 @@ def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
     if x.layout != torch.strided or x.is_neg():
         raise sympow.InvalidArgument(f"{name} is {x.layout}, must be dense, and not a view with another sign")
     if x.dtype not in _TYPES:
-        raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of torch.float32 or torch.float64")
+        raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of torch.float32 or torch.float64, lengths of "
+                                     "torch.int32 or torch.int64")
     if x.device.type not in _DEVICES:
         raise sympow.InvalidArgument(f"{name} is on the device {x.device}, must be on a CPU")
     return sympow.Tensor.of(x.data_ptr(), *_TYPES[x.dtype], x.shape, x.stride(),
@@ -200,6 +200,7 @@ def _backward(ctx: Any, d_rows: Tensor, *d_state: Tensor) -> tuple[Any, ...]:
 
 
 _attend.register_autograd(_backward, setup_context=_setup_context)
+_attend.register_autocast("cpu", torch.float32)
 
 # ---- what users call ----
 

@@ -9,7 +9,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "numpy_module")]
 try:
     import torch
-    from torch.library import custom_op, opcheck
+    from torch.library import opcheck
 except ImportError:
     print("PyTorch 2.4 or later is not installed for", sys.executable, "- its operators are not tested; see ./dev python")
     sys.exit(77)
@@ -205,6 +205,22 @@ class Operators(unittest.TestCase):
             for a, b in zip(torch.autograd.grad(found, tensors), torch.autograd.grad(wanted, tensors)):
                 self.assertTrue(torch.equal(a, b))
 
+    def test_autocast_gives_float32(self):
+        layer, x = two_layers.Attention(16, 2), torch.randn(2, 5, 16)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            projected = layer.project(x).unflatten(2, (3, 2, -1)).unbind(2)
+            rows = attention(*projected, theta=layer.theta)
+            self.assertEqual((projected[0].dtype, rows.dtype), (torch.bfloat16, torch.float32))
+            layer(x).sum().backward()
+        wanted = attention(*(part.float() for part in projected), theta=layer.theta)
+        self.assertTrue(torch.equal(rows, wanted))
+        self.assertGreater(layer.theta.grad.abs().max().item(), 0)
+
+    def test_export(self):
+        model, tokens = two_layers.Model(), torch.randint(two_layers.TOKENS, (2, 12))
+        exported = torch.export.export(model, (tokens,)).module()
+        self.assertTrue(torch.equal(exported(tokens), model(tokens)))
+
     def test_two_layers_learn(self):
         losses = two_layers.train(60, say=False)
         self.assertLess(losses[-1], losses[0] / 4)
@@ -224,9 +240,10 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.ShapeMismatch, "inputs->queries: ndim is 3, must be 4", q[0], k, v)
         self.refuse(sympow.ShapeMismatch, "inputs->values: ndim is 3, must be 4", q, k, v[0], return_state=True)
         self.refuse(sympow.InvalidArgument, "inputs->keys is of float32, must be of float64", q, k.float(), v)
-        self.refuse(sympow.InvalidArgument, "inputs->queries: the type has code 2, 16 bits", q.half(), k, v,
+        self.refuse(sympow.InvalidArgument, "queries is of torch.float16, must be of torch.float32", q.half(), k, v,
                     return_state=True)
-        self.refuse(sympow.InvalidArgument, "inputs->queries: the type has code 4, 16 bits", q.bfloat16(), k, v)
+        self.refuse(sympow.InvalidArgument, "queries is of torch.bfloat16, must be of torch.float32", q.bfloat16(), k, v)
+        self.refuse(sympow.InvalidArgument, "inputs->queries: the type has code 0, 64 bits", q.long(), k, v)
         self.refuse(sympow.InvalidArgument, "queries is of torch.complex128", q + 0j, k, v)
         self.refuse(sympow.InvalidArgument, r"inputs->values: strides\[3\] is", q, k, v.transpose(2, 3).contiguous()
                     .transpose(2, 3))
