@@ -15,7 +15,8 @@ sliced and broadcast views need no copy, but the entries of a token must be cont
 The module calls the library libsympow_c.so by ctypes and needs no compiler. The library is the file that `use` was
 given, else the one that the environment variable SYMPOW_C_LIBRARY names, else the one beside this file.
 
-Every error is a `SympowError` with the library's sentence, which names the argument, what it is and what it must be.
+Every error is a `SympowError` with the library's sentence, which names the argument, what it is and what it must be; or a
+`TypeError` for what is no array, integer or state at all.
 """
 
 from __future__ import annotations
@@ -341,6 +342,7 @@ class Attention:
                  form: str = "automatic", mask: str = "causal", pairing: str = "interleaved", threads: int = 0,
                  check_finite: bool = False, offset: int = 0, chunk: int = 0, checkpoint: int = 0, tail: int = -1,
                  scale: float = 1.0) -> None:
+        self._given = {name: x for name, x in locals().items() if name != "self"}
         options = _Options(
             scores=_choice("scores", scores, ("power", "exponential")),
             power=_number("power", power, 32),
@@ -356,6 +358,12 @@ class Attention:
             tail=_number("tail", tail),
             scale=scale)
         self._handle = _Handle("attention", "attention_create", byref(options))
+
+    def __repr__(self) -> str:
+        return f"sympow.Attention({', '.join(f'{name}={x!r}' for name, x in self._given.items())})"
+
+    def __reduce__(self) -> Any:
+        return functools.partial(Attention, **self._given), ()
 
     def feature_dimension(self, d: int) -> int:
         """D = C(d + P - 1, P), the numbers of an embedded key in R^d. Exponential scores have none: `InvalidArgument`."""
@@ -380,7 +388,7 @@ class Attention:
         out        where the rows go; None: a new array
 
         Raises `InvalidArgument`, `ShapeMismatch`, `NotFinite`, `TooLarge`, `NotBuilt`, `InterruptedState`,
-        `OutOfMemory`, `TypeError`; all but the last but one before anything is written.
+        `OutOfMemory`, `TypeError`: all but `OutOfMemory` before anything is written.
         """
         out = _rows_like(queries, values) if out is None else out
         inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
@@ -479,6 +487,10 @@ class State:
                             lanes=1)
         with _locked(after=after) as [of_after]:
             self._handle = _Handle("states", "states_create", attention._handle.pointer, byref(shape), of_after)
+
+    def __repr__(self) -> str:
+        return (f"<sympow.State of {self.batch} sequences and {self.heads} heads, d = {self.d}, e = {self.e}, "
+                f"{self.dtype}, {self.attention!r}>")
 
     def _like(self, handle: _Handle) -> State:
         other = object.__new__(State)

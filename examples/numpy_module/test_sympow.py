@@ -347,6 +347,11 @@ class States(unittest.TestCase):
         self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))
         with self.assertRaisesRegex(TypeError, "save"):
             pickle.dumps(state)
+        self.assertIn("2 sequences and 2 heads, d = 6, e = 5, float32, sympow.Attention(", repr(state))
+        for again in (pickle.loads(pickle.dumps(self.attention)), copy.deepcopy(self.attention)):
+            self.assertTrue(np.array_equal(again(self.batch.q, self.batch.k, self.batch.v, **self.batch.turning()),
+                                           self.rows))
+            self.assertIn("form='recurrent'", repr(again))
 
 
 class Mistakes(unittest.TestCase):
