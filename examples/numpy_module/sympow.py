@@ -15,8 +15,8 @@ sliced and broadcast views need no copy, but the entries of a token must be cont
 The module calls the library libsympow_c.so by ctypes and needs no compiler. The library is the file that `use` was
 given, else the one that the environment variable SYMPOW_C_LIBRARY names, else the one beside this file.
 
-Every error is a `SympowError` with the library's sentence, which names the argument, what it is and what it must be; or a
-`TypeError` for what is no array, integer or state at all.
+Every error is a `SympowError` with the library's sentence, which names the argument, what it is and what it must be;
+or a `TypeError` for what is no array, integer or state at all.
 """
 
 from __future__ import annotations
@@ -366,7 +366,7 @@ class Attention:
         return functools.partial(Attention, **self._given), ()
 
     def feature_dimension(self, d: int) -> int:
-        """D = C(d + P - 1, P), the numbers of an embedded key in R^d. Exponential scores have none: `InvalidArgument`."""
+        """D = C(d + P - 1, P), the numbers of an embedded key in R^d. `InvalidArgument` for exponential scores."""
         dimension = c_int64()
         _check(_lib().sympow_feature_dimension(self._handle.pointer, c_int64(_number("d", d)), byref(dimension)))
         return dimension.value

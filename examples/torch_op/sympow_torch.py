@@ -6,12 +6,13 @@
     rows = sympow_torch.attention(queries, keys, values, log_gates=gates, power=2)
     rows, state = sympow_torch.attention(queries, keys, values, log_gates=gates, power=2, return_state=True)
 
-Tensors are [B, T, H, D], as PyTorch's layers make them, float32 or float64, all of a call alike, on a CPU. They are read
-where they are: transposed, sliced and expanded ones need no copy, but the entries of a token must be contiguous.
+Tensors are [B, T, H, D], as PyTorch's layers make them, float32 or float64, all of a call alike, on a CPU. They are
+read where they are: transposed, sliced and expanded ones need no copy, but entries of a token must be contiguous.
 
 `torch.ops.sympow.attend` and its gradient `torch.ops.sympow.attend_vjp` are operators of `torch.library`, so that
-autograd, `torch.compile`, `torch.export` and autocast, to float32, know them. They go through sympow.py, the module for numpy, which finds the
-library; both files are needed. Gradients are those of the library, bit for bit; second derivatives it has none.
+autograd, `torch.compile`, `torch.export` and autocast, to float32, know them. They go through sympow.py, the module for
+numpy, which finds the library; both files are needed. Gradients are those of the library, bit for bit; it has no second
+derivatives.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ def _new_state(queries: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
     return [queries.new_empty(shape, dtype=dtype) for shape, dtype in zip(shapes, types)]
 
 
-def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...], keeps_state: bool) -> sympow.State | None:
+def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
+              keeps_state: bool) -> sympow.State | None:
     """A state for a call, where it has one."""
     queries, keys, values, log_gates, _, beta, _, *given = tensors
     if not (keeps_state or any(x is not None for x in given)):

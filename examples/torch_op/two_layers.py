@@ -2,8 +2,8 @@
 
     python3 two_layers.py [--steps 100] [--time]
 
-Sequences are random tokens and then the same tokens again, which a model can say in advance only by finding where it has
-seen the last ones. --time takes the seconds of forward and backward beside the listing in PyTorch of bench/peers.
+Sequences are random tokens and then the same tokens again, which a model can say in advance only by finding where it
+has seen the last ones. --time takes the seconds of forward and backward beside the listing in PyTorch of bench/peers.
 """
 
 import argparse
