@@ -378,7 +378,22 @@ TEST_CASE("states of other sizes, powers and places", "[c]") {
   sums.strides = {0, 30, 3, 1};
   check_refused(sympow_states_read(call.states, sums.view(), nullptr, nullptr), SYMPOW_INVALID_ARGUMENT,
                 "sums: strides[0] is 0, with which");
+  sums.strides = {};
+  Tensor<float> normaliser({2, 2, 10});
+  check_refused(sympow_states_write(nullptr, sums.view(), normaliser.view(), nullptr), SYMPOW_INVALID_ARGUMENT,
+                "states is null");
+  check_refused(sympow_states_write(call.states, nullptr, normaliser.view(), nullptr), SYMPOW_INVALID_ARGUMENT,
+                "sums is null");
+  check_refused(sympow_states_write(call.states, sums.view(), nullptr, nullptr), SYMPOW_INVALID_ARGUMENT,
+                "normaliser is null");
+  check_refused(sympow_states_write(call.states, normaliser.view(), normaliser.view(), nullptr), SYMPOW_SHAPE_MISMATCH,
+                "sums: ndim is 3");
   sums.data[4] = std::numeric_limits<float>::infinity();
+  check_refused(sympow_states_write(call.states, sums.view(), normaliser.view(), nullptr), SYMPOW_NOT_FINITE,
+                "sums: entry (0, 0, 1, 1) is inf, must be finite");
+  std::int64_t seen = 0;
+  REQUIRE(said(sympow_states_tokens(call.states, 1, 1, &seen)) == well);
+  CHECK(seen > 0);  // as it was
   CGradients gradients;
   check_refused(sympow_state_gradients_create(call.states, sums.view(), nullptr, nullptr, &gradients),
                 SYMPOW_NOT_FINITE, "sequence 0, head 0: StateGradient: entry 4 of dS is inf");

@@ -37,8 +37,9 @@ enum { B = 2, T = 45, H = 2, D = 4, E = 3, EMBEDDED = 10 };
 static float q[B * T * H * D], k[B * T * H * D], v[B * T * H * E], y[B * T * H * E], expected[B * T * H * E];
 static float dq[B * T * H * D], dk[B * T * H * D], dv[B * T * H * E], dy[B * T * H * E];
 static double gates[B * T * H], beta[B * T * H], theta[D / 2] = {1, .5}, sums[B * H * EMBEDDED * E];
-static int64_t of_keys[4] = {B, T, H, D}, of_values[4] = {B, T, H, E}, of_gates[3] = {B, T, H}, of_theta[1] = {D / 2},
-               of_sums[4] = {B, H, EMBEDDED, E};
+static float normaliser[B * H * EMBEDDED];
+static int64_t of_normaliser[3] = {B, H, EMBEDDED}, of_keys[4] = {B, T, H, D}, of_values[4] = {B, T, H, E},
+               of_gates[3] = {B, T, H}, of_theta[1] = {D / 2}, of_sums[4] = {B, H, EMBEDDED, E};
 
 static sympow_tensor tensor(void* data, int ndim, int64_t* shape, unsigned char bits) {
   const sympow_tensor x = {data, {SYMPOW_CPU, 0}, ndim, {SYMPOW_FLOAT, bits, 1}, shape, NULL, 0};
@@ -48,7 +49,7 @@ static sympow_tensor tensor(void* data, int ndim, int64_t* shape, unsigned char 
 static sympow_attention* attention = NULL;
 static sympow_states *before = NULL, *states = NULL, *other = NULL;
 static sympow_state_gradients* of_states = NULL;
-static sympow_tensor tq, tk, tv, ty, tdq, tdk, tdv, tdy, tg, tb, tt, ts;
+static sympow_tensor tq, tk, tv, ty, tdq, tdk, tdv, tdy, tg, tb, tt, ts, tz;
 static sympow_inputs inputs = SYMPOW_INPUTS_INIT;
 static sympow_gradients gradients = SYMPOW_GRADIENTS_INIT;
 static const char* path = "failed_allocation_states.bin";
@@ -97,6 +98,7 @@ static sympow_status copy(void) { return sympow_states_copy(before, &other); }
 static sympow_status clear(void) { return sympow_states_clear(states); }
 static sympow_status save(void) { return sympow_states_save(before, path); }
 static sympow_status load(void) { return sympow_states_load(states, path); }
+static sympow_status write_sums(void) { return sympow_states_write(states, &ts, &tz, NULL); }
 static sympow_status make_gradients(void) {
   sympow_state_gradients* made = NULL;
   const sympow_status status = sympow_state_gradients_create(before, &ts, NULL, NULL, &made);
@@ -147,6 +149,7 @@ int main(void) {
   ty = tensor(y, 4, of_values, 32), tdy = tensor(dy, 4, of_values, 32), tdv = tensor(dv, 4, of_values, 32);
   tdq = tensor(dq, 4, of_keys, 32), tdk = tensor(dk, 4, of_keys, 32), tt = tensor(theta, 1, of_theta, 64);
   tg = tensor(gates, 3, of_gates, 64), tb = tensor(beta, 3, of_gates, 64), ts = tensor(sums, 4, of_sums, 32);
+  tz = tensor(normaliser, 3, of_normaliser, 32);
   inputs.queries = &tq, inputs.keys = &tk, inputs.values = &tv, inputs.log_gates = &tg;
   inputs.theta = &tt, inputs.beta = &tb;
   gradients.queries = &tdq, gradients.keys = &tdk, gradients.values = &tdv;
@@ -170,6 +173,7 @@ int main(void) {
   each_failure("sympow_states_clear", clear, 0);
   each_failure("sympow_states_save", save, 1);
   each_failure("sympow_states_load", load, 1);
+  each_failure("sympow_states_write", write_sums, 0);
   each_failure("sympow_state_gradients_create", make_gradients, 0);
   each_failure("sympow_attend", attend, 0);
   each_failure("sympow_attend with states", attend_on, 0);

@@ -393,6 +393,71 @@ TEST_CASE("masks: queries elsewhere than keys, and full", "[c]") {
   }
 }
 
+namespace {
+
+// Sums that were read are written into other states, which then hold these bits and weigh what the keys did.
+template <class S, int P>
+void check_written() {
+  using One = State<S, SymmetricPower<P>>;
+  CAPTURE(P);
+  CBatch<S> batch(2, 40, 4, 2, 2);
+  Attention attention;
+  sympow_options options = SYMPOW_OPTIONS_INIT;
+  options.power = P, options.tail = 0;
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
+  shape.batch = 2, shape.heads = 2, shape.d = batch.d, shape.e = batch.e, shape.dtype = dtype_of<S>();
+  CStates states, written;
+  REQUIRE(said(sympow_states_create(attention, &shape, nullptr, &states)) == well);
+  REQUIRE(said(sympow_states_create(attention, &shape, nullptr, &written)) == well);
+  const sympow_inputs in = batch.inputs(givens.back());
+  REQUIRE(said(sympow_attend(attention, &in, written, batch.Y.view(), nullptr, nullptr)) == well);  // to be replaced
+  const std::string empty = saved(states);
+  REQUIRE(said(sympow_attend(attention, &in, states, batch.Y.view(), nullptr, nullptr)) == well);
+
+  const Index D = SymmetricPower<P>{}.dimension(batch.d);
+  Tensor<S> sums({2, 2, D, batch.e}), normaliser({2, 2, D});
+  Tensor<double> angles({2, 2, batch.d / 2});
+  REQUIRE(said(sympow_states_read(states, sums.view(), normaliser.view(), angles.view())) == well);
+  REQUIRE(said(sympow_states_write(written, sums.view(), normaliser.view(), angles.view())) == well);
+  auto sums_again = sums, normaliser_again = normaliser;
+  auto angles_again = angles;
+  for (auto* x : {&sums_again, &normaliser_again}) std::fill(x->data.begin(), x->data.end(), S(7));
+  REQUIRE(said(sympow_states_read(written, sums_again.view(), normaliser_again.view(), angles_again.view())) == well);
+  REQUIRE(sums_again == sums);
+  REQUIRE(normaliser_again == normaliser);
+  REQUIRE(angles_again == angles);
+
+  std::istringstream file(saved(states)), written_file(saved(written));
+  for (int n = 0; n < 4; ++n) {
+    One one(batch.d, batch.e, 0), other = one;
+    load(one, file), load(other, written_file);
+    REQUIRE(other.tokens() == 0);
+    REQUIRE(other.frame() == one.frame());
+    REQUIRE(other.start_frame() == one.frame());
+    const auto &of = sympow::detail::StateAccess::content(one).sums,
+               &again = sympow::detail::StateAccess::content(other).sums;
+    const double weight = std::ldexp(of.A, static_cast<int>(of.exponent()));
+    // A sum over 40 keys, each entry of its φ rounded P times; A itself is summed in double.
+    const double most = P % 2 == 0 ? (40 + P) * static_cast<double>(std::numeric_limits<S>::epsilon()) * weight : 0;
+    CHECK(std::abs(std::ldexp(again.A, static_cast<int>(again.exponent())) - (P % 2 == 0 ? weight : 0)) <= most);
+  }
+
+  std::fill(sums.data.begin(), sums.data.end(), S(0));
+  std::fill(normaliser.data.begin(), normaliser.data.end(), S(0));
+  REQUIRE(said(sympow_states_write(written, sums.view(), normaliser.view(), nullptr)) == well);
+  REQUIRE(saved(written) == empty);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("states begin with sums that are written", "[c]", float, double) {
+  check_written<TestType, 1>();
+  check_written<TestType, 2>();
+  check_written<TestType, 3>();
+  check_written<TestType, 4>();
+}
+
 TEST_CASE("states are saved, loaded, merged and emptied", "[c]") {
   CBatch<float> batch(2, 40, 2, 2, 2);
   const Given given = givens.back();

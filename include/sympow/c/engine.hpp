@@ -50,6 +50,7 @@ class States {
   [[nodiscard]] virtual std::unique_ptr<States> merged(const States& right) const = 0;
   [[nodiscard]] virtual Index tokens(Index sequence, Index head) const = 0;
   virtual void read(const Array* sums, const Array* normaliser, const Array* angles) const = 0;
+  virtual void write(const Array& sums, const Array& normaliser, const Array* angles) = 0;
   virtual void save(const char* path) const = 0;
   virtual void load(const char* path) = 0;
   /// Null: zeros.

@@ -8,6 +8,7 @@
 #include <sympow/attention/state_file.hpp>
 #include <sympow/attention/state_gradient.hpp>
 #include <sympow/c/engine.hpp>
+#include <sympow/c/written_sums.hpp>
 #include <sympow/io/output_file.hpp>
 
 namespace SYMPOW_NAMESPACE::c {
@@ -93,6 +94,12 @@ class StatesOf final : public States {
     each_state(shape(), [&](Index b, Index h, std::size_t n) {
       write_state<Scalar>(sums, normaliser, angles, b, h, all[n], all[n].frame().numbers());
     });
+  }
+  void write(const Array& sums, const Array& normaliser, const Array* angles) override {
+    std::vector<One> states = empty(shape());
+    each_state(shape(),
+               [&](Index b, Index h, std::size_t n) { write_sums(states[n], sums, normaliser, angles, b, h); });
+    all.swap(states);
   }
 
   void save(const char* path) const override {

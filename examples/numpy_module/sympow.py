@@ -1,0 +1,594 @@
+"""sympow on numpy arrays: attention whose scores are powers of inner products, its gradients and its states.
+
+    y_i = Σ_{j ≤ i} s_ij v_j / Σ_{j ≤ i} s_ij       s_ij = κ(scale q_i·M_ij k_j) b_ij       κ(x) = x^P or exp x
+    b_ij = γ_{j+1} ⋯ γ_i                            M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + β_i θ
+
+    rows = sympow.attention(queries, keys, values, log_gates=gates, power=2)                  # one call
+    attention = sympow.Attention(power=2, form="chunked")                                     # for many
+    state = sympow.State(attention, batch, heads, d, e)
+    rows = attention(queries, keys, values, state=state)                                      # a prompt
+    row = attention.decode(query, key, value, state)                                          # a token
+
+Arrays are [B, T, H, D], float32 or float64, all of a call alike. They are read and written where they are: transposed,
+sliced and broadcast views need no copy, but the entries of a token must be contiguous, and strides not negative.
+
+The module calls the library libsympow_c.so by ctypes and needs no compiler. The library is the file that `use` was
+given, else the one that the environment variable SYMPOW_C_LIBRARY names, else the one beside this file.
+
+Every error is a `SympowError` with the library's sentence, which names the argument, what it is and what it must be;
+or a `TypeError` for what is no array, integer or state at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import operator
+import os
+import sys
+import threading
+from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Sequence
+
+import numpy as np
+
+__all__ = ["Attention", "Gradients", "State", "Sums", "attention", "use", "version", "vjp", "SympowError",
+           "InvalidArgument", "ShapeMismatch", "NotFinite", "TooLarge", "InterruptedState", "BadFile", "OutOfMemory",
+           "NotBuilt", "InternalError", "LibraryNotFound"]
+
+# ---- errors ----
+
+
+class SympowError(Exception):
+    """What every error of this module is; its text is a sentence."""
+
+
+class InvalidArgument(SympowError, ValueError):
+    """A value, type or layout that no call takes."""
+
+
+class ShapeMismatch(SympowError, ValueError):
+    """Two sizes that must agree do not."""
+
+
+class NotFinite(SympowError, ValueError):
+    """A number that must be finite is not."""
+
+
+class TooLarge(SympowError, OverflowError):
+    """Sizes whose product no integer holds."""
+
+
+class InterruptedState(SympowError, RuntimeError):
+    """A state that a call has left half way as memory ended: clear it or load another into it."""
+
+
+class BadFile(SympowError, OSError):
+    """A file of states that is absent, foreign, of other sizes or damaged, or cannot be written."""
+
+
+class OutOfMemory(SympowError, MemoryError):
+    """Memory ended."""
+
+
+class NotBuilt(SympowError, NotImplementedError):
+    """A device or a power that the library was built without."""
+
+
+class InternalError(SympowError, RuntimeError):
+    """None of these; please report it."""
+
+
+class LibraryNotFound(SympowError, ImportError):
+    """There is no library, or it is one of another version."""
+
+
+_ERRORS = {1: InvalidArgument, 2: ShapeMismatch, 3: NotFinite, 4: TooLarge, 5: InterruptedState, 6: BadFile,
+           7: OutOfMemory, 8: NotBuilt}
+
+# ---- the structs of sympow.h ----
+
+
+class Tensor(ctypes.Structure):
+    """`sympow_tensor`: an array of the caller as DLPack describes it."""
+
+    _fields_ = [("data", c_void_p), ("device", c_int32), ("device_id", c_int32), ("ndim", c_int32), ("code", c_uint8),
+                ("bits", c_uint8), ("lanes", c_uint16), ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)),
+                ("byte_offset", c_uint64)]
+
+    @classmethod
+    def of(cls, data: int, code: int, bits: int, shape: Sequence[int], strides: Sequence[int],
+           device: tuple[int, int] = (1, 0)) -> Tensor:
+        """An array at an address; strides count entries, code is 0 of integers and 2 of floating numbers."""
+        sizes = c_int64 * len(shape)
+        return cls(data, *device, len(shape), code, bits, 1, sizes(*shape), sizes(*strides), 0)
+
+
+class _Sized(ctypes.Structure):
+    """A struct that begins with its size."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(size=ctypes.sizeof(type(self)), **fields)
+
+
+def _pointers(*names: str) -> list[tuple[str, Any]]:
+    return [("size", c_size_t)] + [(name, POINTER(Tensor)) for name in names]
+
+
+class _Options(_Sized):
+    _fields_ = [("size", c_size_t), *((name, c_int32) for name in (
+        "scores", "power", "normalisation", "form", "mask", "pairing", "threads", "check_finite")), *(
+            (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")), ("scale", c_double)]
+
+
+class _Inputs(_Sized):
+    _fields_ = _pointers("queries", "keys", "values", "log_gates", "theta", "beta", "lengths")
+
+
+class _Gradients(_Sized):
+    _fields_ = _pointers("queries", "keys", "values", "log_gates", "theta", "beta", "scale")
+
+
+class _StateShape(_Sized):
+    _fields_ = [("size", c_size_t), ("batch", c_int64), ("heads", c_int64), ("d", c_int64), ("e", c_int64),
+                ("device", c_int32), ("device_id", c_int32), ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16),
+                ("reserved", c_int32)]
+
+
+def _struct_of(kind: type[_Sized], tensors: dict[str, Tensor | None]) -> _Sized:
+    return kind(**{name: ctypes.pointer(x) for name, x in tensors.items() if x is not None})
+
+
+# ---- the library ----
+
+_FILE = "libsympow_c.dylib" if sys.platform == "darwin" else "libsympow_c.so"
+_VARIABLE = "SYMPOW_C_LIBRARY"
+_library: ctypes.CDLL | None = None
+
+
+def use(path: str | os.PathLike[str] | None = None) -> None:
+    """Chooses the library; without a path the one that SYMPOW_C_LIBRARY names, or the one beside this file.
+
+    Another function that is called first does so by itself. Raises `LibraryNotFound`, and `InvalidArgument` if another
+    one is in use.
+    """
+    global _library
+    if path is not None:
+        source, found = "", Path(path)
+    elif _VARIABLE in os.environ:
+        source, found = f" of {_VARIABLE}", Path(os.environ[_VARIABLE])
+    else:
+        source, found = f" beside this module, and {_VARIABLE} is not set", Path(__file__).resolve().parent / _FILE
+    if not found.is_file():
+        raise LibraryNotFound(f"{found}{source}: there is no such library; sympow.use(path) names one")
+    name = str(found.resolve())
+    if _library is not None:
+        if _library._name != name:
+            raise InvalidArgument(f"path is {found}, but {_library._name} is in use; choose before the first call")
+        return
+    try:
+        library = ctypes.CDLL(name)
+        said, number = library.sympow_error, library.sympow_version()
+    except (OSError, AttributeError) as error:
+        raise LibraryNotFound(f"{found}{source}: not a library of sympow: {error}") from error
+    if number // 100 != 1:
+        raise LibraryNotFound(f"{found}{source} has the version {number}, must be 0.1: 100 to 199")
+    said.restype = ctypes.c_char_p
+    for kind in ("attention", "workspace", "states", "state_gradients"):
+        getattr(library, f"sympow_{kind}_destroy").argtypes = [c_void_p]
+    _library = library
+
+
+def _lib() -> ctypes.CDLL:
+    if _library is None:
+        use()
+    return _library
+
+
+def version() -> tuple[int, int, int]:
+    """Of the library: major, minor and patch."""
+    number = _lib().sympow_version()
+    return number // 10000, number // 100 % 100, number % 100
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise _ERRORS.get(status, InternalError)(_lib().sympow_error().decode())
+
+
+class _Handle:
+    """What a `create` of the library gives, destroyed with this object. A lock lets one call at a time use it."""
+
+    def __init__(self, kind: str, create: str, *arguments: Any) -> None:
+        self.pointer, self.lock = c_void_p(), threading.Lock()
+        self._destroy = getattr(_lib(), f"sympow_{kind}_destroy")
+        _check(getattr(_lib(), f"sympow_{create}")(*arguments, byref(self.pointer)))
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", None):
+            self._destroy(self.pointer)
+
+
+_own = threading.local()
+
+
+def _workspace() -> c_void_p:
+    """The scratch memory of this thread."""
+    if not hasattr(_own, "workspace"):
+        _own.workspace = _Handle("workspace", "workspace_create", None)
+    return _own.workspace.pointer
+
+
+@contextlib.contextmanager
+def _locked(**states: State | None) -> Iterator[list[c_void_p | None]]:
+    """The states by these names, which no other thread's call uses; locks are taken in one order."""
+    for name, x in states.items():
+        if x is not None and not isinstance(x, State):
+            raise TypeError(f"{name} is a {type(x).__name__}, must be a sympow.State")
+    handles = [None if x is None else x._handle for x in states.values()]
+    with contextlib.ExitStack() as stack:
+        for handle in sorted({x for x in handles if x is not None}, key=id):
+            stack.enter_context(handle.lock)
+        yield [None if x is None else x.pointer for x in handles]
+
+
+# ---- numpy arrays as they are ----
+
+_TYPES = {"float32": (2, 32), "float64": (2, 64), "int32": (0, 32), "int64": (0, 64)}
+
+
+def _type_of(name: str, x: np.dtype) -> tuple[int, int]:
+    """Code and bits of a type. Raises `InvalidArgument` for one that the library never reads."""
+    if str(x) not in _TYPES:  # bytes in another order are in its text
+        raise InvalidArgument(f"{name} is of {x}, must be of float32 or float64, lengths of int32 or int64")
+    return _TYPES[str(x)]
+
+
+def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | None:
+    """An array where it is. Raises `TypeError`, and `InvalidArgument` for what a `Tensor` cannot say."""
+    if x is None:
+        return None
+    if not isinstance(x, np.ndarray):
+        raise TypeError(f"{name} is a {type(x).__name__}, must be a numpy array")
+    code, bits = _type_of(name, x.dtype)
+    for axis, (size, stride) in enumerate(zip(x.shape, x.strides)):
+        if size > 1 and stride % x.itemsize != 0:
+            raise InvalidArgument(f"{name}: strides[{axis}] is {stride} bytes, must be a multiple of the {x.itemsize} "
+                                  "of an entry")
+    if is_output and not x.flags.writeable:
+        raise InvalidArgument(f"{name} is read-only, must be writeable")
+    return Tensor.of(x.ctypes.data, code, bits, x.shape, [stride // x.itemsize for stride in x.strides])
+
+
+def _number(name: str, x: Any, bits: int = 64) -> int:
+    """An integer that a field holds."""
+    try:
+        number = operator.index(x)
+    except TypeError:
+        raise TypeError(f"{name} is {x!r}, must be an integer") from None
+    if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        raise TooLarge(f"{name} is {number}, no integer of {bits} bits holds it")
+    return number
+
+
+def _choice(name: str, x: str, names: tuple[str, ...]) -> int:
+    """The place of a name."""
+    if x not in names:
+        raise InvalidArgument(f"{name} is {x!r}, must be one of {', '.join(names)}")
+    return names.index(x)
+
+
+def _rows_like(queries: Any, values: Any) -> np.ndarray:
+    """Memory for rows; inputs of which none can be made will be refused."""
+    if isinstance(queries, np.ndarray) and isinstance(values, np.ndarray) and queries.ndim == values.ndim == 4:
+        return np.empty((*queries.shape[:3], values.shape[3]), queries.dtype)
+    return np.empty((0, 0, 0, 0), np.float32)
+
+
+# ---- what is computed ----
+
+
+class Sums(NamedTuple):
+    """What is in states, or gradients in it, as arrays.
+
+    sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], of the states' type
+    normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the states' type
+    angles:      μ, [B, Hs, d/2], float64; None: nothing turns
+    """
+
+    sums: np.ndarray
+    normaliser: np.ndarray
+    angles: np.ndarray | None
+
+
+class Gradients(NamedTuple):
+    """∂loss/∂x of what a call was given, each of the shape of x; None where x was not given."""
+
+    queries: np.ndarray
+    keys: np.ndarray
+    values: np.ndarray
+    log_gates: np.ndarray | None
+    theta: np.ndarray | None
+    beta: np.ndarray | None
+    scale: float
+    state: Sums | None
+
+
+class Attention:
+    """An attention: its options, checked. Immutable; any number of threads may call it at once.
+
+    scores         "power": κ(x) = x^P; "exponential": exp x, softmax, without states
+    power          P, 1 … 4; not looked at for exponential scores
+    normalisation  "default": normalised where no score is negative, so for even powers and exponential scores;
+                   "normalised", "unnormalised", or "signed" of odd powers, whose sums can vanish
+    form           "automatic": the one that should be the fastest; "attention": every query with every key, no states;
+                   "recurrent": token by token; "chunked": attention inside chunks, the state between them
+    mask           "causal": query i sees the keys j ≤ i + offset; "full": all
+    pairing        "interleaved": channels 2j and 2j + 1 turn by θ_j; "half_split": j and j + d/2
+    threads        at most so many [0: all]; results do not depend on it
+    check_finite   whether queries, keys and values that are not finite are refused
+    offset         tokens from the first key to the first query, of the attention form
+    chunk          tokens of a chunk [0: chosen]
+    checkpoint     gradients keep a state every so many chunks [0: chosen]; one value for all
+    tail           tokens that a state holds as they are, at least 0 [-1: 32]
+    scale          multiplies q·k, inside the power
+
+    Raises `InvalidArgument`, `NotFinite`, `NotBuilt`, `LibraryNotFound`, `TypeError`.
+    """
+
+    def __init__(self, *, scores: str = "power", power: int = 2, normalisation: str = "default",
+                 form: str = "automatic", mask: str = "causal", pairing: str = "interleaved", threads: int = 0,
+                 check_finite: bool = False, offset: int = 0, chunk: int = 0, checkpoint: int = 0, tail: int = -1,
+                 scale: float = 1.0) -> None:
+        self._given = {name: x for name, x in locals().items() if name != "self"}
+        options = _Options(
+            scores=_choice("scores", scores, ("power", "exponential")),
+            power=_number("power", power, 32),
+            normalisation=_choice("normalisation", normalisation, ("default", "normalised", "unnormalised", "signed")),
+            form=_choice("form", form, ("automatic", "attention", "recurrent", "chunked")),
+            mask=_choice("mask", mask, ("causal", "full")),
+            pairing=_choice("pairing", pairing, ("interleaved", "half_split")),
+            threads=_number("threads", threads, 32),
+            check_finite=int(bool(check_finite)),
+            offset=_number("offset", offset),
+            chunk=_number("chunk", chunk),
+            checkpoint=_number("checkpoint", checkpoint),
+            tail=_number("tail", tail),
+            scale=scale)
+        self._handle = _Handle("attention", "attention_create", byref(options))
+
+    def __repr__(self) -> str:
+        return f"sympow.Attention({', '.join(f'{name}={x!r}' for name, x in self._given.items())})"
+
+    def __reduce__(self) -> Any:
+        return functools.partial(Attention, **self._given), ()
+
+    def feature_dimension(self, d: int) -> int:
+        """D = C(d + P - 1, P), the numbers of an embedded key in R^d. `InvalidArgument` for exponential scores."""
+        dimension = c_int64()
+        _check(_lib().sympow_feature_dimension(self._handle.pointer, c_int64(_number("d", d)), byref(dimension)))
+        return dimension.value
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
+                 log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
+                 lengths: np.ndarray | None = None, state: State | None = None,
+                 out: np.ndarray | None = None) -> np.ndarray:
+        """Rows y, [B, T, H, e]; 0 where a query is padding.
+
+        queries    [B, T, H, d], float32 or float64
+        keys       [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
+        values     [B, T, Hk, e], of the queries' type
+        log_gates  [B, T, Hk] or [B, T, H]: log γ ≤ 0, -∞ allowed; float32 or float64, as theta and beta
+        theta      [d/2]: rates of rotary positions, radians a token
+        beta       [B, T, Hk] or [B, T, H], only with theta; None: all 1
+        lengths    [B], int32 or int64: tokens of every sequence, the rest is padding
+        state      the call goes on from it and leaves it after its last tokens; None: nothing came before
+        out        where the rows go; None: a new array
+
+        Raises `InvalidArgument`, `ShapeMismatch`, `NotFinite`, `TooLarge`, `NotBuilt`, `InterruptedState`,
+        `OutOfMemory`, `TypeError`: all but `OutOfMemory` before anything is written.
+        """
+        out = _rows_like(queries, values) if out is None else out
+        inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
+                      lengths=lengths)
+        self.attend_tensors({name: _view(name, x) for name, x in inputs.items()}, _view("out", out, True), state)
+        return out
+
+    def decode(self, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, state: State, *,
+               log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
+               lengths: np.ndarray | None = None, out: np.ndarray | None = None) -> np.ndarray:
+        """The same for a few new tokens, T of them, against a state: by the recurrent form, whatever the form is."""
+        out = _rows_like(queries, values) if out is None else out
+        inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
+                      lengths=lengths)
+        self.attend_tensors({name: _view(name, x) for name, x in inputs.items()}, _view("out", out, True), state,
+                            call="sympow_decode")
+        return out
+
+    def vjp(self, d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
+            log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
+            lengths: np.ndarray | None = None, state: State | None = None, d_state: Sums | None = None) -> Gradients:
+        """The gradients of a loss in the arguments of a call, from d_rows = ∂loss/∂y, [B, T, H, e].
+
+        state    the one *before* the first token; it is not changed: give a copy that was made before the call
+        d_state  the gradients in the state after the last token; None: the loss does not see it
+
+        `Gradients.state` are those in `state`. Errors are those of a call.
+        """
+        if d_state is not None and state is None:
+            raise InvalidArgument("d_state is given, but no state")
+        inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
+                      lengths=lengths)
+        views = {name: _view(name, x) for name, x in inputs.items()}
+        del inputs["lengths"]
+        results = {name: None if x is None else np.empty(x.shape, x.dtype) for name, x in inputs.items()}
+        scale = np.empty((), np.float64)
+        of_state = None
+        if state is not None:
+            of_state = state._new_sums(theta is not None)
+        self.vjp_tensors(
+            _view("d_rows", d_rows), views,
+            {name: _view(name, x) for name, x in (results | {"scale": scale}).items()}, state,
+            None if d_state is None else [_view(f"d_state.{name}", x) for name, x in zip(Sums._fields, d_state)],
+            None if of_state is None else [_view(name, x) for name, x in zip(Sums._fields, of_state)])
+        return Gradients(**results, scale=float(scale), state=of_state)
+
+    # The calls of the library, on arrays of any origin; a stream is that of the arrays' device.
+
+    def attend_tensors(self, inputs: dict[str, Tensor | None], rows: Tensor, state: State | None = None, *,
+                       call: str = "sympow_attend", stream: int | None = None) -> None:
+        """`sympow_attend` or `sympow_decode` on views."""
+        with _locked(state=state) as [of_state]:
+            _check(getattr(_lib(), call)(self._handle.pointer, byref(_struct_of(_Inputs, inputs)), of_state,
+                                         byref(rows), _workspace(), c_void_p(stream)))
+
+    def vjp_tensors(self, d_rows: Tensor, inputs: dict[str, Tensor | None], gradients: dict[str, Tensor | None],
+                    state: State | None = None, d_state: Sequence[Tensor | None] | None = None,
+                    d_state_before: Sequence[Tensor | None] | None = None, *, stream: int | None = None) -> None:
+        """`sympow_attend_vjp` on views; `d_state` and `d_state_before` are sums, normaliser and angles."""
+        with _locked(state=state) as [before]:
+            adjoint = None
+            if before is not None:
+                adjoint = _Handle("state_gradients", "state_gradients_create", before,
+                                  *_references(d_state or (None, None, None)))
+            _check(_lib().sympow_attend_vjp(
+                self._handle.pointer, byref(_struct_of(_Inputs, inputs)), byref(d_rows), before,
+                None if adjoint is None else adjoint.pointer, byref(_struct_of(_Gradients, gradients)), _workspace(),
+                c_void_p(stream)))
+            if adjoint is not None and d_state_before is not None:
+                _check(_lib().sympow_state_gradients_read(adjoint.pointer, *_references(d_state_before)))
+
+
+def _references(tensors: Sequence[Tensor | None]) -> list[Any]:
+    return [None if x is None else byref(x) for x in tensors]
+
+
+class State:
+    """What later tokens need of earlier ones, for B sequences and Hs heads: a value, which calls move on.
+
+    `batch` sequences; `heads`, those of the queries or those of the keys, whose query heads then share a state; keys in
+    R^d, values in R^e; `dtype` that of queries, keys and values. Empty; it begins where the state `after` ends, or at
+    the first token. B Hs (D (e + 1) + tail (d + e)) numbers. One call at a time uses a state; a second one waits.
+
+    Raises `InvalidArgument` for exponential scores, `ShapeMismatch`, `TooLarge`, `OutOfMemory`, `TypeError`.
+    """
+
+    def __init__(self, attention: Attention, batch: int, heads: int, d: int, e: int,
+                 dtype: Any = np.float32, *, after: State | None = None) -> None:
+        if not isinstance(attention, Attention):
+            raise TypeError(f"attention is a {type(attention).__name__}, must be a sympow.Attention")
+        self.attention, self.dtype = attention, np.dtype(dtype)
+        self.batch, self.heads, self.d, self.e = (
+            _number(name, x) for name, x in dict(batch=batch, heads=heads, d=d, e=e).items())
+        code, bits = _type_of("dtype", self.dtype)
+        shape = _StateShape(batch=self.batch, heads=self.heads, d=self.d, e=self.e, device=1, code=code, bits=bits,
+                            lanes=1)
+        with _locked(after=after) as [of_after]:
+            self._handle = _Handle("states", "states_create", attention._handle.pointer, byref(shape), of_after)
+
+    def __repr__(self) -> str:
+        return (f"<sympow.State of {self.batch} sequences and {self.heads} heads, d = {self.d}, e = {self.e}, "
+                f"{self.dtype}, {self.attention!r}>")
+
+    def _like(self, handle: _Handle) -> State:
+        other = object.__new__(State)
+        other.__dict__.update(self.__dict__, _handle=handle)
+        return other
+
+    def _new_sums(self, turns: bool) -> Sums:
+        """Memory for what is in it."""
+        D, of = self.attention.feature_dimension(self.d), (self.batch, self.heads)
+        return Sums(np.empty((*of, D, self.e), self.dtype), np.empty((*of, D), self.dtype),
+                    np.empty((*of, self.d // 2), np.float64) if turns else None)
+
+    def copy(self) -> State:
+        """Another one in the same place of the sequence."""
+        with _locked(state=self):
+            return self._like(_Handle("states", "states_copy", self._handle.pointer))
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> State:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a State cannot be pickled; save() keeps it in a file, and read() gives arrays")
+
+    def clear(self) -> None:
+        """Empties it: it begins at the first token."""
+        with _locked(state=self):
+            _check(_lib().sympow_states_clear(self._handle.pointer))
+
+    def merge(self, right: State) -> State:
+        """The state after this one's tokens and then those of `right`, which was made `after` this one.
+
+        Raises `ShapeMismatch` for other sizes, types and powers, `InvalidArgument` if `right` was made elsewhere.
+        """
+        with _locked(left=self, right=right) as of_both:
+            return self._like(_Handle("states", "states_merge", *of_both))
+
+    def tokens(self, sequence: int = 0, head: int = 0) -> int:
+        """The tokens that it has seen. Raises `InvalidArgument` for a sequence or a head that it does not have."""
+        tokens = c_int64()
+        with _locked(state=self):
+            _check(_lib().sympow_states_tokens(self._handle.pointer, c_int64(_number("sequence", sequence)),
+                                               c_int64(_number("head", head)), byref(tokens)))
+        return tokens.value
+
+    def read(self) -> Sums:
+        """What is in it, as arrays. Rows of S are monomials k_i1 ⋯ k_iP, i1 ≤ … ≤ iP, in lexicographic order, times the
+        root of their multiplicity."""
+        sums = self._new_sums(True)
+        self.read_tensors([_view(name, x) for name, x in zip(Sums._fields, sums)])
+        return sums
+
+    def write(self, sums: np.ndarray, normaliser: np.ndarray, angles: np.ndarray | None = None) -> None:
+        """It begins with these from now on, angles of None with 0. Raises `ShapeMismatch`, `NotFinite`."""
+        self.write_tensors([_view(name, x) for name, x in zip(Sums._fields, (sums, normaliser, angles))])
+
+    def read_tensors(self, tensors: Sequence[Tensor | None]) -> None:
+        """`sympow_states_read` into views of sums, normaliser and angles."""
+        with _locked(state=self):
+            _check(_lib().sympow_states_read(self._handle.pointer, *_references(tensors)))
+
+    def write_tensors(self, tensors: Sequence[Tensor | None]) -> None:
+        """`sympow_states_write` from views of sums, normaliser and angles."""
+        with _locked(state=self):
+            _check(_lib().sympow_states_write(self._handle.pointer, *_references(tensors)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Into a file, which `sympow-attend` reads as well. Raises `BadFile`."""
+        with _locked(state=self):
+            _check(_lib().sympow_states_save(self._handle.pointer, os.fsencode(path)))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """From a file of states of the same sizes, type, power and tail. Raises `BadFile`, and is then as it was."""
+        with _locked(state=self):
+            _check(_lib().sympow_states_load(self._handle.pointer, os.fsencode(path)))
+
+
+@functools.lru_cache(maxsize=64)
+def _attention_of(**options: Any) -> Attention:
+    return Attention(**options)
+
+
+def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_gates: np.ndarray | None = None,
+              theta: np.ndarray | None = None, beta: np.ndarray | None = None, lengths: np.ndarray | None = None,
+              state: State | None = None, out: np.ndarray | None = None, **options: Any) -> np.ndarray:
+    """Rows y, [B, T, H, e], of queries [B, T, H, d], keys [B, T, Hk, d] and values [B, T, Hk, e].
+
+    `options` are those of `Attention`: power, form, normalisation, scale …; arguments and errors those of its calls.
+    """
+    return _attention_of(**options)(queries, keys, values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
+                                    state=state, out=out)
+
+
+def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
+        log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
+        lengths: np.ndarray | None = None, state: State | None = None, d_state: Sums | None = None,
+        **options: Any) -> Gradients:
+    """The gradients of a loss in the arguments of `attention`, from d_rows = ∂loss/∂y: see `Attention.vjp`."""
+    return _attention_of(**options).vjp(d_rows, queries, keys, values, log_gates=log_gates, theta=theta, beta=beta,
+                                        lengths=lengths, state=state, d_state=d_state)

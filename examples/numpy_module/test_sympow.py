@@ -1,0 +1,559 @@
+"""Tests of sympow.py: what calls give, and what every wrong argument is told.  python3 test_sympow.py"""
+
+import copy
+import inspect
+import itertools
+import os
+import pickle
+import pydoc
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+try:
+    import numpy as np
+except ImportError:
+    print("numpy is not installed for", sys.executable, "- the numpy module is not tested")
+    sys.exit(77)
+import sympow
+
+EPS = {np.float32: 2.0**-24, np.float64: 2.0**-53}
+
+
+class Batch:
+    """Random arguments of a call."""
+
+    def __init__(self, dtype=np.float64, B=2, T=40, H=4, Hk=2, Hg=2, d=6, e=5, seed=1):
+        random = np.random.default_rng(seed)
+        self.dtype, self.sizes = dtype, (B, T, H, Hk, d, e)
+        self.q, self.k, self.v, self.dy = (random.standard_normal((B, T, heads, n)).astype(dtype)
+                                           for heads, n in ((H, d), (Hk, d), (Hk, e), (H, e)))
+        self.log_gates = -0.1 * random.random((B, T, Hg))
+        self.theta, self.beta = random.standard_normal(d // 2), 1 + 0.1 * random.standard_normal((B, T, Hg))
+
+    def turning(self):
+        return dict(log_gates=self.log_gates, theta=self.theta, beta=self.beta)
+
+    def tokens(self, begin, end):
+        """The arguments of some tokens."""
+        part = slice(begin, end)
+        return (self.q[:, part], self.k[:, part], self.v[:, part]), dict(
+            log_gates=self.log_gates[:, part], theta=self.theta, beta=self.beta[:, part])
+
+    def state(self, attention, heads=None, **more):
+        B, _, _, Hk, d, e = self.sizes
+        return sympow.State(attention, B, heads or Hk, d, e, self.dtype, **more)
+
+
+def rotated(x, angles, pairing="interleaved"):
+    """[T, d] by [T, d/2]."""
+    y, half = np.empty_like(x), x.shape[1] // 2
+    a, b = (slice(0, None, 2), slice(1, None, 2)) if pairing == "interleaved" else (slice(0, half), slice(half, None))
+    y[:, a] = x[:, a] * np.cos(angles) - x[:, b] * np.sin(angles)
+    y[:, b] = x[:, a] * np.sin(angles) + x[:, b] * np.cos(angles)
+    return y
+
+
+def definition(batch, power, normalised, scale=1.0, pairing="interleaved"):
+    """Rows by the formula in float64, and what one unit of rounding may change: the row rule without its 4 u √n."""
+    B, T, H, Hk, _, e = batch.sizes
+    rows, bounds = np.empty((B, T, H, e)), np.empty((B, T, H, 1))
+    for b, h in itertools.product(range(B), range(H)):
+        g = h * Hk // H
+        gates, angles = batch.log_gates[b, :, g].cumsum(), np.outer(batch.beta[b, :, g].cumsum(), batch.theta)
+        q, k, v = batch.q[b, :, h].astype(float), batch.k[b, :, g].astype(float), batch.v[b, :, g].astype(float)
+        forget = np.tril(np.exp(np.minimum(gates[:, None] - gates, 0)))
+        scores = (scale * rotated(q, angles, pairing) @ rotated(k, angles, pairing).T) ** power * forget
+        lengths = abs(scale) * np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1))
+        sums = scores.sum(1, keepdims=True) if normalised else 1
+        rows[b, :, h] = scores @ v / sums
+        bounds[b, :, h] = (lengths**power * forget).sum(1, keepdims=True) / np.abs(sums) * np.abs(v).max()
+    return rows, bounds
+
+
+class Rows(unittest.TestCase):
+    def check_row_rule(self, rows, batch, power, **options):
+        wanted, bounds = definition(batch, power, power % 2 == 0, **options)
+        turns = 1 + power * np.abs(batch.beta.cumsum(1)).max() * np.abs(batch.theta).max()
+        most = 4 * EPS[batch.dtype] * turns * (1 + np.sqrt(batch.sizes[1]))
+        self.assertLessEqual((np.abs(rows - wanted) / bounds).max(), most)
+
+    def test_every_form_power_and_type_gives_the_definition(self):
+        for dtype, power, form in itertools.product((np.float32, np.float64), (1, 2, 3, 4),
+                                                    ("automatic", "attention", "recurrent", "chunked")):
+            with self.subTest(dtype=dtype, power=power, form=form):
+                batch = Batch(dtype)
+                rows = sympow.attention(batch.q, batch.k, batch.v, **batch.turning(), power=power, form=form, scale=0.5)
+                self.assertEqual((rows.dtype, rows.shape), (dtype, batch.dy.shape))
+                self.check_row_rule(rows, batch, power, scale=0.5)
+
+    def test_half_split_pairs_turn(self):
+        batch = Batch()
+        rows = sympow.attention(batch.q, batch.k, batch.v, **batch.turning(), pairing="half_split")
+        self.check_row_rule(rows, batch, 2, pairing="half_split")
+
+    def test_exponential_scores_are_softmax(self):
+        batch = Batch()
+        rows = sympow.attention(batch.q, batch.k, batch.v, scores="exponential", mask="full")
+        keys, values = (x.repeat(2, axis=2) for x in (batch.k, batch.v))
+        scores = np.exp(np.einsum("bihd,bjhd->bhij", batch.q, keys))
+        wanted = np.einsum("bhij,bjhe->bihe", scores / scores.sum(-1, keepdims=True), values)
+        lengths = np.linalg.norm(batch.q, axis=3).max() * np.linalg.norm(keys, axis=3).max()
+        self.assertLessEqual(np.abs(rows - wanted).max(), 8 * 2.0**-53 * (1 + lengths) * np.abs(values).max())
+
+    def test_views_of_any_strides_give_the_bits_of_dense_arrays(self):
+        batch = Batch(np.float32)
+        B, T, H, Hk, d, e = batch.sizes
+        dense = sympow.attention(batch.q, batch.k, batch.v, **batch.turning())
+        beside = np.zeros((B, T, H * d + Hk * (d + e)), np.float32)  # what one product of a layer makes
+        q = beside[..., :H * d].reshape(B, T, H, d)
+        k = beside[..., H * d:][..., :Hk * d].reshape(B, T, Hk, d)
+        v = beside[..., (H + Hk) * d:].reshape(B, T, Hk, e)
+        for view, x in ((q, batch.q), (k, batch.k), (v, batch.v)):
+            self.assertTrue(np.shares_memory(view, beside))
+            view[...] = x
+        by_heads = np.ascontiguousarray(batch.log_gates.transpose(2, 0, 1)).transpose(1, 2, 0)
+        every_third = np.zeros(3 * (d // 2))[::3]
+        every_third[...] = batch.theta
+        out = np.full((B, H, T, e), 7, np.float32).transpose(0, 2, 1, 3)
+        given = dict(log_gates=by_heads, theta=every_third, beta=batch.beta)
+        self.assertIs(sympow.attention(q, k, v, **given, out=out), out)
+        self.assertTrue(np.array_equal(out, dense))
+        of_dense = sympow.vjp(batch.dy, batch.q, batch.k, batch.v, **batch.turning())
+        dy = np.ascontiguousarray(batch.dy.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+        for a, b in zip(sympow.vjp(dy, q, k, v, **given), of_dense):
+            self.assertTrue(np.array_equal(a, b))
+
+        one_head = np.broadcast_to(batch.k[:, :, :1], batch.k.shape)  # read-only, and stride 0
+        rows = sympow.attention(batch.q, one_head, batch.v)
+        self.assertTrue(np.array_equal(rows, sympow.attention(batch.q, one_head.copy(), batch.v)))
+
+    def test_padding_is_not_read(self):
+        batch = Batch()
+        lengths = np.array([40, 7], np.int32)
+        rows = sympow.attention(batch.q, batch.k, batch.v, lengths=lengths)
+        alone = sympow.attention(batch.q[1:, :7], batch.k[1:, :7], batch.v[1:, :7])
+        self.assertTrue(np.array_equal(rows[1:, :7], alone))
+        self.assertTrue(np.all(rows[1, 7:] == 0))
+
+    def test_no_tokens_and_no_sequences(self):
+        for B, T in ((0, 3), (2, 0)):
+            q, v = np.empty((B, T, 2, 4)), np.empty((B, T, 2, 3))
+            self.assertEqual(sympow.attention(q, q, v).shape, (B, T, 2, 3))
+            self.assertEqual(sympow.vjp(v, q, q, v).queries.shape, q.shape)
+
+    def test_threads_of_python_share_an_attention(self):
+        batch, attention = Batch(np.float32, T=200), sympow.Attention(threads=1)
+        wanted, found = attention(batch.q, batch.k, batch.v), []
+        threads = [threading.Thread(target=lambda: found.extend(
+            attention(batch.q, batch.k, batch.v) for _ in range(5))) for _ in range(4)]
+        for step in (threading.Thread.start, threading.Thread.join):
+            for thread in threads:
+                step(thread)
+        self.assertEqual(len(found), 20)
+        self.assertTrue(all(np.array_equal(rows, wanted) for rows in found))
+
+
+class GradientsOfCalls(unittest.TestCase):
+    """Laws that gradients of ⟨dy, y⟩ have where rows are not normalised: y is of degree P in q, in k and in the scale,
+    linear in v and S; gates and angles come as differences of sums."""
+
+    def check(self, found, wanted, absolute, batch, power=2):
+        """Both sides are sums of products of |dy| and what the row rule bounds: a query with a sum or a sum with a key,
+        forwards and backwards, so four times the rule."""
+        turns = 1 + power * np.abs(batch.beta.cumsum(1)).max() * np.abs(batch.theta).max()
+        most = 4 * 4 * 2.0**-53 * turns * (1 + np.sqrt(batch.sizes[1])) * absolute.sum()
+        self.assertLessEqual(abs(found - wanted), most)
+        self.assertGreater(abs(wanted), 1e3 * most)
+
+    def test_laws_of_degree(self):
+        for power, form in itertools.product((1, 2, 3, 4), ("attention", "recurrent", "chunked")):
+            with self.subTest(power=power, form=form):
+                batch = Batch(Hg=4)
+                options = dict(power=power, form=form, normalisation="unnormalised", scale=0.5)
+                y = sympow.attention(batch.q, batch.k, batch.v, **batch.turning(), **options)
+                of = sympow.vjp(batch.dy, batch.q, batch.k, batch.v, **batch.turning(), **options)
+                loss = (batch.dy * y).sum()
+                absolute = np.abs(batch.dy) * definition(batch_with_key_heads(batch), power, False, 0.5)[1]
+                self.check((batch.q * of.queries).sum(), power * loss, power * absolute, batch, power)
+                self.check((batch.k * of.keys).sum(), power * loss, power * absolute, batch, power)
+                self.check((batch.v * of.values).sum(), loss, absolute, batch, power)
+                self.check(0.5 * of.scale, power * loss, power * absolute, batch, power)
+                self.check((batch.beta * of.beta).sum(), (batch.theta * of.theta).sum(),
+                           power * absolute * np.abs(batch.theta).max() * np.abs(batch.beta.cumsum(1)).max(), batch,
+                           power)
+                # k_j meets gates e^-G_j: of head h alone, as those of query heads are given here.
+                G = batch.log_gates.cumsum(1)
+                by_query = (G * (batch.q * of.queries).sum(3)).sum() / power
+                alone = [sympow.vjp(np.where(np.arange(4)[:, None] == h, batch.dy, 0), batch.q, batch.k, batch.v,
+                                    **batch.turning(), **options).keys for h in range(4)]
+                by_key = sum((G[:, :, h] * (batch.k[:, :, h // 2] * alone[h][:, :, h // 2]).sum(2)).sum()
+                             for h in range(4)) / power
+                self.check((batch.log_gates * of.log_gates).sum(), by_query - by_key, np.abs(G).max() * absolute,
+                           batch, power)
+
+    def test_states_take_gradients_along(self):
+        batch, cut = Batch(), 25
+        attention = sympow.Attention(normalisation="unnormalised", chunk=8)
+        state = batch.state(attention)
+        first, first_given = batch.tokens(0, cut)
+        last, last_given = batch.tokens(cut, None)
+        attention(*first, **first_given, state=state)
+        before = state.copy()
+        rows = attention(*last, **last_given, state=state)
+        of_last = attention.vjp(batch.dy[:, cut:], *last, **last_given, state=before)
+        of_first = attention.vjp(np.zeros_like(batch.dy[:, :cut]), *first, **first_given, state=batch.state(attention),
+                                 d_state=of_last.state)
+        whole_dy = batch.dy.copy()
+        whole_dy[:, :cut] = 0
+        whole = attention.vjp(whole_dy, batch.q, batch.k, batch.v, **batch.turning())
+        sums = before.read()
+        loss = (batch.dy[:, cut:] * rows).sum()
+        absolute = np.abs(whole_dy) * definition(batch, 2, False)[1]
+        self.check((sums.sums * of_last.state.sums).sum() + (last[2] * of_last.values).sum(), loss, absolute, batch)
+        for name, x in dict(keys=batch.k, values=batch.v, log_gates=batch.log_gates, beta=batch.beta).items():
+            parts = np.concatenate([getattr(of_first, name), getattr(of_last, name)], axis=1)
+            with self.subTest(name=name):
+                angles = np.abs(batch.theta).max() * np.abs(batch.beta.cumsum(1)).max()
+                self.check((x * parts).sum(), (x * getattr(whole, name)).sum(), 2 * absolute * angles, batch)
+                self.assertGreater(np.abs(getattr(of_first, name)).max(), 1e-3)
+
+    def test_nothing_is_returned_for_what_was_not_given(self):
+        batch = Batch(np.float32)
+        of = sympow.vjp(batch.dy, batch.q, batch.k, batch.v)
+        self.assertEqual([of.log_gates, of.theta, of.beta, of.state], [None] * 4)
+        self.assertEqual((of.queries.dtype, of.queries.shape), (np.float32, batch.q.shape))
+        gates = batch.log_gates.astype(np.float32)
+        self.assertEqual(sympow.vjp(batch.dy, batch.q, batch.k, batch.v, log_gates=gates).log_gates.dtype, np.float32)
+
+
+def batch_with_key_heads(batch):
+    """The batch whose key heads are those of the queries, as gates of query heads are."""
+    B, T, H, Hk, d, e = batch.sizes
+    other = copy.copy(batch)
+    other.sizes, other.k, other.v = (B, T, H, H, d, e), batch.k.repeat(H // Hk, 2), batch.v.repeat(H // Hk, 2)
+    return other
+
+
+class States(unittest.TestCase):
+    def setUp(self):
+        self.batch, self.attention = Batch(np.float32), sympow.Attention(form="recurrent")
+        self.rows = self.attention(self.batch.q, self.batch.k, self.batch.v, **self.batch.turning())
+
+    def advance(self, state, begin, end, call=None):
+        tokens, given = self.batch.tokens(begin, end)
+        return (call or self.attention)(*tokens, state=state, **given)
+
+    def test_a_call_is_its_parts(self):
+        state = self.batch.state(self.attention)
+        self.assertEqual(state.tokens(), 0)
+        found = [self.advance(state, 0, 30)]
+        branch, also = state.copy(), copy.deepcopy(state)
+        for t in range(30, 40):
+            found.append(self.advance(state, t, t + 1, self.attention.decode))
+        self.assertTrue(np.array_equal(np.concatenate(found, 1), self.rows))
+        self.assertEqual((state.tokens(1, 1), branch.tokens(), also.tokens()), (40, 30, 30))
+        for other in (branch, also, copy.copy(branch)):
+            self.assertTrue(np.array_equal(self.advance(other, 30, 40), self.rows[:, 30:]))
+        state.clear()
+        self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))
+
+    def test_states_of_query_heads(self):
+        state = self.batch.state(self.attention, heads=4)
+        self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))
+        self.assertEqual(state.read().sums.shape, (2, 4, 21, 5))
+
+    def test_decode_is_recurrent_whatever_the_form(self):
+        chunked = sympow.Attention(form="chunked")
+        state = self.batch.state(chunked)
+        self.assertTrue(np.array_equal(self.advance(state, 0, 40, chunked.decode), self.rows))
+
+    def test_read_gives_the_sums_and_write_takes_them(self):
+        for power, dtype in itertools.product((1, 2, 3, 4), (np.float32, np.float64)):
+            with self.subTest(power=power, dtype=dtype):
+                batch = Batch(dtype)
+                attention = sympow.Attention(power=power)
+                state = batch.state(attention)
+                tokens, given = batch.tokens(0, 30)
+                attention(*tokens, state=state, **given)
+                sums = state.read()
+                other = batch.state(attention)
+                other.write(*sums)
+                for a, b in zip(other.read(), sums):
+                    self.assertTrue(np.array_equal(a, b))
+                tokens, given = batch.tokens(30, 40)
+                rows, again = (attention(*tokens, state=x, **given) for x in (state, other))
+                _, bounds = definition(batch, power, power % 2 == 0)
+                turns = 1 + power * np.abs(batch.beta.cumsum(1)).max() * np.abs(batch.theta).max()
+                most = 2 * 4 * EPS[dtype] * turns * (1 + np.sqrt(40))  # each is as far from the definition
+                self.assertLessEqual((np.abs(rows - again) / bounds[:, 30:]).max(), most)
+
+        # Where one token is all: S = v φ(k)ᵀ.
+        attention, k, v = sympow.Attention(power=2), np.array([[[[2.0, 3.0]]]]), np.array([[[[5.0]]]])
+        state = sympow.State(attention, 1, 1, 2, 1, np.float64)
+        attention(k, k, v, state=state)
+        self.assertTrue(np.allclose(state.read().normaliser, [4, 6 * 2**0.5, 9], rtol=2.0**-51, atol=0))
+        self.assertTrue(np.allclose(state.read().sums[0, 0, :, 0], [20, 30 * 2**0.5, 45], rtol=2.0**-51, atol=0))
+        state.write(np.zeros((1, 1, 3, 1)), np.zeros((1, 1, 3)))
+        self.assertEqual(state.tokens(), 0)
+        self.assertEqual(attention(k, k, v, state=state)[0, 0, 0, 0], 5)  # it was empty
+
+    def test_merge(self):
+        left = self.batch.state(self.attention)
+        self.advance(left, 0, 25)
+        right = self.batch.state(self.attention, after=left)
+        self.advance(right, 25, 40)
+        merged = left.merge(right)
+        del left, right
+        self.assertEqual(merged.tokens(), 40)
+        whole = self.batch.state(self.attention)
+        self.advance(whole, 0, 40)
+        sizes = np.abs(whole.read().normaliser).max()
+        self.assertLessEqual(np.abs(merged.read().normaliser - whole.read().normaliser).max(), 40 * 2.0**-23 * sizes)
+
+    def test_files(self):
+        state, other = self.batch.state(self.attention), self.batch.state(self.attention)
+        self.advance(state, 0, 30)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "ein Zuständchen.state"
+            state.save(path)
+            other.load(str(path))
+            self.assertTrue(np.array_equal(self.advance(other, 30, 40), self.rows[:, 30:]))
+            path.write_bytes(path.read_bytes()[:-1])
+            with self.assertRaisesRegex(sympow.BadFile, "ends inside of"):
+                state.load(path)
+            self.assertTrue(np.array_equal(self.advance(state, 30, 40), self.rows[:, 30:]))  # as it was
+            with self.assertRaisesRegex(OSError, "cannot be read"):
+                state.load(Path(folder) / "nothing")
+            with self.assertRaises(sympow.BadFile):
+                state.save(Path(folder) / "no folder" / "x")
+
+    def test_one_state_in_many_threads_is_used_by_one_at_a_time(self):
+        state = self.batch.state(self.attention)
+        threads = [threading.Thread(target=lambda: [self.advance(state, 0, 40) for _ in range(5)]) for _ in range(4)]
+        for step in (threading.Thread.start, threading.Thread.join):
+            for thread in threads:
+                step(thread)
+        self.assertEqual(state.tokens(), 20 * 40)
+
+    def test_handles_outlive_what_made_them(self):
+        state = self.batch.state(sympow.Attention(form="recurrent"))
+        self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))
+        with self.assertRaisesRegex(TypeError, "save"):
+            pickle.dumps(state)
+        self.assertIn("2 sequences and 2 heads, d = 6, e = 5, float32, sympow.Attention(", repr(state))
+        for again in (pickle.loads(pickle.dumps(self.attention)), copy.deepcopy(self.attention)):
+            self.assertTrue(np.array_equal(again(self.batch.q, self.batch.k, self.batch.v, **self.batch.turning()),
+                                           self.rows))
+            self.assertIn("form='recurrent'", repr(again))
+
+
+class Mistakes(unittest.TestCase):
+    """Each is told what it is, and has written nothing."""
+
+    def refuse(self, error, words, call, *arguments, **given):
+        with self.assertRaisesRegex(error, words) as caught:
+            call(*arguments, **given)
+        self.assertTrue(isinstance(caught.exception, (sympow.SympowError, TypeError)))
+
+    def test_options(self):
+        make = sympow.Attention
+        for given, error, words in (
+                (dict(power=0), sympow.InvalidArgument, "options->power is 0, must lie in 1 … 4"),
+                (dict(power=5), sympow.NotBuilt, "this library holds the powers 1 … 4"),
+                (dict(power=2**32 + 2), sympow.TooLarge, "power is 4294967298, no integer of 32 bits"),
+                (dict(power="2"), TypeError, "power is '2', must be an integer"),
+                (dict(power=2.0), TypeError, "power is 2.0, must be an integer"),
+                (dict(power=None), TypeError, "power is None"),
+                (dict(scores="softmax"), ValueError, "scores is 'softmax', must be one of power, exponential"),
+                (dict(form="chunk"), ValueError, "form is 'chunk', must be one of automatic, attention, recurrent"),
+                (dict(form=3), ValueError, "form is 3, must be one of"),
+                (dict(mask=True), ValueError, "mask is True, must be one of causal, full"),
+                (dict(pairing="half"), ValueError, "must be one of interleaved, half_split"),
+                (dict(normalisation="l2"), ValueError, "must be one of default, normalised, unnormalised, signed"),
+                (dict(normalisation="normalised", power=3), ValueError, "odd powers have scores of either sign"),
+                (dict(normalisation="signed"), ValueError, "no score is negative"),
+                (dict(threads=-1), ValueError, "options->threads is -1, must be at least 0"),
+                (dict(chunk=-1), ValueError, "options->chunk is -1"),
+                (dict(checkpoint=-1), ValueError, "options->checkpoint is -1"),
+                (dict(tail=-2), ValueError, "options->tail is -2, must be at least -1"),
+                (dict(offset=2**70), OverflowError, "offset is 1180591620717411303424, no integer of 64 bits"),
+                (dict(scale=float("nan")), sympow.NotFinite, "options->scale is nan, must be finite"),
+                (dict(scale="1"), TypeError, ""),
+                (dict(windows=3), TypeError, "windows")):
+            with self.subTest(**given):
+                self.refuse(error, words, make, **given)
+        self.refuse(TypeError, "positional", make, 2)
+        self.refuse(ValueError, "have no embedding", make(scores="exponential").feature_dimension, 4)
+        self.refuse(sympow.TooLarge, "", make(power=4).feature_dimension, 2**40)
+        self.assertEqual(make(power=4).feature_dimension(16), 3876)
+
+    def test_arrays(self):
+        def reversed_tokens(x):
+            return x[:, ::-1]
+
+        def unaligned(x):
+            return np.ndarray(x.shape, x.dtype, bytes(x.nbytes + 1), offset=1)
+
+        def packed(x):
+            return np.zeros(x.shape, np.dtype([("value", np.float32), ("flag", np.int8)]))["value"]
+
+        batch = Batch(np.float32)
+        good = dict(queries=batch.q, keys=batch.k, values=batch.v, **batch.turning())
+        changes = [
+            ("queries", list, TypeError, "queries is a list, must be a numpy array"),
+            ("keys", lambda x: None, ValueError, "inputs->keys is null"),
+            ("keys", lambda x: x.astype(np.float64), ValueError, "inputs->keys is of float64, must be of float32"),
+            ("queries", lambda x: x.astype(np.float16), ValueError, "queries is of float16, must be of float32 or"),
+            ("queries", lambda x: x.astype(np.int64), ValueError, "inputs->queries: the type has code 0, 64 bits"),
+            ("values", lambda x: x.astype(complex), ValueError, "values is of complex128, must be of float32"),
+            ("values", lambda x: x.astype(object), ValueError, "values is of object, must be of float32"),
+            ("queries", lambda x: x.astype(">f4"), ValueError, "queries is of >f4, must be of float32"),
+            ("queries", lambda x: x[0], sympow.ShapeMismatch, "inputs->queries: ndim is 3, must be 4 of"),
+            ("values", lambda x: x[0], sympow.ShapeMismatch, "inputs->values: ndim is 3, must be 4 of"),
+            ("keys", lambda x: x[:1], sympow.ShapeMismatch, r"inputs->keys: shape\[0\] is 1, must be 2"),
+            ("queries", lambda x: x[:, 1:], sympow.ShapeMismatch, r"inputs->keys: shape\[1\] is 40, must be 39"),
+            ("keys", lambda x: x[:, 1:], sympow.ShapeMismatch, r"inputs->values: shape\[1\] is 40, must be 39"),
+            ("keys", lambda x: x.repeat(2, 2)[:, :, :3], sympow.ShapeMismatch, r"must be 3|multiple of the 3"),
+            ("keys", lambda x: x[..., :4], sympow.ShapeMismatch, r"shape\[3\] is 4, must be 6 \(numbers of a query\)"),
+            ("values", lambda x: x[:, :, :1], sympow.ShapeMismatch, r"inputs->values: shape\[2\] is 1, must be 2"),
+            ("queries", reversed_tokens, ValueError, r"inputs->queries: strides\[1\] is -24, must not be negative"),
+            ("values", lambda x: x[..., ::2], ValueError, r"inputs->values: strides\[3\] is 2, must be 1"),
+            ("values", np.asfortranarray, ValueError, r"inputs->values: strides\[3\] is 160, must be 1"),
+            ("keys", lambda x: np.broadcast_to(x[:, :1], x.shape), ValueError, r"strides\[1\] is 0, must be at least"),
+            ("keys", unaligned, ValueError, "inputs->keys: data are not aligned to 4 bytes"),
+            ("keys", packed, ValueError, r"keys: strides\[2\] is 30 bytes, must be a multiple of the 4 of an entry"),
+            ("log_gates", np.abs, ValueError, "must be|gate"),
+            ("log_gates", lambda x: x[..., 0], sympow.ShapeMismatch, "inputs->log_gates: ndim is 2, must be 3"),
+            ("log_gates", lambda x: x[:, :4], sympow.ShapeMismatch, r"inputs->log_gates: shape\[1\] is 4, must be 40"),
+            ("log_gates", lambda x: x.repeat(3, 2)[..., :3], sympow.ShapeMismatch, r"shape\[2\] is 3, must be 2"),
+            ("theta", lambda x: x[:1], sympow.ShapeMismatch, r"inputs->theta: shape\[0\] is 1, must be 3"),
+            ("theta", lambda x: x * np.inf, sympow.NotFinite, "theta|rate"),
+            ("theta", lambda x: None, ValueError, "inputs->beta is given, but no inputs->theta"),
+            ("beta", lambda x: x.astype(int), ValueError, "inputs->beta: the type has code 0, 64 bits"),
+            ("beta", lambda x: x[:, :4], sympow.ShapeMismatch, r"inputs->beta: shape\[1\] is 4, must be 40"),
+            ("lengths", lambda x: np.array([1]), sympow.ShapeMismatch, r"inputs->lengths: shape\[0\] is 1, must be 2"),
+            ("lengths", lambda x: np.array([1, 41]), ValueError, "41"),
+            ("lengths", lambda x: np.array([1, -1]), ValueError, "-1"),
+            ("lengths", lambda x: np.array([1.0, 2.0]), ValueError, "inputs->lengths: the type has code 2, 64 bits"),
+            ("out", lambda x: np.zeros((2, 40, 4, 4), np.float32), sympow.ShapeMismatch, r"rows: shape\[3\] is 4"),
+            ("out", lambda x: np.zeros((2, 40, 4, 5)), ValueError, "rows is of float64, must be of float32"),
+            ("out", lambda x: np.broadcast_to(np.float32(0), (2, 40, 4, 5)), ValueError, "out is read-only"),
+            ("out", lambda x: batch.q[..., :5], ValueError, "rows.*overlap|rows.*memory|rows shares"),
+            ("state", lambda x: "state", TypeError, "state is a str, must be a sympow.State"),
+        ]
+        for name, change, error, words in changes:
+            with self.subTest(name=name, words=words):
+                out = np.full(batch.dy.shape, 7, np.float32)
+                given = dict(good, out=out)
+                given[name] = change(given.get(name))
+                arguments = [given.pop(x) for x in ("queries", "keys", "values")]
+                self.refuse(error, words, sympow.attention, *arguments, **given)
+                self.assertTrue(np.all(out == 7))
+                if name not in ("out", "state"):
+                    given.pop("out")
+                    self.refuse(error, words, sympow.vjp, batch.dy, *arguments, **given)
+        odd = np.ones((1, 2, 1, 3))
+        self.refuse(ValueError, "must be even: theta turns pairs", sympow.attention, odd, odd, odd, theta=np.ones(1))
+        nan = np.full((1, 2, 1, 3), np.nan)
+        self.refuse(sympow.NotFinite, "nan", sympow.attention, odd, nan, odd, check_finite=True)
+        self.assertTrue(np.isnan(sympow.attention(odd, nan, odd)).all())
+        self.refuse(ValueError, "d_state is given, but no state", sympow.vjp, odd, odd, odd, odd,
+                    d_state=sympow.Sums(odd, odd, None))
+        self.refuse(sympow.ShapeMismatch, r"d_rows: shape\[3\] is 1, must be 3", sympow.vjp, odd[..., :1], odd, odd,
+                    odd)
+        self.refuse(TypeError, "d_rows is a int", sympow.vjp, 1, odd, odd, odd)
+
+    def test_states(self):
+        batch, attention = Batch(np.float32), sympow.Attention()
+        B, _, _, Hk, d, e = batch.sizes
+        make = sympow.State
+        self.refuse(TypeError, "attention is a int, must be a sympow.Attention", make, 2, B, Hk, d, e)
+        self.refuse(sympow.ShapeMismatch, "shape->batch is -1", make, attention, -1, Hk, d, e)
+        self.refuse(sympow.TooLarge, "", make, attention, 2**62, 2**62, d, e)
+        self.refuse(TypeError, "heads is 2.5, must be an integer", make, attention, B, 2.5, d, e)
+        self.refuse(ValueError, "dtype is of float16, must be of float32", make, attention, B, Hk, d, e, np.float16)
+        self.refuse(ValueError, "dtype is of >f8, must be of float32", make, attention, B, Hk, d, e, ">f8")
+        self.refuse(ValueError, "shape: the type has code 0, 64 bits", make, attention, B, Hk, d, e, int)
+        self.refuse(TypeError, "no type", make, attention, B, Hk, d, e, "no type")
+        self.refuse(ValueError, "no states", make, sympow.Attention(scores="exponential"), B, Hk, d, e)
+        self.refuse(TypeError, "after is a str", make, attention, B, Hk, d, e, after="x")
+        state = batch.state(attention)
+        self.refuse(sympow.ShapeMismatch, "other sizes, type or power than after", make, attention, B, Hk, d, 1,
+                    after=state)
+        self.refuse(TypeError, "right is a list, must be a sympow.State", state.merge, [])
+        self.refuse(sympow.ShapeMismatch, "right has other sizes", state.merge, make(attention, 1, Hk, d, e))
+        self.refuse(ValueError, "sequence 2, head 0 is not among", state.tokens, 2)
+        self.refuse(TypeError, "head is 'a', must be an integer", state.tokens, 0, "a")
+        self.refuse(TypeError, "", state.save, 3.5)
+        arguments = batch.q, batch.k, batch.v
+        self.refuse(ValueError, "states is null", attention.decode, *arguments, None)
+        self.refuse(ValueError, "states are of power 2 and float32, must be of power 3", sympow.attention, *arguments,
+                    state=state, power=3)
+        self.refuse(ValueError, "attention form has no states", sympow.attention, *arguments, state=state,
+                    form="attention")
+        self.refuse(sympow.ShapeMismatch, r"log_gates: shape\[2\] is 4, must be 2 \(heads of the states", attention,
+                    *arguments, log_gates=batch.log_gates.repeat(2, 2), state=state)
+        attention(*arguments, theta=batch.theta, state=state)
+        self.refuse(ValueError, "was built under a rotation", attention, *arguments, state=state)
+        sums = state.read()
+        self.refuse(sympow.ShapeMismatch, r"sums: shape\[3\] is 4, must be 5", state.write, sums.sums[..., :4],
+                    *sums[1:])
+        self.refuse(ValueError, "normaliser is of float64, must be of float32", state.write, sums.sums,
+                    sums.normaliser.astype(float))
+        self.refuse(ValueError, "normaliser is null", state.write, sums.sums, None)
+        for n, name in enumerate(sums._fields):
+            spoilt = [x.copy() for x in sums]
+            spoilt[n][(1,) * (spoilt[n].ndim - 1) + (2,)] = np.nan
+            self.refuse(sympow.NotFinite, rf"{name}: entry \(1, 1(, 1)?, 2\) is nan, must be finite", state.write,
+                        *spoilt)
+        for a, b in zip(state.read(), sums):
+            self.assertTrue(np.array_equal(a, b))
+
+    def test_libraries(self):
+        def of_module(code, folder=HERE, **environment):
+            clean = {name: x for name, x in os.environ.items() if name != "SYMPOW_C_LIBRARY"}
+            code = f"import sys; sys.path.insert(0, {str(folder)!r}); sys.dont_write_bytecode = True\n" + code
+            done = subprocess.run([sys.executable, "-c", code], env=clean | environment, capture_output=True, text=True)
+            return done.stdout + done.stderr.strip().split("\n")[-1]
+
+        library = str(Path(sympow._library._name))
+        report = "import sympow; print(sympow.version())"
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(HERE / "sympow.py", folder)
+            self.assertIn("libsympow_c.so beside this module, and SYMPOW_C_LIBRARY is not set: there is no such",
+                          of_module(report, folder))
+            os.symlink(library, Path(folder) / "libsympow_c.so")
+            self.assertIn("(0, 1, ", of_module(report, folder))
+        self.assertIn("(0, 1, ", of_module(report, SYMPOW_C_LIBRARY=library))
+        self.assertIn("(0, 1, ", of_module(f"import sympow; sympow.use({library!r})\n" + report, SYMPOW_C_LIBRARY="x"))
+        self.assertIn("LibraryNotFound: x of SYMPOW_C_LIBRARY: there is no such",
+                      of_module(report, SYMPOW_C_LIBRARY="x"))
+        self.assertIn("not a library of sympow", of_module(report, SYMPOW_C_LIBRARY=__file__))
+        later = ("import ctypes, types\nctypes.CDLL = lambda name: types.SimpleNamespace(sympow_error=0, "
+                 "sympow_version=lambda: 10000)\n")
+        self.assertIn("has the version 10000, must be 0.1", of_module(later + report, SYMPOW_C_LIBRARY=library))
+        self.refuse(sympow.LibraryNotFound, "/nothing: there is no such library", sympow.use, "/nothing")
+        self.refuse(sympow.InvalidArgument, "is in use", sympow.use, __file__)
+        sympow.use(library)
+
+    def test_everything_is_explained(self):
+        self.assertIn("[B, T, H, d], float32 or float64", pydoc.render_doc(sympow))
+        for name in sympow.__all__:
+            thing = getattr(sympow, name)
+            self.assertTrue(thing.__doc__, name)
+            members = inspect.getmembers(thing, inspect.isfunction) if inspect.isclass(thing) else []
+            for member, function in members:
+                if not member.startswith("_"):
+                    self.assertTrue(function.__doc__, f"{name}.{member}")
+
+
+if __name__ == "__main__":
+    sympow.version()
+    unittest.main()

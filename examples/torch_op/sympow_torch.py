@@ -1,0 +1,252 @@
+"""sympow in PyTorch: attention whose scores are powers of inner products, as operators with gradients.
+
+    y_i = Σ_{j ≤ i} s_ij v_j / Σ_{j ≤ i} s_ij       s_ij = κ(scale q_i·M_ij k_j) b_ij       κ(x) = x^P or exp x
+    b_ij = γ_{j+1} ⋯ γ_i                            M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + β_i θ
+
+    rows = sympow_torch.attention(queries, keys, values, log_gates=gates, power=2)
+    rows, state = sympow_torch.attention(queries, keys, values, log_gates=gates, power=2, return_state=True)
+
+Tensors are [B, T, H, D], as PyTorch's layers make them, float32 or float64, all of a call alike, on a CPU. They are
+read where they are: transposed, sliced and expanded ones need no copy, but entries of a token must be contiguous.
+
+`torch.ops.sympow.attend` and its gradient `torch.ops.sympow.attend_vjp` are operators of `torch.library`, so that
+autograd, `torch.compile`, `torch.export` and autocast, to float32, know them. They go through sympow.py, the module for
+numpy, which finds the library; both files are needed. Gradients are those of the library, bit for bit; it has no second
+derivatives.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import sympow
+import torch
+from torch import Tensor
+
+__all__ = ["State", "attention"]
+
+_INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tensor? theta, Tensor? beta, "
+           "Tensor? lengths, Tensor? sums, Tensor? normaliser, Tensor? angles")
+_OPTIONS = ("str scores, int power, str normalisation, str form, str mask, str pairing, bool check_finite, int offset, "
+            "int chunk, int checkpoint, int tail, float scale")
+_OPTION_NAMES = [option.split()[1] for option in _OPTIONS.split(", ")]
+_INPUT_NAMES = ["queries", "keys", "values", "log_gates", "theta", "beta", "lengths"]
+_TENSORS = 10  # of _INPUTS
+
+# ---- tensors as the library sees them ----
+
+_TYPES = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32), torch.int64: (0, 64)}
+_DEVICES = {"cpu": 1, "cuda": 2}
+
+
+def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
+    """A tensor where it is. Raises `InvalidArgument` for what a `sympow_tensor` cannot say."""
+    if x is None:
+        return None
+    if x.layout != torch.strided or x.is_neg():
+        raise sympow.InvalidArgument(f"{name} is {x.layout}, must be dense, and not a view with another sign")
+    if x.dtype not in _TYPES:
+        raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of torch.float32 or torch.float64, lengths of "
+                                     "torch.int32 or torch.int64")
+    if x.device.type not in _DEVICES:
+        raise sympow.InvalidArgument(f"{name} is on the device {x.device}, must be on a CPU")
+    return sympow.Tensor.of(x.data_ptr(), *_TYPES[x.dtype], x.shape, x.stride(),
+                            (_DEVICES[x.device.type], x.device.index or 0))
+
+
+def _stream(x: Tensor) -> int | None:
+    """The stream in whose order a call on a device runs; none on a CPU."""
+    return torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
+
+
+def _state_views(sums: Tensor | None, normaliser: Tensor | None, angles: Tensor | None) -> list[sympow.Tensor | None]:
+    return [_view(name, x) for name, x in zip(State._fields, (sums, normaliser, angles))]
+
+
+@functools.lru_cache(maxsize=64)
+def _attention(threads: int, *options: Any) -> sympow.Attention:
+    return sympow.Attention(threads=threads, **dict(zip(_OPTION_NAMES, options)))
+
+
+# ---- sizes ----
+
+
+def _rows_shape(queries: Tensor, values: Tensor) -> tuple[int, ...]:
+    """Of rows; inputs of which there are none will be refused."""
+    return (*queries.shape[:3], values.shape[3]) if queries.dim() == values.dim() == 4 else (0, 0, 0, 0)
+
+
+def _state_heads(queries: Tensor, keys: Tensor, parameters: tuple[Tensor | None, ...], sums: Tensor | None) -> int:
+    """Heads of states: as given, else those of the keys, unless gates or β are those of the queries."""
+    if sums is not None:
+        return sums.shape[1] if sums.dim() > 1 else 0
+    own = any(x is not None and x.dim() == 3 and x.shape[2] != keys.shape[2] for x in parameters)
+    return queries.shape[2] if own else keys.shape[2]
+
+
+def _state_shapes(queries: Tensor, keys: Tensor, values: Tensor, parameters: tuple[Tensor | None, ...],
+                  sums: Tensor | None, power: int) -> list[tuple[int, ...]]:
+    """Of sums, normaliser and angles."""
+    d, D = queries.shape[3], 1
+    for i in range(power):
+        D = D * (d + i)
+    D = D // math.factorial(power)
+    of = (queries.shape[0], _state_heads(queries, keys, parameters, sums))
+    return [(*of, D, values.shape[3]), (*of, D), (*of, d // 2)]
+
+
+def _new_state(queries: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
+    types = queries.dtype, queries.dtype, torch.float64
+    return [queries.new_empty(shape, dtype=dtype) for shape, dtype in zip(shapes, types)]
+
+
+def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
+              keeps_state: bool) -> sympow.State | None:
+    """A state for a call, where it has one."""
+    queries, keys, values, log_gates, _, beta, _, *given = tensors
+    if not (keeps_state or any(x is not None for x in given)):
+        return None
+    if not queries.dim() == keys.dim() == values.dim() == 4 or queries.dtype not in (torch.float32, torch.float64):
+        return None  # the call will be refused
+    heads = _state_heads(queries, keys, (log_gates, beta), given[0])
+    state = sympow.State(attention, queries.shape[0], heads, queries.shape[3], values.shape[3],
+                         "float32" if queries.dtype == torch.float32 else "float64")
+    if any(x is not None for x in given):
+        state.write_tensors(_state_views(*given))
+    return state
+
+
+# ---- the operators ----
+
+
+@torch.library.custom_op("sympow::attend", mutates_args=(),
+                         schema=f"({_INPUTS}, bool keeps_state, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)")
+def _attend(*arguments: Any) -> tuple[Tensor, ...]:
+    """Rows, and what is in the state after the last token, empty unless it is to be kept."""
+    tensors, keeps_state, options = arguments[:_TENSORS], arguments[_TENSORS], arguments[_TENSORS + 1:]
+    queries, keys, values, log_gates, _, beta, _, sums, *_ = tensors
+    rows = queries.new_empty(_rows_shape(queries, values))
+    attention = _attention(torch.get_num_threads(), *options)
+    state = _state_of(attention, tensors, keeps_state)
+    attention.attend_tensors({name: _view(name, x) for name, x in zip(_INPUT_NAMES, tensors)}, _view("rows", rows),
+                             state, stream=_stream(queries))
+    if not keeps_state:
+        return rows, *(queries.new_empty(0) for _ in State._fields)
+    shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, options[1])
+    after = _new_state(queries, shapes)
+    state.read_tensors(_state_views(*after))
+    return rows, *after
+
+
+@_attend.register_fake
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    queries, keys, values, log_gates, _, beta, _, sums, *_ = arguments[:_TENSORS]
+    rows = queries.new_empty(_rows_shape(queries, values))
+    if not arguments[_TENSORS]:
+        return rows, *(queries.new_empty(0) for _ in State._fields)
+    shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, arguments[_TENSORS + 2])
+    return rows, *_new_state(queries, shapes)
+
+
+@torch.library.custom_op(
+    "sympow::attend_vjp", mutates_args=(),
+    schema=f"(Tensor d_rows, Tensor? d_sums, Tensor? d_normaliser, Tensor? d_angles, {_INPUTS}, {_OPTIONS}) -> "
+           "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
+def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | None, d_angles: Tensor | None,
+                *arguments: Any) -> tuple[Tensor, ...]:
+    """The gradients in the tensors of a call but its lengths; empty where there is no such tensor."""
+    tensors, options = arguments[:_TENSORS], arguments[_TENSORS:]
+    results = _new_gradients(tensors)
+    attention = _attention(torch.get_num_threads(), *options)
+    d_state = None if d_sums is None else _state_views(d_sums, d_normaliser, d_angles)
+    state = _state_of(attention, tensors, d_sums is not None)
+    of_inputs = {name: None if x is None else _view(name, result)
+                 for name, x, result in zip(_INPUT_NAMES, tensors, results[:6])}
+    before = [None if x is None else _view(name, result)
+              for name, x, result in zip(State._fields, tensors[7:], results[6:])]
+    if d_rows.stride(3) != 1 or d_rows.stride(1) < d_rows.shape[3]:
+        d_rows = d_rows.contiguous()  # one number for many, as sums give it
+    attention.vjp_tensors(
+        _view("d_rows", d_rows), {name: _view(name, x) for name, x in zip(_INPUT_NAMES, tensors)}, of_inputs, state,
+        d_state, before, stream=_stream(d_rows))
+    return results
+
+
+@_attend_vjp.register_fake
+def _(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | None, d_angles: Tensor | None,
+      *arguments: Any) -> tuple[Tensor, ...]:
+    return _new_gradients(arguments[:_TENSORS])
+
+
+def _new_gradients(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+    queries = tensors[0]
+    return tuple(queries.new_empty(0) if x is None else x.new_empty(x.shape)
+                 for n, x in enumerate(tensors) if n != 6)
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs[:_TENSORS])
+    ctx.keeps_state, ctx.options = inputs[_TENSORS], inputs[_TENSORS + 1:]
+
+
+def _backward(ctx: Any, d_rows: Tensor, *d_state: Tensor) -> tuple[Any, ...]:
+    tensors = ctx.saved_tensors
+    of_state = list(d_state) if ctx.keeps_state else [None] * 3
+    if tensors[4] is None:  # nothing turns
+        of_state[2] = None
+    results = list(torch.ops.sympow.attend_vjp(d_rows, *of_state, *tensors, *ctx.options))
+    results.insert(6, None)  # lengths
+    return (*(None if x is None else result for x, result in zip(tensors, results)), None, *([None] * len(ctx.options)))
+
+
+_attend.register_autograd(_backward, setup_context=_setup_context)
+_attend.register_autocast("cpu", torch.float32)
+
+# ---- what users call ----
+
+
+class State(NamedTuple):
+    """What later tokens need of earlier ones, for B sequences and Hs heads, as tensors.
+
+    sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], D = C(d + P - 1, P), of the queries' type
+    normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the queries' type
+    angles:      μ, [B, Hs, d/2], float64; None: 0
+
+    Hs is Hk, whose query heads share a state, or H. Zeros are the state before the first token.
+    """
+
+    sums: Tensor
+    normaliser: Tensor
+    angles: Tensor | None = None
+
+
+def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor | None = None,
+              theta: Tensor | None = None, beta: Tensor | None = None, lengths: Tensor | None = None,
+              state: State | None = None, return_state: bool = False, scores: str = "power", power: int = 2,
+              normalisation: str = "default", form: str = "automatic", mask: str = "causal",
+              pairing: str = "interleaved", check_finite: bool = False, offset: int = 0, chunk: int = 0,
+              checkpoint: int = 0, tail: int = -1, scale: float = 1.0) -> Tensor | tuple[Tensor, State]:
+    """Rows y, [B, T, H, e], and with `return_state` the state after the last token; all of it has gradients.
+
+    queries       [B, T, H, d], float32 or float64
+    keys          [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
+    values        [B, T, Hk, e], of the queries' type
+    log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them; float32 or float64, as theta and beta
+    theta         [d/2]: rates of rotary positions, radians a token
+    beta          [B, T, Hk] or [B, T, H], only with theta; None: all 1
+    lengths       [B], int32 or int64: tokens of every sequence, the rest is padding
+    state         what came before; None: nothing
+
+    The options are those of `sympow.Attention`; `torch.set_num_threads` says on how many threads. A state as tensors is
+    copied at either end of a call: to decode token by token, `sympow.State` is faster, see `sympow.Attention.decode`.
+
+    Raises what `sympow.Attention` and its calls do: `sympow.SympowError`, whose text names the argument, what it is and
+    what it must be. `sympow.NotBuilt` for tensors on a GPU.
+    """
+    before = (None, None, None) if state is None else state
+    rows, *after = torch.ops.sympow.attend(
+        queries, keys, values, log_gates, theta, beta, lengths, *before, return_state, scores, power, normalisation,
+        form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale)
+    return (rows, State(*after)) if return_state else rows

@@ -1,0 +1,283 @@
+"""Tests of sympow_torch.py: bits, derivatives, PyTorch's own checks, and mistakes.  python3 test_sympow_torch.py"""
+
+import itertools
+import sys
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "numpy_module")]
+try:
+    import torch
+    from torch.library import opcheck
+except ImportError:
+    print("PyTorch 2.4 or later is not installed for", sys.executable, "- its operators are not tested: ./dev python")
+    sys.exit(77)
+try:
+    import numpy as np
+except ImportError:
+    print("numpy is not installed for", sys.executable, "- the operators for PyTorch are not tested")
+    sys.exit(77)
+import sympow
+import sympow_torch
+import two_layers
+from sympow_torch import State, attention
+
+DEFAULTS = ("power", 2, "default", "automatic", "causal", "interleaved", False, 0, 0, 0, -1, 1.0)  # of the operator
+
+
+class Batch:
+    """Random arguments of a call, which want gradients."""
+
+    def __init__(self, dtype=torch.float64, B=2, T=9, H=4, Hk=2, Hg=2, d=4, e=3, power=2, seed=1):
+        self.random = torch.Generator().manual_seed(seed)
+        self.q, self.k, self.v = (self.normal(B, T, heads, n, dtype=dtype) for heads, n in ((H, d), (Hk, d), (Hk, e)))
+        self.log_gates = (-0.3 * torch.rand(B, T, Hg, dtype=torch.float64, generator=self.random)).requires_grad_()
+        self.theta, self.beta = self.normal(d // 2), (1 + 0.1 * self.normal(B, T, Hg)).detach().requires_grad_()
+        self.dy = self.normal(B, T, H, e, dtype=dtype).detach()
+        with torch.no_grad():  # a state that there can be, after such tokens
+            before = attention(self.q, self.k, self.v, **self.turning(), power=power, return_state=True)[1]
+        self.state = State(*(x.requires_grad_() for x in before))
+
+    def normal(self, *shape, dtype=torch.float64):
+        return torch.randn(*shape, dtype=dtype, generator=self.random).requires_grad_()
+
+    def turning(self):
+        return dict(log_gates=self.log_gates, theta=self.theta, beta=self.beta)
+
+    def tensors(self):
+        return self.q, self.k, self.v, self.log_gates, self.theta, self.beta
+
+
+def array(x):
+    return None if x is None else x.detach().numpy()
+
+
+class Bits(unittest.TestCase):
+    """Rows and gradients are those that the library gives numpy arrays: those of the C++ calls, as tests/c shows."""
+
+    def equal(self, tensor, numbers):
+        self.assertEqual(tensor.dtype, torch.from_numpy(numbers).dtype)
+        self.assertTrue(np.array_equal(array(tensor), numbers))
+
+    def test_calls(self):
+        for dtype, power, form, Hg in itertools.product((torch.float32, torch.float64), (1, 2, 3, 4),
+                                                        ("automatic", "attention", "recurrent", "chunked"), (2, 4)):
+            with self.subTest(dtype=dtype, power=power, form=form, Hg=Hg):
+                batch, options = Batch(dtype, T=40, Hg=Hg), dict(power=power, form=form, chunk=8, scale=0.5)
+                rows = attention(batch.q, batch.k, batch.v, **batch.turning(), **options)
+                self.assertEqual(rows.shape, batch.dy.shape)
+                found = torch.autograd.grad(rows, batch.tensors(), batch.dy)
+                arrays, given = [array(x) for x in (batch.q, batch.k, batch.v)], {
+                    name: array(x) for name, x in batch.turning().items()}
+                self.equal(rows, sympow.attention(*arrays, **given, **options))
+                for a, b in zip(found, sympow.vjp(array(batch.dy), *arrays, **given, **options)):
+                    self.equal(a, b)
+
+    def test_states(self):
+        for dtype, power, turns in itertools.product((torch.float32, torch.float64), (2, 3), (True, False)):
+            with self.subTest(dtype=dtype, power=power, turns=turns):
+                batch = Batch(dtype, T=40, power=power)
+                given = batch.turning() if turns else dict(log_gates=batch.log_gates)
+                before = batch.state if turns else batch.state[:2]
+                rows, after = attention(batch.q, batch.k, batch.v, **given, state=State(*before), return_state=True,
+                                        power=power)
+                d_after = [batch.normal(*x.shape, dtype=x.dtype).detach() for x in after[:len(before)]]
+                wanted_of = (batch.q, batch.k, batch.v, *given.values(), *before)
+                found = torch.autograd.grad((rows, *after[:len(before)]), wanted_of, (batch.dy, *d_after))
+
+                of_numpy = sympow.Attention(power=power)
+                state = sympow.State(of_numpy, 2, 2, 4, 3, array(rows).dtype)
+                state.write(*map(array, before))
+                start, arrays = state.copy(), [array(x) for x in (batch.q, batch.k, batch.v)]
+                arrays_given = {name: array(x) for name, x in given.items()}
+                self.equal(rows, of_numpy(*arrays, **arrays_given, state=state))
+                for a, b in zip(after, state.read()):
+                    self.equal(a, b)
+                d_state = sympow.Sums(*map(array, d_after), *([] if turns else [None]))
+                of = of_numpy.vjp(array(batch.dy), *arrays, **arrays_given, state=start, d_state=d_state)
+                wanted = [of.queries, of.keys, of.values, of.log_gates, of.theta, of.beta, *of.state]
+                for a, b in zip(found, [x for x in wanted if x is not None], strict=True):
+                    self.equal(a, b)
+
+    def test_padding_and_one_number_for_all_gradients(self):
+        batch, lengths = Batch(), torch.tensor([9, 4])
+        rows = attention(batch.q, batch.k, batch.v, lengths=lengths)
+        self.assertTrue(bool((rows[1, 4:] == 0).all()))
+        found = torch.autograd.grad(rows.sum(), (batch.q, batch.k, batch.v))  # the gradient in rows has strides of 0
+        arrays = [array(x) for x in (batch.q, batch.k, batch.v)]
+        for a, b in zip(found, sympow.vjp(np.ones(rows.shape), *arrays, lengths=array(lengths))):
+            self.equal(a, b)
+
+    def test_zeros_are_the_state_before_the_first_token(self):
+        batch = Batch()
+        empty = State(*(torch.zeros_like(x) for x in batch.state))
+        wanted, after = attention(batch.q, batch.k, batch.v, **batch.turning(), return_state=True)
+        rows, again = attention(batch.q, batch.k, batch.v, **batch.turning(), return_state=True, state=empty)
+        self.assertTrue(torch.equal(rows, wanted))
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(after, again)))
+
+    def test_tensors_are_read_where_they_are(self):
+        beside = torch.randn(2, 9, 4 * 4 + 2 * 4 + 2 * 3)  # what one product of a layer makes
+        parts = beside.split((16, 8, 6), 2)
+        q, k, v = (x.unflatten(2, (heads, -1)) for x, heads in zip(parts, (4, 2, 2)))
+        for x in (q, k, v):
+            self.assertEqual(sympow_torch._view("x", x).data, x.data_ptr())
+            self.assertEqual(list(sympow_torch._view("x", x).strides[:4]), list(x.stride()))
+        self.assertTrue(torch.equal(attention(q, k, v), attention(*(x.contiguous() for x in (q, k, v)))))
+        by_heads = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+        self.assertTrue(torch.equal(attention(*by_heads), attention(q, k, v)))
+        one_head = [x[:, :, :1].expand(x.shape) for x in (k, v)]
+        self.assertTrue(torch.equal(attention(q, *one_head), attention(q, *(x.contiguous() for x in one_head))))
+
+
+class Derivatives(unittest.TestCase):
+    """Beside differences of rows, in double."""
+
+    def check(self, batch, state, **options):
+        def call(*tensors):
+            before = State(*tensors[6:]) if state else None
+            rows, after = attention(*tensors[:3], log_gates=tensors[3], theta=tensors[4], beta=tensors[5], state=before,
+                                    return_state=True, chunk=4, **options)
+            return rows, *after
+
+        self.assertTrue(torch.autograd.gradcheck(call, (*batch.tensors(), *(batch.state if state else ()))))
+
+    def test_all_tensors_and_states(self):
+        self.check(Batch(B=1, T=5, H=2, Hk=1, Hg=1), True)
+
+    def test_odd_powers(self):
+        self.check(Batch(B=1, T=5, H=2, Hk=1, Hg=1, power=3), True, power=3)
+
+    def test_gates_of_query_heads_from_nothing(self):
+        self.check(Batch(B=1, T=5, H=2, Hk=1, Hg=2), False, pairing="half_split", scale=0.7)
+
+    def test_softmax(self):
+        batch = Batch(B=1, T=5, H=2, Hk=1, Hg=1)
+        self.assertTrue(torch.autograd.gradcheck(
+            lambda *x: attention(*x[:3], log_gates=x[3], theta=x[4], beta=x[5], scores="exponential"), batch.tensors()))
+
+    def test_a_state_hands_gradients_on(self):
+        batch = Batch(T=30)
+        first, last, q, k, v, gates = slice(0, 13), slice(13, 30), batch.q, batch.k, batch.v, batch.log_gates
+        rows, state = attention(q[:, first], k[:, first], v[:, first], log_gates=gates[:, first], return_state=True)
+        rest = attention(q[:, last], k[:, last], v[:, last], log_gates=gates[:, last], state=state)
+        found = torch.autograd.grad((rows, rest), (q, k, v, gates), (batch.dy[:, first], batch.dy[:, last]))
+        whole = attention(q, k, v, log_gates=gates)
+        wanted = torch.autograd.grad(whole, (q, k, v, gates), batch.dy)
+        for a, b in zip((*found, torch.cat([rows, rest], 1)), (*wanted, whole)):
+            torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-7)  # half of all digits: gradcheck has seen the rest
+
+    def test_second_derivatives_are_refused(self):
+        batch = Batch()
+        [dq] = torch.autograd.grad(attention(batch.q, batch.k, batch.v).sum(), batch.q, create_graph=True)
+        with self.assertRaises(RuntimeError):
+            torch.autograd.grad(dq.sum(), batch.q)
+
+
+class Operators(unittest.TestCase):
+    def test_opcheck(self):
+        batch, none = Batch(), [None] * 3
+        attend = torch.ops.sympow.attend.default
+        for arguments in ((*batch.tensors(), None, *batch.state, True),
+                          (*batch.tensors()[:3], *none, None, *none, False)):
+            opcheck(attend, (*arguments, *DEFAULTS))
+        quick = ("test_schema", "test_autograd_registration", "test_faketensor")
+        for arguments in ((*batch.tensors()[:4], None, None, torch.tensor([3, 9]), *none, True),
+                          (*batch.tensors()[:3], *none, None, *batch.state[:2], None, False)):
+            opcheck(attend, (*arguments, *DEFAULTS), test_utils=quick)
+        tensors = [x.detach() for x in (*batch.tensors(), *batch.state)]
+        arguments = *tensors[:6], None, *tensors[6:]
+        for of_state in (tensors[6:], none):
+            opcheck(torch.ops.sympow.attend_vjp.default, (batch.dy, *of_state, *arguments, *DEFAULTS), test_utils=quick)
+
+    def test_compile(self):
+        def loss(q, k, v, log_gates, theta, beta, *state):
+            rows, after = attention(2 * q, k, v, log_gates=log_gates, theta=theta, beta=beta, state=State(*state),
+                                    return_state=True)
+            return (rows**2).sum() + sum(x.sin().sum() for x in after)
+
+        compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend="aot_eager")
+        for T in (9, 14):
+            batch = Batch(T=T)
+            tensors = *batch.tensors(), *batch.state
+            wanted, found = loss(*tensors), compiled(*tensors)
+            self.assertTrue(torch.equal(found, wanted))
+            for a, b in zip(torch.autograd.grad(found, tensors), torch.autograd.grad(wanted, tensors)):
+                self.assertTrue(torch.equal(a, b))
+
+    def test_autocast_gives_float32(self):
+        layer, x = two_layers.Attention(16, 2), torch.randn(2, 5, 16)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            projected = layer.project(x).unflatten(2, (3, 2, -1)).unbind(2)
+            rows = attention(*projected, theta=layer.theta)
+            self.assertEqual((projected[0].dtype, rows.dtype), (torch.bfloat16, torch.float32))
+            layer(x).sum().backward()
+        wanted = attention(*(part.float() for part in projected), theta=layer.theta)
+        self.assertTrue(torch.equal(rows, wanted))
+        self.assertGreater(layer.theta.grad.abs().max().item(), 0)
+
+    def test_export(self):
+        model, tokens = two_layers.Model(), torch.randint(two_layers.TOKENS, (2, 12))
+        exported = torch.export.export(model, (tokens,)).module()
+        self.assertTrue(torch.equal(exported(tokens), model(tokens)))
+
+    def test_two_layers_learn(self):
+        losses = two_layers.train(60, say=False)
+        self.assertLess(losses[-1], losses[0] / 4)
+        self.assertEqual(losses[:3], two_layers.train(3, say=False))
+
+
+class Mistakes(unittest.TestCase):
+    def refuse(self, error, words, *arguments, **given):
+        with self.assertRaisesRegex(error, words):
+            attention(*arguments, **given)
+
+    def test_arguments(self):
+        batch = Batch()
+        q, k, v = batch.q, batch.k, batch.v
+        S, Z, angles = batch.state
+        self.refuse(sympow.ShapeMismatch, r"inputs->keys: shape\[3\] is 3, must be 4", q, k[..., :3], v)
+        self.refuse(sympow.ShapeMismatch, "inputs->queries: ndim is 3, must be 4", q[0], k, v)
+        self.refuse(sympow.ShapeMismatch, "inputs->values: ndim is 3, must be 4", q, k, v[0], return_state=True)
+        self.refuse(sympow.InvalidArgument, "inputs->keys is of float32, must be of float64", q, k.float(), v)
+        self.refuse(sympow.InvalidArgument, "queries is of torch.float16, must be of torch.float32", q.half(), k, v,
+                    return_state=True)
+        self.refuse(sympow.InvalidArgument, "queries is of torch.bfloat16, must be of", q.bfloat16(), k, v)
+        self.refuse(sympow.InvalidArgument, "inputs->queries: the type has code 0, 64 bits", q.long(), k, v)
+        self.refuse(sympow.InvalidArgument, "queries is of torch.complex128", q + 0j, k, v)
+        self.refuse(sympow.InvalidArgument, r"inputs->values: strides\[3\] is", q, k, v.transpose(2, 3).contiguous()
+                    .transpose(2, 3))
+        self.refuse(sympow.InvalidArgument, "gate", q, k, v, log_gates=-batch.log_gates)
+        self.refuse(sympow.ShapeMismatch, r"inputs->theta: shape\[0\] is 1, must be 2", q, k, v, theta=batch.theta[:1])
+        self.refuse(sympow.InvalidArgument, "inputs->beta is given, but no inputs->theta", q, k, v, beta=batch.beta)
+        self.refuse(sympow.InvalidArgument, "form is 'chunk', must be one of", q, k, v, form="chunk")
+        self.refuse(sympow.NotBuilt, "options->power is 5", q, k, v, power=5)
+        self.refuse(sympow.InvalidArgument, "no states", q, k, v, scores="exponential", return_state=True)
+        self.refuse(sympow.InvalidArgument, "attention form has no states", q, k, v, form="attention",
+                    return_state=True)
+        self.refuse(sympow.ShapeMismatch, r"sums: shape\[3\] is 2, must be 3", q, k, v, state=State(S[..., :2], Z))
+        self.refuse(sympow.InvalidArgument, "normaliser is null", q, k, v, state=State(S, None))
+        self.refuse(sympow.InvalidArgument, "sums is null", q, k, v, state=State(None, Z))
+        self.refuse(sympow.ShapeMismatch, "heads of states is 3, must be 2", q, k, v,
+                    state=State(S.repeat(1, 2, 1, 1)[:, :3], Z.repeat(1, 2, 1)[:, :3]))
+        self.refuse(sympow.InvalidArgument, "was built under a rotation", q, k, v, state=batch.state)
+        self.refuse(sympow.NotFinite, "sums: entry", q, k, v, state=State(S / 0, Z))
+        self.refuse((RuntimeError, TypeError, ValueError), "", q, [1], v)
+
+    def test_devices(self):
+        meta = torch.empty(1, 2, 3, 4, device="meta")
+        with self.assertRaisesRegex(sympow.InvalidArgument, "queries is on the device meta, must be on a CPU"):
+            sympow_torch._view("queries", meta)
+        if torch.cuda.is_available():
+            self.refuse(sympow.NotBuilt, "inputs->queries is on a CUDA device", *[torch.ones(1, 2, 3, 4).cuda()] * 3)
+        else:
+            x = torch.ones(1, 2, 3, 4)
+            far = sympow.Tensor.of(x.data_ptr(), 2, 32, x.shape, x.stride(), (2, 0))
+            with self.assertRaisesRegex(sympow.NotBuilt, "inputs->queries is on a CUDA device, and this library"):
+                sympow.Attention().attend_tensors(dict(queries=far, keys=far, values=far), far)
+
+
+if __name__ == "__main__":
+    sympow.version()
+    unittest.main()
