@@ -8,6 +8,9 @@
 #include "catch.hpp"
 #include "random.hpp"
 
+#include <sympow/verify/direct.hpp>
+#include <sympow/verify/proposition.hpp>
+
 using namespace sympow;
 using sympow::test::Random;
 
@@ -186,6 +189,26 @@ TEMPLATE_TEST_CASE("a row that sees what is not finite shows it", "[attention]",
   in_all(SymmetricPower<3>{});
 }
 
+TEMPLATE_TEST_CASE("a row of exponential scores whose query is not finite shows it, even if all logits are",
+                   "[attention]", float, double) {
+  using Scalar = TestType;
+  for (const Index T : {1, 20, 200})
+    for (const double number : {not_a_number, infinity, -infinity}) {
+      Sequence<Scalar> x(T);
+      const Index at = T / 2;
+      x.K.row(1) = -x.K.row(1).cwiseAbs();  // logits are all -∞, or all ∞
+      const auto clean = attention(Exponential{}, decay(x.log_gamma), x.Q, x.K, x.V);
+      x.Q(1, at) = static_cast<Scalar>(number);
+      in_every_form(Exponential{}, decay(x.log_gamma), x.Q, x.K, x.V, [&](const char*, const Outcome<Scalar>& outcome) {
+        CAPTURE(T, number);
+        CHECK(outcome.Y.col(at).array().isNaN().all());
+        CHECK_FALSE(outcome.flagged(at));
+        for (Index i = 0; i < T; ++i)
+          if (i != at) CHECK(outcome.Y.col(i) == clean.col(i));
+      });
+    }
+}
+
 TEMPLATE_TEST_CASE("what every gate has weakened alike keeps its mean", "[attention]", float, double) {
   using Scalar = TestType;
   constexpr Index T = 100;
@@ -210,6 +233,58 @@ TEMPLATE_TEST_CASE("what every gate has weakened alike keeps its mean", "[attent
   log_gamma.setConstant(-.5);
   log_gamma[50] = -745;
   check(log_gamma);
+}
+
+// Tokens at which all channels nearly close, and no key from then on: rows are those of gates that are open there,
+// though what is left is below all numbers of the type.
+TEMPLATE_TEST_CASE("what all channels have weakened alike keeps its mean", "[attention]", float, double) {
+  using Scalar = TestType;
+  constexpr Index T = 60, closed = 20;
+  const auto check = [&](const auto& feature, double gate, Index count) {
+    using F = std::remove_cvref_t<decltype(feature)>;
+    CAPTURE(F::degree, gate, count);
+    Sequence<Scalar> x(T);
+    x.Q = x.Q.cwiseAbs(), x.K = x.K.cwiseAbs();
+    x.K.rightCols(T - closed).setZero();
+    Eigen::MatrixXd log_a = -.05 * x.random.template matrix<double>(4, T).cwiseAbs();
+    log_a.middleCols(closed, count).setZero();
+    const auto rows = verify::direct_attention<Normalized, long double>(feature, channel_decay(log_a), x.Q, x.K, x.V);
+    log_a.middleCols(closed, count).setConstant(gate);
+    const auto A = channel_decay(log_a);
+    // The rule, and in every weight the roundings of its logarithm in double.
+    const double most = 1 + F::degree * -gate * static_cast<double>(count) * verify::unit_roundoff<double> /
+                                verify::unit_roundoff<Scalar>;
+    const auto require = [&](const Matrix<Scalar>& Y) {
+      const Matrix<long double> wide = Y.template cast<long double>();
+      const auto worst = verify::worst_row<Normalized, F>(rows, wide, rows.Y, verify::unit_roundoff<Scalar>, 1);
+      CAPTURE(worst.row, worst.residual);
+      CHECK(worst.residual <= most);
+    };
+    in_every_form(feature, A, x.Q, x.K, x.V, [&](const char* form, const Outcome<Scalar>& outcome) {
+      CAPTURE(form);
+      require(outcome.Y);
+    });
+    for (const Index chunk : {1, 16, 64}) {
+      CAPTURE(chunk);
+      const Index n = closed + count;
+      State<Scalar, F> state(feature, 4, 3);
+      Workspace<Scalar> workspace;
+      absorb(feature, channel_decay(log_a.leftCols(n)), x.K.leftCols(n), x.V.leftCols(n), state, workspace,
+             {.chunk = chunk});
+      Matrix<Scalar> Y = rows.Y.template cast<Scalar>();
+      Y.rightCols(T - n) = chunked<Normalized>(feature, channel_decay(log_a.rightCols(T - n)), x.Q.rightCols(T - n),
+                                               x.K.rightCols(T - n), x.V.rightCols(T - n), state, {.chunk = chunk});
+      require(Y);
+      CHECK(state.tokens() == T);
+      CHECK(state.log_decay() == 0);
+      CHECK((state.log_channels() - log_a.rowwise().sum()).norm() <= 1e-12 * log_a.norm() * T);
+    }
+  };
+  for (const Index count : {1, 2, 4, 8})
+    for (const double gate : {-15., -30., -60., -200., -1e4}) {
+      check(SymmetricPower<2>{}, gate, count);
+      check(SymmetricPower<4>{}, gate, count);
+    }
 }
 
 TEMPLATE_TEST_CASE("a long key that its channel has forgotten does not hide what is left", "[attention]", float,

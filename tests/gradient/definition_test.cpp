@@ -1,6 +1,7 @@
 // All gradients of all forms are those of the definition, by the gradient row rule.
 #include "catch.hpp"
 #include "problem.hpp"
+#include "require_by_rule.hpp"
 
 using namespace sympow;
 using namespace sympow::test;
@@ -8,11 +9,6 @@ using namespace sympow::test;
 namespace {
 
 constexpr Index d = 4, e = 3;
-
-void require_by_rule(const Residual& found) {
-  INFO(found);
-  CHECK(found.holds());
-}
 
 template <class Normalization, class Scalar, class F>
 void check_map(const std::string& name, const F& feature, Index T = 40, double scale = .8) {

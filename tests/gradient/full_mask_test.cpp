@@ -2,6 +2,7 @@
 #include "batches.hpp"
 #include "catch.hpp"
 #include "problem.hpp"
+#include "require_by_rule.hpp"
 
 using namespace sympow;
 using namespace sympow::test;
@@ -9,11 +10,6 @@ using namespace sympow::test;
 namespace {
 
 constexpr Index d = 4, e = 3;
-
-void require_by_rule(const Residual& found) {
-  INFO(found);
-  CHECK(found.holds());
-}
 
 // Transitions without decay, as a full mask needs.
 template <class Scalar, class Visit>

@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 #include "problem.hpp"
+#include "require_by_rule.hpp"
 
 using namespace sympow;
 using namespace sympow::test;
@@ -11,11 +12,6 @@ namespace {
 
 constexpr Index d = 4, e = 3, T = 40;
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-void require_by_rule(const Residual& found) {
-  INFO(found);
-  CHECK(found.holds());
-}
 
 // Both forms, chunks of 1 and of 16, by the rule. Where a gradient is below all numbers of the type, or added up of
 // such, `excuse` is how far that may put it off.

@@ -1,6 +1,7 @@
 // Gradients of scores that are known in closed form with their slope, and of which no derivative of φ is.
 #include "catch.hpp"
 #include "problem.hpp"
+#include "require_by_rule.hpp"
 
 #include <sympow/verify/gradient_laws.hpp>
 
@@ -45,11 +46,6 @@ struct SlopedLinear {
   [[nodiscard]] double kappa_slope(double) const { return 1; }
 };
 static_assert(KernelWithSlope<Sloped> && !FeatureMapWithVjp<Sloped> && !FeatureMapWithVjp<SlopedLinear>);
-
-void require_by_rule(const Residual& found) {
-  INFO(found);
-  CHECK(found.holds());
-}
 
 template <class Normalization, class Scalar>
 void check_transitions(Index T, double gates, const Options& options) {

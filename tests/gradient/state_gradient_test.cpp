@@ -1,6 +1,7 @@
 // States before a call, losses on the state behind it, and calls one behind the other.
 #include "catch.hpp"
 #include "problem.hpp"
+#include "require_by_rule.hpp"
 
 using namespace sympow;
 using namespace sympow::test;
@@ -8,11 +9,6 @@ using namespace sympow::test;
 namespace {
 
 constexpr Index d = 4, e = 3, before = 21;
-
-void require_by_rule(const Residual& found) {
-  INFO(found);
-  CHECK(found.holds());
-}
 
 enum class Loss { rows, state, both };
 

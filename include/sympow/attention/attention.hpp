@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/engine/attention_engine.hpp>
+#include <sympow/attention/engine/seen_transition.hpp>
 #include <sympow/attention/mistakes.hpp>
 #include <sympow/attention/workspace.hpp>
 
@@ -21,8 +22,8 @@ void run_attention(const A& transition, const Eigen::MatrixBase<DQ>& Q, const Ei
     check_call(transition, queries, keys, values, options);
     check_output(Y, queries, values);
     if (options.diagnostics != nullptr) resize_anew(*options.diagnostics, 3, Q.cols());
-    const ViewOf<Scalar, A> view(transition);
-    engine(AttentionCall<Scalar>{view, rows, options, queries, keys, values, Y, memory_of(workspace)});
+    const SeenTransition<Scalar, F, A> seen(transition);
+    engine(AttentionCall<Scalar>{seen.view(), rows, options, queries, keys, values, Y, memory_of(workspace)});
   }
 }
 

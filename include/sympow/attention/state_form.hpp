@@ -1,6 +1,7 @@
 // What the recurrent and the chunked form share: their checks and their call.
 #pragma once
 
+#include <sympow/attention/engine/seen_transition.hpp>
 #include <sympow/attention/engine/state_forms.hpp>
 #include <sympow/attention/mistakes.hpp>
 #include <sympow/attention/workspace.hpp>
@@ -105,10 +106,13 @@ void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBa
     check_state(state, feature, transition, queries, values);
     check_state_mask(options.mask);
     if (options.diagnostics != nullptr) resize_anew(*options.diagnostics, 3, Q.cols());
-    const ViewOf<Scalar, A> view(transition);
-    engine(StateCall<Scalar>{view, rows, options, queries, keys, values, StateAccess::content(state), Y,
-                             memory_of(workspace)});
-    StateAccess::content(state).interrupted = false;
+    const SeenTransition<Scalar, F, A> seen(transition);
+    auto& content = StateAccess::content(state);
+    const Index tokens = content.frames.tokens;
+    const double log_decay = content.frames.log_decay;
+    engine(StateCall<Scalar>{seen.view(), rows, options, queries, keys, values, content, Y, memory_of(workspace)});
+    seen.restore(content.frames, log_decay, content.frames.tokens - tokens);
+    content.interrupted = false;
   }
 }
 

@@ -23,11 +23,13 @@ class ChannelDecay {
 
   /// Throws `InvalidGate` as `Decay` does.
   explicit ChannelDecay(Matrix<Real> log_a) : log_a_(std::move(log_a)) {
-    for (Index t = 0; t < log_a_.cols(); ++t)
+    for (Index t = 0; t < log_a_.cols(); ++t) {
       for (Index c = 0; c < log_a_.rows(); ++c)
         if (!(log_a_(c, t) <= 0))
           detail::raise<InvalidGate>("channel_decay: the log gate of channel ", c, " at token ", t, " is ",
                                      log_a_(c, t), ", must be at most 0 and a number");
+      if (log_a_.rows() > 0) slowest_decay_ += static_cast<double>(log_a_.col(t).maxCoeff());
+    }
     sums_.resize(log_a_.rows(), log_a_.cols() / summed);
     for (Index s = 0; s < sums_.cols(); ++s)
       sums_.col(s) = log_a_.middleCols(s * summed, summed).template cast<double>().rowwise().sum();
@@ -41,6 +43,8 @@ class ChannelDecay {
 
   /// The sum of a segment's log gates by channel, into d numbers.
   void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const;
+  /// Σ_t max_c log a_tc.
+  [[nodiscard]] double slowest_decay() const { return slowest_decay_; }
   /// a_t / max_c a_tc, and the largest of each token, by their logarithms; where all are closed, all are left open.
   [[nodiscard]] ChannelDecay beside_slowest(Eigen::VectorXd& slowest) const;
   template <class S>
@@ -123,6 +127,7 @@ class ChannelDecay {
 
   Matrix<Real> log_a_;
   Matrix<double> sums_;  // of `summed` columns each
+  double slowest_decay_ = 0;
 };
 
 template <class Real>

@@ -66,6 +66,11 @@ class TransitionProduct {
   {
     acting().log_channel_totals(segment, totals);
   }
+  [[nodiscard]] double slowest_decay() const
+    requires requires(const Acting& a) { a.slowest_decay(); }
+  {
+    return acting().slowest_decay();
+  }
   [[nodiscard]] TransitionProduct beside_slowest(Eigen::VectorXd& slowest) const
     requires requires(const Acting& a) {
       { a.beside_slowest(slowest) } -> std::same_as<Acting>;

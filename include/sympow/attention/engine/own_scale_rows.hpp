@@ -45,7 +45,7 @@ class OwnScaleRows final : public Rows<Scalar> {
     n_ = queries.size();
     room_ = room;
     values().setZero();
-    memory_.denominators(n_).setZero();
+    memory_.denominators(n_) = queries.norms * Scalar(0);  // no numbers for a query that is none, whatever it sees
     memory_.noises(n_).setZero();
     memory_.scales(n_).setConstant(no_weight);
     ends_.reset(queries);
@@ -125,7 +125,7 @@ class OwnScaleRows final : public Rows<Scalar> {
     const auto row = values().col(i);
     if (ends_.end(i, query, static_cast<double>(sum), static_cast<double>(memory_.noises(n_)[i]), scale, {}) ||
         scale == no_weight)
-      for (Index r = 0; r < e_; ++r) y[r] = row[r] * Scalar(0) + Scalar(0);  // what is not finite shows
+      for (Index r = 0; r < e_; ++r) y[r] = (row[r] + sum) * Scalar(0) + Scalar(0);  // what is not finite shows
     else if (is_sum)
       set_times_power_of_two<Scalar>(y, row, scale);
     else

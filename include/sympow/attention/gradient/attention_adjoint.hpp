@@ -1,8 +1,8 @@
 // Segments of queries back through blocks of keys: the engine of the gradients of the attention form.
 #pragma once
 
-#include <sympow/attention/engine/attention_engine.hpp>
 #include <sympow/attention/gradient/segment_adjoint.hpp>
+#include <sympow/attention/gradient/with_rows.hpp>
 #include <sympow/transition/flows.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -113,30 +113,43 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     return largest;
   }
 
+  void add_peak_before(Index i, Peak<degree>& peak) override {
+    for (Index m = 0; m < std::ssize(seen_); ++m) {
+      const Seen& seen = seen_[static_cast<std::size_t>(m)];
+      const Keys<Scalar> keys = keys_.keys_in(keys_[seen.block]);
+      if (keys.size() == 0) continue;
+      auto query = kept_.queries(1, loader_.vector_rows()), logits = kept_.logits(1, keys.size());
+      set_copy(query, queries_at(m).middleCols(i, 1).transpose());
+      set_product(logits, query, keys.vectors);
+      peak.add(ColumnView<const Scalar>(logits.data(), keys.size()), keys, seen.between);
+    }
+  }
+
   // From the farthest block on: what rows get there is pulled back through the blocks that are nearer.
   void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) override {
     const Index count = run.end - run.begin, d = d_queries.rows(), e = call_.V.rows();
     const auto d_rows = d_queries.middleCols(run.begin, count);
     set_copy(kept_.G(count, e), own_.G(e, size()).middleCols(run.begin, count).transpose());
+    const double unit = R + run.slope;  // of logits, queries and keys
     double flow = 0;
     for (Index m = std::ssize(seen_); m-- > 0;) {
       const Seen& seen = seen_[static_cast<std::size_t>(m)];
       const KeyBlock& block = keys_[seen.block];
       const Keys<Scalar> keys = keys_.keys_in(block);
       const auto queries = queries_at(m).middleCols(run.begin, count);
-      pass_through(seen.block, flow, R, queries, d_rows);
-      if (pulls_) Base::pull_back(block.tokens, R, queries, d_rows);
+      pass_through(seen.block, times_power_of_two(flow, R), unit, queries, d_rows);
+      if (pulls_) Base::pull_back(block.tokens, unit, queries, d_rows);
       if (pulls_ || m + 1 == std::ssize(seen_)) set_copy(kept_.queries(count, d), queries.transpose());
       if (keys.size() == 0) continue;
       look_at(run, seen, keys);
-      const double highest = Base::set_levels(keys, keys.size(), R, [&](Index j) {
+      const double highest = run.is_faint ? 0 : Base::set_levels(keys, keys.size(), R, [&](Index j) {
         return degree * keys.exponents[j] + log2_of(keys.log_b[j] + seen.between.high) - run.E;
       });
       Base::for_levels(highest, [&](const Level& level) {
         const double lower = R - level.below();
         auto d_logits = Base::used_up(level, kept_.products(count, keys.size()), own_.other_products);
         flow += differentiate(run, lower, seen, level, d_logits) * power_of_two<double>(-level.below());
-        add_waiting(block, keys, queries, d_logits, lower);
+        add_waiting(block, keys, queries, d_logits, lower + run.slope);
         if (level.number > 0) d_logits *= power_of_two<Scalar>(-level.below());
         add_product(d_rows, keys.vectors, d_logits.transpose());
       });
@@ -201,9 +214,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     set_scaled(weights.data(), level.is_only ? keys.weights.data() : weights.data(), static_cast<Scalar>(factor), n);
     return weights;
   }
-  // Couplings of the rows with what lies before a block, in the unit 2^R, flow through it.
+  // Couplings of the rows with what lies before a block flow through it; gradients are in the unit 2^R.
   void pass_through(Index block, double flow, double R, MatrixView<Scalar> queries, MatrixView<Scalar> d_queries) {
-    kept_.gates_through[static_cast<std::size_t>(block)] += times_power_of_two(flow, R);
+    kept_.gates_through[static_cast<std::size_t>(block)] += flow;
     if (action_ != KeyAction::turn || Base::is_absolute()) return;
     const Coupling coupling = coupling_of(call_.vjp.planes());
     auto through = own_.scratch(coupling.size);
@@ -217,11 +230,14 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     const Keys<Scalar> keys = keys_.keys_in(block);
     const Index n = keys.size(), count = run.end - run.begin, e = call_.V.rows();
     auto scores = Base::used_up(level, kept_.logits(count, n), own_.other_logits);
-    const auto weights = weights_of(keys, seen.between, run.E, level);
+    auto pairs = Base::faint_pairs(n);
+    const auto weights = run.is_faint ? pairs.bring_near({scores.data(), n}, keys, seen.between, run.E)
+                                      : weights_of(keys, seen.between, run.E, level);
     const double flow =
         differentiate_pairs<F>(scores, d_logits, weights.data(), own_.last(size()).data() + run.begin, R,
                                own_.of_rows(size()).data() + run.begin,
                                kept_.of_keys(call_.K.cols()).data() + block.tokens.begin, kept_.sums(count).data());
+    if (run.is_faint) pairs.bring_back({d_logits.data(), n}, run.slope);
     if (Base::by_slopes_) d_logits.array() *= kept_.slopes(count, n).array();
     if constexpr (is_exponential)
       for (Index j = 0; j < n; ++j)
@@ -265,20 +281,6 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
   Index tokens_, block_ = 0;
   bool pulls_;
 };
-
-/// The call with the rows of its forward pass, which is made for them.
-template <class Scalar, FeatureMap F>
-VjpCall<Scalar> with_rows(const F& feature, VjpCall<Scalar> call) {
-  auto& sums = call.adjoint_memory.blocks.sums_of_rows;
-  sums.resize(static_cast<std::size_t>(call.Q.cols()));
-  const auto Y = call.adjoint_memory.blocks.Y(call.V.rows(), call.Q.cols());
-  Options options = call.options;
-  options.diagnostics = nullptr;
-  AttentionForm<Scalar, F>::run(
-      feature, {call.transition, call.rows, options, call.Q, call.K, call.V, Y, call.memory, sums.data()});
-  call.known = {sums.data(), Y.data()};
-  return call;
-}
 
 /// The gradients of the attention form, compiled once for a scalar type and a feature map.
 template <class Scalar, FeatureMap F>

@@ -69,8 +69,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     read_ = read;
     slowest_ = slowest_channel(loader_.segment());
   }
-  // Decay over the chunk, that of the slowest channel included.
-  [[nodiscard]] double total() const { return loader_.total().high + slowest_; }
+  [[nodiscard]] double total() const { return loader_.total().high + slowest_; }  // the decay over the chunk
 
   // Sᵀ dŷ_i and Z, brought back through φ, and what they are to φ(q_i).
   void look_before() override {
@@ -115,6 +114,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (S_->empty() || S_->A == 0) return no_weight;
     return std::log2(S_->A) + S_->exponent() + log2_of(loader_.first().high + slowest_);
   }
+  void add_peak_before(Index, Peak<degree>& peak) override { peak.add(log2_before()); }
   void add_before(Index begin, Index end, double E) override {
     if (S_->empty()) return;
     const double weight = weight_of_sums(E);
@@ -127,13 +127,13 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (S_->empty()) return;
     const Index n = size(), all = rows_.divides() ? 2 * n : n;
     const auto d_rows = own_.d_row_vectors(d_queries.rows(), all);
-    const double weight = weight_of_sums(run.E);
+    const double weight = weight_of_sums(run.E), slope = power_of_two<double>(-run.slope);
     for (Index i = run.begin; i < run.end; ++i) {
       if (rows_.exponents()[i] == no_weight) continue;  // no gradient, whatever dy is
       const double of_dy = weight * static_cast<double>(own_.factors(n)[i]),
                    of_ones = weight * static_cast<double>(own_.last(n)[i]);
       for_blocks(d_queries.rows(), [&](Index first, auto count) {  // factors may leave the type, not their products
-        const auto part = [&](Index t) { return d_rows.col(t).segment(first, count).template cast<double>(); };
+        const auto part = [&](Index t) { return slope * d_rows.col(t).segment(first, count).template cast<double>(); };
         auto to = d_queries.col(i).segment(first, count);
         if (all == n) return to = (of_dy * part(i)).template cast<Scalar>(), void();
         to = (of_dy * part(i) + of_ones * part(n + i)).template cast<Scalar>();

@@ -36,6 +36,7 @@ struct AdjointMemory {
   Panel<Scalar> products, d_logits;             ///< n × n: v_j·dŷ_i, then couplings; gradients of logits
   Panel<Scalar> slopes;                         ///< n × n, of scores that are known by them
   Panel<Scalar> weights, factors, last;         ///< n; of rows, in their unit
+  Panel<Scalar> faint_logits, faint_weights;    ///< n
   Panel<Scalar> G, dV;                          ///< e × n
   Panel<Scalar> tokens_down;                    ///< n × e, of dŷ or v
   Panel<Scalar> queries, keys;                  ///< d × n, before transport
@@ -60,7 +61,7 @@ struct AdjointMemory {
     for (auto* panel : {&queries, &keys, &moved_queries, &moved_keys, &d_plain_queries, &d_plain_keys}) (*panel)(d, n);
     for (auto* panel : {&d_queries, &d_keys, &features, &d_key_vectors}) (*panel)(vector_rows, n);
     for (auto* panel : {&row_vectors, &d_row_vectors}) (*panel)(vector_rows, 2 * n);
-    for (auto* panel : {&weights, &factors, &last}) (*panel)(n);
+    for (auto* panel : {&weights, &factors, &last, &faint_logits, &faint_weights}) (*panel)(n);
     for (auto* panel : {&read, &read_products, &flows, &of_rows, &of_keys, &levels, &level_exponents}) (*panel)(n);
     through(d), moments(d), scratch(std::max(d, 2 * n));
   }

@@ -7,12 +7,15 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Rows begin, …, end - 1 of a segment with one reference E of their sums and one unit 2^R of their gradients.
+/// Rows begin, …, end - 1 of a segment with one reference E of their sums and one unit 2^R of their gradients; or one
+/// faint row, see `FaintPairs`, whose logits have theirs in the unit 2^(R + slope).
 struct RowRun {
   static constexpr double bits_above_1 = 16;  ///< what is at most so much larger than 1 has the unit 1
 
   Index begin, end;
   double E, R;
+  bool is_faint = false;
+  double slope = 0;
 };
 
 /// The sums and the outputs, e × T, of a forward pass; null where nobody has kept them.
@@ -44,13 +47,14 @@ struct KeyLevel {
 template <class Scalar>
 struct RowAdjointMemory {
   Panel<Scalar> dY, factors, last;
-  Panel<double> of_dY, references, gates, sums, products, sum_exponents, noise, exponents;
+  Panel<double> of_dY, references, gates, sums, products, sum_exponents, noise, exponents, slopes;
   std::vector<RowRun> runs;
 
   void reserve(Index value_rows, Index n) {
     dY(value_rows, n);
     for (auto* panel : {&factors, &last}) (*panel)(n);
-    for (auto* panel : {&of_dY, &references, &gates, &sums, &products, &sum_exponents, &noise, &exponents}) (*panel)(n);
+    for (auto* panel : {&of_dY, &references, &gates, &sums, &products, &sum_exponents, &noise, &exponents, &slopes})
+      (*panel)(n);
   }
 };
 
@@ -97,12 +101,23 @@ class RowAdjoints {
     memory_.products(n_).setZero();
     memory_.sum_exponents(n_).setZero();
     noise().setZero();
+    memory_.slopes(n_).setConstant(no_weight);
   }
   /// Adds to den_i and num_i.
   void add(Index i, const ScoreSums& some) {
     memory_.sums(n_)[i] += some.sum;
     memory_.products(n_)[i] += some.product;
   }
+  /// Whether the loss asks for row i at all.
+  [[nodiscard]] bool is_asked(Index i) const { return memory_.of_dY(n_)[i] != no_weight; }
+  /// Row i is faint: nothing is added to it yet, and it has a reference and a slope of its own.
+  void begin_faint(Index i, double E, double slope) {
+    memory_.sums(n_)[i] = memory_.products(n_)[i] = 0;
+    references()[i] = E;
+    memory_.slopes(n_)[i] = slope;
+  }
+  /// den_i, as far as it is added.
+  [[nodiscard]] double sum(Index i) const { return memory_.sums(n_)[i]; }
   /// Sets both, but for a power of two, from what the forward pass knows of row i.
   void know(Index i, const RowSum& known, ColumnView<const Scalar> y, const Queries<Scalar>& queries) {
     constexpr bool is_power = F::score != Score::exponential;
@@ -151,21 +166,23 @@ class RowAdjoints {
     exponents()[i] = exponent + whole;
   }
 
-  // Consecutive rows with one reference, whose ρ lie within some powers of two. A row without a gradient may begin a
-  // run of another reference, for it sees less, but not end it: keys that it alone sees may be too heavy. The unit is
-  // the largest of them, or 1 where that holds them as well: what is added to gradients then need not be scaled.
+  // Faint rows, and consecutive ones with one reference, whose ρ lie within some powers of two. A row without gradient
+  // may begin a run of another reference, for it sees less, but not end it: keys that it alone sees may be too heavy.
+  // The unit is the largest of them, or 1 where that holds them as well: what is added then need not be scaled.
   const std::vector<RowRun>& cut() {
     auto& runs = memory_.runs;
     runs.clear();
     double most = no_weight, least = -no_weight;
     for (Index i = 0; i < n_; ++i) {
-      const double rho = exponents()[i], E = references()[i];
+      const double rho = exponents()[i], E = references()[i], slope = memory_.slopes(n_)[i];
+      const bool is_faint = rho != no_weight && slope != no_weight;
       const auto fits = [&](const RowRun& run) {
+        if (is_faint || run.is_faint) return false;
         return run.R == no_weight || ((F::score == Score::exponential || run.E == E) &&
                                       (rho == no_weight || std::max(most, rho) - std::min(least, rho) <= bits_of_run));
       };
       if (runs.empty() || !fits(runs.back())) {
-        runs.push_back({i, i, E, no_weight});
+        runs.push_back({i, i, E, no_weight, is_faint, is_faint ? slope : 0});
         most = no_weight, least = -no_weight;
       }
       RowRun& run = runs.back();

@@ -1,43 +1,28 @@
-// A segment of tokens on the way back: its rows and its pairs.
+// A segment of tokens on the way back: its pairs, and the units that they go back in.
 #pragma once
 
-#include <sympow/attention/gradient/pair_adjoints.hpp>
-#include <sympow/attention/gradient/segment_vectors.hpp>
+#include <sympow/attention/gradient/segment_rows.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
 /// What the backward walks share: a segment whose rows see its own keys and something before it, and whose keys are
 /// seen by something behind it. The walks differ in what these are.
 template <class Scalar, FeatureMap F>
-class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
-  using Base = SegmentVectors<Scalar, F>;
+class SegmentAdjoint : protected SegmentRows<Scalar, F> {
+  using Base = SegmentRows<Scalar, F>;
 
  protected:
-  using Base::call_, Base::degree, Base::is_exponential, Base::keys_of, Base::loader_, Base::log2_of, Base::memory_,
-      Base::own_, Base::size;
-  using Level = KeyLevel<Scalar>;
+  using Base::call_, Base::degree, Base::is_exponential, Base::keys_of, Base::loader_, Base::log2_of, Base::logits,
+      Base::memory_, Base::own_, Base::rows_, Base::seen_by, Base::size;
+  using typename Base::Level;
 
-  /// Sums of rows are added up here if they are neither known nor of no use.
-  SegmentAdjoint(const F& feature, const VjpCall<Scalar>& call, bool by_slopes, bool adds_sums)
-      : Base(feature, call, by_slopes), rows_(call.adjoint_memory.rows, call.rows), adds_sums_(adds_sums) {}
+  using Base::Base;
   ~SegmentAdjoint() = default;
 
-  /// Finds what the loss asks of the rows of the loaded segment; returns the runs of them that go back together.
-  const std::vector<RowRun>& find_rows() {
-    const Segment s = loader_.segment();
-    rows_.begin(s.size, Base::first_row(), Base::queries_of(call_.dY));
-    for (auto* flows : {&own_.flows, &own_.of_rows, &own_.of_keys}) (*flows)(s.size).setZero();
-    Base::keep_vectors();
-    look_before();
-    add_own_products();
-    set_references();
-    know_rows();
-    return rows_.finish(loader_.queries());
-  }
   /// Takes the loaded segment back. `start` is where its queries and keys turn from.
   void take_back(const Frame& start) {
     const Segment s = loader_.segment();
-    const std::vector<RowRun>& runs = find_rows();
+    const std::vector<RowRun>& runs = Base::find_rows();
     const double through = look_behind();
     take_runs(runs, start);
     if (call_.options.mask.is_full) return;  // without gates
@@ -46,18 +31,6 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     call_.vjp.add_decay_flows(s, own_.flows(s.size).data());
   }
 
-  /// G_i ← factor dŷ_i, and 0 where the row has no gradient, whatever dy is.
-  void set_gradient(ColumnView<Scalar> G, Index i, Scalar factor) {
-    if (rows_.exponents()[i] == no_weight) return G.setZero(), void();
-    set_scaled(G.data(), rows_.dY().col(i).data(), factor, G.size());
-  }
-
-  /// What the rows see before the segment is looked at.
-  virtual void look_before() = 0;
-  /// log2 of the largest weight in it, for the segment's first token.
-  [[nodiscard]] virtual double log2_before() = 0;
-  /// Adds it to the sums of rows begin … end - 1, which are counted from 2^E on.
-  virtual void add_before(Index, Index, double) {}
   /// Rows of a run have the gradients 2^R (G_i, last_i), in `own_.G`, `own_.last` and with G_i = inv_i dŷ_i
   /// `own_.factors`: what these are to their queries, and to what is before.
   virtual void read_back(const RowRun& run, double R, MatrixView<Scalar> d_queries) = 0;
@@ -86,15 +59,6 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   void for_levels(double most, const Visit& visit) {
     for (double level = most; level >= 0; --level) visit(Level{level, most == 0});
   }
-  /// Weights of the first keys, 0 of other levels, beside 2^M, which is returned.
-  double set_weights_of(const Level& level, const Keys<Scalar>& keys, ColumnView<Scalar> weights) {
-    const Index n = weights.size();
-    auto exponents = own_.level_exponents(n);
-    exponents = keys.exponents.head(n);
-    for (Index j = 0; j < n && !level.is_only; ++j)
-      if (own_.levels(n)[j] != level.number) exponents[j] = no_weight;
-    return set_weights<degree>(weights, keys.log_b.head(n), keys.log_b_low.head(n), exponents, own_.scratch(2 * n));
-  }
   /// What the pairs of a level may use up: itself where no other level comes, else a copy.
   MatrixView<Scalar> used_up(const Level& level, MatrixView<Scalar> x, Panel<Scalar>& copies) {
     if (level.number == 0) return x;
@@ -103,95 +67,9 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     return copy;
   }
 
-  RowAdjoints<Scalar, F> rows_;
-
  private:
   static constexpr double bits_of_unit = 40;
   static constexpr Index keys_at_once = 24;  // keys that products take as one, as far as rows see them: whole tiles
-
-  // Weights of the first keys beside 2^E, of those of a level.
-  ColumnView<const Scalar> weights_of(Index count, double E, const Level& level = {}) {
-    const Keys<Scalar> keys = loader_.keys();
-    auto weights = own_.weights(count);
-    double M = keys.M;
-    if (count == keys.size() && level.is_only)
-      weights = keys.weights;
-    else
-      M = set_weights_of(level, keys, weights);
-    if (M != no_weight) set_scaled(weights.data(), weights.data(), power_of_two<Scalar>(M - E + level.below()), count);
-    return weights;
-  }
-  // The keys of the segment that row i sees.
-  [[nodiscard]] Index seen_by(Index i) const { return std::min(i + 1, Base::key_tokens_.size); }
-
-  // v_j·dŷ_i of the segment, and its slopes.
-  void add_own_products() {
-    const Index n = size();
-    const Keys<Scalar> keys = loader_.keys();
-    auto products = own_.products(n, n);
-    if (keys.size() > 0) set_causal_product(products.topRows(keys.size()), keys.values, rows_.dY());
-    if (Base::by_slopes_ && keys.size() > 0) {
-      auto slopes = own_.slopes(n, n).topRows(keys.size());
-      set_causal_product(slopes, keys.vectors, loader_.queries().vectors);
-      Base::set_slopes(slopes, keys, true);
-    }
-  }
-  // References of the rows, by groups of them that one serves; sums, if they are added up.
-  void set_references() {
-    if constexpr (is_exponential) return set_exponentials();
-    const Index n = size();
-    const Keys<Scalar> keys = loader_.keys();
-    double seen = log2_before();
-    for (Index begin = 0, end = 0; begin < n; begin = end) {
-      double least = no_weight;
-      for (; end < n; ++end) {
-        const double next =
-            end < keys.size() ? std::max(seen, degree * keys.exponents[end] + log2_of(keys.log_b[end])) : seen;
-        if (least != no_weight && next - least > -least_weight) break;
-        seen = next;
-        if (least == no_weight) least = seen;
-      }
-      const double E = std::ceil(seen);
-      rows_.references().segment(begin, end - begin).setConstant(E);
-      if (E == no_weight || !adds_sums_ || !rows_.divides()) continue;
-      const auto weights = weights_of(std::min(end, keys.size()), E);
-      for (Index i = begin; i < end; ++i)
-        rows_.add(i, sums_of_scores<degree>(logits().col(i).data(), weights.data(), own_.products(n, n).col(i).data(),
-                                            seen_by(i)));
-      add_before(begin, end, E);
-    }
-  }
-  // The same for e^x, each row with its sum as a reference. Logits become scores.
-  void set_exponentials() {
-    rows_.references().setConstant(no_weight);
-    for_known([&](Index i, const RowSum& known, ColumnView<const Scalar>) {
-      if (known.sum == 0) return;
-      const double E = rows_.references()[i] = std::ceil(std::log2(known.sum) + known.exponent);
-      Scalar* const x = logits().col(i).data();
-      const Keys<Scalar> keys = loader_.keys();
-      const LogDecay gates = Base::until(i);
-      const double length = loader_.queries().exponents[i];
-      weigh_exponentials(x, seen_by(i), [&](Index j) {
-        return exponent_of_score(x[j], keys, j, gates, length) - E * std::numbers::ln2;
-      });
-    });
-  }
-  void know_rows() {
-    if (rows_.divides())
-      for_known([&](Index i, const RowSum& known, ColumnView<const Scalar> y) {
-        rows_.know(i, known, y, loader_.queries());
-      });
-  }
-  // visit(row, its sum, y) for the rows that the forward pass has left.
-  template <class Visit>
-  void for_known(const Visit& visit) {
-    if (call_.known.sums == nullptr || Base::query_tokens_.size == 0) return;
-    const auto Y = Base::queries_of(MatrixView<const Scalar>(call_.known.Y, call_.V.rows(), call_.Q.cols()));
-    const RowSum* const sums = call_.known.sums + Base::query_tokens_.begin - call_.options.mask.offset;
-    for (Index i = 0; i < Y.cols(); ++i) visit(Base::first_row() + i, sums[i], Y.col(i));
-  }
-  [[nodiscard]] MatrixView<Scalar> logits() { return memory_.segment.logits(size(), size()); }
-
   // All gradients of the segment: in a unit for every run of rows and one for what comes from behind, and for every
   // level of keys; in one for all where that is no matter.
   void take_runs(const std::vector<RowRun>& runs, const Frame& start) {
@@ -203,7 +81,8 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     const double apart = one.R == no_weight || behind == no_weight ? 0 : std::abs(one.R - behind),
                  R = one.R == 0 && behind <= RowRun::bits_above_1 ? 0 : std::max(one.R, behind);
     Base::adds_ = call_.adds;
-    Base::is_last_ = count <= 1 && apart <= bits_of_unit && set_levels_of(one, R) == 0 && set_levels_behind(R) == 0;
+    Base::is_last_ =
+        count <= 1 && apart <= bits_of_unit && !one.is_faint && set_levels_of(one, R) == 0 && set_levels_behind(R) == 0;
     if (Base::is_last_) return take_run(one, {}, true, R, start);
     own_.moments(Base::flows_through()).setZero();
     for (const RowRun& run : runs)
@@ -214,7 +93,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
   }
   // Levels of the keys of the segment, as its rows see them.
   double set_levels_of(const RowRun& run, double R) {
-    if (run.begin == run.end) return 0;
+    if (run.begin == run.end || run.is_faint) return 0;
     const Keys<Scalar> keys = loader_.keys();
     return set_levels(keys, seen_by(run.end - 1), R,
                       [&](Index j) { return degree * keys.exponents[j] + log2_of(keys.log_b[j]) - run.E; });
@@ -244,7 +123,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     if (with_behind) add_behind(unit, level, d_keys.leftCols(keys), dV);
     auto to_values = keys_of(call_.dV);
     for (Index j = 0; j < keys; ++j) Base::give(to_values.col(j), dV.col(j), unit);
-    Base::go_back(with_behind && level.number == 0, unit, start);
+    Base::go_back(with_behind && level.number == 0, unit + run.slope, start);
     Base::adds_ = true;
   }
   void set_row_gradients(const RowRun& run, double R) {
@@ -255,7 +134,7 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
       const Scalar beside = rho == no_weight ? Scalar(0) : power_of_two<Scalar>(rho - R);
       factors[i] = rows_.factors()[i] * beside;
       last[i] = rows_.last()[i] * beside;
-      set_gradient(own_.G(e, n).col(i), i, factors[i]);
+      Base::set_gradient(own_.G(e, n).col(i), i, factors[i]);
     }
   }
   // The pairs of the segment with keys of a level, in the unit 2^R.
@@ -266,12 +145,15 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
     if (seen == 0) return;
     auto products = used_up(level, own_.products(n, n), own_.other_products),
          scores = used_up(level, logits(), own_.other_logits);
-    const auto weights = weights_of(seen, run.E, level);
+    auto pairs = Base::faint_pairs(seen);
+    const auto weights = run.is_faint ? pairs.bring_near(scores.col(run.begin).head(seen), loader_.keys(), {}, run.E)
+                                      : Base::weights_of(seen, run.E, level);
     for (Index i = run.begin; i < run.end; ++i) {
       Scalar* const x = scores.col(i).data();
       if (rows_.exponents()[i] == no_weight) products.col(i).setZero();  // no gradient, whatever dy is
       differentiate_row<F>(x, products.col(i).data(), d_logits.col(i).data(), weights.data(), own_.factors(n)[i],
                            own_.last(n)[i], seen_by(i));
+      if (run.is_faint) pairs.bring_back(d_logits.col(i).head(seen), run.slope);
       std::fill(x + seen_by(i), x + std::min(seen, (i / keys_at_once + 1) * keys_at_once), Scalar(0));
       if (Base::by_slopes_)
         d_logits.col(i).head(seen_by(i)).array() *= own_.slopes(n, n).col(i).head(seen_by(i)).array();
@@ -289,8 +171,6 @@ class SegmentAdjoint : protected SegmentVectors<Scalar, F> {
                   scores.block(j, first, some, rows).transpose());
     }
   }
-
-  bool adds_sums_;
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

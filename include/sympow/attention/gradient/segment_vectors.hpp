@@ -272,7 +272,8 @@ class SegmentVectors {
     for (Index i = 0; i < Q.cols(); ++i) {
       auto dq = d_queries.col(first_row() + i);
       set_times_power_of_two<Scalar>(dq, dq, R - length_of(loader_.queries().exponents[first_row() + i]));
-      call_.d_scale += static_cast<double>(dot_product(Q.col(i).data(), dq.data(), d));
+      const auto product = static_cast<double>(dot_product(Q.col(i).data(), dq.data(), d));
+      if (std::isfinite(product) || !dq.isZero(0)) call_.d_scale += product;  // a query may be hidden
       if (mantissa != 1) TwoPartFactor<Scalar>(mantissa).multiply(dq.data(), d);
       give(dQ.col(i), dq, of_scale);
       const Index before = s.begin - 1 - i;  // what comes next is asked for: to be read here, to be written below

@@ -1,26 +1,15 @@
 // A transition as the engines of gradients see it.
 #pragma once
 
-#include <concepts>
-
-#include <sympow/attention/weights.hpp>
-#include <sympow/transition/decay.hpp>
-#include <sympow/transition/product.hpp>
+#include <sympow/attention/engine/seen_transition.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// On the way there and on the way back, which adds to a gradient. Where channels decay and scores are powers, the gate
-/// of a token's slowest channel is a scalar one on the way there,
-///
-///     Symᴾ(diag(a_t)) = γ_tᴾ Symᴾ(diag(a_t / γ_t)),   γ_t = max_c a_tc
-///
-/// so that exponents have it, and not the numbers of queries, keys and states, whose powers would be below all of the
-/// type. On the way back the flow through a channel is that through all of a_t. Source: Symᴾ is homogeneous.
+/// On the way there, with the gates of slowest channels as scalar ones, see `with_slowest_apart`, and on the way back,
+/// which adds to a gradient: the flow through a channel is that through all of a_t.
 template <class Scalar, class F, Transition A>
 class VjpViews {
-  static constexpr bool has_slowest = F::score == Score::power && requires(const A& a, Eigen::VectorXd& slowest) {
-    { a.beside_slowest(slowest) } -> std::same_as<A>;
-  };
+  static constexpr bool has_slowest = has_slowest_channel<F, A>;
   using Seen = std::conditional_t<has_slowest, TransitionProduct<Decay, A>, const A&>;
 
  public:
@@ -32,13 +21,10 @@ class VjpViews {
 
  private:
   static Seen see(const A& transition) {
-    if constexpr (has_slowest) {
-      Eigen::VectorXd slowest;
-      A rest = transition.beside_slowest(slowest);
-      return {Decay(degree_of<F> * slowest), std::move(rest)};
-    } else {
+    if constexpr (has_slowest)
+      return with_slowest_apart<F>(transition);
+    else
       return transition;
-    }
   }
   [[nodiscard]] const A& rest() const {
     if constexpr (has_slowest)
