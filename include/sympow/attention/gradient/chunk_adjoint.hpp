@@ -32,8 +32,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const Index e = call_.V.rows(), D = H_.S.cols(), rows = loader_.vector_rows();
     Base::reserve(n);
     memory_.fold.template reserve<F>(rows, e, D, n, n, action_ == KeyAction::scale);
-    memory_.fold.panels.template reserve<F>(rows, 2 * n, 0);
-    memory_.fold.panels.template reserve_vjp<F>(rows, 2 * n);
+    memory_.fold.panels.template reserve_vjp<F>(rows, n);
     memory_.channels(call_.K.rows()), own_.monomials(action_ == KeyAction::scale ? D : 0);
     for (auto* panel : {&own_.state, &own_.adjoint, &own_.transposed})
       if (action_ == KeyAction::mix) (*panel)(e + 1, D);
@@ -78,17 +77,15 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (S_->empty()) return;
     if (read_ != nullptr && read_->is_known()) return read_->put_back(own_, rows_.noise());
     const MatrixView<Scalar> queries = loader_.queries().vectors;
-    const Index all = rows_.divides() ? 2 * n : n;
-    const MatrixView<Scalar> rows = all > n ? own_.row_vectors(queries.rows(), all) : queries;
-    auto d_rows = own_.d_row_vectors(queries.rows(), all);
-    for (Index k = 0; k < all && all > n; k += n) rows.middleCols(k, n) = queries;
+    auto d_rows = own_.d_row_vectors(queries.rows(), rows_.divides() ? 2 * n : n);
     auto dY = own_.tokens_down(n, call_.V.rows());
     set_copy(dY, rows_.dY().transpose());
-    for_feature_gradients(feature_, memory_.fold.panels, rows, d_rows, [&](Index first, MatrixView<Scalar> gradients) {
-      const Index width = gradients.cols();
-      set_product(gradients.topRows(n), dY, MatrixView<Scalar>(S_->S).middleCols(first, width));
-      for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(S_->Z[first + c]);
-    });
+    for_feature_gradients(
+        feature_, memory_.fold.panels, queries, d_rows.leftCols(n), [&](Index first, MatrixView<Scalar> gradients) {
+          set_product(gradients, dY, MatrixView<Scalar>(S_->S).middleCols(first, gradients.cols()));
+        });
+    if (rows_.divides())
+      set_feature_gradients<F, Scalar>(feature_, memory_.fold.panels, queries, S_->Z, d_rows.rightCols(n));
     for (Index i = 0; i < n; ++i) {
       own_.read_products(n)[i] = product_with_features(queries.col(i), d_rows.col(i));
       own_.read(n)[i] = rows_.divides() ? product_with_features(queries.col(i), d_rows.col(n + i)) : 0;
