@@ -202,15 +202,19 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const Forgetting decay = FoldedSums<Scalar>::forgetting(
         feature_, H_.S.cols(), memory_.fold,
         was_empty || next == no_weight ? 0 : weight_of(total(), H_.exponent() - exponent), log_of_channels());
+    auto d_keys = own_.d_key_vectors(keys.rows(), count), d_keys_of_Z = own_.d_keys_of_Z(keys.rows(), count);
+    constexpr bool is_apart = has_form<F, Scalar>;  // what Z gives to keys
+    if (is_apart && !was_empty)
+      set_feature_gradients<F, Scalar>(feature_, memory_.fold.panels, keys, H_.Z, d_keys_of_Z);
     for_feature_panels_vjp(
-        feature_, memory_.fold.panels, keys, queries, own_.d_key_vectors(keys.rows(), count),
+        feature_, memory_.fold.panels, keys, queries, d_keys,
         [&](Index first, const Entries<Scalar>& of_keys, const Entries<Scalar>& of_rows, MatrixView<Scalar> gradients) {
           const Index width = of_keys.cols();
           const auto S = MatrixView<Scalar>(H_.S).middleCols(first, width);
           const auto Z = ColumnView<Scalar>(H_.Z).segment(first, width);
-          for (Index c = 0; c < width; ++c) gradients.col(c).setConstant(Z[c]);
+          for (Index c = 0; c < width && (was_empty || !is_apart); ++c) gradients.col(c).setConstant(Z[c]);
           if (!was_empty) {
-            add_product(gradients, V, S);
+            product<!is_apart>(gradients, V, S);
             add_product(values, S, of_keys.transpose());
           }
           if (action_ == KeyAction::mix) pull_adjoint();
@@ -218,6 +222,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
           add_product(S, G, of_rows);
           add_product(Z, of_rows.transpose(), last);
         });
+    if (is_apart && !was_empty) d_keys += d_keys_of_Z;
     if (H_.L = next; next == no_weight) H_.clear();
   }
   // L of H before the chunk.
