@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include <sympow/attention/folded_sums.hpp>
@@ -94,7 +95,7 @@ class LiftedTurns {
       }
       ++row;
     }
-    std::ranges::stable_sort(entries_, {}, &Entry::plane);
+    std::ranges::sort(entries_, {}, [](const Entry& x) { return std::tuple(x.plane, x.row, x.column); });
   }
 
   struct Entry {
