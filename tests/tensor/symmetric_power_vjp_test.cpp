@@ -138,6 +138,19 @@ TEMPLATE_TEST_CASE("long runs of leaves", "[tensor]", float, double) {
   check<3, TestType>(random.matrix<TestType>(33, 17), random.matrix<TestType>(symmetric_dimension(33, 3), 17), {144});
 }
 
+TEMPLATE_TEST_CASE("one gradient of φ² for all tokens is a quadratic form's", "[tensor]", float, double) {
+  test::Random random(5);
+  const SymmetricPower<2> feature;
+  for (const Index d : {1, 2, 5, 33}) {
+    const Matrix<TestType> x = random.matrix<TestType>(d, 7);
+    const Vector<TestType> z = random.matrix<TestType>(feature.dimension(d), 1);
+    Matrix<TestType> form(d, d);
+    feature.set_form(detail::ColumnView<const TestType>(z), detail::MatrixView<TestType>(form));
+    REQUIRE(form == form.transpose());
+    require_defined<TestType>((form * x).eval(), defined_vjp<TestType>(x, z.replicate(1, 7), 2), 2);
+  }
+}
+
 TEST_CASE("columns that leave the stack's share", "[tensor]") {
   const Index d = 4100, D = symmetric_dimension(d, 2);
   Vector<float> x = Vector<float>::Zero(d), dx(d), dy = Vector<float>::Constant(D, 3);

@@ -12,6 +12,11 @@ namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr Index panel_width = 144;  // entries of φ at a time: whole tiles of a product, and whole short sums
 
+/// Whether φ is quadratic, and z·φ a form whose gradients are products.
+template <class F, class Scalar>
+inline constexpr bool has_form =
+    requires(const F& feature, ColumnView<const Scalar> z, MatrixView<Scalar> form) { feature.set_form(z, form); };
+
 /// Memory for panels.
 template <class Scalar>
 struct PanelMemory {
@@ -25,6 +30,7 @@ struct PanelMemory {
   Panel<Scalar> d_panel;     ///< m × width, of some entries of φ
   Panel<Scalar> d_scratch;   ///< m × `vjp_columns` of the power
   Panel<Scalar> d_features;  ///< D × m, of all entries
+  Panel<Scalar> form;        ///< d × d, of the quadratic form of one gradient for all tokens
 
   /// Memory for so many queries and keys.
   template <class F>
@@ -39,6 +45,7 @@ struct PanelMemory {
     d_panel(gradients, degree_of<F> > 1 ? panel_width : rows);
     if constexpr (degree_of<F> > 1) d_tokens(gradients, rows);
     if constexpr (requires { F::vjp_columns(rows); }) d_scratch(gradients, F::vjp_columns(rows));
+    if constexpr (has_form<F, Scalar>) form(rows, rows);
   }
 };
 

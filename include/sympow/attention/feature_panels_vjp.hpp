@@ -65,4 +65,19 @@ void for_feature_gradients(const F& feature, PanelMemory<Scalar>& memory, Matrix
   }
 }
 
+/// The same of one gradient z of φ for all tokens: d_columns.col(t) = Dφ(x_t)ᵀ z.
+template <class F, class Scalar>
+void set_feature_gradients(const F& feature, PanelMemory<Scalar>& memory, MatrixView<Scalar> columns,
+                           ColumnView<const Scalar> z, MatrixView<Scalar> d_columns) {
+  if constexpr (has_form<F, Scalar>) {
+    const auto form = memory.form(columns.rows(), columns.rows());
+    feature.set_form(z, form);
+    set_product(d_columns, form, columns);
+  } else {
+    for_feature_gradients(feature, memory, columns, d_columns, [&](Index first, MatrixView<Scalar> gradients) {
+      for (Index c = 0; c < gradients.cols(); ++c) gradients.col(c).setConstant(z[first + c]);
+    });
+  }
+}
+
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -54,6 +54,9 @@ Scalar power_of_two(double exponent) {
 /// 2^exponent x for a whole exponent, rounded once and infinite only where the product is.
 template <class Scalar>
 Scalar times_power_of_two(Scalar x, double exponent) {
+  using Limits = std::numeric_limits<Scalar>;
+  if (Limits::min_exponent < exponent && exponent < Limits::max_exponent)
+    return x * normal_power_of_two<Scalar>(static_cast<int>(exponent));
   return std::ldexp(x, static_cast<int>(std::clamp(exponent, -8192.0, 8192.0)));
 }
 

@@ -5,6 +5,7 @@
 
 #include <sympow/core/view.hpp>
 #include <sympow/feature/feature_map.hpp>
+#include <sympow/tensor/quadratic_form.hpp>
 #include <sympow/tensor/symmetric_power.hpp>
 #include <sympow/tensor/symmetric_power_vjp.hpp>
 
@@ -96,6 +97,13 @@ struct SymmetricPower final {
     requires(P > 1)
   {
     return detail::SymmetricPowerVjp<P, double>::scratch_columns(d);
+  }
+  /// The linear map x ↦ Dφ(x)ᵀ z as a d × d matrix.
+  template <class Z, class M>
+  void set_form(const Z& z, M&& form) const
+    requires(P == 2)
+  {
+    detail::set_quadratic_form<typename Z::Scalar>(z, form);
   }
 };
 

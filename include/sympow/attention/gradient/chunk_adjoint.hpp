@@ -3,6 +3,7 @@
 
 #include <sympow/attention/feature_panels_vjp.hpp>
 #include <sympow/attention/gradient/adjoint_content.hpp>
+#include <sympow/attention/gradient/mixed_states.hpp>
 #include <sympow/attention/gradient/read_rows.hpp>
 #include <sympow/attention/gradient/segment_adjoint.hpp>
 
@@ -24,7 +25,10 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   using typename Base::Level;
 
   ChunkAdjoint(const F& feature, const VjpCall<Scalar>& call, AdjointContent<Scalar>& adjoint)
-      : Base(feature, call, false, true), gauge_(adjoint.gauge), H_(adjoint.sums) {}
+      : Base(feature, call, false, true),
+        gauge_(adjoint.gauge),
+        H_(adjoint.sums),
+        mixed_(call.transition, call.adjoint_memory, call.V.rows(), call.K.rows()) {}
   ~ChunkAdjoint() = default;
 
   /// Memory for chunks of n tokens.
@@ -32,11 +36,9 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const Index e = call_.V.rows(), D = H_.S.cols(), rows = loader_.vector_rows();
     Base::reserve(n);
     memory_.fold.template reserve<F>(rows, e, D, n, n, action_ == KeyAction::scale);
-    memory_.fold.panels.template reserve<F>(rows, 2 * n, 0);
-    memory_.fold.panels.template reserve_vjp<F>(rows, 2 * n);
+    memory_.fold.panels.template reserve_vjp<F>(rows, n);
     memory_.channels(call_.K.rows()), own_.monomials(action_ == KeyAction::scale ? D : 0);
-    for (auto* panel : {&own_.state, &own_.adjoint, &own_.transposed})
-      if (action_ == KeyAction::mix) (*panel)(e + 1, D);
+    if (action_ == KeyAction::mix) mixed_.reserve();
   }
 
   /// Takes the loaded chunk back from the state before it. `read` is what its rows have read of that, if it is known;
@@ -77,17 +79,15 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (S_->empty()) return;
     if (read_ != nullptr && read_->is_known()) return read_->put_back(own_, rows_.noise());
     const MatrixView<Scalar> queries = loader_.queries().vectors;
-    const Index all = rows_.divides() ? 2 * n : n;
-    const MatrixView<Scalar> rows = all > n ? own_.row_vectors(queries.rows(), all) : queries;
-    auto d_rows = own_.d_row_vectors(queries.rows(), all);
-    for (Index k = 0; k < all && all > n; k += n) rows.middleCols(k, n) = queries;
+    auto d_rows = own_.d_row_vectors(queries.rows(), rows_.divides() ? 2 * n : n);
     auto dY = own_.tokens_down(n, call_.V.rows());
     set_copy(dY, rows_.dY().transpose());
-    for_feature_gradients(feature_, memory_.fold.panels, rows, d_rows, [&](Index first, MatrixView<Scalar> gradients) {
-      const Index width = gradients.cols();
-      set_product(gradients.topRows(n), dY, MatrixView<Scalar>(S_->S).middleCols(first, width));
-      for (Index c = 0; c < width && all > n; ++c) gradients.bottomRows(n).col(c).setConstant(S_->Z[first + c]);
-    });
+    for_feature_gradients(feature_, memory_.fold.panels, queries, d_rows.leftCols(n),
+                          [&](Index first, MatrixView<Scalar> gradients) {
+                            set_product(gradients, dY, MatrixView<Scalar>(S_->S).middleCols(first, gradients.cols()));
+                          });
+    if (rows_.divides())
+      set_feature_gradients<F, Scalar>(feature_, memory_.fold.panels, queries, S_->Z, d_rows.rightCols(n));
     for (Index i = 0; i < n; ++i) {
       own_.read_products(n)[i] = product_with_features(queries.col(i), d_rows.col(i));
       own_.read(n)[i] = rows_.divides() ? product_with_features(queries.col(i), d_rows.col(n + i)) : 0;
@@ -135,15 +135,17 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       for_blocks(d_queries.rows(), [&](Index first, auto count) {  // factors may leave the type, not their products
         const auto part = [&](Index t) { return slope * d_rows.col(t).segment(first, count).template cast<double>(); };
         auto to = d_queries.col(i).segment(first, count);
-        if (all == n) return to = (of_dy * part(i)).template cast<Scalar>(), void();
-        to = (of_dy * part(i) + of_ones * part(n + i)).template cast<Scalar>();
+        if (all > n)
+          to = (of_dy * part(i) + of_ones * part(n + i)).template cast<Scalar>();
+        else
+          to = (of_dy * part(i)).template cast<Scalar>();
       });
       own_.of_rows(n)[i] = times_power_of_two(of_dy * own_.read_products(n)[i] + of_ones * own_.read(n)[i], R);
     }
   }
 
   double look_behind() override {
-    if (action_ == KeyAction::mix) keep_mixed();
+    if (action_ == KeyAction::mix) mixed_.keep(*S_, H_);
     const double through = find_through();
     exponent_of_keys_ = H_.empty() ? no_weight : loader_.keys().M + H_.exponent();
     pass_adjoint(loader_.keys().size());
@@ -168,7 +170,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     if (!passes || call_.options.mask.is_full) return 0;
     if constexpr (!is_embedded)
       if (action_ == KeyAction::scale) return find_through_channels(weight);
-    return weight.times(action_ == KeyAction::mix ? mixed_product() : inner_product(H_, *S_));
+    return weight.times(action_ == KeyAction::mix ? mixed_.product_through(loader_.segment()) : inner_product(H_, *S_));
   }
   double find_through_channels(const FarWeight& weight) {
     const Index D = H_.S.cols();
@@ -205,28 +207,34 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     const Forgetting decay = FoldedSums<Scalar>::forgetting(
         feature_, H_.S.cols(), memory_.fold,
         was_empty || next == no_weight ? 0 : weight_of(total(), H_.exponent() - exponent), log_of_channels());
+    auto d_keys = own_.d_key_vectors(keys.rows(), count), d_keys_of_Z = own_.d_keys_of_Z(keys.rows(), count);
+    constexpr bool is_apart = has_form<F, Scalar>;  // what Z gives to keys
+    if (is_apart && !was_empty)
+      set_feature_gradients<F, Scalar>(feature_, memory_.fold.panels, keys, H_.Z, d_keys_of_Z);
     for_feature_panels_vjp(
-        feature_, memory_.fold.panels, keys, queries, own_.d_key_vectors(keys.rows(), count),
+        feature_, memory_.fold.panels, keys, queries, d_keys,
         [&](Index first, const Entries<Scalar>& of_keys, const Entries<Scalar>& of_rows, MatrixView<Scalar> gradients) {
           const Index width = of_keys.cols();
           const auto S = MatrixView<Scalar>(H_.S).middleCols(first, width);
           const auto Z = ColumnView<Scalar>(H_.Z).segment(first, width);
-          for (Index c = 0; c < width; ++c) gradients.col(c).setConstant(Z[c]);
+          for (Index c = 0; c < width && (was_empty || !is_apart); ++c) gradients.col(c).setConstant(Z[c]);
           if (!was_empty) {
-            add_product(gradients, V, S);
+            product<!is_apart>(gradients, V, S);
             add_product(values, S, of_keys.transpose());
           }
-          if (action_ == KeyAction::mix) pull_adjoint();
+          if (action_ == KeyAction::mix) mixed_.pull(loader_.segment(), H_);
           H_.forget(decay, first, width);
           add_product(S, G, of_rows);
           add_product(Z, of_rows.transpose(), last);
         });
+    if (is_apart && !was_empty) d_keys += d_keys_of_Z;
     if (H_.L = next; next == no_weight) H_.clear();
   }
   // L of H before the chunk.
   [[nodiscard]] double next_of_adjoint() {
-    double next = H_.empty() || loader_.begins_anew() ? no_weight : H_.L + log2_of(total());
-    for (Index i = 0; i < size() && !loader_.begins_anew(); ++i)
+    if (loader_.begins_anew()) return no_weight;
+    double next = H_.empty() ? no_weight : H_.L + log2_of(total());
+    for (Index i = 0; i < size(); ++i)
       if (rows_.exponents()[i] != no_weight && loader_.queries().exponents[i] != no_weight)
         next = std::max(next, rows_.exponents()[i] - rows_.references()[i] + log2_of(loader_.first().high));
     return next;
@@ -234,34 +242,11 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   [[nodiscard]] const Eigen::VectorXd& log_of_channels() const {
     return action_ == KeyAction::scale ? memory_.log_channels : H_.log_channels;
   }
-  void keep_mixed() {
-    auto state = own_.state(H_.S.rows() + 1, H_.S.cols()), adjoint = own_.adjoint(H_.S.rows() + 1, H_.S.cols());
-    state << S_->S, S_->Z.transpose();
-    adjoint << H_.S, H_.Z.transpose();
-    mixed_exponent_ = S_->empty() || H_.empty() ? no_weight : S_->exponent() + H_.exponent();
-  }
-  // ⟨H, [S; Z] A_a … A_b⟩ without their exponents.
-  double mixed_product() {
-    const Index rows = H_.S.rows() + 1, d = H_.S.cols();
-    auto moved = own_.transposed(rows, d);
-    moved = own_.state(rows, d);
-    call_.transition.advance(loader_.segment(), Batch<Scalar>(moved));
-    return static_cast<double>(dot_product(moved.data(), own_.adjoint(rows, d).data(), rows * d));
-  }
-  // H ← H (A_a … A_b)ᵀ.
-  void pull_adjoint() {
-    auto transposed = own_.transposed(H_.S.cols(), H_.S.rows());
-    set_copy(transposed, H_.S.transpose());
-    call_.transition.pull(loader_.segment(), Batch<Scalar>(transposed));
-    set_copy(H_.S, transposed.transpose());
-    call_.transition.pull(loader_.segment(), Batch<Scalar>(H_.Z));
-  }
-
   [[nodiscard]] double exponent_behind() override {
     const auto with = [](double exponent, const LogDecay& decay) {
       return exponent == no_weight ? no_weight : std::ceil(exponent + log2_of(decay.high));
     };
-    return std::max(with(exponent_of_keys_, loader_.rest()), with(mixed_exponent_, loader_.total()));
+    return std::max(with(exponent_of_keys_, loader_.rest()), with(mixed_.exponent(), loader_.total()));
   }
   [[nodiscard]] double log2_behind(Index j) override {
     const Keys<Scalar> keys = loader_.keys();
@@ -284,17 +269,14 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
       own_.of_keys(size())[j] += times_power_of_two(exact * product_with_features(keys.vectors.col(j), d_vector), R);
     }
   }
-  bool mixes_state(double R) override {
-    if (mixed_exponent_ == no_weight) return false;
-    own_.state(H_.S.rows() + 1, H_.S.cols()) *= static_cast<Scalar>(loader_.total().weight(mixed_exponent_ - R));
-    return true;
-  }
+  bool mixes_state(double R) override { return mixed_.set_unit(loader_.total(), R); }
 
   FoldedSums<Scalar>* S_ = nullptr;
   FoldedSums<Scalar>& H_;
+  MixedStates<Scalar> mixed_;
   ReadRows<Scalar>* read_ = nullptr;
   bool goes_on_ = true;
-  double slowest_ = 0, exponent_of_keys_ = no_weight, mixed_exponent_ = no_weight;
+  double slowest_ = 0, exponent_of_keys_ = no_weight;
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -44,8 +44,9 @@ struct AdjointMemory {
   Panel<Scalar> d_queries, d_keys;              ///< rows × n
   Panel<Scalar> d_plain_queries, d_plain_keys;  ///< d × n, of what an embedded score was made of
   Panel<Scalar> features;                       ///< rows × n
-  Panel<Scalar> row_vectors, d_row_vectors;     ///< rows × 2 n: queries twice; Sᵀ dŷ and Z brought back through φ
-  Panel<Scalar> d_key_vectors, key_values;      ///< rows × n: Hᵀ v⁺ brought back through φ; H φ(k), e × n
+  Panel<Scalar> d_row_vectors;                  ///< rows × 2 n: Sᵀ dŷ and Z brought back through φ
+  Panel<Scalar> d_key_vectors, d_keys_of_Z;     ///< rows × n: Hᵀ v⁺ brought back through φ, and its last row alone
+  Panel<Scalar> key_values;                     ///< e × n: H φ(k)
   Panel<Scalar> state, adjoint, transposed;     ///< (e + 1) × d of a state that is mixed
   Panel<double> read, read_products;            ///< n: Zᵀφ(q) and φ(q)·Sᵀ dŷ
   Panel<double> flows, of_rows, of_keys;        ///< n: couplings through every token; of rows with what is before, …
@@ -59,8 +60,8 @@ struct AdjointMemory {
     for (auto* panel : {&products, &d_logits}) (*panel)(n, n);
     for (auto* panel : {&G, &dV, &tokens_down, &key_values}) (*panel)(e, n);
     for (auto* panel : {&queries, &keys, &moved_queries, &moved_keys, &d_plain_queries, &d_plain_keys}) (*panel)(d, n);
-    for (auto* panel : {&d_queries, &d_keys, &features, &d_key_vectors}) (*panel)(vector_rows, n);
-    for (auto* panel : {&row_vectors, &d_row_vectors}) (*panel)(vector_rows, 2 * n);
+    for (auto* panel : {&d_queries, &d_keys, &features, &d_key_vectors, &d_keys_of_Z}) (*panel)(vector_rows, n);
+    d_row_vectors(vector_rows, 2 * n);
     for (auto* panel : {&weights, &factors, &last, &faint_logits, &faint_weights}) (*panel)(n);
     for (auto* panel : {&read, &read_products, &flows, &of_rows, &of_keys, &levels, &level_exponents}) (*panel)(n);
     through(d), moments(d), scratch(std::max(d, 2 * n));

@@ -1,6 +1,10 @@
 // What flows through a chunk: couplings of the keys before it with the rows after it, by way of S and H.
 #pragma once
 
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
 #include <sympow/attention/folded_sums.hpp>
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/transition/transport_vjp.hpp>
@@ -48,10 +52,25 @@ class LiftedTurns {
     d_ = d;
   }
 
-  /// flows_u += factor ⟨H⁺, L_u S⁺⟩.
+  /// flows_u += factor ⟨H⁺, L_u S⁺⟩, by short sums of a plane's entries.
   template <class Scalar>
   void add(const FoldedSums<Scalar>& H, const FoldedSums<Scalar>& S, double factor, double* flows) const {
-    for (const Entry& x : entries_) flows[x.plane] += factor * x.value * column_product(H, x.row, S, x.column);
+    for (auto first = entries_.begin(), end = first; first != entries_.end(); first = end) {
+      double sum = 0;
+      for (; end != entries_.end() && end - first < short_sum && end->plane == first->plane; ++end)
+        sum += end->value * static_cast<double>(H.Z[end->row]) * static_cast<double>(S.Z[end->column]);
+      for_blocks<64>(S.S.rows(), [&](Index begin, auto count) {
+        using Some = Eigen::Array<Scalar, block_size<decltype(count)>, 1, 0, 64, 1>;
+        const auto some = [&](const FoldedSums<Scalar>& of, Index column) {
+          return Eigen::Map<const Some>(of.S.data() + column * of.S.rows() + begin, count);
+        };
+        Some terms = Some::Zero(count);
+        for (auto x = first; x != end; ++x)
+          terms += static_cast<Scalar>(x->value) * (some(H, x->row) * some(S, x->column));
+        sum += static_cast<double>(terms.sum());
+      });
+      flows[first->plane] += factor * sum;
+    }
   }
 
  private:
@@ -76,6 +95,7 @@ class LiftedTurns {
       }
       ++row;
     }
+    std::ranges::sort(entries_, {}, [](const Entry& x) { return std::tuple(x.plane, x.row, x.column); });
   }
 
   struct Entry {
