@@ -264,9 +264,9 @@ SYMPOW_API sympow_status sympow_states_tokens(const sympow_states* states, int64
 /// times the root of their multiplicity. Infinite where the type cannot hold it. Cost: two copies.
 SYMPOW_API sympow_status sympow_states_read(const sympow_states* states, const sympow_tensor* sums,
                                             const sympow_tensor* normaliser, const sympow_tensor* angles);
-/// The other way: states begin with S, Z and angles μ, null: 0, all of them finite. For states that are parameters, were
-/// computed or came from elsewhere. They have seen no token; rows that go on from them agree to rounding with those that
-/// go on from the states that were read. Gradients in states are those in S, Z and μ.
+/// The other way: states begin with S, Z and the angles μ, null: 0, all of them finite. For states that are parameters,
+/// were computed or came from elsewhere. They have seen no token; rows that go on from them agree to rounding with
+/// those that go on from the states that were read. Gradients in states are those in S, Z and μ.
 SYMPOW_API sympow_status sympow_states_write(sympow_states* states, const sympow_tensor* sums,
                                              const sympow_tensor* normaliser, const sympow_tensor* angles);
 
