@@ -40,7 +40,7 @@ void mutate_units(Found& found, Kind kind) {
   mutate_kernel<K>(
       found, kind, [](auto& backward, const host::Options& options) { return backward.units(options); },
       [](const auto& b) {
-        return bits(b.query_units, b.row_units, b.key_units, b.values_exponent, b.query, b.unit, b.exponent, b.peak,
+        return bits(b.query_units, b.row_units, b.key_units, b.values_exponent, b.inverse, b.unit, b.exponent, b.peak,
                     b.factor, b.offset);
       });
 }

@@ -1,0 +1,107 @@
+// A backward pass of the chunked form, in one call or in several with states between them, by the gradient row rule.
+#pragma once
+
+#include <memory>
+
+#include "backward.hpp"
+#include "forward_cases.hpp"
+#include "gradient_rule.hpp"
+
+namespace sympow::test {
+
+template <class X>
+std::vector<double> sequence_of(const Tokens<X>& x, int b) {
+  std::vector<double> all;
+  for (int t = 0; t < x.batch.length(b); ++t)
+    for (int h = 0; h < x.heads; ++h)
+      for (int c = 0; c < x.width; ++c) all.push_back(static_cast<double>(to_float(x.data[x.at(b, t, h, c)])));
+  return all;
+}
+
+/// What sequence b must come to.
+template <class K>
+GradientRule rule_of(const ArraysOf<K>& x, const GradientBuffers<typename K::T, K::d>& gradients, int b) {
+  const Case& how = x.how;
+  const Heads& heads = how.heads;
+  return GradientRule({K::P, K::d, how.e, x.batch.length(b), heads.query, heads.key, how.log_gate ? heads.state : 0,
+                       how.normalised, how.scale, sequence_of(x.queries, b), sequence_of(x.keys, b),
+                       sequence_of(x.values, b), sequence_of(gradients.d_rows, b),
+                       how.log_gate ? sequence_of(x.gates, b) : std::vector<double>{}});
+}
+
+/// The largest error of an array in relation to its bound, `rule` times that of the reference. Not a number: infinite.
+template <class X>
+double worst_error(const Tokens<X>& got, int b, const GradientRule::Entries& expected, double rule) {
+  const std::vector<double> all = sequence_of(got, b);
+  double worst = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double off = rule * expected.bound[i] + least_of<X>;
+    const double error = std::abs(all[i] - expected.exact[i]) / off;
+    worst = std::max(worst, std::isnan(error) ? infinity : error);
+  }
+  return worst;
+}
+
+/// Calls from each of `cuts` to the next, forward and then backward; the last cut is beyond all lengths. Every call but
+/// the last leaves a state, every one but the first the gradient of it.
+template <class K>
+host::Report run_calls(ArraysOf<K>& x, GradientBuffers<typename K::T, K::d>& gradients, const std::vector<int>& cuts,
+                       const host::Options& options = {}) {
+  using Pass = Backward<typename K::T, K::P, K::d>;
+  const std::size_t calls = cuts.size() - 1;
+  std::vector<std::unique_ptr<Pass>> passes;
+  std::vector<std::unique_ptr<StateBuffers>> states, adjoints;
+  const auto state = [&] {
+    return std::make_unique<StateBuffers>(x.batch.size() * x.how.heads.state, Pass::D, x.how.e, 0);
+  };
+  host::Report report;
+  for (std::size_t n = 0; n < calls; ++n) {
+    passes.push_back(std::make_unique<Pass>(x, gradients, cuts[n], cuts[n + 1]));
+    states.push_back(state()), adjoints.push_back(state());
+    join(report, passes[n]->forward.run(options, n > 0 ? states[n - 1].get() : nullptr,
+                                        n + 1 < calls ? states[n].get() : nullptr));
+  }
+  for (std::size_t n = calls; n-- > 0;)
+    join(report, passes[n]->run_chunked(options, n > 0 ? states[n - 1].get() : nullptr,
+                                        n + 1 < calls ? adjoints[n].get() : nullptr,
+                                        n > 0 ? adjoints[n - 1].get() : nullptr));
+  passes[0]->check_stored(report);
+  return report;
+}
+
+/// Runs without a fault, all gradients stored, all within the rule: "", else what is wrong. A gate of 0 has the
+/// gradient 0.
+template <class K>
+std::string run_chunked_backward(Case how, const std::vector<int>& cuts = {0, 1 << 30},
+                                 const std::function<void(ArraysOf<K>&, GradientBuffers<typename K::T, K::d>&)>& edit =
+                                     {},
+                                 const host::Options& options = {}) {
+  how.has_factors = how.normalised;
+  ArraysOf<K> x(how);
+  GradientBuffers<typename K::T, K::d> gradients(x, 0);
+  if (edit) edit(x, gradients);
+  const host::Report report = run_calls<K>(x, gradients, cuts, options);
+  if (!report.clean()) return report.text();
+  const double states = (x.batch.longest + how.chunk - 1) / how.chunk + static_cast<int>(cuts.size()) - 2;
+  const double rule = (6 + K::P) * u_of<typename K::T> * (1 + std::sqrt(states));
+  for (int b = 0; b < x.batch.size(); ++b) {
+    const GradientRule expected = rule_of<K>(x, gradients, b);
+    const double errors[] = {worst_error(gradients.d_queries, b, expected.q, rule),
+                             worst_error(gradients.d_keys, b, expected.k, rule),
+                             worst_error(gradients.d_values, b, expected.v, rule),
+                             how.log_gate ? worst_error(gradients.d_gates, b, expected.gates, rule) : 0.};
+    const char* names[] = {"dq", "dk", "dv", "d log gate"};
+    for (int n = 0; n < 4; ++n)
+      if (!(errors[n] <= 1))
+        return std::string(names[n]) + " of sequence " + std::to_string(b) + ": " + std::to_string(errors[n]) +
+               " of the rule";
+    for (int t = 0; t < x.batch.length(b) && how.log_gate; ++t)
+      for (int h = 0; h < how.heads.state; ++h)
+        if ((t == 0 || how.log_gate(t + h) == -infinity) && gradients.d_gates.data[gradients.d_gates.at(b, t, h, 0)] != 0)
+          return "d log gate of token " + std::to_string(t) + " is not 0";
+    if (std::getenv("SYMPOW_SHOW")) std::printf("%.3f %.3f %.3f %.3f\n", errors[0], errors[1], errors[2], errors[3]);
+  }
+  return "";
+}
+
+}  // namespace sympow::test
