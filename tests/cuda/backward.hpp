@@ -105,10 +105,10 @@ struct Backward {
     join(report, queries(options));
     join(report, keys(options));
     if (has_flows())
-      join(report, launch<Passing<T>>(Passing<T>::blocks(sequences(), heads()),
-                                      {states(), adjoint_states(), forward.chunks.total, passing, sequences(), heads(),
-                                       P, d, e()},
-                                      options));
+      join(report,
+           launch<Passing<T>>(
+               Passing<T>::blocks(sequences(), heads()),
+               {states(), adjoint_states(), forward.chunks.total, passing, sequences(), heads(), P, d, e()}, options));
     join(report, flows(options));
     return report;
   }
@@ -120,15 +120,15 @@ struct Backward {
         {x.keys.template rows<const T>(from()), x.values.template rows<const T>(from()), forward.tokens.arrays(),
          dense<T>(key_units, d, heads().key), values_exponent, sequences(), heads(), d, e()},
         options);
-    join(report, launch<RowUnits<T>>(
-                     RowUnits<T>::blocks(sequences(), heads()),
-                     {x.queries.template rows<const T>(from()), x.rows.template rows<const T>(from()),
-                      gradients.d_rows.template rows<const T>(from()), x.factors.template rows<const float>(from()),
-                      forward.tokens.arrays(), is_chunked ? Global<const double>(forward.chunks.enter)
-                                                          : Global<const double>{},
-                      dense<T>(query_units, d, heads().query), dense<T>(row_units, e(), heads().query), of_rows(),
-                      sequences(), heads(), d, e(), P, x.how.normalised, scale_exponent(), scale_sign()},
-                     options));
+    join(report,
+         launch<RowUnits<T>>(
+             RowUnits<T>::blocks(sequences(), heads()),
+             {x.queries.template rows<const T>(from()), x.rows.template rows<const T>(from()),
+              gradients.d_rows.template rows<const T>(from()), x.factors.template rows<const float>(from()),
+              forward.tokens.arrays(), is_chunked ? Global<const double>(forward.chunks.enter) : Global<const double>{},
+              dense<T>(query_units, d, heads().query), dense<T>(row_units, e(), heads().query), of_rows(), sequences(),
+              heads(), d, e(), P, x.how.normalised, scale_exponent(), scale_sign()},
+             options));
     join(report, launch<Peaks>(Peaks::blocks(sequences(), heads()),
                                {forward.tokens.arrays(), of_rows(), values_exponent, sequences(), heads()}, options));
     return report;
@@ -138,11 +138,10 @@ struct Backward {
     const States before = d_final ? d_final->arrays() : States{}, after = d_initial ? d_initial->arrays() : States{};
     ChunkArrays chunks = adjoint_chunks.arrays();
     chunks.total = forward.chunks.total;
-    host::Report report = launch<AdjointWeights>(
-        AdjointWeights::blocks(sequences(), heads()),
-        {forward.tokens.arrays(), of_rows(), weights, ends, exponents, chunks.end, chunks.own_mass, sequences(),
-         heads()},
-        options);
+    host::Report report = launch<AdjointWeights>(AdjointWeights::blocks(sequences(), heads()),
+                                                 {forward.tokens.arrays(), of_rows(), weights, ends, exponents,
+                                                  chunks.end, chunks.own_mass, sequences(), heads()},
+                                                 options);
     join(report, launch<Levels>(Levels::blocks(sequences(), heads()),
                                 {sequences(), heads(), chunks, before, after, true}, options));
     using Kernel = Update<T, P, d>;
@@ -177,24 +176,22 @@ struct Backward {
   }
   host::Report queries(const host::Options& options) {
     using Kernel = QueryGradients<T, P, d>;
-    return launch<Kernel>(
-        Kernel::blocks(sequences(), heads()),
-        {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
-         dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
-         gradients.d_queries.template rows<T>(from()), forward.tokens.arrays(), of_rows(), of_flows(), sequences(),
-         heads(), e(), is_chunked ? states() : StatesOfChunks<T>{}},
-        options);
+    return launch<Kernel>(Kernel::blocks(sequences(), heads()),
+                          {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
+                           dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
+                           gradients.d_queries.template rows<T>(from()), forward.tokens.arrays(), of_rows(), of_flows(),
+                           sequences(), heads(), e(), is_chunked ? states() : StatesOfChunks<T>{}},
+                          options);
   }
   host::Report keys(const host::Options& options) {
     using Kernel = KeyGradients<T, P, d>;
-    return launch<Kernel>(
-        Kernel::blocks(sequences(), heads(), e()),
-        {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
-         dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
-         gradients.d_keys.template rows<T>(from()), gradients.d_values.template rows<T>(from()),
-         forward.tokens.arrays(), of_rows(), of_flows(), sequences(), heads(), e(),
-         is_chunked ? adjoint_states() : StatesOfChunks<T>{}},
-        options);
+    return launch<Kernel>(Kernel::blocks(sequences(), heads(), e()),
+                          {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
+                           dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
+                           gradients.d_keys.template rows<T>(from()), gradients.d_values.template rows<T>(from()),
+                           forward.tokens.arrays(), of_rows(), of_flows(), sequences(), heads(), e(),
+                           is_chunked ? adjoint_states() : StatesOfChunks<T>{}},
+                          options);
   }
   host::Report flows(const host::Options& options) {
     if (!has_flows()) return {};

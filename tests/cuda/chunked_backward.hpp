@@ -23,20 +23,24 @@ template <class K>
 GradientRule rule_of(const ArraysOf<K>& x, const GradientBuffers<typename K::T, K::d>& gradients, int b) {
   const Case& how = x.how;
   const Heads& heads = how.heads;
-  return GradientRule({K::P, K::d, how.e, x.batch.length(b), heads.query, heads.key, how.log_gate ? heads.state : 0,
-                       how.normalised, how.scale, sequence_of(x.queries, b), sequence_of(x.keys, b),
-                       sequence_of(x.values, b), sequence_of(gradients.d_rows, b),
-                       how.log_gate ? sequence_of(x.gates, b) : std::vector<double>{}});
+  return GradientRule(
+      {K::P, K::d, how.e, x.batch.length(b), heads.query, heads.key, how.log_gate ? heads.state : 0, how.normalised,
+       how.scale, sequence_of(x.queries, b), sequence_of(x.keys, b), sequence_of(x.values, b),
+       sequence_of(gradients.d_rows, b), how.log_gate ? sequence_of(x.gates, b) : std::vector<double>{}},
+      u_of<typename K::T>);
 }
 
-/// The largest error of an array in relation to its bound, `rule` times that of the reference. Not a number: infinite.
+/// The largest error of an array in relation to its bound: the smaller one of `rule` times that of norms and that of
+/// roundings. Not a number: infinite.
 template <class X>
 double worst_error(const Tokens<X>& got, int b, const GradientRule::Entries& expected, double rule) {
   const std::vector<double> all = sequence_of(got, b);
   double worst = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const double off = rule * expected.bound[i] + least_of<X>;
-    const double error = std::abs(all[i] - expected.exact[i]) / off;
+    const double exact = std::abs(expected.exact[i]), rounding = u_of<X> * exact;
+    const double off = std::min(rule * expected.bound[i], expected.off[i] + rounding) + least_of<X>;
+    const bool is_beyond = exact + off > largest_of<X> && std::isinf(all[i]) && (all[i] > 0) == (expected.exact[i] > 0);
+    const double error = is_beyond ? 0 : std::abs(all[i] - expected.exact[i]) / off;
     worst = std::max(worst, std::isnan(error) ? infinity : error);
   }
   return worst;
@@ -62,9 +66,9 @@ host::Report run_calls(ArraysOf<K>& x, GradientBuffers<typename K::T, K::d>& gra
                                         n + 1 < calls ? states[n].get() : nullptr));
   }
   for (std::size_t n = calls; n-- > 0;)
-    join(report, passes[n]->run_chunked(options, n > 0 ? states[n - 1].get() : nullptr,
-                                        n + 1 < calls ? adjoints[n].get() : nullptr,
-                                        n > 0 ? adjoints[n - 1].get() : nullptr));
+    join(report,
+         passes[n]->run_chunked(options, n > 0 ? states[n - 1].get() : nullptr,
+                                n + 1 < calls ? adjoints[n].get() : nullptr, n > 0 ? adjoints[n - 1].get() : nullptr));
   passes[0]->check_stored(report);
   return report;
 }
@@ -72,10 +76,10 @@ host::Report run_calls(ArraysOf<K>& x, GradientBuffers<typename K::T, K::d>& gra
 /// Runs without a fault, all gradients stored, all within the rule: "", else what is wrong. A gate of 0 has the
 /// gradient 0.
 template <class K>
-std::string run_chunked_backward(Case how, const std::vector<int>& cuts = {0, 1 << 30},
-                                 const std::function<void(ArraysOf<K>&, GradientBuffers<typename K::T, K::d>&)>& edit =
-                                     {},
-                                 const host::Options& options = {}) {
+std::string run_chunked_backward(
+    Case how, const std::vector<int>& cuts = {0, 1 << 30},
+    const std::function<void(ArraysOf<K>&, GradientBuffers<typename K::T, K::d>&)>& edit = {},
+    const host::Options& options = {}) {
   how.has_factors = how.normalised;
   ArraysOf<K> x(how);
   GradientBuffers<typename K::T, K::d> gradients(x, 0);
@@ -97,11 +101,107 @@ std::string run_chunked_backward(Case how, const std::vector<int>& cuts = {0, 1 
                " of the rule";
     for (int t = 0; t < x.batch.length(b) && how.log_gate; ++t)
       for (int h = 0; h < how.heads.state; ++h)
-        if ((t == 0 || how.log_gate(t + h) == -infinity) && gradients.d_gates.data[gradients.d_gates.at(b, t, h, 0)] != 0)
+        if ((t == 0 || how.log_gate(t + h) == -infinity) &&
+            gradients.d_gates.data[gradients.d_gates.at(b, t, h, 0)] != 0)
           return "d log gate of token " + std::to_string(t) + " is not 0";
     if (std::getenv("SYMPOW_SHOW")) std::printf("%.3f %.3f %.3f %.3f\n", errors[0], errors[1], errors[2], errors[3]);
   }
   return "";
+}
+
+/// Queries and keys without negative entries: rows are well conditioned, and no error hides behind a large bound.
+template <class K>
+void make_positive(ArraysOf<K>& x) {
+  for (auto* tokens : {&x.queries, &x.keys})
+    for (int b = 0; b < x.batch.size(); ++b)
+      for (int t = 0; t < x.batch.length(b); ++t)
+        for (int h = 0; h < tokens->heads; ++h)
+          for (int c = 0; c < K::d; ++c)
+            x.set(*tokens, b, t, h, c, std::abs(static_cast<double>(to_float(tokens->data[tokens->at(b, t, h, c)]))));
+}
+
+/// A case in one call or several.
+template <class K>
+void check_chunked(const Case& how, const std::vector<int>& cuts = {0, 1 << 30}) {
+  CAPTURE(K::P, K::d, fraction_bits<typename K::T>, how.normalised, how.chunk);
+  REQUIRE(run_chunked_backward<K>(how, cuts, [](auto& x, auto&) { make_positive<K>(x); }) == "");
+}
+
+/// Layouts: lengths at the borders of tiles and chunks, empty sequences, packed ones, heads in groups, value channels.
+template <class K>
+void check_chunked_layouts() {
+  const auto slow = [](int t) { return -.002 * (t % 7); };
+  Case how = case_of<K>({1, 63, 64, 65, 0, 129});
+  how.e = 16;
+  how.log_gate = slow;
+  for (const bool packed : {false, true}) {
+    how.packed = packed;
+    check_chunked<K>(how);
+  }
+  how.lengths = {270, 190};
+  for (const int chunk : {128, 192}) {  // of several blocks
+    how.chunk = chunk;
+    check_chunked<K>(how);
+  }
+  for (const int e : {8, 72, 136}) {
+    Case wide = case_of<K>({140, 70});
+    wide.e = e;
+    wide.heads = e == 8 ? Heads{4, 2, 2} : e == 72 ? Heads{4, 2, 1} : Heads{2, 1, 1};
+    wide.log_gate = slow;
+    check_chunked<K>(wide);
+    if (e != 72) continue;
+    wide.heads = {2, 2, 1};
+    wide.chunk = 128;
+    check_chunked<K>(wide);
+  }
+}
+
+/// Gates of all kinds, normalised or not.
+template <class K>
+void check_chunked_gates(int length) {
+  for (const auto& gate : kinds_of_gates())
+    for (const bool normalised : {true, false})
+      for (const int chunk : {64, 128}) {
+        Case how{{length}};
+        how.e = 16;
+        how.chunk = chunk;
+        how.normalised = normalised;
+        how.log_gate = gate;
+        check_chunked<K>(how);
+      }
+}
+
+/// Norms of keys, queries and dY that differ by many orders; scales.
+template <class K>
+void check_chunked_norms(int length) {
+  constexpr bool wide = fraction_bits<typename K::T> != 10;
+  Case how = case_of<K>({length});
+  how.e = 16;
+  how.log_gate = [](int t) { return t % 5 == 0 ? -3. : -.01; };
+  how.key_decades = how.query_decades = wide ? 3. : .5;
+  check_chunked<K>(how);
+  how.normalised = false;
+  for (const double scale : {.125, -2., 0.}) {
+    how.scale = scale;
+    check_chunked<K>(how);
+  }
+}
+
+/// Calls with states and gradients of states between them: cut at the borders of chunks and elsewhere, a sequence that
+/// ends before a cut, and one without tokens.
+template <class K>
+void check_calls(bool of_all_gates) {
+  Case how = case_of<K>({140, 70, 0});
+  how.e = 8;
+  how.heads = {2, 2, 1};
+  for (const auto& gate : {std::function<double(int)>([](int t) { return t % 40 == 7 ? -1. : -.01; }),
+                           std::function<double(int)>([](int t) { return t % 90 == 70 ? -infinity : -.02; }),
+                           std::function<double(int)>()}) {
+    how.log_gate = gate;
+    check_chunked<K>(how, {0, 30, 94, 95, 1 << 30});
+    if (!of_all_gates) break;
+    check_chunked<K>(how, {0, 64, 1 << 30});
+  }
 }
 
 }  // namespace sympow::test

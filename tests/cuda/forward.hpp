@@ -282,8 +282,7 @@ struct Forward {
   }
 
   Prefixes<T> prefixes() {
-    return {prefix_sums, prefix_normaliser, x.how.is_split ? Global<T>(prefix_rest) : Global<T>{},
-            whole};
+    return {prefix_sums, prefix_normaliser, x.how.is_split ? Global<T>(prefix_rest) : Global<T>{}, whole};
   }
 
  private:

@@ -62,8 +62,8 @@ struct AdjointWeights {
         const Lanes<std::int64_t> at = i + row_slot(h);
         const Lanes<double> exponent = load_one(x.of_rows.exponent, at);
         const Lanes<bool> has_weight = counts && !(exponent == -infinity);
-        const Lanes<float> weight[1] = {where(
-            has_weight, two_to(exponent - unit) * load_one(x.of_rows.factor, at), Lanes<float>(0.f))};
+        const Lanes<float> weight[1] = {
+            where(has_weight, two_to(exponent - unit) * load_one(x.of_rows.factor, at), Lanes<float>(0.f))};
         store(x.weights, at, weight);
         mass += where(has_weight, absolute(weight[0]) * load_one(x.of_rows.mass, at), Lanes<float>(0.f));
         const Lanes<float> offset = absolute(load_one(x.of_rows.offset, at));

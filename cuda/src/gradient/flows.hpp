@@ -37,7 +37,7 @@ struct Flows {
     const int state_head = block_index(1), group = x.heads.query / x.heads.state;
     const int n = x.sequences.chunk / block_tokens, own = of.top / block_tokens;
     const int used = (of.length + block_tokens - 1) / block_tokens;
-    Lanes<double> sum[2] = {0., 0.};                 // of tokens 2 lane, 2 lane + 1
+    Lanes<double> sum[2] = {0., 0.};                    // of tokens 2 lane, 2 lane + 1
     Lanes<double> leaving[2] = {0., 0.}, outside = 0.;  // of rows in later chunks: of own keys, and of those before
     if (x.flows.later.data) {
       const std::int64_t own_slot = std::int64_t{state_head} * x.sequences.slots + of.slot;

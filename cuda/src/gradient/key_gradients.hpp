@@ -264,8 +264,8 @@ struct KeyGradients {
       const Lanes<float> inverse = load_one(x.tokens.inverse, lane() / 4 + (tokens + first_key + 8 * g));
       reference[g] += convert<double>(shift + where(inverse == 0.f, 0, ceiling_log2(inverse)));
     }
-    store_sums<d>(x.d_keys, x.d_keys.at(of.b, of.begin + first_key, key_head), key_sum, one, reference, keys, own,
-                  left, d);
+    store_sums<d>(x.d_keys, x.d_keys.at(of.b, of.begin + first_key, key_head), key_sum, one, reference, keys, own, left,
+                  d);
   }
 };
 

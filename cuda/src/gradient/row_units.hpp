@@ -21,7 +21,7 @@ struct RowUnits {
     Rows<const T> queries, rows, d_rows;  ///< q, y, dy; y of normalised rows only
     Rows<const float> factors;            ///< of normalised rows: 1 / normaliser as Attention writes it
     TokenArrays tokens;
-    Global<const double> enter;         ///< L of ChunkArrays; null: no state is read
+    Global<const double> enter;      ///< L of ChunkArrays; null: no state is read
     Rows<T> query_units, row_units;  ///< q̂, dŷ
     RowArrays of_rows;
     Sequences sequences;

@@ -40,7 +40,7 @@ struct StatePart {
   using Walk = typename Features::Walk;
 
   Features features;
-  block::Shared<float> sums;  // of this warp: octet, lane, [2 g + h] as in PairTile
+  block::Shared<float> sums;                                     // of this warp: octet, lane, [2 g + h] as in PairTile
   Lanes<float> scale[2] = {0.f, 0.f}, coupling[2] = {0.f, 0.f};  // of rows 8 g + lane / 4: Σ_m φ_m W_m, a lane's part
   Lanes<float> run[P == 2 ? 2 : 8][2];  // over stages of an octet: of its columns, or P 3, 4: of its groups
 
@@ -124,8 +124,7 @@ struct StatePart {
     Lanes<float> four[4];
     block::load(four, sums, place(octet));
     SYMPOW_UNROLL
-    for (int r = 0; r < 4; ++r)
-      four[r] += block::where(scale[r / 2] == 0.f, Lanes<float>(0.f), more[r] * scale[r / 2]);
+    for (int r = 0; r < 4; ++r) four[r] += block::where(scale[r / 2] == 0.f, Lanes<float>(0.f), more[r] * scale[r / 2]);
     block::store(sums, place(octet), four);
   }
 
@@ -202,9 +201,8 @@ struct StatePart {
 template <bool has_product, class T, int P, int d, class Bring>
 SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[8][4], const Prefixes<T>& state,
                               std::int64_t slot, int e, int tile, bool contracts, bool are_several,
-                              const Lanes<float> (&offset)[2],
-                              block::Shared<T> vectors, block::Shared<T> tiles, block::Shared<float> normaliser,
-                              const Bring& bring_vectors, int w) {
+                              const Lanes<float> (&offset)[2], block::Shared<T> vectors, block::Shared<T> tiles,
+                              block::Shared<float> normaliser, const Bring& bring_vectors, int w) {
   using namespace block;
   constexpr int columns = StatePart<T, P, d>::columns, entries = StatePart<T, P, d>::tile;
   constexpr int stages = StatePart<T, P, d>::Features::stages;

@@ -51,8 +51,7 @@ struct Update {
   static constexpr int size = sizeof(T), stage_bytes = stage_tokens * (size * (d + columns) + 3 * 4);
   static constexpr int exchange_bytes = last_units == warps ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
   static constexpr int ones_of_stage = stage_tokens * 64;  // an octet of 64 entries of a token
-  static constexpr int working_bytes =
-      stages * stage_bytes + row_buffers * (TokenRows::entries + ones_of_stage) * size;
+  static constexpr int working_bytes = stages * stage_bytes + row_buffers * (TokenRows::entries + ones_of_stage) * size;
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
   static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
 
@@ -144,7 +143,8 @@ struct Update {
       if (is_adjoint && w < stage_tokens / 32) {
         const Lanes<int> token = lane() + 32 * w;
         const Lanes<bool> counts = token + (first + stage % stages_of_head * stage_tokens) < end;
-        const Lanes<float> own = load_one(offsets, token + stage % stages * stage_tokens) * two_to(Lanes<int>(-offset_exponent));
+        const Lanes<float> own =
+            load_one(offsets, token + stage % stages * stage_tokens) * two_to(Lanes<int>(-offset_exponent));
         const Lanes<float> offset = where(counts, own, Lanes<float>(0.f));
         const Lanes<Two> terms[1] = {pack<T>(offset, offset - lower(pack<T>(offset, offset)))};
         store(ones.template as<Two>(), (octet_place<64>(token, 0) + stage % row_buffers * ones_of_stage) / 2, terms);
@@ -237,6 +237,7 @@ struct Update {
       } else {
         bring_next();
         turn(stage);
+        if (is_adjoint) publish<T>();
         barrier();
         rows_of(stage).pair(w, warps);
         barrier();
