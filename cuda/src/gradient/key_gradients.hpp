@@ -94,11 +94,13 @@ struct KeyGradients {
     };
     wide_copy.bring(keys, 0, x.keys.data, wide_copy.source(x.keys.at(of.b, of.begin + of.top, key_head), x.keys.token),
                     x.keys.token, 0, of.length - of.top, true);
-    const Lanes<int> shift = load_one(x.of_rows.unit, std::int64_t{key_head} * group * x.sequences.slots + of.slot);
-    const Lanes<float> shrink = two_to(-shift) * static_cast<float>(P);
+    const auto shift = [&] {  // the unit of dx
+      return load_one(x.of_rows.unit, std::int64_t{key_head} * group * x.sequences.slots + of.slot);
+    };
+    const Lanes<float> shrink = two_to(-shift()) * static_cast<float>(P);
     Lanes<float> key_sum[std::size_t{d / 8}][4], value_sum[columns / 8][4], after[2], scale[2];
-    Lanes<double> reference[2] = {-infinity, -infinity}, own_reference[2];  // E_j, and u_j + R_j of the head
-    TwoFloats peak[2];                                                      // R_j - anchor
+    Lanes<double> reference[2] = {-infinity, -infinity};  // E_j
+    TwoFloats peak[2];                                    // R_j - anchor
     double anchor = 0.;
     SYMPOW_UNROLL
     for (auto& sum : value_sum) SYMPOW_UNROLL
@@ -145,7 +147,7 @@ struct KeyGradients {
       if (a.is_read) {
         const Lanes<float> one[2] = {1.f, 1.f};
         read_state<true>(part, value_sum, x.adjoints.prefixes, a.slot, x.e, tile, is_first, states_of_key > 1, one,
-                         values, d_rows, exponents.template as<float>(), bring_values, w);
+                         values, d_rows, exponents.template as<float>(), copy, bring_values, w);
         SYMPOW_UNROLL
         for (int o = 0; o < columns / 8 && n == 0; ++o) SYMPOW_UNROLL
         for (int r = 0; r < 4; ++r)  // what the others read may be NaN
@@ -163,12 +165,18 @@ struct KeyGradients {
     for (int o = 0; o < d / 8; ++o) {
       part.take(key_sum[o], o);
       SYMPOW_UNROLL
-      for (int r = 0; r < 4; ++r) key_sum[o][r] *= two_to(-shift);
+      for (int r = 0; r < 4; ++r) key_sum[o][r] *= shrink * (1.f / P);
     }
     barrier();  // the sums make room
     bring(0);
     cp_async_commit();
 
+    const auto reference_of = [&](int head, int g) {  // u_j + R_j; asked anew: some registers less than kept
+      const Lanes<int> key = lane() / 4 + (first_key + 8 * g);
+      const std::int64_t tokens = slot_of(x.heads.state_of_query(head));
+      const Lanes<double> u = load_one(x.tokens.key, key + tokens), gates = load_one(x.tokens.sum, key + tokens);
+      return where(u == -infinity, -gates, u) + load_one(x.of_rows.peak, key + slot_of(head));
+    };
     PairTile s, c;
     for (int stage = 0; stage < end; ++stage) {
       const int m = stage / span, n = m % blocks, head = key_head * group + m / blocks;
@@ -181,14 +189,10 @@ struct KeyGradients {
         Lanes<double> level[2];
         SYMPOW_UNROLL
         for (int g = 0; g < 2; ++g) {
-          const Lanes<int> key = lane() / 4 + (first_key + 8 * g);
-          const std::int64_t tokens = slot_of(x.heads.state_of_query(head));
-          const Lanes<double> u = load_one(x.tokens.key, key + tokens), gates = load_one(x.tokens.sum, key + tokens);
-          level[g] = load_one(x.of_rows.peak, key + slot_of(head));
-          own_reference[g] = where(u == -infinity, -gates, u) + level[g];
-          const Lanes<double> all = larger(reference[g], own_reference[g]);
+          level[g] = load_one(x.of_rows.peak, lane() / 4 + (slot_of(head) + first_key + 8 * g));
+          const Lanes<double> own_reference = reference_of(head, g), all = larger(reference[g], own_reference);
           const Lanes<float> again = relative(reference[g], all);
-          scale[g] = relative(own_reference[g], all);
+          scale[g] = relative(own_reference, all);
           SYMPOW_UNROLL
           for (int h = 0; h < 2; ++h) {
             SYMPOW_UNROLL
@@ -247,7 +251,7 @@ struct KeyGradients {
       if (!x.flows.key.data || n + 1 < blocks) continue;
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) {
-        const Lanes<double> total[1] = {coupling_of(sum_of_row(after[g]), wide_two_to(own_reference[g]))};
+        const Lanes<double> total[1] = {coupling_of(sum_of_row(after[g]), wide_two_to(reference_of(head, g)))};
         store(x.flows.key, lane() / 4 + (slot_of(head) + first_key + 8 * g), total, lane() % 4 == 0);
       }
     }
@@ -262,7 +266,7 @@ struct KeyGradients {
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) {
       const Lanes<float> inverse = load_one(x.tokens.inverse, lane() / 4 + (tokens + first_key + 8 * g));
-      reference[g] += convert<double>(shift + where(inverse == 0.f, 0, ceiling_log2(inverse)));
+      reference[g] += convert<double>(shift() + where(inverse == 0.f, 0, ceiling_log2(inverse)));
     }
     store_sums<d>(x.d_keys, x.d_keys.at(of.b, of.begin + first_key, key_head), key_sum, one, reference, keys, own, left,
                   d);

@@ -126,7 +126,7 @@ struct QueryGradients {
       const Lanes<float> of_sums[2] = {scale[0] * two_to(-shift), scale[1] * two_to(-shift)};
       part.begin(of_sums);
       read_state<false>(part, none, x.states.prefixes, state_slot, x.e, 0, true, false, offset, d_rows, values,
-                        exponents.template as<float>(), bring_d_rows, w);
+                        exponents.template as<float>(), copy, bring_d_rows, w);
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) before[g] = where(scale[g] == 0.f, Lanes<float>(0.f), part.coupling[g] * scale[g]);
       SYMPOW_UNROLL

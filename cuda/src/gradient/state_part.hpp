@@ -42,7 +42,7 @@ struct StatePart {
   Features features;
   block::Shared<float> sums;                                     // of this warp: octet, lane, [2 g + h] as in PairTile
   Lanes<float> scale[2] = {0.f, 0.f}, coupling[2] = {0.f, 0.f};  // of rows 8 g + lane / 4: Σ_m φ_m W_m, a lane's part
-  Lanes<float> run[P == 2 ? 2 : 8][2];  // over stages of an octet: of its columns, or P 3, 4: of its groups
+  Lanes<float> run[2][2];                                        // P 2: of columns, over the stages of an octet
 
   SYMPOW_DEVICE StatePart(block::Shared<T> rows, int own, block::Shared<float> all_sums, int w)
       : features{rows, own, {}, {}}, sums(all_sums.after(w * d * 16)) {
@@ -72,7 +72,6 @@ struct StatePart {
         }
       }
     } else {
-      const bool is_last = at.a + 1 == stages_of_octet(P, at.b);
       Lanes<float> group[8][2], column[2][2];
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) {
@@ -88,23 +87,16 @@ struct StatePart {
           for (int h = 0; h < 2; ++h) column[g][h] += w[0][o][2 * g + h] * of_group;
         }
       }
-      if constexpr (P == 2) {
-        add_groups(at.a, group);
+      add_groups(P == 2 ? at.a : at.b, group);
+      if constexpr (P > 2) {
+        add_factors(at, column);
+      } else {
         SYMPOW_UNROLL
         for (int g = 0; g < 2; ++g) SYMPOW_UNROLL
         for (int h = 0; h < 2; ++h) run[g][h] += column[g][h];
-        if (is_last) {
+        if (at.a + 1 == stages_of_octet(P, at.b)) {
           const Lanes<float> four[4] = {run[0][0], run[0][1], run[1][0], run[1][1]};
           add(at.b, four);
-          clear_run();
-        }
-      } else {
-        SYMPOW_UNROLL
-        for (int o = 0; o < 8; ++o) SYMPOW_UNROLL
-        for (int g = 0; g < 2; ++g) run[o][g] += group[o][g];
-        add_factors(at, column);
-        if (is_last) {
-          add_groups(at.b, run);
           clear_run();
         }
       }
@@ -202,13 +194,13 @@ template <bool has_product, class T, int P, int d, class Bring>
 SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[8][4], const Prefixes<T>& state,
                               std::int64_t slot, int e, int tile, bool contracts, bool are_several,
                               const Lanes<float> (&offset)[2], block::Shared<T> vectors, block::Shared<T> tiles,
-                              block::Shared<float> normaliser, const Bring& bring_vectors, int w) {
+                              block::Shared<float> normaliser, const TileCopy<T, 64, 64, 4>& copy,
+                              const Bring& bring_vectors, int w) {
   using namespace block;
   constexpr int columns = StatePart<T, P, d>::columns, entries = StatePart<T, P, d>::tile;
   constexpr int stages = StatePart<T, P, d>::Features::stages;
   const int span = contracts ? (e + columns - 1) / columns : 1, end = stages * span, own = 16 * w;
   const std::int64_t first_row = slot * (stages * stage_rows);
-  const TileCopy<T, columns, stage_rows, StatePart<T, P, d>::warps> copy(w);
   const auto bring = [&](int part_of_stage) {
     const int stage = part_of_stage / span, t = tile + span - 1 - part_of_stage % span, ring = part_of_stage % 2;
     copy.bring(tiles, ring * entries, state.sums, copy.source((first_row + stage * stage_rows) * e + t * columns, e), e,
