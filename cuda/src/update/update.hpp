@@ -50,7 +50,7 @@ struct Update {
 
   static constexpr int size = sizeof(T), stage_bytes = stage_tokens * (size * (d + columns) + 3 * 4);
   static constexpr int exchange_bytes = last_units == warps ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
-  static constexpr int ones_of_stage = stage_tokens * 64;  // an octet of 64 entries of a token
+  static constexpr int ones_of_stage = stage_tokens * 64;  // an octet in 64 entries of each token
   static constexpr int working_bytes = stages * stage_bytes + row_buffers * (TokenRows::entries + ones_of_stage) * size;
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
   static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
@@ -87,7 +87,9 @@ struct Update {
     const bool is_adjoint = x.rows.ends.data;
     const int seen = is_adjoint ? 0 : uniform(load_one(x.tokens.reset, slot * x.sequences.chunk + (length - 1)));
     const int end = is_adjoint ? uniform(load_one(x.rows.ends, slot)) : length;
-    const int offset_exponent = is_adjoint ? uniform(load_one(x.rows.exponents, slot)) : 0;
+    const auto offset_unit = [&](int sign) {  // asked anew: a register less than kept
+      return is_adjoint ? two_to(load_one(x.rows.exponents, slot) * sign) : Lanes<float>(1.f);
+    };
     const int first = (seen > 0 ? seen : 0) / stage_tokens * stage_tokens;
     const int stages_of_head = (end - first + stage_tokens - 1) / stage_tokens;
     // A state has the tokens of its key head, or of several, one after the other.
@@ -100,8 +102,7 @@ struct Update {
     const auto inverse = arena.take<float>(stages * stage_tokens), weight = arena.take<float>(stages * stage_tokens);
     const auto offsets = arena.take<float>(stages * stage_tokens);
     const auto rows = arena.take<T>(row_buffers * TokenRows::entries);
-    for (int n = 0; n < (is_adjoint ? row_buffers * stage_tokens / 16 : 1); ++n)
-      write_ones<64>(ones.after(n * 16 * 64), w);
+    for (int n = 0; n < row_buffers * stage_tokens / 16; ++n) write_ones<64>(ones.after(n * 16 * 64), w);
 
     const TileCopy<T, d, stage_tokens, warps> key_copy(w);
     const TileCopy<T, columns, stage_tokens, warps> value_copy(w);
@@ -143,8 +144,7 @@ struct Update {
       if (is_adjoint && w < stage_tokens / 32) {
         const Lanes<int> token = lane() + 32 * w;
         const Lanes<bool> counts = token + (first + stage % stages_of_head * stage_tokens) < end;
-        const Lanes<float> own =
-            load_one(offsets, token + stage % stages * stage_tokens) * two_to(Lanes<int>(-offset_exponent));
+        const Lanes<float> own = load_one(offsets, token + stage % stages * stage_tokens) * offset_unit(-1);
         const Lanes<float> offset = where(counts, own, Lanes<float>(0.f));
         const Lanes<Two> terms[1] = {pack<T>(offset, offset - lower(pack<T>(offset, offset)))};
         store(ones.template as<Two>(), (octet_place<64>(token, 0) + stage % row_buffers * ones_of_stage) / 2, terms);
@@ -197,7 +197,7 @@ struct Update {
         if (position + 1 < at_once) continue;
         group_mma<products, 64>(sum[f / at_once], phi[product], values,
                                 stage % stages * stage_tokens + (from + n / fragments) * 16, ones,
-                                is_adjoint ? stage % row_buffers * stage_tokens + (from + n / fragments) * 16 : 0);
+                                stage % row_buffers * stage_tokens + (from + n / fragments) * 16);
         group_commit<T>();
         if (n < at_once) meanwhile();
       }
@@ -279,8 +279,7 @@ struct Update {
         const Lanes<int> c = column + (tile * columns + 8 * n);
         store(x.own.sums, entry * x.e + c, two, m >= 0 && c < x.e);
       }
-      const Lanes<float> normaliser[1] = {(own[columns / 8][2 * h] + own[columns / 8][2 * h + 1]) *
-                                          two_to(Lanes<int>(offset_exponent))};
+      const Lanes<float> normaliser[1] = {(own[columns / 8][2 * h] + own[columns / 8][2 * h + 1]) * offset_unit(1)};
       store(x.own.normaliser, entry, normaliser, m >= 0 && column == 0 && tile == 0);
     }
   }
