@@ -10,7 +10,7 @@ mutant(two_terms "pack<T>(mid - upper(terms[0]), Lanes<float>(0.f))" "pack<T>(La
 mutant(rows_without_a_monomial "active = monomial >= 0" "active = monomial >= -1")
 mutant(early_chunks_of_another "if (k < sequence.chunks) load(ring[k]" "if (k <= sequence.chunks) load(ring[k]")
 mutant(factors_once "if (from % 32 == 0) {" "if (from == 0) {")
-mutant(one_factor_more "load(keeps, args.chunks.keep, n + slot, n < sequence.chunks)" "load(keeps, args.chunks.keep, n + slot, n <= sequence.chunks)")
+mutant(one_factor_more "load(keeps, args.chunks.keep, at, n < sequence.chunks)" "load(keeps, args.chunks.keep, at, n <= sequence.chunks)")
 mutant(one_chunk_more "if (n >= sequence.chunks) continue" "if (n > sequence.chunks) continue")
 mutant(reset_keeps_a_state "where(keep == 0.f, 0.f, x[i] * keep)" "x[i] * keep")
 mutant(next_chunk_is_not_there "n + ahead < sequence.chunks" "n + ahead <= sequence.chunks")
