@@ -25,13 +25,13 @@ namespace sympow::cuda {
 
 /// Of rows: the entry of query head h, token i of a slot is (h slots + slot) chunk + i.
 struct RowArrays {
-  Global<double> exponent;     ///< h_i
-  Global<double> peak;         ///< R_j
-  Global<float> factor;        ///< m_i
-  Global<float> offset;        ///< ℓ_i
-  Global<float> inverse;       ///< 2^-n_i
-  Global<float> mass;          ///< ‖q̂_i‖^P; null: not wanted
-  Global<std::int32_t> unit;   ///< s of query head h and a slot at h slots + slot: dx_ij is rounded as 2^-s dx_ij
+  Global<double> exponent;    ///< h_i
+  Global<double> peak;        ///< R_j
+  Global<float> factor;       ///< m_i
+  Global<float> offset;       ///< ℓ_i
+  Global<float> inverse;      ///< 2^-n_i
+  Global<float> mass;         ///< ‖q̂_i‖^P; null: not wanted
+  Global<std::int32_t> unit;  ///< s of query head h and a slot at h slots + slot: dx_ij is rounded as 2^-s dx_ij
 };
 
 /// Sums of t_ij that d log γ_t = Σ_{j < t ≤ i} t_ij is made of, by blocks of 64 tokens: none is a difference. Entries
@@ -43,8 +43,8 @@ struct FlowArrays {
   Global<double>
       through;  ///< Σ t_ij, i in block I, j before block J < I: at ((h slots + slot) n + I) n + J of n blocks
   // Of the chunked form. Keys of earlier chunks are before all blocks, so they are in `row` and `through`.
-  Global<double> later;   ///< Σ_i t_ij over rows in later chunks, entries as in TokenArrays
-  Global<double> passing; ///< Σ t_ij, j before and i after the chunk, of state head h at h slots + slot
+  Global<double> later;    ///< Σ_i t_ij over rows in later chunks, entries as in TokenArrays
+  Global<double> passing;  ///< Σ t_ij, j before and i after the chunk, of state head h at h slots + slot
 };
 
 inline constexpr int block_tokens = 64;
