@@ -37,8 +37,8 @@ struct GradientBuffers {
   }
 };
 
-/// The kernels over tokens from … to - 1 of each sequence, and all that they keep. The quadratic form: a chunk must hold
-/// a whole sequence.
+/// The kernels over tokens from … to - 1 of each sequence, and all that they keep. The quadratic form: a chunk must
+/// hold a whole sequence.
 template <class T, int P, int d>
 struct Backward {
   static constexpr int D = monomial_count(P, d);

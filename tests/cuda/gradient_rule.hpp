@@ -18,19 +18,20 @@ struct GradientProblem {
 };
 
 /// Gradients of Σ dy·y by sums over pairs, and the rule's bounds without the factor (6 + P) u (1 + √n), n the states on
-/// the way: with m_ij = b_ij (|scale| ‖q_i‖ ‖k_j‖)^P, ω = m / den, ω' = b |x|^{P-1} |scale| ‖q‖ ‖k‖ / den, K_i = Σ_j ω_ij,
-/// h_i = ‖dy_i‖₁ (max|v| + max|y_i|), ε = h (ω + K ω'),
+/// the way: with m_ij = b_ij (|scale| ‖q_i‖ ‖k_j‖)^P, ω = m / den, ω' = b |x|^{P-1} |scale| ‖q‖ ‖k‖ / den, K_i = Σ_j
+/// ω_ij, h_i = ‖dy_i‖₁ (max|v| + max|y_i|), ε = h (ω + K ω'),
 ///   dv: Σ_i max|dy_i| (ω + K p)    dq: P Σ_j ε / ‖q_i‖    dk: P Σ_i ε / ‖k_j‖    d log γ_t: Σ_{j<t≤i} ε
 /// Sums have den = 1, K = 0 and no y. The lengths that are divided by are left out of ε first.
 ///
-/// And roundings to the kernels' format, one by one, with absolute values in the place of norms: a = Σ_c |scale q_c k_c|.
-/// On any way from q, k, v and dy to a sum there are at most R = (2 P + 4) u of them: of a weighted key or query u, of
-/// φ on both sides P - 1 products each, of states between chunks u, or of both where a coupling passes through a chunk;
-/// of a pair u; the rest is for sums in float, of less than 300 products of tensor cores in fp16. Then
+/// And roundings to the kernels' format, one by one, with absolute values in the place of norms: a = Σ_c |scale q_c
+/// k_c|. On any way from q, k, v and dy to a sum there are at most R = (2 P + 4) u of them: of a weighted key or query
+/// u, of φ on both sides P - 1 products each, of states between chunks u, or of both where a coupling passes through a
+/// chunk; of a pair u; the rest is for sums in float, of less than 300 products of tensor cores in fp16. Then
 ///   φ_i = R Σ_j b a^P / den, over 1 - that     of 1 / den
 ///   δy = R Σ_j b a^P (|v| + |y|) / den (1 + φ) + u |y|     δℓ_i = Σ_c |dy| δy
 ///   c̄_ij = Σ_c |dy| (|v| + |y|)                δc = (R + φ) c̄ + δℓ
-///   dv: Σ_i b a^P / den (R + φ) |dy|    dq: P Σ_j b a^{P-1} / den δc |scale k_j|    dk: with q_i    d log γ: b a^P / den δc
+///   dv: Σ_i b a^P / den (R + φ) |dy|    dq: P Σ_j b a^{P-1} / den δc |scale k_j|    dk: with q_i    d log γ: b a^P /
+///   den δc
 struct GradientRule {
   struct Entries {
     std::vector<double> exact, bound, off;

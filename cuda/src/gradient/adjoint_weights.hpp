@@ -10,9 +10,9 @@
 
 namespace sympow::cuda {
 
-/// Writes of all query heads w_i (layout/gradients.hpp), 0 of rows that do not see the state; and of the state head that
-/// they read how many of its tokens see it, 2^exponent > |ℓ_i| of these, begin = max h_i, and the mass Σ |w_i| ‖q̂_i‖^P:
-/// `end` and `own_mass` of ChunkArrays, for Levels to go through from the last chunk to the first.
+/// Writes of all query heads w_i (layout/gradients.hpp), 0 of rows that do not see the state; and of the state head
+/// that they read how many of its tokens see it, 2^exponent > |ℓ_i| of these, begin = max h_i, and the mass Σ |w_i|
+/// ‖q̂_i‖^P: `end` and `own_mass` of ChunkArrays, for Levels to go through from the last chunk to the first.
 ///
 /// A block of four warps has a chunk and state head, a lane a token. Of a row 28 bytes are read, 4 written.
 struct AdjointWeights {

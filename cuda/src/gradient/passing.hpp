@@ -5,8 +5,8 @@
 
 namespace sympow::cuda {
 
-/// Writes `passing` of FlowArrays: 2^{G_c} ⟨H, S⟩ = 2^{G_c} Σ_m c_m (Σ_c H_mc S_mc + Z_m(H) Z_m(S)) of the state S before a
-/// chunk and the adjoint H of the one after it; 0 where a gate of 0 lies between.
+/// Writes `passing` of FlowArrays: 2^{G_c} ⟨H, S⟩ = 2^{G_c} Σ_m c_m (Σ_c H_mc S_mc + Z_m(H) Z_m(S)) of the state S
+/// before a chunk and the adjoint H of the one after it; 0 where a gate of 0 lies between.
 ///
 /// A block of eight warps has a chunk and state head, a lane 8 channels of a row. R (4 e + 8) bytes are read.
 /// Roundings: those of both states; sums of a lane in float, of lanes in double.

@@ -6,9 +6,9 @@
 
 namespace sympow::cuda {
 
-/// dq_i = 2^{h_i + r_i - n_i} m_i (2^{M - r_i} Dφ(q̂_i)ᵀ S [dŷ_i; ℓ_i] + Σ_j P 2^{u_j - r_i} (q̂_i·k̂_j)^{P-1} c_ij k̂_j)
-/// over the keys j ≤ i of the chunk that row i sees, and the state S before it; layout/gradients.hpp has the rest. And
-/// what a block of rows gives to the gradients of gates: `row`, `inside` and `through` of FlowArrays.
+/// dq_i = 2^{h_i + r_i - n_i} m_i (2^{M - r_i} Dφ(q̂_i)ᵀ S [dŷ_i; ℓ_i] + Σ_j P 2^{u_j - r_i} (q̂_i·k̂_j)^{P-1} c_ij
+/// k̂_j) over the keys j ≤ i of the chunk that row i sees, and the state S before it; layout/gradients.hpp has the
+/// rest. And what a block of rows gives to the gradients of gates: `row`, `inside` and `through` of FlowArrays.
 ///
 /// A block of four warps has 64 queries of a chunk and head, 16 a warp. It walks through the state (state_part.hpp),
 /// then blocks of 64 keys from old to new, and of each the values by 64 channels, through two stages. 2^{u_j - r_i} is

@@ -24,12 +24,13 @@ struct StatesOfChunks {
   }
 };
 
-/// Dφ(x̂)ᵀ S [u; o] of rows x̂, with vectors u of e channels and numbers o. In one pass over the state, 64 monomials and 64
-/// channels at a time:
+/// Dφ(x̂)ᵀ S [u; o] of rows x̂, with vectors u of e channels and numbers o. In one pass over the state, 64 monomials
+/// and 64 channels at a time:
 ///   W = u Sᵀ + o Zᵀ by tensor cores, and of monomial m = x_i1 ⋯ x_iP, W_m times the product of the others to each i_p
-/// where columns of W come in eight groups of eight (state_rows.hpp): a lane has two columns of each group in registers,
-/// so that what belongs to groups is summed over the four lanes of a row, and what belongs to columns is in one lane.
-/// And, if asked for, Σ_m φ(x̂)_m S_m of 64 channels. A row's sums may be over several states, each times its own scale.
+/// where columns of W come in eight groups of eight (state_rows.hpp): a lane has two columns of each group in
+/// registers, so that what belongs to groups is summed over the four lanes of a row, and what belongs to columns is in
+/// one lane. And, if asked for, Σ_m φ(x̂)_m S_m of 64 channels. A row's sums may be over several states, each times
+/// its own scale.
 ///
 /// Sums are a lane's own, in shared memory: float, 64 d a block. Roundings: products of P - 1 entries of x̂, of P in φ,
 /// and that times its scale where there are several states, to T.
@@ -187,9 +188,10 @@ struct StatePart {
   }
 };
 
-/// Walks through the state of a slot: adds to `part` Dφ(x̂)ᵀ S [u; o], if asked for, and to `product` φ(x̂) S, times the
-/// scale of the part if there are several states, of the 64 channels of a tile. Vectors u come by `bring_vectors(ring, tile)`; `vectors` and `tiles` are rings of two tiles,
-/// `normaliser` of 128 floats. All warps of the block, who are in step at its end. x̂ may still be on its way.
+/// Walks through the state of a slot: adds to `part` Dφ(x̂)ᵀ S [u; o], if asked for, and to `product` φ(x̂) S, times
+/// the scale of the part if there are several states, of the 64 channels of a tile. Vectors u come by
+/// `bring_vectors(ring, tile)`; `vectors` and `tiles` are rings of two tiles, `normaliser` of 128 floats. All warps of
+/// the block, who are in step at its end. x̂ may still be on its way.
 template <bool has_product, class T, int P, int d, class Bring>
 SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[8][4], const Prefixes<T>& state,
                               std::int64_t slot, int e, int tile, bool contracts, bool are_several,

@@ -14,7 +14,8 @@
 //
 // A chunk is left with the adjoint H = ∂loss/∂S of the state after it, Z as one more channel, but for the coefficients
 // of monomials; it is kept like a state, with L, M, A (chunks.hpp), and
-//   H ← 2^{G_c} H + Σ_i 2^{h_i} m_i φ(q̂_i) [dŷ_i; ℓ_i]ᵀ     over the chunks from the last to the first, over the rows that
+//   H ← 2^{G_c} H + Σ_i 2^{h_i} m_i φ(q̂_i) [dŷ_i; ℓ_i]ᵀ     over the chunks from the last to the first, over the rows
+//   that
 //                                                        see the state, s_i < 0; 0 in place of 2^{G_c} after a reset
 // so that rows have w_i = 2^{h_i - begin} m_i where keys have 2^{u_j + G_c - end}.
 #pragma once

@@ -1,6 +1,7 @@
 // What the tokens of a chunk add to a state, on tensor cores: ΔS = Σ_t w_t φ(k̂_t) v_tᵀ, ΔZ = Σ_t w_t φ(k̂_t), w_t the
 // weight to the chunk's end. Or what its rows add to the adjoint of the state before it: queries in the place of keys,
-// dŷ in that of values, and ΔZ = Σ_t w_t ℓ_t φ(q̂_t) (see gradients.hpp). The monomials φ are in no memory: they are products of two rows in registers.
+// dŷ in that of values, and ΔZ = Σ_t w_t ℓ_t φ(q̂_t) (see gradients.hpp). The monomials φ are in no memory: they are
+// products of two rows in registers.
 #pragma once
 
 #include <type_traits>

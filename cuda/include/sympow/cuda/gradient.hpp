@@ -29,7 +29,8 @@ struct Gradients {
 /// state head, and 16 of a token.
 Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 
-/// The gradients of Σ dY∘Y, Y the rows of `attend` of the same problem and inputs, and thus of the same form and chunks:
+/// The gradients of Σ dY∘Y, Y the rows of `attend` of the same problem and inputs, and thus of the same form and
+/// chunks:
 ///
 ///     dq_i = Σ_j dx_ij scale k_j    dk_j = Σ_i dx_ij scale q_i    dv_j = Σ_i p_ij dy_i    d log γ_t = Σ_{j<t≤i} t_ij
 ///
@@ -39,11 +40,12 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// gradient 0. Rows without weight have no gradient, and their dy changes nothing. Input that is not finite shows in
 /// the gradients that it is part of, and may in those of 64 tokens around it.
 ///
-/// Gradients of states are as states are (State): what comes back to the final state, dS = Σ_i w_i φ(q_i) dn_iᵀ and dZ =
-/// Σ_i w_i φ(q_i) δ_i over later rows, dn and δ what comes back to numerator and normaliser, w the product of the gates up
-/// to the row; and so what goes back to the initial one. ∂loss/∂S_m is that times the multinomial coefficient of monomial
-/// m. `mass` is at least |dS_m|, |dZ_m| and says how they are rounded. So two calls with both between them have the
-/// gradients of one. In the chunked form states between chunks and their gradients are rounded to the problem's element.
+/// Gradients of states are as states are (State): what comes back to the final state, dS = Σ_i w_i φ(q_i) dn_iᵀ and dZ
+/// = Σ_i w_i φ(q_i) δ_i over later rows, dn and δ what comes back to numerator and normaliser, w the product of the
+/// gates up to the row; and so what goes back to the initial one. ∂loss/∂S_m is that times the multinomial coefficient
+/// of monomial m. `mass` is at least |dS_m|, |dZ_m| and says how they are rounded. So two calls with both between them
+/// have the gradients of one. In the chunked form states between chunks and their gradients are rounded to the
+/// problem's element.
 ///
 /// So far of bf16 and fp16, without rotary and split states; others are refused as not compiled. Each p_ij and dx_ij is
 /// rounded to the problem's element, as are the gradients; sums are in float, those of gates in double. Values must be
