@@ -9,10 +9,9 @@ namespace sympow::cuda {
 
 /// d log γ_t = Σ_{j < t ≤ i} t_ij over the pairs and query heads of a state head, in order. For t in block J of 64
 /// tokens of a chunk it is the sum of
-///   rows i ≥ t of J with keys in earlier blocks and chunks · keys j < t of J with rows in later blocks · pairs inside
-///   of
-///   J · rows of each later block with keys of all earlier ones · keys j < t of the chunk with rows in later chunks ·
-///   keys before the chunk with rows after it
+///   rows i ≥ t of J with keys in earlier blocks and chunks · keys j < t of J with rows in later blocks · pairs in J ·
+///   rows of each later block with keys of all earlier ones · keys j < t of the chunk with rows in later chunks · keys
+///   before the chunk with rows after it
 /// in double. Nothing is subtracted: where γ_t = 0, and at the first token, all terms are 0, and so is the result.
 ///
 /// A warp has a block of 64 tokens and a state head. Of a token and query head 24 bytes are read, and 8 for each block;
