@@ -14,7 +14,7 @@ mutant(one_factor_more "load(keeps, args.chunks.keep, at, n < sequence.chunks)" 
 mutant(one_chunk_more "if (n >= sequence.chunks) continue" "if (n > sequence.chunks) continue")
 mutant(reset_keeps_a_state "where(keep == 0.f, 0.f, x[i] * keep)" "x[i] * keep")
 mutant(next_chunk_is_not_there "n + ahead < sequence.chunks" "n + ahead <= sequence.chunks")
-mutant(next_chunk_of_another_place "entry + (slot + n + ahead) * size" "entry + (slot + n + ahead - 1) * size")
+mutant(next_chunk_of_another_place "entry + slot_of(n + ahead) * size" "entry + slot_of(n + ahead - 1) * size")
 set(source cuda/src/layout/state_rows.hpp)
 mutant(heads_behind_their_tails "where(i <= j, pair_place" "where(i < j, pair_place")
 mutant(octet_of_the_stage_before "octet = where(stage >= before" "octet = where(stage > before")
