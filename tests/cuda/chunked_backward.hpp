@@ -104,7 +104,6 @@ std::string run_chunked_backward(
         if ((t == 0 || how.log_gate(t + h) == -infinity) &&
             gradients.d_gates.data[gradients.d_gates.at(b, t, h, 0)] != 0)
           return "d log gate of token " + std::to_string(t) + " is not 0";
-    if (std::getenv("SYMPOW_SHOW")) std::printf("%.3f %.3f %.3f %.3f\n", errors[0], errors[1], errors[2], errors[3]);
   }
   return "";
 }
