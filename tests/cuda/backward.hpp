@@ -1,10 +1,12 @@
-// A backward pass on the host: the quadratic form's rows, then all kernels of its gradients.
+// A backward pass on the host: all kernels of gradients, of the quadratic form and of the chunked one.
 #pragma once
 
 #include "forward.hpp"
+#include "gradient/adjoint_weights.hpp"
 #include "gradient/flows.hpp"
 #include "gradient/key_gradients.hpp"
 #include "gradient/key_units.hpp"
+#include "gradient/passing.hpp"
 #include "gradient/peaks.hpp"
 #include "gradient/query_gradients.hpp"
 #include "gradient/row_units.hpp"
@@ -35,35 +37,54 @@ struct GradientBuffers {
   }
 };
 
-/// The kernels, and all that they keep. A chunk must hold a whole sequence.
+/// The kernels over tokens from … to - 1 of each sequence, and all that they keep. The quadratic form: a chunk must
+/// hold a whole sequence.
 template <class T, int P, int d>
 struct Backward {
+  static constexpr int D = monomial_count(P, d);
   Forward<T, P, d> forward;
   GradientBuffers<T, d>& gradients;
   host::Buffer<T> query_units, row_units, key_units;
-  host::Buffer<std::int32_t> values_exponent, query, unit;
+  host::Buffer<std::int32_t> values_exponent, unit, ends, exponents;
   host::Buffer<double> exponent, peak;
-  host::Buffer<float> factor, offset;
-  host::Buffer<double> row, key, inside, through;
+  host::Buffer<float> factor, offset, inverse, mass, weights;
+  host::Buffer<double> row, key, inside, through, later, passing;
+  ChunkBuffers adjoint_chunks;
+  host::Buffer<float> whole, adjoint_own, adjoint_own_normaliser, adjoint_whole;
+  host::Buffer<T> adjoint_sums;
+  bool is_chunked = false;
 
-  Backward(Arrays<T, d>& arrays, GradientBuffers<T, d>& results)
-      : forward(arrays),
+  explicit Backward(Arrays<T, d>& arrays, GradientBuffers<T, d>& results, int first = 0, int end = 1 << 30)
+      : forward(arrays, first, end),
         gradients(results),
         query_units(index(tokens() * heads().query * d)),
         row_units(index(tokens() * heads().query * e())),
         key_units(index(tokens() * heads().key * d)),
         values_exponent(index(heads().key * batch().slots * blocks())),
-        query(rows()),
         unit(index(heads().query * batch().slots)),
+        ends(slots()),
+        exponents(slots()),
         exponent(rows()),
         peak(rows()),
         factor(rows()),
         offset(rows()),
+        inverse(rows()),
+        mass(rows()),
+        weights(rows()),
         row(rows()),
         key(rows()),
         inside(rows()),
-        through(index(heads().query * batch().slots * blocks() * blocks())) {}
+        through(index(heads().query * batch().slots * blocks() * blocks())),
+        later(slots() * index(batch().chunk)),
+        passing(slots()),
+        adjoint_chunks(static_cast<int>(slots())),
+        whole(slots() * index(state_rows(P, d))),
+        adjoint_own(slots() * index(D * e())),
+        adjoint_own_normaliser(slots() * index(D)),
+        adjoint_whole(slots() * index(state_rows(P, d))),
+        adjoint_sums(slots() * index(state_rows(P, d) * e())) {}
 
+  /// The quadratic form, from the forward pass on.
   host::Report run(const host::Options& options) {
     host::Report report = forward.run_quadratic(options);
     join(report, units(options));
@@ -72,51 +93,110 @@ struct Backward {
     join(report, flows(options));
     return report;
   }
+  /// The chunked form, after its forward pass: from an initial state and the gradient of the final one to that of the
+  /// initial one.
+  host::Report run_chunked(const host::Options& options, StateBuffers* initial = nullptr,
+                           StateBuffers* d_final = nullptr, StateBuffers* d_initial = nullptr) {
+    is_chunked = true;
+    forward.whole = whole;
+    host::Report report = forward.states(options, initial);
+    join(report, units(options));
+    join(report, adjoints(options, d_final, d_initial));
+    join(report, queries(options));
+    join(report, keys(options));
+    if (has_flows())
+      join(report,
+           launch<Passing<T>>(
+               Passing<T>::blocks(sequences(), heads()),
+               {states(), adjoint_states(), forward.chunks.total, passing, sequences(), heads(), P, d, e()}, options));
+    join(report, flows(options));
+    return report;
+  }
   /// What gradients are made of.
   host::Report units(const host::Options& options) {
     auto& x = forward.x;
     host::Report report = launch<KeyUnits<T>>(
-        KeyUnits<T>::blocks(batch().sequences(), heads()),
-        {x.keys.template rows<const T>(), x.values.template rows<const T>(), forward.tokens.arrays(),
-         dense<T>(key_units, d, heads().key), values_exponent, batch().sequences(), heads(), d, e()},
+        KeyUnits<T>::blocks(sequences(), heads()),
+        {x.keys.template rows<const T>(from()), x.values.template rows<const T>(from()), forward.tokens.arrays(),
+         dense<T>(key_units, d, heads().key), values_exponent, sequences(), heads(), d, e()},
         options);
-    join(report, launch<RowUnits<T>>(RowUnits<T>::blocks(batch().sequences(), heads()),
-                                     {x.queries.template rows<const T>(), x.rows.template rows<const T>(),
-                                      gradients.d_rows.template rows<const T>(), x.factors.template rows<const float>(),
-                                      forward.tokens.arrays(), dense<T>(query_units, d, heads().query),
-                                      dense<T>(row_units, e(), heads().query), of_rows(), batch().sequences(), heads(),
-                                      d, e(), P, x.how.normalised},
-                                     options));
     join(report,
-         launch<Peaks>(Peaks::blocks(batch().sequences(), heads()),
-                       {forward.tokens.arrays(), of_rows(), values_exponent, batch().sequences(), heads()}, options));
+         launch<RowUnits<T>>(
+             RowUnits<T>::blocks(sequences(), heads()),
+             {x.queries.template rows<const T>(from()), x.rows.template rows<const T>(from()),
+              gradients.d_rows.template rows<const T>(from()), x.factors.template rows<const float>(from()),
+              forward.tokens.arrays(), is_chunked ? Global<const double>(forward.chunks.enter) : Global<const double>{},
+              dense<T>(query_units, d, heads().query), dense<T>(row_units, e(), heads().query), of_rows(), sequences(),
+              heads(), d, e(), P, x.how.normalised, scale_exponent(), scale_sign()},
+             options));
+    join(report, launch<Peaks>(Peaks::blocks(sequences(), heads()),
+                               {forward.tokens.arrays(), of_rows(), values_exponent, sequences(), heads()}, options));
+    return report;
+  }
+  /// The adjoint states.
+  host::Report adjoints(const host::Options& options, StateBuffers* d_final, StateBuffers* d_initial) {
+    const States before = d_final ? d_final->arrays() : States{}, after = d_initial ? d_initial->arrays() : States{};
+    ChunkArrays chunks = adjoint_chunks.arrays();
+    chunks.total = forward.chunks.total;
+    host::Report report = launch<AdjointWeights>(AdjointWeights::blocks(sequences(), heads()),
+                                                 {forward.tokens.arrays(), of_rows(), weights, ends, exponents,
+                                                  chunks.end, chunks.own_mass, sequences(), heads()},
+                                                 options);
+    join(report, launch<Levels>(Levels::blocks(sequences(), heads()),
+                                {sequences(), heads(), chunks, before, after, true}, options));
+    using Kernel = Update<T, P, d>;
+    const Heads turned{heads().query, heads().state, heads().query};
+    TokenArrays tokens{};
+    tokens.inverse = inverse;
+    tokens.to_end = weights;
+    join(report, launch<Kernel>(Kernel::blocks(sequences(), turned, e()),
+                                {forward.x.queries.template rows<const T>(from()),
+                                 dense<const T>(row_units, e(), heads().query),
+                                 tokens,
+                                 sequences(),
+                                 turned,
+                                 {adjoint_own, adjoint_own_normaliser},
+                                 e(),
+                                 {offset, ends, exponents}},
+                                options));
+    join(report, launch<Scan<T>>(Scan<T>::blocks(sequences(), heads(), P, d, e()),
+                                 {{adjoint_own, adjoint_own_normaliser},
+                                  chunks,
+                                  adjoint_states().prefixes,
+                                  before,
+                                  after,
+                                  sequences(),
+                                  heads(),
+                                  P,
+                                  d,
+                                  e(),
+                                  true},
+                                 options));
     return report;
   }
   host::Report queries(const host::Options& options) {
     using Kernel = QueryGradients<T, P, d>;
-    return launch<Kernel>(Kernel::blocks(batch().sequences(), heads()),
+    return launch<Kernel>(Kernel::blocks(sequences(), heads()),
                           {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
-                           dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(),
-                           gradients.d_queries.template rows<T>(), forward.tokens.arrays(), of_rows(), of_flows(),
-                           batch().sequences(), heads(), e(), scale_exponent(), scale_sign()},
+                           dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
+                           gradients.d_queries.template rows<T>(from()), forward.tokens.arrays(), of_rows(), of_flows(),
+                           sequences(), heads(), e(), is_chunked ? states() : StatesOfChunks<T>{}},
                           options);
   }
   host::Report keys(const host::Options& options) {
     using Kernel = KeyGradients<T, P, d>;
-    return launch<Kernel>(
-        Kernel::blocks(batch().sequences(), heads(), e()),
-        {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
-         dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(),
-         gradients.d_keys.template rows<T>(), gradients.d_values.template rows<T>(), forward.tokens.arrays(), of_rows(),
-         of_flows(), batch().sequences(), heads(), e(), scale_exponent(), scale_sign()},
-        options);
+    return launch<Kernel>(Kernel::blocks(sequences(), heads(), e()),
+                          {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
+                           dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
+                           gradients.d_keys.template rows<T>(from()), gradients.d_values.template rows<T>(from()),
+                           forward.tokens.arrays(), of_rows(), of_flows(), sequences(), heads(), e(),
+                           is_chunked ? adjoint_states() : StatesOfChunks<T>{}},
+                          options);
   }
   host::Report flows(const host::Options& options) {
     if (!has_flows()) return {};
-    return launch<Flows>(Flows::blocks(batch().sequences(), heads()),
-                         {of_flows(), gradients.d_gates.template rows<float>(), batch().sequences(), heads(),
-                          forward.x.how.normalised ? 1. : std::pow(forward.x.how.scale, P)},
-                         options);
+    return launch<Flows>(Flows::blocks(sequences(), heads()),
+                         {of_flows(), gradients.d_gates.template rows<float>(from()), sequences(), heads()}, options);
   }
   /// Faults unless all gradients, and nothing else, were stored.
   void check_stored(host::Report& report) const {
@@ -129,10 +209,13 @@ struct Backward {
 
  private:
   [[nodiscard]] Batch& batch() { return forward.batch; }
+  [[nodiscard]] Sequences sequences() { return forward.batch.sequences(); }
+  [[nodiscard]] int from() const { return forward.from; }
   [[nodiscard]] const Heads& heads() const { return forward.heads(); }
   [[nodiscard]] int e() const { return forward.x.how.e; }
   [[nodiscard]] int tokens() const { return forward.batch.tokens(); }
   [[nodiscard]] int blocks() const { return forward.batch.chunk / block_tokens; }
+  [[nodiscard]] std::size_t slots() const { return index(forward.slots()); }
   [[nodiscard]] std::size_t rows() const { return index(heads().query * forward.batch.slots * forward.batch.chunk); }
   [[nodiscard]] double scale_exponent() const {
     const double scale = std::abs(forward.x.how.scale);
@@ -142,10 +225,21 @@ struct Backward {
     const double scale = forward.x.how.scale;
     return forward.x.how.normalised ? 1.f : scale == 0 ? 0.f : scale < 0 && P % 2 == 1 ? -1.f : 1.f;
   }
-  RowArrays of_rows() { return {exponent, peak, factor, offset, query, unit}; }
+  StatesOfChunks<T> states() { return {forward.prefixes(), forward.chunks.arrays()}; }
+  StatesOfChunks<T> adjoint_states() {
+    Prefixes<T> prefixes;
+    prefixes.sums = adjoint_sums;
+    prefixes.whole = adjoint_whole;
+    return {prefixes, adjoint_chunks.arrays()};
+  }
+  RowArrays of_rows() {
+    return {exponent, peak, factor, offset, inverse, is_chunked ? Global<float>(mass) : Global<float>{}, unit};
+  }
   FlowArrays of_flows() {
     if (!has_flows()) return {};
-    return {row, key, inside, through};
+    FlowArrays flows{row, key, inside, through, {}, {}};
+    if (is_chunked) flows.later = later, flows.passing = passing;
+    return flows;
   }
   template <class U, class Memory>
   Rows<U> dense(Memory& memory, int width, int of) {

@@ -153,6 +153,7 @@ struct Forward {
   host::Buffer<T> prefix_sums, prefix_normaliser, prefix_rest;
   host::Buffer<double> paths, begin;  // of rotary, as the next
   host::Buffer<T> turned;
+  Global<float> whole = {};  // normalisers of states as gradients read them, in place of `prefix_normaliser`
 
   explicit Forward(Arrays<T, d>& arrays, int first = 0, int end = 1 << 30)
       : x(arrays),
@@ -280,10 +281,11 @@ struct Forward {
     return host::launch<Kernel>(grid(blocks), args, options);
   }
 
- private:
   Prefixes<T> prefixes() {
-    return {prefix_sums, prefix_normaliser, x.how.is_split ? Global<T>(prefix_rest) : Global<T>{}};
+    return {prefix_sums, prefix_normaliser, x.how.is_split ? Global<T>(prefix_rest) : Global<T>{}, whole};
   }
+
+ private:
   Rotary rotary() {
     if (!x.how.rotary) return {};
     return {x.rates, dense<const double>(paths, 1), begin, heads().key, x.how.rotary->halves};

@@ -347,10 +347,38 @@ TEST_CASE("gradients have a workspace of their own behind that of the rows", "[c
   all.next(m.query_units, 2 * tokens * 4 * 16), all.next(m.row_units, 2 * tokens * 4 * 24);
   all.next(m.key_units, 2 * tokens * 2 * 16);
   all.next(m.exponent, 8 * rows), all.next(m.peak, 8 * rows);
-  all.next(m.factor, 4 * rows), all.next(m.offset, 4 * rows), all.next(m.query, 4 * rows);
+  all.next(m.factor, 4 * rows), all.next(m.offset, 4 * rows), all.next(m.inverse, 4 * rows);
   all.next(m.unit, 4 * slots), all.next(m.values_exponent, 4 * 2 * 5 * 4);
   for (const double* x : {m.row, m.key, m.inside}) all.next(x, 8 * rows);
   all.next(m.through, 8 * slots * 4 * 4);
+  REQUIRE(attention_vjp_workspace(p, bytes).ok());
+  REQUIRE(all.end_at(bytes));
+}
+
+TEST_CASE("gradients of the chunked form keep adjoints behind the rest", "[cuda]") {
+  Problem p;
+  p.power = 2, p.d = 16, p.e = 24;
+  p.batch = 3, p.tokens = 200;
+  p.query_heads = 4, p.key_heads = p.gate_heads = 2;
+  p.form = Form::chunked;
+  p.chunk = 128;
+  library::Plan plan;
+  REQUIRE(library::plan_vjp(p, plan).ok());
+  PiecesInOrder all{1 << 20};
+  library::Pieces pieces(address(all.begin));
+  const library::VjpMemory m(p, plan, pieces);
+  const auto offset = [&](const void* x) { return reinterpret_cast<std::uintptr_t>(x) - all.begin; };
+  const std::size_t slots = 600 / 128 + 3, states = 2 * slots, rows = 4 * slots * 128, padded = states * 192;
+  std::size_t bytes = 0;
+  all.next(m.forward.sum, offset(m.row_mass));
+  all.next(m.row_mass, 4 * rows), all.next(m.weights, 4 * rows);
+  all.next(m.ends, 4 * states), all.next(m.exponents, 4 * states);
+  all.next(m.begin, 8 * states), all.next(m.own_mass, 4 * states);
+  all.next(m.enter, 8 * states);
+  for (const float* x : {m.mass, m.keep, m.add}) all.next(x, 4 * states);
+  all.next(m.shift, 4 * states);
+  all.next(m.adjoint_sums, 2 * padded * 24), all.next(m.adjoint_normaliser, 4 * padded);
+  all.next(m.later, 8 * states * 128), all.next(m.passing, 8 * states);
   REQUIRE(attention_vjp_workspace(p, bytes).ok());
   REQUIRE(all.end_at(bytes));
 }
@@ -395,6 +423,8 @@ TEST_CASE("blocks that a multiprocessor is asked to hold have threads for all of
   REQUIRE(threads.operator()<Scan<bf16>>() <= 1536);
   REQUIRE(threads.operator()<Flows>() <= 1536);
   REQUIRE(threads.operator()<Peaks>() <= 1536);
+  REQUIRE(threads.operator()<AdjointWeights>() <= 1536);
+  REQUIRE(threads.operator()<Passing<bf16>>() <= 1536);
   REQUIRE(threads.operator()<KeyUnits<bf16>>() <= 1536);
   REQUIRE(threads.operator()<RowUnits<bf16>>() <= 1536);
   REQUIRE(threads.operator()<QueryGradients<bf16, 2, 64>>() <= 1536);

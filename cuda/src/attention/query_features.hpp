@@ -1,6 +1,7 @@
 // φ(q̂) of the rows of a warp as left factors of tensor cores, made in registers.
 #pragma once
 
+#include "../layout/exponents.hpp"
 #include "../layout/state_rows.hpp"
 #include "../layout/swizzle.hpp"
 

@@ -7,13 +7,15 @@
 
 namespace sympow::cuda {
 
-/// d log γ_t = scale^P Σ_{j < t ≤ i} t_ij over the pairs of a chunk and the query heads of a state head, in order. For
-/// t in block J of 64 tokens it is the sum of
-///   rows i ≥ t of J with keys in earlier blocks · keys j < t of J with rows in later blocks · pairs inside of J ·
-///   rows of each later block with keys of all earlier ones
+/// d log γ_t = Σ_{j < t ≤ i} t_ij over the pairs and query heads of a state head, in order. For t in block J of 64
+/// tokens of a chunk it is the sum of
+///   rows i ≥ t of J with keys in earlier blocks and chunks · keys j < t of J with rows in later blocks · pairs in J ·
+///   rows of each later block with keys of all earlier ones · keys j < t of the chunk with rows in later chunks · keys
+///   before the chunk with rows after it
 /// in double. Nothing is subtracted: where γ_t = 0, and at the first token, all terms are 0, and so is the result.
 ///
-/// A warp has a block of 64 tokens and a state head. Of a token and query head 24 bytes are read, and 8 for each block.
+/// A warp has a block of 64 tokens and a state head. Of a token and query head 24 bytes are read, and 8 for each block;
+/// of the chunked form 8 of each token up to its block.
 struct Flows {
   static constexpr int threads = 32, blocks_per_multiprocessor = 16, shared_bytes = 0;
 
@@ -22,7 +24,6 @@ struct Flows {
     Rows<float> d_log_gates;
     Sequences sequences;
     Heads heads;
-    double scale;  ///< scale^P
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) {
@@ -36,7 +37,19 @@ struct Flows {
     const int state_head = block_index(1), group = x.heads.query / x.heads.state;
     const int n = x.sequences.chunk / block_tokens, own = of.top / block_tokens;
     const int used = (of.length + block_tokens - 1) / block_tokens;
-    Lanes<double> sum[2] = {0., 0.};  // of tokens 2 lane, 2 lane + 1
+    Lanes<double> sum[2] = {0., 0.};                    // of tokens 2 lane, 2 lane + 1
+    Lanes<double> leaving[2] = {0., 0.}, outside = 0.;  // of rows in later chunks: of own keys, and of those before
+    if (x.flows.later.data) {
+      const std::int64_t own_slot = std::int64_t{state_head} * x.sequences.slots + of.slot;
+      const std::int64_t first = own_slot * x.sequences.chunk;
+      load(leaving, x.flows.later, lane() * 2 + (first + of.top));
+      for (int from = 0; from < of.top; from += block_tokens) {
+        Lanes<double> two[2];
+        load(two, x.flows.later, lane() * 2 + (first + from));
+        outside += two[0] + two[1];
+      }
+      outside += where(lane() == 0, load_one(x.flows.passing, own_slot), Lanes<double>(0.));
+    }
     for (int h = 0; h < group; ++h) {
       const std::int64_t slot = std::int64_t{state_head * group + h} * x.sequences.slots + of.slot;
       const Lanes<std::int64_t> at = lane() * 2 + (slot * x.sequences.chunk + of.top);
@@ -44,6 +57,10 @@ struct Flows {
       load(row, x.flows.row, at);
       load(key, x.flows.key, at);
       load(inside, x.flows.inside, at);
+      if (h == 0) {
+        key[0] += leaving[0];
+        key[1] += leaving[1];
+      }
       Lanes<double> from = row[0] + row[1], up_to = key[0] + key[1];  // sums of lanes from this on, and up to it
       SYMPOW_UNROLL
       for (int distance = 1; distance < 32; distance *= 2) {
@@ -55,7 +72,7 @@ struct Flows {
       const Lanes<double> behind = shuffle(from, smaller(lane() + 1, Lanes<int>(31))), before = shuffle_up(up_to, 1);
       const Lanes<double> rows_behind = where(lane() < 31, behind, 0.), keys_before = where(lane() > 0, before, 0.);
 
-      Lanes<double> through = 0.;
+      Lanes<double> through = h == 0 ? outside : Lanes<double>(0.);
       for (int later = own + 1; later < used; later += 32) {
         Lanes<double> one[1] = {0.};
         load(one, x.flows.through, (lane() + (slot * n + later)) * n + own, lane() + later < used);
@@ -70,7 +87,7 @@ struct Flows {
     SYMPOW_UNROLL
     for (int p = 0; p < 2; ++p) {
       const Lanes<int> t = lane() * 2 + (of.top + p);
-      const Lanes<float> result[1] = {convert<float>(sum[p] * x.scale)};
+      const Lanes<float> result[1] = {convert<float>(sum[p])};
       store(x.d_log_gates.data, x.d_log_gates.at(of.b, t + of.begin, state_head), result, t < of.length);
     }
   }

@@ -1,23 +1,24 @@
-// Gradients of keys and values, on tensor cores: each key with the rows that saw it.
+// Gradients of keys and values, on tensor cores: each key with the adjoint state and the rows that saw it.
 #pragma once
 
 #include "../layout/blocks.hpp"
-#include "pair_tiles.hpp"
+#include "state_part.hpp"
 
 namespace sympow::cuda {
 
-/// dv_j = scale^P Σ_i s_ij dŷ_i,   s_ij = 2^{u_j + h_i} m_i (q̂_i·k̂_j)^P
-/// dk_j = scale^P 2^{-x_j} Σ_i P 2^{u_j + h_i} m_i (q̂_i·k̂_j)^{P-1} c_ij q̂_i
-/// over the rows i ≥ j of the chunk that see key j, of all query heads that read it; layout/gradients.hpp has the rest.
-/// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` of FlowArrays.
+/// dv_j = 2^{u_j + G_c} H φ(k̂_j) + Σ_i s_ij dŷ_i,   s_ij = 2^{u_j + h_i} m_i (q̂_i·k̂_j)^P
+/// dk_j = 2^{-x_j} (2^{u_j + G_c} Dφ(k̂_j)ᵀ H [v_j; 1] + Σ_i P 2^{u_j + h_i} m_i (q̂_i·k̂_j)^{P-1} c_ij q̂_i)
+/// over the adjoint H of the state after the chunk, where it has key j, and the rows i ≥ j of the chunk that see the
+/// key, of all state and query heads that read it; layout/gradients.hpp has the rest.
+/// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` and `later` of FlowArrays.
 ///
 /// A block of four warps has 64 keys of a chunk and head, 16 a warp, and 64 channels of dv; the first of them dk, too.
-/// It walks the query heads of its group in order, of each blocks of 64 rows from its own on, and for dk their dŷ by
-/// 64 channels, through two stages. 2^{h_i - R_j} is at most 1; sums are relative to E_j, the largest u_j + R_j of the
-/// heads so far.
+/// It walks through the adjoint states (state_part.hpp), then through the query heads of its group in order, of each
+/// blocks of 64 rows from its own on, and for dk their dŷ by 64 channels, through two stages. 2^{h_i - R_j} is at most
+/// 1; sums are relative to E_j, the largest u_j + R_j, or u_j + G_c + M + p, so far.
 ///
 /// Roundings: 2^-E_j s_ij and 2^{-E_j - s} dx_ij to T, then dv and dk; sums in float. Cost of a pair: 4 d + 4 e
-/// operations, and 2 d more for each 64 channels of values after the first.
+/// operations, and 2 d more for each 64 channels of values after the first; of a key of a state 4 R e, R rows.
 template <class T, int P, int d>
 struct KeyGradients {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;
@@ -36,8 +37,7 @@ struct KeyGradients {
     Sequences sequences;
     Heads heads;
     int e;
-    double scale_exponent;  ///< of |scale|^P; its sign, or 0
-    float scale_sign;
+    StatesOfChunks<T> adjoints = {};  ///< after chunks
   };
 
   SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
@@ -68,6 +68,11 @@ struct KeyGradients {
     };
     const TileCopy<T, d, rows, warps> wide_copy(w);
     const TileCopy<T, columns, rows, warps> copy(w);
+    const auto bring_values = [&](int ring, int t) {
+      copy.bring(values, ring, x.values.data,
+                 copy.source(x.values.at(of.b, of.begin + of.top, key_head) + t * columns, x.values.token),
+                 x.values.token, 0, of.length - of.top, copy.column + t * columns < x.e);
+    };
     const auto bring = [&](int stage) {
       const int m = stage / span, t = tile + span - 1 - stage % span, head = key_head * group + m / blocks;
       const int from = (own_block + m % blocks) * rows, ring = stage % 2 * rows * columns, place = m % 2 * rows;
@@ -85,30 +90,93 @@ struct KeyGradients {
       copy.bring(d_rows, ring, x.d_rows.data,
                  copy.source(x.d_rows.at(of.b, of.begin + from, head) + t * columns, x.d_rows.token), x.d_rows.token, 0,
                  of.length - from, exists);
-      if (is_first && (stage == 0 || span > 1))
-        copy.bring(values, ring, x.values.data,
-                   copy.source(x.values.at(of.b, of.begin + of.top, key_head) + t * columns, x.values.token),
-                   x.values.token, 0, of.length - of.top, exists);
+      if (is_first && (stage == 0 || span > 1)) bring_values(ring, t);
     };
     wide_copy.bring(keys, 0, x.keys.data, wide_copy.source(x.keys.at(of.b, of.begin + of.top, key_head), x.keys.token),
                     x.keys.token, 0, of.length - of.top, true);
+    const auto shift = [&] {  // the unit of dx
+      return load_one(x.of_rows.unit, std::int64_t{key_head} * group * x.sequences.slots + of.slot);
+    };
+    const Lanes<float> shrink = two_to(-shift()) * static_cast<float>(P);
+    Lanes<float> key_sum[std::size_t{d / 8}][4], value_sum[columns / 8][4], after[2], scale[2];
+    Lanes<double> reference[2] = {-infinity, -infinity};  // E_j
+    TwoFloats peak[2];                                    // R_j - anchor
+    double anchor = 0.;
+    SYMPOW_UNROLL
+    for (auto& sum : value_sum) SYMPOW_UNROLL
+    for (auto& s : sum) s = 0.f;
+
+    // The adjoints of the states that have these keys, relative to the largest weight.
+    const int states_of_key = x.heads.state / x.heads.key;
+    const auto relative = [](const Lanes<double>& to, const Lanes<double>& all) {
+      return where(to == -infinity, Lanes<float>(0.f), two_to(to - all));
+    };
+    struct Adjoint {
+      std::int64_t slot, tokens;
+      int first_kept;
+      bool is_read;
+      Lanes<double> unit[2];  // of the rows, -infinity of keys that it does not have
+    };
+    const auto adjoint_of = [&](int n) {
+      const int state_head = key_head * states_of_key + n;
+      Adjoint a{std::int64_t{state_head} * x.sequences.slots + of.slot, slot_of(state_head), 0, false, {}};
+      const double level = x.adjoints.level(a.slot);
+      a.first_kept = uniform(load_one(x.tokens.reset, a.tokens + (of.length - 1)));
+      a.is_read = level != -infinity && a.first_kept < of.top + rows;
+      a.unit[0] = a.unit[1] = -infinity;
+      if (!a.is_read) return a;
+      const Lanes<double> to_end = x.adjoints.unit(a.slot, level) + load_one(x.tokens.sum, a.tokens + (of.length - 1));
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) {
+        const Lanes<int> key = lane() / 4 + (first_key + 8 * g);
+        const Lanes<double> u = load_one(x.tokens.key, key + a.tokens), gates = load_one(x.tokens.sum, key + a.tokens);
+        a.unit[g] = where(key >= a.first_kept, where(u == -infinity, -gates, u) + to_end, Lanes<double>(-infinity));
+      }
+      return a;
+    };
+    for (int n = 0; n < states_of_key && x.adjoints.prefixes.sums.data; ++n) {
+      const Adjoint a = adjoint_of(n);
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) reference[g] = larger(reference[g], a.unit[g]);
+    }
+    StatePart<T, P, d> part(keys, own, queries.template as<float>(), w);
+    for (int n = 0; n < states_of_key && x.adjoints.prefixes.sums.data; ++n) {
+      const Adjoint a = adjoint_of(n);
+      const Lanes<float> to[2] = {relative(a.unit[0], reference[0]), relative(a.unit[1], reference[1])};
+      part.begin(to);
+      if (a.is_read) {
+        const Lanes<float> one[2] = {1.f, 1.f};
+        read_state<true>(part, value_sum, x.adjoints.prefixes, a.slot, x.e, tile, is_first, states_of_key > 1, one,
+                         values, d_rows, exponents.template as<float>(), copy, bring_values, w);
+        SYMPOW_UNROLL
+        for (int o = 0; o < columns / 8 && n == 0; ++o) SYMPOW_UNROLL
+        for (int r = 0; r < 4; ++r)  // what the others read may be NaN
+          value_sum[o][r] = where(a.unit[r / 2] == -infinity, Lanes<float>(0.f), value_sum[o][r]);
+      }
+      if (!is_first || !x.flows.later.data) continue;
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) {
+        const Lanes<double> total[1] = {where(a.unit[g] == -infinity, Lanes<double>(0.),
+                                              coupling_of(sum_of_row(part.coupling[g]), wide_two_to(a.unit[g])))};
+        store(x.flows.later, lane() / 4 + (a.tokens + first_key + 8 * g), total, lane() % 4 == 0);
+      }
+    }
+    SYMPOW_UNROLL
+    for (int o = 0; o < d / 8; ++o) {
+      part.take(key_sum[o], o);
+      SYMPOW_UNROLL
+      for (int r = 0; r < 4; ++r) key_sum[o][r] *= shrink * (1.f / P);
+    }
+    barrier();  // the sums make room
     bring(0);
     cp_async_commit();
 
-    const Lanes<int> shift = load_one(x.of_rows.unit, std::int64_t{key_head} * group * x.sequences.slots + of.slot);
-    const Lanes<float> shrink = two_to(-shift) * static_cast<float>(P);
-    Lanes<float> key_sum[std::size_t{d / 8}][4], value_sum[columns / 8][4], after[2], scale[2];
-    Lanes<double> reference[2] = {-infinity, -infinity}, own_reference[2];  // E_j, and u_j + R_j of the head
-    TwoFloats peak[2];                                                      // R_j - anchor
-    double anchor = 0.;
-    SYMPOW_UNROLL
-    for (int r = 0; r < 4; ++r) {
-      SYMPOW_UNROLL
-      for (int n = 0; n < d / 8; ++n) key_sum[n][r] = 0.f;
-      SYMPOW_UNROLL
-      for (int n = 0; n < columns / 8; ++n) value_sum[n][r] = 0.f;
-    }
-
+    const auto reference_of = [&](int head, int g) {  // u_j + R_j; asked anew: some registers less than kept
+      const Lanes<int> key = lane() / 4 + (first_key + 8 * g);
+      const std::int64_t tokens = slot_of(x.heads.state_of_query(head));
+      const Lanes<double> u = load_one(x.tokens.key, key + tokens), gates = load_one(x.tokens.sum, key + tokens);
+      return where(u == -infinity, -gates, u) + load_one(x.of_rows.peak, key + slot_of(head));
+    };
     PairTile s, c;
     for (int stage = 0; stage < end; ++stage) {
       const int m = stage / span, n = m % blocks, head = key_head * group + m / blocks;
@@ -121,17 +189,10 @@ struct KeyGradients {
         Lanes<double> level[2];
         SYMPOW_UNROLL
         for (int g = 0; g < 2; ++g) {
-          const Lanes<int> key = lane() / 4 + (first_key + 8 * g);
-          const std::int64_t tokens = slot_of(x.heads.state_of_query(head));
-          const Lanes<double> u = load_one(x.tokens.key, key + tokens), gates = load_one(x.tokens.sum, key + tokens);
-          level[g] = load_one(x.of_rows.peak, key + slot_of(head));
-          own_reference[g] = where(u == -infinity, -gates, u) + level[g];
-          const Lanes<double> all = larger(reference[g], own_reference[g]);
-          const auto relative = [&](const Lanes<double>& to) {
-            return where(to == -infinity, Lanes<float>(0.f), two_to(to - all));
-          };
-          const Lanes<float> again = relative(reference[g]);
-          scale[g] = relative(own_reference[g]);
+          level[g] = load_one(x.of_rows.peak, lane() / 4 + (slot_of(head) + first_key + 8 * g));
+          const Lanes<double> own_reference = reference_of(head, g), all = larger(reference[g], own_reference);
+          const Lanes<float> again = relative(reference[g], all);
+          scale[g] = relative(own_reference, all);
           SYMPOW_UNROLL
           for (int h = 0; h < 2; ++h) {
             SYMPOW_UNROLL
@@ -190,27 +251,25 @@ struct KeyGradients {
       if (!x.flows.key.data || n + 1 < blocks) continue;
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) {
-        const Lanes<double> total[1] = {coupling_of(sum_of_row(after[g]), wide_two_to(own_reference[g]))};
+        const Lanes<double> total[1] = {coupling_of(sum_of_row(after[g]), wide_two_to(reference_of(head, g)))};
         store(x.flows.key, lane() / 4 + (slot_of(head) + first_key + 8 * g), total, lane() % 4 == 0);
       }
     }
 
-    const Lanes<float> sign[2] = {x.scale_sign, x.scale_sign};
+    const Lanes<float> one[2] = {1.f, 1.f};
     const int left = of.length - first_key;
-    SYMPOW_UNROLL
-    for (int g = 0; g < 2; ++g) reference[g] += x.scale_exponent;
     barrier();  // nobody reads the rows any more that results take the place of
     store_sums<columns>(x.d_values, x.d_values.at(of.b, of.begin + first_key, key_head) + tile * columns, value_sum,
-                        sign, reference, d_rows, own, left, x.e - tile * columns);
+                        one, reference, d_rows, own, left, x.e - tile * columns);
     if (!is_first) return;
     const std::int64_t tokens = slot_of(x.heads.state_of_query(key_head * group));
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) {
       const Lanes<float> inverse = load_one(x.tokens.inverse, lane() / 4 + (tokens + first_key + 8 * g));
-      reference[g] += convert<double>(shift + where(inverse == 0.f, 0, ceiling_log2(inverse)));
+      reference[g] += convert<double>(shift() + where(inverse == 0.f, 0, ceiling_log2(inverse)));
     }
-    store_sums<d>(x.d_keys, x.d_keys.at(of.b, of.begin + first_key, key_head), key_sum, sign, reference, keys, own,
-                  left, d);
+    store_sums<d>(x.d_keys, x.d_keys.at(of.b, of.begin + first_key, key_head), key_sum, one, reference, keys, own, left,
+                  d);
   }
 };
 

@@ -66,6 +66,13 @@ SYMPOW_DEVICE Lanes<X> sum_of_row(Lanes<X> x) {
   return x + block::shuffle_xor(x, 2);
 }
 
+/// Of an octet of rows 8 g + lane / 4 from `first` on, in octet_place: the lane's two columns.
+template <int d, class T>
+SYMPOW_DEVICE Lanes<block::Pair<T>> row_pair(block::Shared<T> rows, int first, int octet) {
+  using namespace block;
+  return load_one(rows.template as<Pair<T>>(), octet_place<d>(lane() / 4 + first, octet) / 2 + lane() % 4);
+}
+
 /// A sum of couplings in its unit, in double; 0 where none are there, whatever the unit.
 SYMPOW_DEVICE Lanes<double> coupling_of(Lanes<float> sum, Lanes<double> unit) {
   return block::where(sum == 0.f, Lanes<double>(0.), block::convert<double>(sum) * unit);

@@ -1,20 +1,21 @@
-// Gradients of queries, on tensor cores: each row of pairs with the keys that it saw.
+// Gradients of queries, on tensor cores: each row with the state and the keys that it saw.
 #pragma once
 
 #include "../layout/blocks.hpp"
-#include "pair_tiles.hpp"
+#include "state_part.hpp"
 
 namespace sympow::cuda {
 
-/// dq_i = scale^P 2^{h_i + r_i - n_i} m_i Σ_j P 2^{u_j - r_i} (q̂_i·k̂_j)^{P-1} c_ij k̂_j over the keys j ≤ i of the
-/// chunk that row i sees; layout/gradients.hpp has the rest. And what a block of rows gives to the gradients of gates:
-/// `row`, `inside` and `through` of FlowArrays.
+/// dq_i = 2^{h_i + r_i - n_i} m_i (2^{M - r_i} Dφ(q̂_i)ᵀ S [dŷ_i; ℓ_i] + Σ_j P 2^{u_j - r_i} (q̂_i·k̂_j)^{P-1} c_ij
+/// k̂_j) over the keys j ≤ i of the chunk that row i sees, and the state S before it; layout/gradients.hpp has the
+/// rest. And what a block of rows gives to the gradients of gates: `row`, `inside` and `through` of FlowArrays.
 ///
-/// A block of four warps has 64 queries of a chunk and head, 16 a warp. It walks blocks of 64 keys from old to new, and
-/// of each the values by 64 channels, through two stages. 2^{u_j - r_i} is at most 1.
+/// A block of four warps has 64 queries of a chunk and head, 16 a warp. It walks through the state (state_part.hpp),
+/// then blocks of 64 keys from old to new, and of each the values by 64 channels, through two stages. 2^{u_j - r_i} is
+/// at most 1.
 ///
 /// Roundings: dx_ij = P 2^{u_j - r_i - s} (q̂·k̂)^{P-1} c_ij to T, and dq; sums in float. Cost of a pair: 4 d + 2 e
-/// operations.
+/// operations, of a query of a state 2 R e, R rows.
 template <class T, int P, int d>
 struct QueryGradients {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;
@@ -33,8 +34,7 @@ struct QueryGradients {
     Sequences sequences;
     Heads heads;
     int e;
-    double scale_exponent;  ///< of |scale|^P; its sign, or 0
-    float scale_sign;
+    StatesOfChunks<T> states = {};  ///< before chunks
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) {
@@ -54,6 +54,9 @@ struct QueryGradients {
     const int seen =
         uniform(load_one(x.tokens.reset, token_slot + of.top));  // no row of the block sees what lies before
     const int first_block = (seen > 0 ? seen : 0) / rows, last_block = of.top / rows;
+    const std::int64_t state_slot = std::int64_t{state_head} * x.sequences.slots + of.slot;
+    const double state_level = seen < 0 ? x.states.level(state_slot) : -infinity;
+    const bool reads_state = state_level != -infinity;
     const int tiles = (x.e + columns - 1) / columns, end = (last_block - first_block + 1) * tiles;
 
     Arena arena;
@@ -64,6 +67,11 @@ struct QueryGradients {
 
     const TileCopy<T, d, rows, warps> wide_copy(w);
     const TileCopy<T, columns, rows, warps> copy(w);
+    const auto bring_d_rows = [&](int ring, int t) {
+      copy.bring(d_rows, ring, x.d_rows.data,
+                 copy.source(x.d_rows.at(of.b, of.begin + of.top, head) + t * columns, x.d_rows.token), x.d_rows.token,
+                 0, of.length - of.top, copy.column + t * columns < x.e);
+    };
     const auto bring = [&](int stage) {
       const int n = first_block + stage / tiles, t = stage % tiles, from = n * rows, ring = stage % 2 * rows * columns;
       const Lanes<bool> exists = copy.column + t * columns < x.e;
@@ -77,19 +85,14 @@ struct QueryGradients {
       copy.bring(values, ring, x.values.data,
                  copy.source(x.values.at(of.b, of.begin + from, key_head) + t * columns, x.values.token),
                  x.values.token, seen - from, of.length - from, exists);
-      if (stage == 0 || tiles > 1)
-        copy.bring(d_rows, ring, x.d_rows.data,
-                   copy.source(x.d_rows.at(of.b, of.begin + of.top, head) + t * columns, x.d_rows.token),
-                   x.d_rows.token, 0, of.length - of.top, exists);
+      if (stage == 0 || tiles > 1) bring_d_rows(ring, t);
     };
     wide_copy.bring(queries, 0, x.queries.data,
                     wide_copy.source(x.queries.at(of.b, of.begin + of.top, head), x.queries.token), x.queries.token, 0,
                     of.length - of.top, true);
-    bring(0);
-    cp_async_commit();
 
     const bool has_flows = x.flows.row.data;
-    const RowLevels<2> levels(x.tokens, token_slot, first_row, of.length, Lanes<double>(-infinity));
+    const RowLevels<2> levels(x.tokens, token_slot, first_row, of.length, Lanes<double>(state_level));
     const auto row_of = [&](int g) { return Lanes<std::int64_t>(lane() / 4 + (row_slot + first_row + 8 * g)); };
     const auto factor = [&](int g) { return load_one(x.of_rows.factor, row_of(g)); };
     const auto exponent = [&](int g) {  // h_i + r_i
@@ -104,8 +107,37 @@ struct QueryGradients {
     SYMPOW_UNROLL
     for (int n = 0; n < d / 8; ++n) SYMPOW_UNROLL
     for (int r = 0; r < 4; ++r) sum[n][r] = 0.f;
+    const auto add_total = [&](int n) {  // of `before`, for the keys before block n
+      Lanes<double> total = 0.;
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) total += coupling_of(sum_of_row(before[g]), unit(g));
+      const Lanes<double> of_warp[1] = {sum_of_column(total)};
+      store(totals, lane() + (n % 2 * warps + w), of_warp, lane() == 0);
+    };
+    if (reads_state) {
+      StatePart<T, P, d> part(queries, own, keys.template as<float>(), w);
+      Lanes<float> none[8][4], scale[2];
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) {
+        const TwoFloats& above = levels.above[g];
+        const Lanes<double> to = x.states.unit(state_slot, state_level) - above.high - (above.low + levels.anchor);
+        scale[g] = where(levels.seen[g] < 0, two_to(to), Lanes<float>(0.f));
+      }
+      const Lanes<float> of_sums[2] = {scale[0] * two_to(-shift), scale[1] * two_to(-shift)};
+      part.begin(of_sums);
+      read_state<false>(part, none, x.states.prefixes, state_slot, x.e, 0, true, false, offset, d_rows, values,
+                        exponents.template as<float>(), copy, bring_d_rows, w);
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) before[g] = where(scale[g] == 0.f, Lanes<float>(0.f), part.coupling[g] * scale[g]);
+      SYMPOW_UNROLL
+      for (int n = 0; n < d / 8; ++n) part.take(sum[n], n);
+      if (has_flows && last_block > 0) add_total(0);
+      barrier();  // the sums make room
+    }
+    bring(0);
+    cp_async_commit();
     const std::int64_t blocks = x.sequences.chunk / rows, through = (slot * blocks + last_block) * blocks;
-    if (has_flows)  // keys of these blocks are not seen, or there are none before
+    if (has_flows && !reads_state)  // keys of these blocks are not seen, or there are none before
       for (int n = 32 * w; n <= first_block && n < last_block; n += threads) {
         const Lanes<double> zero[1] = {0.};
         store(x.flows.through, lane() + (through + n), zero, lane() + n <= first_block && lane() + n < last_block);
@@ -118,7 +150,7 @@ struct QueryGradients {
       barrier();
       if (stage + 1 < end) bring(stage + 1);
       cp_async_commit();
-      if (has_flows && stage % tiles == 0 && n > first_block && n < last_block && w == 0)
+      if (has_flows && stage % tiles == 0 && (n > first_block || reads_state) && n < last_block && w == 0)
         store_total(x.flows.through, through + n, totals, n % 2 * warps);
       if (stage % tiles == 0) clear(c);
       const QueryTiles<T, columns, 1> d_row_tiles(d_rows.after(tiles > 1 ? ring : 0), own);
@@ -146,11 +178,7 @@ struct QueryGradients {
         SYMPOW_UNROLL
         for (int o = 0; o < 8; ++o) SYMPOW_UNROLL
         for (int g = 0; g < 2; ++g) before[g] += c[0][o][2 * g] + c[0][o][2 * g + 1];
-        Lanes<double> total = 0.;
-        SYMPOW_UNROLL
-        for (int g = 0; g < 2; ++g) total += coupling_of(sum_of_row(before[g]), unit(g));
-        const Lanes<double> of_warp[1] = {sum_of_column(total)};
-        store(totals, lane() + ((n + 1) % 2 * warps + w), of_warp, lane() == 0);
+        add_total(n + 1);
       } else if (has_flows) {
         const Lanes<double> units[2] = {unit(0), unit(1)};
         write_inside(inside, w, c, units);
@@ -176,9 +204,9 @@ struct QueryGradients {
     Lanes<double> row_exponents[2];
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) {
-      const Lanes<int> size = load_one(x.of_rows.query, row_of(g));
-      row_exponents[g] = exponent(g) + convert<double>(shift - size) + x.scale_exponent;
-      factors[g] = factor(g) * x.scale_sign;
+      const Lanes<int> size = -ceiling_log2(load_one(x.of_rows.inverse, row_of(g)));
+      row_exponents[g] = exponent(g) + convert<double>(shift - size);
+      factors[g] = factor(g);
     }
     store_sums<d>(x.d_queries, x.d_queries.at(of.b, of.begin + first_row, head), sum, factors, row_exponents, queries,
                   own, of.length - first_row, d);

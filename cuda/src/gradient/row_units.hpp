@@ -7,11 +7,11 @@
 
 namespace sympow::cuda {
 
-/// Writes q̂ and dŷ, rounded to T, and `exponent`, `factor`, `offset`, `query` of RowArrays (layout/gradients.hpp), for
-/// all 64 tokens of blocks in use. Of rows that nothing comes from dŷ and ℓ are 0; where q or dy is not finite, h is
-/// NaN.
+/// Writes q̂ and dŷ, rounded to T, and `exponent`, `factor`, `offset`, `inverse`, `mass` of RowArrays (gradients.hpp),
+/// for all 64 tokens of blocks in use. Of rows that nothing comes from dŷ and ℓ are 0; where q or dy is not finite, h
+/// is NaN.
 ///
-/// A block of four warps has 64 tokens of a query head. Of a token d + 2 e channels are read, d + e and 20 bytes
+/// A block of four warps has 64 tokens of a query head. Of a token d + 2 e channels are read, d + e and 24 bytes
 /// written.
 template <class T>
 struct RowUnits {
@@ -21,12 +21,15 @@ struct RowUnits {
     Rows<const T> queries, rows, d_rows;  ///< q, y, dy; y of normalised rows only
     Rows<const float> factors;            ///< of normalised rows: 1 / normaliser as Attention writes it
     TokenArrays tokens;
+    Global<const double> enter;      ///< L of ChunkArrays; null: no state is read
     Rows<T> query_units, row_units;  ///< q̂, dŷ
     RowArrays of_rows;
     Sequences sequences;
     Heads heads;
     int d, e, power;
     bool normalised;
+    double scale_exponent;  ///< of rows that are not normalised: that of |scale|^P; its sign, or 0
+    float scale_sign;
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) {
@@ -41,6 +44,8 @@ struct RowUnits {
     const std::int64_t chunk = x.sequences.chunk,
                        token_slot = (std::int64_t{state_head} * x.sequences.slots + of.slot) * chunk,
                        row_slot = (std::int64_t{head} * x.sequences.slots + of.slot) * chunk;
+    Lanes<double> state = -infinity;
+    if (x.enter.data) state = load_one(x.enter, std::int64_t{state_head} * x.sequences.slots + of.slot);
     const OctetLanes lanes(x.d > x.e ? x.d : x.e);
     constexpr int rows = block_tokens / warps;
     const int first = of.top + warp() * rows;
@@ -53,6 +58,15 @@ struct RowUnits {
       const OctetOfRow query(x.queries.data, x.queries.at(of.b, t, head) + lanes.octet * 8, has_query);
       const Lanes<float> largest_query = lanes.reduce(query.largest(), most);
       const Lanes<int> n = exponent_above(largest_query);
+      if (x.of_rows.mass.data) {
+        Lanes<float> square = 0.f, mass[1] = {1.f};
+        SYMPOW_UNROLL
+        for (int c = 0; c < 8; ++c) square += query.entries[c] * two_to(-n) * (query.entries[c] * two_to(-n));
+        square = lanes.reduce(square, plus);
+        for (int p = 1; p < x.power; p += 2) mass[0] *= square;
+        if (x.power % 2 == 1) mass[0] *= sqrt(square);
+        store(x.of_rows.mass, i + row_slot, mass, lanes.octet == 0);
+      }
       query.store_scaled(x.query_units.data, x.query_units.at(of.b, t, head) + lanes.octet * 8, two_to(-n), has_query);
 
       OctetOfRow d_row(x.d_rows.data, x.d_rows.at(of.b, t, head) + lanes.octet * 8, has_row);
@@ -62,11 +76,13 @@ struct RowUnits {
       Lanes<int> shift = 0;
       Lanes<double> level[1];
       load(level, x.tokens.level, i + token_slot);
+      if (x.enter.data)
+        level[0] = where(load_one(x.tokens.reset, i + token_slot) < 0, larger(state, level[0]), level[0]);
       if (x.normalised) {
         const OctetOfRow row(x.rows.data, x.rows.at(of.b, t, head) + lanes.octet * 8, has_row);
         SYMPOW_UNROLL
         for (int c = 0; c < 8; ++c) offset += row.entries[c] * (d_row.entries[c] * two_to(-a));
-        offset = -lanes.reduce(offset, [](Lanes<float> p, Lanes<float> q) { return p + q; });
+        offset = -lanes.reduce(offset, plus);
         load(factor, x.factors.data, x.factors.at(of.b, t, head), exists);
         shift = larger(exponent_above(factor[0]), Lanes<int>(-125));
         factor[0] *= two_to(-shift);
@@ -74,7 +90,9 @@ struct RowUnits {
       } else {
         Lanes<double> sum[1];
         load(sum, x.tokens.sum, i + token_slot);
-        level[0] = where(level[0] == level[0], sum[0] + convert<double>(n * x.power), level[0]);  // NaN is seen
+        level[0] = where(level[0] == level[0], sum[0] + convert<double>(n * x.power) + x.scale_exponent,
+                         level[0]);  // NaN is seen
+        factor[0] = x.scale_sign;
       }
       const Lanes<bool> finite = largest_query <= largest_float && largest <= largest_float;
       const Lanes<bool> nothing = !exists || (finite && largest == 0.f) || factor[0] == 0.f;
@@ -83,17 +101,18 @@ struct RowUnits {
       d_row.drop(nothing);
       d_row.store_scaled(x.row_units.data, x.row_units.at(of.b, t, head) + lanes.octet * 8, two_to(-a), has_row);
       const Lanes<float> offsets[1] = {where(nothing, Lanes<float>(0.f), offset)};
-      const Lanes<std::int32_t> sizes[1] = {n};
+      const Lanes<float> inverse[1] = {two_to(-n)};
       const Lanes<bool> writes = lanes.octet == 0;
       store(x.of_rows.exponent, i + row_slot, exponent, writes);
       store(x.of_rows.factor, i + row_slot, factor, writes);
       store(x.of_rows.offset, i + row_slot, offsets, writes);
-      store(x.of_rows.query, i + row_slot, sizes, writes);
+      store(x.of_rows.inverse, i + row_slot, inverse, writes);
     }
   }
 
  private:
   SYMPOW_DEVICE static Lanes<float> most(Lanes<float> a, Lanes<float> b) { return larger(a, b); }
+  SYMPOW_DEVICE static Lanes<float> plus(Lanes<float> a, Lanes<float> b) { return a + b; }
 };
 
 }  // namespace sympow::cuda

@@ -48,6 +48,13 @@ struct States {
   Global<float> mass;        ///< [B, H]: A in units of 2^⌈L⌉
 };
 
+/// Rows that Update takes in the place of tokens: those of a chunk before a gate of 0, who see the state.
+struct RowsOfState {
+  Global<const float> offsets;           ///< ℓ_i (gradients.hpp), entries as those of the tokens
+  Global<const std::int32_t> ends;       ///< how many they are, of state head h and a slot at h slots + slot
+  Global<const std::int32_t> exponents;  ///< so the next: 2^exponent > |ℓ_i| of them
+};
+
 /// Sums of chunks on their way through the workspace: the entry of monomial m, value channel c of a state head h and
 /// slot is ((h slots + slot) D + m) e + c; that of a normaliser (h slots + slot) D + m.
 struct ChunkSums {
@@ -62,6 +69,7 @@ template <class T>
 struct Prefixes {
   Global<T> sums, normaliser;
   Global<T> rest = {};  ///< of sums in two terms: T(x - T(x)), so that both miss x by u² of it. Null: only one is kept
+  Global<float> whole = {};  ///< the normaliser of row r as a float, at (h slots + slot) R + r; null: in three terms
 };
 
 }  // namespace sympow::cuda

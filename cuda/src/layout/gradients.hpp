@@ -1,16 +1,23 @@
 // What the kernels of gradients tell each other, and where their blocks of 64 tokens lie.
 //
-// Gradients of Σ dy_i·y_i, of a chunk without the state before it. Beside what chunks.hpp has:
+// Gradients of Σ dy_i·y_i. Beside what chunks.hpp has:
 //   q̂_i, dŷ_i  q_i = 2^{n_i} q̂_i, dy_i = 2^{a_i} dŷ_i, the largest entry of both in [½, 1); rows of zeros have n = 0
-//   f_i        by what row i was multiplied: 1 / normaliser, or 2^{G_i + r_i + P n_i}; f_i = 2^{ε_i} m_i, m_i < 1
+//   f_i        by what row i was multiplied: 1 / normaliser, or scale^P 2^{G_i + r_i + P n_i}; f_i = 2^{ε_i} m_i,
+//              |m_i| ≤ 1
 //   h_i = ε_i + a_i - r_i; -∞ of rows that nothing comes from: degenerate, dy_i = 0, or beyond the last
 //   ℓ_i = -y_i·dŷ_i of rows that are normalised, else 0
 //   c_ij = dŷ_i·v_j + ℓ_i
 //   R_j = max h_i over the rows i ≥ j that see key j; -∞ where all are
 // so that pair (i, j) has the coupling
 //   t_ij = ∂loss/∂log s_ij = 2^{u_j + h_i} m_i (q̂_i·k̂_j)^P c_ij
-// and neither 2^{u_j - r_i}, as rows of queries weigh it, nor 2^{h_i - R_j}, as rows of keys do, is above 1. A scale
-// of the scores is left out of all of this.
+// and neither 2^{u_j - r_i}, as rows of queries weigh it, nor 2^{h_i - R_j}, as rows of keys do, is above 1.
+//
+// A chunk is left with the adjoint H = ∂loss/∂S of the state after it, Z as one more channel, but for the coefficients
+// of monomials; it is kept like a state, with L, M, A (chunks.hpp), and
+//   H ← 2^{G_c} H + Σ_i 2^{h_i} m_i φ(q̂_i) [dŷ_i; ℓ_i]ᵀ     over the chunks from the last to the first, over the rows
+//   that
+//                                                        see the state, s_i < 0; 0 in place of 2^{G_c} after a reset
+// so that rows have w_i = 2^{h_i - begin} m_i where keys have 2^{u_j + G_c - end}.
 #pragma once
 
 #include "chunks.hpp"
@@ -19,12 +26,13 @@ namespace sympow::cuda {
 
 /// Of rows: the entry of query head h, token i of a slot is (h slots + slot) chunk + i.
 struct RowArrays {
-  Global<double> exponent;     ///< h_i
-  Global<double> peak;         ///< R_j
-  Global<float> factor;        ///< m_i
-  Global<float> offset;        ///< ℓ_i
-  Global<std::int32_t> query;  ///< n_i
-  Global<std::int32_t> unit;   ///< s of query head h and a slot at h slots + slot: dx_ij is rounded as 2^-s dx_ij
+  Global<double> exponent;    ///< h_i
+  Global<double> peak;        ///< R_j
+  Global<float> factor;       ///< m_i
+  Global<float> offset;       ///< ℓ_i
+  Global<float> inverse;      ///< 2^-n_i
+  Global<float> mass;         ///< ‖q̂_i‖^P; null: not wanted
+  Global<std::int32_t> unit;  ///< s of query head h and a slot at h slots + slot: dx_ij is rounded as 2^-s dx_ij
 };
 
 /// Sums of t_ij that d log γ_t = Σ_{j < t ≤ i} t_ij is made of, by blocks of 64 tokens: none is a difference. Entries
@@ -35,6 +43,9 @@ struct FlowArrays {
   Global<double> inside;  ///< Σ_{j < t ≤ i} t_ij, all three in one block
   Global<double>
       through;  ///< Σ t_ij, i in block I, j before block J < I: at ((h slots + slot) n + I) n + J of n blocks
+  // Of the chunked form. Keys of earlier chunks are before all blocks, so they are in `row` and `through`.
+  Global<double> later;    ///< Σ_i t_ij over rows in later chunks, entries as in TokenArrays
+  Global<double> passing;  ///< Σ t_ij, j before and i after the chunk, of state head h at h slots + slot
 };
 
 inline constexpr int block_tokens = 64;

@@ -14,7 +14,8 @@ namespace sympow::cuda {
 /// Writes `enter` (L), `mass` (A), `keep`, `add` and `shift` of ChunkArrays, and L, A of the final state.
 ///
 /// A warp a sequence and head, 32 chunks at a time, a lane a chunk: a lane's numbers are loaded and its powers of 2
-/// made at once; only the additions are one after the other.
+/// made at once; only the additions are one after the other. `reversed`: from the last chunk to the first, as adjoint
+/// states go.
 struct Levels {
   static constexpr int threads = 32, shared_bytes = 0, blocks_per_multiprocessor = 16;
 
@@ -24,6 +25,7 @@ struct Levels {
     ChunkArrays chunks;
     States initial;  ///< `level` and `mass` are read; level.data null: empty states
     States final;    ///< `level` and `mass` are written; level.data null: not wanted
+    bool reversed = false;
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) { return {sequences.batch, heads.state}; }
@@ -44,7 +46,8 @@ struct Levels {
     for (int from = 0; from < sequence.chunks; from += 32) {
       const int count = sequence.chunks - from < 32 ? sequence.chunks - from : 32;
       const Lanes<bool> active = lane() < count;
-      const Lanes<std::int64_t> at = lane() + (slot + from);
+      const Lanes<int> place = lane() + from;
+      const Lanes<std::int64_t> at = (args.reversed ? -place + (sequence.chunks - 1) : place) + slot;
       Lanes<double> total[1] = {0.}, end[1] = {-infinity};
       Lanes<float> own_mass[1] = {0.f};
       load(total, args.chunks.total, at, active);

@@ -36,7 +36,8 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   }
   SYMPOW_CUDA_TRY(launch_weights(problem, grids.weights, tokens, memory, stream));
   if (problem.rates) tokens.keys = read_only(turned_of<T>(problem, memory));
-  if (makes_states) SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids, tokens, memory, stream)));
+  if (makes_states)
+    SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids, tokens, memory, prefixes_of<T>(memory), stream)));
   const double scale = std::abs(double{problem.scale});
   const typename Kernel::Args args{rows_of<const T>(inputs.queries, problem),
                                    tokens.keys,

@@ -194,8 +194,6 @@ Status check_problem(const Problem& p) noexcept {
 
 Status check_vjp(const Problem& p) noexcept {
   SYMPOW_CUDA_TRY(check_problem(p));
-  if (p.form != Form::quadratic)
-    return refuse(Code::not_compiled, "there are gradients of the quadratic form only; form must say so");
   if (p.element == Element::f32) return refuse(Code::not_compiled, "there are no gradients of f32");
   if (p.rates) return refuse(Code::not_compiled, "there are no gradients of rotary");
   return {};
@@ -203,8 +201,18 @@ Status check_vjp(const Problem& p) noexcept {
 
 Status check_vjp_arrays(const Problem& p, const Inputs& inputs, const RowGradients& rows,
                         const Gradients& gradients) noexcept {
-  if (is_there(inputs.initial_state))
-    return refuse(Code::bad_argument, "the quadratic form has no state, but there is an initial state");
+  const struct {
+    const char *article, *name;
+    ConstState state;
+  } states[] = {{"an", "initial state", inputs.initial_state},
+                {"a", "gradient of the final state", rows.final_state},
+                {"a", "gradient of the initial state", gradients.initial_state}};
+  for (const auto& [article, name, state] : states) {
+    if (!is_there(state)) continue;
+    if (!p.carries_state)
+      return refuse(Code::bad_argument, "there is %s %s, but carries_state is not set", article, name);
+    SYMPOW_CUDA_TRY(check_state(p, state, name));
+  }
   if (!has_tokens(p)) return {};
   SYMPOW_CUDA_TRY(check_inputs(p, inputs));
   const Kind of_rows = {"rows", p.element, p.query_heads, p.e, 16, false};

@@ -99,7 +99,7 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
       const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, part.e);
       SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
       SYMPOW_CUDA_TRY(launch_weights(part, grids.weights, tokens, memory, stream));
-      return launch_states<T, P, d, products>(part, grids, tokens, memory, stream);
+      return launch_states<T, P, d, products>(part, grids, tokens, memory, prefixes_of<T>(memory), stream);
     });
     if (!folded.ok()) return folded;
   }

@@ -1,6 +1,8 @@
 // Launches of the kernels that every instantiation shares.
+#include "../gradient/adjoint_weights.hpp"
 #include "../gradient/flows.hpp"
 #include "../gradient/key_units.hpp"
+#include "../gradient/passing.hpp"
 #include "../gradient/peaks.hpp"
 #include "../gradient/row_units.hpp"
 #include "../levels/levels.hpp"
@@ -13,11 +15,14 @@ namespace sympow::cuda {
 
 using block::bf16, block::fp16;
 
+SYMPOW_CUDA_LAUNCH(AdjointWeights)
 SYMPOW_CUDA_LAUNCH(Flows)
 SYMPOW_CUDA_LAUNCH(KeyUnits<bf16>)
 SYMPOW_CUDA_LAUNCH(KeyUnits<fp16>)
 SYMPOW_CUDA_LAUNCH(Levels)
 SYMPOW_CUDA_LAUNCH(Paths)
+SYMPOW_CUDA_LAUNCH(Passing<bf16>)
+SYMPOW_CUDA_LAUNCH(Passing<fp16>)
 SYMPOW_CUDA_LAUNCH(Peaks)
 SYMPOW_CUDA_LAUNCH(RowUnits<bf16>)
 SYMPOW_CUDA_LAUNCH(RowUnits<fp16>)

@@ -47,17 +47,17 @@ Status launch_weights(const Problem& problem, const Blocks& blocks, const Tokens
                             stream);
 }
 
-/// After the weights: levels, what each chunk adds, and the states between chunks.
+/// After the weights: levels, what each chunk adds, and the states between chunks, to `prefixes`.
 template <class T, int P, int d, block::Products products>
 Status launch_states(const Problem& problem, const Grids& grids, const Tokens<T>& x, const AttentionMemory& memory,
-                     Stream stream) {
+                     const Prefixes<T>& prefixes, Stream stream) {
   SYMPOW_CUDA_TRY(launch<Levels>(grids.levels, {x.sequences, x.heads, chunks_of(memory), x.initial, x.final}, stream));
   SYMPOW_CUDA_TRY((launch<Update<T, P, d, products>>(
       grids.update, {x.keys, x.values, tokens_of(memory), x.sequences, x.heads, sums_of(memory), problem.e}, stream)));
-  return launch<Scan<T>>(grids.scan,
-                         {sums_of(memory), chunks_of(memory), prefixes_of<T>(memory), x.initial, x.final, x.sequences,
-                          x.heads, P, d, problem.e},
-                         stream);
+  return launch<Scan<T>>(
+      grids.scan,
+      {sums_of(memory), chunks_of(memory), prefixes, x.initial, x.final, x.sequences, x.heads, P, d, problem.e},
+      stream);
 }
 
 }  // namespace sympow::cuda::library

@@ -11,7 +11,8 @@ namespace sympow::cuda {
 /// S ← keep S + add ΔS, Z ← keep Z + add ΔZ over the chunks of a sequence and head, from the initial state (0 where
 /// there is none). Writes c_m 2^-shift S and c_m 2^-shift Z before each chunk, c_m the multinomial coefficient of
 /// monomial m, row by row as state_rows.hpp has them, and S, Z after the last one. Where keep is 0 the old state is not
-/// looked at. S is written in one term of T or in two, as prefixes ask for.
+/// looked at. S is written in one term of T or in two, Z in three or as a float, as prefixes ask for. `reversed`: from
+/// the last chunk to the first, as adjoint states go.
 ///
 /// e: a multiple of 4. A thread walks over the chunks with four value channels of a row, or with a row's normaliser,
 /// loads of four chunks ahead. Of a chunk and head D (e + 1) floats are read, and R (e + 4), or R (2 e + 4), numbers of
@@ -29,6 +30,7 @@ struct Scan {
     Sequences sequences;
     Heads heads;
     int power, d, e;
+    bool reversed = false;
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads, int power, int d, int e) {
@@ -57,6 +59,7 @@ struct Scan {
     } else {
       const Lanes<int> row = thread + (place - sums) * threads;
       const auto write = [&](std::int64_t slot, const Lanes<float>(&x)[1]) {
+        if (args.prefixes.whole.data) return store(args.prefixes.whole, row + slot * rows, x, row < rows);
         const Lanes<float> mid = x[0] - lower(pack<T>(x[0], x[0]));
         Lanes<Pair<T>> terms[2] = {pack<T>(x[0], mid)};  // hi and mid, low and 0
         terms[1] = pack<T>(mid - upper(terms[0]), Lanes<float>(0.f));
@@ -83,6 +86,7 @@ struct Scan {
     const int h = block_index(1), size = D * width;
     const Sequence sequence = args.sequences[b];
     const std::int64_t slot = std::int64_t{h} * args.sequences.slots + sequence.slot;
+    const auto slot_of = [&](int n) { return slot + (args.reversed ? sequence.chunks - 1 - n : n); };
     const Lanes<int> monomial = monomial_of_row(args.power, args.d, row), m = larger(monomial, 0);
     const Lanes<bool> active = monomial >= 0;
     const Lanes<int> entry = m * width + column;
@@ -93,7 +97,7 @@ struct Scan {
     for (int k = 0; k < ahead; ++k) {
       SYMPOW_UNROLL
       for (std::size_t i = 0; i < N; ++i) ring[k][i] = 0.f;
-      if (k < sequence.chunks) load(ring[k], own, entry + (slot + k) * size, active);
+      if (k < sequence.chunks) load(ring[k], own, entry + slot_of(k) * size, active);
     }
     SYMPOW_UNROLL
     for (std::size_t i = 0; i < N; ++i) x[i] = 0.f;
@@ -105,9 +109,10 @@ struct Scan {
     for (int from = 0; from < sequence.chunks; from += ahead) {
       if (from % 32 == 0) {
         const Lanes<int> n = lane() + from;
-        load(keeps, args.chunks.keep, n + slot, n < sequence.chunks);
-        load(adds, args.chunks.add, n + slot, n < sequence.chunks);
-        load(shifts, args.chunks.shift, n + slot, n < sequence.chunks);
+        const Lanes<std::int64_t> at = (args.reversed ? -n + (sequence.chunks - 1) : n) + slot;
+        load(keeps, args.chunks.keep, at, n < sequence.chunks);
+        load(adds, args.chunks.add, at, n < sequence.chunks);
+        load(shifts, args.chunks.shift, at, n < sequence.chunks);
       }
       SYMPOW_UNROLL
       for (int k = 0; k < ahead; ++k) {
@@ -121,8 +126,8 @@ struct Scan {
           scaled[i] = x[i] * scale;
           x[i] = where(keep == 0.f, 0.f, x[i] * keep) + ring[k][i] * add;
         }
-        write(slot + n, scaled);
-        if (n + ahead < sequence.chunks) load(ring[k], own, entry + (slot + n + ahead) * size, active);
+        write(slot_of(n), scaled);
+        if (n + ahead < sequence.chunks) load(ring[k], own, entry + slot_of(n + ahead) * size, active);
       }
     }
     if (final.data) store(final, at_state, x, active);

@@ -1,5 +1,7 @@
 // What the tokens of a chunk add to a state, on tensor cores: ΔS = Σ_t w_t φ(k̂_t) v_tᵀ, ΔZ = Σ_t w_t φ(k̂_t), w_t the
-// weight to the chunk's end. The monomials φ are in no memory: they are products of two rows in registers.
+// weight to the chunk's end. Or what its rows add to the adjoint of the state before it: queries in the place of keys,
+// dŷ in that of values, and ΔZ = Σ_t w_t ℓ_t φ(q̂_t) (see gradients.hpp). The monomials φ are in no memory: they are
+// products of two rows in registers.
 #pragma once
 
 #include <type_traits>
@@ -15,7 +17,8 @@ namespace sympow::cuda {
 /// A block of 8 warps has 64 value channels of a head and chunk, and takes its tokens 64 or 32 at a time: copies of the
 /// next two stages are on their way while keys of the next one are turned into rows (TokenRows) and this one is
 /// multiplied. A warp has one unit of monomials (Units): heads and tails by ldmatrix, which reads any 16 rows, their
-/// product, times the values; (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0 and give ΔZ.
+/// product, times the values; (64 + 8) channels stay in registers. The 8 more channels are 1, 0, …, 0 and give ΔZ, or
+/// ℓ in two terms of T.
 /// Where the last block of a chunk has fewer units than warps, these share the tokens of a unit and add their sums in
 /// order.
 ///
@@ -46,9 +49,10 @@ struct Update {
   /// Units of the last block; the four warps of a group multiply by the same tokens.
   static constexpr int last_units = units % warps == 0 || units % warps > 4 ? warps : 4;
 
-  static constexpr int size = sizeof(T), stage_bytes = stage_tokens * (size * (d + columns) + 2 * 4);
+  static constexpr int size = sizeof(T), stage_bytes = stage_tokens * (size * (d + columns) + 3 * 4);
   static constexpr int exchange_bytes = last_units == warps ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
-  static constexpr int working_bytes = stages * stage_bytes + (row_buffers * TokenRows::entries + 16 * 64) * size;
+  static constexpr int ones_of_stage = stage_tokens * 64;  // an octet in 64 entries of each token
+  static constexpr int working_bytes = stages * stage_bytes + row_buffers * (TokenRows::entries + ones_of_stage) * size;
   static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
   static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
 
@@ -59,6 +63,7 @@ struct Update {
     Heads heads;
     ChunkSums own;
     int e;
+    RowsOfState rows = {};  ///< its arrays null: these are keys
   };
 
   SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
@@ -77,47 +82,74 @@ struct Update {
     const int left = sequence.length - chunk * x.sequences.chunk;
     const int length = left < x.sequences.chunk ? left : x.sequences.chunk;
     const std::int64_t begin = sequence.first + std::int64_t{chunk} * x.sequences.chunk;
-    const std::int64_t slot = std::int64_t{head} * x.sequences.slots + sequence.slot + chunk;
+    const std::int64_t own_slot = sequence.slot + chunk, slot = std::int64_t{head} * x.sequences.slots + own_slot;
 
     // What lies before a gate of 0 or beyond the end counts as 0, and is not looked at.
-    Lanes<std::int32_t> reset[1];
-    load(reset, x.tokens.reset, Lanes<std::int64_t>(slot * x.sequences.chunk + (length - 1)));
-    const int seen = uniform(reset[0]);
-    const int first_stage = seen > 0 ? seen / stage_tokens : 0, end_stage = (length + stage_tokens - 1) / stage_tokens;
+    const bool is_adjoint = x.rows.ends.data;
+    const int seen = is_adjoint ? 0 : uniform(load_one(x.tokens.reset, slot * x.sequences.chunk + (length - 1)));
+    const int end = is_adjoint ? uniform(load_one(x.rows.ends, slot)) : length;
+    const auto offset_unit = [&](int sign) {  // asked anew: a register less than kept
+      return is_adjoint ? two_to(load_one(x.rows.exponents, slot) * sign) : Lanes<float>(1.f);
+    };
+    const int first = (seen > 0 ? seen : 0) / stage_tokens * stage_tokens;
+    const int stages_of_head = (end - first + stage_tokens - 1) / stage_tokens;
+    // A state has the tokens of its key head, or of several, one after the other.
+    const int heads_of_state = x.heads.key > x.heads.state ? x.heads.key / x.heads.state : 1;
+    const int end_stage = heads_of_state * stages_of_head;
 
     Arena arena;
     const auto keys = arena.take<T>(stages * stage_tokens * d), values = arena.take<T>(stages * stage_tokens * columns);
-    const auto ones = arena.take<T>(16 * 64);
+    const auto ones = arena.take<T>(row_buffers * ones_of_stage);
     const auto inverse = arena.take<float>(stages * stage_tokens), weight = arena.take<float>(stages * stage_tokens);
+    const auto offsets = arena.take<float>(stages * stage_tokens);
     const auto rows = arena.take<T>(row_buffers * TokenRows::entries);
-    write_ones<64>(ones, w);
+    for (int n = 0; n < row_buffers * stage_tokens / 16; ++n) write_ones<64>(ones.after(n * 16 * 64), w);
 
     const TileCopy<T, d, stage_tokens, warps> key_copy(w);
     const TileCopy<T, columns, stage_tokens, warps> value_copy(w);
-    const int key_head = x.heads.key_of_state(head);
-    Lanes<std::int64_t> key_at =
-        key_copy.source(x.keys.at(b, begin + first_stage * stage_tokens, key_head), x.keys.token);
-    Lanes<std::int64_t> value_at = value_copy.source(
-        x.values.at(b, begin + first_stage * stage_tokens, key_head) + tile * columns, x.values.token);
-    Lanes<std::int64_t> weight_at = lane() * 4 + (slot * x.sequences.chunk + first_stage * stage_tokens);
+    Lanes<std::int64_t> key_at = std::int64_t{0}, value_at = std::int64_t{0}, weight_at = std::int64_t{0};
+    int token_head = heads_of_state > 1 ? head * heads_of_state : head, next = first;  // of the stage to be brought
+    const auto enter_head = [&] {
+      const int key_head = heads_of_state > 1 ? token_head : x.heads.key_of_state(head);
+      key_at = key_copy.source(x.keys.at(b, begin + first, key_head), x.keys.token);
+      value_at = value_copy.source(x.values.at(b, begin + first, key_head) + tile * columns, x.values.token);
+      weight_at = lane() * 4 + ((std::int64_t{token_head} * x.sequences.slots + own_slot) * x.sequences.chunk + first);
+    };
+    enter_head();
     const Lanes<bool> value_exists = value_copy.column + tile * columns < x.e;
     const auto bring = [&](int stage) {  // one after the other
       if (stage < end_stage) {
-        const int to = stage % stages * stage_tokens, from = stage * stage_tokens;
-        key_copy.bring(keys, to * d, x.keys.data, key_at, x.keys.token, seen - from, length - from, true);
-        value_copy.bring(values, to * columns, x.values.data, value_at, x.values.token, seen - from, length - from,
+        const int to = stage % stages * stage_tokens;
+        if (next >= end) {  // the next head begins
+          ++token_head;
+          next = first;
+          enter_head();
+        }
+        key_copy.bring(keys, to * d, x.keys.data, key_at, x.keys.token, seen - next, end - next, true);
+        value_copy.bring(values, to * columns, x.values.data, value_at, x.values.token, seen - next, end - next,
                          value_exists);
         if (w == 0) cp_async<16>(inverse, lane() * 4 + to, x.tokens.inverse, weight_at, 16, lane() * 4 < stage_tokens);
         if (w == 1) cp_async<16>(weight, lane() * 4 + to, x.tokens.to_end, weight_at, 16, lane() * 4 < stage_tokens);
+        if (w == 2 && is_adjoint)
+          cp_async<16>(offsets, lane() * 4 + to, x.rows.offsets, weight_at, 16, lane() * 4 < stage_tokens);
         key_at += stage_tokens * x.keys.token;
         value_at += stage_tokens * x.values.token;
         weight_at += std::int64_t{stage_tokens};
+        next += stage_tokens;
       }
       cp_async_commit();
     };
     const auto rows_of = [&](int stage) { return TokenRows{rows.after(stage % row_buffers * TokenRows::entries)}; };
     const auto turn = [&](int stage) {
       rows_of(stage).template turn<warps>(keys, inverse, weight, stage % stages * stage_tokens, w);
+      if (is_adjoint && w < stage_tokens / 32) {
+        const Lanes<int> token = lane() + 32 * w;
+        const Lanes<bool> counts = token + (first + stage % stages_of_head * stage_tokens) < end;
+        const Lanes<float> own = load_one(offsets, token + stage % stages * stage_tokens) * offset_unit(-1);
+        const Lanes<float> offset = where(counts, own, Lanes<float>(0.f));
+        const Lanes<Two> terms[1] = {pack<T>(offset, offset - lower(pack<T>(offset, offset)))};
+        store(ones.template as<Two>(), (octet_place<64>(token, 0) + stage % row_buffers * ones_of_stage) / 2, terms);
+      }
     };
 
     const int sharing = group == groups - 1 ? last_units : warps;  // units of this block
@@ -165,7 +197,8 @@ struct Update {
                      : multiply(heads[n % buffers][r], tails[tails_of(n)][Units::shares_tails ? r / 2 : r]);
         if (position + 1 < at_once) continue;
         group_mma<products, 64>(sum[f / at_once], phi[product], values,
-                                stage % stages * stage_tokens + (from + n / fragments) * 16, ones, 0);
+                                stage % stages * stage_tokens + (from + n / fragments) * 16, ones,
+                                stage % row_buffers * stage_tokens + (from + n / fragments) * 16);
         group_commit<T>();
         if (n < at_once) meanwhile();
       }
@@ -184,14 +217,14 @@ struct Update {
       }
     };
 
-    bring(first_stage);
-    bring(first_stage + 1);
+    bring(0);
+    bring(1);
     if constexpr (row_buffers == 2) {
       cp_async_wait<1>();
       barrier();
-      turn(first_stage);
+      if (end_stage > 0) turn(0);
     }
-    for (int stage = first_stage; stage < end_stage; ++stage) {
+    for (int stage = 0; stage < end_stage; ++stage) {
       cp_async_wait<2 - row_buffers>();
       publish<T>();
       barrier();  // copies have come, the rows of this stage are made, the stage before was used
@@ -205,6 +238,7 @@ struct Update {
       } else {
         bring_next();
         turn(stage);
+        if (is_adjoint) publish<T>();
         barrier();
         rows_of(stage).pair(w, warps);
         barrier();
@@ -246,7 +280,7 @@ struct Update {
         const Lanes<int> c = column + (tile * columns + 8 * n);
         store(x.own.sums, entry * x.e + c, two, m >= 0 && c < x.e);
       }
-      const Lanes<float> normaliser[1] = {own[columns / 8][2 * h]};
+      const Lanes<float> normaliser[1] = {(own[columns / 8][2 * h] + own[columns / 8][2 * h + 1]) * offset_unit(1)};
       store(x.own.normaliser, entry, normaliser, m >= 0 && column == 0 && tile == 0);
     }
   }

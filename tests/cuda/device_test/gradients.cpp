@@ -4,6 +4,7 @@
 
 #include <sympow/cuda/gradient.hpp>
 
+#include "../gradient_rule.hpp"
 #include "call.hpp"
 #include "tests.hpp"
 
@@ -11,80 +12,20 @@ namespace sympow::test {
 
 namespace {
 
-/// Gradients by sums over pairs, and the rule's bounds: with m_ij = b_ij (|scale| ‖q_i‖ ‖k_j‖)^P, ω = m / den,
-/// ω' = b |x|^{P-1} |scale| ‖q‖ ‖k‖ / den, K_i = Σ_j ω, h_i = ‖dy_i‖₁ (max|v| + max|y_i|), ε = h (ω + K ω'),
-///   dv: Σ_i max|dy_i| (ω + K p)    dq: P Σ_j ε / ‖q_i‖    dk: P Σ_i ε / ‖k_j‖    d log γ_t: Σ_{j<t≤i} ε
-/// times (6 + P) u. Sums have den = 1, K = 0 and no y.
-struct ReferenceGradients {
-  struct Entries {
-    std::vector<double> exact, bound;
-    explicit Entries(std::size_t n) : exact(n), bound(n) {}
-    void add(std::size_t i, double more, double off) { exact[i] += more, bound[i] += off; }
+/// What sequence b of a call must come to.
+GradientRule rule_of(const Tokens& x, const std::vector<double>& d_rows, std::int64_t b, bool normalised,
+                     double scale) {
+  const auto length = static_cast<int>(x.lengths[static_cast<std::size_t>(b)]);
+  const auto of_sequence = [&](const auto& all, std::int64_t heads, int channels) {
+    const auto size = heads * channels, first = b * x.tokens * size;
+    return std::vector<double>(all.begin() + first, all.begin() + first + length * size);
   };
-  Entries q, k, v, gates;
-
-  ReferenceGradients(const Tokens& x, const std::vector<double>& d_rows, bool normalised, double scale)
-      : q(x.queries.size()), k(x.keys.size()), v(x.values.size()), gates(x.log_gates.size()) {
-    const auto d = static_cast<std::size_t>(x.d), e = static_cast<std::size_t>(x.e);
-    double largest = 0;
-    for (const double c : x.values) largest = std::max(largest, std::abs(c));
-    for (std::int64_t b = 0; b < x.batch; ++b)
-      for (std::int64_t h = 0; h < x.query_heads; ++h)
-        for (std::int64_t i = 0; i < x.lengths[static_cast<std::size_t>(b)]; ++i) {
-          const std::int64_t key_head = h * x.key_heads / x.query_heads;
-          const std::size_t row = x.row(b, i, h, x.query_heads);
-          const double *of_q = &x.queries[row * d], *dy = &d_rows[row * e];
-          const double q_norm = norm(of_q, d);
-          std::vector<double> weight, dot;
-          std::vector<std::size_t> keys;
-          double gate = 0, den = 0;
-          for (std::int64_t j = i; j >= 0 && gate > -1e300; --j) {
-            keys.push_back(x.row(b, j, key_head, x.key_heads));
-            weight.push_back(std::exp(gate));
-            dot.push_back(scale * product(of_q, &x.keys[keys.back() * d], d));
-            den += weight.back() * std::pow(dot.back(), x.power);
-            if (x.gate_heads > 0) gate += static_cast<double>(x.log_gates[gate_of(x, b, j, h)]);
-          }
-          if (!normalised) den = 1;
-          double K = 0, offset = 0, most_y = 0, most_dy = 0, dy_size = 0;
-          for (std::size_t c = 0; c < e; ++c) {
-            double y = 0;
-            for (std::size_t n = 0; n < keys.size() && normalised; ++n)
-              y += weight[n] * std::pow(dot[n], x.power) * x.values[keys[n] * e + c] / den;
-            offset -= dy[c] * y;
-            most_y = std::max(most_y, std::abs(y)), most_dy = std::max(most_dy, std::abs(dy[c]));
-            dy_size += std::abs(dy[c]);
-          }
-          const auto size = [&](std::size_t n) { return std::abs(scale) * q_norm * norm(&x.keys[keys[n] * d], d); };
-          for (std::size_t n = 0; n < keys.size() && normalised; ++n) K += weight[n] * std::pow(size(n), x.power) / den;
-          for (std::size_t n = 0; n < keys.size(); ++n) {
-            const double* of_k = &x.keys[keys[n] * d];
-            const double slope = weight[n] * std::pow(dot[n], x.power - 1) / den, p = slope * dot[n];
-            const double c = product(dy, &x.values[keys[n] * e], e) + offset, dx = x.power * slope * c * scale;
-            const double omega = weight[n] * std::pow(size(n), x.power) / den;
-            const double epsilon = dy_size * (largest + most_y) * (omega + K * std::abs(slope) * size(n));
-            for (std::size_t m = 0; m < d; ++m) {
-              q.add(row * d + m, dx * of_k[m], x.power * epsilon / q_norm);
-              k.add(keys[n] * d + m, dx * of_q[m], x.power * epsilon / norm(of_k, d));
-            }
-            for (std::size_t m = 0; m < e; ++m) v.add(keys[n] * e + m, p * dy[m], most_dy * (omega + K * std::abs(p)));
-            for (std::int64_t t = i - static_cast<std::int64_t>(n) + 1; t <= i && x.gate_heads > 0; ++t)
-              gates.add(gate_of(x, b, t, h), p * c, epsilon);
-          }
-        }
-  }
-
- private:
-  static std::size_t gate_of(const Tokens& x, std::int64_t b, std::int64_t t, std::int64_t h) {
-    return x.row(b, t, h * x.gate_heads / x.query_heads, x.gate_heads);
-  }
-  static double product(const double* a, const double* b, std::size_t n) {
-    double sum = 0;
-    for (std::size_t i = 0; i < n; ++i) sum += a[i] * b[i];
-    return sum;
-  }
-  static double norm(const double* a, std::size_t n) { return std::sqrt(product(a, a, n)); }
-};
+  return GradientRule({x.power, x.d, x.e, length, static_cast<int>(x.query_heads), static_cast<int>(x.key_heads),
+                       static_cast<int>(x.gate_heads), normalised, scale, of_sequence(x.queries, x.query_heads, x.d),
+                       of_sequence(x.keys, x.key_heads, x.d), of_sequence(x.values, x.key_heads, x.e),
+                       of_sequence(d_rows, x.query_heads, x.e), of_sequence(x.log_gates, x.gate_heads, 1)},
+                      x.format.u());
+}
 
 /// An array of gradients, against what it must be.
 struct Result {
@@ -99,41 +40,56 @@ struct Result {
       : name(of), format(in), heads(h), channels(width), memory(places.size(h, width) * in.bytes()) {
     view = places.view(memory.data(), in.element, h, width);
   }
-  /// The bits, and the largest error in relation to its bound.
-  std::vector<std::byte> check(const std::string& what, const Tokens& x, const Places& places,
-                               const ReferenceGradients::Entries& of, double& worst) const {
-    const std::vector<std::byte> bytes = memory.values();
-    const double rule = (6 + x.power) * x.format.u();
-    for (std::int64_t b = 0; b < x.batch; ++b)
-      for (std::int64_t t = 0; t < x.lengths[static_cast<std::size_t>(b)]; ++t)
-        for (std::int64_t h = 0; h < heads; ++h)
-          for (int c = 0; c < channels; ++c) {
-            const std::size_t i =
-                x.row(b, t, h, heads) * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c);
-            std::uint32_t bits = 0;
-            std::memcpy(&bits,
-                        &bytes[(places.at(b, t, h, heads, channels) + static_cast<std::size_t>(c)) * format.bytes()],
-                        format.bytes());
-            const double got = format.number(bits), off = rule * of.bound[i] + format.tiny();
-            const double error = std::abs(got - of.exact[i]) / off;
-            worst = std::max(worst, error);
-            if (!require(error <= 1, "%s: %s of token %d, sequence %d, head %d, channel %d is %g, not %g ± %g",
-                         what.c_str(), name, static_cast<int>(t), static_cast<int>(b), static_cast<int>(h), c, got,
-                         of.exact[i], off))
-              return bytes;
-          }
-    return bytes;
+  std::vector<std::byte> bytes() const { return memory.values(); }
+  /// The largest error of sequence b in relation to its bound: the smaller one of `rule` times that of norms, and that
+  /// of roundings.
+  double check(const std::string& what, const Tokens& x, const Places& places, std::int64_t b,
+               const GradientRule::Entries& of, double rule) const {
+    const std::vector<std::byte> all = bytes();
+    double worst = 0;
+    std::size_t i = 0;
+    for (std::int64_t t = 0; t < x.lengths[static_cast<std::size_t>(b)]; ++t)
+      for (std::int64_t h = 0; h < heads; ++h)
+        for (int c = 0; c < channels; ++c, ++i) {
+          std::uint32_t bits = 0;
+          std::memcpy(&bits, &all[(places.at(b, t, h, heads, channels) + static_cast<std::size_t>(c)) * format.bytes()],
+                      format.bytes());
+          const double got = format.number(bits), exact = of.exact[i];
+          const double off = std::min(rule * of.bound[i], of.off[i] + format.u() * std::abs(exact)) + format.tiny();
+          const double error = std::abs(got - exact) / off;
+          worst = std::max(worst, error);
+          if (!require(error <= 1, "%s: %s of token %d, sequence %d, head %d, channel %d is %g, not %g ± %g",
+                       what.c_str(), name, static_cast<int>(t), static_cast<int>(b), static_cast<int>(h), c, got, exact,
+                       off))
+            return worst;
+        }
+    return worst;
   }
 };
 
-void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout layout) {
+/// States of a problem on the device.
+struct States {
+  Array<std::byte> memory;
+  cuda::State state;
+  static std::size_t bytes(const cuda::Problem& p) {
+    std::size_t size = 0;
+    done(cuda::state_bytes(p, size));
+    return size;
+  }
+  explicit States(const cuda::Problem& p) : memory(bytes(p)) {
+    done(cuda::state_in(p, memory.data(), bytes(p), state));
+  }
+};
+
+/// Gradients of all tokens in one call, or cut before token `cut`: then of two, with a state and its gradient between.
+void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout layout, std::int64_t cut = 0) {
   if (!is_compiled(what, p)) return;
-  p.form = cuda::Form::quadratic;
+  p.carries_state = cut > 0;
   const Arrays arrays(x, layout);
   if (layout == Layout::packed) {
     p.offsets = arrays.offsets.data();
     p.total_tokens = arrays.places.offsets.back();
-  } else {
+  } else if (cut == 0) {
     p.lengths = arrays.lengths.data();
   }
   std::mt19937 random(3);
@@ -146,25 +102,59 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
   const Result factors("factors", floats, arrays.places, x.query_heads, 1);
   const Result q("dq", x.format, arrays.places, x.query_heads, x.d), k("dk", x.format, arrays.places, x.key_heads, x.d),
       v("dv", x.format, arrays.places, x.key_heads, x.e), gates("d log gate", floats, arrays.places, x.gate_heads, 1);
-  cuda::Outputs outputs = arrays.outputs();
-  if (p.is_normalised()) outputs.factors = factors.view;
-  if (!run(p, arrays.inputs(), outputs, nullptr)) return;
-  std::size_t size = 0;
-  if (!done(cuda::attention_vjp_workspace(p, size))) return;
-  const Array<std::byte> workspace(size);
   const cuda::View d_view = arrays.places.view(d_rows_memory.data(), x.format.element, x.query_heads, x.e);
-  const cuda::Gradients gradients{q.view, k.view, v.view, x.gate_heads > 0 ? gates.view : cuda::View{}};
-  if (!done(cuda::attend_vjp(p, arrays.inputs(), {d_view, outputs.rows, outputs.factors}, gradients, workspace.data(),
-                             size, nullptr)))
-    return;
-  runtime(cudaStreamSynchronize(nullptr));
-  const ReferenceGradients exact(x, d_rows, p.is_normalised(), p.is_normalised() ? 1 : static_cast<double>(p.scale));
+
+  cuda::Form form{};
+  int chunk = 0;
+  const States state(p), adjoint(p);
+  struct Part {
+    cuda::Problem problem;
+    cuda::Inputs inputs;
+    cuda::Outputs outputs;
+    cuda::RowGradients rows;
+    cuda::Gradients gradients;
+  };
+  std::vector<Part> parts;
+  for (const std::int64_t first : cut > 0 ? std::vector<std::int64_t>{0, cut} : std::vector<std::int64_t>{0}) {
+    const auto from = [&](cuda::View view, Format format) {
+      view.data = static_cast<std::byte*>(view.data) + first * view.token * static_cast<std::int64_t>(format.bytes());
+      return view;
+    };
+    Part part{p, arrays.inputs(first), arrays.outputs(first), {}, {}};
+    part.problem.tokens = cut > 0 && first == 0 ? cut : x.tokens - first;
+    if (p.is_normalised()) part.outputs.factors = from(factors.view, floats);
+    part.rows = {from(d_view, x.format), part.outputs.rows, part.outputs.factors, {}};
+    part.gradients = {from(q.view, x.format),
+                      from(k.view, x.format),
+                      from(v.view, x.format),
+                      x.gate_heads > 0 ? from(gates.view, floats) : cuda::View{},
+                      {}};
+    if (first > 0) part.inputs.initial_state = state.state, part.gradients.initial_state = adjoint.state;
+    if (first == 0 && cut > 0) part.outputs.final_state = state.state, part.rows.final_state = adjoint.state;
+    if (!run(part.problem, part.inputs, part.outputs, nullptr)) return;
+    parts.push_back(part);
+  }
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    std::size_t size = 0;
+    if (!done(cuda::attention_vjp_workspace(part->problem, size))) return;
+    const Array<std::byte> workspace(size);
+    if (!done(cuda::attend_vjp(part->problem, part->inputs, part->rows, part->gradients, workspace.data(), size,
+                               nullptr)))
+      return;
+    runtime(cudaStreamSynchronize(nullptr));
+    done(cuda::attention_form(part->problem, form, chunk));
+  }
+  const double states = form == cuda::Form::chunked ? static_cast<double>(x.tokens) / chunk + 1 : 0;
+  const double rule = (6 + x.power) * x.format.u() * (1 + std::sqrt(states));
   double worst = 0;
-  std::vector<std::byte> all = q.check(what, x, arrays.places, exact.q, worst);
-  for (const auto& more :
-       {k.check(what, x, arrays.places, exact.k, worst), v.check(what, x, arrays.places, exact.v, worst),
-        gates.check(what, x, arrays.places, exact.gates, worst)})
-    all.insert(all.end(), more.begin(), more.end());
+  for (std::int64_t b = 0; b < x.batch; ++b) {
+    const GradientRule exact = rule_of(x, d_rows, b, p.is_normalised(), static_cast<double>(p.scale));
+    worst = std::max(
+        {worst, q.check(what, x, arrays.places, b, exact.q, rule), k.check(what, x, arrays.places, b, exact.k, rule),
+         v.check(what, x, arrays.places, b, exact.v, rule), gates.check(what, x, arrays.places, b, exact.gates, rule)});
+  }
+  std::vector<std::byte> all = q.bytes();
+  for (const auto& more : {k.bytes(), v.bytes(), gates.bytes()}) all.insert(all.end(), more.begin(), more.end());
   std::printf("  %-52s %4.2f of the rule, bits %016llx\n", what.c_str(), worst, digest(all));
 }
 
@@ -181,28 +171,47 @@ cuda::Problem problem_of(int power, int d, int e, std::int64_t tokens) {
 void test_gradients() {
   for (const auto& [power, d, floats] : cuda::library::instantiations)
     for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
-      for (const bool normalised : {true, false}) {
-        cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, 100);
-        p.gate_heads = 1;
-        p.element = element;
-        p.normalised = normalised;
-        check("gradients, P " + std::to_string(power) + ", d " + std::to_string(d) +
-                  (normalised ? ", normalised, " : ", ") + Format{element}.name(),
-              p, Tokens(p, Gates::slow, 1), Layout::dense);
+      for (const bool normalised : {true, false})
+        for (const auto form : {cuda::Form::quadratic, cuda::Form::chunked}) {
+          const bool is_chunked = form == cuda::Form::chunked;
+          const bool is_bf16 = element == cuda::Element::bf16, is_large = cuda::monomials(power, d) > 5000;
+          if (is_chunked && (normalised != is_bf16 || (is_large && !is_bf16))) continue;
+          cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, 100);
+          p.gate_heads = 1;
+          p.element = element;
+          p.normalised = normalised;
+          p.form = form;
+          p.chunk = is_chunked ? 64 : 0;
+          check("gradients, P " + std::to_string(power) + ", d " + std::to_string(d) +
+                    (normalised ? ", normalised, " : ", ") + (is_chunked ? "chunked, " : "") + Format{element}.name(),
+                p, Tokens(p, Gates::slow, 1), Layout::dense);
+        }
+  for (const auto form : {cuda::Form::quadratic, cuda::Form::chunked})
+    for (const auto layout : {Layout::dense, Layout::apart, Layout::packed})
+      for (const auto [query_heads, key_heads, gate_heads] : {std::array{4, 2, 4}, {4, 2, 2}, {3, 1, 0}, {2, 2, 2}}) {
+        const bool is_chunked = form == cuda::Form::chunked;
+        if (is_chunked && (layout == Layout::apart) != (gate_heads == 4)) continue;
+        cuda::Problem p = problem_of(2, 16, 24, 200);
+        p.batch = 4;
+        p.query_heads = query_heads;
+        p.key_heads = key_heads;
+        p.gate_heads = gate_heads;
+        p.form = form;
+        p.chunk = !is_chunked ? 0 : layout == Layout::packed ? 128 : 64;
+        Tokens x(p, gate_heads == 2 ? Gates::any : Gates::slow, 2);
+        x.lengths = {200, 0, 65, 64};
+        check("gradients, " + std::to_string(query_heads) + " " + std::to_string(key_heads) + " " +
+                  std::to_string(gate_heads) + " heads, " + (is_chunked ? "chunked, " : "") + "layout " +
+                  std::to_string(static_cast<int>(layout)),
+              p, x, layout);
       }
-  for (const auto layout : {Layout::dense, Layout::apart, Layout::packed})
-    for (const auto [query_heads, key_heads, gate_heads] : {std::array{4, 2, 4}, {4, 2, 2}, {3, 1, 0}, {2, 2, 2}}) {
-      cuda::Problem p = problem_of(2, 16, 24, 200);
-      p.batch = 4;
-      p.query_heads = query_heads;
-      p.key_heads = key_heads;
-      p.gate_heads = gate_heads;
-      Tokens x(p, gate_heads == 2 ? Gates::any : Gates::slow, 2);
-      x.lengths = {200, 0, 65, 64};
-      check("gradients, " + std::to_string(query_heads) + " " + std::to_string(key_heads) + " " +
-                std::to_string(gate_heads) + " heads, layout " + std::to_string(static_cast<int>(layout)),
-            p, x, layout);
-    }
+  for (const std::int64_t cut : {64, 100}) {
+    cuda::Problem p = problem_of(2, 16, 24, 200);
+    p.batch = 2;
+    p.query_heads = p.key_heads = p.gate_heads = 2;
+    p.chunk = 64;
+    check("gradients, cut at " + std::to_string(cut), p, Tokens(p, Gates::slow, 2), Layout::dense, cut);
+  }
 }
 
 }  // namespace sympow::test

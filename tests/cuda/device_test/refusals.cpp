@@ -256,8 +256,10 @@ void refusals_of_gradients() {
   const auto bad = [&](const char* text, const std::function<void(VjpCall&)>& spoil) {
     check(Code::bad_argument, text, spoil);
   };
-  check(Code::not_compiled, "gradients of the quadratic form only",
-        [](VjpCall& c) { c.problem.form = cuda::Form::automatic; });
+  check(Code::not_compiled, "no gradients of split states; those of rounded ones there are", [](VjpCall& c) {
+    c.problem.form = cuda::Form::chunked;
+    c.problem.states = cuda::Precision::split;
+  });
   check(Code::not_compiled, "no gradients of rotary", [](VjpCall& c) { c.problem.rates = address<double>(16); });
   for (const auto& [power, d, floats] : cuda::library::instantiations) {
     if (!floats) continue;
@@ -273,6 +275,15 @@ void refusals_of_gradients() {
   });
   bad("batch is -1", [](VjpCall& c) { c.problem.batch = -1; });
   bad("there is an initial state", [](VjpCall& c) { c.inputs.initial_state = c.outputs.final_state; });
+  bad("there is a gradient of the final state", [](VjpCall& c) { c.rows.final_state = c.outputs.final_state; });
+  bad("there is a gradient of the initial state, but carries_state is not set",
+      [](VjpCall& c) { c.gradients.initial_state = c.outputs.final_state; });
+  bad("mass of the gradient of the initial state: a null pointer", [](VjpCall& c) {
+    c.problem.form = cuda::Form::chunked;
+    c.problem.carries_state = true;
+    c.gradients.initial_state = c.outputs.final_state;
+    c.gradients.initial_state.mass = nullptr;
+  });
   bad("keys: a null pointer", [](VjpCall& c) { c.inputs.keys.data = nullptr; });
   bad("gradients of rows: the element is f32 and must be bf16",
       [](VjpCall& c) { c.rows.d_rows.element = cuda::Element::f32; });

@@ -1,5 +1,6 @@
 // A backward pass of all powers and numbers of channels that kernels are made for.
 #include "backward_cases.hpp"
+#include "chunked_backward.hpp"
 
 using namespace sympow::test;
 
@@ -27,4 +28,12 @@ TEMPLATE_TEST_CASE("gradients of many channels are right", "[cuda]", (Kernels<fp
   check_backward<TestType>(how);
   how.packed = true;
   check_backward<TestType>(how, {}, 1);
+}
+TEMPLATE_TEST_CASE("gradients of the chunked form are right for more kernels", "[cuda]", (Kernels<bf16, 1, 128>),
+                   (Kernels<bf16, 2, 64>), (Kernels<fp16, 2, 128>), (Kernels<bf16, 4, 16>)) {
+  Case how = case_of<TestType>({130});
+  how.e = 72;
+  how.heads = {2, 2, 1};
+  how.log_gate = [](int t) { return t == 20 ? -infinity : t % 40 == 7 ? -1. : -.01; };
+  check_chunked<TestType>(how, {0, 70, 1 << 30});
 }

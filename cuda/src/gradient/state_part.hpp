@@ -1,0 +1,261 @@
+// What 16 rows of a warp have of a state: the derivative of φ times the state, and φ itself times it.
+#pragma once
+
+#include "../attention/query_features.hpp"
+#include "../layout/chunks.hpp"
+#include "../layout/tiles.hpp"
+#include "pair_tiles.hpp"
+
+namespace sympow::cuda {
+
+/// States between chunks as gradients read them: of the keys before a chunk, or the adjoints of those after it.
+template <class T>
+struct StatesOfChunks {
+  Prefixes<T> prefixes = {};  ///< `sums` and `whole`; null: there are none
+  ChunkArrays chunks = {};    ///< `enter` and `shift`
+
+  /// L of a slot; -∞ where there is no state.
+  SYMPOW_DEVICE double level(std::int64_t slot) const {
+    return prefixes.sums.data ? block::uniform(load_one(chunks.enter, slot)) : -infinity;
+  }
+  /// The exponent of the unit of what is kept: M + p.
+  SYMPOW_DEVICE Lanes<double> unit(std::int64_t slot, double level) const {
+    return ceiling(Lanes<double>(level)) + block::convert<double>(load_one(chunks.shift, slot));
+  }
+};
+
+/// Dφ(x̂)ᵀ S [u; o] of rows x̂, with vectors u of e channels and numbers o. In one pass over the state, 64 monomials
+/// and 64 channels at a time:
+///   W = u Sᵀ + o Zᵀ by tensor cores, and of monomial m = x_i1 ⋯ x_iP, W_m times the product of the others to each i_p
+/// where columns of W come in eight groups of eight (state_rows.hpp): a lane has two columns of each group in
+/// registers, so that what belongs to groups is summed over the four lanes of a row, and what belongs to columns is in
+/// one lane. And, if asked for, Σ_m φ(x̂)_m S_m of 64 channels. A row's sums may be over several states, each times
+/// its own scale.
+///
+/// Sums are a lane's own, in shared memory: float, 64 d a block. Roundings: products of P - 1 entries of x̂, of P in φ,
+/// and that times its scale where there are several states, to T.
+template <class T, int P, int d>
+struct StatePart {
+  static constexpr int warps = 4, columns = 64, tile = stage_rows * columns, octets = d / 8;
+  using Features = QueryFeatures<T, P, d, 1>;
+  using Walk = typename Features::Walk;
+
+  Features features;
+  block::Shared<float> sums;                                     // of this warp: octet, lane, [2 g + h] as in PairTile
+  Lanes<float> scale[2] = {0.f, 0.f}, coupling[2] = {0.f, 0.f};  // of rows 8 g + lane / 4: Σ_m φ_m W_m, a lane's part
+  Lanes<float> run[2][2];                                        // P 2: of columns, over the stages of an octet
+
+  SYMPOW_DEVICE StatePart(block::Shared<T> rows, int own, block::Shared<float> all_sums, int w)
+      : features{rows, own, {}, {}}, sums(all_sums.after(w * d * 16)) {
+    const Lanes<float> zero[4] = {0.f, 0.f, 0.f, 0.f};
+    for (int n = 0; n < octets; ++n) block::store(sums, place(n), zero);
+    clear_run();
+  }
+  /// Another state begins: what it gives is added times `to`, and not looked at where that is 0.
+  SYMPOW_DEVICE void begin(const Lanes<float> (&to)[2]) {
+    SYMPOW_UNROLL
+    for (int g = 0; g < 2; ++g) {
+      scale[g] = to[g];
+      coupling[g] = 0.f;
+    }
+  }
+
+  /// Adds what tile W of a stage gives; features.enter was called for it.
+  SYMPOW_DEVICE void contract(const PairTile& w, const Walk& at) {
+    if constexpr (P == 1) {
+      SYMPOW_UNROLL
+      for (int o = 0; o < 8; ++o) {
+        add(8 * at.a + o, w[0][o]);
+        SYMPOW_UNROLL
+        for (int g = 0; g < 2; ++g) {
+          const Lanes<block::Pair<T>> pair = row_pair<d>(features.queries, features.first + 8 * g, 8 * at.a + o);
+          coupling[g] += w[0][o][2 * g] * block::lower(pair) + w[0][o][2 * g + 1] * block::upper(pair);
+        }
+      }
+    } else {
+      Lanes<float> group[8][2], column[2][2];
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) {
+        const Lanes<float> of_columns[2] = {block::lower(features.two[g]), block::upper(features.two[g])};
+        column[g][0] = column[g][1] = 0.f;
+        SYMPOW_UNROLL
+        for (int o = 0; o < 8; ++o) {
+          const Lanes<block::Pair<T>>& pair = features.eight[g][o / 2];
+          const Lanes<float> of_group = o % 2 == 0 ? block::lower(pair) : block::upper(pair);
+          group[o][g] = w[0][o][2 * g] * of_columns[0] + w[0][o][2 * g + 1] * of_columns[1];
+          coupling[g] += group[o][g] * of_group;
+          SYMPOW_UNROLL
+          for (int h = 0; h < 2; ++h) column[g][h] += w[0][o][2 * g + h] * of_group;
+        }
+      }
+      add_groups(P == 2 ? at.a : at.b, group);
+      if constexpr (P > 2) {
+        add_factors(at, column);
+      } else {
+        SYMPOW_UNROLL
+        for (int g = 0; g < 2; ++g) SYMPOW_UNROLL
+        for (int h = 0; h < 2; ++h) run[g][h] += column[g][h];
+        if (at.a + 1 == stages_of_octet(P, at.b)) {
+          const Lanes<float> four[4] = {run[0][0], run[0][1], run[1][0], run[1][1]};
+          add(at.b, four);
+          clear_run();
+        }
+      }
+    }
+  }
+
+  /// The sums of an octet of channels.
+  SYMPOW_DEVICE void take(Lanes<float> (&four)[4], int octet) const { block::load(four, sums, place(octet)); }
+
+ private:
+  SYMPOW_DEVICE static Lanes<int> place(int octet) { return block::lane() * 4 + octet * 128; }
+  SYMPOW_DEVICE void clear_run() {
+    SYMPOW_UNROLL
+    for (auto& two : run) two[0] = two[1] = 0.f;
+  }
+  SYMPOW_DEVICE void add(int octet, const Lanes<float> (&more)[4]) {
+    Lanes<float> four[4];
+    block::load(four, sums, place(octet));
+    SYMPOW_UNROLL
+    for (int r = 0; r < 4; ++r) four[r] += block::where(scale[r / 2] == 0.f, Lanes<float>(0.f), more[r] * scale[r / 2]);
+    block::store(sums, place(octet), four);
+  }
+
+  /// Adds to an octet sums of group o = its channel, each over the four lanes of a row, who share them out: lane q of
+  /// the four gets groups 2 q and 2 q + 1.
+  SYMPOW_DEVICE void add_groups(int octet, const Lanes<float> (&group)[8][2]) {
+    using namespace block;
+    const Lanes<bool> upper_half = lane() % 4 >= 2, odd = lane() % 2 == 1;
+    Lanes<float> half[4][2], four[4];
+    SYMPOW_UNROLL
+    for (int g = 0; g < 2; ++g) {
+      SYMPOW_UNROLL
+      for (int o = 0; o < 4; ++o)
+        half[o][g] = where(upper_half, group[o + 4][g], group[o][g]) +
+                     shuffle_xor(where(upper_half, group[o][g], group[o + 4][g]), 2);
+      SYMPOW_UNROLL
+      for (int h = 0; h < 2; ++h)
+        four[2 * g + h] =
+            where(odd, half[h + 2][g], half[h][g]) + shuffle_xor(where(odd, half[h][g], half[h + 2][g]), 1);
+    }
+    add(octet, four);
+  }
+
+  /// Adds what columns, the factors of a stage, give to their channels: lanes know their own two factors.
+  SYMPOW_DEVICE void add_factors(const Walk& at, const Lanes<float> (&column)[2][2]) {
+    using namespace block;
+    const auto own = Monomial<P - 1>::template at<d>(8 * at.b + 8, lane() % 8 + 8 * at.a);
+    Lanes<float> entry[std::size_t{P - 1}][2][2];  // of the lane's factors h, rows g
+    SYMPOW_UNROLL
+    for (int p = 0; p < P - 1; ++p) SYMPOW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const Lanes<int> channel = shuffle(own.channel[p], lane() % 4 * 2 + h);
+      const Lanes<int> from = octet_place<d>(lane() / 4 + features.first, channel / 8) + channel % 8;
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) {
+        Lanes<T> one[1];
+        load(one, features.queries, from + 8 * g * d);
+        entry[p][g][h] = lower(join(one[0], one[0]));
+      }
+    }
+    SYMPOW_UNROLL
+    for (int p = 0; p < P - 1; ++p) {
+      Lanes<float> product[2][2];
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) SYMPOW_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        product[g][h] = column[g][h];
+        SYMPOW_UNROLL
+        for (int other = 0; other < P - 1; ++other)
+          if (other != p) product[g][h] *= entry[other][g][h];
+      }
+      SYMPOW_ROLL
+      for (int f = 0; f < 8; ++f) {
+        const int channel = uniform(shuffle(own.channel[p], Lanes<int>(f)));
+        const Lanes<bool> is_own = lane() % 4 == channel % 8 / 2;
+        const bool is_odd = channel % 2 == 1;
+        Lanes<float> four[4];
+        SYMPOW_UNROLL
+        for (int g = 0; g < 2; ++g) {
+          const Lanes<float> of_factor = f % 2 == 0 ? product[g][0] : product[g][1];
+          const Lanes<float> more = where(is_own, shuffle(of_factor, lane() / 4 * 4 + f / 2), 0.f);
+          four[2 * g] = is_odd ? Lanes<float>(0.f) : more;
+          four[2 * g + 1] = is_odd ? more : Lanes<float>(0.f);
+        }
+        add(channel / 8, four);
+      }
+    }
+  }
+};
+
+/// Walks through the state of a slot: adds to `part` Dφ(x̂)ᵀ S [u; o], if asked for, and to `product` φ(x̂) S, times
+/// the scale of the part if there are several states, of the 64 channels of a tile. Vectors u come by
+/// `bring_vectors(ring, tile)`; `vectors` and `tiles` are rings of two tiles, `normaliser` of 128 floats. All warps of
+/// the block, who are in step at its end. x̂ may still be on its way.
+template <bool has_product, class T, int P, int d, class Bring>
+SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[8][4], const Prefixes<T>& state,
+                              std::int64_t slot, int e, int tile, bool contracts, bool are_several,
+                              const Lanes<float> (&offset)[2], block::Shared<T> vectors, block::Shared<T> tiles,
+                              block::Shared<float> normaliser, const TileCopy<T, 64, 64, 4>& copy,
+                              const Bring& bring_vectors, int w) {
+  using namespace block;
+  constexpr int columns = StatePart<T, P, d>::columns, entries = StatePart<T, P, d>::tile;
+  constexpr int stages = StatePart<T, P, d>::Features::stages;
+  const int span = contracts ? (e + columns - 1) / columns : 1, end = stages * span, own = 16 * w;
+  const std::int64_t first_row = slot * (stages * stage_rows);
+  const auto bring = [&](int part_of_stage) {
+    const int stage = part_of_stage / span, t = tile + span - 1 - part_of_stage % span, ring = part_of_stage % 2;
+    copy.bring(tiles, ring * entries, state.sums, copy.source((first_row + stage * stage_rows) * e + t * columns, e), e,
+               0, stage_rows, copy.column + t * columns < e);
+    if (!contracts) return;
+    if (part_of_stage % span == 0 && w == 0)
+      cp_async<16>(normaliser, lane() * 4 + stage % 2 * stage_rows, state.whole,
+                   lane() * 4 + (first_row + stage * stage_rows), 16, lane() < 16);
+    if (part_of_stage == 0 || span > 1) bring_vectors(ring * entries, t);
+  };
+  bring(0);
+  cp_async_commit();
+  typename StatePart<T, P, d>::Walk walk;
+  PairTile sum;
+  for (int n = 0; n < end; ++n) {
+    const int ring = n % 2 * entries;
+    cp_async_wait<0>();
+    barrier();
+    if (n + 1 < end) bring(n + 1);
+    cp_async_commit();
+    if (contracts) {
+      if (n % span == 0) clear(sum);
+      const QueryTiles<T, columns, 1> left(vectors.after(span > 1 ? ring : 0), own);
+      left.add_scores(sum, tiles.after(ring), 0);
+    }
+    if ((n + 1) % span != 0) continue;
+    part.features.enter(walk);
+    if constexpr (has_product) {
+      SYMPOW_UNROLL
+      for (int step = 0; step < stage_rows / 16; ++step) {
+        Lanes<Pair<T>> phi[4], right[4][4];
+        part.features.fragment(phi, walk, step, 0);
+        if (are_several) {
+          SYMPOW_UNROLL
+          for (int r = 0; r < 4; ++r) phi[r] = multiply(phi[r], pack<T>(part.scale[r % 2], part.scale[r % 2]));
+        }
+        load_right<columns>(right, tiles.after(ring), 16 * step);
+        multiply_right<block::Products::exact>(product, phi, right);
+      }
+    }
+    if (contracts) {
+      SYMPOW_UNROLL
+      for (int o = 0; o < 8; ++o) {
+        Lanes<float> one[2];
+        load(one, normaliser, lane() % 4 * 2 + (8 * o + n / span % 2 * stage_rows));
+        SYMPOW_UNROLL
+        for (int r = 0; r < 4; ++r) sum[0][o][r] += offset[r / 2] * one[r % 2];
+      }
+      part.contract(sum, walk);
+    }
+    walk.advance();
+  }
+  barrier();
+}
+
+}  // namespace sympow::cuda
