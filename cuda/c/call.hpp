@@ -102,7 +102,7 @@ inline void check_recipe(const Recipe& recipe) {
         "options->check_finite is 1, and nothing looks at entries on a CUDA device; must be 0");
 }
 
-/// The options of a problem. A token by token form is that of decoding.
+/// The options of a problem.
 inline cuda::Problem problem_of(const Recipe& recipe) {
   check_recipe(recipe);
   cuda::Problem p;

@@ -8,6 +8,13 @@ namespace SYMPOW_NAMESPACE::c {
 
 namespace {
 
+/// The problem of whole sequences.
+const cuda::Problem& of_sequences(const Recipe& recipe, const DeviceCall& call) {
+  if (recipe.options.form == Form::recurrent)
+    detail::raise<NotBuilt>("options->form is SYMPOW_FORM_RECURRENT, which on a CUDA device is that of sympow_decode");
+  return call.problem;
+}
+
 /// A problem with states, before and after.
 cuda::Problem with_states(cuda::Problem problem) {
   if (problem.form == cuda::Form::quadratic)
@@ -109,20 +116,21 @@ cuda::Stream stream_of(void* stream) { return static_cast<cuda::Stream>(stream);
 std::size_t device_workspace_bytes(const Recipe& recipe, const sympow_inputs* inputs, std::int32_t kind) {
   const DeviceCall call(recipe, inputs);
   const int capacity = capacity_of(recipe);
-  if (kind == SYMPOW_CALL_ATTEND_VJP) return RowsAgain(of_gradients(call.problem)).bytes();
-  if (kind == SYMPOW_CALL_ATTEND) return attention_bytes(call.problem);
-  if (kind == SYMPOW_CALL_PREFILL) {
-    const cuda::Problem problem = with_states(call.problem);
-    return std::max(attention_bytes(problem), fold_bytes(problem, capacity));
+  if (kind == SYMPOW_CALL_DECODE) {
+    const cuda::Problem problem = of_decoding(call);
+    return std::max(bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, capacity));
   }
-  const cuda::Problem problem = of_decoding(call);
-  return std::max(bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, capacity));
+  const cuda::Problem& problem = of_sequences(recipe, call);
+  if (kind == SYMPOW_CALL_ATTEND_VJP) return RowsAgain(of_gradients(problem)).bytes();
+  if (kind == SYMPOW_CALL_ATTEND) return attention_bytes(problem);
+  return std::max(attention_bytes(with_states(problem)), fold_bytes(problem, capacity));
 }
 
 void attend_on_device(const Recipe& recipe, const sympow_inputs* given, const sympow_states* given_states,
                       const sympow_tensor* given_rows, const sympow_workspace* given_workspace, void* given_stream) {
   const DeviceCall call(recipe, given);
-  const cuda::Problem problem = given_states == nullptr ? call.problem : with_states(call.problem);
+  const cuda::Problem& whole = of_sequences(recipe, call);
+  const cuda::Problem problem = given_states == nullptr ? whole : with_states(whole);
   StatesOnDevice* const states = given_states == nullptr ? nullptr : &states_in(given_states, call);
   const Array rows = rows_in(given_rows, "rows", call.in);
   check_outputs({&rows}, call.in);
@@ -187,7 +195,7 @@ void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* given, cons
                           const sympow_gradients* given_gradients, const sympow_workspace* given_workspace,
                           void* given_stream) {
   const DeviceCall call(recipe, given);
-  const cuda::Problem problem = of_gradients(call.problem);
+  const cuda::Problem problem = of_gradients(of_sequences(recipe, call));
   const Array d_rows = rows_in(given_d_rows, "d_rows", call.in);
   const Results results = results_in(given_gradients, call.in);
   if (results.theta || results.beta || results.scale)
