@@ -30,6 +30,28 @@ struct OwnStates {
   }
 };
 
+/// The same of sympow::cuda.
+struct CudaStates {
+  Array<std::byte> state_memory, tail_memory;
+  cuda::State state;
+  cuda::Tail tail;
+
+  explicit CudaStates(const cuda::Problem& p) : state_memory(state_bytes(p)), tail_memory(tail_bytes(p)) {
+    done(cuda::state_in(p, state_memory.data(), state_memory.size(), state));
+    done(cuda::tail_in(p, 64, tail_memory.data(), tail_memory.size(), tail));
+  }
+  static std::size_t state_bytes(const cuda::Problem& p) {
+    std::size_t n = 0;
+    done(cuda::state_bytes(p, n));
+    return n;
+  }
+  static std::size_t tail_bytes(const cuda::Problem& p) {
+    std::size_t n = 0;
+    done(cuda::tail_bytes(p, 64, n));
+    return n;
+  }
+};
+
 /// Steps of a decoding after a prompt: tokens of each, the tail of 64 being folded where it has no room.
 const std::vector<std::int64_t> steps = {1, 40, 30, 1};
 constexpr std::int64_t prompt = 10;
@@ -66,14 +88,9 @@ void same_decoding(const std::string& what, const Sizes& sizes, bool is_cleared)
   cuda::Problem p = x.problem(2, prompt);
   p.carries_state = true;
   std::size_t bytes = 0, more = 0;
-  done(cuda::state_bytes(p, bytes));
-  const Array<std::byte> memory(bytes);
-  cuda::State state;
-  done(cuda::state_in(p, memory.data(), bytes, state));
-  done(cuda::tail_bytes(p, 64, bytes));
-  const Array<std::byte> of_tail(bytes);
-  cuda::Tail tail;
-  done(cuda::tail_in(p, 64, of_tail.data(), bytes, tail));
+  const CudaStates own_states(p);
+  const cuda::State& state = own_states.state;
+  cuda::Tail tail = own_states.tail;
   done(cuda::attention_workspace(p, bytes));
   done(cuda::fold_workspace(p, 64, more));
   bytes = std::max(bytes, more);
@@ -147,6 +164,42 @@ void require_near(const std::string& what, const sympow_states* a, const sympow_
   look(S, s), look(Z, z);
   require(most <= 1, "%s: entries of states that came back at once are %g of their bound apart", what.c_str(), most);
   require(Z.data[0] > 1, "%s: the state is empty", what.c_str());
+}
+
+/// New states that decode tokens with gates, then without, which takes a fold in between.
+void same_mixture() {
+  const Sizes sizes{.T = 5};
+  constexpr std::int64_t with_gates = 3;
+  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  Batch x(sizes);
+  Attention attention;
+  fine(sympow_attention_create(&options, &attention));
+  sympow_inputs in = x.inputs(0, with_gates);
+  const DeviceWorkspace workspace(attention, in, SYMPOW_CALL_DECODE);
+  OwnStates states(attention, sizes);
+  fine(sympow_decode(attention, &in, states.handle, x.rows.view(0, with_gates), workspace.handle, nullptr));
+  in = x.inputs(with_gates, sizes.T - with_gates);
+  in.log_gates = nullptr;
+  fine(sympow_decode(attention, &in, states.handle, x.rows.view(with_gates, sizes.T - with_gates), workspace.handle,
+                     nullptr));
+
+  const cuda::Problem p = x.problem(2, with_gates);
+  cuda::Problem without = x.problem(2, sizes.T - with_gates);
+  without.gate_heads = 0;
+  const CudaStates own(p);
+  cuda::Tail tail = own.tail;
+  const Array<std::byte> scratch(workspace.memory.size());
+  const auto decode = [&](const cuda::Problem& problem, std::int64_t t, bool gates) {
+    cuda::Inputs inputs = x.cuda_inputs(t);
+    if (!gates) inputs.log_gates = {}, tail.log_gates = nullptr;
+    done(cuda::decode(problem, own.state, tail, inputs, {x.expected.cuda_view(t), {}, {}}, scratch.data(),
+                      scratch.size(), nullptr));
+  };
+  done(cuda::clear(p, own.state, nullptr));
+  decode(p, 0, true);
+  done(cuda::fold(p, own.state, tail, scratch.data(), scratch.size(), nullptr));
+  decode(without, with_gates, false);
+  require_same("decoding with gates, then without", x.rows, x.expected);
 }
 
 /// A prompt on the CPU, its states moved to the device and back, and rows of the next tokens on both.
@@ -239,6 +292,7 @@ void test_states() {
   same_decoding("decoding, bf16, gates of query heads", {.T = 95, .Hg = 2}, false);
   same_decoding("decoding, f32, rotary, after a clear", {.type = f32_type, .T = 95, .rotary = true, .beta = true},
                 true);
+  same_mixture();
   moved("states moved", false);
   moved("states moved, rotary", true);
 }
