@@ -161,8 +161,8 @@ SYMPOW_API void sympow_attention_destroy(sympow_attention* attention);
 SYMPOW_API sympow_status sympow_feature_dimension(const sympow_attention* attention, int64_t d, int64_t* dimension);
 
 /// Scratch memory. On a CPU it grows until it has seen the largest call; a call without one makes its own; `memory` is
-/// null. On a device every call needs one, and `memory` is the caller's: one dimension of any type, aligned to 256 bytes,
-/// of bytes that `sympow_workspace_bytes` says. It must stay there until the stream has done what was put on it.
+/// null. On a device every call needs one, and `memory` is the caller's: one dimension of any type, aligned to 256
+/// bytes, of bytes that `sympow_workspace_bytes` says. It must stay there until the stream has done what was put on it.
 typedef struct sympow_workspace sympow_workspace;
 SYMPOW_API sympow_status sympow_workspace_create(const sympow_tensor* memory, sympow_workspace** workspace);
 SYMPOW_API void sympow_workspace_destroy(sympow_workspace* workspace);
@@ -202,16 +202,16 @@ typedef struct sympow_state_gradients sympow_state_gradients;
 /// forms. Allocates β and θ in double, B T H of β, some 200 bytes a head, without states those of the state forms, and
 /// what the workspace grows by.
 ///
-/// On a device: powers and sizes that sympow::cuda was compiled for, see docs/cuda.md, the forms automatic, attention and
-/// chunked, the causal mask without an offset, β of key heads, `check_finite` 0; the rest is SYMPOW_NOT_BUILT. Rows of
-/// padding are not written. Allocates nothing.
+/// On a device: powers and sizes that sympow::cuda was compiled for, see docs/cuda.md, the forms automatic, attention
+/// and chunked, the causal mask without an offset, β of key heads, `check_finite` 0; the rest is SYMPOW_NOT_BUILT. Rows
+/// of padding are not written. Allocates no memory there.
 SYMPOW_API sympow_status sympow_attend(const sympow_attention* attention, const sympow_inputs* inputs,
                                        sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
                                        void* stream);
 
 /// The same by the recurrent form, whatever the options say: for a few new tokens against states, which must be given.
-/// Cost: S and Z are read once a token; on a device once for up to 64 new tokens of every sequence, more are refused, as
-/// are lengths. They go to a tail, which folds into S and Z when it has no room for more.
+/// Cost: S and Z are read once a token; on a device once for up to 64 new tokens of every sequence, more are refused,
+/// as are lengths. They go to a tail, which folds into S and Z when it has no room for more.
 SYMPOW_API sympow_status sympow_decode(const sympow_attention* attention, const sympow_inputs* inputs,
                                        sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
                                        void* stream);
@@ -238,8 +238,8 @@ typedef struct sympow_gradients {
 /// that of `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
 ///
 /// On a device: float16 and bfloat16, gates, no states, θ or gradient of the scale; others are SYMPOW_NOT_BUILT. Of
-/// normalised rows it needs rows and their denominators, and so computes them again: the cost of one `sympow_attend` more,
-/// and of the workspace what rows take.
+/// normalised rows it needs rows and their denominators, and so computes them again: the cost of one `sympow_attend`
+/// more, and of the workspace what rows take.
 SYMPOW_API sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_inputs* inputs,
                                            const sympow_tensor* d_rows, const sympow_states* states,
                                            sympow_state_gradients* state_gradients, const sympow_gradients* gradients,
@@ -271,20 +271,20 @@ typedef struct sympow_state_shape {
 /// are to be merged to the right of others must begin after these. Bytes: B Hs (D (e + 1) + tail (d + e)) numbers.
 ///
 /// On a device they lie in `memory`, as that of a workspace, which is theirs until they are destroyed; `after` is null.
-/// Hs = Hk, or H where gates are those of query heads. S and Z are float32; the tail has room for 64 tokens, or 128 where
-/// `options.tail` is above 64; θ is the same in all calls until they are cleared. Calls that take states there are
-/// `sympow_attend`, `decode`, `clear`, `tokens` and `move`; for others they are moved to states on a CPU and back.
+/// Hs = Hk, or H where gates are those of query heads. S and Z are float32; the tail has room for 64 tokens, or 128
+/// where `options.tail` is above 64; θ is the same in all calls until they are cleared. Calls that take states there
+/// are `sympow_attend`, `decode`, `clear`, `tokens` and `move`; for others they are moved to states on a CPU and back.
 SYMPOW_API sympow_status sympow_states_create(const sympow_attention* attention, const sympow_state_shape* shape,
                                               const sympow_states* after, sympow_states** states);
 SYMPOW_API void sympow_states_destroy(sympow_states* states);
 /// The bytes of memory that states of these sizes need: 0 on a CPU. `shape->memory` is not looked at.
 SYMPOW_API sympow_status sympow_states_bytes(const sympow_attention* attention, const sympow_state_shape* shape,
                                              size_t* bytes);
-/// Makes `to` what `from` is, one of both on a CPU and one on a device, of the same power, B, Hs, d and e; what `to` was is
-/// lost. Numbers are rounded to float32 once. The tail of a device is folded first, by a workspace of a decoding; null
-/// where there are no tokens in it. `tokens`, [B] on a CPU, int32 or int64, are those that sequences have seen, null: those
-/// that were counted, which calls with lengths on a device are not. Gates that a device has seen are not kept: states that
-/// come from there merge to the left of others. Waits for the stream.
+/// Makes `to` what `from` is, one of both on a CPU and one on a device, of the same power, B, Hs, d and e; what `to`
+/// was is lost. Numbers are rounded to float32 once. The tail of a device is folded first, by a workspace of a
+/// decoding; null where there are no tokens in it. `tokens`, [B] on a CPU, int32 or int64, are those that sequences
+/// have seen, null: those that were counted, which calls with lengths on a device are not. Gates that a device has seen
+/// are not kept: states that come from there merge to the left of others. Waits for the stream.
 SYMPOW_API sympow_status sympow_states_move(sympow_states* from, sympow_states* to, const sympow_tensor* tokens,
                                             sympow_workspace* workspace, void* stream);
 SYMPOW_API sympow_status sympow_states_copy(const sympow_states* states, sympow_states** copy);

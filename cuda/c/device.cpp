@@ -103,12 +103,6 @@ void check_first(const cuda::Problem& problem, const auto& without_memory) {
   if (status.code() != cuda::Code::workspace_too_small) check(status);
 }
 
-/// Throws `InvalidArgument` where outputs share memory with a workspace, or with states.
-void check_memories(std::initializer_list<const Array*> outputs, const DeviceMemory& workspace,
-                    const StatesOnDevice* states) {
-  check_outputs(outputs, {&workspace.bytes, states == nullptr ? nullptr : pointer_to(states->memory())});
-}
-
 cuda::Stream stream_of(void* stream) { return static_cast<cuda::Stream>(stream); }
 
 }  // namespace
@@ -133,7 +127,10 @@ void attend_on_device(const Recipe& recipe, const sympow_inputs* given, const sy
   const cuda::Problem problem = given_states == nullptr ? whole : with_states(whole);
   StatesOnDevice* const states = given_states == nullptr ? nullptr : &states_in(given_states, call);
   const Array rows = rows_in(given_rows, "rows", call.in);
-  check_outputs({&rows}, call.in);
+  std::size_t bytes = attention_bytes(problem);
+  if (states != nullptr && states->has_tail()) bytes = std::max(bytes, states->fold_bytes());
+  const DeviceMemory& workspace = workspace_in(given_workspace, bytes, call.in.place.device);
+  check_outputs({&rows, &workspace.bytes, states == nullptr ? nullptr : states->memory()}, call.in);
   cuda::Inputs inputs = call.inputs;
   cuda::Outputs outputs{view_of(rows), {}, {}};
   if (states != nullptr) {
@@ -142,10 +139,6 @@ void attend_on_device(const Recipe& recipe, const sympow_inputs* given, const sy
   }
   const cuda::Stream stream = stream_of(given_stream);
   check_first(problem, [&] { return cuda::attend(problem, inputs, outputs, nullptr, 0, stream); });
-  std::size_t bytes = attention_bytes(problem);
-  if (states != nullptr && states->has_tail()) bytes = std::max(bytes, states->fold_bytes());
-  const DeviceMemory& workspace = workspace_in(given_workspace, bytes, call.in.place.device);
-  check_memories({&rows}, workspace, states);
 
   const CurrentDevice current(call.in.place.device.id);
   const auto attend = [&] {
@@ -166,7 +159,11 @@ void decode_on_device(const Recipe& recipe, const sympow_inputs* given, const sy
   const cuda::Problem problem = of_decoding(call);
   StatesOnDevice& states = states_in(given_states, call);
   const Array rows = rows_in(given_rows, "rows", call.in);
-  check_outputs({&rows}, call.in);
+  const std::size_t bytes =
+      std::max({bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, states.shape().capacity),
+                states.must_fold(problem) ? states.fold_bytes() : 0});
+  const DeviceMemory& workspace = workspace_in(given_workspace, bytes, call.in.place.device);
+  check_outputs({&rows, &workspace.bytes, states.memory()}, call.in);
   const cuda::Outputs outputs{view_of(rows), {}, {}};
   const cuda::Stream stream = stream_of(given_stream);
   cuda::Tail empty = states.tail(problem);
@@ -174,11 +171,6 @@ void decode_on_device(const Recipe& recipe, const sympow_inputs* given, const sy
   check_first(problem, [&] {
     return cuda::decode(problem, states.state(problem), empty, call.inputs, outputs, nullptr, 0, stream);
   });
-  const std::size_t bytes =
-      std::max({bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, states.shape().capacity),
-                states.must_fold(problem) ? states.fold_bytes() : 0});
-  const DeviceMemory& workspace = workspace_in(given_workspace, bytes, call.in.place.device);
-  check_memories({&rows}, workspace, &states);
 
   const CurrentDevice current(call.in.place.device.id);
   states.guarded([&] {
@@ -200,12 +192,10 @@ void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* given, cons
   const Results results = results_in(given_gradients, call.in);
   if (results.theta || results.beta || results.scale)
     detail::raise<NotBuilt>("gradients->theta, beta and scale must be null: there are none on a CUDA device");
-  const std::initializer_list<const Array*> outputs = {&results.queries, &results.keys, &results.values,
-                                                       pointer_to(results.log_gates)};
-  check_outputs(outputs, call.in, &d_rows);
   const RowsAgain again(problem);
   const DeviceMemory& workspace = workspace_in(given_workspace, again.bytes(), call.in.place.device);
-  check_memories(outputs, workspace, nullptr);
+  check_outputs({&results.queries, &results.keys, &results.values, pointer_to(results.log_gates), &workspace.bytes},
+                call.in, &d_rows);
   const cuda::Stream stream = stream_of(given_stream);
   cuda::RowGradients rows{view_of(d_rows)};
   cuda::Outputs forward;

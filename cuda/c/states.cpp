@@ -43,6 +43,7 @@ StatesOnDevice::StatesOnDevice(const DeviceShape& shape, const DeviceMemory* mem
   rate_bytes_ = static_cast<std::size_t>(sizes_.d / 2) * sizeof(double);
   if (memory == nullptr) return;
   memory_ = memory->bytes;
+  memory_->name = "memory of the states";
   if (static_cast<std::size_t>(memory_->span()) < bytes())
     detail::raise<InvalidArgument>("shape->memory has ", memory_->span(), " bytes, must have ", bytes());
   state_ = state_in(memory_->data);

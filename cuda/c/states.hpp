@@ -16,7 +16,7 @@ class StatesOnDevice final : public DeviceStates {
   [[nodiscard]] std::size_t bytes() const { return state_bytes_ + tail_bytes_ + rate_bytes_; }
   void clear() noexcept override;
   [[nodiscard]] Index tokens(Index sequence) const override;
-  [[nodiscard]] const std::optional<Array>& memory() const { return memory_; }
+  [[nodiscard]] const Array* memory() const { return pointer_to(memory_); }
 
   /// The arrays that a call uses: it has no angles without rates, in a tail no gates without them.
   [[nodiscard]] cuda::State state(const cuda::Problem& problem) const;

@@ -39,6 +39,7 @@ sympow_status sympow_workspace_create(const sympow_tensor* memory, sympow_worksp
       if (memory->device.type == SYMPOW_CPU)
         raise<InvalidArgument>("memory is on a CPU, where a workspace grows; must be null");
       of_device = device_memory_in(memory, "memory");
+      of_device->bytes.name = "the workspace";
     }
     give(workspace, std::move(of_device));
   });

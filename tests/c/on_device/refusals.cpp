@@ -117,9 +117,10 @@ void of_arrays() {
   attend([](Call& c) { c.q.strides[1] = -64; }, bad, "inputs->queries: strides[1] is -64, must not be negative");
   attend([](Call& c) { c.rows.strides[2] = 8; }, bad, "rows: strides[2] is 8, with which entries");
   attend([](Call& c) { c.rows.tensor.data = c.v.tensor.data; }, bad, "rows and inputs->values share memory");
-  attend([](Call& c) { c.rows.tensor.data = c.memory.tensor.data; }, bad, "rows and memory share memory");
+  attend([](Call& c) { c.rows.tensor.data = c.memory.tensor.data; }, bad, "the workspace and rows share");
+  attend([](Call& c) { c.q.tensor.data = c.memory.tensor.data; }, bad, "the workspace and inputs->queries share");
   attend([](Call& c) { c.with_states = true, c.rows.tensor.data = c.of_states.tensor.data; }, bad,
-         "rows and shape->memory share memory");
+         "memory of the states and rows share memory");
   attend([](Call& c) { c.in.lengths = &c.lengths.tensor, c.lengths.strides[0] = 2; }, bad,
          "inputs->lengths: strides[0] is 2, must be 1");
   attend([](Call& c) { c.k.shape[1] = 7; }, no_match, "inputs->values: shape[1] is 8, must be 7");
