@@ -54,14 +54,13 @@ std::size_t fold_bytes(const cuda::Problem& problem, int capacity) {
   return bytes;
 }
 
-/// What the gradients of normalised rows need of these, after the workspace of both passes.
+/// What the gradients of normalised rows need of these, after the workspace of both passes, which is that of the second.
 struct RowsAgain {
   std::size_t workspace, rows = 0, factors = 0;
 
   explicit RowsAgain(const cuda::Problem& p) : workspace(bytes_of_call(p, cuda::attention_vjp_workspace)) {
     if (!p.is_normalised()) return;
     const auto rounded = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
-    workspace = rounded(std::max(workspace, attention_bytes(p)));
     Index count = 0, of_rows = 0;
     if (__builtin_mul_overflow(p.batch, p.tokens, &count) || __builtin_mul_overflow(count, p.query_heads, &count) ||
         __builtin_mul_overflow(count, Index{4} * p.e, &of_rows))
