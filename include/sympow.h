@@ -22,6 +22,10 @@
 // OWNERSHIP. Arrays are the caller's, are read and written in place and are not kept. What a `create`, `copy` or
 // `merge` gives is released by `destroy`, which takes null. No handle keeps another one: each may be destroyed first.
 //
+// DEVICES. A call goes where its arrays are: to a CPU, or, where the library was built with CUDA, to a GPU. There all
+// memory is the caller's, the workspace and that of states, too; the work is on the stream when a call returns, and
+// nothing waits but `sympow_states_move`. Contents of arrays are not looked at. See "on a device" below.
+//
 // THREADS. An attention may be used by any number of threads at once. A workspace, states and state gradients are used
 // by one call at a time, but states that calls take as const by any number. The text of an error is its thread's.
 //
@@ -57,8 +61,9 @@ enum {
   SYMPOW_INTERRUPTED_STATE = 5,  ///< states that a call has left half way as memory ended
   SYMPOW_BAD_FILE = 6,           ///< of states: absent, foreign, of other sizes, damaged; or it cannot be written
   SYMPOW_OUT_OF_MEMORY = 7,
-  SYMPOW_NOT_BUILT = 8,      ///< a device or a power that this library was built without
-  SYMPOW_INTERNAL_ERROR = 9  ///< none of these; please report it
+  SYMPOW_NOT_BUILT = 8,       ///< what this library was built without: a device, a power, a form there
+  SYMPOW_INTERNAL_ERROR = 9,  ///< none of these; please report it
+  SYMPOW_DEVICE_ERROR = 10    ///< of the runtime of a device, which the text quotes
 };
 
 /// What the last call on this thread that returned a status said: one sentence in UTF-8, cut at 1023 bytes, empty after
@@ -71,17 +76,17 @@ SYMPOW_API int32_t sympow_version(void);
 
 // ---- arrays ----
 
-/// As DLPack numbers them. This library is built for SYMPOW_CPU; another device is SYMPOW_NOT_BUILT.
+/// As DLPack numbers them. A library that was built without CUDA says SYMPOW_NOT_BUILT of its arrays.
 enum { SYMPOW_CPU = 1, SYMPOW_CUDA = 2 };
-enum { SYMPOW_INT = 0, SYMPOW_FLOAT = 2 };
+enum { SYMPOW_INT = 0, SYMPOW_UINT = 1, SYMPOW_FLOAT = 2, SYMPOW_BFLOAT = 4 };
 
 typedef struct sympow_device {
-  int32_t type;  ///< SYMPOW_CPU
-  int32_t id;
+  int32_t type;  ///< SYMPOW_CPU or SYMPOW_CUDA, all arrays of a call alike
+  int32_t id;    ///< of a GPU, as its runtime counts them
 } sympow_device;
 
 typedef struct sympow_dtype {
-  uint8_t code;  ///< SYMPOW_INT or SYMPOW_FLOAT
+  uint8_t code;  ///< SYMPOW_INT, SYMPOW_FLOAT …
   uint8_t bits;
   uint16_t lanes;  ///< 1
 } sympow_dtype;
@@ -97,6 +102,10 @@ typedef struct sympow_dtype {
 /// and sequences. Other arrays have any strides from 0 on. Of outputs no two entries share memory, nor with an input or
 /// another output. Strides of dimensions of size 1, and of an array without entries, do not matter. Data are aligned to
 /// their entries; null only where there are no entries.
+///
+/// On a device they are float16 (16 bits of SYMPOW_FLOAT), bfloat16 or float32; log gates and β float32, θ float64,
+/// lengths int32, both dense. Data and strides of queries, keys, values, rows and their gradients are multiples of 16
+/// bytes, θ is aligned to 16.
 typedef struct sympow_tensor {
   void* data;
   sympow_device device;
@@ -151,8 +160,9 @@ SYMPOW_API void sympow_attention_destroy(sympow_attention* attention);
 /// D, the numbers of an embedded key in R^d: C(d + P - 1, P). Exponential scores have none.
 SYMPOW_API sympow_status sympow_feature_dimension(const sympow_attention* attention, int64_t d, int64_t* dimension);
 
-/// Scratch memory. On a CPU it grows until it has seen the largest call; a call without one makes its own. `memory` is
-/// the caller's on a device, of bytes that `sympow_workspace_bytes` says; on a CPU it is null.
+/// Scratch memory. On a CPU it grows until it has seen the largest call; a call without one makes its own; `memory` is
+/// null. On a device every call needs one, and `memory` is the caller's: one dimension of any type, aligned to 256
+/// bytes, of bytes that `sympow_workspace_bytes` says. It must stay there until the stream has done what was put on it.
 typedef struct sympow_workspace sympow_workspace;
 SYMPOW_API sympow_status sympow_workspace_create(const sympow_tensor* memory, sympow_workspace** workspace);
 SYMPOW_API void sympow_workspace_destroy(sympow_workspace* workspace);
@@ -173,7 +183,8 @@ typedef struct sympow_inputs {
 } sympow_inputs;
 #define SYMPOW_INPUTS_INIT {sizeof(sympow_inputs), NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-enum { SYMPOW_CALL_ATTEND = 0, SYMPOW_CALL_ATTEND_VJP = 1, SYMPOW_CALL_DECODE = 2 };
+/// PREFILL is `sympow_attend` with states.
+enum { SYMPOW_CALL_ATTEND = 0, SYMPOW_CALL_ATTEND_VJP = 1, SYMPOW_CALL_DECODE = 2, SYMPOW_CALL_PREFILL = 3 };
 
 /// The bytes of memory that a call with these inputs needs in its workspace. 0 on a CPU, where a workspace grows.
 SYMPOW_API sympow_status sympow_workspace_bytes(const sympow_attention* attention, const sympow_inputs* inputs,
@@ -190,12 +201,17 @@ typedef struct sympow_state_gradients sympow_state_gradients;
 /// `stream` is of a device; null on a CPU. Results are the same bit for bit for any number of threads. Cost: see the
 /// forms. Allocates β and θ in double, B T H of β, some 200 bytes a head, without states those of the state forms, and
 /// what the workspace grows by.
+///
+/// On a device: powers and sizes that sympow::cuda was compiled for, see docs/cuda.md, the forms automatic, attention
+/// and chunked, the causal mask without an offset, β of key heads, `check_finite` 0; the rest is SYMPOW_NOT_BUILT. Rows
+/// of padding are not written. Allocates no memory there.
 SYMPOW_API sympow_status sympow_attend(const sympow_attention* attention, const sympow_inputs* inputs,
                                        sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
                                        void* stream);
 
 /// The same by the recurrent form, whatever the options say: for a few new tokens against states, which must be given.
-/// Cost: S and Z are read once a token.
+/// Cost: S and Z are read once a token; on a device once for up to 64 new tokens of every sequence, more are refused,
+/// as are lengths. They go to a tail, which folds into S and Z when it has no room for more.
 SYMPOW_API sympow_status sympow_decode(const sympow_attention* attention, const sympow_inputs* inputs,
                                        sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
                                        void* stream);
@@ -220,6 +236,10 @@ typedef struct sympow_gradients {
 /// gradients in the states after the last token, and become those in `states`; null, the loss does not see the states
 /// after. Both are null where the call had none. The recurrent form is taken back by chunks. Cost: two to three times
 /// that of `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
+///
+/// On a device: float16 and bfloat16, gates, no states, θ or gradient of the scale; others are SYMPOW_NOT_BUILT. Of
+/// normalised rows it needs rows and their denominators, and so computes them again: the cost of one `sympow_attend`
+/// more, and of the workspace what rows take.
 SYMPOW_API sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_inputs* inputs,
                                            const sympow_tensor* d_rows, const sympow_states* states,
                                            sympow_state_gradients* state_gradients, const sympow_gradients* gradients,
@@ -235,10 +255,13 @@ typedef struct sympow_state_shape {
   int64_t d;      ///< numbers a key
   int64_t e;      ///< numbers a value
   sympow_device device;
-  sympow_dtype dtype;  ///< of queries, keys and values: float32 or float64
-  int32_t reserved;    ///< 0
+  sympow_dtype dtype;           ///< of queries, keys and values
+  int32_t reserved;             ///< 0
+  const sympow_tensor* memory;  ///< on a device: the caller's, of bytes that `sympow_states_bytes` says; on a CPU null
+  int64_t key_heads;            ///< on a device: Hk [0: Hs]
 } sympow_state_shape;
-#define SYMPOW_STATE_SHAPE_INIT {sizeof(sympow_state_shape), 0, 0, 0, 0, {SYMPOW_CPU, 0}, {SYMPOW_FLOAT, 32, 1}, 0}
+#define SYMPOW_STATE_SHAPE_INIT \
+  {sizeof(sympow_state_shape), 0, 0, 0, 0, {SYMPOW_CPU, 0}, {SYMPOW_FLOAT, 32, 1}, 0, NULL, 0}
 
 /// What later tokens need of earlier ones, for every sequence and head:
 ///
@@ -246,9 +269,24 @@ typedef struct sympow_state_shape {
 ///
 /// and the last tokens as they are. Empty states, which begin where `after` ends, null: at the first token. States that
 /// are to be merged to the right of others must begin after these. Bytes: B Hs (D (e + 1) + tail (d + e)) numbers.
+///
+/// On a device they lie in `memory`, as that of a workspace, which is theirs until they are destroyed; `after` is null.
+/// Hs = Hk, or H where gates are those of query heads. S and Z are float32; the tail has room for 64 tokens, or 128
+/// where `options.tail` is above 64; θ is the same in all calls until they are cleared. Calls that take states there
+/// are `sympow_attend`, `decode`, `clear`, `tokens` and `move`; for others they are moved to states on a CPU and back.
 SYMPOW_API sympow_status sympow_states_create(const sympow_attention* attention, const sympow_state_shape* shape,
                                               const sympow_states* after, sympow_states** states);
 SYMPOW_API void sympow_states_destroy(sympow_states* states);
+/// The bytes of memory that states of these sizes need: 0 on a CPU. `shape->memory` is not looked at.
+SYMPOW_API sympow_status sympow_states_bytes(const sympow_attention* attention, const sympow_state_shape* shape,
+                                             size_t* bytes);
+/// Makes `to` what `from` is, one of both on a CPU and one on a device, of the same power, B, Hs, d and e; what `to`
+/// was is lost. Numbers are rounded to float32 once. The tail of a device is folded first, by a workspace of a
+/// decoding; null where there are no tokens in it. `tokens`, [B] on a CPU, int32 or int64, are those that sequences
+/// have seen, null: those that were counted, which calls with lengths on a device are not. Gates that a device has seen
+/// are not kept: states that come from there merge to the left of others. Waits for the stream.
+SYMPOW_API sympow_status sympow_states_move(sympow_states* from, sympow_states* to, const sympow_tensor* tokens,
+                                            sympow_workspace* workspace, void* stream);
 SYMPOW_API sympow_status sympow_states_copy(const sympow_states* states, sympow_states** copy);
 /// Empties them: they begin at the first token.
 SYMPOW_API sympow_status sympow_states_clear(sympow_states* states);
@@ -256,7 +294,7 @@ SYMPOW_API sympow_status sympow_states_clear(sympow_states* states);
 SYMPOW_API sympow_status sympow_states_merge(const sympow_states* left, const sympow_states* right,
                                              sympow_states** merged);
 
-/// The tokens that a state has seen.
+/// The tokens that a state has seen. On a device calls with lengths are not counted, and it is refused after one.
 SYMPOW_API sympow_status sympow_states_tokens(const sympow_states* states, int64_t sequence, int64_t head,
                                               int64_t* tokens);
 /// S, [B, Hs, D, e], Z, [B, Hs, D], both of the states' type, and the angles μ, [B, Hs, d/2] of float64, 0 where

@@ -17,6 +17,7 @@ namespace {
 
 constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+constexpr sympow_status on_cuda = c::has_cuda ? SYMPOW_INVALID_ARGUMENT : SYMPOW_NOT_BUILT;
 constexpr Given all{.gates = true, .theta = true, .beta = true};
 
 // A call with all that it can have, of which a test breaks one thing.
@@ -125,7 +126,8 @@ TEST_CASE("tensors that no call can read", "[c]") {
   refuses([](C c) { c.queries.shape = nullptr; }, bad, "inputs->queries: shape is null");
   refuses([](C c) { c.queries.byte_offset = 2; }, bad, "inputs->queries: data are not aligned to 4 bytes");
   refuses([](C c) { c.queries.byte_offset = ~std::uint64_t(3); }, SYMPOW_TOO_LARGE, "byte_offset is");
-  refuses([](C c) { c.queries.device.type = SYMPOW_CUDA; }, SYMPOW_NOT_BUILT, "inputs->queries is on a CUDA device");
+  refuses([](C c) { c.queries.device.type = SYMPOW_CUDA; }, on_cuda,
+          c::has_cuda ? "inputs->keys is on a CPU, must be on CUDA device 0" : "inputs->queries is on a CUDA device");
   refuses([](C c) { c.queries.device.type = 17; }, bad, "inputs->queries: the device has the type 17");
   refuses([](C c) { c.queries.dtype.bits = 16; }, bad, "must be float32 or float64");
   refuses([](C c) { c.queries.dtype.lanes = 4; }, bad, "4 lanes");
@@ -318,7 +320,8 @@ TEST_CASE("states of other sizes, powers and places", "[c]") {
   create([](S s) { s.batch = huge / 2; }, SYMPOW_TOO_LARGE, "more entries than it can hold");
   create([](S s) { s.d = huge; }, SYMPOW_TOO_LARGE, "9223372036854775807");
   create([](S s) { s.e = huge; }, SYMPOW_TOO_LARGE, "9223372036854775807");
-  create([](S s) { s.device.type = SYMPOW_CUDA; }, SYMPOW_NOT_BUILT, "shape is on a CUDA device");
+  create([](S s) { s.device.type = SYMPOW_CUDA; }, on_cuda,
+         c::has_cuda ? "shape->memory is null" : "shape is on a CUDA device");
   create([](S s) { s.dtype.bits = 8; }, SYMPOW_INVALID_ARGUMENT, "8 bits");
   create([](S s) { s.reserved = 1; }, SYMPOW_INVALID_ARGUMENT, "shape->reserved is 1");
   create([](S s) { s.e = 4; }, SYMPOW_SHAPE_MISMATCH, "shape has other sizes, type or power than after", call.states);
@@ -417,15 +420,16 @@ TEST_CASE("the attention form has no states, and exponential scores nothing else
 TEST_CASE("what a workspace needs, and whose memory it is", "[c]") {
   Call call;
   std::size_t bytes = 1;
-  for (const int kind : {SYMPOW_CALL_ATTEND, SYMPOW_CALL_ATTEND_VJP, SYMPOW_CALL_DECODE}) {
+  for (const int kind : {SYMPOW_CALL_ATTEND, SYMPOW_CALL_ATTEND_VJP, SYMPOW_CALL_DECODE, SYMPOW_CALL_PREFILL}) {
     REQUIRE(said(sympow_workspace_bytes(call.attention, &call.in, kind, &bytes)) == well);
     REQUIRE(bytes == 0);
   }
-  check_refused(sympow_workspace_bytes(call.attention, &call.in, 3, &bytes), SYMPOW_INVALID_ARGUMENT, "call is 3");
+  check_refused(sympow_workspace_bytes(call.attention, &call.in, 4, &bytes), SYMPOW_INVALID_ARGUMENT, "call is 4");
   CWorkspace workspace;
   check_refused(sympow_workspace_create(&call.rows, &workspace), SYMPOW_INVALID_ARGUMENT, "memory is on a CPU");
   call.rows.device.type = SYMPOW_CUDA;
-  check_refused(sympow_workspace_create(&call.rows, &workspace), SYMPOW_NOT_BUILT, "memory is on a CUDA device");
+  check_refused(sympow_workspace_create(&call.rows, &workspace), c::has_cuda ? SYMPOW_SHAPE_MISMATCH : SYMPOW_NOT_BUILT,
+                c::has_cuda ? "memory: ndim is 4, must be 1" : "memory is on a CUDA device");
 }
 
 TEST_CASE("structs of older and of newer programs", "[c]") {

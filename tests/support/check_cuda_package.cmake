@@ -1,4 +1,4 @@
-# sympow::cuda as its users meet it: the component cuda, installed and found by find_package.
+# sympow::cuda as its users meet it: the component cuda, installed and found by find_package, and in sympow::c.
 # cmake -D BUILD=<build folder> -D COMPILER=... -D GENERATOR=... -D EIGEN=<Eigen3_DIR> -D CUDA=<root> -D SCRATCH=... -P check_cuda_package.cmake
 cmake_minimum_required(VERSION 3.25)
 
@@ -20,9 +20,15 @@ if(result EQUAL 0 OR NOT complaint MATCHES "The component cuda is not installed 
   message(FATAL_ERROR "without the component cuda: ${complaint}")
 endif()
 
-foreach(component IN ITEMS Unspecified cuda)
+foreach(component IN ITEMS Unspecified cuda c)
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/prefix --component ${component})
 endforeach()
 run(${configure} -B ${SCRATCH}/with -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix)
 run(${CMAKE_COMMAND} --build ${SCRATCH}/with)
 run(${SCRATCH}/with/consumer)
+
+# A program in C, by what stands behind the C interface.
+run(${CMAKE_COMMAND} -S ${tests}/../examples/cuda_plugin -B ${SCRATCH}/plugin -G ${GENERATOR} -D CUDAToolkit_ROOT=${CUDA}
+  -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix)
+run(${CMAKE_COMMAND} --build ${SCRATCH}/plugin)
+run(${SCRATCH}/plugin/cuda_plugin)

@@ -16,11 +16,21 @@
 namespace SYMPOW_NAMESPACE::c {
 
 /// The types of entries.
-enum class Element { float32, float64, int32, int64 };
-inline const char* name_of(Element x) {
-  return std::array{"float32", "float64", "int32", "int64"}[static_cast<std::size_t>(x)];
-}
-inline Index bytes_of(Element x) { return x == Element::float32 || x == Element::int32 ? 4 : 8; }
+enum class Element { float32, float64, int32, int64, float16, bfloat16, uint8 };
+
+/// Their names, and how DLPack says them.
+struct ElementType {
+  const char* name;
+  std::uint8_t code, bits;
+};
+inline constexpr std::array element_types = {
+    ElementType{"float32", SYMPOW_FLOAT, 32}, ElementType{"float64", SYMPOW_FLOAT, 64},
+    ElementType{"int32", SYMPOW_INT, 32},     ElementType{"int64", SYMPOW_INT, 64},
+    ElementType{"float16", SYMPOW_FLOAT, 16}, ElementType{"bfloat16", SYMPOW_BFLOAT, 16},
+    ElementType{"uint8", SYMPOW_UINT, 8}};
+constexpr const ElementType& type_of(Element x) { return element_types[static_cast<std::size_t>(x)]; }
+inline const char* name_of(Element x) { return type_of(x).name; }
+constexpr Index bytes_of(Element x) { return type_of(x).bits / 8; }
 template <class Scalar>
 inline constexpr Element element_of = sizeof(Scalar) == 4 ? Element::float32 : Element::float64;
 
@@ -73,21 +83,33 @@ inline std::string names_of(std::span<const Element> elements) {
   return names;
 }
 
-/// Throws unless a device is the processor.
-inline void check_device(const std::string& name, const sympow_device& device) {
-  if (device.type == SYMPOW_CUDA) detail::raise<NotBuilt>(name, " is on a CUDA device, and this library is of a CPU");
-  if (device.type != SYMPOW_CPU)
+/// Whether this library serves arrays on a GPU.
+#ifdef SYMPOW_C_CUDA
+inline constexpr bool has_cuda = true;
+#else
+inline constexpr bool has_cuda = false;
+#endif
+
+inline constexpr sympow_device cpu = {SYMPOW_CPU, 0};
+
+/// Throws `InvalidArgument`, `NotBuilt` unless a device is the one of a call. A CPU has no number.
+inline void check_device(const std::string& name, const sympow_device& device, const sympow_device& needed = cpu) {
+  if (device.type != SYMPOW_CPU && device.type != SYMPOW_CUDA)
     detail::raise<InvalidArgument>(name, ": the device has the type ", device.type, ", must be ", int{SYMPOW_CPU},
-                                   ", a CPU");
+                                   has_cuda ? ", a CPU, or 2, CUDA" : ", a CPU");
+  if (device.type == SYMPOW_CUDA && !has_cuda)
+    detail::raise<NotBuilt>(name, " is on a CUDA device, and this library is of a CPU");
+  if (device.type == needed.type && (device.id == needed.id || needed.type == SYMPOW_CPU)) return;
+  const auto text = [](const sympow_device& x) {
+    return x.type == SYMPOW_CPU ? std::string("a CPU") : "CUDA device " + std::to_string(x.id);
+  };
+  detail::raise<InvalidArgument>(name, " is on ", text(device), ", must be on ", text(needed));
 }
 
 /// The type of entries, if it is one of these.
 inline Element element_in(const std::string& name, const sympow_dtype& type, std::span<const Element> allowed) {
-  for (const Element x : allowed) {
-    const bool is_float = x == Element::float32 || x == Element::float64;
-    if (type.code == (is_float ? SYMPOW_FLOAT : SYMPOW_INT) && type.bits == 8 * bytes_of(x) && type.lanes == 1)
-      return x;
-  }
+  for (const Element x : allowed)
+    if (type.code == type_of(x).code && type.bits == type_of(x).bits && type.lanes == 1) return x;
   detail::raise<InvalidArgument>(name, ": the type has code ", int{type.code}, ", ", int{type.bits}, " bits and ",
                                  int{type.lanes}, " lanes, must be ", names_of(allowed));
 }
@@ -95,12 +117,21 @@ inline Element element_in(const std::string& name, const sympow_dtype& type, std
 inline constexpr std::array floating = {Element::float32, Element::float64};
 inline constexpr std::array integral = {Element::int32, Element::int64};
 
+/// Where the arrays of a call are, and the types that it reads there.
+struct Place {
+  sympow_device device = cpu;
+  std::span<const Element> numbers = floating;  ///< of queries, keys, values and rows
+  std::span<const Element> gates = floating;    ///< of log gates and β
+  std::span<const Element> rates = floating;
+  std::span<const Element> lengths = integral;
+};
+
 /// A tensor of so many dimensions, whose axes have these names: "B, T, H, d". Throws `InvalidArgument`, `NotBuilt`,
 /// `ShapeMismatch`, `DimensionOverflow`.
 inline Array array_of(const sympow_tensor* tensor, const std::string& name, std::size_t dimensions, const char* axes,
-                      std::span<const Element> allowed = floating) {
+                      std::span<const Element> allowed = floating, const sympow_device& device = cpu) {
   check_pointer(tensor, name.c_str());
-  check_device(name, tensor->device);
+  check_device(name, tensor->device, device);
   Array array{name, nullptr, element_in(name, tensor->dtype, allowed), dimensions};
   if (tensor->ndim < 0 || static_cast<std::size_t>(tensor->ndim) != dimensions)
     detail::raise<ShapeMismatch>(name, ": ndim is ", tensor->ndim, ", must be ", dimensions, " of [", axes, "]");
@@ -157,8 +188,8 @@ inline void check_element(const Array& array, Element element, const char* whose
 }
 
 /// [B, T, H, D] whose tokens are contiguous and apart. Throws `InvalidArgument`.
-inline Array heads_in(const sympow_tensor* tensor, const std::string& name, const char* axes) {
-  Array array = array_of(tensor, name, 4, axes);
+inline Array heads_in(const sympow_tensor* tensor, const std::string& name, const char* axes, const Place& place) {
+  Array array = array_of(tensor, name, 4, axes, place.numbers, place.device);
   if (array.empty()) return array;
   if (array.shape[3] > 1 && array.strides[3] != 1)
     detail::raise<InvalidArgument>(name, ": strides[3] is ", array.strides[3], ", must be 1");

@@ -33,12 +33,24 @@ inline Index size_in(const char* name, std::int64_t size) {
   return static_cast<Index>(size);
 }
 
+/// Throws `InvalidArgument` unless states are on a CPU.
+inline const States& on_cpu(const sympow_states* states, const char* name) {
+  check_handle(states, name);
+  if (states->on_device)
+    detail::raise<InvalidArgument>(name,
+                                   " are on a CUDA device, must be on a CPU: sympow_states_move brings them there");
+  return *states->states;
+}
+inline States& on_cpu(sympow_states* states, const char* name) {
+  on_cpu(static_cast<const sympow_states*>(states), name);
+  return *states->states;
+}
+
 /// The sizes of states of an attention. Throws `InvalidArgument` for scores without an embedding, `ShapeMismatch`,
 /// `DimensionOverflow`, `NotBuilt`.
-inline StateShape state_shape_in(const sympow_state_shape* given, const Recipe& recipe) {
-  const sympow_state_shape x = read_struct(given, "shape", sympow_state_shape SYMPOW_STATE_SHAPE_INIT);
+inline StateShape state_shape_in(const sympow_state_shape& x, const Recipe& recipe) {
   check_device("shape", x.device);
-  if (x.reserved != 0) detail::raise<InvalidArgument>("shape->reserved is ", x.reserved, ", must be 0");
+  if (x.memory != nullptr) detail::raise<InvalidArgument>("shape->memory is on a CPU, where it must be null");
   const Element element = element_in("shape", x.dtype, floating);
   const Engine& engine = engine_of(recipe, element);
   const StateShape shape{&engine,
@@ -55,6 +67,26 @@ inline StateShape state_shape_in(const sympow_state_shape* given, const Recipe& 
     detail::raise<DimensionOverflow>("shape: ", shape.batch, " sequences of ", shape.heads,
                                      " heads are more than fit the index type");
   return shape;
+}
+
+/// A struct of sizes, and those of it on a device.
+inline sympow_state_shape shape_in(const sympow_state_shape* given) {
+  const sympow_state_shape x =
+      read_struct(given, "shape", sympow_state_shape SYMPOW_STATE_SHAPE_INIT, offsetof(sympow_state_shape, memory));
+  if (x.reserved != 0) detail::raise<InvalidArgument>("shape->reserved is ", x.reserved, ", must be 0");
+  return x;
+}
+inline DeviceShape device_shape_in(const sympow_state_shape& x, const Recipe& recipe) {
+  const Index heads = size_in("shape->heads", x.heads), key_heads = size_in("shape->key_heads", x.key_heads);
+  return {x.device,
+          element_in("shape", x.dtype, device_numbers),
+          recipe.power,
+          size_in("shape->batch", x.batch),
+          heads,
+          key_heads == 0 ? heads : key_heads,
+          size_in("shape->d", x.d),
+          size_in("shape->e", x.e),
+          capacity_of(recipe)};
 }
 
 /// Throws unless states are those of a call: `InvalidArgument`, `ShapeMismatch`.
@@ -83,7 +115,7 @@ inline void check_stream(const void* stream) {
 
 /// Rows, or gradients in them, [B, T_q, H, e].
 inline Array rows_in(const sympow_tensor* tensor, const char* name, const Inputs& in) {
-  Array rows = heads_in(tensor, name, "B, T_q, H, e");
+  Array rows = heads_in(tensor, name, "B, T_q, H, e", in.place);
   check_element(rows, in.element(), "the queries");
   check_axis(rows, 0, in.sequences(), "sequences of the queries");
   check_axis(rows, 1, in.queries.shape[1], "tokens of the queries");
@@ -96,6 +128,10 @@ inline Array rows_in(const sympow_tensor* tensor, const char* name, const Inputs
 inline void with_scratch(sympow_workspace* workspace, const auto& f) {
   if (workspace != nullptr) {
     check_handle(workspace, "workspace");
+    if (workspace->memory)
+      detail::raise<InvalidArgument>(
+          "workspace is that of a CUDA device, must be one without memory: the arrays are on "
+          "a CPU");
     return f(workspace->scratch);
   }
   Scratch own;
@@ -107,11 +143,11 @@ inline void attend_arrays(const sympow_attention* attention, const sympow_inputs
                           const sympow_tensor* rows, sympow_workspace* workspace, void* stream, const Form* form) {
   check_handle(attention, "attention");
   const Recipe& recipe = attention->recipe;
+  if constexpr (has_cuda)
+    if (are_on_device(inputs))
+      return (form == nullptr ? attend_on_device : decode_on_device)(recipe, inputs, states, rows, workspace, stream);
   const Inputs in = inputs_in(inputs, recipe);
-  if (states != nullptr || form != nullptr) {
-    check_handle(states, "states");
-    check_states(states->states->shape(), recipe, in);
-  }
+  if (states != nullptr || form != nullptr) check_states(on_cpu(states, "states").shape(), recipe, in);
   const Array to = rows_in(rows, "rows", in);
   check_outputs({&to}, in);
   check_stream(stream);
@@ -130,25 +166,25 @@ inline Results results_in(const sympow_gradients* given, const Inputs& in) {
     return array;
   };
   const auto of_heads = [&](const sympow_tensor* tensor, const char* name, const Array& of, const char* axes) {
-    Array array = like(heads_in(tensor, name, axes), of);
+    Array array = like(heads_in(tensor, name, axes, in.place), of);
     check_element(array, in.element(), "the queries");
     return array;
   };
   const auto of_parameter = [&](const sympow_tensor* tensor, const std::string& name, const std::optional<Array>& of,
-                                const char* axes) -> std::optional<Array> {
+                                const char* axes, std::span<const Element> allowed) -> std::optional<Array> {
     if (tensor == nullptr) return std::nullopt;
     if (!of) detail::raise<InvalidArgument>("gradients->", name, " is given, but no inputs->", name);
-    return like(array_of(tensor, "gradients->" + name, of->dimensions, axes), *of);
+    return like(array_of(tensor, "gradients->" + name, of->dimensions, axes, allowed, in.place.device), *of);
   };
   Results results{of_heads(x.queries, "gradients->queries", in.queries, "B, T_q, H, d"),
                   of_heads(x.keys, "gradients->keys", in.keys, "B, T_k, Hk, d"),
                   of_heads(x.values, "gradients->values", in.values, "B, T_k, Hk, e")};
-  results.log_gates = of_parameter(x.log_gates, "log_gates", in.log_gates, "B, T, Hg");
-  results.theta = of_parameter(x.theta, "theta", in.theta, "d/2");
-  results.beta = of_parameter(x.beta, "beta", in.beta, "B, T, Hg");
+  results.log_gates = of_parameter(x.log_gates, "log_gates", in.log_gates, "B, T, Hg", in.place.gates);
+  results.theta = of_parameter(x.theta, "theta", in.theta, "d/2", in.place.rates);
+  results.beta = of_parameter(x.beta, "beta", in.beta, "B, T, Hg", in.place.gates);
   if (x.scale != nullptr) {
     check_pointer(x.scale, "gradients->scale");
-    results.scale = array_of(x.scale, "gradients->scale", x.scale->ndim == 0 ? 0 : 1, "1");
+    results.scale = array_of(x.scale, "gradients->scale", x.scale->ndim == 0 ? 0 : 1, "1", floating, in.place.device);
     if (x.scale->ndim != 0) check_axis(*results.scale, 0, 1, "one number");
   }
   return results;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include <sympow/attention/device_state.hpp>
 #include <sympow/attention/vjp_workspace.hpp>
 #include <sympow/c/inputs.hpp>
 
@@ -53,6 +55,9 @@ class States {
   virtual void write(const Array& sums, const Array& normaliser, const Array* angles) = 0;
   virtual void save(const char* path) const = 0;
   virtual void load(const char* path) = 0;
+  /// As sympow::cuda has them, b Hs + h, and back, after so many tokens of each sequence.
+  [[nodiscard]] virtual std::vector<DeviceState> device_states() const = 0;
+  virtual void set(const std::vector<DeviceState>& states, const std::vector<Index>& tokens) = 0;
   /// Null: zeros.
   [[nodiscard]] virtual std::unique_ptr<StateGradients> gradients(const Array* sums, const Array* normaliser,
                                                                   const Array* angles) const = 0;

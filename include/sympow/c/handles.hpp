@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include <sympow/c/device.hpp>
 #include <sympow/c/engine.hpp>
 
 struct sympow_attention : sympow::c::Handle<sympow::c::Kind::attention> {
@@ -10,11 +11,15 @@ struct sympow_attention : sympow::c::Handle<sympow::c::Kind::attention> {
   const sympow::c::Recipe recipe;
 };
 struct sympow_workspace : sympow::c::Handle<sympow::c::Kind::workspace> {
+  explicit sympow_workspace(std::optional<sympow::c::DeviceMemory> of) : memory(std::move(of)) {}
   sympow::c::Scratch scratch = {};
+  const std::optional<sympow::c::DeviceMemory> memory;  ///< on a device, which has no other scratch
 };
 struct sympow_states : sympow::c::Handle<sympow::c::Kind::states> {
   explicit sympow_states(std::unique_ptr<sympow::c::States> of) : states(std::move(of)) {}
-  const std::unique_ptr<sympow::c::States> states;
+  explicit sympow_states(std::unique_ptr<sympow::c::DeviceStates> of) : on_device(std::move(of)) {}
+  const std::unique_ptr<sympow::c::States> states;  ///< null on a device
+  const std::unique_ptr<sympow::c::DeviceStates> on_device;
 };
 struct sympow_state_gradients : sympow::c::Handle<sympow::c::Kind::state_gradients> {
   explicit sympow_state_gradients(std::unique_ptr<sympow::c::StateGradients> of) : gradients(std::move(of)) {}

@@ -14,7 +14,8 @@ struct Inputs {
   Array queries, keys, values;
   std::optional<Array> log_gates = {}, theta = {}, beta = {}, lengths_array = {};
   Index most_tokens = 0;            ///< T, that the transition goes over
-  std::vector<Index> lengths = {};  ///< of sequences; none: all are as long
+  std::vector<Index> lengths = {};  ///< of sequences; none: all are as long, or they lie on a device
+  Place place = {};
 
   [[nodiscard]] Index sequences() const { return queries.shape[0]; }    ///< B
   [[nodiscard]] Index query_heads() const { return queries.shape[2]; }  ///< H
@@ -37,7 +38,7 @@ inline std::vector<Index> lengths_in(const Array& array) {
     const std::int64_t length = array.element == Element::int32 ? *reinterpret_cast<const std::int32_t*>(x)
                                                                 : *reinterpret_cast<const std::int64_t*>(x);
     if (!std::in_range<Index>(length))
-      detail::raise<DimensionOverflow>("inputs->lengths: length ", b, " is ", length, ", no index holds it");
+      detail::raise<DimensionOverflow>(array.name, ": length ", b, " is ", length, ", no index holds it");
     lengths.push_back(static_cast<Index>(length));
   }
   return lengths;
@@ -45,10 +46,12 @@ inline std::vector<Index> lengths_in(const Array& array) {
 
 /// Reads a call. Throws `InvalidArgument`, `ShapeMismatch`, `DimensionOverflow`, `NotBuilt`; what the forms look at,
 /// as gates and lengths, they check themselves.
-inline Inputs inputs_in(const sympow_inputs* given, const Recipe& recipe) {
+inline Inputs inputs_in(const sympow_inputs* given, const Recipe& recipe, const Place& place = {}) {
   const sympow_inputs x = read_struct(given, "inputs", sympow_inputs SYMPOW_INPUTS_INIT);
-  Inputs in{heads_in(x.queries, "inputs->queries", "B, T_q, H, d"), heads_in(x.keys, "inputs->keys", "B, T_k, Hk, d"),
-            heads_in(x.values, "inputs->values", "B, T_k, Hk, e")};
+  Inputs in{heads_in(x.queries, "inputs->queries", "B, T_q, H, d", place),
+            heads_in(x.keys, "inputs->keys", "B, T_k, Hk, d", place),
+            heads_in(x.values, "inputs->values", "B, T_k, Hk, e", place)};
+  in.place = place;
   check_element(in.keys, in.element(), "the queries");
   check_element(in.values, in.element(), "the queries");
   check_axis(in.keys, 0, in.sequences(), "sequences of the queries");
@@ -62,16 +65,16 @@ inline Inputs inputs_in(const sympow_inputs* given, const Recipe& recipe) {
     detail::raise<ShapeMismatch>("inputs->queries: shape[2] is ", in.query_heads(), ", must be a multiple of the ",
                                  in.key_heads(), " heads of the keys");
   if (x.lengths != nullptr) {
-    in.lengths_array = array_of(x.lengths, "inputs->lengths", 1, "B", integral);
+    in.lengths_array = array_of(x.lengths, "inputs->lengths", 1, "B", place.lengths, place.device);
     check_axis(*in.lengths_array, 0, in.sequences(), "sequences of the queries");
     check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, where there are lengths");
-    in.lengths = lengths_in(*in.lengths_array);
+    if (place.device.type == SYMPOW_CPU) in.lengths = lengths_in(*in.lengths_array);
   }
   if (__builtin_add_overflow(in.queries.shape[1], mask.offset, &in.most_tokens))
     detail::raise<InvalidArgument>("options->offset is ", mask.offset, ", which no token of the queries can have");
   in.most_tokens = std::max(in.most_tokens, in.keys.shape[1]);
   const auto parameter = [&](const sympow_tensor* tensor, const char* name) {
-    Array array = array_of(tensor, name, 3, "B, T, Hg");
+    Array array = array_of(tensor, name, 3, "B, T, Hg", place.gates, place.device);
     check_axis(array, 0, in.sequences(), "sequences of the queries");
     check_axis(array, 1, in.most_tokens, "tokens");
     if (array.shape[2] != in.key_heads() && array.shape[2] != in.query_heads())
@@ -81,7 +84,7 @@ inline Inputs inputs_in(const sympow_inputs* given, const Recipe& recipe) {
   };
   if (x.log_gates != nullptr) in.log_gates = parameter(x.log_gates, "inputs->log_gates");
   if (x.theta != nullptr) {
-    in.theta = array_of(x.theta, "inputs->theta", 1, "d/2");
+    in.theta = array_of(x.theta, "inputs->theta", 1, "d/2", place.rates, place.device);
     if (in.queries.shape[3] % 2 != 0)
       detail::raise<OddDimension>("inputs->queries: shape[3] is ", in.queries.shape[3],
                                   ", must be even: theta turns pairs of channels");

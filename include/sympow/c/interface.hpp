@@ -32,12 +32,16 @@ sympow_status sympow_feature_dimension(const sympow_attention* attention, int64_
 sympow_status sympow_workspace_create(const sympow_tensor* memory, sympow_workspace** workspace) {
   return guarded([&] {
     check_pointer(workspace, "workspace");
+    std::optional<DeviceMemory> of_device;
     if (memory != nullptr) {
       check_pointer(memory, "memory");
-      check_device("memory", memory->device);
-      raise<InvalidArgument>("memory is on a CPU, where a workspace grows; must be null");
+      check_device("memory", memory->device, memory->device);
+      if (memory->device.type == SYMPOW_CPU)
+        raise<InvalidArgument>("memory is on a CPU, where a workspace grows; must be null");
+      of_device = device_memory_in(memory, "memory");
+      of_device->bytes.name = "the workspace";
     }
-    give(workspace);
+    give(workspace, std::move(of_device));
   });
 }
 void sympow_workspace_destroy(sympow_workspace* workspace) { destroy(workspace); }
@@ -47,9 +51,14 @@ sympow_status sympow_workspace_bytes(const sympow_attention* attention, const sy
   return guarded([&] {
     check_handle(attention, "attention");
     check_pointer(bytes, "bytes");
+    if (call < SYMPOW_CALL_ATTEND || call > SYMPOW_CALL_PREFILL)
+      raise<InvalidArgument>("call is ", call, ", must lie in 0 … ", int{SYMPOW_CALL_PREFILL});
+    if constexpr (has_cuda)
+      if (are_on_device(inputs)) {
+        *bytes = device_workspace_bytes(attention->recipe, inputs, call);
+        return;
+      }
     inputs_in(inputs, attention->recipe);
-    if (call < SYMPOW_CALL_ATTEND || call > SYMPOW_CALL_DECODE)
-      raise<InvalidArgument>("call is ", call, ", must lie in 0 … ", int{SYMPOW_CALL_DECODE});
     *bytes = 0;
   });
 }
@@ -72,16 +81,18 @@ sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_
   return guarded([&] {
     check_handle(attention, "attention");
     const Recipe& recipe = attention->recipe;
+    if constexpr (has_cuda)
+      if (are_on_device(inputs)) {
+        if (states != nullptr || state_gradients != nullptr)
+          raise<NotBuilt>("states and state_gradients must be null: there are no gradients of states on a CUDA device");
+        return attend_vjp_on_device(recipe, inputs, d_rows, gradients, workspace, stream);
+      }
     const Inputs in = inputs_in(inputs, recipe);
     const Array dY = rows_in(d_rows, "d_rows", in);
-    if (states != nullptr) {
-      check_handle(states, "states");
-      check_states(states->states->shape(), recipe, in);
-    }
+    if (states != nullptr) check_states(on_cpu(states, "states").shape(), recipe, in);
     if (state_gradients != nullptr) {
       check_handle(state_gradients, "state_gradients");
-      check_handle(states, "states");
-      check_alike("state_gradients", state_gradients->gradients->shape(), states->states->shape(), "states");
+      check_alike("state_gradients", state_gradients->gradients->shape(), on_cpu(states, "states").shape(), "states");
     }
     const Results to = results_in(gradients, in);
     check_outputs({&to.queries, &to.keys, &to.values, pointer_to(to.log_gates), pointer_to(to.theta),
@@ -101,38 +112,72 @@ sympow_status sympow_states_create(const sympow_attention* attention, const symp
   return guarded([&] {
     check_handle(attention, "attention");
     check_pointer(states, "states");
-    const StateShape sizes = state_shape_in(shape, attention->recipe);
-    if (after != nullptr) {
-      check_handle(after, "after");
-      check_alike("shape", sizes, after->states->shape(), "after");
-    }
+    const sympow_state_shape given = shape_in(shape);
+    if constexpr (has_cuda)
+      if (given.device.type == SYMPOW_CUDA) {
+        if (after != nullptr)
+          raise<InvalidArgument>("after is given, must be null on a CUDA device: create states on a CPU and move them");
+        return give(states, states_on_device(device_shape_in(given, attention->recipe), given.memory));
+      }
+    const StateShape sizes = state_shape_in(given, attention->recipe);
+    if (after != nullptr) check_alike("shape", sizes, on_cpu(after, "after").shape(), "after");
     give(states, sizes.engine->states(sizes, after == nullptr ? nullptr : after->states.get()));
   });
 }
 void sympow_states_destroy(sympow_states* states) { destroy(states); }
 
+sympow_status sympow_states_bytes(const sympow_attention* attention, const sympow_state_shape* shape, size_t* bytes) {
+  return guarded([&] {
+    check_handle(attention, "attention");
+    check_pointer(bytes, "bytes");
+    sympow_state_shape given = shape_in(shape);
+    given.memory = nullptr;
+    if constexpr (has_cuda)
+      if (given.device.type == SYMPOW_CUDA) {
+        *bytes = device_state_bytes(device_shape_in(given, attention->recipe));
+        return;
+      }
+    state_shape_in(given, attention->recipe);
+    *bytes = 0;
+  });
+}
+
+sympow_status sympow_states_move(sympow_states* from, sympow_states* to, const sympow_tensor* tokens,
+                                 sympow_workspace* workspace, void* stream) {
+  return guarded([&] {
+    check_handle(from, "from");
+    check_handle(to, "to");
+    std::optional<Array> counted;
+    if (tokens != nullptr) counted = array_of(tokens, "tokens", 1, "B", integral);
+    if (workspace != nullptr) check_handle(workspace, "workspace");
+    if ((from->states == nullptr) == (to->states == nullptr))
+      raise<InvalidArgument>("from and to are ", to->states == nullptr ? "both on a CUDA device" : "both on a CPU",
+                             ", must be one on a CPU and one on a CUDA device");
+    if constexpr (has_cuda) move_states(*from, *to, counted, workspace, stream);
+  });
+}
+
 sympow_status sympow_states_copy(const sympow_states* states, sympow_states** copy) {
   return guarded([&] {
-    check_handle(states, "states");
+    const States& of = on_cpu(states, "states");
     check_pointer(copy, "copy");
-    give(copy, states->states->copy());
+    give(copy, of.copy());
   });
 }
 
 sympow_status sympow_states_clear(sympow_states* states) {
   return guarded([&] {
     check_handle(states, "states");
-    states->states->clear();
+    states->on_device ? states->on_device->clear() : states->states->clear();
   });
 }
 
 sympow_status sympow_states_merge(const sympow_states* left, const sympow_states* right, sympow_states** merged) {
   return guarded([&] {
-    check_handle(left, "left");
-    check_handle(right, "right");
+    const States &first = on_cpu(left, "left"), &second = on_cpu(right, "right");
     check_pointer(merged, "merged");
-    check_alike("right", right->states->shape(), left->states->shape(), "left");
-    give(merged, left->states->merged(*right->states));
+    check_alike("right", second.shape(), first.shape(), "left");
+    give(merged, first.merged(second));
   });
 }
 
@@ -140,10 +185,17 @@ sympow_status sympow_states_tokens(const sympow_states* states, int64_t sequence
   return guarded([&] {
     check_handle(states, "states");
     check_pointer(tokens, "tokens");
-    const StateShape& shape = states->states->shape();
-    if (sequence < 0 || sequence >= shape.batch || head < 0 || head >= shape.heads)
-      raise<InvalidArgument>("sequence ", sequence, ", head ", head, " is not among the states of ", shape.batch,
-                             " sequences and ", shape.heads, " heads");
+    const auto check = [&](const auto& shape) {
+      if (sequence < 0 || sequence >= shape.batch || head < 0 || head >= shape.heads)
+        raise<InvalidArgument>("sequence ", sequence, ", head ", head, " is not among the states of ", shape.batch,
+                               " sequences and ", shape.heads, " heads");
+    };
+    if (states->on_device) {
+      check(states->on_device->shape());
+      *tokens = states->on_device->tokens(static_cast<Index>(sequence));
+      return;
+    }
+    check(states->states->shape());
     *tokens = states->states->tokens(static_cast<Index>(sequence), static_cast<Index>(head));
   });
 }
@@ -151,10 +203,10 @@ sympow_status sympow_states_tokens(const sympow_states* states, int64_t sequence
 sympow_status sympow_states_read(const sympow_states* states, const sympow_tensor* sums,
                                  const sympow_tensor* normaliser, const sympow_tensor* angles) {
   return guarded([&] {
-    check_handle(states, "states");
-    const StateArrays to(states->states->shape(), sums, normaliser, angles);
+    const States& of = on_cpu(states, "states");
+    const StateArrays to(of.shape(), sums, normaliser, angles);
     to.check_apart();
-    states->states->read(pointer_to(to.sums), pointer_to(to.normaliser), pointer_to(to.angles));
+    of.read(pointer_to(to.sums), pointer_to(to.normaliser), pointer_to(to.angles));
   });
 }
 
@@ -171,17 +223,17 @@ sympow_status sympow_states_write(sympow_states* states, const sympow_tensor* su
 
 sympow_status sympow_states_save(const sympow_states* states, const char* path) {
   return guarded([&] {
-    check_handle(states, "states");
+    const States& of = on_cpu(states, "states");
     check_pointer(path, "path");
-    states->states->save(path);
+    of.save(path);
   });
 }
 
 sympow_status sympow_states_load(sympow_states* states, const char* path) {
   return guarded([&] {
-    check_handle(states, "states");
+    States& of = on_cpu(states, "states");
     check_pointer(path, "path");
-    states->states->load(path);
+    of.load(path);
   });
 }
 
@@ -189,11 +241,10 @@ sympow_status sympow_state_gradients_create(const sympow_states* like, const sym
                                             const sympow_tensor* normaliser, const sympow_tensor* angles,
                                             sympow_state_gradients** state_gradients) {
   return guarded([&] {
-    check_handle(like, "like");
+    const States& alike = on_cpu(like, "like");
     check_pointer(state_gradients, "state_gradients");
-    const StateArrays of(like->states->shape(), sums, normaliser, angles);
-    give(state_gradients,
-         like->states->gradients(pointer_to(of.sums), pointer_to(of.normaliser), pointer_to(of.angles)));
+    const StateArrays of(alike.shape(), sums, normaliser, angles);
+    give(state_gradients, alike.gradients(pointer_to(of.sums), pointer_to(of.normaliser), pointer_to(of.angles)));
   });
 }
 void sympow_state_gradients_destroy(sympow_state_gradients* state_gradients) { destroy(state_gradients); }

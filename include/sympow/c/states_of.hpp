@@ -129,6 +129,19 @@ class StatesOf final : public States {
     all.swap(states);
   }
 
+  [[nodiscard]] std::vector<DeviceState> device_states() const override {
+    std::vector<DeviceState> states;
+    for (const One& one : all) states.push_back(device_state(one));
+    return states;
+  }
+  void set(const std::vector<DeviceState>& given, const std::vector<Index>& tokens) override {
+    std::vector<One> states;
+    each_state(shape(), [&](Index b, Index, std::size_t n) {
+      states.push_back(from_device(F{}, given[n], tokens[static_cast<std::size_t>(b)]));
+    });
+    all.swap(states);
+  }
+
   [[nodiscard]] std::unique_ptr<StateGradients> gradients(const Array* sums, const Array* normaliser,
                                                           const Array* angles) const override {
     using Gradient = StateGradient<Scalar, F>;
@@ -159,6 +172,10 @@ class StatesOf final : public States {
   std::vector<One> all;
 
  private:
+  template <int P>
+  [[nodiscard]] One from_device(SymmetricPower<P>, const DeviceState& state, Index tokens) const {
+    return state_of_device<Scalar, P>(state, shape().d, shape().e, tokens, 0, shape().tail);
+  }
   void check_all_whole() const {
     for (const One& one : all) detail::check_whole(one);
   }

@@ -18,6 +18,11 @@ struct NotBuilt : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+/// An error of the runtime of a device.
+struct DeviceError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// The text of `sympow_error`, ended by 0.
 inline constexpr std::size_t text_bytes = 1024;
 inline thread_local char error_text[text_bytes] = {};
@@ -56,6 +61,8 @@ inline sympow_status say_exception() noexcept {
     return say(SYMPOW_TOO_LARGE, "a container would have more entries than it can hold");
   } catch (const std::bad_alloc&) {
     return say(SYMPOW_OUT_OF_MEMORY, "memory ended");
+  } catch (const DeviceError& error) {
+    return say(SYMPOW_DEVICE_ERROR, error.what());
   } catch (const std::exception& error) {
     return say(SYMPOW_INTERNAL_ERROR, error.what());
   } catch (...) {

@@ -1,0 +1,227 @@
+// sympow.h with arrays on a GPU. All arguments are checked before anything is on the stream.
+#include <sympow/c/handles.hpp>
+
+#include "call.hpp"
+#include "states.hpp"
+
+namespace SYMPOW_NAMESPACE::c {
+
+namespace {
+
+/// The problem of whole sequences.
+const cuda::Problem& of_sequences(const Recipe& recipe, const DeviceCall& call) {
+  if (recipe.options.form == Form::recurrent)
+    detail::raise<NotBuilt>("options->form is SYMPOW_FORM_RECURRENT, which on a CUDA device is that of sympow_decode");
+  return call.problem;
+}
+
+/// A problem with states, before and after.
+cuda::Problem with_states(cuda::Problem problem) {
+  if (problem.form == cuda::Form::quadratic)
+    detail::raise<InvalidArgument>("options->form is SYMPOW_FORM_ATTENTION, which has no states, but states are given");
+  problem.carries_state = true;
+  return problem;
+}
+
+/// A problem of new tokens.
+cuda::Problem of_decoding(const DeviceCall& call) {
+  cuda::Problem problem = call.problem;
+  if (problem.lengths != nullptr)
+    detail::raise<NotBuilt>(
+        "inputs->lengths is given; decoding on a CUDA device takes as many new tokens of every "
+        "sequence, and it must be null");
+  problem.form = cuda::Form::automatic;
+  problem.chunk = 0;
+  return problem;
+}
+
+/// Gradients have the form that there are gradients of.
+cuda::Problem of_gradients(cuda::Problem problem) {
+  if (problem.form == cuda::Form::automatic) problem.form = cuda::Form::quadratic;
+  return problem;
+}
+
+template <class F>
+std::size_t bytes_of_call(const cuda::Problem& problem, const F& function) {
+  std::size_t bytes = 0;
+  check(function(problem, bytes));
+  return bytes;
+}
+std::size_t attention_bytes(const cuda::Problem& p) { return bytes_of_call(p, cuda::attention_workspace); }
+std::size_t fold_bytes(const cuda::Problem& problem, int capacity) {
+  std::size_t bytes = 0;
+  check(cuda::fold_workspace(problem, capacity, bytes));
+  return bytes;
+}
+
+/// What the gradients of normalised rows need of these, after the workspace of both passes: that of the second.
+struct RowsAgain {
+  std::size_t workspace, rows = 0, factors = 0;
+
+  explicit RowsAgain(const cuda::Problem& p) : workspace(bytes_of_call(p, cuda::attention_vjp_workspace)) {
+    if (!p.is_normalised()) return;
+    const auto rounded = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
+    Index count = 0, of_rows = 0;
+    if (__builtin_mul_overflow(p.batch, p.tokens, &count) || __builtin_mul_overflow(count, p.query_heads, &count) ||
+        __builtin_mul_overflow(count, Index{4} * p.e, &of_rows))
+      detail::raise<DimensionOverflow>("d_rows: more bytes than fit the index type");
+    rows = rounded(static_cast<std::size_t>(p.element == cuda::Element::f32 ? of_rows : of_rows / 2));
+    factors = rounded(static_cast<std::size_t>(count) * 4);
+  }
+  [[nodiscard]] std::size_t bytes() const { return workspace + rows + factors; }
+};
+
+/// The states of a call. Throws `InvalidArgument`, `ShapeMismatch`, `InterruptedState`.
+StatesOnDevice& states_in(const sympow_states* given, const DeviceCall& call) {
+  check_handle(given, "states");
+  if (!given->on_device)
+    detail::raise<InvalidArgument>("states are on a CPU, must be where the queries are: sympow_states_move");
+  auto& states = static_cast<StatesOnDevice&>(*given->on_device);
+  const DeviceShape& shape = states.shape();
+  const cuda::Problem& p = call.problem;
+  check_device("states", shape.device, call.in.place.device);
+  if (shape.power != p.power || shape.element != call.in.element())
+    detail::raise<InvalidArgument>("states are of power ", shape.power, " and ", name_of(shape.element),
+                                   ", must be of power ", p.power, " and ", name_of(call.in.element()),
+                                   ", as the attention and the queries");
+  detail::check_size("sequences of states", shape.batch, call.in.sequences(), "sequences of the queries");
+  detail::check_size("d of states", shape.d, call.in.queries.shape[3], "numbers of a query");
+  detail::check_size("e of states", shape.e, call.in.values.shape[3], "numbers of a value");
+  detail::check_size("key heads of states", shape.key_heads, call.in.key_heads(), "heads of the keys");
+  detail::check_size("heads of states", shape.heads, p.state_heads(),
+                     p.gate_heads > 0 ? "heads of the log gates" : "heads of the keys, without log gates");
+  states.check_whole();
+  return states;
+}
+
+/// Throws what sympow::cuda says of a call before anything else is on the stream. `without_memory` makes it without a
+/// workspace, which is what it finds wrong last; it would not of no tokens.
+void check_first(const cuda::Problem& problem, const auto& without_memory) {
+  if (problem.batch == 0 || problem.tokens == 0) return;
+  const cuda::Status status = without_memory();
+  if (status.code() != cuda::Code::workspace_too_small) check(status);
+}
+
+cuda::Stream stream_of(void* stream) { return static_cast<cuda::Stream>(stream); }
+
+}  // namespace
+
+std::size_t device_workspace_bytes(const Recipe& recipe, const sympow_inputs* inputs, std::int32_t kind) {
+  const DeviceCall call(recipe, inputs);
+  const int capacity = capacity_of(recipe);
+  if (kind == SYMPOW_CALL_DECODE) {
+    const cuda::Problem problem = of_decoding(call);
+    return std::max(bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, capacity));
+  }
+  const cuda::Problem& problem = of_sequences(recipe, call);
+  if (kind == SYMPOW_CALL_ATTEND_VJP) return RowsAgain(of_gradients(problem)).bytes();
+  if (kind == SYMPOW_CALL_ATTEND) return attention_bytes(problem);
+  return std::max(attention_bytes(with_states(problem)), fold_bytes(problem, capacity));
+}
+
+void attend_on_device(const Recipe& recipe, const sympow_inputs* given, const sympow_states* given_states,
+                      const sympow_tensor* given_rows, const sympow_workspace* given_workspace, void* given_stream) {
+  const DeviceCall call(recipe, given);
+  const cuda::Problem& whole = of_sequences(recipe, call);
+  const cuda::Problem problem = given_states == nullptr ? whole : with_states(whole);
+  StatesOnDevice* const states = given_states == nullptr ? nullptr : &states_in(given_states, call);
+  const Array rows = rows_in(given_rows, "rows", call.in);
+  std::size_t bytes = attention_bytes(problem);
+  if (states != nullptr && states->has_tail()) bytes = std::max(bytes, states->fold_bytes());
+  const DeviceMemory& workspace = workspace_in(given_workspace, bytes, call.in.place.device);
+  check_outputs({&rows, &workspace.bytes, states == nullptr ? nullptr : states->memory()}, call.in);
+  cuda::Inputs inputs = call.inputs;
+  cuda::Outputs outputs{view_of(rows), {}, {}};
+  if (states != nullptr) {
+    outputs.final_state = states->state(problem);
+    if (!states->is_empty()) inputs.initial_state = outputs.final_state;
+  }
+  const cuda::Stream stream = stream_of(given_stream);
+  check_first(problem, [&] { return cuda::attend(problem, inputs, outputs, nullptr, 0, stream); });
+
+  const CurrentDevice current(call.in.place.device.id);
+  const auto attend = [&] {
+    check(cuda::attend(problem, inputs, outputs, workspace.bytes.data, workspace.size(), stream));
+  };
+  if (states == nullptr) return attend();
+  states->guarded([&] {
+    if (states->is_empty()) states->clear(stream);
+    if (states->has_tail()) states->fold(workspace, stream);
+    attend();
+    states->count(problem);
+  });
+}
+
+void decode_on_device(const Recipe& recipe, const sympow_inputs* given, const sympow_states* given_states,
+                      const sympow_tensor* given_rows, const sympow_workspace* given_workspace, void* given_stream) {
+  const DeviceCall call(recipe, given);
+  const cuda::Problem problem = of_decoding(call);
+  StatesOnDevice& states = states_in(given_states, call);
+  const Array rows = rows_in(given_rows, "rows", call.in);
+  const std::size_t bytes =
+      std::max({bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, states.shape().capacity),
+                states.must_fold(problem) ? states.fold_bytes() : 0});
+  const DeviceMemory& workspace = workspace_in(given_workspace, bytes, call.in.place.device);
+  check_outputs({&rows, &workspace.bytes, states.memory()}, call.in);
+  const cuda::Outputs outputs{view_of(rows), {}, {}};
+  const cuda::Stream stream = stream_of(given_stream);
+  cuda::Tail empty = states.tail(problem);
+  empty.count = 0;
+  check_first(problem, [&] {
+    return cuda::decode(problem, states.state(problem), empty, call.inputs, outputs, nullptr, 0, stream);
+  });
+
+  const CurrentDevice current(call.in.place.device.id);
+  states.guarded([&] {
+    if (states.is_empty()) states.clear(stream);
+    if (states.must_fold(problem)) states.fold(workspace, stream);
+    states.append(problem, stream, [&](cuda::Tail& tail) {
+      check(cuda::decode(problem, states.state(problem), tail, call.inputs, outputs, workspace.bytes.data,
+                         workspace.size(), stream));
+    });
+  });
+}
+
+void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* given, const sympow_tensor* given_d_rows,
+                          const sympow_gradients* given_gradients, const sympow_workspace* given_workspace,
+                          void* given_stream) {
+  const DeviceCall call(recipe, given);
+  const cuda::Problem problem = of_gradients(of_sequences(recipe, call));
+  const Array d_rows = rows_in(given_d_rows, "d_rows", call.in);
+  const Results results = results_in(given_gradients, call.in);
+  if (results.theta || results.beta || results.scale)
+    detail::raise<NotBuilt>("gradients->theta, beta and scale must be null: there are none on a CUDA device");
+  const RowsAgain again(problem);
+  const DeviceMemory& workspace = workspace_in(given_workspace, again.bytes(), call.in.place.device);
+  check_outputs({&results.queries, &results.keys, &results.values, pointer_to(results.log_gates), &workspace.bytes},
+                call.in, &d_rows);
+  const cuda::Stream stream = stream_of(given_stream);
+  cuda::RowGradients rows{view_of(d_rows)};
+  cuda::Outputs forward;
+  if (problem.is_normalised()) {
+    std::byte* const memory = workspace.bytes.data + again.workspace;
+    forward.rows =
+        cuda::dense(static_cast<void*>(memory), problem.element, problem.tokens, problem.query_heads, problem.e);
+    forward.factors = cuda::dense(static_cast<void*>(memory + again.rows), cuda::Element::f32, problem.tokens,
+                                  problem.query_heads, 1);
+    rows.rows = forward.rows, rows.factors = forward.factors;
+  }
+  const cuda::Gradients gradients{view_of(results.queries), view_of(results.keys), view_of(results.values),
+                                  view_of(results.log_gates)};
+  check_first(problem, [&] { return cuda::attend_vjp(problem, call.inputs, rows, gradients, nullptr, 0, stream); });
+
+  const CurrentDevice current(call.in.place.device.id);
+  if (problem.is_normalised())
+    check(cuda::attend(problem, call.inputs, forward, workspace.bytes.data, again.workspace, stream));
+  check(cuda::attend_vjp(problem, call.inputs, rows, gradients, workspace.bytes.data, again.workspace, stream));
+}
+
+std::size_t device_state_bytes(const DeviceShape& shape) { return StatesOnDevice(shape, nullptr).bytes(); }
+
+std::unique_ptr<DeviceStates> states_on_device(const DeviceShape& shape, const sympow_tensor* given) {
+  const DeviceMemory memory = device_memory_in(given, "shape->memory");
+  check_device("shape->memory", memory.device, shape.device);
+  return std::make_unique<StatesOnDevice>(shape, &memory);
+}
+
+}  // namespace SYMPOW_NAMESPACE::c

@@ -1,0 +1,98 @@
+// Calls of the C interface on a device: the bits of sympow::cuda.
+#include "batch.hpp"
+#include "tests.hpp"
+
+namespace sympow::test {
+
+namespace {
+
+void same_rows(const std::string& what, const Sizes& sizes, sympow_options options) {
+  Batch x(sizes);
+  Attention attention;
+  fine(sympow_attention_create(&options, &attention));
+  const sympow_inputs in = x.inputs();
+  const DeviceWorkspace workspace(attention, in, SYMPOW_CALL_ATTEND);
+  const OwnStream stream;
+  fine(sympow_attend(attention, &in, nullptr, x.rows.view(), workspace.handle, stream));
+  stream.wait();
+
+  cuda::Problem p = x.problem(options.power);
+  p.form = options.form == SYMPOW_FORM_CHUNKED     ? cuda::Form::chunked
+           : options.form == SYMPOW_FORM_ATTENTION ? cuda::Form::quadratic
+                                                   : cuda::Form::automatic;
+  p.chunk = static_cast<int>(options.chunk);
+  p.scale = static_cast<float>(options.scale);
+  if (options.normalisation == SYMPOW_UNNORMALISED) p.normalised = false;
+  if (options.pairing == SYMPOW_PAIRING_HALF_SPLIT) p.pairing = cuda::Pairing::half_split;
+  std::size_t bytes = 0;
+  done(cuda::attention_workspace(p, bytes));
+  require(bytes == workspace.memory.size(), "%s: a workspace of %zu bytes, not %zu", what.c_str(),
+          workspace.memory.size(), bytes);
+  const Array<std::byte> own(bytes);
+  done(cuda::attend(p, x.cuda_inputs(), {x.expected.cuda_view(), {}, {}}, own.data(), bytes, stream));
+  require_same(what, x.rows, x.expected);
+}
+
+void same_gradients(const std::string& what, const Sizes& sizes, sympow_options options) {
+  Batch x(sizes);
+  Attention attention;
+  fine(sympow_attention_create(&options, &attention));
+  DeviceTensor d_rows = x.more({sizes.B, sizes.T, sizes.H, sizes.e}, sizes.type);
+  const auto like = [&](std::int64_t heads, std::int64_t channels) {
+    return DeviceTensor({sizes.B, sizes.T, heads, channels}, sizes.type);
+  };
+  struct Results {
+    DeviceTensor q, k, v, gates;
+  };
+  const auto results = [&] {
+    return Results{like(sizes.H, sizes.d), like(sizes.Hk, sizes.d), like(sizes.Hk, sizes.e),
+                   DeviceTensor({sizes.B, sizes.T, std::max<std::int64_t>(sizes.Hg, 1)}, f32_type)};
+  };
+  Results by_c = results(), by_cuda = results();
+  sympow_gradients to = SYMPOW_GRADIENTS_INIT;
+  to.queries = by_c.q.view(), to.keys = by_c.k.view(), to.values = by_c.v.view();
+  if (sizes.Hg > 0) to.log_gates = by_c.gates.view();
+  const sympow_inputs in = x.inputs();
+  const DeviceWorkspace workspace(attention, in, SYMPOW_CALL_ATTEND_VJP);
+  fine(sympow_attend_vjp(attention, &in, d_rows.view(), nullptr, nullptr, &to, workspace.handle, nullptr));
+
+  cuda::Problem p = x.problem(options.power);
+  p.form = cuda::Form::quadratic;
+  p.scale = static_cast<float>(options.scale);
+  if (options.normalisation == SYMPOW_UNNORMALISED) p.normalised = false;
+  DeviceTensor factors({sizes.B, sizes.T, sizes.H}, f32_type);
+  std::size_t forward = 0, backward = 0;
+  done(cuda::attention_workspace(p, forward));
+  done(cuda::attention_vjp_workspace(p, backward));
+  const Array<std::byte> own(std::max(forward, backward));
+  cuda::Outputs outputs{x.expected.cuda_view(), {}, {}};
+  if (p.is_normalised()) outputs.factors = factors.cuda_view();
+  done(cuda::attend(p, x.cuda_inputs(), outputs, own.data(), own.size(), nullptr));
+  cuda::RowGradients rows{d_rows.cuda_view()};
+  if (p.is_normalised()) rows.rows = x.expected.cuda_view(), rows.factors = factors.cuda_view();
+  cuda::Gradients gradients{by_cuda.q.cuda_view(), by_cuda.k.cuda_view(), by_cuda.v.cuda_view()};
+  if (sizes.Hg > 0) gradients.log_gates = by_cuda.gates.cuda_view();
+  done(cuda::attend_vjp(p, x.cuda_inputs(), rows, gradients, own.data(), own.size(), nullptr));
+  require_same(what + ": dQ", by_c.q, by_cuda.q);
+  require_same(what + ": dK", by_c.k, by_cuda.k);
+  require_same(what + ": dV", by_c.v, by_cuda.v);
+  require_same(what + ": gates", by_c.gates, by_cuda.gates);
+}
+
+}  // namespace
+
+void test_calls() {
+  const sympow_options plain = SYMPOW_OPTIONS_INIT;
+  sympow_options chunked = plain, sums = plain, halves = plain;
+  chunked.form = SYMPOW_FORM_CHUNKED, chunked.chunk = 64;
+  sums.normalisation = SYMPOW_UNNORMALISED, sums.scale = .5, sums.form = SYMPOW_FORM_ATTENTION;
+  halves.pairing = SYMPOW_PAIRING_HALF_SPLIT;
+  same_rows("rows, bf16, gates of key heads", {}, plain);
+  same_rows("rows, fp16, chunked, lengths", {.type = fp16_type, .Hg = 2, .lengths = {70, 3}}, chunked);
+  same_rows("rows, f32, sums, no gates", {.type = f32_type, .Hg = 0}, sums);
+  same_rows("rows, bf16, rotary, halves", {.Hg = 0, .rotary = true, .beta = true}, halves);
+  same_gradients("gradients, bf16", {}, plain);
+  same_gradients("gradients, fp16, sums, lengths", {.type = fp16_type, .Hg = 0, .lengths = {70, 3}}, sums);
+}
+
+}  // namespace sympow::test

@@ -1,0 +1,10 @@
+// The parts of the test.
+#pragma once
+
+namespace sympow::test {
+
+void test_refusals();
+void test_calls();
+void test_states();
+
+}  // namespace sympow::test
