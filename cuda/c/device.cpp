@@ -54,7 +54,7 @@ std::size_t fold_bytes(const cuda::Problem& problem, int capacity) {
   return bytes;
 }
 
-/// What the gradients of normalised rows need of these, after the workspace of both passes, which is that of the second.
+/// What the gradients of normalised rows need of these, after the workspace of both passes: that of the second one.
 struct RowsAgain {
   std::size_t workspace, rows = 0, factors = 0;
 
