@@ -35,12 +35,6 @@ cuda::Problem of_decoding(const DeviceCall& call) {
   return problem;
 }
 
-/// Gradients have the form that there are gradients of.
-cuda::Problem of_gradients(cuda::Problem problem) {
-  if (problem.form == cuda::Form::automatic) problem.form = cuda::Form::quadratic;
-  return problem;
-}
-
 template <class F>
 std::size_t bytes_of_call(const cuda::Problem& problem, const F& function) {
   std::size_t bytes = 0;
@@ -54,7 +48,7 @@ std::size_t fold_bytes(const cuda::Problem& problem, int capacity) {
   return bytes;
 }
 
-/// What the gradients of normalised rows need of these, after the workspace of both passes: that of the second.
+/// What the gradients of normalised rows need of these, after the workspace of both passes: that of the second one.
 struct RowsAgain {
   std::size_t workspace, rows = 0, factors = 0;
 
@@ -114,7 +108,7 @@ std::size_t device_workspace_bytes(const Recipe& recipe, const sympow_inputs* in
     return std::max(bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, capacity));
   }
   const cuda::Problem& problem = of_sequences(recipe, call);
-  if (kind == SYMPOW_CALL_ATTEND_VJP) return RowsAgain(of_gradients(problem)).bytes();
+  if (kind == SYMPOW_CALL_ATTEND_VJP) return RowsAgain(problem).bytes();
   if (kind == SYMPOW_CALL_ATTEND) return attention_bytes(problem);
   return std::max(attention_bytes(with_states(problem)), fold_bytes(problem, capacity));
 }
@@ -186,7 +180,7 @@ void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* given, cons
                           const sympow_gradients* given_gradients, const sympow_workspace* given_workspace,
                           void* given_stream) {
   const DeviceCall call(recipe, given);
-  const cuda::Problem problem = of_gradients(of_sequences(recipe, call));
+  const cuda::Problem& problem = of_sequences(recipe, call);
   const Array d_rows = rows_in(given_d_rows, "d_rows", call.in);
   const Results results = results_in(given_gradients, call.in);
   if (results.theta || results.beta || results.scale)

@@ -126,8 +126,11 @@ TEST_CASE("tensors that no call can read", "[c]") {
   refuses([](C c) { c.queries.shape = nullptr; }, bad, "inputs->queries: shape is null");
   refuses([](C c) { c.queries.byte_offset = 2; }, bad, "inputs->queries: data are not aligned to 4 bytes");
   refuses([](C c) { c.queries.byte_offset = ~std::uint64_t(3); }, SYMPOW_TOO_LARGE, "byte_offset is");
-  refuses([](C c) { c.queries.device.type = SYMPOW_CUDA; }, on_cuda,
-          c::has_cuda ? "inputs->keys is on a CPU, must be on CUDA device 0" : "inputs->queries is on a CUDA device");
+  if (!c::has_cuda)
+    refuses([](C c) { c.queries.device.type = SYMPOW_CUDA; }, SYMPOW_NOT_BUILT,
+            "inputs->queries is on a CUDA device, and this library is of a CPU");
+  refuses([](C c) { c.keys.device.type = SYMPOW_CUDA; }, on_cuda,
+          c::has_cuda ? "inputs->keys is on CUDA device 0, must be on a CPU" : "inputs->keys is on a CUDA device");
   refuses([](C c) { c.queries.device.type = 17; }, bad, "inputs->queries: the device has the type 17");
   refuses([](C c) { c.queries.dtype.bits = 16; }, bad, "must be float32 or float64");
   refuses([](C c) { c.queries.dtype.lanes = 4; }, bad, "4 lanes");

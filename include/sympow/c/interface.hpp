@@ -213,11 +213,11 @@ sympow_status sympow_states_read(const sympow_states* states, const sympow_tenso
 sympow_status sympow_states_write(sympow_states* states, const sympow_tensor* sums, const sympow_tensor* normaliser,
                                   const sympow_tensor* angles) {
   return guarded([&] {
-    check_handle(states, "states");
+    States& to = on_cpu(states, "states");
     check_pointer(sums, "sums");
     check_pointer(normaliser, "normaliser");
-    const StateArrays of(states->states->shape(), sums, normaliser, angles);
-    states->states->write(*of.sums, *of.normaliser, pointer_to(of.angles));
+    const StateArrays of(to.shape(), sums, normaliser, angles);
+    to.write(*of.sums, *of.normaliser, pointer_to(of.angles));
   });
 }
 

@@ -6,6 +6,18 @@ namespace sympow::test {
 
 namespace {
 
+cuda::Problem problem_of(const Batch& x, const sympow_options& options) {
+  cuda::Problem p = x.problem(options.power);
+  p.form = options.form == SYMPOW_FORM_CHUNKED     ? cuda::Form::chunked
+           : options.form == SYMPOW_FORM_ATTENTION ? cuda::Form::quadratic
+                                                   : cuda::Form::automatic;
+  p.chunk = static_cast<int>(options.chunk);
+  p.scale = static_cast<float>(options.scale);
+  if (options.normalisation == SYMPOW_UNNORMALISED) p.normalised = false;
+  if (options.pairing == SYMPOW_PAIRING_HALF_SPLIT) p.pairing = cuda::Pairing::half_split;
+  return p;
+}
+
 void same_rows(const std::string& what, const Sizes& sizes, sympow_options options) {
   Batch x(sizes);
   Attention attention;
@@ -16,14 +28,7 @@ void same_rows(const std::string& what, const Sizes& sizes, sympow_options optio
   fine(sympow_attend(attention, &in, nullptr, x.rows.view(), workspace.handle, stream));
   stream.wait();
 
-  cuda::Problem p = x.problem(options.power);
-  p.form = options.form == SYMPOW_FORM_CHUNKED     ? cuda::Form::chunked
-           : options.form == SYMPOW_FORM_ATTENTION ? cuda::Form::quadratic
-                                                   : cuda::Form::automatic;
-  p.chunk = static_cast<int>(options.chunk);
-  p.scale = static_cast<float>(options.scale);
-  if (options.normalisation == SYMPOW_UNNORMALISED) p.normalised = false;
-  if (options.pairing == SYMPOW_PAIRING_HALF_SPLIT) p.pairing = cuda::Pairing::half_split;
+  const cuda::Problem p = problem_of(x, options);
   std::size_t bytes = 0;
   done(cuda::attention_workspace(p, bytes));
   require(bytes == workspace.memory.size(), "%s: a workspace of %zu bytes, not %zu", what.c_str(),
@@ -56,10 +61,7 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
   const DeviceWorkspace workspace(attention, in, SYMPOW_CALL_ATTEND_VJP);
   fine(sympow_attend_vjp(attention, &in, d_rows.view(), nullptr, nullptr, &to, workspace.handle, nullptr));
 
-  cuda::Problem p = x.problem(options.power);
-  p.form = cuda::Form::quadratic;
-  p.scale = static_cast<float>(options.scale);
-  if (options.normalisation == SYMPOW_UNNORMALISED) p.normalised = false;
+  const cuda::Problem p = problem_of(x, options);
   DeviceTensor factors({sizes.B, sizes.T, sizes.H}, f32_type);
   std::size_t forward = 0, backward = 0;
   done(cuda::attention_workspace(p, forward));
@@ -92,6 +94,7 @@ void test_calls() {
   same_rows("rows, f32, sums, no gates", {.type = f32_type, .Hg = 0}, sums);
   same_rows("rows, bf16, rotary, halves", {.Hg = 0, .rotary = true, .beta = true}, halves);
   same_gradients("gradients, bf16", {}, plain);
+  same_gradients("gradients, bf16, chunked, lengths", {.lengths = {70, 3}}, chunked);
   same_gradients("gradients, fp16, sums, lengths", {.type = fp16_type, .Hg = 0, .lengths = {70, 3}}, sums);
 }
 

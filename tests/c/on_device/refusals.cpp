@@ -233,6 +233,7 @@ void of_handles() {
   refused(sympow_states_merge(call.states, on_cpu, &other), bad, words);
   refused(sympow_states_merge(on_cpu, call.states, &other), bad, words);
   refused(sympow_states_read(call.states, nullptr, nullptr, nullptr), bad, words);
+  refused(sympow_states_write(call.states, nullptr, nullptr, nullptr), bad, words);
   refused(sympow_states_save(call.states, "nowhere"), bad, words);
   refused(sympow_states_load(call.states, "nowhere"), bad, words);
   refused(sympow_state_gradients_create(call.states, nullptr, nullptr, nullptr, &gradients), bad, words);
