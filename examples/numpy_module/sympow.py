@@ -435,18 +435,18 @@ class Attention:
             None if of_state is None else [_view(name, x) for name, x in zip(Sums._fields, of_state)])
         return Gradients(**results, scale=float(scale), state=of_state)
 
-    # The calls of the library, on arrays of any origin; a stream is that of the arrays' device.
+    # The calls of the library, on arrays of any origin.
 
     def attend_tensors(self, inputs: dict[str, Tensor | None], rows: Tensor, state: State | None = None, *,
-                       call: str = "sympow_attend", stream: int | None = None) -> None:
+                       call: str = "sympow_attend") -> None:
         """`sympow_attend` or `sympow_decode` on views."""
         with _locked(state=state) as [of_state]:
             _check(getattr(_lib(), call)(self._handle.pointer, byref(_struct_of(_Inputs, inputs)), of_state,
-                                         byref(rows), _workspace(), c_void_p(stream)))
+                                         byref(rows), _workspace(), None))
 
     def vjp_tensors(self, d_rows: Tensor, inputs: dict[str, Tensor | None], gradients: dict[str, Tensor | None],
                     state: State | None = None, d_state: Sequence[Tensor | None] | None = None,
-                    d_state_before: Sequence[Tensor | None] | None = None, *, stream: int | None = None) -> None:
+                    d_state_before: Sequence[Tensor | None] | None = None) -> None:
         """`sympow_attend_vjp` on views; `d_state` and `d_state_before` are sums, normaliser and angles."""
         with _locked(state=state) as [before]:
             adjoint = None
@@ -456,7 +456,7 @@ class Attention:
             _check(_lib().sympow_attend_vjp(
                 self._handle.pointer, byref(_struct_of(_Inputs, inputs)), byref(d_rows), before,
                 None if adjoint is None else adjoint.pointer, byref(_struct_of(_Gradients, gradients)), _workspace(),
-                c_void_p(stream)))
+                None))
             if adjoint is not None and d_state_before is not None:
                 _check(_lib().sympow_state_gradients_read(adjoint.pointer, *_references(d_state_before)))
 

@@ -38,7 +38,6 @@ _TENSORS = 10  # of _INPUTS
 # ---- tensors as the library sees them ----
 
 _TYPES = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32), torch.int64: (0, 64)}
-_DEVICES = {"cpu": 1, "cuda": 2}
 
 
 def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
@@ -50,15 +49,9 @@ def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
     if x.dtype not in _TYPES:
         raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of torch.float32 or torch.float64, lengths of "
                                      "torch.int32 or torch.int64")
-    if x.device.type not in _DEVICES:
-        raise sympow.InvalidArgument(f"{name} is on the device {x.device}, must be on a CPU")
-    return sympow.Tensor.of(x.data_ptr(), *_TYPES[x.dtype], x.shape, x.stride(),
-                            (_DEVICES[x.device.type], x.device.index or 0))
-
-
-def _stream(x: Tensor) -> int | None:
-    """The stream in whose order a call on a device runs; none on a CPU."""
-    return torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
+    if x.device.type != "cpu":
+        raise sympow.NotBuilt(f"{name} is on the device {x.device}, must be on a CPU: there are no other operators yet")
+    return sympow.Tensor.of(x.data_ptr(), *_TYPES[x.dtype], x.shape, x.stride())
 
 
 def _state_views(sums: Tensor | None, normaliser: Tensor | None, angles: Tensor | None) -> list[sympow.Tensor | None]:
@@ -131,7 +124,7 @@ def _attend(*arguments: Any) -> tuple[Tensor, ...]:
     attention = _attention(torch.get_num_threads(), *options)
     state = _state_of(attention, tensors, keeps_state)
     attention.attend_tensors({name: _view(name, x) for name, x in zip(_INPUT_NAMES, tensors)}, _view("rows", rows),
-                             state, stream=_stream(queries))
+                             state)
     if not keeps_state:
         return rows, *(queries.new_empty(0) for _ in State._fields)
     shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, options[1])
@@ -170,7 +163,7 @@ def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | No
         d_rows = d_rows.contiguous()  # one number for many, as sums give it
     attention.vjp_tensors(
         _view("d_rows", d_rows), {name: _view(name, x) for name, x in zip(_INPUT_NAMES, tensors)}, of_inputs, state,
-        d_state, before, stream=_stream(d_rows))
+        d_state, before)
     return results
 
 

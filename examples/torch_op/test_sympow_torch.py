@@ -267,15 +267,12 @@ class Mistakes(unittest.TestCase):
 
     def test_devices(self):
         meta = torch.empty(1, 2, 3, 4, device="meta")
-        with self.assertRaisesRegex(sympow.InvalidArgument, "queries is on the device meta, must be on a CPU"):
+        with self.assertRaisesRegex(sympow.NotBuilt, "queries is on the device meta, must be on a CPU"):
             sympow_torch._view("queries", meta)
-        if torch.cuda.is_available():
-            self.refuse(sympow.NotBuilt, "inputs->queries is on a CUDA device", *[torch.ones(1, 2, 3, 4).cuda()] * 3)
-        else:
-            x = torch.ones(1, 2, 3, 4)
-            far = sympow.Tensor.of(x.data_ptr(), 2, 32, x.shape, x.stride(), (2, 0))
-            with self.assertRaisesRegex(sympow.NotBuilt, "inputs->queries is on a CUDA device, and this library"):
-                sympow.Attention().attend_tensors(dict(queries=far, keys=far, values=far), far)
+        x = torch.ones(1, 2, 3, 4)
+        far = sympow.Tensor.of(x.data_ptr(), 2, 32, x.shape, x.stride(), (2, 0))
+        with self.assertRaises((sympow.NotBuilt, sympow.InvalidArgument)):  # by a library without CUDA, and with it
+            sympow.Attention().attend_tensors(dict(queries=far, keys=far, values=far), far)
 
 
 if __name__ == "__main__":
