@@ -287,6 +287,35 @@ TEMPLATE_TEST_CASE("what all channels have weakened alike keeps its mean", "[att
     }
 }
 
+// Channels that close at one token each, and no key from then on: nothing is left of those before.
+TEMPLATE_TEST_CASE("channels that have closed one after the other leave nothing", "[attention]", float, double) {
+  using Scalar = TestType;
+  constexpr Index T = 40, d = 3, closed = 12;
+  const SymmetricPower<2> power;
+  const Matrix<Scalar> ones = Matrix<Scalar>::Ones(d, T);
+  Matrix<Scalar> keys = ones;
+  keys.rightCols(T - 8).setZero();
+  for (const double others : {0., -1., -40.}) {
+    Eigen::MatrixXd log_a = Eigen::MatrixXd::Zero(d, T);
+    for (Index c = 0; c < d; ++c) {
+      log_a.col(closed + c).setConstant(others);
+      log_a(c, closed + c) = -std::numeric_limits<double>::infinity();
+    }
+    const auto A = channel_decay(log_a);
+    for (const Index tail : {0, 4, 32})
+      for (const Index chunk : {0, 1, 3, 8, 13, 64}) {
+        CAPTURE(others, tail, chunk);
+        State<Scalar, SymmetricPower<2>> state(power, d, d, tail);
+        const Matrix<Scalar> Y = chunk == 0
+                                     ? recurrent<Unnormalized>(power, A, ones, keys, ones, state)
+                                     : chunked<Unnormalized>(power, A, ones, keys, ones, state, {.chunk = chunk});
+        CHECK(Y.rightCols(T - closed - d + 1).isZero(0));
+        CHECK(Y.leftCols(closed).minCoeff() > 0);
+        CHECK(state.values().isZero(0));
+      }
+  }
+}
+
 TEMPLATE_TEST_CASE("a long key that its channel has forgotten does not hide what is left", "[attention]", float,
                    double) {
   using Scalar = TestType;

@@ -134,7 +134,7 @@ struct FoldedSums {
     const double owed = slowest_decay<degree>();
     const double next = std::max(
         {L + owed * std::numbers::log2e, log2_weight<degree>(tail, since_tail), log2_weight<degree>(own, since_own)});
-    if (next == no_weight) return settle();
+    if (next == no_weight) return empty() ? settle() : clear();  // channels may have closed one after the other
     const double next_exponent = std::ceil(next);
     auto weights = memory.weights(m + n);
     set_scaled_weights(weights.head(m), tail, since_tail.weight(tail.M - next_exponent));
