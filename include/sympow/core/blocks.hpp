@@ -5,13 +5,17 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// f(first, count) for blocks of `size` entries, one after the other: `count` is `Eigen::fix<block>` but for what is
-/// left, an `Index`. For short columns: Eigen's loops of unknown length cost more than their entries.
-template <int block = 16, class F>
+/// f(first, count) for blocks of so many entries, one after the other: `count` is `Eigen::fix<block>` but for what is
+/// left, which goes by the smaller blocks, if any are given, and then is an `Index`. For short columns: Eigen's loops
+/// of unknown length cost more than their entries.
+template <int block = 16, int... smaller, class F>
 [[gnu::always_inline]] inline void for_blocks(Index size, F&& f) {
   Index first = 0;
   for (; first + block <= size; first += block) f(first, Eigen::fix<block>);
-  if (first < size) f(first, size - first);
+  if constexpr (sizeof...(smaller) > 0)
+    for_blocks<smaller...>(size - first, [&](Index begin, auto count) { f(first + begin, count); });
+  else if (first < size)
+    f(first, size - first);
 }
 
 /// The rows of a block, from the type of its `count`: Dynamic for what is left.

@@ -86,15 +86,10 @@ class ChannelDecay {
   template <class S, class Count>
   using Channels = Eigen::Array<S, detail::block_size<Count>, 1, 0, std::max(detail::block_size<Count>, 16), 1>;
 
-  // f(first, count) for blocks of channels, of 64 and then of 16.
+  // f(first, count) for blocks of channels.
   template <class F>
   void for_channels(F&& f) const {
-    detail::for_blocks<64>(log_a_.rows(), [&](Index first, auto count) {
-      if constexpr (std::is_same_v<decltype(count), Index>)
-        detail::for_blocks<16>(count, [&](Index begin, auto some) { f(first + begin, some); });
-      else
-        f(first, count);
-    });
+    detail::for_blocks<64, 16>(log_a_.rows(), f);
   }
 
   // x ← e^{±Σ log a} x of a segment.
