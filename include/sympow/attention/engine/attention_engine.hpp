@@ -89,7 +89,9 @@ class AttentionEngine final : SegmentEngine<Scalar, F> {
   CommonScale<degree> scale_before() override {
     CommonScale<degree> scale;
     walk_back([&](const KeyBlock& block, const LogDecay& between) {
-      scale.add(std::ceil(block.M + between.high * std::numbers::log2e));
+      const double gate = between.high * std::numbers::log2e;
+      scale.add(std::ceil(block.M + gate));
+      return scale.exponent() < block.reach + gate;
     });
     return scale;
   }
@@ -98,21 +100,25 @@ class AttentionEngine final : SegmentEngine<Scalar, F> {
     const Queries<Scalar> queries = loader_.queries();
     if (const Keys<Scalar> own = loader_.keys(); own.size() > 0) rows.add_own(loader_.logits(), own, queries);
     walk_back([&](const KeyBlock& block, const LogDecay& between) {
-      if (const Keys<Scalar> keys = keys_.keys_in(block); rows.sees(keys, between)) {
+      if (!rows.sees(block.reach + 1, between)) return false;  // beside the rounding of its sums
+      if (const Keys<Scalar> keys = keys_.keys_in(block); keys.size() > 0 && rows.sees(keys.M, between)) {
         auto logits = of_keys_.logits(keys.size(), queries.size());
         set_product(logits, keys.vectors, queries.vectors);
         loader_.set_scores(logits, keys.exponents, queries.exponents);
         rows.add_earlier(logits, keys, queries, between);
       }
       call_.transition.pull(block.tokens, queries.vectors);
+      return true;
     });
     return true;
   }
-  // visit(block, decay from its end to the segment's first token) for the blocks that it sees, the last one first.
+  // visit(block, decay from its end to the segment's first token) for the blocks that it sees, the last one first,
+  // while it returns true.
   template <class Visit>
   void walk_back(const Visit& visit) {
     if (loader_.begins_anew()) return;
-    keys_.walk_back(keys_.size(), loader_.first(), [&](Index n, const LogDecay& between) { visit(keys_[n], between); });
+    keys_.walk_back(keys_.size(), loader_.first(),
+                    [&](Index n, const LogDecay& between) { return visit(keys_[n], between); });
   }
 
   void complete(Rows<Scalar>& rows) override {

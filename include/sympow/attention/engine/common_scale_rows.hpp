@@ -88,8 +88,8 @@ class CommonScaleRows final : public Rows<Scalar> {
     ends_.reset(queries);
   }
 
-  [[nodiscard]] bool sees(const Keys<Scalar>& keys, const LogDecay& between) const override {
-    return factor_of(keys, between) > static_cast<double>(std::numeric_limits<Scalar>::min());
+  [[nodiscard]] bool sees(double M, const LogDecay& between) const override {
+    return factor_of(M, between) > static_cast<double>(std::numeric_limits<Scalar>::min());
   }
 
   void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) override {
@@ -112,7 +112,7 @@ class CommonScaleRows final : public Rows<Scalar> {
 
   void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
                    const LogDecay& between) override {
-    const auto weights = scaled_weights(keys, factor_of(keys, between));
+    const auto weights = scaled_weights(keys, factor_of(keys.M, between));
     for (Index i = 0; i < logits.cols(); ++i) {
       const Scalar sum = weigh_scores<degree>(&logits(0, i), weights.data(), keys.size());
       if (sums_.divides()) sums_.add_denominator(i, sum);
@@ -180,8 +180,8 @@ class CommonScaleRows final : public Rows<Scalar> {
   }
 
  private:
-  [[nodiscard]] double factor_of(const Keys<Scalar>& keys, const LogDecay& between) const {
-    return keys.M == no_weight ? 0 : between.weight(keys.M - M_);
+  [[nodiscard]] double factor_of(double M, const LogDecay& between) const {
+    return M == no_weight ? 0 : between.weight(M - M_);
   }
   ColumnView<const Scalar> scaled_weights(const Keys<Scalar>& keys, double factor) {
     auto weights = memory_.weights(keys.size());

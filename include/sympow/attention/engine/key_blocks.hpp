@@ -1,6 +1,8 @@
 // The keys that the attention form has loaded, block by block.
 #pragma once
 
+#include <numbers>
+
 #include <sympow/attention/engine/memory.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -38,7 +40,10 @@ class KeyBlocks {
     const Segment own = loader.segment();
     const Keys<Scalar> loaded = loader.keys();
     const Index n = loaded.size();
-    memory_.blocks.push_back({own, no_weight, loader.total(), loader.begins_anew()});
+    double reach = no_weight;
+    if (!loader.begins_anew() && size() > 0)
+      reach = (*this)[size() - 1].reach + loader.total().high * std::numbers::log2e;
+    memory_.blocks.push_back({own, no_weight, loader.total(), loader.begins_anew(), reach});
     if (n == 0) return;
     KeyBlock& block = memory_.blocks.back();
     if (by_column_)
@@ -51,16 +56,16 @@ class KeyBlocks {
     part(memory_.exponents, own.begin, n) = loaded.exponents;
     block.M = set_weights<degree_of<F>>(part(memory_.weights, own.begin, n), log_b, low, loaded.exponents,
                                         memory_.scratch(2 * n));
+    block.reach = std::max(block.M, reach);
     largest_value_ = std::max(largest_value_, loaded.extent.largest);
   }
 
   /// visit(n, decay from the end of block n to a segment's first token) for the blocks before n = `end` that a segment
-  /// sees whose first gate is `first`, the last one first.
+  /// sees whose first gate is `first`, the last one first, while it returns true.
   template <class Visit>
   void walk_back(Index end, LogDecay first, const Visit& visit) const {
     for (Index n = end; n-- > 0 && first.high > no_weight;) {
-      visit(n, first);
-      if ((*this)[n].begins_anew) break;
+      if (!visit(n, first) || (*this)[n].begins_anew) break;
       first.add((*this)[n].decay);
     }
   }

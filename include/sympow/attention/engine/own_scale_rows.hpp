@@ -51,9 +51,7 @@ class OwnScaleRows final : public Rows<Scalar> {
     ends_.reset(queries);
   }
 
-  [[nodiscard]] bool sees(const Keys<Scalar>& keys, const LogDecay& between) const override {
-    return keys.size() > 0 && between.high > no_weight;
-  }
+  [[nodiscard]] bool sees(double, const LogDecay& between) const override { return between.high > no_weight; }
 
   void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) override {
     for (Index i = 0; i < n_; ++i) {

@@ -12,8 +12,8 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class Scalar>
 class Rows {
  public:
-  /// Whether any row sees some keys that decay by e^between on their way to the segment's first token.
-  [[nodiscard]] virtual bool sees(const Keys<Scalar>& keys, const LogDecay& between) const = 0;
+  /// Whether any row sees keys of weights up to 2^M that decay by e^between on their way to the segment's first token.
+  [[nodiscard]] virtual bool sees(double M, const LogDecay& between) const = 0;
 
   /// The segment's own keys j ≤ i, from logits that are used up.
   virtual void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) = 0;

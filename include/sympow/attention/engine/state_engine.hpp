@@ -126,7 +126,7 @@ class StateEngine final : SegmentEngine<Scalar, F> {
     const Queries<Scalar> queries = loader_.queries();
     if (const Keys<Scalar> own = loader_.keys(); own.size() > 0) rows.add_own(loader_.logits(), own, queries);
     const Keys<Scalar>& tail = *tail_keys_;
-    if (tail.size() == 0 || !rows.sees(tail, loader_.first())) return sums_.empty();
+    if (tail.size() == 0 || !rows.sees(tail.M, loader_.first())) return sums_.empty();
     auto logits = memory_.tail_logits(tail.size(), queries.size());
     set_product(logits, tail.vectors.transpose(), loader_.direct_queries());
     loader_.set_scores(logits, tail.exponents, queries.exponents);

@@ -96,8 +96,10 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     seen_.clear();
     const bool is_full = call_.options.mask.is_full;
     if (loader_.begins_anew() || (is_full && Base::query_tokens_.size == 0)) return;
-    keys_.walk_back(is_full ? keys_.size() : block_, loader_.first(),
-                    [&](Index b, const LogDecay& between) { seen_.push_back({b, between}); });
+    keys_.walk_back(is_full ? keys_.size() : block_, loader_.first(), [&](Index b, const LogDecay& between) {
+      seen_.push_back({b, between});
+      return true;
+    });
     const Index count = std::ssize(seen_);
     if (!pulls_ || count == 0) return;
     kept_.pulled(loader_.vector_rows(), size() * count);
@@ -108,9 +110,7 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
     }
   }
   [[nodiscard]] double log2_before() override {
-    double largest = no_weight;
-    for (const Seen& seen : seen_) largest = std::max(largest, keys_[seen.block].M + log2_of(seen.between.high));
-    return largest;
+    return seen_.empty() ? no_weight : keys_[seen_[0].block].reach + log2_of(seen_[0].between.high);
   }
 
   void add_peak_before(Index i, Peak<degree>& peak) override {
