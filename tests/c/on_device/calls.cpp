@@ -6,7 +6,7 @@ namespace sympow::test {
 
 namespace {
 
-cuda::Problem problem_of(const Batch& x, const sympow_options& options) {
+cuda::Problem problem_of(Batch& x, const sympow_options& options) {
   cuda::Problem p = x.problem(options.power);
   p.form = options.form == SYMPOW_FORM_CHUNKED     ? cuda::Form::chunked
            : options.form == SYMPOW_FORM_ATTENTION ? cuda::Form::quadratic
