@@ -134,8 +134,8 @@ void of_what_there_is() {
   const auto attend = [](const Spoil& spoil, sympow_status expected, const char* words) {
     refuses(&Call::attend, spoil, expected, words);
   };
-  attend([](Call& c) { c.options.power = 4; }, not_built,
-         "there are no kernels of bf16 for P 4 with d 16; there are: P");
+  attend([](Call& c) { c.q.shape[3] = c.k.shape[3] = 8; }, not_built,
+         "there are no kernels of bf16 for P 2 with d 8; there are: P");
   attend([](Call& c) { c.options.scores = SYMPOW_SCORES_EXPONENTIAL; }, not_built,
          "options->scores is SYMPOW_SCORES_EXP");
   attend([](Call& c) { c.options.offset = 0, c.options.mask = SYMPOW_MASK_FULL; }, not_built,
