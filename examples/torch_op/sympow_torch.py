@@ -9,7 +9,7 @@
 Tensors are [B, T, H, D], as PyTorch's layers make them, float32 or float64, all of a call alike, on a CPU. They are
 read where they are: transposed, sliced and expanded ones need no copy, but entries of a token must be contiguous.
 
-`torch.ops.sympow.attend` and its gradient `torch.ops.sympow.attend_vjp` are operators of `torch.library`, so that
+`torch.ops.sympow.attend` and its gradient `torch.ops.sympow.attend_vjp` are custom operators of PyTorch, so that
 autograd, `torch.compile`, `torch.export` and autocast, to float32, know them. They go through sympow.py, the module for
 numpy, which finds the library; both files are needed. Gradients are those of the library, bit for bit; it has no second
 derivatives.
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import sympow
 import torch
-from torch import Tensor
+from torch import Tensor, library
 
 __all__ = ["State", "attention"]
 
@@ -114,7 +114,7 @@ def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
 # ---- the operators ----
 
 
-@torch.library.custom_op("sympow::attend", mutates_args=(),
+@library.custom_op("sympow::attend", mutates_args=(),
                          schema=f"({_INPUTS}, bool keeps_state, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)")
 def _attend(*arguments: Any) -> tuple[Tensor, ...]:
     """Rows, and what is in the state after the last token, empty unless it is to be kept."""
@@ -143,7 +143,7 @@ def _(*arguments: Any) -> tuple[Tensor, ...]:
     return rows, *_new_state(queries, shapes)
 
 
-@torch.library.custom_op(
+@library.custom_op(
     "sympow::attend_vjp", mutates_args=(),
     schema=f"(Tensor d_rows, Tensor? d_sums, Tensor? d_normaliser, Tensor? d_angles, {_INPUTS}, {_OPTIONS}) -> "
            "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")

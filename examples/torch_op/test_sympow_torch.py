@@ -9,7 +9,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "numpy_module")]
 try:
     import torch
-    from torch.library import opcheck
+    from torch import library
 except ImportError:
     print("PyTorch 2.4 or later is not installed for", sys.executable, "- its operators are not tested: ./dev python")
     sys.exit(77)
@@ -181,15 +181,16 @@ class Operators(unittest.TestCase):
         attend = torch.ops.sympow.attend.default
         for arguments in ((*batch.tensors(), None, *batch.state, True),
                           (*batch.tensors()[:3], *none, None, *none, False)):
-            opcheck(attend, (*arguments, *DEFAULTS))
+            library.opcheck(attend, (*arguments, *DEFAULTS))
         quick = ("test_schema", "test_autograd_registration", "test_faketensor")
         for arguments in ((*batch.tensors()[:4], None, None, torch.tensor([3, 9]), *none, True),
                           (*batch.tensors()[:3], *none, None, *batch.state[:2], None, False)):
-            opcheck(attend, (*arguments, *DEFAULTS), test_utils=quick)
+            library.opcheck(attend, (*arguments, *DEFAULTS), test_utils=quick)
         tensors = [x.detach() for x in (*batch.tensors(), *batch.state)]
         arguments = *tensors[:6], None, *tensors[6:]
         for of_state in (tensors[6:], none):
-            opcheck(torch.ops.sympow.attend_vjp.default, (batch.dy, *of_state, *arguments, *DEFAULTS), test_utils=quick)
+            library.opcheck(torch.ops.sympow.attend_vjp.default, (batch.dy, *of_state, *arguments, *DEFAULTS),
+                            test_utils=quick)
 
     def test_compile(self):
         def loss(q, k, v, log_gates, theta, beta, *state):

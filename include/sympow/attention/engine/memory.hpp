@@ -14,8 +14,8 @@ struct KeyBlock {
   Segment tokens;
   double M;
   LogDecay decay;
-  bool begins_anew;          ///< nothing before is seen from here on
-  double reach = no_weight;  ///< log2 of the largest weight of its keys and those before, seen from its end
+  bool begins_anew;  ///< nothing before is seen from here on
+  double reach;      ///< log2 of the largest weight of its keys and those before, seen from its end
 };
 
 /// What the attention form keeps of all keys.

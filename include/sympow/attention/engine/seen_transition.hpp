@@ -5,6 +5,7 @@
 #include <optional>
 #include <variant>
 
+#include <sympow/attention/engine/common_scale_rows.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>
@@ -41,9 +42,9 @@ class SeenTransition {
 
  public:
   explicit SeenTransition(const A& transition) : transition_(transition), view_(transition) {
-    constexpr double most = -27;
     if constexpr (has_slowest)
-      if (degree_of<F> * transition.slowest_decay() < most) apart_.emplace(with_slowest_apart<F>(transition));
+      if (degree_of<F> * transition.slowest_decay() < least_log_decay)
+        apart_.emplace(with_slowest_apart<F>(transition));
   }
 
   [[nodiscard]] const TransitionView<Scalar>& view() const {

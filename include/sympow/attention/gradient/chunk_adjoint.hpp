@@ -71,7 +71,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     read_ = read;
     slowest_ = slowest_channel(loader_.segment());
   }
-  [[nodiscard]] double total() const { return loader_.total().high + slowest_; }  // the decay over the chunk
+  // Decay over the chunk, that of the slowest channel included.
+  [[nodiscard]] double total() const { return loader_.total().high + slowest_; }
 
   // Sᵀ dŷ_i and Z, brought back through φ, and what they are to φ(q_i).
   void look_before() override {

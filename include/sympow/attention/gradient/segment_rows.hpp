@@ -129,7 +129,7 @@ class SegmentRows : protected SegmentVectors<Scalar, F> {
         rows_.add(i, sums_of_scores<degree>(logits().col(i).data(), weights.data(), own_.products(n, n).col(i).data(),
                                             seen_by(i)));
         if (!may_be_faint) continue;
-        if (std::abs(rows_.sum(i)) < power_of_two<double>(-Level::bits) && is_faint(i)) add_faint(i);
+        if (std::abs(rows_.sum(i)) < power_of_two<double>(-Level::bits) && take_if_faint(i)) add_faint(i);
         add_before(i, i + 1, rows_.references()[i]);
       }
       if (!may_be_faint) add_before(begin, end, E);
@@ -139,11 +139,11 @@ class SegmentRows : protected SegmentVectors<Scalar, F> {
       const double length = degree * loader_.queries().exponents[i];
       if (known.sum != 0 && std::log2(std::abs(known.sum)) + known.exponent - length - log2_of(Base::until(i).high) <
                                 rows_.references()[i] - Level::bits)
-        is_faint(i);
+        take_if_faint(i);
     });
   }
-  // Whether row i is faint, which then has its reference and its slope.
-  bool is_faint(Index i) {
+  // Gives row i a reference and a slope of its own if it is faint, and says whether it is.
+  bool take_if_faint(Index i) {
     if constexpr (F::score != Score::power) return false;
     Peak<degree> peak;
     peak.add(ColumnView<const Scalar>(logits().col(i).head(seen_by(i))), loader_.keys(), {});
