@@ -340,6 +340,29 @@ TEMPLATE_TEST_CASE("a long key that its channel has forgotten does not hide what
   }
 }
 
+// Keys whose weights are below all numbers of the type beside those of the keys before them: rows see both.
+TEMPLATE_TEST_CASE("light keys between a row and heavy ones hide nothing", "[attention]", float, double) {
+  using Scalar = TestType;
+  using F = SymmetricPower<2>;
+  constexpr Index T = 400, heavy = 100;
+  Sequence<Scalar> x(T);
+  x.Q = x.Q.cwiseAbs(), x.K = x.K.cwiseAbs();
+  x.K.rightCols(T - heavy) *= static_cast<Scalar>(std::is_same_v<Scalar, float> ? 1e-25 : 1e-180);
+  for (const double gate : {0., -.5, -3.}) {
+    const auto A = decay(Eigen::VectorXd::Constant(T, gate));
+    const auto rows = verify::direct_attention<Normalized, long double>(F{}, A, x.Q, x.K, x.V);
+    // The rule, and in every weight the roundings of its logarithm in double.
+    const double most =
+        1 - gate * static_cast<double>(T) * verify::unit_roundoff<double> / verify::unit_roundoff<Scalar>;
+    in_every_form(F{}, A, x.Q, x.K, x.V, [&](const char* form, const Outcome<Scalar>& outcome) {
+      const Matrix<long double> wide = outcome.Y.template cast<long double>();
+      const auto worst = verify::worst_row<Normalized, F>(rows, wide, rows.Y, verify::unit_roundoff<Scalar>, 1);
+      CAPTURE(gate, form, worst.row, worst.residual);
+      CHECK(worst.residual <= most);
+    });
+  }
+}
+
 TEST_CASE("absorb reads no rows, whatever the mask", "[attention]") {
   const Sequence<double> x(30);
   State<double, SymmetricPower<2>> absorbed(4, 3), read(4, 3);
