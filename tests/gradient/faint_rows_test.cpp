@@ -126,3 +126,21 @@ TEST_CASE("gradients of faint rows with far larger scores behind a gate that is 
     check(SignedNormalized{}, SymmetricPower<3>{}, short_problem<double>(tokens), {180, 480});
   }
 }
+
+// The last row sees only what a gate has left, and its own key, which is orthogonal to it and too heavy for the rows
+// before, of which something is asked.
+TEST_CASE("a faint row of which nothing is asked hides nothing from the rows before it", "[gradient]") {
+  const auto check = [](auto norm, const auto& feature, auto x, double gate) {
+    const Index closed = 10, last = x.tokens() - 1;
+    x.parameters.log_gamma[closed] = gate;
+    x.K.middleCols(closed, last - closed).setZero();
+    x.K.col(last).head(2).setZero();
+    x.dY.col(last).setZero();
+    check_stretched<decltype(norm)>(feature, decay(x.parameters.log_gamma), x, 0, {}, {}, {x.tokens()});
+  };
+  for (const double gate : {-110., -745.}) {
+    check(Normalized{}, SymmetricPower<2>{}, short_problem<float>(few), gate);
+    check(Normalized{}, SymmetricPower<8>{}, short_problem<float>(few), gate);
+    check(SignedNormalized{}, SymmetricPower<3>{}, short_problem<double>(few), 10 * gate);
+  }
+}

@@ -111,6 +111,22 @@ TEST_CASE("queries and keys of 0 have the gradients of linear sums, and none of 
   }
 }
 
+// Whatever the row of such a query is, it adds nothing to the state's gradient, which is far below it here.
+TEST_CASE("a query of 0 between gates that nearly close has no part in gradients of sums", "[gradient]") {
+  const auto check = [](auto x, double gate) {
+    x.parameters.log_gamma.segment(10, 3).setConstant(gate);
+    x.parameters.log_a.middleCols(10, 3).setConstant(gate);
+    x.K.rightCols(T - 10).setZero();
+    x.Q.middleCols(10, 2).setZero();
+    const auto& p = x.parameters;
+    const Wide least = 4096 * Wide(std::numeric_limits<typename decltype(x.Q)::Scalar>::denorm_min());
+    check_forms<Unnormalized>(SymmetricPower<3>{}, decay(p.log_gamma), x, {}, {}, least);
+    check_forms<Unnormalized>(SymmetricPower<2>{}, channel_decay(p.log_a), x, {"", Steps::channels}, {}, least);
+  };
+  for (const double gate : {-90., -200.}) check(problem<float>(), gate);
+  for (const double gate : {-745., -1e4}) check(problem<double>(), gate);
+}
+
 TEST_CASE("a scale of 0 has the gradient of linear sums", "[gradient]") {
   const auto x = problem<double>();
   const auto A = decay(x.parameters.log_gamma);

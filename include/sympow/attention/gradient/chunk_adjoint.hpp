@@ -198,10 +198,10 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
     values.setZero(), set_copy(V, key_values.transpose());
     auto last = own_.weights(queries.cols());
     for (Index i = 0; i < queries.cols(); ++i) {
-      const double rho = rows_.exponents()[i];
+      const double rho = exponent_in_adjoint(i);
       const auto weight = next == no_weight || rho == no_weight
                               ? Scalar(0)
-                              : static_cast<Scalar>(loader_.first().weight(rho - rows_.references()[i] - exponent));
+                              : static_cast<Scalar>(loader_.first().weight(rho - exponent));
       Base::set_gradient(G.col(i), i, weight * rows_.factors()[i]);
       last[i] = weight * rows_.last()[i];
     }
@@ -235,10 +235,13 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   [[nodiscard]] double next_of_adjoint() {
     if (loader_.begins_anew()) return no_weight;
     double next = H_.empty() ? no_weight : H_.L + log2_of(total());
-    for (Index i = 0; i < size(); ++i)
-      if (rows_.exponents()[i] != no_weight && loader_.queries().exponents[i] != no_weight)
-        next = std::max(next, rows_.exponents()[i] - rows_.references()[i] + log2_of(loader_.first().high));
+    for (Index i = 0; i < size(); ++i) next = std::max(next, exponent_in_adjoint(i) + log2_of(loader_.first().high));
     return next;
+  }
+  // Of what row i adds to H, but for the gates; a query of length 0 adds nothing, whatever its row is.
+  [[nodiscard]] double exponent_in_adjoint(Index i) {
+    const double rho = rows_.exponents()[i];
+    return rho == no_weight || loader_.queries().exponents[i] == no_weight ? no_weight : rho - rows_.references()[i];
   }
   [[nodiscard]] const Eigen::VectorXd& log_of_channels() const {
     return action_ == KeyAction::scale ? memory_.log_channels : H_.log_channels;
@@ -251,6 +254,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   }
   [[nodiscard]] double log2_behind(Index j) override {
     const Keys<Scalar> keys = loader_.keys();
+    if (exponent_of_keys_ == no_weight) return no_weight;
     return degree * keys.exponents[j] + log2_of(keys.log_b[j] + loader_.rest().high) + exponent_of_keys_ - keys.M;
   }
   void add_behind(double R, const Level& level, MatrixView<Scalar> d_keys, MatrixView<Scalar> dV) override {

@@ -166,16 +166,16 @@ class RowAdjoints {
     exponents()[i] = exponent + whole;
   }
 
-  // Faint rows, and consecutive ones with one reference, whose ρ lie within some powers of two. A row without gradient
-  // may begin a run of another reference, for it sees less, but not end it: keys that it alone sees may be too heavy.
-  // The unit is the largest of them, or 1 where that holds them as well: what is added then need not be scaled.
+  // Each faint row, and consecutive other ones with one reference, whose ρ lie within some powers of two. A row without
+  // gradient may begin a run of another reference, for it sees less, but not end it: keys that it alone sees may be too
+  // heavy. The unit is the largest of them, or 1 where that holds them as well: what is added then need not be scaled.
   const std::vector<RowRun>& cut() {
     auto& runs = memory_.runs;
     runs.clear();
     double most = no_weight, least = -no_weight;
     for (Index i = 0; i < n_; ++i) {
       const double rho = exponents()[i], E = references()[i], slope = memory_.slopes(n_)[i];
-      const bool is_faint = rho != no_weight && slope != no_weight;
+      const bool is_faint = slope != no_weight;
       const auto fits = [&](const RowRun& run) {
         if (is_faint || run.is_faint) return false;
         return run.R == no_weight || ((F::score == Score::exponential || run.E == E) &&
