@@ -36,7 +36,7 @@ import numpy as np
 
 __all__ = ["Attention", "Gradients", "State", "Sums", "attention", "use", "version", "vjp", "SympowError",
            "InvalidArgument", "ShapeMismatch", "NotFinite", "TooLarge", "InterruptedState", "BadFile", "OutOfMemory",
-           "NotBuilt", "InternalError", "LibraryNotFound"]
+           "NotBuilt", "DeviceError", "InternalError", "LibraryNotFound"]
 
 # ---- errors ----
 
@@ -77,6 +77,10 @@ class NotBuilt(SympowError, NotImplementedError):
     """A device or a power that the library was built without."""
 
 
+class DeviceError(SympowError, RuntimeError):
+    """What the runtime of a GPU says."""
+
+
 class InternalError(SympowError, RuntimeError):
     """None of these; please report it."""
 
@@ -86,7 +90,7 @@ class LibraryNotFound(SympowError, ImportError):
 
 
 _ERRORS = {1: InvalidArgument, 2: ShapeMismatch, 3: NotFinite, 4: TooLarge, 5: InterruptedState, 6: BadFile,
-           7: OutOfMemory, 8: NotBuilt}
+           7: OutOfMemory, 8: NotBuilt, 10: DeviceError}
 
 # ---- the structs of sympow.h ----
 
@@ -101,7 +105,7 @@ class Tensor(ctypes.Structure):
     @classmethod
     def of(cls, data: int, code: int, bits: int, shape: Sequence[int], strides: Sequence[int],
            device: tuple[int, int] = (1, 0)) -> Tensor:
-        """An array at an address; strides count entries, code is 0 of integers and 2 of floating numbers."""
+        """An array at an address; strides count entries, code is 0 of integers, 2 of floating numbers, 4 of bfloat16."""
         sizes = c_int64 * len(shape)
         return cls(data, *device, len(shape), code, bits, 1, sizes(*shape), sizes(*strides), 0)
 
@@ -214,11 +218,13 @@ class _Handle:
 _own = threading.local()
 
 
-def _workspace() -> c_void_p:
-    """The scratch memory of this thread."""
+def _workspace(memory: Tensor | None) -> _Handle:
+    """That of a call on a device, in the caller's memory; None: the scratch memory of this thread."""
+    if memory is not None:
+        return _Handle("workspace", "workspace_create", byref(memory))
     if not hasattr(_own, "workspace"):
         _own.workspace = _Handle("workspace", "workspace_create", None)
-    return _own.workspace.pointer
+    return _own.workspace
 
 
 @contextlib.contextmanager
@@ -435,19 +441,30 @@ class Attention:
             None if of_state is None else [_view(name, x) for name, x in zip(Sums._fields, of_state)])
         return Gradients(**results, scale=float(scale), state=of_state)
 
-    # The calls of the library, on arrays of any origin.
+    # The calls of the library, on arrays of any origin. On a device `memory` is that of the workspace, and `stream` the
+    # address of its stream, None: the default one.
+
+    def workspace_bytes(self, inputs: dict[str, Tensor | None], call: str = "attend") -> int:
+        """The bytes of memory that "attend" or "attend_vjp" needs in its workspace; 0 on a CPU."""
+        kind, size = _choice("call", call, ("attend", "attend_vjp")), c_size_t()
+        _check(_lib().sympow_workspace_bytes(self._handle.pointer, byref(_struct_of(_Inputs, inputs)), c_int32(kind),
+                                             byref(size)))
+        return size.value
 
     def attend_tensors(self, inputs: dict[str, Tensor | None], rows: Tensor, state: State | None = None, *,
-                       call: str = "sympow_attend") -> None:
+                       call: str = "sympow_attend", memory: Tensor | None = None, stream: int | None = None) -> None:
         """`sympow_attend` or `sympow_decode` on views."""
+        workspace = _workspace(memory)
         with _locked(state=state) as [of_state]:
             _check(getattr(_lib(), call)(self._handle.pointer, byref(_struct_of(_Inputs, inputs)), of_state,
-                                         byref(rows), _workspace(), None))
+                                         byref(rows), workspace.pointer, c_void_p(stream)))
 
     def vjp_tensors(self, d_rows: Tensor, inputs: dict[str, Tensor | None], gradients: dict[str, Tensor | None],
                     state: State | None = None, d_state: Sequence[Tensor | None] | None = None,
-                    d_state_before: Sequence[Tensor | None] | None = None) -> None:
+                    d_state_before: Sequence[Tensor | None] | None = None, *, memory: Tensor | None = None,
+                    stream: int | None = None) -> None:
         """`sympow_attend_vjp` on views; `d_state` and `d_state_before` are sums, normaliser and angles."""
+        workspace = _workspace(memory)
         with _locked(state=state) as [before]:
             adjoint = None
             if before is not None:
@@ -455,8 +472,8 @@ class Attention:
                                   *_references(d_state or (None, None, None)))
             _check(_lib().sympow_attend_vjp(
                 self._handle.pointer, byref(_struct_of(_Inputs, inputs)), byref(d_rows), before,
-                None if adjoint is None else adjoint.pointer, byref(_struct_of(_Gradients, gradients)), _workspace(),
-                None))
+                None if adjoint is None else adjoint.pointer, byref(_struct_of(_Gradients, gradients)),
+                workspace.pointer, c_void_p(stream)))
             if adjoint is not None and d_state_before is not None:
                 _check(_lib().sympow_state_gradients_read(adjoint.pointer, *_references(d_state_before)))
 

@@ -6,11 +6,13 @@
     rows = sympow_torch.attention(queries, keys, values, log_gates=gates, power=2)
     rows, state = sympow_torch.attention(queries, keys, values, log_gates=gates, power=2, return_state=True)
 
-Tensors are [B, T, H, D], as PyTorch's layers make them, float32 or float64, all of a call alike, on a CPU. They are
-read where they are: transposed, sliced and expanded ones need no copy, but entries of a token must be contiguous.
+Tensors are [B, T, H, D], as PyTorch's layers make them, all of a call alike: on a CPU of float32 or float64, on a GPU,
+where the library was built with CUDA, of bfloat16, float16 or float32, and then on PyTorch's stream and in its memory.
+They are read where they are: transposed, sliced and expanded ones need no copy, but entries of a token must be
+contiguous.
 
 `torch.ops.sympow.attend` and its gradient `torch.ops.sympow.attend_vjp` are custom operators of PyTorch, so that
-autograd, `torch.compile`, `torch.export` and autocast, to float32, know them. They go through sympow.py, the module for
+autograd, `torch.compile`, `torch.export` and, on a CPU, autocast, to float32, know them. They go through sympow.py, the module for
 numpy, which finds the library; both files are needed. Gradients are those of the library, bit for bit; it has no second
 derivatives.
 """
@@ -37,21 +39,56 @@ _TENSORS = 10  # of _INPUTS
 
 # ---- tensors as the library sees them ----
 
-_TYPES = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32), torch.int64: (0, 64)}
+_COMMON = {torch.float32: (2, 32), torch.float64: (2, 64), torch.int32: (0, 32), torch.int64: (0, 64)}
+_TYPES = {1: _COMMON, 2: _COMMON | {torch.bfloat16: (4, 16), torch.float16: (2, 16), torch.uint8: (1, 8)}}
+
+
+def _place_of(x: Tensor) -> tuple[int, int] | None:
+    """The device of a tensor as DLPack numbers it, None: another one."""
+    return {"cpu": (1, 0), "cuda": (2, x.device.index)}.get(x.device.type)
+
+
+def _is_on_gpu(x: Tensor) -> bool:
+    return _place_of(x) not in (None, (1, 0))
+
+
+def _stream_at(x: Tensor) -> int:
+    """The address of PyTorch's stream on a tensor's GPU."""
+    return torch.cuda.current_stream(x.device).cuda_stream
 
 
 def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
-    """A tensor where it is. Raises `InvalidArgument` for what a `sympow_tensor` cannot say."""
+    """A tensor where it is, which the view keeps. Raises `InvalidArgument` for what a `sympow_tensor` cannot say."""
     if x is None:
         return None
     if x.layout != torch.strided or x.is_neg():
         raise sympow.InvalidArgument(f"{name} is {x.layout}, must be dense, and not a view with another sign")
-    if x.dtype not in _TYPES:
-        raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of torch.float32 or torch.float64, lengths of "
-                                     "torch.int32 or torch.int64")
-    if x.device.type != "cpu":
-        raise sympow.NotBuilt(f"{name} is on the device {x.device}, must be on a CPU: there are no other operators yet")
-    return sympow.Tensor.of(x.data_ptr(), *_TYPES[x.dtype], x.shape, x.stride())
+    place = _place_of(x)
+    if place is None:
+        raise sympow.NotBuilt(f"{name} is on the device {x.device}, must be on a CPU or a GPU of CUDA")
+    types = _TYPES[place[0]]
+    if x.dtype not in types:
+        raise sympow.InvalidArgument(f"{name} is of {x.dtype}, must be of torch.float32 or torch.float64, on a GPU of "
+                                     "torch.bfloat16, torch.float16 or torch.float32, lengths of torch.int32 or "
+                                     "torch.int64")
+    view = sympow.Tensor.of(x.data_ptr(), *types[x.dtype], x.shape, x.stride(), place)
+    view.owner = x
+    return view
+
+
+def _views(tensors: tuple[Tensor | None, ...]) -> dict[str, sympow.Tensor | None]:
+    """Of all inputs but the state's."""
+    return {name: _view(name, x) for name, x in zip(_INPUT_NAMES, tensors)}
+
+
+def _on_stream(attention: sympow.Attention, queries: Tensor, inputs: dict[str, sympow.Tensor | None],
+               call: str) -> dict[str, Any]:
+    """Where a call works: on a GPU in memory that PyTorch hands on to what comes next on its stream."""
+    if not _is_on_gpu(queries):
+        return {}
+    size, aligned = attention.workspace_bytes(inputs, call), 256
+    memory = queries.new_empty(size + aligned - 1, dtype=torch.uint8)
+    return dict(memory=_view("memory", memory[-memory.data_ptr() % aligned:]), stream=_stream_at(queries))
 
 
 def _state_views(sums: Tensor | None, normaliser: Tensor | None, angles: Tensor | None) -> list[sympow.Tensor | None]:
@@ -101,6 +138,9 @@ def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
     queries, keys, values, log_gates, _, beta, _, *given = tensors
     if not (keeps_state or any(x is not None for x in given)):
         return None
+    if _is_on_gpu(queries):
+        raise sympow.NotBuilt("state or return_state is given, but queries are on a GPU, where states are those of "
+                              "sympow.h: sympow_states_create")
     if not queries.dim() == keys.dim() == values.dim() == 4 or queries.dtype not in (torch.float32, torch.float64):
         return None  # the call will be refused
     heads = _state_heads(queries, keys, (log_gates, beta), given[0])
@@ -120,11 +160,11 @@ def _attend(*arguments: Any) -> tuple[Tensor, ...]:
     """Rows, and what is in the state after the last token, empty unless it is to be kept."""
     tensors, keeps_state, options = arguments[:_TENSORS], arguments[_TENSORS], arguments[_TENSORS + 1:]
     queries, keys, values, log_gates, _, beta, _, sums, *_ = tensors
-    rows = queries.new_empty(_rows_shape(queries, values))
-    attention = _attention(torch.get_num_threads(), *options)
+    rows = _new_rows(tensors)
+    attention, inputs = _attention(torch.get_num_threads(), *options), _views(tensors)
     state = _state_of(attention, tensors, keeps_state)
-    attention.attend_tensors({name: _view(name, x) for name, x in zip(_INPUT_NAMES, tensors)}, _view("rows", rows),
-                             state)
+    attention.attend_tensors(inputs, _view("rows", rows), state,
+                             **_on_stream(attention, queries, inputs, "attend"))
     if not keeps_state:
         return rows, *(queries.new_empty(0) for _ in State._fields)
     shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, options[1])
@@ -135,8 +175,8 @@ def _attend(*arguments: Any) -> tuple[Tensor, ...]:
 
 @_attend.register_fake
 def _(*arguments: Any) -> tuple[Tensor, ...]:
-    queries, keys, values, log_gates, _, beta, _, sums, *_ = arguments[:_TENSORS]
-    rows = queries.new_empty(_rows_shape(queries, values))
+    queries, keys, values, log_gates, _, beta, _, sums, *_ = tensors = arguments[:_TENSORS]
+    rows = _new_rows(tensors)
     if not arguments[_TENSORS]:
         return rows, *(queries.new_empty(0) for _ in State._fields)
     shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, arguments[_TENSORS + 2])
@@ -151,8 +191,8 @@ def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | No
                 *arguments: Any) -> tuple[Tensor, ...]:
     """The gradients in the tensors of a call but its lengths; empty where there is no such tensor."""
     tensors, options = arguments[:_TENSORS], arguments[_TENSORS:]
-    results = _new_gradients(tensors)
-    attention = _attention(torch.get_num_threads(), *options)
+    queries, results = tensors[0], _new_gradients(tensors)
+    attention, inputs = _attention(torch.get_num_threads(), *options), _views(tensors)
     d_state = None if d_sums is None else _state_views(d_sums, d_normaliser, d_angles)
     state = _state_of(attention, tensors, d_sums is not None)
     of_inputs = {name: None if x is None else _view(name, result)
@@ -161,9 +201,8 @@ def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | No
               for name, x, result in zip(State._fields, tensors[7:], results[6:])]
     if d_rows.stride(3) != 1 or d_rows.stride(1) < d_rows.shape[3]:
         d_rows = d_rows.contiguous()  # one number for many, as sums give it
-    attention.vjp_tensors(
-        _view("d_rows", d_rows), {name: _view(name, x) for name, x in zip(_INPUT_NAMES, tensors)}, of_inputs, state,
-        d_state, before)
+    attention.vjp_tensors(_view("d_rows", d_rows), inputs, of_inputs, state, d_state, before,
+                          **_on_stream(attention, queries, inputs, "attend_vjp"))
     return results
 
 
@@ -173,10 +212,21 @@ def _(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | None, d_angl
     return _new_gradients(arguments[:_TENSORS])
 
 
+def _new_rows(tensors: tuple[Tensor | None, ...]) -> Tensor:
+    queries, _, values, *_ = tensors
+    return _memory(queries, _rows_shape(queries, values), tensors)
+
+
 def _new_gradients(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
     queries = tensors[0]
-    return tuple(queries.new_empty(0) if x is None else x.new_empty(x.shape)
+    return tuple(queries.new_empty(0) if x is None else _memory(x, x.shape, tensors)
                  for n, x in enumerate(tensors) if n != 6)
+
+
+def _memory(like: Tensor, shape: tuple[int, ...], tensors: tuple[Tensor | None, ...]) -> Tensor:
+    """For what a call writes: a GPU leaves out padding, whose rows and gradients are 0."""
+    pads = tensors[6] is not None and _is_on_gpu(tensors[0])
+    return like.new_zeros(shape) if pads else like.new_empty(shape)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -223,7 +273,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
               checkpoint: int = 0, tail: int = -1, scale: float = 1.0) -> Tensor | tuple[Tensor, State]:
     """Rows y, [B, T, H, e], and with `return_state` the state after the last token; all of it has gradients.
 
-    queries       [B, T, H, d], float32 or float64
+    queries       [B, T, H, d], float32 or float64; on a GPU bfloat16, float16 or float32
     keys          [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
     values        [B, T, Hk, e], of the queries' type
     log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them; float32 or float64, as theta and beta
@@ -235,9 +285,17 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     The options are those of `sympow.Attention`; `torch.set_num_threads` says on how many threads. A state as tensors is
     copied at either end of a call: to decode token by token, `sympow.State` is faster, see `sympow.Attention.decode`.
 
+    On a GPU gates and β are read as float32, theta as float64 and lengths as int32, whatever they are; powers, sizes and
+    gradients are those that the library has there, see `sympow_attend` in sympow.h, without a state.
+
     Raises what `sympow.Attention` and its calls do: `sympow.SympowError`, whose text names the argument, what it is and
-    what it must be. `sympow.NotBuilt` for tensors on a GPU.
+    what it must be.
     """
+    if _is_on_gpu(queries):
+        log_gates, theta, beta, lengths = (
+            None if x is None else x.to(dtype).contiguous()
+            for x, dtype in ((log_gates, torch.float32), (theta, torch.float64), (beta, torch.float32),
+                             (lengths, torch.int32)))
     before = (None, None, None) if state is None else state
     rows, *after = torch.ops.sympow.attend(
         queries, keys, values, log_gates, theta, beta, lengths, *before, return_state, scores, power, normalisation,

@@ -1,7 +1,7 @@
 // The laws of gradients hold for what is right, and find adjoints that are not: by the name of the function, or of the
 // form and the gradient.
+#include "../gradient/problem.hpp"
 #include "catch.hpp"
-#include "problem.hpp"
 
 #include <sympow/verify/gradient_laws.hpp>
 
