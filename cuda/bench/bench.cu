@@ -72,6 +72,20 @@ class Bench {
     others(headline);
   }
 
+  void training() {
+    const Problem headline = problem(2, 64, 65536);
+    const auto train = [&](const Problem& p, bool parts) {
+      return keep(name_of(p) + ", forward and backward",
+                  [&](const std::string& full) { return time_training(full, p, effort(parts), stream_.get()); });
+    };
+    if (const Result* r = train(headline, true))
+      bar({r->name, "ms", r->times.median, 4.2, true}, headline.tokens == 65536);
+    if (options_.quick) return;
+    for (const Problem& p : {problem(2, 64, 1024), problem(2, 64, 8192), problem(1, 64, 65536), problem(2, 32, 65536),
+                             problem(2, 128, 65536), problem(4, 16, 65536)})
+      train(p, true);
+  }
+
   void decoding() {
     Problem p = problem(2, 64, 1);
     p.batch = 64, p.tokens = 1, p.element = Element::fp16;
@@ -183,6 +197,7 @@ int run(const Options& options) {
   Bench bench(options, report);
   bench.ceilings();
   bench.attention();
+  bench.training();
   bench.decoding();
   print(report.bars);
   if (!options.json.empty() && !write_json(report, options.json)) {

@@ -1,4 +1,4 @@
-// The cases: attention of whole sequences, and decoding.
+// The cases: attention of whole sequences, forward and with its gradients, and decoding.
 #pragma once
 
 #include <cmath>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <sympow/cuda/decode.hpp>
+#include <sympow/cuda/gradient.hpp>
 
 #include "operations.hpp"
 #include "report.hpp"
@@ -47,19 +48,51 @@ class Arrays {
   Memory queries_, keys_, values_, gates_, rows_;
 };
 
+/// These, what comes back to their rows, and memory for gradients.
+class TrainingArrays : public Arrays {
+ public:
+  TrainingArrays(const Problem& p, std::uint32_t seed, cudaStream_t stream) : Arrays(p, seed, stream) {
+    const std::int64_t tokens = p.batch * p.tokens;
+    const auto memory = [&](std::int64_t heads, std::int64_t channels, std::size_t size) {
+      return Memory(static_cast<std::size_t>(tokens * heads * channels) * size);
+    };
+    const std::size_t size = bytes_of(p.element);
+    d_rows_ = normal_array(p.element, tokens * p.query_heads * p.e, seed * 4, stream);
+    rows.d_rows = dense(std::as_const(d_rows_).get(), p.element, p.tokens, p.query_heads, p.e);
+    if (p.is_normalised()) {
+      factors_ = memory(p.query_heads, 1, 4);
+      outputs.factors = dense(factors_.get(), Element::f32, p.tokens, p.query_heads, 1);
+      rows.rows = outputs.rows, rows.factors = outputs.factors;
+    }
+    queries_ = memory(p.query_heads, p.d, size), keys_ = memory(p.key_heads, p.d, size);
+    values_ = memory(p.key_heads, p.e, size), gates_ = memory(p.gate_heads, 1, 4);
+    gradients.queries = dense(queries_.get(), p.element, p.tokens, p.query_heads, p.d);
+    gradients.keys = dense(keys_.get(), p.element, p.tokens, p.key_heads, p.d);
+    gradients.values = dense(values_.get(), p.element, p.tokens, p.key_heads, p.e);
+    if (p.gate_heads > 0) gradients.log_gates = dense(gates_.get(), Element::f32, p.tokens, p.gate_heads, 1);
+  }
+  RowGradients rows;
+  Gradients gradients;
+
+ private:
+  Memory d_rows_, factors_, queries_, keys_, values_, gates_;
+};
+
 /// As many arrays as make every call find its own out of the cache.
-inline std::vector<Arrays> rotating_arrays(const Problem& p, std::size_t l2_bytes, cudaStream_t stream) {
+template <class Set>
+std::vector<Set> rotating(const Problem& p, std::size_t l2_bytes, cudaStream_t stream) {
   const double sets = std::ceil(2. * static_cast<double>(l2_bytes) / std::max(bytes_of_arrays(p), 1.));
-  std::vector<Arrays> arrays;
+  std::vector<Set> arrays;
   for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(std::clamp(sets, 1., 32.)); ++s)
     arrays.emplace_back(p, s + 1, stream);
   return arrays;
 }
 
-/// Ends the case where rows are not finite, or all 0: the first and last ones.
-inline void check_rows(const Problem& p, const View& rows, cudaStream_t stream) {
+/// Ends the case where what was written for queries, of so many channels, is not finite, or all 0: its first and last
+/// entries.
+inline void check_rows(const Problem& p, const View& rows, int channels, cudaStream_t stream) {
   check(cudaStreamSynchronize(stream), "rows");
-  const std::int64_t count = p.batch * p.tokens * p.query_heads * p.e, some = std::min<std::int64_t>(count, 4096);
+  const std::int64_t count = p.batch * p.tokens * p.query_heads * channels, some = std::min<std::int64_t>(count, 4096);
   const std::size_t size = bytes_of(p.element);
   std::vector<unsigned char> bytes(static_cast<std::size_t>(some) * size);
   for (const std::int64_t from : {std::int64_t{0}, count - some}) {
@@ -78,27 +111,28 @@ inline void check_rows(const Problem& p, const View& rows, cudaStream_t stream) 
   }
 }
 
-/// A call of `attend`.
-inline Result time_attention(const std::string& name, const Problem& p, const Effort& effort, cudaStream_t stream) {
+/// Measures `call(set, workspace)` on whole sequences, and looks at what it wrote to `written(set)`, of that many
+/// channels.
+template <class Set, class Call, class Written>
+Result time_sequences(const std::string& name, const Problem& p, const Effort& effort, cudaStream_t stream,
+                      Status (*workspace_of)(const Problem&, std::size_t&) noexcept, const Call& call,
+                      const Written& written, int channels) {
   Result r;
   r.name = name;
   try {
     Form form;
     check(attention_form(p, form, r.chunk), name.c_str());
     r.form = form == Form::quadratic ? "quadratic" : "chunked";
-    const std::vector<Arrays> arrays = rotating_arrays(p, effort.l2_bytes, stream);
+    const std::vector<Set> sets = rotating<Set>(p, effort.l2_bytes, stream);
     std::size_t bytes = 0;
-    check(attention_workspace(p, bytes), name.c_str());
+    check(workspace_of(p, bytes), name.c_str());
     const Memory workspace(bytes);
-    const auto call = [&](int i) {
-      const Arrays& a = arrays[static_cast<std::size_t>(i) % arrays.size()];
-      check(attend(p, a.inputs, a.outputs, workspace.get(), bytes, stream), name.c_str());
-    };
+    const auto timed = [&](int i) { call(sets[static_cast<std::size_t>(i) % sets.size()], workspace); };
     r.operations = operations(p, form, r.chunk), r.bytes = bytes_of_arrays(p);
-    r.times = time_calls(stream, call, effort.seconds);
-    if (effort.graph) r.graph_ms = time_graph(stream, call);
-    if (effort.parts) r.parts = time_parts(stream, call);
-    check_rows(p, arrays[0].outputs.rows, stream);
+    r.times = time_calls(stream, timed, effort.seconds);
+    if (effort.graph) r.graph_ms = time_graph(stream, timed);
+    if (effort.parts) r.parts = time_parts(stream, timed);
+    check_rows(p, written(sets[0]), channels, stream);
   } catch (const NotCompiled& error) {
     r.error = error.what();
   } catch (const std::exception& error) {
@@ -106,6 +140,27 @@ inline Result time_attention(const std::string& name, const Problem& p, const Ef
     static_cast<void>(cudaGetLastError());
   }
   return r;
+}
+
+/// A call of `attend`.
+inline Result time_attention(const std::string& name, const Problem& p, const Effort& effort, cudaStream_t stream) {
+  return time_sequences<Arrays>(
+      name, p, effort, stream, attention_workspace,
+      [&](const Arrays& a, const Memory& workspace) {
+        check(attend(p, a.inputs, a.outputs, workspace.get(), workspace.bytes(), stream), name.c_str());
+      },
+      [](const Arrays& a) { return a.outputs.rows; }, p.e);
+}
+
+/// A call of `attend` and one of `attend_vjp`. Rates count the operations and bytes of the first one alone.
+inline Result time_training(const std::string& name, const Problem& p, const Effort& effort, cudaStream_t stream) {
+  return time_sequences<TrainingArrays>(
+      name, p, effort, stream, attention_vjp_workspace,
+      [&](const TrainingArrays& a, const Memory& workspace) {
+        check(attend(p, a.inputs, a.outputs, workspace.get(), workspace.bytes(), stream), name.c_str());
+        check(attend_vjp(p, a.inputs, a.rows, a.gradients, workspace.get(), workspace.bytes(), stream), name.c_str());
+      },
+      [](const TrainingArrays& a) { return a.gradients.queries; }, p.d);
 }
 
 /// A call of `decode` with so many tokens in the tail, against states of some tokens; or of `fold`, when `folds`.
@@ -157,7 +212,7 @@ inline Result time_decoding(const std::string& name, const Problem& p, int tail_
     r.times = time_calls(stream, call, effort.seconds);
     if (effort.graph) r.graph_ms = time_graph(stream, call);
     if (effort.parts) r.parts = time_parts(stream, call);
-    check_rows(p, tokens.outputs.rows, stream);
+    check_rows(p, tokens.outputs.rows, p.e, stream);
   } catch (const NotCompiled& error) {
     r.error = error.what();
   } catch (const std::exception& error) {
