@@ -5,7 +5,7 @@
 #include <sympow/sympow.hpp>
 
 using namespace sympow;
-using Eigen::MatrixXd, Eigen::RowVectorXd, Eigen::VectorXd;
+using Eigen::MatrixXd, Eigen::VectorXd;
 
 namespace {
 
@@ -48,7 +48,7 @@ int main() {
 
   // Conformal-sympow over T tokens (columns), three forms, one function.
   const MatrixXd Q = MatrixXd::Random(d, T), K = MatrixXd::Random(d, T), V = MatrixXd::Random(e, T);
-  const RowVectorXd log_gamma = -RowVectorXd::Random(T).cwiseAbs() * .01, beta = RowVectorXd::Random(T).array() + 1;
+  const VectorXd log_gamma = -VectorXd::Random(T).cwiseAbs() * .01, beta = VectorXd::Random(T).array() + 1;
   const auto A = decay(log_gamma) * rotary(theta, beta);
   const MatrixXd Y = attention(SymmetricPower<2>{}, A, Q, K, V);
   State<double, SymmetricPower<2>> state(d, e), streamed(d, e);         // or State(feature, d, e)

@@ -80,10 +80,17 @@ struct ChunkedVjpMistakes : VjpMistakes<F, A, 6, Arguments...> {
                std::is_convertible_v<At<4>, const Checkpoints<Scalar, F>&>) ||
              !std::is_convertible_v<At<5>, StateGradient<Scalar, F>&>;
   }();
-  static constexpr bool any = Base::any || states;
+  static constexpr bool outputs = !Base::any && !states && sizeof...(Arguments) > 6 &&
+                                  !is_gradients<std::remove_cvref_t<At<6>>> &&
+                                  !std::is_convertible_v<At<6>, const Options&>;
+  static constexpr bool any = Base::any || states || outputs;
 
   /// The sentence.
   static Gradients<double, A> explain() {
+    static_assert(!outputs,
+                  "after the gradient of a state stand options, or what a call writes to: variables of types "
+                  "Gradients<Scalar, A> and VjpWorkspace<Scalar>, with the scalar type of the keys and the type of the "
+                  "transition");
     static_assert(
         !states,
         "after dY stand the state before the first token, or Checkpoints, and the gradient of the state behind "
