@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What nvcc makes of every kernel: registers, shared memory and instructions by kind, held against a table.
 
-    python3 cuda/check/kernels.py --architecture 90a --sources build/cuda/cuda/generated [--nvcc nvcc] [--write]
+    python3 cuda/check/kernels.py --architecture 90a --sources build/cuda/cuda/generated [--only GLOB] [--nvcc nvcc] [--write]
 
 Compiles the launches that CMake wrote into --sources, and cuda/src/library/kernels.cu, to machine code. A register in
 memory, a wgmma that ptxas serialises (its notes C7500 to C7599) or any other warning is a failure. The rest is compared
-with the table cuda/check/kernels_sm_ARCHITECTURE.txt, where that is of the same compiler; --write makes it anew.
+with the table cuda/check/kernels_sm_ARCHITECTURE.txt, where that is of the same compiler; --write makes it anew. --only
+"*_2_64" compiles the launches of power 2 and 64 channels, and those that all have in common.
 
 Instructions are counted where nvdisasm is found (in the CUDA toolkit, or `pip install nvidia-cuda-nvdisasm`), as they
 stand in the code, not as often as they run. Shared memory and blocks a multiprocessor are the kernel's own constants.
@@ -44,10 +45,14 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--architecture", required=True, help="80, 90a, 120, …")
     parser.add_argument("--sources", type=Path, required=True)
+    parser.add_argument("--only", default="*", help="names of launches")
     parser.add_argument("--nvcc", default="nvcc")
     parser.add_argument("--cxx", default=os.environ.get("CXX", "c++"), help="for the kernels' constants")
     parser.add_argument("--write", action="store_true")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    if chosen.write and chosen.only != "*":
+        parser.error("--write makes the whole table, without --only")
+    return chosen
 
 
 def run(command, **options):
@@ -133,7 +138,10 @@ def main():
     nvdisasm = shutil.which("nvdisasm") or shutil.which("nvdisasm", path=str(Path(chosen.nvcc).resolve().parent))
     if chosen.write and not nvdisasm:
         sys.exit("nvdisasm is not found: pip install nvidia-cuda-nvdisasm")
-    sources = [*sorted(chosen.sources.glob("*.cu")), CUDA / "src/library/kernels.cu"]
+    launches = sorted(chosen.sources.glob(f"{chosen.only}.cu"))
+    if not launches:
+        sys.exit(f"{chosen.sources} has no {chosen.only}.cu")
+    sources = [*launches, CUDA / "src/library/kernels.cu"]
     includes = ["-I", CUDA / "src", "-I", CUDA / "include", "-I", chosen.sources]
     release = re.search(r"release ([\d.]+), (V\S+)", run([chosen.nvcc, "--version"]))[2]
     first = f"nvcc {release}, sm_{chosen.architecture}; bytes of shared memory, blocks a multiprocessor, instructions in the code"
@@ -160,7 +168,8 @@ def main():
         return
     differ = [name for name in sorted(rows.keys() & expected.keys())
               if any(rows[name][c] not in (expected[name][c], "?") for c in COLUMNS)]
-    missing, new = sorted(expected.keys() - rows.keys()), sorted(rows.keys() - expected.keys())
+    missing = sorted(expected.keys() - rows.keys()) if chosen.only == "*" else []
+    new = sorted(rows.keys() - expected.keys())
     for name in differ:
         print(name, *(f"{c} {expected[name][c]} -> {rows[name][c]}" for c in COLUMNS if rows[name][c] not in (expected[name][c], "?")))
     if differ or new or missing:
