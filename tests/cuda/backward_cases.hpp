@@ -124,6 +124,65 @@ void check_backward_zeros(int length) {
   }
 }
 
+/// Rows whose dy is 0 have no weight in any key, though their queries are by far the largest.
+template <class K>
+void check_backward_large_rows_of_zeros(int length) {
+  Case how{{length}};
+  how.normalised = false;
+  check_backward<K>(how, [&](auto& x, auto& gradients) {
+    for (int t = 0; t < length; ++t) {
+      const bool is_large = t % 3 == 1;
+      for (int c = 0; c < K::d; ++c) {
+        x.set(x.keys, 0, t, 0, c, std::ldexp(1 + (t * 5 + c * 3) % 7, 20));
+        x.set(x.queries, 0, t, 0, c, std::ldexp(1 + (t * 3 + c * 5) % 7, is_large ? 100 : -40));
+      }
+      if (is_large) x.set_row(gradients.d_rows, 0, t, 0, 0.);
+    }
+  });
+}
+
+/// Peaks of any exponents and resets, and the sizes of more blocks than a warp has lanes.
+inline void check_peaks() {
+  Batch batch({70, 2240}, true, 2240);
+  const Heads heads{4, 2, 1};
+  const int chunk = batch.chunk, blocks = chunk / block_tokens;
+  host::Buffer<double> exponent(index(heads.query * batch.slots * chunk)), peak(exponent.size());
+  host::Buffer<std::int32_t> reset(index(heads.state * batch.slots * chunk)), unit(index(heads.query * batch.slots)),
+      sizes(index(heads.key * batch.slots * blocks));
+  std::mt19937 random(3);
+  for (std::size_t i = 0; i < exponent.size(); ++i)
+    exponent.set(i, random() % 9 == 0 ? -infinity : static_cast<double>(random() % 1000));
+  for (int i = 0, last = -1; i < static_cast<int>(reset.size()); ++i) {
+    last = i % chunk == 0 ? -1 : random() % 90 == 0 ? i % chunk : last;
+    reset.set(index(i), last);
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) sizes.set(i, static_cast<int>(i % 40) - 30);
+  TokenArrays tokens{};
+  tokens.reset = reset;
+  RowArrays rows{};
+  rows.exponent = exponent, rows.peak = peak, rows.unit = unit;
+  const host::Report report = host::launch<Peaks>(grid(Peaks::blocks(batch.sequences(), heads)),
+                                                  {tokens, rows, sizes, batch.sequences(), heads}, {});
+  INFO(report.text());
+  REQUIRE(report.clean());
+  for (int b = 0; b < batch.size(); ++b)
+    for (int h = 0; h < heads.query; ++h) {
+      CAPTURE(b, h);
+      const std::int64_t row_slot = h * batch.slots + batch.slot(b), token_slot = h / 2 * batch.slots + batch.slot(b);
+      const int end = (batch.length(b) + block_tokens - 1) / block_tokens * block_tokens;
+      for (int j = 0; j < end; ++j) {
+        double expected = -infinity;
+        for (int i = j; i < end && reset[index(token_slot * chunk + i)] <= j; ++i)
+          expected = std::max(expected, exponent[index(row_slot * chunk + i)]);
+        REQUIRE(peak[index(row_slot * chunk + j)] == expected);
+      }
+      int largest = -126;
+      for (int n = 0; n < end / block_tokens; ++n)
+        largest = std::max(largest, int{sizes[index(batch.slot(b) * blocks + n)]});
+      REQUIRE(unit[index(row_slot)] == largest + 4);
+    }
+}
+
 /// NaN or an infinity in a token's key, value, query or dy: gradients that it is part of are not finite, all others
 /// are right, but that those of its own 64 tokens may be lost, too, and of a value those of rows that the forward pass
 /// lost.

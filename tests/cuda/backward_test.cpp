@@ -16,6 +16,10 @@ TEST_CASE("gradients of zeros are right", "[cuda]") {
   check_backward_zeros<Kernels<bf16, 2, 16>>(70);
   check_backward_zeros<Kernels<fp16, 1, 64>>(70);
 }
+TEST_CASE("rows whose gradient is zero have no weight", "[cuda]") {
+  check_backward_large_rows_of_zeros<Kernels<bf16, 2, 16>>(70);
+}
+TEST_CASE("peaks are the largest exponents of the rows that see a key", "[cuda]") { check_peaks(); }
 TEST_CASE("what is not a number shows in the gradients that it is part of", "[cuda]") {
   check_backward_not_a_number<Kernels<bf16, 2, 16>>(140);
   check_backward_not_a_number<Kernels<fp16, 1, 64>>(140);

@@ -215,6 +215,32 @@ void check_not_a_number(int length) {
     }
 }
 
+/// What a reset hides from all rows of a block is not read: the state before it, keys and values.
+template <class K>
+void check_hidden() {
+  using Kernel = Attention<typename K::T, K::P, K::d>;
+  constexpr int rows = Kernel::rows_of_block;
+  CAPTURE(K::P, K::d);
+  const auto sectors = [](int length, int chunk, const std::function<double(int)>& gate, bool has_state) {
+    Case how = case_of<K>({length});
+    how.chunk = chunk;
+    how.log_gate = gate;
+    ArraysOf<K> x(how);
+    Forward<typename K::T, K::P, K::d> forward(x);
+    REQUIRE((has_state ? forward.states({}) : forward.weights({})).clean());
+    const host::Report report = forward.attention({}, has_state);
+    REQUIRE(report.clean());
+    return report.global().ideal;
+  };
+  const auto first_tokens = [](int t) { return t % 64 == 0 ? -infinity : 0.; };
+  REQUIRE(sectors(128, 64, first_tokens, true) == sectors(128, 64, first_tokens, false));
+  const auto one_token = [&](int reset) {  // in the stage of 64 keys before the second block
+    return sectors(rows + 10, rows + 64, [=](int t) { return t == reset ? -infinity : 0.; }, false);
+  };
+  REQUIRE(one_token(rows - 63) - one_token(rows - 1) ==
+          62 * (K::d + 64) * static_cast<long>(sizeof(typename K::T)) / 32);
+}
+
 /// Three orders of warps give equal bits; all sums of an mma that PTX permits hold the bound.
 template <class K>
 void check_orders(const Case& how) {

@@ -21,6 +21,10 @@ TEMPLATE_TEST_CASE("rows of rotary are right, whatever their angles", "[cuda]", 
 TEMPLATE_TEST_CASE("what is not a number shows where it is seen", "[cuda]", SYMPOW_SMALL) {
   check_not_a_number<TestType>(140);
 }
+TEST_CASE("what a reset hides is not read", "[cuda]") {
+  check_hidden<Kernels<bf16, 2, 16>>();
+  check_hidden<Kernels<bf16, 1, 64>>();
+}
 TEMPLATE_TEST_CASE("rows are the same in any order of warps", "[cuda]", SYMPOW_SMALL) {
   Case how = case_of<TestType>({130});
   how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };

@@ -166,7 +166,7 @@ struct Attention {
     const bool idle = first_row >= length;
     Lanes<double> state_level[1] = {-infinity};
     if (state_stages > 0) load(state_level, x.chunks.enter, Lanes<std::int64_t>(slot));
-    const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, length, state_level[0]);
+    const RowLevels<groups> levels(x.tokens, token_slot, idle ? top : first_row, state_level[0]);
 
     cp_async_wait<ahead - 1>();
     barrier();  // all queries have come
@@ -237,9 +237,8 @@ struct Attention {
           const Lanes<float> weight = exp2(convert<float>((u[0] - levels.anchor) * (1. / P)));
           weigh_columns<P>(score, where(lane() + key >= levels.first_seen, inverse[0] * weight, Lanes<float>(0.f)));
         }
-        const bool is_hidden = key > first_row || key + rows_of_warp <= levels.first_seen;
         Lanes<Two> weights[std::size_t{rows_of_warp / 16}][std::size_t{row_tiles}][4];
-        left_factors(weights, score, is_hidden);
+        left_factors(weights, score, key > first_row);
         SYMPOW_UNROLL
         for (int step = 0; step < rows_of_warp / 16; ++step)
           group_mma<products>(sum, weights[step], right_ring, from + step * 16, ones, 0);
@@ -257,7 +256,7 @@ struct Attention {
     SYMPOW_UNROLL
     for (int g = 0; g < groups; ++g) {
       const int t = g / 2, r = g % 2 * 2;
-      const Lanes<int> row = smaller(lane() / 4 + (first_row + 8 * g), Lanes<int>(length - 1));
+      const Lanes<int> row = lane() / 4 + (first_row + 8 * g);
       Lanes<float> normaliser = sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // terms, in lanes 0, 1 of four
       normaliser = shuffle(normaliser, lane() / 4 * 4) + shuffle(normaliser, lane() / 4 * 4 + 1);
       const Lanes<float> carry = levels.carry(g);
@@ -278,7 +277,7 @@ struct Attention {
         const Lanes<Two> two[1] = {pack<T>(y(0), y(1))};
         store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
       }
-      const Lanes<bool> tells = lane() % 4 == 0 && lane() / 4 + (first_row + 8 * g) < length;
+      const Lanes<bool> tells = lane() % 4 == 0 && row < length;
       const auto tell = [&](const Rows<float>& to, const Lanes<float>(&value)[1]) {
         if (to.data.data && tile == 0) store(to.data, to.at(b, row + begin, head), value, tells);
       };

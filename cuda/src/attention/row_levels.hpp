@@ -27,14 +27,14 @@ struct RowLevels {
   TwoFloats above[count];  ///< r_i - R
   Lanes<std::int32_t> seen[count];
 
-  /// Rows from token `row` of a chunk on; those beyond `length` are like the last. `state`: L, -∞ without one.
-  SYMPOW_DEVICE RowLevels(const TokenArrays& tokens, std::int64_t chunk, int row, int length, Lanes<double> state) {
+  /// Rows from token `row` of a chunk on. `state`: L, -∞ without one.
+  SYMPOW_DEVICE RowLevels(const TokenArrays& tokens, std::int64_t chunk, int row, Lanes<double> state) {
     using namespace block;
     Lanes<double> own[count][1], level[count];
     Lanes<std::int32_t> reset[count][1];
     SYMPOW_UNROLL
     for (std::size_t g = 0; g < count; ++g) {  // all are asked for before one is used
-      const Lanes<int> i = smaller(lane() / 4 + (row + 8 * static_cast<int>(g)), Lanes<int>(length - 1));
+      const Lanes<int> i = lane() / 4 + (row + 8 * static_cast<int>(g));
       load(own[g], tokens.level, i + chunk);
       load(reset[g], tokens.reset, i + chunk);
     }

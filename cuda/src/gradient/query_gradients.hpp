@@ -92,7 +92,7 @@ struct QueryGradients {
                     of.length - of.top, true);
 
     const bool has_flows = x.flows.row.data;
-    const RowLevels<2> levels(x.tokens, token_slot, first_row, of.length, Lanes<double>(state_level));
+    const RowLevels<2> levels(x.tokens, token_slot, first_row, Lanes<double>(state_level));
     const auto row_of = [&](int g) { return Lanes<std::int64_t>(lane() / 4 + (row_slot + first_row + 8 * g)); };
     const auto factor = [&](int g) { return load_one(x.of_rows.factor, row_of(g)); };
     const auto exponent = [&](int g) {  // h_i + r_i

@@ -95,7 +95,7 @@ struct RowUnits {
         factor[0] = x.scale_sign;
       }
       const Lanes<bool> finite = largest_query <= largest_float && largest <= largest_float;
-      const Lanes<bool> nothing = !exists || (finite && largest == 0.f) || factor[0] == 0.f;
+      const Lanes<bool> nothing = (finite && largest == 0.f) || factor[0] == 0.f;
       const Lanes<double> weight = where(finite, level[0] + convert<double>(shift + a), not_a_number);
       const Lanes<double> exponent[1] = {where(nothing, Lanes<double>(-infinity), weight)};
       d_row.drop(nothing);

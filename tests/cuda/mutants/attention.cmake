@@ -1,12 +1,10 @@
 set(test mutants/attention)
 set(filter "")
 set(source cuda/src/attention/attention.hpp)
-# A state that no row sees is read in vain: its sums are cleared.
-survivor(first_token_is_reset "x.has_state && seen < 0" "x.has_state && seen <= 0")
+mutant(first_token_is_reset "x.has_state && seen < 0" "x.has_state && seen <= 0")
 mutant(keys_from_the_next_stage "(seen > 0 ? seen : 0) / stage_rows * stage_rows" "((seen > 0 ? seen : 0) + stage_rows - 1) / stage_rows * stage_rows")
 mutant(channels_beyond_the_last "value_copy.column + tile * columns < x.e" "value_copy.column + tile * columns <= x.e")
-# Scores of keys before the reset are hidden, too.
-survivor(keys_before_the_reset "x.keys.token, seen - from, length - from," "x.keys.token, 0, length - from,")
+mutant(keys_before_the_reset "x.keys.token, seen - from, length - from," "x.keys.token, 0, length - from,")
 mutant(exponents_in_one_stage "scale = stage % scales * stage_rows" "scale = stage % stages * stage_rows")
 mutant(state_of_the_stage_before "state_at += std::int64_t{stage_rows} * x.e;" "state_at += std::int64_t{stage > 0 ? stage_rows : 0} * x.e;")
 mutant(keys_in_the_ring_of_narrow_rows "key_copy.bring(left_ring, ring * left_entries" "key_copy.bring(left_ring, ring * stage_rows * d")
@@ -16,16 +14,12 @@ mutant(last_row_of_a_warp "(w / 4 * 4 + 3) * rows_of_warp" "(w / 4 * 4 + 2) * ro
 mutant(reset_at_the_tiles_end "levels.first_seen < key + rows_of_warp" "levels.first_seen <= key + rows_of_warp - 2")
 mutant(reset_at_the_tiles_begin "if (key <= levels.first_seen" "if (key < levels.first_seen")
 mutant(keys_before_the_first_seen "lane() + key >= levels.first_seen" "lane() + key > levels.first_seen")
-mutant(hidden_keys "is_hidden = key > first_row ||" "is_hidden = key > first_row + 32 ||")
-# Sums are cleared where the reset is.
-survivor(hidden_before_the_reset "key + rows_of_warp <= levels.first_seen" "key + rows_of_warp < levels.first_seen")
+mutant(hidden_keys "score, key > first_row)" "score, key > first_row + 32)")
 mutant(threshold "!(normaliser > read * x.noise)" "!(normaliser > read)")
-mutant(one_condition_more "lane() / 4 + (first_row + 8 * g) < length" "lane() / 4 + (first_row + 8 * g) <= length")
+mutant(one_condition_more "lane() % 4 == 0 && row < length" "lane() % 4 == 0 && row <= length")
 mutant(condition_of_every_tile "to.data.data && tile == 0" "to.data.data && tile >= 0")
 mutant(one_row_of_y_more "staged, length - first_row, x.e" "staged, length - first_row + 1, x.e")
 set(source cuda/src/attention/row_levels.hpp)
-# Rows beyond the last are not stored.
-survivor(rows_beyond_the_last "Lanes<int>(length - 1)" "Lanes<int>(length)")
 mutant(reset_sees_the_state "where(reset[g][0] < 0, larger(state, own[g][0]), own[g][0])" "larger(state, own[g][0])")
 mutant(carry_behind_a_reset "where(seen[g] == first_seen, block::exp2(-above[g].high), Lanes<float>(0.f))" "exp2(-above[g].high)")
 set(source cuda/src/attention/warp_rows.hpp)

@@ -11,6 +11,7 @@ TEST_CASE("rows of power 2 are right", "[cuda]") {
   check_zeros<Kernel>(80);
   check_joined<Kernel>({150, 129, 40}, 70);
   check_not_a_number<Kernel>(140);
+  check_hidden<Kernel>();
   Case how = case_of<Kernel>({350, 127});
   how.chunk = 192;
   how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };

@@ -10,6 +10,8 @@ TEST_CASE("gradients of power 2 are right", "[cuda]") {
   check_backward_norms<Kernel>(66);
   check_backward_zeros<Kernel>(70);
   check_backward_not_a_number<Kernel>(140);
+  check_backward_large_rows_of_zeros<Kernel>(70);
+  check_peaks();
 }
 TEST_CASE("gradients of other powers and elements are right", "[cuda]") {
   check_backward_norms<Kernels<fp16, 3, 16>>(66);
