@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../layout/blocks.hpp"
+#include "angle_rows.hpp"
 #include "state_part.hpp"
 
 namespace sympow::cuda {
@@ -10,12 +11,13 @@ namespace sympow::cuda {
 /// dk_j = 2^{-x_j} (2^{u_j + G_c} Dφ(k̂_j)ᵀ H [v_j; 1] + Σ_i P 2^{u_j + h_i} m_i (q̂_i·k̂_j)^{P-1} c_ij q̂_i)
 /// over the adjoint H of the state after the chunk, where it has key j, and the rows i ≥ j of the chunk that see the
 /// key, of all state and query heads that read it; layout/gradients.hpp has the rest.
-/// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` and `later` of FlowArrays.
+/// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` and `later` of FlowArrays, those of
+/// angles too, and `keys` of AngleArrays.
 ///
 /// A block of four warps has 64 keys of a chunk and head, 16 a warp, and 64 channels of dv; the first of them dk, too.
 /// It walks through the adjoint states (state_part.hpp), then through the query heads of its group in order, of each
-/// blocks of 64 rows from its own on, and for dk their dŷ by 64 channels, through two stages. 2^{h_i - R_j} is at most
-/// 1; sums are relative to E_j, the largest u_j + R_j, or u_j + G_c + M + p, so far.
+/// the later blocks of 64 rows, and at last through its own block of each, and for dk their dŷ by 64 channels, through
+/// two stages. 2^{h_i - R_j} is at most 1; sums are relative to E_j, the largest u_j + R_j, or u_j + G_c + M + p, so far.
 ///
 /// Roundings: 2^-E_j s_ij and 2^{-E_j - s} dx_ij to T, then dv and dk; sums in float. Cost of a pair: 4 d + 4 e
 /// operations, and 2 d more for each 64 channels of values after the first; of a key of a state 4 R e, R rows.
@@ -38,6 +40,7 @@ struct KeyGradients {
     Heads heads;
     int e;
     StatesOfChunks<T> adjoints = {};  ///< after chunks
+    AngleArrays angles = {};
   };
 
   SYMPOW_HOST_DEVICE static int tiles(int e) { return (e + columns - 1) / columns; }
@@ -54,7 +57,8 @@ struct KeyGradients {
     const int tile = block_index(0) % tiles(x.e), span = tile == 0 ? tiles(x.e) : 1;  // stages a block of rows
     const bool is_first = tile == 0;
     const int group = x.heads.query / x.heads.key, own_block = of.top / rows;
-    const int blocks = (of.length + rows - 1) / rows - own_block, end = group * blocks * span;
+    const int blocks = (of.length + rows - 1) / rows - own_block, later = blocks - 1, end = group * blocks * span;
+    const bool has_angles = is_first && x.angles.later_rows.sums.data;
 
     Arena arena;
     const auto keys = arena.take<T>(rows * d), queries = arena.take<T>(2 * rows * d);
@@ -63,6 +67,13 @@ struct KeyGradients {
     const auto factors = arena.take<float>(2 * rows), offsets = arena.take<float>(2 * rows);
     const auto resets = arena.take<std::int32_t>(2 * rows);
 
+    struct BlockOfRows {
+      int head, n;  // block n from the own one on
+    };
+    const auto block_of = [&](int m) {  // later ones first
+      return m < group * later ? BlockOfRows{key_head * group + m / later, 1 + m % later}
+                               : BlockOfRows{key_head * group + (m - group * later), 0};
+    };
     const auto slot_of = [&](int head) {
       return (std::int64_t{head} * x.sequences.slots + of.slot) * x.sequences.chunk;
     };
@@ -74,8 +85,9 @@ struct KeyGradients {
                  x.values.token, 0, of.length - of.top, copy.column + t * columns < x.e);
     };
     const auto bring = [&](int stage) {
-      const int m = stage / span, t = tile + span - 1 - stage % span, head = key_head * group + m / blocks;
-      const int from = (own_block + m % blocks) * rows, ring = stage % 2 * rows * columns, place = m % 2 * rows;
+      const int m = stage / span, t = tile + span - 1 - stage % span;
+      const auto [head, n] = block_of(m);
+      const int from = (own_block + n) * rows, ring = stage % 2 * rows * columns, place = m % 2 * rows;
       const Lanes<bool> exists = copy.column + t * columns < x.e;
       if (stage % span == 0) {
         wide_copy.bring(queries, m % 2 * rows * d, x.queries.data,
@@ -167,6 +179,8 @@ struct KeyGradients {
       SYMPOW_UNROLL
       for (int r = 0; r < 4; ++r) key_sum[o][r] *= shrink * (1.f / P);
     }
+    if (has_angles && x.angles.later_chunks.sums.data)
+      keep_sums<d>(x.angles.later_chunks, slot_of(key_head) + of.top + own, key_sum, reference);
     barrier();  // the sums make room
     bring(0);
     cp_async_commit();
@@ -179,13 +193,17 @@ struct KeyGradients {
     };
     PairTile s, c;
     for (int stage = 0; stage < end; ++stage) {
-      const int m = stage / span, n = m % blocks, head = key_head * group + m / blocks;
+      const int m = stage / span;
+      const auto [head, n] = block_of(m);
       const int from = (own_block + n) * rows, ring = stage % 2 * rows * columns;
       cp_async_wait<0>();
       barrier();
       if (stage + 1 < end) bring(stage + 1);
       cp_async_commit();
-      if (n == 0 && stage % span == 0) {  // a head begins
+
+      if (n <= 1 && stage % span == 0) {  // a head begins
+        if (has_angles && m == group * later)
+          keep_sums<d>(x.angles.later_rows, slot_of(key_head) + of.top + own, key_sum, reference);
         Lanes<double> level[2];
         SYMPOW_UNROLL
         for (int g = 0; g < 2; ++g) {
@@ -248,7 +266,7 @@ struct KeyGradients {
       add_product<T, columns>(value_sum, s, d_rows.after(ring));
       if (!is_first) continue;
       add_product<T, d>(key_sum, c, queries.after(m % 2 * rows * d));
-      if (!x.flows.key.data || n + 1 < blocks) continue;
+      if (!x.flows.key.data || n != later) continue;
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) {
         const Lanes<double> total[1] = {coupling_of(sum_of_row(after[g]), wide_two_to(reference_of(head, g)))};
@@ -262,6 +280,8 @@ struct KeyGradients {
     store_sums<columns>(x.d_values, x.d_values.at(of.b, of.begin + first_key, key_head) + tile * columns, value_sum,
                         one, reference, d_rows, own, left, x.e - tile * columns);
     if (!is_first) return;
+    if (x.angles.rotary.rates.data)
+      turn_back<d>(key_sum, x.angles.rotary, TokenBlock(x.sequences, block_index(0) / tiles(x.e)), key_head, first_key);
     const std::int64_t tokens = slot_of(x.heads.state_of_query(key_head * group));
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) {

@@ -4,6 +4,7 @@
 #include "../gradient/key_units.hpp"
 #include "../gradient/passing.hpp"
 #include "../gradient/peaks.hpp"
+#include "../gradient/rates.hpp"
 #include "../gradient/row_units.hpp"
 #include "../levels/levels.hpp"
 #include "../paths/paths.hpp"
@@ -24,6 +25,7 @@ SYMPOW_CUDA_LAUNCH(Paths)
 SYMPOW_CUDA_LAUNCH(Passing<bf16>)
 SYMPOW_CUDA_LAUNCH(Passing<fp16>)
 SYMPOW_CUDA_LAUNCH(Peaks)
+SYMPOW_CUDA_LAUNCH(Rates)
 SYMPOW_CUDA_LAUNCH(RowUnits<bf16>)
 SYMPOW_CUDA_LAUNCH(RowUnits<fp16>)
 SYMPOW_CUDA_LAUNCH(Weights<bf16>)

@@ -14,13 +14,15 @@ struct RowGradients {
 };
 
 /// Of queries, keys and values in the problem's element, laid out like these; tokens beyond the length of a sequence
-/// are not written. Of log gates in float, if wanted.
+/// are not written. Of log gates and β in float, of rates in double, if wanted.
 struct Gradients {
   View queries;              ///< [B, T, Hq, d]
   View keys;                 ///< [B, T, Hk, d]
   View values;               ///< [B, T, Hk, e]
   View log_gates = {};       ///< [B, T, gate heads]
   State initial_state = {};  ///< if wanted: see attend_vjp; it may be the memory of RowGradients::final_state
+  View beta = {};            ///< [B, T, Hk], of rotary
+  double* rates = nullptr;   ///< [d/2] on the device, of rotary: over all sequences and heads
 };
 
 /// The bytes of the workspace of `attend_vjp`, whose pointer is aligned to 256 bytes: that of the `attend`, and for
