@@ -204,7 +204,18 @@ struct Backward {
     return report;
   }
   host::Report queries(const host::Options& options) {
-    using Kernel = QueryGradients<T, P, d>;
+    if constexpr (d <= 64)
+      if (has_angles()) return queries<true>(options);
+    return queries<false>(options);
+  }
+  host::Report keys(const host::Options& options) {
+    if constexpr (d <= 64)
+      if (has_angles()) return keys<true>(options);
+    return keys<false>(options);
+  }
+  template <bool wanted>
+  host::Report queries(const host::Options& options) {
+    using Kernel = QueryGradients<T, P, d, wanted>;
     return launch<Kernel>(Kernel::blocks(sequences(), heads()),
                           {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
                            dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
@@ -212,8 +223,9 @@ struct Backward {
                            sequences(), heads(), e(), is_chunked ? states() : StatesOfChunks<T>{}, of_angles()},
                           options);
   }
+  template <bool wanted>
   host::Report keys(const host::Options& options) {
-    using Kernel = KeyGradients<T, P, d>;
+    using Kernel = KeyGradients<T, P, d, wanted>;
     host::Report report =
         launch<Kernel>(Kernel::blocks(sequences(), heads(), e()),
                        {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
@@ -222,7 +234,7 @@ struct Backward {
                         forward.tokens.arrays(), of_rows(), of_flows(), sequences(), heads(), e(),
                         is_chunked ? adjoint_states() : StatesOfChunks<T>{}, of_angles()},
                        options);
-    if (has_angles())
+    if constexpr (wanted)
       join(report,
            launch<KeyAngles<T, d>>(
                KeyAngles<T, d>::blocks(sequences(), heads()),
@@ -254,7 +266,7 @@ struct Backward {
     if (has_angles()) gradients.d_beta.check_stored(report, "dβ");
   }
   [[nodiscard]] bool has_flows() const { return static_cast<bool>(forward.x.how.log_gate); }
-  [[nodiscard]] bool has_angles() const { return forward.x.how.rotary.has_value(); }
+  [[nodiscard]] bool has_angles() const { return d <= 64 && forward.x.how.rotary.has_value(); }
 
  private:
   [[nodiscard]] Batch& batch() { return forward.batch; }
@@ -292,7 +304,7 @@ struct Backward {
     return flows;
   }
   AngleArrays of_angles() {
-    if (!has_angles()) return {};
+    if (!has_angles()) return {forward.rotary()};
     FlowArrays flows{angle_row, angle_key, angle_inside, angle_through, {}, {}};
     if (is_chunked) flows.later = angle_later, flows.passing = angle_passing;
     const KeptSums of_chunks{later_chunks, unit_of_chunks};

@@ -11,7 +11,7 @@ namespace sympow::cuda {
 template <class T, int d>
 struct KeyAngles {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, blocks_per_multiprocessor = 4;
-  static constexpr int shared_bytes = static_cast<int>(sizeof(T)) * rows * d + 8 * warps * AngleRows<T, d>::entries;
+  static constexpr int shared_bytes = static_cast<int>(sizeof(T)) * rows * d + AngleRows<T, d>::bytes;
 
   struct Args {
     Rows<const T> keys;  ///< k̂
@@ -33,12 +33,12 @@ struct KeyAngles {
     const std::int64_t slot = std::int64_t{head} * x.sequences.slots + of.slot;
     Arena arena;
     const auto keys = arena.take<T>(rows * d);
-    const auto of_rates = arena.take<double>(warps * AngleRows<T, d>::entries);
+    const auto for_angles = arena.take<double>(AngleRows<T, d>::bytes / 8);
     const TileCopy<T, d, rows, warps> copy(w);
     copy.bring(keys, 0, x.keys.data, copy.source(x.keys.at(of.b, of.begin + of.top, head), x.keys.token), x.keys.token,
                0, of.length - of.top, true);
     cp_async_commit();
-    const AngleRows<T, d> angles(x.angles.rotary, keys, own, of_rates, w);
+    const AngleRows<T, d> angles(x.angles.rotary, keys, own, for_angles, w);
     angles.clear();
     cp_async_wait<0>();
     barrier();

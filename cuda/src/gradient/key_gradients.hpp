@@ -11,23 +11,26 @@ namespace sympow::cuda {
 /// dk_j = 2^{-x_j} (2^{u_j + G_c} Dφ(k̂_j)ᵀ H [v_j; 1] + Σ_i P 2^{u_j + h_i} m_i (q̂_i·k̂_j)^{P-1} c_ij q̂_i)
 /// over the adjoint H of the state after the chunk, where it has key j, and the rows i ≥ j of the chunk that see the
 /// key, of all state and query heads that read it; layout/gradients.hpp has the rest.
-/// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` and `later` of FlowArrays, those of
-/// angles too, and `keys` of AngleArrays.
+/// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` and `later` of FlowArrays, KeptSums of
+/// AngleArrays.
 ///
 /// A block of four warps has 64 keys of a chunk and head, 16 a warp, and 64 channels of dv; the first of them dk, too.
 /// It walks through the adjoint states (state_part.hpp), then through the query heads of its group in order, of each
-/// the later blocks of 64 rows, and at last through its own block of each, and for dk their dŷ by 64 channels, through
-/// two stages. 2^{h_i - R_j} is at most 1; sums are relative to E_j, the largest u_j + R_j, or u_j + G_c + M + p, so far.
+/// blocks of 64 rows from its own on, and for dk their dŷ by 64 channels, through two stages. `has_angles`: own blocks
+/// come last, for what comes back to angles through keys is made of the sums before. 2^{h_i - R_j} is at most 1; sums are
+/// relative to E_j, the largest u_j + R_j, or u_j + G_c + M + p, so far.
 ///
 /// Roundings: 2^-E_j s_ij and 2^{-E_j - s} dx_ij to T, then dv and dk; sums in float. Cost of a pair: 4 d + 4 e
 /// operations, and 2 d more for each 64 channels of values after the first; of a key of a state 4 R e, R rows.
-template <class T, int P, int d>
+template <class T, int P, int d, bool has_angles = false>
 struct KeyGradients {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;
   static constexpr int blocks_per_multiprocessor = 2;
   static constexpr int shared_bytes =
       static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) + 2 * rows * (8 + 4 + 4 + 4);
   static_assert(sizeof(T) == 2);
+  template <int channels>
+  using Tiles = QueryTiles<T, channels, 1, block::Products::exact, !has_angles>;
 
   struct Args {
     Rows<const T> queries, d_rows;  ///< q̂, dŷ
@@ -57,8 +60,7 @@ struct KeyGradients {
     const int tile = block_index(0) % tiles(x.e), span = tile == 0 ? tiles(x.e) : 1;  // stages a block of rows
     const bool is_first = tile == 0;
     const int group = x.heads.query / x.heads.key, own_block = of.top / rows;
-    const int blocks = (of.length + rows - 1) / rows - own_block, later = blocks - 1, end = group * blocks * span;
-    const bool has_angles = is_first && x.angles.later_rows.sums.data;
+    const int blocks = (of.length + rows - 1) / rows - own_block, end = group * blocks * span;
 
     Arena arena;
     const auto keys = arena.take<T>(rows * d), queries = arena.take<T>(2 * rows * d);
@@ -70,9 +72,11 @@ struct KeyGradients {
     struct BlockOfRows {
       int head, n;  // block n from the own one on
     };
-    const auto block_of = [&](int m) {  // later ones first
-      return m < group * later ? BlockOfRows{key_head * group + m / later, 1 + m % later}
-                               : BlockOfRows{key_head * group + (m - group * later), 0};
+    const auto block_of = [&](int m) {
+      if constexpr (!has_angles) return BlockOfRows{key_head * group + m / blocks, m % blocks};
+      const int later = blocks - 1, own = m - group * later;
+      return own < 0 ? BlockOfRows{key_head * group + m / later, 1 + m % later}
+                     : BlockOfRows{key_head * group + own, 0};
     };
     const auto slot_of = [&](int head) {
       return (std::int64_t{head} * x.sequences.slots + of.slot) * x.sequences.chunk;
@@ -179,7 +183,7 @@ struct KeyGradients {
       SYMPOW_UNROLL
       for (int r = 0; r < 4; ++r) key_sum[o][r] *= shrink * (1.f / P);
     }
-    if (has_angles && x.angles.later_chunks.sums.data)
+    if (has_angles && is_first && x.angles.later_chunks.sums.data)
       keep_sums<d>(x.angles.later_chunks, slot_of(key_head) + of.top + own, key_sum, reference);
     barrier();  // the sums make room
     bring(0);
@@ -201,8 +205,8 @@ struct KeyGradients {
       if (stage + 1 < end) bring(stage + 1);
       cp_async_commit();
 
-      if (n <= 1 && stage % span == 0) {  // a head begins
-        if (has_angles && m == group * later)
+      if (n <= (has_angles ? 1 : 0) && stage % span == 0) {  // a head begins
+        if (has_angles && is_first && m == group * (blocks - 1))
           keep_sums<d>(x.angles.later_rows, slot_of(key_head) + of.top + own, key_sum, reference);
         Lanes<double> level[2];
         SYMPOW_UNROLL
@@ -229,12 +233,12 @@ struct KeyGradients {
       }
       if (is_first) {
         if (stage % span == 0) clear(c);
-        const QueryTiles<T, columns, 1> value_tiles(values.after(span > 1 ? ring : 0), own);
+        const Tiles<columns> value_tiles(values.after(span > 1 ? ring : 0), own);
         value_tiles.add_scores(c, d_rows.after(ring), 0);
       }
       if ((stage + 1) % span != 0) continue;
 
-      const QueryTiles<T, d, 1> key_tiles(keys, own);
+      const Tiles<d> key_tiles(keys, own);
       key_tiles.scores(s, queries.after(m % 2 * rows * d), 0);
       const ColumnExponents h_i(exponents, m % 2 * rows, anchor);
       SYMPOW_UNROLL
@@ -266,7 +270,7 @@ struct KeyGradients {
       add_product<T, columns>(value_sum, s, d_rows.after(ring));
       if (!is_first) continue;
       add_product<T, d>(key_sum, c, queries.after(m % 2 * rows * d));
-      if (!x.flows.key.data || n != later) continue;
+      if (!x.flows.key.data || n + 1 < blocks) continue;
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) {
         const Lanes<double> total[1] = {coupling_of(sum_of_row(after[g]), wide_two_to(reference_of(head, g)))};
@@ -281,7 +285,8 @@ struct KeyGradients {
                         one, reference, d_rows, own, left, x.e - tile * columns);
     if (!is_first) return;
     if (x.angles.rotary.rates.data)
-      turn_back<d>(key_sum, x.angles.rotary, TokenBlock(x.sequences, block_index(0) / tiles(x.e)), key_head, first_key);
+      turn_back<d>(key_sum, x.angles.rotary, TokenBlock(x.sequences, block_index(0) / tiles(x.e)), key_head, first_key,
+                   queries.template as<float>(), w);
     const std::int64_t tokens = slot_of(x.heads.state_of_query(key_head * group));
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) {

@@ -17,16 +17,20 @@ namespace sympow::cuda {
 /// then blocks of 64 keys from old to new, and of each the values by 64 channels, through two stages. 2^{u_j - r_i} is
 /// at most 1.
 ///
+/// `has_angles`: of rotary, what comes back to angles, too.
 /// Roundings: dx_ij = P 2^{u_j - r_i - s} (q̂·k̂)^{P-1} c_ij to T, and dq; sums in float. Of angles, Σ_u rates_u J_u q̂_i
 /// and, times dx_ij, path_i - path_j in the block of their own. Cost of a pair: 4 d + 2 e operations, of a query of a
 /// state 2 R e, R rows.
-template <class T, int P, int d>
+template <class T, int P, int d, bool has_angles = false>
 struct QueryGradients {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;
   static constexpr int blocks_per_multiprocessor = 2;
-  static constexpr int shared_bytes =
-      static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) + 8 * (2 * rows + 4 * warps + 2 * warps * rows);
+  static constexpr int shared_bytes = static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) +
+                                      8 * (2 * rows + 4 * warps + warps * rows) +
+                                      (has_angles ? AngleRows<T, d>::bytes : 0);
   static_assert(sizeof(T) == 2);
+  template <int channels>
+  using Tiles = QueryTiles<T, channels, 1, block::Products::exact, !has_angles>;
 
   struct Args {
     Rows<const T> queries, d_rows;  ///< q̂, dŷ
@@ -68,7 +72,8 @@ struct QueryGradients {
     const auto queries = arena.take<T>(rows * d), keys = arena.take<T>(2 * rows * d);
     const auto values = arena.take<T>(2 * rows * columns), d_rows = arena.take<T>(2 * rows * columns);
     const auto exponents = arena.take<double>(2 * rows), totals = arena.take<double>(4 * warps);
-    const auto inside = arena.take<double>(warps * rows), of_rates = arena.take<double>(warps * rows);
+    const auto inside = arena.take<double>(warps * rows),
+               for_angles = arena.take<double>(has_angles ? AngleRows<T, d>::bytes / 8 : 0);
 
     const TileCopy<T, d, rows, warps> wide_copy(w);
     const TileCopy<T, columns, rows, warps> copy(w);
@@ -96,7 +101,7 @@ struct QueryGradients {
                     wide_copy.source(x.queries.at(of.b, of.begin + of.top, head), x.queries.token), x.queries.token, 0,
                     of.length - of.top, true);
 
-    const bool has_flows = x.flows.row.data, has_angles = x.angles.flows.row.data;
+    const bool has_flows = x.flows.row.data;
     const RowLevels<2> levels(x.tokens, token_slot, first_row, of.length, Lanes<double>(state_level));
     const auto row_of = [&](int g) { return Lanes<std::int64_t>(lane() / 4 + (row_slot + first_row + 8 * g)); };
     const auto factor = [&](int g) { return load_one(x.of_rows.factor, row_of(g)); };
@@ -120,9 +125,10 @@ struct QueryGradients {
       store(totals, lane() + (n % 2 * warps + w), of_warp, lane() == 0);
     };
     const Rotary& rotary = x.angles.rotary;
-    const auto angles = [&] { return AngleRows<T, d>(rotary, queries, own, of_rates, w); };
-    if (has_angles) angles().clear();
-    const auto path = [&](Lanes<int> i) { return path_of(rotary, of, key_head, i); };
+    const auto angles = [&] { return AngleRows<T, d>(rotary, queries, own, for_angles, w); };
+    if constexpr (has_angles) angles().clear();
+    const auto anew = [&] { return TokenBlock(x.sequences, block_index(0)); };  // some registers less than kept
+    const auto path = [&](Lanes<int> i) { return path_of(rotary, anew(), key_head, i); };
     const auto angle_unit = [&](int g, Lanes<int> t) {
       return convert<double>(factor(g)) * wide_two_to(exponent(g) + convert<double>(shift + t));
     };
@@ -166,16 +172,15 @@ struct QueryGradients {
     }
     bring(0);
     cp_async_commit();
-    const std::int64_t blocks = x.sequences.chunk / rows, through = (slot * blocks + last_block) * blocks;
-    if (has_flows && !reads_state)  // keys of these blocks are not seen, or there are none before
+    const auto block_slot = [&] { return slot * (x.sequences.chunk / rows) + last_block; };
+    const auto through = [&](int n) { return block_slot() * (x.sequences.chunk / rows) + n; };
+    if (!reads_state)  // keys of these blocks are not seen, or there are none before
       for (int n = 32 * w; n <= first_block && n < last_block; n += threads) {
         const Lanes<double> zero[1] = {0.};
-        store(x.flows.through, lane() + (through + n), zero, lane() + n <= first_block && lane() + n < last_block);
-      }
-    if (has_angles)
-      for (int n = 32 * w; n < first_block; n += threads) {
-        const Lanes<double> zero[1] = {0.};
-        store(x.angles.flows.through, lane() + (through + n), zero, lane() + n < first_block);
+        const Lanes<bool> is_left = lane() + n < last_block;
+        if (has_flows) store(x.flows.through, lane() + through(n), zero, lane() + n <= first_block && is_left);
+        if constexpr (has_angles)
+          store(x.angles.flows.through, lane() + through(n), zero, lane() + n < first_block && is_left);
       }
 
     PairTile dx, c;
@@ -186,16 +191,18 @@ struct QueryGradients {
       if (stage + 1 < end) bring(stage + 1);
       cp_async_commit();
       if (has_flows && stage % tiles == 0 && (n > first_block || reads_state) && n < last_block && w == 0)
-        store_total(x.flows.through, through + n, totals, n % 2 * warps);
-      if (has_angles && stage % tiles == 0 && n > first_block && w == 0)
-        store_total(x.angles.flows.through, through + n - 1, totals, (2 + (n - 1) % 2) * warps);
-      if (has_angles && stage % tiles == 0) add_angles(n);
+        store_total(x.flows.through, through(n), totals, n % 2 * warps);
+      if constexpr (has_angles) {
+        if (stage % tiles == 0 && n > first_block && w == 0)
+          store_total(x.angles.flows.through, through(n - 1), totals, (2 + (n - 1) % 2) * warps);
+        if (stage % tiles == 0) add_angles(n);
+      }
       if (stage % tiles == 0) clear(c);
-      const QueryTiles<T, columns, 1> d_row_tiles(d_rows.after(tiles > 1 ? ring : 0), own);
+      const Tiles<columns> d_row_tiles(d_rows.after(tiles > 1 ? ring : 0), own);
       d_row_tiles.add_scores(c, values.after(ring), 0);
       if ((stage + 1) % tiles != 0) continue;
 
-      const QueryTiles<T, d, 1> query_tiles(queries, own);
+      const Tiles<d> query_tiles(queries, own);
       query_tiles.scores(dx, keys.after(n % 2 * rows * d), 0);
       const ColumnExponents u(exponents, n % 2 * rows, levels.anchor);
       SYMPOW_UNROLL
@@ -232,7 +239,7 @@ struct QueryGradients {
       }
       store_inside(x.flows.inside, row_slot + of.top, inside, w);
     }
-    if (has_angles) {
+    if constexpr (has_angles) {
       const auto own_keys = keys.after(last_block % 2 * rows * d);
       const Lanes<double> first_path = path(of.top - 1);
       Lanes<double> paths[2];
@@ -257,7 +264,7 @@ struct QueryGradients {
       Lanes<double> units[2] = {angle_unit(0, t), angle_unit(1, t)};
       angles().add_pairs(c, own_keys, units);
       const Lanes<int> size = angles().turn_rows();
-      const QueryTiles<T, d, 1> turned(queries, own);
+      const Tiles<d> turned(queries, own);
       turned.scores(c, own_keys, 0);
       SYMPOW_UNROLL
       for (int o = 0; o < 8; ++o) SYMPOW_UNROLL
@@ -266,9 +273,12 @@ struct QueryGradients {
       barrier();  // those of gates were read
       write_inside(inside, w, c, units);
       store_inside(x.angles.flows.inside, row_slot + of.top, inside, w);
-      angles().store_rates(x.angles.rows, (slot * blocks + last_block) * (d / 2), w);
+      angles().store_rates(x.angles.rows, block_slot() * (d / 2), w);
     }
-    if (rotary.rates.data) turn_back<d>(sum, rotary, of, key_head, first_row);
+    if (rotary.rates.data) {
+      barrier();  // nobody reads values any more
+      turn_back<d>(sum, rotary, anew(), key_head, first_row, values.template as<float>(), w);
+    }
     Lanes<float> factors[2];
     Lanes<double> row_exponents[2];
     SYMPOW_UNROLL

@@ -22,6 +22,9 @@ namespace sympow::cuda {
 namespace library {
 namespace {
 
+/// The most channels of queries and keys where angles have gradients: beyond, registers do not hold it.
+constexpr int most_turning = 64;
+
 Status plan_vjp(const Problem& problem, Plan& plan) noexcept {
   SYMPOW_CUDA_TRY(check_vjp(problem));
   SYMPOW_CUDA_TRY(plan_attention(problem, plan));
@@ -71,6 +74,27 @@ Status launch_adjoints(const Problem& problem, const Tokens<T>& x, const RowGrad
       {own, chunks, memory.adjoints<T>().prefixes, after, before, x.sequences, x.heads, P, d, e, true}, stream);
 }
 
+/// What comes back to β and rates.
+template <class T, int P, int d>
+Status launch_angles(const Problem& problem, const Tokens<T>& x, const Gradients& gradients, Global<const double> total,
+                     const Rows<const T>& keys, const RowArrays& of_rows, const StatesOfChunks<T>& states,
+                     const StatesOfChunks<T>& adjoints, const AngleArrays& angles, Stream stream) {
+  using OfKeys = KeyAngles<T, d>;
+  using OfStates = PassingAngles<T, P, d>;
+  SYMPOW_CUDA_TRY(
+      launch<OfKeys>(OfKeys::blocks(x.sequences, x.heads), {keys, of_rows, angles, x.sequences, x.heads}, stream));
+  if (states.prefixes.sums.data)
+    SYMPOW_CUDA_TRY(launch<OfStates>(OfStates::blocks(x.sequences, x.heads),
+                                     {states, adjoints, total, angles, x.sequences, x.heads, problem.e}, stream));
+  const Heads by_keys{x.heads.query, x.heads.key, x.heads.key};
+  if (gradients.beta.data)
+    SYMPOW_CUDA_TRY(launch<Flows>(Flows::blocks(x.sequences, by_keys),
+                                  {angles.flows, rows_of<float>(gradients.beta, problem), x.sequences, by_keys, true},
+                                  stream));
+  if (!gradients.rates) return {};
+  return launch<Rates>(Rates::blocks(), {angles, {gradients.rates}, x.sequences, x.heads, d / 2}, stream);
+}
+
 template <class T, int P, int d>
 Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs, const RowGradients& rows,
                   const Gradients& gradients, const VjpMemory& memory, Stream stream) {
@@ -96,10 +120,15 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   const double scale = normalised ? 1. : double{problem.scale}, size = std::abs(scale);
   const double scale_exponent = size == 0 ? 0 : P * std::log2(size);
   const float scale_sign = size == 0 ? 0.f : scale < 0 && P % 2 == 1 ? -1.f : 1.f;
-  using OfQueries = QueryGradients<T, P, d>;
-  using OfKeys = KeyGradients<T, P, d>;
-  SYMPOW_CUDA_TRY(allow<OfQueries>());
-  SYMPOW_CUDA_TRY(allow<OfKeys>());
+  const auto with_angles = [&](const auto& call) -> Status {  // call.operator()<whether angles have gradients>()
+    if constexpr (d <= most_turning)
+      if (has_angles) return call.template operator()<true>();
+    return call.template operator()<false>();
+  };
+  SYMPOW_CUDA_TRY(with_angles([&]<bool wanted>() -> Status {
+    SYMPOW_CUDA_TRY((allow<QueryGradients<T, P, d, wanted>>()));
+    return allow<KeyGradients<T, P, d, wanted>>();
+  }));
   if (has_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d>>()));
 
   if (problem.rates) {
@@ -140,16 +169,20 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   SYMPOW_CUDA_TRY(launch<Peaks>(Peaks::blocks(x.sequences, x.heads),
                                 {tokens, of_rows, {memory.values_exponent}, x.sequences, x.heads}, stream));
   if (has_states) SYMPOW_CUDA_TRY((launch_adjoints<T, P, d>(problem, x, rows, gradients, memory, stream)));
-  SYMPOW_CUDA_TRY(launch<OfQueries>(
-      OfQueries::blocks(x.sequences, x.heads),
-      {read_only(queries), read_only(d_rows), read_only(keys), x.values, rows_of<T>(gradients.queries, problem), tokens,
-       of_rows, flows, x.sequences, x.heads, e, states, angles},
-      stream));
-  SYMPOW_CUDA_TRY(launch<OfKeys>(
-      OfKeys::blocks(x.sequences, x.heads, e),
-      {read_only(queries), read_only(d_rows), read_only(keys), x.values, rows_of<T>(gradients.keys, problem),
-       rows_of<T>(gradients.values, problem), tokens, of_rows, flows, x.sequences, x.heads, e, adjoints, angles},
-      stream));
+  SYMPOW_CUDA_TRY(with_angles([&]<bool wanted>() -> Status {
+    using OfQueries = QueryGradients<T, P, d, wanted>;
+    using OfKeys = KeyGradients<T, P, d, wanted>;
+    SYMPOW_CUDA_TRY(launch<OfQueries>(
+        OfQueries::blocks(x.sequences, x.heads),
+        {read_only(queries), read_only(d_rows), read_only(keys), x.values, rows_of<T>(gradients.queries, problem),
+         tokens, of_rows, flows, x.sequences, x.heads, e, states, angles},
+        stream));
+    return launch<OfKeys>(
+        OfKeys::blocks(x.sequences, x.heads, e),
+        {read_only(queries), read_only(d_rows), read_only(keys), x.values, rows_of<T>(gradients.keys, problem),
+         rows_of<T>(gradients.values, problem), tokens, of_rows, flows, x.sequences, x.heads, e, adjoints, angles},
+        stream);
+  }));
   if (has_flows && has_states)
     SYMPOW_CUDA_TRY(launch<Passing<T>>(
         Passing<T>::blocks(x.sequences, x.heads),
@@ -157,21 +190,11 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   if (has_flows)
     SYMPOW_CUDA_TRY(launch<Flows>(Flows::blocks(x.sequences, x.heads),
                                   {flows, rows_of<float>(gradients.log_gates, problem), x.sequences, x.heads}, stream));
-  if (!has_angles) return {};
-  using OfAngles = PassingAngles<T, P, d>;
-  SYMPOW_CUDA_TRY((launch<KeyAngles<T, d>>(KeyAngles<T, d>::blocks(x.sequences, x.heads),
-                                           {read_only(keys), of_rows, angles, x.sequences, x.heads}, stream)));
-  if (has_states)
-    SYMPOW_CUDA_TRY(launch<OfAngles>(OfAngles::blocks(x.sequences, x.heads),
-                                     {states, adjoints, {memory.forward.total}, angles, x.sequences, x.heads, e},
-                                     stream));
-  const Heads by_keys{x.heads.query, x.heads.key, x.heads.key};
-  if (gradients.beta.data)
-    SYMPOW_CUDA_TRY(launch<Flows>(Flows::blocks(x.sequences, by_keys),
-                                  {angles.flows, rows_of<float>(gradients.beta, problem), x.sequences, by_keys, true},
-                                  stream));
-  if (!gradients.rates) return {};
-  return launch<Rates>(Rates::blocks(), {angles, {gradients.rates}, x.sequences, x.heads, d / 2}, stream);
+  if constexpr (d <= most_turning)
+    if (has_angles)
+      return launch_angles<T, P, d>(problem, x, gradients, {memory.forward.total}, read_only(keys), of_rows, states,
+                                    adjoints, angles, stream);
+  return {};
 }
 
 /// Whether every grid fits; those of other kernels are no larger.
@@ -203,6 +226,9 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
     return refuse(Code::too_large, "%lld sequences of %lld tokens are more blocks than a grid has",
                   static_cast<long long>(problem.batch), static_cast<long long>(problem.tokens));
   SYMPOW_CUDA_TRY(check_vjp_arrays(problem, inputs, rows, gradients));
+  if (problem.d > most_turning && (gradients.beta.data || gradients.rates))
+    return refuse(Code::not_compiled, "there are no gradients of beta and rates for d %d; up to d %d there are",
+                  problem.d, most_turning);
   SYMPOW_CUDA_TRY(attention_vjp_workspace(problem, needed));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
   if (problem.batch == 0) return {};
