@@ -260,7 +260,18 @@ void refusals_of_gradients() {
     c.problem.form = cuda::Form::chunked;
     c.problem.states = cuda::Precision::split;
   });
-  check(Code::not_compiled, "no gradients of rotary", [](VjpCall& c) { c.problem.rates = address<double>(16); });
+  bad("gradients of rates: they are there, but rates is a null pointer",
+      [](VjpCall& c) { c.gradients.rates = address<double>(16); });
+  bad("gradients of beta: they are there, but rates is a null pointer",
+      [](VjpCall& c) { c.gradients.beta = cuda::dense(address(13 << 12), cuda::Element::f32, 128, 2, 1); });
+  bad("gradients of beta: the element is bf16 and must be f32", [](VjpCall& c) {
+    c.problem.rates = address<double>(16);
+    c.gradients.beta = cuda::dense(address(13 << 12), cuda::Element::bf16, 128, 2, 1);
+  });
+  bad("gradients of rates: its address is 0x9 and must be a multiple of 8", [](VjpCall& c) {
+    c.problem.rates = address<double>(16);
+    c.gradients.rates = address<double>(9);
+  });
   for (const auto& [power, d, floats] : cuda::library::instantiations) {
     if (!floats) continue;
     const int own_power = power, own_d = d;
