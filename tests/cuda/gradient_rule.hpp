@@ -37,7 +37,8 @@ struct GradientProblem {
 ///   dv: Σ_i b a^P / den (R + φ) |dy|    dq: P Σ_j b a^{P-1} / den δc |scale k_j|    dk: with q_i    d log γ: b a^P /
 ///   den δc
 ///
-/// With rotary, q and k are turned ones and dq, dk turn back, |cos| and |sin| in the place of both for their bounds. Beside
+/// With rotary, q and k are turned ones and dq, dk turn back, |cos| and |sin| in the place of both for their bounds.
+/// Beside
 ///   dβ_t = Σ_{j<t≤i} Σ_u rates_u dx_ij ⟨k_j, J_u q_i⟩    d rates_u = Σ_{j<t≤i} β_t dx_ij ⟨k_j, J_u q_i⟩
 /// the rule has P max|rates| Σ_{j<t≤i} ε and P Σ_{j<t≤i} |β_t| ε. Turned rows are rounded: 2 P u more, by norms and in
 /// R; and once more the row that J turns or the pair that paths weigh: of angles u more in R.

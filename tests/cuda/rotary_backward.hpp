@@ -5,8 +5,9 @@
 
 namespace sympow::test {
 
-/// Every pair of tokens has a coupling and flows of one sign, in every pair of channels, so that bounds of sums over them
-/// are those of what they add up to: q has first and k second channels, both turn little, values and dY are positive.
+/// Every pair of tokens has a coupling and flows of one sign, in every pair of channels, so that bounds of sums over
+/// them are those of what they add up to: q has first and k second channels, both turn little, values and dY are
+/// positive.
 template <class K>
 void make_aligned(ArraysOf<K>& x, GradientBuffers<typename K::T, K::d>& gradients) {
   const auto each = [&](auto& tokens, const auto& share) {

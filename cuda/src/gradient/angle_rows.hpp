@@ -5,9 +5,9 @@
 
 namespace sympow::cuda {
 
-/// The pairs of channels that turn, of sums of 16 rows of d channels: a lane has d/8 of them in each of its two rows, two
-/// in a couple of octets: those 2 o and 2 o + 1, or of halves o and o + d/16. Couples go through shared memory, some at
-/// once, so that loops over them are not unrolled.
+/// The pairs of channels that turn, of sums of 16 rows of d channels: a lane has d/8 of them in each of its two rows,
+/// two in a couple of octets: those 2 o and 2 o + 1, or of halves o and o + d/16. Couples go through shared memory,
+/// some at once, so that loops over them are not unrolled.
 template <int d>
 struct Couples {
   static constexpr int count = d / 16, held = count < 4 ? count : 4, bytes = held * 2 * 512;  // a warp
@@ -70,8 +70,8 @@ SYMPOW_DEVICE Lanes<double> path_of(const Rotary& rotary, const TokenBlock& of, 
   return path[0];
 }
 
-/// Sums of a warp's rows turn back by the angles of their tokens: rows 8 g + lane / 4 are tokens `first` … of the block's
-/// chunk, those beyond its end like the last. `memory`: Couples::bytes a warp, which nobody reads.
+/// Sums of a warp's rows turn back by the angles of their tokens: rows 8 g + lane / 4 are tokens `first` … of the
+/// block's chunk, those beyond its end like the last. `memory`: Couples::bytes a warp, which nobody reads.
 template <int d>
 SYMPOW_DEVICE void turn_back(Lanes<float> (&sum)[std::size_t{d / 8}][4], const Rotary& rotary, const TokenBlock& of,
                              int head, int first, block::Shared<float> memory, int w) {

@@ -7,8 +7,8 @@
 
 namespace sympow::cuda {
 
-/// d log γ_t = Σ_{j < t ≤ i} t_ij over the pairs and query heads of a state head, in order; and so dβ_t of a key head. For t in block J of 64
-/// tokens of a chunk it is the sum of
+/// d log γ_t = Σ_{j < t ≤ i} t_ij over the pairs and query heads of a state head, in order; and so dβ_t of a key head.
+/// For t in block J of 64 tokens of a chunk it is the sum of
 ///   rows i ≥ t of J with keys in earlier blocks and chunks · keys j < t of J with rows in later blocks · pairs in J ·
 ///   rows of each later block with keys of all earlier ones · keys j < t of the chunk with rows in later chunks · keys
 ///   before the chunk with rows after it

@@ -7,7 +7,7 @@ namespace sympow::cuda {
 
 /// Of the sums that KeyGradients has kept: `key` and `later` of the flows of AngleArrays, and `keys`.
 ///
-/// A block of four warps has 64 tokens of a key head. Of a token 4 d + 8 bytes are read of each of the two, and its key.
+/// A block of four warps has 64 tokens of a key head. Of a token its key is read, and 4 d + 8 bytes of each of the two.
 template <class T, int d>
 struct KeyAngles {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, blocks_per_multiprocessor = 4;

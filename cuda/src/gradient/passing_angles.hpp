@@ -8,9 +8,10 @@
 namespace sympow::cuda {
 
 /// Writes `passing` of AngleArrays and of its flows, for a chunk and key head: of pair u, with γ = 2^{G_c},
-///   γ Σ_ij f_iju = -γ ⟨H, L_u S⟩,   (L_u S)_m = Σ_p S_{m, i_p → its partner} (-1 of the first of a pair, +1 of the second)
-/// over the P channels i_p of monomial m that are in the pair, S the state before the chunk and H the adjoint of the one
-/// after it, with their coefficients; of all states of the key head in order. 0 where a gate of 0 lies between.
+///   γ Σ_ij f_iju = -γ ⟨H, L_u S⟩,   (L_u S)_m = Σ_p ± S_{m with the partner of i_p in its place}
+/// over the P channels i_p of monomial m that are in the pair, - of its first and + of its second, S the state before
+/// the chunk and H the adjoint of the one after it, multinomial coefficients once; of all states of the key head in
+/// order. 0 where a gate of 0 lies between.
 ///
 /// A block of eight warps has a chunk and key head. Lanes in groups have a monomial, each 8 channels of its row. Of a
 /// state R e (2 + 2 P) bytes are read. Roundings: those of both states; sums of a row in float, of rows in double.

@@ -17,10 +17,9 @@ namespace sympow::cuda {
 /// then blocks of 64 keys from old to new, and of each the values by 64 channels, through two stages. 2^{u_j - r_i} is
 /// at most 1.
 ///
-/// `has_angles`: of rotary, what comes back to angles, too.
-/// Roundings: dx_ij = P 2^{u_j - r_i - s} (q̂·k̂)^{P-1} c_ij to T, and dq; sums in float. Of angles, Σ_u rates_u J_u q̂_i
-/// and, times dx_ij, path_i - path_j in the block of their own. Cost of a pair: 4 d + 2 e operations, of a query of a
-/// state 2 R e, R rows.
+/// Roundings: dx_ij = P 2^{u_j - r_i - s} (q̂·k̂)^{P-1} c_ij to T, and dq; sums in float. `has_angles`: what comes back
+/// to angles, too; then also Σ_u rates_u J_u q̂_i and, in a block's own pairs, (path_i - path_j) dx_ij. Cost of a pair:
+/// 4 d + 2 e operations, of a query of a state 2 R e, R rows.
 template <class T, int P, int d, bool has_angles = false>
 struct QueryGradients {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;

@@ -7,9 +7,9 @@
 
 namespace sympow::cuda {
 
-/// Writes q̂, turned where there is rotary, and dŷ, rounded to T, and `exponent`, `factor`, `offset`, `inverse`, `mass` of RowArrays (gradients.hpp),
-/// for all 64 tokens of blocks in use. Of rows that nothing comes from dŷ and ℓ are 0; where q or dy is not finite, h
-/// is NaN.
+/// Writes q̂, turned where there is rotary, and dŷ, rounded to T, and `exponent`, `factor`, `offset`, `inverse`, `mass`
+/// of RowArrays (gradients.hpp), for all 64 tokens of blocks in use. Of rows that nothing comes from dŷ and ℓ are 0;
+/// where q or dy is not finite, h is NaN.
 ///
 /// A block of four warps has 64 tokens of a query head. Of a token d + 2 e channels are read, d + e and 24 bytes
 /// written.

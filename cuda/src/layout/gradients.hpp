@@ -54,25 +54,25 @@ struct FlowArrays {
   Global<double> passing;  ///< Σ t_ij, j before and i after the chunk, of state head h at h slots + slot
 };
 
-/// Sums that key gradients pass on, of key head h, token i of a slot at ((h slots + slot) chunk + i) d: 2^{unit + s} times
-/// these are 2^{x_j} times the sums, `units` as TokenArrays, s the unit of RowArrays.
+/// Sums of key gradients so far, of key head h, token i of a slot: 2^{E + s} times these are 2^{x_j} dk_j, s the unit
+/// of RowArrays.
 struct KeptSums {
-  Global<float> sums = {};
-  Global<double> units = {};
+  Global<float> sums = {};    ///< d from ((h slots + slot) chunk + i) d on
+  Global<double> units = {};  ///< E at (h slots + slot) chunk + i
 };
 
 /// What is turned, and what comes back to angles.
 struct AngleArrays {
   Rotary rotary = {};
-  /// Of Σ_u rates_u f_iju. `key`, `later` and `passing` are those of key heads, entries of tokens (h slots + slot) chunk
-  /// + i, and `key` is over all rows behind its block. Null: no gradient of angles is wanted
+  /// Of Σ_u rates_u f_iju. `key`, `later` and `passing` are those of key heads, entries of tokens as in KeptSums; `key`
+  /// is over all rows behind the block of the key. Null: no gradient of angles is wanted
   FlowArrays flows = {};
-  /// Σ (path_i - path_j) f_iju, of a block of 64 rows with the tokens since the earliest key's block: of query head h,
-  /// block n of N at ((h slots + slot) N + n) d/2 + u; of its 64 keys with the tokens up to its own end and behind the
-  /// chunk: after all of those, of key head h; of what passes through a chunk: after all of these, at (h slots + slot)
-  /// d/2 + u.
+  /// Parts of d rates_u = Σ_{j<t≤i} β_t f_iju, of tokens t in the order of pairs (i, j): from the end of j's block to
+  /// i, of query head h and rows i in block n of N at ((h slots + slot) N + n) d/2 + u; from j to the end of its block,
+  /// and behind that to the end of the chunk where i is in a later one, of key head h and keys j likewise; and all
+  /// tokens of a chunk between j and i, of key head h at (h slots + slot) d/2 + u.
   Global<double> rows = {}, keys = {}, passing = {};
-  KeptSums later_rows = {};    ///< dk_j of all rows behind the block of key j
+  KeptSums later_rows = {};    ///< of all rows behind the block of key j
   KeptSums later_chunks = {};  ///< of those behind the chunk; null: there is no state
 };
 
