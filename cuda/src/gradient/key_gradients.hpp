@@ -74,9 +74,9 @@ struct KeyGradients {
     };
     const auto block_of = [&](int m) {
       if constexpr (!has_angles) return BlockOfRows{key_head * group + m / blocks, m % blocks};
-      const int later = blocks - 1, own = m - group * later;
-      return own < 0 ? BlockOfRows{key_head * group + m / later, 1 + m % later}
-                     : BlockOfRows{key_head * group + own, 0};
+      const int later = blocks - 1, place = m - group * later;
+      return place < 0 ? BlockOfRows{key_head * group + m / later, 1 + m % later}
+                       : BlockOfRows{key_head * group + place, 0};
     };
     const auto slot_of = [&](int head) {
       return (std::int64_t{head} * x.sequences.slots + of.slot) * x.sequences.chunk;
