@@ -13,6 +13,7 @@
 #include "gradient/query_gradients.hpp"
 #include "gradient/rates.hpp"
 #include "gradient/row_units.hpp"
+#include "gradient/scale_products.hpp"
 
 namespace sympow::test {
 
@@ -21,7 +22,8 @@ template <class T, int d>
 struct GradientBuffers {
   Tokens<T> d_rows, d_queries, d_keys, d_values;
   Tokens<float> d_gates, d_beta;
-  std::vector<double> d_rates;  ///< of all calls
+  std::vector<double> d_rates;  ///< of all calls, as the next
+  double d_scale = 0;
 
   explicit GradientBuffers(const Arrays<T, d>& x, double decades)
       : d_rows(x.batch, x.how.heads.query, x.how.e),
@@ -58,6 +60,7 @@ struct Backward {
   host::Buffer<double> angle_row, angle_key, angle_inside, angle_through, angle_later, angle_passing;
   host::Buffer<double> rate_rows, rate_keys, rate_passing, d_rates, unit_of_rows, unit_of_chunks;
   host::Buffer<float> later_rows, later_chunks;
+  host::Buffer<double> products, d_scale;
   ChunkBuffers adjoint_chunks;
   host::Buffer<float> whole, adjoint_own, adjoint_own_normaliser, adjoint_whole;
   host::Buffer<T> adjoint_sums;
@@ -100,6 +103,8 @@ struct Backward {
         unit_of_chunks(angle_key.size()),
         later_rows(angle_key.size() * d),
         later_chunks(later_rows.size()),
+        products(rows() / 64),
+        d_scale(1),
         adjoint_chunks(static_cast<int>(slots())),
         whole(slots() * index(state_rows(P, d))),
         adjoint_own(slots() * index(D * e())),
@@ -114,6 +119,7 @@ struct Backward {
     join(report, queries(options));
     join(report, keys(options));
     join(report, flows(options));
+    join(report, scale(options));
     return report;
   }
   /// The chunked form, after its forward pass: from an initial state and the gradient of the final one to that of the
@@ -140,6 +146,7 @@ struct Backward {
                           options));
     }
     join(report, flows(options));
+    join(report, scale(options));
     return report;
   }
   /// What gradients are made of.
@@ -239,6 +246,21 @@ struct Backward {
            launch<KeyAngles<T, d>>(
                KeyAngles<T, d>::blocks(sequences(), heads()),
                {dense<const T>(key_units, d, heads().key), of_rows(), of_angles(), sequences(), heads()}, options));
+    return report;
+  }
+  /// Of rows as the forward pass has left them.
+  host::Report scale(const host::Options& options) {
+    auto& x = forward.x;
+    const double factor = x.how.normalised || x.how.scale == 0 ? 0. : P / x.how.scale;
+    host::Report report =
+        launch<ScaleProducts<T>>(ScaleProducts<T>::blocks(sequences(), heads()),
+                                 {x.rows.template rows<const T>(from()),
+                                  gradients.d_rows.template rows<const T>(from()), products, sequences(), e(), factor},
+                                 options);
+    AngleArrays of_products{};
+    of_products.rows = products;
+    join(report, launch<Rates>(Rates::blocks(), {of_products, d_scale, sequences(), heads(), 1}, options));
+    gradients.d_scale += d_scale[0];
     return report;
   }
   host::Report flows(const host::Options& options) {

@@ -106,7 +106,7 @@ std::string run_chunked_backward(
   const double states =
       cuts.empty() ? 0 : (x.batch.longest + how.chunk - 1) / how.chunk + static_cast<int>(cuts.size()) - 2;
   const double rule = GradientRule::factor(K::P, u_of<typename K::T>, states, how.rotary.has_value());
-  GradientRule::Entries rates(gradients.d_rates.size());
+  GradientRule::Entries rates(gradients.d_rates.size()), scale(1);
   for (int b = 0; b < x.batch.size(); ++b) {
     const GradientRule expected = rule_of<K>(x, gradients, b);
     const double errors[] = {worst_error(gradients.d_queries, b, expected.q, rule),
@@ -116,6 +116,7 @@ std::string run_chunked_backward(
                              how.rotary ? worst_error(gradients.d_beta, b, expected.beta, rule) : 0.};
     for (std::size_t u = 0; u < rates.exact.size(); ++u)
       rates.add(u, expected.rates.exact[u], expected.rates.bound[u], expected.rates.off[u]);
+    scale.add(0, expected.d_scale.exact[0], expected.d_scale.bound[0], expected.d_scale.off[0]);
     const char* names[] = {"dq", "dk", "dv", "d log gate", "dβ"};
     for (int n = 0; n < 5; ++n)
       if (!(errors[n] <= 1))
@@ -129,6 +130,12 @@ std::string run_chunked_backward(
     for (int h = 0; h < how.heads.key && how.rotary && x.batch.length(b) > 0; ++h)
       if (gradients.d_beta.data[gradients.d_beta.at(b, 0, h, 0)] != 0) return "dβ of the first token is not 0";
   }
+  bool is_lost = false;  // rows beyond the format
+  for (int b = 0; b < x.batch.size(); ++b)
+    for (const double y : sequence_of(x.rows, b)) is_lost = is_lost || !std::isfinite(y);
+  if (!is_lost && !(std::abs(gradients.d_scale - scale.exact[0]) <= std::min(rule * scale.bound[0], scale.off[0])))
+    return "d scale: " + std::to_string(gradients.d_scale) + " is not " + std::to_string(scale.exact[0]) + " ± " +
+           std::to_string(std::min(rule * scale.bound[0], scale.off[0]));
   for (std::size_t u = 0; u < rates.exact.size(); ++u) {
     const double error = std::abs(gradients.d_rates[u] - rates.exact[u]);
     if (!(error <= std::min(rule * rates.bound[u], rates.off[u])))

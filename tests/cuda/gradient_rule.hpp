@@ -37,6 +37,8 @@ struct GradientProblem {
 ///   dv: Σ_i b a^P / den (R + φ) |dy|    dq: P Σ_j b a^{P-1} / den δc |scale k_j|    dk: with q_i    d log γ: b a^P /
 ///   den δc
 ///
+/// And of sums d scale = P Σ_ij t_ij / scale, by P Σ ε / |scale|, and with u more in R for rows that are rounded.
+///
 /// With rotary, q and k are turned ones and dq, dk turn back, |cos| and |sin| in the place of both for their bounds.
 /// Beside
 ///   dβ_t = Σ_{j<t≤i} Σ_u rates_u dx_ij ⟨k_j, J_u q_i⟩    d rates_u = Σ_{j<t≤i} β_t dx_ij ⟨k_j, J_u q_i⟩
@@ -50,7 +52,7 @@ struct GradientRule {
       exact[i] += more, bound[i] += by_norms, off[i] += by_roundings;
     }
   };
-  Entries q, k, v, gates, beta, rates;
+  Entries q, k, v, gates, beta, rates, d_scale;
 
   /// The factor of a rule, over n states.
   static double factor(int power, double u, double states, bool turns) {
@@ -63,7 +65,8 @@ struct GradientRule {
         v(given.v.size()),
         gates(given.log_gates.size()),
         beta(given.beta.size()),
-        rates(given.rates.size()) {
+        rates(given.rates.size()),
+        d_scale(1) {
     const bool turns = !given.rates.empty();
     const GradientProblem x = turned(given);
     const double R = (2 * x.power + 4 + (turns ? 2 * x.power : 0)) * u;
@@ -134,6 +137,9 @@ struct GradientRule {
                   of_slope * absolute[n] * (R + phi) * std::abs(dy[m]));
           for (int t = i - static_cast<int>(n) + 1; t <= i && x.gate_heads > 0; ++t)
             gates.add(gate_of(x, t, h), p * c, off * size(n), of_slope * absolute[n] * c_off);
+          if (!x.normalised && scale != 0)
+            d_scale.add(0, x.power * p * c / scale, x.power * off * size(n) / std::abs(scale),
+                        x.power * of_slope * absolute[n] * (c_off + u * c_size) / std::abs(scale));
           if (turns)
             add_angles(x, i, i - static_cast<int>(n), key_head, of_q, of_k, dx, x.power * off * size(n),
                        x.power * of_slope * (c_off + u * c_size) * std::abs(scale));

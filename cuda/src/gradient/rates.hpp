@@ -6,7 +6,8 @@
 
 namespace sympow::cuda {
 
-/// d rates_u = Σ rows + Σ keys + Σ passing of AngleArrays, over all sequences and heads, in order and in double.
+/// d rates_u = Σ rows + Σ keys + Σ passing of AngleArrays, of what is there, over all sequences and heads, in order and
+/// in double. ScaleProducts are added up in the same way, as rows of one pair.
 ///
 /// One block of 32 warps, a lane two pairs: each warp takes every 32nd block of tokens.
 struct Rates {
@@ -46,7 +47,7 @@ struct Rates {
           add(x.angles.rows, (std::int64_t{h} * x.sequences.slots + of.slot) * of_chunk + own);
         for (int h = 0; h < x.heads.key; ++h) {
           const std::int64_t slot = std::int64_t{h} * x.sequences.slots + of.slot;
-          add(x.angles.keys, slot * of_chunk + own);
+          if (x.angles.keys.data) add(x.angles.keys, slot * of_chunk + own);
           if (own == 0 && x.angles.flows.passing.data) add(x.angles.passing, slot);
         }
       }

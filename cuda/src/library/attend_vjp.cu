@@ -12,6 +12,7 @@
 #include "../gradient/query_gradients.hpp"
 #include "../gradient/rates.hpp"
 #include "../gradient/row_units.hpp"
+#include "../gradient/scale_products.hpp"
 #include "checks.hpp"
 #include "dispatch.hpp"
 #include "states.hpp"
@@ -183,6 +184,20 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
          rows_of<T>(gradients.values, problem), tokens, of_rows, flows, x.sequences, x.heads, e, adjoints, angles},
         stream);
   }));
+  if (gradients.scale) {
+    const double factor = normalised || scale == 0 ? 0. : P / scale;
+    SYMPOW_CUDA_TRY(launch<ScaleProducts<T>>(ScaleProducts<T>::blocks(x.sequences, x.heads),
+                                             {rows_of<const T>(rows.rows, problem),
+                                              rows_of<const T>(rows.d_rows, problem),
+                                              {memory.scale_products},
+                                              x.sequences,
+                                              e,
+                                              factor},
+                                             stream));
+    AngleArrays products = {};
+    products.rows = {memory.scale_products};
+    SYMPOW_CUDA_TRY(launch<Rates>(Rates::blocks(), {products, {gradients.scale}, x.sequences, x.heads, 1}, stream));
+  }
   if (has_flows && has_states)
     SYMPOW_CUDA_TRY(launch<Passing<T>>(
         Passing<T>::blocks(x.sequences, x.heads),
@@ -226,6 +241,8 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
     return refuse(Code::too_large, "%lld sequences of %lld tokens are more blocks than a grid has",
                   static_cast<long long>(problem.batch), static_cast<long long>(problem.tokens));
   SYMPOW_CUDA_TRY(check_vjp_arrays(problem, inputs, rows, gradients));
+  if (gradients.scale && !problem.is_normalised() && problem.scale == 0 && problem.power == 1)
+    return refuse(Code::bad_argument, "gradient of the scale: of P 1 the scale must not be 0");
   if (problem.d > most_turning && (gradients.beta.data || gradients.rates))
     return refuse(Code::not_compiled, "there are no gradients of beta and rates for d %d; up to d %d there are",
                   problem.d, most_turning);

@@ -218,10 +218,9 @@ Status check_vjp_arrays(const Problem& p, const Inputs& inputs, const RowGradien
   SYMPOW_CUDA_TRY(check_inputs(p, inputs));
   const Kind of_rows = {"rows", p.element, p.query_heads, p.e, 16, false};
   SYMPOW_CUDA_TRY(check_view(p, rows.d_rows, of_rows.named("gradients of rows", false)));
-  if (p.is_normalised()) {
-    SYMPOW_CUDA_TRY(check_view(p, rows.rows, of_rows));
+  if (p.is_normalised() || gradients.scale) SYMPOW_CUDA_TRY(check_view(p, rows.rows, of_rows));
+  if (p.is_normalised())
     SYMPOW_CUDA_TRY(check_view(p, rows.factors, {"factors", Element::f32, p.query_heads, 1, 4, false}));
-  }
   SYMPOW_CUDA_TRY(check_view(p, gradients.queries, queries_of(p).named("gradients of queries", true)));
   SYMPOW_CUDA_TRY(check_view(p, gradients.keys, keys_of(p).named("gradients of keys", true)));
   SYMPOW_CUDA_TRY(check_view(p, gradients.values, values_of(p).named("gradients of values", true)));
@@ -234,6 +233,7 @@ Status check_vjp_arrays(const Problem& p, const Inputs& inputs, const RowGradien
     return refuse(Code::bad_argument, "gradients of %s: they are there, but %s", gradients.rates ? "rates" : "beta",
                   without_rates);
   if (gradients.beta.data) SYMPOW_CUDA_TRY(check_view(p, gradients.beta, beta_of(p).named("gradients of beta", true)));
+  SYMPOW_CUDA_TRY(check_alignment("gradient of the scale", gradients.scale, alignof(double)));
   return check_alignment("gradients of rates", gradients.rates, alignof(double));
 }
 

@@ -6,6 +6,7 @@
 #include "../gradient/peaks.hpp"
 #include "../gradient/rates.hpp"
 #include "../gradient/row_units.hpp"
+#include "../gradient/scale_products.hpp"
 #include "../levels/levels.hpp"
 #include "../paths/paths.hpp"
 #include "../scan/scan.hpp"
@@ -28,6 +29,8 @@ SYMPOW_CUDA_LAUNCH(Peaks)
 SYMPOW_CUDA_LAUNCH(Rates)
 SYMPOW_CUDA_LAUNCH(RowUnits<bf16>)
 SYMPOW_CUDA_LAUNCH(RowUnits<fp16>)
+SYMPOW_CUDA_LAUNCH(ScaleProducts<bf16>)
+SYMPOW_CUDA_LAUNCH(ScaleProducts<fp16>)
 SYMPOW_CUDA_LAUNCH(Weights<bf16>)
 SYMPOW_CUDA_LAUNCH(Weights<fp16>)
 SYMPOW_CUDA_LAUNCH(Weights<float>)

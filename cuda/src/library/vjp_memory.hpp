@@ -29,6 +29,7 @@ struct VjpMemory {
   double *rate_rows, *rate_keys, *rate_passing;
   float *later_rows, *later_chunks;
   double *unit_of_rows, *unit_of_chunks;
+  double* scale_products;
 
   VjpMemory(const Problem& p, const Plan& plan, Pieces& pieces) noexcept : forward(p, plan, pieces) {
     const std::uint64_t slots = product(p.query_heads, plan.slots), rows = product(slots, plan.chunk);
@@ -83,6 +84,7 @@ struct VjpMemory {
     pieces.take(later_chunks, product(after, p.d));
     pieces.take(unit_of_rows, keys);
     pieces.take(unit_of_chunks, after);
+    pieces.take(scale_products, product(slots, blocks));
   }
   /// With what only the chunked form has.
   [[nodiscard]] RowArrays of_rows(bool states) const {

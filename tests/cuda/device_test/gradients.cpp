@@ -109,6 +109,8 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
   const Result q("dq", x.format, arrays.places, x.query_heads, x.d), k("dk", x.format, arrays.places, x.key_heads, x.d),
       v("dv", x.format, arrays.places, x.key_heads, x.e), gates("d log gate", floats, arrays.places, x.gate_heads, 1),
       beta("dβ", floats, arrays.places, x.key_heads, 1);
+  const Array<double> d_scale(1);
+  double scale = 0;  // of all parts
   const bool has_angles = x.rotary && x.d <= 64;
   const Array<double> d_rates(static_cast<std::size_t>(x.d / 2));
   std::vector<double> all_rates(static_cast<std::size_t>(has_angles ? x.d / 2 : 0));  // of all parts
@@ -140,7 +142,8 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
                       x.gate_heads > 0 ? from(gates.view, floats) : cuda::View{},
                       {},
                       has_angles ? from(beta.view, floats) : cuda::View{},
-                      has_angles ? d_rates.data() : nullptr};
+                      has_angles ? d_rates.data() : nullptr,
+                      d_scale.data()};
     if (first > 0) part.inputs.initial_state = state.state, part.gradients.initial_state = adjoint.state;
     if (first == 0 && cut > 0) part.outputs.final_state = state.state, part.rows.final_state = adjoint.state;
     if (!run(part.problem, part.inputs, part.outputs, nullptr)) return;
@@ -155,18 +158,20 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
       return;
     runtime(cudaStreamSynchronize(nullptr));
     done(cuda::attention_form(part->problem, form, chunk));
+    scale += d_scale.values()[0];
     const std::vector<double> of_part = d_rates.values();
     for (std::size_t u = 0; u < all_rates.size(); ++u) all_rates[u] += of_part[u];
   }
   const double states = form == cuda::Form::chunked ? static_cast<double>(x.tokens) / chunk + 1 : 0;
   const double rule = GradientRule::factor(x.power, x.format.u(), states, x.rotary.has_value());
-  GradientRule::Entries rates(all_rates.size());
+  GradientRule::Entries rates(all_rates.size()), of_scale(1);
   double worst = 0;
   for (std::int64_t b = 0; b < x.batch; ++b) {
     const GradientRule exact = rule_of(x, d_rows, b, p.is_normalised(), static_cast<double>(p.scale));
     worst = std::max(
         {worst, q.check(what, x, arrays.places, b, exact.q, rule), k.check(what, x, arrays.places, b, exact.k, rule),
          v.check(what, x, arrays.places, b, exact.v, rule), gates.check(what, x, arrays.places, b, exact.gates, rule)});
+    of_scale.add(0, exact.d_scale.exact[0], exact.d_scale.bound[0], exact.d_scale.off[0]);
     if (has_angles) worst = std::max(worst, beta.check(what, x, arrays.places, b, exact.beta, rule));
     for (std::size_t u = 0; u < rates.exact.size(); ++u)
       rates.add(u, exact.rates.exact[u], exact.rates.bound[u], exact.rates.off[u]);
@@ -177,6 +182,9 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
     require(error <= off, "%s: d rates of pair %d is %g, not %g ± %g", what.c_str(), static_cast<int>(u), all_rates[u],
             rates.exact[u], off);
   }
+  const double scale_off = std::min(rule * of_scale.bound[0], of_scale.off[0]);
+  require(std::abs(scale - of_scale.exact[0]) <= scale_off, "%s: d scale is %g, not %g ± %g", what.c_str(), scale,
+          of_scale.exact[0], scale_off);
   std::vector<std::byte> all = q.bytes();
   for (const auto& more : {k.bytes(), v.bytes(), gates.bytes(), beta.bytes()})
     all.insert(all.end(), more.begin(), more.end());

@@ -260,6 +260,10 @@ void refusals_of_gradients() {
     c.problem.form = cuda::Form::chunked;
     c.problem.states = cuda::Precision::split;
   });
+  bad("gradient of the scale: of P 1 the scale must not be 0", [](VjpCall& c) {
+    c.problem.power = 1, c.problem.d = 64, c.problem.normalised = false, c.problem.scale = 0;
+    c.gradients.scale = address<double>(16);
+  });
   bad("gradients of rates: they are there, but rates is a null pointer",
       [](VjpCall& c) { c.gradients.rates = address<double>(16); });
   bad("gradients of beta: they are there, but rates is a null pointer",

@@ -8,7 +8,7 @@ namespace sympow::cuda {
 /// What comes back to the rows of an `attend`, and what that call left of them.
 struct RowGradients {
   ConstView d_rows;             ///< [B, T, Hq, e]: dY, of the problem's element
-  ConstView rows = {};          ///< Y, as `attend` wrote it; of normalised rows, as the next
+  ConstView rows = {};          ///< Y, as `attend` wrote it; of normalised rows, as the next, or for d scale
   ConstView factors = {};       ///< [B, T, Hq] of float: Outputs::factors
   ConstState final_state = {};  ///< what comes back to the final state, if anything does: see attend_vjp
 };
@@ -23,6 +23,7 @@ struct Gradients {
   State initial_state = {};  ///< if wanted: see attend_vjp; it may be the memory of RowGradients::final_state
   View beta = {};            ///< [B, T, Hk], of rotary
   double* rates = nullptr;   ///< [d/2] on the device, of rotary: over all sequences and heads
+  double* scale = nullptr;   ///< likewise one number, 0 of normalised rows; of others `rows` must be given for it
 };
 
 /// The bytes of the workspace of `attend_vjp`, whose pointer is aligned to 256 bytes: that of the `attend`, and for
@@ -36,6 +37,7 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// chunks:
 ///
 ///     dq_i = Σ_j dx_ij scale k_j    dk_j = Σ_i dx_ij scale q_i    dv_j = Σ_i p_ij dy_i    d log γ_t = Σ_{j<t≤i} t_ij
+///     d scale = P / scale Σ_i dy_i·y_i, y as it was rounded, thus finite; of a scale of 0 only for P > 1
 ///     dβ_t = Σ_{j<t≤i} Σ_u rates_u f_iju    d rates_u = Σ_{j<t≤i} β_t f_iju    f_iju = dx_ij scale ⟨k_j, J_u q_i⟩
 ///
 /// with s_ij = b_ij x_ij^P, x_ij = scale q_i·k_j, p_ij = s_ij / Σ_j s_ij, c_ij = dy_i·v_j - dy_i·y_i, t_ij = p_ij c_ij
