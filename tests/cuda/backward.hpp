@@ -251,11 +251,11 @@ struct Backward {
   /// Of rows as the forward pass has left them.
   host::Report scale(const host::Options& options) {
     auto& x = forward.x;
-    const double factor = x.how.normalised || x.how.scale == 0 ? 0. : P / x.how.scale;
+    const double degree = x.how.normalised || x.how.scale == 0 ? 0. : P / x.how.scale;
     host::Report report =
         launch<ScaleProducts<T>>(ScaleProducts<T>::blocks(sequences(), heads()),
                                  {x.rows.template rows<const T>(from()),
-                                  gradients.d_rows.template rows<const T>(from()), products, sequences(), e(), factor},
+                                  gradients.d_rows.template rows<const T>(from()), products, sequences(), e(), degree},
                                  options);
     AngleArrays of_products{};
     of_products.rows = products;

@@ -240,12 +240,12 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
   if (!fit(problem, plan))
     return refuse(Code::too_large, "%lld sequences of %lld tokens are more blocks than a grid has",
                   static_cast<long long>(problem.batch), static_cast<long long>(problem.tokens));
-  SYMPOW_CUDA_TRY(check_vjp_arrays(problem, inputs, rows, gradients));
   if (gradients.scale && !problem.is_normalised() && problem.scale == 0 && problem.power == 1)
     return refuse(Code::bad_argument, "gradient of the scale: of P 1 the scale must not be 0");
   if (problem.d > most_turning && (gradients.beta.data || gradients.rates))
     return refuse(Code::not_compiled, "there are no gradients of beta and rates for d %d; up to d %d there are",
                   problem.d, most_turning);
+  SYMPOW_CUDA_TRY(check_vjp_arrays(problem, inputs, rows, gradients));
   SYMPOW_CUDA_TRY(attention_vjp_workspace(problem, needed));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
   if (problem.batch == 0) return {};
