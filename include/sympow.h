@@ -237,9 +237,9 @@ typedef struct sympow_gradients {
 /// after. Both are null where the call had none. The recurrent form is taken back by chunks. Cost: two to three times
 /// that of `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
 ///
-/// On a device: float16 and bfloat16, gates, no states, θ or gradient of the scale; others are SYMPOW_NOT_BUILT. Of
-/// normalised rows it needs rows and their denominators, and so computes them again: the cost of one `sympow_attend`
-/// more, and of the workspace what rows take.
+/// On a device: float16 and bfloat16, gates, θ and β, no states or gradient of the scale, those of θ and β up to d 64;
+/// others are SYMPOW_NOT_BUILT. Of normalised rows it needs rows and their denominators, and so computes them again:
+/// the cost of one `sympow_attend` more, and of the workspace what rows take.
 SYMPOW_API sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_inputs* inputs,
                                            const sympow_tensor* d_rows, const sympow_states* states,
                                            sympow_state_gradients* state_gradients, const sympow_gradients* gradients,

@@ -19,6 +19,8 @@ inline std::string renamed(const std::string& text) {
                              {"gradients of keys", "gradients->keys"},
                              {"gradients of values", "gradients->values"},
                              {"gradients of log gates", "gradients->log_gates"},
+                             {"gradients of beta", "gradients->beta"},
+                             {"gradients of rates", "gradients->theta"},
                              {"log gates", "inputs->log_gates"},
                              {"queries", "inputs->queries"},
                              {"keys", "inputs->keys"},

@@ -183,11 +183,12 @@ void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* given, cons
   const cuda::Problem& problem = of_sequences(recipe, call);
   const Array d_rows = rows_in(given_d_rows, "d_rows", call.in);
   const Results results = results_in(given_gradients, call.in);
-  if (results.theta || results.beta || results.scale)
-    detail::raise<NotBuilt>("gradients->theta, beta and scale must be null: there are none on a CUDA device");
+  if (results.scale) detail::raise<NotBuilt>("gradients->scale must be null: there is none on a CUDA device");
+  check_dense(results.theta);
   const RowsAgain again(problem);
   const DeviceMemory& workspace = workspace_in(given_workspace, again.bytes(), call.in.place.device);
-  check_outputs({&results.queries, &results.keys, &results.values, pointer_to(results.log_gates), &workspace.bytes},
+  check_outputs({&results.queries, &results.keys, &results.values, pointer_to(results.log_gates),
+                 pointer_to(results.theta), pointer_to(results.beta), &workspace.bytes},
                 call.in, &d_rows);
   const cuda::Stream stream = stream_of(given_stream);
   cuda::RowGradients rows{view_of(d_rows)};
@@ -200,8 +201,13 @@ void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* given, cons
                                   problem.query_heads, 1);
     rows.rows = forward.rows, rows.factors = forward.factors;
   }
-  const cuda::Gradients gradients{view_of(results.queries), view_of(results.keys), view_of(results.values),
-                                  view_of(results.log_gates)};
+  const cuda::Gradients gradients{view_of(results.queries),
+                                  view_of(results.keys),
+                                  view_of(results.values),
+                                  view_of(results.log_gates),
+                                  {},
+                                  view_of(results.beta),
+                                  results.theta ? reinterpret_cast<double*>(results.theta->data) : nullptr};
   check_first(problem, [&] { return cuda::attend_vjp(problem, call.inputs, rows, gradients, nullptr, 0, stream); });
 
   const CurrentDevice current(call.in.place.device.id);

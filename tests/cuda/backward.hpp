@@ -4,12 +4,16 @@
 #include "forward.hpp"
 #include "gradient/adjoint_weights.hpp"
 #include "gradient/flows.hpp"
+#include "gradient/key_angles.hpp"
 #include "gradient/key_gradients.hpp"
 #include "gradient/key_units.hpp"
 #include "gradient/passing.hpp"
+#include "gradient/passing_angles.hpp"
 #include "gradient/peaks.hpp"
 #include "gradient/query_gradients.hpp"
+#include "gradient/rates.hpp"
 #include "gradient/row_units.hpp"
+#include "gradient/scale_products.hpp"
 
 namespace sympow::test {
 
@@ -17,14 +21,18 @@ namespace sympow::test {
 template <class T, int d>
 struct GradientBuffers {
   Tokens<T> d_rows, d_queries, d_keys, d_values;
-  Tokens<float> d_gates;
+  Tokens<float> d_gates, d_beta;
+  std::vector<double> d_rates;  ///< of all calls, as the next
+  double d_scale = 0;
 
   explicit GradientBuffers(const Arrays<T, d>& x, double decades)
       : d_rows(x.batch, x.how.heads.query, x.how.e),
         d_queries(x.batch, x.how.heads.query, d),
         d_keys(x.batch, x.how.heads.key, d),
         d_values(x.batch, x.how.heads.key, x.how.e),
-        d_gates(x.batch, x.how.heads.state, 1) {
+        d_gates(x.batch, x.how.heads.state, 1),
+        d_beta(x.batch, x.how.heads.key, 1),
+        d_rates(x.how.rotary ? d / 2 : 0) {
     std::mt19937 random(11);
     std::normal_distribution<double> normal;
     std::uniform_real_distribution<double> uniform(-1, 1);
@@ -49,6 +57,10 @@ struct Backward {
   host::Buffer<double> exponent, peak;
   host::Buffer<float> factor, offset, inverse, mass, weights;
   host::Buffer<double> row, key, inside, through, later, passing;
+  host::Buffer<double> angle_row, angle_key, angle_inside, angle_through, angle_later, angle_passing;
+  host::Buffer<double> rate_rows, rate_keys, rate_passing, d_rates, unit_of_rows, unit_of_chunks;
+  host::Buffer<float> later_rows, later_chunks;
+  host::Buffer<double> products, d_scale;
   ChunkBuffers adjoint_chunks;
   host::Buffer<float> whole, adjoint_own, adjoint_own_normaliser, adjoint_whole;
   host::Buffer<T> adjoint_sums;
@@ -77,6 +89,22 @@ struct Backward {
         through(index(heads().query * batch().slots * blocks() * blocks())),
         later(slots() * index(batch().chunk)),
         passing(slots()),
+        angle_row(has_angles() ? rows() : 0),
+        angle_key(has_angles() ? key_slots() * index(batch().chunk) : 0),
+        angle_inside(angle_row.size()),
+        angle_through(has_angles() ? through.size() : 0),
+        angle_later(angle_key.size()),
+        angle_passing(has_angles() ? key_slots() : 0),
+        rate_rows(angle_row.size() / 64 * (d / 2)),
+        rate_keys(angle_key.size() / 64 * (d / 2)),
+        rate_passing(angle_passing.size() * (d / 2)),
+        d_rates(d / 2),
+        unit_of_rows(angle_key.size()),
+        unit_of_chunks(angle_key.size()),
+        later_rows(angle_key.size() * d),
+        later_chunks(later_rows.size()),
+        products(rows() / 64),
+        d_scale(1),
         adjoint_chunks(static_cast<int>(slots())),
         whole(slots() * index(state_rows(P, d))),
         adjoint_own(slots() * index(D * e())),
@@ -91,6 +119,7 @@ struct Backward {
     join(report, queries(options));
     join(report, keys(options));
     join(report, flows(options));
+    join(report, scale(options));
     return report;
   }
   /// The chunked form, after its forward pass: from an initial state and the gradient of the final one to that of the
@@ -109,17 +138,25 @@ struct Backward {
            launch<Passing<T>>(
                Passing<T>::blocks(sequences(), heads()),
                {states(), adjoint_states(), forward.chunks.total, passing, sequences(), heads(), P, d, e()}, options));
+    if (has_angles()) {
+      using Kernel = PassingAngles<T, P, d>;
+      join(report,
+           launch<Kernel>(Kernel::blocks(sequences(), heads()),
+                          {states(), adjoint_states(), forward.chunks.total, of_angles(), sequences(), heads(), e()},
+                          options));
+    }
     join(report, flows(options));
+    join(report, scale(options));
     return report;
   }
   /// What gradients are made of.
   host::Report units(const host::Options& options) {
     auto& x = forward.x;
-    host::Report report = launch<KeyUnits<T>>(
-        KeyUnits<T>::blocks(sequences(), heads()),
-        {x.keys.template rows<const T>(from()), x.values.template rows<const T>(from()), forward.tokens.arrays(),
-         dense<T>(key_units, d, heads().key), values_exponent, sequences(), heads(), d, e()},
-        options);
+    host::Report report =
+        launch<KeyUnits<T>>(KeyUnits<T>::blocks(sequences(), heads()),
+                            {forward.keys(), x.values.template rows<const T>(from()), forward.tokens.arrays(),
+                             dense<T>(key_units, d, heads().key), values_exponent, sequences(), heads(), d, e()},
+                            options);
     join(report,
          launch<RowUnits<T>>(
              RowUnits<T>::blocks(sequences(), heads()),
@@ -127,7 +164,7 @@ struct Backward {
               gradients.d_rows.template rows<const T>(from()), x.factors.template rows<const float>(from()),
               forward.tokens.arrays(), is_chunked ? Global<const double>(forward.chunks.enter) : Global<const double>{},
               dense<T>(query_units, d, heads().query), dense<T>(row_units, e(), heads().query), of_rows(), sequences(),
-              heads(), d, e(), P, x.how.normalised, scale_exponent(), scale_sign()},
+              heads(), d, e(), P, x.how.normalised, scale_exponent(), scale_sign(), forward.rotary()},
              options));
     join(report, launch<Peaks>(Peaks::blocks(sequences(), heads()),
                                {forward.tokens.arrays(), of_rows(), values_exponent, sequences(), heads()}, options));
@@ -147,10 +184,9 @@ struct Backward {
     using Kernel = Update<T, P, d>;
     const Heads turned{heads().query, heads().state, heads().query};
     TokenArrays tokens{};
-    tokens.inverse = inverse;
     tokens.to_end = weights;
     join(report, launch<Kernel>(Kernel::blocks(sequences(), turned, e()),
-                                {forward.x.queries.template rows<const T>(from()),
+                                {dense<const T>(query_units, d, heads().query),
                                  dense<const T>(row_units, e(), heads().query),
                                  tokens,
                                  sequences(),
@@ -175,28 +211,73 @@ struct Backward {
     return report;
   }
   host::Report queries(const host::Options& options) {
-    using Kernel = QueryGradients<T, P, d>;
+    if constexpr (d <= 64)
+      if (has_angles()) return queries<true>(options);
+    return queries<false>(options);
+  }
+  host::Report keys(const host::Options& options) {
+    if constexpr (d <= 64)
+      if (has_angles()) return keys<true>(options);
+    return keys<false>(options);
+  }
+  template <bool wanted>
+  host::Report queries(const host::Options& options) {
+    using Kernel = QueryGradients<T, P, d, wanted>;
     return launch<Kernel>(Kernel::blocks(sequences(), heads()),
                           {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
                            dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
                            gradients.d_queries.template rows<T>(from()), forward.tokens.arrays(), of_rows(), of_flows(),
-                           sequences(), heads(), e(), is_chunked ? states() : StatesOfChunks<T>{}},
+                           sequences(), heads(), e(), is_chunked ? states() : StatesOfChunks<T>{}, of_angles()},
                           options);
   }
+  template <bool wanted>
   host::Report keys(const host::Options& options) {
-    using Kernel = KeyGradients<T, P, d>;
-    return launch<Kernel>(Kernel::blocks(sequences(), heads(), e()),
-                          {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
-                           dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
-                           gradients.d_keys.template rows<T>(from()), gradients.d_values.template rows<T>(from()),
-                           forward.tokens.arrays(), of_rows(), of_flows(), sequences(), heads(), e(),
-                           is_chunked ? adjoint_states() : StatesOfChunks<T>{}},
-                          options);
+    using Kernel = KeyGradients<T, P, d, wanted>;
+    host::Report report =
+        launch<Kernel>(Kernel::blocks(sequences(), heads(), e()),
+                       {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
+                        dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
+                        gradients.d_keys.template rows<T>(from()), gradients.d_values.template rows<T>(from()),
+                        forward.tokens.arrays(), of_rows(), of_flows(), sequences(), heads(), e(),
+                        is_chunked ? adjoint_states() : StatesOfChunks<T>{}, of_angles()},
+                       options);
+    if constexpr (wanted)
+      join(report,
+           launch<KeyAngles<T, d>>(
+               KeyAngles<T, d>::blocks(sequences(), heads()),
+               {dense<const T>(key_units, d, heads().key), of_rows(), of_angles(), sequences(), heads()}, options));
+    return report;
+  }
+  /// Of rows as the forward pass has left them.
+  host::Report scale(const host::Options& options) {
+    auto& x = forward.x;
+    const double degree = x.how.normalised || x.how.scale == 0 ? 0. : P / x.how.scale;
+    host::Report report =
+        launch<ScaleProducts<T>>(ScaleProducts<T>::blocks(sequences(), heads()),
+                                 {x.rows.template rows<const T>(from()),
+                                  gradients.d_rows.template rows<const T>(from()), products, sequences(), e(), degree},
+                                 options);
+    AngleArrays of_products{};
+    of_products.rows = products;
+    join(report, launch<Rates>(Rates::blocks(), {of_products, d_scale, sequences(), heads(), 1}, options));
+    gradients.d_scale += d_scale[0];
+    return report;
   }
   host::Report flows(const host::Options& options) {
-    if (!has_flows()) return {};
-    return launch<Flows>(Flows::blocks(sequences(), heads()),
-                         {of_flows(), gradients.d_gates.template rows<float>(from()), sequences(), heads()}, options);
+    host::Report report;
+    if (has_flows())
+      report =
+          launch<Flows>(Flows::blocks(sequences(), heads()),
+                        {of_flows(), gradients.d_gates.template rows<float>(from()), sequences(), heads()}, options);
+    if (!has_angles()) return report;
+    const Heads by_keys{heads().query, heads().key, heads().key};
+    join(report,
+         launch<Flows>(Flows::blocks(sequences(), by_keys),
+                       {of_angles().flows, gradients.d_beta.template rows<float>(from()), sequences(), by_keys, true},
+                       options));
+    join(report, launch<Rates>(Rates::blocks(), {of_angles(), d_rates, sequences(), heads(), d / 2}, options));
+    for (std::size_t u = 0; u < d / 2; ++u) gradients.d_rates[u] += d_rates[u];
+    return report;
   }
   /// Faults unless all gradients, and nothing else, were stored.
   void check_stored(host::Report& report) const {
@@ -204,8 +285,10 @@ struct Backward {
     gradients.d_keys.check_stored(report, "dk");
     gradients.d_values.check_stored(report, "dv");
     if (has_flows()) gradients.d_gates.check_stored(report, "d log gate");
+    if (has_angles()) gradients.d_beta.check_stored(report, "dβ");
   }
   [[nodiscard]] bool has_flows() const { return static_cast<bool>(forward.x.how.log_gate); }
+  [[nodiscard]] bool has_angles() const { return d <= 64 && forward.x.how.rotary.has_value(); }
 
  private:
   [[nodiscard]] Batch& batch() { return forward.batch; }
@@ -216,6 +299,7 @@ struct Backward {
   [[nodiscard]] int tokens() const { return forward.batch.tokens(); }
   [[nodiscard]] int blocks() const { return forward.batch.chunk / block_tokens; }
   [[nodiscard]] std::size_t slots() const { return index(forward.slots()); }
+  [[nodiscard]] std::size_t key_slots() const { return index(heads().key * forward.batch.slots); }
   [[nodiscard]] std::size_t rows() const { return index(heads().query * forward.batch.slots * forward.batch.chunk); }
   [[nodiscard]] double scale_exponent() const {
     const double scale = std::abs(forward.x.how.scale);
@@ -240,6 +324,19 @@ struct Backward {
     FlowArrays flows{row, key, inside, through, {}, {}};
     if (is_chunked) flows.later = later, flows.passing = passing;
     return flows;
+  }
+  AngleArrays of_angles() {
+    if (!has_angles()) return {forward.rotary()};
+    FlowArrays flows{angle_row, angle_key, angle_inside, angle_through, {}, {}};
+    if (is_chunked) flows.later = angle_later, flows.passing = angle_passing;
+    const KeptSums of_chunks{later_chunks, unit_of_chunks};
+    return {forward.rotary(),
+            flows,
+            rate_rows,
+            rate_keys,
+            rate_passing,
+            {later_rows, unit_of_rows},
+            is_chunked ? of_chunks : KeptSums{}};
   }
   template <class U, class Memory>
   Rows<U> dense(Memory& memory, int width, int of) {

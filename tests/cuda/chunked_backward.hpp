@@ -1,4 +1,5 @@
-// A backward pass of the chunked form, in one call or in several with states between them, by the gradient row rule.
+// A backward pass by the gradient row rule: of the chunked form in one call or in several with states between them, or
+// of the quadratic form.
 #pragma once
 
 #include <memory>
@@ -18,6 +19,13 @@ std::vector<double> sequence_of(const Tokens<X>& x, int b) {
   return all;
 }
 
+template <class K>
+std::vector<double> rates_of(const ArraysOf<K>& x) {
+  std::vector<double> all;
+  for (std::size_t u = 0; u < K::d / 2 && x.how.rotary; ++u) all.push_back(x.rates[u]);
+  return all;
+}
+
 /// What sequence b must come to.
 template <class K>
 GradientRule rule_of(const ArraysOf<K>& x, const GradientBuffers<typename K::T, K::d>& gradients, int b) {
@@ -26,7 +34,8 @@ GradientRule rule_of(const ArraysOf<K>& x, const GradientBuffers<typename K::T, 
   return GradientRule(
       {K::P, K::d, how.e, x.batch.length(b), heads.query, heads.key, how.log_gate ? heads.state : 0, how.normalised,
        how.scale, sequence_of(x.queries, b), sequence_of(x.keys, b), sequence_of(x.values, b),
-       sequence_of(gradients.d_rows, b), how.log_gate ? sequence_of(x.gates, b) : std::vector<double>{}},
+       sequence_of(gradients.d_rows, b), how.log_gate ? sequence_of(x.gates, b) : std::vector<double>{}, rates_of<K>(x),
+       how.rotary ? sequence_of(x.beta, b) : std::vector<double>{}, how.rotary && how.rotary->halves},
       u_of<typename K::T>);
 }
 
@@ -47,16 +56,23 @@ double worst_error(const Tokens<X>& got, int b, const GradientRule::Entries& exp
 }
 
 /// Calls from each of `cuts` to the next, forward and then backward; the last cut is beyond all lengths. Every call but
-/// the last leaves a state, every one but the first the gradient of it.
+/// the last leaves a state, every one but the first the gradient of it. No cuts: the quadratic form.
 template <class K>
 host::Report run_calls(ArraysOf<K>& x, GradientBuffers<typename K::T, K::d>& gradients, const std::vector<int>& cuts,
                        const host::Options& options = {}) {
   using Pass = Backward<typename K::T, K::P, K::d>;
+  if (cuts.empty()) {
+    Pass pass(x, gradients);
+    host::Report all = pass.run(options);
+    pass.check_stored(all);
+    return all;
+  }
   const std::size_t calls = cuts.size() - 1;
   std::vector<std::unique_ptr<Pass>> passes;
   std::vector<std::unique_ptr<StateBuffers>> states, adjoints;
   const auto state = [&] {
-    return std::make_unique<StateBuffers>(x.batch.size() * x.how.heads.state, Pass::D, x.how.e, 0);
+    const int angles = x.how.rotary ? x.batch.size() * x.how.heads.key * K::d / 2 : 0;
+    return std::make_unique<StateBuffers>(x.batch.size() * x.how.heads.state, Pass::D, x.how.e, angles);
   };
   host::Report report;
   for (std::size_t n = 0; n < calls; ++n) {
@@ -81,21 +97,28 @@ std::string run_chunked_backward(
     const std::function<void(ArraysOf<K>&, GradientBuffers<typename K::T, K::d>&)>& edit = {},
     const host::Options& options = {}) {
   how.has_factors = how.normalised;
+  if (cuts.empty()) how.chunk = (*std::max_element(how.lengths.begin(), how.lengths.end()) + 63) / 64 * 64;
   ArraysOf<K> x(how);
   GradientBuffers<typename K::T, K::d> gradients(x, 0);
   if (edit) edit(x, gradients);
   const host::Report report = run_calls<K>(x, gradients, cuts, options);
   if (!report.clean()) return report.text();
-  const double states = (x.batch.longest + how.chunk - 1) / how.chunk + static_cast<int>(cuts.size()) - 2;
-  const double rule = (6 + K::P) * u_of<typename K::T> * (1 + std::sqrt(states));
+  const double states =
+      cuts.empty() ? 0 : (x.batch.longest + how.chunk - 1) / how.chunk + static_cast<int>(cuts.size()) - 2;
+  const double rule = GradientRule::factor(K::P, u_of<typename K::T>, states, how.rotary.has_value());
+  GradientRule::Entries rates(gradients.d_rates.size()), scale(1);
   for (int b = 0; b < x.batch.size(); ++b) {
     const GradientRule expected = rule_of<K>(x, gradients, b);
     const double errors[] = {worst_error(gradients.d_queries, b, expected.q, rule),
                              worst_error(gradients.d_keys, b, expected.k, rule),
                              worst_error(gradients.d_values, b, expected.v, rule),
-                             how.log_gate ? worst_error(gradients.d_gates, b, expected.gates, rule) : 0.};
-    const char* names[] = {"dq", "dk", "dv", "d log gate"};
-    for (int n = 0; n < 4; ++n)
+                             how.log_gate ? worst_error(gradients.d_gates, b, expected.gates, rule) : 0.,
+                             how.rotary ? worst_error(gradients.d_beta, b, expected.beta, rule) : 0.};
+    for (std::size_t u = 0; u < rates.exact.size(); ++u)
+      rates.add(u, expected.rates.exact[u], expected.rates.bound[u], expected.rates.off[u]);
+    scale.add(0, expected.d_scale.exact[0], expected.d_scale.bound[0], expected.d_scale.off[0]);
+    const char* names[] = {"dq", "dk", "dv", "d log gate", "dβ"};
+    for (int n = 0; n < 5; ++n)
       if (!(errors[n] <= 1))
         return std::string(names[n]) + " of sequence " + std::to_string(b) + ": " + std::to_string(errors[n]) +
                " of the rule";
@@ -104,6 +127,20 @@ std::string run_chunked_backward(
         if ((t == 0 || how.log_gate(t + h) == -infinity) &&
             gradients.d_gates.data[gradients.d_gates.at(b, t, h, 0)] != 0)
           return "d log gate of token " + std::to_string(t) + " is not 0";
+    for (int h = 0; h < how.heads.key && how.rotary && x.batch.length(b) > 0; ++h)
+      if (gradients.d_beta.data[gradients.d_beta.at(b, 0, h, 0)] != 0) return "dβ of the first token is not 0";
+  }
+  bool is_lost = false;  // rows beyond the format
+  for (int b = 0; b < x.batch.size(); ++b)
+    for (const double y : sequence_of(x.rows, b)) is_lost = is_lost || !std::isfinite(y);
+  if (!is_lost && !(std::abs(gradients.d_scale - scale.exact[0]) <= std::min(rule * scale.bound[0], scale.off[0])))
+    return "d scale: " + std::to_string(gradients.d_scale) + " is not " + std::to_string(scale.exact[0]) + " ± " +
+           std::to_string(std::min(rule * scale.bound[0], scale.off[0]));
+  for (std::size_t u = 0; u < rates.exact.size(); ++u) {
+    const double error = std::abs(gradients.d_rates[u] - rates.exact[u]);
+    if (!(error <= std::min(rule * rates.bound[u], rates.off[u])))
+      return "d rates of pair " + std::to_string(u) + ": " + std::to_string(gradients.d_rates[u]) + " is not " +
+             std::to_string(rates.exact[u]) + " ± " + std::to_string(std::min(rule * rates.bound[u], rates.off[u]));
   }
   return "";
 }

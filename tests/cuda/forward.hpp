@@ -285,12 +285,13 @@ struct Forward {
     return {prefix_sums, prefix_normaliser, x.how.is_split ? Global<T>(prefix_rest) : Global<T>{}, whole};
   }
 
- private:
   Rotary rotary() {
     if (!x.how.rotary) return {};
     return {x.rates, dense<const double>(paths, 1), begin, heads().key, x.how.rotary->halves};
   }
   Rows<const T> keys() { return x.how.rotary ? dense<const T>(turned, d) : x.keys.template rows<const T>(from); }
+
+ private:
   static std::vector<int> part(std::vector<int> lengths, int first, int end) {
     for (int& length : lengths) length = std::clamp(length, first, std::max(first, end)) - first;
     return lengths;

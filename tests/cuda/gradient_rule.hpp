@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "turned.hpp"
+
 namespace sympow::test {
 
 /// One sequence in double: entry (t, h, c) of an array with H heads of w channels is [(t H + h) w + c].
@@ -15,6 +17,8 @@ struct GradientProblem {
   bool normalised;
   double scale;
   std::vector<double> q, k, v, dy, log_gates;
+  std::vector<double> rates = {}, beta = {};  ///< of rotary, beta by key heads; none: nothing turns
+  bool halves = false;
 };
 
 /// Gradients of Σ dy·y by sums over pairs, and the rule's bounds without the factor (6 + P) u (1 + √n), n the states on
@@ -32,6 +36,14 @@ struct GradientProblem {
 ///   c̄_ij = Σ_c |dy| (|v| + |y|)                δc = (R + φ) c̄ + δℓ
 ///   dv: Σ_i b a^P / den (R + φ) |dy|    dq: P Σ_j b a^{P-1} / den δc |scale k_j|    dk: with q_i    d log γ: b a^P /
 ///   den δc
+///
+/// And of sums d scale = P Σ_ij t_ij / scale, by P Σ ε / |scale|, and with u more in R for rows that are rounded.
+///
+/// With rotary, q and k are turned ones and dq, dk turn back, |cos| and |sin| in the place of both for their bounds.
+/// Beside
+///   dβ_t = Σ_{j<t≤i} Σ_u rates_u dx_ij ⟨k_j, J_u q_i⟩    d rates_u = Σ_{j<t≤i} β_t dx_ij ⟨k_j, J_u q_i⟩
+/// the rule has P max|rates| Σ_{j<t≤i} ε and P Σ_{j<t≤i} |β_t| ε. Turned rows are rounded: 2 P u more, by norms and in
+/// R; and once more the row that J turns or the pair that paths weigh: of angles u more in R.
 struct GradientRule {
   struct Entries {
     std::vector<double> exact, bound, off;
@@ -40,11 +52,24 @@ struct GradientRule {
       exact[i] += more, bound[i] += by_norms, off[i] += by_roundings;
     }
   };
-  Entries q, k, v, gates;
+  Entries q, k, v, gates, beta, rates, d_scale;
 
-  GradientRule(const GradientProblem& x, double u)
-      : q(x.q.size()), k(x.k.size()), v(x.v.size()), gates(x.log_gates.size()) {
-    const double R = (2 * x.power + 4) * u;
+  /// The factor of a rule, over n states.
+  static double factor(int power, double u, double states, bool turns) {
+    return (6 + (turns ? 3 : 1) * power) * u * (1 + std::sqrt(states));
+  }
+
+  GradientRule(const GradientProblem& given, double u)
+      : q(given.q.size()),
+        k(given.k.size()),
+        v(given.v.size()),
+        gates(given.log_gates.size()),
+        beta(given.beta.size()),
+        rates(given.rates.size()),
+        d_scale(1) {
+    const bool turns = !given.rates.empty();
+    const GradientProblem x = turned(given);
+    const double R = (2 * x.power + 4 + (turns ? 2 * x.power : 0)) * u;
     const auto d = static_cast<std::size_t>(x.d), e = static_cast<std::size_t>(x.e);
     const double scale = x.normalised ? 1 : x.scale;
     double largest = 0;
@@ -112,11 +137,74 @@ struct GradientRule {
                   of_slope * absolute[n] * (R + phi) * std::abs(dy[m]));
           for (int t = i - static_cast<int>(n) + 1; t <= i && x.gate_heads > 0; ++t)
             gates.add(gate_of(x, t, h), p * c, off * size(n), of_slope * absolute[n] * c_off);
+          if (!x.normalised && scale != 0)
+            d_scale.add(0, x.power * p * c / scale, x.power * off * size(n) / std::abs(scale),
+                        x.power * of_slope * absolute[n] * (c_off + u * c_size) / std::abs(scale));
+          if (turns)
+            add_angles(x, i, i - static_cast<int>(n), key_head, of_q, of_k, dx, x.power * off * size(n),
+                       x.power * of_slope * (c_off + u * c_size) * std::abs(scale));
         }
       }
+    if (!turns) return;
+    turn_back(x, q, x.query_heads);
+    turn_back(x, k, x.key_heads);
   }
 
  private:
+  /// Of pair i, j, of which x_ij has this slope.
+  void add_angles(const GradientProblem& x, int i, int j, int key_head, const double* of_q, const double* of_k,
+                  double slope, double by_norms, double slope_off) {
+    double largest = 0, flow = 0, flow_size = 0, way = 0, length = 0;
+    for (const double rate : x.rates) largest = std::max(largest, std::abs(rate));
+    for (int t = j + 1; t <= i; ++t) {
+      const double step = x.beta[at(t, key_head, x.key_heads)];
+      way += step, length += std::abs(step);
+    }
+    for (int u = 0; u < x.d / 2; ++u) {
+      const PairOfChannels c(x.halves, x.d, u);
+      const double one = of_k[c.second] * of_q[c.first], other = of_k[c.first] * of_q[c.second];
+      const double size = std::abs(one) + std::abs(other), rate = x.rates[static_cast<std::size_t>(u)];
+      flow += rate * (one - other), flow_size += std::abs(rate) * size;
+      rates.add(static_cast<std::size_t>(u), slope * way * (one - other), length * by_norms, length * slope_off * size);
+    }
+    for (int t = j + 1; t <= i; ++t)
+      beta.add(at(t, key_head, x.key_heads), slope * flow, largest * by_norms, slope_off * flow_size);
+  }
+  /// The problem of rows that have turned.
+  static GradientProblem turned(GradientProblem x) {
+    each_row(x, x.query_heads, [&](std::size_t row, const auto& angle) {
+      turn_row(&x.q[row * static_cast<std::size_t>(x.d)], x.d, x.halves, angle);
+    });
+    each_row(x, x.key_heads, [&](std::size_t row, const auto& angle) {
+      turn_row(&x.k[row * static_cast<std::size_t>(x.d)], x.d, x.halves, angle);
+    });
+    return x;
+  }
+  static void turn_back(const GradientProblem& x, Entries& of, int heads) {
+    each_row(x, heads, [&](std::size_t row, const auto& angle) {
+      const std::size_t first = row * static_cast<std::size_t>(x.d);
+      turn_row(&of.exact[first], x.d, x.halves, [&](int u) { return -angle(u); });
+      for (auto* bounds : {&of.bound, &of.off})
+        for (int u = 0; u < x.d / 2; ++u) {
+          const PairOfChannels at(x.halves, x.d, u);
+          double &a = (*bounds)[first + at.first], &b = (*bounds)[first + at.second];
+          const double c = std::abs(std::cos(angle(u))), s = std::abs(std::sin(angle(u))), before = a;
+          a = c * before + s * b, b = s * before + c * b;
+        }
+    });
+  }
+  /// f(row, its angle of pair u) of all tokens and heads.
+  template <class F>
+  static void each_row(const GradientProblem& x, int heads, const F& f) {
+    if (x.rates.empty()) return;
+    for (int h = 0; h < heads; ++h) {
+      double path = 0;
+      for (int t = 0; t < x.tokens; ++t) {
+        path += x.beta[at(t, h * x.key_heads / heads, x.key_heads)];
+        f(at(t, h, heads), [&](int u) { return path * x.rates[static_cast<std::size_t>(u)]; });
+      }
+    }
+  }
   static std::size_t at(int t, int h, int heads) { return static_cast<std::size_t>(t * heads + h); }
   static std::size_t gate_of(const GradientProblem& x, int t, int h) {
     return at(t, h * x.gate_heads / x.query_heads, x.gate_heads);

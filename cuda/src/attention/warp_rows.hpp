@@ -125,10 +125,10 @@ SYMPOW_DEVICE QueryNorms<groups> take_queries(block::Shared<T> queries, int top,
   return norms;
 }
 
-/// The queries of a warp as left factors: up to 64 channels of 16 bits stay in registers.
-template <class T, int d, int tiles, block::Products products = block::Products::exact>
+/// The queries of a warp as left factors: up to 64 channels of 16 bits stay in registers, if there is room.
+template <class T, int d, int tiles, block::Products products = block::Products::exact, bool keeps = true>
 struct QueryTiles {
-  static constexpr std::size_t count = tiles, kept = sizeof(T) == 2 && d <= 64 ? d / 16 : 0;
+  static constexpr std::size_t count = tiles, kept = sizeof(T) == 2 && d <= 64 && keeps ? d / 16 : 0;
 
   block::Shared<T> queries;
   int first;

@@ -7,8 +7,8 @@
 
 namespace sympow::cuda {
 
-/// d log γ_t = Σ_{j < t ≤ i} t_ij over the pairs and query heads of a state head, in order. For t in block J of 64
-/// tokens of a chunk it is the sum of
+/// d log γ_t = Σ_{j < t ≤ i} t_ij over the pairs and query heads of a state head, in order; and so dβ_t of a key head.
+/// For t in block J of 64 tokens of a chunk it is the sum of
 ///   rows i ≥ t of J with keys in earlier blocks and chunks · keys j < t of J with rows in later blocks · pairs in J ·
 ///   rows of each later block with keys of all earlier ones · keys j < t of the chunk with rows in later chunks · keys
 ///   before the chunk with rows after it
@@ -21,9 +21,10 @@ struct Flows {
 
   struct Args {
     FlowArrays flows;
-    Rows<float> d_log_gates;
+    Rows<float> d_log_gates;  ///< or dβ
     Sequences sequences;
     Heads heads;
+    bool is_by_keys = false;  ///< `key` is that of a state head, and has rows in later chunks
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) {
@@ -39,10 +40,10 @@ struct Flows {
     const int used = (of.length + block_tokens - 1) / block_tokens;
     Lanes<double> sum[2] = {0., 0.};                    // of tokens 2 lane, 2 lane + 1
     Lanes<double> leaving[2] = {0., 0.}, outside = 0.;  // of rows in later chunks: of own keys, and of those before
+    const std::int64_t own_slot = std::int64_t{state_head} * x.sequences.slots + of.slot;
+    const std::int64_t first = own_slot * x.sequences.chunk, own_token = first + of.top;
     if (x.flows.later.data) {
-      const std::int64_t own_slot = std::int64_t{state_head} * x.sequences.slots + of.slot;
-      const std::int64_t first = own_slot * x.sequences.chunk;
-      load(leaving, x.flows.later, lane() * 2 + (first + of.top));
+      load(leaving, x.flows.later, lane() * 2 + own_token);
       for (int from = 0; from < of.top; from += block_tokens) {
         Lanes<double> two[2];
         load(two, x.flows.later, lane() * 2 + (first + from));
@@ -53,11 +54,12 @@ struct Flows {
     for (int h = 0; h < group; ++h) {
       const std::int64_t slot = std::int64_t{state_head * group + h} * x.sequences.slots + of.slot;
       const Lanes<std::int64_t> at = lane() * 2 + (slot * x.sequences.chunk + of.top);
-      Lanes<double> row[2], key[2], inside[2];
+      Lanes<double> row[2], key[2] = {0., 0.}, inside[2];
       load(row, x.flows.row, at);
-      load(key, x.flows.key, at);
+      if (!x.is_by_keys) load(key, x.flows.key, at);
+      if (x.is_by_keys && h == 0) load(key, x.flows.key, lane() * 2 + own_token);
       load(inside, x.flows.inside, at);
-      if (h == 0) {
+      if (h == 0 && !x.is_by_keys) {
         key[0] += leaving[0];
         key[1] += leaving[1];
       }

@@ -24,6 +24,9 @@ struct ColumnExponents {
       own[h] = TwoFloats::of(exponent[0] - anchor);
     }
   }
+  /// Columns lane + 32 h.
+  SYMPOW_DEVICE explicit ColumnExponents(const Lanes<double> (&exponent)[2])
+      : own{TwoFloats::of(exponent[0]), TwoFloats::of(exponent[1])} {}
   /// Of the lane's column h of octet n.
   SYMPOW_DEVICE TwoFloats of(int n, int h) const {
     const Lanes<int> column = block::lane() % 4 * 2 + (n % 4 * 8 + h);
@@ -64,6 +67,13 @@ template <class X>
 SYMPOW_DEVICE Lanes<X> sum_of_row(Lanes<X> x) {
   x += block::shuffle_xor(x, 1);
   return x + block::shuffle_xor(x, 2);
+}
+
+/// The sum of a value over the eight rows of lanes.
+SYMPOW_DEVICE Lanes<double> sum_of_column(Lanes<double> x) {
+  SYMPOW_UNROLL
+  for (int mask = 4; mask < 32; mask *= 2) x += block::shuffle_xor(x, mask);
+  return x;
 }
 
 /// Of an octet of rows 8 g + lane / 4 from `first` on, in octet_place: the lane's two columns.

@@ -2,27 +2,34 @@
 #pragma once
 
 #include "../layout/blocks.hpp"
+#include "angle_rows.hpp"
+#include "couplings.hpp"
 #include "state_part.hpp"
 
 namespace sympow::cuda {
 
 /// dq_i = 2^{h_i + r_i - n_i} m_i (2^{M - r_i} Dφ(q̂_i)ᵀ S [dŷ_i; ℓ_i] + Σ_j P 2^{u_j - r_i} (q̂_i·k̂_j)^{P-1} c_ij
 /// k̂_j) over the keys j ≤ i of the chunk that row i sees, and the state S before it; layout/gradients.hpp has the
-/// rest. And what a block of rows gives to the gradients of gates: `row`, `inside` and `through` of FlowArrays.
+/// rest. And what a block of rows gives to the gradients of gates, and of angles: `row`, `inside` and `through` of
+/// FlowArrays, `rows` of AngleArrays.
 ///
 /// A block of four warps has 64 queries of a chunk and head, 16 a warp. It walks through the state (state_part.hpp),
 /// then blocks of 64 keys from old to new, and of each the values by 64 channels, through two stages. 2^{u_j - r_i} is
 /// at most 1.
 ///
-/// Roundings: dx_ij = P 2^{u_j - r_i - s} (q̂·k̂)^{P-1} c_ij to T, and dq; sums in float. Cost of a pair: 4 d + 2 e
-/// operations, of a query of a state 2 R e, R rows.
-template <class T, int P, int d>
+/// Roundings: dx_ij = P 2^{u_j - r_i - s} (q̂·k̂)^{P-1} c_ij to T, and dq; sums in float. `has_angles`: what comes back
+/// to angles, too; then also Σ_u rates_u J_u q̂_i and, in a block's own pairs, (path_i - path_j) dx_ij. Cost of a pair:
+/// 4 d + 2 e operations, of a query of a state 2 R e, R rows.
+template <class T, int P, int d, bool has_angles = false>
 struct QueryGradients {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;
   static constexpr int blocks_per_multiprocessor = 2;
-  static constexpr int shared_bytes =
-      static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) + 8 * (2 * rows + 4 * warps + warps * rows);
+  static constexpr int shared_bytes = static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) +
+                                      8 * (2 * rows + 4 * warps + warps * rows) +
+                                      (has_angles ? AngleRows<T, d>::bytes : 0);
   static_assert(sizeof(T) == 2);
+  template <int channels>
+  using Tiles = QueryTiles<T, channels, 1, block::Products::exact, !has_angles>;
 
   struct Args {
     Rows<const T> queries, d_rows;  ///< q̂, dŷ
@@ -35,6 +42,7 @@ struct QueryGradients {
     Heads heads;
     int e;
     StatesOfChunks<T> states = {};  ///< before chunks
+    AngleArrays angles = {};
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) {
@@ -63,7 +71,8 @@ struct QueryGradients {
     const auto queries = arena.take<T>(rows * d), keys = arena.take<T>(2 * rows * d);
     const auto values = arena.take<T>(2 * rows * columns), d_rows = arena.take<T>(2 * rows * columns);
     const auto exponents = arena.take<double>(2 * rows), totals = arena.take<double>(4 * warps);
-    const auto inside = arena.take<double>(warps * rows);
+    const auto inside = arena.take<double>(warps * rows),
+               for_angles = arena.take<double>(has_angles ? AngleRows<T, d>::bytes / 8 : 0);
 
     const TileCopy<T, d, rows, warps> wide_copy(w);
     const TileCopy<T, columns, rows, warps> copy(w);
@@ -114,6 +123,32 @@ struct QueryGradients {
       const Lanes<double> of_warp[1] = {sum_of_column(total)};
       store(totals, lane() + (n % 2 * warps + w), of_warp, lane() == 0);
     };
+    const Rotary& rotary = x.angles.rotary;
+    const auto angles = [&] { return AngleRows<T, d>(rotary, queries, own, for_angles, w); };
+    if constexpr (has_angles) angles().clear();
+    const auto anew = [&] { return TokenBlock(x.sequences, block_index(0)); };  // some registers less than kept
+    const auto path = [&](Lanes<int> i) { return path_of(rotary, anew(), key_head, i); };
+    const auto angle_unit = [&](int g, Lanes<int> t) {
+      return convert<double>(factor(g)) * wide_two_to(exponent(g) + convert<double>(shift + t));
+    };
+    const auto row_path = [&](int g) { return path(smaller(lane() / 4 + (first_row + 8 * g), of.length - 1)); };
+    const auto add_angles = [&](int n) {  // of `sum`, over the keys before block n: through it, or up to the rows
+      const Lanes<double> before_block = path(n * rows - 1), units[2] = {angle_unit(0, 0), angle_unit(1, 0)};
+      const auto behind = [&](int g) { return n < last_block ? path(n * rows + rows - 1) : row_path(g); };
+      const Lanes<double> turned[2] = {behind(0) - before_block, behind(1) - before_block};
+      Lanes<double> total[2];
+      angles().add(total, sum, units, turned);
+      if (n < last_block) {
+        const Lanes<double> of_warp[1] = {sum_of_column(total[0] + total[1])};
+        store(totals, lane() + (2 * warps + n % 2 * warps + w), of_warp, lane() == 0);
+      } else {
+        SYMPOW_UNROLL
+        for (int g = 0; g < 2; ++g) {
+          const Lanes<double> one[1] = {total[g]};
+          store(x.angles.flows.row, row_of(g), one, lane() % 4 == 0);
+        }
+      }
+    };
     if (reads_state) {
       StatePart<T, P, d> part(queries, own, keys.template as<float>(), w);
       Lanes<float> none[8][4], scale[2];
@@ -136,11 +171,15 @@ struct QueryGradients {
     }
     bring(0);
     cp_async_commit();
-    const std::int64_t blocks = x.sequences.chunk / rows, through = (slot * blocks + last_block) * blocks;
-    if (has_flows && !reads_state)  // keys of these blocks are not seen, or there are none before
+    const auto block_slot = [&] { return slot * (x.sequences.chunk / rows) + last_block; };
+    const auto through = [&](int n) { return block_slot() * (x.sequences.chunk / rows) + n; };
+    if (!reads_state)  // keys of these blocks are not seen, or there are none before
       for (int n = 32 * w; n <= first_block && n < last_block; n += threads) {
         const Lanes<double> zero[1] = {0.};
-        store(x.flows.through, lane() + (through + n), zero, lane() + n <= first_block && lane() + n < last_block);
+        const Lanes<bool> is_left = lane() + n < last_block;
+        if (has_flows) store(x.flows.through, lane() + through(n), zero, lane() + n <= first_block && is_left);
+        if constexpr (has_angles)
+          store(x.angles.flows.through, lane() + through(n), zero, lane() + n < first_block && is_left);
       }
 
     PairTile dx, c;
@@ -151,13 +190,18 @@ struct QueryGradients {
       if (stage + 1 < end) bring(stage + 1);
       cp_async_commit();
       if (has_flows && stage % tiles == 0 && (n > first_block || reads_state) && n < last_block && w == 0)
-        store_total(x.flows.through, through + n, totals, n % 2 * warps);
+        store_total(x.flows.through, through(n), totals, n % 2 * warps);
+      if constexpr (has_angles) {
+        if (stage % tiles == 0 && n > first_block && w == 0)
+          store_total(x.angles.flows.through, through(n - 1), totals, (2 + (n - 1) % 2) * warps);
+        if (stage % tiles == 0) add_angles(n);
+      }
       if (stage % tiles == 0) clear(c);
-      const QueryTiles<T, columns, 1> d_row_tiles(d_rows.after(tiles > 1 ? ring : 0), own);
+      const Tiles<columns> d_row_tiles(d_rows.after(tiles > 1 ? ring : 0), own);
       d_row_tiles.add_scores(c, values.after(ring), 0);
       if ((stage + 1) % tiles != 0) continue;
 
-      const QueryTiles<T, d, 1> query_tiles(queries, own);
+      const Tiles<d> query_tiles(queries, own);
       query_tiles.scores(dx, keys.after(n % 2 * rows * d), 0);
       const ColumnExponents u(exponents, n % 2 * rows, levels.anchor);
       SYMPOW_UNROLL
@@ -192,13 +236,47 @@ struct QueryGradients {
         const Lanes<double> total[1] = {coupling_of(sum_of_row(before[g]), unit(g))};
         store(x.flows.row, row_of(g), total, lane() % 4 == 0);
       }
-      barrier();
-      if (w < 2) {
-        Lanes<double> all[1] = {0.};
+      store_inside(x.flows.inside, row_slot + of.top, inside, w);
+    }
+    if constexpr (has_angles) {
+      const auto own_keys = keys.after(last_block % 2 * rows * d);
+      const Lanes<double> first_path = path(of.top - 1);
+      Lanes<double> paths[2];
+      SYMPOW_UNROLL
+      for (int h = 0; h < 2; ++h) paths[h] = path(smaller(lane() + (of.top + 32 * h), of.length - 1)) - first_path;
+      Lanes<double> longest = larger(absolute(paths[0]), absolute(paths[1]));
+      SYMPOW_UNROLL
+      for (int mask = 1; mask < 32; mask *= 2) longest = larger(longest, shuffle_xor(longest, mask));
+      const Lanes<int> t = smaller(exponent_above(convert<float>(longest)), 125) + 1;
+      const ColumnExponents columns_of(paths);
+      SYMPOW_UNROLL
+      for (int g = 0; g < 2; ++g) {
+        const TwoFloats row = TwoFloats::of(row_path(g) - first_path);
         SYMPOW_UNROLL
-        for (int v = 0; v < warps; ++v) all[0] += load_one(inside, lane() + (v * rows + 32 * w));
-        store(x.flows.inside, lane() + (row_slot + of.top + 32 * w), all);
+        for (int o = 0; o < 8; ++o) SYMPOW_UNROLL
+        for (int h = 0; h < 2; ++h) {
+          const TwoFloats column = columns_of.of(o, h);
+          const Lanes<float> between = (row.high - column.high) + (row.low - column.low);
+          c[0][o][2 * g + h] = dx[0][o][2 * g + h] * (between * two_to(-t));
+        }
       }
+      Lanes<double> units[2] = {angle_unit(0, t), angle_unit(1, t)};
+      angles().add_pairs(c, own_keys, units);
+      const Lanes<int> size = angles().turn_rows();
+      const Tiles<d> turned(queries, own);
+      turned.scores(c, own_keys, 0);
+      SYMPOW_UNROLL
+      for (int o = 0; o < 8; ++o) SYMPOW_UNROLL
+      for (int r = 0; r < 4; ++r) c[0][o][r] *= dx[0][o][r];
+      units[0] = angle_unit(0, size), units[1] = angle_unit(1, size);
+      barrier();  // those of gates were read
+      write_inside(inside, w, c, units);
+      store_inside(x.angles.flows.inside, row_slot + of.top, inside, w);
+      angles().store_rates(x.angles.rows, block_slot() * (d / 2), w);
+    }
+    if (rotary.rates.data) {
+      barrier();  // nobody reads values any more
+      turn_back<d>(sum, rotary, anew(), key_head, first_row, values.template as<float>(), w);
     }
     Lanes<float> factors[2];
     Lanes<double> row_exponents[2];
@@ -210,52 +288,6 @@ struct QueryGradients {
     }
     store_sums<d>(x.d_queries, x.d_queries.at(of.b, of.begin + first_row, head), sum, factors, row_exponents, queries,
                   own, of.length - first_row, d);
-  }
-
- private:
-  /// The sum of a value over the eight rows of lanes.
-  SYMPOW_DEVICE static Lanes<double> sum_of_column(Lanes<double> x) {
-    SYMPOW_UNROLL
-    for (int mask = 4; mask < 32; mask *= 2) x += block::shuffle_xor(x, mask);
-    return x;
-  }
-  /// The total of four warps, in order.
-  SYMPOW_DEVICE static void store_total(Global<double> to, std::int64_t at, block::Shared<double> totals, int first) {
-    Lanes<double> sum[1] = {0.};
-    SYMPOW_UNROLL
-    for (int v = 0; v < warps; ++v) sum[0] += load_one(totals, Lanes<int>(first + v));
-    block::store(to, Lanes<std::int64_t>(block::lane() + at), sum, block::lane() == 0);
-  }
-  /// Σ_{j < t ≤ i} t_ij of the warp's rows i and the 64 keys of their own block: sums along j, then down i.
-  SYMPOW_DEVICE static void write_inside(block::Shared<double> to, int w, const PairTile& t,
-                                         const Lanes<double> (&unit)[2]) {
-    using namespace block;
-    Lanes<float> sum[2] = {0.f, 0.f};  // of earlier octets
-    const Lanes<int> place = lane() % 4;
-    SYMPOW_UNROLL
-    for (int o = 0; o < 8; ++o) {
-      Lanes<double> column[2] = {0., 0.};
-      SYMPOW_UNROLL
-      for (int g = 0; g < 2; ++g) {
-        const Lanes<float> one = t[0][o][2 * g], two = one + t[0][o][2 * g + 1];
-        Lanes<float> up_to = two;  // and the lanes before
-        SYMPOW_UNROLL
-        for (int distance = 1; distance < 4; distance *= 2) {
-          const Lanes<float> other = shuffle_up(up_to, distance);
-          up_to = where(place >= distance, up_to + other, up_to);
-        }
-        const Lanes<float> earlier = shuffle_up(up_to, 1), below = where(place >= 1, sum[g] + earlier, sum[g]);
-        const Lanes<int> row = lane() / 4 + (16 * w + 8 * g);
-        SYMPOW_UNROLL
-        for (int h = 0; h < 2; ++h) {
-          const Lanes<double> more = coupling_of(h == 0 ? below : below + one, unit[g]);
-          column[h] = where(place * 2 + (8 * o + h) <= row, column[h] + more, column[h]);
-        }
-        sum[g] += shuffle(up_to, lane() / 4 * 4 + 3);
-      }
-      const Lanes<double> both[2] = {sum_of_column(column[0]), sum_of_column(column[1])};
-      store(to, place * 2 + (w * rows + 8 * o), both, lane() < 4);
-    }
   }
 };
 

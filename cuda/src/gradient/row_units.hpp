@@ -7,9 +7,9 @@
 
 namespace sympow::cuda {
 
-/// Writes q̂ and dŷ, rounded to T, and `exponent`, `factor`, `offset`, `inverse`, `mass` of RowArrays (gradients.hpp),
-/// for all 64 tokens of blocks in use. Of rows that nothing comes from dŷ and ℓ are 0; where q or dy is not finite, h
-/// is NaN.
+/// Writes q̂, turned where there is rotary, and dŷ, rounded to T, and `exponent`, `factor`, `offset`, `inverse`, `mass`
+/// of RowArrays (gradients.hpp), for all 64 tokens of blocks in use. Of rows that nothing comes from dŷ and ℓ are 0;
+/// where q or dy is not finite, h is NaN.
 ///
 /// A block of four warps has 64 tokens of a query head. Of a token d + 2 e channels are read, d + e and 24 bytes
 /// written.
@@ -30,6 +30,7 @@ struct RowUnits {
     bool normalised;
     double scale_exponent;  ///< of rows that are not normalised: that of |scale|^P; its sign, or 0
     float scale_sign;
+    Rotary rotary = {};
   };
 
   static Blocks blocks(const Sequences& sequences, const Heads& heads) {
@@ -55,19 +56,30 @@ struct RowUnits {
       const Lanes<std::int64_t> t = i + of.begin;
       const Lanes<bool> has_query = exists && lanes.octet * 8 < x.d, has_row = exists && lanes.octet * 8 < x.e;
 
-      const OctetOfRow query(x.queries.data, x.queries.at(of.b, t, head) + lanes.octet * 8, has_query);
-      const Lanes<float> largest_query = lanes.reduce(query.largest(), most);
-      const Lanes<int> n = exponent_above(largest_query);
+      OctetOfRow query(x.queries.data, x.queries.at(of.b, t, head) + lanes.octet * 8, has_query);
+      Lanes<float> largest_query = lanes.reduce(query.largest(), most);
+      Lanes<int> n = exponent_above(largest_query);
+      if (x.rotary.rates.data) {  // in units, so that nothing overflows
+        query.template scale<T>(two_to(-n));
+        x.rotary.turn(query.entries, x.d, lanes.octet, x.d / 16, of.b, t, x.heads.key_of_state(state_head), has_query);
+        query.template scale<T>(1.f);
+        largest_query = where(largest_query <= largest_float, lanes.reduce(query.largest(), most), largest_query);
+        const Lanes<int> more = larger(smaller(exponent_above(largest_query), 126 - n), -126 - n);
+        query.template scale<T>(two_to(-more));
+        n = n + more;
+      } else {
+        query.template scale<T>(two_to(-n));
+      }
       if (x.of_rows.mass.data) {
         Lanes<float> square = 0.f, mass[1] = {1.f};
         SYMPOW_UNROLL
-        for (int c = 0; c < 8; ++c) square += query.entries[c] * two_to(-n) * (query.entries[c] * two_to(-n));
+        for (int c = 0; c < 8; ++c) square += query.entries[c] * query.entries[c];
         square = lanes.reduce(square, plus);
         for (int p = 1; p < x.power; p += 2) mass[0] *= square;
         if (x.power % 2 == 1) mass[0] *= sqrt(square);
         store(x.of_rows.mass, i + row_slot, mass, lanes.octet == 0);
       }
-      query.store_scaled(x.query_units.data, x.query_units.at(of.b, t, head) + lanes.octet * 8, two_to(-n), has_query);
+      query.store_scaled(x.query_units.data, x.query_units.at(of.b, t, head) + lanes.octet * 8, 1.f, has_query);
 
       OctetOfRow d_row(x.d_rows.data, x.d_rows.at(of.b, t, head) + lanes.octet * 8, has_row);
       const Lanes<float> largest = lanes.reduce(d_row.largest(), most);

@@ -1,6 +1,8 @@
 // Rows in units of a power of 2, as gradients multiply them.
 #pragma once
 
+#include <type_traits>
+
 #include "../layout/exponents.hpp"
 #include "../layout/sequences.hpp"
 
@@ -30,9 +32,10 @@ struct OctetLanes {
 struct OctetOfRow {
   Lanes<float> entries[8];
 
-  template <class T>
-  SYMPOW_DEVICE OctetOfRow(Global<const T> from, Lanes<std::int64_t> at, Lanes<bool> exists) {
+  template <class U>
+  SYMPOW_DEVICE OctetOfRow(Global<U> from, Lanes<std::int64_t> at, Lanes<bool> exists) {
     using namespace block;
+    using T = std::remove_const_t<U>;
     Lanes<Pair<T>> pairs[4];
     SYMPOW_UNROLL
     for (int p = 0; p < 4; ++p) pairs[p] = Pair<T>{};
@@ -54,6 +57,17 @@ struct OctetOfRow {
     SYMPOW_UNROLL
     for (int c = 0; c < 8; ++c) entries[c] = block::where(where_it_is, Lanes<float>(0.f), entries[c]);
   }
+  /// Times a power of 2, rounded to T.
+  template <class T>
+  SYMPOW_DEVICE void scale(Lanes<float> by) {
+    using namespace block;
+    SYMPOW_UNROLL
+    for (int p = 0; p < 4; ++p) {
+      const Lanes<Pair<T>> two = pack<T>(entries[2 * p] * by, entries[2 * p + 1] * by);
+      entries[2 * p] = lower(two);
+      entries[2 * p + 1] = upper(two);
+    }
+  }
   /// Stores it times a power of 2.
   template <class T>
   SYMPOW_DEVICE void store_scaled(Global<T> to, Lanes<std::int64_t> at, Lanes<float> scale, Lanes<bool> exists) const {
@@ -64,12 +78,5 @@ struct OctetOfRow {
     store(to, at, pairs, exists);
   }
 };
-
-/// n with 2^{n - 1} ≤ x < 2^n, within ±126 so that 2^-n is a normal number; 0 of 0.
-SYMPOW_DEVICE Lanes<int> exponent_above(Lanes<float> x) {
-  using namespace block;
-  const Lanes<int> bits = convert<int>(bit_cast<std::uint32_t>(absolute(x)) >> 23) - 126;
-  return where(x == 0.f, 0, smaller(larger(bits, Lanes<int>(-126)), Lanes<int>(126)));
-}
 
 }  // namespace sympow::cuda

@@ -48,7 +48,7 @@ struct States {
   Global<float> mass;        ///< [B, H]: A in units of 2^⌈L⌉
 };
 
-/// Rows that Update takes in the place of tokens: those of a chunk before a gate of 0, who see the state.
+/// Rows in units that Update takes in the place of tokens: those of a chunk before a gate of 0, who see the state.
 struct RowsOfState {
   Global<const float> offsets;           ///< ℓ_i (gradients.hpp), entries as those of the tokens
   Global<const std::int32_t> ends;       ///< how many they are, of state head h and a slot at h slots + slot

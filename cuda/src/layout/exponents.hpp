@@ -33,6 +33,13 @@ SYMPOW_DEVICE Lanes<int> ceiling_log2(Lanes<float> x) {
   return block::convert<int>((block::bit_cast<std::uint32_t>(x) + 0x7fffffu) >> 23) - 127;
 }
 
+/// n with 2^{n - 1} ≤ x < 2^n, within ±126 so that 2^-n is a normal number; 0 of 0.
+SYMPOW_DEVICE Lanes<int> exponent_above(Lanes<float> x) {
+  using namespace block;
+  const Lanes<int> bits = convert<int>(bit_cast<std::uint32_t>(absolute(x)) >> 23) - 126;
+  return where(x == 0.f, 0, smaller(larger(bits, Lanes<int>(-126)), Lanes<int>(126)));
+}
+
 /// 2^n, -126 ≤ n ≤ 127: exact.
 SYMPOW_DEVICE Lanes<float> two_to(Lanes<int> n) { return block::bit_cast<float>((n + 127) << 23); }
 

@@ -18,9 +18,15 @@
 //   that
 //                                                        see the state, s_i < 0; 0 in place of 2^{G_c} after a reset
 // so that rows have w_i = 2^{h_i - begin} m_i where keys have 2^{u_j + G_c - end}.
+//
+// With rotary q, k are turned ones here, and gradients turn back. Angle μ_u of token t turns the pairs j < t ≤ i by
+//   f_iju = dx_ij ⟨k_j, J_u q_i⟩     J_u turns pair u by a quarter and drops the others; of means x = q·k
+// so that dβ_t = Σ_{j<t≤i} Σ_u rates_u f_iju and d rates_u = Σ_ij (path_i - path_j) f_iju. Sums over all keys of a row
+// are ⟨dq_i, J_u q_i⟩, over all rows of a key -⟨dk_j, J_u k_j⟩.
 #pragma once
 
 #include "chunks.hpp"
+#include "turns.hpp"
 
 namespace sympow::cuda {
 
@@ -48,11 +54,34 @@ struct FlowArrays {
   Global<double> passing;  ///< Σ t_ij, j before and i after the chunk, of state head h at h slots + slot
 };
 
+/// Sums of key gradients so far, of key head h, token i of a slot: 2^{E + s} times these are 2^{x_j} dk_j, s the unit
+/// of RowArrays.
+struct KeptSums {
+  Global<float> sums = {};    ///< d from ((h slots + slot) chunk + i) d on
+  Global<double> units = {};  ///< E at (h slots + slot) chunk + i
+};
+
+/// What is turned, and what comes back to angles.
+struct AngleArrays {
+  Rotary rotary = {};
+  /// Of Σ_u rates_u f_iju. `key`, `later` and `passing` are those of key heads, entries of tokens as in KeptSums; `key`
+  /// is over all rows behind the block of the key. Null: no gradient of angles is wanted
+  FlowArrays flows = {};
+  /// Parts of d rates_u = Σ_{j<t≤i} β_t f_iju, of tokens t in the order of pairs (i, j): from the end of j's block to
+  /// i, of query head h and rows i in block n of N at ((h slots + slot) N + n) d/2 + u; from j to the end of its block,
+  /// and behind that to the end of the chunk where i is in a later one, of key head h and keys j likewise; and all
+  /// tokens of a chunk between j and i, of key head h at (h slots + slot) d/2 + u.
+  Global<double> rows = {}, keys = {}, passing = {};
+  KeptSums later_rows = {};    ///< of all rows behind the block of key j
+  KeptSums later_chunks = {};  ///< of those behind the chunk; null: there is no state
+};
+
 inline constexpr int block_tokens = 64;
 
 /// 64 tokens of a chunk. Chunks have a multiple of 64 tokens.
 struct TokenBlock {
   int b, top, length;        ///< of sequence b; they begin at token `top` of a chunk that has `length`
+  int chunk;                 ///< which one of the sequence
   std::int64_t begin, slot;  ///< the chunk's first token, and its slot of head 0
 
   /// Of all sequences; some lie beyond the end of theirs: top ≥ length.
@@ -60,7 +89,8 @@ struct TokenBlock {
     return std::int64_t{sequences.batch} * sequences.most_chunks() * (sequences.chunk / block_tokens);
   }
   SYMPOW_DEVICE TokenBlock(const Sequences& sequences, int index) {
-    const int blocks = sequences.chunk / block_tokens, chunk = index / blocks % sequences.most_chunks();
+    const int blocks = sequences.chunk / block_tokens;
+    chunk = index / blocks % sequences.most_chunks();
     b = index / blocks / sequences.most_chunks();
     top = index % blocks * block_tokens;
     const Sequence sequence = sequences[b];

@@ -84,6 +84,7 @@ struct Kind {
 Kind queries_of(const Problem& p) noexcept { return {"queries", p.element, p.query_heads, p.d, 16, false}; }
 Kind keys_of(const Problem& p) noexcept { return {"keys", p.element, p.key_heads, p.d, 16, false}; }
 Kind values_of(const Problem& p) noexcept { return {"values", p.element, p.key_heads, p.e, 16, false}; }
+Kind beta_of(const Problem& p) noexcept { return {"beta", Element::f32, p.key_heads, 1, 4, false}; }
 Kind gates_of(const Problem& p) noexcept { return {"log gates", Element::f32, p.gate_heads, 1, 4, false}; }
 
 Status check_view(const Problem& problem, const ConstView& view, const Kind& kind) noexcept {
@@ -127,7 +128,7 @@ Status check_gates(const Problem& problem, const ConstView& gates) noexcept {
 Status check_beta(const Problem& problem, const ConstView& beta) noexcept {
   if (!beta.data) return {};
   if (!problem.rates) return refuse(Code::bad_argument, "beta: it is there, but rates is a null pointer");
-  return check_view(problem, beta, {"beta", Element::f32, problem.key_heads, 1, 4, false});
+  return check_view(problem, beta, beta_of(problem));
 }
 
 bool has_tokens(const Problem& p) noexcept { return p.batch > 0 && (p.offsets ? p.total_tokens : p.tokens) > 0; }
@@ -195,7 +196,6 @@ Status check_problem(const Problem& p) noexcept {
 Status check_vjp(const Problem& p) noexcept {
   SYMPOW_CUDA_TRY(check_problem(p));
   if (p.element == Element::f32) return refuse(Code::not_compiled, "there are no gradients of f32");
-  if (p.rates) return refuse(Code::not_compiled, "there are no gradients of rotary");
   return {};
 }
 
@@ -204,30 +204,37 @@ Status check_vjp_arrays(const Problem& p, const Inputs& inputs, const RowGradien
   const struct {
     const char *article, *name;
     ConstState state;
-  } states[] = {{"an", "initial state", inputs.initial_state},
-                {"a", "gradient of the final state", rows.final_state},
-                {"a", "gradient of the initial state", gradients.initial_state}};
-  for (const auto& [article, name, state] : states) {
+    bool is_gradient;
+  } states[] = {{"an", "initial state", inputs.initial_state, false},
+                {"a", "gradient of the final state", rows.final_state, true},
+                {"a", "gradient of the initial state", gradients.initial_state, true}};
+  for (const auto& [article, name, state, is_gradient] : states) {
     if (!is_there(state)) continue;
     if (!p.carries_state)
       return refuse(Code::bad_argument, "there is %s %s, but carries_state is not set", article, name);
-    SYMPOW_CUDA_TRY(check_state(p, state, name));
+    SYMPOW_CUDA_TRY(check_state(p, state, name, is_gradient));
   }
   if (!has_tokens(p)) return {};
   SYMPOW_CUDA_TRY(check_inputs(p, inputs));
   const Kind of_rows = {"rows", p.element, p.query_heads, p.e, 16, false};
   SYMPOW_CUDA_TRY(check_view(p, rows.d_rows, of_rows.named("gradients of rows", false)));
-  if (p.is_normalised()) {
-    SYMPOW_CUDA_TRY(check_view(p, rows.rows, of_rows));
+  if (p.is_normalised() || gradients.scale) SYMPOW_CUDA_TRY(check_view(p, rows.rows, of_rows));
+  if (p.is_normalised())
     SYMPOW_CUDA_TRY(check_view(p, rows.factors, {"factors", Element::f32, p.query_heads, 1, 4, false}));
-  }
   SYMPOW_CUDA_TRY(check_view(p, gradients.queries, queries_of(p).named("gradients of queries", true)));
   SYMPOW_CUDA_TRY(check_view(p, gradients.keys, keys_of(p).named("gradients of keys", true)));
   SYMPOW_CUDA_TRY(check_view(p, gradients.values, values_of(p).named("gradients of values", true)));
-  if (!gradients.log_gates.data) return {};
-  if (p.gate_heads == 0)
-    return refuse(Code::bad_argument, "gradients of log gates: they are there, but gate_heads is 0");
-  return check_view(p, gradients.log_gates, gates_of(p).named("gradients of log gates", true));
+  if (gradients.log_gates.data) {
+    if (p.gate_heads == 0)
+      return refuse(Code::bad_argument, "gradients of log gates: they are there, but gate_heads is 0");
+    SYMPOW_CUDA_TRY(check_view(p, gradients.log_gates, gates_of(p).named("gradients of log gates", true)));
+  }
+  if (!p.rates && (gradients.beta.data || gradients.rates))
+    return refuse(Code::bad_argument, "gradients of %s: they are there, but %s", gradients.rates ? "rates" : "beta",
+                  without_rates);
+  if (gradients.beta.data) SYMPOW_CUDA_TRY(check_view(p, gradients.beta, beta_of(p).named("gradients of beta", true)));
+  SYMPOW_CUDA_TRY(check_alignment("gradient of the scale", gradients.scale, alignof(double)));
+  return check_alignment("gradients of rates", gradients.rates, alignof(double));
 }
 
 Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outputs) noexcept {
@@ -256,12 +263,12 @@ Status check_arrays(const Problem& p, const Inputs& inputs, const Outputs& outpu
 
 bool is_there(const ConstState& x) noexcept { return x.sums || x.normaliser || x.level || x.mass || x.turns; }
 
-Status check_state(const Problem& p, const ConstState& state, const char* name) noexcept {
+Status check_state(const Problem& p, const ConstState& state, const char* name, bool is_gradient) noexcept {
   return check_parts({{"sums", state.sums, true},
                       {"normaliser", state.normaliser, true},
                       {"level", state.level, true},
                       {"mass", state.mass, true},
-                      {"turns", state.turns, p.rates != nullptr, without_rates}},
+                      {"turns", state.turns, p.rates && !is_gradient, p.rates ? nullptr : without_rates}},
                      name);
 }
 

@@ -22,8 +22,9 @@ Status check_vjp_arrays(const Problem& problem, const Inputs& inputs, const RowG
 /// Any of its pointers is there.
 bool is_there(const ConstState& state) noexcept;
 
-/// All of its pointers are there, and aligned.
-Status check_state(const Problem& problem, const ConstState& state, const char* name) noexcept;
+/// All of its pointers are there, and aligned; the angles of a gradient need not be.
+Status check_state(const Problem& problem, const ConstState& state, const char* name,
+                   bool is_gradient = false) noexcept;
 
 /// Of a tail, in tokens.
 Status check_capacity(int capacity) noexcept;

@@ -4,7 +4,9 @@
 #include "../gradient/key_units.hpp"
 #include "../gradient/passing.hpp"
 #include "../gradient/peaks.hpp"
+#include "../gradient/rates.hpp"
 #include "../gradient/row_units.hpp"
+#include "../gradient/scale_products.hpp"
 #include "../levels/levels.hpp"
 #include "../paths/paths.hpp"
 #include "../scan/scan.hpp"
@@ -24,8 +26,11 @@ SYMPOW_CUDA_LAUNCH(Paths)
 SYMPOW_CUDA_LAUNCH(Passing<bf16>)
 SYMPOW_CUDA_LAUNCH(Passing<fp16>)
 SYMPOW_CUDA_LAUNCH(Peaks)
+SYMPOW_CUDA_LAUNCH(Rates)
 SYMPOW_CUDA_LAUNCH(RowUnits<bf16>)
 SYMPOW_CUDA_LAUNCH(RowUnits<fp16>)
+SYMPOW_CUDA_LAUNCH(ScaleProducts<bf16>)
+SYMPOW_CUDA_LAUNCH(ScaleProducts<fp16>)
 SYMPOW_CUDA_LAUNCH(Weights<bf16>)
 SYMPOW_CUDA_LAUNCH(Weights<fp16>)
 SYMPOW_CUDA_LAUNCH(Weights<float>)

@@ -1,5 +1,5 @@
 // What the tokens of a chunk add to a state, on tensor cores: ΔS = Σ_t w_t φ(k̂_t) v_tᵀ, ΔZ = Σ_t w_t φ(k̂_t), w_t the
-// weight to the chunk's end. Or what its rows add to the adjoint of the state before it: queries in the place of keys,
+// weight to the chunk's end. Or what its rows add to the adjoint of the state before it: q̂ in the place of keys,
 // dŷ in that of values, and ΔZ = Σ_t w_t ℓ_t φ(q̂_t) (see gradients.hpp). The monomials φ are in no memory: they are
 // products of two rows in registers.
 #pragma once
@@ -104,6 +104,10 @@ struct Update {
     const auto offsets = arena.take<float>(stages * stage_tokens);
     const auto rows = arena.take<T>(row_buffers * TokenRows::entries);
     for (int n = 0; n < row_buffers * stage_tokens / 16; ++n) write_ones<64>(ones.after(n * 16 * 64), w);
+    if (is_adjoint && w < stages * stage_tokens / 32) {  // its rows are in units
+      const Lanes<float> one[1] = {1.f};
+      store(inverse, lane() + 32 * w, one);
+    }
 
     const TileCopy<T, d, stage_tokens, warps> key_copy(w);
     const TileCopy<T, columns, stage_tokens, warps> value_copy(w);
@@ -128,7 +132,8 @@ struct Update {
         key_copy.bring(keys, to * d, x.keys.data, key_at, x.keys.token, seen - next, end - next, true);
         value_copy.bring(values, to * columns, x.values.data, value_at, x.values.token, seen - next, end - next,
                          value_exists);
-        if (w == 0) cp_async<16>(inverse, lane() * 4 + to, x.tokens.inverse, weight_at, 16, lane() * 4 < stage_tokens);
+        if (w == 0 && !is_adjoint)
+          cp_async<16>(inverse, lane() * 4 + to, x.tokens.inverse, weight_at, 16, lane() * 4 < stage_tokens);
         if (w == 1) cp_async<16>(weight, lane() * 4 + to, x.tokens.to_end, weight_at, 16, lane() * 4 < stage_tokens);
         if (w == 2 && is_adjoint)
           cp_async<16>(offsets, lane() * 4 + to, x.rows.offsets, weight_at, 16, lane() * 4 < stage_tokens);

@@ -47,16 +47,22 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
     return DeviceTensor({sizes.B, sizes.T, heads, channels}, sizes.type);
   };
   struct Results {
-    DeviceTensor q, k, v, gates;
+    DeviceTensor q, k, v, gates, theta, beta;
   };
   const auto results = [&] {
-    return Results{like(sizes.H, sizes.d), like(sizes.Hk, sizes.d), like(sizes.Hk, sizes.e),
-                   DeviceTensor({sizes.B, sizes.T, std::max<std::int64_t>(sizes.Hg, 1)}, f32_type)};
+    return Results{like(sizes.H, sizes.d),
+                   like(sizes.Hk, sizes.d),
+                   like(sizes.Hk, sizes.e),
+                   DeviceTensor({sizes.B, sizes.T, std::max<std::int64_t>(sizes.Hg, 1)}, f32_type),
+                   DeviceTensor({sizes.d / 2}, {SYMPOW_FLOAT, 64, 1}),
+                   DeviceTensor({sizes.B, sizes.T, sizes.Hk}, f32_type)};
   };
   Results by_c = results(), by_cuda = results();
   sympow_gradients to = SYMPOW_GRADIENTS_INIT;
   to.queries = by_c.q.view(), to.keys = by_c.k.view(), to.values = by_c.v.view();
   if (sizes.Hg > 0) to.log_gates = by_c.gates.view();
+  if (sizes.rotary) to.theta = by_c.theta.view();
+  if (sizes.beta) to.beta = by_c.beta.view();
   const sympow_inputs in = x.inputs();
   const DeviceWorkspace workspace(attention, in, SYMPOW_CALL_ATTEND_VJP);
   fine(sympow_attend_vjp(attention, &in, d_rows.view(), nullptr, nullptr, &to, workspace.handle, nullptr));
@@ -74,11 +80,15 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
   if (p.is_normalised()) rows.rows = x.expected.cuda_view(), rows.factors = factors.cuda_view();
   cuda::Gradients gradients{by_cuda.q.cuda_view(), by_cuda.k.cuda_view(), by_cuda.v.cuda_view()};
   if (sizes.Hg > 0) gradients.log_gates = by_cuda.gates.cuda_view();
+  if (sizes.rotary) gradients.rates = by_cuda.theta.data<double>();
+  if (sizes.beta) gradients.beta = by_cuda.beta.cuda_view();
   done(cuda::attend_vjp(p, x.cuda_inputs(), rows, gradients, own.data(), own.size(), nullptr));
   require_same(what + ": dQ", by_c.q, by_cuda.q);
   require_same(what + ": dK", by_c.k, by_cuda.k);
   require_same(what + ": dV", by_c.v, by_cuda.v);
   require_same(what + ": gates", by_c.gates, by_cuda.gates);
+  require_same(what + ": θ", by_c.theta, by_cuda.theta);
+  require_same(what + ": β", by_c.beta, by_cuda.beta);
 }
 
 }  // namespace
@@ -95,6 +105,8 @@ void test_calls() {
   same_rows("rows, bf16, rotary, halves", {.Hg = 0, .rotary = true, .beta = true}, halves);
   same_gradients("gradients, bf16", {}, plain);
   same_gradients("gradients, bf16, chunked, lengths", {.lengths = {70, 3}}, chunked);
+  same_gradients("gradients, bf16, chunked, rotary by beta", {.rotary = true, .beta = true}, chunked);
+  same_gradients("gradients, bf16, rotary, halves, lengths", {.Hg = 0, .rotary = true, .lengths = {70, 3}}, halves);
   same_gradients("gradients, fp16, sums, lengths", {.type = fp16_type, .Hg = 0, .lengths = {70, 3}}, sums);
 }
 

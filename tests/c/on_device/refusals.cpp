@@ -155,8 +155,10 @@ void of_what_there_is() {
   const auto take_back = [](const Spoil& spoil, sympow_status expected, const char* words) {
     refuses(&Call::take_back, spoil, expected, words);
   };
-  take_back([](Call& c) { c.in.theta = &c.theta.tensor; }, not_built, "there are no gradients of rotary");
-  take_back([](Call& c) { c.to.scale = &c.one.tensor; }, not_built, "gradients->theta, beta and scale must be null");
+  take_back([](Call& c) { c.to.scale = &c.one.tensor; }, not_built, "gradients->scale must be null");
+  take_back([](Call& c) { c.to.theta = &c.theta.tensor; }, bad, "gradients->theta is given, but no inputs->theta");
+  take_back([](Call& c) { c.in.theta = c.to.theta = &c.theta.tensor; }, bad,
+            "gradients->theta and inputs->theta share memory");
   take_back([](Call& c) { c.dq.tensor.byte_offset = 2; }, bad, "gradients->queries: its address");
   take_back([](Call& c) { c.d_gates.tensor.dtype.bits = 64; }, bad, "gradients->log_gates: the type has code 2, 64");
   take_back([](Call& c) { c.dq.tensor.data = c.d_rows.tensor.data; }, bad,

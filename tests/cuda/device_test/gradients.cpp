@@ -1,6 +1,7 @@
 // attend_vjp: gradients against their definition in double, by the gradient row rule.
 #include <array>
 #include <random>
+#include <span>
 
 #include <sympow/cuda/gradient.hpp>
 
@@ -20,10 +21,14 @@ GradientRule rule_of(const Tokens& x, const std::vector<double>& d_rows, std::in
     const auto size = heads * channels, first = b * x.tokens * size;
     return std::vector<double>(all.begin() + first, all.begin() + first + length * size);
   };
+  std::vector<double> steps;
+  for (std::int64_t i = 0; i < length * x.key_heads && x.rotary; ++i)
+    steps.push_back(static_cast<double>(x.step(i / x.key_heads, i % x.key_heads)));
   return GradientRule({x.power, x.d, x.e, length, static_cast<int>(x.query_heads), static_cast<int>(x.key_heads),
                        static_cast<int>(x.gate_heads), normalised, scale, of_sequence(x.queries, x.query_heads, x.d),
                        of_sequence(x.keys, x.key_heads, x.d), of_sequence(x.values, x.key_heads, x.e),
-                       of_sequence(d_rows, x.query_heads, x.e), of_sequence(x.log_gates, x.gate_heads, 1)},
+                       of_sequence(d_rows, x.query_heads, x.e), of_sequence(x.log_gates, x.gate_heads, 1), x.rates(),
+                       steps, x.rotary && x.rotary->halves},
                       x.format.u());
 }
 
@@ -86,6 +91,7 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
   if (!is_compiled(what, p)) return;
   p.carries_state = cut > 0;
   const Arrays arrays(x, layout);
+  arrays.set_rotary(p);
   if (layout == Layout::packed) {
     p.offsets = arrays.offsets.data();
     p.total_tokens = arrays.places.offsets.back();
@@ -101,7 +107,13 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
   const Format floats{cuda::Element::f32};
   const Result factors("factors", floats, arrays.places, x.query_heads, 1);
   const Result q("dq", x.format, arrays.places, x.query_heads, x.d), k("dk", x.format, arrays.places, x.key_heads, x.d),
-      v("dv", x.format, arrays.places, x.key_heads, x.e), gates("d log gate", floats, arrays.places, x.gate_heads, 1);
+      v("dv", x.format, arrays.places, x.key_heads, x.e), gates("d log gate", floats, arrays.places, x.gate_heads, 1),
+      beta("dβ", floats, arrays.places, x.key_heads, 1);
+  const Array<double> d_scale(1);
+  double scale = 0;  // of all parts
+  const bool has_angles = x.rotary && x.d <= 64;
+  const Array<double> d_rates(static_cast<std::size_t>(x.d / 2));
+  std::vector<double> all_rates(static_cast<std::size_t>(has_angles ? x.d / 2 : 0));  // of all parts
   const cuda::View d_view = arrays.places.view(d_rows_memory.data(), x.format.element, x.query_heads, x.e);
 
   cuda::Form form{};
@@ -128,7 +140,10 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
                       from(k.view, x.format),
                       from(v.view, x.format),
                       x.gate_heads > 0 ? from(gates.view, floats) : cuda::View{},
-                      {}};
+                      {},
+                      has_angles ? from(beta.view, floats) : cuda::View{},
+                      has_angles ? d_rates.data() : nullptr,
+                      d_scale.data()};
     if (first > 0) part.inputs.initial_state = state.state, part.gradients.initial_state = adjoint.state;
     if (first == 0 && cut > 0) part.outputs.final_state = state.state, part.rows.final_state = adjoint.state;
     if (!run(part.problem, part.inputs, part.outputs, nullptr)) return;
@@ -143,18 +158,38 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
       return;
     runtime(cudaStreamSynchronize(nullptr));
     done(cuda::attention_form(part->problem, form, chunk));
+    scale += d_scale.values()[0];
+    const std::vector<double> of_part = d_rates.values();
+    for (std::size_t u = 0; u < all_rates.size(); ++u) all_rates[u] += of_part[u];
   }
   const double states = form == cuda::Form::chunked ? static_cast<double>(x.tokens) / chunk + 1 : 0;
-  const double rule = (6 + x.power) * x.format.u() * (1 + std::sqrt(states));
+  const double rule = GradientRule::factor(x.power, x.format.u(), states, x.rotary.has_value());
+  GradientRule::Entries rates(all_rates.size()), of_scale(1);
   double worst = 0;
   for (std::int64_t b = 0; b < x.batch; ++b) {
     const GradientRule exact = rule_of(x, d_rows, b, p.is_normalised(), static_cast<double>(p.scale));
     worst = std::max(
         {worst, q.check(what, x, arrays.places, b, exact.q, rule), k.check(what, x, arrays.places, b, exact.k, rule),
          v.check(what, x, arrays.places, b, exact.v, rule), gates.check(what, x, arrays.places, b, exact.gates, rule)});
+    of_scale.add(0, exact.d_scale.exact[0], exact.d_scale.bound[0], exact.d_scale.off[0]);
+    if (has_angles) worst = std::max(worst, beta.check(what, x, arrays.places, b, exact.beta, rule));
+    for (std::size_t u = 0; u < rates.exact.size(); ++u)
+      rates.add(u, exact.rates.exact[u], exact.rates.bound[u], exact.rates.off[u]);
   }
+  for (std::size_t u = 0; u < rates.exact.size(); ++u) {
+    const double off = std::min(rule * rates.bound[u], rates.off[u]), error = std::abs(all_rates[u] - rates.exact[u]);
+    worst = std::max(worst, error / off);
+    require(error <= off, "%s: d rates of pair %d is %g, not %g ± %g", what.c_str(), static_cast<int>(u), all_rates[u],
+            rates.exact[u], off);
+  }
+  const double scale_off = std::min(rule * of_scale.bound[0], of_scale.off[0]);
+  require(std::abs(scale - of_scale.exact[0]) <= scale_off, "%s: d scale is %g, not %g ± %g", what.c_str(), scale,
+          of_scale.exact[0], scale_off);
   std::vector<std::byte> all = q.bytes();
-  for (const auto& more : {k.bytes(), v.bytes(), gates.bytes()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {k.bytes(), v.bytes(), gates.bytes(), beta.bytes()})
+    all.insert(all.end(), more.begin(), more.end());
+  const auto of_rates = std::as_bytes(std::span(all_rates));
+  all.insert(all.end(), of_rates.begin(), of_rates.end());
   std::printf("  %-52s %4.2f of the rule, bits %016llx\n", what.c_str(), worst, digest(all));
 }
 
@@ -205,13 +240,36 @@ void test_gradients() {
                   std::to_string(static_cast<int>(layout)),
               p, x, layout);
       }
-  for (const std::int64_t cut : {64, 100}) {
-    cuda::Problem p = problem_of(2, 16, 24, 200);
-    p.batch = 2;
-    p.query_heads = p.key_heads = p.gate_heads = 2;
-    p.chunk = 64;
-    check("gradients, cut at " + std::to_string(cut), p, Tokens(p, Gates::slow, 2), Layout::dense, cut);
-  }
+  // Steps that turn little: couplings have one sign, and bounds are those of what they add up to.
+  const auto steps = [](int t) { return .002 * (1 + .9 * std::sin(t)); };
+  for (const auto& [power, d, floats] : cuda::library::instantiations)
+    for (const auto form : {cuda::Form::quadratic, cuda::Form::chunked}) {
+      const bool is_chunked = form == cuda::Form::chunked;
+      if (is_chunked && cuda::monomials(power, d) > 5000) continue;
+      cuda::Problem p = problem_of(power, d, 24, 150);
+      p.element = is_chunked ? cuda::Element::bf16 : cuda::Element::fp16;
+      p.query_heads = 2;
+      p.gate_heads = 1;
+      p.normalised = false;
+      p.form = form;
+      p.chunk = is_chunked ? 64 : 0;
+      Tokens x = Tokens(p, Gates::slow, 2).turned({is_chunked, steps, 0});
+      x.lengths = {140};
+      check("gradients of rotary, P " + std::to_string(power) + ", d " + std::to_string(d) +
+                (is_chunked ? ", chunked" : ""),
+            p, x, is_chunked ? Layout::packed : Layout::apart);
+    }
+  for (const bool turns : {false, true})
+    for (const std::int64_t cut : {64, 100}) {
+      cuda::Problem p = problem_of(2, 16, 24, 200);
+      p.batch = 2;
+      p.query_heads = p.key_heads = p.gate_heads = 2;
+      p.chunk = 64;
+      Tokens x(p, Gates::slow, 2);
+      if (turns) x.rotary = Rotation{cut == 64, steps, 0};
+      check((turns ? "gradients of rotary, cut at " : "gradients, cut at ") + std::to_string(cut), p, x, Layout::dense,
+            cut);
+    }
 }
 
 }  // namespace sympow::test

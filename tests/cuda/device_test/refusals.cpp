@@ -260,10 +260,32 @@ void refusals_of_gradients() {
     c.problem.form = cuda::Form::chunked;
     c.problem.states = cuda::Precision::split;
   });
-  check(Code::not_compiled, "no gradients of rotary", [](VjpCall& c) { c.problem.rates = address<double>(16); });
+  bad("gradients of rates: they are there, but rates is a null pointer",
+      [](VjpCall& c) { c.gradients.rates = address<double>(16); });
+  bad("gradients of beta: they are there, but rates is a null pointer",
+      [](VjpCall& c) { c.gradients.beta = cuda::dense(address(13 << 12), cuda::Element::f32, 128, 2, 1); });
+  bad("gradients of beta: the element is bf16 and must be f32", [](VjpCall& c) {
+    c.problem.rates = address<double>(16);
+    c.gradients.beta = cuda::dense(address(13 << 12), cuda::Element::bf16, 128, 2, 1);
+  });
+  bad("gradients of rates: its address is 0x9 and must be a multiple of 8", [](VjpCall& c) {
+    c.problem.rates = address<double>(16);
+    c.gradients.rates = address<double>(9);
+  });
   for (const auto& [power, d, floats] : cuda::library::instantiations) {
-    if (!floats) continue;
     const int own_power = power, own_d = d;
+    if (power == 1)
+      bad("gradient of the scale: of P 1 the scale must not be 0", [&](VjpCall& c) {
+        c.problem.power = own_power, c.problem.d = own_d;
+        c.problem.normalised = false, c.problem.scale = 0;
+        c.gradients.scale = address<double>(16);
+      });
+    if (d > 64)
+      check(Code::not_compiled, "no gradients of beta and rates for d 128; up to d 64 there are", [&](VjpCall& c) {
+        c.problem.power = own_power, c.problem.d = own_d;
+        c.problem.rates = c.gradients.rates = address<double>(16);
+      });
+    if (!floats) continue;
     check(Code::not_compiled, "no gradients of f32", [&](VjpCall& c) {
       c.problem.power = own_power, c.problem.d = own_d;
       c.problem.element = cuda::Element::f32;
