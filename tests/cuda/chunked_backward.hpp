@@ -207,16 +207,18 @@ void check_chunked_gates(int length) {
       }
 }
 
-/// Values of this size, and dY without negative entries: |y·dŷ| is larger still.
+/// Values of this size, and nothing of another sign: |y·dŷ| is larger still, and of sums the gradient of the scale is
+/// held to few roundings.
 template <class K>
-void check_large_values(double size) {
-  Case how = case_of<K>({150});
+void check_large_values(double size, bool normalised = true, int length = 150) {
+  Case how = case_of<K>({length});
   how.e = 16;
-  how.normalised = true;
+  how.normalised = normalised;
+  how.scale = normalised ? 1 : -.5;
   how.log_gate = [](int) { return -.01; };
   REQUIRE(run_chunked_backward<K>(how, {0, 1 << 30}, [&](auto& x, auto& gradients) {
             make_positive<K>(x);
-            for (int t = 0; t < 150; ++t)
+            for (int t = 0; t < length; ++t)
               for (int c = 0; c < how.e; ++c) {
                 x.set(x.values, 0, t, 0, c, size * (1 + (t * 5 + c * 3) % 7));
                 x.set(gradients.d_rows, 0, t, 0, c, .5 + (t * 3 + c * 5) % 8 / 16.);

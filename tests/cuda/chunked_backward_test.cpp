@@ -14,6 +14,9 @@ TEST_CASE("gradients of the chunked form are right for all gates", "[cuda]") {
 TEMPLATE_TEST_CASE("gradients of the chunked form are right for all norms and scales", "[cuda]", SYMPOW_SMALL) {
   check_chunked_norms<TestType>(150);
 }
+TEST_CASE("the gradient of the scale of sums of one sign", "[cuda]") {
+  for (const int length : {1, 20, 70}) check_large_values<Kernels<bf16, 3, 16>>(1, false, length);
+}
 TEST_CASE("gradients of several calls are those of one", "[cuda]") { check_calls<Kernels<bf16, 2, 16>>(true); }
 TEMPLATE_TEST_CASE("gradients of the chunked form are right for other powers", "[cuda]", (Kernels<fp16, 1, 64>),
                    (Kernels<bf16, 3, 16>)) {

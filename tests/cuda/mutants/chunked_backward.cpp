@@ -17,6 +17,9 @@ TEST_CASE("gradients of the chunked form in several calls", "[cuda]") {
   check_chunked<Kernel>(how, {0, 30, 94, 95, 1 << 30});
 }
 TEST_CASE("gradients of large values", "[cuda]") { check_large_values<Kernels<fp16, 2, 16>>(0x1p12); }
+TEST_CASE("the gradient of the scale of sums of one sign", "[cuda]") {
+  for (const int length : {1, 20, 70}) check_large_values<Kernels<bf16, 3, 16>>(1, false, length);
+}
 TEST_CASE("gradients of the chunked form of sums", "[cuda]") {
   using Kernel = Kernels<bf16, 3, 16>;
   Case how = case_of<Kernel>({200});
