@@ -78,21 +78,26 @@ class OnDevice(unittest.TestCase):
                     self.within_rule(dtype, rows, batch)
 
     def test_gradients_are_those_of_the_library(self):
-        for dtype in UNIT_ROUNDOFF:
-            with self.subTest(dtype=dtype), on_gpu():
+        names = sympow_torch._INPUT_NAMES[:6]
+        for dtype, turns in ((torch.bfloat16, False), (torch.bfloat16, True), (torch.float16, True)):
+            with self.subTest(dtype=dtype, turns=turns), on_gpu():
                 batch = Batch(dtype)
-                tensors = *batch.inputs, batch.gates
-                rows = attention(*batch.inputs, log_gates=batch.gates, **batch.options)
+                theta = torch.logspace(0, -2, D // 2, device=batch.dy.device) if turns else None
+                beta = torch.ones(B, T, HK, dtype=torch.float64, device=batch.dy.device) if turns else None
+                given = dict(zip(names, (*batch.inputs, batch.gates, theta, beta)))
+                tensors = [x.requires_grad_() for x in given.values() if x is not None]
+                q, k, v, *_ = given.values()
+                rows = attention(q, k, v, log_gates=batch.gates, theta=theta, beta=beta, **batch.options)
                 found = torch.autograd.grad(rows, tensors, batch.dy)
-                gates = batch.gates.float()
-                wanted = [torch.empty_like(x) for x in (*batch.inputs, gates)]
-                names = sympow_torch._INPUT_NAMES[:4]
-                view = {name: sympow_torch._view(name, x) for name, x in zip(names, (*batch.inputs, gates))}
+                given |= {name: None if given[name] is None else given[name].to(dtype).detach()
+                          for name, dtype in zip(names[3:], (torch.float32, torch.float64, torch.float32))}
+                wanted = {name: None if x is None else torch.empty_like(x) for name, x in given.items()}
+                view, results = ({name: sympow_torch._view(name, x) for name, x in all_of.items()}
+                                 for all_of in (given, wanted))
                 direct = sympow.Attention(**batch.options)
-                place = sympow_torch._on_stream(direct, batch.inputs[0], view, "attend_vjp")
-                direct.vjp_tensors(sympow_torch._view("d_rows", batch.dy), view,
-                                   {name: sympow_torch._view(name, x) for name, x in zip(names, wanted)}, **place)
-                for x, y, z in zip(found, wanted, tensors):
+                direct.vjp_tensors(sympow_torch._view("d_rows", batch.dy), view, results,
+                                   **sympow_torch._on_stream(direct, q, view, "attend_vjp"))
+                for x, y, z in zip(found, (x for x in wanted.values() if x is not None), tensors):
                     self.assertEqual(x.dtype, z.dtype)
                     self.assertTrue(torch.equal(x, y.to(x.dtype)))
                     self.assertGreater(x.abs().max().item(), 0)
