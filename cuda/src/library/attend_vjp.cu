@@ -126,10 +126,11 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
       if (has_angles) return call.template operator()<true>();
     return call.template operator()<false>();
   };
-  SYMPOW_CUDA_TRY(with_angles([&]<bool wanted>() -> Status {
+  const Status allowed = with_angles([&]<bool wanted>() -> Status {
     SYMPOW_CUDA_TRY((allow<QueryGradients<T, P, d, wanted>>()));
     return allow<KeyGradients<T, P, d, wanted>>();
-  }));
+  });
+  SYMPOW_CUDA_TRY(allowed);
   if (has_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d>>()));
 
   if (problem.rates) {
@@ -170,7 +171,7 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   SYMPOW_CUDA_TRY(launch<Peaks>(Peaks::blocks(x.sequences, x.heads),
                                 {tokens, of_rows, {memory.values_exponent}, x.sequences, x.heads}, stream));
   if (has_states) SYMPOW_CUDA_TRY((launch_adjoints<T, P, d>(problem, x, rows, gradients, memory, stream)));
-  SYMPOW_CUDA_TRY(with_angles([&]<bool wanted>() -> Status {
+  const Status pairs = with_angles([&]<bool wanted>() -> Status {
     using OfQueries = QueryGradients<T, P, d, wanted>;
     using OfKeys = KeyGradients<T, P, d, wanted>;
     SYMPOW_CUDA_TRY(launch<OfQueries>(
@@ -183,7 +184,8 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
         {read_only(queries), read_only(d_rows), read_only(keys), x.values, rows_of<T>(gradients.keys, problem),
          rows_of<T>(gradients.values, problem), tokens, of_rows, flows, x.sequences, x.heads, e, adjoints, angles},
         stream);
-  }));
+  });
+  SYMPOW_CUDA_TRY(pairs);
   if (gradients.scale) {
     const double factor = normalised || scale == 0 ? 0. : P / scale;
     SYMPOW_CUDA_TRY(launch<ScaleProducts<T>>(ScaleProducts<T>::blocks(x.sequences, x.heads),
