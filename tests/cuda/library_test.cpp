@@ -351,6 +351,7 @@ TEST_CASE("gradients have a workspace of their own behind that of the rows", "[c
   all.next(m.unit, 4 * slots), all.next(m.values_exponent, 4 * 2 * 5 * 4);
   for (const double* x : {m.row, m.key, m.inside}) all.next(x, 8 * rows);
   all.next(m.through, 8 * slots * 4 * 4);
+  all.next(m.scale_products, 8 * slots * 4);
   REQUIRE(attention_vjp_workspace(p, bytes).ok());
   REQUIRE(all.end_at(bytes));
 }
@@ -379,6 +380,7 @@ TEST_CASE("gradients of the chunked form keep adjoints behind the rest", "[cuda]
   all.next(m.shift, 4 * states);
   all.next(m.adjoint_sums, 2 * padded * 24), all.next(m.adjoint_normaliser, 4 * padded);
   all.next(m.later, 8 * states * 128), all.next(m.passing, 8 * states);
+  all.next(m.scale_products, 8 * 4 * slots * 2);
   REQUIRE(attention_vjp_workspace(p, bytes).ok());
   REQUIRE(all.end_at(bytes));
 }
