@@ -11,7 +11,7 @@ namespace sympow::cuda {
 /// dk_j = 2^{-x_j} (2^{u_j + G_c} Dφ(k̂_j)ᵀ H [v_j; 1] + Σ_i P 2^{u_j + h_i} m_i (q̂_i·k̂_j)^{P-1} c_ij q̂_i)
 /// over the adjoint H of the state after the chunk, where it has key j, and the rows i ≥ j of the chunk that see the
 /// key, of all state and query heads that read it; layout/gradients.hpp has the rest.
-/// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` and `later` of FlowArrays, `KeptSums`.
+/// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` and `later` of flows, `KeptSums`.
 ///
 /// A block of four warps has 64 keys of a chunk and head, 16 a warp, and 64 channels of dv; the first of them dk, too.
 /// It walks through the adjoint states (state_part.hpp), then through the query heads of its group in order, of each

@@ -27,10 +27,10 @@ struct Gradients {
 };
 
 /// The bytes of the workspace of `attend_vjp`, whose pointer is aligned to 256 bytes: that of the `attend`, and for
-/// each token 2 (d + e) + 52 a query head and 2 d a key head; 8 more for each block of 64 tokens and each two of them of
-/// a chunk and query head, in the quadratic form of a sequence. The chunked form keeps 2 D e + 4 D bytes more for each chunk and
-/// state head, and 16 of a token. With rotary there are 16 + d/16 more of a query head and token, 8 + 8 + 4 d + d/16 of
-/// a key head, twice 8 + 4 d in the chunked form, and as many for two blocks as said.
+/// each token 2 (d + e) + 52 a query head and 2 d a key head; 8 more for each block of 64 tokens, and for each two of
+/// them, of a chunk and query head, in the quadratic form of a sequence. The chunked form keeps 2 D e + 4 D bytes more
+/// for each chunk and state head, and 16 of a token. With rotary there are 16 + d/16 more of a query head and token, 16
+/// + 4 d + d/16 of a key head, twice 8 + 4 d in the chunked form, and as many for two blocks as said.
 Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 
 /// The gradients of Σ dY∘Y, Y the rows of `attend` of the same problem and inputs, and thus of the same form and
