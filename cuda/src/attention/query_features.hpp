@@ -71,6 +71,12 @@ struct QueryFeatures {
     }
   }
 
+  /// Pair n of what the groups of the stage take of row g. Not of P 1.
+  SYMPOW_DEVICE Lanes<Two> pair(const Walk& stage, int g, int n) {
+    if constexpr (kept == 1) load_octet(g, P == 2 ? stage.a : stage.b, n);
+    return eight[g][kept == 1 ? 0 : n];
+  }
+
  private:
   SYMPOW_DEVICE void load_octets(int octet) {
     if constexpr (kept > 1) {

@@ -153,22 +153,25 @@ struct QueryTiles {
   template <std::size_t octets>
   SYMPOW_DEVICE void add_scores(Lanes<float> (&score)[count][octets][4], block::Shared<T> keys, int first_key) const {
     using namespace block;
+    constexpr std::size_t all = octets / 2, at_once = sizeof(T) == 2 ? all : 1;  // of floats what registers hold
     SYMPOW_UNROLL_BY(kept > 0 ? d / 16 : 1)
-    for (int step = 0; step < d / 16; ++step) {
-      Lanes<Pair<T>> right[octets / 2][4];
+    for (int step = 0; step < d / 16; ++step) SYMPOW_UNROLL
+    for (std::size_t from = 0; from < all; from += at_once) {
+      Lanes<Pair<T>> right[at_once][4];
       SYMPOW_UNROLL
-      for (int n = 0; n < static_cast<int>(octets) / 2; ++n)
-        ldmatrix<false>(
-            right[n], keys,
-            octet_place<d>((lane() >> 4) * 8 + lane() % 8 + (first_key + 16 * n), (lane() >> 3) % 2 + 2 * step));
+      for (std::size_t i = 0; i < at_once; ++i) {
+        const int key = first_key + 16 * static_cast<int>(from + i);
+        ldmatrix<false>(right[i], keys,
+                        octet_place<d>((lane() >> 4) * 8 + lane() % 8 + key, (lane() >> 3) % 2 + 2 * step));
+      }
       SYMPOW_UNROLL
       for (int t = 0; t < tiles; ++t) {
         if constexpr (kept > 0) {
-          multiply_right<products>(score[t], left[t][step], right);
+          multiply_right<products>(score[t], left[t][step], right, from);
         } else {
           Lanes<Pair<T>> tile[4];
           load(tile, t, step);
-          multiply_right<products>(score[t], tile, right);
+          multiply_right<products>(score[t], tile, right, from);
         }
       }
     }

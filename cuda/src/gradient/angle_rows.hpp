@@ -8,9 +8,10 @@ namespace sympow::cuda {
 /// The pairs of channels that turn, of sums of 16 rows of d channels: a lane has d/8 of them in each of its two rows,
 /// two in a couple of octets: those 2 o and 2 o + 1, or of halves o and o + d/16. Couples go through shared memory,
 /// some at once, so that loops over them are not unrolled.
-template <int d>
+template <class T, int d>
 struct Couples {
-  static constexpr int count = d / 16, held = count < 4 ? count : 4, bytes = held * 2 * 512;  // a warp
+  static constexpr int most = sizeof(T) == 2 ? 4 : 2;  // beside rows of floats there is room for less
+  static constexpr int count = d / 16, held = count < most ? count : most, bytes = held * 2 * 512;  // a warp
   bool halves;
   block::Shared<float> memory;  // of this warp
 
@@ -72,11 +73,11 @@ SYMPOW_DEVICE Lanes<double> path_of(const Rotary& rotary, const TokenBlock& of, 
 
 /// Sums of a warp's rows turn back by the angles of their tokens: rows 8 g + lane / 4 are tokens `first` … of the
 /// block's chunk, those beyond its end like the last. `memory`: Couples::bytes a warp, which nobody reads.
-template <int d>
+template <class T, int d>
 SYMPOW_DEVICE void turn_back(Lanes<float> (&sum)[std::size_t{d / 8}][4], const Rotary& rotary, const TokenBlock& of,
                              int head, int first, block::Shared<float> memory, int w) {
   using namespace block;
-  const Couples<d> couples{rotary.halves, memory.after(w * Couples<d>::bytes / 4)};
+  const Couples<T, d> couples{rotary.halves, memory.after(w * Couples<T, d>::bytes / 4)};
   const std::int64_t row = (std::int64_t{of.b} * rotary.key_heads + head) * (d / 2);
   Lanes<double> path[2];
   SYMPOW_UNROLL
@@ -121,9 +122,9 @@ SYMPOW_DEVICE void keep_sums(const KeptSums& to, std::int64_t first, const Lanes
 /// Flows through angles of a warp's 16 rows x̂ in shared memory: ⟨s, J_u x̂⟩ of sums s in registers.
 template <class T, int d>
 struct AngleRows {
-  static constexpr int entries = 64, bytes = 4 * (8 * entries + Couples<d>::bytes);  // of `of_rates`; of four warps
+  static constexpr int entries = 64, bytes = 4 * (8 * entries + Couples<T, d>::bytes);  // of `of_rates`; of four warps
   Global<const double> rates;
-  Couples<d> couples;
+  Couples<T, d> couples;
   block::Shared<T> rows;
   int first;                       // of the warp
   block::Shared<double> of_rates;  // of this warp: by pairs, what comes back to rates
@@ -131,7 +132,7 @@ struct AngleRows {
   /// `memory` of so many bytes.
   SYMPOW_DEVICE AngleRows(const Rotary& rotary, block::Shared<T> own_rows, int own, block::Shared<double> memory, int w)
       : rates(rotary.rates),
-        couples{rotary.halves, memory.after(4 * entries).template as<float>().after(w * Couples<d>::bytes / 4)},
+        couples{rotary.halves, memory.after(4 * entries).template as<float>().after(w * Couples<T, d>::bytes / 4)},
         rows(own_rows),
         first(own),
         of_rates(memory.after(w * entries)) {}
@@ -159,25 +160,21 @@ struct AngleRows {
     for (int g = 0; g < 2; ++g) total[g] = coupling_of(sum_of_row(all[g]), unit[g]);
   }
   /// Adds Σ_ij C_ij dx_ij ⟨k̂_j, J_u x̂_i⟩ of a tile of C_ij dx_ij, which is rounded to T, and its 64 keys.
-  SYMPOW_DEVICE void add_pairs(const PairTile& tile, block::Shared<T> keys, const Lanes<double> (&unit)[2]) const {
+  template <block::Products products>
+  SYMPOW_DEVICE void add_pairs(PairTile& tile, block::Shared<T> keys, const Lanes<double> (&unit)[2]) const {
     using namespace block;
-    Lanes<Pair<T>> left[4][1][4];
-    left_factors(left, tile, false);
     SYMPOW_ROLL
     for (int o = 0; o < d / 16; ++o) {
       Lanes<float> sum[2][4];
       SYMPOW_UNROLL
       for (int r = 0; r < 4; ++r) sum[0][r] = sum[1][r] = 0.f;
-      SYMPOW_UNROLL
-      for (int step = 0; step < 4; ++step) {
-        Lanes<Pair<T>> factor[4];
+      each_step<T>(tile, [&](int step, const Lanes<Pair<T>>(&left)[4]) {
+        Lanes<Pair<T>> factor[1][4];
         ldmatrix<true>(
-            factor, keys,
+            factor[0], keys,
             octet_place<d>(lane() % 16 + 16 * step, where(lane() < 16, couples.octet(o, 0), couples.octet(o, 1))));
-        const Lanes<Pair<T>> one[2] = {factor[0], factor[1]}, other[2] = {factor[2], factor[3]};
-        mma<block::Products::exact>(sum[0], left[step][0], one);
-        mma<block::Products::exact>(sum[1], left[step][0], other);
-      }
+        multiply_right<products>(sum, left, factor);
+      });
       each_flow(o, sum, [&](int p, const Lanes<float>(&flow)[2]) {
         add_rate(p, coupling_of(flow[0], unit[0]) + coupling_of(flow[1], unit[1]));
       });

@@ -21,15 +21,14 @@ namespace sympow::cuda {
 ///
 /// Roundings: 2^-E_j s_ij and 2^{-E_j - s} dx_ij to T, then dv and dk; sums in float. Cost of a pair: 4 d + 4 e
 /// operations, and 2 d more for each 64 channels of values after the first; of a key of a state 4 R e, R rows.
-template <class T, int P, int d, bool has_angles = false>
+template <class T, int P, int d, bool has_angles = false, block::Products products = block::Products::exact>
 struct KeyGradients {
-  static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;
+  static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = tile_channels<T>;
   static constexpr int blocks_per_multiprocessor = 2;
   static constexpr int shared_bytes =
       static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) + 2 * rows * (8 + 4 + 4 + 4);
-  static_assert(sizeof(T) == 2);
   template <int channels>
-  using Tiles = QueryTiles<T, channels, 1, block::Products::exact, !has_angles>;
+  using Tiles = QueryTiles<T, channels, 1, products, !has_angles>;
 
   struct Args {
     Rows<const T> queries, d_rows;  ///< q̂, dŷ
@@ -161,7 +160,7 @@ struct KeyGradients {
       part.begin(to);
       if (a.is_read) {
         const Lanes<float> one[2] = {1.f, 1.f};
-        read_state<true>(part, value_sum, x.adjoints.prefixes, a.slot, x.e, tile, is_first, states_of_key > 1, one,
+        read_state<true, products>(part, value_sum, x.adjoints.prefixes, a.slot, x.e, tile, is_first, states_of_key > 1, one,
                          values, d_rows, exponents.template as<float>(), copy, bring_values, w);
         SYMPOW_UNROLL
         for (int o = 0; o < columns / 8 && n == 0; ++o) SYMPOW_UNROLL
@@ -266,9 +265,9 @@ struct KeyGradients {
           }
         }
       }
-      add_product<T, columns>(value_sum, s, d_rows.after(ring));
+      add_product<products, columns>(value_sum, s, d_rows.after(ring));
       if (!is_first) continue;
-      add_product<T, d>(key_sum, c, queries.after(m % 2 * rows * d));
+      add_product<products, d>(key_sum, c, queries.after(m % 2 * rows * d));
       if (!x.flows.key.data || n + 1 < blocks) continue;
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) {
@@ -284,7 +283,7 @@ struct KeyGradients {
                         one, reference, d_rows, own, left, x.e - tile * columns);
     if (!is_first) return;
     if (x.angles.rotary.rates.data)
-      turn_back<d>(key_sum, x.angles.rotary, TokenBlock(x.sequences, block_index(0) / tiles(x.e)), key_head, first_key,
+      turn_back<T, d>(key_sum, x.angles.rotary, TokenBlock(x.sequences, block_index(0) / tiles(x.e)), key_head, first_key,
                    queries.template as<float>(), w);
     const std::int64_t tokens = slot_of(x.heads.state_of_query(key_head * group));
     SYMPOW_UNROLL

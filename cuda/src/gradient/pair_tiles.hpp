@@ -5,11 +5,16 @@
 #include "../attention/warp_rows.hpp"
 #include "../layout/gradients.hpp"
 #include "../layout/tile_copy.hpp"
+#include "../layout/tiles.hpp"
 
 namespace sympow::cuda {
 
 /// A tile, float: row 8 g + lane / 4, column 8 n + lane % 4 · 2 + h is [0][n][2 g + h].
 using PairTile = Lanes<float>[1][8][4];
+
+/// Channels of values and of dY in a tile: of floats half as many, so that a block has room for them.
+template <class T>
+inline constexpr int tile_channels = sizeof(T) == 2 ? 64 : 32;
 
 /// The exponents of 64 columns relative to those of rows, of each lane two columns.
 struct ColumnExponents {
@@ -44,22 +49,46 @@ SYMPOW_DEVICE void clear(PairTile& tile) {
   each(tile, [](Lanes<float>& s, int) { s = 0.f; });
 }
 
+/// f(step, left factors) of 16 columns of a tile each, rounded to T. Of floats in a loop that is not unrolled, whose
+/// factors are always the first ones: the tile goes round once.
+template <class T, class F>
+SYMPOW_DEVICE void each_step(PairTile& tile, const F& f) {
+  if constexpr (sizeof(T) == 2) {
+    Lanes<block::Pair<T>> left[4][1][4];
+    left_factors(left, tile, false);
+    SYMPOW_UNROLL
+    for (int step = 0; step < 4; ++step) f(step, left[step][0]);
+  } else {
+    SYMPOW_ROLL
+    for (int step = 0; step < 4; ++step) {
+      const auto pair = [&](int r) { return block::pack<T>(tile[0][r / 2][r % 2 * 2], tile[0][r / 2][r % 2 * 2 + 1]); };
+      const Lanes<block::Pair<T>> left[4] = {pair(0), pair(1), pair(2), pair(3)};
+      f(step, left);
+      SYMPOW_UNROLL
+      for (int h = 0; h < 2; ++h) SYMPOW_UNROLL
+      for (int r = 0; r < 4; ++r) {
+        const Lanes<float> first = tile[0][h][r];
+        SYMPOW_UNROLL
+        for (int o = 0; o < 6; o += 2) tile[0][o + h][r] = tile[0][o + h + 2][r];
+        tile[0][6 + h][r] = first;
+      }
+    }
+  }
+}
+
 /// sum += tile · right, the tile rounded to T, 64 rows of `columns` entries on the right.
-template <class T, int columns>
-SYMPOW_DEVICE void add_product(Lanes<float> (&sum)[std::size_t{columns / 8}][4], const PairTile& tile,
+template <block::Products products, int columns, class T>
+SYMPOW_DEVICE void add_product(Lanes<float> (&sum)[std::size_t{columns / 8}][4], PairTile& tile,
                                block::Shared<T> right) {
   using namespace block;
-  Lanes<Pair<T>> left[4][1][4];
-  left_factors(left, tile, false);
-  SYMPOW_UNROLL
-  for (int step = 0; step < 4; ++step) SYMPOW_UNROLL
-  for (int n = 0; n < columns / 16; ++n) {
-    Lanes<Pair<T>> factor[4];
-    ldmatrix<true>(factor, right, octet_place<columns>(lane() % 16 + 16 * step, lane() / 16 + 2 * n));
-    const Lanes<Pair<T>> even[2] = {factor[0], factor[1]}, odd[2] = {factor[2], factor[3]};
-    mma<block::Products::exact>(sum[2 * n], left[step][0], even);
-    mma<block::Products::exact>(sum[2 * n + 1], left[step][0], odd);
-  }
+  each_step<T>(tile, [&](int step, const Lanes<Pair<T>>(&left)[4]) {
+    SYMPOW_UNROLL
+    for (int n = 0; n < columns / 16; ++n) {
+      Lanes<Pair<T>> factor[1][4];
+      ldmatrix<true>(factor[0], right, octet_place<columns>(lane() % 16 + 16 * step, lane() / 16 + 2 * n));
+      multiply_right<products>(sum, left, factor, static_cast<std::size_t>(n));
+    }
+  });
 }
 
 /// The sum of a value over the four lanes of a row.

@@ -1,6 +1,7 @@
 // What passes through a whole chunk: couplings of the keys before it with the rows after it.
 #pragma once
 
+#include "block_sum.hpp"
 #include "state_part.hpp"
 
 namespace sympow::cuda {
@@ -8,7 +9,8 @@ namespace sympow::cuda {
 /// Writes `passing` of FlowArrays: 2^{G_c} ⟨H, S⟩ = 2^{G_c} Σ_m c_m (Σ_c H_mc S_mc + Z_m(H) Z_m(S)) of the state S
 /// before a chunk and the adjoint H of the one after it; 0 where a gate of 0 lies between.
 ///
-/// A block of eight warps has a chunk and state head, a lane 8 channels of a row. R (4 e + 8) bytes are read.
+/// A block of eight warps has a chunk and state head, a lane 8 channels of a row. R (4 e + 8) bytes are read, of floats and of split states
+/// R (8 e + 8).
 /// Roundings: those of both states; sums of a lane in float, of lanes in double.
 template <class T>
 struct Passing {
@@ -52,30 +54,16 @@ struct Passing {
       for (int first = 0; first < all; first += 32) {
         const Lanes<int> octet = lane() + first, of_row = octet / octets;
         const Lanes<bool> exists = of_row + from < rows;
-        Lanes<Pair<T>> pairs[2][4];
-        SYMPOW_UNROLL
-        for (int p = 0; p < 4; ++p) pairs[0][p] = pairs[1][p] = Pair<T>{};
         const Lanes<std::int64_t> entry = octet * 8 + (slot * rows + from) * x.e;
-        load(pairs[0], x.states.prefixes.sums, entry, exists);
-        load(pairs[1], x.adjoints.prefixes.sums, entry, exists);
+        const OctetOfRow s = x.states.octet(entry, exists), h = x.adjoints.octet(entry, exists);
         Lanes<float> products = 0.f;
         SYMPOW_UNROLL
-        for (int p = 0; p < 4; ++p)
-          products += lower(pairs[0][p]) * lower(pairs[1][p]) + upper(pairs[0][p]) * upper(pairs[1][p]);
+        for (int c = 0; c < 8; c += 2) products += s.entries[c] * h.entries[c] + s.entries[c + 1] * h.entries[c + 1];
         sum += convert<double>(products * shuffle(inverse, of_row));
       }
     }
-    SYMPOW_UNROLL
-    for (int mask = 1; mask < 32; mask *= 2) sum += shuffle_xor(sum, mask);
-    Arena arena;
-    const auto sums = arena.take<double>(warps);
-    const Lanes<double> own[1] = {sum};
-    store(sums, lane() + w, own, lane() == 0);
-    barrier();
+    Lanes<double> result[1] = {block_sum<warps>(sum, w)};
     if (w != 0) return;
-    Lanes<double> result[1] = {0.};
-    SYMPOW_UNROLL
-    for (int v = 0; v < warps; ++v) result[0] += load_one(sums, Lanes<int>(v));
     if (!is_empty)
       result[0] = result[0] * wide_two_to(x.states.unit(slot, level) + x.adjoints.unit(slot, adjoint_level) + total);
     store(x.passing, lane() + slot, result, lane() == 0);

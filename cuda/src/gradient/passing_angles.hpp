@@ -3,7 +3,6 @@
 
 #include "angle_rows.hpp"
 #include "state_part.hpp"
-#include "unit_rows.hpp"
 
 namespace sympow::cuda {
 
@@ -14,7 +13,7 @@ namespace sympow::cuda {
 /// order. 0 where a gate of 0 lies between.
 ///
 /// A block of eight warps has a chunk and key head. Lanes in groups have a monomial, each 8 channels of its row. Of a
-/// state R e (2 + 2 P) bytes are read. Roundings: those of both states; sums of a row in float, of rows in double.
+/// state R e (2 + 2 P) bytes are read, of floats and of split states twice as many. Roundings: those of both states; sums of a row in float, of rows in double.
 template <class T, int P, int d>
 struct PassingAngles {
   static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = 2, most_rows = 8, pairs = d / 2;
@@ -120,7 +119,7 @@ struct PassingAngles {
 
     SYMPOW_DEVICE Octet(const StatesOfChunks<T>& state, Lanes<std::int64_t> row, const OctetLanes& lanes, int e,
                         Lanes<bool> exists) {
-      const OctetOfRow octet(state.prefixes.sums, row * e + lanes.octet * 8, exists && lanes.octet * 8 < e);
+      const OctetOfRow octet = state.octet(row * e + lanes.octet * 8, exists && lanes.octet * 8 < e);
       SYMPOW_UNROLL
       for (int c = 0; c < 8; ++c) entries[c] = octet.entries[c];
       load(whole, state.prefixes.whole, row, exists && lanes.octet == 0);

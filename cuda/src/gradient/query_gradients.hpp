@@ -20,16 +20,15 @@ namespace sympow::cuda {
 /// Roundings: dx_ij = P 2^{u_j - r_i - s} (q̂·k̂)^{P-1} c_ij to T, and dq; sums in float. `has_angles`: what comes back
 /// to angles, too; then also Σ_u rates_u J_u q̂_i and, in a block's own pairs, (path_i - path_j) dx_ij. Cost of a pair:
 /// 4 d + 2 e operations, of a query of a state 2 R e, R rows.
-template <class T, int P, int d, bool has_angles = false>
+template <class T, int P, int d, bool has_angles = false, block::Products products = block::Products::exact>
 struct QueryGradients {
-  static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = 64;
+  static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = tile_channels<T>;
   static constexpr int blocks_per_multiprocessor = 2;
   static constexpr int shared_bytes = static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) +
                                       8 * (2 * rows + 4 * warps + warps * rows) +
                                       (has_angles ? AngleRows<T, d>::bytes : 0);
-  static_assert(sizeof(T) == 2);
   template <int channels>
-  using Tiles = QueryTiles<T, channels, 1, block::Products::exact, !has_angles>;
+  using Tiles = QueryTiles<T, channels, 1, products, !has_angles>;
 
   struct Args {
     Rows<const T> queries, d_rows;  ///< q̂, dŷ
@@ -151,7 +150,7 @@ struct QueryGradients {
     };
     if (reads_state) {
       StatePart<T, P, d> part(queries, own, keys.template as<float>(), w);
-      Lanes<float> none[8][4], scale[2];
+      Lanes<float> none[columns / 8][4], scale[2];
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) {
         const TwoFloats& above = levels.above[g];
@@ -160,7 +159,7 @@ struct QueryGradients {
       }
       const Lanes<float> of_sums[2] = {scale[0] * two_to(-shift), scale[1] * two_to(-shift)};
       part.begin(of_sums);
-      read_state<false>(part, none, x.states.prefixes, state_slot, x.e, 0, true, false, offset, d_rows, values,
+      read_state<false, products>(part, none, x.states.prefixes, state_slot, x.e, 0, true, false, offset, d_rows, values,
                         exponents.template as<float>(), copy, bring_d_rows, w);
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) before[g] = where(scale[g] == 0.f, Lanes<float>(0.f), part.coupling[g] * scale[g]);
@@ -227,7 +226,7 @@ struct QueryGradients {
         const Lanes<double> units[2] = {unit(0), unit(1)};
         write_inside(inside, w, c, units);
       }
-      add_product<T, d>(sum, dx, keys.after(n % 2 * rows * d));
+      add_product<products, d>(sum, dx, keys.after(n % 2 * rows * d));
     }
 
     if (has_flows) {
@@ -261,7 +260,7 @@ struct QueryGradients {
         }
       }
       Lanes<double> units[2] = {angle_unit(0, t), angle_unit(1, t)};
-      angles().add_pairs(c, own_keys, units);
+      angles().template add_pairs<products>(c, own_keys, units);
       const Lanes<int> size = angles().turn_rows();
       const Tiles<d> turned(queries, own);
       turned.scores(c, own_keys, 0);
@@ -276,7 +275,7 @@ struct QueryGradients {
     }
     if (rotary.rates.data) {
       barrier();  // nobody reads values any more
-      turn_back<d>(sum, rotary, anew(), key_head, first_row, values.template as<float>(), w);
+      turn_back<T, d>(sum, rotary, anew(), key_head, first_row, values.template as<float>(), w);
     }
     Lanes<float> factors[2];
     Lanes<double> row_exponents[2];

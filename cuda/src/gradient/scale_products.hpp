@@ -3,6 +3,7 @@
 
 #include "../layout/blocks.hpp"
 #include "../layout/gradients.hpp"
+#include "block_sum.hpp"
 #include "unit_rows.hpp"
 
 namespace sympow::cuda {
@@ -48,17 +49,8 @@ struct ScaleProducts {
       for (int c = 0; c < 8; ++c) product += row.entries[c] * d_row.entries[c];
       sum += convert<double>(product);
     }
-    SYMPOW_UNROLL
-    for (int mask = 1; mask < 32; mask *= 2) sum += shuffle_xor(sum, mask);
-    Arena arena;
-    const auto sums = arena.take<double>(warps);
-    const Lanes<double> own[1] = {sum};
-    store(sums, lane() + w, own, lane() == 0);
-    barrier();
+    Lanes<double> all[1] = {block_sum<warps>(sum, w)};
     if (w != 0) return;
-    Lanes<double> all[1] = {0.};
-    SYMPOW_UNROLL
-    for (int v = 0; v < warps; ++v) all[0] += load_one(sums, Lanes<int>(v));
     all[0] = all[0] * x.factor;
     const std::int64_t slot = std::int64_t{head} * x.sequences.slots + of.slot;
     store(x.products, Lanes<std::int64_t>(lane() + (slot * (x.sequences.chunk / block_tokens) + of.top / block_tokens)),

@@ -5,13 +5,14 @@
 #include "../layout/chunks.hpp"
 #include "../layout/tiles.hpp"
 #include "pair_tiles.hpp"
+#include "unit_rows.hpp"
 
 namespace sympow::cuda {
 
 /// States between chunks as gradients read them: of the keys before a chunk, or the adjoints of those after it.
 template <class T>
 struct StatesOfChunks {
-  Prefixes<T> prefixes = {};  ///< `sums` and `whole`; null: there are none
+  Prefixes<T> prefixes = {};  ///< `sums`, `rest` and `whole`; null: there are none
   ChunkArrays chunks = {};    ///< `enter` and `shift`
 
   /// L of a slot; -∞ where there is no state.
@@ -22,21 +23,30 @@ struct StatesOfChunks {
   SYMPOW_DEVICE Lanes<double> unit(std::int64_t slot, double level) const {
     return ceiling(Lanes<double>(level)) + block::convert<double>(load_one(chunks.shift, slot));
   }
+  /// Eight entries of sums, of all terms.
+  SYMPOW_DEVICE OctetOfRow octet(Lanes<std::int64_t> at, Lanes<bool> exists) const {
+    OctetOfRow all(prefixes.sums, at, exists);
+    if (sizeof(T) > 2 || !prefixes.rest.data) return all;
+    const OctetOfRow rest(prefixes.rest, at, exists);
+    SYMPOW_UNROLL
+    for (int c = 0; c < 8; ++c) all.entries[c] += rest.entries[c];
+    return all;
+  }
 };
 
 /// Dφ(x̂)ᵀ S [u; o] of rows x̂, with vectors u of e channels and numbers o. In one pass over the state, 64 monomials
-/// and 64 channels at a time:
+/// and the channels of a tile at a time:
 ///   W = u Sᵀ + o Zᵀ by tensor cores, and of monomial m = x_i1 ⋯ x_iP, W_m times the product of the others to each i_p
 /// where columns of W come in eight groups of eight (state_rows.hpp): a lane has two columns of each group in
 /// registers, so that what belongs to groups is summed over the four lanes of a row, and what belongs to columns is in
-/// one lane. And, if asked for, Σ_m φ(x̂)_m S_m of 64 channels. A row's sums may be over several states, each times
+/// one lane. And, if asked for, Σ_m φ(x̂)_m S_m of a tile of channels. A row's sums may be over several states, each times
 /// its own scale.
 ///
 /// Sums are a lane's own, in shared memory: float, 64 d a block. Roundings: products of P - 1 entries of x̂, of P in φ,
 /// and that times its scale where there are several states, to T.
 template <class T, int P, int d>
 struct StatePart {
-  static constexpr int warps = 4, columns = 64, tile = stage_rows * columns, octets = d / 8;
+  static constexpr int warps = 4, columns = tile_channels<T>, tile = stage_rows * columns, octets = d / 8;
   using Features = QueryFeatures<T, P, d, 1>;
   using Walk = typename Features::Walk;
 
@@ -80,7 +90,7 @@ struct StatePart {
         column[g][0] = column[g][1] = 0.f;
         SYMPOW_UNROLL
         for (int o = 0; o < 8; ++o) {
-          const Lanes<block::Pair<T>>& pair = features.eight[g][o / 2];
+          const Lanes<block::Pair<T>> pair = features.pair(at, g, o / 2);
           const Lanes<float> of_group = o % 2 == 0 ? block::lower(pair) : block::upper(pair);
           group[o][g] = w[0][o][2 * g] * of_columns[0] + w[0][o][2 * g + 1] * of_columns[1];
           coupling[g] += group[o][g] * of_group;
@@ -189,29 +199,31 @@ struct StatePart {
 };
 
 /// Walks through the state of a slot: adds to `part` Dφ(x̂)ᵀ S [u; o], if asked for, and to `product` φ(x̂) S, times
-/// the scale of the part if there are several states, of the 64 channels of a tile. Vectors u come by
-/// `bring_vectors(ring, tile)`; `vectors` and `tiles` are rings of two tiles, `normaliser` of 128 floats. All warps of
-/// the block, who are in step at its end. x̂ may still be on its way.
-template <bool has_product, class T, int P, int d, class Bring>
-SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[8][4], const Prefixes<T>& state,
-                              std::int64_t slot, int e, int tile, bool contracts, bool are_several,
-                              const Lanes<float> (&offset)[2], block::Shared<T> vectors, block::Shared<T> tiles,
-                              block::Shared<float> normaliser, const TileCopy<T, 64, 64, 4>& copy,
-                              const Bring& bring_vectors, int w) {
+/// the scale of the part if there are several states, of the channels of a tile. A split state comes tile by tile, each
+/// followed by its rest. Vectors u come by `bring_vectors(ring, tile)`; `vectors` and `tiles` are rings of two tiles,
+/// `normaliser` of 128 floats. All warps of the block, who are in step at its end. x̂ may still be on its way.
+template <bool has_product, block::Products products, class T, int P, int d, int channels, class Bring>
+SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[std::size_t{channels / 8}][4],
+                              const Prefixes<T>& state, std::int64_t slot, int e, int tile, bool contracts,
+                              bool are_several, const Lanes<float> (&offset)[2], block::Shared<T> vectors,
+                              block::Shared<T> tiles, block::Shared<float> normaliser,
+                              const TileCopy<T, channels, 64, 4>& copy, const Bring& bring_vectors, int w) {
   using namespace block;
   constexpr int columns = StatePart<T, P, d>::columns, entries = StatePart<T, P, d>::tile;
   constexpr int stages = StatePart<T, P, d>::Features::stages;
-  const int span = contracts ? (e + columns - 1) / columns : 1, end = stages * span, own = 16 * w;
+  const int span = contracts ? (e + columns - 1) / columns : 1, own = 16 * w;
+  const int terms = sizeof(T) == 2 && state.rest.data ? 2 : 1, of_stage = span * terms, end = stages * of_stage;
   const std::int64_t first_row = slot * (stages * stage_rows);
-  const auto bring = [&](int part_of_stage) {
-    const int stage = part_of_stage / span, t = tile + span - 1 - part_of_stage % span, ring = part_of_stage % 2;
-    copy.bring(tiles, ring * entries, state.sums, copy.source((first_row + stage * stage_rows) * e + t * columns, e), e,
-               0, stage_rows, copy.column + t * columns < e);
+  const auto bring = [&](int n) {
+    const int stage = n / of_stage, t = tile + span - 1 - n % of_stage / terms;
+    copy.bring(tiles, n % 2 * entries, n % terms == 0 ? state.sums : state.rest,
+               copy.source((first_row + stage * stage_rows) * e + t * columns, e), e, 0, stage_rows,
+               copy.column + t * columns < e);
     if (!contracts) return;
-    if (part_of_stage % span == 0 && w == 0)
+    if (n % of_stage == 0 && w == 0)
       cp_async<16>(normaliser, lane() * 4 + stage % 2 * stage_rows, state.whole,
                    lane() * 4 + (first_row + stage * stage_rows), 16, lane() < 16);
-    if (part_of_stage == 0 || span > 1) bring_vectors(ring * entries, t);
+    if (n == 0 || (span > 1 && n % terms == 0)) bring_vectors(n / terms % 2 * entries, t);
   };
   bring(0);
   cp_async_commit();
@@ -224,30 +236,32 @@ SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[
     if (n + 1 < end) bring(n + 1);
     cp_async_commit();
     if (contracts) {
-      if (n % span == 0) clear(sum);
-      const QueryTiles<T, columns, 1> left(vectors.after(span > 1 ? ring : 0), own);
+      if (n % of_stage == 0) clear(sum);
+      const QueryTiles<T, columns, 1, products> left(vectors.after(span > 1 ? n / terms % 2 * entries : 0), own);
       left.add_scores(sum, tiles.after(ring), 0);
     }
-    if ((n + 1) % span != 0) continue;
-    part.features.enter(walk);
+    const int more = of_stage - 1 - n % of_stage;  // parts of the stage after this one
+    if (more >= terms) continue;
+    if (more + 1 == terms) part.features.enter(walk);
     if constexpr (has_product) {
-      SYMPOW_UNROLL
+      SYMPOW_UNROLL_BY(sizeof(T) == 2 ? stage_rows / 16 : 1)
       for (int step = 0; step < stage_rows / 16; ++step) {
-        Lanes<Pair<T>> phi[4], right[4][4];
+        Lanes<Pair<T>> phi[4], right[columns / 16][4];
         part.features.fragment(phi, walk, step, 0);
         if (are_several) {
           SYMPOW_UNROLL
           for (int r = 0; r < 4; ++r) phi[r] = multiply(phi[r], pack<T>(part.scale[r % 2], part.scale[r % 2]));
         }
         load_right<columns>(right, tiles.after(ring), 16 * step);
-        multiply_right<block::Products::exact>(product, phi, right);
+        multiply_right<products>(product, phi, right);
       }
     }
+    if (more > 0) continue;
     if (contracts) {
       SYMPOW_UNROLL
       for (int o = 0; o < 8; ++o) {
         Lanes<float> one[2];
-        load(one, normaliser, lane() % 4 * 2 + (8 * o + n / span % 2 * stage_rows));
+        load(one, normaliser, lane() % 4 * 2 + (8 * o + n / of_stage % 2 * stage_rows));
         SYMPOW_UNROLL
         for (int r = 0; r < 4; ++r) sum[0][o][r] += offset[r / 2] * one[r % 2];
       }

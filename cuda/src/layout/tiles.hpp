@@ -14,15 +14,15 @@ SYMPOW_DEVICE void load_right(Lanes<block::Pair<T>> (&right)[n][4], block::Share
     ldmatrix<true>(right[i], memory, octet_place<columns>(lane() % 16 + row, lane() / 16 + 2 * i));
 }
 
-/// sum += left · right, 16 × 16 n columns.
+/// sum += left · right, 16 × 16 n columns, from column 16 `first` of the sum on.
 template <block::Products products, class T, std::size_t n, std::size_t tiles>
 SYMPOW_DEVICE void multiply_right(Lanes<float> (&sum)[tiles][4], const Lanes<block::Pair<T>> (&left)[4],
-                                  const Lanes<block::Pair<T>> (&right)[n][4]) {
+                                  const Lanes<block::Pair<T>> (&right)[n][4], std::size_t first = 0) {
   SYMPOW_UNROLL
-  for (int i = 0; i < static_cast<int>(n); ++i) {
+  for (std::size_t i = 0; i < n; ++i) {
     const Lanes<block::Pair<T>> even[2] = {right[i][0], right[i][1]}, odd[2] = {right[i][2], right[i][3]};
-    block::mma<products>(sum[2 * i], left, even);
-    block::mma<products>(sum[2 * i + 1], left, odd);
+    block::mma<products>(sum[2 * (first + i)], left, even);
+    block::mma<products>(sum[2 * (first + i) + 1], left, odd);
   }
 }
 

@@ -26,19 +26,11 @@ namespace {
 /// The most channels of queries and keys where angles have gradients: beyond, registers do not hold it.
 constexpr int most_turning = 64;
 
-Status plan_vjp(const Problem& problem, Plan& plan) noexcept {
-  SYMPOW_CUDA_TRY(check_vjp(problem));
-  SYMPOW_CUDA_TRY(plan_attention(problem, plan));
-  if (plan.form == Form::chunked && problem.states == Precision::split)
-    return refuse(Code::not_compiled, "there are no gradients of split states; those of rounded ones there are");
-  return {};
-}
-
 /// What the rows of each chunk add to the adjoint of the state before it, and the adjoints between chunks.
-template <class T, int P, int d>
+template <class T, int P, int d, block::Products products>
 Status launch_adjoints(const Problem& problem, const Tokens<T>& x, const RowGradients& rows, const Gradients& gradients,
                        const VjpMemory& memory, Stream stream) {
-  using Kernel = Update<T, P, d>;
+  using Kernel = Update<T, P, d, products>;
   const int e = problem.e;
   const ChunkArrays chunks = memory.adjoint_chunks();
   const ChunkSums own = sums_of(memory.forward);  // those of the states are in the prefixes
@@ -96,7 +88,7 @@ Status launch_angles(const Problem& problem, const Tokens<T>& x, const Gradients
   return launch<Rates>(Rates::blocks(), {angles, {gradients.rates}, x.sequences, x.heads, d / 2}, stream);
 }
 
-template <class T, int P, int d>
+template <class T, int P, int d, block::Products products>
 Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs, const RowGradients& rows,
                   const Gradients& gradients, const VjpMemory& memory, Stream stream) {
   Tokens<T> x{sequences_of(problem, plan),
@@ -127,11 +119,11 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
     return call.template operator()<false>();
   };
   const Status allowed = with_angles([&]<bool wanted>() -> Status {
-    SYMPOW_CUDA_TRY((allow<QueryGradients<T, P, d, wanted>>()));
-    return allow<KeyGradients<T, P, d, wanted>>();
+    SYMPOW_CUDA_TRY((allow<QueryGradients<T, P, d, wanted, products>>()));
+    return allow<KeyGradients<T, P, d, wanted, products>>();
   });
   SYMPOW_CUDA_TRY(allowed);
-  if (has_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d>>()));
+  if (has_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
 
   if (problem.rates) {
     x.rotary = rotary_of(problem, paths_of(problem, memory.forward), memory.forward.begin);
@@ -142,9 +134,8 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   SYMPOW_CUDA_TRY(launch_weights(problem, Weights<T>::blocks(x.sequences, x.heads), x, memory.forward, stream));
   if (problem.rates) x.keys = read_only(turned_of<T>(problem, memory.forward));
   if (has_states)
-    SYMPOW_CUDA_TRY((launch_states<T, P, d, block::Products::exact>(
-        problem, grids_of<T, P, d, block::Products::exact>(x.sequences, x.heads, e), x, memory.forward, states.prefixes,
-        stream)));
+    SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids_of<T, P, d, products>(x.sequences, x.heads, e), x,
+                                                      memory.forward, states.prefixes, stream)));
   SYMPOW_CUDA_TRY(launch<KeyUnits<T>>(
       KeyUnits<T>::blocks(x.sequences, x.heads),
       {x.keys, x.values, tokens, keys, {memory.values_exponent}, x.sequences, x.heads, d, e}, stream));
@@ -170,10 +161,10 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
                                       stream));
   SYMPOW_CUDA_TRY(launch<Peaks>(Peaks::blocks(x.sequences, x.heads),
                                 {tokens, of_rows, {memory.values_exponent}, x.sequences, x.heads}, stream));
-  if (has_states) SYMPOW_CUDA_TRY((launch_adjoints<T, P, d>(problem, x, rows, gradients, memory, stream)));
+  if (has_states) SYMPOW_CUDA_TRY((launch_adjoints<T, P, d, products>(problem, x, rows, gradients, memory, stream)));
   const Status pairs = with_angles([&]<bool wanted>() -> Status {
-    using OfQueries = QueryGradients<T, P, d, wanted>;
-    using OfKeys = KeyGradients<T, P, d, wanted>;
+    using OfQueries = QueryGradients<T, P, d, wanted, products>;
+    using OfKeys = KeyGradients<T, P, d, wanted, products>;
     SYMPOW_CUDA_TRY(launch<OfQueries>(
         OfQueries::blocks(x.sequences, x.heads),
         {read_only(queries), read_only(d_rows), read_only(keys), x.values, rows_of<T>(gradients.queries, problem),
@@ -218,7 +209,8 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
 bool fit(const Problem& problem, const Plan& plan) {
   const Sequences sequences = sequences_of(problem, plan);
   const Heads heads = heads_of(problem);
-  const auto tiles = (problem.e + 63) / 64;
+  const int channels = problem.element == Element::f32 ? tile_channels<float> : tile_channels<block::bf16>;
+  const auto tiles = (problem.e + channels - 1) / channels;
   return Blocks{TokenBlock::count(sequences) * tiles, heads.query}.fit();
 }
 
@@ -227,7 +219,7 @@ bool fit(const Problem& problem, const Plan& plan) {
 
 Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexcept {
   library::Plan plan;
-  SYMPOW_CUDA_TRY(library::plan_vjp(problem, plan));
+  SYMPOW_CUDA_TRY(library::plan_attention(problem, plan));
   library::Pieces pieces;
   const library::VjpMemory counted_only(problem, plan, pieces);
   return library::counted(pieces, "workspace", bytes);
@@ -238,7 +230,7 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
   using namespace library;
   Plan plan;
   std::size_t needed = 0;
-  SYMPOW_CUDA_TRY(plan_vjp(problem, plan));
+  SYMPOW_CUDA_TRY(plan_attention(problem, plan));
   if (!fit(problem, plan))
     return refuse(Code::too_large, "%lld sequences of %lld tokens are more blocks than a grid has",
                   static_cast<long long>(problem.batch), static_cast<long long>(problem.tokens));
@@ -253,11 +245,8 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
   if (problem.batch == 0) return {};
   Pieces pieces(workspace);
   const VjpMemory memory(problem, plan, pieces);
-  return dispatch(problem, [&]<class T, int P, int d, block::Products>() -> Status {
-    if constexpr (sizeof(T) == 2)
-      return library::attend_vjp<T, P, d>(problem, plan, inputs, rows, gradients, memory, stream);
-    else
-      return {};  // refused before
+  return dispatch(problem, [&]<class T, int P, int d, block::Products products>() -> Status {
+    return library::attend_vjp<T, P, d, products>(problem, plan, inputs, rows, gradients, memory, stream);
   });
 }
 

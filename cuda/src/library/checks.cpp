@@ -193,12 +193,6 @@ Status check_problem(const Problem& p) noexcept {
                 p.power, p.d, table);
 }
 
-Status check_vjp(const Problem& p) noexcept {
-  SYMPOW_CUDA_TRY(check_problem(p));
-  if (p.element == Element::f32) return refuse(Code::not_compiled, "there are no gradients of f32");
-  return {};
-}
-
 Status check_vjp_arrays(const Problem& p, const Inputs& inputs, const RowGradients& rows,
                         const Gradients& gradients) noexcept {
   const struct {

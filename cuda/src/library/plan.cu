@@ -24,12 +24,7 @@ std::int64_t monomials(int power, int d) noexcept {
 
 namespace library {
 
-namespace {
-
-/// States between chunks are kept in two terms.
-bool splits(const Problem& p) { return p.states == Precision::split && p.element != Element::f32; }
-
-}  // namespace
+bool splits(const Problem& p) noexcept { return p.states == Precision::split && p.element != Element::f32; }
 
 std::uint64_t all_tokens(const Problem& p) noexcept {
   return p.offsets ? static_cast<std::uint64_t>(p.total_tokens) : product(p.batch, p.tokens);

@@ -22,6 +22,9 @@ struct Plan {
 /// The plan of `attend`. Every grid of it fits.
 Status plan_attention(const Problem& problem, Plan& plan) noexcept;
 
+/// Whether states between chunks are kept in two terms.
+bool splits(const Problem& problem) noexcept;
+
 /// Of all sequences, with what lies between padded ones.
 std::uint64_t all_tokens(const Problem& problem) noexcept;
 

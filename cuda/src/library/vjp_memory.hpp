@@ -22,7 +22,7 @@ struct VjpMemory {
   double* enter;
   float *mass, *keep, *add;
   std::int32_t* shift;
-  std::byte* adjoint_sums;
+  std::byte *adjoint_sums, *adjoint_rest;  // rest: null unless states are split
   float* adjoint_normaliser;
   double *later, *passing;
   double *angle_row, *angle_key, *angle_inside, *angle_through, *angle_later, *angle_passing;
@@ -65,6 +65,8 @@ struct VjpMemory {
     pieces.take(add, of_states);
     pieces.take(shift, of_states);
     pieces.take(adjoint_sums, product(padded, p.e, bytes_of(p.element)));
+    adjoint_rest = nullptr;
+    if (splits(p)) pieces.take(adjoint_rest, product(padded, p.e, bytes_of(p.element)));
     pieces.take(adjoint_normaliser, padded);
     pieces.take(later, has_flows ? product(of_states, plan.chunk) : 0);
     pieces.take(passing, has_flows ? of_states : 0);
@@ -115,8 +117,8 @@ struct VjpMemory {
   /// States before chunks, in the place of those that rows are made of.
   template <class T>
   [[nodiscard]] StatesOfChunks<T> states() const {
-    Prefixes<T> prefixes;
-    prefixes.sums = {reinterpret_cast<T*>(forward.prefix_sums)};
+    Prefixes<T> prefixes = prefixes_of<T>(forward);
+    prefixes.normaliser = {};
     prefixes.whole = {reinterpret_cast<float*>(forward.prefix_normaliser)};
     return {prefixes, chunks_of(forward)};
   }
@@ -124,6 +126,7 @@ struct VjpMemory {
   [[nodiscard]] StatesOfChunks<T> adjoints() const {
     Prefixes<T> prefixes;
     prefixes.sums = {reinterpret_cast<T*>(adjoint_sums)};
+    prefixes.rest = {reinterpret_cast<T*>(adjoint_rest)};
     prefixes.whole = {adjoint_normaliser};
     return {prefixes, adjoint_chunks()};
   }
