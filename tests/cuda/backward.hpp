@@ -63,7 +63,7 @@ struct Backward {
   host::Buffer<double> products, d_scale;
   ChunkBuffers adjoint_chunks;
   host::Buffer<float> whole, adjoint_own, adjoint_own_normaliser, adjoint_whole;
-  host::Buffer<T> adjoint_sums;
+  host::Buffer<T> adjoint_sums, adjoint_rest;
   bool is_chunked = false;
 
   explicit Backward(Arrays<T, d>& arrays, GradientBuffers<T, d>& results, int first = 0, int end = 1 << 30)
@@ -110,7 +110,8 @@ struct Backward {
         adjoint_own(slots() * index(D * e())),
         adjoint_own_normaliser(slots() * index(D)),
         adjoint_whole(slots() * index(state_rows(P, d))),
-        adjoint_sums(slots() * index(state_rows(P, d) * e())) {}
+        adjoint_sums(slots() * index(state_rows(P, d) * e())),
+        adjoint_rest(arrays.how.is_split ? adjoint_sums.size() : 0) {}
 
   /// The quadratic form, from the forward pass on.
   host::Report run(const host::Options& options) {
@@ -181,20 +182,22 @@ struct Backward {
                                                  options);
     join(report, launch<Levels>(Levels::blocks(sequences(), heads()),
                                 {sequences(), heads(), chunks, before, after, true}, options));
-    using Kernel = Update<T, P, d>;
     const Heads turned{heads().query, heads().state, heads().query};
     TokenArrays tokens{};
     tokens.to_end = weights;
-    join(report, launch<Kernel>(Kernel::blocks(sequences(), turned, e()),
-                                {dense<const T>(query_units, d, heads().query),
-                                 dense<const T>(row_units, e(), heads().query),
-                                 tokens,
-                                 sequences(),
-                                 turned,
-                                 {adjoint_own, adjoint_own_normaliser},
-                                 e(),
-                                 {offset, ends, exponents}},
-                                options));
+    join(report, with_products([&]<Products products>() {
+           using Kernel = Update<T, P, d, products>;
+           return launch<Kernel>(Kernel::blocks(sequences(), turned, e()),
+                                 {dense<const T>(query_units, d, heads().query),
+                                  dense<const T>(row_units, e(), heads().query),
+                                  tokens,
+                                  sequences(),
+                                  turned,
+                                  {adjoint_own, adjoint_own_normaliser},
+                                  e(),
+                                  {offset, ends, exponents}},
+                                 options);
+         }));
     join(report, launch<Scan<T>>(Scan<T>::blocks(sequences(), heads(), P, d, e()),
                                  {{adjoint_own, adjoint_own_normaliser},
                                   chunks,
@@ -211,18 +214,22 @@ struct Backward {
     return report;
   }
   host::Report queries(const host::Options& options) {
-    if constexpr (d <= 64)
-      if (has_angles()) return queries<true>(options);
-    return queries<false>(options);
+    return with_products([&]<Products products>() {
+      if constexpr (d <= 64)
+        if (has_angles()) return queries<true, products>(options);
+      return queries<false, products>(options);
+    });
   }
   host::Report keys(const host::Options& options) {
-    if constexpr (d <= 64)
-      if (has_angles()) return keys<true>(options);
-    return keys<false>(options);
+    return with_products([&]<Products products>() {
+      if constexpr (d <= 64)
+        if (has_angles()) return keys<true, products>(options);
+      return keys<false, products>(options);
+    });
   }
-  template <bool wanted>
+  template <bool wanted, Products products>
   host::Report queries(const host::Options& options) {
-    using Kernel = QueryGradients<T, P, d, wanted>;
+    using Kernel = QueryGradients<T, P, d, wanted, products>;
     return launch<Kernel>(Kernel::blocks(sequences(), heads()),
                           {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
                            dense<const T>(key_units, d, heads().key), forward.x.values.template rows<const T>(from()),
@@ -230,9 +237,9 @@ struct Backward {
                            sequences(), heads(), e(), is_chunked ? states() : StatesOfChunks<T>{}, of_angles()},
                           options);
   }
-  template <bool wanted>
+  template <bool wanted, Products products>
   host::Report keys(const host::Options& options) {
-    using Kernel = KeyGradients<T, P, d, wanted>;
+    using Kernel = KeyGradients<T, P, d, wanted, products>;
     host::Report report =
         launch<Kernel>(Kernel::blocks(sequences(), heads(), e()),
                        {dense<const T>(query_units, d, heads().query), dense<const T>(row_units, e(), heads().query),
@@ -291,6 +298,13 @@ struct Backward {
   [[nodiscard]] bool has_angles() const { return d <= 64 && forward.x.how.rotary.has_value(); }
 
  private:
+  /// call.operator()<products>()
+  template <class Call>
+  host::Report with_products(const Call& call) {
+    if constexpr (sizeof(T) == 4)
+      if (forward.x.how.products == Products::fast) return call.template operator()<Products::fast>();
+    return call.template operator()<Products::exact>();
+  }
   [[nodiscard]] Batch& batch() { return forward.batch; }
   [[nodiscard]] Sequences sequences() { return forward.batch.sequences(); }
   [[nodiscard]] int from() const { return forward.from; }
@@ -313,6 +327,7 @@ struct Backward {
   StatesOfChunks<T> adjoint_states() {
     Prefixes<T> prefixes;
     prefixes.sums = adjoint_sums;
+    if (forward.x.how.is_split) prefixes.rest = adjoint_rest;
     prefixes.whole = adjoint_whole;
     return {prefixes, adjoint_chunks.arrays()};
   }

@@ -143,7 +143,7 @@ class GradientsOfSequence {
       decay += log_gate[index(j)];
       if (log_gate[index(j)] == -infinity) break;
     }
-    const Wide steps = (i + 16) / 16, sums_off = off_of_sums<T>(static_cast<double>(steps), Products::exact);
+    const Wide steps = (i + 16) / 16, sums_off = off_of_sums<T>(static_cast<double>(steps), x_.how.products);
 
     // The forward pass.
     Wide den = 0, den_off = 0;
@@ -151,7 +151,7 @@ class GradientsOfSequence {
       if (!p.seen) continue;
       const Wide gap = p.unit > 0 && top > 0 ? std::abs(std::log2(top / p.unit)) : 0;
       p.float_off =
-          P * Wide{off_of_sums<T>(d / 16., Products::exact)} + sums_off + (60 + 16 * P + 4 * gap) * Wide{u_float};
+          P * Wide{off_of_sums<T>(d / 16., x_.how.products)} + sums_off + (60 + 16 * P + 4 * gap) * Wide{u_float};
       p.s_off += 2 * least * top;
       den += p.s;
       den_off += u * std::abs(p.s) + p.float_off * p.size + p.s_off;
@@ -184,19 +184,20 @@ class GradientsOfSequence {
     delta_off += (e_ + 8) * Wide{u_float} * delta_size;
 
     // Pairs.
-    const Wide more = (1 + u) * (1 + phi), near = least * two_to(dy.exponent);
+    const Wide more = (1 + u) * (1 + phi), near = least * two_to(dy.exponent),
+               near_value = sizeof(T) == 2 ? 0 : least;  // as factors of a product
     Entry* const dq = &q[index((i * heads.query + head) * d)];
     std::vector<Wide> near_zero(index(d));
     for (int j = 0; j <= i; ++j) {
       const Pair& p = pairs[index(j)];
       if (!p.seen) continue;
       const Vector &key = keys_[index(j)], &value = values_[index(j)];
-      Wide c = -delta, c_size = delta_size, c_off = delta_off + near * value.sum;
+      Wide c = -delta, c_size = delta_size, c_off = delta_off + near * value.sum + near_value * dy.sum;
       for (int n = 0; n < e_; ++n) {
         const Wide product = dy.x[index(n)] * value.x[index(n)];
         c += product, c_size += std::abs(product);
       }
-      c_off += (off_of_sums<T>((e_ + 15) / 16., Products::exact) + 8 * Wide{u_float}) * c_size;
+      c_off += (off_of_sums<T>((e_ + 15) / 16., x_.how.products) + 8 * Wide{u_float}) * c_size;
       const Wide weight = p.s / den, weight_size = p.size / size;
       const Wide weight_off = more * (std::abs(weight) * (u + phi) + (p.float_off * p.size + p.s_off) / size);
       const Wide dx = P * p.slope * c / den;
@@ -236,7 +237,7 @@ class GradientsOfSequence {
   /// Sums over all rows of a group.
   [[nodiscard]] Wide all_sums() const {
     const int group = x_.how.heads.query / x_.how.heads.key;
-    return off_of_sums<T>(group * ((length_ + 63) / 64 * 4.), Products::exact) + 4 * group * Wide{u_float};
+    return off_of_sums<T>(group * ((length_ + 63) / 64 * 4.), x_.how.products) + 4 * group * Wide{u_float};
   }
 
   [[nodiscard]] Pair pair_of(const Vector& query, const Vector& key, Wide decay) const {
@@ -247,7 +248,7 @@ class GradientsOfSequence {
       p.a += std::abs(query.x[index(c)] * key.x[index(c)]);
     }
     const Wide w = two_to(decay), unit = two_to(query.exponent + key.exponent);
-    const Wide near = sizeof(T) == 2 && (query.sum > 0 && key.sum > 0)
+    const Wide near = query.sum > 0 && key.sum > 0
                           ? Wide{least_of<T>} * (query.sum * two_to(key.exponent) + key.sum * two_to(query.exponent) +
                                                  d * Wide{least_of<T>} * unit)
                           : 0;

@@ -31,12 +31,26 @@ template <class K>
 GradientRule rule_of(const ArraysOf<K>& x, const GradientBuffers<typename K::T, K::d>& gradients, int b) {
   const Case& how = x.how;
   const Heads& heads = how.heads;
-  return GradientRule(
-      {K::P, K::d, how.e, x.batch.length(b), heads.query, heads.key, how.log_gate ? heads.state : 0, how.normalised,
-       how.scale, sequence_of(x.queries, b), sequence_of(x.keys, b), sequence_of(x.values, b),
-       sequence_of(gradients.d_rows, b), how.log_gate ? sequence_of(x.gates, b) : std::vector<double>{}, rates_of<K>(x),
-       how.rotary ? sequence_of(x.beta, b) : std::vector<double>{}, how.rotary && how.rotary->halves},
-      u_of<typename K::T>);
+  const GradientProblem problem{K::P,
+                                K::d,
+                                how.e,
+                                x.batch.length(b),
+                                heads.query,
+                                heads.key,
+                                how.log_gate ? heads.state : 0,
+                                how.normalised,
+                                how.scale,
+                                sequence_of(x.queries, b),
+                                sequence_of(x.keys, b),
+                                sequence_of(x.values, b),
+                                sequence_of(gradients.d_rows, b),
+                                how.log_gate ? sequence_of(x.gates, b) : std::vector<double>{},
+                                rates_of<K>(x),
+                                how.rotary ? sequence_of(x.beta, b) : std::vector<double>{},
+                                how.rotary && how.rotary->halves};
+  if (sizeof(typename K::T) == 2) return GradientRule(problem, u_of<typename K::T>);
+  const double lost = how.products == Products::exact ? u_of<float> : (1 + 0x1p-8) * 0x1p-15;
+  return GradientRule(problem, u_float, GradientRule::floats(problem, lost, how.chunk, state_rows(K::P, K::d)));
 }
 
 /// The largest error of an array in relation to its bound: the smaller one of `rule` times that of norms and that of
@@ -118,7 +132,7 @@ std::string run_chunked_backward(
       rates.add(u, expected.rates.exact[u], expected.rates.bound[u], expected.rates.off[u]);
     scale.add(0, expected.d_scale.exact[0], expected.d_scale.bound[0], expected.d_scale.off[0]);
     const char* names[] = {"dq", "dk", "dv", "d log gate", "dβ"};
-    for (int n = 0; n < 5; ++n)
+  for (int n = 0; n < 5; ++n)
       if (!(errors[n] <= 1))
         return std::string(names[n]) + " of sequence " + std::to_string(b) + ": " + std::to_string(errors[n]) +
                " of the rule";

@@ -39,6 +39,9 @@ struct GradientProblem {
 ///
 /// And of sums d scale = P Σ_ij t_ij / scale, by P Σ ε / |scale|, and with u more in R for rows that are rounded.
 ///
+/// Floats are held to their roundings alone, with R + F in the place of R: F is what floats lose, in sums (`floats`),
+/// and of a weight 2^-g, whose exponent is a float, g of that.
+///
 /// With rotary, q and k are turned ones and dq, dk turn back, |cos| and |sin| in the place of both for their bounds.
 /// Beside
 ///   dβ_t = Σ_{j<t≤i} Σ_u rates_u dx_ij ⟨k_j, J_u q_i⟩    d rates_u = Σ_{j<t≤i} β_t dx_ij ⟨k_j, J_u q_i⟩
@@ -54,12 +57,26 @@ struct GradientRule {
   };
   Entries q, k, v, gates, beta, rates, d_scale;
 
-  /// The factor of a rule, over n states.
+  /// The factor of a rule, over n states; so large of floats that it is none.
   static double factor(int power, double u, double states, bool turns) {
-    return (6 + (turns ? 3 : 1) * power) * u * (1 + std::sqrt(states));
+    return u < 0x1p-20 ? 0x1p200 : (6 + (turns ? 3 : 1) * power) * u * (1 + std::sqrt(states));
   }
 
-  GradientRule(const GradientProblem& given, double u)
+  /// What floats lose on a way from q, k, v and dy to a sum, in relation to a^P. A sum of tensor cores leaves out `lost`
+  /// of its products, cuts 1 + 2^-4 times (17/4 + 1) 2^-23, and adds 16 products at a time in float; there are P scores,
+  /// c, what a row or key gets, and of states, in chunks of `chunk` tokens (0: there are none), S and H, what is read of
+  /// each, and W. Beside these in float: ℓ, e products; what turns, d; of `rows` monomials in a state a lane adds 32 of
+  /// 64 up; 20 for each chunk that a state goes through; and 200 + 60 P at once, in units, weights and factors.
+  static double floats(const GradientProblem& x, double lost, int chunk, int rows) {
+    const double group = static_cast<double>(x.query_heads) / x.key_heads, pairs = group * (x.tokens + 64) / 16;
+    const double states = chunk > 0 ? 5 : 0, chunks = chunk > 0 ? x.tokens / chunk + 2 : 0;
+    const double steps = x.power * x.d / 16. + x.e / 16. + 1 + pairs +
+                         (chunk > 0 ? 2 * group * chunk / 16 + group * rows / 8 + x.e / 16. + 1 : 0);
+    const double once = x.e + x.d + group * (chunk > 0 ? rows / 2 : 0) + 20 * chunks + 200 + 60 * x.power;
+    return (x.power + 2 + states) * (lost + (1 + 0x1p-4) * (17. / 4 + 1) * 0x1p-23) + (steps + once) * 0x1p-24;
+  }
+
+  GradientRule(const GradientProblem& given, double u, double of_floats = 0)
       : q(given.q.size()),
         k(given.k.size()),
         v(given.v.size()),
@@ -69,7 +86,7 @@ struct GradientRule {
         d_scale(1) {
     const bool turns = !given.rates.empty();
     const GradientProblem x = turned(given);
-    const double R = (2 * x.power + 4 + (turns ? 2 * x.power : 0)) * u;
+    const double R = (2 * x.power + 4 + (turns ? 2 * x.power : 0)) * u + of_floats;
     const auto d = static_cast<std::size_t>(x.d), e = static_cast<std::size_t>(x.e);
     const double scale = x.normalised ? 1 : x.scale;
     double largest = 0;
@@ -119,7 +136,8 @@ struct GradientRule {
           const double c = product(dy, &x.v[keys[n] * e], e) + offset, dx = x.power * steep * c * scale;
           double c_size = coupling;
           for (std::size_t m = 0; m < e; ++m) c_size += std::abs(dy[m] * x.v[keys[n] * e + m]);
-          const double c_off = (R + phi) * c_size + (x.normalised ? offset_off * (1 + phi) : 0);
+          const double gap = of_floats > 0 ? -std::log2(weight[n]) * 0x1p-24 : 0;
+          const double c_off = (R + gap + phi) * c_size + (x.normalised ? offset_off * (1 + phi) : 0);
           const double of_slope = weight[n] * std::pow(absolute[n], x.power - 1) / std::abs(den);
           const double height = dy_size * (largest + most_y);
           // ε / size, so that nothing is divided by 0
@@ -134,7 +152,7 @@ struct GradientRule {
           const double weight_size = weight[n] * std::pow(size(n), x.power) / std::abs(den);
           for (std::size_t m = 0; m < e; ++m)
             v.add(keys[n] * e + m, p * dy[m], most_dy * (weight_size + K * std::abs(p)),
-                  of_slope * absolute[n] * (R + phi) * std::abs(dy[m]));
+                  of_slope * absolute[n] * (R + gap + phi) * std::abs(dy[m]));
           for (int t = i - static_cast<int>(n) + 1; t <= i && x.gate_heads > 0; ++t)
             gates.add(gate_of(x, t, h), p * c, off * size(n), of_slope * absolute[n] * c_off);
           if (!x.normalised && scale != 0)

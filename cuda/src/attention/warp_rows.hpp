@@ -125,6 +125,19 @@ SYMPOW_DEVICE QueryNorms<groups> take_queries(block::Shared<T> queries, int top,
   return norms;
 }
 
+/// The first two octets of columns come behind the others.
+template <std::size_t octets>
+SYMPOW_DEVICE void go_round(Lanes<float> (&tile)[octets][4]) {
+  SYMPOW_UNROLL
+  for (std::size_t h = 0; h < 2; ++h) SYMPOW_UNROLL
+  for (int r = 0; r < 4; ++r) {
+    const Lanes<float> first = tile[h][r];
+    SYMPOW_UNROLL
+    for (std::size_t o = h; o + 2 < octets; o += 2) tile[o][r] = tile[o + 2][r];
+    tile[octets - 2 + h][r] = first;
+  }
+}
+
 /// The queries of a warp as left factors: up to 64 channels of 16 bits stay in registers, if there is room.
 template <class T, int d, int tiles, block::Products products = block::Products::exact, bool keeps = true>
 struct QueryTiles {
@@ -153,25 +166,28 @@ struct QueryTiles {
   template <std::size_t octets>
   SYMPOW_DEVICE void add_scores(Lanes<float> (&score)[count][octets][4], block::Shared<T> keys, int first_key) const {
     using namespace block;
-    constexpr std::size_t all = octets / 2, at_once = sizeof(T) == 2 ? all : 1;  // of floats what registers hold
+    // Of floats 16 keys at a time, as registers hold them: always the first of the scores, which go round.
+    constexpr int at_once = sizeof(T) == 2 ? static_cast<int>(octets) / 2 : 1;
     SYMPOW_UNROLL_BY(kept > 0 ? d / 16 : 1)
-    for (int step = 0; step < d / 16; ++step) SYMPOW_UNROLL
-    for (std::size_t from = 0; from < all; from += at_once) {
-      Lanes<Pair<T>> right[at_once][4];
-      SYMPOW_UNROLL
-      for (std::size_t i = 0; i < at_once; ++i) {
-        const int key = first_key + 16 * static_cast<int>(from + i);
-        ldmatrix<false>(right[i], keys,
-                        octet_place<d>((lane() >> 4) * 8 + lane() % 8 + key, (lane() >> 3) % 2 + 2 * step));
-      }
-      SYMPOW_UNROLL
-      for (int t = 0; t < tiles; ++t) {
-        if constexpr (kept > 0) {
-          multiply_right<products>(score[t], left[t][step], right, from);
-        } else {
-          Lanes<Pair<T>> tile[4];
-          load(tile, t, step);
-          multiply_right<products>(score[t], tile, right, from);
+    for (int step = 0; step < d / 16; ++step) {
+      SYMPOW_ROLL
+      for (int from = 0; from < static_cast<int>(octets) / 2; from += at_once) {
+        Lanes<Pair<T>> right[at_once][4];
+        SYMPOW_UNROLL
+        for (int n = 0; n < at_once; ++n)
+          ldmatrix<false>(right[n], keys,
+                          octet_place<d>((lane() >> 4) * 8 + lane() % 8 + (first_key + 16 * (from + n)),
+                                         (lane() >> 3) % 2 + 2 * step));
+        SYMPOW_UNROLL
+        for (int t = 0; t < tiles; ++t) {
+          if constexpr (kept > 0) {
+            multiply_right<products>(score[t], left[t][step], right);
+          } else {
+            Lanes<Pair<T>> tile[4];
+            load(tile, t, step);
+            multiply_right<products>(score[t], tile, right);
+          }
+          if constexpr (sizeof(T) > 2) go_round(score[t]);
         }
       }
     }

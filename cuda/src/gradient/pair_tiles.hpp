@@ -64,14 +64,7 @@ SYMPOW_DEVICE void each_step(PairTile& tile, const F& f) {
       const auto pair = [&](int r) { return block::pack<T>(tile[0][r / 2][r % 2 * 2], tile[0][r / 2][r % 2 * 2 + 1]); };
       const Lanes<block::Pair<T>> left[4] = {pair(0), pair(1), pair(2), pair(3)};
       f(step, left);
-      SYMPOW_UNROLL
-      for (int h = 0; h < 2; ++h) SYMPOW_UNROLL
-      for (int r = 0; r < 4; ++r) {
-        const Lanes<float> first = tile[0][h][r];
-        SYMPOW_UNROLL
-        for (int o = 0; o < 6; o += 2) tile[0][o + h][r] = tile[0][o + h + 2][r];
-        tile[0][6 + h][r] = first;
-      }
+      go_round(tile[0]);
     }
   }
 }
