@@ -357,32 +357,42 @@ TEST_CASE("gradients have a workspace of their own behind that of the rows", "[c
 }
 
 TEST_CASE("gradients of the chunked form keep adjoints behind the rest", "[cuda]") {
-  Problem p;
-  p.power = 2, p.d = 16, p.e = 24;
-  p.batch = 3, p.tokens = 200;
-  p.query_heads = 4, p.key_heads = p.gate_heads = 2;
-  p.form = Form::chunked;
-  p.chunk = 128;
-  library::Plan plan;
-  REQUIRE(library::plan_vjp(p, plan).ok());
-  PiecesInOrder all{1 << 20};
-  library::Pieces pieces(address(all.begin));
-  const library::VjpMemory m(p, plan, pieces);
-  const auto offset = [&](const void* x) { return reinterpret_cast<std::uintptr_t>(x) - all.begin; };
-  const std::size_t slots = 600 / 128 + 3, states = 2 * slots, rows = 4 * slots * 128, padded = states * 192;
-  std::size_t bytes = 0;
-  all.next(m.forward.sum, offset(m.row_mass));
-  all.next(m.row_mass, 4 * rows), all.next(m.weights, 4 * rows);
-  all.next(m.ends, 4 * states), all.next(m.exponents, 4 * states);
-  all.next(m.begin, 8 * states), all.next(m.own_mass, 4 * states);
-  all.next(m.enter, 8 * states);
-  for (const float* x : {m.mass, m.keep, m.add}) all.next(x, 4 * states);
-  all.next(m.shift, 4 * states);
-  all.next(m.adjoint_sums, 2 * padded * 24), all.next(m.adjoint_normaliser, 4 * padded);
-  all.next(m.later, 8 * states * 128), all.next(m.passing, 8 * states);
-  all.next(m.scale_products, 8 * 4 * slots * 2);
-  REQUIRE(attention_vjp_workspace(p, bytes).ok());
-  REQUIRE(all.end_at(bytes));
+  for (const auto& [element, states_are] : {std::pair(Element::bf16, Precision::rounded),
+                                            {Element::fp16, Precision::split},
+                                            {Element::f32, Precision::split}}) {
+    const std::size_t size = element == Element::f32 ? 4 : 2;
+    const bool is_split = element == Element::fp16;
+    Problem p;
+    p.element = element, p.states = states_are;
+    p.power = 2, p.d = 16, p.e = 24;
+    p.batch = 3, p.tokens = 200;
+    p.query_heads = 4, p.key_heads = p.gate_heads = 2;
+    p.form = Form::chunked;
+    p.chunk = 128;
+    library::Plan plan;
+    REQUIRE(library::plan_attention(p, plan).ok());
+    PiecesInOrder all{1 << 20};
+    library::Pieces pieces(address(all.begin));
+    const library::VjpMemory m(p, plan, pieces);
+    const auto offset = [&](const void* x) { return reinterpret_cast<std::uintptr_t>(x) - all.begin; };
+    const std::size_t slots = 600 / 128 + 3, states = 2 * slots, rows = 4 * slots * 128, padded = states * 192;
+    std::size_t bytes = 0;
+    all.next(m.forward.sum, offset(m.row_mass));
+    all.next(m.row_mass, 4 * rows), all.next(m.weights, 4 * rows);
+    all.next(m.ends, 4 * states), all.next(m.exponents, 4 * states);
+    all.next(m.begin, 8 * states), all.next(m.own_mass, 4 * states);
+    all.next(m.enter, 8 * states);
+    for (const float* x : {m.mass, m.keep, m.add}) all.next(x, 4 * states);
+    all.next(m.shift, 4 * states);
+    all.next(m.adjoint_sums, size * padded * 24);
+    if (is_split) all.next(m.adjoint_rest, size * padded * 24);
+    REQUIRE((m.adjoint_rest != nullptr) == is_split);
+    all.next(m.adjoint_normaliser, 4 * padded);
+    all.next(m.later, 8 * states * 128), all.next(m.passing, 8 * states);
+    all.next(m.scale_products, 8 * 4 * slots * 2);
+    REQUIRE(attention_vjp_workspace(p, bytes).ok());
+    REQUIRE(all.end_at(bytes));
+  }
 }
 
 TEST_CASE("sizes beyond 64 bits stay too large", "[cuda]") {
@@ -414,6 +424,11 @@ TEST_CASE("kernels that need more than 99 KB are refused by a smaller device", "
     }
   library::shared_memory = 227 << 10;
   REQUIRE(text == "1:128q 1:128 2:128q 2:128 3:32 ");
+}
+
+TEST_CASE("gradients of floats need no more shared memory than a smaller device has", "[cuda]") {
+  REQUIRE(QueryGradients<float, 2, 64, true>::shared_bytes <= 99 << 10);
+  REQUIRE(KeyGradients<float, 2, 64, true>::shared_bytes <= 99 << 10);
 }
 
 // Threads of a multiprocessor: 1536 of compute capability 8.6, 8.9, 12.0.

@@ -12,9 +12,6 @@ Status check_problem(const Problem& problem) noexcept;
 /// The arrays of a call. Those of a problem without tokens may be missing.
 Status check_arrays(const Problem& problem, const Inputs& inputs, const Outputs& outputs) noexcept;
 
-/// Whether there are gradients of the problem.
-Status check_vjp(const Problem& problem) noexcept;
-
 /// The arrays of `attend_vjp`.
 Status check_vjp_arrays(const Problem& problem, const Inputs& inputs, const RowGradients& rows,
                         const Gradients& gradients) noexcept;

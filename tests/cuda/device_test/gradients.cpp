@@ -13,9 +13,9 @@ namespace sympow::test {
 
 namespace {
 
-/// What sequence b of a call must come to.
-GradientRule rule_of(const Tokens& x, const std::vector<double>& d_rows, std::int64_t b, bool normalised,
-                     double scale) {
+/// What sequence b of a call must come to; chunk 0: without states.
+GradientRule rule_of(const Tokens& x, const std::vector<double>& d_rows, std::int64_t b, bool normalised, double scale,
+                     int chunk) {
   const auto length = static_cast<int>(x.lengths[static_cast<std::size_t>(b)]);
   const auto of_sequence = [&](const auto& all, std::int64_t heads, int channels) {
     const auto size = heads * channels, first = b * x.tokens * size;
@@ -24,12 +24,26 @@ GradientRule rule_of(const Tokens& x, const std::vector<double>& d_rows, std::in
   std::vector<double> steps;
   for (std::int64_t i = 0; i < length * x.key_heads && x.rotary; ++i)
     steps.push_back(static_cast<double>(x.step(i / x.key_heads, i % x.key_heads)));
-  return GradientRule({x.power, x.d, x.e, length, static_cast<int>(x.query_heads), static_cast<int>(x.key_heads),
-                       static_cast<int>(x.gate_heads), normalised, scale, of_sequence(x.queries, x.query_heads, x.d),
-                       of_sequence(x.keys, x.key_heads, x.d), of_sequence(x.values, x.key_heads, x.e),
-                       of_sequence(d_rows, x.query_heads, x.e), of_sequence(x.log_gates, x.gate_heads, 1), x.rates(),
-                       steps, x.rotary && x.rotary->halves},
-                      x.format.u());
+  const GradientProblem problem{x.power,
+                                x.d,
+                                x.e,
+                                length,
+                                static_cast<int>(x.query_heads),
+                                static_cast<int>(x.key_heads),
+                                static_cast<int>(x.gate_heads),
+                                normalised,
+                                scale,
+                                of_sequence(x.queries, x.query_heads, x.d),
+                                of_sequence(x.keys, x.key_heads, x.d),
+                                of_sequence(x.values, x.key_heads, x.e),
+                                of_sequence(d_rows, x.query_heads, x.e),
+                                of_sequence(x.log_gates, x.gate_heads, 1),
+                                x.rates(),
+                                steps,
+                                x.rotary && x.rotary->halves};
+  if (!x.format.is_float()) return GradientRule(problem, x.format.u());
+  const int rows = 2 * static_cast<int>(cuda::monomials(x.power, x.d));  // at least those of a state
+  return GradientRule(problem, x.format.u(), GradientRule::floats(problem, x.format.lost(), chunk, rows));
 }
 
 /// An array of gradients, against what it must be.
@@ -167,7 +181,8 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
   GradientRule::Entries rates(all_rates.size()), of_scale(1);
   double worst = 0;
   for (std::int64_t b = 0; b < x.batch; ++b) {
-    const GradientRule exact = rule_of(x, d_rows, b, p.is_normalised(), static_cast<double>(p.scale));
+    const GradientRule exact = rule_of(x, d_rows, b, p.is_normalised(), static_cast<double>(p.scale),
+                                       form == cuda::Form::chunked ? chunk : 0);
     worst = std::max(
         {worst, q.check(what, x, arrays.places, b, exact.q, rule), k.check(what, x, arrays.places, b, exact.k, rule),
          v.check(what, x, arrays.places, b, exact.v, rule), gates.check(what, x, arrays.places, b, exact.gates, rule)});
@@ -205,22 +220,29 @@ cuda::Problem problem_of(int power, int d, int e, std::int64_t tokens) {
 
 void test_gradients() {
   for (const auto& [power, d, floats] : cuda::library::instantiations)
-    for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
+    for (const Format& format : all_formats)
       for (const bool normalised : {true, false})
-        for (const auto form : {cuda::Form::quadratic, cuda::Form::chunked}) {
-          const bool is_chunked = form == cuda::Form::chunked;
-          const bool is_bf16 = element == cuda::Element::bf16, is_large = cuda::monomials(power, d) > 5000;
-          if (is_chunked && (normalised != is_bf16 || (is_large && !is_bf16))) continue;
-          cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, 100);
-          p.gate_heads = 1;
-          p.element = element;
-          p.normalised = normalised;
-          p.form = form;
-          p.chunk = is_chunked ? 64 : 0;
-          check("gradients, P " + std::to_string(power) + ", d " + std::to_string(d) +
-                    (normalised ? ", normalised, " : ", ") + (is_chunked ? "chunked, " : "") + Format{element}.name(),
-                p, Tokens(p, Gates::slow, 1), Layout::dense);
-        }
+        for (const auto form : {cuda::Form::quadratic, cuda::Form::chunked})
+          for (const auto states : {cuda::Precision::rounded, cuda::Precision::split}) {
+            const bool is_chunked = form == cuda::Form::chunked, is_split = states == cuda::Precision::split;
+            const bool is_bf16 = format.is_bf16(), is_exact = format.products == cuda::Products::exact;
+            const bool is_large = cuda::monomials(power, d) > 5000;
+            if (format.is_float() && (!floats || normalised != is_exact)) continue;
+            if (!format.is_float() && is_chunked && (normalised != is_bf16 || (is_large && !is_bf16))) continue;
+            if (is_split && (!is_chunked || is_large || format.is_float())) continue;
+            cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, 100);
+            p.gate_heads = 1;
+            p.element = format.element;
+            p.products = format.products;
+            p.normalised = normalised;
+            p.form = form;
+            p.chunk = is_chunked ? 64 : 0;
+            p.states = states;
+            check("gradients, P " + std::to_string(power) + ", d " + std::to_string(d) +
+                      (normalised ? ", normalised, " : ", ") + (is_chunked ? "chunked, " : "") +
+                      (is_split ? "split, " : "") + format.name(),
+                  p, Tokens(p, Gates::slow, 1), Layout::dense);
+          }
   for (const auto form : {cuda::Form::quadratic, cuda::Form::chunked})
     for (const auto layout : {Layout::dense, Layout::apart, Layout::packed})
       for (const auto [query_heads, key_heads, gate_heads] : {std::array{4, 2, 4}, {4, 2, 2}, {3, 1, 0}, {2, 2, 2}}) {
@@ -243,11 +265,13 @@ void test_gradients() {
   // Steps that turn little: couplings have one sign, and bounds are those of what they add up to.
   const auto steps = [](int t) { return .002 * (1 + .9 * std::sin(t)); };
   for (const auto& [power, d, floats] : cuda::library::instantiations)
-    for (const auto form : {cuda::Form::quadratic, cuda::Form::chunked}) {
-      const bool is_chunked = form == cuda::Form::chunked;
-      if (is_chunked && cuda::monomials(power, d) > 5000) continue;
+    for (const auto& [form, element] :
+         {std::pair(cuda::Form::quadratic, cuda::Element::fp16), std::pair(cuda::Form::chunked, cuda::Element::bf16),
+          std::pair(cuda::Form::chunked, cuda::Element::f32)}) {
+      const bool is_chunked = form == cuda::Form::chunked, is_float = element == cuda::Element::f32;
+      if ((is_chunked && cuda::monomials(power, d) > 5000) || (is_float && !floats)) continue;
       cuda::Problem p = problem_of(power, d, 24, 150);
-      p.element = is_chunked ? cuda::Element::bf16 : cuda::Element::fp16;
+      p.element = element;
       p.query_heads = 2;
       p.gate_heads = 1;
       p.normalised = false;
@@ -256,7 +280,7 @@ void test_gradients() {
       Tokens x = Tokens(p, Gates::slow, 2).turned({is_chunked, steps, 0});
       x.lengths = {140};
       check("gradients of rotary, P " + std::to_string(power) + ", d " + std::to_string(d) +
-                (is_chunked ? ", chunked" : ""),
+                (is_chunked ? ", chunked" : "") + (is_float ? ", f32" : ""),
             p, x, is_chunked ? Layout::packed : Layout::apart);
     }
   for (const bool turns : {false, true})

@@ -256,10 +256,6 @@ void refusals_of_gradients() {
   const auto bad = [&](const char* text, const std::function<void(VjpCall&)>& spoil) {
     check(Code::bad_argument, text, spoil);
   };
-  check(Code::not_compiled, "no gradients of split states; those of rounded ones there are", [](VjpCall& c) {
-    c.problem.form = cuda::Form::chunked;
-    c.problem.states = cuda::Precision::split;
-  });
   bad("gradients of rates: they are there, but rates is a null pointer",
       [](VjpCall& c) { c.gradients.rates = address<double>(16); });
   bad("gradients of beta: they are there, but rates is a null pointer",
@@ -272,7 +268,7 @@ void refusals_of_gradients() {
     c.problem.rates = address<double>(16);
     c.gradients.rates = address<double>(9);
   });
-  for (const auto& [power, d, floats] : cuda::library::instantiations) {
+  for (const auto& [power, d, _] : cuda::library::instantiations) {
     const int own_power = power, own_d = d;
     if (power == 1)
       bad("gradient of the scale: of P 1 the scale must not be 0", [&](VjpCall& c) {
@@ -285,11 +281,6 @@ void refusals_of_gradients() {
         c.problem.power = own_power, c.problem.d = own_d;
         c.problem.rates = c.gradients.rates = address<double>(16);
       });
-    if (!floats) continue;
-    check(Code::not_compiled, "no gradients of f32", [&](VjpCall& c) {
-      c.problem.power = own_power, c.problem.d = own_d;
-      c.problem.element = cuda::Element::f32;
-    });
   }
   check(Code::too_large, "more blocks than a grid has", [](VjpCall& c) {
     c.problem.batch = 0x7fffffff / 2;

@@ -54,8 +54,6 @@ struct Format {
   const char* name() const {
     return !is_float() ? is_bf16() ? "bf16" : "fp16" : products == cuda::Products::exact ? "f32" : "f32, fast";
   }
-
- private:
   bool is_float() const { return element == cuda::Element::f32; }
   bool is_bf16() const { return element == cuda::Element::bf16; }
 };
