@@ -132,7 +132,7 @@ std::string run_chunked_backward(
       rates.add(u, expected.rates.exact[u], expected.rates.bound[u], expected.rates.off[u]);
     scale.add(0, expected.d_scale.exact[0], expected.d_scale.bound[0], expected.d_scale.off[0]);
     const char* names[] = {"dq", "dk", "dv", "d log gate", "dβ"};
-  for (int n = 0; n < 5; ++n)
+    for (int n = 0; n < 5; ++n)
       if (!(errors[n] <= 1))
         return std::string(names[n]) + " of sequence " + std::to_string(b) + ": " + std::to_string(errors[n]) +
                " of the rule";

@@ -62,11 +62,12 @@ struct GradientRule {
     return u < 0x1p-20 ? 0x1p200 : (6 + (turns ? 3 : 1) * power) * u * (1 + std::sqrt(states));
   }
 
-  /// What floats lose on a way from q, k, v and dy to a sum, in relation to a^P. A sum of tensor cores leaves out `lost`
-  /// of its products, cuts 1 + 2^-4 times (17/4 + 1) 2^-23, and adds 16 products at a time in float; there are P scores,
-  /// c, what a row or key gets, and of states, in chunks of `chunk` tokens (0: there are none), S and H, what is read of
-  /// each, and W. Beside these in float: ℓ, e products; what turns, d; of `rows` monomials in a state a lane adds 32 of
-  /// 64 up; 20 for each chunk that a state goes through; and 200 + 60 P at once, in units, weights and factors.
+  /// What floats lose on a way from q, k, v and dy to a sum, in relation to a^P. A sum of tensor cores leaves out
+  /// `lost` of its products, cuts 1 + 2^-4 times (17/4 + 1) 2^-23, and adds 16 products at a time in float; there are P
+  /// scores, c, what a row or key gets, and of states, in chunks of `chunk` tokens (0: there are none), S and H, what
+  /// is read of each, and W. Beside these in float: ℓ, e products; what turns, d; of `rows` monomials in a state a lane
+  /// adds 32 of 64 up; 20 for each chunk that a state goes through; and 200 + 60 P at once, in units, weights and
+  /// factors.
   static double floats(const GradientProblem& x, double lost, int chunk, int rows) {
     const double group = static_cast<double>(x.query_heads) / x.key_heads, pairs = group * (x.tokens + 64) / 16;
     const double states = chunk > 0 ? 5 : 0, chunks = chunk > 0 ? x.tokens / chunk + 2 : 0;

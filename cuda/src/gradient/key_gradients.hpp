@@ -13,14 +13,15 @@ namespace sympow::cuda {
 /// key, of all state and query heads that read it; layout/gradients.hpp has the rest.
 /// A key of zeros has x_j = 0 and u_j = -G_j here: dk_j of P 1 is not 0. And `key` and `later` of flows, `KeptSums`.
 ///
-/// A block of four warps has 64 keys of a chunk and head, 16 a warp, and 64 channels of dv; the first of them dk, too.
+/// A block of four warps has 64 keys of a chunk and head, 16 a warp, and 64 channels of dv (of floats 32); the first
+/// of them dk, too.
 /// It walks through the adjoint states (state_part.hpp), then through the query heads of its group in order, of each
-/// blocks of 64 rows from its own on, and for dk their dŷ by 64 channels, through two stages. `has_angles`: own blocks
+/// blocks of 64 rows from its own on, and for dk their dŷ by as many channels, through two stages. `has_angles`: own blocks
 /// come last, for what comes back to angles through keys is made of the sums before. 2^{h_i - R_j} is at most 1; sums
 /// are relative to E_j, the largest u_j + R_j, or u_j + G_c + M + p, so far.
 ///
 /// Roundings: 2^-E_j s_ij and 2^{-E_j - s} dx_ij to T, then dv and dk; sums in float. Cost of a pair: 4 d + 4 e
-/// operations, and 2 d more for each 64 channels of values after the first; of a key of a state 4 R e, R rows.
+/// operations, and 2 d more for each tile of values after the first; of a key of a state 4 R e, R rows.
 template <class T, int P, int d, bool has_angles = false, block::Products products = block::Products::exact>
 struct KeyGradients {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = tile_channels<T>;
@@ -160,8 +161,8 @@ struct KeyGradients {
       part.begin(to);
       if (a.is_read) {
         const Lanes<float> one[2] = {1.f, 1.f};
-        read_state<true, products>(part, value_sum, x.adjoints.prefixes, a.slot, x.e, tile, is_first, states_of_key > 1, one,
-                         values, d_rows, exponents.template as<float>(), copy, bring_values, w);
+        read_state<true, products>(part, value_sum, x.adjoints.prefixes, a.slot, x.e, tile, is_first, states_of_key > 1,
+                                   one, values, d_rows, exponents.template as<float>(), copy, bring_values, w);
         SYMPOW_UNROLL
         for (int o = 0; o < columns / 8 && n == 0; ++o) SYMPOW_UNROLL
         for (int r = 0; r < 4; ++r)  // what the others read may be NaN
@@ -283,8 +284,8 @@ struct KeyGradients {
                         one, reference, d_rows, own, left, x.e - tile * columns);
     if (!is_first) return;
     if (x.angles.rotary.rates.data)
-      turn_back<T, d>(key_sum, x.angles.rotary, TokenBlock(x.sequences, block_index(0) / tiles(x.e)), key_head, first_key,
-                   queries.template as<float>(), w);
+      turn_back<T, d>(key_sum, x.angles.rotary, TokenBlock(x.sequences, block_index(0) / tiles(x.e)), key_head,
+                      first_key, queries.template as<float>(), w);
     const std::int64_t tokens = slot_of(x.heads.state_of_query(key_head * group));
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) {

@@ -9,8 +9,8 @@ namespace sympow::cuda {
 /// Writes `passing` of FlowArrays: 2^{G_c} ⟨H, S⟩ = 2^{G_c} Σ_m c_m (Σ_c H_mc S_mc + Z_m(H) Z_m(S)) of the state S
 /// before a chunk and the adjoint H of the one after it; 0 where a gate of 0 lies between.
 ///
-/// A block of eight warps has a chunk and state head, a lane 8 channels of a row. R (4 e + 8) bytes are read, of floats and of split states
-/// R (8 e + 8).
+/// A block of eight warps has a chunk and state head, a lane 8 channels of a row. R (4 e + 8) bytes are read, of floats
+/// and of split states R (8 e + 8).
 /// Roundings: those of both states; sums of a lane in float, of lanes in double.
 template <class T>
 struct Passing {

@@ -13,7 +13,8 @@ namespace sympow::cuda {
 /// order. 0 where a gate of 0 lies between.
 ///
 /// A block of eight warps has a chunk and key head. Lanes in groups have a monomial, each 8 channels of its row. Of a
-/// state R e (2 + 2 P) bytes are read, of floats and of split states twice as many. Roundings: those of both states; sums of a row in float, of rows in double.
+/// state R e (2 + 2 P) bytes are read, of floats and of split states twice as many. Roundings: those of both states;
+/// sums of a row in float, of rows in double.
 template <class T, int P, int d>
 struct PassingAngles {
   static constexpr int warps = 8, threads = 32 * warps, blocks_per_multiprocessor = 2, most_rows = 8, pairs = d / 2;

@@ -14,8 +14,8 @@ namespace sympow::cuda {
 /// FlowArrays, `rows` of AngleArrays.
 ///
 /// A block of four warps has 64 queries of a chunk and head, 16 a warp. It walks through the state (state_part.hpp),
-/// then blocks of 64 keys from old to new, and of each the values by 64 channels, through two stages. 2^{u_j - r_i} is
-/// at most 1.
+/// then blocks of 64 keys from old to new, and of each the values by tiles of channels (of floats 32 in place of 64),
+/// through two stages. 2^{u_j - r_i} is at most 1.
 ///
 /// Roundings: dx_ij = P 2^{u_j - r_i - s} (q̂·k̂)^{P-1} c_ij to T, and dq; sums in float. `has_angles`: what comes back
 /// to angles, too; then also Σ_u rates_u J_u q̂_i and, in a block's own pairs, (path_i - path_j) dx_ij. Cost of a pair:
@@ -159,8 +159,8 @@ struct QueryGradients {
       }
       const Lanes<float> of_sums[2] = {scale[0] * two_to(-shift), scale[1] * two_to(-shift)};
       part.begin(of_sums);
-      read_state<false, products>(part, none, x.states.prefixes, state_slot, x.e, 0, true, false, offset, d_rows, values,
-                        exponents.template as<float>(), copy, bring_d_rows, w);
+      read_state<false, products>(part, none, x.states.prefixes, state_slot, x.e, 0, true, false, offset, d_rows,
+                                  values, exponents.template as<float>(), copy, bring_d_rows, w);
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) before[g] = where(scale[g] == 0.f, Lanes<float>(0.f), part.coupling[g] * scale[g]);
       SYMPOW_UNROLL

@@ -39,8 +39,8 @@ struct StatesOfChunks {
 ///   W = u Sᵀ + o Zᵀ by tensor cores, and of monomial m = x_i1 ⋯ x_iP, W_m times the product of the others to each i_p
 /// where columns of W come in eight groups of eight (state_rows.hpp): a lane has two columns of each group in
 /// registers, so that what belongs to groups is summed over the four lanes of a row, and what belongs to columns is in
-/// one lane. And, if asked for, Σ_m φ(x̂)_m S_m of a tile of channels. A row's sums may be over several states, each times
-/// its own scale.
+/// one lane. And, if asked for, Σ_m φ(x̂)_m S_m of a tile of channels. A row's sums may be over several
+/// states, each times its own scale.
 ///
 /// Sums are a lane's own, in shared memory: float, 64 d a block. Roundings: products of P - 1 entries of x̂, of P in φ,
 /// and that times its scale where there are several states, to T.

@@ -187,9 +187,9 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
                                               e,
                                               factor},
                                              stream));
-    AngleArrays products = {};
-    products.rows = {memory.scale_products};
-    SYMPOW_CUDA_TRY(launch<Rates>(Rates::blocks(), {products, {gradients.scale}, x.sequences, x.heads, 1}, stream));
+    AngleArrays parts = {};
+    parts.rows = {memory.scale_products};
+    SYMPOW_CUDA_TRY(launch<Rates>(Rates::blocks(), {parts, {gradients.scale}, x.sequences, x.heads, 1}, stream));
   }
   if (has_flows && has_states)
     SYMPOW_CUDA_TRY(launch<Passing<T>>(

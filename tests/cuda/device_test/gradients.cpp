@@ -181,8 +181,8 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
   GradientRule::Entries rates(all_rates.size()), of_scale(1);
   double worst = 0;
   for (std::int64_t b = 0; b < x.batch; ++b) {
-    const GradientRule exact = rule_of(x, d_rows, b, p.is_normalised(), static_cast<double>(p.scale),
-                                       form == cuda::Form::chunked ? chunk : 0);
+    const GradientRule exact =
+        rule_of(x, d_rows, b, p.is_normalised(), static_cast<double>(p.scale), form == cuda::Form::chunked ? chunk : 0);
     worst = std::max(
         {worst, q.check(what, x, arrays.places, b, exact.q, rule), k.check(what, x, arrays.places, b, exact.k, rule),
          v.check(what, x, arrays.places, b, exact.v, rule), gates.check(what, x, arrays.places, b, exact.gates, rule)});

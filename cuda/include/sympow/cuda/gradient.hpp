@@ -29,8 +29,9 @@ struct Gradients {
 /// The bytes of the workspace of `attend_vjp`, whose pointer is aligned to 256 bytes: that of the `attend`, and for
 /// each token 2 (d + e) + 52 a query head and 2 d a key head; 8 more for each block of 64 tokens, and for each two of
 /// them, of a chunk and query head, in the quadratic form of a sequence. The chunked form keeps 2 D e + 4 D bytes more
-/// for each chunk and state head, and 16 of a token. With rotary there are 16 + d/16 more of a query head and token, 16
-/// + 4 d + d/16 of a key head, twice 8 + 4 d in the chunked form, and as many for two blocks as said.
+/// for each chunk and state head, and 16 of a token. Of floats it is 4 in the place of each 2 so far, of split states 4
+/// D e. With rotary there are 16 + d/16 more of a query head and token, 16 + 4 d + d/16 of a key head, twice 8 + 4 d in
+/// the chunked form, and as many for two blocks as said.
 Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 
 /// The gradients of Σ dY∘Y, Y the rows of `attend` of the same problem and inputs, and thus of the same form and
@@ -52,13 +53,13 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// gates up to the row; and so what goes back to the initial one. ∂loss/∂S_m is that times the multinomial coefficient
 /// of monomial m. `mass` is at least |dS_m|, |dZ_m| and says how they are rounded. So two calls with both between them
 /// have the gradients of one. Angles of states have none, for a loss sees a state through rows: their `turns` are not
-/// touched. In the chunked form states between chunks and their gradients are rounded to the problem's element.
+/// touched. In the chunked form states between chunks and their gradients are rounded to the problem's element, or kept
+/// as `Problem::states` says.
 ///
-/// So far of bf16 and fp16, without split states, those of β and rates up to d 64; others are refused as not compiled.
-/// Each p_ij and dx_ij is rounded to the problem's element, as are the gradients; sums are in float, those of gates and
-/// angles in double. Values must be below 2^128 / e. Nothing is allocated and nothing waits. Cost of a pair of tokens
-/// and query head: 4 d + 2 e operations for dq, 4 d + 4 e for dk and dv; of a state 2 D e of a query, 4 D e of a key,
-/// and 4 D e to make both.
+/// Those of β and rates are there up to d 64; others are refused as not compiled. Each p_ij and dx_ij is rounded to the
+/// problem's element, as are the gradients; sums are in float, those of gates and angles in double. Values must be
+/// below 2^128 / e. Nothing is allocated and nothing waits. Cost of a pair of tokens and query head: 4 d + 2 e
+/// operations for dq, 4 d + 4 e for dk and dv; of a state 2 D e of a query, 4 D e of a key, and 4 D e to make both.
 Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradients& rows, const Gradients& gradients,
                   void* workspace, std::size_t bytes, Stream stream) noexcept;
 

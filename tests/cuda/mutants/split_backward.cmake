@@ -1,0 +1,8 @@
+set(test split_backward_test)
+set(filter "")
+set(source cuda/src/gradient/state_part.hpp)
+mutant(first_term_of_gradients_twice "n % terms == 0 ? state.sums : state.rest" "state.sums")
+mutant(last_term_alone "if (more >= terms) continue;" "if (more >= 1) continue;")
+mutant(vectors_of_every_term "(span > 1 && n % terms == 0)" "span > 1")
+mutant(vectors_where_tiles_are "span > 1 ? n / terms % 2 * entries : 0" "span > 1 ? n % 2 * entries : 0")
+mutant(rest_does_not_pass "all.entries[c] += rest.entries[c];" ";")
