@@ -82,8 +82,8 @@ class LayerState {
 /// layer(X) of the next tokens of every sequence, one or many, after those that the state has seen; which it then has
 /// seen, too.
 ///
-/// Shapes: X, Y: d_model × (sequences · n). Equal to `apply` of all tokens at once by the row rule. Cost: 2 operations a
-/// weight and token, and `attend` from a state: of `recurrent` for few tokens, of `chunked` for many; without states
+/// Shapes: X, Y: d_model × (sequences · n). Equal to `apply` of all tokens at once by the row rule. Cost: 2 operations
+/// a weight and token, and `attend` from a state: of `recurrent` for few tokens, of `chunked` for many; without states
 /// that of the attention form, which grows with the tokens seen. Throws as `apply` does: then the state has not seen
 /// them.
 template <FeatureMap F, Recipe R, class Normalization, class Scalar, class L>
