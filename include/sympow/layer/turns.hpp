@@ -89,7 +89,8 @@ struct DeltaRule {
     dx.logits =
         d_beta.cwiseProduct(beta).cwiseProduct(systems::sigmoid(-logits_of(x))).transpose().template cast<Scalar>();
     dx.values *= beta.template cast<Scalar>().asDiagonal();
-    dx.keys = detail::unit_columns_vjp(x.keys, dx.keys.template cast<double>() + g.w).template cast<Scalar>();
+    dx.keys = detail::unit_columns_vjp(x.keys, dx.keys.template cast<double>() + g.w.template cast<double>())
+                  .template cast<Scalar>();
   }
 
  private:
