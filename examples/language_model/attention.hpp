@@ -23,7 +23,7 @@ using sympow::Index, sympow::Matrix, sympow::Batch, sympow::ConstBatch;
 struct Config {
   std::string setting = "conformal";  ///< see `make_attention`
   Index power = 2;                    ///< of sympow
-  Index layers = 4, d_model = 256, heads = 8, key_heads = 8, d = 32;
+  Index layers = 4, d_model = 256, heads = 8, key_heads = 0, d = 32;
   bool tied = false;       ///< the head is the embedding
   double longest = 65536;  ///< N of the rotation rates
   double gate_bias = 6.9;  ///< of forget gates, at the start
