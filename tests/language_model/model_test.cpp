@@ -66,3 +66,51 @@ TEST_CASE("the gradient of the model is its derivative, in every setting", "[lan
       });
     }
 }
+
+TEST_CASE("a model reads a text in pieces as it reads it at once", "[language_model]") {
+  for (const char* setting : settings) {
+    CAPTURE(setting);
+    const Model<double> model(small(setting));
+    Weights<double> w = model.initial(3);
+    sympow::Random random(5);
+    model.for_each(w, [&](const std::string&, Batch<double> x) { x += .2 * random.matrix(x.rows(), x.cols()); });
+    const auto text = text_of(40, 7);
+    Pass<double> pass;
+    auto at_once = model.memory(), in_pieces = model.memory();
+    const Eigen::MatrixXd whole = model.read(w, text, at_once, pass);
+    // What rounding may do: twice as much as it does when every weight is off by one.
+    Weights<double> other = w;
+    model.for_each(other, [&](const std::string&, Batch<double> x) { x *= 1 + 2 * unit<double>; });
+    auto again = model.memory();
+    const double rounding = (whole - model.read(other, text, again, pass)).cwiseAbs().maxCoeff();
+    for (std::size_t from = 0, n = 1; from < text.size(); from += n, n = n % 7 + 1) {
+      n = std::min(n, text.size() - from);
+      const Eigen::MatrixXd part = model.read(w, std::span(text).subspan(from, n), in_pieces, pass);
+      const double distance =
+          (part - whole.middleCols(static_cast<Index>(from), static_cast<Index>(n))).cwiseAbs().maxCoeff();
+      CHECK(distance <= 64 * std::max(rounding, unit<double> * whole.cwiseAbs().maxCoeff()));
+    }
+  }
+}
+
+TEST_CASE("training is the same bit for bit for any number of threads, and the loss falls", "[language_model]") {
+  Config config = small("conformal");
+  const Model<float> model(config);
+  const auto text = text_of(400, 8);
+  const auto weights_after = [&](int threads, double& first, double& last) {
+    Training<float> training(model, {.rate = 1e-2}, 1);
+    for (Index step = 0; step < 25; ++step) {
+      std::vector<std::span<const std::uint8_t>> texts;
+      for (std::size_t n = 0; n < 11; ++n) texts.push_back(std::span(text).subspan(n * 20, 31));
+      const auto report = training.step(texts, threads);
+      (step == 0 ? first : last) = report.loss;
+    }
+    std::vector<Eigen::MatrixXf> all;
+    training.for_each([&](const std::string&, Batch<float> x) { all.emplace_back(x); });
+    return all;
+  };
+  double first = 0, last = 0;
+  const auto of_one = weights_after(1, first, last);
+  CHECK(last < .6 * first);
+  CHECK(of_one == weights_after(3, first, last));
+}
