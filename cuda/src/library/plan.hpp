@@ -22,6 +22,11 @@ struct Plan {
 /// The plan of `attend`. Every grid of it fits.
 Status plan_attention(const Problem& problem, Plan& plan) noexcept;
 
+/// Whether gradients go through states between chunks.
+inline bool has_states(const Problem& p, const Plan& plan) noexcept {
+  return plan.form == Form::chunked && (plan.chunks > 1 || p.carries_state);
+}
+
 /// Of all sequences, with what lies between padded ones.
 std::uint64_t all_tokens(const Problem& problem) noexcept;
 
