@@ -7,6 +7,7 @@
 # Steps: build test memcheck racecheck initcheck synccheck bench peers. --quick: the cases of the benchmark with a bar only.
 # -D goes to CMake, as SYMPOW_CUDA_INSTANTIATIONS=2:64. TEST_ARGUMENTS and SANITIZER_TEST_ARGUMENTS go to device_test.
 #
+# Not c_on_device: the C interface holds the library for CPUs, Eigen and minutes of compiling; ./dev cuda runs it on a GPU.
 # racecheck knows cp.async, but not what bulk copies and their barriers order: it reports a race between a bulk copy into
 # shared memory and its readers, where the mbarrier between them is the order. No kernel here uses them so far.
 set -uo pipefail
@@ -21,7 +22,7 @@ while [ $# -gt 0 ]; do
     --skip) skipped+="$2 "; shift 2 ;;
     -D) defines+=(-D "$2"); shift 2 ;;
     -D?*) defines+=("$1"); shift ;;
-    *) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+    *) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
   esac
 done
 if ! nvidia-smi --query-gpu=name --format=csv,noheader >/dev/null 2>&1; then

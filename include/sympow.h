@@ -183,8 +183,14 @@ typedef struct sympow_inputs {
 } sympow_inputs;
 #define SYMPOW_INPUTS_INIT {sizeof(sympow_inputs), NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-/// PREFILL is `sympow_attend` with states.
-enum { SYMPOW_CALL_ATTEND = 0, SYMPOW_CALL_ATTEND_VJP = 1, SYMPOW_CALL_DECODE = 2, SYMPOW_CALL_PREFILL = 3 };
+/// PREFILL is `sympow_attend` with states, PREFILL_VJP `sympow_attend_vjp` with them.
+enum {
+  SYMPOW_CALL_ATTEND = 0,
+  SYMPOW_CALL_ATTEND_VJP = 1,
+  SYMPOW_CALL_DECODE = 2,
+  SYMPOW_CALL_PREFILL = 3,
+  SYMPOW_CALL_PREFILL_VJP = 4
+};
 
 /// The bytes of memory that a call with these inputs needs in its workspace. 0 on a CPU, where a workspace grows.
 SYMPOW_API sympow_status sympow_workspace_bytes(const sympow_attention* attention, const sympow_inputs* inputs,
@@ -237,9 +243,10 @@ typedef struct sympow_gradients {
 /// after. Both are null where the call had none. The recurrent form is taken back by chunks. Cost: two to three times
 /// that of `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
 ///
-/// On a device: float16 and bfloat16, gates, θ and β, no states or gradient of the scale, those of θ and β up to d 64;
-/// others are SYMPOW_NOT_BUILT. Of normalised rows it needs rows and their denominators, and so computes them again:
-/// the cost of one `sympow_attend` more, and of the workspace what rows take.
+/// On a device: float16 and bfloat16, of θ and β up to d 64; others are SYMPOW_NOT_BUILT. The gradient of the scale is
+/// float64. States have no tokens in a tail: those that `sympow_attend` or `move` has left have none. Of normalised rows
+/// it needs rows and their denominators, for the scale of others rows, and so computes them again: the cost of one
+/// `sympow_attend` more, and of the workspace what rows take.
 SYMPOW_API sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_inputs* inputs,
                                            const sympow_tensor* d_rows, const sympow_states* states,
                                            sympow_state_gradients* state_gradients, const sympow_gradients* gradients,
@@ -273,7 +280,8 @@ typedef struct sympow_state_shape {
 /// On a device they lie in `memory`, as that of a workspace, which is theirs until they are destroyed; `after` is null.
 /// Hs = Hk, or H where gates are those of query heads. S and Z are float32; the tail has room for 64 tokens, or 128
 /// where `options.tail` is above 64; θ is the same in all calls until they are cleared. Calls that take states there
-/// are `sympow_attend`, `decode`, `clear`, `tokens` and `move`; for others they are moved to states on a CPU and back.
+/// are `sympow_attend` and its gradients, `decode`, `clear`, `tokens`, `move`, `of_arrays` and `to_arrays`; for others
+/// they are moved to states on a CPU and back.
 SYMPOW_API sympow_status sympow_states_create(const sympow_attention* attention, const sympow_state_shape* shape,
                                               const sympow_states* after, sympow_states** states);
 SYMPOW_API void sympow_states_destroy(sympow_states* states);
@@ -308,6 +316,17 @@ SYMPOW_API sympow_status sympow_states_read(const sympow_states* states, const s
 SYMPOW_API sympow_status sympow_states_write(sympow_states* states, const sympow_tensor* sums,
                                              const sympow_tensor* normaliser, const sympow_tensor* angles);
 
+/// The same of states on a device, with arrays there: float32, angles float64, dense, aligned to 16 bytes. `to_arrays`
+/// folds the tail first, by a workspace of a decoding; null where there are no tokens in it. Entries are not looked at
+/// and are rounded once; states of a key head turn by the angles of the first of them. Nothing waits, and the arrays
+/// must stay until the stream has done what was put on it.
+SYMPOW_API sympow_status sympow_states_to_arrays(sympow_states* states, const sympow_tensor* sums,
+                                                 const sympow_tensor* normaliser, const sympow_tensor* angles,
+                                                 sympow_workspace* workspace, void* stream);
+SYMPOW_API sympow_status sympow_states_of_arrays(sympow_states* states, const sympow_tensor* sums,
+                                                 const sympow_tensor* normaliser, const sympow_tensor* angles,
+                                                 void* stream);
+
 /// Files: the states of `sympow/attention/state_file.hpp` one after the other, b Hs + h, as sympow-attend writes them.
 /// `load` takes states of the same B, Hs, d, e, type, power and tail, and leaves them as they were if it fails.
 SYMPOW_API sympow_status sympow_states_save(const sympow_states* states, const char* path);
@@ -315,6 +334,9 @@ SYMPOW_API sympow_status sympow_states_load(sympow_states* states, const char* p
 
 /// ∂loss/∂S, [B, Hs, D, e], ∂loss/∂Z, [B, Hs, D], of the type of the states, and ∂loss/∂μ, [B, Hs, d/2] of float64,
 /// only for calls with θ: for states of the sizes of `like`. Null: zeros.
+///
+/// On a device the two arrays are the memory of the gradients, as those of `sympow_states_to_arrays`: they are kept, a
+/// call reads them on its stream and writes them, and `read` is refused. There are none in the angles, which are null.
 SYMPOW_API sympow_status sympow_state_gradients_create(const sympow_states* like, const sympow_tensor* sums,
                                                        const sympow_tensor* normaliser, const sympow_tensor* angles,
                                                        sympow_state_gradients** state_gradients);

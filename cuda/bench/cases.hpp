@@ -152,13 +152,17 @@ inline Result time_attention(const std::string& name, const Problem& p, const Ef
       [](const Arrays& a) { return a.outputs.rows; }, p.e);
 }
 
-/// A call of `attend` and one of `attend_vjp`. Rates count the operations and bytes of the first one alone.
+/// A call of `attend` and one of `attend_vjp` on what it leaves. Rates count the operations and bytes of the first one alone.
 inline Result time_training(const std::string& name, const Problem& p, const Effort& effort, cudaStream_t stream) {
   return time_sequences<TrainingArrays>(
       name, p, effort, stream, attention_vjp_workspace,
       [&](const TrainingArrays& a, const Memory& workspace) {
-        check(attend(p, a.inputs, a.outputs, workspace.get(), workspace.bytes(), stream), name.c_str());
-        check(attend_vjp(p, a.inputs, a.rows, a.gradients, workspace.get(), workspace.bytes(), stream), name.c_str());
+        Forward forward;
+        Outputs outputs = a.outputs;
+        RowGradients rows = a.rows;
+        outputs.forward = &forward, rows.forward = &forward;
+        check(attend(p, a.inputs, outputs, workspace.get(), workspace.bytes(), stream), name.c_str());
+        check(attend_vjp(p, a.inputs, rows, a.gradients, workspace.get(), workspace.bytes(), stream), name.c_str());
       },
       [](const TrainingArrays& a) { return a.gradients.queries; }, p.d);
 }

@@ -48,21 +48,22 @@ std::size_t fold_bytes(const cuda::Problem& problem, int capacity) {
   return bytes;
 }
 
-/// What the gradients of normalised rows need of these, after the workspace of both passes: that of the second one.
+/// The memory of a call for gradients: a workspace for both passes, the rows and denominators of the first one, which the
+/// second one needs, and the gradient of states.
 struct RowsAgain {
-  std::size_t workspace, rows = 0, factors = 0;
+  std::size_t workspace, rows = 0, factors = 0, gradient = 0;
 
   explicit RowsAgain(const cuda::Problem& p) : workspace(bytes_of_call(p, cuda::attention_vjp_workspace)) {
-    if (!p.is_normalised()) return;
     const auto rounded = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
     Index count = 0, of_rows = 0;
     if (__builtin_mul_overflow(p.batch, p.tokens, &count) || __builtin_mul_overflow(count, p.query_heads, &count) ||
         __builtin_mul_overflow(count, Index{4} * p.e, &of_rows))
       detail::raise<DimensionOverflow>("d_rows: more bytes than fit the index type");
     rows = rounded(static_cast<std::size_t>(p.element == cuda::Element::f32 ? of_rows : of_rows / 2));
-    factors = rounded(static_cast<std::size_t>(count) * 4);
+    if (p.is_normalised()) factors = rounded(static_cast<std::size_t>(count) * 4);
+    if (p.carries_state) gradient = rounded(bytes_of_call(p, cuda::state_bytes));
   }
-  [[nodiscard]] std::size_t bytes() const { return workspace + rows + factors; }
+  [[nodiscard]] std::size_t bytes() const { return workspace + rows + factors + gradient; }
 };
 
 /// The states of a call. Throws `InvalidArgument`, `ShapeMismatch`, `InterruptedState`.
@@ -88,6 +89,18 @@ StatesOnDevice& states_in(const sympow_states* given, const DeviceCall& call) {
   return states;
 }
 
+/// Gradients in these states. Throws `InvalidArgument`, `ShapeMismatch`.
+const DeviceStateGradients* adjoint_in(const sympow_state_gradients* given, const StatesOnDevice* states) {
+  if (given == nullptr) return nullptr;
+  check_handle(given, "state_gradients");
+  if (!given->on_device)
+    detail::raise<InvalidArgument>(
+        "state_gradients are on a CPU, must be where the queries are: create them like states there");
+  if (!(given->on_device->shape == states->shape()))
+    detail::raise<ShapeMismatch>("state_gradients has other sizes, type or power than states");
+  return given->on_device.get();
+}
+
 /// Throws what sympow::cuda says of a call before anything else is on the stream. `without_memory` makes it without a
 /// workspace, which is what it finds wrong last; it would not of no tokens.
 void check_first(const cuda::Problem& problem, const auto& without_memory) {
@@ -109,6 +122,7 @@ std::size_t device_workspace_bytes(const Recipe& recipe, const sympow_inputs* in
   }
   const cuda::Problem& problem = of_sequences(recipe, call);
   if (kind == SYMPOW_CALL_ATTEND_VJP) return RowsAgain(problem).bytes();
+  if (kind == SYMPOW_CALL_PREFILL_VJP) return RowsAgain(with_states(problem)).bytes();
   if (kind == SYMPOW_CALL_ATTEND) return attention_bytes(problem);
   return std::max(attention_bytes(with_states(problem)), fold_bytes(problem, capacity));
 }
@@ -177,43 +191,70 @@ void decode_on_device(const Recipe& recipe, const sympow_inputs* given, const sy
 }
 
 void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* given, const sympow_tensor* given_d_rows,
+                          const sympow_states* given_states, const sympow_state_gradients* given_adjoint,
                           const sympow_gradients* given_gradients, const sympow_workspace* given_workspace,
                           void* given_stream) {
   const DeviceCall call(recipe, given);
-  const cuda::Problem& problem = of_sequences(recipe, call);
+  const cuda::Problem& whole = of_sequences(recipe, call);
+  const bool has_states = given_states != nullptr || given_adjoint != nullptr;
+  const cuda::Problem problem = has_states ? with_states(whole) : whole;
   const Array d_rows = rows_in(given_d_rows, "d_rows", call.in);
+  const StatesOnDevice* const states = has_states ? &states_in(given_states, call) : nullptr;
+  if (has_states && states->has_tail())
+    detail::raise<InvalidArgument>(
+        "states have tokens in their tail, which gradients do not go through; sympow_states_to_arrays folds it");
+  const DeviceStateGradients* const adjoint = adjoint_in(given_adjoint, states);
   const Results results = results_in(given_gradients, call.in);
-  if (results.scale) detail::raise<NotBuilt>("gradients->scale must be null: there is none on a CUDA device");
   check_dense(results.theta);
   const RowsAgain again(problem);
   const DeviceMemory& workspace = workspace_in(given_workspace, again.bytes(), call.in.place.device);
-  check_outputs({&results.queries, &results.keys, &results.values, pointer_to(results.log_gates),
-                 pointer_to(results.theta), pointer_to(results.beta), &workspace.bytes},
-                call.in, &d_rows);
+  check_outputs(
+      {&results.queries, &results.keys, &results.values, pointer_to(results.log_gates), pointer_to(results.theta),
+       pointer_to(results.beta), pointer_to(results.scale), &workspace.bytes, has_states ? states->memory() : nullptr,
+       adjoint == nullptr ? nullptr : &adjoint->sums, adjoint == nullptr ? nullptr : &adjoint->normaliser},
+      call.in, &d_rows);
   const cuda::Stream stream = stream_of(given_stream);
+  std::byte* memory = workspace.bytes.data + again.workspace;
+  cuda::Inputs inputs = call.inputs;
+  if (has_states && !states->is_empty()) inputs.initial_state = states->state(problem);
   cuda::RowGradients rows{view_of(d_rows)};
   cuda::Outputs forward;
-  if (problem.is_normalised()) {
-    std::byte* const memory = workspace.bytes.data + again.workspace;
-    forward.rows =
+  const bool needs_rows = problem.is_normalised() || results.scale;
+  if (needs_rows)
+    rows.rows = forward.rows =
         cuda::dense(static_cast<void*>(memory), problem.element, problem.tokens, problem.query_heads, problem.e);
-    forward.factors = cuda::dense(static_cast<void*>(memory + again.rows), cuda::Element::f32, problem.tokens,
-                                  problem.query_heads, 1);
-    rows.rows = forward.rows, rows.factors = forward.factors;
-  }
-  const cuda::Gradients gradients{view_of(results.queries),
-                                  view_of(results.keys),
-                                  view_of(results.values),
-                                  view_of(results.log_gates),
-                                  {},
-                                  view_of(results.beta),
-                                  results.theta ? reinterpret_cast<double*>(results.theta->data) : nullptr};
-  check_first(problem, [&] { return cuda::attend_vjp(problem, call.inputs, rows, gradients, nullptr, 0, stream); });
+  memory += again.rows;
+  if (problem.is_normalised())
+    rows.factors = forward.factors =
+        cuda::dense(static_cast<void*>(memory), cuda::Element::f32, problem.tokens, problem.query_heads, 1);
+  memory += again.factors;
+  cuda::Gradients gradients{view_of(results.queries),
+                            view_of(results.keys),
+                            view_of(results.values),
+                            view_of(results.log_gates),
+                            {},
+                            view_of(results.beta),
+                            results.theta ? reinterpret_cast<double*>(results.theta->data) : nullptr,
+                            results.scale ? reinterpret_cast<double*>(results.scale->data) : nullptr};
+  check_first(problem, [&] { return cuda::attend_vjp(problem, inputs, rows, gradients, nullptr, 0, stream); });
 
   const CurrentDevice current(call.in.place.device.id);
-  if (problem.is_normalised())
-    check(cuda::attend(problem, call.inputs, forward, workspace.bytes.data, again.workspace, stream));
-  check(cuda::attend_vjp(problem, call.inputs, rows, gradients, workspace.bytes.data, again.workspace, stream));
+  if (adjoint != nullptr) {
+    cuda::State& gradient = gradients.initial_state;
+    check(cuda::state_in(problem, memory, again.gradient, gradient));
+    gradient.turns = nullptr;
+    check(cuda::state_of_arrays(problem, data_of(adjoint->sums, adjoint->normaliser), gradient, true, stream));
+    rows.final_state = gradient;
+  }
+  cuda::Forward left;
+  if (needs_rows) {
+    forward.forward = &left;
+    check(cuda::attend(problem, inputs, forward, workspace.bytes.data, again.workspace, stream));
+    rows.forward = &left;
+  }
+  check(cuda::attend_vjp(problem, inputs, rows, gradients, workspace.bytes.data, again.workspace, stream));
+  if (adjoint != nullptr)
+    check(cuda::state_to_arrays(problem, gradients.initial_state, data_of(adjoint->sums, adjoint->normaliser), stream));
 }
 
 std::size_t device_state_bytes(const DeviceShape& shape) { return StatesOnDevice(shape, nullptr).bytes(); }

@@ -139,6 +139,16 @@ void StatesOnDevice::read(std::byte* to, cuda::Stream stream) const {
   check_runtime(cudaStreamSynchronize(stream));
 }
 
+void StatesOnDevice::set(const cuda::StateArrays& arrays, cuda::Stream stream) {
+  check(cuda::state_of_arrays(sizes_, arrays, state_, false, stream));
+  clear();
+  is_empty_ = false;
+}
+
+void StatesOnDevice::get(const cuda::StateArrays& arrays, cuda::Stream stream) const {
+  check(cuda::state_to_arrays(sizes_, state_, arrays, stream));
+}
+
 CurrentDevice::CurrentDevice(std::int32_t id) {
   check_runtime(cudaGetDevice(&before_));
   if (before_ == id) return;

@@ -8,6 +8,12 @@
 
 namespace SYMPOW_NAMESPACE::c {
 
+/// Arrays as sympow::cuda takes them.
+inline cuda::StateArrays data_of(const Array& sums, const Array& normaliser, const Array* angles = nullptr) {
+  return {reinterpret_cast<float*>(sums.data), reinterpret_cast<float*>(normaliser.data),
+          angles == nullptr ? nullptr : reinterpret_cast<double*>(angles->data)};
+}
+
 class StatesOnDevice final : public DeviceStates {
  public:
   /// Where `memory` is null, nowhere: what it would take.
@@ -56,6 +62,9 @@ class StatesOnDevice final : public DeviceStates {
   /// Bytes of S, Z, levels, masses and angles, in one piece: to a host and back.
   void write(const std::byte* from, const std::vector<Index>& tokens, cuda::Stream stream);
   void read(std::byte* to, cuda::Stream stream) const;
+  /// They become what arrays are, with no tokens seen; the other way, without a tail.
+  void set(const cuda::StateArrays& arrays, cuda::Stream stream);
+  void get(const cuda::StateArrays& arrays, cuda::Stream stream) const;
   /// The same arrays in another memory.
   [[nodiscard]] cuda::State state_in(void* memory) const;
   [[nodiscard]] std::size_t state_bytes() const { return state_bytes_; }

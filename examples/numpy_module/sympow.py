@@ -30,7 +30,7 @@ import sys
 import threading
 from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -138,7 +138,7 @@ class _Gradients(_Sized):
 class _StateShape(_Sized):
     _fields_ = [("size", c_size_t), ("batch", c_int64), ("heads", c_int64), ("d", c_int64), ("e", c_int64),
                 ("device", c_int32), ("device_id", c_int32), ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16),
-                ("reserved", c_int32)]
+                ("reserved", c_int32), ("memory", POINTER(Tensor)), ("key_heads", c_int64)]
 
 
 def _struct_of(kind: type[_Sized], tensors: dict[str, Tensor | None]) -> _Sized:
@@ -445,8 +445,9 @@ class Attention:
     # address of its stream, None: the default one.
 
     def workspace_bytes(self, inputs: dict[str, Tensor | None], call: str = "attend") -> int:
-        """The bytes of memory that "attend" or "attend_vjp" needs in its workspace; 0 on a CPU."""
-        kind, size = _choice("call", call, ("attend", "attend_vjp")), c_size_t()
+        """The bytes of memory that a call needs in its workspace, "prefill" being "attend" with a state; 0 on a CPU."""
+        kind = _choice("call", call, ("attend", "attend_vjp", "decode", "prefill", "prefill_vjp"))
+        size = c_size_t()
         _check(_lib().sympow_workspace_bytes(self._handle.pointer, byref(_struct_of(_Inputs, inputs)), c_int32(kind),
                                              byref(size)))
         return size.value
@@ -463,11 +464,12 @@ class Attention:
                     state: State | None = None, d_state: Sequence[Tensor | None] | None = None,
                     d_state_before: Sequence[Tensor | None] | None = None, *, memory: Tensor | None = None,
                     stream: int | None = None) -> None:
-        """`sympow_attend_vjp` on views; `d_state` and `d_state_before` are sums, normaliser and angles."""
+        """`sympow_attend_vjp` on views; `d_state` and `d_state_before` are sums, normaliser and angles. On a device the
+        former two of `d_state` are written, and the latter are not there."""
         workspace = _workspace(memory)
         with _locked(state=state) as [before]:
             adjoint = None
-            if before is not None:
+            if before is not None and (d_state is not None or not isinstance(state, StateOnDevice)):
                 adjoint = _Handle("state_gradients", "state_gradients_create", before,
                                   *_references(d_state or (None, None, None)))
             _check(_lib().sympow_attend_vjp(
@@ -584,6 +586,35 @@ class State:
         """From a file of states of the same sizes, type, power and tail. Raises `BadFile`, and is then as it was."""
         with _locked(state=self):
             _check(_lib().sympow_states_load(self._handle.pointer, os.fsencode(path)))
+
+
+class StateOnDevice(State):
+    """A `State` in memory of a device for calls on views of arrays there, whose device and type `like` has.
+
+    `new_memory(bytes)` gives a view of memory, which it keeps. `key_heads`: those of the keys. `write_tensors` and
+    `read_tensors` work on `stream`, with sums and normaliser of float32.
+    """
+
+    def __init__(self, attention: Attention, batch: int, heads: int, key_heads: int, d: int, e: int, like: Tensor,
+                 new_memory: Callable[[int], Tensor], stream: int | None) -> None:
+        self.attention, self.batch, self.heads, self.d, self.e = attention, batch, heads, d, e
+        self.dtype, self._stream = f"(code {like.code}, {like.bits} bits)", c_void_p(stream)
+        shape, size = _StateShape(batch=batch, heads=heads, d=d, e=e, device=like.device, device_id=like.device_id,
+                                  code=like.code, bits=like.bits, lanes=1, key_heads=key_heads), c_size_t()
+        _check(_lib().sympow_states_bytes(attention._handle.pointer, byref(shape), byref(size)))
+        self._memory = new_memory(size.value)
+        shape.memory = ctypes.pointer(self._memory)
+        self._handle = _Handle("states", "states_create", attention._handle.pointer, byref(shape), None)
+
+    def read_tensors(self, tensors: Sequence[Tensor | None]) -> None:
+        """`sympow_states_to_arrays`, of a state that has decoded nothing."""
+        with _locked(state=self):
+            _check(_lib().sympow_states_to_arrays(self._handle.pointer, *_references(tensors), None, self._stream))
+
+    def write_tensors(self, tensors: Sequence[Tensor | None]) -> None:
+        """`sympow_states_of_arrays`."""
+        with _locked(state=self):
+            _check(_lib().sympow_states_of_arrays(self._handle.pointer, *_references(tensors), self._stream))
 
 
 @functools.lru_cache(maxsize=64)

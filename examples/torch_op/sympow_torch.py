@@ -86,9 +86,13 @@ def _on_stream(attention: sympow.Attention, queries: Tensor, inputs: dict[str, s
     """Where a call works: on a GPU in memory that PyTorch hands on to what comes next on its stream."""
     if not _is_on_gpu(queries):
         return {}
-    size, aligned = attention.workspace_bytes(inputs, call), 256
-    memory = queries.new_empty(size + aligned - 1, dtype=torch.uint8)
-    return dict(memory=_view("memory", memory[-memory.data_ptr() % aligned:]), stream=_stream_at(queries))
+    return dict(memory=_new_memory(queries, attention.workspace_bytes(inputs, call)), stream=_stream_at(queries))
+
+
+def _new_memory(like: Tensor, size: int) -> sympow.Tensor:
+    aligned = 256
+    memory = like.new_empty(size + aligned - 1, dtype=torch.uint8)
+    return _view("memory", memory[-memory.data_ptr() % aligned:])
 
 
 def _state_views(sums: Tensor | None, normaliser: Tensor | None, angles: Tensor | None) -> list[sympow.Tensor | None]:
@@ -101,6 +105,8 @@ def _attention(threads: int, *options: Any) -> sympow.Attention:
 
 
 # ---- sizes ----
+
+_STATE_TYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 
 def _rows_shape(queries: Tensor, values: Tensor) -> tuple[int, ...]:
@@ -128,7 +134,8 @@ def _state_shapes(queries: Tensor, keys: Tensor, values: Tensor, parameters: tup
 
 
 def _new_state(queries: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
-    types = queries.dtype, queries.dtype, torch.float64
+    dtype = torch.float32 if _is_on_gpu(queries) else queries.dtype
+    types = dtype, dtype, torch.float64
     return [queries.new_empty(shape, dtype=dtype) for shape, dtype in zip(shapes, types)]
 
 
@@ -138,14 +145,16 @@ def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
     queries, keys, values, log_gates, _, beta, _, *given = tensors
     if not (keeps_state or any(x is not None for x in given)):
         return None
-    if _is_on_gpu(queries):
-        raise sympow.NotBuilt("state or return_state is given, but queries are on a GPU, where states are those of "
-                              "sympow.h: sympow_states_create")
-    if not queries.dim() == keys.dim() == values.dim() == 4 or queries.dtype not in (torch.float32, torch.float64):
+    on_gpu = _is_on_gpu(queries)
+    if not queries.dim() == keys.dim() == values.dim() == 4 or not (on_gpu or queries.dtype in _STATE_TYPES):
         return None  # the call will be refused
-    heads = _state_heads(queries, keys, (log_gates, beta), given[0])
-    state = sympow.State(attention, queries.shape[0], heads, queries.shape[3], values.shape[3],
-                         "float32" if queries.dtype == torch.float32 else "float64")
+    sizes = queries.shape[0], _state_heads(queries, keys, (log_gates, beta), given[0])
+    if on_gpu:
+        state = sympow.StateOnDevice(attention, *sizes, keys.shape[2], queries.shape[3], values.shape[3],
+                                     _view("queries", queries), functools.partial(_new_memory, queries),
+                                     _stream_at(queries))
+    else:
+        state = sympow.State(attention, *sizes, queries.shape[3], values.shape[3], _STATE_TYPES[queries.dtype])
     if any(x is not None for x in given):
         state.write_tensors(_state_views(*given))
     return state
@@ -164,7 +173,7 @@ def _attend(*arguments: Any) -> tuple[Tensor, ...]:
     attention, inputs = _attention(torch.get_num_threads(), *options), _views(tensors)
     state = _state_of(attention, tensors, keeps_state)
     attention.attend_tensors(inputs, _view("rows", rows), state,
-                             **_on_stream(attention, queries, inputs, "attend"))
+                             **_on_stream(attention, queries, inputs, "attend" if state is None else "prefill"))
     if not keeps_state:
         return rows, *(queries.new_empty(0) for _ in State._fields)
     shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, options[1])
@@ -193,17 +202,35 @@ def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | No
     tensors, options = arguments[:_TENSORS], arguments[_TENSORS:]
     queries, results = tensors[0], _new_gradients(tensors)
     attention, inputs = _attention(torch.get_num_threads(), *options), _views(tensors)
-    d_state = None if d_sums is None else _state_views(d_sums, d_normaliser, d_angles)
     state = _state_of(attention, tensors, d_sums is not None)
+    d_state, before = None if d_sums is None else (d_sums, d_normaliser, d_angles), results[6:]
+    if state is not None and _is_on_gpu(queries):
+        before = d_state = _written_gradients(results, tensors, d_state)
     of_inputs = {name: None if x is None else _view(name, result)
                  for name, x, result in zip(_INPUT_NAMES, tensors, results[:6])}
-    before = [None if x is None else _view(name, result)
-              for name, x, result in zip(State._fields, tensors[7:], results[6:])]
+    of_state = [None if x is None else _view(name, result) for name, x, result in zip(State._fields, tensors[7:], before)]
     if d_rows.stride(3) != 1 or d_rows.stride(1) < d_rows.shape[3]:
         d_rows = d_rows.contiguous()  # one number for many, as sums give it
-    attention.vjp_tensors(_view("d_rows", d_rows), inputs, of_inputs, state, d_state, before,
-                          **_on_stream(attention, queries, inputs, "attend_vjp"))
+    call = "attend_vjp" if state is None else "prefill_vjp"
+    attention.vjp_tensors(_view("d_rows", d_rows), inputs, of_inputs, state,
+                          None if d_state is None else _state_views(*d_state),
+                          None if isinstance(state, sympow.StateOnDevice) else of_state,
+                          **_on_stream(attention, queries, inputs, call))
     return results
+
+
+def _written_gradients(results: tuple[Tensor, ...], tensors: tuple[Tensor | None, ...],
+                       d_state: tuple[Tensor | None, ...] | None) -> tuple[Tensor | None, ...]:
+    """On a GPU: the gradients in the state after the last token, where those in the state before the first will be."""
+    written = []
+    for n in (7, 8):
+        result, after = results[n - 1], None if d_state is None else d_state[n - 7]
+        if tensors[n] is None:
+            result = torch.empty_like(after, dtype=torch.float32, memory_format=torch.contiguous_format)
+        written.append(result.zero_() if after is None else result.copy_(after))
+    if tensors[9] is not None:
+        results[8].zero_()
+    return *written, None
 
 
 @_attend_vjp.register_fake
@@ -232,12 +259,14 @@ def _memory(like: Tensor, shape: tuple[int, ...], tensors: tuple[Tensor | None, 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs[:_TENSORS])
     ctx.keeps_state, ctx.options = inputs[_TENSORS], inputs[_TENSORS + 1:]
+    if ctx.keeps_state and not any(ctx.needs_input_grad[n] for n in (4, 5, 9)):  # nothing that angles are made of
+        ctx.mark_non_differentiable(output[3])
 
 
 def _backward(ctx: Any, d_rows: Tensor, *d_state: Tensor) -> tuple[Any, ...]:
     tensors = ctx.saved_tensors
     of_state = list(d_state) if ctx.keeps_state else [None] * 3
-    if tensors[4] is None:  # nothing turns
+    if tensors[4] is None or _is_on_gpu(tensors[0]):  # nothing turns, or there is none in angles
         of_state[2] = None
     results = list(torch.ops.sympow.attend_vjp(d_rows, *of_state, *tensors, *ctx.options))
     results.insert(6, None)  # lengths
@@ -254,7 +283,7 @@ class State(NamedTuple):
     """What later tokens need of earlier ones, for B sequences and Hs heads, as tensors.
 
     sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], D = C(d + P - 1, P), of the queries' type
-    normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the queries' type
+    normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the queries' type; both float32 on a GPU
     angles:      μ, [B, Hs, d/2], float64; None: 0
 
     Hs is Hk, whose query heads share a state, or H. Zeros are the state before the first token.
@@ -285,8 +314,9 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     The options are those of `sympow.Attention`; `torch.set_num_threads` says on how many threads. A state as tensors is
     copied at either end of a call: to decode token by token, `sympow.State` is faster, see `sympow.Attention.decode`.
 
-    On a GPU gates and β are read as float32, theta as float64 and lengths as int32, whatever they are; powers, sizes and
-    gradients are those that the library has there, see `sympow_attend` in sympow.h, without a state.
+    On a GPU gates and β are read as float32, theta as float64, lengths as int32 and a state as float32, whatever they
+    are, and a state comes as float32; powers, sizes and gradients are those that the library has there, see
+    `sympow_attend` in sympow.h. There are none in the angles of a state: where θ or β learn, detach() the angles.
 
     Raises what `sympow.Attention` and its calls do: `sympow.SympowError`, whose text names the argument, what it is and
     what it must be.
@@ -297,6 +327,12 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
             for x, dtype in ((log_gates, torch.float32), (theta, torch.float64), (beta, torch.float32),
                              (lengths, torch.int32)))
     before = (None, None, None) if state is None else state
+    if _is_on_gpu(queries) and state is not None:
+        sums, normaliser, angles = before
+        if angles is not None and angles.requires_grad and torch.is_grad_enabled():
+            raise sympow.NotBuilt("state.angles requires a gradient, and on a GPU there is none in them: detach() them")
+        before = (*(None if x is None else x.to(torch.float32).contiguous() for x in (sums, normaliser)),
+                  None if angles is None else angles.to(torch.float64).contiguous())
     rows, *after = torch.ops.sympow.attend(
         queries, keys, values, log_gates, theta, beta, lengths, *before, return_state, scores, power, normalisation,
         form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale)

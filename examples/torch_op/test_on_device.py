@@ -29,6 +29,7 @@ if not ON_HOST and not torch.cuda.is_available():
     sys.exit(77)
 UNIT_ROUNDOFF = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 B, T, H, HK, D, P = 2, 70, 4, 2, 16, 2
+M = D * (D + 1) // 2
 
 
 @contextlib.contextmanager
@@ -38,8 +39,18 @@ def on_gpu():
         yield
         return
     with mock.patch.object(sympow_torch, "_place_of", lambda x: (2, 0)), \
-            mock.patch.object(sympow_torch, "_stream_at", lambda x: None):
+            mock.patch.object(sympow_torch, "_stream_at", lambda x: None), \
+            mock.patch.object(sympow, "StateOnDevice", StateOnHost):
         yield
+
+
+class StateOnHost(sympow.StateOnDevice):
+    """One that begins with zeros: the stand-in clears no memory but its own."""
+
+    def __init__(self, attention, batch, heads, *sizes):
+        super().__init__(attention, batch, heads, *sizes)
+        zeros = [torch.zeros(shape) for shape in ((batch, heads, M, D), (batch, heads, M))]
+        self.write_tensors([*(sympow_torch._view("zeros", x) for x in zeros), None])
 
 
 class Batch:
@@ -102,6 +113,66 @@ class OnDevice(unittest.TestCase):
                     self.assertTrue(torch.equal(x, y.to(x.dtype)))
                     self.assertGreater(x.abs().max().item(), 0)
 
+    def near(self, dtype, x, y):
+        """(6 + P) u of the largest, where all weights are of one sign or random."""
+        off = (x.detach().cpu().double() - y.detach().cpu().double()).abs().max().item()
+        self.assertLessEqual(off, (6 + P) * UNIT_ROUNDOFF[dtype] * y.abs().max().item())
+
+    def parts(self, batch, theta, cut=64):
+        """A call cut in two, the state going from one to the other, with all that it makes and takes of gradients."""
+        q, k, v = batch.inputs
+        first, second = ([x[:, part] for x in (q, k, v, batch.gates)] for part in (slice(cut), slice(cut, None)))
+        rows, state = attention(*first[:3], log_gates=first[3], theta=theta, return_state=True, **batch.options)
+        later, last = attention(*second[:3], log_gates=second[3], theta=theta, state=state, return_state=True,
+                                **batch.options)
+        return torch.cat([rows, later], 1), state, last
+
+    def test_states(self):
+        """A cut changes rows and gradients, in the last state, too, by no more than their rounding, and rows are those of
+        the definition."""
+        for dtype, turns in ((torch.bfloat16, False), (torch.float16, True)):
+            with self.subTest(dtype=dtype, turns=turns), on_gpu():
+                batch = Batch(dtype)
+                theta = torch.logspace(0, -2, D // 2, device=batch.dy.device) if turns else None
+                given = (*batch.inputs, batch.gates)
+                rows, state, last = self.parts(batch, theta)
+                whole, whole_last = attention(*batch.inputs, log_gates=batch.gates, theta=theta, return_state=True,
+                                              **batch.options)
+                self.assertEqual(last.sums.dtype, torch.float32)
+                self.assertEqual(last.sums.shape, (B, HK, M, D))
+                self.assertFalse(last.angles.requires_grad)
+                random = torch.Generator().manual_seed(3)
+                d_last = [torch.randn(x.shape, generator=random).to(x.device) for x in last[:2]]
+                found = torch.autograd.grad([rows, *last[:2]], given, [batch.dy, *d_last])
+                wanted = torch.autograd.grad([whole, *whole_last[:2]], given, [batch.dy, *d_last])
+                for x, y in zip((rows, *last, *found), (whole, *whole_last, *wanted)):
+                    self.near(dtype, x, y)
+            if not turns:
+                self.within_rule(dtype, rows, batch)
+
+    def test_gradients_in_a_state(self):
+        """Those in S and Z are those of the definition, in double on a CPU."""
+        batch = Batch(torch.float16)
+        *near, _ = batch.near
+        with torch.no_grad():
+            _, before = attention(*near, log_gates=batch.near_gates, power=P, return_state=True)
+        near_state = [x.requires_grad_() for x in before[:2]]
+        state = [x.detach().float().to(batch.dy.device).requires_grad_() for x in near_state]
+        wanted, after = attention(*near, log_gates=batch.near_gates, power=P, state=State(*near_state),
+                                  return_state=True)
+        d_after = [0.01 * torch.ones_like(x) for x in after[:2]]
+        of_near = torch.autograd.grad([wanted, *after[:2]], near_state, [batch.near[3], *d_after])
+        with on_gpu():
+            rows, last = attention(*batch.inputs, log_gates=batch.gates, state=State(*state), return_state=True,
+                                   **batch.options)
+            found = torch.autograd.grad([rows, *last[:2]], state,
+                                        [batch.dy, *(x.float().to(rows.device) for x in d_after)])
+            of_rows = torch.autograd.grad(attention(*batch.inputs, log_gates=batch.gates, state=State(*state),
+                                                    **batch.options), state, batch.dy)
+        for x, y in zip((rows, *last[:2], *found), (wanted, *after[:2], *of_near)):
+            self.near(torch.float16, x, y)
+        self.assertTrue(all(bool(x.any()) for x in of_rows))
+
     def test_padding_is_0(self):
         batch, lengths = Batch(torch.bfloat16), torch.tensor([T, 33])
         with on_gpu():
@@ -115,10 +186,15 @@ class OnDevice(unittest.TestCase):
         batch = Batch(torch.bfloat16)
         q, k, v = batch.inputs
         with on_gpu():
-            with self.assertRaisesRegex(sympow.NotBuilt, "state or return_state is given"):
-                attention(q, k, v, return_state=True)
-            with self.assertRaisesRegex(sympow.NotBuilt, "state or return_state is given"):
-                attention(q, k, v, state=State(torch.zeros(1), torch.zeros(1)))
+            zeros = [torch.zeros(shape, device=q.device) for shape in ((B, HK, M, D), (B, HK, M), (B, HK, D // 2))]
+            with self.assertRaisesRegex(sympow.ShapeMismatch, "sums: shape.2. is 135, must be 136"):
+                attention(q, k, v, state=State(zeros[0][:, :, 1:], zeros[1]))
+            with self.assertRaisesRegex(sympow.ShapeMismatch, "heads is 1, must be a multiple of key_heads, 2"):
+                attention(q, k, v, state=State(zeros[0][:, :1], zeros[1][:, :1]))
+            with self.assertRaisesRegex(sympow.NotBuilt, "state.angles requires a gradient"):
+                attention(q, k, v, state=State(*zeros[:2], zeros[2].requires_grad_()))
+            with self.assertRaisesRegex(sympow.InvalidArgument, "options->form is SYMPOW_FORM_ATTENTION"):
+                attention(q, k, v, return_state=True, form="attention")
             with self.assertRaisesRegex(sympow.InvalidArgument, "inputs->queries: the type has code 2, 64 bits"):
                 attention(q.double(), k.double(), v.double())
             with self.assertRaises(sympow.NotBuilt):

@@ -156,7 +156,7 @@ class Expected {
 
   [[nodiscard]] ExpectedRow ended(const Sums& sums, const Query& query, double r, int tokens) const {
     ExpectedRow row{std::vector<double>(e_), std::vector<double>(e_)};
-    const double noise = static_cast<double>(Problem::Finish::default_noise) * sums.noise, size = std::abs(sums.den);
+    const double noise = double{p_.noise} * sums.noise, size = std::abs(sums.den);
     const double compared = P % 2 == 0 ? sums.den : size, slack = 1e-4;  // of `noise`, a few hundred roundings
     const bool surely_not = compared - sums.den_off > noise * (1 + slack);
     const bool surely = compared + (noise > 0 ? sums.den_off : 0) <= noise * (1 - slack);

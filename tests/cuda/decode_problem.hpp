@@ -53,6 +53,7 @@ class DecodeProblem {
 
   const std::vector<MonomialOf<P, d>> monomials = MonomialOf<P, d>::all();
   DecodeCase c;
+  float noise = Finish::default_noise;
   int capacity, group, slab_rows, slabs;
   std::int64_t pad;
   host::Buffer<T> queries, keys, values, y, tail_keys, tail_values;
@@ -179,7 +180,7 @@ class DecodeProblem {
                                      P,
                                      c.e,
                                      c.normalised,
-                                     Finish::default_noise,
+                                     noise,
                                      std::pow(scale, P),
                                      rotary.arguments()};
     const host::Report second = host::launch<Finish>(grid(Finish::blocks(c.batch, c.query, c.tokens)), args, options);

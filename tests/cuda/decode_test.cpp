@@ -297,6 +297,13 @@ TEST_CASE("decoding moves the fewest bytes", "[cuda]") {
   REQUIRE(32 * static_cast<double>(report.global().transactions) < 1.02 * (states + tokens));
 }
 
+TEST_CASE("a row is degenerate by the noise that is asked for", "[cuda]") {
+  check_noise<bf16, 2, 16, 1>();
+  check_noise<bf16, 3, 16, 8>();
+}
+
+TEST_CASE("threads that are left over load and store nothing", "[cuda]") { check_threads_left_over<bf16, 2, 16, 1>(); }
+
 TEST_CASE("decoding without any one of its barriers, predicates or indices is found out", "[cuda]") {
   const auto broken = [](int rows, const host::Mutation& mutation) {
     DecodeCase c;

@@ -13,6 +13,7 @@
 #include "library/decode.cu"
 #include "library/plan.cu"
 #include "library/state.cpp"
+#include "library/state_arrays.cu"
 
 namespace sympow::cuda::library {
 
@@ -329,6 +330,38 @@ TEST_CASE("gradients are launched one after the other, those of gates where they
   REQUIRE(launched.size() == 6);
 }
 
+TEST_CASE("gradients of what attend has left make no weights and states again", "[cuda]") {
+  VjpCall call;
+  Problem& p = call.problem;
+  p.form = Form::chunked;
+  p.chunk = 64;
+  p.rates = address<double>(16);
+  const auto count = [](std::type_index kernel) {
+    return std::count_if(launched.begin(), launched.end(), [&](const auto& one) { return one.kernel == kernel; });
+  };
+  for (const bool carries : {false, true}) {  // a state for gradients alone: of one chunk attend would make none
+    p.carries_state = carries;
+    if (carries) p.tokens = 64;
+    REQUIRE(attention_vjp_workspace(p, call.bytes).ok());
+    Forward forward;
+    Outputs outputs = call.outputs;
+    outputs.final_state = {}, outputs.forward = &forward;
+    launched.clear();
+    REQUIRE(attend(p, call.inputs, outputs, call.workspace, call.bytes, nullptr).ok());
+    REQUIRE((forward.workspace == call.workspace && forward.problem == p && forward.inputs == call.inputs));
+    REQUIRE((count(typeid(Paths)) == 1 && count(typeid(Scan<bf16>)) == 1));
+    for (const Forward* left : {static_cast<const Forward*>(nullptr), static_cast<const Forward*>(&forward)}) {
+      call.rows.forward = left;
+      launched.clear();
+      REQUIRE(call.run().ok());
+      const std::ptrdiff_t again = left == nullptr;  // the other Levels, Update and Scan are of adjoints
+      REQUIRE((count(typeid(Paths)) == again && count(typeid(Weights<bf16>)) == again));
+      REQUIRE((count(typeid(Levels)) == again + 1 && count(typeid(Update<bf16, 2, 64>)) == again + 1));
+      REQUIRE(count(typeid(Scan<bf16>)) == again + 1);
+    }
+  }
+}
+
 TEST_CASE("gradients have a workspace of their own behind that of the rows", "[cuda]") {
   Problem p;
   p.power = 2, p.d = 16, p.e = 24;
@@ -370,7 +403,7 @@ TEST_CASE("gradients of the chunked form keep adjoints behind the rest", "[cuda]
     p.form = Form::chunked;
     p.chunk = 128;
     library::Plan plan;
-    REQUIRE(library::plan_attention(p, plan).ok());
+    REQUIRE(library::plan_vjp(p, plan).ok());
     PiecesInOrder all{1 << 20};
     library::Pieces pieces(address(all.begin));
     const library::VjpMemory m(p, plan, pieces);
@@ -389,7 +422,7 @@ TEST_CASE("gradients of the chunked form keep adjoints behind the rest", "[cuda]
     REQUIRE((m.adjoint_rest != nullptr) == is_split);
     all.next(m.adjoint_normaliser, 4 * padded);
     all.next(m.later, 8 * states * 128), all.next(m.passing, 8 * states);
-    all.next(m.scale_products, 8 * 4 * slots * 2);
+    all.next(m.scale_products, 8 * 4 * slots * 2), all.next(m.whole, 4 * padded);
     REQUIRE(attention_vjp_workspace(p, bytes).ok());
     REQUIRE(all.end_at(bytes));
   }
@@ -452,4 +485,6 @@ TEST_CASE("blocks that a multiprocessor is asked to hold have threads for all of
   REQUIRE(threads.operator()<ReadState<bf16, 2, 64, 1>>() <= 1536);
   REQUIRE(threads.operator()<ReadState<bf16, 2, 64, 8>>() <= 1536);
   REQUIRE(threads.operator()<FinishRows<bf16, 64>>() <= 1536);
+  REQUIRE(threads.operator()<OfArrays>() <= 1536);
+  REQUIRE(threads.operator()<ToArrays>() <= 1536);
 }

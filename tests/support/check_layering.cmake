@@ -15,7 +15,7 @@ set(below_attention_engine core combinatorics tensor feature rotation transition
     attention/keys.hpp attention/log_decay.hpp attention/options.hpp attention/state.hpp attention/tail.hpp
     attention/weights.hpp)  # engines know no form
 set(below_io core)
-set(below_layer core combinatorics tensor feature rotation transition attention)
+set(below_layer core combinatorics tensor feature rotation transition attention systems)
 set(below_verify core combinatorics tensor feature rotation transition attention systems io/output_file.hpp)
 set(below_c core combinatorics tensor feature rotation transition attention io/output_file.hpp)  # above them all
 set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp core/packed_product.hpp)

@@ -67,9 +67,9 @@ struct ChunkSums {
 /// on.
 template <class T>
 struct Prefixes {
-  Global<T> sums, normaliser;
+  Global<T> sums = {}, normaliser = {};  ///< normaliser null: not wanted in three terms
   Global<T> rest = {};  ///< of sums in two terms: T(x - T(x)), so that both miss x by u² of it. Null: only one is kept
-  Global<float> whole = {};  ///< the normaliser of row r as a float, at (h slots + slot) R + r; null: in three terms
+  Global<float> whole = {};  ///< the normaliser of row r as a float, at (h slots + slot) R + r; null: not wanted
 };
 
 }  // namespace sympow::cuda

@@ -4,6 +4,7 @@
 #include "checks.hpp"
 #include "dispatch.hpp"
 #include "states.hpp"
+#include "vjp_memory.hpp"
 
 namespace sympow::cuda {
 
@@ -15,16 +16,11 @@ constexpr float noise = 16 * 4 * 0x1p-24f;
 
 template <class T, int P, int d, block::Products products>
 Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, const Outputs& outputs,
-              const AttentionMemory& memory, Stream stream) {
-  Tokens<T> tokens{sequences_of(problem, plan),
-                   heads_of(problem),
-                   rows_of<const T>(inputs.keys, problem),
-                   rows_of<const T>(inputs.values, problem),
-                   rows_of<const float>(inputs.log_gates, problem),
-                   states_of(inputs.initial_state),
-                   states_of(outputs.final_state)};
+              const AttentionMemory& memory, float* whole, Stream stream) {
+  Tokens<T> tokens = tokens_of_call<T>(problem, plan, inputs, outputs.final_state);
   const bool reads_state = plan.form == Form::chunked && (plan.chunks > 1 || inputs.initial_state.sums);
-  const bool makes_states = reads_state || outputs.final_state.sums;
+  const bool leaves_state = whole && has_states(problem, plan);
+  const bool makes_states = reads_state || leaves_state || outputs.final_state.sums;
   const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, problem.e);
   using Kernel = Attention<T, P, d, products>;
   SYMPOW_CUDA_TRY(allow<Kernel>());
@@ -36,8 +32,10 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   }
   SYMPOW_CUDA_TRY(launch_weights(problem, grids.weights, tokens, memory, stream));
   if (problem.rates) tokens.keys = read_only(turned_of<T>(problem, memory));
+  Prefixes<T> prefixes = prefixes_of<T>(memory);
+  if (leaves_state) prefixes.whole = {whole};
   if (makes_states)
-    SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids, tokens, memory, prefixes_of<T>(memory), stream)));
+    SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids, tokens, memory, prefixes, stream)));
   const double scale = std::abs(double{problem.scale});
   const typename Kernel::Args args{rows_of<const T>(inputs.queries, problem),
                                    tokens.keys,
@@ -46,7 +44,7 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
                                    rows_of<float>(outputs.condition, problem),
                                    tokens_of(memory),
                                    chunks_of(memory),
-                                   prefixes_of<T>(memory),
+                                   prefixes,
                                    tokens.sequences,
                                    tokens.heads,
                                    problem.e,
@@ -72,14 +70,18 @@ Status attend(const Problem& problem, const Inputs& inputs, const Outputs& outpu
   std::size_t needed = 0;
   SYMPOW_CUDA_TRY(plan_attention(problem, plan));
   SYMPOW_CUDA_TRY(check_arrays(problem, inputs, outputs));
-  SYMPOW_CUDA_TRY(attention_workspace(problem, needed));
+  SYMPOW_CUDA_TRY(outputs.forward ? attention_vjp_workspace(problem, needed) : attention_workspace(problem, needed));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
+  if (outputs.forward) *outputs.forward = {};  // until all is on the stream
   if (problem.batch == 0) return {};
   Pieces pieces(workspace);
-  const AttentionMemory memory(problem, plan, pieces);
-  return dispatch(problem, [&]<class T, int P, int d, block::Products products>() {
-    return library::attend<T, P, d, products>(problem, plan, inputs, outputs, memory, stream);
-  });
+  const VjpMemory memory(problem, plan, pieces);
+  SYMPOW_CUDA_TRY(dispatch(problem, [&]<class T, int P, int d, block::Products products>() {
+    return library::attend<T, P, d, products>(problem, plan, inputs, outputs, memory.forward,
+                                              outputs.forward ? memory.whole : nullptr, stream);
+  }));
+  if (outputs.forward) *outputs.forward = {problem, inputs, workspace};
+  return {};
 }
 
 }  // namespace sympow::cuda

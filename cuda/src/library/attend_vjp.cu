@@ -1,4 +1,4 @@
-// attend_vjp: weights and states again, rows and keys in units, adjoint states, then gradients.
+// attend_vjp: weights and states again unless attend has left them, rows and keys in units, adjoint states, gradients.
 #include <cmath>
 
 #include "../gradient/adjoint_weights.hpp"
@@ -91,17 +91,11 @@ Status launch_angles(const Problem& problem, const Tokens<T>& x, const Gradients
 template <class T, int P, int d, block::Products products>
 Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs, const RowGradients& rows,
                   const Gradients& gradients, const VjpMemory& memory, Stream stream) {
-  Tokens<T> x{sequences_of(problem, plan),
-              heads_of(problem),
-              rows_of<const T>(inputs.keys, problem),
-              rows_of<const T>(inputs.values, problem),
-              rows_of<const float>(inputs.log_gates, problem),
-              states_of(inputs.initial_state),
-              {}};
+  Tokens<T> x = tokens_of_call<T>(problem, plan, inputs);
   const int e = problem.e;
   const bool normalised = problem.is_normalised(), has_flows = gradients.log_gates.data;
   const bool has_angles = gradients.beta.data || gradients.rates;
-  const bool has_states = plan.form == Form::chunked && (plan.chunks > 1 || problem.carries_state);
+  const bool has_states = library::has_states(problem, plan), is_left = rows.forward != nullptr;
   const auto queries = rows_of_workspace(problem, reinterpret_cast<T*>(memory.query_units), problem.query_heads, d);
   const auto d_rows = rows_of_workspace(problem, reinterpret_cast<T*>(memory.row_units), problem.query_heads, e);
   const auto keys = rows_of_workspace(problem, reinterpret_cast<T*>(memory.key_units), problem.key_heads, d);
@@ -127,13 +121,15 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
 
   if (problem.rates) {
     x.rotary = rotary_of(problem, paths_of(problem, memory.forward), memory.forward.begin);
-    SYMPOW_CUDA_TRY(launch_paths(problem, x.sequences, 0, inputs.beta, paths_of(problem, memory.forward),
-                                 inputs.initial_state.turns, memory.forward.begin, nullptr, stream));
+    if (!is_left)
+      SYMPOW_CUDA_TRY(launch_paths(problem, x.sequences, 0, inputs.beta, paths_of(problem, memory.forward),
+                                   inputs.initial_state.turns, memory.forward.begin, nullptr, stream));
   }
   const AngleArrays angles = memory.angles(x.rotary, has_angles, has_states);
-  SYMPOW_CUDA_TRY(launch_weights(problem, Weights<T>::blocks(x.sequences, x.heads), x, memory.forward, stream));
+  if (!is_left)
+    SYMPOW_CUDA_TRY(launch_weights(problem, Weights<T>::blocks(x.sequences, x.heads), x, memory.forward, stream));
   if (problem.rates) x.keys = read_only(turned_of<T>(problem, memory.forward));
-  if (has_states)
+  if (has_states && !is_left)
     SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids_of<T, P, d, products>(x.sequences, x.heads, e), x,
                                                       memory.forward, states.prefixes, stream)));
   SYMPOW_CUDA_TRY(launch<KeyUnits<T>>(
@@ -205,6 +201,18 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   return {};
 }
 
+/// Whether it is what attend has left for this call, as far as the host can tell.
+Status check_forward(const Forward& forward, const Problem& problem, const Inputs& inputs, const void* workspace) {
+  if (!forward.workspace)
+    return refuse(Code::bad_argument, "forward: an attend that was put on its stream has left nothing in it");
+  if (forward.workspace != workspace)
+    return refuse(Code::bad_argument, "forward: it was left in the workspace at %p, and this one is at %p",
+                  forward.workspace, workspace);
+  if (!(forward.problem == problem)) return refuse(Code::bad_argument, "forward: it was left by another problem");
+  if (!(forward.inputs == inputs)) return refuse(Code::bad_argument, "forward: it was left by other inputs");
+  return {};
+}
+
 /// Whether every grid fits; those of other kernels are no larger.
 bool fit(const Problem& problem, const Plan& plan) {
   const Sequences sequences = sequences_of(problem, plan);
@@ -243,6 +251,7 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
   SYMPOW_CUDA_TRY(attention_vjp_workspace(problem, needed));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
   if (problem.batch == 0) return {};
+  if (rows.forward) SYMPOW_CUDA_TRY(check_forward(*rows.forward, problem, inputs, workspace));
   Pieces pieces(workspace);
   const VjpMemory memory(problem, plan, pieces);
   return dispatch(problem, [&]<class T, int P, int d, block::Products products>() -> Status {

@@ -266,6 +266,13 @@ Status check_state(const Problem& p, const ConstState& state, const char* name, 
                      name);
 }
 
+Status check_state_arrays(const Problem& p, const StateArrays& arrays) noexcept {
+  return check_parts({{"sums", arrays.sums, true},
+                      {"normaliser", arrays.normaliser, true},
+                      {"angles", arrays.angles, false, p.rates ? nullptr : without_rates}},
+                     "arrays of states");
+}
+
 Status check_capacity(int capacity) noexcept {
   if (capacity == 64 || capacity == 128) return {};
   return refuse(Code::bad_argument, "the tail's capacity is %d and must be 64 or 128", capacity);

@@ -23,6 +23,9 @@ bool is_there(const ConstState& state) noexcept;
 Status check_state(const Problem& problem, const ConstState& state, const char* name,
                    bool is_gradient = false) noexcept;
 
+/// The arrays of states; angles may be missing.
+Status check_state_arrays(const Problem& problem, const StateArrays& arrays) noexcept;
+
 /// Of a tail, in tokens.
 Status check_capacity(int capacity) noexcept;
 

@@ -41,7 +41,7 @@ Problem folded_at_once(const Problem& problem, int capacity) {
 }
 
 /// The tail's and the state's arrays from sequence b on.
-Inputs inputs_from(const Problem& p, const Tail& tail, std::int64_t b) {
+Inputs inputs_from(const Problem& p, const Tail& tail, std::int64_t b, const State& its_state) {
   const auto from = [&](void* data, std::int64_t heads, std::int64_t channels, Element element) {
     const std::int64_t head = tail.capacity * channels;
     auto* bytes = static_cast<std::byte*>(data);
@@ -52,7 +52,7 @@ Inputs inputs_from(const Problem& p, const Tail& tail, std::int64_t b) {
           from(tail.keys, p.key_heads, p.d, p.element),
           from(tail.values, p.key_heads, p.e, p.element),
           p.gate_heads > 0 ? from(tail.log_gates, p.state_heads(), 1, Element::f32) : ConstView{},
-          {}};
+          its_state};
 }
 State state_from(const Problem& p, const State& state, std::int64_t b) {
   const std::int64_t first = b * p.state_heads(), rows = first * monomials(p.power, p.d);
@@ -86,16 +86,10 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
   const std::int64_t at_once = part.batch;
   for (std::int64_t b = 0; b < problem.batch; b += at_once) {
     part.batch = std::min(at_once, problem.batch - b);
-    const Inputs inputs = inputs_from(problem, tail, b);
-    const States its_state = states_of(state_from(problem, state, b));
+    const State its_state = state_from(problem, state, b);
+    const Inputs inputs = inputs_from(problem, tail, b, its_state);
     const Status folded = dispatch(part, [&]<class T, int P, int d, block::Products products>() -> Status {
-      const Tokens<T> tokens{sequences_of(part, plan),
-                             heads_of(part),
-                             rows_of<const T>(inputs.keys, part),
-                             rows_of<const T>(inputs.values, part),
-                             rows_of<const float>(inputs.log_gates, part),
-                             its_state,
-                             its_state};
+      const Tokens<T> tokens = tokens_of_call<T>(part, plan, inputs, its_state);
       const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, part.e);
       SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
       SYMPOW_CUDA_TRY(launch_weights(part, grids.weights, tokens, memory, stream));

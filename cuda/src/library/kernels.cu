@@ -10,6 +10,8 @@
 #include "../levels/levels.hpp"
 #include "../paths/paths.hpp"
 #include "../scan/scan.hpp"
+#include "../state_arrays/of_arrays.hpp"
+#include "../state_arrays/to_arrays.hpp"
 #include "../weights/weights.hpp"
 #include "launch_kernel.hpp"
 
@@ -23,6 +25,7 @@ SYMPOW_CUDA_LAUNCH(KeyUnits<bf16>)
 SYMPOW_CUDA_LAUNCH(KeyUnits<fp16>)
 SYMPOW_CUDA_LAUNCH(KeyUnits<float>)
 SYMPOW_CUDA_LAUNCH(Levels)
+SYMPOW_CUDA_LAUNCH(OfArrays)
 SYMPOW_CUDA_LAUNCH(Paths)
 SYMPOW_CUDA_LAUNCH(Passing<bf16>)
 SYMPOW_CUDA_LAUNCH(Passing<fp16>)
@@ -35,6 +38,7 @@ SYMPOW_CUDA_LAUNCH(RowUnits<float>)
 SYMPOW_CUDA_LAUNCH(ScaleProducts<bf16>)
 SYMPOW_CUDA_LAUNCH(ScaleProducts<fp16>)
 SYMPOW_CUDA_LAUNCH(ScaleProducts<float>)
+SYMPOW_CUDA_LAUNCH(ToArrays)
 SYMPOW_CUDA_LAUNCH(Weights<bf16>)
 SYMPOW_CUDA_LAUNCH(Weights<fp16>)
 SYMPOW_CUDA_LAUNCH(Weights<float>)

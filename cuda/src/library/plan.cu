@@ -50,7 +50,7 @@ Status plan_attention(const Problem& p, Plan& plan) noexcept {
   plan.chunk = static_cast<int>(plan.form == Form::quadratic ? whole : std::min<std::int64_t>(chunk, whole));
   plan.chunks = (p.tokens + plan.chunk - 1) / plan.chunk;
   plan.slots = all / plan.chunk + p.batch;
-  const bool states = plan.form == Form::chunked && (plan.chunks > 1 || p.carries_state);
+  const bool states = has_states(p, plan);
   bool fits = plan.slots <= 0x7fffffff && product(p.batch, plan.chunks) <= 0x7fffffff;  // kernels count them in int
   if (fits)
     SYMPOW_CUDA_TRY(dispatch(p, [&]<class T, int P, int d, block::Products products>() -> Status {

@@ -25,6 +25,11 @@ Status plan_attention(const Problem& problem, Plan& plan) noexcept;
 /// Whether states between chunks are kept in two terms.
 bool splits(const Problem& problem) noexcept;
 
+/// Whether gradients go through states between chunks.
+inline bool has_states(const Problem& p, const Plan& plan) noexcept {
+  return plan.form == Form::chunked && (plan.chunks > 1 || p.carries_state);
+}
+
 /// Of all sequences, with what lies between padded ones.
 std::uint64_t all_tokens(const Problem& problem) noexcept;
 

@@ -20,6 +20,18 @@ struct Tokens {
   Rotary rotary = {};
 };
 
+/// Those of a call, before anything has turned.
+template <class T>
+Tokens<T> tokens_of_call(const Problem& problem, const Plan& plan, const Inputs& inputs, const ConstState& final = {}) {
+  return {sequences_of(problem, plan),
+          heads_of(problem),
+          rows_of<const T>(inputs.keys, problem),
+          rows_of<const T>(inputs.values, problem),
+          rows_of<const float>(inputs.log_gates, problem),
+          states_of(inputs.initial_state),
+          states_of(final)};
+}
+
 /// Before all else where there is rotary. `tokens` after `first` whose paths are known.
 inline Status launch_paths(const Problem& problem, const Sequences& sequences, int first, const ConstView& beta,
                            const Rows<double>& paths, const double* before, double* begin, double* after,

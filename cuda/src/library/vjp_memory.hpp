@@ -30,6 +30,7 @@ struct VjpMemory {
   float *later_rows, *later_chunks;
   double *unit_of_rows, *unit_of_chunks;
   double* scale_products;
+  float* whole;
 
   VjpMemory(const Problem& p, const Plan& plan, Pieces& pieces) noexcept : forward(p, plan, pieces) {
     const std::uint64_t slots = product(p.query_heads, plan.slots), rows = product(slots, plan.chunk);
@@ -87,6 +88,7 @@ struct VjpMemory {
     pieces.take(unit_of_rows, keys);
     pieces.take(unit_of_chunks, after);
     pieces.take(scale_products, product(slots, blocks));
+    pieces.take(whole, padded);
   }
   /// With what only the chunked form has.
   [[nodiscard]] RowArrays of_rows(bool states) const {
@@ -114,12 +116,12 @@ struct VjpMemory {
   [[nodiscard]] ChunkArrays adjoint_chunks() const {
     return {{forward.total}, {begin}, {own_mass}, {enter}, {mass}, {keep}, {add}, {shift}};
   }
-  /// States before chunks, in the place of those that rows are made of.
+  /// States before chunks: those that rows are made of, and their normalisers as floats.
   template <class T>
   [[nodiscard]] StatesOfChunks<T> states() const {
     Prefixes<T> prefixes = prefixes_of<T>(forward);
     prefixes.normaliser = {};
-    prefixes.whole = {reinterpret_cast<float*>(forward.prefix_normaliser)};
+    prefixes.whole = {whole};
     return {prefixes, chunks_of(forward)};
   }
   template <class T>

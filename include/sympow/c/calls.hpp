@@ -46,6 +46,21 @@ inline States& on_cpu(sympow_states* states, const char* name) {
   return *states->states;
 }
 
+inline StateGradients& on_cpu(const sympow_state_gradients* state_gradients) {
+  check_handle(state_gradients, "state_gradients");
+  if (state_gradients->on_device)
+    detail::raise<InvalidArgument>(
+        "state_gradients are on a CUDA device, must be on a CPU: there they are the arrays that they were created "
+        "with");
+  return *state_gradients->gradients;
+}
+/// Throws `InvalidArgument` for states on a CPU.
+inline void check_on_device(const sympow_states* states, const char* instead) {
+  check_handle(states, "states");
+  if (!states->on_device)
+    detail::raise<InvalidArgument>("states are on a CPU, must be on a CUDA device; here it is ", instead);
+}
+
 /// The sizes of states of an attention. Throws `InvalidArgument` for scores without an embedding, `ShapeMismatch`,
 /// `DimensionOverflow`, `NotBuilt`.
 inline StateShape state_shape_in(const sympow_state_shape& x, const Recipe& recipe) {
@@ -184,7 +199,8 @@ inline Results results_in(const sympow_gradients* given, const Inputs& in) {
   results.beta = of_parameter(x.beta, "beta", in.beta, "B, T, Hg", in.place.gates);
   if (x.scale != nullptr) {
     check_pointer(x.scale, "gradients->scale");
-    results.scale = array_of(x.scale, "gradients->scale", x.scale->ndim == 0 ? 0 : 1, "1", floating, in.place.device);
+    results.scale =
+        array_of(x.scale, "gradients->scale", x.scale->ndim == 0 ? 0 : 1, "1", in.place.rates, in.place.device);
     if (x.scale->ndim != 0) check_axis(*results.scale, 0, 1, "one number");
   }
   return results;

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include <sympow/c/inputs.hpp>
 
 struct sympow_workspace;
 struct sympow_states;
+struct sympow_state_gradients;
 
 namespace SYMPOW_NAMESPACE::c {
 
@@ -50,6 +52,12 @@ struct DeviceShape {
   int power;
   Index batch, heads, key_heads, d, e;
   int capacity;  ///< of tails
+  friend bool operator==(const DeviceShape& a, const DeviceShape& b) {
+    const auto sizes = [](const DeviceShape& x) {
+      return std::tuple(x.device.id, x.element, x.power, x.batch, x.heads, x.key_heads, x.d, x.e);
+    };
+    return sizes(a) == sizes(b);
+  }
 };
 
 /// Tokens that tails have room for.
@@ -59,6 +67,12 @@ inline int capacity_of(const Recipe& recipe) {
     detail::raise<InvalidArgument>("options->tail is ", recipe.tail, ", must be at most ", most, " on a device");
   return recipe.tail > most / 2 ? 128 : 64;
 }
+
+/// Gradients in states on a device: arrays of the caller, √c_m ∂/∂S and √c_m ∂/∂Z.
+struct DeviceStateGradients {
+  DeviceShape shape;
+  Array sums, normaliser;
+};
 
 /// States on a device: see cuda/c/states.hpp.
 class DeviceStates {
@@ -81,9 +95,17 @@ void attend_on_device(const Recipe& recipe, const sympow_inputs* inputs, const s
 void decode_on_device(const Recipe& recipe, const sympow_inputs* inputs, const sympow_states* states,
                       const sympow_tensor* rows, const sympow_workspace* workspace, void* stream);
 void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* inputs, const sympow_tensor* d_rows,
+                          const sympow_states* states, const sympow_state_gradients* state_gradients,
                           const sympow_gradients* gradients, const sympow_workspace* workspace, void* stream);
 std::size_t device_state_bytes(const DeviceShape& shape);
 std::unique_ptr<DeviceStates> states_on_device(const DeviceShape& shape, const sympow_tensor* memory);
+std::unique_ptr<DeviceStateGradients> state_gradients_on_device(const DeviceStates& like, const sympow_tensor* sums,
+                                                                const sympow_tensor* normaliser,
+                                                                const sympow_tensor* angles);
+void states_of_arrays(const sympow_states& states, const sympow_tensor* sums, const sympow_tensor* normaliser,
+                      const sympow_tensor* angles, void* stream);
+void states_to_arrays(const sympow_states& states, const sympow_tensor* sums, const sympow_tensor* normaliser,
+                      const sympow_tensor* angles, const sympow_workspace* workspace, void* stream);
 void move_states(const sympow_states& from, const sympow_states& to, const std::optional<Array>& tokens,
                  const sympow_workspace* workspace, void* stream);
 

@@ -23,7 +23,9 @@ struct sympow_states : sympow::c::Handle<sympow::c::Kind::states> {
 };
 struct sympow_state_gradients : sympow::c::Handle<sympow::c::Kind::state_gradients> {
   explicit sympow_state_gradients(std::unique_ptr<sympow::c::StateGradients> of) : gradients(std::move(of)) {}
-  const std::unique_ptr<sympow::c::StateGradients> gradients;
+  explicit sympow_state_gradients(std::unique_ptr<sympow::c::DeviceStateGradients> of) : on_device(std::move(of)) {}
+  const std::unique_ptr<sympow::c::StateGradients> gradients;  ///< null on a device
+  const std::unique_ptr<sympow::c::DeviceStateGradients> on_device;
 };
 
 namespace SYMPOW_NAMESPACE::c {

@@ -51,8 +51,8 @@ sympow_status sympow_workspace_bytes(const sympow_attention* attention, const sy
   return guarded([&] {
     check_handle(attention, "attention");
     check_pointer(bytes, "bytes");
-    if (call < SYMPOW_CALL_ATTEND || call > SYMPOW_CALL_PREFILL)
-      raise<InvalidArgument>("call is ", call, ", must lie in 0 … ", int{SYMPOW_CALL_PREFILL});
+    if (call < SYMPOW_CALL_ATTEND || call > SYMPOW_CALL_PREFILL_VJP)
+      raise<InvalidArgument>("call is ", call, ", must lie in 0 … ", int{SYMPOW_CALL_PREFILL_VJP});
     if constexpr (has_cuda)
       if (are_on_device(inputs)) {
         *bytes = device_workspace_bytes(attention->recipe, inputs, call);
@@ -82,18 +82,13 @@ sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_
     check_handle(attention, "attention");
     const Recipe& recipe = attention->recipe;
     if constexpr (has_cuda)
-      if (are_on_device(inputs)) {
-        if (states != nullptr || state_gradients != nullptr)
-          raise<NotBuilt>("states and state_gradients must be null: there are no gradients of states on a CUDA device");
-        return attend_vjp_on_device(recipe, inputs, d_rows, gradients, workspace, stream);
-      }
+      if (are_on_device(inputs))
+        return attend_vjp_on_device(recipe, inputs, d_rows, states, state_gradients, gradients, workspace, stream);
     const Inputs in = inputs_in(inputs, recipe);
     const Array dY = rows_in(d_rows, "d_rows", in);
     if (states != nullptr) check_states(on_cpu(states, "states").shape(), recipe, in);
-    if (state_gradients != nullptr) {
-      check_handle(state_gradients, "state_gradients");
-      check_alike("state_gradients", state_gradients->gradients->shape(), on_cpu(states, "states").shape(), "states");
-    }
+    if (state_gradients != nullptr)
+      check_alike("state_gradients", on_cpu(state_gradients).shape(), on_cpu(states, "states").shape(), "states");
     const Results to = results_in(gradients, in);
     check_outputs({&to.queries, &to.keys, &to.values, pointer_to(to.log_gates), pointer_to(to.theta),
                    pointer_to(to.beta), pointer_to(to.scale)},
@@ -221,6 +216,23 @@ sympow_status sympow_states_write(sympow_states* states, const sympow_tensor* su
   });
 }
 
+sympow_status sympow_states_to_arrays(sympow_states* states, const sympow_tensor* sums, const sympow_tensor* normaliser,
+                                      const sympow_tensor* angles, sympow_workspace* workspace, void* stream) {
+  return guarded([&] {
+    check_on_device(states, "sympow_states_read");
+    if (workspace != nullptr) check_handle(workspace, "workspace");
+    if constexpr (has_cuda) states_to_arrays(*states, sums, normaliser, angles, workspace, stream);
+  });
+}
+
+sympow_status sympow_states_of_arrays(sympow_states* states, const sympow_tensor* sums, const sympow_tensor* normaliser,
+                                      const sympow_tensor* angles, void* stream) {
+  return guarded([&] {
+    check_on_device(states, "sympow_states_write");
+    if constexpr (has_cuda) states_of_arrays(*states, sums, normaliser, angles, stream);
+  });
+}
+
 sympow_status sympow_states_save(const sympow_states* states, const char* path) {
   return guarded([&] {
     const States& of = on_cpu(states, "states");
@@ -241,8 +253,12 @@ sympow_status sympow_state_gradients_create(const sympow_states* like, const sym
                                             const sympow_tensor* normaliser, const sympow_tensor* angles,
                                             sympow_state_gradients** state_gradients) {
   return guarded([&] {
-    const States& alike = on_cpu(like, "like");
+    check_handle(like, "like");
     check_pointer(state_gradients, "state_gradients");
+    if constexpr (has_cuda)
+      if (like->on_device)
+        return give(state_gradients, state_gradients_on_device(*like->on_device, sums, normaliser, angles));
+    const States& alike = on_cpu(like, "like");
     const StateArrays of(alike.shape(), sums, normaliser, angles);
     give(state_gradients, alike.gradients(pointer_to(of.sums), pointer_to(of.normaliser), pointer_to(of.angles)));
   });
@@ -252,10 +268,10 @@ void sympow_state_gradients_destroy(sympow_state_gradients* state_gradients) { d
 sympow_status sympow_state_gradients_read(const sympow_state_gradients* state_gradients, const sympow_tensor* sums,
                                           const sympow_tensor* normaliser, const sympow_tensor* angles) {
   return guarded([&] {
-    check_handle(state_gradients, "state_gradients");
-    const StateArrays to(state_gradients->gradients->shape(), sums, normaliser, angles);
+    const StateGradients& of = on_cpu(state_gradients);
+    const StateArrays to(of.shape(), sums, normaliser, angles);
     to.check_apart();
-    state_gradients->gradients->read(pointer_to(to.sums), pointer_to(to.normaliser), pointer_to(to.angles));
+    of.read(pointer_to(to.sums), pointer_to(to.normaliser), pointer_to(to.angles));
   });
 }
 

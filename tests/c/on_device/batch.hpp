@@ -51,6 +51,7 @@ class DeviceTensor {
   T* data() {
     return reinterpret_cast<T*>(memory_.data());
   }
+  const std::vector<std::int64_t>& shape() const { return shape_; }
   std::vector<std::byte> bytes() const { return memory_.values(); }
   /// Of float32.
   std::vector<float> numbers() const {

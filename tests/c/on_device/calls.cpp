@@ -47,7 +47,7 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
     return DeviceTensor({sizes.B, sizes.T, heads, channels}, sizes.type);
   };
   struct Results {
-    DeviceTensor q, k, v, gates, theta, beta;
+    DeviceTensor q, k, v, gates, theta, beta, scale;
   };
   const auto results = [&] {
     return Results{like(sizes.H, sizes.d),
@@ -55,7 +55,8 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
                    like(sizes.Hk, sizes.e),
                    DeviceTensor({sizes.B, sizes.T, std::max<std::int64_t>(sizes.Hg, 1)}, f32_type),
                    DeviceTensor({sizes.d / 2}, {SYMPOW_FLOAT, 64, 1}),
-                   DeviceTensor({sizes.B, sizes.T, sizes.Hk}, f32_type)};
+                   DeviceTensor({sizes.B, sizes.T, sizes.Hk}, f32_type),
+                   DeviceTensor({1}, {SYMPOW_FLOAT, 64, 1})};
   };
   Results by_c = results(), by_cuda = results();
   sympow_gradients to = SYMPOW_GRADIENTS_INIT;
@@ -63,6 +64,7 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
   if (sizes.Hg > 0) to.log_gates = by_c.gates.view();
   if (sizes.rotary) to.theta = by_c.theta.view();
   if (sizes.beta) to.beta = by_c.beta.view();
+  to.scale = by_c.scale.view();
   const sympow_inputs in = x.inputs();
   const DeviceWorkspace workspace(attention, in, SYMPOW_CALL_ATTEND_VJP);
   fine(sympow_attend_vjp(attention, &in, d_rows.view(), nullptr, nullptr, &to, workspace.handle, nullptr));
@@ -76,12 +78,13 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
   cuda::Outputs outputs{x.expected.cuda_view(), {}, {}};
   if (p.is_normalised()) outputs.factors = factors.cuda_view();
   done(cuda::attend(p, x.cuda_inputs(), outputs, own.data(), own.size(), nullptr));
-  cuda::RowGradients rows{d_rows.cuda_view()};
-  if (p.is_normalised()) rows.rows = x.expected.cuda_view(), rows.factors = factors.cuda_view();
+  cuda::RowGradients rows{d_rows.cuda_view(), x.expected.cuda_view()};
+  if (p.is_normalised()) rows.factors = factors.cuda_view();
   cuda::Gradients gradients{by_cuda.q.cuda_view(), by_cuda.k.cuda_view(), by_cuda.v.cuda_view()};
   if (sizes.Hg > 0) gradients.log_gates = by_cuda.gates.cuda_view();
   if (sizes.rotary) gradients.rates = by_cuda.theta.data<double>();
   if (sizes.beta) gradients.beta = by_cuda.beta.cuda_view();
+  gradients.scale = by_cuda.scale.data<double>();
   done(cuda::attend_vjp(p, x.cuda_inputs(), rows, gradients, own.data(), own.size(), nullptr));
   require_same(what + ": dQ", by_c.q, by_cuda.q);
   require_same(what + ": dK", by_c.k, by_cuda.k);
@@ -89,6 +92,7 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
   require_same(what + ": gates", by_c.gates, by_cuda.gates);
   require_same(what + ": θ", by_c.theta, by_cuda.theta);
   require_same(what + ": β", by_c.beta, by_cuda.beta);
+  require_same(what + ": scale", by_c.scale, by_cuda.scale);
 }
 
 }  // namespace

@@ -5,5 +5,9 @@
 using namespace sympow::test;
 
 int main(int count, char** names) {
-  return run_parts({{"refusals", test_refusals, false}, {"calls", test_calls}, {"states", test_states}}, count, names);
+  return run_parts({{"refusals", test_refusals, false},
+                    {"calls", test_calls},
+                    {"states", test_states},
+                    {"state_gradients", test_state_gradients}},
+                   count, names);
 }

@@ -155,7 +155,14 @@ void of_what_there_is() {
   const auto take_back = [](const Spoil& spoil, sympow_status expected, const char* words) {
     refuses(&Call::take_back, spoil, expected, words);
   };
-  take_back([](Call& c) { c.to.scale = &c.one.tensor; }, not_built, "gradients->scale must be null");
+  take_back([](Call& c) { c.to.scale = &c.one.tensor; }, bad, "gradients->scale: the type has code 2, 32 bits");
+  take_back([](Call& c) { c.to.scale = &c.one.tensor, c.one.tensor.dtype.bits = 64, c.one.shape[0] = 2; }, no_match,
+            "gradients->scale: shape[0] is 2, must be 1");
+  take_back(
+      [](Call& c) {
+        c.to.scale = &c.one.tensor, c.one.tensor.dtype.bits = 64, c.one.tensor.data = c.memory.tensor.data;
+      },
+      bad, "the workspace and gradients->scale share memory");
   take_back([](Call& c) { c.to.theta = &c.theta.tensor; }, bad, "gradients->theta is given, but no inputs->theta");
   take_back([](Call& c) { c.in.theta = c.to.theta = &c.theta.tensor; }, bad,
             "gradients->theta and inputs->theta share memory");
@@ -191,6 +198,66 @@ void of_what_there_is() {
   decode([](Call& c) { c.memory.shape[0] = 256; }, bad, "workspace has 256 bytes, must have ");
 }
 
+/// Arrays of states, and gradients in them.
+void of_state_arrays(Call& call, sympow_states* on_cpu) {
+  constexpr std::int64_t D = d * (d + 1) / 2;
+  Nothing S(place + 16 * step, {B, Hk, D, e}, f32_type), Z(place + 17 * step, {B, Hk, D}, f32_type);
+  Nothing angles(place + 18 * step, {B, Hk, d / 2}, {SYMPOW_FLOAT, 64, 1});
+  const auto both = [&](sympow_status expected, const char* words) {
+    refused(sympow_states_of_arrays(call.states, &S.tensor, &Z.tensor, &angles.tensor, nullptr), expected, words);
+    refused(sympow_states_to_arrays(call.states, &S.tensor, &Z.tensor, &angles.tensor, nullptr, nullptr), expected,
+            words);
+  };
+  const auto spoilt = [&](auto& part, auto value, sympow_status expected, const char* words) {
+    const auto before = std::exchange(part, value);
+    both(expected, words);
+    part = before;
+  };
+  spoilt(S.shape[2], D - 1, no_match, "sums: shape[2] is 135, must be 136");
+  spoilt(Z.tensor.dtype.bits, 64, bad, "normaliser: the type has code 2, 64 bits");
+  spoilt(angles.tensor.dtype.bits, 32, bad, "angles: the type has code 2, 32 bits");
+  spoilt(Z.strides[1], 2 * D, bad, "normaliser: strides[1] is 272, must be 136 on a device");
+  spoilt(S.tensor.byte_offset, 4, bad, "sums: data are not aligned to 16 bytes");
+  spoilt(S.tensor.device, sympow_device{SYMPOW_CPU, 0}, bad, "sums is on a CPU, must be on CUDA device 0");
+  spoilt(S.tensor.data, call.of_states.tensor.data, bad, "share memory");
+  refused(sympow_states_to_arrays(call.states, &S.tensor, &S.tensor, nullptr, nullptr, nullptr), no_match,
+          "normaliser: ndim is 4, must be 3");
+  refused(sympow_states_to_arrays(nullptr, &S.tensor, &Z.tensor, nullptr, nullptr, nullptr), bad, "states is null");
+  refused(sympow_states_to_arrays(on_cpu, &S.tensor, &Z.tensor, nullptr, nullptr, nullptr), bad,
+          "states are on a CPU, must be on a CUDA device; here it is sympow_states_read");
+  refused(sympow_states_of_arrays(on_cpu, &S.tensor, &Z.tensor, nullptr, nullptr), bad,
+          "here it is sympow_states_write");
+
+  CGradients gradients, of_cpu;
+  refused(sympow_state_gradients_create(call.states, &S.tensor, nullptr, nullptr, &gradients), bad,
+          "normaliser is null");
+  refused(sympow_state_gradients_create(call.states, &S.tensor, &Z.tensor, &angles.tensor, &gradients), not_built,
+          "angles must be null: on a CUDA device there are no gradients in the angles");
+  fine(sympow_state_gradients_create(call.states, &S.tensor, &Z.tensor, nullptr, &gradients));
+  refused(sympow_state_gradients_read(gradients, nullptr, nullptr, nullptr), bad,
+          "state_gradients are on a CUDA device");
+  fine(sympow_state_gradients_create(on_cpu, nullptr, nullptr, nullptr, &of_cpu));
+  const auto take_back = [&](sympow_states* states, sympow_state_gradients* given, sympow_status expected,
+                             const char* words) {
+    refused(sympow_attend_vjp(call.attention, &call.in, &call.d_rows.tensor, states, given, &call.to, call.workspace,
+                              nullptr),
+            expected, words);
+  };
+  take_back(nullptr, gradients, bad, "states is null");
+  take_back(on_cpu, nullptr, bad, "states are on a CPU");
+  take_back(call.states, of_cpu, bad, "state_gradients are on a CPU, must be where the queries are");
+  call.to.scale = &Z.tensor, Z.tensor.dtype.bits = 64, Z.tensor.ndim = 0;
+  take_back(call.states, gradients, bad, "normaliser and gradients->scale share memory");
+  call.to.scale = nullptr;
+  sympow_state_shape shape = call.shape;
+  shape.e = 8, S.shape[3] = 8, S.tensor.strides = nullptr, Z.tensor.dtype.bits = 32, Z.tensor.ndim = 3;
+  CStates others;
+  CGradients of_others;
+  fine(sympow_states_create(call.attention, &shape, nullptr, &others));
+  fine(sympow_state_gradients_create(others, &S.tensor, &Z.tensor, nullptr, &of_others));
+  take_back(call.states, of_others, no_match, "state_gradients has other sizes, type or power than states");
+}
+
 void of_handles() {
   Call call;
   call.with_states = true;
@@ -202,7 +269,7 @@ void of_handles() {
   memory.tensor.data = reinterpret_cast<void*>(place), memory.strides[0] = 2;
   refused(sympow_workspace_create(&memory.tensor, &workspace), bad, "memory: strides[0] is 2, must be 1");
   std::size_t bytes = 0;
-  refused(sympow_workspace_bytes(attention, &call.in, 4, &bytes), bad, "call is 4, must lie in 0 … 3");
+  refused(sympow_workspace_bytes(attention, &call.in, 5, &bytes), bad, "call is 5, must lie in 0 … 4");
 
   CStates states, on_cpu;
   sympow_state_shape shape = call.shape;
@@ -238,7 +305,7 @@ void of_handles() {
   refused(sympow_states_write(call.states, nullptr, nullptr, nullptr), bad, words);
   refused(sympow_states_save(call.states, "nowhere"), bad, words);
   refused(sympow_states_load(call.states, "nowhere"), bad, words);
-  refused(sympow_state_gradients_create(call.states, nullptr, nullptr, nullptr, &gradients), bad, words);
+  refused(sympow_state_gradients_create(call.states, nullptr, nullptr, nullptr, &gradients), bad, "sums is null");
   refused(sympow_states_move(call.states, call.states, nullptr, nullptr, nullptr), bad, "both on a CUDA device");
   refused(sympow_states_move(on_cpu, on_cpu, nullptr, nullptr, nullptr), bad, "both on a CPU");
   refused(sympow_states_move(on_cpu, call.states, nullptr, nullptr, nullptr), no_match,
@@ -247,6 +314,8 @@ void of_handles() {
           "states are on a CPU");
   std::int64_t tokens = 0;
   refused(sympow_states_tokens(call.states, B, 0, &tokens), bad, "sequence 2, head 0 is not among the states");
+
+  of_state_arrays(call, on_cpu);
 
   // Arrays on a CPU with handles of a device.
   Tensor<float> x({B, T, H, d}), y({B, T, H, e}), v({B, T, H, e});

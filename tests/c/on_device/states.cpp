@@ -1,56 +1,10 @@
 // States on a device: prefill and decoding over folds with the bits of sympow::cuda, and their way to a CPU and back.
-#include "batch.hpp"
+#include "own_states.hpp"
 #include "tests.hpp"
 
 namespace sympow::test {
 
 namespace {
-
-/// States of a batch on the device, and their memory.
-struct OwnStates {
-  DeviceBytes memory;
-  CStates handle;
-
-  OwnStates(const sympow_attention* attention, const Sizes& x) : memory(bytes(attention, x)) {
-    sympow_state_shape shape = shape_of(x);
-    shape.memory = memory.view();
-    fine(sympow_states_create(attention, &shape, nullptr, &handle));
-  }
-  static sympow_state_shape shape_of(const Sizes& x) {
-    sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
-    shape.batch = x.B, shape.heads = x.Hg == 0 ? x.Hk : x.Hg, shape.d = x.d, shape.e = x.e;
-    shape.device = {SYMPOW_CUDA, 0}, shape.dtype = x.type, shape.key_heads = x.Hk;
-    return shape;
-  }
-  static std::size_t bytes(const sympow_attention* attention, const Sizes& x) {
-    const sympow_state_shape shape = shape_of(x);
-    std::size_t n = 0;
-    fine(sympow_states_bytes(attention, &shape, &n));
-    return n;
-  }
-};
-
-/// The same of sympow::cuda.
-struct CudaStates {
-  Array<std::byte> state_memory, tail_memory;
-  cuda::State state;
-  cuda::Tail tail;
-
-  explicit CudaStates(const cuda::Problem& p) : state_memory(state_bytes(p)), tail_memory(tail_bytes(p)) {
-    done(cuda::state_in(p, state_memory.data(), state_memory.size(), state));
-    done(cuda::tail_in(p, 64, tail_memory.data(), tail_memory.size(), tail));
-  }
-  static std::size_t state_bytes(const cuda::Problem& p) {
-    std::size_t n = 0;
-    done(cuda::state_bytes(p, n));
-    return n;
-  }
-  static std::size_t tail_bytes(const cuda::Problem& p) {
-    std::size_t n = 0;
-    done(cuda::tail_bytes(p, 64, n));
-    return n;
-  }
-};
 
 /// Steps of a decoding after a prompt: tokens of each, the tail of 64 being folded where it has no room.
 const std::vector<std::int64_t> steps = {1, 40, 30, 1};

@@ -120,7 +120,7 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
   const Array<std::byte> d_rows_memory(arrays.bytes(d_rows, x.query_heads, x.e));
   const Format floats{cuda::Element::f32};
   const Result factors("factors", floats, arrays.places, x.query_heads, 1);
-  const Result q("dq", x.format, arrays.places, x.query_heads, x.d), k("dk", x.format, arrays.places, x.key_heads, x.d),
+  Result q("dq", x.format, arrays.places, x.query_heads, x.d), k("dk", x.format, arrays.places, x.key_heads, x.d),
       v("dv", x.format, arrays.places, x.key_heads, x.e), gates("d log gate", floats, arrays.places, x.gate_heads, 1),
       beta("dβ", floats, arrays.places, x.key_heads, 1);
   const Array<double> d_scale(1);
@@ -163,19 +163,43 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
     if (!run(part.problem, part.inputs, part.outputs, nullptr)) return;
     parts.push_back(part);
   }
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    std::size_t size = 0;
-    if (!done(cuda::attention_vjp_workspace(part->problem, size))) return;
-    const Array<std::byte> workspace(size);
-    if (!done(cuda::attend_vjp(part->problem, part->inputs, part->rows, part->gradients, workspace.data(), size,
-                               nullptr)))
-      return;
-    runtime(cudaStreamSynchronize(nullptr));
-    done(cuda::attention_form(part->problem, form, chunk));
-    scale += d_scale.values()[0];
-    const std::vector<double> of_part = d_rates.values();
-    for (std::size_t u = 0; u < all_rates.size(); ++u) all_rates[u] += of_part[u];
-  }
+  // All bytes of gradients. `left`: of what the forward pass leaves in their workspace.
+  const auto take_back = [&](bool left) {
+    scale = 0;
+    std::fill(all_rates.begin(), all_rates.end(), 0.);
+    for (Result* result : {&q, &k, &v, &gates, &beta}) result->memory.fill(0xff);
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+      std::size_t size = 0;
+      done(cuda::attention_vjp_workspace(part->problem, size));
+      const Array<std::byte> workspace(size);
+      cuda::Forward forward;
+      cuda::Outputs outputs = part->outputs;
+      cuda::RowGradients rows = part->rows;
+      if (left) {
+        outputs.forward = &forward, rows.forward = &forward;
+        done(cuda::attend(part->problem, part->inputs, outputs, workspace.data(), size, nullptr));
+      }
+      if (!done(cuda::attend_vjp(part->problem, part->inputs, rows, part->gradients, workspace.data(), size, nullptr)))
+        return std::vector<std::byte>();
+      runtime(cudaStreamSynchronize(nullptr));
+      done(cuda::attention_form(part->problem, form, chunk));
+      scale += d_scale.values()[0];
+      const std::vector<double> of_part = d_rates.values();
+      for (std::size_t u = 0; u < all_rates.size(); ++u) all_rates[u] += of_part[u];
+    }
+    std::vector<std::byte> bytes;
+    for (const auto& more : {q.bytes(), k.bytes(), v.bytes(), gates.bytes(), beta.bytes()})
+      bytes.insert(bytes.end(), more.begin(), more.end());
+    const auto of_rates = std::as_bytes(std::span(all_rates));
+    bytes.insert(bytes.end(), of_rates.begin(), of_rates.end());
+    return bytes;
+  };
+  const std::vector<std::byte> all = take_back(false);
+  if (all.empty()) return;
+  const double scale_alone = scale;
+  const std::vector<std::byte> adjoint_alone = adjoint.memory.values();
+  require(take_back(true) == all && scale == scale_alone && adjoint.memory.values() == adjoint_alone,
+          "%s: other bits from what the forward pass left", what.c_str());
   const double states = form == cuda::Form::chunked ? static_cast<double>(x.tokens) / chunk + 1 : 0;
   const double rule = GradientRule::factor(x.power, x.format.u(), states, x.rotary.has_value());
   GradientRule::Entries rates(all_rates.size()), of_scale(1);
@@ -200,11 +224,6 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
   const double scale_off = std::min(rule * of_scale.bound[0], of_scale.off[0]);
   require(std::abs(scale - of_scale.exact[0]) <= scale_off, "%s: d scale is %g, not %g ± %g", what.c_str(), scale,
           of_scale.exact[0], scale_off);
-  std::vector<std::byte> all = q.bytes();
-  for (const auto& more : {k.bytes(), v.bytes(), gates.bytes(), beta.bytes()})
-    all.insert(all.end(), more.begin(), more.end());
-  const auto of_rates = std::as_bytes(std::span(all_rates));
-  all.insert(all.end(), of_rates.begin(), of_rates.end());
   std::printf("  %-52s %4.2f of the rule, bits %016llx\n", what.c_str(), worst, digest(all));
 }
 

@@ -313,6 +313,34 @@ void refusals_of_gradients() {
   });
   check(Code::workspace_too_small, "the workspace has 1024 bytes and must have", [](VjpCall& c) { c.bytes = 1024; });
   bad("the workspace is a null pointer", [](VjpCall& c) { c.workspace = nullptr; });
+  const auto stale = [&](const char* text, const std::function<void(cuda::Forward&)>& spoil) {
+    cuda::Forward forward;
+    bad(text, [&](VjpCall& c) {
+      forward = {c.problem, c.inputs, c.workspace};
+      spoil(forward);
+      c.rows.forward = &forward;
+    });
+  };
+  stale("forward: an attend that was put on its stream has left nothing", [](cuda::Forward& x) { x = {}; });
+  stale("forward: it was left in the workspace at 0x100, and this one is at 0x",
+        [](cuda::Forward& x) { x.workspace = address(0x100); });
+  stale("forward: it was left by another problem", [](cuda::Forward& x) { x.problem.tokens = 64; });
+  stale("forward: it was left by another problem", [](cuda::Forward& x) { x.problem.scale = 2; });
+  stale("forward: it was left by other inputs", [](cuda::Forward& x) { x.inputs.values.head = 8; });
+  stale("forward: it was left by other inputs",
+        [](cuda::Forward& x) { x.inputs.initial_state.mass = address<float>(16); });
+  {
+    const VjpCall call;
+    cuda::Outputs outputs = call.outputs;
+    outputs.final_state = {}, outputs.condition = {};
+    cuda::Forward forward;
+    outputs.forward = &forward;
+    std::size_t bytes = 0;
+    require(cuda::attention_workspace(call.problem, bytes).ok(), "a workspace");
+    const cuda::Status status = cuda::attend(call.problem, call.inputs, outputs, call.workspace, bytes, nullptr);
+    require(status.code() == Code::workspace_too_small && !forward.workspace, "a workspace too small to leave it: %s",
+            status.text());
+  }
   refuses(Code::bad_argument, "factors: they are there, but rows are not normalised", [](Call& c) {
     c.problem.normalised = false;
     c.outputs.factors = c.outputs.condition;

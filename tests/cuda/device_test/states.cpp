@@ -1,6 +1,9 @@
 // Initial and final states: one run is two runs joined; a final state is the sum that it says it is.
 #include <array>
+#include <limits>
+#include <numbers>
 #include <numeric>
+#include <random>
 
 #include "call.hpp"
 #include "tests.hpp"
@@ -98,6 +101,109 @@ void check_sums() {
   }
 }
 
+/// visit(m, P! / Π r!, channels) of all monomials, in lexicographic order.
+template <class Visit>
+void each_monomial(int power, int d, const Visit& visit) {
+  std::vector<int> channels(static_cast<std::size_t>(power), 0);
+  for (std::size_t m = 0;; ++m) {
+    double coefficient = 1, run = 1;
+    for (std::size_t p = 1; p < channels.size(); ++p) {
+      run = channels[p] == channels[p - 1] ? run + 1 : 1;
+      coefficient *= static_cast<double>(p + 1) / run;
+    }
+    visit(m, coefficient, channels);
+    std::size_t last = channels.size();
+    while (last > 0 && channels[last - 1] == d - 1) --last;
+    if (last == 0) return;
+    const int next = channels[last - 1] + 1;
+    std::fill(channels.begin() + static_cast<std::ptrdiff_t>(last) - 1, channels.end(), next);
+  }
+}
+
+/// States from arrays and back, each entry rounded once: those of the last one are 0, the first has a mass.
+void check_arrays(int power, int d, bool is_gradient) {
+  cuda::Problem p = problem_of(power, d);
+  const std::string what = "arrays, P " + std::to_string(power) + ", d " + std::to_string(d) +
+                           (is_gradient ? ", of a gradient" : ", of a state");
+  if (!is_compiled(what, p)) return;
+  const Array<double> rates(std::vector<double>(static_cast<std::size_t>(d / 2), 1.));
+  if (!is_gradient) p.rates = rates.data();
+  const auto states = static_cast<std::size_t>(p.batch * p.gate_heads), e = static_cast<std::size_t>(p.e);
+  const auto D = static_cast<std::size_t>(cuda::monomials(power, d)), pairs = static_cast<std::size_t>(d / 2);
+  std::mt19937 random(8);
+  std::normal_distribution<double> normal;
+  std::vector<float> S(states * D * e), Z(states * D);
+  std::vector<double> angles(states * pairs);
+  for (std::size_t n = 0; n + 1 < states; ++n) {
+    const double unit = std::exp2(40. * (static_cast<double>(n) - 1));
+    for (std::size_t i = 0; i < D * e; ++i) S[n * D * e + i] = static_cast<float>(unit * normal(random));
+    for (std::size_t m = 0; m < D; ++m)
+      Z[n * D + m] = static_cast<float>(unit * (n == 0 ? 1 : -1) * static_cast<double>(1 + m % 3));
+  }
+  for (double& x : angles) x = 9 * normal(random);
+  const Array<float> of_S(S), of_Z(Z), to_S(S.size()), to_Z(Z.size());
+  const Array<double> of_angles(angles), to_angles(angles.size());
+  const OwnState own(p);
+  if (!done(cuda::state_of_arrays(p, {of_S.data(), of_Z.data(), p.rates ? of_angles.data() : nullptr}, own.state,
+                                  is_gradient, nullptr)) ||
+      !done(cuda::state_to_arrays(p, own.state, {to_S.data(), to_Z.data(), p.rates ? to_angles.data() : nullptr},
+                                  nullptr)))
+    return;
+  runtime(cudaDeviceSynchronize());
+  const auto copy = [](const auto* data, std::size_t n) {
+    std::vector<std::remove_const_t<std::remove_pointer_t<decltype(data)>>> values(n);
+    runtime(cudaMemcpy(values.data(), data, n * sizeof values[0], cudaMemcpyDeviceToHost));
+    return values;
+  };
+  const auto s = copy(own.state.sums, S.size()), z = copy(own.state.normaliser, Z.size());
+  const auto A = copy(own.state.mass, states);
+  const auto L = copy(own.state.level, states);
+  const auto back_S = to_S.values(), back_Z = to_Z.values();
+  constexpr double u = 0x1p-24;
+  double worst = 0;
+  const auto look = [&worst](double found, double exact, double bound) {
+    const double off = std::abs(found - exact);
+    worst = off <= bound ? std::max(worst, bound > 0 ? off / bound : 0.) : 1 / 0.;
+  };
+  const auto wide = [](float x) { return static_cast<double>(x); };
+  for (std::size_t n = 0; n < states; ++n) {
+    double largest = 0, mass = 0, sizes = 0;
+    for (std::size_t i = 0; i < D * e; ++i) largest = std::max(largest, std::abs(wide(S[n * D * e + i])));
+    for (std::size_t m = 0; m < D; ++m) largest = std::max(largest, std::abs(wide(Z[n * D + m])));
+    int exponent = 0;
+    std::frexp(largest, &exponent);
+    require(L[n] == (largest == 0 ? -std::numeric_limits<double>::infinity() : exponent), "%s: the level of state %d",
+            what.c_str(), static_cast<int>(n));
+    each_monomial(power, d, [&](std::size_t m, double coefficient, const std::vector<int>& channels) {
+      const double factor = std::ldexp(1 / std::sqrt(coefficient), -exponent), of_z = wide(Z[n * D + m]) * factor;
+      const auto entry = [&](float there, float back, float given) {
+        look(wide(there), wide(given) * factor, (1 + 1e-6) * u * std::abs(wide(given) * factor));
+        look(wide(back), wide(given), (2 + 1e-6) * u * std::abs(wide(given)));
+      };
+      entry(z[n * D + m], back_Z[n * D + m], Z[n * D + m]);
+      for (std::size_t i = (n * D + m) * e; i < (n * D + m + 1) * e; ++i) entry(s[i], back_S[i], S[i]);
+      bool is_square = power % 2 == 0;
+      for (std::size_t q = 1; is_square && q < channels.size(); q += 2) is_square = channels[q] == channels[q - 1];
+      const double half = power == 4 && channels.front() != channels.back() ? 2 : 1;
+      if (is_square) mass += half * of_z, sizes += half * std::abs(of_z);
+    });
+    if (is_gradient)
+      mass = std::ldexp(largest, -exponent);
+    else
+      mass = std::max(mass, 0.);
+    look(wide(A[n]), mass, (1 + 1e-6) * u * mass + sizes * 0x1p-45);
+    if (!p.rates) continue;
+    const auto turned = to_angles.values();
+    for (std::size_t j = 0; j < pairs; ++j) {  // of one key head
+      const double given = angles[n / 2 * 2 * pairs + j];
+      look(std::remainder(turned[n * pairs + j] - given, 2 * std::numbers::pi), 0, 0x1p-50 * (std::abs(given) + 7));
+      require(std::abs(turned[n * pairs + j]) < 3.1416, "%s: an angle is not reduced", what.c_str());
+    }
+  }
+  require(worst <= 1, "%s: %g times the bound off", what.c_str(), worst);
+  std::printf("  %-52s %4.2f of the bound, bits %016llx\n", what.c_str(), worst, digest(own.memory.values()));
+}
+
 }  // namespace
 
 void test_states() {
@@ -121,6 +227,8 @@ void test_states() {
                    p, Tokens(p, Gates::slow, 5).turned({halves, [](int t) { return 1 + .9 * std::sin(t); }, 0}), 70);
     }
   check_sums();
+  for (const auto [power, d] : {std::array{1, 64}, {2, 16}, {2, 128}, {3, 16}, {4, 16}})
+    for (const bool is_gradient : {false, true}) check_arrays(power, d, is_gradient);
 }
 
 }  // namespace sympow::test

@@ -1,7 +1,5 @@
 // Decoding in few instantiations, quick to compile.
-#include "decode_expected.hpp"
-
-#include "catch.hpp"
+#include "decode_cases.hpp"
 
 using namespace sympow::test;
 
@@ -48,6 +46,13 @@ TEST_CASE("decoding is right", "[cuda]") {
   full.query = full.state = full.key = 1, full.batch = 1, full.tail = 114, full.tokens = 14, full.e = 256;
   require_right<DecodeProblem<bf16, 2, 32, 8>>(full);
 }
+
+TEST_CASE("a row is degenerate by the noise that is asked for", "[cuda]") {
+  check_noise<bf16, 2, 16, 1>();
+  check_noise<bf16, 3, 16, 8>();
+}
+
+TEST_CASE("threads that are left over load and store nothing", "[cuda]") { check_threads_left_over<bf16, 2, 16, 1>(); }
 
 TEST_CASE("what lies behind a gate of 0 is not looked at", "[cuda]") {
   DecodeCase c;

@@ -5,8 +5,7 @@ mutant(one_chunk_more "if (n >= sequence.chunks) return" "if (n > sequence.chunk
 mutant(first_is_one_warp_early "if (v == w) first = before" "if (v + 1 == w) first = before")
 mutant(mass_behind_a_reset "before.reset >= from || unit" "before.reset > from || unit")
 mutant(mass_before_a_reset "where(i < before.reset, 0.f, two_to(key" "where(i <= before.reset, 0.f, two_to(key")
-# Any unit gives the same mass, but for a rounding that the bound allows.
-survivor(unit_is_not_whole "new_unit = ceiling(before.level)" "new_unit = before.level")
+mutant(unit_is_not_whole "new_unit = ceiling(before.level)" "new_unit = before.level")
 mutant(weight_before_a_reset "none = i < before.reset ||" "none = i <= before.reset ||")
 mutant(total_behind_a_reset "where(before.reset < 0, before.sum, -infinity)" "where(before.reset <= 0, before.sum, -infinity)")
 mutant(one_gate_more "args.log_gates.at(tokens.b, i + tokens.first, tokens.h), i < tokens.length" "args.log_gates.at(tokens.b, i + tokens.first, tokens.h), i <= tokens.length")

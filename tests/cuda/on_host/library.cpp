@@ -9,6 +9,7 @@
 #include "library/fold.cu"
 #include "library/plan.cu"
 #include "library/state.cpp"
+#include "library/state_arrays.cu"
 
 namespace sympow::cuda::library {
 

@@ -14,6 +14,16 @@ struct Inputs {
   ConstView log_gates;       ///< [B, T, gate heads] of float: log γ ≤ 0, -∞ included; any multiple of 4 bytes apart
   ConstState initial_state;  ///< before the first token; null pointers: there is none
   ConstView beta = {};       ///< [B, T, Hk] of float, of rotary, finite; any multiple of 4 bytes apart. No data: all 1
+
+  friend bool operator==(const Inputs&, const Inputs&) = default;
+};
+
+/// What an `attend` has left in its workspace for `attend_vjp` (RowGradients::forward): weights, and states before chunks.
+/// It holds until something else is put into the workspace, and any number of gradients may be taken of it.
+struct Forward {
+  Problem problem = {};
+  Inputs inputs = {};
+  const void* workspace = nullptr;  ///< null: nothing was left
 };
 
 struct Outputs {
@@ -21,6 +31,8 @@ struct Outputs {
   View condition;     ///< [B, T, Hq] of float, if wanted: see attend
   State final_state;  ///< after the last token, if wanted; it may be the memory of the initial one
   View factors = {};  ///< [B, T, Hq] of float, if wanted, of normalised rows: what attend_vjp needs of them
+  Forward* forward =
+      nullptr;  ///< on the host, if wanted; the workspace then has the bytes of `attention_vjp_workspace`
 };
 
 /// The form and chunk that `attend` takes for this problem: what it says, or what the cost model chooses.

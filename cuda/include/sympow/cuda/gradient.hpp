@@ -11,6 +11,9 @@ struct RowGradients {
   ConstView rows = {};          ///< Y, as `attend` wrote it; of normalised rows, as the next, or for d scale
   ConstView factors = {};       ///< [B, T, Hq] of float: Outputs::factors
   ConstState final_state = {};  ///< what comes back to the final state, if anything does: see attend_vjp
+  /// What the `attend` of the same problem and inputs has left in this workspace: its weights and states are not made
+  /// again, and the initial state is not read again. Null: they are.
+  const Forward* forward = nullptr;
 };
 
 /// Of queries, keys and values in the problem's element, laid out like these; tokens beyond the length of a sequence
@@ -28,7 +31,7 @@ struct Gradients {
 
 /// The bytes of the workspace of `attend_vjp`, whose pointer is aligned to 256 bytes: that of the `attend`, and for
 /// each token 2 (d + e) + 52 a query head and 2 d a key head; 8 more for each block of 64 tokens, and for each two of
-/// them, of a chunk and query head, in the quadratic form of a sequence. The chunked form keeps 2 D e + 4 D bytes more
+/// them, of a chunk and query head, in the quadratic form of a sequence. The chunked form keeps 2 D e + 8 D bytes more
 /// for each chunk and state head, and 16 of a token. Of floats it is 4 in the place of each 2 so far, of split states 4
 /// D e. With rotary there are 16 + d/16 more of a query head and token, 16 + 4 d + d/16 of a key head, twice 8 + 4 d in
 /// the chunked form, and as many for two blocks as said.

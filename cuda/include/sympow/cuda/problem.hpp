@@ -66,6 +66,7 @@ struct Problem {
   bool is_normalised() const noexcept { return normalised.value_or(power % 2 == 0); }
   /// Hs: gates that query heads have of their own give each of them a state.
   std::int64_t state_heads() const noexcept { return gate_heads == 0 ? key_heads : gate_heads; }
+  friend bool operator==(const Problem&, const Problem&) = default;
 };
 
 }  // namespace sympow::cuda

@@ -21,6 +21,8 @@ struct ConstView {
   const void* data = nullptr;
   Element element = Element::bf16;
   std::int64_t sequence = 0, token = 0, head = 0;
+
+  friend bool operator==(const ConstView&, const ConstView&) = default;
 };
 
 /// The same, to be written.

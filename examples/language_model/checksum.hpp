@@ -1,0 +1,29 @@
+// A checksum of bytes: of checkpoints, of documents, of places in a run.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace language_model {
+
+static_assert(std::endian::native == std::endian::little, "files are little-endian, and this machine is not");
+
+/// FNV-1a over the size and words of 8 bytes, the last filled up by zeros, with a shift that carries high bits down. A
+/// change within one word is always seen; damage is, attack is not. `sum` is that of the bytes before, if any.
+inline std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t sum = 14695981039346656037u) {
+  const auto add = [&](const void* data, std::size_t size) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data, size);
+    sum = (sum ^ word) * 1099511628211u;
+    sum ^= sum >> 32;
+  };
+  const std::uint64_t size = bytes.size();
+  add(&size, sizeof size);
+  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) add(bytes.data(), 8);
+  if (!bytes.empty()) add(bytes.data(), bytes.size());
+  return sum;
+}
+
+}  // namespace language_model

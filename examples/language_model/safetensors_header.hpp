@@ -1,0 +1,201 @@
+// What stands before the numbers of a safetensors file, as JSON: https://huggingface.co/docs/safetensors
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sympow/io/npy.hpp>
+
+namespace language_model {
+
+/// A file that is not a safetensors file, or not one of these tensors. The message names it and says what is wrong.
+struct InvalidSafetensors : sympow::InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
+template <class... Words>
+[[noreturn]] void refuse(const std::string& path, const Words&... words) {
+  sympow::detail::raise<InvalidSafetensors>(path, ": ", words...);
+}
+
+using sympow::io::Shape;  // the last axis runs fastest
+using Metadata = std::map<std::string, std::string>;
+
+/// Which tensor of floats stands in which of the bytes after the header, in their order, and what else a file says.
+struct Header {
+  struct Entry {
+    std::string name;
+    Shape shape;
+    std::uint64_t begin = 0, end = 0;
+  };
+  std::vector<Entry> entries;
+  Metadata metadata;
+};
+
+inline std::string json(std::string_view text) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char c : text)
+    if (static_cast<unsigned char>(c) < ' ')
+      result.append("\\u00") += {digits[c / 16], digits[c % 16]};
+    else
+      result.append(c == '"' || c == '\\' ? "\\" : "") += c;
+  return result + '"';
+}
+
+inline std::string json(const Shape& shape) {
+  std::string list = "[", comma;
+  for (const std::ptrdiff_t size : shape) list += std::exchange(comma, ",") + std::to_string(size);
+  return list + ']';
+}
+
+/// Padded by spaces to a multiple of 8 bytes.
+inline std::string json(const Header& header) {
+  std::string text = "{\"__metadata__\":{", comma;
+  for (const auto& [key, value] : header.metadata) text += std::exchange(comma, ",") + json(key) + ":" + json(value);
+  text += '}';
+  for (const auto& [name, shape, begin, end] : header.entries) {
+    text += "," + json(name) + ":{\"dtype\":\"F32\",\"shape\":" + json(shape);
+    text += ",\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+  }
+  text += '}';
+  return text.append((8 - text.size() % 8) % 8, ' ');
+}
+
+/// Reads a header from anywhere, by this grammar alone: an object of objects, and nothing deeper.
+class HeaderReader {
+ public:
+  /// Both must outlive the reader.
+  HeaderReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+
+  /// A header whose tensors fill so many bytes, without gap or overlap. Throws `InvalidSafetensors`.
+  Header read(std::uint64_t bytes) {
+    Header header;
+    object([&](const std::string& name) {
+      if (name != "__metadata__") return header.entries.push_back(entry(name));
+      object([&](const std::string& key) { header.metadata[key] = string(); });
+    });
+    skip_space();
+    if (at_ != text_.size()) fail("goes on after its end");
+    std::ranges::sort(header.entries, {}, [](const auto& entry) { return std::pair(entry.begin, entry.end); });
+    std::uint64_t at = 0;
+    for (const auto& [name, shape, begin, end] : header.entries) {
+      const auto size = sympow::io::entries_of(shape, sizeof(float));
+      if (!size || end < begin || end - begin != *size * sizeof(float))
+        refuse(path_, "tensor ", json(name), " of shape ", json(shape), " cannot have the bytes ", begin, " to ", end);
+      if (begin != at)
+        refuse(path_, "tensor ", json(name), " begins at byte ", begin, ", the one before it ends at ", at);
+      at = end;
+    }
+    if (at != bytes) refuse(path_, "its tensors take ", at, " bytes, the file has ", bytes, " after its header");
+    return header;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const { refuse(path_, "its header, at byte ", at_, ", ", why); }
+  void skip_space() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
+  bool accept(char c) {
+    skip_space();
+    const bool is_there = at_ < text_.size() && text_[at_] == c;
+    if (is_there) ++at_;
+    return is_there;
+  }
+  void expect(char c) {
+    if (!accept(c)) fail(std::string("lacks a ") + c);
+  }
+  char next() {
+    if (at_ == text_.size()) fail("has a string without an end");
+    return text_[at_++];
+  }
+
+  // Each key once; `member` reads what stands after it.
+  template <class Member>
+  void object(const Member& member) {
+    std::set<std::string> keys;
+    expect('{');
+    if (accept('}')) return;
+    do {
+      const std::string key = string();
+      if (!keys.insert(key).second) fail("has " + json(key) + " twice");
+      expect(':');
+      member(key);
+    } while (accept(','));
+    expect('}');
+  }
+
+  Header::Entry entry(const std::string& name) {
+    Header::Entry entry{name, {}, 0, 0};
+    int members = 0;
+    object([&](const std::string& key) {
+      ++members;
+      if (key == "dtype") {
+        if (const std::string type = string(); type != "F32") fail(json(name) + " is of " + type + ", must be of F32");
+      } else if (key == "shape") {
+        for (const std::uint64_t size : numbers()) entry.shape.push_back(static_cast<std::ptrdiff_t>(size));
+      } else if (key == "data_offsets") {
+        const std::vector<std::uint64_t> offsets = numbers();
+        if (offsets.size() != 2) fail("must have 2 data_offsets");
+        entry.begin = offsets[0];
+        entry.end = offsets[1];
+      } else {
+        fail("has the unknown key " + json(key));
+      }
+    });
+    if (members != 3) fail("must have dtype, shape and data_offsets of " + json(name));
+    return entry;
+  }
+
+  // Whole numbers below 2^63, each a size or a place in a file.
+  std::vector<std::uint64_t> numbers() {
+    std::vector<std::uint64_t> found;
+    expect('[');
+    if (accept(']')) return found;
+    do {
+      skip_space();
+      std::uint64_t number = 0;
+      const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
+      if (error != std::errc() || !std::in_range<std::ptrdiff_t>(number)) fail("must have a whole number below 2^63");
+      at_ = static_cast<std::size_t>(end - text_.data());
+      found.push_back(number);
+    } while (accept(','));
+    expect(']');
+    return found;
+  }
+
+  // Of escapes, those that the format's own library writes: all that is no control character stands there as it is.
+  std::string string() {
+    constexpr std::string_view letters = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
+    std::string result;
+    expect('"');
+    for (char c = next(); c != '"'; c = next()) {
+      if (static_cast<unsigned char>(c) < ' ') fail("has a control character in a string");
+      if (c == '\\') {
+        c = next();
+        if (const std::size_t n = letters.find(c); n != std::string_view::npos) {
+          c = meanings[n];
+        } else {
+          const char* const digits = text_.data() + at_;
+          unsigned code = 128;
+          if (c == 'u' && text_.size() - at_ > 4 && std::from_chars(digits, digits + 4, code, 16).ptr == digits + 4)
+            at_ += 4;
+          if (code > 127) fail("has an escape in a string that is not of ASCII");
+          c = static_cast<char>(code);
+        }
+      }
+      result += c;
+    }
+    return result;
+  }
+
+  std::string_view text_;
+  const std::string& path_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace language_model

@@ -1,0 +1,278 @@
+// An attention layer: heads whose queries, keys, values and transitions are projections of tokens.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <sympow/layer/recipe.hpp>
+
+#include <sympow/attention/batch.hpp>
+
+namespace SYMPOW_NAMESPACE {
+
+/// Sizes of an attention layer.
+struct LayerShape {
+  Index d_model = 0;    ///< numbers of a token
+  Index heads = 0;      ///< H, of queries
+  Index key_heads = 0;  ///< H_kv, a divisor of H; 0 is H
+  Index d = 0;          ///< key dimension of a head
+  Index e = 0;          ///< value dimension of a head
+};
+
+/// Run-time choices of a layer.
+struct LayerOptions {
+  bool normalizes_rows = false;  ///< y ← y / √(|y|²/e + 10⁻⁵) in every head: for sums, whose rows grow with T
+  BatchOptions attention = {};   ///< `head.scale` stands beside d^{-1/2}
+};
+
+/// The weights of a layer, or gradients of them. `AttentionLayer` has views of them by name.
+template <class S>
+struct LayerWeights {
+  using Scalar = S;
+  Matrix<S> in;      ///< [W_Q; W_K; W_V; W_Z], rows × d_model
+  Matrix<S> out;     ///< W_O, d_model × H e
+  Matrix<S> recipe;  ///< n_p × H_kv
+};
+
+/// What a forward pass leaves for the backward pass, and scratch; of one call at a time.
+template <class Scalar>
+struct LayerPass {
+  Matrix<Scalar> projected;  ///< [Q; K; V; Z] of every token
+  Matrix<Scalar> written;    ///< [K; V] of every key head as they go into the state, if the recipe writes
+  Matrix<Scalar> rows;       ///< H e × tokens, what W_O is given
+  Matrix<Scalar> lengths;    ///< H × tokens, what rows were divided by if the layer normalises them
+  Workspaces<Scalar> workspaces;
+};
+
+/// An attention layer without a residual path:
+///
+///     [Q; K; V; Z] = [W_Q; W_K; W_V; W_Z] X,   A_h = recipe(Z_h),   Y_h = form(feature, A_h, Q_h, K_g, V_g, d^{-1/2})
+///     layer(X) = W_O [Y_1; …; Y_H]
+///
+/// by feature map and recipe: `SymmetricPower<2>{}` with `ForgetGate{} * LearnedRotary(theta)` is conformal-sympow,
+/// `Exponential{}` with `Fixed(rotary(theta))` a softmax layer with rotary positions. Tokens are columns, those of a
+/// sequence one after the other; all sequences of a call have the same number. Immutable; weights are given to every
+/// call. Source: Conformal Transformations, §3.
+template <FeatureMap F, Recipe R, class Normalization = DefaultNormalization>
+class AttentionLayer {
+ public:
+  using Feature = F;
+  using Rule = R;
+  static constexpr bool writes = R::writes;
+
+  /// Throws `ShapeMismatch` for a size that is not positive and heads that key heads do not divide.
+  AttentionLayer(LayerShape shape, F feature, R recipe, LayerOptions options = {})
+      : shape_(shape), feature_(std::move(feature)), recipe_(std::move(recipe)), options_(options) {
+    if (shape_.key_heads == 0) shape_.key_heads = shape_.heads;
+    for (const auto& [name, size] : {std::pair{"d_model", shape_.d_model},
+                                     {"heads", shape_.heads},
+                                     {"key_heads", shape_.key_heads},
+                                     {"d", shape_.d},
+                                     {"e", shape_.e}})
+      if (size < 1) detail::raise<ShapeMismatch>("layer: ", name, " is ", size, ", must be at least 1");
+    if (shape_.heads % shape_.key_heads != 0)
+      detail::raise<ShapeMismatch>("layer: key_heads is ", shape_.key_heads, ", must divide heads, which is ",
+                                   shape_.heads);
+    options_.attention.head.scale /= std::sqrt(static_cast<double>(shape_.d));
+  }
+
+  [[nodiscard]] const LayerShape& shape() const { return shape_; }
+  [[nodiscard]] const F& feature() const { return feature_; }
+  [[nodiscard]] const R& recipe() const { return recipe_; }
+  [[nodiscard]] bool normalizes_rows() const { return options_.normalizes_rows; }
+  /// The options of its batch, with d^{-1/2} in the scale.
+  [[nodiscard]] const BatchOptions& batch_options() const { return options_.attention; }
+
+  [[nodiscard]] Index logits() const { return recipe_.logits(shape_.d); }                 ///< n_z, of a key head
+  [[nodiscard]] Index recipe_parameters() const { return recipe_.parameters(shape_.d); }  ///< n_p, of a key head
+  /// Number of weights.
+  [[nodiscard]] Index size() const {
+    return shape_.d_model * (projected() + shape_.heads * shape_.e) + shape_.key_heads * recipe_parameters();
+  }
+  /// Numbers that a token is projected to: H d, H_kv d, H_kv e and H_kv n_z of Q, K, V and Z.
+  [[nodiscard]] Index projected() const { return first_logit() + shape_.key_heads * logits(); }
+  [[nodiscard]] Index first_key() const { return shape_.heads * shape_.d; }
+  [[nodiscard]] Index first_value() const { return first_key() + shape_.key_heads * shape_.d; }
+  [[nodiscard]] Index first_logit() const { return first_value() + shape_.key_heads * shape_.e; }
+
+  /// Weights that are all 0: the gradients to begin with.
+  template <class Scalar>
+  [[nodiscard]] LayerWeights<Scalar> zeros() const {
+    return {Matrix<Scalar>::Zero(projected(), shape_.d_model),
+            Matrix<Scalar>::Zero(shape_.d_model, shape_.heads * shape_.e),
+            Matrix<Scalar>::Zero(recipe_parameters(), shape_.key_heads)};
+  }
+
+  /// Weights to begin with: matrices of numbers that normal() gives, times `deviation` (`deviation_out` in W_O), and
+  /// what the recipe says.
+  template <class Scalar, class Normal>
+  [[nodiscard]] LayerWeights<Scalar> initial(Normal&& normal, double deviation, double deviation_out) const {
+    LayerWeights<Scalar> w = zeros<Scalar>();
+    for (Scalar& x : w.in.reshaped()) x = static_cast<Scalar>(deviation * normal());
+    for (Scalar& x : w.out.reshaped()) x = static_cast<Scalar>(deviation_out * normal());
+    for (Index g = 0; g < shape_.key_heads; ++g)
+      recipe_.initialize(g, shape_.key_heads, shape_.d, Parameters<Scalar>(w.recipe.col(g).data(), w.recipe.rows()));
+    return w;
+  }
+
+  /// f(name, matrix) for W_Q, W_K, W_V, W_Z, W_O and what is learned of the recipe, in this order, of weights that may
+  /// be const.
+  template <class Weights, class Function>
+  void for_each(Weights& w, const Function& f) const {
+    check(w);
+    const Index keys = first_value() - first_key(), values = first_logit() - first_value();
+    f("W_Q", w.in.topRows(first_key()));
+    f("W_K", w.in.middleRows(first_key(), keys));
+    f("W_V", w.in.middleRows(first_value(), values));
+    f("W_Z", w.in.bottomRows(projected() - first_logit()));
+    f("W_O", w.out.leftCols(w.out.cols()));
+    f("recipe", w.recipe.leftCols(w.recipe.cols()));
+  }
+
+  /// Throws `ShapeMismatch` unless weights have the shapes of this layer.
+  template <class Scalar>
+  void check(const LayerWeights<Scalar>& w) const {
+    const auto agree = [](const char* what, const Matrix<Scalar>& x, Index rows, Index columns) {
+      if (x.rows() != rows || x.cols() != columns)
+        detail::raise<ShapeMismatch>("weights of the layer: ", what, " is ", x.rows(), " × ", x.cols(), ", must be ",
+                                     rows, " × ", columns);
+    };
+    agree("in", w.in, projected(), shape_.d_model);
+    agree("out", w.out, shape_.d_model, shape_.heads * shape_.e);
+    agree("recipe", w.recipe, recipe_parameters(), shape_.key_heads);
+  }
+
+ private:
+  LayerShape shape_;
+  F feature_;
+  R recipe_;
+  LayerOptions options_;
+};
+
+namespace detail {
+
+/// Columns of tokens: those of a sequence one after the other, with room for some more.
+template <class S>
+struct TokenColumns {
+  S* data;
+  Index rows, sequences, tokens, capacity;
+
+  /// `count` heads of so many numbers from row `first` on.
+  [[nodiscard]] Heads<S> heads(Index first, Index count, Index numbers) const {
+    return Heads<S>::strided(data + first, sequences, tokens, count, numbers, {capacity * rows, rows, numbers});
+  }
+};
+/// All columns of X.
+template <class S, class X>
+TokenColumns<S> columns_of(X& x, Index sequences) {
+  const Index tokens = x.cols() / sequences;
+  return {x.data(), x.rows(), sequences, tokens, tokens};
+}
+
+/// The heads of a call of a layer, of what tokens were projected to; S is const where they are only read. `first` is
+/// the row of the keys.
+template <class Layer, class S>
+struct LayerHeads {
+  using Scalar = std::remove_const_t<S>;
+  Heads<S> K, V, Z;
+
+  LayerHeads(const Layer& layer, const TokenColumns<S>& x, Index first)
+      : K(x.heads(first, layer.shape().key_heads, layer.shape().d)),
+        V(x.heads(first + layer.first_value() - layer.first_key(), layer.shape().key_heads, layer.shape().e)),
+        Z(x.heads(first + layer.first_logit() - layer.first_key(), layer.shape().key_heads, layer.logits())) {}
+
+  /// Key head g of sequence b for the recipe.
+  [[nodiscard]] HeadTokens<Scalar> tokens(const LayerWeights<Scalar>& w, Index b, Index g) const {
+    return {Z.head(b, g), K.head(b, g), V.head(b, g), Parameters<const Scalar>(w.recipe.col(g).data(), w.recipe.rows()),
+            g};
+  }
+};
+
+/// Keys and values of every key head as they go into the state.
+template <class S, class Layer, class X>
+std::pair<Heads<S>, Heads<S>> written_heads(const Layer& layer, X& written, Index sequences) {
+  const LayerShape& n = layer.shape();
+  const auto columns = columns_of<S>(written, sequences);
+  return {columns.heads(0, n.key_heads, n.d), columns.heads(n.key_heads * n.d, n.key_heads, n.e)};
+}
+
+/// Throws unless X is tokens of so many sequences.
+template <class Layer, class X>
+void check_tokens(const Layer& layer, const char* name, const X& x, Index sequences) {
+  check_size(std::string("rows of ") + name, x.rows(), layer.shape().d_model, "d_model of the layer");
+  if (sequences < 1) raise<ShapeMismatch>("layer: sequences is ", sequences, ", must be at least 1");
+  if (x.cols() % sequences != 0)
+    raise<ShapeMismatch>("layer: columns of ", name, " are ", x.cols(), ", must be a multiple of the ", sequences,
+                         " sequences");
+}
+
+/// y ← y / √(|y|²/e + 10⁻⁵) in every head, `lengths` what they are divided by.
+template <class Scalar>
+void normalize_rows(Index heads, Matrix<Scalar>& rows, Matrix<Scalar>& lengths) {
+  const Index e = rows.rows() / heads;
+  lengths.resize(heads, rows.cols());
+  for (Index t = 0; t < rows.cols(); ++t) {
+    auto y = rows.col(t).reshaped(e, heads);
+    lengths.col(t) = (y.colwise().squaredNorm() / static_cast<Scalar>(e)).transpose().array() + Scalar(1e-5);
+    lengths.col(t) = lengths.col(t).cwiseSqrt();
+    y.array().rowwise() /= lengths.col(t).transpose().array();
+  }
+}
+
+/// Y = W_O rows, attend(K, V, transition_of) having made the rows from keys and values as they go into the state.
+template <class Layer, class Scalar, class Attend>
+void finish_layer(const Layer& layer, const LayerWeights<Scalar>& w, const LayerHeads<Layer, const Scalar>& heads,
+                  LayerPass<Scalar>& pass, Batch<Scalar> Y, const Attend& attend) {
+  const Index B = heads.K.sequences(), G = heads.K.heads();
+  const auto transition_of = [&](Index b, Index g) { return layer.recipe().transition(heads.tokens(w, b, g)); };
+  if constexpr (Layer::writes) {
+    resize_anew(pass.written, layer.first_logit() - layer.first_key(), B * heads.K.length(0));
+    const auto [K, V] = written_heads<Scalar>(layer, pass.written, B);
+    for (Index b = 0; b < B; ++b)
+      for (Index g = 0; g < G; ++g) layer.recipe().write(heads.tokens(w, b, g), K.head(b, g), V.head(b, g));
+    attend(Heads<const Scalar>(K), Heads<const Scalar>(V), transition_of);
+  } else {
+    attend(heads.K, heads.V, transition_of);
+  }
+  if (layer.normalizes_rows()) normalize_rows(layer.shape().heads, pass.rows, pass.lengths);
+  Y.noalias() = w.out * pass.rows;
+}
+
+/// Checks a call and projects its tokens.
+template <class Layer, class Scalar>
+void begin_layer(const Layer& layer, const LayerWeights<Scalar>& w, const ConstBatch<Scalar>& X, Index sequences,
+                 LayerPass<Scalar>& pass, const Batch<Scalar>& Y) {
+  layer.check(w);
+  check_tokens(layer, "X", X, sequences);
+  check_size("rows of Y", Y.rows(), X.rows(), "rows of X");
+  check_size("columns of Y", Y.cols(), X.cols(), "columns of X, one a token");
+  resize_anew(pass.projected, layer.projected(), X.cols());
+  resize_anew(pass.rows, w.out.cols(), X.cols());
+  pass.projected.noalias() = w.in * X;
+}
+
+}  // namespace detail
+
+/// layer(X), writing the outputs of all tokens of a batch, and to `pass` what `apply_vjp` needs.
+///
+/// Shapes: X, Y: d_model × (sequences · T). Cost: 2 operations a weight and token, and `attend`. Throws `ShapeMismatch`
+/// before anything is touched, and what `attend` throws.
+template <FeatureMap F, Recipe R, class Normalization, class Scalar>
+void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<Scalar>& weights,
+           const std::type_identity_t<ConstBatch<Scalar>>& X, Index sequences,
+           LayerPass<std::type_identity_t<Scalar>>& pass, std::type_identity_t<Batch<Scalar>> Y) {
+  using Layer = AttentionLayer<F, R, Normalization>;
+  detail::begin_layer(layer, weights, X, sequences, pass, Y);
+  const auto columns = detail::columns_of<const Scalar>(std::as_const(pass.projected), sequences);
+  const detail::LayerHeads<Layer, const Scalar> heads(layer, columns, layer.first_key());
+  const LayerShape& n = layer.shape();
+  detail::finish_layer(layer, weights, heads, pass, Y, [&](const auto& K, const auto& V, const auto& transition_of) {
+    attend<Normalization>(
+        layer.feature(), [&](Index b, Index h) { return transition_of(b, h / (n.heads / n.key_heads)); },
+        columns.heads(0, n.heads, n.d), K, V, detail::columns_of<Scalar>(pass.rows, sequences).heads(0, n.heads, n.e),
+        pass.workspaces, layer.batch_options());
+  });
+}
+
+}  // namespace SYMPOW_NAMESPACE

@@ -1,0 +1,159 @@
+// The program: what it trains, that a kill loses nothing, and what it says of mistakes.
+#include <sys/wait.h>
+#include <unistd.h>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <sympow/core/random.hpp>
+
+#include "catch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that is gone with this object.
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("sympow_language_model_" + std::to_string(getpid()));
+  Folder() { fs::create_directories(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path); }
+};
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Runs the program in a folder, what it says going to `said`; killed after so many microseconds, if they are not 0.
+// Returns its exit status, -1 if it was killed.
+int run(const fs::path& folder, std::vector<std::string> words, useconds_t until_kill = 0) {
+  words.insert(words.begin(), SYMPOW_LANGUAGE_MODEL);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const std::string said = folder / "said";
+    if (std::freopen(said.c_str(), "w", stdout) == nullptr || dup2(1, 2) < 0 || chdir(folder.c_str()) != 0) _exit(99);
+    execv(arguments[0], arguments.data());
+    _exit(98);
+  }
+  if (until_kill > 0) {
+    usleep(until_kill);
+    kill(child, SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+std::vector<std::string> training(const std::string& out, int steps) {
+  return {"train",
+          "--data",
+          SYMPOW_SOURCE_DIR "/README.md",
+          "--out",
+          out,
+          "--context",
+          "64",
+          "--batch",
+          "4",
+          "--steps",
+          std::to_string(steps),
+          "--layers",
+          "2",
+          "--d_model",
+          "32",
+          "--heads",
+          "2",
+          "--d",
+          "16",
+          "--rate",
+          "5e-3",
+          "--checkpoint_every",
+          "3"};
+}
+
+double loss_of_row(const std::string& table, std::size_t row) {
+  std::size_t at = 0;
+  for (std::size_t n = 0; n <= row; ++n) at = table.find('\n', at) + 1;
+  for (int comma = 0; comma < 2; ++comma) at = table.find(',', at) + 1;
+  return std::stod(table.substr(at));
+}
+
+}  // namespace
+
+TEST_CASE("a run that is killed again and again makes the same bits as one that is not", "[language_model]") {
+  const Folder folder;
+  constexpr int steps = 60;
+  REQUIRE(run(folder.path, training("run", steps)) == 0);
+  fs::rename(folder.path / "run", folder.path / "whole");
+  const std::uint64_t seed = static_cast<std::uint64_t>(getpid());
+  CAPTURE(seed);
+  sympow::Random random(seed);
+  int kills = 0;
+  while (true) {
+    const int status = run(folder.path, training("run", steps), static_cast<useconds_t>(random.integer(2000, 400000)));
+    if (status == 0) break;
+    REQUIRE(status == -1);
+    REQUIRE(++kills < 200);
+  }
+  CAPTURE(kills);
+  const std::string name = "step-00000060.safetensors";
+  const std::string weights = read(folder.path / "whole" / name);
+  REQUIRE(weights.size() > 30000);
+  CHECK(weights == read(folder.path / "run" / name));
+  for (const auto& file : fs::directory_iterator(folder.path / "run"))
+    CHECK(file.path().filename().string().find("partial") == std::string::npos);
+}
+
+TEST_CASE("a tiny model learns a real text, reads on and is evaluated", "[language_model]") {
+  const Folder folder;
+  REQUIRE(run(folder.path, training("run", 150)) == 0);
+  const std::string table = read(folder.path / "run" / "loss.csv");
+  CHECK(loss_of_row(table, 149) < .6 * loss_of_row(table, 0));
+  REQUIRE(run(folder.path, {"evaluate", "--out", "run", "--windows", "2", "--csv", "losses.csv"}) == 0);
+  const std::string losses = read(folder.path / "losses.csv");
+  CHECK(std::count(losses.begin(), losses.end(), '\n') == 1 + 8 * 64);
+  REQUIRE(run(folder.path, {"generate", "--out", "run", "--prompt", "The state ", "--bytes", "50"}) == 0);
+  const std::string said = read(folder.path / "said");
+  CHECK(said.size() == 10 + 50 + 1);
+  CHECK(said.starts_with("The state "));
+  REQUIRE(run(folder.path, {"generate", "--out", "run", "--prompt", "The state ", "--bytes", "50"}) == 0);
+  CHECK(said == read(folder.path / "said"));
+
+  auto other = training("run", 160);
+  other.insert(other.end(), {"--seed", "2"});
+  CHECK(run(folder.path, other) == 2);
+  CHECK(read(folder.path / "said").find("--seed is 2, but 1 in run/step-00000150.safetensors") != std::string::npos);
+}
+
+TEST_CASE("what the program refuses", "[language_model]") {
+  const Folder folder;
+  const auto refuses = [&](const std::vector<std::string>& words, const std::string& why) {
+    CAPTURE(why);
+    CHECK(run(folder.path, words) == 2);
+    CHECK(read(folder.path / "said").find(why) != std::string::npos);
+  };
+  refuses({"study"}, "study is no command");
+  refuses({"train"}, "--data is missing");
+  refuses({"train", "data"}, "data is no option");
+  refuses({"train", "--data"}, "--data needs a value");
+  refuses({"train", "--data", "nothing.txt"}, "nothing.txt");
+  refuses({"train", "--steps", "many"}, "--steps is many");
+  refuses({"train", "--steps", "-1"}, "--steps is -1");
+  refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--context", "0"}, "--context is 0");
+  refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--context", "999999999"}, "a window needs 1000000000");
+  refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--setting", "hard"}, "--setting is hard");
+  refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--power", "3"}, "--power is 3");
+  refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--d", "15"}, "must be even");
+  refuses({"evaluate", "--out", "nowhere"}, "there is no checkpoint");
+  refuses({"generate", "--out", "nowhere", "--prompt", "a"}, "there is no checkpoint");
+  CHECK_FALSE(fs::exists(folder.path / "run"));
+}
