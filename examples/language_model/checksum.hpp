@@ -10,13 +10,14 @@ namespace language_model {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian, and this machine is not");
 
-/// FNV-1a over the size and words of 8 bytes, the last filled up by zeros, with a shift that carries high bits down. A
-/// change within one word is always seen; damage is, attack is not. `sum` is that of the bytes before, if any.
-inline std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t sum = 14695981039346656037u) {
+/// For the size and every word of 8 bytes, the last filled up by zeros, a product that carries low bits up and a shift
+/// that carries high bits down. A change within one word is always seen; damage is, attack is not. `sum` is that of the
+/// bytes before, if any.
+inline std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t sum = 0) {
   const auto add = [&](const void* data, std::size_t size) {
     std::uint64_t word = 0;
     std::memcpy(&word, data, size);
-    sum = (sum ^ word) * 1099511628211u;
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15;  // 2⁶⁴ over the golden ratio
     sum ^= sum >> 32;
   };
   const std::uint64_t size = bytes.size();
