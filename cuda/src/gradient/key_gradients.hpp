@@ -16,9 +16,9 @@ namespace sympow::cuda {
 /// A block of four warps has 64 keys of a chunk and head, 16 a warp, and 64 channels of dv (of floats 32); the first
 /// of them dk, too.
 /// It walks through the adjoint states (state_part.hpp), then through the query heads of its group in order, of each
-/// blocks of 64 rows from its own on, and for dk their dŷ by as many channels, through two stages. `has_angles`: own blocks
-/// come last, for what comes back to angles through keys is made of the sums before. 2^{h_i - R_j} is at most 1; sums
-/// are relative to E_j, the largest u_j + R_j, or u_j + G_c + M + p, so far.
+/// blocks of 64 rows from its own on, and for dk their dŷ by as many channels, through two stages. `has_angles`: own
+/// blocks come last, for what comes back to angles through keys is made of the sums before. 2^{h_i - R_j} is at most 1;
+/// sums are relative to E_j, the largest u_j + R_j, or u_j + G_c + M + p, so far.
 ///
 /// Roundings: 2^-E_j s_ij and 2^{-E_j - s} dx_ij to T, then dv and dk; sums in float. Cost of a pair: 4 d + 4 e
 /// operations, and 2 d more for each tile of values after the first; of a key of a state 4 R e, R rows.

@@ -58,7 +58,7 @@ struct Passing {
         const OctetOfRow s = x.states.octet(entry, exists), h = x.adjoints.octet(entry, exists);
         Lanes<float> products = 0.f;
         SYMPOW_UNROLL
-        for (int c = 0; c < 8; c += 2) products += s.entries[c] * h.entries[c] + s.entries[c + 1] * h.entries[c + 1];
+        for (int i = 0; i < 8; i += 2) products += s.entries[i] * h.entries[i] + s.entries[i + 1] * h.entries[i + 1];
         sum += convert<double>(products * shuffle(inverse, of_row));
       }
     }
