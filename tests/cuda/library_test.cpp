@@ -403,7 +403,7 @@ TEST_CASE("gradients of the chunked form keep adjoints behind the rest", "[cuda]
     p.form = Form::chunked;
     p.chunk = 128;
     library::Plan plan;
-    REQUIRE(library::plan_vjp(p, plan).ok());
+    REQUIRE(library::plan_attention(p, plan).ok());
     PiecesInOrder all{1 << 20};
     library::Pieces pieces(address(all.begin));
     const library::VjpMemory m(p, plan, pieces);

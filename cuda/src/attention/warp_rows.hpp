@@ -172,7 +172,7 @@ struct QueryTiles {
     for (int step = 0; step < d / 16; ++step) {
       SYMPOW_ROLL
       for (int from = 0; from < static_cast<int>(octets) / 2; from += at_once) {
-        Lanes<Pair<T>> right[at_once][4];
+        Lanes<Pair<T>> right[std::size_t{at_once}][4];
         SYMPOW_UNROLL
         for (int n = 0; n < at_once; ++n)
           ldmatrix<false>(right[n], keys,

@@ -113,7 +113,7 @@ struct KeyGradients {
       return load_one(x.of_rows.unit, std::int64_t{key_head} * group * x.sequences.slots + of.slot);
     };
     const Lanes<float> shrink = two_to(-shift()) * static_cast<float>(P);
-    Lanes<float> key_sum[std::size_t{d / 8}][4], value_sum[columns / 8][4], after[2], scale[2];
+    Lanes<float> key_sum[std::size_t{d / 8}][4], value_sum[std::size_t{columns / 8}][4], after[2], scale[2];
     Lanes<double> reference[2] = {-infinity, -infinity};  // E_j
     TwoFloats peak[2];                                    // R_j - anchor
     double anchor = 0.;

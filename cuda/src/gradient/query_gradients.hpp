@@ -150,7 +150,7 @@ struct QueryGradients {
     };
     if (reads_state) {
       StatePart<T, P, d> part(queries, own, keys.template as<float>(), w);
-      Lanes<float> none[columns / 8][4], scale[2];
+      Lanes<float> none[std::size_t{columns / 8}][4], scale[2];
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) {
         const TwoFloats& above = levels.above[g];

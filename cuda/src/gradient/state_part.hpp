@@ -246,7 +246,7 @@ SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[
     if constexpr (has_product) {
       SYMPOW_UNROLL_BY(sizeof(T) == 2 ? stage_rows / 16 : 1)
       for (int step = 0; step < stage_rows / 16; ++step) {
-        Lanes<Pair<T>> phi[4], right[columns / 16][4];
+        Lanes<Pair<T>> phi[4], right[std::size_t{columns / 16}][4];
         part.features.fragment(phi, walk, step, 0);
         if (are_several) {
           SYMPOW_UNROLL
