@@ -423,11 +423,12 @@ TEST_CASE("the attention form has no states, and exponential scores nothing else
 TEST_CASE("what a workspace needs, and whose memory it is", "[c]") {
   Call call;
   std::size_t bytes = 1;
-  for (const int kind : {SYMPOW_CALL_ATTEND, SYMPOW_CALL_ATTEND_VJP, SYMPOW_CALL_DECODE, SYMPOW_CALL_PREFILL}) {
+  for (const int kind :
+       {SYMPOW_CALL_ATTEND, SYMPOW_CALL_ATTEND_VJP, SYMPOW_CALL_DECODE, SYMPOW_CALL_PREFILL, SYMPOW_CALL_PREFILL_VJP}) {
     REQUIRE(said(sympow_workspace_bytes(call.attention, &call.in, kind, &bytes)) == well);
     REQUIRE(bytes == 0);
   }
-  check_refused(sympow_workspace_bytes(call.attention, &call.in, 4, &bytes), SYMPOW_INVALID_ARGUMENT, "call is 4");
+  check_refused(sympow_workspace_bytes(call.attention, &call.in, 5, &bytes), SYMPOW_INVALID_ARGUMENT, "call is 5");
   CWorkspace workspace;
   check_refused(sympow_workspace_create(&call.rows, &workspace), SYMPOW_INVALID_ARGUMENT, "memory is on a CPU");
   call.rows.device.type = SYMPOW_CUDA;
