@@ -152,7 +152,8 @@ inline Result time_attention(const std::string& name, const Problem& p, const Ef
       [](const Arrays& a) { return a.outputs.rows; }, p.e);
 }
 
-/// A call of `attend` and one of `attend_vjp` on what it leaves. Rates count the operations and bytes of the first one alone.
+/// A call of `attend` and one of `attend_vjp` on what it leaves. Rates count the operations and bytes of the first one
+/// alone.
 inline Result time_training(const std::string& name, const Problem& p, const Effort& effort, cudaStream_t stream) {
   return time_sequences<TrainingArrays>(
       name, p, effort, stream, attention_vjp_workspace,

@@ -48,8 +48,8 @@ std::size_t fold_bytes(const cuda::Problem& problem, int capacity) {
   return bytes;
 }
 
-/// The memory of a call for gradients: a workspace for both passes, the rows and denominators of the first one, which the
-/// second one needs, and the gradient of states.
+/// The memory of a call for gradients: a workspace for both passes, the rows and denominators of the first one, which
+/// the second one needs, and the gradient of states.
 struct RowsAgain {
   std::size_t workspace, rows = 0, factors = 0, gradient = 0;
 

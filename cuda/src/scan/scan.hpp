@@ -11,8 +11,8 @@ namespace sympow::cuda {
 /// S ← keep S + add ΔS, Z ← keep Z + add ΔZ over the chunks of a sequence and head, from the initial state (0 where
 /// there is none). Writes c_m 2^-shift S and c_m 2^-shift Z before each chunk, c_m the multinomial coefficient of
 /// monomial m, row by row as state_rows.hpp has them, and S, Z after the last one. Where keep is 0 the old state is not
-/// looked at. S is written in one term of T or in two, Z in three, as a float, or both, as prefixes ask for. `reversed`:
-/// from the last chunk to the first, as adjoint states go.
+/// looked at. S is written in one term of T or in two, Z in three, as a float, or both, as prefixes ask for.
+/// `reversed`: from the last chunk to the first, as adjoint states go.
 ///
 /// e: a multiple of 4. A thread walks over the chunks with four value channels of a row, or with a row's normaliser,
 /// loads of four chunks ahead. Of a chunk and head D (e + 1) floats are read, and R (e + 4), or R (2 e + 4), numbers of

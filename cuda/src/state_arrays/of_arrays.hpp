@@ -17,12 +17,13 @@ struct ArraysOfStates {
   Global<double> angles;     ///< [B, H, d/2]; null: 0, or not wanted
 };
 
-/// S, Z, L and A of states, and their turns: L is the exponent of the largest entry, -∞ where all are 0. Of a state A is
+/// S, Z, L and A of states, and their turns: L is the exponent of the largest entry, -∞ where all are 0. Of a state A
+/// is
 ///
 ///     Σ_j w_j ‖k_j‖^2n = Σ_β (n! / Π β_i!) Z_{2β}      of P = 2n, at least 0
 ///
-/// and 0 of an odd P, where Z does not say it; of a gradient the largest entry. Entries are rounded once. The angles are
-/// those of the first state head of a key head.
+/// and 0 of an odd P, where Z does not say it; of a gradient the largest entry. Entries are rounded once. The angles
+/// are those of the first state head of a key head.
 ///
 /// e: a multiple of 4. A block has a sequence and head, and reads its arrays twice.
 struct OfArrays {

@@ -5,8 +5,8 @@
 
 namespace sympow::cuda {
 
-/// √c_m 2^⌈L⌉ S and √c_m 2^⌈L⌉ Z of states, each rounded once, and their angles in radians: see ArraysOfStates. Of empty
-/// states nothing else is looked at.
+/// √c_m 2^⌈L⌉ S and √c_m 2^⌈L⌉ Z of states, each rounded once, and their angles in radians: see ArraysOfStates. Of
+/// empty states nothing else is looked at.
 ///
 /// e: a multiple of 4. A thread has four value channels of a monomial, or a number of Z, or an angle.
 struct ToArrays {

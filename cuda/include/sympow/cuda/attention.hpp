@@ -18,8 +18,8 @@ struct Inputs {
   friend bool operator==(const Inputs&, const Inputs&) = default;
 };
 
-/// What an `attend` has left in its workspace for `attend_vjp` (RowGradients::forward): weights, and states before chunks.
-/// It holds until something else is put into the workspace, and any number of gradients may be taken of it.
+/// What an `attend` has left in its workspace for `attend_vjp` (RowGradients::forward): weights, and states before
+/// chunks. It holds until something else is put into the workspace, and any number of gradients may be taken of it.
 struct Forward {
   Problem problem = {};
   Inputs inputs = {};

@@ -58,9 +58,9 @@ struct StateArrays {
   double* angles = nullptr;     ///< [B, Hs, d/2]: μ in radians; null: 0, or not wanted
 };
 
-/// A state from such arrays, or the gradient of one (see attend_vjp), each entry rounded once. States of a key head turn
-/// by the angles of the first of them. Of an odd P the mass is not known: condition numbers leave this state out. Cost:
-/// the arrays read twice, written once, by one block a state.
+/// A state from such arrays, or the gradient of one (see attend_vjp), each entry rounded once. States of a key head
+/// turn by the angles of the first of them. Of an odd P the mass is not known: condition numbers leave this state out.
+/// Cost: the arrays read twice, written once, by one block a state.
 Status state_of_arrays(const Problem& problem, const StateArrays& arrays, const State& state, bool is_gradient,
                        Stream stream) noexcept;
 
