@@ -12,6 +12,7 @@ int main(int count, char** names) {
                     {"states", test_states},
                     {"decoding", test_decoding},
                     {"streams", test_streams},
-                    {"gradients", test_gradients}},
+                    {"gradients", test_gradients},
+                    {"more_gradients", test_more_gradients}},
                    count, names);
 }

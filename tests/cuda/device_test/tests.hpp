@@ -9,5 +9,6 @@ void test_states();
 void test_decoding();
 void test_streams();
 void test_gradients();
+void test_more_gradients();  // of the other instantiations
 
 }  // namespace sympow::test
