@@ -105,13 +105,15 @@ struct ChunkBuffers {
   host::Buffer<std::int32_t> shift;
 };
 
-/// The bits of all entries that were set, one array after the other.
+/// Which entries were set, and their bits, one array after the other.
 template <class... T>
 std::string bits(const host::Buffer<T>&... buffers) {
   std::string all;
   const auto append = [&](const auto& buffer) {
-    for (std::size_t i = 0; i < buffer.size(); ++i)
+    for (std::size_t i = 0; i < buffer.size(); ++i) {
+      all += buffer.is_set(i) ? '+' : '-';
       if (buffer.is_set(i)) all.append(reinterpret_cast<const char*>(&buffer[i]), sizeof(buffer[i]));
+    }
   };
   (append(buffers), ...);
   return all;
