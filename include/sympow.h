@@ -243,7 +243,7 @@ typedef struct sympow_gradients {
 /// after. Both are null where the call had none. The recurrent form is taken back by chunks. Cost: two to three times
 /// that of `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
 ///
-/// On a device: float16 and bfloat16, of θ and β up to d 64; others are SYMPOW_NOT_BUILT. The gradient of the scale is
+/// On a device: of θ and β up to d 64; others are SYMPOW_NOT_BUILT. The gradient of the scale is
 /// float64. States have no tokens in a tail: those that `sympow_attend` or `move` has left have none. Of normalised
 /// rows it needs rows and their denominators, for the scale of others rows, and so computes them again: the cost of one
 /// `sympow_attend` more, and of the workspace what rows take.

@@ -52,8 +52,9 @@ class Training {
     double rate = 0;
   };
 
-  /// Learns from some texts, each a byte longer than what is read of it. The same bits for any number of threads: the
-  /// texts of a lane go one after the other, and lanes are added up in order.
+  /// Learns from some texts, each a byte longer than what is read of it. Throws `NotFinite`, and has not learned then.
+  /// The same bits for any number of threads: the texts of a lane go one after the other, and lanes are added up in
+  /// order.
   Report step(const std::vector<std::span<const std::uint8_t>>& texts, int threads) {
     constexpr std::size_t most_lanes = 8;
     lanes_.resize(std::min(texts.size(), most_lanes));
@@ -61,7 +62,10 @@ class Training {
     const double weight = 1 / static_cast<double>(texts.size());
     sympow::detail::parallel_for(std::ssize(lanes_), threads, passes_, [&](Index n, Pass<S>& pass) {
       Lane& lane = lanes_[static_cast<std::size_t>(n)];
-      lane.gradients = model_.zeros();
+      if (lane.gradients.blocks.empty())
+        lane.gradients = model_.zeros();
+      else
+        for (Batch<S>& g : all(lane.gradients)) g.setZero();
       for (auto t = static_cast<std::size_t>(n); t < texts.size(); t += lanes_.size())
         losses[t] = model_.train(weights_, texts[t], weight, lane.gradients, pass, lane.losses);
     });
@@ -73,6 +77,10 @@ class Training {
     model_.for_each(lanes_[0].gradients,
                     [&](const std::string&, Batch<S> g) { square += static_cast<double>(g.squaredNorm()); });
     report.gradient_length = std::sqrt(square);
+    if (!std::isfinite(report.loss + report.gradient_length))
+      sympow::detail::raise<sympow::NotFinite>("step ", steps_, ": the loss is ", report.loss,
+                                               ", its gradient's length ", report.gradient_length,
+                                               "; a lower --rate may help");
     descend(report.rate, std::min(1., descent_.clip / report.gradient_length));
     return report;
   }

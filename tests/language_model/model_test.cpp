@@ -78,17 +78,15 @@ TEST_CASE("a model reads a text in pieces as it reads it at once", "[language_mo
     Pass<double> pass;
     auto at_once = model.memory(), in_pieces = model.memory();
     const Eigen::MatrixXd whole = model.read(w, text, at_once, pass);
-    // What rounding may do: twice as much as it does when every weight is off by one.
-    Weights<double> other = w;
-    model.for_each(other, [&](const std::string&, Batch<double> x) { x *= 1 + 2 * unit<double>; });
-    auto again = model.memory();
-    const double rounding = (whole - model.read(other, text, again, pass)).cwiseAbs().maxCoeff();
+    // Heads are compared by the row rule in tests/layer. Here a wrong memory would change all digits, rounding few of
+    // them: less than half.
+    const double allowed = std::sqrt(unit<double>) * whole.cwiseAbs().maxCoeff();
     for (std::size_t from = 0, n = 1; from < text.size(); from += n, n = n % 7 + 1) {
       n = std::min(n, text.size() - from);
       const Eigen::MatrixXd part = model.read(w, std::span(text).subspan(from, n), in_pieces, pass);
       const double distance =
           (part - whole.middleCols(static_cast<Index>(from), static_cast<Index>(n))).cwiseAbs().maxCoeff();
-      CHECK(distance <= 64 * std::max(rounding, unit<double> * whole.cwiseAbs().maxCoeff()));
+      CHECK(distance <= allowed);
     }
   }
 }
@@ -113,4 +111,21 @@ TEST_CASE("training is the same bit for bit for any number of threads, and the l
   const auto of_one = weights_after(1, first, last);
   CHECK(last < .6 * first);
   CHECK(of_one == weights_after(3, first, last));
+}
+
+TEST_CASE("a loss that is no number is not learned from", "[language_model]") {
+  const Model<float> model(small("softmax"));
+  Training<float> training(model, {}, 1);
+  const auto text = text_of(20, 8);
+  const auto embedding = [&](float value) {
+    training.for_each([&](const std::string& name, Batch<float> x) {
+      if (name == "embedding") x(0, text[3]) = value;
+    });
+  };
+  embedding(std::numeric_limits<float>::infinity());
+  CHECK_THROWS_AS(training.step({text}, 1), sympow::NotFinite);
+  CHECK(training.steps() == 0);
+  embedding(0);
+  CHECK(std::isfinite(training.step({text}, 1).loss));
+  CHECK(training.steps() == 1);
 }

@@ -40,7 +40,7 @@ class ForgetGate : public WritesAsProjected {
  private:
   template <class Scalar>
   static Eigen::VectorXd shifted(const HeadTokens<Scalar>& x) {
-    return x.logits.row(0).transpose().template cast<double>().array() + static_cast<double>(x.parameters[0]);
+    return logit_of(x).array() + static_cast<double>(x.parameters[0]);
   }
 
   double bias_;
@@ -117,10 +117,8 @@ struct SelectiveStep {
   void transition_vjp(const HeadTokens<Scalar>& x, const Decay::Gradient& g, HeadTokensGradient<Scalar>& dx) const {
     const Eigen::VectorXd step = steps(x), d_log_gamma = std::exp(static_cast<double>(x.parameters[1])) * g.log_gamma;
     const Eigen::VectorXd d_step = dx.values.cwiseProduct(x.values).colwise().sum().transpose().template cast<double>();
-    const Eigen::VectorXd logits = x.logits.row(0).transpose().template cast<double>();
-    const Eigen::VectorXd dz =
-        (d_step - d_log_gamma)
-            .cwiseProduct(systems::sigmoid((logits.array() + static_cast<double>(x.parameters[0])).matrix()));
+    const Eigen::VectorXd shifted = logit_of(x).array() + static_cast<double>(x.parameters[0]);
+    const Eigen::VectorXd dz = (d_step - d_log_gamma).cwiseProduct(systems::sigmoid(shifted));
     dx.logits = dz.transpose().template cast<Scalar>();
     dx.parameters[0] += static_cast<Scalar>(dz.sum());
     dx.parameters[1] -= static_cast<Scalar>(step.dot(d_log_gamma));

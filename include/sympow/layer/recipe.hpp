@@ -53,6 +53,12 @@ concept Recipe = requires(const R& r, Index n, const HeadTokens<float>& x, Param
   { r.transition(x) } -> Transition;
 };
 
+/// One of the logits of all tokens, in double.
+template <class Scalar>
+[[nodiscard]] Eigen::VectorXd logit_of(const HeadTokens<Scalar>& x, Index row = 0) {
+  return x.logits.row(row).transpose().template cast<double>();
+}
+
 /// The transition that a recipe makes.
 template <Recipe R, class Scalar>
 using TransitionOf = decltype(std::declval<const R&>().transition(std::declval<const HeadTokens<Scalar>&>()));

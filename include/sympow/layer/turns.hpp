@@ -24,20 +24,15 @@ class LearnedRotary : public WritesAsProjected {
   [[nodiscard]] Index logits(Index) const { return 1; }
   template <class Scalar>
   [[nodiscard]] Rotary transition(const HeadTokens<Scalar>& x) const {
-    return rotary(theta_, logits_of(x).unaryExpr([](double z) { return 1 + std::tanh(z); }), pairing_);
+    return rotary(theta_, logit_of(x).unaryExpr([](double z) { return 1 + std::tanh(z); }), pairing_);
   }
   template <class Scalar>
   void transition_vjp(const HeadTokens<Scalar>& x, const Rotary::Gradient& g, HeadTokensGradient<Scalar>& dx) const {
     const auto slope = [](double z) { return 1 / (std::cosh(z) * std::cosh(z)); };
-    dx.logits = g.beta.cwiseProduct(logits_of(x).unaryExpr(slope)).transpose().template cast<Scalar>();
+    dx.logits = g.beta.cwiseProduct(logit_of(x).unaryExpr(slope)).transpose().template cast<Scalar>();
   }
 
  private:
-  template <class Scalar>
-  static Eigen::VectorXd logits_of(const HeadTokens<Scalar>& x) {
-    return x.logits.row(0).transpose().template cast<double>();
-  }
-
   Eigen::VectorXd theta_;
   Pairing pairing_;
 };
@@ -87,7 +82,7 @@ struct DeltaRule {
     const Eigen::VectorXd d_beta =
         g.beta + dx.values.cwiseProduct(x.values).colwise().sum().transpose().template cast<double>();
     dx.logits =
-        d_beta.cwiseProduct(beta).cwiseProduct(systems::sigmoid(-logits_of(x))).transpose().template cast<Scalar>();
+        d_beta.cwiseProduct(beta).cwiseProduct(systems::sigmoid(-logit_of(x))).transpose().template cast<Scalar>();
     dx.values *= beta.template cast<Scalar>().asDiagonal();
     dx.keys = detail::unit_columns_vjp(x.keys, dx.keys.template cast<double>() + g.w.template cast<double>())
                   .template cast<Scalar>();
@@ -95,12 +90,8 @@ struct DeltaRule {
 
  private:
   template <class Scalar>
-  static Eigen::VectorXd logits_of(const HeadTokens<Scalar>& x) {
-    return x.logits.row(0).transpose().template cast<double>();
-  }
-  template <class Scalar>
   static Eigen::VectorXd strengths(const HeadTokens<Scalar>& x) {
-    return systems::sigmoid(logits_of(x));
+    return systems::sigmoid(logit_of(x));
   }
 };
 
@@ -119,8 +110,7 @@ struct Reflections : WritesAsProjected {
   template <class Scalar, class Gradient>
   void transition_vjp(const HeadTokens<Scalar>& x, const Gradient& g, HeadTokensGradient<Scalar>& dx) const {
     const Index d = x.keys.rows();
-    const Eigen::VectorXd s = strengths(x);
-    const Eigen::VectorXd slope = 2 * s.array() * (1 - s.array());
+    const Eigen::VectorXd slope = 2 * strengths(x).cwiseProduct(systems::sigmoid(-logit_of(x, d)));
     dx.logits.topRows(d) = detail::unit_columns_vjp(directions(x), g.w).template cast<Scalar>();
     dx.logits.row(d) = g.beta.cwiseProduct(slope).transpose().template cast<Scalar>();
   }
@@ -132,7 +122,7 @@ struct Reflections : WritesAsProjected {
   }
   template <class Scalar>
   static Eigen::VectorXd strengths(const HeadTokens<Scalar>& x) {
-    return systems::sigmoid(x.logits.row(x.keys.rows()).transpose());
+    return systems::sigmoid(logit_of(x, x.keys.rows()));
   }
 };
 

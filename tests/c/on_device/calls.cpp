@@ -111,6 +111,7 @@ void test_calls() {
   same_gradients("gradients, bf16, chunked, lengths", {.lengths = {70, 3}}, chunked);
   same_gradients("gradients, bf16, chunked, rotary by beta", {.rotary = true, .beta = true}, chunked);
   same_gradients("gradients, bf16, rotary, halves, lengths", {.Hg = 0, .rotary = true, .lengths = {70, 3}}, halves);
+  same_gradients("gradients, f32, chunked", {.type = f32_type}, chunked);
   same_gradients("gradients, fp16, sums, lengths", {.type = fp16_type, .Hg = 0, .lengths = {70, 3}}, sums);
 }
 
