@@ -1,4 +1,4 @@
-// Figures in SVG: panels with logarithmic axes, curves, points and a legend.
+// Figures in SVG: panels with logarithmic or linear axes, curves, points and a legend.
 #pragma once
 
 #include <algorithm>
@@ -15,24 +15,42 @@ namespace plot {
 using Points = std::vector<std::pair<double, double>>;
 
 /// 1e-3
-inline std::string scientific(int exponent) { return "1e" + std::to_string(exponent); }
+inline std::string scientific(double exponent) { return "1e" + std::to_string(std::lround(exponent)); }
 
-/// 0.001
-inline std::string decimal(int exponent) {
+/// The number as it is.
+inline std::string plain(double number) {
   std::ostringstream text;
-  text << std::pow(10.0, exponent);
+  text << number;
   return text.str();
 }
 
-/// A logarithmic axis between two powers of ten.
+/// 0.001
+inline std::string decimal(double exponent) { return plain(std::pow(10, exponent)); }
+
+/// 1024
+inline std::string power_of_two(double exponent) { return plain(std::exp2(exponent)); }
+
+/// A logarithmic axis between two values, powers of the base where grid lines are to be drawn; a linear one if it is 0.
 struct Axis {
   double first, last;
-  int every;  // decades between two grid lines
-  std::string (*label)(int exponent);
+  double every;                  // powers between two grid lines; of a linear axis, their distance
+  std::string (*label)(double);  // of a grid line: of its exponent, or of the value
+  double base = 10;
 
+  /// Exponent of a value, or the value.
+  [[nodiscard]] double power(double value) const { return base > 0 ? std::log(value) / std::log(base) : value; }
   /// Where a value lies, 0 at `first` and 1 at `last`; values beyond them are drawn there.
   [[nodiscard]] double at(double value) const {
-    return std::log10(std::clamp(value, first, last) / first) / std::log10(last / first);
+    return (power(std::clamp(value, first, last)) - power(first)) / (power(last) - power(first));
+  }
+  /// f(value, label) of every grid line.
+  template <class F>
+  void for_each_line(const F& f) const {
+    const auto lines = static_cast<int>(std::floor((power(last) - power(first)) / every + 1e-6));
+    for (int n = 0; n <= lines; ++n) {
+      const double at = power(first) + n * every;
+      f(base > 0 ? std::pow(base, at) : at, label(at));
+    }
   }
 };
 
@@ -50,16 +68,16 @@ class Panel {
   Panel(const std::string& title, const Axis& x, const std::string& name_of_x, const Axis& y, double left)
       : x_(x), y_(y), left_(left) {
     svg_ << text(left + width / 2, top - 12, "text-anchor='middle' font-weight='bold'", title) << "\n";
-    for (int e = exponent(y.first); e <= exponent(y.last); e += y.every) {
-      const double at = height_of(std::pow(10.0, e));
+    y.for_each_line([&](double value, const std::string& label) {
+      const double at = height_of(value);
       svg_ << "<path d='M" << left << ' ' << at << "h" << width << "' stroke='#ddd'/>"
-           << text(left - 6, at + 4, "text-anchor='end'", y.label(e)) << "\n";
-    }
-    for (int e = exponent(x.first); e <= exponent(x.last); e += x.every) {
-      const double at = place_of(std::pow(10.0, e));
+           << text(left - 6, at + 4, "text-anchor='end'", label) << "\n";
+    });
+    x.for_each_line([&](double value, const std::string& label) {
+      const double at = place_of(value);
       svg_ << "<path d='M" << at << ' ' << top << "v" << height << "' stroke='#ddd'/>"
-           << text(at, top + height + 16, "text-anchor='middle'", x.label(e)) << "\n";
-    }
+           << text(at, top + height + 16, "text-anchor='middle'", label) << "\n";
+    });
     svg_ << text(left + width / 2, top + height + 34, "text-anchor='middle'", name_of_x) << "\n";
   }
 
@@ -97,7 +115,6 @@ class Panel {
  private:
   static constexpr double width = 330, height = 260, top = 60;
 
-  static int exponent(double power_of_ten) { return static_cast<int>(std::lround(std::log10(power_of_ten))); }
   [[nodiscard]] double place_of(double x) const { return left_ + width * x_.at(x); }
   [[nodiscard]] double height_of(double y) const { return top + height * (1 - y_.at(y)); }
 
