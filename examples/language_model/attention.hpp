@@ -20,6 +20,7 @@ struct Config {
   bool tied = false;       ///< the head is the embedding
   double longest = 65536;  ///< N of the rotation rates
   double gate_bias = 6.9;  ///< of forget gates, at the start
+  sympow::Form form = sympow::Form::automatic;
 };
 
 /// An attention layer without its types, for tokens of one sequence. What it remembers is behind a pointer.

@@ -55,7 +55,8 @@ std::unique_ptr<Attention<S>> make_attention(const Config& config) {
   const Eigen::VectorXd theta = rotary_frequencies<double>(config.d, config.longest);
   const ForgetGate gate(config.gate_bias);
   const auto make = [&](const auto& feature, const auto& recipe, bool sums) -> std::unique_ptr<Attention<S>> {
-    const AttentionLayer layer(shape, feature, recipe, {.normalizes_rows = sums, .attention = {.threads = 1}});
+    const AttentionLayer layer(shape, feature, recipe,
+                               {.normalizes_rows = sums, .attention = {.form = config.form, .threads = 1}});
     return std::make_unique<AttentionOf<S, std::remove_const_t<decltype(layer)>>>(layer);
   };
   const auto of_power = [&](const auto& recipe) {
