@@ -43,6 +43,18 @@ struct Backward {
     return attend_vjp<Normalized>(Feature{}, transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
                                   dY.heads(), dQ.heads(), dK.heads(), dV.heads(), workspaces, options);
   }
+  auto run(const ForwardPass<double, Feature>& pass, const BatchOptions& options) {
+    return attend_vjp<Normalized>(Feature{}, transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
+                                  dY.heads(), pass, dQ.heads(), dK.heads(), dV.heads(), workspaces, options);
+  }
+  // The rows, leaving the forward pass.
+  auto forward(ForwardPass<double, Feature>& pass, const BatchOptions& options) {
+    BatchData<double> Y(batch.order, batch.lengths, H, e, 0);
+    Workspaces<double> of_rows;
+    attend<Normalized>(Feature{}, transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), Y.heads(), pass,
+                       of_rows, options);
+    return Y;
+  }
   template <class States, class Adjoints>
   auto run(const States& states, Adjoints& adjoints, const BatchOptions& options, bool grouped) {
     const auto call = [&](const auto& given) {
@@ -112,6 +124,64 @@ TEST_CASE("gradients of a batch have the same bits for any number of threads", "
         CHECK(found.transitions[n].left.log_gamma == expected.transitions[n].left.log_gamma);
     }
   }
+}
+
+TEST_CASE("gradients of a batch from what its forward pass has left have the same bits", "[gradient]") {
+  ForwardPass<double, Feature> pass;  // used again and again
+  const std::vector<Index> longer = {90, 50, 0, 1};
+  for (const Order order : {Order::bthd, Order::packed})
+    for (const Form form : {Form::attention, Form::chunked, Form::recurrent, Form::automatic}) {
+      CAPTURE(static_cast<int>(order), static_cast<int>(form));
+      const BatchOptions options{.form = form, .threads = 2, .head = {.scale = .7, .chunk = 40}};  // longer than a tail
+      Backward x(order, longer), with_pass(order, longer);
+      const auto rows = x.forward(pass, options);
+      REQUIRE(pass.size() == x.B() * H);
+      BatchData<double> Y(order, longer, H, e, 0);
+      Workspaces<double> workspaces;
+      attend<Normalized>(Feature{}, x.transitions(), x.batch.Q.heads(), x.batch.K.heads(), x.batch.V.heads(), Y.heads(),
+                         workspaces, options);
+      CHECK(rows.data == Y.data);
+      const auto expected = x.run(options), found = with_pass.run(pass, options);
+      CHECK(with_pass.dQ.data == x.dQ.data);
+      CHECK(with_pass.dK.data == x.dK.data);
+      CHECK(with_pass.dV.data == x.dV.data);
+      CHECK(found.scale == expected.scale);
+      for (std::size_t n = 0; n < found.transitions.size(); ++n)
+        CHECK(found.transitions[n].left.log_gamma == expected.transitions[n].left.log_gamma);
+    }
+}
+
+TEST_CASE("gradients of a batch take from a forward pass only what their form needs", "[gradient]") {
+  // What another batch has left in each form shows whether it is read: by its own form it must be, by others not.
+  for (const Form left : {Form::attention, Form::chunked, Form::recurrent})
+    for (const Form form : {Form::attention, Form::chunked}) {
+      CAPTURE(static_cast<int>(left), static_cast<int>(form));
+      Backward x(Order::bthd, lengths), other(Order::bthd, lengths), with_pass(Order::bthd, lengths);
+      for (double& v : other.batch.V.data) v *= 2;
+      ForwardPass<double, Feature> pass;
+      static_cast<void>(other.forward(pass, {.form = left, .threads = 1, .head = {.chunk = 8}}));
+      const BatchOptions options{.form = form, .threads = 1, .head = {.chunk = 8}};
+      x.run(options), with_pass.run(pass, options);
+      CHECK((with_pass.dQ.data == x.dQ.data) == (left != form));
+    }
+}
+
+TEST_CASE("a forward pass of another batch is refused", "[gradient]") {
+  Backward x(Order::bthd, {30, 17}), fewer(Order::bthd, {30}), shorter(Order::bthd, {30, 16});
+  ForwardPass<double, Feature> pass;
+  const auto refuses = [&](Form form, Backward& of, const BatchOptions& options, const std::string& text) {
+    CAPTURE(text);
+    static_cast<void>(of.forward(pass, {.form = form, .threads = 1}));
+    const auto before = x.dQ.data;
+    REQUIRE_THROWS_WITH(x.run(pass, options), contains(text));
+    CHECK(x.dQ.data == before);
+  };
+  REQUIRE_THROWS_WITH(x.run(pass, {}), contains("heads of the forward pass is 0, must be 8"));
+  for (const Form form : {Form::attention, Form::chunked}) {
+    refuses(form, fewer, {.form = form}, "heads of the forward pass is 4, must be 8");
+    refuses(form, shorter, {.form = form}, "sequence 1, head 0: ");
+  }
+  refuses(Form::attention, x, {.form = Form::attention, .head = {.scale = 2}}, "the options have 2");
 }
 
 TEST_CASE("gradients of the states of a batch, one a query head or one a key head", "[gradient]") {

@@ -25,12 +25,23 @@ struct Slope {
   }
 };
 
+// Whether its attention has another form than the quadratic one.
+template <class F, class R, class N>
+constexpr bool has_states(const AttentionLayer<F, R, N>& layer) {
+  using A = decltype(layer.recipe().transition(std::declval<HeadTokens<double>>()));
+  return detail::has_state_forms<F, A>;
+}
+
 }  // namespace
 
 TEST_CASE("gradients of a layer are its derivatives", "[layer]") {
-  with_layers([](const char* name, const auto& layer) {
-    for (const Form form : {Form::automatic, Form::attention}) {
+  with_layers([](const char* name, const auto& given) {
+    for (const Form form : {Form::attention, Form::chunked}) {
+      if (form == Form::chunked && !has_states(given)) continue;
       CAPTURE(name, static_cast<int>(form));
+      const AttentionLayer layer(given.shape(), given.feature(), given.recipe(),
+                                 {.normalizes_rows = given.normalizes_rows(),
+                                  .attention = {.form = form, .threads = 1, .head = {.chunk = 7}}});
       RandomLayer x(layer);
       LayerPass<double> pass, other;
       const Eigen::MatrixXd Y = x.outputs(pass);
@@ -65,4 +76,20 @@ TEST_CASE("gradients of a layer are its derivatives", "[layer]") {
       along("X", x.X, dX);
     }
   });
+}
+
+TEST_CASE("gradients of a layer are made from a pass of its own", "[layer]") {
+  const LayerShape shape{.d_model = d_model, .heads = 2, .d = 4, .e = 4};
+  const RandomLayer x(AttentionLayer(shape, SymmetricPower<2>{}, Fixed(stationary())));
+  const RandomLayer other(AttentionLayer(shape, Exponential{}, Fixed(stationary())));
+  auto gradients = x.layer.zeros<double>();
+  Eigen::MatrixXd dX(x.X.rows(), x.X.cols());
+  LayerVjpWorkspace<double> work;
+  LayerPass<double> pass;
+  static_cast<void>(other.outputs(pass));
+  REQUIRE_THROWS_AS(apply_vjp(x.layer, x.weights, x.X, sequences, pass, x.dY, gradients, dX, work), InvalidArgument);
+  CHECK(gradients.in.isZero(0));
+  static_cast<void>(x.outputs(pass));
+  apply_vjp(x.layer, x.weights, x.X, sequences, pass, x.dY, gradients, dX, work);
+  CHECK(!gradients.in.isZero(0));
 }

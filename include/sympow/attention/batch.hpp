@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sympow/attention/attention.hpp>
+#include <sympow/attention/batch_transitions.hpp>
 #include <sympow/attention/heads.hpp>
 #include <sympow/attention/mistakes.hpp>
 #include <sympow/attention/recurrent.hpp>
@@ -23,43 +24,6 @@ struct BatchOptions {
 };
 
 namespace detail::inline SYMPOW_THREADS {
-
-/// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type. Heads that share a
-/// state are named by their key head.
-template <class F>
-void naming_head(Index sequence, Index head, Index group, const F& f) {
-  try {
-    f();
-  } catch (...) {
-    raise_again_after(Errors{}, "sequence ", sequence, group > 1 ? ", key head " : ", head ", head / group, ": ");
-  }
-}
-
-/// The transition of group n of `group` query heads, those of a sequence one after the other: from one for all, a
-/// container of as many, or a callable on the sequence and the group's number in it.
-template <class Transitions>
-auto transitions_of(const Transitions& given, Index sequences, Index groups, Index group) {
-  if constexpr (Transition<Transitions>) {
-    return [&given](Index) -> const Transitions& { return given; };
-  } else if constexpr (std::invocable<const Transitions&, Index, Index>) {
-    using A = std::remove_cvref_t<std::invoke_result_t<const Transitions&, Index, Index>>;
-    static_assert(Transition<A>, "a callable that gives transitions takes (sequence, head) and returns one");
-    std::vector<A> built;
-    built.reserve(static_cast<std::size_t>(sequences * groups));
-    for (Index b = 0; b < sequences; ++b)
-      for (Index g = 0; g < groups; ++g) naming_head(b, g * group, group, [&] { built.push_back(given(b, g)); });
-    return [built = std::move(built)](Index n) -> const A& { return built[static_cast<std::size_t>(n)]; };
-  } else {
-    static_assert(std::ranges::random_access_range<const Transitions>,
-                  "the transitions of a batch are one Transition for all heads, a container of one for each head of "
-                  "each sequence, or a callable on (sequence, head)");
-    static_assert(std::is_lvalue_reference_v<std::ranges::range_reference_t<const Transitions>>,
-                  "a container of transitions must hold them; give a callable to make them");
-    check_size("number of transitions", std::ranges::ssize(given), sequences * groups,
-               group == 1 ? "one a sequence and head" : "one a sequence and key head, as there are states");
-    return [&given](Index n) -> const auto& { return std::ranges::begin(given)[n]; };
-  }
-}
 
 /// The form of a head. One whose queries stand elsewhere than its keys has no state form.
 inline Form form_of(const HeadShape& shape, const BatchOptions& options) {
@@ -144,10 +108,16 @@ struct BatchCall {
 /// In the place of states where there are none.
 struct NoStates {};
 
-/// Checks all heads, then runs them.
-template <class Normalization, class F, class Transitions, class Scalar, class States>
+/// Where heads leave nothing for gradients.
+struct LeaveNothing {
+  void begin(Index) const {}
+  bool run(const auto&...) const { return false; }
+};
+
+/// Checks all heads, then runs them: those without states by `leave`, where it does that.
+template <class Normalization, class F, class Transitions, class Scalar, class States, class Leave = LeaveNothing>
 void run_batch(const F& feature, const Transitions& given, BatchCall<Scalar> call, States& states,
-               Workspaces<Scalar>& workspaces) {
+               Workspaces<Scalar>& workspaces, const Leave& leave = {}) {
   constexpr bool keeps_states = !std::same_as<States, NoStates>;
   call.check();
   const Index B = call.Q.sequences();
@@ -208,14 +178,17 @@ void run_batch(const F& feature, const Transitions& given, BatchCall<Scalar> cal
     }
   };
   const int threads = threads_of(call.options.threads);
+  leave.begin(count);
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
     if (chunk_of_scan(n) > 0) return;
     const Form form = form_of(shape_of(n), call.options);
     call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
       call.clear_padding(b, h);
-      if constexpr (!keeps_states)
+      if constexpr (!keeps_states) {
+        if (leave.run(n, form, feature, transition_of(n), Q, K, V, Y, work, options)) return;
         if (form == Form::attention)
           return attention<Normalization>(feature, transition_of(n), Q, K, V, Y, work, options);
+      }
       with_state(n, [&](auto& state) {
         run_group<Normalization>(form, feature, transition_of(n), Q, K, V, state, Y, work, options, call.head_group());
       });

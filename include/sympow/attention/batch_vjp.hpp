@@ -2,7 +2,7 @@
 #pragma once
 
 #include <sympow/attention/attention_vjp.hpp>
-#include <sympow/attention/batch.hpp>
+#include <sympow/attention/forward_pass.hpp>
 #include <sympow/attention/scan_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -71,10 +71,11 @@ struct BatchStates {
 };
 
 /// Checks all heads, then takes them back: the query heads of a key head one after the other, so that what they add to
-/// its keys and values comes in order.
+/// its keys and values comes in order. `pass` is what the forward pass of a call without states has left, if it did.
 template <class Normalization, class F, class Transitions, class Scalar, class States>
 auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar, const Scalar> call,
-                   const BatchResults<Scalar>& results, const States& states, VjpWorkspaces<Scalar>& workspaces) {
+                   const BatchResults<Scalar>& results, const States& states, VjpWorkspaces<Scalar>& workspaces,
+                   const ForwardPass<Scalar, F>* pass = nullptr) {
   constexpr bool keeps_states = !std::same_as<States, NoStates>;
   call.name_of_Y = "dY";
   call.check();
@@ -101,6 +102,18 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
 
   const Options& options = call.options.head;
   const Index count = B * call.Q.heads();
+  if (pass != nullptr) check_size("heads of the forward pass", pass->size(), count, "those of Q");
+  // What head h has left, if it went by this form.
+  const auto left_by = [&](Index b, Index h, Form form) {
+    const auto* head =
+        pass == nullptr ? nullptr : &ForwardPassAccess::heads(*pass)[static_cast<std::size_t>(b * call.Q.heads() + h)];
+    return head != nullptr && head->form == form ? head : nullptr;
+  };
+  const auto known_rows = [&](Index b, Index h, const VjpArguments<Scalar>& x) {
+    const auto* head = left_by(b, h, Form::attention);
+    return head == nullptr ? KnownRows<Scalar>()
+                           : RowSumsAccess::checked(head->rows, row_kind<Normalization, F>(), x.dY, options);
+  };
   const auto arguments_of = [&](Index b, Index h) {
     const auto Q = call.Q.head(b, h), K = call.K.head(b, h / most), V = call.V.head(b, h / most),
                dY = call.Y.head(b, h);
@@ -133,6 +146,10 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
           check_chunked_vjp(feature, transition, x, std::ranges::begin(states.states)[n],
                             adjoints[static_cast<std::size_t>(n)], options);
         all_tokens += x.Q.cols();
+        static_cast<void>(known_rows(b, h, x));
+        if constexpr (has_states)
+          if (const auto* head = left_by(b, h, Form::chunked))
+            check_checkpoints(head->checkpoints, feature, transition, x.K, x.V);
         if (h % call.group == 0)
           gradients.transitions.push_back(transition.zero_gradient(tokens_of(x.Q, x.K, options.mask)));
       });
@@ -142,7 +159,8 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
                ? scanned_chunk(shape_of(transition_of(group_of(b, h)), arguments_of(b, h)), all_tokens, call.options)
                : Index(0);
   };
-  // The query heads of a key head: each by its engine, run(transition, arguments, results, state, its gradient).
+  // The query heads of a key head: each from what its forward pass has left, or by its engine, run(transition,
+  // arguments, results, state, its gradient).
   const auto take_back = [&](Index b, Index key_head, VjpWorkspace<Scalar>& work, const auto& run) {
     results.clear(b, key_head, most);
     for (Index h = key_head * most; h < (key_head + 1) * most; ++h) {
@@ -153,7 +171,7 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
       const VjpResults<Scalar, A> to{dQ, dK, dV, gradients.transitions[static_cast<std::size_t>(n)],
                                      scales[static_cast<std::size_t>(b * call.Q.heads() + h)]};
       if (!keeps_states && form_of(shape_of(transition, x), call.options) == Form::attention) {
-        run_attention_vjp<Normalization>(feature, transition, x, to, work, options);
+        run_attention_vjp<Normalization>(feature, transition, x, to, work, options, known_rows(b, h, x));
         continue;
       }
       if constexpr (keeps_states) {
@@ -167,9 +185,13 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
           add_state_gradient(feature, adjoint, own);
         }
       } else if constexpr (has_states) {
-        const State<Scalar, F> state(feature, x.Q.rows(), x.V.rows(), 0);
         StateGradient<Scalar, F> adjoint(feature, x.Q.rows(), x.V.rows());
-        run(transition, x, to, state, adjoint);
+        if (const auto* head = left_by(b, h, Form::chunked)) {
+          run_chunked_vjp<Normalization>(feature, transition, x, to, head->checkpoints, adjoint, work, options);
+        } else {
+          const State<Scalar, F> state(feature, x.Q.rows(), x.V.rows(), 0);
+          run(transition, x, to, state, adjoint);
+        }
       }
     }
   };
@@ -220,6 +242,20 @@ auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const st
   return detail::run_batch_vjp<Normalization>(feature, transitions,
                                               detail::BatchCall<Scalar, const Scalar>{Q, K, V, dY, options},
                                               detail::BatchResults<Scalar>{dQ, dK, dV}, none, workspaces);
+}
+
+/// The same from the forward pass that `attend` has left. Throws `ShapeMismatch`, too, for one of another shape, and
+/// `InvalidArgument` for one of another normalisation, scale or mask.
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
+auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
+                Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
+                Heads<const std::type_identity_t<Scalar>> dY, const ForwardPass<std::type_identity_t<Scalar>, F>& pass,
+                Heads<Scalar> dQ, Heads<std::type_identity_t<Scalar>> dK, Heads<std::type_identity_t<Scalar>> dV,
+                VjpWorkspaces<std::type_identity_t<Scalar>>& workspaces, const BatchOptions& options = {}) {
+  const detail::NoStates none;
+  return detail::run_batch_vjp<Normalization>(feature, transitions,
+                                              detail::BatchCall<Scalar, const Scalar>{Q, K, V, dY, options},
+                                              detail::BatchResults<Scalar>{dQ, dK, dV}, none, workspaces, &pass);
 }
 
 /// The same from states and the gradients of the states that `attend` has left; these become the gradients of the

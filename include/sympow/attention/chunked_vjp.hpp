@@ -83,6 +83,16 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
                                  adjoint, workspace, options);
 }
 
+template <class Normalization, class F, class A, class Scalar>
+void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+                     const VjpResults<Scalar, A>& results, const Checkpoints<Scalar, F>& checkpoints,
+                     StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace, const Options& options) {
+  const auto states = [&](Index n) -> const State<Scalar, F>& { return checkpoints[n]; };
+  run_chunked_vjp<Normalization>(feature, transition, arguments, results, states, checkpoints.size(),
+                                 checkpoints.tokens_between(), CheckpointsAccess::chunk(checkpoints), adjoint,
+                                 workspace, options);
+}
+
 /// Throws `ShapeMismatch` or `FrameMismatch` unless a gradient is that of a state which the call could leave.
 template <class Scalar, class F, class A>
 void check_adjoint(const StateGradient<Scalar, F>& adjoint, const F& feature, const A& transition,
@@ -148,7 +158,6 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
                  Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
                  const Options& options = {}) {
   using Scalar = typename DQ::Scalar;
-  using Access = detail::CheckpointsAccess;
   if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<F, A>() &&
                 detail::check_vjp<F, A, Scalar>() && detail::check_d_rows<Scalar, DY>()) {
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
@@ -157,10 +166,8 @@ void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<
     if (options.mask != causal()) detail::raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
     detail::check_checkpoints(checkpoints, feature, transition, keys, values);
     detail::check_adjoint(adjoint, feature, transition, arguments);
-    const auto states = [&](Index n) -> const State<Scalar, F>& { return checkpoints[n]; };
     const auto results = detail::begin_gradients(gradients, transition, arguments, options, false);
-    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, states, checkpoints.size(),
-                                           checkpoints.tokens_between(), Access::chunk(checkpoints), adjoint, workspace,
+    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, checkpoints, adjoint, workspace,
                                            options);
   }
 }

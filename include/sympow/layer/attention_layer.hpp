@@ -1,13 +1,14 @@
 // An attention layer: heads whose queries, keys, values and transitions are projections of tokens.
 #pragma once
 
+#include <any>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include <sympow/layer/recipe.hpp>
 
-#include <sympow/attention/batch.hpp>
+#include <sympow/attention/forward_pass.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -35,13 +36,14 @@ struct LayerWeights {
   Matrix<S> recipe;  ///< n_p × H_kv
 };
 
-/// What a forward pass leaves for the backward pass, and scratch; of one call at a time.
+/// What a forward pass leaves for the backward pass, and scratch; of one call at a time, of any layer.
 template <class Scalar>
 struct LayerPass {
   Matrix<Scalar> projected;  ///< [Q; K; V; Z] of every token
   Matrix<Scalar> written;    ///< [K; V] of every key head as they go into the state, if the recipe writes
   Matrix<Scalar> rows;       ///< H e × tokens, what W_O is given
   Matrix<Scalar> lengths;    ///< H × tokens, what rows were divided by if the layer normalises them
+  std::any heads;            ///< what `attend` leaves, `ForwardPass<Scalar, F>` of the layer's feature map
   Workspaces<Scalar> workspaces;
 };
 
@@ -256,7 +258,8 @@ void begin_layer(const Layer& layer, const LayerWeights<Scalar>& w, const ConstB
 
 /// layer(X), writing the outputs of all tokens of a batch, and to `pass` what `apply_vjp` needs.
 ///
-/// Shapes: X, Y: d_model × (sequences · T). Cost: 2 operations a weight and token, and `attend`. Throws `ShapeMismatch`
+/// Shapes: X, Y: d_model × (sequences · T). Cost: 2 operations a weight and token, and `attend`, whose rows and states
+/// stay in `pass`; memory as `ForwardPass`. Throws `ShapeMismatch`
 /// before anything is touched, and what `attend` throws.
 template <FeatureMap F, Recipe R, class Normalization, class Scalar>
 void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<Scalar>& weights,
@@ -267,11 +270,14 @@ void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<
   const auto columns = detail::columns_of<const Scalar>(std::as_const(pass.projected), sequences);
   const detail::LayerHeads<Layer, const Scalar> heads(layer, columns, layer.first_key());
   const LayerShape& n = layer.shape();
+  using OfHeads = ForwardPass<Scalar, F>;
+  OfHeads& of_heads = pass.heads.type() == typeid(OfHeads) ? std::any_cast<OfHeads&>(pass.heads)
+                                                           : pass.heads.template emplace<OfHeads>();
   detail::finish_layer(layer, weights, heads, pass, Y, [&](const auto& K, const auto& V, const auto& transition_of) {
     attend<Normalization>(
         layer.feature(), [&](Index b, Index h) { return transition_of(b, h / (n.heads / n.key_heads)); },
         columns.heads(0, n.heads, n.d), K, V, detail::columns_of<Scalar>(pass.rows, sequences).heads(0, n.heads, n.e),
-        pass.workspaces, layer.batch_options());
+        of_heads, pass.workspaces, layer.batch_options());
   });
 }
 

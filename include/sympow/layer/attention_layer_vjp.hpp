@@ -37,7 +37,8 @@ void normalize_rows_vjp(const Matrix<Scalar>& rows, const Matrix<Scalar>& length
 ///     gradients += those of all weights,   dX = ∂loss/∂X
 ///
 /// Shapes: dY, dX: d_model × (sequences · T), dX of memory of its own. Cost: 4 operations a weight and token, and
-/// `attend_vjp`. Throws `ShapeMismatch` before anything is touched, and what `attend_vjp` throws; then `gradients` are
+/// `attend_vjp`. Throws `ShapeMismatch`, and `InvalidArgument` for the pass of another layer, before anything is touched, and what
+/// `attend_vjp` throws; then `gradients` are
 /// as far as it came.
 template <FeatureMap F, Recipe R, class Normalization, class Scalar>
 void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<Scalar>& weights,
@@ -58,6 +59,9 @@ void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeig
   detail::check_size("columns of the pass", pass.rows.cols(), X.cols(), "columns of X, one a token");
   detail::check_size("rows of the pass", pass.projected.rows(), layer.projected(),
                      "numbers that a token is projected to");
+  const auto* of_heads = std::any_cast<ForwardPass<Scalar, F>>(&pass.heads);
+  if (of_heads == nullptr)
+    detail::raise<InvalidArgument>("layer: the pass is none that apply() of this layer has left");
   const LayerShape& n = layer.shape();
 
   detail::resize_anew(work.d_rows, pass.rows.rows(), pass.rows.cols());
@@ -77,10 +81,10 @@ void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeig
   };
   const auto take_back = [&](const auto& K, const auto& V) {
     return attend_vjp<Normalization>(layer.feature(), transition_of, columns.heads(0, n.heads, n.d), K, V, d_rows,
-                                     d_columns.heads(0, n.heads, n.d), d_heads.K, d_heads.V, work.workspaces,
+                                     *of_heads, d_columns.heads(0, n.heads, n.d), d_heads.K, d_heads.V, work.workspaces,
                                      layer.batch_options());
   };
-  auto of_heads = [&] {
+  auto found = [&] {
     if constexpr (Layer::writes) {
       const auto [K, V] = detail::written_heads<const Scalar>(layer, pass.written, sequences);
       return take_back(K, V);
@@ -90,7 +94,7 @@ void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeig
   }();
   for (Index b = 0; b < sequences; ++b)
     for (Index g = 0; g < n.key_heads; ++g) {
-      auto* const of_group = &of_heads.transitions[static_cast<std::size_t>((b * n.key_heads + g) * group)];
+      auto* const of_group = &found.transitions[static_cast<std::size_t>((b * n.key_heads + g) * group)];
       const HeadTokens<Scalar> x = heads.tokens(weights, b, g);
       if (group > 1) {
         const auto A = layer.recipe().transition(x);

@@ -113,8 +113,9 @@ struct BatchVjpMistakes {
   template <std::size_t... n>
   static constexpr bool are_inputs = (std::is_same_v<std::remove_const_t<ScalarAt<n>>, Scalar> && ...);
 
-  static constexpr bool has_states = !is_heads<4> && (is_heads<5> || is_heads<6>);
-  static constexpr std::size_t place = has_states ? 6 : 4;  // of dQ
+  static constexpr bool has_pass = is_forward_pass<F, std::remove_cvref_t<At<4>>>;
+  static constexpr bool has_states = !has_pass && !is_heads<4> && (is_heads<5> || is_heads<6>);
+  static constexpr std::size_t place = has_pass ? 5 : has_states ? 6 : 4;  // of dQ
 
   static constexpr bool heads = !are_inputs<0, 1, 2, 3>;
   static constexpr bool states = !heads && has_states && [] {
@@ -142,7 +143,8 @@ struct BatchVjpMistakes {
     static_assert(
         !states,
         "between dY and dQ of a batch stand a container of its states, State<Scalar, Feature>, and one of the "
-        "gradients of the states behind them, StateGradient<Scalar, Feature>, or nothing");
+        "gradients of the states behind them, StateGradient<Scalar, Feature>, or a ForwardPass<Scalar, Feature>, or "
+        "nothing");
     static_assert(!outputs,
                   "after dY of a batch, or after the gradients of its states, stand dQ, dK and dV, which are Heads of "
                   "the scalar type of queries, not of a const one");
