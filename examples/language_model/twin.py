@@ -1,19 +1,15 @@
 """The model of language_model in plain PyTorch, written to be read: a twin to compare numbers and times with.
 
-    python3 twin.py CHECKPOINT TEXT                       the mean loss of a checkpoint's model on a text
-    python3 twin.py --time LANGUAGE_MODEL TEXT [OPTIONS]  bytes a second of steps of training, beside the program's
+    python3 twin.py CHECKPOINT TEXT [BYTES]      the mean loss of a checkpoint's model on the beginning of a text
 
-Settings are softmax, sympow, gated and conformal. Names and shapes of weights are those of checkpoints; numbers of a
-token are rows here.
+Settings are softmax, sympow, gated and conformal. Names and shapes of weights are those of checkpoints, which are read
+and written; numbers of a token are rows here.
 """
 
-import argparse
 import json
 import math
-import subprocess
+import struct
 import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,28 +37,40 @@ class Config:
     key_heads: int = 0
     d: int = 32
     tied: bool = False
-    longest: float = 65536
+    longest: float = 65536.0
     gate_bias: float = 6.9
     steps: int = 1000
     rate: float = 6e-4
     warmup: int = 0
     cosine: bool = False
     decay: float = 0.1
-    clip: float = 1
+    clip: float = 1.0
 
 
-def power_attention(q: Tensor, k: Tensor, v: Tensor, log_gates: Tensor | None, power: int) -> Tensor:
-    """y_i = Σ_{j≤i} s_ij v_j / Σ_{j≤i} s_ij,  s_ij = (q_i·k_j)^p γ_{j+1} … γ_i;  … × T × d"""
+def power_rows(q: Tensor, k: Tensor, v: Tensor, total: Tensor | None, power: int) -> Tensor:
+    """y_i = Σ_{j≤i} s_ij v_j / Σ_{j≤i} s_ij,  s_ij = (q_i·k_j)^p γ_{j+1} … γ_i, of the last tokens; total is of log γ"""
+    n, before = q.shape[-2], k.shape[-2] - q.shape[-2]
     s = q @ k.mT  # a scale would cancel
     while power > 1:
         s, power = s.square(), power // 2
-    if log_gates is None:
-        s = s.tril()
+    if total is None:
+        s = s.tril(before)
     else:
-        total = log_gates.cumsum(-1).to(s.dtype)
-        future = torch.ones(s.shape[-2:], dtype=torch.bool).triu(1)
-        s = s * (total[..., :, None] - total[..., None, :]).masked_fill(future, -math.inf).exp()
+        future = torch.ones(n, before + n, dtype=torch.bool).triu(before + 1)
+        s = s * (total[..., before:, None] - total[..., None, :]).masked_fill(future, -math.inf).exp()
     return s @ v / s.sum(-1, keepdim=True)
+
+
+def power_attention(q: Tensor, k: Tensor, v: Tensor, log_gates: Tensor | None, power: int, block: int = 128) -> Tensor:
+    """Of blocks of queries, which do not ask what comes after them: less than half of the work and of the memory."""
+    total, length = None if log_gates is None else log_gates.cumsum(-1).to(q.dtype), q.shape[-2]
+    rows = []
+    for end in range(block, length + block, block):
+        seen = (k[..., :end, :], v[..., :end, :], None if total is None else total[..., :end])
+        of_block = (q[..., end - block:end, :], *seen, power)
+        # What long texts leave for the way back has no room: it is made again there.
+        rows.append(power_rows(*of_block) if length <= 2048 else checkpoint(power_rows, *of_block, use_reentrant=False))
+    return torch.cat(rows, -2)
 
 
 class Attention(nn.Module):
@@ -74,7 +82,7 @@ class Attention(nn.Module):
         for name, size in (("W_Q", c.heads * c.d), ("W_K", n * c.d), ("W_V", n * c.d), ("W_Z", n * self.logits)):
             self.register_parameter(name, nn.Parameter(0.02 * torch.randn(width, size)))
         self.W_O = nn.Parameter(0.02 / math.sqrt(2 * c.layers) * torch.randn(c.heads * c.d, width))
-        self.recipe = nn.Parameter(torch.full((n, min(1, self.logits)), float(c.gate_bias)))
+        self.recipe = nn.Parameter(torch.full((n, min(1, self.logits)), c.gate_bias))
         self.theta = 2 * math.pi * c.longest ** -(2 * torch.arange(c.d // 2, dtype=ANGLES) / c.d)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -94,12 +102,7 @@ class Attention(nn.Module):
         else:
             log_gates = F.logsigmoid(z[..., 0] + self.recipe.repeat_interleave(c.heads // self.key_heads, 0)) \
                 if self.logits else None
-            if tokens <= 2048:
-                y = power_attention(q, k, v, log_gates, c.power)
-            else:  # memory for one head at a time, which is computed again on the way back
-                y = torch.stack([checkpoint(power_attention, q[:, h], k[:, h], v[:, h],
-                                            None if log_gates is None else log_gates[:, h], c.power,
-                                            use_reentrant=False) for h in range(c.heads)], 1)
+            y = power_attention(q, k, v, log_gates, c.power)
         return y.transpose(1, 2).flatten(2) @ self.W_O
 
 
@@ -117,7 +120,8 @@ class Block(nn.Module):
         super().__init__()
         width = c.d_model
         self.before_attention, self.attention, self.before_mlp = Norm(width), Attention(c), Norm(width)
-        self.up, self.up_bias = nn.Parameter(0.02 * torch.randn(width, 4 * width)), nn.Parameter(torch.zeros(1, 4 * width))
+        self.up = nn.Parameter(0.02 * torch.randn(width, 4 * width))
+        self.up_bias = nn.Parameter(torch.zeros(1, 4 * width))
         self.down = nn.Parameter(0.02 / math.sqrt(2 * c.layers) * torch.randn(4 * width, width))
         self.down_bias = nn.Parameter(torch.zeros(1, width))
 
@@ -178,6 +182,15 @@ class Training:
         return loss.item()
 
 
+    def checkpoint(self, folder: str | Path) -> None:
+        """Writes what the program evaluates, generates from and goes on with."""
+        tensors = dict(self.model.named_parameters())
+        for of, name in (("adam_m.", "exp_avg"), ("adam_v.", "exp_avg_sq")):
+            tensors |= {of + of_w: self.adam.state[w].get(name, w) for of_w, w in self.model.named_parameters()}
+        metadata = {name: str(int(x) if isinstance(x, bool) else x) for name, x in vars(self.c).items()}
+        save(Path(folder) / f"step-{self.steps:08}.safetensors", tensors, {**metadata, "step": str(self.steps)})
+
+
 def load(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a safetensors file of floats, by name, and its metadata."""
     data = bytearray(Path(path).read_bytes())
@@ -189,13 +202,42 @@ def load(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             for name, x in header.items()}, metadata
 
 
-def save(path: str | Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Writes a safetensors file of floats."""
-    header, numbers = {"__metadata__": metadata or {}}, b""
-    for name, x in tensors.items():
-        begin = len(numbers)
-        numbers += x.detach().float().contiguous().numpy().tobytes()
-        header[name] = {"dtype": "F32", "shape": list(x.shape), "data_offsets": [begin, len(numbers)]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    Path(path).write_bytes(len(text).to_bytes(8, "little") + text + numbers)
+def save(path: str | Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Writes a safetensors file of floats, with the checksum that the program's checkpoints have."""
+    numbers = [x.detach().float().contiguous().numpy().tobytes() for x in tensors.values()]
+    entries, end = {}, 0
+    for (name, x), data in zip(tensors.items(), numbers):
+        entries[name] = {"dtype": "F32", "shape": list(x.shape), "data_offsets": [end, end + len(data)]}
+        end += len(data)
+
+    def header(metadata: dict[str, str]) -> bytes:
+        text = json.dumps({"__metadata__": dict(sorted(metadata.items())), **entries}, separators=(",", ":")).encode()
+        return text + b" " * (-len(text) % 8)
+
+    total = 0
+    for data in (header(metadata), *numbers):
+        for word in (len(data), *struct.unpack(f"<{-(-len(data) // 8)}Q", data + bytes(-len(data) % 8))):
+            total = (total ^ word) * 0x9E3779B97F4A7C15 % 2**64
+            total ^= total >> 32
+    head = header({**metadata, "checksum": str(total)})
+    Path(path).write_bytes(len(head).to_bytes(8, "little") + head + b"".join(numbers))
+
+
+def trained(path: str | Path) -> Twin:
+    """The model of a checkpoint."""
+    weights, metadata = load(path)
+    kinds = {name: type(value) for name, value in vars(Config()).items()}
+    model = Twin(Config(**{name: kinds[name](int(x) if kinds[name] is bool else x)
+                           for name, x in metadata.items() if name in kinds}))
+    model.load_state_dict({name: x for name, x in weights.items() if not name.startswith("adam")}, strict=False)
+    return model
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    data = torch.frombuffer(bytearray(Path(sys.argv[2]).read_bytes()), dtype=torch.uint8).long()
+    data = data[None, :1 + int(sys.argv[3] if len(sys.argv) > 3 else 1024)]
+    with torch.no_grad():
+        loss = losses(trained(sys.argv[1])(data[:, :-1]), data[:, 1:]).mean()
+    print(f"mean loss of {data.shape[1] - 1} bytes: {loss:.4f}")

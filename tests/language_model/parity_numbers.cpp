@@ -101,7 +101,7 @@ struct Parity {
 
 int main(int argc, char** argv) try {
   if (argc < 2) sympow::detail::raise<sympow::InvalidArgument>("FOLDER is missing");
-  Parity parity{.folder = argv[1]};
+  Parity parity{{}, argv[1], {}};
   auto options = options_of({argv + 2, argv + argc});
   Settings::for_each(parity.settings,
                      [&](const std::string& name, auto& field, const char*, bool) { take(options, name, field); });
