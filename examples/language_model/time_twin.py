@@ -6,6 +6,7 @@ and all options of the model, by the program's names.
 """
 
 import argparse
+import statistics
 import subprocess
 import tempfile
 import time
@@ -42,9 +43,8 @@ def take_times(program: str, text: Path, c: twin.Config, context: int, batch: in
         ratios.append(of_twin / of_program)
         tokens = batch * context
         print(f"{tokens / of_program:8.0f} bytes/s, twin {tokens / of_twin:8.0f}: {ratios[-1]:.2f} times")
-    ratios.sort()
     print(f"{c.setting}, p = {c.power}, context {context}, batch {batch}, threads {threads}: median "
-          f"{ratios[len(ratios) // 2]:.2f} times as fast as the twin, {ratios[0]:.2f} … {ratios[-1]:.2f}", flush=True)
+          f"{statistics.median(ratios):.2f} times as fast as the twin, {min(ratios):.2f} … {max(ratios):.2f}", flush=True)
 
 
 def main() -> None:
