@@ -243,10 +243,9 @@ typedef struct sympow_gradients {
 /// after. Both are null where the call had none. The recurrent form is taken back by chunks. Cost: two to three times
 /// that of `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
 ///
-/// On a device: of θ and β up to d 64; others are SYMPOW_NOT_BUILT. The gradient of the scale is
-/// float64. States have no tokens in a tail: those that `sympow_attend` or `move` has left have none. Of normalised
-/// rows it needs rows and their denominators, for the scale of others rows, and so computes them again: the cost of one
-/// `sympow_attend` more, and of the workspace what rows take.
+/// On a device: the gradient of the scale is float64. States have no tokens in a tail: those that `sympow_attend` or
+/// `move` has left have none. Of normalised rows it needs rows and their denominators, for the scale of others rows,
+/// and so computes them again: the cost of one `sympow_attend` more, and of the workspace what rows take.
 SYMPOW_API sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_inputs* inputs,
                                            const sympow_tensor* d_rows, const sympow_states* states,
                                            sympow_state_gradients* state_gradients, const sympow_gradients* gradients,
@@ -336,7 +335,8 @@ SYMPOW_API sympow_status sympow_states_load(sympow_states* states, const char* p
 /// only for calls with θ: for states of the sizes of `like`. Null: zeros.
 ///
 /// On a device the two arrays are the memory of the gradients, as those of `sympow_states_to_arrays`: they are kept, a
-/// call reads them on its stream and writes them, and `read` is refused. There are none in the angles, which are null.
+/// call reads them on its stream and writes them, and `read` is refused. There are none in the angles, which are null:
+/// rows change with S and μ only by what one turns more than the other, so those in S say them.
 SYMPOW_API sympow_status sympow_state_gradients_create(const sympow_states* like, const sympow_tensor* sums,
                                                        const sympow_tensor* normaliser, const sympow_tensor* angles,
                                                        sympow_state_gradients** state_gradients);

@@ -215,15 +215,13 @@ struct Backward {
   }
   host::Report queries(const host::Options& options) {
     return with_products([&]<Products products>() {
-      if constexpr (d <= 64)
-        if (has_angles()) return queries<true, products>(options);
+      if (has_angles()) return queries<true, products>(options);
       return queries<false, products>(options);
     });
   }
   host::Report keys(const host::Options& options) {
     return with_products([&]<Products products>() {
-      if constexpr (d <= 64)
-        if (has_angles()) return keys<true, products>(options);
+      if (has_angles()) return keys<true, products>(options);
       return keys<false, products>(options);
     });
   }
@@ -295,7 +293,7 @@ struct Backward {
     if (has_angles()) gradients.d_beta.check_stored(report, "dβ");
   }
   [[nodiscard]] bool has_flows() const { return static_cast<bool>(forward.x.how.log_gate); }
-  [[nodiscard]] bool has_angles() const { return d <= 64 && forward.x.how.rotary.has_value(); }
+  [[nodiscard]] bool has_angles() const { return forward.x.how.rotary.has_value(); }
 
  private:
   /// call.operator()<products>()

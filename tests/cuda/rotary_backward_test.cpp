@@ -10,7 +10,7 @@ TEST_CASE("gradients of rotary in several calls are those of one", "[cuda]") {
   check_rotary_calls<Kernels<bf16, 2, 16>>();
 }
 TEMPLATE_TEST_CASE("gradients of rotary are right for other powers", "[cuda]", (Kernels<fp16, 1, 64>),
-                   (Kernels<bf16, 3, 16>)) {
+                   (Kernels<bf16, 1, 128>), (Kernels<bf16, 3, 16>)) {
   Case how = case_of<TestType>({150});
   how.e = 16;
   how.rotary = Rotation{true, small_step, 0};

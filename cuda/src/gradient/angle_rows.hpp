@@ -6,14 +6,11 @@
 namespace sympow::cuda {
 
 /// The pairs of channels that turn, of sums of 16 rows of d channels: a lane has d/8 of them in each of its two rows,
-/// two in a couple of octets: those 2 o and 2 o + 1, or of halves o and o + d/16. Couples go through shared memory,
-/// some at once, so that loops over them are not unrolled.
-template <class T, int d>
+/// two in a couple of octets: those 2 o and 2 o + 1, or of halves o and o + d/16.
+template <int d>
 struct Couples {
-  static constexpr int most = sizeof(T) == 2 ? 4 : 2;  // beside rows of floats there is room for less
-  static constexpr int count = d / 16, held = count < most ? count : most, bytes = held * 2 * 512;  // a warp
+  static constexpr int count = d / 16;
   bool halves;
-  block::Shared<float> memory;  // of this warp
 
   SYMPOW_DEVICE int octet(int o, int second) const { return halves ? o + second * count : 2 * o + second; }
   /// Which one of the d/2 pairs is pair p of the lane; couple o has 2 o and 2 o + 1.
@@ -28,40 +25,6 @@ struct Couples {
     else
       f(two[h][2 * g], two[h][2 * g + 1]);
   }
-  /// f(o, its two octets) of all couples of sums, which f may change.
-  template <bool changes, class Sums, class F>
-  SYMPOW_DEVICE void each(Sums& sum, const F& f) const {
-    using namespace block;
-    const auto place = [](int o, int second) { return lane() * 4 + (2 * o + second) * 128; };
-    SYMPOW_UNROLL
-    for (int pass = 0; pass < count / held; ++pass) {
-      const auto move = [&](const auto& each_octet) {
-        SYMPOW_UNROLL
-        for (int n = 0; n < held; ++n) {
-          const int o = pass * held + n;
-          if (halves) {
-            each_octet(sum[o], place(n, 0));
-            each_octet(sum[o + count], place(n, 1));
-          } else {
-            each_octet(sum[2 * o], place(n, 0));
-            each_octet(sum[2 * o + 1], place(n, 1));
-          }
-        }
-      };
-      move([&](const auto& octet, Lanes<int> at) { store(memory, at, octet); });
-      SYMPOW_ROLL
-      for (int n = 0; n < held; ++n) {
-        Lanes<float> two[2][4];
-        load(two[0], memory, place(n, 0));
-        load(two[1], memory, place(n, 1));
-        f(pass * held + n, two);
-        if (!changes) continue;
-        store(memory, place(n, 0), two[0]);
-        store(memory, place(n, 1), two[1]);
-      }
-      if constexpr (changes) move([&](auto& octet, Lanes<int> at) { load(octet, memory, at); });
-    }
-  }
 };
 
 /// path_i of token i of the block's chunk; 0 before the sequence. i = -1 is the token before the chunk.
@@ -72,18 +35,22 @@ SYMPOW_DEVICE Lanes<double> path_of(const Rotary& rotary, const TokenBlock& of, 
 }
 
 /// Sums of a warp's rows turn back by the angles of their tokens: rows 8 g + lane / 4 are tokens `first` … of the
-/// block's chunk, those beyond its end like the last. `memory`: Couples::bytes a warp, which nobody reads.
-template <class T, int d>
-SYMPOW_DEVICE void turn_back(Lanes<float> (&sum)[std::size_t{d / 8}][4], const Rotary& rotary, const TokenBlock& of,
-                             int head, int first, block::Shared<float> memory, int w) {
+/// block's chunk, those beyond its end like the last.
+template <int d>
+SYMPOW_DEVICE void turn_back(const OctetSums<d>& sums, const Rotary& rotary, const TokenBlock& of, int head,
+                             int first) {
   using namespace block;
-  const Couples<T, d> couples{rotary.halves, memory.after(w * Couples<T, d>::bytes / 4)};
+  const Couples<d> couples{rotary.halves};
   const std::int64_t row = (std::int64_t{of.b} * rotary.key_heads + head) * (d / 2);
   Lanes<double> path[2];
   SYMPOW_UNROLL
   for (int g = 0; g < 2; ++g)
     path[g] = path_of(rotary, of, head, smaller(lane() / 4 + (first + 8 * g), Lanes<int>(of.length - 1)));
-  couples.template each<true>(sum, [&](int o, Lanes<float>(&two)[2][4]) {
+  SYMPOW_ROLL
+  for (int o = 0; o < couples.count; ++o) {
+    Lanes<float> two[2][4];
+    sums.take(two[0], couples.octet(o, 0));
+    sums.take(two[1], couples.octet(o, 1));
     SYMPOW_UNROLL
     for (int h = 0; h < 2; ++h) {
       const Lanes<std::int64_t> j = couples.pair(2 * o + h) + std::int64_t{0};
@@ -98,7 +65,9 @@ SYMPOW_DEVICE void turn_back(Lanes<float> (&sum)[std::size_t{d / 8}][4], const R
         });
       }
     }
-  });
+    sums.put(couples.octet(o, 0), two[0]);
+    sums.put(couples.octet(o, 1), two[1]);
+  }
 }
 
 /// Sums of a warp's rows, from token `first` on, that others go on with.
@@ -119,12 +88,16 @@ SYMPOW_DEVICE void keep_sums(const KeptSums& to, std::int64_t first, const Lanes
   }
 }
 
-/// Flows through angles of a warp's 16 rows x̂ in shared memory: ⟨s, J_u x̂⟩ of sums s in registers.
+/// Flows through angles of a warp's 16 rows x̂ in shared memory: ⟨s, J_u x̂⟩ of sums s in registers. Their couples go
+/// through shared memory, some at once, so that loops over them are not unrolled.
 template <class T, int d>
 struct AngleRows {
-  static constexpr int entries = 64, bytes = 4 * (8 * entries + Couples<T, d>::bytes);  // of `of_rates`; of four warps
+  static constexpr int most = sizeof(T) == 2 ? 4 : 2;  // beside rows of floats there is room for less
+  static constexpr int count = Couples<d>::count, held = count < most ? count : most;
+  static constexpr int entries = 64, bytes = 4 * (8 * entries + 64 * 16 * held);  // of `of_rates`; of four warps
   Global<const double> rates;
-  Couples<T, d> couples;
+  Couples<d> couples;
+  OctetSums<16 * held> passing;
   block::Shared<T> rows;
   int first;                       // of the warp
   block::Shared<double> of_rates;  // of this warp: by pairs, what comes back to rates
@@ -132,7 +105,8 @@ struct AngleRows {
   /// `memory` of so many bytes.
   SYMPOW_DEVICE AngleRows(const Rotary& rotary, block::Shared<T> own_rows, int own, block::Shared<double> memory, int w)
       : rates(rotary.rates),
-        couples{rotary.halves, memory.after(4 * entries).template as<float>().after(w * Couples<T, d>::bytes / 4)},
+        couples{rotary.halves},
+        passing(memory.after(4 * entries).template as<float>(), w),
         rows(own_rows),
         first(own),
         of_rates(memory.after(w * entries)) {}
@@ -148,14 +122,31 @@ struct AngleRows {
                          const Lanes<double> (&unit)[2], const Lanes<double> (&path)[2]) const {
     using namespace block;
     Lanes<float> all[2] = {0.f, 0.f};
-    couples.template each<false>(sum, [&](int o, const Lanes<float>(&two)[2][4]) {
-      each_flow(o, two, [&](int p, const Lanes<float>(&flow)[2]) {
-        const Lanes<float> rate = rate_of(p);
-        SYMPOW_UNROLL
-        for (int g = 0; g < 2; ++g) all[g] += rate * flow[g];
-        add_rate(p, coupling_of(flow[0], unit[0]) * path[0] + coupling_of(flow[1], unit[1]) * path[1]);
-      });
-    });
+    SYMPOW_UNROLL
+    for (int from = 0; from < count; from += held) {
+      SYMPOW_UNROLL
+      for (int n = 0; n < held; ++n) {
+        if (couples.halves) {
+          passing.put(2 * n, sum[from + n]);
+          passing.put(2 * n + 1, sum[from + n + count]);
+        } else {
+          passing.put(2 * n, sum[2 * (from + n)]);
+          passing.put(2 * n + 1, sum[2 * (from + n) + 1]);
+        }
+      }
+      SYMPOW_ROLL
+      for (int n = 0; n < held; ++n) {
+        Lanes<float> two[2][4];
+        passing.take(two[0], 2 * n);
+        passing.take(two[1], 2 * n + 1);
+        each_flow(from + n, two, [&](int p, const Lanes<float>(&flow)[2]) {
+          const Lanes<float> rate = rate_of(p);
+          SYMPOW_UNROLL
+          for (int g = 0; g < 2; ++g) all[g] += rate * flow[g];
+          add_rate(p, coupling_of(flow[0], unit[0]) * path[0] + coupling_of(flow[1], unit[1]) * path[1]);
+        });
+      }
+    }
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) total[g] = coupling_of(sum_of_row(all[g]), unit[g]);
   }

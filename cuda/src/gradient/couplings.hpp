@@ -5,6 +5,29 @@
 
 namespace sympow::cuda {
 
+/// 2^exponent factor of a warp's rows 8 g + lane / 4, in shared memory: some registers less than kept.
+struct UnitsOfRows {
+  block::Shared<double> memory;  // of this warp: of each row both
+
+  SYMPOW_DEVICE UnitsOfRows(block::Shared<double> of_warps, int w) : memory(of_warps.after(32 * w)) {}
+  /// Both, before a barrier of the warp.
+  SYMPOW_DEVICE void put(int g, Lanes<double> exponent, Lanes<float> factor) const {
+    const Lanes<double> both[2] = {exponent, block::convert<double>(factor)};
+    store(memory, place(g), both, block::lane() % 4 == 0);
+  }
+  SYMPOW_DEVICE Lanes<double> exponent(int g) const { return load_one(memory, place(g)); }
+  SYMPOW_DEVICE Lanes<float> factor(int g) const { return block::convert<float>(load_one(memory, place(g) + 1)); }
+  /// 2^more times that.
+  SYMPOW_DEVICE Lanes<double> of(int g, Lanes<double> more) const {
+    Lanes<double> both[2];
+    load(both, memory, place(g));
+    return both[1] * wide_two_to(both[0] + more);
+  }
+
+ private:
+  SYMPOW_DEVICE static Lanes<int> place(int g) { return (block::lane() / 4 + 8 * g) * 2; }
+};
+
 /// The total of four warps, in order.
 SYMPOW_DEVICE void store_total(Global<double> to, std::int64_t at, block::Shared<double> totals, int first) {
   Lanes<double> sum[1] = {0.};

@@ -26,8 +26,10 @@ template <class T, int P, int d, bool has_angles = false, block::Products produc
 struct KeyGradients {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = tile_channels<T>;
   static constexpr int blocks_per_multiprocessor = 2;
-  static constexpr int shared_bytes =
-      static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) + 2 * rows * (8 + 4 + 4 + 4);
+  static constexpr bool are_many = has_angles && d > 64;  ///< sums: those of values wait in shared memory
+  static constexpr int shared_bytes = (are_many ? 4 * rows * columns : 0) +
+                                      static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) +
+                                      2 * rows * (8 + 4 + 4 + 4);
   template <int channels>
   using Tiles = QueryTiles<T, channels, 1, products, !has_angles>;
 
@@ -67,6 +69,7 @@ struct KeyGradients {
     const auto exponents = arena.take<double>(2 * rows);
     const auto factors = arena.take<float>(2 * rows), offsets = arena.take<float>(2 * rows);
     const auto resets = arena.take<std::int32_t>(2 * rows);
+    const OctetSums<columns, are_many> waiting_values(arena.take<float>(are_many ? rows * columns : 0), w);
 
     struct BlockOfRows {
       int head, n;  // block n from the own one on
@@ -126,37 +129,19 @@ struct KeyGradients {
     const auto relative = [](const Lanes<double>& to, const Lanes<double>& all) {
       return where(to == -infinity, Lanes<float>(0.f), two_to(to - all));
     };
-    struct Adjoint {
-      std::int64_t slot, tokens;
-      int first_kept;
-      bool is_read;
-      Lanes<double> unit[2];  // of the rows, -infinity of keys that it does not have
-    };
     const auto adjoint_of = [&](int n) {
       const int state_head = key_head * states_of_key + n;
-      Adjoint a{std::int64_t{state_head} * x.sequences.slots + of.slot, slot_of(state_head), 0, false, {}};
-      const double level = x.adjoints.level(a.slot);
-      a.first_kept = uniform(load_one(x.tokens.reset, a.tokens + (of.length - 1)));
-      a.is_read = level != -infinity && a.first_kept < of.top + rows;
-      a.unit[0] = a.unit[1] = -infinity;
-      if (!a.is_read) return a;
-      const Lanes<double> to_end = x.adjoints.unit(a.slot, level) + load_one(x.tokens.sum, a.tokens + (of.length - 1));
-      SYMPOW_UNROLL
-      for (int g = 0; g < 2; ++g) {
-        const Lanes<int> key = lane() / 4 + (first_key + 8 * g);
-        const Lanes<double> u = load_one(x.tokens.key, key + a.tokens), gates = load_one(x.tokens.sum, key + a.tokens);
-        a.unit[g] = where(key >= a.first_kept, where(u == -infinity, -gates, u) + to_end, Lanes<double>(-infinity));
-      }
-      return a;
+      return AdjointOfKeys(x.adjoints, x.tokens, std::int64_t{state_head} * x.sequences.slots + of.slot,
+                           slot_of(state_head), of.length - 1, of.top, first_key);
     };
     for (int n = 0; n < states_of_key && x.adjoints.prefixes.sums.data; ++n) {
-      const Adjoint a = adjoint_of(n);
+      const AdjointOfKeys a = adjoint_of(n);
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) reference[g] = larger(reference[g], a.unit[g]);
     }
     StatePart<T, P, d> part(keys, own, queries.template as<float>(), w);
     for (int n = 0; n < states_of_key && x.adjoints.prefixes.sums.data; ++n) {
-      const Adjoint a = adjoint_of(n);
+      const AdjointOfKeys a = adjoint_of(n);
       const Lanes<float> to[2] = {relative(a.unit[0], reference[0]), relative(a.unit[1], reference[1])};
       part.begin(to);
       if (a.is_read) {
@@ -176,14 +161,13 @@ struct KeyGradients {
         store(x.flows.later, lane() / 4 + (a.tokens + first_key + 8 * g), total, lane() % 4 == 0);
       }
     }
+    part.sums.take(key_sum);
     SYMPOW_UNROLL
-    for (int o = 0; o < d / 8; ++o) {
-      part.take(key_sum[o], o);
-      SYMPOW_UNROLL
-      for (int r = 0; r < 4; ++r) key_sum[o][r] *= shrink * (1.f / P);
-    }
+    for (auto& sum : key_sum) SYMPOW_UNROLL
+    for (auto& s : sum) s *= shrink * (1.f / P);
     if (has_angles && is_first && x.angles.later_chunks.sums.data)
       keep_sums<d>(x.angles.later_chunks, slot_of(key_head) + of.top + own, key_sum, reference);
+    waiting_values.put(value_sum);
     barrier();  // the sums make room
     bring(0);
     cp_async_commit();
@@ -207,6 +191,7 @@ struct KeyGradients {
       if (n <= (has_angles ? 1 : 0) && stage % span == 0) {  // a head begins
         if (has_angles && is_first && m == group * (blocks - 1))
           keep_sums<d>(x.angles.later_rows, slot_of(key_head) + of.top + own, key_sum, reference);
+        waiting_values.take(value_sum);
         Lanes<double> level[2];
         SYMPOW_UNROLL
         for (int g = 0; g < 2; ++g) {
@@ -225,6 +210,7 @@ struct KeyGradients {
           level[g] = where(level[g] == -infinity, Lanes<double>(0.), level[g]);
           after[g] = 0.f;
         }
+        waiting_values.put(value_sum);
         const double first = uniform(level[0]);
         anchor = first == first ? first : 0.;
         SYMPOW_UNROLL
@@ -266,7 +252,9 @@ struct KeyGradients {
           }
         }
       }
+      waiting_values.take(value_sum);
       add_product<products, columns>(value_sum, s, d_rows.after(ring));
+      waiting_values.put(value_sum);
       if (!is_first) continue;
       add_product<products, d>(key_sum, c, queries.after(m % 2 * rows * d));
       if (!x.flows.key.data || n + 1 < blocks) continue;
@@ -277,15 +265,19 @@ struct KeyGradients {
       }
     }
 
+    waiting_values.take(value_sum);
     const Lanes<float> one[2] = {1.f, 1.f};
     const int left = of.length - first_key;
     barrier();  // nobody reads the rows any more that results take the place of
     store_sums<columns>(x.d_values, x.d_values.at(of.b, of.begin + first_key, key_head) + tile * columns, value_sum,
                         one, reference, d_rows, own, left, x.e - tile * columns);
     if (!is_first) return;
-    if (x.angles.rotary.rates.data)
-      turn_back<T, d>(key_sum, x.angles.rotary, TokenBlock(x.sequences, block_index(0) / tiles(x.e)), key_head,
-                      first_key, queries.template as<float>(), w);
+    if (x.angles.rotary.rates.data) {
+      const OctetSums<d> waiting(queries.template as<float>(), w);
+      waiting.put(key_sum);
+      turn_back(waiting, x.angles.rotary, TokenBlock(x.sequences, block_index(0) / tiles(x.e)), key_head, first_key);
+      waiting.take(key_sum);
+    }
     const std::int64_t tokens = slot_of(x.heads.state_of_query(key_head * group));
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) {

@@ -98,6 +98,29 @@ SYMPOW_DEVICE Lanes<double> sum_of_column(Lanes<double> x) {
   return x;
 }
 
+/// Sums of a warp's 16 rows of d channels in shared memory, 64 d bytes a warp: one octet of channels after the other,
+/// of each the four of a lane as in PairTile, which no other lane reads. Not there: sums stay in registers.
+template <int d, bool are_there = true>
+struct OctetSums {
+  static constexpr int octets = d / 8;
+  block::Shared<float> memory;  // of this warp
+
+  SYMPOW_DEVICE OctetSums(block::Shared<float> of_warps, int w) : memory(of_warps.after(w * d * 16)) {}
+  SYMPOW_DEVICE void put(int octet, const Lanes<float> (&four)[4]) const { store(memory, place(octet), four); }
+  SYMPOW_DEVICE void take(Lanes<float> (&four)[4], int octet) const { load(four, memory, place(octet)); }
+  SYMPOW_DEVICE void put(const Lanes<float> (&sum)[std::size_t{d / 8}][4]) const {
+    SYMPOW_UNROLL
+    for (int n = 0; n < octets && are_there; ++n) put(n, sum[n]);
+  }
+  SYMPOW_DEVICE void take(Lanes<float> (&sum)[std::size_t{d / 8}][4]) const {
+    SYMPOW_UNROLL
+    for (int n = 0; n < octets && are_there; ++n) take(sum[n], n);
+  }
+
+ private:
+  SYMPOW_DEVICE static Lanes<int> place(int octet) { return block::lane() * 4 + octet * 128; }
+};
+
 /// Of an octet of rows 8 g + lane / 4 from `first` on, in octet_place: the lane's two columns.
 template <int d, class T>
 SYMPOW_DEVICE Lanes<block::Pair<T>> row_pair(block::Shared<T> rows, int first, int octet) {

@@ -25,7 +25,7 @@ struct QueryGradients {
   static constexpr int warps = 4, threads = 32 * warps, rows = block_tokens, columns = tile_channels<T>;
   static constexpr int blocks_per_multiprocessor = 2;
   static constexpr int shared_bytes = static_cast<int>(sizeof(T)) * (3 * rows * d + 4 * rows * columns) +
-                                      8 * (2 * rows + 4 * warps + warps * rows) +
+                                      8 * (4 * rows + 4 * warps + warps * rows) +
                                       (has_angles ? AngleRows<T, d>::bytes : 0);
   template <int channels>
   using Tiles = QueryTiles<T, channels, 1, products, !has_angles>;
@@ -68,8 +68,9 @@ struct QueryGradients {
 
     Arena arena;
     const auto queries = arena.take<T>(rows * d), keys = arena.take<T>(2 * rows * d);
-    const auto values = arena.take<T>(2 * rows * columns), d_rows = arena.take<T>(2 * rows * columns);
+    const auto values = arena.take<T>(4 * rows * columns), d_rows = values.after(2 * rows * columns);
     const auto exponents = arena.take<double>(2 * rows), totals = arena.take<double>(4 * warps);
+    const UnitsOfRows units_of_rows(arena.take<double>(2 * rows), w);
     const auto inside = arena.take<double>(warps * rows),
                for_angles = arena.take<double>(has_angles ? AngleRows<T, d>::bytes / 8 : 0);
 
@@ -102,12 +103,14 @@ struct QueryGradients {
     const bool has_flows = x.flows.row.data;
     const RowLevels<2> levels(x.tokens, token_slot, first_row, Lanes<double>(state_level));
     const auto row_of = [&](int g) { return Lanes<std::int64_t>(lane() / 4 + (row_slot + first_row + 8 * g)); };
-    const auto factor = [&](int g) { return load_one(x.of_rows.factor, row_of(g)); };
-    const auto exponent = [&](int g) {  // h_i + r_i
+    SYMPOW_UNROLL
+    for (int g = 0; g < 2; ++g) {  // h_i + r_i and m_i
       const TwoFloats& above = levels.above[g];
-      return load_one(x.of_rows.exponent, row_of(g)) + above.high + (above.low + levels.anchor);
-    };
-    const auto unit = [&](int g) { return convert<double>(factor(g)) * wide_two_to(exponent(g)); };
+      units_of_rows.put(g, load_one(x.of_rows.exponent, row_of(g)) + above.high + (above.low + levels.anchor),
+                        load_one(x.of_rows.factor, row_of(g)));
+    }
+    warp_barrier();
+    const auto unit = [&](int g) { return units_of_rows.of(g, 0.); };
     const Lanes<float> offset[2] = {load_one(x.of_rows.offset, row_of(0)), load_one(x.of_rows.offset, row_of(1))};
     Lanes<float> before[2] = {0.f, 0.f};  // Σ_j t_ij of blocks before this one
     const Lanes<float> shrink = two_to(-shift) * static_cast<float>(P);
@@ -127,9 +130,7 @@ struct QueryGradients {
     if constexpr (has_angles) angles().clear();
     const auto anew = [&] { return TokenBlock(x.sequences, block_index(0)); };  // some registers less than kept
     const auto path = [&](Lanes<int> i) { return path_of(rotary, anew(), key_head, i); };
-    const auto angle_unit = [&](int g, Lanes<int> t) {
-      return convert<double>(factor(g)) * wide_two_to(exponent(g) + convert<double>(shift + t));
-    };
+    const auto angle_unit = [&](int g, Lanes<int> t) { return units_of_rows.of(g, convert<double>(shift + t)); };
     const auto row_path = [&](int g) { return path(smaller(lane() / 4 + (first_row + 8 * g), of.length - 1)); };
     const auto add_angles = [&](int n) {  // of `sum`, over the keys before block n: through it, or up to the rows
       const Lanes<double> before_block = path(n * rows - 1), units[2] = {angle_unit(0, 0), angle_unit(1, 0)};
@@ -163,8 +164,7 @@ struct QueryGradients {
                                   values, exponents.template as<float>(), copy, bring_d_rows, w);
       SYMPOW_UNROLL
       for (int g = 0; g < 2; ++g) before[g] = where(scale[g] == 0.f, Lanes<float>(0.f), part.coupling[g] * scale[g]);
-      SYMPOW_UNROLL
-      for (int n = 0; n < d / 8; ++n) part.take(sum[n], n);
+      part.sums.take(sum);
       if (has_flows && last_block > 0) add_total(0);
       barrier();  // the sums make room
     }
@@ -181,6 +181,7 @@ struct QueryGradients {
           store(x.angles.flows.through, lane() + through(n), zero, lane() + n < first_block && is_left);
       }
 
+    const OctetSums<d> waiting(values.template as<float>(), w);  // sums, when nobody reads values any more
     PairTile dx, c;
     for (int stage = 0; stage < end; ++stage) {
       const int n = first_block + stage / tiles, from = n * rows, ring = stage % 2 * rows * columns;
@@ -237,6 +238,11 @@ struct QueryGradients {
       }
       store_inside(x.flows.inside, row_slot + of.top, inside, w);
     }
+    const bool turns = has_angles || rotary.rates.data;
+    if (turns) {
+      barrier();  // nobody reads values any more, or the sums of gates
+      waiting.put(sum);
+    }
     if constexpr (has_angles) {
       const auto own_keys = keys.after(last_block % 2 * rows * d);
       const Lanes<double> first_path = path(of.top - 1);
@@ -268,22 +274,21 @@ struct QueryGradients {
       for (int o = 0; o < 8; ++o) SYMPOW_UNROLL
       for (int r = 0; r < 4; ++r) c[0][o][r] *= dx[0][o][r];
       units[0] = angle_unit(0, size), units[1] = angle_unit(1, size);
-      barrier();  // those of gates were read
       write_inside(inside, w, c, units);
       store_inside(x.angles.flows.inside, row_slot + of.top, inside, w);
       angles().store_rates(x.angles.rows, block_slot() * (d / 2), w);
     }
-    if (rotary.rates.data) {
-      barrier();  // nobody reads values any more
-      turn_back<T, d>(sum, rotary, anew(), key_head, first_row, values.template as<float>(), w);
+    if (turns) {
+      turn_back(waiting, rotary, anew(), key_head, first_row);
+      waiting.take(sum);
     }
     Lanes<float> factors[2];
     Lanes<double> row_exponents[2];
     SYMPOW_UNROLL
     for (int g = 0; g < 2; ++g) {
       const Lanes<int> size = -ceiling_log2(load_one(x.of_rows.inverse, row_of(g)));
-      row_exponents[g] = exponent(g) + convert<double>(shift - size);
-      factors[g] = factor(g);
+      row_exponents[g] = units_of_rows.exponent(g) + convert<double>(shift - size);
+      factors[g] = units_of_rows.factor(g);
     }
     store_sums<d>(x.d_queries, x.d_queries.at(of.b, of.begin + first_row, head), sum, factors, row_exponents, queries,
                   own, of.length - first_row, d);

@@ -34,6 +34,32 @@ struct StatesOfChunks {
   }
 };
 
+/// The adjoint of the state after a chunk, as 16 keys of a warp read it.
+struct AdjointOfKeys {
+  std::int64_t slot, tokens;
+  bool is_read = false;                            ///< by a key of the block
+  Lanes<double> unit[2] = {-infinity, -infinity};  ///< of keys 8 g + lane / 4, -∞ of those that it does not have
+
+  /// Keys from `first_key` on of a block from `top` on, of the chunk whose tokens are from `of_tokens` to `last` more.
+  template <class T>
+  SYMPOW_DEVICE AdjointOfKeys(const StatesOfChunks<T>& adjoints, const TokenArrays& arrays, std::int64_t of_slot,
+                              std::int64_t of_tokens, int last, int top, int first_key)
+      : slot(of_slot), tokens(of_tokens) {
+    using namespace block;
+    const double level = adjoints.level(slot);
+    const int first_kept = uniform(load_one(arrays.reset, tokens + last));
+    is_read = level != -infinity && first_kept < top + stage_rows;
+    if (!is_read) return;
+    const Lanes<double> to_end = adjoints.unit(slot, level) + load_one(arrays.sum, tokens + last);
+    SYMPOW_UNROLL
+    for (int g = 0; g < 2; ++g) {
+      const Lanes<int> key = lane() / 4 + (first_key + 8 * g);
+      const Lanes<double> u = load_one(arrays.key, key + tokens), gates = load_one(arrays.sum, key + tokens);
+      unit[g] = where(key >= first_kept, where(u == -infinity, -gates, u) + to_end, Lanes<double>(-infinity));
+    }
+  }
+};
+
 /// Dφ(x̂)ᵀ S [u; o] of rows x̂, with vectors u of e channels and numbers o. In one pass over the state, 64 monomials
 /// and the channels of a tile at a time:
 ///   W = u Sᵀ + o Zᵀ by tensor cores, and of monomial m = x_i1 ⋯ x_iP, W_m times the product of the others to each i_p
@@ -51,14 +77,14 @@ struct StatePart {
   using Walk = typename Features::Walk;
 
   Features features;
-  block::Shared<float> sums;                                     // of this warp: octet, lane, [2 g + h] as in PairTile
+  OctetSums<d> sums;
   Lanes<float> scale[2] = {0.f, 0.f}, coupling[2] = {0.f, 0.f};  // of rows 8 g + lane / 4: Σ_m φ_m W_m, a lane's part
   Lanes<float> run[2][2];                                        // P 2: of columns, over the stages of an octet
 
   SYMPOW_DEVICE StatePart(block::Shared<T> rows, int own, block::Shared<float> all_sums, int w)
-      : features{rows, own, {}, {}}, sums(all_sums.after(w * d * 16)) {
+      : features{rows, own, {}, {}}, sums(all_sums, w) {
     const Lanes<float> zero[4] = {0.f, 0.f, 0.f, 0.f};
-    for (int n = 0; n < octets; ++n) block::store(sums, place(n), zero);
+    for (int n = 0; n < octets; ++n) sums.put(n, zero);
     clear_run();
   }
   /// Another state begins: what it gives is added times `to`, and not looked at where that is 0.
@@ -114,21 +140,17 @@ struct StatePart {
     }
   }
 
-  /// The sums of an octet of channels.
-  SYMPOW_DEVICE void take(Lanes<float> (&four)[4], int octet) const { block::load(four, sums, place(octet)); }
-
  private:
-  SYMPOW_DEVICE static Lanes<int> place(int octet) { return block::lane() * 4 + octet * 128; }
   SYMPOW_DEVICE void clear_run() {
     SYMPOW_UNROLL
     for (auto& two : run) two[0] = two[1] = 0.f;
   }
   SYMPOW_DEVICE void add(int octet, const Lanes<float> (&more)[4]) {
     Lanes<float> four[4];
-    block::load(four, sums, place(octet));
+    sums.take(four, octet);
     SYMPOW_UNROLL
     for (int r = 0; r < 4; ++r) four[r] += block::where(scale[r / 2] == 0.f, Lanes<float>(0.f), more[r] * scale[r / 2]);
-    block::store(sums, place(octet), four);
+    sums.put(octet, four);
   }
 
   /// Adds to an octet sums of group o = its channel, each over the four lanes of a row, who share them out: lane q of

@@ -23,9 +23,6 @@ namespace sympow::cuda {
 namespace library {
 namespace {
 
-/// The most channels of queries and keys where angles have gradients: beyond, registers do not hold it.
-constexpr int most_turning = 64;
-
 /// What the rows of each chunk add to the adjoint of the state before it, and the adjoints between chunks.
 template <class T, int P, int d, block::Products products>
 Status launch_adjoints(const Problem& problem, const Tokens<T>& x, const RowGradients& rows, const Gradients& gradients,
@@ -108,8 +105,7 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   const double scale_exponent = size == 0 ? 0 : P * std::log2(size);
   const float scale_sign = size == 0 ? 0.f : scale < 0 && P % 2 == 1 ? -1.f : 1.f;
   const auto with_angles = [&](const auto& call) -> Status {  // call.operator()<whether angles have gradients>()
-    if constexpr (d <= most_turning)
-      if (has_angles) return call.template operator()<true>();
+    if (has_angles) return call.template operator()<true>();
     return call.template operator()<false>();
   };
   const Status allowed = with_angles([&]<bool wanted>() -> Status {
@@ -194,11 +190,9 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   if (has_flows)
     SYMPOW_CUDA_TRY(launch<Flows>(Flows::blocks(x.sequences, x.heads),
                                   {flows, rows_of<float>(gradients.log_gates, problem), x.sequences, x.heads}, stream));
-  if constexpr (d <= most_turning)
-    if (has_angles)
-      return launch_angles<T, P, d>(problem, x, gradients, {memory.forward.total}, read_only(keys), of_rows, states,
-                                    adjoints, angles, stream);
-  return {};
+  if (!has_angles) return {};
+  return launch_angles<T, P, d>(problem, x, gradients, {memory.forward.total}, read_only(keys), of_rows, states,
+                                adjoints, angles, stream);
 }
 
 /// Whether it is what attend has left for this call, as far as the host can tell.
@@ -244,9 +238,6 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
                   static_cast<long long>(problem.batch), static_cast<long long>(problem.tokens));
   if (gradients.scale && !problem.is_normalised() && problem.scale == 0 && problem.power == 1)
     return refuse(Code::bad_argument, "gradient of the scale: of P 1 the scale must not be 0");
-  if (problem.d > most_turning && (gradients.beta.data || gradients.rates))
-    return refuse(Code::not_compiled, "there are no gradients of beta and rates for d %d; up to d %d there are",
-                  problem.d, most_turning);
   SYMPOW_CUDA_TRY(check_vjp_arrays(problem, inputs, rows, gradients));
   SYMPOW_CUDA_TRY(attention_vjp_workspace(problem, needed));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));

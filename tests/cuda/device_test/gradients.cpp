@@ -125,7 +125,7 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
       beta("dβ", floats, arrays.places, x.key_heads, 1);
   const Array<double> d_scale(1);
   double scale = 0;  // of all parts
-  const bool has_angles = x.rotary && x.d <= 64;
+  const bool has_angles = x.rotary.has_value();
   const Array<double> d_rates(static_cast<std::size_t>(x.d / 2));
   std::vector<double> all_rates(static_cast<std::size_t>(has_angles ? x.d / 2 : 0));  // of all parts
   const cuda::View d_view = arrays.places.view(d_rows_memory.data(), x.format.element, x.query_heads, x.e);

@@ -276,11 +276,6 @@ void refusals_of_gradients() {
         c.problem.normalised = false, c.problem.scale = 0;
         c.gradients.scale = address<double>(16);
       });
-    if (d > 64)
-      check(Code::not_compiled, "no gradients of beta and rates for d 128; up to d 64 there are", [&](VjpCall& c) {
-        c.problem.power = own_power, c.problem.d = own_d;
-        c.problem.rates = c.gradients.rates = address<double>(16);
-      });
   }
   check(Code::too_large, "more blocks than a grid has", [](VjpCall& c) {
     c.problem.batch = 0x7fffffff / 2;

@@ -1,6 +1,6 @@
 // A backward pass of all powers and numbers of channels that kernels are made for.
 #include "backward_cases.hpp"
-#include "chunked_backward.hpp"
+#include "rotary_backward.hpp"
 
 using namespace sympow::test;
 
@@ -36,4 +36,44 @@ TEMPLATE_TEST_CASE("gradients of the chunked form are right for more kernels", "
   how.heads = {2, 2, 1};
   how.log_gate = [](int t) { return t == 20 ? -infinity : t % 40 == 7 ? -1. : -.01; };
   check_chunked<TestType>(how, {0, 70, 1 << 30});
+}
+TEMPLATE_TEST_CASE("gradients of rotary are right for more kernels", "[cuda]", (Kernels<fp16, 1, 128>),
+                   (Kernels<bf16, 2, 64>), (Kernels<bf16, 2, 128>), (Kernels<fp16, 2, 128>), (Kernels<fp16, 4, 16>)) {
+  Case how = case_of<TestType>({130});
+  how.e = 72;
+  how.heads = {2, 2, 1};
+  how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
+  for (const bool halves : {false, true}) {
+    how.rotary = Rotation{halves, small_step, 0};
+    check_aligned<TestType>(how, {});
+    check_turned<TestType>(how, {0, 70, 1 << 30});
+  }
+}
+TEMPLATE_TEST_CASE("gradients of floats are right for more kernels", "[cuda]", (Kernels<float, 1, 64>),
+                   (Kernels<float, 2, 32>), (Kernels<float, 2, 64>), (Kernels<float, 3, 16>), (Kernels<float, 4, 16>)) {
+  for (const Products products : {Products::exact, Products::fast}) {
+    Case how = case_of<TestType>({130, 0, 1});
+    how.e = 72;
+    how.heads = {2, 2, 1};
+    how.products = products;
+    how.log_gate = [](int t) { return t == 20 ? -infinity : t % 40 == 7 ? -1. : -.01; };
+    check_backward<TestType>(how);
+    check_chunked<TestType>(how, {0, 70, 1 << 30});
+    how.lengths = {130};
+    how.log_gate = [](int) { return -.01; };
+    how.rotary = Rotation{products == Products::fast, small_step, 0};
+    check_aligned<TestType>(how, {0, 70, 1 << 30});
+  }
+}
+TEMPLATE_TEST_CASE("gradients of split states are right for more kernels", "[cuda]", (Kernels<bf16, 1, 128>),
+                   (Kernels<fp16, 2, 32>), (Kernels<bf16, 2, 64>), (Kernels<fp16, 2, 128>), (Kernels<bf16, 3, 16>),
+                   (Kernels<fp16, 4, 16>)) {
+  Case how = case_of<TestType>({130});
+  how.is_split = true;
+  how.e = 72;
+  how.heads = {2, 2, 1};
+  how.log_gate = [](int t) { return t % 40 == 7 ? -1. : -.01; };
+  check_chunked<TestType>(how, {0, 70, 1 << 30});
+  how.rotary = Rotation{false, small_step, 0};
+  check_aligned<TestType>(how, {0, 70, 1 << 30});
 }

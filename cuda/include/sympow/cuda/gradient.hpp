@@ -55,14 +55,14 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// = Σ_i w_i φ(q_i) δ_i over later rows, dn and δ what comes back to numerator and normaliser, w the product of the
 /// gates up to the row; and so what goes back to the initial one. ∂loss/∂S_m is that times the multinomial coefficient
 /// of monomial m. `mass` is at least |dS_m|, |dZ_m| and says how they are rounded. So two calls with both between them
-/// have the gradients of one. Angles of states have none, for a loss sees a state through rows: their `turns` are not
-/// touched. In the chunked form states between chunks and their gradients are rounded to the problem's element, or kept
-/// as `Problem::states` says.
+/// have the gradients of one. Angles of states have none of their own, for a loss sees a state through rows: their
+/// `turns` are not touched. In the chunked form states between chunks and their gradients are rounded to the problem's
+/// element, or kept as `Problem::states` says.
 ///
-/// Those of β and rates are there up to d 64; others are refused as not compiled. Each p_ij and dx_ij is rounded to the
-/// problem's element, as are the gradients; sums are in float, those of gates and angles in double. Values must be
-/// below 2^128 / e. Nothing is allocated and nothing waits. Cost of a pair of tokens and query head: 4 d + 2 e
-/// operations for dq, 4 d + 4 e for dk and dv; of a state 2 D e of a query, 4 D e of a key, and 4 D e to make both.
+/// Each p_ij and dx_ij is rounded to the problem's element, as are the gradients; sums are in float, those of gates and
+/// angles in double. Values must be below 2^128 / e. Nothing is allocated and nothing waits. Cost of a pair of tokens
+/// and query head: 4 d + 2 e operations for dq, 4 d + 4 e for dk and dv; of a state 2 D e of a query, 4 D e of a key,
+/// and 4 D e to make both.
 Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradients& rows, const Gradients& gradients,
                   void* workspace, std::size_t bytes, Stream stream) noexcept;
 
