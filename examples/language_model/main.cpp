@@ -1,4 +1,5 @@
 // A model of bytes: trained, read, and asked to go on.
+#include "plots.hpp"
 #include "runs.hpp"
 
 #include <cstdio>
@@ -13,6 +14,7 @@ constexpr const char* usage =
   language_model train    --data TEXT --out FOLDER [--setting conformal] [--context 512] [--steps 1000] …
   language_model evaluate --out FOLDER [--data TEXT] [--length BYTES] [--windows 16] [--csv FILE]
   language_model generate --out FOLDER --prompt WORDS [--bytes 400] [--temperature .8] [--seed 1]
+  language_model plot     FOLDER
 
 train      goes on from the newest whole checkpoint of the folder and writes loss.csv, a row a step. Its options:
 )";
@@ -21,6 +23,7 @@ constexpr const char* more = R"(
 evaluate   the mean loss, in nats a byte, at every position of held-out texts, to 8 times the training context: means of
            octaves on the standard output, all of them in FILE
 generate   the prompt, and what the model makes of it
+plot       the figures of docs/study.md, into the folder of its tables
 
 Exit status: 0 done, 2 bad input, with one line that says what.
 )";
@@ -101,6 +104,11 @@ int main(int argc, char** argv) {
     return words.empty() ? 2 : 0;
   }
   try {
+    if (words[0] == "plot") {
+      if (words.size() != 2) sympow::detail::raise<sympow::InvalidArgument>("plot takes the folder of the tables");
+      draw_study(words[1]);
+      return 0;
+    }
     if (words[0] != "train" && words[0] != "evaluate" && words[0] != "generate")
       sympow::detail::raise<sympow::InvalidArgument>(words[0], " is no command; see language_model help");
     run(words[0], options_of({words.begin() + 1, words.end()}));

@@ -98,7 +98,7 @@ inline void draw_study(const std::string& folder) {
            softmax[row("context") + "/" + row("seed")] = number(row, "held_out_loss");
          });
          plot::Panel panel(head(power), {64, longest, 2, plot::power_of_two, 2}, "training context, bytes",
-                           {-5, 15, 5, plot::plain, 0}, left);
+                           {-20, 25, 5, plot::plain, 0}, left);
          for (const auto& [setting, colour] : colour_of) {
            Means means;
            plot::Points all;
@@ -129,12 +129,12 @@ inline void draw_study(const std::string& folder) {
       return panel.svg();
     };
   };
-  const plot::Axis loss{1.5, 4.5, .5, plot::plain, 0};
+  const plot::Axis loss{1.5, 4, .5, plot::plain, 0};
   const std::string longest_context = plot::plain(longest);
   draw("curves.svg", "Loss in training with context " + longest_context + ", nats a byte",
-       of_longest(curves, {0, 1600, 400, plot::plain, 0}, "step", loss, "step"));
+       of_longest(curves, {0, 1000, 200, plot::plain, 0}, "step", loss, "step"));
   draw("positions.svg", "Held-out loss by position, trained with context " + longest_context + ", nats a byte",
-       of_longest(positions, {1, 32768, 3, plot::power_of_two, 2}, "bytes read before it", loss, "from"));
+       of_longest(positions, {1, 16384, 2, plot::power_of_two, 2}, "bytes read before it", loss, "from"));
 }
 
 }  // namespace language_model
