@@ -37,9 +37,8 @@ void normalize_rows_vjp(const Matrix<Scalar>& rows, const Matrix<Scalar>& length
 ///     gradients += those of all weights,   dX = ∂loss/∂X
 ///
 /// Shapes: dY, dX: d_model × (sequences · T), dX of memory of its own. Cost: 4 operations a weight and token, and
-/// `attend_vjp`. Throws `ShapeMismatch`, and `InvalidArgument` for the pass of another layer, before anything is touched, and what
-/// `attend_vjp` throws; then `gradients` are
-/// as far as it came.
+/// `attend_vjp`. Throws `ShapeMismatch`, and `InvalidArgument` for the pass of another layer, before anything is
+/// touched, and what `attend_vjp` throws; then `gradients` are as far as it came.
 template <FeatureMap F, Recipe R, class Normalization, class Scalar>
 void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<Scalar>& weights,
                const std::type_identity_t<ConstBatch<Scalar>>& X, Index sequences,
