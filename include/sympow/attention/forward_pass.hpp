@@ -19,11 +19,11 @@ struct HeadCheckpoints<S, F> {
 };
 }  // namespace detail
 
-/// What `attend` without states leaves for `attend_vjp`, which then has nothing of it to do again: `RowSums` of heads in
-/// the attention form, `Checkpoints` of chunked ones under causal(). Other heads leave nothing, nor do such as are cut
-/// into segments. A value, whose memory the next call uses again. Gradients are right with and without, and the same bit
-/// for bit where chunks are longer than a state's tail, but under channel decay. What the rows are of is not kept:
-/// queries, keys, values and transitions must be the same.
+/// What `attend` without states leaves for `attend_vjp`, which then has nothing of it to do again: `RowSums` of heads
+/// in the attention form, `Checkpoints` of chunked ones under causal(). Other heads leave nothing, nor do such as are
+/// cut into segments. A value, whose memory the next call uses again. Gradients are right with and without, and the
+/// same bit for bit where chunks are longer than a state's tail, but under channel decay. What the rows are of is not
+/// kept: queries, keys, values and transitions must be the same.
 template <class S, FeatureMap F>
 class ForwardPass {
  public:
