@@ -29,7 +29,7 @@ struct Slope {
 template <class F, class R, class N>
 constexpr bool has_states(const AttentionLayer<F, R, N>& layer) {
   using A = decltype(layer.recipe().transition(std::declval<HeadTokens<double>>()));
-  return detail::has_state_forms<F, A>;
+  return has_state_forms<F, A>;
 }
 
 }  // namespace
