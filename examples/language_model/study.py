@@ -16,6 +16,7 @@ import itertools
 import math
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -129,6 +130,7 @@ def main():
                                        stderr=subprocess.STDOUT)
         running.append((run, command, folder, process))
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("study: ended by a signal"))  # and runs with it, below
     try:
         while left or running:
             while left and len(running) < given.jobs:

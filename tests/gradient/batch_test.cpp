@@ -67,6 +67,21 @@ struct Backward {
 
 const std::vector<Index> lengths = {30, 17, 0, 1};
 
+// What two calls of a batch have made.
+template <class Gradients>
+void check_same_bits(const Backward& x, const Gradients& found, const Backward& y, const Gradients& expected) {
+  CHECK(x.dQ.data == y.dQ.data);
+  CHECK(x.dK.data == y.dK.data);
+  CHECK(x.dV.data == y.dV.data);
+  CHECK(found.scale == expected.scale);
+  REQUIRE(found.transitions.size() == expected.transitions.size());
+  for (std::size_t n = 0; n < found.transitions.size(); ++n) {
+    CHECK(found.transitions[n].left.log_gamma == expected.transitions[n].left.log_gamma);
+    CHECK(found.transitions[n].right.theta == expected.transitions[n].right.theta);
+    CHECK(found.transitions[n].right.beta == expected.transitions[n].right.beta);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("gradients of a batch are those of its heads, added up in order over a group", "[gradient]") {
@@ -116,12 +131,7 @@ TEST_CASE("gradients of a batch have the same bits for any number of threads", "
     for (const int threads : {2, 4}) {
       Backward many(Order::bthd, lengths);
       const auto found = many.run({.form = form, .threads = threads, .head = {.chunk = 8}});
-      CHECK(many.dQ.data == one.dQ.data);
-      CHECK(many.dK.data == one.dK.data);
-      CHECK(many.dV.data == one.dV.data);
-      CHECK(found.scale == expected.scale);
-      for (std::size_t n = 0; n < found.transitions.size(); ++n)
-        CHECK(found.transitions[n].left.log_gamma == expected.transitions[n].left.log_gamma);
+      check_same_bits(many, found, one, expected);
     }
   }
 }
@@ -142,12 +152,7 @@ TEST_CASE("gradients of a batch from what its forward pass has left have the sam
                          workspaces, options);
       CHECK(rows.data == Y.data);
       const auto expected = x.run(options), found = with_pass.run(pass, options);
-      CHECK(with_pass.dQ.data == x.dQ.data);
-      CHECK(with_pass.dK.data == x.dK.data);
-      CHECK(with_pass.dV.data == x.dV.data);
-      CHECK(found.scale == expected.scale);
-      for (std::size_t n = 0; n < found.transitions.size(); ++n)
-        CHECK(found.transitions[n].left.log_gamma == expected.transitions[n].left.log_gamma);
+      check_same_bits(with_pass, found, x, expected);
     }
 }
 

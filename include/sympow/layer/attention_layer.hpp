@@ -259,8 +259,8 @@ void begin_layer(const Layer& layer, const LayerWeights<Scalar>& w, const ConstB
 /// layer(X), writing the outputs of all tokens of a batch, and to `pass` what `apply_vjp` needs.
 ///
 /// Shapes: X, Y: d_model × (sequences · T). Cost: 2 operations a weight and token, and `attend`, whose rows and states
-/// stay in `pass`; memory as `ForwardPass`. Throws `ShapeMismatch`
-/// before anything is touched, and what `attend` throws.
+/// stay in `pass`; memory as `ForwardPass`. Throws `ShapeMismatch` before anything is touched, and what `attend`
+/// throws.
 template <FeatureMap F, Recipe R, class Normalization, class Scalar>
 void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<Scalar>& weights,
            const std::type_identity_t<ConstBatch<Scalar>>& X, Index sequences,
