@@ -138,8 +138,8 @@ struct BatchMistakes {
                   "before the outputs of a batch stands a container of its states, State<Scalar, Feature>, with the "
                   "scalar type of the heads and the type of the feature map, or nothing");
     static_assert(!workspaces,
-                  "after the outputs of a batch, or after a ForwardPass<Scalar, Feature>, stands a variable of type "
-                  "Workspaces<Scalar>, with the scalar type of the heads; states stand before the outputs");
+                  "after the outputs of a batch stands a variable of type Workspaces<Scalar>, with the scalar type of "
+                  "the heads, or before it a ForwardPass<Scalar, Feature>; states stand before the outputs");
     static_assert(!options, "the options of a batch are BatchOptions; Options of its heads are in them, .head");
   }
 };
