@@ -94,23 +94,17 @@ std::type_identity<void> scalar_of_heads(...);
 template <class X>
 using heads_scalar_t = typename decltype(scalar_of_heads(std::declval<X>()))::type;
 
-/// Whether X is what a batch of this feature map leaves for its gradients.
-template <class F, class X>
-inline constexpr bool is_forward_pass = false;
-template <class F, class S>
-inline constexpr bool is_forward_pass<F, ForwardPass<S, F>> = true;
-
 /// What is wrong with the arguments of a batch after its transitions, if it is one of these. A to D follow the values:
 /// states, outputs and a forward pass, of which only outputs must be there; one that is not given is BatchOptions.
 template <class F, class Q, class K, class V, class A, class B, class C, class D>
 struct BatchMistakes {
   static constexpr bool has_states = std::is_void_v<heads_scalar_t<A>>;
-  static constexpr bool has_one_more = has_states || is_forward_pass<F, std::remove_reference_t<B>>;
   using Y = std::conditional_t<has_states, B, A>;
-  using W = std::conditional_t<has_one_more, C, B>;
-  using O = std::conditional_t<has_one_more, D, C>;
   using S = heads_scalar_t<Y>;
   using Scalar = std::conditional_t<std::is_void_v<S>, double, std::remove_const_t<S>>;
+  static constexpr bool has_one_more = has_states || std::is_same_v<std::remove_reference_t<B>, ForwardPass<Scalar, F>>;
+  using W = std::conditional_t<has_one_more, C, B>;
+  using O = std::conditional_t<has_one_more, D, C>;
   template <class X>
   static constexpr bool is_input = std::is_convertible_v<X, Heads<const Scalar>>;
 

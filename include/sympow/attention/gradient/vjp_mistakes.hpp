@@ -113,7 +113,7 @@ struct BatchVjpMistakes {
   template <std::size_t... n>
   static constexpr bool are_inputs = (std::is_same_v<std::remove_const_t<ScalarAt<n>>, Scalar> && ...);
 
-  static constexpr bool has_pass = is_forward_pass<F, std::remove_cvref_t<At<4>>>;
+  static constexpr bool has_pass = std::is_same_v<std::remove_cvref_t<At<4>>, ForwardPass<Scalar, F>>;
   static constexpr bool has_states = !has_pass && !is_heads<4> && (is_heads<5> || is_heads<6>);
   static constexpr std::size_t place = has_pass ? 5 : has_states ? 6 : 4;  // of dQ
 
