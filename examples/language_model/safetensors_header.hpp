@@ -168,29 +168,53 @@ class HeaderReader {
     return found;
   }
 
-  // Of escapes, those that the format's own library writes: all that is no control character stands there as it is.
+  // Bytes stand for themselves; what is escaped becomes UTF-8.
   std::string string() {
     constexpr std::string_view letters = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
     std::string result;
     expect('"');
     for (char c = next(); c != '"'; c = next()) {
       if (static_cast<unsigned char>(c) < ' ') fail("has a control character in a string");
-      if (c == '\\') {
-        c = next();
-        if (const std::size_t n = letters.find(c); n != std::string_view::npos) {
-          c = meanings[n];
-        } else {
-          const char* const digits = text_.data() + at_;
-          unsigned code = 128;
-          if (c == 'u' && text_.size() - at_ > 4 && std::from_chars(digits, digits + 4, code, 16).ptr == digits + 4)
-            at_ += 4;
-          if (code > 127) fail("has an escape in a string that is not of ASCII");
-          c = static_cast<char>(code);
-        }
+      if (c != '\\') {
+        result += c;
+      } else if (c = next(); c == 'u') {
+        result += utf_8(escaped_character());
+      } else {
+        const std::size_t n = letters.find(c);
+        if (n == std::string_view::npos) fail("has an unknown escape in a string");
+        result += meanings[n];
       }
-      result += c;
     }
     return result;
+  }
+
+  // The four digits after \u.
+  std::uint32_t unit() {
+    std::uint32_t unit = 0;
+    const char* const digits = text_.data() + at_;
+    if (text_.size() - at_ < 4 || std::from_chars(digits, digits + 4, unit, 16).ptr != digits + 4)
+      fail("must have four hexadecimal digits after \\u");
+    at_ += 4;
+    return unit;
+  }
+
+  // After \u. A character past U+FFFF is two escapes: U+D800 + its upper ten bits, U+DC00 + its lower ten.
+  std::uint32_t escaped_character() {
+    const std::uint32_t first = unit();
+    if (first - 0xd800 >= 0x800) return first;
+    const bool begins = first < 0xdc00 && next() == '\\' && next() == 'u';
+    const std::uint32_t second = begins ? unit() : 0;
+    if (second - 0xdc00 >= 0x400) fail("has one half of a pair of escapes in a string");
+    return 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+  }
+
+  static std::string utf_8(std::uint32_t character) {
+    const auto byte = [](std::uint32_t bits) { return static_cast<char>(static_cast<unsigned char>(bits)); };
+    const auto six = [&](int shift) { return byte(0x80 | (character >> shift & 0x3f)); };
+    if (character < 0x80) return {byte(character)};
+    if (character < 0x800) return {byte(0xc0 | character >> 6), six(0)};
+    if (character < 0x10000) return {byte(0xe0 | character >> 12), six(6), six(0)};
+    return {byte(0xf0 | character >> 18), six(12), six(6), six(0)};
   }
 
   std::string_view text_;

@@ -155,6 +155,27 @@ TEST_CASE("a file that PyTorch's library wrote is read", "[language_model]") {
   CHECK(bias == std::vector<float>{4});
 }
 
+TEST_CASE("escapes of names and metadata are characters", "[language_model]") {
+  const Folder folder;
+  const std::string path = folder / "x.safetensors";
+  const std::map<std::string, std::string> characters = {
+      {R"(\"\\\/\b\f\n\r\t)", "\"\\/\b\f\n\r\t"},
+      {R"(\u0000\u0041\u007f)", std::string("\0A\x7f", 3)},
+      {R"(\u0080\u00e9\u07ff)", "\u0080é\u07ff"},
+      {R"(\u0800\ud7ff\uE000\uffFF)", "\u0800\ud7ff\ue000\uffff"},
+      {R"(\ud800\udc00\ud83d\udE00\udbff\udfff)", "\U00010000\U0001f600\U0010ffff"},
+      {"é\U0001f600", "é\U0001f600"}};
+  for (const auto& [escaped, character] : characters) {
+    CAPTURE(escaped);
+    const std::string metadata = R"("__metadata__":{"a )" + escaped + R"(":")" + escaped + R"("})";
+    write_bytes(path,
+                file_of("{" + metadata + ",\"" + escaped + R"(":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", 4));
+    std::vector<float> x(1, 7);
+    CHECK(read_safetensors(path, std::vector<Tensor>{{character, {}, x}}) == Metadata{{"a " + character, character}});
+    CHECK(x[0] == 0);
+  }
+}
+
 TEST_CASE("bytes that lie are refused, with the file's name and what is wrong", "[language_model]") {
   const Folder folder;
   const std::string path = folder / "x.safetensors";
@@ -202,8 +223,11 @@ TEST_CASE("bytes that lie are refused, with the file's name and what is wrong", 
   refuses(file_of("{\"__metadata__\":{\"a\":\"b\",\"a\":\"b\"}}", 0), "has \"a\" twice");
   refuses(file_of("{\"__metadata__\":{},\"__metadata__\":{}}", 0), "has \"__metadata__\" twice");
   refuses(file_of("{\"a\nb\":{}}", 0), "has a control character");
-  for (const char* escape : {"\\x", "\\u00e9", "\\ud800", "\\u12", "\\u+012", "\\u", "\\"})
+  for (const char* escape : {"\\x", "\\u12", "\\u+012", "\\u", "\\", "\\u00g0", "\\u-001", "\\ud83d\\u"})
     refuses(file_of("{\"" + std::string(escape) + "\":{}}", 0), "its header, at byte ");
+  for (const char* halves : {"\\ud800", "\\udbff!", "\\udc00", "\\udfff\\ud800", "\\udc00\\udc00", "\\ud800\\ud800",
+                             "\\ud800\\udbff", "\\ud800\\ue000", "\\ud800\\n", "\\ud800\\u0041", "\\ud800u0041"})
+    refuses(file_of("{\"" + std::string(halves) + "\":{}}", 0), "has one half of a pair of escapes");
   // tensors
   refuses(file_of(of(of_x, of_x), 12), "has \"x\" twice");
   refuses(file_of("{" + of_x + "}", 8), "has no tensor \"y\"");
