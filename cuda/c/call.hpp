@@ -93,29 +93,29 @@ inline void check_dense(const std::optional<Array>& x) {
 }
 
 /// Throws `NotBuilt` for what a GPU does not have.
-inline void check_recipe(const Recipe& recipe) {
+inline void check_settings(const Settings& settings) {
   const auto check = [](bool has, const char* what) {
     if (!has) detail::raise<NotBuilt>(what);
   };
-  check(recipe.power > 0, "options->scores is SYMPOW_SCORES_EXPONENTIAL; on a CUDA device there are powers");
-  check(recipe.options.head.mask == causal(),
+  check(settings.power > 0, "options->scores is SYMPOW_SCORES_EXPONENTIAL; on a CUDA device there are powers");
+  check(settings.options.head.mask == causal(),
         "options->mask or offset is not the default; on a CUDA device a query sees the keys up to its own");
-  check(!recipe.options.head.check_finite,
+  check(!settings.options.head.check_finite,
         "options->check_finite is 1, and nothing looks at entries on a CUDA device; must be 0");
 }
 
 /// The options of a problem.
-inline cuda::Problem problem_of(const Recipe& recipe) {
-  check_recipe(recipe);
+inline cuda::Problem problem_of(const Settings& settings) {
+  check_settings(settings);
   cuda::Problem p;
-  p.power = recipe.power;
-  p.normalised = recipe.normalisation != SYMPOW_UNNORMALISED;
-  p.pairing = recipe.pairing == Pairing::half_split ? cuda::Pairing::half_split : cuda::Pairing::interleaved;
-  p.scale = static_cast<float>(recipe.options.head.scale);
-  p.chunk = size_of_cuda(recipe.options.head.chunk);
-  p.form = recipe.options.form == Form::attention ? cuda::Form::quadratic
-           : recipe.options.form == Form::chunked ? cuda::Form::chunked
-                                                  : cuda::Form::automatic;
+  p.power = settings.power;
+  p.normalised = settings.normalisation != SYMPOW_UNNORMALISED;
+  p.pairing = settings.pairing == Pairing::half_split ? cuda::Pairing::half_split : cuda::Pairing::interleaved;
+  p.scale = static_cast<float>(settings.options.head.scale);
+  p.chunk = size_of_cuda(settings.options.head.chunk);
+  p.form = settings.options.form == Form::attention ? cuda::Form::quadratic
+           : settings.options.form == Form::chunked ? cuda::Form::chunked
+                                                    : cuda::Form::automatic;
   return p;
 }
 
@@ -125,8 +125,8 @@ struct DeviceCall {
   cuda::Problem problem;
   cuda::Inputs inputs = {};
 
-  DeviceCall(const Recipe& recipe, const sympow_inputs* given)
-      : in(inputs_in(given, recipe, place_of(given))), problem(problem_of(recipe)) {
+  DeviceCall(const Settings& settings, const sympow_inputs* given)
+      : in(inputs_in(given, settings, place_of(given))), problem(problem_of(settings)) {
     check_dense(in.theta);
     check_dense(in.lengths_array);
     if (in.beta && in.beta->shape[2] != in.key_heads())

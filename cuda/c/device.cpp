@@ -9,8 +9,8 @@ namespace SYMPOW_NAMESPACE::c {
 namespace {
 
 /// The problem of whole sequences.
-const cuda::Problem& of_sequences(const Recipe& recipe, const DeviceCall& call) {
-  if (recipe.options.form == Form::recurrent)
+const cuda::Problem& of_sequences(const Settings& settings, const DeviceCall& call) {
+  if (settings.options.form == Form::recurrent)
     detail::raise<NotBuilt>("options->form is SYMPOW_FORM_RECURRENT, which on a CUDA device is that of sympow_decode");
   return call.problem;
 }
@@ -113,24 +113,24 @@ cuda::Stream stream_of(void* stream) { return static_cast<cuda::Stream>(stream);
 
 }  // namespace
 
-std::size_t device_workspace_bytes(const Recipe& recipe, const sympow_inputs* inputs, std::int32_t kind) {
-  const DeviceCall call(recipe, inputs);
-  const int capacity = capacity_of(recipe);
+std::size_t device_workspace_bytes(const Settings& settings, const sympow_inputs* inputs, std::int32_t kind) {
+  const DeviceCall call(settings, inputs);
+  const int capacity = capacity_of(settings);
   if (kind == SYMPOW_CALL_DECODE) {
     const cuda::Problem problem = of_decoding(call);
     return std::max(bytes_of_call(problem, cuda::decode_workspace), fold_bytes(problem, capacity));
   }
-  const cuda::Problem& problem = of_sequences(recipe, call);
+  const cuda::Problem& problem = of_sequences(settings, call);
   if (kind == SYMPOW_CALL_ATTEND_VJP) return RowsAgain(problem).bytes();
   if (kind == SYMPOW_CALL_PREFILL_VJP) return RowsAgain(with_states(problem)).bytes();
   if (kind == SYMPOW_CALL_ATTEND) return attention_bytes(problem);
   return std::max(attention_bytes(with_states(problem)), fold_bytes(problem, capacity));
 }
 
-void attend_on_device(const Recipe& recipe, const sympow_inputs* given, const sympow_states* given_states,
+void attend_on_device(const Settings& settings, const sympow_inputs* given, const sympow_states* given_states,
                       const sympow_tensor* given_rows, const sympow_workspace* given_workspace, void* given_stream) {
-  const DeviceCall call(recipe, given);
-  const cuda::Problem& whole = of_sequences(recipe, call);
+  const DeviceCall call(settings, given);
+  const cuda::Problem& whole = of_sequences(settings, call);
   const cuda::Problem problem = given_states == nullptr ? whole : with_states(whole);
   StatesOnDevice* const states = given_states == nullptr ? nullptr : &states_in(given_states, call);
   const Array rows = rows_in(given_rows, "rows", call.in);
@@ -160,9 +160,9 @@ void attend_on_device(const Recipe& recipe, const sympow_inputs* given, const sy
   });
 }
 
-void decode_on_device(const Recipe& recipe, const sympow_inputs* given, const sympow_states* given_states,
+void decode_on_device(const Settings& settings, const sympow_inputs* given, const sympow_states* given_states,
                       const sympow_tensor* given_rows, const sympow_workspace* given_workspace, void* given_stream) {
-  const DeviceCall call(recipe, given);
+  const DeviceCall call(settings, given);
   const cuda::Problem problem = of_decoding(call);
   StatesOnDevice& states = states_in(given_states, call);
   const Array rows = rows_in(given_rows, "rows", call.in);
@@ -190,12 +190,12 @@ void decode_on_device(const Recipe& recipe, const sympow_inputs* given, const sy
   });
 }
 
-void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* given, const sympow_tensor* given_d_rows,
+void attend_vjp_on_device(const Settings& settings, const sympow_inputs* given, const sympow_tensor* given_d_rows,
                           const sympow_states* given_states, const sympow_state_gradients* given_adjoint,
                           const sympow_gradients* given_gradients, const sympow_workspace* given_workspace,
                           void* given_stream) {
-  const DeviceCall call(recipe, given);
-  const cuda::Problem& whole = of_sequences(recipe, call);
+  const DeviceCall call(settings, given);
+  const cuda::Problem& whole = of_sequences(settings, call);
   const bool has_states = given_states != nullptr || given_adjoint != nullptr;
   const cuda::Problem problem = has_states ? with_states(whole) : whole;
   const Array d_rows = rows_in(given_d_rows, "d_rows", call.in);

@@ -12,7 +12,7 @@ SYMPOW_C_ENGINES(extern, double)
 
 namespace SYMPOW_NAMESPACE::c {
 
-/// The engine of a recipe for numbers of a type: the one place where types are chosen.
+/// The engine of settings for numbers of a type: the one place where types are chosen.
 template <class Scalar>
 const Engine& engine_for(int power) {
   constexpr std::array engines = {
@@ -22,8 +22,8 @@ const Engine& engine_for(int power) {
   static_assert(engines.size() == most_power + 1);
   return engines[static_cast<std::size_t>(power)]();
 }
-inline const Engine& engine_of(const Recipe& recipe, Element element) {
-  return element == Element::float32 ? engine_for<float>(recipe.power) : engine_for<double>(recipe.power);
+inline const Engine& engine_of(const Settings& settings, Element element) {
+  return element == Element::float32 ? engine_for<float>(settings.power) : engine_for<double>(settings.power);
 }
 
 /// A size that must not be negative.
@@ -63,19 +63,19 @@ inline void check_on_device(const sympow_states* states, const char* instead) {
 
 /// The sizes of states of an attention. Throws `InvalidArgument` for scores without an embedding, `ShapeMismatch`,
 /// `DimensionOverflow`, `NotBuilt`.
-inline StateShape state_shape_in(const sympow_state_shape& x, const Recipe& recipe) {
+inline StateShape state_shape_in(const sympow_state_shape& x, const Settings& settings) {
   check_device("shape", x.device);
   if (x.memory != nullptr) detail::raise<InvalidArgument>("shape->memory is on a CPU, where it must be null");
   const Element element = element_in("shape", x.dtype, floating);
-  const Engine& engine = engine_of(recipe, element);
+  const Engine& engine = engine_of(settings, element);
   const StateShape shape{&engine,
                          element,
-                         recipe.power,
+                         settings.power,
                          size_in("shape->batch", x.batch),
                          size_in("shape->heads", x.heads),
                          size_in("shape->d", x.d),
                          size_in("shape->e", x.e),
-                         recipe.tail,
+                         settings.tail,
                          engine.dimension(size_in("shape->d", x.d))};
   Index count = 0;
   if (__builtin_mul_overflow(shape.batch, shape.heads, &count))
@@ -91,24 +91,24 @@ inline sympow_state_shape shape_in(const sympow_state_shape* given) {
   if (x.reserved != 0) detail::raise<InvalidArgument>("shape->reserved is ", x.reserved, ", must be 0");
   return x;
 }
-inline DeviceShape device_shape_in(const sympow_state_shape& x, const Recipe& recipe) {
+inline DeviceShape device_shape_in(const sympow_state_shape& x, const Settings& settings) {
   const Index heads = size_in("shape->heads", x.heads), key_heads = size_in("shape->key_heads", x.key_heads);
   return {x.device,
           element_in("shape", x.dtype, device_numbers),
-          recipe.power,
+          settings.power,
           size_in("shape->batch", x.batch),
           heads,
           key_heads == 0 ? heads : key_heads,
           size_in("shape->d", x.d),
           size_in("shape->e", x.e),
-          capacity_of(recipe)};
+          capacity_of(settings)};
 }
 
 /// Throws unless states are those of a call: `InvalidArgument`, `ShapeMismatch`.
-inline void check_states(const StateShape& shape, const Recipe& recipe, const Inputs& in) {
-  if (shape.power != recipe.power || shape.element != in.element())
+inline void check_states(const StateShape& shape, const Settings& settings, const Inputs& in) {
+  if (shape.power != settings.power || shape.element != in.element())
     detail::raise<InvalidArgument>("states are of power ", shape.power, " and ", name_of(shape.element),
-                                   ", must be of power ", recipe.power, " and ", name_of(in.element()),
+                                   ", must be of power ", settings.power, " and ", name_of(in.element()),
                                    ", as the attention and the queries");
   detail::check_size("sequences of states", shape.batch, in.sequences(), "sequences of the queries");
   detail::check_size("d of states", shape.d, in.queries.shape[3], "numbers of a query");
@@ -157,18 +157,18 @@ inline void with_scratch(sympow_workspace* workspace, const auto& f) {
 inline void attend_arrays(const sympow_attention* attention, const sympow_inputs* inputs, sympow_states* states,
                           const sympow_tensor* rows, sympow_workspace* workspace, void* stream, const Form* form) {
   check_handle(attention, "attention");
-  const Recipe& recipe = attention->recipe;
+  const Settings& settings = attention->settings;
   if constexpr (has_cuda)
     if (are_on_device(inputs))
-      return (form == nullptr ? attend_on_device : decode_on_device)(recipe, inputs, states, rows, workspace, stream);
-  const Inputs in = inputs_in(inputs, recipe);
-  if (states != nullptr || form != nullptr) check_states(on_cpu(states, "states").shape(), recipe, in);
+      return (form == nullptr ? attend_on_device : decode_on_device)(settings, inputs, states, rows, workspace, stream);
+  const Inputs in = inputs_in(inputs, settings);
+  if (states != nullptr || form != nullptr) check_states(on_cpu(states, "states").shape(), settings, in);
   const Array to = rows_in(rows, "rows", in);
   check_outputs({&to}, in);
   check_stream(stream);
   with_scratch(workspace, [&](Scratch& scratch) {
-    engine_of(recipe, in.element())
-        .attend(recipe, in, form == nullptr ? recipe.options.form : *form,
+    engine_of(settings, in.element())
+        .attend(settings, in, form == nullptr ? settings.options.form : *form,
                 states == nullptr ? nullptr : states->states.get(), to, scratch);
   });
 }

@@ -61,11 +61,11 @@ struct DeviceShape {
 };
 
 /// Tokens that tails have room for.
-inline int capacity_of(const Recipe& recipe) {
+inline int capacity_of(const Settings& settings) {
   constexpr Index most = 128;
-  if (recipe.tail > most)
-    detail::raise<InvalidArgument>("options->tail is ", recipe.tail, ", must be at most ", most, " on a device");
-  return recipe.tail > most / 2 ? 128 : 64;
+  if (settings.tail > most)
+    detail::raise<InvalidArgument>("options->tail is ", settings.tail, ", must be at most ", most, " on a device");
+  return settings.tail > most / 2 ? 128 : 64;
 }
 
 /// Gradients in states on a device: arrays of the caller, √c_m ∂/∂S and √c_m ∂/∂Z.
@@ -89,12 +89,12 @@ class DeviceStates {
 };
 
 // What the functions of sympow.h do there, arguments read and checked.
-std::size_t device_workspace_bytes(const Recipe& recipe, const sympow_inputs* inputs, std::int32_t call);
-void attend_on_device(const Recipe& recipe, const sympow_inputs* inputs, const sympow_states* states,
+std::size_t device_workspace_bytes(const Settings& settings, const sympow_inputs* inputs, std::int32_t call);
+void attend_on_device(const Settings& settings, const sympow_inputs* inputs, const sympow_states* states,
                       const sympow_tensor* rows, const sympow_workspace* workspace, void* stream);
-void decode_on_device(const Recipe& recipe, const sympow_inputs* inputs, const sympow_states* states,
+void decode_on_device(const Settings& settings, const sympow_inputs* inputs, const sympow_states* states,
                       const sympow_tensor* rows, const sympow_workspace* workspace, void* stream);
-void attend_vjp_on_device(const Recipe& recipe, const sympow_inputs* inputs, const sympow_tensor* d_rows,
+void attend_vjp_on_device(const Settings& settings, const sympow_inputs* inputs, const sympow_tensor* d_rows,
                           const sympow_states* states, const sympow_state_gradients* state_gradients,
                           const sympow_gradients* gradients, const sympow_workspace* workspace, void* stream);
 std::size_t device_state_bytes(const DeviceShape& shape);

@@ -79,9 +79,9 @@ struct Results {
 class Engine {
  public:
   virtual ~Engine() = default;
-  virtual void attend(const Recipe& recipe, const Inputs& in, Form form, States* states, const Array& rows,
+  virtual void attend(const Settings& settings, const Inputs& in, Form form, States* states, const Array& rows,
                       Scratch& scratch) const = 0;
-  virtual void attend_vjp(const Recipe& recipe, const Inputs& in, const Array& d_rows, const States* states,
+  virtual void attend_vjp(const Settings& settings, const Inputs& in, const Array& d_rows, const States* states,
                           StateGradients* state_gradients, const Results& results, Scratch& scratch) const = 0;
   /// D. Throws `DimensionOverflow`, and `InvalidArgument` where there is no embedding.
   [[nodiscard]] virtual Index dimension(Index d) const = 0;

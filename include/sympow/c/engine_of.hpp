@@ -18,16 +18,16 @@ class EngineOf final : public Engine {
     return engine;
   }
 
-  void attend(const Recipe& recipe, const Inputs& in, Form form, States* states, const Array& rows,
+  void attend(const Settings& settings, const Inputs& in, Form form, States* states, const Array& rows,
               Scratch& scratch) const override {
     const auto Q = heads_of<const S>(in.queries, in.lengths), K = heads_of<const S>(in.keys, in.lengths),
                V = heads_of<const S>(in.values, in.lengths);
     const auto Y = heads_of<S>(rows, in.lengths);
-    BatchOptions options = recipe.options;
+    BatchOptions options = settings.options;
     options.form = form;
     auto& workspaces = of<Workspaces<S>>(scratch);
-    with_normalisation(recipe, [&]<class N>(N) {
-      with_transitions(in, recipe, groups_of(in, states), [&](const auto& transitions) {
+    with_normalisation(settings, [&]<class N>(N) {
+      with_transitions(in, settings, groups_of(in, states), [&](const auto& transitions) {
         if constexpr (FiniteFeatureMap<F>)
           if (states != nullptr)
             return sympow::attend<N>(F{}, transitions, Q, K, V, all_of(*states), Y, workspaces, options);
@@ -36,7 +36,7 @@ class EngineOf final : public Engine {
     });
   }
 
-  void attend_vjp(const Recipe& recipe, const Inputs& in, const Array& d_rows, const States* states,
+  void attend_vjp(const Settings& settings, const Inputs& in, const Array& d_rows, const States* states,
                   StateGradients* state_gradients, const Results& results, Scratch& scratch) const override {
     const auto Q = heads_of<const S>(in.queries, in.lengths), K = heads_of<const S>(in.keys, in.lengths),
                V = heads_of<const S>(in.values, in.lengths), dY = heads_of<const S>(d_rows, in.lengths);
@@ -44,22 +44,22 @@ class EngineOf final : public Engine {
                dV = heads_of<S>(results.values, in.lengths);
     auto& workspaces = of<VjpWorkspaces<S>>(scratch);
     const Index groups = groups_of(in, states);
-    with_normalisation(recipe, [&]<class N>(N) {
-      with_transitions(in, recipe, groups, [&](const auto& transitions) {
+    with_normalisation(settings, [&]<class N>(N) {
+      with_transitions(in, settings, groups, [&](const auto& transitions) {
         if constexpr (FiniteFeatureMap<F>)
           if (states != nullptr) {
             const auto& initial = all_of(*states);
             const auto run = [&](std::vector<StateGradient<S, F>>& adjoints) {
               write(sympow::attend_vjp<N>(F{}, transitions, Q, K, V, dY, initial, adjoints, dQ, dK, dV, workspaces,
-                                          recipe.options),
+                                          settings.options),
                     in, groups, results);
             };
             if (state_gradients != nullptr) return run(static_cast<StateGradientsOf<S, F>*>(state_gradients)->all);
             auto zeros = StateGradientsOf<S, F>::zeros(states->shape());
             return run(zeros);
           }
-        write(sympow::attend_vjp<N>(F{}, transitions, Q, K, V, dY, dQ, dK, dV, workspaces, recipe.options), in, groups,
-              results);
+        write(sympow::attend_vjp<N>(F{}, transitions, Q, K, V, dY, dQ, dK, dV, workspaces, settings.options), in,
+              groups, results);
       });
     });
   }
@@ -109,9 +109,9 @@ class EngineOf final : public Engine {
   }
 
   template <class Visit>
-  static void with_normalisation(const Recipe& recipe, const Visit& visit) {
+  static void with_normalisation(const Settings& settings, const Visit& visit) {
     using Means = std::conditional_t<F::nonnegative, Normalized, SignedNormalized>;
-    if (recipe.normalisation == SYMPOW_UNNORMALISED) return visit(Unnormalized{});
+    if (settings.normalisation == SYMPOW_UNNORMALISED) return visit(Unnormalized{});
     visit(Means{});
   }
 

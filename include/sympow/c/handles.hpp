@@ -7,8 +7,8 @@
 #include <sympow/c/engine.hpp>
 
 struct sympow_attention : sympow::c::Handle<sympow::c::Kind::attention> {
-  explicit sympow_attention(const sympow::c::Recipe& of) : recipe(of) {}
-  const sympow::c::Recipe recipe;
+  explicit sympow_attention(const sympow::c::Settings& of) : settings(of) {}
+  const sympow::c::Settings settings;
 };
 struct sympow_workspace : sympow::c::Handle<sympow::c::Kind::workspace> {
   explicit sympow_workspace(std::optional<sympow::c::DeviceMemory> of) : memory(std::move(of)) {}

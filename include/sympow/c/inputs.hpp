@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <sympow/c/overlaps.hpp>
-#include <sympow/c/recipe.hpp>
+#include <sympow/c/settings.hpp>
 
 namespace SYMPOW_NAMESPACE::c {
 
@@ -46,7 +46,7 @@ inline std::vector<Index> lengths_in(const Array& array) {
 
 /// Reads a call. Throws `InvalidArgument`, `ShapeMismatch`, `DimensionOverflow`, `NotBuilt`; what the forms look at,
 /// as gates and lengths, they check themselves.
-inline Inputs inputs_in(const sympow_inputs* given, const Recipe& recipe, const Place& place = {}) {
+inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, const Place& place = {}) {
   const sympow_inputs x = read_struct(given, "inputs", sympow_inputs SYMPOW_INPUTS_INIT);
   Inputs in{heads_in(x.queries, "inputs->queries", "B, T_q, H, d", place),
             heads_in(x.keys, "inputs->keys", "B, T_k, Hk, d", place),
@@ -59,7 +59,7 @@ inline Inputs inputs_in(const sympow_inputs* given, const Recipe& recipe, const 
   check_axis(in.values, 1, in.keys.shape[1], "tokens of the keys");
   check_axis(in.values, 2, in.key_heads(), "heads of the keys");
   check_axis(in.keys, 3, in.queries.shape[3], "numbers of a query");
-  const Mask& mask = recipe.options.head.mask;
+  const Mask& mask = settings.options.head.mask;
   if (mask == causal()) check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, with this mask");
   if (in.query_heads() > 0 && (in.key_heads() == 0 || in.query_heads() % in.key_heads() != 0))
     detail::raise<ShapeMismatch>("inputs->queries: shape[2] is ", in.query_heads(), ", must be a multiple of the ",

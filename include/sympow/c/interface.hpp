@@ -16,7 +16,7 @@ int32_t sympow_version(void) { return SYMPOW_VERSION; }
 sympow_status sympow_attention_create(const sympow_options* options, sympow_attention** attention) {
   return guarded([&] {
     check_pointer(attention, "attention");
-    give(attention, recipe_of(options));
+    give(attention, settings_of(options));
   });
 }
 void sympow_attention_destroy(sympow_attention* attention) { destroy(attention); }
@@ -25,7 +25,7 @@ sympow_status sympow_feature_dimension(const sympow_attention* attention, int64_
   return guarded([&] {
     check_handle(attention, "attention");
     check_pointer(dimension, "dimension");
-    *dimension = engine_of(attention->recipe, Element::float64).dimension(size_in("d", d));
+    *dimension = engine_of(attention->settings, Element::float64).dimension(size_in("d", d));
   });
 }
 
@@ -55,10 +55,10 @@ sympow_status sympow_workspace_bytes(const sympow_attention* attention, const sy
       raise<InvalidArgument>("call is ", call, ", must lie in 0 … ", int{SYMPOW_CALL_PREFILL_VJP});
     if constexpr (has_cuda)
       if (are_on_device(inputs)) {
-        *bytes = device_workspace_bytes(attention->recipe, inputs, call);
+        *bytes = device_workspace_bytes(attention->settings, inputs, call);
         return;
       }
-    inputs_in(inputs, attention->recipe);
+    inputs_in(inputs, attention->settings);
     *bytes = 0;
   });
 }
@@ -80,13 +80,13 @@ sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_
                                 sympow_workspace* workspace, void* stream) {
   return guarded([&] {
     check_handle(attention, "attention");
-    const Recipe& recipe = attention->recipe;
+    const Settings& settings = attention->settings;
     if constexpr (has_cuda)
       if (are_on_device(inputs))
-        return attend_vjp_on_device(recipe, inputs, d_rows, states, state_gradients, gradients, workspace, stream);
-    const Inputs in = inputs_in(inputs, recipe);
+        return attend_vjp_on_device(settings, inputs, d_rows, states, state_gradients, gradients, workspace, stream);
+    const Inputs in = inputs_in(inputs, settings);
     const Array dY = rows_in(d_rows, "d_rows", in);
-    if (states != nullptr) check_states(on_cpu(states, "states").shape(), recipe, in);
+    if (states != nullptr) check_states(on_cpu(states, "states").shape(), settings, in);
     if (state_gradients != nullptr)
       check_alike("state_gradients", on_cpu(state_gradients).shape(), on_cpu(states, "states").shape(), "states");
     const Results to = results_in(gradients, in);
@@ -95,8 +95,8 @@ sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_
                   in, &dY);
     check_stream(stream);
     with_scratch(workspace, [&](Scratch& scratch) {
-      engine_of(recipe, in.element())
-          .attend_vjp(recipe, in, dY, states == nullptr ? nullptr : states->states.get(),
+      engine_of(settings, in.element())
+          .attend_vjp(settings, in, dY, states == nullptr ? nullptr : states->states.get(),
                       state_gradients == nullptr ? nullptr : state_gradients->gradients.get(), to, scratch);
     });
   });
@@ -112,9 +112,9 @@ sympow_status sympow_states_create(const sympow_attention* attention, const symp
       if (given.device.type == SYMPOW_CUDA) {
         if (after != nullptr)
           raise<InvalidArgument>("after is given, must be null on a CUDA device: create states on a CPU and move them");
-        return give(states, states_on_device(device_shape_in(given, attention->recipe), given.memory));
+        return give(states, states_on_device(device_shape_in(given, attention->settings), given.memory));
       }
-    const StateShape sizes = state_shape_in(given, attention->recipe);
+    const StateShape sizes = state_shape_in(given, attention->settings);
     if (after != nullptr) check_alike("shape", sizes, on_cpu(after, "after").shape(), "after");
     give(states, sizes.engine->states(sizes, after == nullptr ? nullptr : after->states.get()));
   });
@@ -129,10 +129,10 @@ sympow_status sympow_states_bytes(const sympow_attention* attention, const sympo
     given.memory = nullptr;
     if constexpr (has_cuda)
       if (given.device.type == SYMPOW_CUDA) {
-        *bytes = device_state_bytes(device_shape_in(given, attention->recipe));
+        *bytes = device_state_bytes(device_shape_in(given, attention->settings));
         return;
       }
-    state_shape_in(given, attention->recipe);
+    state_shape_in(given, attention->settings);
     *bytes = 0;
   });
 }

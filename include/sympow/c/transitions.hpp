@@ -75,7 +75,7 @@ inline Index parameter_head(const Array& parameter, Index n, Index groups) { ret
 
 /// visit(f), f(b, n) being the transition of group n of a sequence's heads.
 template <class Visit>
-decltype(auto) with_transitions(const Inputs& in, const Recipe& recipe, Index groups, const Visit& visit) {
+decltype(auto) with_transitions(const Inputs& in, const Settings& settings, Index groups, const Visit& visit) {
   check_parameter_heads(in.log_gates, groups);
   check_parameter_heads(in.beta, groups);
   const auto gates = [&in, groups](Index b, Index n) {
@@ -85,10 +85,10 @@ decltype(auto) with_transitions(const Inputs& in, const Recipe& recipe, Index gr
   if (!in.theta) return visit(gates);
   const Eigen::VectorXd theta = numbers_of(in.theta->shape[0], [&](Index i) { return in.theta->number({i}); });
   return visit([&, gates](Index b, Index n) -> ArrayGatesAndRotary {
-    if (!in.beta) return gates(b, n) * Rotary(theta, recipe.pairing);
+    if (!in.beta) return gates(b, n) * Rotary(theta, settings.pairing);
     const Index h = parameter_head(*in.beta, n, groups);
     const auto beta = [&](Index t) { return in.beta->number({b, t, h}); };
-    return gates(b, n) * Rotary(theta, numbers_of(in.tokens(b), beta), recipe.pairing);
+    return gates(b, n) * Rotary(theta, numbers_of(in.tokens(b), beta), settings.pairing);
   });
 }
 

@@ -16,7 +16,7 @@ namespace SYMPOW_NAMESPACE::c {
 inline constexpr int most_power = 4;
 
 /// What an attention computes: immutable.
-struct Recipe {
+struct Settings {
   int power = 0;          ///< 0: exponential scores
   int normalisation = 0;  ///< one of those by name, not the default
   Pairing pairing = Pairing::interleaved;
@@ -50,38 +50,38 @@ inline std::int32_t normalisation_in(std::int32_t asked, bool nonnegative) {
   return asked;
 }
 
-/// The recipe of options. Throws `InvalidArgument`, `NotFinite`, `NotBuilt`.
-inline Recipe recipe_of(const sympow_options* given) {
+/// What options mean. Throws `InvalidArgument`, `NotFinite`, `NotBuilt`.
+inline Settings settings_of(const sympow_options* given) {
   const sympow_options x = read_struct(given, "options", sympow_options SYMPOW_OPTIONS_INIT);
-  Recipe recipe;
+  Settings settings;
   check_value("scores", x.scores, SYMPOW_SCORES_EXPONENTIAL);
   if (x.scores == SYMPOW_SCORES_POWER) {
     if (x.power < 1 || x.power > max_power)
       detail::raise<InvalidArgument>("options->power is ", x.power, ", must lie in 1 … ", most_power);
     if (x.power > most_power)
       detail::raise<NotBuilt>("options->power is ", x.power, "; this library holds the powers 1 … ", most_power);
-    recipe.power = x.power;
+    settings.power = x.power;
   }
-  recipe.normalisation = normalisation_in(x.normalisation, recipe.power % 2 == 0);
+  settings.normalisation = normalisation_in(x.normalisation, settings.power % 2 == 0);
   check_value("form", x.form, SYMPOW_FORM_CHUNKED);
   check_value("mask", x.mask, SYMPOW_MASK_FULL);
   check_value("pairing", x.pairing, SYMPOW_PAIRING_HALF_SPLIT);
   check_value("check_finite", x.check_finite, 1);
-  recipe.pairing = x.pairing == SYMPOW_PAIRING_HALF_SPLIT ? Pairing::half_split : Pairing::interleaved;
-  recipe.tail = count_in("tail", x.tail, -1);
-  if (recipe.tail < 0) recipe.tail = State<double, SymmetricPower<2>>::default_tail;
+  settings.pairing = x.pairing == SYMPOW_PAIRING_HALF_SPLIT ? Pairing::half_split : Pairing::interleaved;
+  settings.tail = count_in("tail", x.tail, -1);
+  if (settings.tail < 0) settings.tail = State<double, SymmetricPower<2>>::default_tail;
   if (!std::isfinite(x.scale)) detail::raise<NotFinite>("options->scale is ", x.scale, ", must be finite");
 
-  recipe.options.form =
+  settings.options.form =
       std::array{Form::automatic, Form::attention, Form::recurrent, Form::chunked}[static_cast<std::size_t>(x.form)];
-  recipe.options.threads = static_cast<int>(count_in("threads", x.threads, 0));
-  recipe.options.head.scale = x.scale;
-  recipe.options.head.chunk = count_in("chunk", x.chunk, 0);
-  recipe.options.head.checkpoint = count_in("checkpoint", x.checkpoint, 0);
-  recipe.options.head.check_finite = x.check_finite != 0;
-  recipe.options.head.mask = {count_in("offset", x.offset, std::numeric_limits<std::int64_t>::min()),
-                              x.mask == SYMPOW_MASK_FULL};
-  return recipe;
+  settings.options.threads = static_cast<int>(count_in("threads", x.threads, 0));
+  settings.options.head.scale = x.scale;
+  settings.options.head.chunk = count_in("chunk", x.chunk, 0);
+  settings.options.head.checkpoint = count_in("checkpoint", x.checkpoint, 0);
+  settings.options.head.check_finite = x.check_finite != 0;
+  settings.options.head.mask = {count_in("offset", x.offset, std::numeric_limits<std::int64_t>::min()),
+                                x.mask == SYMPOW_MASK_FULL};
+  return settings;
 }
 
 }  // namespace SYMPOW_NAMESPACE::c
