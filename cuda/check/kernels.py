@@ -6,7 +6,8 @@
 Compiles the launches that CMake wrote into --sources, and cuda/src/library/kernels.cu, to machine code. A register in
 memory, a wgmma that ptxas serialises (its notes C7500 to C7599) or any other warning is a failure. The rest is compared
 with the table cuda/check/kernels_sm_ARCHITECTURE.txt, where that is of the same compiler; --write makes it anew. --only
-"*_2_64" compiles the launches of power 2 and 64 channels, and those that all have in common.
+"*_2_64" compiles the launches of power 2 and 64 channels, and those that all have in common; --write leaves the other
+rows of the table as they are then.
 
 Instructions are counted where nvdisasm is found (in the CUDA toolkit, or `pip install nvidia-cuda-nvdisasm`), as they
 stand in the code, not as often as they run. Shared memory and blocks a multiprocessor are the kernel's own constants.
@@ -49,10 +50,7 @@ def arguments():
     parser.add_argument("--nvcc", default="nvcc")
     parser.add_argument("--cxx", default=os.environ.get("CXX", "c++"), help="for the kernels' constants")
     parser.add_argument("--write", action="store_true")
-    chosen = parser.parse_args()
-    if chosen.write and chosen.only != "*":
-        parser.error("--write makes the whole table, without --only")
-    return chosen
+    return parser.parse_args()
 
 
 def run(command, **options):
@@ -159,7 +157,10 @@ def main():
             print(f"{source.name}: {len(registers)} kernels, no register in memory", flush=True)
     path = HERE / f"kernels_sm_{chosen.architecture}.txt"
     if chosen.write:
-        path.write_text(table_of(rows, first))
+        of, others = read(path) if chosen.only != "*" else (first, {})
+        if of != first:
+            sys.exit(f"{path.name} is of {of.split(',')[0]}, this is nvcc {release}: --write all of it, without --only")
+        path.write_text(table_of(others | rows, first))
         return
     if not path.is_file():
         sys.exit(f"{path} is missing: make it with --write")

@@ -213,7 +213,7 @@ struct Update {
       if constexpr (!overlaps) {  // a slab at a time takes fewer registers
         meanwhile();
         SYMPOW_ROLL
-        for (int slab = part; slab < slabs; slab += parts)
+        for (int slab = slabs / parts * part; slab < slabs / parts * (part + 1); ++slab)
           multiply_slabs(stage, slab, std::integral_constant<int, 1>(), [] {});
       } else if (parts == 1) {
         multiply_slabs(stage, 0, std::integral_constant<int, slabs>(), meanwhile);

@@ -93,8 +93,9 @@ TEST_CASE("gradients of queries without any one instruction are found out", "[cu
   Found found;
   mutate_queries<Kernels<bf16, 2, 16>>(found, Kind::several);
   mutate_queries<Kernels<bf16, 1, 128>>(found, Kind::one_without_gates);
-  REQUIRE(found.size() == 67);
-  REQUIRE(survivors(found) == "");
+  REQUIRE(found.size() == 73);
+  // A barrier of the block comes before the units of rows are read.
+  REQUIRE(survivors(found) == "query_gradients.hpp skip\n");
 }
 TEST_CASE("gradients of keys without any one instruction are found out", "[cuda]") {
   Found found;
