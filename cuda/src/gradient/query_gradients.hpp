@@ -108,8 +108,7 @@ struct QueryGradients {
       const TwoFloats& above = levels.above[g];
       units_of_rows.put(g, load_one(x.of_rows.exponent, row_of(g)) + above.high + (above.low + levels.anchor),
                         load_one(x.of_rows.factor, row_of(g)));
-    }
-    warp_barrier();
+    }  // read after a barrier of the block
     const auto unit = [&](int g) { return units_of_rows.of(g, 0.); };
     const Lanes<float> offset[2] = {load_one(x.of_rows.offset, row_of(0)), load_one(x.of_rows.offset, row_of(1))};
     Lanes<float> before[2] = {0.f, 0.f};  // Σ_j t_ij of blocks before this one

@@ -21,6 +21,8 @@ mutant(octets_of_shared_tails "Units::shares_tails ? lane() / 8 : lane() / 16" "
 mutant(octets_of_tails "Units::shares_tails ? lane() / 8 : lane() / 16" "Units::shares_tails ? lane() / 8 : 0")
 mutant(slabs_of_all "if (parts == 1)" "if (parts >= 1)")
 mutant(slabs_of_the_first "part * (slabs / 2), std" "0, std")
+mutant(slabs_of_floats_from_the_first "slab = slabs / parts * part;" "slab = 0;")
+mutant(slabs_of_floats_to_the_last "slab < slabs / parts * (part + 1)" "slab < slabs")
 mutant(slab_of_tails "tail_at[f] ^ (slab * 16)" "tail_at[f] ^ (slab * 8)")
 mutant(tail_of_another_slab "(Units::shares_tails ? n / fragments : n) % buffers" "(Units::shares_tails ? 0 : n) % buffers")
 mutant(half_of_a_tail "Units::shares_tails ? r / 2 : r" "Units::shares_tails ? r % 2 : r")
