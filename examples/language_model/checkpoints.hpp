@@ -10,10 +10,13 @@
 #include <string>
 #include <vector>
 
+#include <sympow/io/safetensors.hpp>
+
 #include "checksum.hpp"
-#include "safetensors.hpp"
 
 namespace language_model {
+
+using sympow::io::Metadata, sympow::io::Tensor;
 
 /// A whole checkpoint, for `read_safetensors`.
 struct Checkpoint {
@@ -44,7 +47,7 @@ inline std::map<sympow::Index, std::filesystem::path> checkpoints_in(const std::
 /// Of the header, without a checksum in its metadata, and of all numbers.
 inline std::string checksum_of(std::span<const Tensor> tensors, Metadata metadata) {
   metadata.erase("checksum");
-  const std::string head = json(header_of(tensors, metadata));
+  const std::string head = sympow::io::safetensors_header(tensors, metadata);
   std::uint64_t sum = checksum(std::as_bytes(std::span(head)));
   for (const Tensor& tensor : tensors) sum = checksum(std::as_bytes(tensor.numbers), sum);
   return std::to_string(sum);
@@ -52,20 +55,15 @@ inline std::string checksum_of(std::span<const Tensor> tensors, Metadata metadat
 
 /// The checkpoint in a file, all of which is read and compared with its checksum. Throws `InvalidSafetensors`.
 inline Checkpoint whole_checkpoint(const std::string& path, sympow::Index step) {
-  std::ifstream in;
-  const Header header = read_header(in, path);
-  std::vector<float> numbers(header.entries.empty() ? 0 : header.entries.back().end / sizeof(float));
-  read_numbers(in, path, numbers);
-  std::vector<Tensor> tensors;
-  for (const auto& [name, shape, begin, end] : header.entries)
-    tensors.push_back({name, shape, std::span(numbers).subspan(begin / sizeof(float), (end - begin) / sizeof(float))});
+  const sympow::io::Safetensors file = sympow::io::read_safetensors(path);
   const auto says = [&](const char* key, const std::string& value) {
-    const auto found = header.metadata.find(key);
-    return found != header.metadata.end() && found->second == value;
+    const auto found = file.metadata.find(key);
+    if (found == file.metadata.end() || found->second != value)
+      sympow::detail::raise<sympow::io::InvalidSafetensors>(path, ": its ", key, " is not ", value);
   };
-  if (!says("checksum", checksum_of(tensors, header.metadata))) refuse(path, "the checksum does not match");
-  if (!says("step", std::to_string(step))) refuse(path, "is not of the step that its name says");
-  return {path, step, header.metadata};
+  says("checksum", checksum_of(file.tensors, file.metadata));
+  says("step", std::to_string(step));
+  return {path, step, file.metadata};
 }
 
 /// The newest checkpoint that is whole, if there is one. One that is not is named on the standard error.
@@ -73,7 +71,7 @@ inline std::optional<Checkpoint> newest(const std::string& folder) {
   const auto found = checkpoints_in(folder);
   for (auto checkpoint = found.rbegin(); checkpoint != found.rend(); ++checkpoint) try {
       return whole_checkpoint(checkpoint->second.string(), checkpoint->first);
-    } catch (const InvalidSafetensors& error) {
+    } catch (const sympow::io::InvalidSafetensors& error) {
       std::cerr << "a damaged checkpoint, the one before it is taken: " << error.what() << '\n';
     }
   return std::nullopt;
@@ -96,7 +94,7 @@ class Checkpoints {
   void save(sympow::Index step, std::span<const Tensor> tensors, Metadata metadata) const {
     metadata["step"] = std::to_string(step);
     metadata["checksum"] = checksum_of(tensors, metadata);
-    write_safetensors((folder_ / checkpoint_name(step)).string(), tensors, metadata);
+    sympow::io::write_safetensors((folder_ / checkpoint_name(step)).string(), tensors, metadata);
     auto found = checkpoints_in(folder_);
     found.erase(found.upper_bound(step), found.end());  // a run that went on from an earlier one leaves later ones
     for (; found.size() > keep_; found.erase(found.begin())) std::filesystem::remove(found.begin()->second);

@@ -97,7 +97,7 @@ inline void train(const Settings& settings, std::ostream& says) {
                                                        found->path, "; take another --out");
     });
     const Snapshot snapshot(all);
-    (void)read_safetensors(found->path, snapshot.tensors);
+    (void)sympow::io::read_safetensors(found->path, snapshot.tensors);
     snapshot.adopt(all);
     training.set_steps(found->step);
     says << "going on from " << found->path << '\n';
@@ -173,7 +173,7 @@ struct Trained {
     Training<float> training(*model, settings.descent, settings.seed);
     const auto all = [&](const auto& f) { training.for_each(f); };
     const Snapshot snapshot(all);
-    (void)read_safetensors(found->path, snapshot.tensors);
+    (void)sympow::io::read_safetensors(found->path, snapshot.tensors);
     snapshot.adopt(all);
     weights = training.weights();
   }

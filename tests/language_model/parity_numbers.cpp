@@ -48,8 +48,8 @@ struct Parity {
     Weights<float> read = of_file.zeros();
     const auto all = [&](const auto& f) { of_file.for_each(read, f); };
     const Snapshot snapshot(all);
-    (void)read_safetensors(weights_file(draw), snapshot.tensors);
-    if (draw == 0) write_safetensors(folder + "/again.safetensors", snapshot.tensors);
+    (void)sympow::io::read_safetensors(weights_file(draw), snapshot.tensors);
+    if (draw == 0) sympow::io::write_safetensors(folder + "/again.safetensors", snapshot.tensors);
     Weights<S> w = model.zeros();
     std::size_t n = 0;
     model.for_each(w, [&](const std::string&, Batch<S> x) { x = snapshot.numbers[n++].template cast<S>(); });

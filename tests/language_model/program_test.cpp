@@ -12,24 +12,11 @@
 #include <sympow/core/random.hpp>
 
 #include "catch.hpp"
+#include "files.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder that is gone with this object.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("sympow_language_model_" + std::to_string(getpid()));
-  Folder() { fs::create_directories(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path); }
-};
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // Runs the program in a folder, what it says going to `said`; killed after so many microseconds, if they are not 0.
 // Returns its exit status, -1 if it was killed.

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <istream>
-#include <optional>
 #include <ostream>
 #include <string>
 #include <system_error>
@@ -21,29 +20,6 @@
 namespace SYMPOW_NAMESPACE::io {
 
 static_assert(std::endian::native == std::endian::little, "entries are read as they stand in the file, little-endian");
-
-/// The place of entry n, in C order: "(0, 3, 1)".
-inline std::string position(const Shape& shape, std::size_t n) {
-  Shape index(shape.size());
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    const auto size = static_cast<std::size_t>(shape[axis]);
-    index[axis] = static_cast<std::ptrdiff_t>(n % size);
-    n /= size;
-  }
-  return text(index);
-}
-
-/// The product of the axes, or nothing if so many bytes cannot be counted; an axis of 0 does not excuse the others.
-inline std::optional<std::size_t> entries_of(const Shape& shape, std::size_t bytes_each) {
-  std::ptrdiff_t product = static_cast<std::ptrdiff_t>(bytes_each);
-  bool empty = false;
-  for (const std::ptrdiff_t size : shape)
-    if (size == 0)
-      empty = true;
-    else if (__builtin_mul_overflow(product, size, &product))
-      return std::nullopt;
-  return empty ? 0 : static_cast<std::size_t>(product) / bytes_each;
-}
 
 /// An array in C order.
 struct Array {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <sympow/core/checks.hpp>
+#include <sympow/io/shape.hpp>
 
 namespace SYMPOW_NAMESPACE::io {
 
@@ -22,15 +23,6 @@ namespace SYMPOW_NAMESPACE::io {
 struct InvalidNpy : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
-
-using Shape = std::vector<std::ptrdiff_t>;
-
-/// As Python writes a tuple: "()", "(3,)", "(3, 4)".
-inline std::string text(const Shape& shape) {
-  std::string result = "(";
-  for (std::size_t n = 0; n < shape.size(); ++n) result += (n > 0 ? ", " : "") + std::to_string(shape[n]);
-  return result + (shape.size() == 1 ? ",)" : ")");
-}
 
 namespace detail {
 

@@ -3,32 +3,37 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
-#include <sympow/io/npy.hpp>
+#include <sympow/core/checks.hpp>
+#include <sympow/io/shape.hpp>
 
-namespace language_model {
+namespace SYMPOW_NAMESPACE::io {
 
 /// A file that is not a safetensors file, or not one of these tensors. The message names it and says what is wrong.
-struct InvalidSafetensors : sympow::InvalidArgument {
+struct InvalidSafetensors : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
+/// What a safetensors file says of itself, beside its tensors.
+using Metadata = std::map<std::string, std::string>;
+
+namespace detail {
+
 template <class... Words>
-[[noreturn]] void refuse(const std::string& path, const Words&... words) {
+[[noreturn]] void refuse_safetensors(const std::string& path, const Words&... words) {
   sympow::detail::raise<InvalidSafetensors>(path, ": ", words...);
 }
 
-using sympow::io::Shape;  // the last axis runs fastest
-using Metadata = std::map<std::string, std::string>;
-
 /// Which tensor of floats stands in which of the bytes after the header, in their order, and what else a file says.
-struct Header {
+struct SafetensorsHeader {
   struct Entry {
     std::string name;
     Shape shape;
@@ -56,7 +61,7 @@ inline std::string json(const Shape& shape) {
 }
 
 /// Padded by spaces to a multiple of 8 bytes.
-inline std::string json(const Header& header) {
+inline std::string json(const SafetensorsHeader& header) {
   std::string text = "{\"__metadata__\":{", comma;
   for (const auto& [key, value] : header.metadata) text += std::exchange(comma, ",") + json(key) + ":" + json(value);
   text += '}';
@@ -69,14 +74,14 @@ inline std::string json(const Header& header) {
 }
 
 /// Reads a header from anywhere, by this grammar alone: an object of objects, and nothing deeper.
-class HeaderReader {
+class SafetensorsReader {
  public:
   /// Both must outlive the reader.
-  HeaderReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+  SafetensorsReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
 
   /// A header whose tensors fill so many bytes, without gap or overlap. Throws `InvalidSafetensors`.
-  Header read(std::uint64_t bytes) {
-    Header header;
+  SafetensorsHeader read(std::uint64_t bytes) {
+    SafetensorsHeader header;
     object([&](const std::string& name) {
       if (name != "__metadata__") return header.entries.push_back(entry(name));
       object([&](const std::string& key) { header.metadata[key] = string(); });
@@ -86,19 +91,23 @@ class HeaderReader {
     std::ranges::sort(header.entries, {}, [](const auto& entry) { return std::pair(entry.begin, entry.end); });
     std::uint64_t at = 0;
     for (const auto& [name, shape, begin, end] : header.entries) {
-      const auto size = sympow::io::entries_of(shape, sizeof(float));
+      const auto size = entries_of(shape, sizeof(float));
       if (!size || end < begin || end - begin != *size * sizeof(float))
-        refuse(path_, "tensor ", json(name), " of shape ", json(shape), " cannot have the bytes ", begin, " to ", end);
+        refuse_safetensors(path_, "tensor ", json(name), " of shape ", json(shape), " cannot have the bytes ", begin,
+                           " to ", end);
       if (begin != at)
-        refuse(path_, "tensor ", json(name), " begins at byte ", begin, ", the one before it ends at ", at);
+        refuse_safetensors(path_, "tensor ", json(name), " begins at byte ", begin, ", the one before it ends at ", at);
       at = end;
     }
-    if (at != bytes) refuse(path_, "its tensors take ", at, " bytes, the file has ", bytes, " after its header");
+    if (at != bytes)
+      refuse_safetensors(path_, "its tensors take ", at, " bytes, the file has ", bytes, " after its header");
     return header;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& why) const { refuse(path_, "its header, at byte ", at_, ", ", why); }
+  [[noreturn]] void fail(const std::string& why) const {
+    refuse_safetensors(path_, "its header, at byte ", at_, ", ", why);
+  }
   void skip_space() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
   bool accept(char c) {
     skip_space();
@@ -129,8 +138,8 @@ class HeaderReader {
     expect('}');
   }
 
-  Header::Entry entry(const std::string& name) {
-    Header::Entry entry{name, {}, 0, 0};
+  SafetensorsHeader::Entry entry(const std::string& name) {
+    SafetensorsHeader::Entry entry{name, {}, 0, 0};
     int members = 0;
     object([&](const std::string& key) {
       ++members;
@@ -222,4 +231,6 @@ class HeaderReader {
   std::size_t at_ = 0;
 };
 
-}  // namespace language_model
+}  // namespace detail
+
+}  // namespace SYMPOW_NAMESPACE::io

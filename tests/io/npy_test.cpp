@@ -35,7 +35,7 @@ Array parse(const std::string& bytes) {
 
 }  // namespace
 
-TEST_CASE("what is written is read, with entries at a multiple of 64 bytes", "[attend_npy]") {
+TEST_CASE("what is written is read, with entries at a multiple of 64 bytes", "[io]") {
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{6}, Shape{2, 3}, Shape{1, 3, 2, 1}, Shape{3, 0, 2}}) {
     const std::size_t size = shape.empty() ? 1 : entries_of(shape, 8).value();
     std::vector<double> entries(size);
@@ -55,7 +55,7 @@ TEST_CASE("what is written is read, with entries at a multiple of 64 bytes", "[a
   REQUIRE(std::get<std::vector<float>>(parse(out.str()).entries) == std::vector<float>{1.25f, -3});
 }
 
-TEST_CASE("headers of every version and of other writers are read", "[attend_npy]") {
+TEST_CASE("headers of every version and of other writers are read", "[io]") {
   const std::string entries = data<float>({1, 2, 3, 4, 5, 6});
   for (const int major : {1, 2, 3})
     for (const char* header : {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
@@ -68,7 +68,7 @@ TEST_CASE("headers of every version and of other writers are read", "[attend_npy
     }
 }
 
-TEST_CASE("what is no array of this program is refused with a reason", "[attend_npy]") {
+TEST_CASE("what is no array of this program is refused with a reason", "[io]") {
   const std::string entries = data<float>({1, 2, 3, 4, 5, 6});
   const auto header = [](const std::string& descr, const std::string& order, const std::string& shape) {
     return "{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + ", }";
@@ -125,7 +125,7 @@ TEST_CASE("what is no array of this program is refused with a reason", "[attend_
   }
 }
 
-TEST_CASE("whole numbers of four and eight bytes with one axis", "[attend_npy]") {
+TEST_CASE("whole numbers of four and eight bytes with one axis", "[io]") {
   const std::string path = (std::filesystem::temp_directory_path() / "sympow_whole_numbers.npy").string();
   const auto read = [&](const std::string& type, const std::string& shape, const std::string& entries) {
     std::ofstream(path, std::ios::binary)
@@ -142,7 +142,7 @@ TEST_CASE("whole numbers of four and eight bytes with one axis", "[attend_npy]")
   std::filesystem::remove(path);
 }
 
-TEST_CASE("places of entries in C order", "[attend_npy]") {
+TEST_CASE("places of entries in C order", "[io]") {
   REQUIRE(position({2, 3, 4}, 0) == "(0, 0, 0)");
   REQUIRE(position({2, 3, 4}, 23) == "(1, 2, 3)");
   REQUIRE(position({2, 3, 4}, 13) == "(1, 0, 1)");
