@@ -1,5 +1,6 @@
 // Everything that a program computes with: include this one. Not in it are attention/compiled_forms.hpp (forms of your
-// own maps, compiled once), verify/laws.hpp (laws to run on your own types) and io/ (arrays of numpy, output files).
+// own maps, compiled once), verify/laws.hpp (laws to run on your own types) and io/ (files of numpy, safetensors, and
+// output).
 #pragma once
 
 #include <sympow/attention/attention.hpp>

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iostream>
 
+#include <sympow/io/npy.hpp>
+
 #include "runs.hpp"
 
 namespace {

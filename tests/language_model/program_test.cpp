@@ -4,8 +4,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -14,9 +12,9 @@
 #include "catch.hpp"
 #include "files.hpp"
 
-namespace {
+using namespace sympow::test;
 
-namespace fs = std::filesystem;
+namespace {
 
 // Runs the program in a folder, what it says going to `said`; killed after so many microseconds, if they are not 0.
 // Returns its exit status, -1 if it was killed.
@@ -93,9 +91,9 @@ TEST_CASE("a run that is killed again and again makes the same bits as one that 
   }
   CAPTURE(kills);
   const std::string name = "step-00000060.safetensors";
-  const std::string weights = read(folder.path / "whole" / name);
+  const std::string weights = bytes_of(folder.path / "whole" / name);
   REQUIRE(weights.size() > 30000);
-  CHECK(weights == read(folder.path / "run" / name));
+  CHECK(weights == bytes_of(folder.path / "run" / name));
   for (const auto& file : fs::directory_iterator(folder.path / "run"))
     CHECK(file.path().filename().string().find("partial") == std::string::npos);
 }
@@ -103,22 +101,23 @@ TEST_CASE("a run that is killed again and again makes the same bits as one that 
 TEST_CASE("a tiny model learns a real text, reads on and is evaluated", "[language_model]") {
   const Folder folder;
   REQUIRE(run(folder.path, training("run", 150)) == 0);
-  const std::string table = read(folder.path / "run" / "loss.csv");
+  const std::string table = bytes_of(folder.path / "run" / "loss.csv");
   CHECK(loss_of_row(table, 149) < .6 * loss_of_row(table, 0));
   REQUIRE(run(folder.path, {"evaluate", "--out", "run", "--windows", "2", "--csv", "losses.csv"}) == 0);
-  const std::string losses = read(folder.path / "losses.csv");
+  const std::string losses = bytes_of(folder.path / "losses.csv");
   CHECK(std::count(losses.begin(), losses.end(), '\n') == 1 + 8 * 64);
   REQUIRE(run(folder.path, {"generate", "--out", "run", "--prompt", "The state ", "--bytes", "50"}) == 0);
-  const std::string said = read(folder.path / "said");
+  const std::string said = bytes_of(folder.path / "said");
   CHECK(said.size() == 10 + 50 + 1);
   CHECK(said.starts_with("The state "));
   REQUIRE(run(folder.path, {"generate", "--out", "run", "--prompt", "The state ", "--bytes", "50"}) == 0);
-  CHECK(said == read(folder.path / "said"));
+  CHECK(said == bytes_of(folder.path / "said"));
 
   auto other = training("run", 160);
   other.insert(other.end(), {"--seed", "2"});
   CHECK(run(folder.path, other) == 2);
-  CHECK(read(folder.path / "said").find("--seed is 2, but 1 in run/step-00000150.safetensors") != std::string::npos);
+  CHECK(bytes_of(folder.path / "said").find("--seed is 2, but 1 in run/step-00000150.safetensors") !=
+        std::string::npos);
 }
 
 TEST_CASE("what the program refuses", "[language_model]") {
@@ -126,7 +125,7 @@ TEST_CASE("what the program refuses", "[language_model]") {
   const auto refuses = [&](const std::vector<std::string>& words, const std::string& why) {
     CAPTURE(why);
     CHECK(run(folder.path, words) == 2);
-    CHECK(read(folder.path / "said").find(why) != std::string::npos);
+    CHECK(bytes_of(folder.path / "said").find(why) != std::string::npos);
   };
   refuses({"study"}, "study is no command");
   refuses({"train"}, "--data is missing");
