@@ -194,14 +194,9 @@ class AttentionAdjoint final : SegmentAdjoint<Scalar, F> {
         gates[i] = until.high, low[i] = until.low;
       }
       const auto references = rows_.references().segment(run.begin, count);
-      for (Index j = 0; j < n; ++j) {
-        Scalar* const x = logits.col(j).data();
-        weigh_exponentials(x, count, [&](Index i) {
-          return references[i] == no_weight ? no_weight
-                                            : exponent_of_score(x[i], keys, j, {gates[i], low[i]}, lengths[i]) -
-                                                  references[i] * std::numbers::ln2;
-        });
-      }
+      for (Index j = 0; j < n; ++j)
+        weigh_exponentials(logits.col(j).data(), count, lengths, keys.exponents[j], gates, low,
+                           {keys.log_b[j], keys.log_b_low[j]}, references);
     }
   }
   // Of the keys of a block beside 2^E; exponentials have them already.

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <limits>
+#include <numbers>
 
 #include <sympow/attention/keys.hpp>
+#include <sympow/core/blocks.hpp>
 #include <sympow/core/integer_power.hpp>
 #include <sympow/core/product.hpp>
 
@@ -113,21 +115,30 @@ double differentiate_pairs(MatrixView<Scalar> x, MatrixView<Scalar> e, const Sca
   return all;
 }
 
-/// The exponent of an exponential score: a logit, times 2^(n + m) of its key and query, and the key's gates.
-template <class Scalar>
-double exponent_of_score(Scalar logit, const Keys<Scalar>& keys, Index j, const LogDecay& between, double length) {
-  const double far = (keys.exponents[j] == no_weight ? 0 : keys.exponents[j]) + (length == no_weight ? 0 : length);
-  const double x = far == 0 ? static_cast<double>(logit) : times_power_of_two(static_cast<double>(logit), far);
-  return (x + (keys.log_b[j] + between.high)) + (keys.log_b_low[j] + between.low);
-}
-/// x_n ← e^exponent(n), exactly 0 where that is below all normal numbers.
-template <class Scalar, class Exponent>
-void weigh_exponentials(Scalar* x, Index size, const Exponent& exponent) {
-  for (Index n = 0; n < size; ++n) x[n] = static_cast<Scalar>(exponent(n));
+/// From logits of many rows with a key, or of many keys with a row, to exponential scores beside 2^E of each row:
+///
+///     x_n ← exp(2^{lengths_n + length} x_n + highs_n + lows_n + own - E_n log 2)
+///
+/// It is exactly 0 where that is below all normal numbers, and where E_n is none. Lengths of what is 0 count as 0.
+/// Exponents are added up in double.
+template <class Scalar, class Lengths, class Highs, class Lows, class References>
+void weigh_exponentials(Scalar* x, Index size, const Lengths& lengths, double length, const Highs& highs,
+                        const Lows& lows, const LogDecay& own, const References& E) {
+  const double own_length = length == no_weight ? 0 : length;
+  for_blocks(size, [&](Index first, auto count) {
+    using Exponents = Eigen::Array<double, block_size<decltype(count)>, 1, 0, 16, 1>;
+    const auto some = [&](const auto& list) { return list.segment(first, count).array(); };
+    auto logits = ColumnView<Scalar>(x, size).segment(first, count).array();
+    Exponents exponents = logits.template cast<double>();
+    const Exponents far = (some(lengths) == no_weight).select(own_length, some(lengths) + own_length);
+    if ((far != 0).any())
+      for (Index i = 0; i < far.size(); ++i) exponents[i] = times_power_of_two(exponents[i], far[i]);
+    exponents = ((exponents + (some(highs) + own.high)) + (some(lows) + own.low)) - some(E) * std::numbers::ln2;
+    logits = (some(E) == no_weight).select(no_weight, exponents).template cast<Scalar>();
+  });
   set_exponential<Scalar>(x, x, size, Scalar(0));
   constexpr Scalar least = 2 * std::numeric_limits<Scalar>::min();  // packets end a little below
-  for (Index n = 0; n < size; ++n)
-    if (x[n] < least) x[n] = 0;
+  for (Index n = 0; n < size; ++n) x[n] = x[n] < least ? Scalar(0) : x[n];
 }
 
 /// flows_t += Σ_{j < t ≤ i} c_ij over the pairs of a segment, c_ij at couplings(j, i) for the tokens j that have keys,

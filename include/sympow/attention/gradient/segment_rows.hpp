@@ -166,13 +166,9 @@ class SegmentRows : protected SegmentVectors<Scalar, F> {
     for_known([&](Index i, const RowSum& known, ColumnView<const Scalar>) {
       if (known.sum == 0 || !rows_.is_asked(i)) return;
       const double E = rows_.references()[i] = std::ceil(std::log2(known.sum) + known.exponent);
-      Scalar* const x = logits().col(i).data();
       const Keys<Scalar> keys = loader_.keys();
-      const LogDecay gates = Base::until(i);
-      const double length = loader_.queries().exponents[i];
-      weigh_exponentials(x, seen_by(i), [&](Index j) {
-        return exponent_of_score(x[j], keys, j, gates, length) - E * std::numbers::ln2;
-      });
+      weigh_exponentials(logits().col(i).data(), seen_by(i), keys.exponents, loader_.queries().exponents[i], keys.log_b,
+                         keys.log_b_low, Base::until(i), Eigen::VectorXd::Constant(seen_by(i), E));
     });
   }
   void know_rows() {
