@@ -119,7 +119,7 @@ double differentiate_pairs(MatrixView<Scalar> x, MatrixView<Scalar> e, const Sca
 ///
 ///     x_n ← exp(2^{lengths_n + length} x_n + highs_n + lows_n + own - E_n log 2)
 ///
-/// It is exactly 0 where that is below all normal numbers, and where E_n is none. Lengths of what is 0 count as 0.
+/// Exactly 0 where that is below all normal numbers, and where E_n is no_weight. Lengths of what is 0 count as 0.
 /// Exponents are added up in double.
 template <class Scalar, class Lengths, class Highs, class Lows, class References>
 void weigh_exponentials(Scalar* x, Index size, const Lengths& lengths, double length, const Highs& highs,
