@@ -438,3 +438,18 @@ TEST_CASE("gradients of means of scores near the end of the type", "[gradient]")
   CHECK(found.K.allFinite());
   CHECK(found.V.norm() > 0);
 }
+
+TEST_CASE("exponential scores of queries of 2^70 and keys of 2^-70 have the gradients of those near 1", "[gradient]") {
+  constexpr Index several_blocks = 120;
+  Random random(71);
+  const auto draw = [&] { return Eigen::MatrixXf(random.matrix(d, several_blocks).cast<float>()); };
+  const Eigen::MatrixXf Q = draw(), K = draw(), V = draw(), dY = draw();
+  const auto A = constant_decay(.95);
+  const auto near = attention_vjp(Exponential{}, A, Q, K, V, dY);
+  for (const float s : {0x1p70f, 0x1p-70f}) {
+    const auto far = attention_vjp(Exponential{}, A, Q * s, K / s, V, dY);
+    CHECK(far.Q * s == near.Q);
+    CHECK(far.K / s == near.K);
+    CHECK(far.V == near.V);
+  }
+}
