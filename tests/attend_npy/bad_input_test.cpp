@@ -8,7 +8,7 @@ namespace {
 
 // A folder with good files, and the words that run them.
 struct Good {
-  Folder folder;
+  ProgramFolder folder;
   std::string inputs = Arrays({.axes = 4, .tokens = 5, .gates = true, .angles = true, .rates = true}, 1).save(folder);
 
   void refuses(const std::string& words, const std::vector<std::string>& reasons) const {
@@ -101,7 +101,7 @@ TEST_CASE("bad options", "[attend_npy]") {
 
 TEST_CASE("bad files", "[attend_npy]") {
   const Good good;
-  const Folder& folder = good.folder;
+  const ProgramFolder& folder = good.folder;
   write_bytes(folder / "foreign.npy", "not an array");
   const std::string q = bytes_of(folder / "q.npy");
   write_bytes(folder / "cut.npy", q.substr(0, q.size() - 8));
@@ -136,7 +136,7 @@ TEST_CASE("bad files", "[attend_npy]") {
 
 TEST_CASE("shapes and types that disagree", "[attend_npy]") {
   const Good good;
-  const Folder& folder = good.folder;
+  const ProgramFolder& folder = good.folder;
   folder.save<float>("single.npy", {2, 5, 3, 4}, std::vector<float>(120, .5f));
   folder.save<double>("transposed.npy", {2, 3, 5, 4}, numbers(120));
   folder.save<double>("longer.npy", {2, 6, 3, 4}, numbers(144));
@@ -174,7 +174,7 @@ TEST_CASE("shapes and types that disagree", "[attend_npy]") {
 
 TEST_CASE("gradients of rows that do not fit the rows", "[attend_npy]") {
   const Good good;
-  const Folder& folder = good.folder;
+  const ProgramFolder& folder = good.folder;
   folder.save<double>("dy.npy", {2, 5, 3, 3}, numbers(90));
   folder.save<double>("wide.npy", {2, 5, 3, 4}, numbers(120));
   folder.save<double>("transposed.npy", {2, 3, 5, 3}, numbers(90));
@@ -196,7 +196,7 @@ TEST_CASE("gradients of rows that do not fit the rows", "[attend_npy]") {
 
 TEST_CASE("entries that are not finite, and gates that are not", "[attend_npy]") {
   const Good good;
-  const Folder& folder = good.folder;
+  const ProgramFolder& folder = good.folder;
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const auto with = [&](const std::string& name, const sympow::io::Shape& shape, std::size_t place, double value) {
     auto entries = numbers(sympow::io::entries_of(shape, 8).value());
@@ -269,7 +269,7 @@ TEST_CASE("an output that was there stays as it was when the input is bad", "[at
 }
 
 TEST_CASE("states and chunks that do not fit are refused before anything is allocated", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   folder.save<float>("x.npy", {2, 128}, std::vector<float>(256, .5f));
   folder.save<float>("none.npy", {0, 1000000000000}, {});
   const auto refuses = [&](const std::string& words, const std::vector<std::string>& reasons) {

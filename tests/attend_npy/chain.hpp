@@ -23,7 +23,7 @@ class Chain {
   }
 
   /// Files of some tokens, and the words that name them.
-  [[nodiscard]] std::string save(const Folder& folder, Index begin, Index count) const {
+  [[nodiscard]] std::string save(const ProgramFolder& folder, Index begin, Index count) const {
     if (choice_.single)
       W.save<float>(folder, "w.npy", choice_.axes, begin, count);
     else
@@ -32,7 +32,7 @@ class Chain {
     return arrays.save(folder, begin, count) + " --householder w.npy --strength st.npy" +
            (delta_rule_ ? " --delta-rule" : "");
   }
-  [[nodiscard]] std::string save(const Folder& folder) const { return save(folder, 0, choice_.tokens); }
+  [[nodiscard]] std::string save(const ProgramFolder& folder) const { return save(folder, 0, choice_.tokens); }
 
   /// Values of a head as the program takes them, in the type of the files.
   [[nodiscard]] Eigen::MatrixXd values(Index b, Index h) const {

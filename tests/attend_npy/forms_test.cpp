@@ -9,7 +9,7 @@ namespace {
 // Runs a choice in a form and requires the rows of the definition, of the right shape and type.
 void check(const Choice& choice, const std::string& form, std::uint64_t seed, const std::string& more = "") {
   CAPTURE(choice.text(), form, seed, more);
-  const Folder folder;
+  const ProgramFolder folder;
   const Arrays arrays(choice, seed);
   const Finished finished = folder.run(arrays.save(folder) + " --out y.npy --form " + form + " " + more);
   REQUIRE(finished.err == "");
@@ -63,7 +63,7 @@ TEST_CASE("lengths, chunks, odd d, one channel and other scales", "[attend_npy]"
 
 TEST_CASE("the automatic form is chunked where a state pays or is wanted", "[attend_npy]") {
   const auto form_of = [](Index tokens, const std::string& more) {
-    const Folder folder;
+    const ProgramFolder folder;
     const Finished finished =
         folder.run(Arrays({.tokens = tokens, .d = 4}, 1).save(folder) + " --out y.npy" + more);  // D = 10
     REQUIRE(finished.status == 0);
@@ -75,7 +75,7 @@ TEST_CASE("the automatic form is chunked where a state pays or is wanted", "[att
 }
 
 TEST_CASE("random features are those of their number and seed, in all heads", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const Arrays arrays({.axes = 4, .feature = "random"}, 1);
   const std::string words = arrays.save(folder);
   const auto rows = [&](std::string options, const std::string& name) {
@@ -107,7 +107,7 @@ TEST_CASE("diagnostics are the logarithm of the denominator, the condition numbe
         Choice choice{.axes = axes, .tokens = 70, .single = single, .gates = true, .angles = axes != 3};
         if (axes == 2) choice.power = 3;
         CAPTURE(choice.text(), form);
-        const Folder folder;
+        const ProgramFolder folder;
         Arrays arrays(choice, 11);
         const Index nothing = 5;  // this token's query is 0 in every head
         for (std::size_t n = 0; n < arrays.Q.entries.size(); ++n)
@@ -149,7 +149,7 @@ TEST_CASE("the forms are compared on request", "[attend_npy]") {
         const Choice choice{
             .axes = axes, .tokens = 70, .feature = feature, .single = single, .gates = true, .angles = axes == 4};
         CAPTURE(choice.text());
-        const Folder folder;
+        const ProgramFolder folder;
         const Arrays arrays(choice, 3);
         const std::string words = arrays.save(folder);
         const Finished finished = folder.run(words + " --out y.npy --compare");
@@ -177,7 +177,7 @@ double largest_of(const Finished& finished) {
 // says the same.
 TEST_CASE("the exit status is the printed verdict, and Y is written in any case", "[attend_npy]") {
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u}) {
-    const Folder folder;
+    const ProgramFolder folder;
     const Arrays arrays({.axes = 4, .tokens = 66, .d = 2, .power = 8, .single = true, .normalize = "none"}, seed);
     const Finished finished = folder.run(arrays.save(folder) + " --out y.npy --compare");
     CAPTURE(seed, finished.out);
@@ -189,7 +189,7 @@ TEST_CASE("the exit status is the printed verdict, and Y is written in any case"
 
 // q k to the eighth, for a q and a k whose roundings all point one way: no arithmetic in float keeps 4 u here.
 TEST_CASE("forms that disagree end with status 1, and Y is written", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   folder.save<float>("q.npy", {3, 1}, std::vector<float>(3, 1.0048837661743164F));
   folder.save<float>("k.npy", {3, 1}, std::vector<float>(3, 1.0488295555114746F));
   folder.save<float>("v.npy", {3, 1}, std::vector<float>(3, 1));
@@ -204,7 +204,7 @@ TEST_CASE("forms that disagree end with status 1, and Y is written", "[attend_np
 
 // Queries at nearly a right angle to every key: the attention form sees their small scores, a state only their noise.
 TEST_CASE("a row that says something in one form and nothing in another is a difference", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const std::size_t T = 100;
   std::vector<float> q, k;
   for (std::size_t t = 0; t < T; ++t) {
@@ -221,7 +221,7 @@ TEST_CASE("a row that says something in one form and nothing in another is a dif
 }
 
 TEST_CASE("the same token over and over keeps the forms together", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const std::size_t T = 1000, d = 64;
   folder.save<float>("x.npy", {T, d}, std::vector<float>(T * d, 1));
   folder.save<float>("v.npy", {T, 2}, std::vector<float>(T * 2, 1.1F));
@@ -232,7 +232,7 @@ TEST_CASE("the same token over and over keeps the forms together", "[attend_npy]
 }
 
 TEST_CASE("gates of minus infinity and other edges run through all forms", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   Arrays arrays({.axes = 3, .tokens = 80, .gates = true}, 1);
   for (const std::size_t n : {0u, 7u, 8u, 64u, 100u, 239u})
     arrays.log_gate.entries[n] = n % 2 == 0 ? -std::numeric_limits<double>::infinity() : -1000;
@@ -247,7 +247,7 @@ TEST_CASE("gates of minus infinity and other edges run through all forms", "[att
 }
 
 TEST_CASE("the usage names every option", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const Finished finished = folder.run("--help");
   REQUIRE(finished.status == 0);
   for (const char* option :

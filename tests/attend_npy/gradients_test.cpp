@@ -127,7 +127,7 @@ class Run {
 
   // Runs the program, and measures what it leaves.
   void run() {
-    const Folder folder;
+    const ProgramFolder folder;
     const Index last = choice_.tokens - first_;
     std::string from;
     if (first_ > 0) {
@@ -179,7 +179,7 @@ class Run {
       if (name.starts_with("y_d")) REQUIRE(names.contains(name));
   }
 
-  [[nodiscard]] std::string save(const Folder& folder, Index begin, Index count) const {
+  [[nodiscard]] std::string save(const ProgramFolder& folder, Index begin, Index count) const {
     return is_chain_ ? chain_.save(folder, begin, count) : chain_.arrays.save(folder, begin, count);
   }
 
@@ -278,7 +278,7 @@ TEST_CASE("gradients of tokens that follow a state", "[attend_npy]") {
 
 TEST_CASE("gradients of no tokens, and those that nobody asked for", "[attend_npy]") {
   for (const std::string form : {"attention", "chunked"}) {
-    const Folder folder;
+    const ProgramFolder folder;
     const std::string words = Arrays({.axes = 4, .tokens = 0, .gates = true, .angles = true}, 1).save(folder);
     folder.save<double>("dy.npy", {2, 0, 3, 3}, {});
     REQUIRE(folder.run(words + " --out out/y --form " + form + " --grad dy.npy").status == 2);

@@ -12,7 +12,7 @@ namespace {
 void check(const Choice& choice, const std::string& form, std::uint64_t seed, bool delta_rule = false,
            const std::string& more = "") {
   CAPTURE(choice.text(), form, seed, delta_rule, more);
-  const Folder folder;
+  const ProgramFolder folder;
   const Chain chain(choice, seed, delta_rule);
   const Finished finished = folder.run(chain.save(folder) + " --out y.npy --form " + form + more);
   CAPTURE(finished.out);
@@ -26,7 +26,7 @@ void check(const Choice& choice, const std::string& form, std::uint64_t seed, bo
 
 // Runs tokens 0 … 49 of one set of arrays, then the next 50 of another from the states that the first left.
 template <class First, class Second>
-Finished run_in_two(const Folder& folder, const First& first, const Second& second) {
+Finished run_in_two(const ProgramFolder& folder, const First& first, const Second& second) {
   const Finished begun = folder.run(first.save(folder, 0, 50) + " --out y1.npy --state-out states");
   CAPTURE(begun.err);
   REQUIRE(begun.status == 0);
@@ -72,7 +72,7 @@ TEST_CASE("PaTH and PaTH-FoX are the definition, and so are powers", "[attend_np
 }
 
 TEST_CASE("the comparison of a power under a chain is with the definition, and needs no state", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const Chain chain({.tokens = 60, .d = 4}, 1);
   const Finished finished =
       folder.run(chain.save(folder) + " --out y.npy --compare");  // D = 10: else it would be chunked
@@ -93,7 +93,7 @@ TEST_CASE("vectors are used as given, and chains that make keys grow are compare
     const Choice choice{.axes = 3, .tokens = 60, .feature = "linear", .single = single};
     Chain chain(choice, 7);
     for (double& w : chain.W.entries) w *= 1.25;  // exact; |w|² is about 1.56
-    const Folder folder;
+    const ProgramFolder folder;
     const Finished finished = folder.run(chain.save(folder) + " --out y.npy --compare");
     CAPTURE(single, finished.out);
     REQUIRE(finished.status == 0);
@@ -108,7 +108,7 @@ TEST_CASE("vectors are used as given, and chains that make keys grow are compare
   for (std::size_t n = 16; n < chain.W.entries.size(); ++n) chain.W.entries[n] = chain.W.entries[n - 16];
   chain.arrays.K = chain.W;
   for (double& beta : chain.strength.entries) beta = 2.02;
-  const Folder folder;
+  const ProgramFolder folder;
   REQUIRE(folder.run(chain.save(folder, 0, 200) + " --out y1.npy --state-out states").status == 0);
   const Finished resumed = folder.run(chain.save(folder, 200, 200) + " --out y.npy --state-in states --compare");
   CAPTURE(resumed.out);
@@ -123,7 +123,7 @@ TEST_CASE("a sequence under a chain in pieces is the whole, and its state holds 
         const Choice choice{.axes = axes, .tokens = 110, .feature = "linear", .single = single, .gates = axes != 2};
         const Chain chain(choice, ++seed, axes == 4);
         CAPTURE(choice.text(), form, seed);
-        const Folder folder;
+        const ProgramFolder folder;
         REQUIRE(folder.run(chain.save(folder) + " --out y.npy --form " + form).status == 0);
         const Numbers whole = by_head(folder.read("y.npy"));
         const auto in_pieces = [&](const std::string& continued) {
@@ -145,7 +145,7 @@ TEST_CASE("a sequence under a chain in pieces is the whole, and its state holds 
         REQUIRE(in_pieces(" --compare --state-in states") <= 1);
         if (axes != 2) continue;
         const auto check_product = [&](auto state) {
-          load(state, (folder / "states").string());
+          load(state, folder / "states");
           REQUIRE(state.tokens() == choice.tokens);
           Eigen::MatrixXd product = Eigen::MatrixXd::Identity(choice.d, choice.d);
           for (Index t = 0; t < choice.tokens; ++t) product *= chain.transition(0, 0).key_matrix(t, choice.d);
@@ -160,7 +160,7 @@ TEST_CASE("a sequence under a chain in pieces is the whole, and its state holds 
 }
 
 TEST_CASE("states change their kind of transition where the library lets them", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   Choice choice{.axes = 3, .tokens = 100, .feature = "linear"};
   Choice turning = choice;
   turning.angles = true;
@@ -186,7 +186,7 @@ TEST_CASE("states change their kind of transition where the library lets them", 
 }
 
 TEST_CASE("what does not go with a chain is refused in one line", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const Choice choice{.axes = 4, .tokens = 5, .gates = true};
   const Chain chain(choice, 600);
   chain.arrays.beta.save<double>(folder, "b.npy", 4, 0, 5, false);

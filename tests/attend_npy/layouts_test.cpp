@@ -29,7 +29,7 @@ Numbers repeated(const Numbers& x, Index times) {
   return all;
 }
 
-void save(const Folder& folder, const std::string& name, const Numbers& x, bool heads_first) {
+void save(const ProgramFolder& folder, const std::string& name, const Numbers& x, bool heads_first) {
   if (!heads_first) return x.save<double>(folder, name, 4, 0, x.tokens, x.width > 1);
   sympow::io::Shape shape = {x.batches, x.heads, x.tokens};
   if (x.width > 1) shape.push_back(x.width);
@@ -67,7 +67,7 @@ struct Tokens {
   // Y, the diagnostics and the gradients by (batch, head, token, entry), of a run with `more` words.
   [[nodiscard]] std::map<std::string, std::vector<double>> run(bool chain, bool heads_first,
                                                                const std::string& more) const {
-    const Folder folder;
+    const ProgramFolder folder;
     save(folder, "q.npy", Q, heads_first), save(folder, "k.npy", K, heads_first), save(folder, "v.npy", V, heads_first);
     save(folder, "g.npy", log_gate, heads_first), save(folder, "w.npy", W, heads_first);
     save(folder, "dy.npy", dY, heads_first);
@@ -104,7 +104,7 @@ std::vector<double> sums_of_pairs(const std::vector<double>& x, Index size) {
   return sums;
 }
 
-Finished run_refused(const Folder& folder, const std::string& words) {
+Finished run_refused(const ProgramFolder& folder, const std::string& words) {
   const auto before = folder.names();
   const Finished finished = folder.run(words + " --out y.npy");
   CAPTURE(words, finished.err);
@@ -149,13 +149,13 @@ TEST_CASE("padding may hold anything and is zero in the rows", "[attend_npy]") {
         for (Numbers* x : {&padded.Q, &padded.K, &padded.V, &padded.log_gate, &padded.W, &padded.dY})
           for (Index h = 0; h < x->heads; ++h)
             std::fill_n(x->entries.begin() + ((x->heads + h) * T + length) * x->width, (T - length) * x->width, nan);
-        const Folder folder;
+        const ProgramFolder folder;
         write_bytes(folder / "n.npy", std::string("\x93NUMPY\1\0\x46\0", 10) +
                                           "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }            \n" +
                                           std::string("\50\0\0\0\0\0\0\0\21\0\0\0\0\0\0\0", 16));
         const std::string form = from_file ? "--form recurrent" : "--form attention";
         const auto found =
-            padded.run(chain, heads_first, form + " --lengths " + (from_file ? (folder / "n.npy").string() : "40,17"));
+            padded.run(chain, heads_first, form + " --lengths " + (from_file ? folder / "n.npy" : "40,17"));
         const auto first = whole.part(0, T).run(chain, heads_first, form),
                    second = whole.part(1, length).run(chain, heads_first, form);
         for (const auto& [name, y] : found) {
@@ -178,7 +178,7 @@ TEST_CASE("padding may hold anything and is zero in the rows", "[attend_npy]") {
 TEST_CASE("pairs are neighbours, or half of the entries apart", "[attend_npy]") {
   const Choice choice{.tokens = T, .d = 6, .e = e, .angles = true};
   const Arrays arrays(choice, 5);
-  const Folder folder;
+  const ProgramFolder folder;
   const std::string words = arrays.save(folder) + " --out y.npy --pairing ";
   const Eigen::VectorXd theta = Eigen::Map<const Eigen::VectorXd>(arrays.theta.data(), 3);
   const auto head = [&](const Numbers& x) { return x.head(0, 0, 0, T); };
@@ -198,7 +198,7 @@ TEST_CASE("pairs are neighbours, or half of the entries apart", "[attend_npy]") 
 }
 
 TEST_CASE("layouts, lengths, groups and pairings that do not fit the arrays", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const std::string three = Arrays({.axes = 3, .tokens = 5}, 1).save(folder), plain = "--q q.npy --k k.npy --v v.npy";
   const auto says = [&](const std::string& more, const std::string& reason) {
     REQUIRE_THAT(run_refused(folder, plain + more).err, contains(reason));

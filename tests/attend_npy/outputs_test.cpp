@@ -9,7 +9,7 @@ using namespace sympow::test;
 namespace {
 
 // Requires that there is one line of complaint and no file that was not there.
-void refused(const Folder& folder, const std::set<std::string>& before, const Finished& finished,
+void refused(const ProgramFolder& folder, const std::set<std::string>& before, const Finished& finished,
              const std::string& reason) {
   CAPTURE(finished.out, finished.err);
   REQUIRE(finished.status == 2);
@@ -21,7 +21,7 @@ void refused(const Folder& folder, const std::set<std::string>& before, const Fi
 }  // namespace
 
 TEST_CASE("a link to a file that is not there yet is followed", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const std::string words = Arrays({.tokens = 5}, 1).save(folder);
   fs::create_directory(folder / "elsewhere");
   fs::create_symlink("elsewhere/first.npy", folder / "link.npy");
@@ -39,7 +39,7 @@ TEST_CASE("a link to a file that is not there yet is followed", "[attend_npy]") 
 }
 
 TEST_CASE("a file that is replaced keeps its mode", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const std::string words = Arrays({.tokens = 5}, 1).save(folder);
   for (const auto mode : {fs::perms::owner_read | fs::perms::owner_write, fs::perms(0764)}) {
     write_bytes(folder / "y.npy", "as it was");
@@ -51,7 +51,7 @@ TEST_CASE("a file that is replaced keeps its mode", "[attend_npy]") {
 }
 
 TEST_CASE("a limit on the size of files is no signal, and leaves none", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const std::string words = Arrays({.tokens = 400}, 1).save(folder);
   const auto before = folder.names();
   refused(folder, before, folder.run(words + " --out y.npy", "ulimit -f 1; "),
@@ -61,7 +61,7 @@ TEST_CASE("a limit on the size of files is no signal, and leaves none", "[attend
 }
 
 TEST_CASE("what cannot be printed is an error, and leaves no file", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const std::string words = Arrays({.tokens = 5}, 1).save(folder) + " --out y.npy";
   const auto before = folder.names();
   for (const std::string elsewhere : {">&-", ">/dev/full"}) {
@@ -76,9 +76,9 @@ TEST_CASE("what cannot be printed is an error, and leaves no file", "[attend_npy
 }
 
 TEST_CASE("a signal that ends the program leaves no partial file", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   folder.save<float>("x.npy", {40000, 2}, std::vector<float>(80000, .5F));
-  const std::string has_partial = "ls '" + (folder / "").string() + "' | grep -q partial";
+  const std::string has_partial = "ls '" + folder / "" + "' | grep -q partial";
   const int status = folder
                          .run("--q x.npy --k x.npy --v x.npy --feature exponential --out y.npy", "exec ",
                               "& for n in $(seq 1000); do " + has_partial + " && break; sleep .01; done; " +
@@ -91,7 +91,7 @@ TEST_CASE("a signal that ends the program leaves no partial file", "[attend_npy]
 // The sanitizers have a memory of their own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("the end of memory is no signal, wherever it comes", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const std::string words = Arrays({.axes = 3, .tokens = 700}, 1).save(folder) + " --out y.npy --compare";
   const auto before = folder.names();
   const auto run = [&](int kilobytes) {
@@ -117,7 +117,7 @@ TEST_CASE("the end of memory is no signal, wherever it comes", "[attend_npy]") {
 #endif
 
 TEST_CASE("a row that is not a number though the input is finite names the scale", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const std::string words = Arrays({.axes = 4, .tokens = 5, .feature = "random", .scale = 1e308}, 1).save(folder);
   const auto before = folder.names();
   refused(folder, before, folder.run(words + " --out y.npy --diagnostics d.npy"),

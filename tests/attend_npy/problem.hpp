@@ -32,7 +32,7 @@ struct Numbers {
 
   /// Tokens begin … begin + count - 1 in the order of a file with this many axes, the last one left out on request.
   template <class Scalar>
-  void save(const Folder& folder, const std::string& name, int axes, Index begin, Index count,
+  void save(const ProgramFolder& folder, const std::string& name, int axes, Index begin, Index count,
             bool with_last_axis = true) const {
     sympow::io::Shape shape = axes == 2   ? sympow::io::Shape{count}
                               : axes == 3 ? sympow::io::Shape{heads, count}
@@ -113,10 +113,10 @@ class Arrays {
   }
 
   /// Files of the tokens begin … begin + count - 1, and the words that name them.
-  [[nodiscard]] std::string save(const Folder& folder, Index begin, Index count) const {
+  [[nodiscard]] std::string save(const ProgramFolder& folder, Index begin, Index count) const {
     return choice_.single ? save_as<float>(folder, begin, count) : save_as<double>(folder, begin, count);
   }
-  [[nodiscard]] std::string save(const Folder& folder) const { return save(folder, 0, choice_.tokens); }
+  [[nodiscard]] std::string save(const ProgramFolder& folder) const { return save(folder, 0, choice_.tokens); }
 
   /// How far rows of all tokens are from the definition, by the row rule.
   [[nodiscard]] double distance(const Numbers& Y) const {
@@ -185,7 +185,7 @@ class Arrays {
   }
 
   template <class Scalar>
-  std::string save_as(const Folder& folder, Index begin, Index count) const {
+  std::string save_as(const ProgramFolder& folder, Index begin, Index count) const {
     Q.save<Scalar>(folder, "q.npy", choice_.axes, begin, count);
     K.save<Scalar>(folder, "k.npy", choice_.axes, begin, count);
     V.save<Scalar>(folder, "v.npy", choice_.axes, begin, count);

@@ -11,7 +11,7 @@ using namespace sympow::test;
 namespace {
 
 // Runs the tokens in pieces, each continuing the states of the one before; returns the rows of all.
-Numbers run_in_pieces(const Folder& folder, const Arrays& arrays, const Choice& choice,
+Numbers run_in_pieces(const ProgramFolder& folder, const Arrays& arrays, const Choice& choice,
                       const std::vector<Index>& pieces, const std::vector<std::string>& forms, bool forget = false) {
   Numbers all{};
   Index begin = 0;
@@ -55,7 +55,7 @@ TEST_CASE("a sequence in pieces is the whole sequence, unless the state is dropp
                             .rates = axes == 4};
         const Arrays arrays(choice, ++seed);
         CAPTURE(choice.text(), seed);
-        const Folder folder;
+        const ProgramFolder folder;
         REQUIRE(arrays.distance(run_in_pieces(folder, arrays, choice, {50, 60}, {"recurrent", "chunked"})) <= 1);
         REQUIRE(arrays.distance(
                     run_in_pieces(folder, arrays, choice, {1, 0, 64, 20, 25}, {"chunked", "recurrent", "auto"})) <= 1);
@@ -68,7 +68,7 @@ TEST_CASE("resumed forms are compared", "[attend_npy]") {
     for (const int power : {2, 3}) {
       const Choice choice{.axes = 4, .tokens = 100, .power = power, .single = single, .gates = true, .angles = true};
       const Arrays arrays(choice, 4);
-      const Folder folder;
+      const ProgramFolder folder;
       REQUIRE(folder.run(arrays.save(folder, 0, 50) + " --out y.npy --state-out states").status == 0);
       const Finished finished = folder.run(arrays.save(folder, 50, 50) + " --out y.npy --state-in states --compare");
       CAPTURE(choice.text(), finished.out, finished.err);
@@ -80,15 +80,15 @@ TEST_CASE("resumed forms are compared", "[attend_npy]") {
 TEST_CASE("a state file of one head is one of the library, and the other way round", "[attend_npy]") {
   const Choice choice{.axes = 2, .tokens = 60, .gates = true};
   const Arrays arrays(choice, 5);
-  const Folder folder;
+  const ProgramFolder folder;
   REQUIRE(folder.run(arrays.save(folder, 0, 40) + " --out y.npy --state-out state").status == 0);
   State<double, SymmetricPower<2>> state(choice.d, choice.e);
-  load(state, (folder / "state").string());
+  load(state, folder / "state");
   REQUIRE(state.tokens() == 40);
   const auto piece = [&](const Numbers& x, Index begin, Index count) { return x.head(0, 0, begin, count); };
   Eigen::MatrixXd Y = chunked(SymmetricPower<2>{}, decay(piece(arrays.log_gate, 40, 10).row(0)),
                               piece(arrays.Q, 40, 10), piece(arrays.K, 40, 10), piece(arrays.V, 40, 10), state);
-  save(state, (folder / "state").string());
+  save(state, folder / "state");
   REQUIRE(folder.run(arrays.save(folder, 50, 10) + " --out y.npy --state-in state").status == 0);
   const Numbers last = by_head(folder.read("y.npy"));
   arrays.each_head([&]<class F, class N>(F, N, const verify::DirectRows<double>& rows, Index, Index) {
@@ -98,7 +98,7 @@ TEST_CASE("a state file of one head is one of the library, and the other way rou
 }
 
 TEST_CASE("a state of random features goes on under the same ones only", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const Choice choice{.axes = 3, .feature = "random", .features = 10, .seed = 3};
   const auto words = [&](Choice other) { return Arrays(other, 1).save(folder) + " --out y.npy --state-in states"; };
   REQUIRE(folder.run(Arrays(choice, 1).save(folder) + " --out y.npy --state-out states").status == 0);
@@ -115,7 +115,7 @@ TEST_CASE("a state of random features goes on under the same ones only", "[atten
 }
 
 TEST_CASE("states of other arrays are refused, and nothing is left behind", "[attend_npy]") {
-  const Folder folder;
+  const ProgramFolder folder;
   const auto save = [&](const Choice& choice) { return Arrays(choice, 1).save(folder); };
   REQUIRE(folder.run(save({.axes = 3, .angles = true}) + " --out y.npy --state-out states").status ==
           0);  // three states, double

@@ -2,6 +2,7 @@
 #include <sympow/attention/compiled_forms.hpp>
 #include <sympow/io/npy.hpp>
 #include <sympow/io/output_file.hpp>
+#include <sympow/io/safetensors.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/laws.hpp>
 

@@ -24,8 +24,10 @@ inline void write_bytes(const fs::path& path, const std::string& bytes) {
 
 /// A folder that is gone with this object.
 struct Folder {
-  fs::path path = fs::temp_directory_path() / ("sympow_test_" + std::to_string(getpid()));
+  fs::path path;
   Folder() {
+    static int count = 0;
+    path = fs::temp_directory_path() / ("sympow_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
     fs::remove_all(path);
     fs::create_directory(path);
   }

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "catch.hpp"
+#include "files.hpp"
 #include "json_reader.hpp"
 
 using namespace sympow::verify;
@@ -52,23 +53,6 @@ Outcome run(std::vector<const char*> arguments, std::vector<PropositionGroup> (*
   const Program program{"mine", "Decides mine.", groups, nullptr, papers_of_mine, {{"--greet", "says hello", greet}}};
   const int status = run_program(static_cast<int>(arguments.size()), arguments.data(), program, out, errors);
   return {status, read(out), read(errors)};
-}
-
-/// An empty folder that is gone afterwards.
-struct Folder {
-  files::path path = files::temp_directory_path() / "sympow_program_test";
-  Folder() {
-    files::remove_all(path);
-    files::create_directory(path);
-  }
-  ~Folder() { files::remove_all(path); }
-  [[nodiscard]] std::string operator/(const char* name) const { return (path / name).string(); }
-  [[nodiscard]] auto count() const { return std::distance(files::directory_iterator(path), {}); }
-};
-
-std::string content(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace
@@ -121,16 +105,16 @@ TEST_CASE("a list is all that is printed", "[verify]") {
 }
 
 TEST_CASE("all files are written in one run", "[verify]") {
-  const Folder folder;
+  const test::Folder folder;
   const std::string json = folder / "a.json", tex = folder / "a.tex", md = folder / "a.md", svg = folder / "a.svg";
   const auto [status, out, errors] =
       run({"--json", json.c_str(), "--latex", tex.c_str(), "--markdown", md.c_str(), "--figure", svg.c_str()});
   REQUIRE(status == 0);
-  REQUIRE(folder.count() == 4);
-  REQUIRE(test::read_json(content(json)).at("propositions").items.size() == 5);
-  REQUIRE_THAT(content(tex), test::contains("\\end{document}"));
-  REQUIRE_THAT(content(md), test::contains("My Paper"));
-  REQUIRE_THAT(content(svg), test::contains("</svg>"));
+  REQUIRE(folder.names().size() == 4);
+  REQUIRE(test::read_json(test::bytes_of(json)).at("propositions").items.size() == 5);
+  REQUIRE_THAT(test::bytes_of(tex), test::contains("\\end{document}"));
+  REQUIRE_THAT(test::bytes_of(md), test::contains("My Paper"));
+  REQUIRE_THAT(test::bytes_of(svg), test::contains("</svg>"));
 }
 
 TEST_CASE("a mistake on the command line is one line that names it, and the exit status 2", "[verify]") {
@@ -163,7 +147,7 @@ TEST_CASE("a mistake on the command line is one line that names it, and the exit
 }
 
 TEST_CASE("a file that cannot be written is named at once, and nothing is left of it", "[verify]") {
-  const Folder folder;
+  const test::Folder folder;
   files::create_directory(folder / "taken");
   for (const std::string& path : {folder / "taken", folder / "none/a.json", std::string("/dev/full")}) {
     if (path == "/dev/full" && !files::exists(path)) continue;
@@ -173,16 +157,16 @@ TEST_CASE("a file that cannot be written is named at once, and nothing is left o
       REQUIRE(status == 2);
       REQUIRE_THAT(errors, test::contains(std::string("mine: ") + option + " " + path + ": cannot be written"));
       REQUIRE((out.empty() || path == "/dev/full"));
-      REQUIRE(folder.count() == 1);
+      REQUIRE(folder.names().size() == 1);
     }
   }
   const std::string kept = folder / "kept.json";
   std::ofstream(kept) << "before";
   REQUIRE(run({"--json", kept.c_str(), "--latex", (folder / "none/a.tex").c_str()}).status == 2);
-  REQUIRE(content(kept) == "before");
+  REQUIRE(test::bytes_of(kept) == "before");
   REQUIRE(run({"--json", kept.c_str(), "--filter", "zz"}).status == 2);
-  REQUIRE(content(kept) == "before");
-  REQUIRE(folder.count() == 2);
+  REQUIRE(test::bytes_of(kept) == "before");
+  REQUIRE(folder.names().size() == 2);
   {
     sympow::io::OutputFile file("--json", folder / "late.json");
     files::create_directory(folder / "late.json");
@@ -190,11 +174,11 @@ TEST_CASE("a file that cannot be written is named at once, and nothing is left o
     file.finish();
     REQUIRE_THROWS_WITH(file.commit(), test::contains("--json " + (folder / "late.json") + ": cannot be written"));
   }
-  REQUIRE(folder.count() == 3);
+  REQUIRE(folder.names().size() == 3);
 }
 
 TEST_CASE("a link to a file is followed, and a file that is replaced keeps its mode", "[verify]") {
-  const Folder folder;
+  const test::Folder folder;
   for (const char* option : {"--json", "--latex", "--markdown", "--figure"})
     for (const auto mode : {files::perms::owner_read | files::perms::owner_write, files::perms(0764)}) {
       CAPTURE(option);
@@ -205,13 +189,13 @@ TEST_CASE("a link to a file is followed, and a file that is replaced keeps its m
       files::create_symlink("file", link);
       REQUIRE(run({option, link.c_str()}).status == 0);
       REQUIRE(files::is_symlink(link));
-      REQUIRE(content(file).size() > 100);
+      REQUIRE(test::bytes_of(file).size() > 100);
       REQUIRE(files::status(file).permissions() == mode);
       files::remove(file);
       REQUIRE(run({option, link.c_str()}).status == 0);
       REQUIRE(files::is_symlink(link));
-      REQUIRE(content(file).size() > 100);
-      REQUIRE(folder.count() == 2);
+      REQUIRE(test::bytes_of(file).size() > 100);
+      REQUIRE(folder.names().size() == 2);
     }
 }
 
@@ -256,7 +240,7 @@ TEST_CASE("help and commands of the program's own", "[verify]") {
 }
 
 TEST_CASE("the version is that of the project", "[verify]") {
-  const std::string project = content(std::string(SYMPOW_SOURCE_DIR) + "/CMakeLists.txt");
+  const std::string project = test::bytes_of(std::string(SYMPOW_SOURCE_DIR) + "/CMakeLists.txt");
   REQUIRE_THAT(project, test::contains(std::string("project(sympow VERSION ") + sympow::library_version + " "));
   const int digits = SYMPOW_VERSION;  // what the preprocessor is told
   REQUIRE(std::to_string(digits / 10000) + "." + std::to_string(digits / 100 % 100) + "." +

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -52,12 +53,12 @@ namespace detail {
 inline SafetensorsHeader header_of(std::span<const Tensor> tensors, const Metadata& metadata) {
   SafetensorsHeader header{{}, metadata};
   std::set<std::string_view> names = {"__metadata__"};
-  std::uint64_t end = 0;
+  std::size_t end = 0;
   for (const auto& [name, shape, numbers] : tensors) {
     if (!names.insert(name).second || entries_of(shape, sizeof(float)) != numbers.size())
       sympow::detail::raise<InvalidArgument>("tensor ", json(name), " of shape ", json(shape), " has ", numbers.size(),
                                              " numbers, or its name is taken");
-    const std::uint64_t begin = std::exchange(end, end + numbers.size_bytes());
+    const std::size_t begin = std::exchange(end, end + numbers.size_bytes());
     header.entries.push_back({name, shape, begin, end});
   }
   return header;
@@ -76,7 +77,7 @@ inline SafetensorsHeader read_header(std::ifstream& in, const std::string& path)
   const std::uint64_t rest = bytes - sizeof size, longest = 100'000'000;  // as the format's own library has it
   if (size > std::min(rest, longest))
     refuse_safetensors(path, "its header should have ", size, " bytes, can have ", std::min(rest, longest));
-  std::string head(size, ' ');
+  std::string head(static_cast<std::size_t>(size), ' ');
   if (!in.read(head.data(), static_cast<std::streamsize>(size))) refuse_safetensors(path, "ends inside of its header");
   return SafetensorsReader(head, path).read(rest - size);
 }

@@ -37,7 +37,7 @@ struct SafetensorsHeader {
   struct Entry {
     std::string name;
     Shape shape;
-    std::uint64_t begin = 0, end = 0;
+    std::size_t begin = 0, end = 0;
   };
   std::vector<Entry> entries;
   Metadata metadata;
@@ -89,7 +89,7 @@ class SafetensorsReader {
     skip_space();
     if (at_ != text_.size()) fail("goes on after its end");
     std::ranges::sort(header.entries, {}, [](const auto& entry) { return std::pair(entry.begin, entry.end); });
-    std::uint64_t at = 0;
+    std::size_t at = 0;
     for (const auto& [name, shape, begin, end] : header.entries) {
       const auto size = entries_of(shape, sizeof(float));
       if (!size || end < begin || end - begin != *size * sizeof(float))
@@ -146,9 +146,9 @@ class SafetensorsReader {
       if (key == "dtype") {
         if (const std::string type = string(); type != "F32") fail(json(name) + " is of " + type + ", must be of F32");
       } else if (key == "shape") {
-        for (const std::uint64_t size : numbers()) entry.shape.push_back(static_cast<std::ptrdiff_t>(size));
+        for (const std::size_t size : numbers()) entry.shape.push_back(static_cast<std::ptrdiff_t>(size));
       } else if (key == "data_offsets") {
-        const std::vector<std::uint64_t> offsets = numbers();
+        const std::vector<std::size_t> offsets = numbers();
         if (offsets.size() != 2) fail("must have 2 data_offsets");
         entry.begin = offsets[0];
         entry.end = offsets[1];
@@ -160,9 +160,9 @@ class SafetensorsReader {
     return entry;
   }
 
-  // Whole numbers below 2^63, each a size or a place in a file.
-  std::vector<std::uint64_t> numbers() {
-    std::vector<std::uint64_t> found;
+  // Whole numbers that an index can be, each a size or a place in a file.
+  std::vector<std::size_t> numbers() {
+    std::vector<std::size_t> found;
     expect('[');
     if (accept(']')) return found;
     do {
@@ -171,7 +171,7 @@ class SafetensorsReader {
       const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
       if (error != std::errc() || !std::in_range<std::ptrdiff_t>(number)) fail("must have a whole number below 2^63");
       at_ = static_cast<std::size_t>(end - text_.data());
-      found.push_back(number);
+      found.push_back(static_cast<std::size_t>(number));
     } while (accept(','));
     expect(']');
     return found;
