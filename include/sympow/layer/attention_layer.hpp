@@ -6,34 +6,17 @@
 #include <string>
 #include <utility>
 
+#include <sympow/layer/layer_weights.hpp>
 #include <sympow/layer/recipe.hpp>
 
 #include <sympow/attention/forward_pass.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
-/// Sizes of an attention layer.
-struct LayerShape {
-  Index d_model = 0;    ///< numbers of a token
-  Index heads = 0;      ///< H, of queries
-  Index key_heads = 0;  ///< H_kv, a divisor of H; 0 is H
-  Index d = 0;          ///< key dimension of a head
-  Index e = 0;          ///< value dimension of a head
-};
-
 /// Run-time choices of a layer.
 struct LayerOptions {
   bool normalizes_rows = false;  ///< y ← y / √(|y|²/e + 10⁻⁵) in every head: for sums, whose rows grow with T
   BatchOptions attention = {};   ///< `head.scale` stands beside d^{-1/2}
-};
-
-/// The weights of a layer, or gradients of them. `AttentionLayer` has views of them by name.
-template <class S>
-struct LayerWeights {
-  using Scalar = S;
-  Matrix<S> in;      ///< [W_Q; W_K; W_V; W_Z], rows × d_model
-  Matrix<S> out;     ///< W_O, d_model × H e
-  Matrix<S> recipe;  ///< n_p × H_kv
 };
 
 /// What a forward pass leaves for the backward pass, and scratch; of one call at a time, of any layer.
@@ -57,7 +40,7 @@ struct LayerPass {
 /// sequence one after the other; all sequences of a call have the same number. Immutable; weights are given to every
 /// call. Source: Conformal Transformations, §3.
 template <FeatureMap F, Recipe R, class Normalization = DefaultNormalization>
-class AttentionLayer {
+class AttentionLayer : public LayerLayout {
  public:
   using Feature = F;
   using Rule = R;
@@ -65,46 +48,18 @@ class AttentionLayer {
 
   /// Throws `ShapeMismatch` for a size that is not positive and heads that key heads do not divide.
   AttentionLayer(LayerShape shape, F feature, R recipe, LayerOptions options = {})
-      : shape_(shape), feature_(std::move(feature)), recipe_(std::move(recipe)), options_(options) {
-    if (shape_.key_heads == 0) shape_.key_heads = shape_.heads;
-    for (const auto& [name, size] : {std::pair{"d_model", shape_.d_model},
-                                     {"heads", shape_.heads},
-                                     {"key_heads", shape_.key_heads},
-                                     {"d", shape_.d},
-                                     {"e", shape_.e}})
-      if (size < 1) detail::raise<ShapeMismatch>("layer: ", name, " is ", size, ", must be at least 1");
-    if (shape_.heads % shape_.key_heads != 0)
-      detail::raise<ShapeMismatch>("layer: key_heads is ", shape_.key_heads, ", must divide heads, which is ",
-                                   shape_.heads);
-    options_.attention.head.scale /= std::sqrt(static_cast<double>(shape_.d));
+      : LayerLayout(shape, recipe.logits(shape.d), recipe.parameters(shape.d)),
+        feature_(std::move(feature)),
+        recipe_(std::move(recipe)),
+        options_(options) {
+    options_.attention.head.scale /= std::sqrt(static_cast<double>(shape.d));
   }
 
-  [[nodiscard]] const LayerShape& shape() const { return shape_; }
   [[nodiscard]] const F& feature() const { return feature_; }
   [[nodiscard]] const R& recipe() const { return recipe_; }
   [[nodiscard]] bool normalizes_rows() const { return options_.normalizes_rows; }
   /// The options of its batch, with d^{-1/2} in the scale.
   [[nodiscard]] const BatchOptions& batch_options() const { return options_.attention; }
-
-  [[nodiscard]] Index logits() const { return recipe_.logits(shape_.d); }                 ///< n_z, of a key head
-  [[nodiscard]] Index recipe_parameters() const { return recipe_.parameters(shape_.d); }  ///< n_p, of a key head
-  /// Number of weights.
-  [[nodiscard]] Index size() const {
-    return shape_.d_model * (projected() + shape_.heads * shape_.e) + shape_.key_heads * recipe_parameters();
-  }
-  /// Numbers that a token is projected to: H d, H_kv d, H_kv e and H_kv n_z of Q, K, V and Z.
-  [[nodiscard]] Index projected() const { return first_logit() + shape_.key_heads * logits(); }
-  [[nodiscard]] Index first_key() const { return shape_.heads * shape_.d; }
-  [[nodiscard]] Index first_value() const { return first_key() + shape_.key_heads * shape_.d; }
-  [[nodiscard]] Index first_logit() const { return first_value() + shape_.key_heads * shape_.e; }
-
-  /// Weights that are all 0: the gradients to begin with.
-  template <class Scalar>
-  [[nodiscard]] LayerWeights<Scalar> zeros() const {
-    return {Matrix<Scalar>::Zero(projected(), shape_.d_model),
-            Matrix<Scalar>::Zero(shape_.d_model, shape_.heads * shape_.e),
-            Matrix<Scalar>::Zero(recipe_parameters(), shape_.key_heads)};
-  }
 
   /// Weights to begin with: matrices of numbers that normal() gives, times `deviation` (`deviation_out` in W_O), and
   /// what the recipe says.
@@ -113,40 +68,12 @@ class AttentionLayer {
     LayerWeights<Scalar> w = zeros<Scalar>();
     for (Scalar& x : w.in.reshaped()) x = static_cast<Scalar>(deviation * normal());
     for (Scalar& x : w.out.reshaped()) x = static_cast<Scalar>(deviation_out * normal());
-    for (Index g = 0; g < shape_.key_heads; ++g)
-      recipe_.initialize(g, shape_.key_heads, shape_.d, Parameters<Scalar>(w.recipe.col(g).data(), w.recipe.rows()));
+    for (Index g = 0; g < shape().key_heads; ++g)
+      recipe_.initialize(g, shape().key_heads, shape().d, Parameters<Scalar>(w.recipe.col(g).data(), w.recipe.rows()));
     return w;
   }
 
-  /// f(name, matrix) for W_Q, W_K, W_V, W_Z, W_O and what is learned of the recipe, in this order, of weights that may
-  /// be const.
-  template <class Weights, class Function>
-  void for_each(Weights& w, const Function& f) const {
-    check(w);
-    const Index keys = first_value() - first_key(), values = first_logit() - first_value();
-    f("W_Q", w.in.topRows(first_key()));
-    f("W_K", w.in.middleRows(first_key(), keys));
-    f("W_V", w.in.middleRows(first_value(), values));
-    f("W_Z", w.in.bottomRows(projected() - first_logit()));
-    f("W_O", w.out.leftCols(w.out.cols()));
-    f("recipe", w.recipe.leftCols(w.recipe.cols()));
-  }
-
-  /// Throws `ShapeMismatch` unless weights have the shapes of this layer.
-  template <class Scalar>
-  void check(const LayerWeights<Scalar>& w) const {
-    const auto agree = [](const char* what, const Matrix<Scalar>& x, Index rows, Index columns) {
-      if (x.rows() != rows || x.cols() != columns)
-        detail::raise<ShapeMismatch>("weights of the layer: ", what, " is ", x.rows(), " × ", x.cols(), ", must be ",
-                                     rows, " × ", columns);
-    };
-    agree("in", w.in, projected(), shape_.d_model);
-    agree("out", w.out, shape_.d_model, shape_.heads * shape_.e);
-    agree("recipe", w.recipe, recipe_parameters(), shape_.key_heads);
-  }
-
  private:
-  LayerShape shape_;
   F feature_;
   R recipe_;
   LayerOptions options_;
@@ -174,12 +101,12 @@ TokenColumns<S> columns_of(X& x, Index sequences) {
 
 /// The heads of a call of a layer, of what tokens were projected to; S is const where they are only read. `first` is
 /// the row of the keys.
-template <class Layer, class S>
+template <class S>
 struct LayerHeads {
   using Scalar = std::remove_const_t<S>;
   Heads<S> K, V, Z;
 
-  LayerHeads(const Layer& layer, const TokenColumns<S>& x, Index first)
+  LayerHeads(const LayerLayout& layer, const TokenColumns<S>& x, Index first)
       : K(x.heads(first, layer.shape().key_heads, layer.shape().d)),
         V(x.heads(first + layer.first_value() - layer.first_key(), layer.shape().key_heads, layer.shape().e)),
         Z(x.heads(first + layer.first_logit() - layer.first_key(), layer.shape().key_heads, layer.logits())) {}
@@ -192,16 +119,16 @@ struct LayerHeads {
 };
 
 /// Keys and values of every key head as they go into the state.
-template <class S, class Layer, class X>
-std::pair<Heads<S>, Heads<S>> written_heads(const Layer& layer, X& written, Index sequences) {
+template <class S, class X>
+std::pair<Heads<S>, Heads<S>> written_heads(const LayerLayout& layer, X& written, Index sequences) {
   const LayerShape& n = layer.shape();
   const auto columns = columns_of<S>(written, sequences);
   return {columns.heads(0, n.key_heads, n.d), columns.heads(n.key_heads * n.d, n.key_heads, n.e)};
 }
 
 /// Throws unless X is tokens of so many sequences.
-template <class Layer, class X>
-void check_tokens(const Layer& layer, const char* name, const X& x, Index sequences) {
+template <class X>
+void check_tokens(const LayerLayout& layer, const char* name, const X& x, Index sequences) {
   check_size(std::string("rows of ") + name, x.rows(), layer.shape().d_model, "d_model of the layer");
   if (sequences < 1) raise<ShapeMismatch>("layer: sequences is ", sequences, ", must be at least 1");
   if (x.cols() % sequences != 0)
@@ -224,7 +151,7 @@ void normalize_rows(Index heads, Matrix<Scalar>& rows, Matrix<Scalar>& lengths) 
 
 /// Y = W_O rows, attend(K, V, transition_of) having made the rows from keys and values as they go into the state.
 template <class Layer, class Scalar, class Attend>
-void finish_layer(const Layer& layer, const LayerWeights<Scalar>& w, const LayerHeads<Layer, const Scalar>& heads,
+void finish_layer(const Layer& layer, const LayerWeights<Scalar>& w, const LayerHeads<const Scalar>& heads,
                   LayerPass<Scalar>& pass, Batch<Scalar> Y, const Attend& attend) {
   const Index B = heads.K.sequences(), G = heads.K.heads();
   const auto transition_of = [&](Index b, Index g) { return layer.recipe().transition(heads.tokens(w, b, g)); };
@@ -242,8 +169,8 @@ void finish_layer(const Layer& layer, const LayerWeights<Scalar>& w, const Layer
 }
 
 /// Checks a call and projects its tokens.
-template <class Layer, class Scalar>
-void begin_layer(const Layer& layer, const LayerWeights<Scalar>& w, const ConstBatch<Scalar>& X, Index sequences,
+template <class Scalar>
+void begin_layer(const LayerLayout& layer, const LayerWeights<Scalar>& w, const ConstBatch<Scalar>& X, Index sequences,
                  LayerPass<Scalar>& pass, const Batch<Scalar>& Y) {
   layer.check(w);
   check_tokens(layer, "X", X, sequences);
@@ -265,10 +192,9 @@ template <FeatureMap F, Recipe R, class Normalization, class Scalar>
 void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<Scalar>& weights,
            const std::type_identity_t<ConstBatch<Scalar>>& X, Index sequences,
            LayerPass<std::type_identity_t<Scalar>>& pass, std::type_identity_t<Batch<Scalar>> Y) {
-  using Layer = AttentionLayer<F, R, Normalization>;
   detail::begin_layer(layer, weights, X, sequences, pass, Y);
   const auto columns = detail::columns_of<const Scalar>(std::as_const(pass.projected), sequences);
-  const detail::LayerHeads<Layer, const Scalar> heads(layer, columns, layer.first_key());
+  const detail::LayerHeads<const Scalar> heads(layer, columns, layer.first_key());
   const LayerShape& n = layer.shape();
   using OfHeads = ForwardPass<Scalar, F>;
   OfHeads& of_heads = pass.heads.type() == typeid(OfHeads) ? std::any_cast<OfHeads&>(pass.heads)

@@ -71,8 +71,8 @@ void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeig
 
   const auto columns = detail::columns_of<const Scalar>(pass.projected, sequences);
   const auto d_columns = detail::columns_of<Scalar>(work.d_projected, sequences);
-  const detail::LayerHeads<Layer, const Scalar> heads(layer, columns, layer.first_key());
-  const detail::LayerHeads<Layer, Scalar> d_heads(layer, d_columns, layer.first_key());
+  const detail::LayerHeads<const Scalar> heads(layer, columns, layer.first_key());
+  const detail::LayerHeads<Scalar> d_heads(layer, d_columns, layer.first_key());
   const auto d_rows = detail::columns_of<const Scalar>(std::as_const(work.d_rows), sequences).heads(0, n.heads, n.e);
   const Index group = n.heads / n.key_heads;
   const auto transition_of = [&](Index b, Index h) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iosfwd>
 
 #include <sympow/layer/attention_layer.hpp>
 
@@ -41,11 +42,13 @@ class LayerState {
     if constexpr (is_constant)
       for (Index n = 0; n < sequences * layer.shape().key_heads; ++n)
         states_.emplace_back(layer.feature(), layer.shape().d, layer.shape().e);
+    else
+      seen_.resize(layer.projected() - layer.first_key(), 0);
   }
 
   [[nodiscard]] Index sequences() const { return sequences_; }
   [[nodiscard]] Index tokens() const { return tokens_; }  ///< seen, of each sequence
-  /// The states, sequences × key heads, to be read and saved.
+  /// The states, sequences × key heads.
   [[nodiscard]] const auto& states() const
     requires is_constant
   {
@@ -56,11 +59,15 @@ class LayerState {
   friend void step(const AttentionLayer<G, Q, Normalization>& layer, const LayerWeights<S>& weights,
                    const std::type_identity_t<ConstBatch<S>>& X, LayerState<S, M>& state,
                    LayerPass<std::type_identity_t<S>>& pass, std::type_identity_t<Batch<S>> Y);
+  template <class S, class M>
+  friend void save(const LayerState<S, M>& state, std::ostream& out);
+  template <class S, class M>
+  friend void load(LayerState<S, M>& state, std::istream& in);
 
  private:
   /// All seen tokens' keys, values and logits, with those of this call, which are the last `n` of each sequence.
-  detail::TokenColumns<const Scalar> seen_with(const Layer& layer, const Matrix<Scalar>& projected, Index n) {
-    const Index first = layer.first_key(), rows = layer.projected() - first, capacity = seen_.cols() / sequences_;
+  detail::TokenColumns<const Scalar> seen_with(const Matrix<Scalar>& projected, Index n) {
+    const Index rows = seen_.rows(), capacity = seen_.cols() / sequences_;
     if (tokens_ + n > capacity) {
       const Index more = std::max(tokens_ + n, 2 * capacity);
       Matrix<Scalar> grown(rows, more * sequences_);
@@ -100,13 +107,13 @@ void step(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<S
   const auto Q = projected.heads(0, n.heads, n.d);
   const auto rows = detail::columns_of<Scalar>(pass.rows, B).heads(0, n.heads, n.e);
   if constexpr (LayerState<Scalar, Layer>::is_constant) {
-    const detail::LayerHeads<Layer, const Scalar> heads(layer, projected, layer.first_key());
+    const detail::LayerHeads<const Scalar> heads(layer, projected, layer.first_key());
     detail::finish_layer(layer, weights, heads, pass, Y, [&](const auto& K, const auto& V, const auto& transition_of) {
       attend<Normalization>(layer.feature(), transition_of, Q, K, V, state.states_, rows, pass.workspaces,
                             layer.batch_options());
     });
   } else {
-    const detail::LayerHeads<Layer, const Scalar> heads(layer, state.seen_with(layer, pass.projected, tokens), 0);
+    const detail::LayerHeads<const Scalar> heads(layer, state.seen_with(pass.projected, tokens), 0);
     BatchOptions options = layer.batch_options();
     options.head.mask = causal(state.tokens());
     detail::finish_layer(layer, weights, heads, pass, Y, [&](const auto& K, const auto& V, const auto& transition_of) {
