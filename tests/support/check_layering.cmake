@@ -16,7 +16,7 @@ set(below_attention_engine core combinatorics tensor feature rotation transition
     attention/weights.hpp)  # engines know no form
 set(below_io core)
 set(below_layer core combinatorics tensor feature rotation transition attention systems)
-set(below_verify core combinatorics tensor feature rotation transition attention systems io/output_file.hpp)
+set(below_verify core combinatorics tensor feature rotation transition attention systems layer io/output_file.hpp)
 set(below_c core combinatorics tensor feature rotation transition attention io/output_file.hpp)  # above them all
 set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp core/packed_product.hpp)
 set(most_lines 300)
@@ -124,12 +124,13 @@ bad_header(feature/a.hpp "${once}#include <sympow/rotation/a.hpp>\n" "includes r
 bad_header(transition/a.hpp "${once}#include <sympow/feature/a.hpp>\n" "includes feature/a.hpp")
 bad_header(attention/a.hpp "${once}#include <sympow/verify/a.hpp>\n" "includes verify/a.hpp")
 bad_header(attention/engine/a.hpp "${once}#include <sympow/attention/a.hpp>\n" "includes attention/a.hpp")
-bad_header(verify/a.hpp "${once}#include <sympow/layer/a.hpp>\n" "includes layer/a.hpp")
+bad_header(verify/a.hpp "${once}#include <sympow/c/a.hpp>\n" "includes c/a.hpp")
 bad_header(verify/d.hpp "${once}#include <sympow/io/npy.hpp>\n" "includes io/npy.hpp")
 bad_header(io/a.hpp "${once}#include <sympow/verify/a.hpp>\n" "includes verify/a.hpp")
 bad_header(verify/c.hpp "${once}#include <sympow/attention/engine/a.hpp>\n" "includes attention/engine/a.hpp")
 bad_header(c/a.hpp "${once}#include <sympow/verify/a.hpp>\n" "includes verify/a.hpp")
 bad_header(layer/a.hpp "${once}#include <sympow/sympow.hpp>\n" "includes sympow.hpp")
+bad_header(layer/b.hpp "${once}#include <sympow/verify/a.hpp>\n" "includes verify/a.hpp")
 bad_header(tensor/a.hpp "${once}namespace Eigen { }\n" "opens Eigen::internal")
 bad_header(tensor/b.hpp "${once}#include \"induced.hpp\"\n" "includes by a path that does not begin with sympow/")
 bad_header(tensor/c.hpp "${once}${blank}" "has 302 lines, more than 300")
@@ -140,7 +141,7 @@ file(WRITE ${bad}/attention/engine/b.hpp "${once}#include <sympow/attention/opti
 file(WRITE ${bad}/attention/b.hpp "${once}#include <sympow/attention/engine/a.hpp>\n")
 file(WRITE ${bad}/sympow.hpp "${once}#include <sympow/verify/a.hpp>\n")
 file(WRITE ${bad}/core/linear_operator.hpp "${once}namespace Eigen::internal { }\n")
-file(WRITE ${bad}/verify/b.hpp "${once}#include <vector>\n#include <sympow/io/output_file.hpp>\n#include <Eigen/Core>\n#include <sympow/attention/a.hpp>\n")
+file(WRITE ${bad}/verify/b.hpp "${once}#include <vector>\n#include <sympow/io/output_file.hpp>\n#include <Eigen/Core>\n#include <sympow/attention/a.hpp>\n#include <sympow/layer/a.hpp>\n")
 
 check_tree(${bad} complaints)
 list(REMOVE_ITEM expected "")
