@@ -12,7 +12,8 @@ namespace {
 // Steps of training on texts that are always the same.
 class Steps {
  public:
-  Steps(const Config& config, Index context, Index batch) : model_(config), training_(model_, {}, 1) {
+  Steps(const Config& config, Index context, Index batch, Form form = Form::automatic)
+      : training_(Model<float>(config, form), {}, 1) {
     Random random(1);
     text_.resize(static_cast<std::size_t>(context * batch + 1));
     for (auto& byte : text_) byte = static_cast<std::uint8_t>(random.integer(0, 255));
@@ -26,14 +27,12 @@ class Steps {
   // Of all matrices but the embedding, which is only read.
   [[nodiscard]] double products() {
     Index numbers = 0;
-    training_.for_each([&](const std::string& name, Batch<float> x) {
+    for (const auto& [name, x] : training_.all())
       if (!name.starts_with("adam") && name != "embedding" && x.rows() > 1 && x.cols() > 1) numbers += x.size();
-    });
     return static_cast<double>(numbers);
   }
 
  private:
-  Model<float> model_;
   Training<float> training_;
   std::vector<std::uint8_t> text_;
   std::vector<std::span<const std::uint8_t>> texts_;
@@ -56,9 +55,7 @@ void training_step(benchmark::State& bench) {
 BENCHMARK(training_step)->Iterations(5)->UseManualTime();
 
 void chunked_training(benchmark::State& bench) {
-  const auto steps = [](Form form) {
-    return Steps({.layers = 2, .d_model = 256, .heads = 8, .d = 32, .form = form}, 4096, 1);
-  };
+  const auto steps = [](Form form) { return Steps({.layers = 2, .d_model = 256, .heads = 8, .d = 32}, 4096, 1, form); };
   Steps by_chunks = steps(Form::chunked), by_attention = steps(Form::attention);
   const Times times = in_turns(bench, by_attention, by_chunks);
   report_ratio(bench, "a step of training, P = 2, d = 32, context 4096, chunked", times, "the attention form", 3,

@@ -1,48 +1,29 @@
 // The attention layer of a block, one of eight settings that are chosen at run time.
 #pragma once
 
-#include <sympow/core/random.hpp>
-#include <sympow/layer/attention_layer_vjp.hpp>
+#include <sympow/layer/any_layer.hpp>
+#include <sympow/layer/gates.hpp>
+#include <sympow/layer/turns.hpp>
 
-#include <functional>
-#include <memory>
+#include <sympow/feature/exponential.hpp>
+#include <sympow/feature/linear.hpp>
+#include <sympow/feature/symmetric_power.hpp>
+#include <sympow/rotation/frequencies.hpp>
+
 #include <string>
 
 namespace language_model {
 
-using sympow::Index, sympow::Matrix, sympow::Batch, sympow::ConstBatch;
+using sympow::Index, sympow::Matrix, sympow::Vector, sympow::Batch;
 
 /// Sizes and choices of a model.
 struct Config {
-  std::string setting = "conformal";  ///< see `make_attention`
+  std::string setting = "conformal";  ///< see `attention_layer`
   Index power = 2;                    ///< of sympow
   Index layers = 4, d_model = 256, heads = 8, key_heads = 0, d = 32;
   bool tied = false;       ///< the head is the embedding
   double longest = 65536;  ///< N of the rotation rates
   double gate_bias = 6.9;  ///< of forget gates, at the start
-  sympow::Form form = sympow::Form::automatic;
-};
-
-/// An attention layer without its types, for tokens of one sequence. What it remembers is behind a pointer.
-template <class S>
-class Attention {
- public:
-  using Memory = std::shared_ptr<void>;
-
-  virtual ~Attention() = default;
-  virtual sympow::LayerWeights<S> zeros() const = 0;
-  virtual sympow::LayerWeights<S> initial(sympow::Random& random, double deviation, double deviation_out) const = 0;
-  /// f(name, matrix) of weights or gradients.
-  virtual void for_each(sympow::LayerWeights<S>& w,
-                        const std::function<void(const std::string&, Batch<S>)>& f) const = 0;
-  virtual void forward(const sympow::LayerWeights<S>& w, const Matrix<S>& X, sympow::LayerPass<S>& pass,
-                       Matrix<S>& Y) const = 0;
-  virtual void backward(const sympow::LayerWeights<S>& w, const Matrix<S>& X, const sympow::LayerPass<S>& pass,
-                        const Matrix<S>& dY, sympow::LayerWeights<S>& gradients, Matrix<S>& dX,
-                        sympow::LayerVjpWorkspace<S>& work) const = 0;
-  virtual Memory memory() const = 0;
-  virtual void step(const sympow::LayerWeights<S>& w, const Matrix<S>& X, Memory& memory, sympow::LayerPass<S>& pass,
-                    Matrix<S>& Y) const = 0;
 };
 
 /// The layer of a setting:
@@ -52,8 +33,36 @@ class Attention {
 ///     gated       and a forget gate                  deltanet    linear, the delta rule and a forget gate
 ///     conformal   and learned rotary in its place    path_fox    exp, reflections and a forget gate
 ///
-/// Throws `InvalidArgument` for another one, and for another power than 2 and 4.
+/// Threads run over texts, and not over heads. Throws `InvalidArgument` for another setting, and for another power than
+/// 2 and 4.
 template <class S>
-std::unique_ptr<Attention<S>> make_attention(const Config& config);
+sympow::AnyLayer<S> attention_layer(const Config& config, sympow::Form form) {
+  using namespace sympow;
+  const LayerShape shape{config.d_model, config.heads, config.key_heads, config.d, config.d};
+  const LayerOptions means{.attention = {.form = form, .threads = 1}},
+      sums{.normalizes_rows = true, .attention = means.attention};
+  const Eigen::VectorXd theta = rotary_frequencies<double>(config.d, config.longest);
+  const ForgetGate gate(config.gate_bias);
+  const auto of_power = [&](const auto& recipe) -> AnyLayer<S> {
+    if (config.power == 2) return AttentionLayer(shape, SymmetricPower<2>{}, recipe, means);
+    if (config.power == 4) return AttentionLayer(shape, SymmetricPower<4>{}, recipe, means);
+    sympow::detail::raise<InvalidArgument>("--power is ", config.power, ", must be 2 or 4");
+  };
+  if (config.setting == "softmax") return AttentionLayer(shape, Exponential{}, Fixed(rotary(theta)), means);
+  if (config.setting == "sympow") return of_power(Fixed(rotary(theta)));
+  if (config.setting == "gated") return of_power(gate * Fixed(rotary(theta)));
+  if (config.setting == "conformal") return of_power(gate * LearnedRotary(theta));
+  if (config.setting == "gla") return AttentionLayer(shape, Linear{}, ChannelGate{}, sums);
+  if (config.setting == "mamba2") return AttentionLayer(shape, Linear{}, SelectiveStep{}, sums);
+  if (config.setting == "deltanet") return AttentionLayer(shape, Linear{}, gate * DeltaRule{}, sums);
+  if (config.setting == "path_fox") return AttentionLayer(shape, Exponential{}, gate * Reflections{}, means);
+  sympow::detail::raise<InvalidArgument>("--setting is ", config.setting,
+                                         ", must be softmax, sympow, gated, conformal, gla, mamba2, deltanet or "
+                                         "path_fox");
+}
+
+// Compiled once for a type of numbers, in a file of its own: that takes a minute.
+extern template sympow::AnyLayer<float> attention_layer(const Config&, sympow::Form);
+extern template sympow::AnyLayer<double> attention_layer(const Config&, sympow::Form);
 
 }  // namespace language_model

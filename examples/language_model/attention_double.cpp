@@ -1,4 +1,4 @@
-// The attention of a model in double, for its tests.
-#include "make_attention.hpp"
+// The attention of a model in double.
+#include "attention.hpp"
 
-template std::unique_ptr<language_model::Attention<double>> language_model::make_attention(const Config&);
+template sympow::AnyLayer<double> language_model::attention_layer(const Config&, sympow::Form);

@@ -1,4 +1,4 @@
 // The attention of a model in float.
-#include "make_attention.hpp"
+#include "attention.hpp"
 
-template std::unique_ptr<language_model::Attention<float>> language_model::make_attention(const Config&);
+template sympow::AnyLayer<float> language_model::attention_layer(const Config&, sympow::Form);

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,60 +14,56 @@
 
 #include <sympow/core/checks.hpp>
 #include <sympow/core/random.hpp>
+#include <sympow/io/checksum.hpp>
 
 #include "../text_tokens.hpp"
-#include "checksum.hpp"
 
 namespace language_model {
 
-using sympow::Index;
+using sympow::Index, sympow::io::checksum;
 
-/// A corpus that cannot be read, or is too short.
-struct InvalidCorpus : sympow::InvalidArgument {
-  using InvalidArgument::InvalidArgument;
-};
+/// The random numbers of a place in a run. They follow from these numbers alone, on every machine, so that a run goes on
+/// without a saved source of them.
+inline sympow::Random random_of(std::initializer_list<std::uint64_t> numbers) {
+  return sympow::Random(checksum(std::as_bytes(std::span(numbers.begin(), numbers.size()))));
+}
 
-/// Documents, one after the other.
+inline std::span<const std::uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+/// Documents of one side of a corpus.
 struct Documents {
-  std::string name;                     ///< for messages
-  std::string bytes;                    ///< of all of them
-  std::vector<Index> boundaries = {0};  ///< document n is at boundaries[n] … boundaries[n + 1] - 1
+  std::string name;  ///< for messages
+  std::deque<std::string> texts;
 
-  void append(std::string_view document) {
-    bytes += document;
-    boundaries.push_back(std::ssize(bytes));
-  }
-  [[nodiscard]] Index size() const { return std::ssize(boundaries) - 1; }
-
-  /// Where the n-th window of a step begins, uniform over all places where `length` bytes lie in one document. It
-  /// depends on these four numbers alone, on every machine, so that a run goes on without a saved position. Throws
-  /// `InvalidCorpus` if every document is shorter. Cost: O(documents).
-  [[nodiscard]] Index window(std::uint64_t seed, Index step, Index n, Index length) const {
-    const auto extent = [&](std::size_t k) { return boundaries[k + 1] - boundaries[k]; };
-    const auto places = [&](std::size_t k) { return std::max<Index>(extent(k) - length + 1, 0); };
+  /// The n-th window of a step, uniform over all places where `length` bytes lie in one document; which it is depends
+  /// on these four numbers alone. Throws `InvalidArgument` if every document is shorter. Cost: O(documents).
+  [[nodiscard]] std::span<const std::uint8_t> window(std::uint64_t seed, Index step, Index n, Index length) const {
+    const auto places = [&](const std::string& text) { return std::max<Index>(std::ssize(text) - length + 1, 0); };
     Index all = 0, longest = 0;
-    for (std::size_t k = 0; k + 1 < boundaries.size(); ++k) {
-      all += places(k);
-      longest = std::max(longest, extent(k));
+    for (const std::string& text : texts) {
+      all += places(text);
+      longest = std::max(longest, std::ssize(text));
     }
     if (all == 0)
-      sympow::detail::raise<InvalidCorpus>(name, ": the longest of ", size(), " documents has ", longest,
-                                           " bytes, a window needs ", length);
-    const std::array<std::uint64_t, 3> numbers = {seed, static_cast<std::uint64_t>(step),
-                                                  static_cast<std::uint64_t>(n)};
-    Index place = sympow::Random(checksum(std::as_bytes(std::span(numbers)))).integer(0, all - 1);
-    std::size_t k = 0;
-    for (; place >= places(k); ++k) place -= places(k);
-    return boundaries[k] + place;
+      sympow::detail::raise<sympow::InvalidArgument>(name, ": the longest of ", texts.size(), " documents has ",
+                                                     longest, " bytes, a window needs ", length);
+    Index place =
+        random_of({seed, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(n)}).integer(0, all - 1);
+    auto text = texts.begin();
+    for (; place >= places(*text); ++text) place -= places(*text);
+    return bytes_of(*text).subspan(static_cast<std::size_t>(place), static_cast<std::size_t>(length));
   }
 };
 
 /// The files that a path means: itself, or all in the folder, sorted by the bytes of their names. Throws
-/// `InvalidCorpus`.
+/// `InvalidArgument`.
 inline std::vector<std::string> files_of(const std::string& path) {
   namespace fs = std::filesystem;
   if (fs::is_regular_file(path)) return {path};
-  if (!fs::is_directory(path)) sympow::detail::raise<InvalidCorpus>(path, ": there is no such file or folder");
+  if (!fs::is_directory(path))
+    sympow::detail::raise<sympow::InvalidArgument>(path, ": there is no such file or folder");
   std::vector<std::string> files;
   for (const auto& file : fs::recursive_directory_iterator(path))
     if (file.is_regular_file()) files.push_back(file.path().generic_string());
@@ -81,30 +77,31 @@ inline std::vector<std::string> files_of(const std::string& path) {
 struct Corpus {
   Documents training, held_out;
 
-  /// Throws `InvalidCorpus`. Holds the bytes twice while it reads.
+  /// Throws `InvalidArgument`.
   explicit Corpus(const std::string& path) : training{path + ", training", {}}, held_out{path + ", held out", {}} {
     const std::vector<std::string> files = files_of(path);
-    std::deque<std::string> documents;
+    std::deque<std::string> texts;
     std::unordered_set<std::string_view> different;
     for (const std::string& file : files) {
-      const std::string& document = documents.emplace_back(text_tokens::read(file));
-      if (document.empty() || !different.insert(document).second) documents.pop_back();
+      const std::string& text = texts.emplace_back(text_tokens::read(file));
+      if (text.empty() || !different.insert(text).second) texts.pop_back();
     }
-    if (documents.empty())
-      sympow::detail::raise<InvalidCorpus>(path, ": there are no bytes in its ", files.size(), " files");
-    if (documents.size() == 1) {
-      const std::string_view document = documents[0];
-      const std::size_t tenth = document.size() / 10;
-      training.append(document.substr(0, document.size() - tenth));
-      held_out.append(document.substr(document.size() - tenth));
+    if (texts.empty())
+      sympow::detail::raise<sympow::InvalidArgument>(path, ": there are no bytes in its ", files.size(), " files");
+    if (texts.size() == 1) {
+      const std::size_t tenth = texts[0].size() / 10;
+      held_out.texts.push_back(texts[0].substr(texts[0].size() - tenth));
+      texts[0].resize(texts[0].size() - tenth);
+      training.texts = std::move(texts);
       return;
     }
     std::vector<std::uint64_t> sums;
-    for (const std::string& document : documents) sums.push_back(checksum(std::as_bytes(std::span(document))));
+    for (const std::string& text : texts) sums.push_back(checksum(std::as_bytes(std::span(text))));
     const auto [lowest, highest] = std::ranges::minmax_element(sums);
     for (auto sum = sums.begin(); sum != sums.end(); ++sum) {
       const bool is_held_out = sum == lowest || (sum != highest && *sum < UINT64_MAX / 20);
-      (is_held_out ? held_out : training).append(documents[static_cast<std::size_t>(sum - sums.begin())]);
+      (is_held_out ? held_out : training)
+          .texts.push_back(std::move(texts[static_cast<std::size_t>(sum - sums.begin())]));
     }
   }
 };

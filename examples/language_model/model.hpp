@@ -4,7 +4,6 @@
 #include "attention.hpp"
 #include "parts.hpp"
 
-#include <functional>
 #include <vector>
 
 namespace language_model {
@@ -20,6 +19,13 @@ struct Block {
   Vector<S> up_bias, down_bias;
 };
 
+/// A matrix and what it is called.
+template <class S>
+struct Named {
+  std::string name;
+  Batch<S> numbers;
+};
+
 /// The weights of a model, or gradients of them.
 template <class S>
 struct Weights {
@@ -27,6 +33,40 @@ struct Weights {
   Matrix<S> head;       ///< the same, or nothing where it is the embedding
   Norm<S> after_embedding, last;
   std::vector<Block<S>> blocks;
+
+  /// All of them, in an order that is always the same.
+  [[nodiscard]] std::vector<Named<S>> all() {
+    std::vector<Named<S>> list;
+    const auto add_norm = [&](const std::string& name, Norm<S>& norm) {
+      list.push_back({name + ".gain", norm.gain});
+      list.push_back({name + ".bias", norm.bias});
+    };
+    list.push_back({"embedding", embedding});
+    add_norm("after_embedding", after_embedding);
+    for (std::size_t n = 0; n < blocks.size(); ++n) {
+      const std::string name = "blocks." + std::to_string(n) + ".";
+      Block<S>& block = blocks[n];
+      add_norm(name + "before_attention", block.before_attention);
+      list.push_back({name + "attention.W_in", block.attention.in});
+      list.push_back({name + "attention.W_out", block.attention.out});
+      list.push_back({name + "attention.recipe", block.attention.recipe});
+      add_norm(name + "before_mlp", block.before_mlp);
+      list.push_back({name + "up", block.up});
+      list.push_back({name + "up_bias", block.up_bias});
+      list.push_back({name + "down", block.down});
+      list.push_back({name + "down_bias", block.down_bias});
+    }
+    add_norm("last", last);
+    if (head.size() > 0) list.push_back({"head", head});
+    return list;
+  }
+
+  /// As many that are all 0.
+  [[nodiscard]] Weights zeros() const {
+    Weights w = *this;
+    for (auto& [name, numbers] : w.all()) numbers.setZero();
+    return w;
+  }
 };
 
 /// What a pass over a sequence leaves, and scratch.
@@ -42,6 +82,7 @@ struct Pass {
   Matrix<S> stream, added, features, logits, embedded;
   Matrix<S> d_stream, d_added, d_hidden;
   sympow::LayerVjpWorkspace<S> work;
+  Vector<double> losses;  ///< of all positions
 };
 
 /// x ← E[byte], normalised; x ← x + attention(norm(x)), x ← x + W_down gelu(W_up norm(x)) in every block; logits are
@@ -49,115 +90,62 @@ struct Pass {
 template <class S>
 class Model {
  public:
-  explicit Model(const Config& config) : config_(config), attention_(make_attention<S>(config)) {
-    if (config.layers < 1)
-      sympow::detail::raise<sympow::InvalidArgument>("--layers is ", config.layers, ", must be at least 1");
-  }
-
-  [[nodiscard]] const Config& config() const { return config_; }
-
-  /// Weights that are all 0.
-  [[nodiscard]] Weights<S> zeros() const {
-    const Index d = config_.d_model;
-    const Norm<S> norm{Vector<S>::Zero(d), Vector<S>::Zero(d)};
-    const Block<S> block{norm,
-                         norm,
-                         attention_->zeros(),
-                         Matrix<S>::Zero(4 * d, d),
-                         Matrix<S>::Zero(d, 4 * d),
-                         Vector<S>::Zero(4 * d),
-                         Vector<S>::Zero(d)};
-    return {Matrix<S>::Zero(d, bytes), Matrix<S>::Zero(d, config_.tied ? 0 : bytes), norm, norm,
-            std::vector<Block<S>>(static_cast<std::size_t>(config_.layers), block)};
-  }
+  /// `form` is that of attention over whole texts. Throws `InvalidArgument`.
+  explicit Model(const Config& config, sympow::Form form = sympow::Form::automatic)
+      : config_(config), attention_(attention_layer<S>(config, form)) {}
 
   /// Weights to begin with: normal of deviation .02, divided by √(2 layers) in what is added to the stream.
   [[nodiscard]] Weights<S> initial(std::uint64_t seed) const {
-    Weights<S> w = zeros();
     sympow::Random random(seed);
-    const double of_residuals = .02 / std::sqrt(2. * static_cast<double>(config_.layers));
-    const auto fill = [&](Matrix<S>& x, double deviation) {
+    const auto normal = [&](Index rows, Index columns, double deviation) {
+      Matrix<S> x(rows, columns);
       for (S& entry : x.reshaped()) entry = static_cast<S>(deviation * random.normal());
+      return x;
     };
-    fill(w.embedding, .02);
-    fill(w.head, .02);
-    for (Norm<S>* norm : {&w.after_embedding, &w.last}) norm->gain.setOnes();
-    for (Block<S>& block : w.blocks) {
-      block.before_attention.gain.setOnes();
-      block.before_mlp.gain.setOnes();
-      block.attention = attention_->initial(random, .02, of_residuals);
-      fill(block.up, .02);
-      fill(block.down, of_residuals);
-    }
+    const Index d = config_.d_model;
+    const double of_residuals = .02 / std::sqrt(2. * static_cast<double>(config_.layers));
+    const Norm<S> norm{Vector<S>::Ones(d), Vector<S>::Zero(d)};
+    Weights<S> w{normal(d, bytes, .02), normal(d, config_.tied ? 0 : bytes, .02), norm, norm, {}};
+    for (Index n = 0; n < config_.layers; ++n)
+      w.blocks.push_back({norm, norm, attention_.initial([&] { return random.normal(); }, .02, of_residuals),
+                          normal(4 * d, d, .02), normal(d, 4 * d, of_residuals), Vector<S>::Zero(4 * d),
+                          Vector<S>::Zero(d)});
     return w;
   }
 
-  /// f(name, matrix) for all weights, in an order that is always the same.
-  void for_each(Weights<S>& w, const std::function<void(const std::string&, Batch<S>)>& f) const {
-    const auto norm = [&](const std::string& name, Norm<S>& x) {
-      f(name + ".gain", x.gain);
-      f(name + ".bias", x.bias);
-    };
-    f("embedding", w.embedding);
-    norm("after_embedding", w.after_embedding);
-    for (std::size_t n = 0; n < w.blocks.size(); ++n) {
-      const std::string name = "blocks." + std::to_string(n) + ".";
-      Block<S>& block = w.blocks[n];
-      norm(name + "before_attention", block.before_attention);
-      attention_->for_each(block.attention,
-                           [&](const std::string& what, Batch<S> x) { f(name + "attention." + what, x); });
-      norm(name + "before_mlp", block.before_mlp);
-      f(name + "up", block.up);
-      f(name + "up_bias", block.up_bias);
-      f(name + "down", block.down);
-      f(name + "down_bias", block.down_bias);
-    }
-    norm("last", w.last);
-    if (!config_.tied) f("head", w.head);
-  }
-
-  /// The mean loss of text[1…] after text[0…], whose gradient times `weight` is added to `gradients`; the losses of all
-  /// positions stay in `losses`.
-  double train(const Weights<S>& w, std::span<const std::uint8_t> text, double weight, Weights<S>& gradients,
-               Pass<S>& pass, Vector<double>& losses) const {
+  /// The mean loss of text[1…] after text[0…]; `weight` times its gradient stands in the place of the logits.
+  double evaluate(const Weights<S>& w, std::span<const std::uint8_t> text, Pass<S>& pass, double weight = 0) const {
     const auto read = text.first(text.size() - 1);
-    run(w, read, pass, whole(w, pass));
-    const double each = weight / static_cast<double>(read.size());
-    cross_entropy(pass.logits, text.subspan(1), static_cast<S>(each), losses);
-    take_back(w, read, gradients, pass);
-    return losses.mean();
+    run(w, read, pass, [&](std::size_t n, const Matrix<S>& X, Matrix<S>& Y) {
+      apply(attention_, w.blocks[n].attention, X, 1, pass.blocks[n].attention, Y);
+    });
+    cross_entropy(pass.logits, text.subspan(1), static_cast<S>(weight / static_cast<double>(read.size())), pass.losses);
+    return pass.losses.mean();
   }
 
-  /// The losses alone.
-  double evaluate(const Weights<S>& w, std::span<const std::uint8_t> text, Pass<S>& pass,
-                  Vector<double>& losses) const {
-    run(w, text.first(text.size() - 1), pass, whole(w, pass));
-    cross_entropy(pass.logits, text.subspan(1), S(0), losses);
-    return losses.mean();
+  /// The same, whose gradient times `weight` is added to `gradients`.
+  double train(const Weights<S>& w, std::span<const std::uint8_t> text, double weight, Weights<S>& gradients,
+               Pass<S>& pass) const {
+    const double loss = evaluate(w, text, pass, weight);
+    take_back(w, text.first(text.size() - 1), gradients, pass);
+    return loss;
   }
 
-  /// What is remembered of a text, in every block.
-  using Memory = std::vector<typename Attention<S>::Memory>;
+  /// What is remembered of a text, in every block; to begin with, of none.
+  using Memory = std::vector<sympow::AnyLayerState<S>>;
   [[nodiscard]] Memory memory() const {
-    Memory memory;
-    for (Index n = 0; n < config_.layers; ++n) memory.push_back(attention_->memory());
-    return memory;
+    return Memory(static_cast<std::size_t>(config_.layers), sympow::AnyLayerState<S>(attention_));
   }
 
   /// The logits of all next bytes, 256 × as many as are read after those that the memory knows.
   const Matrix<S>& read(const Weights<S>& w, std::span<const std::uint8_t> text, Memory& memory, Pass<S>& pass) const {
     run(w, text, pass, [&](std::size_t n, const Matrix<S>& X, Matrix<S>& Y) {
-      attention_->step(w.blocks[n].attention, X, memory[n], pass.blocks[n].attention, Y);
+      step(attention_, w.blocks[n].attention, X, memory[n], pass.blocks[n].attention, Y);
     });
     return pass.logits;
   }
 
  private:
-  auto whole(const Weights<S>& w, Pass<S>& pass) const {
-    return [&](std::size_t n, const Matrix<S>& X, Matrix<S>& Y) {
-      attention_->forward(w.blocks[n].attention, X, pass.blocks[n].attention, Y);
-    };
-  }
   const Matrix<S>& head(const Weights<S>& w) const { return config_.tied ? w.embedding : w.head; }
 
   // attend(n, X, Y) is the attention of block n.
@@ -204,8 +192,8 @@ class Model {
       to.up_bias += pass.d_hidden.rowwise().sum();
       pass.d_added.noalias() = block.up.transpose() * pass.d_hidden;
       normalize_vjp(block.before_mlp, x.before_mlp, pass.d_added, to.before_mlp, pass.d_stream);
-      attention_->backward(block.attention, x.attention_input, x.attention, pass.d_stream, to.attention, pass.d_added,
-                           pass.work);
+      apply_vjp(attention_, block.attention, x.attention_input, 1, x.attention, pass.d_stream, to.attention,
+                pass.d_added, pass.work);
       normalize_vjp(block.before_attention, x.before_attention, pass.d_added, to.before_attention, pass.d_stream);
     }
     pass.d_added.setZero(pass.stream.rows(), pass.stream.cols());
@@ -215,7 +203,7 @@ class Model {
   }
 
   Config config_;
-  std::unique_ptr<Attention<S>> attention_;
+  sympow::AnyLayer<S> attention_;
 };
 
 }  // namespace language_model

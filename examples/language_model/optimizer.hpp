@@ -28,21 +28,25 @@ struct Descent {
   }
 };
 
-/// Weights in training. All that a run has made is in `for_each`; what it will do follows from that and its settings.
+/// Weights in training. All that a run has made is in `all`; what it will do follows from that, the number of its steps
+/// and its settings.
 template <class S>
 class Training {
  public:
-  Training(const Model<S>& model, Descent descent, std::uint64_t seed)
-      : model_(model), descent_(descent), weights_(model.initial(seed)), m_(model.zeros()), v_(model.zeros()) {}
+  Training(Model<S> model, Descent descent, std::uint64_t seed)
+      : model_(std::move(model)), descent_(descent), weights_(model_.initial(seed)), m_(weights_.zeros()), v_(m_) {}
 
+  [[nodiscard]] const Model<S>& model() const { return model_; }
   [[nodiscard]] const Weights<S>& weights() const { return weights_; }
   [[nodiscard]] Index steps() const { return steps_; }
   void set_steps(Index steps) { steps_ = steps; }
 
-  /// f(name, matrix) of the weights and of both averages of AdamW.
-  void for_each(const std::function<void(const std::string&, Batch<S>)>& f) {
-    for (const auto& [name, of] : {std::pair{"", &weights_}, {"adam_m.", &m_}, {"adam_v.", &v_}})
-      model_.for_each(*of, [&](const std::string& what, Batch<S> x) { f(name + what, x); });
+  /// The weights and both averages of AdamW.
+  [[nodiscard]] std::vector<Named<S>> all() {
+    std::vector<Named<S>> list = weights_.all();
+    for (Named<S>& m : m_.all()) list.push_back({"adam_m." + m.name, m.numbers});
+    for (Named<S>& v : v_.all()) list.push_back({"adam_v." + v.name, v.numbers});
+    return list;
   }
 
   /// What a step has seen.
@@ -53,82 +57,65 @@ class Training {
   };
 
   /// Learns from some texts, each a byte longer than what is read of it. Throws `NotFinite`, and has not learned then.
-  /// The same bits for any number of threads: the texts of a lane go one after the other, and lanes are added up in
-  /// order.
+  /// The same bits for any number of threads: the texts of a lane go one after the other, and the gradients of lanes are
+  /// added up in order.
   Report step(const std::vector<std::span<const std::uint8_t>>& texts, int threads) {
     constexpr std::size_t most_lanes = 8;
-    lanes_.resize(std::min(texts.size(), most_lanes));
+    const std::size_t lanes = std::min(texts.size(), most_lanes);
+    while (of_lanes_.size() < lanes) of_lanes_.push_back(weights_.zeros());
     std::vector<double> losses(texts.size());
     const double weight = 1 / static_cast<double>(texts.size());
-    sympow::detail::parallel_for(std::ssize(lanes_), threads, passes_, [&](Index n, Pass<S>& pass) {
-      Lane& lane = lanes_[static_cast<std::size_t>(n)];
-      if (lane.gradients.blocks.empty())
-        lane.gradients = model_.zeros();
-      else
-        for (Batch<S>& g : all(lane.gradients)) g.setZero();
-      for (auto t = static_cast<std::size_t>(n); t < texts.size(); t += lanes_.size())
-        losses[t] = model_.train(weights_, texts[t], weight, lane.gradients, pass, lane.losses);
+    sympow::detail::parallel_for(static_cast<Index>(lanes), threads, passes_, [&](Index n, Pass<S>& pass) {
+      const auto lane = static_cast<std::size_t>(n);
+      for (auto& [name, g] : of_lanes_[lane].all()) g.setZero();
+      for (std::size_t t = lane; t < texts.size(); t += lanes)
+        losses[t] = model_.train(weights_, texts[t], weight, of_lanes_[lane], pass);
     });
-    for (std::size_t n = 1; n < lanes_.size(); ++n) add(lanes_[n].gradients, lanes_[0].gradients);
+    std::vector<Named<S>> gradients = of_lanes_[0].all();
+    for (std::size_t lane = 1; lane < lanes; ++lane) {
+      const std::vector<Named<S>> more = of_lanes_[lane].all();
+      for (std::size_t n = 0; n < more.size(); ++n) gradients[n].numbers += more[n].numbers;
+    }
 
     Report report{.rate = descent_.rate_of(steps_)};
     for (const double loss : losses) report.loss += loss * weight;
     double square = 0;
-    model_.for_each(lanes_[0].gradients,
-                    [&](const std::string&, Batch<S> g) { square += static_cast<double>(g.squaredNorm()); });
+    for (const auto& [name, g] : gradients) square += static_cast<double>(g.squaredNorm());
     report.gradient_length = std::sqrt(square);
     if (!std::isfinite(report.loss + report.gradient_length))
       sympow::detail::raise<sympow::NotFinite>("step ", steps_, ": the loss is ", report.loss,
                                                ", its gradient's length ", report.gradient_length,
                                                "; a lower --rate may help");
-    descend(report.rate, std::min(1., descent_.clip / report.gradient_length));
+    descend(gradients, report.rate, std::min(1., descent_.clip / report.gradient_length));
     return report;
   }
 
  private:
-  struct Lane {
-    Weights<S> gradients;
-    Vector<double> losses;
-  };
-
-  std::vector<Batch<S>> all(Weights<S>& w) const {
-    std::vector<Batch<S>> list;
-    model_.for_each(w, [&](const std::string&, Batch<S> x) { list.push_back(x); });
-    return list;
-  }
-  void add(Weights<S>& from, Weights<S>& to) const {
-    const auto x = all(from);
-    auto y = all(to);
-    for (std::size_t n = 0; n < x.size(); ++n) y[n] += x[n];
-  }
-
   // m and v are running means of g and g²; w goes by their unbiased m / √v.
-  void descend(double rate, double cut) {
+  void descend(std::vector<Named<S>>& gradients, double rate, double cut) {
     ++steps_;
-    const auto t = static_cast<double>(steps_);
-    const auto unbiased = [&](double beta) { return 1 - std::pow(beta, t); };
+    const auto unbiased = [&](double beta) { return 1 - std::pow(beta, static_cast<double>(steps_)); };
     const auto b1 = static_cast<S>(descent_.beta_1), b2 = static_cast<S>(descent_.beta_2);
     const auto step = static_cast<S>(rate / unbiased(descent_.beta_1));
     const auto to_variance = static_cast<S>(1 / std::sqrt(unbiased(descent_.beta_2)));
-    auto m = all(m_), v = all(v_), g = all(lanes_[0].gradients);
-    std::size_t n = 0;
-    model_.for_each(weights_, [&](const std::string& name, Batch<S> w) {
-      const auto ends_with = [&](const char* end) { return name.ends_with(end); };
-      const bool decays = !(ends_with("gain") || ends_with("bias") || ends_with("recipe"));
-      if (decays) w *= static_cast<S>(1 - rate * descent_.decay);
-      g[n] *= static_cast<S>(cut);
-      m[n] = b1 * m[n] + (1 - b1) * g[n];
-      v[n] = b2 * v[n] + (1 - b2) * g[n].cwiseAbs2();
-      w.array() -= step * m[n].array() / (to_variance * v[n].array().sqrt() + static_cast<S>(descent_.epsilon));
-      ++n;
-    });
+    std::vector<Named<S>> weights = weights_.all(), ms = m_.all(), vs = v_.all();
+    for (std::size_t n = 0; n < gradients.size(); ++n) {
+      auto& [name, w] = weights[n];
+      Batch<S>&g = gradients[n].numbers, &m = ms[n].numbers, &v = vs[n].numbers;
+      if (!(name.ends_with("gain") || name.ends_with("bias") || name.ends_with("recipe")))
+        w *= static_cast<S>(1 - rate * descent_.decay);
+      g *= static_cast<S>(cut);
+      m = b1 * m + (1 - b1) * g;
+      v = b2 * v + (1 - b2) * g.cwiseAbs2();
+      w.array() -= step * m.array() / (to_variance * v.array().sqrt() + static_cast<S>(descent_.epsilon));
+    }
   }
 
-  const Model<S>& model_;
+  Model<S> model_;
   Descent descent_;
   Weights<S> weights_, m_, v_;
   Index steps_ = 0;
-  std::vector<Lane> lanes_;
+  std::vector<Weights<S>> of_lanes_;  // gradients
   std::vector<Pass<S>> passes_;
 };
 

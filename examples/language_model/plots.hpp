@@ -1,4 +1,4 @@
-// What docs/study.md shows of the study's tables.
+// The figures of docs/study.md, from the study's tables.
 #pragma once
 
 #include "../plot.hpp"
@@ -6,135 +6,110 @@
 #include <sympow/core/checks.hpp>
 
 #include <map>
-#include <set>
 
 namespace language_model {
 
-/// A table whose first row has the names of its columns.
-class Table {
- public:
-  /// Throws `InvalidArgument` if it cannot be read, or if a row is too short.
-  explicit Table(const std::string& path) : path_(path) {
-    std::ifstream in(path);
-    std::string line;
-    while (std::getline(in, line)) {
-      std::vector<std::string> words;
-      std::istringstream row(line);
-      for (std::string word; std::getline(row, word, ',');) words.push_back(word);
-      if (!rows_.empty() && words.size() != rows_[0].size()) refuse(" has a row of another length: " + line);
-      rows_.push_back(words);
+using Row = std::map<std::string, std::string>;
+
+/// The rows of a table whose first row has the names of its columns. Throws `InvalidArgument` if it cannot be read, if
+/// a row has another length, or if one of these columns is not there.
+inline std::vector<Row> read_table(const std::string& path, const std::vector<std::string>& wanted) {
+  const auto refuse = [&](const std::string& why) { sympow::detail::raise<sympow::InvalidArgument>(path, why); };
+  std::ifstream in(path);
+  std::vector<std::string> names, words;
+  std::vector<Row> rows;
+  for (std::string line; std::getline(in, line); words.clear()) {
+    std::istringstream row(line);
+    for (std::string word; std::getline(row, word, ',');) words.push_back(word);
+    if (names.empty()) {
+      names = words;
+      continue;
     }
-    if (rows_.empty()) refuse(" cannot be read, or is empty");
+    if (words.size() != names.size()) refuse(" has a row of another length: " + line);
+    rows.emplace_back();
+    for (std::size_t n = 0; n < names.size(); ++n) rows.back()[names[n]] = words[n];
   }
-
-  /// f(row) of every row in which the named columns have these words.
-  template <class F>
-  void for_each(const std::map<std::string, std::string>& where, const F& f) const {
-    for (std::size_t n = 1; n < rows_.size(); ++n)
-      if (std::ranges::all_of(where, [&](const auto& column) { return word(n, column.first) == column.second; }))
-        f([&, n](const std::string& column) { return word(n, column); });
-  }
-
- private:
-  [[nodiscard]] const std::string& word(std::size_t row, const std::string& column) const {
-    const auto at = std::ranges::find(rows_[0], column);
-    if (at == rows_[0].end()) refuse(" has no column " + column);
-    return rows_[row][static_cast<std::size_t>(at - rows_[0].begin())];
-  }
-  [[noreturn]] void refuse(const std::string& why) const { sympow::detail::raise<sympow::InvalidArgument>(path_, why); }
-
-  std::string path_;
-  std::vector<std::vector<std::string>> rows_;
-};
+  if (names.empty()) refuse(" cannot be read, or is empty");
+  for (const std::string& name : wanted)
+    if (std::ranges::find(names, name) == names.end()) refuse(" has no column " + name);
+  return rows;
+}
 
 /// The four settings of the study, and their colours.
 inline const std::map<std::string, std::string> colour_of = {
     {"softmax", "#888888"}, {"sympow", "#b2182b"}, {"gated", "#2166ac"}, {"conformal", "#1b7837"}};
 
-/// Means over seeds: at each x, of the y of all rows.
-class Means {
- public:
-  void add(double x, double y) {
-    auto& [sum, count] = at_[x];
-    sum += y, ++count;
-  }
-  [[nodiscard]] plot::Points points() const {
-    plot::Points points;
-    for (const auto& [x, of] : at_) points.emplace_back(x, of.first / of.second);
-    return points;
-  }
-
- private:
-  std::map<double, std::pair<double, int>> at_;
+/// A column of a table on an axis.
+struct Scale {
+  std::string column, name;
+  plot::Axis axis;
 };
+
+/// A panel for each power with a curve for each setting, the mean over seeds; of y, or of the per cent by which y is
+/// above that of softmax, then with dots for all seeds. Throws `InvalidArgument` if the file cannot be written.
+inline void draw(const std::string& path, const std::string& title, const std::vector<Row>& rows, const Scale& x,
+                 const Scale& y, bool is_beside_softmax) {
+  std::string content;
+  for (const auto& [power, left] : {std::pair{"2", 60.}, {"4", 450.}}) {
+    std::map<std::string, std::map<double, std::map<std::string, double>>> found;  // y of a setting, an x, and a seed
+    for (const Row& row : rows)
+      if (row.at("power") == power)
+        found[row.at("setting")][std::stod(row.at(x.column))][row.at("seed")] = std::stod(row.at(y.column));
+    plot::Panel panel(std::string("p = ") + power + (*power == '2' ? ", d = 32" : ", d = 16"), x.axis, x.name, y.axis,
+                      left);
+    for (const auto& [setting, colour] : colour_of) {
+      plot::Points means, all;
+      for (const auto& [at, of_seeds] : found[setting]) {
+        double sum = 0, count = 0;
+        for (auto [seed, value] : of_seeds) {
+          if (is_beside_softmax) {
+            const auto& softmax = found["softmax"][at];
+            if (!softmax.contains(seed)) continue;
+            value = 100 * (value / softmax.at(seed) - 1);
+          }
+          all.emplace_back(at, value);
+          sum += value, ++count;
+        }
+        if (count > 0) means.emplace_back(at, sum / count);
+      }
+      panel.curve(means, colour);
+      if (is_beside_softmax) panel.dots(all, colour);
+    }
+    content += panel.svg();
+  }
+  double left = 60;
+  for (const auto& [setting, colour] : colour_of) {
+    content += plot::legend(left, 385, "h24", "stroke-width='3' stroke='" + colour + "'", setting);
+    left += 120;
+  }
+  if (!plot::write("language_model", path, 410, title, content))
+    sympow::detail::raise<sympow::InvalidArgument>(path, " cannot be written");
+}
 
 /// Draws relative_loss.svg, positions.svg and curves.svg into the folder of the tables. Throws `InvalidArgument`.
 inline void draw_study(const std::string& folder) {
-  const Table runs(folder + "/runs.csv"), positions(folder + "/positions.csv"), curves(folder + "/curves.csv");
-  const auto of = [](const std::string& setting, const std::string& power) {
-    return std::map<std::string, std::string>{{"setting", setting}, {"power", power}, {"gate_bias", "6.9"}};
+  const auto rows_of = [&](const std::string& table, const std::string& x, const std::string& y) {
+    auto rows = read_table(folder + table, {"setting", "power", "gate_bias", "context", "seed", x, y});
+    std::erase_if(rows, [](const Row& row) { return row.at("gate_bias") != "6.9"; });
+    return rows;
   };
-  const auto number = [](const auto& row, const char* column) { return std::stod(row(column)); };
-  const auto draw = [&](const std::string& name, const std::string& title, const auto& fill) {
-    std::string content;
-    for (const auto& [power, left] : {std::pair{"2", 60.}, {"4", 450.}}) content += fill(std::string(power), left);
-    double x = 60;
-    for (const auto& [setting, colour] : colour_of) {
-      content += plot::legend(x, 385, "h24", "stroke-width='3' stroke='" + colour + "'", setting);
-      x += 120;
-    }
-    const std::string path = folder + "/" + name;
-    if (!plot::write("language_model", path, 410, title, content))
-      sympow::detail::raise<sympow::InvalidArgument>(path, " cannot be written");
-  };
-  const auto head = [](const std::string& power) { return "p = " + power + (power == "2" ? ", d = 32" : ", d = 16"); };
+  const std::vector<Row> runs = rows_of("/runs.csv", "context", "held_out_loss");
+  std::vector<Row> curves = rows_of("/curves.csv", "step", "loss"),
+                   positions = rows_of("/positions.csv", "from", "loss");
   double longest = 0;  // training context
-  runs.for_each({}, [&](const auto& row) { longest = std::max(longest, number(row, "context")); });
+  for (const Row& row : runs) longest = std::max(longest, std::stod(row.at("context")));
+  const std::string context = plot::plain(longest);
+  for (auto* rows : {&curves, &positions})
+    std::erase_if(*rows, [&](const Row& row) { return row.at("context") != context; });
 
-  draw("relative_loss.svg", "Held-out loss against that of softmax, in per cent, by training context",
-       [&](const std::string& power, double left) {
-         std::map<std::string, double> softmax;  // by context and seed
-         runs.for_each(of("softmax", power), [&](const auto& row) {
-           softmax[row("context") + "/" + row("seed")] = number(row, "held_out_loss");
-         });
-         plot::Panel panel(head(power), {64, longest, 2, plot::power_of_two, 2}, "training context, bytes",
-                           {-20, 25, 5, plot::plain, 0}, left);
-         for (const auto& [setting, colour] : colour_of) {
-           Means means;
-           plot::Points all;
-           runs.for_each(of(setting, power), [&](const auto& row) {
-             const auto beside = softmax.find(row("context") + "/" + row("seed"));
-             if (beside == softmax.end()) return;
-             all.emplace_back(number(row, "context"), 100 * (number(row, "held_out_loss") / beside->second - 1));
-             means.add(all.back().first, all.back().second);
-           });
-           panel.curve(means.points(), colour);
-           panel.dots(all, colour);
-         }
-         return panel.svg();
-       });
-
-  // f(panel, setting, colour) of the runs with the longest context.
-  const auto of_longest = [&](const Table& table, const plot::Axis& x, const char* name_of_x, const plot::Axis& y,
-                              const char* column) {
-    return [=, &table, &of, &number, &head](const std::string& power, double left) {
-      plot::Panel panel(head(power), x, name_of_x, y, left);
-      for (const auto& [setting, colour] : colour_of) {
-        auto where = of(setting, power);
-        where["context"] = plot::plain(longest);
-        Means means;
-        table.for_each(where, [&](const auto& row) { means.add(number(row, column), number(row, "loss")); });
-        panel.curve(means.points(), colour);
-      }
-      return panel.svg();
-    };
-  };
-  const plot::Axis loss{1.5, 4, .5, plot::plain, 0};
-  const std::string longest_context = plot::plain(longest);
-  draw("curves.svg", "Loss in training with context " + longest_context + ", nats a byte",
-       of_longest(curves, {0, 1000, 200, plot::plain, 0}, "step", loss, "step"));
-  draw("positions.svg", "Held-out loss by position, trained with context " + longest_context + ", nats a byte",
-       of_longest(positions, {1, 16384, 2, plot::power_of_two, 2}, "bytes read before it", loss, "from"));
+  const Scale loss{"loss", "", {1.5, 4, .5, plot::plain, 0}};
+  draw(folder + "/relative_loss.svg", "Held-out loss against that of softmax, in per cent, by training context", runs,
+       {"context", "training context, bytes", {64, longest, 2, plot::power_of_two, 2}},
+       {"held_out_loss", "", {-20, 25, 5, plot::plain, 0}}, true);
+  draw(folder + "/curves.svg", "Loss in training with context " + context + ", nats a byte", curves,
+       {"step", "step", {0, 1000, 200, plot::plain, 0}}, loss, false);
+  draw(folder + "/positions.svg", "Held-out loss by position, trained with context " + context + ", nats a byte",
+       positions, {"from", "bytes read before it", {1, 16384, 2, plot::power_of_two, 2}}, loss, false);
 }
 
 }  // namespace language_model

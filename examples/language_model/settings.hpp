@@ -23,30 +23,30 @@ struct Settings {
   /// f(name, field, help, of_run): whether the weights that a run makes follow from it.
   template <class Self, class F>
   static void for_each(Self& s, const F& f) {
-    f("--data", s.data, "a file, or a folder of files: the text", true);
-    f("--out", s.out, "the folder of checkpoints and of loss.csv", false);
-    f("--setting", s.model.setting, "softmax, sympow, gated, conformal, gla, mamba2, deltanet or path_fox", true);
-    f("--power", s.model.power, "of sympow, 2 or 4", true);
-    f("--layers", s.model.layers, "blocks", true);
-    f("--d_model", s.model.d_model, "numbers of a token", true);
-    f("--heads", s.model.heads, "heads of queries", true);
-    f("--key_heads", s.model.key_heads, "heads of keys, which divide them; 0 is as many", true);
-    f("--d", s.model.d, "numbers of a head", true);
-    f("--tied", s.model.tied, "1: the head is the embedding", true);
-    f("--longest", s.model.longest, "N of the rotation rates, the longest text that is thought of", true);
-    f("--gate_bias", s.model.gate_bias, "of forget gates, at the start", true);
-    f("--context", s.context, "bytes that are read of a text in training", true);
-    f("--batch", s.batch, "texts of a step", true);
-    f("--steps", s.descent.steps, "of training", false);
-    f("--rate", s.descent.rate, "of learning", true);
-    f("--warmup", s.descent.warmup, "steps in which it grows", true);
-    f("--cosine", s.descent.cosine, "1: it falls to a tenth, as a half wave over all steps", true);
-    f("--decay", s.descent.decay, "of weights", true);
-    f("--clip", s.descent.clip, "the greatest length of a gradient", true);
-    f("--seed", s.seed, "of weights and of the choice of texts", true);
-    f("--checkpoint_every", s.checkpoint_every, "steps", false);
-    f("--keep", s.keep, "checkpoints that are kept", false);
-    f("--threads", s.threads, "0 for all; results do not depend on it", false);
+    f("data", s.data, "a file, or a folder of files: the text", true);
+    f("out", s.out, "the folder of checkpoints and of loss.csv", false);
+    f("setting", s.model.setting, "softmax, sympow, gated, conformal, gla, mamba2, deltanet or path_fox", true);
+    f("power", s.model.power, "of sympow, 2 or 4", true);
+    f("layers", s.model.layers, "blocks", true);
+    f("d_model", s.model.d_model, "numbers of a token", true);
+    f("heads", s.model.heads, "heads of queries", true);
+    f("key_heads", s.model.key_heads, "heads of keys, which divide them; 0 is as many", true);
+    f("d", s.model.d, "numbers of a head", true);
+    f("tied", s.model.tied, "1: the head is the embedding", true);
+    f("longest", s.model.longest, "N of the rotation rates, the longest text that is thought of", true);
+    f("gate_bias", s.model.gate_bias, "of forget gates, at the start", true);
+    f("context", s.context, "bytes that are read of a text in training", true);
+    f("batch", s.batch, "texts of a step", true);
+    f("steps", s.descent.steps, "of training", false);
+    f("rate", s.descent.rate, "of learning", true);
+    f("warmup", s.descent.warmup, "steps in which it grows", true);
+    f("cosine", s.descent.cosine, "1: it falls to a tenth, as a half wave over all steps", true);
+    f("decay", s.descent.decay, "of weights", true);
+    f("clip", s.descent.clip, "the greatest length of a gradient", true);
+    f("seed", s.seed, "of weights and of the choice of texts", true);
+    f("checkpoint_every", s.checkpoint_every, "steps", false);
+    f("keep", s.keep, "checkpoints that are kept", false);
+    f("threads", s.threads, "0 for all; results do not depend on it", false);
   }
 };
 
@@ -57,13 +57,13 @@ void read_field(const std::string& name, const std::string& words, Field& field)
     field = words;
   } else if constexpr (std::is_same_v<Field, bool>) {
     if (words != "0" && words != "1")
-      sympow::detail::raise<sympow::InvalidArgument>(name, " is ", words, ", must be 0 or 1");
+      sympow::detail::raise<sympow::InvalidArgument>("--", name, " is ", words, ", must be 0 or 1");
     field = words == "1";
   } else {
     Field number{};
     const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), number);
     if (error != std::errc{} || end != words.data() + words.size() || !(number >= Field(0)))
-      sympow::detail::raise<sympow::InvalidArgument>(name, " is ", words, ", must be a number, 0 or more");
+      sympow::detail::raise<sympow::InvalidArgument>("--", name, " is ", words, ", must be a number, 0 or more");
     field = number;
   }
 }
@@ -81,32 +81,64 @@ std::string words_of(const Field& field) {
   }
 }
 
-/// Options of a command line, by name; each needs a value. Throws `InvalidArgument`.
-inline std::map<std::string, std::string> options_of(const std::vector<std::string>& words) {
-  std::map<std::string, std::string> options;
-  for (std::size_t n = 0; n < words.size(); n += 2) {
-    if (!words[n].starts_with("--"))
-      sympow::detail::raise<sympow::InvalidArgument>(words[n], " is no option; see language_model help");
-    if (n + 1 == words.size()) sympow::detail::raise<sympow::InvalidArgument>(words[n], " needs a value");
-    if (!options.emplace(words[n], words[n + 1]).second)
-      sympow::detail::raise<sympow::InvalidArgument>(words[n], " is given twice");
-  }
-  return options;
+using Words = std::map<std::string, std::string>;
+
+/// Settings by name, as checkpoints have them.
+inline Words words_of(const Settings& settings) {
+  Words words;
+  Settings::for_each(
+      settings, [&](const std::string& name, const auto& field, const char*, bool) { words[name] = words_of(field); });
+  return words;
 }
 
-/// Takes a field's value out of the options, if it is there.
-template <class Field>
-void take(std::map<std::string, std::string>& options, const std::string& name, Field& field) {
-  if (const auto at = options.find(name); at != options.end()) {
-    read_field(name, at->second, field);
-    options.erase(at);
+/// What is given by name: on a command line, or by a checkpoint.
+class Options {
+ public:
+  /// Of a command line, where each option has a value. Throws `InvalidArgument`.
+  explicit Options(const std::vector<std::string>& words) {
+    for (std::size_t n = 0; n < words.size(); n += 2) {
+      if (!words[n].starts_with("--"))
+        sympow::detail::raise<sympow::InvalidArgument>(words[n], " is no option; see language_model help");
+      if (n + 1 == words.size()) sympow::detail::raise<sympow::InvalidArgument>(words[n], " needs a value");
+      if (!values_.emplace(words[n].substr(2), words[n + 1]).second)
+        sympow::detail::raise<sympow::InvalidArgument>(words[n], " is given twice");
+    }
   }
-}
+  /// Of a checkpoint.
+  explicit Options(Words words) : values_(std::move(words)) {}
 
-/// Throws `InvalidArgument` for what is left of the options.
-inline void refuse_others(const std::map<std::string, std::string>& options) {
-  if (!options.empty())
-    sympow::detail::raise<sympow::InvalidArgument>(options.begin()->first, " is no option of this command");
-}
+  /// Sets a field, if it is given. Throws as `read_field`.
+  template <class Field>
+  void take(const std::string& name, Field& field) {
+    if (const auto at = values_.find(name); at != values_.end()) {
+      read_field(name, at->second, field);
+      values_.erase(at);
+    }
+  }
+  /// The same, and throws `InvalidArgument` where 0 is left.
+  void take_some(const std::string& name, Index& field) {
+    take(name, field);
+    if (field < 1) sympow::detail::raise<sympow::InvalidArgument>("--", name, " is ", field, ", must be at least 1");
+  }
+  /// All settings, those that are not given as by default.
+  [[nodiscard]] Settings take_settings() {
+    Settings settings;
+    Settings::for_each(settings, [&](const std::string& name, auto& field, const char*, bool) { take(name, field); });
+    take_some("layers", settings.model.layers);
+    take_some("context", settings.context);
+    take_some("batch", settings.batch);
+    take_some("checkpoint_every", settings.checkpoint_every);
+    take_some("keep", settings.keep);
+    return settings;
+  }
+  /// Throws `InvalidArgument` if something is left that nobody took.
+  void end() const {
+    if (!values_.empty())
+      sympow::detail::raise<sympow::InvalidArgument>("--", values_.begin()->first, " is no option of this command");
+  }
+
+ private:
+  Words values_;
+};
 
 }  // namespace language_model

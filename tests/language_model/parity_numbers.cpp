@@ -46,35 +46,38 @@ struct Parity {
   // The weights of a draw, in the model's type of numbers.
   template <class S>
   Weights<S> weights(const Model<S>& model, Index draw) const {
-    const Model<float> of_file(settings.model);
-    Weights<float> read = of_file.zeros();
-    const auto all = [&](const auto& f) { of_file.for_each(read, f); };
-    const Snapshot snapshot(all);
-    (void)sympow::io::read_safetensors(weights_file(draw), snapshot.tensors);
-    if (draw == 0) sympow::io::write_safetensors(folder + "/again.safetensors", snapshot.tensors);
-    Weights<S> w = model.zeros();
-    std::size_t n = 0;
-    model.for_each(w, [&](const std::string&, Batch<S> x) { x = snapshot.numbers[n++].template cast<S>(); });
+    Run run(settings);
+    std::vector<sympow::io::Tensor> tensors = run.tensors();
+    std::erase_if(tensors, [](const sympow::io::Tensor& x) { return x.name.starts_with("adam"); });
+    (void)sympow::io::read_safetensors(weights_file(draw), tensors);
+    if (draw == 0) sympow::io::write_safetensors(folder + "/again.safetensors", tensors);
+    Weights<float> read = run.training.weights();
+    Weights<S> w = model.initial(1);
+    set(w.all(), read.all());
     return w;
+  }
+  // The first of the numbers.
+  template <class S, class Read>
+  static void set(std::vector<Named<S>> numbers, const std::vector<Named<Read>>& to) {
+    for (std::size_t n = 0; n < to.size(); ++n) numbers[n].numbers = to[n].numbers.template cast<S>();
   }
 
   template <class S>
   void passes(Index draw, const std::string& type) const {
     const Model<S> model(settings.model);
     const Weights<S> w = weights(model, draw);
-    Weights<S> gradients = model.zeros();
+    Weights<S> gradients = weights(model, draw).zeros();
     Pass<S> pass;
-    Vector<double> of_text;
     std::vector<double> logits, losses, of_weights;
     const auto batch = texts_of(draw);
     for (const auto& text : batch) {
-      (void)model.train(w, text, 1 / static_cast<double>(batch.size()), gradients, pass, of_text);
-      append<double>(losses, of_text);
+      (void)model.train(w, text, 1 / static_cast<double>(batch.size()), gradients, pass);
+      append<double>(losses, pass.losses);
       auto memory = model.memory();
       Matrix<S> read = model.read(w, text.first(text.size() - 1), memory, pass);
       append<S>(logits, read);
     }
-    model.for_each(gradients, [&](const std::string&, Batch<S> x) { append<S>(of_weights, x); });
+    for (const auto& [weight, x] : gradients.all()) append<S>(of_weights, x);
     const std::string name = std::to_string(draw) + "." + type + ".";
     write(name + "logits", logits), write(name + "losses", losses), write(name + "gradients", of_weights);
   }
@@ -83,18 +86,11 @@ struct Parity {
     const Model<double> model(settings.model);
     Training<double> training(model, settings.descent, 1);
     Weights<double> first = weights(model, 0);
-    std::vector<Eigen::MatrixXd> numbers;
-    model.for_each(first, [&](const std::string&, Batch<double> x) { numbers.emplace_back(x); });
-    std::size_t n = 0;
-    training.for_each([&](const std::string&, Batch<double> x) {
-      if (n < numbers.size()) x = numbers[n++];
-    });
-    std::vector<double> after;
+    set(training.all(), first.all());
     for (Index step = 0; step < settings.descent.steps; ++step) training.step(texts_of(step), 1);
-    n = 0;
-    training.for_each([&](const std::string&, Batch<double> x) {
-      if (n++ < numbers.size()) append<double>(after, x);
-    });
+    std::vector<double> after;
+    for (const auto& [name, x] : training.all())
+      if (!name.starts_with("adam")) append<double>(after, x);
     write("after", after);
   }
 };
@@ -104,10 +100,9 @@ struct Parity {
 int main(int argc, char** argv) try {
   if (argc < 2) sympow::detail::raise<sympow::InvalidArgument>("FOLDER is missing");
   Parity parity{{}, argv[1], {}};
-  auto options = options_of({argv + 2, argv + argc});
-  Settings::for_each(parity.settings,
-                     [&](const std::string& name, auto& field, const char*, bool) { take(options, name, field); });
-  refuse_others(options);
+  Options options(std::vector<std::string>(argv + 2, argv + argc));
+  parity.settings = options.take_settings();
+  options.end();
   parity.texts = text_tokens::read(parity.folder + "/texts");
   for (Index draw = 0; std::filesystem::exists(parity.weights_file(draw)); ++draw) {
     parity.passes<double>(draw, "double");

@@ -120,6 +120,51 @@ TEST_CASE("a tiny model learns a real text, reads on and is evaluated", "[langua
         std::string::npos);
 }
 
+TEST_CASE("a generation that stops and goes on makes the same text", "[language_model]") {
+  for (const char* setting : {"conformal", "softmax"}) {
+    CAPTURE(setting);
+    const Folder folder;
+    auto words = training("run", 6);
+    words.insert(words.end(), {"--setting", setting});
+    REQUIRE(run(folder.path, words) == 0);
+    const auto generate = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), {"generate", "--out", "run"});
+      const int status = run(folder.path, more);
+      const std::string said = bytes_of(folder.path / "said");
+      return status == 0 ? said.substr(0, said.size() - 1) : std::to_string(status) + ": " + said;
+    };
+    const std::string whole = generate({"--prompt", "The state ", "--bytes", "60"});
+    CHECK(whole.size() == 70);
+    CHECK(generate({"--prompt", "The state ", "--bytes", "60", "--seed", "2"}) != whole);
+    std::string text;
+    for (const char* count : {"20", "1", "0", "39"})
+      text += generate({"--prompt", text.empty() ? "The state " : "", "--bytes", count, "--state", "its state"});
+    CHECK(text == whole);
+
+    const std::string state = bytes_of(folder.path / "its state");
+    const auto refuses = [&](const std::string& bytes, const std::string& why) {
+      write_bytes(folder.path / "bad", bytes);
+      const std::string said = generate({"--bytes", "1", "--state", "bad"});
+      CAPTURE(said, why);
+      CHECK(said.starts_with("2: language_model: --state bad: "));
+      CHECK(said.find(why) != std::string::npos);
+      CHECK(bytes_of(folder.path / "bad") == bytes);
+    };
+    refuses("", "is no file of a generation");
+    refuses("the quick brown fox jumps over the lazy dog", "is no file of a generation");
+    for (const std::size_t n :
+         {std::size_t{30}, std::size_t{60}, state.size() / 2, state.size() - 9, state.size() - 1}) {
+      refuses(state.substr(0, n), "is cut or damaged");
+      std::string bytes = state;
+      bytes[n] = static_cast<char>(bytes[n] ^ 1);
+      refuses(bytes, "is cut or damaged");
+    }
+    words[10] = "9";  // steps
+    REQUIRE(run(folder.path, words) == 0);
+    refuses(state, "is of another checkpoint");
+  }
+}
+
 TEST_CASE("what the program refuses", "[language_model]") {
   const Folder folder;
   const auto refuses = [&](const std::vector<std::string>& words, const std::string& why) {
@@ -133,6 +178,7 @@ TEST_CASE("what the program refuses", "[language_model]") {
   refuses({"train", "--data"}, "--data needs a value");
   refuses({"train", "--data", "nothing.txt"}, "nothing.txt");
   refuses({"train", "--steps", "many"}, "--steps is many");
+  refuses({"train", "--layers", "0"}, "--layers is 0, must be at least 1");
   refuses({"train", "--steps", "-1"}, "--steps is -1");
   refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--context", "0"}, "--context is 0");
   refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--context", "999999999"}, "a window needs 1000000000");
@@ -141,5 +187,8 @@ TEST_CASE("what the program refuses", "[language_model]") {
   refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--d", "15"}, "must be even");
   refuses({"evaluate", "--out", "nowhere"}, "there is no checkpoint");
   refuses({"generate", "--out", "nowhere", "--prompt", "a"}, "there is no checkpoint");
+  refuses({"generate", "--out", "nowhere", "--state", "a", "--state", "b"}, "--state is given twice");
+  refuses({"plot"}, "plot takes the folder of the tables");
+  refuses({"plot", "nowhere"}, "nowhere/runs.csv");
   CHECK_FALSE(fs::exists(folder.path / "run"));
 }

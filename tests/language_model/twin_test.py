@@ -13,21 +13,21 @@ number), which exceeds 32 once in 10⁹; here some thousands of tensors are comp
 its own, so that roundings differ.
 
 A step of AdamW divides gradients by their own size, and so weights after ten steps have no condition that could be
-told in advance: 8 runs of the twin find it, in double, whose gradients are disturbed in every step by 2¹⁰ · 2⁻²⁹ times
-the entries' own ρ (2¹⁰, so that roundings of these runs do not count, and no gradient changes its sign). The weights
-may be 32 · 2⁻¹⁰ times as far apart as these runs are from the one that is not disturbed, and 32 roundings, which the
-ten updates themselves make.
+told in advance: 8 runs of the twin find it, in double, whose gradients are disturbed by 2¹⁰ · 2⁻²⁹ times the entries'
+own ρ, by the same in all steps of a run: roundings of steps are alike, as their weights are (2¹⁰, so that roundings of
+these runs do not count, and no gradient changes its sign). The weights may be 32 · 2⁻¹⁰ times as far apart as these
+runs are from the one that is not disturbed, and 32 roundings, which the ten updates themselves make.
 """
 
 import subprocess
 import sys
 import tempfile
 import unittest
-from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "language_model"))
 import twin  # which ends with 77 where PyTorch is not installed
+import twin_checkpoints
 
 try:
     import numpy as np
@@ -73,14 +73,14 @@ class Case:
         with tempfile.TemporaryDirectory() as folder:
             self.folder = Path(folder)
             for n, weights in enumerate(self.draws):
-                twin.save(self.folder / f"{n}.safetensors", weights, {})
+                twin_checkpoints.save(self.folder / f"{n}.safetensors", weights, {})
             (self.folder / "texts").write_bytes(bytes(self.texts.flatten().tolist()))
-            options = {**asdict(self.c), "tied": int(self.c.tied), "cosine": int(self.c.cosine), "context": context,
+            options = {**vars(self.c), "tied": int(self.c.tied), "cosine": int(self.c.cosine), "context": context,
                        "batch": BATCH}
             subprocess.run([NUMBERS, folder, *(str(x) for name, value in options.items()
                                                for x in (f"--{name}", value))], check=True)
             self.found = {file.stem: torch.from_numpy(np.load(file)) for file in self.folder.glob("*.npy")}
-            self.again = twin.load(self.folder / "again.safetensors")[0]
+            self.again = twin_checkpoints.load(self.folder / "again.safetensors")[0]
         weights = dict(self.model.named_parameters())
         self.weights = {name: weights[name] for name in self.again}  # in the program's order
 
@@ -147,8 +147,8 @@ class Case:
         training, hooks = twin.Training(model, self.c), []
         if spread is not None:
             for w, of in zip(self.weights.values(), self.tensors("", spread).values()):
-                hooks.append(w.register_hook(lambda g, of=of.view(w.shape): g + of * torch.randn(
-                    of.shape, generator=self.random, dtype=of.dtype)))
+                error = of.view(w.shape) * torch.randn(w.shape, generator=self.random, dtype=of.dtype)
+                hooks.append(w.register_hook(lambda g, error=error: g + error))
         losses = [training.step(texts) for texts in self.texts]
         for hook in hooks:
             hook.remove()
@@ -176,8 +176,8 @@ class Parity(unittest.TestCase):
         for _ in range(STEPS):
             training.step(numbers)
         with tempfile.TemporaryDirectory() as folder:
-            training.checkpoint(folder)
-            model = twin.trained(f"{folder}/step-{STEPS:08}.safetensors")
+            twin_checkpoints.checkpoint(training, folder)
+            model = twin_checkpoints.trained(f"{folder}/step-{STEPS:08}.safetensors")
             said = subprocess.run([PROGRAM, "generate", "--out", folder, "--prompt", text.decode(), "--bytes", "8",
                                    "--temperature", "0"], check=True, capture_output=True)
         self.assertEqual(said.stderr, b"")

@@ -3,12 +3,8 @@
 //     8 bytes, little-endian: the length of the header · the header, JSON · the numbers of all tensors, little-endian
 #pragma once
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include <sympow/io/output_file.hpp>
+#include <sympow/io/commit_to_disk.hpp>
 #include <sympow/io/safetensors_header.hpp>
 
 namespace SYMPOW_NAMESPACE::io {
@@ -88,15 +84,6 @@ inline void read_numbers(std::ifstream& in, const std::string& path, std::span<f
     refuse_safetensors(path, "cannot be read to its end");
 }
 
-/// Returns when a file or folder is on the disk. Throws `CannotWrite`.
-inline void synchronize(const std::filesystem::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const int error = file < 0 || ::fsync(file) != 0 ? errno : 0;
-  if (file >= 0) ::close(file);
-  if (error != 0 && error != EINVAL)  // which says that this file system cannot
-    sympow::detail::raise<CannotWrite>(path.string(), ": ", std::generic_category().message(error));
-}
-
 }  // namespace detail
 
 /// What stands before the numbers of a file of these tensors, in JSON. Throws `InvalidArgument` unless every tensor has
@@ -116,11 +103,7 @@ inline void write_safetensors(const std::string& path, std::span<const Tensor> t
   for (const Tensor& tensor : tensors)
     out.write(reinterpret_cast<const char*>(tensor.numbers.data()),
               static_cast<std::streamsize>(tensor.numbers.size_bytes()));
-  file.finish();
-  if (file.is_device()) return file.commit();
-  detail::synchronize(file.partial());
-  file.commit();
-  detail::synchronize(absolute(file.partial()).parent_path());
+  commit_to_disk(file);
 }
 
 /// Reads all of a file whose tensors are of floats. Throws `InvalidSafetensors`. Memory is that of the file.

@@ -58,9 +58,7 @@ class LayerImplementation final : public LayerInterface<S> {
   void save(const std::any& state, std::ostream& out) const override {
     sympow::save(std::any_cast<const State&>(state), out);
   }
-  void load(std::any& state, std::istream& in) const override {
-    sympow::load(std::any_cast<State&>(state), in);
-  }
+  void load(std::any& state, std::istream& in) const override { sympow::load(std::any_cast<State&>(state), in); }
 
  private:
   Layer layer_;

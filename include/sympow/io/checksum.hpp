@@ -1,14 +1,17 @@
-// A checksum of bytes: of checkpoints, of documents, of places in a run.
+// A checksum of bytes, the same on every machine.
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 
-namespace language_model {
+#include <sympow/core/config.hpp>
 
-static_assert(std::endian::native == std::endian::little, "files are little-endian, and this machine is not");
+namespace SYMPOW_NAMESPACE::io {
+
+static_assert(std::endian::native == std::endian::little, "words are read as they stand in memory, little-endian");
 
 /// For the size and every word of 8 bytes, the last filled up by zeros, a product that carries low bits up and a shift
 /// that carries high bits down. A change within one word is always seen; damage is, attack is not. `sum` is that of the
@@ -27,4 +30,4 @@ inline std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t su
   return sum;
 }
 
-}  // namespace language_model
+}  // namespace SYMPOW_NAMESPACE::io

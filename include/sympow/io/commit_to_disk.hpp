@@ -1,0 +1,37 @@
+// Files that are still there when the machine stops.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include <sympow/io/output_file.hpp>
+
+namespace SYMPOW_NAMESPACE::io {
+namespace detail {
+
+/// Returns when a file or folder is on the disk. Throws `CannotWrite`.
+inline void synchronize(const std::filesystem::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int error = file < 0 || ::fsync(file) != 0 ? errno : 0;
+  if (file >= 0) ::close(file);
+  if (error != 0 && error != EINVAL)  // which says that this file system cannot
+    sympow::detail::raise<CannotWrite>(path.string(), ": ", std::generic_category().message(error));
+}
+
+}  // namespace detail
+
+/// Finishes and commits a file, and returns when it is on the disk under its name: whatever stops this program or its
+/// machine, there is the whole file or the one before it. Throws `CannotWrite`.
+inline void commit_to_disk(OutputFile& file) {
+  file.finish();
+  if (file.is_device()) return file.commit();
+  detail::synchronize(file.partial());
+  file.commit();
+  detail::synchronize(absolute(file.partial()).parent_path());
+}
+
+}  // namespace SYMPOW_NAMESPACE::io
