@@ -22,8 +22,8 @@ namespace language_model {
 
 using sympow::Index, sympow::io::checksum;
 
-/// The random numbers of a place in a run. They follow from these numbers alone, on every machine, so that a run goes on
-/// without a saved source of them.
+/// The random numbers of a place in a run. They follow from these numbers alone, on every machine, so that a run goes
+/// on without a saved source of them.
 inline sympow::Random random_of(std::initializer_list<std::uint64_t> numbers) {
   return sympow::Random(checksum(std::as_bytes(std::span(numbers.begin(), numbers.size()))));
 }

@@ -45,8 +45,8 @@ class Generation {
   }
 
   /// Writes a file, in full or not at all: "language_model generation", the checksum of the checkpoint, a line each ·
-  /// what the layers remember, as sympow's `save` writes it · the bytes that are not read yet · 8 bytes: the checksum of
-  /// all that. Throws `CannotWrite`.
+  /// what the layers remember, as sympow's `save` writes it · the bytes that are not read yet · 8 bytes: the checksum
+  /// of all that. Throws `CannotWrite`.
   void save_to(const std::string& path) const {
     std::ostringstream stream;
     stream << head();

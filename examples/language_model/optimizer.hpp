@@ -57,8 +57,8 @@ class Training {
   };
 
   /// Learns from some texts, each a byte longer than what is read of it. Throws `NotFinite`, and has not learned then.
-  /// The same bits for any number of threads: the texts of a lane go one after the other, and the gradients of lanes are
-  /// added up in order.
+  /// The same bits for any number of threads: the texts of a lane go one after the other, and the gradients of lanes
+  /// are added up in order.
   Report step(const std::vector<std::span<const std::uint8_t>>& texts, int threads) {
     constexpr std::size_t most_lanes = 8;
     const std::size_t lanes = std::min(texts.size(), most_lanes);

@@ -25,12 +25,13 @@ class Config(SimpleNamespace):
 
     def __init__(self, **given) -> None:
         super().__init__(**{**dict(
-            setting="conformal", power=2, layers=4, d_model=256, heads=8, key_heads=0, d=32, tied=False, longest=65536.0,
-            gate_bias=6.9, steps=1000, rate=6e-4, warmup=0, cosine=False, decay=0.1, clip=1.0), **given})
+            setting="conformal", power=2, layers=4, d_model=256, heads=8, key_heads=0, d=32, tied=False,
+            longest=65536.0, gate_bias=6.9, steps=1000, rate=6e-4, warmup=0, cosine=False, decay=0.1,
+            clip=1.0), **given})
 
 
 def power_rows(q: Tensor, k: Tensor, v: Tensor, total: Tensor | None, power: int) -> Tensor:
-    """y_i = Σ_{j≤i} s_ij v_j / Σ_{j≤i} s_ij,  s_ij = (q_i·k_j)^p γ_{j+1} … γ_i, of the last tokens; total is of log γ"""
+    """y_i = Σ_{j≤i} s_ij v_j / Σ_{j≤i} s_ij,  s_ij = (q_i·k_j)^p γ_{j+1} … γ_i, of the last tokens; total: log γ's"""
     n, before = q.shape[-2], k.shape[-2] - q.shape[-2]
     s = (q @ k.mT).square()  # a scale would cancel
     s = s.square() if power == 4 else s
@@ -135,8 +136,8 @@ class Training:
         self.model, self.c, self.steps, groups = model, c, 0, ([], [])
         for name, w in model.named_parameters():
             groups[name.endswith(("gain", "bias", "recipe"))].append(w)
-        self.adam = torch.optim.AdamW([{"params": ws, "weight_decay": decay} for ws, decay in zip(groups, (c.decay, 0))],
-                                      betas=(0.9, 0.95), eps=1e-8)
+        self.adam = torch.optim.AdamW([{"params": groups[0], "weight_decay": c.decay},
+                                       {"params": groups[1], "weight_decay": 0}], betas=(0.9, 0.95), eps=1e-8)
 
     def rate(self) -> float:
         c = self.c
