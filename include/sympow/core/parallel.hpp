@@ -10,6 +10,9 @@
 // What runs on threads has a name of its own where there are some, see config.hpp.
 #ifdef _OPENMP
 #include <omp.h>
+#if __has_include(<unistd.h>)
+#include <unistd.h>
+#endif
 #define SYMPOW_THREADS openmp
 #else
 #define SYMPOW_THREADS one_thread
@@ -17,9 +20,24 @@
 
 namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
 
-/// Threads that a call may use: those asked for, 0 being all that OpenMP gives; 1 without OpenMP.
+#ifdef _OPENMP
+/// Whether this process was forked off after a call: OpenMP's threads are not in it, and GNU's OpenMP would wait for
+/// them for ever.
+inline bool has_lost_threads() {
+#if __has_include(<unistd.h>)
+  static const auto first = getpid();
+  return getpid() != first;
+#else
+  return false;
+#endif
+}
+#endif
+
+/// Threads that a call may use: those asked for, 0 being all that OpenMP gives; 1 without OpenMP, and in a process that
+/// was forked off after a call.
 inline int threads_of([[maybe_unused]] int asked) {
 #ifdef _OPENMP
+  if (has_lost_threads()) return 1;
   const int most = 4 * std::max(omp_get_max_threads(), omp_get_num_procs());  // more than there are cores gain nothing
   return asked > 0 ? std::min(asked, most) : omp_get_max_threads();
 #else
