@@ -199,7 +199,8 @@ def version() -> tuple[int, int, int]:
 
 def _check(status: int) -> None:
     if status != 0:
-        raise _ERRORS.get(status, InternalError)(_lib().sympow_error().decode())
+        text = _lib().sympow_error().decode(errors="replace")  # a path may be any bytes
+        raise _ERRORS.get(status, InternalError)(text)
 
 
 class _Handle:
@@ -258,6 +259,8 @@ def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | 
         return None
     if not isinstance(x, np.ndarray):
         raise TypeError(f"{name} is a {type(x).__name__}, must be a numpy array")
+    if isinstance(x, np.ma.MaskedArray):
+        raise InvalidArgument(f"{name} is a masked array, whose mask no call sees; must be a plain one")
     code, bits = _type_of(name, x.dtype)
     for axis, (size, stride) in enumerate(zip(x.shape, x.strides)):
         if size > 1 and stride % x.itemsize != 0:
@@ -266,6 +269,14 @@ def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | 
     if is_output and not x.flags.writeable:
         raise InvalidArgument(f"{name} is read-only, must be writeable")
     return Tensor.of(x.ctypes.data, code, bits, x.shape, [stride // x.itemsize for stride in x.strides])
+
+
+def _path(path: str | os.PathLike[str]) -> bytes:
+    """The name of a file, which ends at no zero inside."""
+    name = os.fsencode(path)
+    if 0 in name:
+        raise InvalidArgument(f"path is {path!r}, must not hold a null character")
+    return name
 
 
 def _number(name: str, x: Any, bits: int = 64) -> int:
@@ -425,6 +436,8 @@ class Attention:
         """
         if d_state is not None and state is None:
             raise InvalidArgument("d_state is given, but no state")
+        if d_state is not None and (not isinstance(d_state, tuple) or len(d_state) != len(Sums._fields)):
+            raise TypeError(f"d_state is a {type(d_state).__name__}, must be sympow.Sums")
         inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
                       lengths=lengths)
         views = {name: _view(name, x) for name, x in inputs.items()}
@@ -473,7 +486,7 @@ class Attention:
                 adjoint = _Handle("state_gradients", "state_gradients_create", before,
                                   *_references(d_state or (None, None, None)))
             _check(_lib().sympow_attend_vjp(
-                self._handle.pointer, byref(_struct_of(_Inputs, inputs)), byref(d_rows), before,
+                self._handle.pointer, byref(_struct_of(_Inputs, inputs)), *_references([d_rows]), before,
                 None if adjoint is None else adjoint.pointer, byref(_struct_of(_Gradients, gradients)),
                 workspace.pointer, c_void_p(stream)))
             if adjoint is not None and d_state_before is not None:
@@ -580,12 +593,12 @@ class State:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Into a file, which `sympow-attend` reads as well. Raises `BadFile`."""
         with _locked(state=self):
-            _check(_lib().sympow_states_save(self._handle.pointer, os.fsencode(path)))
+            _check(_lib().sympow_states_save(self._handle.pointer, _path(path)))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """From a file of states of the same sizes, type, power and tail. Raises `BadFile`, and is then as it was."""
         with _locked(state=self):
-            _check(_lib().sympow_states_load(self._handle.pointer, os.fsencode(path)))
+            _check(_lib().sympow_states_load(self._handle.pointer, _path(path)))
 
 
 class StateOnDevice(State):

@@ -148,6 +148,20 @@ class Rows(unittest.TestCase):
             self.assertEqual(sympow.attention(q, q, v).shape, (B, T, 2, 3))
             self.assertEqual(sympow.vjp(v, q, q, v).queries.shape, q.shape)
 
+    def test_a_process_that_was_forked_off_calls(self):
+        code = """if True:
+            import os, signal, numpy as np, sympow
+            x = np.random.default_rng(1).standard_normal((4, 40, 4, 4))
+            rows = sympow.attention(x, x, x, threads=4)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                os._exit(not np.array_equal(sympow.attention(x, x, x, threads=4), rows))
+            print("child:", os.waitpid(child, 0)[1])"""
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True,
+                              env=os.environ | {"SYMPOW_C_LIBRARY": sympow._library._name, "PYTHONPATH": str(HERE)})
+        self.assertEqual(done.stdout, "child: 0\n", done.stderr)
+
     def test_threads_of_python_share_an_attention(self):
         batch, attention = Batch(np.float32, T=200), sympow.Attention(threads=1)
         wanted, found = attention(batch.q, batch.k, batch.v), []
@@ -409,6 +423,7 @@ class Mistakes(unittest.TestCase):
         changes = [
             ("queries", list, TypeError, "queries is a list, must be a numpy array"),
             ("keys", lambda x: None, ValueError, "inputs->keys is null"),
+            ("values", np.ma.masked_invalid, ValueError, "values is a masked array, whose mask no call sees"),
             ("keys", lambda x: x.astype(np.float64), ValueError, "inputs->keys is of float64, must be of float32"),
             ("queries", lambda x: x.astype(np.float16), ValueError, "queries is of float16, must be of float32 or"),
             ("queries", lambda x: x.astype(np.int64), ValueError, "inputs->queries: the type has code 0, 64 bits"),
@@ -469,6 +484,7 @@ class Mistakes(unittest.TestCase):
         self.refuse(sympow.ShapeMismatch, r"d_rows: shape\[3\] is 1, must be 3", sympow.vjp, odd[..., :1], odd, odd,
                     odd)
         self.refuse(TypeError, "d_rows is a int", sympow.vjp, 1, odd, odd, odd)
+        self.refuse(ValueError, "d_rows is null", sympow.vjp, None, odd, odd, odd)
 
     def test_states(self):
         batch, attention = Batch(np.float32), sympow.Attention()
@@ -492,6 +508,12 @@ class Mistakes(unittest.TestCase):
         self.refuse(ValueError, "sequence 2, head 0 is not among", state.tokens, 2)
         self.refuse(TypeError, "head is 'a', must be an integer", state.tokens, 0, "a")
         self.refuse(TypeError, "", state.save, 3.5)
+        for use in (state.save, state.load):
+            self.refuse(ValueError, "must not hold a null character", use, "state\0s")
+            self.refuse(sympow.BadFile, "nothing", use, b"/nothing/\xff")
+        for d_state in (tuple(state.read()[:2]), state.read()[0], ()):
+            self.refuse(TypeError, "d_state is a .*, must be sympow.Sums", attention.vjp, batch.dy, batch.q, batch.k,
+                        batch.v, state=state, d_state=d_state)
         arguments = batch.q, batch.k, batch.v
         self.refuse(ValueError, "states is null", attention.decode, *arguments, None)
         self.refuse(ValueError, "states are of power 2 and float32, must be of power 3", sympow.attention, *arguments,
