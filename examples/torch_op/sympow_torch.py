@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import sympow
 import torch
 from torch import Tensor, library
+from torch.autograd import forward_ad
 
 __all__ = ["State", "attention"]
 
@@ -279,6 +280,17 @@ _attend.register_autocast("cpu", torch.float32)
 # ---- what users call ----
 
 
+def _check_tensors(tensors: dict[str, Tensor | None]) -> None:
+    """Raises `TypeError` for what is no tensor, and `NotBuilt` for tangents, which no operator would carry on."""
+    for name, x in tensors.items():
+        if not isinstance(x, Tensor) and (x is not None or name == "queries"):
+            raise TypeError(f"{name} is a {type(x).__name__}, must be a tensor")
+    if forward_ad._current_level >= 0:
+        for name, x in tensors.items():
+            if x is not None and forward_ad.unpack_dual(x).tangent is not None:
+                raise sympow.NotBuilt(f"{name} has a tangent, and there are no derivatives in forward mode")
+
+
 class State(NamedTuple):
     """What later tokens need of earlier ones, for B sequences and Hs heads, as tensors.
 
@@ -321,12 +333,17 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     Raises what `sympow.Attention` and its calls do: `sympow.SympowError`, whose text names the argument, what it is and
     what it must be.
     """
+    if state is not None and not isinstance(state, (tuple, list)):
+        raise TypeError(f"state is a {type(state).__name__}, must be a sympow_torch.State")
+    before = State(None, None) if state is None else State(*state)
+    _check_tensors(dict(zip(_INPUT_NAMES, (queries, keys, values, log_gates, theta, beta, lengths))) | before._asdict())
+    if isinstance(scale, Tensor) and scale.requires_grad:
+        raise sympow.InvalidArgument("scale requires a gradient, and would have none: multiply the queries by it")
     if _is_on_gpu(queries):
         log_gates, theta, beta, lengths = (
             None if x is None else x.to(dtype).contiguous()
             for x, dtype in ((log_gates, torch.float32), (theta, torch.float64), (beta, torch.float32),
                              (lengths, torch.int32)))
-    before = (None, None, None) if state is None else state
     if _is_on_gpu(queries) and state is not None:
         sums, normaliser, angles = before
         if angles is not None and angles.requires_grad and torch.is_grad_enabled():

@@ -264,7 +264,35 @@ class Mistakes(unittest.TestCase):
                     state=State(S.repeat(1, 2, 1, 1)[:, :3], Z.repeat(1, 2, 1)[:, :3]))
         self.refuse(sympow.InvalidArgument, "was built under a rotation", q, k, v, state=batch.state)
         self.refuse(sympow.NotFinite, "sums: entry", q, k, v, state=State(S / 0, Z))
-        self.refuse((RuntimeError, TypeError, ValueError), "", q, [1], v)
+        self.refuse(TypeError, "keys is a list, must be a tensor", q, [1], v)
+        self.refuse(TypeError, "queries is a NoneType, must be a tensor", None, k, v)
+        self.refuse(TypeError, "queries is a ndarray, must be a tensor", array(q), k, v)
+        self.refuse(TypeError, "log_gates is a float, must be a tensor", q, k, v, log_gates=-0.1)
+        self.refuse(TypeError, "normaliser is a float, must be a tensor", q, k, v, state=State(S, 1.0))
+        self.refuse(TypeError, "state is a Tensor, must be a sympow_torch.State", q, k, v, state=S)
+        self.refuse(sympow.InvalidArgument, "scale requires a gradient", q, k, v,
+                    scale=torch.tensor(0.5, requires_grad=True))
+        with torch.no_grad():
+            before = attention(q, k, v, return_state=True)[1]
+            self.assertTrue(torch.equal(attention(q, k, v, state=before), attention(q, k, v, state=before[:2])))
+
+    def test_transforms(self):
+        batch = Batch()
+        with self.assertRaises(RuntimeError):
+            torch.func.grad(lambda q: attention(q, batch.k, batch.v).sum())(batch.q.detach())
+        many, [k, v] = torch.randn(3, *batch.q.shape, dtype=torch.float64), (x.detach() for x in (batch.k, batch.v))
+        mapped = torch.vmap(lambda q: attention(q, k, v))(many)
+        self.assertTrue(torch.equal(mapped, torch.stack([attention(q, k, v) for q in many])))
+
+    def test_forward_mode(self):
+        batch = Batch()
+        with self.assertRaisesRegex(sympow.NotBuilt, "keys has a tangent"):
+            torch.func.jvp(lambda k: attention(batch.q, k, batch.v), (batch.k,), (batch.k,))
+        with torch.autograd.forward_ad.dual_level():
+            attention(batch.q, batch.k, batch.v)
+            dual = torch.autograd.forward_ad.make_dual(batch.state[0], batch.state[0])
+            self.refuse(sympow.NotBuilt, "sums has a tangent", batch.q, batch.k, batch.v,
+                        state=State(dual, *batch.state[1:]))
 
     def test_devices(self):
         meta = torch.empty(1, 2, 3, 4, device="meta")
