@@ -469,3 +469,13 @@ TEST_CASE("arguments of a batch that do not fit are named with their values", "[
     REQUIRE_THROWS_WITH(call(q, k, v, y, {.head = {.diagnostics = &diagnostics}}), contains("gives no diagnostics"));
   });
 }
+
+TEST_CASE("work follows the heads that there are, however many sequences have none", "[attention]") {
+  double number = 0;
+  const auto none = Heads<double>::bthd(&number, Index{1} << 50, 1, 0, 4);
+  Workspaces<double> workspaces;
+  const auto gates = [](Index, Index) { return constant_decay(.5); };
+  REQUIRE_NOTHROW(attend(Power{}, gates, none, none, none, none, workspaces));
+  std::vector<State<double, Power>> states;
+  REQUIRE_NOTHROW(attend(Power{}, gates, none, none, none, states, none, workspaces));
+}

@@ -63,7 +63,7 @@ struct BatchCall {
         raise<ShapeMismatch>(what, " of ", of, " is ", actual, ", must be ", expected, " (that of ", whose, ")");
     };
     const auto lengths = [&](const char* name, const auto& x, const char* other, const auto& y, const char* unless) {
-      for (Index b = 0; b < y.sequences(); ++b)
+      for (Index b = 0; b < std::max(x.sequences_of_other_lengths(), y.sequences_of_other_lengths()); ++b)
         if (x.length(b) != y.length(b))
           raise<ShapeMismatch>("length of sequence ", b, " in ", name, " is ", x.length(b), ", must be ", y.length(b),
                                " (that in ", other, ")", unless);

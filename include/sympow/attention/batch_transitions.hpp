@@ -37,8 +37,8 @@ auto transitions_of(const Transitions& given, Index sequences, Index groups, Ind
     static_assert(Transition<A>, "a callable that gives transitions takes (sequence, head) and returns one");
     std::vector<A> built;
     built.reserve(static_cast<std::size_t>(sequences * groups));
-    for (Index b = 0; b < sequences; ++b)
-      for (Index g = 0; g < groups; ++g) naming_head(b, g * group, group, [&] { built.push_back(given(b, g)); });
+    for (Index n = 0; n < sequences * groups; ++n)
+      naming_head(n / groups, n % groups * group, group, [&] { built.push_back(given(n / groups, n % groups)); });
     return [built = std::move(built)](Index n) -> const A& { return built[static_cast<std::size_t>(n)]; };
   } else {
     static_assert(std::ranges::random_access_range<const Transitions>,

@@ -1,6 +1,8 @@
 // Gradients of all heads of a batch in one call.
 #pragma once
 
+#include <algorithm>
+
 #include <sympow/attention/attention_vjp.hpp>
 #include <sympow/attention/forward_pass.hpp>
 #include <sympow/attention/scan_vjp.hpp>
@@ -47,7 +49,7 @@ struct BatchResults {
     agree("number of sequences of ", dx.sequences(), x.sequences());
     agree("number of heads of ", dx.heads(), x.heads());
     agree("dimension of ", dx.dimension(), x.dimension());
-    for (Index b = 0; b < x.sequences(); ++b)
+    for (Index b = 0; b < std::max(dx.sequences_of_other_lengths(), x.sequences_of_other_lengths()); ++b)
       agree("length of sequence " + std::to_string(b) + " in ", dx.length(b), x.length(b));
   }
 };
@@ -135,24 +137,25 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
       return NoStates{};
   }();
   Index all_tokens = 0;
-  for (Index b = 0; b < B; ++b)
-    for (Index h = 0; h < call.Q.heads(); ++h)
-      naming_head(b, h, call.group, [&] {
-        const A& transition = transition_of(group_of(b, h));
-        const VjpArguments<Scalar> x = arguments_of(b, h);
-        check_vjp_call(transition, x, options);
-        const Index n = group_of(b, h);
-        if constexpr (keeps_states)
-          check_chunked_vjp(feature, transition, x, std::ranges::begin(states.states)[n],
-                            adjoints[static_cast<std::size_t>(n)], options);
-        all_tokens += x.Q.cols();
-        static_cast<void>(known_rows(b, h, x));
-        if constexpr (has_states)
-          if (const auto* head = left_by(b, h, Form::chunked))
-            check_checkpoints(head->checkpoints, feature, transition, x.K, x.V);
-        if (h % call.group == 0)
-          gradients.transitions.push_back(transition.zero_gradient(tokens_of(x.Q, x.K, options.mask)));
-      });
+  for (Index m = 0; m < B * call.Q.heads(); ++m) {
+    const Index b = m / call.Q.heads(), h = m % call.Q.heads();
+    naming_head(b, h, call.group, [&] {
+      const A& transition = transition_of(group_of(b, h));
+      const VjpArguments<Scalar> x = arguments_of(b, h);
+      check_vjp_call(transition, x, options);
+      const Index n = group_of(b, h);
+      if constexpr (keeps_states)
+        check_chunked_vjp(feature, transition, x, std::ranges::begin(states.states)[n],
+                          adjoints[static_cast<std::size_t>(n)], options);
+      all_tokens += x.Q.cols();
+      static_cast<void>(known_rows(b, h, x));
+      if constexpr (has_states)
+        if (const auto* head = left_by(b, h, Form::chunked))
+          check_checkpoints(head->checkpoints, feature, transition, x.K, x.V);
+      if (h % call.group == 0)
+        gradients.transitions.push_back(transition.zero_gradient(tokens_of(x.Q, x.K, options.mask)));
+    });
+  }
   std::vector<double> scales(static_cast<std::size_t>(count));
   const auto chunk_of_scan = [&](Index b, Index h) {
     return scans_back<F, A>

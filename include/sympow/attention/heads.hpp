@@ -109,6 +109,11 @@ class Heads {
     return lengths_ == nullptr ? tokens_ : (*lengths_)[b];
   }
 
+  /// The first sequences, which have all lengths that there are: one where every sequence has T tokens.
+  [[nodiscard]] Index sequences_of_other_lengths() const {
+    return offsets_ == nullptr && lengths_ == nullptr ? std::min<Index>(sequences_, 1) : sequences_;
+  }
+
   /// The tokens of a head, D × T_b. Throws `InvalidArgument` for one that there is not.
   [[nodiscard]] Head head(Index sequence, Index head) const {
     check_exists(sequence, head);

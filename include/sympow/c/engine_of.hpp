@@ -121,7 +121,7 @@ class EngineOf final : public Engine {
     const auto write_tokens = [&](const std::optional<Array>& to, const auto& numbers) {
       if (!to) return;
       const Index heads = to->shape[2];
-      for (Index b = 0; b < in.sequences(); ++b)
+      for (Index b = 0; heads > 0 && b < in.sequences(); ++b)
         for (Index h = 0; h < heads; ++h)
           for (Index t = 0; t < to->shape[1]; ++t) {
             double sum = 0;

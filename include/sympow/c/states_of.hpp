@@ -15,9 +15,8 @@ namespace SYMPOW_NAMESPACE::c {
 
 /// visit(b, h, n) of all states, n = b Hs + h.
 inline void each_state(const StateShape& shape, const auto& visit) {
-  std::size_t n = 0;
-  for (Index b = 0; b < shape.batch; ++b)
-    for (Index h = 0; h < shape.heads; ++h) visit(b, h, n++);
+  for (Index n = 0; n < shape.batch * shape.heads; ++n)
+    visit(n / shape.heads, n % shape.heads, static_cast<std::size_t>(n));
 }
 
 /// Writes what is in a state, or in a gradient of one: e × D, D and d/2 numbers, zeros where there are none.
