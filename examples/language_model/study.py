@@ -31,10 +31,10 @@ TABLES = {
 
 
 def runs_of(study):
-    """Every run, as its options; those of the first seed first."""
-    for seed, model, context in itertools.product(study["seeds"], study["models"], study["contexts"]):
-        for setting in model["settings"]:
-            words = f"{study['options']} {model['options']}".split()
+    """Every run, as its options."""
+    for model in study["models"]:
+        words = f"{study['options']} {model['options']}".split()
+        for seed, context, setting in itertools.product(model["seeds"], model["contexts"], model["settings"]):
             yield {
                 "--gate_bias": "6.9",
                 **dict(zip(words[::2], words[1::2])),
