@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <sympow/core/packed_product.hpp>
+#include <sympow/core/column_product.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -29,8 +29,8 @@ auto strided(X& x) {
 /// aᵀ b of entries side by side, in short sums of packets.
 template <class Scalar>
 Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
-  constexpr Index at_once = PanelProduct<Scalar>::dot_depth;
-  if (size <= at_once) return PanelProduct<Scalar>::dot(size, a, b);
+  constexpr Index at_once = ColumnProduct<Scalar>::dot_depth;
+  if (size <= at_once) return ColumnProduct<Scalar>::dot(size, a, b);
   Index stride = at_once;
   while (stride * short_sum < size) stride *= short_sum;
   Scalar sum(0);
@@ -41,7 +41,7 @@ Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
 /// c ← A b or c += A b in one addition, however deep, for rows of A with their entries side by side.
 template <class Scalar>
 void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
-  for (Index i = PanelProduct<Scalar>::dots(add, rows, depth, A, b, c); i < rows; ++i) {
+  for (Index i = ColumnProduct<Scalar>::dots(add, rows, depth, A, b, c); i < rows; ++i) {
     const Scalar sum = dot_product(A.at(i, 0).data, b, depth);
     store<Scalar>(add, 1, 1, &sum, 1, c.at(i, 0));
   }
@@ -56,11 +56,11 @@ void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scala
     for (Index j = 0; j < cols; ++j) multiply(add, rows, 1, depth, A, B.at(0, j), C.at(0, j));
     return;
   }
-  if (is_column && depth <= PanelProduct<Scalar>::column_depth)
-    return PanelProduct<Scalar>::times_column(add, rows, depth, A.data, A.right, B.data, C.data);
+  if (is_column && depth <= ColumnProduct<Scalar>::column_depth)
+    return ColumnProduct<Scalar>::times_column(add, rows, depth, A.data, A.right, B.data, C.data);
   if (depth <= panel_depth) return PanelProduct<Scalar>::run(add, rows, cols, depth, A, B, C);
   constexpr Index side = 64;  // of a tile that is small enough for the stack
-  Index stride = is_column ? PanelProduct<Scalar>::column_depth : panel_depth;
+  Index stride = is_column ? ColumnProduct<Scalar>::column_depth : panel_depth;
   while (stride * short_sum < depth) stride *= short_sum;
   for (Index j = 0; j < cols; j += side)
     for (Index i = 0; i < rows; i += side) {

@@ -1,0 +1,162 @@
+// Products with one column, and of one column with another.
+#pragma once
+
+#include <algorithm>
+
+#include <sympow/core/packed_product.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// A b and a · b by the vector registers of the processor, as Eigen knows them, and by short sums.
+template <class Scalar>
+class ColumnProduct {
+  using Packet = typename Eigen::internal::packet_traits<Scalar>::type;
+  static constexpr int lanes = Eigen::internal::unpacket_traits<Packet>::size;
+
+ public:
+  /// The depths that sums of sums of sums are enough for.
+  static constexpr Index column_depth = short_sum * panel_depth, dot_depth = panel_depth * lanes;
+
+  /// c ← A b or c += A b for up to `column_depth` columns of A, entries side by side, `right` between columns.
+  static void times_column(bool add, Index rows, Index depth, const Scalar* a, Index right, const Scalar* b,
+                           Scalar* c) {
+    Index i = 0;
+    for (; rows - i >= 4 * lanes; i += 4 * lanes) rows_times_column<4>(add, 4 * lanes, depth, a + i, right, b, c + i);
+    if (rows - i >= 2 * lanes) {
+      rows_times_column<2>(add, 2 * lanes, depth, a + i, right, b, c + i);
+      i += 2 * lanes;
+    }
+    for (; i < rows; i += lanes)
+      rows_times_column<1>(add, std::min<Index>(lanes, rows - i), depth, a + i, right, b, c + i);
+  }
+
+  /// a · b of at most `dot_depth` entries; eight sums at a time hide how long one takes.
+  static Scalar dot(Index depth, const Scalar* a, const Scalar* b) {
+    using namespace Eigen::internal;
+    constexpr int chains = 8;
+    constexpr Index step = chains * lanes;
+    const Index whole = depth / step * step, packets = depth / lanes * lanes;
+    const auto times = [&](Index k, const Packet& sum) __attribute__((always_inline)) {
+      return pmadd(ploadu<Packet>(a + k), ploadu<Packet>(b + k), sum);
+    };
+    Packet sum = pset1<Packet>(Scalar(0));
+    Index k = 0;
+    if (whole > 0) {
+      Packet sums[chains];
+      unrolled<chains>([&](auto n) { sums[n] = sum; });
+      while (k < whole) {
+        Packet terms[chains];
+        unrolled<chains>([&](auto n) { terms[n] = pset1<Packet>(Scalar(0)); });
+        for (const Index end = std::min(whole, k + short_sum * step); k < end; k += step)
+          unrolled<chains>([&](auto n) { terms[n] = times(k + n * lanes, terms[n]); });
+        unrolled<chains>([&](auto n) { sums[n] = padd(sums[n], terms[n]); });
+      }
+      unrolled<chains>([&](auto n) { sum = padd(sum, sums[n]); });
+    }
+    Packet few = pset1<Packet>(Scalar(0));
+    for (; k < packets; k += lanes) few = times(k, few);
+    Scalar rest(0);
+    for (; k < depth; ++k) rest += a[k] * b[k];
+    return predux(padd(sum, few)) + rest;
+  }
+
+  /// c ← A b or c += A b in one addition, however deep, as far as rows of A fill packets: returns how many. Their
+  /// entries lie side by side.
+  static Index dots(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
+    Index i = 0;
+    for (; i + lanes <= rows; i += lanes) {
+      Scalar sums[size_of(lanes)];
+      Eigen::internal::pstoreu(sums, dots_of(depth, A.at(i, 0), b));
+      store<Scalar>(add, lanes, 1, sums, lanes, c.at(i, 0));
+    }
+    return i;
+  }
+
+ private:
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
+  // a_i · b, by packets of every row, whose entries are added up side by side at the end.
+  [[gnu::flatten]] static Packet dots_of(Index depth, Strided<const Scalar*> A, const Scalar* b) {
+    using namespace Eigen::internal;
+    Packet sum = pset1<Packet>(Scalar(0));
+    if (depth > lanes * short_sum) {
+      Index stride = lanes * short_sum;
+      while (stride * short_sum < depth) stride *= short_sum;
+      for (Index k = 0; k < depth; k += stride)
+        sum = padd(sum, dots_of(std::min(stride, depth - k), A.at(0, k), b + k));
+      return sum;
+    }
+    PacketBlock<Packet, lanes> terms;
+    unrolled<lanes>([&](auto i) { terms.packet[i] = sum; });
+    const Index whole = depth / lanes * lanes;
+    for (Index k = 0; k < whole; k += lanes) {
+      const Packet factors = ploadu<Packet>(b + k);
+      unrolled<lanes>(
+          [&](auto i) { terms.packet[i] = pmadd(ploadu<Packet>(A.data + i * A.down + k), factors, terms.packet[i]); });
+    }
+    ptranspose(terms);
+    Scalar rest[size_of(lanes)] = {};
+    for (Index k = whole; k < depth; ++k)
+      for (Index i = 0; i < lanes; ++i) rest[i] += A.data[i * A.down + k] * b[k];
+    unrolled<lanes>([&](auto i) { sum = padd(sum, terms.packet[i]); });
+    return padd(sum, ploadu<Packet>(rest));
+  }
+#pragma GCC diagnostic pop
+
+  // Rows of A that fill so many packets, the last of them perhaps not whole, times a column. Eight short sums at a time
+  // hide how long one takes; each is of neighbours, as in a tile, so that a column has the same bits alone and in B.
+  template <int packets>
+  static void rows_times_column(bool add, Index height, Index depth, const Scalar* a, Index right, const Scalar* b,
+                                Scalar* c) {
+    using namespace Eigen::internal;
+    constexpr int groups = 8 / packets;
+    constexpr Index full = packets * lanes;
+    Packet sums[size_of(packets)];
+    alignas(64) Scalar padded[size_of(short_sum * lanes)];
+    unrolled<packets>([&](auto i) { sums[i] = pset1<Packet>(Scalar(0)); });
+    for (Index begin = 0; begin < depth; begin += panel_depth) {
+      const Index size = std::min(panel_depth, depth - begin);
+      Packet part[size_of(packets)];
+      unrolled<packets>([&](auto i) { part[i] = pset1<Packet>(Scalar(0)); });
+      const auto add_terms = [&]<int some>(std::integral_constant<int, some>, const Scalar* rows, Index distance,
+                                           Index terms_each) __attribute__((always_inline)) {
+        Packet terms[size_of(packets * some)];
+        unrolled<packets * some>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
+        for (Index k = 0; k < terms_each; ++k) {
+          unrolled<some>([&](auto g) {
+            const Packet factor = pset1<Packet>(b[g * short_sum + k]);
+            unrolled<packets>([&](auto i) {
+              Packet& term = terms[packets * g + i];
+              term = pmadd(ploadu<Packet>(rows + g * short_sum * distance + i * lanes), factor, term);
+            });
+          });
+          rows += distance;
+        }
+        b += some * terms_each;
+        unrolled<packets * some>([&](auto j) { part[j % packets] = padd(part[j % packets], terms[j]); });
+        a += some * terms_each * right;
+      };
+      Index k = 0;
+      if (height == full)
+        for (; k + groups * short_sum <= size; k += groups * short_sum)
+          add_terms(std::integral_constant<int, groups>(), a, right, short_sum);
+      for (; k < size; k += short_sum) {
+        const Index terms = std::min(short_sum, size - k);
+        if (height < full) PanelProduct<Scalar>::pack({a, 1, right}, height, full, terms, padded);
+        add_terms(std::integral_constant<int, 1>(), height < full ? padded : a, height < full ? full : right, terms);
+      }
+      unrolled<packets>([&](auto i) { sums[i] = padd(sums[i], part[i]); });
+    }
+    if (height == full) {
+      unrolled<packets>([&](auto i) {
+        Scalar* const target = c + i * lanes;
+        pstoreu(target, add ? padd(ploadu<Packet>(target), sums[i]) : sums[i]);
+      });
+    } else {
+      pstoreu(padded, sums[0]);
+      store<Scalar>(add, height, 1, padded, full, {c, 1, full});
+    }
+  }
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail
