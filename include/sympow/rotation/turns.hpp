@@ -7,6 +7,7 @@
 #include <complex>
 #include <numbers>
 
+#include <sympow/core/blocks.hpp>
 #include <sympow/core/concepts.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -131,15 +132,10 @@ void turn_on(Eigen::Map<Eigen::VectorXd> mu, const double* theta, double beta, P
              Scalar* key) {
   constexpr Index all = angles_at_once;
   const Index pairs = mu.size();
-  for (Index begin = 0; begin < pairs; begin += all) {
-    const Index count = std::min(all, pairs - begin);
+  for_blocks<all>(pairs, [&](Index begin, auto count) {
     alignas(64) double angles[all] = {}, cosines[all], sines[all];
-    double largest = 0;
-    for (Index n = 0; n < count; ++n) {
-      angles[n] = mu[begin + n] + beta * theta[begin + n];
-      largest = std::max(largest, std::abs(angles[n]));
-    }
-    if (largest <= 1000) {  // few turns, of which the two parts are exact
+    for (Index n = 0; n < count; ++n) angles[n] = mu[begin + n] + beta * theta[begin + n];
+    if (Eigen::Array<double, all, 1>::Map(angles).abs().maxCoeff() <= 1000) {  // few turns: two parts are exact
       constexpr double turn = 2 * std::numbers::pi, high = 0x1.921fb5444p2, low = turn - high;
       for (Index n = 0; n < all; ++n) {
         const double turns = nearest_whole(angles[n] * (std::numbers::inv_pi / 2));
@@ -159,7 +155,7 @@ void turn_on(Eigen::Map<Eigen::VectorXd> mu, const double* theta, double beta, P
     const Turns<Scalar> by{turns, cosine, sine};
     turn_columns(query, 1, 0, pairs, pairing, begin, count, by);
     turn_columns(key, 1, 0, pairs, pairing, begin, count, by);
-  }
+  });
 }
 
 }  // namespace detail
