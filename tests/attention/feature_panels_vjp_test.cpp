@@ -167,8 +167,8 @@ TEST_CASE("memory that was reserved is all that is needed", "[attention]") {
   const auto check_kept = [](const auto& feature) {
     detail::PanelMemory<double> memory;
     using F = std::remove_cvref_t<decltype(feature)>;
-    memory.reserve<F>(6, 5, 4);
-    memory.reserve_vjp<F>(6, 7);
+    memory.reserve<F>(6, 9);
+    memory.reserve_vjp<F>(6, 9, 7);
     const auto addresses = [&] {
       return std::array<const double*, 7>{
           memory.tokens(0).data(),   memory.columns(0).data(), memory.panel(0).data(),    memory.prefixes(0).data(),

@@ -1,6 +1,7 @@
 // φ of a segment's queries and keys by panels that never leave the cache.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include <sympow/core/panel.hpp>
@@ -11,6 +12,14 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr Index panel_width = 144;  // entries of φ at a time: whole tiles of a product, and whole short sums
+
+inline constexpr Index strip = 48;  // queries that read a state together: their panel stays in the first cache
+
+/// Entries of φ at a time of keys that are folded together: as many numbers, in whole tiles of a product.
+inline Index fold_width(Index keys) {
+  constexpr Index least = 24;
+  return std::clamp(strip * panel_width / std::max<Index>(keys, 1) / least * least, least, panel_width);
+}
 
 /// Whether φ is quadratic, and z·φ a form whose gradients are products.
 template <class F, class Scalar>
@@ -32,16 +41,19 @@ struct PanelMemory {
   Panel<Scalar> d_features;  ///< D × m, of all entries
   Panel<Scalar> form;        ///< d × d, of the quadratic form of one gradient for all tokens
 
-  /// Memory for so many queries and keys.
+  /// Memory for so many tokens.
   template <class F>
-  void reserve(Index rows, Index queries, Index keys) {
-    const Index all = queries + keys;
-    columns(rows, all);
-    if constexpr (degree_of<F> > 1) tokens(all, rows), panel(all, panel_width), prefixes(all, degree_of<F> - 1);
+  void reserve(Index rows, Index n) {
+    columns(rows, n);
+    if constexpr (degree_of<F> > 1) {
+      tokens(n, rows), prefixes(n, degree_of<F> - 1);
+      panel(std::max(strip * panel_width, n * fold_width(n)));
+    }
   }
-  /// And for the gradients of so many of them.
+  /// And for gradients of so many of them.
   template <class F>
-  void reserve_vjp(Index rows, Index gradients) {
+  void reserve_vjp(Index rows, Index n, Index gradients) {
+    if constexpr (degree_of<F> > 1) panel(n, panel_width);
     d_panel(gradients, degree_of<F> > 1 ? panel_width : rows);
     if constexpr (degree_of<F> > 1) d_tokens(gradients, rows);
     if constexpr (requires { F::vjp_columns(rows); }) d_scratch(gradients, F::vjp_columns(rows));
@@ -64,49 +76,35 @@ class Entries : public Eigen::Map<const Matrix<Scalar>, 0, Eigen::Stride<Dynamic
   Entries(const Scalar* data, Index rows, Index cols, Index down) : Base(data, rows, cols, {1, down}) {}
 };
 
-/// visit(first, Φ, Ψ): some entries of φ of the queries and of the keys, those of the tail first, or all of them
-/// `at_once`: another sum, whose bits are others, and quicker for `few_columns` of queries. The vectors of an embedded
-/// score are φ themselves.
+/// visit(first, Φ): some entries of φ of tokens, those of a tail first; `width` at a time, or all of them at once where
+/// that is 0: another sum for who multiplies by them, and quicker for `few_columns`. The vectors of an embedded score
+/// are φ themselves.
 template <class F, class Scalar>
-void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, bool at_once, MatrixView<Scalar> queries,
+void for_feature_panels(const F& feature, PanelMemory<Scalar>& memory, [[maybe_unused]] Index width,
                         MatrixView<Scalar> tail, MatrixView<Scalar> own,
-                        std::type_identity_t<Visitor<Index, const Entries<Scalar>&, const Entries<Scalar>&>> visit) {
-  const Index d = queries.rows(), earlier = tail.cols(), keys = earlier + own.cols(), all = queries.cols() + keys;
-  const auto visit_columns = [&](MatrixView<Scalar> of_queries, MatrixView<Scalar> of_keys) {
-    visit(0, Entries<Scalar>::of_columns(of_queries), Entries<Scalar>::of_columns(of_keys));
-  };
+                        std::type_identity_t<Visitor<Index, const Entries<Scalar>&>> visit) {
+  const Index d = own.rows(), earlier = tail.cols(), n = earlier + own.cols();
+  const MatrixView<Scalar> columns = earlier > 0 ? memory.columns(d, n) : own;
+  if (earlier > 0) {
+    columns.leftCols(earlier) = tail;
+    columns.rightCols(own.cols()) = own;
+  }
   if constexpr (degree_of<F> == 1) {  // φ(x) = x
-    const MatrixView<Scalar> columns = earlier > 0 ? memory.columns(d, keys) : own;
-    if (earlier > 0) {
-      columns.leftCols(earlier) = tail;
-      columns.rightCols(own.cols()) = own;
-    }
-    visit_columns(queries, columns);
-  } else if (at_once) {
-    const auto features = memory.features(feature.dimension(d), all);
-    Index first = 0;
-    for (const MatrixView<Scalar>& some : {queries, tail, own}) {
-      if (some.cols() > 0) feature.embed(some, features.middleCols(first, some.cols()));
-      first += some.cols();
-    }
-    visit_columns(features.leftCols(queries.cols()), features.rightCols(keys));
+    visit(0, Entries<Scalar>::of_columns(columns));
   } else {
-    auto tokens = memory.tokens(all, d);
-    set_copy(tokens.topRows(queries.cols()), queries.transpose());
-    set_copy(tokens.middleRows(queries.cols(), earlier), tail.transpose());
-    set_copy(tokens.bottomRows(own.cols()), own.transpose());
-    const auto visit_both = [&](Index first, MatrixView<const Scalar> features) {
-      visit(first, Entries<Scalar>(features.topRows(queries.cols())), Entries<Scalar>(features.bottomRows(keys)));
-    };
-    if constexpr (requires { feature.embed_by_panels(tokens, tokens, tokens, visit_both); }) {
-      auto panel = memory.panel(all, panel_width), prefixes = memory.prefixes(all, degree_of<F> - 1);
-      feature.embed_by_panels(tokens, panel, prefixes, visit_both);
-    } else {
-      auto columns = memory.columns(d, all), features = memory.features(feature.dimension(d), all);
-      set_copy(columns, tokens.transpose());
-      feature.embed(columns, features);
-      visit_columns(features.leftCols(queries.cols()), features.rightCols(keys));
-    }
+    const auto visit_panel = [&](Index first, MatrixView<const Scalar> some) { visit(first, Entries<Scalar>(some)); };
+    if constexpr (requires(MatrixView<Scalar> x) { feature.embed_by_panels(x, x, x, visit_panel); })
+      if (width > 0) {
+        constexpr Index least =
+            2;  // entries of a token alone must not lie side by side: their sum would be another one
+        auto tokens = memory.tokens(n, d), panel = memory.panel(std::max(n, least), width).topRows(n),
+             prefixes = memory.prefixes(n, degree_of<F> - 1);
+        set_copy(tokens, columns.transpose());
+        return feature.embed_by_panels(tokens, panel, prefixes, visit_panel);
+      }
+    const auto features = memory.features(feature.dimension(d), n);
+    feature.embed(columns, features);
+    visit(0, Entries<Scalar>::of_columns(features));
   }
 }
 

@@ -21,11 +21,11 @@ struct FoldMemory {
   Panel<double> channels, monomials;
   Panel<Scalar> weights, weighted;
 
-  /// Memory for so many queries and keys, and D entries of φ.
+  /// Memory for so many keys, and D entries of φ.
   template <class F>
-  void reserve(Index rows, Index value_rows, Index dimension, Index queries, Index keys, bool channels_decay) {
-    panels.template reserve<F>(rows, queries, keys);
-    panels.features(dimension, std::min(few_columns, queries + keys));
+  void reserve(Index rows, Index value_rows, Index dimension, Index keys, bool channels_decay) {
+    panels.template reserve<F>(rows, keys);
+    panels.features(dimension, std::min(few_columns, keys));
     weights(keys), weighted(value_rows, keys);
     if (channels_decay) channels(rows, 2), monomials(dimension, 2);
   }
@@ -121,14 +121,12 @@ struct FoldedSums {
   }
 
   /// What is owed goes into the sums, and then keys do: those of a tail, which decay by e^since_tail on their way, and
-  /// a segment's own. read(first, Φ) sees some entries of φ of the queries before that, while these columns of S are
-  /// near.
+  /// a segment's own.
   ///
   ///     L ← max(L + log2 γ, log2 (b_j ‖φ(k_j)‖)),   S ← 2^{(M - M') + log2 γ} S + Σ_j 2^{log2 b_j - M'} v_j φ(k_j)ᵀ
   template <class F>
-  void absorb(const F& feature, FoldMemory<Scalar>& memory, MatrixView<Scalar> queries, const Keys<Scalar>& tail,
-              const LogDecay& since_tail, const Keys<Scalar>& own, const LogDecay& since_own,
-              Visitor<Index, const Entries<Scalar>&> read) {
+  void absorb(const F& feature, FoldMemory<Scalar>& memory, const Keys<Scalar>& tail, const LogDecay& since_tail,
+              const Keys<Scalar>& own, const LogDecay& since_own) {
     constexpr int degree = degree_of<F>;
     const Index m = tail.size(), n = own.size();
     const double owed = slowest_decay<degree>();
@@ -144,14 +142,12 @@ struct FoldedSums {
     scale_columns<Scalar>(own.values, weights.tail(n), weighted.rightCols(n));
     const auto decay =
         forgetting(feature, S.cols(), memory, empty() ? 0 : weight_of(owed, exponent() - next_exponent), log_channels);
-    const bool few = queries.cols() == 0 && m + n <= few_columns;
-    for_feature_panels(feature, memory.panels, few, queries, tail.vectors, own.vectors,
-                       [&](Index first, const Entries<Scalar>& of_queries, const Entries<Scalar>& of_keys) {
-                         read(first, of_queries);
-                         const Index size = of_keys.cols();
+    for_feature_panels(feature, memory.panels, m + n <= few_columns ? 0 : fold_width(m + n), tail.vectors, own.vectors,
+                       [&](Index first, const Entries<Scalar>& features) {
+                         const Index size = features.cols();
                          forget(decay, first, size);
-                         add_product(MatrixView<Scalar>(S).middleCols(first, size), weighted, of_keys);
-                         add_product(ColumnView<Scalar>(Z).segment(first, size), of_keys.transpose(), weights);
+                         add_product(MatrixView<Scalar>(S).middleCols(first, size), weighted, features);
+                         add_product(ColumnView<Scalar>(Z).segment(first, size), features.transpose(), weights);
                        });
     absorb_weights<degree>(decay.factor, tail, own, weights, memory.channels);
     L = next;

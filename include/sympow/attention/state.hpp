@@ -215,7 +215,7 @@ void StateOperations<Scalar, F>::fold(const F& feature, StateContent<Scalar>& st
     const Keys<Scalar> keys = tail_memory.keys(feature, state.tail);
     const Index rows = keys.vectors.rows();
     const auto nothing = Keys<Scalar>::none(rows, state.sums.S.rows());
-    state.sums.absorb(feature, memory, nothing.vectors, keys, {}, nothing, {}, [](Index, const Entries<Scalar>&) {});
+    state.sums.absorb(feature, memory, keys, {}, nothing, {});
     state.tail.clear();
   }
 }

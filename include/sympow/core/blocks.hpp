@@ -57,6 +57,31 @@ void set_entrywise_product(Scalar* y, const Scalar* a, Scalar factor, const Scal
   for (; i < size; ++i) y[i] = a[i] * (b[i] * factor);
 }
 
+/// y_k ← a ⊙ x_k for columns k = 0 … count - 1 of n numbers, the first of them `factor` times as above: a stays in
+/// registers, 48 numbers of it at a time.
+template <class Scalar>
+void set_entrywise_products(Scalar* y, Index y_stride, const Scalar* a, Scalar factor, const Scalar* x, Index x_stride,
+                            Index n, Index count) {
+  using Block = Eigen::Array<Scalar, 16, 1>;
+  Index i = 0;
+  for (; i + 48 <= n; i += 48) {
+    const Block a0 = Block::Map(a + i), a1 = Block::Map(a + i + 16), a2 = Block::Map(a + i + 32);
+    Scalar* target = y + i;
+    const Scalar* source = x + i;
+    Block::Map(target) = a0 * (Block::Map(source) * factor);
+    Block::Map(target + 16) = a1 * (Block::Map(source + 16) * factor);
+    Block::Map(target + 32) = a2 * (Block::Map(source + 32) * factor);
+    for (Index k = 1; k < count; ++k) {
+      target += y_stride, source += x_stride;
+      Block::Map(target) = a0 * Block::Map(source);
+      Block::Map(target + 16) = a1 * Block::Map(source + 16);
+      Block::Map(target + 32) = a2 * Block::Map(source + 32);
+    }
+  }
+  for (Index k = 0; k < count && i < n; ++k)
+    set_entrywise_product(y + k * y_stride + i, a + i, k == 0 ? factor : Scalar(1), x + k * x_stride + i, n - i);
+}
+
 /// y_i += x_i.
 template <class Scalar>
 void add_entries(Scalar* y, const Scalar* x, Index size) {

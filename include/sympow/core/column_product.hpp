@@ -22,7 +22,10 @@ class ColumnProduct {
                            Scalar* c) {
     Index i = 0;
     for (; rows - i >= 4 * lanes; i += 4 * lanes) rows_times_column<4>(add, 4 * lanes, depth, a + i, right, b, c + i);
-    if (rows - i >= 2 * lanes) {
+    if (rows - i >= 3 * lanes) {  // a strip
+      rows_times_column<3>(add, 3 * lanes, depth, a + i, right, b, c + i);
+      i += 3 * lanes;
+    } else if (rows - i >= 2 * lanes) {
       rows_times_column<2>(add, 2 * lanes, depth, a + i, right, b, c + i);
       i += 2 * lanes;
     }
@@ -60,48 +63,49 @@ class ColumnProduct {
     return predux(padd(sum, few)) + rest;
   }
 
-  /// c ← A b or c += A b in one addition, however deep, as far as rows of A fill packets: returns how many. Their
-  /// entries lie side by side.
-  static Index dots(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
+  /// c ← A b or c += A b in one addition, however deep, for rows of A with their entries side by side. The bits of a
+  /// row do not depend on how many others there are.
+  static void dots(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
     Index i = 0;
-    for (; i + lanes <= rows; i += lanes) {
-      Scalar sums[size_of(lanes)];
-      Eigen::internal::pstoreu(sums, dots_of(depth, A.at(i, 0), b));
-      store<Scalar>(add, lanes, 1, sums, lanes, c.at(i, 0));
-    }
-    return i;
+    const auto some = [&]<int count>(std::integral_constant<int, count>) {
+      for (; i + count <= rows; i += count) {
+        Scalar sums[size_of(count)];
+        dots_of<count>(depth, A.at(i, 0), b, sums);
+        store<Scalar>(add, count, 1, sums, count, c.at(i, 0));
+      }
+    };
+    some(std::integral_constant<int, lanes>());
+    if constexpr (lanes > 2) some(std::integral_constant<int, lanes / 2>());
+    some(std::integral_constant<int, 1>());
   }
 
  private:
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
-  // a_i · b, by packets of every row, whose entries are added up side by side at the end.
-  [[gnu::flatten]] static Packet dots_of(Index depth, Strided<const Scalar*> A, const Scalar* b) {
+  // sums_i ← a_i · b of so many rows, by packets of each, which are added up at the end.
+  template <int rows>
+  [[gnu::flatten]] static void dots_of(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
     using namespace Eigen::internal;
-    Packet sum = pset1<Packet>(Scalar(0));
     if (depth > lanes * short_sum) {
       Index stride = lanes * short_sum;
       while (stride * short_sum < depth) stride *= short_sum;
-      for (Index k = 0; k < depth; k += stride)
-        sum = padd(sum, dots_of(std::min(stride, depth - k), A.at(0, k), b + k));
-      return sum;
+      std::fill_n(sums, rows, Scalar(0));
+      for (Index k = 0; k < depth; k += stride) {
+        Scalar some[size_of(rows)];
+        dots_of<rows>(std::min(stride, depth - k), A.at(0, k), b + k, some);
+        for (Index i = 0; i < rows; ++i) sums[i] += some[i];
+      }
+      return;
     }
-    PacketBlock<Packet, lanes> terms;
-    unrolled<lanes>([&](auto i) { terms.packet[i] = sum; });
+    Packet terms[size_of(rows)];
+    unrolled<rows>([&](auto i) { terms[i] = pset1<Packet>(Scalar(0)); });
     const Index whole = depth / lanes * lanes;
     for (Index k = 0; k < whole; k += lanes) {
       const Packet factors = ploadu<Packet>(b + k);
-      unrolled<lanes>(
-          [&](auto i) { terms.packet[i] = pmadd(ploadu<Packet>(A.data + i * A.down + k), factors, terms.packet[i]); });
+      unrolled<rows>([&](auto i) { terms[i] = pmadd(ploadu<Packet>(A.data + i * A.down + k), factors, terms[i]); });
     }
-    ptranspose(terms);
-    Scalar rest[size_of(lanes)] = {};
+    unrolled<rows>([&](auto i) { sums[i] = predux(terms[i]); });
     for (Index k = whole; k < depth; ++k)
-      for (Index i = 0; i < lanes; ++i) rest[i] += A.data[i * A.down + k] * b[k];
-    unrolled<lanes>([&](auto i) { sum = padd(sum, terms.packet[i]); });
-    return padd(sum, ploadu<Packet>(rest));
+      for (Index i = 0; i < rows; ++i) sums[i] += A.data[i * A.down + k] * b[k];
   }
-#pragma GCC diagnostic pop
 
   // Rows of A that fill so many packets, the last of them perhaps not whole, times a column. Eight short sums at a time
   // hide how long one takes; each is of neighbours, as in a tile, so that a column has the same bits alone and in B.

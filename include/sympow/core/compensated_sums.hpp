@@ -10,7 +10,7 @@ namespace SYMPOW_NAMESPACE::detail {
 /// time, and enter the rows by an addition that keeps what its rounding loses.
 template <class Scalar>
 class CompensatedSums {
-  static constexpr Index at_once = 4;  // contributions
+  static constexpr Index at_once = 4, panels_at_once = 16;  // contributions
 
  public:
   /// Memory for so many rows.
@@ -22,7 +22,8 @@ class CompensatedSums {
   /// Rows without any contribution; without denominators unless they `divide`.
   void reset(Index value_rows, Index rows, bool divides) {
     e_ = value_rows;
-    n_ = rows;
+    n_ = count_ = rows;
+    first_ = 0;
     divides_ = divides;
     pending_ = settled_ = 0;
     last_ = 0;
@@ -43,11 +44,20 @@ class CompensatedSums {
   /// The next contribution is whole.
   void end_contribution() { ++pending_; }
 
-  /// The contribution S φ and Z φ of some entries of φ, n × entries.
+  /// What follows is read by `count` rows from the first on: strips of rows one after the other, of which each is given
+  /// as many contributions. Nothing is pending.
+  void begin_strip(Index first, Index count) {
+    if (first == 0) settled_before_ = settled_;
+    first_ = first;
+    count_ = count;
+    pending_ = 0;
+    settled_ = settled_before_;
+  }
+  /// The contribution S φ and Z φ of some entries of φ, rows × entries.
   template <class Features>
   void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Features& features) {
-    add(partial_(e_, n_), S, features.transpose());
-    if (divides_) add(partial_denominators_(n_), features, Z);
+    add(partial_(e_, n_).middleCols(first_, count_), S, features.transpose());
+    if (divides_) add(partial_denominators_(n_).segment(first_, count_), features, Z);
     ++pending_;
   }
 
@@ -55,14 +65,19 @@ class CompensatedSums {
   void settle_some(Scalar factor) {
     if (pending_ >= at_once) settle(factor);
   }
+  void settle_panels(Scalar factor) {
+    if (pending_ >= panels_at_once) settle(factor);
+  }
   /// The same for those that are left.
   void settle(Scalar factor) {
     if (pending_ == 0) return;
-    settle(sums_, residues_, factor, partial_, e_ * n_);
+    settle(sums_, residues_, factor, partial_, e_);
     settle_denominators(factor);
   }
   /// The same for the last ones, before the rows are read.
   void finish(Scalar factor) {
+    first_ = 0;
+    count_ = n_;
     if (pending_ == 0 || settled_ != 1) return settle(factor);
     last_ = factor;  // numerators are added on the way out
     settle_denominators(factor);
@@ -96,21 +111,23 @@ class CompensatedSums {
   }
 
   void settle_denominators(Scalar factor) {
-    if (divides_) settle(denominators_, denominator_residues_, factor, partial_denominators_, n_);
+    if (divides_) settle(denominators_, denominator_residues_, factor, partial_denominators_, 1);
     pending_ = 0;
     ++settled_;
   }
 
-  // The first contribution needs no residue, the second has none before it.
-  void settle(Panel<Scalar>& sums, Panel<Scalar>& residues, Scalar factor, Panel<Scalar>& partial, Index size) const {
-    if (settled_ == 0 && factor == Scalar(1)) return std::swap(sums, partial);
+  // So many numbers a row. The first contribution needs no residue, the second has none before it.
+  void settle(Panel<Scalar>& sums, Panel<Scalar>& residues, Scalar factor, Panel<Scalar>& partial, Index each) const {
+    if (settled_ == 0 && factor == Scalar(1) && count_ == n_) return std::swap(sums, partial);
+    const auto strip = [&](Panel<Scalar>& panel) { return panel(each * n_).segment(each * first_, each * count_); };
     if (settled_ == 0)
-      sums(size) = factor * partial(size);
+      strip(sums) = factor * strip(partial);
     else
-      add_compensated(sums(size), residues(size), factor, partial(size), settled_ == 1);
+      add_compensated(strip(sums), strip(residues), factor, strip(partial), settled_ == 1);
   }
 
-  Index e_ = 0, n_ = 0, pending_ = 0, settled_ = 0;
+  Index e_ = 0, n_ = 0, pending_ = 0, settled_ = 0, settled_before_ = 0;
+  Index first_ = 0, count_ = 0;  // of the strip
   bool divides_ = true;
   Scalar last_ = 0;  // what the numerators that are still pending are multiplied by
   Panel<Scalar> partial_, sums_, residues_;

@@ -41,10 +41,7 @@ Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
 /// c ← A b or c += A b in one addition, however deep, for rows of A with their entries side by side.
 template <class Scalar>
 void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
-  for (Index i = ColumnProduct<Scalar>::dots(add, rows, depth, A, b, c); i < rows; ++i) {
-    const Scalar sum = dot_product(A.at(i, 0).data, b, depth);
-    store<Scalar>(add, 1, 1, &sum, 1, c.at(i, 0));
-  }
+  ColumnProduct<Scalar>::dots(add, rows, depth, A, b, c);
 }
 
 /// C ← A B or C += A B in one addition, however deep.

@@ -108,6 +108,11 @@ class SymmetricPowerPrefixes {
   void append(Scalar* target, int level, Index i, int run) const {
     set_entrywise_product(target, (*this)[level], factor(run), x_.col(i).data(), x_.rows());
   }
+  /// The same for i, i + 1, …, one column after the other, of which the first ends a run.
+  void append(MatrixView<Scalar> targets, int level, Index i, int run) const {
+    set_entrywise_products(targets.data(), targets.outerStride(), (*this)[level], factor(run), x_.col(i).data(),
+                           x_.outerStride(), x_.rows(), targets.cols());
+  }
 
  private:
   MatrixView<const Scalar> x_;
@@ -129,7 +134,7 @@ class SymmetricPowerPanels {
 
   void enter(int level, Index i, int run) { prefixes_.enter(level, i, run); }
   void leaves(Index first, Index i, Index count, int run) {
-    for (Index k = 0; k < count; ++k) prefixes_.append(panel_.col(first + k).data(), P - 2, i + k, k == 0 ? run : 1);
+    prefixes_.append(panel_.middleCols(first, count), P - 2, i, run);
   }
   void leave(int, Index, int) {}
 

@@ -132,9 +132,10 @@ class CommonScaleRows final : public Rows<Scalar> {
     has_noise_ = true;
     ends_.add_read(A, exponent, queries, between);
   }
+  void begin_strip(Index first, Index count) override { sums_.begin_strip(first, count); }
   void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) override {
     sums_.add_read(S, Z, features);
-    sums_.settle_some(factor_);
+    sums_.settle_panels(factor_);
   }
 
   void finish(const Queries<Scalar>& queries) override {

@@ -27,7 +27,9 @@ class Rows {
   /// exponent.
   virtual void begin_read(double exponent, double A, ColumnView<const double> noise, const Queries<Scalar>& queries,
                           const LogDecay& between) = 0;
-  /// Some entries of φ(q), and the same columns of S and entries of Z.
+  /// By `count` rows from the first on, then by those that follow.
+  virtual void begin_strip(Index first, Index count) = 0;
+  /// Some entries of φ of their queries, and the same columns of S and entries of Z.
   virtual void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) = 0;
 
   /// All is added.

@@ -67,7 +67,7 @@ class StateEngine final : SegmentEngine<Scalar, F> {
     reader_.reserve(n);
     memory_.tail.reserve(rows, longest);
     memory_.tail_logits(longest, n);
-    memory_.fold.template reserve<F>(rows, e, sums_.S.cols(), n, longest + n, action_ == KeyAction::scale);
+    memory_.fold.template reserve<F>(rows, e, sums_.S.cols(), longest + n, action_ == KeyAction::scale);
     memory_.noise(n), memory_.lengths(n), memory_.channels(call_.Q.rows());
     call_.state.interrupted = true;  // until the call is done
   }
@@ -92,8 +92,6 @@ class StateEngine final : SegmentEngine<Scalar, F> {
     if (call_.reads)
       tail_keys_.emplace(memory_.tail.direct_keys(feature_, tail_, call_.options.diagnostics != nullptr));
   }
-
-  MatrixView<Scalar> none() { return {nullptr, loader_.vector_rows(), 0}; }
 
   // The decay of the sums over a segment, without its scalar gates: of the channel that forgets least.
   double slowest_channel_over(Segment segment) {
@@ -134,18 +132,11 @@ class StateEngine final : SegmentEngine<Scalar, F> {
     return sums_.empty();
   }
 
-  // Reads the sums, on the way of a fold where there is one, takes the tokens, and writes.
+  // Reads the sums, takes the tokens, and writes.
   void complete(Rows<Scalar>& rows) override {
-    const bool takes = call_.takes() && Base::is_last_head();
-    const bool on_the_way =
-        takes && reader_.by_panels() && !tail_.has_room_for(loader_.segment().size) && action_ != KeyAction::mix;
     const Queries<Scalar> queries = loader_.queries();
-    const bool reads = reader_.begin(rows, queries, loader_.first());
-    if (reads && !on_the_way) reader_.read_all(rows, queries.vectors);
-    if (takes)
-      take_keys(reads && on_the_way ? queries.vectors : none(), [&](Index first, const Entries<Scalar>& features) {
-        if (reads && on_the_way) reader_.read(rows, first, features);
-      });
+    if (reader_.begin(rows, queries, loader_.first())) reader_.read_all(rows, queries.vectors);
+    if (call_.takes() && Base::is_last_head()) take_keys();
     write(rows);
     if (!Base::is_last_head()) undo(0);
   }
@@ -165,7 +156,7 @@ class StateEngine final : SegmentEngine<Scalar, F> {
 
   // All that the state holds undergoes what the loaded segment does to it, and its tokens go into the tail, or with it
   // into the sums.
-  void take_keys(MatrixView<Scalar> queries, Visitor<Index, const Entries<Scalar>&> read) {
+  void take_keys() {
     const Segment own = loader_.segment();
     const Keys<Scalar> keys = loader_.keys();
     const bool folds = !tail_.has_room_for(own.size);
@@ -182,14 +173,13 @@ class StateEngine final : SegmentEngine<Scalar, F> {
       return tail_.append(loader_.plain_keys(), keys, loader_.rest());
     }
     tail_.forget(0, log_a, degree);  // the gates go into all keys
-    sums_.absorb(feature_, memory_.fold, queries, memory_.tail.keys(feature_, tail_), total, keys, loader_.rest(),
-                 read);
+    sums_.absorb(feature_, memory_.fold, memory_.tail.keys(feature_, tail_), total, keys, loader_.rest());
     tail_.clear();
   }
 
   void take_unread(Segment segment) override {
     load(segment);
-    take_keys(none(), [](Index, const Entries<Scalar>&) {});
+    take_keys();
   }
 
   // Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.

@@ -17,8 +17,6 @@ class SumsReader {
   /// The most queries at a time. Whether they are so few that φ is made one by one is said by this alone: the bits of a
   /// row must not depend on where its segment is cut.
   void reserve(Index queries) { few_ = queries <= few_columns; }
-  /// Whether they may be read by the panels of a fold.
-  [[nodiscard]] bool by_panels() const { return !few_; }
 
   /// Whether there are sums to read; the queries are then where these are. Nothing is forgotten yet but what is owed
   /// and e^since.
@@ -42,19 +40,19 @@ class SumsReader {
     return true;
   }
 
-  /// Some columns of S and entries of Z with those of φ of the queries.
-  void read(Rows<Scalar>& rows, Index first, const Entries<Scalar>& features) const {
-    const Index size = features.cols();
-    rows.add_read(MatrixView<const Scalar>(sums_.S).middleCols(first, size),
-                  ColumnView<const Scalar>(sums_.Z).segment(first, size), features);
-  }
-
-  /// All of them.
+  /// All of them, by strips of queries.
   void read_all(Rows<Scalar>& rows, MatrixView<Scalar> queries) const {
     const MatrixView<Scalar> none(nullptr, queries.rows(), 0);
-    for_feature_panels(
-        feature_, memory_.fold.panels, few_, queries, none, none,
-        [&](Index first, const Entries<Scalar>& features, const Entries<Scalar>&) { read(rows, first, features); });
+    for (Index i = 0, n = 0; i < queries.cols(); i += n) {
+      n = std::min(strip, queries.cols() - i);
+      rows.begin_strip(i, n);
+      for_feature_panels(feature_, memory_.fold.panels, few_ ? 0 : panel_width, none, queries.middleCols(i, n),
+                         [&](Index first, const Entries<Scalar>& features) {
+                           const Index size = features.cols();
+                           rows.add_read(MatrixView<const Scalar>(sums_.S).middleCols(first, size),
+                                         ColumnView<const Scalar>(sums_.Z).segment(first, size), features);
+                         });
+    }
   }
 
  private:

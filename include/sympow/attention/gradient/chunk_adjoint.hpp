@@ -35,8 +35,8 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
   void reserve(Index n) {
     const Index e = call_.V.rows(), D = H_.S.cols(), rows = loader_.vector_rows();
     Base::reserve(n);
-    memory_.fold.template reserve<F>(rows, e, D, n, n, action_ == KeyAction::scale);
-    memory_.fold.panels.template reserve_vjp<F>(rows, n);
+    memory_.fold.template reserve<F>(rows, e, D, 2 * n, action_ == KeyAction::scale);
+    memory_.fold.panels.template reserve_vjp<F>(rows, 2 * n, n);
     memory_.channels(call_.K.rows()), own_.monomials(action_ == KeyAction::scale ? D : 0);
     if (action_ == KeyAction::mix) mixed_.reserve();
   }

@@ -174,8 +174,7 @@ class ChunkedAdjoint final : ChunkAdjoint<Scalar, F> {
       }
     const auto none = Keys<Scalar>::none(keys.vectors.rows(), call_.V.rows());
     state.sums.forget(loader_.total().high, loader_.log_channels(s, memory_.log_channels));
-    state.sums.absorb(feature_, memory_.fold, none.vectors, none, {}, keys, loader_.rest(),
-                      [](Index, const Entries<Scalar>&) {});
+    state.sums.absorb(feature_, memory_.fold, none, {}, keys, loader_.rest());
   }
 
   void load(const StateAt<Scalar>& before, Index n) {
