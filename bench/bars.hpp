@@ -209,8 +209,11 @@ inline void report_ratio(benchmark::State& bench, const std::string& name, Times
 }
 
 /// Useful operations as a share of what the core's multiply-adds could do in the same time.
+inline double share(Times times, double operations) {
+  return operations / times.own * times.peak / FmaPeak::operations;
+}
 inline std::string share_of_peak(Times times, double operations) {
-  return text("%.2f of the FMA peak", operations / times.own * times.peak / FmaPeak::operations);
+  return text("%.2f of the FMA peak", share(times, operations));
 }
 
 /// Useful operations a second, against those of the product.
@@ -221,6 +224,18 @@ inline void report_operations(benchmark::State& bench, const std::string& name, 
   times.reference *= operations / Product::operations;
   report_ratio(bench, name, times, "the product rate", at_least,
                text("%.0f GFLOP/s, ", rate) + share_of_peak(times, operations) + (note.empty() ? "" : "; ") + note);
+}
+
+/// Useful operations as a share of the core's peak, which is the bar; beside it the rate of the product.
+inline void report_share(benchmark::State& bench, const std::string& name, Times times, double operations,
+                         double at_least, const std::string& note) {
+  const double rate = operations / times.own, of_peak = share(times, operations);
+  bench.counters["useful GFLOP/s"] = rate / 1e9;
+  bench.counters["ratio"] = of_peak;
+  enter({name, text("%.2f", of_peak), text("at least %.2f of the FMA peak", at_least), of_peak >= at_least,
+         text("%.0f GFLOP/s, %.2f of the product rate; ", rate / 1e9, rate * times.reference / Product::operations) +
+             note,
+         of_peak, at_least});
 }
 
 /// Bytes written a second, against those of moving as many.
