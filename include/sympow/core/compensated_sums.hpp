@@ -119,11 +119,11 @@ class CompensatedSums {
   // So many numbers a row. The first contribution needs no residue, the second has none before it.
   void settle(Panel<Scalar>& sums, Panel<Scalar>& residues, Scalar factor, Panel<Scalar>& partial, Index each) const {
     if (settled_ == 0 && factor == Scalar(1) && count_ == n_) return std::swap(sums, partial);
-    const auto strip = [&](Panel<Scalar>& panel) { return panel(each * n_).segment(each * first_, each * count_); };
+    const auto some = [&](Panel<Scalar>& panel) { return panel(each * n_).segment(each * first_, each * count_); };
     if (settled_ == 0)
-      strip(sums) = factor * strip(partial);
+      some(sums) = factor * some(partial);
     else
-      add_compensated(strip(sums), strip(residues), factor, strip(partial), settled_ == 1);
+      add_compensated(some(sums), some(residues), factor, some(partial), settled_ == 1);
   }
 
   Index e_ = 0, n_ = 0, pending_ = 0, settled_ = 0, settled_before_ = 0;
