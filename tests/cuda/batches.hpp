@@ -77,12 +77,15 @@ struct TokenBuffers {
         level(index(count)),
         inverse(index(count)),
         to_end(index(count)),
-        reset(index(count)) {}
-  TokenArrays arrays() { return {sum, key, level, inverse, to_end, reset}; }
+        reset(index(count)),
+        mass(index(count)) {}
+  TokenArrays arrays() { return {sum, key, level, inverse, to_end, reset, {}}; }
+  TokenArrays with_mass() { return {sum, key, level, inverse, to_end, reset, mass}; }
 
   host::Buffer<double> sum, key, level;
   host::Buffer<float> inverse, to_end;
   host::Buffer<std::int32_t> reset;
+  host::Buffer<float> mass;
 };
 
 /// ChunkArrays of all slots and state heads.

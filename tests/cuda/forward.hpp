@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention/attention.hpp"
+#include "attention/linear_attention.hpp"
 #include "batches.hpp"
 #include "levels/levels.hpp"
 #include "paths/paths.hpp"
@@ -153,6 +153,8 @@ struct Forward {
   host::Buffer<T> prefix_sums, prefix_normaliser, prefix_rest;
   host::Buffer<double> paths, begin;  // of rotary, as the next
   host::Buffer<T> turned;
+  static constexpr bool is_linear = goes_along<T, P, d>;  // rows with states, by LinearAttention
+  bool by_pairs = false;                                  // by Attention in any case
   Global<float> whole = {};  // normalisers of states as gradients read them, in place of `prefix_normaliser`
 
   explicit Forward(Arrays<T, d>& arrays, int first = 0, int end = 1 << 30)
@@ -174,7 +176,9 @@ struct Forward {
   /// The quadratic form: no states, so a chunk must hold a whole sequence.
   host::Report run_quadratic(const host::Options& options) {
     host::Report report = weights(options, nullptr, nullptr);
+    by_pairs = true;
     join(report, attention(options, false));
+    by_pairs = false;
     return report;
   }
   host::Report run(const host::Options& options, StateBuffers* initial = nullptr, StateBuffers* final = nullptr) {
@@ -215,8 +219,8 @@ struct Forward {
     join(report, launch<Weights<T>>(Weights<T>::blocks(batch.sequences(), heads()),
                                     {x.keys.template rows<const T>(from),
                                      x.how.log_gate ? x.gates.template rows<const float>(from) : Rows<const float>{},
-                                     batch.sequences(), heads(), d, P, tokens.arrays(), chunks.arrays(), rotary(),
-                                     dense<T>(turned, d)},
+                                     batch.sequences(), heads(), d, P, is_linear ? tokens.with_mass() : tokens.arrays(),
+                                     chunks.arrays(), rotary(), dense<T>(turned, d)},
                                     options));
     return report;
   }
@@ -245,15 +249,20 @@ struct Forward {
   }
   template <Products products>
   host::Report attention(const host::Options& options, bool has_state) {
+    if constexpr (is_linear)
+      if (!by_pairs) return rows<LinearAttention<T, d>>(options, has_state);
+    return rows<Attention<T, P, d, products>>(options, has_state);
+  }
+  template <class Kernel>
+  host::Report rows(const host::Options& options, bool has_state) {
     const double scale = x.how.scale;
-    using Kernel = Attention<T, P, d, products>;
     return launch<Kernel>(
         Kernel::blocks(batch.sequences(), heads(), x.how.e),
         {x.queries.template rows<const T>(from), keys(), x.values.template rows<const T>(from),
-         x.rows.template rows<T>(from), x.condition.template rows<float>(from), tokens.arrays(), chunks.arrays(),
-         prefixes(), batch.sequences(), heads(), x.how.e, has_state, x.how.normalised, P * std::log2(std::abs(scale)),
-         scale < 0 && P % 2 == 1 ? -1.f : 1.f, x.how.noise, rotary(),
-         x.how.has_factors ? x.factors.template rows<float>(from) : Rows<float>{}},
+         x.rows.template rows<T>(from), x.condition.template rows<float>(from),
+         is_linear ? tokens.with_mass() : tokens.arrays(), chunks.arrays(), prefixes(), batch.sequences(), heads(),
+         x.how.e, has_state, x.how.normalised, P * std::log2(std::abs(scale)), scale < 0 && P % 2 == 1 ? -1.f : 1.f,
+         x.how.noise, rotary(), x.how.has_factors ? x.factors.template rows<float>(from) : Rows<float>{}},
         options);
   }
   [[nodiscard]] const Heads& heads() const { return x.how.heads; }

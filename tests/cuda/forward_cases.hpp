@@ -39,11 +39,18 @@ void check(Case how, const std::function<void(ArraysOf<K>&)>& edit = {}) {
   }
 }
 
+/// Chunks of several tiles, along which a block of LinearAttention goes.
+template <class Format, int channels>
+struct Along : Kernels<Format, 1, channels> {
+  static constexpr int chunk = 192;
+};
+
 /// Odd powers have no quotient that must mean something.
 template <class K>
 Case case_of(std::vector<int> lengths) {
   Case how{std::move(lengths)};
   how.normalised = K::P % 2 == 0;
+  if constexpr (requires { K::chunk; }) how.chunk = K::chunk;
   return how;
 }
 
@@ -227,6 +234,7 @@ void check_hidden() {
     how.log_gate = gate;
     ArraysOf<K> x(how);
     Forward<typename K::T, K::P, K::d> forward(x);
+    forward.by_pairs = true;
     REQUIRE((has_state ? forward.states({}) : forward.weights({})).clean());
     const host::Report report = forward.attention({}, has_state);
     REQUIRE(report.clean());

@@ -53,6 +53,8 @@ struct Cut {
 ///     η where T(x) is near 0, and is rounded by u of that, or η: u² |x| + η take the place of u |x| + η.
 ///     Of numbers near 0: (2 P - 1) η ‖q‖₁^P times 2^⌈end⌉ of its chunk, which decays, for its 2 P - 1 roundings (k̂'s
 ///     as well); the same of the query with w ‖k‖₁^P; and once η ‖q‖₁^P 2^{M + p} for the state's entries.
+///     Where a block goes along its chunk with the state (LinearAttention) all keys but those of the row's 64 tokens
+///     come through it, and what was there before the chunk is rounded with it twice.
 ///   a key of the chunk: its weighted score is rounded: u w |q·k|^P + η 2^{G + r}; and q̂, P η w ‖k‖₁^P.
 ///     Of floats that score has factors near 0 itself: P η w ‖q‖₁ (‖q‖₁ ‖k‖₁)^{P-1}; and values do, η w a^P.
 ///   rotary: q and k are turned, and each is off by what turned_off says; of k that includes its rounding, of q̂ too,
@@ -226,9 +228,11 @@ class RowsOfHead {
       den_.exact += weight;
       den_.off += off_one;
     };
-    const int chunk = x_.how.chunk;
-    const int begin = std::max(first, cut_.quadratic ? 0 : cut_.from + (i - cut_.from) / chunk * chunk);
-    const double steps = (std::min(chunk, x_.batch.longest) + 15) / 16, chunks = x_.batch.longest / chunk + 2;
+    const bool is_linear = goes_along<T, P, d> && !cut_.quadratic;
+    const int chunk = x_.how.chunk, block = is_linear ? stage_rows : chunk;  // of keys that go by pairs
+    const auto begin_of = [&](int size) { return cut_.from + (i - cut_.from) / size * size; };
+    const int begin = std::max(first, cut_.quadratic ? 0 : begin_of(block));
+    const double steps = (std::min(chunk, x_.batch.longest) + 15) / 16, chunks = x_.batch.longest / block + 2;
 
     double row_level = -infinity;
     for (int j = first; j <= i; ++j) row_level = std::max(row_level, decay_[index(j)] + k_level_[index(j)]);
@@ -254,12 +258,15 @@ class RowsOfHead {
     const double floats = off_of_sums<T>(2 * steps, x_.how.products) + off_of_sums<T>(read, x_.how.products) +
                           (60 + 24 * P + 10 * chunks) * u_float;
     const double factors = std::pow(1 + u, x_.how.is_exact ? 0 : 2 * P - 1), state = is_split ? u * u : u;
-    double mass = 0, most = 0, largest = -infinity;  // of the state, ‖k̂‖^P, at most that, and levels
-    for (int end = begin; end > first;) {            // chunk by chunk
+    const bool is_twice = is_linear && begin > begin_of(chunk);  // rounded before the chunk, and before the tile
+    double mass = 0, most = 0, largest = -infinity;              // of the state, ‖k̂‖^P, at most that, and levels
+    for (int end = begin; end > first;) {                        // chunk by chunk
       const int chunk_begin =
           std::max(first, end > cut_.from ? end - 1 - (end - 1 - cut_.from) % chunk : (end - 1) / chunk * chunk);
+      const bool is_own = is_linear && chunk_begin >= begin_of(chunk);  // in units of all that the state has
       double level = -infinity;
-      for (int j = chunk_begin; j < end; ++j) level = std::max(level, decay_[index(j)] + k_level_[index(j)]);
+      for (int j = is_own ? first : chunk_begin; j < end; ++j)
+        level = std::max(level, decay_[index(j)] + k_level_[index(j)]);
       largest = std::max(largest, level);
       for (int j = chunk_begin; j < end; ++j) {
         const auto at = index(j);
@@ -270,7 +277,7 @@ class RowsOfHead {
               (2 * P - 1) * least *
               (2 * two_to(level + P * std::log2(q_size)) + two_to(decay_[at] + P * (q_unit + std::log2(k_size_[at]))));
         const auto off = [&](double roundings) { return (roundings * (1 + floats) - 1) * size + small; };
-        add(j, weight, off(factors * (1 + state)), off(factors));
+        add(j, weight, off(factors * (1 + state) * (is_twice && !is_own ? 1 + state : 1)), off(factors));
         if (k_norm_[at] > 0) mass += two_to(decay_[at] + P * std::log2(k_norm_[at]));
         if (k_norm_[at] > 0) most += two_to(decay_[at] + P * std::log2(k_norm_[at] + k_norm_off_[at]));
       }
@@ -279,7 +286,7 @@ class RowsOfHead {
     if (mass > 0 && q_size > 0) {
       read_ = mass * std::pow(q_norms.norm, P);
       read_off_ = most * std::pow(q_norms.norm + q_norms.off, P) - read_;
-      const double off = least * 16 * std::max(most, 2 * two_to(largest)) * std::pow(q_size, P);
+      const double off = least * (is_twice ? 32 : 16) * std::max(most, 2 * two_to(largest)) * std::pow(q_size, P);
       for (Sum& sum : sums_) sum.off += off;
       den_.off += off;
     }

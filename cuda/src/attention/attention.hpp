@@ -4,8 +4,9 @@
 #include "../layout/blocks.hpp"
 #include "../layout/chunks.hpp"
 #include "../layout/tile_copy.hpp"
+#include "add_keys.hpp"
 #include "query_features.hpp"
-#include "warp_rows.hpp"
+#include "write_rows.hpp"
 
 namespace sympow::cuda {
 
@@ -216,33 +217,8 @@ struct Attention {
         const int key = first_key + (stage - state_stages) * stage_rows + part;
         const int from = stage % stages * stage_rows + part;
         if (key > last_row || key >= length) continue;
-        Lanes<float> score[std::size_t{row_tiles}][std::size_t{rows_of_warp / 8}][4];
-        query_tiles.scores(score, left_ring.after(stage % stages * left_entries), part);
-        const int of_keys = part + stage % scales * stage_rows;
-        Lanes<double> u[1] = {0.};
-        Lanes<float> inverse[1] = {0.f};
-        load(u, key_ring, lane() + of_keys, lane() < rows_of_warp);
-        load(inverse, inverse_ring, lane() + of_keys, lane() < rows_of_warp);
-        group_finish<T>(sum);
-        if (key <= levels.first_seen && levels.first_seen < key + rows_of_warp) {  // what came before may be NaN
-          each(sum, [](Lanes<float>& s, int) { s = 0.f; });
-          hide_columns(score, levels.first_seen - key);
-        }
-        if (key == first_row) {
-          each(sum, [&](Lanes<float>& s, int g) {
-            s = where(levels.carry(g) > 0.f, s * levels.carry(g), Lanes<float>(0.f));
-          });
-          weigh_pairs<P>(score, levels, key, TwoFloats::of(u[0] - levels.anchor), inverse[0]);
-        } else {
-          const Lanes<float> weight = exp2(convert<float>((u[0] - levels.anchor) * (1. / P)));
-          weigh_columns<P>(score, where(lane() + key >= levels.first_seen, inverse[0] * weight, Lanes<float>(0.f)));
-        }
-        Lanes<Two> weights[std::size_t{rows_of_warp / 16}][std::size_t{row_tiles}][4];
-        left_factors(weights, score, key > first_row);
-        SYMPOW_UNROLL
-        for (int step = 0; step < rows_of_warp / 16; ++step)
-          group_mma<products>(sum, weights[step], right_ring, from + step * 16, ones, 0);
-        group_commit<T>();
+        add_keys<P, products>(sum, query_tiles, levels, first_row, key, left_ring.after(stage % stages * left_entries),
+                              part, key_ring, inverse_ring, part + stage % scales * stage_rows, right_ring, from, ones);
       }
     }
     group_finish<T>(sum);
@@ -251,42 +227,9 @@ struct Attention {
     if (idle) return;
     if constexpr (reads_late) warp_barrier();
 
-    // Normalise or scale the rows; through shared memory they become rows of 16 bytes.
-    const int staged = w * rows_of_warp * query_width / columns;
-    SYMPOW_UNROLL
-    for (int g = 0; g < groups; ++g) {
-      const int t = g / 2, r = g % 2 * 2;
-      const Lanes<int> row = lane() / 4 + (first_row + 8 * g);
-      Lanes<float> normaliser = sum[t][columns / 8][r] + sum[t][columns / 8][r + 1];  // terms, in lanes 0, 1 of four
-      normaliser = shuffle(normaliser, lane() / 4 * 4) + shuffle(normaliser, lane() / 4 * 4 + 1);
-      const Lanes<float> carry = levels.carry(g);
-      const Lanes<float> read = where(carry > 0.f, norm_to<P>(norms.square[g]) * mass * carry, Lanes<float>(0.f));
-      const Lanes<bool> degenerate = x.normalised && !(normaliser > read * x.noise) && normaliser == normaliser;
-      Lanes<float> factor, again = 1.f;
-      if (x.normalised) {
-        factor = where(degenerate, Lanes<float>(0.f), 1.f / normaliser);
-      } else {
-        const Lanes<double> gates = load_one(x.tokens.sum, row + token_slot);
-        const Lanes<double> level = levels.above[g].high + (levels.above[g].low + levels.anchor);
-        factor = again = two_to(smaller((gates + level + norms.exponent[g] * P + x.scale_exponent) * .5, 127.));
-        factor *= x.scale_sign;
-      }
-      SYMPOW_UNROLL
-      for (int n = 0; n < columns / 8; ++n) {
-        const auto y = [&](int h) { return where(degenerate, Lanes<float>(0.f), sum[t][n][r + h] * factor * again); };
-        const Lanes<Two> two[1] = {pack<T>(y(0), y(1))};
-        store(queries.template as<Two>(), octet_place<columns>(lane() / 4 + (staged + 8 * g), n) / 2 + lane() % 4, two);
-      }
-      const Lanes<bool> tells = lane() % 4 == 0 && row < length;
-      const auto tell = [&](const Rows<float>& to, const Lanes<float>(&value)[1]) {
-        if (to.data.data && tile == 0) store(to.data, to.at(b, row + begin, head), value, tells);
-      };
-      tell(x.condition, {where(degenerate, static_cast<float>(infinity), read / absolute(normaliser))});
-      tell(x.factors, {factor});
-    }
-    warp_barrier();
-    store_tile<rows_of_warp>(x.rows.data, x.rows.at(b, begin + first_row, head) + tile * columns, x.rows.token, queries,
-                             staged, length - first_row, x.e - tile * columns);
+    const RowPlaces place_of_rows{b, head, tile, begin, first_row, length};
+    write_rows<P>(x, place_of_rows, sum, levels, norms, mass, queries, w * rows_of_warp * query_width / columns,
+                  [&](Lanes<int> row) { return load_one(x.tokens.sum, row + token_slot); });
   }
 };
 

@@ -28,15 +28,19 @@ struct RowLevels {
   Lanes<std::int32_t> seen[count];
 
   /// Rows from token `row` of a chunk on. `state`: L, -∞ without one.
-  SYMPOW_DEVICE RowLevels(const TokenArrays& tokens, std::int64_t chunk, int row, Lanes<double> state) {
+  SYMPOW_DEVICE RowLevels(const TokenArrays& tokens, std::int64_t chunk, int row, Lanes<double> state)
+      : RowLevels(tokens.level, tokens.reset, chunk, row, state) {}
+  /// m and s of such rows are in global or shared memory, from entry `at` + row on.
+  template <class Levels, class Resets, class Place>
+  SYMPOW_DEVICE RowLevels(Levels levels, Resets resets, Place at, int row, Lanes<double> state) {
     using namespace block;
     Lanes<double> own[count][1], level[count];
     Lanes<std::int32_t> reset[count][1];
     SYMPOW_UNROLL
     for (std::size_t g = 0; g < count; ++g) {  // all are asked for before one is used
       const Lanes<int> i = lane() / 4 + (row + 8 * static_cast<int>(g));
-      load(own[g], tokens.level, i + chunk);
-      load(reset[g], tokens.reset, i + chunk);
+      load(own[g], levels, i + at);
+      load(reset[g], resets, i + at);
     }
     SYMPOW_UNROLL
     for (std::size_t g = 0; g < count; ++g) {

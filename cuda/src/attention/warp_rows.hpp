@@ -152,6 +152,15 @@ struct QueryTiles {
     for (int t = 0; t < tiles; ++t) SYMPOW_UNROLL
     for (int step = 0; step < static_cast<int>(kept); ++step) load(left[t][step], t, step);
   }
+  /// Channels 16 step … 16 step + 15 of the rows of a tile.
+  SYMPOW_DEVICE void take(Lanes<block::Pair<T>> (&tile)[4], int t, int step) const {
+    if constexpr (kept > 0) {
+      SYMPOW_UNROLL
+      for (int r = 0; r < 4; ++r) tile[r] = left[t][step][r];
+    } else {
+      load(tile, t, step);
+    }
+  }
   /// Scores q̂_i·k_j of 8 `octets` keys, in rows from `first_key` on.
   template <std::size_t octets>
   SYMPOW_DEVICE void scores(Lanes<float> (&score)[count][octets][4], block::Shared<T> keys, int first_key) const {

@@ -23,6 +23,7 @@ struct TokenArrays {
   Global<float> inverse;       ///< 2^{-x_j}; 0 of zero keys
   Global<float> to_end;        ///< 2^{G_c + u_j - ⌈end⌉} where j ≥ s_c, else 0: key j's weight in the chunk's own sums
   Global<std::int32_t> reset;  ///< s_i
+  Global<float> mass = {};     ///< ‖k̂_j‖^P, for LinearAttention; null: not wanted
 };
 
 /// Of chunks: the entry of state head h and a slot is h slots + slot. G_c, s_c, m_c are those of the chunk's last

@@ -33,6 +33,13 @@ SYMPOW_DEVICE Lanes<int> ceiling_log2(Lanes<float> x) {
   return block::convert<int>((block::bit_cast<std::uint32_t>(x) + 0x7fffffu) >> 23) - 127;
 }
 
+/// ⌈log2 max(A, 1)⌉ + 3 of a mass A, at most 123, by which states are kept smaller (ChunkArrays::shift); 3 where it is
+/// NaN.
+SYMPOW_DEVICE Lanes<int> prefix_shift(Lanes<float> mass) {
+  using block::where;
+  return ceiling_log2(where(mass > 1.f, where(mass < 0x1p120f, mass, Lanes<float>(0x1p120f)), Lanes<float>(1.f))) + 3;
+}
+
 /// n with 2^{n - 1} ≤ x < 2^n, within ±126 so that 2^-n is a normal number; 0 of 0.
 SYMPOW_DEVICE Lanes<int> exponent_above(Lanes<float> x) {
   using namespace block;

@@ -73,7 +73,7 @@ struct Levels {
         const Lanes<float> factor = shuffle(keep[0], n), kept = where(factor == 0.f, 0.f, mass[0] * factor);
         mass[0] = kept + shuffle(added, n);
       }
-      const Lanes<std::int32_t> shift[1] = {3 + ceiling_log2(bounded(enter_mass[0]))};
+      const Lanes<std::int32_t> shift[1] = {prefix_shift(enter_mass[0])};
 
       store(args.chunks.enter, at, enter, active);
       store(args.chunks.mass, at, enter_mass, active);
@@ -84,12 +84,6 @@ struct Levels {
     if (!args.final.level.data) return;
     store(args.final.level, lane() + state, level, lane() < 1);
     store(args.final.mass, lane() + state, mass, lane() < 1);
-  }
-
- private:
-  /// Between 1 and 2^120, so that 2^-shift is a float; 1 where it is NaN.
-  SYMPOW_DEVICE static Lanes<float> bounded(const Lanes<float>& mass) {
-    return block::where(mass > 1.f, block::where(mass < 0x1p120f, mass, 0x1p120f), 1.f);
   }
 };
 

@@ -75,7 +75,7 @@ inline Rows<double> paths_of(const Problem& p, const Tail& tail) {
 }
 
 inline TokenArrays tokens_of(const AttentionMemory& m) {
-  return {{m.sum}, {m.key}, {m.level}, {m.inverse}, {m.to_end}, {m.reset}};
+  return {{m.sum}, {m.key}, {m.level}, {m.inverse}, {m.to_end}, {m.reset}, {m.key_mass}};
 }
 inline ChunkArrays chunks_of(const AttentionMemory& m) {
   return {{m.total}, {m.end}, {m.own_mass}, {m.enter}, {m.mass}, {m.keep}, {m.add}, {m.shift}};

@@ -21,9 +21,8 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   const bool reads_state = plan.form == Form::chunked && (plan.chunks > 1 || inputs.initial_state.sums);
   const bool leaves_state = whole && has_states(problem, plan);
   const bool makes_states = reads_state || leaves_state || outputs.final_state.sums;
-  const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, problem.e);
-  using Kernel = Attention<T, P, d, products>;
-  SYMPOW_CUDA_TRY(allow<Kernel>());
+  const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, problem.e, plan.form);
+  SYMPOW_CUDA_TRY((with_rows<T, P, d, products>(plan.form, []<class Kernel>() { return allow<Kernel>(); })));
   if (makes_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
   if (problem.rates) {
     tokens.rotary = rotary_of(problem, paths_of(problem, memory), memory.begin);
@@ -37,27 +36,28 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   if (makes_states)
     SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids, tokens, memory, prefixes, stream)));
   const double scale = std::abs(double{problem.scale});
-  const typename Kernel::Args args{rows_of<const T>(inputs.queries, problem),
-                                   tokens.keys,
-                                   tokens.values,
-                                   rows_of<T>(outputs.rows, problem),
-                                   rows_of<float>(outputs.condition, problem),
-                                   tokens_of(memory),
-                                   chunks_of(memory),
-                                   prefixes,
-                                   tokens.sequences,
-                                   tokens.heads,
-                                   problem.e,
-                                   reads_state,
-                                   problem.is_normalised(),
-                                   scale == 0 ? 0 : P * std::log2(scale),
-                                   scale == 0                        ? 0.f
-                                   : problem.scale < 0 && P % 2 == 1 ? -1.f
-                                                                     : 1.f,
-                                   noise,
-                                   tokens.rotary,
-                                   rows_of<float>(outputs.factors, problem)};
-  return launch<Kernel>(grids.attention, args, stream);
+  const typename Attention<T, P, d, products>::Args args{rows_of<const T>(inputs.queries, problem),
+                                                         tokens.keys,
+                                                         tokens.values,
+                                                         rows_of<T>(outputs.rows, problem),
+                                                         rows_of<float>(outputs.condition, problem),
+                                                         tokens_of(memory),
+                                                         chunks_of(memory),
+                                                         prefixes,
+                                                         tokens.sequences,
+                                                         tokens.heads,
+                                                         problem.e,
+                                                         reads_state,
+                                                         problem.is_normalised(),
+                                                         scale == 0 ? 0 : P * std::log2(scale),
+                                                         scale == 0                        ? 0.f
+                                                         : problem.scale < 0 && P % 2 == 1 ? -1.f
+                                                                                           : 1.f,
+                                                         noise,
+                                                         tokens.rotary,
+                                                         rows_of<float>(outputs.factors, problem)};
+  return with_rows<T, P, d, products>(plan.form,
+                                      [&]<class Kernel>() { return launch<Kernel>(grids.attention, args, stream); });
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ Status attend(const Problem& problem, const Inputs& inputs, const Outputs& outpu
   using namespace library;
   Plan plan;
   std::size_t needed = 0;
-  SYMPOW_CUDA_TRY(plan_attention(problem, plan));
+  SYMPOW_CUDA_TRY(plan_attention(problem, plan, outputs.forward != nullptr));
   SYMPOW_CUDA_TRY(check_arrays(problem, inputs, outputs));
   SYMPOW_CUDA_TRY(outputs.forward ? attention_vjp_workspace(problem, needed) : attention_workspace(problem, needed));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));

@@ -126,8 +126,9 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
     SYMPOW_CUDA_TRY(launch_weights(problem, Weights<T>::blocks(x.sequences, x.heads), x, memory.forward, stream));
   if (problem.rates) x.keys = read_only(turned_of<T>(problem, memory.forward));
   if (has_states && !is_left)
-    SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids_of<T, P, d, products>(x.sequences, x.heads, e), x,
-                                                      memory.forward, states.prefixes, stream)));
+    SYMPOW_CUDA_TRY(
+        (launch_states<T, P, d, products>(problem, grids_of<T, P, d, products>(x.sequences, x.heads, e, plan.form), x,
+                                          memory.forward, states.prefixes, stream)));
   SYMPOW_CUDA_TRY(launch<KeyUnits<T>>(
       KeyUnits<T>::blocks(x.sequences, x.heads),
       {x.keys, x.values, tokens, keys, {memory.values_exponent}, x.sequences, x.heads, d, e}, stream));
@@ -221,7 +222,7 @@ bool fit(const Problem& problem, const Plan& plan) {
 
 Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexcept {
   library::Plan plan;
-  SYMPOW_CUDA_TRY(library::plan_attention(problem, plan));
+  SYMPOW_CUDA_TRY(library::plan_attention(problem, plan, true));
   library::Pieces pieces;
   const library::VjpMemory counted_only(problem, plan, pieces);
   return library::counted(pieces, "workspace", bytes);
@@ -232,7 +233,7 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
   using namespace library;
   Plan plan;
   std::size_t needed = 0;
-  SYMPOW_CUDA_TRY(plan_attention(problem, plan));
+  SYMPOW_CUDA_TRY(plan_attention(problem, plan, true));
   if (!fit(problem, plan))
     return refuse(Code::too_large, "%lld sequences of %lld tokens are more blocks than a grid has",
                   static_cast<long long>(problem.batch), static_cast<long long>(problem.tokens));

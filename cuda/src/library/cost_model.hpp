@@ -16,9 +16,10 @@ struct Shape {
   double tokens;      ///< of the longest sequence
   double all_tokens;  ///< of the batch
   double query_heads, state_heads;
-  double d, e, D;    ///< D monomials
-  double rows = D;   ///< of a state between chunks (state_rows.hpp)
-  double terms = 1;  ///< in which such a state is kept
+  double d, e, D;      ///< D monomials
+  double rows = D;     ///< of a state between chunks (state_rows.hpp)
+  double terms = 1;    ///< in which such a state is kept
+  bool along = false;  ///< blocks go along their chunks with the state (LinearAttention)
 };
 
 namespace detail {
@@ -32,17 +33,31 @@ inline double kernel(double all, double longest_block, double rate, const Costs&
   return costs.launch + std::max(all, longest_block * costs.multiprocessors) / rate;
 }
 
+inline double seconds_of_weights(const Shape& s, double chunk, const Costs& costs) {
+  return std::ceil(std::min(chunk, s.tokens) / 256) * costs.pass + costs.launch;
+}
+
 /// Weights, and queries with the keys of their own chunk.
 inline double seconds_of_pairs(const Shape& s, double chunk, const Costs& costs) {
   const double length = std::min(chunk, s.tokens), each = 2 * (s.d + columns(s));
-  const double weights = std::ceil(length / 256) * costs.pass + costs.launch;
-  return weights + kernel(s.all_tokens * s.query_heads * (length + rows_of_block) / 2 * each,
-                          std::min(rows_of_block, length) * length * each, costs.pair, costs);
+  return seconds_of_weights(s, chunk, costs) +
+         kernel(s.all_tokens * s.query_heads * (length + rows_of_block) / 2 * each,
+                std::min(rows_of_block, length) * length * each, costs.pair, costs);
+}
+
+inline double blocks_along(const Shape& s) { return s.query_heads * std::ceil(s.e / 64); }  ///< of a chunk
+
+/// Rows of LinearAttention: tiles of a chunk one after the other, those of a multiprocessor's blocks at once. Fewer than
+/// 2 ½ blocks wait for themselves.
+inline double seconds_along(const Shape& s, double chunk, const Costs& costs) {
+  const double tiles = std::ceil(std::min(chunk, s.tokens) / 64), of_tile = costs.tile * (1 + s.d / 64) / 2;
+  const double blocks = std::ceil(s.all_tokens / std::max(chunk, 1.)) * blocks_along(s);
+  return costs.launch + tiles * of_tile * std::max(std::ceil(blocks / costs.multiprocessors), 2.5);
 }
 
 }  // namespace detail
 
-/// Seconds of the chunked form: what pairs take, and
+/// Seconds of the chunked form: weights, what pairs take, and
 ///
 ///     update   2 T D e'                                 e' = 72 ⌈e / 64⌉, of every state head
 ///     scan     T/c (8 D (e + 1) + R (2 n e + 8)) bytes  written by update, read, written as prefixes of n terms
@@ -58,6 +73,8 @@ inline double seconds_of_chunks(const Shape& s, double chunk, const Costs& costs
       costs.launch;
   const double bytes = 8 * s.D * (s.e + 1) + s.rows * (2 * s.terms * s.e + 8);
   const double scan = chunks * bytes / costs.memory + 2 * costs.launch;
+  if (s.along)
+    return detail::seconds_of_weights(s, chunk, costs) + update + scan + detail::seconds_along(s, chunk, costs);
   return detail::seconds_of_pairs(s, chunk, costs) + update + scan + query;
 }
 
@@ -67,11 +84,18 @@ inline double seconds_of_quadratic(const Shape& s, const Costs& costs = {}) {
 }
 
 /// The chunk of the chunked form: 2^6 … 2^14 tokens, no longer than a sequence needs. The optimum is flat: short chunks
-/// cost memory for states, long ones pairs. Of long sequences: about √(10 D e / (d + e') · pair / memory).
+/// cost memory for states, long ones pairs. Of long sequences: about √(10 D e / (d + e') · pair / memory). Where blocks go
+/// along chunks there are as many as multiprocessors take at once.
 inline int cheapest_chunk(const Shape& s, const Costs& costs = {}) {
   int best = 64;
-  for (int chunk = 128; chunk <= 1 << 14 && chunk < 2 * s.tokens; chunk *= 2)
-    if (seconds_of_chunks(s, chunk, costs) < seconds_of_chunks(s, best, costs)) best = chunk;
+  const auto consider = [&](int chunk) {
+    if (chunk < 2 * s.tokens && seconds_of_chunks(s, chunk, costs) < seconds_of_chunks(s, best, costs)) best = chunk;
+  };
+  for (int chunk = 128; chunk <= 1 << 14; chunk *= 2) consider(chunk);
+  for (int blocks = 1; blocks <= 6 && s.along; ++blocks) {  // so many of every multiprocessor
+    const double all = s.all_tokens * detail::blocks_along(s) / (blocks * costs.multiprocessors);
+    consider(64 * static_cast<int>(std::clamp(std::ceil(all / 64), 1., 256.)));
+  }
   return best;
 }
 

@@ -4,7 +4,7 @@
 namespace sympow::cuda::library {
 
 /// Rates as measured on an H100 (132 multiprocessors, some 1.8 GHz) at P 2, d = e = 64, 65,536 tokens of eight heads;
-/// `pass` and `launch` are predictions.
+/// `pass`, `launch` and `tile` are predictions.
 struct Costs {
   double multiprocessors = 132;
   double update = 315e12;  ///< operations a second that bring tokens into states
@@ -13,6 +13,7 @@ struct Costs {
   double memory = 2.4e12;  ///< bytes a second
   double pass = 1.5e-6;    ///< seconds for the weights of 256 tokens of a chunk
   double launch = 4e-6;    ///< seconds between two kernels
+  double tile = 2e-6;      ///< seconds of a multiprocessor for 64 tokens of LinearAttention, d 64, 64 value channels
 };
 
 }  // namespace sympow::cuda::library

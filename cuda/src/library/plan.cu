@@ -30,21 +30,27 @@ std::uint64_t all_tokens(const Problem& p) noexcept {
   return p.offsets ? static_cast<std::uint64_t>(p.total_tokens) : product(p.batch, p.tokens);
 }
 
-Status plan_attention(const Problem& p, Plan& plan) noexcept {
+bool rows_go_along(const Problem& p, Form form) noexcept {
+  return form == Form::chunked && goes_along_chunks(p.power, p.d, bytes_of(p.element));
+}
+
+Status plan_attention(const Problem& p, Plan& plan, bool backward) noexcept {
   SYMPOW_CUDA_TRY(check_problem(p));
   const auto all = static_cast<std::int64_t>(all_tokens(p));
   plan.D = monomials(p.power, p.d);
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
-  const Shape shape{real(p.tokens),
-                    real(all),
-                    real(p.query_heads),
-                    real(p.state_heads()),
-                    static_cast<double>(p.d),
-                    static_cast<double>(p.e),
-                    real(plan.D),
-                    real(state_rows(p.power, p.d)),
-                    splits(p) ? 2. : 1.};
+  Shape shape{real(p.tokens),
+              real(all),
+              real(p.query_heads),
+              real(p.state_heads()),
+              static_cast<double>(p.d),
+              static_cast<double>(p.e),
+              real(plan.D),
+              real(state_rows(p.power, p.d)),
+              splits(p) ? 2. : 1.,
+              rows_go_along(p, Form::chunked)};
   plan.form = p.form != Form::automatic ? p.form : p.carries_state ? Form::chunked : cheapest_form(shape);
+  shape.along = shape.along && !backward;
   const std::int64_t whole = std::max<std::int64_t>((p.tokens + 63) / 64 * 64, 64);
   const int chunk = p.chunk > 0 ? p.chunk : cheapest_chunk(shape);
   plan.chunk = static_cast<int>(plan.form == Form::quadratic ? whole : std::min<std::int64_t>(chunk, whole));
@@ -54,7 +60,7 @@ Status plan_attention(const Problem& p, Plan& plan) noexcept {
   bool fits = plan.slots <= 0x7fffffff && product(p.batch, plan.chunks) <= 0x7fffffff;  // kernels count them in int
   if (fits)
     SYMPOW_CUDA_TRY(dispatch(p, [&]<class T, int P, int d, block::Products products>() -> Status {
-      fits = grids_of<T, P, d, products>(sequences_of(p, plan), heads_of(p), p.e).fit(states);
+      fits = grids_of<T, P, d, products>(sequences_of(p, plan), heads_of(p), p.e, plan.form).fit(states);
       return {};
     }));
   if (!fits)
@@ -73,6 +79,8 @@ AttentionMemory::AttentionMemory(const Problem& p, const Plan& plan, Pieces& pie
   pieces.take(inverse, tokens);
   pieces.take(to_end, tokens);
   pieces.take(reset, tokens);
+  key_mass = nullptr;
+  if (rows_go_along(p, plan.form)) pieces.take(key_mass, tokens);
   pieces.take(total, slots);
   pieces.take(end, slots);
   pieces.take(own_mass, slots);

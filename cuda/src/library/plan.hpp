@@ -19,8 +19,12 @@ struct Plan {
   std::int64_t D;
 };
 
-/// The plan of `attend`. Every grid of it fits.
-Status plan_attention(const Problem& problem, Plan& plan) noexcept;
+/// The plan of `attend`. Every grid of it fits. `backward`: that of `attend_vjp`, and of an `attend` that leaves it its
+/// states: the same form, but where the problem names no chunk one that is short enough for pairs.
+Status plan_attention(const Problem& problem, Plan& plan, bool backward = false) noexcept;
+
+/// Whether rows are those of LinearAttention.
+bool rows_go_along(const Problem& problem, Form form) noexcept;
 
 /// Whether states between chunks are kept in two terms.
 bool splits(const Problem& problem) noexcept;
@@ -38,6 +42,7 @@ struct AttentionMemory {
   double *sum, *key, *level;
   float *inverse, *to_end;
   std::int32_t* reset;
+  float* key_mass;  // null unless rows are those of LinearAttention
   double *total, *end;
   float* own_mass;
   double* enter;

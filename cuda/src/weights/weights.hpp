@@ -8,7 +8,7 @@
 
 namespace sympow::cuda {
 
-/// Writes all of TokenArrays, and `total`, `end`, `own_mass` of ChunkArrays, for all slots in use. Tokens of a slot
+/// Writes TokenArrays, and `total`, `end`, `own_mass` of ChunkArrays, for all slots in use. Tokens of a slot
 /// beyond its sequence have the weight 0 and the gate 1. Where a key is not finite, or a gate NaN, u is NaN: so levels
 /// are NaN from that token on, up to a reset.
 ///
@@ -86,6 +86,7 @@ struct Weights {
         put_all(args.tokens.level, at, here.level);
         put_all(args.tokens.inverse, at, keys.inverse);
         put_all(args.tokens.reset, at, here.reset);
+        if (args.tokens.mass.data) put_all(args.tokens.mass, at, keys.mass);
       }
 
       const Lanes<double> new_unit = ceiling(before.level);
