@@ -12,8 +12,28 @@ TEST_CASE("rows are right along a chunk, for all gates and layouts", "[cuda]") {
   check_gates<Narrow>(200);
   check_joined<Narrow>({300, 129, 40}, 70);
 }
+TEST_CASE("the condition of rows along a chunk is that of what they see of the state", "[cuda]") {
+  std::vector<std::function<double(int)>> gates = kinds_of_gates();
+  gates.push_back([](int t) { return t == 100 || t == 144 ? -infinity : -.01; });  // inside of tiles
+  for (const auto& gate : gates) {
+    Case how = case_of<Narrow>({200});
+    how.normalised = true;
+    how.log_gate = gate;
+    check<Narrow>(how, [](auto& x) {  // sums do not cancel
+      for (auto* tokens : {&x.queries, &x.keys})
+        for (std::size_t i = 0; i < tokens->data.size(); ++i)
+          if (tokens->data.is_set(i)) tokens->data.set(i, round_to<bf16>(std::abs(to_float(tokens->data[i]))));
+    });
+  }
+}
 TEST_CASE("rows are right along a chunk, for all norms and zeros", "[cuda]") {
   check_norms<Narrow>(140);
+  Case far = case_of<Narrow>({330});  // a state that is far above the keys of the next chunk
+  check<Narrow>(far, [](auto& x) {
+    for (int t = 0; t < 330; ++t)
+      for (int c = 0; c < 64; ++c)
+        x.set(x.keys, 0, t, 0, c, (t < 192 ? 0x1p60 : 0x1p-80) * (1 + (t * 5 + c * 3) % 7) * ((t + c) % 3 - 1));
+  });
   check_zeros<Narrow>(140);
 }
 TEST_CASE("rows along a chunk are the same in any order of warps", "[cuda]") {

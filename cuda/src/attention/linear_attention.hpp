@@ -116,6 +116,7 @@ struct LinearAttention {
       const std::int64_t first = slot * d;
       SYMPOW_ROLL
       for (int term = 0; term < terms; ++term) {
+        if (term > 0) barrier();  // the first was read
         SYMPOW_UNROLL
         for (int part = 0; part < static_cast<int>(parts); ++part)
           value_copy.bring(state, part * value_entries, term > 0 ? x.prefixes.rest : x.prefixes.sums,
@@ -136,12 +137,10 @@ struct LinearAttention {
             sums[part][n][2 * h] += lower(two[0]) * unit;
             sums[part][n][2 * h + 1] += upper(two[0]) * unit;
           }
-          if (term > 0) continue;
           Lanes<Two> of_row[2] = {Two{}, Two{}};
           load(of_row, normaliser.template as<Two>(), row_of(w, part, h) * 4, lane() % 4 == 0);
           sums[part][columns / 8][2 * h] = (lower(of_row[0]) + upper(of_row[0]) + lower(of_row[1])) * unit;
         }
-        barrier();
       }
     }
     Lanes<double> level = enter;
@@ -164,7 +163,6 @@ struct LinearAttention {
         terms_of_row[1] = pack<T>(mid - upper(terms_of_row[0]), Lanes<float>(0.f));
         store(normaliser.template as<Two>(), row_of(w, part, h) * 4, terms_of_row, lane() % 4 == 0);
       }
-      publish<T>();
     };
     leave_state(warp(), false);
 
@@ -188,6 +186,7 @@ struct LinearAttention {
           if (term > 0) {
             barrier();
             leave_state(warp(), true);
+            publish<T>();
             barrier();
           }
           Lanes<Two> left_factor[std::size_t{buffers}][1][4];
@@ -202,8 +201,8 @@ struct LinearAttention {
         }
         const Lanes<double> relative = ceiling(level) - levels.anchor;
         const Lanes<float> unit = two_to(relative + prefix_shift(mass));
-        read = mass * two_to(relative);
-        each(sum, [&](Lanes<float>& s, int) { s = levels.first_seen < from ? s * unit : Lanes<float>(0.f); });
+        if (levels.first_seen < from) read = mass * two_to(relative);
+        each(sum, [&](Lanes<float>& s, int) { s *= unit; });  // beyond a reset of this tile add_keys makes them 0
       }
       SYMPOW_ROLL
       for (int part = 0; part < stage_rows; part += rows_of_warp) {
@@ -226,7 +225,6 @@ struct LinearAttention {
       store(weights, lane() + own, weight, lane() < rows_of_warp);
       barrier();  // rows are done with the state, weights are there
 
-      warp_barrier();
       write_rows<1>(x, {b, head, tile, begin, first_row, length}, sum, levels, norms, read, own_queries,
                     own * d / columns, [&](Lanes<int> row) { return load_one(gates, row + (at - from)); });
       if (from + stage_rows >= length) return;

@@ -43,8 +43,13 @@ void mutate_update(Found& found) {
 }
 
 template <class K>
-void mutate_attention(Found& found) {
-  const auto kernel = [](auto& forward, const host::Options& options) {
+void mutate_attention(Found& found, bool by_pairs = true) {
+  const auto kernel = [&](auto& forward, const host::Options& options) {
+    forward.by_pairs = by_pairs;
+    if (!by_pairs) {  // what a reset of its tile hides
+      forward.x.set(forward.x.keys, 0, 325, 0, 3, not_a_number);
+      forward.x.set(forward.x.values, 0, 325, 0, 3, not_a_number);
+    }
     REQUIRE(forward.states({}).clean());
     host::Report report = forward.attention(options, true);
     forward.x.rows.check_stored(report, "rows");
@@ -78,4 +83,12 @@ TEST_CASE("rows of attention without any one of their barriers, waits or predica
   // Lanes that exchange places all store zeros; registers that a product still reads are left to nvcc; and a warp of
   // these kernels has no lane without a row to copy.
   REQUIRE(survivors(found) == "attention.hpp exchange lanes\nattention.hpp wait less\ntile_copy.hpp unmask\n");
+}
+
+TEST_CASE("rows along a chunk without any one of their barriers, waits or predicates are found out", "[cuda]") {
+  Found found;
+  mutate_attention<Kernels<bf16, 1, 64>>(found, false);
+  mutate_attention<Kernels<bf16, 1, 128>>(found, false);
+  CAPTURE(found.size());
+  REQUIRE(survivors(found) == "");
 }
