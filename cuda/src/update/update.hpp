@@ -53,7 +53,7 @@ struct Update {
   static constexpr int exchange_bytes = last_units == warps ? 0 : last_units * fragments * tiles_of_columns * 4 * 128;
   static constexpr int ones_of_stage = stage_tokens * 64;  // an octet in 64 entries of each token
   static constexpr int working_bytes = stages * stage_bytes + row_buffers * (TokenRows::entries + ones_of_stage) * size;
-  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = 1;
+  static constexpr int threads = 32 * warps, blocks_per_multiprocessor = P == 1 && d <= 64 && !wide ? 2 : 1;
   static constexpr int shared_bytes = working_bytes > exchange_bytes ? working_bytes : exchange_bytes;
 
   struct Args {
