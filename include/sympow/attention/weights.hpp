@@ -5,6 +5,7 @@
 
 #include <sympow/attention/log_decay.hpp>
 #include <sympow/core/integer_power.hpp>
+#include <sympow/core/packed_exponential.hpp>
 #include <sympow/core/panel.hpp>
 #include <sympow/core/scaled.hpp>
 #include <sympow/feature/feature_map.hpp>
@@ -93,8 +94,8 @@ struct FarFactor {
 ///
 ///     2^reference · before_j^P · after_j,   before_j ≤ 1 a power of two, after_j in (2^-P, 1]
 ///
-/// so that nothing overflows and only after_j is rounded. For an exponential score before_j = log b_j belongs into the
-/// exponent.
+/// so that nothing overflows and only after_j is rounded. For an exponential score log2 b_j belongs into the exponent, as
+/// a whole number and a rest.
 template <class Scalar>
 class KeyFactors {
  public:
@@ -106,28 +107,23 @@ class KeyFactors {
   }
 
   /// From the natural logarithms of b and the exponents n of the keys, which live as long as these factors are used.
-  /// All b_j are e^since as large.
+  /// All b_j of a power are e^since as large.
   template <FeatureMap F>
   void set(ColumnView<const double> log_b, ColumnView<const double> low, ColumnView<const double> exponents,
            const LogDecay& since) {
     constexpr double degree = degree_of<F>;
     const Index keys = log_b.size();
     auto before = before_(keys), after = after_(keys);
-    auto lost = exponents_(keys);
     const auto low_of = [&](Index j) { return low.size() == 0 ? 0 : low[j]; };
     reference_ = 0;
-    is_far_ = false;
     if constexpr (F::score == Score::exponential) {
       log_b_ = log_b.data();
       low_ = low.size() == 0 ? nullptr : low.data();
-      since_ = since;
-      farthest_ = 0;
-      for (Index j = 0; j < keys; ++j) {
-        before[j] = static_cast<Scalar>((log_b[j] + since.high) + (low_of(j) + since.low));
-        farthest_ = std::max(farthest_, std::abs(before[j]));
-        lost[j] = exponents[j];
-        is_far_ = is_far_ || exponents[j] != 0;
-      }
+      lengths_ = exponents.data();
+      set_log2(log_b, before.data(), after.data());
+      near_ = 0;
+      while (near_ < keys && std::abs(before[near_]) < PackedExponential<Scalar>::limit) ++near_;
+      is_far_ = (exponents.array() != 0).any();
     } else {
       const auto gate = [&](Index j) {
         LogDecay sum = since;
@@ -138,6 +134,7 @@ class KeyFactors {
       double largest = no_weight;
       for (Index j = 0; j < keys; ++j) largest = std::max(largest, whole(j) + exponents[j]);
       if (largest != no_weight) reference_ = degree * largest;
+      auto lost = exponents_(keys);
       for (Index j = 0; j < keys; ++j) {
         const bool nothing = whole(j) + exponents[j] == no_weight;
         lost[j] = nothing ? no_weight : whole(j) + exponents[j] - largest;
@@ -152,54 +149,59 @@ class KeyFactors {
   template <FeatureMap F>
   FarFactor weigh(ColumnView<Scalar> x, double exponent) {
     if constexpr (F::score == Score::exponential)
-      return weigh_exponentials(x, exponent);
+      return weigh_exponentials(x);
     else
       return {weigh_powers(x, degree_of<F>) + degree_of<F> * exponent, {}};
   }
 
- private:
-  FarFactor weigh_exponentials(ColumnView<Scalar> x, double exponent) {
-    const auto before = before_(x.size());
-    const auto lost = exponents_(x.size());
-    constexpr double largest = std::numeric_limits<Scalar>::max() / 4;  // beyond it a logit leaves no digits to its row
+  /// Takes lengths, and 2^exponent, into logits of exponentials; returns a whole number above log2 of their weights, or
+  /// a NaN where `weigh` must see to them.
+  [[nodiscard]] Scalar exponent_above(ColumnView<Scalar> x, double exponent) {
+    constexpr Scalar nothing = std::numeric_limits<Scalar>::quiet_NaN();
+    constexpr double end = std::numeric_limits<Scalar>::max() / 4;  // beyond it a logit leaves no digits to its row
     for (Index j = 0; j < x.size() && (is_far_ || exponent != 0); ++j)
-      if (const double far = lost[j] + exponent; far != 0)
-        x[j] = static_cast<Scalar>(std::clamp(times_power_of_two(static_cast<double>(x[j]), far), -largest, largest));
-    if (farthest_ > Scalar(1) && std::abs(gate_of_largest(x)) > Scalar(1)) return weigh_beside(x);
-    x += before;
-    const Scalar maximum = x.maxCoeff();
-    if (!(maximum > -std::numeric_limits<Scalar>::infinity())) {
-      if (x.hasNaN()) return {};  // they stay, and the row is none either
-      x.setZero();
-      return {no_weight, {}};
-    }
-    set_exponential<Scalar>(x.data(), x.data(), x.size(), maximum);
-    return {0, {static_cast<double>(maximum), 0}};
+      if (const double far = lengths_[j] + exponent; far != 0)
+        x[j] = static_cast<Scalar>(std::clamp(times_power_of_two(static_cast<double>(x[j]), far), -end, end));
+    if (x.size() > near_) return nothing;
+    const Scalar largest = PackedExponential<Scalar>::largest(x.data(), before_(x.size()).data(), x.size());
+    return std::abs(largest) < PackedExponential<Scalar>::limit ? std::ceil(largest) + 1 : nothing;
   }
-  // The gate of the key whose sum of logit and gate is the largest; 0 where that is not finite.
-  Scalar gate_of_largest(ColumnView<const Scalar> x) {
-    const auto before = before_(x.size());
-    const Scalar maximum = (x + before).maxCoeff();
-    if (!std::isfinite(maximum)) return 0;
-    Index m = 0;
-    while (m + 1 < x.size() && x[m] + before[m] != maximum) ++m;
-    return before[m];
+  /// Such logits as weights 2^{rest - shift} times what they are, |rest| ≤ 1/2; returns their sum.
+  Scalar exponentiate(ColumnView<Scalar> x, Scalar shift, Scalar rest) {
+    const Index n = x.size();
+    return PackedExponential<Scalar>::set(x.data(), before_(n).data(), after_(n).data(), n, shift, rest);
   }
-  // The same where the key with the most weight has decayed: a gate that all keys which matter have in common must not
-  // round their logits, so differences from that key's go into the exponents.
-  FarFactor weigh_beside(ColumnView<Scalar> x) {
+
+ private:
+  // log2 b_j as a whole number, as far as that is near, and a rest.
+  void set_log2(ColumnView<const double> log_b, Scalar* whole, Scalar* rest) const {
+    for_blocks(log_b.size(), [&](Index first, auto count) {
+      for (Index j = first; j < first + count; ++j) {
+        const ReducedExponent log = ReducedExponent::of_near(log_b[j]);
+        whole[j] = static_cast<Scalar>(log.whole);
+        rest[j] = static_cast<Scalar>((log.rest + (low_ == nullptr ? 0 : low_[j])) * std::numbers::log2e);
+      }
+    });
+  }
+
+  // Relative to the key with the most weight: a gate that all keys which matter have in common must not round their
+  // logits, so differences from that key's go into the exponents.
+  FarFactor weigh_exponentials(ColumnView<Scalar> x) {
     Index m = 0;
     const auto sum = [&](Index j) { return static_cast<double>(x[j]) + log_b_[j]; };
     for (Index j = 1; j < x.size(); ++j)
       if (sum(j) > sum(m)) m = j;
+    if (sum(m) == no_weight) {
+      for (Index j = 0; j < x.size(); ++j) x[j] = std::isnan(x[j]) ? x[j] : Scalar(0);  // the row is none either
+      return {no_weight, {}};
+    }
     const double logit = static_cast<double>(x[m]), gate = log_b_[m], low = low_ == nullptr ? 0 : low_[m];
     for (Index j = 0; j < x.size(); ++j)
       x[j] = static_cast<Scalar>((static_cast<double>(x[j]) - logit) +
                                  ((log_b_[j] - gate) + (low_ == nullptr ? 0 : low_[j] - low)));
     const Scalar maximum = x.maxCoeff();  // 0 but for what the sums have rounded away
     set_exponential<Scalar>(x.data(), x.data(), x.size(), maximum);
-    LogDecay log = since_;
-    log.add(LogDecay{gate, low});
+    LogDecay log{gate, low};
     log.add(logit + static_cast<double>(maximum));
     return {0, log};
   }
@@ -235,14 +237,13 @@ class KeyFactors {
     return m;
   }
 
-  Panel<Scalar> before_, after_;
-  Panel<double> exponents_;  // log2 of before_, also where the type ends
+  Panel<Scalar> before_, after_;  // of an exponential score log2 b_j
+  Panel<double> exponents_;       // log2 of before_, also where the type ends
   double reference_ = 0;
   // Of an exponential score:
   bool is_far_ = false;  // lengths are in the exponents
-  const double *log_b_ = nullptr, *low_ = nullptr;
-  LogDecay since_;
-  Scalar farthest_ = 0;  // max |before_j|
+  Index near_ = 0;       // keys, the first ones, whose gates are as near as most are
+  const double *log_b_ = nullptr, *low_ = nullptr, *lengths_ = nullptr;
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

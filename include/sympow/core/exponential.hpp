@@ -35,13 +35,24 @@ void set_exponential(Y&& y, const X& x) {
 /// stays one in the rest.
 struct ReducedExponent {
   double whole, rest;
+
+  /// With a whole number that is near x / log 2.
+  ReducedExponent(double x, double n) : whole(n) {
+    constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;  // log 2 to 85 bits
+    constexpr double half = std::numbers::ln2 / 2;
+    rest = std::clamp((x - whole * ln2_high) - whole * ln2_low, -half, half);
+  }
+  /// For |x| < 2^49, without a branch.
+  static ReducedExponent of_near(double x) {
+    constexpr double rounding = 0x1.8p52;  // it has no fraction, nor has what is added to it
+    return {x, (x * std::numbers::log2e + rounding) - rounding};
+  }
 };
 inline ReducedExponent reduced_exponent(double x) {
-  constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;  // log 2 to 85 bits
-  constexpr double half = std::numbers::ln2 / 2;
-  if (!std::isfinite(x)) return std::isnan(x) ? ReducedExponent{0, x} : ReducedExponent{x, 0};
-  const double whole = std::round(x * std::numbers::log2e);
-  return {whole, std::clamp((x - whole * ln2_high) - whole * ln2_low, -half, half)};
+  if (std::abs(x) < 0x1p49) return ReducedExponent::of_near(x);
+  ReducedExponent reduced{x, std::round(x * std::numbers::log2e)};
+  if (!std::isfinite(x)) reduced.whole = std::isnan(x) ? 0 : x, reduced.rest = std::isnan(x) ? x : 0;
+  return reduced;
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

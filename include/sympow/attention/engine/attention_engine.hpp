@@ -24,7 +24,7 @@ template <class Scalar, FeatureMap F>
 class AttentionEngine final : SegmentEngine<Scalar, F> {
   using Base = SegmentEngine<Scalar, F>;
   using Base::degree, Base::loader_, Base::memory_, Base::take, Base::load;
-  static constexpr Index most = 96;  // tokens of a segment
+  static constexpr Index most = 240;  // tokens of a segment
 
  public:
   AttentionEngine(const F& feature, AttentionCall<Scalar>& call)
@@ -58,7 +58,6 @@ class AttentionEngine final : SegmentEngine<Scalar, F> {
     const Index n = std::min(most, T_);
     Base::reserve(n, n);
     keys_.reserve(n);
-    of_keys_.logits(n, n);
   }
 
   void begin_anew() override { keys_.begin_anew(); }
@@ -88,7 +87,8 @@ class AttentionEngine final : SegmentEngine<Scalar, F> {
 
   CommonScale<degree> scale_before() override {
     CommonScale<degree> scale;
-    walk_back([&](const KeyBlock& block, const LogDecay& between) {
+    walk_back([&](Index n, const LogDecay& between) {
+      const KeyBlock& block = keys_[n];
       const double gate = between.high * std::numbers::log2e;
       scale.add(std::ceil(block.M + gate));
       return scale.exponent() < block.reach + gate;
@@ -99,26 +99,27 @@ class AttentionEngine final : SegmentEngine<Scalar, F> {
   bool add(Rows<Scalar>& rows) override {
     const Queries<Scalar> queries = loader_.queries();
     if (const Keys<Scalar> own = loader_.keys(); own.size() > 0) rows.add_own(loader_.logits(), own, queries);
-    walk_back([&](const KeyBlock& block, const LogDecay& between) {
+    walk_back([&](Index n, const LogDecay& between) {
+      const KeyBlock& block = keys_[n];
       if (!rows.sees(block.reach + 1, between)) return false;  // beside the rounding of its sums
       if (const Keys<Scalar> keys = keys_.keys_in(block); keys.size() > 0 && rows.sees(keys.M, between)) {
-        auto logits = of_keys_.logits(keys.size(), queries.size());
-        set_product(logits, keys.vectors, queries.vectors);
-        loader_.set_scores(logits, keys.exponents, queries.exponents);
-        rows.add_earlier(logits, keys, queries, between);
+        const auto set_logits = [&](Index first, MatrixView<Scalar> logits) {
+          keys_.prefetch_before(n, {first, logits.cols()}, queries.size());
+          set_product(logits, keys.vectors, queries.vectors.middleCols(first, logits.cols()));
+          loader_.set_scores(logits, keys.exponents, queries.exponents.segment(first, logits.cols()));
+        };
+        rows.add_earlier(set_logits, keys, queries, between);
       }
       call_.transition.pull(block.tokens, queries.vectors);
       return true;
     });
     return true;
   }
-  // visit(block, decay from its end to the segment's first token) for the blocks that it sees, the last one first,
+  // visit(n, decay from its end to the segment's first token) for the blocks n that it sees, the last one first,
   // while it returns true.
   template <class Visit>
   void walk_back(const Visit& visit) {
-    if (loader_.begins_anew()) return;
-    keys_.walk_back(keys_.size(), loader_.first(),
-                    [&](Index n, const LogDecay& between) { return visit(keys_[n], between); });
+    if (!loader_.begins_anew()) keys_.walk_back(keys_.size(), loader_.first(), visit);
   }
 
   void complete(Rows<Scalar>& rows) override {

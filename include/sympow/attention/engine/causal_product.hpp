@@ -15,12 +15,13 @@ MatrixView<const Scalar> finite_part(MatrixView<const Scalar> x, Panel<Scalar>& 
   return finite;
 }
 
-/// Rows that see the same number of keys, as far as products go.
-inline constexpr Index causal_group = 24;
+/// Rows whose scores with a block of keys stay in the first cache, from logits to products; under a causal mask they
+/// see the same number of keys, as far as products go.
+inline constexpr Index row_group = 24;
 
 /// Of the keys of a segment, how many row i takes part in products with: up to the last that a row of its group sees.
 inline Index causal_end(Index i, Index rows, Index keys) {
-  return std::min({(i / causal_group + 1) * causal_group, rows, keys});
+  return std::min({(i / row_group + 1) * row_group, rows, keys});
 }
 
 /// Calls add(begin, count, V, W), for some rows at a time, with the values and the scores of all the keys that one of
@@ -34,8 +35,8 @@ void for_causal_products(const Keys<Scalar>& own, MatrixView<Scalar> scores, Pan
   const Index keys = scores.rows(), rows = scores.cols();
   const auto& values = own.values;
   const auto finite = own.extent.all_finite ? values : finite_part(values, copy);
-  for (Index begin = 0; begin < rows; begin += causal_group) {
-    const Index seen = causal_end(begin, rows, keys), count = std::min(causal_group, rows - begin);
+  for (Index begin = 0; begin < rows; begin += row_group) {
+    const Index seen = causal_end(begin, rows, keys), count = std::min(row_group, rows - begin);
     add(begin, count, finite.leftCols(seen), scores.block(0, begin, seen, count));
   }
   if (own.extent.all_finite) return;

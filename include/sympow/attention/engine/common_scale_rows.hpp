@@ -54,7 +54,7 @@ Index tokens_without_room(const Keys<Scalar>& keys) {
 template <class Scalar>
 struct CommonScaleMemory {
   CompensatedSums<Scalar> sums;
-  Panel<Scalar> weights, finite_values;
+  Panel<Scalar> weights, scores, finite_values;
   Panel<double> gates, noise, absolute;
 };
 
@@ -75,7 +75,7 @@ class CommonScaleRows final : public Rows<Scalar> {
   /// Memory for so many rows, and so many keys at a time.
   void reserve(Index value_rows, Index rows, Index keys) {
     sums_.reserve(value_rows, rows);
-    memory_.weights(keys);
+    memory_.weights(keys), memory_.scores(keys, std::min(rows, row_group));
     for (auto* panel : {&memory_.gates, &memory_.noise, &memory_.absolute}) (*panel)(rows);
   }
 
@@ -110,14 +110,18 @@ class CommonScaleRows final : public Rows<Scalar> {
     ends_.add_own(keys, queries);
   }
 
-  void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
+  void add_earlier(const SetLogits<Scalar>& set_logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
                    const LogDecay& between) override {
     const auto weights = scaled_weights(keys, factor_of(keys.M, between));
-    for (Index i = 0; i < logits.cols(); ++i) {
-      const Scalar sum = weigh_scores<degree>(&logits(0, i), weights.data(), keys.size());
-      if (sums_.divides()) sums_.add_denominator(i, sum);
+    for (Index first = 0; first < queries.size(); first += row_group) {
+      auto scores = memory_.scores(keys.size(), std::min(row_group, queries.size() - first));
+      set_logits(first, scores);
+      for (Index i = 0; i < scores.cols(); ++i) {
+        const Scalar sum = weigh_scores<degree>(&scores(0, i), weights.data(), keys.size());
+        if (sums_.divides()) sums_.add_denominator(first + i, sum);
+      }
+      sums_.add_columns(first, scores.cols(), keys.values, scores);
     }
-    sums_.add_columns(0, logits.cols(), keys.values, logits);
     sums_.end_contribution();
     sums_.settle_some(factor_);
     ends_.add_earlier(keys, queries, between);

@@ -23,7 +23,7 @@ template <class Scalar>
 struct AttentionMemory {
   std::vector<KeyBlock> blocks;
   Panel<Scalar> vectors;  ///< of each block a matrix, a panel of every later product
-  Panel<Scalar> norms, weights, logits;
+  Panel<Scalar> norms, weights;
   Panel<double> exponents, log_b, log_b_low, scratch;
   Frame frame;  ///< where queries and keys turn from
 };
@@ -36,7 +36,7 @@ struct EngineMemory {
   FoldMemory<Scalar> fold;
   TailMemory<Scalar> tail;
   AttentionMemory<Scalar> attention;
-  Panel<Scalar> lengths, tail_logits;
+  Panel<Scalar> lengths;
   Panel<double> noise, channels;
   Frame frame;                   ///< where queries and keys turned from before a segment was loaded
   Eigen::VectorXd log_channels;  ///< Σ log a of a segment

@@ -12,7 +12,7 @@ template <class Scalar>
 struct OwnScaleMemory {
   CompensatedSums<Scalar> read;
   KeyFactors<Scalar> factors;
-  Panel<Scalar> values, denominators, noises, new_factors, finite_values;
+  Panel<Scalar> values, scores, denominators, noises, finite_values;
   Panel<double> scales, shift, gate, noise, absolute;
 };
 
@@ -24,6 +24,7 @@ struct OwnScaleMemory {
 template <class Scalar, FeatureMap F>
 class OwnScaleRows final : public Rows<Scalar> {
   static constexpr int degree = degree_of<F>;
+  static constexpr bool is_exponential = F::score == Score::exponential;
 
  public:
   OwnScaleRows(OwnScaleMemory<Scalar>& memory, RowKind kind, const RowReports& reports)
@@ -34,7 +35,8 @@ class OwnScaleRows final : public Rows<Scalar> {
     memory_.read.reserve(value_rows, rows);
     memory_.factors.reserve(keys);
     memory_.values(value_rows, rows);
-    for (auto* panel : {&memory_.denominators, &memory_.noises, &memory_.new_factors}) (*panel)(rows);
+    memory_.scores(keys, std::min(rows, row_group));
+    for (auto* panel : {&memory_.denominators, &memory_.noises}) (*panel)(rows);
     for (auto* panel : {&memory_.scales, &memory_.shift, &memory_.gate, &memory_.noise, &memory_.absolute})
       (*panel)(rows);
   }
@@ -54,14 +56,14 @@ class OwnScaleRows final : public Rows<Scalar> {
   [[nodiscard]] bool sees(double, const LogDecay& between) const override { return between.high > no_weight; }
 
   void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) override {
+    if constexpr (is_exponential) set_factors(keys, keys.size(), {});
     for (Index i = 0; i < n_; ++i) {
       const Index seen = std::min(i + 1, keys.size());
-      memory_.factors.template set<F>(keys.log_b.head(seen), keys.log_b_low.head(seen), keys.exponents.head(seen),
-                                      gate_of(i, queries, {}));
-      weigh(logits.col(i).head(seen), i, keys, queries, {});
+      const LogDecay gate = gate_of(i, queries, {});
+      if constexpr (!is_exponential) set_factors(keys, seen, gate);
+      weigh(logits.col(i).head(seen), i, keys, queries, is_exponential ? gate : LogDecay{});
       logits.col(i).tail(logits.rows() - seen).setZero();
     }
-    begin_add(logits, [&](Index i) { return std::min(i + 1, keys.size()); });
     for_causal_products(
         keys, logits, memory_.finite_values,
         [&](Index begin, Index count, const auto& V, const auto& W) {
@@ -71,12 +73,16 @@ class OwnScaleRows final : public Rows<Scalar> {
     ends_.add_own(keys, queries);
   }
 
-  void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
+  void add_earlier(const SetLogits<Scalar>& set_logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
                    const LogDecay& between) override {
-    memory_.factors.template set<F>(keys.log_b, keys.log_b_low, keys.exponents, {});
-    for (Index i = 0; i < n_; ++i) weigh(logits.col(i), i, keys, queries, gate_of(i, queries, between));
-    begin_add(logits, [&](Index) { return keys.size(); });
-    add_product(values(), keys.values, logits);
+    set_factors(keys, keys.size(), {});
+    for (Index first = 0; first < n_; first += row_group) {
+      auto scores = memory_.scores(keys.size(), std::min(row_group, n_ - first));
+      set_logits(first, scores);
+      for (Index i = 0; i < scores.cols(); ++i)
+        weigh(scores.col(i), first + i, keys, queries, gate_of(first + i, queries, between));
+      add_product(values().middleCols(first, scores.cols()), keys.values, scores);
+    }
     ends_.add_earlier(keys, queries, between);
   }
 
@@ -100,10 +106,9 @@ class OwnScaleRows final : public Rows<Scalar> {
     if (!reads_) return;
     reads_ = false;
     memory_.read.finish(1);
-    rescale(0);  // a state has taken its room itself
-    auto denominators = memory_.denominators(n_), noises = memory_.noises(n_), factors = memory_.new_factors(n_);
+    auto denominators = memory_.denominators(n_), noises = memory_.noises(n_);
     for (Index i = 0; i < n_; ++i) {
-      const Scalar factor = factors[i];
+      const Scalar factor = rescale(i, 0);  // a state has taken its room itself
       auto own = values().col(i);
       memory_.read.visit_numerators(i, [&]<class Some>(Index r, const Some& some) {
         if constexpr (std::is_same_v<Some, Scalar>)
@@ -143,6 +148,11 @@ class OwnScaleRows final : public Rows<Scalar> {
     return between;
   }
 
+  void set_factors(const Keys<Scalar>& keys, Index seen, const LogDecay& since) {
+    const auto& low = keys.log_b_low;  // empty where nobody has counted
+    memory_.factors.template set<F>(keys.log_b.head(seen), low.head(std::min(seen, low.size())),
+                                    keys.exponents.head(seen), since);
+  }
   // The next contribution to row i is 2^{shift + gate} times what it will be, a whole number and a fraction: no digit
   // is lost to their size.
   void set_scale(Index i, const FarFactor& factor) {
@@ -153,54 +163,58 @@ class OwnScaleRows final : public Rows<Scalar> {
     memory_.gate(n_)[i] = (log.rest + factor.log.low) * std::numbers::log2e;
   }
 
-  // Logits of row i as weights, by the factors that are set, which decay by the gate.
+  // Logits of row i as weights at its scale, by the factors that are set, which decay by the gate.
   void weigh(ColumnView<Scalar> logits, Index i, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
              const LogDecay& gate) {
-    FarFactor taken = memory_.factors.template weigh<F>(logits, queries.exponents[i]);
+    const double exponent = queries.exponents[i];
+    const Scalar above =
+        is_exponential ? memory_.factors.exponent_above(logits, exponent) : std::numeric_limits<Scalar>::quiet_NaN();
+    FarFactor taken;
+    if (std::isnan(above)) taken = memory_.factors.template weigh<F>(logits, exponent);
     taken.log.add(gate);
     set_scale(i, taken);
-    if (F::score != Score::exponential || !ends_.diagnoses()) return;
+    Scalar& sum = memory_.denominators(n_)[i];
+    if (std::isnan(above)) {
+      logits *= rescale(i, room_);
+      sum += sum_of<Scalar>(logits);
+    } else {
+      const double shift = memory_.shift(n_)[i];
+      raise(i, static_cast<double>(above) + shift + room_);
+      const Scalar some = memory_.factors.exponentiate(
+          logits, static_cast<Scalar>(memory_.scales(n_)[i] - room_ - shift), static_cast<Scalar>(memory_.gate(n_)[i]));
+      const auto factor = power_of_two<Scalar>(-room_);  // not in the exponents, whose digits it would take
+      if (room_ != 0) logits *= factor;
+      sum += some * factor;
+    }
+    if (ends_.kind() == RowKind::signed_means) memory_.noises(n_)[i] += logits.cwiseAbs().sum();
+    if (is_exponential && ends_.diagnoses()) diagnose(logits, i, keys, queries);
+  }
+  void diagnose(ColumnView<const Scalar> weights, Index i, const Keys<Scalar>& keys, const Queries<Scalar>& queries) {
     double sum = 0;
-    for (Index j = 0; j < logits.size(); ++j) {
+    for (Index j = 0; j < weights.size(); ++j) {
       const auto length = static_cast<double>(queries.norms[i]) * static_cast<double>(keys.norms[j]);
       sum +=
-          static_cast<double>(logits[j]) * (1 + times_power_of_two(length, queries.exponents[i] + keys.exponents[j]));
+          static_cast<double>(weights[j]) * (1 + times_power_of_two(length, queries.exponents[i] + keys.exponents[j]));
     }
-    ends_.add(i, (sum > 0 ? std::log2(sum) : no_weight) + memory_.shift(n_)[i] + memory_.gate(n_)[i]);
+    ends_.add(i, (sum > 0 ? std::log2(sum) : no_weight) + memory_.scales(n_)[i]);
   }
 
-  // Scales the rows, and weights of a contribution of 2^{shift + gate}, to what they have in common. Row i sees
-  // `seen(i)` of the keys.
-  template <class Seen>
-  void begin_add(MatrixView<Scalar> weights, const Seen& seen) {
-    rescale(room_);
-    auto denominators = memory_.denominators(n_), noises = memory_.noises(n_), factors = memory_.new_factors(n_);
-    for (Index i = 0; i < n_; ++i) {
-      ColumnView<Scalar> own = weights.col(i).head(seen(i));
-      own *= factors[i];
-      denominators[i] += sum_of<Scalar>(own);
-      if (ends_.kind() == RowKind::signed_means) noises[i] += own.cwiseAbs().sum();
-    }
+  // Raises the scale of row i to that of a contribution of 2^{shift + gate} and `room` above it; returns the factor of
+  // the contribution, at most 2^-room.
+  Scalar rescale(Index i, double room) {
+    const double shift = memory_.shift(n_)[i], gate = memory_.gate(n_)[i], whole = std::ceil(shift + gate);
+    raise(i, whole + room);
+    if (whole == no_weight) return 0;
+    return static_cast<Scalar>(times_power_of_two(std::exp2((shift - whole) + gate), whole - memory_.scales(n_)[i]));
   }
-
-  // Raises the scales to those of a contribution and `room` above; old factors are at most 1, new ones 2^-room.
-  void rescale(double room) {
-    auto denominators = memory_.denominators(n_), noises = memory_.noises(n_), factors = memory_.new_factors(n_);
-    const auto shift = memory_.shift(n_), gate = memory_.gate(n_);
-    auto scales = memory_.scales(n_);
-    for (Index i = 0; i < n_; ++i) {
-      const double whole = std::ceil(shift[i] + gate[i]), raised = std::max(scales[i], whole + room);
-      const Scalar old = raised == no_weight ? Scalar(0) : power_of_two<Scalar>(scales[i] - raised);
-      factors[i] =
-          whole == no_weight
-              ? Scalar(0)
-              : static_cast<Scalar>(times_power_of_two(std::exp2((shift[i] - whole) + gate[i]), whole - raised));
-      scales[i] = raised;
-      if (old == Scalar(1)) continue;
-      values().col(i) *= old;
-      denominators[i] *= old;
-      noises[i] *= old;
-    }
+  void raise(Index i, double exponent) {
+    double& scale = memory_.scales(n_)[i];
+    if (!(exponent > scale)) return;
+    const auto old = power_of_two<Scalar>(scale - exponent);
+    scale = exponent;
+    values().col(i) *= old;
+    memory_.denominators(n_)[i] *= old;
+    memory_.noises(n_)[i] *= old;
   }
 
   OwnScaleMemory<Scalar>& memory_;

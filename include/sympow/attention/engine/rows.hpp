@@ -3,8 +3,12 @@
 
 #include <sympow/attention/engine/segment.hpp>
 #include <sympow/attention/feature_panels.hpp>
+#include <sympow/core/visitor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
+
+template <class Scalar>
+using SetLogits = Visitor<Index, MatrixView<Scalar>>;
 
 /// For the queries i = 0 … n - 1 of a segment the sums Σ_j s_ij v_j and Σ_j s_ij, from the first contribution to the
 /// written row. The models differ in the scales at which they keep them: one for all rows, or one a row. A call of it
@@ -18,9 +22,10 @@ class Rows {
   /// The segment's own keys j ≤ i, from logits that are used up.
   virtual void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) = 0;
 
-  /// All of some keys that they see, from logits that are used up.
-  virtual void add_earlier(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
-                           const LogDecay& between) = 0;
+  /// All of some keys that they see. `set_logits(i, L)` writes the logits of these keys with the rows from i on, as many
+  /// as L has columns.
+  virtual void add_earlier(const SetLogits<Scalar>& set_logits, const Keys<Scalar>& keys,
+                           const Queries<Scalar>& queries, const LogDecay& between) = 0;
 
   /// What follows is read from sums 2^exponent S and Z of the absolute weight A, which decay by e^between on their way
   /// to the segment's first token. `noise` has the largest denominator of each row that can be rounding, with that

@@ -66,7 +66,6 @@ class StateEngine final : SegmentEngine<Scalar, F> {
     Base::reserve(n, std::max(n, longest));
     reader_.reserve(n);
     memory_.tail.reserve(rows, longest);
-    memory_.tail_logits(longest, n);
     memory_.fold.template reserve<F>(rows, e, sums_.S.cols(), longest + n, action_ == KeyAction::scale);
     memory_.noise(n), memory_.lengths(n), memory_.channels(call_.Q.rows());
     call_.state.interrupted = true;  // until the call is done
@@ -125,10 +124,11 @@ class StateEngine final : SegmentEngine<Scalar, F> {
     if (const Keys<Scalar> own = loader_.keys(); own.size() > 0) rows.add_own(loader_.logits(), own, queries);
     const Keys<Scalar>& tail = *tail_keys_;
     if (tail.size() == 0 || !rows.sees(tail.M, loader_.first())) return sums_.empty();
-    auto logits = memory_.tail_logits(tail.size(), queries.size());
-    set_product(logits, tail.vectors.transpose(), loader_.direct_queries());
-    loader_.set_scores(logits, tail.exponents, queries.exponents);
-    rows.add_earlier(logits, tail, queries, loader_.first());
+    const auto set_logits = [&](Index first, MatrixView<Scalar> logits) {
+      set_product(logits, tail.vectors.transpose(), loader_.direct_queries().middleCols(first, logits.cols()));
+      loader_.set_scores(logits, tail.exponents, queries.exponents.segment(first, logits.cols()));
+    };
+    rows.add_earlier(set_logits, tail, queries, loader_.first());
     return sums_.empty();
   }
 
