@@ -58,8 +58,9 @@ void check(const F& feature, const A& transition, const Shape& shape, bool is_fu
   }
 }
 
-constexpr Shape shapes[] = {{9, 9, 0}, {5, 9, 4},   {3, 9, 2},      {9, 4, -3},  {7, 3, 1},    {0, 5, 2},
-                            {5, 0, 1}, {1, 97, 96}, {100, 230, 97}, {98, 98, 1}, {30, 20, 96}, {200, 50, -60}};
+constexpr Shape shapes[] = {{9, 9, 0},    {5, 9, 4},      {3, 9, 2},     {9, 4, -3},      {7, 3, 1},
+                            {0, 5, 2},    {5, 0, 1},      {1, 97, 96},   {100, 230, 97},  {98, 98, 1},
+                            {30, 20, 96}, {200, 50, -60}, {1, 241, 240}, {260, 500, 241}, {242, 242, 1}};
 
 template <class Make>
 void for_shapes(const Make& make) {

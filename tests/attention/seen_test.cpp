@@ -148,6 +148,7 @@ TEMPLATE_TEST_CASE("behind a gate of 0 everything is gone, and rows are those of
     check(feature, 30, 9, spoil);
     check(feature, 120, 50, spoil);
     check(feature, 120, 96, spoil);
+    check(feature, 300, 240, spoil);  // where a block of the attention form begins
   };
   const auto spoils = [&](const auto& feature) {
     in_all(feature, [](auto& x) { x.K(1, 3) = static_cast<Scalar>(not_a_number); });

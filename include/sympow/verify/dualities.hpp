@@ -59,10 +59,10 @@ template <FeatureMap F, Transition A, Transition B, class DQ, class DK, class DV
 }
 
 /// All ten, on random tokens of this seed in arithmetic of the given scalar type. Gates and strengths are made as peers
-/// make them; 130 tokens are more than two blocks of the attention form and not a multiple of the chunk.
+/// make them; 500 tokens are more than two blocks of the attention form and not a multiple of the chunk.
 template <class Scalar>
 [[nodiscard]] std::vector<Duality> dualities(std::uint64_t seed) {
-  constexpr Index d = 16, e = 8, T = 130, head = 3;
+  constexpr Index d = 16, e = 8, T = 500, head = 3;
   constexpr double A_log = -2, dt_bias = 0;
   Random random(seed);
   const Matrix<Scalar> Q = random.matrix<Scalar>(d, T), K = systems::unit_columns(random.matrix<Scalar>(d, T)),
