@@ -1,6 +1,7 @@
 #include <sympow/core/blocks.hpp>
 #include <sympow/core/exponential.hpp>
 #include <sympow/core/power_of_two.hpp>
+#include <sympow/core/scaled.hpp>
 
 #include "catch.hpp"
 #include "random.hpp"
@@ -26,11 +27,27 @@ void powers_and_exponents_are_those_of_the_standard_library() {
   CHECK(detail::nearest_power_of_two<Scalar>(1e9) == std::ldexp(Scalar(1), Limits::max_exponent - 1));
 }
 
+// Beyond the type's ends too, where a factor of its own would have been 0 or infinite, and where there is no number.
+template <class Scalar>
+void products_with_powers_are_rounded_once() {
+  using Limits = std::numeric_limits<Scalar>;
+  constexpr double infinity = std::numeric_limits<double>::infinity(), none = std::numeric_limits<double>::quiet_NaN();
+  const int range = 2 * Limits::max_exponent + Limits::digits;
+  for (const Scalar x : {Scalar(1.5), Limits::max(), Limits::min(), Limits::denorm_min(), Scalar(-0.75), Scalar(0)}) {
+    for (int n = -range; n <= range; ++n) REQUIRE(detail::times_power_of_two(x, n) == std::ldexp(x, n));
+    CHECK(detail::times_power_of_two(x, -infinity) == 0);
+    CHECK(std::isnan(detail::times_power_of_two(x, none)));
+  }
+  CHECK(detail::times_power_of_two(Scalar(-1), infinity) == -Limits::infinity());
+}
+
 }  // namespace
 
 TEST_CASE("powers of two by their bits", "[core]") {
   powers_and_exponents_are_those_of_the_standard_library<float>();
   powers_and_exponents_are_those_of_the_standard_library<double>();
+  products_with_powers_are_rounded_once<float>();
+  products_with_powers_are_rounded_once<double>();
 }
 
 TEST_CASE("exponentials end in an exact zero", "[core]") {

@@ -51,12 +51,13 @@ Scalar power_of_two(double exponent) {
   return static_cast<Scalar>(std::exp2(std::clamp(exponent, -4096.0, 4096.0)));
 }
 
-/// 2^exponent x for a whole exponent, rounded once and infinite only where the product is.
+/// 2^exponent x for a whole exponent, rounded once and infinite only where the product is; no number for none.
 template <class Scalar>
 Scalar times_power_of_two(Scalar x, double exponent) {
   using Limits = std::numeric_limits<Scalar>;
   if (Limits::min_exponent < exponent && exponent < Limits::max_exponent)
     return x * normal_power_of_two<Scalar>(static_cast<int>(exponent));
+  if (std::isnan(exponent)) return static_cast<Scalar>(exponent);
   return std::ldexp(x, static_cast<int>(std::clamp(exponent, -8192.0, 8192.0)));
 }
 
