@@ -1,4 +1,6 @@
 // The choice of form and chunk of the CUDA library: what must hold for any constants, and what those of an H100 give.
+#include <cmath>
+
 #include "library/cost_model.hpp"
 #include "catch.hpp"
 
@@ -52,4 +54,66 @@ TEST_CASE("costs grow with tokens, heads and embeddings, and follow their consta
   slow_pairs.pair /= 16;
   REQUIRE(cheapest_chunk(s, slow_memory) > 1024);
   REQUIRE(cheapest_chunk(s, slow_pairs) < 1024);
+}
+
+namespace {
+
+/// P 1 whose blocks go along their chunks.
+Shape along(double tokens, double heads, double d) {
+  Shape s = shape(tokens, heads, d, d);
+  s.along = true;
+  return s;
+}
+int blocks_of(const Shape& s, int chunk) {
+  return static_cast<int>(std::ceil(s.all_tokens / chunk) * s.query_heads * std::ceil(s.e / 64));
+}
+
+}  // namespace
+
+TEST_CASE("chunks that blocks go along are as many as multiprocessors take at once", "[cuda]") {
+  const double multiprocessors = Costs{}.multiprocessors;
+  const Shape s = along(65536, 8, 64);
+  REQUIRE(cheapest_chunk(s) == 1344);
+  REQUIRE(blocks_of(s, 1344) <= 3 * multiprocessors);
+  REQUIRE(blocks_of(s, 1344) > 2.5 * multiprocessors);
+  // No multiple of 64 is cheaper by more than a twentieth: those that were looked at are enough.
+  const double tokens = GENERATE(1., 64., 1000., 8192., 65536., 1e6), heads = GENERATE(1., 8., 100.),
+               d = GENERATE(64., 128.);
+  const Shape any = along(tokens, heads, d);
+  const int chunk = cheapest_chunk(any);
+  CAPTURE(tokens, heads, d, chunk);
+  REQUIRE((chunk >= 64 && chunk <= 1 << 14 && chunk % 64 == 0));
+  REQUIRE((chunk == 64 || chunk < 2 * tokens));
+  for (int other = 64; other < 2 * tokens && other <= 1 << 14; other += 64) {
+    CAPTURE(other);
+    REQUIRE(seconds_of_chunks(any, chunk) <= 1.05 * seconds_of_chunks(any, other));
+  }
+}
+
+TEST_CASE("rows along chunks take linear time in a chunk, and follow the cost of a tile", "[cuda]") {
+  const Shape s = along(65536, 8, 64);
+  Shape pairs = s;
+  pairs.along = false;
+  // With as many blocks as take a whole number of rounds, all that a longer chunk saves is states between chunks.
+  REQUIRE(std::abs(detail::seconds_along(s, 1024, {}) - detail::seconds_along(s, 2048, {})) <
+          .3 * detail::seconds_along(s, 1024, {}));
+  REQUIRE(detail::seconds_of_pairs(pairs, 2048, {}) > 1.5 * detail::seconds_of_pairs(pairs, 1024, {}));
+  Costs slow;
+  slow.tile *= 2;
+  REQUIRE(detail::seconds_along(s, 1344, slow) - slow.launch ==
+          2 * (detail::seconds_along(s, 1344, {}) - slow.launch));
+  // Channels: twice those of keys take half as long again, twice those of values are twice the blocks.
+  Shape wide = s;
+  wide.e = 128;
+  REQUIRE(detail::blocks_along(wide) == 2 * detail::blocks_along(s));
+  REQUIRE(detail::seconds_along(along(65536, 8, 128), 16384, {}) > 1.4 * detail::seconds_along(s, 16384, {}));
+  // Sequences of little work are quadratic, and there is one crossover.
+  bool chunked = false;
+  for (double tokens = 64; tokens <= 1 << 24; tokens *= 2) {
+    const bool now = cheapest_form(along(tokens, 8, 64)) == Form::chunked;
+    CAPTURE(tokens);
+    REQUIRE((now || !chunked));
+    chunked = now;
+  }
+  REQUIRE(chunked);
 }
