@@ -102,6 +102,8 @@ TEST_CASE("rows along chunks take linear time in a chunk, and follow the cost of
   slow.tile *= 2;
   REQUIRE(detail::seconds_along(s, 1344, slow) - slow.launch ==
           2 * (detail::seconds_along(s, 1344, {}) - slow.launch));
+  // Fewer than 2 ½ blocks of a multiprocessor wait for themselves.
+  REQUIRE(std::abs(detail::seconds_along(along(6400, 1, 64), 64, {}) - Costs{}.launch - 2.5 * Costs{}.tile) < 1e-12);
   // Channels: twice those of keys take half as long again, twice those of values are twice the blocks.
   Shape wide = s;
   wide.e = 128;
