@@ -67,7 +67,8 @@ enum {
 };
 
 /// What the last call on this thread that returned a status said: one sentence in UTF-8, but for the bytes of a path,
-/// cut at 1023 bytes, empty after SYMPOW_OK. It stays until the next such call on this thread.
+/// empty after SYMPOW_OK. One of more than 1023 bytes has " ... " in the place of its middle. It stays until the next
+/// such call on this thread.
 SYMPOW_API const char* sympow_error(void);
 
 /// Of the library that runs: 10000 major + 100 minor + patch. SYMPOW_C_VERSION is that of this header.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include <sympow/c/overlaps.hpp>
 #include <sympow/c/structs.hpp>
@@ -467,18 +468,33 @@ TEST_CASE("structs of older and of newer programs", "[c]") {
                 "is not 0: a field of a later version");
 }
 
-TEST_CASE("a text is cut where a character begins, and ends with the next call", "[c]") {
+TEST_CASE("a text loses its middle where characters begin, and ends with the next call", "[c]") {
   Call call;
-  const std::string path = "/nowhere/" + std::string(1012, 'x') + "äöü" + std::string(1000, 'x');
+  const auto text_of = [&](const std::string& path) {
+    REQUIRE(sympow_states_load(call.states, path.c_str()) == SYMPOW_BAD_FILE);
+    return std::string(sympow_error());
+  };
+  const std::string directory = "/nowhere/", gap = " ... ", reason = text_of(directory).substr(directory.size());
+  REQUIRE(reason.size() > 10);
+  std::string two_bytes;
+  for (int n = 0; n < 800; ++n) two_bytes += "ä";
+  std::set<std::size_t> sizes;
   for (std::size_t n = 0; n < 4; ++n) {
-    const std::string longer = path.substr(0, 9) + std::string(n, 'y') + path.substr(9), text = [&] {
-      REQUIRE(sympow_states_load(call.states, longer.c_str()) == SYMPOW_BAD_FILE);
-      return sympow_error();
-    }();
-    REQUIRE(longer.starts_with(text));
-    REQUIRE(text.size() == (n == 1 ? 1022 : 1023));
-    REQUIRE((longer[text.size()] & 0xC0) != 0x80);
+    const std::string whole = directory + std::string(n % 2, 'y') + two_bytes + std::string(n / 2, 'y') + reason;
+    const std::string text = text_of(whole.substr(0, whole.size() - reason.size()));
+    const std::size_t cut = text.find(gap);
+    REQUIRE(cut != std::string::npos);
+    const std::string begin = text.substr(0, cut), end = text.substr(cut + gap.size());
+    CAPTURE(begin, end);
+    REQUIRE((whole.starts_with(begin) && whole.ends_with(end) && end.ends_with(reason)));
+    REQUIRE(((whole[begin.size()] & 0xC0) != 0x80 && (end[0] & 0xC0) != 0x80));
+    sizes.insert(text.size());
   }
+  REQUIRE(sizes == std::set<std::size_t>{1021, 1022, 1023});
+  // What just fits is whole.
+  const std::string fits = directory + std::string(1023 - directory.size() - reason.size(), 'x');
+  REQUIRE(text_of(fits) == fits + reason);
+  REQUIRE(text_of(fits + "x").find(gap) != std::string::npos);
   REQUIRE(said(call.attend()) == well);
 }
 

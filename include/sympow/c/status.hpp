@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <string_view>
@@ -27,13 +26,20 @@ struct DeviceError : std::runtime_error {
 inline constexpr std::size_t text_bytes = 1024;
 inline thread_local char error_text[text_bytes] = {};
 
-/// Sets the text, cut where a character begins.
+/// Sets the text. A longer one loses its middle, between whole characters: it begins with what it is about, and ends
+/// with the reason.
 inline sympow_status say(sympow_status status, std::string_view text) noexcept {
-  std::size_t size = std::min(text.size(), text_bytes - 1);
+  constexpr std::string_view gap = " ... ";
+  constexpr std::size_t half = (text_bytes - 1 - gap.size()) / 2;
+  const bool fits = text.size() < text_bytes;
+  std::size_t cut = fits ? text.size() : half, rest = fits ? text.size() : text.size() - half;
   const auto continues = [&](std::size_t n) { return n < text.size() && (text[n] & 0xC0) == 0x80; };
-  while (size > 0 && continues(size)) --size;
-  if (size > 0) std::memcpy(error_text, text.data(), size);
-  error_text[size] = 0;
+  while (cut > 0 && continues(cut)) --cut;
+  while (continues(rest)) ++rest;
+  char* end = error_text;
+  for (const auto part : {text.substr(0, cut), fits ? std::string_view() : gap, text.substr(rest)})
+    end = std::copy(part.begin(), part.end(), end);
+  *end = 0;
   return status;
 }
 
