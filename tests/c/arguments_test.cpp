@@ -206,14 +206,21 @@ TEST_CASE("outputs that share memory", "[c]") {
   call.rows.data = call.batch.V.data.data();
   check_refused(call.attend(), bad, "rows and inputs->values share memory");
   Call last;
-  last.rows.data = last.batch.K.data.data() + last.batch.K.data.size() - 1;
+  const std::size_t keys = last.batch.K.data.size();
+  last.batch.K.data.resize(keys + last.batch.Y.data.size());  // so that rows share memory with nothing else
+  last.keys.data = last.batch.K.data.data();
+  last.rows.data = &last.batch.K.data[keys - 1];
   check_refused(last.attend(), bad, "rows and inputs->keys share memory");
   refuses([](C c) { c.dk.data = c.batch.dQ.data.data(); }, bad, "gradients->keys and gradients->queries share memory",
           true);
   refuses([](C c) { c.dq.data = c.batch.Q.data.data(); }, bad, "gradients->queries and inputs->queries share memory",
           true);
-  refuses([](C c) { c.dq.data = c.batch.dY.data.data(), c.batch.dQ.shape[0] = 2; }, bad,
-          "gradients->queries and d_rows share memory", true);
+  refuses(
+      [](C c) {
+        c.batch.dY.data.resize(c.batch.dQ.data.size());
+        c.dq.data = c.d_rows.data = c.batch.dY.data.data();
+      },
+      bad, "gradients->queries and d_rows share memory", true);
   refuses([](C c) { c.d_scale.data = c.batch.theta.data.data(); }, bad, "gradients->scale and inputs->theta", true);
   std::vector<std::int64_t> strides = {60, 12, 0, 1};
   call.rows = *call.batch.Y.view();
