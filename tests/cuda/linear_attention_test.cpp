@@ -28,12 +28,15 @@ TEST_CASE("the condition of rows along a chunk is that of what they see of the s
 }
 TEST_CASE("rows are right along a chunk, for all norms and zeros", "[cuda]") {
   check_norms<Narrow>(140);
-  Case far = case_of<Narrow>({330});  // a state that is far above the keys of the next chunk
-  check<Narrow>(far, [](auto& x) {
-    for (int t = 0; t < 330; ++t)
-      for (int c = 0; c < 64; ++c)
-        x.set(x.keys, 0, t, 0, c, (t < 192 ? 0x1p60 : 0x1p-80) * (1 + (t * 5 + c * 3) % 7) * ((t + c) % 3 - 1));
-  });
+  for (const bool resets : {false, true}) {  // a state that is far above the keys of the next chunk, gone or not
+    Case far = case_of<Narrow>({330});
+    if (resets) far.log_gate = [](int t) { return t == 200 ? -infinity : 0; };
+    check<Narrow>(far, [](auto& x) {
+      for (int t = 0; t < 330; ++t)
+        for (int c = 0; c < 64; ++c)
+          x.set(x.keys, 0, t, 0, c, (t < 192 ? 0x1p60 : 0x1p-80) * (1 + (t * 5 + c * 3) % 7) * ((t + c) % 3 - 1));
+    });
+  }
   check_zeros<Narrow>(140);
 }
 TEST_CASE("rows along a chunk are the same in any order of warps", "[cuda]") {

@@ -8,12 +8,15 @@ TEST_CASE("rows are right along a chunk", "[cuda]") {
   check_layouts<Narrow>(300);
   check_gates<Narrow>(200);
   check_norms<Narrow>(140);
-  Case far = case_of<Narrow>({330});  // a state that is far above the keys of the next chunk
-  check<Narrow>(far, [](auto& x) {
-    for (int t = 0; t < 330; ++t)
-      for (int c = 0; c < 64; ++c)
-        x.set(x.keys, 0, t, 0, c, (t < 192 ? 0x1p60 : 0x1p-80) * (1 + (t * 5 + c * 3) % 7) * ((t + c) % 3 - 1));
-  });
+  for (const bool resets : {false, true}) {  // a state that is far above the keys of the next chunk, gone or not
+    Case far = case_of<Narrow>({330});
+    if (resets) far.log_gate = [](int t) { return t == 200 ? -infinity : 0; };
+    check<Narrow>(far, [](auto& x) {
+      for (int t = 0; t < 330; ++t)
+        for (int c = 0; c < 64; ++c)
+          x.set(x.keys, 0, t, 0, c, (t < 192 ? 0x1p60 : 0x1p-80) * (1 + (t * 5 + c * 3) % 7) * ((t + c) % 3 - 1));
+    });
+  }
   check_joined<Narrow>({300, 129, 40}, 70);
   std::vector<std::function<double(int)>> gates = kinds_of_gates();
   gates.push_back([](int t) { return t == 100 || t == 144 ? -infinity : -.01; });  // inside of tiles
