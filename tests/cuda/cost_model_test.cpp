@@ -1,8 +1,8 @@
 // The choice of form and chunk of the CUDA library: what must hold for any constants, and what those of an H100 give.
 #include <cmath>
 
-#include "library/cost_model.hpp"
 #include "catch.hpp"
+#include "library/cost_model.hpp"
 
 using namespace sympow::cuda;
 using namespace sympow::cuda::library;
@@ -100,8 +100,7 @@ TEST_CASE("rows along chunks take linear time in a chunk, and follow the cost of
   REQUIRE(detail::seconds_of_pairs(pairs, 2048, {}) > 1.5 * detail::seconds_of_pairs(pairs, 1024, {}));
   Costs slow;
   slow.tile *= 2;
-  REQUIRE(detail::seconds_along(s, 1344, slow) - slow.launch ==
-          2 * (detail::seconds_along(s, 1344, {}) - slow.launch));
+  REQUIRE(detail::seconds_along(s, 1344, slow) - slow.launch == 2 * (detail::seconds_along(s, 1344, {}) - slow.launch));
   // Fewer than 2 ½ blocks of a multiprocessor wait for themselves.
   REQUIRE(std::abs(detail::seconds_along(along(6400, 1, 64), 64, {}) - Costs{}.launch - 2.5 * Costs{}.tile) < 1e-12);
   // Channels: twice those of keys take half as long again, twice those of values are twice the blocks.

@@ -30,17 +30,19 @@ TEST_CASE("rows are right along a chunk", "[cuda]") {
           if (tokens->data.is_set(i)) tokens->data.set(i, round_to<bf16>(std::abs(to_float(tokens->data[i]))));
     });
   }
-  for (const int what : {0, 1, 2}) {  // about a reset
+  // About a reset, what is not a number: a key, a value, values of a tile before that of the reset or that it begins.
+  for (const int what : {0, 1, 2, 3}) {
     Case how = case_of<Narrow>({300});
-    how.log_gate = [what](int t) { return t == (what == 2 ? 96 : 75) ? -infinity : -.01; };
+    how.log_gate = [what](int t) { return t == (what == 3 ? 64 : what == 2 ? 96 : 75) ? -infinity : -.01; };
     ArraysOf<Narrow> x(how);
-    x.set(what == 0 ? x.keys : x.values, 0, what == 2 ? 20 : 70, 0, 3, not_a_number);
+    for (const int t : {70, 74}) x.set(what == 0 ? x.keys : x.values, 0, what >= 2 ? t - 50 : t, 0, 3, not_a_number);
     Forward<bf16, 1, 64> forward(x);
     REQUIRE(forward.run({}).clean());
     RowsOfHead<bf16, 1, 64> rows(x, {}, 0, 0);
     for (int t = 0; t < 300; ++t) {
       CAPTURE(what, t);
-      if (what == 2 ? t >= 96 : t < 64 || t >= (what == 0 ? 80 : 128)) REQUIRE(rows.wrong(t) == "");
+      if (what == 3 ? t >= 64 : what == 2 ? t >= 96 : t < 64 || t >= (what == 0 ? 80 : 128))
+        REQUIRE(rows.wrong(t) == "");
     }
   }
   Case how = case_of<Narrow>({200});
