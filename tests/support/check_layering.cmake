@@ -18,8 +18,7 @@ set(below_io core)
 set(below_layer core combinatorics tensor feature rotation transition attention systems)
 set(below_verify core combinatorics tensor feature rotation transition attention systems layer io/output_file.hpp)
 set(below_c core combinatorics tensor feature rotation transition attention io/output_file.hpp)  # above them all
-set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp core/packed_product.hpp
-    core/packed_exponential.hpp core/column_product.hpp)
+set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp core/packed_product.hpp)
 set(most_lines 300)
 
 # The length and the beginning of a header: adds to `found`.

@@ -7,11 +7,11 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A b and a · b by the vector registers of the processor, as Eigen knows them, and by short sums.
+/// A b and a · b by packets, and by short sums.
 template <class Scalar>
 class ColumnProduct {
-  using Packet = typename Eigen::internal::packet_traits<Scalar>::type;
-  static constexpr int lanes = Eigen::internal::unpacket_traits<Packet>::size;
+  using Packet = packets::Packet<Scalar>;
+  static constexpr int lanes = packets::lanes<Scalar>;
 
  public:
   /// The depths that sums of sums of sums are enough for.
@@ -35,7 +35,7 @@ class ColumnProduct {
 
   /// a · b of at most `dot_depth` entries; eight sums at a time hide how long one takes.
   static Scalar dot(Index depth, const Scalar* a, const Scalar* b) {
-    using namespace Eigen::internal;
+    using namespace packets;
     constexpr int chains = 8;
     constexpr Index step = chains * lanes;
     const Index whole = depth / step * step, packets = depth / lanes * lanes;
@@ -83,7 +83,7 @@ class ColumnProduct {
   // sums_i ← a_i · b of so many rows, by packets of each, which are added up at the end.
   template <int rows>
   [[gnu::flatten]] static void dots_of(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
-    using namespace Eigen::internal;
+    using namespace packets;
     if (depth > lanes * short_sum) {
       Index stride = lanes * short_sum;
       while (stride * short_sum < depth) stride *= short_sum;
@@ -112,7 +112,7 @@ class ColumnProduct {
   template <int packets>
   static void rows_times_column(bool add, Index height, Index depth, const Scalar* a, Index right, const Scalar* b,
                                 Scalar* c) {
-    using namespace Eigen::internal;
+    using namespace packets;
     constexpr int groups = 8 / packets;
     constexpr Index full = packets * lanes;
     Packet sums[size_of(packets)];

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include <sympow/core/packed_product.hpp>
 #include <sympow/core/power_of_two.hpp>
-#include <sympow/core/strided.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -31,8 +31,8 @@ inline constexpr double exp2_coefficients<double>[] {
 /// products of 64 channels and values take 128 of these.
 template <class Scalar>
 class PackedExponential {
-  using Packet = typename Eigen::internal::packet_traits<Scalar>::type;
-  static constexpr int lanes = Eigen::internal::unpacket_traits<Packet>::size;
+  using Packet = packets::Packet<Scalar>;
+  static constexpr int lanes = packets::lanes<Scalar>;
   static constexpr int at_once = std::max(3, 16 / lanes);  // packets: one of them waits for itself
   static constexpr Index block = at_once * lanes;
   static constexpr Scalar log2e = static_cast<Scalar>(1.44269504088896340736L);
@@ -44,7 +44,7 @@ class PackedExponential {
 
   /// max_j (log2(e) x_j + whole_j) of those that are numbers, rounded; -∞ without any.
   [[gnu::flatten]] static Scalar largest(const Scalar* x, const Scalar* whole, Index n) {
-    using namespace Eigen::internal;
+    using namespace packets;
     Packet some[size_of(at_once)];
     unrolled<at_once>([&](auto p) { some[p] = pset1<Packet>(nothing); });
     const auto add = [&](auto p, const Scalar* logits, const Scalar* wholes) __attribute__((always_inline)) {
@@ -64,7 +64,7 @@ class PackedExponential {
   /// and from the least of them up to 3/2 of it. What is not a number stays none.
   [[gnu::flatten]] static Scalar set(Scalar* x, const Scalar* whole, const Scalar* rests, Index n, Scalar shift,
                                      Scalar rest) {
-    using namespace Eigen::internal;
+    using namespace packets;
     const Packet shifts = pset1<Packet>(shift), in_common = pset1<Packet>(rest);
     Packet sums[size_of(at_once)];
     unrolled<at_once>([&](auto p) { sums[p] = pset1<Packet>(Scalar(0)); });
@@ -98,8 +98,6 @@ class PackedExponential {
  private:
   using One = std::integral_constant<int, 0>;  // the first packet
 
-  static constexpr std::size_t size_of(int n) { return static_cast<std::size_t>(n); }
-
   // Less than a packet, and others behind it.
   struct Last {
     alignas(64) Scalar data[size_of(lanes)];
@@ -119,7 +117,7 @@ class PackedExponential {
   }
 #pragma GCC diagnostic pop
   [[gnu::always_inline]] static Packet exp2(Packet x) {
-    using namespace Eigen::internal;
+    using namespace packets;
     constexpr auto& c = exp2_coefficients<Scalar>;
     constexpr int last = static_cast<int>(std::size(c)) - 1, bias = std::numeric_limits<Scalar>::max_exponent - 2;
     // Rounds to a whole number n, and has n + bias in its last bits: those of 2^{n-1}, or of 0.

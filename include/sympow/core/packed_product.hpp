@@ -17,11 +17,23 @@ inline constexpr Index panel_depth = short_sum * short_sum;
 /// The size of an array.
 constexpr std::size_t size_of(Index n) { return static_cast<std::size_t>(n); }
 
-/// Products of blocks by the vector registers of the processor, as Eigen knows them.
+/// The vector registers of the processor, as Eigen knows them, for all inner loops.
+namespace packets {
+template <class Scalar>
+using Packet = typename Eigen::internal::packet_traits<Scalar>::type;
+template <class Scalar>
+inline constexpr int lanes = Eigen::internal::unpacket_traits<Packet<Scalar>>::size;
+using Eigen::internal::PacketBlock, Eigen::internal::ptranspose;
+using Eigen::internal::padd, Eigen::internal::psub, Eigen::internal::pmul, Eigen::internal::pmadd;
+using Eigen::internal::ploadu, Eigen::internal::pstoreu, Eigen::internal::pset1;
+using Eigen::internal::pmax, Eigen::internal::predux, Eigen::internal::predux_max;
+}  // namespace packets
+
+/// Products of blocks, by packets.
 template <class Scalar>
 class PanelProduct {
-  using Packet = typename Eigen::internal::packet_traits<Scalar>::type;
-  static constexpr int lanes = Eigen::internal::unpacket_traits<Packet>::size;
+  using Packet = packets::Packet<Scalar>;
+  static constexpr int lanes = packets::lanes<Scalar>;
   // The sums of a tile, and their sums if there are 32 registers.
   static constexpr int packets_of_tile = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32 ? 12 : 8;
 
@@ -66,10 +78,10 @@ class PanelProduct {
 #pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
   [[gnu::flatten]] static void transpose_block(const Scalar* source, Index source_stride, Scalar* target,
                                                Index target_stride) {
-    Eigen::internal::PacketBlock<Packet, lanes> block;
-    unrolled<lanes>([&](auto i) { block.packet[i] = Eigen::internal::ploadu<Packet>(source + i * source_stride); });
-    Eigen::internal::ptranspose(block);
-    unrolled<lanes>([&](auto i) { Eigen::internal::pstoreu(target + i * target_stride, block.packet[i]); });
+    packets::PacketBlock<Packet, lanes> block;
+    unrolled<lanes>([&](auto i) { block.packet[i] = packets::ploadu<Packet>(source + i * source_stride); });
+    packets::ptranspose(block);
+    unrolled<lanes>([&](auto i) { packets::pstoreu(target + i * target_stride, block.packet[i]); });
   }
 
 #pragma GCC diagnostic pop
@@ -131,7 +143,7 @@ class PanelProduct {
   template <int packets, int columns>
   static void tile_product(bool add, Index depth, const Scalar* a, Index a_right, const Scalar* b, Index down,
                            Index right, Scalar* c, Index c_right) {
-    using namespace Eigen::internal;
+    using namespace packets;
     Packet sums[size_of(packets * columns)], terms[size_of(packets * columns)];
     unrolled<packets * columns>([&](auto j) { sums[j] = pset1<Packet>(Scalar(0)); });
     for (Index begin = 0; begin < depth; begin += short_sum) {
