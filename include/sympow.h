@@ -335,9 +335,11 @@ SYMPOW_API sympow_status sympow_states_load(sympow_states* states, const char* p
 /// ∂loss/∂S, [B, Hs, D, e], ∂loss/∂Z, [B, Hs, D], of the type of the states, and ∂loss/∂μ, [B, Hs, d/2] of float64,
 /// only for calls with θ: for states of the sizes of `like`. Null: zeros.
 ///
-/// On a device the two arrays are the memory of the gradients, as those of `sympow_states_to_arrays`: they are kept, a
-/// call reads them on its stream and writes them, and `read` is refused. There are none in the angles, which are null:
-/// rows change with S and μ only by what one turns more than the other, so those in S say them.
+/// On a device the arrays are the memory of the gradients, as those of `sympow_states_to_arrays`: they are kept, a call
+/// reads them on its stream and writes them, and `read` is refused. Angles may be null there for a loss that sees rows
+/// alone: those rows change with S and μ only by what one turns more than the other, so dS says dμ. With angles a call
+/// computes the states after the last token for them, and the first state of a key head has all of ∂loss/∂μ before, the
+/// others 0.
 SYMPOW_API sympow_status sympow_state_gradients_create(const sympow_states* like, const sympow_tensor* sums,
                                                        const sympow_tensor* normaliser, const sympow_tensor* angles,
                                                        sympow_state_gradients** state_gradients);

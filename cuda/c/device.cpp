@@ -49,9 +49,9 @@ std::size_t fold_bytes(const cuda::Problem& problem, int capacity) {
 }
 
 /// The memory of a call for gradients: a workspace for both passes, the rows and denominators of the first one, which
-/// the second one needs, and the gradient of states.
+/// the second one needs, the gradient of states, and with rotary the states after the last token.
 struct RowsAgain {
-  std::size_t workspace, rows = 0, factors = 0, gradient = 0;
+  std::size_t workspace, rows = 0, factors = 0, gradient = 0, after = 0;
 
   explicit RowsAgain(const cuda::Problem& p) : workspace(bytes_of_call(p, cuda::attention_vjp_workspace)) {
     const auto rounded = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
@@ -62,8 +62,9 @@ struct RowsAgain {
     rows = rounded(static_cast<std::size_t>(p.element == cuda::Element::f32 ? of_rows : of_rows / 2));
     if (p.is_normalised()) factors = rounded(static_cast<std::size_t>(count) * 4);
     if (p.carries_state) gradient = rounded(bytes_of_call(p, cuda::state_bytes));
+    if (p.rates != nullptr) after = gradient;
   }
-  [[nodiscard]] std::size_t bytes() const { return workspace + rows + factors + gradient; }
+  [[nodiscard]] std::size_t bytes() const { return workspace + rows + factors + gradient + after; }
 };
 
 /// The states of a call. Throws `InvalidArgument`, `ShapeMismatch`, `InterruptedState`.
@@ -204,6 +205,9 @@ void attend_vjp_on_device(const Settings& settings, const sympow_inputs* given, 
     detail::raise<InvalidArgument>(
         "states have tokens in their tail, which gradients do not go through; sympow_states_to_arrays folds it");
   const DeviceStateGradients* const adjoint = adjoint_in(given_adjoint, states);
+  const bool has_angles = adjoint != nullptr && adjoint->angles;
+  if (has_angles && problem.rates == nullptr)
+    detail::raise<FrameMismatch>("state_gradients have angles, but inputs->theta is null: nothing turns");
   const Results results = results_in(given_gradients, call.in);
   check_dense(results.theta);
   const RowsAgain again(problem);
@@ -211,7 +215,8 @@ void attend_vjp_on_device(const Settings& settings, const sympow_inputs* given, 
   check_outputs(
       {&results.queries, &results.keys, &results.values, pointer_to(results.log_gates), pointer_to(results.theta),
        pointer_to(results.beta), pointer_to(results.scale), &workspace.bytes, has_states ? states->memory() : nullptr,
-       adjoint == nullptr ? nullptr : &adjoint->sums, adjoint == nullptr ? nullptr : &adjoint->normaliser},
+       adjoint == nullptr ? nullptr : &adjoint->sums, adjoint == nullptr ? nullptr : &adjoint->normaliser,
+       adjoint == nullptr ? nullptr : pointer_to(adjoint->angles)},
       call.in, &d_rows);
   const cuda::Stream stream = stream_of(given_stream);
   std::byte* memory = workspace.bytes.data + again.workspace;
@@ -219,7 +224,7 @@ void attend_vjp_on_device(const Settings& settings, const sympow_inputs* given, 
   if (has_states && !states->is_empty()) inputs.initial_state = states->state(problem);
   cuda::RowGradients rows{view_of(d_rows)};
   cuda::Outputs forward;
-  const bool needs_rows = problem.is_normalised() || results.scale;
+  const bool needs_rows = problem.is_normalised() || results.scale || has_angles;
   if (needs_rows)
     rows.rows = forward.rows =
         cuda::dense(static_cast<void*>(memory), problem.element, problem.tokens, problem.query_heads, problem.e);
@@ -239,12 +244,16 @@ void attend_vjp_on_device(const Settings& settings, const sympow_inputs* given, 
   check_first(problem, [&] { return cuda::attend_vjp(problem, inputs, rows, gradients, nullptr, 0, stream); });
 
   const CurrentDevice current(call.in.place.device.id);
+  cuda::StateArrays arrays;
   if (adjoint != nullptr) {
-    cuda::State& gradient = gradients.initial_state;
-    check(cuda::state_in(problem, memory, again.gradient, gradient));
-    gradient.turns = nullptr;
-    check(cuda::state_of_arrays(problem, data_of(adjoint->sums, adjoint->normaliser), gradient, true, stream));
-    rows.final_state = gradient;
+    arrays = data_of(adjoint->sums, adjoint->normaliser, pointer_to(adjoint->angles));
+    check(cuda::state_in(problem, memory, again.gradient, gradients.initial_state));
+    memory += again.gradient;
+    if (has_angles)
+      check(cuda::state_in(problem, memory, again.after, forward.final_state));
+    else
+      gradients.initial_state.turns = nullptr;
+    rows.final_state = gradients.initial_state;
   }
   cuda::Forward left;
   if (needs_rows) {
@@ -252,9 +261,11 @@ void attend_vjp_on_device(const Settings& settings, const sympow_inputs* given, 
     check(cuda::attend(problem, inputs, forward, workspace.bytes.data, again.workspace, stream));
     rows.forward = &left;
   }
+  if (adjoint != nullptr)
+    check(cuda::gradient_of_arrays(problem, arrays, forward.final_state, gradients.initial_state, stream));
   check(cuda::attend_vjp(problem, inputs, rows, gradients, workspace.bytes.data, again.workspace, stream));
   if (adjoint != nullptr)
-    check(cuda::state_to_arrays(problem, gradients.initial_state, data_of(adjoint->sums, adjoint->normaliser), stream));
+    check(cuda::gradient_to_arrays(problem, gradients.initial_state, inputs.initial_state, arrays, stream));
 }
 
 std::size_t device_state_bytes(const DeviceShape& shape) { return StatesOnDevice(shape, nullptr).bytes(); }

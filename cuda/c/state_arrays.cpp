@@ -48,11 +48,9 @@ StatesOnDevice& on_device(const sympow_states& states) { return static_cast<Stat
 std::unique_ptr<DeviceStateGradients> state_gradients_on_device(const DeviceStates& like, const sympow_tensor* sums,
                                                                 const sympow_tensor* normaliser,
                                                                 const sympow_tensor* angles) {
-  if (angles != nullptr)
-    detail::raise<NotBuilt>("angles must be null: on a CUDA device there are no gradients in the angles of states");
-  const Arrays arrays(like.shape(), sums, normaliser, nullptr);
-  check_outputs({&arrays.sums, &arrays.normaliser}, {});
-  return std::make_unique<DeviceStateGradients>(like.shape(), arrays.sums, arrays.normaliser);
+  const Arrays arrays(like.shape(), sums, normaliser, angles);
+  check_outputs({&arrays.sums, &arrays.normaliser, pointer_to(arrays.angles)}, {});
+  return std::make_unique<DeviceStateGradients>(like.shape(), arrays.sums, arrays.normaliser, arrays.angles);
 }
 
 void states_of_arrays(const sympow_states& given, const sympow_tensor* sums, const sympow_tensor* normaliser,

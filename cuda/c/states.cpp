@@ -140,7 +140,7 @@ void StatesOnDevice::read(std::byte* to, cuda::Stream stream) const {
 }
 
 void StatesOnDevice::set(const cuda::StateArrays& arrays, cuda::Stream stream) {
-  check(cuda::state_of_arrays(sizes_, arrays, state_, false, stream));
+  check(cuda::state_of_arrays(sizes_, arrays, state_, stream));
   clear();
   is_empty_ = false;
 }

@@ -478,7 +478,7 @@ class Attention:
                     d_state_before: Sequence[Tensor | None] | None = None, *, memory: Tensor | None = None,
                     stream: int | None = None) -> None:
         """`sympow_attend_vjp` on views; `d_state` and `d_state_before` are sums, normaliser and angles. On a device the
-        former two of `d_state` are written, and the latter are not there."""
+        former are written, and the latter are not there."""
         workspace = _workspace(memory)
         with _locked(state=state) as [before]:
             adjoint = None

@@ -224,14 +224,13 @@ def _written_gradients(results: tuple[Tensor, ...], tensors: tuple[Tensor | None
                        d_state: tuple[Tensor | None, ...] | None) -> tuple[Tensor | None, ...]:
     """On a GPU: the gradients in the state after the last token, where those in the state before the first will be."""
     written = []
-    for n in (7, 8):
+    for n, dtype in ((7, torch.float32), (8, torch.float32), (9, torch.float64)):
         result, after = results[n - 1], None if d_state is None else d_state[n - 7]
         if tensors[n] is None:
-            result = torch.empty_like(after, dtype=torch.float32, memory_format=torch.contiguous_format)
-        written.append(result.zero_() if after is None else result.copy_(after))
-    if tensors[9] is not None:
-        results[8].zero_()
-    return *written, None
+            result = None if after is None else torch.empty_like(after, dtype=dtype,
+                                                                 memory_format=torch.contiguous_format)
+        written.append(result if result is None else result.zero_() if after is None else result.copy_(after))
+    return *written[:2], None if tensors[4] is None else written[2]  # where nothing turns, angles pass
 
 
 @_attend_vjp.register_fake
@@ -260,14 +259,15 @@ def _memory(like: Tensor, shape: tuple[int, ...], tensors: tuple[Tensor | None, 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs[:_TENSORS])
     ctx.keeps_state, ctx.options = inputs[_TENSORS], inputs[_TENSORS + 1:]
-    if ctx.keeps_state and not any(ctx.needs_input_grad[n] for n in (4, 5, 9)):  # nothing that angles are made of
+    ctx.turns = any(ctx.needs_input_grad[n] for n in (4, 5, 9))  # what angles are made of
+    if ctx.keeps_state and not ctx.turns:
         ctx.mark_non_differentiable(output[3])
 
 
 def _backward(ctx: Any, d_rows: Tensor, *d_state: Tensor) -> tuple[Any, ...]:
     tensors = ctx.saved_tensors
     of_state = list(d_state) if ctx.keeps_state else [None] * 3
-    if tensors[4] is None or _is_on_gpu(tensors[0]):  # nothing turns, or there is none in angles
+    if not ctx.turns if _is_on_gpu(tensors[0]) else tensors[4] is None:  # nobody asks, or nothing turns
         of_state[2] = None
     results = list(torch.ops.sympow.attend_vjp(d_rows, *of_state, *tensors, *ctx.options))
     results.insert(6, None)  # lengths
@@ -327,8 +327,8 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     copied at either end of a call: to decode token by token, `sympow.State` is faster, see `sympow.Attention.decode`.
 
     On a GPU gates and β are read as float32, theta as float64, lengths as int32 and a state as float32, whatever they
-    are, and a state comes as float32; powers, sizes and gradients are those that the library has there, see
-    `sympow_attend` in sympow.h. There are none in the angles of a state: where θ or β learn, detach() the angles.
+    are, and a state comes as float32; powers and sizes are those that the library has there, see `sympow_attend` in
+    sympow.h.
 
     Raises what `sympow.Attention` and its calls do: `sympow.SympowError`, whose text names the argument, what it is and
     what it must be.
@@ -346,8 +346,6 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
                              (lengths, torch.int32)))
     if _is_on_gpu(queries) and state is not None:
         sums, normaliser, angles = before
-        if angles is not None and angles.requires_grad and torch.is_grad_enabled():
-            raise sympow.NotBuilt("state.angles requires a gradient, and on a GPU there is none in them: detach() them")
         before = (*(None if x is None else x.to(torch.float32).contiguous() for x in (sums, normaliser)),
                   None if angles is None else angles.to(torch.float64).contiguous())
     rows, *after = torch.ops.sympow.attend(

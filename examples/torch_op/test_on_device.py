@@ -173,6 +173,32 @@ class OnDevice(unittest.TestCase):
             self.near(torch.float16, x, y)
         self.assertTrue(all(bool(x.any()) for x in of_rows))
 
+    def test_loss_of_a_state(self):
+        """That sees angles, too: gradients in everything that has turned are those of a CPU in double."""
+        batch = Batch(torch.float16)
+        random = torch.Generator().manual_seed(5)
+        beta = 1 + torch.rand(B, T, HK, generator=random)
+        theta = torch.logspace(-2, -3, D // 2, dtype=torch.float64)
+        d_last = [torch.rand(shape, generator=random) for shape in ((B, HK, M, D), (B, HK, M), (B, HK, D // 2))]
+
+        def gradients(q, k, v, gates, dtype):
+            device = q.device
+            turns = [x.detach().to(device, dtype).requires_grad_() for x in (theta, beta)]
+            first, second = slice(30), slice(30, None)
+            call = lambda part, state: attention(q[:, part], k[:, part], v[:, part], log_gates=gates[:, part],
+                                                 theta=turns[0], beta=turns[1][:, part], state=state,
+                                                 return_state=True, power=P)
+            _, middle = call(first, None)
+            _, last = call(second, State(*middle))
+            seen = [x.to(device, y.dtype) * (500 if y is last.angles else 1) for x, y in zip(d_last, last)]
+            return torch.autograd.grad(list(last), [*turns, middle.angles, v], seen)
+
+        wanted = gradients(*batch.near[:3], batch.near_gates, torch.float64)
+        with on_gpu():
+            found = gradients(*batch.inputs, batch.gates, torch.float32)
+        for x, y in zip(found, wanted):
+            self.near(torch.float16, x, y)
+
     def test_padding_is_0(self):
         batch, lengths = Batch(torch.bfloat16), torch.tensor([T, 33])
         with on_gpu():
@@ -191,8 +217,6 @@ class OnDevice(unittest.TestCase):
                 attention(q, k, v, state=State(zeros[0][:, :, 1:], zeros[1]))
             with self.assertRaisesRegex(sympow.ShapeMismatch, "heads is 1, must be a multiple of key_heads, 2"):
                 attention(q, k, v, state=State(zeros[0][:, :1], zeros[1][:, :1]))
-            with self.assertRaisesRegex(sympow.NotBuilt, "state.angles requires a gradient"):
-                attention(q, k, v, state=State(*zeros[:2], zeros[2].requires_grad_()))
             with self.assertRaisesRegex(sympow.InvalidArgument, "options->form is SYMPOW_FORM_ATTENTION"):
                 attention(q, k, v, return_state=True, form="attention")
             with self.assertRaisesRegex(sympow.InvalidArgument, "inputs->queries: the type has code 2, 64 bits"):

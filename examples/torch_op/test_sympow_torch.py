@@ -1,6 +1,8 @@
 """Tests of sympow_torch.py: bits, derivatives, PyTorch's own checks, and mistakes.  python3 test_sympow_torch.py"""
 
 import itertools
+import os
+import shutil
 import sys
 import unittest
 from pathlib import Path
@@ -198,14 +200,17 @@ class Operators(unittest.TestCase):
                                     return_state=True)
             return (rows**2).sum() + sum(x.sin().sum() for x in after)
 
-        compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend="aot_eager")
-        for T in (9, 14):
-            batch = Batch(T=T)
-            tensors = *batch.tensors(), *batch.state
-            wanted, found = loss(*tensors), compiled(*tensors)
-            self.assertTrue(torch.equal(found, wanted))
-            for a, b in zip(torch.autograd.grad(found, tensors), torch.autograd.grad(wanted, tensors)):
-                self.assertTrue(torch.equal(a, b))
+        for backend, roundings in (("aot_eager", 0), ("inductor", 100)):  # the latter adds up in an order of its own
+            if backend == "inductor" and not shutil.which(os.environ.get("CXX", "g++")):
+                continue  # it compiles C++
+            compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend=backend)
+            for T in (9, 14):
+                batch = Batch(T=T)
+                tensors = *batch.tensors(), *batch.state
+                wanted, found = loss(*tensors), compiled(*tensors)
+                pairs = [(found, wanted), *zip(*(torch.autograd.grad(x, tensors) for x in (found, wanted)))]
+                for a, b in pairs:
+                    self.assertLessEqual((a - b).abs().max().item(), roundings * 2.0**-53 * b.abs().max().item())
 
     def test_autocast_gives_float32(self):
         layer, x = two_layers.Attention(16, 2), torch.randn(2, 5, 16)

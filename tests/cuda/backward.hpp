@@ -65,6 +65,7 @@ struct Backward {
   host::Buffer<float> whole, adjoint_own, adjoint_own_normaliser, adjoint_whole;
   host::Buffer<T> adjoint_sums, adjoint_rest;
   bool is_chunked = false;
+  Global<const double> gauge = {};  ///< of the gradient of the final state
 
   explicit Backward(Arrays<T, d>& arrays, GradientBuffers<T, d>& results, int first = 0, int end = 1 << 30)
       : forward(arrays, first, end),
@@ -141,10 +142,10 @@ struct Backward {
                {states(), adjoint_states(), forward.chunks.total, passing, sequences(), heads(), P, d, e()}, options));
     if (has_angles()) {
       using Kernel = PassingAngles<T, P, d>;
-      join(report,
-           launch<Kernel>(Kernel::blocks(sequences(), heads()),
-                          {states(), adjoint_states(), forward.chunks.total, of_angles(), sequences(), heads(), e()},
-                          options));
+      join(report, launch<Kernel>(Kernel::blocks(sequences(), heads()),
+                                  {states(), adjoint_states(), forward.chunks.total, gauge, of_angles(), sequences(),
+                                   heads(), e()},
+                                  options));
     }
     join(report, flows(options));
     join(report, scale(options));

@@ -70,10 +70,10 @@ double worst_error(const Tokens<X>& got, int b, const GradientRule::Entries& exp
 }
 
 /// Calls from each of `cuts` to the next, forward and then backward; the last cut is beyond all lengths. Every call but
-/// the last leaves a state, every one but the first the gradient of it. No cuts: the quadratic form.
+/// the last leaves a state, every one but the first the gradient of it. No cuts: the quadratic form. `gauge`: of all.
 template <class K>
 host::Report run_calls(ArraysOf<K>& x, GradientBuffers<typename K::T, K::d>& gradients, const std::vector<int>& cuts,
-                       const host::Options& options = {}) {
+                       const host::Options& options = {}, Global<const double> gauge = {}) {
   using Pass = Backward<typename K::T, K::P, K::d>;
   if (cuts.empty()) {
     Pass pass(x, gradients);
@@ -91,6 +91,7 @@ host::Report run_calls(ArraysOf<K>& x, GradientBuffers<typename K::T, K::d>& gra
   host::Report report;
   for (std::size_t n = 0; n < calls; ++n) {
     passes.push_back(std::make_unique<Pass>(x, gradients, cuts[n], cuts[n + 1]));
+    passes.back()->gauge = gauge;
     states.push_back(state()), adjoints.push_back(state());
     join(report, passes[n]->forward.run(options, n > 0 ? states[n - 1].get() : nullptr,
                                         n + 1 < calls ? states[n].get() : nullptr));

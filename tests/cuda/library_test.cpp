@@ -484,6 +484,7 @@ TEST_CASE("blocks that a multiprocessor is asked to hold have threads for all of
   REQUIRE(threads.operator()<ReadState<bf16, 2, 64, 1>>() <= 1536);
   REQUIRE(threads.operator()<ReadState<bf16, 2, 64, 8>>() <= 1536);
   REQUIRE(threads.operator()<FinishRows<bf16, 64>>() <= 1536);
+  REQUIRE(threads.operator()<Gauges>() <= 1536);
   REQUIRE(threads.operator()<OfArrays>() <= 1536);
   REQUIRE(threads.operator()<ToArrays>() <= 1536);
 }

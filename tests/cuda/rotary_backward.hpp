@@ -85,4 +85,47 @@ void check_rotary_calls() {
   }
 }
 
+/// What a turn of all tokens changes comes back to every one of them, and changes nothing else.
+template <class Kernel>
+void check_gauge() {
+  Case how = case_of<Kernel>({150, 70, 0});
+  how.e = 8;
+  how.has_factors = true;
+  how.heads = {4, 4, 2};
+  how.log_gate = [](int t) { return t % 90 == 70 ? -infinity : -.01; };
+  how.rotary = Rotation{false, small_step, 0};
+  const int pairs = Kernel::d / 2, keys = how.heads.key;
+  host::Buffer<double> gauge(index(3 * keys * pairs));
+  for (std::size_t i = 0; i < gauge.size(); ++i) gauge.set(i, std::sin(static_cast<double>(i) + 1));
+  for (const auto& cuts : {std::vector<int>{0, 1 << 30}, {0, 70, 1 << 30}}) {
+    CAPTURE(cuts.size());
+    ArraysOf<Kernel> x(how);
+    GradientBuffers<typename Kernel::T, Kernel::d> without(x, 0), with(x, 0);
+    REQUIRE(run_calls<Kernel>(x, without, cuts).clean());
+    REQUIRE(run_calls<Kernel>(x, with, cuts, {}, gauge).clean());
+    REQUIRE(bits(with.d_queries.data, with.d_keys.data, with.d_values.data, with.d_gates.data) ==
+            bits(without.d_queries.data, without.d_keys.data, without.d_values.data, without.d_gates.data));
+    std::vector<double> of_rates(index(pairs));
+    for (int b = 0; b < 3; ++b)
+      for (int h = 0; h < keys; ++h) {
+        const auto of_pair = [&](int u) { return gauge[index((b * keys + h) * pairs + u)]; };
+        double flow = 0, path = 0;
+        for (int u = 0; u < pairs; ++u) flow += x.rates[index(u)] * of_pair(u);
+        for (int t = 0; t < x.batch.length(b); ++t) {
+          path += how.rotary->step(t, h);
+          const auto beta = [&](const auto& all) {
+            return static_cast<double>(all.d_beta.data[all.d_beta.at(b, t, h, 0)]);
+          };
+          const double one = beta(with), other = beta(without);
+          REQUIRE(std::abs(one - other - flow) <= 0x1p-24 * (std::abs(one) + std::abs(other)) * (1 + 1e-6));
+        }
+        for (int u = 0; u < pairs; ++u) of_rates[index(u)] += path * of_pair(u);
+      }
+    for (int u = 0; u < pairs; ++u) {
+      const double one = with.d_rates[index(u)], other = without.d_rates[index(u)];
+      REQUIRE(std::abs(one - other - of_rates[index(u)]) <= 1e-13 * (std::abs(one) + std::abs(other) + 3));
+    }
+  }
+}
+
 }  // namespace sympow::test

@@ -49,3 +49,6 @@ TEST_CASE("gradients of rotary are the same in any order of warps", "[cuda]") {
     }
   }
 }
+TEST_CASE("what a turn of all tokens changes comes back to every one of them", "[cuda]") {
+  check_gauge<Kernels<bf16, 2, 16>>();
+}

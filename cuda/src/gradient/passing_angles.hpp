@@ -1,16 +1,17 @@
 // What passes through a whole chunk and turns: couplings of the keys before it with the rows after it.
 #pragma once
 
+#include "../layout/blocks.hpp"
 #include "angle_rows.hpp"
 #include "state_part.hpp"
 
 namespace sympow::cuda {
 
-/// Writes `passing` of AngleArrays and of its flows, for a chunk and key head: of pair u, with γ = 2^{G_c},
+/// Writes `passing` of AngleArrays and of its flows, for a chunk and key head: of pair u, with γ = 2^{G_c}, gauge_u and
 ///   γ Σ_ij f_iju = -γ ⟨H, L_u S⟩,   (L_u S)_m = Σ_p ± S_{m with the partner of i_p in its place}
 /// over the P channels i_p of monomial m that are in the pair, - of its first and + of its second, S the state before
 /// the chunk and H the adjoint of the one after it, multinomial coefficients once; of all states of the key head in
-/// order. 0 where a gate of 0 lies between.
+/// order. 0 where a gate of 0 lies between. Gauge_u passes whatever the gates are.
 ///
 /// A block of eight warps has a chunk and key head. Lanes in groups have a monomial, each 8 channels of its row. Of a
 /// state R e (2 + 2 P) bytes are read, of floats and of split states twice as many. Roundings: those of both states;
@@ -23,6 +24,7 @@ struct PassingAngles {
   struct Args {
     StatesOfChunks<T> states, adjoints;
     Global<const double> total;  ///< G_c of ChunkArrays
+    Global<const double> gauge;  ///< [B, Hk, d/2]: what a turn of all tokens changes (Gauges); null: 0
     AngleArrays angles;
     Sequences sequences;
     Heads heads;
@@ -65,6 +67,7 @@ struct PassingAngles {
     for (int from = 0; from < pairs; from += 32) {
       const Lanes<int> u = lane() + from;
       Lanes<double> sum[1] = {0.}, rate[1] = {0.};
+      if (x.gauge.data) load(sum, x.gauge, u + (std::int64_t{b} * x.heads.key + head) * pairs, u < pairs);
       for (int v = 0; v < warps * most_rows; ++v) sum[0] += load_one(all, u % pairs + v * pairs);
       load(rate, rotary.rates, u + std::int64_t{0}, u < pairs);
       flow += where(u < pairs, sum[0] * rate[0], Lanes<double>(0.));

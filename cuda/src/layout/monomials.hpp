@@ -92,6 +92,28 @@ struct Monomial {
 /// The largest power and number of channels of the kernels.
 inline constexpr int largest_power = 4, most_channels = 128;
 
+/// The place of r c among the monomials of degree P of d channels, r the one at place `rest` of degree P - 1.
+SYMPOW_DEVICE block::Lanes<int> place_with(int P, int d, block::Lanes<int> rest, int c) {
+  using block::Lanes;
+  Lanes<int> before = 0, last = 0, of_rest = 0;  // the factor before, and that of r
+  Lanes<bool> enters = false, is_in = false;     // c
+  SYMPOW_UNROLL
+  for (int left = largest_power - 1; left > 0; --left) {  // factors of r that are left
+    if (left >= P) continue;
+    const Lanes<int> channel = first_channel<most_channels>(left, d, rest, of_rest);
+    rest = rest - count_before(left, d, of_rest, channel);
+    of_rest = channel;
+    enters = channel >= c && !is_in;
+    before = before + block::where(enters, count_before(left + 1, d, last, Lanes<int>(c)), 0);
+    last = block::where(enters, c, last);
+    is_in = is_in || enters;
+    before =
+        before + block::where(is_in, count_before(left, d, last, channel), count_before(left + 1, d, last, channel));
+    last = channel;
+  }
+  return before + block::where(is_in, 0, c - last);
+}
+
 /// The multinomial coefficient P! / ∏ n_i! of monomial m in lexicographic order, n_i how often channel i is in it;
 /// exact.
 SYMPOW_DEVICE block::Lanes<float> multinomial(int P, int d, block::Lanes<int> m) {

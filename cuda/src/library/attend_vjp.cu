@@ -15,6 +15,7 @@
 #include "../gradient/scale_products.hpp"
 #include "checks.hpp"
 #include "dispatch.hpp"
+#include "runtime_status.hpp"
 #include "states.hpp"
 #include "vjp_memory.hpp"
 
@@ -67,15 +68,17 @@ Status launch_adjoints(const Problem& problem, const Tokens<T>& x, const RowGrad
 /// What comes back to β and rates.
 template <class T, int P, int d>
 Status launch_angles(const Problem& problem, const Tokens<T>& x, const Gradients& gradients, Global<const double> total,
-                     const Rows<const T>& keys, const RowArrays& of_rows, const StatesOfChunks<T>& states,
-                     const StatesOfChunks<T>& adjoints, const AngleArrays& angles, Stream stream) {
+                     Global<const double> gauge, const Rows<const T>& keys, const RowArrays& of_rows,
+                     const StatesOfChunks<T>& states, const StatesOfChunks<T>& adjoints, const AngleArrays& angles,
+                     Stream stream) {
   using OfKeys = KeyAngles<T, d>;
   using OfStates = PassingAngles<T, P, d>;
   SYMPOW_CUDA_TRY(
       launch<OfKeys>(OfKeys::blocks(x.sequences, x.heads), {keys, of_rows, angles, x.sequences, x.heads}, stream));
   if (states.prefixes.sums.data)
     SYMPOW_CUDA_TRY(launch<OfStates>(OfStates::blocks(x.sequences, x.heads),
-                                     {states, adjoints, total, angles, x.sequences, x.heads, problem.e}, stream));
+                                     {states, adjoints, total, gauge, angles, x.sequences, x.heads, problem.e},
+                                     stream));
   const Heads by_keys{x.heads.query, x.heads.key, x.heads.key};
   if (gradients.beta.data)
     SYMPOW_CUDA_TRY(launch<Flows>(Flows::blocks(x.sequences, by_keys),
@@ -192,8 +195,18 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
     SYMPOW_CUDA_TRY(launch<Flows>(Flows::blocks(x.sequences, x.heads),
                                   {flows, rows_of<float>(gradients.log_gates, problem), x.sequences, x.heads}, stream));
   if (!has_angles) return {};
-  return launch_angles<T, P, d>(problem, x, gradients, {memory.forward.total}, read_only(keys), of_rows, states,
-                                adjoints, angles, stream);
+  return launch_angles<T, P, d>(problem, x, gradients, {memory.forward.total}, {rows.final_state.turns},
+                                read_only(keys), of_rows, states, adjoints, angles, stream);
+}
+
+/// From the gradient of the final state to that of the initial one, which may be the same; null: 0, not wanted.
+Status copy_gauge(const Problem& problem, const double* from, double* to, Stream stream) {
+  if (!to || to == from) return {};
+  const std::size_t bytes =
+      sizeof(double) * static_cast<std::size_t>(problem.batch * problem.key_heads * problem.d / 2);
+  return runtime_status(
+      from ? cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream) : cudaMemsetAsync(to, 0, bytes, stream),
+      "turns of the gradient of the initial state");
 }
 
 /// Whether it is what attend has left for this call, as far as the host can tell.
@@ -246,9 +259,10 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
   if (rows.forward) SYMPOW_CUDA_TRY(check_forward(*rows.forward, problem, inputs, workspace));
   Pieces pieces(workspace);
   const VjpMemory memory(problem, plan, pieces);
-  return dispatch(problem, [&]<class T, int P, int d, block::Products products>() -> Status {
+  SYMPOW_CUDA_TRY(dispatch(problem, [&]<class T, int P, int d, block::Products products>() -> Status {
     return library::attend_vjp<T, P, d, products>(problem, plan, inputs, rows, gradients, memory, stream);
-  });
+  }));
+  return copy_gauge(problem, rows.final_state.turns, gradients.initial_state.turns, stream);
 }
 
 }  // namespace sympow::cuda

@@ -10,6 +10,7 @@
 #include "../levels/levels.hpp"
 #include "../paths/paths.hpp"
 #include "../scan/scan.hpp"
+#include "../state_arrays/gauges.hpp"
 #include "../state_arrays/of_arrays.hpp"
 #include "../state_arrays/to_arrays.hpp"
 #include "../weights/weights.hpp"
@@ -21,6 +22,7 @@ using block::bf16, block::fp16;
 
 SYMPOW_CUDA_LAUNCH(AdjointWeights)
 SYMPOW_CUDA_LAUNCH(Flows)
+SYMPOW_CUDA_LAUNCH(Gauges)
 SYMPOW_CUDA_LAUNCH(KeyUnits<bf16>)
 SYMPOW_CUDA_LAUNCH(KeyUnits<fp16>)
 SYMPOW_CUDA_LAUNCH(KeyUnits<float>)

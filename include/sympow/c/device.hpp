@@ -68,10 +68,11 @@ inline int capacity_of(const Settings& settings) {
   return settings.tail > most / 2 ? 128 : 64;
 }
 
-/// Gradients in states on a device: arrays of the caller, √c_m ∂/∂S and √c_m ∂/∂Z.
+/// Gradients in states on a device: arrays of the caller, those of S, Z and, if wanted, of μ.
 struct DeviceStateGradients {
   DeviceShape shape;
   Array sums, normaliser;
+  std::optional<Array> angles;
 };
 
 /// States on a device: see cuda/c/states.hpp.

@@ -231,8 +231,8 @@ void of_state_arrays(Call& call, sympow_states* on_cpu) {
   CGradients gradients, of_cpu;
   refused(sympow_state_gradients_create(call.states, &S.tensor, nullptr, nullptr, &gradients), bad,
           "normaliser is null");
-  refused(sympow_state_gradients_create(call.states, &S.tensor, &Z.tensor, &angles.tensor, &gradients), not_built,
-          "angles must be null: on a CUDA device there are no gradients in the angles");
+  refused(sympow_state_gradients_create(call.states, &S.tensor, &Z.tensor, &Z.tensor, &gradients), bad,
+          "angles: the type has code 2, 32 bits");
   fine(sympow_state_gradients_create(call.states, &S.tensor, &Z.tensor, nullptr, &gradients));
   refused(sympow_state_gradients_read(gradients, nullptr, nullptr, nullptr), bad,
           "state_gradients are on a CUDA device");

@@ -24,7 +24,7 @@ struct Results {
 
 /// How a call has its states.
 enum class Before { tokens, nothing };
-enum class After { gradients, none };
+enum class After { gradients, with_angles, none };
 
 /// The gradients of the tokens after a prompt, in the state that it leaves and through the state after them.
 void same_gradients(const std::string& what, const Sizes& sizes, sympow_options options, Before before, After after) {
@@ -34,12 +34,18 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
   fine(sympow_attention_create(&options, &attention));
   DeviceTensor d_rows = x.more({sizes.B, T, sizes.H, sizes.e}, sizes.type);
   StateTensors tensors(sizes), by_c(sizes), by_cuda(sizes);
+  const bool has_after = after != After::none, has_angles = after == After::with_angles;
   const auto fill = [&](DeviceTensor& c, DeviceTensor& cuda) {
     const DeviceTensor from = x.more(c.shape(), f32_type);
     for (DeviceTensor* to : {&c, &cuda})
       runtime(cudaMemcpy(to->data(), from.bytes().data(), from.bytes().size(), cudaMemcpyHostToDevice));
   };
   fill(by_c.sums, by_cuda.sums), fill(by_c.normaliser, by_cuda.normaliser);
+  for (DeviceTensor* to : {&by_c.angles, &by_cuda.angles}) {
+    std::vector<double> angles(to->bytes().size() / sizeof(double));
+    for (std::size_t n = 0; n < angles.size(); ++n) angles[n] = static_cast<double>(n) - 3;
+    runtime(cudaMemcpy(to->data(), angles.data(), to->bytes().size(), cudaMemcpyHostToDevice));
+  }
   const OwnStream stream;
 
   // The state after the prompt as arrays, of which others begin.
@@ -61,8 +67,9 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
   if (sizes.rotary) to.theta = of_c.theta.view();
   if (sizes.beta) to.beta = of_c.beta.view();
   CGradients gradients;
-  if (after == After::gradients)
-    fine(sympow_state_gradients_create(states.handle, by_c.sums.view(), by_c.normaliser.view(), nullptr, &gradients));
+  if (has_after)
+    fine(sympow_state_gradients_create(states.handle, by_c.sums.view(), by_c.normaliser.view(),
+                                       has_angles ? by_c.angles.view() : nullptr, &gradients));
   in = x.inputs(prompt, T);
   const DeviceWorkspace workspace(attention, in, SYMPOW_CALL_PREFILL_VJP);
   fine(sympow_attend_vjp(attention, &in, d_rows.view(), states.handle, gradients, &to, workspace.handle, stream));
@@ -73,10 +80,10 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
   p.scale = static_cast<float>(options.scale);
   if (options.normalisation == SYMPOW_UNNORMALISED) p.normalised = false;
   p.carries_state = true;
-  const CudaStates own(p), adjoint(p);
+  const CudaStates own(p), last(p), adjoint(p);
   cuda::Inputs inputs = x.cuda_inputs(prompt);
   if (before == Before::tokens) {
-    done(cuda::state_of_arrays(p, tensors.cuda_arrays(sizes.rotary), own.state, false, stream));
+    done(cuda::state_of_arrays(p, tensors.cuda_arrays(sizes.rotary), own.state, stream));
     inputs.initial_state = own.state;
   }
   std::size_t bytes = 0;
@@ -91,18 +98,20 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
   if (sizes.rotary) all.rates = of_cuda.theta.data<double>();
   if (sizes.beta) all.beta = of_cuda.beta.cuda_view();
   all.scale = of_cuda.scale.data<double>();
-  if (after == After::gradients) {
-    all.initial_state = adjoint.state;
-    all.initial_state.turns = nullptr;
-    of_rows.final_state = all.initial_state;
-    done(cuda::state_of_arrays(p, by_cuda.cuda_arrays(false), all.initial_state, true, stream));
-  }
+  outputs.final_state = last.state;
   done(cuda::attend(p, inputs, outputs, scratch.data(), bytes, stream));
+  if (has_after) {
+    all.initial_state = adjoint.state;
+    if (!has_angles) all.initial_state.turns = nullptr;
+    of_rows.final_state = all.initial_state;
+    done(cuda::gradient_of_arrays(p, by_cuda.cuda_arrays(has_angles), last.state, all.initial_state, stream));
+  }
   done(cuda::attend_vjp(p, inputs, of_rows, all, scratch.data(), bytes, stream));
-  if (after == After::gradients) {
-    done(cuda::state_to_arrays(p, all.initial_state, by_cuda.cuda_arrays(false), stream));
+  if (has_after) {
+    done(cuda::gradient_to_arrays(p, all.initial_state, inputs.initial_state, by_cuda.cuda_arrays(has_angles), stream));
     require_same(what + ": dS", by_c.sums, by_cuda.sums);
     require_same(what + ": dZ", by_c.normaliser, by_cuda.normaliser);
+    require_same(what + ": dμ", by_c.angles, by_cuda.angles);
   }
   require_same(what + ": dQ", of_c.q, of_cuda.q);
   require_same(what + ": dK", of_c.k, of_cuda.k);
@@ -176,6 +185,10 @@ void test_state_gradients() {
                  After::gradients);
   same_gradients("states, bf16, rotary by beta", {.T = 90, .rotary = true, .beta = true}, plain, Before::tokens,
                  After::gradients);
+  same_gradients("states, bf16, rotary, a loss of angles", {.T = 90, .rotary = true, .beta = true}, chunked,
+                 Before::tokens, After::with_angles);
+  same_gradients("states, bf16, rotary, a loss of angles, from nothing", {.T = 90, .Hg = 2, .rotary = true}, plain,
+                 Before::nothing, After::with_angles);
   same_gradients("states, bf16, from nothing", {.T = 90}, plain, Before::nothing, After::gradients);
   same_gradients("states, bf16, of a loss of rows", {.T = 90}, plain, Before::tokens, After::none);
   of_tails();

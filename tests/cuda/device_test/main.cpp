@@ -13,6 +13,7 @@ int main(int count, char** names) {
                     {"decoding", test_decoding},
                     {"streams", test_streams},
                     {"gradients", test_gradients},
+                    {"losses_of_states", test_losses_of_states},
                     {"more_gradients", test_more_gradients}},
                    count, names);
 }

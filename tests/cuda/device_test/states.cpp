@@ -5,6 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include <sympow/cuda/gradient.hpp>
+
 #include "call.hpp"
 #include "tests.hpp"
 
@@ -144,10 +146,12 @@ void check_arrays(int power, int d, bool is_gradient) {
   const Array<float> of_S(S), of_Z(Z), to_S(S.size()), to_Z(Z.size());
   const Array<double> of_angles(angles), to_angles(angles.size());
   const OwnState own(p);
-  if (!done(cuda::state_of_arrays(p, {of_S.data(), of_Z.data(), p.rates ? of_angles.data() : nullptr}, own.state,
-                                  is_gradient, nullptr)) ||
-      !done(cuda::state_to_arrays(p, own.state, {to_S.data(), to_Z.data(), p.rates ? to_angles.data() : nullptr},
-                                  nullptr)))
+  const cuda::StateArrays from{of_S.data(), of_Z.data(), p.rates ? of_angles.data() : nullptr};
+  const cuda::StateArrays to{to_S.data(), to_Z.data(), p.rates ? to_angles.data() : nullptr};
+  if (!done(is_gradient ? cuda::gradient_of_arrays(p, from, {}, own.state, nullptr)
+                        : cuda::state_of_arrays(p, from, own.state, nullptr)) ||
+      !done(is_gradient ? cuda::gradient_to_arrays(p, own.state, {}, to, nullptr)
+                        : cuda::state_to_arrays(p, own.state, to, nullptr)))
     return;
   runtime(cudaDeviceSynchronize());
   const auto copy = [](const auto* data, std::size_t n) {

@@ -9,6 +9,7 @@ void test_states();
 void test_decoding();
 void test_streams();
 void test_gradients();
+void test_losses_of_states();
 void test_more_gradients();  // of the other instantiations
 
 }  // namespace sympow::test

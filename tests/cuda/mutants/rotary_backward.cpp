@@ -19,6 +19,7 @@ TEST_CASE("gradients of rotary", "[cuda]") {
     check_turned<Kernel>(how, cuts);
   }
 }
+TEST_CASE("what a turn of all tokens changes", "[cuda]") { check_gauge<Kernels<bf16, 2, 16>>(); }
 TEST_CASE("gradients of rotary in several calls", "[cuda]") { check_rotary_calls<Kernels<bf16, 2, 16>>(); }
 TEMPLATE_TEST_CASE("gradients of rotary of another power", "[cuda]", (Kernels<bf16, 3, 16>), (Kernels<bf16, 1, 64>)) {
   Case how = case_of<TestType>({330});

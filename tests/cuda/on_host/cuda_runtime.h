@@ -8,7 +8,7 @@
 #include "block/block.hpp"
 
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin };
 using cudaStream_t = struct CUstream_st*;
 
@@ -35,8 +35,11 @@ inline cudaError_t cudaFree(void* data) {
 }
 inline cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   std::memcpy(to, from, bytes);
-  if (kind == cudaMemcpyHostToDevice) sympow::cuda::block::host::Allocations::set(to, bytes);
+  if (kind != cudaMemcpyDeviceToHost) sympow::cuda::block::host::Allocations::set(to, bytes);
   return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
 }
 /// Bytes 0xff are what a test begins with: they count as never written.
 inline cudaError_t cudaMemset(void* to, int byte, std::size_t bytes) {

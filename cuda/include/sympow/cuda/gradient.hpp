@@ -55,9 +55,14 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// = Σ_i w_i φ(q_i) δ_i over later rows, dn and δ what comes back to numerator and normaliser, w the product of the
 /// gates up to the row; and so what goes back to the initial one. ∂loss/∂S_m is that times the multinomial coefficient
 /// of monomial m. `mass` is at least |dS_m|, |dZ_m| and says how they are rounded. So two calls with both between them
-/// have the gradients of one. Angles of states have none of their own, for a loss sees a state through rows: their
-/// `turns` are not touched. In the chunked form states between chunks and their gradients are rounded to the problem's
-/// element, or kept as `Problem::states` says.
+/// have the gradients of one. `turns` of a gradient, null: 0, not wanted, is what a turn of the whole sequence in pair u
+/// changes,
+///
+///     gauge_u = Σ (∂loss/∂μ_u + ⟨∂loss/∂S, L_u S⟩)     per radian, over the states of a key head, Z as one more channel
+///
+/// with L_u S the derivative of S as its keys turn. It is the same before and behind every token, and 0 of a loss that
+/// sees states through later rows alone. In the chunked form states between chunks and their gradients are rounded to
+/// the problem's element, or kept as `Problem::states` says.
 ///
 /// Each p_ij and dx_ij is rounded to the problem's element, as are the gradients; sums are in float, those of gates and
 /// angles in double. Values must be below 2^128 / e. Nothing is allocated and nothing waits. Cost of a pair of tokens
@@ -65,5 +70,16 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// and 4 D e to make both.
 Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradients& rows, const Gradients& gradients,
                   void* workspace, std::size_t bytes, Stream stream) noexcept;
+
+/// The gradient of a loss in arrays of states, as attend_vjp takes it, each entry rounded once. `state` is what the
+/// arrays say it is a gradient in, the final one; only where `gradient` has turns, else it may be without arrays.
+/// Cost: that of `state_of_arrays`; of turns P times the arrays and the state, read in double.
+Status gradient_of_arrays(const Problem& problem, const StateArrays& arrays, const ConstState& state,
+                          const State& gradient, Stream stream) noexcept;
+
+/// The other way, in the initial state: without arrays, an empty one. Of the states of a key head the first has all that
+/// comes back to their angles, the others 0.
+Status gradient_to_arrays(const Problem& problem, const ConstState& gradient, const ConstState& state,
+                          const StateArrays& arrays, Stream stream) noexcept;
 
 }  // namespace sympow::cuda

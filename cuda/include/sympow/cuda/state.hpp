@@ -51,18 +51,17 @@ Status state_in(const Problem& problem, void* memory, std::size_t bytes, State& 
 Status clear(const Problem& problem, const State& state, Stream stream) noexcept;
 
 /// States as numbers, on the device, dense, aligned to 16 bytes: √c_m S and √c_m Z in units of 1, c_m the multinomial
-/// coefficient of monomial m, as `State` of the CPU has them. And of gradients the derivatives in these.
+/// coefficient of monomial m, as `State` of the CPU has them. Of gradients the derivatives in these.
 struct StateArrays {
   float* sums = nullptr;        ///< [B, Hs, D, e]
   float* normaliser = nullptr;  ///< [B, Hs, D]
   double* angles = nullptr;     ///< [B, Hs, d/2]: μ in radians; null: 0, or not wanted
 };
 
-/// A state from such arrays, or the gradient of one (see attend_vjp), each entry rounded once. States of a key head
-/// turn by the angles of the first of them. Of an odd P the mass is not known: condition numbers leave this state out.
-/// Cost: the arrays read twice, written once, by one block a state.
-Status state_of_arrays(const Problem& problem, const StateArrays& arrays, const State& state, bool is_gradient,
-                       Stream stream) noexcept;
+/// A state from such arrays, each entry rounded once. States of a key head turn by the angles of the first of them. Of
+/// an odd P the mass is not known: condition numbers leave this state out. Cost: the arrays read twice, written once,
+/// by one block a state.
+Status state_of_arrays(const Problem& problem, const StateArrays& arrays, const State& state, Stream stream) noexcept;
 
 /// The other way: infinite where float cannot hold it. Cost: the arrays read and written once.
 Status state_to_arrays(const Problem& problem, const ConstState& state, const StateArrays& arrays,
