@@ -2,6 +2,7 @@
 #include "state_arrays/gauges.hpp"
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <vector>
@@ -56,6 +57,9 @@ struct Problem {
     std::normal_distribution<float> normal;
     for (auto* all : {&S, &Z, &H, &of_Z})
       for (std::size_t i = 0; i < all->size(); ++i) all->set(i, normal(random));
+    const float nan = std::numeric_limits<float>::quiet_NaN();  // in empty ones nothing is looked at
+    for (int i = 0; i < D * e; ++i) S.set(index(i), nan), H.set(index((count - 1) * D * e + i), nan);
+    for (int i = 0; i < D; ++i) Z.set(index(i), nan), of_Z.set(index((count - 1) * D + i), nan);
     for (int n = 0; n < count; ++n) {
       level.set(index(n), n == 0 ? -infinity : 40. * (n % 4) - .75);
       gradient_level.set(index(n), n == count - 1 ? -infinity : 2.25 - 39. * (n % 4));
@@ -108,7 +112,7 @@ constexpr double many_roundings = 0x1p-53 * 1e5;  // no more terms than that
 }  // namespace
 
 TEST_CASE("what a turn of all tokens changes is as it is defined", "[cuda]") {
-  for (const auto& [P, d] : {std::pair(1, 70), {2, 24}, {3, 8}, {4, 6}})
+  for (const auto& [P, d] : {std::pair(1, 70), {2, 24}, {3, 8}, {4, 8}})
     for (const bool halves : {false, true}) {
       CAPTURE(P, d, halves);
       const auto places = monomials(P, d);
@@ -153,7 +157,7 @@ TEST_CASE("a turn of all tokens is that of angles alone where there is no state"
 }
 TEST_CASE("what is 0 stays 0 where units are beyond all numbers", "[cuda]") {
   Problem x(2, 6, false);
-  for (int n = 0; n < x.count; ++n) x.level.set(index(n), 3000), x.gradient_level.set(index(n), 3000);
+  for (int n = 1; n + 1 < x.count; ++n) x.level.set(index(n), 3000), x.gradient_level.set(index(n), 3000);
   for (auto* all : {&x.H, &x.of_Z})
     for (std::size_t i = 0; i < all->size(); ++i) all->set(i, 0);
   REQUIRE(x.run(false, true, false).clean());
