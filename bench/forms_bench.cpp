@@ -87,6 +87,39 @@ void decoded_token(benchmark::State& bench) {
 }
 BENCHMARK(decoded_token<2>)->Args({64, 90})->Iterations(50)->UseManualTime();
 
+// A token of each of many sequences in one call, against as many of one sequence; a state a sequence.
+template <int P>
+void decoded_together(benchmark::State& bench) {
+  const Index d = bench.range(0), B = bench.range(1);
+  using Some = State<float, SymmetricPower<P>>;
+  ConformalTokens x(d, B);
+  const auto step = decay(x.log_gamma.head(1)) * rotary(x.theta, x.beta.head(1));
+  Workspaces<float> workspaces{1};
+  const auto decode = [&](std::vector<Some>& states) {
+    const Index n = std::ssize(states);
+    const auto view = [&](Matrix<float>& all) { return Heads<float>::bhtd(all.data(), n, 1, 1, d); };
+    attend(SymmetricPower<P>{}, step, view(x.Q), view(x.K), view(x.V), states, view(x.Y), workspaces,
+           {.form = Form::recurrent, .threads = 1});
+    benchmark::DoNotOptimize(x.Y.data());
+  };
+  std::vector<Some> one(1, Some(d, d)), many(static_cast<std::size_t>(B), Some(d, d));
+  const Index steps = one.front().tail() + 1;  // with a fold
+  const Times times = in_turns(
+      bench,
+      [&] {
+        for (Index n = 0; n < steps * B; ++n) decode(one);
+      },
+      [&] {
+        for (Index n = 0; n < steps; ++n) decode(many);
+      });
+  const double tokens = static_cast<double>(steps * B);
+  report_ratio(bench,
+               text("%d sequences decoded together, P = %d, d = %d", static_cast<int>(B), P, static_cast<int>(d)),
+               times, "one alone", bar_of(bench, 2),
+               text("%.1f µs a token, alone %.1f µs", 1e6 * times.own / tokens, 1e6 * times.reference / tokens));
+}
+BENCHMARK(decoded_together<2>)->Args({64, 64, 100})->Iterations(6)->UseManualTime();
+
 // φ of 256 tokens.
 template <int P>
 void embedding(benchmark::State& bench) {

@@ -9,6 +9,15 @@
 
 namespace sympow::cuda {
 
+/// A step of a walk that takes each whole by so many parts, counted: a division is twenty instructions.
+struct Step {
+  int parts, whole = 0, part = 0;
+  [[nodiscard]] SYMPOW_DEVICE bool is_last() const { return part + 1 == parts; }
+  [[nodiscard]] SYMPOW_DEVICE Step next() const {
+    return {parts, is_last() ? whole + 1 : whole, is_last() ? 0 : part + 1};
+  }
+};
+
 /// A tile, float: row 8 g + lane / 4, column 8 n + lane % 4 · 2 + h is [0][n][2 g + h].
 using PairTile = Lanes<float>[1][8][4];
 

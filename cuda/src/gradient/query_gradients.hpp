@@ -81,8 +81,8 @@ struct QueryGradients {
                  copy.source(x.d_rows.at(of.b, of.begin + of.top, head) + t * columns, x.d_rows.token), x.d_rows.token,
                  0, of.length - of.top, copy.column + t * columns < x.e);
     };
-    const auto bring = [&](int stage) {
-      const int n = first_block + stage / tiles, t = stage % tiles, from = n * rows, ring = stage % 2 * rows * columns;
+    const auto bring = [&](int stage, const Step& of_stage) {
+      const int n = first_block + of_stage.whole, t = of_stage.part, from = n * rows, ring = stage % 2 * rows * columns;
       const Lanes<bool> exists = copy.column + t * columns < x.e;
       if (t == 0) {
         wide_copy.bring(keys, n % 2 * rows * d, x.keys.data,
@@ -167,7 +167,8 @@ struct QueryGradients {
       if (has_flows && last_block > 0) add_total(0);
       barrier();  // the sums make room
     }
-    bring(0);
+    Step of_stage{tiles};
+    bring(0, of_stage);
     cp_async_commit();
     const auto block_slot = [&] { return slot * (x.sequences.chunk / rows) + last_block; };
     const auto through = [&](int n) { return block_slot() * (x.sequences.chunk / rows) + n; };
@@ -182,23 +183,24 @@ struct QueryGradients {
 
     const OctetSums<d> waiting(values.template as<float>(), w);  // sums, when nobody reads values any more
     PairTile dx, c;
-    for (int stage = 0; stage < end; ++stage) {
-      const int n = first_block + stage / tiles, from = n * rows, ring = stage % 2 * rows * columns;
+    for (int stage = 0; stage < end; ++stage, of_stage = of_stage.next()) {
+      const int n = first_block + of_stage.whole, from = n * rows, ring = stage % 2 * rows * columns;
+      const bool begins = of_stage.part == 0;
       cp_async_wait<0>();
       barrier();
-      if (stage + 1 < end) bring(stage + 1);
+      if (stage + 1 < end) bring(stage + 1, of_stage.next());
       cp_async_commit();
-      if (has_flows && stage % tiles == 0 && (n > first_block || reads_state) && n < last_block && w == 0)
+      if (has_flows && begins && (n > first_block || reads_state) && n < last_block && w == 0)
         store_total(x.flows.through, through(n), totals, n % 2 * warps);
       if constexpr (has_angles) {
-        if (stage % tiles == 0 && n > first_block && w == 0)
+        if (begins && n > first_block && w == 0)
           store_total(x.angles.flows.through, through(n - 1), totals, (2 + (n - 1) % 2) * warps);
-        if (stage % tiles == 0) add_angles(n);
+        if (begins) add_angles(n);
       }
-      if (stage % tiles == 0) clear(c);
+      if (begins) clear(c);
       const Tiles<columns> d_row_tiles(d_rows.after(tiles > 1 ? ring : 0), own);
       d_row_tiles.add_scores(c, values.after(ring), 0);
-      if ((stage + 1) % tiles != 0) continue;
+      if (!of_stage.is_last()) continue;
 
       const Tiles<d> query_tiles(queries, own);
       query_tiles.scores(dx, keys.after(n % 2 * rows * d), 0);

@@ -234,35 +234,37 @@ SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[
   constexpr int columns = StatePart<T, P, d>::columns, entries = StatePart<T, P, d>::tile;
   constexpr int stages = StatePart<T, P, d>::Features::stages;
   const int span = contracts ? (e + columns - 1) / columns : 1, own = 16 * w;
-  const int terms = sizeof(T) == 2 && state.rest.data ? 2 : 1, of_stage = span * terms, end = stages * of_stage;
+  const int log_terms = sizeof(T) == 2 && state.rest.data ? 1 : 0, terms = 1 << log_terms;
+  const int of_stage = span * terms, end = stages * of_stage;
   const std::int64_t first_row = slot * (stages * stage_rows);
-  const auto bring = [&](int n) {
-    const int stage = n / of_stage, t = tile + span - 1 - n % of_stage / terms;
+  const auto bring = [&](int n, const Step& of) {
+    const int t = tile + span - 1 - (of.part >> log_terms);
     copy.bring(tiles, n % 2 * entries, n % terms == 0 ? state.sums : state.rest,
-               copy.source((first_row + stage * stage_rows) * e + t * columns, e), e, 0, stage_rows,
+               copy.source((first_row + of.whole * stage_rows) * e + t * columns, e), e, 0, stage_rows,
                copy.column + t * columns < e);
     if (!contracts) return;
-    if (n % of_stage == 0 && w == 0)
-      cp_async<16>(normaliser, lane() * 4 + stage % 2 * stage_rows, state.whole,
-                   lane() * 4 + (first_row + stage * stage_rows), 16, lane() < 16);
-    if (n == 0 || (span > 1 && n % terms == 0)) bring_vectors(n / terms % 2 * entries, t);
+    if (of.part == 0 && w == 0)
+      cp_async<16>(normaliser, lane() * 4 + of.whole % 2 * stage_rows, state.whole,
+                   lane() * 4 + (first_row + of.whole * stage_rows), 16, lane() < 16);
+    if (n == 0 || (span > 1 && n % terms == 0)) bring_vectors((n >> log_terms) % 2 * entries, t);
   };
-  bring(0);
+  Step of{of_stage};
+  bring(0, of);
   cp_async_commit();
   typename StatePart<T, P, d>::Walk walk;
   PairTile sum;
-  for (int n = 0; n < end; ++n) {
+  for (int n = 0; n < end; ++n, of = of.next()) {
     const int ring = n % 2 * entries;
     cp_async_wait<0>();
     barrier();
-    if (n + 1 < end) bring(n + 1);
+    if (n + 1 < end) bring(n + 1, of.next());
     cp_async_commit();
     if (contracts) {
-      if (n % of_stage == 0) clear(sum);
-      const QueryTiles<T, columns, 1, products> left(vectors.after(span > 1 ? n / terms % 2 * entries : 0), own);
+      if (of.part == 0) clear(sum);
+      const QueryTiles<T, columns, 1, products> left(vectors.after(span > 1 ? (n >> log_terms) % 2 * entries : 0), own);
       left.add_scores(sum, tiles.after(ring), 0);
     }
-    const int more = of_stage - 1 - n % of_stage;  // parts of the stage after this one
+    const int more = of_stage - 1 - of.part;  // parts of the stage after this one
     if (more >= terms) continue;
     if (more + 1 == terms) part.features.enter(walk);
     if constexpr (has_product) {
@@ -283,7 +285,7 @@ SYMPOW_DEVICE void read_state(StatePart<T, P, d>& part, Lanes<float> (&product)[
       SYMPOW_UNROLL
       for (int o = 0; o < 8; ++o) {
         Lanes<float> one[2];
-        load(one, normaliser, lane() % 4 * 2 + (8 * o + n / of_stage % 2 * stage_rows));
+        load(one, normaliser, lane() % 4 * 2 + (8 * o + of.whole % 2 * stage_rows));
         SYMPOW_UNROLL
         for (int r = 0; r < 4; ++r) sum[0][o][r] += offset[r / 2] * one[r % 2];
       }

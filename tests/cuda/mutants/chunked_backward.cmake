@@ -6,7 +6,7 @@ mutant(weights_without_their_factor "two_to(exponent - unit) * load_one(x.of_row
 mutant(offsets_have_no_unit "exponent_above(larger(larger(all_sizes[0], all_sizes[1]), larger(all_sizes[2], all_sizes[3])))" "Lanes<int>(1)")
 set(source cuda/src/gradient/state_part.hpp)
 mutant(state_without_normaliser "sum[0][o][r] += offset[r / 2] * one[r % 2];" ";")
-mutant(state_of_the_first_stage "n / of_stage % 2 * stage_rows));" "0));")
+mutant(state_of_the_first_stage "of.whole % 2 * stage_rows));" "0));")
 mutant(columns_are_left_out "column[g][h] += w[0][o][2 * g + h] * of_group;" ";")
 mutant(groups_are_left_out "add_groups(P == 2 ? at.a : at.b, group);" "")
 mutant(groups_of_another_octet "P == 2 ? at.a : at.b, group" "P == 2 ? at.b : at.a, group")
