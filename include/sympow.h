@@ -336,10 +336,11 @@ SYMPOW_API sympow_status sympow_states_load(sympow_states* states, const char* p
 /// only for calls with θ: for states of the sizes of `like`. Null: zeros.
 ///
 /// On a device the arrays are the memory of the gradients, as those of `sympow_states_to_arrays`: they are kept, a call
-/// reads them on its stream and writes them, and `read` is refused. Angles may be null there for a loss that sees rows
-/// alone: those rows change with S and μ only by what one turns more than the other, so dS says dμ. With angles a call
-/// computes the states after the last token for them, and the first state of a key head has all of ∂loss/∂μ before, the
-/// others 0.
+/// reads them on its stream and writes them, and `read` is refused. S and Z must be given. Null angles are not zeros
+/// there: they say that the loss sees states through rows alone, in this call and all later ones. Then ∂loss/∂μ follows
+/// from the others, for rows change with S and μ only by what one turns more than the other. If a loss sees S, Z or μ
+/// itself anywhere in a chain of calls, all of them need angles, zeros to begin with. Of the states of a key head the
+/// first has all of ∂loss/∂μ before the call, the others 0.
 SYMPOW_API sympow_status sympow_state_gradients_create(const sympow_states* like, const sympow_tensor* sums,
                                                        const sympow_tensor* normaliser, const sympow_tensor* angles,
                                                        sympow_state_gradients** state_gradients);

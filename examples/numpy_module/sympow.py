@@ -477,8 +477,8 @@ class Attention:
                     state: State | None = None, d_state: Sequence[Tensor | None] | None = None,
                     d_state_before: Sequence[Tensor | None] | None = None, *, memory: Tensor | None = None,
                     stream: int | None = None) -> None:
-        """`sympow_attend_vjp` on views; `d_state` and `d_state_before` are sums, normaliser and angles. On a device the
-        former are written, and the latter are not there."""
+        """`sympow_attend_vjp` on views; `d_state` and `d_state_before` are sums, normaliser and angles. On a device
+        `d_state` is written, and `d_state_before` is None."""
         workspace = _workspace(memory)
         with _locked(state=state) as [before]:
             adjoint = None

@@ -230,7 +230,8 @@ def _written_gradients(results: tuple[Tensor, ...], tensors: tuple[Tensor | None
             result = None if after is None else torch.empty_like(after, dtype=dtype,
                                                                  memory_format=torch.contiguous_format)
         written.append(result if result is None else result.zero_() if after is None else result.copy_(after))
-    return *written[:2], None if tensors[4] is None else written[2]  # where nothing turns, angles pass
+    turns = tensors[4] is not None and d_state is not None and d_state[2] is not None
+    return *written[:2], written[2] if turns else None  # where nothing turns, angles pass
 
 
 @_attend_vjp.register_fake
@@ -267,8 +268,11 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 def _backward(ctx: Any, d_rows: Tensor, *d_state: Tensor) -> tuple[Any, ...]:
     tensors = ctx.saved_tensors
     of_state = list(d_state) if ctx.keeps_state else [None] * 3
-    if not ctx.turns if _is_on_gpu(tensors[0]) else tensors[4] is None:  # nobody asks, or nothing turns
+    on_gpu = _is_on_gpu(tensors[0])
+    if not ctx.turns if on_gpu else tensors[4] is None:  # nobody asks, or nothing turns
         of_state[2] = None
+    elif on_gpu and not ctx.keeps_state and ctx.needs_input_grad[9]:  # a GPU has those in angles where it is given some
+        of_state = [torch.zeros_like(x) for x in tensors[7:]]
     results = list(torch.ops.sympow.attend_vjp(d_rows, *of_state, *tensors, *ctx.options))
     results.insert(6, None)  # lengths
     return (*(None if x is None else result for x, result in zip(tensors, results)), None, *([None] * len(ctx.options)))

@@ -12,7 +12,8 @@ namespace sympow::cuda {
 ///   rows i ≥ t of J with keys in earlier blocks and chunks · keys j < t of J with rows in later blocks · pairs in J ·
 ///   rows of each later block with keys of all earlier ones · keys j < t of the chunk with rows in later chunks · keys
 ///   before the chunk with rows after it
-/// in double. Nothing is subtracted: where γ_t = 0, and at the first token, all terms are 0, and so is the result.
+/// in double. Of gates nothing is subtracted: where γ_t = 0, and at the first token, all terms are 0, and so is the
+/// result. Of β a gauge (PassingAngles) may cancel with the others.
 ///
 /// A warp has a block of 64 tokens and a state head. Of a token and query head 24 bytes are read, and 8 for each block;
 /// of the chunked form 8 of each token up to its block.

@@ -7,11 +7,11 @@
 
 namespace sympow::cuda {
 
-/// Writes `passing` of AngleArrays and of its flows, for a chunk and key head: of pair u, with γ = 2^{G_c}, gauge_u and
-///   γ Σ_ij f_iju = -γ ⟨H, L_u S⟩,   (L_u S)_m = Σ_p ± S_{m with the partner of i_p in its place}
+/// Writes `passing` of AngleArrays and of its flows, for a chunk and key head: of pair u, with γ = 2^{G_c},
+///   gauge_u + γ Σ_ij f_iju = gauge_u - γ ⟨H, L_u S⟩,   (L_u S)_m = Σ_p ± S_{m with the partner of i_p in its place}
 /// over the P channels i_p of monomial m that are in the pair, - of its first and + of its second, S the state before
 /// the chunk and H the adjoint of the one after it, multinomial coefficients once; of all states of the key head in
-/// order. 0 where a gate of 0 lies between. Gauge_u passes whatever the gates are.
+/// order. γ is 0 where a gate of 0 lies between.
 ///
 /// A block of eight warps has a chunk and key head. Lanes in groups have a monomial, each 8 channels of its row. Of a
 /// state R e (2 + 2 P) bytes are read, of floats and of split states twice as many. Roundings: those of both states;

@@ -209,6 +209,16 @@ Status copy_gauge(const Problem& problem, const double* from, double* to, Stream
       "turns of the gradient of the initial state");
 }
 
+/// Sums over no sequences.
+Status clear_sums(const Gradients& gradients, int pairs, Stream stream) {
+  const auto clear = [&](double* sums, int count, const char* name) -> Status {
+    if (!sums) return {};
+    return runtime_status(cudaMemsetAsync(sums, 0, sizeof(double) * static_cast<std::size_t>(count), stream), name);
+  };
+  SYMPOW_CUDA_TRY(clear(gradients.rates, pairs, "gradients of rates"));
+  return clear(gradients.scale, 1, "gradient of the scale");
+}
+
 /// Whether it is what attend has left for this call, as far as the host can tell.
 Status check_forward(const Forward& forward, const Problem& problem, const Inputs& inputs, const void* workspace) {
   if (!forward.workspace)
@@ -255,7 +265,7 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
   SYMPOW_CUDA_TRY(check_vjp_arrays(problem, inputs, rows, gradients));
   SYMPOW_CUDA_TRY(attention_vjp_workspace(problem, needed));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
-  if (problem.batch == 0) return {};
+  if (problem.batch == 0) return clear_sums(gradients, problem.d / 2, stream);
   if (rows.forward) SYMPOW_CUDA_TRY(check_forward(*rows.forward, problem, inputs, workspace));
   Pieces pieces(workspace);
   const VjpMemory memory(problem, plan, pieces);

@@ -267,8 +267,8 @@ Status check_state(const Problem& p, const ConstState& state, const char* name, 
 }
 
 Status check_state_arrays(const Problem& p, const StateArrays& arrays) noexcept {
-  return check_parts({{"sums", arrays.sums, true},
-                      {"normaliser", arrays.normaliser, true},
+  return check_parts({{"sums", arrays.sums, p.batch > 0},
+                      {"normaliser", arrays.normaliser, p.batch > 0},
                       {"angles", arrays.angles, false, p.rates ? nullptr : without_rates}},
                      "arrays of states");
 }

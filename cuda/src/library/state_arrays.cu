@@ -89,6 +89,8 @@ Status gradient_of_arrays(const Problem& p, const StateArrays& arrays, const Con
                           Stream stream) noexcept {
   using namespace library;
   SYMPOW_CUDA_TRY(check_gradient(p, gradient, state, arrays));
+  if (gradient.turns && !is_there(state))
+    return refuse(Code::bad_argument, "state: its arrays are null pointers, but the gradient has turns, made of them");
   if (arrays.angles && !gradient.turns)
     return refuse(Code::bad_argument, "angles of the arrays of states: they are there, but the gradient has no turns");
   SYMPOW_CUDA_TRY(launch_of_arrays(p, arrays, gradient, true, stream));

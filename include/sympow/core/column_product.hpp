@@ -80,31 +80,44 @@ class ColumnProduct {
   }
 
  private:
-  // sums_i ← a_i · b of so many rows, by packets of each, which are added up at the end.
+  // sums_i ← a_i · b of so many rows, in short sums of packets.
   template <int rows>
-  [[gnu::flatten]] static void dots_of(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
-    using namespace packets;
-    if (depth > lanes * short_sum) {
-      Index stride = lanes * short_sum;
-      while (stride * short_sum < depth) stride *= short_sum;
-      std::fill_n(sums, rows, Scalar(0));
-      for (Index k = 0; k < depth; k += stride) {
-        Scalar some[size_of(rows)];
-        dots_of<rows>(std::min(stride, depth - k), A.at(0, k), b + k, some);
-        for (Index i = 0; i < rows; ++i) sums[i] += some[i];
+  static void dots_of(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
+    constexpr Index most = lanes * short_sum;
+    if (depth <= most) return short_dots<rows>(depth, A, b, sums);
+    Index stride = most, k = 0;
+    while (stride * short_sum < depth) stride *= short_sum;
+    std::fill_n(sums, rows, Scalar(0));
+    if constexpr (rows == 1)  // some at a time, for one sum alone waits for itself
+      for (constexpr Index together = 4; stride == most && k + together * most <= depth; k += together * most) {
+        Scalar some[size_of(together)];
+        short_dots<together, most>(most, {A.data + k, most, 1}, b + k, some);
+        for (Index n = 0; n < together; ++n) sums[0] += some[n];
       }
-      return;
+    for (; k < depth; k += stride) {
+      Scalar some[size_of(rows)];
+      dots_of<rows>(std::min(stride, depth - k), A.at(0, k), b + k, some);
+      for (Index i = 0; i < rows; ++i) sums[i] += some[i];
     }
+  }
+  // The same of a depth that one sum takes, by packets of each row, which are added up at the end; of b from `next` i on
+  // for row i.
+  template <int rows, Index next = 0>
+  [[gnu::flatten]] static void short_dots(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
+    using namespace packets;
     Packet terms[size_of(rows)];
     unrolled<rows>([&](auto i) { terms[i] = pset1<Packet>(Scalar(0)); });
     const Index whole = depth / lanes * lanes;
     for (Index k = 0; k < whole; k += lanes) {
-      const Packet factors = ploadu<Packet>(b + k);
-      unrolled<rows>([&](auto i) { terms[i] = pmadd(ploadu<Packet>(A.data + i * A.down + k), factors, terms[i]); });
+      Packet factors = ploadu<Packet>(b + k);
+      unrolled<rows>([&](auto i) {
+        if constexpr (next > 0 && i > 0) factors = ploadu<Packet>(b + i * next + k);
+        terms[i] = pmadd(ploadu<Packet>(A.data + i * A.down + k), factors, terms[i]);
+      });
     }
     unrolled<rows>([&](auto i) { sums[i] = predux(terms[i]); });
     for (Index k = whole; k < depth; ++k)
-      for (Index i = 0; i < rows; ++i) sums[i] += A.data[i * A.down + k] * b[k];
+      for (Index i = 0; i < rows; ++i) sums[i] += A.data[i * A.down + k] * b[i * next + k];
   }
 
   // Rows of A that fill so many packets, the last of them perhaps not whole, times a column. Eight short sums at a time

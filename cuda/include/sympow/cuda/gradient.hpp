@@ -47,7 +47,7 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// with s_ij = b_ij x_ij^P, x_ij = scale q_i·k_j, p_ij = s_ij / Σ_j s_ij, c_ij = dy_i·v_j - dy_i·y_i, t_ij = p_ij c_ij
 /// and dx_ij = P t_ij / x_ij; of rows that are not normalised p = s and c_ij = dy_i·v_j. With rotary q, k are turned
 /// ones here, J_u turns pair u by a quarter, and dq, dk turn back. Heads that share keys, values or gates are summed in
-/// order: two runs give the same bits. No sum is a difference of sums: a gate of 0 has the gradient 0. Rows without
+/// order: two runs give the same bits. But for a gauge no sum is a difference of sums: a gate of 0 has the gradient 0. Rows without
 /// weight have no gradient, and their dy changes nothing. Input that is not finite shows in the gradients that it is
 /// part of, and may in those of 64 tokens around it.
 ///
@@ -55,13 +55,14 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// = Σ_i w_i φ(q_i) δ_i over later rows, dn and δ what comes back to numerator and normaliser, w the product of the
 /// gates up to the row; and so what goes back to the initial one. ∂loss/∂S_m is that times the multinomial coefficient
 /// of monomial m. `mass` is at least |dS_m|, |dZ_m| and says how they are rounded. So two calls with both between them
-/// have the gradients of one. `turns` of a gradient, null: 0, not wanted, is what a turn of the whole sequence in pair u
-/// changes,
+/// have the gradients of one. With rotary `turns` of a gradient, which state_in has set and a caller fills, is what a
+/// turn of the whole sequence in pair u changes,
 ///
 ///     gauge_u = Σ (∂loss/∂μ_u + ⟨∂loss/∂S, L_u S⟩)     per radian, over the states of a key head, Z as one more channel
 ///
-/// with L_u S the derivative of S as its keys turn. It is the same before and behind every token, and 0 of a loss that
-/// sees states through later rows alone. In the chunked form states between chunks and their gradients are rounded to
+/// with L_u S the derivative of S as its keys turn. Null, it is 0 of the final state and not wanted of the initial one. It
+/// is the same before and behind every token, and 0 of a loss that sees states through later rows alone. Each dβ_t has
+/// Σ_u rates_u gauge_u more, each d rates_u Σ_t β_t gauge_u. In the chunked form states between chunks and their gradients are rounded to
 /// the problem's element, or kept as `Problem::states` says.
 ///
 /// Each p_ij and dx_ij is rounded to the problem's element, as are the gradients; sums are in float, those of gates and
@@ -71,14 +72,14 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradients& rows, const Gradients& gradients,
                   void* workspace, std::size_t bytes, Stream stream) noexcept;
 
-/// The gradient of a loss in arrays of states, as attend_vjp takes it, each entry rounded once. `state` is what the
-/// arrays say it is a gradient in, the final one; only where `gradient` has turns, else it may be without arrays.
-/// Cost: that of `state_of_arrays`; of turns P times the arrays and the state, read in double.
+/// The gradient of a loss in arrays of states, as attend_vjp takes it, each entry rounded once. `state` is the one that
+/// it is a gradient in, the final one, of which turns are made; where `gradient` has none it may be without arrays.
+/// Cost: that of `state_of_arrays`; of turns 2 P times the arrays and the state, read as floats and added up in double.
 Status gradient_of_arrays(const Problem& problem, const StateArrays& arrays, const ConstState& state,
                           const State& gradient, Stream stream) noexcept;
 
-/// The other way, in the initial state: without arrays, an empty one. Of the states of a key head the first has all that
-/// comes back to their angles, the others 0.
+/// The other way, in the initial state; a `state` without arrays is an empty one. Of the states of a key head the first
+/// has all that comes back to their angles, the others 0.
 Status gradient_to_arrays(const Problem& problem, const ConstState& gradient, const ConstState& state,
                           const StateArrays& arrays, Stream stream) noexcept;
 

@@ -20,7 +20,8 @@ struct State {
   float* normaliser = nullptr;  ///< [B, Hs, D]: Z
   double* level = nullptr;      ///< [B, Hs]: L, log2 of the largest w_j 2^(P x_j), 2^x_j ≥ ‖k_j‖; -∞ of an empty state
   float* mass = nullptr;        ///< [B, Hs]: Σ_j w_j ‖k_j‖^P
-  double* turns = nullptr;      ///< [B, Hk, d/2], of rotary: μ / 2π of the last token, reduced to [-½, ½]
+  /// [B, Hk, d/2], of rotary: μ / 2π of the last token, reduced to [-½, ½]. Of a gradient: see attend_vjp
+  double* turns = nullptr;
 };
 
 /// The same, to be read.
