@@ -76,11 +76,11 @@ struct KeyGradients {
     struct BlockOfRows {
       int head, n;
     };
-    const auto after_block = [&](const BlockOfRows& x) {
-      const bool ends = x.n + 1 == blocks || (has_angles && x.n == 0);
-      if (!ends) return BlockOfRows{x.head, x.n + 1};
-      const bool begins_own = has_angles && x.n > 0 && x.head + 1 == group;
-      return BlockOfRows{begins_own ? 0 : x.head + 1, has_angles && x.n > 0 && !begins_own ? 1 : 0};
+    const auto after_block = [&](const BlockOfRows& last) {
+      const bool ends = last.n + 1 == blocks || (has_angles && last.n == 0);
+      if (!ends) return BlockOfRows{last.head, last.n + 1};
+      const bool begins_own = has_angles && last.n > 0 && last.head + 1 == group;
+      return BlockOfRows{begins_own ? 0 : last.head + 1, has_angles && last.n > 0 && !begins_own ? 1 : 0};
     };
     const auto slot_of = [&](int head) {
       return (std::int64_t{head} * x.sequences.slots + of.slot) * x.sequences.chunk;

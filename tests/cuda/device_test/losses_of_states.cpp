@@ -1,4 +1,5 @@
 // Gradients of a loss that sees the final state itself, S, Z and the angles: against their definition in double.
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <span>
@@ -221,9 +222,34 @@ class Loss {
   Expected beta, rates, angles;
 };
 
+/// Turns of a gradient are made of a state; and of no sequences all sums are 0.
+void check_ends() {
+  cuda::Problem p;
+  p.power = 2, p.d = 16, p.e = 24, p.tokens = 10;
+  p.carries_state = true;
+  if (!is_compiled("ends of losses of states", p)) return;
+  const Array<double> theta(std::vector<double>(8, .5)), d_rates(8), d_scale(1);
+  p.rates = theta.data();
+  const OwnState gradient(p);
+  const Array<float> S(static_cast<std::size_t>(136 * p.e)), Z(136);
+  const cuda::Status status = cuda::gradient_of_arrays(p, {S.data(), Z.data()}, {}, gradient.state, nullptr);
+  require(
+      status.code() == cuda::Code::bad_argument && std::strstr(status.text(), "state: its arrays are null pointers"),
+      "a gradient with turns and no state: %s", status.text());
+  p.batch = 0;
+  cuda::Gradients gradients{};
+  gradients.rates = d_rates.data(), gradients.scale = d_scale.data();
+  if (!done(cuda::attend_vjp(p, {}, {}, gradients, nullptr, 0, nullptr))) return;
+  runtime(cudaStreamSynchronize(nullptr));
+  for (const auto* sums : {&d_rates, &d_scale})
+    for (const double sum : sums->values()) require(sum == 0, "of no sequences a sum is %g", sum);
+  done(cuda::state_of_arrays(p, {}, gradient.state, nullptr));
+}
+
 }  // namespace
 
 void test_losses_of_states() {
+  check_ends();
   for (const bool halves : {false, true}) {
     cuda::Problem p;
     p.power = 2, p.d = 16, p.e = 24;

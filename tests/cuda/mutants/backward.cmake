@@ -59,7 +59,7 @@ mutant(heads_as_large_as_the_largest "scale[g] = relative(own_reference, all);" 
 mutant(sums_of_all_heads "          after[g] = 0.f;\n" "          if (m == 0) after[g] = 0.f;\n")
 mutant(rows_of_the_own_block "if (n > 0) after[g]" "if (n >= 0) after[g]")
 mutant(tiles_in_order "t = tile + span - 1 - of_stage.part" "t = tile + of_stage.part")
-mutant(blocks_of_the_first_head "begins_own ? 0 : x.head + 1" "begins_own ? 0 : x.head")
+mutant(blocks_of_the_first_head "begins_own ? 0 : last.head + 1" "begins_own ? 0 : last.head")
 mutant(values_of_the_first_tile "if (is_first && (stage == 0 || span > 1))" "if (is_first && stage == 0)")
 mutant(power_of_slopes_of_keys "power<P - 1>(score)" "power<P>(score)")
 mutant(slope_of_keys_without_its_power "shrink = two_to(-shift()) * static_cast<float>(P)" "shrink = two_to(-shift())")
