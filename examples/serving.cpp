@@ -76,27 +76,29 @@ class Server {
     Index slot, done;
   };
 
+  State<float, Feature>& state(Index slot, Index key_head) { return states_.begin()[slot * H_kv + key_head]; }
+
   // A slot that no sequence has, with empty states.
   Index free_slot(const std::vector<Active>& active) {
     Index slot = 0;
     while (std::ranges::any_of(active, [&](const Active& one) { return one.slot == slot; })) ++slot;
-    for (Index g = 0; g < H_kv; ++g) states_[slot * H_kv + g] = State<float, Feature>(d, e);
+    for (Index g = 0; g < H_kv; ++g) state(slot, g) = State<float, Feature>(d, e);
     return slot;
   }
 
   // The next n tokens of some sequences, [B, n, H, d].
   void take(const std::vector<Active*>& some, Index n) {
     const Index B = std::ssize(some);
-    const auto at = [&](Index b) { return some[b]->request->begin + some[b]->done; };
+    const auto one = [&](Index b) -> Active& { return *some.begin()[b]; };
+    const auto at = [&](Index b) { return one(b).request->begin + one(b).done; };
     Matrix<float> q(H * d, B * n), k(H_kv * d, B * n), v(H_kv * e, B * n), y(H * e, B * n);
     for (Index b = 0; b < B; ++b) {
       q.middleCols(b * n, n) = layer_.Q.middleCols(at(b), n);
       k.middleCols(b * n, n) = layer_.K.middleCols(at(b), n);
       v.middleCols(b * n, n) = layer_.V.middleCols(at(b), n);
     }
-    const auto states = std::views::iota(Index(0), B * H_kv) | std::views::transform([&](Index i) -> auto& {
-                          return states_[some[i / H_kv]->slot * H_kv + i % H_kv];
-                        });
+    const auto states = std::views::iota(Index(0), B * H_kv) |
+                        std::views::transform([&](Index i) -> auto& { return state(one(i / H_kv).slot, i % H_kv); });
     const auto transitions = [&](Index b, Index g) {
       return decay(layer_.log_gates.row(g).segment(at(b), n).transpose()) * rotary(layer_.theta);
     };
@@ -104,8 +106,8 @@ class Server {
            Heads<float>::bthd(k.data(), B, n, H_kv, d), Heads<float>::bthd(v.data(), B, n, H_kv, e), states,
            Heads<float>::bthd(y.data(), B, n, H, e), workspaces_, {.form = n == 1 ? Form::recurrent : Form::chunked});
     for (Index b = 0; b < B; ++b) {
-      some[b]->request->rows.middleCols(some[b]->done, n) = y.middleCols(b * n, n);
-      some[b]->done += n;
+      one(b).request->rows.middleCols(one(b).done, n) = y.middleCols(b * n, n);
+      one(b).done += n;
     }
   }
 
