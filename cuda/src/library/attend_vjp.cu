@@ -15,7 +15,7 @@
 #include "../gradient/scale_products.hpp"
 #include "checks.hpp"
 #include "dispatch.hpp"
-#include "runtime_status.hpp"
+#include "launch.hpp"
 #include "states.hpp"
 #include "vjp_memory.hpp"
 
@@ -199,26 +199,6 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
                                 read_only(keys), of_rows, states, adjoints, angles, stream);
 }
 
-/// From the gradient of the final state to that of the initial one, which may be the same; null: 0, not wanted.
-Status copy_gauge(const Problem& problem, const double* from, double* to, Stream stream) {
-  if (!to || to == from) return {};
-  const std::size_t bytes =
-      sizeof(double) * static_cast<std::size_t>(problem.batch * problem.key_heads * problem.d / 2);
-  return runtime_status(
-      from ? cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream) : cudaMemsetAsync(to, 0, bytes, stream),
-      "turns of the gradient of the initial state");
-}
-
-/// Sums over no sequences.
-Status clear_sums(const Gradients& gradients, int pairs, Stream stream) {
-  const auto clear = [&](double* sums, int count, const char* name) -> Status {
-    if (!sums) return {};
-    return runtime_status(cudaMemsetAsync(sums, 0, sizeof(double) * static_cast<std::size_t>(count), stream), name);
-  };
-  SYMPOW_CUDA_TRY(clear(gradients.rates, pairs, "gradients of rates"));
-  return clear(gradients.scale, 1, "gradient of the scale");
-}
-
 /// Whether it is what attend has left for this call, as far as the host can tell.
 Status check_forward(const Forward& forward, const Problem& problem, const Inputs& inputs, const void* workspace) {
   if (!forward.workspace)
@@ -265,14 +245,18 @@ Status attend_vjp(const Problem& problem, const Inputs& inputs, const RowGradien
   SYMPOW_CUDA_TRY(check_vjp_arrays(problem, inputs, rows, gradients));
   SYMPOW_CUDA_TRY(attention_vjp_workspace(problem, needed));
   SYMPOW_CUDA_TRY(check_memory(workspace, bytes, needed, "workspace"));
-  if (problem.batch == 0) return clear_sums(gradients, problem.d / 2, stream);
+  if (problem.batch == 0) {
+    SYMPOW_CUDA_TRY(copy(nullptr, gradients.rates, problem.d / 2, "gradients of rates", stream));
+    return copy(nullptr, gradients.scale, 1, "gradient of the scale", stream);
+  }
   if (rows.forward) SYMPOW_CUDA_TRY(check_forward(*rows.forward, problem, inputs, workspace));
   Pieces pieces(workspace);
   const VjpMemory memory(problem, plan, pieces);
   SYMPOW_CUDA_TRY(dispatch(problem, [&]<class T, int P, int d, block::Products products>() -> Status {
     return library::attend_vjp<T, P, d, products>(problem, plan, inputs, rows, gradients, memory, stream);
   }));
-  return copy_gauge(problem, rows.final_state.turns, gradients.initial_state.turns, stream);
+  return copy(rows.final_state.turns, gradients.initial_state.turns, problem.batch * problem.key_heads * problem.d / 2,
+              "turns of the gradient of the initial state", stream);
 }
 
 }  // namespace sympow::cuda

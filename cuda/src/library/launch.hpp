@@ -1,4 +1,4 @@
-// Kernels on a stream, as functions that are compiled elsewhere.
+// Kernels and copies on a stream, as functions that are compiled elsewhere.
 #pragma once
 
 #include <sympow/cuda/view.hpp>
@@ -15,5 +15,8 @@ Status allow() noexcept;
 /// Kernel::run on a stream, for a grid that fits. Instantiated by SYMPOW_CUDA_LAUNCH, in a file of each family.
 template <class Kernel>
 Status launch(const Blocks& blocks, const typename Kernel::Args& args, Stream stream) noexcept;
+
+/// to ← from, n numbers, 0 where `from` is null; nothing where `to` is, or where they are the same.
+Status copy(const double* from, double* to, std::int64_t n, const char* name, Stream stream) noexcept;
 
 }  // namespace sympow::cuda::library

@@ -5,6 +5,7 @@
 #include "library/attend.cu"
 #include "library/attend_vjp.cu"
 #include "library/checks.cpp"
+#include "library/copy.cu"
 #include "library/decode.cu"
 #include "library/fold.cu"
 #include "library/plan.cu"
