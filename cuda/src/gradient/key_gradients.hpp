@@ -71,16 +71,14 @@ struct KeyGradients {
     const auto resets = arena.take<std::int32_t>(2 * rows);
     const OctetSums<columns, are_many> waiting_values(arena.take<float>(are_many ? rows * columns : 0), w);
 
-    // Block n from the own one on, of a head of the group; the blocks of a head after each other, but where there are
-    // angles the own ones after all others.
     struct BlockOfRows {
-      int head, n;
+      int head, n;  // block n from the own one on
     };
-    const auto after_block = [&](const BlockOfRows& last) {
-      const bool ends = last.n + 1 == blocks || (has_angles && last.n == 0);
-      if (!ends) return BlockOfRows{last.head, last.n + 1};
-      const bool begins_own = has_angles && last.n > 0 && last.head + 1 == group;
-      return BlockOfRows{begins_own ? 0 : last.head + 1, has_angles && last.n > 0 && !begins_own ? 1 : 0};
+    const auto block_of = [&](int m) {
+      if constexpr (!has_angles) return BlockOfRows{key_head * group + m / blocks, m % blocks};
+      const int later = blocks - 1, place = m - group * later;
+      return place < 0 ? BlockOfRows{key_head * group + m / later, 1 + m % later}
+                       : BlockOfRows{key_head * group + place, 0};
     };
     const auto slot_of = [&](int head) {
       return (std::int64_t{head} * x.sequences.slots + of.slot) * x.sequences.chunk;
@@ -92,11 +90,12 @@ struct KeyGradients {
                  copy.source(x.values.at(of.b, of.begin + of.top, key_head) + t * columns, x.values.token),
                  x.values.token, 0, of.length - of.top, copy.column + t * columns < x.e);
     };
-    const auto bring = [&](int stage, const Step& of_stage, const BlockOfRows& of_block) {
-      const int m = of_stage.whole, t = tile + span - 1 - of_stage.part, head = key_head * group + of_block.head;
-      const int from = (own_block + of_block.n) * rows, ring = stage % 2 * rows * columns, place = m % 2 * rows;
+    const auto bring = [&](int stage) {
+      const int m = stage / span, t = tile + span - 1 - stage % span;
+      const auto [head, n] = block_of(m);
+      const int from = (own_block + n) * rows, ring = stage % 2 * rows * columns, place = m % 2 * rows;
       const Lanes<bool> exists = copy.column + t * columns < x.e;
-      if (of_stage.part == 0) {
+      if (stage % span == 0) {
         wide_copy.bring(queries, m % 2 * rows * d, x.queries.data,
                         wide_copy.source(x.queries.at(of.b, of.begin + from, head), x.queries.token), x.queries.token,
                         0, of.length - from, true);
@@ -170,9 +169,7 @@ struct KeyGradients {
       keep_sums<d>(x.angles.later_chunks, slot_of(key_head) + of.top + own, key_sum, reference);
     waiting_values.put(value_sum);
     barrier();  // the sums make room
-    Step of_stage{span};
-    BlockOfRows of_block{0, has_angles && blocks > 1 ? 1 : 0};
-    bring(0, of_stage, of_block);
+    bring(0);
     cp_async_commit();
 
     const auto reference_of = [&](int head, int g) {  // u_j + R_j; asked anew: some registers less than kept
@@ -182,16 +179,16 @@ struct KeyGradients {
       return where(u == -infinity, -gates, u) + load_one(x.of_rows.peak, key + slot_of(head));
     };
     PairTile s, c;
-    const auto next_block = [&] { return of_stage.is_last() ? after_block(of_block) : of_block; };
-    for (int stage = 0; stage < end; ++stage, of_block = next_block(), of_stage = of_stage.next()) {
-      const int m = of_stage.whole, head = key_head * group + of_block.head, n = of_block.n;
+    for (int stage = 0; stage < end; ++stage) {
+      const int m = stage / span;
+      const auto [head, n] = block_of(m);
       const int from = (own_block + n) * rows, ring = stage % 2 * rows * columns;
       cp_async_wait<0>();
       barrier();
-      if (stage + 1 < end) bring(stage + 1, of_stage.next(), next_block());
+      if (stage + 1 < end) bring(stage + 1);
       cp_async_commit();
 
-      if (n <= (has_angles ? 1 : 0) && of_stage.part == 0) {  // a head begins
+      if (n <= (has_angles ? 1 : 0) && stage % span == 0) {  // a head begins
         if (has_angles && is_first && m == group * (blocks - 1))
           keep_sums<d>(x.angles.later_rows, slot_of(key_head) + of.top + own, key_sum, reference);
         waiting_values.take(value_sum);
@@ -220,11 +217,11 @@ struct KeyGradients {
         for (int g = 0; g < 2; ++g) peak[g] = TwoFloats::of(level[g] - anchor);
       }
       if (is_first) {
-        if (of_stage.part == 0) clear(c);
+        if (stage % span == 0) clear(c);
         const Tiles<columns> value_tiles(values.after(span > 1 ? ring : 0), own);
         value_tiles.add_scores(c, d_rows.after(ring), 0);
       }
-      if (!of_stage.is_last()) continue;
+      if ((stage + 1) % span != 0) continue;
 
       const Tiles<d> key_tiles(keys, own);
       key_tiles.scores(s, queries.after(m % 2 * rows * d), 0);

@@ -30,8 +30,6 @@ mutant(monomials_of_the_first_place "replace(own, p, partner)" "replace(own, 0, 
 mutant(states_of_the_first_head "state < states_of_key" "state < 1")
 mutant(gauge_is_left_out "if (x.gauge.data)" "if (false)")
 mutant(gauge_of_the_first_key "(std::int64_t{b} * x.heads.key + head) * pairs, u < pairs" "std::int64_t{b} * x.heads.key * pairs, u < pairs")
-set(source cuda/src/gradient/key_gradients.hpp)
-mutant(own_blocks_twice "last.n > 0 && !begins_own ? 1 : 0" "0")
 set(source cuda/src/gradient/flows.hpp)
 mutant(keys_of_every_head "if (x.is_by_keys && h == 0)" "if (x.is_by_keys)")
 mutant(later_rows_twice "if (h == 0 && !x.is_by_keys) {" "if (h == 0) {")
