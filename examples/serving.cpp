@@ -2,9 +2,9 @@
 //
 //     serving FILE        FILE may be - for standard input
 //
-// A pool is a vector of states, one for every key head of a slot. A call takes the states of whichever slots take part in
-// it, as a view: what joins or leaves moves nothing. Tokens are bytes of a text through fixed random projections, as a
-// layer's weights would make them. Served together, every row has the same bits as alone.
+// A pool is a vector of states, one for every key head of a slot. A call takes the states of whichever slots take part
+// in it, as a view: what joins or leaves moves nothing. Tokens are bytes of a text through fixed random projections, as
+// a layer's weights would make them. Served together, every row has the same bits as alone.
 #include <sympow/sympow.hpp>
 
 #include <algorithm>

@@ -10,9 +10,9 @@ namespace sympow::cuda {
 ///     gauge_u = Σ (∂loss/∂μ_u + ⟨∂loss/∂S, L_u S⟩)                 Z as one more channel
 ///     ⟨∂loss/∂S, L_u S⟩ = P Σ_r c_r (H_{rb}·S_{ra} - H_{ra}·S_{rb})
 ///
-/// over these states and the monomials r of degree P - 1, a, b the channels of the pair, c_r the multinomial coefficient
-/// of r, H the gradient as it is kept. It is the same before and behind every token, and 0 of a loss that sees rows
-/// alone. Or the other way: ∂loss/∂μ_u of it, all of it in the first state of the key head, 0 in the others.
+/// over these states and the monomials r of degree P - 1, a, b the channels of the pair, c_r the multinomial
+/// coefficient of r, H the gradient as it is kept. It is the same before and behind every token, and 0 of a loss that
+/// sees rows alone. Or the other way: ∂loss/∂μ_u of it, all of it in the first state of the key head, 0 in the others.
 ///
 /// A block has a pair, a key head and a sequence. Cost: 16 D' (e + 1) bytes of a state and pair, D' the number of
 /// monomials r. Products and sums are in double.

@@ -100,8 +100,8 @@ class ColumnProduct {
       for (Index i = 0; i < rows; ++i) sums[i] += some[i];
     }
   }
-  // The same of a depth that one sum takes, by packets of each row, which are added up at the end; of b from `next` i on
-  // for row i.
+  // The same of a depth that one sum takes, by packets of each row, which are added up at the end; row i takes b from
+  // `next` i on.
   template <int rows, Index next = 0>
   [[gnu::flatten]] static void short_dots(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
     using namespace packets;

@@ -47,23 +47,23 @@ Status attention_vjp_workspace(const Problem& problem, std::size_t& bytes) noexc
 /// with s_ij = b_ij x_ij^P, x_ij = scale q_i·k_j, p_ij = s_ij / Σ_j s_ij, c_ij = dy_i·v_j - dy_i·y_i, t_ij = p_ij c_ij
 /// and dx_ij = P t_ij / x_ij; of rows that are not normalised p = s and c_ij = dy_i·v_j. With rotary q, k are turned
 /// ones here, J_u turns pair u by a quarter, and dq, dk turn back. Heads that share keys, values or gates are summed in
-/// order: two runs give the same bits. But for a gauge no sum is a difference of sums: a gate of 0 has the gradient 0. Rows without
-/// weight have no gradient, and their dy changes nothing. Input that is not finite shows in the gradients that it is
-/// part of, and may in those of 64 tokens around it.
+/// order: two runs give the same bits. But for a gauge no sum is a difference of sums: a gate of 0 has the gradient 0.
+/// Rows without weight have no gradient, and their dy changes nothing. Input that is not finite shows in the gradients
+/// that it is part of, and may in those of 64 tokens around it.
 ///
 /// Gradients of states are as states are (State): what comes back to the final state, dS = Σ_i w_i φ(q_i) dn_iᵀ and dZ
 /// = Σ_i w_i φ(q_i) δ_i over later rows, dn and δ what comes back to numerator and normaliser, w the product of the
 /// gates up to the row; and so what goes back to the initial one. ∂loss/∂S_m is that times the multinomial coefficient
 /// of monomial m. `mass` is at least |dS_m|, |dZ_m| and says how they are rounded. So two calls with both between them
 /// have the gradients of one. With rotary `turns` of a gradient, which state_in has set and a caller fills, is what a
-/// turn of the whole sequence in pair u changes,
+/// turn of the whole sequence in pair u changes, per radian,
 ///
-///     gauge_u = Σ (∂loss/∂μ_u + ⟨∂loss/∂S, L_u S⟩)     per radian, over the states of a key head, Z as one more channel
+///     gauge_u = Σ (∂loss/∂μ_u + ⟨∂loss/∂S, L_u S⟩)     over the states of a key head, Z as one more channel
 ///
-/// with L_u S the derivative of S as its keys turn. Null, it is 0 of the final state and not wanted of the initial one. It
-/// is the same before and behind every token, and 0 of a loss that sees states through later rows alone. Each dβ_t has
-/// Σ_u rates_u gauge_u more, each d rates_u Σ_t β_t gauge_u. In the chunked form states between chunks and their gradients are rounded to
-/// the problem's element, or kept as `Problem::states` says.
+/// with L_u S the derivative of S as its keys turn. Null, it is 0 of the final state and not wanted of the initial one.
+/// It is the same before and behind every token, and 0 of a loss that sees states through later rows alone. Each dβ_t
+/// has Σ_u rates_u gauge_u more, each d rates_u Σ_t β_t gauge_u. In the chunked form states between chunks and their
+/// gradients are rounded to the problem's element, or kept as `Problem::states` says.
 ///
 /// Each p_ij and dx_ij is rounded to the problem's element, as are the gradients; sums are in float, those of gates and
 /// angles in double. Values must be below 2^128 / e. Nothing is allocated and nothing waits. Cost of a pair of tokens
