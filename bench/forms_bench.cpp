@@ -104,14 +104,14 @@ void decoded_together(benchmark::State& bench) {
   };
   std::vector<Some> one(1, Some(d, d)), many(static_cast<std::size_t>(B), Some(d, d));
   const Index steps = one.front().tail() + 1;  // with a fold
-  const Times times = in_turns(
-      bench,
-      [&] {
-        for (Index n = 0; n < steps * B; ++n) decode(one);
-      },
-      [&] {
-        for (Index n = 0; n < steps; ++n) decode(many);
-      });
+  const auto alone = [&] {
+    for (Index n = 0; n < steps * B; ++n) decode(one);
+  };
+  const auto together = [&] {
+    for (Index n = 0; n < steps; ++n) decode(many);
+  };
+  alone(), together();  // until there is something to read
+  const Times times = in_turns(bench, alone, together);
   const double tokens = static_cast<double>(steps * B);
   report_ratio(bench,
                text("%d sequences decoded together, P = %d, d = %d", static_cast<int>(B), P, static_cast<int>(d)),

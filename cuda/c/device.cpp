@@ -224,8 +224,8 @@ void attend_vjp_on_device(const Settings& settings, const sympow_inputs* given, 
   if (has_states && !states->is_empty()) inputs.initial_state = states->state(problem);
   cuda::RowGradients rows{view_of(d_rows)};
   cuda::Outputs forward;
-  const bool needs_rows = problem.is_normalised() || results.scale || has_angles;
-  if (needs_rows)
+  const bool needs_forward = problem.is_normalised() || results.scale || has_angles;
+  if (needs_forward)
     rows.rows = forward.rows =
         cuda::dense(static_cast<void*>(memory), problem.element, problem.tokens, problem.query_heads, problem.e);
   memory += again.rows;
@@ -256,7 +256,7 @@ void attend_vjp_on_device(const Settings& settings, const sympow_inputs* given, 
     rows.final_state = gradients.initial_state;
   }
   cuda::Forward left;
-  if (needs_rows) {
+  if (needs_forward) {
     forward.forward = &left;
     check(cuda::attend(problem, inputs, forward, workspace.bytes.data, again.workspace, stream));
     rows.forward = &left;
