@@ -1,5 +1,5 @@
-// The forms against the core's peak or the rate of Eigen's own product, and what moves memory against moving it. Gate, learned rotary,
-// normaliser and contract are on. The last argument of every benchmark is its bar in per cent.
+// The forms against the core's peak or the rate of Eigen's own product, and what moves memory against moving it. Gate,
+// learned rotary, normaliser and contract are on. The last argument of every benchmark is its bar in per cent.
 #include "sequences.hpp"
 
 using namespace sympow;
@@ -58,11 +58,13 @@ void softmax_attention(benchmark::State& bench) {
 }
 BENCHMARK(softmax_attention)->Args({64, 8192, 75})->Iterations(10)->UseManualTime();
 
-// One token after the other through one state, each by its own call: the tail is filled and folded on the way.
-template <int P>
+// One token after the other through one state, each by its own call: the tail is filled and folded on the way. S is
+// read as it is or rounded.
+template <int P, bool rounds = false>
 void decoded_token(benchmark::State& bench) {
   ConformalTokens x(bench.range(0), 512);
   State<float, SymmetricPower<P>> state(x.d, x.e);
+  state.round_reads(rounds);
   const auto decode = [&] {
     for (Index t = 0; t < x.T; ++t) {
       const auto step = decay(x.log_gamma.segment(t, 1)) * rotary(x.theta, x.beta.segment(t, 1));
@@ -81,14 +83,17 @@ void decoded_token(benchmark::State& bench) {
   times.own /= static_cast<double>(x.T);
   times.reference /= static_cast<double>(x.T);
   bench.counters["µs a token"] = 1e6 * times.own;
-  report_ratio(bench, text("a decoded token, P = %d, d = %d", P, static_cast<int>(x.d)), times,
-               "a scale-and-add of the state", bar_of(bench, 1),
+  report_ratio(bench,
+               text("a decoded token, P = %d, d = %d%s", P, static_cast<int>(x.d), rounds ? ", S read in bf16" : ""),
+               times, "a scale-and-add of the state", bar_of(bench, 1),
                text("%.1f µs, reference %.1f µs", 1e6 * times.own, 1e6 * times.reference));
 }
 BENCHMARK(decoded_token<2>)->Args({64, 90})->Iterations(50)->UseManualTime();
+BENCHMARK(decoded_token<2, true>)->Args({64, 90})->Iterations(50)->UseManualTime();
 
-// A token of each of many sequences in one call, against as many of one sequence; a state a sequence.
-template <int P>
+// A token of each of many sequences in one call, against as many of one sequence, which reads S as it is; a state a
+// sequence.
+template <int P, bool rounds = false>
 void decoded_together(benchmark::State& bench) {
   const Index d = bench.range(0), B = bench.range(1);
   using Some = State<float, SymmetricPower<P>>;
@@ -103,6 +108,7 @@ void decoded_together(benchmark::State& bench) {
     benchmark::DoNotOptimize(x.Y.data());
   };
   std::vector<Some> one(1, Some(d, d)), many(static_cast<std::size_t>(B), Some(d, d));
+  for (Some& state : many) state.round_reads(rounds);
   const Index steps = one.front().tail() + 1;  // with a fold
   const auto alone = [&] {
     for (Index n = 0; n < steps * B; ++n) decode(one);
@@ -114,11 +120,13 @@ void decoded_together(benchmark::State& bench) {
   const Times times = in_turns(bench, alone, together);
   const double tokens = static_cast<double>(steps * B);
   report_ratio(bench,
-               text("%d sequences decoded together, P = %d, d = %d", static_cast<int>(B), P, static_cast<int>(d)),
+               text("%d sequences decoded together, P = %d, d = %d%s", static_cast<int>(B), P, static_cast<int>(d),
+                    rounds ? ", S read in bf16" : ""),
                times, "one alone", bar_of(bench, 2),
                text("%.1f µs a token, alone %.1f µs", 1e6 * times.own / tokens, 1e6 * times.reference / tokens));
 }
 BENCHMARK(decoded_together<2>)->Args({64, 64, 100})->Iterations(6)->UseManualTime();
+BENCHMARK(decoded_together<2, true>)->Args({64, 64, 100})->Iterations(6)->UseManualTime();
 
 // φ of 256 tokens.
 template <int P>

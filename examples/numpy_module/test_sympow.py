@@ -278,6 +278,15 @@ class States(unittest.TestCase):
         state.clear()
         self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))
 
+    def test_sums_are_read_rounded_and_kept(self):
+        state, rounds = (self.batch.state(self.attention) for _ in range(2))
+        rounds.round_reads()
+        for begin, end in ((0, 33), (33, 40)):
+            rows, rounded = self.advance(state, begin, end), self.advance(rounds, begin, end)
+        self.assertFalse(np.array_equal(rows, rounded))
+        self.assertLess(np.abs(rows - rounded).max(), 2**-7 * np.abs(rows).max())
+        self.assertTrue(np.array_equal(state.read().sums, rounds.read().sums))
+
     def test_states_of_query_heads(self):
         state = self.batch.state(self.attention, heads=4)
         self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))

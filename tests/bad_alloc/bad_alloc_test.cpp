@@ -293,6 +293,18 @@ TEST_CASE("what is done to states has either happened or not", "[bad_alloc]") {
     check([&] { static_cast<void>(placed(d, T)); });
     check([&] { static_cast<void>(mixing(d, T)); });
   }
+  SECTION("sums that are to lie otherwise lie as before, or do") {
+    const std::string before = bytes_of(left);
+    for (const bool rounds : {true, false})
+      each_failure([&](long n) {
+        State<float, Power> state = left;
+        state.round_reads(!rounds);
+        const bool done = ends_without(n, [&] { state.round_reads(rounds); });
+        REQUIRE(state.rounds_reads() == (done == rounds));
+        REQUIRE(bytes_of(state) == before);
+        return done;
+      });
+  }
   SECTION("an assignment or a load that fails leaves the target as it was") {
     const std::array states{left, other, scaled, still, State<float, Power>(d, e, tail)};
     for (const auto& from : states)

@@ -1,6 +1,7 @@
 // The C interface gives the bits of the C++ calls that it stands for.
 #include <sympow/attention/compiled_gradients.hpp>
 
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -508,4 +509,35 @@ TEST_CASE("states are saved, loaded, merged and emptied", "[c]") {
 
   REQUIRE(said(sympow_states_clear(loaded)) == well);
   REQUIRE(saved(loaded) == empty);
+}
+
+TEST_CASE("states are read rounded where that is asked for, whatever is put into them", "[c]") {
+  CBatch<float> batch(2, 40, 2, 2, 2);
+  Attention attention;
+  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
+  shape.batch = 2, shape.heads = 2, shape.d = batch.d, shape.e = batch.e;
+  CStates rounds, whole;
+  for (sympow_states** states : {&rounds, &whole})
+    REQUIRE(said(sympow_states_create(attention, &shape, nullptr, states)) == well);
+  const std::array<sympow_states*, 2> both{rounds, whole};
+  const sympow_inputs in = batch.inputs(givens.back());
+  const auto rows_of = [&](sympow_states* states) {
+    REQUIRE(said(sympow_attend(attention, &in, states, batch.Y.view(), nullptr, nullptr)) == well);
+    return batch.Y.data;
+  };
+  REQUIRE(said(sympow_states_round_reads(rounds, 1)) == well);
+  for (int round = 0; round < 2; ++round) {  // states that are emptied go on as they did
+    REQUIRE(rows_of(rounds) == rows_of(whole));
+    REQUIRE(rows_of(rounds) != rows_of(whole));
+    REQUIRE(saved(rounds) == saved(whole));
+    for (sympow_states* states : both) REQUIRE(said(sympow_states_clear(states)) == well);
+  }
+  for (sympow_states* states : both) (void)rows_of(states);
+  REQUIRE(said(sympow_states_round_reads(rounds, 0)) == well);
+  REQUIRE(rows_of(rounds) == rows_of(whole));
+  REQUIRE(sympow_states_round_reads(rounds, 2) == SYMPOW_INVALID_ARGUMENT);
+  CHECK_THAT(sympow_error(), contains("rounds is 2, must be 0 or 1"));
+  REQUIRE(sympow_states_round_reads(nullptr, 1) == SYMPOW_INVALID_ARGUMENT);
 }

@@ -39,8 +39,8 @@ void check_far() {
   }
 }
 
-/// What is not a number, before a gate of 0: a key or a value among its 16 tokens, of which a product would keep it, and
-/// values that are in the state when a later tile has the gate, or begins with it.
+/// What is not a number, before a gate of 0: a key or a value among its 16 tokens, of which a product would keep it,
+/// and values that are in the state when a later tile has the gate, or begins with it.
 template <class K>
 void check_about_resets() {
   struct {

@@ -66,6 +66,11 @@ void check(const Transitions& transitions, const Whole& whole, Index tail, Shape
     CHECK(requests_of(step_by_step) == 0);
     as_usual();
     CHECK(requests_of(as_usual) == 0);
+    state.round_reads();
+    by_chunks();
+    CHECK(requests_of(by_chunks) == 0);
+    step_by_step();
+    CHECK(requests_of(step_by_step) == 0);
   }
 }
 

@@ -5,10 +5,10 @@
 
 namespace sympow::cuda {
 
-/// sum += Σ_j (q̂·k̂_j)^P 2^{u_j - R} v_j over as many keys as the warp has rows: keys `key` … of the chunk, rows `part` …
-/// of `keys`, from row `from` of `values` on; u and 2^-x from entry `of_keys` on. The warp's own keys are weighed pair
-/// by pair, and before them sums become those of each row; later keys weigh 0, and
-/// their scores are not made if that is said: the group's warps multiply together.
+/// sum += Σ_j (q̂·k̂_j)^P 2^{u_j - R} v_j over as many keys as the warp has rows: keys `key` … of the chunk, rows
+/// `part` … of `keys`, from row `from` of `values` on; u and 2^-x from entry `of_keys` on. The warp's own keys are
+/// weighed pair by pair, and before them sums become those of each row; later keys weigh 0, and their scores are not
+/// made if that is said: the group's warps multiply together.
 template <int P, block::Products products, bool skips_later = false, class T, int groups, class Tiles,
           std::size_t tiles>
 SYMPOW_DEVICE void add_keys(Lanes<float> (&sum)[tiles][9][4], const Tiles& query_tiles, const RowLevels<groups>& levels,

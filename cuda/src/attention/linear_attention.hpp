@@ -1,4 +1,5 @@
-// Rows of attention of P 1, of which a state is as small as a tile of keys: a block goes along its chunk with the state.
+// Rows of attention of P 1, of which a state is as small as a tile of keys: a block goes along its chunk with the
+// state.
 #pragma once
 
 #include "attention.hpp"
@@ -18,9 +19,9 @@ inline constexpr bool goes_along = goes_along_chunks(P, d, sizeof(T));
 ///
 ///   S ← 2^{M - M'} S + Σ_j w_j k̂_j v_jᵀ,   w_j = 2^{u_j - M'}      Z and A alike, of v = 1 and ‖k̂_j‖
 ///
-/// M' = ⌈level⌉ the unit after it: r of the tile's last row is the level. u has no gates after the key in it, so S never
-/// decays and both exponents are at most 0. S is 0 before a gate of 0, and the tile's keys before it are not looked at.
-/// A warp has 16 of each 64 channels of S in registers, in float; tiles come two at a time.
+/// M' = ⌈level⌉ the unit after it: r of the tile's last row is the level. u has no gates after the key in it, so S
+/// never decays and both exponents are at most 0. S is 0 before a gate of 0, and the tile's keys before it are not
+/// looked at. A warp has 16 of each 64 channels of S in registers, in float; tiles come two at a time.
 ///
 /// Roundings: those of Attention; w k̂ to T; S to T for each tile, in two terms where states between chunks are split.
 /// Cost of a token: 4 d (e + 8) + 64 (d + e + 8) operations; q, k, v, y and 36 bytes are moved once for 64 channels.

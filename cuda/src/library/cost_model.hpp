@@ -47,8 +47,8 @@ inline double seconds_of_pairs(const Shape& s, double chunk, const Costs& costs)
 
 inline double blocks_along(const Shape& s) { return s.query_heads * std::ceil(s.e / 64); }  ///< of a chunk
 
-/// Rows of LinearAttention: tiles of a chunk one after the other, those of a multiprocessor's blocks at once. Fewer than
-/// 2 ½ blocks wait for themselves.
+/// Rows of LinearAttention: tiles of a chunk one after the other, those of a multiprocessor's blocks at once. Fewer
+/// than 2 ½ blocks wait for themselves.
 inline double seconds_along(const Shape& s, double chunk, const Costs& costs) {
   const double tiles = std::ceil(std::min(chunk, s.tokens) / 64), of_tile = costs.tile * (1 + s.d / 64) / 2;
   const double blocks = std::ceil(s.all_tokens / std::max(chunk, 1.)) * blocks_along(s);
@@ -84,8 +84,8 @@ inline double seconds_of_quadratic(const Shape& s, const Costs& costs = {}) {
 }
 
 /// The chunk of the chunked form: 2^6 … 2^14 tokens, no longer than a sequence needs. The optimum is flat: short chunks
-/// cost memory for states, long ones pairs. Of long sequences: about √(10 D e / (d + e') · pair / memory). Where blocks go
-/// along chunks there are as many as multiprocessors take at once.
+/// cost memory for states, long ones pairs. Of long sequences: about √(10 D e / (d + e') · pair / memory). Where blocks
+/// go along chunks there are as many as multiprocessors take at once.
 inline int cheapest_chunk(const Shape& s, const Costs& costs = {}) {
   int best = 64;
   const auto consider = [&](int chunk) {

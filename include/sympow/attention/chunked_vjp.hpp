@@ -49,10 +49,14 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
   const auto load = [&](Index n, StateAt<Scalar>& at) {
     const StateContent<Scalar>& state = StateAccess::content(states(n));
     at.frame = state.frames.end;
-    if (state.tail.size() == 0 && state.sums.is_settled()) return at.sums = state.sums, void();
-    StateContent<Scalar> copy = state;
-    StateOperations<Scalar, F>::fold(feature, copy);
-    std::swap(at.sums, copy.sums);
+    if (state.tail.size() == 0 && state.sums.is_settled()) {
+      at.sums = state.sums;
+    } else {
+      StateContent<Scalar> copy = state;
+      StateOperations<Scalar, F>::fold(feature, copy);
+      std::swap(at.sums, copy.sums);
+    }
+    at.sums.make_whole();
   };
   const StatesOfVjp<Scalar> given{load, count, tokens_between, content};
   load(0, first);

@@ -44,6 +44,7 @@ template <class Scalar, int P>
   State<Scalar, SymmetricPower<P>> copy = state;
   auto& content = detail::StateAccess::content(copy);
   detail::StateOperations<Scalar, SymmetricPower<P>>::fold(copy.feature(), content);
+  content.sums.make_whole();
   const auto& S = content.sums.S;
   const auto& Z = content.sums.Z;
   const Index e = S.rows();

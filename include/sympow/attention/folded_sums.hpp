@@ -4,9 +4,12 @@
 #include <sympow/attention/feature_panels.hpp>
 #include <sympow/attention/keys.hpp>
 #include <sympow/attention/tail.hpp>
+#include <sympow/core/halved_matrix.hpp>
 #include <sympow/core/two_part_factor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
+
+inline constexpr Index halved_columns = 24;  // of numbers in halves that are made whole at a time, in the first cache
 
 /// What every entry of S and Z is multiplied by when a decay goes into them.
 struct Forgetting {
@@ -20,6 +23,7 @@ struct FoldMemory {
   PanelMemory<Scalar> panels;
   Panel<double> channels, monomials;
   Panel<Scalar> weights, weighted;
+  Panel<Scalar> columns, columns_before;  ///< e × `halved_columns`, of a state whose numbers lie in halves
 
   /// Memory for so many keys, and D entries of φ.
   template <class F>
@@ -27,6 +31,7 @@ struct FoldMemory {
     panels.template reserve<F>(rows, keys);
     panels.features(dimension, std::min(few_columns, keys));
     weights(keys), weighted(value_rows, keys);
+    columns(value_rows, halved_columns);
     if (channels_decay) channels(rows, 2), monomials(dimension, 2);
   }
 };
@@ -40,7 +45,8 @@ struct FoldMemory {
 /// comes from -∞ - (-∞).
 template <class Scalar>
 struct FoldedSums {
-  Matrix<Scalar> S;
+  Matrix<Scalar> S;             ///< 0 × D where its numbers lie in halves
+  HalvedMatrix<Scalar> halves;  ///< then these, else empty
   Vector<Scalar> Z;
   double A = 0, L = no_weight;
   Eigen::VectorXd channel_weights;  ///< A_c = Σ_j b_j |k̂_cj|^P by channel, empty before channels decayed by themselves
@@ -54,12 +60,52 @@ struct FoldedSums {
     log_channels.setZero(d);
   }
 
+  /// e.
+  [[nodiscard]] Index value_rows() const { return is_halved() ? halves.rows() : S.rows(); }
+  /// Whether queries read S by its upper halves.
+  [[nodiscard]] bool is_halved() const { return !halves.empty(); }
+  /// Lays the numbers of S into halves, or makes them whole; the same numbers, which stay where memory ends.
+  void halve() {
+    if (is_halved() || S.cols() == 0) return;
+    HalvedMatrix<Scalar> made(S.rows(), S.cols());
+    made.set(0, S);
+    halves = std::move(made);
+    S = Matrix<Scalar>(0, S.cols());
+  }
+  void make_whole() {
+    if (!is_halved()) return;
+    Matrix<Scalar> made(halves.rows(), halves.cols());
+    halves.get(0, made);
+    S.swap(made);
+    halves = {};
+  }
+  /// f(begin, columns) of S, which f may change: all of them at once, or up to so many where they lie in halves.
+  template <class F>
+  void change_columns(Index first, Index size, Index at_once, Panel<Scalar>& memory, const F& f) {
+    if (!is_halved()) return f(first, MatrixView<Scalar>(S).middleCols(first, size));
+    for (Index begin = first, n = 0; begin < first + size; begin += n) {
+      n = std::min(at_once, first + size - begin);
+      const auto columns = memory(halves.rows(), n);
+      halves.get(begin, columns);
+      f(begin, columns);
+      halves.set(begin, columns);
+    }
+  }
+  /// Some columns of S, up to `halved_columns` of them unless it is whole.
+  [[nodiscard]] MatrixView<const Scalar> columns(Index first, Index size, Panel<Scalar>& memory) const {
+    if (!is_halved()) return MatrixView<const Scalar>(S).middleCols(first, size);
+    const auto columns = memory(halves.rows(), size);
+    halves.get(first, columns);
+    return columns;
+  }
+
   /// M.
   [[nodiscard]] double exponent() const { return std::ceil(L); }
   [[nodiscard]] bool empty() const { return L == no_weight; }
   /// Nothing; what is in memory is overwritten, not multiplied: it may be no number.
   void clear() {
     S.setZero();
+    halves.set_zero();
     Z.setZero();
     A = 0;
     L = no_weight;
@@ -111,12 +157,12 @@ struct FoldedSums {
     return {factor, {monomials.data(), monomials.rows()}};
   }
 
-  /// Some columns of S and entries of Z forget.
-  void forget(const Forgetting& decay, Index first, Index size) {
+  /// Some columns of S and entries of Z, from the first on, forget.
+  static void forget(const Forgetting& decay, Index first, MatrixView<Scalar> S, ColumnView<Scalar> Z) {
     if (decay.of_channels.size() == 0 && decay.factor == 1) return;
-    for_factors(decay, first, size, [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
-      factor.multiply(S.data() + begin * S.rows(), n * S.rows());
-      factor.multiply(Z.data() + begin, n);
+    for_factors(decay, first, S.cols(), [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
+      factor.multiply(S.data() + (begin - first) * S.rows(), n * S.rows());
+      factor.multiply(Z.data() + (begin - first), n);
     });
   }
 
@@ -137,17 +183,20 @@ struct FoldedSums {
     auto weights = memory.weights(m + n);
     set_scaled_weights(weights.head(m), tail, since_tail.weight(tail.M - next_exponent));
     set_scaled_weights(weights.tail(n), own, since_own.weight(own.M - next_exponent));
-    auto weighted = memory.weighted(S.rows(), m + n);
+    auto weighted = memory.weighted(value_rows(), m + n);
     scale_columns<Scalar>(tail.values, weights.head(m), weighted.leftCols(m));
     scale_columns<Scalar>(own.values, weights.tail(n), weighted.rightCols(n));
     const auto decay =
         forgetting(feature, S.cols(), memory, empty() ? 0 : weight_of(owed, exponent() - next_exponent), log_channels);
     for_feature_panels(feature, memory.panels, m + n <= few_columns ? 0 : fold_width(m + n), tail.vectors, own.vectors,
                        [&](Index first, const Entries<Scalar>& features) {
-                         const Index size = features.cols();
-                         forget(decay, first, size);
-                         add_product(MatrixView<Scalar>(S).middleCols(first, size), weighted, features);
-                         add_product(ColumnView<Scalar>(Z).segment(first, size), features.transpose(), weights);
+                         const auto normaliser = ColumnView<Scalar>(Z).segment(first, features.cols());
+                         change_columns(first, features.cols(), halved_columns, memory.columns,
+                                        [&](Index begin, MatrixView<Scalar> some) {
+                                          forget(decay, begin, some, normaliser.segment(begin - first, some.cols()));
+                                          add_product(some, weighted, features.middleCols(begin - first, some.cols()));
+                                        });
+                         add_product(normaliser, features.transpose(), weights);
                        });
     absorb_weights<degree>(decay.factor, tail, own, weights, memory.channels);
     L = next;
@@ -181,10 +230,16 @@ struct FoldedSums {
     const double own = empty() ? 0 : std::exp2(exponent() - next_exponent);
     const auto forgotten =
         forgetting(feature, S.cols(), memory, weight_of(decay, before.exponent() - next_exponent), log_a);
-    for_factors(forgotten, 0, S.cols(), [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
-      const Index at = begin * S.rows();
-      factor.add(S.data() + at, static_cast<Scalar>(own), before.S.data() + at, n * S.rows());
-      factor.add(Z.data() + begin, static_cast<Scalar>(own), before.Z.data() + begin, n);
+    const auto own_factor = static_cast<Scalar>(own);
+    for_some(is_halved() || before.is_halved() ? halved_columns : S.cols(), [&](Index some, Index count) {
+      const MatrixView<const Scalar> theirs = before.columns(some, count, memory.columns_before);
+      change_columns(some, count, count, memory.columns, [&](Index, MatrixView<Scalar> ours) {
+        for_factors(forgotten, some, count, [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
+          const Index at = (begin - some) * ours.rows();
+          factor.add(ours.data() + at, own_factor, theirs.data() + at, n * ours.rows());
+          factor.add(Z.data() + begin, own_factor, before.Z.data() + begin, n);
+        });
+      });
     });
     merge_channel_weights<degree>(before, own, forgotten.factor, log_a);
     A = A * own + before.A * forgotten.factor;
@@ -194,14 +249,16 @@ struct FoldedSums {
   /// 2^M times S or Z.
   template <class Part>
   [[nodiscard]] Part unscaled(Part FoldedSums::* part) {
+    make_whole();
     Part& x = this->*part;
     for (Index n = 0; n < x.size(); ++n) x.data()[n] = times_power_of_two(x.data()[n], empty() ? 0 : exponent());
     return std::move(x);
   }
 
-  /// visit(part, name) of every part, for files.
+  /// visit(part, name) of every part, for files, in which numbers are whole.
   template <class Visit>
   void visit(Visit&& visit) {
+    make_whole();
     visit(L, "exponent");
     visit(A, "absolute weight");
     visit(channel_weights, "absolute weights of channels");
@@ -213,6 +270,11 @@ struct FoldedSums {
   }
 
  private:
+  // f(first, count) for all columns of S, so many at a time.
+  template <class Function>
+  void for_some(Index at_once, const Function& f) const {
+    for (Index first = 0; first < S.cols(); first += at_once) f(first, std::min(at_once, S.cols() - first));
+  }
   // f(factor, begin, n) for columns that have a factor in common.
   template <class Function>
   static void for_factors(const Forgetting& decay, Index first, Index size, const Function& f) {

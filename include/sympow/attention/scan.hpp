@@ -83,7 +83,8 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
     frames.push_back(frames.back());
     advance_frame(transition, frames.back(), segment(s), d, workspaces[0]);
   }
-  const StateType blank(feature, d, e, 0);
+  StateType blank(feature, d, e, 0);
+  blank.round_reads(state.rounds_reads());
   std::vector<StateType> parts(static_cast<std::size_t>(std::min(segments, 2 * window)), blank),
       states(parts.size() + 1, blank);
   const auto part = [&](Index s) -> StateType& { return parts[static_cast<std::size_t>(s) % parts.size()]; };

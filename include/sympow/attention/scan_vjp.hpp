@@ -191,6 +191,7 @@ class ScanVjp {
     std::vector<ReadRows<Scalar>>& read = read_[at(s) % read_.size()];
     const StateContent<Scalar>& state = StateAccess::content(before(s));
     StateAt<Scalar> first{state.sums, state.frames.end};
+    first.sums.make_whole();
     const auto load = [](Index, StateAt<Scalar>&) {};  // there is one
     if (rows) {
       read.clear();

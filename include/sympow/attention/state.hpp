@@ -98,12 +98,12 @@ class State {
   State& operator=(const State& other) { return *this = State(other); }
   ~State() = default;
 
-  [[nodiscard]] const F& feature() const { return feature_; }                     ///< the feature map
-  [[nodiscard]] Index key_dimension() const { return d_; }                        ///< d
-  [[nodiscard]] Index value_dimension() const { return content_.sums.S.rows(); }  ///< e
-  [[nodiscard]] Index tokens() const { return content_.frames.tokens; }           ///< T, the tokens seen so far
-  [[nodiscard]] Index tail() const { return content_.tail.capacity(); }           ///< tokens that the tail can hold
-  [[nodiscard]] Index tail_size() const { return content_.tail.size(); }          ///< tokens that it holds
+  [[nodiscard]] const F& feature() const { return feature_; }                         ///< the feature map
+  [[nodiscard]] Index key_dimension() const { return d_; }                            ///< d
+  [[nodiscard]] Index value_dimension() const { return content_.sums.value_rows(); }  ///< e
+  [[nodiscard]] Index tokens() const { return content_.frames.tokens; }               ///< T, the tokens seen so far
+  [[nodiscard]] Index tail() const { return content_.tail.capacity(); }               ///< tokens that the tail can hold
+  [[nodiscard]] Index tail_size() const { return content_.tail.size(); }              ///< tokens that it holds
 
   [[nodiscard]] const Frame& start_frame() const {
     return content_.frames.start;
@@ -125,6 +125,14 @@ class State {
     const bool have_mixed = content_.frames.have_mixed();
     detail::resize_anew(content_.frames.key_product, have_mixed ? d_ : 0, have_mixed ? 0 : d_);
   }
+
+  /// Whether queries read S rounded to the upper half of its bits, in float to bf16; Z and the tail they read as they
+  /// are. S itself stays as it is, in as much memory: its two halves lie apart, and a decoded token moves half the
+  /// bytes. A row is off by 2^-8 Σ_n |S_n φ_n(q)| more, beside the sum of its weights where it is divided by that; in
+  /// double by 2^-21. (Sums that are kept in bf16 stagnate: a token of 2^-9 of them would not enter any more.)
+  /// Gradients are those at S as it is. Costs a copy of S. Where memory ends the state is as it was.
+  void round_reads(bool rounds = true) { rounds ? content_.sums.halve() : content_.sums.make_whole(); }
+  [[nodiscard]] bool rounds_reads() const { return content_.sums.is_halved(); }
 
   /// Whether a call that failed has left it half way.
   [[nodiscard]] bool interrupted() const { return content_.interrupted; }
@@ -214,7 +222,7 @@ void StateOperations<Scalar, F>::fold(const F& feature, StateContent<Scalar>& st
     TailMemory<Scalar> tail_memory;
     const Keys<Scalar> keys = tail_memory.keys(feature, state.tail);
     const Index rows = keys.vectors.rows();
-    const auto nothing = Keys<Scalar>::none(rows, state.sums.S.rows());
+    const auto nothing = Keys<Scalar>::none(rows, state.sums.value_rows());
     state.sums.absorb(feature, memory, keys, {}, nothing, {});
     state.tail.clear();
   }
@@ -232,7 +240,10 @@ void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar
     const bool mixes = frames.key_product.size() != 0;
     if (mixes && keys_are_features<F>) {
       FoldedSums<Scalar> moved = left.sums;
-      set_product(moved.S, left.sums.S, frames.key_product);
+      moved.make_whole();
+      Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
+      set_product(product, moved.S, frames.key_product);
+      moved.S.swap(product);
       set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
       right.sums.add(feature, memory, moved, frames.log_decay, frames.log_channels);
     } else {

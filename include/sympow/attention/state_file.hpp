@@ -220,8 +220,8 @@ void save(const State<Scalar, F>& state, std::ostream& out) {
   if (!out.flush()) detail::raise<InvalidStateFile>("state file: cannot be written");
 }
 
-/// Reads a state into one of the same type and shape (d, e, tail). Throws `InvalidStateFile`, which says what is wrong;
-/// the state is then as it was.
+/// Reads a state into one of the same type and shape (d, e, tail), which goes on reading S rounded if it did. Throws
+/// `InvalidStateFile`, which says what is wrong; the state is then as it was.
 template <class Scalar, class F>
 void load(State<Scalar, F>& state, std::istream& in) {
   std::array<char, 8> magic{};
@@ -255,6 +255,7 @@ void load(State<Scalar, F>& state, std::istream& in) {
   detail::visit_state(loaded, reader);
   if (!reader.at_end() || !detail::plausible(loaded))
     detail::raise<InvalidStateFile>("state file: its fields contradict each other");
+  loaded.round_reads(state.rounds_reads());
   state = std::move(loaded);
 }
 

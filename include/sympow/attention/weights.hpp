@@ -94,8 +94,8 @@ struct FarFactor {
 ///
 ///     2^reference · before_j^P · after_j,   before_j ≤ 1 a power of two, after_j in (2^-P, 1]
 ///
-/// so that nothing overflows and only after_j is rounded. For an exponential score log2 b_j belongs into the exponent, as
-/// a whole number and a rest.
+/// so that nothing overflows and only after_j is rounded. For an exponential score log2 b_j belongs into the exponent,
+/// as a whole number and a rest.
 template <class Scalar>
 class KeyFactors {
  public:

@@ -167,6 +167,14 @@ sympow_status sympow_states_clear(sympow_states* states) {
   });
 }
 
+sympow_status sympow_states_round_reads(sympow_states* states, int32_t rounds) {
+  return guarded([&] {
+    States& of = on_cpu(states, "states");
+    if (rounds != 0 && rounds != 1) raise<InvalidArgument>("rounds is ", rounds, ", must be 0 or 1");
+    of.round_reads(rounds == 1);
+  });
+}
+
 sympow_status sympow_states_merge(const sympow_states* left, const sympow_states* right, sympow_states** merged) {
   return guarded([&] {
     const States &first = on_cpu(left, "left"), &second = on_cpu(right, "right");

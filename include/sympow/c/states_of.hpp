@@ -73,7 +73,12 @@ class StatesOf final : public States {
   }
 
   [[nodiscard]] std::unique_ptr<States> copy() const override { return std::make_unique<StatesOf>(*this); }
-  void clear() override { all = empty(shape()); }
+  void clear() override { replace(empty(shape())); }
+  void round_reads(bool rounds) override {
+    std::vector<One> states = all;
+    for (One& one : states) one.round_reads(rounds);
+    all.swap(states);
+  }
   [[nodiscard]] std::unique_ptr<States> merged(const States& right) const override {
     std::vector<One> states;
     states.reserve(all.size());
@@ -98,7 +103,7 @@ class StatesOf final : public States {
     std::vector<One> states = empty(shape());
     each_state(shape(),
                [&](Index b, Index h, std::size_t n) { write_sums(states[n], sums, normaliser, angles, b, h); });
-    all.swap(states);
+    replace(std::move(states));
   }
 
   void save(const char* path) const override {
@@ -125,7 +130,7 @@ class StatesOf final : public States {
     }
     if (in.peek() != std::ifstream::traits_type::eof())
       fail("goes on after ", states.size(), states.size() == 1 ? " state" : " states", ", one a sequence and head");
-    all.swap(states);
+    replace(std::move(states));
   }
 
   [[nodiscard]] std::vector<DeviceState> device_states() const override {
@@ -138,7 +143,7 @@ class StatesOf final : public States {
     each_state(shape(), [&](Index b, Index, std::size_t n) {
       states.push_back(from_device(F{}, given[n], tokens[static_cast<std::size_t>(b)]));
     });
-    all.swap(states);
+    replace(std::move(states));
   }
 
   [[nodiscard]] std::unique_ptr<StateGradients> gradients(const Array* sums, const Array* normaliser,
@@ -171,6 +176,12 @@ class StatesOf final : public States {
   std::vector<One> all;
 
  private:
+  // Others in the place of these, which are read as these are.
+  void replace(std::vector<One> states) {
+    if (!all.empty() && all.front().rounds_reads())
+      for (One& one : states) one.round_reads();
+    all.swap(states);
+  }
   template <int P>
   [[nodiscard]] One from_device(SymmetricPower<P>, const DeviceState& state, Index tokens) const {
     return state_of_device<Scalar, P>(state, shape().d, shape().e, tokens, 0, shape().tail);

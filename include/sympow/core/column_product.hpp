@@ -7,6 +7,25 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
+/// Columns of numbers side by side, `right` between them.
+template <class Scalar>
+struct WholeColumns {
+  static constexpr bool is_padded = false;
+  const Scalar* data;
+  Index right;
+
+  /// From a row and a column on.
+  [[nodiscard]] WholeColumns at(Index i, Index k) const { return {data + i + k * right, right}; }
+  /// So many packets of the first column.
+  template <int packets>
+  [[gnu::always_inline]] void load(packets::Packet<Scalar>* x) const {
+    constexpr int lanes = packets::lanes<Scalar>;
+    unrolled<packets>([&](auto i) __attribute__((always_inline)) {
+      x[i] = packets::ploadu<packets::Packet<Scalar>>(data + i * lanes);
+    });
+  }
+};
+
 /// A b and a · b by packets, and by short sums.
 template <class Scalar>
 class ColumnProduct {
@@ -17,20 +36,26 @@ class ColumnProduct {
   /// The depths that sums of sums of sums are enough for.
   static constexpr Index column_depth = short_sum * panel_depth, dot_depth = panel_depth * lanes;
 
-  /// c ← A b or c += A b for up to `column_depth` columns of A, entries side by side, `right` between columns.
-  static void times_column(bool add, Index rows, Index depth, const Scalar* a, Index right, const Scalar* b,
-                           Scalar* c) {
+  /// c ← A b, or c += A b in one addition, however deep, for `WholeColumns` or `UpperHalves` A.
+  template <class Columns>
+  static void times_column(bool add, Index rows, Index depth, Columns A, const Scalar* b, Scalar* c) {
+    if (depth > column_depth) return times_deep_column(add, rows, depth, A, b, c);
     Index i = 0;
-    for (; rows - i >= 4 * lanes; i += 4 * lanes) rows_times_column<4>(add, 4 * lanes, depth, a + i, right, b, c + i);
-    if (rows - i >= 3 * lanes) {  // a strip
-      rows_times_column<3>(add, 3 * lanes, depth, a + i, right, b, c + i);
-      i += 3 * lanes;
-    } else if (rows - i >= 2 * lanes) {
-      rows_times_column<2>(add, 2 * lanes, depth, a + i, right, b, c + i);
-      i += 2 * lanes;
+    const auto times = [&]<int packets>(std::integral_constant<int, packets>) {
+      rows_times_column<packets>(add, std::min<Index>(packets * lanes, rows - i), depth, A.at(i, 0), b, c + i);
+      i += packets * lanes;
+    };
+    if constexpr (Columns::is_padded) {
+      while (rows - i > 2 * lanes) times(std::integral_constant<int, 4>());
+      if (i < rows) times(std::integral_constant<int, 2>());
+    } else {
+      while (rows - i >= 4 * lanes) times(std::integral_constant<int, 4>());
+      if (rows - i >= 3 * lanes)  // a strip
+        times(std::integral_constant<int, 3>());
+      else if (rows - i >= 2 * lanes)
+        times(std::integral_constant<int, 2>());
+      while (i < rows) times(std::integral_constant<int, 1>());
     }
-    for (; i < rows; i += lanes)
-      rows_times_column<1>(add, std::min<Index>(lanes, rows - i), depth, a + i, right, b, c + i);
   }
 
   /// a · b of at most `dot_depth` entries; eight sums at a time hide how long one takes.
@@ -122,45 +147,53 @@ class ColumnProduct {
 
   // Rows of A that fill so many packets, the last of them perhaps not whole, times a column. Eight short sums at a time
   // hide how long one takes; each is of neighbours, as in a tile, so that a column has the same bits alone and in B.
-  template <int packets>
-  static void rows_times_column(bool add, Index height, Index depth, const Scalar* a, Index right, const Scalar* b,
-                                Scalar* c) {
+  // Where there are panels enough the short sums that run together are of panels far apart: A is then read in few long
+  // streams, which comes from memory twice as fast as pieces of a page do.
+  template <int packets, class Columns>
+  static void rows_times_column(bool add, Index height, Index depth, Columns A, const Scalar* b, Scalar* c) {
     using namespace packets;
     constexpr int groups = 8 / packets;
     constexpr Index full = packets * lanes;
     Packet sums[size_of(packets)];
     alignas(64) Scalar padded[size_of(short_sum * lanes)];
     unrolled<packets>([&](auto i) { sums[i] = pset1<Packet>(Scalar(0)); });
-    for (Index begin = 0; begin < depth; begin += panel_depth) {
-      const Index size = std::min(panel_depth, depth - begin);
+    const bool is_whole = Columns::is_padded || height == full;
+    const Index streamed = is_whole ? depth / (groups * panel_depth) : 0;  // panels, by each stream
+    Packet streams[size_of(column_depth / panel_depth * packets)];
+    for (Index n = 0; n < streamed; ++n) {
+      const Index first = n * panel_depth, apart = streamed * panel_depth;
+      Packet parts[size_of(packets * groups)];
+      unrolled<packets * groups>([&](auto j) { parts[j] = pset1<Packet>(Scalar(0)); });
+      for (Index k = first; k < first + panel_depth; k += short_sum)
+        add_short_sums<packets, groups>(parts, A.at(0, k), b + k, apart, short_sum);
+      unrolled<groups>([&](auto g) {
+        unrolled<packets>([&](auto i) { streams[(g * streamed + n) * packets + i] = parts[packets * g + i]; });
+      });
+    }
+    for (Index n = 0; n < streamed * groups; ++n)
+      unrolled<packets>([&](auto i) { sums[i] = padd(sums[i], streams[n * packets + i]); });
+    for (Index begin = streamed * groups * panel_depth; begin < depth; begin += panel_depth) {
+      const Index end = std::min(begin + panel_depth, depth);
       Packet part[size_of(packets)];
       unrolled<packets>([&](auto i) { part[i] = pset1<Packet>(Scalar(0)); });
-      const auto add_terms = [&]<int some>(std::integral_constant<int, some>, const Scalar* rows, Index distance,
-                                           Index terms_each) __attribute__((always_inline)) {
-        Packet terms[size_of(packets * some)];
-        unrolled<packets * some>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
-        for (Index k = 0; k < terms_each; ++k) {
-          unrolled<some>([&](auto g) {
-            const Packet factor = pset1<Packet>(b[g * short_sum + k]);
-            unrolled<packets>([&](auto i) {
-              Packet& term = terms[packets * g + i];
-              term = pmadd(ploadu<Packet>(rows + g * short_sum * distance + i * lanes), factor, term);
-            });
-          });
-          rows += distance;
+      Index k = begin;
+      if (is_whole)
+        for (; k + groups * short_sum <= end; k += groups * short_sum) {
+          Packet terms[size_of(packets * groups)];
+          unrolled<packets * groups>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
+          add_short_sums<packets, groups>(terms, A.at(0, k), b + k, short_sum, short_sum);
+          unrolled<packets * groups>([&](auto j) { part[j % packets] = padd(part[j % packets], terms[j]); });
         }
-        b += some * terms_each;
-        unrolled<packets * some>([&](auto j) { part[j % packets] = padd(part[j % packets], terms[j]); });
-        a += some * terms_each * right;
-      };
-      Index k = 0;
-      if (height == full)
-        for (; k + groups * short_sum <= size; k += groups * short_sum)
-          add_terms(std::integral_constant<int, groups>(), a, right, short_sum);
-      for (; k < size; k += short_sum) {
-        const Index terms = std::min(short_sum, size - k);
-        if (height < full) PanelProduct<Scalar>::pack({a, 1, right}, height, full, terms, padded);
-        add_terms(std::integral_constant<int, 1>(), height < full ? padded : a, height < full ? full : right, terms);
+      for (; k < end; k += short_sum) {
+        const Index terms = std::min(short_sum, end - k);
+        if constexpr (Columns::is_padded) {
+          add_short_sums<packets, 1>(part, A.at(0, k), b + k, 0, terms);
+        } else if (is_whole) {
+          add_short_sums<packets, 1>(part, A.at(0, k), b + k, 0, terms);
+        } else {
+          PanelProduct<Scalar>::pack({A.at(0, k).data, 1, A.right}, height, full, terms, padded);
+          add_short_sums<packets, 1>(part, WholeColumns<Scalar>{padded, full}, b + k, 0, terms);
+        }
       }
       unrolled<packets>([&](auto i) { sums[i] = padd(sums[i], part[i]); });
     }
@@ -170,8 +203,43 @@ class ColumnProduct {
         pstoreu(target, add ? padd(ploadu<Packet>(target), sums[i]) : sums[i]);
       });
     } else {
-      pstoreu(padded, sums[0]);
+      unrolled<packets>([&](auto i) { pstoreu(padded + i * lanes, sums[i]); });
       store<Scalar>(add, height, 1, padded, full, {c, 1, full});
+    }
+  }
+
+  // sums_g += A b over so many columns from the g-th `apart` on, for rows that fill so many packets.
+  template <int packets, int groups, class Columns>
+  [[gnu::always_inline]] static void add_short_sums(Packet* sums, Columns A, const Scalar* b, Index apart,
+                                                    Index columns) {
+    using namespace packets;
+    Packet terms[size_of(packets * groups)];
+    unrolled<packets * groups>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
+    for (Index k = 0; k < columns; ++k, A = A.at(0, 1))
+      unrolled<groups>([&](auto g) __attribute__((always_inline)) {
+        const Packet factor = pset1<Packet>(b[g * apart + k]);
+        Packet rows[size_of(packets)];
+        A.at(0, g * apart).template load<packets>(rows);
+        unrolled<packets>([&](auto i) {
+          Packet& term = terms[packets * g + i];
+          term = pmadd(rows[i], factor, term);
+        });
+      });
+    unrolled<packets * groups>([&](auto j) { sums[j] = padd(sums[j], terms[j]); });
+  }
+
+  // By sums of sums for blocks of rows, in memory of the stack.
+  template <class Columns>
+  static void times_deep_column(bool add, Index rows, Index depth, Columns A, const Scalar* b, Scalar* c) {
+    constexpr Index side = 64;
+    Index stride = column_depth;
+    while (stride * short_sum < depth) stride *= short_sum;
+    for (Index i = 0; i < rows; i += side) {
+      const Index height = std::min(side, rows - i);
+      Scalar sums[side];
+      for (Index k = 0; k < depth; k += stride)
+        times_column(k > 0, height, std::min(stride, depth - k), A.at(i, k), b + k, sums);
+      store<Scalar>(add, height, 1, sums, height, {c + i, 1, height});
     }
   }
 };

@@ -1,6 +1,7 @@
 // Sums over many contributions that are as good after thousands of them.
 #pragma once
 
+#include <sympow/core/halved_matrix.hpp>
 #include <sympow/core/panel.hpp>
 #include <sympow/core/product.hpp>
 
@@ -53,10 +54,17 @@ class CompensatedSums {
     pending_ = 0;
     settled_ = settled_before_;
   }
-  /// The contribution S φ and Z φ of some entries of φ, rows × entries.
+  /// The contribution S φ and Z φ of some entries of φ, rows × entries; those of a row lie side by side where S is read
+  /// by its upper halves.
   template <class Features>
-  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Features& features) {
-    add(partial_(e_, n_).middleCols(first_, count_), S, features.transpose());
+  void add_read(const ColumnsRead<Scalar>& S, ColumnView<const Scalar> Z, const Features& features) {
+    const auto numerators = partial_(e_, n_).middleCols(first_, count_);
+    if (S.halves == nullptr)
+      add(numerators, S.whole, features.transpose());
+    else
+      for (Index i = 0; i < count_; ++i)
+        ColumnProduct<Scalar>::times_column(pending_ > 0, e_, features.cols(), S.halves->upper(),
+                                            features.row(i).data(), numerators.col(i).data());
     if (divides_) add(partial_denominators_(n_).segment(first_, count_), features, Z);
     ++pending_;
   }

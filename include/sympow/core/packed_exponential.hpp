@@ -60,8 +60,9 @@ class PackedExponential {
   }
 
   /// x_j ← 2^{log2(e) x_j - shift + whole_j + rest_j + rest} for a whole shift by which no exponent is above those of
-  /// the type; returns their sum. Off by 1.2 u, 1.5 u where multiply-adds are not fused, and by roundings of the exponent; exactly 0 below the normal numbers,
-  /// and from the least of them up to 3/2 of it. What is not a number stays none.
+  /// the type; returns their sum. Off by 1.2 u, 1.5 u where multiply-adds are not fused, and by roundings of the
+  /// exponent; exactly 0 below the normal numbers, and from the least of them up to 3/2 of it. What is not a number
+  /// stays none.
   [[gnu::flatten]] static Scalar set(Scalar* x, const Scalar* whole, const Scalar* rests, Index n, Scalar shift,
                                      Scalar rest) {
     using namespace packets;

@@ -48,16 +48,15 @@ void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, 
 template <class Scalar>
 void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
               Strided<Scalar*> C) {
-  const bool by_columns = A.down == 1 && B.down == 1 && C.down == 1, is_column = by_columns && cols == 1;
-  if (by_columns && 1 < cols && cols <= few_columns) {
-    for (Index j = 0; j < cols; ++j) multiply(add, rows, 1, depth, A, B.at(0, j), C.at(0, j));
+  if (A.down == 1 && B.down == 1 && C.down == 1 && cols <= few_columns) {
+    for (Index j = 0; j < cols; ++j)
+      ColumnProduct<Scalar>::times_column(add, rows, depth, WholeColumns<Scalar>{A.data, A.right}, B.at(0, j).data,
+                                          C.at(0, j).data);
     return;
   }
-  if (is_column && depth <= ColumnProduct<Scalar>::column_depth)
-    return ColumnProduct<Scalar>::times_column(add, rows, depth, A.data, A.right, B.data, C.data);
   if (depth <= panel_depth) return PanelProduct<Scalar>::run(add, rows, cols, depth, A, B, C);
   constexpr Index side = 64;  // of a tile that is small enough for the stack
-  Index stride = is_column ? ColumnProduct<Scalar>::column_depth : panel_depth;
+  Index stride = panel_depth;
   while (stride * short_sum < depth) stride *= short_sum;
   for (Index j = 0; j < cols; j += side)
     for (Index i = 0; i < rows; i += side) {

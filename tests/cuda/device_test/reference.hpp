@@ -75,8 +75,8 @@ class ReferenceRow {
       if (std::isinf(gate)) break;
     }
     // Numbers of a format have an absolute error, too. In units of powers of 2: P of each token beside the largest
-    // weight, one of a prefix (of P 1 two), whose unit is up to 16 times its mass, times the sum of a query's monomials;
-    // and P - 1 of each of these, times the sum of the state's.
+    // weight, one of a prefix (of P 1 two), whose unit is up to 16 times its mass, times the sum of a query's
+    // monomials; and P - 1 of each of these, times the sum of the state's.
     const double of_keys =
         (2 * x.power * seen * largest + (x.power == 1 ? 32 : 16) * mass) * std::pow(query_sum, x.power);
     const double of_query = (x.power - 1) * std::exp2(std::ceil(std::log2(query_largest)) * x.power) * key_sums;
@@ -129,10 +129,11 @@ class ReferenceRow {
   }
 
   /// Roundings to the format: a weighted key, P - 1 products; the state, or u of that where it is split, of P 1 before
-  /// its chunk and before its tile; P - 1 products of a query, or a weighted score; all but the state's are none where monomials are exact. Sums of 16 products: over
-  /// the tokens of a chunk, the monomials of each term, the keys of a row; of floats P scores, too. A sum of floats for
-  /// each chunk; weights and powers a few units of float. Products of floats leave out something: of a key that comes
-  /// through the state twice, else P times of a score, and once of its weight.
+  /// its chunk and before its tile; P - 1 products of a query, or a weighted score; all but the state's are none where
+  /// monomials are exact. Sums of 16 products: over the tokens of a chunk, the monomials of each term, the keys of a
+  /// row; of floats P scores, too. A sum of floats for each chunk; weights and powers a few units of float. Products of
+  /// floats leave out something: of a key that comes through the state twice, else P times of a score, and once of its
+  /// weight.
   double roundings(const Way& way) const {
     const double terms = way.is_split ? 2 : 1, P = x_.power;
     const double steps = 2 * (way.chunk / 16. + 1) + terms * way.monomials * 1.2 / 16;

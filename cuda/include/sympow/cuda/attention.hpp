@@ -35,8 +35,8 @@ struct Outputs {
       nullptr;  ///< on the host, if wanted; the workspace then has the bytes of `attention_vjp_workspace`
 };
 
-/// The form and chunk that `attend` takes for this problem: what it says, or what the cost model chooses. One that leaves
-/// its states for gradients may take shorter chunks.
+/// The form and chunk that `attend` takes for this problem: what it says, or what the cost model chooses. One that
+/// leaves its states for gradients may take shorter chunks.
 Status attention_form(const Problem& problem, Form& form, int& chunk) noexcept;
 
 /// The bytes of the workspace of `attend`, whose pointer is aligned to 256 bytes. The chunked form keeps 4 D (e + 1) +
@@ -49,10 +49,11 @@ Status attention_workspace(const Problem& problem, std::size_t& bytes) noexcept;
 ///     κ_i = Σ_j b_ij (‖q_i‖ ‖k_j‖)^P / |Σ_j b_ij (q_i·k_j)^P|
 ///
 /// where the numerator is over the tokens that the row reads through a state, those of earlier chunks and of the
-/// initial state, of P 1 (d 64 and 128, 16 bits) of its own chunk before its 64 tokens, too: their part of the error of a normalised row is proportional to it. Rows of a first chunk without a
-/// state have κ = 0, and errors of their own, of weights rounded once. A row whose denominator is lost in
-/// rounding, as that of a zero query, is 0 and its condition +∞. Input that is not finite shows in the rows that see
-/// it; a value also in rows of up to 128 tokens before it, β in all later rows.
+/// initial state, of P 1 (d 64 and 128, 16 bits) of its own chunk before its 64 tokens, too: their part of the error of
+/// a normalised row is proportional to it. Rows of a first chunk without a state have κ = 0, and errors of their own,
+/// of weights rounded once. A row whose denominator is lost in rounding, as that of a zero query, is 0 and its
+/// condition +∞. Input that is not finite shows in the rows that see it; a value also in rows of up to 128 tokens
+/// before it, β in all later rows.
 ///
 /// Nothing is allocated and nothing waits: the work is on the stream when this returns. Two runs give the same bits.
 /// The arrays must not overlap, but for states; rows in the place of an input are refused, other overlaps are not seen.

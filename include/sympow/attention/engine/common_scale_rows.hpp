@@ -137,7 +137,7 @@ class CommonScaleRows final : public Rows<Scalar> {
     ends_.add_read(A, exponent, queries, between);
   }
   void begin_strip(Index first, Index count) override { sums_.begin_strip(first, count); }
-  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) override {
+  void add_read(const ColumnsRead<Scalar>& S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) override {
     sums_.add_read(S, Z, features);
     sums_.settle_panels(factor_);
   }

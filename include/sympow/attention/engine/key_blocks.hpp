@@ -70,19 +70,6 @@ class KeyBlocks {
     }
   }
 
-  /// Asks for a part of block n - 1, as much of it as some of so many rows are, before block n is done with.
-  void prefetch_before(Index n, Segment some, Index rows) {
-    if (n == 0) return;
-    const Keys<Scalar> before = keys_in((*this)[n - 1]);
-    const auto ask = [&](const Scalar* x, Index size) {
-      constexpr Index line = 64 / sizeof(Scalar);
-      for (Index i = size * some.begin / rows; i < size * some.end() / rows; i += line)
-        __builtin_prefetch(x + i, 0, 2);  // for the second cache: the first is full
-    };
-    ask(before.vectors.data(), before.vectors.size());
-    if (before.values.outerStride() == before.values.rows()) ask(before.values.data(), before.values.size());
-  }
-
   /// Those of a block: n × d, or d × n.
   MatrixView<Scalar> vectors_of(const KeyBlock& block) {
     const Index n = keys_in_number(block);

@@ -97,7 +97,7 @@ class OwnScaleRows final : public Rows<Scalar> {
     ends_.add_read(A, exponent, queries, between);
   }
   void begin_strip(Index first, Index count) override { memory_.read.begin_strip(first, count); }
-  void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) override {
+  void add_read(const ColumnsRead<Scalar>& S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) override {
     memory_.read.add_read(S, Z, features);
     memory_.read.settle_panels(1);
   }

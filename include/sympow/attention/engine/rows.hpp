@@ -3,6 +3,7 @@
 
 #include <sympow/attention/engine/segment.hpp>
 #include <sympow/attention/feature_panels.hpp>
+#include <sympow/core/halved_matrix.hpp>
 #include <sympow/core/visitor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
@@ -22,8 +23,8 @@ class Rows {
   /// The segment's own keys j ≤ i, from logits that are used up.
   virtual void add_own(MatrixView<Scalar> logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries) = 0;
 
-  /// All of some keys that they see. `set_logits(i, L)` writes the logits of these keys with the rows from i on, as many
-  /// as L has columns.
+  /// All of some keys that they see. `set_logits(i, L)` writes the logits of these keys with the rows from i on, as
+  /// many as L has columns.
   virtual void add_earlier(const SetLogits<Scalar>& set_logits, const Keys<Scalar>& keys,
                            const Queries<Scalar>& queries, const LogDecay& between) = 0;
 
@@ -35,7 +36,7 @@ class Rows {
   /// By `count` rows from the first on, then by those that follow.
   virtual void begin_strip(Index first, Index count) = 0;
   /// Some entries of φ of their queries, and the same columns of S and entries of Z.
-  virtual void add_read(MatrixView<const Scalar> S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) = 0;
+  virtual void add_read(const ColumnsRead<Scalar>& S, ColumnView<const Scalar> Z, const Entries<Scalar>& features) = 0;
 
   /// All is added.
   virtual void finish(const Queries<Scalar>& queries) = 0;

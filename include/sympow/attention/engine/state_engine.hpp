@@ -67,6 +67,7 @@ class StateEngine final : SegmentEngine<Scalar, F> {
     reader_.reserve(n);
     memory_.tail.reserve(rows, longest);
     memory_.fold.template reserve<F>(rows, e, sums_.S.cols(), longest + n, action_ == KeyAction::scale);
+    if (sums_.is_halved()) memory_.fold.columns(e, degree > 1 ? panel_width : sums_.S.cols());
     memory_.noise(n), memory_.lengths(n), memory_.channels(call_.Q.rows());
     call_.state.interrupted = true;  // until the call is done
   }
@@ -188,7 +189,9 @@ class StateEngine final : SegmentEngine<Scalar, F> {
     frames_.begin_mixing(call_.Q.rows());
     call_.transition.push(segment, tail_.keys());
     call_.transition.push(segment, sums_.Z);
-    call_.transition.advance(segment, sums_.S);
+    const Index D = sums_.S.cols();
+    sums_.change_columns(0, D, D, memory_.fold.columns,
+                         [&](Index, MatrixView<Scalar> S) { call_.transition.advance(segment, S); });
     if (frames_.keep_product()) call_.transition.advance(segment, product);
   }
 

@@ -49,13 +49,23 @@ class SumsReader {
       for_feature_panels(feature_, memory_.fold.panels, few_ ? 0 : panel_width, none, queries.middleCols(i, n),
                          [&](Index first, const Entries<Scalar>& features) {
                            const Index size = features.cols();
-                           rows.add_read(MatrixView<const Scalar>(sums_.S).middleCols(first, size),
-                                         ColumnView<const Scalar>(sums_.Z).segment(first, size), features);
+                           rows.add_read(columns(first, size), ColumnView<const Scalar>(sums_.Z).segment(first, size),
+                                         features);
                          });
     }
   }
 
  private:
+  // As they lie for few queries, which read all of them at once; what many read in halves is rounded once for all of
+  // them.
+  [[nodiscard]] ColumnsRead<Scalar> columns(Index first, Index size) const {
+    if (!sums_.is_halved()) return {MatrixView<const Scalar>(sums_.S).middleCols(first, size)};
+    const Index e = sums_.halves.rows();
+    if (few_) return {{nullptr, e, 0}, &sums_.halves};
+    const auto rounded = memory_.fold.columns(e, size);
+    sums_.halves.get_upper(first, rounded);
+    return {rounded};
+  }
   [[nodiscard]] bool entries_are_nonnegative() const {
     if constexpr (F::score == Score::embedded)
       return feature_.entries_are_nonnegative();
