@@ -115,7 +115,7 @@ void set_product(C&& c, const A& a, const B& b) {
 /// C(j, i) ← a_j · b_i for j ≤ i, columns of A and B; what lies below may be anything.
 template <class C, class A, class B>
 void set_causal_product(C&& c, const A& a, const B& b) {
-  constexpr Index group = 32, tile = 12;
+  constexpr Index group = 16, tile = 12;
   for (Index j = 0, size = 0; j < a.cols(); j += size) {
     const Index left = a.cols() - j, i = j - j % tile, seeing = b.cols() - i;
     size = left <= group + 1 ? left : group;  // a row alone is summed in another order
