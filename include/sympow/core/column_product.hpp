@@ -158,27 +158,29 @@ class ColumnProduct {
     alignas(64) Scalar padded[size_of(short_sum * lanes)];
     unrolled<packets>([&](auto i) { sums[i] = pset1<Packet>(Scalar(0)); });
     const bool is_whole = Columns::is_padded || height == full;
-    const Index streamed = is_whole ? depth / (groups * panel_depth) : 0;  // panels, by each stream
-    Packet streams[size_of(column_depth / panel_depth * packets)];
-    for (Index n = 0; n < streamed; ++n) {
-      const Index first = n * panel_depth, apart = streamed * panel_depth;
-      Packet parts[size_of(packets * groups)];
-      unrolled<packets * groups>([&](auto j) { parts[j] = pset1<Packet>(Scalar(0)); });
-      for (Index k = first; k < first + panel_depth; k += short_sum)
-        add_short_sums<packets, groups>(parts, A.at(0, k), b + k, apart, short_sum);
-      unrolled<groups>([&](auto g) {
-        unrolled<packets>([&](auto i) { streams[(g * streamed + n) * packets + i] = parts[packets * g + i]; });
-      });
+    Index streamed = 0;  // panels, by each stream
+    if constexpr (packets % 2 == 0) {
+      streamed = is_whole ? depth / (groups * panel_depth) : 0;
+      Packet streams[size_of(column_depth / panel_depth * packets)];
+      for (Index n = 0; n < streamed; ++n) {
+        const Index first = n * panel_depth, apart = streamed * panel_depth;
+        Packet parts[size_of(packets * groups)];
+        unrolled<packets * groups>([&](auto j) { parts[j] = pset1<Packet>(Scalar(0)); });
+        for (Index k = first; k < first + panel_depth; k += short_sum)
+          add_short_sums<packets, groups>(parts, A.at(0, k), b + k, apart, short_sum);
+        unrolled<packets * groups>(
+            [&](auto j) { streams[(j / packets * streamed + n) * packets + j % packets] = parts[j]; });
+      }
+      for (Index n = 0; n < streamed * groups; ++n)
+        unrolled<packets>([&](auto i) { sums[i] = padd(sums[i], streams[n * packets + i]); });
     }
-    for (Index n = 0; n < streamed * groups; ++n)
-      unrolled<packets>([&](auto i) { sums[i] = padd(sums[i], streams[n * packets + i]); });
     for (Index begin = streamed * groups * panel_depth; begin < depth; begin += panel_depth) {
       const Index end = std::min(begin + panel_depth, depth);
       Packet part[size_of(packets)];
       unrolled<packets>([&](auto i) { part[i] = pset1<Packet>(Scalar(0)); });
       Index k = begin;
-      if (is_whole)
-        for (; k + groups * short_sum <= end; k += groups * short_sum) {
+      if constexpr (!Columns::is_padded)
+        for (; is_whole && k + groups * short_sum <= end; k += groups * short_sum) {
           Packet terms[size_of(packets * groups)];
           unrolled<packets * groups>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
           add_short_sums<packets, groups>(terms, A.at(0, k), b + k, short_sum, short_sum);
@@ -186,14 +188,13 @@ class ColumnProduct {
         }
       for (; k < end; k += short_sum) {
         const Index terms = std::min(short_sum, end - k);
-        if constexpr (Columns::is_padded) {
-          add_short_sums<packets, 1>(part, A.at(0, k), b + k, 0, terms);
-        } else if (is_whole) {
-          add_short_sums<packets, 1>(part, A.at(0, k), b + k, 0, terms);
-        } else {
-          PanelProduct<Scalar>::pack({A.at(0, k).data, 1, A.right}, height, full, terms, padded);
-          add_short_sums<packets, 1>(part, WholeColumns<Scalar>{padded, full}, b + k, 0, terms);
-        }
+        Columns some = A.at(0, k);
+        if constexpr (!Columns::is_padded)
+          if (!is_whole) {
+            PanelProduct<Scalar>::pack({some.data, 1, some.right}, height, full, terms, padded);
+            some = {padded, full};
+          }
+        add_short_sums<packets, 1>(part, some, b + k, 0, terms);
       }
       unrolled<packets>([&](auto i) { sums[i] = padd(sums[i], part[i]); });
     }

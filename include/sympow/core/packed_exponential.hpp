@@ -48,7 +48,7 @@ class PackedExponential {
     Packet some[size_of(at_once)];
     unrolled<at_once>([&](auto p) { some[p] = pset1<Packet>(nothing); });
     const auto add = [&](auto p, const Scalar* logits, const Scalar* wholes) __attribute__((always_inline)) {
-      some[p] = pmax(some[p], pmadd(ploadu<Packet>(logits), pset1<Packet>(log2e), ploadu<Packet>(wholes)));
+      some[p] = larger(some[p], pmadd(ploadu<Packet>(logits), pset1<Packet>(log2e), ploadu<Packet>(wholes)));
     };
     Index j = 0;
     for (; j + block <= n; j += block)

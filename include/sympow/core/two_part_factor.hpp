@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <sympow/core/concepts.hpp>
+#include <sympow/core/packed_product.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -15,31 +15,40 @@ struct TwoPartFactor {
 
   /// x ← factor x of n numbers; a factor of 0 leaves 0 of whatever there is.
   void multiply(Scalar* x, Index n) const {
+    using namespace packets;
     if (high == Scalar(0)) return std::fill_n(x, n, Scalar(0)), void();
-    for_blocks(x, x, n, [&](const Block& ours, const Block&) -> Block { return ours * high + ours * low; });
+    const Packet first = pset1<Packet>(high), second = pset1<Packet>(low);
+    for_packets(x, x, n, [&](Scalar* to, const Scalar*) __attribute__((always_inline)) {
+      const Packet some = ploadu<Packet>(to);
+      pstoreu(to, pmadd(some, first, pmul(some, second)));
+    });
   }
   /// x ← own x + factor y.
   void add(Scalar* x, Scalar own, const Scalar* y, Index n) const {
-    for_blocks(x, y, n, [&](const Block& ours, const Block& theirs) -> Block {
-      return ours * own + theirs * high + theirs * low;
+    using namespace packets;
+    const Packet first = pset1<Packet>(high), second = pset1<Packet>(low), of_own = pset1<Packet>(own);
+    for_packets(x, y, n, [&](Scalar* to, const Scalar* from) __attribute__((always_inline)) {
+      const Packet some = ploadu<Packet>(from);
+      pstoreu(to, pmadd(some, second, pmadd(some, first, pmul(ploadu<Packet>(to), of_own))));
     });
   }
 
  private:
-  using Block = Eigen::Array<Scalar, 16, 1>;
+  using Packet = packets::Packet<Scalar>;
 
-  // x ← f(x, y) by blocks, what is left as a part of one: a sum of products that is rounded once may be another one
-  // where a compiler makes it of single numbers.
+  // f(x, y) for packets, the last one filled up: a number has the same bits wherever it lies, as no compiler chooses
+  // which of two products it fuses with their sum.
   template <class F>
-  [[gnu::always_inline]] static void for_blocks(Scalar* x, const Scalar* y, Index n, const F& f) {
+  [[gnu::always_inline]] static void for_packets(Scalar* x, const Scalar* y, Index n, const F& f) {
+    constexpr int lanes = packets::lanes<Scalar>;
     Index i = 0;
-    for (; i + 16 <= n; i += 16) Block::Map(x + i) = f(Block::Map(x + i), Block::Map(y + i));
+    for (; i + lanes <= n; i += lanes) f(x + i, y + i);
     if (i == n) return;
-    Block ours = Block::Zero(), theirs = Block::Zero();
-    std::copy_n(x + i, n - i, ours.data());
-    std::copy_n(y + i, n - i, theirs.data());
-    ours = f(ours, theirs);
-    std::copy_n(ours.data(), n - i, x + i);
+    alignas(64) Scalar last[size_of(lanes)] = {}, others[size_of(lanes)] = {};
+    std::copy_n(x + i, n - i, last);
+    std::copy_n(y + i, n - i, others);
+    f(last, others);
+    std::copy_n(last, n - i, x + i);
   }
 };
 
