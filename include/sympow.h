@@ -1,4 +1,5 @@
-// The C interface of sympow: attention whose scores are powers of inner products, its gradients and its states.
+/// \file
+/// The C interface of sympow: attention whose scores are powers of inner products, its gradients and its states.
 //
 //     y_i = Σ_{j ≤ i} s_ij v_j  / Σ_{j ≤ i} s_ij        s_ij = κ(scale q_i·M_ij k_j) b_ij       κ(x) = x^P or exp x
 //     b_ij = γ_{j+1} ⋯ γ_i                              M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + β_i θ
@@ -42,7 +43,7 @@
 #if defined(__GNUC__)
 #define SYMPOW_API __attribute__((visibility("default")))
 #else
-#define SYMPOW_API
+#define SYMPOW_API  ///< before a function of this header: the library shows it
 #endif
 
 #ifdef __cplusplus
@@ -51,6 +52,7 @@ extern "C" {
 
 // ---- the outcome of a call ----
 
+/// What functions return; `sympow_error` has the sentence.
 typedef int32_t sympow_status;
 enum {
   SYMPOW_OK = 0,
@@ -73,6 +75,7 @@ SYMPOW_API const char* sympow_error(void);
 
 /// Of the library that runs: 10000 major + 100 minor + patch. SYMPOW_C_VERSION is that of this header.
 #define SYMPOW_C_VERSION 100
+/// The version of the library that runs, likewise.
 SYMPOW_API int32_t sympow_version(void);
 
 // ---- arrays ----
@@ -81,14 +84,16 @@ SYMPOW_API int32_t sympow_version(void);
 enum { SYMPOW_CPU = 1, SYMPOW_CUDA = 2 };
 enum { SYMPOW_INT = 0, SYMPOW_UINT = 1, SYMPOW_FLOAT = 2, SYMPOW_BFLOAT = 4 };
 
+/// Where an array lies.
 typedef struct sympow_device {
   int32_t type;  ///< SYMPOW_CPU or SYMPOW_CUDA, all arrays of a call alike
   int32_t id;    ///< of a GPU, as its runtime counts them
 } sympow_device;
 
+/// What an entry of an array is.
 typedef struct sympow_dtype {
-  uint8_t code;  ///< SYMPOW_INT, SYMPOW_FLOAT …
-  uint8_t bits;
+  uint8_t code;    ///< SYMPOW_INT, SYMPOW_FLOAT …
+  uint8_t bits;    ///< of an entry
   uint16_t lanes;  ///< 1
 } sympow_dtype;
 
@@ -108,13 +113,13 @@ typedef struct sympow_dtype {
 /// lengths int32, both dense. Data and strides of queries, keys, values, rows and their gradients are multiples of 16
 /// bytes, θ is aligned to 16.
 typedef struct sympow_tensor {
-  void* data;
-  sympow_device device;
-  int32_t ndim;
-  sympow_dtype dtype;
-  int64_t* shape;    ///< ndim sizes, at least 0; not written
-  int64_t* strides;  ///< ndim of them, in entries; null: dense in C order; not written
-  uint64_t byte_offset;
+  void* data;            ///< in memory of the device
+  sympow_device device;  ///< where it lies
+  int32_t ndim;          ///< number of dimensions
+  sympow_dtype dtype;    ///< of its entries
+  int64_t* shape;        ///< ndim sizes, at least 0; not written
+  int64_t* strides;      ///< ndim of them, in entries; null: dense in C order; not written
+  uint64_t byte_offset;  ///< from data to the first entry
 } sympow_tensor;
 
 // ---- what is computed ----
@@ -135,6 +140,7 @@ enum {
 enum { SYMPOW_MASK_CAUSAL = 0, SYMPOW_MASK_FULL = 1 };  ///< query i sees the keys j ≤ i + offset, or all
 enum { SYMPOW_PAIRING_INTERLEAVED = 0, SYMPOW_PAIRING_HALF_SPLIT = 1 };  ///< channels 2j and 2j+1 turn, or j and j+d/2
 
+/// What an attention computes, and how.
 typedef struct sympow_options {
   size_t size;            ///< set by SYMPOW_OPTIONS_INIT, with all that is named in brackets
   int32_t scores;         ///< [SYMPOW_SCORES_POWER]
@@ -155,6 +161,7 @@ typedef struct sympow_options {
 
 /// Feature map, normalisation, form and mask, checked: immutable.
 typedef struct sympow_attention sympow_attention;
+/// Checks the options and keeps what they say.
 SYMPOW_API sympow_status sympow_attention_create(const sympow_options* options, sympow_attention** attention);
 SYMPOW_API void sympow_attention_destroy(sympow_attention* attention);
 
@@ -165,6 +172,7 @@ SYMPOW_API sympow_status sympow_feature_dimension(const sympow_attention* attent
 /// null. On a device every call needs one, and `memory` is the caller's: one dimension of any type, aligned to 256
 /// bytes, of bytes that `sympow_workspace_bytes` says. It must stay there until the stream has done what was put on it.
 typedef struct sympow_workspace sympow_workspace;
+/// `memory` null: for a CPU.
 SYMPOW_API sympow_status sympow_workspace_create(const sympow_tensor* memory, sympow_workspace** workspace);
 SYMPOW_API void sympow_workspace_destroy(sympow_workspace* workspace);
 
@@ -199,6 +207,7 @@ SYMPOW_API sympow_status sympow_workspace_bytes(const sympow_attention* attentio
 
 /// States of B sequences and Hs heads, H of them or Hk: see `sympow_states_create`.
 typedef struct sympow_states sympow_states;
+/// Gradients of a loss in states: see `sympow_state_gradients_create`.
 typedef struct sympow_state_gradients sympow_state_gradients;
 
 /// Rows Y, [B, T_q, H, e], of all heads of a batch; 0 where Q is padding.
@@ -256,12 +265,12 @@ SYMPOW_API sympow_status sympow_attend_vjp(const sympow_attention* attention, co
 
 /// The sizes of states.
 typedef struct sympow_state_shape {
-  size_t size;    ///< set by SYMPOW_STATE_SHAPE_INIT, with SYMPOW_CPU and float32
-  int64_t batch;  ///< B
-  int64_t heads;  ///< Hs
-  int64_t d;      ///< numbers a key
-  int64_t e;      ///< numbers a value
-  sympow_device device;
+  size_t size;                  ///< set by SYMPOW_STATE_SHAPE_INIT, with SYMPOW_CPU and float32
+  int64_t batch;                ///< B
+  int64_t heads;                ///< Hs
+  int64_t d;                    ///< numbers a key
+  int64_t e;                    ///< numbers a value
+  sympow_device device;         ///< where they lie
   sympow_dtype dtype;           ///< of queries, keys and values
   int32_t reserved;             ///< 0
   const sympow_tensor* memory;  ///< on a device: the caller's, of bytes that `sympow_states_bytes` says; on a CPU null
@@ -295,6 +304,7 @@ SYMPOW_API sympow_status sympow_states_bytes(const sympow_attention* attention, 
 /// are not kept: states that come from there merge to the left of others. Waits for the stream.
 SYMPOW_API sympow_status sympow_states_move(sympow_states* from, sympow_states* to, const sympow_tensor* tokens,
                                             sympow_workspace* workspace, void* stream);
+/// States of their own that are equal to these. On a CPU.
 SYMPOW_API sympow_status sympow_states_copy(const sympow_states* states, sympow_states** copy);
 /// Empties them: they begin at the first token.
 SYMPOW_API sympow_status sympow_states_clear(sympow_states* states);
@@ -326,6 +336,7 @@ SYMPOW_API sympow_status sympow_states_write(sympow_states* states, const sympow
 SYMPOW_API sympow_status sympow_states_to_arrays(sympow_states* states, const sympow_tensor* sums,
                                                  const sympow_tensor* normaliser, const sympow_tensor* angles,
                                                  sympow_workspace* workspace, void* stream);
+/// As `sympow_states_write`.
 SYMPOW_API sympow_status sympow_states_of_arrays(sympow_states* states, const sympow_tensor* sums,
                                                  const sympow_tensor* normaliser, const sympow_tensor* angles,
                                                  void* stream);
@@ -333,6 +344,7 @@ SYMPOW_API sympow_status sympow_states_of_arrays(sympow_states* states, const sy
 /// Files: the states of `sympow/attention/state_file.hpp` one after the other, b Hs + h, as sympow-attend writes them.
 /// `load` takes states of the same B, Hs, d, e, type, power and tail, and leaves them as they were if it fails.
 SYMPOW_API sympow_status sympow_states_save(const sympow_states* states, const char* path);
+/// The other way.
 SYMPOW_API sympow_status sympow_states_load(sympow_states* states, const char* path);
 
 /// ∂loss/∂S, [B, Hs, D, e], ∂loss/∂Z, [B, Hs, D], of the type of the states, and ∂loss/∂μ, [B, Hs, d/2] of float64,
@@ -348,6 +360,7 @@ SYMPOW_API sympow_status sympow_state_gradients_create(const sympow_states* like
                                                        const sympow_tensor* normaliser, const sympow_tensor* angles,
                                                        sympow_state_gradients** state_gradients);
 SYMPOW_API void sympow_state_gradients_destroy(sympow_state_gradients* state_gradients);
+/// ∂loss/∂S, ∂loss/∂Z and ∂loss/∂μ as they are now; null: not wanted. On a CPU.
 SYMPOW_API sympow_status sympow_state_gradients_read(const sympow_state_gradients* state_gradients,
                                                      const sympow_tensor* sums, const sympow_tensor* normaliser,
                                                      const sympow_tensor* angles);

@@ -13,8 +13,8 @@ namespace SYMPOW_NAMESPACE {
 /// them, or would have been if it was given one for all; and of the scale, of all heads together.
 template <class A>
 struct BatchGradients {
-  std::vector<typename A::Gradient> transitions = {};
-  double scale = 0;
+  std::vector<typename A::Gradient> transitions = {};  ///< of every head
+  double scale = 0;                                    ///< in `Options::scale`
 };
 
 namespace detail::inline SYMPOW_THREADS {

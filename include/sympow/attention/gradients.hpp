@@ -8,9 +8,11 @@ namespace SYMPOW_NAMESPACE {
 /// Gradients of a loss in all that a call was made of, from dY = ∂loss/∂Y: what `attention_vjp` and `chunked_vjp` give.
 template <class Scalar, class A>
 struct Gradients {
-  Matrix<Scalar> Q = {}, K = {}, V = {};  ///< dQ, dK: d × T, dV: e × T
-  typename A::Gradient transition = {};   ///< in the transition's parameters, see there
-  double scale = 0;                       ///< in `Options::scale`
+  Matrix<Scalar> Q = {},                 ///< dQ, d × T
+      K = {},                            ///< dK, d × T
+      V = {};                            ///< dV, e × T
+  typename A::Gradient transition = {};  ///< in the transition's parameters, see there
+  double scale = 0;                      ///< in `Options::scale`
 };
 
 }  // namespace SYMPOW_NAMESPACE

@@ -50,7 +50,9 @@ class Heads {
 
   /// Numbers from one sequence, token and head to the next.
   struct Strides {
-    Index sequence, token, head;
+    Index sequence,  ///< from b to b + 1
+        token,       ///< from t to t + 1
+        head;        ///< from h to h + 1
   };
 
   /// Any order whose tokens are apart, likewise: a stride of tokens is at least D. That all entries lie in `data`, and

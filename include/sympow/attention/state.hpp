@@ -132,6 +132,7 @@ class State {
   /// double by 2^-21. (Sums that are kept in bf16 stagnate: a token of 2^-9 of them would not enter any more.)
   /// Gradients are those at S as it is. Costs a copy of S. Where memory ends the state is as it was.
   void round_reads(bool rounds = true) { rounds ? content_.sums.halve() : content_.sums.make_whole(); }
+  /// Whether they do.
   [[nodiscard]] bool rounds_reads() const { return content_.sums.is_halved(); }
 
   /// Whether a call that failed has left it half way.

@@ -28,6 +28,7 @@ class StateGradient {
   StateGradient(const F& feature, Index d, Index e) : content_{{e, feature.dimension(d), d}} {
     content_.has_gauge = true;
   }
+  /// The same for a feature map without parameters.
   StateGradient(Index d, Index e) : StateGradient(F{}, d, e) {}
   /// Of a loss in S, e × D, and Z, D, and where these turn in μ, d/2 angles or none. Throws `ShapeMismatch`,
   /// `NotFinite`; a call under which nothing turns refuses dμ with `FrameMismatch`.

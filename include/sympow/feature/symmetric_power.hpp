@@ -93,6 +93,7 @@ struct SymmetricPower final {
       gradients.take(size);
     }
   }
+  /// Columns of `d_scratch`.
   [[nodiscard]] static constexpr Index vjp_columns(Index d)
     requires(P > 1)
   {

@@ -18,9 +18,9 @@ namespace SYMPOW_NAMESPACE::io {
 
 /// A whole checkpoint, for `read_safetensors`.
 struct Checkpoint {
-  std::string path;
-  Index step = 0;
-  Metadata metadata;
+  std::string path;   ///< of its file
+  Index step = 0;     ///< at which it was saved
+  Metadata metadata;  ///< "step" and "checksum" among it
 };
 
 namespace detail {

@@ -27,16 +27,16 @@ static_assert(std::endian::native == std::endian::little, "numbers are read and 
 
 /// A tensor whose numbers belong to others. A column-major m × n matrix has the shape (n, m).
 struct Tensor {
-  std::string name;
-  Shape shape;
-  std::span<float> numbers;
+  std::string name;          ///< no other tensor's of its file
+  Shape shape;               ///< sizes, the slowest first
+  std::span<float> numbers;  ///< dense, the last index running fastest
 };
 
 /// All tensors of a file, in its order, with memory of their own, and what it says beside them.
 struct Safetensors {
   std::vector<float> numbers;   ///< of all tensors, one after the other
   std::vector<Tensor> tensors;  ///< where they lie in `numbers`
-  Metadata metadata;
+  Metadata metadata;            ///< what the file says beside them
 
   Safetensors() = default;
   Safetensors(Safetensors&&) = default;

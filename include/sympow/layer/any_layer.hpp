@@ -78,6 +78,7 @@ class LayerImplementation final : public LayerInterface<S> {
 template <class S>
 class AnyLayer : public LayerLayout {
  public:
+  /// Of a layer, which it keeps.
   template <FeatureMap F, Recipe R, class Normalization>
   AnyLayer(AttentionLayer<F, R, Normalization> layer)
       : LayerLayout(layer),
@@ -121,11 +122,13 @@ class AnyLayerState {
   std::any state_;
 };
 
+/// See `apply` of an `AttentionLayer`.
 template <class S>
 void apply(const AnyLayer<S>& layer, const LayerWeights<S>& weights, const std::type_identity_t<ConstBatch<S>>& X,
            Index sequences, LayerPass<S>& pass, std::type_identity_t<Batch<S>> Y) {
   layer.implementation()->apply(weights, X, sequences, pass, Y);
 }
+/// See `apply_vjp` of an `AttentionLayer`.
 template <class S>
 void apply_vjp(const AnyLayer<S>& layer, const LayerWeights<S>& weights, const std::type_identity_t<ConstBatch<S>>& X,
                Index sequences, const LayerPass<S>& pass, const std::type_identity_t<ConstBatch<S>>& dY,
@@ -138,10 +141,12 @@ void step(const AnyLayer<S>& layer, const LayerWeights<S>& weights, const std::t
           AnyLayerState<S>& state, LayerPass<S>& pass, std::type_identity_t<Batch<S>> Y) {
   layer.implementation()->step(weights, X, state.state_, pass, Y);
 }
+/// See `save` of a `LayerState`: the same bytes.
 template <class S>
 void save(const AnyLayerState<S>& state, std::ostream& out) {
   state.layer_->save(state.state_, out);
 }
+/// See `load` of a `LayerState`.
 template <class S>
 void load(AnyLayerState<S>& state, std::istream& in) {
   state.layer_->load(state.state_, in);

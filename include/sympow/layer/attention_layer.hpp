@@ -22,12 +22,12 @@ struct LayerOptions {
 /// What a forward pass leaves for the backward pass, and scratch; of one call at a time, of any layer.
 template <class Scalar>
 struct LayerPass {
-  Matrix<Scalar> projected;  ///< [Q; K; V; Z] of every token
-  Matrix<Scalar> written;    ///< [K; V] of every key head as they go into the state, if the recipe writes
-  Matrix<Scalar> rows;       ///< H e × tokens, what W_O is given
-  Matrix<Scalar> lengths;    ///< H × tokens, what rows were divided by if the layer normalises them
-  std::any heads;            ///< what `attend` leaves, `ForwardPass<Scalar, F>` of the layer's feature map
-  Workspaces<Scalar> workspaces;
+  Matrix<Scalar> projected;       ///< [Q; K; V; Z] of every token
+  Matrix<Scalar> written;         ///< [K; V] of every key head as they go into the state, if the recipe writes
+  Matrix<Scalar> rows;            ///< H e × tokens, what W_O is given
+  Matrix<Scalar> lengths;         ///< H × tokens, what rows were divided by if the layer normalises them
+  std::any heads;                 ///< what `attend` leaves, `ForwardPass<Scalar, F>` of the layer's feature map
+  Workspaces<Scalar> workspaces;  ///< of `attend`
 };
 
 /// An attention layer without a residual path:
@@ -43,7 +43,7 @@ template <FeatureMap F, Recipe R, class Normalization = DefaultNormalization>
 class AttentionLayer : public LayerLayout {
  public:
   using Feature = F;
-  using Rule = R;
+  using Rule = R;  ///< the recipe
   static constexpr bool writes = R::writes;
 
   /// Throws `ShapeMismatch` for a size that is not positive and heads that key heads do not divide.
@@ -55,9 +55,9 @@ class AttentionLayer : public LayerLayout {
     options_.attention.head.scale /= std::sqrt(static_cast<double>(shape.d));
   }
 
-  [[nodiscard]] const F& feature() const { return feature_; }
-  [[nodiscard]] const R& recipe() const { return recipe_; }
-  [[nodiscard]] bool normalizes_rows() const { return options_.normalizes_rows; }
+  [[nodiscard]] const F& feature() const { return feature_; }                      ///< the feature map
+  [[nodiscard]] const R& recipe() const { return recipe_; }                        ///< the recipe
+  [[nodiscard]] bool normalizes_rows() const { return options_.normalizes_rows; }  ///< see `LayerOptions`
   /// The options of its batch, with d^{-1/2} in the scale.
   [[nodiscard]] const BatchOptions& batch_options() const { return options_.attention; }
 

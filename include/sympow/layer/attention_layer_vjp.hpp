@@ -10,8 +10,9 @@ namespace SYMPOW_NAMESPACE {
 /// Scratch of the backward pass of a layer, of one call at a time.
 template <class Scalar>
 struct LayerVjpWorkspace {
-  Matrix<Scalar> d_projected, d_rows;
-  VjpWorkspaces<Scalar> workspaces;
+  Matrix<Scalar> d_projected,        ///< gradients in [Q; K; V; Z] of every token
+      d_rows;                        ///< H e × tokens, those in the rows that W_O is given
+  VjpWorkspaces<Scalar> workspaces;  ///< of `attend_vjp`
 };
 
 namespace detail {

@@ -46,8 +46,8 @@ class LayerState {
       seen_.resize(layer.projected() - layer.first_key(), 0);
   }
 
-  [[nodiscard]] Index sequences() const { return sequences_; }
-  [[nodiscard]] Index tokens() const { return tokens_; }  ///< seen, of each sequence
+  [[nodiscard]] Index sequences() const { return sequences_; }  ///< of every call
+  [[nodiscard]] Index tokens() const { return tokens_; }        ///< seen, of each sequence
   /// The states, sequences × key heads.
   [[nodiscard]] const auto& states() const
     requires is_constant

@@ -45,7 +45,7 @@ class LayerLayout {
                                    shape_.heads);
   }
 
-  [[nodiscard]] const LayerShape& shape() const { return shape_; }
+  [[nodiscard]] const LayerShape& shape() const { return shape_; }              ///< `key_heads` being H_kv, never 0
   [[nodiscard]] Index logits() const { return logits_; }                        ///< n_z, of a key head
   [[nodiscard]] Index recipe_parameters() const { return recipe_parameters_; }  ///< n_p, of a key head
   /// Number of weights.
@@ -54,9 +54,9 @@ class LayerLayout {
   }
   /// Numbers that a token is projected to: H d, H_kv d, H_kv e and H_kv n_z of Q, K, V and Z.
   [[nodiscard]] Index projected() const { return first_logit() + shape_.key_heads * logits(); }
-  [[nodiscard]] Index first_key() const { return shape_.heads * shape_.d; }
-  [[nodiscard]] Index first_value() const { return first_key() + shape_.key_heads * shape_.d; }
-  [[nodiscard]] Index first_logit() const { return first_value() + shape_.key_heads * shape_.e; }
+  [[nodiscard]] Index first_key() const { return shape_.heads * shape_.d; }  ///< row of K in [Q; K; V; Z]
+  [[nodiscard]] Index first_value() const { return first_key() + shape_.key_heads * shape_.d; }    ///< of V
+  [[nodiscard]] Index first_logit() const { return first_value() + shape_.key_heads * shape_.e; }  ///< of Z
 
   /// Weights that are all 0: the gradients to begin with.
   template <class Scalar>

@@ -78,6 +78,7 @@ class RecipeProduct {
  public:
   static constexpr bool writes = Left::writes || Right::writes;
 
+  /// Logits and parameters of the left one come first.
   RecipeProduct(Left left, Right right) : left_(std::move(left)), right_(std::move(right)) {}
 
   [[nodiscard]] Index logits(Index d) const { return left_.logits(d) + right_.logits(d); }

@@ -17,6 +17,7 @@ namespace SYMPOW_NAMESPACE {
 /// w = W_β of a head, one logit a token; θ: d/2 radians, fixed. Source: Conformal Transformations, §3.2.
 class LearnedRotary : public WritesAsProjected {
  public:
+  /// By these θ, in planes of this pairing.
   template <class Angles>
   explicit LearnedRotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing = Pairing::interleaved)
       : theta_(theta.derived().matrix().template cast<double>().reshaped()), pairing_(pairing) {}

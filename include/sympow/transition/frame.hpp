@@ -31,7 +31,7 @@ class Frame {
   [[nodiscard]] const std::string& kind() const { return kind_; }                            ///< what the numbers are
   [[nodiscard]] Index size() const { return std::ssize(numbers_); }                          ///< how many there are
   [[nodiscard]] Eigen::Map<Eigen::VectorXd> numbers() { return {numbers_.data(), size()}; }  ///< the numbers
-  [[nodiscard]] Eigen::Map<const Eigen::VectorXd> numbers() const { return {numbers_.data(), size()}; }
+  [[nodiscard]] Eigen::Map<const Eigen::VectorXd> numbers() const { return {numbers_.data(), size()}; }  ///< likewise
 
   /// Forgets what it was and has these numbers. Allocates nothing where it has had as many before.
   template <class Numbers>

@@ -45,8 +45,8 @@ class TransitionProduct {
                          "length of the left transition");
   }
 
-  [[nodiscard]] const Left& left() const { return left_; }
-  [[nodiscard]] const Right& right() const { return right_; }
+  [[nodiscard]] const Left& left() const { return left_; }     ///< A'
+  [[nodiscard]] const Right& right() const { return right_; }  ///< A''
   [[nodiscard]] Index length() const { return left_.length() != Dynamic ? left_.length() : right_.length(); }
   [[nodiscard]] Index key_dimension() const { return acting().key_dimension(); }
   [[nodiscard]] double log_decay(Index token) const { return left_.log_decay(token) + right_.log_decay(token); }
@@ -66,11 +66,13 @@ class TransitionProduct {
   {
     acting().log_channel_totals(segment, totals);
   }
+  /// Of the factor that acts in key space, see `ChannelDecay`.
   [[nodiscard]] double slowest_decay() const
     requires requires(const Acting& a) { a.slowest_decay(); }
   {
     return acting().slowest_decay();
   }
+  /// Likewise; the other factor stays as it is.
   [[nodiscard]] TransitionProduct beside_slowest(Eigen::VectorXd& slowest) const
     requires requires(const Acting& a) {
       { a.beside_slowest(slowest) } -> std::same_as<Acting>;
@@ -94,8 +96,8 @@ class TransitionProduct {
 
   /// Of both factors.
   struct Gradient {
-    typename detail::GradientOf<Left>::type left;
-    typename detail::GradientOf<Right>::type right;
+    typename detail::GradientOf<Left>::type left;    ///< of A'
+    typename detail::GradientOf<Right>::type right;  ///< of A''
   };
   [[nodiscard]] Gradient zero_gradient(Index tokens) const
     requires has_gradient

@@ -14,17 +14,21 @@ namespace SYMPOW_NAMESPACE {
 template <class S>
 struct TransportVjp {
   /// d × n, after transport. On return they hold anything.
-  Batch<S> moved_queries, moved_keys;
+  Batch<S> moved_queries,
+      moved_keys;  ///< likewise
   /// d × n. On entry the gradients of the moved ones from all but the segment's own pairs: from the state and other
   /// segments, or of embedded scores. On return those of the loaded ones, own pairs included.
-  Batch<S> d_queries, d_keys;
+  Batch<S> d_queries,
+      d_keys;  ///< likewise
   /// n × n, (j, i) as in `transport`; anything for j > i, which is set to 0. Empty: there are none.
   Batch<S> d_logits = no_logits<S>();
   /// d × n, as they were before transport, not written to. Only KeyAction::scale and mix read them.
-  Batch<S> queries = no_logits<S>(), keys = no_logits<S>();
+  Batch<S> queries = no_logits<S>(),
+           keys = no_logits<S>();  ///< likewise
   /// KeyAction::mix: b S⁺ before the segment and H after it, e' × d each, b the scalar decay of the whole segment.
   /// Empty: no state.
-  Batch<S> state = no_logits<S>(), adjoint = no_logits<S>();
+  Batch<S> state = no_logits<S>(),
+           adjoint = no_logits<S>();  ///< H, see `state`
   /// What flows through the whole segment: the couplings of keys before it with rows behind it, in the unit, which
   /// every token of it acts on and which are added to every F_t. For scale d numbers, a channel each; for turn one a
   /// plane of `planes()`, with the gauge in it: what the loss grows by if the whole sequence turns, a radian, 0 for a
@@ -45,10 +49,12 @@ struct TransportVjp {
 /// The planes in which angles add up from token to token, of what states see: coordinates first(u) and second(u) of
 /// plane u. None where nothing flows through a whole segment: without turns, and for positions, which are absolute.
 struct Planes {
-  Index count = 0;
-  Pairing pairing = Pairing::interleaved;
+  Index count = 0;                         ///< of planes
+  Pairing pairing = Pairing::interleaved;  ///< which coordinates are a plane
 
+  /// One coordinate of plane u.
   [[nodiscard]] Index first(Index u) const { return pairing == Pairing::interleaved ? 2 * u : u; }
+  /// The other one.
   [[nodiscard]] Index second(Index u) const { return pairing == Pairing::interleaved ? 2 * u + 1 : u + count; }
 };
 

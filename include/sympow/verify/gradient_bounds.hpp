@@ -21,7 +21,9 @@ struct GradientArithmetic {
 /// Bounds of |Δ| for the gradients of a call, in entries that are laid out as in `GradientReference`.
 struct GradientBounds {
   Wide unit = 0;                         ///< (6 + P) u (1 + √n), in double with max |μ| in the bracket
-  Matrix<Wide> Q = {}, K = {}, V = {};   ///< of dQ, dK, dV
+  Matrix<Wide> Q = {},                   ///< of dQ
+      K = {},                            ///< of dK
+      V = {};                            ///< of dV
   Wide scale = 0;                        ///< of d scale
   Matrix<Wide> initial = {};             ///< of [dS_0; dZ_0]
   Vector<Wide> log_gamma = {};           ///< of d log γ_t

@@ -24,6 +24,7 @@ struct DenseFeature {
   Index dimension = 0;  ///< D
   /// max_r ‖w_r‖ of features that are exponentials of w_r·x; 0 for others.
   Wide longest_projection = 0;
+  /// x, φ and Dφ.
   std::function<void(const Vector<Wide>& x, Vector<Wide>& phi, Matrix<Wide>& jacobian)> evaluate = {};
 };
 
@@ -33,25 +34,30 @@ struct DenseFeature {
 /// a key before token 0, seen through A_0 A_1 … A_i, where A_0, the frame, is what a turning transition starts at. A
 /// loss on the final state is a row behind token T - 1.
 struct GradientCall {
-  Score score = Score::power;
-  int degree = 1;                              ///< P of a power
-  bool divided = false, signed_means = false;  ///< what becomes of rows
-  Mask mask = {};
-  Wide scale = 1;
-  KeyAction action = KeyAction::none;
-  Matrix<Wide> Q = {}, K = {}, V = {}, dY = {};  ///< d × T_q, d × T_k, e × T_k, e × T_q
-  std::vector<double> log_decay = {};            ///< log γ_t, T of them
-  std::vector<Matrix<Wide>> steps = {};          ///< A_t in key space; none if all are the identity
-  Matrix<Wide> frame = {};                       ///< A_0, of turning transitions; empty: the identity
-  DenseFeature feature = {};                     ///< needed for embedded scores, and where there is a state
-  Matrix<Wide> initial = {};                     ///< [S_0; Z_0], (e + 1) × D; empty: none
-  Matrix<Wide> d_final = {};                     ///< [dS_T; dZ_T], (e + 1) × D; empty: no loss on it
+  Score score = Score::power;            ///< which κ
+  int degree = 1;                        ///< P of a power
+  bool divided = false,                  ///< rows are means: divided by the sums of their scores
+      signed_means = false;              ///< whose scores may be of either sign
+  Mask mask = {};                        ///< which keys a query sees
+  Wide scale = 1;                        ///< `Options::scale`
+  KeyAction action = KeyAction::none;    ///< what A_t does in key space
+  Matrix<Wide> Q = {},                   ///< d × T_q
+      K = {},                            ///< d × T_k
+      V = {},                            ///< e × T_k
+      dY = {};                           ///< e × T_q
+  std::vector<double> log_decay = {};    ///< log γ_t, T of them
+  std::vector<Matrix<Wide>> steps = {};  ///< A_t in key space; none if all are the identity
+  Matrix<Wide> frame = {};               ///< A_0, of turning transitions; empty: the identity
+  DenseFeature feature = {};             ///< needed for embedded scores, and where there is a state
+  Matrix<Wide> initial = {};             ///< [S_0; Z_0], (e + 1) × D; empty: none
+  Matrix<Wide> d_final = {};             ///< [dS_T; dZ_T], (e + 1) × D; empty: no loss on it
 
-  [[nodiscard]] Index tokens() const { return std::ssize(log_decay); }
-  [[nodiscard]] Index token_of(Index query) const { return query + mask.offset; }
+  [[nodiscard]] Index tokens() const { return std::ssize(log_decay); }             ///< T
+  [[nodiscard]] Index token_of(Index query) const { return query + mask.offset; }  ///< where query i stands
   /// Whether angles are seen as they are, and not those between two tokens, so that their gradients are sums over all
   /// later tokens.
   [[nodiscard]] bool is_absolute() const { return score == Score::embedded || mask.is_full; }
+  /// Whether it goes on from a state, or a loss sees the final one.
   [[nodiscard]] bool has_state() const { return initial.size() + d_final.size() > 0; }
   /// Keys 0 … n - 1 that a query sees.
   [[nodiscard]] Index seen(Index query) const {

@@ -91,14 +91,24 @@ struct Embedded {
 ///
 /// Weights and sums of a mean carry a common factor e^{-shift} of their row, so that none of them leaves the type.
 struct GradientPairs {
-  std::vector<detail::Path> queries, keys;                         ///< q' and k on their ways
-  std::vector<detail::Embedded> query_features, key_features;      ///< embedded scores: of the absolute columns
-  std::vector<detail::Embedded> state_features;                    ///< of what reads the initial state, A_0 … A_i q'_i
-  Matrix<Wide> logits, log_weights, weights, scores, state_reads;  ///< x, log b, b, s: T_k × T_q; [S_0; Z_0] φ
-  Vector<Wide> state_weights, shift, denominator;                  ///< b_0i; by row
-  Matrix<Wide> numerator, Y;                                       ///< e × T_q, before and after the division
-  std::vector<bool> is_degenerate;                                 ///< rows of means with a sum of 0
+  std::vector<detail::Path> queries,             ///< q' on their ways
+      keys;                                      ///< k on theirs
+  std::vector<detail::Embedded> query_features,  ///< embedded scores: of the absolute queries
+      key_features;                              ///< and keys
+  std::vector<detail::Embedded> state_features;  ///< of what reads the initial state, A_0 … A_i q'_i
+  Matrix<Wide> logits,                           ///< x_ij, T_k × T_q; of embedded scores φ·φ
+      log_weights,                               ///< log b_ij, T_k × T_q, -∞ for a key that is not seen
+      weights,                                   ///< b_ij, T_k × T_q
+      scores,                                    ///< s_ij, T_k × T_q
+      state_reads;                               ///< [S_0; Z_0] φ, (e + 1) × T_q
+  Vector<Wide> state_weights,                    ///< b_0i
+      shift,                                     ///< by row, 0 for sums
+      denominator;                               ///< the last of n⁺_i
+  Matrix<Wide> numerator,                        ///< the others, e × T_q
+      Y;                                         ///< rows: the same after the division
+  std::vector<bool> is_degenerate;               ///< rows of means with a sum of 0
 
+  /// Throws as `GradientCall::check`.
   explicit GradientPairs(const GradientCall& call);
 
   /// Σ log γ_t of the tokens first ≤ t ≤ last, -∞ for a closed gate.

@@ -59,7 +59,9 @@ inline Matrix<Wide> transposed_times(const Matrix<Wide>& A, const Matrix<Wide>& 
 
 /// dθ (d/2), dβ (T; at fixed rates they have no meaning) and dμ_0 (d/2).
 struct RotaryGradientReference {
-  Vector<Wide> theta, beta, mu;
+  Vector<Wide> theta,  ///< dθ
+      beta,            ///< dβ
+      mu;              ///< dμ_0
 };
 
 /// Those of `rotary(theta, beta, pairing)` from the frame μ_0. `d_mu` is the gradient of the frame μ_T = μ_0 + Σ β_t θ
@@ -96,8 +98,8 @@ struct RotaryGradientReference {
 
 /// dw (d × T) and dβ (T) of a Householder chain.
 struct HouseholderGradientReference {
-  Matrix<Wide> w;
-  Vector<Wide> beta;
+  Matrix<Wide> w;     ///< dw
+  Vector<Wide> beta;  ///< dβ
 };
 
 /// Those of `householder(w, beta)`: A = I - β w wᵀ, dβ = -wᵀ dA w, dw = -β (dA + dAᵀ) w.
@@ -116,7 +118,9 @@ struct HouseholderGradientReference {
 
 /// dr (d_c × T), dΛ (d_c × m) and skew(UᵀdU) (d × d), the part of it that a basis which stays orthogonal can follow.
 struct StructuredGradientReference {
-  Matrix<Wide> positions, frequencies, basis;
+  Matrix<Wide> positions,  ///< dr
+      frequencies,         ///< dΛ
+      basis;               ///< skew(UᵀdU)
 };
 
 /// R_STR(r) = U R(Λᵀr) Uᵀ at every position; U empty is the identity.

@@ -8,13 +8,15 @@ namespace SYMPOW_NAMESPACE::verify {
 
 /// Gradients of Σ dY∘Y + ⟨[dS_T; dZ_T], [S_T; Z_T]⟩ in everything that a call is made of.
 struct GradientReference {
-  Matrix<Wide> Q = {}, K = {}, V = {};  ///< dQ, dK, dV
-  Wide scale = 0;                       ///< d scale
-  Matrix<Wide> initial = {};            ///< [dS_0; dZ_0], empty without a state
-  Vector<Wide> log_gamma = {};          ///< d log γ_t; 0 under a full mask, which has no decay
+  Matrix<Wide> Q = {},          ///< dQ
+      K = {},                   ///< dK
+      V = {};                   ///< dV
+  Wide scale = 0;               ///< d scale
+  Matrix<Wide> initial = {};    ///< [dS_0; dZ_0], empty without a state
+  Vector<Wide> log_gamma = {};  ///< d log γ_t; 0 under a full mask, which has no decay
   /// dA_t as if every entry of A_t were free, and dA_0 of the frame; empty where keys stay as they are.
   std::vector<Matrix<Wide>> steps = {};
-  Matrix<Wide> frame = {};
+  Matrix<Wide> frame = {};  ///< dA_0
   /// Turning transitions: d(A_0 … A_t), t for t, all logits being (A_0 … A_i q'_i)ᵀ (A_0 … A_j k_j).
   std::vector<Matrix<Wide>> products = {};
   Matrix<Wide> coupling = {};       ///< c_ij = s_ij ∂loss/∂s_ij, T_k × T_q
