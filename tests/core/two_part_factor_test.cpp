@@ -40,8 +40,8 @@ TEST_CASE("a factor of two parts has the digits of a double", "[core]") {
     factor.add(y.data(), 0, before.data(), 50);
     for (Index i = 0; i < 50; ++i) {
       const double wanted = exact * static_cast<double>(before[i]), u = 0x1p-24 * std::abs(wanted);
-      CHECK(std::abs(static_cast<double>(x[i]) - wanted) <= 1.01 * u);
-      CHECK(std::abs(static_cast<double>(y[i]) - wanted) <= 2.01 * u);
+      for (const float product : {x[i], y[i]})  // two roundings, one of them fused on some processors
+        CHECK(std::abs(static_cast<double>(product) - wanted) <= 2.01 * u);
     }
   }
 }

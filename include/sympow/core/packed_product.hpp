@@ -27,7 +27,7 @@ using Eigen::internal::PacketBlock, Eigen::internal::ptranspose;
 using Eigen::internal::padd, Eigen::internal::psub, Eigen::internal::pmul, Eigen::internal::pmadd;
 using Eigen::internal::ploadu, Eigen::internal::pstoreu, Eigen::internal::pset1;
 using Eigen::internal::pmax, Eigen::internal::predux, Eigen::internal::predux_max;
-/// The larger of two, a where b is no number: as Eigen's own on x86, and not on ARM, which takes the one that is none.
+/// The larger of two, a where b is no number: as Eigen's own on x86, not on ARM, which takes the one that is none.
 template <class Packet>
 [[gnu::always_inline]] inline Packet larger(const Packet& a, const Packet& b) {
   return a < b ? b : a;
