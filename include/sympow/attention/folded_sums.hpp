@@ -190,7 +190,7 @@ struct FoldedSums {
         forgetting(feature, S.cols(), memory, empty() ? 0 : weight_of(owed, exponent() - next_exponent), log_channels);
     for_feature_panels(feature, memory.panels, m + n <= few_columns ? 0 : fold_width(m + n), tail.vectors, own.vectors,
                        [&](Index first, const Entries<Scalar>& features) {
-                         const auto normaliser = ColumnView<Scalar>(Z).segment(first, features.cols());
+                         auto normaliser = ColumnView<Scalar>(Z).segment(first, features.cols());
                          change_columns(first, features.cols(), halved_columns, memory.columns,
                                         [&](Index begin, MatrixView<Scalar> some) {
                                           forget(decay, begin, some, normaliser.segment(begin - first, some.cols()));

@@ -58,7 +58,7 @@ class CompensatedSums {
   /// by its upper halves.
   template <class Features>
   void add_read(const ColumnsRead<Scalar>& S, ColumnView<const Scalar> Z, const Features& features) {
-    const auto numerators = partial_(e_, n_).middleCols(first_, count_);
+    auto numerators = partial_(e_, n_).middleCols(first_, count_);
     if (S.halves == nullptr)
       add(numerators, S.whole, features.transpose());
     else
