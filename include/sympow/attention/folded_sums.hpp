@@ -2,20 +2,12 @@
 #pragma once
 
 #include <sympow/attention/feature_panels.hpp>
+#include <sympow/attention/forgetting.hpp>
 #include <sympow/attention/keys.hpp>
+#include <sympow/attention/stored_sums.hpp>
 #include <sympow/attention/tail.hpp>
-#include <sympow/core/halved_matrix.hpp>
-#include <sympow/core/two_part_factor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
-
-inline constexpr Index halved_columns = 24;  // of numbers in halves that are made whole at a time, in the first cache
-
-/// What every entry of S and Z is multiplied by when a decay goes into them.
-struct Forgetting {
-  double factor;                         ///< of all, that of the slowest channel included
-  ColumnView<const double> of_channels;  ///< of each entry, D; empty where the channels agree
-};
 
 /// Memory for folds.
 template <class Scalar>
@@ -44,9 +36,11 @@ struct FoldMemory {
 /// puts into them. Source of the running exponent L ← max(L + log2 γ, log2 (b_j ‖φ(k_j)‖)): L = -∞ is empty, and never
 /// comes from -∞ - (-∞).
 template <class Scalar>
-struct FoldedSums {
-  Matrix<Scalar> S;             ///< 0 × D where its numbers lie in halves
-  HalvedMatrix<Scalar> halves;  ///< then these, else empty
+struct FoldedSums : StoredSums<Scalar> {
+  using StoredSums<Scalar>::S, StoredSums<Scalar>::halves, StoredSums<Scalar>::is_halved,
+      StoredSums<Scalar>::value_rows, StoredSums<Scalar>::make_whole, StoredSums<Scalar>::change_columns,
+      StoredSums<Scalar>::columns;
+
   Vector<Scalar> Z;
   double A = 0, L = no_weight;
   Eigen::VectorXd channel_weights;  ///< A_c = Σ_j b_j |k̂_cj|^P by channel, empty before channels decayed by themselves
@@ -54,49 +48,9 @@ struct FoldedSums {
   Eigen::VectorXd log_channels;
   bool channels_decay = false;  ///< whether any of these is not 0
 
-  FoldedSums(Index e, Index dimension, Index d) {
-    S.setZero(e, dimension);
+  FoldedSums(Index e, Index dimension, Index d) : StoredSums<Scalar>(e, dimension) {
     Z.setZero(dimension);
     log_channels.setZero(d);
-  }
-
-  /// e.
-  [[nodiscard]] Index value_rows() const { return is_halved() ? halves.rows() : S.rows(); }
-  /// Whether queries read S by its upper halves.
-  [[nodiscard]] bool is_halved() const { return !halves.empty(); }
-  /// Lays the numbers of S into halves, or makes them whole; the same numbers, which stay where memory ends.
-  void halve() {
-    if (is_halved() || S.cols() == 0) return;
-    HalvedMatrix<Scalar> made(S.rows(), S.cols());
-    made.set(0, S);
-    halves = std::move(made);
-    S = Matrix<Scalar>(0, S.cols());
-  }
-  void make_whole() {
-    if (!is_halved()) return;
-    Matrix<Scalar> made(halves.rows(), halves.cols());
-    halves.get(0, made);
-    S.swap(made);
-    halves = {};
-  }
-  /// f(begin, columns) of S, which f may change: all of them at once, or up to so many where they lie in halves.
-  template <class F>
-  void change_columns(Index first, Index size, Index at_once, Panel<Scalar>& memory, const F& f) {
-    if (!is_halved()) return f(first, MatrixView<Scalar>(S).middleCols(first, size));
-    for (Index begin = first, n = 0; begin < first + size; begin += n) {
-      n = std::min(at_once, first + size - begin);
-      const auto columns = memory(halves.rows(), n);
-      halves.get(begin, columns);
-      f(begin, columns);
-      halves.set(begin, columns);
-    }
-  }
-  /// Some columns of S, up to `halved_columns` of them unless it is whole.
-  [[nodiscard]] MatrixView<const Scalar> columns(Index first, Index size, Panel<Scalar>& memory) const {
-    if (!is_halved()) return MatrixView<const Scalar>(S).middleCols(first, size);
-    const auto columns = memory(halves.rows(), size);
-    halves.get(first, columns);
-    return columns;
   }
 
   /// M.
@@ -157,15 +111,6 @@ struct FoldedSums {
     return {factor, {monomials.data(), monomials.rows()}};
   }
 
-  /// Some columns of S and entries of Z, from the first on, forget.
-  static void forget(const Forgetting& decay, Index first, MatrixView<Scalar> S, ColumnView<Scalar> Z) {
-    if (decay.of_channels.size() == 0 && decay.factor == 1) return;
-    for_factors(decay, first, S.cols(), [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
-      factor.multiply(S.data() + (begin - first) * S.rows(), n * S.rows());
-      factor.multiply(Z.data() + (begin - first), n);
-    });
-  }
-
   /// What is owed goes into the sums, and then keys do: those of a tail, which decay by e^since_tail on their way, and
   /// a segment's own.
   ///
@@ -186,14 +131,15 @@ struct FoldedSums {
     auto weighted = memory.weighted(value_rows(), m + n);
     scale_columns<Scalar>(tail.values, weights.head(m), weighted.leftCols(m));
     scale_columns<Scalar>(own.values, weights.tail(n), weighted.rightCols(n));
-    const auto decay =
+    const Forgetting decay =
         forgetting(feature, S.cols(), memory, empty() ? 0 : weight_of(owed, exponent() - next_exponent), log_channels);
     for_feature_panels(feature, memory.panels, m + n <= few_columns ? 0 : fold_width(m + n), tail.vectors, own.vectors,
                        [&](Index first, const Entries<Scalar>& features) {
                          auto normaliser = ColumnView<Scalar>(Z).segment(first, features.cols());
                          change_columns(first, features.cols(), halved_columns, memory.columns,
                                         [&](Index begin, MatrixView<Scalar> some) {
-                                          forget(decay, begin, some, normaliser.segment(begin - first, some.cols()));
+                                          decay.multiply<Scalar>(begin, some,
+                                                                 normaliser.segment(begin - first, some.cols()));
                                           add_product(some, weighted, features.middleCols(begin - first, some.cols()));
                                         });
                          add_product(normaliser, features.transpose(), weights);
@@ -228,13 +174,13 @@ struct FoldedSums {
     if (of_before == no_weight) return;
     const double next = std::max(L, of_before), next_exponent = std::ceil(next);
     const double own = empty() ? 0 : std::exp2(exponent() - next_exponent);
-    const auto forgotten =
+    const Forgetting forgotten =
         forgetting(feature, S.cols(), memory, weight_of(decay, before.exponent() - next_exponent), log_a);
     const auto own_factor = static_cast<Scalar>(own);
     for_some(is_halved() || before.is_halved() ? halved_columns : S.cols(), [&](Index some, Index count) {
       const MatrixView<const Scalar> theirs = before.columns(some, count, memory.columns_before);
       change_columns(some, count, count, memory.columns, [&](Index, MatrixView<Scalar> ours) {
-        for_factors(forgotten, some, count, [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
+        forgotten.for_factors<Scalar>(some, count, [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
           const Index at = (begin - some) * ours.rows();
           factor.add(ours.data() + at, own_factor, theirs.data() + at, n * ours.rows());
           factor.add(Z.data() + begin, own_factor, before.Z.data() + begin, n);
@@ -247,8 +193,8 @@ struct FoldedSums {
   }
 
   /// 2^M times S or Z.
-  template <class Part>
-  [[nodiscard]] Part unscaled(Part FoldedSums::* part) {
+  template <class Part, class Class>
+  [[nodiscard]] Part unscaled(Part Class::* part) {
     make_whole();
     Part& x = this->*part;
     for (Index n = 0; n < x.size(); ++n) x.data()[n] = times_power_of_two(x.data()[n], empty() ? 0 : exponent());
@@ -274,12 +220,6 @@ struct FoldedSums {
   template <class Function>
   void for_some(Index at_once, const Function& f) const {
     for (Index first = 0; first < S.cols(); first += at_once) f(first, std::min(at_once, S.cols() - first));
-  }
-  // f(factor, begin, n) for columns that have a factor in common.
-  template <class Function>
-  static void for_factors(const Forgetting& decay, Index first, Index size, const Function& f) {
-    if (decay.of_channels.size() == 0) return f(TwoPartFactor<Scalar>(decay.factor), first, size);
-    for (Index i = first; i < first + size; ++i) f(TwoPartFactor<Scalar>(decay.of_channels[i]), i, Index(1));
   }
   // Those of both where one of them counts by channel; the other's are A at most.
   template <int degree>

@@ -224,7 +224,7 @@ class ChunkAdjoint : protected SegmentAdjoint<Scalar, F> {
             add_product(values, S, of_keys.transpose());
           }
           if (action_ == KeyAction::mix) mixed_.pull(loader_.segment(), H_);
-          FoldedSums<Scalar>::forget(decay, first, S, Z);
+          decay.multiply<Scalar>(first, S, Z);
           add_product(S, G, of_rows);
           add_product(Z, of_rows.transpose(), last);
         });
