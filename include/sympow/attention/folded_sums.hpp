@@ -140,6 +140,7 @@ struct FoldedSums : StoredSums<Scalar> {
                                         [&](Index begin, MatrixView<Scalar> some) {
                                           decay.multiply<Scalar>(begin, some,
                                                                  normaliser.segment(begin - first, some.cols()));
+                                          if (features.rows() == 0) return;  // what is empty has no memory
                                           add_product(some, weighted, features.middleCols(begin - first, some.cols()));
                                         });
                          add_product(normaliser, features.transpose(), weights);
