@@ -15,7 +15,7 @@ struct FoldMemory {
   PanelMemory<Scalar> panels;
   Panel<double> channels, monomials;
   Panel<Scalar> weights, weighted;
-  Panel<Scalar> columns, columns_before;  ///< e × `halved_columns`, of a state whose numbers lie in halves
+  Panel<Scalar> columns, columns_before;  ///< of S, where its numbers lie in halves
 
   /// Memory for so many keys, and D entries of φ.
   template <class F>
@@ -23,7 +23,6 @@ struct FoldMemory {
     panels.template reserve<F>(rows, keys);
     panels.features(dimension, std::min(few_columns, keys));
     weights(keys), weighted(value_rows, keys);
-    columns(value_rows, halved_columns);
     if (channels_decay) channels(rows, 2), monomials(dimension, 2);
   }
 };

@@ -3,25 +3,13 @@
 
 #include <cstring>
 
-#include <sympow/core/packed_product.hpp>
-#include <sympow/core/power_of_two.hpp>
+#include <sympow/core/packet_of_bits.hpp>
 #include <sympow/core/view.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
-
-/// Numbers of a packet's size as whole numbers.
-template <class Scalar, class Word = Bits<Scalar>>
-struct PacketOfBits {
-  using type [[gnu::vector_size(sizeof(packets::Packet<Scalar>))]] = Word;
-};
-template <class Scalar, class Word>
-  requires(packets::lanes<Scalar> == 1)
-struct PacketOfBits<Scalar, Word> {
-  using type = Word;
-};
 
 /// The upper halves of numbers: of two packets, one below the other, each pair of numbers in one word.
 template <class Scalar>

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include <sympow/core/packed_product.hpp>
-#include <sympow/core/power_of_two.hpp>
+#include <sympow/core/packet_of_bits.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -109,12 +108,8 @@ class PackedExponential {
 #pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
   // The bits of every number, moved from the end of the fraction into the exponent.
   static Packet exponents(const Packet& y) {
-    if constexpr (lanes == 1) {
-      return std::bit_cast<Packet>(std::bit_cast<Bits<Scalar>>(y) << bits_of_fraction<Scalar>);
-    } else {
-      using Integers [[gnu::vector_size(sizeof(Packet))]] = Bits<Scalar>;
-      return std::bit_cast<Packet>(std::bit_cast<Integers>(y) << bits_of_fraction<Scalar>);
-    }
+    using Words = typename PacketOfBits<Scalar>::type;
+    return std::bit_cast<Packet>(Words(std::bit_cast<Words>(y) << bits_of_fraction<Scalar>));
   }
 #pragma GCC diagnostic pop
   [[gnu::always_inline]] static Packet exp2(Packet x) {

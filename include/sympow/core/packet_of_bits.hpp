@@ -1,0 +1,25 @@
+// Packets by their bits.
+#pragma once
+
+#include <sympow/core/packed_product.hpp>
+#include <sympow/core/power_of_two.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
+
+/// A packet's bits as whole numbers, for operators.
+template <class Scalar, class Word = Bits<Scalar>>
+struct PacketOfBits {
+  using type [[gnu::vector_size(sizeof(packets::Packet<Scalar>))]] = Word;
+};
+template <class Scalar, class Word>
+  requires(packets::lanes<Scalar> == 1)
+struct PacketOfBits<Scalar, Word> {
+  using type = Word;
+};
+
+#pragma GCC diagnostic pop
+
+}  // namespace SYMPOW_NAMESPACE::detail
