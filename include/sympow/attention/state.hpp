@@ -130,8 +130,8 @@ class State {
   /// are. S itself stays as it is: its two halves lie apart, and a decoded token moves half the bytes. Rows of S are
   /// filled up to a multiple of two registers, 32 floats with AVX-512: other e gain less, and need memory for these.
   /// Sums S φ(q) are off by 2^-8 Σ_n |S_n φ_n(q)| more (2^-21 in double), before they are divided. Sums that are
-  /// themselves kept in bf16 would stagnate: a token of 2^-9 of them leaves no trace. Gradients are those at S as it is.
-  /// Costs a copy of S. Where memory ends the state is as it was.
+  /// themselves kept in bf16 would stagnate: a token of 2^-9 of them leaves no trace. Gradients are those at S as it
+  /// is. Costs a copy of S. Where memory ends the state is as it was.
   void round_reads(bool rounds = true) { rounds ? content_.sums.halve() : content_.sums.make_whole(); }
   /// Whether they do.
   [[nodiscard]] bool rounds_reads() const { return content_.sums.is_halved(); }
@@ -146,7 +146,7 @@ class State {
 
   /// Bytes of S, Z and the tail.
   [[nodiscard]] Index bytes() const {
-    return ((value_dimension() + 1) * content_.sums.S.cols() + tail() * (d_ + value_dimension())) *
+    return (content_.sums.size() + content_.sums.Z.size() + tail() * (d_ + value_dimension())) *
                static_cast<Index>(sizeof(S)) +
            2 * tail() * static_cast<Index>(sizeof(double));
   }

@@ -20,6 +20,8 @@ struct StoredSums {
 
   /// e.
   [[nodiscard]] Index value_rows() const { return is_halved() ? halves.rows() : S.rows(); }
+  /// Numbers that S takes the memory of.
+  [[nodiscard]] Index size() const { return is_halved() ? halves.size() : S.size(); }
   /// Whether queries read S by its upper halves.
   [[nodiscard]] bool is_halved() const { return !halves.empty(); }
   /// Lays the numbers of S into halves, or makes them whole; the same numbers, which stay where memory ends.

@@ -66,6 +66,8 @@ class HalvedMatrix {
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index cols() const { return upper_.cols(); }
   [[nodiscard]] bool empty() const { return upper_.cols() == 0; }
+  /// Numbers that its memory could hold, what fills rows up included.
+  [[nodiscard]] Index size() const { return upper_.size() + lower_.size(); }
   void set_zero() {
     upper_.setZero();
     lower_.setZero();
