@@ -156,12 +156,12 @@ TEST_CASE("gates of 0 empty a state that reads rounded, numbers that are none in
 
 TEST_CASE("a long head by segments goes on reading rounded", "[attention]") {
   Random random(15);
-  constexpr Index d = 32, T = 16384;  // the least work that goes through a scan
-  const Tokens tokens = sequence(random, d, d, T, Gates::slow);
+  constexpr Index width = 32, T = 16384;  // the least work that goes through a scan
+  const Tokens tokens = sequence(random, width, width, T, Gates::slow);
   const auto after = [&](bool rounds, int threads) {
-    std::vector<State<float, SymmetricPower<2>>> states(1, State<float, SymmetricPower<2>>(d, d));
+    std::vector<State<float, SymmetricPower<2>>> states(1, State<float, SymmetricPower<2>>(width, width));
     states.front().round_reads(rounds);
-    Matrix<float> Q = tokens.Q.cast<float>(), K = tokens.K.cast<float>(), V = tokens.V.cast<float>(), Y(d, T);
+    Matrix<float> Q = tokens.Q.cast<float>(), K = tokens.K.cast<float>(), V = tokens.V.cast<float>(), Y(width, T);
     const auto view = [&](Matrix<float>& x) { return Heads<float>::bhtd(x.data(), 1, 1, T, x.rows()); };
     Workspaces<float> workspaces;
     attend<Unnormalized>(SymmetricPower<2>{}, decay(tokens.log_gamma), view(Q), view(K), view(V), states, view(Y),
