@@ -2,7 +2,8 @@
 #
 # Without SOURCE all headers are parsed, once for all such programs, into the file PARSED.gch.
 # The first line of SOURCE is "// expect: <sentence>". With SYMPOW_CONTROL defined the program must compile, so that it
-# cannot fail for another reason; without, the compiler must refuse it with that sentence among its messages.
+# cannot fail for another reason; without, the compiler must refuse it with that sentence among its messages, and in the
+# first of them if FIRST says how it stops there.
 cmake_minimum_required(VERSION 3.25)
 
 set(ENV{LC_ALL} C.UTF-8)  # messages in English
@@ -27,7 +28,7 @@ if(failed)
   message(FATAL_ERROR "${SOURCE} must compile with SYMPOW_CONTROL defined, and does not:\n${messages}")
 endif()
 
-execute_process(COMMAND ${compile} ${SOURCE} RESULT_VARIABLE failed ERROR_VARIABLE messages)
+execute_process(COMMAND ${compile} ${FIRST} ${SOURCE} RESULT_VARIABLE failed ERROR_VARIABLE messages)
 if(NOT failed)
   message(FATAL_ERROR "${SOURCE} compiles, but must not; expected: ${sentence}")
 endif()

@@ -83,8 +83,8 @@ class State {
   State(Index d, Index e, Index tail = default_tail, Frame frame = {}) : State(F{}, d, e, tail, std::move(frame)) {}
   /// The same for a feature map that has parameters.
   State(F feature, Index d, Index e, Index tail = default_tail, Frame frame = {})
-      : feature_(std::move(feature)),
-        d_(checked(feature_, d, e, tail)),
+      : d_(checked(feature, d, e, tail)),
+        feature_(std::move(feature)),
         content_{{e, feature_.dimension(d), d}, {d, e, tail}} {
     content_.frames.end = std::move(frame);
     content_.frames.start = content_.frames.end;
@@ -185,8 +185,8 @@ class State {
     return std::move(copy.content_.sums);
   }
 
-  F feature_;
   Index d_;
+  F feature_;
   detail::StateContent<S> content_;
 };
 template <FiniteFeatureMap F, class... Sizes>

@@ -6,20 +6,6 @@
 #include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
-namespace detail {
-
-/// The gradient of a transition, empty where it has none.
-template <class A>
-struct GradientOf {
-  struct type {};
-};
-template <class A>
-  requires requires { typename A::Gradient; }
-struct GradientOf<A> {
-  using type = typename A::Gradient;
-};
-
-}  // namespace detail
 
 /// A_i = A'_i A''_i for two transitions that commute because at most one of them acts in key space.
 template <Transition Left, Transition Right>

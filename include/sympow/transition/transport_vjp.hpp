@@ -84,6 +84,17 @@ concept HasVjp = requires(const A& a, typename A::Gradient& g, Frame& frame, Seg
   a.template pull_vjp<S>(s, X, X, unit, g);
 };
 
+/// The gradient of a transition, empty where it has none.
+template <class A>
+struct GradientOf {
+  struct type {};
+};
+template <class A>
+  requires requires { typename A::Gradient; }
+struct GradientOf<A> {
+  using type = typename A::Gradient;
+};
+
 /// One whose tokens go back on several threads:
 ///
 ///     A part(Segment s) const;                            of some tokens
