@@ -91,14 +91,14 @@ struct Times {
 
 /// A million fused multiply-adds of packets that never leave the registers: what a core can do at most.
 class FmaPeak {
-  using Packet = Eigen::internal::packet_traits<float>::type;
+  using Packet = detail::packets::Packet<float>;
   static constexpr int chains = 12, steps = 1000000 / chains;
 
  public:
-  static constexpr double operations = 2. * chains * steps * Eigen::internal::unpacket_traits<Packet>::size;
+  static constexpr double operations = 2. * chains * steps * detail::packets::lanes<float>;
 
   void operator()() {
-    using Eigen::internal::pmadd, Eigen::internal::pset1;
+    using detail::packets::pmadd, detail::packets::pset1;
     const Packet a = pset1<Packet>(factor_), b = pset1<Packet>(1e-3f);
     Packet x[chains];
     for (Packet& chain : x) chain = b;
@@ -106,7 +106,7 @@ class FmaPeak {
 #pragma GCC unroll 12
       for (Packet& chain : x) chain = pmadd(chain, a, b);
     }
-    for (Packet& chain : x) factor_ += 1e-9f * Eigen::internal::predux(chain);
+    for (Packet& chain : x) factor_ += 1e-9f * detail::packets::predux(chain);
     benchmark::DoNotOptimize(factor_);
   }
 

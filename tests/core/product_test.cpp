@@ -79,6 +79,20 @@ TEST_CASE("sums of equal terms are off by a few roundings, however many there ar
       }
 }
 
+// Each term that is left is less than half of what the sum of the packets can show; together they are more.
+TEST_CASE("what is left of a row behind its packets is a sum of its own", "[core]") {
+  constexpr int lanes = detail::packets::lanes<float>;
+  const float step = std::numeric_limits<float>::epsilon() * lanes;
+  for (const Index rows : {1, lanes, lanes + 1}) {
+    Matrix<float> A = Matrix<float>::Ones(2 * lanes - 1, rows), c(rows, 1);
+    A.bottomRows(lanes - 1).setConstant(.45f * step);
+    detail::set_product(c, A.transpose(), Matrix<float>::Ones(2 * lanes - 1, 1).eval());
+    const double exact = lanes + (lanes - 1) * .45 * static_cast<double>(step);
+    CAPTURE(rows);
+    CHECK((c.cast<double>().array() - exact).abs().maxCoeff() <= .6 * static_cast<double>(step));
+  }
+}
+
 TEST_CASE("a product enters what is there in one addition", "[core]") {
   // Half a unit in the last place of 2^24 at a time is lost; all 64 together are not.
   for (const Index rows : {1, 5}) {

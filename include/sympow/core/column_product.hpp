@@ -140,9 +140,10 @@ class ColumnProduct {
         terms[i] = pmadd(ploadu<Packet>(A.data + i * A.down + k), factors, terms[i]);
       });
     }
-    unrolled<rows>([&](auto i) { sums[i] = predux(terms[i]); });
-    for (Index k = whole; k < depth; ++k)
+    for (Index i = 0; i < rows; ++i) sums[i] = Scalar(0);
+    for (Index k = whole; k < depth; ++k)  // less than a packet: a short sum of their own
       for (Index i = 0; i < rows; ++i) sums[i] += A.data[i * A.down + k] * b[i * next + k];
+    unrolled<rows>([&](auto i) { sums[i] += predux(terms[i]); });
   }
 
   // Rows of A that fill so many packets, the last of them perhaps not whole, times a column. Eight short sums at a time
