@@ -1,6 +1,7 @@
 // Batches of heads: each head is what it is alone, and the ways in which batches are known to fail, one test each.
 // Offsets that decrease and more than 2^31 elements stand with the views, equal results on any number of threads with
 // the threads.
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -230,6 +231,39 @@ TEST_CASE("states are values in any container, dropped where there are none", "[
   attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
          options);
   REQUIRE(batch.Y.data == expected);
+}
+
+TEST_CASE("a state in two places of a batch is refused, states in any order are not", "[attention]") {
+  RandomBatch<double> batch(Order::packed, {12, 30}, 2, 2, 10);
+  auto expected = batch.fresh_states<Power>(), states = expected;
+  run(batch, batch.transitions(), expected, Form::chunked);
+  const auto rows = batch.Y.data;
+  Workspaces<double> workspaces;
+  const BatchOptions options{.form = Form::chunked, .head = {.scale = .5, .chunk = chunk}};
+  std::array<std::size_t, 4> slots{};  // of the states, by the place in the call
+  const auto call = [&] {
+    attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
+           slots | std::views::transform([&](std::size_t n) -> auto& { return states[n]; }), batch.Y.heads(),
+           workspaces, options);
+  };
+  for (slots = {0, 1, 2, 3};;) {
+    states = batch.fresh_states<Power>();
+    call();
+    REQUIRE(batch.Y.data == rows);
+    for (std::size_t n = 0; n < 4; ++n) REQUIRE(same_bits(states[slots[n]], expected[n]));
+    if (!std::next_permutation(slots.begin(), slots.end())) break;
+  }
+  for (std::size_t i = 0; i < 4; ++i)
+    for (std::size_t j = i + 1; j < 4; ++j) {
+      slots = {3, 1, 0, 2};
+      slots[j] = slots[i];
+      const std::string text =
+          "states: number " + std::to_string(j) + " is the same object as number " + std::to_string(i);
+      check_untouched(batch, states, [&] {
+        REQUIRE_THROWS_AS(call(), InvalidArgument);
+        REQUIRE_THROWS_WITH(call(), contains(text));
+      });
+    }
 }
 
 TEST_CASE("what has the attention form only runs in it and says so otherwise", "[attention]") {

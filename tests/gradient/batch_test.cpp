@@ -275,6 +275,10 @@ TEST_CASE("mistaken calls of gradients are refused, and say what is wrong with w
   adjoints.resize(8, Gradient(d, e));
   REQUIRE_THROWS_WITH(x.run(states, adjoints, {.form = Form::attention}, false),
                       contains("the attention form has no states"));
+  auto twice = std::views::iota(std::size_t{0}, std::size_t{8}) |
+               std::views::transform([&](std::size_t n) -> auto& { return adjoints[n == 6 ? 2 : n]; });
+  REQUIRE_THROWS_WITH(x.run(states, twice, {}, false),
+                      contains("gradients of states: number 6 is the same object as number 2"));
   states.resize(5, state);
   REQUIRE_THROWS_WITH(x.run(states, adjoints, {}, false), contains("number of states is 5"));
   BatchData<double> few(Order::bthd, {30, 17}, H - 1, d, 0);

@@ -128,6 +128,7 @@ void run_batch(const F& feature, const Transitions& given, BatchCall<Scalar> cal
     else if (given_states != B * call.Q.heads())
       raise<ShapeMismatch>("number of states is ", given_states, ", must be ", B * call.Q.heads(),
                            " (one a sequence and query head) or ", of_keys, " (one a sequence and key head)");
+    check_distinct("states", states);
   }
   const auto transition_of = transitions_of(given, B, call.groups(), call.group);
   using A = std::remove_cvref_t<decltype(transition_of(0))>;

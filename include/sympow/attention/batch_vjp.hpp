@@ -92,6 +92,7 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
       raise<ShapeMismatch>("number of states is ", count, ", must be ", of_queries,
                            " (one a sequence and query head) or ", of_keys, " (one a sequence and key head)");
     check_size("number of states' gradients", std::ranges::ssize(states.adjoints), count, "that of the states");
+    check_distinct("gradients of states", states.adjoints);
     check_state_mask(call.options.head.mask);
   }
   const auto transition_of = transitions_of(given, B, call.groups(), call.group);
@@ -130,10 +131,11 @@ auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar,
   };
   BatchGradients<A> gradients;
   auto adjoints = [&] {  // copies, which take the place of those given if nothing fails
-    if constexpr (keeps_states)
-      return std::vector<StateGradient<Scalar, F>>(std::ranges::begin(states.adjoints),
-                                                   std::ranges::end(states.adjoints));
-    else
+    if constexpr (keeps_states) {
+      std::vector<StateGradient<Scalar, F>> copies;
+      for (const auto& adjoint : states.adjoints) copies.push_back(adjoint);
+      return copies;
+    } else
       return NoStates{};
   }();
   Index all_tokens = 0;

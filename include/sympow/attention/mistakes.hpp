@@ -130,7 +130,8 @@ struct BatchMistakes {
                   "one: Heads<float>::bthd(data, B, T, H, d), or its bhtd or packed");
     static_assert(!states,
                   "before the outputs of a batch stands a container of its states, State<Scalar, Feature>, with the "
-                  "scalar type of the heads and the type of the feature map, or nothing");
+                  "scalar type of the heads and the type of the feature map, or nothing; a view of states gives "
+                  "references to them, not const ones, nor values or pointers");
     static_assert(!workspaces,
                   "after the outputs of a batch stands a variable of type Workspaces<Scalar>, with the scalar type of "
                   "the heads, or before it a ForwardPass<Scalar, Feature>; states stand before the outputs");

@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <ranges>
 #include <type_traits>
+#include <vector>
 
 #include <sympow/attention/options.hpp>
 #include <sympow/core/view.hpp>
@@ -47,6 +51,29 @@ void check_finite(const char* name, const X& x) {
     for (Index i = 0; i < x.rows(); ++i)
       if (!std::isfinite(x.coeff(i, t)))
         raise<NotFinite>(name, "(", i, ", ", t, ") is ", static_cast<double>(x.coeff(i, t)), ", must be finite");
+}
+
+/// Throws `InvalidArgument` if one thing of a range, which a call changes, stands in two places of it. Those of a
+/// container rise in memory; of others the addresses are sorted.
+template <class Range>
+void check_distinct(const char* name, Range& range) {
+  const auto first = std::ranges::begin(range);
+  const auto at = [&](Index n) -> const void* { return std::addressof(first[n]); };
+  const Index count = std::ranges::ssize(range);
+  const std::less<const void*> before;
+  Index rising = 1;
+  while (rising < count && before(at(rising - 1), at(rising))) ++rising;
+  if (rising >= count) return;
+  std::vector<const void*> sorted;
+  for (Index n = 0; n < count; ++n) sorted.push_back(at(n));
+  std::sort(sorted.begin(), sorted.end(), before);
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return;
+  Index i = 0;
+  while (at(i) != *twice) ++i;
+  Index j = i + 1;
+  while (at(j) != *twice) ++j;
+  raise<InvalidArgument>(name, ": number ", j, " is the same object as number ", i, ", must be another one");
 }
 
 /// Tokens that a call goes over: those of its keys and those at which its queries stand.
