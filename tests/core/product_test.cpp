@@ -153,3 +153,20 @@ TEMPLATE_TEST_CASE("a column has the same bits alone, among few and among many",
       }
     }
 }
+
+TEMPLATE_TEST_CASE("a row has the same bits alone, among few and among many", "[core]", float, double) {
+  Random random(6);
+  for (const Index depth : {1, 2, 3, 5, 7, 15, 16, 17, 33, 100, 255, 257, 300}) {
+    const Matrix<TestType> A = random.matrix<TestType>(depth, 37);  // rows side by side
+    const Vector<TestType> b = random.matrix<TestType>(depth, 1);
+    Vector<TestType> all(37);
+    detail::set_product(all, A.transpose(), b);
+    for (const Index n : {1, 2, 3, 4, 7, 8, 9, 16, 36})
+      for (const Index first : {Index(0), 37 - n}) {
+        Vector<TestType> some(n);
+        detail::set_product(some, A.middleCols(first, n).transpose(), b);
+        CAPTURE(depth, n, first);
+        CHECK(some == all.segment(first, n));
+      }
+  }
+}

@@ -20,13 +20,14 @@ struct Backward {
 // What a head gives from the state before it and a loss on rows, and on the state behind it.
 template <class F, class TransitionOf>
 auto backward(LongHead<double>& x, const F& feature, const TransitionOf& transition_of, const Eigen::MatrixXd& dY,
-              bool with_loss, int threads, bool by_scan) {
+              bool with_loss, int threads, bool by_scan, bool rounds = false) {
   using Head = LongHead<double>;
   const Segment first{0, Head::before}, rest{Head::before, T};
   const auto A = transition_of(rest);
   std::vector<State<double, F>> states(1, State<double, F>(feature, Head::d, Head::e));
   static_cast<void>(chunked(feature, transition_of(first), x.Q.leftCols(first.size), x.K.leftCols(first.size),
                             x.V.leftCols(first.size), states[0]));
+  states[0].round_reads(rounds);
   Random random(4);
   const Index D = feature.dimension(Head::d);
   std::vector<StateGradient<double, F>> adjoints(1, StateGradient<double, F>(feature, Head::d, Head::e));
@@ -98,6 +99,10 @@ TEST_CASE("a long head goes back by segments: its gradients, and the same bits o
             CHECK((many.*part == found.*part));
           CHECK(many.scale == found.scale);
         }
+        const auto rounds = all_of(backward(x, feature, transition_of, dY, with_loss, 1, true, true));
+        for (const auto part : {&Found::Q, &Found::K, &Found::V, &Found::log_a, &Found::theta, &Found::beta, &Found::w,
+                                &Found::strengths, &Found::initial, &Found::frame})
+          CHECK((rounds.*part == found.*part));
       }
     });
   }

@@ -59,13 +59,11 @@ class ScanVjp {
     };
     begin(state);
     const bool needs_last = !content.has_gauge && A::key_action == KeyAction::turn;
-    const StateType last = walk_there(state, needs_last ? segments_ : (segments_ - 1) / every_ * every_);
+    const StateType last = walk_there(whole(state), needs_last ? segments_ : (segments_ - 1) / every_ * every_);
     if (needs_last) find_gauge(last, true);
     walk_back(content);
     content.sums = std::move(adjoint_before(0).sums);
-    StateType first = state;
-    set_tail(first, 0);
-    find_gauge(first, false);
+    find_gauge(whole(state), false);
     for (Index s = 0; s < segments_; ++s) {
       transition_.join(gradients_[at(s)], segment(s), to_.transition);
       to_.scale += scales_[at(s)];
@@ -75,6 +73,12 @@ class ScanVjp {
 
  private:
   static std::size_t at(Index n) { return static_cast<std::size_t>(n); }
+  // All of its tokens in sums that are read as they are.
+  static StateType whole(StateType state) {
+    set_tail(state, 0);
+    state.round_reads(false);
+    return state;
+  }
   [[nodiscard]] Segment segment(Index s) const { return {s * size_, std::min(size_, x_.K.cols() - s * size_)}; }
   // Window w of those that do not go beyond the end; none where there is no such window.
   [[nodiscard]] Segment window(Index w, Index end) const {
@@ -115,7 +119,6 @@ class ScanVjp {
 
   // Keeps states on the way to segment `end`, and returns that before it.
   StateType walk_there(StateType state, Index end) {
-    set_tail(state, 0);
     state.drop_key_product();
     const auto keep = [&](Index s) {
       if (s % every_ == 0) kept_.push_back(state);

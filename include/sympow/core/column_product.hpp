@@ -84,7 +84,7 @@ class ColumnProduct {
     Packet few = pset1<Packet>(Scalar(0));
     for (; k < packets; k += lanes) few = times(k, few);
     Scalar rest(0);
-    for (; k < depth; ++k) rest += a[k] * b[k];
+    for (; k < depth; ++k) rest = multiply_add(a[k], b[k], rest);
     return predux(padd(sum, few)) + rest;
   }
 
@@ -142,7 +142,7 @@ class ColumnProduct {
     }
     for (Index i = 0; i < rows; ++i) sums[i] = Scalar(0);
     for (Index k = whole; k < depth; ++k)  // less than a packet: a short sum of their own
-      for (Index i = 0; i < rows; ++i) sums[i] += A.data[i * A.down + k] * b[i * next + k];
+      for (Index i = 0; i < rows; ++i) sums[i] = multiply_add(A.data[i * A.down + k], b[i * next + k], sums[i]);
     unrolled<rows>([&](auto i) { sums[i] += predux(terms[i]); });
   }
 

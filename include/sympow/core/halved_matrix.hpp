@@ -44,8 +44,10 @@ class UpperHalves {
 };
 
 /// A matrix of numbers x = upper + lower, where upper is x rounded to the upper half of its bits: of a float a bf16,
-/// off by 2^-8 |x| at most, of a double by 2^-21 |x|. The planes are as large as the matrix, its rows filled up to a
-/// whole number of blocks. Who reads one plane moves half the bytes, and nothing is lost. What is no number stays none.
+/// off by 2^-8 |x| at most, of a double by 2^-21 |x|; of denormals by as much of the smallest normal number, and
+/// infinite from so near to the largest number on. The planes are as large as the matrix, its rows filled up to a whole
+/// number of blocks. Who reads one plane moves half the bytes, and nothing is lost. What is no number stays none,
+/// whatever its bits.
 template <class Scalar>
 class HalvedMatrix {
   using Packet = packets::Packet<Scalar>;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 
 #include <sympow/core/strided.hpp>
 
@@ -27,6 +29,14 @@ using Eigen::internal::PacketBlock, Eigen::internal::ptranspose;
 using Eigen::internal::padd, Eigen::internal::psub, Eigen::internal::pmul, Eigen::internal::pmadd;
 using Eigen::internal::ploadu, Eigen::internal::pstoreu, Eigen::internal::pset1;
 using Eigen::internal::pmax, Eigen::internal::predux, Eigen::internal::predux_max;
+/// a b + c, rounded as often as in packets; of numbers alone a compiler may choose, here and there differently.
+template <class Scalar>
+[[gnu::always_inline]] inline Scalar multiply_add(Scalar a, Scalar b, Scalar c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  if constexpr (std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>) return std::fma(a, b, c);
+#endif
+  return a * b + c;
+}
 /// The larger of two, a where b is no number: as Eigen's own on x86, not on ARM, which takes the one that is none.
 template <class Packet>
 [[gnu::always_inline]] inline Packet larger(const Packet& a, const Packet& b) {
