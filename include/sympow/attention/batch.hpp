@@ -230,8 +230,8 @@ inline namespace SYMPOW_THREADS {
 ///
 /// Threads run over sequences and heads. A head with more than a quarter of all tokens is cut into segments, whose
 /// states are merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more, 8
-/// states' worth of tokens and 10^9 operations. Results depend on shapes, on the options, on which states are empty and at
-/// e = 1 on how far values lie apart, and not on threads: they are the same bit for bit for any number of them, and
+/// states' worth of tokens and 10^9 operations. Results depend on shapes, on the options, on which states are empty and
+/// at e = 1 on how far values lie apart, and not on threads: they are the same bit for bit for any number of them, and
 /// without OpenMP.
 ///
 /// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for
