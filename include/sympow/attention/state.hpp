@@ -130,9 +130,9 @@ class State {
   /// are. S itself stays as it is: its two halves lie apart, and a decoded token moves half the bytes. Rows of S are
   /// filled up to a multiple of two registers, 32 floats with AVX-512: other e gain less, and need memory for these.
   /// Sums S φ(q) are off by 2^-8 Σ_n |S_n φ_n(q)| more (2^-21 in double), before they are divided, where |S_n| is at
-  /// least 2^-126 of the largest weight in S (2^-1022). Sums that are themselves kept in bf16 would stagnate: a token of
-  /// 2^-9 of them leaves no trace. Gradients are those at S as it is. Costs a copy of S. Where memory ends the state is
-  /// as it was.
+  /// least 2^-126 of the largest weight in S (2^-1022). Sums that are themselves kept in bf16 would stagnate: a token
+  /// of 2^-9 of them leaves no trace. Gradients are those at S as it is. Costs a copy of S. Where memory ends the state
+  /// is as it was.
   void round_reads(bool rounds = true) { rounds ? content_.sums.halve() : content_.sums.make_whole(); }
   /// Whether they do.
   [[nodiscard]] bool rounds_reads() const { return content_.sums.is_halved(); }
