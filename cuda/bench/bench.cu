@@ -1,9 +1,11 @@
 // The speed of the CUDA library beside what the device can do: a product of cuBLAS and a copy, in the same run.
 //
-//   sympow_cuda_bench [--quick] [--only TEXT] [--tokens N] [--json FILE]
+//   sympow_cuda_bench [--quick] [--order GROUPS] [--only TEXT] [--tokens N] [--limit SECONDS] [--once] [--json FILE]
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,18 +18,24 @@ using namespace sympow::cuda;
 using namespace sympow::cuda::bench;
 
 struct Options {
-  bool quick = false;       ///< the cases with a bar only, and shorter
-  std::string only;         ///< those whose name contains it
-  std::int64_t tokens = 0;  ///< no case is longer; 0: as they are
+  bool quick = false;                                      ///< only the cases with a bar, and shorter
+  std::string order = "ceilings,attention,training,decoding";  ///< the groups that run, in this order
+  std::string only;                                        ///< only cases whose name contains it
+  std::int64_t tokens = 0;                                 ///< no case is longer; 0: no limit
+  double limit = 1e9;                                      ///< seconds after which no case begins
+  bool once = false;                                       ///< one call of each case, untimed, for a profiler
   std::string json;
 };
 
 constexpr const char* usage =
-    "sympow_cuda_bench [--quick] [--only TEXT] [--tokens N] [--json FILE]\n"
-    "  --quick      only the cases that have a bar\n"
-    "  --only TEXT  only cases whose name contains TEXT\n"
-    "  --tokens N   no sequence longer than N\n"
-    "  --json FILE  what was measured, as JSON\n";
+    "sympow_cuda_bench [--quick] [--order GROUPS] [--only TEXT] [--tokens N] [--limit SECONDS] [--once] [--json FILE]\n"
+    "  --quick          only the cases that have a bar\n"
+    "  --order GROUPS   which groups run and in which order, by default ceilings,attention,training,decoding\n"
+    "  --only TEXT      only cases whose name contains TEXT\n"
+    "  --tokens N       no sequence longer than N\n"
+    "  --limit SECONDS  begin no case after that time\n"
+    "  --once           call each case once, untimed, for a profiler\n"
+    "  --json FILE      write the measurements as JSON, after every case\n";
 
 class Bench {
  public:
@@ -36,9 +44,13 @@ class Bench {
   }
 
   void ceilings() {
-    measure_copy(stream_.get(), report_.ceilings, options_.tokens > 0 ? 1 << 20 : std::size_t{1} << 30);
-    measure_product(stream_.get(), report_.ceilings, 8192);
+    if (options_.once) return;
+    const bool small = options_.tokens > 0;
+    measure_copy(stream_.get(), report_.ceilings, small ? 1 << 20 : std::size_t{1} << 30);
+    measure_l2(stream_.get(), report_.ceilings, small ? 1 << 16 : std::size_t{32} << 20, report_.device.multiprocessors);
+    measure_product(stream_.get(), report_.ceilings, small ? 64 : 8192);
     print_header(report_);
+    write();
   }
 
   void attention() {
@@ -84,6 +96,18 @@ class Bench {
     for (const Problem& p : {problem(2, 64, 1024), problem(2, 64, 8192), problem(1, 64, 65536), problem(2, 32, 65536),
                              problem(2, 128, 65536), problem(4, 16, 65536)})
       train(p, true);
+    for (int chunk : {256, 512, 2048, 4096}) {
+      Problem p = headline;
+      p.form = Form::chunked, p.chunk = chunk;
+      keep(name_of(p) + ", chunk " + std::to_string(chunk) + ", forward and backward",
+           [&](const std::string& full) { return time_training(full, p, effort(false), stream_.get()); });
+    }
+    for (const auto& [what, element] : {std::pair(", fp16", Element::fp16), std::pair(", float", Element::f32)}) {
+      Problem p = problem(2, 64, 8192);
+      p.element = element;
+      keep(name_of(p) + what + ", forward and backward",
+           [&](const std::string& full) { return time_training(full, p, effort(true), stream_.get()); });
+    }
   }
 
   void decoding() {
@@ -110,6 +134,12 @@ class Bench {
     decoding(", decode, tail 32, bf16", 32, false, false);
     p.query_heads = 32;
     decoding(", decode, tail 32, bf16, 32 query heads", 32, false, false);
+  }
+
+  /// Writes the cases so far, so that a run that is cut off leaves them.
+  void write() const {
+    if (!options_.json.empty() && !write_json(report_, options_.json))
+      throw std::runtime_error(options_.json + " cannot be written");
   }
 
  private:
@@ -155,6 +185,7 @@ class Bench {
   Effort effort(bool parts) const {
     Effort e = effort_;
     e.parts = parts;
+    e.once = options_.once;
     e.seconds = options_.quick ? .15 : .25;
     return e;
   }
@@ -163,8 +194,14 @@ class Bench {
   template <class Measure>
   const Result* keep(const std::string& name, const Measure& measure) {
     if (!options_.only.empty() && name.find(options_.only) == std::string::npos) return nullptr;
+    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() > options_.limit) {
+      report_.left_out.push_back(name);
+      return nullptr;
+    }
     report_.results.push_back(measure(name));
     print(report_.results.back(), report_.ceilings);
+    write();
+    if (options_.once) return nullptr;
     return report_.results.back().error.empty() ? &report_.results.back() : nullptr;
   }
 
@@ -182,6 +219,7 @@ class Bench {
 
   const Options& options_;
   Report& report_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   OwnedStream stream_;
   Effort effort_;
 };
@@ -195,15 +233,17 @@ int run(const Options& options) {
   Report report;
   report.device = this_device();
   Bench bench(options, report);
-  bench.ceilings();
-  bench.attention();
-  bench.training();
-  bench.decoding();
-  print(report.bars);
-  if (!options.json.empty() && !write_json(report, options.json)) {
-    std::fprintf(stderr, "sympow_cuda_bench: %s cannot be written\n", options.json.c_str());
-    return 2;
+  std::istringstream groups(options.order);
+  for (std::string group; std::getline(groups, group, ',');) {
+    if (group == "ceilings") bench.ceilings();
+    else if (group == "attention") bench.attention();
+    else if (group == "training") bench.training();
+    else if (group == "decoding") bench.decoding();
+    else throw std::invalid_argument("--order has the group " + group + ", must be of ceilings, attention, training, decoding");
   }
+  print(report.bars);
+  for (const std::string& name : report.left_out) std::printf("%s: not begun within %g s\n", name.c_str(), options.limit);
+  bench.write();
   for (const Result& r : report.results)
     if (r.failed) return 1;
   return 0;
@@ -218,6 +258,12 @@ int main(int argc, char** argv) {
     const bool more = i + 1 < argc;
     if (argument == "--quick") {
       options.quick = true;
+    } else if (argument == "--once") {
+      options.once = true;
+    } else if (argument == "--order" && more) {
+      options.order = argv[++i];
+    } else if (argument == "--limit" && more) {
+      options.limit = std::atof(argv[++i]);
     } else if (argument == "--only" && more) {
       options.only = argv[++i];
     } else if (argument == "--tokens" && more) {

@@ -18,7 +18,8 @@ namespace sympow::cuda::bench {
 struct Effort {
   double seconds = .25;  ///< of calls in a stream
   bool graph = true;     ///< the call as a graph as well
-  bool parts = false;    ///< its kernels
+  bool parts = false;    ///< its kernels, and the clock behind it
+  bool once = false;     ///< one call, untimed
   std::size_t l2_bytes = 50 << 20;
 };
 
@@ -111,6 +112,17 @@ inline void check_rows(const Problem& p, const View& rows, int channels, cudaStr
   }
 }
 
+/// Fills in the times of `call(i)`.
+template <class Call>
+void measure(Result& r, const Effort& effort, cudaStream_t stream, const Call& call) {
+  if (effort.once) return call(0);
+  r.times = time_calls(stream, call, effort.seconds);
+  if (effort.graph) r.graph_ms = time_graph(stream, call);
+  if (!effort.parts) return;
+  r.clock_ghz = clock_after(stream, call);
+  r.parts = time_parts(stream, call);
+}
+
 /// Measures `call(set, workspace)` on whole sequences, and looks at what it wrote to `written(set)`, of that many
 /// channels.
 template <class Set, class Call, class Written>
@@ -129,9 +141,7 @@ Result time_sequences(const std::string& name, const Problem& p, const Effort& e
     const Memory workspace(bytes);
     const auto timed = [&](int i) { call(sets[static_cast<std::size_t>(i) % sets.size()], workspace); };
     r.operations = operations(p, form, r.chunk), r.bytes = bytes_of_arrays(p);
-    r.times = time_calls(stream, timed, effort.seconds);
-    if (effort.graph) r.graph_ms = time_graph(stream, timed);
-    if (effort.parts) r.parts = time_parts(stream, timed);
+    measure(r, effort, stream, timed);
     check_rows(p, written(sets[0]), channels, stream);
   } catch (const NotCompiled& error) {
     r.error = error.what();
@@ -214,9 +224,7 @@ inline Result time_decoding(const std::string& name, const Problem& p, int tail_
     const double tail_tokens = static_cast<double>(p.batch * p.key_heads) * (folds ? capacity : tail_count);
     const double tail_moved = tail_tokens * (p.d + p.e) * static_cast<double>(bytes_of(p.element));
     r.bytes = bytes_of_states(p) * (folds ? 2 : 1) + tail_moved + (folds ? 0 : bytes_of_arrays(p));
-    r.times = time_calls(stream, call, effort.seconds);
-    if (effort.graph) r.graph_ms = time_graph(stream, call);
-    if (effort.parts) r.parts = time_parts(stream, call);
+    measure(r, effort, stream, call);
     check_rows(p, tokens.outputs.rows, p.e, stream);
   } catch (const NotCompiled& error) {
     r.error = error.what();

@@ -1,4 +1,4 @@
-// What this device can do at its best: a large product of cuBLAS, and a copy of memory.
+// What this device can do at its best: a large product of cuBLAS, a copy of memory, a read from the L2 cache.
 #pragma once
 
 #if SYMPOW_BENCH_CUBLAS
@@ -13,6 +13,7 @@ namespace sympow::cuda::bench {
 struct Ceilings {
   double product = 0;  ///< operations a second of n × n × n of bf16 with sums in float; 0 without cuBLAS
   double copy = 0;     ///< bytes a second, read and written
+  double l2 = 0;       ///< bytes a second that all multiprocessors read from the L2 cache
   double product_clock = 0, copy_clock = 0;  ///< GHz
 };
 
@@ -54,6 +55,32 @@ inline void measure_copy(cudaStream_t stream, Ceilings& ceilings, std::size_t by
   };
   ceilings.copy = 2. * static_cast<double>(bytes) / (time_calls(stream, copy, .3).median * 1e-3);
   ceilings.copy_clock = clock_after(stream, copy);
+}
+
+/// Each block reads all of `x`, n groups of 16 bytes, from its own place on, past the first cache.
+static __global__ void read_all(const uint4* x, std::size_t n, unsigned* sum) {
+  unsigned s = 0;
+  const std::size_t from = n / gridDim.x * blockIdx.x;
+#pragma unroll 8
+  for (std::size_t i = threadIdx.x; i < n; i += blockDim.x) {
+    const std::size_t at = from + i < n ? from + i : from + i - n;
+    const uint4 v = __ldcg(x + at);
+    s += v.x ^ v.y ^ v.z ^ v.w;
+  }
+  atomicAdd(sum, s);  // so that the reads are needed
+}
+
+/// Two blocks a multiprocessor, each of which reads the same `bytes`.
+inline void measure_l2(cudaStream_t stream, Ceilings& ceilings, std::size_t bytes, int multiprocessors) {
+  const Memory x(bytes), sum(sizeof(unsigned));
+  check(cudaMemsetAsync(x.get(), 1, bytes, stream), "memory");
+  check(cudaMemsetAsync(sum.get(), 0, sizeof(unsigned), stream), "memory");
+  const int blocks = 2 * multiprocessors;
+  const auto read = [&](int) {
+    read_all<<<blocks, 512, 0, stream>>>(static_cast<const uint4*>(x.get()), bytes / 16,
+                                         static_cast<unsigned*>(sum.get()));
+  };
+  ceilings.l2 = static_cast<double>(bytes) * blocks / (time_calls(stream, read, .1).median * 1e-3);
 }
 
 }  // namespace sympow::cuda::bench

@@ -17,6 +17,7 @@ struct Result {
   int chunk = 0;
   Times times;
   double graph_ms = 0;    ///< of the same call, as a graph; 0: not measured
+  double clock_ghz = 0;   ///< of the chip right behind the call; 0: not measured
   double operations = 0;  ///< that the form needs, see operations.hpp; 0: not counted
   double bytes = 0;       ///< that must be moved: inputs, outputs, states
   std::vector<Part> parts;
@@ -37,6 +38,7 @@ struct Report {
   Ceilings ceilings;
   std::vector<Result> results;
   std::vector<Bar> bars;
+  std::vector<std::string> left_out;  ///< cases that the limit of time left out
 };
 
 inline void print_header(const Report& report) {
@@ -44,8 +46,8 @@ inline void print_header(const Report& report) {
   const Ceilings& c = report.ceilings;
   std::printf("%s, %d multiprocessors, at most %.3f GHz, memory %.3f GHz, driver %d, runtime %d\n", d.name.c_str(),
               d.multiprocessors, d.clock_ghz, d.memory_clock_ghz, d.driver, d.runtime);
-  std::printf("product of cuBLAS %.0f TFLOP/s at %.2f GHz, copy %.0f GB/s at %.2f GHz\n\n", c.product / 1e12,
-              c.product_clock, c.copy / 1e9, c.copy_clock);
+  std::printf("product of cuBLAS %.0f TFLOP/s at %.2f GHz, copy %.0f GB/s at %.2f GHz, read from L2 %.0f GB/s\n\n",
+              c.product / 1e12, c.product_clock, c.copy / 1e9, c.copy_clock, c.l2 / 1e9);
   std::printf("%-52s %-9s %6s %9s %9s %9s %8s %6s %7s %6s\n", "", "form", "chunk", "ms", "least", "graph", "TFLOP/s",
               "of it", "GB/s", "of it");
 }
@@ -59,6 +61,7 @@ inline void print(const Result& r, const Ceilings& c) {
   std::printf("%-52s %-9s %6d %9.4f %9.4f %9.4f %8.1f %5.0f%% %7.0f %5.0f%%\n", r.name.c_str(), r.form.c_str(), r.chunk,
               r.times.median, r.times.least, r.graph_ms, flops / 1e12, c.product > 0 ? 100 * flops / c.product : 0,
               bytes / 1e9, c.copy > 0 ? 100 * bytes / c.copy : 0);
+  if (r.clock_ghz > 0) std::printf("    %-66s %9.2f GHz\n", "clock", r.clock_ghz);
   for (const Part& part : r.parts) std::printf("    %-66s %9.4f\n", part.name.c_str(), part.ms);
   std::fflush(stdout);
 }
@@ -113,7 +116,7 @@ inline std::string json(const Result& r) {
   if (!r.error.empty()) return o.text("error", r.error).str();
   o.text("form", r.form).number("chunk", r.chunk).number("ms", r.times.median).number("least_ms", r.times.least);
   o.number("host_ms", r.times.host).number("calls", r.times.calls).number("graph_ms", r.graph_ms);
-  o.number("operations", r.operations).number("bytes", r.bytes);
+  o.number("clock_ghz", r.clock_ghz).number("operations", r.operations).number("bytes", r.bytes);
   const auto part = [](const Part& p) { return Object().text("kernel", p.name).number("ms", p.ms).str(); };
   return o.raw("parts", list(r.parts, part)).str();
 }
@@ -132,6 +135,7 @@ inline bool write_json(const Report& report, const std::string& file) {
   device.number("bytes", static_cast<double>(d.bytes)).number("driver", d.driver).number("runtime", d.runtime);
   ceilings.number("product_flops", c.product).number("product_clock_ghz", c.product_clock);
   ceilings.number("copy_bytes_a_second", c.copy).number("copy_clock_ghz", c.copy_clock);
+  ceilings.number("l2_bytes_a_second", c.l2);
   all.raw("device", device.str()).raw("ceilings", ceilings.str());
   all.raw("cases", detail::list(report.results, [](const Result& r) { return detail::json(r); }));
   all.raw("bars", detail::list(report.bars, [](const Bar& b) {
@@ -143,6 +147,7 @@ inline bool write_json(const Report& report, const std::string& file) {
                 .raw("holds", b.holds() ? "true" : "false")
                 .str();
           }));
+  all.raw("left_out", detail::list(report.left_out, detail::quoted));
   std::FILE* out = std::fopen(file.c_str(), "w");
   if (!out) return false;
   const bool written = std::fprintf(out, "%s\n", all.str().c_str()) > 0;

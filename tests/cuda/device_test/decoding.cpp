@@ -24,7 +24,7 @@ struct OwnTail {
 
 /// Tokens up to `prefill` at once, then `step` at a time. The tail is folded when it has no room for more.
 void check(const std::string& what, cuda::Problem p, const Tokens& x, std::int64_t prefill, std::int64_t step) {
-  if (!is_compiled(what, p)) return;
+  if (!can_run(what, p)) return;
   const Arrays arrays(x, Layout::apart);
   arrays.set_rotary(p);
   const OwnState own(p);
@@ -98,7 +98,7 @@ void fold_in_passes(const std::string& what, const Format& format, bool rotary) 
   p.element = format.element;
   p.products = format.products;
   p.carries_state = true;
-  if (!is_compiled(what, p)) return;
+  if (!can_run(what, p)) return;
   const OwnState expected(p);
   const auto pairs = static_cast<std::size_t>(p.d / 2),
              angles = static_cast<std::size_t>(p.batch * p.key_heads) * pairs;

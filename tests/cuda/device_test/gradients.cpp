@@ -102,7 +102,7 @@ struct States {
 
 /// Gradients of all tokens in one call, or cut before token `cut`: then of two, with a state and its gradient between.
 void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout layout, std::int64_t cut = 0) {
-  if (!is_compiled(what, p)) return;
+  if (!can_run(what, p)) return;
   p.carries_state = cut > 0;
   const Arrays arrays(x, layout);
   arrays.set_rotary(p);

@@ -227,7 +227,7 @@ void check_ends() {
   cuda::Problem p;
   p.power = 2, p.d = 16, p.e = 24, p.tokens = 10;
   p.carries_state = true;
-  if (!is_compiled("ends of losses of states", p)) return;
+  if (!can_run("ends of losses of states", p)) return;
   const Array<double> theta(std::vector<double>(8, .5)), d_rates(8), d_scale(1);
   p.rates = theta.data();
   const OwnState gradient(p);
@@ -261,7 +261,7 @@ void test_losses_of_states() {
     p.carries_state = true;
     const std::string what = std::string("a loss of the state, ") + Format{p.element}.name() +
                              (halves ? ", rotary of halves" : ", rotary of neighbours");
-    if (!is_compiled(what, p)) continue;
+    if (!can_run(what, p)) continue;
     Tokens x = Tokens(p, Gates::slow, 7).turned({halves, [](int t) { return .002 * (1 + .9 * std::sin(t)); }, 0});
     for (double& v : x.values) v = std::abs(v);
     Loss(p, x, halves ? 64 : 100).check(what);

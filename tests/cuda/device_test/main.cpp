@@ -1,4 +1,4 @@
-// All functions of sympow::cuda on a GPU:  device_test [part ...]
+// All functions of sympow::cuda on a GPU:  device_test [--only TEXT] [part ...]
 //
 // Rows are compared with the definition in double, by a bound that follows from the roundings that kernels make.
 #include "parts.hpp"

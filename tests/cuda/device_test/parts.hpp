@@ -17,7 +17,10 @@ struct Part {
 };
 
 /// Runs the parts that are named, without names all, and says how long each took. Returns the status of the program.
+/// `--only TEXT` in front leaves out cases whose name does not contain TEXT.
 inline int run_parts(std::initializer_list<Part> parts, int count, char** names) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a run that is cut off leaves what it printed
+  if (count > 2 && std::strcmp(names[1], "--only") == 0) only = names[2], names += 2, count -= 2;
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess) gpus = 0;
   for (const Part& part : parts) {

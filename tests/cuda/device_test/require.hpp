@@ -10,6 +10,7 @@
 namespace sympow::test {
 
 inline int failures = 0;
+inline const char* only = "";  ///< cases whose name does not contain it are left out
 
 /// Counts what does not hold, and says what that is.
 #if defined(__GNUC__)

@@ -32,7 +32,7 @@ cuda::Problem problem_of(int power, int d) {
 
 /// Tokens 0 … split - 1 of every sequence, then the others from the state that these leave, in the same memory.
 void check_joined(const std::string& what, cuda::Problem p, const Tokens& x, std::int64_t split) {
-  if (!is_compiled(what, p)) return;
+  if (!can_run(what, p)) return;
   const Arrays arrays(x, Layout::dense);
   arrays.set_rotary(p);
   const OwnState own(p);
@@ -54,7 +54,7 @@ void check_joined(const std::string& what, cuda::Problem p, const Tokens& x, std
 void check_sums() {
   cuda::Problem p = problem_of(2, 16);
   p.batch = 1;
-  if (!is_compiled("sums of a final state", p)) return;
+  if (!can_run("sums of a final state", p)) return;
   const Tokens x(p, Gates::slow, 6);
   const Arrays arrays(x, Layout::dense);
   const OwnState own(p);
@@ -127,7 +127,7 @@ void check_arrays(int power, int d, bool is_gradient) {
   cuda::Problem p = problem_of(power, d);
   const std::string what = "arrays, P " + std::to_string(power) + ", d " + std::to_string(d) +
                            (is_gradient ? ", of a gradient" : ", of a state");
-  if (!is_compiled(what, p)) return;
+  if (!can_run(what, p)) return;
   const Array<double> rates(std::vector<double>(static_cast<std::size_t>(d / 2), 1.));
   if (!is_gradient) p.rates = rates.data();
   const auto states = static_cast<std::size_t>(p.batch * p.gate_heads), e = static_cast<std::size_t>(p.e);

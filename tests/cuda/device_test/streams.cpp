@@ -13,7 +13,7 @@ void test_streams() {
   p.query_heads = p.key_heads = p.gate_heads = 2;
   p.form = cuda::Form::chunked;
   p.chunk = 128;
-  if (!is_compiled("streams", p)) return;
+  if (!can_run("streams", p)) return;
   const Tokens x(p, Gates::slow, 9);
   const Arrays expected(x, Layout::dense);
   if (!run(p, expected.inputs(), expected.outputs(), nullptr)) return;
