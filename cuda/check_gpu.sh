@@ -1,7 +1,7 @@
 #!/bin/sh
 # What only a GPU can tell, in under six minutes, into one JSON file that is written after every step:
 #
-#   cuda/check_gpu.sh [--prebuilt FOLDER] [--json FILE] [--only STEP]... [--skip STEP]... [--small] [--build FOLDER] [-D NAME=VALUE]...
+#   cuda/check_gpu.sh [--prebuilt PATH] [--json FILE] [--only STEP]... [--skip STEP]... [--small] [--build FOLDER] [-D NAME=VALUE]...
 #
 # Steps, in this order: device, build, gradients, gradients 2, training, rows, sanitizers, counters, peers, cases. The programs are
 # built for the GPU of this machine, which takes minutes, or come from `./dev gpu-bundle`, which needs no GPU. The report goes to

@@ -15,6 +15,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -39,7 +41,7 @@ COUNTERS = {  # of Nsight Compute, by their names in the report
 def parse():
     parser = argparse.ArgumentParser(prog='check_gpu.sh', description=__doc__.splitlines()[0])
     parser.add_argument('--json', help='the report; default check_gpu.json in $OUT, or else in build')
-    parser.add_argument('--prebuilt', metavar='FOLDER', help='programs of ./dev gpu-bundle; without it they are built')
+    parser.add_argument('--prebuilt', metavar='PATH', help='a folder or an archive of ./dev gpu-bundle; without it programs are built')
     parser.add_argument('--build', metavar='FOLDER', default='build/check_gpu', help='where they are built')
     parser.add_argument('--only', metavar='STEP', action='append', help='run these steps alone')
     parser.add_argument('--skip', metavar='STEP', action='append', default=[], help='leave these steps out')
@@ -68,6 +70,10 @@ class Check:
         self.json = os.path.abspath(options.json or os.path.join(os.environ.get('OUT', 'build'), 'check_gpu.json'))
         os.makedirs(os.path.dirname(self.json), exist_ok=True)
         self.log = open(os.path.splitext(self.json)[0] + '.log', 'w', encoding='utf-8')
+        if os.path.isfile(self.folder):
+            with tarfile.open(self.folder) as archive:
+                self.folder = tempfile.mkdtemp()
+                archive.extractall(self.folder, filter='data')
         stamp = os.path.join(self.folder, 'stamp.json')
         self.report = {'device': {}, 'stamp': {}, 'steps': [], 'gradients': {}, 'benchmarks': {}, 'counters': [],
                        'peers': None, 'clocks': ''}
