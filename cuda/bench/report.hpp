@@ -57,6 +57,10 @@ inline void print(const Result& r, const Ceilings& c) {
     std::printf("%-52s %s\n", r.name.c_str(), r.error.c_str());
     return;
   }
+  if (r.times.calls == 0) {
+    std::printf("%-52s %-9s %6d called once\n", r.name.c_str(), r.form.c_str(), r.chunk);
+    return;
+  }
   const double flops = r.operations / (r.times.median * 1e-3), bytes = r.bytes / (r.times.median * 1e-3);
   std::printf("%-52s %-9s %6d %9.4f %9.4f %9.4f %8.1f %5.0f%% %7.0f %5.0f%%\n", r.name.c_str(), r.form.c_str(), r.chunk,
               r.times.median, r.times.least, r.graph_ms, flops / 1e12, c.product > 0 ? 100 * flops / c.product : 0,

@@ -176,6 +176,8 @@ class Check:
         self.report['gradients'][' '.join(arguments)] = {
             'cases': len(cases), 'worst': float(worst[1]), 'of': worst[0],
             'failed': re.findall(r'^  FAILED: (.*)', output, re.M)[:20], 'parts': re.findall(r'^\w+: [\d.]+ s$', output, re.M)}
+        if not cases:
+            return 'FAILED: no case ran'
         return self.verdict(status) or f'passed, {len(cases)} cases, worst {worst[1]} of its bound ({worst[0]})'
 
     def bench(self, limit, *arguments):
@@ -189,6 +191,8 @@ class Check:
         if os.path.exists(file):
             with open(file, encoding='utf-8') as text:
                 self.report['benchmarks'][' '.join(arguments)] = json.load(text)
+        elif status == 0:
+            status = 'nothing was measured'
         print('\n'.join(line for line in output.splitlines() if 'SHORT' in line or 'holds' in line))
         return self.verdict(status)
 
