@@ -30,7 +30,8 @@ struct Bar {
   std::string name, unit;
   double value, asked;
   bool at_most;  ///< or at least
-  bool holds() const { return at_most ? value <= asked : value >= asked; }
+  bool measured() const { return std::isfinite(value) && value > 0; }
+  bool holds() const { return measured() && (at_most ? value <= asked : value >= asked); }
 };
 
 struct Report {
@@ -74,7 +75,8 @@ inline void print(const std::vector<Bar>& bars) {
   std::printf("\n");
   for (const Bar& bar : bars)
     std::printf("%-60s %9.3f %s, asked %s %g: %s\n", bar.name.c_str(), bar.value, bar.unit.c_str(),
-                bar.at_most ? "at most" : "at least", bar.asked, bar.holds() ? "holds" : "SHORT");
+                bar.at_most ? "at most" : "at least", bar.asked,
+                !bar.measured() ? "NOT MEASURED" : bar.holds() ? "holds" : "SHORT");
 }
 
 namespace detail {

@@ -26,16 +26,21 @@ SANITIZERS = ('memcheck', 'racecheck', 'synccheck', 'initcheck')
 HEAVY = 'Update|Scan|Attention|QueryGradients|KeyGradients'
 SECTIONS = ('SpeedOfLight', 'ComputeWorkloadAnalysis', 'MemoryWorkloadAnalysis', 'MemoryWorkloadAnalysis_Tables',
             'WarpStateStats', 'SchedulerStats', 'LaunchStats', 'Occupancy')
-COUNTERS = {  # of Nsight Compute, by their names in the report
-    'cycles': r'^sm__cycles_elapsed\.max|^sm__cycles_active\.avg$',
-    'ipc': r'^sm__inst_executed\.avg\.per_cycle_active$',
-    'tensor_percent': r'^sm__(inst_executed_)?pipe_tensor.*\.avg\.pct_of_peak_sustained_active$',
-    'dram_bytes': r'^dram__bytes(_read|_write)?\.sum$|^dram__throughput',
-    'l2_bytes': r'^lts__t_(bytes|sectors)\.sum$|^lts__throughput|^l1tex__m_xbar2l1tex_read_bytes\.sum$',
-    'shared': r'bank_conflicts|^l1tex__data_pipe.*shared',
-    'stalls': r'^smsp__average_warps_issue_stalled_.*_per_issue_active|^smsp__average_warp_latency_issue_stalled_',
-    'registers': r'^launch__registers_per_thread$|^launch__occupancy_limit',
+COUNTERS = {  # of Nsight Compute, of each heavy kernel
+    'nanoseconds': 'gpu__time_duration.sum',
+    'cycles': 'sm__cycles_active.avg',
+    'instructions_a_cycle': 'sm__inst_executed.avg.per_cycle_active',
+    'tensor_percent': 'sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active',
+    'dram_read': 'dram__bytes_read.sum',
+    'dram_written': 'dram__bytes_write.sum',
+    'l2_sectors': 'lts__t_sectors.sum',
+    'l2_percent': 'lts__throughput.avg.pct_of_peak_sustained_elapsed',
+    'shared_percent': 'l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed',
+    'shared_wavefronts': 'l1tex__data_pipe_lsu_wavefronts_mem_shared.sum',
+    'bank_conflicts': 'l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum',
+    'registers': 'launch__registers_per_thread',
 }
+STALLS = re.compile(r'smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio$')
 
 
 def parse():
@@ -56,6 +61,22 @@ def text_of(*command):
         return subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ''
+
+
+def counters_of(output):
+    """The counters of each kernel, and what its warps wait for most, from the CSV that Nsight Compute prints."""
+    table = csv.DictReader(io.StringIO('\n'.join(line for line in output.splitlines() if line.startswith('"'))))
+    next(table, None)  # the units
+    kernels = []
+    for row in table:
+        number = {metric: float(value.replace(',', '')) for metric, value in row.items()
+                  if re.fullmatch(r'[\d,]+(\.\d+)?', value or '')}
+        kept = {'kernel': re.sub(r'sympow::cuda::|block::|void |entry|\(.*', '', row['Kernel Name'])}
+        kept.update((name, number[metric]) for name, metric in COUNTERS.items() if metric in number)
+        stalls = {match[1]: number[match[0]] for match in map(STALLS.match, number) if match}
+        kept['stalls'] = dict(sorted(stalls.items(), key=lambda item: -item[1])[:6])
+        kernels.append(kept)
+    return kernels
 
 
 class Skip(Exception):
@@ -218,26 +239,18 @@ class Check:
         tool = self.tool('ncu')
         if not self.report['device']:
             raise Skip('no GPU')
-        status, output = self.run(60, tool, '--csv', '--page', 'raw', '--clock-control', 'none', '--kernel-name-base', 'demangled',
+        status, output = self.run(60, tool, '--csv', '--page', 'raw', '--print-units', 'base', '--clock-control', 'none',
+                                  '--kernel-name-base', 'demangled',
                                   '-k', f'regex:({HEAVY})<', *[word for s in SECTIONS for word in ('--section', s)],
                                   self.program('sympow_cuda_bench'), '--once', '--order', 'training', '--only', f'{HEADLINE}, f')
-        lines = [line for line in output.splitlines() if line.startswith('"')]
-        rows = list(csv.DictReader(io.StringIO('\n'.join(lines))))
-        units, kernels = (rows[0], rows[1:]) if rows else ({}, [])
-        for row in kernels:
-            kept = {'kernel': re.sub(r'sympow::cuda::|block::|void |entry', '', row.get('Kernel Name', ''))[:80]}
-            for metric, value in row.items():
-                for group, pattern in COUNTERS.items():
-                    if metric and re.search(pattern, metric):
-                        kept.setdefault(group, {})[f'{metric} [{units.get(metric, "")}]'] = value
-            self.report['counters'].append(kept)
+        kernels = self.report['counters'] = counters_of(output)
         return self.verdict(status) or f'passed, {len(kernels)} kernels'
 
     def peers(self):
         if not self.report['device']:
             raise Skip('no GPU')
         file = os.path.join(os.path.dirname(self.json), 'peers.json')
-        status, output = self.run(100, sys.executable, 'cuda/bench/peers.py', '--json', file, '--limit', '90')
+        status, output = self.run(170, sys.executable, 'cuda/bench/peers.py', '--json', file, '--limit', '120')
         if os.path.exists(file):
             with open(file, encoding='utf-8') as text:
                 self.report['peers'] = json.load(text)
@@ -268,9 +281,9 @@ class Check:
                 known = f'{expected:9.3f} {ms / expected:6.2f}' if expected else ''
                 print(f'{row:44} {ms:8.4f} {known}')
         for kernel in self.report['counters']:
-            tensor = next(iter(kernel.get('tensor_percent', {}).values()), '')
-            ipc = next(iter(kernel.get('ipc', {}).values()), '')
-            print(f'{kernel["kernel"]:44} tensor {tensor} %, instructions a cycle {ipc}')
+            stalls = ', '.join(f'{name} {ratio:.1f}' for name, ratio in list(kernel['stalls'].items())[:4])
+            print(f'{kernel["kernel"]:44} tensor {kernel.get("tensor_percent", 0):4.1f} %, '
+                  f'{kernel.get("instructions_a_cycle", 0):4.2f} instructions a cycle; warps wait: {stalls}')
 
     def all(self):
         self.step('device', self.device)
@@ -291,7 +304,7 @@ class Check:
         self.step('sanitizers', self.sanitizers)
         self.step('counters', self.counters)
         self.step('peers', self.peers)
-        self.step('cases', lambda: self.bench(60, '--order', 'training,decoding,attention'))
+        self.step('cases', lambda: self.bench(60, '--order', 'ceilings,training,decoding,attention'))
         if clocks:
             os.killpg(clocks.pid, signal.SIGKILL)
             self.report['clocks'] = clocks.communicate()[0]
