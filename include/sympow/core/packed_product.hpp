@@ -45,8 +45,9 @@ template <class Packet>
 /// Keeps x in a register: where these are few, g++ would read it from memory again for every use.
 template <class Packet>
 [[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] Packet& x) {
-#if EIGEN_ARCH_i386_OR_x86_64 && EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS < 32
-  if constexpr (Eigen::internal::unpacket_traits<Packet>::size > 1) asm("" : "+x"(x));
+#if EIGEN_ARCH_i386_OR_x86_64
+  if constexpr (EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS < 32 && Eigen::internal::unpacket_traits<Packet>::size > 1)
+    asm("" : "+x"(x));
 #endif
 }
 }  // namespace packets
