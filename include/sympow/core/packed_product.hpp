@@ -42,6 +42,14 @@ template <class Packet>
 [[gnu::always_inline]] inline Packet larger(const Packet& a, const Packet& b) {
   return a < b ? b : a;
 }
+/// Keeps x in a register: where these are few, g++ would read it from memory again for every use.
+template <class Packet>
+[[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] Packet& x) {
+#if EIGEN_ARCH_i386_OR_x86_64
+  if constexpr (EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS < 32 && Eigen::internal::unpacket_traits<Packet>::size > 1)
+    asm("" : "+x"(x));
+#endif
+}
 }  // namespace packets
 
 /// Products of blocks, by packets.
@@ -49,8 +57,8 @@ template <class Scalar>
 class PanelProduct {
   using Packet = packets::Packet<Scalar>;
   static constexpr int lanes = packets::lanes<Scalar>;
-  // The sums of a tile, and their sums if there are 32 registers.
-  static constexpr int packets_of_tile = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32 ? 12 : 8;
+  // The sums of a tile: with rows and a factor they fill 16 registers, and their sums those of 32.
+  static constexpr int packets_of_tile = 12;
 
  public:
   /// C ← A B or C += A B for 1 … `panel_depth` columns of A. C has its columns or its rows side by side.
@@ -161,25 +169,31 @@ class PanelProduct {
     using namespace packets;
     Packet sums[size_of(packets * columns)], terms[size_of(packets * columns)];
     unrolled<packets * columns>([&](auto j) { sums[j] = pset1<Packet>(Scalar(0)); });
-    for (Index begin = 0; begin < depth; begin += short_sum) {
-      const Index size = std::min(short_sum, depth - begin);
-      unrolled<packets * columns>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
-      for (Index k = 0; k < size; ++k) {
-        Packet rows[size_of(packets)];
-        unrolled<packets>([&](auto i) { rows[i] = ploadu<Packet>(a + i * lanes); });
-        constexpr int each = 4, groups = (columns + each - 1) / each;
-        const Scalar* bases[size_of(groups)];  // eleven multiples of a distance do not fit the registers for addresses
-        unrolled<groups>([&](auto g) {
-          bases[g] = b + g * each * right;
-          if constexpr (columns > 6) asm("" : "+r"(bases[g]));  // or g++ goes back to the multiples
+    const auto add_terms = [&](auto is_first) __attribute__((always_inline)) {
+      Packet rows[size_of(packets)];
+      unrolled<packets>([&](auto i) __attribute__((always_inline)) {
+        rows[i] = ploadu<Packet>(a + i * lanes);
+        keep_in_register(rows[i]);
+      });
+      constexpr int each = 4, groups = (columns + each - 1) / each;
+      const Scalar* bases[size_of(groups)];  // eleven multiples of a distance do not fit the registers for addresses
+      unrolled<groups>([&](auto g) __attribute__((always_inline)) {
+        bases[g] = b + g * each * right;
+        if constexpr (columns > 6) asm("" : "+r"(bases[g]));  // or g++ goes back to the multiples
+      });
+      unrolled<columns>([&](auto j) __attribute__((always_inline)) {
+        const Packet factor = pset1<Packet>(bases[j / each][j % each * right]);
+        unrolled<packets>([&](auto i) __attribute__((always_inline)) {
+          Packet& term = terms[packets * j + i];
+          term = is_first ? pmul(rows[i], factor) : pmadd(rows[i], factor, term);
         });
-        unrolled<columns>([&](auto j) {
-          const Packet factor = pset1<Packet>(bases[j / each][j % each * right]);
-          unrolled<packets>([&](auto i) { terms[packets * j + i] = pmadd(rows[i], factor, terms[packets * j + i]); });
-        });
-        a += a_right;
-        b += down;
-      }
+      });
+      a += a_right;
+      b += down;
+    };
+    for (; depth > 0; depth -= short_sum) {
+      add_terms(std::true_type());  // not added to 0: there are as many zeros as sums
+      for (Index n = std::min(short_sum, depth) - 1; n > 0; --n) add_terms(std::false_type());
       unrolled<packets * columns>([&](auto j) { sums[j] = padd(sums[j], terms[j]); });
     }
     unrolled<columns>([&](auto j) {
