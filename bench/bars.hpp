@@ -25,11 +25,11 @@ namespace sympow::bench {
 /// A line of the table: what was measured, what is asked for, and whether that holds; nothing where nothing is asked or
 /// the machine cannot tell. A measurement that cannot be true has failed, whatever it says.
 struct Bar {
-  std::string name;
+  std::string name{};
   double value = 0;  ///< as measured
-  std::string measured, asked;
-  std::optional<bool> holds;
-  std::string note;
+  std::string measured{}, asked{};
+  std::optional<bool> holds{};
+  std::string note{};
   double speed = 0,
          least = 0;  ///< the speed over that of the reference, and what is asked of it; 0 where there is no such
   bool failed = false;

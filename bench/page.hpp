@@ -25,8 +25,8 @@ inline std::string verdict(const Bar& bar) {
 
 /// The bars of one run, and where and how they were measured.
 struct Column {
-  std::string title, origin;
-  std::vector<Bar> bars;
+  std::string title, origin{};
+  std::vector<Bar> bars{};
 };
 
 // ---- a run ----
@@ -112,8 +112,9 @@ inline std::vector<Column> read_columns(const std::string& folder) {
   std::vector<std::string> kinds;
   for (const auto& file : std::filesystem::directory_iterator(folder))
     if (file.path().extension() == ".tsv") kinds.push_back(file.path().stem().string());
-  std::sort(kinds.begin(), kinds.end());
-  std::stable_partition(kinds.begin(), kinds.end(), [](const std::string& kind) { return kind.starts_with("avx"); });
+  std::sort(kinds.begin(), kinds.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(!a.starts_with("avx"), a) < std::pair(!b.starts_with("avx"), b);
+  });
   std::vector<Column> columns;
   for (const std::string& kind : kinds) columns.push_back(read_column(folder + "/" + kind + ".tsv", title_of(kind)));
   return columns;
