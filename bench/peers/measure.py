@@ -187,11 +187,24 @@ def decoding(library):
     return {"seconds": {name: best / DECODED for name, best in in_turns(calls).items()}, "errors": errors}
 
 
+SAME_INSTRUCTIONS = {"avx2_fma": "AVX2", "avx512": "AVX512", "baseline": "DEFAULT"}
+
+
+def instructions(library):
+    """What sympow was compiled for and which of its kernels PyTorch takes; a warning where these are not of one kind."""
+    own, theirs = in_sympow.instructions(library), torch.backends.cpu.get_cpu_capability()
+    say(f"instructions: sympow {own}, PyTorch {theirs}")
+    if SAME_INSTRUCTIONS.get(own) != theirs:
+        say("warning: sympow and PyTorch use different instructions: their times are not of the same kind of code")
+    return {"sympow": own, "PyTorch": theirs, "same": SAME_INSTRUCTIONS.get(own) == theirs}
+
+
 def everything(library, lengths):
     torch.set_num_threads(1)
+    used = instructions(library)
     of_gradients = [gradients(library, T) for T in sorted(set(lengths)) if T >= SHORTEST_OF_GRADIENTS]
     with torch.inference_mode():
-        return forward(library, lengths) | {"gradients": of_gradients}
+        return forward(library, lengths) | {"gradients": of_gradients, "instructions": used}
 
 
 def forward(library, lengths):

@@ -56,7 +56,9 @@ def table(results):
     lines = [
         f"Measured on {results['date']}: {results['processor']}; one thread, float, d = e = {results['d']}. "
         + ", ".join(f"{name} {version}" for name, version in results["versions"].items() if name != "numpy")
-        + f"; sympow compiled by {results['compiler']}, -O3 -march=native.",
+        + f"; sympow compiled by {results['compiler']}, -O3 -march=native, for {results['instructions']['sympow']}; "
+        f"PyTorch uses its kernels for {results['instructions']['PyTorch']}"
+        + ("." if results["instructions"]["same"] else ": **not the same kind of code**."),
         "",
         "Microseconds a token, over T tokens:",
         "",
