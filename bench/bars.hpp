@@ -48,7 +48,7 @@ inline bool& smoke() {
   return asked;
 }
 
-/// A size of a case: under `--smoke` a small one.
+/// A size of a case: under `--smoke` a small one, of some chunks, or operations are counted that a first chunk has not.
 inline Index unless_smoke(Index size, Index small) { return smoke() ? std::min(size, small) : size; }
 
 /// Enters a bar; one of the same name is replaced. What is infinite, no number, 0 or negative was not measured.

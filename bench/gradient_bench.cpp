@@ -66,7 +66,7 @@ void chunked_times(benchmark::State& bench, const std::string& name, Step<Linear
 }
 
 void conformal_chunked(benchmark::State& bench) {
-  ConformalTokens x(d, unless_smoke(16384, 128));
+  ConformalTokens x(d, unless_smoke(16384, 512));
   Step step{SymmetricPower<2>{}, x.transition, x};
   const Times times = in_turns(bench, [&] { step.chunked_forward(); }, [&] { step.chunked_both(); });
   report_times(bench, text("chunked, P = 2, d = 64, T = %d", static_cast<int>(x.T)), times, 3.4, x.T);
@@ -75,7 +75,7 @@ BENCHMARK(conformal_chunked)->Iterations(10)->UseManualTime();
 
 // Counts 12 D (e + 1) a token.
 void conformal_chunked_rate(benchmark::State& bench) {
-  ConformalTokens x(d, unless_smoke(16384, 128));
+  ConformalTokens x(d, unless_smoke(16384, 512));
   Step step{SymmetricPower<2>{}, x.transition, x};
   const Times times = in_turns(bench, Product(), [&] { step.chunked_both(); });
   report_operations(bench,
@@ -94,7 +94,7 @@ void conformal_attention(benchmark::State& bench) {
 BENCHMARK(conformal_attention<2>)->Iterations(20)->UseManualTime();
 BENCHMARK(conformal_attention<4>)->Iterations(20)->UseManualTime();
 
-Tokens long_tokens() { return {.d = d, .e = d, .T = unless_smoke(16384, 128)}; }
+Tokens long_tokens() { return {.d = d, .e = d, .T = unless_smoke(16384, 512)}; }
 
 void retnet_gradients(benchmark::State& bench) {
   Tokens x = long_tokens();

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Index d = 64;
 
-Index long_T() { return unless_smoke(16384, 128); }
+Index long_T() { return unless_smoke(16384, 512); }
 
 // Seconds of the chunked form of a linear system, and which chunk that was.
 template <class A>
