@@ -121,9 +121,9 @@ inline long interruptions() {
 #endif
 }
 
-/// Seconds of a run, on average over some in a row. A virtual machine deducts what its host takes from a thread's clock,
-/// now and then from a run that lost nothing, and the best of many finds that one. So a run that was not interrupted
-/// counts by the wall, and a short one that was does not count.
+/// Seconds of a run, on average over some in a row. A virtual machine deducts what its host takes from a thread's
+/// clock, now and then from a run that lost nothing, and the best of many finds that one. So a run that was not
+/// interrupted counts by the wall, and a short one that was does not count.
 template <class Run>
 double seconds(Run&& run, int in_a_row = 1, Clock clock = thread_clock) {
   constexpr double shortest_of_interrupted = 1e-3;

@@ -1,6 +1,6 @@
 // The forms against the core's peak or the rate of Eigen's own product, and what moves memory against moving it. Gate,
-// learned rotary, normaliser and contract are on. The last arguments of every benchmark are its bar in per cent, with AVX2
-// and with AVX-512.
+// learned rotary, normaliser and contract are on. The last arguments of every benchmark are its bar in per cent, with
+// AVX2 and with AVX-512.
 #include "sequences.hpp"
 
 using namespace sympow;
