@@ -126,7 +126,7 @@ inline long interruptions() {
 /// interrupted counts by the wall, and a short one that was does not count.
 template <class Run>
 double seconds(Run&& run, int in_a_row = 1, Clock clock = thread_clock) {
-  constexpr double shortest_of_interrupted = 1e-3;
+  constexpr double shortest_of_interrupted = 3e-3;  // about a turn of the scheduler
   const long before = interruptions();
   const double start = clock(), wall = wall_clock();
   for (int n = 0; n < in_a_row; ++n) run();

@@ -24,6 +24,7 @@ struct Step {
   RowSums<float, F> rows{};
   Gradients<float, A> gradients{};
   VjpWorkspace<float> workspace{};
+  Options options{};
 
   void chunked_forward() {
     State<float, F> state(feature, x.d, x.e);
@@ -38,12 +39,12 @@ struct Step {
     benchmark::DoNotOptimize(gradients.K.data());
   }
   void attention_forward() {
-    attention(feature, transition, x.Q, x.K, x.V, x.Y, x.workspace);
+    attention(feature, transition, x.Q, x.K, x.V, x.Y, x.workspace, options);
     benchmark::DoNotOptimize(x.Y.data());
   }
   void attention_both() {
-    attention(feature, transition, x.Q, x.K, x.V, x.Y, rows, x.workspace);
-    attention_vjp(feature, transition, x.Q, x.K, x.V, dY, rows, gradients, workspace);
+    attention(feature, transition, x.Q, x.K, x.V, x.Y, rows, x.workspace, options);
+    attention_vjp(feature, transition, x.Q, x.K, x.V, dY, rows, gradients, workspace, options);
     benchmark::DoNotOptimize(gradients.K.data());
   }
 };
@@ -65,13 +66,17 @@ void chunked_times(benchmark::State& bench, const std::string& name, Step<Linear
   report_times(bench, name + text(" chunked, d = 64, T = %d", static_cast<int>(step.x.T)), times, at_most, step.x.T);
 }
 
+template <int P>
 void conformal_chunked(benchmark::State& bench) {
-  ConformalTokens x(d, unless_smoke(16384, 512));
-  Step step{SymmetricPower<2>{}, x.transition, x};
+  ConformalTokens x(bench.range(0), unless_smoke(16384, 512));
+  Step step{SymmetricPower<P>{}, x.transition, x};
   const Times times = in_turns(bench, [&] { step.chunked_forward(); }, [&] { step.chunked_both(); });
-  report_times(bench, text("chunked, P = 2, d = 64, T = %d", static_cast<int>(x.T)), times, 3.4, x.T);
+  report_times(bench, text("chunked, P = %d, d = %d, T = %d", P, static_cast<int>(x.d), static_cast<int>(x.T)), times,
+               3.4, x.T);
 }
-BENCHMARK(conformal_chunked)->Iterations(10)->UseManualTime();
+BENCHMARK(conformal_chunked<2>)->Arg(64)->Arg(32)->Iterations(10)->UseManualTime();
+BENCHMARK(conformal_chunked<3>)->Arg(32)->Iterations(6)->UseManualTime();
+BENCHMARK(conformal_chunked<4>)->Arg(16)->Iterations(10)->UseManualTime();
 
 // Counts 12 D (e + 1) a token.
 void conformal_chunked_rate(benchmark::State& bench) {
@@ -84,15 +89,24 @@ void conformal_chunked_rate(benchmark::State& bench) {
 }
 BENCHMARK(conformal_chunked_rate)->Iterations(10)->UseManualTime();
 
+template <class F>
+void attention_times(benchmark::State& bench, const char* name, double scale) {
+  ConformalTokens x(d, unless_smoke(4096, 128));
+  Step step{F{}, x.transition, x};
+  step.options.scale = scale;
+  const Times times = in_turns(bench, [&] { step.attention_forward(); }, [&] { step.attention_both(); });
+  report_times(bench, text("%s, d = 64, T = %d", name, static_cast<int>(x.T)), times, 3.6, x.T);
+}
+
 template <int P>
 void conformal_attention(benchmark::State& bench) {
-  ConformalTokens x(d, unless_smoke(4096, 128));
-  Step step{SymmetricPower<P>{}, x.transition, x};
-  const Times times = in_turns(bench, [&] { step.attention_forward(); }, [&] { step.attention_both(); });
-  report_times(bench, text("attention, P = %d, d = 64, T = %d", P, static_cast<int>(x.T)), times, 3.6, x.T);
+  attention_times<SymmetricPower<P>>(bench, text("attention, P = %d", P).c_str(), 1);
 }
 BENCHMARK(conformal_attention<2>)->Iterations(20)->UseManualTime();
 BENCHMARK(conformal_attention<4>)->Iterations(20)->UseManualTime();
+
+void softmax_gradients(benchmark::State& bench) { attention_times<Exponential>(bench, "softmax attention", .125); }
+BENCHMARK(softmax_gradients)->Iterations(20)->UseManualTime();
 
 Tokens long_tokens() { return {.d = d, .e = d, .T = unless_smoke(16384, 512)}; }
 

@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   const Column run = this_run(SYMPOW_BENCH_COMPILER);
   print(run);
   if (!page.empty() && !smoke()) {
-    if (!write_column(SYMPOW_BENCH_MEASURED "/" + kind_of_code() + ".tsv", run)) return 2;
+    if (!run.bars.empty() && !write_column(SYMPOW_BENCH_MEASURED "/" + kind_of_code() + ".tsv", run)) return 2;
     const std::vector<Column> columns = read_columns(SYMPOW_BENCH_MEASURED);
     if (!draw(page.substr(0, page.find_last_of('/') + 1) + "speed_bars.svg", columns) ||
         !write_page(page, table(columns)))
