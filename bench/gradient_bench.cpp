@@ -24,7 +24,6 @@ struct Step {
   RowSums<float, F> rows{};
   Gradients<float, A> gradients{};
   VjpWorkspace<float> workspace{};
-  Options options{};
 
   void chunked_forward() {
     State<float, F> state(feature, x.d, x.e);
@@ -39,12 +38,12 @@ struct Step {
     benchmark::DoNotOptimize(gradients.K.data());
   }
   void attention_forward() {
-    attention(feature, transition, x.Q, x.K, x.V, x.Y, x.workspace, options);
+    attention(feature, transition, x.Q, x.K, x.V, x.Y, x.workspace);
     benchmark::DoNotOptimize(x.Y.data());
   }
   void attention_both() {
-    attention(feature, transition, x.Q, x.K, x.V, x.Y, rows, x.workspace, options);
-    attention_vjp(feature, transition, x.Q, x.K, x.V, dY, rows, gradients, workspace, options);
+    attention(feature, transition, x.Q, x.K, x.V, x.Y, rows, x.workspace);
+    attention_vjp(feature, transition, x.Q, x.K, x.V, dY, rows, gradients, workspace);
     benchmark::DoNotOptimize(gradients.K.data());
   }
 };
@@ -89,23 +88,36 @@ void conformal_chunked_rate(benchmark::State& bench) {
 }
 BENCHMARK(conformal_chunked_rate)->Iterations(10)->UseManualTime();
 
-template <class F>
-void attention_times(benchmark::State& bench, const char* name, double scale) {
-  ConformalTokens x(d, unless_smoke(4096, 128));
-  Step step{F{}, x.transition, x};
-  step.options.scale = scale;
-  const Times times = in_turns(bench, [&] { step.attention_forward(); }, [&] { step.attention_both(); });
-  report_times(bench, text("%s, d = 64, T = %d", name, static_cast<int>(x.T)), times, 3.6, x.T);
-}
-
 template <int P>
 void conformal_attention(benchmark::State& bench) {
-  attention_times<SymmetricPower<P>>(bench, text("attention, P = %d", P).c_str(), 1);
+  ConformalTokens x(d, unless_smoke(4096, 128));
+  Step step{SymmetricPower<P>{}, x.transition, x};
+  const Times times = in_turns(bench, [&] { step.attention_forward(); }, [&] { step.attention_both(); });
+  report_times(bench, text("attention, P = %d, d = 64, T = %d", P, static_cast<int>(x.T)), times, 3.6, x.T);
 }
 BENCHMARK(conformal_attention<2>)->Iterations(20)->UseManualTime();
 BENCHMARK(conformal_attention<4>)->Iterations(20)->UseManualTime();
 
-void softmax_gradients(benchmark::State& bench) { attention_times<Exponential>(bench, "softmax attention", .125); }
+void softmax_gradients(benchmark::State& bench) {
+  ConformalTokens x(d, unless_smoke(4096, 128));
+  const Options options{.scale = 1 / std::sqrt(static_cast<double>(d))};
+  const Matrix<float> dY = x.random.matrix<float>(x.e, x.T);
+  RowSums<float, Exponential> rows;
+  Gradients<float, decltype(x.transition)> gradients;
+  VjpWorkspace<float> workspace;
+  const Times times = in_turns(
+      bench,
+      [&] {
+        attention(Exponential{}, x.transition, x.Q, x.K, x.V, x.Y, x.workspace, options);
+        benchmark::DoNotOptimize(x.Y.data());
+      },
+      [&] {
+        attention(Exponential{}, x.transition, x.Q, x.K, x.V, x.Y, rows, x.workspace, options);
+        attention_vjp(Exponential{}, x.transition, x.Q, x.K, x.V, dY, rows, gradients, workspace, options);
+        benchmark::DoNotOptimize(gradients.K.data());
+      });
+  report_times(bench, text("softmax attention, d = 64, T = %d", static_cast<int>(x.T)), times, 3.6, x.T);
+}
 BENCHMARK(softmax_gradients)->Iterations(20)->UseManualTime();
 
 Tokens long_tokens() { return {.d = d, .e = d, .T = unless_smoke(16384, 512)}; }
