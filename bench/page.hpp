@@ -184,8 +184,8 @@ inline bool write_page(const std::string& path, const std::string& contents) {
 
 /// The bars that are ratios of speeds, each beside what is asked of it, one below the other for each kind of code.
 inline bool draw(const std::string& path, const std::vector<Column>& columns) {
-  constexpr double left = 420, of_one = 240, bar_height = 11, top = 50, most = 1.6;
-  constexpr const char* shades[] = {"#1f77b4", "#7fb3d9", "#bcd7ea"};
+  constexpr double left = 415, of_one = 175, bar_height = 11, top = 50, most = 1.6;
+  constexpr const char *passing[] = {"#1f77b4", "#7fb3d9"}, *short_of[] = {"#ff7f0e", "#ffbb78"};
   std::ostringstream svg;
   double y = top;
   for (const std::string& name : names_of(columns)) {
@@ -194,12 +194,11 @@ inline bool draw(const std::string& path, const std::vector<Column>& columns) {
       const Bar* bar = find(columns[n], name);
       if (!bar || bar->failed || bar->speed == 0 || bar->least == 0) continue;
       const double width = of_one * std::min(bar->speed, most), asked = left + of_one * std::min(bar->least, most);
+      const char* color = !bar->holds ? "#bbb" : *bar->holds ? passing[n % 2] : short_of[n % 2];
       svg << "<rect x='" << left << "' y='" << y << "' width='" << width << "' height='" << bar_height - 1 << "' fill='"
-          << (bar->speed >= bar->least ? shades[n % std::size(shades)]
-              : n == 0                 ? "#ff7f0e"
-                                       : "#ffbb78")
-          << "'/><path d='M" << asked << ' ' << y << "v" << bar_height << "' stroke='black' stroke-width='2'/>"
-          << plot::text(left + width + 4, y + 9, "font-size='10'", bar->measured + " " + columns[n].title) << "\n";
+          << color << "'/><path d='M" << asked << ' ' << y << "v" << bar_height << "' stroke='black' stroke-width='2'/>"
+          << plot::text(left + of_one * most + 6, y + 9, "font-size='10'", bar->measured + " " + columns[n].title)
+          << "\n";
       y += bar_height;
     }
     if (y == first) continue;
@@ -209,7 +208,8 @@ inline bool draw(const std::string& path, const std::vector<Column>& columns) {
   svg << "<path d='M" << left + of_one << ' ' << top - 6 << "V" << y << "' stroke='#888' stroke-dasharray='4 3'/>"
       << plot::text(left + of_one, y + 14, "text-anchor='middle'", "as fast as the reference");
   return plot::write("sympow_bench", path, static_cast<int>(y) + 24,
-                     "Speed over that of the reference; black: what is asked; orange: short", svg.str());
+                     "Speed over that of the reference; black: what is asked; orange: short; gray: not judged",
+                     svg.str());
 }
 
 }  // namespace sympow::bench
