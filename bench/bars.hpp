@@ -123,7 +123,8 @@ inline long interruptions() {
 
 /// Seconds of a run, on average over some in a row. A virtual machine deducts what its host takes from a thread's
 /// clock, now and then from a run that lost nothing, and the best of many finds that one. So a run that was not
-/// interrupted counts by the wall, and a short one that was does not count.
+/// interrupted counts by the wall, and a short one that was does not count; under `--smoke`, where each runs once, it
+/// counts by the wall too.
 template <class Run>
 double seconds(Run&& run, int in_a_row = 1, Clock clock = thread_clock) {
   constexpr double shortest_of_interrupted = 3e-3;  // about a turn of the scheduler
@@ -132,8 +133,9 @@ double seconds(Run&& run, int in_a_row = 1, Clock clock = thread_clock) {
   for (int n = 0; n < in_a_row; ++n) run();
   const double took = clock() - start, took_by_wall = wall_clock() - wall;
   if (clock != thread_clock || before < 0) return took / in_a_row;
-  if (interruptions() == before) return took_by_wall / in_a_row;
-  return took < shortest_of_interrupted ? never : took / in_a_row;
+  const bool is_short = took < shortest_of_interrupted;
+  if (interruptions() == before || (is_short && smoke())) return took_by_wall / in_a_row;
+  return is_short ? never : took / in_a_row;
 }
 
 /// Seconds of the fastest run of each, and of as many multiply-adds as `FmaPeak` makes.

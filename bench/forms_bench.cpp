@@ -16,7 +16,7 @@ double bar_of(const benchmark::State& bench, std::size_t argument) {
 // Counts 4 D (e + 1) a token and the causal half of the chunk.
 template <int P>
 void chunked_form(benchmark::State& bench) {
-  ConformalTokens x(bench.range(0), unless_smoke(bench.range(1), 512));
+  ConformalTokens x(bench.range(0), unless_smoke(bench.range(1), 1024));
   const SymmetricPower<P> feature;
   const auto form = [&](Index chunk) {
     State<float, SymmetricPower<P>> state(x.d, x.e);

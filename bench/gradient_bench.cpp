@@ -79,7 +79,7 @@ BENCHMARK(conformal_chunked<4>)->Arg(16)->Iterations(10)->UseManualTime();
 
 // Counts 12 D (e + 1) a token.
 void conformal_chunked_rate(benchmark::State& bench) {
-  ConformalTokens x(d, unless_smoke(16384, 512));
+  ConformalTokens x(d, unless_smoke(16384, 1024));
   Step step{SymmetricPower<2>{}, x.transition, x};
   const Times times = in_turns(bench, Product(), [&] { step.chunked_both(); });
   report_operations(bench,
