@@ -2,9 +2,11 @@
 #pragma once
 
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -14,20 +16,23 @@
 #include <string>
 #include <vector>
 
-#include <sympow/core/concepts.hpp>
+#include <sympow/core/packed_product.hpp>
 
 namespace sympow::bench {
 
 // ---- the record ----
 
-/// A line of the table: what was measured, what is asked for, and whether that holds; nothing where the machine cannot
-/// tell.
+/// A line of the table: what was measured, what is asked for, and whether that holds; nothing where nothing is asked or
+/// the machine cannot tell. A measurement that cannot be true has failed, whatever it says.
 struct Bar {
-  std::string name, measured, asked;
-  std::optional<bool> passes;
-  std::string note;
-  double ratio = 0,
+  std::string name{};
+  double value = 0;  ///< as measured
+  std::string measured{}, asked{};
+  std::optional<bool> holds{};
+  std::string note{};
+  double speed = 0,
          least = 0;  ///< the speed over that of the reference, and what is asked of it; 0 where there is no such
+  bool failed = false;
 };
 
 /// The bars that have run, in their order. A source beside these adds its own: every *_bench.cpp is a part of the
@@ -37,11 +42,40 @@ inline std::vector<Bar>& bars() {
   return all;
 }
 
-/// Enters a bar; one of the same name is replaced.
+/// Whether `--smoke` asks for each case once, with the smallest work, of which nothing is judged.
+inline bool& smoke() {
+  static bool asked = false;
+  return asked;
+}
+
+/// A size of a case: under `--smoke` a small one, of some chunks, or operations are counted that a first chunk has not.
+inline Index unless_smoke(Index size, Index small) { return smoke() ? std::min(size, small) : size; }
+
+/// Enters a bar; one of the same name is replaced. What is infinite, no number, 0 or negative was not measured.
 inline void enter(Bar bar) {
+  if (!(bar.value > 0 && std::isfinite(bar.value))) bar.failed = true;
+  if (bar.failed || smoke()) bar.holds.reset();
   std::erase_if(bars(), [&](const Bar& other) { return other.name == bar.name; });
   bars().push_back(std::move(bar));
 }
+
+/// Enters a bar that could not be measured, and ends its benchmark.
+inline void give_up(benchmark::State& bench, const std::string& name, const char* why) {
+  enter({.name = name, .measured = "nothing", .note = why});
+  bench.SkipWithError(why);
+}
+
+/// What is asked on each kind of code: 16 registers, as x86-64-v3 has them, or the 32 of AVX-512.
+struct Asked {
+  double avx2, avx512;
+  [[nodiscard]] constexpr double here() const {
+#ifdef __AVX512F__
+    return avx512;
+#else
+    return avx2;
+#endif
+  }
+};
 
 /// `printf` into a string.
 template <class... Values>
@@ -62,6 +96,8 @@ inline bool& calibrating() {
 /// Where a time comes from.
 using Clock = double (*)();
 
+inline constexpr double never = std::numeric_limits<double>::infinity();
+
 /// Seconds that this thread has worked: what others do on the machine does not count.
 inline double thread_clock() {
   timespec now{};
@@ -74,39 +110,65 @@ inline double wall_clock() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Seconds of a run, on average over some in a row.
-template <class Run>
-double seconds(Run&& run, int in_a_row = 1, Clock clock = thread_clock) {
-  const double start = clock();
-  for (int n = 0; n < in_a_row; ++n) run();
-  return (clock() - start) / in_a_row;
+/// How often this thread has left its core; -1 where the system does not tell.
+inline long interruptions() {
+#ifdef RUSAGE_THREAD
+  rusage used{};
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nvcsw + used.ru_nivcsw;
+#else
+  return -1;
+#endif
 }
 
-inline constexpr double never = std::numeric_limits<double>::infinity();
+/// Seconds of a run, on average over some in a row. A virtual machine deducts what its host takes from a thread's
+/// clock, now and then from a run that lost nothing, and the best of many finds that one. So a run that was not
+/// interrupted counts by the wall, and a short one that was does not count; under `--smoke`, where each runs once, it
+/// counts by the wall too.
+template <class Run>
+double seconds(Run&& run, int in_a_row = 1, Clock clock = thread_clock) {
+  constexpr double shortest_of_interrupted = 3e-3;  // about a turn of the scheduler
+  const long before = interruptions();
+  const double start = clock(), wall = wall_clock();
+  for (int n = 0; n < in_a_row; ++n) run();
+  const double took = clock() - start, took_by_wall = wall_clock() - wall;
+  if (clock != thread_clock || before < 0) return took / in_a_row;
+  const bool is_short = took < shortest_of_interrupted;
+  if (interruptions() == before || (is_short && smoke())) return took_by_wall / in_a_row;
+  return is_short ? never : took / in_a_row;
+}
 
-/// Seconds of the fastest run of each, and of a million multiply-adds on all lanes of a register.
+/// Seconds of the fastest run of each, and of as many multiply-adds as `FmaPeak` makes.
 struct Times {
   double own = never, reference = never, peak = never;
 };
 
-/// A million fused multiply-adds of packets that never leave the registers: what a core can do at most.
+/// A million multiply-adds of packets that never leave the registers: what a core can do at most. Chains start at
+/// different numbers, or a compiler takes them for one.
 class FmaPeak {
   using Packet = detail::packets::Packet<float>;
-  static constexpr int chains = 12, steps = 1000000 / chains;
+  static constexpr int chains = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32 ? 24 : 12, steps = 1000000 / chains;
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  static constexpr bool is_one_instruction = true;  // which writes over its summand
+#else
+  static constexpr bool is_one_instruction = false;  // a product that does not change would leave the loop
+#endif
 
  public:
   static constexpr double operations = 2. * chains * steps * detail::packets::lanes<float>;
 
   void operator()() {
-    using detail::packets::pmadd, detail::packets::pset1;
+    using detail::packets::pmadd, detail::packets::pset1, detail::unrolled;
     const Packet a = pset1<Packet>(factor_), b = pset1<Packet>(1e-3f);
-    Packet x[chains];
-    for (Packet& chain : x) chain = b;
-    for (int n = 0; n < steps; ++n) {
-#pragma GCC unroll 12
-      for (Packet& chain : x) chain = pmadd(chain, a, b);
-    }
-    for (Packet& chain : x) factor_ += 1e-9f * detail::packets::predux(chain);
+    Packet x[chains];  // indexed by constants, or it lies on the stack
+    unrolled<chains>([&](auto i) { x[i] = pset1<Packet>(factor_ * static_cast<float>(1 + i)); });
+    for (int n = 0; n < steps; ++n)
+      unrolled<chains>([&](auto i) __attribute__((always_inline)) {
+        x[i] = is_one_instruction ? pmadd(a, b, x[i]) : pmadd(x[i], a, b);
+      });
+    float sum = 0;
+    unrolled<chains>([&](auto i) { sum += detail::packets::predux(x[i]); });
+    benchmark::DoNotOptimize(sum);
     benchmark::DoNotOptimize(factor_);
   }
 
@@ -131,7 +193,11 @@ Times in_turns(benchmark::State& bench, Reference&& reference, Case&& own, int i
   int reference_runs = 0, own_runs = 0;
   FmaPeak peak;
   for (auto _ : bench) {
-    best.peak = std::min(best.peak, seconds(peak));
+    if (smoke() && best.own < never) {
+      bench.SetIterationTime(best.own);
+      continue;
+    }
+    for (int n = 0; n < 8; ++n) best.peak = std::min(best.peak, seconds(peak));
     best.reference = std::min(best.reference, turn(reference, reference_runs));
     const double taken = turn(own, own_runs);
     best.own = std::min(best.own, taken);
@@ -145,7 +211,8 @@ Times in_turns(benchmark::State& bench, Reference&& reference, Case&& own, int i
 /// Eigen's own product C += A B at 1024³.
 class Product {
  public:
-  static constexpr double operations = 2. * 1024 * 1024 * 1024;
+  static Index size() { return unless_smoke(1024, 128); }
+  static double operations() { return 2 * std::pow(static_cast<double>(size()), 3); }
 
   void operator()() {
     C_.noalias() += A_ * B_;
@@ -153,8 +220,8 @@ class Product {
   }
 
  private:
-  Matrix<float> A_ = Matrix<float>::Random(1024, 1024), B_ = Matrix<float>::Random(1024, 1024),
-                C_ = Matrix<float>::Zero(1024, 1024);
+  Matrix<float> A_ = Matrix<float>::Random(size(), size()), B_ = A_.transpose(),
+                C_ = Matrix<float>::Zero(size(), size());
 };
 
 /// A copy of so many numbers from one page boundary to another: the speed of memcpy depends on where its operands
@@ -183,59 +250,80 @@ class Copy {
   char *source_, *target_;
 };
 
-/// s = a s + b in place over so many numbers.
-class ScaleAndAdd {
+/// A sum over so many numbers: what reads memory and does nothing else. As many chains as hide the time of an addition.
+class Read {
  public:
-  explicit ScaleAndAdd(Index numbers) : numbers_(Vector<float>::Random(numbers)) {}
+  explicit Read(Index numbers) : numbers_(Vector<float>::Random((numbers + of_step - 1) / of_step * of_step)) {}
   void operator()() {
-    numbers_.array() = .999f * numbers_.array() + 1e-3f;
-    benchmark::DoNotOptimize(numbers_.data());
+    using namespace detail::packets;
+    Packet<float> sums[chains];
+    detail::unrolled<chains>([&](auto i) { sums[i] = pset1<Packet<float>>(0); });
+    for (Index n = 0; n < numbers_.size(); n += of_step)
+      detail::unrolled<chains>([&](auto i) __attribute__((always_inline)) {
+        sums[i] = padd(sums[i], ploadu<Packet<float>>(numbers_.data() + n + i * lanes<float>));
+      });
+    float sum = 0;
+    detail::unrolled<chains>([&](auto i) { sum += predux(sums[i]); });
+    benchmark::DoNotOptimize(sum);
   }
 
  private:
+  static constexpr int chains = 8;
+  static constexpr Index of_step = chains * detail::packets::lanes<float>;
   Vector<float> numbers_;
 };
 
 // ---- reports ----
 
-/// Reference over case as a counter, and as a bar where `at_least` is not 0.
+/// Reference over case as a counter, and as a bar where it has a name; it is judged where `at_least` is not 0.
 inline void report_ratio(benchmark::State& bench, const std::string& name, Times times, const char* of, double at_least,
-                         const std::string& note) {
+                         const std::string& note, bool failed = false) {
   const double ratio = times.reference / times.own;
   bench.counters["ratio"] = ratio;
-  if (at_least > 0)
-    enter({name, text("%.2f", ratio), text("at least %.2f of %s", at_least, of), ratio >= at_least, note, ratio,
-           at_least});
+  if (name.empty()) return;
+  Bar bar{name, ratio, text("%.2f", ratio), text("of %s", of), {}, note, ratio, at_least, failed};
+  if (at_least > 0) bar.asked = text("at least %.2f ", at_least) + bar.asked, bar.holds = ratio >= at_least;
+  enter(std::move(bar));
 }
 
 /// Useful operations as a share of what the core's multiply-adds could do in the same time.
-inline double share(Times times, double operations) {
-  return operations / times.own * times.peak / FmaPeak::operations;
+inline double share(double taken, Times times, double operations) {
+  return operations / taken * times.peak / FmaPeak::operations;
 }
 inline std::string share_of_peak(Times times, double operations) {
-  return text("%.2f of the FMA peak", share(times, operations));
+  return text("%.2f of the FMA peak", share(times.own, times, operations));
+}
+
+/// More than the peak, beyond what clocks say: then that was not measured, or operations were counted that nobody does.
+inline bool is_impossible(double share_of_peak) { return !(share_of_peak <= 1.02); }
+/// The same of a case beside the product.
+inline bool is_impossible(Times times, double operations) {
+  return is_impossible(share(times.own, times, operations)) ||
+         is_impossible(share(times.reference, times, Product::operations()));
 }
 
 /// Useful operations a second, against those of the product.
 inline void report_operations(benchmark::State& bench, const std::string& name, Times times, double operations,
                               double at_least, const std::string& note = "") {
   const double rate = operations / times.own / 1e9;
+  const bool failed = is_impossible(times, operations);
   bench.counters["useful GFLOP/s"] = rate;
-  times.reference *= operations / Product::operations;
+  times.reference *= operations / Product::operations();
   report_ratio(bench, name, times, "the product rate", at_least,
-               text("%.0f GFLOP/s, ", rate) + share_of_peak(times, operations) + (note.empty() ? "" : "; ") + note);
+               text("%.1f GFLOP/s, ", rate) + share_of_peak(times, operations) + (note.empty() ? "" : "; ") + note,
+               failed);
 }
 
 /// Useful operations as a share of the core's peak, which is the bar; beside it the rate of the product.
 inline void report_share(benchmark::State& bench, const std::string& name, Times times, double operations,
                          double at_least, const std::string& note) {
-  const double rate = operations / times.own, of_peak = share(times, operations);
+  const double rate = operations / times.own;
+  const bool failed = is_impossible(times, operations);
   bench.counters["useful GFLOP/s"] = rate / 1e9;
-  bench.counters["ratio"] = of_peak;
-  enter({name, text("%.2f", of_peak), text("at least %.2f of the FMA peak", at_least), of_peak >= at_least,
-         text("%.0f GFLOP/s, %.2f of the product rate; ", rate / 1e9, rate * times.reference / Product::operations) +
-             note,
-         of_peak, at_least});
+  const std::string of_product =
+      text("%.1f GFLOP/s, %.2f of the product rate; ", rate / 1e9, rate * times.reference / Product::operations());
+  times.reference = times.peak * operations / FmaPeak::operations;
+  report_ratio(bench, name, times, "the FMA peak", at_least, of_product + note, failed);
 }
 
 /// Bytes written a second, against those of moving as many.

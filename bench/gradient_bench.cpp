@@ -54,7 +54,7 @@ Step(F, const A&, Tokens&) -> Step<F, A>;
 void report_times(benchmark::State& bench, const std::string& name, Times times, double at_most, Index T) {
   const double measured = times.own / times.reference, of_token = 1e6 / static_cast<double>(T);
   bench.counters["times"] = measured;
-  enter({name + ": forward and backward", text("%.2f", measured), text("at most %.2f times forward", at_most),
+  enter({name + ": forward and backward", measured, text("%.2f", measured), text("at most %.2f times forward", at_most),
          measured <= at_most, text("%.2f µs a token, forward %.2f", of_token * times.own, of_token * times.reference),
          1 / measured, 1 / at_most});
 }
@@ -65,17 +65,21 @@ void chunked_times(benchmark::State& bench, const std::string& name, Step<Linear
   report_times(bench, name + text(" chunked, d = 64, T = %d", static_cast<int>(step.x.T)), times, at_most, step.x.T);
 }
 
+template <int P>
 void conformal_chunked(benchmark::State& bench) {
-  ConformalTokens x(d, 16384);
-  Step step{SymmetricPower<2>{}, x.transition, x};
+  ConformalTokens x(bench.range(0), unless_smoke(16384, 512));
+  Step step{SymmetricPower<P>{}, x.transition, x};
   const Times times = in_turns(bench, [&] { step.chunked_forward(); }, [&] { step.chunked_both(); });
-  report_times(bench, text("chunked, P = 2, d = 64, T = %d", static_cast<int>(x.T)), times, 3.4, x.T);
+  report_times(bench, text("chunked, P = %d, d = %d, T = %d", P, static_cast<int>(x.d), static_cast<int>(x.T)), times,
+               3.4, x.T);
 }
-BENCHMARK(conformal_chunked)->Iterations(10)->UseManualTime();
+BENCHMARK(conformal_chunked<2>)->Arg(64)->Arg(32)->Iterations(10)->UseManualTime();
+BENCHMARK(conformal_chunked<3>)->Arg(32)->Iterations(6)->UseManualTime();
+BENCHMARK(conformal_chunked<4>)->Arg(16)->Iterations(10)->UseManualTime();
 
 // Counts 12 D (e + 1) a token.
 void conformal_chunked_rate(benchmark::State& bench) {
-  ConformalTokens x(d, 16384);
+  ConformalTokens x(d, unless_smoke(16384, 1024));
   Step step{SymmetricPower<2>{}, x.transition, x};
   const Times times = in_turns(bench, Product(), [&] { step.chunked_both(); });
   report_operations(bench,
@@ -86,7 +90,7 @@ BENCHMARK(conformal_chunked_rate)->Iterations(10)->UseManualTime();
 
 template <int P>
 void conformal_attention(benchmark::State& bench) {
-  ConformalTokens x(d, 4096);
+  ConformalTokens x(d, unless_smoke(4096, 128));
   Step step{SymmetricPower<P>{}, x.transition, x};
   const Times times = in_turns(bench, [&] { step.attention_forward(); }, [&] { step.attention_both(); });
   report_times(bench, text("attention, P = %d, d = 64, T = %d", P, static_cast<int>(x.T)), times, 3.6, x.T);
@@ -94,7 +98,29 @@ void conformal_attention(benchmark::State& bench) {
 BENCHMARK(conformal_attention<2>)->Iterations(20)->UseManualTime();
 BENCHMARK(conformal_attention<4>)->Iterations(20)->UseManualTime();
 
-Tokens long_tokens() { return {.d = d, .e = d, .T = 16384}; }
+void softmax_gradients(benchmark::State& bench) {
+  ConformalTokens x(d, unless_smoke(4096, 128));
+  const Options options{.scale = 1 / std::sqrt(static_cast<double>(d))};
+  const Matrix<float> dY = x.random.matrix<float>(x.e, x.T);
+  RowSums<float, Exponential> rows;
+  Gradients<float, decltype(x.transition)> gradients;
+  VjpWorkspace<float> workspace;
+  const Times times = in_turns(
+      bench,
+      [&] {
+        attention(Exponential{}, x.transition, x.Q, x.K, x.V, x.Y, x.workspace, options);
+        benchmark::DoNotOptimize(x.Y.data());
+      },
+      [&] {
+        attention(Exponential{}, x.transition, x.Q, x.K, x.V, x.Y, rows, x.workspace, options);
+        attention_vjp(Exponential{}, x.transition, x.Q, x.K, x.V, dY, rows, gradients, workspace, options);
+        benchmark::DoNotOptimize(gradients.K.data());
+      });
+  report_times(bench, text("softmax attention, d = 64, T = %d", static_cast<int>(x.T)), times, 3.6, x.T);
+}
+BENCHMARK(softmax_gradients)->Iterations(20)->UseManualTime();
+
+Tokens long_tokens() { return {.d = d, .e = d, .T = unless_smoke(16384, 512)}; }
 
 void retnet_gradients(benchmark::State& bench) {
   Tokens x = long_tokens();
@@ -134,10 +160,12 @@ BENCHMARK(delta_net_gradients)->Iterations(20)->UseManualTime();
 
 // Beyond inputs, outputs and gradients, with the spacing of states that the library takes.
 void peak_memory_of_gradients(benchmark::State& bench) {
-  ConformalTokens x(d, 262144);
+  ConformalTokens x(d, unless_smoke(262144, 1024));
   const Matrix<float> dY = x.random.matrix<float>(x.e, x.T);
   Gradients<float, decltype(x.transition)> gradients;
   for (auto* gradient : {&gradients.Q, &gradients.K, &gradients.V}) gradient->setZero(d, x.T);
+  const std::string name =
+      text("gradients, chunked, P = 2, d = 64, T = %d: memory beyond arguments and results", static_cast<int>(x.T));
   double peak = 0;
   for (auto _ : bench) {
     const auto measured = peak_mebibytes([&] {
@@ -154,8 +182,7 @@ void peak_memory_of_gradients(benchmark::State& bench) {
     peak = std::max(peak, *measured);
   }
   bench.counters["MiB"] = peak;
-  enter({text("gradients, chunked, P = 2, d = 64, T = %d: memory beyond arguments and results", static_cast<int>(x.T)),
-         text("%.1f MiB", peak), "at most 256 MiB", peak <= 256, ""});
+  enter({name, peak, text("%.1f MiB", peak), "at most 256 MiB", peak <= 256, ""});
 }
 BENCHMARK(peak_memory_of_gradients)->Iterations(1)->UseManualTime()->Unit(benchmark::kMillisecond);
 

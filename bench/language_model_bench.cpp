@@ -40,8 +40,8 @@ class Steps {
 
 // Useful operations: 6 a weight and token, and of a head of conformal-sympow 12 D (e + 1) a token.
 void training_step(benchmark::State& bench) {
-  const Config config{.layers = 3, .d_model = 512, .heads = 16};
-  constexpr Index context = 1024;
+  const Config config{.layers = 3, .d_model = unless_smoke(512, 64), .heads = unless_smoke(16, 2)};
+  const Index context = unless_smoke(1024, 64);
   Steps steps(config, context, 2);
   const Times times = in_turns(bench, Product(), steps);
   const double of_weights = 6 * steps.products() * steps.tokens();
@@ -50,12 +50,14 @@ void training_step(benchmark::State& bench) {
   report_operations(bench, "a step of training, conformal-sympow, 9.8 million weights, context 1024", times,
                     of_weights + of_heads, .5,
                     text("%.0f bytes a second; products with weights alone %.2f of the product rate",
-                         steps.tokens() / times.own, of_weights / times.own / Product::operations * times.reference));
+                         steps.tokens() / times.own, of_weights / times.own / Product::operations() * times.reference));
 }
 BENCHMARK(training_step)->Iterations(5)->UseManualTime();
 
 void chunked_training(benchmark::State& bench) {
-  const auto steps = [](Form form) { return Steps({.layers = 2, .d_model = 256, .heads = 8, .d = 32}, 4096, 1, form); };
+  const auto steps = [](Form form) {
+    return Steps({.layers = 2, .d_model = 256, .heads = 8, .d = 32}, unless_smoke(4096, 64), 1, form);
+  };
   Steps by_chunks = steps(Form::chunked), by_attention = steps(Form::attention);
   const Times times = in_turns(bench, by_attention, by_chunks);
   report_ratio(bench, "a step of training, P = 2, d = 32, context 4096, chunked", times, "the attention form", 3,
@@ -77,7 +79,7 @@ void generation(benchmark::State& bench) {
       benchmark::DoNotOptimize(model.read(weights, std::span(&byte, 1), memory, pass).data());
     };
   };
-  auto early = after(1000), late = after(100000);
+  auto early = after(1000), late = after(static_cast<std::size_t>(unless_smoke(100000, 2000)));
   const Times times = in_turns(bench, early, late, 20);
   report_ratio(bench, "a byte made after 100,000", times, "one made after 1,000", .9, text("%.0f µs", 1e6 * times.own));
 }

@@ -11,7 +11,7 @@ namespace {
 
 // R(θ) in place, angles given.
 void block_rotation(benchmark::State& bench, Pairing pairing) {
-  Matrix<float> X = Matrix<float>::Random(bench.range(0), bench.range(1));
+  Matrix<float> X = Matrix<float>::Random(bench.range(0), unless_smoke(bench.range(1), 64));
   const BlockRotation<float> R(rotary_frequencies<float>(X.rows(), 4096), pairing);
   const Times times = in_turns(
       bench, Copy(X.size()),
@@ -47,7 +47,7 @@ CommutingGenerators<float> any_family(Index d) {
 
 // R_STR(r) in the basis of its planes.
 void structured_in_block_basis(benchmark::State& bench) {
-  Matrix<float> X = Matrix<float>::Random(bench.range(0), bench.range(1));
+  Matrix<float> X = Matrix<float>::Random(bench.range(0), unless_smoke(bench.range(1), 64));
   const auto R = any_family(X.rows()).at(Eigen::VectorXd::Constant(1, .1));
   const Times times = in_turns(
       bench, Copy(X.size()),
@@ -67,7 +67,7 @@ BENCHMARK(structured_in_block_basis)
 
 // R_STR(r) X against the products by Uᵀ and by U alone.
 void structured_with_basis(benchmark::State& bench) {
-  const Matrix<float> X = Matrix<float>::Random(bench.range(0), bench.range(1));
+  const Matrix<float> X = Matrix<float>::Random(bench.range(0), unless_smoke(bench.range(1), 64));
   Matrix<float> Y = X, image = X;
   const auto family = any_family(X.rows());
   const auto R = family.at(Eigen::VectorXd::Constant(1, .1));

@@ -5,6 +5,13 @@ import ctypes
 import numpy as np
 
 
+def instructions(library):
+    """For which instructions the library was compiled."""
+    name = ctypes.CDLL(library).sympow_instructions
+    name.restype = ctypes.c_char_p
+    return name().decode()
+
+
 class Sequence:
     """A state of sympow's and its scratch memory."""
 

@@ -17,6 +17,7 @@ PREFILL, DECODED = 4096, 256
 SYMPOW_CHUNK = 64  # what the library chooses
 LONGEST = 60  # seconds that one call may take
 SHORTEST_OF_GRADIENTS = 4096
+JUDGED_OF_SOFTMAX = 8192  # the length of the bar
 
 
 def sequence(T):
@@ -187,11 +188,24 @@ def decoding(library):
     return {"seconds": {name: best / DECODED for name, best in in_turns(calls).items()}, "errors": errors}
 
 
+SAME_INSTRUCTIONS = {"avx2_fma": "AVX2", "avx512": "AVX512", "baseline": "DEFAULT"}
+
+
+def instructions(library):
+    """What sympow was compiled for and which of its kernels PyTorch takes; a warning where these are not of one kind."""
+    own, theirs = in_sympow.instructions(library), torch.backends.cpu.get_cpu_capability()
+    say(f"instructions: sympow {own}, PyTorch {theirs}")
+    if SAME_INSTRUCTIONS.get(own) != theirs:
+        say("warning: sympow and PyTorch use different instructions: their times are not of the same kind of code")
+    return {"sympow": own, "PyTorch": theirs, "same": SAME_INSTRUCTIONS.get(own) == theirs}
+
+
 def everything(library, lengths):
     torch.set_num_threads(1)
+    used = instructions(library)
     of_gradients = [gradients(library, T) for T in sorted(set(lengths)) if T >= SHORTEST_OF_GRADIENTS]
     with torch.inference_mode():
-        return forward(library, lengths) | {"gradients": of_gradients}
+        return forward(library, lengths) | {"gradients": of_gradients, "instructions": used}
 
 
 def forward(library, lengths):
@@ -199,7 +213,7 @@ def forward(library, lengths):
     versions = {"JAX": jax.__version__, "PyTorch": torch.__version__, "numpy": np.__version__}
     over = {T: over_tokens(library, T, before) for T in sorted(set(lengths))}
     of_softmax = []
-    for T in sorted(set(lengths)):
+    for T in sorted({*lengths, JUDGED_OF_SOFTMAX}):
         if measured := softmax(library, T, of_softmax[-1] if of_softmax else None):
             of_softmax.append(measured)
     return {
@@ -209,6 +223,7 @@ def forward(library, lengths):
         "versions": versions,
         "tokens": over,
         "softmax": of_softmax,
+        "judged_of_softmax": JUDGED_OF_SOFTMAX,
         "prefill": PREFILL,
         "decode": decoding(library),
     }

@@ -40,6 +40,13 @@ struct Call {
 
 extern "C" {
 
+/// For which instructions it was compiled, as names of the library carry them.
+const char* sympow_instructions() noexcept {
+#define SYMPOW_PEERS_WORD(x) #x
+#define SYMPOW_PEERS_EXPAND(x) SYMPOW_PEERS_WORD(x)
+  return SYMPOW_PEERS_EXPAND(SYMPOW_INSTRUCTIONS);
+}
+
 Sequence* sympow_open(long d, long e) noexcept { return new Sequence{.d = d, .e = e}; }
 void sympow_close(Sequence* sequence) noexcept { delete sequence; }
 

@@ -1,0 +1,215 @@
+// What a run leaves in bench/measured, a file for each kind of code, and the page that is made of these files.
+#pragma once
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <span>
+#include <sstream>
+#include <thread>
+
+#include "bars.hpp"
+#include "plot.hpp"
+
+namespace sympow::bench {
+
+inline constexpr const char* pass = "pass";
+inline constexpr const char* failed = "**not measured**";
+
+/// A verdict in words.
+inline std::string verdict(const Bar& bar) {
+  if (bar.failed) return failed;
+  return !bar.holds ? "not judged" : *bar.holds ? pass : "**short**";
+}
+
+/// The bars of one run, and where and how they were measured.
+struct Column {
+  std::string title, origin{};
+  std::vector<Bar> bars{};
+};
+
+// ---- a run ----
+
+/// The kind of code that was compiled, as names of the library carry it.
+inline std::string kind_of_code() {
+#define SYMPOW_BENCH_WORD(x) #x
+#define SYMPOW_BENCH_EXPAND(x) SYMPOW_BENCH_WORD(x)
+  return SYMPOW_BENCH_EXPAND(SYMPOW_INSTRUCTIONS);
+}
+
+/// How a page calls it.
+inline std::string title_of(const std::string& kind) {
+  return kind == "avx2_fma" ? "x86-64-v3" : kind == "avx512" ? "AVX-512" : kind;
+}
+
+/// The processor by its name, generation and cores.
+inline std::string processor() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string name = "unknown processor", family, model;
+  for (std::string line; std::getline(in, line);) {
+    const std::string value = line.substr(std::min(line.find(':') + 2, line.size()));
+    if (line.starts_with("model name")) name = value;
+    if (line.starts_with("cpu family")) family = value;
+    if (line.starts_with("model\t")) model = value;
+  }
+  return name + (family.empty() ? "" : ", family " + family + " model " + model) +
+         text(", %u cores", std::thread::hardware_concurrency());
+}
+
+/// This run.
+inline Column this_run(const std::string& compiler) {
+  const std::time_t now = std::time(nullptr);
+  char date[16];
+  std::strftime(date, sizeof date, "%Y-%m-%d", std::localtime(&now));
+  return {title_of(kind_of_code()),
+          "measured on " + std::string(date) + ": " + processor() + "; one thread unless said, float; " + compiler,
+          bars()};
+}
+
+/// What was measured, as the program ends with it.
+inline void print(const Column& run) {
+  std::cout << "\n"
+            << run.title << ", " << run.origin << (smoke() ? "\nOnce, with the smallest work: nothing is judged." : "")
+            << "\n\n| case | measured | bar | | |\n|---|---:|---|---|---|\n";
+  for (const Bar& bar : run.bars)
+    std::cout << "| " << bar.name << " | " << bar.measured << " | " << bar.asked << " | " << verdict(bar) << " | "
+              << bar.note << " |\n";
+}
+
+// ---- the files ----
+
+/// A line of a file: what a bar says, separated by tabs.
+inline bool write_column(const std::string& path, const Column& column) {
+  std::ofstream out(path);
+  out << column.origin << '\n';
+  for (const Bar& bar : column.bars)
+    out << bar.name << '\t' << bar.measured << '\t' << bar.asked << '\t' << verdict(bar) << '\t' << bar.note << '\t'
+        << bar.speed << '\t' << bar.least << '\n';
+  return static_cast<bool>(out.flush());
+}
+
+inline Column read_column(const std::string& path, const std::string& title) {
+  Column column{.title = title};
+  std::ifstream in(path);
+  std::getline(in, column.origin);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream fields(line);
+    Bar bar;
+    std::string said, speed, least;
+    for (std::string* field : {&bar.name, &bar.measured, &bar.asked, &said, &bar.note, &speed, &least})
+      std::getline(fields, *field, '\t');
+    if (said == pass || said == "**short**") bar.holds = said == pass;
+    bar.failed = said == failed;
+    bar.speed = std::strtod(speed.c_str(), nullptr), bar.least = std::strtod(least.c_str(), nullptr);
+    column.bars.push_back(bar);
+  }
+  return column;
+}
+
+/// The columns of all files in a folder: x86-64-v3, AVX-512, what else there is.
+inline std::vector<Column> read_columns(const std::string& folder) {
+  std::vector<std::string> kinds;
+  for (const auto& file : std::filesystem::directory_iterator(folder))
+    if (file.path().extension() == ".tsv") kinds.push_back(file.path().stem().string());
+  std::sort(kinds.begin(), kinds.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(!a.starts_with("avx"), a) < std::pair(!b.starts_with("avx"), b);
+  });
+  std::vector<Column> columns;
+  for (const std::string& kind : kinds) columns.push_back(read_column(folder + "/" + kind + ".tsv", title_of(kind)));
+  return columns;
+}
+
+// ---- the page ----
+
+/// Names of all bars, those of the first column first.
+inline std::vector<std::string> names_of(const std::vector<Column>& columns) {
+  std::vector<std::string> names;
+  for (const Column& column : columns)
+    for (const Bar& bar : column.bars)
+      if (std::find(names.begin(), names.end(), bar.name) == names.end()) names.push_back(bar.name);
+  return names;
+}
+
+inline const Bar* find(const Column& column, const std::string& name) {
+  const auto bar =
+      std::find_if(column.bars.begin(), column.bars.end(), [&](const Bar& some) { return some.name == name; });
+  return bar == column.bars.end() ? nullptr : &*bar;
+}
+
+/// A table with what each kind of code made, what is asked of it, and whether it holds; before it, how many bars hold.
+inline std::string table(const std::vector<Column>& columns) {
+  std::ostringstream out, head, rule;
+  for (const Column& column : columns) {
+    const auto count = [&](const std::string& said) {
+      return static_cast<int>(
+          std::count_if(column.bars.begin(), column.bars.end(), [&](const Bar& bar) { return verdict(bar) == said; }));
+    };
+    out << "- " << column.title << ", " << column.origin
+        << text(": %d bars hold, %d are short", count(pass), count("**short**"));
+    if (const int lost = count(failed)) out << text(", %d were not measured", lost);
+    out << ".\n";
+    head << " " << column.title << " | bar | | details |";
+    rule << "---:|---|---|---|";
+  }
+  out << "\n| case |" << head.str() << "\n|---|" << rule.str() << "\n";
+  for (const std::string& name : names_of(columns)) {
+    out << "| " << name << " |";
+    for (const Column& column : columns)
+      if (const Bar* bar = find(column, name))
+        out << " " << bar->measured << " | " << bar->asked << " | " << verdict(*bar) << " | " << bar->note << " |";
+      else
+        out << " – | | | |";
+    out << "\n";
+  }
+  return out.str();
+}
+
+/// Puts the table between the marks of a page; false if it has none.
+inline bool write_page(const std::string& path, const std::string& contents) {
+  const std::string begin_mark = "<!-- begin: written by ./dev bench -->\n",
+                    end_mark = "<!-- end: written by ./dev bench -->";
+  std::ostringstream all;
+  all << std::ifstream(path).rdbuf();
+  std::string page = all.str();
+  const auto begin = page.find(begin_mark), end = page.find(end_mark);
+  if (begin == std::string::npos || end == std::string::npos || end < begin) {
+    std::cerr << path << " has no place for the table: it must hold " << begin_mark << "and " << end_mark << '\n';
+    return false;
+  }
+  const auto first = begin + begin_mark.size();
+  page.replace(first, end - first, contents);
+  return static_cast<bool>(std::ofstream(path) << page);
+}
+
+/// The bars that are ratios of speeds, each beside what is asked of it, one below the other for each kind of code.
+inline bool draw(const std::string& path, const std::vector<Column>& columns) {
+  constexpr double left = 415, of_one = 175, bar_height = 11, top = 50, most = 1.6;
+  constexpr const char *passing[] = {"#1f77b4", "#7fb3d9"}, *short_of[] = {"#ff7f0e", "#ffbb78"};
+  std::ostringstream svg;
+  double y = top;
+  for (const std::string& name : names_of(columns)) {
+    const double first = y;
+    for (std::size_t n = 0; n < columns.size(); ++n) {
+      const Bar* bar = find(columns[n], name);
+      if (!bar || bar->failed || bar->speed == 0 || bar->least == 0) continue;
+      const double width = of_one * std::min(bar->speed, most), asked = left + of_one * std::min(bar->least, most);
+      const char* color = !bar->holds ? "#bbb" : *bar->holds ? passing[n % 2] : short_of[n % 2];
+      svg << "<rect x='" << left << "' y='" << y << "' width='" << width << "' height='" << bar_height - 1 << "' fill='"
+          << color << "'/><path d='M" << asked << ' ' << y << "v" << bar_height << "' stroke='black' stroke-width='2'/>"
+          << plot::text(left + of_one * most + 6, y + 9, "font-size='10'", bar->measured + " " + columns[n].title)
+          << "\n";
+      y += bar_height;
+    }
+    if (y == first) continue;
+    svg << plot::text(left - 6, (first + y) / 2 + 4, "text-anchor='end' font-size='11'", name) << "\n";
+    y += 6;
+  }
+  svg << "<path d='M" << left + of_one << ' ' << top - 6 << "V" << y << "' stroke='#888' stroke-dasharray='4 3'/>"
+      << plot::text(left + of_one, y + 14, "text-anchor='middle'", "as fast as the reference");
+  return plot::write("sympow_bench", path, static_cast<int>(y) + 24,
+                     "Speed over that of the reference; black: what is asked; orange: short; gray: not judged",
+                     svg.str());
+}
+
+}  // namespace sympow::bench
