@@ -18,12 +18,12 @@ using namespace sympow::cuda;
 using namespace sympow::cuda::bench;
 
 struct Options {
-  bool quick = false;                                      ///< only the cases with a bar, and shorter
+  bool quick = false;                                          ///< only the cases with a bar, and shorter
   std::string order = "ceilings,attention,training,decoding";  ///< the groups that run, in this order
-  std::string only;                                        ///< only cases whose name contains it
-  std::int64_t tokens = 0;                                 ///< no case is longer; 0: no limit
-  double limit = 1e9;                                      ///< seconds after which no case begins
-  bool once = false;                                       ///< one call of each case, untimed, for a profiler
+  std::string only;                                            ///< only cases whose name contains it
+  std::int64_t tokens = 0;                                     ///< no case is longer; 0: no limit
+  double limit = 1e9;                                          ///< seconds after which no case begins
+  bool once = false;                                           ///< one call of each case, untimed, for a profiler
   std::string json;
 };
 
@@ -47,7 +47,8 @@ class Bench {
     if (options_.once) return;
     const bool small = options_.tokens > 0;
     measure_copy(stream_.get(), report_.ceilings, small ? 1 << 20 : std::size_t{1} << 30);
-    measure_l2(stream_.get(), report_.ceilings, small ? 1 << 16 : std::size_t{32} << 20, report_.device.multiprocessors);
+    measure_l2(stream_.get(), report_.ceilings, small ? 1 << 16 : std::size_t{32} << 20,
+               report_.device.multiprocessors);
     measure_product(stream_.get(), report_.ceilings, small ? 64 : 8192);
     print_header(report_);
     write();
@@ -235,14 +236,21 @@ int run(const Options& options) {
   Bench bench(options, report);
   std::istringstream groups(options.order);
   for (std::string group; std::getline(groups, group, ',');) {
-    if (group == "ceilings") bench.ceilings();
-    else if (group == "attention") bench.attention();
-    else if (group == "training") bench.training();
-    else if (group == "decoding") bench.decoding();
-    else throw std::invalid_argument("--order has the group " + group + ", must be of ceilings, attention, training, decoding");
+    if (group == "ceilings")
+      bench.ceilings();
+    else if (group == "attention")
+      bench.attention();
+    else if (group == "training")
+      bench.training();
+    else if (group == "decoding")
+      bench.decoding();
+    else
+      throw std::invalid_argument("--order has the group " + group +
+                                  ", must be of ceilings, attention, training, decoding");
   }
   print(report.bars);
-  for (const std::string& name : report.left_out) std::printf("%s: not begun within %g s\n", name.c_str(), options.limit);
+  for (const std::string& name : report.left_out)
+    std::printf("%s: not begun within %g s\n", name.c_str(), options.limit);
   bench.write();
   for (const Result& r : report.results)
     if (r.failed) return 1;

@@ -1,4 +1,4 @@
-// Graphs for a runtime in the place of CUDA's that has none: every call says so, and the benchmark leaves out what needs them.
+// Graphs for a runtime in the place of CUDA that has none: every call says so, and the benchmark leaves their times out.
 #include <cuda_runtime.h>
 
 extern "C" {

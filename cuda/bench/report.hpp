@@ -76,7 +76,9 @@ inline void print(const std::vector<Bar>& bars) {
   for (const Bar& bar : bars)
     std::printf("%-60s %9.3f %s, asked %s %g: %s\n", bar.name.c_str(), bar.value, bar.unit.c_str(),
                 bar.at_most ? "at most" : "at least", bar.asked,
-                !bar.measured() ? "NOT MEASURED" : bar.holds() ? "holds" : "SHORT");
+                !bar.measured() ? "NOT MEASURED"
+                : bar.holds()   ? "holds"
+                                : "SHORT");
 }
 
 namespace detail {
