@@ -1,4 +1,4 @@
-// Graphs for a runtime in the place of CUDA that has none: every call says so, and the benchmark leaves their times out.
+// Graphs for a runtime in the place of CUDA that has none: every call says so, and no case has a time as a graph.
 #include <cuda_runtime.h>
 
 extern "C" {
