@@ -10,8 +10,8 @@ using namespace sympow::bench;
 
 namespace {
 
-// How much faster two threads are than one at work that shares nothing: 2 on two cores that do nothing else. One thread
-// is started for it as well, or a compiler makes two loops of the work that take different times.
+// How much faster two threads are than one at work that shares nothing: 2 on two cores that do nothing else. One
+// thread is started for it as well, or a compiler makes two loops of the work that take different times.
 double free_cores() {
   const auto work = [] {
     for (Index n = unless_smoke(100'000'000, 1000); n > 0; --n) benchmark::DoNotOptimize(n);

@@ -142,7 +142,9 @@ double slower(Index d, Index T, From from) {
     return round < 3 || spent < enough || (spent < most_seconds && !(ratio() < 1.08));
   };
   for (int round = 0; goes_on(round); ++round)
-    for (std::size_t n = 0; n < choices.size(); ++n) {
+    for (std::size_t turn = 0; turn < choices.size(); ++turn) {
+      // A copy of states lies where the one before the last lay: nobody always has the better place.
+      const std::size_t n = (turn + static_cast<std::size_t>(round)) % choices.size();
       if (from != From::no_state) states = before;
       best[n] = std::min(best[n], seconds([&] { run(choices[n]); }));
     }
