@@ -138,9 +138,10 @@ class Check:
                                 cwd=ROOT, start_new_session=True, **more)
 
     def finish(self, process, limit):
-        """Its status and output; past the limit it is ended, and what it printed counts."""
+        """Its status and output; past the limit, which an interpreter has ten times, it is ended, and what it printed counts."""
         try:
-            output, status = process.communicate(timeout=max(limit, 1))[0], process.returncode
+            seconds = max(limit, 1) * (10 if self.options.small else 1)
+            output, status = process.communicate(timeout=seconds)[0], process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, status = process.communicate()[0], 'out of time'
@@ -152,7 +153,7 @@ class Check:
         return self.finish(self.start(*command, **more), limit)
 
     def program(self, name):
-        found = glob.glob(os.path.join(self.folder, '**', name), recursive=True)
+        found = [file for file in glob.glob(os.path.join(self.folder, '**', name), recursive=True) if os.path.isfile(file)]
         if not found:
             raise FileNotFoundError(f'{name} was not built')
         return found[0]
@@ -206,7 +207,7 @@ class Check:
         if os.path.exists(file):
             os.remove(file)
         small = ['--tokens', '128', '--once'] if self.options.small else []
-        limit = min(limit, 20) if small else limit
+        limit = min(limit, 10) if small else limit
         status, output = self.run(limit + 20, self.program('sympow_cuda_bench'), '--limit', str(limit), '--json', file,
                                   *small, *arguments)
         if os.path.exists(file):
