@@ -65,7 +65,7 @@ inline void give_up(benchmark::State& bench, const std::string& name, const char
   bench.SkipWithError(why);
 }
 
-/// What is asked on each kind of code: 16 registers, as x86-64-v3 has them, or the 32 of AVX-512.
+/// The bar of each kind of code: for 16 vector registers, as of x86-64-v3, and for the 32 of AVX-512.
 struct Asked {
   double avx2, avx512;
   [[nodiscard]] constexpr double here() const {
@@ -294,9 +294,9 @@ inline std::string share_of_peak(Times times, double operations) {
   return text("%.2f of the FMA peak", share(times.own, times, operations));
 }
 
-/// More than the peak, beyond what clocks say: then that was not measured, or operations were counted that nobody does.
+/// Whether a share exceeds the peak by more than clocks err: then the measurement or the count of operations is wrong.
 inline bool is_impossible(double share_of_peak) { return !(share_of_peak <= 1.02); }
-/// The same of a case beside the product.
+/// Whether a case, or the product that it ran beside, makes more than the peak.
 inline bool is_impossible(Times times, double operations) {
   return is_impossible(share(times.own, times, operations)) ||
          is_impossible(share(times.reference, times, Product::operations()));

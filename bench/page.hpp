@@ -67,7 +67,7 @@ inline Column this_run(const std::string& compiler) {
           bars()};
 }
 
-/// What was measured, as the program ends with it.
+/// Prints the table of a run, the program's last output.
 inline void print(const Column& run) {
   std::cout << "\n"
             << run.title << ", " << run.origin << (smoke() ? "\nOnce, with the smallest work: nothing is judged." : "")
