@@ -143,7 +143,7 @@ double slower(Index d, Index T, From from) {
   };
   for (int round = 0; goes_on(round); ++round)
     for (std::size_t turn = 0; turn < choices.size(); ++turn) {
-      // A copy of states lies where the one before the last lay; the order changes, so that no form always has the better place.
+      // A copy of states lies where the one before the last lay. The order changes, so that no form is always favored.
       const std::size_t n = (turn + static_cast<std::size_t>(round)) % choices.size();
       if (from != From::no_state) states = before;
       best[n] = std::min(best[n], seconds([&] { run(choices[n]); }));
