@@ -79,6 +79,12 @@ def counters_of(output):
     return kernels
 
 
+def text_of_report(report):
+    """JSON in which an object without others inside is one line."""
+    text = json.dumps(report, indent=1, ensure_ascii=False)
+    return re.sub(r'\{[^{}\[\]]*\}', lambda found: re.sub(r'\n *', ' ', found[0]), text)
+
+
 class Skip(Exception):
     """A step cannot run here; the message says why."""
 
@@ -96,7 +102,7 @@ class Check:
                 self.folder = tempfile.mkdtemp()
                 archive.extractall(self.folder, filter='data')
         stamp = os.path.join(self.folder, 'stamp.json')
-        self.report = {'device': {}, 'stamp': {}, 'steps': [], 'gradients': {}, 'benchmarks': {}, 'counters': [],
+        self.report = {'device': {}, 'stamp': {}, 'steps': [], 'tests': {}, 'benchmarks': {}, 'counters': [],
                        'peers': None, 'clocks': ''}
         if os.path.exists(stamp):
             with open(stamp, encoding='utf-8') as file:
@@ -111,8 +117,7 @@ class Check:
     def write(self):
         self.report['seconds'] = round(time.monotonic() - self.begin, 1)
         with open(self.json + '.new', 'w', encoding='utf-8') as file:
-            json.dump(self.report, file, indent=1, ensure_ascii=False)
-            file.write('\n')
+            file.write(text_of_report(self.report) + '\n')
         os.replace(self.json + '.new', self.json)
 
     def step(self, name, work):
@@ -195,7 +200,7 @@ class Check:
         status, output = self.run(limit, self.program('device_test'), *arguments)
         cases = re.findall(r'^  (.*\S) +([\d.]+) of the (rule|bound)', output, re.M)
         worst = max(cases, key=lambda case: float(case[1]), default=('', '0', ''))
-        self.report['gradients'][' '.join(arguments)] = {
+        self.report['tests'][' '.join(arguments)] = {
             'cases': len(cases), 'worst': float(worst[1]), 'of': worst[0],
             'failed': re.findall(r'^  FAILED: (.*)', output, re.M)[:20], 'parts': re.findall(r'^\w+: [\d.]+ s$', output, re.M)}
         if not cases:
@@ -261,30 +266,28 @@ class Check:
     # ---- the end ----
 
     def table(self):
-        """The kernels of the headline: measured, predicted, and what the counters say."""
-        cases = {}
-        for benchmark in self.report['benchmarks'].values():
-            for case in benchmark.get('cases', []):
-                cases[case['name']] = case
-        print(f'\n{"kernel":44} {"ms":>8} {"predicted":>9} {"ratio":>6}')
-        for name, parts in self.predicted.items():
-            case = cases.get(name)
-            if not case or 'error' in case:
-                print(f'{name}: {case["error"] if case else "not measured"}')
+        """Twelve lines: cases, and the heavier kernels of the last one, beside predictions and counters."""
+        cases = {case['name']: case for benchmark in self.report['benchmarks'].values() for case in benchmark.get('cases', [])}
+        counters = {kernel['kernel'].strip('<').split('<')[0]: kernel for kernel in self.report['counters']}
+        print(f'\n{"":42} {"ms":>8} {"predicted":>9} {"ratio":>6} {"tensor":>7} {"instructions a cycle":>20}')
+        rows, kernels = [], {}
+        for name, predicted in self.predicted.items():
+            case = cases.get(name, {'error': 'not measured'})
+            if 'error' in case:
+                print(f'{name}: {case["error"]}')
                 continue
-            measured = {}
-            for part in case.get('parts', []):
+            rows.append((name, case['ms'], predicted['all']))
+            kernels = {}
+            for part in case['parts']:
                 kernel = part['kernel'].split('<')[0].split('(')[0]
-                measured[kernel] = measured.get(kernel, 0) + part['ms']
-            rows = [(name, case['ms'], parts.get('all'))]
-            rows += [('  ' + kernel, ms, parts.get(kernel)) for kernel, ms in measured.items()]
-            for row, ms, expected in rows:
-                known = f'{expected:9.3f} {ms / expected:6.2f}' if expected else ''
-                print(f'{row:44} {ms:8.4f} {known}')
-        for kernel in self.report['counters']:
-            stalls = ', '.join(f'{name} {ratio:.1f}' for name, ratio in list(kernel['stalls'].items())[:4])
-            print(f'{kernel["kernel"]:44} tensor {kernel.get("tensor_percent", 0):4.1f} %, '
-                  f'{kernel.get("instructions_a_cycle", 0):4.2f} instructions a cycle; warps wait: {stalls}')
+                kernels[kernel] = kernels.get(kernel, 0) + part['ms']
+        heaviest = sorted(kernels.items(), key=lambda kernel: -kernel[1])[:8]
+        rows += [('  ' + kernel, ms, predicted.get(kernel)) for kernel, ms in heaviest]
+        for name, ms, expected in rows:
+            known = f'{expected:9.3f} {ms / expected:6.2f}' if expected else ' ' * 16
+            of = counters.get(name.strip())
+            print(f'{name:42} {ms:8.4f} {known}'
+                  + (f' {of.get("tensor_percent", 0):5.1f} % {of.get("instructions_a_cycle", 0):20.2f}' if of else ''))
 
     def all(self):
         self.step('device', self.device)
