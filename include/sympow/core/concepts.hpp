@@ -9,7 +9,13 @@
 #include <sympow/core/config.hpp>
 
 namespace SYMPOW_NAMESPACE {
-static_assert(std::same_as<Index, Eigen::Index> && Dynamic == Eigen::Dynamic);
+static_assert(std::same_as<Index, Eigen::Index>,
+              "sympow needs Eigen's own index type: compile without EIGEN_DEFAULT_DENSE_INDEX_TYPE");
+static_assert(
+    !Eigen::MatrixXd::IsRowMajor,
+    "sympow keeps tokens in columns: compile without EIGEN_DEFAULT_TO_ROW_MAJOR, and name Eigen::RowMajor where "
+    "you need it");
+static_assert(Dynamic == Eigen::Dynamic);
 
 namespace detail {
 template <class Derived>

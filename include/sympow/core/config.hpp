@@ -1,7 +1,22 @@
 // The vocabulary of sizes, and the namespace, shared by every room of the house. Needs no Eigen.
 #pragma once
 
+#include <cfloat>
 #include <cstddef>
+
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error \
+    "sympow needs IEEE arithmetic: compile without -ffast-math, -Ofast, -funsafe-math-optimizations, -ffinite-math-only, -fp-model=fast"
+#elif FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2 || FLT_EVAL_METHOD == -1
+#error "sympow needs operations that round to their type: on 32-bit x86 compile with -msse2 -mfpmath=sse"
+#endif
+/// x as it was rounded: sums are not reordered across it. clang++ hides -fassociative-math from the preprocessor; g++
+/// says so, above.
+#if defined(__clang__) && (defined(__x86_64__) || defined(__i386__) || defined(__aarch64__))
+#define SYMPOW_ROUNDED(...) __arithmetic_fence(__VA_ARGS__)
+#else
+#define SYMPOW_ROUNDED(...) (__VA_ARGS__)
+#endif
 
 // What is compiled for vectors of one length must not meet what is compiled for another: the linker would take either.
 // So names of the library carry the instructions that the compiler may use, in an inline namespace that nobody writes:

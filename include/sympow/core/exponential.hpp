@@ -40,12 +40,12 @@ struct ReducedExponent {
   ReducedExponent(double x, double n) : whole(n) {
     constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;  // log 2 to 85 bits
     constexpr double half = std::numbers::ln2 / 2;
-    rest = std::clamp((x - whole * ln2_high) - whole * ln2_low, -half, half);
+    rest = std::clamp(SYMPOW_ROUNDED(x - whole * ln2_high) - whole * ln2_low, -half, half);
   }
   /// For |x| < 2^49, without a branch.
   static ReducedExponent of_near(double x) {
     constexpr double rounding = 0x1.8p52;  // it has no fraction, nor has what is added to it
-    return {x, (x * std::numbers::log2e + rounding) - rounding};
+    return {x, SYMPOW_ROUNDED(SYMPOW_ROUNDED(x * std::numbers::log2e + rounding) - rounding)};
   }
 };
 inline ReducedExponent reduced_exponent(double x) {

@@ -119,7 +119,8 @@ class PackedExponential {
     // Rounds to a whole number n, and has n + bias in its last bits: those of 2^{n-1}, or of 0.
     constexpr Scalar rounding = 3 * static_cast<Scalar>(Bits<Scalar>(1) << (bits_of_fraction<Scalar> - 1)) + bias;
     x = pmax(x, pset1<Packet>(Scalar(-bias)));
-    const Packet y = padd(x, pset1<Packet>(rounding)), f = psub(x, psub(y, pset1<Packet>(rounding)));
+    const Packet y = SYMPOW_ROUNDED(padd(x, pset1<Packet>(rounding)));
+    const Packet f = psub(x, SYMPOW_ROUNDED(psub(y, pset1<Packet>(rounding))));
     Packet sum = pset1<Packet>(2 * c[last]);
     unrolled<last>([&](auto k)
                        __attribute__((always_inline)) { sum = pmadd(sum, f, pset1<Packet>(2 * c[last - 1 - k])); });

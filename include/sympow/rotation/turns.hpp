@@ -95,7 +95,7 @@ inline constexpr Index angles_at_once = 16;
 /// The nearest whole number of |x| < 2^51, in two additions that every processor has for packets.
 [[gnu::always_inline]] inline double nearest_whole(double x) {
   constexpr double ulp_is_1 = 0x1.8p52;
-  return (x + ulp_is_1) - ulp_is_1;
+  return SYMPOW_ROUNDED(SYMPOW_ROUNDED(x + ulp_is_1) - ulp_is_1);
 }
 
 /// cos μ and sin μ of `angles_at_once` angles in [-π, π] to about a rounding, without a branch: with m the nearest

@@ -1,0 +1,13 @@
+# Compilers' settings under which results would be wrong: each must be refused in a sentence of the library's own.
+# cmake -D COMPILER=... -D "INCLUDES=..." -D "SETTINGS=..." -P expect_refused_settings.cmake
+cmake_minimum_required(VERSION 3.25)
+
+list(TRANSFORM INCLUDES PREPEND "-isystem")
+set(compile ${COMPILER} -std=c++20 ${INCLUDES} -fsyntax-only -include sympow/core/concepts.hpp -x c++ /dev/null)
+execute_process(COMMAND ${compile} COMMAND_ERROR_IS_FATAL ANY)
+foreach(setting IN LISTS SETTINGS)
+  execute_process(COMMAND ${compile} ${setting} RESULT_VARIABLE failed ERROR_VARIABLE messages)
+  if(NOT failed OR NOT messages MATCHES "sympow (needs|keeps)[^\n]+: .*compile with")
+    message(FATAL_ERROR "${setting} is not refused with a sentence:\n${messages}")
+  endif()
+endforeach()
