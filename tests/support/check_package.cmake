@@ -47,3 +47,60 @@ foreach(without IN ITEMS CMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON Eigen3_DIR=${SCRAT
   message(STATUS "consumer: optional, ${without}")
   run(${CMAKE_COMMAND} -S ${SCRATCH}/optional -B ${SCRATCH}/optional/build --fresh -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D ${without})
 endforeach()
+
+# configure(NAME TEXT): a project that need only be generated.
+function(configure name text)
+  message(STATUS "consumer: ${name}")
+  file(WRITE ${SCRATCH}/${name}/mine.cpp "int mine() { return 1; }\n")
+  file(WRITE ${SCRATCH}/${name}/CMakeLists.txt "${text}")
+  run(${CMAKE_COMMAND} -S ${SCRATCH}/${name} -B ${SCRATCH}/${name}/build -G ${GENERATOR} -Wno-dev -D CMAKE_CXX_COMPILER=${COMPILER}
+    -D Eigen3_DIR=${EIGEN} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D SYMPOW_CUDA=OFF)
+endfunction()
+cmake_path(GET tests PARENT_PATH sources)
+
+# Around the sources: a project with an Eigen target of its own, and one that exports what links with each of our targets.
+configure(own_eigen "cmake_minimum_required(VERSION 3.25)
+project(own_eigen LANGUAGES CXX)
+add_library(eigen INTERFACE)
+add_library(Eigen3::Eigen ALIAS eigen)
+add_subdirectory(${sources} sympow)
+")
+configure(exports "cmake_minimum_required(VERSION 3.25)
+project(exports LANGUAGES CXX)
+add_subdirectory(${sources} sympow)
+foreach(target IN ITEMS sympow forms c)
+  add_library(on_\${target} STATIC EXCLUDE_FROM_ALL mine.cpp)
+  target_link_libraries(on_\${target} PUBLIC sympow::\${target})
+  install(TARGETS on_\${target} EXPORT exports OPTIONAL)
+endforeach()
+install(EXPORT exports DESTINATION exports)
+")
+
+# What is not built of it is not installed, and the package is whole without it.
+run(${CMAKE_COMMAND} --install ${SCRATCH}/exports/build --prefix ${SCRATCH}/part)
+configure(part "cmake_minimum_required(VERSION 3.25)
+project(part LANGUAGES CXX)
+find_package(sympow REQUIRED PATHS ${SCRATCH}/part NO_DEFAULT_PATH)
+if(TARGET sympow::forms OR TARGET sympow::c)
+  message(FATAL_ERROR \"a library is found that is not installed\")
+endif()
+")
+
+# Around the package: a project of before policies that it needs, and its components by their names.
+set(components "")
+if(EXISTS ${SCRATCH}/prefix/include/sympow.h)
+  set(components COMPONENTS forms c)
+endif()
+configure(old_project "cmake_minimum_required(VERSION 3.2)
+project(old_project CXX)
+find_package(sympow REQUIRED ${components})
+")
+
+# CMake below 3.23 knows no file sets.
+file(GLOB_RECURSE targets ${SCRATCH}/prefix/*/sympowTargets.cmake ${SCRATCH}/prefix/*/sympowCTargets.cmake)
+foreach(file IN LISTS targets)
+  file(STRINGS ${file} folders REGEX "^ +INTERFACE_INCLUDE_DIRECTORIES")
+  if(NOT folders)
+    message(FATAL_ERROR "${file} names headers in a file set alone")
+  endif()
+endforeach()
