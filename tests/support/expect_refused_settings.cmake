@@ -3,11 +3,11 @@
 cmake_minimum_required(VERSION 3.25)
 
 list(TRANSFORM INCLUDES PREPEND "-isystem")
-set(compile ${COMPILER} -std=c++20 ${INCLUDES} -fsyntax-only -include sympow/core/concepts.hpp -x c++ /dev/null)
+set(compile ${COMPILER} -std=c++20 ${INCLUDES} -fsyntax-only -include sympow/core/concepts.hpp -include sympow/core/checks.hpp -x c++ /dev/null)
 execute_process(COMMAND ${compile} COMMAND_ERROR_IS_FATAL ANY)
 foreach(setting IN LISTS SETTINGS)
   execute_process(COMMAND ${compile} ${setting} RESULT_VARIABLE failed ERROR_VARIABLE messages)
-  if(NOT failed OR NOT messages MATCHES "sympow (needs|keeps)[^\n]+: .*compile with")
+  if(NOT failed OR NOT messages MATCHES "sympow (needs|keeps|throws)[^\n]*: .*compile with")
     message(FATAL_ERROR "${setting} is not refused with a sentence:\n${messages}")
   endif()
 endforeach()

@@ -12,6 +12,11 @@
 
 #include <sympow/core/config.hpp>
 
+#ifndef __cpp_exceptions
+#error "sympow throws: compile without -fno-exceptions"
+#endif
+
+#pragma GCC visibility push(default)  // caught by the same type in other shared libraries
 namespace sympow {
 
 /// An argument that the function cannot work with. The base of every error below but `DimensionOverflow`.
@@ -102,6 +107,7 @@ struct DimensionOverflow : std::overflow_error {
 };
 
 }  // namespace sympow
+#pragma GCC visibility pop
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -150,14 +156,16 @@ using Errors = TypeList<InvalidArgument, ShapeMismatch, InvalidPower, OddDimensi
                         NotFinite, FrameMismatch, NotSkew, NotCommuting, AmbiguousRank, RankDeficient, EmptyActiveSpace,
                         FeatureMismatch, InterruptedState, DimensionOverflow>;
 
-/// Throws again what is being handled, as the type that it is: one of these errors with some parts before its message;
-/// anything else, and what is derived from one of them, as it is.
+/// Rethrows the exception being handled: one of these errors with a prefix to its message, anything else unchanged.
+/// Without run-time type information everything is unchanged.
 template <class... Error, class... Parts>
-[[noreturn, gnu::cold]] void raise_again_after(TypeList<Error...>, const Parts&... prefix) {
+[[noreturn, gnu::cold]] void raise_again_after(TypeList<Error...>, [[maybe_unused]] const Parts&... prefix) {
   try {
     throw;
-  } catch (const std::exception& error) {
+  } catch ([[maybe_unused]] const std::exception& error) {
+#ifdef __cpp_rtti
     ((typeid(error) == typeid(Error) ? raise<Error>(prefix..., error.what()) : void()), ...);
+#endif
     throw;
   }
 }

@@ -20,7 +20,7 @@
 namespace SYMPOW_NAMESPACE::io {
 
 /// A file that is not a .npy file, or one of an array that is not taken here.
-struct InvalidNpy : InvalidArgument {
+struct [[gnu::visibility("default")]] InvalidNpy : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 

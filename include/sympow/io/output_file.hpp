@@ -15,7 +15,7 @@
 namespace SYMPOW_NAMESPACE::io {
 
 /// A file or a stream that cannot be written. The message names it.
-struct CannotWrite : InvalidArgument {
+struct [[gnu::visibility("default")]] CannotWrite : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 

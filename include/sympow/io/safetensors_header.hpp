@@ -19,7 +19,7 @@
 namespace SYMPOW_NAMESPACE::io {
 
 /// A file that is not a safetensors file, or not one of these tensors. The message names it and says what is wrong.
-struct InvalidSafetensors : InvalidArgument {
+struct [[gnu::visibility("default")]] InvalidSafetensors : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 /// What a safetensors file says of itself, beside its tensors.

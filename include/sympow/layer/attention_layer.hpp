@@ -197,13 +197,13 @@ void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<
   const detail::LayerHeads<const Scalar> heads(layer, columns, layer.first_key());
   const LayerShape& n = layer.shape();
   using OfHeads = ForwardPass<Scalar, F>;
-  OfHeads& of_heads = pass.heads.type() == typeid(OfHeads) ? std::any_cast<OfHeads&>(pass.heads)
-                                                           : pass.heads.template emplace<OfHeads>();
+  OfHeads* of_heads = std::any_cast<OfHeads>(&pass.heads);
+  if (of_heads == nullptr) of_heads = &pass.heads.template emplace<OfHeads>();
   detail::finish_layer(layer, weights, heads, pass, Y, [&](const auto& K, const auto& V, const auto& transition_of) {
     attend<Normalization>(
         layer.feature(), [&](Index b, Index h) { return transition_of(b, h / (n.heads / n.key_heads)); },
         columns.heads(0, n.heads, n.d), K, V, detail::columns_of<Scalar>(pass.rows, sequences).heads(0, n.heads, n.e),
-        of_heads, pass.workspaces, layer.batch_options());
+        *of_heads, pass.workspaces, layer.batch_options());
   });
 }
 
