@@ -68,6 +68,25 @@ TEST_CASE("headers of every version and of other writers are read", "[io]") {
     }
 }
 
+TEST_CASE("arrays of Julia with one axis, and sizes that Python 2 has written, are read", "[io]") {
+  const std::string entries = data<float>({1, 2, 3, 4, 5, 6});
+  const auto read = [&](const std::string& order, const std::string& shape) {
+    return parse(file("{'descr': '<f4', 'fortran_order': " + order + ", 'shape': " + shape + ", }", entries));
+  };
+  for (const auto& [text, shape] : std::vector<std::pair<std::string, Shape>>{
+           {"(6,)", {6}}, {"(1, 6)", {1, 6}}, {"(6, 1)", {6, 1}}, {"(1, 6, 1)", {1, 6, 1}}}) {
+    CAPTURE(text);
+    const Array array = read("True", text);
+    REQUIRE(array.shape == shape);
+    REQUIRE(array[5] == 6);
+  }
+  REQUIRE_THROWS_WITH(read("True", "(2, 3)"), sympow::test::contains("shape (2, 3) is in Fortran order, must be in C"));
+  for (const char* shape : {"(2L, 3L)", "(2L,3)", "(2, 3L, )"}) {
+    CAPTURE(shape);
+    REQUIRE(read("False", shape).shape == Shape{2, 3});
+  }
+}
+
 TEST_CASE("what is no array of this program is refused with a reason", "[io]") {
   const std::string entries = data<float>({1, 2, 3, 4, 5, 6});
   const auto header = [](const std::string& descr, const std::string& order, const std::string& shape) {
@@ -102,7 +121,8 @@ TEST_CASE("what is no array of this program is refused with a reason", "[io]") {
       {file(header("'<f4'", "False", "(6)"), entries), "(n,) must have a comma"},
       {file(header("'<f4'", "False", "(-2, -3)"), entries), "not a tuple of sizes"},
       {file(header("'<f4'", "False", "(2.0, 3)"), entries), "lacks a ')' before '.0, 3), }"},
-      {file(header("'<f4'", "False", "(2L, 3)"), entries), "lacks a ')'"},
+      {file(header("'<f4'", "False", "(2LL, 3)"), entries), "lacks a ')' before 'L, 3)"},
+      {file(header("'<f4'", "False", "(L, 3)"), entries), "not a tuple of sizes"},
       {file(header("'<f4'", "False", "[2, 3]"), entries), "lacks a '('"},
       {file(header("'<f4'", "False", "(2, 3"), entries), "not a tuple of sizes"},
       {file(header("'<f4'", "False", "(99999999999999999999,)"), entries), "sizes that fit 64 bits"},

@@ -122,6 +122,7 @@ class NpyHeaderParser {
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
       if (error != std::errc() || size < 0) refuse("has a shape that is not a tuple of sizes that fit 64 bits");
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+      if (rest_.starts_with('L')) rest_.remove_prefix(1);  // a long integer of Python 2
       shape.push_back(size);
       if (accept(',')) continue;
       expect(')');
@@ -170,8 +171,10 @@ inline NpyHeader read_header(std::istream& in, std::uint64_t& bytes, const std::
   if (said.descr != types[0] && said.descr != types[1])
     sympow::detail::raise<InvalidNpy>(name, ": entries are of type '", said.descr, "', must be '", types[0], "' or '",
                                       types[1], "'");
-  if (said.fortran_order)
-    sympow::detail::raise<InvalidNpy>(name, ": is in Fortran order, must be in C order; see numpy's ascontiguousarray");
+  // An array with one axis has the same bytes in either order, and Julia says Fortran order of all arrays.
+  if (said.fortran_order && std::ranges::count_if(said.shape, [](std::ptrdiff_t n) { return n != 1; }) > 1)
+    sympow::detail::raise<InvalidNpy>(name, ": an array of shape ", text(said.shape), " is in Fortran order",
+                                      ", must be in C order: convert it by numpy's ascontiguousarray");
   return said;
 }
 
