@@ -153,6 +153,27 @@ TEST_CASE("sizes that no state has are refused before memory is asked for", "[at
   }
 }
 
+TEST_CASE("numbers that no state can hold are refused behind a checksum that fits", "[attention]") {
+  const auto target = filled<double, 2>(4, 3, 5, Turning::none);
+  const std::string bytes = file_of(target);
+  // after the tokens, the decay, four channels, no key product and two frames without kind and angles
+  constexpr std::size_t product = body + 16 + 16 + 4 * 8, exponent = product + 16 + 32, table = exponent + 16;
+  for (const double lie : {1e12, 1e300, 5 * 1024 + 1.0, std::numeric_limits<double>::infinity()})
+    CHECK_THAT(refusal(target, forged(bytes, exponent, lie)), contains("contradict"));
+  for (const double possible : {5 * 1024.0, -1e12}) CHECK(refusal(target, forged(bytes, exponent, possible)).empty());
+  CHECK_THAT(refusal(target, forged(bytes, body, std::numeric_limits<std::int64_t>::max())), contains("contradict"));
+  for (const std::int64_t columns : {std::int64_t{1} << 40, std::int64_t{1} << 61, std::int64_t{-1}, std::int64_t{0}})
+    CHECK_THAT(refusal(target, forged(forged(bytes, table, std::int64_t{4}), table + 8, columns)),
+               contains("absolute weights of channels is 4 x " + std::to_string(columns) + ", must be 0 x 1"));
+
+  constexpr Index wide = 1 << 20;  // of which a key product takes 8 TB
+  const State<double, Linear> empty(wide, 1, 0);
+  constexpr std::size_t wide_product = body + 16 + 16 + wide * 8;
+  const std::string lie =
+      forged(forged(file_of(empty), wide_product, std::int64_t{wide}), wide_product + 8, std::int64_t{wide});
+  CHECK_THAT(refusal(empty, lie), contains("ends inside of key product"));
+}
+
 TEST_CASE("fields that no state has are refused behind a checksum that fits", "[attention]") {
   const auto target = filled<double, 2>(4, 3, 5, Turning::rotary);
   const std::string bytes = file_of(target);

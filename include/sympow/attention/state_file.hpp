@@ -105,7 +105,7 @@ class StateReader {
     if (version_ > 2 || count > 0) frame.begin(kind, numbers);
   }
 
-  // The key product is there or not, as the file says; every other shape is the target's.
+  // The key product and the weights of channels are there or not, as the file says; every other shape is the target's.
   template <class Derived>
   void operator()(Eigen::PlainObjectBase<Derived>& x, const char* name) {
     Index rows = 0, cols = 0;
@@ -113,8 +113,11 @@ class StateReader {
     operator()(cols, name);
     const std::string field = name;
     if ((field == "key product" && (rows == d_ || rows == 0) && (cols == d_ || cols == 0)) ||
-        (field.starts_with("absolute weights") && rows == d_))
+        (field.starts_with("absolute weights") && rows == d_ && cols == 1)) {
+      const auto entries_left = static_cast<Index>((bytes_.size() - position_) / sizeof(typename Derived::Scalar));
+      if (rows > 0 && cols > entries_left / rows) raise<InvalidStateFile>("state file: it ends inside of ", name);
       resize_anew(x.derived(), rows, cols);
+    }
     if (rows != x.rows() || cols != x.cols())
       raise<InvalidStateFile>("state file: ", name, " is ", rows, " x ", cols, ", must be ", x.rows(), " x ", x.cols());
     take(x.derived().data(), static_cast<std::size_t>(x.size()) * sizeof(typename Derived::Scalar), name);
@@ -153,7 +156,11 @@ bool plausible(State<Scalar, F>& state) {
   const auto is_decay = [](double x) { return x <= 0; };
   const auto is_finite = [](double x) { return std::isfinite(x); };
   const auto is_weight = [](double x) { return !(x < 0); };
-  const auto is_exponent = [](double x) { return x < -no_weight; };
+  // log2 of a power's weight b ‖k‖^P is P (range + log2 √d) at most, and values need half a range more.
+  constexpr double range = std::numeric_limits<Scalar>::max_exponent, any = std::numeric_limits<double>::max(),
+                   largest_exponent = F::score == Score::power ? (2 * degree_of<F> + 1) * range : any;
+  const auto is_exponent = [](double x) { return x <= largest_exponent; };
+  if (state.tokens() > std::numeric_limits<Index>::max() / 2) return false;  // more tokens must be countable
   const auto is_frame = [&](const Frame& frame) {
     return all(frame.numbers(), is_finite) && (frame.empty() || !frame.kind().empty());
   };
