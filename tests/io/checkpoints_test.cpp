@@ -30,16 +30,17 @@ TEST_CASE("the last checkpoints are kept, and the newest is found", "[io]") {
   const Folder folder;
   const std::string run = folder / "run/of today";
   CHECK_FALSE(newest(run));
-  CHECK_THROWS_WITH(Checkpoints(run, 0), contains("must be at least 1"));
   write_bytes(run + "/step-00000005.safetensors.partial-123", "cut");
   write_bytes(run + "/step-5.safetensors", "not a name of ours");
   write_bytes(run + "/loss.csv", "");
-  const Checkpoints checkpoints(run, 2);
+  write_bytes(run + "/loss.csv.partial-123", "cut");
+  const Checkpoints checkpoints(run);
   CHECK_FALSE(newest(run));
   Numbers x;
+  CHECK_THROWS_WITH(checkpoints.save(7, x.tensors(), {}, 0), contains("must be at least 1"));
   for (const Index step : {8, 9, 1200, 100'000'000}) {
     x.a[0] = static_cast<float>(step);
-    checkpoints.save(step, x.tensors(), {{"rate", ".1"}, {"step", "a lie"}});
+    checkpoints.save(step, x.tensors(), {{"rate", ".1"}, {"step", "a lie"}}, 2);
     const auto found = newest(run);
     REQUIRE(found);
     CHECK(found->step == step);
@@ -51,9 +52,9 @@ TEST_CASE("the last checkpoints are kept, and the newest is found", "[io]") {
   }
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(run)) names.insert(entry.path().filename().string());
-  CHECK(names == std::set<std::string>{"loss.csv", "step-00001200.safetensors", "step-100000000.safetensors",
+  CHECK(names == std::set<std::string>{"lock", "loss.csv", "step-00001200.safetensors", "step-100000000.safetensors",
                                        "step-5.safetensors"});
-  checkpoints.save(50, x.tensors(), {});  // a run that went on from an earlier one keeps its own
+  checkpoints.save(50, x.tensors(), {}, 2);  // a run that went on from an earlier one keeps its own
   CHECK(fs::exists(run + "/step-00000050.safetensors"));
 }
 
@@ -61,9 +62,9 @@ TEST_CASE("a checkpoint that is cut or has one bit flipped gives way to the one 
   const Folder folder;
   const std::string run = folder.path.string(), last = run + "/" + name_of(2);
   Numbers x = odd_numbers();
-  const Checkpoints checkpoints(run, 2);
-  checkpoints.save(1, x.tensors(), {{"rate", ".1"}});
-  checkpoints.save(2, x.tensors(), {{"rate", ".1"}});
+  const Checkpoints checkpoints(run);
+  checkpoints.save(1, x.tensors(), {{"rate", ".1"}}, 2);
+  checkpoints.save(2, x.tensors(), {{"rate", ".1"}}, 2);
   REQUIRE(newest(run)->step == 2);
   const std::string whole = bytes_of(last);
   REQUIRE(whole.size() > 250);
@@ -89,4 +90,45 @@ TEST_CASE("a checkpoint that is cut or has one bit flipped gives way to the one 
   CHECK(newest(run)->step == 2);
   for (const int step : {1, 2}) write_bytes(run + "/" + name_of(step), "damaged");
   CHECK_FALSE(newest(run));
+}
+
+TEST_CASE("a checkpoint that is larger than memory, or that its reader refuses, gives way to the one before it",
+          "[io]") {
+  const Folder folder;
+  const std::string run = folder.path.string(), last = run + "/" + name_of(2);
+  Numbers x = odd_numbers();
+  const Checkpoints checkpoints(run);
+  for (const int step : {1, 2}) checkpoints.save(step, x.tensors(), {}, 2);
+  std::vector<Index> loaded;
+  std::ostringstream complaints;
+  const auto found = newest_checkpoint(run, complaints, [&](const Checkpoint& checkpoint) {
+    loaded.push_back(checkpoint.step);
+    if (checkpoint.step == 2) throw InvalidSafetensors("not mine");
+  });
+  REQUIRE(found);
+  CHECK(found->step == 1);
+  CHECK(loaded == std::vector<Index>{2, 1});
+  CHECK(complaints.str().find("not mine") != std::string::npos);
+
+  const std::string header = R"({"x":{"dtype":"F32","shape":[274877906944],"data_offsets":[0,1099511627776]}})";
+  const std::uint64_t size = header.size();
+  write_bytes(last, std::string(reinterpret_cast<const char*>(&size), sizeof size) + header);
+  fs::resize_file(last, sizeof size + size + (std::uintmax_t{1} << 40));  // a hole, which takes no room
+  REQUIRE(newest(run));
+  CHECK(newest(run)->step == 1);
+  CHECK_THROWS_WITH(read_safetensors(last), contains("its tensors take 1099511627776 bytes, this machine has "));
+}
+
+TEST_CASE("a folder of checkpoints has one writer at a time", "[io]") {
+  const Folder folder;
+  const std::string run = folder / "run";
+  {
+    const Checkpoints first(run);
+    CHECK_THROWS_AS(Checkpoints(run), FolderInUse);
+    CHECK_THROWS_WITH(Checkpoints(run), contains(run + ": another program writes to this folder"));
+    const Checkpoints other(folder / "other");
+  }
+  const Checkpoints after(run);
+  write_bytes(folder / "file", "");
+  CHECK_THROWS_AS(Checkpoints(folder / "file"), CannotWrite);
 }

@@ -4,6 +4,7 @@
 #include <sympow/io/npy.hpp>
 
 #include "catch.hpp"
+#include "files.hpp"
 
 using namespace sympow::io;
 
@@ -160,6 +161,16 @@ TEST_CASE("whole numbers of four and eight bytes with one axis", "[io]") {
   REQUIRE_THROWS_WITH(read("<f8", "(1,)", data<double>({1})), contains("are of type '<f8', must be '<i4' or '<i8'"));
   REQUIRE_THROWS_WITH(read("<i8", "(2,)", data<std::int64_t>({1})), contains("of i8 takes 16 bytes, the file has 8"));
   std::filesystem::remove(path);
+}
+
+TEST_CASE("a file that is larger than memory is refused before memory is asked for", "[io]") {
+  const sympow::test::Folder folder;
+  const std::string path = folder / "large.npy",
+                    header = file("{'descr': '<f4', 'fortran_order': False, 'shape': (274877906944,), }", "");
+  sympow::test::write_bytes(path, header);
+  std::filesystem::resize_file(path, header.size() + (std::uintmax_t{1} << 40));  // a hole, which takes no room
+  REQUIRE_THROWS_AS(read_npy("--q", path), InvalidNpy);
+  REQUIRE_THROWS_WITH(read_npy("--q", path), sympow::test::contains("takes 1099511627776 bytes, this machine has "));
 }
 
 TEST_CASE("places of entries in C order", "[io]") {

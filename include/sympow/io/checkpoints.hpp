@@ -12,6 +12,7 @@
 #include <string>
 
 #include <sympow/io/checksum.hpp>
+#include <sympow/io/folder_lock.hpp>
 #include <sympow/io/safetensors.hpp>
 
 namespace SYMPOW_NAMESPACE::io {
@@ -68,51 +69,64 @@ inline Checkpoint whole_checkpoint(const std::string& path, Index step) {
 
 }  // namespace detail
 
-/// The newest checkpoint of a folder that is whole, if there is one. Those that are not are named in `complaints`.
-inline std::optional<Checkpoint> newest_checkpoint(const std::string& folder, std::ostream& complaints) {
+/// The newest checkpoint of a folder that is whole and that load(checkpoint) takes, if there is one. `load` refuses one
+/// by `InvalidSafetensors`. Those that are damaged or refused are named in `complaints`.
+template <class Load>
+std::optional<Checkpoint> newest_checkpoint(const std::string& folder, std::ostream& complaints, const Load& load) {
   const auto found = detail::checkpoints_in(folder);
-  for (auto checkpoint = found.rbegin(); checkpoint != found.rend(); ++checkpoint) try {
-      return detail::whole_checkpoint(checkpoint->second.string(), checkpoint->first);
+  for (auto file = found.rbegin(); file != found.rend(); ++file) try {
+      const Checkpoint checkpoint = detail::whole_checkpoint(file->second.string(), file->first);
+      load(checkpoint);
+      return checkpoint;
     } catch (const InvalidSafetensors& error) {
       complaints << "a damaged checkpoint, the one before it is taken: " << error.what() << '\n';
     }
   return std::nullopt;
 }
+/// The newest checkpoint that is whole.
+inline std::optional<Checkpoint> newest_checkpoint(const std::string& folder, std::ostream& complaints) {
+  return newest_checkpoint(folder, complaints, [](const Checkpoint&) {});
+}
 
-/// The folder of one run, which no other run may write to. A run that is killed at any moment, or whose machine stops,
-/// leaves the last checkpoint before it.
+/// The folder of one run, which no other run can write to while this object lives. A run that is killed at any moment,
+/// or whose machine stops, leaves the last checkpoint before it.
 ///
-///     const Checkpoints checkpoints("run", 2);
-///     checkpoints.save(step, tensors, {{"rate", ".001"}});
+///     const Checkpoints checkpoints("run");
+///     checkpoints.save(step, tensors, {{"rate", ".001"}}, 2);
 ///
 /// A checkpoint is a safetensors file, step-00001200.safetensors, with "step" and "checksum" in its metadata.
 class Checkpoints {
  public:
-  /// Makes the folder unless it is there, and removes files that a run was killed in. Throws `InvalidArgument` if none
-  /// are to be kept.
-  Checkpoints(const std::string& folder, std::size_t keep) : folder_(folder), keep_(keep) {
-    if (keep == 0)
-      sympow::detail::raise<InvalidArgument>("checkpoints of ", folder, ": those to keep are 0, must be at least 1");
-    std::filesystem::create_directories(folder_);
+  /// Makes the folder unless it is there, and removes files that a run was killed in. Throws `FolderInUse`,
+  /// `CannotWrite`.
+  explicit Checkpoints(const std::string& folder) : folder_(made(folder)), lock_(folder_) {
     for (const auto& file : std::filesystem::directory_iterator(folder_))
-      if (file.path().filename().string().find(".safetensors.partial-") != std::string::npos)
-        std::filesystem::remove(file);
+      if (file.path().filename().string().find(".partial-") != std::string::npos) std::filesystem::remove(file);
   }
 
-  /// Writes a checkpoint; when it is on the disk, those before it are removed but the last ones that are to be kept.
-  /// Throws as `write_safetensors`.
-  void save(Index step, std::span<const Tensor> tensors, Metadata metadata) const {
+  /// Writes a checkpoint. When it is on the disk, those before it are removed so that `keep` are left, this one among
+  /// them. Throws `InvalidArgument` if `keep` is 0, and as `write_safetensors`.
+  void save(Index step, std::span<const Tensor> tensors, Metadata metadata, std::size_t keep) const {
+    if (keep == 0)
+      sympow::detail::raise<InvalidArgument>(folder_.string(), ": keep is 0 checkpoints, must be at least 1");
     metadata["step"] = std::to_string(step);
     metadata["checksum"] = detail::checksum_of(tensors, metadata);
     write_safetensors((folder_ / detail::checkpoint_name(step)).string(), tensors, metadata);
     auto found = detail::checkpoints_in(folder_);
     found.erase(found.upper_bound(step), found.end());  // a run that went on from an earlier one leaves later ones
-    for (; found.size() > keep_; found.erase(found.begin())) std::filesystem::remove(found.begin()->second);
+    for (; found.size() > keep; found.erase(found.begin())) std::filesystem::remove(found.begin()->second);
   }
 
  private:
+  static std::filesystem::path made(const std::filesystem::path& folder) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) sympow::detail::raise<CannotWrite>(folder.string(), ": ", error.message());
+    return folder;
+  }
+
   std::filesystem::path folder_;
-  std::size_t keep_;
+  FolderLock lock_;
 };
 
 }  // namespace SYMPOW_NAMESPACE::io

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include <sympow/io/machine_memory.hpp>
 #include <sympow/io/npy_header.hpp>
 
 namespace SYMPOW_NAMESPACE::io {
@@ -58,6 +59,8 @@ std::vector<Number> read_entries(std::istream& in, std::uint64_t bytes, const st
   if (*count * sizeof(Number) != bytes)
     sympow::detail::raise<InvalidNpy>(what, " takes ", *count * sizeof(Number), " bytes, the file has ", bytes,
                                       " after its header");
+  if (bytes > machine_memory())
+    sympow::detail::raise<InvalidNpy>(what, " takes ", bytes, " bytes, this machine has ", machine_memory());
   std::vector<Number> entries(*count);
   if (!in.read(reinterpret_cast<char*>(entries.data()), static_cast<std::streamsize>(bytes)))
     sympow::detail::raise<InvalidNpy>(name, ": cannot be read to its end");

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <sympow/io/commit_to_disk.hpp>
+#include <sympow/io/machine_memory.hpp>
 #include <sympow/io/safetensors_header.hpp>
 
 namespace SYMPOW_NAMESPACE::io {
@@ -110,8 +111,11 @@ inline void write_safetensors(const std::string& path, std::span<const Tensor> t
 inline Safetensors read_safetensors(const std::string& path) {
   std::ifstream in;
   const detail::SafetensorsHeader header = detail::read_header(in, path);
+  const std::size_t bytes = header.entries.empty() ? 0 : header.entries.back().end;
+  if (bytes > machine_memory())
+    detail::refuse_safetensors(path, "its tensors take ", bytes, " bytes, this machine has ", machine_memory());
   Safetensors file;
-  file.numbers.resize(header.entries.empty() ? 0 : header.entries.back().end / sizeof(float));
+  file.numbers.resize(bytes / sizeof(float));
   detail::read_numbers(in, path, file.numbers);
   for (const auto& [name, shape, begin, end] : header.entries)
     file.tensors.push_back(
