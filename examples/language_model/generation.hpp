@@ -22,7 +22,7 @@ class Generation {
   /// likeliest. The draw follows from the seed and the number of bytes before it. Throws `InvalidArgument` if there are
   /// none.
   char next(double temperature, std::uint64_t seed) {
-    if (unread_.empty()) sympow::detail::raise<sympow::InvalidArgument>("--prompt is empty, must have a byte");
+    if (unread_.empty()) refuse("--prompt is empty, must have a byte");
     constexpr std::size_t at_once = 512;
     const auto text = bytes_of(unread_);
     Eigen::VectorXd logits;
@@ -59,14 +59,14 @@ class Generation {
 
   /// Goes on where the file was written, with the same bits. Throws `InvalidStateFile`, and is as it was then.
   void load_from(const std::string& path) {
-    const auto refuse = [&](const char* why) {
+    const auto refuse_state = [&](const char* why) {
       sympow::detail::raise<sympow::InvalidStateFile>("--state ", path, ": ", why);
     };
     const std::string file = text_tokens::read(path), expected = head();
-    if (!file.starts_with(expected.substr(0, expected.find('\n')))) refuse("is no file of a generation");
+    if (!file.starts_with(expected.substr(0, expected.find('\n')))) refuse_state("is no file of a generation");
     const std::string content = file.substr(0, file.size() - sizeof(std::uint64_t));
-    if (sealed(content) != file) refuse("is cut or damaged, its checksum does not match");
-    if (!content.starts_with(expected)) refuse("is of another checkpoint than the newest of --out");
+    if (sealed(content) != file) refuse_state("is cut or damaged, its checksum does not match");
+    if (!content.starts_with(expected)) refuse_state("is of another checkpoint than the newest of --out");
     std::istringstream in(content.substr(expected.size()));
     auto memory = run_.training.model().memory();
     for (auto& of_layer : memory) load(of_layer, in);
@@ -90,26 +90,30 @@ class Generation {
   std::string unread_;
 };
 
-/// Prints a prompt and what the model makes of it. Throws `InvalidArgument`.
+/// Prints a prompt and what the model makes of it. The state moves on when all of it has arrived. Throws
+/// `InvalidArgument`, `CannotWrite`.
 inline void generate(Options options) {
-  std::string folder = Settings{}.out, prompt, state;
-  Index count = 400;
+  const std::string folder = options.take_out();
+  std::string prompt, state;
+  std::uint64_t count = 400, seed = 1;
   double temperature = .8;
-  std::uint64_t seed = 1;
-  options.take("out", folder);
   options.take("prompt", prompt);
   options.take("bytes", count);
   options.take("temperature", temperature);
   options.take("seed", seed);
   options.take("state", state);
   options.end();
-  const Run run = newest_run(folder);
+  const Run run = trained_run(folder);
   Generation generation(run);
   if (!state.empty() && std::filesystem::exists(state)) generation.load_from(state);
   generation.add(prompt);
-  std::cout << prompt << std::flush;
-  for (Index n = 0; n < count; ++n) std::cout << generation.next(temperature, seed) << std::flush;
-  std::cout << '\n';
+  const auto print = [](const std::string& words) {
+    std::fwrite(words.data(), 1, words.size(), stdout);
+    sympow::io::require_printed();
+  };
+  print(prompt);
+  for (; count > 0; --count) print({generation.next(temperature, seed)});
+  print("\n");
   if (!state.empty()) generation.save_to(state);
 }
 

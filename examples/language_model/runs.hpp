@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <iomanip>
 #include <iostream>
+#include <optional>
 
 namespace language_model {
 
@@ -19,8 +20,14 @@ struct Run {
   Training<float> training;
   sympow::io::Checkpoint checkpoint;
 
-  /// At its begin. Throws `InvalidArgument` for settings that there is no model of.
+  /// At its begin.
   explicit Run(const Settings& of) : settings(of), training(Model<float>(of.model), of.descent, of.seed) {}
+  /// At a checkpoint. Throws `InvalidArgument`.
+  explicit Run(const sympow::io::Checkpoint& found) : Run(settings_of(found)) {
+    (void)sympow::io::read_safetensors(found.path, tensors());
+    training.set_steps(found.step);
+    checkpoint = found;
+  }
 
   /// All that it has made, where it lies.
   [[nodiscard]] std::vector<sympow::io::Tensor> tensors() {
@@ -29,53 +36,91 @@ struct Run {
       list.push_back({name, {x.cols(), x.rows()}, {x.data(), static_cast<std::size_t>(x.size())}});
     return list;
   }
-  void load(const sympow::io::Checkpoint& found) {
-    (void)sympow::io::read_safetensors(found.path, tensors());
-    training.set_steps(found.step);
-    checkpoint = found;
+
+ private:
+  static Settings settings_of(const sympow::io::Checkpoint& found) {
+    Words words = found.metadata;
+    words["out"] = std::filesystem::path(found.path).parent_path().string();  // wherever it was then
+    const Settings settings = Options(words).take_settings();
+    require_model(settings.model);
+    if (bytes_of_weights(settings.model) > static_cast<double>(std::filesystem::file_size(found.path)))
+      refuse(found.path, ": is too short for the weights of its settings");
+    return settings;
   }
 };
 
-/// The run of a folder, at its newest whole checkpoint. Throws `InvalidArgument` if there is none.
-inline Run newest_run(const std::string& folder) {
-  const auto found = sympow::io::newest_checkpoint(folder, std::cerr);
-  if (!found) sympow::detail::raise<sympow::InvalidArgument>("--out ", folder, ": there is no checkpoint; train first");
-  Run run(Options(found->metadata).take_settings());
-  run.load(*found);
+/// The run of a folder, at its newest whole checkpoint; none if there is no checkpoint. Throws `InvalidArgument` if
+/// there are some and none is whole.
+inline std::optional<Run> newest_run(const std::string& folder) {
+  std::optional<Run> run;
+  (void)sympow::io::newest_checkpoint(folder, std::cerr, [&](const auto& found) { run.emplace(found); });
+  if (!run && !sympow::io::detail::checkpoints_in(folder).empty())
+    refuse("--out ", folder, ": none of its checkpoints can be taken; take another one");
   return run;
 }
+/// The same. Throws `InvalidArgument` if there is none.
+inline Run trained_run(const std::string& folder) {
+  if (std::optional<Run> run = newest_run(folder)) return *std::move(run);
+  refuse("--out ", folder, ": there is no checkpoint; train first");
+}
 
-/// Throws `InvalidArgument` unless a run with these settings would have made the checkpoint.
-inline void require_same(const Settings& settings, const sympow::io::Checkpoint& found) {
-  auto is = words_of(settings), was = words_of(Options(found.metadata).take_settings());
-  Settings::for_each(settings, [&](const std::string& name, const auto&, const char*, bool of_run) {
-    if (of_run && is[name] != was[name])
-      sympow::detail::raise<sympow::InvalidArgument>("--", name, " is ", is[name], ", but ", was[name], " in ",
-                                                     found.path, "; take another --out");
+/// The settings of a run that goes on: those of its checkpoint, but what is given anew. Throws `InvalidArgument` where
+/// its weights would have been others.
+inline Settings settings_to_go_on(const Run& run, const Settings& asked, const Words& given) {
+  Words words = words_of(run.settings), is = words_of(asked);
+  Settings::for_each(asked, [&](const std::string& name, const auto&, const char*, bool of_run) {
+    if (!given.contains(name) || is[name] == words[name]) return;
+    if (of_run && !words[name].empty())
+      refuse("--", name, " is ", is[name], ", but ", words[name], " in ", run.checkpoint.path, "; take another --out");
+    words[name] = is[name];
   });
+  return Options(words).take_settings();
+}
+
+/// Throws `InvalidArgument`.
+inline Corpus corpus_of(const Settings& settings) {
+  if (settings.data.empty()) refuse("--data is missing: a file or a folder");
+  return Corpus(settings.data);
+}
+
+/// Cuts a table of losses after a step, since a run that is killed has written rows after its last checkpoint, and opens
+/// it for more.
+inline std::ofstream losses_up_to(const std::string& path, Index step) {
+  std::uintmax_t kept = 0;
+  if (std::filesystem::is_regular_file(path)) {
+    std::ifstream old(path);
+    for (std::string row; std::getline(old, row) && !old.eof() && std::atoll(row.c_str()) <= step;)
+      kept += row.size() + 1;
+    std::filesystem::resize_file(path, kept);
+  }
+  std::ofstream table(path, std::ios::app);
+  if (kept == 0) table << "step,bytes,loss,gradient_length,rate,seconds\n";
+  return table;
 }
 
 /// Trains until `steps`, from the newest whole checkpoint of the folder on. A run that was killed and goes on makes the
-/// same weights, bit for bit, as one that was not. Throws `InvalidArgument`.
+/// same weights, bit for bit, as one that was not. Throws `InvalidArgument`, `CannotWrite`.
 inline void train(Options options) {
-  const Settings settings = options.take_settings();
+  const Words given = options.given();
+  Settings settings = options.take_settings();
   options.end();
-  if (settings.data.empty()) sympow::detail::raise<sympow::InvalidArgument>("--data is missing: a file or a folder");
-  const Corpus corpus(settings.data);
+  std::optional<sympow::io::Checkpoints> checkpoints;
+  if (std::filesystem::exists(settings.out)) checkpoints.emplace(settings.out);
+  std::optional<Run> run = newest_run(settings.out);
+  if (run)
+    settings = settings_to_go_on(*run, settings, given);
+  else
+    require_model(settings.model);
+  const Corpus corpus = corpus_of(settings);
   (void)corpus.training.window(settings.seed, 0, 0, settings.context + 1);  // throws before anything is made
-
-  Run run(settings);
-  auto& training = run.training;
-  if (const auto found = sympow::io::newest_checkpoint(settings.out, std::cerr)) {
-    require_same(settings, *found);
-    run.load(*found);
-    std::cerr << "going on from " << found->path << '\n';
-  }
-  const sympow::io::Checkpoints checkpoints(settings.out, static_cast<std::size_t>(settings.keep));
+  if (run)
+    std::cerr << "going on from " << run->checkpoint.path << '\n';
+  else
+    run.emplace(settings);
+  if (!checkpoints) checkpoints.emplace(settings.out);
+  auto& training = run->training;
   const std::string csv = settings.out + "/loss.csv";
-  const bool is_new = !std::filesystem::exists(csv);
-  std::ofstream table(csv, std::ios::app);
-  if (is_new) table << "step,bytes,loss,gradient_length,rate,seconds\n";
+  std::ofstream table = losses_up_to(csv, training.steps());
 
   Index weights = 0;
   for (const auto& [name, x] : training.all()) weights += name.starts_with("adam") ? 0 : x.size();
@@ -97,6 +142,7 @@ inline void train(Options options) {
     table << step << ',' << step * bytes_of_step << ',' << std::setprecision(7) << report.loss << ','
           << report.gradient_length << ',' << report.rate << ',' << seconds << '\n'
           << std::flush;
+    if (!table) sympow::detail::raise<sympow::io::CannotWrite>(csv, ": cannot be written");
     if (seconds - last_said > 5 || step == last) {
       const double steps_of_second = static_cast<double>(step - first) / seconds;
       std::cerr << "step " << step << " of " << last << "  loss " << std::setprecision(4) << report.loss << "  "
@@ -105,29 +151,36 @@ inline void train(Options options) {
       last_said = seconds;
     }
     if (step % settings.checkpoint_every == 0 || step == last)
-      checkpoints.save(step, run.tensors(), words_of(settings));
+      checkpoints->save(step, run->tensors(), words_of(settings), static_cast<std::size_t>(settings.keep));
   }
 }
 
 /// The mean loss at every position of held-out texts: prints means of octaves, and writes all of it to a table. Throws
 /// `InvalidArgument`.
 inline void evaluate(Options options) {
-  std::string folder = Settings{}.out, csv;
-  options.take("out", folder);
-  const Run run = newest_run(folder);
-  Settings settings = run.settings;
-  Index length = 8 * settings.context, windows = 16;
-  options.take("data", settings.data);
-  options.take("threads", settings.threads);
+  const std::string folder = options.take_out();
+  std::string data, csv;
+  Index length = 0, windows = 16;
+  int threads = 0;
+  options.take("data", data);
+  options.take("threads", threads);
   options.take("csv", csv);
-  options.take_some("length", length);
-  options.take_some("windows", windows);
+  options.take("length", length);
+  options.take("windows", windows);
   options.end();
 
-  const Corpus corpus(settings.data);
+  const Run run = trained_run(folder);
+  Settings settings = run.settings;
+  if (length == 0) length = 8 * settings.context;
+  if (!data.empty()) settings.data = data;
+  const Corpus corpus = corpus_of(settings);
+  (void)corpus.held_out.window(0, 0, 0, length + 1);  // throws before memory is asked for
+  std::optional<sympow::io::OutputFile> file;
+  if (!csv.empty()) file.emplace("--csv", csv);
+  if (file) file->open();
   std::vector<Pass<float>> passes;
   Eigen::MatrixXd of_windows(length, windows);
-  sympow::detail::parallel_for(windows, sympow::detail::threads_of(settings.threads), passes, [&](Index n, auto& pass) {
+  sympow::detail::parallel_for(windows, sympow::detail::threads_of(threads), passes, [&](Index n, auto& pass) {
     const auto text = corpus.held_out.window(0, 0, n, length + 1);
     (void)run.training.model().evaluate(run.training.weights(), text, pass);
     of_windows.col(n) = pass.losses;
@@ -139,13 +192,12 @@ inline void evaluate(Options options) {
     const Index to = std::min(length, std::max<Index>(1, 2 * from));
     std::printf("%6td … %-6td %.4f\n", from, to - 1, losses.segment(from, to - from).mean());
   }
-  if (csv.empty()) return;
-  sympow::io::OutputFile file("--csv", csv);
-  std::ostream& table = file.open();
+  if (!file) return;
+  std::ostream& table = file->open();
   table << "position,loss\n";
   for (Index t = 0; t < length; ++t) table << t << ',' << losses[t] << '\n';
-  file.finish();
-  file.commit();
+  file->finish();
+  file->commit();
 }
 
 }  // namespace language_model

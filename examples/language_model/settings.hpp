@@ -4,13 +4,22 @@
 #include "optimizer.hpp"
 
 #include <sympow/core/checks.hpp>
+#include <sympow/io/machine_memory.hpp>
 
 #include <charconv>
+#include <filesystem>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 namespace language_model {
+
+/// Throws `InvalidArgument` with these words.
+template <class... Words>
+[[noreturn]] void refuse(const Words&... words) {
+  sympow::detail::raise<sympow::InvalidArgument>(words...);
+}
 
 struct Settings {
   Config model;
@@ -50,20 +59,22 @@ struct Settings {
   }
 };
 
-/// Throws `InvalidArgument` for words that are not all of a number.
+/// Throws `InvalidArgument` for words that are not all of a number. A size fits 32 bits, so that products of sizes fit
+/// 64, and is not 0 unless the field was.
 template <class Field>
 void read_field(const std::string& name, const std::string& words, Field& field) {
   if constexpr (std::is_same_v<Field, std::string>) {
     field = words;
   } else if constexpr (std::is_same_v<Field, bool>) {
-    if (words != "0" && words != "1")
-      sympow::detail::raise<sympow::InvalidArgument>("--", name, " is ", words, ", must be 0 or 1");
+    if (words != "0" && words != "1") refuse("--", name, " is ", words, ", must be 0 or 1");
     field = words == "1";
   } else {
+    constexpr bool is_size = std::is_same_v<Field, Index>;
+    const Field most = is_size ? Field(INT32_MAX) : std::numeric_limits<Field>::max(), least = is_size && field > 0;
     Field number{};
     const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), number);
-    if (error != std::errc{} || end != words.data() + words.size() || !(number >= Field(0)))
-      sympow::detail::raise<sympow::InvalidArgument>("--", name, " is ", words, ", must be a number, 0 or more");
+    if (error != std::errc{} || end != words.data() + words.size() || !(number >= least && number <= most))
+      refuse("--", name, " is ", words, ", must be a number in ", least, " … ", most);
     field = number;
   }
 }
@@ -81,6 +92,14 @@ std::string words_of(const Field& field) {
   }
 }
 
+/// Bytes of a model's matrices and of AdamW's averages, of which a run has a little more.
+inline double bytes_of_weights(const Config& c) {
+  const auto of = [](Index n) { return static_cast<double>(n); };
+  const double heads = of(c.heads), key_heads = of(c.key_heads > 0 ? c.key_heads : c.heads);
+  return 3 * sizeof(float) * of(c.d_model) *
+         (256 + of(c.layers) * (8 * of(c.d_model) + 2 * (heads + key_heads) * of(c.d)));
+}
+
 using Words = std::map<std::string, std::string>;
 
 /// Settings by name, as checkpoints have them.
@@ -91,54 +110,72 @@ inline Words words_of(const Settings& settings) {
   return words;
 }
 
+/// Throws `InvalidArgument` unless there is such a model, and memory for it.
+inline void require_model(const Config& model) {
+  if (model.d % 2 != 0) refuse("--d is ", model.d, ", must be even: rotary positions turn pairs of numbers");
+  if (model.key_heads > 0 && model.heads % model.key_heads != 0)
+    refuse("--key_heads is ", model.key_heads, ", must divide --heads, which is ", model.heads);
+  if (!(model.longest >= 1)) refuse("--longest is ", model.longest, ", must be at least 1");
+  const double needed = bytes_of_weights(model), memory = static_cast<double>(sympow::io::machine_memory());
+  if (needed > memory)
+    refuse("--layers ", model.layers, " --d_model ", model.d_model, " --heads ", model.heads, " --d ", model.d,
+           " make a model of ", needed, " bytes, must be less than this machine's memory of ", memory);
+  (void)attention_layer<float>(model, sympow::Form::automatic);  // throws for other settings and powers
+}
+
 /// What is given by name: on a command line, or by a checkpoint.
 class Options {
  public:
   /// Of a command line, where each option has a value. Throws `InvalidArgument`.
   explicit Options(const std::vector<std::string>& words) {
     for (std::size_t n = 0; n < words.size(); n += 2) {
-      if (!words[n].starts_with("--"))
-        sympow::detail::raise<sympow::InvalidArgument>(words[n], " is no option; see language_model help");
-      if (n + 1 == words.size()) sympow::detail::raise<sympow::InvalidArgument>(words[n], " needs a value");
-      if (!values_.emplace(words[n].substr(2), words[n + 1]).second)
-        sympow::detail::raise<sympow::InvalidArgument>(words[n], " is given twice");
+      if (!words[n].starts_with("--")) refuse(words[n], " is no option; see language_model help");
+      if (n + 1 == words.size()) refuse(words[n], " needs a value");
+      if (!values_.emplace(words[n].substr(2), words[n + 1]).second) refuse(words[n], " is given twice");
     }
   }
   /// Of a checkpoint.
   explicit Options(Words words) : values_(std::move(words)) {}
 
+  [[nodiscard]] const Words& given() const { return values_; }  ///< and not taken yet
+
   /// Sets a field, if it is given. Throws as `read_field`.
   template <class Field>
   void take(const std::string& name, Field& field) {
+    known_ += " --" + name;
     if (const auto at = values_.find(name); at != values_.end()) {
       read_field(name, at->second, field);
       values_.erase(at);
     }
   }
-  /// The same, and throws `InvalidArgument` where 0 is left.
-  void take_some(const std::string& name, Index& field) {
-    take(name, field);
-    if (field < 1) sympow::detail::raise<sympow::InvalidArgument>("--", name, " is ", field, ", must be at least 1");
+  /// The folder of a run, which need not be there.
+  [[nodiscard]] std::string take_out() {
+    std::string out = Settings{}.out;
+    take("out", out);
+    if (out.empty() || (std::filesystem::exists(out) && !std::filesystem::is_directory(out)))
+      refuse("--out is ", out, ", which is no folder, must be one or a new name");
+    return out;
   }
   /// All settings, those that are not given as by default.
   [[nodiscard]] Settings take_settings() {
     Settings settings;
-    Settings::for_each(settings, [&](const std::string& name, auto& field, const char*, bool) { take(name, field); });
-    take_some("layers", settings.model.layers);
-    take_some("context", settings.context);
-    take_some("batch", settings.batch);
-    take_some("checkpoint_every", settings.checkpoint_every);
-    take_some("keep", settings.keep);
+    settings.out = take_out();
+    Settings::for_each(settings, [&](const std::string& name, auto& field, const char*, bool) {
+      if (name != "out") take(name, field);
+    });
+    if (!settings.data.empty()) settings.data = std::filesystem::absolute(settings.data).lexically_normal().string();
     return settings;
   }
   /// Throws `InvalidArgument` if something is left that nobody took.
   void end() const {
-    if (!values_.empty())
-      sympow::detail::raise<sympow::InvalidArgument>("--", values_.begin()->first, " is no option of this command");
+    if (values_.empty()) return;
+    const auto& [name, value] = *values_.begin();
+    refuse("--", name, " ", value, ": there is no such option, must be one of", known_);
   }
 
  private:
   Words values_;
+  std::string known_;
 };
 
 }  // namespace language_model

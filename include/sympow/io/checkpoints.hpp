@@ -70,7 +70,7 @@ inline Checkpoint whole_checkpoint(const std::string& path, Index step) {
 }  // namespace detail
 
 /// The newest checkpoint of a folder that is whole and that load(checkpoint) takes, if there is one. `load` refuses one
-/// by `InvalidSafetensors`. Those that are damaged or refused are named in `complaints`.
+/// by `InvalidArgument`. Those that are damaged or refused are named in `complaints`.
 template <class Load>
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder, std::ostream& complaints, const Load& load) {
   const auto found = detail::checkpoints_in(folder);
@@ -78,8 +78,8 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& folder, std::ostr
       const Checkpoint checkpoint = detail::whole_checkpoint(file->second.string(), file->first);
       load(checkpoint);
       return checkpoint;
-    } catch (const InvalidSafetensors& error) {
-      complaints << "a damaged checkpoint, the one before it is taken: " << error.what() << '\n';
+    } catch (const InvalidArgument& error) {
+      complaints << "checkpoint of step " << file->first << " is not taken: " << error.what() << '\n';
     }
   return std::nullopt;
 }
@@ -101,7 +101,7 @@ class Checkpoints {
   /// `CannotWrite`.
   explicit Checkpoints(const std::string& folder) : folder_(made(folder)), lock_(folder_) {
     for (const auto& file : std::filesystem::directory_iterator(folder_))
-      if (file.path().filename().string().find(".partial-") != std::string::npos) std::filesystem::remove(file);
+      if (file.path().filename().string().find(".safetensors.partial-") != std::string::npos) std::filesystem::remove(file);
   }
 
   /// Writes a checkpoint. When it is on the disk, those before it are removed so that `keep` are left, this one among

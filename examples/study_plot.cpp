@@ -1,19 +1,24 @@
-// The figures of docs/study.md, from the study's tables.
-#pragma once
-
-#include "../plot.hpp"
+// The figures of docs/study.md, drawn from the study's tables into their folder:  study_plot docs/study
+#include "plot.hpp"
 
 #include <sympow/core/checks.hpp>
 
+#include <algorithm>
+#include <exception>
+#include <fstream>
+#include <iostream>
 #include <map>
+#include <sstream>
+#include <string>
+#include <vector>
 
-namespace language_model {
+namespace {
 
 using Row = std::map<std::string, std::string>;
 
 /// The rows of a table whose first row has the names of its columns. Throws `InvalidArgument` if it cannot be read, if
 /// a row has another length, or if one of these columns is not there.
-inline std::vector<Row> read_table(const std::string& path, const std::vector<std::string>& wanted) {
+std::vector<Row> read_table(const std::string& path, const std::vector<std::string>& wanted) {
   const auto refuse = [&](const std::string& why) { sympow::detail::raise<sympow::InvalidArgument>(path, why); };
   std::ifstream in(path);
   std::vector<std::string> names, words;
@@ -36,7 +41,7 @@ inline std::vector<Row> read_table(const std::string& path, const std::vector<st
 }
 
 /// The four settings of the study, and their colours.
-inline const std::map<std::string, std::string> colour_of = {
+const std::map<std::string, std::string> colour_of = {
     {"softmax", "#888888"}, {"sympow", "#b2182b"}, {"gated", "#2166ac"}, {"conformal", "#1b7837"}};
 
 /// A column of a table on an axis.
@@ -47,8 +52,8 @@ struct Scale {
 
 /// A panel for each power with a curve for each setting, the mean over seeds; of y, or of the per cent by which y is
 /// above that of softmax, then with dots for all seeds. Throws `InvalidArgument` if the file cannot be written.
-inline void draw(const std::string& path, const std::string& title, const std::vector<Row>& rows, const Scale& x,
-                 const Scale& y, bool is_beside_softmax) {
+void draw(const std::string& path, const std::string& title, const std::vector<Row>& rows, const Scale& x,
+          const Scale& y, bool is_beside_softmax) {
   std::string content;
   for (const auto& [power, left] : {std::pair{"2", 60.}, {"4", 450.}}) {
     std::map<std::string, std::map<double, std::map<std::string, double>>> found;  // y of a setting, an x, and a seed
@@ -82,12 +87,12 @@ inline void draw(const std::string& path, const std::string& title, const std::v
     content += plot::legend(left, 385, "h24", "stroke-width='3' stroke='" + colour + "'", setting);
     left += 120;
   }
-  if (!plot::write("language_model", path, 410, title, content))
+  if (!plot::write("study_plot", path, 410, title, content))
     sympow::detail::raise<sympow::InvalidArgument>(path, " cannot be written");
 }
 
 /// Draws relative_loss.svg, positions.svg and curves.svg into the folder of the tables. Throws `InvalidArgument`.
-inline void draw_study(const std::string& folder) {
+void draw_study(const std::string& folder) {
   const auto rows_of = [&](const std::string& table, const std::string& x, const std::string& y) {
     auto rows = read_table(folder + table, {"setting", "power", "gate_bias", "context", "seed", x, y});
     std::erase_if(rows, [](const Row& row) { return row.at("gate_bias") != "6.9"; });
@@ -112,4 +117,18 @@ inline void draw_study(const std::string& folder) {
        positions, {"from", "bytes read before it", {1, 16384, 2, plot::power_of_two, 2}}, loss, false);
 }
 
-}  // namespace language_model
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "study_plot: must have one argument, the folder of the tables\n";
+    return 2;
+  }
+  try {
+    draw_study(argv[1]);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "study_plot: " << error.what() << '\n';
+    return 2;
+  }
+}
