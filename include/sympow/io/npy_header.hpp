@@ -173,8 +173,8 @@ inline NpyHeader read_header(std::istream& in, std::uint64_t& bytes, const std::
                                       types[1], "'");
   // An array with one axis has the same bytes in either order, and Julia says Fortran order of all arrays.
   if (said.fortran_order && std::ranges::count_if(said.shape, [](std::ptrdiff_t n) { return n != 1; }) > 1)
-    sympow::detail::raise<InvalidNpy>(name, ": an array of shape ", text(said.shape), " is in Fortran order",
-                                      ", must be in C order: convert it by numpy's ascontiguousarray");
+    sympow::detail::raise<InvalidNpy>(name, ": is in Fortran order, must be in C order; numpy's ascontiguousarray",
+                                      " converts it");
   return said;
 }
 
