@@ -71,7 +71,7 @@ def mean(numbers):
 def rows_of(run, folder, weights):
     """What a finished run adds to the tables."""
     with open(folder / "loss.csv", newline="") as table:
-        of_step = {int(row["step"]): float(row["loss"]) for row in csv.DictReader(table)}  # a killed run repeats some
+        of_step = {int(row["step"]): float(row["loss"]) for row in csv.DictReader(table)}
     losses = [of_step[step] for step in sorted(of_step)]
     with open(folder / "positions.csv", newline="") as table:
         read = [float(row["loss"]) for row in csv.DictReader(table)]

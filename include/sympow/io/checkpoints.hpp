@@ -101,7 +101,8 @@ class Checkpoints {
   /// `CannotWrite`.
   explicit Checkpoints(const std::string& folder) : folder_(made(folder)), lock_(folder_) {
     for (const auto& file : std::filesystem::directory_iterator(folder_))
-      if (file.path().filename().string().find(".safetensors.partial-") != std::string::npos) std::filesystem::remove(file);
+      if (file.path().filename().string().find(".safetensors.partial-") != std::string::npos)
+        std::filesystem::remove(file);
   }
 
   /// Writes a checkpoint. When it is on the disk, those before it are removed so that `keep` are left, this one among
