@@ -56,11 +56,13 @@ class RowPanels {
   bool is_packed_;
 };
 
-/// The panels of A for products with so many columns, packed where they are enough to pay for it.
+/// Columns of products with A that pay for packing it.
+inline constexpr Index columns_worth_packing = 48;
+
+/// The panels of A for products with so many columns, packed where that pays.
 template <class Scalar>
 RowPanels<Scalar> row_panels(MatrixView<const Scalar> A, Index columns, Panel<Scalar>& memory) {
-  constexpr Index enough = 48;
-  if (columns < enough || A.rows() <= 1) return RowPanels<Scalar>(A);
+  if (columns < columns_worth_packing || A.rows() <= 1) return RowPanels<Scalar>(A);
   return RowPanels<Scalar>::pack(A.rows(), A.cols(), strided(A), memory(A.size()).data());
 }
 

@@ -30,7 +30,9 @@ template <class Scalar>
 struct ValueMemory {
   Panel<Scalar> finite, packed;
 
-  void reserve(Index value_rows, Index keys) { packed(value_rows * keys); }
+  void reserve(Index value_rows, Index rows, Index keys) {
+    if (rows >= columns_worth_packing) packed(value_rows * keys);
+  }
 };
 
 /// Calls add(begin, count, V, W), for some rows at a time, with the values and the scores of all the keys that one of

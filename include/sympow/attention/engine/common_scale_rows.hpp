@@ -76,7 +76,7 @@ class CommonScaleRows final : public Rows<Scalar> {
   /// Memory for so many rows, and so many keys at a time.
   void reserve(Index value_rows, Index rows, Index keys) {
     sums_.reserve(value_rows, rows);
-    memory_.values.reserve(value_rows, keys);
+    memory_.values.reserve(value_rows, rows, keys);
     memory_.weights(keys), memory_.scores(keys, std::min(rows, row_group));
     for (auto* panel : {&memory_.gates, &memory_.noise, &memory_.absolute}) (*panel)(rows);
   }

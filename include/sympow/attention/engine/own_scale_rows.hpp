@@ -35,7 +35,7 @@ class OwnScaleRows final : public Rows<Scalar> {
   void reserve(Index value_rows, Index rows, Index keys) {
     memory_.read.reserve(value_rows, rows);
     memory_.factors.reserve(keys);
-    memory_.key_values.reserve(value_rows, keys);
+    memory_.key_values.reserve(value_rows, rows, keys);
     memory_.values(value_rows, rows);
     memory_.scores(keys, std::min(rows, row_group));
     for (auto* panel : {&memory_.denominators, &memory_.noises}) (*panel)(rows);
