@@ -6,6 +6,7 @@
 #include <sympow/attention/keys.hpp>
 #include <sympow/attention/stored_sums.hpp>
 #include <sympow/attention/tail.hpp>
+#include <sympow/core/row_panels.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -14,15 +15,15 @@ template <class Scalar>
 struct FoldMemory {
   PanelMemory<Scalar> panels;
   Panel<double> channels, monomials;
-  Panel<Scalar> weights, weighted;
-  Panel<Scalar> columns, columns_before;  ///< of S, where its numbers lie in halves
+  Panel<Scalar> weights, weighted, packed;  ///< values times weights, also by `RowPanels`
+  Panel<Scalar> columns, columns_before;    ///< of S, where its numbers lie in halves
 
   /// Memory for so many keys, and D entries of φ.
   template <class F>
   void reserve(Index rows, Index value_rows, Index dimension, Index keys, bool channels_decay) {
     panels.template reserve<F>(rows, keys);
     panels.features(dimension, std::min(few_columns, keys));
-    weights(keys), weighted(value_rows, keys);
+    weights(keys), weighted(value_rows, keys), packed(value_rows * keys);
     if (channels_decay) channels(rows, 2), monomials(dimension, 2);
   }
 };
@@ -130,6 +131,7 @@ struct FoldedSums : StoredSums<Scalar> {
     auto weighted = memory.weighted(value_rows(), m + n);
     scale_columns<Scalar>(tail.values, weights.head(m), weighted.leftCols(m));
     scale_columns<Scalar>(own.values, weights.tail(n), weighted.rightCols(n));
+    const auto values = row_panels<Scalar>(weighted, m + n <= few_columns ? 0 : S.cols(), memory.packed);
     const Forgetting decay =
         forgetting(feature, S.cols(), memory, empty() ? 0 : weight_of(owed, exponent() - next_exponent), log_channels);
     for_feature_panels(feature, memory.panels, m + n <= few_columns ? 0 : fold_width(m + n), tail.vectors, own.vectors,
@@ -140,7 +142,7 @@ struct FoldedSums : StoredSums<Scalar> {
                                           decay.multiply<Scalar>(begin, some,
                                                                  normaliser.segment(begin - first, some.cols()));
                                           if (features.rows() == 0) return;  // what is empty has no memory
-                                          add_product(some, weighted, features.middleCols(begin - first, some.cols()));
+                                          add_product(some, values, features.middleCols(begin - first, some.cols()));
                                         });
                          add_product(normaliser, features.transpose(), weights);
                        });

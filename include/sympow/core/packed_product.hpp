@@ -79,14 +79,19 @@ class PanelProduct {
     }
   }
 
-  /// C ← A, by square blocks where rows of A become columns of C.
+  /// C ← A, by packets of columns, or by square blocks where rows of A become columns of C.
   static void copy(Index rows, Index cols, Strided<const Scalar*> A, Strided<Scalar*> C) {
     const bool by_blocks = A.right == 1 && C.down == 1;
     const Index whole_rows = by_blocks ? rows / lanes * lanes : 0, whole_cols = by_blocks ? cols / lanes * lanes : 0;
     for (Index k = 0; k < whole_cols; k += lanes)
       for (Index i = 0; i < whole_rows; i += lanes) transpose_block(A.at(i, k).data, A.down, C.at(i, k).data, C.right);
-    for (Index k = 0; k < cols; ++k)
-      for (Index i = k < whole_cols ? whole_rows : 0; i < rows; ++i) *C.at(i, k).data = *A.at(i, k).data;
+    for (Index k = 0; k < cols; ++k) {
+      Index i = k < whole_cols ? whole_rows : 0;
+      if (A.down == 1 && C.down == 1)
+        for (; i + lanes <= rows; i += lanes)
+          packets::pstoreu(C.at(i, k).data, packets::ploadu<Packet>(A.at(i, k).data));
+      for (; i < rows; ++i) *C.at(i, k).data = *A.at(i, k).data;
+    }
   }
 
   /// target[k * full + i] = A(i, k), 0 below the last row.

@@ -104,7 +104,7 @@ class AttentionEngine final : SegmentEngine<Scalar, F> {
       if (!rows.sees(block.reach + 1, between)) return false;  // beside the rounding of its sums
       if (const Keys<Scalar> keys = keys_.keys_in(block); keys.size() > 0 && rows.sees(keys.M, between)) {
         const auto set_logits = [&](Index first, MatrixView<Scalar> logits) {
-          set_product(logits, keys.vectors, queries.vectors.middleCols(first, logits.cols()));
+          set_product(logits, keys_.rows_of(block), queries.vectors.middleCols(first, logits.cols()));
           loader_.set_scores(logits, keys.exponents, queries.exponents.segment(first, logits.cols()));
         };
         rows.add_earlier(set_logits, keys, queries, between);

@@ -54,7 +54,8 @@ Index tokens_without_room(const Keys<Scalar>& keys) {
 template <class Scalar>
 struct CommonScaleMemory {
   CompensatedSums<Scalar> sums;
-  Panel<Scalar> weights, scores, finite_values;
+  ValueMemory<Scalar> values;
+  Panel<Scalar> weights, scores;
   Panel<double> gates, noise, absolute;
 };
 
@@ -75,6 +76,7 @@ class CommonScaleRows final : public Rows<Scalar> {
   /// Memory for so many rows, and so many keys at a time.
   void reserve(Index value_rows, Index rows, Index keys) {
     sums_.reserve(value_rows, rows);
+    memory_.values.reserve(value_rows, rows, keys);
     memory_.weights(keys), memory_.scores(keys, std::min(rows, row_group));
     for (auto* panel : {&memory_.gates, &memory_.noise, &memory_.absolute}) (*panel)(rows);
   }
@@ -103,7 +105,7 @@ class CommonScaleRows final : public Rows<Scalar> {
       if (sums_.divides()) sums_.add_denominator(i, sum);
     }
     for_causal_products(
-        keys, logits, memory_.finite_values,
+        keys, logits, memory_.values,
         [&](Index begin, Index count, const auto& V, const auto& W) { sums_.add_columns(begin, count, V, W); },
         [&](Index i, Index r, Scalar x) { sums_.add_entry(i, r, x); });
     sums_.end_contribution();
@@ -113,6 +115,7 @@ class CommonScaleRows final : public Rows<Scalar> {
   void add_earlier(const SetLogits<Scalar>& set_logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
                    const LogDecay& between) override {
     const auto weights = scaled_weights(keys, factor_of(keys.M, between));
+    const auto values = row_panels<Scalar>(keys.values, queries.size(), memory_.values.packed);
     for (Index first = 0; first < queries.size(); first += row_group) {
       auto scores = memory_.scores(keys.size(), std::min(row_group, queries.size() - first));
       set_logits(first, scores);
@@ -120,7 +123,7 @@ class CommonScaleRows final : public Rows<Scalar> {
         const Scalar sum = weigh_scores<degree>(&scores(0, i), weights.data(), keys.size());
         if (sums_.divides()) sums_.add_denominator(first + i, sum);
       }
-      sums_.add_columns(first, scores.cols(), keys.values, scores);
+      sums_.add_columns(first, scores.cols(), values, scores);
     }
     sums_.end_contribution();
     sums_.settle_some(factor_);

@@ -11,7 +11,8 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class Scalar, FeatureMap F>
 class KeyBlocks {
  public:
-  /// Of all keys of a call that has these values, whose vectors have d rows: a key a row or, `by_column`, a column.
+  /// Of all keys of a call that has these values, whose vectors have d rows: a key a row of panels or, `by_column`, a
+  /// column.
   KeyBlocks(AttentionMemory<Scalar>& memory, MatrixView<const Scalar> values, Index d, bool by_column = false)
       : memory_(memory), values_(values), d_(d), by_column_(by_column) {}
 
@@ -49,7 +50,7 @@ class KeyBlocks {
     if (by_column_)
       vectors_of(block) = loaded.vectors;
     else
-      set_copy(vectors_of(block), loaded.vectors.transpose());
+      RowPanels<Scalar>::pack(n, d_, strided(loaded.vectors).transposed(), vectors_of(block).data());
     auto log_b = part(memory_.log_b, own.begin, n), low = part(memory_.log_b_low, own.begin, n);
     set_log_b_at_end(loaded, loader.rest(), log_b, low);
     part(memory_.norms, own.begin, n) = loaded.norms;
@@ -70,7 +71,11 @@ class KeyBlocks {
     }
   }
 
-  /// Those of a block: n × d, or d × n.
+  /// The keys of a block as rows, unless `by_column`.
+  RowPanels<Scalar> rows_of(const KeyBlock& block) {
+    return RowPanels<Scalar>(vectors_of(block).data(), keys_in_number(block), d_);
+  }
+  /// The numbers of a block: d × n `by_column`, else those of `rows_of`.
   MatrixView<Scalar> vectors_of(const KeyBlock& block) {
     const Index n = keys_in_number(block);
     Scalar* const data = n == 0 ? nullptr : memory_.vectors(values_.cols() * d_).data() + block.tokens.begin * d_;

@@ -12,7 +12,8 @@ template <class Scalar>
 struct OwnScaleMemory {
   CompensatedSums<Scalar> read;
   KeyFactors<Scalar> factors;
-  Panel<Scalar> values, scores, denominators, noises, finite_values;
+  ValueMemory<Scalar> key_values;
+  Panel<Scalar> values, scores, denominators, noises;
   Panel<double> scales, shift, gate, noise, absolute;
 };
 
@@ -34,6 +35,7 @@ class OwnScaleRows final : public Rows<Scalar> {
   void reserve(Index value_rows, Index rows, Index keys) {
     memory_.read.reserve(value_rows, rows);
     memory_.factors.reserve(keys);
+    memory_.key_values.reserve(value_rows, rows, keys);
     memory_.values(value_rows, rows);
     memory_.scores(keys, std::min(rows, row_group));
     for (auto* panel : {&memory_.denominators, &memory_.noises}) (*panel)(rows);
@@ -65,7 +67,7 @@ class OwnScaleRows final : public Rows<Scalar> {
       logits.col(i).tail(logits.rows() - seen).setZero();
     }
     for_causal_products(
-        keys, logits, memory_.finite_values,
+        keys, logits, memory_.key_values,
         [&](Index begin, Index count, const auto& V, const auto& W) {
           add_product(values().middleCols(begin, count), V, W);
         },
@@ -76,12 +78,13 @@ class OwnScaleRows final : public Rows<Scalar> {
   void add_earlier(const SetLogits<Scalar>& set_logits, const Keys<Scalar>& keys, const Queries<Scalar>& queries,
                    const LogDecay& between) override {
     set_factors(keys, keys.size(), {});
+    const auto V = row_panels<Scalar>(keys.values, n_, memory_.key_values.packed);
     for (Index first = 0; first < n_; first += row_group) {
       auto scores = memory_.scores(keys.size(), std::min(row_group, n_ - first));
       set_logits(first, scores);
       for (Index i = 0; i < scores.cols(); ++i)
         weigh(scores.col(i), first + i, keys, queries, gate_of(first + i, queries, between));
-      add_product(values().middleCols(first, scores.cols()), keys.values, scores);
+      add_product(values().middleCols(first, scores.cols()), V, scores);
     }
     ends_.add_earlier(keys, queries, between);
   }
