@@ -83,8 +83,7 @@ inline Corpus corpus_of(const Settings& settings) {
   return Corpus(settings.data);
 }
 
-/// Cuts a table of losses after a step, since a run that is killed has written rows after its last checkpoint, and opens
-/// it for more.
+/// Opens a table of losses for more rows, cut after a step: a killed run has written rows after its last checkpoint.
 inline std::ofstream losses_up_to(const std::string& path, Index step) {
   std::uintmax_t kept = 0;
   if (std::filesystem::is_regular_file(path)) {
