@@ -7,8 +7,8 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 /// The rows of a matrix A for products with it: as they are, or in contiguous panels of two packets, column after
-/// column. In A itself the columns of a panel lie on lines of which the first cache holds few at a time, and prefetchers
-/// follow none of them. A product has the same bits either way.
+/// column. In A itself the columns of a panel lie 256 bytes or more apart, where the first cache holds few of them and
+/// prefetchers follow none. A product has the same bits either way.
 template <class Scalar>
 class RowPanels {
  public:
