@@ -27,12 +27,6 @@ enum class Precision {
   split     ///< 2^-16 of bf16, 2^-22 of fp16: a sum of two, which takes twice the memory, and twice as long to be read
 };
 
-/// Which kernels compute a call.
-enum class Kernels {
-  automatic,  ///< those for the device's architecture where it has them, for the problems that they support
-  general     ///< only those for every architecture: the same results within the same bounds, in other bits
-};
-
 /// Which channels of queries and keys form pair j of d/2: 2 j and 2 j + 1, or j and j + d/2.
 enum class Pairing { interleaved, half_split };
 
@@ -68,7 +62,6 @@ struct Problem {
   Precision states = Precision::rounded;  ///< of 16 bits; those of floats are floats
   Form form = Form::automatic;
   int chunk = 0;  ///< tokens of the chunked form, a multiple of 64 up to 2^20; 0: by the cost model
-  Kernels kernels = Kernels::automatic;  ///< of gradients
 
   bool is_normalised() const noexcept { return normalised.value_or(power % 2 == 0); }
   /// Hs: gates that query heads have of their own give each of them a state.
