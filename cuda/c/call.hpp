@@ -110,10 +110,12 @@ inline cuda::Problem problem_of(const Settings& settings) {
   cuda::Problem p;
   p.power = settings.power;
   p.normalised = settings.normalisation != SYMPOW_UNNORMALISED;
-  p.pairing = settings.pairing;
+  p.pairing = settings.pairing == Pairing::half_split ? cuda::Pairing::half_split : cuda::Pairing::interleaved;
   p.scale = static_cast<float>(settings.options.head.scale);
   p.chunk = size_of_cuda(settings.options.head.chunk);
-  p.form = settings.options.form == Form::recurrent ? Form::automatic : settings.options.form;
+  p.form = settings.options.form == Form::attention ? cuda::Form::quadratic
+           : settings.options.form == Form::chunked ? cuda::Form::chunked
+                                                    : cuda::Form::automatic;
   return p;
 }
 

@@ -1,12 +1,12 @@
-// expect: states and their gradients are a container of State<Scalar, Feature>
+// expect: before the outputs of a batch stands a container of its states, State<Scalar, Feature>
 #include <sympow/sympow.hpp>
 
 using namespace sympow;
 
-void f(Heads<const float> Q, Heads<float> Y, std::vector<State<float, SymmetricPower<2>>>& states) {
+void f(Heads<float> Q, std::vector<State<float, SymmetricPower<2>>>& states, Workspaces<float>& workspaces) {
 #ifdef SYMPOW_CONTROL
-  attend(SymmetricPower<2>{}, stationary(), {.Q = Q, .K = Q, .V = Q, .states = states, .Y = Y});
+  attend(SymmetricPower<2>{}, stationary(), Q, Q, Q, states, Q, workspaces);
 #else
-  attend(SymmetricPower<3>{}, stationary(), {.Q = Q, .K = Q, .V = Q, .states = states, .Y = Y});
+  attend(SymmetricPower<3>{}, stationary(), Q, Q, Q, states, Q, workspaces);
 #endif
 }

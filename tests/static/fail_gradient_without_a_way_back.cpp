@@ -1,4 +1,5 @@
 // expect: gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows
+#include <sympow/attention/attention_vjp.hpp>
 #include <sympow/sympow.hpp>
 
 using namespace sympow;
@@ -15,9 +16,7 @@ struct Halved {
 };
 
 #ifdef SYMPOW_CONTROL
-auto f(const Eigen::MatrixXd& Q) {
-  return attention_vjp(Linear{}, constant_decay(.6), {.Q = Q, .K = Q, .V = Q, .dY = Q});
-}
+auto f(const Eigen::MatrixXd& Q) { return attention_vjp(Linear{}, constant_decay(.6), Q, Q, Q, Q); }
 #else
-auto f(const Eigen::MatrixXd& Q) { return attention_vjp(Linear{}, Halved{}, {.Q = Q, .K = Q, .V = Q, .dY = Q}); }
+auto f(const Eigen::MatrixXd& Q) { return attention_vjp(Linear{}, Halved{}, Q, Q, Q, Q); }
 #endif

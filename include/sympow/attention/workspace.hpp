@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include <sympow/detail/forward.hpp>
+#include <sympow/attention/engine/memory.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -11,9 +11,9 @@ template <class Scalar>
 class Workspace;
 
 namespace detail {
-/// What is in a workspace, which is the business of the passes.
+/// What is in a workspace, which is the engines' own business.
 template <class Scalar>
-ForwardBuffers<Scalar>& memory_of(Workspace<Scalar>& workspace) {
+EngineMemory<Scalar>& memory_of(Workspace<Scalar>& workspace) {
   return workspace.memory_;
 }
 }  // namespace detail
@@ -32,9 +32,9 @@ class Workspace {
   ~Workspace() = default;
 
  private:
-  friend detail::ForwardBuffers<Scalar>& detail::memory_of<Scalar>(Workspace<Scalar>& workspace);
+  friend detail::EngineMemory<Scalar>& detail::memory_of<Scalar>(Workspace<Scalar>& workspace);
 
-  detail::ForwardBuffers<Scalar> memory_;
+  detail::EngineMemory<Scalar> memory_;
 };
 
 /// One workspace for every thread, grown by the calls that use it; keep it to reuse its memory.

@@ -1,12 +1,12 @@
-// Exception-safe resize.
+// Other sizes for matrices that live on where memory ends.
 #pragma once
 
 #include <sympow/core/concepts.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Resizes x and discards its content. If the allocation throws, x is empty; Eigen's `resize` would leave a dangling
-/// pointer.
+/// Gives x another size; its content is lost. Where memory ends x is empty: Eigen's own `resize` would leave it with
+/// memory that it has freed.
 template <class X>
 void resize_anew(X& x, Index rows, Index cols = 1) {
   if (x.rows() == rows && x.cols() == cols) return;

@@ -5,7 +5,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A non-owning reference to a callable; a function that takes one is compiled once for all callables.
+/// A callable that is called by its address: whatever takes one is compiled once for all of them. It refers to the
+/// callable.
 template <class... Arguments>
 class Visitor {
  public:

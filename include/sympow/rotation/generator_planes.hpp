@@ -1,4 +1,4 @@
-// The planes and frequencies of commuting generators, in double for every scalar type.
+// The planes of commuting generators and what is known of them in double, whatever type rotates.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// Treatment of generators that commute only approximately.
+/// What to do with generators that commute only nearly.
 enum class Commutation {
-  exact,   ///< reject
-  nearest  ///< use the nearest planes; `deviation_bound` bounds the error
+  exact,   ///< refuse them
+  nearest  ///< take the nearest planes; `deviation_bound` says what that costs
 };
 
 namespace detail {
 
-/// Frequencies of d_c commuting generators in their m planes, and their residuals: `CommutingGenerators` without the
-/// basis.
+/// Frequencies of d_c commuting generators in their m planes, and how well they fit: all of `CommutingGenerators` but
+/// the basis.
 template <class Real>
 struct GeneratorPlanes {
   Index dimension = 0;            ///< d
@@ -29,9 +29,9 @@ struct GeneratorPlanes {
   Matrix<Real> commutators;       ///< ‖[L_a, L_b]‖, d_c × d_c
   Vector<Real> norms, residuals;  ///< ‖L_k‖, and ‖L_k - L̂_k‖ / ‖L_k‖
 
-  /// Finds the planes of skew matrices, d × d each, given to unit roundoff `unit`. Returns U, active planes first.
+  /// Of skew matrices, d × d each, for numbers with unit roundoff `unit`; returns U, the planes that turn first.
   Matrix<Real> find(std::vector<Matrix<Real>> generators, Commutation mode, std::uint64_t seed, double unit);
-  /// Sets planes of consecutive coordinates with the given Λ.
+  /// Those of consecutive coordinates with the given Λ.
   void set(Matrix<Real> frequencies, Index null);
 
   [[nodiscard]] double gap() const;
@@ -40,11 +40,10 @@ struct GeneratorPlanes {
   void require_full_rank(double unit) const;
 
  private:
-  // Scales the generators to norm 1; stores norms and commutators.
-  void normalize(std::vector<Matrix<Real>>& generators, Commutation mode, double tolerance);
-  // Sets Λ of the active planes; returns U with these first.
-  Matrix<Real> select_active(const PlaneBlocks<Real>& blocks, const Matrix<Real>& U, Commutation mode,
-                             double tolerance);
+  // Scales the generators to norm 1; notes norms and commutators.
+  void scale(std::vector<Matrix<Real>>& generators, Commutation mode, double tolerance);
+  // Λ of the planes that turn; returns U with them first.
+  Matrix<Real> take(const PlaneBlocks<Real>& blocks, const Matrix<Real>& U, Commutation mode, double tolerance);
 };
 
 template <class Real>
@@ -52,13 +51,13 @@ Matrix<Real> GeneratorPlanes<Real>::find(std::vector<Matrix<Real>> generators, C
                                          double unit) {
   dimension = generators.front().rows();
   const double tolerance = 8 * static_cast<double>(dimension) * unit;
-  normalize(generators, mode, tolerance);
+  scale(generators, mode, tolerance);
   const Matrix<Real> U = polished_planes(generators, joint_planes(generators, dimension, seed));
-  return select_active(PlaneBlocks<Real>(generators, U), U, mode, tolerance);
+  return take(PlaneBlocks<Real>(generators, U), U, mode, tolerance);
 }
 
 template <class Real>
-void GeneratorPlanes<Real>::normalize(std::vector<Matrix<Real>>& generators, Commutation mode, double tolerance) {
+void GeneratorPlanes<Real>::scale(std::vector<Matrix<Real>>& generators, Commutation mode, double tolerance) {
   const auto count = static_cast<Index>(generators.size());
   norms.resize(count);
   for (Index k = 0; k < count; ++k) {
@@ -83,8 +82,8 @@ void GeneratorPlanes<Real>::normalize(std::vector<Matrix<Real>>& generators, Com
 }
 
 template <class Real>
-Matrix<Real> GeneratorPlanes<Real>::select_active(const PlaneBlocks<Real>& blocks, const Matrix<Real>& U,
-                                                  Commutation mode, double tolerance) {
+Matrix<Real> GeneratorPlanes<Real>::take(const PlaneBlocks<Real>& blocks, const Matrix<Real>& U, Commutation mode,
+                                         double tolerance) {
   const Index count = norms.size();
   const double worst = blocks.worst();
   if (mode == Commutation::exact && !(worst <= 2 * tolerance))
@@ -136,16 +135,16 @@ void GeneratorPlanes<Real>::set(Matrix<Real> frequencies, Index null) {
 
 template <class Real>
 double GeneratorPlanes<Real>::gap() const {
-  double smallest = std::numeric_limits<double>::infinity();
+  double least = std::numeric_limits<double>::infinity();
   for (Index u = 0; u < lambda.cols(); ++u)
     for (Index v = u + 1; v < lambda.cols(); ++v)
       for (const double sign : {1., -1.}) {
         double distance = 0;
         for (Index k = 0; k < lambda.rows(); ++k)
           if (norms[k] > 0) distance = std::max(distance, std::abs(lambda(k, u) - sign * lambda(k, v)) / norms[k]);
-        smallest = std::min(smallest, distance);
+        least = std::min(least, distance);
       }
-  return smallest;
+  return least;
 }
 
 template <class Real>
@@ -174,7 +173,7 @@ void GeneratorPlanes<Real>::require_full_rank(double unit) const {
 }  // namespace detail
 }  // namespace SYMPOW_NAMESPACE
 
-/// Explicit instantiations for one type; LINKAGE is `extern` where another file compiles them.
+/// The algorithms for one type: with `extern` they are compiled elsewhere, with nothing here.
 #define SYMPOW_GENERATOR_PLANES(LINKAGE, Real)                                                             \
   namespace sympow::detail {                                                                               \
   LINKAGE template struct SkewTridiagonal<Real>;                                                           \

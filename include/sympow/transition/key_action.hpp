@@ -1,15 +1,15 @@
-// How a transition acts on keys. Needs no Eigen.
+// What a transition does to keys. Needs no Eigen.
 #pragma once
 
 namespace sympow {
 
-/// The factor of A_i that acts on keys.
+/// What the part of A_i in key space is.
 enum class KeyAction {
-  none,  ///< identity: scalar decay only
-  /// a rotation of queries and keys in absolute coordinates; the frame records it and the state stays unchanged
+  none,  ///< the identity: scalar decay only
+  /// a rotation, which queries and keys undergo in absolute coordinates: the frame knows it and a state stands still
   turn,
   scale,  ///< diagonal
-  mix     ///< any matrix; it multiplies the state
+  mix     ///< any matrix: a state is multiplied by it
 };
 
 }  // namespace sympow
