@@ -58,7 +58,7 @@ inline std::optional<Run> newest_run(const std::string& folder) {
     refuse("--out ", folder, ": none of its checkpoints can be taken; take another one");
   return run;
 }
-/// The same. Throws `InvalidArgument` if there is none.
+/// The newest run of a folder. Throws `InvalidArgument` if it has no checkpoint.
 inline Run trained_run(const std::string& folder) {
   if (std::optional<Run> run = newest_run(folder)) return *std::move(run);
   refuse("--out ", folder, ": there is no checkpoint; train first");

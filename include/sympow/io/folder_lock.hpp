@@ -19,8 +19,8 @@ struct [[gnu::visibility("default")]] FolderInUse : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// Keeps other programs that ask for it out of a folder while this object lives, by a lock on its file "lock". The
-/// lock ends with the program, however that ends; the file stays. A file system without locks keeps nobody out.
+/// Locks a folder against other programs that ask for its lock, by a file "lock" in it. The lock ends with this object or
+/// with the program; the file stays. A file system without locks protects nothing.
 class FolderLock {
  public:
   /// Throws `FolderInUse` if another one holds the folder, `CannotWrite` if its file cannot be made.
