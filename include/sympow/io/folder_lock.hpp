@@ -19,8 +19,8 @@ struct [[gnu::visibility("default")]] FolderInUse : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// Locks a folder against other programs that ask for its lock, by a file "lock" in it. The lock ends with this object or
-/// with the program; the file stays. A file system without locks protects nothing.
+/// Locks a folder against other programs that ask for its lock, by a file "lock" in it. The lock ends with this object
+/// or with the program; the file stays. A file system without locks protects nothing.
 class FolderLock {
  public:
   /// Throws `FolderInUse` if another one holds the folder, `CannotWrite` if its file cannot be made.
