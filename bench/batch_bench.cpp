@@ -47,12 +47,17 @@ void report_two_threads(benchmark::State& bench, const char* of, Index heads, In
 void two_threads(benchmark::State& bench) {
   const Index heads = bench.range(0), T = unless_smoke(bench.range(1), 128), d = 64;
   ConformalTokens x(d, heads * T);
-  const auto transition = decay(x.log_gamma.head(T)) * rotary(x.theta, x.beta.head(T));
+  const auto transition = decay(x.log_gamma.head(T)) * rotary(x.theta, x.beta.head(T), Pairing::interleaved);
   const auto view = [&](Matrix<float>& batch) { return Heads<float>::bhtd(batch.data(), 1, heads, T, d); };
   Workspaces<float> workspaces{1};
   const auto attend_on = [&](int threads) {
-    attend(SymmetricPower<2>{}, transition, view(x.Q), view(x.K), view(x.V), view(x.Y), workspaces,
-           {.threads = threads});
+    attend(SymmetricPower<2>{}, transition,
+           {.Q = view(x.Q),
+            .K = view(x.K),
+            .V = view(x.V),
+            .Y = view(x.Y),
+            .workspaces = workspaces,
+            .options = {.threads = threads}});
     benchmark::DoNotOptimize(x.Y.data());
   };
   report_two_threads(bench, "", heads, T, static_cast<double>(bench.range(2)) / 100, attend_on);
@@ -63,13 +68,21 @@ BENCHMARK(two_threads)->Args({8, 8192, 185})->Args({1, 65536, 170})->Iterations(
 void two_threads_of_gradients(benchmark::State& bench) {
   const Index heads = 8, T = unless_smoke(8192, 128), d = 64;
   ConformalTokens x(d, heads * T);
-  const auto transition = decay(x.log_gamma.head(T)) * rotary(x.theta, x.beta.head(T));
+  const auto transition = decay(x.log_gamma.head(T)) * rotary(x.theta, x.beta.head(T), Pairing::interleaved);
   Matrix<float> dY = x.random.matrix<float>(d, heads * T), dQ = dY, dK = dY, dV = dY;
   const auto view = [&](Matrix<float>& batch) { return Heads<float>::bhtd(batch.data(), 1, heads, T, d); };
   VjpWorkspaces<float> workspaces(1);
   report_two_threads(bench, "gradients, ", heads, T, 1.85, [&](int threads) {
-    attend_vjp(SymmetricPower<2>{}, transition, view(x.Q), view(x.K), view(x.V), view(dY), view(dQ), view(dK), view(dV),
-               workspaces, {.threads = threads});
+    attend_vjp(SymmetricPower<2>{}, transition,
+               {.Q = view(x.Q),
+                .K = view(x.K),
+                .V = view(x.V),
+                .dY = view(dY),
+                .dQ = view(dQ),
+                .dK = view(dK),
+                .dV = view(dV),
+                .workspaces = workspaces,
+                .options = {.threads = threads}});
     benchmark::DoNotOptimize(dQ.data());
   });
 }

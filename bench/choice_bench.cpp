@@ -122,12 +122,17 @@ double slower(Index d, Index T, From from) {
     for (Index n = 0; n < calls; ++n) {
       const Index begin = n * T;
       const auto view = [&](Matrix<float>& all) { return Heads<float>::bhtd(all.col(begin).data(), 1, 1, T, d); };
-      const auto transition = decay(x.log_gamma.segment(begin, T)) * rotary(x.theta, x.beta.segment(begin, T));
-      const auto call = [&](auto&... state) {
-        attend(SymmetricPower<P>{}, transition, view(x.Q), view(x.K), view(x.V), std::span(&state, 1)..., view(x.Y),
-               workspaces, options);
-      };
-      from == From::no_state ? call() : call(states[static_cast<std::size_t>(n % own_states)]);
+      const auto transition =
+          decay(x.log_gamma.segment(begin, T)) * rotary(x.theta, x.beta.segment(begin, T), Pairing::interleaved);
+      const std::span state(&states[static_cast<std::size_t>(n % own_states)], 1);
+      attend(SymmetricPower<P>{}, transition,
+             {.Q = view(x.Q),
+              .K = view(x.K),
+              .V = view(x.V),
+              .states = from == From::no_state ? RangeRef<State<float, SymmetricPower<P>>>() : state,
+              .Y = view(x.Y),
+              .workspaces = workspaces,
+              .options = options});
     }
     benchmark::DoNotOptimize(x.Y.data());
   };

@@ -76,7 +76,7 @@ void decoded_token(benchmark::State& bench) {
   state.round_reads(rounds);
   const auto decode = [&] {
     for (Index t = 0; t < x.T; ++t) {
-      const auto step = decay(x.log_gamma.segment(t, 1)) * rotary(x.theta, x.beta.segment(t, 1));
+      const auto step = decay(x.log_gamma.segment(t, 1)) * rotary(x.theta, x.beta.segment(t, 1), Pairing::interleaved);
       recurrent(SymmetricPower<P>{}, step, x.Q.col(t), x.K.col(t), x.V.col(t), state, x.Y.col(t), x.workspace);
     }
     benchmark::DoNotOptimize(x.Y.data());
@@ -111,18 +111,24 @@ void decoded_together(benchmark::State& bench) {
   const Index d = bench.range(0), B = unless_smoke(bench.range(1), 2);
   using Some = State<float, SymmetricPower<P>>;
   ConformalTokens x(d, B);
-  const auto step = decay(x.log_gamma.head(1)) * rotary(x.theta, x.beta.head(1));
+  const auto step = decay(x.log_gamma.head(1)) * rotary(x.theta, x.beta.head(1), Pairing::interleaved);
   Workspaces<float> workspaces{1};
   const auto decode = [&](std::vector<Some>& states) {
     const Index n = std::ssize(states);
     const auto view = [&](Matrix<float>& all) { return Heads<float>::bhtd(all.data(), n, 1, 1, d); };
-    attend(SymmetricPower<P>{}, step, view(x.Q), view(x.K), view(x.V), states, view(x.Y), workspaces,
-           {.form = Form::recurrent, .threads = 1});
+    attend(SymmetricPower<P>{}, step,
+           {.Q = view(x.Q),
+            .K = view(x.K),
+            .V = view(x.V),
+            .states = states,
+            .Y = view(x.Y),
+            .workspaces = workspaces,
+            .options = {.form = Form::recurrent, .threads = 1}});
     benchmark::DoNotOptimize(x.Y.data());
   };
   std::vector<Some> many(static_cast<std::size_t>(B), Some(d, d));
   for (Some& state : many) state.round_reads(rounds);
-  const Index steps = many.front().tail() + 1;  // with a fold
+  const Index steps = many.front().tail_capacity() + 1;  // with a fold
   const auto together = [&] {
     for (Index n = 0; n < steps; ++n) decode(many);
   };

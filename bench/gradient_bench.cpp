@@ -33,8 +33,16 @@ struct Step {
   void chunked_both() {
     State<float, F> state(feature, x.d, x.e);
     StateGradient<float, F> adjoint(feature, x.d, x.e);
-    chunked(feature, transition, x.Q, x.K, x.V, state, x.Y, checkpoints, x.workspace);
-    chunked_vjp(feature, transition, x.Q, x.K, x.V, dY, checkpoints, adjoint, gradients, workspace);
+    chunked(feature, transition, x.Q, x.K, x.V, state, {x.Y, checkpoints}, x.workspace);
+    gradients = chunked_vjp(feature, transition,
+                            {.Q = x.Q,
+                             .K = x.K,
+                             .V = x.V,
+                             .dY = dY,
+                             .tape = checkpoints,
+                             .d_state = adjoint,
+                             .reuse = gradients,
+                             .workspace = workspace});
     benchmark::DoNotOptimize(gradients.K.data());
   }
   void attention_forward() {
@@ -42,8 +50,10 @@ struct Step {
     benchmark::DoNotOptimize(x.Y.data());
   }
   void attention_both() {
-    attention(feature, transition, x.Q, x.K, x.V, x.Y, rows, x.workspace);
-    attention_vjp(feature, transition, x.Q, x.K, x.V, dY, rows, gradients, workspace);
+    attention(feature, transition, x.Q, x.K, x.V, {x.Y, rows}, x.workspace);
+    gradients = attention_vjp(
+        feature, transition,
+        {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .tape = rows, .reuse = gradients, .workspace = workspace});
     benchmark::DoNotOptimize(gradients.K.data());
   }
 };
@@ -112,8 +122,16 @@ void softmax_gradients(benchmark::State& bench) {
         benchmark::DoNotOptimize(x.Y.data());
       },
       [&] {
-        attention(Exponential{}, x.transition, x.Q, x.K, x.V, x.Y, rows, x.workspace, options);
-        attention_vjp(Exponential{}, x.transition, x.Q, x.K, x.V, dY, rows, gradients, workspace, options);
+        attention(Exponential{}, x.transition, x.Q, x.K, x.V, {x.Y, rows}, x.workspace, options);
+        gradients = attention_vjp(Exponential{}, x.transition,
+                                  {.Q = x.Q,
+                                   .K = x.K,
+                                   .V = x.V,
+                                   .dY = dY,
+                                   .tape = rows,
+                                   .reuse = gradients,
+                                   .workspace = workspace,
+                                   .options = options});
         benchmark::DoNotOptimize(gradients.K.data());
       });
   report_times(bench, text("softmax attention, d = 64, T = %d", static_cast<int>(x.T)), times, 3.6, x.T);
@@ -175,7 +193,15 @@ void peak_memory_of_gradients(benchmark::State& bench) {
         const auto first = state;
         chunked(SymmetricPower<2>{}, x.transition, x.Q, x.K, x.V, state, x.Y, workspace);
         StateGradient<float, SymmetricPower<2>> adjoint(SymmetricPower<2>{}, x.d, x.e);
-        chunked_vjp(SymmetricPower<2>{}, x.transition, x.Q, x.K, x.V, dY, first, adjoint, gradients, workspace);
+        gradients = chunked_vjp(SymmetricPower<2>{}, x.transition,
+                                {.Q = x.Q,
+                                 .K = x.K,
+                                 .V = x.V,
+                                 .dY = dY,
+                                 .state = first,
+                                 .d_state = adjoint,
+                                 .reuse = gradients,
+                                 .workspace = workspace});
       }));
     });
     if (!measured) return bench.SkipWithError("the system does not tell the peak");

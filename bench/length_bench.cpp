@@ -12,7 +12,7 @@ Index longer() { return unless_smoke(262144, 1024); }
 
 // The tokens [0, T) of a sequence, from an empty state, with all that a call makes for itself.
 void run_chunked(ConformalTokens& x, Index T, Workspace<float>& workspace) {
-  const auto transition = decay(x.log_gamma.head(T)) * rotary(x.theta, x.beta.head(T));
+  const auto transition = decay(x.log_gamma.head(T)) * rotary(x.theta, x.beta.head(T), Pairing::interleaved);
   State<float, SymmetricPower<2>> state(x.d, x.e);
   chunked(SymmetricPower<2>{}, transition, x.Q.leftCols(T), x.K.leftCols(T), x.V.leftCols(T), state, x.Y.leftCols(T),
           workspace);

@@ -28,17 +28,21 @@ int main() {
   const SymmetricPower<2> feature;
   std::vector<State<float, SymmetricPower<2>>> states(B * H, State<float, SymmetricPower<2>>(d, e));
   const auto gates = [&](Index b, Index h) {
-    return decay(log_gates.col(b * H + h).head(Q.length(b))) * rotary(theta);
+    return decay(log_gates.col(b * H + h).head(Q.length(b))) * rotary(theta, Pairing::interleaved);
   };
   Workspaces<float> workspaces;  // one a thread; keep them
-  attend(feature, gates, Q, K, V, states, Y, workspaces);
+  attend(feature, gates, {.Q = Q, .K = K, .V = V, .states = states, .Y = Y, .workspaces = workspaces});
 
   // The next token of every sequence, [B, 1, H, d], against the states.
   std::vector<float> q1(B * H * d, .5f), k1(B * H_kv * d, .25f), v1(B * H_kv * e, 1.f), y1(B * H * e);
   const auto next = Heads<float>::bthd(y1.data(), B, 1, H, e);
-  attend(feature, constant_decay(.99) * rotary(theta), Heads<float>::bthd(q1.data(), B, 1, H, d),
-         Heads<float>::bthd(k1.data(), B, 1, H_kv, d), Heads<float>::bthd(v1.data(), B, 1, H_kv, e), states, next,
-         workspaces);
+  attend(feature, constant_decay(.99) * rotary(theta, Pairing::interleaved),
+         {.Q = Heads<float>::bthd(q1.data(), B, 1, H, d),
+          .K = Heads<float>::bthd(k1.data(), B, 1, H_kv, d),
+          .V = Heads<float>::bthd(v1.data(), B, 1, H_kv, e),
+          .states = states,
+          .Y = next,
+          .workspaces = workspaces});
 
   for (Index b = 0; b < B; ++b)
     std::printf("sequence %td of %td tokens: the output that follows begins with %.3f\n", b, Q.length(b),

@@ -203,7 +203,8 @@ int run(const Arguments& arguments) {
   add("linear attention", "NoPE", "tokens that are alike, at any distance", systems::linear_attention());
   add("RetNet", "ALiBi", "fades from the diagonal at one rate", systems::retnet(systems::retnet_gamma(0)));
   add("Mamba-2", "FoX", "fades in steps, where gates close", systems::mamba2(tokens.log_gamma));
-  add("complex gate", "RoPE", "stripes: queries and keys turn", systems::complex_gate(tokens.theta));
+  add("complex gate", "RoPE", "stripes: queries and keys turn",
+      systems::complex_gate(tokens.theta, Pairing::interleaved));
   add("DeltaNet", "PaTH", "a key fades as others like it come", systems::delta_net(tokens.K, tokens.beta));
   add("Gated DeltaNet", "PaTH-FoX", "both: like keys, and gates",
       systems::gated_delta_net(tokens.K, tokens.beta, tokens.log_gamma));

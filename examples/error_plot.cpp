@@ -62,8 +62,8 @@ std::array<Curve, 4> measure(Index d) {
       const auto error = [&](const Matrix<float>& Y, Index token) {
         return std::abs(static_cast<double>(Y(0, token)) / exact - 1);
       };
-      State<float, SymmetricPower<P>> literal(feature, d, 1, 0);
-      const auto Y = recurrent<Unnormalized>(feature, stationary(), x.Q, x.K, x.V);
+      State<float, SymmetricPower<P>> literal(feature, d, 1, 0), tailed(feature, d, 1);
+      const auto Y = recurrent<Unnormalized>(feature, stationary(), x.Q, x.K, x.V, tailed);
       errors[0].push_back(
           std::max(error(attention<Unnormalized>(feature, stationary(), x.Q, x.K, x.V), 100), error(Y, 10)));
       errors[1].push_back(

@@ -54,7 +54,8 @@ void add(Points& points, const Sequence& x) {
   const auto exact = verify::gradient_reference(call);
   const auto bounds = verify::gradient_bounds(call, arithmetic);
   const Matrix<float> dY = call.dY.cast<float>();
-  const auto found = chunked_vjp(feature, transition, x.Q, x.K, x.V, dY, {.chunk = chunk});
+  const auto found =
+      chunked_vjp(feature, transition, {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = {.chunk = chunk}});
   const auto compare = [&](std::size_t which, const Matrix<float>& g, const WideMatrix& of, const WideMatrix& bound) {
     const WideMatrix apart = (g.cast<Wide>() - of).cwiseAbs();
     const Wide size = of.cwiseAbs().maxCoeff();

@@ -50,7 +50,7 @@ int main() {
   const MatrixXd Q = MatrixXd::Random(8, 200), K = MatrixXd::Random(8, 200), V = MatrixXd::Random(4, 200);
   const auto law = verify::three_forms_law(EluPlusOne{}, constant_decay(.95), Q, K, V);
   std::cout << "elu(x) + 1: the forms are " << law.residual << " of the row rule apart\n";
-  const auto A = constant_decay(.95) * rotary(rope_frequencies<double>(8));
+  const auto A = constant_decay(.95) * rotary(rope_frequencies<double>(8), Pairing::interleaved);
   const auto of_kappa = verify::three_forms_law(OnePlusSquared{}, A, Q, K, V);
   std::cout << "(1 + s)²:   the forms are " << of_kappa.residual << " of the row rule apart\n";
   return law.holds() && of_kappa.holds() ? 0 : 1;

@@ -13,7 +13,7 @@ int main() {
   const RowVectorXf x = RowVectorXf::Random(T).array() + 4.f;  // logits of the gates γ = σ(x)
 
   const SymmetricPower<2> feature;  // the score of a pair is (q·k)²
-  const auto A = decay(systems::log_sigmoid(x)) * rotary(rope_frequencies<double>(d));
+  const auto A = decay(systems::log_sigmoid(x)) * rotary(rope_frequencies<double>(d), Pairing::interleaved);
   const MatrixXf Y = attention(feature, A, Q, K, V);  // e × T: every query against every key before it
 
   State<float, SymmetricPower<2>> state(d, e);                // e × D and D numbers, D = 136, however many tokens

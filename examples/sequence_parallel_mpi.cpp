@@ -112,7 +112,7 @@ struct Piece {
     }
   }
 
-  [[nodiscard]] auto transition() const { return decay(log_gamma) * rotary(theta, beta); }
+  [[nodiscard]] auto transition() const { return decay(log_gamma) * rotary(theta, beta, Pairing::interleaved); }
 
   [[nodiscard]] Matrix<float> outputs(FeatureState& state) const {
     return chunked(Feature{}, transition(), Q, K, V, state, options);

@@ -100,11 +100,16 @@ class Server {
     const auto states = std::views::iota(Index(0), B * H_kv) |
                         std::views::transform([&](Index i) -> auto& { return state(one(i / H_kv).slot, i % H_kv); });
     const auto transitions = [&](Index b, Index g) {
-      return decay(layer_.log_gates.row(g).segment(at(b), n).transpose()) * rotary(layer_.theta);
+      return decay(layer_.log_gates.row(g).segment(at(b), n).transpose()) * rotary(layer_.theta, Pairing::interleaved);
     };
-    attend(Feature{}, transitions, Heads<float>::bthd(q.data(), B, n, H, d),
-           Heads<float>::bthd(k.data(), B, n, H_kv, d), Heads<float>::bthd(v.data(), B, n, H_kv, e), states,
-           Heads<float>::bthd(y.data(), B, n, H, e), workspaces_, {.form = n == 1 ? Form::recurrent : Form::chunked});
+    attend(Feature{}, transitions,
+           {.Q = Heads<float>::bthd(q.data(), B, n, H, d),
+            .K = Heads<float>::bthd(k.data(), B, n, H_kv, d),
+            .V = Heads<float>::bthd(v.data(), B, n, H_kv, e),
+            .states = states,
+            .Y = Heads<float>::bthd(y.data(), B, n, H, e),
+            .workspaces = workspaces_,
+            .options = {.form = n == 1 ? Form::recurrent : Form::chunked}});
     for (Index b = 0; b < B; ++b) {
       one(b).request->rows.middleCols(one(b).done, n) = y.middleCols(b * n, n);
       one(b).done += n;

@@ -49,7 +49,7 @@ int run(const std::string& path) {
       -(-gate - 6).exp().log1p();  // log σ(x + 6) = -log(1 + e^{-x-6}): windows of hundreds of bytes
   const Eigen::VectorXd beta = 1 + rate.tanh(), theta = rotary_frequencies<double>(d, 4096);
   const auto conformal = [&](Index begin, Index n) {
-    return decay(log_gamma.segment(begin, n)) * rotary(theta, beta.segment(begin, n));
+    return decay(log_gamma.segment(begin, n)) * rotary(theta, beta.segment(begin, n), Pairing::interleaved);
   };
 
   Matrix<float> direct, streamed(e, T), in_chunks;

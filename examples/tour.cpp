@@ -49,7 +49,7 @@ int main() {
   // Conformal-sympow over T tokens (columns), three forms, one function.
   const MatrixXd Q = MatrixXd::Random(d, T), K = MatrixXd::Random(d, T), V = MatrixXd::Random(e, T);
   const VectorXd log_gamma = -VectorXd::Random(T).cwiseAbs() * .01, beta = VectorXd::Random(T).array() + 1;
-  const auto A = decay(log_gamma) * rotary(theta, beta);
+  const auto A = decay(log_gamma) * rotary(theta, beta, Pairing::interleaved);
   const MatrixXd Y = attention(SymmetricPower<2>{}, A, Q, K, V);
   State<double, SymmetricPower<2>> state(d, e), streamed(d, e);         // or State(feature, d, e)
   const MatrixXd Y2 = chunked(SymmetricPower<2>{}, A, Q, K, V, state);  // state is ready for token T + 1
@@ -60,7 +60,7 @@ int main() {
   Workspace<double> workspace;
   MatrixXd Y4(e, T);
   for (Index t = 0; t < T; ++t) {
-    const auto step = decay(log_gamma.segment(t, 1)) * rotary(theta, beta.segment(t, 1));
+    const auto step = decay(log_gamma.segment(t, 1)) * rotary(theta, beta.segment(t, 1), Pairing::interleaved);
     recurrent(SymmetricPower<2>{}, step, Q.col(t), K.col(t), V.col(t), live, Y4.col(t), workspace);
   }
 

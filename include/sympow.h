@@ -138,7 +138,12 @@ enum {
   SYMPOW_FORM_CHUNKED = 3     ///< attention inside chunks, the state between them: T (4 D (e + 1) + c (d + e))
 };
 enum { SYMPOW_MASK_CAUSAL = 0, SYMPOW_MASK_FULL = 1 };  ///< query i sees the keys j ≤ i + offset, or all
-enum { SYMPOW_PAIRING_INTERLEAVED = 0, SYMPOW_PAIRING_HALF_SPLIT = 1 };  ///< channels 2j and 2j+1 turn, or j and j+d/2
+/// Which channels turn together. A checkpoint does not say which it was trained with, and the wrong one gives wrong
+/// rows without an error: there is no default.
+enum {
+  SYMPOW_PAIRING_INTERLEAVED = 0,  ///< 2j and 2j+1: the RoFormer paper, GPT-J
+  SYMPOW_PAIRING_HALF_SPLIT = 1    ///< j and j+d/2: LLaMA, GPT-NeoX, most checkpoints
+};
 
 /// What an attention computes, and how.
 typedef struct sympow_options {
@@ -148,7 +153,7 @@ typedef struct sympow_options {
   int32_t normalisation;  ///< [SYMPOW_NORMALISATION_DEFAULT]
   int32_t form;           ///< [SYMPOW_FORM_AUTOMATIC]
   int32_t mask;           ///< [SYMPOW_MASK_CAUSAL]
-  int32_t pairing;        ///< [SYMPOW_PAIRING_INTERLEAVED] of rotary
+  int32_t pairing;        ///< of rotary [-1: not said, refused where θ is given]
   int32_t threads;        ///< at most so many, where built with OpenMP [0: all]; results do not depend on it
   int32_t check_finite;   ///< 1: refuse queries, keys and values that are not finite [0: let them go where they go]
   int64_t offset;         ///< tokens from the first key to the first query [0], of the attention form
@@ -157,7 +162,7 @@ typedef struct sympow_options {
   int64_t tail;        ///< tokens that a state holds as they are, at least 0 [-1: 32]
   double scale;        ///< multiplies q·k, inside the power [1]
 } sympow_options;
-#define SYMPOW_OPTIONS_INIT {sizeof(sympow_options), 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 1.0}
+#define SYMPOW_OPTIONS_INIT {sizeof(sympow_options), 0, 2, 0, 0, 0, -1, 0, 0, 0, 0, 0, -1, 1.0}
 
 /// Feature map, normalisation, form and mask, checked: immutable.
 typedef struct sympow_attention sympow_attention;

@@ -80,10 +80,17 @@ void sympow_gradients(Sequence* sequence, long T, const float* q, const float* k
   const Call call(*sequence, T, q, k, v, log_gamma, y);
   StateGradient<float, Feature> adjoint(sequence->d, sequence->e);
   Gradients<float, Decay>& gradients = sequence->gradients;
-  chunked(Feature{}, call.gates, call.Q, call.K, call.V, sequence->state, call.Y, sequence->checkpoints,
+  chunked(Feature{}, call.gates, call.Q, call.K, call.V, sequence->state, {call.Y, sequence->checkpoints},
           sequence->workspace);
-  chunked_vjp(Feature{}, call.gates, call.Q, call.K, call.V, Tokens(dy, sequence->e, T), sequence->checkpoints, adjoint,
-              gradients, sequence->workspace);
+  gradients = chunked_vjp(Feature{}, call.gates,
+                          {.Q = call.Q,
+                           .K = call.K,
+                           .V = call.V,
+                           .dY = Tokens(dy, sequence->e, T),
+                           .tape = sequence->checkpoints,
+                           .d_state = adjoint,
+                           .reuse = gradients,
+                           .workspace = sequence->workspace});
   Eigen::Map<Matrix<float>>(dq, sequence->d, T) = gradients.Q;
   Eigen::Map<Matrix<float>>(dk, sequence->d, T) = gradients.K;
   Eigen::Map<Matrix<float>>(dv, sequence->e, T) = gradients.V;

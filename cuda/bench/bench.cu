@@ -74,10 +74,10 @@ class Bench {
         run(name_of(p) + ", chunk " + std::to_string(chunk), p);
       }
     for (std::int64_t T = 1024; T <= 65536; T *= 2)
-      for (Form form : {Form::automatic, Form::quadratic, Form::chunked}) {
+      for (Form form : {Form::automatic, Form::attention, Form::chunked}) {
         Problem p = problem(2, 64, T);
         p.form = form;
-        const char* names[] = {"automatic", "chunked", "quadratic"};
+        const char* names[] = {"automatic", "attention", "recurrent", "chunked"};
         run(name_of(p) + ", " + names[static_cast<int>(form)], p, T == 1024 || T == 8192);
       }
     for (const Problem& p : {problem(2, 32, 65536), problem(2, 128, 65536), problem(4, 16, 65536)})
@@ -175,7 +175,9 @@ class Bench {
       theta[i] = std::pow(1e4, -static_cast<double>(i) / static_cast<double>(theta.size()));
     const Memory rates(theta.size() * sizeof(double));
     check(cudaMemcpy(rates.get(), theta.data(), rates.bytes(), cudaMemcpyHostToDevice), "rates");
-    vary("rotary", [&](Problem& p) { p.rates = static_cast<const double*>(rates.get()); }, true);
+    vary(
+        "rotary",
+        [&](Problem& p) { p.rates = static_cast<const double*>(rates.get()), p.pairing = Pairing::interleaved; }, true);
     vary("no gates", [](Problem& p) { p.gate_heads = 0; });
     vary("not normalised", [](Problem& p) { p.normalised = false; });
     vary("e 128", [](Problem& p) { p.e = 128; });

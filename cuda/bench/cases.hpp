@@ -134,7 +134,7 @@ Result time_sequences(const std::string& name, const Problem& p, const Effort& e
   try {
     Form form;
     check(attention_form(p, form, r.chunk), name.c_str());
-    r.form = form == Form::quadratic ? "quadratic" : "chunked";
+    r.form = form == Form::attention ? "quadratic" : "chunked";
     const std::vector<Set> sets = rotating<Set>(p, effort.l2_bytes, stream);
     std::size_t bytes = 0;
     check(workspace_of(p, bytes), name.c_str());

@@ -16,9 +16,9 @@ namespace sympow::cuda::bench {
 inline double operations(const Problem& p, Form form, int chunk) {
   const double T = static_cast<double>(p.tokens), D = static_cast<double>(monomials(p.power, p.d));
   const double e = p.e + (p.is_normalised() ? 1 : 0), query = static_cast<double>(p.batch * p.query_heads);
-  const double length = form == Form::quadratic ? T : std::min<double>(T, chunk);
+  const double length = form == Form::attention ? T : std::min<double>(T, chunk);
   const double pairs = query * T * (length + 1) * (p.d + e);
-  if (form == Form::quadratic) return pairs;
+  if (form == Form::attention) return pairs;
   return pairs + 2 * T * D * e * (query + static_cast<double>(p.batch * p.state_heads()));
 }
 

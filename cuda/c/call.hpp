@@ -110,12 +110,10 @@ inline cuda::Problem problem_of(const Settings& settings) {
   cuda::Problem p;
   p.power = settings.power;
   p.normalised = settings.normalisation != SYMPOW_UNNORMALISED;
-  p.pairing = settings.pairing == Pairing::half_split ? cuda::Pairing::half_split : cuda::Pairing::interleaved;
+  p.pairing = settings.pairing;
   p.scale = static_cast<float>(settings.options.head.scale);
   p.chunk = size_of_cuda(settings.options.head.chunk);
-  p.form = settings.options.form == Form::attention ? cuda::Form::quadratic
-           : settings.options.form == Form::chunked ? cuda::Form::chunked
-                                                    : cuda::Form::automatic;
+  p.form = settings.options.form == Form::recurrent ? Form::automatic : settings.options.form;
   return p;
 }
 

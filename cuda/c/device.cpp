@@ -17,7 +17,7 @@ const cuda::Problem& of_sequences(const Settings& settings, const DeviceCall& ca
 
 /// A problem with states, before and after.
 cuda::Problem with_states(cuda::Problem problem) {
-  if (problem.form == cuda::Form::quadratic)
+  if (problem.form == Form::attention)
     detail::raise<InvalidArgument>("options->form is SYMPOW_FORM_ATTENTION, which has no states, but states are given");
   problem.carries_state = true;
   return problem;
@@ -30,7 +30,7 @@ cuda::Problem of_decoding(const DeviceCall& call) {
     detail::raise<NotBuilt>(
         "inputs->lengths is given; decoding on a CUDA device takes as many new tokens of every "
         "sequence, and it must be null");
-  problem.form = cuda::Form::automatic;
+  problem.form = Form::automatic;
   problem.chunk = 0;
   return problem;
 }

@@ -71,7 +71,7 @@ class Head {
       if (problem_.theta || problem_.W) tokens_per_update = 1;  // every token rounds its angles, or moves keys on
       sides.push_back({name, Matrix<Scalar>(V_.rows(), V_.cols()), tokens_per_update, {}});
       run(form, from, sides.back().Y, &diagnostics);
-      sides.back().degenerate = diagnostics.row(2);
+      sides.back().degenerate = diagnostics.is_degenerate.cast<double>().matrix().transpose();
     };
     if (!resumed) add("attention", Form::attention, never);
     if (problem_.arguments.has_state()) {
@@ -128,9 +128,9 @@ class Head {
     verify::DirectRows<double> rows;
     if constexpr (FiniteFeatureMap<F>) {
       rows.Y = Y.template cast<double>();
-      rows.denominator = diagnostics.row(0).array().exp();
-      rows.condition = diagnostics.row(1);
-      if (!divides()) rows.condition = (diagnostics.row(1).array().log() + diagnostics.row(0).array()).exp();
+      rows.denominator = diagnostics.log_sum.array().exp();
+      rows.condition = diagnostics.condition;
+      if (!divides()) rows.condition = (diagnostics.condition.array().log() + diagnostics.log_sum.array()).exp();
       rows.condition.array() *= growth_after(state).array();
       rows.window = window<Scalar>(transition_, Y.cols(), static_cast<double>(state.tokens()));
       rows.largest_value = V_.size() > 0 ? static_cast<double>(V_.cwiseAbs().maxCoeff()) : 0;
@@ -227,7 +227,12 @@ Results<Scalar> attend(const F& feature, const Problem& problem, std::istream* s
       Diagnostics diagnostics;
       head.run(problem.form, state, problem.heads(results.Y.data(), problem.H, problem.e).head(head.b(), head.h()),
                diagnose ? &diagnostics : nullptr);
-      if (diagnose) problem.heads(results.diagnostics.data(), problem.H, 3).head(head.b(), head.h()) = diagnostics;
+      if (diagnose) {
+        auto to = problem.heads(results.diagnostics.data(), problem.H, 3).head(head.b(), head.h());
+        to.row(0) = diagnostics.log_sum;
+        to.row(1) = diagnostics.condition;
+        to.row(2) = diagnostics.is_degenerate.cast<double>();
+      }
     } catch (const FrameMismatch& error) {
       fail(state_in_name, ", state ", n, ": ", error.what());
     }

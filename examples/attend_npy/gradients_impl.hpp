@@ -43,13 +43,13 @@ class HeadGradients {
   }
   template <class G>
   void add_parameters(const G& of, const Matrix<Scalar>& dV) {
-    add_parameters(of.left, dV);
-    if constexpr (requires { of.right.w; }) {
-      of_keys(all_.W, problem_.d) += of.right.w;
-      of_keys(all_.strength, 1) += of.right.beta.transpose() + of_delta_rule(dV);
+    add_parameters(of.left(), dV);
+    if constexpr (requires { of.right().w; }) {
+      of_keys(all_.W, problem_.d) += of.right().w;
+      of_keys(all_.strength, 1) += of.right().beta.transpose() + of_delta_rule(dV);
     } else {
-      Eigen::Map<Eigen::VectorXd>(all_.theta.data(), std::ssize(all_.theta)) += of.right.theta;
-      if (problem_.beta) of_queries(all_.beta, 1) += of.right.beta.transpose();
+      Eigen::Map<Eigen::VectorXd>(all_.theta.data(), std::ssize(all_.theta)) += of.right().theta;
+      if (problem_.beta) of_queries(all_.beta, 1) += of.right().beta.transpose();
     }
   }
 
@@ -91,10 +91,21 @@ Gradients<Scalar, A> gradients_of(const F& feature, const A& transition, const P
   if constexpr (has_state_forms<F, A>)
     if (problem.form != Form::attention) {
       StateGradient<Scalar, F> adjoint(feature, problem.d, problem.e);  // of a loss in Y alone
-      chunked_vjp<N>(feature, transition, Q, K, V, dY, state, adjoint, gradients, workspace, options);
+      gradients = chunked_vjp<N>(feature, transition,
+                                 {.Q = Q,
+                                  .K = K,
+                                  .V = V,
+                                  .dY = dY,
+                                  .state = state,
+                                  .d_state = adjoint,
+                                  .reuse = gradients,
+                                  .workspace = workspace,
+                                  .options = options});
       return gradients;
     }
-  attention_vjp<N>(feature, transition, Q, K, V, dY, gradients, workspace, options);
+  gradients = attention_vjp<N>(
+      feature, transition,
+      {.Q = Q, .K = K, .V = V, .dY = dY, .reuse = gradients, .workspace = workspace, .options = options});
   return gradients;
 }
 

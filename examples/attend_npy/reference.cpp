@@ -14,23 +14,23 @@ verify::DirectRows<double> rows_in_double(const F& feature, const A& transition,
                                           const Eigen::MatrixXd& K, const Eigen::MatrixXd& V, double scale) {
   const Index T = Q.cols();
   Diagnostics of_scores, of_all;
-  Eigen::RowVectorXd of_weights;  // log A_i
+  Eigen::VectorXd of_weights;  // log A_i
   Eigen::VectorXd log_gates(T);
   for (Index i = 0; i < T; ++i) log_gates[i] = transition.log_decay(i);
   const Eigen::MatrixXd ones = Eigen::MatrixXd::Ones(1, T), q = Q.colwise().stableNorm(), k = K.colwise().stableNorm();
   verify::DirectRows<double> rows;
   rows.Y = attention<Normalization>(feature, transition, Q, K, V, {.scale = scale, .diagnostics = &of_scores});
-  rows.denominator = of_scores.row(0).array().exp();
+  rows.denominator = of_scores.log_sum.array().exp();
   if constexpr (F::score == Score::embedded) {  // lengths are those of φ, which the diagnostics see
-    of_weights = of_scores.array().row(1).log().matrix() + of_scores.row(0);
+    of_weights = of_scores.condition.array().log().matrix() + of_scores.log_sum;
   } else {
     (void)attention<Unnormalized>(feature, decay(log_gates), q, k, ones,
                                   {.scale = std::abs(scale), .diagnostics = &of_all});
-    of_weights = of_all.row(0);
+    of_weights = of_all.log_sum;
   }
   rows.condition = of_weights.array().exp();
   if constexpr (std::is_same_v<Normalization, Normalized>)
-    rows.condition = (of_weights - of_scores.row(0)).array().exp();
+    rows.condition = (of_weights - of_scores.log_sum).array().exp();
   rows.largest_value = V.size() > 0 ? V.cwiseAbs().maxCoeff() : 0;
   return rows;
 }

@@ -48,10 +48,11 @@ sympow::AnyLayer<S> attention_layer(const Config& config, sympow::Form form) {
     if (config.power == 4) return AttentionLayer(shape, SymmetricPower<4>{}, recipe, means);
     sympow::detail::raise<InvalidArgument>("--power is ", config.power, ", must be 2 or 4");
   };
-  if (config.setting == "softmax") return AttentionLayer(shape, Exponential{}, Fixed(rotary(theta)), means);
-  if (config.setting == "sympow") return of_power(Fixed(rotary(theta)));
-  if (config.setting == "gated") return of_power(gate * Fixed(rotary(theta)));
-  if (config.setting == "conformal") return of_power(gate * LearnedRotary(theta));
+  if (config.setting == "softmax")
+    return AttentionLayer(shape, Exponential{}, Fixed(rotary(theta, Pairing::interleaved)), means);
+  if (config.setting == "sympow") return of_power(Fixed(rotary(theta, Pairing::interleaved)));
+  if (config.setting == "gated") return of_power(gate * Fixed(rotary(theta, Pairing::interleaved)));
+  if (config.setting == "conformal") return of_power(gate * LearnedRotary(theta, Pairing::interleaved));
   if (config.setting == "gla") return AttentionLayer(shape, Linear{}, ChannelGate{}, sums);
   if (config.setting == "mamba2") return AttentionLayer(shape, Linear{}, SelectiveStep{}, sums);
   if (config.setting == "deltanet") return AttentionLayer(shape, Linear{}, gate * DeltaRule{}, sums);

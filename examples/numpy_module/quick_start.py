@@ -17,10 +17,11 @@ log_gates = -0.01 * random.random((B, T, Hk))
 theta = 0.5 ** np.arange(d // 2)  # rotary positions
 
 # All tokens at once.
-rows = sympow.attention(q, k, v, log_gates=log_gates, theta=theta, power=2, form="recurrent")
+rows = sympow.attention(q, k, v, log_gates=log_gates, theta=theta, pairing="half_split", power=2,
+                        form="recurrent")
 
 # A prompt and then token by token, against states that the query heads of a key head share.
-attention = sympow.Attention(power=2, form="recurrent")  # or "chunked": faster, other roundings
+attention = sympow.Attention(power=2, form="recurrent", pairing="half_split")  # or "chunked": faster, other roundings
 state = sympow.State(attention, B, Hk, d, e)
 prompt = slice(0, 90)
 first_rows = attention(q[:, prompt], k[:, prompt], v[:, prompt], log_gates=log_gates[:, prompt], theta=theta,
@@ -34,7 +35,7 @@ for t in range(90, T):
 assert state.tokens() == T and branch.tokens() == 90
 
 # Gradients: of Σ rows² in all that the call was given.
-gradients = sympow.vjp(2 * rows, q, k, v, log_gates=log_gates, theta=theta, power=2)
+gradients = sympow.vjp(2 * rows, q, k, v, log_gates=log_gates, theta=theta, pairing="half_split", power=2)
 print("∂loss/∂θ =", gradients.theta.round(3))
 
 # Mistakes are exceptions, which say what is wrong.

@@ -343,7 +343,8 @@ class Attention:
     form           "automatic": the one that should be the fastest; "attention": every query with every key, no states;
                    "recurrent": token by token; "chunked": attention inside chunks, the state between them
     mask           "causal": query i sees the keys j ≤ i + offset; "full": all
-    pairing        "interleaved": channels 2j and 2j + 1 turn by θ_j; "half_split": j and j + d/2
+    pairing        "interleaved": channels 2j and 2j + 1 turn by θ_j; "half_split": j and j + d/2, as in LLaMA and most
+                   checkpoints. Must be said where there is θ: the wrong one gives wrong rows without an error
     threads        at most so many [0: all]; results do not depend on it
     check_finite   whether queries, keys and values that are not finite are refused
     offset         tokens from the first key to the first query, of the attention form
@@ -356,7 +357,7 @@ class Attention:
     """
 
     def __init__(self, *, scores: str = "power", power: int = 2, normalisation: str = "default",
-                 form: str = "automatic", mask: str = "causal", pairing: str = "interleaved", threads: int = 0,
+                 form: str = "automatic", mask: str = "causal", pairing: str | None = None, threads: int = 0,
                  check_finite: bool = False, offset: int = 0, chunk: int = 0, checkpoint: int = 0, tail: int = -1,
                  scale: float = 1.0) -> None:
         self._given = {name: x for name, x in locals().items() if name != "self"}
@@ -366,7 +367,7 @@ class Attention:
             normalisation=_choice("normalisation", normalisation, ("default", "normalised", "unnormalised", "signed")),
             form=_choice("form", form, ("automatic", "attention", "recurrent", "chunked")),
             mask=_choice("mask", mask, ("causal", "full")),
-            pairing=_choice("pairing", pairing, ("interleaved", "half_split")),
+            pairing=-1 if pairing is None else _choice("pairing", pairing, ("interleaved", "half_split")),
             threads=_number("threads", threads, 32),
             check_finite=int(bool(check_finite)),
             offset=_number("offset", offset),

@@ -1,6 +1,7 @@
 """Tests of sympow.py: what calls give, and what every wrong argument is told.  python3 test_sympow.py"""
 
 import copy
+import functools
 import inspect
 import itertools
 import os
@@ -22,6 +23,11 @@ except ImportError:
     print("numpy is not installed for", sys.executable, "- the numpy module is not tested")
     sys.exit(77)
 import sympow
+
+# Pairs of neighbors turn, unless a test says otherwise.
+rows_of = functools.partial(sympow.attention, pairing="interleaved")
+vjp_of = functools.partial(sympow.vjp, pairing="interleaved")
+attention_of = functools.partial(sympow.Attention, pairing="interleaved")
 
 EPS = {np.float32: 2.0**-24, np.float64: 2.0**-53}
 
@@ -89,18 +95,18 @@ class Rows(unittest.TestCase):
                                                     ("automatic", "attention", "recurrent", "chunked")):
             with self.subTest(dtype=dtype, power=power, form=form):
                 batch = Batch(dtype)
-                rows = sympow.attention(batch.q, batch.k, batch.v, **batch.turning(), power=power, form=form, scale=0.5)
+                rows = rows_of(batch.q, batch.k, batch.v, **batch.turning(), power=power, form=form, scale=0.5)
                 self.assertEqual((rows.dtype, rows.shape), (dtype, batch.dy.shape))
                 self.check_row_rule(rows, batch, power, scale=0.5)
 
-    def test_half_split_pairs_turn(self):
+    def test_pairs_of_halves_turn(self):
         batch = Batch()
-        rows = sympow.attention(batch.q, batch.k, batch.v, **batch.turning(), pairing="half_split")
+        rows = rows_of(batch.q, batch.k, batch.v, **batch.turning(), pairing="half_split")
         self.check_row_rule(rows, batch, 2, pairing="half_split")
 
     def test_exponential_scores_are_softmax(self):
         batch = Batch()
-        rows = sympow.attention(batch.q, batch.k, batch.v, scores="exponential", mask="full")
+        rows = rows_of(batch.q, batch.k, batch.v, scores="exponential", mask="full")
         keys, values = (x.repeat(2, axis=2) for x in (batch.k, batch.v))
         scores = np.exp(np.einsum("bihd,bjhd->bhij", batch.q, keys))
         wanted = np.einsum("bhij,bjhe->bihe", scores / scores.sum(-1, keepdims=True), values)
@@ -110,7 +116,7 @@ class Rows(unittest.TestCase):
     def test_views_of_any_strides_give_the_bits_of_dense_arrays(self):
         batch = Batch(np.float32)
         B, T, H, Hk, d, e = batch.sizes
-        dense = sympow.attention(batch.q, batch.k, batch.v, **batch.turning())
+        dense = rows_of(batch.q, batch.k, batch.v, **batch.turning())
         beside = np.zeros((B, T, H * d + Hk * (d + e)), np.float32)  # what one product of a layer makes
         q = beside[..., :H * d].reshape(B, T, H, d)
         k = beside[..., H * d:][..., :Hk * d].reshape(B, T, Hk, d)
@@ -123,47 +129,47 @@ class Rows(unittest.TestCase):
         every_third[...] = batch.theta
         out = np.full((B, H, T, e), 7, np.float32).transpose(0, 2, 1, 3)
         given = dict(log_gates=by_heads, theta=every_third, beta=batch.beta)
-        self.assertIs(sympow.attention(q, k, v, **given, out=out), out)
+        self.assertIs(rows_of(q, k, v, **given, out=out), out)
         self.assertTrue(np.array_equal(out, dense))
-        of_dense = sympow.vjp(batch.dy, batch.q, batch.k, batch.v, **batch.turning())
+        of_dense = vjp_of(batch.dy, batch.q, batch.k, batch.v, **batch.turning())
         dy = np.ascontiguousarray(batch.dy.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
-        for a, b in zip(sympow.vjp(dy, q, k, v, **given), of_dense):
+        for a, b in zip(vjp_of(dy, q, k, v, **given), of_dense):
             self.assertTrue(np.array_equal(a, b))
 
         one_head = np.broadcast_to(batch.k[:, :, :1], batch.k.shape)  # read-only, and stride 0
-        rows = sympow.attention(batch.q, one_head, batch.v)
-        self.assertTrue(np.array_equal(rows, sympow.attention(batch.q, one_head.copy(), batch.v)))
+        rows = rows_of(batch.q, one_head, batch.v)
+        self.assertTrue(np.array_equal(rows, rows_of(batch.q, one_head.copy(), batch.v)))
 
     def test_padding_is_not_read(self):
         batch = Batch()
         lengths = np.array([40, 7], np.int32)
-        rows = sympow.attention(batch.q, batch.k, batch.v, lengths=lengths)
-        alone = sympow.attention(batch.q[1:, :7], batch.k[1:, :7], batch.v[1:, :7])
+        rows = rows_of(batch.q, batch.k, batch.v, lengths=lengths)
+        alone = rows_of(batch.q[1:, :7], batch.k[1:, :7], batch.v[1:, :7])
         self.assertTrue(np.array_equal(rows[1:, :7], alone))
         self.assertTrue(np.all(rows[1, 7:] == 0))
 
     def test_no_tokens_and_no_sequences(self):
         for B, T in ((0, 3), (2, 0)):
             q, v = np.empty((B, T, 2, 4)), np.empty((B, T, 2, 3))
-            self.assertEqual(sympow.attention(q, q, v).shape, (B, T, 2, 3))
-            self.assertEqual(sympow.vjp(v, q, q, v).queries.shape, q.shape)
+            self.assertEqual(rows_of(q, q, v).shape, (B, T, 2, 3))
+            self.assertEqual(vjp_of(v, q, q, v).queries.shape, q.shape)
 
     def test_a_process_that_was_forked_off_calls(self):
         code = """if True:
             import os, signal, numpy as np, sympow
             x = np.random.default_rng(1).standard_normal((4, 40, 4, 4))
-            rows = sympow.attention(x, x, x, threads=4)
+            rows = rows_of(x, x, x, threads=4)
             child = os.fork()
             if child == 0:
                 signal.alarm(60)
-                os._exit(not np.array_equal(sympow.attention(x, x, x, threads=4), rows))
+                os._exit(not np.array_equal(rows_of(x, x, x, threads=4), rows))
             print("child:", os.waitpid(child, 0)[1])"""
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True,
                               env=os.environ | {"SYMPOW_C_LIBRARY": sympow._library._name, "PYTHONPATH": str(HERE)})
         self.assertEqual(done.stdout, "child: 0\n", done.stderr)
 
     def test_threads_of_python_share_an_attention(self):
-        batch, attention = Batch(np.float32, T=200), sympow.Attention(threads=1)
+        batch, attention = Batch(np.float32, T=200), attention_of(threads=1)
         wanted, found = attention(batch.q, batch.k, batch.v), []
         threads = [threading.Thread(target=lambda: found.extend(
             attention(batch.q, batch.k, batch.v) for _ in range(5))) for _ in range(4)]
@@ -191,8 +197,8 @@ class GradientsOfCalls(unittest.TestCase):
             with self.subTest(power=power, form=form):
                 batch = Batch(Hg=4)
                 options = dict(power=power, form=form, normalisation="unnormalised", scale=0.5)
-                y = sympow.attention(batch.q, batch.k, batch.v, **batch.turning(), **options)
-                of = sympow.vjp(batch.dy, batch.q, batch.k, batch.v, **batch.turning(), **options)
+                y = rows_of(batch.q, batch.k, batch.v, **batch.turning(), **options)
+                of = vjp_of(batch.dy, batch.q, batch.k, batch.v, **batch.turning(), **options)
                 loss = (batch.dy * y).sum()
                 absolute = np.abs(batch.dy) * definition(batch_with_key_heads(batch), power, False, 0.5)[1]
                 self.check((batch.q * of.queries).sum(), power * loss, power * absolute, batch, power)
@@ -205,7 +211,7 @@ class GradientsOfCalls(unittest.TestCase):
                 # k_j meets gates e^-G_j: of head h alone, as those of query heads are given here.
                 G = batch.log_gates.cumsum(1)
                 by_query = (G * (batch.q * of.queries).sum(3)).sum() / power
-                alone = [sympow.vjp(np.where(np.arange(4)[:, None] == h, batch.dy, 0), batch.q, batch.k, batch.v,
+                alone = [vjp_of(np.where(np.arange(4)[:, None] == h, batch.dy, 0), batch.q, batch.k, batch.v,
                                     **batch.turning(), **options).keys for h in range(4)]
                 by_key = sum((G[:, :, h] * (batch.k[:, :, h // 2] * alone[h][:, :, h // 2]).sum(2)).sum()
                              for h in range(4)) / power
@@ -214,7 +220,7 @@ class GradientsOfCalls(unittest.TestCase):
 
     def test_states_take_gradients_along(self):
         batch, cut = Batch(), 25
-        attention = sympow.Attention(normalisation="unnormalised", chunk=8)
+        attention = attention_of(normalisation="unnormalised", chunk=8)
         state = batch.state(attention)
         first, first_given = batch.tokens(0, cut)
         last, last_given = batch.tokens(cut, None)
@@ -240,11 +246,11 @@ class GradientsOfCalls(unittest.TestCase):
 
     def test_nothing_is_returned_for_what_was_not_given(self):
         batch = Batch(np.float32)
-        of = sympow.vjp(batch.dy, batch.q, batch.k, batch.v)
+        of = vjp_of(batch.dy, batch.q, batch.k, batch.v)
         self.assertEqual([of.log_gates, of.theta, of.beta, of.state], [None] * 4)
         self.assertEqual((of.queries.dtype, of.queries.shape), (np.float32, batch.q.shape))
         gates = batch.log_gates.astype(np.float32)
-        self.assertEqual(sympow.vjp(batch.dy, batch.q, batch.k, batch.v, log_gates=gates).log_gates.dtype, np.float32)
+        self.assertEqual(vjp_of(batch.dy, batch.q, batch.k, batch.v, log_gates=gates).log_gates.dtype, np.float32)
 
 
 def batch_with_key_heads(batch):
@@ -257,7 +263,7 @@ def batch_with_key_heads(batch):
 
 class States(unittest.TestCase):
     def setUp(self):
-        self.batch, self.attention = Batch(np.float32), sympow.Attention(form="recurrent")
+        self.batch, self.attention = Batch(np.float32), attention_of(form="recurrent")
         self.rows = self.attention(self.batch.q, self.batch.k, self.batch.v, **self.batch.turning())
 
     def advance(self, state, begin, end, call=None):
@@ -293,7 +299,7 @@ class States(unittest.TestCase):
         self.assertEqual(state.read().sums.shape, (2, 4, 21, 5))
 
     def test_decode_is_recurrent_whatever_the_form(self):
-        chunked = sympow.Attention(form="chunked")
+        chunked = attention_of(form="chunked")
         state = self.batch.state(chunked)
         self.assertTrue(np.array_equal(self.advance(state, 0, 40, chunked.decode), self.rows))
 
@@ -301,7 +307,7 @@ class States(unittest.TestCase):
         for power, dtype in itertools.product((1, 2, 3, 4), (np.float32, np.float64)):
             with self.subTest(power=power, dtype=dtype):
                 batch = Batch(dtype)
-                attention = sympow.Attention(power=power)
+                attention = attention_of(power=power)
                 state = batch.state(attention)
                 tokens, given = batch.tokens(0, 30)
                 attention(*tokens, state=state, **given)
@@ -318,7 +324,7 @@ class States(unittest.TestCase):
                 self.assertLessEqual((np.abs(rows - again) / bounds[:, 30:]).max(), most)
 
         # Where one token is all: S = v φ(k)ᵀ.
-        attention, k, v = sympow.Attention(power=2), np.array([[[[2.0, 3.0]]]]), np.array([[[[5.0]]]])
+        attention, k, v = attention_of(power=2), np.array([[[[2.0, 3.0]]]]), np.array([[[[5.0]]]])
         state = sympow.State(attention, 1, 1, 2, 1, np.float64)
         attention(k, k, v, state=state)
         self.assertTrue(np.allclose(state.read().normaliser, [4, 6 * 2**0.5, 9], rtol=2.0**-51, atol=0))
@@ -366,7 +372,7 @@ class States(unittest.TestCase):
         self.assertEqual(state.tokens(), 20 * 40)
 
     def test_handles_outlive_what_made_them(self):
-        state = self.batch.state(sympow.Attention(form="recurrent"))
+        state = self.batch.state(attention_of(form="recurrent"))
         self.assertTrue(np.array_equal(self.advance(state, 0, 40), self.rows))
         with self.assertRaisesRegex(TypeError, "save"):
             pickle.dumps(state)
@@ -487,7 +493,7 @@ class Mistakes(unittest.TestCase):
         self.refuse(ValueError, "must be even: theta turns pairs", sympow.attention, odd, odd, odd, theta=np.ones(1))
         nan = np.full((1, 2, 1, 3), np.nan)
         self.refuse(sympow.NotFinite, "nan", sympow.attention, odd, nan, odd, check_finite=True)
-        self.assertTrue(np.isnan(sympow.attention(odd, nan, odd)).all())
+        self.assertTrue(np.isnan(rows_of(odd, nan, odd)).all())
         self.refuse(ValueError, "d_state is given, but no state", sympow.vjp, odd, odd, odd, odd,
                     d_state=sympow.Sums(odd, odd, None))
         self.refuse(sympow.ShapeMismatch, r"d_rows: shape\[3\] is 1, must be 3", sympow.vjp, odd[..., :1], odd, odd,
@@ -496,7 +502,7 @@ class Mistakes(unittest.TestCase):
         self.refuse(ValueError, "d_rows is null", sympow.vjp, None, odd, odd, odd)
 
     def test_states(self):
-        batch, attention = Batch(np.float32), sympow.Attention()
+        batch, attention = Batch(np.float32), attention_of()
         B, _, _, Hk, d, e = batch.sizes
         make = sympow.State
         self.refuse(TypeError, "attention is a int, must be a sympow.Attention", make, 2, B, Hk, d, e)
@@ -507,7 +513,7 @@ class Mistakes(unittest.TestCase):
         self.refuse(ValueError, "dtype is of >f8, must be of float32", make, attention, B, Hk, d, e, ">f8")
         self.refuse(ValueError, "shape: the type has code 0, 64 bits", make, attention, B, Hk, d, e, int)
         self.refuse(TypeError, "no type", make, attention, B, Hk, d, e, "no type")
-        self.refuse(ValueError, "no states", make, sympow.Attention(scores="exponential"), B, Hk, d, e)
+        self.refuse(ValueError, "no states", make, attention_of(scores="exponential"), B, Hk, d, e)
         self.refuse(TypeError, "after is a str", make, attention, B, Hk, d, e, after="x")
         state = batch.state(attention)
         self.refuse(sympow.ShapeMismatch, "other sizes, type or power than after", make, attention, B, Hk, d, 1,

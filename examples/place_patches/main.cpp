@@ -184,7 +184,8 @@ int run(const Arguments& arguments) {
   };
   const std::vector<Findings> all = {
       examine("none", patches, query, [](const Size&) { return stationary(); }),
-      examine("1-D rotary, reading order", patches, query, [&](const Size&) { return rotary(theta); }),
+      examine("1-D rotary, reading order", patches, query,
+              [&](const Size&) { return rotary(theta, Pairing::interleaved); }),
       examine("2-D rotary, axial", patches, query, in_two_dimensions(axial_family<double>(d, 2, base))),
       examine("2-D rotary, mixed", patches, query, in_two_dimensions(mixed_family<double>(d, 2, 1, base)))};
 

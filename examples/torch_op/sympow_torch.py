@@ -32,7 +32,7 @@ __all__ = ["State", "attention"]
 
 _INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tensor? theta, Tensor? beta, "
            "Tensor? lengths, Tensor? sums, Tensor? normaliser, Tensor? angles")
-_OPTIONS = ("str scores, int power, str normalisation, str form, str mask, str pairing, bool check_finite, int offset, "
+_OPTIONS = ("str scores, int power, str normalisation, str form, str mask, str? pairing, bool check_finite, int offset, "
             "int chunk, int checkpoint, int tail, float scale")
 _OPTION_NAMES = [option.split()[1] for option in _OPTIONS.split(", ")]
 _INPUT_NAMES = ["queries", "keys", "values", "log_gates", "theta", "beta", "lengths"]
@@ -314,7 +314,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
               theta: Tensor | None = None, beta: Tensor | None = None, lengths: Tensor | None = None,
               state: State | None = None, return_state: bool = False, scores: str = "power", power: int = 2,
               normalisation: str = "default", form: str = "automatic", mask: str = "causal",
-              pairing: str = "interleaved", check_finite: bool = False, offset: int = 0, chunk: int = 0,
+              pairing: str | None = None, check_finite: bool = False, offset: int = 0, chunk: int = 0,
               checkpoint: int = 0, tail: int = -1, scale: float = 1.0) -> Tensor | tuple[Tensor, State]:
     """Rows y, [B, T, H, e], and with `return_state` the state after the last token; all of it has gradients.
 

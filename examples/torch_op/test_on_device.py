@@ -5,6 +5,7 @@ of PyTorch's on a CPU then pass for such on a GPU.
 """
 
 import contextlib
+import functools
 import os
 import sys
 import unittest
@@ -21,7 +22,9 @@ except ImportError as error:
     sys.exit(77)
 import sympow
 import sympow_torch
-from sympow_torch import State, attention
+from sympow_torch import State
+
+attention = functools.partial(sympow_torch.attention, pairing="interleaved")  # unless a test says otherwise
 
 ON_HOST = "SYMPOW_CUDA_ON_HOST" in os.environ
 if not ON_HOST and not torch.cuda.is_available():
@@ -105,7 +108,7 @@ class OnDevice(unittest.TestCase):
                 wanted = {name: None if x is None else torch.empty_like(x) for name, x in given.items()}
                 view, results = ({name: sympow_torch._view(name, x) for name, x in all_of.items()}
                                  for all_of in (given, wanted))
-                direct = sympow.Attention(**batch.options)
+                direct = sympow.Attention(pairing="interleaved", **batch.options)
                 direct.vjp_tensors(sympow_torch._view("d_rows", batch.dy), view, results,
                                    **sympow_torch._on_stream(direct, q, view, "attend_vjp"))
                 for x, y, z in zip(found, (x for x in wanted.values() if x is not None), tensors):

@@ -1,5 +1,6 @@
 """Tests of sympow_torch.py: bits, derivatives, PyTorch's own checks, and mistakes.  python3 test_sympow_torch.py"""
 
+import functools
 import itertools
 import os
 import shutil
@@ -23,7 +24,13 @@ except ImportError:
 import sympow
 import sympow_torch
 import two_layers
-from sympow_torch import State, attention
+from sympow_torch import State
+
+# Pairs of neighbors turn, unless a test says otherwise.
+rows_of = functools.partial(sympow.attention, pairing="interleaved")
+vjp_of = functools.partial(sympow.vjp, pairing="interleaved")
+attention_of = functools.partial(sympow.Attention, pairing="interleaved")
+attention = functools.partial(sympow_torch.attention, pairing="interleaved")
 
 DEFAULTS = ("power", 2, "default", "automatic", "causal", "interleaved", False, 0, 0, 0, -1, 1.0)  # of the operator
 
@@ -72,8 +79,8 @@ class Bits(unittest.TestCase):
                 found = torch.autograd.grad(rows, batch.tensors(), batch.dy)
                 arrays, given = [array(x) for x in (batch.q, batch.k, batch.v)], {
                     name: array(x) for name, x in batch.turning().items()}
-                self.equal(rows, sympow.attention(*arrays, **given, **options))
-                for a, b in zip(found, sympow.vjp(array(batch.dy), *arrays, **given, **options)):
+                self.equal(rows, rows_of(*arrays, **given, **options))
+                for a, b in zip(found, vjp_of(array(batch.dy), *arrays, **given, **options)):
                     self.equal(a, b)
 
     def test_states(self):
@@ -88,7 +95,7 @@ class Bits(unittest.TestCase):
                 wanted_of = (batch.q, batch.k, batch.v, *given.values(), *before)
                 found = torch.autograd.grad((rows, *after[:len(before)]), wanted_of, (batch.dy, *d_after))
 
-                of_numpy = sympow.Attention(power=power)
+                of_numpy = attention_of(power=power)
                 state = sympow.State(of_numpy, 2, 2, 4, 3, array(rows).dtype)
                 state.write(*map(array, before))
                 start, arrays = state.copy(), [array(x) for x in (batch.q, batch.k, batch.v)]
@@ -108,7 +115,7 @@ class Bits(unittest.TestCase):
         self.assertTrue(bool((rows[1, 4:] == 0).all()))
         found = torch.autograd.grad(rows.sum(), (batch.q, batch.k, batch.v))  # the gradient in rows has strides of 0
         arrays = [array(x) for x in (batch.q, batch.k, batch.v)]
-        for a, b in zip(found, sympow.vjp(np.ones(rows.shape), *arrays, lengths=array(lengths))):
+        for a, b in zip(found, vjp_of(np.ones(rows.shape), *arrays, lengths=array(lengths))):
             self.equal(a, b)
 
     def test_zeros_are_the_state_before_the_first_token(self):
@@ -306,7 +313,7 @@ class Mistakes(unittest.TestCase):
         x = torch.ones(1, 2, 3, 4)
         far = sympow.Tensor.of(x.data_ptr(), 2, 32, x.shape, x.stride(), (2, 0))
         with self.assertRaises((sympow.NotBuilt, sympow.InvalidArgument)):  # by a library without CUDA, and with it
-            sympow.Attention().attend_tensors(dict(queries=far, keys=far, values=far), far)
+            attention_of().attend_tensors(dict(queries=far, keys=far, values=far), far)
 
 
 if __name__ == "__main__":

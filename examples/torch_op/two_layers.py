@@ -38,7 +38,8 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = self.project(x).unflatten(2, (3, self.heads, -1)).unbind(2)  # side by side, read where they are
-        rows = sympow_torch.attention(q, k, v, log_gates=functional.logsigmoid(self.gate(x)), theta=self.theta, power=2)
+        rows = sympow_torch.attention(q, k, v, log_gates=functional.logsigmoid(self.gate(x)), theta=self.theta, power=2,
+                                      pairing="interleaved")
         return self.out(rows.flatten(2))
 
 

@@ -1,12 +1,17 @@
-// Everything that a program computes with: include this one. Not in it are attention/compiled_forms.hpp (forms of your
-// own maps, compiled once), verify/laws.hpp (laws to run on your own types) and io/ (files of numpy, safetensors, and
-// output).
+// Everything that a program computes with, gradients and layers included. Whoever wants less to compile includes the
+// headers of what is called. Not in it are attention/compiled_forms.hpp (forms of your own maps, compiled once),
+// verify/laws.hpp (laws to run on your own types) and io/ (files of numpy, safetensors, and output).
 #pragma once
 
+#include <sympow/attention/absorb.hpp>
 #include <sympow/attention/attention.hpp>
+#include <sympow/attention/attention_vjp.hpp>
 #include <sympow/attention/batch.hpp>
+#include <sympow/attention/batch_vjp.hpp>
 #include <sympow/attention/chunked.hpp>
+#include <sympow/attention/chunked_vjp.hpp>
 #include <sympow/attention/device_state.hpp>
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/heads.hpp>
 #include <sympow/attention/merge.hpp>
 #include <sympow/attention/recurrent.hpp>
@@ -18,6 +23,13 @@
 #include <sympow/feature/random_feature_variance.hpp>
 #include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
+#include <sympow/layer/any_layer.hpp>
+#include <sympow/layer/attention_layer.hpp>
+#include <sympow/layer/attention_layer_vjp.hpp>
+#include <sympow/layer/gates.hpp>
+#include <sympow/layer/layer_state.hpp>
+#include <sympow/layer/layer_state_file.hpp>
+#include <sympow/layer/turns.hpp>
 #include <sympow/rotation/block_rotation.hpp>
 #include <sympow/rotation/cayley.hpp>
 #include <sympow/rotation/commuting_generators.hpp>

@@ -111,8 +111,9 @@ void feed(S& state, Random& random, Index tokens) {
   using Scalar = typename S::Scalar;
   const auto numbers = [&](Index rows) { return random.matrix<Scalar>(rows, tokens); };
   const Eigen::VectorXd gates = -random.vector(tokens).cwiseAbs(), theta = random.vector(state.key_dimension() / 2);
-  (void)chunked(typename S::Feature{}, decay(gates) * rotary(theta), numbers(state.key_dimension()),
-                numbers(state.key_dimension()), numbers(state.value_dimension()), state);
+  (void)chunked(typename S::Feature{}, decay(gates) * rotary(theta, Pairing::interleaved),
+                numbers(state.key_dimension()), numbers(state.key_dimension()), numbers(state.value_dimension()),
+                state);
 }
 
 // Throws `rounds` mutations of a file of two states at the loader; with `honest` checksums the fields are changed

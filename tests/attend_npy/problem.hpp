@@ -226,7 +226,7 @@ class Arrays {
               choice_.rates ? of(beta).row(0).transpose().eval() : Eigen::VectorXd::Ones(choice_.tokens).eval();
           const Eigen::VectorXd angles = Eigen::Map<const Eigen::VectorXd>(theta.data(), std::ssize(theta));
           if (choice_.angles)
-            visit(feature, normalization, decay(gates) * rotary(angles, rates), b, h);
+            visit(feature, normalization, decay(gates) * rotary(angles, rates, Pairing::interleaved), b, h);
           else
             visit(feature, normalization, decay(gates), b, h);
         }

@@ -7,6 +7,7 @@
 
 #include "batches.hpp"
 #include "catch.hpp"
+#include "from_nothing.hpp"
 
 #include <sympow/transition/householder.hpp>
 #include <sympow/verify/laws.hpp>
@@ -40,9 +41,10 @@ void run(RandomBatch<Scalar>& batch, const Transitions& transitions, std::vector
   const BatchOptions options{.form = form, .threads = threads, .head = {.scale = .5, .chunk = chunk}};
   const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), y = batch.Y.heads();
   if (form == Form::attention)
-    attend(Power{}, transitions, q, k, v, y, workspaces, options);
+    attend(Power{}, transitions, {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = options});
   else
-    attend(Power{}, transitions, q, k, v, states, y, workspaces, options);
+    attend(Power{}, transitions,
+           {.Q = q, .K = k, .V = v, .states = states, .Y = y, .workspaces = workspaces, .options = options});
 }
 
 // Every head and state of a batch against itself alone, bit for bit; nothing but zeros in the padding.
@@ -201,7 +203,7 @@ TEST_CASE("transitions come from a callable, from a container or from one for al
   run(batch, container, states, Form::chunked);
   REQUIRE(batch.Y.data == called);
 
-  const auto one = constant_decay(.9) * rotary(batch.theta);
+  const auto one = constant_decay(.9) * rotary(batch.theta, Pairing::interleaved);
   states = batch.fresh_states<Power>();
   run(batch, one, states, Form::chunked);
   const auto single = batch.Y.data;
@@ -222,14 +224,24 @@ TEST_CASE("states are values in any container, dropped where there are none", "[
   for (auto& state : fresh) active.push_back(&state);
   Workspaces<double> workspaces;
   const BatchOptions options{.form = Form::chunked, .head = {.scale = .5, .chunk = chunk}};
-  attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
-         active | std::views::transform([](auto* state) -> auto& { return *state; }), batch.Y.heads(), workspaces,
-         options);
+  attend(Power{}, batch.transitions(),
+         {.Q = batch.Q.heads(),
+          .K = batch.K.heads(),
+          .V = batch.V.heads(),
+          .states = active | std::views::transform([](auto* state) -> auto& { return *state; }),
+          .Y = batch.Y.heads(),
+          .workspaces = workspaces,
+          .options = options});
   REQUIRE(batch.Y.data == expected);
   for (std::size_t n = 0; n < 4; ++n) REQUIRE(same_bits(fresh[n], states[n]));
 
-  attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
-         options);
+  attend(Power{}, batch.transitions(),
+         {.Q = batch.Q.heads(),
+          .K = batch.K.heads(),
+          .V = batch.V.heads(),
+          .Y = batch.Y.heads(),
+          .workspaces = workspaces,
+          .options = options});
   REQUIRE(batch.Y.data == expected);
 }
 
@@ -242,9 +254,14 @@ TEST_CASE("a state in two places of a batch is refused, states in any order are 
   const BatchOptions options{.form = Form::chunked, .head = {.scale = .5, .chunk = chunk}};
   std::array<std::size_t, 4> slots{};  // of the states, by the place in the call
   const auto call = [&] {
-    attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
-           slots | std::views::transform([&](std::size_t n) -> auto& { return states[n]; }), batch.Y.heads(),
-           workspaces, options);
+    attend(Power{}, batch.transitions(),
+           {.Q = batch.Q.heads(),
+            .K = batch.K.heads(),
+            .V = batch.V.heads(),
+            .states = slots | std::views::transform([&](std::size_t n) -> auto& { return states[n]; }),
+            .Y = batch.Y.heads(),
+            .workspaces = workspaces,
+            .options = options});
   };
   for (slots = {0, 1, 2, 3};;) {
     states = batch.fresh_states<Power>();
@@ -271,20 +288,30 @@ TEST_CASE("what has the attention form only runs in it and says so otherwise", "
   const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), y = batch.Y.heads();
   Workspaces<double> workspaces;
   const auto only = contains("has the attention form only");
-  attend(Exponential{}, batch.transitions(), q, k, v, y, workspaces, {.form = Form::attention});
+  attend(Exponential{}, batch.transitions(),
+         {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = {.form = Form::attention}});
   REQUIRE(same_bits(y.head(1, 1),
                     attention(Exponential{}, batch.transition(1, 1), q.head(1, 1), k.head(1, 1), v.head(1, 1))));
-  REQUIRE_THROWS_WITH(attend(Exponential{}, batch.transitions(), q, k, v, y, workspaces, {.form = Form::chunked}),
-                      only);
+  REQUIRE_THROWS_WITH(
+      attend(Exponential{}, batch.transitions(),
+             {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = {.form = Form::chunked}}),
+      only);
 
   const auto chain = [&](Index b, Index h) {
     return householder(k.head(b, h).colwise().normalized(), Eigen::VectorXd::Ones(k.length(b)));
   };
-  attend(Power{}, chain, q, k, v, y, workspaces, {.form = Form::attention});
+  attend(Power{}, chain,
+         {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = {.form = Form::attention}});
   REQUIRE(same_bits(y.head(1, 0), attention(Power{}, chain(1, 0), q.head(1, 0), k.head(1, 0), v.head(1, 0))));
-  REQUIRE_THROWS_WITH(attend(Power{}, chain, q, k, v, y, workspaces, {.form = Form::recurrent}), only);
-  attend<Unnormalized>(Linear{}, chain, q, k, v, y, workspaces, {.form = Form::recurrent});
-  REQUIRE(same_bits(y.head(1, 0), recurrent(Linear{}, chain(1, 0), q.head(1, 0), k.head(1, 0), v.head(1, 0))));
+  REQUIRE_THROWS_WITH(
+      attend(Power{}, chain,
+             {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = {.form = Form::recurrent}}),
+      only);
+  attend<Unnormalized>(
+      Linear{}, chain,
+      {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = {.form = Form::recurrent}});
+  REQUIRE(
+      same_bits(y.head(1, 0), recurrent_from_nothing(Linear{}, chain(1, 0), q.head(1, 0), k.head(1, 0), v.head(1, 0))));
 }
 
 TEST_CASE("an error of one head names it and leaves all others as they were", "[attention]") {
@@ -333,7 +360,8 @@ TEST_CASE("sizes that no state has are refused before anything is touched", "[at
   const auto y = Heads<float>::bthd(rows.data(), 2, T, 1, e, lengths);
   Workspaces<float> workspaces;
   const auto run = [&](Form form) {
-    attend(SymmetricPower<4>{}, stationary(), q, q, v, y, workspaces, {.form = form, .threads = 1});
+    attend(SymmetricPower<4>{}, stationary(),
+           {.Q = q, .K = q, .V = v, .Y = y, .workspaces = workspaces, .options = {.form = form, .threads = 1}});
   };
   for (const Form form : {Form::recurrent, Form::chunked}) {
     REQUIRE_THROWS_AS(run(form), DimensionOverflow);
@@ -346,7 +374,9 @@ TEST_CASE("sizes that no state has are refused before anything is touched", "[at
   // Neither do features of another dimension.
   std::ranges::fill(rows, 7.f);
   const auto other = [&] {
-    attend(PositiveRandomFeatures(3, 8), stationary(), q, q, v, y, workspaces, {.form = Form::attention, .threads = 1});
+    attend(
+        PositiveRandomFeatures(3, 8), stationary(),
+        {.Q = q, .K = q, .V = v, .Y = y, .workspaces = workspaces, .options = {.form = Form::attention, .threads = 1}});
   };
   REQUIRE_THROWS_AS(other(), ShapeMismatch);
   REQUIRE_THROWS_WITH(other(), contains("sequence 0, head 0: rows of x is 40000, must be 3"));
@@ -403,14 +433,20 @@ TEST_CASE("what a callable throws arrives as the type that it is", "[attention]"
 TEST_CASE("queries and keys of different number, as the mask aligns them", "[attention]") {
   RandomBatch<float> asked(Order::bthd, {5, 0, 40, 3}, 4, 2, 21), known(Order::packed, {50, 7, 9, 0}, 4, 2, 22);
   Workspaces<float> workspaces;
-  const auto turn = rotary(asked.theta);
+  const auto turn = rotary(asked.theta, Pairing::interleaved);
   const auto q = asked.Q.heads(), y = asked.Y.heads(), k = known.K.heads(), v = known.V.heads();
   for (const Mask mask : {full(), full(2), causal(45)})
     for (const Form form : {Form::automatic, Form::attention, Form::chunked, Form::recurrent}) {
       if (mask.offset != 0 && form != Form::automatic && form != Form::attention) continue;
       CAPTURE(mask.offset, mask.is_full, static_cast<int>(form));
       std::ranges::fill(asked.Y.data, 7);
-      attend(Power{}, turn, q, k, v, y, workspaces, {.form = form, .head = {.mask = mask}});
+      attend(Power{}, turn,
+             {.Q = q,
+              .K = k,
+              .V = v,
+              .Y = y,
+              .workspaces = workspaces,
+              .options = {.form = form, .head = {.mask = mask}}});
       for (Index b = 0; b < 4; ++b)
         for (Index h = 0; h < 4; ++h) {
           const auto Q = q.head(b, h), K = k.head(b, h / 2), V = v.head(b, h / 2);
@@ -423,21 +459,31 @@ TEST_CASE("queries and keys of different number, as the mask aligns them", "[att
           };
           is(Form::attention, attention(Power{}, turn, Q, K, V, options));
           if (mask.offset == 0) is(Form::chunked, chunked(Power{}, turn, Q, K, V, options));
-          if (mask.offset == 0) is(Form::recurrent, recurrent(Power{}, turn, Q, K, V, options));
+          if (mask.offset == 0) is(Form::recurrent, recurrent_from_nothing(Power{}, turn, Q, K, V, options));
           REQUIRE(found);
           REQUIRE(y.padding(b, h).isZero(0));
         }
     }
   auto states = asked.fresh_states<Power>();
-  attend(Power{}, turn, q, k, v, states, y, workspaces, {.head = {.mask = full()}});
+  attend(Power{}, turn,
+         {.Q = q,
+          .K = k,
+          .V = v,
+          .states = states,
+          .Y = y,
+          .workspaces = workspaces,
+          .options = {.head = {.mask = full()}}});
   for (Index b = 0; b < 4; ++b)
     REQUIRE(states[asked.index(b, 3)].tokens() == known.lengths[static_cast<std::size_t>(b)]);
-  REQUIRE_THROWS_WITH(attend(Power{}, turn, q, k, v, y, workspaces),
+  REQUIRE_THROWS_WITH(attend(Power{}, turn, {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces}),
                       contains("length of sequence 0 in K is 50, must be 5 (that in Q) unless options.head.mask"));
-  REQUIRE_THROWS_WITH(attend(Power{}, turn, q, k, q, y, workspaces, {.head = {.mask = full()}}),
-                      contains("length of sequence 0 in V is 5, must be 50 (that in K)"));
   REQUIRE_THROWS_WITH(
-      attend(Power{}, decay(Eigen::VectorXd::Zero(50)), q, k, v, y, workspaces, {.head = {.mask = full()}}),
+      attend(Power{}, turn,
+             {.Q = q, .K = k, .V = q, .Y = y, .workspaces = workspaces, .options = {.head = {.mask = full()}}}),
+      contains("length of sequence 0 in V is 5, must be 50 (that in K)"));
+  REQUIRE_THROWS_WITH(
+      attend(Power{}, decay(Eigen::VectorXd::Zero(50)),
+             {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = {.head = {.mask = full()}}}),
       contains("sequence 1, head 0"));
 }
 
@@ -445,16 +491,22 @@ TEST_CASE("a mask or costs that no form takes are refused before anything is tou
   RandomBatch<double> batch(Order::bthd, {4, 6, 0}, 2, 1, 13);
   auto states = batch.fresh_states<Power>();
   Workspaces<double> workspaces;
-  const auto call = [&](const auto& transitions, BatchOptions options, auto&... given) {
-    attend(Power{}, transitions, batch.Q.heads(), batch.K.heads(), batch.V.heads(), given..., batch.Y.heads(),
-           workspaces, options);
+  const auto call = [&](const auto& transitions, BatchOptions options, RangeRef<State<double, Power>> given = {}) {
+    attend(Power{}, transitions,
+           {.Q = batch.Q.heads(),
+            .K = batch.K.heads(),
+            .V = batch.V.heads(),
+            .states = given,
+            .Y = batch.Y.heads(),
+            .workspaces = workspaces,
+            .options = options});
   };
   std::ranges::fill(batch.Y.data, 7);
   check_untouched(batch, states, [&] {
     const BatchOptions shifted{.head = {.mask = causal(3)}}, chunks{.form = Form::chunked, .head = {.mask = full(3)}};
     REQUIRE_THROWS_WITH(call(batch.transitions(), shifted, states),
                         contains("offset 3; a state form takes none, absorb"));
-    REQUIRE_THROWS_WITH(call(rotary(batch.theta), chunks),
+    REQUIRE_THROWS_WITH(call(rotary(batch.theta, Pairing::interleaved), chunks),
                         contains("offset 3; a state form takes none, use the attention"));
     REQUIRE_THROWS_WITH(call(batch.transitions(), {.head = {.mask = full()}}),
                         contains("sequence 0, head 0: options: a full"));
@@ -469,8 +521,14 @@ TEST_CASE("entries that are not finite are found before anything is touched, tho
   auto states = batch.fresh_states<Power>();
   Workspaces<double> workspaces;
   const auto call = [&] {
-    attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), states, batch.Y.heads(),
-           workspaces, {.head = {.check_finite = true}});
+    attend(Power{}, batch.transitions(),
+           {.Q = batch.Q.heads(),
+            .K = batch.K.heads(),
+            .V = batch.V.heads(),
+            .states = states,
+            .Y = batch.Y.heads(),
+            .workspaces = workspaces,
+            .options = {.head = {.check_finite = true}}});
   };
   REQUIRE_NOTHROW(call());
   batch.K.heads().head(1, 0)(2, 5) = std::numeric_limits<double>::infinity();
@@ -483,7 +541,8 @@ TEST_CASE("arguments of a batch that do not fit are named with their values", "[
   Workspaces<double> workspaces;
   const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), y = batch.Y.heads();
   const auto call = [&](Heads<double> Q, Heads<double> K, Heads<double> V, Heads<double> Y, BatchOptions options = {}) {
-    attend(Power{}, batch.transitions(), Q, K, V, states, Y, workspaces, options);
+    attend(Power{}, batch.transitions(),
+           {.Q = Q, .K = K, .V = V, .states = states, .Y = Y, .workspaces = workspaces, .options = options});
   };
   RandomBatch<double> other(Order::packed, {4, 6}, 3, 3, 1), longer(Order::packed, {4, 7}, 4, 2, 1),
       more(Order::packed, {4, 6, 0}, 4, 2, 1);
@@ -509,7 +568,8 @@ TEST_CASE("work follows the heads that there are, however many sequences have no
   const auto none = Heads<double>::bthd(&number, Index{1} << 50, 1, 0, 4);
   Workspaces<double> workspaces;
   const auto gates = [](Index, Index) { return constant_decay(.5); };
-  REQUIRE_NOTHROW(attend(Power{}, gates, none, none, none, none, workspaces));
+  REQUIRE_NOTHROW(attend(Power{}, gates, {.Q = none, .K = none, .V = none, .Y = none, .workspaces = workspaces}));
   std::vector<State<double, Power>> states;
-  REQUIRE_NOTHROW(attend(Power{}, gates, none, none, none, states, none, workspaces));
+  REQUIRE_NOTHROW(
+      attend(Power{}, gates, {.Q = none, .K = none, .V = none, .states = states, .Y = none, .workspaces = workspaces}));
 }

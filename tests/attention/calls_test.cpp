@@ -2,6 +2,7 @@
 // nothing.
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
+#include "from_nothing.hpp"
 #include "random.hpp"
 
 #include <sympow/rotation/frequencies.hpp>
@@ -13,6 +14,7 @@
 using namespace sympow;
 using sympow::test::contains;
 using sympow::test::Random;
+using sympow::test::recurrent_from_nothing;
 
 namespace {
 
@@ -62,7 +64,7 @@ TEST_CASE("outputs go where the caller says, with a workspace for calls of any s
     chunked(feature, transition, in.Q, in.K, in.V, state, inside(), workspace, {.chunk = 6});
     REQUIRE(inside() == chunked(feature, transition, in.Q, in.K, in.V, {.chunk = 6}));
     recurrent(feature, transition, in.Q, in.K, in.V, other, inside(), workspace);
-    REQUIRE(inside() == recurrent(feature, transition, in.Q, in.K, in.V));
+    REQUIRE(inside() == recurrent_from_nothing(feature, transition, in.Q, in.K, in.V));
     State<double, SymmetricPower<3>> cubic(2, 1);
     Eigen::MatrixXd small(1, 1);
     recurrent(SymmetricPower<3>{}, stationary(), in.Q.block(0, 0, 2, 1), in.K.block(0, 0, 2, 1), in.V.block(0, 0, 1, 1),
@@ -75,7 +77,7 @@ TEST_CASE("outputs go where the caller says, with a workspace for calls of any s
 TEST_CASE("a state says what it has seen, and its copies go separate ways", "[attention]") {
   const Inputs in;
   const Eigen::VectorXd theta = rotary_frequencies<double>(in.d, 64);
-  const auto transition = decay(in.log_gamma) * rotary(theta);
+  const auto transition = decay(in.log_gamma) * rotary(theta, Pairing::interleaved);
   State state(feature, in.d, in.e);
   static_assert(std::same_as<decltype(state), State<double, SymmetricPower<2>>>);
   REQUIRE(state.tokens() == 0);
@@ -85,12 +87,12 @@ TEST_CASE("a state says what it has seen, and its copies go separate ways", "[at
   REQUIRE(state.tokens() == in.T);
   REQUIRE(state.key_dimension() == in.d);
   REQUIRE(state.value_dimension() == in.e);
-  REQUIRE(state.tail() == 32);
+  REQUIRE(state.tail_capacity() == 32);
   REQUIRE(state.bytes() == 8 * 10 * 4 + 32 * (8 * (4 + 3) + 16));  // D = 10, e + 1 = 4; a tail of 32 keys and values
   REQUIRE(std::abs(state.log_decay() - in.log_gamma.sum()) <= 1e-14 * in.log_gamma.cwiseAbs().sum());
   REQUIRE(state.frame().numbers().size() == in.d / 2);
   State copy = state;
-  const auto next = decay(in.log_gamma.head(1)) * rotary(theta);
+  const auto next = decay(in.log_gamma.head(1)) * rotary(theta, Pairing::interleaved);
   const Eigen::MatrixXd once = recurrent(feature, next, in.Q.leftCols(1), in.K.leftCols(1), in.V.leftCols(1), state);
   REQUIRE(copy.tokens() == in.T);
   REQUIRE(recurrent(feature, next, in.Q.leftCols(1), in.K.leftCols(1), in.V.leftCols(1), copy) == once);
@@ -101,7 +103,7 @@ TEST_CASE("a feature map of the user's own works in every form", "[attention]") 
   Inputs in;
   const Eigen::VectorXd slow = in.log_gamma * .01;
   REQUIRE(verify::three_forms_law(EluPlusOne{}, decay(slow), in.Q, in.K, in.V, {.chunk = 7}).residual <= 1);
-  const auto turning = decay(slow) * rotary(rope_frequencies<double>(in.d));
+  const auto turning = decay(slow) * rotary(rope_frequencies<double>(in.d), Pairing::interleaved);
   REQUIRE(verify::three_forms_law(EluPlusOne{}, turning, in.Q, in.K, in.V).residual <= 1);
   REQUIRE(verify::three_forms_law(EluPlusOne{}, stationary(), in.random.matrix(5, 140), in.Q.replicate(2, 7).topRows(5),
                                   in.V.replicate(1, 7))
@@ -111,7 +113,7 @@ TEST_CASE("a feature map of the user's own works in every form", "[attention]") 
 TEST_CASE("no tokens, no values, one token", "[attention]") {
   const Eigen::MatrixXd none(4, 0), value(3, 0);
   REQUIRE(attention(feature, stationary(), none, none, value).cols() == 0);
-  REQUIRE(recurrent(feature, decay(Eigen::VectorXd(0)), none, none, value).rows() == 3);
+  REQUIRE(recurrent_from_nothing(feature, decay(Eigen::VectorXd(0)), none, none, value).rows() == 3);
   REQUIRE(chunked(feature, stationary(), none, none, value).cols() == 0);
   const Inputs in;
   REQUIRE(chunked(feature, stationary(), in.Q, in.K, Eigen::MatrixXd(0, in.T)).rows() == 0);
@@ -134,17 +136,19 @@ TEST_CASE("a mistake is named with its numbers and leaves state and output as th
   REQUIRE_THROWS_WITH(call(transition, in.Q, in.K, in.V.leftCols(3)), contains("columns of V is 3, must be 20"));
   REQUIRE_THROWS_WITH(call(decay(in.log_gamma.head(19)), in.Q, in.K, in.V),
                       contains("length of the transition is 19, must be 20"));
-  REQUIRE_THROWS_WITH(call(rotary(Eigen::VectorXd::Ones(3)), in.Q, in.K, in.V),
+  REQUIRE_THROWS_WITH(call(rotary(Eigen::VectorXd::Ones(3), Pairing::interleaved), in.Q, in.K, in.V),
                       contains("key dimension of the transition is 6, must be 4"));
   REQUIRE_THROWS_WITH(call(transition, in.Q.topRows(2), in.K.topRows(2), in.V), contains("rows of Q is 2, must be 4"));
-  REQUIRE_THROWS_WITH(call(transition, in.Q, in.K, in.V.topRows(2)), contains("rows of Y is 3, must be 2"));
+  REQUIRE_THROWS_WITH(call(transition, in.Q, in.K, in.V.topRows(2)), contains("rows of V is 2, must be 3"));
+  REQUIRE_THROWS_WITH(chunked(feature, transition, in.Q, in.K, in.V, state, Y.topRows(2)),
+                      contains("rows of Y is 2, must be 3"));
   REQUIRE_THROWS_AS(call(transition, in.Q, in.K, in.V, {.chunk = -1}), InvalidArgument);
   REQUIRE_THROWS_AS(call(transition, in.Q, in.K, in.V, {.scale = std::nan("")}), InvalidArgument);
   REQUIRE(state.values() == before.values());
   REQUIRE(state.tokens() == before.tokens());
   REQUIRE((Y.array() == 7).all());
   State turned(feature, in.d, in.e);
-  (void)recurrent(feature, rotary(Eigen::VectorXd::Ones(2)), in.Q, in.K, in.V, turned);
+  (void)recurrent(feature, rotary(Eigen::VectorXd::Ones(2), Pairing::interleaved), in.Q, in.K, in.V, turned);
   REQUIRE_THROWS_AS(recurrent(feature, transition, in.Q, in.K, in.V, turned), FrameMismatch);
   REQUIRE_THROWS_AS(State(feature, -1, 2), ShapeMismatch);
   REQUIRE_THROWS_AS((State<double, SymmetricPower<8>>(1000000, 2)), DimensionOverflow);

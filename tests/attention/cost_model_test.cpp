@@ -74,10 +74,16 @@ TEST_CASE("chunks grow with the state and shrink with the heads, and a short cal
 TEST_CASE("every head of a batch has the form that its own length makes the cheapest", "[attention]") {
   RandomBatch<double> batch(Order::packed, {1, 0, 5, 40, 300, 1500}, 2, 1, 11);
   Workspaces<double> workspaces;
-  const auto all = [&](BatchOptions options, auto&... states) {
+  const auto all = [&](BatchOptions options, RangeRef<State<double, Power>> states = {}) {
     std::ranges::fill(batch.Y.data, 7);
-    attend(Power{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), states..., batch.Y.heads(),
-           workspaces, options);
+    attend(Power{}, batch.transitions(),
+           {.Q = batch.Q.heads(),
+            .K = batch.K.heads(),
+            .V = batch.V.heads(),
+            .states = states,
+            .Y = batch.Y.heads(),
+            .workspaces = workspaces,
+            .options = options});
     return batch.Y.data;
   };
   // Without states the costs leave attention to the short ones only, so that both kinds are in one batch.
@@ -112,18 +118,33 @@ TEST_CASE("what has no embedding is left to attention, and what has one too larg
   RandomBatch<double> batch(Order::bthd, {30}, 2, 1, 12);
   Workspaces<double> workspaces;
   const auto both = [&](const auto& feature, const BatchOptions& options) {
-    attend(feature, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
-           options);
+    attend(feature, batch.transitions(),
+           {.Q = batch.Q.heads(),
+            .K = batch.K.heads(),
+            .V = batch.V.heads(),
+            .Y = batch.Y.heads(),
+            .workspaces = workspaces,
+            .options = options});
     return batch.Y.data;
   };
   const Options shifted{.mask = causal(-3)}, dear{.mask = causal(-3), .costs = {.score = 1e9}};
   REQUIRE((both(Power{}, {.head = dear}) == both(Power{}, {.form = Form::attention, .head = shifted})));
   const Options further{.mask = full(4), .costs = {.score = 1e9}};
-  attend(Power{}, rotary(batch.theta), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
-         {.head = further});
+  attend(Power{}, rotary(batch.theta, Pairing::interleaved),
+         {.Q = batch.Q.heads(),
+          .K = batch.K.heads(),
+          .V = batch.V.heads(),
+          .Y = batch.Y.heads(),
+          .workspaces = workspaces,
+          .options = {.head = further}});
   const auto seen = batch.Y.data;
-  attend(Power{}, rotary(batch.theta), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
-         {.form = Form::attention, .head = further});
+  attend(Power{}, rotary(batch.theta, Pairing::interleaved),
+         {.Q = batch.Q.heads(),
+          .K = batch.K.heads(),
+          .V = batch.V.heads(),
+          .Y = batch.Y.heads(),
+          .workspaces = workspaces,
+          .options = {.form = Form::attention, .head = further}});
   REQUIRE((seen == batch.Y.data));
   REQUIRE((both(Exponential{}, {}) == both(Exponential{}, {.form = Form::attention})));
 
@@ -131,7 +152,8 @@ TEST_CASE("what has no embedding is left to attention, and what has one too larg
   Random random(1);
   Matrix<double> X = random.matrix<double>(d, T) / 256, V = random.matrix<double>(2, T), Y = V;
   const auto view = [&](Matrix<double>& x) { return Heads<double>::bhtd(x.data(), 1, 1, T, x.rows()); };
-  attend(SymmetricPower<8>{}, constant_decay(.9), view(X), view(X), view(V), view(Y), workspaces);
+  attend(SymmetricPower<8>{}, constant_decay(.9),
+         {.Q = view(X), .K = view(X), .V = view(V), .Y = view(Y), .workspaces = workspaces});
   REQUIRE(Y == attention(SymmetricPower<8>{}, constant_decay(.9), X, X, V));
 }
 
@@ -143,9 +165,15 @@ TEST_CASE("a long head sees all keys where the mask says so", "[attention]") {
                  Y = V;
   const auto view = [&](Matrix<double>& x) { return Heads<double>::bhtd(x.data(), 1, 1, T, x.rows()); };
   Workspaces<double> workspaces;
-  const auto turns = rotary(rotary_frequencies<double>(4, 64));
+  const auto turns = rotary(rotary_frequencies<double>(4, 64), Pairing::interleaved);
   const Options options{.chunk = 8, .mask = full()};
-  attend(Power{}, turns, view(Q), view(K), view(V), view(Y), workspaces, {.form = Form::chunked, .head = options});
+  attend(Power{}, turns,
+         {.Q = view(Q),
+          .K = view(K),
+          .V = view(V),
+          .Y = view(Y),
+          .workspaces = workspaces,
+          .options = {.form = Form::chunked, .head = options}});
   REQUIRE(Y == chunked(Power{}, turns, Q, K, V, options));
   REQUIRE((Y - attention(Power{}, turns, Q, K, V, options)).cwiseAbs().maxCoeff() <= 1e-12);
 }

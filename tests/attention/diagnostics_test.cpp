@@ -59,13 +59,17 @@ Sums sums_of(const F& feature, const Matrix<Scalar>& Q, const Matrix<Scalar>& K,
 template <class Normalization, class Scalar, class F, class A, class Check>
 void each_form(const F& feature, const A& transition, const Matrix<Scalar>& Q, const Matrix<Scalar>& K,
                const Matrix<Scalar>& V, double scale, Check&& check) {
-  Diagnostics diagnostics = Diagnostics::Constant(3, 2, 7);  // of another size, full of something else
+  Diagnostics diagnostics;  // of another size, full of something else
+  diagnostics.log_sum = diagnostics.condition = Eigen::VectorXd::Constant(2, 7);
+  diagnostics.is_degenerate.setConstant(2, true);
   const Options silent{.scale = scale, .chunk = 20}, talking{.scale = scale, .chunk = 20, .diagnostics = &diagnostics};
   const auto compare = [&](const char* form, const auto& call) {
     CAPTURE(form, F::score, sizeof(Scalar));
     const Matrix<Scalar> Y = call(talking);
     REQUIRE(Y == call(silent));
-    REQUIRE(diagnostics.cols() == T);
+    REQUIRE(diagnostics.log_sum.size() == T);
+    REQUIRE(diagnostics.condition.size() == T);
+    REQUIRE(diagnostics.is_degenerate.size() == T);
     check(diagnostics);
   };
   compare("attention",
@@ -91,18 +95,18 @@ void check_feature(const F& feature, double scale) {
     return [&, turning](const Diagnostics& found) {
       for (Index i = 0; i < T; ++i) {
         const Sums sums = sums_of(feature, Q, K, log_gamma, i, scale, turning);
-        const double size = turning ? std::exp(found(0, i)) : static_cast<double>(std::abs(sums.denominator));
+        const double size = turning ? std::exp(found.log_sum[i]) : static_cast<double>(std::abs(sums.denominator));
         const double condition = static_cast<double>(sums.weight) / size, unit = 16 * u * condition * 4;
         CAPTURE(i, condition, turning);
-        if (!turning) REQUIRE(std::abs(found(0, i) - std::log(size)) <= unit);
-        REQUIRE(std::abs(found(1, i) / condition - 1) <= unit + 64 * u);
-        REQUIRE(found(2, i) == (16 * u * condition >= 1 ? 1 : 0));
+        if (!turning) REQUIRE(std::abs(found.log_sum[i] - std::log(size)) <= unit);
+        REQUIRE(std::abs(found.condition[i] / condition - 1) <= unit + 64 * u);
+        REQUIRE(found.is_degenerate[i] == (16 * u * condition >= 1));
       }
     };
   };
   each_form<Normalization, Scalar>(feature, decay(log_gamma), Q, K, V, scale, check(false));
   if constexpr (F::score == Score::power) {
-    const auto turned = decay(log_gamma) * rotary(rotary_frequencies<double>(d, 64));
+    const auto turned = decay(log_gamma) * rotary(rotary_frequencies<double>(d, 64), Pairing::interleaved);
     each_form<Normalization, Scalar>(feature, turned, Q, K, V, scale, check(true));
   }
 }
@@ -133,9 +137,9 @@ TEST_CASE("under channel decay the condition number is an upper bound", "[attent
       const auto seen = k.leftCols(i + 1);
       const double denominator = (seen.transpose() * Q.col(i)).array().square().sum();
       const double condition = Q.col(i).squaredNorm() * seen.colwise().squaredNorm().sum() / denominator;
-      REQUIRE(std::abs(found(0, i) - std::log(denominator)) <= 1e-13 * condition);
-      REQUIRE(found(1, i) >= condition * (1 - 1e-14 * condition));
-      REQUIRE(found(1, i) <= 1e3 * condition);
+      REQUIRE(std::abs(found.log_sum[i] - std::log(denominator)) <= 1e-13 * condition);
+      REQUIRE(found.condition[i] >= condition * (1 - 1e-14 * condition));
+      REQUIRE(found.condition[i] <= 1e3 * condition);
     }
   });
 }
@@ -146,18 +150,18 @@ TEST_CASE("rows without weight say so: no denominator, no condition, a flag unle
   const Eigen::MatrixXd V = random.matrix(e, T);
   Q.col(70).setZero();
   K.leftCols(3).setZero();
-  const auto check = [](double flag) {
+  const auto check = [](bool flag) {
     return [flag](const Diagnostics& found) {
       for (const Index i : {0, 1, 2, 70}) {
-        REQUIRE(found(0, i) == -std::numeric_limits<double>::infinity());
-        REQUIRE(found(1, i) == 0);
-        REQUIRE(found(2, i) == flag);
+        REQUIRE(found.log_sum[i] == -std::numeric_limits<double>::infinity());
+        REQUIRE(found.condition[i] == 0);
+        REQUIRE(found.is_degenerate[i] == flag);
       }
-      REQUIRE((found.row(2).array() == flag).count() == (flag == 1 ? 4 : T));
+      REQUIRE((found.is_degenerate == flag).count() == (flag ? 4 : T));
     };
   };
-  each_form<Normalized, double>(SymmetricPower<2>{}, constant_decay(.99), Q, K, V, 1, check(1));
-  each_form<Unnormalized, double>(SymmetricPower<2>{}, constant_decay(.99), Q, K, V, 1, check(0));
+  each_form<Normalized, double>(SymmetricPower<2>{}, constant_decay(.99), Q, K, V, 1, check(true));
+  each_form<Unnormalized, double>(SymmetricPower<2>{}, constant_decay(.99), Q, K, V, 1, check(false));
 }
 
 TEST_CASE("a row whose scores cancel is flagged by the forms that cannot tell it from zero", "[attention]") {
@@ -169,6 +173,6 @@ TEST_CASE("a row whose scores cancel is flagged by the forms that cannot tell it
   State<double, SymmetricPower<2>> state(2, 1, 0);
   REQUIRE(attention(SymmetricPower<2>{}, stationary(), Q, K, V, {.diagnostics = &direct}).isApproxToConstant(1));
   REQUIRE(recurrent(SymmetricPower<2>{}, stationary(), Q, K, V, state, {.diagnostics = &literal}).isZero(0));
-  REQUIRE(direct.row(2).isZero(0));
-  REQUIRE((literal.row(2).array() == 1).all());
+  REQUIRE(!direct.is_degenerate.any());
+  REQUIRE(literal.is_degenerate.all());
 }

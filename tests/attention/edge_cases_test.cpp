@@ -1,6 +1,7 @@
 // Rows without weight, gates of exactly 0 and 1, extreme logits, and normalisation by choice.
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
+#include "from_nothing.hpp"
 #include "random.hpp"
 
 #include <sympow/rotation/frequencies.hpp>
@@ -11,6 +12,7 @@
 
 using namespace sympow;
 using sympow::test::Random;
+using sympow::test::recurrent_from_nothing;
 
 namespace {
 
@@ -21,7 +23,7 @@ template <class F, class A, class Check>
 void each_form(const F& feature, const A& transition, const Eigen::MatrixXd& Q, const Eigen::MatrixXd& K,
                const Eigen::MatrixXd& V, Check&& check) {
   check(attention(feature, transition, Q, K, V), "attention");
-  check(recurrent(feature, transition, Q, K, V), "recurrent");
+  check(recurrent_from_nothing(feature, transition, Q, K, V), "recurrent");
   check(chunked(feature, transition, Q, K, V, {.chunk = 3}), "chunked");
 }
 
@@ -132,7 +134,8 @@ TEST_CASE("the scale multiplies the logit, inside the power", "[attention]") {
   const Options half{.scale = -.5, .chunk = 4};
   const Eigen::MatrixXd plain = attention(SymmetricPower<3>{}, stationary(), Q, K, V);
   REQUIRE((attention(SymmetricPower<3>{}, stationary(), Q, K, V, half) + plain / 8).norm() <= 1e-14 * plain.norm());
-  REQUIRE((recurrent(SymmetricPower<3>{}, stationary(), Q, K, V, half) + plain / 8).norm() <= 1e-13 * plain.norm());
+  REQUIRE((recurrent_from_nothing(SymmetricPower<3>{}, stationary(), Q, K, V, half) + plain / 8).norm() <=
+          1e-13 * plain.norm());
   REQUIRE((chunked(SymmetricPower<3>{}, stationary(), Q, K, V, half) + plain / 8).norm() <= 1e-13 * plain.norm());
 }
 
@@ -143,9 +146,9 @@ TEST_CASE("normalised by default where no score is negative, and as the caller s
   const auto transition = constant_decay(.9);
   REQUIRE(all_ones(attention(SymmetricPower<2>{}, transition, Q, K, ones)));
   REQUIRE(all_ones(attention(Exponential{}, transition, Q, K, ones)));
-  REQUIRE(all_ones(recurrent<Normalized>(SymmetricPower<2>{}, transition, Q, K, ones)));
+  REQUIRE(all_ones(recurrent_from_nothing<Normalized>(SymmetricPower<2>{}, transition, Q, K, ones)));
   REQUIRE(all_ones(chunked<SignedNormalized>(SymmetricPower<3>{}, transition, Q, K, ones)));
   REQUIRE_FALSE(all_ones(attention(SymmetricPower<3>{}, transition, Q, K, ones)));
-  REQUIRE_FALSE(all_ones(recurrent(Linear{}, transition, Q, K, ones)));
+  REQUIRE_FALSE(all_ones(recurrent_from_nothing(Linear{}, transition, Q, K, ones)));
   REQUIRE_FALSE(all_ones(chunked<Unnormalized>(SymmetricPower<2>{}, transition, Q, K, ones)));
 }

@@ -17,7 +17,9 @@ constexpr Costs dear{.segment = 1e9};  // so that short heads are worth threads
 
 // The transitions of key heads.
 const auto turning = [](const RandomBatch<float>& batch) { return batch.transitions(); };
-const auto still = [](const RandomBatch<float>& batch) { return [&](Index, Index) { return rotary(batch.theta); }; };
+const auto still = [](const RandomBatch<float>& batch) {
+  return [&](Index, Index) { return rotary(batch.theta, Pairing::interleaved); };
+};
 const auto by_channel = [](const RandomBatch<float>& batch) {
   return [&](Index b, Index g) {
     Random random(static_cast<std::uint64_t>(b * groups + g));
@@ -34,8 +36,14 @@ template <class F, class Transitions, class States>
 void run(const F& feature, RandomBatch<float>& batch, const Transitions& transitions, States& states,
          const BatchOptions& options) {
   Workspaces<float> workspaces;
-  attend(feature, transitions, batch.Q.heads(), batch.K.heads(), batch.V.heads(), states, batch.Y.heads(), workspaces,
-         options);
+  attend(feature, transitions,
+         {.Q = batch.Q.heads(),
+          .K = batch.K.heads(),
+          .V = batch.V.heads(),
+          .states = states,
+          .Y = batch.Y.heads(),
+          .workspaces = workspaces,
+          .options = options});
 }
 
 // Piece after piece, with states of key heads and with those of query heads: the former's bits are those of the last

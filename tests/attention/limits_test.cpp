@@ -50,8 +50,13 @@ TEST_CASE("any chunk and any number of threads is served", "[attention]") {
   MatrixXd Y(d, T);
   Workspaces<double> workspaces;
   const auto heads = [&](const MatrixXd& x) { return Heads<const double>::bthd(x.data(), 1, T, 1, d); };
-  attend(SymmetricPower<2>{}, stationary(), heads(Q), heads(K), heads(V), Heads<double>::bthd(Y.data(), 1, T, 1, d),
-         workspaces, {.form = Form::chunked, .threads = std::numeric_limits<int>::max(), .head = {.chunk = most}});
+  attend(SymmetricPower<2>{}, stationary(),
+         {.Q = heads(Q),
+          .K = heads(K),
+          .V = heads(V),
+          .Y = Heads<double>::bthd(Y.data(), 1, T, 1, d),
+          .workspaces = workspaces,
+          .options = {.form = Form::chunked, .threads = std::numeric_limits<int>::max(), .head = {.chunk = most}}});
   REQUIRE(Y == expected);
   REQUIRE(workspaces.size() <= 1024);
 }

@@ -2,6 +2,7 @@
 #include <sympow/sympow.hpp>
 #include "batches.hpp"
 #include "catch.hpp"
+#include "from_nothing.hpp"
 #include "random.hpp"
 
 #include <sympow/rotation/frequencies.hpp>
@@ -12,6 +13,7 @@
 
 using namespace sympow;
 using sympow::test::Random;
+using sympow::test::recurrent_from_nothing;
 using sympow::test::same_bits;
 
 namespace {
@@ -25,7 +27,7 @@ struct Sequence {
   Eigen::VectorXd theta = rotary_frequencies<double>(d, 64);
 
   [[nodiscard]] auto transition(Index begin, Index size) const {
-    return decay(log_gamma.segment(begin, size)) * rotary(theta, beta.segment(begin, size));
+    return decay(log_gamma.segment(begin, size)) * rotary(theta, beta.segment(begin, size), Pairing::interleaved);
   }
 
   // Of the recurrence against attention.
@@ -96,7 +98,7 @@ TEST_CASE("a closed gate forgets a key whatever its length, in the tail and in t
     x.K.col(t - 1) *= 1e120;
     x.log_gamma[t] = -std::numeric_limits<double>::infinity();
     CAPTURE(t);
-    const Matrix<double> Y = recurrent(SymmetricPower<8>{}, x.transition(0, x.T), x.Q, x.K, x.V);
+    const Matrix<double> Y = recurrent_from_nothing(SymmetricPower<8>{}, x.transition(0, x.T), x.Q, x.K, x.V);
     const Index after = x.T - t;
     const Matrix<double> alone = attention(SymmetricPower<8>{}, x.transition(t, after), x.Q.rightCols(after),
                                            x.K.rightCols(after), x.V.rightCols(after));

@@ -210,10 +210,10 @@ TEST_CASE("a state is not resumed under a frame of another kind", "[attention]")
   };
   CHECK_THROWS_WITH(resume(stationary()),
                     contains("a rotation of 18 entries of 3 x 3 blocks, the transition has none"));
-  CHECK_THROWS_WITH(resume(rotary(Eigen::VectorXd::Ones(3))),
+  CHECK_THROWS_WITH(resume(rotary(Eigen::VectorXd::Ones(3), Pairing::interleaved)),
                     contains("a rotation of 18 entries of 3 x 3 blocks, the transition has 3 angles"));
   StateType turned(in.d, in.e);
-  (void)recurrent(feature, rotary(Eigen::VectorXd::Ones(3)), in.Q, in.K, in.V, turned);
+  (void)recurrent(feature, rotary(Eigen::VectorXd::Ones(3), Pairing::interleaved), in.Q, in.K, in.V, turned);
   CHECK_THROWS_AS(recurrent(feature, in.transition(), in.Q, in.K, in.V, turned), FrameMismatch);
 }
 
@@ -226,10 +226,14 @@ TEST_CASE("one long head is cut into segments under a frame of another kind", "[
   Eigen::MatrixXd Y(in.e, in.T);
   std::vector<StateType> states(1, StateType(in.d, in.e));
   Workspaces<double> workspaces;
-  attend(feature, in.transition(), Heads<const double>::bthd(in.Q.data(), 1, in.T, 1, in.d),
-         Heads<const double>::bthd(in.K.data(), 1, in.T, 1, in.d),
-         Heads<const double>::bthd(in.V.data(), 1, in.T, 1, in.e), states,
-         Heads<double>::bthd(Y.data(), 1, in.T, 1, in.e), workspaces, {.form = Form::chunked, .threads = 2});
+  attend(feature, in.transition(),
+         {.Q = Heads<const double>::bthd(in.Q.data(), 1, in.T, 1, in.d),
+          .K = Heads<const double>::bthd(in.K.data(), 1, in.T, 1, in.d),
+          .V = Heads<const double>::bthd(in.V.data(), 1, in.T, 1, in.e),
+          .states = states,
+          .Y = Heads<double>::bthd(Y.data(), 1, in.T, 1, in.e),
+          .workspaces = workspaces,
+          .options = {.form = Form::chunked, .threads = 2}});
   const verify::DirectRows rows = verify::direct_attention(feature, in.transition(), in.Q, in.K, in.V);
   CHECK(verify::row_rule<DefaultNormalization, SymmetricPower<2>>(rows, Y, rows.Y, verify::unit_roundoff<double>) <= 1);
   CHECK((states[0].frame().numbers() - after(in, {0, in.T}).frame().numbers()).norm() <= 1e-12);
@@ -245,10 +249,12 @@ TEST_CASE("what mixes channels and cannot move a state has the attention form", 
       1);
   Eigen::MatrixXd Y(in.e, in.T);
   Workspaces<double> workspaces;
-  attend(Linear{}, RankOneSteps(u, in.w), Heads<const double>::bthd(in.Q.data(), 1, in.T, 1, in.d),
-         Heads<const double>::bthd(in.K.data(), 1, in.T, 1, in.d),
-         Heads<const double>::bthd(in.V.data(), 1, in.T, 1, in.e), Heads<double>::bthd(Y.data(), 1, in.T, 1, in.e),
-         workspaces);
+  attend(Linear{}, RankOneSteps(u, in.w),
+         {.Q = Heads<const double>::bthd(in.Q.data(), 1, in.T, 1, in.d),
+          .K = Heads<const double>::bthd(in.K.data(), 1, in.T, 1, in.d),
+          .V = Heads<const double>::bthd(in.V.data(), 1, in.T, 1, in.e),
+          .Y = Heads<double>::bthd(Y.data(), 1, in.T, 1, in.e),
+          .workspaces = workspaces});
   CHECK(Y == attention(Linear{}, RankOneSteps(u, in.w), in.Q, in.K, in.V));
   CHECK(verify::three_forms_law(Linear{}, MovingSteps(u, in.w), in.Q, in.K, in.V, {.chunk = 7}).residual <= 1);
   CHECK(verify::three_forms_law(Linear{}, MovingSteps(u, in.w) * decay(in.log_gamma), in.Q, in.K, in.V).residual <= 1);
@@ -280,7 +286,8 @@ TEST_CASE("log gates of a user's own that are positive or no numbers are refused
     GivenGates wrong = gates;
     wrong.log_gamma[17] = growing;
     refused(wrong, "the transition's log gate of token 17 is ");
-    refused(wrong * rotary(Eigen::VectorXd::Ones(3)), "the transition's log gate of token 17 is ");
+    refused(wrong * rotary(Eigen::VectorXd::Ones(3), Pairing::interleaved),
+            "the transition's log gate of token 17 is ");
     GivenChannels of_channels = channels;
     of_channels.log_a(4, 23) = growing;
     refused(of_channels, "the transition's log gate of channel 4 at token 23 is ");

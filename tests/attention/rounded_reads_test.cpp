@@ -164,8 +164,14 @@ TEST_CASE("a long head by segments goes on reading rounded", "[attention]") {
     Matrix<float> Q = tokens.Q.cast<float>(), K = tokens.K.cast<float>(), V = tokens.V.cast<float>(), Y(width, T);
     const auto view = [&](Matrix<float>& x) { return Heads<float>::bhtd(x.data(), 1, 1, T, x.rows()); };
     Workspaces<float> workspaces;
-    attend<Unnormalized>(SymmetricPower<2>{}, decay(tokens.log_gamma), view(Q), view(K), view(V), states, view(Y),
-                         workspaces, {.form = Form::chunked, .threads = threads});
+    attend<Unnormalized>(SymmetricPower<2>{}, decay(tokens.log_gamma),
+                         {.Q = view(Q),
+                          .K = view(K),
+                          .V = view(V),
+                          .states = states,
+                          .Y = view(Y),
+                          .workspaces = workspaces,
+                          .options = {.form = Form::chunked, .threads = threads}});
     return std::pair(std::move(states.front()), Y);
   };
   const auto [whole, rows] = after(false, 1);
@@ -202,7 +208,8 @@ TEST_CASE("gradients are those at the sums as they are", "[attention]") {
                       dY = random.matrix<float>(e, 40);
   const auto gradient = [&](const State<float, SymmetricPower<2>>& state) {
     StateGradient<float, SymmetricPower<2>> adjoint(d, e);
-    return std::pair(chunked_vjp(SymmetricPower<2>{}, decay(tokens.log_gamma), Q, K, V, dY, state, adjoint),
+    return std::pair(chunked_vjp(SymmetricPower<2>{}, decay(tokens.log_gamma),
+                                 {.Q = Q, .K = K, .V = V, .dY = dY, .state = state, .d_state = adjoint}),
                      adjoint.values());
   };
   const auto [of_whole, d_whole] = gradient(whole);

@@ -24,7 +24,7 @@ struct Outcome {
   Matrix<Scalar> Y;
   Diagnostics diagnostics;
 
-  [[nodiscard]] bool flagged(Index i) const { return diagnostics(2, i) == 1; }
+  [[nodiscard]] bool flagged(Index i) const { return diagnostics.is_degenerate[i]; }
   [[nodiscard]] bool has_same_bits(const Outcome& other, Index first, Index count) const {
     return Y.middleCols(first, count) == other.Y.middleCols(first, count) && Y.middleCols(first, count).allFinite();
   }
@@ -136,7 +136,7 @@ TEMPLATE_TEST_CASE("behind a gate of 0 everything is gone, and rows are those of
       CHECK(Y.allFinite());
       const double largest = static_cast<double>(V.cwiseAbs().maxCoeff());
       for (Index i = 0; i < rest; ++i) {
-        const double condition = expected[n].diagnostics(1, i),
+        const double condition = expected[n].diagnostics.condition[i],
                      error = static_cast<double>((Y.col(i) - expected[n].Y.col(i)).norm());
         CHECK(error <=
               8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon()) * condition * largest * std::sqrt(T));

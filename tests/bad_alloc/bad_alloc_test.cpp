@@ -55,7 +55,7 @@ std::string bytes_of(const State<float, F>& state) {
 // A state that a call has left half way refuses every use until another one is assigned to it.
 template <class F>
 void check_refuses(State<float, F> state) {
-  const State<float, F> fresh(state.feature(), d, e, state.tail());
+  const State<float, F> fresh(state.feature(), d, e, state.tail_capacity());
   Workspace<float> workspace;
   const MatrixXf K = MatrixXf::Zero(d, 1), V = MatrixXf::Zero(e, 1);
   const auto half_way = contains("left half way by a call that failed");
@@ -92,7 +92,7 @@ struct Inputs {
 // Transitions for some tokens of so many rows.
 VectorXd gates(Index tokens) { return -.05 * Random(2).vector(tokens).cwiseAbs(); }
 const auto turning = [](Index rows, Index tokens) {
-  return decay(gates(tokens)) * rotary(rope_frequencies<double>(rows));
+  return decay(gates(tokens)) * rotary(rope_frequencies<double>(rows), Pairing::interleaved);
 };
 const auto placed = [](Index rows, Index tokens) {
   return structured_rotary(circulant_family<float>(rows, Eigen::MatrixXd::Ones(1, (rows - 1) / 2)),
@@ -159,7 +159,8 @@ void check_attention(const F& feature, const MakeTransition& transition_of) {
   const Inputs x;
   const auto transition = transition_of(d, T);
   check_workspace([&](MatrixXf& Y, auto& workspace) {
-    Diagnostics diagnostics(3, 2);
+    Diagnostics diagnostics;
+    detail::reset(diagnostics, 2);
     Options diagnosed = options;
     diagnosed.diagnostics = &diagnostics;
     attention(feature, transition, x.Q, x.K, x.V, Y, workspace, diagnosed);
@@ -238,7 +239,7 @@ TEST_CASE("queries that stand against a state leave it marked if memory ends amo
   const Inputs x;
   Options all = options;
   all.mask = full();
-  const auto transition = rotary(rope_frequencies<double>(d));
+  const auto transition = rotary(rope_frequencies<double>(d), Pairing::interleaved);
   const State<float, Power> before(d, e, tail);
   const std::string bytes = bytes_of(before);
   each_failure([&](long n) {
@@ -400,9 +401,10 @@ TEST_CASE("a batch in which memory ended", "[bad_alloc]") {
       const auto y = Heads<float>::bthd(rows.data(), B, length, H, e);
       const BatchOptions chosen{.form = chosen_form, .threads = chosen_threads, .head = options};
       if (chosen_form == Form::attention)
-        attend(Power{}, transitions, q, k, v, y, workspaces, chosen);
+        attend(Power{}, transitions, {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = chosen});
       else
-        attend(Power{}, transitions, q, k, v, states, y, workspaces, chosen);
+        attend(Power{}, transitions,
+               {.Q = q, .K = k, .V = v, .states = states, .Y = y, .workspaces = workspaces, .options = chosen});
     };
     auto after = before;
     Workspaces<float> fresh;

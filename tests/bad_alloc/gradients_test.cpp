@@ -35,7 +35,7 @@ struct Inputs {
 };
 
 const VectorXd gates = -.05 * Random(2).vector(T).cwiseAbs(), rates = Random(3).vector(T);
-auto turning() { return decay(gates) * rotary(rope_frequencies<double>(d), rates); }
+auto turning() { return decay(gates) * rotary(rope_frequencies<double>(d), rates, Pairing::interleaved); }
 auto by_channel() { return channel_decay(-.1 * Random(4).matrix(d, T).cwiseAbs()); }
 auto mixing() {
   return decay(gates) * householder(Random(5).matrix<float>(d, T).colwise().normalized().eval(), Random(6).vector(T));
@@ -49,7 +49,7 @@ std::vector<double> numbers_of(const Gradients<float, A>& g) {
     for (Index n = 0; n < x.size(); ++n) all.push_back(static_cast<double>(x.data()[n]));
   };
   const auto add_parameters = [&](const auto& self, const auto& of) -> void {
-    if constexpr (requires { of.left; }) self(self, of.left), self(self, of.right);
+    if constexpr (requires { of.left(); }) self(self, of.left()), self(self, of.right());
     if constexpr (requires { of.log_gamma.size(); }) add(of.log_gamma);
     if constexpr (requires { of.log_a; }) add(of.log_a);
     if constexpr (requires { of.theta; }) add(of.theta);
@@ -86,7 +86,9 @@ void check_attention(const F& feature, const A& transition) {
   const Inputs x;
   check_failures<A>(
       [&](auto& gradients, auto& workspace) {
-        attention_vjp(feature, transition, x.Q, x.K, x.V, x.dY, gradients, workspace, options);
+        gradients = attention_vjp(
+            feature, transition,
+            {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .reuse = gradients, .workspace = workspace, .options = options});
       },
       [] {});
   RowSums<float, F> rows;
@@ -94,8 +96,16 @@ void check_attention(const F& feature, const A& transition) {
   check_failures<A>(
       [&](auto& gradients, auto& workspace) {
         rows = {};
-        attention(feature, transition, x.Q, x.K, x.V, Batch<float>(Y), rows, workspace, options);
-        attention_vjp(feature, transition, x.Q, x.K, x.V, x.dY, rows, gradients, workspace, options);
+        attention(feature, transition, x.Q, x.K, x.V, {Y, rows}, workspace, options);
+        gradients = attention_vjp(feature, transition,
+                                  {.Q = x.Q,
+                                   .K = x.K,
+                                   .V = x.V,
+                                   .dY = x.dY,
+                                   .tape = rows,
+                                   .reuse = gradients,
+                                   .workspace = workspace,
+                                   .options = options});
       },
       [&] { REQUIRE((rows.size() == 0 || rows.size() == T)); });
 }
@@ -112,7 +122,16 @@ void check_chunks(const F& feature, const A& transition) {
   check_failures<A>(
       [&](auto& gradients, auto& workspace) {
         adjoint = given;
-        chunked_vjp(feature, transition, x.Q, x.K, x.V, x.dY, state, adjoint, gradients, workspace, options);
+        gradients = chunked_vjp(feature, transition,
+                                {.Q = x.Q,
+                                 .K = x.K,
+                                 .V = x.V,
+                                 .dY = x.dY,
+                                 .state = state,
+                                 .d_state = adjoint,
+                                 .reuse = gradients,
+                                 .workspace = workspace,
+                                 .options = options});
       },
       [&] {
         REQUIRE(adjoint.values() == given.values());
@@ -141,7 +160,7 @@ TEST_CASE("gradients of a batch after memory ended in them", "[bad_alloc]") {
                  V = random.matrix<float>(e, B * groups * length), dY = random.matrix<float>(e, B * H * length);
   MatrixXf dQ = Q, dK = K, dV = V;
   const auto transitions = [](Index, Index) {
-    return decay(gates.head(length)) * rotary(rope_frequencies<double>(d), rates.head(length));
+    return decay(gates.head(length)) * rotary(rope_frequencies<double>(d), rates.head(length), Pairing::interleaved);
   };
   const auto in = [](const MatrixXf& x, Index heads) {
     return Heads<const float>::bthd(x.data(), B, length, heads, x.rows());
@@ -151,9 +170,16 @@ TEST_CASE("gradients of a batch after memory ended in them", "[bad_alloc]") {
     for (const int threads : {1, 2}) {
       CAPTURE(static_cast<int>(form), threads);
       const auto run = [&](VjpWorkspaces<float>& workspaces) {
-        return attend_vjp(Power{}, transitions, in(Q, H), in(K, groups), in(V, groups), in(dY, H), out(dQ, H),
-                          out(dK, groups), out(dV, groups), workspaces,
-                          {.form = form, .threads = threads, .head = options});
+        return attend_vjp(Power{}, transitions,
+                          {.Q = in(Q, H),
+                           .K = in(K, groups),
+                           .V = in(V, groups),
+                           .dY = in(dY, H),
+                           .dQ = out(dQ, H),
+                           .dK = out(dK, groups),
+                           .dV = out(dV, groups),
+                           .workspaces = workspaces,
+                           .options = {.form = form, .threads = threads, .head = options}});
       };
       VjpWorkspaces<float> fresh;
       const auto expected = run(fresh);
@@ -168,8 +194,10 @@ TEST_CASE("gradients of a batch after memory ended in them", "[bad_alloc]") {
         REQUIRE(dK == k);
         REQUIRE(dV == v);
         for (std::size_t h = 0; h < found.transitions.size(); ++h) {
-          REQUIRE(found.transitions[h].left.log_gamma == expected.transitions[h].left.log_gamma);
-          REQUIRE(found.transitions[h].right.beta == expected.transitions[h].right.beta);
+          REQUIRE(found.transitions[h].template of<Decay>().log_gamma ==
+                  expected.transitions[h].template of<Decay>().log_gamma);
+          REQUIRE(found.transitions[h].template of<Rotary>().beta ==
+                  expected.transitions[h].template of<Rotary>().beta);
         }
       }
       REQUIRE(n > 1);
@@ -214,8 +242,18 @@ TEST_CASE("gradients of states in a batch after memory ended in it", "[bad_alloc
     REQUIRE(n > 1);
   };
   check([&](auto& adjoints, auto& workspaces) {
-    static_cast<void>(attend_vjp(Power{}, A, in(Q), in(K), in(V), in(dY), states, adjoints, out(dQ), out(dK), out(dV),
-                                 workspaces, {.threads = 1, .head = options}));
+    static_cast<void>(attend_vjp(Power{}, A,
+                                 {.Q = in(Q),
+                                  .K = in(K),
+                                  .V = in(V),
+                                  .dY = in(dY),
+                                  .states = states,
+                                  .d_states = adjoints,
+                                  .dQ = out(dQ),
+                                  .dK = out(dK),
+                                  .dV = out(dV),
+                                  .workspaces = workspaces,
+                                  .options = {.threads = 1, .head = options}}));
   });
   check([&](auto& adjoints, auto& workspaces) {  // the engine of long heads
     for (auto* x : {&dQ, &dK, &dV}) x->setZero();

@@ -23,7 +23,7 @@ constexpr Given all{.gates = true, .theta = true, .beta = true};
 
 // A call with all that it can have, of which a test breaks one thing.
 struct Call {
-  explicit Call(sympow_options options = SYMPOW_OPTIONS_INIT) : batch(2, 5, 4, 2, 2) {
+  explicit Call(sympow_options options = turning_options()) : batch(2, 5, 4, 2, 2) {
     REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
     in = batch.inputs(all);
     to = batch.gradients(all);
@@ -73,7 +73,7 @@ void refuses(const std::function<void(Call&)>& spoil, sympow_status expected, co
 
 void refuses_options(const std::function<void(sympow_options&)>& spoil, sympow_status expected,
                      const std::string& words) {
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   spoil(options);
   sympow_attention* const before = reinterpret_cast<sympow_attention*>(alignof(void*));
   sympow_attention* attention = before;
@@ -112,7 +112,7 @@ TEST_CASE("options that no attention has", "[c]") {
   refuses_options([](O& o) { o.tail = -2; }, SYMPOW_INVALID_ARGUMENT, "options->tail is -2, must be at least -1");
   refuses_options([](O& o) { o.scale = nan_; }, SYMPOW_NOT_FINITE, "options->scale is nan");
   refuses_options([](O& o) { o.scale = HUGE_VAL; }, SYMPOW_NOT_FINITE, "options->scale is inf");
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   check_refused(sympow_attention_create(&options, nullptr), SYMPOW_INVALID_ARGUMENT, "attention is null");
   Attention attention;
   check_refused(sympow_attention_create(nullptr, &attention), SYMPOW_INVALID_ARGUMENT, "options is null");
@@ -191,7 +191,7 @@ TEST_CASE("numbers that no call takes", "[c]") {
   refuses([](C c) { c.batch.gates.data[3] = nan_; }, SYMPOW_INVALID_ARGUMENT, "log gate of token 1 is nan");
   refuses([](C c) { c.batch.theta.data[1] = nan_; }, SYMPOW_NOT_FINITE, "theta at position 1 is nan");
   refuses([](C c) { c.batch.beta.data[0] = HUGE_VAL; }, SYMPOW_NOT_FINITE, "beta at position 0 is inf");
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   options.check_finite = 1;
   Call call(options);
   call.batch.V.data[1] = std::numeric_limits<float>::infinity();
@@ -262,7 +262,7 @@ TEST_CASE("arrays are apart where they share no byte, and only there", "[c]") {
     for (const Layout& b : layouts)
       for (Index begin = -20; begin <= 20; ++begin) {
         const c::Array x = array(0, a.shape, a.strides), y = array(begin, b.shape, b.strides);
-        const bool apart = c::are_apart(x, y);
+        const bool apart = detail::are_apart(c::layout_of(x), c::layout_of(y));
         if (share(x, y)) REQUIRE_FALSE(apart);
         const bool tokens_alike = &a == &b && a.strides[1] == 10;
         if (!share(x, y) && tokens_alike && a.strides[2] == 1) REQUIRE(apart);
@@ -336,7 +336,7 @@ TEST_CASE("states of other sizes, powers and places", "[c]") {
   create([](S s) { s.dtype.bits = 8; }, SYMPOW_INVALID_ARGUMENT, "8 bits");
   create([](S s) { s.reserved = 1; }, SYMPOW_INVALID_ARGUMENT, "shape->reserved is 1");
   create([](S s) { s.e = 4; }, SYMPOW_SHAPE_MISMATCH, "shape has other sizes, type or power than after", call.states);
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   options.scores = SYMPOW_SCORES_EXPONENTIAL;
   Attention softmax, cubes;
   REQUIRE(said(sympow_attention_create(&options, &softmax)) == well);
@@ -417,7 +417,7 @@ TEST_CASE("states of other sizes, powers and places", "[c]") {
 }
 
 TEST_CASE("the attention form has no states, and exponential scores nothing else", "[c]") {
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   options.form = SYMPOW_FORM_ATTENTION;
   Call call(options);
   check_refused(call.attend(), SYMPOW_INVALID_ARGUMENT, "the attention form has no states");

@@ -76,7 +76,8 @@ static void refresh(void) {
 }
 
 static sympow_status create(void) {
-  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = SYMPOW_OPTIONS_INIT;
+  options.pairing = SYMPOW_PAIRING_INTERLEAVED;
   sympow_attention* made = NULL;
   const sympow_status status = sympow_attention_create(&options, &made);
   if ((status == SYMPOW_OK) != (made != NULL)) fail("a handle");
@@ -155,6 +156,7 @@ int main(void) {
   gradients.queries = &tdq, gradients.keys = &tdk, gradients.values = &tdv;
 
   sympow_options options = SYMPOW_OPTIONS_INIT;
+  options.pairing = SYMPOW_PAIRING_INTERLEAVED;
   options.chunk = 8, options.form = SYMPOW_FORM_CHUNKED, options.threads = 1;
   must(sympow_attention_create(&options, &attention));
   sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;

@@ -55,11 +55,11 @@ const Rotary::Gradient* turns_in(const Stationary::Gradient&) { return nullptr; 
 const Rotary::Gradient* turns_in(const Rotary::Gradient& g) { return &g; }
 template <class G>
 const Eigen::VectorXd* gates_in(const G& g) {
-  return &g.left.log_gamma;
+  return &g.left().log_gamma;
 }
 template <class G>
 const Rotary::Gradient* turns_in(const G& g) {
-  return &g.right;
+  return &g.right();
 }
 
 // The sums of C++ gradients over the heads that read a number, in order.
@@ -96,7 +96,7 @@ void check_parameters(auto& batch, Given given, const Gradients& gradients, Inde
 struct Choice {
   int form = SYMPOW_FORM_AUTOMATIC, normalisation = SYMPOW_NORMALISATION_DEFAULT, power = 2;
   [[nodiscard]] sympow_options options() const {
-    sympow_options options = SYMPOW_OPTIONS_INIT;
+    sympow_options options = turning_options();
     options.scores = power == 0 ? SYMPOW_SCORES_EXPONENTIAL : SYMPOW_SCORES_POWER;
     options.power = power;
     options.form = form, options.normalisation = normalisation;
@@ -127,11 +127,23 @@ void check_without_states(Choice choice, Given given, CBatch<S, P> batch) {
     with_transitions(batch, given, batch.H, [&](const auto& transitions) {
       Workspaces<S> forward;
       VjpWorkspaces<S> backward;
-      attend<N>(F{}, transitions, batch.heads(batch.Q), batch.heads(batch.K), batch.heads(batch.V), batch.heads(Y),
-                forward, choice.of_cpp());
-      const auto gradients = attend_vjp<N>(F{}, transitions, batch.heads(batch.Q), batch.heads(batch.K),
-                                           batch.heads(batch.V), batch.heads(batch.dY), batch.heads(dQ),
-                                           batch.heads(dK), batch.heads(dV), backward, choice.of_cpp());
+      attend<N>(F{}, transitions,
+                {.Q = batch.heads(batch.Q),
+                 .K = batch.heads(batch.K),
+                 .V = batch.heads(batch.V),
+                 .Y = batch.heads(Y),
+                 .workspaces = forward,
+                 .options = choice.of_cpp()});
+      const auto gradients = attend_vjp<N>(F{}, transitions,
+                                           {.Q = batch.heads(batch.Q),
+                                            .K = batch.heads(batch.K),
+                                            .V = batch.heads(batch.V),
+                                            .dY = batch.heads(batch.dY),
+                                            .dQ = batch.heads(dQ),
+                                            .dK = batch.heads(dK),
+                                            .dV = batch.heads(dV),
+                                            .workspaces = backward,
+                                            .options = choice.of_cpp()});
       REQUIRE(batch.Y == Y);
       REQUIRE(batch.dQ == dQ);
       REQUIRE(batch.dK == dK);
@@ -190,8 +202,14 @@ void check_with_states(Choice choice, Given given, CBatch<S> batch, Index Hs) {
       if (call == 0) of_call.form = Form::recurrent;
       REQUIRE(said(call == 0 ? sympow_decode(attention, &in, states, batch.Y.view(), nullptr, nullptr)
                              : sympow_attend(attention, &in, states, batch.Y.view(), nullptr, nullptr)) == well);
-      attend(F{}, transitions, batch.heads(batch.Q), batch.heads(batch.K), batch.heads(batch.V), of_cpp, batch.heads(Y),
-             forward, of_call);
+      attend(F{}, transitions,
+             {.Q = batch.heads(batch.Q),
+              .K = batch.heads(batch.K),
+              .V = batch.heads(batch.V),
+              .states = of_cpp,
+              .Y = batch.heads(Y),
+              .workspaces = forward,
+              .options = of_call});
       REQUIRE(batch.Y == Y);
       REQUIRE(saved(states) == saved(of_cpp));
       REQUIRE(saved(before) == saved(of_cpp_before));
@@ -240,9 +258,18 @@ void check_with_states(Choice choice, Given given, CBatch<S> batch, Index Hs) {
       return all;
     }();
     const auto take_back = [&](std::vector<StateGradient<S, F>>& of_states) {
-      const auto of_parameters = attend_vjp(
-          F{}, transitions, batch.heads(batch.Q), batch.heads(batch.K), batch.heads(batch.V), batch.heads(batch.dY),
-          initial, of_states, batch.heads(dQ), batch.heads(dK), batch.heads(dV), backward, choice.of_cpp());
+      const auto of_parameters = attend_vjp(F{}, transitions,
+                                            {.Q = batch.heads(batch.Q),
+                                             .K = batch.heads(batch.K),
+                                             .V = batch.heads(batch.V),
+                                             .dY = batch.heads(batch.dY),
+                                             .states = initial,
+                                             .d_states = of_states,
+                                             .dQ = batch.heads(dQ),
+                                             .dK = batch.heads(dK),
+                                             .dV = batch.heads(dV),
+                                             .workspaces = backward,
+                                             .options = choice.of_cpp()});
       REQUIRE(batch.dQ == dQ);
       REQUIRE(batch.dK == dK);
       REQUIRE(batch.dV == dV);
@@ -314,7 +341,7 @@ TEST_CASE("parameters in float are those numbers in double", "[c]") {
 TEST_CASE("arrays of any order and side by side give the bits of dense ones", "[c]") {
   CBatch<float> batch(2, 9, 2, 2, 2);
   Attention attention;
-  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  const sympow_options options = turning_options();
   REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
   const sympow_inputs in = batch.inputs();
   const sympow_gradients to = batch.gradients();
@@ -380,7 +407,7 @@ TEST_CASE("masks: queries elsewhere than keys, and full", "[c]") {
   batch.Q.fill(random);
   auto Y = batch.Y;
   for (const bool is_full : {false, true}) {
-    sympow_options options = SYMPOW_OPTIONS_INIT;
+    sympow_options options = turning_options();
     options.mask = is_full ? SYMPOW_MASK_FULL : SYMPOW_MASK_CAUSAL;
     options.offset = 5;
     Attention attention;
@@ -388,8 +415,13 @@ TEST_CASE("masks: queries elsewhere than keys, and full", "[c]") {
     const sympow_inputs in = batch.inputs({.theta = true});
     REQUIRE(said(sympow_attend(attention, &in, nullptr, batch.Y.view(), nullptr, nullptr)) == well);
     Workspaces<double> workspaces;
-    attend(SymmetricPower<2>{}, Rotary(batch.rates(), Pairing::interleaved), batch.heads(batch.Q), batch.heads(batch.K),
-           batch.heads(batch.V), batch.heads(Y), workspaces, {.head = {.mask = {5, is_full}}});
+    attend(SymmetricPower<2>{}, Rotary(batch.rates(), Pairing::interleaved),
+           {.Q = batch.heads(batch.Q),
+            .K = batch.heads(batch.K),
+            .V = batch.heads(batch.V),
+            .Y = batch.heads(Y),
+            .workspaces = workspaces,
+            .options = {.head = {.mask = {5, is_full}}}});
     REQUIRE(batch.Y == Y);
   }
 }
@@ -403,7 +435,7 @@ void check_written() {
   CAPTURE(P);
   CBatch<S> batch(2, 40, 4, 2, 2);
   Attention attention;
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   options.power = P, options.tail = 0;
   REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
   sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
@@ -463,7 +495,7 @@ TEST_CASE("states are saved, loaded, merged and emptied", "[c]") {
   CBatch<float> batch(2, 40, 2, 2, 2);
   const Given given = givens.back();
   Attention attention;
-  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  const sympow_options options = turning_options();
   REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
   sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
   shape.batch = 2, shape.heads = 2, shape.d = batch.d, shape.e = batch.e;
@@ -514,7 +546,7 @@ TEST_CASE("states are saved, loaded, merged and emptied", "[c]") {
 TEST_CASE("states are read rounded where that is asked for, whatever is put into them", "[c]") {
   CBatch<float> batch(2, 40, 2, 2, 2);
   Attention attention;
-  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  const sympow_options options = turning_options();
   REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
   sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
   shape.batch = 2, shape.heads = 2, shape.d = batch.d, shape.e = batch.e;

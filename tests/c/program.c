@@ -89,6 +89,7 @@ int main(int count, char** arguments) {
   // An attention is made once, and used by any number of threads.
   sympow_options options = SYMPOW_OPTIONS_INIT;
   options.power = 2;
+  options.pairing = SYMPOW_PAIRING_INTERLEAVED;  // of rotary, as the model was trained
   sympow_attention* attention = NULL;
   check(sympow_attention_create(&options, &attention));
   sympow_workspace* workspace = NULL;  // of this thread

@@ -144,6 +144,13 @@ using CWorkspace = Owned<sympow_workspace, sympow_workspace_destroy>;
 using CStates = Owned<sympow_states, sympow_states_destroy>;
 using CGradients = Owned<sympow_state_gradients, sympow_state_gradients_destroy>;
 
+/// The options of an attention in which pairs of neighbors turn, where any do.
+inline sympow_options turning_options() {
+  sympow_options options = SYMPOW_OPTIONS_INIT;
+  options.pairing = SYMPOW_PAIRING_INTERLEAVED;
+  return options;
+}
+
 /// The status with its text, "0 " where all is well.
 inline std::string said(sympow_status status) { return std::to_string(status) + " " + sympow_error(); }
 inline const std::string well = "0 ";

@@ -35,7 +35,7 @@ TEST_CASE("short sequences are quadratic, long ones chunked, and there is one cr
     chunked = now;
   }
   REQUIRE(chunked);
-  REQUIRE(cheapest_form(shape(64, 8, 64, D)) == Form::quadratic);
+  REQUIRE(cheapest_form(shape(64, 8, 64, D)) == Form::attention);
 }
 
 TEST_CASE("costs grow with tokens, heads and embeddings, and follow their constants", "[cuda]") {

@@ -20,9 +20,9 @@ std::vector<double> entries(const Eigen::MatrixXd& x) { return {x.data(), x.data
 template <class Gradients>
 GradientRule around(GradientRule rule, const Gradients& library) {
   rule.q.exact = entries(library.Q), rule.k.exact = entries(library.K), rule.v.exact = entries(library.V);
-  rule.gates.exact = entries(library.transition.left.log_gamma);
-  rule.beta.exact = entries(library.transition.right.beta);
-  rule.rates.exact = entries(library.transition.right.theta);
+  rule.gates.exact = entries(library.transition.left().log_gamma);
+  rule.beta.exact = entries(library.transition.right().beta);
+  rule.rates.exact = entries(library.transition.right().theta);
   return rule;
 }
 
@@ -69,11 +69,13 @@ void check_against_library(const Case& how, bool is_chunked, bool is_aligned) {
   const auto A = sympow::decay(log_gamma) * sympow::rotary(theta, beta, pairing);
   const sympow::SymmetricPower<2> feature;
   if (how.normalised) {
-    compare(around(definition, sympow::attention_vjp(feature, A, Q, K, V, dY)));
-    compare(around(definition, sympow::chunked_vjp(feature, A, Q, K, V, dY)));
+    compare(around(definition, sympow::attention_vjp(feature, A, {.Q = Q, .K = K, .V = V, .dY = dY})));
+    compare(around(definition, sympow::chunked_vjp(feature, A, {.Q = Q, .K = K, .V = V, .dY = dY})));
   } else {
-    compare(around(definition, sympow::attention_vjp<sympow::Unnormalized>(feature, A, Q, K, V, dY)));
-    compare(around(definition, sympow::chunked_vjp<sympow::Unnormalized>(feature, A, Q, K, V, dY)));
+    compare(around(definition,
+                   sympow::attention_vjp<sympow::Unnormalized>(feature, A, {.Q = Q, .K = K, .V = V, .dY = dY})));
+    compare(
+        around(definition, sympow::chunked_vjp<sympow::Unnormalized>(feature, A, {.Q = Q, .K = K, .V = V, .dY = dY})));
   }
 }
 

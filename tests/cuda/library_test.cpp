@@ -92,7 +92,7 @@ TEST_CASE("the largest grid is launched, the next is refused", "[cuda]") {
     std::type_index kernel;
     std::int64_t blocks;  // of a sequence, in the largest grid
   };
-  const auto q = Form::quadratic, c = Form::chunked;
+  const auto q = Form::attention, c = Form::chunked;
   const Border borders[] = {
       // rows of queries × tiles of value channels
       {empty_sequences(2, 64, 64, 256, q, 0), typeid(Attention<bf16, 2, 64>), 1},
@@ -185,12 +185,13 @@ TEST_CASE("the pieces of a workspace, a state and a tail lie one after the other
   for (const auto& [form, states, element] : {std::tuple(Form::chunked, Precision::rounded, Element::bf16),
                                               {Form::chunked, Precision::split, Element::bf16},
                                               {Form::chunked, Precision::split, Element::f32},
-                                              {Form::quadratic, Precision::split, Element::fp16}}) {
+                                              {Form::attention, Precision::split, Element::fp16}}) {
     const bool rotary = form == Form::chunked, is_split = states == Precision::split && element != Element::f32;
     const std::size_t size = element == Element::f32 ? 4 : 2;
     Problem p;
     p.states = states, p.element = element;
     if (rotary) p.rates = address<double>(16);
+    p.pairing = Pairing::interleaved;
     p.power = 2, p.d = 16, p.e = 24;
     p.batch = 3, p.tokens = 200;
     p.query_heads = p.gate_heads = 4, p.key_heads = 2;
@@ -261,10 +262,10 @@ TEST_CASE("a form is what a problem asks for, a chunk no longer than a sequence"
   using Chosen = std::pair<Form, int>;
   REQUIRE(form_of(1000, Form::chunked, 128, false) == Chosen(Form::chunked, 128));
   REQUIRE(form_of(1000, Form::chunked, 4096, false) == Chosen(Form::chunked, 1024));
-  REQUIRE(form_of(1000, Form::quadratic, 128, false) == Chosen(Form::quadratic, 1024));
-  REQUIRE(form_of(0, Form::quadratic, 0, false) == Chosen(Form::quadratic, 64));
+  REQUIRE(form_of(1000, Form::attention, 128, false) == Chosen(Form::attention, 1024));
+  REQUIRE(form_of(0, Form::attention, 0, false) == Chosen(Form::attention, 64));
   REQUIRE(form_of(64, Form::chunked, 64, true) == Chosen(Form::chunked, 64));
-  REQUIRE(form_of(100, Form::automatic, 0, false).first == Form::quadratic);
+  REQUIRE(form_of(100, Form::automatic, 0, false).first == Form::attention);
   REQUIRE(form_of(100, Form::automatic, 0, true).first == Form::chunked);
   REQUIRE(form_of(1 << 20, Form::automatic, 0, false).first == Form::chunked);
 }
@@ -300,6 +301,7 @@ TEST_CASE("decoding launches a reader of states for one query or eight, then the
 TEST_CASE("with rotary paths come first", "[cuda]") {
   Call call;
   call.problem.rates = address<double>(16);
+  call.problem.pairing = Pairing::interleaved;
   State& state = call.outputs.final_state;
   state.turns = address<double>(80);
   REQUIRE(attention_workspace(call.problem, call.bytes).ok());
@@ -337,6 +339,7 @@ TEST_CASE("gradients of what attend has left make no weights and states again", 
   p.form = Form::chunked;
   p.chunk = 64;
   p.rates = address<double>(16);
+  p.pairing = Pairing::interleaved;
   const auto count = [](std::type_index kernel) {
     return std::count_if(launched.begin(), launched.end(), [&](const auto& one) { return one.kernel == kernel; });
   };
@@ -367,7 +370,7 @@ TEST_CASE("gradients have a workspace of their own behind that of the rows", "[c
   p.power = 2, p.d = 16, p.e = 24;
   p.batch = 3, p.tokens = 200;
   p.query_heads = 4, p.key_heads = p.gate_heads = 2;
-  p.form = Form::quadratic;
+  p.form = Form::attention;
   library::Plan plan;
   REQUIRE(library::plan_attention(p, plan).ok());
   std::size_t bytes = 0;
@@ -442,7 +445,7 @@ TEST_CASE("kernels that need more than 99 KB are refused by a smaller device", "
   library::shared_memory = 99 << 10;
   std::string text;
   for (const auto& [power, d, floats] : library::instantiations)
-    for (const Form form : {Form::quadratic, Form::chunked}) {
+    for (const Form form : {Form::attention, Form::chunked}) {
       Problem p;
       p.power = power, p.d = d;
       p.element = floats ? Element::f32 : Element::bf16;
@@ -453,7 +456,7 @@ TEST_CASE("kernels that need more than 99 KB are refused by a smaller device", "
       REQUIRE((status.ok() || status.code() == Code::device_too_small));
       REQUIRE(launched.empty() == !status.ok());
       if (!status.ok())
-        text += std::to_string(power) + ":" + std::to_string(d) + (form == Form::quadratic ? "q " : " ");
+        text += std::to_string(power) + ":" + std::to_string(d) + (form == Form::attention ? "q " : " ");
     }
   library::shared_memory = 227 << 10;
   REQUIRE(text == "1:128q 1:128 2:128q 2:128 3:32 ");

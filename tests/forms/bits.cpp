@@ -32,12 +32,14 @@ void print_bits(const char* what, const F& feature) {
                        V = random.matrix<Scalar>(e, T);
   Eigen::VectorXd log_gamma = -random.vector(T).cwiseAbs() / 8;
   log_gamma[T / 3] = -800;
-  const auto transition = decay(log_gamma) * rotary(rotary_frequencies<double>(d, 4096));
+  const auto transition = decay(log_gamma) * rotary(rotary_frequencies<double>(d, 4096), Pairing::interleaved);
   Digest digest;
   Diagnostics diagnostics;
   digest.add(attention(feature, transition, Q, K, V));
   digest.add(attention(feature, transition, Q, K, V, {.diagnostics = &diagnostics}));
-  digest.add(diagnostics);
+  digest.add(diagnostics.log_sum);
+  digest.add(diagnostics.condition);
+  digest.add(diagnostics.is_degenerate.cast<double>().matrix().eval());
   if constexpr (FiniteFeatureMap<F>) {
     State<Scalar, F> chunks(feature, d, e), steps(feature, d, e), literal(feature, d, e, 0);
     digest.add(chunked(feature, transition, Q, K, V, chunks, {.chunk = 48}));

@@ -6,6 +6,6 @@
 void SYMPOW_SETTING(const float* q, float* y) {
   const auto Q = sympow::Heads<const float>::bthd(q, 1, 50, 1, 8);
   sympow::Workspaces<float> workspaces;
-  sympow::attend(sympow::Exponential{}, sympow::Stationary{}, Q, Q, Q, sympow::Heads<float>::bthd(y, 1, 50, 1, 8),
-                 workspaces);
+  sympow::attend(sympow::Exponential{}, sympow::Stationary{},
+                 {.Q = Q, .K = Q, .V = Q, .Y = sympow::Heads<float>::bthd(y, 1, 50, 1, 8), .workspaces = workspaces});
 }

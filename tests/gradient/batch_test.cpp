@@ -30,7 +30,7 @@ struct Backward {
   [[nodiscard]] Index B() const { return std::ssize(batch.lengths); }
   [[nodiscard]] auto transition(Index b, Index h) const {
     const auto n = static_cast<std::size_t>(b * H + h);
-    return decay(batch.log_gamma[n]) * rotary(batch.theta, batch.beta[n]);
+    return decay(batch.log_gamma[n]) * rotary(batch.theta, batch.beta[n], Pairing::interleaved);
   }
   [[nodiscard]] auto transitions() const {
     return [this](Index b, Index h) { return transition(b, h); };
@@ -40,26 +40,59 @@ struct Backward {
     return [this](Index b, Index g) { return transition(b, g * (H / groups)); };
   }
   auto run(const BatchOptions& options) {
-    return attend_vjp<Normalized>(Feature{}, transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
-                                  dY.heads(), dQ.heads(), dK.heads(), dV.heads(), workspaces, options);
+    return attend_vjp<Normalized>(Feature{}, transitions(),
+                                  {.Q = batch.Q.heads(),
+                                   .K = batch.K.heads(),
+                                   .V = batch.V.heads(),
+                                   .dY = dY.heads(),
+                                   .dQ = dQ.heads(),
+                                   .dK = dK.heads(),
+                                   .dV = dV.heads(),
+                                   .workspaces = workspaces,
+                                   .options = options});
   }
   auto run(const ForwardPass<double, Feature>& pass, const BatchOptions& options) {
-    return attend_vjp<Normalized>(Feature{}, transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(),
-                                  dY.heads(), pass, dQ.heads(), dK.heads(), dV.heads(), workspaces, options);
+    return attend_vjp<Normalized>(Feature{}, transitions(),
+                                  {.Q = batch.Q.heads(),
+                                   .K = batch.K.heads(),
+                                   .V = batch.V.heads(),
+                                   .dY = dY.heads(),
+                                   .tape = pass,
+                                   .dQ = dQ.heads(),
+                                   .dK = dK.heads(),
+                                   .dV = dV.heads(),
+                                   .workspaces = workspaces,
+                                   .options = options});
   }
   // The rows, leaving the forward pass.
   auto forward(ForwardPass<double, Feature>& pass, const BatchOptions& options) {
     BatchData<double> Y(batch.order, batch.lengths, H, e, 0);
     Workspaces<double> of_rows;
-    attend<Normalized>(Feature{}, transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), Y.heads(), pass,
-                       of_rows, options);
+    attend<Normalized>(Feature{}, transitions(),
+                       {.Q = batch.Q.heads(),
+                        .K = batch.K.heads(),
+                        .V = batch.V.heads(),
+                        .Y = Y.heads(),
+                        .tape = pass,
+                        .workspaces = of_rows,
+                        .options = options});
     return Y;
   }
   template <class States, class Adjoints>
   auto run(const States& states, Adjoints& adjoints, const BatchOptions& options, bool grouped) {
     const auto call = [&](const auto& given) {
-      return attend_vjp<Normalized>(Feature{}, given, batch.Q.heads(), batch.K.heads(), batch.V.heads(), dY.heads(),
-                                    states, adjoints, dQ.heads(), dK.heads(), dV.heads(), workspaces, options);
+      return attend_vjp<Normalized>(Feature{}, given,
+                                    {.Q = batch.Q.heads(),
+                                     .K = batch.K.heads(),
+                                     .V = batch.V.heads(),
+                                     .dY = dY.heads(),
+                                     .states = states,
+                                     .d_states = adjoints,
+                                     .dQ = dQ.heads(),
+                                     .dK = dK.heads(),
+                                     .dV = dV.heads(),
+                                     .workspaces = workspaces,
+                                     .options = options});
     };
     return grouped ? call(std::function(of_groups())) : call(std::function(transitions()));
   }
@@ -76,9 +109,10 @@ void check_same_bits(const Backward& x, const Gradients& found, const Backward& 
   CHECK(found.scale == expected.scale);
   REQUIRE(found.transitions.size() == expected.transitions.size());
   for (std::size_t n = 0; n < found.transitions.size(); ++n) {
-    CHECK(found.transitions[n].left.log_gamma == expected.transitions[n].left.log_gamma);
-    CHECK(found.transitions[n].right.theta == expected.transitions[n].right.theta);
-    CHECK(found.transitions[n].right.beta == expected.transitions[n].right.beta);
+    CHECK(found.transitions[n].template of<Decay>().log_gamma ==
+          expected.transitions[n].template of<Decay>().log_gamma);
+    CHECK(found.transitions[n].template of<Rotary>().theta == expected.transitions[n].template of<Rotary>().theta);
+    CHECK(found.transitions[n].template of<Rotary>().beta == expected.transitions[n].template of<Rotary>().beta);
   }
 }
 
@@ -101,13 +135,15 @@ TEST_CASE("gradients of a batch are those of its heads, added up in order over a
             const auto Q = x.batch.Q.heads().head(b, h), dY = x.dY.heads().head(b, h);
             const auto A = x.transition(b, h);
             const auto one = form == Form::attention
-                                 ? attention_vjp<Normalized>(Feature{}, A, Q, K, V, dY, options.head)
-                                 : chunked_vjp<Normalized>(Feature{}, A, Q, K, V, dY, options.head);
+                                 ? attention_vjp<Normalized>(
+                                       Feature{}, A, {.Q = Q, .K = K, .V = V, .dY = dY, .options = options.head})
+                                 : chunked_vjp<Normalized>(Feature{}, A,
+                                                           {.Q = Q, .K = K, .V = V, .dY = dY, .options = options.head});
             const auto& found = gradients.transitions[static_cast<std::size_t>(b * H + h)];
             CHECK(x.dQ.heads().head(b, h) == one.Q);
-            CHECK(found.left.log_gamma == one.transition.left.log_gamma);
-            CHECK(found.right.theta == one.transition.right.theta);
-            CHECK(found.right.beta == one.transition.right.beta);
+            CHECK(found.template of<Decay>().log_gamma == one.template of<Decay>().log_gamma);
+            CHECK(found.template of<Rotary>().theta == one.template of<Rotary>().theta);
+            CHECK(found.template of<Rotary>().beta == one.template of<Rotary>().beta);
             CHECK(x.dQ.heads().padding(b, h).isZero(0));
             dK += one.K, dV += one.V, scale += one.scale;
           }
@@ -148,8 +184,13 @@ TEST_CASE("gradients of a batch from what its forward pass has left have the sam
       REQUIRE(pass.size() == x.B() * H);
       BatchData<double> Y(order, longer, H, e, 0);
       Workspaces<double> workspaces;
-      attend<Normalized>(Feature{}, x.transitions(), x.batch.Q.heads(), x.batch.K.heads(), x.batch.V.heads(), Y.heads(),
-                         workspaces, options);
+      attend<Normalized>(Feature{}, x.transitions(),
+                         {.Q = x.batch.Q.heads(),
+                          .K = x.batch.K.heads(),
+                          .V = x.batch.V.heads(),
+                          .Y = Y.heads(),
+                          .workspaces = workspaces,
+                          .options = options});
       CHECK(rows.data == Y.data);
       const auto expected = x.run(options), found = with_pass.run(pass, options);
       check_same_bits(with_pass, found, x, expected);
@@ -200,8 +241,8 @@ TEST_CASE("gradients of the states of a batch, one a query head or one a key hea
     const Eigen::VectorXd log_gamma = Eigen::VectorXd::Constant(9, -.1);
     for (Index n = 0; n < count; ++n) {
       states.emplace_back(d, e);
-      static_cast<void>(chunked(Feature{}, decay(log_gamma) * rotary(x.batch.theta), random.matrix(d, 9),
-                                random.matrix(d, 9), random.matrix(e, 9), states.back()));
+      static_cast<void>(chunked(Feature{}, decay(log_gamma) * rotary(x.batch.theta, Pairing::interleaved),
+                                random.matrix(d, 9), random.matrix(d, 9), random.matrix(e, 9), states.back()));
       adjoints.emplace_back(Feature{}, d, random.matrix(e, 10), random.vector(10));
     }
     const auto final_adjoints = adjoints;
@@ -220,17 +261,21 @@ TEST_CASE("gradients of the states of a batch, one a query head or one a key hea
              ++k) {  // the last state is that of the first head, so its loss is counted once
           StateGradient<double, Feature> adjoint(Feature{}, d, e);
           if (k == h) adjoint = final_adjoints[n];
-          const auto one =
-              chunked_vjp<Normalized>(Feature{}, x.transition(b, grouped ? g * 2 : h), x.batch.Q.heads().head(b, k),
-                                      x.batch.K.heads().head(b, g), x.batch.V.heads().head(b, g),
-                                      x.dY.heads().head(b, k), states[n], adjoint, options.head);
+          const auto one = chunked_vjp<Normalized>(Feature{}, x.transition(b, grouped ? g * 2 : h),
+                                                   {.Q = x.batch.Q.heads().head(b, k),
+                                                    .K = x.batch.K.heads().head(b, g),
+                                                    .V = x.batch.V.heads().head(b, g),
+                                                    .dY = x.dY.heads().head(b, k),
+                                                    .state = states[n],
+                                                    .d_state = adjoint,
+                                                    .options = options.head});
           CHECK(x.dQ.heads().head(b, k) == one.Q);
-          dS += adjoint.values(), d_frame += adjoint.frame(), d_log_gamma += one.transition.left.log_gamma;
+          dS += adjoint.values(), d_frame += adjoint.frame(), d_log_gamma += one.template of<Decay>().log_gamma;
         }
         const double u = 0x1p-53;
         CHECK((adjoints[n].values() - dS).cwiseAbs().maxCoeff() <= 8 * u * dS.cwiseAbs().maxCoeff());
         CHECK((adjoints[n].frame() - d_frame).cwiseAbs().maxCoeff() <= 8 * u * d_frame.cwiseAbs().maxCoeff());
-        CHECK((gradients.transitions[n].left.log_gamma - d_log_gamma).cwiseAbs().maxCoeff() <=
+        CHECK((gradients.transitions[n].template of<Decay>().log_gamma - d_log_gamma).cwiseAbs().maxCoeff() <=
               64 * u * d_log_gamma.cwiseAbs().maxCoeff());
       }
   }
@@ -242,21 +287,25 @@ TEST_CASE("mistaken calls of gradients are refused, and say what is wrong with w
   const auto A = stationary();
   const auto refuse = [&](const Eigen::MatrixXd& dY, const Options& options, const std::string& text) {
     CAPTURE(text);
-    REQUIRE_THROWS_WITH(attention_vjp(Feature{}, A, Q, K, V, dY, options), contains(text));
-    REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, Q, K, V, dY, options), contains(text));
+    REQUIRE_THROWS_WITH(attention_vjp(Feature{}, A, {.Q = Q, .K = K, .V = V, .dY = dY, .options = options}),
+                        contains(text));
+    REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, {.Q = Q, .K = K, .V = V, .dY = dY, .options = options}),
+                        contains(text));
   };
   refuse(random.matrix(e + 1, 9), {}, "rows of dY");
   refuse(random.matrix(e, 8), {}, "columns of dY");
   refuse(V, {.checkpoint = -1}, "checkpoint is -1");
-  REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, Q, K, V, V, {.mask = full(2)}), contains("the offset 2"));
-  REQUIRE_THROWS_AS(attention_vjp(Feature{}, A, Q, K, V, random.matrix(e, 8)), ShapeMismatch);
-  REQUIRE_THROWS_AS(attention_vjp(Feature{}, A, Q, K, V, V, {.checkpoint = -1}), InvalidArgument);
+  REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, {.Q = Q, .K = K, .V = V, .dY = V, .options = {.mask = full(2)}}),
+                      contains("the offset 2"));
+  REQUIRE_THROWS_AS(attention_vjp(Feature{}, A, {.Q = Q, .K = K, .V = V, .dY = random.matrix(e, 8)}), ShapeMismatch);
+  REQUIRE_THROWS_AS(attention_vjp(Feature{}, A, {.Q = Q, .K = K, .V = V, .dY = V, .options = {.checkpoint = -1}}),
+                    InvalidArgument);
 
   const State<double, Feature> state(d, e);
   StateGradient<double, Feature> wide(d + 1, e), tall(d, e + 1);
-  REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, Q, K, V, V, state, wide),
+  REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, {.Q = Q, .K = K, .V = V, .dY = V, .state = state, .d_state = wide}),
                       contains("key dimension of the state's gradient"));
-  REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, Q, K, V, V, state, tall),
+  REQUIRE_THROWS_WITH(chunked_vjp(Feature{}, A, {.Q = Q, .K = K, .V = V, .dY = V, .state = state, .d_state = tall}),
                       contains("value dimension of the state's gradient"));
   using Gradient = StateGradient<double, Feature>;
   REQUIRE_THROWS_WITH(Gradient(Feature{}, d, Eigen::MatrixXd(e, 9), Eigen::VectorXd(10)), contains("columns of dS"));

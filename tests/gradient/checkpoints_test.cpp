@@ -19,13 +19,22 @@ void check_bits(const F& feature, const A& transition, const Problem<Scalar>& x,
   chunked(feature, transition, x.Q, x.K, x.V, last, Batch<Scalar>(Y), work, options);
   Gradients<Scalar, A> expected, found;
   StateGradient<Scalar, F> d_start(feature, d, e);
-  chunked_vjp(feature, transition, x.Q, x.K, x.V, x.dY, start, d_start, expected, vjp_work, options);
+  expected = chunked_vjp(feature, transition,
+                         {.Q = x.Q,
+                          .K = x.K,
+                          .V = x.V,
+                          .dY = x.dY,
+                          .state = start,
+                          .d_state = d_start,
+                          .reuse = expected,
+                          .workspace = vjp_work,
+                          .options = options});
   for (const Index k : {0, 1, 2, 3, 100}) {
     CAPTURE(k);
     options.checkpoint = k;
     State<Scalar, F> state = start;
     Checkpoints<Scalar, F> checkpoints;
-    chunked(feature, transition, x.Q, x.K, x.V, state, Batch<Scalar>(same), checkpoints, work, options);
+    chunked(feature, transition, x.Q, x.K, x.V, state, {same, checkpoints}, work, options);
     CHECK(same == Y);
     CHECK(state.values() == last.values());
     CHECK(checkpoints.tokens_between() == 40 * std::max<Index>(k, 1));
@@ -35,7 +44,16 @@ void check_bits(const F& feature, const A& transition, const Problem<Scalar>& x,
     for (auto* gradient : {&found.Q, &found.K, &found.V})  // what is there is not added to
       gradient->setConstant(std::numeric_limits<Scalar>::quiet_NaN());
     StateGradient<Scalar, F> adjoint(feature, d, e);
-    chunked_vjp(feature, transition, x.Q, x.K, x.V, x.dY, checkpoints, adjoint, found, vjp_work, options);
+    found = chunked_vjp(feature, transition,
+                        {.Q = x.Q,
+                         .K = x.K,
+                         .V = x.V,
+                         .dY = x.dY,
+                         .tape = checkpoints,
+                         .d_state = adjoint,
+                         .reuse = found,
+                         .workspace = vjp_work,
+                         .options = options});
     CHECK(found.Q == expected.Q);
     CHECK(found.K == expected.K);
     CHECK(found.V == expected.V);
@@ -54,9 +72,10 @@ TEST_CASE("rows and gradients with checkpoints have the bits of those without", 
   const SymmetricPower<2> feature;
   State<double, SymmetricPower<2>> resumed(feature, d, e);
   Workspace<double> work;
-  const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, x.parameters.beta);
+  const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved);
   check_bits(feature, A, x, resumed);
-  absorb(feature, constant_decay(.9) * rotary(x.parameters.theta), x.K.leftCols(50), x.V.leftCols(50), resumed, work);
+  absorb(feature, constant_decay(.9) * rotary(x.parameters.theta, Pairing::interleaved), x.K.leftCols(50),
+         x.V.leftCols(50), resumed, work);
   check_bits(feature, A, x, resumed);
   check_bits(Linear{}, decay(y.parameters.log_gamma), y, State<float, Linear>(d, e));
   check_bits(SymmetricPower<3>{}, stationary(), x, State<double, SymmetricPower<3>>(d, e));
@@ -74,20 +93,26 @@ TEST_CASE("checkpoints are refused that are empty, or of another sequence", "[gr
   Gradients<double, Stationary> gradients;
   Checkpoints<double, SymmetricPower<2>> checkpoints;
   const auto back = [&](Index tokens) {
-    chunked_vjp(feature, stationary(), x.Q.leftCols(tokens), x.K.leftCols(tokens), x.V.leftCols(tokens),
-                x.dY.leftCols(tokens), checkpoints, adjoint, gradients, vjp_work);
+    gradients = chunked_vjp(feature, stationary(),
+                            {.Q = x.Q.leftCols(tokens),
+                             .K = x.K.leftCols(tokens),
+                             .V = x.V.leftCols(tokens),
+                             .dY = x.dY.leftCols(tokens),
+                             .tape = checkpoints,
+                             .d_state = adjoint,
+                             .reuse = gradients,
+                             .workspace = vjp_work});
   };
   CHECK_THROWS_AS(back(20), InvalidArgument);
-  chunked(feature, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work);
+  chunked(feature, stationary(), x.Q, x.K, x.V, state, {Y, checkpoints}, work);
   back(20);
   CHECK_THROWS_WITH(back(19), contains("tokens of the checkpoints"));
   Diagnostics diagnostics;
-  CHECK_THROWS_AS(chunked(feature, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work,
-                          {.diagnostics = &diagnostics}),
-                  InvalidArgument);
   CHECK_THROWS_AS(
-      chunked(feature, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work, {.mask = full()}),
+      chunked(feature, stationary(), x.Q, x.K, x.V, state, {Y, checkpoints}, work, {.diagnostics = &diagnostics}),
       InvalidArgument);
+  CHECK_THROWS_AS(chunked(feature, stationary(), x.Q, x.K, x.V, state, {Y, checkpoints}, work, {.mask = full()}),
+                  InvalidArgument);
 }
 
 TEST_CASE("checkpoints of a transition that acts otherwise on keys, or of other sizes, are refused", "[gradient]") {
@@ -104,18 +129,27 @@ TEST_CASE("checkpoints of a transition that acts otherwise on keys, or of other 
     State<double, Linear> state(of.K.rows(), of.V.rows());
     Checkpoints<double, Linear> checkpoints;
     const Options options{.chunk = chunk};
-    chunked(Linear{}, there, of.Q, of.K, of.V, state, Batch<double>(Y), checkpoints, work, options);
+    chunked(Linear{}, there, of.Q, of.K, of.V, state, {Y, checkpoints}, work, options);
     StateGradient<double, Linear> adjoint(with.K.rows(), with.V.rows());
     Gradients<double, A> gradients;
-    CHECK_THROWS_WITH(chunked_vjp(Linear{}, back, with.Q, with.K, with.V, with.dY, checkpoints, adjoint, gradients,
-                                  vjp_work, options),
+    CHECK_THROWS_WITH(gradients = chunked_vjp(Linear{}, back,
+                                              {.Q = with.Q,
+                                               .K = with.K,
+                                               .V = with.V,
+                                               .dY = with.dY,
+                                               .tape = checkpoints,
+                                               .d_state = adjoint,
+                                               .reuse = gradients,
+                                               .workspace = vjp_work,
+                                               .options = options}),
                       contains(text));
     CHECK(gradients.Q.size() == 0);
   };
   for (const Index chunk : {5, 40}) {  // several checkpoints, or only that before the first token
-    refuse(decay(p.log_gamma) * rotary(p.theta, p.beta), decay(p.log_gamma), x, x, chunk,
+    refuse(decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::interleaved), decay(p.log_gamma), x, x, chunk,
            "turns keys, that of the call");
-    refuse(decay(p.log_gamma), rotary(p.theta), x, x, chunk, "that leaves keys alone, that of the call turns keys");
+    refuse(decay(p.log_gamma), rotary(p.theta, Pairing::interleaved), x, x, chunk,
+           "that leaves keys alone, that of the call turns keys");
     refuse(channel_decay(p.log_a), stationary(), x, x, chunk, "scales the channels of keys");
     refuse(stationary(), stationary(), x, wide, chunk, "key dimension of the checkpoints");
   }
@@ -125,20 +159,38 @@ TEST_CASE("checkpoints do not depend on queries and the scale", "[gradient]") {
   Random random(8);
   const Problem<double> x(random, d, e, 120, .1);
   const SymmetricPower<2> feature;
-  const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta);
+  const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, Pairing::interleaved);
   Workspace<double> work;
   VjpWorkspace<double> vjp_work;
   Matrix<double> Y(e, 120);
   const State<double, SymmetricPower<2>> start(feature, d, e);
   State<double, SymmetricPower<2>> state = start;
   Checkpoints<double, SymmetricPower<2>> checkpoints;
-  chunked(feature, A, x.V.replicate(2, 1).topRows(d), x.K, x.V, state, Batch<double>(Y), checkpoints, work,
+  chunked(feature, A, x.V.replicate(2, 1).topRows(d), x.K, x.V, state, {Y, checkpoints}, work,
           {.scale = 3, .chunk = 40});
   Gradients<double, std::remove_cvref_t<decltype(A)>> found, expected;
   StateGradient<double, SymmetricPower<2>> adjoint(feature, d, e), other = adjoint;
   const Options options{.scale = -.3, .chunk = 40};
-  chunked_vjp(feature, A, x.Q, x.K, x.V, x.dY, checkpoints, adjoint, found, vjp_work, options);
-  chunked_vjp(feature, A, x.Q, x.K, x.V, x.dY, start, other, expected, vjp_work, options);
+  found = chunked_vjp(feature, A,
+                      {.Q = x.Q,
+                       .K = x.K,
+                       .V = x.V,
+                       .dY = x.dY,
+                       .tape = checkpoints,
+                       .d_state = adjoint,
+                       .reuse = found,
+                       .workspace = vjp_work,
+                       .options = options});
+  expected = chunked_vjp(feature, A,
+                         {.Q = x.Q,
+                          .K = x.K,
+                          .V = x.V,
+                          .dY = x.dY,
+                          .state = start,
+                          .d_state = other,
+                          .reuse = expected,
+                          .workspace = vjp_work,
+                          .options = options});
   CHECK(found.Q == expected.Q);
   CHECK(found.K == expected.K);
   CHECK(found.scale == expected.scale);
@@ -152,8 +204,7 @@ TEST_CASE("checkpoints as far apart as can be, and none at a negative distance",
   const auto leave = [&](Index checkpoint) {
     State<double, F> state(d, e);
     Checkpoints<double, F> checkpoints;
-    chunked(F{}, stationary(), x.Q, x.K, x.V, state, Batch<double>(Y), checkpoints, work,
-            {.chunk = 32, .checkpoint = checkpoint});
+    chunked(F{}, stationary(), x.Q, x.K, x.V, state, {Y, checkpoints}, work, {.chunk = 32, .checkpoint = checkpoint});
     return checkpoints;
   };
   constexpr Index most = std::numeric_limits<Index>::max();

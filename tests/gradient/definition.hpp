@@ -59,9 +59,9 @@ template <class X>
 /// The gradients of a transition's parameters.
 template <class G>
 void add_parameters(const G& g, Found& found) {
-  if constexpr (requires { g.left; }) {
-    add_parameters(g.left, found);
-    add_parameters(g.right, found);
+  if constexpr (requires { g.left(); }) {
+    add_parameters(g.left(), found);
+    add_parameters(g.right(), found);
   } else if constexpr (requires { g.positions; }) {
     found.positions = wide(g.positions), found.frequencies = wide(g.frequencies), found.basis = wide(g.basis);
   } else if constexpr (requires { g.w; }) {

@@ -21,14 +21,16 @@ void check_map(const std::string& name, const F& feature, Index T = 40, double s
       Options options{.scale = scale};
       const Definition definition = definition_of<Normalization>(feature, A, x, kind, options);
       const Matrix<Scalar> dY = definition.dY<Scalar>();
-      require_by_rule(
-          definition.worst(found_in(attention_vjp<Normalization>(feature, A, x.Q, x.K, x.V, dY, options)), 0));
+      require_by_rule(definition.worst(found_in(attention_vjp<Normalization>(
+                                           feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = options})),
+                                       0));
       if constexpr (has_state_forms<F, std::remove_const_t<decltype(A)>>)
         for (const Index chunk : {1, 7, 16, 64}) {
           CAPTURE(chunk);
           options.chunk = chunk;
           const bool mixes = kind.steps == Steps::mixing;
-          const auto found = found_in(chunked_vjp<Normalization>(feature, A, x.Q, x.K, x.V, dY, options));
+          const auto found = found_in(
+              chunked_vjp<Normalization>(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = options}));
           require_by_rule(definition.worst(found, mixes ? 1 : chunk));
         }
     });
@@ -77,17 +79,20 @@ TEST_CASE("gradients through blocks of attention are those of the definition", "
       using Normalization = decltype(norm);
       CAPTURE(T, kind.name);
       const Definition definition = definition_of<Normalization>(feature, transition, x, kind, {});
-      const auto found = attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, definition.dY<double>());
+      const auto found = attention_vjp<Normalization>(feature, transition,
+                                                      {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<double>()});
       require_by_rule(definition.worst(found_in(found), 0));
     };
     const Parameters& p = x.parameters;
     check(Normalized{}, SymmetricPower<2>{}, {"decay"}, decay(p.log_gamma));
     check(Normalized{}, SymmetricPower<2>{}, {"channels", Steps::channels}, channel_decay(p.log_a));
-    check(Normalized{}, Exponential{}, {"rates", Steps::rates}, decay(p.log_gamma) * rotary(p.theta, p.beta));
+    check(Normalized{}, Exponential{}, {"rates", Steps::rates},
+          decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::interleaved));
     check(Unnormalized{}, SymmetricPower<3>{}, {"reflections", Steps::mixing}, householder(p.w, p.strengths));
-    check(Normalized{}, Squares{}, {"rates", Steps::rates}, decay(p.log_gamma) * rotary(p.theta, p.beta));
+    check(Normalized{}, Squares{}, {"rates", Steps::rates},
+          decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::interleaved));
     if (T > 150) continue;
-    check(Unnormalized{}, Linear{}, {"halves", Steps::rates, Pairing::half_split},
+    check(Unnormalized{}, Linear{}, {"half_split", Steps::rates, Pairing::half_split},
           rotary(p.theta, p.beta, Pairing::half_split));
   }
 }
@@ -105,13 +110,13 @@ TEST_CASE("gradients of queries that stand elsewhere than their keys are those o
       CAPTURE(kind.name);
       const Options options{.mask = mask};
       const Definition definition = definition_of<Normalization>(feature, transition, x, kind, options);
-      const auto found =
-          attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, definition.dY<double>(), options);
+      const auto found = attention_vjp<Normalization>(
+          feature, transition, {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<double>(), .options = options});
       require_by_rule(definition.worst(found_in(found), 0));
     };
     const Parameters& p = x.parameters;
     check(Normalized{}, SymmetricPower<2>{}, {"stationary"}, stationary());
-    check(Normalized{}, Exponential{}, {"rates", Steps::rates}, rotary(p.theta, p.beta));
+    check(Normalized{}, Exponential{}, {"rates", Steps::rates}, rotary(p.theta, p.beta, Pairing::interleaved));
     check(Normalized{}, SymmetricPower<2>{}, {"decay"}, decay(p.log_gamma));
     check(Unnormalized{}, Linear{}, {"channels", Steps::channels}, channel_decay(p.log_a));
     check(Unnormalized{}, Linear{}, {"reflections", Steps::mixing}, householder(p.w, p.strengths));

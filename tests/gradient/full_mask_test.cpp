@@ -17,7 +17,7 @@ void each_without_decay(const Visit& visit) {
   using P = Parameters;
   visit(Kind{"stationary"}, [](const P&) { return stationary(); });
   visit(Kind{"decay of 1"}, [](const P& p) { return decay(0 * p.log_gamma); });
-  visit(Kind{"fixed rates", Steps::fixed_rates}, [](const P& p) { return rotary(p.theta); });
+  visit(Kind{"fixed rates", Steps::fixed_rates}, [](const P& p) { return rotary(p.theta, Pairing::interleaved); });
   visit(Kind{"rates, halves", Steps::rates, Pairing::half_split},
         [](const P& p) { return constant_decay(1) * rotary(p.theta, p.beta, Pairing::half_split); });
   visit(Kind{"positions", Steps::positions}, [](const P& p) {
@@ -45,14 +45,16 @@ void check_map(const F& feature, Index T_q, Index T_k, Index offset) {
     Options options{.scale = .8, .mask = full(offset)};
     const Definition definition = definition_of<Normalization>(feature, A, x, kind, options);
     const Matrix<Scalar> dY = definition.dY<Scalar>();
-    require_by_rule(
-        definition.worst(found_in(attention_vjp<Normalization>(feature, A, x.Q, x.K, x.V, dY, options)), 0));
+    require_by_rule(definition.worst(found_in(attention_vjp<Normalization>(
+                                         feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = options})),
+                                     0));
     if constexpr (has_state_forms<F, std::remove_const_t<decltype(A)>>)
       if (offset == 0)
         for (const Index chunk : {1, 7, 64}) {
           CAPTURE(chunk);
           options.chunk = chunk;
-          const auto found = found_in(chunked_vjp<Normalization>(feature, A, x.Q, x.K, x.V, dY, options));
+          const auto found = found_in(
+              chunked_vjp<Normalization>(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = options}));
           require_by_rule(definition.worst(found, chunk));
         }
   });
@@ -110,22 +112,28 @@ TEST_CASE("a state under a full mask, and a loss on the one behind it", "[gradie
         adjoint = StateGradient<double, F>(feature, d, dS, dZ.transpose(), resumed.d_frame);
       }
       const Definition definition(std::move(call), resumed, x.parameters, unit_roundoff<double>);
-      const auto found =
-          chunked_vjp<Normalization>(feature, A, x.Q, x.K, x.V, definition.dY<double>(), state, adjoint, options);
+      const auto found = chunked_vjp<Normalization>(feature, A,
+                                                    {.Q = x.Q,
+                                                     .K = x.K,
+                                                     .V = x.V,
+                                                     .dY = definition.dY<double>(),
+                                                     .state = state,
+                                                     .d_state = adjoint,
+                                                     .options = options});
       require_by_rule(definition.worst(found_in(found, adjoint), options.chunk));
     }
   };
   for (const Index T_q : {20, 11, 26}) {
     check(Normalized{}, SymmetricPower<2>{}, {"stationary"}, [](const Parameters&) { return stationary(); }, T_q);
     check(
-        Unnormalized{}, Linear{}, {"rates", Steps::rates}, [](const Parameters& p) { return rotary(p.theta, p.beta); },
-        T_q);
+        Unnormalized{}, Linear{}, {"rates", Steps::rates},
+        [](const Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q);
     check(
         Normalized{}, SymmetricPower<2>{}, {"rates", Steps::rates},
-        [](const Parameters& p) { return rotary(p.theta, p.beta); }, T_q);
+        [](const Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q);
     check(
-        Normalized{}, Squares{}, {"rates", Steps::rates}, [](const Parameters& p) { return rotary(p.theta, p.beta); },
-        T_q);
+        Normalized{}, Squares{}, {"rates", Steps::rates},
+        [](const Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q);
   }
 }
 
@@ -139,16 +147,26 @@ TEST_CASE("gradients of a batch under a full mask are those of its heads", "[gra
     Random random(8);
     for (double& y : dY.data) y = random.normal();
     VjpWorkspaces<double> workspaces;
-    const auto A = rotary(x.theta);
+    const auto A = rotary(x.theta, Pairing::interleaved);
     const Options options{.chunk = 8, .mask = full()};
-    const auto gradients =
-        attend_vjp<Normalized>(SymmetricPower<2>{}, A, x.Q.heads(), x.K.heads(), x.V.heads(), dY.heads(), dQ.heads(),
-                               dK.heads(), dV.heads(), workspaces, {.form = form, .threads = 1, .head = options});
+    const auto gradients = attend_vjp<Normalized>(SymmetricPower<2>{}, A,
+                                                  {.Q = x.Q.heads(),
+                                                   .K = x.K.heads(),
+                                                   .V = x.V.heads(),
+                                                   .dY = dY.heads(),
+                                                   .dQ = dQ.heads(),
+                                                   .dK = dK.heads(),
+                                                   .dV = dV.heads(),
+                                                   .workspaces = workspaces,
+                                                   .options = {.form = form, .threads = 1, .head = options}});
     for (Index b = 0; b < 3; ++b)
       for (Index h = 0; h < H; ++h) {
-        const auto one =
-            attention_vjp<Normalized>(SymmetricPower<2>{}, A, x.Q.heads().head(b, h), x.K.heads().head(b, h / 2),
-                                      x.V.heads().head(b, h / 2), dY.heads().head(b, h), options);
+        const auto one = attention_vjp<Normalized>(SymmetricPower<2>{}, A,
+                                                   {.Q = x.Q.heads().head(b, h),
+                                                    .K = x.K.heads().head(b, h / 2),
+                                                    .V = x.V.heads().head(b, h / 2),
+                                                    .dY = dY.heads().head(b, h),
+                                                    .options = options});
         const Eigen::MatrixXd found = dQ.heads().head(b, h);
         CHECK((found.size() == 0 || (found - one.Q).norm() <= 1e-12 * one.Q.norm()));
         const Eigen::VectorXd theta = gradients.transitions[static_cast<std::size_t>(b * H + h)].theta;
@@ -166,9 +184,17 @@ TEST_CASE("checkpoints do not go with a full mask", "[gradient]") {
   Workspace<double> workspace;
   VjpWorkspace<double> vjp_workspace;
   Eigen::MatrixXd Y(e, 9);
-  chunked(feature, stationary(), x.Q, x.K, x.V, state, Y, checkpoints, workspace);
+  chunked(feature, stationary(), x.Q, x.K, x.V, state, {Y, checkpoints}, workspace);
   Gradients<double, Stationary> gradients;
-  CHECK_THROWS_WITH(chunked_vjp(feature, stationary(), x.Q, x.K, x.V, x.dY, checkpoints, adjoint, gradients,
-                                vjp_workspace, {.mask = full()}),
+  CHECK_THROWS_WITH(gradients = chunked_vjp(feature, stationary(),
+                                            {.Q = x.Q,
+                                             .K = x.K,
+                                             .V = x.V,
+                                             .dY = x.dY,
+                                             .tape = checkpoints,
+                                             .d_state = adjoint,
+                                             .reuse = gradients,
+                                             .workspace = vjp_workspace,
+                                             .options = {.mask = full()}}),
                     contains("checkpoints go with the mask causal()"));
 }

@@ -23,12 +23,15 @@ void check_forms(const F& feature, const A& transition, const Problem<Scalar>& x
   definition.excuse(excuse);
   const Matrix<Scalar> dY = definition.dY<Scalar>();
   require_by_rule(
-      definition.worst(found_in(attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, dY, options)), 0));
+      definition.worst(found_in(attention_vjp<Normalization>(
+                           feature, transition, {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = options})),
+                       0));
   if constexpr (has_state_forms<F, A>)
     for (const Index chunk : {1, 16}) {
       CAPTURE(chunk);
       options.chunk = chunk;
-      const auto found = found_in(chunked_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, dY, options));
+      const auto found = found_in(chunked_vjp<Normalization>(
+          feature, transition, {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = options}));
       require_by_rule(definition.worst(found, kind.steps == Steps::mixing ? 1 : chunk));
     }
 }
@@ -41,41 +44,24 @@ Problem<Scalar> problem(double gates = .1, std::uint64_t seed = 3) {
 
 }  // namespace
 
-TEST_CASE("a closed gate has the gradient 0, and the bits of one that is all but closed", "[gradient]") {
+TEST_CASE("a closed gate has the gradient 0, and one that is all but closed those of the definition", "[gradient]") {
   const auto check = [](auto norm, const auto& feature, const auto& x) {
     using Normalization = decltype(norm);
     CAPTURE(typeid(feature).name());
     for (const Index closed : {0, 1, 7, 8, 11, 15, 16, 39}) {  // in chunks of 8: first, middle and last
       CAPTURE(closed);
-      auto log_gamma = x.parameters.log_gamma;
-      log_gamma[closed] = -infinity;
-      const auto shut = decay(log_gamma);
-      log_gamma[closed] = -1e5;
-      const auto almost = decay(log_gamma);
-      auto dY = x.dY;
-      dY.rightCols(T - closed) *= 1e4f;
-      const auto by_attention = attention_vjp<Normalization>(feature, shut, x.Q, x.K, x.V, dY);
-      CHECK(by_attention.transition.log_gamma[closed] == 0);
-      // Of the same rows: those of exponential scores round a gate of -10^5 into the exponents of its block.
-      const bool same_rows = attention<Normalization>(feature, shut, x.Q, x.K, x.V) ==
-                             attention<Normalization>(feature, almost, x.Q, x.K, x.V);
-      if (same_rows) CHECK(equal_bits(by_attention, attention_vjp<Normalization>(feature, almost, x.Q, x.K, x.V, dY)));
-      CHECK((same_rows || std::is_same_v<std::remove_cvref_t<decltype(feature)>, Exponential>));
-      if constexpr (has_state_forms<std::remove_cvref_t<decltype(feature)>, Decay>)
-        for (const Index chunk : {1, 8}) {
-          CAPTURE(chunk);
-          const auto by_chunks = chunked_vjp<Normalization>(feature, shut, x.Q, x.K, x.V, dY, {.chunk = chunk});
-          CHECK(by_chunks.transition.log_gamma[closed] == 0);
-          CHECK(
-              equal_bits(by_chunks, chunked_vjp<Normalization>(feature, almost, x.Q, x.K, x.V, dY, {.chunk = chunk})));
-        }
-      auto shut_x = x;
-      shut_x.dY = dY;
-      shut_x.parameters.log_gamma[closed] = -infinity;
-      check_forms<Normalization>(feature, shut, shut_x);
-      if (!same_rows) {
-        shut_x.parameters.log_gamma[closed] = -1e5;
-        check_forms<Normalization>(feature, almost, shut_x);
+      auto large = x;
+      large.dY.rightCols(T - closed) *= 1e4f;
+      for (const double gate : {-infinity, -1e5}) {
+        large.parameters.log_gamma[closed] = gate;
+        const auto A = decay(large.parameters.log_gamma);
+        check_forms<Normalization>(feature, A, large);
+        const auto zero_at = [&](const auto& g) { CHECK(g.transition.log_gamma[closed] == 0); };
+        zero_at(attention_vjp<Normalization>(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = large.dY}));
+        if constexpr (has_state_forms<std::remove_cvref_t<decltype(feature)>, Decay>)
+          for (const Index chunk : {1, 8})
+            zero_at(chunked_vjp<Normalization>(
+                feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = large.dY, .options = {.chunk = chunk}}));
       }
     }
   };
@@ -96,11 +82,11 @@ TEST_CASE("queries and keys of 0 have the gradients of linear sums, and none of 
   check_forms<Normalized>(SymmetricPower<2>{}, A, x);
   check_forms<Unnormalized>(SymmetricPower<3>{}, A, x);
   check_forms<Normalized>(Exponential{}, A, x);
-  const auto turn = rotary(x.parameters.theta, x.parameters.beta);
+  const auto turn = rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved);
   check_forms<Unnormalized>(Linear{}, turn, x, {"", Steps::rates});
   check_forms<Unnormalized>(Linear{}, householder(x.parameters.w, x.parameters.strengths), x, {"", Steps::mixing});
-  const auto sums = attention_vjp<Unnormalized>(Linear{}, A, x.Q, x.K, x.V, x.dY);
-  const auto means = attention_vjp<Normalized>(SymmetricPower<2>{}, A, x.Q, x.K, x.V, x.dY);
+  const auto sums = attention_vjp<Unnormalized>(Linear{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY});
+  const auto means = attention_vjp<Normalized>(SymmetricPower<2>{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY});
   for (const Index t : {9, 39}) {
     CHECK(sums.Q.col(t).norm() > 0);
     CHECK(means.Q.col(t).isZero(0));
@@ -135,8 +121,10 @@ TEST_CASE("a scale of 0 has the gradient of linear sums", "[gradient]") {
   check_forms<Normalized>(SymmetricPower<2>{}, A, x, {}, {.scale = 0});
   check_forms<Normalized>(Exponential{}, A, x, {}, {.scale = 0});
   check_forms<Unnormalized>(Linear{}, A, problem<float>(), {}, {.scale = 0});
-  CHECK(attention_vjp<Unnormalized>(Linear{}, A, x.Q, x.K, x.V, x.dY, {.scale = 0}).scale != 0);
-  const auto squares = attention_vjp<Unnormalized>(SymmetricPower<2>{}, A, x.Q, x.K, x.V, x.dY, {.scale = 0});
+  CHECK(attention_vjp<Unnormalized>(Linear{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = {.scale = 0}})
+            .scale != 0);
+  const auto squares = attention_vjp<Unnormalized>(SymmetricPower<2>{}, A,
+                                                   {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = {.scale = 0}});
   CHECK(squares.scale == 0);
   CHECK(squares.K.isZero(0));
 }
@@ -149,7 +137,7 @@ TEST_CASE("a logit of 0 has the slope 0 of an even power, and logits of both sig
   check_forms<Normalized>(SymmetricPower<2>{}, A, x);
   check_forms<Unnormalized>(SymmetricPower<3>{}, A, x);
   check_forms<SignedNormalized>(Linear{}, A, problem<double>());
-  const auto squares = attention_vjp<Unnormalized>(SymmetricPower<2>{}, A, x.Q, x.K, x.V, x.dY);
+  const auto squares = attention_vjp<Unnormalized>(SymmetricPower<2>{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY});
   CHECK(squares.Q.leftCols(20).isZero(0));
   CHECK(squares.K.leftCols(20).isZero(0));
 }
@@ -165,7 +153,8 @@ TEST_CASE("gradients of one row alone, the first or the last", "[gradient]") {
       check_forms<Normalized>(power, A, one);
       check_forms<Unnormalized>(Linear{}, A, one);
       check_forms<Normalized>(Exponential{}, A, one);
-      check_forms<Normalized>(power, rotary(x.parameters.theta, x.parameters.beta), one, {"", Steps::rates});
+      check_forms<Normalized>(power, rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved), one,
+                              {"", Steps::rates});
       check_forms<Normalized>(power, channel_decay(x.parameters.log_a), one, {"", Steps::channels});
     }
   };
@@ -179,11 +168,13 @@ TEST_CASE("what is asked of a row that says nothing changes no bit", "[gradient]
     const auto A = decay(x.parameters.log_gamma);
     auto other = x;
     for (const Index row : {4, 20, 39}) other.dY.col(row) *= -1e3f;
-    CHECK(equal_bits(attention_vjp<Normalization>(feature, A, x.Q, x.K, x.V, x.dY),
-                     attention_vjp<Normalization>(feature, A, x.Q, x.K, x.V, other.dY)));
+    CHECK(equal_bits(attention_vjp<Normalization>(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY}),
+                     attention_vjp<Normalization>(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = other.dY})));
     for (const Index chunk : {1, 7, 64})
-      CHECK(equal_bits(chunked_vjp<Normalization>(feature, A, x.Q, x.K, x.V, x.dY, {.chunk = chunk}),
-                       chunked_vjp<Normalization>(feature, A, x.Q, x.K, x.V, other.dY, {.chunk = chunk})));
+      CHECK(equal_bits(chunked_vjp<Normalization>(
+                           feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = {.chunk = chunk}}),
+                       chunked_vjp<Normalization>(
+                           feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = other.dY, .options = {.chunk = chunk}})));
   };
   auto x = problem<double>();
   auto narrow = problem<float>();
@@ -206,7 +197,8 @@ TEST_CASE("gradients with keys of 10^6 and 10^-6", "[gradient]") {
         x.parameters.log_gamma = -gates * random.vector(few).cwiseAbs();
         check_forms<Normalized>(feature, decay(x.parameters.log_gamma), x, {}, {}, least);
       }
-      check_forms<Normalized>(feature, rotary(x.parameters.theta), x, {"", Steps::fixed_rates}, {}, least);
+      check_forms<Normalized>(feature, rotary(x.parameters.theta, Pairing::interleaved), x, {"", Steps::fixed_rates},
+                              {}, least);
     }
   };
   check(SymmetricPower<4>{}, 4);
@@ -229,8 +221,10 @@ TEST_CASE("a row of which nothing is asked may see a key that is too heavy for t
       CHECK(g.K.rightCols(T - row).isZero(0));
     };
     const auto A = decay(x.parameters.log_gamma);
-    check(attention_vjp(SymmetricPower<8>{}, A, x.Q, x.K, x.V, x.dY));
-    for (const Index chunk : {5, 16}) check(chunked_vjp(SymmetricPower<8>{}, A, x.Q, x.K, x.V, x.dY, {.chunk = chunk}));
+    check(attention_vjp(SymmetricPower<8>{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY}));
+    for (const Index chunk : {5, 16})
+      check(
+          chunked_vjp(SymmetricPower<8>{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = {.chunk = chunk}}));
   }
 }
 
@@ -271,7 +265,8 @@ TEST_CASE("gradients of losses of 10^25 and 10^-25 in turn", "[gradient]") {
   check_forms<Normalized>(SymmetricPower<4>{}, A, x);
   check_forms<Unnormalized>(Linear{}, A, x);
   check_forms<Normalized>(Exponential{}, A, x);
-  check_forms<Normalized>(SymmetricPower<2>{}, rotary(x.parameters.theta, x.parameters.beta), x, {"", Steps::rates});
+  check_forms<Normalized>(SymmetricPower<2>{}, rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved), x,
+                          {"", Steps::rates});
   check_forms<Normalized>(SymmetricPower<2>{}, channel_decay(x.parameters.log_a), x, {"", Steps::channels});
   check_forms<Unnormalized>(Linear{}, householder(x.parameters.w.cast<float>(), x.parameters.strengths), x,
                             {"", Steps::mixing});
@@ -295,7 +290,8 @@ TEST_CASE("gradients of linear sums whose queries are 10^-30", "[gradient]") {
   for (Index t = 0; t < T; t += 3) x.Q.col(t) *= 1e-30f;
   const auto A = decay(x.parameters.log_gamma);
   check_forms<Unnormalized>(Linear{}, A, x);
-  check_forms<Unnormalized>(Linear{}, rotary(x.parameters.theta, x.parameters.beta), x, {"", Steps::rates});
+  check_forms<Unnormalized>(Linear{}, rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved), x,
+                            {"", Steps::rates});
   check_forms<SignedNormalized>(Linear{}, A, x);
   x.Q *= 1e-30f;
   check_forms<Unnormalized>(Linear{}, A, x, {}, {}, 4 * Wide(std::numeric_limits<float>::denorm_min()));
@@ -310,7 +306,8 @@ TEST_CASE("gradients with values near the end of the type", "[gradient]") {
   for (const bool few : {false, true}) {
     if (few) x.V.rightCols(20) *= 1e-30f;
     const Definition definition = definition_of<Normalized>(SymmetricPower<4>{}, A, x, {}, {});
-    const auto found = attention_vjp<Normalized>(SymmetricPower<4>{}, A, x.Q, x.K, x.V, definition.dY<float>());
+    const auto found =
+        attention_vjp<Normalized>(SymmetricPower<4>{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<float>()});
     require_by_rule(definition.worst(found_in(found), 0));
   }
 }
@@ -334,8 +331,8 @@ TEST_CASE("gradients of keys of 10^-25 beside others, in squares", "[gradient]")
       if (falling ? t >= 20 : t % 2 == 0) x.K.col(t) *= 1e-25f;
     check_forms<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {}, least);
     check_forms<Unnormalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {}, least);
-    check_forms<Normalized>(SymmetricPower<2>{}, rotary(x.parameters.theta, x.parameters.beta), x, {"", Steps::rates},
-                            {}, least);
+    check_forms<Normalized>(SymmetricPower<2>{}, rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved), x,
+                            {"", Steps::rates}, {}, least);
     check_forms<Normalized>(SymmetricPower<2>{}, channel_decay(x.parameters.log_a), x, {"", Steps::channels}, {},
                             least);
     x.dY *= 1e20f;
@@ -354,8 +351,10 @@ TEST_CASE("gradients of keys of 10^-25 in blocks of attention, beside others and
     Definition definition = definition_of<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, {}, {});
     definition.excuse(least);
     const auto A = decay(x.parameters.log_gamma);
-    require_by_rule(definition.worst(
-        found_in(attention_vjp<Normalized>(SymmetricPower<2>{}, A, x.Q, x.K, x.V, definition.dY<float>())), 0));
+    require_by_rule(
+        definition.worst(found_in(attention_vjp<Normalized>(
+                             SymmetricPower<2>{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<float>()})),
+                         0));
   }
 }
 
@@ -368,18 +367,21 @@ TEST_CASE("what is not a number in dY or V is seen, and nothing crashes", "[grad
         CHECK_FALSE(g.Q.allFinite());
         CHECK_FALSE(g.K.allFinite());
       };
-      seen(attention_vjp(feature, transition, broken.Q, broken.K, broken.V, broken.dY));
+      seen(attention_vjp(feature, transition, {.Q = broken.Q, .K = broken.K, .V = broken.V, .dY = broken.dY}));
       for (const Index chunk : {1, 16})
-        seen(chunked_vjp(feature, transition, broken.Q, broken.K, broken.V, broken.dY, {.chunk = chunk}));
+        seen(chunked_vjp(feature, transition,
+                         {.Q = broken.Q, .K = broken.K, .V = broken.V, .dY = broken.dY, .options = {.chunk = chunk}}));
       CHECK_THROWS_AS(
-          attention_vjp(feature, transition, broken.Q, broken.K, broken.V, broken.dY, {.check_finite = true}),
+          attention_vjp(
+              feature, transition,
+              {.Q = broken.Q, .K = broken.K, .V = broken.V, .dY = broken.dY, .options = {.check_finite = true}}),
           NotFinite);
     }
   };
   const auto x = problem<double>();
   const auto narrow = problem<float>();
   check(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x);
-  check(Linear{}, rotary(x.parameters.theta, x.parameters.beta), x);
+  check(Linear{}, rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved), x);
   check(SymmetricPower<4>{}, channel_decay(x.parameters.log_a), narrow);
   check(Linear{}, householder(x.parameters.w.cast<float>(), x.parameters.strengths), narrow);
 }
@@ -391,14 +393,16 @@ TEST_CASE("what flows through a chunk of tiny keys between others", "[gradient]"
   x.dY.leftCols(32).setZero();
   const auto power = SymmetricPower<2>{};
   const Wide least = 4 * Wide(std::numeric_limits<double>::denorm_min());  // what the values of tiny keys get
-  check_forms<Normalized>(power, rotary(x.parameters.theta, x.parameters.beta), x, {"", Steps::rates}, {}, least);
+  check_forms<Normalized>(power, rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved), x,
+                          {"", Steps::rates}, {}, least);
   check_forms<Normalized>(power, channel_decay(x.parameters.log_a), x, {"", Steps::channels}, {}, least);
   auto y = problem<double>();
   y.K.middleCols(16, 16).colwise().normalize();
   y.K.middleCols(16, 16) *= 45;  // e^{-45²/2} in φ
   y.dY.middleCols(16, 16).setZero();
-  const auto A = rotary(y.parameters.theta, y.parameters.beta);
-  const auto found = chunked_vjp(PositiveRandomFeatures(d, 16), A, y.Q, y.K, y.V, y.dY, {.chunk = 16});
+  const auto A = rotary(y.parameters.theta, y.parameters.beta, Pairing::interleaved);
+  const auto found = chunked_vjp(PositiveRandomFeatures(d, 16), A,
+                                 {.Q = y.Q, .K = y.K, .V = y.V, .dY = y.dY, .options = {.chunk = 16}});
   CHECK(found.transition.theta.allFinite());
   CHECK(found.transition.beta.allFinite());
 }
@@ -414,8 +418,9 @@ TEST_CASE("gradients of gates where lengths leave the type and scores do not", "
     CAPTURE(common);
     x.K.row(0).setConstant(common);
     const auto check = [&](const auto& A, const auto& of_steps) {
-      const auto by_attention = attention_vjp<Unnormalized>(power, A, x.Q, x.K, x.V, x.dY);
-      const auto by_chunks = chunked_vjp<Unnormalized>(power, A, x.Q, x.K, x.V, x.dY, {.chunk = 8});
+      const auto by_attention = attention_vjp<Unnormalized>(power, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY});
+      const auto by_chunks =
+          chunked_vjp<Unnormalized>(power, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = {.chunk = 8}});
       for (const auto* found : {&by_attention, &by_chunks}) {
         CHECK(of_steps(*found).allFinite());
         if (common == 0) CHECK(of_steps(*found).isZero(0));
@@ -432,8 +437,8 @@ TEST_CASE("gradients of means of scores near the end of the type", "[gradient]")
   x.Q.bottomRows(d - 1).setZero();
   x.K.row(0) *= 1e-152;
   x.V *= 1e6;
-  const auto found =
-      chunked_vjp<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x.Q, x.K, x.V, x.dY, {.chunk = T});
+  const auto found = chunked_vjp<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma),
+                                             {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = {.chunk = T}});
   CHECK(found.V.allFinite());
   CHECK(found.K.allFinite());
   CHECK(found.V.norm() > 0);
@@ -445,9 +450,9 @@ TEST_CASE("exponential scores of queries of 2^70 and keys of 2^-70 have the grad
   const auto draw = [&] { return Eigen::MatrixXf(random.matrix(d, several_blocks).cast<float>()); };
   const Eigen::MatrixXf Q = draw(), K = draw(), V = draw(), dY = draw();
   const auto A = constant_decay(.95);
-  const auto near = attention_vjp(Exponential{}, A, Q, K, V, dY);
+  const auto near = attention_vjp(Exponential{}, A, {.Q = Q, .K = K, .V = V, .dY = dY});
   for (const float s : {0x1p70f, 0x1p-70f}) {
-    const auto far = attention_vjp(Exponential{}, A, Q * s, K / s, V, dY);
+    const auto far = attention_vjp(Exponential{}, A, {.Q = Q * s, .K = K / s, .V = V, .dY = dY});
     CHECK(far.Q * s == near.Q);
     CHECK(far.K / s == near.K);
     CHECK(far.V == near.V);

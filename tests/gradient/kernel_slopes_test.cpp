@@ -57,7 +57,8 @@ void check_transitions(Index T, double gates, const Options& options) {
     GradientCall call = call_of<Normalization>(Sloped{}, A, x, options);
     call.feature = dense_squares(d);
     const Definition definition(std::move(call), kind, x.parameters, unit_roundoff<Scalar>);
-    const auto found = attention_vjp<Normalization>(Sloped{}, A, x.Q, x.K, x.V, definition.dY<Scalar>(), options);
+    const auto found = attention_vjp<Normalization>(
+        Sloped{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<Scalar>(), .options = options});
     require_by_rule(definition.worst(found_in(found), 0));
   });
 }
@@ -77,15 +78,15 @@ TEST_CASE("gradients of a score by its slope are those of the definition", "[gra
 TEST_CASE("gradients of a score by its slope are those through its features", "[gradient]") {
   Random random(2);
   const Problem<double> x(random, d, e, 160, .02);
-  const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, x.parameters.beta);
-  const auto by_slope = attention_vjp(Sloped{}, A, x.Q, x.K, x.V, x.dY),
-             by_features = attention_vjp(ClosedSquares{}, A, x.Q, x.K, x.V, x.dY);
+  const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved);
+  const auto by_slope = attention_vjp(Sloped{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY}),
+             by_features = attention_vjp(ClosedSquares{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY});
   const auto near = [](const auto& a, const auto& b) { return (a - b).norm() <= 1e-11 * b.norm(); };
   CHECK(near(by_slope.Q, by_features.Q));
   CHECK(near(by_slope.K, by_features.K));
   CHECK(near(by_slope.V, by_features.V));
-  CHECK(near(by_slope.transition.left.log_gamma, by_features.transition.left.log_gamma));
-  CHECK(near(by_slope.transition.right.beta, by_features.transition.right.beta));
+  CHECK(near(by_slope.template of<Decay>().log_gamma, by_features.template of<Decay>().log_gamma));
+  CHECK(near(by_slope.template of<Rotary>().beta, by_features.template of<Rotary>().beta));
   CHECK(std::abs(by_slope.scale - by_features.scale) <= 1e-11 * std::abs(by_features.scale));
 }
 
@@ -102,12 +103,15 @@ TEST_CASE("gradients of a score by its slope under a full mask are those of the 
     GradientCall call = call_of<Normalized>(Sloped{}, A, x, options);
     call.feature = dense_squares(d);
     const Definition definition(std::move(call), kind, x.parameters, unit_roundoff<double>);
-    const auto found = attention_vjp<Normalized>(Sloped{}, A, x.Q, x.K, x.V, definition.dY<double>(), options);
+    const auto found = attention_vjp<Normalized>(
+        Sloped{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<double>(), .options = options});
     require_by_rule(definition.worst(found_in(found), 0));
   };
   for (const auto& [T_q, T_k, offset] : {std::tuple{30, 30, 0}, {40, 17, 0}, {20, 30, 5}, {12, 10, 30}, {30, 170, 0}}) {
     check(Kind{"stationary"}, [](const Parameters&) { return stationary(); }, T_q, T_k, offset);
-    check(Kind{"rates", Steps::rates}, [](const Parameters& p) { return rotary(p.theta, p.beta); }, T_q, T_k, offset);
+    check(
+        Kind{"rates", Steps::rates}, [](const Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); },
+        T_q, T_k, offset);
   }
 }
 
@@ -116,8 +120,8 @@ TEST_CASE("a score that is 0 can have a slope", "[gradient]") {
   Problem<double> x(random, d, e, 40, .1);
   x.Q.col(9).setZero(), x.K.col(10).setZero();
   const auto A = decay(x.parameters.log_gamma);
-  const auto found = attention_vjp<Unnormalized>(SlopedLinear{}, A, x.Q, x.K, x.V, x.dY),
-             expected = attention_vjp<Unnormalized>(Linear{}, A, x.Q, x.K, x.V, x.dY);
+  const auto found = attention_vjp<Unnormalized>(SlopedLinear{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY}),
+             expected = attention_vjp<Unnormalized>(Linear{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY});
   CHECK(expected.Q.col(9).norm() > 0);
   CHECK(expected.K.col(10).norm() > 0);
   CHECK((found.Q - expected.Q).norm() <= 1e-12 * expected.Q.norm());

@@ -31,8 +31,17 @@ struct OneSequence {
     const auto heads = [](std::vector<double>& x, Index n, Index rows) {
       return Heads<double>::bthd(x.data(), 1, T, n, rows);
     };
-    return attend_vjp(Feature{}, transition, heads(q, H, d), heads(k, 1, d), heads(v, 1, e), heads(dy, H, e), states,
-                      adjoints, heads(dq, H, d), heads(dk, 1, d), heads(dv, 1, e), workspaces);
+    return attend_vjp(Feature{}, transition,
+                      {.Q = heads(q, H, d),
+                       .K = heads(k, 1, d),
+                       .V = heads(v, 1, e),
+                       .dY = heads(dy, H, e),
+                       .states = states,
+                       .d_states = adjoints,
+                       .dQ = heads(dq, H, d),
+                       .dK = heads(dk, 1, d),
+                       .dV = heads(dv, 1, e),
+                       .workspaces = workspaces});
   }
 };
 
@@ -45,7 +54,7 @@ TEST_CASE("the gradient of a state under another rotation is refused, and nothin
     OneSequence x(H);
     const std::vector<State<double, Feature>> states(1, State<double, Feature>(d, e));
     std::vector<Adjoint> adjoints(1, Adjoint(d, e));
-    static_cast<void>(x.run(rotary(theta), states, adjoints));
+    static_cast<void>(x.run(rotary(theta, Pairing::interleaved), states, adjoints));
     REQUIRE(adjoints[0].frame().size() == d / 2);
     const std::vector<double> dq = x.dq;
     const VectorXd frame = adjoints[0].frame();
@@ -54,7 +63,7 @@ TEST_CASE("the gradient of a state under another rotation is refused, and nothin
                         contains("under a rotation of 2 angles, the transition has 0"));
     CHECK(x.dq == dq);
     CHECK(adjoints[0].frame() == frame);
-    static_cast<void>(x.run(rotary(theta), states, adjoints));  // its own is taken
+    static_cast<void>(x.run(rotary(theta, Pairing::interleaved), states, adjoints));  // its own is taken
   }
 }
 
@@ -69,12 +78,14 @@ TEST_CASE("angles of a state's gradient are one a plane and finite, where someth
   const Problem<double> x(random, d, e, T, .1);
   const State<double, Feature> state(d, e);
   Adjoint turned(Feature{}, d, dS, dZ, VectorXd::Ones(2));
-  const auto back = [&](const auto& A) { return chunked_vjp(Feature{}, A, x.Q, x.K, x.V, x.dY, state, turned); };
+  const auto back = [&](const auto& A) {
+    return chunked_vjp(Feature{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .state = state, .d_state = turned});
+  };
   REQUIRE_THROWS_AS(back(stationary()), FrameMismatch);
   REQUIRE_THROWS_AS(back(structured_rotary(CommutingGenerators<double>::from_frequencies(x.parameters.frequencies),
                                            x.parameters.positions)),
                     FrameMismatch);
-  static_cast<void>(back(rotary(x.parameters.theta)));
+  static_cast<void>(back(rotary(x.parameters.theta, Pairing::interleaved)));
 }
 
 TEST_CASE("the gradient of a state of a map with another dimension is refused", "[gradient]") {
@@ -83,8 +94,9 @@ TEST_CASE("the gradient of a state of a map with another dimension is refused", 
   const PositiveRandomFeatures few(d, 8), many(d, 16);
   const State<double, PositiveRandomFeatures> state(many, d, e);
   StateGradient<double, PositiveRandomFeatures> adjoint(few, d, e);
-  REQUIRE_THROWS_WITH(chunked_vjp(many, stationary(), x.Q, x.K, x.V, x.dY, state, adjoint),
-                      contains("dimension of the state's gradient is 8, must be 16"));
+  REQUIRE_THROWS_WITH(
+      chunked_vjp(many, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .state = state, .d_state = adjoint}),
+      contains("dimension of the state's gradient is 8, must be 16"));
 }
 
 TEST_CASE("a row without weight changes no bit of any gradient, whatever its dy is", "[gradient]") {
@@ -106,7 +118,7 @@ TEST_CASE("a row without weight changes no bit of any gradient, whatever its dy 
         CHECK(parameters(a.transition) == parameters(b.transition));
       };
       const auto direct = [&](const MatrixXd& rows) {
-        return attention_vjp<SignedNormalized>(feature, A, x.Q, x.K, x.V, rows);
+        return attention_vjp<SignedNormalized>(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = rows});
       };
       same(direct(dY), direct(x.dY));
       for (const Index chunk : {8, 64}) {
@@ -114,7 +126,9 @@ TEST_CASE("a row without weight changes no bit of any gradient, whatever its dy 
         static_cast<void>(recurrent(feature, constant_decay(.9), x.K, x.K, x.V, state));
         StateGradient<double, F> adjoint(feature, d, e), other = adjoint;
         const auto through = [&](const MatrixXd& rows, StateGradient<double, F>& at) {
-          return chunked_vjp<SignedNormalized>(feature, A, x.Q, x.K, x.V, rows, state, at, {.chunk = chunk});
+          return chunked_vjp<SignedNormalized>(
+              feature, A,
+              {.Q = x.Q, .K = x.K, .V = x.V, .dY = rows, .state = state, .d_state = at, .options = {.chunk = chunk}});
         };
         same(through(dY, adjoint), through(x.dY, other));
         CHECK(adjoint.values() == other.values());
@@ -124,9 +138,9 @@ TEST_CASE("a row without weight changes no bit of any gradient, whatever its dy 
     }
   };
   const auto& p = x.parameters;
-  check(Feature{}, decay(p.log_gamma) * rotary(p.theta, p.beta), [](const auto& g) {
-    VectorXd all(g.left.log_gamma.size() + g.right.theta.size() + g.right.beta.size());
-    all << g.left.log_gamma, g.right.theta, g.right.beta;
+  check(Feature{}, decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::interleaved), [](const auto& g) {
+    VectorXd all(g.left().log_gamma.size() + g.right().theta.size() + g.right().beta.size());
+    all << g.left().log_gamma, g.right().theta, g.right().beta;
     return all;
   });
   check(Linear{}, channel_decay(p.log_a), [](const auto& g) { return g.log_a; });
@@ -142,31 +156,49 @@ TEST_CASE("gradients that lie in the memory of arguments or of each other are re
   g.Q = x.Q, g.K = x.K, g.V = x.V;
   const auto refuse = [&](const auto& Q, const auto& K, const auto& V, const auto& dY, const std::string& text) {
     CAPTURE(text);
-    CHECK_THROWS_AS(attention_vjp(Feature{}, stationary(), Q, K, V, dY, g, workspace), InvalidArgument);
-    CHECK_THROWS_WITH(attention_vjp(Feature{}, stationary(), Q, K, V, dY, g, workspace), contains(text));
-    CHECK_THROWS_WITH(chunked_vjp(Feature{}, stationary(), Q, K, V, dY, state, adjoint, g, workspace), contains(text));
+    CHECK_THROWS_AS(g = attention_vjp(Feature{}, stationary(),
+                                      {.Q = Q, .K = K, .V = V, .dY = dY, .reuse = g, .workspace = workspace}),
+                    InvalidArgument);
+    CHECK_THROWS_WITH(g = attention_vjp(Feature{}, stationary(),
+                                        {.Q = Q, .K = K, .V = V, .dY = dY, .reuse = g, .workspace = workspace}),
+                      contains(text));
+    CHECK_THROWS_WITH(
+        g = chunked_vjp(
+            Feature{}, stationary(),
+            {.Q = Q, .K = K, .V = V, .dY = dY, .state = state, .d_state = adjoint, .reuse = g, .workspace = workspace}),
+        contains(text));
     CHECK(g.Q == x.Q);
     CHECK(g.V == x.V);
   };
-  refuse(g.Q, x.K, x.V, x.dY, "dQ lies in the memory of Q,");
-  refuse(x.Q, g.Q, x.V, x.dY, "dQ lies in the memory of K,");
-  refuse(x.Q, x.K, g.V, x.dY, "dV lies in the memory of V,");
-  refuse(x.Q, x.K, x.V, g.V, "dV lies in the memory of dY,");
-  attention_vjp(Feature{}, stationary(), x.Q, x.K, x.V, x.dY, g, workspace);
-  attention_vjp(Feature{}, stationary(), x.Q, x.K, x.V, x.dY, g, workspace);  // again in the same place
+  refuse(g.Q, x.K, x.V, x.dY, "dQ and Q share memory");
+  refuse(x.Q, g.Q, x.V, x.dY, "dQ and K share memory");
+  refuse(x.Q, x.K, g.V, x.dY, "dV and V share memory");
+  refuse(x.Q, x.K, x.V, g.V, "dV and dY share memory");
+  g = attention_vjp(Feature{}, stationary(),
+                    {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .reuse = g, .workspace = workspace});
+  g = attention_vjp(
+      Feature{}, stationary(),
+      {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .reuse = g, .workspace = workspace});  // again in the same place
 
   OneSequence y(1);
   const auto heads = [](double* data, Index n) { return Heads<double>::bthd(data, 1, T, 1, n); };
   const auto run = [&](double* dq, double* dk, double* dv) {
     VjpWorkspaces<double> workspaces;
-    return attend_vjp(Feature{}, stationary(), heads(y.q.data(), d), heads(y.k.data(), d), heads(y.v.data(), e),
-                      heads(y.dy.data(), e), heads(dq, d), heads(dk, d), heads(dv, e), workspaces);
+    return attend_vjp(Feature{}, stationary(),
+                      {.Q = heads(y.q.data(), d),
+                       .K = heads(y.k.data(), d),
+                       .V = heads(y.v.data(), e),
+                       .dY = heads(y.dy.data(), e),
+                       .dQ = heads(dq, d),
+                       .dK = heads(dk, d),
+                       .dV = heads(dv, e),
+                       .workspaces = workspaces});
   };
   CHECK_THROWS_AS(run(y.q.data(), y.dk.data(), y.dv.data()), InvalidArgument);
-  CHECK_THROWS_WITH(run(y.q.data(), y.dk.data(), y.dv.data()), contains("dQ lies in the memory of Q,"));
-  CHECK_THROWS_WITH(run(y.dq.data(), y.k.data(), y.dv.data()), contains("dK lies in the memory of K,"));
-  CHECK_THROWS_WITH(run(y.dq.data(), y.dk.data(), y.dy.data()), contains("dV lies in the memory of dY,"));
-  CHECK_THROWS_WITH(run(y.dq.data(), y.dq.data(), y.dv.data()), contains("dK lies in the memory of dQ,"));
+  CHECK_THROWS_WITH(run(y.q.data(), y.dk.data(), y.dv.data()), contains("dQ and Q share memory"));
+  CHECK_THROWS_WITH(run(y.dq.data(), y.k.data(), y.dv.data()), contains("dK and K share memory"));
+  CHECK_THROWS_WITH(run(y.dq.data(), y.dk.data(), y.dy.data()), contains("dV and dY share memory"));
+  CHECK_THROWS_WITH(run(y.dq.data(), y.dq.data(), y.dv.data()), contains("dK and dQ share memory"));
   static_cast<void>(run(y.dq.data(), y.dk.data(), y.dv.data()));
 }
 
@@ -175,8 +207,12 @@ TEST_CASE("gradients have no diagnostics, and look for what is not finite in dY 
   const Problem<double> x(random, d, e, T, .1);
   Diagnostics said;
   const auto both = [&](const MatrixXd& dY, const Options& options, const std::string& text) {
-    CHECK_THROWS_WITH(attention_vjp(Feature{}, stationary(), x.Q, x.K, x.V, dY, options), contains(text));
-    CHECK_THROWS_WITH(chunked_vjp(Feature{}, stationary(), x.Q, x.K, x.V, dY, options), contains(text));
+    CHECK_THROWS_WITH(
+        attention_vjp(Feature{}, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = options}),
+        contains(text));
+    CHECK_THROWS_WITH(
+        chunked_vjp(Feature{}, stationary(), {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = options}),
+        contains(text));
   };
   both(x.dY, {.diagnostics = &said}, "diagnostics are of rows");
   MatrixXd dY = x.dY;

@@ -25,15 +25,17 @@ void with_each_query(const F& feature, bool is_asked, const Check& check) {
       const auto A = decay(x.parameters.log_gamma);
       const Vector<Scalar> dy = x.dY.col(row);
       x.dY.col(row).setZero();
-      const auto by_attention = attention_vjp(feature, A, x.Q, x.K, x.V, x.dY);
+      const auto by_attention = attention_vjp(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY});
       auto by_chunks = by_attention;
-      if constexpr (has_state_forms<F, Decay>) by_chunks = chunked_vjp(feature, A, x.Q, x.K, x.V, x.dY, {.chunk = 16});
+      if constexpr (has_state_forms<F, Decay>)
+        by_chunks = chunked_vjp(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = {.chunk = 16}});
       x.Q.col(row).setZero();
       x.Q(0, row) = static_cast<Scalar>(number);
       if (is_asked) x.dY.col(row) = dy;
-      check(by_attention, attention_vjp(feature, A, x.Q, x.K, x.V, x.dY), block);
+      check(by_attention, attention_vjp(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY}), block);
       if constexpr (has_state_forms<F, Decay>)
-        check(by_chunks, chunked_vjp(feature, A, x.Q, x.K, x.V, x.dY, {.chunk = 16}), block);
+        check(by_chunks, chunked_vjp(feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = {.chunk = 16}}),
+              block);
     }
 }
 

@@ -88,8 +88,8 @@ void each_turning(const Visit& visit) {
   visit(Kind{"stationary"}, [](const P&) { return stationary(); });
   visit(Kind{"constant decay"}, [](const P&) { return constant_decay(.9); });
   visit(Kind{"decay"}, [](const P& p) { return decay(p.log_gamma); });
-  visit(Kind{"fixed rates", Steps::fixed_rates}, [](const P& p) { return rotary(p.theta); });
-  visit(Kind{"rates", Steps::rates}, [](const P& p) { return rotary(p.theta, p.beta); });
+  visit(Kind{"fixed rates", Steps::fixed_rates}, [](const P& p) { return rotary(p.theta, Pairing::interleaved); });
+  visit(Kind{"rates", Steps::rates}, [](const P& p) { return rotary(p.theta, p.beta, Pairing::interleaved); });
   visit(Kind{"decay * rates, halves", Steps::rates, split},
         [=](const P& p) { return decay(p.log_gamma) * rotary(p.theta, p.beta, split); });
   visit(Kind{"positions * constant decay", Steps::positions}, [](const P& p) {

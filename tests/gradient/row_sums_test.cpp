@@ -18,12 +18,21 @@ void check_bits(const F& feature, const A& transition, const Problem<Scalar>& x,
   VjpWorkspace<Scalar> vjp_work;
   Matrix<Scalar> Y(e, x.Q.cols()), same(e, x.Q.cols());
   attention<Normalization>(feature, transition, x.Q, x.K, x.V, Batch<Scalar>(Y), work, options);
-  attention<Normalization>(feature, transition, x.Q, x.K, x.V, Batch<Scalar>(same), rows, work, options);
+  attention<Normalization>(feature, transition, x.Q, x.K, x.V, {same, rows}, work, options);
   CHECK(same == Y);
   CHECK(rows.size() == x.Q.cols());
   Gradients<Scalar, A> found;
-  attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, x.dY, rows, found, vjp_work, options);
-  CHECK(equal_bits(found, attention_vjp<Normalization>(feature, transition, x.Q, x.K, x.V, x.dY, options)));
+  found = attention_vjp<Normalization>(feature, transition,
+                                       {.Q = x.Q,
+                                        .K = x.K,
+                                        .V = x.V,
+                                        .dY = x.dY,
+                                        .tape = rows,
+                                        .reuse = found,
+                                        .workspace = vjp_work,
+                                        .options = options});
+  CHECK(equal_bits(found, attention_vjp<Normalization>(
+                              feature, transition, {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .options = options})));
 }
 
 }  // namespace
@@ -31,7 +40,7 @@ void check_bits(const F& feature, const A& transition, const Problem<Scalar>& x,
 TEST_CASE("rows and gradients with the sums of rows have the bits of those without", "[gradient]") {
   const auto check = [](const auto& x) {
     using Scalar = typename std::remove_cvref_t<decltype(x.Q)>::Scalar;
-    const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, x.parameters.beta);
+    const auto A = decay(x.parameters.log_gamma) * rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved);
     RowSums<Scalar, SymmetricPower<2>> of_powers;
     RowSums<Scalar, Linear> linear;
     RowSums<Scalar, Exponential> exponential;
@@ -41,7 +50,7 @@ TEST_CASE("rows and gradients with the sums of rows have the bits of those witho
     check_bits<Normalized>(Exponential{}, A, x, exponential);
     check_bits<Unnormalized>(Exponential{}, A, x, exponential);
     check_bits<Normalized>(SymmetricPower<2>{}, decay(x.parameters.log_gamma), x, of_powers, {.scale = .3});
-    const auto turn = rotary(x.parameters.theta, x.parameters.beta);
+    const auto turn = rotary(x.parameters.theta, x.parameters.beta, Pairing::interleaved);
     check_bits<Normalized>(SymmetricPower<2>{}, turn, x, of_powers, {.mask = full()});
     auto fewer = x;  // the same rows again, of queries of which some stand before the first key
     fewer.Q = x.Q.leftCols(200).eval(), fewer.dY = x.dY.leftCols(200).eval();
@@ -65,8 +74,9 @@ TEST_CASE("gradients under channel decay are right with the sums of rows", "[gra
   RowSums<float, SymmetricPower<2>> rows;
   Workspace<float> work;
   Matrix<float> Y(e, x.Q.cols());
-  attention(feature, A, x.Q, x.K, x.V, Batch<float>(Y), rows, work, options);
-  const auto g = attention_vjp(feature, A, x.Q, x.K, x.V, definition.dY<float>(), rows, options);
+  attention(feature, A, x.Q, x.K, x.V, {Y, rows}, work, options);
+  const auto g = attention_vjp(
+      feature, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<float>(), .tape = rows, .options = options});
   const Residual worst = definition.worst(found_in(g), 0);
   INFO(worst);
   CHECK(worst.holds());
@@ -81,10 +91,17 @@ TEST_CASE("sums of rows are refused that are empty, or of another call", "[gradi
   Matrix<double> Y(e, 20);
   Gradients<double, Stationary> gradients;
   RowSums<double, SymmetricPower<2>> rows;
-  const auto forward = [&] { attention(feature, stationary(), x.Q, x.K, x.V, Batch<double>(Y), rows, work); };
+  const auto forward = [&] { attention(feature, stationary(), x.Q, x.K, x.V, {Y, rows}, work); };
   const auto back = [&](Index tokens, Index values, const Options& options) {
-    attention_vjp(feature, stationary(), x.Q.leftCols(tokens), x.K.leftCols(tokens), x.V.topLeftCorner(values, tokens),
-                  x.dY.topLeftCorner(values, tokens), rows, gradients, vjp_work, options);
+    gradients = attention_vjp(feature, stationary(),
+                              {.Q = x.Q.leftCols(tokens),
+                               .K = x.K.leftCols(tokens),
+                               .V = x.V.topLeftCorner(values, tokens),
+                               .dY = x.dY.topLeftCorner(values, tokens),
+                               .tape = rows,
+                               .reuse = gradients,
+                               .workspace = vjp_work,
+                               .options = options});
   };
   CHECK_THROWS_AS(back(20, e, {}), InvalidArgument);
   forward();
@@ -94,8 +111,11 @@ TEST_CASE("sums of rows are refused that are empty, or of another call", "[gradi
   CHECK_THROWS_AS(back(20, e - 1, {}), ShapeMismatch);
   CHECK_THROWS_AS(back(20, e, {.scale = 2}), InvalidArgument);
   CHECK_THROWS_AS(back(20, e, {.mask = full()}), InvalidArgument);
-  CHECK_THROWS_AS(attention_vjp<Unnormalized>(feature, stationary(), x.Q, x.K, x.V, x.dY, rows, gradients, vjp_work),
-                  InvalidArgument);
+  CHECK_THROWS_AS(
+      gradients = attention_vjp<Unnormalized>(
+          feature, stationary(),
+          {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .tape = rows, .reuse = gradients, .workspace = vjp_work}),
+      InvalidArgument);
   CHECK(gradients.Q == dQ);  // nothing is touched
   const auto moved = std::move(rows);
   CHECK_THROWS_AS(back(20, e, {}), InvalidArgument);
@@ -103,7 +123,6 @@ TEST_CASE("sums of rows are refused that are empty, or of another call", "[gradi
   forward();
   back(20, e, {});
   CHECK(gradients.Q == dQ);
-  CHECK_THROWS_AS(attention(feature, stationary(), x.Q, x.K, x.V, Batch<double>(Y.leftCols(19)), rows, work),
-                  ShapeMismatch);
+  CHECK_THROWS_AS(attention(feature, stationary(), x.Q, x.K, x.V, {Y.leftCols(19), rows}, work), ShapeMismatch);
   CHECK(rows.size() == 20);
 }

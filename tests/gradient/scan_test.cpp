@@ -44,14 +44,29 @@ auto backward(LongHead<double>& x, const F& feature, const TransitionOf& transit
     const auto made = [](auto& m) { return Heads<double>::bhtd(m.data(), 1, 1, T, m.rows()); };
     const auto tail = [&](const auto& m) { return Eigen::MatrixXd(m.rightCols(T)); };
     const Eigen::MatrixXd Q = tail(x.Q), K = tail(x.K), V = tail(x.V);
-    auto gradients = attend_vjp(feature, A, given(Q), given(K), given(V), given(dY), states, adjoints, made(found.dQ),
-                                made(found.dK), made(found.dV), workspaces,
-                                {.form = Form::chunked, .threads = threads, .head = options});
+    auto gradients = attend_vjp(feature, A,
+                                {.Q = given(Q),
+                                 .K = given(K),
+                                 .V = given(V),
+                                 .dY = given(dY),
+                                 .states = states,
+                                 .d_states = adjoints,
+                                 .dQ = made(found.dQ),
+                                 .dK = made(found.dK),
+                                 .dV = made(found.dV),
+                                 .workspaces = workspaces,
+                                 .options = {.form = Form::chunked, .threads = threads, .head = options}});
     found.rest.transition = gradients.transitions[0];
     found.rest.scale = gradients.scale;
   } else {
-    found.rest = chunked_vjp(feature, A, x.Q.rightCols(T), x.K.rightCols(T), x.V.rightCols(T), dY, states[0],
-                             adjoints[0], options);
+    found.rest = chunked_vjp(feature, A,
+                             {.Q = x.Q.rightCols(T),
+                              .K = x.K.rightCols(T),
+                              .V = x.V.rightCols(T),
+                              .dY = dY,
+                              .state = states[0],
+                              .d_state = adjoints[0],
+                              .options = options});
     found.dQ = found.rest.Q, found.dK = found.rest.K, found.dV = found.rest.V;
   }
   found.dS = adjoints[0].values(), found.frame = adjoints[0].frame();
@@ -124,9 +139,16 @@ TEST_CASE("gradients of a head that goes back by segments are those of the defin
     VjpWorkspaces<Scalar> workspaces;
     const auto given = [](const auto& m) { return Heads<const Scalar>::bhtd(m.data(), 1, 1, tokens, m.rows()); };
     const auto made = [](auto& m) { return Heads<Scalar>::bhtd(m.data(), 1, 1, tokens, m.rows()); };
-    auto gradients = attend_vjp<Normalization>(feature, A, given(x.Q), given(x.K), given(x.V), given(dY), made(found.Q),
-                                               made(found.K), made(found.V), workspaces,
-                                               {.form = Form::chunked, .threads = 2, .head = options});
+    auto gradients = attend_vjp<Normalization>(feature, A,
+                                               {.Q = given(x.Q),
+                                                .K = given(x.K),
+                                                .V = given(x.V),
+                                                .dY = given(dY),
+                                                .dQ = made(found.Q),
+                                                .dK = made(found.K),
+                                                .dV = made(found.V),
+                                                .workspaces = workspaces,
+                                                .options = {.form = Form::chunked, .threads = 2, .head = options}});
     found.transition = gradients.transitions[0];
     found.scale = gradients.scale;
     const Residual worst = definition.worst(found_in(found), kind.steps == Steps::mixing ? 1 : 16);
@@ -139,7 +161,7 @@ TEST_CASE("gradients of a head that goes back by segments are those of the defin
   Random random(5);
   const Problem<double> x(random, d, e, tokens, .05);
   const Parameters& p = x.parameters;
-  check(x, {"decay * rates", Steps::rates}, decay(p.log_gamma) * rotary(p.theta, p.beta));
+  check(x, {"decay * rates", Steps::rates}, decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::interleaved));
   const auto family = CommutingGenerators<double>::from_frequencies(p.frequencies);
   check(x, {"positions * constant decay", Steps::positions},
         structured_rotary(family.in_basis(p.basis), p.positions) * constant_decay(.95));

@@ -74,8 +74,14 @@ void check_resumed(const F& feature, const Kind& kind, const Make& make) {
         const auto A = make(run.x.parameters);
 
         StateGradient<Scalar, F> adjoint = run.d_final;
-        const auto found =
-            chunked_vjp<Normalization>(feature, A, run.x.Q, run.x.K, run.x.V, dY, run.state, adjoint, run.options);
+        const auto found = chunked_vjp<Normalization>(feature, A,
+                                                      {.Q = run.x.Q,
+                                                       .K = run.x.K,
+                                                       .V = run.x.V,
+                                                       .dY = dY,
+                                                       .state = run.state,
+                                                       .d_state = adjoint,
+                                                       .options = run.options});
         const Found one = found_in(found, adjoint);
         require_by_rule(definition.worst(one, per_update));
 
@@ -85,10 +91,22 @@ void check_resumed(const F& feature, const Kind& kind, const Make& make) {
         const auto A_left = make(left.parameters);
         static_cast<void>(chunked<Normalization>(feature, A_left, left.Q, left.K, left.V, between, run.options));
         StateGradient<Scalar, F> passed = run.d_final;
-        const auto second = chunked_vjp<Normalization>(feature, make(right.parameters), right.Q, right.K, right.V,
-                                                       dY.rightCols(rest), between, passed, run.options);
-        const auto first = chunked_vjp<Normalization>(feature, A_left, left.Q, left.K, left.V, dY.leftCols(middle),
-                                                      run.state, passed, run.options);
+        const auto second = chunked_vjp<Normalization>(feature, make(right.parameters),
+                                                       {.Q = right.Q,
+                                                        .K = right.K,
+                                                        .V = right.V,
+                                                        .dY = dY.rightCols(rest),
+                                                        .state = between,
+                                                        .d_state = passed,
+                                                        .options = run.options});
+        const auto first = chunked_vjp<Normalization>(feature, A_left,
+                                                      {.Q = left.Q,
+                                                       .K = left.K,
+                                                       .V = left.V,
+                                                       .dY = dY.leftCols(middle),
+                                                       .state = run.state,
+                                                       .d_state = passed,
+                                                       .options = run.options});
         const Found two = joined(found_in(first, passed), found_in(second));
         require_by_rule(definition.worst(two, per_update));
         require_by_rule(definition.worst(two, one, per_update));
@@ -144,13 +162,20 @@ TEST_CASE("gradients through states of feature maps: initial, final, and of two 
 }
 
 TEST_CASE("a loss on later rows turns the frame before them, and one on sums all coordinates", "[gradient]") {
-  const auto make = [](const Parameters& p) { return rotary(p.theta, p.beta); };
+  const auto make = [](const Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); };
   using Run = Resumed<double, Linear, decltype(make)>;
   for (const Loss loss : {Loss::rows, Loss::state}) {
     const Run run(Linear{}, {"rates", Steps::rates}, make, loss, false);
     StateGradient<double, Linear> adjoint = run.d_final;
     const auto A = make(run.x.parameters);
-    static_cast<void>(chunked_vjp(Linear{}, A, run.x.Q, run.x.K, run.x.V, run.x.dY, run.state, adjoint, run.options));
+    static_cast<void>(chunked_vjp(Linear{}, A,
+                                  {.Q = run.x.Q,
+                                   .K = run.x.K,
+                                   .V = run.x.V,
+                                   .dY = run.x.dY,
+                                   .state = run.state,
+                                   .d_state = adjoint,
+                                   .options = run.options}));
     Eigen::MatrixXd S(e + 1, d), dS(e + 1, d);
     S << run.state.values(), run.state.normalizer().transpose();
     dS << adjoint.values(), adjoint.normalizer().transpose();
@@ -178,7 +203,14 @@ TEST_CASE("the spacing of checkpoints changes no bit, whether there are more of 
       const auto A = make(run.x.parameters);
       const auto call = [&](Index spacing, auto& adjoint) {
         run.options.checkpoint = spacing;
-        return chunked_vjp(Linear{}, A, run.x.Q, run.x.K, run.x.V, run.x.dY, run.state, adjoint, run.options);
+        return chunked_vjp(Linear{}, A,
+                           {.Q = run.x.Q,
+                            .K = run.x.K,
+                            .V = run.x.V,
+                            .dY = run.x.dY,
+                            .state = run.state,
+                            .d_state = adjoint,
+                            .options = run.options});
       };
       StateGradient<double, Linear> expected_adjoint = run.d_final;
       const auto expected = call(1, expected_adjoint);
@@ -193,7 +225,9 @@ TEST_CASE("the spacing of checkpoints changes no bit, whether there are more of 
 }
 
 TEST_CASE("calls of no token, of fewer than a chunk has, and of one chunk", "[gradient]") {
-  const auto make = [](const Parameters& p) { return decay(p.log_gamma) * rotary(p.theta, p.beta); };
+  const auto make = [](const Parameters& p) {
+    return decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::interleaved);
+  };
   const SymmetricPower<2> feature;
   using Run = Resumed<double, SymmetricPower<2>, decltype(make)>;
   for (const Index T : {0, 1, 5, 8}) {
@@ -201,8 +235,15 @@ TEST_CASE("calls of no token, of fewer than a chunk has, and of one chunk", "[gr
     const Run run(feature, {"", Steps::rates}, make, Loss::both, true, T);
     StateGradient<double, SymmetricPower<2>> adjoint = run.d_final;
     const auto A = make(run.x.parameters);
-    const auto found = chunked_vjp(feature, A, run.x.Q, run.x.K, run.x.V, run.x.dY, run.state, adjoint, run.options);
-    CHECK(found.transition.left.log_gamma.size() == T);
+    const auto found = chunked_vjp(feature, A,
+                                   {.Q = run.x.Q,
+                                    .K = run.x.K,
+                                    .V = run.x.V,
+                                    .dY = run.x.dY,
+                                    .state = run.state,
+                                    .d_state = adjoint,
+                                    .options = run.options});
+    CHECK(found.template of<Decay>().log_gamma.size() == T);
     if (T > 0) {
       require_by_rule(run.definition<Normalized>(feature, make).worst(found_in(found, adjoint), run.options.chunk));
       continue;
@@ -222,8 +263,14 @@ TEST_CASE("a gradient of a parameter that is twice what it is is found where row
     const Resumed<double, F, std::remove_cvref_t<decltype(make)>> run(feature, kind, make, Loss::rows, true);
     const Definition definition = run.template definition<Unnormalized>(feature, make);
     StateGradient<double, F> adjoint = run.d_final;
-    const Found found = found_in(chunked_vjp<Unnormalized>(feature, make(run.x.parameters), run.x.Q, run.x.K, run.x.V,
-                                                           run.x.dY, run.state, adjoint, run.options),
+    const Found found = found_in(chunked_vjp<Unnormalized>(feature, make(run.x.parameters),
+                                                           {.Q = run.x.Q,
+                                                            .K = run.x.K,
+                                                            .V = run.x.V,
+                                                            .dY = run.x.dY,
+                                                            .state = run.state,
+                                                            .d_state = adjoint,
+                                                            .options = run.options}),
                                  adjoint);
     const Index per_update = kind.steps == Steps::mixing ? 1 : run.options.chunk;
     require_by_rule(definition.worst(found, per_update));

@@ -17,10 +17,12 @@ void check_forms(const A& transition, const Problem<Scalar>& x, const Kind& kind
   CAPTURE(typeid(Normalization).name(), typeid(A).name());
   const Definition definition = definition_of<Normalization>(Linear{}, transition, x, kind, {});
   const Matrix<Scalar> dY = definition.template dY<Scalar>();
-  require_by_rule(definition.worst(found_in(attention_vjp<Normalization>(Linear{}, transition, x.Q, x.K, x.V, dY)), 0));
+  require_by_rule(definition.worst(
+      found_in(attention_vjp<Normalization>(Linear{}, transition, {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY})), 0));
   for (const Index chunk : {1, 16}) {
     CAPTURE(chunk);
-    const auto found = chunked_vjp<Normalization>(Linear{}, transition, x.Q, x.K, x.V, dY, {.chunk = chunk});
+    const auto found = chunked_vjp<Normalization>(
+        Linear{}, transition, {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .options = {.chunk = chunk}});
     require_by_rule(definition.worst(found_in(found), kind.steps == Steps::mixing ? 1 : chunk));
   }
 }
@@ -38,7 +40,7 @@ void check_changed(const Change& change) {
     check_forms<SignedNormalized>(A, x);
     check_forms<Unnormalized>(A, x);
     check_forms<SignedNormalized>(stationary(), x);
-    check_forms<SignedNormalized>(rotary(p.theta, p.beta), x, {"", Steps::rates});
+    check_forms<SignedNormalized>(rotary(p.theta, p.beta, Pairing::interleaved), x, {"", Steps::rates});
     check_forms<SignedNormalized>(channel_decay(p.log_a), x, {"", Steps::channels});
     check_forms<SignedNormalized>(householder(p.w.template cast<Scalar>(), p.strengths), x, {"", Steps::mixing});
   };

@@ -48,9 +48,10 @@ struct Sequence {
   }
   // Both, one times the other.
   [[nodiscard]] auto conformal() const {
-    return MovingTransition{
-        [this](Segment s, double h) { return decay(gates(s, h)) * turning().at(s, h); },
-        [this](Segment s, const auto& g) { return along_gates(s, g.left.log_gamma) + turning().along(s, g.right); }};
+    return MovingTransition{[this](Segment s, double h) { return decay(gates(s, h)) * turning().at(s, h); },
+                            [this](Segment s, const auto& g) {
+                              return along_gates(s, g.left().log_gamma) + turning().along(s, g.right());
+                            }};
   }
   template <class A = ChannelDecay<double>>
   [[nodiscard]] auto channels() const {

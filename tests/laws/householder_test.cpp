@@ -215,13 +215,13 @@ TEST_CASE("a state under a Householder chain is not resumed where the order woul
   State<double, Linear> mixed(d, e), scaled(d, e), turned(d, e);
   static_cast<void>(run(chain.transition(), mixed));
   static_cast<void>(run(channel_decay(log_a), scaled));
-  static_cast<void>(run(rotary(theta), turned));
+  static_cast<void>(run(rotary(theta, Pairing::interleaved), turned));
   CHECK_THROWS_AS(run(channel_decay(log_a), mixed), FrameMismatch);
   CHECK_THROWS_AS(run(chain.transition(), scaled), FrameMismatch);
   CHECK_THROWS_AS(run(chain.transition(), turned), FrameMismatch);
   CHECK_THROWS_AS(merge(mixed, scaled), FrameMismatch);
   CHECK_THROWS_AS(merge(scaled, mixed), FrameMismatch);
-  CHECK_NOTHROW(run(rotary(theta), mixed));  // keys turn from where they are
+  CHECK_NOTHROW(run(rotary(theta, Pairing::interleaved), mixed));  // keys turn from where they are
 }
 
 TEST_CASE("a chain that leaves the range of the type shows as rows that are no numbers", "[laws]") {

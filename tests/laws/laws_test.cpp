@@ -24,7 +24,8 @@ struct Sequence {
 
   [[nodiscard]] auto conformal() const {
     return [this](Segment s) {
-      return decay(log_gamma.segment(s.begin, s.size)) * rotary(theta, beta.segment(s.begin, s.size));
+      return decay(log_gamma.segment(s.begin, s.size)) *
+             rotary(theta, beta.segment(s.begin, s.size), Pairing::interleaved);
     };
   }
   [[nodiscard]] auto reflections() const {
@@ -140,7 +141,7 @@ TEST_CASE("the residuals of the forms name the form and the row, the law a funct
 
 TEST_CASE("the forms keep the definition under a mask", "[laws]") {
   const Sequence x;
-  const auto turning = rotary(x.theta, x.beta);
+  const auto turning = rotary(x.theta, x.beta, Pairing::interleaved);
   for (const Mask mask : {full(), causal(-20), causal(-90)}) {
     CAPTURE(mask.offset, mask.is_full);
     CHECK(three_forms_law(SymmetricPower<2>{}, turning, x.Q, x.K, x.V, {.mask = mask}).holds());
@@ -216,11 +217,15 @@ TEST_CASE("a batch of heads is one head at a time", "[laws]") {
   const auto K = Heads<const double>::bthd(k.data(), B, T, groups, d, lengths);
   const auto V = Heads<const double>::bthd(v.data(), B, T, groups, e, lengths);
   const VectorXd theta = rotary_frequencies<double>(d, 64);
-  const auto turning = [&](Index, Index h) { return constant_decay(1 - .01 * static_cast<double>(h)) * rotary(theta); };
+  const auto turning = [&](Index, Index h) {
+    return constant_decay(1 - .01 * static_cast<double>(h)) * rotary(theta, Pairing::interleaved);
+  };
   CHECK(attend_law(SymmetricPower<2>{}, turning, Q, K, V).holds());
   CHECK(attend_law(Exponential{}, turning, Q, K, V).holds());
   CHECK(attend_law(EluPlusOne{}, turning, Q, K, V, {.threads = 1, .head = {.scale = .5, .chunk = 16}}).holds());
-  CHECK(attend_law(Linear{}, [&](Index, Index) { return rotary(theta); }, Q, K, V, {.head = {.mask = full()}}).holds());
+  CHECK(attend_law(Linear{}, [&](Index, Index) { return rotary(theta, Pairing::interleaved); }, Q, K, V,
+                   {.head = {.mask = full()}})
+            .holds());
   const Residual found = attend_law(NormalizedTogether{}, turning, Q, K, V);
   CAPTURE(found);
   CHECK(found.residual > 1e9);
@@ -233,7 +238,7 @@ TEST_CASE("shifting all positions changes no row", "[laws]") {
   const Sequence x;
   VectorXd later = x.beta;
   later[0] += 17;
-  const auto here = rotary(x.theta, x.beta), there = rotary(x.theta, later);
+  const auto here = rotary(x.theta, x.beta, Pairing::interleaved), there = rotary(x.theta, later, Pairing::interleaved);
   CHECK(relative_position_law(SymmetricPower<2>{}, here, there, x.Q, x.K, x.V).holds());
   CHECK(relative_position_law(Exponential{}, here, there, x.Q, x.K, x.V).holds());
   CHECK(relative_position_law(Linear{}, stationary(), constant_decay(1), x.Q, x.K, x.V).holds());

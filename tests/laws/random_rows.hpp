@@ -146,9 +146,14 @@ class Case {
         return Heads<const Scalar>::bhtd(x.data(), 1, 1, x.cols(), x.rows());
       };
       attend<Normalization>(
-          feature_, transition, one_head(Q), one_head(K), one_head(V),
-          Heads<Scalar>::bhtd(Y.data(), 1, 1, Y.cols(), Y.rows()), workspaces,
-          {.form = form, .threads = 1, .head = {.scale = tokens_.scale, .chunk = chunk, .mask = tokens_.mask}});
+          feature_, transition,
+          {.Q = one_head(Q),
+           .K = one_head(K),
+           .V = one_head(V),
+           .Y = Heads<Scalar>::bhtd(Y.data(), 1, 1, Y.cols(), Y.rows()),
+           .workspaces = workspaces,
+           .options = {
+               .form = form, .threads = 1, .head = {.scale = tokens_.scale, .chunk = chunk, .mask = tokens_.mask}}});
       return Y;
     };
     Result<Scalar> result;
@@ -163,7 +168,7 @@ class Case {
       result.Y = recurrent<Normalization>(feature_, transition, Q, K, V, literal, options(result));
       note("recurrent, tail 0", rows_, result, 1);
       result.Y = recurrent<Normalization>(feature_, transition, Q, K, V, tailed, options(result));
-      note("recurrent", rows_, result, static_cast<Real>(tailed.tail() + 1));
+      note("recurrent", rows_, result, static_cast<Real>(tailed.tail_capacity() + 1));
       result.Y = chunked<Normalization>(feature_, transition, Q, K, V, by_chunks, options(result));
       note("chunked", rows_, result, static_cast<Real>(chunk));
       if constexpr (is_batched) note_bits("attend, chunked", by_attend(Form::chunked), result.Y);
@@ -208,7 +213,7 @@ class Case {
       } else if (how >= .3) {
         std::stringstream file;
         save(state, file);
-        StateOf loaded(feature_, d, e, state.tail());
+        StateOf loaded(feature_, d, e, state.tail_capacity());
         load(loaded, file);
         note_bits("file", loaded.values(), state.values());
         state = std::move(loaded);

@@ -38,7 +38,7 @@ template <class Scalar, class F>
 State<Scalar, F> reloaded(const State<Scalar, F>& state) {
   std::stringstream file;
   save(state, file);
-  State<Scalar, F> back(state.key_dimension(), state.value_dimension(), state.tail());
+  State<Scalar, F> back(state.key_dimension(), state.value_dimension(), state.tail_capacity());
   load(back, file);
   return back;
 }
@@ -47,11 +47,14 @@ State<Scalar, F> reloaded(const State<Scalar, F>& state) {
 template <class Scalar, int P>
 Result<Scalar> in_pieces(const Tokens& tokens, const std::vector<Segment>& segments, Index tail, Random& random) {
   State<Scalar, SymmetricPower<P>> state(tokens.Q.rows(), tokens.V.rows(), tail);
-  Result<Scalar> whole{Matrix<Scalar>(tokens.V.rows(), tokens.size()), Diagnostics(3, tokens.size())};
+  Result<Scalar> whole{Matrix<Scalar>(tokens.V.rows(), tokens.size()), {}};
+  detail::reset(whole.diagnostics, tokens.size());
   for (const Segment s : segments) {
     const Result<Scalar> part = run(tokens.segment(s), state, random.uniform() < .5 ? 0 : random.integer(1, 40));
     whole.Y.middleCols(s.begin, s.size) = part.Y;
-    whole.diagnostics.middleCols(s.begin, s.size) = part.diagnostics;
+    whole.diagnostics.log_sum.segment(s.begin, s.size) = part.diagnostics.log_sum;
+    whole.diagnostics.condition.segment(s.begin, s.size) = part.diagnostics.condition;
+    whole.diagnostics.is_degenerate.segment(s.begin, s.size) = part.diagnostics.is_degenerate;
     if (random.uniform() < .5) state = reloaded(state);
   }
   return whole;

@@ -24,7 +24,8 @@ struct Sequence {
   Eigen::VectorXd theta = rotary_frequencies<double>(d, 4096);
 
   auto conformal(Segment s) const {
-    return decay(log_gamma.segment(s.begin, s.size)) * rotary(theta, beta.segment(s.begin, s.size));
+    return decay(log_gamma.segment(s.begin, s.size)) *
+           rotary(theta, beta.segment(s.begin, s.size), Pairing::interleaved);
   }
 };
 

@@ -49,7 +49,8 @@ struct Stream {
     Eigen::MatrixXf Y(e, T);
     for (Index begin = 0; begin < T; begin += piece) {
       const Index n = std::min(piece, T - begin);
-      const auto transition = decay(Eigen::VectorXd::Constant(n, log_gamma)) * rotary(theta, beta.segment(begin, n));
+      const auto transition =
+          decay(Eigen::VectorXd::Constant(n, log_gamma)) * rotary(theta, beta.segment(begin, n), Pairing::interleaved);
       const auto run = [&](const auto& run_form) {
         run_form(Q.middleCols(begin, n), K.middleCols(begin, n), V.middleCols(begin, n), Y.middleCols(begin, n),
                  transition);

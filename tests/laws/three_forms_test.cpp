@@ -32,7 +32,7 @@ double worst_row(const F& feature, Index d, Index e, Index T, Gates gates, std::
   const Eigen::VectorXd log_gamma = log_gates(random, T, gates);
   if (d % 2 != 0) return three_forms_law(feature, decay(log_gamma), Q, K, V).residual;
   const Eigen::VectorXd beta = Eigen::VectorXd::NullaryExpr(T, [&] { return 1 + std::tanh(random.normal()); });
-  const auto conformal = decay(log_gamma) * rotary(rotary_frequencies<double>(d, 4096), beta);
+  const auto conformal = decay(log_gamma) * rotary(rotary_frequencies<double>(d, 4096), beta, Pairing::interleaved);
   return three_forms_law(feature, conformal, Q, K, V).residual;
 }
 

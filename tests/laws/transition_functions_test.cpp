@@ -158,7 +158,7 @@ TEST_CASE("so is a function of one that scales or turns", "[laws]") {
   CHECK(x.found(SilentChannels(x.log_a)) == "log_channel_totals");
   const Eigen::VectorXd theta = rotary_frequencies<double>(4, 64), beta = Eigen::VectorXd::Ones(8);
   const MatrixXd Q = x.Q.topRows(4), K = x.K.topRows(4);
-  CHECK(three_forms_law(Linear{}, rotary(theta, beta), Q, K, x.V).holds());
+  CHECK(three_forms_law(Linear{}, rotary(theta, beta, Pairing::interleaved), Q, K, x.V).holds());
   CHECK(three_forms_law(Linear{}, TurnsBack(theta, beta, Pairing::interleaved), Q, K, x.V).form == "pull");
 }
 

@@ -17,8 +17,9 @@ const Eigen::VectorXd theta = rotary_frequencies<double>(shape.d, 40);
 // f(layer, the same without its types) of one with states, and one without.
 template <class Function>
 void with_both(const Function& f) {
-  const AttentionLayer conformal(shape, SymmetricPower<2>{}, ForgetGate(1) * LearnedRotary(theta));
-  const AttentionLayer fox(shape, Exponential{}, LearnedRotary(theta) * ForgetGate(0));
+  const AttentionLayer conformal(shape, SymmetricPower<2>{},
+                                 ForgetGate(1) * LearnedRotary(theta, Pairing::interleaved));
+  const AttentionLayer fox(shape, Exponential{}, LearnedRotary(theta, Pairing::interleaved) * ForgetGate(0));
   AnyLayer<double> any = fox;
   f(fox, any);
   any = conformal;
@@ -73,8 +74,10 @@ TEST_CASE("any layer gives the bits of the layer that it was made of", "[layer]"
 }
 
 TEST_CASE("any layer refuses the state of another one", "[layer]") {
-  const AnyLayer<double> fox = AttentionLayer(shape, Exponential{}, LearnedRotary(theta) * ForgetGate(0)),
-                         sympow = AttentionLayer(shape, SymmetricPower<2>{}, ForgetGate(1) * LearnedRotary(theta));
+  const AnyLayer<double> fox = AttentionLayer(shape, Exponential{},
+                                              LearnedRotary(theta, Pairing::interleaved) * ForgetGate(0)),
+                         sympow = AttentionLayer(shape, SymmetricPower<2>{},
+                                                 ForgetGate(1) * LearnedRotary(theta, Pairing::interleaved));
   AnyLayerState<double> state(fox);
   LayerPass<double> pass;
   Eigen::MatrixXd Y(d_model, 2);

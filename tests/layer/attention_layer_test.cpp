@@ -43,7 +43,7 @@ void with_heads(const RandomLayer<Layer, Scalar>& x, const LayerPass<Scalar>& pa
 TEST_CASE("a layer is the call of every head between two projections", "[layer]") {
   const Eigen::VectorXd theta = rotary_frequencies<double>(4, 40);
   const AttentionLayer layer(LayerShape{.d_model = d_model, .heads = 4, .key_heads = 2, .d = 4, .e = 6},
-                             SymmetricPower<2>{}, ForgetGate(1) * LearnedRotary(theta),
+                             SymmetricPower<2>{}, ForgetGate(1) * LearnedRotary(theta, Pairing::interleaved),
                              {.attention = {.form = Form::attention}});
   RandomLayer x(layer);
   Random random(4);
@@ -69,8 +69,8 @@ TEST_CASE("a layer is the call of every head between two projections", "[layer]"
         beta[t] = 1 + std::tanh(z(1, t));
       }
       const Eigen::MatrixXd rows =
-          attention(SymmetricPower<2>{}, decay(log_gamma) * rotary(theta, beta), tokens_of(W[0], 4 * h, 4),
-                    tokens_of(W[1], 4 * g, 4), tokens_of(W[2], 6 * g, 6), {.scale = .5});
+          attention(SymmetricPower<2>{}, decay(log_gamma) * rotary(theta, beta, Pairing::interleaved),
+                    tokens_of(W[0], 4 * h, 4), tokens_of(W[1], 4 * g, 4), tokens_of(W[2], 6 * g, 6), {.scale = .5});
       // A log gate may be off by 4 roundings, a weight by those of all tokens, and a mean by twice as much of a value.
       const double weight = 4 * tokens * unit<double>;
       CHECK(distance(pass.rows.block(6 * h, b * tokens, 6, tokens), rows) <=
@@ -190,8 +190,8 @@ TEST_CASE("a gate adds a weight a number of the token and a bias, a rotation rat
   const LayerShape shape{.d_model = 768, .heads = 12, .d = 64, .e = 64};
   const Eigen::VectorXd theta = rotary_frequencies<double>(64, 65536);
   const auto count = [&](const auto& recipe) { return AttentionLayer(shape, SymmetricPower<2>{}, recipe).size(); };
-  const Index plain = count(Fixed(rotary(theta)));
+  const Index plain = count(Fixed(rotary(theta, Pairing::interleaved)));
   CHECK(plain == 4 * 768 * 768);
-  CHECK(count(ForgetGate{} * Fixed(rotary(theta))) == plain + 12 * (768 + 1));
-  CHECK(count(ForgetGate{} * LearnedRotary(theta)) == plain + 12 * (2 * 768 + 1));
+  CHECK(count(ForgetGate{} * Fixed(rotary(theta, Pairing::interleaved))) == plain + 12 * (768 + 1));
+  CHECK(count(ForgetGate{} * LearnedRotary(theta, Pairing::interleaved)) == plain + 12 * (2 * 768 + 1));
 }

@@ -17,9 +17,10 @@ const LayerShape shape{.d_model = d_model, .heads = 4, .key_heads = 2, .d = 4, .
 template <class Function>
 void with_kinds(const Function& f) {
   const Eigen::VectorXd theta = rotary_frequencies<double>(shape.d, 40);
-  f("conformal-sympow", AttentionLayer(shape, SymmetricPower<2>{}, ForgetGate(1) * LearnedRotary(theta)));
+  f("conformal-sympow",
+    AttentionLayer(shape, SymmetricPower<2>{}, ForgetGate(1) * LearnedRotary(theta, Pairing::interleaved)));
   f("Gated DeltaNet", AttentionLayer(shape, Linear{}, ForgetGate(1) * DeltaRule{}, {.normalizes_rows = true}));
-  f("FoX", AttentionLayer(shape, Exponential{}, LearnedRotary(theta) * ForgetGate(0)));
+  f("FoX", AttentionLayer(shape, Exponential{}, LearnedRotary(theta, Pairing::interleaved) * ForgetGate(0)));
 }
 
 template <class Layer>

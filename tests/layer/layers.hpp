@@ -43,11 +43,12 @@ void with_layers(const Function& f) {
   const Eigen::VectorXd theta = rotary_frequencies<double>(shape.d, 40);
   const SymmetricPower<2> power;
   f("no positions", AttentionLayer(shape, Exponential{}, Fixed(stationary()), means));
-  f("softmax, rotary", AttentionLayer(shape, Exponential{}, Fixed(rotary(theta)), means));
-  f("sympow, rotary", AttentionLayer(shape, power, Fixed(rotary(theta)), means));
-  f("gated sympow", AttentionLayer(shape, power, ForgetGate(1) * Fixed(rotary(theta)), means));
-  f("conformal-sympow", AttentionLayer(shape, power, ForgetGate(1) * LearnedRotary(theta), means));
-  f("FoX", AttentionLayer(shape, Exponential{}, LearnedRotary(theta) * ForgetGate(0), means));
+  f("softmax, rotary", AttentionLayer(shape, Exponential{}, Fixed(rotary(theta, Pairing::interleaved)), means));
+  f("sympow, rotary", AttentionLayer(shape, power, Fixed(rotary(theta, Pairing::interleaved)), means));
+  f("gated sympow", AttentionLayer(shape, power, ForgetGate(1) * Fixed(rotary(theta, Pairing::interleaved)), means));
+  f("conformal-sympow",
+    AttentionLayer(shape, power, ForgetGate(1) * LearnedRotary(theta, Pairing::interleaved), means));
+  f("FoX", AttentionLayer(shape, Exponential{}, LearnedRotary(theta, Pairing::interleaved) * ForgetGate(0), means));
   f("RetNet", AttentionLayer(shape, Linear{}, Fixed(std::vector{constant_decay(.9), constant_decay(.7)}), sums));
   f("GLA", AttentionLayer(shape, Linear{}, ChannelGate(2), sums));
   f("Mamba-2", AttentionLayer(shape, Linear{}, SelectiveStep{}, sums));

@@ -37,7 +37,11 @@ void check(const A& transition, Index T, const Allowed& by_blocks, const Allowed
   Gradients<Scalar, A> gradients;
   VjpWorkspace<Scalar> workspace;
   Options options{.scale = .5, .chunk = chunk};
-  const auto directly = [&] { attention_vjp(F{}, transition, Q, K, V, dY, gradients, workspace, options); };
+  const auto directly = [&] {
+    gradients = attention_vjp(
+        F{}, transition,
+        {.Q = Q, .K = K, .V = V, .dY = dY, .reuse = gradients, .workspace = workspace, .options = options});
+  };
   CAPTURE(T, typeid(F).name(), typeid(A).name());
   directly();
   CHECK(requests_of(directly) <= by_blocks.requests(of_parameters, (T + 95) / 96));
@@ -47,7 +51,16 @@ void check(const A& transition, Index T, const Allowed& by_blocks, const Allowed
     options.checkpoint = spacing;
     StateGradient<Scalar, F> adjoint(d, e);
     const auto chunks = [&] {
-      chunked_vjp(F{}, transition, Q, K, V, dY, state, adjoint, gradients, workspace, options);
+      gradients = chunked_vjp(F{}, transition,
+                              {.Q = Q,
+                               .K = K,
+                               .V = V,
+                               .dY = dY,
+                               .state = state,
+                               .d_state = adjoint,
+                               .reuse = gradients,
+                               .workspace = workspace,
+                               .options = options});
     };
     chunks();
     CHECK(requests_of(chunks) <= by_chunks.requests(of_parameters, (T + chunk - 1) / chunk));
@@ -62,7 +75,7 @@ void check_transitions() {
     const Eigen::VectorXd theta = rotary_frequencies<double>(d, 4096);
     check<Scalar, F>(stationary(), T, {0, 1}, {40, 4});
     check<Scalar, F>(decay(log_gamma), T, {0, 1}, {40, 4});
-    check<Scalar, F>(decay(log_gamma) * rotary(theta, beta), T, {0, 5}, {40, 8});
+    check<Scalar, F>(decay(log_gamma) * rotary(theta, beta, Pairing::interleaved), T, {0, 5}, {40, 8});
     constexpr long copy = 4;  // of the gates, beside those of the slowest channel
     check<Scalar, F>(channel_decay(-.01 * random.matrix(d, T).cwiseAbs()), T, {copy, 1}, {40 + copy, 5});
   }
@@ -98,9 +111,16 @@ TEST_CASE("gradients of a batch whose workspaces are warm ask as their heads do"
   VjpWorkspaces<double> workspaces;
   for (const Form form : {Form::attention, Form::chunked}) {
     const auto call = [&] {
-      static_cast<void>(attend_vjp(SymmetricPower<2>{}, gates, heads(Q, H), heads(K, groups), heads(V, groups),
-                                   heads(dY, H), heads(dQ, H), heads(dK, groups), heads(dV, groups), workspaces,
-                                   {.form = form, .threads = 1, .head = {.chunk = chunk}}));
+      static_cast<void>(attend_vjp(SymmetricPower<2>{}, gates,
+                                   {.Q = heads(Q, H),
+                                    .K = heads(K, groups),
+                                    .V = heads(V, groups),
+                                    .dY = heads(dY, H),
+                                    .dQ = heads(dQ, H),
+                                    .dK = heads(dK, groups),
+                                    .dV = heads(dV, groups),
+                                    .workspaces = workspaces,
+                                    .options = {.form = form, .threads = 1, .head = {.chunk = chunk}}}));
     };
     call();
     // A head: its transition, made twice, and the gradient of it; then as above. The rest is of the batch.

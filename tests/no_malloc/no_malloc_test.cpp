@@ -39,7 +39,8 @@ void check(const Transitions& transitions, const Whole& whole, Index tail, Shape
   const Matrix<Scalar> V = random.matrix<Scalar>(e, steps);
   Matrix<Scalar> Y(e, steps);
   Workspace<Scalar> workspace;
-  Diagnostics diagnostics(3, 1);
+  Diagnostics diagnostics;
+  detail::reset(diagnostics, 1);
   for (const bool diagnose : {false, true}) {
     const Options options{.scale = .5, .chunk = shape.chunk, .diagnostics = diagnose ? &diagnostics : nullptr};
     State<Scalar, F> state(feature, d, e, tail);
@@ -98,12 +99,13 @@ void check_transitions() {
     }
     if constexpr (F::score == Score::power) {
       if constexpr (all) {
-        check<Scalar, F>(each_token([&](Index t) { return rotary(theta, beta.segment(t, 1)); }), rotary(theta, beta),
-                         tail);
+        check<Scalar, F>(each_token([&](Index t) { return rotary(theta, beta.segment(t, 1), Pairing::interleaved); }),
+                         rotary(theta, beta, Pairing::interleaved), tail);
         check<Scalar, F>(each_token([&](Index t) { return channel_decay(log_a.col(t)); }), channel_decay(log_a), tail);
       }
-      check<Scalar, F>(each_token([&](Index t) { return decay(log_gamma.segment(t, 1)) * rotary(theta); }),
-                       decay(log_gamma) * rotary(theta), tail);
+      check<Scalar, F>(
+          each_token([&](Index t) { return decay(log_gamma.segment(t, 1)) * rotary(theta, Pairing::interleaved); }),
+          decay(log_gamma) * rotary(theta, Pairing::interleaved), tail);
       check<Scalar, F>(
           each_token([&](Index t) { return channel_decay(log_a.col(t)) * decay(log_gamma.segment(t, 1)); }),
           channel_decay(log_a) * decay(log_gamma), tail);
@@ -178,13 +180,22 @@ TEST_CASE("a batch whose workspaces are warm allocates nothing", "[no_malloc]") 
   Workspaces<double> workspaces;
   for (const Form form : {Form::recurrent, Form::chunked}) {
     const auto call = [&] {
-      attend(SymmetricPower<2>{}, gates, q, k, v, states, y, workspaces, {.form = form, .threads = 1});
+      attend(SymmetricPower<2>{}, gates,
+             {.Q = q,
+              .K = k,
+              .V = v,
+              .states = states,
+              .Y = y,
+              .workspaces = workspaces,
+              .options = {.form = form, .threads = 1}});
     };
     call();
     CHECK(requests_of(call) == 0);
   }
   const auto directly = [&] {
-    attend(SymmetricPower<2>{}, gates, q, k, v, y, workspaces, {.form = Form::attention, .threads = 1});
+    attend(
+        SymmetricPower<2>{}, gates,
+        {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = {.form = Form::attention, .threads = 1}});
   };
   directly();
   CHECK(requests_of(directly) == 0);

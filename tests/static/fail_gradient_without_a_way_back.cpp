@@ -1,5 +1,4 @@
 // expect: gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows
-#include <sympow/attention/attention_vjp.hpp>
 #include <sympow/sympow.hpp>
 
 using namespace sympow;
@@ -16,7 +15,9 @@ struct Halved {
 };
 
 #ifdef SYMPOW_CONTROL
-auto f(const Eigen::MatrixXd& Q) { return attention_vjp(Linear{}, constant_decay(.6), Q, Q, Q, Q); }
+auto f(const Eigen::MatrixXd& Q) {
+  return attention_vjp(Linear{}, constant_decay(.6), {.Q = Q, .K = Q, .V = Q, .dY = Q});
+}
 #else
-auto f(const Eigen::MatrixXd& Q) { return attention_vjp(Linear{}, Halved{}, Q, Q, Q, Q); }
+auto f(const Eigen::MatrixXd& Q) { return attention_vjp(Linear{}, Halved{}, {.Q = Q, .K = Q, .V = Q, .dY = Q}); }
 #endif

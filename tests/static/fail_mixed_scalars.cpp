@@ -1,4 +1,4 @@
-// expect: queries, keys and values must have the same scalar type; use .cast<>()
+// expect: queries, keys and values have one scalar type, float or double; use .cast<>()
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

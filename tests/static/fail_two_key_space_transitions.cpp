@@ -5,8 +5,8 @@ using namespace sympow;
 
 auto f(const Eigen::VectorXd& theta, const Eigen::MatrixXd& log_a) {
 #ifdef SYMPOW_CONTROL
-  return rotary(theta) * constant_decay(log_a(0, 0));
+  return rotary(theta, Pairing::interleaved) * constant_decay(log_a(0, 0));
 #else
-  return rotary(theta) * channel_decay(log_a);
+  return rotary(theta, Pairing::interleaved) * channel_decay(log_a);
 #endif
 }

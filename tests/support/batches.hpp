@@ -86,7 +86,7 @@ struct RandomBatch {
 
   /// γ R(β θ) of a head.
   [[nodiscard]] auto transition(Index b, Index h) const {
-    return decay(log_gamma[index(b, h)]) * rotary(theta, beta[index(b, h)]);
+    return decay(log_gamma[index(b, h)]) * rotary(theta, beta[index(b, h)], Pairing::interleaved);
   }
   [[nodiscard]] auto transitions() const {
     return [this](Index b, Index h) { return transition(b, h); };

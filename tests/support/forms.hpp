@@ -55,7 +55,7 @@ template <class Scalar, class F, class Normalization = DefaultNormalization>
   State<Scalar, F> literal(d, e, 0), tailed(d, e), by_chunks(d, e);
   return {judged(run_attention_form<Scalar, F, Normalization>(tokens), block),
           judged(run<Normalization>(tokens, literal, 0), 1),
-          judged(run<Normalization>(tokens, tailed, 0), static_cast<Real>(tailed.tail() + 1)),
+          judged(run<Normalization>(tokens, tailed, 0), static_cast<Real>(tailed.tail_capacity() + 1)),
           judged(run<Normalization>(tokens, by_chunks, chunk), static_cast<Real>(chunk))};
 }
 

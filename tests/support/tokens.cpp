@@ -145,13 +145,13 @@ ReferenceRows reference_rows(int P, const Tokens& tokens, bool means, AngleSums 
 }
 
 template <class Scalar>
-Verdict judge(const ReferenceRows& rows, const Matrix<Scalar>& Y, const Eigen::MatrixXd& diagnostics,
+Verdict judge(const ReferenceRows& rows, const Matrix<Scalar>& Y, const Diagnostics& diagnostics,
               double tokens_per_update, Inputs inputs) {
   constexpr Real u = std::numeric_limits<Scalar>::epsilon() / 2, infinity = std::numeric_limits<Real>::infinity();
   Verdict verdict;
   for (Index i = 0; i < Y.cols(); ++i) {
     Real ratio = 0;
-    if (rows.means && diagnostics(2, i) != 0) {
+    if (rows.means && diagnostics.is_degenerate[i]) {
       ++verdict.flagged;
       const bool excused =
           rows.denominator[i] == 0 || (!rows.exponential && rows.bound[i] * 32 * u >= std::abs(rows.denominator[i]));
@@ -192,7 +192,7 @@ Verdict judge(const ReferenceRows& rows, const Matrix<Scalar>& Y, const Eigen::M
   return verdict;
 }
 
-template Verdict judge<float>(const ReferenceRows&, const Matrix<float>&, const Eigen::MatrixXd&, double, Inputs);
-template Verdict judge<double>(const ReferenceRows&, const Matrix<double>&, const Eigen::MatrixXd&, double, Inputs);
+template Verdict judge<float>(const ReferenceRows&, const Matrix<float>&, const Diagnostics&, double, Inputs);
+template Verdict judge<double>(const ReferenceRows&, const Matrix<double>&, const Diagnostics&, double, Inputs);
 
 }  // namespace sympow::test

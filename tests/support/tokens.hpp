@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
 #include <sympow/core/integer_power.hpp>
 #include <sympow/transition/decay.hpp>
@@ -113,7 +114,7 @@ enum class Inputs { ordinary, aligned };
 /// Judges the rows of a call by the row rule. A flagged row is excused if its condition is at least half of 1/(16 u),
 /// or if its weights are zero; else it counts as infinitely wrong. n_i is window_i / tokens_per_update.
 template <class Scalar>
-[[nodiscard]] Verdict judge(const ReferenceRows& rows, const Matrix<Scalar>& Y, const Eigen::MatrixXd& diagnostics,
+[[nodiscard]] Verdict judge(const ReferenceRows& rows, const Matrix<Scalar>& Y, const Diagnostics& diagnostics,
                             double tokens_per_update, Inputs inputs = Inputs::ordinary);
 
 }  // namespace sympow::test

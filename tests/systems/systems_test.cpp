@@ -51,7 +51,7 @@ struct Inputs {
     f("RetNet", systems::retnet(systems::retnet_gamma(3)), V);
     f("Mamba-2", systems::mamba2(log_gamma), V);
     f("GLA", systems::gla(log_a), V);
-    f("complex gate", systems::complex_gate(theta), V);
+    f("complex gate", systems::complex_gate(theta, Pairing::interleaved), V);
     f("DeltaNet", systems::delta_net(K, beta), written());
     f("Gated DeltaNet", systems::gated_delta_net(K, beta, log_gamma), written());
   }
@@ -67,7 +67,7 @@ struct Inputs {
     f("ALiBi", systems::alibi(systems::alibi_slopes(8)[2]), V);
     f("FoX", systems::fox(log_gamma), V);
     f("FoX by channel", systems::dual(systems::gla(log_a)), V);
-    f("RoPE", systems::rope(theta), V);
+    f("RoPE", systems::rope(theta, Pairing::interleaved), V);
     f("PaTH", systems::path(w, beta), V);
     f("PaTH-FoX", systems::path_fox(w, beta, log_gamma, 1), V);
   }
@@ -164,7 +164,8 @@ TEST_CASE("reductions hold to the bit", "[systems]") {
   CHECK(rows(systems::alibi(0)) == rows(systems::nope()));
   CHECK(rows(systems::dual(systems::gated_delta_net(in.w, in.beta, in.log_gamma))) ==
         rows(systems::path_fox(in.w, in.beta, in.log_gamma, 1)));
-  CHECK(rows(systems::dual(systems::complex_gate(in.theta))) == rows(systems::rope(in.theta)));
+  CHECK(rows(systems::dual(systems::complex_gate(in.theta, Pairing::interleaved))) ==
+        rows(systems::rope(in.theta, Pairing::interleaved)));
   CHECK(rows(systems::gated_sympow<2>(zeros)) == rows(systems::sympow_attention<2>()));
   CHECK(rows(systems::conformal_sympow<2>(in.log_gamma, in.theta, zeros)) ==
         rows(systems::gated_sympow<2>(in.log_gamma)));

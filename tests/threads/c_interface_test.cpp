@@ -8,7 +8,7 @@ using namespace sympow::test;
 
 TEST_CASE("threads share an attention and states that are read", "[threads]") {
   Attention attention;
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   options.threads = 1;
   REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
   const auto make = [] { return CBatch<float>(2, 40, 4, 2, 2); };

@@ -32,7 +32,7 @@ TEST_CASE("gradients of a batch are the same bit for bit on any number of thread
         const BatchOptions options{.form = form, .threads = threads, .head = {.chunk = 8}};
         Result result;
         const auto keep = [&](const auto& g) {
-          for (const auto& one : g.transitions) result.gates.push_back(one.left.log_gamma);
+          for (const auto& one : g.transitions) result.gates.push_back(one.left().log_gamma);
           result.scale = g.scale;
         };
         const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), dy = dY.heads(), to_q = dQ.heads(),
@@ -41,10 +41,30 @@ TEST_CASE("gradients of a batch are the same bit for bit on any number of thread
           const std::vector<State<float, Feature>> states(lengths.size() * groups, State<float, Feature>(d, e));
           std::vector<StateGradient<float, Feature>> adjoints(lengths.size() * groups,
                                                               StateGradient<float, Feature>(d, e));
-          keep(attend_vjp(Feature{}, of_groups, q, k, v, dy, states, adjoints, to_q, to_k, to_v, workspaces, options));
+          keep(attend_vjp(Feature{}, of_groups,
+                          {.Q = q,
+                           .K = k,
+                           .V = v,
+                           .dY = dy,
+                           .states = states,
+                           .d_states = adjoints,
+                           .dQ = to_q,
+                           .dK = to_k,
+                           .dV = to_v,
+                           .workspaces = workspaces,
+                           .options = options}));
           for (const auto& one : adjoints) result.states.push_back(one.values());
         } else {
-          keep(attend_vjp(Feature{}, batch.transitions(), q, k, v, dy, to_q, to_k, to_v, workspaces, options));
+          keep(attend_vjp(Feature{}, batch.transitions(),
+                          {.Q = q,
+                           .K = k,
+                           .V = v,
+                           .dY = dy,
+                           .dQ = to_q,
+                           .dK = to_k,
+                           .dV = to_v,
+                           .workspaces = workspaces,
+                           .options = options}));
         }
         result.Q = dQ.data, result.K = dK.data, result.V = dV.data;
         return result;

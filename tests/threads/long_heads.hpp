@@ -36,9 +36,9 @@ struct LongHead {
   void each_kind(const Function& f) const {
     const auto gates = [this](Segment s) { return decay(log_gamma.segment(s.begin, s.size)); };
     f("decay", SymmetricPower<2>{}, gates);
-    f("rotary at fixed rates", SymmetricPower<2>{}, [this](Segment) { return rotary(theta); });
+    f("rotary at fixed rates", SymmetricPower<2>{}, [this](Segment) { return rotary(theta, Pairing::interleaved); });
     f("conformal", SymmetricPower<2>{},
-      [=, this](Segment s) { return gates(s) * rotary(theta, beta.segment(s.begin, s.size)); });
+      [=, this](Segment s) { return gates(s) * rotary(theta, beta.segment(s.begin, s.size), Pairing::interleaved); });
     f("channels", SymmetricPower<2>{}, [this](Segment s) { return channel_decay(log_a.middleCols(s.begin, s.size)); });
     f("decay of an odd power", SymmetricPower<3>{}, gates);
     f("gated delta rule", Linear{}, [=, this](Segment s) {
@@ -55,8 +55,14 @@ struct LongHead {
     recurrent(feature, transition_of(first), Q.leftCols(before), K.leftCols(before), V.leftCols(before), states[0],
               Y.leftCols(before), workspaces[0]);
     const auto heads = [&](auto& x) { return Heads<Scalar>::bhtd(x.data() + before * x.rows(), 1, 1, T, x.rows()); };
-    attend(feature, transition_of(rest), heads(Q), heads(K), heads(V), states, heads(Y), workspaces,
-           {.form = Form::chunked, .threads = threads, .head = {.chunk = chunk, .costs = dear}});
+    attend(feature, transition_of(rest),
+           {.Q = heads(Q),
+            .K = heads(K),
+            .V = heads(V),
+            .states = states,
+            .Y = heads(Y),
+            .workspaces = workspaces,
+            .options = {.form = Form::chunked, .threads = threads, .head = {.chunk = chunk, .costs = dear}}});
     return states[0];
   }
 };

@@ -41,7 +41,7 @@ void check_long_head(Index T) {
     State<Scalar, F> plain(head.d, head.e);
     (void)chunked(feature, whole, head.Q, head.K, head.V, plain);
     REQUIRE(expected.tokens() == plain.tokens());
-    REQUIRE(expected.tail() == plain.tail());
+    REQUIRE(expected.tail_capacity() == plain.tail_capacity());
     REQUIRE(std::abs(expected.log_decay() - plain.log_decay()) <= 1e-12 * std::abs(plain.log_decay()));
     REQUIRE((expected.log_channels() - plain.log_channels()).norm() <= 1e-12 * plain.log_channels().norm());
     REQUIRE(expected.frame().numbers().size() == plain.frame().numbers().size());
@@ -129,9 +129,11 @@ TEST_CASE("a batch is the same bit for bit on any number of threads, long and sh
       const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), y = batch.Y.heads();
       std::ranges::fill(batch.Y.data, 7.f);
       if (form == Form::attention)
-        attend(SymmetricPower<2>{}, batch.transitions(), q, k, v, y, workspaces, options);
+        attend(SymmetricPower<2>{}, batch.transitions(),
+               {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = options});
       else
-        attend(SymmetricPower<2>{}, batch.transitions(), q, k, v, states, y, workspaces, options);
+        attend(SymmetricPower<2>{}, batch.transitions(),
+               {.Q = q, .K = k, .V = v, .states = states, .Y = y, .workspaces = workspaces, .options = options});
       if (threads == 1) {
         expected = batch.Y.data;
         states_of_one = states;
@@ -150,10 +152,16 @@ TEST_CASE("an exception on any thread arrives, and all threads have stopped", "[
       feature.last = 5;
       Workspaces<double> workspaces;
       CAPTURE(T, threads);
-      REQUIRE_THROWS_AS(
-          attend(feature, stationary(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(), workspaces,
-                 {.form = Form::chunked, .threads = threads, .head = {.chunk = 8, .costs = LongHead<double>::dear}}),
-          std::bad_alloc);
+      REQUIRE_THROWS_AS(attend(feature, stationary(),
+                               {.Q = batch.Q.heads(),
+                                .K = batch.K.heads(),
+                                .V = batch.V.heads(),
+                                .Y = batch.Y.heads(),
+                                .workspaces = workspaces,
+                                .options = {.form = Form::chunked,
+                                            .threads = threads,
+                                            .head = {.chunk = 8, .costs = LongHead<double>::dear}}}),
+                        std::bad_alloc);
       const int calls = *feature.calls;
       REQUIRE(calls <= 5 + threads);  // what was running has failed as well, nothing began after
       REQUIRE(*feature.calls == calls);
@@ -164,8 +172,13 @@ TEST_CASE("there is a workspace for every thread that a call uses, and the calls
   RandomBatch<double> batch(Order::bthd, {40, 40}, 4, 1, 4);
   Workspaces<double> workspaces;
   const auto call = [&] {
-    attend(SymmetricPower<2>{}, batch.transitions(), batch.Q.heads(), batch.K.heads(), batch.V.heads(), batch.Y.heads(),
-           workspaces, {.threads = 3});
+    attend(SymmetricPower<2>{}, batch.transitions(),
+           {.Q = batch.Q.heads(),
+            .K = batch.K.heads(),
+            .V = batch.V.heads(),
+            .Y = batch.Y.heads(),
+            .workspaces = workspaces,
+            .options = {.threads = 3}});
   };
   call();
 #ifdef _OPENMP

@@ -24,7 +24,7 @@ struct Channels {
   }
   template <class Gradient>
   [[nodiscard]] Eigen::VectorXd flat(const Gradient& g) const {
-    return test::flat(g.left.log_a);
+    return test::flat(g.left().log_a);
   }
   [[nodiscard]] double passing(const Eigen::VectorXd& p, Segment s, const Eigen::VectorXd& through,
                                const Eigen::MatrixXd&, const Eigen::MatrixXd&) const {
@@ -108,7 +108,7 @@ TEST_CASE("pairs flow through the channels between them, and nothing else", "[tr
         const auto g = way.run(family.build(family.parameters), n);
         for (Index t = 0; t < n; ++t) {
           CAPTURE(j, i, t);
-          REQUIRE(!g.left.log_a.col(t).isZero(0) == (j < t && t <= i));
+          REQUIRE(!g.left().log_a.col(t).isZero(0) == (j < t && t <= i));
         }
       }
   }

@@ -26,7 +26,7 @@ struct Chains {
   template <class Gradient>
   [[nodiscard]] Eigen::VectorXd flat(const Gradient& g) const {
     Eigen::VectorXd all(parameters.size());
-    all << test::flat(g.right.w.template cast<double>()), g.right.beta;
+    all << test::flat(g.right().w.template cast<double>()), g.right().beta;
     return all;
   }
   // ⟨H, S A_a … A_b⟩
@@ -98,8 +98,8 @@ TEST_CASE("a strength of 0 leaves its vector without gradient, exactly", "[trans
   const auto g = way.run(family.build(family.parameters), T);
   for (Index t = 0; t < T; ++t) {
     CAPTURE(t);
-    REQUIRE(g.right.w.col(t).isZero(0) == (family.parameters[d * T + t] == 0));
-    REQUIRE(g.right.beta[t] != 0);
+    REQUIRE(g.right().w.col(t).isZero(0) == (family.parameters[d * T + t] == 0));
+    REQUIRE(g.right().beta[t] != 0);
   }
 }
 
@@ -118,8 +118,8 @@ TEST_CASE("pairs flow through the factors between them", "[transition][vjp]") {
       for (Index t = 0; t < T; ++t) {
         CAPTURE(j, i, t);
         if (t <= j || t > i) {
-          REQUIRE(std::abs(g.right.beta[t]) <= rounding);
-          REQUIRE(g.right.w.col(t).norm() <= rounding);
+          REQUIRE(std::abs(g.right().beta[t]) <= rounding);
+          REQUIRE(g.right().w.col(t).norm() <= rounding);
         }
       }
     }

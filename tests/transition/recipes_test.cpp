@@ -52,9 +52,9 @@ TEST_CASE("gates that are no gates are refused by position and value", "[transit
 TEST_CASE("rates that are no numbers are refused by name and position", "[transition]") {
   Eigen::VectorXd theta = Eigen::VectorXd::Ones(3), beta = Eigen::VectorXd::Ones(5);
   beta[4] = infinity;
-  REQUIRE_THROWS_WITH(rotary(theta, beta), contains("beta at position 4 is inf"));
+  REQUIRE_THROWS_WITH(rotary(theta, beta, Pairing::interleaved), contains("beta at position 4 is inf"));
   theta[1] = std::nan("");
-  REQUIRE_THROWS_AS(rotary(theta), NotFinite);
+  REQUIRE_THROWS_AS(rotary(theta, Pairing::interleaved), NotFinite);
 }
 
 TEST_CASE("vectors and strengths of a Householder chain are checked, its growth on request", "[transition]") {
@@ -81,19 +81,21 @@ TEST_CASE("vectors and strengths of a Householder chain are checked, its growth 
 TEST_CASE("a product adds log gates, in any order and number, and keeps the one that acts on keys", "[transition]") {
   Random random(1);
   const Eigen::VectorXd log_gamma = -random.vector(6).cwiseAbs(), theta = random.vector(2), beta = random.vector(6);
-  const auto product = constant_decay(.5) * decay(log_gamma) * rotary(theta, beta) * constant_decay(.25);
-  const auto other = rotary(theta, beta) * (constant_decay(.25) * constant_decay(.5)) * decay(log_gamma);
+  const auto product =
+      constant_decay(.5) * decay(log_gamma) * rotary(theta, beta, Pairing::interleaved) * constant_decay(.25);
+  const auto other =
+      rotary(theta, beta, Pairing::interleaved) * (constant_decay(.25) * constant_decay(.5)) * decay(log_gamma);
   for (Index i = 0; i < 6; ++i) {
     REQUIRE(std::abs(product.log_decay(i) - (log_gamma[i] + std::log(.125))) <= 1e-15 * (3 - log_gamma[i]));
     REQUIRE(std::abs(other.log_decay(i) - product.log_decay(i)) <= 1e-15 * (3 - log_gamma[i]));
-    REQUIRE(product.key_matrix(i, 4) == rotary(theta, beta).key_matrix(i, 4));
+    REQUIRE(product.key_matrix(i, 4) == rotary(theta, beta, Pairing::interleaved).key_matrix(i, 4));
     REQUIRE(other.key_matrix(i, 4) == product.key_matrix(i, 4));
   }
   REQUIRE(product.length() == 6);
   REQUIRE(product.key_dimension() == 4);
   REQUIRE((constant_decay(.5) * stationary()).length() == Dynamic);
   REQUIRE((constant_decay(.5) * stationary()).key_dimension() == Dynamic);
-  REQUIRE(rotary(theta).length() == Dynamic);
+  REQUIRE(rotary(theta, Pairing::interleaved).length() == Dynamic);
   REQUIRE_THROWS_AS(decay(log_gamma) * decay(log_gamma.head(5)), ShapeMismatch);
 }
 
@@ -101,7 +103,8 @@ TEST_CASE("a state's frame is resumed by the same kind of transition only", "[tr
   const Frame turned(Frame::angles, Eigen::VectorXd::Ones(3));
   REQUIRE_THROWS_AS(stationary().check_frame(turned, 6), FrameMismatch);
   REQUIRE_THROWS_AS(channel_decay(-Eigen::MatrixXd::Ones(6, 2)).check_frame(turned, 6), FrameMismatch);
-  REQUIRE_THROWS_WITH(rotary(Eigen::VectorXd::Ones(4)).check_frame(turned, 8), contains("3") && contains("4"));
-  REQUIRE_NOTHROW(rotary(Eigen::VectorXd::Ones(3)).check_frame(turned, 6));
-  REQUIRE_NOTHROW(rotary(Eigen::VectorXd::Ones(3)).check_frame(Frame{}, 6));
+  REQUIRE_THROWS_WITH(rotary(Eigen::VectorXd::Ones(4), Pairing::interleaved).check_frame(turned, 8),
+                      contains("3") && contains("4"));
+  REQUIRE_NOTHROW(rotary(Eigen::VectorXd::Ones(3), Pairing::interleaved).check_frame(turned, 6));
+  REQUIRE_NOTHROW(rotary(Eigen::VectorXd::Ones(3), Pairing::interleaved).check_frame(Frame{}, 6));
 }

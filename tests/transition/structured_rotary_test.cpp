@@ -77,7 +77,8 @@ TEST_CASE("one coordinate with RoPE's frequencies is rotary", "[transition]") {
   const Eigen::RowVectorXd places = grid_positions({in.T});
   const Eigen::MatrixXd Q = in.Q.topRows(d), K = in.K.topRows(d);
   const Eigen::MatrixXd Y = chunked(SymmetricPower<2>{}, structured_rotary(rope_family<double>(d), places), Q, K, in.V);
-  const Eigen::MatrixXd by_rotary = chunked(SymmetricPower<2>{}, rotary(rope_frequencies<double>(d)), Q, K, in.V);
+  const Eigen::MatrixXd by_rotary =
+      chunked(SymmetricPower<2>{}, rotary(rope_frequencies<double>(d), Pairing::interleaved), Q, K, in.V);
   REQUIRE((Y - by_rotary).cwiseAbs().maxCoeff() <= 1e-11);
 }
 

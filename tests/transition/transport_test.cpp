@@ -65,12 +65,12 @@ TEST_CASE("transports and pulls give the defined logits", "[transition]") {
     check_transport(stationary(), d, T, random);
     check_transport(constant_decay(.5), d, T, random);
     check_transport(decay(-beta.cwiseAbs()), d, T, random);
-    check_transport(rotary(theta), d, T, random);
-    check_transport(rotary(theta, beta), d, T, random);
+    check_transport(rotary(theta, Pairing::interleaved), d, T, random);
+    check_transport(rotary(theta, beta, Pairing::interleaved), d, T, random);
     check_transport(rotary(theta, beta, Pairing::half_split), d, T, random);
     check_transport(channel_decay(log_a), d, T, random);
     check_transport(channel_decay(log_a * 500), d, T, random);  // e^-500 a token: nothing may overflow on the way
-    check_transport(decay(-beta.cwiseAbs()) * rotary(theta, beta), d, T, random);
+    check_transport(decay(-beta.cwiseAbs()) * rotary(theta, beta, Pairing::interleaved), d, T, random);
     check_transport(channel_decay(log_a) * constant_decay(.9), d, T, random);
   }
 }
@@ -172,7 +172,7 @@ TEST_CASE("the frame of a rotation is its angle so far, reduced", "[transition]"
   Eigen::MatrixXd Q = random.matrix(d, T), K = Q;
   const Eigen::MatrixXd before = K;
   Frame frame;
-  const Rotary transition = rotary(theta, beta);
+  const Rotary transition = rotary(theta, beta, Pairing::interleaved);
   transition.transport<double>(frame, {0, 20}, Q.leftCols(20), K.leftCols(20), no_logits<double>());
   transition.transport<double>(frame, {20, 30}, Q.rightCols(30), K.rightCols(30), no_logits<double>());
   for (Index j = 0; j < d / 2; ++j) {

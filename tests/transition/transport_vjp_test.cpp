@@ -23,8 +23,8 @@ struct NoParameters {
   }
   template <class Gradient>
   [[nodiscard]] Eigen::VectorXd flat(const Gradient& g) const {
-    REQUIRE(g.left.log_gamma.isZero(0));
-    REQUIRE(g.right.log_gamma == 0);
+    REQUIRE(g.left().log_gamma.isZero(0));
+    REQUIRE(g.right().log_gamma == 0);
     return {};
   }
   [[nodiscard]] double passing(const Eigen::VectorXd&, Segment, const Eigen::VectorXd&, const Eigen::MatrixXd&,
@@ -50,8 +50,8 @@ struct Rotations {
   }
   template <class Gradient>
   [[nodiscard]] Eigen::VectorXd flat(const Gradient& g) const {
-    Eigen::VectorXd all(g.right.theta.size() + g.right.beta.size());
-    all << g.right.theta, g.right.beta;
+    Eigen::VectorXd all(g.right().theta.size() + g.right().beta.size());
+    all << g.right().theta, g.right().beta;
     return all;
   }
   [[nodiscard]] double passing(const Eigen::VectorXd& p, Segment s, const Eigen::VectorXd& through,
@@ -120,8 +120,8 @@ TEST_CASE("what a rotation's segment passes on with embedded scores is what it g
   const Eigen::VectorXd before = way.through, beta = family.parameters.tail(n);
   const auto g = way.run(family.build(family.parameters), n, true);
   // All that flows through the first token passes on: the first β's gradient is θ times that.
-  REQUIRE(std::abs(g.right.beta[0] - way.through.dot(family.parameters.head(planes))) <=
-          1e-14 * (1 + std::abs(g.right.beta[0])));
+  REQUIRE(std::abs(g.right().beta[0] - way.through.dot(family.parameters.head(planes))) <=
+          1e-14 * (1 + std::abs(g.right().beta[0])));
   REQUIRE((way.through - before).norm() > .1);
 }
 
@@ -140,21 +140,21 @@ TEST_CASE("pairs flow through what lies between them, and nothing else", "[trans
       const auto g = way.run(family.build(family.parameters), n);
       for (Index t = 0; t < n; ++t) {
         CAPTURE(j, i, t);
-        REQUIRE((g.right.beta[t] != 0) == (j < t && t <= i));
+        REQUIRE((g.right().beta[t] != 0) == (j < t && t <= i));
       }
     }
 }
 
 TEST_CASE("scores that scalar gates multiply give their flows to every gate of a product", "[transition][vjp]") {
   const Eigen::VectorXd log_gamma = -Eigen::VectorXd::Ones(5);
-  const auto A = decay(log_gamma) * constant_decay(.5) * rotary(Eigen::VectorXd::Ones(2));
+  const auto A = decay(log_gamma) * constant_decay(.5) * rotary(Eigen::VectorXd::Ones(2), Pairing::interleaved);
   auto g = A.zero_gradient(5);
   const double flows[] = {1, 2, 3};
   detail::VjpViewOf<float, std::remove_const_t<decltype(A)>> view(A, g);
   view.add_decay_flows({1, 3}, flows);
   view.add_decay_flows({3, 2}, flows);
-  REQUIRE(g.left.left.log_gamma == (Eigen::VectorXd(5) << 0, 1, 2, 4, 2).finished());
-  REQUIRE(g.left.right.log_gamma == 9);
-  REQUIRE(g.right.theta.isZero(0));
+  REQUIRE(g.left().left().log_gamma == (Eigen::VectorXd(5) << 0, 1, 2, 4, 2).finished());
+  REQUIRE(g.left().right().log_gamma == 9);
+  REQUIRE(g.right().theta.isZero(0));
   REQUIRE(view.planes().count == 2);
 }

@@ -32,7 +32,7 @@ template <class F>
 void each_transition(Random& random, Index d, Index T, const F& f) {
   const VectorXd log_gamma = -.1 * random.vector(T).cwiseAbs(), beta = random.vector(T);
   f(decay(log_gamma));
-  f(constant_decay(.9) * rotary(rotary_frequencies<double>(d, 64), beta));
+  f(constant_decay(.9) * rotary(rotary_frequencies<double>(d, 64), beta, Pairing::interleaved));
   f(channel_decay(-.1 * random.matrix(d, T).cwiseAbs()));
   f(decay(log_gamma) * householder(systems::unit_columns(random.matrix(d, T)), 1 + beta.array().tanh()));
 }

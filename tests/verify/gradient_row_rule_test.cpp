@@ -88,14 +88,14 @@ TEST_CASE("the gradient row rule holds where all numbers are rounded once, and n
   };
   each(decay(gates(random)));
   each(decay(gates(random)) * channel_decay(-.2 * random.matrix(d, T).cwiseAbs()));
-  each(decay(gates(random)) * rotary(theta, beta));
+  each(decay(gates(random)) * rotary(theta, beta, Pairing::interleaved));
   each(structured_rotary(family, random.matrix(2, T)));
-  const auto turning = decay(gates(random)) * rotary(theta, beta);
+  const auto turning = decay(gates(random)) * rotary(theta, beta, Pairing::interleaved);
   check(Normalized{}, PositiveRandomFeatures(d, 6), turning, true);
   check(Unnormalized{}, TrigonometricRandomFeatures(d, 6), turning, true);
   check(Normalized{}, HyperbolicRandomFeatures(d, 6), turning, false);
   check(SignedNormalized{}, Linear{}, turning, false);
-  check(Normalized{}, SymmetricPower<2>{}, rotary(theta, beta), false, {.mask = full()});
+  check(Normalized{}, SymmetricPower<2>{}, rotary(theta, beta, Pairing::interleaved), false, {.mask = full()});
   check(Normalized{}, SymmetricPower<2>{}, decay(gates(random, T + 3)), true, {.mask = causal(3)});
   check(Normalized{}, SymmetricPower<2>{}, decay(gates(random)), true, {.mask = causal(-3)});
   const MatrixXd w = random.matrix(d, T).colwise().normalized();
@@ -127,8 +127,8 @@ TEST_CASE("parameters have bounds that hold where all numbers are rounded once",
                                     });
     };
     const auto turns = [&](const auto& feature, bool with_state) {
-      both(feature, decay(gates(random)) * rotary(theta.cast<double>(), beta.cast<double>()), with_state,
-           [&](const auto& call, const auto& a, const auto& b, const auto& bounds) {
+      both(feature, decay(gates(random)) * rotary(theta.cast<double>(), beta.cast<double>(), Pairing::interleaved),
+           with_state, [&](const auto& call, const auto& a, const auto& b, const auto& bounds) {
              const auto x = rotary_gradient(a, theta, beta), y = rotary_gradient(b, theta, beta),
                         bound = rotary_bounds(bounds, call, theta, beta);
              require("d theta", x.theta, y.theta, bound.theta);
@@ -269,7 +269,7 @@ TEST_CASE("bounds are the sums of weights that they are said to be", "[verify]")
 
 TEST_CASE("embedded scores under a rotation see the angles of all later tokens", "[verify]") {
   Random random(7);
-  const auto transition = rotary(random.vector(d / 2), random.vector(T));
+  const auto transition = rotary(random.vector(d / 2), random.vector(T), Pairing::interleaved);
   rounded<Normalized>(random, PositiveRandomFeatures(d, 6), transition, 0x1p-24, true,
                       [](const GradientCall& call, const GradientCall&) {
                         const GradientBounds bounds = gradient_bounds(call);

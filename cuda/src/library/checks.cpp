@@ -143,8 +143,11 @@ Status check_inputs(const Problem& p, const Inputs& inputs) noexcept {
 
 Status check_rotary(const Problem& p) noexcept {
   SYMPOW_CUDA_TRY(check_alignment("rates", p.rates, 16));
-  if (p.pairing == Pairing::interleaved || p.pairing == Pairing::half_split) return {};
-  return refuse(Code::bad_argument, "pairing is %d, which is none", static_cast<int>(p.pairing));
+  if (p.pairing && *p.pairing != Pairing::interleaved && *p.pairing != Pairing::half_split)
+    return refuse(Code::bad_argument, "pairing is %d, which is none", static_cast<int>(*p.pairing));
+  if (p.rates && !p.pairing)
+    return refuse(Code::bad_argument, "pairing is not said, must be interleaved or halves where there are rates");
+  return {};
 }
 
 }  // namespace
@@ -174,10 +177,10 @@ Status check_problem(const Problem& p) noexcept {
                   static_cast<long long>(p.total_tokens));
   SYMPOW_CUDA_TRY(check_rotary(p));
   if (!std::isfinite(p.scale)) return refuse(Code::bad_argument, "scale is %g and must be finite", p.scale);
-  if (p.form != Form::automatic && p.form != Form::chunked && p.form != Form::quadratic)
-    return refuse(Code::bad_argument, "form is %d, which is none", static_cast<int>(p.form));
-  if (p.form == Form::quadratic && p.carries_state)
-    return refuse(Code::bad_argument, "the quadratic form has no state, but carries_state is set");
+  if (p.form != Form::automatic && p.form != Form::chunked && p.form != Form::attention)
+    return refuse(Code::bad_argument, "form is %d, must be automatic, attention or chunked", static_cast<int>(p.form));
+  if (p.form == Form::attention && p.carries_state)
+    return refuse(Code::bad_argument, "the attention form has no state, but carries_state is set");
   if (p.chunk < 0 || p.chunk % 64 != 0 || p.chunk > 1 << 20)
     return refuse(Code::bad_argument, "chunk is %d and must be a multiple of 64 up to 2^20, or 0", p.chunk);
   if (p.element != Element::bf16 && p.element != Element::fp16 && p.element != Element::f32)

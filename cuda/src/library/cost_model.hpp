@@ -102,7 +102,7 @@ inline int cheapest_chunk(const Shape& s, const Costs& costs = {}) {
 /// The form that takes less time for sequences that carry no state.
 inline Form cheapest_form(const Shape& s, const Costs& costs = {}) {
   const double chunked = seconds_of_chunks(s, cheapest_chunk(s, costs), costs);
-  return seconds_of_quadratic(s, costs) <= chunked ? Form::quadratic : Form::chunked;
+  return seconds_of_quadratic(s, costs) <= chunked ? Form::attention : Form::chunked;
 }
 
 }  // namespace sympow::cuda::library

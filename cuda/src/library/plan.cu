@@ -53,7 +53,7 @@ Status plan_attention(const Problem& p, Plan& plan, bool backward) noexcept {
   shape.along = shape.along && !backward;
   const std::int64_t whole = std::max<std::int64_t>((p.tokens + 63) / 64 * 64, 64);
   const int chunk = p.chunk > 0 ? p.chunk : cheapest_chunk(shape);
-  plan.chunk = static_cast<int>(plan.form == Form::quadratic ? whole : std::min<std::int64_t>(chunk, whole));
+  plan.chunk = static_cast<int>(plan.form == Form::attention ? whole : std::min<std::int64_t>(chunk, whole));
   plan.chunks = (p.tokens + plan.chunk - 1) / plan.chunk;
   plan.slots = all / plan.chunk + p.batch;
   const bool states = has_states(p, plan);

@@ -1,50 +1,51 @@
 // The attention form: every query against every earlier key, O(T²).
 #pragma once
 
-#include <sympow/attention/engine/attention_engine.hpp>
-#include <sympow/attention/engine/seen_transition.hpp>
-#include <sympow/attention/mistakes.hpp>
+#include <sympow/attention/call_checks.hpp>
+#include <sympow/attention/output.hpp>
+#include <sympow/attention/row_sums.hpp>
 #include <sympow/attention/workspace.hpp>
+#include <sympow/detail/factored_transition.hpp>
+#include <sympow/detail/forms.hpp>
 
 namespace SYMPOW_NAMESPACE {
-
-namespace detail {
-
-/// Checks a call and hands it to `engine`, a callable on `AttentionCall`. Nothing is touched if a check throws.
-template <class Normalization, class F, class A, class DQ, class DK, class DV, class Engine>
-void run_attention(const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-                   const Eigen::MatrixBase<DV>& V, Batch<typename DQ::Scalar> Y,
-                   Workspace<typename DQ::Scalar>& workspace, const Options& options, const Engine& engine) {
-  using Scalar = typename DQ::Scalar;
-  constexpr RowKind rows = row_kind<Normalization, F>();
-  if constexpr (check_types<F, A, DQ, DK, DV>()) {
-    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
-    check_call(transition, queries, keys, values, options);
-    check_output(Y, queries, values);
-    if (options.diagnostics != nullptr) resize_anew(*options.diagnostics, 3, Q.cols());
-    const SeenTransition<Scalar, F, A> seen(transition);
-    engine(AttentionCall<Scalar>{seen.view(), rows, options, queries, keys, values, Y, memory_of(workspace)});
-  }
-}
-
-}  // namespace detail
 
 /// Attention, the definition, causal unless `Options::mask` says otherwise.
 ///
 ///     y_i = Σ_{j ≤ i} s_ij v_j  (/ Σ_{j ≤ i} s_ij),   s_ij = κ(scale · q_iᵀ M_ij k_j) b_ij
 ///
 /// Shapes: Q, K: d × T, V and Y: e × T, one token a column; under another mask Q and Y may have another number of
-/// columns than K and V. Y may not overlap the inputs. κ is the feature map's, M and b the transition's. Normalised or
-/// not by the feature map; `attention<Unnormalized>(…)` says otherwise. A row without weight (q = 0, all scores zero)
-/// gives 0. Cost: T² (d + e) + O(T²) operations, O(T (d + e)) memory. No product or exponential overflows on the way to
-/// a normalised row. Throws `ShapeMismatch`, `InvalidArgument`. Source: Conformal Transformations, §2 (sympow) to §3.3.
+/// columns than K and V. Y shares no memory with the inputs. κ is the feature map's, M and b the transition's.
+/// Normalized or not by the feature map; `attention<Unnormalized>(…)` says otherwise. A row without weight (q = 0, all
+/// scores zero) is 0. `{Y, tape}` in the place of Y keeps a `RowSums` for `attention_vjp`; Y is the same, bit for bit.
+/// Cost: T² (d + e) + O(T²) operations, O(T (d + e)) memory. No product or exponential overflows on the way to a
+/// normalized row. Throws `ShapeMismatch`, `InvalidArgument` before anything is touched. Source: Conformal
+/// Transformations, §2 (sympow) to §3.3.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 void attention(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-               const Eigen::MatrixBase<DV>& V, Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace,
-               const Options& options = {}) {
-  detail::run_attention<Normalization, F>(transition, Q, K, V, Y, workspace, options, [&](const auto& call) {
-    detail::AttentionForm<typename DQ::Scalar, F>::run(feature, call);
-  });
+               const Eigen::MatrixBase<DV>& V,
+               const std::type_identity_t<Output<typename DQ::Scalar, RowSums<typename DQ::Scalar, F>>>& output,
+               OptionalRef<Workspace<typename DQ::Scalar>> workspace = {}, const Options& options = {}) {
+  using Scalar = typename DQ::Scalar;
+  constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
+  if constexpr (detail::check_types<F, A, DQ, DK, DV>()) {
+    if (!workspace) {
+      Workspace<Scalar> own;
+      return attention<Normalization>(feature, transition, Q, K, V, output, own, options);
+    }
+    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
+    Batch<Scalar> Y = output.rows();
+    detail::check_call(transition, queries, keys, values, options);
+    detail::check_output(Y, queries, keys, values);
+    if (options.diagnostics != nullptr) detail::reset(*options.diagnostics, Q.cols());
+    const detail::FactoredTransition<Scalar, F, A> factored(transition);
+    const detail::ForwardCall<Scalar> call{
+        factored.view(), kind, options, queries, keys, values, Y, detail::memory_of(*workspace)};
+    if (output.tape())
+      detail::RowSumsAccess::run(feature, call, *output.tape());
+    else
+      detail::AttentionForm<Scalar, F>::run(feature, call);
+  }
 }
 
 /// The same, returning Y.
@@ -53,16 +54,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
                                                     const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
                                                     const Eigen::MatrixBase<DV>& V, const Options& options = {}) {
   Matrix<typename DQ::Scalar> Y(V.rows(), Q.cols());
-  Workspace<typename DQ::Scalar> workspace;
-  attention<Normalization>(feature, transition, Q, K, V, Y, workspace, options);
+  attention<Normalization>(feature, transition, Q, K, V, Y, {}, options);
   return Y;
-}
-
-/// What is no call of it, with a sentence why.
-template <class Normalization = DefaultNormalization, class F, Transition A, class... Arguments>
-  requires detail::Mistaken<F, 3, Arguments...>
-auto attention(const F&, const A&, Arguments&&...) {
-  return detail::Mistakes<F, 3, Arguments...>::explain();
 }
 
 }  // namespace SYMPOW_NAMESPACE

@@ -1,41 +1,72 @@
 // Gradients of the attention form, O(T²).
 #pragma once
 
-#include <sympow/attention/gradient/attention_adjoint.hpp>
 #include <sympow/attention/gradient/vjp_call.hpp>
-#include <sympow/attention/gradient/vjp_mistakes.hpp>
 #include <sympow/attention/row_sums.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
+/// The arguments of `attention_vjp` by name. Shapes: Q, K: d × T, V and dY: e × T, one token a column.
+template <class Scalar, FeatureMap F, Transition A>
+struct AttentionVjpCall {
+  ConstBatch<Scalar> Q, K, V, dY;
+  OptionalRef<const RowSums<Scalar, F>> tape = {};   ///< that `attention` has filled
+  OptionalRef<Gradients<Scalar, A>> reuse = {};      ///< gradients whose memory those returned take over
+  OptionalRef<VjpWorkspace<Scalar>> workspace = {};  ///< scratch; the call makes its own if it is left out
+  Options options = {};
+};
+
 namespace detail {
 
-/// Takes a call back that is checked; adds to the gradients.
+/// The backward pass of a checked call; adds to the gradients.
 template <class Normalization, class F, class A, class Scalar>
 void run_attention_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
                        const VjpResults<Scalar, A>& results, VjpWorkspace<Scalar>& workspace, const Options& options,
-                       const KnownRows<Scalar>& known = {}) {
+                       const SavedRows<Scalar>& saved = {}) {
   VjpViews<Scalar, F, A> views(transition, results.transition);
-  auto call = vjp_call<Normalization, F>(views, arguments, results, workspace, options);
-  call.known = known;
+  auto call = backward_call<Normalization, F>(views, arguments, results, workspace, options);
+  call.saved = saved;
   AttentionVjp<Scalar, F>::run(feature, call);
 }
 
-/// Checks a call and takes it back; known(dY) are the rows of its forward pass.
-template <class Normalization, class F, class A, class DQ, class DK, class DV, class DY, class Known>
-void check_and_run_attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                                 const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
-                                 const Eigen::MatrixBase<DY>& dY, Gradients<typename DQ::Scalar, A>& gradients,
-                                 VjpWorkspace<typename DQ::Scalar>& workspace, const Options& options,
-                                 const Known& known) {
-  using Scalar = typename DQ::Scalar;
-  if constexpr (check_types<F, A, DQ, DK, DV>() && check_vjp<F, A, Scalar, true>() && check_d_rows<Scalar, DY>()) {
-    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
-    const VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
-    check_vjp_call(transition, arguments, options);
-    const KnownRows<Scalar> rows = known(arguments.dY);
-    const auto results = begin_gradients(gradients, transition, arguments, options, true);
-    run_attention_vjp<Normalization>(feature, transition, arguments, results, workspace, options, rows);
+/// The rows of a tape. Throws `InvalidArgument` or `ShapeMismatch` unless they can be those of a call.
+template <class Scalar, class F>
+SavedRows<Scalar> rows_of_tape(const RowSums<Scalar, F>& tape, RowKind kind, const MatrixView<const Scalar>& dY,
+                               const Options& options) {
+  using Access = RowSumsAccess;
+  const double scale = Access::scale(tape);
+  const Mask& mask = Access::mask(tape);
+  if (tape.size() == 0 && dY.cols() > 0)
+    raise<InvalidArgument>("attention_vjp: the rows are empty, attention() fills them");
+  check_size("columns of dY", dY.cols(), tape.size(), "the rows that attention() has left");
+  check_size("rows of dY", dY.rows(), Access::Y(tape).rows(), "entries of each row that attention() has left");
+  if (kind != Access::kind(tape)) raise<InvalidArgument>("attention_vjp: the rows were normalized in another way");
+  if (options.scale != scale || options.mask != mask)
+    raise<InvalidArgument>("attention_vjp: the rows were made with the scale ", scale, " and the offset ", mask.offset,
+                           mask.is_full ? " of a full mask" : " of a causal mask", ", the options have ", options.scale,
+                           " and ", options.mask.offset,
+                           options.mask.is_full ? " of a full mask" : " of a causal mask");
+  return {Access::sums(tape).data(), Access::Y(tape).data()};
+}
+
+/// Checks a call and computes its gradients.
+template <class Normalization, class Scalar, class F, class A>
+Gradients<Scalar, A> attention_gradients(const F& feature, const A& transition,
+                                         const AttentionVjpCall<Scalar, F, A>& call) {
+  if constexpr (check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>() &&
+                check_vjp<F, A, Scalar, true>()) {
+    const VjpArguments<Scalar> arguments{call.Q, call.K, call.V, call.dY};
+    check_vjp_call(transition, arguments, call.options);
+    const auto rows = call.tape ? rows_of_tape(*call.tape, row_kind<Normalization, F>(), arguments.dY, call.options)
+                                : SavedRows<Scalar>();
+    VjpWorkspace<Scalar> own;
+    Gradients<Scalar, A> gradients = take_memory(call.reuse, arguments);
+    const auto results = begin_gradients(gradients, transition, arguments, call.options, true);
+    run_attention_vjp<Normalization>(feature, transition, arguments, results, call.workspace ? *call.workspace : own,
+                                     call.options, rows);
+    return gradients;
+  } else {
+    return {};
   }
 }
 
@@ -45,65 +76,23 @@ void check_and_run_attention_vjp(const F& feature, const A& transition, const Ei
 ///
 ///     dQ, dK, dV and those of the transition and of the scale, of Σ_i dy_i·y_i
 ///
-/// Shapes: as of `attention`; dY: e × T, as Y. A row without weight has no gradient, and its dy changes nothing. Cost:
-/// T² (3 d + 2 e) + O(T²) operations under a causal mask, and those of `attention`, which finds the rows and their
-/// sums; O(T (d + e)) memory. Throws as `attention` does, before anything is touched. Source: reverse
-/// mode of the definition, the normaliser's part by y_i·dy_i.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
-          class DY>
-void attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                   const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
-                   Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
-                   const Options& options = {}) {
-  detail::check_and_run_attention_vjp<Normalization>(
-      feature, transition, Q, K, V, dY, gradients, workspace, options,
-      [](const auto&) { return detail::KnownRows<typename DQ::Scalar>(); });
+///     const auto g = attention_vjp(feature, transition, {.Q = Q, .K = K, .V = V, .dY = dY});
+///
+/// A row without weight has no gradient, and its dy changes nothing. With `.tape`, which `attention` has filled, the
+/// forward pass is not computed again: the same bits. Cost: T² (3 d + 2 e) + O(T²) operations under a causal mask, and
+/// without a tape those of `attention`; O(T (d + e)) memory. Throws as `attention` does, before anything is touched,
+/// and for a tape that is empty or of another shape, normalization, scale or mask. Source: reverse mode of the
+/// definition, the normalizer's part by y_i·dy_i.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
+[[nodiscard]] Gradients<float, A> attention_vjp(const F& feature, const A& transition,
+                                                const AttentionVjpCall<float, F, A>& call) {
+  return detail::attention_gradients<Normalization>(feature, transition, call);
 }
-
-/// The same from the rows that `attention` has left, without its cost: the same bits. Throws `InvalidArgument` for rows
-/// that are empty or of another normalisation, scale or mask, `ShapeMismatch` for those of another shape.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
-          class DY>
-void attention_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                   const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
-                   const RowSums<typename DQ::Scalar, F>& rows, Gradients<typename DQ::Scalar, A>& gradients,
-                   VjpWorkspace<typename DQ::Scalar>& workspace, const Options& options = {}) {
-  detail::check_and_run_attention_vjp<Normalization>(
-      feature, transition, Q, K, V, dY, gradients, workspace, options, [&](const auto& d_rows) {
-        return detail::RowSumsAccess::checked(rows, detail::row_kind<Normalization, F>(), d_rows, options);
-      });
-}
-
-/// The same, returning the gradients.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
-          class DY>
-[[nodiscard]] Gradients<typename DQ::Scalar, A> attention_vjp(
-    const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-    const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const Options& options = {}) {
-  Gradients<typename DQ::Scalar, A> gradients;
-  VjpWorkspace<typename DQ::Scalar> workspace;
-  attention_vjp<Normalization>(feature, transition, Q, K, V, dY, gradients, workspace, options);
-  return gradients;
-}
-
-/// The same from the rows that `attention` has left.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
-          class DY>
-[[nodiscard]] Gradients<typename DQ::Scalar, A> attention_vjp(
-    const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-    const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const RowSums<typename DQ::Scalar, F>& rows,
-    const Options& options = {}) {
-  Gradients<typename DQ::Scalar, A> gradients;
-  VjpWorkspace<typename DQ::Scalar> workspace;
-  attention_vjp<Normalization>(feature, transition, Q, K, V, dY, rows, gradients, workspace, options);
-  return gradients;
-}
-
-/// What is no call of it, with a sentence why.
-template <class Normalization = DefaultNormalization, class F, Transition A, class... Arguments>
-  requires(sizeof...(Arguments) > 0 && detail::VjpMistakes<F, A, 4, Arguments...>::any)
-auto attention_vjp(const F&, const A&, Arguments&&...) {
-  return detail::VjpMistakes<F, A, 4, Arguments...>::explain();
+/// The same in double.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
+[[nodiscard]] Gradients<double, A> attention_vjp(const F& feature, const A& transition,
+                                                 const AttentionVjpCall<double, F, A>& call) {
+  return detail::attention_gradients<Normalization>(feature, transition, call);
 }
 
 }  // namespace SYMPOW_NAMESPACE

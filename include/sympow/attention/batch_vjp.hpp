@@ -1,13 +1,38 @@
 // Gradients of all heads of a batch in one call.
 #pragma once
 
-#include <algorithm>
-
 #include <sympow/attention/attention_vjp.hpp>
-#include <sympow/attention/forward_pass.hpp>
+#include <sympow/attention/batch.hpp>
 #include <sympow/attention/scan_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
+
+namespace detail {
+
+/// The gradient of a head's state; nothing for a feature map without an embedding.
+template <class Scalar, class F>
+struct StateGradientOf {
+  using type = typename StateOf<Scalar, F>::type;
+};
+template <class Scalar, FiniteFeatureMap F>
+struct StateGradientOf<Scalar, F> {
+  using type = StateGradient<Scalar, F>;
+};
+
+}  // namespace detail
+
+/// The arguments of `attend_vjp` by name.
+template <class Scalar, FeatureMap F>
+struct AttendVjpCall {
+  Heads<const Scalar> Q, K, V, dY;
+  RangeRef<const typename detail::StateOf<Scalar, F>::type> states = {};  ///< those that `attend` began with
+  /// The gradients of the states after the last tokens, and then those of the states before the first. 0 if left out.
+  RangeRef<typename detail::StateGradientOf<Scalar, F>::type> d_states = {};
+  OptionalRef<const ForwardPass<Scalar, F>> tape = {};  ///< that `attend` has filled
+  Heads<Scalar> dQ, dK, dV;
+  OptionalRef<VjpWorkspaces<Scalar>> workspaces = {};  ///< scratch; the call makes its own if they are left out
+  BatchOptions options = {};
+};
 
 /// Gradients in the parameters of a batch: of the transition of every head, in the order in which the batch was given
 /// them, or would have been if it was given one for all; and of the scale, of all heads together.
@@ -15,32 +40,122 @@ template <class A>
 struct BatchGradients {
   std::vector<typename A::Gradient> transitions = {};  ///< of every head
   double scale = 0;                                    ///< in `Options::scale`
+
+  /// In the parameters of a factor of transition n, or of that transition itself: `of<Decay>(n).log_gamma`.
+  template <class Factor>
+  [[nodiscard]] const auto& of(Index n) const {
+    return detail::gradient_of<Factor, A>(transitions[static_cast<std::size_t>(n)]);
+  }
 };
 
 namespace detail::inline SYMPOW_THREADS {
 
-/// Where the gradients of a batch go.
-template <class Scalar>
-struct BatchResults {
-  Heads<Scalar> dQ, dK, dV;
+/// Adds to the gradient of a state another one of the same.
+template <class Scalar, class F>
+void add_state_gradient(const F& feature, StateGradient<Scalar, F>& sum, const StateGradient<Scalar, F>& more) {
+  Adjoint<Scalar>& to = StateGradientAccess::content(sum);
+  const Adjoint<Scalar>& from = StateGradientAccess::content(more);
+  FoldBuffers<Scalar> memory;
+  add_sums<Scalar>(feature, memory, from.sums, 0, from.sums.log_channels, to.sums);
+  if (from.gauge.size() != 0) to.gauge += from.gauge;  // none where nothing turns
+  if (from.frame.size() != 0) to.frame += from.frame;
+}
 
-  /// Throws `ShapeMismatch` unless they have the heads, numbers and tokens of what they are of, and `InvalidArgument`
-  /// where one begins where another array does; side by side in one array they may stand.
-  void check(const BatchCall<Scalar, const Scalar>& call) const {
-    check_apart<Scalar>({dQ.first(), dK.first(), dV.first()},
-                        {call.Q.first(), call.K.first(), call.V.first(), call.Y.first()});
-    check_alike("dQ", dQ, "Q", call.Q);
-    check_alike("dK", dK, "K", call.K);
-    check_alike("dV", dV, "V", call.V);
+/// The gradients of a batch. The query heads of a key head go back one after the other, so that what they add to its
+/// keys and values comes in order.
+template <class Normalization, class F, class Transitions, class Scalar>
+class BatchVjp {
+  using StateType = typename StateOf<Scalar, F>::type;
+  using StateGradientType = typename StateGradientOf<Scalar, F>::type;
+  using Batch = CheckedBatch<F, Transitions, Scalar, const Scalar, const StateType>;
+  using A = typename Batch::A;
+  static constexpr bool has_states = Batch::has_states;
+
+ public:
+  /// Throws what the forward pass would, and what is wrong with the gradients' memory, states and tape.
+  BatchVjp(const F& feature, const Transitions& given, const AttendVjpCall<Scalar, F>& x)
+      : feature_(feature),
+        x_(x),
+        batch_(feature, given, BatchCall<Scalar, const Scalar>{x.Q, x.K, x.V, x.dY, x.options}, x.states),
+        options_(x.options.head) {
+    check_gradients();
+    check_states();
+    if (x_.tape) check_size("heads of the forward pass", x_.tape->size(), heads(), "those of Q");
+    for (Index n = 0; n < heads(); ++n)
+      naming_head(n / x_.Q.heads(), n % x_.Q.heads(), call().group, [&] { check_head(n); });
   }
-  /// Zeros for the query heads of a key head, and their padding.
-  void clear(Index b, Index key_head, Index most_in_group) const {
-    for (Index h = key_head * most_in_group; h < (key_head + 1) * most_in_group; ++h)
-      dQ.head(b, h).setZero(), dQ.padding(b, h).setZero();
-    for (const auto* x : {&dK, &dV}) x->head(b, key_head).setZero(), x->padding(b, key_head).setZero();
+
+  BatchGradients<A> run() {
+    BatchGradients<A> gradients;
+    for (Index n = 0; n < call().all_groups(); ++n)
+      call().with_head(n, [&](Index, Index, const auto& Q, const auto& K, const auto&, const auto&) {
+        gradients.transitions.push_back(batch_.transition(n).zero_gradient(tokens_of(Q, K, options_.mask)));
+      });
+    copy_d_states();
+    scales_.assign(static_cast<std::size_t>(heads()), 0);
+    VjpWorkspaces<Scalar> own;
+    VjpWorkspaces<Scalar>& workspaces = x_.workspaces ? *x_.workspaces : own;
+    const int threads = threads_of(x_.options.threads);
+    const Index key_heads = x_.Q.sequences() * x_.K.heads();
+    parallel_for(key_heads, threads, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
+      if (chunk_of_scan(n) > 0) return;
+      run_key_head(n, work, gradients,
+                   [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& d_state) {
+                     run_chunked_vjp<Normalization>(feature_, transition, x, to, state, d_state, work, options_);
+                   });
+    });
+    if constexpr (scans_back<F, A>)
+      for (Index n = 0; n < key_heads; ++n) {
+        Options scanned = options_;
+        if (scanned.chunk = chunk_of_scan(n); scanned.chunk == 0) continue;
+        if (workspaces.empty()) workspaces.resize(1);
+        run_key_head(n, workspaces[0], gradients,
+                     [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& d_state) {
+                       ScanVjp<Normalization, Scalar, F, A>(feature_, transition, x, to, workspaces, scanned, threads)
+                           .run(state, d_state);
+                     });
+      }
+    for (const double scale : scales_) gradients.scale += scale;
+    if constexpr (has_states)
+      for (Index n = 0; n < x_.d_states.size(); ++n) x_.d_states[n] = std::move(d_states_[static_cast<std::size_t>(n)]);
+    return gradients;
   }
 
  private:
+  [[nodiscard]] const BatchCall<Scalar, const Scalar>& call() const { return batch_.call; }
+  [[nodiscard]] Index heads() const { return x_.Q.sequences() * x_.Q.heads(); }
+  [[nodiscard]] Index group_of(Index head) const { return head / call().group; }
+  [[nodiscard]] const A& transition_of(Index head) const { return batch_.transition(group_of(head)); }
+  [[nodiscard]] VjpArguments<Scalar> arguments_of(Index head) const {
+    const Index b = head / x_.Q.heads(), h = head % x_.Q.heads(), key_head = call().key_head_of(h);
+    const auto Q = x_.Q.head(b, h), K = x_.K.head(b, key_head), V = x_.V.head(b, key_head), dY = x_.dY.head(b, h);
+    return {Q, K, V, dY};
+  }
+  // Of the query heads of key head n, all by the same form; 0 if there is none.
+  [[nodiscard]] Index chunk_of_scan(Index n) const {
+    return scans_back<F, A> && call().heads_of_key() > 0 ? batch_.chunk_of_scan(group_of(n * call().heads_of_key()))
+                                                         : 0;
+  }
+  // What a head has left on the tape, if it went by this form.
+  [[nodiscard]] const auto* left_by(Index head, Form form) const {
+    using Kept = decltype(ForwardPassAccess::left_by(*x_.tape, head, form));
+    return x_.tape ? ForwardPassAccess::left_by(*x_.tape, head, form) : Kept(nullptr);
+  }
+  [[nodiscard]] SavedRows<Scalar> known_rows(Index head, const VjpArguments<Scalar>& x) const {
+    const auto* kept = left_by(head, Form::attention);
+    return kept == nullptr ? SavedRows<Scalar>()
+                           : rows_of_tape(kept->rows, row_kind<Normalization, F>(), x.dY, options_);
+  }
+
+  /// Throws `ShapeMismatch` unless gradients have the heads, numbers and tokens of what they are of, and
+  /// `InvalidArgument` if they share memory.
+  void check_gradients() const {
+    check_alike("dQ", x_.dQ, "Q", x_.Q);
+    check_alike("dK", x_.dK, "K", x_.K);
+    check_alike("dV", x_.dV, "V", x_.V);
+    check_outputs({{"dQ", x_.dQ.layout()}, {"dK", x_.dK.layout()}, {"dV", x_.dV.layout()}},
+                  {{"Q", x_.Q.layout()}, {"K", x_.K.layout()}, {"V", x_.V.layout()}, {"dY", x_.dY.layout()}});
+  }
   static void check_alike(const std::string& name, const Heads<Scalar>& dx, const std::string& of,
                           const Heads<const Scalar>& x) {
     const auto agree = [&](const std::string& what, Index actual, Index expected) {
@@ -52,237 +167,120 @@ struct BatchResults {
     for (Index b = 0; b < std::max(dx.sequences_of_other_lengths(), x.sequences_of_other_lengths()); ++b)
       agree("length of sequence " + std::to_string(b) + " in ", dx.length(b), x.length(b));
   }
-};
-
-/// Adds to the gradient of a state another one of the same.
-template <class Scalar, class F>
-void add_state_gradient(const F& feature, StateGradient<Scalar, F>& sum, const StateGradient<Scalar, F>& more) {
-  AdjointContent<Scalar>& to = StateGradientAccess::content(sum);
-  const AdjointContent<Scalar>& from = StateGradientAccess::content(more);
-  FoldMemory<Scalar> memory;
-  to.sums.add(feature, memory, from.sums, 0, from.sums.log_channels);
-  if (from.gauge.size() != 0) to.gauge += from.gauge;  // none where nothing turns
-  if (from.frame.size() != 0) to.frame += from.frame;
-}
-
-/// Initial states of a batch and the gradients of its final ones, which become those of the initial.
-template <class States, class Adjoints>
-struct BatchStates {
-  const States& states;
-  Adjoints& adjoints;
-};
-
-/// Checks all heads, then takes them back: the query heads of a key head one after the other, so that what they add to
-/// its keys and values comes in order. `pass` is what the forward pass of a call without states has left, if it did.
-template <class Normalization, class F, class Transitions, class Scalar, class States>
-auto run_batch_vjp(const F& feature, const Transitions& given, BatchCall<Scalar, const Scalar> call,
-                   const BatchResults<Scalar>& results, const States& states, VjpWorkspaces<Scalar>& workspaces,
-                   const ForwardPass<Scalar, F>* pass = nullptr) {
-  constexpr bool keeps_states = !std::same_as<States, NoStates>;
-  call.name_of_Y = "dY";
-  call.check();
-  results.check(call);
-  const Index B = call.Q.sequences(), most = call.most_in_group();
-  if constexpr (keeps_states) {
-    const Index of_queries = B * call.Q.heads(), of_keys = B * call.K.heads(),
-                count = std::ranges::ssize(states.states);
-    if (count == of_keys)
-      call.group = most;
-    else if (count != of_queries)
-      raise<ShapeMismatch>("number of states is ", count, ", must be ", of_queries,
-                           " (one a sequence and query head) or ", of_keys, " (one a sequence and key head)");
-    check_size("number of states' gradients", std::ranges::ssize(states.adjoints), count, "that of the states");
-    check_distinct("gradients of states", states.adjoints);
-    check_state_mask(call.options.head.mask);
+  void check_states() const {
+    if (x_.states && x_.tape)
+      raise<InvalidArgument>("attend_vjp: states and a tape are given; a tape is of calls without states");
+    if (!x_.d_states) return;
+    if (!x_.states) raise<InvalidArgument>("attend_vjp: gradients of states are given, but no states");
+    check_size("number of states' gradients", x_.d_states.size(), x_.states.size(), "that of the states");
+    check_distinct("gradients of states", x_.d_states);
   }
-  const auto transition_of = transitions_of(given, B, call.groups(), call.group);
-  using A = std::remove_cvref_t<decltype(transition_of(0))>;
-  constexpr bool has_states = has_state_forms<F, A>;
-  if (!has_states && (keeps_states || (call.options.form != Form::attention && call.options.form != Form::automatic)))
-    raise<InvalidArgument>("options: this feature map with this transition has the attention form only");
-  if (keeps_states && call.options.form == Form::attention)
-    raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
-
-  const Options& options = call.options.head;
-  const Index count = B * call.Q.heads();
-  if (pass != nullptr) check_size("heads of the forward pass", pass->size(), count, "those of Q");
-  // What head h has left, if it went by this form.
-  const auto left_by = [&](Index b, Index h, Form form) {
-    const auto* head =
-        pass == nullptr ? nullptr : &ForwardPassAccess::heads(*pass)[static_cast<std::size_t>(b * call.Q.heads() + h)];
-    return head != nullptr && head->form == form ? head : nullptr;
-  };
-  const auto known_rows = [&](Index b, Index h, const VjpArguments<Scalar>& x) {
-    const auto* head = left_by(b, h, Form::attention);
-    return head == nullptr ? KnownRows<Scalar>()
-                           : RowSumsAccess::checked(head->rows, row_kind<Normalization, F>(), x.dY, options);
-  };
-  const auto arguments_of = [&](Index b, Index h) {
-    const auto Q = call.Q.head(b, h), K = call.K.head(b, h / most), V = call.V.head(b, h / most),
-               dY = call.Y.head(b, h);
-    return VjpArguments<Scalar>{Q, K, V, dY};
-  };
-  const auto group_of = [&](Index b, Index h) { return (b * call.Q.heads() + h) / call.group; };
-  const auto shape_of = [&](const A& transition, const VjpArguments<Scalar>& x) {
-    HeadShape shape = head_shape(feature, transition, std::max(x.Q.cols(), x.K.cols()), x.Q.rows(), x.V.rows());
-    shape.is_full = options.mask.is_full;
-    shape.keeps_state = keeps_states;
-    return shape;
-  };
-  BatchGradients<A> gradients;
-  auto adjoints = [&] {  // copies, which take the place of those given if nothing fails
-    if constexpr (keeps_states) {
-      std::vector<StateGradient<Scalar, F>> copies;
-      for (const auto& adjoint : states.adjoints) copies.push_back(adjoint);
-      return copies;
-    } else
-      return NoStates{};
-  }();
-  Index all_tokens = 0;
-  for (Index m = 0; m < B * call.Q.heads(); ++m) {
-    const Index b = m / call.Q.heads(), h = m % call.Q.heads();
-    naming_head(b, h, call.group, [&] {
-      const A& transition = transition_of(group_of(b, h));
-      const VjpArguments<Scalar> x = arguments_of(b, h);
-      check_vjp_call(transition, x, options);
-      const Index n = group_of(b, h);
-      if constexpr (keeps_states)
-        check_chunked_vjp(feature, transition, x, std::ranges::begin(states.states)[n],
-                          adjoints[static_cast<std::size_t>(n)], options);
-      all_tokens += x.Q.cols();
-      static_cast<void>(known_rows(b, h, x));
-      if constexpr (has_states)
-        if (const auto* head = left_by(b, h, Form::chunked))
-          check_checkpoints(head->checkpoints, feature, transition, x.K, x.V);
-      if (h % call.group == 0)
-        gradients.transitions.push_back(transition.zero_gradient(tokens_of(x.Q, x.K, options.mask)));
-    });
+  void check_head(Index head) const {
+    const VjpArguments<Scalar> x = arguments_of(head);
+    if (options_.check_finite) check_finite("dY", x.dY);
+    static_cast<void>(known_rows(head, x));
+    if constexpr (has_states) {
+      if (const auto* kept = left_by(head, Form::chunked))
+        check_checkpoints(kept->checkpoints, feature_, transition_of(head), x.K, x.V);
+      if (x_.d_states) check_adjoint(x_.d_states[group_of(head)], feature_, transition_of(head), x);
+    }
   }
-  std::vector<double> scales(static_cast<std::size_t>(count));
-  const auto chunk_of_scan = [&](Index b, Index h) {
-    return scans_back<F, A>
-               ? scanned_chunk(shape_of(transition_of(group_of(b, h)), arguments_of(b, h)), all_tokens, call.options)
-               : Index(0);
-  };
-  // The query heads of a key head: each from what its forward pass has left, or by its engine, run(transition,
-  // arguments, results, state, its gradient).
-  const auto take_back = [&](Index b, Index key_head, VjpWorkspace<Scalar>& work, const auto& run) {
-    results.clear(b, key_head, most);
-    for (Index h = key_head * most; h < (key_head + 1) * most; ++h) {
-      const Index n = group_of(b, h);
-      const A& transition = transition_of(n);
-      const VjpArguments<Scalar> x = arguments_of(b, h);
-      auto dQ = results.dQ.head(b, h), dK = results.dK.head(b, key_head), dV = results.dV.head(b, key_head);
-      const VjpResults<Scalar, A> to{dQ, dK, dV, gradients.transitions[static_cast<std::size_t>(n)],
-                                     scales[static_cast<std::size_t>(b * call.Q.heads() + h)]};
-      if (!keeps_states && form_of(shape_of(transition, x), call.options) == Form::attention) {
-        run_attention_vjp<Normalization>(feature, transition, x, to, work, options, known_rows(b, h, x));
-        continue;
-      }
-      if constexpr (keeps_states) {
-        const auto& state = std::ranges::begin(states.states)[n];
-        auto& adjoint = adjoints[static_cast<std::size_t>(n)];
-        if (h % call.group == 0) {
-          run(transition, x, to, state, adjoint);
-        } else {
-          StateGradient<Scalar, F> own(feature, x.Q.rows(), x.V.rows());
-          run(transition, x, to, state, own);
-          add_state_gradient(feature, adjoint, own);
-        }
-      } else if constexpr (has_states) {
-        StateGradient<Scalar, F> adjoint(feature, x.Q.rows(), x.V.rows());
-        if (const auto* head = left_by(b, h, Form::chunked)) {
-          run_chunked_vjp<Normalization>(feature, transition, x, to, head->checkpoints, adjoint, work, options);
-        } else {
-          const State<Scalar, F> state(feature, x.Q.rows(), x.V.rows(), 0);
-          run(transition, x, to, state, adjoint);
-        }
+
+  // Copies, which take the place of those given if nothing fails.
+  void copy_d_states() {
+    if constexpr (has_states)
+      for (Index n = 0; n < x_.states.size(); ++n)
+        d_states_.push_back(x_.d_states ? x_.d_states[n]
+                                        : StateGradientType(feature_, x_.Q.dimension(), x_.V.dimension()));
+  }
+
+  // The query heads of key head n: each from the tape, or by its engine, run(transition, arguments, results, state, its
+  // gradient).
+  template <class Run>
+  void run_key_head(Index n, VjpWorkspace<Scalar>& work, BatchGradients<A>& gradients, const Run& run) {
+    const Index b = n / x_.K.heads(), key_head = n % x_.K.heads(), count = call().heads_of_key();
+    auto dK = x_.dK.head(b, key_head), dV = x_.dV.head(b, key_head);
+    for (const auto* x : {&x_.dK, &x_.dV}) x->head(b, key_head).setZero(), x->padding(b, key_head).setZero();
+    for (Index h = key_head * count; h < (key_head + 1) * count; ++h) {
+      const Index head = b * x_.Q.heads() + h;
+      auto dQ = x_.dQ.head(b, h);
+      dQ.setZero(), x_.dQ.padding(b, h).setZero();
+      run_head(head,
+               {dQ, dK, dV, gradients.transitions[static_cast<std::size_t>(group_of(head))],
+                scales_[static_cast<std::size_t>(head)]},
+               work, run);
+    }
+  }
+  template <class Run>
+  void run_head(Index head, const VjpResults<Scalar, A>& to, VjpWorkspace<Scalar>& work, const Run& run) {
+    const Index n = group_of(head);
+    const A& transition = transition_of(head);
+    const VjpArguments<Scalar> x = arguments_of(head);
+    if (!batch_.keeps_states() && batch_.form(n) == Form::attention)
+      return run_attention_vjp<Normalization>(feature_, transition, x, to, work, options_, known_rows(head, x));
+    if constexpr (has_states) {
+      StateGradientType own(feature_, x.Q.rows(), x.V.rows());
+      if (batch_.keeps_states()) {
+        StateGradientType& d_state = d_states_[static_cast<std::size_t>(n)];
+        if (head % call().group == 0) return run(transition, x, to, x_.states[n], d_state);
+        run(transition, x, to, x_.states[n], own);
+        add_state_gradient(feature_, d_state, own);
+      } else if (const auto* kept = left_by(head, Form::chunked)) {
+        run_chunked_vjp<Normalization>(feature_, transition, x, to, kept->checkpoints, own, work, options_);
+      } else {
+        run(transition, x, to, StateType(feature_, x.Q.rows(), x.V.rows(), 0), own);
       }
     }
-  };
-  const int threads = threads_of(call.options.threads);
-  parallel_for(B * call.K.heads(), threads, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
-    const Index b = n / call.K.heads(), key_head = n % call.K.heads();
-    if (chunk_of_scan(b, key_head * most) > 0) return;
-    take_back(b, key_head, work,
-              [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& adjoint) {
-                run_chunked_vjp<Normalization>(feature, transition, x, to, state, adjoint, work, options);
-              });
-  });
-  for (Index n = 0; n < B * call.K.heads(); ++n) {
-    const Index b = n / call.K.heads(), key_head = n % call.K.heads();
-    Options scanned = options;
-    if (scanned.chunk = chunk_of_scan(b, key_head * most); scanned.chunk == 0) continue;
-    if constexpr (scans_back<F, A>)
-      take_back(b, key_head, workspaces[0],
-                [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& adjoint) {
-                  ScanVjp<Normalization, Scalar, F, A>(feature, transition, x, to, workspaces, scanned, threads)
-                      .run(state, adjoint);
-                });
   }
-  for (const double scale : scales) gradients.scale += scale;
-  if constexpr (keeps_states) std::ranges::move(adjoints, std::ranges::begin(states.adjoints));
-  return gradients;
+
+  const F& feature_;
+  const AttendVjpCall<Scalar, F>& x_;
+  Batch batch_;
+  Options options_;
+  std::vector<StateGradientType> d_states_;
+  std::vector<double> scales_;
+};
+
+/// The transition of a batch's heads.
+template <class F, class Transitions, class Scalar>
+using TransitionOfBatch =
+    typename CheckedBatch<F, Transitions, Scalar, const Scalar, const typename StateOf<Scalar, F>::type>::A;
+
+template <class Normalization, class Scalar, class F, class Transitions>
+BatchGradients<TransitionOfBatch<F, Transitions, Scalar>> batch_gradients(const F& feature, const Transitions& given,
+                                                                          const AttendVjpCall<Scalar, F>& call) {
+  using A = TransitionOfBatch<F, Transitions, Scalar>;
+  if constexpr (check_vjp<F, A, Scalar, !has_state_forms<F, A>>())
+    return BatchVjp<Normalization, F, Transitions, Scalar>(feature, given, call).run();
+  else
+    return {};
 }
 
 }  // namespace detail::inline SYMPOW_THREADS
 
 inline namespace SYMPOW_THREADS {
 
-/// The gradients of `attend` without states, from dY = ∂loss/∂Y.
+/// The gradients of `attend`, from dY = ∂loss/∂Y, of the same states or none.
 ///
 ///     dQ: H heads of d,   dK: H_kv of d,   dV: H_kv of e,   each as Q, K, V; the gradients of transitions are returned
 ///
-/// Keys and values get the sum of what the query heads of their group say, in order. Gradients are 0 where Q or K is
-/// padding. Threads run over sequences and key heads; a head that `attend` would cut into segments is cut here too.
-/// Results are the same bit for bit for any number of threads. Throws as `attend`, before anything is touched,
-/// `ShapeMismatch` for gradients of another shape and `InvalidArgument` for such in the memory of an argument.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
-auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
-                Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
-                Heads<const std::type_identity_t<Scalar>> dY, Heads<Scalar> dQ, Heads<std::type_identity_t<Scalar>> dK,
-                Heads<std::type_identity_t<Scalar>> dV, VjpWorkspaces<std::type_identity_t<Scalar>>& workspaces,
-                const BatchOptions& options = {}) {
-  const detail::NoStates none;
-  return detail::run_batch_vjp<Normalization>(feature, transitions,
-                                              detail::BatchCall<Scalar, const Scalar>{Q, K, V, dY, options},
-                                              detail::BatchResults<Scalar>{dQ, dK, dV}, none, workspaces);
+///     attend_vjp(feature, transitions, {.Q = Q, .K = K, .V = V, .dY = dY, .dQ = dQ, .dK = dK, .dV = dV});
+///
+/// Keys and values get the sum over the query heads of their group, in order. Gradients are 0 where Q or K is padding.
+/// The gradients of states become those of the states given, or stay as they were if the call throws: it works on a
+/// copy of them. With `.tape`, which `attend` has filled, the forward pass is not computed again. Threads run over
+/// sequences and key heads; a head that `attend` would cut into segments is cut here too. Results are the same bit for
+/// bit for any number of threads. Throws as `attend` does, before anything is touched, `ShapeMismatch` for gradients of
+/// another shape, and `InvalidArgument` for gradients that share memory and for a tape of another normalization, scale
+/// or mask.
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
+auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<float, F>& call) {
+  return detail::batch_gradients<Normalization>(feature, transitions, call);
 }
-
-/// The same from the forward pass that `attend` has left. Throws `ShapeMismatch`, too, for one of another shape, and
-/// `InvalidArgument` for one of another normalisation, scale or mask.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
-auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
-                Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
-                Heads<const std::type_identity_t<Scalar>> dY, const ForwardPass<std::type_identity_t<Scalar>, F>& pass,
-                Heads<Scalar> dQ, Heads<std::type_identity_t<Scalar>> dK, Heads<std::type_identity_t<Scalar>> dV,
-                VjpWorkspaces<std::type_identity_t<Scalar>>& workspaces, const BatchOptions& options = {}) {
-  const detail::NoStates none;
-  return detail::run_batch_vjp<Normalization>(feature, transitions,
-                                              detail::BatchCall<Scalar, const Scalar>{Q, K, V, dY, options},
-                                              detail::BatchResults<Scalar>{dQ, dK, dV}, none, workspaces, &pass);
-}
-
-/// The same from states and the gradients of the states that `attend` has left; these become the gradients of the
-/// states given, or stay as they were if the call throws: it works on a copy of them. B H of each, or B H_kv where a
-/// group shares one.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar,
-          detail::RangeOf<const State<Scalar, F>> States, detail::RangeOf<StateGradient<Scalar, F>> Adjoints>
-auto attend_vjp(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
-                Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V,
-                Heads<const std::type_identity_t<Scalar>> dY, const States& states, Adjoints& adjoints,
-                Heads<Scalar> dQ, Heads<std::type_identity_t<Scalar>> dK, Heads<std::type_identity_t<Scalar>> dV,
-                VjpWorkspaces<std::type_identity_t<Scalar>>& workspaces, const BatchOptions& options = {}) {
-  return detail::run_batch_vjp<Normalization>(
-      feature, transitions, detail::BatchCall<Scalar, const Scalar>{Q, K, V, dY, options},
-      detail::BatchResults<Scalar>{dQ, dK, dV}, detail::BatchStates<States, Adjoints>{states, adjoints}, workspaces);
-}
-
-/// What is no call of it, with a sentence why.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class... Arguments>
-  requires(sizeof...(Arguments) > 0 && detail::BatchVjpMistakes<F, Arguments...>::any)
-auto attend_vjp(const F&, const Transitions&, Arguments&&...) {
-  return detail::BatchVjpMistakes<F, Arguments...>::explain();
+/// The same in double.
+template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
+auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<double, F>& call) {
+  return detail::batch_gradients<Normalization>(feature, transitions, call);
 }
 
 }  // namespace SYMPOW_THREADS

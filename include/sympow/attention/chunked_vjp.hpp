@@ -1,27 +1,52 @@
 // Gradients of the chunked form, O(T).
 #pragma once
 
+#include <string_view>
+
 #include <sympow/attention/checkpoints.hpp>
-#include <sympow/attention/gradient/chunked_adjoint.hpp>
 #include <sympow/attention/gradient/vjp_call.hpp>
-#include <sympow/attention/gradient/vjp_mistakes.hpp>
 #include <sympow/attention/state_form.hpp>
 #include <sympow/attention/state_gradient.hpp>
 
 namespace SYMPOW_NAMESPACE {
+
+/// The arguments of `chunked_vjp` by name. Shapes: Q, K: d × T, V and dY: e × T, one token a column; under `full()` Q
+/// and dY may have another number of columns than K and V.
+template <class Scalar, FeatureMap F, Transition A>
+struct ChunkedVjpCall {
+  ConstBatch<Scalar> Q, K, V, dY;
+  OptionalRef<const State<Scalar, F>> state = {};       ///< before the first token; an empty one if it is left out
+  OptionalRef<const Checkpoints<Scalar, F>> tape = {};  ///< that `chunked` has filled, in the place of that state
+  /// The gradient of the state after the last token, and then that of the state before the first. 0 if it is left out.
+  OptionalRef<StateGradient<Scalar, F>> d_state = {};
+  OptionalRef<Gradients<Scalar, A>> reuse = {};      ///< gradients whose memory those returned take over
+  OptionalRef<VjpWorkspace<Scalar>> workspace = {};  ///< scratch; the call makes its own if it is left out
+  Options options = {};
+};
+/// Without an embedding there is no state.
+template <class Scalar, FeatureMap F, Transition A>
+  requires(!FiniteFeatureMap<F>)
+struct ChunkedVjpCall<Scalar, F, A> {
+  ConstBatch<Scalar> Q, K, V, dY;
+  OptionalRef<Gradients<Scalar, A>> reuse = {};
+  OptionalRef<VjpWorkspace<Scalar>> workspace = {};
+  Options options = {};
+};
+
 namespace detail {
 
 /// Where keys turn: dμ = gauge - ⟨[dS; dZ], L [S; Z]⟩, or the gauge from dμ. Embedded scores see no gauge: what goes
 /// back is dμ.
 template <class Scalar, FeatureMap F, class A>
-void set_gauge(const VjpViewOf<Scalar, A>& view, const FoldedSums<Scalar>& S, AdjointContent<Scalar>& adjoint,
+void set_gauge(const VjpViewOf<Scalar, A>& view, const StateSums<Scalar>& S, Adjoint<Scalar>& adjoint,
                LiftedTurns& turns, bool from_frame) {
   const Planes planes = view.planes();
   Eigen::VectorXd lifted = Eigen::VectorXd::Zero(planes.count);
   if constexpr (F::score == Score::power)
     if (!S.empty() && !adjoint.sums.empty()) {
       turns.set(adjoint.sums.log_channels.size(), degree_of<F>, planes);
-      turns.add(adjoint.sums, S, weight_of(0, S.exponent() + adjoint.sums.exponent()), lifted.data());
+      turns.add(adjoint.sums, S, 1, lifted.data());
+      for (double& x : lifted) x = times_power_of_two(x, S.exponent() + adjoint.sums.exponent());
     }
   if (adjoint.gauge.size() == 0) adjoint.gauge.setZero(planes.count);  // no chunk has come by
   if (!from_frame)
@@ -33,6 +58,22 @@ void set_gauge(const VjpViewOf<Scalar, A>& view, const FoldedSums<Scalar>& S, Ad
   adjoint.has_gauge = true;
 }
 
+/// The sums of a state, all of them folded.
+template <class Scalar, class F>
+void set_folded(const F& feature, const StateContent<Scalar>& state, StateAt<Scalar>& at) {
+  at.frame = state.frames.end;
+  if (state.sums.recent.size == 0 && !state.sums.is_halved() && state.sums.elapsed.high == 0 &&
+      !state.sums.channels_decay()) {
+    at.sums = state.sums;
+    return at.sums.recent.clear(0);
+  }
+  StateContent<Scalar> copy = state;
+  StateOperations<Scalar, F>::fold(feature, copy);
+  copy.sums.make_whole();
+  copy.sums.recent.clear(0);
+  std::swap(at.sums, copy.sums);
+}
+
 /// Takes a call back that is checked; adds to the gradients. `adjoint` is that behind the last token, and then that
 /// before the first. `states(n)` is the first state or, of `count`, that before so many times `tokens_between` tokens.
 template <class Normalization, class F, class A, class Scalar, class States>
@@ -41,34 +82,24 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
                      Index chunk, StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace,
                      const Options& options) {
   static_cast<void>(check_vjp<F, A, Scalar>());  // a sentence, if there is no way back
-  AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
+  Adjoint<Scalar> content = StateGradientAccess::content(adjoint);
   VjpViews<Scalar, F, A> views(transition, results.transition);
-  AdjointMemory<Scalar>& memory = adjoint_memory_of(workspace);
-  const auto call = vjp_call<Normalization, F>(views, arguments, results, workspace, options);
-  StateAt<Scalar> first{{arguments.V.rows(), feature.dimension(arguments.K.rows()), arguments.K.rows()}, {}};
+  const auto call = backward_call<Normalization, F>(views, arguments, results, workspace, options);
+  StateAt<Scalar> first{{arguments.K.rows(), arguments.V.rows(), feature.dimension(arguments.K.rows()), 0}, {}};
   const auto load = [&](Index n, StateAt<Scalar>& at) {
-    const StateContent<Scalar>& state = StateAccess::content(states(n));
-    at.frame = state.frames.end;
-    if (state.tail.size() == 0 && state.sums.is_settled()) {
-      at.sums = state.sums;
-    } else {
-      StateContent<Scalar> copy = state;
-      StateOperations<Scalar, F>::fold(feature, copy);
-      std::swap(at.sums, copy.sums);
-    }
-    at.sums.make_whole();
+    set_folded<Scalar, F>(feature, StateAccess::content(states(n)), at);
   };
-  const StatesOfVjp<Scalar> given{load, count, tokens_between, content};
+  const SavedStates<Scalar> given{load, count, tokens_between, content};
   load(0, first);
   constexpr bool turns = A::key_action == KeyAction::turn;
   if (turns && !content.has_gauge) {
     StateAt<Scalar> last = first;
     ChunkedVjp<Scalar, F>::absorb(feature, call, given, chunk, last);
-    if constexpr (turns) set_gauge<Scalar, F>(views.back(), last.sums, content, memory.turns, true);
+    if constexpr (turns) set_gauge<Scalar, F>(views.back(), last.sums, content, call.buffers.state.turns, true);
   }
   if constexpr (turns) {
     ChunkedVjp<Scalar, F>::run(feature, call, given, chunk, first);
-    set_gauge<Scalar, F>(views.back(), first.sums, content, memory.turns, false);
+    set_gauge<Scalar, F>(views.back(), first.sums, content, call.buffers.state.turns, false);
   } else {
     ChunkedVjp<Scalar, F>::run(feature, call, given, chunk, std::move(first));
   }
@@ -97,6 +128,35 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
                                  workspace, options);
 }
 
+[[nodiscard]] constexpr std::string_view in_words(KeyAction action) {
+  using enum KeyAction;
+  return action == none    ? "leaves keys alone"
+         : action == turn  ? "turns keys"
+         : action == scale ? "scales the channels of keys"
+                           : "mixes the channels of keys";
+}
+
+/// Throws `InvalidArgument`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` for checkpoints that the forward
+/// pass of a call cannot have left.
+template <class Scalar, class F, class A, class K, class V>
+void check_checkpoints(const Checkpoints<Scalar, F>& checkpoints, const F& feature, const A& transition, const K& keys,
+                       const V& values) {
+  if (checkpoints.size() == 0) raise<InvalidArgument>("chunked_vjp: the checkpoints are empty, chunked() fills them");
+  check_size("rows of K", keys.rows(), checkpoints[0].key_dimension(), "key dimension of the checkpoints");
+  check_size("rows of V", values.rows(), checkpoints[0].value_dimension(), "value dimension of the checkpoints");
+  check_size("columns of K", keys.cols(), CheckpointsAccess::tokens(checkpoints), "tokens of the checkpoints");
+  if (!same_feature(checkpoints[0].feature(), feature))
+    raise<FeatureMismatch>("the checkpoints were left with another feature map than that of the call");
+  if (const KeyAction action = CheckpointsAccess::action(checkpoints); action != A::key_action)
+    raise<FrameMismatch>("the checkpoints were left by a transition that ", in_words(action), ", that of the call ",
+                         in_words(A::key_action));
+  try {
+    transition.check_frame(CheckpointsAccess::frame(checkpoints), keys.rows());
+  } catch (...) {
+    raise_again_after(Errors{}, "the last state of the checkpoints: ");
+  }
+}
+
 /// Throws `ShapeMismatch` or `FrameMismatch` unless a gradient is that of a state which the call could leave.
 template <class Scalar, class F, class A>
 void check_adjoint(const StateGradient<Scalar, F>& adjoint, const F& feature, const A& transition,
@@ -113,102 +173,79 @@ void check_adjoint(const StateGradient<Scalar, F>& adjoint, const F& feature, co
                          "behind this one");
 }
 
-/// Throws unless a state form has the gradients of such a call.
+/// Throws unless a call from a state has gradients.
 template <class Scalar, class F, class A>
 void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& x,
-                       const State<Scalar, F>& state, const StateGradient<Scalar, F>& adjoint, const Options& options) {
+                       const State<Scalar, F>& state, const StateGradient<Scalar, F>& d_state, const Options& options) {
   check_vjp_call(transition, x, options);
   check_state(state, feature, transition, x.Q, x.V);
   check_state_mask(options.mask);
-  check_adjoint(adjoint, feature, transition, x);
+  check_adjoint(d_state, feature, transition, x);
+}
+/// Throws unless a call from checkpoints has gradients.
+template <class Scalar, class F, class A>
+void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& x,
+                       const Checkpoints<Scalar, F>& tape, const StateGradient<Scalar, F>& d_state,
+                       const Options& options) {
+  check_vjp_call(transition, x, options);
+  if (options.mask != causal()) raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
+  check_checkpoints(tape, feature, transition, x.K, x.V);
+  check_adjoint(d_state, feature, transition, x);
+}
+
+/// Checks a call and computes its gradients.
+template <class Normalization, class Scalar, class F, class A>
+Gradients<Scalar, A> chunked_gradients(const F& feature, const A& transition,
+                                       const ChunkedVjpCall<Scalar, F, A>& call) {
+  if constexpr (check_finite_map<F>() && check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>() &&
+                check_moves<F, A>() && check_vjp<F, A, Scalar>()) {
+    const VjpArguments<Scalar> x{call.Q, call.K, call.V, call.dY};
+    if (call.state && call.tape)
+      raise<InvalidArgument>(
+          "chunked_vjp: a state and a tape are given, must be one of them: a tape begins with a state");
+    std::optional<StateGradient<Scalar, F>> own_d_state;
+    if (!call.d_state) own_d_state.emplace(feature, x.K.rows(), x.V.rows());
+    StateGradient<Scalar, F>& d_state = call.d_state ? *call.d_state : *own_d_state;
+    const auto run = [&](const auto& from) {
+      check_chunked_vjp(feature, transition, x, from, d_state, call.options);
+      VjpWorkspace<Scalar> own;
+      Gradients<Scalar, A> gradients = take_memory(call.reuse, x);
+      const auto results = begin_gradients(gradients, transition, x, call.options, false);
+      run_chunked_vjp<Normalization>(feature, transition, x, results, from, d_state,
+                                     call.workspace ? *call.workspace : own, call.options);
+      return gradients;
+    };
+    if (call.tape) return run(*call.tape);
+    if (call.state) return run(*call.state);
+    return run(State<Scalar, F>(feature, x.K.rows(), x.V.rows()));
+  } else {
+    return {};
+  }
 }
 
 }  // namespace detail
 
 /// The gradients of `chunked`, from the state before the first token and dY = ∂loss/∂Y.
 ///
-///     dQ, dK, dV and those of the transition and of the scale, of Σ_i dy_i·y_i and what `adjoint` says of the state
+///     dQ, dK, dV and those of the transition and of the scale, of Σ_i dy_i·y_i and what `d_state` says of the state
 ///
-/// Shapes: as of `chunked`; dY: e × T. `adjoint` is the gradient of the state behind the last token, and then that of
-/// the state before the first. A row without weight has no gradient, and its dy changes nothing. Rows and normalisers
-/// of the forward pass are not needed. Cost: four products of D (e + 1) a token, a fifth for the part (k - 1)/k of
-/// states that is made again, k = `Options::checkpoint`; memory: a state every k chunks and k more. The same bits for
-/// every k. Under `full()`: five products, and one state. Throws as `chunked` does, before anything is touched. Source:
-/// reverse mode by chunks.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
-          class DY>
-void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-                 const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
-                 const State<typename DQ::Scalar, F>& state, StateGradient<typename DQ::Scalar, F>& adjoint,
-                 Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
-                 const Options& options = {}) {
-  using Scalar = typename DQ::Scalar;
-  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<F, A>() &&
-                detail::check_vjp<F, A, Scalar>() && detail::check_d_rows<Scalar, DY>()) {
-    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
-    const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
-    detail::check_chunked_vjp(feature, transition, arguments, state, adjoint, options);
-    const auto results = detail::begin_gradients(gradients, transition, arguments, options, false);
-    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, state, adjoint, workspace, options);
-  }
+///     const auto g = chunked_vjp(feature, transition, {.Q = Q, .K = K, .V = V, .dY = dY, .tape = tape});
+///
+/// A row without weight has no gradient, and its dy changes nothing. Rows and normalizers of the forward pass are not
+/// needed. Cost: four products of D (e + 1) a token, and a fifth for the part (k - 1)/k of states that is recomputed,
+/// k = `Options::checkpoint`; memory: a state every k chunks and k more. The same bits for every k. With `.tape`, which
+/// `chunked` has filled, only states between its own are recomputed. Under `full()`: five products, and one state.
+/// Throws as `chunked` does, before anything is touched. Source: reverse mode by chunks.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
+[[nodiscard]] Gradients<float, A> chunked_vjp(const F& feature, const A& transition,
+                                              const ChunkedVjpCall<float, F, A>& call) {
+  return detail::chunked_gradients<Normalization>(feature, transition, call);
 }
-
-/// The same from the states that `chunked` has left on its way.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
-          class DY>
-void chunked_vjp(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-                 const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY,
-                 const Checkpoints<typename DQ::Scalar, F>& checkpoints, StateGradient<typename DQ::Scalar, F>& adjoint,
-                 Gradients<typename DQ::Scalar, A>& gradients, VjpWorkspace<typename DQ::Scalar>& workspace,
-                 const Options& options = {}) {
-  using Scalar = typename DQ::Scalar;
-  if constexpr (detail::check_types<F, A, DQ, DK, DV>() && detail::check_moves<F, A>() &&
-                detail::check_vjp<F, A, Scalar>() && detail::check_d_rows<Scalar, DY>()) {
-    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived()), d_rows(dY.derived());
-    const detail::VjpArguments<Scalar> arguments{queries, keys, values, d_rows};
-    detail::check_vjp_call(transition, arguments, options);
-    if (options.mask != causal()) detail::raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
-    detail::check_checkpoints(checkpoints, feature, transition, keys, values);
-    detail::check_adjoint(adjoint, feature, transition, arguments);
-    const auto results = detail::begin_gradients(gradients, transition, arguments, options, false);
-    detail::run_chunked_vjp<Normalization>(feature, transition, arguments, results, checkpoints, adjoint, workspace,
-                                           options);
-  }
-}
-
-/// The same, returning the gradients.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
-          class DY>
-[[nodiscard]] Gradients<typename DQ::Scalar, A> chunked_vjp(
-    const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-    const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const State<typename DQ::Scalar, F>& state,
-    StateGradient<typename DQ::Scalar, F>& adjoint, const Options& options = {}) {
-  Gradients<typename DQ::Scalar, A> gradients;
-  VjpWorkspace<typename DQ::Scalar> workspace;
-  chunked_vjp<Normalization>(feature, transition, Q, K, V, dY, state, adjoint, gradients, workspace, options);
-  return gradients;
-}
-
-/// The same from an empty state, behind which nothing comes.
-template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV,
-          class DY>
-[[nodiscard]] Gradients<typename DQ::Scalar, A> chunked_vjp(
-    const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DK>& K,
-    const Eigen::MatrixBase<DV>& V, const Eigen::MatrixBase<DY>& dY, const Options& options = {}) {
-  if constexpr (detail::check_finite_map<F>()) {
-    const State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
-    StateGradient<typename DQ::Scalar, F> adjoint(feature, Q.rows(), V.rows());
-    return chunked_vjp<Normalization>(feature, transition, Q, K, V, dY, state, adjoint, options);
-  } else {
-    return {};
-  }
-}
-
-/// What is no call of it, with a sentence why.
-template <class Normalization = DefaultNormalization, class F, Transition A, class... Arguments>
-  requires(sizeof...(Arguments) > 0 && detail::ChunkedVjpMistakes<F, A, Arguments...>::any)
-auto chunked_vjp(const F&, const A&, Arguments&&...) {
-  return detail::ChunkedVjpMistakes<F, A, Arguments...>::explain();
+/// The same in double.
+template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
+[[nodiscard]] Gradients<double, A> chunked_vjp(const F& feature, const A& transition,
+                                               const ChunkedVjpCall<double, F, A>& call) {
+  return detail::chunked_gradients<Normalization>(feature, transition, call);
 }
 
 }  // namespace SYMPOW_NAMESPACE

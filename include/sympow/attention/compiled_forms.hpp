@@ -1,6 +1,7 @@
 // The forms of a scalar type and a feature map, compiled in one place for all of a program.
 #pragma once
 
+#include <sympow/attention/absorb.hpp>
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/chunked.hpp>
 #include <sympow/attention/recurrent.hpp>

@@ -5,18 +5,11 @@
 #include <cmath>
 #include <limits>
 
+#include <sympow/core/choices.hpp>
 #include <sympow/core/config.hpp>
 #include <sympow/transition/key_action.hpp>
 
 namespace sympow {
-
-/// The form of a head.
-enum class Form {
-  automatic,  ///< the one that `cheapest_form` names
-  attention,  ///< see `attention`; no state
-  recurrent,  ///< see `recurrent`
-  chunked     ///< see `chunked`
-};
 
 /// What forms cost beside the operations that they are made of, each in operations of a large product: what a core does
 /// in the same time. Those given are of float on Zen 5 with AVX-512; `./dev bench --calibrate` measures a machine's

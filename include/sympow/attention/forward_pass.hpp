@@ -1,9 +1,8 @@
 // What the heads of a batch leave of their forward pass, for their gradients.
 #pragma once
 
-#include <sympow/attention/batch.hpp>
-#include <sympow/attention/checkpoints.hpp>
-#include <sympow/attention/row_sums.hpp>
+#include <sympow/attention/attention.hpp>
+#include <sympow/attention/chunked.hpp>
 
 namespace SYMPOW_NAMESPACE {
 namespace detail {
@@ -11,7 +10,8 @@ struct ForwardPassAccess;
 
 template <class S, class F>
 struct HeadCheckpoints {
-  using type = NoStates;
+  struct None {};
+  using type = None;
 };
 template <class S, FiniteFeatureMap F>
 struct HeadCheckpoints<S, F> {
@@ -19,11 +19,11 @@ struct HeadCheckpoints<S, F> {
 };
 }  // namespace detail
 
-/// What `attend` without states leaves for `attend_vjp`, which then has nothing of it to do again: `RowSums` of heads
-/// in the attention form, `Checkpoints` of chunked ones under causal(). Other heads leave nothing, nor do such as are
-/// cut into segments. A value, whose memory the next call uses again. Gradients are right with and without, and the
-/// same bit for bit where chunks are longer than a state's tail, but under channel decay. What the rows are of is not
-/// kept: queries, keys, values and transitions must be the same.
+/// The tape of a batch: what `attend` without states leaves for `attend_vjp`, which then need not compute it again.
+/// `RowSums` of heads in the attention form, `Checkpoints` of chunked ones under causal(). Other heads leave nothing,
+/// nor do those that are cut into segments. A value, whose memory the next call uses again. Gradients are right with
+/// and without, and the same bit for bit where chunks are longer than a state's tail, except under channel decay.
+/// Queries, keys, values and transitions are not kept: they must be the same.
 template <class S, FeatureMap F>
 class ForwardPass {
  public:
@@ -42,57 +42,18 @@ class ForwardPass {
 
 namespace detail {
 struct ForwardPassAccess {
-  static auto& heads(auto& pass) { return pass.heads_; }
-};
-
-/// Runs heads so that they leave what is known of them.
-template <class Normalization, class S, class F>
-struct LeaveForwardPass {
-  ForwardPass<S, F>& pass;
-
-  /// For so many heads.
-  void begin(Index count) const {
-    auto& heads = ForwardPassAccess::heads(pass);
-    heads.resize(static_cast<std::size_t>(count));
-    for (auto& head : heads) head.form = Form::automatic;
+  static auto& heads(auto& tape) { return tape.heads_; }
+  /// Of so many heads, which have left nothing yet.
+  static void begin(auto& tape, Index count) {
+    tape.heads_.resize(static_cast<std::size_t>(count));
+    for (auto& head : tape.heads_) head.form = Form::automatic;
   }
-  /// Whether it has run head n; else nothing has happened.
-  template <class A, class Q, class K, class V, class Y>
-  bool run(Index n, Form form, const F& feature, const A& transition, const Q& queries, const K& keys, const V& values,
-           const Y& rows, Workspace<S>& workspace, const Options& options) const {
-    auto& head = ForwardPassAccess::heads(pass)[static_cast<std::size_t>(n)];
-    if (form == Form::attention) {
-      attention<Normalization>(feature, transition, queries, keys, values, rows, head.rows, workspace, options);
-      head.form = form;
-      return true;
-    }
-    if constexpr (has_state_forms<F, A>)
-      if (form == Form::chunked && options.mask == causal()) {
-        State<S, F> state(feature, queries.rows(), values.rows());
-        state.drop_key_product();
-        chunked<Normalization>(feature, transition, queries, keys, values, state, rows, head.checkpoints, workspace,
-                               options);
-        head.form = form;
-        return true;
-      }
-    return false;
+  /// What a head has left if it went by this form, else null.
+  static const auto* left_by(const auto& tape, Index head, Form form) {
+    const auto& of_head = tape.heads_[static_cast<std::size_t>(head)];
+    return of_head.form == form ? &of_head : nullptr;
   }
 };
-
 }  // namespace detail
 
-inline namespace SYMPOW_THREADS {
-
-/// `attend` without states, leaving its forward pass for `attend_vjp`. Y is that without, bit for bit.
-template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions, class Scalar>
-void attend(const F& feature, const Transitions& transitions, Heads<const std::type_identity_t<Scalar>> Q,
-            Heads<const std::type_identity_t<Scalar>> K, Heads<const std::type_identity_t<Scalar>> V, Heads<Scalar> Y,
-            ForwardPass<std::type_identity_t<Scalar>, F>& pass, Workspaces<std::type_identity_t<Scalar>>& workspaces,
-            const BatchOptions& options = {}) {
-  detail::NoStates none;
-  detail::run_batch<Normalization>(feature, transitions, detail::BatchCall<Scalar>{Q, K, V, Y, options}, none,
-                                   workspaces, detail::LeaveForwardPass<Normalization, Scalar, F>{pass});
-}
-
-}  // namespace SYMPOW_THREADS
 }  // namespace SYMPOW_NAMESPACE

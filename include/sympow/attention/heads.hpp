@@ -10,6 +10,7 @@
 
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
+#include <sympow/core/memory_layout.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -99,9 +100,18 @@ class Heads {
   [[nodiscard]] Index dimension() const { return dimension_; }        ///< D
   [[nodiscard]] Index to_next_head() const { return strides_.head; }  ///< numbers from a head of a sequence to the next
 
-  /// Its first number; none where there are none.
-  [[nodiscard]] std::span<S> first() const {
-    return {data_, sequences_ > 0 && tokens_ > 0 && heads_ > 0 && dimension_ > 0 ? std::size_t(1) : std::size_t(0)};
+  /// Where its numbers lie: [B, T, H, D], or [1, ΣT, H, D] where sequences are packed.
+  [[nodiscard]] detail::MemoryLayout layout() const {
+    constexpr Index bytes = sizeof(S);
+    const Index B = offsets_ == nullptr ? sequences_ : 1;
+    detail::MemoryLayout layout{reinterpret_cast<const std::byte*>(data_), bytes, 4, {B, tokens_, heads_, dimension_}};
+    layout.strides = {strides_.sequence * bytes, strides_.token * bytes, strides_.head * bytes, bytes};
+    for (std::size_t n = 0; n < layout.dimensions; ++n)
+      if (layout.strides[n] < 0) {
+        layout.strides[n] *= -1;
+        if (!layout.empty()) layout.data -= (layout.shape[n] - 1) * layout.strides[n];
+      }
+    return layout;
   }
 
   /// T_b, the tokens of a sequence.

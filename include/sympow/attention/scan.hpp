@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/absorb.hpp>
 #include <sympow/attention/merge.hpp>
 #include <sympow/core/parallel.hpp>
 #include <sympow/transition/transition_segment.hpp>
@@ -19,7 +19,7 @@ void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, 
   if constexpr (requires { transition.advance_frame(frame, segment); }) {
     transition.advance_frame(frame, segment);
   } else if constexpr (A::key_action == KeyAction::turn) {
-    SegmentMemory<Scalar>& memory = memory_of(work).segment;
+    SegmentBuffers<Scalar>& memory = memory_of(work).segment;
     auto queries = memory.queries(d, segment.size), keys = memory.keys(d, segment.size);
     queries.setZero();
     keys.setZero();
@@ -31,15 +31,15 @@ void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, 
 template <class Scalar, class F>
 void set_tail(State<Scalar, F>& state, Index tail) {
   StateOperations<Scalar, F>::fold(state.feature(), StateAccess::content(state));
-  StateAccess::content(state).tail.clear(tail);
+  StateAccess::content(state).sums.recent.clear(tail);
 }
 
 /// A state of nothing, from these coordinates on, without a tail; the memory of its sums stays.
 template <class Scalar, class F>
 void clear(State<Scalar, F>& state, const Frame& from) {
-  auto& [sums, tail, frames, interrupted] = StateAccess::content(state);
+  auto& [sums, frames, interrupted] = StateAccess::content(state);
   sums.clear();
-  tail.clear(0);
+  sums.recent.clear(0);
   frames = {};
   frames.start = frames.end = from;
   frames.log_channels.setZero(state.key_dimension());
@@ -126,7 +126,7 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
         absorb_one(absorbed.begin + n - 1 - read.size, work);
     });
   }
-  set_tail(before(segments), state.tail());
+  set_tail(before(segments), state.tail_capacity());
   state = std::move(before(segments));
 }
 

@@ -49,12 +49,12 @@ class ScanVjp {
 
   /// From the state before the first token; `adjoint` is that behind the last, and then that before the first.
   void run(const StateType& state, StateGradient<Scalar, F>& adjoint) {
-    AdjointContent<Scalar> content = StateGradientAccess::content(adjoint);
+    Adjoint<Scalar> content = StateGradientAccess::content(adjoint);
     const auto find_gauge = [&](const StateType& at, bool from_frame) {
       if constexpr (A::key_action == KeyAction::turn) {
         LiftedTurns turns;
         const VjpViewOf<Scalar, A> vjp(transition_, to_.transition);
-        set_gauge<Scalar, F>(vjp, StateAccess::content(at).sums, content, turns, from_frame);
+        set_gauge<Scalar, F>(vjp, folded(at).sums, content, turns, from_frame);
       }
     };
     begin(state);
@@ -79,6 +79,11 @@ class ScanVjp {
     state.round_reads(false);
     return state;
   }
+  [[nodiscard]] StateAt<Scalar> folded(const StateType& state) const {
+    StateAt<Scalar> at{{x_.K.rows(), x_.V.rows(), feature_.dimension(x_.K.rows()), 0}, {}};
+    set_folded<Scalar, F>(feature_, StateAccess::content(state), at);
+    return at;
+  }
   [[nodiscard]] Segment segment(Index s) const { return {s * size_, std::min(size_, x_.K.cols() - s * size_)}; }
   // Window w of those that do not go beyond the end; none where there is no such window.
   [[nodiscard]] Segment window(Index w, Index end) const {
@@ -87,7 +92,7 @@ class ScanVjp {
   }
   StateType& part(Index s) { return parts_[at(s) % parts_.size()]; }
   StateType& before(Index s) { return states_[at(s) % states_.size()]; }
-  AdjointContent<Scalar>& adjoint_before(Index s) { return adjoints_[at(s) % adjoints_.size()]; }
+  Adjoint<Scalar>& adjoint_before(Index s) { return adjoints_[at(s) % adjoints_.size()]; }
 
   void begin(const StateType& state) {
     const Index d = x_.K.rows(), e = x_.V.rows();
@@ -102,7 +107,7 @@ class ScanVjp {
     const StateType blank(feature_, d, e, 0);
     parts_.assign(at(std::min(segments_, 2 * window_)), blank);
     states_.assign(at(std::min(segments_, 4 * window_)), blank);
-    adjoints_.assign(at(std::min(segments_, 4 * window_) + 1), {{e, feature_.dimension(d), d}});
+    adjoints_.assign(at(std::min(segments_, 4 * window_) + 1), {{d, e, feature_.dimension(d), 0}});
     read_.resize(states_.size());
   }
 
@@ -138,7 +143,7 @@ class ScanVjp {
     return state;
   }
 
-  void walk_back(const AdjointContent<Scalar>& last) {
+  void walk_back(const Adjoint<Scalar>& last) {
     adjoint_before(segments_) = last;
     for (Index w = windows_ - 1; w > -5; --w) {
       const auto of = [&](Index later) { return window(w + later, segments_); };
@@ -166,20 +171,20 @@ class ScanVjp {
   }
   // H before segment s, of its own rows and of what is behind it.
   void meet(Index s) {
-    FoldMemory<Scalar> memory;
-    LogDecay total;
-    for (Index t = segment(s).begin; t < segment(s).end(); ++t) total.add(transition_.log_decay(t));
+    FoldBuffers<Scalar> memory;
+    double total = 0;
+    for (Index t = segment(s).begin; t < segment(s).end(); ++t) total += transition_.log_decay(t);
     Eigen::VectorXd log_a = Eigen::VectorXd::Zero(x_.K.rows());
     if constexpr (A::key_action == KeyAction::scale) transition_.log_channel_totals(segment(s), log_a);
     if constexpr (A::key_action == KeyAction::mix) {  // H (A_a … A_b)ᵀ
-      FoldedSums<Scalar> moved = adjoint_before(s + 1).sums;
+      StateSums<Scalar> moved = adjoint_before(s + 1).sums;
       Matrix<Scalar> rows = moved.S.transpose();
       transition_.pull(segment(s), Batch<Scalar>(rows));
       transition_.pull(segment(s), Batch<Scalar>(moved.Z));
       moved.S = rows.transpose();
-      return adjoint_before(s).sums.add(feature_, memory, moved, total.high, log_a);
+      return add_sums<Scalar>(feature_, memory, moved, total, log_a, adjoint_before(s).sums);
     }
-    adjoint_before(s).sums.add(feature_, memory, adjoint_before(s + 1).sums, total.high, log_a);
+    add_sums<Scalar>(feature_, memory, adjoint_before(s + 1).sums, total, log_a, adjoint_before(s).sums);
   }
   // The rows of a segment, or all the rest of it.
   void take_back(Index s, bool rows, const Eigen::VectorXd& gauge, VjpWorkspace<Scalar>& work) {
@@ -190,11 +195,9 @@ class ScanVjp {
     const VjpArguments<Scalar> x{columns(x_.Q), columns(x_.K), columns(x_.V), columns(x_.dY)};
     const VjpResults<Scalar, A> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), gradients_[at(s)],
                                    scales_[at(s)]};
-    const auto call = vjp_call<Normalization, F>(views, x, to, work, options_);
-    std::vector<ReadRows<Scalar>>& read = read_[at(s) % read_.size()];
-    const StateContent<Scalar>& state = StateAccess::content(before(s));
-    StateAt<Scalar> first{state.sums, state.frames.end};
-    first.sums.make_whole();
+    const auto call = backward_call<Normalization, F>(views, x, to, work, options_);
+    std::vector<StateReads<Scalar>>& read = read_[at(s) % read_.size()];
+    StateAt<Scalar> first = folded(before(s));
     const auto load = [](Index, StateAt<Scalar>&) {};  // there is one
     if (rows) {
       read.clear();
@@ -217,8 +220,8 @@ class ScanVjp {
   Index size_, segments_, every_ = 1, window_ = 1, windows_ = 0;
   std::vector<Frame> frames_;
   std::vector<StateType> kept_, parts_, states_;
-  std::vector<AdjointContent<Scalar>> adjoints_;
-  std::vector<std::vector<ReadRows<Scalar>>> read_;
+  std::vector<Adjoint<Scalar>> adjoints_;
+  std::vector<std::vector<StateReads<Scalar>>> read_;
   std::vector<typename A::Gradient> gradients_;
   std::vector<double> scales_;
 };

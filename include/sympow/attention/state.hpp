@@ -1,44 +1,11 @@
 // What the state forms carry from token to token.
 #pragma once
 
-#include <sympow/attention/folded_sums.hpp>
+#include <sympow/core/checks.hpp>
+#include <sympow/detail/state_fold.hpp>
 
 namespace SYMPOW_NAMESPACE {
 namespace detail {
-
-/// The tokens that a state has seen: in which coordinates, and what has happened to them in all.
-template <class Scalar>
-struct Frames {
-  Frame start, end;              ///< the coordinates at the first token, and those of the keys now
-  double log_decay = 0;          ///< Σ log γ
-  Eigen::VectorXd log_channels;  ///< Σ log a, d
-  Index tokens = 0;              ///< T
-  /// A_1 … A_T of a transition that mixes channels, d × d; 0 × 0 before the first. If it is not to be kept, 0 × d
-  /// before the first, then d × 0.
-  Matrix<Scalar> key_product;
-
-  [[nodiscard]] bool have_mixed() const { return key_product.rows() != 0; }
-  [[nodiscard]] bool keep_product() const {
-    return key_product.size() != 0 || key_product.rows() == key_product.cols();
-  }
-  /// Makes room for the product before the first mixing.
-  void begin_mixing(Index d) {
-    if (have_mixed()) return;
-    if (keep_product())
-      key_product.setIdentity(d, d);
-    else
-      resize_anew(key_product, d, 0);
-  }
-};
-
-/// What is in a state, whatever its feature map.
-template <class Scalar>
-struct StateContent {
-  FoldedSums<Scalar> sums;
-  Tail<Scalar> tail;
-  Frames<Scalar> frames = {};
-  bool interrupted = false;
-};
 
 /// What is done to states, compiled once for a scalar type and a feature map. A map without an embedding has none.
 template <class Scalar, FeatureMap F>
@@ -83,9 +50,7 @@ class State {
   State(Index d, Index e, Index tail = default_tail, Frame frame = {}) : State(F{}, d, e, tail, std::move(frame)) {}
   /// The same for a feature map that has parameters.
   State(F feature, Index d, Index e, Index tail = default_tail, Frame frame = {})
-      : d_(checked(feature, d, e, tail)),
-        feature_(std::move(feature)),
-        content_{{e, feature_.dimension(d), d}, {d, e, tail}} {
+      : d_(checked(feature, d, e, tail)), feature_(std::move(feature)), content_{{d, e, feature_.dimension(d), tail}} {
     content_.frames.end = std::move(frame);
     content_.frames.start = content_.frames.end;
     content_.frames.log_channels.setZero(d);
@@ -102,8 +67,9 @@ class State {
   [[nodiscard]] Index key_dimension() const { return d_; }                            ///< d
   [[nodiscard]] Index value_dimension() const { return content_.sums.value_rows(); }  ///< e
   [[nodiscard]] Index tokens() const { return content_.frames.tokens; }               ///< T, the tokens seen so far
-  [[nodiscard]] Index tail() const { return content_.tail.capacity(); }               ///< tokens that the tail can hold
-  [[nodiscard]] Index tail_size() const { return content_.tail.size(); }              ///< tokens that it holds
+  /// Tokens that the tail can hold.
+  [[nodiscard]] Index tail_capacity() const { return content_.sums.recent.capacity(); }
+  [[nodiscard]] Index tail_size() const { return content_.sums.recent.size; }  ///< tokens that it holds
 
   [[nodiscard]] const Frame& start_frame() const {
     return content_.frames.start;
@@ -141,15 +107,15 @@ class State {
   [[nodiscard]] bool interrupted() const { return content_.interrupted; }
 
   /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite where the type cannot hold it.
-  [[nodiscard]] Matrix<S> values() const { return folded().unscaled(&detail::FoldedSums<S>::S); }
+  [[nodiscard]] Matrix<S> values() const { return unscaled(&detail::StateSums<S>::S); }
   /// Zᵀ, D, likewise.
-  [[nodiscard]] Vector<S> normalizer() const { return folded().unscaled(&detail::FoldedSums<S>::Z); }
+  [[nodiscard]] Vector<S> normalizer() const { return unscaled(&detail::StateSums<S>::Z); }
 
   /// Bytes of S, Z and the tail.
   [[nodiscard]] Index bytes() const {
-    return (content_.sums.size() + content_.sums.Z.size() + tail() * (d_ + value_dimension())) *
+    return (content_.sums.size() + content_.sums.Z.size() + tail_capacity() * (d_ + value_dimension())) *
                static_cast<Index>(sizeof(S)) +
-           2 * tail() * static_cast<Index>(sizeof(double));
+           2 * tail_capacity() * static_cast<Index>(sizeof(double));
   }
 
  private:
@@ -179,11 +145,18 @@ class State {
     return d;
   }
 
-  [[nodiscard]] detail::FoldedSums<S> folded() const {
+  // 2^M times S or Z, everything folded in.
+  template <class Part, class Class>
+  [[nodiscard]] Part unscaled(Part Class::* part) const {
     detail::check_whole(*this);
     State copy = *this;
+    detail::StateSums<S>& sums = copy.content_.sums;
     detail::StateOperations<S, F>::fold(feature_, copy.content_);
-    return std::move(copy.content_.sums);
+    sums.make_whole();
+    Part& x = sums.*part;
+    for (Index n = 0; n < x.size() && !sums.empty(); ++n)
+      x.data()[n] = detail::times_power_of_two(x.data()[n], sums.exponent());
+    return std::move(x);
   }
 
   Index d_;
@@ -207,7 +180,7 @@ struct StateAccess {
 template <class Scalar, FeatureMap F>
   requires has_embedding<F>
 struct StateOperations<Scalar, F> {
-  /// The tail into the sums.
+  /// The recent tokens into the sums, and every decay that is pending.
   static void fold(const F& feature, StateContent<Scalar>& state);
   /// The sums of `left` into those of `right`, which goes on where it ends; both tails are empty.
   ///
@@ -221,13 +194,8 @@ void StateOperations<Scalar, F>::fold(const F& feature, StateContent<Scalar>& st
   if constexpr (is_own_embedded<Scalar, F>) {
     StateOperations<Scalar, EmbeddedFeature<Scalar>>::fold(EmbeddedFeatureOf<Scalar, F>(feature), state);
   } else {
-    FoldMemory<Scalar> memory;
-    TailMemory<Scalar> tail_memory;
-    const Keys<Scalar> keys = tail_memory.keys(feature, state.tail);
-    const Index rows = keys.vectors.rows();
-    const auto nothing = Keys<Scalar>::none(rows, state.sums.value_rows());
-    state.sums.absorb(feature, memory, keys, {}, nothing, {});
-    state.tail.clear();
+    FoldBuffers<Scalar> memory;
+    detail::fold<Scalar>(feature, memory, state.sums, {});
   }
 }
 
@@ -237,20 +205,20 @@ void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar
   if constexpr (is_own_embedded<Scalar, F>) {
     StateOperations<Scalar, EmbeddedFeature<Scalar>>::add(EmbeddedFeatureOf<Scalar, F>(feature), left, right);
   } else {
-    FoldMemory<Scalar> memory;
+    FoldBuffers<Scalar> memory;
     const Frames<Scalar>& before = left.frames;
     Frames<Scalar>& frames = right.frames;
     const bool mixes = frames.key_product.size() != 0;
     if (mixes && keys_are_features<F>) {
-      FoldedSums<Scalar> moved = left.sums;
+      StateSums<Scalar> moved = left.sums;
       moved.make_whole();
       Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
       set_product(product, moved.S, frames.key_product);
       moved.S.swap(product);
       set_product(moved.Z, frames.key_product.transpose(), left.sums.Z);
-      right.sums.add(feature, memory, moved, frames.log_decay, frames.log_channels);
+      add_sums(feature, memory, moved, frames.log_decay, frames.log_channels, right.sums);
     } else {
-      right.sums.add(feature, memory, left.sums, frames.log_decay, frames.log_channels);
+      add_sums(feature, memory, left.sums, frames.log_decay, frames.log_channels, right.sums);
     }
     frames.start = before.start;
     frames.log_decay += before.log_decay;

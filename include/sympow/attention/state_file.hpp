@@ -29,8 +29,21 @@ inline std::uint64_t checksum(const std::string& bytes) {
 }
 
 inline constexpr std::array<char, 8> state_magic = {'S', 'Y', 'M', 'P', 'O', 'W', 'S', '\n'};
-inline constexpr std::int64_t state_version = 3, oldest_state_version = 2;  // 2 has angles for frames
+inline constexpr std::int64_t state_version = 4,
+                              oldest_state_version = 2;  // 2 has angles for frames, 3 gates for weights of a tail
 static_assert(std::endian::native == std::endian::little, "state files are little-endian, and this machine is not");
+
+/// Recent keys 2^{exponents_j} k̂_j that have decayed by e^{gates_j}, as files had them before version 4, as weights.
+template <int degree, class Scalar>
+void weigh_by_gates(StateSums<Scalar>& sums, const Matrix<double>& gates) {
+  for (Index j = 0; j < gates.size(); ++j) {
+    LogGate log{gates(j, 0)};
+    log.add(-sums.elapsed.high);
+    const Weight weight(std::isinf(log.high) ? LogGate{no_weight} : log);
+    sums.recent.exponents[j] = degree * sums.recent.exponents[j] + weight.exponent;
+    sums.recent.fractions[j] = static_cast<Scalar>(weight.fraction);
+  }
+}
 
 /// The fields of a state in the order of the file, to be written or read by `visit`.
 template <class Scalar, class F, class Visitor>
@@ -43,12 +56,40 @@ void visit_state(State<Scalar, F>& state, Visitor&& visit) {
   visit(frames.key_product, "key product");
   visit(frames.start, "start frame");
   visit(frames.end, "frame");
-  content.sums.visit(visit);
-  content.tail.visit(visit);
+  StateSums<Scalar>& sums = content.sums;
+  sums.make_whole();
+  visit(sums.L, "exponent");
+  visit(sums.A, "absolute weight");
+  visit(sums.channel_weights, "absolute weights of channels");
+  visit(sums.S, "S");
+  visit(sums.Z, "Z");
+  visit(sums.elapsed.high, "decay since the last fold");
+  if (visit.version() > 3) visit(sums.elapsed.low, "rest of the decay since the last fold");
+  visit(sums.log_channels, "decay of channels since the last fold");
+  visit(sums.recent.size, "tail size");
+  const Index n = sums.recent.size;
+  if (n < 0 || n > sums.recent.capacity()) return;  // what follows cannot be understood
+  const auto visit_part = [&](auto part, const char* name) {
+    Matrix<typename decltype(part)::Scalar> copy = part;
+    visit(copy, name);
+    part = copy;
+  };
+  visit_part(ColumnView<double>(sums.recent.exponents).head(n), "tail exponents");
+  if (visit.version() > 3) {
+    visit_part(ColumnView<Scalar>(sums.recent.fractions).head(n), "tail fractions");
+  } else {
+    Matrix<double> gates(n, 1);
+    visit(gates, "tail gates");
+    weigh_by_gates<degree_of<F>>(sums, gates);
+  }
+  visit_part(MatrixView<Scalar>(sums.recent.keys).leftCols(n), "tail keys");
+  visit_part(MatrixView<Scalar>(sums.recent.values).leftCols(n), "tail values");
+  sums.recent.extent = extent_of<Scalar>(MatrixView<Scalar>(sums.recent.values).leftCols(n));
 }
 
 class StateWriter {
  public:
+  [[nodiscard]] std::int64_t version() const { return state_version; }
   void operator()(Index value, const char* = "") { put(value); }
   void put(std::int64_t value) { append(&value, sizeof value); }
   void operator()(double value, const char*) { append(&value, sizeof value); }
@@ -78,6 +119,7 @@ class StateReader {
   StateReader(const std::string& bytes, Index key_dimension, std::int64_t version)
       : bytes_(bytes), d_(key_dimension), version_(version) {}
 
+  [[nodiscard]] std::int64_t version() const { return version_; }
   void operator()(Index& value, const char* name) {
     std::int64_t in_file = 0;
     take(&in_file, sizeof in_file, name);
@@ -164,12 +206,15 @@ bool plausible(State<Scalar, F>& state) {
   const auto is_frame = [&](const Frame& frame) {
     return all(frame.numbers(), is_finite) && (frame.empty() || !frame.kind().empty());
   };
-  auto& [sums, tail, frames, interrupted] = StateAccess::content(state);
-  return frames.tokens >= tail.size() && is_decay(frames.log_decay) && all(frames.log_channels, is_decay) &&
-         is_frame(frames.start) && is_frame(frames.end) && (keys_are_features<F> || frames.key_product.size() == 0) &&
-         is_weight(sums.A) && all(sums.channel_weights, is_weight) && is_exponent(sums.L) && is_decay(sums.log_decay) &&
-         all(sums.log_channels, is_decay) && tail.size() >= 0 && tail.has_room_for(0) && all(tail.log_b(), is_decay) &&
-         all(tail.exponents(), is_exponent);
+  const auto is_fraction = [](double x) { return .5 < x && x < 2; };
+  auto& [sums, frames, interrupted] = StateAccess::content(state);
+  const auto& recent = sums.recent;
+  return recent.size >= 0 && recent.size <= recent.capacity() && frames.tokens >= recent.size &&
+         is_decay(frames.log_decay) && all(frames.log_channels, is_decay) && is_frame(frames.start) &&
+         is_frame(frames.end) && (keys_are_features<F> || frames.key_product.size() == 0) && is_weight(sums.A) &&
+         all(sums.channel_weights, is_weight) && is_exponent(sums.L) && is_decay(sums.elapsed.high) &&
+         is_finite(sums.elapsed.low) && all(sums.log_channels, is_decay) &&
+         all(recent.exponents.head(recent.size), is_exponent) && all(recent.fractions.head(recent.size), is_fraction);
 }
 
 /// So many bytes, or as many as there are: memory follows what is there, whatever a head says.
@@ -199,7 +244,7 @@ std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& featu
 
 /// Writes a state. Format, little-endian:
 ///
-///     8 bytes "SYMPOWS\n" · int64 version (3) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D ·
+///     8 bytes "SYMPOWS\n" · int64 version (4) · int64 bytes of a scalar · int64 degree P · int64 feature dimension D ·
 ///     int64 d · int64 e · int64 tail · int64 bytes of the body · uint64 FNV-1a of the body ·
 ///     the body: the fields in the order of `detail::visit_state`
 ///
@@ -207,7 +252,8 @@ std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& featu
 ///     a matrix    int64 rows · int64 columns · its entries column by column
 ///     a frame     int64 bytes of the name of its kind · the name · int64 numbers · the numbers
 ///
-/// A field that is added raises the version; version 2, whose frames are columns of angles, is read as well. Of the
+/// A field that is added raises the version; version 3, whose tail has gates, and version 2, whose frames are columns
+/// of angles, are read as well. Of the
 /// feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws
 /// `InvalidStateFile` if the stream fails, `InterruptedState`.
 template <class Scalar, class F>
@@ -219,7 +265,7 @@ void save(const State<Scalar, F>& state, std::ostream& out) {
   for (const Index value : {static_cast<Index>(detail::state_version), static_cast<Index>(sizeof(Scalar)),
                             static_cast<Index>(detail::identity_of(state.feature()).second),
                             state.feature().dimension(state.key_dimension()), state.key_dimension(),
-                            state.value_dimension(), state.tail(), static_cast<Index>(body.bytes().size()),
+                            state.value_dimension(), state.tail_capacity(), static_cast<Index>(body.bytes().size()),
                             static_cast<Index>(std::bit_cast<std::int64_t>(detail::checksum(body.bytes())))})
     head(value);
   out.write(detail::state_magic.data(), detail::state_magic.size());
@@ -246,12 +292,12 @@ void load(State<Scalar, F>& state, std::istream& in) {
                                                                          {"feature dimension D", dimension},
                                                                          {"key dimension d", state.key_dimension()},
                                                                          {"value dimension e", state.value_dimension()},
-                                                                         {"tail", state.tail()}}};
+                                                                         {"tail", state.tail_capacity()}}};
   for (const auto n : std::initializer_list<std::size_t>{0, 1, 3, 4, 5, 2})  // D follows from d
     if (head[n + 1] != expected[n].second)
       detail::raise<InvalidStateFile>("state file: ", expected[n].first, " is ", head[n + 1], ", must be ",
                                       expected[n].second);
-  State<Scalar, F> loaded(state.feature(), state.key_dimension(), state.value_dimension(), state.tail());
+  State<Scalar, F> loaded(state.feature(), state.key_dimension(), state.value_dimension(), state.tail_capacity());
   if (head[7] < 0) detail::raise<InvalidStateFile>("state file: a body of ", head[7], " bytes cannot be this state's");
   const std::string body = detail::read_bytes(in, head[7]);
   if (std::cmp_not_equal(body.size(), head[7]))

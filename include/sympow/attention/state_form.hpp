@@ -1,10 +1,11 @@
 // What the recurrent and the chunked form share: their checks and their call.
 #pragma once
 
-#include <sympow/attention/engine/seen_transition.hpp>
-#include <sympow/attention/engine/state_forms.hpp>
-#include <sympow/attention/mistakes.hpp>
+#include <sympow/attention/call_checks.hpp>
+#include <sympow/attention/output.hpp>
 #include <sympow/attention/workspace.hpp>
+#include <sympow/detail/factored_transition.hpp>
+#include <sympow/detail/forms.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -92,78 +93,55 @@ inline void check_state_mask(const Mask& mask) {
                            mask.is_full ? "use the attention form" : "absorb the earlier keys first");
 }
 
-/// Checks a call and hands it to `engine`, a callable on `StateCall`. Nothing is touched if a check throws.
-template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType, class Engine>
-void run_with_state(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, StateType& state,
-                    Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace, const Options& options,
-                    Engine&& engine) {
-  using Scalar = typename DQ::Scalar;
-  constexpr RowKind rows = row_kind<Normalization, F>();
-  if constexpr (check_types<F, A, DQ, DK, DV>() && check_moves<F, A>()) {
+/// Checks a call and hands it to `engine`, a callable on `ForwardCall`. Nothing is touched if a check throws. Without Y
+/// the call has no rows: its queries are not looked at.
+template <class Normalization, class F, class A, class DQ, class DK, class DV, class Scalar, class G, class Engine>
+void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
+                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, State<Scalar, G>& state,
+                    std::type_identity_t<OptionalRef<Batch<Scalar>>> Y,
+                    std::type_identity_t<OptionalRef<Workspace<Scalar>>> workspace, const Options& options,
+                    const Engine& engine) {
+  constexpr RowKind kind = row_kind<Normalization, F>();
+  if constexpr (check_types<F, A, DQ, DK, DV>() && check_moves<F, A>() &&
+                check_state_type<typename DQ::Scalar, F, Scalar, G>()) {
+    if (!workspace) {
+      Workspace<Scalar> own;
+      return run_state_form<Normalization>(feature, transition, Q, K, V, state, Y, own, options, engine);
+    }
     const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
     check_call(transition, queries, keys, values, options);
     check_state(state, feature, transition, queries, values);
     check_state_mask(options.mask);
-    if (options.diagnostics != nullptr) resize_anew(*options.diagnostics, 3, Q.cols());
-    const SeenTransition<Scalar, F, A> seen(transition);
+    if (Y) check_output(*Y, queries, keys, values);
+    if (options.diagnostics != nullptr) reset(*options.diagnostics, Y ? Q.cols() : 0);
+    const MatrixView<Scalar> rows = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0);
+    const FactoredTransition<Scalar, F, A> factored(transition);
     auto& content = StateAccess::content(state);
     const Index tokens = content.frames.tokens;
     const double log_decay = content.frames.log_decay;
-    engine(StateCall<Scalar>{seen.view(), rows, options, queries, keys, values, content, Y, memory_of(workspace)});
-    seen.restore(content.frames, log_decay, content.frames.tokens - tokens);
+    ForwardCall<Scalar> call{factored.view(),       kind,    options, queries, keys, values, rows,
+                             memory_of(*workspace), &content};
+    call.reads = static_cast<bool>(Y);
+    engine(call);
+    factored.restore(content.frames, log_decay, content.frames.tokens - tokens);
     content.interrupted = false;
   }
 }
 
-/// The same for a call that has outputs.
-template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType, class Engine>
-void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, StateType& state,
-                    Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace, const Options& options,
-                    Engine&& engine) {
-  check_output(Y, Q, V);
-  run_with_state<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options,
-                                std::forward<Engine>(engine));
-}
-
 /// The recurrent or the chunked form of all heads of a group; Q and Y are those of its first.
-template <class Normalization, class F, class A, class DQ, class DK, class DV, class StateType>
+template <class Normalization, class F, class A, class DQ, class DK, class DV, class Scalar>
 void run_group(Form form, const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-               const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, StateType& state,
-               Batch<typename DQ::Scalar> Y, Workspace<typename DQ::Scalar>& workspace, const Options& options,
+               const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, State<Scalar, F>& state,
+               std::type_identity_t<Batch<Scalar>> Y, Workspace<Scalar>& workspace, const Options& options,
                const HeadGroup& group) {
-  using Scalar = typename DQ::Scalar;
   run_state_form<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options,
-                                [&](StateCall<Scalar> call) {
+                                [&](ForwardCall<Scalar> call) {
                                   call.group = group;
                                   if (form == Form::recurrent)
                                     StateForms<Scalar, F>::recurrent(feature, call);
                                   else
                                     StateForms<Scalar, F>::chunked(feature, call);
                                 });
-}
-
-/// Y of a call that has none, with a workspace of its own.
-template <class DQ, class DV, class Call>
-Matrix<typename DQ::Scalar> returned(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DV>& V, Call&& call) {
-  Matrix<typename DQ::Scalar> Y(V.rows(), Q.cols());
-  Workspace<typename DQ::Scalar> workspace;
-  call(Batch<typename DQ::Scalar>(Y), workspace);
-  return Y;
-}
-
-/// A call that starts from nothing; for a feature map without an embedding a sentence at compile time.
-template <class F, class DQ, class DV, class Call>
-Matrix<typename DQ::Scalar> from_empty_state(const F& feature, const Eigen::MatrixBase<DQ>& Q,
-                                             const Eigen::MatrixBase<DV>& V, Call&& call) {
-  if constexpr (check_finite_map<F>()) {
-    State<typename DQ::Scalar, F> state(feature, Q.rows(), V.rows());
-    state.drop_key_product();
-    return call(state);
-  } else {
-    return {};
-  }
 }
 
 }  // namespace detail

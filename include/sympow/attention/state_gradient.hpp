@@ -1,8 +1,8 @@
 // The gradient of a state: what a loss on later tokens, or on the state itself, says to the tokens before it.
 #pragma once
 
-#include <sympow/attention/gradient/adjoint_content.hpp>
 #include <sympow/attention/state.hpp>
+#include <sympow/detail/state_backward.hpp>
 
 namespace SYMPOW_NAMESPACE {
 namespace detail {
@@ -25,7 +25,7 @@ template <class S, FiniteFeatureMap F>
 class StateGradient {
  public:
   /// Of a loss that does not see the state.
-  StateGradient(const F& feature, Index d, Index e) : content_{{e, feature.dimension(d), d}} {
+  StateGradient(const F& feature, Index d, Index e) : content_{{d, e, feature.dimension(d), 0}} {
     content_.has_gauge = true;
   }
   /// The same for a feature map without parameters.
@@ -52,16 +52,21 @@ class StateGradient {
   [[nodiscard]] Index value_dimension() const { return content_.sums.S.rows(); }           ///< e
 
   /// dS, e × D, infinite where the type cannot hold it.
-  [[nodiscard]] Matrix<S> values() const { return copy().unscaled(&detail::FoldedSums<S>::S); }
+  [[nodiscard]] Matrix<S> values() const { return unscaled(content_.sums.S); }
   /// dZ, D, likewise.
-  [[nodiscard]] Vector<S> normalizer() const { return copy().unscaled(&detail::FoldedSums<S>::Z); }
+  [[nodiscard]] Vector<S> normalizer() const { return unscaled(content_.sums.Z); }
   /// dμ; empty where nothing turns.
   [[nodiscard]] const Eigen::VectorXd& frame() const { return content_.frame; }
 
  private:
   friend detail::StateGradientAccess;
 
-  [[nodiscard]] detail::FoldedSums<S> copy() const { return content_.sums; }
+  template <class Part>
+  [[nodiscard]] Part unscaled(Part x) const {
+    for (Index n = 0; n < x.size() && !content_.sums.empty(); ++n)
+      x.data()[n] = detail::times_power_of_two(x.data()[n], content_.sums.exponent());
+    return x;
+  }
 
   static void check_finite(const char* name, Index n, double x) {
     if (!std::isfinite(x))
@@ -85,7 +90,7 @@ class StateGradient {
     sums.L = exponent;
   }
 
-  detail::AdjointContent<S> content_;
+  detail::Adjoint<S> content_;
 };
 
 namespace detail {

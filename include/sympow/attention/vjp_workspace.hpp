@@ -1,8 +1,8 @@
 // The scratch memory of gradients.
 #pragma once
 
-#include <sympow/attention/gradient/memory.hpp>
 #include <sympow/attention/workspace.hpp>
+#include <sympow/detail/backward.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -11,7 +11,7 @@ class VjpWorkspace;
 
 namespace detail {
 template <class Scalar>
-AdjointMemory<Scalar>& adjoint_memory_of(VjpWorkspace<Scalar>& workspace) {
+BackwardBuffers<Scalar>& backward_buffers_of(VjpWorkspace<Scalar>& workspace) {
   return workspace.memory_;
 }
 }  // namespace detail
@@ -19,9 +19,9 @@ AdjointMemory<Scalar>& adjoint_memory_of(VjpWorkspace<Scalar>& workspace) {
 /// Scratch of one call at a time, as `Workspace` is for forms, which it is as well.
 template <class Scalar>
 class VjpWorkspace : public Workspace<Scalar> {
-  friend detail::AdjointMemory<Scalar>& detail::adjoint_memory_of<Scalar>(VjpWorkspace<Scalar>& workspace);
+  friend detail::BackwardBuffers<Scalar>& detail::backward_buffers_of<Scalar>(VjpWorkspace<Scalar>& workspace);
 
-  detail::AdjointMemory<Scalar> memory_;
+  detail::BackwardBuffers<Scalar> memory_;
 };
 
 /// One for every thread, grown by the calls that use it.

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include <sympow/attention/engine/memory.hpp>
+#include <sympow/detail/forward.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -11,9 +11,9 @@ template <class Scalar>
 class Workspace;
 
 namespace detail {
-/// What is in a workspace, which is the engines' own business.
+/// What is in a workspace, which is the business of the passes.
 template <class Scalar>
-EngineMemory<Scalar>& memory_of(Workspace<Scalar>& workspace) {
+ForwardBuffers<Scalar>& memory_of(Workspace<Scalar>& workspace) {
   return workspace.memory_;
 }
 }  // namespace detail
@@ -32,9 +32,9 @@ class Workspace {
   ~Workspace() = default;
 
  private:
-  friend detail::EngineMemory<Scalar>& detail::memory_of<Scalar>(Workspace<Scalar>& workspace);
+  friend detail::ForwardBuffers<Scalar>& detail::memory_of<Scalar>(Workspace<Scalar>& workspace);
 
-  detail::EngineMemory<Scalar> memory_;
+  detail::ForwardBuffers<Scalar> memory_;
 };
 
 /// One workspace for every thread, grown by the calls that use it; keep it to reuse its memory.

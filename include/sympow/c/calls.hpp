@@ -139,6 +139,20 @@ inline Array rows_in(const sympow_tensor* tensor, const char* name, const Inputs
   return rows;
 }
 
+/// What a call on a CPU reads, whichever way it goes, and its rows or the gradients in them.
+struct Call {
+  Inputs in;
+  Array rows;
+
+  Call(const Settings& settings, const sympow_inputs* inputs, const sympow_states* states, const sympow_tensor* tensor,
+       const char* name_of_rows, void* stream)
+      : in(inputs_in(inputs, settings)) {
+    if (states != nullptr) check_states(on_cpu(states, "states").shape(), settings, in);
+    rows = rows_in(tensor, name_of_rows, in);
+    check_stream(stream);
+  }
+};
+
 /// f(scratch memory), that of a workspace or of this call.
 inline void with_scratch(sympow_workspace* workspace, const auto& f) {
   if (workspace != nullptr) {
@@ -161,12 +175,10 @@ inline void attend_arrays(const sympow_attention* attention, const sympow_inputs
   if constexpr (has_cuda)
     if (are_on_device(inputs))
       return (form == nullptr ? attend_on_device : decode_on_device)(settings, inputs, states, rows, workspace, stream);
-  const Inputs in = inputs_in(inputs, settings);
-  if (states != nullptr || form != nullptr) check_states(on_cpu(states, "states").shape(), settings, in);
-  const Array to = rows_in(rows, "rows", in);
+  if (form != nullptr) check_handle(states, "states");
+  const auto [in, to] = Call(settings, inputs, states, rows, "rows", stream);
   check_outputs({&to}, in);
-  check_stream(stream);
-  with_scratch(workspace, [&](Scratch& scratch) {
+  with_scratch(workspace, [&, &in = in, &to = to](Scratch& scratch) {
     engine_of(settings, in.element())
         .attend(settings, in, form == nullptr ? settings.options.form : *form,
                 states == nullptr ? nullptr : states->states.get(), to, scratch);

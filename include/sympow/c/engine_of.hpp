@@ -28,10 +28,9 @@ class EngineOf final : public Engine {
     auto& workspaces = of<Workspaces<S>>(scratch);
     with_normalisation(settings, [&]<class N>(N) {
       with_transitions(in, settings, groups_of(in, states), [&](const auto& transitions) {
-        if constexpr (FiniteFeatureMap<F>)
-          if (states != nullptr)
-            return sympow::attend<N>(F{}, transitions, Q, K, V, all_of(*states), Y, workspaces, options);
-        sympow::attend<N>(F{}, transitions, Q, K, V, Y, workspaces, options);
+        sympow::attend<N>(
+            F{}, transitions,
+            {.Q = Q, .K = K, .V = V, .states = range_of(states), .Y = Y, .workspaces = workspaces, .options = options});
       });
     });
   }
@@ -46,20 +45,19 @@ class EngineOf final : public Engine {
     const Index groups = groups_of(in, states);
     with_normalisation(settings, [&]<class N>(N) {
       with_transitions(in, settings, groups, [&](const auto& transitions) {
-        if constexpr (FiniteFeatureMap<F>)
-          if (states != nullptr) {
-            const auto& initial = all_of(*states);
-            const auto run = [&](std::vector<StateGradient<S, F>>& adjoints) {
-              write(sympow::attend_vjp<N>(F{}, transitions, Q, K, V, dY, initial, adjoints, dQ, dK, dV, workspaces,
-                                          settings.options),
-                    in, groups, results);
-            };
-            if (state_gradients != nullptr) return run(static_cast<StateGradientsOf<S, F>*>(state_gradients)->all);
-            auto zeros = StateGradientsOf<S, F>::zeros(states->shape());
-            return run(zeros);
-          }
-        write(sympow::attend_vjp<N>(F{}, transitions, Q, K, V, dY, dQ, dK, dV, workspaces, settings.options), in,
-              groups, results);
+        write(sympow::attend_vjp<N>(F{}, transitions,
+                                    {.Q = Q,
+                                     .K = K,
+                                     .V = V,
+                                     .dY = dY,
+                                     .states = range_of(states),
+                                     .d_states = range_of(state_gradients),
+                                     .dQ = dQ,
+                                     .dK = dK,
+                                     .dV = dV,
+                                     .workspaces = workspaces,
+                                     .options = settings.options}),
+              in, groups, results);
       });
     });
   }
@@ -75,7 +73,8 @@ class EngineOf final : public Engine {
                                                [[maybe_unused]] const States* after) const override {
     if constexpr (FiniteFeatureMap<F>) {
       return std::make_unique<StatesOf<S, F>>(
-          shape, StatesOf<S, F>::empty(shape, after == nullptr ? nullptr : &all_of(*after)));
+          shape,
+          StatesOf<S, F>::empty(shape, after == nullptr ? nullptr : &static_cast<const StatesOf<S, F>*>(after)->all));
     } else {
       return nullptr;  // its dimension has been refused
     }
@@ -94,13 +93,21 @@ class EngineOf final : public Engine {
       return scratch.of_double_vjp;
   }
 
-  template <class G = F>
-  static auto& all_of(States& states) {
-    return static_cast<StatesOf<S, G>&>(states).all;
+  /// The states of a call, if there are any.
+  static RangeRef<typename detail::StateOf<S, F>::type> range_of(States* states) {
+    if constexpr (FiniteFeatureMap<F>)
+      if (states != nullptr) return static_cast<StatesOf<S, F>*>(states)->all;
+    return {};
   }
-  template <class G = F>
-  static const auto& all_of(const States& states) {
-    return static_cast<const StatesOf<S, G>&>(states).all;
+  static RangeRef<const typename detail::StateOf<S, F>::type> range_of(const States* states) {
+    if constexpr (FiniteFeatureMap<F>)
+      if (states != nullptr) return static_cast<const StatesOf<S, F>*>(states)->all;
+    return {};
+  }
+  static RangeRef<typename detail::StateGradientOf<S, F>::type> range_of(StateGradients* gradients) {
+    if constexpr (FiniteFeatureMap<F>)
+      if (gradients != nullptr) return static_cast<StateGradientsOf<S, F>*>(gradients)->all;
+    return {};
   }
 
   /// Heads of a sequence that have a transition of their own.
@@ -132,10 +139,10 @@ class EngineOf final : public Engine {
     };
     write_tokens(results.log_gates, [](const auto& g) -> const Eigen::VectorXd& { return log_gates_in(g); });
     if constexpr (std::is_same_v<A, ArrayGatesAndRotary>) {
-      write_tokens(results.beta, [](const auto& g) -> const Eigen::VectorXd& { return g.right.beta; });
+      write_tokens(results.beta, [](const auto& g) -> const Eigen::VectorXd& { return g.template of<Rotary>().beta; });
       for (Index j = 0; results.theta && j < results.theta->shape[0]; ++j) {
         double sum = 0;
-        for (const auto& g : gradients.transitions) sum += g.right.theta[j];
+        for (const auto& g : gradients.transitions) sum += g.template of<Rotary>().theta[j];
         results.theta->set({j}, sum);
       }
     }

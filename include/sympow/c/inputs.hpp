@@ -89,6 +89,11 @@ inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, co
       detail::raise<OddDimension>("inputs->queries: shape[3] is ", in.queries.shape[3],
                                   ", must be even: theta turns pairs of channels");
     check_axis(*in.theta, 0, in.queries.shape[3] / 2, "pairs of channels of a query");
+    if (!settings.pairing)
+      detail::raise<InvalidArgument>(
+          "options->pairing is not said, must be SYMPOW_PAIRING_INTERLEAVED or SYMPOW_PAIRING_HALF_SPLIT where "
+          "inputs->theta is "
+          "given");
   }
   if (x.beta != nullptr) {
     if (x.theta == nullptr) detail::raise<InvalidArgument>("inputs->beta is given, but no inputs->theta");

@@ -84,17 +84,14 @@ sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_
     if constexpr (has_cuda)
       if (are_on_device(inputs))
         return attend_vjp_on_device(settings, inputs, d_rows, states, state_gradients, gradients, workspace, stream);
-    const Inputs in = inputs_in(inputs, settings);
-    const Array dY = rows_in(d_rows, "d_rows", in);
-    if (states != nullptr) check_states(on_cpu(states, "states").shape(), settings, in);
+    const auto [in, dY] = Call(settings, inputs, states, d_rows, "d_rows", stream);
     if (state_gradients != nullptr)
       check_alike("state_gradients", on_cpu(state_gradients).shape(), on_cpu(states, "states").shape(), "states");
     const Results to = results_in(gradients, in);
     check_outputs({&to.queries, &to.keys, &to.values, pointer_to(to.log_gates), pointer_to(to.theta),
                    pointer_to(to.beta), pointer_to(to.scale)},
                   in, &dY);
-    check_stream(stream);
-    with_scratch(workspace, [&](Scratch& scratch) {
+    with_scratch(workspace, [&, &in = in, &dY = dY](Scratch& scratch) {
       engine_of(settings, in.element())
           .attend_vjp(settings, in, dY, states == nullptr ? nullptr : states->states.get(),
                       state_gradients == nullptr ? nullptr : state_gradients->gradients.get(), to, scratch);

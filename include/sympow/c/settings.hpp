@@ -1,9 +1,9 @@
 // The options of an attention, checked.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include <sympow/attention/batch.hpp>
 #include <sympow/c/status.hpp>
@@ -12,14 +12,21 @@
 
 namespace SYMPOW_NAMESPACE::c {
 
+static_assert(static_cast<int>(Form::automatic) == SYMPOW_FORM_AUTOMATIC &&
+              static_cast<int>(Form::attention) == SYMPOW_FORM_ATTENTION &&
+              static_cast<int>(Form::recurrent) == SYMPOW_FORM_RECURRENT &&
+              static_cast<int>(Form::chunked) == SYMPOW_FORM_CHUNKED);
+static_assert(static_cast<int>(Pairing::interleaved) == SYMPOW_PAIRING_INTERLEAVED &&
+              static_cast<int>(Pairing::half_split) == SYMPOW_PAIRING_HALF_SPLIT);
+
 /// The largest power of the library `sympow::forms`.
 inline constexpr int most_power = 4;
 
 /// What an attention computes: immutable.
 struct Settings {
-  int power = 0;          ///< 0: exponential scores
-  int normalisation = 0;  ///< one of those by name, not the default
-  Pairing pairing = Pairing::interleaved;
+  int power = 0;                        ///< 0: exponential scores
+  int normalisation = 0;                ///< one of those by name, not the default
+  std::optional<Pairing> pairing = {};  ///< none if it is not said
   Index tail = 0;
   BatchOptions options = {};
 };
@@ -65,15 +72,16 @@ inline Settings settings_of(const sympow_options* given) {
   settings.normalisation = normalisation_in(x.normalisation, settings.power % 2 == 0);
   check_value("form", x.form, SYMPOW_FORM_CHUNKED);
   check_value("mask", x.mask, SYMPOW_MASK_FULL);
-  check_value("pairing", x.pairing, SYMPOW_PAIRING_HALF_SPLIT);
   check_value("check_finite", x.check_finite, 1);
-  settings.pairing = x.pairing == SYMPOW_PAIRING_HALF_SPLIT ? Pairing::half_split : Pairing::interleaved;
+  if (x.pairing != -1) {
+    check_value("pairing", x.pairing, SYMPOW_PAIRING_HALF_SPLIT);
+    settings.pairing = static_cast<Pairing>(x.pairing);
+  }
   settings.tail = count_in("tail", x.tail, -1);
   if (settings.tail < 0) settings.tail = State<double, SymmetricPower<2>>::default_tail;
   if (!std::isfinite(x.scale)) detail::raise<NotFinite>("options->scale is ", x.scale, ", must be finite");
 
-  settings.options.form =
-      std::array{Form::automatic, Form::attention, Form::recurrent, Form::chunked}[static_cast<std::size_t>(x.form)];
+  settings.options.form = static_cast<Form>(x.form);
   settings.options.threads = static_cast<int>(count_in("threads", x.threads, 0));
   settings.options.head.scale = x.scale;
   settings.options.head.chunk = count_in("chunk", x.chunk, 0);

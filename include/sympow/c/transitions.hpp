@@ -85,15 +85,17 @@ decltype(auto) with_transitions(const Inputs& in, const Settings& settings, Inde
   if (!in.theta) return visit(gates);
   const Eigen::VectorXd theta = numbers_of(in.theta->shape[0], [&](Index i) { return in.theta->number({i}); });
   return visit([&, gates](Index b, Index n) -> ArrayGatesAndRotary {
-    if (!in.beta) return gates(b, n) * Rotary(theta, settings.pairing);
+    if (!in.beta) return gates(b, n) * Rotary(theta, *settings.pairing);
     const Index h = parameter_head(*in.beta, n, groups);
     const auto beta = [&](Index t) { return in.beta->number({b, t, h}); };
-    return gates(b, n) * Rotary(theta, numbers_of(in.tokens(b), beta), settings.pairing);
+    return gates(b, n) * Rotary(theta, numbers_of(in.tokens(b), beta), *settings.pairing);
   });
 }
 
 /// The gradient of the gates.
 inline const Eigen::VectorXd& log_gates_in(const ArrayGates::Gradient& g) { return g.log_gamma; }
-inline const Eigen::VectorXd& log_gates_in(const ArrayGatesAndRotary::Gradient& g) { return g.left.log_gamma; }
+inline const Eigen::VectorXd& log_gates_in(const ArrayGatesAndRotary::Gradient& g) {
+  return g.of<ArrayGates>().log_gamma;
+}
 
 }  // namespace SYMPOW_NAMESPACE::c

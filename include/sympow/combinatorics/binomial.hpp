@@ -1,4 +1,4 @@
-// Counting that refuses to wrap around.
+// Binomial coefficients and dimensions, exact; overflow throws.
 #pragma once
 
 #include <initializer_list>
@@ -13,15 +13,15 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     C(n, k) = n! / (k! (n - k)!),   0 for k > n
 ///
-/// Exact. Cost: min(k, n - k) multiplications and as many greatest common divisors. Throws `InvalidArgument` for a
-/// negative argument and `DimensionOverflow` if the value does not fit an `Index`.
+/// Exact. Cost: min(k, n - k) multiplications and gcds. Throws `InvalidArgument` for a negative argument and
+/// `DimensionOverflow` if the value does not fit `Index`.
 [[nodiscard]] constexpr Index binomial(Index n, Index k) {
   if (n < 0 || k < 0) detail::raise<InvalidArgument>("binomial: n = ", n, " and k = ", k, " must not be negative");
   if (k > n) return 0;
   k = k < n - k ? k : n - k;
-  Index value = 1;  // C(n - k + i, i) after step i, a whole number
+  Index value = 1;  // C(n - k + i, i) after step i
   for (Index i = 1; i <= k; ++i) {
-    const Index common = std::gcd(value, i);  // reduce first: the step overflows only if its result does
+    const Index common = std::gcd(value, i);  // reduce first, so that a step overflows only if its result does
     if (__builtin_mul_overflow(value / common, (n - k + i) / (i / common), &value))
       detail::raise<DimensionOverflow>("binomial: C(", n, ", ", k, ") does not fit the index type");
   }
@@ -32,7 +32,7 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     (c_1 + … + c_d)! / (c_1! … c_d!)
 ///
-/// Exact, as a product of binomials. Throws as `binomial` does.
+/// Exact. Throws as `binomial` does.
 [[nodiscard]] constexpr Index multinomial(std::span<const Index> counts) {
   Index total = 0, value = 1;
   for (const Index count : counts) {
@@ -45,12 +45,12 @@ namespace SYMPOW_NAMESPACE {
   return value;
 }
 
-/// The same for a list of counts: `multinomial({2, 1})` is 3.
+/// The multinomial coefficient of a list: `multinomial({2, 1})` is 3.
 [[nodiscard]] constexpr Index multinomial(std::initializer_list<Index> counts) {
   return multinomial(std::span<const Index>(counts.begin(), counts.size()));
 }
 
-/// n! for 0 ≤ n ≤ 20, the number of permutations of n things. Throws as `binomial` does.
+/// n! for 0 ≤ n ≤ 20. Throws as `binomial` does.
 [[nodiscard]] constexpr Index factorial(Index n) {
   if (n < 0) detail::raise<InvalidArgument>("factorial: n = ", n, " must not be negative");
   Index value = 1;
@@ -64,7 +64,7 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     D = C(d + p - 1, p)
 ///
-/// Source: Symmetric Power Transformers, §4.1, "Dimension". Throws as `binomial` does, and `InvalidPower` for p < 1.
+/// Throws as `binomial` does, and `InvalidPower` for p < 1. Source: Symmetric Power Transformers, §4.1, "Dimension".
 [[nodiscard]] constexpr Index symmetric_dimension(Index d, int p) {
   if (p < 1) detail::raise<InvalidPower>("symmetric_dimension: p = ", p, " must be at least 1");
   if (d < 0) detail::raise<InvalidArgument>("symmetric_dimension: d = ", d, " must not be negative");
@@ -79,7 +79,7 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     d^p
 ///
-/// Source: Symmetric Power Transformers, §3.2. Throws as `symmetric_dimension` does.
+/// Throws as `symmetric_dimension` does. Source: Symmetric Power Transformers, §3.2.
 [[nodiscard]] constexpr Index tensor_dimension(Index d, int p) {
   if (p < 1) detail::raise<InvalidPower>("tensor_dimension: p = ", p, " must be at least 1");
   if (d < 0) detail::raise<InvalidArgument>("tensor_dimension: d = ", d, " must not be negative");

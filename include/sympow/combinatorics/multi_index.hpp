@@ -1,4 +1,4 @@
-// Non-decreasing multi-indices: the coordinates of a symmetric tensor, in lexicographic order, counted from 0.
+// Non-decreasing multi-indices, the coordinates of a symmetric tensor, in lexicographic order with 0-based entries.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A multi-index α = [α_1 … α_p] with 0-based entries, p fixed at compile time or (P = Dynamic) known at run time, p ≤
-/// 8. A value of a few words; it converts to `std::span<const Index>`, compares lexicographically and allocates
-/// nothing.
+/// A multi-index α = [α_1 … α_p] with 0-based entries and p ≤ 8, fixed at compile time or at run time (P = Dynamic).
+/// Converts to `std::span<const Index>`, compares lexicographically and allocates nothing.
 template <int P = Dynamic>
 class MultiIndex {
   static_assert(P == Dynamic || (1 <= P && P <= max_power), "the power must lie in 1 … 8");
@@ -22,12 +21,13 @@ class MultiIndex {
  public:
   constexpr MultiIndex() = default;
 
-  /// The entries as written: `MultiIndex({0, 0, 2})`. Throws `InvalidPower` unless there are P (at most 8) of them.
+  /// The given entries: `MultiIndex({0, 0, 2})`. Throws `InvalidPower` unless there are P of them, or 1 to 8 for P =
+  /// Dynamic.
   constexpr MultiIndex(std::initializer_list<Index> entries) : MultiIndex(static_cast<int>(entries.size())) {
     std::copy(entries.begin(), entries.end(), entries_.begin());
   }
 
-  /// p zeros. Throws `InvalidPower` unless p is P, or 1 ≤ p ≤ 8 for a run-time power.
+  /// p zeros. Throws `InvalidPower` unless p = P, or 1 ≤ p ≤ 8 for P = Dynamic.
   constexpr explicit MultiIndex(int p) : size_(p) {
     if (P == Dynamic ? p < 1 || p > max_power : p != P)
       detail::raise<InvalidPower>("MultiIndex: ", p, " entries, must be ", P == Dynamic ? "1 to 8" : std::to_string(P));
@@ -52,7 +52,7 @@ class MultiIndex {
 };
 MultiIndex(std::initializer_list<Index>) -> MultiIndex<Dynamic>;
 
-/// How often each of the indices 0 … d - 1 occurs in α, the c_i of the papers; d counts.
+/// Multiplicity c_i of each index 0 … d - 1 in α. Throws `InvalidMultiIndex` for an entry outside of 0 … d - 1.
 [[nodiscard]] inline std::vector<Index> counts(std::span<const Index> alpha, Index d) {
   std::vector<Index> count(static_cast<std::size_t>(d));
   for (const Index i : alpha) {
@@ -62,21 +62,21 @@ MultiIndex(std::initializer_list<Index>) -> MultiIndex<Dynamic>;
   return count;
 }
 
-/// Order of the stabiliser, the number of permutations of positions that leave α as it is: Π c_i!. α in any order,
-/// O(p²). Source: Symmetric Power Transformers, §4.1.
+/// Order of the stabilizer, the number of permutations of positions that fix α: Π c_i!. α in any order. Cost: O(p²).
+/// Source: Symmetric Power Transformers, §4.1.
 [[nodiscard]] constexpr Index stabilizer_order(std::span<const Index> alpha) {
   Index order = 1;
   for (auto entry = alpha.begin(); entry != alpha.end(); ++entry) order *= std::count(alpha.begin(), entry + 1, *entry);
   return order;
 }
 
-/// Size of the orbit, the number of different rearrangements of α and of equal entries in x ⊗ … ⊗ x: p! / Π c_i!.
-/// Source: Symmetric Power Transformers, §4.1 (printed there with d! in place of p!; see docs/errata.md).
+/// Size of the orbit, the number of distinct rearrangements of α: p! / Π c_i!. Source: Symmetric Power Transformers,
+/// §4.1 (which prints d! for p!; see docs/errata.md).
 [[nodiscard]] constexpr Index multiplicity(std::span<const Index> alpha) {
   return factorial(static_cast<Index>(alpha.size())) / stabilizer_order(alpha);
 }
 
-/// α with its entries in order: where a symmetric tensor keeps T_α. By insertion, O(p²).
+/// α with sorted entries, the coordinate that stores T_α. Cost: O(p²).
 template <int P>
 [[nodiscard]] constexpr MultiIndex<P> sorted(MultiIndex<P> alpha) {
   for (auto entry = alpha.begin(); entry != alpha.end(); ++entry)
@@ -84,48 +84,47 @@ template <int P>
   return alpha;
 }
 
-/// The different rearrangements of α in lexicographic order, `multiplicity(α)` of them.
+/// The distinct rearrangements of α in lexicographic order, `multiplicity(α)` of them.
 template <int P>
-[[nodiscard]] std::vector<MultiIndex<P>> orbit(const MultiIndex<P>& of) {
-  MultiIndex<P> alpha = sorted(of);
+[[nodiscard]] std::vector<MultiIndex<P>> orbit(const MultiIndex<P>& alpha0) {
+  MultiIndex<P> alpha = sorted(alpha0);
   std::vector<MultiIndex<P>> arrangements;
   do arrangements.push_back(alpha);
   while (std::ranges::next_permutation(alpha).found);
   return arrangements;
 }
 
-/// The permutations σ of positions with α_σ(l) = α_l for every l, `stabilizer_order(α)` of them, as multi-indices of
-/// positions.
+/// The permutations σ with α_σ(l) = α_l for every l, as multi-indices of positions, `stabilizer_order(α)` of them.
 template <int P>
 [[nodiscard]] std::vector<MultiIndex<P>> stabilizer(const MultiIndex<P>& alpha) {
   MultiIndex<P> sigma(alpha.size());
   std::iota(sigma.begin(), sigma.end(), Index(0));
-  std::vector<MultiIndex<P>> fixing;
+  std::vector<MultiIndex<P>> permutations;
   do {
     if (std::ranges::equal(sigma, alpha, {}, [&](Index l) { return alpha[static_cast<int>(l)]; }))
-      fixing.push_back(sigma);
+      permutations.push_back(sigma);
   } while (std::ranges::next_permutation(sigma).found);
-  return fixing;
+  return permutations;
 }
 
 /// The non-decreasing multi-indices of order p over 0 … d - 1 in lexicographic order, as a random-access range.
 ///
 ///     for (const auto& alpha : MultiIndices(3, 2)) …   [0 0] [0 1] [0 2] [1 1] [1 2] [2 2]
 ///
-/// `MultiIndices<4>(d)` fixes the power at compile time. Going from one to the next is O(p); `indices[n]` (unrank)
-/// costs O(p log d) binomials and `rank` O(p). The position of α is where φ^p keeps its entry Π x_{α_l}. Throws
-/// `InvalidPower` for a power outside of 1 … 8 and `DimensionOverflow` if there are more multi-indices than the index
-/// type counts. Source: Symmetric Power Transformers, §4.1.
+/// `MultiIndices<4>(d)` fixes the power at compile time. The position of α is that of the entry Π x_{α_l} in φ^p(x).
+/// Cost: O(p) for an increment, O(p log d) binomials for `indices[n]` (unrank), O(p) for `rank`. Throws `InvalidPower`
+/// unless 1 ≤ p ≤ 8 and `DimensionOverflow` if their number does not fit `Index`. Source: Symmetric Power Transformers,
+/// §4.1.
 template <int P = Dynamic>
 class MultiIndices {
  public:
   class iterator;
   using value_type = MultiIndex<P>;
 
-  /// The multi-indices of a run-time power.
+  /// For a run-time power.
   constexpr MultiIndices(Index d, int p) : d_(d), p_(value_type(p).size()), size_(symmetric_dimension(d, p)) {}
 
-  /// The multi-indices of the power P.
+  /// For the compile-time power P.
   constexpr explicit MultiIndices(Index d)
     requires(P != Dynamic)
       : MultiIndices(d, P) {}
@@ -144,23 +143,23 @@ class MultiIndices {
     value_type alpha(p_);
     Index smallest = 0;
     for (int level = 0; level < p_; ++level) {
-      // The largest i whose predecessors at this level come before n; `before` counts them.
+      // Bisects for the largest i with `before(level, smallest, i)` ≤ n.
       Index low = smallest, high = d_ - 1;
       while (low < high) {
-        const Index middle = high - (high - low) / 2;
-        if (before(level, smallest, middle) <= n)
-          low = middle;
+        const Index mid = high - (high - low) / 2;
+        if (count_before(level, smallest, mid) <= n)
+          low = mid;
         else
-          high = middle - 1;
+          high = mid - 1;
       }
-      n -= before(level, smallest, low);
+      n -= count_before(level, smallest, low);
       alpha[level] = smallest = low;
     }
     return alpha;
   }
 
-  /// The position of α, the inverse of operator[]. Throws `InvalidMultiIndex` unless α is non-decreasing, has p entries
-  /// and all of them lie in 0 … d - 1.
+  /// The position of α, the inverse of operator[]. Throws `InvalidMultiIndex` unless α is non-decreasing with p entries
+  /// in 0 … d - 1.
   [[nodiscard]] constexpr Index rank(std::span<const Index> alpha) const {
     if (static_cast<int>(alpha.size()) != p_)
       detail::raise<InvalidMultiIndex>("rank: the multi-index has ", alpha.size(), " entries, must have ", p_);
@@ -170,7 +169,7 @@ class MultiIndices {
       if (i < smallest || i >= d_)
         detail::raise<InvalidMultiIndex>("rank: entry ", level, " is ", i, ", must lie in ", smallest, " … ", d_ - 1,
                                          " (non-decreasing, 0-based)");
-      position += before(level, smallest, i);
+      position += count_before(level, smallest, i);
       smallest = i;
     }
     return position;
@@ -182,10 +181,11 @@ class MultiIndices {
   }
 
  private:
-  // Multi-indices with the same entries before `level`, none below `smallest`, and an entry below i at `level`.
-  [[nodiscard]] constexpr Index before(int level, Index smallest, Index i) const {
-    const int left = p_ - level;
-    return symmetric_dimension(d_ - smallest, left) - symmetric_dimension(d_ - i, left);
+  // Number of multi-indices that agree before `level`, have entries ≥ `smallest` from there on, and an entry below i at
+  // `level`.
+  [[nodiscard]] constexpr Index count_before(int level, Index smallest, Index i) const {
+    const int remaining = p_ - level;
+    return symmetric_dimension(d_ - smallest, remaining) - symmetric_dimension(d_ - i, remaining);
   }
 
   Index d_;
@@ -194,7 +194,7 @@ class MultiIndices {
 };
 MultiIndices(Index, int) -> MultiIndices<Dynamic>;
 
-/// Walks the multi-indices; the successor of α raises its last entry that is not yet d - 1 and repeats it to the end.
+/// Iterates in order: increments the last entry below d - 1 and repeats it to the end.
 template <int P>
 class MultiIndices<P>::iterator {
  public:

@@ -1,13 +1,13 @@
-// Loops over vectors by blocks of a size that the compiler knows.
+// Loops over vectors in blocks of compile-time size.
 #pragma once
 
 #include <sympow/core/concepts.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// f(first, count) for blocks of so many entries, one after the other: `count` is `Eigen::fix<block>` but for what is
-/// left, which goes by the smaller blocks, if any are given, and then is an `Index`. For short columns: Eigen's loops
-/// of unknown length cost more than their entries.
+/// Calls f(first, count) for consecutive blocks. `count` is `Eigen::fix<block>` for full blocks; the remainder goes
+/// through the `smaller` blocks, then as an `Index`. For short columns, where Eigen's loops of run-time length cost
+/// more than their entries.
 template <int block = 16, int... smaller, class F>
 [[gnu::always_inline]] inline void for_blocks(Index size, F&& f) {
   Index first = 0;
@@ -18,7 +18,7 @@ template <int block = 16, int... smaller, class F>
     f(first, size - first);
 }
 
-/// The rows of a block, from the type of its `count`: Dynamic for what is left.
+/// Rows of a block, from the type of its `count`; Dynamic for the remainder.
 template <class Count>
 inline constexpr int block_size = Count::value;
 template <>
@@ -29,14 +29,14 @@ template <class Scalar>
 Scalar squared_norm(const Scalar* x, Index size) {
   using Block = Eigen::Array<Scalar, 16, 1>;
   Block sums = Block::Zero();
-  Scalar rest(0);
+  Scalar tail_sum(0);
   Index i = 0;
   for (; i + 16 <= size; i += 16) {
-    const Block some = Block::Map(x + i);
-    sums += some * some;
+    const Block x_block = Block::Map(x + i);
+    sums += x_block * x_block;
   }
-  for (; i < size; ++i) rest += x[i] * x[i];
-  return sums.sum() + rest;
+  for (; i < size; ++i) tail_sum += x[i] * x[i];
+  return sums.sum() + tail_sum;
 }
 
 /// y_i ← factor x_i; y may be x.
@@ -57,8 +57,8 @@ void set_entrywise_product(Scalar* y, const Scalar* a, Scalar factor, const Scal
   for (; i < size; ++i) y[i] = a[i] * (b[i] * factor);
 }
 
-/// y_k ← a ⊙ x_k for columns k = 0 … count - 1 of n numbers, the first of them `factor` times as above: a stays in
-/// registers, 48 numbers of it at a time.
+/// y_k ← a ⊙ x_k for columns k = 0 … count - 1 of n entries; column 0 is also scaled by `factor`, as above. Keeps 48
+/// entries of a in registers at a time.
 template <class Scalar>
 void set_entrywise_products(Scalar* y, Index y_stride, const Scalar* a, Scalar factor, const Scalar* x, Index x_stride,
                             Index n, Index count) {
@@ -100,7 +100,7 @@ void multiply_entries(Scalar* __restrict x, const Real* __restrict y, Index size
   for (; i < size; ++i) x[i] *= static_cast<Scalar>(y[i]);
 }
 
-/// Asks for column t of x, if there is one, before it is needed.
+/// Prefetches column t of x if it exists.
 template <bool writes = false, class X>
 [[gnu::always_inline]] inline void prefetch_column(const X& x, Index t) {
   constexpr Index line = 64 / sizeof(typename X::Scalar);

@@ -1,4 +1,4 @@
-// Products with one column, and of one column with another.
+// Matrix-vector and dot products.
 #pragma once
 
 #include <algorithm>
@@ -7,16 +7,16 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Columns of numbers side by side, `right` between them.
+/// Columns of contiguous entries with stride `right`.
 template <class Scalar>
 struct WholeColumns {
   static constexpr bool is_padded = false;
   const Scalar* data;
   Index right;
 
-  /// From a row and a column on.
+  /// The part from row i and column k on.
   [[nodiscard]] WholeColumns at(Index i, Index k) const { return {data + i + k * right, right}; }
-  /// So many packets of the first column.
+  /// Loads the first `packets` packets of the first column.
   template <int packets>
   [[gnu::always_inline]] void load(packets::Packet<Scalar>* x) const {
     constexpr int lanes = packets::lanes<Scalar>;
@@ -26,17 +26,17 @@ struct WholeColumns {
   }
 };
 
-/// A b and a · b by packets, and by short sums.
+/// A b and a · b by packets and short sums.
 template <class Scalar>
 class ColumnProduct {
   using Packet = packets::Packet<Scalar>;
   static constexpr int lanes = packets::lanes<Scalar>;
 
  public:
-  /// The depths that sums of sums of sums are enough for.
+  /// Largest depths for which three levels of short sums suffice.
   static constexpr Index column_depth = short_sum * panel_depth, dot_depth = panel_depth * lanes;
 
-  /// c ← A b, or c += A b in one addition, however deep, for `WholeColumns` or `UpperHalves` A.
+  /// c ← A b, or c += A b in one addition, at any depth. A is `WholeColumns` or `UpperColumns`.
   template <class Columns>
   static void times_column(bool add, Index rows, Index depth, Columns A, const Scalar* b, Scalar* c) {
     if (depth > column_depth) return times_deep_column(add, rows, depth, A, b, c);
@@ -50,7 +50,7 @@ class ColumnProduct {
       if (i < rows) times(std::integral_constant<int, 2>());
     } else {
       while (rows - i >= 4 * lanes) times(std::integral_constant<int, 4>());
-      if (rows - i >= 3 * lanes)  // a strip
+      if (rows - i >= 3 * lanes)  // one strip
         times(std::integral_constant<int, 3>());
       else if (rows - i >= 2 * lanes)
         times(std::integral_constant<int, 2>());
@@ -58,7 +58,7 @@ class ColumnProduct {
     }
   }
 
-  /// a · b of at most `dot_depth` entries; eight sums at a time hide how long one takes.
+  /// a · b of at most `dot_depth` entries. Eight independent sums hide the latency of an addition.
   static Scalar dot(Index depth, const Scalar* a, const Scalar* b) {
     using namespace packets;
     constexpr int chains = 8;
@@ -81,54 +81,55 @@ class ColumnProduct {
       }
       unrolled<chains>([&](auto n) { sum = padd(sum, sums[n]); });
     }
-    Packet few = pset1<Packet>(Scalar(0));
-    for (; k < packets; k += lanes) few = times(k, few);
-    Scalar rest(0);
-    for (; k < depth; ++k) rest = multiply_add(a[k], b[k], rest);
-    return predux(padd(sum, few)) + rest;
+    Packet tail = pset1<Packet>(Scalar(0));
+    for (; k < packets; k += lanes) tail = times(k, tail);
+    Scalar scalar_tail(0);
+    for (; k < depth; ++k) scalar_tail = multiply_add(a[k], b[k], scalar_tail);
+    return predux(padd(sum, tail)) + scalar_tail;
   }
 
-  /// c ← A b or c += A b in one addition, however deep, for rows of A with their entries side by side. The bits of a
-  /// row do not depend on how many others there are.
-  static void dots(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
+  /// c ← A b, or c += A b in one addition, at any depth, for contiguous rows of A. The bits of a row do not depend on
+  /// the number of rows.
+  static void dot_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b,
+                       Strided<Scalar*> c) {
     Index i = 0;
-    const auto some = [&]<int count>(std::integral_constant<int, count>) {
+    const auto add_rows = [&]<int count>(std::integral_constant<int, count>) {
       for (; i + count <= rows; i += count) {
         Scalar sums[size_of(count)];
-        dots_of<count>(depth, A.at(i, 0), b, sums);
+        dot_row_block<count>(depth, A.at(i, 0), b, sums);
         store<Scalar>(add, count, 1, sums, count, c.at(i, 0));
       }
     };
-    some(std::integral_constant<int, lanes>());
-    if constexpr (lanes > 2) some(std::integral_constant<int, lanes / 2>());
-    some(std::integral_constant<int, 1>());
+    add_rows(std::integral_constant<int, lanes>());
+    if constexpr (lanes > 2) add_rows(std::integral_constant<int, lanes / 2>());
+    add_rows(std::integral_constant<int, 1>());
   }
 
  private:
-  // sums_i ← a_i · b of so many rows, in short sums of packets.
+  // sums_i ← a_i · b for `rows` rows, in short sums of packets.
   template <int rows>
-  static void dots_of(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
-    constexpr Index most = lanes * short_sum;
-    if (depth <= most) return short_dots<rows>(depth, A, b, sums);
-    Index stride = most, k = 0;
+  static void dot_row_block(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
+    constexpr Index short_depth = lanes * short_sum;
+    if (depth <= short_depth) return dot_rows_short<rows>(depth, A, b, sums);
+    Index stride = short_depth, k = 0;
     while (stride * short_sum < depth) stride *= short_sum;
     std::fill_n(sums, rows, Scalar(0));
-    if constexpr (rows == 1)  // some at a time, for one sum alone waits for itself
-      for (constexpr Index together = 4; stride == most && k + together * most <= depth; k += together * most) {
-        Scalar some[size_of(together)];
-        short_dots<together, most>(most, {A.data + k, most, 1}, b + k, some);
-        for (Index n = 0; n < together; ++n) sums[0] += some[n];
+    if constexpr (rows == 1)  // several sums at a time, to hide the latency of an addition
+      for (constexpr Index unroll = 4; stride == short_depth && k + unroll * short_depth <= depth;
+           k += unroll * short_depth) {
+        Scalar partial[size_of(unroll)];
+        dot_rows_short<unroll, short_depth>(short_depth, {A.data + k, short_depth, 1}, b + k, partial);
+        for (Index n = 0; n < unroll; ++n) sums[0] += partial[n];
       }
     for (; k < depth; k += stride) {
-      Scalar some[size_of(rows)];
-      dots_of<rows>(std::min(stride, depth - k), A.at(0, k), b + k, some);
-      for (Index i = 0; i < rows; ++i) sums[i] += some[i];
+      Scalar partial[size_of(rows)];
+      dot_row_block<rows>(std::min(stride, depth - k), A.at(0, k), b + k, partial);
+      for (Index i = 0; i < rows; ++i) sums[i] += partial[i];
     }
   }
-  // The same of a depth that one sum takes, by packets of each row, which are added up at the end; row i takes b from
-  // `next` i on.
+  // sums_i ← a_i · b for a depth that fits one short sum per lane. Row i reads b from i `next` on.
   template <int rows, Index next = 0>
-  [[gnu::flatten]] static void short_dots(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
+  [[gnu::flatten]] static void dot_rows_short(Index depth, Strided<const Scalar*> A, const Scalar* b, Scalar* sums) {
     using namespace packets;
     Packet terms[size_of(rows)];
     unrolled<rows>([&](auto i) { terms[i] = pset1<Packet>(Scalar(0)); });
@@ -141,15 +142,15 @@ class ColumnProduct {
       });
     }
     for (Index i = 0; i < rows; ++i) sums[i] = Scalar(0);
-    for (Index k = whole; k < depth; ++k)  // less than a packet: a short sum of their own
+    for (Index k = whole; k < depth; ++k)  // the remainder below one packet has its own short sum
       for (Index i = 0; i < rows; ++i) sums[i] = multiply_add(A.data[i * A.down + k], b[i * next + k], sums[i]);
     unrolled<rows>([&](auto i) { sums[i] += predux(terms[i]); });
   }
 
-  // Rows of A that fill so many packets, the last of them perhaps not whole, times a column. Eight short sums at a time
-  // hide how long one takes; each is of neighbours, as in a tile, so that a column has the same bits alone and in B.
-  // Where there are panels enough the short sums that run together are of panels far apart: A is then read in few long
-  // streams, which comes from memory twice as fast as pieces of a page do.
+  // Rows of A that fill `packets` packets, the last one possibly in part, times a column. Eight short sums at a time
+  // hide the latency of an addition. Each sums adjacent entries, as a tile does, so a column has the same bits alone
+  // and in B. With enough panels the concurrent sums belong to distant panels: A is then read in a few long streams,
+  // twice as fast from memory as pieces of a page.
   template <int packets, class Columns>
   static void rows_times_column(bool add, Index height, Index depth, Columns A, const Scalar* b, Scalar* c) {
     using namespace packets;
@@ -159,16 +160,16 @@ class ColumnProduct {
     alignas(64) Scalar padded[size_of(short_sum * lanes)];
     unrolled<packets>([&](auto i) { sums[i] = pset1<Packet>(Scalar(0)); });
     const bool is_whole = Columns::is_padded || height == full;
-    Index streamed = 0;  // panels, by each stream
+    Index streamed = 0;  // panels per stream
     if constexpr (packets % 2 == 0) {
       streamed = is_whole ? depth / (groups * panel_depth) : 0;
       Packet streams[size_of(column_depth / panel_depth * packets)];
       for (Index n = 0; n < streamed; ++n) {
-        const Index first = n * panel_depth, apart = streamed * panel_depth;
+        const Index first = n * panel_depth, stride = streamed * panel_depth;
         Packet parts[size_of(packets * groups)];
         unrolled<packets * groups>([&](auto j) { parts[j] = pset1<Packet>(Scalar(0)); });
         for (Index k = first; k < first + panel_depth; k += short_sum)
-          add_short_sums<packets, groups>(parts, A.at(0, k), b + k, apart, short_sum);
+          add_short_sums<packets, groups>(parts, A.at(0, k), b + k, stride, short_sum);
         unrolled<packets * groups>(
             [&](auto j) { streams[(j / packets * streamed + n) * packets + j % packets] = parts[j]; });
       }
@@ -189,13 +190,13 @@ class ColumnProduct {
         }
       for (; k < end; k += short_sum) {
         const Index terms = std::min(short_sum, end - k);
-        Columns some = A.at(0, k);
+        Columns columns = A.at(0, k);
         if constexpr (!Columns::is_padded)
           if (!is_whole) {
-            PanelProduct<Scalar>::pack({some.data, 1, some.right}, height, full, terms, padded);
-            some = {padded, full};
+            PanelProduct<Scalar>::pack({columns.data, 1, columns.right}, height, full, terms, padded);
+            columns = {padded, full};
           }
-        add_short_sums<packets, 1>(part, some, b + k, 0, terms);
+        add_short_sums<packets, 1>(part, columns, b + k, 0, terms);
       }
       unrolled<packets>([&](auto i) { sums[i] = padd(sums[i], part[i]); });
     }
@@ -210,18 +211,18 @@ class ColumnProduct {
     }
   }
 
-  // sums_g += A b over so many columns from the g-th `apart` on, for rows that fill so many packets.
+  // sums_g += A b over `columns` columns from column g · `stride` on, for rows that fill `packets` packets.
   template <int packets, int groups, class Columns>
-  [[gnu::always_inline]] static void add_short_sums(Packet* sums, Columns A, const Scalar* b, Index apart,
+  [[gnu::always_inline]] static void add_short_sums(Packet* sums, Columns A, const Scalar* b, Index stride,
                                                     Index columns) {
     using namespace packets;
     Packet terms[size_of(packets * groups)];
     unrolled<packets * groups>([&](auto j) { terms[j] = pset1<Packet>(Scalar(0)); });
     for (Index k = 0; k < columns; ++k, A = A.at(0, 1))
       unrolled<groups>([&](auto g) __attribute__((always_inline)) {
-        const Packet factor = pset1<Packet>(b[g * apart + k]);
+        const Packet factor = pset1<Packet>(b[g * stride + k]);
         Packet rows[size_of(packets)];
-        A.at(0, g * apart).template load<packets>(rows);
+        A.at(0, g * stride).template load<packets>(rows);
         unrolled<packets>([&](auto i) {
           Packet& term = terms[packets * g + i];
           term = pmadd(rows[i], factor, term);
@@ -230,7 +231,7 @@ class ColumnProduct {
     unrolled<packets * groups>([&](auto j) { sums[j] = padd(sums[j], terms[j]); });
   }
 
-  // By sums of sums for blocks of rows, in memory of the stack.
+  // c ← A b, or c += A b, by sums of sums for blocks of rows, on the stack.
   template <class Columns>
   static void times_deep_column(bool add, Index rows, Index depth, Columns A, const Scalar* b, Scalar* c) {
     constexpr Index side = 64;

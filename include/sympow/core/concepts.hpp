@@ -1,4 +1,4 @@
-// Which arguments count as a matrix or a vector of Eigen.
+// Concepts and aliases for Eigen's matrices and vectors.
 #pragma once
 
 #include <Eigen/Core>
@@ -22,12 +22,12 @@ template <class Derived>
 std::type_identity<Derived> canonical(const Eigen::MatrixBase<Derived>&);
 }  // namespace detail
 
-/// Anything that Eigen treats as a matrix: plain objects, maps, blocks, lazy expressions. `x.head(3)` counts as well,
-/// which derives from the matrix base of another class than itself.
+/// Anything that Eigen treats as a matrix: plain objects, maps, blocks, lazy expressions. It includes `x.head(3)`,
+/// whose class derives from the matrix base of another class.
 template <class T>
 concept MatrixExpression = requires(const std::remove_cvref_t<T>& t) { detail::canonical(t); };
 
-/// The class whose matrix base `T` derives from: `VectorBlock` gives `Block`, everything else itself.
+/// The class whose matrix base `T` derives from: `Block` for `VectorBlock`, T itself otherwise.
 template <MatrixExpression T>
 using expression_t = typename decltype(detail::canonical(std::declval<const std::remove_cvref_t<T>&>()))::type;
 
@@ -39,7 +39,7 @@ concept VectorExpression = MatrixExpression<T> && expression_t<T>::ColsAtCompile
 template <MatrixExpression T>
 using scalar_t = typename expression_t<T>::Scalar;
 
-/// Column-major matrix of run-time shape, the layout of every batch: one token a column.
+/// Column-major matrix of run-time shape: one token a column.
 template <class Scalar>
 using Matrix = Eigen::Matrix<Scalar, Dynamic, Dynamic>;
 
@@ -47,8 +47,8 @@ using Matrix = Eigen::Matrix<Scalar, Dynamic, Dynamic>;
 template <class Scalar>
 using Vector = Eigen::Matrix<Scalar, Dynamic, 1>;
 
-/// Read-only view of a column-major batch with any distance between its columns. Binds without a copy to matrices, to
-/// blocks of columns or rows, and to maps with an outer stride.
+/// Read-only view of a column-major batch with any column stride. Binds without a copy to matrices, blocks of columns
+/// or rows, and maps with an outer stride.
 template <class Scalar>
 using ConstBatch = Eigen::Ref<const Matrix<Scalar>, 0, Eigen::OuterStride<>>;
 

@@ -1,4 +1,4 @@
-// The vocabulary of sizes, and the namespace, shared by every room of the house. Needs no Eigen.
+// Index type, version, ABI namespace. Needs no Eigen.
 #pragma once
 
 #include <cfloat>
@@ -10,19 +10,18 @@
 #elif FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2 || FLT_EVAL_METHOD == -1
 #error "sympow needs operations that round to their type: on 32-bit x86 compile with -msse2 -mfpmath=sse"
 #endif
-/// x as it was rounded: sums are not reordered across it. clang++ hides -fassociative-math from the preprocessor; g++
-/// says so, above.
+/// x rounded to its type; the compiler does not reorder sums across it. clang++ does not announce -fassociative-math to
+/// the preprocessor; the check above covers g++.
 #if defined(__clang__) && (defined(__x86_64__) || defined(__i386__) || defined(__aarch64__))
 #define SYMPOW_ROUNDED(...) __arithmetic_fence(__VA_ARGS__)
 #else
 #define SYMPOW_ROUNDED(...) (__VA_ARGS__)
 #endif
 
-// What is compiled for vectors of one length must not meet what is compiled for another: the linker would take either.
-// So names of the library carry the instructions that the compiler may use, in an inline namespace that nobody writes:
-// `sympow::Decay` is `sympow::avx2_fma::Decay`. Objects of different settings link side by side, and a function that
-// takes a type of the other kind is one that the linker does not find. What has neither code nor vectors is plainly in
-// `sympow`: options, errors, sizes.
+// Code for different vector lengths must not mix, because the linker would take either definition. The library's names
+// therefore carry the instruction set in an inline namespace: `sympow::Decay` is `sympow::avx2_fma::Decay`. Objects of
+// different settings link side by side; passing a type between them fails to link. Declarations without code or vectors
+// (options, errors, sizes) are in `sympow` itself.
 #if defined(EIGEN_DONT_VECTORIZE)
 #define SYMPOW_INSTRUCTIONS scalar
 #elif defined(__AVX512F__)
@@ -61,7 +60,7 @@ using Index = std::ptrdiff_t;
 /// A size that is known at run time only; equal to Eigen::Dynamic.
 inline constexpr int Dynamic = -1;
 
-/// The largest power p that the library embeds: C(d + 7, 8) leaves every memory long before the index type ends.
+/// The largest supported power p: C(d + 7, 8) exceeds any memory long before it overflows the index type.
 inline constexpr int max_power = 8;
 
 }  // namespace sympow

@@ -49,9 +49,16 @@ struct ReducedExponent {
   }
 };
 inline ReducedExponent reduced_exponent(double x) {
-  if (std::abs(x) < 0x1p49) return ReducedExponent::of_near(x);
-  ReducedExponent reduced{x, std::round(x * std::numbers::log2e)};
-  if (!std::isfinite(x)) reduced.whole = std::isnan(x) ? 0 : x, reduced.rest = std::isnan(x) ? x : 0;
+  constexpr double ln2 = std::numbers::ln2, beyond_ln2 = 2.319046813846299558e-17;  // together log 2 to 106 bits
+  if (std::abs(x) < 0x1p19) return ReducedExponent::of_near(x);
+  ReducedExponent reduced{0, 0};
+  if (!std::isfinite(x)) {
+    reduced.whole = std::isnan(x) ? 0 : x, reduced.rest = std::isnan(x) ? x : 0;
+  } else {  // of products that are not numbers of the type
+    reduced.whole = std::round(x * std::numbers::log2e);
+    reduced.rest =
+        std::clamp(std::fma(-reduced.whole, beyond_ln2, std::fma(-reduced.whole, ln2, x)), -ln2 / 2, ln2 / 2);
+  }
   return reduced;
 }
 

@@ -1,4 +1,4 @@
-// A matrix whose numbers lie in two planes: their upper halves, and what these lack.
+// A matrix stored as two planes: the high halves of its entries' bits, and the low halves.
 #pragma once
 
 #include <cstring>
@@ -9,24 +9,24 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // packet attributes
 
-/// The upper halves of numbers: of two packets, one below the other, each pair of numbers in one word.
+/// The high halves of entries. A word holds the high halves of two entries, one packet apart.
 template <class Scalar>
-class UpperHalves {
+class UpperColumns {
   using Packet = packets::Packet<Scalar>;
   using Word = Bits<Scalar>;
   using Words = typename PacketOfBits<Scalar>::type;
   static constexpr int half = 4 * sizeof(Word);
 
  public:
-  static constexpr Index lanes = packets::lanes<Scalar>, block = 2 * lanes;  // rows to a packet of words
-  static constexpr bool is_padded = true;                                    // to whole blocks
+  static constexpr Index lanes = packets::lanes<Scalar>, block = 2 * lanes;  // rows per packet of words
+  static constexpr bool is_padded = true;                                    // with zeros, to whole blocks
 
-  UpperHalves(const Word* data, Index right) : data_(data), right_(right) {}
-  /// From a row and a column on; the row is the first of a block.
-  [[nodiscard]] UpperHalves at(Index i, Index k) const { return {data_ + i / 2 + k * right_, right_}; }
-  /// So many packets of the first column, an even number.
+  UpperColumns(const Word* data, Index right) : data_(data), right_(right) {}
+  /// The part from row i and column k on; i is the first row of a block.
+  [[nodiscard]] UpperColumns at(Index i, Index k) const { return {data_ + i / 2 + k * right_, right_}; }
+  /// Loads the first `packets` packets of the first column; `packets` is even.
   template <int packets>
   [[gnu::always_inline]] void load(Packet* x) const {
     static_assert(packets % 2 == 0);
@@ -43,11 +43,10 @@ class UpperHalves {
   Index right_;
 };
 
-/// A matrix of numbers x = upper + lower, where upper is x rounded to the upper half of its bits: of a float a bf16,
-/// off by 2^-8 |x| at most, of a double by 2^-21 |x|; of denormals by as much of the smallest normal number, and
-/// infinite from so near to the largest number on. The planes are as large as the matrix, its rows filled up to a whole
-/// number of blocks. Who reads one plane moves half the bytes, and nothing is lost. What is no number stays none,
-/// whatever its bits.
+/// A matrix x = upper + lower, with upper = x rounded to the high half of its bits: bf16 for float. The error is at
+/// most 2^-8 |x| for float, 2^-21 |x| for double; for denormals the same part of the smallest normal number. Values
+/// that near to the largest number round to infinity. Each plane pads the rows to whole blocks. Reading one plane moves
+/// half the bytes; both restore x exactly. NaN stays NaN.
 template <class Scalar>
 class HalvedMatrix {
   using Packet = packets::Packet<Scalar>;
@@ -56,7 +55,7 @@ class HalvedMatrix {
   using Signed = typename PacketOfBits<Scalar, std::make_signed_t<Word>>::type;
   using Plane = Eigen::Matrix<Word, Dynamic, Dynamic>;
   static constexpr int half = 4 * sizeof(Word);
-  static constexpr Index lanes = UpperHalves<Scalar>::lanes, block = UpperHalves<Scalar>::block;
+  static constexpr Index lanes = UpperColumns<Scalar>::lanes, block = UpperColumns<Scalar>::block;
 
  public:
   HalvedMatrix() = default;
@@ -68,25 +67,25 @@ class HalvedMatrix {
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index cols() const { return upper_.cols(); }
   [[nodiscard]] bool empty() const { return upper_.cols() == 0; }
-  /// Numbers that its memory could hold, what fills rows up included.
+  /// Entries that the memory could hold, padding included.
   [[nodiscard]] Index size() const { return upper_.size() + lower_.size(); }
   void set_zero() {
     upper_.setZero();
     lower_.setZero();
   }
 
-  /// The upper halves of all columns.
-  [[nodiscard]] UpperHalves<Scalar> upper() const { return {upper_.data(), upper_.rows()}; }
+  /// The upper parts of all columns.
+  [[nodiscard]] UpperColumns<Scalar> upper() const { return {upper_.data(), upper_.rows()}; }
 
-  /// X ← some columns.
+  /// X ← columns first, first + 1, ….
   void get(Index first, MatrixView<Scalar> X) const {
     write_blocks(X, first, [&](Index words, Scalar* x) __attribute__((always_inline)) {
       const Words upper = load(upper_, words), lower = load(lower_, words);
-      store(x, (upper << half) + extended(lower << half));
-      store(x + lanes, (upper >> half << half) + extended(lower));
+      store(x, (upper << half) + sign_extended_high(lower << half));
+      store(x + lanes, (upper >> half << half) + sign_extended_high(lower));
     });
   }
-  /// X ← their upper halves.
+  /// X ← the upper parts of columns first, first + 1, ….
   void get_upper(Index first, MatrixView<Scalar> X) const {
     write_blocks(X, first, [&](Index words, Scalar* x) __attribute__((always_inline)) {
       const Words upper = load(upper_, words);
@@ -94,37 +93,37 @@ class HalvedMatrix {
       store(x + lanes, upper >> half << half);
     });
   }
-  /// Some columns ← X.
+  /// Columns first, first + 1, … ← X.
   void set(Index first, MatrixView<const Scalar> X) {
     constexpr Word nearest = Word(1) << (half - 1);
     const auto put = [&](Index words, const Scalar* x) __attribute__((always_inline)) {
-      const Words a = a_number(load(x)), b = a_number(load(x + lanes));
+      const Words a = canonical_nan(load(x)), b = canonical_nan(load(x + lanes));
       store(upper_.data() + words, ((a + nearest) >> half) | ((b + nearest) >> half << half));
       store(lower_.data() + words, (a << half >> half) | (b << half));
     };
     for_blocks(X, first, put, [&](Index words, const Scalar* x, Index rows) {
-      Scalar filled[size_of(block)] = {};
-      std::copy_n(x, rows, filled);
-      put(words, filled);
+      Scalar padded[size_of(block)] = {};
+      std::copy_n(x, rows, padded);
+      put(words, padded);
     });
   }
 
  private:
   template <class Number>
   static Words load(const Number* from) {
-    Words some;
-    std::memcpy(&some, from, sizeof some);
-    return some;
+    Words words;
+    std::memcpy(&words, from, sizeof words);
+    return words;
   }
   static Words load(const Plane& plane, Index words) { return load(plane.data() + words); }
   template <class Number>
-  static void store(Number* to, Words some) {
-    std::memcpy(to, &some, sizeof some);
+  static void store(Number* to, Words words) {
+    std::memcpy(to, &words, sizeof words);
   }
-  // The upper half of a word as a signed number.
-  static Words extended(Words x) { return std::bit_cast<Words>(Signed(std::bit_cast<Signed>(x) >> half)); }
-  // What is no number has an upper half that is none, which rounding leaves alone.
-  static Words a_number(Words x) {
+  // The high half of a word, sign-extended.
+  static Words sign_extended_high(Words x) { return std::bit_cast<Words>(Signed(std::bit_cast<Signed>(x) >> half)); }
+  // Maps every NaN to the quiet NaN, which survives rounding to the high half.
+  static Words canonical_nan(Words x) {
     constexpr Word infinity = std::bit_cast<Word>(std::numeric_limits<Scalar>::infinity()),
                    none = std::bit_cast<Word>(std::numeric_limits<Scalar>::quiet_NaN());
     if constexpr (lanes == 1)
@@ -132,7 +131,8 @@ class HalvedMatrix {
     else
       return (x << 1 >> 1) > (Words{} + infinity) ? (Words{} + none) : x;
   }
-  // whole(words, x) for blocks of rows of columns, from the words of the planes on, or part(words, x, rows).
+  // Calls whole(words, x) for each full block of rows and part(words, x, rows) for the remainder; `words` is the offset
+  // in the planes.
   template <class Columns, class Whole, class Part>
   void for_blocks(Columns X, Index first, const Whole& whole, const Part& part) const {
     for (Index k = 0; k < X.cols(); ++k) {
@@ -145,9 +145,9 @@ class HalvedMatrix {
   template <class F>
   void write_blocks(MatrixView<Scalar> X, Index first, const F& f) const {
     for_blocks(X, first, f, [&](Index words, Scalar* x, Index rows) {
-      Scalar filled[size_of(block)];
-      f(words, filled);
-      std::copy_n(filled, rows, x);
+      Scalar padded[size_of(block)];
+      f(words, padded);
+      std::copy_n(padded, rows, x);
     });
   }
 
@@ -157,10 +157,10 @@ class HalvedMatrix {
 
 #pragma GCC diagnostic pop
 
-/// Columns of a matrix that are read: some of them whole, or all by their upper halves.
+/// Columns to read: dense columns, or the high halves of all columns.
 template <class Scalar>
 struct ColumnsRead {
-  MatrixView<const Scalar> whole;  ///< else none
+  MatrixView<const Scalar> whole;  ///< empty if `halves` is set
   const HalvedMatrix<Scalar>* halves = nullptr;
 };
 

@@ -1,11 +1,11 @@
-// Whole powers by repeated squaring.
+// Integer powers by repeated squaring.
 #pragma once
 
 #include <sympow/core/config.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
-/// base^exponent for a whole exponent ≥ 0; base^0 is 1. Cost: at most 2 log2(exponent) multiplications.
+/// base^exponent for an integer exponent ≥ 0; base^0 = 1. Cost: at most 2 log2(exponent) multiplications.
 template <class Scalar>
 [[nodiscard]] constexpr Scalar integer_power(Scalar base, Index exponent) {
   if (exponent == 0) return Scalar(1);
@@ -36,7 +36,7 @@ template <int P, class X>
   }
 }
 
-/// The same as a functor, for `unaryExpr` over blocks of scores.
+/// x^exponent as a functor, for `unaryExpr` over blocks of scores.
 struct RaiseTo {
   int exponent;
   template <class Scalar>

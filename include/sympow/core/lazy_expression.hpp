@@ -1,5 +1,5 @@
-// One class template that turns an operation into an Eigen expression: evaluated when it is assigned, straight into the
-// destination, safe under `auto` and under aliasing.
+// A class template that turns an operation into an Eigen expression. It evaluates on assignment, straight into the
+// destination, and is safe under `auto` and aliasing.
 #pragma once
 
 #include <sympow/core/concepts.hpp>
@@ -11,8 +11,8 @@ class LazyExpression;
 
 namespace detail {
 
-// How an expression keeps its operand: a temporary is owned, a named plain object is referred to, a named expression
-// copied.
+// How an expression stores its operand: it owns a temporary, refers to a named plain object, and copies a named
+// expression.
 template <class X>
 struct operand {
   using type = const expression_t<X>;
@@ -24,7 +24,7 @@ struct operand<X&> {
 
 }  // namespace detail
 
-/// The member type with which an operation holds an argument that it received as `X&&`.
+/// The member type for an operand that arrives as `X&&`.
 template <MatrixExpression X>
 using operand_t = typename detail::operand<X>::type;
 
@@ -38,7 +38,7 @@ inline constexpr bool is_lazy_expression<LazyExpression<Op>> = true;
 
 namespace Eigen::internal {
 
-// Without NestByRefBit: an expression around a lazy one keeps a copy of it, so nothing dangles.
+// Without NestByRefBit an enclosing expression copies a lazy one, so nothing dangles.
 template <class Op>
 struct traits<sympow::LazyExpression<Op>> : traits<typename Op::PlainObject> {
   enum { Flags = traits<typename Op::PlainObject>::Flags & RowMajorBit };
@@ -66,7 +66,7 @@ struct evaluator_assume_aliasing<sympow::LazyExpression<Op>> {
   static const bool value = true;
 };
 
-// Alone on the right side (after `noalias`, or into a fresh object) it writes into the destination.
+// As the whole right side (after `noalias`, or for a new object) it writes into the destination.
 template <class Destination, class Op, class To, class From>
 struct Assignment<Destination, sympow::LazyExpression<Op>, assign_op<To, From>, Dense2Dense> {
   static void run(Destination& destination, const sympow::LazyExpression<Op>& source, const assign_op<To, From>&) {
@@ -93,9 +93,9 @@ namespace SYMPOW_NAMESPACE {
 ///     Index rows() const;  Index cols() const;
 ///     template <class Destination> void evalTo(Destination& y) const;   y has the right shape, no overlap
 ///
-/// It may also state what it knows: `dot(other)`, `squaredNorm()`, `norm()` replace the evaluation of Eigen's members
-/// of that name. Cost: one evaluation per assignment; one temporary inside a larger expression. Bad shapes are reported
-/// by the function that builds the Op, before there is an expression.
+/// It may also provide `dot(other)`, `squaredNorm()` and `norm()`, which replace Eigen's members of that name. Cost:
+/// one evaluation per assignment; one temporary inside a larger expression. The function that builds the Op checks the
+/// shapes.
 template <class Op>
 class LazyExpression : public Eigen::internal::dense_xpr_base<LazyExpression<Op>>::type,
                        Eigen::internal::no_assignment_operator {
@@ -103,18 +103,18 @@ class LazyExpression : public Eigen::internal::dense_xpr_base<LazyExpression<Op>
   using Base = typename Eigen::internal::dense_xpr_base<LazyExpression>::type;
   EIGEN_DENSE_PUBLIC_INTERFACE(LazyExpression)
 
-  /// The expression of an operation.
+  /// Wraps an operation.
   explicit LazyExpression(Op op) : op_(std::move(op)) {}
 
   [[nodiscard]] Index rows() const { return op_.rows(); }
   [[nodiscard]] Index cols() const { return op_.cols(); }
-  /// The operation, for rules that look inside.
+  /// The operation.
   [[nodiscard]] const Op& op() const { return op_; }
 
-  /// The transpose, a read-only expression: `transpose() * other` finds the operation's rules for it.
+  /// The transpose, a read-only expression; `transpose() * other` selects the operation's own product if it has one.
   [[nodiscard]] auto transpose() const { return Eigen::Transpose<const LazyExpression>(*this); }
 
-  /// Inner product with another vector; by the operation's own rule where it has one for this partner.
+  /// Inner product with a vector, by `Op::dot` if it accepts this partner.
   template <class Other>
   [[nodiscard]] auto dot(const Eigen::MatrixBase<Other>& other) const {
     if constexpr (requires { op_.dot(other.derived()); })
@@ -123,7 +123,7 @@ class LazyExpression : public Eigen::internal::dense_xpr_base<LazyExpression<Op>
       return Base::dot(other);
   }
 
-  /// Sum of squares, by the operation's own rule where it has one.
+  /// Sum of squares, by `Op::squaredNorm` if there is one.
   [[nodiscard]] auto squaredNorm() const {
     if constexpr (requires { op_.squaredNorm(); })
       return op_.squaredNorm();
@@ -131,7 +131,7 @@ class LazyExpression : public Eigen::internal::dense_xpr_base<LazyExpression<Op>
       return Base::squaredNorm();
   }
 
-  /// Euclidean norm, by the operation's own rule where it has one.
+  /// Euclidean norm, by `Op::norm` if there is one.
   [[nodiscard]] auto norm() const {
     if constexpr (requires { op_.norm(); })
       return op_.norm();
@@ -181,15 +181,14 @@ struct OwningTranspose {
   }
 };
 
-/// a * b as an expression that owns what came as a temporary, which Eigen's own product does not. A and B are the
-/// forwarding types of the operands; naming them lets a rule that takes an expression apart hand on how its operands
-/// were held.
+/// a * b as an expression that owns temporaries, unlike Eigen's product. A and B are the forwarding types of the
+/// operands, so a rule that rebuilds an expression keeps their ownership.
 template <class A, class B>
 auto owning_product(const expression_t<A>& a, const expression_t<B>& b) {
   return LazyExpression(OwningProduct<A, B>{a, b});
 }
 
-/// The transpose in the same manner.
+/// aᵀ as an expression that owns temporaries.
 template <class A>
 auto owning_transpose(const expression_t<A>& a) {
   return LazyExpression(OwningTranspose<A>{a});

@@ -1,4 +1,4 @@
-// Dense products, solutions, norms and singular values as functions that give matrices and can be compiled once.
+// Dense products, solves, norms and singular values as functions that return matrices and can be compiled once.
 #pragma once
 
 #include <Eigen/LU>
@@ -12,8 +12,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A B of expressions with their entries in memory, such as a matrix or its transpose. For Eigen every pair of such
-/// types is classes of its own; this is one function for all.
+/// A B of expressions in memory, such as a matrix or its transpose. One function serves all types; Eigen would
+/// instantiate a product for each pair.
 template <class A, class B>
 [[nodiscard]] Matrix<typename A::Scalar> times(const A& a, const B& b) {
   Matrix<typename A::Scalar> c(a.rows(), b.cols());
@@ -21,13 +21,13 @@ template <class A, class B>
   return c;
 }
 
-/// √Σ x_i² of any size, of entries side by side: the norm of a vector, Frobenius' of a matrix.
+/// √Σ x_i² of contiguous entries, without overflow: Euclidean norm of a vector, Frobenius norm of a matrix.
 template <class S>
 [[nodiscard]] S stable_norm(const S* x, Index size) {
   return Eigen::Map<const Vector<S>>(x, size).stableNorm();
 }
 
-/// A square matrix, factored once by LU with partial pivots. Cost: 2/3 n³, and 2 n² a column of a solution.
+/// LU factors with partial pivoting of a square matrix. Cost: 2/3 n³, and 2 n² per column of a solution.
 template <class S>
 class Factored {
  public:
@@ -57,14 +57,14 @@ S Factored<S>::determinant() const {
   return lu_.determinant();
 }
 
-/// Jacobi's method for square matrices, which finds small singular values as exactly as large ones. Cost: O(n³).
+/// Jacobi SVD of square matrices; small singular values keep their relative accuracy. Cost: O(n³).
 template <class Real>
 using Jacobi = Eigen::JacobiSVD<Matrix<Real>, Eigen::NoQRPreconditioner>;
 
-/// A = U diag(σ) Vᵀ of a square matrix, the largest σ first; NaN unless A is finite.
+/// A = U diag(σ) Vᵀ of a square matrix, σ descending; NaN unless A is finite.
 template <class Real>
 struct SquareSvd {
-  Matrix<Real> U, V;  ///< orthogonal, n × n each
+  Matrix<Real> U, V;  ///< orthogonal, n × n
 
   explicit SquareSvd(const Matrix<Real>& A);
 };
@@ -80,14 +80,13 @@ SquareSvd<Real>::SquareSvd(const Matrix<Real>& A) {
   }
 }
 
-/// The singular values of a matrix, the largest first; none of an empty one, NaN unless it is finite. Cost: O(max(m, n)
-/// min(m, n)²).
+/// Singular values of A, descending; empty for an empty matrix, NaN unless A is finite. Cost: O(max(m, n) min(m, n)²).
 template <class Real>
 [[nodiscard]] Vector<Real> singular_values(const Matrix<Real>& A) {
   const Index n = std::min(A.rows(), A.cols());
   if (n == 0) return {};
   Matrix<Real> square = A;
-  if (A.rows() != A.cols()) {  // R of the taller one
+  if (A.rows() != A.cols()) {  // R of the taller of A and Aᵀ
     if (A.cols() > n) square.transposeInPlace();
     square = Matrix<Real>(Eigen::ColPivHouseholderQR<Matrix<Real>>(square).matrixR().topRows(n));
     for (Index j = 0; j < n; ++j)
@@ -100,7 +99,7 @@ template <class Real>
 
 }  // namespace SYMPOW_NAMESPACE::detail
 
-/// The functions for one type: with `extern` they are compiled elsewhere, with nothing here.
+/// Explicit instantiations for one scalar type; LINKAGE is `extern` where another file compiles them.
 #define SYMPOW_LINEAR_ALGEBRA(LINKAGE, S)                                                                       \
   namespace sympow::detail {                                                                                    \
   LINKAGE template S dot_product(const S*, const S*, Index);                                                    \
@@ -111,7 +110,7 @@ template <class Real>
   LINKAGE template class Factored<S>;                                                                           \
   }
 
-/// Singular values, which are wanted in double only.
+/// Singular values, needed in double only.
 #define SYMPOW_SINGULAR_VALUES(LINKAGE, Real)                         \
   namespace sympow::detail {                                          \
   LINKAGE template struct SquareSvd<Real>;                            \

@@ -1,4 +1,4 @@
-// Square or rectangular linear maps that are never stored as a matrix, and how they multiply Eigen's expressions.
+// Linear maps that are never stored as a matrix, and their products with Eigen's expressions.
 #pragma once
 
 #include <sympow/core/checks.hpp>
@@ -9,8 +9,7 @@ namespace SYMPOW_NAMESPACE {
 template <class Derived>
 class LinearOperator;
 
-/// Specialise before the operator's definition with `using Scalar = …`; it makes the class known to Eigen while it is
-/// still incomplete.
+/// Specialize before the operator's definition with `using Scalar = …`, so that Eigen knows the incomplete class.
 template <class Operator>
 struct operator_traits;
 
@@ -49,16 +48,15 @@ struct evaluator_traits<T> : evaluator_traits_base<T> {
 
 namespace SYMPOW_NAMESPACE {
 
-/// Base of the maps that the library keeps in structured form (rotations, isometries, lifts).
+/// Base of linear maps in structured form (rotations, isometries, lifts).
 ///
 /// The derived class provides `rows()`, `cols()` and `apply(x, y)`, which writes the image of the columns of x into y
-/// (no overlap). It then multiplies any expression from the left, lazily, and turns into a matrix on request:
+/// (no overlap). It then multiplies any expression from the left, lazily, and converts to a matrix:
 ///
 ///     y = R * x;   y.noalias() = R * X;   MatrixXd M = R;   R.toDenseMatrix()
 ///
-/// `auto y = R.pow(3) * x` owns the temporary operator. A derived class that sets `static constexpr bool is_orthogonal
-/// = true` and compares with == gets `(R * x).norm() == x.norm()` and `(R * x).dot(R * y) == x.dot(y)` without
-/// evaluating R.
+/// `auto y = R.pow(3) * x` owns the temporary operator. With `static constexpr bool is_orthogonal = true` and
+/// operator==, `(R * x).norm()` is `x.norm()` and `(R * x).dot(R * y)` is `x.dot(y)`, without evaluating R.
 template <class Derived>
 class LinearOperator : public Eigen::EigenBase<Derived> {
  public:
@@ -74,14 +72,14 @@ class LinearOperator : public Eigen::EigenBase<Derived> {
   };
   using Eigen::EigenBase<Derived>::derived;
 
-  /// The image of the identity, a dense rows × cols matrix. For tests and small cases.
+  /// The dense rows × cols matrix, for tests and small cases.
   [[nodiscard]] Matrix<Scalar> toDenseMatrix() const {
     Matrix<Scalar> dense(derived().rows(), derived().cols());
     evalTo(dense);
     return dense;
   }
 
-  /// Writes the dense form into y.
+  /// Writes the dense matrix into y.
   template <class Destination>
   void evalTo(Destination& y) const {
     derived().apply(Matrix<Scalar>::Identity(derived().cols(), derived().cols()), y);
@@ -93,7 +91,7 @@ namespace detail {
 template <class Operator>
 concept Orthogonal = requires { requires std::remove_cvref_t<Operator>::is_orthogonal; };
 
-// How an operator is held: a temporary is owned, a named one referred to.
+// Owns a temporary operator, refers to a named one.
 template <class Operator>
 using held_operator_t = std::conditional_t<std::is_lvalue_reference_v<Operator>, const std::remove_cvref_t<Operator>&,
                                            const std::remove_cvref_t<Operator>>;
@@ -113,7 +111,7 @@ struct Applied {
     map.apply(x, y);
   }
 
-  // An orthogonal map keeps lengths, and inner products of two images under the same map.
+  // An orthogonal map preserves lengths and inner products.
   auto squaredNorm() const
     requires Orthogonal<Operator>
   {
@@ -136,7 +134,7 @@ struct Applied {
 };
 
 template <class Operator, class X>
-auto applied(const std::remove_cvref_t<Operator>& map, const expression_t<X>& x) {
+auto apply_operator(const std::remove_cvref_t<Operator>& map, const expression_t<X>& x) {
   static_assert(std::same_as<typename std::remove_cvref_t<Operator>::Scalar, scalar_t<X>>,
                 "an operator and what it multiplies must have the same scalar type; use .cast<>()");
   check_size("rows of the right factor", x.rows(), map.cols(), "columns of the operator");
@@ -144,28 +142,28 @@ auto applied(const std::remove_cvref_t<Operator>& map, const expression_t<X>& x)
 }
 
 template <class X, class Operator>
-auto applied_from_right(const expression_t<X>& x, const Operator& map) {
+auto apply_from_right(const expression_t<X>& x, const Operator& map) {
   using Source = decltype(owning_transpose<X>(x));
   using Transposed = decltype(map.transpose());
-  using Image = decltype(applied<Transposed, Source>(map.transpose(), owning_transpose<X>(x)));
-  return owning_transpose<Image>(applied<Transposed, Source>(map.transpose(), owning_transpose<X>(x)));
+  using Image = decltype(apply_operator<Transposed, Source>(map.transpose(), owning_transpose<X>(x)));
+  return owning_transpose<Image>(apply_operator<Transposed, Source>(map.transpose(), owning_transpose<X>(x)));
 }
 
 }  // namespace detail
 
-/// The image of the columns of X, lazily. Cost: that of the operator. Throws `ShapeMismatch` at once if X has another
-/// number of rows than the operator has columns.
+/// The image of the columns of X, lazily. Cost: that of the operator. Throws `ShapeMismatch` immediately unless X has
+/// as many rows as the operator has columns.
 template <class Operator, MatrixExpression X>
   requires StructuredOperator<Operator>
 [[nodiscard]] auto operator*(Operator&& map, X&& x) {
-  return detail::applied<Operator, X>(map, x);
+  return detail::apply_operator<Operator, X>(map, x);
 }
 
 /// X R = (Rᵀ Xᵀ)ᵀ, lazily.
 template <MatrixExpression X, class Operator>
   requires StructuredOperator<Operator>
 [[nodiscard]] auto operator*(X&& x, const Operator& map) {
-  return detail::applied_from_right<X>(x, map);
+  return detail::apply_from_right<X>(x, map);
 }
 
 }  // namespace SYMPOW_NAMESPACE

@@ -1,4 +1,4 @@
-// Packets by their bits.
+// Packets as integers.
 #pragma once
 
 #include <sympow/core/packed_product.hpp>
@@ -7,9 +7,9 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wignored-attributes"  // of a packet as a template argument
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // packet attributes
 
-/// A packet's bits as whole numbers, for operators.
+/// An integer vector with the bits of a packet.
 template <class Scalar, class Word = Bits<Scalar>>
 struct PacketOfBits {
   using type [[gnu::vector_size(sizeof(packets::Packet<Scalar>))]] = Word;

@@ -1,4 +1,4 @@
-// Scratch memory that only ever grows.
+// Scratch memory that only grows.
 #pragma once
 
 #include <sympow/core/resize.hpp>
@@ -6,17 +6,17 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Memory for a matrix of changing shape.
+/// Scratch memory for matrices of varying shape.
 template <class Scalar>
 class Panel {
  public:
-  /// A rows × cols matrix of undefined content, valid until the next call.
+  /// A rows × cols matrix, uninitialized, valid until the next call.
   MatrixView<Scalar> operator()(Index rows, Index cols) {
     if (storage_.size() < rows * cols) grow(rows * cols);
     return {storage_.data(), rows, cols};
   }
 
-  /// The first `size` entries as a column; a later call of no more entries sees the same ones.
+  /// The first `size` entries as a column. A later call with a size no larger keeps their values.
   ColumnView<Scalar> operator()(Index size) {
     if (storage_.size() < size) grow(size);
     return {storage_.data(), size};

@@ -1,4 +1,4 @@
-// A loop over independent jobs, on the threads of OpenMP where the program is compiled with it.
+// A loop over independent jobs, on OpenMP threads if the program is compiled with OpenMP.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include <sympow/core/config.hpp>
 
-// What runs on threads has a name of its own where there are some, see config.hpp.
+// Code with threads has its own namespace, see config.hpp.
 #ifdef _OPENMP
 #include <omp.h>
 #if __has_include(<unistd.h>)
@@ -21,9 +21,9 @@
 namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
 
 #ifdef _OPENMP
-/// Whether this process was forked off after a call: OpenMP's threads are not in it, and GNU's OpenMP would wait for
-/// them for ever.
-inline bool has_lost_threads() {
+/// Whether this process was forked after a first call. OpenMP's threads do not survive a fork, and GNU's OpenMP would
+/// wait for them forever.
+inline bool is_forked() {
 #if __has_include(<unistd.h>)
   static const auto first = getpid();
   return getpid() != first;
@@ -33,24 +33,24 @@ inline bool has_lost_threads() {
 }
 #endif
 
-/// Threads that a call may use: those asked for, 0 being all that OpenMP gives; 1 without OpenMP, and in a process that
-/// was forked off after a call.
-inline int threads_of([[maybe_unused]] int asked) {
+/// Number of threads to use: `requested`, or all that OpenMP offers for 0. 1 without OpenMP, or in a process forked
+/// after a call.
+inline int threads_of([[maybe_unused]] int requested) {
 #ifdef _OPENMP
-  if (has_lost_threads()) return 1;
-  const int most = 4 * std::max(omp_get_max_threads(), omp_get_num_procs());  // more than there are cores gain nothing
-  return asked > 0 ? std::min(asked, most) : omp_get_max_threads();
+  if (is_forked()) return 1;
+  const int limit = 4 * std::max(omp_get_max_threads(), omp_get_num_procs());  // no gain beyond
+  return requested > 0 ? std::min(requested, limit) : omp_get_max_threads();
 #else
   return 1;
 #endif
 }
 
-/// job(n, scratch) for n = 0 … count - 1, begun in this order, each once and with the scratch memory of its thread. The
-/// first exception is thrown again when all jobs are done; jobs that had not begun are left out.
+/// job(n, scratch) for n = 0 … count - 1, started in this order, each once, with the scratch memory of its thread.
+/// After all started jobs have finished, rethrows the first exception; jobs not yet started are skipped.
 template <class Scratch, class Job>
-void parallel_for(Index count, int threads, std::vector<Scratch>& of_threads, const Job& job) {
+void parallel_for(Index count, int threads, std::vector<Scratch>& scratch, const Job& job) {
   threads = static_cast<int>(std::clamp<Index>(count, 1, threads));
-  if (of_threads.size() < static_cast<std::size_t>(threads)) of_threads.resize(static_cast<std::size_t>(threads));
+  if (scratch.size() < static_cast<std::size_t>(threads)) scratch.resize(static_cast<std::size_t>(threads));
 #ifdef _OPENMP
   if (threads > 1 && count > 1) {
     std::exception_ptr failure;
@@ -62,7 +62,7 @@ void parallel_for(Index count, int threads, std::vector<Scratch>& of_threads, co
       stop = failed;
       if (stop) continue;
       try {
-        job(n, of_threads[static_cast<std::size_t>(omp_get_thread_num())]);
+        job(n, scratch[static_cast<std::size_t>(omp_get_thread_num())]);
       } catch (...) {
 #pragma omp critical(sympow_failure)
         if (!failure) failure = std::current_exception();
@@ -74,7 +74,7 @@ void parallel_for(Index count, int threads, std::vector<Scratch>& of_threads, co
     return;
   }
 #endif
-  for (Index n = 0; n < count; ++n) job(n, of_threads[0]);
+  for (Index n = 0; n < count; ++n) job(n, scratch[0]);
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS

@@ -1,4 +1,4 @@
-// Powers of two by their bits.
+// Powers of two by bit manipulation.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +11,21 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// The bits of a float or a double: its fraction first, then its exponent.
+/// The bits of a float or double: fraction first, then exponent.
 template <class Scalar>
 using Bits = std::conditional_t<sizeof(Scalar) == sizeof(std::uint32_t), std::uint32_t, std::uint64_t>;
 
 template <class Scalar>
 inline constexpr int bits_of_fraction = std::numeric_limits<Scalar>::digits - 1;
 
-/// 2^n for a normal number of the type.
+/// 2^n, which must be a normal number of the type.
 template <class Scalar>
 [[gnu::always_inline]] inline Scalar normal_power_of_two(int n) {
   return std::bit_cast<Scalar>(static_cast<Bits<Scalar>>(n + std::numeric_limits<Scalar>::max_exponent - 1)
                                << bits_of_fraction<Scalar>);
 }
 
-/// 2^n for a whole n, or what is nearest to it: 0 below the normal numbers of the type, the largest power above.
+/// 2^n for an integer n, clamped: 0 below the normal numbers of the type, the largest power above.
 template <class Scalar>
 [[gnu::always_inline]] inline Scalar nearest_power_of_two(double n) {
   using Limits = std::numeric_limits<Scalar>;

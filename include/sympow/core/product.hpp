@@ -1,4 +1,4 @@
-// Matrix products by short sums, which ask for no memory.
+// Matrix products by short sums, without heap memory.
 #pragma once
 
 #include <algorithm>
@@ -8,17 +8,17 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Whether products are left to the BLAS that the user has given to Eigen; its sums are as long as it makes them.
+/// Whether Eigen's external BLAS computes products; it then determines the lengths of sums.
 #ifdef EIGEN_USE_BLAS
 inline constexpr bool products_by_blas = true;
 #else
 inline constexpr bool products_by_blas = false;
 #endif
 
-/// Columns that are quicker one by one than beside a copy of the matrix that multiplies them.
+/// Up to this number of columns, a product column by column is faster than one with a packed copy of the matrix.
 inline constexpr Index few_columns = 8;
 
-/// The entries of an expression that has them in memory.
+/// The entries of an expression in memory.
 template <class X>
 auto strided(X& x) {
   constexpr bool by_row = std::remove_const_t<X>::IsRowMajor;
@@ -26,25 +26,25 @@ auto strided(X& x) {
   return Strided<decltype(x.data())>{x.data(), by_row ? outer : inner, by_row ? inner : outer};
 }
 
-/// aᵀ b of entries side by side, in short sums of packets.
+/// aᵀ b of contiguous entries, in short sums of packets.
 template <class Scalar>
 Scalar dot_product(const Scalar* a, const Scalar* b, Index size) {
-  constexpr Index at_once = ColumnProduct<Scalar>::dot_depth;
-  if (size <= at_once) return ColumnProduct<Scalar>::dot(size, a, b);
-  Index stride = at_once;
+  constexpr Index block_length = ColumnProduct<Scalar>::dot_depth;
+  if (size <= block_length) return ColumnProduct<Scalar>::dot(size, a, b);
+  Index stride = block_length;
   while (stride * short_sum < size) stride *= short_sum;
   Scalar sum(0);
   for (Index k = 0; k < size; k += stride) sum += dot_product(a + k, b + k, std::min(stride, size - k));
   return sum;
 }
 
-/// c ← A b or c += A b in one addition, however deep, for rows of A with their entries side by side.
+/// c ← A b, or c += A b in one addition, at any depth, for contiguous rows of A.
 template <class Scalar>
 void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, const Scalar* b, Strided<Scalar*> c) {
-  ColumnProduct<Scalar>::dots(add, rows, depth, A, b, c);
+  ColumnProduct<Scalar>::dot_rows(add, rows, depth, A, b, c);
 }
 
-/// C ← A B or C += A B in one addition, however deep.
+/// C ← A B, or C += A B in one addition, at any depth.
 template <class Scalar>
 void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
               Strided<Scalar*> C) {
@@ -55,7 +55,7 @@ void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scala
     return;
   }
   if (depth <= panel_depth) return PanelProduct<Scalar>::run(add, rows, cols, depth, A, B, C);
-  constexpr Index side = 64;  // of a tile that is small enough for the stack
+  constexpr Index side = 64;  // of a tile on the stack
   Index stride = panel_depth;
   while (stride * short_sum < depth) stride *= short_sum;
   for (Index j = 0; j < cols; j += side)
@@ -73,7 +73,7 @@ void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scala
 template <class Scalar>
 void product(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
              Strided<Scalar*> C) {
-  if (rows == 0 || cols == 0) return;  // what is empty has no memory
+  if (rows == 0 || cols == 0) return;  // empty matrices have no memory
   if (depth == 0) {
     for (Index j = 0; j < cols && !add; ++j)
       for (Index i = 0; i < rows; ++i) *C.at(i, j).data = Scalar(0);
@@ -100,7 +100,7 @@ void product(C&& c, const A& a, const B& b) {
   }
 }
 
-/// C += A B, in one addition to what is there.
+/// C += A B in one addition.
 template <class C, class A, class B>
 void add_product(C&& c, const A& a, const B& b) {
   product<true>(c, a, b);
@@ -112,18 +112,18 @@ void set_product(C&& c, const A& a, const B& b) {
   product<false>(c, a, b);
 }
 
-/// C(j, i) ← a_j · b_i for j ≤ i, columns of A and B; what lies below may be anything.
+/// C(j, i) ← a_j · b_i for j ≤ i, with columns of A and B; entries below the diagonal are unspecified.
 template <class C, class A, class B>
 void set_causal_product(C&& c, const A& a, const B& b) {
   constexpr Index group = 16, tile = 12;
   for (Index j = 0, size = 0; j < a.cols(); j += size) {
-    const Index left = a.cols() - j, i = j - j % tile, seeing = b.cols() - i;
-    size = left <= group + 1 ? left : group;  // a row alone is summed in another order
-    set_product(c.block(j, i, size, seeing), a.middleCols(j, size).transpose(), b.rightCols(seeing));
+    const Index left = a.cols() - j, i = j - j % tile, width = b.cols() - i;
+    size = left <= group + 1 ? left : group;  // a single row would be summed in another order
+    set_product(c.block(j, i, size, width), a.middleCols(j, size).transpose(), b.rightCols(width));
   }
 }
 
-/// C ← A for expressions with their entries in memory, one of them possibly transposed.
+/// C ← A for expressions in memory, one of them possibly transposed.
 template <class C, class A>
 void set_copy(C&& c, const A& a) {
   using Scalar = typename std::remove_cvref_t<C>::Scalar;
@@ -131,18 +131,18 @@ void set_copy(C&& c, const A& a) {
   PanelProduct<Scalar>::copy(c.rows(), c.cols(), {source.data, source.down, source.right}, strided(c));
 }
 
-/// sum += factor x entry by entry, with what the additions round away kept in `residue`, which holds nothing before the
-/// first of them.
+/// sum += factor x entrywise, Kahan-compensated: `residue` holds the rounding errors. The first call ignores its
+/// content.
 template <class Sum, class Residue, class X>
 void add_compensated(Sum&& sum, Residue&& residue, typename X::Scalar factor, const X& x, bool is_first = false) {
-  constexpr Index at_once = 32;
-  using Some = Eigen::Array<typename X::Scalar, Dynamic, 1, 0, at_once, 1>;
-  for (Index i = 0; i < sum.size(); i += at_once) {
-    const Index n = std::min(at_once, sum.size() - i);
-    const Some before = sum.segment(i, n);
-    Some added = factor * x.segment(i, n).array();
+  constexpr Index block_length = 32;
+  using Block = Eigen::Array<typename X::Scalar, Dynamic, 1, 0, block_length, 1>;
+  for (Index i = 0; i < sum.size(); i += block_length) {
+    const Index n = std::min(block_length, sum.size() - i);
+    const Block before = sum.segment(i, n);
+    Block added = factor * x.segment(i, n).array();
     if (!is_first) added -= residue.segment(i, n).array();
-    const Some after = before + added;
+    const Block after = before + added;
     residue.segment(i, n) = (after - before) - added;
     sum.segment(i, n) = after;
   }

@@ -1,4 +1,4 @@
-// Random numbers, vectors and matrices that are the same on every machine.
+// Random numbers, vectors and matrices, identical on every machine.
 #pragma once
 
 #include <cmath>
@@ -10,11 +10,11 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A seeded source. The distributions of the standard library differ between its implementations and are not used; the
-/// same seed gives the same numbers in float and in double, up to rounding.
+/// A seeded source. It avoids the standard distributions, which differ between implementations. Equal seeds give equal
+/// numbers in float and double, up to rounding.
 class Random {
  public:
-  /// A source that always gives the same numbers for this seed.
+  /// A source whose sequence the seed determines.
   explicit Random(std::uint64_t seed) : engine_(seed) {}
 
   /// Uniform in [0, 1).
@@ -23,12 +23,12 @@ class Random {
   /// Uniform in [low, high).
   [[nodiscard]] double uniform(double low, double high) { return low + (high - low) * uniform(); }
 
-  /// Uniform in low … high, both included; the bias of the remainder is below (high - low)/2^64.
+  /// Uniform in low … high, inclusive; the modulo bias is below (high - low)/2^64.
   [[nodiscard]] Index integer(Index low, Index high) {
     return low + static_cast<Index>(engine_() % (static_cast<std::uint64_t>(high - low) + 1));
   }
 
-  /// Standard normal, by Box and Muller.
+  /// Standard normal (Box-Muller).
   [[nodiscard]] double normal() {
     const double radius = std::sqrt(-2 * std::log(1 - uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
@@ -49,8 +49,8 @@ class Random {
     return matrix<Scalar>(n, 1);
   }
 
-  /// A rotation of R^d, uniform by Haar's measure: a product of d - 1 reflections, the k-th of which moves the first of
-  /// the last k axes to a uniform direction among them, and one sign for determinant 1. Source: Diaconis and
+  /// A rotation of R^d, uniform by the Haar measure: a product of d - 1 reflections and one sign for determinant 1. The
+  /// k-th reflection moves the first of the last k axes to a uniform direction among them. Source: Diaconis and
   /// Shahshahani (1987).
   template <class Scalar = double>
   [[nodiscard]] Matrix<Scalar> rotation(Index d) {

@@ -1,12 +1,12 @@
-// Other sizes for matrices that live on where memory ends.
+// Exception-safe resize.
 #pragma once
 
 #include <sympow/core/concepts.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Gives x another size; its content is lost. Where memory ends x is empty: Eigen's own `resize` would leave it with
-/// memory that it has freed.
+/// Resizes x and discards its content. If the allocation throws, x is empty; Eigen's `resize` would leave a dangling
+/// pointer.
 template <class X>
 void resize_anew(X& x, Index rows, Index cols = 1) {
   if (x.rows() == rows && x.cols() == cols) return;

@@ -34,9 +34,15 @@ class RowPanels {
   void times(C&& c, const B& b) const {
     for (Index i = 0, n = 0; i < rows_; i += n) {
       n = height_at(i);
-      const MatrixView<const Scalar> panel(data_ + (is_packed_ ? i * stride_ : i), n, b.rows(),
-                                           is_packed_ ? n : stride_);
-      product<add>(c.middleRows(i, n), panel, b);
+      const auto panel = panel_at(i, n);
+      product<add>(c.middleRows(i, n), MatrixView<const Scalar>(panel.data, n, b.rows(), panel.right), b);
+    }
+  }
+  /// C += A B, of so many columns, B with `depth` rows.
+  void add_to(Index cols, Index depth, Strided<const Scalar*> B, Strided<Scalar*> C) const {
+    for (Index i = 0, n = 0; i < rows_; i += n) {
+      n = height_at(i);
+      product<Scalar>(true, n, cols, depth, panel_at(i, n), B, C.at(i, 0));
     }
   }
 
@@ -49,6 +55,10 @@ class RowPanels {
     constexpr Index height = 2 * packets::lanes<Scalar>;
     const Index left = rows_ - i;
     return !is_packed_ || products_by_blas || left <= height + 1 ? left : height;
+  }
+
+  [[nodiscard]] Strided<const Scalar*> panel_at(Index i, Index n) const {
+    return {data_ + (is_packed_ ? i * stride_ : i), 1, is_packed_ ? n : stride_};
   }
 
   const Scalar* data_;

@@ -1,4 +1,4 @@
-// Numbers, and columns, as a power of two times what the scalar type can hold.
+// Numbers and columns with a separate power-of-two exponent, beyond the range of the scalar type.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace SYMPOW_NAMESPACE::detail {
 
 inline constexpr double no_weight = -std::numeric_limits<double>::infinity();  // log2 of 0
 
-/// How large the entries of a matrix are.
+/// Magnitude of the entries of a matrix.
 template <class Scalar>
 struct Extent {
-  Scalar largest = 0;      ///< max |x| of those that are finite, 0 without any
-  bool all_finite = true;  ///< none is infinite or a NaN
+  Scalar largest = 0;      ///< max |x| of the finite entries, 0 if there are none
+  bool all_finite = true;  ///< no entry is infinite or NaN
 };
 template <class Scalar>
 Extent<Scalar> extent_of(MatrixView<const Scalar> x) {
@@ -27,9 +27,9 @@ Extent<Scalar> extent_of(MatrixView<const Scalar> x) {
     const Scalar* const column = x.col(t).data();
     Index i = 0;
     for (; i + 16 <= x.rows(); i += 16) {
-      const Block some = Block::Map(column + i);
-      largest = largest.max(some.abs());
-      zeros += some * Scalar(0);
+      const Block x_block = Block::Map(column + i);
+      largest = largest.max(x_block.abs());
+      zeros += x_block * Scalar(0);
     }
     for (; i < x.rows(); ++i) {
       largest[0] = std::max(largest[0], std::abs(column[i]));
@@ -45,13 +45,13 @@ Extent<Scalar> extent_of(MatrixView<const Scalar> x) {
   return extent;
 }
 
-/// 2^exponent, 0 and infinity where the type ends.
+/// 2^exponent; 0 or infinity outside the range of the type.
 template <class Scalar>
 Scalar power_of_two(double exponent) {
   return static_cast<Scalar>(std::exp2(std::clamp(exponent, -4096.0, 4096.0)));
 }
 
-/// 2^exponent x for a whole exponent, rounded once and infinite only where the product is; no number for none.
+/// 2^exponent x for an integer exponent, rounded once; infinite only if the product overflows. NaN for a NaN exponent.
 template <class Scalar>
 Scalar times_power_of_two(Scalar x, double exponent) {
   using Limits = std::numeric_limits<Scalar>;
@@ -61,7 +61,7 @@ Scalar times_power_of_two(Scalar x, double exponent) {
   return std::ldexp(x, static_cast<int>(std::clamp(exponent, -8192.0, 8192.0)));
 }
 
-/// y ← 2^exponent x likewise, by packets where the power is a number of the type. y may be x.
+/// y ← 2^exponent x, rounded as above, by packets if the power is a normal number. y may be x.
 template <class Scalar>
 void set_times_power_of_two(ColumnView<Scalar> y, ColumnView<const Scalar> x, double exponent) {
   using Limits = std::numeric_limits<Scalar>;
@@ -83,7 +83,7 @@ void add_times_power_of_two(ColumnView<Scalar> y, ColumnView<const Scalar> x, do
   for (; i < x.size(); ++i) y[i] += times_power_of_two(x[i], exponent);
 }
 
-/// ‖x‖ without overflow on the way to it.
+/// ‖x‖ without intermediate overflow.
 template <class Scalar>
 Scalar stable_norm(ColumnView<const Scalar> x) {
   Scalar largest(0), sum(0);
@@ -96,26 +96,25 @@ Scalar stable_norm(ColumnView<const Scalar> x) {
   return largest * std::sqrt(sum);
 }
 
-/// x ← x / 2^n, exactly, with 2^n the power of two above ‖x‖, for any x; returns n, or log2 of 0 for x = 0.
+/// x ← x / 2^n exactly, with 2^n the power of two above ‖x‖, for any x. Returns n, or -∞ for x = 0.
 template <class Scalar>
-double take_far_exponent(ColumnView<Scalar> x) {
+double take_extreme_exponent(ColumnView<Scalar> x) {
   const Scalar norm = stable_norm<Scalar>(x);
   if (norm == Scalar(0)) return no_weight;
-  if (norm > std::numeric_limits<Scalar>::max()) {  // the length overflows where the entries do not
-    constexpr int room = 32;
-    x *= std::ldexp(Scalar(1), -room);
-    return std::isfinite(stable_norm<Scalar>(x)) ? room + take_far_exponent<Scalar>(x) : 0;
+  if (norm > std::numeric_limits<Scalar>::max()) {  // ‖x‖ overflows although the entries are finite
+    constexpr int headroom = 32;
+    x *= std::ldexp(Scalar(1), -headroom);
+    return std::isfinite(stable_norm<Scalar>(x)) ? headroom + take_extreme_exponent<Scalar>(x) : 0;
   }
-  if (std::isnan(norm)) return 0;  // it shows in the rows that see it
+  if (std::isnan(norm)) return 0;  // NaN propagates to the rows that see x
   int exponent = 0;
   std::frexp(norm, &exponent);
-  const int half = exponent / 2;  // in two steps: 2^-exponent alone can overflow
+  const int half = exponent / 2;  // in two steps, because 2^-exponent alone can overflow
   x = (x * std::ldexp(Scalar(1), -half)) * std::ldexp(Scalar(1), half - exponent);
   return exponent;
 }
 
-/// y ← factor x / 2^n and its length, with 2^n the power of two above ‖x‖; returns n, or log2 of 0 for x = 0. y may be
-/// x.
+/// y ← factor x / 2^n and norm ← ‖y‖, with 2^n the power of two above ‖x‖. Returns n, or -∞ for x = 0. y may be x.
 template <class Scalar>
 double take_exponent(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar factor, Scalar& norm) {
   constexpr int moderate = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
@@ -128,7 +127,7 @@ double take_exponent(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar fa
     return exponent;
   }
   y = x;
-  const double exponent = take_far_exponent<Scalar>(y);
+  const double exponent = take_extreme_exponent<Scalar>(y);
   y *= factor;
   norm = y.norm();
   return exponent;

@@ -1,4 +1,4 @@
-// Entries at regular distances in memory, and loops of a length that the compiler knows.
+// Strided entries, and loops of compile-time length.
 #pragma once
 
 #include <type_traits>
@@ -8,13 +8,13 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Where the entries of a matrix lie: (i, j) at data[i * down + j * right].
+/// The entries of a matrix: (i, j) lies at data[i * down + j * right].
 template <class Pointer>
 struct Strided {
   Pointer data;
   Index down, right;
 
-  /// The same, not to be written to.
+  /// A read-only view.
   operator Strided<const std::remove_pointer_t<Pointer>*>() const  // NOLINT(google-explicit-constructor)
     requires(!std::is_const_v<std::remove_pointer_t<Pointer>>)
   {
@@ -24,7 +24,7 @@ struct Strided {
   Strided transposed() const { return {data, right, down}; }
 };
 
-/// C ← X or C += X for columns of X that are `stride` apart.
+/// C ← X, or C += X, for columns of X with the given stride.
 template <class Scalar>
 void store(bool add, Index rows, Index cols, const Scalar* X, Index stride, Strided<Scalar*> C) {
   for (Index j = 0; j < cols; ++j)
@@ -34,7 +34,7 @@ void store(bool add, Index rows, Index cols, const Scalar* X, Index stride, Stri
     }
 }
 
-/// f(0), …, f(n - 1) for compile-time numbers.
+/// f(0), …, f(n - 1) with compile-time arguments.
 template <int n, class F>
 [[gnu::always_inline]] inline void unrolled(F&& f) {
   [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {

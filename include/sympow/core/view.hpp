@@ -1,4 +1,4 @@
-// Parts of matrices in memory as two types, whatever they are parts of.
+// Views of matrix parts as two types, whatever the matrix.
 #pragma once
 
 #include <type_traits>
@@ -7,12 +7,12 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// `To` or `const To`, as S is or is not const.
+/// `const To` if S is const, else `To`.
 template <class S, class To>
 using as_const_as = std::conditional_t<std::is_const_v<S>, const To, To>;
 
-/// A column in memory. Its parts are columns again, and not classes of Eigen's for a part of a part: each of these
-/// costs a compiler as much as a page of code, and so does every expression of it.
+/// A column in memory. Its parts are columns again: a type of Eigen's for each part of a part would cost compile time,
+/// and so would each expression of it.
 template <class S>
 class ColumnView : public Eigen::Map<as_const_as<S, Vector<std::remove_const_t<S>>>> {
   using Entry = std::remove_const_t<S>;
@@ -21,7 +21,7 @@ class ColumnView : public Eigen::Map<as_const_as<S, Vector<std::remove_const_t<S
  public:
   ColumnView(S* data, Index size) : Base(data, size) {}
   ColumnView(as_const_as<S, Vector<Entry>>& x) : Base(x.data(), x.size()) {}  // NOLINT(google-explicit-constructor)
-  /// The same, not to be written to.
+  /// A read-only view.
   ColumnView(const ColumnView<Entry>& x)  // NOLINT(google-explicit-constructor)
     requires std::is_const_v<S>
       : Base(x.data(), x.size()) {}
@@ -36,7 +36,7 @@ class ColumnView : public Eigen::Map<as_const_as<S, Vector<std::remove_const_t<S
   [[nodiscard]] ColumnView head(Index n) const { return {data(), n}; }
   [[nodiscard]] ColumnView tail(Index n) const { return {data() + this->size() - n, n}; }
   [[nodiscard]] ColumnView segment(Index first, Index n) const { return {data() + first, n}; }
-  /// The same for a size that the compiler knows, see `for_blocks`.
+  /// A segment of compile-time size, see `for_blocks`.
   template <class Count>
     requires requires { Count::value; }
   [[nodiscard]] auto segment(Index first, Count) const {
@@ -47,8 +47,7 @@ class ColumnView : public Eigen::Map<as_const_as<S, Vector<std::remove_const_t<S
   }
 };
 
-/// A matrix in memory whose columns are `outerStride()` apart. Its parts are matrices and columns of the same two
-/// types.
+/// A matrix in memory with column stride `outerStride()`. Its parts are matrices and columns of the same two types.
 template <class S>
 class MatrixView : public Eigen::Map<as_const_as<S, Matrix<std::remove_const_t<S>>>, 0, Eigen::OuterStride<>> {
   using Entry = std::remove_const_t<S>;
@@ -57,12 +56,12 @@ class MatrixView : public Eigen::Map<as_const_as<S, Matrix<std::remove_const_t<S
  public:
   MatrixView(S* data, Index rows, Index cols, Index stride) : Base(data, rows, cols, Eigen::OuterStride<>(stride)) {}
   MatrixView(S* data, Index rows, Index cols) : MatrixView(data, rows, cols, rows) {}
-  /// Of a matrix, a map, a block of columns or a `Ref`.
+  /// Views a matrix, a map, a block of columns or a `Ref`.
   template <class Derived>
     requires(!std::is_base_of_v<MatrixView, std::remove_const_t<Derived>>)
   MatrixView(Derived& x)  // NOLINT(google-explicit-constructor)
       : MatrixView(x.data(), x.rows(), x.cols(), x.outerStride()) {}
-  /// The same, not to be written to.
+  /// A read-only view.
   MatrixView(const MatrixView<Entry>& x)  // NOLINT(google-explicit-constructor)
     requires std::is_const_v<S>
       : MatrixView(x.data(), x.rows(), x.cols(), x.outerStride()) {}

@@ -5,8 +5,7 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A callable that is called by its address: whatever takes one is compiled once for all of them. It refers to the
-/// callable.
+/// A non-owning reference to a callable; a function that takes one is compiled once for all callables.
 template <class... Arguments>
 class Visitor {
  public:

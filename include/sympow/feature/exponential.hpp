@@ -1,12 +1,12 @@
-// κ(s) = exp(s): softmax attention, the dual side.
+// κ(s) = exp(s): softmax attention.
 #pragma once
 
 #include <sympow/feature/feature_map.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
-/// The exponential score of softmax attention. It has no finite embedding, hence the attention form only; normalised by
-/// default. Keep the transition of a linear system and swap the feature map for this one: that is its softmax dual.
+/// The exponential score of softmax attention. No finite embedding, so the attention form only; normalized by default.
+/// With the transition of a linear system it gives the softmax dual of that system.
 struct Exponential {
   static constexpr Score score = Score::exponential;
   static constexpr bool nonnegative = true;

@@ -1,5 +1,4 @@
-// What a feature map is: a score for a pair (q, k), and where it is finite an embedding whose inner products are these
-// scores.
+// Feature maps: a score for a pair (q, k), and optionally a finite embedding with these scores as inner products.
 #pragma once
 
 #include <concepts>
@@ -9,20 +8,19 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// How the score of a pair comes from its logit s = scale · qᵀ M k.
+/// How the score of a pair depends on its logit s = scale · qᵀ M k.
 enum class Score {
-  power,        ///< s^degree; the feature map names its `degree`, and φ is homogeneous of that degree
+  power,        ///< s^degree; φ is homogeneous of degree `degree`
   exponential,  ///< exp(s)
-  /// φ(q)·φ(k), with a formula in s or none, see `KernelFeatureMap`; under a rotation φ(R(μ_i) q)·φ(R(μ_j) k), which
-  /// sees μ_i - μ_j alone only if φ's
+  /// φ(q)·φ(k), optionally κ(s), see `KernelFeatureMap`. Under a rotation φ(R(μ_i) q)·φ(R(μ_j) k), a function of
+  /// μ_i - μ_j only if φ's inner products are invariant under a common rotation.
   embedded
-  ///< inner products do not change when both sides turn
 };
 
-/// An immutable recipe for scores. It says
+/// An immutable description of scores:
 ///
 ///     static constexpr Score score;
-///     static constexpr bool nonnegative;       no pair has a negative score; such maps are normalised by default
+///     static constexpr bool nonnegative;       scores are never negative; normalized by default
 ///     static constexpr int degree;             for Score::power
 template <class F>
 concept FeatureMap = requires {
@@ -30,70 +28,70 @@ concept FeatureMap = requires {
   { F::nonnegative } -> std::convertible_to<bool>;
 };
 
-/// A feature map with a finite embedding, which the recurrent and the chunked form need:
+/// A feature map with a finite embedding, for the recurrent and chunked forms:
 ///
 ///     Index dimension(Index d) const;                       D, the length of φ(x) for x in R^d
 ///     void embed(const X& x, Y&& y) const;                  y.col(t) = φ(x.col(t)), D × n from d × n; no overlap
 ///
-/// It is a template on both, for tokens stand in matrices, blocks and views. docs/extending.md makes one from nothing.
+/// `embed` is a template on both, since tokens come in matrices, blocks and views. See docs/extending.md for an
+/// example.
 template <class F>
 concept FiniteFeatureMap = FeatureMap<F> && requires(const F& f, const Matrix<double>& x, Matrix<double>& y, Index d) {
   { f.dimension(d) } -> std::convertible_to<Index>;
   f.embed(x, y);
 };
 
-/// A feature map whose entries can leave the range of the type, as exponentials do. It has a second embedding, which
-/// the forms use:
+/// A feature map whose entries can exceed the range of the type, such as exponentials. The forms use its second
+/// embedding:
 ///
 ///     void embed(const X& x, Y&& y, E&& exponents) const;   φ(x.col(t)) = 2^exponents[t] y.col(t)
 ///
-/// with whole exponents in double, and y of moderate size however long x is.
+/// with integer exponents in double, and y of moderate size for every x.
 template <class F>
 concept ScaledFeatureMap = FiniteFeatureMap<F> && requires(const F& f, const Matrix<double>& x, Matrix<double>& y,
                                                            Vector<double>& exponents) { f.embed(x, y, exponents); };
 
-/// A feature map of an embedded score that has a closed form as well, φ(q)·φ(k) = κ(qᵀk):
+/// A feature map with embedded scores that also has a closed form, φ(q)·φ(k) = κ(qᵀk):
 ///
-///     double kappa(double s) const;                         κ(s), of float and double; κ(s) = (1 + s)², say
+///     double kappa(double s) const;                         κ(s) for float and double, e.g. (1 + s)²
 ///
-/// Where scores are direct, in the attention form, inside a chunk and in a tail, they are then κ(scale · qᵀMk), at d
-/// operations a pair in the place of D and with the error of one logit; φ is made only of what is folded into a state
-/// or read from it, and of nothing in the attention form. κ is not homogeneous: it is given true logits, which must be
-/// numbers of the type, and its scores are brought to the scale of φ's by ‖φ(x)‖² = κ(‖x‖²). A `ScaledFeatureMap` has
-/// none, for κ would leave the range of the type with its entries.
+/// Direct scores (attention form, within a chunk, recent tokens) are then κ(scale · qᵀMk), with d instead of D
+/// operations per pair and the error of one logit. The forms then compute φ only for states, and never in the attention
+/// form. κ need not be homogeneous: it receives true logits, which must fit the type, and ‖φ(x)‖² = κ(‖x‖²) rescales
+/// its scores to those of φ. A `ScaledFeatureMap` has no κ, which would overflow with its entries.
 template <class F>
 concept KernelFeatureMap =
     FiniteFeatureMap<F> && F::score == Score::embedded && !ScaledFeatureMap<F> && requires(const F& f, double s) {
       { f.kappa(s) } -> std::convertible_to<double>;
     };
 
-/// A feature map with the derivative of its embedding, which gradients need wherever φ itself is made:
+/// A feature map with the derivative of its embedding, for gradients wherever φ is computed:
 ///
 ///     void embed_vjp(const X& x, const Y& y, const DY& dy, DX&& dx) const;   dx.col(t) = Dφ(x.col(t))ᵀ dy.col(t)
 ///
-/// x, dx: d × n, y, dy: D × n; y is what `embed` has made of x. Of a `ScaledFeatureMap` y is without its exponents and
-/// dy the gradient with respect to that y, whatever n is in φ(x) = 2^n y: the powers cancel.
+/// Shapes: x, dx: d × n; y, dy: D × n. y is the result of `embed`. For a `ScaledFeatureMap`, y excludes the exponents n
+/// of φ(x) = 2^n y and dy is the gradient with respect to y; the powers cancel.
 template <class F>
 concept FeatureMapWithVjp =
     FiniteFeatureMap<F> && requires(const F& f, const Matrix<double>& x, const Matrix<double>& y,
                                     const Matrix<double>& dy, Matrix<double>& dx) { f.embed_vjp(x, y, dy, dx); };
 
-/// A `KernelFeatureMap` with the slope of its score:
+/// A `KernelFeatureMap` with the derivative of its score:
 ///
-///     double kappa_slope(double s) const;                   κ'(s), of float and double; 2 (1 + s), say
+///     double kappa_slope(double s) const;                   κ'(s) for float and double, e.g. 2 (1 + s)
 ///
-/// `attention_vjp` then has its gradients from the logits alone, at d operations a pair, and needs no `embed_vjp`.
+/// `attention_vjp` then uses logits alone, with d operations per pair, and needs no `embed_vjp`.
 template <class F>
 concept KernelWithSlope = KernelFeatureMap<F> && requires(const F& f, double s) {
   { f.kappa_slope(s) } -> std::convertible_to<double>;
 };
 
-/// Whether a feature map says that no entry of φ is negative:
+/// Whether no entry of φ is ever negative:
 ///
 ///     static constexpr bool nonnegative_entries = true;
 ///
-/// Sums through φ then have nothing to cancel, and no row that has weight is degenerate, however small it is beside
-/// ‖φ(q)‖ ‖φ(k)‖.
+/// Sums through φ then have no cancellation, and a row with nonzero weight is never degenerate, however small relative
+/// to ‖φ(q)‖ ‖φ(k)‖.
 template <FeatureMap F>
 inline constexpr bool has_nonnegative_entries = [] {
   if constexpr (requires { F::nonnegative_entries; })
@@ -102,8 +100,8 @@ inline constexpr bool has_nonnegative_entries = [] {
     return false;
 }();
 
-/// A feature map with parameters says with `==` whether two of them are the same, so that a state is not resumed under
-/// another one, and with `std::int64_t fingerprint() const` which one it is, so that a file is not.
+/// Whether two feature maps are equal. A map with parameters provides `==`, so that a state is not resumed with another
+/// map, and `std::int64_t fingerprint() const`, so that a file is not.
 template <FeatureMap F>
 [[nodiscard]] bool same_feature([[maybe_unused]] const F& f, [[maybe_unused]] const F& g) {
   if constexpr (std::equality_comparable<F>)
@@ -116,8 +114,7 @@ template <FeatureMap F>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// The degree in which a feature map is homogeneous: P for a power; an embedded score is bilinear in φ. Exponentials
-/// are not.
+/// Degree of homogeneity: P for a power; embedded scores are bilinear in φ. Exponentials have none.
 template <FeatureMap F>
 inline constexpr int degree_of = [] {
   if constexpr (F::score == Score::power)
@@ -126,7 +123,7 @@ inline constexpr int degree_of = [] {
     return 1;
 }();
 
-/// Refuses shapes that do not belong to a vjp of φ, which has D entries.
+/// Checks the shapes of a vjp of φ with D entries. Throws `ShapeMismatch`.
 template <class X, class DY, class DX>
 void check_vjp_shapes(const X& x, const DY& dy, const DX& dx, Index D) {
   check_size("rows of dy", dy.rows(), D, "D of the feature map");
@@ -135,7 +132,7 @@ void check_vjp_shapes(const X& x, const DY& dy, const DX& dx, Index D) {
   check_size("columns of dx", dx.cols(), x.cols(), "columns of x");
 }
 
-/// Whether φ(x) = x, so that what acts in key space acts on a state.
+/// Whether φ(x) = x, so that maps of keys also act on states.
 template <FeatureMap F>
 inline constexpr bool keys_are_features = F::score == Score::power && degree_of<F> == 1;
 

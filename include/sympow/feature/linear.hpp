@@ -5,8 +5,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// The identity as a feature map: score s, φ(x) = x, D = d. Unnormalised by default, since scores may be negative.
-/// Source: Transformers are RNNs (2020), with φ = id.
+/// The identity feature map: score s, φ(x) = x, D = d. Unnormalized by default, since scores may be negative. Source:
+/// Transformers are RNNs (2020), with φ = id.
 struct Linear {
   static constexpr Score score = Score::power;
   static constexpr int degree = 1;
@@ -19,7 +19,7 @@ struct Linear {
     y = x;
   }
 
-  /// dx = dy; d × n all of them. Throws `ShapeMismatch`.
+  /// dx = dy, all d × n. Throws `ShapeMismatch`.
   template <class X, class Y, class DY, class DX>
   void embed_vjp(const X& x, [[maybe_unused]] const Y& y, const DY& dy, DX&& dx) const {
     detail::check_vjp_shapes(x, dy, dx, x.rows());

@@ -11,10 +11,10 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// The symmetric power as a feature map: score s^P, φ = φ^P, D = C(d + P - 1, P). Normalised by default for even P; an
-/// odd power has negative scores and gives no distribution. Cost of an embedding: see `symmetric_power`. Final, for the
-/// forms take `embed_by_panels` where they can: a map that changes `embed` holds one instead. Source: Symmetric Power
-/// Transformers, §4.2; Conformal Transformations, §2.
+/// The symmetric power feature map: score s^P, φ = φ^P, D = C(d + P - 1, P). Normalized by default for even P; odd
+/// powers have negative scores and give no distribution. Cost of an embedding: see `symmetric_power`. Final, because
+/// the forms prefer `embed_by_panels`: to change `embed`, wrap a member. Source: Symmetric Power Transformers, §4.2;
+/// Conformal Transformations, §2.
 template <int P>
 struct SymmetricPower final {
   static_assert(1 <= P && P <= max_power, "the power must lie in 1 … 8");
@@ -32,8 +32,8 @@ struct SymmetricPower final {
       y.noalias() = symmetric_power<P>(x);
   }
 
-  /// The same for tokens that lie side by side, X: n × d, some entries at a time: `consume(first, Φ)` sees φ_first,
-  /// φ_{first+1}, … of all tokens in the columns of Φ. The panel is n × block, the prefixes are n × (P - 1) of scratch.
+  /// Embeds n tokens, X: n × d, a block of entries at a time: `consume(first, Φ)` receives φ_first, φ_{first+1}, … as
+  /// columns of Φ. panel: n × block; prefixes: n × (P - 1), scratch.
   template <class X, class Panel, class Consume>
   void embed_by_panels(const X& x, Panel& panel, Panel& prefixes, Consume&& consume) const
     requires(P > 1)
@@ -48,9 +48,8 @@ struct SymmetricPower final {
     }
   }
 
-  /// dx.col(t) = Dφ(x_t)ᵀ dy_t for columns x_t; x, dx: d × n, y, dy: D × n, without overlap. y is not read. Cost:
-  /// 2 (C(d + P, P) - 1) multiplications and additions a column; allocates where P d is more than 4,000, and a copy of
-  /// what has no memory of its own. Throws `ShapeMismatch`.
+  /// dx.col(t) = Dφ(x_t)ᵀ dy_t. Shapes: x, dx: d × n; y, dy: D × n; no overlap, y is not read. Cost: 2 (C(d + P, P) -
+  /// 1) multiply-adds per column; allocates if P d > 4,000, and copies of expressions. Throws `ShapeMismatch`.
   template <class X, class Y, class DY, class DX>
   void embed_vjp(const X& x, [[maybe_unused]] const Y& y, const DY& dy, DX&& dx) const {
     detail::check_vjp_shapes(x, dy, dx, dimension(x.rows()));
@@ -58,15 +57,14 @@ struct SymmetricPower final {
       dx = dy;
     } else {
       using Scalar = typename X::Scalar;
-      const ConstBatch<Scalar> from(x), gradients(dy);
-      detail::set_symmetric_power_vjp<P, Scalar>(from, gradients, dx);
+      const ConstBatch<Scalar> source(x), gradients(dy);
+      detail::set_symmetric_power_vjp<P, Scalar>(source, gradients, dx);
     }
   }
 
-  /// The same for tokens that lie side by side, some entries at a time, in one walk with φ itself: X: n × d as in
-  /// `embed_by_panels`, d_tokens: m × d, the gradients of the first m ≤ n tokens. visit(first, Φ, dΦ) sees φ_first, …
-  /// of all tokens in the columns of Φ, n × w, and writes the gradients of these entries into dΦ, m × w. Both panels
-  /// have the same number of columns; d_scratch is m × vjp_columns(d).
+  /// Embeds as `embed_by_panels` and backpropagates in one traversal. visit(first, Φ, dΦ) receives φ_first, … of all n
+  /// tokens, n × w, and writes the gradients of these entries for the first m ≤ n tokens into dΦ, m × w. d_tokens: m ×
+  /// d, the result; d_scratch: m × vjp_columns(d); both panels have equally many columns.
   template <class X, class Panel, class DX, class Visit>
   void embed_by_panels_vjp(const X& x, Panel& panel, Panel& prefixes, Panel& d_panel, Panel& d_scratch, DX&& d_tokens,
                            Visit&& visit) const
@@ -80,7 +78,7 @@ struct SymmetricPower final {
       gradients.take(entries.cols());
     });
   }
-  /// The same without φ: visit(first, dΦ) writes the gradients of all tokens, m = n.
+  /// Backpropagates without φ: visit(first, dΦ) writes the gradients for all tokens, m = n.
   template <class X, class Panel, class DX, class Visit>
   void vjp_by_panels(const X& x, Panel& d_panel, Panel& d_scratch, DX&& d_tokens, Visit&& visit) const
     requires(P > 1)
@@ -93,7 +91,7 @@ struct SymmetricPower final {
       gradients.take(size);
     }
   }
-  /// Columns of `d_scratch`.
+  /// Number of columns of `d_scratch`.
   [[nodiscard]] static constexpr Index vjp_columns(Index d)
     requires(P > 1)
   {

@@ -1,4 +1,4 @@
-// Checkpoints of a run: a folder of safetensors files, each of which is whole or known not to be.
+// Checkpoints of a run: a folder of safetensors files, each complete or detectably damaged.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 
 namespace SYMPOW_NAMESPACE::io {
 
-/// A whole checkpoint, for `read_safetensors`.
+/// An intact checkpoint, for `read_safetensors`.
 struct Checkpoint {
-  std::string path;   ///< of its file
-  Index step = 0;     ///< at which it was saved
-  Metadata metadata;  ///< "step" and "checksum" among it
+  std::string path;   ///< of the file
+  Index step = 0;     ///< step of the run
+  Metadata metadata;  ///< includes "step" and "checksum"
 };
 
 namespace detail {
@@ -32,8 +32,8 @@ inline std::string checkpoint_name(Index step) {
   return "step-" + std::string(8 - std::min<std::size_t>(digits.size(), 8), '0') + digits + ".safetensors";
 }
 
-/// The paths of a folder's checkpoints, whole or not, by their steps; none if there is no folder.
-inline std::map<Index, std::filesystem::path> checkpoints_in(const std::filesystem::path& folder) {
+/// Paths of the checkpoints of a folder, intact or not, by step; empty if there is no folder.
+inline std::map<Index, std::filesystem::path> list_checkpoints(const std::filesystem::path& folder) {
   std::map<Index, std::filesystem::path> found;
   if (!std::filesystem::exists(folder)) return found;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
@@ -45,8 +45,8 @@ inline std::map<Index, std::filesystem::path> checkpoints_in(const std::filesyst
   return found;
 }
 
-/// Of the header, without a checksum in its metadata, and of all numbers.
-inline std::string checksum_of(std::span<const Tensor> tensors, Metadata metadata) {
+/// Checksum of the header, without the metadata's "checksum", and of all tensors.
+inline std::string compute_checksum(std::span<const Tensor> tensors, Metadata metadata) {
   metadata.erase("checksum");
   const std::string head = safetensors_header(tensors, metadata);
   std::uint64_t sum = checksum(std::as_bytes(std::span(head)));
@@ -54,28 +54,28 @@ inline std::string checksum_of(std::span<const Tensor> tensors, Metadata metadat
   return std::to_string(sum);
 }
 
-/// The checkpoint in a file, all of which is read and compared with its checksum. Throws `InvalidSafetensors`.
-inline Checkpoint whole_checkpoint(const std::string& path, Index step) {
+/// Reads a checkpoint and verifies its checksum. Throws `InvalidSafetensors`.
+inline Checkpoint read_checkpoint(const std::string& path, Index step) {
   const Safetensors file = read_safetensors(path);
-  const auto says = [&](const char* key, const std::string& value) {
+  const auto require_metadata = [&](const char* key, const std::string& value) {
     const auto found = file.metadata.find(key);
     if (found == file.metadata.end() || found->second != value)
       refuse_safetensors(path, "its ", key, " is not ", value);
   };
-  says("checksum", checksum_of(file.tensors, file.metadata));
-  says("step", std::to_string(step));
+  require_metadata("checksum", compute_checksum(file.tensors, file.metadata));
+  require_metadata("step", std::to_string(step));
   return {path, step, file.metadata};
 }
 
 }  // namespace detail
 
-/// The newest checkpoint of a folder that is whole and that load(checkpoint) takes, if there is one. `load` refuses one
-/// by `InvalidArgument`. Those that are damaged or refused are named in `complaints`.
+/// The newest intact checkpoint of a folder that load(checkpoint) accepts, if any; `load` rejects one by
+/// `InvalidArgument`. Reports damaged and rejected ones to `complaints`.
 template <class Load>
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder, std::ostream& complaints, const Load& load) {
-  const auto found = detail::checkpoints_in(folder);
+  const auto found = detail::list_checkpoints(folder);
   for (auto file = found.rbegin(); file != found.rend(); ++file) try {
-      const Checkpoint checkpoint = detail::whole_checkpoint(file->second.string(), file->first);
+      const Checkpoint checkpoint = detail::read_checkpoint(file->second.string(), file->first);
       load(checkpoint);
       return checkpoint;
     } catch (const InvalidArgument& error) {
@@ -83,13 +83,13 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& folder, std::ostr
     }
   return std::nullopt;
 }
-/// The newest checkpoint that is whole.
+/// The newest intact checkpoint.
 inline std::optional<Checkpoint> newest_checkpoint(const std::string& folder, std::ostream& complaints) {
   return newest_checkpoint(folder, complaints, [](const Checkpoint&) {});
 }
 
-/// The folder of one run, which no other run can write to while this object lives. A run that is killed at any moment,
-/// or whose machine stops, leaves the last checkpoint before it.
+/// The folder of one run; no other run can write to it while this object lives. If the run is killed or the machine
+/// stops, the last saved checkpoint remains.
 ///
 ///     const Checkpoints checkpoints("run");
 ///     checkpoints.save(step, tensors, {{"rate", ".001"}}, 2);
@@ -97,24 +97,23 @@ inline std::optional<Checkpoint> newest_checkpoint(const std::string& folder, st
 /// A checkpoint is a safetensors file, step-00001200.safetensors, with "step" and "checksum" in its metadata.
 class Checkpoints {
  public:
-  /// Makes the folder unless it is there, and removes files that a run was killed in. Throws `FolderInUse`,
-  /// `CannotWrite`.
+  /// Creates the folder if needed, and removes partial files of a killed run. Throws `FolderInUse`, `CannotWrite`.
   explicit Checkpoints(const std::string& folder) : folder_(made(folder)), lock_(folder_) {
     for (const auto& file : std::filesystem::directory_iterator(folder_))
       if (file.path().filename().string().find(".safetensors.partial-") != std::string::npos)
         std::filesystem::remove(file);
   }
 
-  /// Writes a checkpoint. When it is on the disk, those before it are removed so that `keep` are left, this one among
-  /// them. Throws `InvalidArgument` if `keep` is 0, and as `write_safetensors`.
+  /// Writes a checkpoint to disk, then removes all but the newest `keep`. Throws `InvalidArgument` if keep is 0, and as
+  /// `write_safetensors`.
   void save(Index step, std::span<const Tensor> tensors, Metadata metadata, std::size_t keep) const {
     if (keep == 0)
       sympow::detail::raise<InvalidArgument>(folder_.string(), ": keep is 0 checkpoints, must be at least 1");
     metadata["step"] = std::to_string(step);
-    metadata["checksum"] = detail::checksum_of(tensors, metadata);
+    metadata["checksum"] = detail::compute_checksum(tensors, metadata);
     write_safetensors((folder_ / detail::checkpoint_name(step)).string(), tensors, metadata);
-    auto found = detail::checkpoints_in(folder_);
-    found.erase(found.upper_bound(step), found.end());  // a run that went on from an earlier one leaves later ones
+    auto found = detail::list_checkpoints(folder_);
+    found.erase(found.upper_bound(step), found.end());  // a run resumed from an earlier step keeps later files
     for (; found.size() > keep; found.erase(found.begin())) std::filesystem::remove(found.begin()->second);
   }
 

@@ -1,4 +1,4 @@
-// Files that are still there when the machine stops.
+// Writing files durably.
 #pragma once
 
 #include <fcntl.h>
@@ -13,19 +13,19 @@
 namespace SYMPOW_NAMESPACE::io {
 namespace detail {
 
-/// Returns when a file or folder is on the disk. Throws `CannotWrite`.
+/// Waits until a file or folder is on disk. Throws `CannotWrite`.
 inline void synchronize(const std::filesystem::path& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const int error = file < 0 || ::fsync(file) != 0 ? errno : 0;
   if (file >= 0) ::close(file);
-  if (error != 0 && error != EINVAL)  // which says that this file system cannot
+  if (error != 0 && error != EINVAL)  // EINVAL: the file system does not support fsync
     sympow::detail::raise<CannotWrite>(path.string(), ": ", std::generic_category().message(error));
 }
 
 }  // namespace detail
 
-/// Finishes and commits a file, and returns when it is on the disk under its name: whatever stops this program or its
-/// machine, there is the whole file or the one before it. Throws `CannotWrite`.
+/// Finishes and commits a file, and waits until it is on disk under its name. After a crash either the whole new file
+/// or the previous one exists. Throws `CannotWrite`.
 inline void commit_to_disk(OutputFile& file) {
   file.finish();
   if (file.is_device()) return file.commit();

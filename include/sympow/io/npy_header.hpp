@@ -1,4 +1,4 @@
-// What stands before the entries of a .npy file: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+// The header of a .npy file: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #pragma once
 
 #include <algorithm>
@@ -19,28 +19,28 @@
 
 namespace SYMPOW_NAMESPACE::io {
 
-/// A file that is not a .npy file, or one of an array that is not taken here.
+/// The file is not a .npy file, or its array is not supported.
 struct [[gnu::visibility("default")]] InvalidNpy : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
 namespace detail {
 
-/// What the header of a .npy file says.
+/// The header of a .npy file.
 struct NpyHeader {
   std::string descr;           ///< byte order and type, "<f8"
-  bool fortran_order = false;  ///< whether the first axis runs fastest
-  Shape shape;                 ///< the size of every axis
+  bool fortran_order = false;  ///< whether the first axis is fastest
+  Shape shape;                 ///< size of every axis
 };
 
-/// Reads the Python dictionary {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }, its keys in any order, once
-/// each.
+/// Parses the Python dictionary {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }, with each key once, in any
+/// order.
 class NpyHeaderParser {
  public:
-  /// Both must outlive the parser; messages begin with `name`.
+  /// Both arguments must outlive the parser; messages begin with `name`.
   NpyHeaderParser(std::string_view header, const std::string& name) : rest_(header), name_(name) {}
 
-  /// The values of the three keys. Throws `InvalidNpy` for anything else.
+  /// Throws `InvalidNpy` unless there are exactly these three keys.
   NpyHeader parse() {
     NpyHeader header;
     bool has_descr = false, has_order = false, has_shape = false;
@@ -136,17 +136,17 @@ class NpyHeaderParser {
   const std::string& name_;
 };
 
-/// Reads what is before the entries, and leaves in `bytes` how many are left. `types` are those that the file may have.
+/// Reads the header and checks its type against `types`; subtracts its size from `bytes`. Throws `InvalidNpy`.
 inline NpyHeader read_header(std::istream& in, std::uint64_t& bytes, const std::string& name,
                              const std::array<const char*, 2>& types) {
-  const auto take = [&](void* target, std::size_t size) {
+  const auto read = [&](void* target, std::size_t size) {
     if (bytes < size || !in.read(static_cast<char*>(target), static_cast<std::streamsize>(size)))
       sympow::detail::raise<InvalidNpy>(name, ": ends inside of its npy header");
     bytes -= size;
   };
-  std::array<unsigned char, 8> start{};  // the magic string and two bytes of version
+  std::array<unsigned char, 8> start{};  // magic string and two bytes of version
   if (bytes < start.size()) sympow::detail::raise<InvalidNpy>(name, ": is not an npy file, it has ", bytes, " bytes");
-  take(start.data(), start.size());
+  read(start.data(), start.size());
   constexpr std::array<unsigned char, 6> magic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
   if (!std::equal(magic.begin(), magic.end(), start.begin()))
     sympow::detail::raise<InvalidNpy>(name, ": is not an npy file");
@@ -155,27 +155,27 @@ inline NpyHeader read_header(std::istream& in, std::uint64_t& bytes, const std::
     sympow::detail::raise<InvalidNpy>(name, ": is an npy file of version ", major, ".", minor,
                                       ", must be 1.0, 2.0 or 3.0");
 
-  std::array<unsigned char, 4> size{};  // of the header, little-endian
-  take(size.data(), major == 1 ? 2 : 4);
+  std::array<unsigned char, 4> size{};  // header size, little-endian
+  read(size.data(), major == 1 ? 2 : 4);
   const std::uint64_t header_size = std::bit_cast<std::uint32_t>(size);
-  constexpr std::uint64_t longest = 65535;  // longer ones hold the names of records
-  if (header_size > bytes || header_size > longest)
+  constexpr std::uint64_t max_size = 65535;  // longer headers contain names of records
+  if (header_size > bytes || header_size > max_size)
     sympow::detail::raise<InvalidNpy>(name, ": its npy header should have ", header_size, " bytes, ",
                                       header_size > bytes ? "more than the file" : "must have at most 65535");
   std::string header(header_size, ' ');
-  take(header.data(), header.size());
-  NpyHeader said = NpyHeaderParser(header, name).parse();
-  if (said.descr.starts_with('>'))
-    sympow::detail::raise<InvalidNpy>(name, ": is big-endian ('", said.descr,
+  read(header.data(), header.size());
+  NpyHeader result = NpyHeaderParser(header, name).parse();
+  if (result.descr.starts_with('>'))
+    sympow::detail::raise<InvalidNpy>(name, ": is big-endian ('", result.descr,
                                       "'), must be little-endian; see numpy's astype");
-  if (said.descr != types[0] && said.descr != types[1])
-    sympow::detail::raise<InvalidNpy>(name, ": entries are of type '", said.descr, "', must be '", types[0], "' or '",
+  if (result.descr != types[0] && result.descr != types[1])
+    sympow::detail::raise<InvalidNpy>(name, ": entries are of type '", result.descr, "', must be '", types[0], "' or '",
                                       types[1], "'");
   // An array with one axis has the same bytes in either order, and Julia says Fortran order of all arrays.
-  if (said.fortran_order && std::ranges::count_if(said.shape, [](std::ptrdiff_t n) { return n != 1; }) > 1)
+  if (result.fortran_order && std::ranges::count_if(result.shape, [](std::ptrdiff_t n) { return n != 1; }) > 1)
     sympow::detail::raise<InvalidNpy>(name, ": is in Fortran order, must be in C order; numpy's ascontiguousarray",
                                       " converts it");
-  return said;
+  return result;
 }
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// Files that are written in full or not at all, and whether what was printed has arrived.
+// Files that are written completely or not at all, and a check of standard output.
 #pragma once
 
 #include <cerrno>
@@ -14,14 +14,14 @@
 
 namespace SYMPOW_NAMESPACE::io {
 
-/// A file or a stream that cannot be written. The message names it.
+/// A file or stream that cannot be written; the message names it.
 struct [[gnu::visibility("default")]] CannotWrite : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// A file in the making. It is written beside its target under another name, until `commit` renames it; what was not
-/// committed is gone with this object. A link is followed, and a file that is replaced keeps its mode. Devices, pipes
-/// and what is open already, as /dev/stdout is, are written to directly.
+/// An output file. It is written under a temporary name beside its target, which `commit` renames; the destructor
+/// removes an uncommitted file. Follows links; a replaced file keeps its mode. Devices, pipes and open files such as
+/// /dev/stdout are written directly.
 ///
 ///     OutputFile file("--out", "y.txt");
 ///     file.open() << text;
@@ -29,7 +29,7 @@ struct [[gnu::visibility("default")]] CannotWrite : InvalidArgument {
 ///     file.commit();
 class OutputFile {
  public:
-  /// Nothing is made yet. `option` says in messages what the file was given for. Throws `CannotWrite`.
+  /// Creates no file yet. Messages mention `option`. Throws `CannotWrite`.
   OutputFile(const std::string& option, const std::string& path) : name_(option + " " + path), target_(path) {
     std::error_code error;
     const std::filesystem::file_status found = std::filesystem::status(target_, error);
@@ -50,17 +50,17 @@ class OutputFile {
 
   /// Option and path.
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// What it is called until `commit`; empty for a device.
+  /// The temporary name until `commit`; empty for a device.
   [[nodiscard]] const std::filesystem::path& partial() const { return partial_; }
-  /// Whether it is written to directly.
+  /// Whether it is written directly.
   [[nodiscard]] bool is_device() const { return is_device_; }
 
-  /// Throws `CannotWrite` if both are to become one file.
+  /// Throws `CannotWrite` if both have the same target.
   void require_other_than(const OutputFile& other) const {
-    if (place() == other.place()) refuse("is the same file as " + other.name_);
+    if (resolved_target() == other.resolved_target()) refuse("is the same file as " + other.name_);
   }
 
-  /// The stream of the file, which is made unless that is done. Throws `CannotWrite`.
+  /// The stream; creates the file on the first call. Throws `CannotWrite`.
   std::ostream& open() {
     if (out_.is_open()) return out_;
     std::error_code error;
@@ -76,13 +76,13 @@ class OutputFile {
     return out_;
   }
 
-  /// Writes what is in the stream and closes it. Throws `CannotWrite`.
+  /// Flushes and closes the stream. Throws `CannotWrite`.
   void finish() {
     out_.close();
     if (!out_) refuse("cannot be written to its end");
   }
 
-  /// Gives the finished file its name. Throws `CannotWrite`.
+  /// Renames the finished file to its target. Throws `CannotWrite`.
   void commit() {
     std::error_code error;
     if (is_made_) std::filesystem::rename(partial_, target_, error);
@@ -90,7 +90,7 @@ class OutputFile {
     is_committed_ = true;
   }
 
-  /// Removes the file, committed or not. It can be opened anew.
+  /// Removes the file, committed or not; it can be opened again.
   void discard() {
     std::error_code ignored;
     if (out_.is_open()) out_.close();
@@ -100,13 +100,13 @@ class OutputFile {
   }
 
  private:
-  /// The target becomes the file that its path means, at the end of the links, whether there is one or not.
+  /// Replaces the target by the end of its chain of links, existing or not.
   void follow_links() {
-    constexpr int most_links = 40;
+    constexpr int max_links = 40;
     std::error_code error;
     for (int links = 0; std::filesystem::is_symlink(target_, error); ++links) {
-      if (links == most_links) refuse("cannot be written, its links do not end");
-      // An open file, such as /dev/stdout, is not to be replaced, whatever its name was.
+      if (links == max_links) refuse("cannot be written, its links do not end");
+      // An open file such as /dev/stdout must not be replaced, whatever its name was.
       is_device_ = std::filesystem::weakly_canonical(target_.parent_path(), error).string().starts_with("/proc/");
       if (is_device_) return;
       const std::filesystem::path to = std::filesystem::read_symlink(target_, error);
@@ -115,12 +115,12 @@ class OutputFile {
     }
   }
 
-  [[nodiscard]] std::filesystem::path place() const {
+  [[nodiscard]] std::filesystem::path resolved_target() const {
     std::error_code ignored;
     return std::filesystem::weakly_canonical(std::filesystem::absolute(target_, ignored), ignored);
   }
 
-  [[noreturn]] void refuse(const std::string& why) const { sympow::detail::raise<CannotWrite>(name_, ": ", why); }
+  [[noreturn]] void refuse(const std::string& reason) const { sympow::detail::raise<CannotWrite>(name_, ": ", reason); }
 
   std::string name_;
   std::filesystem::path target_, partial_;
@@ -128,7 +128,7 @@ class OutputFile {
   bool is_device_ = false, is_made_ = false, is_committed_ = false;
 };
 
-/// Throws `CannotWrite` unless all that was printed has arrived.
+/// Throws `CannotWrite` unless everything printed was written.
 inline void require_printed(std::FILE* out = stdout) {
   if (std::fflush(out) != 0 || std::ferror(out) != 0)
     sympow::detail::raise<CannotWrite>("standard output: cannot be written to its end");

@@ -1,6 +1,6 @@
-// Tensors of floats in files of the safetensors format, which PyTorch and others read and write.
+// Float tensors in the safetensors format of PyTorch and others.
 //
-//     8 bytes, little-endian: the length of the header · the header, JSON · the numbers of all tensors, little-endian
+//     header size in 8 bytes, little-endian · header, JSON · entries of all tensors, little-endian
 #pragma once
 
 #include <algorithm>
@@ -26,18 +26,18 @@ namespace SYMPOW_NAMESPACE::io {
 
 static_assert(std::endian::native == std::endian::little, "numbers are read and written as they stand in memory");
 
-/// A tensor whose numbers belong to others. A column-major m × n matrix has the shape (n, m).
+/// A non-owning view of a tensor. A column-major m × n matrix has the shape (n, m).
 struct Tensor {
-  std::string name;          ///< no other tensor's of its file
-  Shape shape;               ///< sizes, the slowest first
-  std::span<float> numbers;  ///< dense, the last index running fastest
+  std::string name;          ///< unique in its file
+  Shape shape;               ///< sizes, slowest axis first
+  std::span<float> numbers;  ///< contiguous, last index fastest
 };
 
-/// All tensors of a file, in its order, with memory of their own, and what it says beside them.
+/// All tensors of a file, in its order, with their memory and the metadata.
 struct Safetensors {
-  std::vector<float> numbers;   ///< of all tensors, one after the other
-  std::vector<Tensor> tensors;  ///< where they lie in `numbers`
-  Metadata metadata;            ///< what the file says beside them
+  std::vector<float> numbers;   ///< entries of all tensors
+  std::vector<Tensor> tensors;  ///< views of `numbers`
+  Metadata metadata;            ///< metadata of the file
 
   Safetensors() = default;
   Safetensors(Safetensors&&) = default;
@@ -46,8 +46,8 @@ struct Safetensors {
 
 namespace detail {
 
-/// Of these tensors, one after the other. Throws `InvalidArgument`.
-inline SafetensorsHeader header_of(std::span<const Tensor> tensors, const Metadata& metadata) {
+/// The header of consecutive tensors. Throws `InvalidArgument`.
+inline SafetensorsHeader make_header(std::span<const Tensor> tensors, const Metadata& metadata) {
   SafetensorsHeader header{{}, metadata};
   std::set<std::string_view> names = {"__metadata__"};
   std::size_t end = 0;
@@ -61,8 +61,8 @@ inline SafetensorsHeader header_of(std::span<const Tensor> tensors, const Metada
   return header;
 }
 
-/// Opens a file and reads its header, after which the stream stands at the first number. Memory is that of the header,
-/// which is no longer than the file and 100 MB.
+/// Opens a file and reads its header; the stream is then at the first entry. Allocates at most the file size and at
+/// most 100 MB.
 inline SafetensorsHeader read_header(std::ifstream& in, const std::string& path) {
   std::error_code error;
   const std::uint64_t bytes = std::filesystem::file_size(path, error);
@@ -71,15 +71,16 @@ inline SafetensorsHeader read_header(std::ifstream& in, const std::string& path)
   in.open(path, std::ios::binary);
   if (bytes < sizeof size || !in || !in.read(reinterpret_cast<char*>(&size), sizeof size))
     refuse_safetensors(path, "cannot be read, or is shorter than its first 8 bytes");
-  const std::uint64_t rest = bytes - sizeof size, longest = 100'000'000;  // as the format's own library has it
-  if (size > std::min(rest, longest))
-    refuse_safetensors(path, "its header should have ", size, " bytes, can have ", std::min(rest, longest));
+  const std::uint64_t remaining = bytes - sizeof size,
+                      max_size = 100'000'000;  // as the reference library
+  if (size > std::min(remaining, max_size))
+    refuse_safetensors(path, "its header should have ", size, " bytes, can have ", std::min(remaining, max_size));
   std::string head(static_cast<std::size_t>(size), ' ');
   if (!in.read(head.data(), static_cast<std::streamsize>(size))) refuse_safetensors(path, "ends inside of its header");
-  return SafetensorsReader(head, path).read(rest - size);
+  return SafetensorsReader(head, path).read(remaining - size);
 }
 
-/// Reads the numbers of the next tensors of a file.
+/// Reads the entries of the next tensors.
 inline void read_numbers(std::ifstream& in, const std::string& path, std::span<float> numbers) {
   if (!in.read(reinterpret_cast<char*>(numbers.data()), static_cast<std::streamsize>(numbers.size_bytes())))
     refuse_safetensors(path, "cannot be read to its end");
@@ -87,14 +88,13 @@ inline void read_numbers(std::ifstream& in, const std::string& path, std::span<f
 
 }  // namespace detail
 
-/// What stands before the numbers of a file of these tensors, in JSON. Throws `InvalidArgument` unless every tensor has
-/// as many numbers as its shape says and a name of its own.
+/// The JSON header of a file of these tensors. Throws `InvalidArgument` unless sizes match shapes and names are unique.
 inline std::string safetensors_header(std::span<const Tensor> tensors, const Metadata& metadata = {}) {
-  return detail::json(detail::header_of(tensors, metadata));
+  return detail::json(detail::make_header(tensors, metadata));
 }
 
-/// Writes a file in full or not at all, also where the machine stops. Throws `InvalidArgument` as `safetensors_header`,
-/// `CannotWrite`.
+/// Writes a file completely or not at all, even if the machine stops. Throws `InvalidArgument` as `safetensors_header`,
+/// and `CannotWrite`.
 inline void write_safetensors(const std::string& path, std::span<const Tensor> tensors, const Metadata& metadata = {}) {
   const std::string head = safetensors_header(tensors, metadata);
   const std::uint64_t size = head.size();
@@ -107,7 +107,7 @@ inline void write_safetensors(const std::string& path, std::span<const Tensor> t
   commit_to_disk(file);
 }
 
-/// Reads all of a file whose tensors are of floats. Throws `InvalidSafetensors`. Memory is that of the file.
+/// Reads a file of float tensors; allocates the file's size. Throws `InvalidSafetensors`.
 inline Safetensors read_safetensors(const std::string& path) {
   std::ifstream in;
   const detail::SafetensorsHeader header = detail::read_header(in, path);
@@ -124,25 +124,25 @@ inline Safetensors read_safetensors(const std::string& path) {
   return file;
 }
 
-/// Reads a file of exactly these tensors, in any order, and returns its metadata. Throws `InvalidSafetensors`, and
-/// unless the disk fails no number has changed then.
+/// Reads a file of exactly these tensors, in any order, and returns its metadata. Throws `InvalidSafetensors`; the
+/// tensors are then unchanged unless reading the disk failed.
 inline Metadata read_safetensors(const std::string& path, std::span<const Tensor> tensors) {
   using detail::json;
   std::ifstream in;
   const detail::SafetensorsHeader header = detail::read_header(in, path);
-  (void)detail::header_of(tensors, {});  // throws if they are none
-  std::map<std::string_view, const Tensor*> wanted;
-  for (const Tensor& tensor : tensors) wanted[tensor.name] = &tensor;
+  (void)detail::make_header(tensors, {});  // validates the tensors
+  std::map<std::string_view, const Tensor*> missing;
+  for (const Tensor& tensor : tensors) missing[tensor.name] = &tensor;
   std::vector<std::span<float>> targets;
   for (const auto& entry : header.entries) {
-    const auto found = wanted.extract(entry.name);
+    const auto found = missing.extract(entry.name);
     if (found.empty()) detail::refuse_safetensors(path, "has the tensor ", json(entry.name), ", which is not wanted");
     if (const Shape& shape = found.mapped()->shape; shape != entry.shape)
       detail::refuse_safetensors(path, "tensor ", json(entry.name), " has the shape ", json(entry.shape),
                                  ", must have ", json(shape));
     targets.push_back(found.mapped()->numbers);
   }
-  if (!wanted.empty()) detail::refuse_safetensors(path, "has no tensor ", json(wanted.begin()->first));
+  if (!missing.empty()) detail::refuse_safetensors(path, "has no tensor ", json(missing.begin()->first));
   for (const std::span<float> target : targets) detail::read_numbers(in, path, target);
   return header.metadata;
 }

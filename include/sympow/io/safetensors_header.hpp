@@ -1,4 +1,4 @@
-// What stands before the numbers of a safetensors file, as JSON: https://huggingface.co/docs/safetensors
+// The JSON header of a safetensors file: https://huggingface.co/docs/safetensors
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 
 namespace SYMPOW_NAMESPACE::io {
 
-/// A file that is not a safetensors file, or not one of these tensors. The message names it and says what is wrong.
+/// The file is not a safetensors file, or does not have the expected tensors; the message names it.
 struct [[gnu::visibility("default")]] InvalidSafetensors : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
-/// What a safetensors file says of itself, beside its tensors.
+/// Key-value metadata of a safetensors file.
 using Metadata = std::map<std::string, std::string>;
 
 namespace detail {
@@ -32,7 +32,7 @@ template <class... Words>
   sympow::detail::raise<InvalidSafetensors>(path, ": ", words...);
 }
 
-/// Which tensor of floats stands in which of the bytes after the header, in their order, and what else a file says.
+/// Tensors by their byte ranges after the header, in order, and the metadata.
 struct SafetensorsHeader {
   struct Entry {
     std::string name;
@@ -60,7 +60,7 @@ inline std::string json(const Shape& shape) {
   return list + ']';
 }
 
-/// Padded by spaces to a multiple of 8 bytes.
+/// JSON, padded with spaces to a multiple of 8 bytes.
 inline std::string json(const SafetensorsHeader& header) {
   std::string text = "{\"__metadata__\":{", comma;
   for (const auto& [key, value] : header.metadata) text += std::exchange(comma, ",") + json(key) + ":" + json(value);
@@ -73,13 +73,13 @@ inline std::string json(const SafetensorsHeader& header) {
   return text.append((8 - text.size() % 8) % 8, ' ');
 }
 
-/// Reads a header from anywhere, by this grammar alone: an object of objects, and nothing deeper.
+/// Parses a header from an untrusted file. The grammar is an object of objects, without deeper nesting.
 class SafetensorsReader {
  public:
-  /// Both must outlive the reader.
+  /// Both arguments must outlive the reader.
   SafetensorsReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
 
-  /// A header whose tensors fill so many bytes, without gap or overlap. Throws `InvalidSafetensors`.
+  /// The header, whose tensors must fill `bytes` bytes without gap or overlap. Throws `InvalidSafetensors`.
   SafetensorsHeader read(std::uint64_t bytes) {
     SafetensorsHeader header;
     object([&](const std::string& name) {
@@ -105,15 +105,15 @@ class SafetensorsReader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& why) const {
-    refuse_safetensors(path_, "its header, at byte ", at_, ", ", why);
+  [[noreturn]] void fail(const std::string& reason) const {
+    refuse_safetensors(path_, "its header, at byte ", at_, ", ", reason);
   }
   void skip_space() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
   bool accept(char c) {
     skip_space();
-    const bool is_there = at_ < text_.size() && text_[at_] == c;
-    if (is_there) ++at_;
-    return is_there;
+    const bool matches = at_ < text_.size() && text_[at_] == c;
+    if (matches) ++at_;
+    return matches;
   }
   void expect(char c) {
     if (!accept(c)) fail(std::string("lacks a ") + c);
@@ -123,7 +123,7 @@ class SafetensorsReader {
     return text_[at_++];
   }
 
-  // Each key once; `member` reads what stands after it.
+  // Reads an object with unique keys; `member` reads each value.
   template <class Member>
   void object(const Member& member) {
     std::set<std::string> keys;
@@ -160,24 +160,24 @@ class SafetensorsReader {
     return entry;
   }
 
-  // Whole numbers that an index can be, each a size or a place in a file.
+  // Integers that fit an index, as sizes or offsets.
   std::vector<std::size_t> numbers() {
-    std::vector<std::size_t> found;
+    std::vector<std::size_t> values;
     expect('[');
-    if (accept(']')) return found;
+    if (accept(']')) return values;
     do {
       skip_space();
       std::uint64_t number = 0;
       const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
       if (error != std::errc() || !std::in_range<std::ptrdiff_t>(number)) fail("must have a whole number below 2^63");
       at_ = static_cast<std::size_t>(end - text_.data());
-      found.push_back(static_cast<std::size_t>(number));
+      values.push_back(static_cast<std::size_t>(number));
     } while (accept(','));
     expect(']');
-    return found;
+    return values;
   }
 
-  // Bytes stand for themselves; what is escaped becomes UTF-8.
+  // Bytes are copied; escapes become UTF-8.
   std::string string() {
     constexpr std::string_view letters = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
     std::string result;
@@ -197,33 +197,33 @@ class SafetensorsReader {
     return result;
   }
 
-  // The four digits after \u.
-  std::uint32_t unit() {
-    std::uint32_t unit = 0;
+  // The four hexadecimal digits after \u.
+  std::uint32_t hex_digits() {
+    std::uint32_t value = 0;
     const char* const digits = text_.data() + at_;
-    if (text_.size() - at_ < 4 || std::from_chars(digits, digits + 4, unit, 16).ptr != digits + 4)
+    if (text_.size() - at_ < 4 || std::from_chars(digits, digits + 4, value, 16).ptr != digits + 4)
       fail("must have four hexadecimal digits after \\u");
     at_ += 4;
-    return unit;
+    return value;
   }
 
-  // After \u. A character past U+FFFF is two escapes: U+D800 + its upper ten bits, U+DC00 + its lower ten.
+  // The character after \u. Characters past U+FFFF are surrogate pairs: U+D800 + upper ten bits, U+DC00 + lower ten.
   std::uint32_t escaped_character() {
-    const std::uint32_t first = unit();
+    const std::uint32_t first = hex_digits();
     if (first - 0xd800 >= 0x800) return first;
     const bool begins = first < 0xdc00 && next() == '\\' && next() == 'u';
-    const std::uint32_t second = begins ? unit() : 0;
+    const std::uint32_t second = begins ? hex_digits() : 0;
     if (second - 0xdc00 >= 0x400) fail("has one half of a pair of escapes in a string");
     return 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
   }
 
   static std::string utf_8(std::uint32_t character) {
     const auto byte = [](std::uint32_t bits) { return static_cast<char>(static_cast<unsigned char>(bits)); };
-    const auto six = [&](int shift) { return byte(0x80 | (character >> shift & 0x3f)); };
+    const auto continuation = [&](int shift) { return byte(0x80 | (character >> shift & 0x3f)); };
     if (character < 0x80) return {byte(character)};
-    if (character < 0x800) return {byte(0xc0 | character >> 6), six(0)};
-    if (character < 0x10000) return {byte(0xe0 | character >> 12), six(6), six(0)};
-    return {byte(0xf0 | character >> 18), six(12), six(6), six(0)};
+    if (character < 0x800) return {byte(0xc0 | character >> 6), continuation(0)};
+    if (character < 0x10000) return {byte(0xe0 | character >> 12), continuation(6), continuation(0)};
+    return {byte(0xf0 | character >> 18), continuation(12), continuation(6), continuation(0)};
   }
 
   std::string_view text_;

@@ -1,4 +1,4 @@
-// The shape of an array in a file.
+// Shapes of arrays in files.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace SYMPOW_NAMESPACE::io {
 
-/// The size of every axis; the last axis runs fastest.
+/// Size of every axis; the last axis is fastest.
 using Shape = std::vector<std::ptrdiff_t>;
 
-/// As Python writes a tuple: "()", "(3,)", "(3, 4)".
+/// The shape as a Python tuple: "()", "(3,)", "(3, 4)".
 inline std::string text(const Shape& shape) {
   std::string result = "(";
   for (std::size_t n = 0; n < shape.size(); ++n) result += (n > 0 ? ", " : "") + std::to_string(shape[n]);
   return result + (shape.size() == 1 ? ",)" : ")");
 }
 
-/// The place of entry n, in C order: "(0, 3, 1)".
+/// The index of entry n in C order: "(0, 3, 1)".
 inline std::string position(const Shape& shape, std::size_t n) {
   Shape index(shape.size());
   for (std::size_t axis = shape.size(); axis-- > 0;) {
@@ -31,7 +31,7 @@ inline std::string position(const Shape& shape, std::size_t n) {
   return text(index);
 }
 
-/// The product of the axes, or nothing if so many bytes cannot be counted; an axis of 0 does not excuse the others.
+/// Number of entries, or nothing if the bytes overflow, which is checked even if another axis is 0.
 inline std::optional<std::size_t> entries_of(const Shape& shape, std::size_t bytes_each) {
   std::ptrdiff_t product = static_cast<std::ptrdiff_t>(bytes_each);
   bool empty = false;

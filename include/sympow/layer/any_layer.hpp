@@ -69,9 +69,9 @@ class LayerImplementation final : public LayerInterface<S> {
 /// Any `AttentionLayer` for numbers of type S, its other types forgotten: a value, for layers that are chosen at run
 /// time, and for code that is compiled once for all of them.
 ///
-///     AnyLayer<float> layer = AttentionLayer(shape, Exponential{}, Fixed(rotary(theta)));
-///     if (gated) layer = AttentionLayer(shape, SymmetricPower<2>{}, ForgetGate{} * Fixed(rotary(theta)));
-///     apply(layer, weights, X, 1, pass, Y);
+///     AnyLayer<float> layer = AttentionLayer(shape, Exponential{}, Fixed(rotary(theta, Pairing::interleaved)));
+///     if (gated) layer = AttentionLayer(shape, SymmetricPower<2>{}, ForgetGate{} * Fixed(rotary(theta,
+///     Pairing::interleaved))); apply(layer, weights, X, 1, pass, Y);
 ///
 /// `apply`, `apply_vjp` and `step` are those of the layer that it was made of, in the same bits. Cost: a virtual call
 /// beside theirs; copies share the layer. All functions of a layer are compiled where an `AnyLayer` is made of it.

@@ -9,7 +9,7 @@
 #include <sympow/layer/layer_weights.hpp>
 #include <sympow/layer/recipe.hpp>
 
-#include <sympow/attention/forward_pass.hpp>
+#include <sympow/attention/batch.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -35,10 +35,10 @@ struct LayerPass {
 ///     [Q; K; V; Z] = [W_Q; W_K; W_V; W_Z] X,   A_h = recipe(Z_h),   Y_h = form(feature, A_h, Q_h, K_g, V_g, d^{-1/2})
 ///     layer(X) = W_O [Y_1; …; Y_H]
 ///
-/// by feature map and recipe: `SymmetricPower<2>{}` with `ForgetGate{} * LearnedRotary(theta)` is conformal-sympow,
-/// `Exponential{}` with `Fixed(rotary(theta))` a softmax layer with rotary positions. Tokens are columns, those of a
-/// sequence one after the other; all sequences of a call have the same number. Immutable; weights are given to every
-/// call. Source: Conformal Transformations, §3.
+/// by feature map and recipe: `SymmetricPower<2>{}` with `ForgetGate{} * LearnedRotary(theta, Pairing::interleaved)` is
+/// conformal-sympow, `Exponential{}` with `Fixed(rotary(theta, Pairing::interleaved))` a softmax layer with rotary
+/// positions. Tokens are columns, those of a sequence one after the other; all sequences of a call have the same
+/// number. Immutable; weights are given to every call. Source: Conformal Transformations, §3.
 template <FeatureMap F, Recipe R, class Normalization = DefaultNormalization>
 class AttentionLayer : public LayerLayout {
  public:
@@ -200,10 +200,15 @@ void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<
   OfHeads* of_heads = std::any_cast<OfHeads>(&pass.heads);
   if (of_heads == nullptr) of_heads = &pass.heads.template emplace<OfHeads>();
   detail::finish_layer(layer, weights, heads, pass, Y, [&](const auto& K, const auto& V, const auto& transition_of) {
-    attend<Normalization>(
-        layer.feature(), [&](Index b, Index h) { return transition_of(b, h / (n.heads / n.key_heads)); },
-        columns.heads(0, n.heads, n.d), K, V, detail::columns_of<Scalar>(pass.rows, sequences).heads(0, n.heads, n.e),
-        *of_heads, pass.workspaces, layer.batch_options());
+    attend<Normalization>(layer.feature(),
+                          [&](Index b, Index h) { return transition_of(b, h / (n.heads / n.key_heads)); },
+                          {.Q = columns.heads(0, n.heads, n.d),
+                           .K = K,
+                           .V = V,
+                           .Y = detail::columns_of<Scalar>(pass.rows, sequences).heads(0, n.heads, n.e),
+                           .tape = *of_heads,
+                           .workspaces = pass.workspaces,
+                           .options = layer.batch_options()});
   });
 }
 

@@ -80,9 +80,17 @@ void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeig
     return layer.recipe().transition(heads.tokens(weights, b, h / group));
   };
   const auto take_back = [&](const auto& K, const auto& V) {
-    return attend_vjp<Normalization>(layer.feature(), transition_of, columns.heads(0, n.heads, n.d), K, V, d_rows,
-                                     *of_heads, d_columns.heads(0, n.heads, n.d), d_heads.K, d_heads.V, work.workspaces,
-                                     layer.batch_options());
+    return attend_vjp<Normalization>(layer.feature(), transition_of,
+                                     {.Q = columns.heads(0, n.heads, n.d),
+                                      .K = K,
+                                      .V = V,
+                                      .dY = d_rows,
+                                      .tape = *of_heads,
+                                      .dQ = d_columns.heads(0, n.heads, n.d),
+                                      .dK = d_heads.K,
+                                      .dV = d_heads.V,
+                                      .workspaces = work.workspaces,
+                                      .options = layer.batch_options()});
   };
   auto found = [&] {
     if constexpr (Layer::writes) {

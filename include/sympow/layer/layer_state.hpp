@@ -13,7 +13,8 @@ namespace detail {
 /// A state for every key head, where there are states.
 template <class Scalar, class F, bool has_states>
 struct StatesOfLayer {
-  using type = NoStates;
+  struct None {};
+  using type = None;
 };
 template <class Scalar, class F>
 struct StatesOfLayer<Scalar, F, true> {
@@ -109,17 +110,23 @@ void step(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<S
   if constexpr (LayerState<Scalar, Layer>::is_constant) {
     const detail::LayerHeads<const Scalar> heads(layer, projected, layer.first_key());
     detail::finish_layer(layer, weights, heads, pass, Y, [&](const auto& K, const auto& V, const auto& transition_of) {
-      attend<Normalization>(layer.feature(), transition_of, Q, K, V, state.states_, rows, pass.workspaces,
-                            layer.batch_options());
+      attend<Normalization>(layer.feature(), transition_of,
+                            {.Q = Q,
+                             .K = K,
+                             .V = V,
+                             .states = state.states_,
+                             .Y = rows,
+                             .workspaces = pass.workspaces,
+                             .options = layer.batch_options()});
     });
   } else {
     const detail::LayerHeads<const Scalar> heads(layer, state.seen_with(pass.projected, tokens), 0);
     BatchOptions options = layer.batch_options();
     options.head.mask = causal(state.tokens());
     detail::finish_layer(layer, weights, heads, pass, Y, [&](const auto& K, const auto& V, const auto& transition_of) {
-      attend<Normalization>(
-          layer.feature(), [&](Index b, Index h) { return transition_of(b, h / (n.heads / n.key_heads)); }, Q, K, V,
-          rows, pass.workspaces, options);
+      attend<Normalization>(layer.feature(),
+                            [&](Index b, Index h) { return transition_of(b, h / (n.heads / n.key_heads)); },
+                            {.Q = Q, .K = K, .V = V, .Y = rows, .workspaces = pass.workspaces, .options = options});
     });
   }
   state.tokens_ += tokens;

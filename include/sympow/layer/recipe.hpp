@@ -107,11 +107,11 @@ class RecipeProduct {
         of_right{rows(dx.logits, n, dx.logits.rows() - n), dx.keys, dx.values, second<Scalar>(dx.parameters, d)};
     // The one that writes is the last: it turns gradients of what was written into those of keys and values.
     if constexpr (Left::writes) {
-      right_.transition_vjp(second(x), g.right, of_right);
-      left_.transition_vjp(first(x), g.left, of_left);
+      right_.transition_vjp(second(x), g.right(), of_right);
+      left_.transition_vjp(first(x), g.left(), of_left);
     } else {
-      left_.transition_vjp(first(x), g.left, of_left);
-      right_.transition_vjp(second(x), g.right, of_right);
+      left_.transition_vjp(first(x), g.left(), of_left);
+      right_.transition_vjp(second(x), g.right(), of_right);
     }
   }
 

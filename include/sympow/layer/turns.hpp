@@ -19,7 +19,7 @@ class LearnedRotary : public WritesAsProjected {
  public:
   /// By these θ, in planes of this pairing.
   template <class Angles>
-  explicit LearnedRotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing = Pairing::interleaved)
+  explicit LearnedRotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing)
       : theta_(theta.derived().matrix().template cast<double>().reshaped()), pairing_(pairing) {}
 
   [[nodiscard]] Index logits(Index) const { return 1; }

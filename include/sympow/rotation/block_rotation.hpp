@@ -1,4 +1,4 @@
-// R(θ): every pair of coordinates turns by its own angle. Never a matrix.
+// R(θ): rotates every pair of coordinates by its own angle, without a matrix.
 #pragma once
 
 #include <sympow/core/linear_operator.hpp>
@@ -18,13 +18,13 @@ struct operator_traits<BlockRotation<S>> {
 ///     R(θ) = diag(R_2(θ_1), …, R_2(θ_{d/2})),   R_2(t) = [cos t, -sin t; sin t, cos t]
 ///     R(a) R(b) = R(a + b),   R(a)ᵀ = R(a)⁻¹ = R(-a),   R(a)^k = R(k a)
 ///
-/// Shape: d × d for d/2 angles in radians, kept in double and reduced mod 2π. Cost: 6 operations a pair and column; the
-/// sines and cosines are computed once. Products of two of them, powers and transposes are O(d) and stay of this type.
-/// Source: Conformal Transformations, A.1.2 and A.3.
+/// Shape: d × d for d/2 angles in radians, stored in double and reduced mod 2π. Cost: 6 operations per pair and column;
+/// sines and cosines are computed once. Products, powers and transposes are O(d) and have this type. Source: Conformal
+/// Transformations, A.1.2 and A.3.
 template <class S>
 class BlockRotation : public LinearOperator<BlockRotation<S>> {
  public:
-  static constexpr bool is_orthogonal = true;  ///< norms and inner products of images need no evaluation
+  static constexpr bool is_orthogonal = true;  ///< norms and inner products of images are not evaluated
 
   /// The rotation by the given angles.
   template <VectorExpression Angles>
@@ -32,9 +32,9 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
       : angles_(angles.template cast<double>()),
         cosine_(angles_.size()),
         sine_(angles_.size()),
-        turns_(angles_.size()),
+        phases_(angles_.size()),
         pairing_(pairing) {
-    set_turns();
+    set_phases();
   }
 
   [[nodiscard]] Index rows() const { return 2 * angles_.size(); }
@@ -42,15 +42,14 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
 
   /// The d/2 angles, in [-π, π].
   [[nodiscard]] const Eigen::VectorXd& angles() const { return angles_; }
-  /// How coordinates form pairs.
+  /// Which coordinates form a pair.
   [[nodiscard]] Pairing pairing() const { return pairing_; }
 
   [[nodiscard]] BlockRotation transpose() const { return pow(-1); }
   [[nodiscard]] BlockRotation inverse() const { return transpose(); }
   [[nodiscard]] S determinant() const { return S(1); }
 
-  /// R(θ)^k = R(kθ) for any real k, by the angles in [-π, π]: a fraction of a turn of 2π is no turn. kθ is rounded
-  /// once, in double.
+  /// R(θ)^k = R(kθ) for any real k, with θ in [-π, π]; kθ is rounded once, in double.
   [[nodiscard]] BlockRotation pow(double k) const { return BlockRotation(k * angles_, pairing_); }
 
   /// R(a) R(b) = R(a + b). Throws `ShapeMismatch` unless sizes and pairings agree.
@@ -61,7 +60,7 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
     return BlockRotation(a.angles_ + b.angles_, a.pairing_);
   }
 
-  /// Equal angles and pairing.
+  /// Whether angles and pairing are equal.
   [[nodiscard]] friend bool operator==(const BlockRotation& a, const BlockRotation& b) {
     return a.pairing_ == b.pairing_ && a.angles_.size() == b.angles_.size() && a.angles_ == b.angles_;
   }
@@ -74,23 +73,23 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
                                        int(Derived::InnerStrideAtCompileTime) == 1 && !Derived::IsRowMajor;
     const Index pairs = angles_.size();
     if constexpr (columns_in_memory) {
-      detail::turn_columns(x.derived().data(), x.cols(), x.derived().outerStride(), pairs, pairing_, 0, pairs,
-                           {turns_.data(), cosine_.data(), sine_.data()});
+      detail::rotate_columns(x.derived().data(), x.cols(), x.derived().outerStride(), pairs, pairing_, 0, pairs,
+                             {phases_.data(), cosine_.data(), sine_.data()});
     } else {
       const bool split = pairing_ == Pairing::half_split;
       for (Index t = 0; t < x.cols(); ++t)
         for (Index j = 0; j < pairs; ++j)
-          detail::turn_pair(x(split ? j : 2 * j, t), x(split ? j + pairs : 2 * j + 1, t), cosine_[j], sine_[j]);
+          detail::rotate_pair(x(split ? j : 2 * j, t), x(split ? j + pairs : 2 * j + 1, t), cosine_[j], sine_[j]);
     }
   }
 
-  /// The same for blocks and maps that are passed as temporaries: `R.apply_in_place(X.leftCols(n))`.
+  /// X ← R X for temporary blocks and maps: `R.apply_in_place(X.leftCols(n))`.
   template <class Derived>
   void apply_in_place(Eigen::MatrixBase<Derived>&& x) const {
     apply_in_place(x);
   }
 
-  /// Y = R X; the protocol of `LinearOperator`.
+  /// Y = R X, as `LinearOperator` requires.
   template <class X, class Y>
   void apply(const X& x, Y&& y) const {
     y = x;
@@ -98,22 +97,22 @@ class BlockRotation : public LinearOperator<BlockRotation<S>> {
   }
 
  private:
-  // Reduces the angles and takes their sines and cosines.
-  void set_turns();
+  // Reduces the angles and computes their sines and cosines.
+  void set_phases();
 
   Eigen::VectorXd angles_;
   Vector<S> cosine_, sine_;
-  Eigen::Array<std::complex<S>, Dynamic, 1> turns_;  // cosine + i sine
+  Eigen::Array<std::complex<S>, Dynamic, 1> phases_;  // cosine + i sine
   Pairing pairing_;
 };
 
 template <class S>
-void BlockRotation<S>::set_turns() {
+void BlockRotation<S>::set_phases() {
   for (Index j = 0; j < angles_.size(); ++j) {
     angles_[j] = reduced_angle(angles_[j]);
     cosine_[j] = static_cast<S>(std::cos(angles_[j]));
     sine_[j] = static_cast<S>(std::sin(angles_[j]));
-    turns_[j] = {cosine_[j], sine_[j]};
+    phases_[j] = {cosine_[j], sine_[j]};
   }
 }
 
@@ -124,12 +123,12 @@ BlockRotation(const Angles&, Pairing) -> BlockRotation<typename Angles::Scalar>;
 
 }  // namespace SYMPOW_NAMESPACE
 
-/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
-#define SYMPOW_BLOCK_ROTATION(LINKAGE, S)                                                                       \
-  namespace sympow {                                                                                            \
-  LINKAGE template class BlockRotation<S>;                                                                      \
-  LINKAGE template class LinearOperator<BlockRotation<S>>;                                                      \
-  LINKAGE template void detail::turn_columns(S*, Index, Index, Index, Pairing, Index, Index, detail::Turns<S>); \
+/// Explicit instantiations for one scalar type; LINKAGE is `extern` where another file compiles them.
+#define SYMPOW_BLOCK_ROTATION(LINKAGE, S)                                                                          \
+  namespace sympow {                                                                                               \
+  LINKAGE template class BlockRotation<S>;                                                                         \
+  LINKAGE template class LinearOperator<BlockRotation<S>>;                                                         \
+  LINKAGE template void detail::rotate_columns(S*, Index, Index, Index, Pairing, Index, Index, detail::Phases<S>); \
   }
 
 #ifdef SYMPOW_COMPILED_FORMS

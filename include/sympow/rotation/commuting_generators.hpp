@@ -1,4 +1,4 @@
-// Families of rotations exp(Σ r_k L_k) from commuting skew generators: one angle a plane, linear in the position r.
+// Rotations exp(Σ r_k L_k) of commuting skew generators: one angle per plane, linear in the position r.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@ namespace SYMPOW_NAMESPACE {
 ///     L_k = U [(λ_k1 J ⊕ … ⊕ λ_km J) ⊕ 0] Uᵀ,   J = [0 -1; 1 0],   U orthogonal, max_k |λ_ku| > 0 for every plane u
 ///     R(r) = exp(Σ_k r_k L_k) = U [R_2(θ_1) ⊕ … ⊕ R_2(θ_m) ⊕ I] Uᵀ,   θ_u = Σ_k λ_ku r_k,   R(r)ᵀ R(s) = R(s - r)
 ///
-/// Everything is computed in double; U is kept as Scalar, or not at all where it is the identity. Copies share U. Cost
-/// of finding U: O((d_c + 10) d³), of a rotation O(d_c m). Source: Equivariant Structured Positional Rotations, Lemmas
-/// 1 and 2 (whose (3) needs the condition on λ to fix m).
+/// All computations are in double; U is stored as Scalar unless it is the identity. Copies share U. Cost: O((d_c + 10)
+/// d³) for U, O(d_c m) per rotation. Source: Equivariant Structured Positional Rotations, Lemmas 1 and 2 (whose (3)
+/// needs the condition on λ to fix m).
 template <class S>
 class CommutingGenerators {
   static constexpr double unit = static_cast<double>(std::numeric_limits<S>::epsilon()) / 2;
@@ -25,22 +25,22 @@ class CommutingGenerators {
  public:
   using Scalar = S;
 
-  /// From the matrices themselves, d × d each. A plane counts as turned by nothing if |λ_ku| ≤ 8 d u ‖L_k‖ for every k.
-  /// The same seed gives the same U. Throws `ShapeMismatch`, `NotFinite`, `NotSkew`, `NotCommuting` with the pair and
-  /// its commutator, and `AmbiguousRank` for a plane beyond that limit by less than a factor of 2; the last two in
-  /// exact mode only. A float cannot tell the slowest planes of RoPE with base 10⁴ from d = 128 on from rounding: give
-  /// such generators as double, or by `from_frequencies`.
+  /// From matrices, d × d each. A plane is inactive if |λ_ku| ≤ 8 d u ‖L_k‖ for every k. Equal seeds give equal U.
+  /// Throws `ShapeMismatch`, `NotFinite`, `NotSkew`; in exact mode also `NotCommuting` with the pair and its
+  /// commutator, and `AmbiguousRank` for a plane within a factor of 2 above that limit. Float rounding hides the
+  /// slowest planes of RoPE with base 10⁴ from d = 128 on: pass such generators in double, or use `from_frequencies`.
   explicit CommutingGenerators(const std::vector<Matrix<S>>& generators, Commutation mode = Commutation::exact,
                                std::uint64_t seed = 1);
 
-  /// Planes of consecutive coordinates, 2u and 2u + 1, with frequencies Λ (d_c × m), and `null` further coordinates
-  /// that nothing turns: U is the identity. Planes with Λ = 0 are allowed here. Throws `NotFinite`, `ShapeMismatch`.
+  /// Planes of consecutive coordinates 2u and 2u + 1 with frequencies Λ (d_c × m), and `null` further fixed
+  /// coordinates; U is the identity. Planes with Λ = 0 are allowed. Throws `NotFinite`, `ShapeMismatch`.
   [[nodiscard]] static CommutingGenerators from_frequencies(Eigen::MatrixXd lambda, Index null = 0);
 
-  /// The same in another basis: U is d × d and orthogonal. Throws `ShapeMismatch`, `InvalidArgument` with ‖UᵀU - I‖.
+  /// This family in another basis U, d × d and orthogonal. Throws `ShapeMismatch`, and `InvalidArgument` with ‖UᵀU -
+  /// I‖.
   [[nodiscard]] CommutingGenerators in_basis(const Matrix<S>& U) const;
 
-  /// The same with U = I: for queries and keys whose projections have taken Uᵀ in already.
+  /// This family with U = I, for projections of queries and keys that include Uᵀ.
   [[nodiscard]] CommutingGenerators in_block_basis() const {
     CommutingGenerators family = *this;
     family.basis_ = nullptr;
@@ -48,28 +48,28 @@ class CommutingGenerators {
   }
 
   [[nodiscard]] Index dimension() const { return planes_.dimension; }    ///< d
-  [[nodiscard]] Index size() const { return planes_.lambda.rows(); }     ///< d_c, the entries of a position
+  [[nodiscard]] Index size() const { return planes_.lambda.rows(); }     ///< d_c, the length of a position
   [[nodiscard]] Index planes() const { return planes_.lambda.cols(); }   ///< m
   [[nodiscard]] Index active_dimension() const { return 2 * planes(); }  ///< 2m
   [[nodiscard]] Index null_dimension() const { return dimension() - active_dimension(); }  ///< d - 2m
 
   /// Λ, d_c × m: radians of plane u per unit of coordinate k.
   [[nodiscard]] const Eigen::MatrixXd& frequencies() const { return planes_.lambda; }
-  /// U: planes first, two columns each, then what nothing turns.
+  /// U: two columns per active plane, then the null space.
   [[nodiscard]] Matrix<S> basis() const { return basis_ ? *basis_ : identity(dimension()); }
-  /// Whether U is kept, and not the identity.
+  /// Whether U is stored, that is, not the identity.
   [[nodiscard]] bool has_basis() const { return basis_ != nullptr; }
 
-  /// ‖L_k - L̂_k‖ / ‖L_k‖, Frobenius, L̂_k being the member of the family that stands for L_k.
+  /// ‖L_k - L̂_k‖ / ‖L_k‖ (Frobenius), with L̂_k the family's approximation of L_k.
   [[nodiscard]] const Eigen::VectorXd& residuals() const { return planes_.residuals; }
-  /// ‖[L_a, L_b]‖, Frobenius, d_c × d_c, of the generators that were given.
+  /// ‖[L_a, L_b]‖ (Frobenius), d_c × d_c, of the given generators.
   [[nodiscard]] const Eigen::MatrixXd& commutators() const { return planes_.commutators; }
 
-  /// The smallest distance of two planes, min over u ≠ v and both orientations of max_k |λ_ku ∓ λ_kv| / ‖L_k‖; infinite
-  /// for fewer than two. Planes that are closer than rounding are a matter of choice; R(r) is not.
+  /// Smallest distance of two planes: min over u ≠ v and both orientations of max_k |λ_ku ∓ λ_kv| / ‖L_k‖; infinite for
+  /// m < 2. Planes closer than rounding are not unique; R(r) is.
   [[nodiscard]] double gap() const { return planes_.gap(); }
 
-  /// L̂_k, dense.
+  /// L̂_k, dense d × d.
   [[nodiscard]] Matrix<S> generator(Index k) const;
 
   /// θ = Λᵀ r, radians. Throws `ShapeMismatch` unless r has d_c entries.
@@ -84,26 +84,27 @@ class CommutingGenerators {
     return {BlockRotation<S>(angles(r)), dimension(), basis_};
   }
 
-  /// What taking L̂_k for L_k can cost: ‖exp(Σ r_k L_k) - R(r)‖ ≤ Σ_k |r_k| ‖L_k‖ residual_k, up to rounding.
+  /// Bound on the effect of replacing L_k by L̂_k: ‖exp(Σ r_k L_k) - R(r)‖ ≤ Σ_k |r_k| ‖L_k‖ residual_k, up to
+  /// rounding.
   template <VectorExpression Position>
   [[nodiscard]] double deviation_bound(const Position& r) const {
     return planes_.deviation_bound(r.template cast<double>());
   }
 
-  /// Π_act X: the part that turns.
+  /// Π_act X, the part in the active planes.
   template <MatrixExpression X>
   [[nodiscard]] Matrix<S> project_active(const X& x) const {
-    return projected(ConstBatch<S>(x), 0, active_dimension());
+    return project(ConstBatch<S>(x), 0, active_dimension());
   }
-  /// Π_null X = X - Π_act X: the part that nothing turns.
+  /// Π_null X = X - Π_act X, the fixed part.
   template <MatrixExpression X>
   [[nodiscard]] Matrix<S> project_null(const X& x) const {
-    return projected(ConstBatch<S>(x), active_dimension(), null_dimension());
+    return project(ConstBatch<S>(x), active_dimension(), null_dimension());
   }
 
-  /// Throws `RankDeficient` unless Λ has rank d_c, that is unless only r = 0 turns nothing.
+  /// Throws `RankDeficient` unless Λ has rank d_c, so that only r = 0 gives R(r) = I near 0.
   void require_full_rank() const { planes_.require_full_rank(unit); }
-  /// Throws `EmptyActiveSpace` if no plane turns.
+  /// Throws `EmptyActiveSpace` if m = 0.
   void require_active() const {
     if (planes() == 0)
       detail::raise<EmptyActiveSpace>("the family of dimension ", dimension(),
@@ -114,13 +115,13 @@ class CommutingGenerators {
   CommutingGenerators() = default;
 
   static Matrix<S> identity(Index n);
-  [[nodiscard]] Matrix<S> projected(const ConstBatch<S>& x, Index first, Index count) const;
+  [[nodiscard]] Matrix<S> project(const ConstBatch<S>& x, Index first, Index count) const;
 
   detail::GeneratorPlanes<double> planes_;
   std::shared_ptr<const Matrix<S>> basis_;
 };
 
-// ---- how it is done ----
+// ---- implementation ----
 
 template <class S>
 CommutingGenerators<S>::CommutingGenerators(const std::vector<Matrix<S>>& generators, Commutation mode,
@@ -151,9 +152,9 @@ CommutingGenerators<S> CommutingGenerators<S>::in_basis(const Matrix<S>& U) cons
   const Index d = dimension();
   detail::check_size("rows of the basis", U.rows(), d, "dimension of the family");
   detail::check_size("columns of the basis", U.cols(), d, "dimension of the family");
-  Matrix<S> off = identity(d);  // I - UᵀU
-  detail::add_product(off, U.transpose(), Matrix<S>(-U));
-  const auto error = static_cast<double>(detail::stable_norm<S>(off.data(), off.size()));
+  Matrix<S> deviation = identity(d);  // I - UᵀU
+  detail::add_product(deviation, U.transpose(), Matrix<S>(-U));
+  const auto error = static_cast<double>(detail::stable_norm<S>(deviation.data(), deviation.size()));
   const double allowed = 16 * static_cast<double>(d) * unit;
   if (!(error <= allowed))
     detail::raise<InvalidArgument>("basis: |U^T U - I| is ", error, ", must be at most ", allowed);
@@ -178,7 +179,7 @@ Matrix<S> CommutingGenerators<S>::identity(Index n) {
 }
 
 template <class S>
-Matrix<S> CommutingGenerators<S>::projected(const ConstBatch<S>& x, Index first, Index count) const {
+Matrix<S> CommutingGenerators<S>::project(const ConstBatch<S>& x, Index first, Index count) const {
   detail::check_size("rows of the batch", x.rows(), dimension(), "dimension of the family");
   if (basis_) {
     const auto columns = detail::MatrixView<const S>(*basis_).middleCols(first, count);
@@ -191,7 +192,7 @@ Matrix<S> CommutingGenerators<S>::projected(const ConstBatch<S>& x, Index first,
 
 }  // namespace SYMPOW_NAMESPACE
 
-/// The class for one type: with `extern` it is compiled elsewhere, with nothing here.
+/// Explicit instantiations for one scalar type; LINKAGE is `extern` where another file compiles them.
 #define SYMPOW_COMMUTING_GENERATORS(LINKAGE, S) LINKAGE template class sympow::CommutingGenerators<S>;
 
 #ifdef SYMPOW_COMPILED_FORMS

@@ -1,4 +1,4 @@
-// x ↦ s R x: a rotation and a uniform scaling, what one step of conformal-sympow does to its state.
+// x ↦ s R x: a rotation and a uniform scaling, one step of conformal-sympow on its state.
 #pragma once
 
 #include <cmath>
@@ -14,17 +14,17 @@ struct operator_traits<Conformal<Rotation>> {
   using Scalar = typename Rotation::Scalar;
 };
 
-/// A conformal linear map: it keeps angles and multiplies lengths by s.
+/// A conformal linear map: preserves angles and scales lengths by s.
 ///
 ///     T(x) = s R x,   (s R)(t Q) = st RQ,   (s R)ᵀ = s Rᵀ,   (s R)⁻¹ = s⁻¹ Rᵀ
 ///
-/// Shape: that of R. Cost: that of R and one multiplication an entry. Source: Conformal Transformations, §3, eq. (1).
+/// Shape: that of R. Cost: that of R and one multiplication per entry. Source: Conformal Transformations, §3, eq. (1).
 template <class Rotation>
 class Conformal : public LinearOperator<Conformal<Rotation>> {
  public:
   using Scalar = typename Rotation::Scalar;
 
-  /// s R. Throws `InvalidArgument` unless s is finite and at least 0.
+  /// s R. Throws `InvalidArgument` unless s ≥ 0 and finite.
   Conformal(Scalar scale, Rotation rotation) : scale_(scale), rotation_(std::move(rotation)) {
     if (!(scale >= Scalar(0)) || !(scale - scale == Scalar(0)))
       detail::raise<InvalidArgument>("conformal: scale = ", static_cast<double>(scale),
@@ -58,7 +58,7 @@ class Conformal : public LinearOperator<Conformal<Rotation>> {
     return {a.scale_ * b.scale_, a.rotation_ * b.rotation_};
   }
 
-  /// y = s R x; the protocol of `LinearOperator`.
+  /// y = s R x, as `LinearOperator` requires.
   template <class X, class Y>
   void apply(const X& x, Y&& y) const {
     rotation_.apply(x, y);

@@ -1,4 +1,4 @@
-// The rates at which the pairs of coordinates turn.
+// Rotation frequencies of the pairs of coordinates.
 #pragma once
 
 #include <cmath>
@@ -24,13 +24,13 @@ inline double check_positive(const char* name, double value) {
 
 }  // namespace detail
 
-/// Rotation rates of the sympow papers.
+/// Rotary frequencies of the sympow papers.
 ///
 ///     θ_i = 2π / N^{2(i-1)/d},  i = 1 … d/2,   in (2π/N, 2π];  radians per token
 ///
-/// N is the largest document size. θ_1 = 2π: at a fixed rate of one step per token the first pair never turns. Throws
-/// `OddDimension`. Source: Improving Symmetric Power Transformers, §1.1 (printed without the exponent in Conformal
-/// Transformations, §3.2).
+/// N: largest document size. Since θ_1 = 2π, the first pair stays fixed at one step per token. Throws `OddDimension`,
+/// `InvalidArgument`. Source: Improving Symmetric Power Transformers, §1.1 (Conformal Transformations, §3.2, omits the
+/// exponent).
 template <class Scalar>
 [[nodiscard]] Vector<Scalar> rotary_frequencies(Index d, double largest_document) {
   detail::check_positive("N", largest_document);
@@ -38,11 +38,12 @@ template <class Scalar>
       d, [=](double exponent) { return 2 * std::numbers::pi / std::pow(largest_document, exponent); });
 }
 
-/// Rotation rates of RoPE.
+/// Rotary frequencies of RoPE.
 ///
 ///     θ_i = base^{-2(i-1)/d},  i = 1 … d/2;  radians per token
 ///
-/// Throws `OddDimension`. Source: RoFormer (2021), eq. (15), as most models use it.
+/// Throws `OddDimension`, `InvalidArgument`. Source: RoFormer (2021), eq. (15), with the indexing of common
+/// implementations.
 template <class Scalar>
 [[nodiscard]] Vector<Scalar> rope_frequencies(Index d, double base = 10000) {
   detail::check_positive("base", base);

@@ -1,4 +1,4 @@
-// Families of commuting generators that need no decomposition, and the positions that go with them.
+// Families of commuting generators in closed form, and grid positions.
 #pragma once
 
 #include <numbers>
@@ -8,28 +8,28 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// RoPE: one coordinate, plane u turns by base^{-2u/d} (u = 0 …) radians per unit. d even. Throws `OddDimension`.
+/// RoPE: one coordinate; plane u rotates by base^{-2u/d} radians per unit, u = 0, 1, …. Throws `OddDimension`.
 template <class Scalar>
 [[nodiscard]] CommutingGenerators<Scalar> rope_family(Index d, double base = 10000) {
   return CommutingGenerators<Scalar>::from_frequencies(rope_frequencies<double>(d, base).transpose());
 }
 
-/// Axial RoPE: coordinate k has d/2/axes planes of its own, with the frequencies of RoPE in that many. d/2 must be a
-/// multiple of `axes`. Throws `OddDimension`, `ShapeMismatch`.
+/// Axial RoPE: coordinate k has d/(2 axes) planes with the RoPE frequencies of that number of planes. Throws
+/// `OddDimension`, and `ShapeMismatch` unless `axes` divides d/2.
 template <class Scalar>
 [[nodiscard]] CommutingGenerators<Scalar> axial_family(Index d, Index axes, double base = 10000) {
   if (axes < 1 || (d / 2) % axes != 0)
     detail::raise<ShapeMismatch>("axial family: d/2 = ", d / 2, " planes must be a multiple of the ", axes,
                                  " axes, at least 1");
-  const Eigen::VectorXd one = rope_frequencies<double>(d / axes, base);
+  const Eigen::VectorXd axis_rates = rope_frequencies<double>(d / axes, base);
   Eigen::MatrixXd lambda = Eigen::MatrixXd::Zero(axes, d / 2);
   for (Index k = 0; k < axes; ++k)
-    for (Index u = 0; u < one.size(); ++u) lambda(k, k * one.size() + u) = one[u];
+    for (Index u = 0; u < axis_rates.size(); ++u) lambda(k, k * axis_rates.size() + u) = axis_rates[u];
   return CommutingGenerators<Scalar>::from_frequencies(lambda);
 }
 
-/// Mixed n-dimensional RoPE: plane u turns by Σ_k λ_ku r_k, the frequencies of RoPE along d/2 random directions of
-/// R^axes, seeded. Throws `OddDimension`, `ShapeMismatch`. For directions of one's own, learned or not:
+/// Mixed n-dimensional RoPE: plane u rotates by Σ_k λ_ku r_k, with the RoPE frequencies along d/2 seeded random
+/// directions of R^axes. Throws `OddDimension`, `ShapeMismatch`. For given directions use
 /// `CommutingGenerators::from_frequencies`.
 template <class Scalar>
 [[nodiscard]] CommutingGenerators<Scalar> mixed_family(Index d, Index axes, std::uint64_t seed, double base = 10000) {
@@ -41,8 +41,8 @@ template <class Scalar>
   return CommutingGenerators<Scalar>::from_frequencies(lambda);
 }
 
-/// Coordinates that repeat after `periods`: λ_ku = 2π n_ku / period_k for whole numbers n (d_c × m), so that R does not
-/// change when r_k grows by its period. Throws `ShapeMismatch`, `InvalidArgument` for a period that is not positive.
+/// Periodic coordinates: λ_ku = 2π n_ku / period_k for integers n (d_c × m), so R is invariant under r_k ← r_k +
+/// period_k. Throws `ShapeMismatch`, and `InvalidArgument` for a period that is not positive and finite.
 template <class Scalar>
 [[nodiscard]] CommutingGenerators<Scalar> periodic_family(const Eigen::VectorXd& periods, const Eigen::MatrixXi& n,
                                                           Index null = 0) {
@@ -57,12 +57,12 @@ template <class Scalar>
   return CommutingGenerators<Scalar>::from_frequencies(std::move(lambda), null);
 }
 
-/// Skew circulant generators: L_k has the first column c_k = (0, a_k1, …, -a_k1), an odd sequence with a_kj =
+/// Skew circulant generators. L_k has first column c_k = (0, a_k1, …, -a_k1), an odd sequence with a_kj =
 /// `coefficients`(k, j - 1) for j = 1 … ⌊(d-1)/2⌋. They commute; their planes are the Fourier basis, with
 ///
 ///     λ_ku = 2 Σ_j a_kj sin(2π u j / d),   u = 1 … ⌊(d-1)/2⌋
 ///
-/// The constant vector, and the alternating one for even d, are turned by nothing. Throws `ShapeMismatch`, `NotFinite`.
+/// The constant vector, and for even d the alternating one, span the null space. Throws `ShapeMismatch`, `NotFinite`.
 template <class Scalar>
 [[nodiscard]] CommutingGenerators<Scalar> circulant_family(Index d, const Eigen::MatrixXd& coefficients) {
   const Index m = d > 0 ? (d - 1) / 2 : 0;
@@ -88,15 +88,15 @@ template <class Scalar>
   return CommutingGenerators<Scalar>::from_frequencies(detail::times(coefficients, sines), d - 2 * m).in_basis(U);
 }
 
-/// Where the points of a grid lie.
+/// Coordinates of grid points.
 enum class Grid {
   indices,   ///< 0, 1, …, n - 1
-  centered,  ///< -(n - 1)/2 … (n - 1)/2: the origin in the middle, unit steps
-  cells      ///< (i + ½)/n: the midpoints of n cells of the unit interval
+  centered,  ///< -(n - 1)/2 … (n - 1)/2, unit steps
+  cells      ///< (i + ½)/n, midpoints of n cells of the unit interval
 };
 
-/// Positions of a grid of n_1 × … × n_c points, c × Π n_k, the last coordinate running fastest: rows of pixels, one
-/// after the other. Throws `ShapeMismatch` for a negative size.
+/// Positions of a grid of n_1 × … × n_c points, c × Π n_k, the last coordinate fastest (row-major pixels). Throws
+/// `ShapeMismatch` for a negative size.
 [[nodiscard]] inline Eigen::MatrixXd grid_positions(const std::vector<Index>& sizes, Grid grid = Grid::indices) {
   Index points = 1;
   for (const Index n : sizes) {
@@ -106,12 +106,12 @@ enum class Grid {
   const auto axes = static_cast<Index>(sizes.size());
   Eigen::MatrixXd r(axes, points);
   for (Index t = 0; t < points; ++t) {
-    Index rest = t;
+    Index remaining = t;
     for (Index k = axes - 1; k >= 0; --k) {
       const Index n = sizes[static_cast<std::size_t>(k)];
-      const auto i = static_cast<double>(rest % n), count = static_cast<double>(n);
+      const auto i = static_cast<double>(remaining % n), count = static_cast<double>(n);
       r(k, t) = grid == Grid::indices ? i : grid == Grid::centered ? i - (count - 1) / 2 : (i + .5) / count;
-      rest /= n;
+      remaining /= n;
     }
   }
   return r;

@@ -1,4 +1,4 @@
-// The planes of commuting generators and what is known of them in double, whatever type rotates.
+// The planes and frequencies of commuting generators, in double for every scalar type.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// What to do with generators that commute only nearly.
+/// Treatment of generators that commute only approximately.
 enum class Commutation {
-  exact,   ///< refuse them
-  nearest  ///< take the nearest planes; `deviation_bound` says what that costs
+  exact,   ///< reject
+  nearest  ///< use the nearest planes; `deviation_bound` bounds the error
 };
 
 namespace detail {
 
-/// Frequencies of d_c commuting generators in their m planes, and how well they fit: all of `CommutingGenerators` but
-/// the basis.
+/// Frequencies of d_c commuting generators in their m planes, and their residuals: `CommutingGenerators` without the
+/// basis.
 template <class Real>
 struct GeneratorPlanes {
   Index dimension = 0;            ///< d
@@ -29,9 +29,9 @@ struct GeneratorPlanes {
   Matrix<Real> commutators;       ///< ‖[L_a, L_b]‖, d_c × d_c
   Vector<Real> norms, residuals;  ///< ‖L_k‖, and ‖L_k - L̂_k‖ / ‖L_k‖
 
-  /// Of skew matrices, d × d each, for numbers with unit roundoff `unit`; returns U, the planes that turn first.
+  /// Finds the planes of skew matrices, d × d each, given to unit roundoff `unit`. Returns U, active planes first.
   Matrix<Real> find(std::vector<Matrix<Real>> generators, Commutation mode, std::uint64_t seed, double unit);
-  /// Those of consecutive coordinates with the given Λ.
+  /// Sets planes of consecutive coordinates with the given Λ.
   void set(Matrix<Real> frequencies, Index null);
 
   [[nodiscard]] double gap() const;
@@ -40,10 +40,11 @@ struct GeneratorPlanes {
   void require_full_rank(double unit) const;
 
  private:
-  // Scales the generators to norm 1; notes norms and commutators.
-  void scale(std::vector<Matrix<Real>>& generators, Commutation mode, double tolerance);
-  // Λ of the planes that turn; returns U with them first.
-  Matrix<Real> take(const PlaneBlocks<Real>& blocks, const Matrix<Real>& U, Commutation mode, double tolerance);
+  // Scales the generators to norm 1; stores norms and commutators.
+  void normalize(std::vector<Matrix<Real>>& generators, Commutation mode, double tolerance);
+  // Sets Λ of the active planes; returns U with these first.
+  Matrix<Real> select_active(const PlaneBlocks<Real>& blocks, const Matrix<Real>& U, Commutation mode,
+                             double tolerance);
 };
 
 template <class Real>
@@ -51,13 +52,13 @@ Matrix<Real> GeneratorPlanes<Real>::find(std::vector<Matrix<Real>> generators, C
                                          double unit) {
   dimension = generators.front().rows();
   const double tolerance = 8 * static_cast<double>(dimension) * unit;
-  scale(generators, mode, tolerance);
+  normalize(generators, mode, tolerance);
   const Matrix<Real> U = polished_planes(generators, joint_planes(generators, dimension, seed));
-  return take(PlaneBlocks<Real>(generators, U), U, mode, tolerance);
+  return select_active(PlaneBlocks<Real>(generators, U), U, mode, tolerance);
 }
 
 template <class Real>
-void GeneratorPlanes<Real>::scale(std::vector<Matrix<Real>>& generators, Commutation mode, double tolerance) {
+void GeneratorPlanes<Real>::normalize(std::vector<Matrix<Real>>& generators, Commutation mode, double tolerance) {
   const auto count = static_cast<Index>(generators.size());
   norms.resize(count);
   for (Index k = 0; k < count; ++k) {
@@ -82,8 +83,8 @@ void GeneratorPlanes<Real>::scale(std::vector<Matrix<Real>>& generators, Commuta
 }
 
 template <class Real>
-Matrix<Real> GeneratorPlanes<Real>::take(const PlaneBlocks<Real>& blocks, const Matrix<Real>& U, Commutation mode,
-                                         double tolerance) {
+Matrix<Real> GeneratorPlanes<Real>::select_active(const PlaneBlocks<Real>& blocks, const Matrix<Real>& U,
+                                                  Commutation mode, double tolerance) {
   const Index count = norms.size();
   const double worst = blocks.worst();
   if (mode == Commutation::exact && !(worst <= 2 * tolerance))
@@ -135,16 +136,16 @@ void GeneratorPlanes<Real>::set(Matrix<Real> frequencies, Index null) {
 
 template <class Real>
 double GeneratorPlanes<Real>::gap() const {
-  double least = std::numeric_limits<double>::infinity();
+  double smallest = std::numeric_limits<double>::infinity();
   for (Index u = 0; u < lambda.cols(); ++u)
     for (Index v = u + 1; v < lambda.cols(); ++v)
       for (const double sign : {1., -1.}) {
         double distance = 0;
         for (Index k = 0; k < lambda.rows(); ++k)
           if (norms[k] > 0) distance = std::max(distance, std::abs(lambda(k, u) - sign * lambda(k, v)) / norms[k]);
-        least = std::min(least, distance);
+        smallest = std::min(smallest, distance);
       }
-  return least;
+  return smallest;
 }
 
 template <class Real>
@@ -173,7 +174,7 @@ void GeneratorPlanes<Real>::require_full_rank(double unit) const {
 }  // namespace detail
 }  // namespace SYMPOW_NAMESPACE
 
-/// The algorithms for one type: with `extern` they are compiled elsewhere, with nothing here.
+/// Explicit instantiations for one type; LINKAGE is `extern` where another file compiles them.
 #define SYMPOW_GENERATOR_PLANES(LINKAGE, Real)                                                             \
   namespace sympow::detail {                                                                               \
   LINKAGE template struct SkewTridiagonal<Real>;                                                           \

@@ -1,4 +1,4 @@
-// The planes in which commuting skew matrices turn, all at once: the algorithm behind `CommutingGenerators`.
+// Joint invariant planes of commuting skew matrices, the algorithm behind `CommutingGenerators`.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Q with Qᵀ A Q skew-symmetric and tridiagonal, and its subdiagonal. A is skew, n × n. Cost: 10/3 n³.
+/// Qᵀ A Q is skew-symmetric and tridiagonal with this subdiagonal, for a skew A, n × n. Cost: 10/3 n³.
 template <class Real>
 struct SkewTridiagonal {
   Matrix<Real> Q;
@@ -51,8 +51,8 @@ SkewTridiagonal<Real>::SkewTridiagonal(Matrix<Real> A)
 }
 
 /// Orthogonal U = [p_1 q_1 p_2 q_2 … (z)] with A p_u = s_u q_u, A q_u = -s_u p_u, s_u ≥ 0, A z = 0 for odd n. The odd
-/// rows and even columns of the tridiagonal form are bidiagonal; their SVD gives all planes at once, repeated and zero
-/// frequencies included.
+/// rows and even columns of the tridiagonal form are bidiagonal; their SVD gives all planes, also for repeated and zero
+/// frequencies.
 template <class Real>
 [[nodiscard]] Matrix<Real> skew_planes(const Matrix<Real>& A) {
   const Index n = A.rows(), odd = n / 2, even = n - odd;
@@ -61,7 +61,7 @@ template <class Real>
   Matrix<Real> M = Matrix<Real>::Zero(odd, even), Q_even(n, even), Q_odd(n, odd);
   for (Index i = 0; i + 1 < n; ++i) M(i / 2, (i + 1) / 2) = i % 2 == 0 ? form.subdiagonal[i] : -form.subdiagonal[i];
   for (Index i = 0; i < n; ++i) (i % 2 == 0 ? Q_even : Q_odd).col(i / 2) = form.Q.col(i);
-  for (Index c = odd; even > odd && c-- > 0;) {  // turns the last column of M into zeros, and of Q_even into z
+  for (Index c = odd; even > odd && c-- > 0;) {  // eliminates the last column of M; that of Q_even becomes z
     Eigen::JacobiRotation<Real> turn;
     turn.makeGivens(M(c, c), M(c, odd));
     M.applyOnTheRight(c, odd, turn);
@@ -78,16 +78,16 @@ template <class Real>
   return U;
 }
 
-/// Generators L_k in the coordinates of U, scaled by 1/‖L_k‖ (Frobenius; as they are if 0).
+/// Generators L_k / ‖L_k‖ (Frobenius; unscaled if 0) in the basis U.
 template <class Real>
 struct PlaneBlocks {
-  std::vector<Matrix<Real>> rest;  ///< Uᵀ L_k U / ‖L_k‖ without its 2 × 2 blocks λ J
-  Matrix<Real> lambda;             ///< d_c × ⌊d/2⌋, divided by ‖L_k‖ as well
+  std::vector<Matrix<Real>> rest;  ///< Uᵀ L_k U / ‖L_k‖ minus its 2 × 2 blocks λ J
+  Matrix<Real> lambda;             ///< d_c × ⌊d/2⌋, divided by ‖L_k‖
   Vector<Real> residual;           ///< ‖rest_k‖
 
   PlaneBlocks(const std::vector<Matrix<Real>>& scaled, const Matrix<Real>& U);
 
-  [[nodiscard]] Real worst() const;  ///< the largest residual, 0 if there is none
+  [[nodiscard]] Real worst() const;  ///< largest residual, 0 if there are no generators
 };
 
 template <class Real>
@@ -109,47 +109,46 @@ PlaneBlocks<Real>::PlaneBlocks(const std::vector<Matrix<Real>>& scaled, const Ma
 
 template <class Real>
 Real PlaneBlocks<Real>::worst() const {
-  Real most = 0;
+  Real largest = 0;
   for (Index k = 0; k < residual.size(); ++k)
-    if (std::isnan(residual[k]) || residual[k] > most) most = residual[k];
-  return most;
+    if (std::isnan(residual[k]) || residual[k] > largest) largest = residual[k];
+  return largest;
 }
 
-/// The best of at most `draws` random combinations Σ g_k L_k / ‖L_k‖: its planes are those of all L_k, unless g hits a
-/// coincidence. One whose residual is rounding is not improved upon.
+/// The planes of the best of at most `draws` random combinations Σ g_k L_k / ‖L_k‖. They are planes of all L_k for
+/// almost every g. Stops once the residual is at rounding level.
 template <class Real>
 [[nodiscard]] Matrix<Real> joint_planes(const std::vector<Matrix<Real>>& scaled, Index d, std::uint64_t seed,
                                         int draws = 5) {
   Random random(seed);
   Matrix<Real> best = Matrix<Real>::Identity(d, d);
-  Real least = std::numeric_limits<Real>::infinity();
+  Real smallest = std::numeric_limits<Real>::infinity();
   const Real rounding = static_cast<Real>(d) * std::numeric_limits<Real>::epsilon() / 2;
-  for (int draw = 0; draw < draws && !scaled.empty() && least > rounding; ++draw) {
+  for (int draw = 0; draw < draws && !scaled.empty() && smallest > rounding; ++draw) {
     const Vector<Real> g = random.vector<Real>(static_cast<Index>(scaled.size())).normalized();
     Matrix<Real> A = Matrix<Real>::Zero(d, d);
     for (std::size_t k = 0; k < scaled.size(); ++k) A += g[static_cast<Index>(k)] * scaled[k];
     Matrix<Real> U = skew_planes(A);
     const Real residual = PlaneBlocks(scaled, U).worst();
-    if (residual < least) {
-      least = residual;
+    if (residual < smallest) {
+      smallest = residual;
       best = std::move(U);
     }
   }
   return best;
 }
 
-/// The rotation step of `polished_planes`: the skew K whose Cayley transform removes the rest of the blocks to first
-/// order.
+/// The step of `polished_planes`: the skew K whose Cayley transform removes the off-block remainder to first order.
 ///
-/// A 2 × 2 block of L_k between the planes u and v is a I + b J, which commutes with J, and [p q; q -p], which
-/// anticommutes; as complex numbers a + bi and p + qi, for which J is i. They are removed, in least squares over k,
-/// through the differences and the sums of λ_ku and λ_kv. Blocks larger than half of that gap are left alone: they
-/// belong to (nearly) repeated frequencies, for which planes are a matter of choice.
+/// A 2 × 2 block of L_k between planes u and v is a I + b J, which commutes with J, plus [p q; q -p], which
+/// anticommutes. As complex numbers these are a + bi and p + qi, and J is i. Least squares over k removes them through
+/// the differences and sums of λ_ku and λ_kv. Blocks larger than half that gap stay: they belong to (nearly) repeated
+/// frequencies, whose planes are not unique.
 template <class Real>
 [[nodiscard]] Matrix<Real> polishing_step(const PlaneBlocks<Real>& blocks, Index n) {
   using Complex = std::complex<Real>;
   const Index m = blocks.lambda.cols(), generators = blocks.lambda.rows();
-  // J Σ gap_k part_k / Σ gap_k²; a part that is 1 has `entries` entries of size 1.
+  // J Σ gap_k part_k / Σ gap_k²; a part of 1 has `entries` entries of size 1.
   const auto fit = [&](auto&& gap_of, auto&& part_of, Real entries) -> Complex {
     Complex sum = 0;
     Real gap2 = 0, size2 = 0;
@@ -166,7 +165,7 @@ template <class Real>
   Matrix<Real> K = Matrix<Real>::Zero(n, n);
   for (Index u = 0; u < m; ++u) {
     for (Index v = u + 1; v < m; ++v) {
-      const auto fitted = [&](Real sign) {
+      const auto fit_with_sign = [&](Real sign) {
         return fit([&](Index k) { return blocks.lambda(k, u) - sign * blocks.lambda(k, v); },
                    [&](Index k) {
                      const auto& B = blocks.rest[static_cast<std::size_t>(k)];
@@ -176,14 +175,14 @@ template <class Real>
                    },
                    2);
       };
-      const Complex commuting = fitted(1), anticommuting = fitted(-1);
+      const Complex commuting = fit_with_sign(1), anticommuting = fit_with_sign(-1);
       K(2 * u, 2 * v) = commuting.real() + anticommuting.real();
       K(2 * u + 1, 2 * v) = commuting.imag() + anticommuting.imag();
       K(2 * u, 2 * v + 1) = anticommuting.imag() - commuting.imag();
       K(2 * u + 1, 2 * v + 1) = commuting.real() - anticommuting.real();
     }
     if (n % 2 == 0) continue;
-    const Complex z = fit([&](Index k) { return blocks.lambda(k, u); },  // against the direction that nothing turns
+    const Complex z = fit([&](Index k) { return blocks.lambda(k, u); },  // against the null direction
                           [&](Index k) {
                             const auto& B = blocks.rest[static_cast<std::size_t>(k)];
                             return Complex(B(2 * u, n - 1), B(2 * u + 1, n - 1));
@@ -197,8 +196,8 @@ template <class Real>
   return K;
 }
 
-/// Newton's method on U: at most `steps` steps, each taken only if it lowers the worst residual by a tenth. Cost:
-/// O((d_c + 2) d³) a step.
+/// Newton's method on U: at most `steps` steps, each accepted only if the largest residual falls by a tenth. Cost:
+/// O((d_c + 2) d³) per step.
 template <class Real>
 [[nodiscard]] Matrix<Real> polished_planes(const std::vector<Matrix<Real>>& scaled, Matrix<Real> U, int steps = 12) {
   const Index n = U.rows();
@@ -208,8 +207,8 @@ template <class Real>
     Matrix<Real> minus(n, n), plus(n, n);  // I ∓ K/2
     for (Index j = 0; j < n; ++j)
       for (Index i = 0; i < n; ++i) {
-        const Real half = K(i, j) / 2, one = i == j ? 1 : 0;
-        minus(i, j) = one - half, plus(i, j) = one + half;
+        const Real half_step = K(i, j) / 2, identity = i == j ? 1 : 0;
+        minus(i, j) = identity - half_step, plus(i, j) = identity + half_step;
       }
     Matrix<Real> next = times(U, Factored<Real>(minus).solve(plus));
     PlaneBlocks improved(scaled, next);
@@ -221,8 +220,8 @@ template <class Real>
       times(U.transpose(), U);  // U - ½ U (UᵀU - I): the nearest orthogonal matrix, to first order
   for (Index j = 0; j < n; ++j)
     for (Index i = 0; i < n; ++i) correction(i, j) = ((i == j ? 1 : 0) - correction(i, j)) / 2;
-  const Matrix<Real> near = U;
-  add_product(U, near, correction);
+  const Matrix<Real> previous = U;
+  add_product(U, previous, correction);
   return U;
 }
 

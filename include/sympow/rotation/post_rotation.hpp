@@ -1,4 +1,4 @@
-// R_sp(r) = R_STR(r) P: a structured rotation after a fixed one, and the two logits that use it.
+// R_sp(r) = R_STR(r) P: a structured rotation after a fixed one, and two logits that use it.
 #pragma once
 
 #include <cmath>
@@ -18,14 +18,14 @@ struct operator_traits<PostRotation<S, Map>> {
 ///
 ///     R_sp(r)ᵀ R_sp(s) = Pᵀ R_STR(s - r) P        for every P
 ///
-/// That is R_sp(s - r) on the active space for P in 𝒜 only (see `distance_to_block_identity`). Shape: d × d. Cost: that
-/// of both. Source: Equivariant Structured Positional Rotations, (19), which claims the latter in general.
+/// This equals R_sp(s - r) on the active space for P in 𝒜 only (see `distance_to_block_identity`). Shape: d × d. Cost:
+/// that of both. Source: Equivariant Structured Positional Rotations, (19), which claims equality for every P.
 template <class S, class Map>
 class PostRotation : public LinearOperator<PostRotation<S, Map>> {
  public:
-  static constexpr bool is_orthogonal = true;  ///< norms and inner products of images need no evaluation
+  static constexpr bool is_orthogonal = true;  ///< norms and inner products of images are not evaluated
 
-  /// Throws `ShapeMismatch` unless both have one dimension.
+  /// Throws `ShapeMismatch` unless both have the same dimension.
   PostRotation(StructuredRotation<S> rotation, Map P) : rotation_(std::move(rotation)), P_(std::move(P)) {
     detail::check_size("rows of P", P_.rows(), rotation_.rows(), "dimension of the rotation");
     detail::check_size("columns of P", P_.cols(), rotation_.rows(), "dimension of the rotation");
@@ -36,22 +36,22 @@ class PostRotation : public LinearOperator<PostRotation<S, Map>> {
   [[nodiscard]] const StructuredRotation<S>& rotation() const { return rotation_; }  ///< R_STR(r)
   [[nodiscard]] const Map& post() const { return P_; }                               ///< P
 
-  /// Equal rotations and the same P.
+  /// Whether rotations and P are equal.
   [[nodiscard]] friend bool operator==(const PostRotation& a, const PostRotation& b) {
     return a.rotation_ == b.rotation_ && a.P_ == b.P_;
   }
 
-  /// R_sp(r)ᵀ R_sp(s) X = Pᵀ R_STR(s - r) P X, for this r.
+  /// R_sp(r)ᵀ R_sp(s) X = Pᵀ R_STR(s - r) P X, with r of this rotation.
   template <MatrixExpression X>
   [[nodiscard]] Matrix<S> relative(const PostRotation& s, const X& x) const {
     return P_.transpose() * Matrix<S>((rotation_.transpose() * s.rotation_) * Matrix<S>(P_ * x));
   }
 
-  /// Y = R_STR(r) P X; the protocol of `LinearOperator`.
+  /// Y = R_STR(r) P X, as `LinearOperator` requires.
   template <class X, class Y>
   void apply(const X& x, Y&& y) const {
-    const Matrix<S> moved = P_ * x;
-    rotation_.apply(moved, y);
+    const Matrix<S> image = P_ * x;
+    rotation_.apply(image, y);
   }
 
  private:
@@ -69,8 +69,8 @@ template <class S, StructuredOperator Map>
 ///
 ///     α = (2m)^-½ (Π R_sp(r) Π q)ᵀ (Π R_sp(s) Π k) = (2m)^-½ (Π q)ᵀ Pᵀ Π R_STR(s - r) Π P (Π k),   Π = Π_act
 ///
-/// It depends on s - r alone, whatever P is; P in 𝒜 has no effect on it at all. Throws `ShapeMismatch`, and
-/// `EmptyActiveSpace` if nothing turns. Source: Equivariant Structured Positional Rotations, Theorem 1, (20) to (24).
+/// It depends on s - r only; P in 𝒜 has no effect. Throws `ShapeMismatch`, and `EmptyActiveSpace` if no plane is
+/// active. Source: Equivariant Structured Positional Rotations, Theorem 1, (20) to (24).
 template <class S, class Map, VectorExpression Q, VectorExpression K, VectorExpression R>
 [[nodiscard]] S projected_logit(const CommutingGenerators<S>& family, const Map& P, const Q& q, const R& r, const K& k,
                                 const R& s) {
@@ -81,7 +81,7 @@ template <class S, class Map, VectorExpression Q, VectorExpression K, VectorExpr
   return a.col(0).dot(Matrix<S>(relative * b).col(0)) / std::sqrt(static_cast<S>(family.active_dimension()));
 }
 
-/// The logit without projections, which sees the null space as it is (partial RoPE where P = I).
+/// The logit without projections, which includes the null space (partial RoPE for P = I).
 ///
 ///     d^-½ (R_sp(r) q)ᵀ (R_sp(s) k) = d^-½ (P q)ᵀ R_STR(s - r) (P k)
 ///

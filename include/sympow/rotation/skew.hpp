@@ -1,4 +1,4 @@
-// What counts as a skew matrix.
+// Validation of skew matrices.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// (S - Sᵀ)/2 of the numbers of a type with unit roundoff u.
+/// (S - Sᵀ)/2 of entries with unit roundoff `unit`.
 template <class Real>
 [[nodiscard]] Matrix<Real> checked_skew(const std::string& name, const Matrix<Real>& S, double unit) {
   const Index d = S.rows();
@@ -22,14 +22,14 @@ template <class Real>
       sum(i, j) = S(i, j) + S(j, i);
       skew(i, j) = S(i, j) / 2 - S(j, i) / 2;
     }
-  const double off = stable_norm<Real>(sum.data(), sum.size()),
+  const double asymmetry = stable_norm<Real>(sum.data(), sum.size()),
                allowed = 8 * static_cast<double>(d) * unit * stable_norm<Real>(S.data(), S.size());
-  if (off > allowed) raise<NotSkew>(name, ": |S + S^T| is ", off, ", must be at most ", allowed);
+  if (asymmetry > allowed) raise<NotSkew>(name, ": |S + S^T| is ", asymmetry, ", must be at most ", allowed);
   return skew;
 }
 
-/// (S - Sᵀ)/2 in double. Throws `ShapeMismatch` unless S is square, `NotFinite`, and `NotSkew` unless ‖S + Sᵀ‖ is
-/// rounding, 8 d u ‖S‖.
+/// (S - Sᵀ)/2 in double. Throws `ShapeMismatch` unless S is square, `NotFinite`, and `NotSkew` unless ‖S + Sᵀ‖ ≤ 8 d u
+/// ‖S‖.
 template <MatrixExpression X>
 [[nodiscard]] Eigen::MatrixXd checked_skew(const std::string& name, const X& S) {
   constexpr double unit = static_cast<double>(std::numeric_limits<scalar_t<X>>::epsilon()) / 2;
@@ -38,7 +38,7 @@ template <MatrixExpression X>
 
 }  // namespace SYMPOW_NAMESPACE::detail
 
-/// The check in double: with `extern` it is compiled elsewhere.
+/// Explicit instantiation in double; LINKAGE is `extern` where another file compiles it.
 #define SYMPOW_CHECKED_SKEW(LINKAGE)                                                               \
   namespace sympow::detail {                                                                       \
   LINKAGE template Matrix<double> checked_skew(const std::string&, const Matrix<double>&, double); \

@@ -1,5 +1,4 @@
-// The linear map that A induces on symmetric tensors: Sym^P(A) φ(x) = φ(A x). Never formed unless a dense matrix is
-// asked for.
+// The linear map that A induces on symmetric tensors, Sym^P(A) φ(x) = φ(A x), as a lazy operator.
 #pragma once
 
 #include <Eigen/LU>
@@ -15,8 +14,8 @@ namespace SYMPOW_NAMESPACE {
 ///
 ///     per(A) = Σ_σ Π_i a_{i, σ(i)}
 ///
-/// Cost: n 2^n, by dynamic programming over sets of columns: no subtraction, hence no cancellation but the matrix's
-/// own. Throws `ShapeMismatch`.
+/// Cost: n 2^n, by dynamic programming over column sets. No subtractions, so no cancellation beyond that of the matrix
+/// itself. Throws `ShapeMismatch`.
 template <MatrixExpression A>
 [[nodiscard]] scalar_t<A> permanent(const A& a) {
   detail::check_size("columns of the matrix", a.cols(), a.rows(), "as many as rows");
@@ -24,7 +23,7 @@ template <MatrixExpression A>
   if (n > 20) detail::raise<ShapeMismatch>("permanent: ", a.rows(), " rows, must be at most 20");
   const auto& entries = a.eval();
   std::vector<scalar_t<A>> partial(std::size_t(1) << n,
-                                   scalar_t<A>(0));  // of the first |set| rows and the columns in the set
+                                   scalar_t<A>(0));  // per(first |set| rows, columns in the set)
   partial[0] = scalar_t<A>(1);
   for (unsigned set = 1; set < partial.size(); ++set)
     for (unsigned j = 0; j < n; ++j)
@@ -41,7 +40,7 @@ namespace detail {
 template <class A>
 concept InducedArgument = MatrixExpression<A> || StructuredOperator<A>;
 
-// Holds an operator or an expression; A and B are forwarding types, as in `owning_product`.
+// Stores an operator or an expression; A and B are forwarding types, as in `owning_product`.
 template <class A>
 struct induced_operand {
   using type = held_operator_t<A>;
@@ -52,7 +51,7 @@ struct induced_operand<A> {
 };
 
 template <class A>
-auto transposed(const auto& a) {
+auto transpose_of(const auto& a) {
   if constexpr (StructuredOperator<A>)
     return a.transpose();
   else
@@ -60,13 +59,13 @@ auto transposed(const auto& a) {
 }
 
 template <class A, class B>
-auto multiplied(const auto& a, const auto& b) {
+auto compose(const auto& a, const auto& b) {
   if constexpr (StructuredOperator<A> && StructuredOperator<B>)
     return a * b;
   else if constexpr (StructuredOperator<A>)
-    return applied<A, B>(a, b);
+    return apply_operator<A, B>(a, b);
   else if constexpr (StructuredOperator<B>)
-    return applied_from_right<A>(a, b);
+    return apply_from_right<A>(a, b);
   else {
     check_size("rows of the right factor", b.rows(), a.cols(), "columns of the left factor");
     return owning_product<A, B>(a, b);
@@ -79,10 +78,9 @@ auto multiplied(const auto& a, const auto& b) {
 ///
 ///     Sym^P(A) φ^P(x) = φ^P(A x),   Sym^P(A)_{αβ} = per(A[α|β]) / √(Π c_i(α)! Π c_i(β)!)
 ///
-/// A: an m × n matrix expression or an operator such as `BlockRotation`; the result maps C(n + P - 1, P) entries to
-/// C(m + P - 1, P). It is lazy; `induced<P>(A) * symmetric_power<P>(x)` is `symmetric_power<P>(A * x)`. A rotation
-/// gives a rotation. Source: Conformal Transformations, Proposition 2; the determinant of its proof is corrected in
-/// docs/errata.md.
+/// Shapes: A is an m × n matrix expression or an operator such as `BlockRotation`; maps C(n + P - 1, P) entries to C(m
+/// + P - 1, P). Lazy: `induced<P>(A) * symmetric_power<P>(x)` is `symmetric_power<P>(A * x)`. The lift of a rotation is
+/// a rotation. Source: Conformal Transformations, Proposition 2 (docs/errata.md corrects the determinant in its proof).
 template <int P, detail::InducedArgument A>
 [[nodiscard]] auto induced(A&& a) {
   return Induced<P, A>(a);
@@ -108,17 +106,17 @@ class Induced {
   template <class X>
   [[nodiscard]] auto operator*(
       const LazyExpression<detail::Embedded<detail::SymmetricPowerEmbedding, P, X>>& phi) const {
-    return symmetric_power<P>(detail::multiplied<A, X>(a_, phi.op().x));
+    return symmetric_power<P>(detail::compose<A, X>(a_, phi.op().x));
   }
 
   /// Sym(A) Sym(B) = Sym(A B).
   template <int Q, class B>
   [[nodiscard]] auto operator*(const Induced<Q, B>& other) const {
     static_assert(P == Q, "induced<P>(A) * induced<Q>(B) is defined for equal powers only: their dimensions differ");
-    return induced<P>(detail::multiplied<A, B>(a_, other.argument()));
+    return induced<P>(detail::compose<A, B>(a_, other.argument()));
   }
 
-  /// Anything else would need a D × D matrix and does not compile.
+  /// Rejects other right factors, which would need a D × D matrix, at compile time.
   template <MatrixExpression Y>
   void operator*(const Y&) const {
     static_assert(is_symmetric_power<Y> && !is_symmetric_power<Y>,
@@ -127,9 +125,9 @@ class Induced {
   }
 
   /// Sym(A)ᵀ = Sym(Aᵀ).
-  [[nodiscard]] auto transpose() const { return induced<P>(detail::transposed<A>(a_)); }
+  [[nodiscard]] auto transpose() const { return induced<P>(detail::transpose_of<A>(a_)); }
 
-  /// det Sym^P(A) = det(A)^C(d + P - 1, d). Cost: the determinant of A. Throws `ShapeMismatch` unless A is square.
+  /// det Sym^P(A) = det(A)^C(d + P - 1, d). Cost: that of det A. Throws `ShapeMismatch` unless A is square.
   [[nodiscard]] Scalar determinant() const {
     detail::check_size("columns of the matrix", a_.cols(), a_.rows(), "as many as rows");
     const Index exponent = binomial(a_.rows() + P - 1, a_.rows());
@@ -139,7 +137,7 @@ class Induced {
       return integer_power(Scalar(a_.eval().determinant()), exponent);
   }
 
-  /// The dense matrix by permanents, D_m × D_n. Cost: P 2^P for every entry; for tests and small cases.
+  /// The dense D_m × D_n matrix by permanents, for tests and small cases. Cost: P 2^P per entry.
   [[nodiscard]] Matrix<Scalar> toDenseMatrix() const {
     const MultiIndices<P> targets(a_.rows()), sources(a_.cols());
     const Matrix<Scalar> a = dense();

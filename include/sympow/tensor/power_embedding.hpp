@@ -1,4 +1,4 @@
-// What the two embeddings of x ⊗ … ⊗ x have in common: they are lazy, and their inner products are powers.
+// What both embeddings of x ⊗ … ⊗ x share: lazy evaluation, and inner products as powers.
 #pragma once
 
 #include <sympow/combinatorics/binomial.hpp>
@@ -7,7 +7,7 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Runs f with std::integral_constant<int, p>. Throws `InvalidPower` outside of 1 … 8.
+/// Calls f(std::integral_constant<int, p>). Throws `InvalidPower` unless 1 ≤ p ≤ 8.
 template <class F>
 void with_power(int p, F&& f) {
   const bool found = [&]<int... P>(std::integer_sequence<int, P...>) {
@@ -16,20 +16,18 @@ void with_power(int p, F&& f) {
   if (!found) raise<InvalidPower>("power p = ", p, " must lie in 1 … ", max_power);
 }
 
-/// φ(x) for every column x. `Embedding` (the tensor power or the symmetric power) provides the static functions
-/// `dimension(d, p)` and `fill<P>(X, Y)`; P is Dynamic for a run-time power.
+/// φ(x) for every column x. `Embedding` (tensor or symmetric power) provides static `dimension(d, p)` and `fill<P>(X,
+/// Y)`; P is Dynamic for a run-time power.
 template <class Embedding, int P, class X>
 struct Embedded {
   using Scalar = scalar_t<X>;
   static constexpr int source_rows = expression_t<X>::RowsAtCompileTime;
-  static constexpr int target_rows =
-      [] {  // fixed where x and p are and a column of the result is no larger than a page
-        if constexpr (source_rows != Dynamic && P != Dynamic)
-          if constexpr (constexpr Index size = Embedding::dimension(source_rows, P);
-                        size * Index(sizeof(Scalar)) <= 4096)
-            return static_cast<int>(size);
-        return Dynamic;
-      }();
+  static constexpr int target_rows = [] {  // fixed if x and p are, and a column fits a page
+    if constexpr (source_rows != Dynamic && P != Dynamic)
+      if constexpr (constexpr Index size = Embedding::dimension(source_rows, P); size * Index(sizeof(Scalar)) <= 4096)
+        return static_cast<int>(size);
+    return Dynamic;
+  }();
   using PlainObject = Eigen::Matrix<Scalar, target_rows, expression_t<X>::ColsAtCompileTime>;
 
   operand_t<X> x;
@@ -41,7 +39,7 @@ struct Embedded {
 
   template <class Destination>
   void evalTo(Destination& y) const {
-    const ConstBatch<Scalar> source(x);  // evaluates an expression once, not for every column
+    const ConstBatch<Scalar> source(x);  // evaluates an expression once, not per column
     const auto run = [&]<int Power>(std::integral_constant<int, Power>) { Embedding::template fill<Power>(source, y); };
     if constexpr (P == Dynamic)
       with_power(p, run);
@@ -70,7 +68,7 @@ struct Embedded {
   }
 };
 
-/// φ(X)ᵀ φ(Y) = (XᵀY)^∘p, a product and a power per entry instead of two embeddings.
+/// φ(X)ᵀ φ(Y) = (XᵀY)^∘p: a product and a power per entry instead of two embeddings.
 template <class X, class Y>
 struct PowerGram {
   using Scalar = scalar_t<X>;
@@ -87,9 +85,9 @@ struct PowerGram {
   }
 };
 
-/// The embedding of the columns of x as an expression. Throws `InvalidPower` and `DimensionOverflow` at once.
+/// The embedding of the columns of x as an expression. Throws `InvalidPower` and `DimensionOverflow` immediately.
 template <class Embedding, int P, MatrixExpression X>
-auto embedded(X&& x, int p) {
+auto make_embedding(X&& x, int p) {
   static_assert(expression_t<X>::RowsAtCompileTime != 1 || expression_t<X>::ColsAtCompileTime == 1,
                 "an embedding takes columns: this is a row vector, transpose it");
   static_assert(P == Dynamic || (1 <= P && P <= max_power), "the power must lie in 1 … 8");
@@ -102,7 +100,7 @@ auto embedded(X&& x, int p) {
 
 namespace SYMPOW_NAMESPACE {
 
-/// φ(X)ᵀ φ(Y) = (XᵀY)^∘p. Cost: 2 d n m + the powers. Source: Symmetric Power Transformers, Result 1 and §4.2.
+/// φ(X)ᵀ φ(Y) = (XᵀY)^∘p. Cost: 2 d n m and n m powers. Source: Symmetric Power Transformers, Result 1 and §4.2.
 template <class Embedding, int P, class X, int Q, class Y>
 [[nodiscard]] auto operator*(const Eigen::Transpose<const LazyExpression<detail::Embedded<Embedding, P, X>>>& left,
                              const LazyExpression<detail::Embedded<Embedding, Q, Y>>& right) {

@@ -1,5 +1,5 @@
-// The space of symmetric tensors: its basis S^α, the same by polarisation, coordinates, and the isometry from φ_SYM to
-// φ_TP. Tensors of order p over R^d are flat vectors of length d^p, the last index running fastest.
+// Symmetric tensors: the basis S^α, its polarization, coordinates, and the isometry from φ_SYM to φ_TP. Tensors of
+// order p over R^d are flat vectors of length d^p, the last index fastest.
 #pragma once
 
 #include <sympow/combinatorics/multi_index.hpp>
@@ -8,7 +8,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// Position of the entry T_α in a flat tensor over R^d: α_1 d^{p-1} + … + α_p. α in any order, entries 0-based.
+/// Position of the entry T_α in a flat tensor over R^d: α_1 d^{p-1} + … + α_p. α in any order. Throws
+/// `InvalidMultiIndex`.
 [[nodiscard]] inline Index flat_position(std::span<const Index> alpha, Index d) {
   Index position = 0;
   for (const Index i : alpha) {
@@ -30,21 +31,21 @@ template <class Scalar, int P>
   return tensor;
 }
 
-/// The same element from rank-one tensors.
+/// The basis element S^α from rank-one tensors (polarization).
 ///
 ///     Z^α = Σ_{b ∈ {0,1}^p} (-1)^{p - |b|} v_b ⊗ … ⊗ v_b,   v_b = Σ_l b_l e_{α_l};   Z^α = S^α
 ///
-/// Shape: d^p. Cost: 2^p tensor powers. Source: Symmetric Power Transformers, §4.1 (polarisation).
+/// Shape: d^p. Cost: 2^p tensor powers. Throws `InvalidMultiIndex`. Source: Symmetric Power Transformers, §4.1.
 template <class Scalar, int P>
 [[nodiscard]] Vector<Scalar> polarization(const MultiIndex<P>& alpha, Index d) {
-  static_cast<void>(flat_position(alpha, d));  // refuses entries outside of 0 … d - 1
+  static_cast<void>(flat_position(alpha, d));  // rejects entries outside of 0 … d - 1
   const int p = alpha.size();
   Vector<Scalar> tensor = Vector<Scalar>::Zero(tensor_dimension(d, p));
-  for (unsigned chosen = 0; chosen < (1u << p); ++chosen) {
+  for (unsigned subset = 0; subset < (1u << p); ++subset) {
     Vector<Scalar> v = Vector<Scalar>::Zero(d);
     int sign = p % 2 == 0 ? 1 : -1;
     for (int level = 0; level < p; ++level)
-      if (chosen >> level & 1u) {
+      if (subset >> level & 1u) {
         v[alpha[level]] += Scalar(1);
         sign = -sign;
       }
@@ -57,8 +58,7 @@ template <class Scalar, int P>
 ///
 ///     x_α = T_α / |stab(α)|   over the non-decreasing α in order
 ///
-/// Shapes: d^p → C(d + p - 1, p). Reads one entry of each orbit and so presumes that T is symmetric. Throws
-/// `ShapeMismatch`.
+/// Shapes: d^p → C(d + p - 1, p). Reads one entry per orbit, so T must be symmetric. Throws `ShapeMismatch`.
 template <VectorExpression T>
 [[nodiscard]] auto symmetric_coordinates(const T& tensor, Index d, int p) {
   detail::check_size("length of the tensor", tensor.size(), tensor_dimension(d, p), "d^p");
@@ -101,8 +101,8 @@ struct operator_traits<SymmetricIsometry<S, Transposed>> {
 ///
 ///     φ_TP(x) = J φ_SYM(x),   JᵀJ = I,   J_{β α} = 1/√multiplicity(α) where β rearranges α
 ///
-/// Shape: d^p × C(d + p - 1, p); `J.transpose()` is the other way. Cost: d^p a column, nothing is stored. Source: the
-/// bridge that Proposition 2 of Conformal Transformations needs from ⊗^p to φ^p; see docs/errata.md.
+/// Shape: d^p × C(d + p - 1, p). Cost: d^p per column; stores nothing. Source: the map from φ^p to ⊗^p that Proposition
+/// 2 of Conformal Transformations needs; see docs/errata.md.
 template <class S, bool Transposed = false>
 class SymmetricIsometry : public LinearOperator<SymmetricIsometry<S, Transposed>> {
  public:

@@ -1,4 +1,4 @@
-// The symmetric power embedding φ^p: x ⊗ … ⊗ x without its repetitions.
+// The symmetric power embedding φ^p: x ⊗ … ⊗ x without repeated entries.
 #pragma once
 
 #include <sympow/tensor/power_embedding.hpp>
@@ -35,23 +35,22 @@ struct SymmetricPowerEmbedding {
 ///     φ^P(x)_α = √(P! / Π c_i(α)!) Π_l x_{α_l}   over the non-decreasing α in lexicographic order (`MultiIndices`)
 ///     φ^P(x)·φ^P(y) = (x·y)^P,   ‖φ^P(x)‖ = ‖x‖^P
 ///
-/// Shapes: d × n → C(d + P - 1, P) × n, lazily; a vector gives a vector. Cost a column: one multiplication an entry of
-/// every level and some for each power of each x_i, at most C(d + P, P) - 1 + (P² - P - 1) d; allocates d scalars where
-/// those are more than 4,000, and a copy of X where it is an expression or its columns are not contiguous. `dot`,
-/// `squaredNorm`, `norm` and `φ(X).transpose() * φ(Y)` use the identity, in O(d) an inner product. Throws
-/// `DimensionOverflow`. Source: Symmetric Power Transformers, §4.2.
+/// Shapes: d × n → C(d + P - 1, P) × n, lazily; a vector gives a vector. Cost per column: at most C(d + P, P) - 1 + (P²
+/// - P - 1) d multiplications. Allocates d scalars if d > 4,000, and a copy of X if it is an expression or not
+/// contiguous. `dot`, `squaredNorm`, `norm` and `φ(X).transpose() * φ(Y)` use the identity, O(d) per inner product.
+/// Throws `DimensionOverflow`. Source: Symmetric Power Transformers, §4.2.
 template <int P, MatrixExpression X>
 [[nodiscard]] auto symmetric_power(X&& x) {
-  return detail::embedded<detail::SymmetricPowerEmbedding, P>(std::forward<X>(x), P);
+  return detail::make_embedding<detail::SymmetricPowerEmbedding, P>(std::forward<X>(x), P);
 }
 
-/// The same for a power known at run time, 1 ≤ p ≤ 8; throws `InvalidPower` for another.
+/// The symmetric power for a run-time power. Throws `InvalidPower` unless 1 ≤ p ≤ 8.
 template <MatrixExpression X>
 [[nodiscard]] auto symmetric_power(X&& x, int p) {
-  return detail::embedded<detail::SymmetricPowerEmbedding, Dynamic>(std::forward<X>(x), p);
+  return detail::make_embedding<detail::SymmetricPowerEmbedding, Dynamic>(std::forward<X>(x), p);
 }
 
-/// Whether T is `symmetric_power` of something, for rules about it.
+/// Whether T is a `symmetric_power` expression.
 template <class T>
 inline constexpr bool is_symmetric_power = false;
 template <int P, class X>

@@ -1,4 +1,4 @@
-// The symmetric power embedding of many tokens at once: a walk over the prefixes of its multi-indices.
+// The symmetric power embedding of many tokens: a traversal of the prefixes of its multi-indices.
 #pragma once
 
 #include <algorithm>
@@ -11,28 +11,28 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A walk through the tree of prefixes of φ^P in order, some entries at a time. The entry of α with counts c is
-/// √(P!/Π c_i!) Π x_{α_l}: starting from √P! x_i, appending index i multiplies by x_i, or by x_i/√r where it makes a
-/// run of length r. One multiplication per node, C(d + P, P) - 1 in all.
+/// Traverses the tree of prefixes of φ^P in order, a block of entries at a time. The entry of α with counts c is √(P!/Π
+/// c_i!) Π x_{α_l}. A prefix starts as √P! x_i; appending i multiplies by x_i/√r, where r is the length of the run it
+/// extends. Cost: one multiplication per node, C(d + P, P) - 1 in all.
 ///
-///     enter(int level, Index i, int run)    the prefix of level + 1 indices that ends in a run of `run` times i
-///     leaves(Index first, Index i, Index count, int run)    its completions by i, i + 1, …, the entries first, … of
-///                                           those that were asked for; `run` of the first, the others have 1
-///     leave(int level, Index i, int run)    the prefix has no further completion
+///     enter(int level, Index i, int run)    a prefix of level + 1 indices begins; it ends in `run` times i
+///     leaves(Index first, Index i, Index count, int run)    its completions by i, i + 1, …: entries first, … of
+///                                           the block; `run` of the first, 1 for the others
+///     leave(int level, Index i, int run)    the prefix is finished
 ///
-/// Prefixes that complete have P - 1 indices; each is entered when the one before has been left.
+/// Complete prefixes have P - 1 indices; a prefix ends before the next begins.
 template <int P>
 class SymmetricPowerWalk {
   static_assert(P > 1);
 
  public:
-  /// Enters the first prefix, if there is one.
+  /// Enters the first prefix if d > 0.
   template <class Visitor>
   SymmetricPowerWalk(Index d, Visitor& visitor) : d_(d) {
     if (d > 0) enter(0, 0, visitor);
   }
 
-  /// The next `count` entries, of which there must be as many.
+  /// Visits the next `count` entries, which must exist.
   template <class Visitor>
   void next(Index count, Visitor& visitor) {
     for (Index done = 0, size = 0; done < count; done += size) {
@@ -50,7 +50,7 @@ class SymmetricPowerWalk {
     int run = 0;
   };
 
-  // Prefixes go on by i, i, … from a level on.
+  // Enters the prefixes from `level` down to the last level, each appending i.
   template <class Visitor>
   void enter(std::size_t level, Index i, Visitor& visitor) {
     leaf_ = i;
@@ -73,7 +73,7 @@ class SymmetricPowerWalk {
   std::array<Node, std::size_t{P} - 1> prefix_{};
 };
 
-/// √x and 1/√x of a whole number.
+/// √n and 1/√n.
 template <class Scalar>
 Scalar root_of(Index n) {
   return static_cast<Scalar>(std::sqrt(static_cast<double>(n)));
@@ -83,7 +83,7 @@ Scalar inverse_root_of(Index n) {
   return static_cast<Scalar>(1 / std::sqrt(static_cast<double>(n)));
 }
 
-/// The prefixes of a walk for n tokens side by side, level by level. X: n × d, the prefixes are n × (P - 1).
+/// The prefixes of a traversal for n tokens, one column per level. X: n × d; prefixes: n × (P - 1).
 template <int P, class Scalar>
 class SymmetricPowerPrefixes {
  public:
@@ -95,7 +95,7 @@ class SymmetricPowerPrefixes {
   [[nodiscard]] const Scalar* operator[](int level) const { return prefixes_.col(level).data(); }
   /// 1/√run.
   [[nodiscard]] Scalar factor(int run) const { return factors_[static_cast<std::size_t>(run)]; }
-  /// √P!, of the prefixes of one index.
+  /// √P!, the factor of the first index.
   [[nodiscard]] static Scalar root() { return root_of<Scalar>(factorial(P)); }
 
   void enter(int level, Index i, int run) {
@@ -104,11 +104,11 @@ class SymmetricPowerPrefixes {
     else
       append(prefixes_.col(level).data(), level - 1, i, run);
   }
-  /// The prefix of a level times x_i/√run.
+  /// target ← prefix of `level` · x_i/√run.
   void append(Scalar* target, int level, Index i, int run) const {
     set_entrywise_product(target, (*this)[level], factor(run), x_.col(i).data(), x_.rows());
   }
-  /// The same for i, i + 1, …, one column after the other, of which the first ends a run.
+  /// Columns of targets ← prefix of `level` · x_j for j = i, i + 1, …; the first also has 1/√run.
   void append(MatrixView<Scalar> targets, int level, Index i, int run) const {
     set_entrywise_products(targets.data(), targets.outerStride(), (*this)[level], factor(run), x_.col(i).data(),
                            x_.outerStride(), x_.rows(), targets.cols());
@@ -120,16 +120,16 @@ class SymmetricPowerPrefixes {
   std::array<Scalar, std::size_t{P} + 1> factors_{};
 };
 
-/// φ^P of n columns at once, one token a row: entry α of all of them side by side, some entries at a time.
+/// φ^P of n tokens at once, one token per row and a block of entries at a time.
 ///
-/// X: n × d. The panel, n × block, holds the next entries in its columns; the prefixes are n × (P - 1) of scratch.
+/// X: n × d. panel: n × block, receives the next entries as columns. prefixes: n × (P - 1), scratch.
 template <int P, class Scalar>
 class SymmetricPowerPanels {
  public:
   SymmetricPowerPanels(MatrixView<const Scalar> x, MatrixView<Scalar> panel, MatrixView<Scalar> prefixes)
       : prefixes_(x, prefixes), panel_(panel), walk_(x.cols(), *this) {}
 
-  /// The next `count` entries, into the first columns of the panel.
+  /// Writes the next `count` entries into the first columns of the panel.
   void fill(Index count) { walk_.next(count, *this); }
 
   void enter(int level, Index i, int run) { prefixes_.enter(level, i, run); }

@@ -1,4 +1,4 @@
-// The tensor product of vectors, flattened with the last index fastest, and the tensor power x ⊗ … ⊗ x.
+// Tensor products of vectors and the tensor power x ⊗ … ⊗ x, flattened with the last index fastest.
 #pragma once
 
 #include <tuple>
@@ -11,7 +11,7 @@ namespace detail {
 struct TensorPowerEmbedding {
   static constexpr Index dimension(Index d, int p) { return tensor_dimension(d, p); }
 
-  // Grows y from the back: y holds x^{⊗l} in its first d^l entries, and entry n of it becomes entries n d … n d + d -
+  // Expands y in place from the back: y holds x^{⊗l} in its first d^l entries; entry n becomes entries n d … n d + d -
   // 1.
   template <int P, class Source, class Target>
   static void fill(const Source& x, Target& y) {
@@ -74,9 +74,9 @@ struct TensorProduct {
 ///
 ///     [v_1 ⊗ … ⊗ v_p]_α = Π_i v_{i, α_i},   α in lexicographic order (the last index runs fastest)
 ///
-/// Shapes: d_1, …, d_p → Π d_i, as a lazy vector. Cost: one multiplication per entry of every level. The inner product
-/// of two of them is Π v_i·w_i and is computed so. Throws `DimensionOverflow`. Source: Symmetric Power Transformers,
-/// §3.1 and Result 1.
+/// Shapes: d_1, …, d_p → Π d_i, as a lazy vector. Cost: one multiplication per entry of each level. The inner product
+/// of two of them is evaluated as Π v_i·w_i. Throws `DimensionOverflow`. Source: Symmetric Power Transformers, §3.1 and
+/// Result 1.
 template <VectorExpression... X>
   requires(sizeof...(X) >= 1)
 [[nodiscard]] auto tensor_product(X&&... factors) {
@@ -93,17 +93,17 @@ template <VectorExpression... X>
 ///
 ///     φ_TP^P(x) = flat(x ⊗ … ⊗ x),   φ_TP(x)·φ_TP(y) = (x·y)^P
 ///
-/// Shapes: d × n → d^P × n, lazily. Cost: one multiplication per entry of every level. `dot`, `squaredNorm`, `norm` and
+/// Shapes: d × n → d^P × n, lazily. Cost: one multiplication per entry of each level. `dot`, `squaredNorm`, `norm` and
 /// `φ(X).transpose() * φ(Y)` use the identity. Throws `DimensionOverflow`. Source: Symmetric Power Transformers, §3.2.
 template <int P, MatrixExpression X>
 [[nodiscard]] auto tensor_power(X&& x) {
-  return detail::embedded<detail::TensorPowerEmbedding, P>(std::forward<X>(x), P);
+  return detail::make_embedding<detail::TensorPowerEmbedding, P>(std::forward<X>(x), P);
 }
 
-/// The same for a power known at run time, 1 ≤ p ≤ 8; throws `InvalidPower` for another.
+/// The tensor power for a run-time power. Throws `InvalidPower` unless 1 ≤ p ≤ 8.
 template <MatrixExpression X>
 [[nodiscard]] auto tensor_power(X&& x, int p) {
-  return detail::embedded<detail::TensorPowerEmbedding, Dynamic>(std::forward<X>(x), p);
+  return detail::make_embedding<detail::TensorPowerEmbedding, Dynamic>(std::forward<X>(x), p);
 }
 
 }  // namespace SYMPOW_NAMESPACE

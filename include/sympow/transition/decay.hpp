@@ -1,4 +1,4 @@
-// Forgetting: scalar gates, which multiply the state; channel gates, which act in key space, are in channel_decay.hpp.
+// Scalar decay gates, which scale the state. Channel gates are in channel_decay.hpp.
 #pragma once
 
 #include <cmath>
@@ -7,19 +7,19 @@
 #include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
-/// A_i = I: nothing is forgotten, nothing turns. Linear attention ↔ softmax without positions (NoPE).
+/// A_i = I, no decay and no rotation. Linear attention ↔ softmax without positions (NoPE).
 struct Stationary : LeavesKeys {
   [[nodiscard]] Index length() const { return Dynamic; }
   [[nodiscard]] double log_decay(Index) const { return 0; }
 
-  struct Gradient {};  ///< of no parameters
+  struct Gradient {};  ///< no parameters
   [[nodiscard]] Gradient zero_gradient(Index) const { return {}; }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
   [[nodiscard]] Stationary part(Segment) const { return {}; }
   void join(const Gradient&, Segment, Gradient&) const {}
 };
 
-/// See `Stationary`.
+/// Identity transition, see `Stationary`.
 [[nodiscard]] inline Stationary stationary() { return {}; }
 
 /// A_i = γ I. RetNet ↔ ALiBi.
@@ -30,7 +30,7 @@ class ConstantDecay : public LeavesKeys {
     if (!(0 <= gamma && gamma <= 1))
       detail::raise<InvalidGate>("constant_decay: gamma is ", gamma, ", must lie in [0, 1]");
   }
-  /// By log γ ≤ 0 itself, -∞ allowed. Throws `InvalidGate`.
+  /// From log γ ≤ 0, -∞ allowed. Throws `InvalidGate`.
   [[nodiscard]] static ConstantDecay of_logarithm(double log_gamma) {
     if (!(log_gamma <= 0))
       detail::raise<InvalidGate>("constant_decay: log gamma is ", log_gamma, ", must be at most 0 and a number");
@@ -41,7 +41,7 @@ class ConstantDecay : public LeavesKeys {
   [[nodiscard]] Index length() const { return Dynamic; }
   [[nodiscard]] double log_decay(Index) const { return log_gamma_; }
 
-  /// Of the parameter.
+  /// Gradient with respect to the parameter.
   struct Gradient {
     double log_gamma = 0;  ///< ∂loss/∂log γ = γ ∂loss/∂γ, 0 at γ = 0
   };
@@ -56,17 +56,18 @@ class ConstantDecay : public LeavesKeys {
   double log_gamma_;
 };
 
-/// The same gate γ at every token.
+/// A constant gate γ.
 ///
 ///     b_ij = γ^{i-j}
 ///
-/// γ in [0, 1]; throws `InvalidGate`. Source: RetNet (2023); ALiBi in Conformal Transformations, A.2, with γ = e^{-m}.
+/// Throws `InvalidGate` unless γ lies in [0, 1]. Source: RetNet (2023); ALiBi in Conformal Transformations, A.2, with γ
+/// = e^{-m}.
 [[nodiscard]] inline ConstantDecay constant_decay(double gamma) { return ConstantDecay(gamma); }
 
 /// A_i = γ_i I. Mamba-2, gated sympow ↔ FoX.
 class Decay : public LeavesKeys {
  public:
-  /// Throws `InvalidGate` for a log gate that is positive or not a number.
+  /// Throws `InvalidGate` for a log gate that is positive or NaN.
   explicit Decay(Eigen::VectorXd log_gamma) : log_gamma_(std::move(log_gamma)) {
     for (Index i = 0; i < log_gamma_.size(); ++i)
       if (!(log_gamma_[i] <= 0))
@@ -76,9 +77,9 @@ class Decay : public LeavesKeys {
   [[nodiscard]] Index length() const { return log_gamma_.size(); }
   [[nodiscard]] double log_decay(Index token) const { return log_gamma_[token]; }
 
-  /// Of the parameters.
+  /// Gradient with respect to the parameters.
   struct Gradient {
-    Eigen::VectorXd log_gamma;  ///< ∂loss/∂log γ_t, T numbers, 0 where γ_t = 0
+    Eigen::VectorXd log_gamma;  ///< ∂loss/∂log γ_t, T entries; 0 where γ_t = 0
   };
   [[nodiscard]] Gradient zero_gradient(Index tokens) const { return {Eigen::VectorXd::Zero(tokens)}; }
   void add_decay_flows(Segment s, const double* flows, Gradient& g) const {
@@ -93,20 +94,20 @@ class Decay : public LeavesKeys {
   Eigen::VectorXd log_gamma_;
 };
 
-/// A gate γ_i for every token, by natural logarithms.
+/// A gate γ_i per token, as natural logarithms.
 ///
 ///     b_ij = Π_{k=j+1..i} γ_k = exp Σ_{k=j+1..i} log γ_k
 ///
-/// log_gamma: T numbers in a vector or array of either orientation and any real type, each ≤ 0, -∞ allowed; they are
-/// copied into double. γ_1 acts on the initial state only. Compute log γ as -softplus(-x), not as log(sigmoid(x)).
-/// Throws `InvalidGate` with the position. Source: Conformal Transformations, §3.1; Mamba-2 (2024).
+/// log_gamma: T entries of any real type in a vector or array of either orientation, each ≤ 0, -∞ allowed; copied to
+/// double. γ_1 acts on the initial state only. Compute log γ as -softplus(-x), not as log(sigmoid(x)). Throws
+/// `InvalidGate` with the position. Source: Conformal Transformations, §3.1; Mamba-2 (2024).
 template <class LogGates>
 [[nodiscard]] Decay decay(const Eigen::DenseBase<LogGates>& log_gamma) {
   static_assert(LogGates::IsVectorAtCompileTime, "decay takes one log gate a token, in a vector");
   return Decay(log_gamma.derived().matrix().template cast<double>().reshaped());
 }
 
-/// What is no vector of Eigen's, with a sentence.
+/// Catch-all: explains invalid arguments at compile time.
 template <class LogGates>
   requires(!requires(const LogGates& x) { x.derived(); })
 Decay decay(const LogGates&) {

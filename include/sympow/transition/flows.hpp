@@ -1,4 +1,4 @@
-// Flows: what acts at a token between two others carries the coupling of these two. Of vectors, by halves.
+// Flows: the gradient of a gate or angle at token t sums the couplings of all pairs that span t.
 #pragma once
 
 #include <algorithm>
@@ -12,55 +12,56 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// What a query and the gradient that it gets from a key have in common, as numbers side by side: of channels x_c dx_c,
-/// of planes ⟨dx, J x⟩ = dx₁ x₀ - dx₀ x₁, with the other sign for a key and the gradient that it gets from a query.
+/// Coupling of a vector x with its gradient dx: x_c dx_c for a channel c, and ⟨dx, J x⟩ = dx₁ x₀ - dx₀ x₁ for a plane.
+/// For planes, a key's coupling counts with opposite sign.
 struct Coupling {
-  enum Kind { channels, neighbours, halves };
+  enum Kind { channels, interleaved, half_split };
   Kind kind = channels;
   Index size = 0;  ///< channels or planes
 
-  /// A vector's entries that belong to n numbers are `parts()` times n `each()` side by side, `size` apart.
-  [[nodiscard]] Index each() const { return kind == neighbours ? 2 : 1; }
-  [[nodiscard]] Index parts() const { return kind == halves ? 2 : 1; }
-  /// +1 or -1, by which a key's couplings are multiplied.
+  /// The entries of n channels or planes in a vector: `parts()` runs of n `width()` contiguous entries, `size` apart.
+  [[nodiscard]] Index width() const { return kind == interleaved ? 2 : 1; }
+  [[nodiscard]] Index parts() const { return kind == half_split ? 2 : 1; }
+  /// Sign of a key's coupling: +1 for channels, -1 for planes.
   [[nodiscard]] double key_sign() const { return kind == channels ? 1 : -1; }
 
-  /// sums += factor times n couplings of x and dx, whose parts begin so far apart.
+  /// sums += factor · n couplings of x and dx, whose parts have the given strides.
   template <class S>
-  void add(double* sums, Index n, double factor, const S* x, Index x_apart, const S* dx, Index dx_apart) const {
-    constexpr Index block = 16;  // loops of which are made of packets
+  void add(double* sums, Index n, double factor, const S* x, Index x_stride, const S* dx, Index dx_stride) const {
+    constexpr Index block = 16;  // a compile-time length, so that the loop vectorizes
     Index u = 0;
     for (; u + block <= n; u += block)
-      add_some(sums + u, std::integral_constant<Index, block>(), factor, x + u * each(), x_apart, dx + u * each(),
-               dx_apart);
-    add_some(sums + u, n - u, factor, x + u * each(), x_apart, dx + u * each(), dx_apart);
+      add_run(sums + u, std::integral_constant<Index, block>(), factor, x + u * width(), x_stride, dx + u * width(),
+              dx_stride);
+    add_run(sums + u, n - u, factor, x + u * width(), x_stride, dx + u * width(), dx_stride);
   }
 
-  /// sums += factor times all couplings of the columns of x with those of dx.
+  /// sums += factor · couplings, summed over the columns of x and dx.
   template <class S>
   void add_all(double* sums, double factor, const MatrixView<const S>& x, const MatrixView<const S>& dx) const {
     for_blocks(size, [&](Index first, auto count) {
-      using Some = Eigen::Array<S, block_size<decltype(count)>, 1, 0, 16, 1>;
+      using Block = Eigen::Array<S, block_size<decltype(count)>, 1, 0, 16, 1>;
       using Pairs = Eigen::Array<std::complex<S>, block_size<decltype(count)>, 1, 0, 16, 1>;
       const Index n = count;
-      const auto some = [&](const MatrixView<const S>& of, Index row, Index t) {
-        return Eigen::Map<const Some>(of.col(t).data() + row, n);
+      const auto rows_of = [&](const MatrixView<const S>& matrix, Index row, Index t) {
+        return Eigen::Map<const Block>(matrix.col(t).data() + row, n);
       };
-      const auto pairs = [&](const MatrixView<const S>& of, Index t) {
-        return Eigen::Map<const Pairs>(reinterpret_cast<const std::complex<S>*>(of.col(t).data()) + first, n);
+      const auto pairs = [&](const MatrixView<const S>& matrix, Index t) {
+        return Eigen::Map<const Pairs>(reinterpret_cast<const std::complex<S>*>(matrix.col(t).data()) + first, n);
       };
       for (Index begin = 0; begin < x.cols(); begin += short_sum) {
         const Index end = std::min(begin + short_sum, x.cols());
-        Some terms = Some::Zero(n);
+        Block terms = Block::Zero(n);
         if (kind == channels) {
-          for (Index t = begin; t < end; ++t) terms += some(dx, first, t) * some(x, first, t);
-        } else if (kind == neighbours) {
+          for (Index t = begin; t < end; ++t) terms += rows_of(dx, first, t) * rows_of(x, first, t);
+        } else if (kind == interleaved) {
           Pairs products = Pairs::Zero(n);
           for (Index t = begin; t < end; ++t) products += pairs(x, t).conjugate() * pairs(dx, t);
           terms = products.imag();
         } else {
           for (Index t = begin; t < end; ++t)
-            terms += some(dx, first + size, t) * some(x, first, t) - some(dx, first, t) * some(x, first + size, t);
+            terms += rows_of(dx, first + size, t) * rows_of(x, first, t) -
+                     rows_of(dx, first, t) * rows_of(x, first + size, t);
         }
         for (Index u = 0; u < n; ++u) sums[first + u] += factor * static_cast<double>(terms[u]);
       }
@@ -69,163 +70,166 @@ struct Coupling {
 
  private:
   template <class S, class Size>
-  [[gnu::always_inline]] void add_some(double* __restrict sums, Size n, double factor, const S* __restrict x,
-                                       Index x_apart, const S* __restrict dx, Index dx_apart) const {
-    const auto number = [](S entry) __attribute__((always_inline)) { return static_cast<double>(entry); };
+  [[gnu::always_inline]] void add_run(double* __restrict sums, Size n, double factor, const S* __restrict x,
+                                      Index x_stride, const S* __restrict dx, Index dx_stride) const {
+    const auto to_double = [](S entry) __attribute__((always_inline)) { return static_cast<double>(entry); };
     if (kind == channels)
-      for (Index c = 0; c < n; ++c) sums[c] += factor * (number(x[c]) * number(dx[c]));
-    else if (kind == neighbours)
+      for (Index c = 0; c < n; ++c) sums[c] += factor * (to_double(x[c]) * to_double(dx[c]));
+    else if (kind == interleaved)
       for (Index u = 0; u < n; ++u)
-        sums[u] += factor * (number(dx[2 * u + 1]) * number(x[2 * u]) - number(dx[2 * u]) * number(x[2 * u + 1]));
+        sums[u] +=
+            factor * (to_double(dx[2 * u + 1]) * to_double(x[2 * u]) - to_double(dx[2 * u]) * to_double(x[2 * u + 1]));
     else
       for (Index u = 0; u < n; ++u)
-        sums[u] += factor * (number(dx[u + dx_apart]) * number(x[u]) - number(dx[u]) * number(x[u + x_apart]));
+        sums[u] +=
+            factor * (to_double(dx[u + dx_stride]) * to_double(x[u]) - to_double(dx[u]) * to_double(x[u + x_stride]));
   }
 };
 
-/// Of the planes that a transition turns.
+/// The coupling for the planes of a transition.
 inline Coupling coupling_of(const Planes& planes) {
-  return {planes.pairing == Pairing::interleaved ? Coupling::neighbours : Coupling::halves, planes.count};
+  return {planes.pairing == Pairing::interleaved ? Coupling::interleaved : Coupling::half_split, planes.count};
 }
 
-/// Adds to dQ and dK what pairs of tokens give, and shows the pairs' flows
+/// Adds the gradients of a segment's own pairs to dQ and dK, and reports their flows
 ///
 ///     F_t = Σ_{j<t≤i} f_ij,   f_ij the coupling of q_i and dX(j, i) k_j
 ///
-/// in parts, as `add(t, first, n, numbers)`: so much for numbers first … first + n - 1 of F_t. Queries and keys are in
-/// common coordinates, in which the logits are KᵀQ. A pair lies across one cut of a segment into halves, whose block of
-/// dX gives the sums of f over its left half for every query and over its right half for every key; of the former those
-/// at t and after it flow through t, of the latter those before t. No term is subtracted again. Cost of n tokens: the
-/// products, and log2 n additions a token and number.
+/// in parts, as `add(t, first, n, values)`, to be added to entries first … first + n - 1 of F_t. Queries and keys share
+/// coordinates, in which the logits are KᵀQ. The segment is split recursively; each pair crosses one split point, whose
+/// block of dX gives its gradients. A query's sum over earlier keys flows through tokens up to the query, a key's sum
+/// through later tokens. No subtractions. Cost for n tokens: the products, and log2 n additions per token and entry.
 template <class S, class Add>
 class PairFlows {
  public:
   PairFlows(Coupling coupling, Batch<S> Q, Batch<S> K, Batch<S> dX, Batch<S> dQ, Batch<S> dK, Add add)
       : coupling_(coupling), Q_(Q), K_(K), dX_(dX), dQ_(dQ), dK_(dK), add_(add) {}
 
-  /// What passes the ends of the segment, by the dQ and dK of the moment; null: nothing passes both.
+  /// Adds flows across the segment's ends from the current dQ and dK; null: none crosses both ends.
   ///
   ///     F_t += through + Σ_{i≥t} f(q_i, dq_i) + Σ_{j<t} f(k_j, dk_j)
-  void add_passing(const double* through) {
-    for_numbers([&](Index first, Index n) {
-      double sums[at_once] = {};
+  void add_boundary(const double* through) {
+    for_row_blocks([&](Index first, Index n) {
+      double sums[row_block] = {};
       if (through != nullptr) std::copy_n(through + first, n, sums);
-      add_rows(first, n, 0, Q_.cols(), all_of(dQ_, first), sums);
-      double before[at_once] = {};
-      add_keys(first, n, 0, K_.cols(), all_of(dK_, first), before);
+      add_rows(first, n, 0, Q_.cols(), all_columns(dQ_, first), sums);
+      double key_sums[row_block] = {};
+      add_keys(first, n, 0, K_.cols(), all_columns(dK_, first), key_sums);
     });
   }
 
-  /// The same where all see absolute coordinates, and through goes on by the sum over all i.
+  /// Adds flows in absolute coordinates; then through += the sum over all i.
   ///
   ///     F_t += through + Σ_{i≥t} (⟨dq_i, J q_i⟩ + ⟨dk_i, J k_i⟩)
   void add_absolute(double* through) {
-    for_numbers([&](Index first, Index n) {
-      double sums[at_once] = {};
+    for_row_blocks([&](Index first, Index n) {
+      double sums[row_block] = {};
       if (through != nullptr) std::copy_n(through + first, n, sums);
       for (Index t = Q_.cols() - 1; t >= 0; --t) {
-        couple(1, first, n, Q_, t, all_of(dQ_, first), t, sums);
-        couple(1, first, n, K_, t, all_of(dK_, first), t, sums);
+        add_couplings(1, first, n, Q_, t, all_columns(dQ_, first), t, sums);
+        add_couplings(1, first, n, K_, t, all_columns(dK_, first), t, sums);
         add_(t, first, n, sums);
       }
       if (through != nullptr) std::copy_n(sums, n, through + first);
     });
   }
 
-  /// Pairs j ≤ i of tokens begin … end - 1.
+  /// Adds pairs j ≤ i of tokens begin … end - 1.
   void add_pairs(Index begin, Index end) {
-    if (end - begin <= few) return add_few(begin, end - begin);
-    const Index middle = begin + (end - begin) / 2;
-    add_across(begin, middle, end);
-    add_pairs(begin, middle);
-    add_pairs(middle, end);
+    if (end - begin <= small) return add_small(begin, end - begin);
+    const Index split = begin + (end - begin) / 2;
+    add_crossing(begin, split, end);
+    add_pairs(begin, split);
+    add_pairs(split, end);
   }
 
-  /// Pairs of a token before the middle and one that is not.
-  void add_across(Index begin, Index middle, Index end) {
-    for_numbers([&](Index first, Index n) {
-      S memory[at_once * tokens];
-      double sums[at_once] = {};
-      for (Index last = end, from; last > middle; last = from) {
-        from = std::max(last - tokens, middle);
-        const auto image = product(first, n, K_.middleCols(begin, middle - begin),
-                                   dX_.block(begin, from, middle - begin, last - from), dQ_, from, memory);
-        add_rows(first, n, from, last, image, sums);
+  /// Adds pairs with j < split ≤ i.
+  void add_crossing(Index begin, Index split, Index end) {
+    for_row_blocks([&](Index first, Index n) {
+      S buffer[row_block * token_block];
+      double sums[row_block] = {};
+      for (Index stop = end, start; stop > split; stop = start) {
+        start = std::max(stop - token_block, split);
+        const auto block = multiply(first, n, K_.middleCols(begin, split - begin),
+                                    dX_.block(begin, start, split - begin, stop - start), dQ_, start, buffer);
+        add_rows(first, n, start, stop, block, sums);
       }
       std::fill_n(sums, n, 0.);
-      for (Index from = begin, last; from < middle; from = last) {
-        last = std::min(from + tokens, middle);
-        const auto image = product(first, n, Q_.middleCols(middle, end - middle),
-                                   dX_.block(from, middle, last - from, end - middle).transpose(), dK_, from, memory);
-        add_keys(first, n, from, last, image, sums);
+      for (Index start = begin, stop; start < split; start = stop) {
+        stop = std::min(start + token_block, split);
+        const auto block = multiply(first, n, Q_.middleCols(split, end - split),
+                                    dX_.block(start, split, stop - start, end - split).transpose(), dK_, start, buffer);
+        add_keys(first, n, start, stop, block, sums);
       }
     });
   }
 
  private:
-  static constexpr Index at_once = 64, tokens = 32;  // rows and columns of an image on the stack
-  static constexpr Index few = 4;                    // tokens, pair by pair
+  static constexpr Index row_block = 64, token_block = 32;  // rows and columns of a gradient block on the stack
+  static constexpr Index small = 4;                         // tokens handled pair by pair
 
-  // Gradients of some tokens: that of number `first` at the first of them, the columns' and the parts' distance.
-  struct Image {
+  // Gradients of consecutive tokens: entry `first` of the first token, column stride, distance of the parts.
+  struct GradientBlock {
     const S* data;
-    Index token, stride, apart;
+    Index token, stride, part_stride;
   };
 
   template <class F>
-  void for_numbers(F&& f) const {
-    const Index numbers = coupling_.kind == Coupling::channels ? at_once : at_once / 2;
-    for (Index first = 0; first < coupling_.size; first += numbers) f(first, std::min(numbers, coupling_.size - first));
+  void for_row_blocks(F&& f) const {
+    const Index rows = coupling_.kind == Coupling::channels ? row_block : row_block / 2;
+    for (Index first = 0; first < coupling_.size; first += rows) f(first, std::min(rows, coupling_.size - first));
   }
-  [[nodiscard]] Image all_of(const Batch<S>& dx, Index first) const {
-    return {dx.data() + first * coupling_.each(), 0, dx.outerStride(), coupling_.size};
+  [[nodiscard]] GradientBlock all_columns(const Batch<S>& dx, Index first) const {
+    return {dx.data() + first * coupling_.width(), 0, dx.outerStride(), coupling_.size};
   }
 
-  void add_few(Index begin, Index n) {
+  void add_small(Index begin, Index n) {
     const auto Q = Q_.middleCols(begin, n), K = K_.middleCols(begin, n);
     auto dX = dX_.block(begin, begin, n, n);
     dX.template triangularView<Eigen::StrictlyLower>().setZero();
     add_product(dQ_.middleCols(begin, n), K, dX);
     add_product(dK_.middleCols(begin, n), Q, dX.transpose());
-    for_numbers([&](Index first, Index count) {
+    for_row_blocks([&](Index first, Index count) {
       for (Index i = 1; i < n; ++i) {
-        double sums[at_once] = {};
+        double sums[row_block] = {};
         for (Index j = 0; j < i; ++j) {
-          couple(static_cast<double>(dX(j, i)), first, count, Q_, begin + i, all_of(K_, first), begin + j, sums);
+          add_couplings(static_cast<double>(dX(j, i)), first, count, Q_, begin + i, all_columns(K_, first), begin + j,
+                        sums);
           add_(begin + j + 1, first, count, sums);
         }
       }
     });
   }
 
-  // The rows of `A B` that belong to n numbers, which are added to those of `sum` from a column on.
+  // Computes the rows of A B for n entries and adds them to `sum` from a column on.
   template <class A, class B>
-  Image product(Index first, Index n, const A& a, const B& b, Batch<S>& sum, Index column, S* memory) const {
-    const Index rows = n * coupling_.each(), parts = coupling_.parts(), cols = b.cols();
-    Eigen::Map<Matrix<S>> image(memory, rows * parts, cols);
+  GradientBlock multiply(Index first, Index n, const A& a, const B& b, Batch<S>& sum, Index column, S* buffer) const {
+    const Index rows = n * coupling_.width(), parts = coupling_.parts(), cols = b.cols();
+    Eigen::Map<Matrix<S>> block(buffer, rows * parts, cols);
     for (Index part = 0; part < parts; ++part) {
-      const Index row = first * coupling_.each() + part * coupling_.size;
-      set_product(image.middleRows(part * rows, rows), a.middleRows(row, rows), b);
-      sum.block(row, column, rows, cols) += image.middleRows(part * rows, rows);
+      const Index row = first * coupling_.width() + part * coupling_.size;
+      set_product(block.middleRows(part * rows, rows), a.middleRows(row, rows), b);
+      sum.block(row, column, rows, cols) += block.middleRows(part * rows, rows);
     }
-    return {memory, column, rows * parts, rows};
+    return {buffer, column, rows * parts, rows};
   }
 
-  // sums += factor times couplings of column t of x with column s of dx.
-  void couple(double factor, Index first, Index n, const Batch<S>& x, Index t, Image dx, Index s, double* sums) const {
-    coupling_.add(sums, n, factor, &x(first * coupling_.each(), t), coupling_.size,
-                  dx.data + (s - dx.token) * dx.stride, dx.apart);
+  // sums += factor · couplings of column t of x with column s of dx.
+  void add_couplings(double factor, Index first, Index n, const Batch<S>& x, Index t, GradientBlock dx, Index s,
+                     double* sums) const {
+    coupling_.add(sums, n, factor, &x(first * coupling_.width(), t), coupling_.size,
+                  dx.data + (s - dx.token) * dx.stride, dx.part_stride);
   }
-  void add_rows(Index first, Index n, Index begin, Index end, Image dx, double* sums) {
+  void add_rows(Index first, Index n, Index begin, Index end, GradientBlock dx, double* sums) {
     for (Index t = end - 1; t >= begin; --t) {
-      couple(1, first, n, Q_, t, dx, t, sums);
+      add_couplings(1, first, n, Q_, t, dx, t, sums);
       add_(t, first, n, sums);
     }
   }
-  void add_keys(Index first, Index n, Index begin, Index end, Image dx, double* sums) {
+  void add_keys(Index first, Index n, Index begin, Index end, GradientBlock dx, double* sums) {
     for (Index t = begin; t < end; ++t) {
       add_(t, first, n, sums);
-      couple(coupling_.key_sign(), first, n, K_, t, dx, t, sums);
+      add_couplings(coupling_.key_sign(), first, n, K_, t, dx, t, sums);
     }
   }
 

@@ -1,4 +1,4 @@
-// Where a state's keys are seen from: what a sequence has done to them so far and the state does not undo.
+// The coordinate frame of a state's keys: rotations of a sequence that the state does not undo.
 #pragma once
 
 #include <string>
@@ -10,43 +10,44 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// The coordinates in which a state keeps its keys: numbers whose meaning and count are the business of the transition
-/// that turns, and the name of their kind, by which others refuse them. A state carries, merges, saves and loads them
-/// and looks at none. Two frames of one kind are the same where their numbers agree to 1e-9, those of the kind
-/// `Frame::angles` mod 2π; under other kinds coordinates that have several numbers should always get the same ones.
+/// The coordinates in which a state stores its keys. The transition defines the meaning of the numbers and names their
+/// kind; another kind is rejected. A state copies, merges, saves and loads frames without interpreting them. Frames of
+/// one kind are equal if their numbers agree to 1e-9, for `Frame::angles` mod 2π. Other kinds should represent each
+/// coordinate system uniquely.
 class Frame {
  public:
-  /// The kind of the library's own rotations: μ, radians in [-π, π], d/2 at most. No angles and zeros are both μ = 0.
+  /// Kind of the library's rotations: μ in radians in [-π, π], at most d/2 of them. No angles and zeros both mean μ =
+  /// 0.
   static constexpr std::string_view angles = "angles";
 
-  /// That of a sequence's first token, before anything has turned.
+  /// The frame at the start of a sequence.
   Frame() = default;
-  /// Numbers of a kind, which says in the plural what each is: "angles", "block entries".
+  /// Numbers of a kind, named by a plural noun such as "angles" or "block entries".
   template <class Numbers>
   Frame(std::string_view kind, const Eigen::DenseBase<Numbers>& numbers) {
     begin(kind, numbers);
   }
 
-  [[nodiscard]] bool empty() const { return numbers_.empty(); }                              ///< nothing has turned yet
-  [[nodiscard]] const std::string& kind() const { return kind_; }                            ///< what the numbers are
-  [[nodiscard]] Index size() const { return std::ssize(numbers_); }                          ///< how many there are
+  [[nodiscard]] bool empty() const { return numbers_.empty(); }      ///< at the start of a sequence
+  [[nodiscard]] const std::string& kind() const { return kind_; }    ///< kind of the numbers
+  [[nodiscard]] Index size() const { return std::ssize(numbers_); }  ///< count of the numbers
   [[nodiscard]] Eigen::Map<Eigen::VectorXd> numbers() { return {numbers_.data(), size()}; }  ///< the numbers
-  [[nodiscard]] Eigen::Map<const Eigen::VectorXd> numbers() const { return {numbers_.data(), size()}; }  ///< likewise
+  [[nodiscard]] Eigen::Map<const Eigen::VectorXd> numbers() const { return {numbers_.data(), size()}; }  ///< read-only
 
-  /// Forgets what it was and has these numbers. Allocates nothing where it has had as many before.
+  /// Replaces kind and numbers. Allocates only if there are more numbers than ever before.
   template <class Numbers>
   void begin(std::string_view kind, const Eigen::DenseBase<Numbers>& numbers) {
     kind_ = kind;
     numbers_.resize(static_cast<std::size_t>(numbers.size()));
     this->numbers() = numbers.derived().reshaped();
   }
-  /// As that of a first token; memory stays.
+  /// Resets to the start of a sequence; keeps the memory.
   void clear() {
     kind_.clear();
     numbers_.clear();
   }
 
-  /// Throws `FrameMismatch` unless it is empty or has so many numbers of this kind; without a kind, unless it is empty.
+  /// Throws `FrameMismatch` unless empty or of this kind and count; without a kind, unless empty.
   void require(std::string_view kind = "", Index count = 0) const {
     if (empty() || (kind_ == kind && size() == count)) return;
     if (kind.empty())

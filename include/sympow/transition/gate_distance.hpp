@@ -1,4 +1,4 @@
-// Forgetting as a distance: how far two tokens are apart for a gate.
+// Decay as a distance between tokens.
 #pragma once
 
 #include <limits>
@@ -7,14 +7,13 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// The distance of every earlier token j from token i by the scalar gates.
+/// Distances of every earlier token j from token i under the scalar gates.
 ///
-///     D(j, i) = -log b_ij = -Σ_{s=j+1..i} log γ_s,   j ≤ i;   +∞ for the future, which the mask hides
+///     D(j, i) = -log b_ij = -Σ_{s=j+1..i} log γ_s,   j ≤ i;   +∞ for j > i, which the mask hides
 ///
-/// T × T, one token i a column: softmax logits are Kᵀ Q - D. D ≥ 0, D(i, i) = 0 and D(j, i) = D(j, k) + D(k, i): a
-/// metric but for symmetry, and but for D = 0 between tokens with only open gates (γ = 1) between them. A closed gate
-/// (γ = 0) is infinitely far. For a transition without a length `tokens` says T. Cost: T²/2 additions. Throws
-/// `ShapeMismatch`. Source: On the Legacy of Linear Transformers in Positional Embeddings, box on the distance.
+/// Shape: T × T, one token i per column; softmax logits are Kᵀ Q - D. D ≥ 0, D(i, i) = 0 and D(j, i) = D(j, k) + D(k,
+/// i): a metric except for symmetry, and for D = 0 across open gates (γ = 1). A closed gate (γ = 0) is at infinite
+/// distance. `tokens` is T, needed for transitions without a length. Cost: T²/2 additions. Throws
 template <Transition A>
 [[nodiscard]] Eigen::MatrixXd gate_distances(const A& transition, Index tokens) {
   if (tokens < 0) detail::raise<ShapeMismatch>("gate_distances: tokens is ", tokens, ", must not be negative");
@@ -28,8 +27,8 @@ template <Transition A>
   return D;
 }
 
-/// The same by one channel of the keys: the scalar gates and those of the channel. A gate by channel has no single
-/// distance; it has one for each channel. Throws `ShapeMismatch`, `InvalidArgument` for a channel that is not there.
+/// Distances under the scalar gates and those of one key channel. Throws `ShapeMismatch`, and `InvalidArgument` for a
+/// channel outside of 0 … d - 1.
 template <Transition A>
   requires(A::key_action == KeyAction::scale)
 [[nodiscard]] Eigen::MatrixXd gate_distances(const A& transition, Index tokens, Index channel) {

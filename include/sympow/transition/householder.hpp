@@ -1,4 +1,4 @@
-// Householder chains: the keys are mixed by I - β w wᵀ at every token.
+// Householder chains: I - β w wᵀ mixes the keys at every token.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <sympow/transition/halves.hpp>
+#include <sympow/transition/divide_and_conquer.hpp>
 #include <sympow/transition/householder_products.hpp>
 #include <sympow/transition/householder_vjp.hpp>
 
@@ -19,9 +19,9 @@ class Householder {
  public:
   static constexpr KeyAction key_action = KeyAction::mix;
 
-  /// Throws `ShapeMismatch` unless there are as many strengths as vectors, `NotFinite`.
+  /// Throws `ShapeMismatch` unless beta has one entry per column of w, and `NotFinite`.
   Householder(Matrix<S> w, Eigen::VectorXd beta)
-      : products_(checked(std::move(w), beta), beta), beta_(std::move(beta)) {}
+      : products_(validated(std::move(w), beta), beta), beta_(std::move(beta)) {}
 
   [[nodiscard]] Index length() const { return w().cols(); }
   [[nodiscard]] Index key_dimension() const { return w().rows(); }
@@ -29,20 +29,20 @@ class Householder {
   [[nodiscard]] double beta(Index token) const { return beta_[token]; }  ///< β of a token
   void check_frame(const Frame& frame, Index d) const { LeavesKeys{}.check_frame(frame, d); }
 
-  /// Refuses a step that lengthens a key: ‖A_i‖ ≤ 1 if and only if 0 ≤ β_i ‖w_i‖² ≤ 2. Longer steps are legal and their
-  /// products grow without bound. A length that is 1 up to rounding passes. Returns the transition; throws
-  /// `InvalidGate` with the first such token.
+  /// Requires that no step lengthens a key: ‖A_i‖ ≤ 1 if and only if 0 ≤ β_i ‖w_i‖² ≤ 2, up to rounding. Other steps
+  /// are allowed, but their products can grow without bound. Returns *this. Throws `InvalidGate` with the first such
+  /// token.
   const Householder& require_contraction() const& {
-    constexpr double most = 2 + 16 * static_cast<double>(std::numeric_limits<S>::epsilon());
+    constexpr double limit = 2 + 16 * static_cast<double>(std::numeric_limits<S>::epsilon());
     for (Index t = 0; t < w().cols(); ++t) {
       const double strength = beta_[t] * w().col(t).template cast<double>().squaredNorm();
-      if (!(0 <= strength && strength <= most))
+      if (!(0 <= strength && strength <= limit))
         detail::raise<InvalidGate>("householder: beta |w|^2 at token ", t, " is ", strength,
                                    ", must lie in [0, 2] for no key to grow");
     }
     return *this;
   }
-  /// The same of a temporary, which is handed on.
+  /// The check for a temporary, which is returned.
   Householder require_contraction() && {
     std::as_const(*this).require_contraction();
     return std::move(*this);
@@ -61,7 +61,7 @@ class Householder {
   void transport(Frame&, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys, Batch<Scalar> logits) const {
     static_assert(std::is_same_v<S, Scalar>,
                   "the vectors w must have the scalar type of queries and keys; use .cast<>()");
-    if constexpr (std::is_same_v<S, Scalar>) detail::transport_by_halves<S>(*this, segment, queries, keys, logits);
+    if constexpr (std::is_same_v<S, Scalar>) detail::transport_recursively<S>(*this, segment, queries, keys, logits);
   }
 
   template <class Scalar>
@@ -75,22 +75,22 @@ class Householder {
     if constexpr (std::is_same_v<S, Scalar>) products_.push(segment, keys);
   }
 
-  /// X ← X A_a … A_b, the step of a state whose features are the keys themselves.
+  /// X ← X A_a … A_b, the step of a state whose features are the keys.
   template <class Scalar>
   void advance(Segment segment, Batch<Scalar> X) const {
     if constexpr (std::is_same_v<S, Scalar>) products_.push(segment, X.transpose());
   }
 
-  /// Of the parameters.
+  /// Gradient with respect to the parameters.
   struct Gradient {
     Matrix<S> w;           ///< ∂loss/∂w, d × T; 0 where β = 0
-    Eigen::VectorXd beta;  ///< ∂loss/∂β, T numbers
+    Eigen::VectorXd beta;  ///< ∂loss/∂β, T entries
   };
   [[nodiscard]] Gradient zero_gradient(Index tokens) const {
     return {Matrix<S>::Zero(w().rows(), tokens), Eigen::VectorXd::Zero(tokens)};
   }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
-  /// Shares the products.
+  /// A part that shares the products.
   [[nodiscard]] Householder part(Segment s) const { return {products_.part(s), beta_.segment(s.begin, s.size)}; }
   void join(const Gradient& part, Segment s, Gradient& whole) const {
     whole.w.middleCols(s.begin, s.size) += part.w;
@@ -98,22 +98,22 @@ class Householder {
   }
   template <std::same_as<S> Scalar>
   void transport_vjp(Frame&, Segment segment, TransportVjp<Scalar>& x, Gradient& g) const {
-    detail::HouseholderVjp<S>(products_, x.unit, g.w, g.beta).add_part(*this, segment, 0, x, x.state, x.adjoint);
+    detail::HouseholderVjp<S>(products_, x.unit, g.w, g.beta).backprop_part(*this, segment, 0, x, x.state, x.adjoint);
   }
   template <std::same_as<S> Scalar>
   void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit, Gradient& g) const {
-    detail::HouseholderVjp<S>(products_, unit, g.w, g.beta).add_through(*this, segment, X, dX);
+    detail::HouseholderVjp<S>(products_, unit, g.w, g.beta).add_pass_through(*this, segment, X, dX);
     products_.push(segment, dX);
   }
 
-  /// Where to cut a segment in two; its begin if it has a triangle in one piece.
-  [[nodiscard]] Index middle(Segment s) const { return products_.middle(s); }
+  /// Where to split a segment; its begin if one triangle covers it.
+  [[nodiscard]] Index split_point(Segment s) const { return products_.split_point(s); }
 
-  /// Transport of a segment in one piece: with G = triu(WᵀQ), C = triu(KᵀW, 1) and D = C T
+  /// Transports a leaf: with G = triu(WᵀQ), C = triu(KᵀW, 1) and D = C T
   ///
   ///     logits = KᵀQ - D G,   Q ← Q - W T G,   K ← K - W Dᵀ
-  void transport_piece(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-    constexpr Index size = detail::stretch;
+  void transport_leaf(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    constexpr Index size = detail::triangle_size;
     if (segment.size == 1) {
       if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
       return pull<S>(segment, queries);
@@ -141,7 +141,7 @@ class Householder {
   Householder(detail::HouseholderProducts<S> products, Eigen::VectorXd beta)
       : products_(std::move(products)), beta_(std::move(beta)) {}
 
-  static Matrix<S> checked(Matrix<S> w, const Eigen::VectorXd& beta) {
+  static Matrix<S> validated(Matrix<S> w, const Eigen::VectorXd& beta) {
     detail::check_size("strengths beta", beta.size(), w.cols(), "columns of W, one a token");
     for (Index t = 0; t < w.cols(); ++t)
       if (!w.col(t).allFinite() || !std::isfinite(beta[t]))
@@ -155,17 +155,17 @@ class Householder {
   Eigen::VectorXd beta_;
 };
 
-/// A Householder chain, one factor a token.
+/// A Householder chain, one factor per token.
 ///
 ///     M_ij = (A_{j+1} … A_i)ᵀ = A_i … A_{j+1},   A_i = I - β_i w_i w_iᵀ
 ///
-/// w: d × T of the scalar type of queries and keys, usually of length 1; β: T strengths in a vector or array of any
-/// real type, kept in double: 0 keeps, 1 projects, 2 reflects. Values are left alone: the delta rule's β v is the
-/// caller's. Attention for every power and `Exponential`; recurrent and chunked for `Linear`, whose state is multiplied
-/// by A_i. Cost of a token: 4 d (d + e) in the state forms, where a state keeps A_1 … A_T as well, 4 d e where it has
-/// dropped it (`State::drop_key_product`) or nobody sees it, and 4 d T in attention; less where products are kept, see
-/// `detail::HouseholderProducts`. Throws `ShapeMismatch`, `NotFinite`; see `Householder::require_contraction` for
-/// growth. Source: On the Legacy of Linear Transformers in Positional Embeddings, §5; PaTH (2025); DeltaNet (2024).
+/// w: d × T of the scalar type of queries and keys, usually of unit length. β: T strengths of any real type in a vector
+/// or array, stored in double; 0 keeps, 1 projects, 2 reflects. Values are unchanged: pass β v for the delta rule.
+/// Attention supports every power and `Exponential`; recurrent and chunked forms support `Linear`, whose state is
+/// multiplied by A_i. Cost per token: 4 d T in attention; in the state forms 4 d (d + e), or 4 d e without the product
+/// A_1 … A_T (`State::drop_key_product`). Stored products lower it, see `detail::HouseholderProducts`. Steps may
+/// lengthen keys, see `Householder::require_contraction`. Throws `ShapeMismatch`, `NotFinite`. Source: On the Legacy of
+/// Linear Transformers in Positional Embeddings, §5; PaTH (2025); DeltaNet (2024).
 template <MatrixExpression Vectors, class Strengths>
 [[nodiscard]] Householder<scalar_t<Vectors>> householder(const Vectors& w, const Eigen::DenseBase<Strengths>& beta) {
   static_assert(Strengths::IsVectorAtCompileTime, "householder takes one strength beta a token, in a vector");

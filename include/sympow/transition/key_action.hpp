@@ -1,15 +1,15 @@
-// What a transition does to keys. Needs no Eigen.
+// How a transition acts on keys. Needs no Eigen.
 #pragma once
 
 namespace sympow {
 
-/// What the part of A_i in key space is.
+/// The factor of A_i that acts on keys.
 enum class KeyAction {
-  none,  ///< the identity: scalar decay only
-  /// a rotation, which queries and keys undergo in absolute coordinates: the frame knows it and a state stands still
+  none,  ///< identity: scalar decay only
+  /// a rotation of queries and keys in absolute coordinates; the frame records it and the state stays unchanged
   turn,
   scale,  ///< diagonal
-  mix     ///< any matrix: a state is multiplied by it
+  mix     ///< any matrix; it multiplies the state
 };
 
 }  // namespace sympow

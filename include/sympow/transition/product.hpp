@@ -1,13 +1,40 @@
-// Several transitions at once: any number of scalar decays, and at most one that acts in key space.
+// Products of transitions: any number of scalar decays, and at most one factor that acts on keys.
 #pragma once
 
 #include <concepts>
+#include <utility>
 
 #include <sympow/transition/transport_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
-/// A_i = A'_i A''_i for two transitions that commute because at most one of them acts in key space.
+template <Transition Left, Transition Right>
+class TransitionProduct;
+
+namespace detail {
+
+/// Whether a transition is a `Factor`, or a product with such a factor.
+template <class Factor, class A>
+inline constexpr bool has_factor = std::same_as<Factor, A>;
+template <class Factor, class Left, class Right>
+inline constexpr bool has_factor<Factor, TransitionProduct<Left, Right>> =
+    has_factor<Factor, Left> || has_factor<Factor, Right>;
+
+/// The part of a transition's gradient that is the `Factor`'s, the first one's if it has several.
+template <class Factor, class A, class Gradient>
+[[nodiscard]] const auto& gradient_of(const Gradient& gradient) {
+  static_assert(has_factor<Factor, A>, "the transition has no factor of this type");
+  if constexpr (!has_factor<Factor, A> || std::same_as<Factor, A>)
+    return gradient;
+  else if constexpr (has_factor<Factor, typename A::LeftFactor>)
+    return gradient_of<Factor, typename A::LeftFactor>(gradient.left());
+  else
+    return gradient_of<Factor, typename A::RightFactor>(gradient.right());
+}
+
+}  // namespace detail
+
+/// A_i = A'_i A''_i for two transitions; they commute because at most one acts on keys.
 template <Transition Left, Transition Right>
 class TransitionProduct {
   static constexpr bool left_acts = Left::key_action != KeyAction::none;
@@ -21,6 +48,8 @@ class TransitionProduct {
                 "Householder): two of them do not commute in general");
 
  public:
+  using LeftFactor = Left;
+  using RightFactor = Right;
   static constexpr KeyAction key_action = Acting::key_action;
   static constexpr bool checks_channels = detail::has_checked_channels<Acting>;
 
@@ -52,13 +81,13 @@ class TransitionProduct {
   {
     acting().log_channel_totals(segment, totals);
   }
-  /// Of the factor that acts in key space, see `ChannelDecay`.
+  /// Of the factor that acts on keys, see `ChannelDecay`.
   [[nodiscard]] double slowest_decay() const
     requires requires(const Acting& a) { a.slowest_decay(); }
   {
     return acting().slowest_decay();
   }
-  /// Likewise; the other factor stays as it is.
+  /// Of the factor that acts on keys; the second factor is copied.
   [[nodiscard]] TransitionProduct beside_slowest(Eigen::VectorXd& slowest) const
     requires requires(const Acting& a) {
       { a.beside_slowest(slowest) } -> std::same_as<Acting>;
@@ -80,10 +109,28 @@ class TransitionProduct {
     acting().advance(segment, X);
   }
 
-  /// Of both factors.
-  struct Gradient {
-    typename detail::GradientOf<Left>::type left;    ///< of A'
-    typename detail::GradientOf<Right>::type right;  ///< of A''
+  /// Of the parameters of both factors: `gradient.of<Decay>().log_gamma`.
+  class Gradient {
+    using OfLeft = typename detail::GradientOf<Left>::type;
+    using OfRight = typename detail::GradientOf<Right>::type;
+
+   public:
+    Gradient() = default;
+    Gradient(OfLeft left, OfRight right) : left_(std::move(left)), right_(std::move(right)) {}
+
+    /// Of the factor of this type, the first one if there are several.
+    template <class Factor>
+    [[nodiscard]] const auto& of() const {
+      return detail::gradient_of<Factor, TransitionProduct>(*this);
+    }
+    [[nodiscard]] const OfLeft& left() const { return left_; }     ///< of A'
+    [[nodiscard]] const OfRight& right() const { return right_; }  ///< of A''
+    [[nodiscard]] OfLeft& left() { return left_; }
+    [[nodiscard]] OfRight& right() { return right_; }
+
+   private:
+    OfLeft left_;
+    OfRight right_;
   };
   [[nodiscard]] Gradient zero_gradient(Index tokens) const
     requires has_gradient
@@ -93,18 +140,18 @@ class TransitionProduct {
   void add_decay_flows(Segment s, const double* flows, Gradient& g) const
     requires has_gradient
   {
-    left_.add_decay_flows(s, flows, g.left);
-    right_.add_decay_flows(s, flows, g.right);
+    left_.add_decay_flows(s, flows, g.left());
+    right_.add_decay_flows(s, flows, g.right());
   }
   template <class S>
     requires detail::HasVjp<Acting, S>
   void transport_vjp(Frame& frame, Segment segment, TransportVjp<S>& x, Gradient& g) const {
-    acting().template transport_vjp<S>(frame, segment, x, acting_part(g));
+    acting().template transport_vjp<S>(frame, segment, x, acting_gradient(g));
   }
   template <class S>
     requires detail::HasVjp<Acting, S>
   void pull_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const {
-    acting().template pull_vjp<S>(segment, X, dX, unit, acting_part(g));
+    acting().template pull_vjp<S>(segment, X, dX, unit, acting_gradient(g));
   }
   [[nodiscard]] TransitionProduct part(Segment s) const
     requires detail::HasParts<Left> && detail::HasParts<Right>
@@ -114,8 +161,8 @@ class TransitionProduct {
   void join(const Gradient& part, Segment s, Gradient& whole) const
     requires detail::HasParts<Left> && detail::HasParts<Right>
   {
-    left_.join(part.left, s, whole.left);
-    right_.join(part.right, s, whole.right);
+    left_.join(part.left(), s, whole.left());
+    right_.join(part.right(), s, whole.right());
   }
   [[nodiscard]] Planes planes() const
     requires requires(const Acting& a) { a.planes(); }
@@ -124,11 +171,11 @@ class TransitionProduct {
   }
 
  private:
-  [[nodiscard]] static auto& acting_part(Gradient& g) {
+  [[nodiscard]] static auto& acting_gradient(Gradient& g) {
     if constexpr (left_acts)
-      return g.left;
+      return g.left();
     else
-      return g.right;
+      return g.right();
   }
   [[nodiscard]] const Acting& acting() const {
     if constexpr (left_acts)
@@ -141,7 +188,7 @@ class TransitionProduct {
   Right right_;
 };
 
-/// The product of two transitions, `decay(log_gamma) * rotary(theta, beta)` being conformal-sympow. Throws
+/// The product of two transitions; `decay(log_gamma) * rotary(theta, beta, pairing)` is conformal-sympow. Throws
 /// `ShapeMismatch`.
 template <Transition Left, Transition Right>
 [[nodiscard]] TransitionProduct<Left, Right> operator*(Left left, Right right) {

@@ -1,4 +1,4 @@
-// Turning: queries and keys rotate by an angle that grows from token to token.
+// Rotary positions: queries and keys rotate by an angle that accumulates over tokens.
 #pragma once
 
 #include <sympow/rotation/block_rotation.hpp>
@@ -12,11 +12,11 @@ class Rotary {
  public:
   static constexpr KeyAction key_action = KeyAction::turn;
 
-  /// Fixed rates, β = 1. Throws `NotFinite`.
+  /// Fixed frequencies, β = 1. Throws `NotFinite`.
   Rotary(Eigen::VectorXd theta, Pairing pairing) : theta_(std::move(theta)), pairing_(pairing) {
     check("theta", theta_);
   }
-  /// With β. Throws `NotFinite`.
+  /// With a rate β per token. Throws `NotFinite`.
   Rotary(Eigen::VectorXd theta, Eigen::VectorXd beta, Pairing pairing)
       : theta_(std::move(theta)), beta_(std::move(beta)), has_beta_(true), pairing_(pairing) {
     check("theta", theta_);
@@ -26,7 +26,7 @@ class Rotary {
   [[nodiscard]] Index length() const { return has_beta_ ? beta_.size() : Dynamic; }
   [[nodiscard]] Index key_dimension() const { return 2 * theta_.size(); }
   [[nodiscard]] double log_decay(Index) const { return 0; }
-  /// β of a token, 1 at fixed rates.
+  /// β of a token, 1 at fixed frequencies.
   [[nodiscard]] double beta(Index token) const { return has_beta_ ? beta_[token] : 1; }
 
   void check_frame(const Frame& frame, Index) const { frame.require(Frame::angles, theta_.size()); }
@@ -35,7 +35,7 @@ class Rotary {
     const Index pairs = theta_.size();
     Eigen::MatrixXd R = Eigen::MatrixXd::Zero(2 * pairs, 2 * pairs);
     for (Index j = 0; j < pairs; ++j) {
-      const Index first = split() ? j : 2 * j, second = split() ? j + pairs : 2 * j + 1;
+      const Index first = is_half_split() ? j : 2 * j, second = is_half_split() ? j + pairs : 2 * j + 1;
       const double angle = reduced_angle(beta(token) * theta_[j]);
       R(first, first) = R(second, second) = std::cos(angle);
       R(second, first) = std::sin(angle);
@@ -44,7 +44,7 @@ class Rotary {
     return R;
   }
 
-  // Both queries and keys of token i turn by the absolute μ_i, so that their inner products turn by μ_i - μ_j.
+  // Rotates queries and keys of token i by the absolute μ_i; their inner products depend on μ_i - μ_j.
   template <class S>
   void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(theta_.size()));
@@ -57,10 +57,10 @@ class Rotary {
   template <class S>
   void pull(Segment, const Batch<S>&) const {}
 
-  /// Of the parameters.
+  /// Gradient with respect to the parameters.
   struct Gradient {
-    Eigen::VectorXd theta;  ///< ∂loss/∂θ, d/2 numbers a radian
-    Eigen::VectorXd beta;   ///< ∂loss/∂β, T numbers; none at fixed rates
+    Eigen::VectorXd theta;  ///< ∂loss/∂θ, d/2 entries
+    Eigen::VectorXd beta;   ///< ∂loss/∂β, T entries; empty at fixed frequencies
   };
   [[nodiscard]] Gradient zero_gradient(Index tokens) const {
     return {Eigen::VectorXd::Zero(theta_.size()), Eigen::VectorXd::Zero(has_beta_ ? tokens : 0)};
@@ -74,7 +74,7 @@ class Rotary {
     if (has_beta_) whole.beta.segment(s.begin, s.size) += part.beta;
   }
 
-  // With F_t the flow through token t of the angle of every plane, dβ_t = θ·F_t and dθ = Σ_t β_t F_t.
+  // dβ_t = θ·F_t and dθ = Σ_t β_t F_t, with F_t the flow through token t, an entry per plane.
   template <class S>
   void transport_vjp(Frame& frame, Segment segment, TransportVjp<S>& x, Gradient& g) const {
     const auto add = [&](Index t, Index first, Index n, const double* flows) {
@@ -88,11 +88,11 @@ class Rotary {
     if (x.is_absolute) {
       flows.add_absolute(x.through);
     } else {
-      flows.add_passing(x.through);
+      flows.add_boundary(x.through);
       if (x.d_logits.size() != 0) flows.add_pairs(0, segment.size);
     }
     if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(theta_.size()));
-    frame.numbers() *= -1;  // back by the angles that go on from -μ
+    frame.numbers() *= -1;  // rotate back, with angles continuing from -μ
     for (Index t = 0; t < segment.size; ++t)
       detail::turn_on(frame.numbers(), theta_.data(), -beta(segment.begin + t), pairing_, x.d_queries.col(t).data(),
                       x.d_keys.col(t).data());
@@ -100,10 +100,10 @@ class Rotary {
   }
   template <class S>
   void pull_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
-  [[nodiscard]] Planes planes() const { return {theta_.size(), pairing_}; }  ///< where it turns
+  [[nodiscard]] Planes planes() const { return {theta_.size(), pairing_}; }  ///< planes of accumulating angles
 
  private:
-  [[nodiscard]] bool split() const { return pairing_ == Pairing::half_split; }
+  [[nodiscard]] bool is_half_split() const { return pairing_ == Pairing::half_split; }
   static void check(const char* name, const Eigen::VectorXd& rates) {
     for (Index i = 0; i < rates.size(); ++i)
       if (!std::isfinite(rates[i]))
@@ -115,27 +115,27 @@ class Rotary {
   Pairing pairing_;
 };
 
-/// Rotary positions at fixed rates.
+/// Rotary positions at fixed frequencies.
 ///
 ///     M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + θ
 ///
-/// θ: d/2 radians per token, kept in double; μ is reduced mod 2π at every step and continues from the state's frame.
-/// Fits every T. Throws `NotFinite`. Source: Conformal Transformations, A.1.2; RoFormer (2021).
+/// θ: d/2 radians per token, stored in double. μ is reduced mod 2π at every step and continues from the state's frame.
+/// Accepts every T. Throws `NotFinite`. Source: Conformal Transformations, A.1.2; RoFormer (2021).
 template <class Angles>
-[[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing = Pairing::interleaved) {
+[[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing) {
   static_assert(Angles::IsVectorAtCompileTime, "rotary takes d/2 rates, in a vector");
   return Rotary(theta.derived().matrix().template cast<double>().reshaped(), pairing);
 }
 
-/// Learned rotary: token i turns by β_i θ.
+/// Learned rotary positions: token i rotates by β_i θ.
 ///
 ///     M_ij = R(μ_i)ᵀ R(μ_j) = R(-c_ij θ),   μ_i = μ_{i-1} + β_i θ,   c_ij = Σ_{k=j+1..i} β_k
 ///
-/// β: T numbers, usually 1 + tanh(·) in (0, 2). Source: Conformal Transformations, §3.2 (printed with +c_ij and β_i
-/// under the sum; see docs/errata.md).
+/// β: T entries, usually 1 + tanh(·) in (0, 2). Throws `NotFinite`. Source: Conformal Transformations, §3.2 (which
+/// prints +c_ij, and β_i under the sum; see docs/errata.md).
 template <class Angles, class Rates>
 [[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, const Eigen::DenseBase<Rates>& beta,
-                            Pairing pairing = Pairing::interleaved) {
+                            Pairing pairing) {
   static_assert(Angles::IsVectorAtCompileTime && Rates::IsVectorAtCompileTime,
                 "rotary takes d/2 rates and T betas, in vectors");
   return Rotary(theta.derived().matrix().template cast<double>().reshaped(),

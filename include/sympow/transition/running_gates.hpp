@@ -1,4 +1,4 @@
-// Channel gates that add up from token to token, on their way into queries and keys.
+// Accumulated channel gates, applied to queries and keys.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,9 @@ namespace SYMPOW_NAMESPACE::detail {
 
 /// x ← x + a, then q ← e^x q and k ← e^-x k, for x in [-40 log 2, 0].
 ///
-/// For float 2^n 2^f and 2^-n 2^-f, n whole, with one polynomial for both, what is even in f and what is odd, and a
-/// Newton step from the second to the inverse of the first. Errors: 2.5 u, and 2 u from the inverse. Exactly 1 at 0.
-/// Not inline, for then compilers learn that the arrays are aligned, which gcc 12 takes for a reason not to use
-/// packets.
+/// For float: 2^n 2^f and 2^-n 2^-f with integer n. One polynomial serves both, split into its even and odd part in f;
+/// a Newton step turns the second into the inverse of the first. Errors: 2.5 u, and 2 u for the inverse; exactly 1 at
+/// 0. Not inlined: if gcc 12 sees that the arrays are aligned, it stops vectorizing.
 template <class Scalar, class Real, class Count>
 [[gnu::noinline]] void apply_running_gates(Scalar* __restrict q, Scalar* __restrict k, double* __restrict x,
                                            const Real* __restrict a, Count count) {
@@ -30,13 +29,13 @@ template <class Scalar, class Real, class Count>
                   odd = ((1.340042818e-3F * s + 5.550327227e-2F) * s + .6931472067F) * f;
       const std::int32_t exponent = n * (1 << 23);
       const float gate = std::bit_cast<float>(std::bit_cast<std::int32_t>(1 + (even + odd)) + exponent);
-      const float near = std::bit_cast<float>(std::bit_cast<std::int32_t>(1 + (even - odd)) - exponent);
+      const float inverse = std::bit_cast<float>(std::bit_cast<std::int32_t>(1 + (even - odd)) - exponent);
       q[i] *= gate;
-      k[i] *= near + near * (1 - gate * near);
+      k[i] *= inverse + inverse * (1 - gate * inverse);
     }
   } else {
-    using Numbers = Eigen::Array<Scalar, block_size<Count>, 1>;
-    Eigen::Map<Numbers> total(x, count), query(q, count), key(k, count);
+    using Entries = Eigen::Array<Scalar, block_size<Count>, 1>;
+    Eigen::Map<Entries> total(x, count), query(q, count), key(k, count);
     total += Eigen::Map<const Eigen::Array<Real, block_size<Count>, 1>>(a, count).template cast<Scalar>();
     const Eigen::Array<Scalar, block_size<Count>, 1, 0, std::max(block_size<Count>, 16), 1> gates = total.exp();
     query *= gates;

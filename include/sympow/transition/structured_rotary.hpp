@@ -1,4 +1,4 @@
-// Positions of several coordinates: queries and keys turn by a family of commuting rotations.
+// Multidimensional positions: a family of commuting rotations acts on queries and keys.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A_i = R_STR(r_i - r_{i-1}), lifted; M_ij = R_STR(r_j - r_i). The n-dimensional rotary positions of STRING; RoPE for
-/// one coordinate.
+/// A_i = R_STR(r_i - r_{i-1}), lifted; M_ij = R_STR(r_j - r_i). n-dimensional rotary positions (STRING); RoPE for one
+/// coordinate.
 template <class S>
 class StructuredRotary {
  public:
   static constexpr KeyAction key_action = KeyAction::turn;
 
-  /// Throws `ShapeMismatch` unless the positions have d_c rows, `NotFinite`.
+  /// Throws `ShapeMismatch` unless the positions have d_c rows, and `NotFinite`.
   StructuredRotary(CommutingGenerators<S> family, Eigen::MatrixXd positions)
       : family_(std::move(family)), basis_(family_.basis()), positions_(std::move(positions)) {
     detail::check_size("rows of the positions", positions_.rows(), family_.size(), "generators of the family");
@@ -44,7 +44,7 @@ class StructuredRotary {
     return family_.at(step).toDenseMatrix().template cast<double>();
   }
 
-  // Queries and keys of token i turn by R(r_i), positions being absolute: their inner products turn by r_j - r_i.
+  // Rotates queries and keys of token i by R(r_i); their inner products depend on r_j - r_i.
   template <class Scalar>
   void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys, Batch<Scalar> logits) const {
     static_assert(std::is_same_v<S, Scalar>,
@@ -67,11 +67,12 @@ class StructuredRotary {
   template <class Scalar>
   void pull(Segment, const Batch<Scalar>&) const {}
 
-  /// Of the parameters, all in double.
+  /// Gradient with respect to the parameters, in double.
   struct Gradient {
     Eigen::MatrixXd positions;    ///< ∂loss/∂r, d_c × T
     Eigen::MatrixXd frequencies;  ///< ∂loss/∂Λ, d_c × m
-    /// skew(UᵀdU), d × d: the loss of U exp(hΩ) grows by its product ⟨·,Ω⟩ with Ω skew. Empty where U is not kept.
+    /// skew(UᵀdU), d × d: the derivative of the loss at U exp(hΩ), Ω skew, is ⟨skew(UᵀdU), Ω⟩. Empty if U is not
+    /// stored.
     Eigen::MatrixXd basis;
   };
   [[nodiscard]] Gradient zero_gradient(Index tokens) const {
@@ -87,8 +88,8 @@ class StructuredRotary {
     whole.basis += part.basis;
   }
 
-  // Positions are absolute, so that nothing flows: with m_i = ⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩ by planes, dr_i = Λ m_i
-  // and dΛ = Σ_i r_i m_iᵀ. U acts before and after the turns. Asks for memory of 2 d² numbers where there is a U.
+  // Positions are absolute, so nothing flows. With m_i = ⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩ per plane, dr_i = Λ m_i and
+  // dΛ = Σ_i r_i m_iᵀ. U acts before and after the rotations. Allocates 2 d² entries if there is a U.
   template <std::same_as<S> Scalar>
   void transport_vjp(Frame& frame, Segment segment, TransportVjp<Scalar>& x, Gradient& g) const {
     if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(family_.planes()));
@@ -96,12 +97,12 @@ class StructuredRotary {
     for (auto* batch : {&x.moved_queries, &x.moved_keys, &x.d_queries, &x.d_keys}) multiply(basis_.transpose(), *batch);
     add_to_basis(x, false, g);
     detail::add_causal_pairs<S>(x.moved_queries, x.moved_keys, x.d_logits, x.d_queries, x.d_keys);
-    const detail::Coupling coupling{detail::Coupling::neighbours, family_.planes()};
+    const detail::Coupling coupling{detail::Coupling::interleaved, family_.planes()};
     for (Index t = 0; t < segment.size; ++t) {
       const auto position = positions_.col(segment.begin + t);
       S *const q = x.moved_queries.col(t).data(), *const k = x.moved_keys.col(t).data(),
                *const dq = x.d_queries.col(t).data(), *const dk = x.d_keys.col(t).data();
-      auto moments = angles;  // the same memory, one after the other
+      auto moments = angles;  // reuses the memory of `angles`
       moments.setZero();
       coupling.add(moments.data(), moments.size(), x.unit, q, 1, dq, 1);
       coupling.add(moments.data(), moments.size(), x.unit, k, 1, dk, 1);
@@ -126,7 +127,7 @@ class StructuredRotary {
       angles[u] = reduced_angle(family_.frequencies().col(u).dot(positions_.col(token)));
   }
 
-  // skew(UᵀdU) grows by that of x dxᵀ of what U is applied to, or of dx xᵀ of what it has made.
+  // Adds to skew(UᵀdU): the skew part of dx xᵀ for outputs of U, that of x dxᵀ for inputs.
   void add_to_basis(TransportVjp<S>& x, bool applied, Gradient& g) const {
     if (!family_.has_basis()) return;
     Matrix<S> sum = Matrix<S>::Zero(g.basis.rows(), g.basis.cols());
@@ -136,17 +137,17 @@ class StructuredRotary {
     g.basis += (applied ? .5 : -.5) * x.unit * twice;
   }
 
-  // X ← U X a few columns at a time, on the stack where d allows.
+  // X ← U X, a block of columns at a time, on the stack if d allows.
   template <class Factor>
   void multiply(const Factor& U, Batch<S> X) const {
     if (!family_.has_basis()) return;
-    constexpr Index room = 8192;
-    const Index d = X.rows(), together = std::max<Index>(1, room / std::max<Index>(d, 1));
-    std::array<S, room> stack;
-    Vector<S> heap(d > room ? d : 0);
-    for (Index t = 0; t < X.cols(); t += together) {
-      const Index n = std::min(together, X.cols() - t);
-      Eigen::Map<Matrix<S>> image(d > room ? heap.data() : stack.data(), d, n);
+    constexpr Index stack_size = 8192;
+    const Index d = X.rows(), width = std::max<Index>(1, stack_size / std::max<Index>(d, 1));
+    std::array<S, stack_size> stack;
+    Vector<S> heap(d > stack_size ? d : 0);
+    for (Index t = 0; t < X.cols(); t += width) {
+      const Index n = std::min(width, X.cols() - t);
+      Eigen::Map<Matrix<S>> image(d > stack_size ? heap.data() : stack.data(), d, n);
       detail::set_product(image, U, X.middleCols(t, n));
       X.middleCols(t, n) = image;
     }
@@ -157,14 +158,14 @@ class StructuredRotary {
   Eigen::MatrixXd positions_;
 };
 
-/// Tokens at positions r_1 … r_T of d_c coordinates each.
+/// Tokens at positions r_1 … r_T with d_c coordinates.
 ///
 ///     M_ij = R_STR(r_j - r_i),   R_STR(r) = exp(Σ_k r_k L_k)
 ///
-/// r: d_c × T, absolute, from a grid (`grid_positions`) or from the data; in double. A sequence that is continued goes
-/// on in the same coordinates. Cost a token: 8 d² operations for U, none where the family is in its block basis
-/// (`in_block_basis`, with Uᵀ taken into the projections of queries and keys), and m (d_c + two sines). Throws
-/// `ShapeMismatch`, `NotFinite`. Source: Equivariant Structured Positional Rotations, §2.
+/// r: d_c × T, absolute, from a grid (`grid_positions`) or data, stored in double. A continued sequence uses the same
+/// coordinates. Cost per token: m (d_c + two sines), and 8 d² operations for U. Avoid the latter with `in_block_basis`
+/// and projections of queries and keys that include Uᵀ. Throws `ShapeMismatch`, `NotFinite`. Source: Equivariant
+/// Structured Positional Rotations, §2.
 template <class S, MatrixExpression Positions>
 [[nodiscard]] StructuredRotary<S> structured_rotary(CommutingGenerators<S> family, const Positions& r) {
   return {std::move(family), r.template cast<double>()};

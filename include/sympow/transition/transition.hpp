@@ -1,12 +1,11 @@
-// What happens between two tokens: how the state forgets (b) and how keys turn (M). The protocol that every transition
-// follows.
+// The transition between two tokens: scalar decay b and key map M. Defines the protocol of transitions.
 //
 //     (A_{j+1} … A_i)ᵀ = b_ij M_ij          A_i acts on the state from the right: S_i = S_{i-1} A_i + v_i φ(k_i)ᵀ
 //
-// The forms work by segments of consecutive tokens a … b. A query is taken to its segment's start, q̃_i = A_a … A_i
-// q_i; a key to its segment's end, k̂_j = (A_{j+1} … A_b)ᵀ k_j; then the logit of a query and a key of an earlier
-// segment is q̃ᵀ k̂, once q̃ has been pulled through the segments between. A rotation does this in absolute coordinates
-// instead, R(μ) on both, and needs no pulling.
+// The forms process segments of consecutive tokens a … b. A query moves to its segment's start, q̃_i = A_a … A_i q_i; a
+// key moves to its segment's end, k̂_j = (A_{j+1} … A_b)ᵀ k_j. The logit of a query and an earlier segment's key is q̃ᵀ
+// k̂, after `pull` of q̃ through the segments between. Rotations use absolute coordinates instead, R(μ) on both, and
+// need no `pull`.
 #pragma once
 
 #include <concepts>
@@ -20,14 +19,14 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// Consecutive tokens of a call, counted from 0.
+/// Consecutive tokens of a call, 0-based.
 struct Segment {
   Index begin = 0;
   Index size = 0;
   [[nodiscard]] constexpr Index end() const { return begin + size; }
 };
 
-/// Logits of a segment are not wanted.
+/// An empty matrix: do not compute logits.
 template <class Scalar>
 [[nodiscard]] Batch<Scalar> no_logits() {
   return Eigen::Map<Matrix<Scalar>>(nullptr, 0, 0);
@@ -35,27 +34,27 @@ template <class Scalar>
 
 /// An immutable recipe of A_1 … A_T, T = `length()`. A type models it with
 ///
-///     static constexpr KeyAction key_action;       what A_i does beside scalar decay
-///     Index length() const;                        T, or Dynamic if it fits every length
-///     Index key_dimension() const;                 d, or Dynamic if it fits every d
-///     double log_decay(Index i) const;             log γ_i ≤ 0 of the scalar part, -∞ allowed; calls refuse others
+///     static constexpr KeyAction key_action;       how A_i acts on keys
+///     Index length() const;                        T, or Dynamic for any length
+///     Index key_dimension() const;                 d, or Dynamic for any d
+///     double log_decay(Index i) const;             log γ_i ≤ 0 of the scalar decay, -∞ allowed; calls check it
 ///     void check_frame(const Frame&, Index d) const;           throws `FrameMismatch`
 ///     void transport(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const;
 ///                                                  logits(j, i) = q_iᵀ M_ij k_j for j ≤ i in s unless logits is empty;
-///                                                  then Q to the segment's start, K and the frame to its end
+///                                                  moves Q to the segment's start, K and the frame to its end
 ///     void pull(Segment s, Batch<S> Q) const;      Q ← A_a … A_b Q
-///     MatrixXd key_matrix(Index i, Index d) const; the part of A_i in key space, dense; the definition, for tests
+///     MatrixXd key_matrix(Index i, Index d) const; the dense factor of A_i on keys; its definition, for tests
 ///
-/// and beside these, if it is to move a state (without them it has the attention form only):
+/// To move a state it also needs the following; without them only the attention form accepts it.
 ///
-///     void log_channel_totals(Segment s, VectorXd&) const;    KeyAction::scale: Σ log a, d numbers
-///     static constexpr bool checks_channels = true;           each log a ≤ 0, so that calls need not look
+///     void log_channel_totals(Segment s, VectorXd&) const;    KeyAction::scale: Σ log a, d entries
+///     static constexpr bool checks_channels = true;           log a ≤ 0 is guaranteed; calls skip the check
 ///     void push(Segment s, Batch<S> K) const;                 KeyAction::mix: K ← (A_a … A_b)ᵀ K
 ///     void advance(Segment s, Batch<S> X) const;              KeyAction::mix: X ← X A_a … A_b
 ///
-/// What mixes may lengthen keys: the row rule is promised for contractions, and states grow until the type ends.
-/// Scalar decay is no concern of `transport`, `pull` and `key_matrix`: the forms apply it to scores and states, in
-/// double. What a transition brings to have gradients is said in transport_vjp.hpp.
+/// A mixing transition may lengthen keys; the row rule holds for contractions only, and states may overflow.
+/// `transport`, `pull` and `key_matrix` exclude scalar decay: the forms apply it to scores and states, in double.
+/// transport_vjp.hpp defines the protocol of gradients.
 template <class A>
 concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batch<double> X) {
   { A::key_action } -> std::convertible_to<KeyAction>;
@@ -78,7 +77,7 @@ template <class A>
 concept HasChannelTotals =
     requires(const A& a, Segment s, Eigen::VectorXd& totals) { a.log_channel_totals(s, totals); };
 
-/// Whether the log gates by channel of a transition need no check of calls.
+/// Whether calls may skip the check of channel gates.
 template <class A>
 inline constexpr bool has_checked_channels = [] {
   if constexpr (requires { A::checks_channels; })
@@ -98,7 +97,7 @@ concept MovesStates =
 template <class S>
 struct TransportVjp;
 
-/// Base of the transitions that leave keys as they are.
+/// Base of transitions that act as the identity on keys.
 struct LeavesKeys {
   static constexpr KeyAction key_action = KeyAction::none;
 
@@ -121,8 +120,8 @@ struct LeavesKeys {
   void pull_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
 };
 
-/// A transition of any type behind one interface, so that an engine is compiled once per scalar and feature map. One
-/// virtual call a segment. It refers to the transition and does not own it.
+/// Type-erased reference to a transition, so that an engine is compiled once per scalar and feature map. Cost: one
+/// virtual call per segment. Does not own the transition.
 template <class Scalar>
 class TransitionView {
  public:
@@ -132,13 +131,13 @@ class TransitionView {
   virtual ~TransitionView() = default;
 
   [[nodiscard]] virtual double log_decay(Index token) const = 0;
-  /// `log_decay` of the tokens of a segment.
-  virtual void log_decays(Segment segment, double* of_tokens) const = 0;
+  /// `log_decay` for all tokens of a segment.
+  virtual void log_decays(Segment segment, double* log_gamma) const = 0;
   virtual void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
                          Batch<Scalar> logits) const = 0;
   virtual void pull(Segment segment, Batch<Scalar> queries) const = 0;
   [[nodiscard]] virtual KeyAction key_action() const = 0;
-  /// The next three do nothing where the transition has no such thing.
+  /// The next three do nothing for transitions without them.
   virtual void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const = 0;
   virtual void push(Segment segment, Batch<Scalar> keys) const = 0;
   virtual void advance(Segment segment, Batch<Scalar> X) const = 0;
@@ -152,8 +151,8 @@ class ViewOf final : public TransitionView<Scalar> {
   explicit ViewOf(const A& transition) : transition_(transition) {}
 
   [[nodiscard]] double log_decay(Index token) const override { return transition_.log_decay(token); }
-  void log_decays(Segment segment, double* of_tokens) const override {
-    for (Index i = 0; i < segment.size; ++i) of_tokens[i] = transition_.log_decay(segment.begin + i);
+  void log_decays(Segment segment, double* log_gamma) const override {
+    for (Index i = 0; i < segment.size; ++i) log_gamma[i] = transition_.log_decay(segment.begin + i);
   }
   void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
                  Batch<Scalar> logits) const override {

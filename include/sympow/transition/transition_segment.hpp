@@ -1,11 +1,11 @@
-// Some tokens of a transition.
+// A segment of a transition.
 #pragma once
 
 #include <sympow/transition/transition.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Some tokens of a transition as a transition of their own.
+/// A segment of a transition as a transition.
 template <Transition A>
 class TransitionSegment {
  public:
@@ -22,30 +22,30 @@ class TransitionSegment {
 
   template <class S>
   void transport(Frame& frame, Segment s, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-    whole_.transport(frame, of_whole(s), queries, keys, logits);
+    whole_.transport(frame, to_global(s), queries, keys, logits);
   }
   template <class S>
   void pull(Segment s, Batch<S> queries) const {
-    whole_.pull(of_whole(s), queries);
+    whole_.pull(to_global(s), queries);
   }
   void log_channel_totals(Segment s, Eigen::VectorXd& totals) const
     requires HasChannelTotals<A>
   {
-    whole_.log_channel_totals(of_whole(s), totals);
+    whole_.log_channel_totals(to_global(s), totals);
   }
   template <class S>
     requires HasPush<A, S>
   void push(Segment s, Batch<S> keys) const {
-    whole_.push(of_whole(s), keys);
+    whole_.push(to_global(s), keys);
   }
   template <class S>
     requires HasAdvance<A, S>
   void advance(Segment s, Batch<S> X) const {
-    whole_.advance(of_whole(s), X);
+    whole_.advance(to_global(s), X);
   }
 
  private:
-  [[nodiscard]] Segment of_whole(Segment s) const { return {segment_.begin + s.begin, s.size}; }
+  [[nodiscard]] Segment to_global(Segment s) const { return {segment_.begin + s.begin, s.size}; }
 
   const A& whole_;
   Segment segment_;

@@ -1,5 +1,5 @@
-// The way back through a transition: from the gradients of what `transport` and `pull` made to those of queries, keys
-// and parameters. dX is ∂loss/∂X.
+// Backward pass of a transition: from gradients of the results of `transport` and `pull` to those of queries, keys and
+// parameters. dX is ∂loss/∂X.
 #pragma once
 
 #include <sympow/rotation/turns.hpp>
@@ -7,74 +7,70 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A segment of n tokens on the way back: what `transport` was given and what it made of it, and the gradients of the
-/// latter, all multiples of one unit. Say at once what it refers to: a `Batch` is assigned entry by entry. Queries and
-/// keys may be scaled by powers of 2, a column each, as long as all that
-/// is here refers to the same ones: these powers cancel in the gradients of parameters.
+/// Data of a segment of n tokens in the backward pass: inputs and results of `transport`, and gradients of the results,
+/// all in one common unit. Bind all members at construction; `=` on a `Batch` copies elements. Columns of queries and
+/// keys may be scaled by powers of 2 if all members use the same ones; these cancel in gradients of parameters.
 template <class S>
 struct TransportVjp {
-  /// d × n, after transport. On return they hold anything.
+  /// d × n, after transport. Unspecified on return.
   Batch<S> moved_queries,
-      moved_keys;  ///< likewise
-  /// d × n. On entry the gradients of the moved ones from all but the segment's own pairs: from the state and other
-  /// segments, or of embedded scores. On return those of the loaded ones, own pairs included.
+      moved_keys;  ///< see `moved_queries`
+  /// d × n. On entry: gradients of the transported queries and keys from the state, other segments or embedded scores,
+  /// without the segment's own pairs. On return: gradients of queries and keys, own pairs included.
   Batch<S> d_queries,
-      d_keys;  ///< likewise
-  /// n × n, (j, i) as in `transport`; anything for j > i, which is set to 0. Empty: there are none.
+      d_keys;  ///< see `d_queries`
+  /// n × n, (j, i) as in `transport`; entries j > i are ignored and set to 0. Empty: no logits.
   Batch<S> d_logits = no_logits<S>();
-  /// d × n, as they were before transport, not written to. Only KeyAction::scale and mix read them.
+  /// d × n, before transport, read-only. Only KeyAction::scale and mix read them.
   Batch<S> queries = no_logits<S>(),
-           keys = no_logits<S>();  ///< likewise
-  /// KeyAction::mix: b S⁺ before the segment and H after it, e' × d each, b the scalar decay of the whole segment.
-  /// Empty: no state.
+           keys = no_logits<S>();  ///< see `queries`
+  /// KeyAction::mix: b S⁺ before the segment and H after it, e' × d each, b its total scalar decay. Empty: no state.
   Batch<S> state = no_logits<S>(),
            adjoint = no_logits<S>();  ///< H, see `state`
-  /// What flows through the whole segment: the couplings of keys before it with rows behind it, in the unit, which
-  /// every token of it acts on and which are added to every F_t. For scale d numbers, a channel each; for turn one a
-  /// plane of `planes()`, with the gauge in it: what the loss grows by if the whole sequence turns, a radian, 0 for a
-  /// loss of rows. Null: nothing flows through.
+  /// The flow through the whole segment, in the unit: couplings of earlier keys with later rows, added to every F_t.
+  /// For scale: d entries, one per channel. For turn: one per plane of `planes()`, including the derivative of the loss
+  /// by a common rotation of the sequence (0 for a loss of rows). Null: none.
   double* through = nullptr;
-  /// The true gradients are so many times those here. Those of parameters are true.
+  /// True gradients are `unit` times those here; gradients of parameters are true.
   double unit = 1;
-  /// Turn with embedded scores or under a full mask: what is moved sees its own angle, and not the difference of two.
-  /// No pairs then, d_logits are empty; with q̃_i, k̂_i the moved ones and dq̃_i, dk̂_i their gradients on entry
+  /// KeyAction::turn with embedded scores or a full mask: queries and keys depend on absolute angles. There are no
+  /// pairs and d_logits is empty. With q̃_i, k̂_i transported and dq̃_i, dk̂_i their gradients on entry
   ///
   ///     F_t = through + Σ_{i≥t} (⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩)
   ///
-  /// over the tokens i of this segment, and `through` grows by the sum over all of them: it is then that of the segment
-  /// before. J turns a plane by a right angle.
+  /// over the tokens i of this segment; `through` then becomes that of the previous segment, by adding the sum over all
+  /// of them. J rotates a plane by a right angle.
   bool is_absolute = false;
 };
 
-/// The planes in which angles add up from token to token, of what states see: coordinates first(u) and second(u) of
-/// plane u. None where nothing flows through a whole segment: without turns, and for positions, which are absolute.
+/// The planes whose angles accumulate over tokens: coordinates first(u) and second(u) of plane u. Empty if nothing
+/// flows through a segment: without rotations, or with absolute positions.
 struct Planes {
-  Index count = 0;                         ///< of planes
-  Pairing pairing = Pairing::interleaved;  ///< which coordinates are a plane
+  Index count = 0;                         ///< number of planes
+  Pairing pairing = Pairing::interleaved;  ///< which coordinates form a plane
 
-  /// One coordinate of plane u.
+  /// First coordinate of plane u.
   [[nodiscard]] Index first(Index u) const { return pairing == Pairing::interleaved ? 2 * u : u; }
-  /// The other one.
+  /// Second coordinate of plane u.
   [[nodiscard]] Index second(Index u) const { return pairing == Pairing::interleaved ? 2 * u + 1 : u + count; }
 };
 
 namespace detail {
 
-/// A transition with a way back. What acts at token t, log γ_t, log a_t or an angle, multiplies exactly the pairs
-/// j < t ≤ i; its gradient is their flow F_t = Σ_{j<t≤i} f_ij, f_ij the pair's coupling, from sums that hold true terms
-/// only and no difference. A model has
+/// A transition with gradients. A parameter at token t (log γ_t, log a_t or an angle) affects exactly the pairs j < t ≤
+/// i. Its gradient is their flow F_t = Σ_{j<t≤i} f_ij of couplings f_ij, summed without subtractions. A model provides
 ///
-///     struct Gradient;                                   of its parameters, a value
-///     Gradient zero_gradient(Index tokens) const;        zeros; tokens: T of the call
+///     struct Gradient;                                   a value type
+///     Gradient zero_gradient(Index tokens) const;        zeros for T tokens
 ///     void add_decay_flows(Segment s, const double* flows, Gradient&) const;
-///                                                        what multiplies scores: d log γ_t += flows[t - s.begin]
+///                                                        scalar decay: d log γ_t += flows[t - s.begin]
 ///     void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient&) const;
-///                                                        the frame goes on from the segment's start as in `transport`
+///                                                        `frame` as in `transport`
 ///     void pull_vjp(Segment s, Batch<S> X, Batch<S> dX, double unit, Gradient&) const;
-///                                                        X before `pull`; dX on entry of the pulled, on return of X
-///     Planes planes() const;                             only where it turns by angles that add up
+///                                                        X before `pull`; dX: in of the result, out of X
+///     Planes planes() const;                             only for angles that accumulate
 ///
-/// those of batches for every scalar type S that it serves. All add to the gradients of parameters.
+/// for every scalar type S that it supports. All add to the gradients of parameters.
 template <class A, class S = double>
 concept HasVjp = requires(const A& a, typename A::Gradient& g, Frame& frame, Segment s, TransportVjp<S>& x, Batch<S> X,
                           const double* flows, double unit) {
@@ -84,7 +80,7 @@ concept HasVjp = requires(const A& a, typename A::Gradient& g, Frame& frame, Seg
   a.template pull_vjp<S>(s, X, X, unit, g);
 };
 
-/// The gradient of a transition, empty where it has none.
+/// The gradient type of a transition; empty if it has none.
 template <class A>
 struct GradientOf {
   struct type {};
@@ -95,21 +91,21 @@ struct GradientOf<A> {
   using type = typename A::Gradient;
 };
 
-/// One whose tokens go back on several threads:
+/// A transition whose backward pass can run on several threads:
 ///
-///     A part(Segment s) const;                            of some tokens
+///     A part(Segment s) const;                            the transition of a segment
 ///     void join(const Gradient& part, Segment s, Gradient& whole) const;
-///                                                         adds to a gradient that of the part of these tokens
+///                                                         adds the gradient of that part
 template <class A>
 concept HasParts = requires(const A& a, typename A::Gradient& g, Segment s) {
   { a.part(s) } -> std::same_as<A>;
   a.join(g, s, g);
 };
 
-/// dQ += K dX and dK += Q dXᵀ for logits of pairs j ≤ i of n tokens; sets dX to 0 for j > i.
+/// dQ += K dX and dK += Q dXᵀ for pairs j ≤ i of n tokens; sets dX to 0 for j > i.
 template <class S>
 void add_causal_pairs(Batch<S> Q, Batch<S> K, Batch<S> dX, Batch<S> dQ, Batch<S> dK) {
-  constexpr Index group = 24;  // whole tiles of a product
+  constexpr Index group = 24;  // multiple of the tile size
   if (dX.size() == 0) return;
   dX.template triangularView<Eigen::StrictlyLower>().setZero();
   for (Index i = 0, n = dX.cols(), size; i < n; i += size) {
@@ -126,8 +122,8 @@ void LeavesKeys::transport_vjp(Frame&, Segment, TransportVjp<S>& x, Gradient&) c
   detail::add_causal_pairs<S>(x.moved_queries, x.moved_keys, x.d_logits, x.d_queries, x.d_keys);
 }
 
-/// The way back through a transition of any type behind one interface, beside its `TransitionView`. It refers to the
-/// transition and to the gradient that it adds to.
+/// Type-erased backward pass of a transition, beside its `TransitionView`. Refers to the transition and to the gradient
+/// it adds to.
 template <class Scalar>
 class VjpView {
  public:
@@ -144,7 +140,7 @@ class VjpView {
 
 namespace detail {
 
-/// Those of a transition, none where it has no such function.
+/// The planes of a transition; empty if it has none.
 template <Transition A>
 [[nodiscard]] Planes planes_of(const A& transition) {
   if constexpr (requires { transition.planes(); })

@@ -47,7 +47,9 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Transi
     call.outputs.assign(static_cast<std::size_t>(B * H * T * e), std::numeric_limits<Scalar>::quiet_NaN());
     BatchOptions one = options;
     one.form = call.form;
-    attend<Normalization>(feature, transition_of, Heads<const Scalar>(Q), K, V, heads_of(call), workspaces, one);
+    attend<Normalization>(
+        feature, transition_of,
+        {.Q = Heads<const Scalar>(Q), .K = K, .V = V, .Y = heads_of(call), .workspaces = workspaces, .options = one});
   }
   Residual found{0, 1};
   for (Index b = 0; b < B; ++b)

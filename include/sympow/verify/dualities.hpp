@@ -87,7 +87,8 @@ template <class Scalar>
   add({"Mamba-2", "γ_i S + v kᵀ", "FoX", "decay(log γ)"}, systems::mamba2(log_gamma), systems::fox(log_gamma), V);
   const auto gla = systems::gla(log_a);
   add({"GLA", "S diag(a_i) + v kᵀ", "FoX by channel", "channel_decay(log a)"}, gla, systems::dual(gla), V);
-  add({"complex gate", "S R(θ) + v kᵀ", "RoPE", "rotary(θ)"}, systems::complex_gate(theta), systems::rope(theta), V);
+  add({"complex gate", "S R(θ) + v kᵀ", "RoPE", "rotary(θ)"}, systems::complex_gate(theta, Pairing::interleaved),
+      systems::rope(theta, Pairing::interleaved), V);
   add({"DeltaNet", "S (I - β_i k kᵀ) + β_i v kᵀ", "PaTH", "householder(k, β)"}, systems::delta_net(K, beta),
       systems::path(K, beta), delta);
   add({"Gated DeltaNet", "γ_i S (I - β_i k kᵀ) + β_i v kᵀ", "PaTH-FoX", "decay(log γ) * householder(k, β)"},

@@ -77,12 +77,12 @@ class GradientDirection {
   [[nodiscard]] static constexpr bool has_chunks() { return has_chunked_vjp<F, A>; }
 
   [[nodiscard]] Gradient by_attention() const {
-    return attention_vjp<Normalization>(feature, transition(), Q, K, V, dY, options);
+    return attention_vjp<Normalization>(feature, transition(), {.Q = Q, .K = K, .V = V, .dY = dY, .options = options});
   }
   [[nodiscard]] Gradient by_chunks() const
     requires(has_chunks())
   {
-    return chunked_vjp<Normalization>(feature, transition(), Q, K, V, dY, options);
+    return chunked_vjp<Normalization>(feature, transition(), {.Q = Q, .K = K, .V = V, .dY = dY, .options = options});
   }
 
   /// Gradients along the directions; `parameters` is that of the transition.

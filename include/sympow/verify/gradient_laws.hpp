@@ -89,8 +89,14 @@ template <class Normalization = DefaultNormalization, FiniteFeatureMap F, class 
   for (const int part : {1, 0}) {
     const Segment s = parts[part];
     const auto of = [&](const Matrix<Scalar>& X) { return X.middleCols(s.begin, s.size); };
-    const auto g = chunked_vjp<Normalization>(feature, moving.at(s, 0.), of(x.Q), of(x.K), of(x.V), of(x.dY),
-                                              part == 0 ? first : between, adjoint, options);
+    const auto g = chunked_vjp<Normalization>(feature, moving.at(s, 0.),
+                                              {.Q = of(x.Q),
+                                               .K = of(x.K),
+                                               .V = of(x.V),
+                                               .dY = of(x.dY),
+                                               .state = part == 0 ? first : between,
+                                               .d_state = adjoint,
+                                               .options = options});
     joined.Q.middleCols(s.begin, s.size) = g.Q;
     joined.K.middleCols(s.begin, s.size) = g.K;
     joined.V.middleCols(s.begin, s.size) = g.V;
@@ -126,7 +132,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Moving
       Matrix<Scalar> other = dy;
       double kept = 0;
       for (Index i = 0; i < q.cols(); ++i)
-        if (said(2, i) == 1) other.col(i) *= factor, kept += static_cast<double>((a.Q.col(i).array() != 0).count());
+        if (said.is_degenerate[i])
+          other.col(i) *= factor, kept += static_cast<double>((a.Q.col(i).array() != 0).count());
       const auto b = gradients(other);
       found = worse(found, {kept, 0, form + ", dQ of flagged rows"});
       found = worse(found, detail::differing_bits(form + ", dQ", a.Q, b.Q, 0));
@@ -141,7 +148,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Moving
       "attention_vjp",
       [&](const Options& asking) { return attention<Normalization>(feature, transition, q, k, v, asking); },
       [&](const Matrix<Scalar>& d_rows) {
-        return attention_vjp<Normalization>(feature, transition, q, k, v, d_rows, options);
+        return attention_vjp<Normalization>(feature, transition,
+                                            {.Q = q, .K = k, .V = v, .dY = d_rows, .options = options});
       });
   if constexpr (detail::has_chunked_vjp<F, std::remove_cvref_t<decltype(transition)>>) {
     if (options.mask != causal()) return found;
@@ -149,7 +157,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Moving
         "chunked_vjp",
         [&](const Options& asking) { return chunked<Normalization>(feature, transition, q, k, v, asking); },
         [&](const Matrix<Scalar>& d_rows) {
-          return chunked_vjp<Normalization>(feature, transition, q, k, v, d_rows, options);
+          return chunked_vjp<Normalization>(feature, transition,
+                                            {.Q = q, .K = k, .V = v, .dY = d_rows, .options = options});
         });
   }
   return found;

@@ -144,6 +144,7 @@ class Batch {
     p.query_heads = of.H, p.key_heads = of.Hk, p.gate_heads = of.Hg;
     p.element = q.cuda_view().element;
     if (of.rotary) p.rates = theta.data<double>();
+    p.pairing = cuda::Pairing::interleaved;
     if (!of.lengths.empty()) p.lengths = lengths.data<std::int32_t>();
     return p;
   }

@@ -9,7 +9,7 @@ namespace {
 cuda::Problem problem_of(Batch& x, const sympow_options& options) {
   cuda::Problem p = x.problem(options.power);
   p.form = options.form == SYMPOW_FORM_CHUNKED     ? cuda::Form::chunked
-           : options.form == SYMPOW_FORM_ATTENTION ? cuda::Form::quadratic
+           : options.form == SYMPOW_FORM_ATTENTION ? cuda::Form::attention
                                                    : cuda::Form::automatic;
   p.chunk = static_cast<int>(options.chunk);
   p.scale = static_cast<float>(options.scale);
@@ -98,7 +98,7 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
 }  // namespace
 
 void test_calls() {
-  const sympow_options plain = SYMPOW_OPTIONS_INIT;
+  const sympow_options plain = turning_options();
   sympow_options chunked = plain, sums = plain, halves = plain;
   chunked.form = SYMPOW_FORM_CHUNKED, chunked.chunk = 64;
   sums.normalisation = SYMPOW_UNNORMALISED, sums.scale = .5, sums.form = SYMPOW_FORM_ATTENTION;

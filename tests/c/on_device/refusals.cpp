@@ -35,7 +35,7 @@ constexpr std::uintptr_t place = std::uintptr_t{1} << 30, step = std::uintptr_t{
 
 /// A call that is right but for what a test breaks; nothing but a missing GPU would refuse it.
 struct Call {
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   Nothing q{place, {B, T, H, d}, bf16_type}, k{place + step, {B, T, Hk, d}, bf16_type};
   Nothing v{place + 2 * step, {B, T, Hk, e}, bf16_type}, gates{place + 3 * step, {B, T, Hk}, f32_type};
   Nothing theta{place + 4 * step, {d / 2}, {SYMPOW_FLOAT, 64, 1}}, beta{place + 5 * step, {B, T, Hk}, f32_type};

@@ -125,7 +125,7 @@ void same_gradients(const std::string& what, const Sizes& sizes, sympow_options 
 /// Arrays of states with a tail, which is folded first, and of empty ones; gradients refuse a tail.
 void of_tails() {
   const Sizes sizes{.T = prompt, .rotary = true};
-  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  const sympow_options options = turning_options();
   Batch x(sizes);
   Attention attention;
   fine(sympow_attention_create(&options, &attention));
@@ -176,7 +176,7 @@ void of_tails() {
 }  // namespace
 
 void test_state_gradients() {
-  const sympow_options plain = SYMPOW_OPTIONS_INIT;
+  const sympow_options plain = turning_options();
   sympow_options chunked = plain, sums = chunked;
   chunked.form = SYMPOW_FORM_CHUNKED, chunked.chunk = 64;
   sums.normalisation = SYMPOW_UNNORMALISED, sums.scale = .5;

@@ -11,7 +11,7 @@ const std::vector<std::int64_t> steps = {1, 40, 30, 1};
 constexpr std::int64_t prompt = 10;
 
 void same_decoding(const std::string& what, const Sizes& sizes, bool is_cleared) {
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   Batch x(sizes);
   Attention attention;
   fine(sympow_attention_create(&options, &attention));
@@ -124,7 +124,7 @@ void require_near(const std::string& what, const sympow_states* a, const sympow_
 void same_mixture() {
   const Sizes sizes{.T = 5};
   constexpr std::int64_t with_gates = 3;
-  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  const sympow_options options = turning_options();
   Batch x(sizes);
   Attention attention;
   fine(sympow_attention_create(&options, &attention));
@@ -160,7 +160,7 @@ void same_mixture() {
 void moved(const std::string& what, bool rotary) {
   const Sizes sizes{.type = f32_type, .B = 2, .T = 50, .H = 2, .Hk = 2, .Hg = 2, .rotary = rotary};
   constexpr std::int64_t first = 40, next = 5;
-  sympow_options options = SYMPOW_OPTIONS_INIT;
+  sympow_options options = turning_options();
   Batch x(sizes);
   Attention attention;
   fine(sympow_attention_create(&options, &attention));

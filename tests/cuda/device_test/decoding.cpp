@@ -106,6 +106,7 @@ void fold_in_passes(const std::string& what, const Format& format, bool rotary) 
   const Array<double> rates_on_device(rates);
   cuda::Problem with_rates = p;
   if (rotary) with_rates.rates = rates_on_device.data();
+  with_rates.pairing = cuda::Pairing::interleaved;
   OwnTail own(with_rates, 64);
   OwnState folded(with_rates);
   cuda::Tail& tail = own.tail;

@@ -245,7 +245,7 @@ void test_instantiations(bool few) {
   for (const auto& [power, d, floats] : cuda::library::instantiations)
     for (const Format& format : all_formats)
       for (const bool normalised : {true, false})
-        for (const auto form : {cuda::Form::quadratic, cuda::Form::chunked})
+        for (const auto form : {cuda::Form::attention, cuda::Form::chunked})
           for (const auto states : {cuda::Precision::rounded, cuda::Precision::split}) {
             if (is_one_of_few(power, d) != few) continue;
             const bool is_chunked = form == cuda::Form::chunked, is_split = states == cuda::Precision::split;
@@ -269,7 +269,7 @@ void test_instantiations(bool few) {
           }
   for (const auto& [power, d, floats] : cuda::library::instantiations)
     for (const auto& [form, element] :
-         {std::pair(cuda::Form::quadratic, cuda::Element::fp16), std::pair(cuda::Form::chunked, cuda::Element::bf16),
+         {std::pair(cuda::Form::attention, cuda::Element::fp16), std::pair(cuda::Form::chunked, cuda::Element::bf16),
           std::pair(cuda::Form::chunked, cuda::Element::f32)}) {
       if (is_one_of_few(power, d) != few) continue;
       const bool is_chunked = form == cuda::Form::chunked, is_float = element == cuda::Element::f32;
@@ -295,7 +295,7 @@ void test_more_gradients() { test_instantiations(false); }
 
 void test_gradients() {
   test_instantiations(true);
-  for (const auto form : {cuda::Form::quadratic, cuda::Form::chunked})
+  for (const auto form : {cuda::Form::attention, cuda::Form::chunked})
     for (const auto layout : {Layout::dense, Layout::apart, Layout::packed})
       for (const auto [query_heads, key_heads, gate_heads] : {std::array{4, 2, 4}, {4, 2, 2}, {3, 1, 0}, {2, 2, 2}}) {
         const bool is_chunked = form == cuda::Form::chunked;

@@ -230,6 +230,7 @@ void check_ends() {
   if (!can_run("ends of losses of states", p)) return;
   const Array<double> theta(std::vector<double>(8, .5)), d_rates(8), d_scale(1);
   p.rates = theta.data();
+  p.pairing = cuda::Pairing::interleaved;
   const OwnState gradient(p);
   const Array<float> S(static_cast<std::size_t>(136 * p.e)), Z(136);
   const cuda::Status status = cuda::gradient_of_arrays(p, {S.data(), Z.data()}, {}, gradient.state, nullptr);

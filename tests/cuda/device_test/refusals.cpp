@@ -37,6 +37,7 @@ struct Call {
     problem.key_heads = 2;
     problem.gate_heads = 2;
     problem.carries_state = true;
+    problem.pairing = cuda::Pairing::interleaved;
     const auto element = problem.element;
     inputs.queries = cuda::dense(address(1 << 12), element, 128, 4, problem.d);
     inputs.keys = cuda::dense(address(2 << 12), element, 128, 2, problem.d);
@@ -88,7 +89,7 @@ void refusals_of_problems() {
   bad("lengths: its address is 0x2 and must be a multiple of 4", [](P& p) { p.lengths = address<std::int32_t>(2); });
   bad("scale is nan and must be finite", [](P& p) { p.scale = std::nanf(""); });
   bad("form is 7", [](P& p) { p.form = static_cast<cuda::Form>(7); });
-  bad("the quadratic form has no state", [](P& p) { p.form = cuda::Form::quadratic; });
+  bad("the attention form has no state", [](P& p) { p.form = cuda::Form::attention; });
   bad("rates: its address is 0x9 and must be a multiple of 16", [](P& p) { p.rates = address<double>(9); });
   bad("pairing is 5, which is none", [](P& p) { p.pairing = static_cast<cuda::Pairing>(5); });
   bad("chunk is 100 and must be a multiple of 64", [](P& p) { p.chunk = 100; });
@@ -229,7 +230,7 @@ struct VjpCall : Call {
   cuda::Gradients gradients;
 
   VjpCall() {
-    problem.form = cuda::Form::quadratic;
+    problem.form = cuda::Form::attention;
     problem.carries_state = false;
     problem.normalised = true;
     const auto element = problem.element;

@@ -34,7 +34,7 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
 void every_instantiation() {
   for (const auto& [power, d, floats] : cuda::library::instantiations)
     for (const Format& format : all_formats)
-      for (const auto form : {cuda::Form::chunked, cuda::Form::quadratic}) {
+      for (const auto form : {cuda::Form::chunked, cuda::Form::attention}) {
         if (format.element == cuda::Element::f32 && !floats) continue;
         const bool large = cuda::monomials(power, d) > 1000;
         cuda::Problem p = problem_of(power, d, d == 64 ? 72 : 24, large ? 70 : 100);
@@ -84,7 +84,7 @@ void every_float() {
         p.query_heads = p.gate_heads = packed ? 3 : 2;
         p.key_heads = 1;
         p.element = cuda::Element::f32;
-        p.form = power == 2 || packed == turns ? cuda::Form::chunked : cuda::Form::quadratic;
+        p.form = power == 2 || packed == turns ? cuda::Form::chunked : cuda::Form::attention;
         p.chunk = 64;
         Tokens x(p, Gates::slow, 12);
         x.lengths = {70, 0, 65};
@@ -100,7 +100,7 @@ void every_gate() {
   for (const int power : {1, 2, 3}) {
     cuda::Problem p = problem_of(power, power == 1 ? 64 : 16, 16, 200);
     p.query_heads = p.key_heads = p.gate_heads = 3;
-    for (const auto form : {cuda::Form::chunked, cuda::Form::quadratic}) {
+    for (const auto form : {cuda::Form::chunked, cuda::Form::attention}) {
       p.form = form;
       p.chunk = 64;
       check("gates of 0 and e^-1000, P " + std::to_string(power), p, Tokens(p, Gates::any, 3), Layout::dense);
@@ -124,7 +124,7 @@ void every_rotary() {
   for (const bool halves : {false, true}) {
     const std::string pairing = halves ? ", halves" : ", neighbours";
     for (const auto [power, d] : {std::array{2, 16}, {2, 32}, {1, 64}, {2, 64}, {1, 128}})
-      for (const auto form : {cuda::Form::chunked, cuda::Form::quadratic}) {
+      for (const auto form : {cuda::Form::chunked, cuda::Form::attention}) {
         cuda::Problem p = problem_of(power, d, 16, 100);
         p.query_heads = p.key_heads = 2;
         p.element = halves ? cuda::Element::bf16 : cuda::Element::fp16;

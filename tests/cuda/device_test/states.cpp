@@ -130,6 +130,7 @@ void check_arrays(int power, int d, bool is_gradient) {
   if (!can_run(what, p)) return;
   const Array<double> rates(std::vector<double>(static_cast<std::size_t>(d / 2), 1.));
   if (!is_gradient) p.rates = rates.data();
+  p.pairing = cuda::Pairing::interleaved;
   const auto states = static_cast<std::size_t>(p.batch * p.gate_heads), e = static_cast<std::size_t>(p.e);
   const auto D = static_cast<std::size_t>(cuda::monomials(power, d)), pairs = static_cast<std::size_t>(d / 2);
   std::mt19937 random(8);

@@ -4,15 +4,13 @@
 #include <cstdint>
 #include <optional>
 
+#include <sympow/core/choices.hpp>
+
 #include "view.hpp"
 
 namespace sympow::cuda {
 
-enum class Form {
-  automatic,  ///< the one that the cost model expects to be the fastest
-  chunked,    ///< states between chunks of tokens, T D e operations a head
-  quadratic   ///< every query with every key before it, T² (d + e) operations a head; no states
-};
+using sympow::Form, sympow::Pairing;
 
 /// How tensor cores multiply floats, by parts of 8 bits: what is left out of a product, in relation to it.
 enum class Products {
@@ -26,9 +24,6 @@ enum class Precision {
   rounded,  ///< 2^-8 of bf16, 2^-11 of fp16: one number of that type
   split     ///< 2^-16 of bf16, 2^-22 of fp16: a sum of two, which takes twice the memory, and twice as long to be read
 };
-
-/// Which channels of queries and keys form pair j of d/2: 2 j and 2 j + 1, or j and j + d/2.
-enum class Pairing { interleaved, half_split };
 
 /// A problem of B sequences. Query head h reads the keys and values of key head ⌊h Hk / Hq⌋.
 ///
@@ -54,13 +49,13 @@ struct Problem {
   const std::int32_t* lengths = nullptr;
   /// On the device, d/2 numbers, aligned to 16 bytes: radians a token by which pairs turn. Null: nothing turns.
   const double* rates = nullptr;
-  Pairing pairing = Pairing::interleaved;
+  std::optional<Pairing> pairing;         ///< must be said where there are rates
   std::optional<bool> normalised;         ///< by default rows of even powers are
   float scale = 1;                        ///< of unnormalised rows
   bool carries_state = false;             ///< there is an initial state, or the final one is wanted
   Products products = Products::exact;    ///< of floats; 16-bit numbers are multiplied as they are
   Precision states = Precision::rounded;  ///< of 16 bits; those of floats are floats
-  Form form = Form::automatic;
+  Form form = Form::automatic;            ///< any but recurrent, which is `decode`
   int chunk = 0;  ///< tokens of the chunked form, a multiple of 64 up to 2^20; 0: by the cost model
 
   bool is_normalised() const noexcept { return normalised.value_or(power % 2 == 0); }

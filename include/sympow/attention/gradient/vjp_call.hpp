@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include <sympow/attention/gradient/segment_adjoint.hpp>
+#include <sympow/attention/call_checks.hpp>
 #include <sympow/attention/gradient/vjp_views.hpp>
 #include <sympow/attention/gradients.hpp>
 #include <sympow/attention/vjp_workspace.hpp>
@@ -25,41 +25,11 @@ constexpr bool check_vjp() {
   return HasVjp<A, Scalar> && embeds;
 }
 
-/// Whether dY goes with a call of this scalar type; false after a sentence.
-template <class Scalar, class DY>
-constexpr bool check_d_rows() {
-  constexpr bool one_scalar = std::is_same_v<Scalar, typename DY::Scalar>;
-  static_assert(one_scalar, "dY must have the scalar type of queries, keys and values; use .cast<>()");
-  return one_scalar;
-}
-
 /// What is given.
 template <class Scalar>
 struct VjpArguments {
   MatrixView<const Scalar> Q, K, V, dY;
 };
-
-/// Throws `InvalidArgument` if what is written lies in the memory of what is read, or of other gradients.
-template <class Scalar>
-void check_apart(const char* name, std::span<const Scalar> written, const char* other_name,
-                 std::span<const Scalar> other) {
-  const std::less<const Scalar*> before;
-  if (written.empty() || other.empty() || !before(written.data(), other.data() + other.size()) ||
-      !before(other.data(), written.data() + written.size()))
-    return;
-  raise<InvalidArgument>(name, " lies in the memory of ", other_name, ", must have memory of its own");
-}
-/// The same for all gradients of a call, {dQ, dK, dV}, and all that it is given, {Q, K, V, dY}.
-template <class Scalar>
-void check_apart(const std::array<std::span<const Scalar>, 3>& written,
-                 const std::array<std::span<const Scalar>, 4>& read) {
-  constexpr std::array names{"dQ", "dK", "dV"};
-  constexpr std::array read_names{"Q", "K", "V", "dY"};
-  for (std::size_t n = 0; n < written.size(); ++n) {
-    for (std::size_t m = 0; m < read.size(); ++m) check_apart(names[n], written[n], read_names[m], read[m]);
-    for (std::size_t m = 0; m < n; ++m) check_apart(names[n], written[n], names[m], written[m]);
-  }
-}
 
 /// Where gradients are added or, if nothing is there and it does not `add`, written.
 template <class Scalar, class A>
@@ -70,17 +40,20 @@ struct VjpResults {
   bool adds = true;
 };
 
-/// Gradients of the right sizes, 0 if they are added to. Throws `InvalidArgument` if one of them has been given as an
-/// argument.
+/// Gradients in the memory of others, which are then empty; or new ones. Throws `InvalidArgument`, before anything is
+/// touched, if that memory is an argument's.
+template <class Scalar, class A>
+Gradients<Scalar, A> take_memory(OptionalRef<Gradients<Scalar, A>> reuse, const VjpArguments<Scalar>& of) {
+  if (!reuse) return {};
+  check_outputs({{"dQ", layout_of(reuse->Q)}, {"dK", layout_of(reuse->K)}, {"dV", layout_of(reuse->V)}},
+                {{"Q", layout_of(of.Q)}, {"K", layout_of(of.K)}, {"V", layout_of(of.V)}, {"dY", layout_of(of.dY)}});
+  return std::move(*reuse);
+}
+
+/// Gives gradients their sizes, 0 if they are added to.
 template <class Scalar, class A>
 VjpResults<Scalar, A> begin_gradients(Gradients<Scalar, A>& gradients, const A& transition,
                                       const VjpArguments<Scalar>& of, const Options& options, bool adds) {
-  const auto span = [](const auto& x) {
-    const Index size = x.cols() == 0 ? 0 : (x.cols() - 1) * x.outerStride() + x.rows();
-    return std::span<const Scalar>(x.data(), static_cast<std::size_t>(size));
-  };
-  check_apart<Scalar>({span(gradients.Q), span(gradients.K), span(gradients.V)},
-                      {span(of.Q), span(of.K), span(of.V), span(of.dY)});
   gradients.transition = transition.zero_gradient(tokens_of(of.Q, of.K, options.mask));
   resize_anew(gradients.Q, of.Q.rows(), of.Q.cols());
   resize_anew(gradients.K, of.K.rows(), of.K.cols());
@@ -95,8 +68,7 @@ VjpResults<Scalar, A> begin_gradients(Gradients<Scalar, A>& gradients, const A& 
 template <class A, class Scalar>
 void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Options& options) {
   check_call(transition, x.Q, x.K, x.V, options);
-  check_size("rows of dY", x.dY.rows(), x.V.rows(), "rows of V");
-  check_size("columns of dY", x.dY.cols(), x.Q.cols(), "columns of Q, one a token");
+  check_rows("dY", x.dY, x.Q, x.V);
   if (options.diagnostics != nullptr)
     raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");
   if (options.check_finite) check_finite("dY", x.dY);
@@ -104,8 +76,9 @@ void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Op
 
 /// The call in the terms of its engine.
 template <class Normalization, class F, class Scalar, class A>
-VjpCall<Scalar> vjp_call(VjpViews<Scalar, F, A>& views, const VjpArguments<Scalar>& x, const VjpResults<Scalar, A>& to,
-                         VjpWorkspace<Scalar>& workspace, const Options& options) {
+BackwardCall<Scalar> backward_call(VjpViews<Scalar, F, A>& views, const VjpArguments<Scalar>& x,
+                                   const VjpResults<Scalar, A>& to, VjpWorkspace<Scalar>& workspace,
+                                   const Options& options) {
   return {views.there(),
           views.back(),
           row_kind<Normalization, F>(),
@@ -120,7 +93,7 @@ VjpCall<Scalar> vjp_call(VjpViews<Scalar, F, A>& views, const VjpArguments<Scala
           to.scale,
           to.adds,
           memory_of(workspace),
-          adjoint_memory_of(workspace)};
+          backward_buffers_of(workspace)};
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -1,11 +1,11 @@
 // A transition as the engines of gradients see it.
 #pragma once
 
-#include <sympow/attention/engine/seen_transition.hpp>
+#include <sympow/detail/factored_transition.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// On the way there, with the gates of slowest channels as scalar ones, see `with_slowest_apart`, and on the way back,
+/// On the way there, with the gates of slowest channels as scalar ones, see `factor_out_max_gate`, and on the way back,
 /// which adds to a gradient: the flow through a channel is that through all of a_t.
 template <class Scalar, class F, Transition A>
 class VjpViews {
@@ -22,7 +22,7 @@ class VjpViews {
  private:
   static Seen see(const A& transition) {
     if constexpr (has_slowest)
-      return with_slowest_apart<F>(transition);
+      return factor_out_max_gate<F>(transition);
     else
       return transition;
   }

@@ -17,7 +17,8 @@ namespace detail {
 
 template <class Scalar, int P>
 void conformal_scores(Ledger& ledger, const Sequence<Scalar>& x) {
-  const auto s = forms(SymmetricPower<P>{}, decay(x.log_gamma) * rotary(x.theta, x.beta), x.Q, x.K, x.V);
+  const auto s =
+      forms(SymmetricPower<P>{}, decay(x.log_gamma) * rotary(x.theta, x.beta, Pairing::interleaved), x.Q, x.K, x.V);
   const auto power = [&](Index i, Index j, double sign) {
     return std::pow(x.q(i).dot(rotation_matrix(sign * x.c(i, j) * x.theta) * x.k(j)), P);
   };
@@ -64,7 +65,7 @@ template <int P, class Scalar>
 template <class Scalar, int P>
 void turning_states(Ledger& ledger, const Sequence<Scalar>& x) {
   const SymmetricPower<P> power;
-  const auto transition = decay(x.log_gamma) * rotary(x.theta, x.beta);
+  const auto transition = decay(x.log_gamma) * rotary(x.theta, x.beta, Pairing::interleaved);
   const auto s = forms<SignedNormalized>(power, transition, x.Q, x.K, x.V);
   std::vector<Dense<double>> forward, backward;
   Dense<double> turned(x.d, x.T);

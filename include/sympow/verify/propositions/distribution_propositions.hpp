@@ -17,7 +17,7 @@ void closed_gate(Ledger& ledger, const Sequence<Scalar>& x) {
   constexpr Index closed = 7;
   DenseVector<double> log_gamma = x.log_gamma;
   log_gamma[closed] = -std::numeric_limits<double>::infinity();
-  const auto s = forms(SymmetricPower<4>{}, decay(log_gamma) * rotary(x.theta), x.Q, x.K, x.V);
+  const auto s = forms(SymmetricPower<4>{}, decay(log_gamma) * rotary(x.theta, Pairing::interleaved), x.Q, x.K, x.V);
   Dense<double> expected = s.rows.Y;  // an independent value for the row in question only
   for (Index r = 0; r < x.e; ++r) expected(r, closed) = x.v(closed)[r];
   ledger.holds("D7", s.disagreement(expected), 1,

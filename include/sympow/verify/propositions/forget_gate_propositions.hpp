@@ -78,7 +78,7 @@ void norms_of_gates(Ledger& ledger, const DualityInput<Scalar>& in, Random& rand
   nilpotent(0, 1) = 2;
   const Dense<double> grown = nilpotent * nilpotent.transpose();
   const auto delta_net = systems::delta_net(in.unit_keys, in.beta);
-  const auto complex_gate = systems::complex_gate(in.theta);
+  const auto complex_gate = systems::complex_gate(in.theta, Pairing::interleaved);
   const auto channels = systems::gla(systems::gla_log_gates(in.channel_projection * in.x, in.tau));
   Dense<double> contractions = Dense<double>::identity(d);
   for (Index t = 0; t < n; ++t) {
@@ -163,7 +163,7 @@ void gates_in_log_space(Ledger& ledger, const DualityInput<Scalar>& in) {
       "scope: DeltaNet's gate with β‖k‖² = 1 is exp(-D) for a finite D; residual: 1 over its smallest "
       "eigenvalue",
       "D §Forget Gate as Positional Embedding, \"Considering each A_s has eigenvalues …\"; D §5, \"Specifically …\"");
-  const Dense<double> turn = systems::complex_gate(one(.7)).transition.key_matrix(0, 2);
+  const Dense<double> turn = systems::complex_gate(one(.7), Pairing::interleaved).transition.key_matrix(0, 2);
   ledger.control("3.G4c", std::abs(turn(0, 1) - turn(1, 0)) / 2, 4 * unit_roundoff<double>,
                  "scope: the complex gate is exp(-D) for D ⪰ 0, which would make it symmetric; residual: half of what "
                  "its corners differ by at Ω = .7",

@@ -237,7 +237,16 @@ void cost_of_states(Ledger& ledger, Random& random) {
   const auto embedded = [&](const auto& from, const Options& options) {
     StateGradient<Scalar, CountedSquares> adjoint(feature, d, e);
     *feature.tokens = 0;
-    chunked_vjp(feature, A, Q, K, V, dY, from, adjoint, g, workspace, options);
+    g = chunked_vjp(feature, A,
+                    {.Q = Q,
+                     .K = K,
+                     .V = V,
+                     .dY = dY,
+                     .state = from,
+                     .d_state = adjoint,
+                     .reuse = g,
+                     .workspace = workspace,
+                     .options = options});
     return static_cast<double>(*feature.tokens) / T;
   };
   const auto ratio = [&](double count) { return (2 + 4 + count - alone) / 2; };
@@ -246,7 +255,7 @@ void cost_of_states(Ledger& ledger, Random& random) {
     Checkpoints<Scalar, CountedSquares> checkpoints;
     Matrix<Scalar> Y(e, T);
     State<Scalar, CountedSquares> state = empty;
-    chunked(feature, A, Q, K, V, state, Y, checkpoints, workspace, options);
+    chunked(feature, A, Q, K, V, state, {Y, checkpoints}, workspace, options);
     const double count = embedded(checkpoints, options);
     if (k == 1) alone = count, first = g;
     const std::string id = "grad.H" + std::to_string(k),

@@ -39,7 +39,7 @@ template <Moves moves, class Scalar>
   const auto gates = decay(Eigen::Map<const Vector<double>>(p.call.log_decay.data(), T));
   if constexpr (moves == Moves::nothing) return gates;
   if constexpr (moves == Moves::channels) return gates * channel_decay(Matrix<double>(p.log_a.template cast<double>()));
-  if constexpr (moves == Moves::rotary) return gates * rotary(narrow(p.theta), narrow(p.beta));
+  if constexpr (moves == Moves::rotary) return gates * rotary(narrow(p.theta), narrow(p.beta), Pairing::interleaved);
   if constexpr (moves == Moves::householder) return gates * householder(narrow<Scalar>(p.w), narrow(p.beta));
   if constexpr (moves == Moves::structured) {
     const auto family = CommutingGenerators<Scalar>::from_frequencies(Matrix<double>(p.lambda.template cast<double>()))
@@ -58,8 +58,8 @@ template <Moves moves, class Scalar, class A>
   if constexpr (moves == Moves::nothing) {
     found.common.log_gamma = wide(g.transition.log_gamma);
   } else {
-    found.common.log_gamma = wide(g.transition.left.log_gamma);
-    const auto& of = g.transition.right;
+    found.common.log_gamma = wide(g.transition.left().log_gamma);
+    const auto& of = g.transition.right();
     if constexpr (moves == Moves::channels) found.log_a = wide(of.log_a);
     if constexpr (moves == Moves::rotary) found.rotary = {wide(of.theta), wide(of.beta), frame};
     if constexpr (moves == Moves::householder) found.householder = {wide(of.w), wide(of.beta)};
@@ -74,10 +74,13 @@ template <class Normalization, Moves moves, class Scalar, class F>
 [[nodiscard]] ProblemGradients by_attention_vjp(const F& feature, const GradientProblem& p, const Vector<Wide>& frame) {
   const auto& call = p.call;
   const Options options{.scale = static_cast<double>(call.scale), .mask = call.mask};
-  return in_wide<moves>(
-      attention_vjp<Normalization>(feature, transition_of<moves, Scalar>(p), narrow<Scalar>(call.Q),
-                                   narrow<Scalar>(call.K), narrow<Scalar>(call.V), narrow<Scalar>(call.dY), options),
-      frame);
+  return in_wide<moves>(attention_vjp<Normalization>(feature, transition_of<moves, Scalar>(p),
+                                                     {.Q = narrow<Scalar>(call.Q),
+                                                      .K = narrow<Scalar>(call.K),
+                                                      .V = narrow<Scalar>(call.V),
+                                                      .dY = narrow<Scalar>(call.dY),
+                                                      .options = options}),
+                        frame);
 }
 
 /// A problem that begins at a state of the library and ends with a loss on one.
@@ -107,9 +110,14 @@ struct ResumedProblem {
     StateGradient<Scalar, F> adjoint(state.feature(), call.Q.rows(), narrow<Scalar>(call.d_final).topRows(e),
                                      narrow<Scalar>(call.d_final).row(e).transpose(),
                                      moves == Moves::rotary ? narrow(p.d_mu) : Vector<double>());
-    const auto g = chunked_vjp<Normalization>(state.feature(), transition_of<moves, Scalar>(p), narrow<Scalar>(call.Q),
-                                              narrow<Scalar>(call.K), narrow<Scalar>(call.V), narrow<Scalar>(call.dY),
-                                              state, adjoint, options);
+    const auto g = chunked_vjp<Normalization>(state.feature(), transition_of<moves, Scalar>(p),
+                                              {.Q = narrow<Scalar>(call.Q),
+                                               .K = narrow<Scalar>(call.K),
+                                               .V = narrow<Scalar>(call.V),
+                                               .dY = narrow<Scalar>(call.dY),
+                                               .state = state,
+                                               .d_state = adjoint,
+                                               .options = options});
     ProblemGradients found = in_wide<moves>(g, adjoint.frame().template cast<Wide>());
     found.common.initial.resize(e + 1, adjoint.normalizer().size());
     found.common.initial << adjoint.values().template cast<Wide>(),
@@ -124,10 +132,13 @@ template <class Normalization, Moves moves, class Scalar, class F>
                                               const Vector<Wide>& frame) {
   const auto& call = p.call;
   const Options options{.scale = static_cast<double>(call.scale), .chunk = chunk};
-  return in_wide<moves>(
-      chunked_vjp<Normalization>(feature, transition_of<moves, Scalar>(p), narrow<Scalar>(call.Q),
-                                 narrow<Scalar>(call.K), narrow<Scalar>(call.V), narrow<Scalar>(call.dY), options),
-      frame);
+  return in_wide<moves>(chunked_vjp<Normalization>(feature, transition_of<moves, Scalar>(p),
+                                                   {.Q = narrow<Scalar>(call.Q),
+                                                    .K = narrow<Scalar>(call.K),
+                                                    .V = narrow<Scalar>(call.V),
+                                                    .dY = narrow<Scalar>(call.dY),
+                                                    .options = options}),
+                        frame);
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify::detail

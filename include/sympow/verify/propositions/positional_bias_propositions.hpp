@@ -130,7 +130,7 @@ void softmax_as_recurrence(Ledger& ledger, const Sequence<Scalar>& x, double m) 
   const DenseVector<double> theta = DenseVector<double>::constant(1, 1, 0.3);
   const Dense<Scalar> Q = plane_within(x.Q, radius), K = plane_within(x.K, radius);
   const Dense<double> q = Q.in_double(), k = K.in_double();
-  const auto transition = constant_decay(std::exp(-m)) * rotary(theta);
+  const auto transition = constant_decay(std::exp(-m)) * rotary(theta, Pairing::interleaved);
   const GivenFeatures six{[](const DenseVector<double>& y) { return taylor_features(y, 6); }};
   const auto s = forms(six, transition, Q, K, x.V);
   const auto score = [&](Index i, Index j) {

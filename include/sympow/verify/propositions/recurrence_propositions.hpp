@@ -40,7 +40,7 @@ void plain_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
 
 template <class Scalar, int P>
 void rotary_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
-  const auto s = forms(SymmetricPower<P>{}, rotary(x.theta), x.Q, x.K, x.V);
+  const auto s = forms(SymmetricPower<P>{}, rotary(x.theta, Pairing::interleaved), x.Q, x.K, x.V);
   const auto score = [&](Index i, Index j) { return std::pow(turned(x, x.q(i), i).dot(turned(x, x.k(j), j)), P); };
   ledger.holds(
       "P3.p" + std::to_string(P), s.disagreement(attend(score, x.V)), turning_bound<Scalar>(P, x.T),
@@ -51,7 +51,7 @@ void rotary_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
 
 template <class Scalar, int P>
 void gated_recurrence(Ledger& ledger, const Sequence<Scalar>& x) {
-  const auto transition = decay(x.log_gamma) * rotary(x.theta);
+  const auto transition = decay(x.log_gamma) * rotary(x.theta, Pairing::interleaved);
   const auto s = forms(SymmetricPower<P>{}, transition, x.Q, x.K, x.V);
   const auto power = [&](Index i, Index j) { return std::pow(turned(x, x.q(i), i).dot(turned(x, x.k(j), j)), P); };
   const auto Y = attend([&](Index i, Index j) { return x.b(i, j) * power(i, j); }, x.V);
@@ -87,7 +87,7 @@ void first_gate(Ledger& ledger, const Sequence<Scalar>& x) {
   const auto with_first_gate = [&](double gamma) {
     DenseVector<double> log_gamma = x.log_gamma;
     log_gamma[0] = std::log(gamma);
-    return decay(log_gamma) * rotary(x.theta);
+    return decay(log_gamma) * rotary(x.theta, Pairing::interleaved);
   };
   const auto s = forms(SymmetricPower<2>{}, with_first_gate(1), x.Q, x.K, x.V);
   double worst = 0;

@@ -29,7 +29,8 @@ struct ComplexGate {
       : tokens(given),
         dense(given.dense()),
         omega(theta),
-        sides(duality(systems::complex_gate(theta), systems::rope(theta), rotations(theta), given)) {}
+        sides(duality(systems::complex_gate(theta, Pairing::interleaved), systems::rope(theta, Pairing::interleaved),
+                      rotations(theta), given)) {}
 
   /// Coordinates 2n and 2n + 1 of a column as a complex number.
   [[nodiscard]] static std::complex<double> pair(const Dense<double>& X, Index n, Index t) {

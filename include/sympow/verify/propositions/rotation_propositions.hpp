@@ -70,7 +70,8 @@ void rotation_algebra(Ledger& ledger, const Sequence<Scalar>& x, Random& random)
     return x.q(i).dot(rotation_matrix(static_cast<double>(i - j) * x.theta).transpose() * x.k(j));
   };
   ledger.holds("T2",
-               worse(logit_error(x, scores, relative), logit_error(x, logits(rotary(x.theta), x.Q, x.K), relative)),
+               worse(logit_error(x, scores, relative),
+                     logit_error(x, logits(rotary(x.theta, Pairing::interleaved), x.Q, x.K), relative)),
                logit_bound(x), "Q'_i·K'_j = Q_iᵀ (R^{i-j})ᵀ K_j, as operators and as the transition's logits",
                "A §A.1.2, eq. (sympow rotary); B §1.1, eq. (sympow rotary)");
 
@@ -154,8 +155,8 @@ void absolute_angles(Ledger& ledger, const Sequence<Scalar>& x, Random& random) 
   const Dense<double> turn = rotation_matrix(3 * start);
   const Dense<Scalar> Q = (turn * x.Q.in_double()).template to<Scalar>(),
                       K = (turn * x.K.in_double()).template to<Scalar>();
-  const auto from_zero = forms(SymmetricPower<2>{}, rotary(x.theta), x.Q, x.K, x.V);
-  const auto from_start = forms(SymmetricPower<2>{}, rotary(x.theta), Q, K, x.V);
+  const auto from_zero = forms(SymmetricPower<2>{}, rotary(x.theta, Pairing::interleaved), x.Q, x.K, x.V);
+  const auto from_start = forms(SymmetricPower<2>{}, rotary(x.theta, Pairing::interleaved), Q, K, x.V);
   // Two results and two roundings of turned inputs, a unit each.
   ledger.holds(
       "T8", from_start.disagreement(from_zero.outputs[1].in_double()), 2 + turning_bound<Scalar>(2, x.T),
@@ -199,7 +200,7 @@ void learned_rates(Ledger& ledger, const Sequence<Scalar>& x) {
   for (Index i = 0; i < x.T; ++i) {
     const DenseVector<double> rate = DenseVector<double>::constant(1, 1, x.beta[i]);
     const Dense<Scalar> q = x.Q.part(0, i, x.d, 1), k = x.K.part(0, i, x.d, 1), v = x.V.part(0, i, x.e, 1);
-    static_cast<void>(recurrent(SymmetricPower<2>{}, rotary(x.theta, rate), q, k, v, state));
+    static_cast<void>(recurrent(SymmetricPower<2>{}, rotary(x.theta, rate, Pairing::interleaved), q, k, v, state));
     mu.emplace_back(state.frame().numbers());
   }
   double printed = 0, corrected = 0;
@@ -224,7 +225,7 @@ void learned_rates(Ledger& ledger, const Sequence<Scalar>& x) {
 
 template <class Scalar, int P>
 void learned_rotary(Ledger& ledger, const Sequence<Scalar>& x) {
-  const auto s = forms(SymmetricPower<P>{}, rotary(x.theta, x.beta), x.Q, x.K, x.V);
+  const auto s = forms(SymmetricPower<P>{}, rotary(x.theta, x.beta, Pairing::interleaved), x.Q, x.K, x.V);
   const auto turned_by = [&](double sign) {
     return attend(
         [&](Index i, Index j) { return std::pow(x.q(i).dot(rotation_matrix(sign * x.c(i, j) * x.theta) * x.k(j)), P); },
@@ -245,8 +246,8 @@ void learned_rotary(Ledger& ledger, const Sequence<Scalar>& x) {
 template <class Scalar>
 void exchanged_roles(Ledger& ledger, const Sequence<Scalar>& x) {
   const auto exchanged = [&](Index i, Index j) { return x.k(j).dot(rotation_matrix(x.c(i, j) * x.theta) * x.q(i)); };
-  ledger.holds("L3s", logit_error(x, logits(rotary(x.theta, x.beta), x.Q, x.K), exchanged), logit_bound(x),
-               "Q_iᵀ R(-c) K_j = K_jᵀ R(c) Q_i: the printed sign is right if Q and K change places",
+  ledger.holds("L3s", logit_error(x, logits(rotary(x.theta, x.beta, Pairing::interleaved), x.Q, x.K), exchanged),
+               logit_bound(x), "Q_iᵀ R(-c) K_j = K_jᵀ R(c) Q_i: the printed sign is right if Q and K change places",
                "extension of A §3.2, eq. (sympow learned rotary); extension of B §3, eq. (conformal-sympow)");
 }
 

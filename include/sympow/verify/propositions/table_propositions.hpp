@@ -191,9 +191,9 @@ inline void overhead(Ledger& ledger) {
   const auto weights = [&](const auto& recipe) {
     return static_cast<double>(AttentionLayer(shape, SymmetricPower<2>{}, recipe).size());
   };
-  const double plain = weights(Fixed(rotary(theta)));
-  const double gates = 100 * 12 * (weights(ForgetGate{} * Fixed(rotary(theta))) - plain) / model,
-               both = 100 * 12 * (weights(ForgetGate{} * LearnedRotary(theta)) - plain) / model,
+  const double plain = weights(Fixed(rotary(theta, Pairing::interleaved)));
+  const double gates = 100 * 12 * (weights(ForgetGate{} * Fixed(rotary(theta, Pairing::interleaved))) - plain) / model,
+               both = 100 * 12 * (weights(ForgetGate{} * LearnedRotary(theta, Pairing::interleaved)) - plain) / model,
                of_layers = 100 * 12 * width / model;
   ledger.holds("N.ov1", one.off(gates), 0,
                "gates: one vector of the model's 768 entries a head is 0.09 % of 124M parameters; counted are those of "

@@ -1,0 +1,247 @@
+// The arguments of a batch, and what can be wrong with them: one check for both directions.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <ranges>
+#include <utility>
+#include <vector>
+
+#include <sympow/attention/batch_transitions.hpp>
+#include <sympow/attention/heads.hpp>
+#include <sympow/attention/scan.hpp>
+
+namespace SYMPOW_NAMESPACE {
+
+/// Run-time choices of a batch.
+struct BatchOptions {
+  Form form = Form::automatic;  ///< of all heads, or each its own
+  int threads = 0;              ///< at most so many, 0 for all; more than one where the program is compiled with OpenMP
+  Options head = {};            ///< of every head; diagnostics are given by the calls of one head
+};
+
+/// The elements of a caller's container, or of a view that gives references to them; or none, if it is left out. It
+/// owns nothing.
+template <class T>
+class RangeRef {
+ public:
+  RangeRef() = default;
+  template <std::ranges::random_access_range Range>
+    requires(!std::same_as<std::remove_cvref_t<Range>, RangeRef>)
+  RangeRef(Range&& range)  // NOLINT(google-explicit-constructor): a container stands where its elements are asked for
+      : range_(std::addressof(range)),
+        size_(std::ranges::ssize(range)),
+        at_(&element<std::remove_reference_t<Range>>) {}
+
+  [[nodiscard]] explicit operator bool() const { return at_ != nullptr; }  ///< whether a range is given
+  [[nodiscard]] Index size() const { return size_; }
+  [[nodiscard]] T& operator[](Index n) const { return at_(range_, n); }
+
+ private:
+  template <class Range>
+  static T& element(const void* range, Index n) {
+    using Reference = std::ranges::range_reference_t<Range>;
+    constexpr bool gives_them = std::is_lvalue_reference_v<Reference> && std::convertible_to<Reference, T&>;
+    static_assert(
+        gives_them,
+        "states and their gradients are a container of State<Scalar, Feature> and StateGradient<Scalar, "
+        "Feature>, with the scalar type of the heads and the type of the feature map; a view gives references "
+        "to them, not const ones where they are written, nor values or pointers");
+    if constexpr (gives_them)
+      return std::ranges::begin(*const_cast<Range*>(static_cast<const Range*>(range)))[n];
+    else
+      return *static_cast<T*>(nullptr);
+  }
+
+  const void* range_ = nullptr;
+  Index size_ = 0;
+  T& (*at_)(const void*, Index) = nullptr;
+};
+
+namespace detail {
+
+/// The state of a head; nothing for a feature map without an embedding, whose batches take no states.
+template <class Scalar, class F>
+struct StateOf {
+  struct None {};
+  using type = None;
+};
+template <class Scalar, FiniteFeatureMap F>
+struct StateOf<Scalar, F> {
+  using type = State<Scalar, F>;
+};
+
+}  // namespace detail
+
+namespace detail::inline SYMPOW_THREADS {
+
+/// The form of a head. One whose queries stand elsewhere than its keys has no state form.
+inline Form form_of(const HeadShape& shape, const BatchOptions& options) {
+  if (options.form == Form::automatic && !shape.keeps_state && options.head.mask.offset != 0) return Form::attention;
+  return options.form == Form::automatic ? cheapest_form(shape, options.head.costs) : options.form;
+}
+
+/// The chunk of a head that goes through `scan`, else 0. It has more than a quarter of all tokens, in many segments,
+/// states that are small beside it, and work for some milliseconds. Nothing but shapes decides, so that results are the
+/// same for any number of threads.
+inline Index scanned_chunk(HeadShape shape, Index all_tokens, const BatchOptions& options) {
+  shape.from_nothing = false;  // its segments go on
+  const Index T = shape.T;
+  if (options.head.mask != causal() || T <= all_tokens / 4 ||
+      static_cast<double>(T / 8 * (shape.d + shape.e) / (shape.e + 1)) < shape.D ||
+      form_of(shape, options) != Form::chunked)
+    return 0;
+  constexpr double some_milliseconds = 1e9;  // operations
+  const Index chunk = chunk_of(options.head, shape);
+  if (cost_of_chunks(shape, static_cast<double>(chunk), options.head.costs) < some_milliseconds) return 0;
+  return T / 16 >= scanned_segment(static_cast<Index>(shape.D), chunk) ? chunk : 0;
+}
+
+/// The arguments of a batch except its transitions and states. Y are the rows, or their gradients dY.
+template <class Scalar, class Row = Scalar>
+struct BatchCall {
+  Heads<const Scalar> Q, K, V;
+  Heads<Row> Y;
+  BatchOptions options;
+  Index group = 1;  ///< query heads that share a state
+  const char* name_of_Y = std::is_const_v<Row> ? "dY" : "Y";
+
+  void check() const {
+    const auto agree = [](const char* what, const char* of, Index actual, Index expected, const char* whose) {
+      if (actual != expected)
+        raise<ShapeMismatch>(what, " of ", of, " is ", actual, ", must be ", expected, " (that of ", whose, ")");
+    };
+    const auto lengths = [&](const char* name, const auto& x, const char* other, const auto& y, const char* unless) {
+      for (Index b = 0; b < std::max(x.sequences_of_other_lengths(), y.sequences_of_other_lengths()); ++b)
+        if (x.length(b) != y.length(b))
+          raise<ShapeMismatch>("length of sequence ", b, " in ", name, " is ", x.length(b), ", must be ", y.length(b),
+                               " (that in ", other, ")", unless);
+    };
+    agree("number of sequences", "K", K.sequences(), Q.sequences(), "Q");
+    agree("number of sequences", "V", V.sequences(), Q.sequences(), "Q");
+    agree("number of sequences", name_of_Y, Y.sequences(), Q.sequences(), "Q");
+    if (options.head.mask == causal()) lengths("K", K, "Q", Q, " unless options.head.mask says otherwise");
+    lengths("V", V, "K", K, "");
+    lengths(name_of_Y, Y, "Q", Q, "");
+    agree("number of heads", "V", V.heads(), K.heads(), "K");
+    agree("number of heads", name_of_Y, Y.heads(), Q.heads(), "Q");
+    agree("dimension", "K", K.dimension(), Q.dimension(), "Q");
+    agree("dimension", name_of_Y, Y.dimension(), V.dimension(), "V");
+    if (Q.heads() > 0 && (K.heads() == 0 || Q.heads() % K.heads() != 0))
+      raise<ShapeMismatch>("number of heads of Q is ", Q.heads(), ", must be a multiple of that of K, which is ",
+                           K.heads());
+    if (options.threads < 0) raise<InvalidArgument>("options: threads is ", options.threads, ", must not be negative");
+    if (options.head.diagnostics != nullptr)
+      raise<InvalidArgument>("options: a batch gives no diagnostics; call a head by itself for its own");
+  }
+
+  /// Query heads that read the same keys, H / H_kv; 0 if there is none.
+  [[nodiscard]] Index heads_of_key() const { return K.heads() == 0 ? 0 : Q.heads() / K.heads(); }
+  [[nodiscard]] Index key_head_of(Index head) const { return head / heads_of_key(); }
+  /// Groups of a sequence, and of all sequences.
+  [[nodiscard]] Index groups() const { return Q.heads() / group; }
+  [[nodiscard]] Index all_groups() const { return Q.sequences() * groups(); }
+  [[nodiscard]] HeadGroup head_group() const { return {group, Q.to_next_head(), Y.to_next_head()}; }
+  /// Zeros where the heads of the group of head h have none of the tokens.
+  void clear_padding(Index b, Index h) const {
+    for (Index r = 0; r < group; ++r) Y.padding(b, h + r).setZero();
+  }
+
+  /// f(b, h, q, k, v, y) for the first query head h of group n. The heads of a group stand together: h reads key head h
+  /// / (H / H_kv).
+  template <class Function>
+  void with_head(Index n, const Function& f) const {
+    const Index b = n / groups(), h = n % groups() * group, key_head = key_head_of(h);
+    f(b, h, Q.head(b, h), K.head(b, key_head), V.head(b, key_head), Y.head(b, h));
+  }
+};
+
+/// A batch of which everything is checked that both directions have in common: what it throws is what `attend` and
+/// `attend_vjp` both throw.
+template <class F, class Transitions, class Scalar, class Row, class S>
+class CheckedBatch {
+  using TransitionOf = decltype(transitions_of(std::declval<const Transitions&>(), Index(), Index(), Index()));
+
+ public:
+  using A = std::remove_cvref_t<std::invoke_result_t<const TransitionOf&, Index>>;
+  static constexpr bool has_states = has_state_forms<F, A>;
+
+  /// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for
+  /// one, and what a callable that gives transitions throws.
+  CheckedBatch(const F& feature, const Transitions& given, const BatchCall<Scalar, Row>& batch,
+               const RangeRef<S>& states)
+      : call(checked(batch, states)),
+        feature_(feature),
+        states_(states),
+        transition_of_(transitions_of(given, call.Q.sequences(), call.groups(), call.group)) {
+    const Form form = call.options.form;
+    const bool has_form = form == Form::attention || form == Form::automatic;
+    if (states_ && form == Form::attention)
+      raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
+    if (!has_states && (states_ || !has_form))
+      raise<InvalidArgument>("options: this feature map with this transition has the attention form only");
+    if (states_ || !has_form) check_state_mask(call.options.head.mask);
+    for (Index n = 0; n < call.all_groups(); ++n)
+      call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
+        naming_head(b, h, call.group, [&] { check_group(n, Q, K, V); });
+        for (Index r = 1; call.options.head.check_finite && r < call.group; ++r)
+          naming_head(b, h + r, 1, [&] { check_finite("Q", call.Q.head(b, h + r)); });
+        all_tokens_ += Q.cols();
+      });
+  }
+
+  const BatchCall<Scalar, Row> call;
+
+  [[nodiscard]] const A& transition(Index n) const { return transition_of_(n); }  ///< of group n
+  [[nodiscard]] bool keeps_states() const { return static_cast<bool>(states_); }
+  /// What the cost model asks of group n.
+  [[nodiscard]] HeadShape shape(Index n) const {
+    const Index b = n / call.groups();
+    HeadShape shape = head_shape(feature_, transition(n), std::max(call.Q.length(b), call.K.length(b)),
+                                 call.Q.dimension(), call.V.dimension());
+    shape.is_full = call.options.head.mask.is_full;
+    shape.keeps_state = keeps_states();
+    if constexpr (has_states)
+      if (states_) shape.from_nothing = states_[n].tokens() == 0;
+    return shape;
+  }
+  [[nodiscard]] Form form(Index n) const { return form_of(shape(n), call.options); }
+  /// The chunk of a group that goes through `scan`, else 0.
+  [[nodiscard]] Index chunk_of_scan(Index n) const {
+    return F::score == Score::power && has_states ? scanned_chunk(shape(n), all_tokens_, call.options) : 0;
+  }
+
+ private:
+  // Shapes first: what follows reads heads by them.
+  static BatchCall<Scalar, Row> checked(BatchCall<Scalar, Row> call, const RangeRef<S>& states) {
+    call.check();
+    if (!states) return call;
+    const Index of_keys = call.Q.sequences() * call.K.heads(), of_queries = call.Q.sequences() * call.Q.heads();
+    if (states.size() == of_keys)
+      call.group = std::max<Index>(1, call.heads_of_key());
+    else if (states.size() != of_queries)
+      raise<ShapeMismatch>("number of states is ", states.size(), ", must be ", of_queries,
+                           " (one a sequence and query head) or ", of_keys, " (one a sequence and key head)");
+    check_distinct("states", states);
+    return call;
+  }
+
+  template <class Q, class K, class V>
+  void check_group(Index n, const Q& queries, const K& keys, const V& values) const {
+    check_call(transition(n), queries, keys, values, call.options.head);
+    if constexpr (has_states) {
+      if (states_)
+        check_state(states_[n], feature_, transition(n), queries, values);
+      else if (form(n) != Form::attention)
+        StateAccess::check_sizes<State<Scalar, F>>(feature_, queries.rows(), values.rows());
+    }
+  }
+
+  const F& feature_;
+  RangeRef<S> states_;
+  TransitionOf transition_of_;
+  Index all_tokens_ = 0;
+};
+
+}  // namespace detail::inline SYMPOW_THREADS
+}  // namespace SYMPOW_NAMESPACE

@@ -1,0 +1,187 @@
+// What can be wrong with a call, whichever way it goes: one check for forms and gradients, made before anything is
+// touched.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <sympow/attention/engine/checks.hpp>
+#include <sympow/attention/state.hpp>
+#include <sympow/core/memory_layout.hpp>
+#include <sympow/core/optional_ref.hpp>
+#include <sympow/core/view.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// Throws `NotFinite` with the position of the first entry that is not finite.
+template <class X>
+void check_finite(const char* name, const X& x) {
+  for (Index t = 0; t < x.cols(); ++t)
+    for (Index i = 0; i < x.rows(); ++i)
+      if (!std::isfinite(x.coeff(i, t)))
+        raise<NotFinite>(name, "(", i, ", ", t, ") is ", static_cast<double>(x.coeff(i, t)), ", must be finite");
+}
+
+/// Throws `InvalidArgument` if one object of a range, which a call changes, stands in two places of it. The addresses
+/// of a container's elements rise; those of other ranges are sorted.
+template <class Range>
+void check_distinct(const char* name, const Range& range) {
+  const auto at = [&](Index n) -> const void* { return std::addressof(range[n]); };
+  const Index count = range.size();
+  const std::less<const void*> before;
+  Index rising = 1;
+  while (rising < count && before(at(rising - 1), at(rising))) ++rising;
+  if (rising >= count) return;
+  std::vector<const void*> sorted;
+  for (Index n = 0; n < count; ++n) sorted.push_back(at(n));
+  std::sort(sorted.begin(), sorted.end(), before);
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return;
+  Index i = 0;
+  while (at(i) != *twice) ++i;
+  Index j = i + 1;
+  while (at(j) != *twice) ++j;
+  raise<InvalidArgument>(name, ": number ", j, " is the same object as number ", i, ", must be another one");
+}
+
+/// Throws `InvalidArgument` for a mask whose queries stand where no token can be, or so far behind the last key that a
+/// transition of any length would be gone through for nothing.
+template <class A, class K>
+void check_offset(const A& transition, const K& keys, const Mask& mask) {
+  constexpr Index farthest = std::numeric_limits<Index>::max() / 4, gap = Index{1} << 24;
+  if (mask.offset < -farthest || mask.offset > farthest)
+    raise<InvalidArgument>("options: the offset of the mask is ", mask.offset, ", must lie between ", -farthest,
+                           " and ", farthest);
+  if (transition.length() == Dynamic && mask.offset - keys.cols() > gap)
+    raise<InvalidArgument>("options: the offset of the mask is ", mask.offset, ", which leaves more than ", gap,
+                           " tokens behind the ", keys.cols(), " columns of K");
+}
+
+/// Throws `InvalidGate` for a log gate that is positive or not a number, where the transition has not looked itself.
+template <class A>
+void check_gates(const A& transition, Index tokens) {
+  for (Index i = 0; i < tokens; ++i)
+    if (const double log_gamma = transition.log_decay(i); !(log_gamma <= 0))
+      raise<InvalidGate>("the transition's log gate of token ", i, " is ", log_gamma,
+                         ", must be at most 0 and a number");
+  if constexpr (!has_checked_channels<A> && HasChannelTotals<A>) {
+    Eigen::VectorXd log_a(transition.key_dimension());
+    for (Index i = 0; i < tokens; ++i) {
+      transition.log_channel_totals({i, 1}, log_a);
+      for (Index c = 0; c < log_a.size(); ++c)
+        if (!(log_a[c] <= 0))
+          raise<InvalidGate>("the transition's log gate of channel ", c, " at token ", i, " is ", log_a[c],
+                             ", must be at most 0 and a number");
+    }
+  }
+}
+
+/// Throws `ShapeMismatch`, `InvalidArgument`, `InvalidGate` or `NotFinite` unless the arguments of a call fit each
+/// other.
+template <class A, class Q, class K, class V>
+void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
+  const Mask& mask = options.mask;
+  check_offset(transition, keys, mask);
+  check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
+  if (mask == causal())
+    check_size("columns of K", keys.cols(), queries.cols(),
+               "columns of Q, one a token, unless options.mask says otherwise");
+  check_size("columns of V", values.cols(), keys.cols(), "columns of K, one a token");
+  const Index tokens = tokens_of(queries, keys, mask);
+  if (transition.length() != Dynamic)
+    check_size("length of the transition", transition.length(), tokens,
+               mask == causal() ? "columns of Q, one a token; of a T x d matrix give the transpose"
+                                : "tokens of keys and queries under the mask");
+  if (transition.key_dimension() != Dynamic)
+    check_size("key dimension of the transition", transition.key_dimension(), queries.rows(),
+               "rows of Q, whose tokens are columns; of a T x d matrix give the transpose");
+  check_gates(transition, tokens);
+  if (mask.is_full) {
+    if (mask.offset < 0)
+      raise<InvalidArgument>("options: the offset of a full mask is ", mask.offset, ", must not be negative");
+    if (A::key_action != KeyAction::none && A::key_action != KeyAction::turn)
+      raise<InvalidArgument>("options: a full mask needs a transition that leaves keys alone or turns them");
+    for (Index i = 0; i < tokens; ++i)
+      if (transition.log_decay(i) != 0)
+        raise<InvalidArgument>("options: a full mask needs a transition without decay; log gamma of token ", i, " is ",
+                               transition.log_decay(i));
+  }
+  if (!std::isfinite(options.scale)) raise<InvalidArgument>("options: scale is ", options.scale, ", must be finite");
+  if (options.check_finite) {
+    check_finite("Q", queries);
+    check_finite("K", keys);
+    check_finite("V", values);
+  }
+  const Costs& costs = options.costs;
+  for (const double cost : {costs.score, costs.segment})
+    if (!(cost >= 0 && std::isfinite(cost)))
+      raise<InvalidArgument>("options: the costs are ", costs.score, " and ", costs.segment,
+                             ", must be finite and not negative");
+  if (options.chunk < 0) raise<InvalidArgument>("options: chunk is ", options.chunk, ", must not be negative");
+  if (options.checkpoint < 0)
+    raise<InvalidArgument>("options: checkpoint is ", options.checkpoint, ", must not be negative");
+}
+
+/// Throws `ShapeMismatch` unless Y or dY has a column for every query and a row for every row of V.
+template <class Rows, class Q, class V>
+void check_rows(const char* name, const Rows& rows, const Q& queries, const V& values) {
+  check_size(std::string("rows of ") + name, rows.rows(), values.rows(), "rows of V");
+  check_size(std::string("columns of ") + name, rows.cols(), queries.cols(), "columns of Q, one a token");
+}
+
+/// Throws `ShapeMismatch` for another shape of Y, and `InvalidArgument` if Y shares memory with Q, K or V.
+template <class Y, class Q, class K, class V>
+void check_output(const Y& outputs, const Q& queries, const K& keys, const V& values) {
+  check_rows("Y", outputs, queries, values);
+  check_outputs({{"Y", layout_of(outputs)}},
+                {{"Q", layout_of(queries)}, {"K", layout_of(keys)}, {"V", layout_of(values)}});
+}
+
+/// Whether φ of an embedded score can be made of tokens wherever the forms hold them.
+template <class F, class Scalar>
+concept EmbedsViews =
+    FiniteFeatureMap<F> && requires(const F& f, MatrixView<Scalar> x, MatrixView<Scalar> y) { f.embed(x, y); };
+
+/// Whether these types go together; false after a sentence at compile time, so that no other error follows it.
+template <FeatureMap F, Transition A, class Q, class K, class V>
+constexpr bool check_types() {
+  using Scalar = typename Q::Scalar;
+  constexpr bool one_scalar = std::is_same_v<Scalar, typename K::Scalar> &&
+                              std::is_same_v<Scalar, typename V::Scalar> &&
+                              (std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>);
+  static_assert(one_scalar, "queries, keys and values have one scalar type, float or double; use .cast<>()");
+  constexpr bool can_embed = !one_scalar || F::score != Score::embedded || EmbedsViews<F, Scalar>;
+  static_assert(
+      can_embed,
+      "an embedded score needs Index dimension(Index d) const and an embed that takes whatever tokens stand in: "
+      "template <class X, class Y> void embed(const X& x, Y&& y) const, which writes to y");
+  constexpr bool has_exponents = ScaledFeatureMap<F> && requires(const F& f, double s) { f.kappa(s); };
+  static_assert(!has_exponents,
+                "a feature map whose embedding has exponents gives no kappa, which would leave the range of the type");
+  constexpr bool is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix;
+  constexpr bool can_act = !(is_lifted && F::score == Score::embedded);
+  static_assert(
+      can_act,
+      "channel decay and Householder chains are lifted to the embedding, which needs a feature map whose score "
+      "is a power of the logit, or Exponential");
+  return one_scalar && can_embed && !has_exponents && can_act;
+}
+
+/// Whether a state is of the scalar type and feature map of a call; false after a sentence.
+template <class Scalar, class F, class S, class G>
+constexpr bool check_state_type() {
+  constexpr bool fits = std::is_same_v<Scalar, S> && std::is_same_v<F, G>;
+  static_assert(
+      fits,
+      "the state is one of another feature map or scalar type than the call: State<Scalar, Feature>, with the "
+      "scalar type of the keys and the type of the feature map");
+  return fits;
+}
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,113 @@
+// One loop for every form: attention has a `KeyPast`, chunked a `StatePast`, recurrent the same by segments of one
+// token.
+#pragma once
+
+#include <sympow/attention/options.hpp>
+#include <sympow/core/visitor.hpp>
+#include <sympow/detail/key_past.hpp>
+#include <sympow/detail/softmax_rows.hpp>
+#include <sympow/detail/state_past.hpp>
+#include <sympow/detail/tape.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// Query heads that read the same keys, and with them one state: numbers from the queries and outputs of one to those
+/// of the next.
+struct HeadGroup {
+  Index size = 1, to_next_Q = 0, to_next_Y = 0;
+};
+
+/// The scratch memory of all forms.
+template <class Scalar>
+struct ForwardBuffers {
+  SegmentBuffers<Scalar> segment;
+  RowBuffers<Scalar> rows;
+  KeyPastBuffers<Scalar> keys;
+  StatePastBuffers<Scalar> state;
+  Frame frame;  ///< before a segment, where several heads turn from it
+};
+
+/// A call of any form; everything is checked. Q and Y are those of the first head of the group.
+template <class Scalar>
+struct ForwardCall {
+  const TransitionView<Scalar>& transition;
+  RowKind rows;
+  Options options;
+  MatrixView<const Scalar> Q, K, V;
+  MatrixView<Scalar> Y;
+  ForwardBuffers<Scalar>& memory;
+  StateContent<Scalar>* state = nullptr;  ///< of a state form
+  bool reads = true;                      ///< the tokens have queries
+  HeadGroup group = {};
+  RowSum* sums = nullptr;                       ///< of the rows, where they are asked for
+  Tape<Scalar>* tape = nullptr;                 ///< likewise
+  const Visitor<Index>* visit_chunk = nullptr;  ///< told the first token of every chunk before it is taken
+
+  /// Tokens that the call goes over.
+  [[nodiscard]] Index tokens() const { return std::max(K.cols(), Q.cols() + options.mask.offset); }
+  [[nodiscard]] RowReports reports() const { return {options.diagnostics, sums}; }
+  /// The tokens of a segment that have keys, and those that have queries.
+  [[nodiscard]] Segment keys_in(Segment s) const { return {s.begin, std::clamp<Index>(K.cols() - s.begin, 0, s.size)}; }
+  [[nodiscard]] Segment queries_in(Segment s) const {
+    const Index begin = std::clamp(options.mask.offset, s.begin, s.end());
+    return {begin, std::clamp(options.mask.offset + Q.cols(), begin, s.end()) - begin};
+  }
+  [[nodiscard]] MatrixView<const Scalar> queries_of(Index head, Index first, Index n) const {
+    return {Q.data() + head * group.to_next_Q + (n == 0 ? 0 : first) * Q.outerStride(), Q.rows(), n, Q.outerStride()};
+  }
+  [[nodiscard]] MatrixView<Scalar> outputs_of(Index head, Index first, Index n) const {
+    return {Y.data() + head * group.to_next_Y + (n == 0 ? 0 : first) * Y.outerStride(), Y.rows(), n, Y.outerStride()};
+  }
+};
+
+/// How a pass goes over the tokens of a call.
+struct PassSteps {
+  Index tokens, most;       ///< by segments of at most so many
+  bool reads = true;        ///< makes rows
+  bool takes = true;        ///< keys become past
+  bool is_literal = false;  ///< they do so before their own query reads it, by segments of one token
+};
+
+/// Y ← the rows of Q over the past and their own keys.
+template <class Scalar, FeatureMap F, class Rows, class Past>
+void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegment<Scalar, F>& segment, Rows& rows,
+             Past& past) {
+  const auto columns = [](MatrixView<const Scalar> x, Segment s) {
+    return x.middleCols(s.size == 0 ? 0 : s.begin, s.size);
+  };
+  const Index heads = steps.reads ? call.group.size : 1;
+  for (Index t = 0; t < steps.tokens; t += segment.size()) {
+    if (call.visit_chunk != nullptr && t % steps.most == 0) (*call.visit_chunk)(t);
+    if (segment.load_gates({t, std::min(steps.most - t % steps.most, steps.tokens - t)})) past.reset();
+    const Segment keys = steps.takes ? call.keys_in(segment.range()) : Segment{t, 0},
+                  queries = steps.reads ? call.queries_in(segment.range()) : Segment{t, 0};
+    const Index first = queries.begin - call.options.mask.offset;
+    if (call.tape != nullptr) call.tape->keep(segment.range(), past);
+    if (heads > 1) call.memory.frame = past.frame();
+    for (Index head = 0; head < heads; ++head) {
+      if (head > 0) past.frame() = call.memory.frame;
+      const auto Q = call.queries_of(head, first, queries.size);
+      segment.load(past.elapsed(), past.frame(), Q, queries.begin - t, columns(call.K, keys), columns(call.V, keys));
+      const bool is_last = head + 1 == heads || !segment.has_queries();
+      if (steps.is_literal) {
+        if (head == 0) past.take(segment);
+        segment.move_query_to_end(Q);
+      }
+      if (segment.has_queries()) {
+        if (head == 0) past.prepare();
+        rows.reset(segment, past.level());
+        rows.add_own(segment);
+        past.read(segment, rows);
+        rows.write(segment, call.outputs_of(head, first, queries.size), head * call.Q.cols() + first);
+        for (Index i = 0; call.tape != nullptr && i < queries.size; ++i) {
+          const Index row = queries.begin - t + i, query = head * call.Q.cols() + first + i;
+          call.tape->levels[query] = rows.level(row), call.tape->denominators[query] = rows.denominator(row);
+        }
+      }
+      if (is_last && steps.takes && !steps.is_literal) past.take(segment);
+      if (is_last) break;
+    }
+  }
+}
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,316 @@
+// The rows of a segment under scores that are powers: Σ_j s_ij v_j and Σ_j s_ij beside a power of two that is known
+// before any score is.
+#pragma once
+
+#include <sympow/core/halved_matrix.hpp>
+#include <sympow/detail/pairs.hpp>
+#include <sympow/detail/row_reports.hpp>
+#include <sympow/detail/segment.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+inline constexpr Index rows_at_once = 24;  ///< their scores with a block of keys stay in the first cache
+
+template <class Scalar>
+struct RowBuffers {
+  Panel<Scalar> sums, residues, partial, denominators, denominator_residues, denominator_partial, weights, scores,
+      finite_values, values;
+  Panel<double> levels, least, noise, absolute;
+};
+
+/// The values of a segment's keys with 0 for what is not finite: 0 · NaN must not reach a row that does not see it.
+template <class Scalar>
+MatrixView<const Scalar> finite_values(const WeightedKeys<Scalar>& keys, Panel<Scalar>& copy) {
+  if (keys.extent.all_finite) return keys.values;
+  auto finite = copy(keys.values.rows(), keys.size);
+  for (Index j = 0; j < keys.size; ++j)
+    for (Index r = 0; r < finite.rows(); ++r)
+      finite(r, j) = std::isfinite(keys.values(r, j)) ? keys.values(r, j) : Scalar(0);
+  return finite;
+}
+/// Y_i += Σ_{j ≤ i} s_ij v_j of what is not finite in these values, for the rows from `begin` to `end`.
+template <class Scalar>
+void add_infinite_values(const WeightedKeys<Scalar>& keys, MatrixView<Scalar> scores, Index begin, Index end,
+                         MatrixView<Scalar> Y) {
+  if (keys.extent.all_finite) return;
+  for (Index j = 0; j < keys.size; ++j)
+    for (Index r = 0; r < Y.rows(); ++r)
+      for (Index i = std::max(begin, j); i < end && !std::isfinite(keys.values(r, j)); ++i)
+        Y(r, i) += scores(j, i) * keys.values(r, j);
+}
+
+/// Some entries of φ of a state: columns of S, whole or by their upper halves, and entries of Z.
+template <class Scalar>
+struct StatePanel {
+  Strided<const Scalar*> S;
+  const HalvedMatrix<Scalar>* halves;  ///< null where S is whole
+  const Scalar* Z;
+};
+
+/// With r_i = max(level of the past, max_{j ≤ i} exponents_j) key j weighs 2^{exponents_j - r_i} ≤ 1 in row i, and the
+/// state 2^{M - r_i} ≤ 1. Rows that are close, and whose levels are, share the last one's. Contributions are summed
+/// some at a time, and these partial sums with what their rounding loses.
+template <class Scalar, FeatureMap F>
+class PowerRows {
+  static constexpr int P = degree_of<F>;
+  static constexpr double most_apart = std::numeric_limits<Scalar>::max_exponent / 12;
+  static constexpr int blocks_at_once = 4, panels_at_once = 16;
+
+ public:
+  /// Of e values, for segments of so many rows, and so many keys at a time.
+  PowerRows(RowBuffers<Scalar>& memory, RowKind kind, const RowReports& reports, Index e, Index rows, Index keys)
+      : memory_(memory), kind_(kind), reports_(reports), e_(e) {
+    for (auto* panel : {&memory.sums, &memory.residues, &memory.partial}) (*panel)(e, rows);
+    for (auto* panel : {&memory.denominators, &memory.denominator_residues, &memory.denominator_partial})
+      (*panel)(rows);
+    memory.weights(std::max(keys, rows)), memory.scores(std::max(keys, rows), rows_at_once);
+    if (rows >= columns_worth_packing) memory.values(e * std::max(keys, rows));
+    for (auto* panel : {&memory.levels, &memory.least, &memory.noise, &memory.absolute}) (*panel)(rows);
+  }
+
+  [[nodiscard]] bool divides() const { return kind_ != RowKind::sums; }
+  /// Whether denominators are wanted.
+  [[nodiscard]] bool has_denominators() const { return divides() || reports_.wanted(); }
+  [[nodiscard]] bool diagnoses() const { return reports_.diagnostics != nullptr; }
+  /// Of a row that was written: its level, and its denominator beside it, 0 if it is degenerate.
+  [[nodiscard]] double level(Index i) const { return memory_.levels(n_)[i]; }
+  [[nodiscard]] Scalar denominator(Index i) const { return memory_.denominators(n_)[i]; }
+
+  /// Rows of a segment without any contribution.
+  void reset(const LoadedSegment<Scalar, F>& segment, const PastLevel<Scalar>& past) {
+    n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows();
+    pending_ = flushed_ = panels_ = 0;
+    has_residues_ = false;
+    memory_.noise(n_).setZero();
+    memory_.absolute(n_).setZero();
+    const WeightedKeys<Scalar> keys = segment.keys();
+    const double room = headroom_for(keys.extent.largest);
+    is_large_ = headroom_for(std::max(past.largest_value, keys.extent.largest)) > 0;
+    double *const levels = memory_.levels(n_).data(), *const least = memory_.least(n_).data();
+    double level = past.level, weight = past.weight;
+    for (Index i = 0; i < n_; ++i) {
+      if (i < keys.size) {
+        const double own = room > 0 ? headroom_for(extent_of(keys.values.middleCols(i, 1)).largest) : room;
+        level = std::max(level, keys.exponents[i] + own);
+        weight = std::max(weight, keys.exponents[i]);
+      }
+      levels[i] = level, least[i] = weight;
+    }
+    for (Index i = begin_, end = 0; i < end_; i = end) {
+      const Index most = std::min(begin_ + ((i - begin_) / rows_at_once + 1) * rows_at_once, end_);
+      for (end = i + 1; end < most; ++end)
+        if (levels[i] == no_weight ? levels[end] != no_weight : levels[end] - levels[i] > most_apart) break;
+      std::fill(levels + i, levels + end, levels[end - 1]);
+    }
+  }
+
+  /// The segment's own keys j ≤ i; its logits are used up.
+  void add_own(const LoadedSegment<Scalar, F>& segment) {
+    if (!segment.has_keys()) return;
+    const WeightedKeys<Scalar> keys = segment.keys();
+    const ScaledQueries<Scalar> queries = segment.queries();
+    const MatrixView<Scalar> scores = segment.logits(), partial = memory_.partial(e_, n_);
+    Scalar* const weights = memory_.weights(keys.size).data();
+    const double* const levels = memory_.levels(n_).data();
+    const RowPanels<Scalar> values =
+        row_panels<Scalar>(finite_values(keys, memory_.finite_values), end_ - begin_, memory_.values);
+    Index known = 0;  // weights, at the level of the row before
+    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
+      const Index count = std::min(rows_at_once, end_ - begin), seen = std::min(begin + count, keys.size);
+      for (Index i = begin; i < begin + count; ++i) {
+        if (i > begin_ && levels[i] != levels[i - 1]) known = 0;
+        set_weights_at(weights + known, keys.exponents + known, keys.fractions + known, seen - known,
+                       -finite(levels[i]), Scalar(1));
+        known = seen;
+        Scalar* const column = scores.col(i).data();
+        const Index end = std::min(i + 1, seen);
+        std::fill(column + end, column + seen, Scalar(0));
+        memory_.denominator_partial(n_)[i] = weigh_logits<P>(column, weights, std::min(seen, (i + 16) / 16 * 16));
+        if (kind_ == RowKind::signed_means) memory_.noise(n_)[i] += absolute_sum(column, end);
+        if (diagnoses()) memory_.absolute(n_)[i] += absolute_weight(keys, weights, end) * of_query(queries, i);
+      }
+      set_product(partial.middleCols(begin, count), values, scores.block(0, begin, seen, count));
+    }
+    add_infinite_values(keys, scores, begin_, end_, partial);
+    ++pending_;
+  }
+
+  /// Log2 of weights that no row sees any more, which the row of the smallest weights decides.
+  [[nodiscard]] double horizon() const { return memory_.least(n_)[begin_] + negligible_weight<Scalar, F>; }
+
+  /// All of some keys, which decay by e^between on their way to the segment's time 0.
+  void add_keys(const F& feature, const WeightedKeys<Scalar>& keys, const LogGate& between,
+                const ScaledQueries<Scalar>& queries) {
+    if (keys.size == 0) return;
+    const Weight decay(between);
+    const MatrixView<Scalar> partial = memory_.partial(e_, n_);
+    Scalar *const weights = memory_.weights(keys.size).data(), *const sums = memory_.denominator_partial(n_).data();
+    const RowPanels<Scalar> values = row_panels<Scalar>(keys.values, end_ - begin_, memory_.values);
+    const double* const levels = memory_.levels(n_).data();
+    double absolute = 0;
+    for (Index begin = begin_; begin < end_; begin += rows_at_once) {
+      const Index count = std::min(rows_at_once, end_ - begin);
+      const auto scores = memory_.scores(keys.size, count);
+      set_logits(scores, keys, queries, begin);
+      LoadedSegment<Scalar, F>::set_scores(feature, scores, keys.lengths, queries.lengths + begin, false);
+      for (Index i = begin; i < begin + count; ++i) {
+        if (i == begin_ || levels[i] != levels[i - 1]) {
+          set_weights_at(weights, keys.exponents, keys.fractions, keys.size, decay.exponent - finite(levels[i]),
+                         static_cast<Scalar>(decay.fraction));
+          if (diagnoses()) absolute = absolute_weight(keys, weights, keys.size);
+        }
+        Scalar* const column = scores.col(i - begin).data();
+        sums[i] = (pending_ > 0 ? sums[i] : Scalar(0)) + weigh_logits<P>(column, weights, keys.size);
+        if (kind_ == RowKind::signed_means) memory_.noise(n_)[i] += absolute_sum(column, keys.size);
+        if (diagnoses()) memory_.absolute(n_)[i] += absolute * of_query(queries, i);
+      }
+      const auto sums_of_rows = partial.middleCols(begin, count);
+      pending_ > 0 ? add_product(sums_of_rows, values, scores) : set_product(sums_of_rows, values, scores);
+    }
+    if (++pending_ >= blocks_at_once) flush();
+  }
+
+  /// Begins to read the sums of a state, which weigh `weight` beside their numbers and absolutely A; returns how many
+  /// rows, from the first on, see them. noise_i is the largest denominator of row i that can be rounding.
+  Index begin_read(const Weight& weight, double A, const double* noise, const ScaledQueries<Scalar>& queries) {
+    flush();
+    Index end = begin_;
+    constexpr double room = std::numeric_limits<Scalar>::max_exponent / 2;  // that the sums may have been given
+    while (end < end_ && weight.exponent + room - memory_.least(n_)[end] > negligible_weight<Scalar, F>) ++end;
+    for (Index i = begin_; i < end; ++i) {
+      const double factor = weight.fraction * nearest_power_of_two<double>(weight.exponent - memory_.levels(n_)[i]);
+      memory_.noise(n_)[i] += noise[i] * factor;
+      if (diagnoses()) memory_.absolute(n_)[i] += A * factor * of_query(queries, i);
+    }
+    read_exponent_ = weight.exponent, read_fraction_ = static_cast<Scalar>(weight.fraction);
+    return end - begin_;
+  }
+  /// What follows is read by other rows than before.
+  void begin_strip() { strip_flushes_ = 0; }
+  /// For `count` rows from the first on: S φ and Z φ of some entries of φ, (row, entry).
+  void add_panel(Index first, Index count, const StatePanel<Scalar>& state, Strided<const Scalar*> phi, Index depth) {
+    const auto partial = memory_.partial(e_, n_);
+    if (state.halves == nullptr)
+      product<Scalar>(panels_ > 0, e_, count, depth, state.S, phi.transposed(), {partial.col(first).data(), 1, e_});
+    else
+      for (Index i = 0; i < count; ++i)
+        ColumnProduct<Scalar>::times_column(panels_ > 0, e_, depth, state.halves->upper(), phi.at(i, 0).data,
+                                            partial.col(first + i).data());
+    if (has_denominators())
+      product<Scalar>(panels_ > 0, count, 1, depth, phi, {state.Z, 1, depth},
+                      {memory_.denominator_partial(n_).data() + first, 1, n_});
+    if (++panels_ == panels_at_once) end_panels(first, count);
+  }
+  /// Takes what these rows have read into their sums.
+  void end_panels(Index first, Index count) {
+    if (panels_ == 0) return;
+    const bool is_first = !has_residues_ && strip_flushes_ == 0, is_only = is_first && panels_ < panels_at_once;
+    for (Index i = first; i < first + count; ++i) {
+      const auto factor = read_fraction_ * nearest_power_of_two<Scalar>(read_exponent_ - memory_.levels(n_)[i]);
+      if (is_only)
+        add_scaled(i, factor);
+      else
+        add_partial(i, factor, is_first);
+    }
+    panels_ = 0;
+    ++strip_flushes_;
+  }
+
+  /// Y ← the rows that have queries, rows `query`, … of the call: means, or sums with all their powers of two.
+  void write(const LoadedSegment<Scalar, F>& segment, MatrixView<Scalar> Y, Index query) {
+    constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+    flush();
+    for (Index i = begin_; i < end_; ++i) {
+      prefetch_column<true>(Y, i - begin_ + 8);
+      const Scalar* const sums = memory_.sums(e_, n_).col(i).data();
+      Scalar& sum = memory_.denominators(n_)[i];
+      const double den = static_cast<double>(sum), size = kind_ == RowKind::signed_means ? std::abs(den) : den,
+                   noise = memory_.noise(n_)[i];
+      const bool is_degenerate = divides() && size <= tolerance * noise && std::isfinite(noise);
+      const double whole =
+          P * segment.queries().lengths[i] + finite(memory_.levels(n_)[i]) + segment.gate_exponents()[i];
+      const auto gate = segment.gate_fractions()[i];
+      auto y = Y.col(i - begin_);
+      if (!divides())
+        write_sum(y, sums, gate, whole);
+      else if (is_degenerate)
+        set_scaled(y.data(), sums, Scalar(0), e_);  // what is not finite shows
+      else
+        write_mean(y, sums, sum);
+      reports_.report(query + i - begin_, den * static_cast<double>(gate), memory_.absolute(n_)[i] * gate, whole,
+                      is_degenerate);
+      if (is_degenerate) sum = 0;
+    }
+  }
+
+ private:
+  static double finite(double level) { return level == no_weight ? 0 : level; }
+  static double of_query(const ScaledQueries<Scalar>& queries, Index i) {
+    return power<P>(static_cast<double>(queries.given_norms[i]));
+  }
+  // Σ_j w_j ‖k̂_j‖^P of the first n.
+  static double absolute_weight(const WeightedKeys<Scalar>& keys, const Scalar* weights, Index n) {
+    double sum = 0;
+    for (Index j = 0; j < n; ++j)
+      sum += static_cast<double>(weights[j]) * power<P>(static_cast<double>(keys.given_norms[j]));
+    return sum;
+  }
+  void write_sum(ColumnView<Scalar> y, const Scalar* sums, Scalar gate, double whole) const {
+    const bool is_near = std::abs(whole) < std::numeric_limits<Scalar>::max_exponent / 2;
+    set_scaled(y.data(), sums, is_near ? gate * normal_power_of_two<Scalar>(static_cast<int>(whole)) : gate, e_);
+    if (!is_near) set_times_power_of_two<Scalar>(y, y, whole);
+  }
+  void write_mean(ColumnView<Scalar> y, const Scalar* sums, Scalar den) const {
+    for (Index r = 0; r < e_; ++r) y[r] = sums[r] / den;
+    for (Index r = 0; r < e_ && is_large_; ++r)  // a mean of values near the largest number can be rounded beyond
+      if (std::isinf(y[r]) && std::isfinite(sums[r])) y[r] = std::copysign(std::numeric_limits<Scalar>::max(), y[r]);
+  }
+
+  // Takes pending contributions into the rows.
+  void flush() {
+    if (pending_ == 0 && flushed_ > 0) return;
+    if (flushed_ == 0) {
+      if (pending_ == 0) memory_.partial(e_, n_).setZero(), memory_.denominator_partial(n_).setZero();
+      std::swap(memory_.sums, memory_.partial);
+      std::swap(memory_.denominators, memory_.denominator_partial);
+    } else {
+      for (Index i = begin_; i < end_; ++i) add_partial(i, Scalar(1), !has_residues_);
+      has_residues_ = true;
+    }
+    pending_ = 0;
+    ++flushed_;
+  }
+  void add_scaled(Index i, Scalar factor) {
+    Scalar* const sums = memory_.sums(e_, n_).col(i).data();
+    const Scalar* const partial = memory_.partial(e_, n_).col(i).data();
+    for (Index r = 0; r < e_; ++r) sums[r] += factor * partial[r];
+    if (has_denominators()) memory_.denominators(n_)[i] += factor * memory_.denominator_partial(n_)[i];
+  }
+  // The same with what rounding loses; the first time nothing has been lost yet.
+  void add_partial(Index i, Scalar factor, bool is_first) {
+    const auto add = [&](Scalar* __restrict sums, Scalar* __restrict residues, const Scalar* __restrict x, Index n) {
+      for (Index r = 0; r < n; ++r) {
+        const Scalar before = sums[r], added = factor * x[r] - (is_first ? Scalar(0) : residues[r]),
+                     after = before + added;
+        residues[r] = (after - before) - added;
+        sums[r] = after;
+      }
+    };
+    add(memory_.sums(e_, n_).col(i).data(), memory_.residues(e_, n_).col(i).data(),
+        memory_.partial(e_, n_).col(i).data(), e_);
+    if (has_denominators())
+      add(memory_.denominators(n_).data() + i, memory_.denominator_residues(n_).data() + i,
+          memory_.denominator_partial(n_).data() + i, 1);
+  }
+
+  RowBuffers<Scalar>& memory_;
+  RowKind kind_;
+  RowReports reports_;
+  Index e_, n_ = 0, begin_ = 0, end_ = 0;  // of the segment's n tokens those from `begin_` to `end_` have queries
+  int pending_ = 0, flushed_ = 0, panels_ = 0, strip_flushes_ = 0;
+  bool has_residues_ = false, is_large_ = false;  // values may be near the largest number
+  double read_exponent_ = 0;
+  Scalar read_fraction_ = 1;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,323 @@
+// The tokens of a segment, loaded: queries and keys of length 1/2 to 1, moved by the transition, and their weights.
+#pragma once
+
+#include <sympow/core/panel.hpp>
+#include <sympow/core/product.hpp>
+#include <sympow/detail/embedded_feature.hpp>
+#include <sympow/detail/weight.hpp>
+#include <sympow/transition/transition.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// Keys k_j = 2^{lengths_j} vectors_j and their values. At a time t the weight of key j is
+///
+///     b_tj ‖k_j‖^P = 2^{exponents_j} fractions_j · e^{G_t} ‖vectors_j‖^P
+///
+/// where G_t is the sum of log gates from a time 0 through t that its owner knows. (`Exponential`: b_tj alone, and
+/// fractions are log2 of them. Embedded scores: vectors and lengths are those of φ(k_j), and P is 1.)
+template <class Scalar>
+struct WeightedKeys {
+  Index size = 0;
+  Strided<const Scalar*> vectors{};                   ///< (j, c) is channel c of key j; what logits are made of
+  MatrixView<const Scalar> values{nullptr, 0, 0, 0};  ///< e × n
+  const double* exponents = nullptr;                  ///< whole; -∞ without a weight
+  const Scalar* fractions = nullptr;                  ///< in [0.7, 1.42]
+  const double* lengths = nullptr;
+  const Scalar* norms = nullptr;        ///< ‖vectors_j‖
+  const Scalar* given_norms = nullptr;  ///< the same before the transition moved them
+  double heaviest = no_weight;          ///< max_j exponents_j
+  Extent<Scalar> extent{};              ///< of the values
+  bool is_packed = false;               ///< `vectors` lie as `RowPanels::pack` writes them
+
+  /// The same with headroom for the values.
+  [[nodiscard]] double level() const { return heaviest + headroom_for(extent.largest); }
+};
+
+/// max_j exponents_j.
+inline double heaviest_of(const double* exponents, Index n) {
+  double largest = no_weight;
+  for (Index j = 0; j < n; ++j) largest = std::max(largest, exponents[j]);
+  return largest;
+}
+
+/// Queries q_i = 2^{lengths_i} vectors_i.
+template <class Scalar>
+struct ScaledQueries {
+  MatrixView<Scalar> vectors;  ///< what reads a state
+  MatrixView<Scalar> direct;   ///< what logits are made of
+  const double* lengths;
+  const Scalar* norms;        ///< ‖vectors_i‖
+  const Scalar* given_norms;  ///< the same before the transition moved them
+};
+
+template <class Scalar>
+struct SegmentBuffers {
+  Panel<Scalar> queries, keys, query_features, key_features, logits;
+  Panel<Scalar> query_norms, key_norms, moved_query_norms, moved_key_norms, fractions, gate_fractions;
+  Panel<double> gates, sums, sums_low, query_lengths, key_lengths, exponents, gate_exponents, scratch;
+  Eigen::VectorXd log_channels;  ///< Σ log a of a segment
+};
+
+/// Loads one segment after the other.
+template <class Scalar, FeatureMap F>
+class LoadedSegment {
+  static constexpr int degree = degree_of<F>;
+  static constexpr bool is_exponential = F::score == Score::exponential, is_embedded = F::score == Score::embedded;
+
+ public:
+  /// Of up to `most` tokens; with φ of embedded scores where it `embeds`, else with logits alone.
+  LoadedSegment(SegmentBuffers<Scalar>& memory, const F& feature, const TransitionView<Scalar>& transition,
+                double scale, Index d, Index most, bool embeds)
+      : memory_(memory), feature_(feature), transition_(transition), scale_(scale), d_(d), embeds_(embeds) {
+    if constexpr (is_embedded)
+      if (embeds) vector_rows_ = feature.dimension(d);
+    if (!is_exponential && transition.key_action() == KeyAction::scale) resize_anew(memory.log_channels, d);
+    for (auto* panel : {&memory.queries, &memory.keys}) (*panel)(d, most);
+    for (auto* panel : {&memory.query_features, &memory.key_features}) (*panel)(vector_rows_, most);
+    memory.logits(most, most);
+    for (auto* panel : {&memory.query_norms, &memory.key_norms, &memory.moved_query_norms, &memory.moved_key_norms,
+                        &memory.fractions, &memory.gate_fractions})
+      (*panel)(most);
+    for (auto* panel : {&memory.gates, &memory.sums, &memory.sums_low, &memory.query_lengths, &memory.key_lengths,
+                        &memory.exponents, &memory.gate_exponents, &memory.scratch})
+      (*panel)(most);
+  }
+
+  /// Loads the gates of a range and ends it before the next gate of 0. Returns whether its own first gate is 0:
+  /// nothing before is seen then.
+  bool load_gates(Segment range) {
+    constexpr double closed = no_weight;
+    double* const gates = memory_.gates(range.size).data();
+    transition_.log_decays(range, gates);
+    resets_ = range.size > 0 && gates[0] == closed;
+    if (resets_) gates[0] = 0;
+    for (Index i = 1; i < range.size; ++i)
+      if (gates[i] == closed) range.size = i;
+    range_ = range;
+    if (!is_exponential && transition_.key_action() == KeyAction::scale) cut_fast_channels();
+    return resets_;
+  }
+
+  /// Keys of length 0 count as 2^0 · 0: they have gradients where scores are linear.
+  void weigh_zero_keys() { weighs_zero_keys_ = !is_exponential && degree == 1; }
+
+  /// Loads the tokens: queries from row `first_row` on, none where Q is empty, and the first tokens' keys. Log gates
+  /// are summed from `elapsed` on, which is the time 0 of whatever the queries read. The frame goes on to the end.
+  void load(const LogGate& elapsed, Frame& frame, MatrixView<const Scalar> Q, Index first_row,
+            MatrixView<const Scalar> K, MatrixView<const Scalar> V) {
+    const Index n = size();
+    first_row_ = first_row, rows_ = Q.cols(), keys_ = K.cols();
+    sum_gates(elapsed);
+    auto queries = memory_.queries(d_, n), keys = memory_.keys(d_, n);
+    load_columns(queries, Q, first_row, memory_.query_lengths(n), memory_.query_norms(n), scale_);
+    load_columns(keys, K, 0, memory_.key_lengths(n), memory_.key_norms(n), 1);
+    const bool meet = has_queries() && has_keys(), needs_features = is_embedded && scores_need_features(feature_);
+    auto logits = memory_.logits(n, n);
+    transition_.transport(frame, range_, queries, keys,
+                          meet && !needs_features ? Batch<Scalar>(logits) : no_logits<Scalar>());
+    if constexpr (is_embedded) embed(queries, keys, logits, meet, needs_features);
+    for (Index j = 0; j < keys_ && weighs_zero_keys_; ++j)
+      if (double& length = memory_.key_lengths(n)[j]; length == no_weight) length = 0;
+    if (moves_lengths()) {
+      set_norms<Scalar>(queries, memory_.moved_query_norms(n));
+      set_norms<Scalar>(keys, memory_.moved_key_norms(n));
+    }
+    set_weights(V);
+  }
+
+  /// The queries of one token at its end, for a past that has moved on to there, which is its time 0.
+  void move_query_to_end(MatrixView<const Scalar> Q) {
+    const KeyAction action = transition_.key_action();
+    if (action == KeyAction::scale || action == KeyAction::mix) {
+      load_columns(memory_.queries(d_, 1), Q, 0, memory_.query_lengths(1), memory_.query_norms(1), scale_);
+      set_norms<Scalar>(memory_.queries(d_, 1), memory_.moved_query_norms(1));
+    }
+    memory_.gate_exponents(1).setZero();
+    memory_.gate_fractions(1).setOnes();
+    keys_ = 0;
+  }
+
+  [[nodiscard]] const TransitionView<Scalar>& transition() const { return transition_; }
+  [[nodiscard]] const F& feature() const { return feature_; }
+  [[nodiscard]] Segment range() const { return range_; }
+  [[nodiscard]] Index size() const { return range_.size; }
+  [[nodiscard]] Index vector_rows() const { return vector_rows_ > 0 ? vector_rows_ : d_; }  ///< of keys and queries
+  [[nodiscard]] bool resets() const { return resets_; }
+  [[nodiscard]] bool has_queries() const { return rows_ > 0; }
+  [[nodiscard]] bool has_keys() const { return keys_ > 0; }
+  [[nodiscard]] Index first_row() const { return first_row_; }  ///< the first token that has a query
+  [[nodiscard]] Index rows() const { return rows_; }            ///< tokens that have one
+  [[nodiscard]] ScaledQueries<Scalar> queries() const {
+    const auto direct = memory_.queries(d_, size());
+    const Scalar* const norms = memory_.query_norms(size()).data();
+    return {embeds_ ? memory_.query_features(vector_rows_, size()) : direct,
+            is_embedded && embeds_ && scores_need_features(feature_) ? memory_.query_features(vector_rows_, size())
+                                                                     : direct,
+            memory_.query_lengths(size()).data(), moves_lengths() ? memory_.moved_query_norms(size()).data() : norms,
+            norms};
+  }
+  /// Keys after the transition, d × n; those of tokens without a key are 0.
+  [[nodiscard]] MatrixView<Scalar> key_vectors() const { return memory_.keys(d_, size()); }
+  /// Logits of keys with queries, (j, i), used up by the rows.
+  [[nodiscard]] MatrixView<Scalar> logits() const { return memory_.logits(size(), size()).topRows(keys_); }
+  /// Queries and keys before the transition moved them, for its way back.
+  void load_plain(MatrixView<Scalar> queries, MatrixView<Scalar> keys, MatrixView<const Scalar> Q,
+                  MatrixView<const Scalar> K) {
+    const Index n = size();
+    load_columns(queries, Q, first_row_, memory_.scratch(n), memory_.gate_fractions(n), scale_);
+    load_columns(keys, K, 0, memory_.scratch(n), memory_.gate_fractions(n), 1);
+  }
+  /// e^{G_i} as 2^exponent times a fraction.
+  [[nodiscard]] const double* gate_exponents() const { return memory_.gate_exponents(size()).data(); }
+  [[nodiscard]] const Scalar* gate_fractions() const { return memory_.gate_fractions(size()).data(); }
+  /// G_i, and G of the last token.
+  [[nodiscard]] LogGate gate(Index i) const { return {memory_.sums(size())[i], memory_.sums_low(size())[i]}; }
+  [[nodiscard]] LogGate total() const { return gate(size() - 1); }
+  /// Σ log γ of its own tokens, but for a first gate of 0.
+  [[nodiscard]] double log_decay() const { return memory_.gates(size()).sum(); }
+  /// The keys as rows and states take them: φ of embedded scores where there is one.
+  [[nodiscard]] WeightedKeys<Scalar> keys() const {
+    const auto k = embeds_ ? memory_.key_features(vector_rows_, size()) : key_vectors();
+    const Scalar* const norms = memory_.key_norms(size()).data();
+    return {keys_,
+            {k.data(), k.rows(), 1},
+            {values_, value_rows_, keys_, value_stride_},
+            memory_.exponents(size()).data(),
+            memory_.fractions(size()).data(),
+            memory_.key_lengths(size()).data(),
+            moves_lengths() ? memory_.moved_key_norms(size()).data() : norms,
+            norms,
+            heaviest_,
+            extent_};
+  }
+  /// Logits of some keys with queries ← their scores, where embedded scores have a closed form. Causal: for j ≤ i.
+  static void set_scores([[maybe_unused]] const F& feature, [[maybe_unused]] MatrixView<Scalar> logits,
+                         [[maybe_unused]] const double* key_lengths, [[maybe_unused]] const double* query_lengths,
+                         [[maybe_unused]] bool causal) {
+    if constexpr (is_embedded)
+      if (feature.has_kappa() && logits.size() > 0)
+        feature.set_scores(logits, column(key_lengths, logits.rows()), column(query_lengths, logits.cols()), causal);
+  }
+
+ private:
+  static ColumnView<const double> column(const double* data, Index n) { return {data, n}; }
+  [[nodiscard]] bool moves_lengths() const {
+    const KeyAction action = transition_.key_action();
+    return !is_embedded && (action == KeyAction::scale || action == KeyAction::mix);
+  }
+  // Ends the segment before its channels leave less than e^least_log_decay of each other's keys: decays of channels are
+  // in the numbers, and their sums are rounded to a double.
+  void cut_fast_channels() {
+    const double* const gates = memory_.gates(size()).data();
+    double sum = 0;
+    for (Index n = 1; n < size(); ++n)
+      if (sum += gates[n]; sum < least_log_decay) range_.size = n;
+    const auto leaves_much = [&] {
+      transition_.log_channel_totals(range_, memory_.log_channels);
+      return degree * largest_gate(memory_.log_channels) >= least_log_decay;
+    };
+    while (size() > 1 && !leaves_much()) range_.size /= 2;
+  }
+  void sum_gates(LogGate sum) {
+    constexpr double least = -0x1p40;  // sums of smaller gates could leave double
+    const double* const gates = memory_.gates(size()).data();
+    auto high = memory_.sums(size()), low = memory_.sums_low(size());
+    for (Index i = 0; i < size(); ++i) {
+      sum.add(std::max(gates[i], least));
+      high[i] = sum.high, low[i] = sum.low;
+    }
+  }
+  // Columns from `first` on ← factor x / 2^length, the others ← 0. An exponential score keeps lengths in its numbers
+  // unless they are near the type's ends, an embedded one all.
+  void load_columns(MatrixView<Scalar> to, MatrixView<const Scalar> x, Index first, ColumnView<double> lengths,
+                    ColumnView<Scalar> norms, double factor) {
+    if (x.cols() < to.cols()) to.setZero(), norms.setZero(), lengths.setConstant(no_weight);
+    int of_factor = 0;
+    const auto mantissa = static_cast<Scalar>(factor == 1 ? 1 : std::frexp(factor, &of_factor));
+    for (Index t = 0; t < x.cols(); ++t) {
+      const Index i = first + t;
+      prefetch_column(x, t + 12);
+      if constexpr (is_embedded) {
+        set_scaled(to.col(i).data(), x.col(t).data(), static_cast<Scalar>(factor), x.rows());
+        lengths[i] = 0;
+        continue;
+      }
+      lengths[i] = take_exponent<Scalar>(x.col(t), to.col(i), mantissa, norms[i]) + of_factor;
+      if constexpr (is_exponential) {
+        constexpr double moderate = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
+        if (std::abs(lengths[i]) > moderate && lengths[i] != no_weight) continue;
+        if (lengths[i] != no_weight) {
+          const auto back = normal_power_of_two<Scalar>(static_cast<int>(lengths[i]));
+          set_scaled(to.col(i).data(), to.col(i).data(), back, x.rows());
+          norms[i] *= back;
+        }
+        lengths[i] = 0;
+      }
+    }
+  }
+  // φ of queries and keys, or its lengths, and logits of what has no closed form.
+  void embed(MatrixView<Scalar> queries, MatrixView<Scalar> keys, MatrixView<Scalar> logits, bool meet,
+             bool needs_features)
+    requires(is_embedded)
+  {
+    const Index n = size();
+    auto query_features = memory_.query_features(vector_rows_, n), key_features = memory_.key_features(vector_rows_, n);
+    embed_tokens(queries, query_features, memory_.query_lengths(n), memory_.query_norms(n), first_row_, rows_);
+    embed_tokens(keys, key_features, memory_.key_lengths(n), memory_.key_norms(n), 0, keys_);
+    if (!meet) return;
+    if (needs_features)
+      set_product(logits, key_features.transpose(), query_features);
+    else
+      set_scores(feature_, logits.topRows(keys_), memory_.key_lengths(n).data(), memory_.query_lengths(n).data(), true);
+  }
+  void embed_tokens(MatrixView<Scalar> x, MatrixView<Scalar> features, ColumnView<double> lengths,
+                    ColumnView<Scalar> norms, Index first, Index count)
+    requires(is_embedded)
+  {
+    const auto tokens = x.middleCols(first, count);
+    if (count == 0) return;
+    if (!embeds_) return feature_.set_lengths(tokens, lengths.segment(first, count), norms.segment(first, count));
+    if (count < size()) features.setZero();
+    feature_.embed(tokens, features.middleCols(first, count), lengths.segment(first, count),
+                   norms.segment(first, count));
+  }
+  // Row i has the gate e^{G_i}; key j, which has missed the gates up to its own, e^{-G_j}.
+  void set_weights(MatrixView<const Scalar> V) {
+    const Index n = size();
+    const double *const sums = memory_.sums(n).data(), *const low = memory_.sums_low(n).data(),
+                        *const lengths = memory_.key_lengths(n).data();
+    double *const exponents = memory_.exponents(n).data(), *const of_gates = memory_.gate_exponents(n).data(),
+                  *const rests = memory_.scratch(n).data();
+    Scalar *const fractions = memory_.fractions(n).data(), *const inverses = memory_.gate_fractions(n).data();
+    values_ = V.data(), value_rows_ = V.rows(), value_stride_ = V.outerStride(), extent_ = extent_of(V);
+    for (Index j = 0; j < n; ++j) {
+      const ReducedExponent gate = reduced_exponent(-sums[j]);
+      of_gates[j] = -gate.whole;
+      exponents[j] = gate.whole + (is_exponential ? 0 : degree * lengths[j]);
+      rests[j] = gate.rest - low[j];
+    }
+    heaviest_ = heaviest_of(exponents, keys_);
+    if constexpr (is_exponential)
+      for (Index j = 0; j < n; ++j) fractions[j] = static_cast<Scalar>(rests[j] * std::numbers::log2e);
+    set_exponential<double>(rests, rests, n, 0);
+    for (Index j = 0; j < n; ++j) inverses[j] = static_cast<Scalar>(1 / rests[j]);
+    if constexpr (!is_exponential)
+      for (Index j = 0; j < n; ++j) fractions[j] = static_cast<Scalar>(rests[j]);
+  }
+
+  SegmentBuffers<Scalar>& memory_;
+  const F& feature_;
+  const TransitionView<Scalar>& transition_;
+  double scale_;
+  Index d_, vector_rows_ = 0;
+  bool embeds_;
+  Segment range_;
+  Index first_row_ = 0, rows_ = 0, keys_ = 0;
+  bool resets_ = false, weighs_zero_keys_ = false;
+  const Scalar* values_ = nullptr;
+  Index value_rows_ = 0, value_stride_ = 0;
+  double heaviest_ = no_weight;
+  Extent<Scalar> extent_;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

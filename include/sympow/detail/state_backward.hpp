@@ -1,0 +1,348 @@
+// A state as the past of a segment on the way back, and its adjoint behind it.
+#pragma once
+
+#include <sympow/detail/phi_panels_vjp.hpp>
+#include <sympow/detail/segment_backward.hpp>
+#include <sympow/detail/state_flows.hpp>
+#include <sympow/detail/state_fold.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// H = ∂loss/∂[S; Z], 2^M times its numbers as those of a state, and what a turn of all coordinates does to the loss.
+template <class Scalar>
+struct Adjoint {
+  StateSums<Scalar> sums;
+  Eigen::VectorXd gauge = {};
+  Eigen::VectorXd frame = {};  ///< dμ
+  bool has_gauge = false;      ///< or the gauge is yet to be made of dμ
+};
+
+/// A state in a sequence: all that the way back needs of it.
+template <class Scalar>
+struct StateAt {
+  StateSums<Scalar> sums;
+  Frame frame;
+};
+
+/// What the rows of a segment have read of the state before it, brought back through φ: Sᵀ dŷ_i, Z, φ(q_i)·Sᵀ dŷ_i and
+/// φ(q_i)·Z. It may be saved until the gradient behind them is known.
+template <class Scalar>
+struct StateReads {
+  Matrix<Scalar> of_rows;  ///< rows × 2 n, or n where rows are sums
+  Eigen::VectorXd products, sums, noise;
+
+  [[nodiscard]] bool empty() const { return products.size() == 0; }
+};
+
+template <class Scalar>
+struct StateBackwardBuffers {
+  PhiVjpBuffers<Scalar> phi;
+  FoldBuffers<Scalar> fold;
+  LiftedTurns turns;
+  StateReads<Scalar> reads;
+  Panel<Scalar> rows_down, values_down;  ///< n × e, of dŷ and v
+  Panel<Scalar> G, last;                 ///< of the rows, as H takes them
+  Panel<Scalar> d_keys, d_keys_of_Z, d_values, mixed;
+  Panel<double> monomials, exponents;
+  Eigen::VectorXd log_channels;
+};
+
+/// With [S; Z] before a segment and H behind it, b its decay and A what mixes or scales,
+///
+///     dφ(q̃_i) = b [S; Z]ᵀ g_i        dφ(k̂_j) = b Hᵀ [v_j; 1],   dv_j = b H φ(k̂_j)
+///     H  ←  b H Aᵀ + Σ_i b g_i φ(q̃_i)ᵀ
+///
+/// and ⟨H, b [S; Z] A⟩ flows through it. Keys read H before the segment's rows are in it. Four products of D (e + 1) a
+/// token.
+template <class Scalar, FeatureMap F>
+class StateBackward {
+  static constexpr int P = degree_of<F>;
+  static constexpr bool is_embedded = F::score == Score::embedded;
+  using Segments = SegmentBackward<Scalar, F>;
+
+ public:
+  StateBackward(const F& feature, StateBackwardBuffers<Scalar>& buffers, Adjoint<Scalar>& adjoint)
+      : m_(buffers), feature_(feature), H_(adjoint.sums), gauge_(adjoint.gauge) {}
+
+  /// Memory for segments of n tokens.
+  void reserve(Segments& s, Index n) {
+    const Index d = s.segment.vector_rows(), e = s.call.V.rows();
+    m_.phi.template reserve<F>(d, 2 * n, n);
+    m_.fold.reserve(feature_, d, s.call.K.rows(), H_, 2 * n, s.action() == KeyAction::scale);
+    m_.fold.channels(s.call.K.rows(), 2);
+    for (auto* panel : {&m_.rows_down, &m_.values_down, &m_.G, &m_.d_values}) (*panel)(e, n);
+    for (auto* panel : {&m_.d_keys, &m_.d_keys_of_Z}) (*panel)(d, n);
+    m_.last(n), m_.exponents(n), m_.monomials(s.action() == KeyAction::scale ? H_.Z.size() : 0);
+    if (s.action() == KeyAction::mix) m_.mixed(s.call.K.rows(), e + 1);
+  }
+  /// Goes on with the state before the loaded segment. `reads` is what its rows have read, if it is saved; without
+  /// `goes_on` nobody asks for H before the segment.
+  void begin(const Segments& s, StateSums<Scalar>& S, StateReads<Scalar>* reads, bool goes_on) {
+    S_ = &S, reads_ = reads == nullptr ? &m_.reads : reads, is_saved_ = reads != nullptr && !reads->empty();
+    goes_on_ = goes_on;
+    if (s.segment.resets()) S.clear();
+    m_.log_channels.setZero(s.call.K.rows());
+    if (s.action() == KeyAction::scale) s.call.transition.log_channel_totals(s.segment.range(), m_.log_channels);
+  }
+
+  /// Sums of rows: what they read of the state and of their own keys.
+  void read(Segments& s) {
+    if (!s.segment.has_queries()) return;
+    const Index n = s.size();
+    double level = no_weight;
+    if (!S_->empty()) {
+      if (!is_saved_) read_state(s);
+      if (S_->A > 0) level = std::ceil(std::log2(S_->A)) + S_->exponent();
+    }
+    if (!s.rows.divides()) return;
+    set_levels(s, level);
+    add_own(s);
+    if (S_->empty()) return;
+    for (Index i = 0; i < n; ++i) {
+      const double weight = nearest_power_of_two<double>(S_->exponent() - s.rows.levels()[i]);
+      s.rows.add(i, {weight * reads_->sums[i], weight * reads_->products[i]});
+      s.rows.noise()[i] = weight * reads_->noise[i];
+    }
+  }
+
+  void go_back(Segments& s) {
+    give_reads(s);
+    if (s.action() == KeyAction::mix) keep_mixed(s);
+    set_through(s);
+    pass_adjoint(s, s.segment.keys().size);
+  }
+  /// Only has the rows go into H.
+  void take_rows(Segments& s) { pass_adjoint(s, 0); }
+
+ private:
+  // φ(x)·z = x·Dφ(x)ᵀz / P, by Euler.
+  static double product_with_phi(ColumnView<const Scalar> x, ColumnView<const Scalar> brought_back) {
+    return static_cast<double>(dot_product(x.data(), brought_back.data(), x.size())) / P;
+  }
+  void read_state(Segments& s) {
+    const Index n = s.size(), d = s.segment.vector_rows();
+    const MatrixView<Scalar> queries = s.segment.queries().vectors;
+    resize_anew(reads_->of_rows, d, s.rows.divides() ? 2 * n : n);
+    for (auto* x : {&reads_->products, &reads_->sums, &reads_->noise}) resize_anew(*x, n);
+    MatrixView<Scalar> of_rows(reads_->of_rows);
+    auto dY = m_.rows_down(n, s.call.V.rows());
+    set_copy(dY, s.rows.dY().transpose());
+    for_phi_gradients(feature_, m_.phi, queries, of_rows.leftCols(n), [&](Index first, MatrixView<Scalar> gradients) {
+      set_product(gradients, dY, MatrixView<Scalar>(S_->S).middleCols(first, gradients.cols()));
+    });
+    if (s.rows.divides())
+      set_phi_gradients<F, Scalar>(feature_, m_.phi, queries, ColumnView<const Scalar>(S_->Z), of_rows.rightCols(n));
+    for (Index i = 0; i < n; ++i) {
+      reads_->products[i] = product_with_phi(queries.col(i), of_rows.col(i));
+      reads_->sums[i] = s.rows.divides() ? product_with_phi(queries.col(i), of_rows.col(n + i)) : 0;
+      reads_->noise[i] = s.rows.divides() ? noise_of(queries.col(i)) : 0;
+    }
+  }
+  // The largest part of a denominator that can be rounding, see `StatePast`.
+  double noise_of(ColumnView<const Scalar> q) const {
+    bool nonnegative = has_nonnegative_entries<F>;
+    if constexpr (is_embedded) nonnegative = feature_.entries_are_nonnegative();
+    if (nonnegative) return 0;
+    const double noise = power<P>(std::sqrt(static_cast<double>(squared_norm(q.data(), q.size())))) * S_->A;
+    const auto& weights = S_->channel_weights;
+    double sum = 0;
+    for (Index c = 0; c < weights.size(); ++c)
+      sum += std::abs(static_cast<double>(q[c])) * std::pow(weights[c], 1. / P);
+    return weights.size() > 0 ? std::min(noise, power<P>(sum)) : noise;
+  }
+  // The level of a row is that of the heaviest key that it sees, or of the state.
+  void set_levels(Segments& s, double of_state) {
+    for (Index i = 0; i < s.size(); ++i) {
+      s.rows.levels()[i] = std::max(of_state, s.buffers.levels(s.size())[i]);
+    }
+  }
+  // Rows whose levels are near each other count from the last one's.
+  void add_own(Segments& s) {
+    constexpr double near = KeyScales<Scalar>::most_apart;
+    const WeightedKeys<Scalar> keys = s.segment.keys();
+    auto levels = s.rows.levels();
+    auto weights = m_.last(std::max(keys.size, s.size()));
+    const MatrixView<Scalar> products = s.buffers.products(s.size(), s.size());
+    double level = no_weight;
+    for (Index end = s.size(); end-- > 0;) {
+      if (levels[end] == no_weight) continue;
+      if (level == no_weight || level - levels[end] > near) {
+        level = levels[end];
+        set_weights_at(weights.data(), keys.exponents, keys.fractions, std::min(end + 1, keys.size), -level, Scalar(1));
+      }
+      levels[end] = level;
+      s.rows.add(end, totals_of_scores<P>(s.segment.logits().col(end).data(), weights.data(),
+                                          products.topRows(keys.size).col(end).data(), std::min(end + 1, keys.size)));
+    }
+  }
+
+  // What rows get from the state.
+  void give_reads(Segments& s) {
+    if (S_->empty() || !s.segment.has_queries()) return;
+    const Index n = s.size();
+    const bool divides = s.rows.divides();
+    s.N = S_->exponent();
+    auto to = s.buffers.from_before(s.segment.vector_rows(), n);
+    for (Index i = 0; i < n; ++i) {
+      if (!s.rows.has_gradient(i)) {
+        to.col(i).setZero();
+        continue;
+      }
+      const auto of_dy = static_cast<double>(s.rows.factor(i)), of_ones = static_cast<double>(s.rows.last(i));
+      set_scaled(to.col(i).data(), reads_->of_rows.col(i).data(), s.rows.factor(i), to.rows());
+      if (divides) to.col(i) += s.rows.last(i) * reads_->of_rows.col(n + i);
+      s.buffers.of_rows(n)[i] = times_power_of_two(
+          of_dy * reads_->products[i] + (divides ? of_ones * reads_->sums[i] : 0), s.rows.exponent(i) + s.N);
+    }
+  }
+  // The states on both sides of what mixes channels.
+  void keep_mixed(Segments& s) {
+    s.has_mixed = !S_->empty() && !H_.empty();
+    if (!s.has_mixed) return;
+    const Index e = s.call.V.rows(), d = s.call.K.rows();
+    const Weight gate(s.segment.total());
+    auto state = s.buffers.state(e + 1, d), adjoint = s.buffers.adjoint(e + 1, d);
+    state << S_->S, S_->Z.transpose();
+    adjoint << H_.S, H_.Z.transpose();
+    s.mixed_exponent = S_->exponent() + H_.exponent() + gate.exponent;
+    state *= static_cast<Scalar>(gate.fraction);
+  }
+  // ⟨H, b S A⟩, and the same by channel or plane.
+  void set_through(Segments& s) {
+    const bool passes = !S_->empty() && !H_.empty() && slowest() != no_weight;
+    LogGate total = s.segment.total();
+    if (passes) total.add(slowest());
+    const Weight gate(total);
+    const double exponent = passes ? S_->exponent() + H_.exponent() + gate.exponent : 0;
+    const auto scaled = [&](double x) { return times_power_of_two(x * gate.fraction, exponent); };
+    if (s.action() == KeyAction::turn && !s.is_absolute()) {
+      auto through = s.through();
+      if constexpr (!is_embedded)
+        if (passes) {
+          m_.turns.set(s.call.K.rows(), P, s.call.vjp.planes());
+          m_.turns.add(H_, *S_, -1, through.data());
+          for (double& x : through) x = scaled(x);
+        }
+      through += gauge_;
+    }
+    if (!passes || s.call.options.mask.is_full) return;
+    if (s.action() == KeyAction::scale && !is_embedded) return set_through_channels(s, scaled);
+    if (s.action() == KeyAction::mix) {
+      auto moved = m_.mixed(s.call.V.rows() + 1, s.call.K.rows());
+      const auto state = s.buffers.state(moved.rows(), moved.cols()),
+                 adjoint = s.buffers.adjoint(moved.rows(), moved.cols());
+      moved = state;  // with the gate's fraction
+      s.call.transition.advance(s.segment.range(), Batch<Scalar>(moved));
+      s.gate_through =
+          times_power_of_two(static_cast<double>(dot_product(moved.data(), adjoint.data(), moved.size())), exponent);
+    } else {
+      s.gate_through = scaled(inner_product(H_, *S_));
+    }
+  }
+  template <class Scaled>
+  void set_through_channels(Segments& s, const Scaled& scaled) {
+    const Index D = H_.Z.size();
+    const DecayFactors decay = DecayFactors::of(feature_, m_.fold, 1, m_.log_channels);
+    auto monomials = m_.monomials(D);
+    for (Index a = 0; a < D; ++a) {
+      const double factor = decay.of_entries == nullptr ? decay.factor : decay.of_entries[a];
+      s.gate_through += monomials[a] = scaled(factor * column_product(H_, a, *S_, a));
+    }
+    if constexpr (!is_embedded) add_channel_counts(s.call.K.rows(), P, monomials, s.through());
+  }
+  [[nodiscard]] double slowest() const { return P * largest_gate(m_.log_channels); }
+
+  // What H gives to the first keys, and H before the segment.
+  void pass_adjoint(Segments& s, Index count) {
+    const Index n = s.size(), e = s.call.V.rows(), d = s.segment.vector_rows();
+    const WeightedKeys<Scalar> own = s.segment.keys();
+    const MatrixView<Scalar> keys = MatrixView<Scalar>(const_cast<Scalar*>(own.vectors.data), d, count),
+                             queries =
+                                 s.segment.queries().vectors.leftCols(goes_on_ && s.segment.has_queries() ? n : 0);
+    const bool was_empty = H_.empty();
+    const double level = level_before(s), M = std::ceil(level);
+    auto values = m_.d_values(e, count), V = m_.values_down(count, e), G = m_.G(e, queries.cols());
+    values.setZero();
+    set_copy(V, own.values.leftCols(count).transpose());
+    auto last = m_.last(std::max(queries.cols(), n)).head(queries.cols());
+    for (Index i = 0; i < queries.cols(); ++i) {
+      const double exponent = exponent_in_adjoint(s, i);
+      const auto weight =
+          exponent == no_weight || level == no_weight ? Scalar(0) : nearest_power_of_two<Scalar>(exponent - M);
+      s.rows.set_gradient(G.col(i), i, weight);
+      last[i] = weight == Scalar(0) ? Scalar(0) : weight * s.rows.last(i);
+    }
+    LogGate total = s.segment.total();
+    const bool keeps = !was_empty && level != no_weight && slowest() != no_weight;
+    if (keeps) total.add(slowest());
+    const DecayFactors decay =
+        DecayFactors::of(feature_, m_.fold, keeps ? Weight(total).number(H_.exponent() - M) : 0, m_.log_channels);
+    auto d_keys = m_.d_keys(d, count), d_keys_of_Z = m_.d_keys_of_Z(d, count);
+    constexpr bool is_apart = has_form<F, Scalar>;  // what Z gives to keys
+    if (is_apart && !was_empty)
+      set_phi_gradients<F, Scalar>(feature_, m_.phi, keys, ColumnView<const Scalar>(H_.Z), d_keys_of_Z);
+    for_phi_panels_vjp<F, Scalar>(
+        feature_, m_.phi, keys, queries, d_keys,
+        [&](Index first, Strided<const Scalar*> of_keys, Strided<const Scalar*> of_rows, MatrixView<Scalar> gradients) {
+          const Index width = gradients.cols();
+          Scalar *const S = H_.S.data() + first * e, *const Z = H_.Z.data() + first;
+          for (Index c = 0; c < width && (was_empty || !is_apart); ++c) gradients.col(c).setConstant(Z[c]);
+          if (!was_empty) {
+            product<Scalar>(!is_apart, count, width, e, {V.data(), 1, count}, {S, 1, e},
+                            {gradients.data(), 1, gradients.outerStride()});
+            product<Scalar>(true, e, count, width, {S, 1, e}, of_keys.transposed(), {values.data(), 1, e});
+          }
+          if (s.action() == KeyAction::mix) pull_adjoint(s);
+          decay.multiply(S, first, width, e), decay.multiply(Z, first, width, 1);
+          product<Scalar>(true, e, width, queries.cols(), {G.data(), 1, e}, of_rows, {S, 1, e});
+          product<Scalar>(true, width, 1, queries.cols(), of_rows.transposed(), {last.data(), 1, queries.cols()},
+                          {Z, 1, width});
+        });
+    if (is_apart && !was_empty) d_keys += d_keys_of_Z;
+    if (!was_empty && count > 0) give_keys(s, keys, d_keys, values);
+    if (H_.L = level; level == no_weight) H_.clear();
+  }
+  // H ← H (A_a … A_b)ᵀ.
+  void pull_adjoint(Segments& s) {
+    auto transposed = m_.mixed(s.call.K.rows(), H_.S.rows());
+    set_copy(transposed, H_.S.transpose());
+    s.call.transition.pull(s.segment.range(), Batch<Scalar>(transposed));
+    set_copy(H_.S, transposed.transpose());
+    s.call.transition.pull(s.segment.range(), Batch<Scalar>(H_.Z));
+  }
+  // The level of H before the segment.
+  [[nodiscard]] double level_before(Segments& s) {
+    if (s.segment.resets()) return no_weight;
+    double level = H_.empty() ? no_weight : H_.L + s.segment.total().log2() + slowest() * std::numbers::log2e;
+    for (Index i = 0; i < s.size(); ++i) level = std::max(level, exponent_in_adjoint(s, i));
+    return level;
+  }
+  // Of what row i adds to H; a query of length 0 adds nothing, whatever its row is.
+  [[nodiscard]] static double exponent_in_adjoint(Segments& s, Index i) {
+    return s.segment.queries().lengths[i] == no_weight ? no_weight : s.rows.exponent(i);
+  }
+  void give_keys(Segments& s, MatrixView<Scalar> keys, MatrixView<Scalar> d_keys, MatrixView<Scalar> values) {
+    const Index n = s.size(), count = keys.cols();
+    const Weight gate(s.segment.total());
+    s.U = H_.exponent() + gate.exponent + s.scales.M;
+    auto to = s.buffers.from_behind(keys.rows(), n), to_values = s.buffers.from_behind_values(values.rows(), n);
+    for (Index j = 0; j < count; ++j) {
+      const double exact = static_cast<double>(s.scales.weights[j]) * gate.fraction;
+      const auto weight = static_cast<Scalar>(exact);
+      set_scaled(to.col(j).data(), d_keys.col(j).data(), weight, keys.rows());
+      set_scaled(to_values.col(j).data(), values.col(j).data(), weight, values.rows());
+      s.buffers.of_keys(n)[j] =
+          times_power_of_two(exact * product_with_phi(keys.col(j), d_keys.col(j)), s.U + s.scales.shifts[j]);
+    }
+  }
+
+  StateBackwardBuffers<Scalar>& m_;
+  const F& feature_;
+  StateSums<Scalar>& H_;
+  Eigen::VectorXd& gauge_;
+  StateSums<Scalar>* S_ = nullptr;
+  StateReads<Scalar>* reads_ = nullptr;
+  bool is_saved_ = false, goes_on_ = true;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,252 @@
+// Keys into the sums of a state, and the sums of one state into those of another.
+#pragma once
+
+#include <sympow/core/integer_power.hpp>
+#include <sympow/core/row_panels.hpp>
+#include <sympow/core/two_part_factor.hpp>
+#include <sympow/detail/phi_panels.hpp>
+#include <sympow/detail/segment.hpp>
+#include <sympow/detail/state_sums.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+template <class Scalar>
+struct FoldBuffers {
+  PhiBuffers<Scalar> phi;
+  Panel<Scalar> vectors, values;         ///< of recent and new keys together; values are weighed
+  Panel<Scalar> packed;                  ///< these values by `RowPanels`
+  Panel<Scalar> weights, norms;          ///< of them
+  Panel<Scalar> features, recent_norms;  ///< φ of recent keys, and their lengths
+  Panel<double> exponents, lengths;      ///< likewise
+  Panel<double> channels, monomials;     ///< decays of channels and of entries of φ
+  Panel<Scalar> columns, other_columns;  ///< of S, where it lies in halves
+
+  /// Memory for folds of up to `keys` keys with vectors of so many rows, d channels and a tail of `recent` tokens.
+  template <class F>
+  void reserve(const F& feature, Index rows, Index d, const StateSums<Scalar>& state, Index keys, bool by_channel) {
+    const Index recent = state.recent.capacity(), D = state.Z.size(), e = state.value_rows();
+    phi.reserve(feature, rows, std::max(keys, phi_panel_tokens));
+    vectors(rows, keys), values(e, keys), packed(e * keys), weights(keys), norms(keys);
+    recent_norms(recent), exponents(recent), lengths(recent);
+    if (F::score == Score::embedded) features(rows, recent);
+    if (by_channel) channels(d, 2), monomials(D, 2);
+    if (state.is_halved()) columns(e, std::max(halved_columns, degree_of<F> > 1 ? phi_panel_width : D));
+  }
+};
+
+/// What every entry of S and Z is multiplied by when a decay goes into them.
+struct DecayFactors {
+  double factor;             ///< of all, that of the slowest channel included
+  const double* of_entries;  ///< of each entry of φ; null where the channels agree
+
+  /// Factor · Sym(diag(e^{log_a - slowest})): a diagonal is lifted to the monomials of its entries, φ(a) / φ(1).
+  template <class Scalar, class F>
+  static DecayFactors of(const F& feature, FoldBuffers<Scalar>& memory, double factor, const Eigen::VectorXd& log_a) {
+    if (factor == 0 || F::score != Score::power || gates_agree(log_a)) return {factor, nullptr};
+    if constexpr (F::score == Score::power) {
+      const Index D = feature.dimension(log_a.size());
+      auto channels = memory.channels(log_a.size(), 2), monomials = memory.monomials(D, 2);
+      set_beside_slowest(channels.col(0), log_a);
+      channels.col(1).setConstant(1);
+      feature.embed(channels, monomials);
+      for (Index n = 0; n < D; ++n) monomials(n, 0) *= factor / monomials(n, 1);
+      return {factor, monomials.data()};
+    }
+    return {factor, nullptr};
+  }
+  /// decays_c ← a_c beside the slowest channel's.
+  static void set_beside_slowest(ColumnView<double> decays, const Eigen::VectorXd& log_a) {
+    const double slowest = largest_gate(log_a);
+    for (Index c = 0; c < decays.size(); ++c) decays[c] = log_a[c] == no_weight ? no_weight : log_a[c] - slowest;
+    set_exponential(decays, decays);
+  }
+  /// f(factor, begin, n) for entries that have a factor in common, of so many from the first on.
+  template <class Scalar, class Function>
+  void for_factors(Index first, Index size, const Function& f) const {
+    if (of_entries == nullptr) return f(TwoPartFactor<Scalar>(factor), first, size);
+    for (Index n = first; n < first + size; ++n) f(TwoPartFactor<Scalar>(of_entries[n]), n, Index(1));
+  }
+  /// Some entries, of so many numbers each, from the first on.
+  template <class Scalar>
+  void multiply(Scalar* x, Index first, Index entries, Index numbers) const {
+    if (of_entries == nullptr && factor == 1) return;
+    for_factors<Scalar>(first, entries, [&](const TwoPartFactor<Scalar>& by, Index begin, Index n) {
+      by.multiply(x + (begin - first) * numbers, n * numbers);
+    });
+  }
+};
+
+/// The recent tokens as keys that count from time 0, whose vectors are folded, or make logits where they are `direct`.
+/// Lengths of vectors are wanted by folds, and by diagnostics.
+template <class Scalar, FeatureMap F>
+WeightedKeys<Scalar> recent_keys([[maybe_unused]] const F& feature, FoldBuffers<Scalar>& memory,
+                                 StateSums<Scalar>& state, [[maybe_unused]] bool direct, bool with_norms) {
+  RecentTokens<Scalar>& recent = state.recent;
+  const Index n = recent.size;
+  MatrixView<Scalar> keys = MatrixView<Scalar>(recent.keys).leftCols(n);
+  const double *exponents = recent.exponents.data(), *lengths = nullptr;
+  auto norms = memory.recent_norms(n);
+  if constexpr (F::score == Score::embedded) {
+    auto of_phi = memory.lengths(n), sums = memory.exponents(n);
+    const bool embeds = n > 0 && (!direct || scores_need_features(feature));
+    const auto phi = memory.features(embeds ? feature.dimension(keys.rows()) : 0, n);
+    if (embeds)
+      feature.embed(keys, phi, of_phi, norms);
+    else if (n > 0)
+      feature.set_lengths(keys, of_phi, norms);
+    sums = ColumnView<const double>(recent.exponents).head(n) + of_phi;
+    exponents = sums.data(), lengths = of_phi.data();
+    return {n,
+            {embeds ? phi.data() : keys.data(), embeds ? phi.rows() : keys.rows(), 1},
+            MatrixView<const Scalar>(recent.values).leftCols(n),
+            exponents,
+            recent.fractions.data(),
+            lengths,
+            norms.data(),
+            norms.data(),
+            heaviest_of(exponents, n),
+            recent.extent};
+  } else {
+    if (with_norms) set_norms<Scalar>(keys, norms);
+    return {n,
+            {keys.data(), keys.rows(), 1},
+            MatrixView<const Scalar>(recent.values).leftCols(n),
+            exponents,
+            recent.fractions.data(),
+            lengths,
+            norms.data(),
+            norms.data(),
+            heaviest_of(exponents, n),
+            recent.extent};
+  }
+}
+
+/// A_c ← A_c + Σ_j w_j |k_cj|^P.
+template <int degree, class Scalar>
+void add_channel_weights(Eigen::VectorXd& sums, MatrixView<const Scalar> keys, const Scalar* weights) {
+  using Block = Eigen::Array<double, 16, 1>;
+  for (Index j = 0; j < keys.cols(); ++j) {
+    const auto weight = static_cast<double>(weights[j]);
+    const Scalar* const key = keys.col(j).data();
+    Index c = 0;
+    for (; c + 16 <= keys.rows(); c += 16)
+      Block::Map(sums.data() + c) +=
+          weight * power<degree>(Eigen::Array<Scalar, 16, 1>::Map(key + c).abs().template cast<double>().eval());
+    for (; c < keys.rows(); ++c) sums[c] += weight * power<degree>(std::abs(static_cast<double>(key[c])));
+  }
+}
+
+/// The recent tokens and then these keys go into the sums at the time now, which becomes time 0:
+///
+///     L ← max(L + log2 γ, log2 b_j ‖k_j‖^P),   S ← 2^{(M - M') + log2 γ} S + Σ_j 2^{log2 b_j - M'} v_j φ(k_j)ᵀ
+template <class Scalar, FeatureMap F>
+void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, const WeightedKeys<Scalar>& own) {
+  constexpr int P = degree_of<F>;
+  const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
+  const Index m = recent.size, n = own.size, e = state.value_rows();
+  const double slowest = state.template slowest_channel<P>(), elapsed = state.elapsed.log2(),
+               level = std::max(state.L + elapsed + slowest * std::numbers::log2e,
+                                std::max(recent.level(), own.level()) + elapsed);
+  if (level == no_weight) {  // channels may have closed one after the other
+    if (!state.empty()) return state.clear();
+    state.recent.clear();
+    return state.begin_time();
+  }
+  const double M = std::ceil(level);
+  const Weight gate(state.elapsed);
+  auto weights = memory.weights(m + n), norms = memory.norms(m + n);
+  auto values = memory.values(e, m + n);
+  const auto weigh = [&](const WeightedKeys<Scalar>& keys, Index first) {
+    auto some = weights.segment(first, keys.size);
+    set_weights_at(some.data(), keys.exponents, keys.fractions, keys.size, gate.exponent - M,
+                   static_cast<Scalar>(gate.fraction));
+    scale_columns<Scalar>(keys.values, some, values.middleCols(first, keys.size));
+    std::copy_n(keys.norms, keys.size, norms.data() + first);
+  };
+  weigh(recent, 0), weigh(own, m);
+  const RowPanels<Scalar> panels = row_panels<Scalar>(values, m + n <= few_tokens ? 0 : state.Z.size(), memory.packed);
+  const auto vectors_of = [](const WeightedKeys<Scalar>& keys) {  // they are this segment's, or the state's
+    return MatrixView<Scalar>(const_cast<Scalar*>(keys.vectors.data), keys.vectors.down, keys.size);
+  };
+  const bool copies = m > 0 && n > 0;
+  const MatrixView<Scalar> one = m == 0 ? vectors_of(own) : vectors_of(recent),
+                           both = copies ? memory.vectors(one.rows(), m + n) : one;
+  if (copies) both.leftCols(m) = one, both.rightCols(n) = vectors_of(own);
+  LogGate pending = state.elapsed;
+  pending.add(slowest);
+  const DecayFactors decay = DecayFactors::of(
+      feature, memory, state.empty() || slowest == no_weight ? 0 : Weight(pending).number(state.exponent() - M),
+      state.log_channels);
+  const auto visit = [&](Index first, Strided<const Scalar*> phi, Index width) {
+    state.change_columns(first, width, halved_columns, memory.columns, [&](Index begin, MatrixView<Scalar> S) {
+      decay.multiply(S.data(), begin, S.cols(), e);
+      if (m + n > 0) panels.add_to(S.cols(), m + n, phi.at(0, begin - first), {S.data(), 1, e});
+    });
+    Scalar* const Z = state.Z.data() + first;
+    decay.multiply(Z, first, width, 1);
+    if (m + n > 0) product<Scalar>(true, width, 1, m + n, phi.transposed(), {weights.data(), 1, m + n}, {Z, 1, width});
+  };
+  if (m + n == 0)
+    visit(0, {nullptr, 0, 0}, state.Z.size());
+  else
+    for_phi_panels(feature, memory.phi, both, m + n <= few_tokens, visit);
+
+  if (state.channel_weights.size() == 0 && state.channels_differ()) {
+    resize_anew(state.channel_weights, state.log_channels.size());
+    state.channel_weights.setConstant(state.A);  // at most: nobody has counted
+  }
+  if (state.channel_weights.size() > 0) {
+    auto decays = memory.channels(state.channel_weights.size());
+    DecayFactors::set_beside_slowest(decays, state.log_channels);
+    for (Index c = 0; c < decays.size(); ++c) state.channel_weights[c] *= decay.factor * power<P>(decays[c]);
+    add_channel_weights<P, Scalar>(state.channel_weights, both, weights.data());
+  }
+  state.A *= decay.factor;
+  for (Index j = 0; j < m + n; ++j)
+    state.A += static_cast<double>(weights[j]) * power<P>(static_cast<double>(norms[j]));
+  state.L = level;
+  state.recent.clear();
+  state.begin_time();
+}
+
+/// `state` ← the sums of earlier tokens as well, which decay by these logarithms on their way to here; neither has
+/// recent tokens or a pending decay.
+template <class Scalar, FeatureMap F>
+void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Scalar>& before, double log_gamma,
+              const Eigen::VectorXd& log_a, StateSums<Scalar>& state) {
+  constexpr int P = degree_of<F>;
+  const double log_decay = log_gamma + P * largest_gate(log_a), of_before = before.L + log_decay * std::numbers::log2e;
+  if (before.empty() || of_before == no_weight) return;
+  const double level = std::max(state.L, of_before), M = std::ceil(level);
+  const double own = state.empty() ? 0 : std::exp2(state.exponent() - M);
+  const DecayFactors decay =
+      DecayFactors::of(feature, memory, Weight(LogGate{log_decay}).number(before.exponent() - M), log_a);
+  const Index D = state.Z.size(), e = state.value_rows(),
+              at_once = state.is_halved() || before.is_halved() ? halved_columns : D;
+  for (Index first = 0; first < D; first += at_once) {
+    const Index count = std::min(at_once, D - first);
+    const MatrixView<const Scalar> theirs = before.columns(first, count, memory.other_columns);
+    state.change_columns(first, count, count, memory.columns, [&](Index, MatrixView<Scalar> ours) {
+      decay.for_factors<Scalar>(first, count, [&](const TwoPartFactor<Scalar>& factor, Index begin, Index n) {
+        const Index at = (begin - first) * e;
+        factor.add(ours.data() + at, static_cast<Scalar>(own), theirs.data() + at, n * e);
+        factor.add(state.Z.data() + begin, static_cast<Scalar>(own), before.Z.data() + begin, n);
+      });
+    });
+  }
+  if (state.channel_weights.size() > 0 || before.channel_weights.size() > 0 || !gates_agree(log_a)) {
+    if (state.channel_weights.size() == 0) {
+      resize_anew(state.channel_weights, log_a.size());
+      state.channel_weights.setConstant(state.A);  // at most
+    }
+    const double slowest = largest_gate(log_a);
+    for (Index c = 0; c < log_a.size(); ++c)
+      state.channel_weights[c] =
+          state.channel_weights[c] * own + (before.channel_weights.size() == 0 ? before.A : before.channel_weights[c]) *
+                                               decay.factor * std::exp(P * (log_a[c] - slowest));
+  }
+  state.A = state.A * own + before.A * decay.factor;
+  state.L = level;
+}
+
+}  // namespace SYMPOW_NAMESPACE::detail

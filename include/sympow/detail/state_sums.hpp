@@ -1,0 +1,137 @@
+// What a state keeps of the tokens that it has seen: sums over them in units of a power of two, the last tokens as they
+// are, and their coordinates.
+#pragma once
+
+#include <sympow/detail/stored_sums.hpp>
+#include <sympow/detail/weight.hpp>
+#include <sympow/transition/frame.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// The last tokens of a state, stored as they were weighed: key j weighs 2^{exponents_j} fractions_j e^{elapsed}
+/// ‖keys_j‖^P now. (Embedded scores: without the length of φ.)
+template <class Scalar>
+struct RecentTokens {
+  Matrix<Scalar> keys, values;  ///< d and e × capacity
+  Eigen::VectorXd exponents;
+  Vector<Scalar> fractions;
+  Index size = 0;
+  Extent<Scalar> extent;  ///< of the values
+
+  RecentTokens(Index d, Index e, Index capacity) {
+    keys.setZero(d, capacity), values.setZero(e, capacity);
+    exponents.setZero(capacity), fractions.setZero(capacity);
+  }
+  RecentTokens(const RecentTokens&) = default;
+  RecentTokens(RecentTokens&&) = default;
+  RecentTokens& operator=(RecentTokens&&) = default;
+  ~RecentTokens() = default;
+  /// Of one of the same sizes no more than the tokens that are there.
+  RecentTokens& operator=(const RecentTokens& other) {
+    if (keys.rows() != other.keys.rows() || values.rows() != other.values.rows() || capacity() != other.capacity())
+      return *this = RecentTokens(other);
+    size = other.size, extent = other.extent;
+    keys.leftCols(size) = other.keys.leftCols(size);
+    values.leftCols(size) = other.values.leftCols(size);
+    exponents.head(size) = other.exponents.head(size);
+    fractions.head(size) = other.fractions.head(size);
+    return *this;
+  }
+
+  [[nodiscard]] Index capacity() const { return keys.cols(); }
+  void clear() {
+    size = 0;
+    extent = {};
+  }
+  /// An empty one for so many tokens.
+  void clear(Index tokens) {
+    const Index d = keys.rows(), e = values.rows();
+    if (tokens != capacity()) *this = RecentTokens(d, e, tokens);
+    clear();
+  }
+};
+
+/// Over the tokens j that were folded, with keys of length at most 1 and M = ⌈L⌉,
+///
+///     S = Σ_j b_j v_j φ(k̂_j)ᵀ = 2^M S_  (e × D),   Z = Σ_j b_j φ(k̂_j) = 2^M Z_,   A = Σ_j b_j ‖k̂_j‖^P = 2^M A_
+///
+/// at the time of the last fold, which is time 0. Since then they have decayed by `elapsed` and `log_channels`, which
+/// the next fold puts into them; the recent tokens count from the same time. L ← max(L + log2 γ, log2 b_j ‖k_j‖^P),
+/// with headroom for large values; -∞ is empty. Source: numerics of the library, the running exponent.
+template <class Scalar>
+struct StateSums : StoredSums<Scalar> {
+  using StoredSums<Scalar>::S, StoredSums<Scalar>::halves;
+
+  Vector<Scalar> Z;
+  double A = 0, L = no_weight;
+  Eigen::VectorXd channel_weights;  ///< A_c = Σ_j b_j |k̂_cj|^P by channel; empty before channels decayed by themselves
+  LogGate elapsed;
+  Eigen::VectorXd log_channels;  ///< Σ log a by channel since time 0
+  RecentTokens<Scalar> recent;
+
+  StateSums(Index d, Index e, Index dimension, Index capacity)
+      : StoredSums<Scalar>(e, dimension), recent(d, e, capacity) {
+    Z.setZero(dimension);
+    log_channels.setZero(d);
+  }
+
+  [[nodiscard]] double exponent() const { return std::ceil(L); }  ///< M
+  [[nodiscard]] bool empty() const { return L == no_weight; }     ///< nothing is folded
+  [[nodiscard]] bool channels_decay() const { return !log_channels.isZero(0); }
+  [[nodiscard]] bool channels_differ() const { return channels_decay() && !gates_agree(log_channels); }
+  /// The decay of its slowest channel since time 0, for scores of this degree, without scalar gates.
+  template <int degree>
+  [[nodiscard]] double slowest_channel() const {
+    return channels_decay() ? degree * largest_gate(log_channels) : 0;
+  }
+  /// No decay is pending.
+  void begin_time() {
+    elapsed = {};
+    log_channels.setZero();
+  }
+  /// No tokens; what is in memory is overwritten, not multiplied: it may be no number.
+  void clear() {
+    S.setZero();
+    halves.set_zero();
+    Z.setZero();
+    A = 0, L = no_weight;
+    resize_anew(channel_weights, 0);
+    recent.clear();
+    begin_time();
+  }
+};
+
+/// The tokens that a state has seen: in which coordinates, and what has happened to them in all.
+template <class Scalar>
+struct Frames {
+  Frame start, end;              ///< the coordinates at the first token, and those of the keys now
+  double log_decay = 0;          ///< Σ log γ
+  Eigen::VectorXd log_channels;  ///< Σ log a, d
+  Index tokens = 0;              ///< T
+  /// A_1 … A_T of a transition that mixes channels, d × d; 0 × 0 before the first. If it is not to be kept, 0 × d
+  /// before the first, then d × 0.
+  Matrix<Scalar> key_product;
+
+  [[nodiscard]] bool have_mixed() const { return key_product.rows() != 0; }
+  [[nodiscard]] bool keep_product() const {
+    return key_product.size() != 0 || key_product.rows() == key_product.cols();
+  }
+  /// Makes room for the product before the first mixing.
+  void begin_mixing(Index d) {
+    if (have_mixed()) return;
+    if (keep_product())
+      key_product.setIdentity(d, d);
+    else
+      resize_anew(key_product, d, 0);
+  }
+};
+
+/// What is in a state, whatever its feature map.
+template <class Scalar>
+struct StateContent {
+  StateSums<Scalar> sums;
+  Frames<Scalar> frames = {};
+  bool interrupted = false;
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,94 @@
+// Weights beyond the range of the scalar type: 2^exponent · fraction, with a whole exponent in double.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include <sympow/core/exponential.hpp>
+#include <sympow/core/scaled.hpp>
+#include <sympow/feature/feature_map.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// A sum of log gates to twice the digits of a double.
+struct LogGate {
+  double high = 0, low = 0;
+
+  void add(double log) {
+    const double sum = high + log, part = sum - high;
+    low += (high - (sum - part)) + (log - part);
+    high = sum;
+  }
+  void add(const LogGate& other) {
+    add(other.high);
+    low += other.low;
+  }
+  [[nodiscard]] double log2() const { return high * std::numbers::log2e; }
+};
+
+/// e^log = 2^exponent · fraction, the fraction in [0.7, 1.42].
+struct Weight {
+  double exponent, fraction;
+
+  explicit Weight(const LogGate& log) {
+    const ReducedExponent reduced = reduced_exponent(log.high);
+    exponent = reduced.whole;
+    fraction = std::exp(reduced.rest + log.low);
+  }
+  /// 2^shift · e^log as a number; 0 below the normal numbers.
+  [[nodiscard]] double number(double shift) const { return fraction * nearest_power_of_two<double>(exponent + shift); }
+};
+
+/// Log of a decay over which numbers lose nothing to the ends of the type.
+inline constexpr double least_log_decay = -27;
+
+/// Some log gates by channel: the largest, and whether all are the same.
+inline double largest_gate(const Eigen::VectorXd& log_a) {
+  double largest = log_a.size() > 0 ? no_weight : 0;
+  for (Index c = 0; c < log_a.size(); ++c) largest = std::max(largest, log_a[c]);
+  return largest;
+}
+inline bool gates_agree(const Eigen::VectorXd& log_a) {
+  return std::all_of(log_a.data(), log_a.data() + log_a.size(), [&](double x) { return x == log_a[0]; });
+}
+
+/// weights_j ← factor · fractions_j · 2^{exponents_j + shift}: 0 below the normal numbers of the type, and no power of
+/// two above the largest of the type.
+template <class Scalar>
+void set_weights_at(Scalar* __restrict weights, const double* __restrict exponents, const Scalar* __restrict fractions,
+                    Index n, double shift, Scalar factor) {
+  constexpr int bias = std::numeric_limits<Scalar>::max_exponent - 1;
+  using Word = std::make_signed_t<Bits<Scalar>>;
+  for (Index j = 0; j < n; ++j) {
+    const double whole = std::min(std::max(exponents[j] + shift, -double{bias}), double{bias});
+    const Word word = static_cast<Word>(static_cast<std::int32_t>(whole) + bias) << bits_of_fraction<Scalar>;
+    weights[j] = fractions[j] * factor * std::bit_cast<Scalar>(word);
+  }
+}
+
+/// Powers of two by which weights stay below 1, or above it if negative, so that weighted values and their sums do not
+/// leave the type: half its range where the largest value is farther from 1 than that.
+template <class Scalar>
+double headroom_for(Scalar largest_value) {
+  constexpr int half = std::numeric_limits<Scalar>::max_exponent / 2;
+  if (largest_value > normal_power_of_two<Scalar>(half)) return half;
+  return largest_value > Scalar(0) && largest_value < normal_power_of_two<Scalar>(-half) ? -half : 0;
+}
+
+/// What is known of the tokens before a segment: log2 of the largest weight in them, at their time 0 and rounded up,
+/// and the same with headroom for the values.
+template <class Scalar>
+struct PastLevel {
+  double weight = no_weight, level = no_weight;
+  Scalar largest_value = 0;
+};
+
+/// Log2 of weights that do not matter beside a row's largest, whatever the number of keys: the row rule allows
+/// 4u · K_i ≥ 2^{2 - digits}, and there are fewer than 2^32 keys of ‖k̂‖ ≥ 1/2. Where scores are embedded the lightest
+/// key can have the largest score, and all matter that the type can hold.
+template <class Scalar, FeatureMap F>
+inline constexpr double negligible_weight =
+    F::score == Score::embedded ? -2.0 * std::numeric_limits<Scalar>::max_exponent
+                                : -(std::numeric_limits<Scalar>::digits + degree_of<F> + 34.0);
+
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,0 +1,239 @@
+// What a forward pass refuses its gradients refuse with the same status, and what it takes they take: random calls over
+// all options, in which some thing or other is wrong.
+#include <map>
+
+#include "catch.hpp"
+#include "tensors.hpp"
+
+using namespace sympow;
+using namespace sympow::test;
+
+namespace {
+
+constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
+
+// Which case of a random call is meant, in proportion to the weights.
+Index choose(Random& random, std::initializer_list<double> weights) {
+  double total = 0;
+  for (const double w : weights) total += w;
+  double x = random.uniform() * total;
+  Index n = 0;
+  for (const double w : weights) {
+    if (x < w) return n;
+    x -= w;
+    ++n;
+  }
+  return n - 1;
+}
+template <class T>
+T one_of(Random& random, std::initializer_list<T> values) {
+  return values.begin()[random.integer(0, static_cast<Index>(values.size()) - 1)];
+}
+
+sympow_options random_options(Random& random) {
+  sympow_options options = SYMPOW_OPTIONS_INIT;
+  options.scores = choose(random, {4, 1}) == 0 ? SYMPOW_SCORES_POWER : SYMPOW_SCORES_EXPONENTIAL;
+  options.power = static_cast<std::int32_t>(random.integer(1, 4));
+  options.normalisation = static_cast<std::int32_t>(random.integer(0, 3));
+  options.form = static_cast<std::int32_t>(random.integer(0, 3));
+  options.mask = choose(random, {3, 1}) == 0 ? SYMPOW_MASK_CAUSAL : SYMPOW_MASK_FULL;
+  options.pairing = static_cast<std::int32_t>(random.integer(-1, 1));
+  options.check_finite = static_cast<std::int32_t>(random.integer(0, 1));
+  options.offset = one_of<std::int64_t>(random, {0, 0, 0, 3, -2, std::int64_t{1} << 40});
+  options.chunk = one_of<std::int64_t>(random, {0, 1, 3});
+  options.checkpoint = one_of<std::int64_t>(random, {0, 2});
+  options.tail = one_of<std::int64_t>(random, {-1, 0, 2});
+  options.scale = one_of(random, {1., -.5, 0.});
+  options.threads = 1;
+  return options;
+}
+
+// Arrays of a call, of sizes that fit each other or do not.
+struct RandomCall {
+  Index B, Tq, Tk, H, Hk, d, e, states_of, d_of_states;
+  Tensor<float> Q, K, V, Y, dY, dQ, dK, dV;
+  Tensor<double> gates, theta;
+  Tensor<std::int32_t> lengths;
+  bool has_gates, has_theta, has_lengths;
+
+  RandomCall(Random& random, const sympow_options& options)
+      : B(one_of<Index>(random, {1, 2, 2, 0})),
+        Tq(one_of<Index>(random, {6, 6, 1, 0})),
+        Tk(choose(random, {3, 1}) == 0 ? Tq : Tq + 3),
+        H(one_of<Index>(random, {2, 4, 4, 0, 3})),
+        Hk(one_of<Index>(random, {2, 2, 1, 0})),
+        d(options.power < 4 || choose(random, {5, 1}) == 0 ? one_of<Index>(random, {4, 4, 4, 3}) : 100'000),
+        e(random.integer(1, 3)),
+        has_gates(choose(random, {1, 1}) == 0),
+        has_theta(choose(random, {2, 1}) == 1),
+        has_lengths(choose(random, {3, 1}) == 1) {
+    const auto filled = [&](Index T, Index heads, Index numbers) {
+      Tensor<float> x({B, T, heads, numbers});
+      if (numbers < 100) x.fill(random);
+      return x;
+    };
+    Q = filled(Tq, H, d), K = filled(Tk, Hk, choose(random, {30, 1}) == 0 ? d : d + 1), V = filled(Tk, Hk, e);
+    dY = filled(Tq, H, choose(random, {30, 1}) == 0 ? e : e + 1);
+    Y = Tensor<float>(dY.shape, 7);
+    dQ = Tensor<float>(Q.shape, 7), dK = Tensor<float>(K.shape, 7), dV = Tensor<float>(V.shape, 7);
+    const Index last = Tq + static_cast<Index>(options.offset), tokens = std::clamp<Index>(last, Tk, 20);
+    gates = Tensor<double>({B, tokens, choose(random, {1, 1}) == 0 ? Hk : H}, choose(random, {1, 1}) == 0 ? 0 : -.1);
+    theta = Tensor<double>({d / 2}, .3);
+    lengths = Tensor<std::int32_t>({B}, static_cast<std::int32_t>(Tq));
+    for (std::int32_t& length : lengths.data)
+      length =
+          one_of<std::int32_t>(random, {0, 1, static_cast<std::int32_t>(Tq), static_cast<std::int32_t>(Tq), 9, -1});
+    states_of = one_of<Index>(random, {-1, -1, H, Hk, Hk, 3});  // heads; none
+    d_of_states = choose(random, {9, 1}) == 0 ? d : d + 1;
+    switch (choose(random, {4, 1, 1, 1, 1, 1})) {
+      case 1:
+        spoil(random, Q, nan_);
+        break;
+      case 2:
+        spoil(random, K, std::numeric_limits<double>::infinity());
+        break;
+      case 3:
+        spoil(random, V, nan_);
+        break;
+      case 4:
+        spoil(random, gates, one_of(random, {.5, nan_}));
+        break;
+      case 5:
+        spoil(random, theta, nan_);
+        break;
+      default:
+        break;
+    }
+  }
+
+  sympow_inputs inputs() {
+    sympow_inputs in = SYMPOW_INPUTS_INIT;
+    in.queries = Q.view(), in.keys = K.view(), in.values = V.view();
+    if (has_gates) in.log_gates = gates.view();
+    if (has_theta) in.theta = theta.view();
+    if (has_lengths) in.lengths = lengths.view();
+    return in;
+  }
+
+ private:
+  template <class S>
+  static void spoil(Random& random, Tensor<S>& x, double value) {
+    if (x.data.empty()) return;
+    x.data[static_cast<std::size_t>(random.integer(0, static_cast<Index>(x.data.size()) - 1))] = static_cast<S>(value);
+  }
+};
+
+// The states that a call begins with; none where there are none, or where none can be made.
+sympow_status make_states(const Attention& attention, const RandomCall& call, CStates& states) {
+  sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
+  shape.batch = call.B, shape.heads = call.states_of, shape.d = call.d_of_states, shape.e = call.e;
+  shape.dtype = dtype_of<float>();
+  return sympow_states_create(attention, &shape, nullptr, &states);
+}
+
+bool all_are(const Tensor<float>& x, float value) {
+  return std::all_of(x.data.begin(), x.data.end(), [&](float entry) { return entry == value; });
+}
+
+// The tokens that states have seen, of every one.
+std::vector<std::int64_t> tokens_of(const CStates& states, const RandomCall& call) {
+  std::vector<std::int64_t> tokens;
+  for (Index n = 0; n < call.B * call.states_of; ++n) {
+    tokens.push_back(-1);
+    REQUIRE(said(sympow_states_tokens(states, n / call.states_of, n % call.states_of, &tokens.back())) == well);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("gradients refuse what the forward pass refuses, with its status and before anything is touched", "[c]") {
+  Random random(20);
+  std::map<sympow_status, int> count;
+  for (int draw = 0; draw < 6000; ++draw) {
+    const sympow_options options = random_options(random);
+    Attention attention;
+    if (sympow_attention_create(&options, &attention) != SYMPOW_OK) continue;
+    RandomCall call(random, options);
+    CStates states, same;
+    CGradients of_states;
+    const bool keeps_states = call.states_of >= 0;
+    if (keeps_states && (call.d > 1000 || make_states(attention, call, states) != SYMPOW_OK)) continue;
+    if (keeps_states) {
+      REQUIRE(said(make_states(attention, call, same)) == well);
+      REQUIRE(said(sympow_state_gradients_create(same, nullptr, nullptr, nullptr, &of_states)) == well);
+    }
+    const sympow_inputs in = call.inputs();
+    sympow_gradients to = SYMPOW_GRADIENTS_INIT;
+    to.queries = call.dQ.view(), to.keys = call.dK.view(), to.values = call.dV.view();
+
+    const sympow_status forward = sympow_attend(attention, &in, states, call.Y.view(), nullptr, nullptr);
+    const std::string sentence = sympow_error();
+    const sympow_status backward =
+        sympow_attend_vjp(attention, &in, call.dY.view(), same, of_states, &to, nullptr, nullptr);
+    CAPTURE(draw, sentence, sympow_error(), options.form, options.mask, options.offset, options.power, options.scores);
+    CAPTURE(call.B, call.Tq, call.Tk, call.H, call.Hk, call.d, call.states_of);
+    REQUIRE(backward == forward);
+    ++count[forward];
+    if (forward == SYMPOW_OK) continue;
+    REQUIRE(all_are(call.Y, 7));
+    REQUIRE((all_are(call.dQ, 7) && all_are(call.dK, 7) && all_are(call.dV, 7)));
+    if (!keeps_states) continue;
+    for (const std::int64_t tokens : tokens_of(states, call)) REQUIRE(tokens == 0);
+  }
+  for (const auto& [status, least] : std::map<sympow_status, int>{{SYMPOW_OK, 100},
+                                                                  {SYMPOW_SHAPE_MISMATCH, 100},
+                                                                  {SYMPOW_INVALID_ARGUMENT, 100},
+                                                                  {SYMPOW_NOT_FINITE, 20},
+                                                                  {SYMPOW_TOO_LARGE, 3}}) {
+    CAPTURE(status);
+    CHECK(count[status] >= least);
+  }
+}
+
+TEST_CASE("gradients of state forms take no mask with an offset, of either kind", "[c]") {
+  for (const std::int32_t mask : {SYMPOW_MASK_CAUSAL, SYMPOW_MASK_FULL})
+    for (const std::int64_t offset : {3, -2})
+      for (const std::int32_t form : {SYMPOW_FORM_RECURRENT, SYMPOW_FORM_CHUNKED}) {
+        sympow_options options = SYMPOW_OPTIONS_INIT;
+        options.form = form, options.mask = mask, options.offset = offset, options.chunk = 5;
+        Attention attention;
+        REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+        CBatch<double> keys(1, 20, 1, 1, 1), queries(1, offset > 0 ? 20 - offset : 20, 1, 1, 1);
+        sympow_inputs in = keys.inputs();
+        in.queries = queries.Q.view();
+        sympow_gradients to = keys.gradients();
+        to.queries = queries.dQ.view();
+        CAPTURE(mask, offset, form);
+        CHECK(sympow_attend(attention, &in, nullptr, queries.Y.view(), nullptr, nullptr) == SYMPOW_INVALID_ARGUMENT);
+        CHECK(sympow_attend_vjp(attention, &in, queries.dY.view(), nullptr, nullptr, &to, nullptr, nullptr) ==
+              SYMPOW_INVALID_ARGUMENT);
+        CHECK_THAT(sympow_error(), contains("a state form takes none"));
+        CHECK(keys.dK == Tensor<double>(keys.K.shape, 7));
+      }
+}
+
+TEST_CASE("keys that no query head reads have gradients of 0", "[c]") {
+  const sympow_options options = SYMPOW_OPTIONS_INIT;
+  Attention attention;
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  CBatch<float> x(2, 5, 0, 2, 2);
+  const sympow_inputs in = x.inputs();
+  const sympow_gradients to = x.gradients();
+  CHECK(said(sympow_attend_vjp(attention, &in, x.dY.view(), nullptr, nullptr, &to, nullptr, nullptr)) == well);
+  CHECK(all_are(x.dK, 0));
+  CHECK(all_are(x.dV, 0));
+}
+
+TEST_CASE("rotary is refused unless its pairing is said", "[c]") {
+  sympow_options options = SYMPOW_OPTIONS_INIT;
+  Attention attention;
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  CBatch<float> x(1, 5, 1, 1, 1);
+  const sympow_inputs in = x.inputs({.theta = true});
+  CHECK(sympow_attend(attention, &in, nullptr, x.Y.view(), nullptr, nullptr) == SYMPOW_INVALID_ARGUMENT);
+  CHECK_THAT(sympow_error(), contains("options->pairing is not said"));
+  options.pairing = SYMPOW_PAIRING_HALF_SPLIT;
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  CHECK(said(sympow_attend(attention, &in, nullptr, x.Y.view(), nullptr, nullptr)) == well);
+}
