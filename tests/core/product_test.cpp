@@ -126,18 +126,6 @@ TEST_CASE("copies by square blocks are transposes for every shape", "[core]") {
     }
 }
 
-TEST_CASE("a compensated sum of equal terms does not drift", "[core]") {
-  const Vector<float> term = Vector<float>::Constant(70, 1.1F);
-  Vector<float> sum = Vector<float>::Zero(70), residue = sum, plain = sum;
-  for (int n = 0; n < 10000; ++n) {
-    detail::add_compensated(sum, residue, 1.F, term);
-    plain += term;
-  }
-  const double exact = 10000 * static_cast<double>(1.1F);
-  CHECK((sum.cast<double>().array() / exact - 1).abs().maxCoeff() <= 2 * u);
-  CHECK((plain.cast<double>().array() / exact - 1).abs().maxCoeff() > 20 * u);
-}
-
 TEMPLATE_TEST_CASE("a column has the same bits alone, among few and among many", "[core]", float, double) {
   Random random(5);
   for (const Index rows : {2, 7, 16, 32, 64, 70})

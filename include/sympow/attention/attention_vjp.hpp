@@ -1,7 +1,7 @@
 // Gradients of the attention form, O(T²).
 #pragma once
 
-#include <sympow/attention/gradient/vjp_call.hpp>
+#include <sympow/detail/vjp_call.hpp>
 #include <sympow/attention/row_sums.hpp>
 
 namespace SYMPOW_NAMESPACE {

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <sympow/attention/engine/checks.hpp>
+#include <sympow/detail/call_sizes.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/core/memory_layout.hpp>
 #include <sympow/core/optional_ref.hpp>

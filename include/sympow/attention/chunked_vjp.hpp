@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include <sympow/attention/checkpoints.hpp>
-#include <sympow/attention/gradient/vjp_call.hpp>
+#include <sympow/detail/vjp_call.hpp>
 #include <sympow/attention/state_form.hpp>
 #include <sympow/attention/state_gradient.hpp>
 

@@ -113,9 +113,9 @@ class State {
 
   /// Bytes of S, Z and the tail.
   [[nodiscard]] Index bytes() const {
-    return (content_.sums.size() + content_.sums.Z.size() + tail_capacity() * (d_ + value_dimension())) *
+    return (content_.sums.size() + content_.sums.Z.size() + tail_capacity() * (d_ + value_dimension() + 1)) *
                static_cast<Index>(sizeof(S)) +
-           2 * tail_capacity() * static_cast<Index>(sizeof(double));
+           tail_capacity() * static_cast<Index>(sizeof(double));
   }
 
  private:

@@ -31,8 +31,6 @@ inline constexpr std::array element_types = {
 constexpr const ElementType& type_of(Element x) { return element_types[static_cast<std::size_t>(x)]; }
 inline const char* name_of(Element x) { return type_of(x).name; }
 constexpr Index bytes_of(Element x) { return type_of(x).bits / 8; }
-template <class Scalar>
-inline constexpr Element element_of = sizeof(Scalar) == 4 ? Element::float32 : Element::float64;
 
 /// An array: entry (i, j, …) lies i strides[0] + j strides[1] + … entries behind `data`.
 struct Array {

@@ -157,11 +157,4 @@ class HalvedMatrix {
 
 #pragma GCC diagnostic pop
 
-/// Columns to read: dense columns, or the high halves of all columns.
-template <class Scalar>
-struct ColumnsRead {
-  MatrixView<const Scalar> whole;  ///< empty if `halves` is set
-  const HalvedMatrix<Scalar>* halves = nullptr;
-};
-
 }  // namespace SYMPOW_NAMESPACE::detail

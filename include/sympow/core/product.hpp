@@ -131,21 +131,4 @@ void set_copy(C&& c, const A& a) {
   PanelProduct<Scalar>::copy(c.rows(), c.cols(), {source.data, source.down, source.right}, strided(c));
 }
 
-/// sum += factor x entrywise, Kahan-compensated: `residue` holds the rounding errors. The first call ignores its
-/// content.
-template <class Sum, class Residue, class X>
-void add_compensated(Sum&& sum, Residue&& residue, typename X::Scalar factor, const X& x, bool is_first = false) {
-  constexpr Index block_length = 32;
-  using Block = Eigen::Array<typename X::Scalar, Dynamic, 1, 0, block_length, 1>;
-  for (Index i = 0; i < sum.size(); i += block_length) {
-    const Index n = std::min(block_length, sum.size() - i);
-    const Block before = sum.segment(i, n);
-    Block added = factor * x.segment(i, n).array();
-    if (!is_first) added -= residue.segment(i, n).array();
-    const Block after = before + added;
-    residue.segment(i, n) = (after - before) - added;
-    sum.segment(i, n) = after;
-  }
-}
-
 }  // namespace SYMPOW_NAMESPACE::detail

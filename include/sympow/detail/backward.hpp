@@ -131,7 +131,10 @@ class ChunkedBackward {
         call_.transition.push(s, Batch<Scalar>(state.sums.Z));
         call_.transition.advance(s, Batch<Scalar>(state.sums.S));
       }
-    if (segments_.action() == KeyAction::scale) call_.transition.log_channel_totals(s, state.sums.log_channels);
+    if (segments_.action() == KeyAction::scale) {
+      state.sums.count_channels();
+      call_.transition.log_channel_totals(s, state.sums.log_channels);
+    }
     state.sums.elapsed = segment.total();
     WeightedKeys<Scalar> keys = segment.keys();
     auto exponents = call_.buffers.state.exponents(segment.size());

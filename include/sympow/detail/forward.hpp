@@ -79,6 +79,8 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
   for (Index t = 0; t < steps.tokens; t += segment.size()) {
     if (call.visit_chunk != nullptr && t % steps.most == 0) (*call.visit_chunk)(t);
     if (segment.load_gates({t, std::min(steps.most - t % steps.most, steps.tokens - t)})) past.reset();
+    segment.end_before_jump(call.K);
+    const bool is_literal = steps.is_literal || (steps.takes && past.ends_early(segment));
     const Segment keys = steps.takes ? call.keys_in(segment.range()) : Segment{t, 0},
                   queries = steps.reads ? call.queries_in(segment.range()) : Segment{t, 0};
     const Index first = queries.begin - call.options.mask.offset;
@@ -89,7 +91,7 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
       const auto Q = call.queries_of(head, first, queries.size);
       segment.load(past.elapsed(), past.frame(), Q, queries.begin - t, columns(call.K, keys), columns(call.V, keys));
       const bool is_last = head + 1 == heads || !segment.has_queries();
-      if (steps.is_literal) {
+      if (is_literal) {
         if (head == 0) past.take(segment);
         segment.move_query_to_end(Q);
       }
@@ -104,7 +106,7 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
           call.tape->levels[query] = rows.level(row), call.tape->denominators[query] = rows.denominator(row);
         }
       }
-      if (is_last && steps.takes && !steps.is_literal) past.take(segment);
+      if (is_last && steps.takes && !is_literal) past.take(segment);
       if (is_last) break;
     }
   }

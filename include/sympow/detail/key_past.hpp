@@ -3,6 +3,8 @@
 //     void reset()                    a gate of 0: nothing before is seen any more
 //     LogGate elapsed()               log gates since the past's time 0, from which a segment counts its own
 //     void prepare()                  before rows read it
+//     bool ends_early(segment)        may end the segment before its channels forget what the past weighs; whether its
+//                                     first token already does: then that is taken before its query reads
 //     PastLevel level()               of what is in it
 //     Frame& frame()                  where queries and keys turn from
 //     void read(segment, rows)        rows += what they see of it
@@ -13,6 +15,7 @@
 
 #include <vector>
 
+#include <sympow/core/integer_power.hpp>
 #include <sympow/core/row_panels.hpp>
 #include <sympow/detail/segment.hpp>
 
@@ -31,47 +34,84 @@ template <class Scalar>
 struct KeyPastBuffers {
   Panel<Scalar> vectors, norms, fractions;
   Panel<double> exponents, lengths;
+  Panel<Scalar> decayed_vectors, decayed_norms;  ///< of a block's keys when their channels have decayed
+  Panel<double> decayed_exponents;
+  Panel<double> channel_weights;  ///< log2 of the largest weight by channel, of all keys
+  Panel<double> decays;           ///< Σ log a since a block, and e to them
+  Eigen::VectorXd log_channels;   ///< Σ log a of a segment
   std::vector<KeyBlock<Scalar>> blocks;
   Frame frame;
 };
 
-/// All keys, block by block. Time 0 is the start of the segment.
+/// All keys, block by block. Time 0 is the start of the segment. Where channels decay by themselves keys are seen as
+/// that leaves them: a long key that its own channels have forgotten must not set the level of a row.
 template <class Scalar, FeatureMap F>
 class KeyPast {
+  static constexpr int P = degree_of<F>;
+
  public:
-  /// Of T keys whose vectors have d rows.
-  KeyPast(KeyPastBuffers<Scalar>& memory, const F& feature, Index d, Index T)
-      : memory_(memory), feature_(feature), d_(d), T_(T) {
+  /// Of T keys whose vectors have d rows, by blocks of up to `most`.
+  KeyPast(KeyPastBuffers<Scalar>& memory, const F& feature, KeyAction action, Index d, Index T, Index most)
+      : memory_(memory),
+        feature_(feature),
+        d_(d),
+        T_(T),
+        decays_channels_(F::score == Score::power && action == KeyAction::scale) {
     memory.vectors(d * T);
     for (auto* panel : {&memory.norms, &memory.fractions}) (*panel)(T);
     for (auto* panel : {&memory.exponents, &memory.lengths}) (*panel)(T);
+    if (decays_channels_) {
+      memory.channel_weights(d).setConstant(no_weight);
+      memory.decayed_vectors(d, most), memory.decayed_norms(most), memory.decayed_exponents(most);
+      memory.decays(d, 2);
+      resize_anew(memory.log_channels, d);
+    }
     memory.blocks.clear();
     memory.frame.clear();
   }
 
-  void reset() { first_ = size(), largest_value_ = 0; }
+  void reset() {
+    first_ = size(), largest_value_ = 0;
+    if (decays_channels_) memory_.channel_weights(d_).setConstant(no_weight);
+  }
   [[nodiscard]] LogGate elapsed() const { return {}; }
   void prepare() {}
+  bool ends_early(LoadedSegment<Scalar, F>& segment) {
+    return segment.end_before_forgetting([&] { return ColumnView<const double>(memory_.channel_weights(d_)); });
+  }
   [[nodiscard]] PastLevel<Scalar> level() const {
     if (sees_none()) return {};
     const KeyBlock<Scalar>& last = memory_.blocks.back();
-    return {std::ceil(last.reach), std::ceil(last.level), largest_value_};
+    if (!decays_channels_) return {std::ceil(last.reach), std::ceil(last.level), largest_value_};
+    const double weight = std::ceil(memory_.channel_weights(d_).maxCoeff()),
+                 longest = std::ceil(P * std::log2(static_cast<double>(d_)) / 2);  // of d channels beside the largest
+    return {weight - P, weight + longest + headroom_for(largest_value_), largest_value_};
   }
   Frame& frame() { return memory_.frame; }
   [[nodiscard]] std::size_t size() const { return memory_.blocks.size(); }
   [[nodiscard]] const KeyBlock<Scalar>& operator[](std::size_t n) const { return memory_.blocks[n]; }
 
-  /// From the last block back, with queries pulled through the blocks between.
+  /// From the last block back, with queries pulled through the blocks between, or keys where channels decay.
   template <class Rows>
   void read(LoadedSegment<Scalar, F>& segment, Rows& rows) {
     const ScaledQueries<Scalar> queries = segment.queries();
     LogGate between;
+    auto log_decays = memory_.decays(d_, 2).col(0);
+    log_decays.setZero();
     for (std::size_t n = size(); n-- > first_;) {
       const KeyBlock<Scalar>& block = memory_.blocks[n];
       if (block.reach + between.log2() < rows.horizon()) return;
       between.add(block.total);
-      rows.add_keys(feature_, block.keys, between, queries);
-      segment.transition().pull(block.tokens, queries.direct);
+      if (!decays_channels_) {
+        rows.add_keys(feature_, block.keys, between, queries);
+        segment.transition().pull(block.tokens, queries.direct);
+      } else {
+        LogGate decay = between;
+        const WeightedKeys<Scalar> keys = decayed(block, decay);
+        rows.add_keys(feature_, keys, decay, queries);
+        segment.transition().log_channel_totals(block.tokens, memory_.log_channels);
+        log_decays += memory_.log_channels;
+      }
     }
   }
 
@@ -79,10 +119,15 @@ class KeyPast {
     const Index first = segment.range().begin;
     WeightedKeys<Scalar> keys = segment.keys();
     const Index n = keys.size;
+    if (decays_channels_) decay_channels(segment, keys);
     if (n > 0) {
       Scalar* const vectors = memory_.vectors(d_ * T_).data() + d_ * first;
-      RowPanels<Scalar>::pack(n, d_, keys.vectors, vectors);
-      keys.vectors = {vectors, 1, n}, keys.is_packed = true;
+      if (decays_channels_)
+        std::copy_n(keys.vectors.data, d_ * n, vectors);
+      else
+        RowPanels<Scalar>::pack(n, d_, keys.vectors, vectors);
+      keys.vectors = decays_channels_ ? Strided<const Scalar*>{vectors, d_, 1} : Strided<const Scalar*>{vectors, 1, n};
+      keys.is_packed = !decays_channels_;
       keys.exponents = copied(memory_.exponents, first, keys.exponents, n);
       keys.lengths = copied(memory_.lengths, first, keys.lengths, n);
       keys.fractions = copied(memory_.fractions, first, keys.fractions, n);
@@ -98,6 +143,41 @@ class KeyPast {
 
  private:
   [[nodiscard]] bool sees_none() const { return first_ == size(); }
+  // The weights by channel after a segment with these keys.
+  void decay_channels(const LoadedSegment<Scalar, F>& segment, const WeightedKeys<Scalar>& keys) {
+    auto weights = memory_.channel_weights(d_);
+    raise_channel_weights<P>(weights, keys);
+    segment.transition().log_channel_totals(segment.range(), memory_.log_channels);
+    weights += P * std::numbers::log2e * memory_.log_channels;
+    weights.array() += segment.total().log2();
+  }
+  // The keys of a block as the decay of channels leaves them, which is taken from their lengths, and that of the
+  // slowest channel, which goes into `decay`.
+  WeightedKeys<Scalar> decayed(const KeyBlock<Scalar>& block, LogGate& decay) {
+    WeightedKeys<Scalar> keys = block.keys;
+    const auto logs = memory_.decays(d_, 2).col(0);
+    auto factors = memory_.decays(d_, 2).col(1);
+    const double slowest = d_ == 0 ? 0 : logs.maxCoeff();
+    if (slowest == 0 && logs.isZero(0)) return keys;
+    if (slowest == no_weight) return {};
+    decay.add(P * slowest);
+    factors = logs.array() - slowest;
+    set_exponential(factors, factors);
+    const Index n = keys.size;
+    auto vectors = memory_.decayed_vectors(d_, n);
+    auto norms = memory_.decayed_norms(n);
+    auto exponents = memory_.decayed_exponents(n);
+    for (Index j = 0; j < n; ++j) {
+      const double whole = take_product_exponent<Scalar>(vectors.col(j), keys.vectors.at(j, 0).data, factors.data());
+      norms[j] = std::sqrt(squared_norm(vectors.col(j).data(), d_));
+      exponents[j] = keys.exponents[j] + P * whole;
+    }
+    keys.vectors = {vectors.data(), d_, 1};
+    keys.norms = keys.given_norms = norms.data();
+    keys.exponents = exponents.data();
+    keys.heaviest = heaviest_of(exponents.data(), n);
+    return keys;
+  }
   template <class Number>
   const Number* copied(Panel<Number>& to, Index first, const Number* from, Index n) {
     Number* const at = to(T_).data() + first;
@@ -108,6 +188,7 @@ class KeyPast {
   KeyPastBuffers<Scalar>& memory_;
   const F& feature_;
   Index d_, T_;
+  bool decays_channels_;
   std::size_t first_ = 0;  // of the blocks that are seen
   Scalar largest_value_ = 0;
 };

@@ -40,6 +40,15 @@ inline double heaviest_of(const double* exponents, Index n) {
   return largest;
 }
 
+/// weights_c ← max(weights_c, log2 of what channel c of any of these keys weighs), within P.
+template <int P, class Scalar>
+void raise_channel_weights(ColumnView<double> weights, const WeightedKeys<Scalar>& keys) {
+  for (Index j = 0; j < keys.size; ++j)
+    for (Index c = 0; c < weights.size(); ++c)
+      if (const Scalar x = std::abs(*keys.vectors.at(j, c).data); x > 0)
+        weights[c] = std::max(weights[c], keys.exponents[j] + P * exponent_above(x));
+}
+
 /// Queries q_i = 2^{lengths_i} vectors_i.
 template <class Scalar>
 struct ScaledQueries {
@@ -96,6 +105,46 @@ class LoadedSegment {
     range_ = range;
     if (!is_exponential && transition_.key_action() == KeyAction::scale) cut_fast_channels();
     return resets_;
+  }
+
+  /// Where channels decay by themselves: ends the segment before a key that weighs far more or less than those before it
+  /// in the segment. A row's level is then never far above the keys that its channels have not forgotten.
+  void end_before_jump(MatrixView<const Scalar> K) {
+    constexpr double far = std::numeric_limits<Scalar>::max_exponent / 2;
+    if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return;
+    double decay = 0, lightest = -no_weight, heaviest = no_weight;
+    for (Index i = 0; i < std::min(size(), K.cols() - range_.begin); ++i) {
+      decay += memory_.gates(size())[i];
+      const double length = log2_of_length(K.col(range_.begin + i));
+      if (length == no_weight) continue;
+      const double weight = degree * length - decay * std::numbers::log2e;
+      lightest = std::min(lightest, weight), heaviest = std::max(heaviest, weight);
+      if (heaviest - lightest <= far) continue;
+      range_.size = i;
+      return;
+    }
+  }
+
+  /// Likewise before a token that forgets the largest of the weights before the segment, log2 of them by channel.
+  /// Returns whether the first token already does: then it is the only one.
+  template <class Weights>
+  bool end_before_forgetting(const Weights& weights_by_channel) {
+    constexpr double far = std::numeric_limits<Scalar>::max_exponent / 2;
+    if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return false;
+    auto& log_a = memory_.log_channels;
+    transition_.log_channel_totals(range_, log_a);
+    if (log_a.size() == 0 || degree * std::numbers::log2e * log_a.minCoeff() >= -far) return false;
+    const ColumnView<const double> weights = weights_by_channel();
+    const double before = weights.maxCoeff();
+    const auto forgets = [&](Index tokens) {
+      transition_.log_channel_totals({range_.begin, tokens}, log_a);
+      return before - (weights + degree * std::numbers::log2e * log_a).maxCoeff() > far;
+    };
+    if (before == no_weight || !forgets(size())) return false;
+    Index near = 0, end = size();  // so many tokens do not, and so many do
+    while (end - near > 1) (forgets((near + end) / 2) ? end : near) = (near + end) / 2;
+    range_.size = std::max<Index>(near, 1);
+    return near == 0;
   }
 
   /// Keys of length 0 count as 2^0 · 0: they have gradients where scores are linear.
@@ -204,6 +253,13 @@ class LoadedSegment {
   [[nodiscard]] bool moves_lengths() const {
     const KeyAction action = transition_.key_action();
     return !is_embedded && (action == KeyAction::scale || action == KeyAction::mix);
+  }
+  // Within 1, for its level; -∞ for 0, and 0 for what is not finite.
+  static double log2_of_length(ColumnView<const Scalar> x) {
+    const Scalar square = squared_norm(x.data(), x.size());
+    if (std::isnormal(square)) return exponent_above(square) / 2.;
+    const Scalar norm = stable_norm<Scalar>(x);
+    return norm == Scalar(0) ? no_weight : std::isfinite(norm) ? std::log2(static_cast<double>(norm)) : 0;
   }
   // Ends the segment before its channels leave less than e^least_log_decay of each other's keys: decays of channels are
   // in the numbers, and their sums are rounded to a double.

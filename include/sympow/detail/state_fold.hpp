@@ -145,7 +145,8 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
   const Index m = recent.size, n = own.size, e = state.value_rows();
   const double slowest = state.template slowest_channel<P>(), elapsed = state.elapsed.log2(),
-               level = std::max(state.L + elapsed + slowest * std::numbers::log2e,
+               left = slowest == no_weight ? no_weight : state.template log2_left<P>(),
+               level = std::max(state.L + elapsed + slowest * std::numbers::log2e + left,
                                 std::max(recent.level(), own.level()) + elapsed);
   if (level == no_weight) {  // channels may have closed one after the other
     if (!state.empty()) return state.clear();
@@ -175,7 +176,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   LogGate pending = state.elapsed;
   pending.add(slowest);
   const DecayFactors decay = DecayFactors::of(
-      feature, memory, state.empty() || slowest == no_weight ? 0 : Weight(pending).number(state.exponent() - M),
+      feature, memory, state.empty() || left == no_weight ? 0 : Weight(pending).number(state.exponent() - M),
       state.log_channels);
   const auto visit = [&](Index first, Strided<const Scalar*> phi, Index width) {
     state.change_columns(first, width, halved_columns, memory.columns, [&](Index begin, MatrixView<Scalar> S) {
@@ -201,7 +202,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
     for (Index c = 0; c < decays.size(); ++c) state.channel_weights[c] *= decay.factor * power<P>(decays[c]);
     add_channel_weights<P, Scalar>(state.channel_weights, both, weights.data());
   }
-  state.A *= decay.factor;
+  state.A *= decay.factor == 0 ? 0 : decay.factor * std::exp2(left);
   for (Index j = 0; j < m + n; ++j)
     state.A += static_cast<double>(weights[j]) * power<P>(static_cast<double>(norms[j]));
   state.L = level;

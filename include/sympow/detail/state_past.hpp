@@ -11,7 +11,7 @@ namespace SYMPOW_NAMESPACE::detail {
 template <class Scalar>
 struct StatePastBuffers {
   FoldBuffers<Scalar> fold;
-  Panel<double> noise, roots;
+  Panel<double> noise, roots, channel_weights;
   Eigen::VectorXd log_channels;  ///< Σ log a of a segment
 };
 
@@ -37,28 +37,42 @@ class StatePast {
     const bool by_channel = transition.key_action() == KeyAction::scale || sums_.channels_decay();
     memory.fold.reserve(feature, F::score == Score::embedded ? sums_.Z.size() : d, d, sums_, recent_.capacity() + most,
                         by_channel);
-    memory.noise(most), memory.roots(d), memory.fold.channels(d, 2);
+    memory.noise(most), memory.roots(d), memory.channel_weights(d), memory.fold.channels(d, 2);
+    if (transition.key_action() == KeyAction::scale) sums_.count_channels();
   }
 
   void reset() {
     sums_.clear();
+    if (transition_.key_action() == KeyAction::scale) sums_.count_channels();
     frames_.log_decay = no_weight;
   }
   [[nodiscard]] LogGate elapsed() const { return sums_.elapsed; }
   void prepare() {
     keys_.emplace(recent_keys<Scalar>(feature_, memory_.fold, sums_, true, diagnoses_));
     sums_weight_.exponent = no_weight;
+    left_ = std::ceil(sums_.template log2_left<P>());
     const double slowest = sums_.template slowest_channel<P>();
-    if (sums_.empty() || slowest == no_weight) return;
+    if (sums_.empty() || slowest == no_weight || left_ == no_weight) return;
     sums_weight_ = Weight(LogGate{slowest});
     sums_weight_.exponent += sums_.exponent();
+  }
+  bool ends_early(LoadedSegment<Scalar, F>& segment) {
+    return segment.end_before_forgetting([&] {
+      auto weights = memory_.channel_weights(recent_.keys.rows());
+      weights.setConstant(no_weight);
+      if (sums_.channel_weights.size() > 0 && !sums_.empty())
+        weights.array() = sums_.exponent() +
+                          std::numbers::log2e * (sums_.channel_weights.array().log() + P * sums_.log_channels.array());
+      raise_channel_weights<P>(weights, recent_keys<Scalar>(feature_, memory_.fold, sums_, true, false));
+      return ColumnView<const double>(weights);
+    });
   }
   /// The sums have been given headroom, nobody knows which: their weight may be lower than their exponent by that.
   [[nodiscard]] PastLevel<Scalar> level() const {
     using Limits = std::numeric_limits<Scalar>;
     const bool has_sums = sums_weight_.exponent != no_weight;
     return {std::max(sums_weight_.exponent - Limits::max_exponent / 2, keys_->heaviest),
-            std::max(sums_weight_.exponent, keys_->level()), has_sums ? Limits::max() : recent_.extent.largest};
+            std::max(sums_weight_.exponent + left_, keys_->level()), has_sums ? Limits::max() : recent_.extent.largest};
   }
   Frame& frame() { return *frame_; }
   [[nodiscard]] const StateSums<Scalar>& sums() const { return sums_; }
@@ -147,7 +161,8 @@ class StatePast {
     DecayFactors::set_beside_slowest(decays, sums_.log_channels);
     for (Index i = 0; i < queries.cols(); ++i) multiply_entries(queries.col(i).data(), decays.data(), queries.rows());
   }
-  // Recent keys decay as they are, but for what the slowest channel leaves of them, which is in their weights.
+  // Recent keys decay as they are, but for what the slowest channel leaves of them, which is in their weights, and for
+  // their lengths where channels have closed: a key that its own channels have forgotten must not set a row's level.
   void decay_channels(Segment range) {
     Eigen::VectorXd& log_a = memory_.log_channels;
     transition_.log_channel_totals(range, log_a);
@@ -166,9 +181,15 @@ class StatePast {
       }
     }
     if (slowest == no_weight || gates_agree(log_a)) return;
-    for (Index c = 0; c < log_a.size(); ++c) {
-      const auto gate = static_cast<Scalar>(std::exp(log_a[c] - slowest));
-      for (Index j = 0; j < recent_.size; ++j) recent_.keys(c, j) *= gate;
+    auto decays = memory_.fold.channels(log_a.size());
+    DecayFactors::set_beside_slowest(decays, log_a);
+    const bool shortens = sums_.log_channels.minCoeff() < least_log_decay;  // else they keep digits enough
+    for (Index j = 0; j < recent_.size; ++j) {
+      const ColumnView<Scalar> key(recent_.keys.col(j).data(), recent_.keys.rows());
+      if (shortens)
+        recent_.exponents[j] += P * take_product_exponent<Scalar>(key, key.data(), decays.data());
+      else
+        multiply_entries(key.data(), decays.data(), key.size());
     }
   }
   // Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
@@ -192,6 +213,7 @@ class StatePast {
   bool is_few_, diagnoses_;
   std::optional<WeightedKeys<Scalar>> keys_;  // the recent ones, for scores
   Weight sums_weight_{LogGate{}};             // of the sums, seen now; no exponent without them
+  double left_ = 0;                           // log2 of what channels have left of them, see `log2_left`
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

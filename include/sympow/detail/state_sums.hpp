@@ -84,6 +84,22 @@ struct StateSums : StoredSums<Scalar> {
   [[nodiscard]] double slowest_channel() const {
     return channels_decay() ? degree * largest_gate(log_channels) : 0;
   }
+  /// Log2 of what the pending decay of channels leaves of A at most, beside what the slowest one does: (Σ_c A_c^{1/P}
+  /// a_c)^P by Minkowski's inequality. -∞ where the numbers of S have no digits for what is left.
+  template <int degree>
+  [[nodiscard]] double log2_left() const {
+    if (channel_weights.size() == 0 || A == 0 || !channels_differ()) return 0;
+    const double slowest = largest_gate(log_channels);
+    double sum = 0;
+    for (Index c = 0; c < channel_weights.size(); ++c)
+      sum += std::pow(channel_weights[c], 1. / degree) * std::exp(log_channels[c] - slowest);
+    const double left = std::min(degree * std::log2(sum) - std::log2(A), 0.);
+    return left > 4 - std::numeric_limits<Scalar>::max_exponent ? left : no_weight;
+  }
+  /// Weights by channel are wanted from the first fold on.
+  void count_channels() {
+    if (empty()) channel_weights.setZero(log_channels.size());
+  }
   /// No decay is pending.
   void begin_time() {
     elapsed = {};

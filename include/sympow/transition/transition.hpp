@@ -161,9 +161,15 @@ class ViewOf final : public TransitionView<Scalar> {
   void pull(Segment segment, Batch<Scalar> queries) const override { transition_.pull(segment, queries); }
   [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
   void log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
-    if constexpr (A::key_action == KeyAction::scale && MovesStates<A>) {
+    if constexpr (A::key_action == KeyAction::scale) {
       detail::resize_anew(totals, transition_.key_dimension());
-      transition_.log_channel_totals(segment, totals);
+      if constexpr (MovesStates<A>) {
+        transition_.log_channel_totals(segment, totals);
+      } else {
+        Matrix<Scalar> ones = Matrix<Scalar>::Ones(totals.size(), 1);
+        transition_.pull(segment, Batch<Scalar>(ones));
+        totals = ones.array().template cast<double>().log();
+      }
     }
   }
   void push([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> keys) const override {
