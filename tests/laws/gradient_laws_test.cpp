@@ -1,10 +1,11 @@
 // The laws of gradients hold for what is right, and find adjoints that are not: by the name of the function, or of the
 // form and the gradient.
+#include <memory>
+
+#include <sympow/verify/gradient_laws.hpp>
+
 #include "../gradient/problem.hpp"
 #include "catch.hpp"
-
-#include <memory>
-#include <sympow/verify/gradient_laws.hpp>
 
 using namespace sympow;
 using namespace sympow::test;
