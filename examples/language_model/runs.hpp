@@ -54,7 +54,7 @@ struct Run {
 inline std::optional<Run> newest_run(const std::string& folder) {
   std::optional<Run> run;
   (void)sympow::io::newest_checkpoint(folder, std::cerr, [&](const auto& found) { run.emplace(found); });
-  if (!run && !sympow::io::detail::checkpoints_in(folder).empty())
+  if (!run && !sympow::io::detail::list_checkpoints(folder).empty())
     refuse("--out ", folder, ": none of its checkpoints can be taken; take another one");
   return run;
 }

@@ -83,7 +83,7 @@ class DecodeProblem {
         parts(size(c.batch, c.query, c.tokens, slabs, c.e)),
         normaliser_parts(size(c.batch, c.query, c.tokens, slabs)),
         level(size(c.batch, c.state)),
-        rotary(c.rotary, c.batch, c.key, c.tail, c.tokens, d, Pairing::interleaved),
+        rotary(c.rotary, c.batch, c.key, c.tail, c.tokens, d),
         random_(seed) {
     for (int b = 0; b < c.batch; ++b) {
       for (int t = 0; t < c.tokens; ++t) {

@@ -83,7 +83,7 @@ TEST_CASE("gradients through blocks of attention are those of the definition", "
                                                       {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<double>()});
       require_by_rule(definition.worst(found_in(found), 0));
     };
-    const Parameters& p = x.parameters;
+    const test::Parameters& p = x.parameters;
     check(Normalized{}, SymmetricPower<2>{}, {"decay"}, decay(p.log_gamma));
     check(Normalized{}, SymmetricPower<2>{}, {"channels", Steps::channels}, channel_decay(p.log_a));
     check(Normalized{}, Exponential{}, {"rates", Steps::rates},
@@ -114,7 +114,7 @@ TEST_CASE("gradients of queries that stand elsewhere than their keys are those o
           feature, transition, {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<double>(), .options = options});
       require_by_rule(definition.worst(found_in(found), 0));
     };
-    const Parameters& p = x.parameters;
+    const test::Parameters& p = x.parameters;
     check(Normalized{}, SymmetricPower<2>{}, {"stationary"}, stationary());
     check(Normalized{}, Exponential{}, {"rates", Steps::rates}, rotary(p.theta, p.beta, Pairing::interleaved));
     check(Normalized{}, SymmetricPower<2>{}, {"decay"}, decay(p.log_gamma));

@@ -14,7 +14,7 @@ constexpr Index d = 4, e = 3;
 // Transitions without decay, as a full mask needs.
 template <class Scalar, class Visit>
 void each_without_decay(const Visit& visit) {
-  using P = Parameters;
+  using P = test::Parameters;
   visit(Kind{"stationary"}, [](const P&) { return stationary(); });
   visit(Kind{"decay of 1"}, [](const P& p) { return decay(0 * p.log_gamma); });
   visit(Kind{"fixed rates", Steps::fixed_rates}, [](const P& p) { return rotary(p.theta, Pairing::interleaved); });
@@ -124,16 +124,16 @@ TEST_CASE("a state under a full mask, and a loss on the one behind it", "[gradie
     }
   };
   for (const Index T_q : {20, 11, 26}) {
-    check(Normalized{}, SymmetricPower<2>{}, {"stationary"}, [](const Parameters&) { return stationary(); }, T_q);
+    check(Normalized{}, SymmetricPower<2>{}, {"stationary"}, [](const test::Parameters&) { return stationary(); }, T_q);
     check(
         Unnormalized{}, Linear{}, {"rates", Steps::rates},
-        [](const Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q);
+        [](const test::Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q);
     check(
         Normalized{}, SymmetricPower<2>{}, {"rates", Steps::rates},
-        [](const Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q);
+        [](const test::Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q);
     check(
         Normalized{}, Squares{}, {"rates", Steps::rates},
-        [](const Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q);
+        [](const test::Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q);
   }
 }
 

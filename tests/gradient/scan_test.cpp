@@ -160,7 +160,7 @@ TEST_CASE("gradients of a head that goes back by segments are those of the defin
   };
   Random random(5);
   const Problem<double> x(random, d, e, tokens, .05);
-  const Parameters& p = x.parameters;
+  const test::Parameters& p = x.parameters;
   check(x, {"decay * rates", Steps::rates}, decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::interleaved));
   const auto family = CommutingGenerators<double>::from_frequencies(p.frequencies);
   check(x, {"positions * constant decay", Steps::positions},

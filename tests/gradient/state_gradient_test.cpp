@@ -162,7 +162,7 @@ TEST_CASE("gradients through states of feature maps: initial, final, and of two 
 }
 
 TEST_CASE("a loss on later rows turns the frame before them, and one on sums all coordinates", "[gradient]") {
-  const auto make = [](const Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); };
+  const auto make = [](const test::Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); };
   using Run = Resumed<double, Linear, decltype(make)>;
   for (const Loss loss : {Loss::rows, Loss::state}) {
     const Run run(Linear{}, {"rates", Steps::rates}, make, loss, false);
@@ -225,7 +225,7 @@ TEST_CASE("the spacing of checkpoints changes no bit, whether there are more of 
 }
 
 TEST_CASE("calls of no token, of fewer than a chunk has, and of one chunk", "[gradient]") {
-  const auto make = [](const Parameters& p) {
+  const auto make = [](const test::Parameters& p) {
     return decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::interleaved);
   };
   const SymmetricPower<2> feature;

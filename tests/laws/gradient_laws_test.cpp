@@ -1,9 +1,11 @@
 // The laws of gradients hold for what is right, and find adjoints that are not: by the name of the function, or of the
 // form and the gradient.
-#include "../gradient/problem.hpp"
-#include "catch.hpp"
+#include <memory>
 
 #include <sympow/verify/gradient_laws.hpp>
+
+#include "../gradient/problem.hpp"
+#include "catch.hpp"
 
 using namespace sympow;
 using namespace sympow::test;
@@ -217,11 +219,12 @@ struct OneFactor : Squares {
       }
   }
 };
-// φ(x) = x ⊗ x, and a derivative that is never 0.
-struct Restless {
+// φ(x) = x ⊗ x, and a derivative that is another one in every call.
+struct Wavering {
   static constexpr Score score = Score::embedded;
   static constexpr bool nonnegative = true;
-  double asked_of_nothing;
+  double step;
+  std::shared_ptr<double> moved = std::make_shared<double>(0);
   [[nodiscard]] Index dimension(Index n) const { return n * n; }
   template <class X, class Y>
   void embed(const X& x, Y&& y) const {
@@ -232,9 +235,10 @@ struct Restless {
   template <class X, class Y, class DY, class DX>
   void embed_vjp(const X& x, const Y&, const DY& dy, DX&& dx) const {
     const Index n = x.rows();
+    *moved += step;
     for (Index t = 0; t < x.cols(); ++t)
       for (Index i = 0; i < n; ++i) {
-        dx(i, t) = dy.col(t).isZero(0) ? asked_of_nothing : 0;
+        dx(i, t) = *moved;
         for (Index j = 0; j < n; ++j) dx(i, t) += (dy(i * n + j, t) + dy(j * n + i, t)) * x(j, t);
       }
   }
@@ -380,12 +384,12 @@ TEST_CASE("splitting finds a gradient that is right only where nothing came befo
   require_finds(x.split(SymmetricPower<2>{}, x.gated<FirstGateIsNone>()), "two calls, the transition");
 }
 
-TEST_CASE("flagged rows find a derivative that gives without being asked", "[gradient]") {
+TEST_CASE("flagged rows find gradients that differ from call to call", "[gradient]") {
   Sequence x;
   for (const Index row : {4, 20}) x.x.Q.col(row).setZero();
-  require_holds(x.flagged(Restless{0}, x.gated()));
-  const Residual found = x.flagged(Restless{1}, x.gated());
+  require_holds(x.flagged(Wavering{0}, x.gated()));
+  const Residual found = x.flagged(Wavering{1}, x.gated());
   INFO(found);
-  CHECK(found.residual >= 2 * d);
-  CHECK(found.form == "attention_vjp, dQ of flagged rows");
+  CHECK(found.residual >= d);
+  CHECK(found.form.starts_with("attention_vjp, d"));
 }

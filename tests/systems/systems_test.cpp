@@ -59,7 +59,7 @@ struct Inputs {
   void each_power_system(const F& f) const {
     f("sympow", systems::sympow_attention<2>(), V);
     f("gated sympow", systems::gated_sympow<2>(log_gamma), V);
-    f("conformal-sympow", systems::conformal_sympow<2>(log_gamma, theta, rates), V);
+    f("conformal-sympow", systems::conformal_sympow<2>(log_gamma, theta, rates, Pairing::interleaved), V);
   }
   template <class F>
   void each_softmax_system(const F& f) const {
@@ -167,7 +167,7 @@ TEST_CASE("reductions hold to the bit", "[systems]") {
   CHECK(rows(systems::dual(systems::complex_gate(in.theta, Pairing::interleaved))) ==
         rows(systems::rope(in.theta, Pairing::interleaved)));
   CHECK(rows(systems::gated_sympow<2>(zeros)) == rows(systems::sympow_attention<2>()));
-  CHECK(rows(systems::conformal_sympow<2>(in.log_gamma, in.theta, zeros)) ==
+  CHECK(rows(systems::conformal_sympow<2>(in.log_gamma, in.theta, zeros, Pairing::interleaved)) ==
         rows(systems::gated_sympow<2>(in.log_gamma)));
 }
 

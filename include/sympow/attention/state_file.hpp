@@ -209,12 +209,15 @@ bool plausible(State<Scalar, F>& state) {
   const auto is_fraction = [](double x) { return .5 < x && x < 2; };
   auto& [sums, frames, interrupted] = StateAccess::content(state);
   const auto& recent = sums.recent;
+  const double elapsed = sums.elapsed.log2();  // since time 0, from which the recent tokens count
+  const auto is_recent_exponent = [&](double x) { return is_exponent(x + elapsed); };
   return recent.size >= 0 && recent.size <= recent.capacity() && frames.tokens >= recent.size &&
          is_decay(frames.log_decay) && all(frames.log_channels, is_decay) && is_frame(frames.start) &&
          is_frame(frames.end) && (keys_are_features<F> || frames.key_product.size() == 0) && is_weight(sums.A) &&
          all(sums.channel_weights, is_weight) && is_exponent(sums.L) && is_decay(sums.elapsed.high) &&
          is_finite(sums.elapsed.low) && all(sums.log_channels, is_decay) &&
-         all(recent.exponents.head(recent.size), is_exponent) && all(recent.fractions.head(recent.size), is_fraction);
+         all(recent.exponents.head(recent.size), is_recent_exponent) &&
+         all(recent.fractions.head(recent.size), is_fraction);
 }
 
 /// So many bytes, or as many as there are: memory follows what is there, whatever a head says.

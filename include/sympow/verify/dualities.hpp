@@ -96,7 +96,7 @@ template <class Scalar>
   add({"sympow", "S + v φ(k)ᵀ", "NoPE", "stationary()"}, systems::sympow_attention<2>(), systems::nope(), V);
   add({"gated sympow", "γ_i S + v φ(k)ᵀ", "FoX", "decay(log γ)"}, systems::gated_sympow<2>(log_gamma),
       systems::fox(log_gamma), V);
-  const auto conformal = systems::conformal_sympow<2>(log_gamma, theta, rates);
+  const auto conformal = systems::conformal_sympow<2>(log_gamma, theta, rates, Pairing::interleaved);
   add({"conformal-sympow", "γ_i S Sym²(R(β_i θ)) + v φ(k)ᵀ", "FoX, learned RoPE", "decay(log γ) * rotary(θ, β)"},
       conformal, systems::dual(conformal), V);
   return table;

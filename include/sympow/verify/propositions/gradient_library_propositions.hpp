@@ -234,7 +234,8 @@ void cost_of_states(Ledger& ledger, Random& random) {
   VjpWorkspace<Scalar> workspace;
   Gradients<Scalar, Decay> first, g;
   double alone = 0;  // tokens that were embedded where every state is at hand
-  const auto embedded = [&](const auto& from, const Options& options) {
+  const auto embedded = [&](OptionalRef<const State<Scalar, CountedSquares>> from,
+                            OptionalRef<const Checkpoints<Scalar, CountedSquares>> tape, const Options& options) {
     StateGradient<Scalar, CountedSquares> adjoint(feature, d, e);
     *feature.tokens = 0;
     g = chunked_vjp(feature, A,
@@ -243,6 +244,7 @@ void cost_of_states(Ledger& ledger, Random& random) {
                      .V = V,
                      .dY = dY,
                      .state = from,
+                     .tape = tape,
                      .d_state = adjoint,
                      .reuse = g,
                      .workspace = workspace,
@@ -256,7 +258,7 @@ void cost_of_states(Ledger& ledger, Random& random) {
     Matrix<Scalar> Y(e, T);
     State<Scalar, CountedSquares> state = empty;
     chunked(feature, A, Q, K, V, state, {Y, checkpoints}, workspace, options);
-    const double count = embedded(checkpoints, options);
+    const double count = embedded({}, checkpoints, options);
     if (k == 1) alone = count, first = g;
     const std::string id = "grad.H" + std::to_string(k),
                       what =
@@ -275,7 +277,7 @@ void cost_of_states(Ledger& ledger, Random& random) {
     ledger.holds(id + ".bits", apart.value(), 0,
                  "a state every " + std::to_string(k) + " chunks changes no bit of any gradient", "(extension)");
   }
-  ledger.holds("grad.H0", ratio(embedded(empty, {.chunk = chunk})), {3.5, "(2 + 5)/2"},
+  ledger.holds("grad.H0", ratio(embedded(empty, {}, {.chunk = chunk})), {3.5, "(2 + 5)/2"},
                "the same of a call that knows nothing of the forward pass: five products", "(extension)");
 }
 
