@@ -80,12 +80,12 @@ class KeyPast {
     return segment.end_before_forgetting([&] { return ColumnView<const double>(memory_.channel_weights(d_)); });
   }
   [[nodiscard]] PastLevel<Scalar> level() const {
-    if (sees_none()) return {};
+    if (sees_none()) return {.slack = decays_channels_ ? 2 * far_above<Scalar> : 0};
     const KeyBlock<Scalar>& last = memory_.blocks.back();
     if (!decays_channels_) return {std::ceil(last.reach), std::ceil(last.level), largest_value_};
     const double weight = std::ceil(memory_.channel_weights(d_).maxCoeff()),
                  longest = std::ceil(P * std::log2(static_cast<double>(d_)) / 2);  // of d channels beside the largest
-    return {weight - P, weight + longest + headroom_for(largest_value_), largest_value_};
+    return {weight - P, weight + longest + headroom_for(largest_value_), largest_value_, 2 * far_above<Scalar>};
   }
   Frame& frame() { return memory_.frame; }
   [[nodiscard]] std::size_t size() const { return memory_.blocks.size(); }
@@ -146,9 +146,9 @@ class KeyPast {
   // The weights by channel after a segment with these keys.
   void decay_channels(const LoadedSegment<Scalar, F>& segment, const WeightedKeys<Scalar>& keys) {
     auto weights = memory_.channel_weights(d_);
-    raise_channel_weights<P>(weights, keys);
     segment.transition().log_channel_totals(segment.range(), memory_.log_channels);
     weights += P * std::numbers::log2e * memory_.log_channels;
+    raise_channel_weights<P>(weights, keys);  // whose vectors have come to the segment's end
     weights.array() += segment.total().log2();
   }
   // The keys of a block as the decay of channels leaves them, which is taken from their lengths, and that of the

@@ -87,7 +87,7 @@ class PowerRows {
     const double room = headroom_for(keys.extent.largest);
     is_large_ = headroom_for(std::max(past.largest_value, keys.extent.largest)) > 0;
     double *const levels = memory_.levels(n_).data(), *const least = memory_.least(n_).data();
-    double level = past.level, weight = past.weight;
+    double level = past.level, weight = past.weight, smallest = -no_weight;
     for (Index i = 0; i < n_; ++i) {
       if (i < keys.size) {
         const double own = room > 0 ? headroom_for(extent_of(keys.values.middleCols(i, 1)).largest) : room;
@@ -95,7 +95,11 @@ class PowerRows {
         weight = std::max(weight, keys.exponents[i]);
       }
       levels[i] = level, least[i] = weight;
+      if (past.slack == 0) continue;
+      least[i] = std::max(i < keys.size ? keys.exponents[i] : no_weight, weight - past.slack);
+      if (begin_ <= i && i < end_) smallest = std::min(smallest, least[i]);
     }
+    if (past.slack > 0) std::fill(least + begin_, least + end_, smallest);
     for (Index i = begin_, end = 0; i < end_; i = end) {
       const Index most = std::min(begin_ + ((i - begin_) / rows_at_once + 1) * rows_at_once, end_);
       for (end = i + 1; end < most; ++end)

@@ -110,7 +110,6 @@ class LoadedSegment {
   /// Where channels decay by themselves: ends the segment before a key that weighs far more or less than those before it
   /// in the segment. A row's level is then never far above the keys that its channels have not forgotten.
   void end_before_jump(MatrixView<const Scalar> K) {
-    constexpr double far = std::numeric_limits<Scalar>::max_exponent / 2;
     if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return;
     double decay = 0, lightest = -no_weight, heaviest = no_weight;
     for (Index i = 0; i < std::min(size(), K.cols() - range_.begin); ++i) {
@@ -119,7 +118,7 @@ class LoadedSegment {
       if (length == no_weight) continue;
       const double weight = degree * length - decay * std::numbers::log2e;
       lightest = std::min(lightest, weight), heaviest = std::max(heaviest, weight);
-      if (heaviest - lightest <= far) continue;
+      if (heaviest - lightest <= far_above<Scalar>) continue;
       range_.size = i;
       return;
     }
@@ -129,16 +128,15 @@ class LoadedSegment {
   /// Returns whether the first token already does: then it is the only one.
   template <class Weights>
   bool end_before_forgetting(const Weights& weights_by_channel) {
-    constexpr double far = std::numeric_limits<Scalar>::max_exponent / 2;
     if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return false;
     auto& log_a = memory_.log_channels;
     transition_.log_channel_totals(range_, log_a);
-    if (log_a.size() == 0 || degree * std::numbers::log2e * log_a.minCoeff() >= -far) return false;
+    if (log_a.size() == 0 || degree * std::numbers::log2e * log_a.minCoeff() >= -far_above<Scalar>) return false;
     const ColumnView<const double> weights = weights_by_channel();
     const double before = weights.maxCoeff();
     const auto forgets = [&](Index tokens) {
       transition_.log_channel_totals({range_.begin, tokens}, log_a);
-      return before - (weights + degree * std::numbers::log2e * log_a).maxCoeff() > far;
+      return before - (weights + degree * std::numbers::log2e * log_a).maxCoeff() > far_above<Scalar>;
     };
     if (before == no_weight || !forgets(size())) return false;
     Index near = 0, end = size();  // so many tokens do not, and so many do

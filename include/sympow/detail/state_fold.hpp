@@ -49,7 +49,11 @@ struct DecayFactors {
       set_beside_slowest(channels.col(0), log_a);
       channels.col(1).setConstant(1);
       feature.embed(channels, monomials);
-      for (Index n = 0; n < D; ++n) monomials(n, 0) *= factor / monomials(n, 1);
+      constexpr double largest = std::numeric_limits<Scalar>::max() / 8;  // beyond it the entry has no digits
+      for (Index n = 0; n < D; ++n) {
+        monomials(n, 0) *= factor / monomials(n, 1);
+        if (monomials(n, 0) > largest) monomials(n, 0) = 0;
+      }
       return {factor, monomials.data()};
     }
     return {factor, nullptr};

@@ -48,11 +48,11 @@ class StatePast {
   }
   [[nodiscard]] LogGate elapsed() const { return sums_.elapsed; }
   void prepare() {
+    if (sums_.template log2_left<P>() < -far_above<Scalar>) fold<Scalar>(feature_, memory_.fold, sums_, {});
     keys_.emplace(recent_keys<Scalar>(feature_, memory_.fold, sums_, true, diagnoses_));
     sums_weight_.exponent = no_weight;
-    left_ = std::ceil(sums_.template log2_left<P>());
     const double slowest = sums_.template slowest_channel<P>();
-    if (sums_.empty() || slowest == no_weight || left_ == no_weight) return;
+    if (sums_.empty() || slowest == no_weight) return;
     sums_weight_ = Weight(LogGate{slowest});
     sums_weight_.exponent += sums_.exponent();
   }
@@ -72,7 +72,8 @@ class StatePast {
     using Limits = std::numeric_limits<Scalar>;
     const bool has_sums = sums_weight_.exponent != no_weight;
     return {std::max(sums_weight_.exponent - Limits::max_exponent / 2, keys_->heaviest),
-            std::max(sums_weight_.exponent + left_, keys_->level()), has_sums ? Limits::max() : recent_.extent.largest};
+            std::max(sums_weight_.exponent, keys_->level()), has_sums ? Limits::max() : recent_.extent.largest,
+            F::score == Score::power && transition_.key_action() == KeyAction::scale ? 2 * far_above<Scalar> : 0};
   }
   Frame& frame() { return *frame_; }
   [[nodiscard]] const StateSums<Scalar>& sums() const { return sums_; }
@@ -213,7 +214,6 @@ class StatePast {
   bool is_few_, diagnoses_;
   std::optional<WeightedKeys<Scalar>> keys_;  // the recent ones, for scores
   Weight sums_weight_{LogGate{}};             // of the sums, seen now; no exponent without them
-  double left_ = 0;                           // log2 of what channels have left of them, see `log2_left`
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -85,16 +85,16 @@ struct StateSums : StoredSums<Scalar> {
     return channels_decay() ? degree * largest_gate(log_channels) : 0;
   }
   /// Log2 of what the pending decay of channels leaves of A at most, beside what the slowest one does: (Σ_c A_c^{1/P}
-  /// a_c)^P by Minkowski's inequality. -∞ where the numbers of S have no digits for what is left.
+  /// a_c)^P by Minkowski's inequality. 0 where that is not far below.
   template <int degree>
   [[nodiscard]] double log2_left() const {
     if (channel_weights.size() == 0 || A == 0 || !channels_differ()) return 0;
     const double slowest = largest_gate(log_channels);
+    if (degree * std::numbers::log2e * (log_channels.minCoeff() - slowest) >= -far_above<Scalar>) return 0;
     double sum = 0;
     for (Index c = 0; c < channel_weights.size(); ++c)
       sum += std::pow(channel_weights[c], 1. / degree) * std::exp(log_channels[c] - slowest);
-    const double left = std::min(degree * std::log2(sum) - std::log2(A), 0.);
-    return left > 4 - std::numeric_limits<Scalar>::max_exponent ? left : no_weight;
+    return std::clamp(degree * std::log2(sum) - std::log2(A), -900., 0.);
   }
   /// Weights by channel are wanted from the first fold on.
   void count_channels() {

@@ -81,7 +81,12 @@ template <class Scalar>
 struct PastLevel {
   double weight = no_weight, level = no_weight;
   Scalar largest_value = 0;
+  double slack = 0;  ///< log2 of what rows may have forgotten of any weight
 };
+
+/// Log2 by which a level may lie above the weights that a row has not forgotten.
+template <class Scalar>
+inline constexpr double far_above = std::numeric_limits<Scalar>::max_exponent / 2;
 
 /// Log2 of weights that do not matter beside a row's largest, whatever the number of keys: the row rule allows
 /// 4u · K_i ≥ 2^{2 - digits}, and there are fewer than 2^32 keys of ‖k̂‖ ≥ 1/2. Where scores are embedded the lightest
