@@ -341,6 +341,31 @@ TEMPLATE_TEST_CASE("a long key that its channel has forgotten does not hide what
   }
 }
 
+// A key beyond all digits and numbers of the others whose channel closes at once, or fast: rows behind it see the rest.
+TEMPLATE_TEST_CASE("a key that sets the level of a row is one that the row has not forgotten", "[attention]", float,
+                   double) {
+  using Scalar = TestType;
+  constexpr Index T = 400;
+  const SymmetricPower<4> power;
+  Matrix<Scalar> Q = Matrix<Scalar>::Ones(2, T), K(2, T), V = Matrix<Scalar>::Ones(1, T);
+  K.row(0).setConstant(Scalar(.1));
+  K.row(1).setZero();
+  K.col(0) << Scalar(0), static_cast<Scalar>(std::is_same_v<Scalar, float> ? 1e12 : 1e90);
+  V(0, 0) = 7;
+  const double bound = 64 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+  for (const double gate : {-std::numeric_limits<double>::infinity(), -1000., -400.}) {
+    Eigen::MatrixXd log_a = Eigen::MatrixXd::Zero(2, T);
+    log_a(1, 1) = gate;
+    in_every_form(power, channel_decay(log_a), Q, K, V, [&](const char* form, const Outcome<Scalar>& outcome) {
+      CAPTURE(form, gate, sizeof(Scalar));
+      for (Index i = 1; i < T; ++i) {
+        CHECK_FALSE(outcome.flagged(i));
+        CHECK(std::abs(static_cast<double>(outcome.Y(0, i)) - 1) <= bound);
+      }
+    });
+  }
+}
+
 // Keys whose weights are below all numbers of the type beside those of the keys before them: rows see both.
 TEMPLATE_TEST_CASE("light keys between a row and heavy ones hide nothing", "[attention]", float, double) {
   using Scalar = TestType;
