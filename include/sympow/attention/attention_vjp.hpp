@@ -1,8 +1,8 @@
 // Gradients of the attention form, O(T²).
 #pragma once
 
-#include <sympow/detail/vjp_call.hpp>
 #include <sympow/attention/row_sums.hpp>
+#include <sympow/attention/vjp_call.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

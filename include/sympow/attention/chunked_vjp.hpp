@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include <sympow/attention/checkpoints.hpp>
-#include <sympow/detail/vjp_call.hpp>
 #include <sympow/attention/state_form.hpp>
 #include <sympow/attention/state_gradient.hpp>
+#include <sympow/attention/vjp_call.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

@@ -65,7 +65,6 @@ void block_structure(Ledger& ledger, const LemmaOne<Scalar>& x, Random& random) 
       "E §F.1, Lemma 1, eq. (3), eq. (9)",
       "with max_k |λ_ku| > 0 for every plane, 2m = rank [L_1; L_2; …], and the null space is that of all L_k",
       std::abs(rank - static_cast<double>(x.found.active_dimension())) + kernel.value(), limit / 4);
-
   Index misread = 0, missed = 0;
   for (int draw = 0; draw < 30; ++draw) {
     const double first = random.uniform(.5, 2), second = random.uniform(.5, 2);
@@ -115,7 +114,7 @@ void complex_vectors(Ledger& ledger, const LemmaOne<Scalar>& x) {
   const auto Re = v.real.part(0, 0, d, m), Im = v.imaginary.part(0, 0, d, m);  // iA v = -λ v: λ > 0 come first
   const M turned = x.found.in_block_basis().generator(0), J = turned.part(0, 0, 2, 2) / x.found.frequencies()(0, 0);
   Largest diagonal, parts, real, imaginary, swapped;
-  double wrong = std::numeric_limits<double>::infinity();
+  double wrong = std::numeric_limits<double>::infinity(), shorter = 1;
   for (Index j = 0; j < m; ++j)
     for (Index i = 0; i < d; ++i) {
       const std::complex<Scalar> entry(Re(i, j), Im(i, j));
@@ -145,7 +144,6 @@ void complex_vectors(Ledger& ledger, const LemmaOne<Scalar>& x) {
   ledger.holds("4.7", real.value(), 2 * limit, "L_k Re v = -λ_k Im v", "E §F.1, eq. (7)");
   ledger.holds("4.8", imaginary.value(), 2 * limit, "L_k Im v = λ_k Re v", "E §F.1, eq. (8)");
   const auto C = beside(Im, Re);
-  double shorter = 1;
   for (Index j = 0; j < 2 * m; ++j) shorter = std::min(shorter, std::abs(1 - C.column(j).norm()));
   ledger.erratum("4.5n", shorter, .29, "the Re v and Im v are orthonormal; 1 - ‖Re v‖",
                  "E §F.1, eq. (5), eq. (6), \"Extracting the real and imaginary components …\"",
@@ -153,7 +151,6 @@ void complex_vectors(Ledger& ledger, const LemmaOne<Scalar>& x) {
   ledger.erratum("4.8b", wrong, 1.9, "L_k acts by λ_k J in the basis (Re v, Im v); difference / λ_k",
                  "E §F.1, \"Thus the two-dimensional plane spanned by …\"",
                  "by -λ_k J in (√2 Re v, √2 Im v), by λ_k J in (√2 Im v, √2 Re v)", swapped.value(), limit / 2);
-
   // L = J ⊕ J, whose eigenvectors for i and -i may be chosen apart.
   const M twice = CommutingGenerators<Scalar>::from_frequencies(rows({{1, 1}})).generator(0);
   const double root = std::sqrt(.5);

@@ -223,7 +223,6 @@ void embedding_listings(Ledger& ledger, Random& random) {
       "X5z", "symmetric_power_embedding works for p = 0, which the assertion of an even p lets through",
       "C §4.2, listing, \"The following is an example implementation …\"",
       "its recursion ends at 1 only and never at 0: a RecursionError in Python; this library's powers start at 1");
-
   Largest even;
   double even_bound = 0, survived = 0;
   for (const int p : {2, 4, 6, 8}) {
