@@ -11,11 +11,11 @@
 #include <type_traits>
 #include <vector>
 
-#include <sympow/detail/call_sizes.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/core/memory_layout.hpp>
 #include <sympow/core/optional_ref.hpp>
 #include <sympow/core/view.hpp>
+#include <sympow/detail/call_sizes.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
