@@ -110,8 +110,8 @@ TEST_CASE("gradients of a score by its slope under a full mask are those of the 
   for (const auto& [T_q, T_k, offset] : {std::tuple{30, 30, 0}, {40, 17, 0}, {20, 30, 5}, {12, 10, 30}, {30, 170, 0}}) {
     check(Kind{"stationary"}, [](const test::Parameters&) { return stationary(); }, T_q, T_k, offset);
     check(
-        Kind{"rates", Steps::rates}, [](const test::Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); },
-        T_q, T_k, offset);
+        Kind{"rates", Steps::rates},
+        [](const test::Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q, T_k, offset);
   }
 }
 
