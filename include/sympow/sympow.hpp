@@ -1,5 +1,5 @@
 // Everything that a program computes with, gradients and layers included. Whoever wants less to compile includes the
-// headers of what is called. Not in it are attention/compiled_forms.hpp (forms of your own maps, compiled once),
+// headers of what is called. Not in it are attention/compiled_gradients.hpp (those of your own maps, compiled once),
 // verify/laws.hpp (laws to run on your own types) and io/ (files of numpy, safetensors, and output).
 #pragma once
 

@@ -1,5 +1,5 @@
 // Promises that the forms of a feature map are compiled elsewhere; with SYMPOW_CONTROL keeps the promise.
-#include <sympow/attention/compiled_forms.hpp>
+#include <sympow/attention/chunked.hpp>
 
 struct Shifted {  // φ(x) = [1; x]
   static constexpr sympow::Score score = sympow::Score::embedded;

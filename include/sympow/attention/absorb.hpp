@@ -1,6 +1,7 @@
 // Tokens into a state without rows.
 #pragma once
 
+#include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/state_form.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -23,5 +24,4 @@ void absorb(const F& feature, const A& transition, const Eigen::MatrixBase<DK>& 
 }  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
 #endif

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/call_checks.hpp>
+#include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/output.hpp>
 #include <sympow/attention/row_sums.hpp>
 #include <sympow/attention/workspace.hpp>
@@ -61,5 +62,4 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 }  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
 #endif

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sympow/attention/batch_call.hpp>
+#include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/forward_pass.hpp>
 #include <sympow/attention/recurrent.hpp>
 
@@ -136,5 +137,4 @@ void attend(const F& feature, const Transitions& transitions, const AttendCall<d
 }  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
 #endif

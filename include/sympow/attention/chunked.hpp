@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <sympow/attention/checkpoints.hpp>
+#include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/state_form.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -117,5 +118,4 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 }  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
 #endif

@@ -1,10 +1,8 @@
 // The forms of a scalar type and a feature map, compiled in one place for all of a program.
 #pragma once
 
-#include <sympow/attention/absorb.hpp>
-#include <sympow/attention/attention.hpp>
-#include <sympow/attention/chunked.hpp>
-#include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/state.hpp>
+#include <sympow/detail/forms.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_features.hpp>

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <vector>
 
+#include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/feature/symmetric_power.hpp>
@@ -98,5 +99,4 @@ template <class Scalar, int P>
 }  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
 #endif

@@ -1,6 +1,7 @@
 // The states of two adjacent segments as the state of both: what a parallel scan is made of.
 #pragma once
 
+#include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/state.hpp>
 #include <sympow/rotation/turns.hpp>
 
@@ -76,5 +77,4 @@ template <class Scalar, FiniteFeatureMap F>
 }  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
 #endif

@@ -1,6 +1,7 @@
 // The recurrent form: one token after the other, O(T).
 #pragma once
 
+#include <sympow/attention/compiled_forms.hpp>
 #include <sympow/attention/state_form.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -41,5 +42,4 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 }  // namespace SYMPOW_NAMESPACE
 
 #ifdef SYMPOW_COMPILED_FORMS
-#include <sympow/attention/compiled_forms.hpp>  // what is not compiled here
 #endif
