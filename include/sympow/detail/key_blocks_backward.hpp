@@ -173,6 +173,8 @@ class KeyBlocksBackward {
     }
     set_copy(m_.G_down(n, e), G.transpose());
     if (is_exponential) {
+      const double* const lengths = s.segment.queries().lengths;
+      has_lengths_ = std::any_of(lengths, lengths + n, [](double length) { return length != 0; });
       auto rests = m_.rests(n);
       for (Index i = 0; i < n; ++i)
         rests[i] = static_cast<Scalar>(std::log2(static_cast<double>(s.segment.gate_fractions()[i])));
@@ -236,9 +238,7 @@ class KeyBlocksBackward {
         logits, slopes, weights, m_.last(n).data(),
         {m_.row_factors(n).data(), key_factors, of_rows.data(), of_keys.data(), m_.row_sums(n).data()});
     if (s.by_slopes()) slopes.array() *= m_.slopes(n, count).array();
-    if constexpr (is_exponential)
-      for (Index j = 0; j < count; ++j)
-        lengthen(slopes.col(j).data(), s.segment.queries().lengths, m_.lengths(all)[first + j], n);
+    if constexpr (is_exponential) lengthen_logits(s, slopes, m_.lengths(all).data() + first);
     give_keys(s, block, is_far ? H_ + exponent - block.unit : 0, queries, logits, slopes);
     // dq̂_i = Σ_j slope_ij 2^{shift_j} k̂_j
     auto moved = m_.moved_keys(d, count);
@@ -289,13 +289,19 @@ class KeyBlocksBackward {
         if (std::isnan(s.rows.factor(i))) logits.row(i).setConstant(s.rows.factor(i));
       }
       const double rest = std::log2(decay.fraction);
+      lengthen_logits(s, logits, lengths);
       for (Index j = 0; j < count; ++j) {
-        lengthen(logits.col(j).data(), s.segment.queries().lengths, lengths[j], n);
         set_exponential_scores(logits.col(j).data(), wholes, m_.rests(n).data(), n,
                                std::max(m_.exponents(s.call.K.cols())[first + j] - block.top, -2 * limit),
                                static_cast<double>(m_.fractions(s.call.K.cols())[first + j]) + rest);
       }
     }
+  }
+  // Most vectors of exponential scores have no lengths beside their numbers.
+  void lengthen_logits(Segments& s, MatrixView<Scalar> logits, const double* lengths) {
+    for (Index j = 0; j < logits.cols(); ++j)
+      if (has_lengths_ || lengths[j] != 0)
+        lengthen(logits.col(j).data(), s.segment.queries().lengths, lengths[j], s.size());
   }
   // What the keys of a block get waits for them.
   void give_keys(Segments& s, const Block& block, double far, MatrixView<Scalar> queries, MatrixView<Scalar> scores,
@@ -334,6 +340,7 @@ class KeyBlocksBackward {
   const F& feature_;
   Index count_ = 0, block_ = 0;
   double H_ = 0;
+  bool has_lengths_ = false;  // of queries
 };
 
 }  // namespace SYMPOW_NAMESPACE::detail
