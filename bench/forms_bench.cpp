@@ -73,7 +73,7 @@ template <int P, bool rounds = false>
 void decoded_token(benchmark::State& bench) {
   ConformalTokens x(bench.range(0), unless_smoke(512, 64));
   State<float, SymmetricPower<P>> state(x.d, x.e);
-  state.round_reads(rounds);
+  state.read_as_bf16(rounds);
   const auto decode = [&] {
     for (Index t = 0; t < x.T; ++t) {
       const auto step = decay(x.log_gamma.segment(t, 1)) * rotary(x.theta, x.beta.segment(t, 1), Pairing::interleaved);
@@ -127,7 +127,7 @@ void decoded_together(benchmark::State& bench) {
     benchmark::DoNotOptimize(x.Y.data());
   };
   std::vector<Some> many(static_cast<std::size_t>(B), Some(d, d));
-  for (Some& state : many) state.round_reads(rounds);
+  for (Some& state : many) state.read_as_bf16(rounds);
   const Index steps = many.front().tail_capacity() + 1;  // with a fold
   const auto together = [&] {
     for (Index n = 0; n < steps; ++n) decode(many);

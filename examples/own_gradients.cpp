@@ -26,7 +26,7 @@ struct EluPlusOne {
 };
 
 /// Gates γ_t = σ(x_t), with gradients in x.
-class SigmoidGates : public LeavesKeys {  // which has the way back of what does not move keys
+class SigmoidGates : public KeepsKeys {  // which has the way back of what does not move keys
  public:
   explicit SigmoidGates(VectorXd x) : x_(std::move(x)) {}
   [[nodiscard]] Index length() const { return x_.size(); }
@@ -60,13 +60,13 @@ class Places {
   }
 
   template <class S>
-  void transport(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const {
+  void to_segment_frame(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const {
     for (Index t = 0; t < s.size; ++t) turn(p_[s.begin + t], Q.col(t)), turn(p_[s.begin + t], K.col(t));
     if (logits.size() != 0) logits = K.transpose() * Q;
     if (s.size > 0) frame.begin(Frame::angles, p_[s.end() - 1] * theta_);
   }
   template <class S>
-  void pull(Segment, Batch<S>) const {}
+  void apply_to_queries(Segment, Batch<S>) const {}
 
   struct Gradient {
     VectorXd p;  // ∂loss/∂p_i
@@ -74,7 +74,7 @@ class Places {
   [[nodiscard]] Gradient zero_gradient(Index tokens) const { return {VectorXd::Zero(tokens)}; }
   void add_decay_flows(Segment, const double*, Gradient&) const {}  // no gates
   template <class S>
-  void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient& g) const {
+  void to_segment_frame_vjp(Frame& frame, Segment s, SegmentVjp<S>& x, Gradient& g) const {
     if (x.d_logits.size() != 0) {  // the pairs of the segment, whose logits were K̃ᵀQ̃
       x.d_logits.template triangularView<Eigen::StrictlyLower>().setZero();  // anything stands there
       x.d_queries += x.moved_keys * x.d_logits;
@@ -89,7 +89,7 @@ class Places {
     if (s.size > 0) frame.begin(Frame::angles, p_[s.end() - 1] * theta_);
   }
   template <class S>
-  void pull_vjp(Segment, Batch<S>, Batch<S>, double, Gradient&) const {}  // pull does nothing
+  void apply_to_queries_vjp(Segment, Batch<S>, Batch<S>, double, Gradient&) const {}  // apply_to_queries does nothing
 
  private:
   template <class X>

@@ -23,22 +23,22 @@ class Erasure {
   void check_frame(const Frame& frame, Index) const { frame.require(); }  // it has no coordinates of its own
 
   // logits(j, i) = q_iᵀ A_iᵀ … A_{j+1}ᵀ k_j; queries go back to the segment's start, keys on to its end.
-  void transport(Frame&, Segment s, Batch<double> Q, Batch<double> K, Batch<double> logits) const {
+  void to_segment_frame(Frame&, Segment s, Batch<double> Q, Batch<double> K, Batch<double> logits) const {
     for (Index t = 0; t < s.size; ++t) {
-      push({s.begin + t, 1}, K.leftCols(t));
+      apply_to_keys({s.begin + t, 1}, K.leftCols(t));
       if (logits.size() != 0) logits.col(t).head(t + 1) = K.leftCols(t + 1).transpose() * Q.col(t);
-      pull({s.begin, t + 1}, Q.middleCols(t, 1));
+      apply_to_queries({s.begin, t + 1}, Q.middleCols(t, 1));
     }
   }
-  void pull(Segment s, Batch<double> Q) const {  // Q ← A_a … A_b Q
+  void apply_to_queries(Segment s, Batch<double> Q) const {  // Q ← A_a … A_b Q
     for (Index i = s.end() - 1; i >= s.begin; --i) Q -= u_.col(i) * (w_.col(i).transpose() * Q).eval();
   }
 
   // What moves a state. Without these two there is the attention form.
-  void push(Segment s, Batch<double> K) const {  // K ← (A_a … A_b)ᵀ K
+  void apply_to_keys(Segment s, Batch<double> K) const {  // K ← (A_a … A_b)ᵀ K
     for (Index i = s.begin; i < s.end(); ++i) K -= w_.col(i) * (u_.col(i).transpose() * K).eval();
   }
-  void advance(Segment s, Batch<double> X) const {  // X ← X A_a … A_b
+  void apply_to_state(Segment s, Batch<double> X) const {  // X ← X A_a … A_b
     for (Index i = s.begin; i < s.end(); ++i) X -= (X * u_.col(i)).eval() * w_.col(i).transpose();
   }
 

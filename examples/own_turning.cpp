@@ -35,7 +35,7 @@ class CameraTurns {
 
   // Queries and keys of token i turn by A_1 … A_i: then q̃ᵀk̃ is the logit of any two tokens.
   template <class S>
-  void transport(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const {
+  void to_segment_frame(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const {
     if (frame.empty()) frame.begin(kind, Quaterniond::Identity().coeffs());
     Eigen::Map<Quaterniond> G(frame.numbers().data());
     for (Index t = 0; t < s.size; ++t) {
@@ -49,7 +49,7 @@ class CameraTurns {
     if (logits.size() != 0) logits = K.transpose() * Q;
   }
   template <class S>
-  void pull(Segment, Batch<S>) const {}  // nothing lies between absolute coordinates
+  void apply_to_queries(Segment, Batch<S>) const {}  // nothing lies between absolute coordinates
 
  private:
   static constexpr auto kind = "quaternion parts";

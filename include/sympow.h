@@ -315,7 +315,7 @@ SYMPOW_API sympow_status sympow_states_copy(const sympow_states* states, sympow_
 SYMPOW_API sympow_status sympow_states_clear(sympow_states* states);
 /// Whether queries read S rounded to the upper half of its bits, of float32 to bf16, from now on [0]: a decoded token
 /// moves half the bytes, and rows are off by 2^-8 of what they add up. S itself stays as it is. On a CPU.
-SYMPOW_API sympow_status sympow_states_round_reads(sympow_states* states, int32_t rounds);
+SYMPOW_API sympow_status sympow_states_read_as_bf16(sympow_states* states, int32_t rounds);
 /// The states after `left`'s tokens and then `right`'s, which were created after `left`. Cost: two copies and more.
 SYMPOW_API sympow_status sympow_states_merge(const sympow_states* left, const sympow_states* right,
                                              sympow_states** merged);

@@ -153,7 +153,7 @@ class Head {
             Matrix<Scalar> product = state.key_product();
             if (product.size() == 0) product.setIdentity(problem_.d, problem_.d);
             for (Index i = 0; i < growth.size(); ++i) {
-              A.advance(Segment{i, 1}, Batch<Scalar>(product));
+              A.apply_to_state(Segment{i, 1}, Batch<Scalar>(product));
               const auto size = static_cast<double>(product.stableNorm());
               if (!(size <= 1.01 * std::sqrt(static_cast<double>(problem_.d)))) growth[i] = size;
             }

@@ -126,7 +126,7 @@ inline void train(Options options) {
   std::cerr << settings.model.setting << ", " << weights << " weights, " << corpus.training.texts.size()
             << " documents to learn from, " << corpus.held_out.texts.size() << " held out\n";
 
-  const int threads = sympow::detail::threads_of(settings.threads);
+  const int threads = sympow::detail::thread_count(settings.threads);
   const Index bytes_of_step = settings.batch * settings.context, first = training.steps(),
               last = settings.descent.steps;
   const auto begin = std::chrono::steady_clock::now();
@@ -179,7 +179,7 @@ inline void evaluate(Options options) {
   if (file) file->open();
   std::vector<Pass<float>> passes;
   Eigen::MatrixXd of_windows(length, windows);
-  sympow::detail::parallel_for(windows, sympow::detail::threads_of(threads), passes, [&](Index n, auto& pass) {
+  sympow::detail::parallel_for(windows, sympow::detail::thread_count(threads), passes, [&](Index n, auto& pass) {
     const auto text = corpus.held_out.window(0, 0, n, length + 1);
     (void)run.training.model().evaluate(run.training.weights(), text, pass);
     of_windows.col(n) = pass.losses;

@@ -554,10 +554,10 @@ class State:
         with _locked(state=self):
             _check(_lib().sympow_states_clear(self._handle.pointer))
 
-    def round_reads(self, rounds: bool = True) -> None:
+    def read_as_bf16(self, rounds: bool = True) -> None:
         """Whether S is read rounded to the upper half of its bits, float32 to bf16: half the bytes of a decoded token."""
         with _locked(state=self):
-            _check(_lib().sympow_states_round_reads(self._handle.pointer, ctypes.c_int32(bool(rounds))))
+            _check(_lib().sympow_states_read_as_bf16(self._handle.pointer, ctypes.c_int32(bool(rounds))))
 
     def merge(self, right: State) -> State:
         """The state after this one's tokens and then those of `right`, which was made `after` this one.

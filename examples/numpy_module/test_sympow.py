@@ -286,7 +286,7 @@ class States(unittest.TestCase):
 
     def test_sums_are_read_rounded_and_kept(self):
         state, rounds = (self.batch.state(self.attention) for _ in range(2))
-        rounds.round_reads()
+        rounds.read_as_bf16()
         for begin, end in ((0, 33), (33, 40)):
             rows, rounded = self.advance(state, begin, end), self.advance(rounds, begin, end)
         self.assertFalse(np.array_equal(rows, rounded))

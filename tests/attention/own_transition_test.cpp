@@ -36,7 +36,7 @@ class SpaceRotations {
   }
 
   template <class S>
-  void transport(Frame& frame, Segment s, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+  void to_segment_frame(Frame& frame, Segment s, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     const Index d = w_.rows();
     if (frame.empty()) frame.begin(kind, Eigen::Matrix3d::Identity().reshaped().replicate(d / 3, 1));
     for (Index t = 0; t < s.size; ++t)
@@ -51,7 +51,7 @@ class SpaceRotations {
     if (logits.size() != 0) logits = keys.transpose() * queries;
   }
   template <class S>
-  void pull(Segment, Batch<S>) const {}
+  void apply_to_queries(Segment, Batch<S>) const {}
 
  private:
   [[nodiscard]] Eigen::Matrix3d step(Index token, Index c) const {
@@ -76,14 +76,14 @@ class RankOneSteps {
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index i, Index d) const {
     return Eigen::MatrixXd::Identity(d, d) + u_.col(i) * w_.col(i).transpose();
   }
-  void transport(Frame&, Segment s, Batch<double> queries, Batch<double> keys, Batch<double> logits) const {
+  void to_segment_frame(Frame&, Segment s, Batch<double> queries, Batch<double> keys, Batch<double> logits) const {
     for (Index t = 0; t < s.size; ++t) {
       for (Index j = 0; j < t; ++j) keys.col(j) += w_.col(s.begin + t) * u_.col(s.begin + t).dot(keys.col(j));
       if (logits.size() != 0) logits.col(t).head(t + 1) = keys.leftCols(t + 1).transpose() * queries.col(t);
     }
-    for (Index t = 0; t < s.size; ++t) pull({s.begin, t + 1}, queries.middleCols(t, 1));
+    for (Index t = 0; t < s.size; ++t) apply_to_queries({s.begin, t + 1}, queries.middleCols(t, 1));
   }
-  void pull(Segment s, Batch<double> queries) const {
+  void apply_to_queries(Segment s, Batch<double> queries) const {
     for (Index t = s.end() - 1; t >= s.begin; --t) queries += u_.col(t) * (w_.col(t).transpose() * queries);
   }
 
@@ -96,10 +96,10 @@ static_assert(!MovesStates<TransitionProduct<Decay, RankOneSteps>>);
 /// The same with what moves a state.
 struct MovingSteps : RankOneSteps {
   using RankOneSteps::RankOneSteps;
-  void push(Segment s, Batch<double> keys) const {
+  void apply_to_keys(Segment s, Batch<double> keys) const {
     for (Index t = s.begin; t < s.end(); ++t) keys += w_.col(t) * (u_.col(t).transpose() * keys);
   }
-  void advance(Segment s, Batch<double> X) const {
+  void apply_to_state(Segment s, Batch<double> X) const {
     for (Index t = s.begin; t < s.end(); ++t) X += (X * u_.col(t)) * w_.col(t).transpose();
   }
 };
@@ -107,7 +107,7 @@ static_assert(has_state_forms<Linear, MovingSteps> && has_state_forms<Linear, Tr
 static_assert(!has_state_forms<SymmetricPower<2>, MovingSteps>);
 
 /// Gates that nobody has looked at.
-struct GivenGates : LeavesKeys {
+struct GivenGates : KeepsKeys {
   explicit GivenGates(Eigen::VectorXd gates) : log_gamma(std::move(gates)) {}
   Eigen::VectorXd log_gamma;
   [[nodiscard]] Index length() const { return log_gamma.size(); }
@@ -128,12 +128,12 @@ struct GivenChannels : GivenGates {
     totals = log_a.middleCols(s.begin, s.size).rowwise().sum();
   }
   template <class S>
-  void transport(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const {
-    channel_decay(log_a).transport(frame, s, Q, K, logits);
+  void to_segment_frame(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const {
+    channel_decay(log_a).to_segment_frame(frame, s, Q, K, logits);
   }
   template <class S>
-  void pull(Segment s, Batch<S> Q) const {
-    channel_decay(log_a).pull(s, Q);
+  void apply_to_queries(Segment s, Batch<S> Q) const {
+    channel_decay(log_a).apply_to_queries(s, Q);
   }
 };
 static_assert(MovesStates<GivenChannels>);

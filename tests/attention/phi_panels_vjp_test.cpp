@@ -231,7 +231,7 @@ TEST_CASE("a φ of zeros has a gradient", "[attention]") {
   static_cast<const detail::EmbeddedFeature<double>&>(embedded).embed(
       detail::MatrixView<double>(x), detail::MatrixView<double>(features), detail::ColumnView<double>(exponents),
       detail::ColumnView<double>(norms));
-  REQUIRE(exponents[0] == detail::no_weight);
+  REQUIRE(exponents[0] == detail::log2_zero);
   embedded.embed_vjp(detail::MatrixView<const double>(x), detail::MatrixView<double>(features),
                      detail::ColumnView<const double>(exponents), detail::MatrixView<const double>(d_features),
                      detail::MatrixView<double>(dx));
@@ -249,8 +249,8 @@ TEMPLATE_TEST_CASE("slopes of scores have the scale of the scores", "[attention]
   for (const bool causal : {false, true})
     for (const double of_keys : {0., 3., std::floor(far)}) {
       VectorXd keys = VectorXd::Constant(n, of_keys), queries = VectorXd::Constant(n, 2 - of_keys);
-      keys[1] = detail::no_weight;
-      queries[2] = detail::no_weight;
+      keys[1] = detail::log2_zero;
+      queries[2] = detail::log2_zero;
       Matrix<Scalar> slopes = logits, scores = logits;
       embedded.set_slopes(detail::MatrixView<Scalar>(slopes), detail::ColumnView<const double>(keys),
                           detail::ColumnView<const double>(queries), causal);

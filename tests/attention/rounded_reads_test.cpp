@@ -21,7 +21,7 @@ constexpr Index d = 6, e = 5;
 
 template <class Scalar, class F>
 State<Scalar, F> rounding(State<Scalar, F> state) {
-  state.round_reads();
+  state.read_as_bf16();
   return state;
 }
 
@@ -29,9 +29,9 @@ State<Scalar, F> rounding(State<Scalar, F> state) {
 template <class Scalar, class F>
 State<Scalar, F> with_rounded_sums(State<Scalar, F> state) {
   auto& sums = detail::StateAccess::content(state).sums;
-  detail::HalvedMatrix<Scalar> halves(sums.S.rows(), sums.S.cols());
-  halves.set(0, sums.S);
-  halves.get_upper(0, sums.S);
+  detail::SplitMatrix<Scalar> split(sums.S.rows(), sums.S.cols());
+  split.set(0, sums.S);
+  split.get_high(0, sums.S);
   return state;
 }
 
@@ -59,7 +59,7 @@ void check_reads(Gates gates, Turning turning, Index tail) {
       const auto rows = run<Unnormalized>(tokens, rounds, chunk);
       REQUIRE(same_bits(rows.Y, run<Unnormalized>(tokens, rounded, chunk).Y));
       (void)run<Unnormalized>(tokens, whole, chunk);
-      REQUIRE(rounds.rounds_reads());
+      REQUIRE(rounds.reads_as_bf16());
       REQUIRE(bytes_of(rounds) == bytes_of(whole));  // what is read rounded is summed as it is
     }
 }
@@ -108,10 +108,10 @@ TEST_CASE("files of states that read rounded are those of others", "[attention]"
   CHECK(bytes_of(rounds) == bytes_of(state));
   for (const bool goes_on : {false, true}) {
     State<float, SymmetricPower<2>> loaded(d, e);
-    loaded.round_reads(goes_on);
+    loaded.read_as_bf16(goes_on);
     std::istringstream in(bytes_of(rounds));
     load(loaded, in);
-    CHECK(loaded.rounds_reads() == goes_on);
+    CHECK(loaded.reads_as_bf16() == goes_on);
     CHECK(same_bits(loaded, state));
   }
 }
@@ -129,16 +129,16 @@ TEST_CASE("merges, copies and a device have the numbers of states that read roun
   CHECK(same_bits(merge(rounding(left), right), merged));
   CHECK(same_bits(merge(left, rounding(right)), merged));
   CHECK(same_bits(merge(rounding(left), rounding(right)), merged));
-  CHECK_FALSE(merge(rounding(left), right).rounds_reads());
-  CHECK(merge(left, rounding(right)).rounds_reads());
+  CHECK_FALSE(merge(rounding(left), right).reads_as_bf16());
+  CHECK(merge(left, rounding(right)).reads_as_bf16());
   CHECK(device_state(rounding(merged)).sums == device_state(merged).sums);
   const Some filled(d, 64);
   CHECK(rounding(filled).bytes() == filled.bytes());
   CHECK(rounding(merged).bytes() > merged.bytes());  // rows of 5 are filled up
   CHECK(rounding(merged).value_dimension() == e);
   Some back = rounding(merged);
-  back.round_reads(false);
-  CHECK_FALSE(back.rounds_reads());
+  back.read_as_bf16(false);
+  CHECK_FALSE(back.reads_as_bf16());
   CHECK(same_bits(back, merged));
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("a long head by segments goes on reading rounded", "[attention]") {
   const Tokens tokens = sequence(random, width, width, T, Gates::slow);
   const auto after = [&](bool rounds, int threads) {
     std::vector<State<float, SymmetricPower<2>>> states(1, State<float, SymmetricPower<2>>(width, width));
-    states.front().round_reads(rounds);
+    states.front().read_as_bf16(rounds);
     Matrix<float> Q = tokens.Q.cast<float>(), K = tokens.K.cast<float>(), V = tokens.V.cast<float>(), Y(width, T);
     const auto view = [&](Matrix<float>& x) { return Heads<float>::bhtd(x.data(), 1, 1, T, x.rows()); };
     Workspaces<float> workspaces;
@@ -177,7 +177,7 @@ TEST_CASE("a long head by segments goes on reading rounded", "[attention]") {
   const auto [whole, rows] = after(false, 1);
   const auto [rounds, rounded] = after(true, 1);
   const auto [by_threads, by_threads_rounded] = after(true, 2);
-  CHECK(rounds.rounds_reads());
+  CHECK(rounds.reads_as_bf16());
   CHECK(same_bits(rounds, whole));
   const Matrix<float> off = (rounded - rows).cwiseAbs();
   CHECK(off.leftCols(T / 2).maxCoeff() > 0);

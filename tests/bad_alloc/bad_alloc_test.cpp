@@ -299,9 +299,9 @@ TEST_CASE("what is done to states has either happened or not", "[bad_alloc]") {
     for (const bool rounds : {true, false})
       each_failure([&](long n) {
         State<float, Power> state = left;
-        state.round_reads(!rounds);
-        const bool done = ends_without(n, [&] { state.round_reads(rounds); });
-        REQUIRE(state.rounds_reads() == (done == rounds));
+        state.read_as_bf16(!rounds);
+        const bool done = ends_without(n, [&] { state.read_as_bf16(rounds); });
+        REQUIRE(state.reads_as_bf16() == (done == rounds));
         REQUIRE(bytes_of(state) == before);
         return done;
       });

@@ -559,7 +559,7 @@ TEST_CASE("states are read rounded where that is asked for, whatever is put into
     REQUIRE(said(sympow_attend(attention, &in, states, batch.Y.view(), nullptr, nullptr)) == well);
     return batch.Y.data;
   };
-  REQUIRE(said(sympow_states_round_reads(rounds, 1)) == well);
+  REQUIRE(said(sympow_states_read_as_bf16(rounds, 1)) == well);
   for (int round = 0; round < 2; ++round) {  // states that are emptied go on as they did
     REQUIRE(rows_of(rounds) == rows_of(whole));
     REQUIRE(rows_of(rounds) != rows_of(whole));
@@ -567,9 +567,9 @@ TEST_CASE("states are read rounded where that is asked for, whatever is put into
     for (sympow_states* states : both) REQUIRE(said(sympow_states_clear(states)) == well);
   }
   for (sympow_states* states : both) (void)rows_of(states);
-  REQUIRE(said(sympow_states_round_reads(rounds, 0)) == well);
+  REQUIRE(said(sympow_states_read_as_bf16(rounds, 0)) == well);
   REQUIRE(rows_of(rounds) == rows_of(whole));
-  REQUIRE(sympow_states_round_reads(rounds, 2) == SYMPOW_INVALID_ARGUMENT);
+  REQUIRE(sympow_states_read_as_bf16(rounds, 2) == SYMPOW_INVALID_ARGUMENT);
   CHECK_THAT(sympow_error(), contains("rounds is 2, must be 0 or 1"));
-  REQUIRE(sympow_states_round_reads(nullptr, 1) == SYMPOW_INVALID_ARGUMENT);
+  REQUIRE(sympow_states_read_as_bf16(nullptr, 1) == SYMPOW_INVALID_ARGUMENT);
 }

@@ -27,7 +27,7 @@ auto backward(LongHead<double>& x, const F& feature, const TransitionOf& transit
   std::vector<State<double, F>> states(1, State<double, F>(feature, Head::d, Head::e));
   static_cast<void>(chunked(feature, transition_of(first), x.Q.leftCols(first.size), x.K.leftCols(first.size),
                             x.V.leftCols(first.size), states[0]));
-  states[0].round_reads(rounds);
+  states[0].read_as_bf16(rounds);
   Random random(4);
   const Index D = feature.dimension(Head::d);
   std::vector<StateGradient<double, F>> adjoints(1, StateGradient<double, F>(feature, Head::d, Head::e));

@@ -154,7 +154,7 @@ void with_any_transition(const Tokens& tokens, const F& f) {
   if constexpr (every_type) {
     if (!decays) return f(stationary());
     if (T > 0 && (tokens.log_gamma.array() == tokens.log_gamma[0]).all())
-      return f(ConstantDecay::of_logarithm(tokens.log_gamma[0]));
+      return f(ConstantDecay::from_log(tokens.log_gamma[0]));
   }
   f(gates);
 }

@@ -248,39 +248,39 @@ struct Wavering {
 struct TurnsOn : Rotary {  // queries and keys by R in the place of Rᵀ
   using Rotary::Rotary;
   template <class S>
-  void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient& g) const {
+  void to_segment_frame_vjp(Frame& frame, Segment s, SegmentVjp<S>& x, Gradient& g) const {
     Frame start = frame;
-    Rotary::transport_vjp<S>(frame, s, x, g);
+    Rotary::to_segment_frame_vjp<S>(frame, s, x, g);
     for (int twice = 0; twice < 2; ++twice) {
       Frame again = start;
-      Rotary::transport<S>(again, s, x.d_queries, x.d_keys, no_logits<S>());
+      Rotary::to_segment_frame<S>(again, s, x.d_queries, x.d_keys, no_logits<S>());
     }
   }
 };
 struct OppositeAngles : Rotary {
   using Rotary::Rotary;
   template <class S>
-  void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient& g) const {
+  void to_segment_frame_vjp(Frame& frame, Segment s, SegmentVjp<S>& x, Gradient& g) const {
     Gradient own = zero_gradient(length());
-    Rotary::transport_vjp<S>(frame, s, x, own);
+    Rotary::to_segment_frame_vjp<S>(frame, s, x, own);
     g.theta -= own.theta, g.beta -= own.beta;
   }
 };
 struct TwiceTheta : Rotary {
   using Rotary::Rotary;
   template <class S>
-  void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient& g) const {
+  void to_segment_frame_vjp(Frame& frame, Segment s, SegmentVjp<S>& x, Gradient& g) const {
     const VectorXd before = g.theta;
-    Rotary::transport_vjp<S>(frame, s, x, g);
+    Rotary::to_segment_frame_vjp<S>(frame, s, x, g);
     g.theta += g.theta - before;
   }
 };
 struct NothingThrough : Rotary {  // what flows through a whole chunk is left out
   using Rotary::Rotary;
   template <class S>
-  void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient& g) const {
+  void to_segment_frame_vjp(Frame& frame, Segment s, SegmentVjp<S>& x, Gradient& g) const {
     x.through = nullptr;
-    Rotary::transport_vjp<S>(frame, s, x, g);
+    Rotary::to_segment_frame_vjp<S>(frame, s, x, g);
   }
 };
 struct GatesOfPairs : Decay {  // d log γ_t with the pairs of token t itself, as running sums are easily off by one
@@ -300,42 +300,42 @@ struct TransposedChain : Householder<double> {  // dX of A_a … A_b X by A_a �
   using Householder::Householder;
   explicit TransposedChain(const Householder& chain) : Householder(chain) {}
   template <class S>
-  void pull_vjp(Segment s, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const {
+  void apply_to_queries_vjp(Segment s, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const {
     Matrix<S> other = dX;
-    Householder::pull_vjp<S>(s, X, dX, unit, g);
-    Householder::pull<S>(s, other);
+    Householder::apply_to_queries_vjp<S>(s, X, dX, unit, g);
+    Householder::apply_to_queries<S>(s, other);
     dX = other;
   }
 };
 struct ChainWithoutState : Householder<double> {  // what reaches w through a state is left out
   explicit ChainWithoutState(const Householder& chain) : Householder(chain) {}
   template <class S>
-  void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient& g) const {
-    TransportVjp<S> without{.moved_queries = x.moved_queries,
-                            .moved_keys = x.moved_keys,
-                            .d_queries = x.d_queries,
-                            .d_keys = x.d_keys,
-                            .d_logits = x.d_logits,
-                            .queries = x.queries,
-                            .keys = x.keys,
-                            .unit = x.unit};
-    Householder::transport_vjp<S>(frame, s, without, g);
+  void to_segment_frame_vjp(Frame& frame, Segment s, SegmentVjp<S>& x, Gradient& g) const {
+    SegmentVjp<S> without{.moved_queries = x.moved_queries,
+                          .moved_keys = x.moved_keys,
+                          .d_queries = x.d_queries,
+                          .d_keys = x.d_keys,
+                          .d_logits = x.d_logits,
+                          .queries = x.queries,
+                          .keys = x.keys,
+                          .unit = x.unit};
+    Householder::to_segment_frame_vjp<S>(frame, s, without, g);
   }
 };
 struct KeysOfChannels : ChannelDecay<double> {  // keys as if no gate had brought them to the segment's end
   using ChannelDecay::ChannelDecay;
   template <class S>
-  void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient& g) const {
+  void to_segment_frame_vjp(Frame& frame, Segment s, SegmentVjp<S>& x, Gradient& g) const {
     const Matrix<S> d_keys = x.d_keys;
     x.d_keys.setZero();
-    ChannelDecay::transport_vjp<S>(frame, s, x, g);
+    ChannelDecay::to_segment_frame_vjp<S>(frame, s, x, g);
     x.d_keys += d_keys;
   }
 };
 struct SeesLater : Decay {  // gradients of logits of pairs j > i, which may be anything
   using Decay::Decay;
   template <class S>
-  void transport_vjp(Frame&, Segment, TransportVjp<S>& x, Gradient&) const {
+  void to_segment_frame_vjp(Frame&, Segment, SegmentVjp<S>& x, Gradient&) const {
     if (x.d_logits.size() == 0) return;
     x.d_queries += x.moved_keys * x.d_logits;
     x.d_keys += x.moved_queries * x.d_logits.transpose();
@@ -357,10 +357,10 @@ TEST_CASE("the adjoint law finds a transition that moves vectors back by another
   const Residual turns = x.adjoint(SymmetricPower<2>{}, x.turning<TurnsOn>());
   INFO(turns);
   CHECK(turns.residual > 1e3);
-  CHECK(turns.form.starts_with("transport_vjp of "));
-  require_finds(x.adjoint(Linear{}, x.mixing<TransposedChain>()), "pull_vjp");
-  require_finds(x.adjoint(Linear{}, x.channels<KeysOfChannels>()), "transport_vjp of keys");
-  require_finds(x.adjoint(SymmetricPower<2>{}, x.gated<SeesLater>()), "transport_vjp of queries");
+  CHECK(turns.form.starts_with("to_segment_frame_vjp of "));
+  require_finds(x.adjoint(Linear{}, x.mixing<TransposedChain>()), "apply_to_queries_vjp");
+  require_finds(x.adjoint(Linear{}, x.channels<KeysOfChannels>()), "to_segment_frame_vjp of keys");
+  require_finds(x.adjoint(SymmetricPower<2>{}, x.gated<SeesLater>()), "to_segment_frame_vjp of queries");
 }
 
 TEST_CASE("the adjoint law finds wrong gradients of a transition's parameters", "[gradient]") {

@@ -76,9 +76,9 @@ struct SilentChannels : ChannelDecay<double> {
 struct TurnsQueries : Rotary {
   using Rotary::Rotary;
   template <class S>
-  void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+  void to_segment_frame(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     Matrix<S> turned = keys;
-    Rotary::transport<S>(frame, segment, queries, turned, no_logits<S>());
+    Rotary::to_segment_frame<S>(frame, segment, queries, turned, no_logits<S>());
     if (logits.size() != 0) logits = keys.transpose() * queries;
   }
 };
@@ -87,9 +87,9 @@ struct TurnsQueries : Rotary {
 struct UnmovedKeys : Householder<double> {
   explicit UnmovedKeys(const Householder<double>& chain) : Householder(chain) {}
   template <class S>
-  void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+  void to_segment_frame(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     if (logits.size() != 0) logits = keys.transpose() * queries;
-    Householder::transport<S>(frame, segment, queries, keys, no_logits<S>());
+    Householder::to_segment_frame<S>(frame, segment, queries, keys, no_logits<S>());
   }
 };
 

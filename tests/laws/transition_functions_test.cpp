@@ -25,20 +25,20 @@ class Erasure {
     return MatrixXd::Identity(d, d) - u_.col(i) * w_.col(i).transpose();
   }
   void check_frame(const Frame& frame, Index) const { frame.require(); }
-  void transport(Frame&, Segment s, Batch<double> Q, Batch<double> K, Batch<double> logits) const {
+  void to_segment_frame(Frame&, Segment s, Batch<double> Q, Batch<double> K, Batch<double> logits) const {
     for (Index t = 0; t < s.size; ++t) {
-      Erasure::push({s.begin + t, 1}, K.leftCols(t));
+      Erasure::apply_to_keys({s.begin + t, 1}, K.leftCols(t));
       if (logits.size() != 0) logits.col(t).head(t + 1) = K.leftCols(t + 1).transpose() * Q.col(t);
-      Erasure::pull({s.begin, t + 1}, Q.middleCols(t, 1));
+      Erasure::apply_to_queries({s.begin, t + 1}, Q.middleCols(t, 1));
     }
   }
-  void pull(Segment s, Batch<double> Q) const {
+  void apply_to_queries(Segment s, Batch<double> Q) const {
     for (Index i = s.end() - 1; i >= s.begin; --i) Q -= u_.col(i) * (w_.col(i).transpose() * Q).eval();
   }
-  void push(Segment s, Batch<double> K) const {
+  void apply_to_keys(Segment s, Batch<double> K) const {
     for (Index i = s.begin; i < s.end(); ++i) K -= w_.col(i) * (u_.col(i).transpose() * K).eval();
   }
-  void advance(Segment s, Batch<double> X) const {
+  void apply_to_state(Segment s, Batch<double> X) const {
     for (Index i = s.begin; i < s.end(); ++i) X -= (X * u_.col(i)).eval() * w_.col(i).transpose();
   }
 
@@ -48,63 +48,63 @@ class Erasure {
 
 struct PullsNothing : Erasure {
   using Erasure::Erasure;
-  void pull(Segment, Batch<double>) const {}
+  void apply_to_queries(Segment, Batch<double>) const {}
 };
 /// A_b … A_a Q.
 struct PullsInOrder : Erasure {
   using Erasure::Erasure;
-  void pull(Segment s, Batch<double> Q) const {
+  void apply_to_queries(Segment s, Batch<double> Q) const {
     for (Index i = s.begin; i < s.end(); ++i) Q -= u_.col(i) * (w_.col(i).transpose() * Q).eval();
   }
 };
 struct PullsTheFirstTokens : Erasure {
   using Erasure::Erasure;
-  void pull(Segment s, Batch<double> Q) const { Erasure::pull({0, s.size}, Q); }
+  void apply_to_queries(Segment s, Batch<double> Q) const { Erasure::apply_to_queries({0, s.size}, Q); }
 };
 /// A_a … A_b K.
 struct PushesUntransposed : Erasure {
   using Erasure::Erasure;
-  void push(Segment s, Batch<double> K) const { Erasure::pull(s, K); }
+  void apply_to_keys(Segment s, Batch<double> K) const { Erasure::apply_to_queries(s, K); }
 };
 /// X (A_a … A_b)ᵀ.
 struct AdvancesTransposed : Erasure {
   using Erasure::Erasure;
-  void advance(Segment s, Batch<double> X) const {
+  void apply_to_state(Segment s, Batch<double> X) const {
     MatrixXd columns = X.transpose();
-    Erasure::pull(s, columns);
+    Erasure::apply_to_queries(s, columns);
     X = columns.transpose();
   }
 };
 struct LeavesOutTheLast : Erasure {
   using Erasure::Erasure;
-  void advance(Segment s, Batch<double> X) const { Erasure::advance({s.begin, s.size - 1}, X); }
+  void apply_to_state(Segment s, Batch<double> X) const { Erasure::apply_to_state({s.begin, s.size - 1}, X); }
 };
 struct KeysStay : Erasure {
   using Erasure::Erasure;
-  void transport(Frame& frame, Segment s, Batch<double> Q, Batch<double> K, Batch<double> logits) const {
+  void to_segment_frame(Frame& frame, Segment s, Batch<double> Q, Batch<double> K, Batch<double> logits) const {
     MatrixXd keys = K;
-    Erasure::transport(frame, s, Q, keys, logits);
+    Erasure::to_segment_frame(frame, s, Q, keys, logits);
   }
 };
 struct QueriesStay : Erasure {
   using Erasure::Erasure;
-  void transport(Frame& frame, Segment s, Batch<double> Q, Batch<double> K, Batch<double> logits) const {
+  void to_segment_frame(Frame& frame, Segment s, Batch<double> Q, Batch<double> K, Batch<double> logits) const {
     MatrixXd queries = Q;
-    Erasure::transport(frame, s, queries, K, logits);
+    Erasure::to_segment_frame(frame, s, queries, K, logits);
   }
 };
 /// A rotation that would be undone twice.
 struct TurnsBack : Rotary {
   using Rotary::Rotary;
   template <class S>
-  void pull(Segment, Batch<S> Q) const {
+  void apply_to_queries(Segment, Batch<S> Q) const {
     Q = (-Q).eval();
   }
 };
 struct PullsNoChannels : ChannelDecay<double> {
   using ChannelDecay::ChannelDecay;
   template <class S>
-  void pull(Segment, Batch<S>) const {}
+  void apply_to_queries(Segment, Batch<S>) const {}
 };
 struct SilentChannels : ChannelDecay<double> {
   using ChannelDecay::ChannelDecay;
@@ -139,27 +139,27 @@ TEST_CASE("a function of a mixing transition that is wrong is found by name at a
     CAPTURE(T);
     const Sequence x(T);
     CHECK(x.found<Erasure>() == "nothing");
-    CHECK(x.found<PullsNothing>() == "pull");
-    CHECK(x.found<PullsTheFirstTokens>() == "pull");
-    CHECK(x.found<PushesUntransposed>() == "push");
-    CHECK(x.found<AdvancesTransposed>() == "advance");
-    CHECK(x.found<LeavesOutTheLast>() == "advance");
-    CHECK(x.found<QueriesStay>() == "transport of queries");
+    CHECK(x.found<PullsNothing>() == "apply_to_queries");
+    CHECK(x.found<PullsTheFirstTokens>() == "apply_to_queries");
+    CHECK(x.found<PushesUntransposed>() == "apply_to_keys");
+    CHECK(x.found<AdvancesTransposed>() == "apply_to_state");
+    CHECK(x.found<LeavesOutTheLast>() == "apply_to_state");
+    CHECK(x.found<QueriesStay>() == "to_segment_frame of queries");
     if (T == 2) continue;  // segments of one token have no order, and their key stays where it is
-    CHECK(x.found<PullsInOrder>() == "pull");
-    CHECK(x.found<KeysStay>() == "transport of keys");
+    CHECK(x.found<PullsInOrder>() == "apply_to_queries");
+    CHECK(x.found<KeysStay>() == "to_segment_frame of keys");
   }
 }
 
 TEST_CASE("so is a function of one that scales or turns", "[laws]") {
   const Sequence x(8);
   CHECK(x.found(channel_decay(x.log_a)) == "nothing");
-  CHECK(x.found(PullsNoChannels(x.log_a)) == "pull");
+  CHECK(x.found(PullsNoChannels(x.log_a)) == "apply_to_queries");
   CHECK(x.found(SilentChannels(x.log_a)) == "log_channel_totals");
   const Eigen::VectorXd theta = rotary_frequencies<double>(4, 64), beta = Eigen::VectorXd::Ones(8);
   const MatrixXd Q = x.Q.topRows(4), K = x.K.topRows(4);
   CHECK(three_forms_law(Linear{}, rotary(theta, beta, Pairing::interleaved), Q, K, x.V).holds());
-  CHECK(three_forms_law(Linear{}, TurnsBack(theta, beta, Pairing::interleaved), Q, K, x.V).form == "pull");
+  CHECK(three_forms_law(Linear{}, TurnsBack(theta, beta, Pairing::interleaved), Q, K, x.V).form == "apply_to_queries");
 }
 
 TEST_CASE("the functions of the library's own transitions are what they say", "[laws]") {

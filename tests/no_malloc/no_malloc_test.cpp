@@ -67,7 +67,7 @@ void check(const Transitions& transitions, const Whole& whole, Index tail, Shape
     CHECK(requests_of(step_by_step) == 0);
     as_usual();
     CHECK(requests_of(as_usual) == 0);
-    state.round_reads();
+    state.read_as_bf16();
     by_chunks();
     CHECK(requests_of(by_chunks) == 0);
     step_by_step();

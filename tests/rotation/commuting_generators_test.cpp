@@ -98,7 +98,7 @@ TEST_CASE("Newton's method finds the planes again from a basis nearby", "[rotati
     const Eigen::MatrixXd off = U * (I - K / 2).partialPivLu().solve(I + K / 2);
     CAPTURE(table.name);
     if (d > 2) REQUIRE(sympow::detail::PlaneBlocks(given.scaled, off).worst() > 1e-4);
-    const Eigen::MatrixXd back = sympow::detail::polished_planes(given.scaled, off, 25);
+    const Eigen::MatrixXd back = sympow::detail::refine_planes(given.scaled, off, 25);
     REQUIRE(sympow::detail::PlaneBlocks(given.scaled, back).worst() <= 16 * static_cast<double>(d) * u);
   }
 }

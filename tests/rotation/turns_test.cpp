@@ -15,10 +15,10 @@ namespace {
 constexpr double u = 0x1p-53, pi = std::numbers::pi;
 
 // The largest error of a cosine or sine, in units of u.
-using SomeAngles = Eigen::Array<double, detail::angles_at_once, 1>;
+using SomeAngles = Eigen::Array<double, detail::angle_block, 1>;
 double worst_error(const SomeAngles& angles) {
   SomeAngles cosines, sines;
-  detail::cosines_and_sines(angles.data(), cosines.data(), sines.data());
+  detail::set_cosines_and_sines(angles.data(), cosines.data(), sines.data());
   double worst = 0;
   for (Index i = 0; i < angles.size(); ++i) {
     const auto exact = static_cast<long double>(angles[i]);
@@ -49,7 +49,8 @@ TEST_CASE("angles go on by steps of any size and stay reduced", "[rotation]") {
     const VectorXd start = random.vector(21), steps = size * random.vector(21);
     VectorXd mu = start.unaryExpr(&reduced_angle), query = random.vector(42), key = random.vector(42);
     const VectorXd before = mu, q = query, k = key;
-    detail::turn_on(Eigen::Map<VectorXd>(mu.data(), mu.size()), steps.data(), 1, pairing, query.data(), key.data());
+    detail::advance_and_rotate(Eigen::Map<VectorXd>(mu.data(), mu.size()), steps.data(), 1, pairing, query.data(),
+                               key.data());
     for (Index j = 0; j < mu.size(); ++j) {
       const double expected = reduced_angle(before[j] + steps[j]), c = std::cos(expected), s = std::sin(expected);
       CHECK(std::abs(mu[j]) <= pi * (1 + 4 * u));

@@ -10,8 +10,8 @@ struct Halved {
   double log_decay(Index) const { return -.5; }
   void check_frame(const Frame& frame, Index) const { frame.require(); }
   Eigen::MatrixXd key_matrix(Index, Index d) const { return Eigen::MatrixXd::Identity(d, d); }
-  void transport(Frame&, Segment, Batch<double>, Batch<double>, Batch<double>) const {}
-  void pull(Segment, Batch<double>) const {}
+  void to_segment_frame(Frame&, Segment, Batch<double>, Batch<double>, Batch<double>) const {}
+  void apply_to_queries(Segment, Batch<double>) const {}
 };
 
 #ifdef SYMPOW_CONTROL

@@ -11,10 +11,10 @@ using namespace sympow;
 int main() {
   constexpr double u = 0x1p-53;
   double of_angles = 0, of_powers = 0, of_packets = 0;
-  double angles[detail::angles_at_once], cosines[detail::angles_at_once], sines[detail::angles_at_once];
-  for (int i = 0; i < detail::angles_at_once; ++i) angles[i] = -3.1 + .4 * i;
-  detail::cosines_and_sines(angles, cosines, sines);
-  for (int i = 0; i < detail::angles_at_once; ++i)
+  double angles[detail::angle_block], cosines[detail::angle_block], sines[detail::angle_block];
+  for (int i = 0; i < detail::angle_block; ++i) angles[i] = -3.1 + .4 * i;
+  detail::set_cosines_and_sines(angles, cosines, sines);
+  for (int i = 0; i < detail::angle_block; ++i)
     of_angles = std::fmax(
         of_angles, std::fmax(std::fabs(cosines[i] - std::cos(angles[i])), std::fabs(sines[i] - std::sin(angles[i]))));
   for (int i = 0; i < 64; ++i) {

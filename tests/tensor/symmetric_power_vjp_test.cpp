@@ -145,7 +145,7 @@ TEMPLATE_TEST_CASE("one gradient of φ² for all tokens is a quadratic form's", 
     const Matrix<TestType> x = random.matrix<TestType>(d, 7);
     const Vector<TestType> z = random.matrix<TestType>(feature.dimension(d), 1);
     Matrix<TestType> form(d, d);
-    feature.set_form(detail::ColumnView<const TestType>(z), detail::MatrixView<TestType>(form));
+    feature.set_quadratic_form(detail::ColumnView<const TestType>(z), detail::MatrixView<TestType>(form));
     REQUIRE(form == form.transpose());
     require_defined<TestType>((form * x).eval(), defined_vjp<TestType>(x, z.replicate(1, 7), 2), 2);
   }

@@ -34,7 +34,7 @@ struct Chains {
                                const Eigen::MatrixXd& state, const Eigen::MatrixXd& adjoint) const {
     if (state.size() == 0) return 0;
     Eigen::MatrixXd after = state;
-    build(p).template advance<double>(s, after);
+    build(p).template apply_to_state<double>(s, after);
     return after.cwiseProduct(adjoint).sum();
   }
   [[nodiscard]] Eigen::VectorXd weights(const Eigen::VectorXd& W, const Eigen::VectorXd&) const {

@@ -1,11 +1,11 @@
-// A segment there and back: the gradients of a random linear loss on all that transport makes, against differences of
+// A segment there and back: the gradients of a random linear loss on all that to_segment_frame makes, against differences of
 // that loss and between float and double.
 #pragma once
 
 #include "catch.hpp"
 #include "random.hpp"
 
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace sympow::test {
 
@@ -49,24 +49,24 @@ struct WayBack {
     auto g = transition.zero_gradient(tokens);
     Frame there = frame(), back = frame();
     Matrix<S> queries = Q, keys = K, logits(segment.size, segment.size);
-    transition.template transport<S>(there, segment, queries, keys, logits);
+    transition.template to_segment_frame<S>(there, segment, queries, keys, logits);
     Matrix<S> d_logits = dX;
     for (Index i = 0; i < segment.size; ++i)
       d_logits.col(i).tail(segment.size - i - 1).setConstant(std::numeric_limits<S>::quiet_NaN());
-    TransportVjp<S> x{.moved_queries = queries,
-                      .moved_keys = keys,
-                      .d_queries = dQ,
-                      .d_keys = dK,
-                      .d_logits = is_absolute ? no_logits<S>() : Batch<S>(d_logits),
-                      .queries = Q,
-                      .keys = K,
-                      .state = state,
-                      .adjoint = adjoint,
-                      .through = through.size() == 0 ? nullptr : through.data(),
-                      .unit = unit,
-                      .is_absolute = is_absolute};
+    SegmentVjp<S> x{.moved_queries = queries,
+                    .moved_keys = keys,
+                    .d_queries = dQ,
+                    .d_keys = dK,
+                    .d_logits = is_absolute ? no_logits<S>() : Batch<S>(d_logits),
+                    .queries = Q,
+                    .keys = K,
+                    .state = state,
+                    .adjoint = adjoint,
+                    .through = through.size() == 0 ? nullptr : through.data(),
+                    .unit = unit,
+                    .is_absolute = is_absolute};
     detail::VjpViewOf<S, A> view(transition, g);
-    view.transport_vjp(back, segment, x);
+    view.to_segment_frame_vjp(back, segment, x);
     REQUIRE(back == there);
     return g;
   }
@@ -134,7 +134,7 @@ void check_way_back(const Family& family, WayBack<double> way, Random& random, b
     const auto transition = family.build(by);
     Eigen::MatrixXd Q = Q0, K = K0, X = Eigen::MatrixXd::Zero(n, n);
     Frame frame = way.frame();
-    transition.template transport<double>(frame, s, Q, K, X);
+    transition.template to_segment_frame<double>(frame, s, Q, K, X);
     double sum = family.passing(by, s, way.through, way.state, way.adjoint);
     for (Index i = 0; i < n; ++i) sum += X.col(i).head(i + 1).dot(way.dX.col(i).head(i + 1));
     return sum + Q.cwiseProduct(way.dQ).sum() + K.cwiseProduct(way.dK).sum();
@@ -203,14 +203,14 @@ void check_pull_back(const Family& family, Segment s, Index columns, Random& ran
   const Eigen::MatrixXd X = random.matrix(d, columns), dY = random.matrix(d, columns);
   const auto loss = [&](const Eigen::VectorXd& p, const Eigen::MatrixXd& X0) {
     Eigen::MatrixXd Y = X0;
-    family.build(p).template pull<double>(s, Y);
+    family.build(p).template apply_to_queries<double>(s, Y);
     return Y.cwiseProduct(dY).sum();
   };
   Eigen::MatrixXd before = X, dX = dY;
   auto g = transition.zero_gradient(tokens);
   using A = std::remove_const_t<decltype(transition)>;
   detail::VjpViewOf<double, A> view(transition, g);
-  view.pull_vjp(s, before, dX, .5);
+  view.apply_to_queries_vjp(s, before, dX, .5);
   const double M = 4 * X.norm() * dY.norm();
   check_slopes("X", random, flat(dX), s.size, M,
                [&](const Eigen::VectorXd& by) { return loss(family.parameters, moved(X, by)); });

@@ -41,7 +41,7 @@ struct RowWeights {
 };
 
 /// The logarithm of a weight of 0.
-inline constexpr double no_weight = -std::numeric_limits<double>::infinity();
+inline constexpr double log2_zero = -std::numeric_limits<double>::infinity();
 
 /// x^P, P ≤ 4.
 SYMPOW_DEVICE block::Lanes<float> power(block::Lanes<float> x, int P) {
@@ -80,21 +80,21 @@ SYMPOW_DEVICE RowWeights row_weights(const RowTokens& of, int tokens, bool with_
   Lanes<double> weight[4], term[4], r = state_weight;  // log2: of a key, with its score
   SYMPOW_UNROLL
   for (int n = 0; n < 4; ++n) {
-    weight[n] = where(first + n < tokens, (newer[n] + before) * log2_e + exponent[n], Lanes<double>(no_weight));
-    term[n] = where(power[n] == 0.f, no_weight, weight[n] + shift[n]);
+    weight[n] = where(first + n < tokens, (newer[n] + before) * log2_e + exponent[n], Lanes<double>(log2_zero));
+    term[n] = where(power[n] == 0.f, log2_zero, weight[n] + shift[n]);
     r = where(r < term[n], term[n], r);
   }
   r = largest_over(r, 32);
-  r = where(r == no_weight, 0., r);
+  r = where(r == log2_zero, 0., r);
 
-  RowWeights row{r, exp2(convert<float>(state_weight - r)), 0.f, 0.f, 0.f, where(state_weight == no_weight, 0, 1), 0};
+  RowWeights row{r, exp2(convert<float>(state_weight - r)), 0.f, 0.f, 0.f, where(state_weight == log2_zero, 0, 1), 0};
   Lanes<float> w[4], sizes = 0.f;
   SYMPOW_UNROLL
   for (int n = 0; n < 4; ++n) {
-    w[n] = where(term[n] == no_weight, 0.f, exp2(convert<float>(term[n] - r)) * power[n]);
+    w[n] = where(term[n] == log2_zero, 0.f, exp2(convert<float>(term[n] - r)) * power[n]);
     row.sum += w[n];
     sizes += absolute(w[n]);
-    row.tokens += where(weight[n] == no_weight, 0, 1);
+    row.tokens += where(weight[n] == log2_zero, 0, 1);
   }
   store(of.weights, first, w);
   if (with_absolute) {
@@ -102,7 +102,7 @@ SYMPOW_DEVICE RowWeights row_weights(const RowTokens& of, int tokens, bool with_
     load(length, of.lengths, first, first < tokens);
     SYMPOW_UNROLL
     for (int n = 0; n < 4; ++n)
-      row.absolute += where(weight[n] == no_weight, 0.f, exp2(convert<float>(weight[n] - r) + length[n]));
+      row.absolute += where(weight[n] == log2_zero, 0.f, exp2(convert<float>(weight[n] - r) + length[n]));
     row.absolute = sum_over(row.absolute, 32);
   }
 

@@ -56,7 +56,7 @@ void run_batch(const F& feature, const Transitions& given, const AttendCall<Scal
   Workspaces<Scalar>& workspaces = x.workspaces ? *x.workspaces : own;
   Options options = call.options.head;
   options.check_finite = false;  // it has been done
-  const int threads = threads_of(call.options.threads);
+  const int threads = thread_count(call.options.threads);
   const Index count = call.all_groups();
   if (x.tape) ForwardPassAccess::begin(*x.tape, count);
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {

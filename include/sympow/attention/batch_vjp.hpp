@@ -95,7 +95,7 @@ class BatchVjp {
     scales_.assign(static_cast<std::size_t>(heads()), 0);
     VjpWorkspaces<Scalar> own;
     VjpWorkspaces<Scalar>& workspaces = x_.workspaces ? *x_.workspaces : own;
-    const int threads = threads_of(x_.options.threads);
+    const int threads = thread_count(x_.options.threads);
     const Index key_heads = x_.Q.sequences() * x_.K.heads();
     parallel_for(key_heads, threads, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
       if (chunk_of_scan(n) > 0) return;

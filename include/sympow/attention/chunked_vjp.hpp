@@ -62,14 +62,14 @@ void set_gauge(const VjpViewOf<Scalar, A>& view, const StateSums<Scalar>& S, Adj
 template <class Scalar, class F>
 void set_folded(const F& feature, const StateContent<Scalar>& state, StateAt<Scalar>& at) {
   at.frame = state.frames.end;
-  if (state.sums.recent.size == 0 && !state.sums.is_halved() && state.sums.elapsed.high == 0 &&
+  if (state.sums.recent.size == 0 && !state.sums.is_split() && state.sums.elapsed.high == 0 &&
       !state.sums.channels_decay()) {
     at.sums = state.sums;
     return at.sums.recent.clear(0);
   }
   StateContent<Scalar> copy = state;
   StateOperations<Scalar, F>::fold(feature, copy);
-  copy.sums.make_whole();
+  copy.sums.make_dense();
   copy.sums.recent.clear(0);
   std::swap(at.sums, copy.sums);
 }

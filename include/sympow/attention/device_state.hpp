@@ -17,7 +17,7 @@ namespace SYMPOW_NAMESPACE {
 struct DeviceState {
   std::vector<float> sums;           ///< D × e, a monomial a row: S
   std::vector<float> normaliser;     ///< D: Z
-  double level = detail::no_weight;  ///< L; -∞ of an empty state
+  double level = detail::log2_zero;  ///< L; -∞ of an empty state
   float mass = 0;                    ///< A = Σ_j b_j ‖k_j‖^P
   std::vector<double> turns = {};    ///< d/2, of rotary: μ / 2π of the last token; none where nothing has turned
 };
@@ -45,7 +45,7 @@ template <class Scalar, int P>
   State<Scalar, SymmetricPower<P>> copy = state;
   auto& content = detail::StateAccess::content(copy);
   detail::StateOperations<Scalar, SymmetricPower<P>>::fold(copy.feature(), content);
-  content.sums.make_whole();
+  content.sums.make_dense();
   const auto& S = content.sums.S;
   const auto& Z = content.sums.Z;
   const Index e = S.rows();
@@ -85,7 +85,7 @@ template <class Scalar, int P>
   if (!(log_decay <= 0)) detail::raise<InvalidArgument>("state_of_device: log_decay is ", log_decay, ", must be ≤ 0");
   content.frames.tokens = tokens;
   content.frames.log_decay = log_decay;
-  if (device.level == detail::no_weight) return state;
+  if (device.level == detail::log2_zero) return state;
   sums.L = device.level;
   sums.A = static_cast<double>(device.mass);
   detail::for_root_multiplicities<P>(d, [&](Index n, double root) {

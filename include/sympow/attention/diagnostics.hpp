@@ -23,9 +23,9 @@ namespace SYMPOW_NAMESPACE::detail {
 
 /// Diagnostics of so many rows, of which none has seen anything yet.
 inline void reset(Diagnostics& diagnostics, Index rows) {
-  resize_anew(diagnostics.log_sum, rows);
-  resize_anew(diagnostics.condition, rows);
-  resize_anew(diagnostics.is_degenerate, rows);
+  resize_safely(diagnostics.log_sum, rows);
+  resize_safely(diagnostics.condition, rows);
+  resize_safely(diagnostics.is_degenerate, rows);
   diagnostics.log_sum.setConstant(-std::numeric_limits<double>::infinity());
   diagnostics.condition.setZero();
   diagnostics.is_degenerate.setZero();

@@ -37,7 +37,7 @@ struct RowSumsAccess {
     std::vector<RowSum> sums;
     std::swap(sums, rows.sums_);
     sums.resize(static_cast<std::size_t>(call.Y.cols()));
-    resize_anew(rows.Y_, call.Y.rows(), call.Y.cols());
+    resize_safely(rows.Y_, call.Y.rows(), call.Y.cols());
     call.sums = sums.data();
     AttentionForm<S, F>::run(feature, call);
     rows.Y_ = call.Y;

@@ -23,7 +23,7 @@ void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, 
     auto queries = memory.queries(d, segment.size), keys = memory.keys(d, segment.size);
     queries.setZero();
     keys.setZero();
-    transition.transport(frame, segment, Batch<Scalar>(queries), Batch<Scalar>(keys), no_logits<Scalar>());
+    transition.to_segment_frame(frame, segment, Batch<Scalar>(queries), Batch<Scalar>(keys), no_logits<Scalar>());
   }
 }
 
@@ -84,7 +84,7 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
     advance_frame(transition, frames.back(), segment(s), d, workspaces[0]);
   }
   StateType blank(feature, d, e, 0);
-  blank.round_reads(state.rounds_reads());
+  blank.read_as_bf16(state.reads_as_bf16());
   std::vector<StateType> parts(static_cast<std::size_t>(std::min(segments, 2 * window)), blank),
       states(parts.size() + 1, blank);
   const auto part = [&](Index s) -> StateType& { return parts[static_cast<std::size_t>(s) % parts.size()]; };

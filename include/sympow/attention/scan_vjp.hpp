@@ -76,7 +76,7 @@ class ScanVjp {
   // All of its tokens in sums that are read as they are.
   static StateType whole(StateType state) {
     set_tail(state, 0);
-    state.round_reads(false);
+    state.read_as_bf16(false);
     return state;
   }
   [[nodiscard]] StateAt<Scalar> folded(const StateType& state) const {
@@ -179,8 +179,8 @@ class ScanVjp {
     if constexpr (A::key_action == KeyAction::mix) {  // H (A_a … A_b)ᵀ
       StateSums<Scalar> moved = adjoint_before(s + 1).sums;
       Matrix<Scalar> rows = moved.S.transpose();
-      transition_.pull(segment(s), Batch<Scalar>(rows));
-      transition_.pull(segment(s), Batch<Scalar>(moved.Z));
+      transition_.apply_to_queries(segment(s), Batch<Scalar>(rows));
+      transition_.apply_to_queries(segment(s), Batch<Scalar>(moved.Z));
       moved.S = rows.transpose();
       return add_sums<Scalar>(feature_, memory, moved, total, log_a, adjoint_before(s).sums);
     }

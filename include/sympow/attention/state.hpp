@@ -89,7 +89,7 @@ class State {
   /// less, and the state cannot be the right one of a merge any more, which is what the product is for.
   void drop_key_product() {
     const bool have_mixed = content_.frames.have_mixed();
-    detail::resize_anew(content_.frames.key_product, have_mixed ? d_ : 0, have_mixed ? 0 : d_);
+    detail::resize_safely(content_.frames.key_product, have_mixed ? d_ : 0, have_mixed ? 0 : d_);
   }
 
   /// Whether queries read S rounded to the upper half of its bits, in float to bf16; Z and the tail they read as they
@@ -99,9 +99,9 @@ class State {
   /// least 2^-126 of the largest weight in S (2^-1022). Sums that are themselves kept in bf16 would stagnate: a token
   /// of 2^-9 of them leaves no trace. Gradients are those at S as it is. Costs a copy of S. Where memory ends the state
   /// is as it was.
-  void round_reads(bool rounds = true) { rounds ? content_.sums.halve() : content_.sums.make_whole(); }
+  void read_as_bf16(bool rounds = true) { rounds ? content_.sums.split_up() : content_.sums.make_dense(); }
   /// Whether they do.
-  [[nodiscard]] bool rounds_reads() const { return content_.sums.is_halved(); }
+  [[nodiscard]] bool reads_as_bf16() const { return content_.sums.is_split(); }
 
   /// Whether a call that failed has left it half way.
   [[nodiscard]] bool interrupted() const { return content_.interrupted; }
@@ -152,7 +152,7 @@ class State {
     State copy = *this;
     detail::StateSums<S>& sums = copy.content_.sums;
     detail::StateOperations<S, F>::fold(feature_, copy.content_);
-    sums.make_whole();
+    sums.make_dense();
     Part& x = sums.*part;
     for (Index n = 0; n < x.size() && !sums.empty(); ++n)
       x.data()[n] = detail::times_power_of_two(x.data()[n], sums.exponent());
@@ -211,7 +211,7 @@ void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar
     const bool mixes = frames.key_product.size() != 0;
     if (mixes && keys_are_features<F>) {
       StateSums<Scalar> moved = left.sums;
-      moved.make_whole();
+      moved.make_dense();
       Matrix<Scalar> product(moved.S.rows(), moved.S.cols());
       set_product(product, moved.S, frames.key_product);
       moved.S.swap(product);

@@ -39,7 +39,7 @@ void weigh_by_gates(StateSums<Scalar>& sums, const Matrix<double>& gates) {
   for (Index j = 0; j < gates.size(); ++j) {
     LogGate log{gates(j, 0)};
     log.add(-sums.elapsed.high);
-    const Weight weight(std::isinf(log.high) ? LogGate{no_weight} : log);
+    const Weight weight(std::isinf(log.high) ? LogGate{log2_zero} : log);
     sums.recent.exponents[j] = degree * sums.recent.exponents[j] + weight.exponent;
     sums.recent.fractions[j] = static_cast<Scalar>(weight.fraction);
   }
@@ -57,7 +57,7 @@ void visit_state(State<Scalar, F>& state, Visitor&& visit) {
   visit(frames.start, "start frame");
   visit(frames.end, "frame");
   StateSums<Scalar>& sums = content.sums;
-  sums.make_whole();
+  sums.make_dense();
   visit(sums.L, "exponent");
   visit(sums.A, "absolute weight");
   visit(sums.channel_weights, "absolute weights of channels");
@@ -84,7 +84,7 @@ void visit_state(State<Scalar, F>& state, Visitor&& visit) {
   }
   visit_part(MatrixView<Scalar>(sums.recent.keys).leftCols(n), "tail keys");
   visit_part(MatrixView<Scalar>(sums.recent.values).leftCols(n), "tail values");
-  sums.recent.extent = extent_of<Scalar>(MatrixView<Scalar>(sums.recent.values).leftCols(n));
+  sums.recent.extent = measure_extent<Scalar>(MatrixView<Scalar>(sums.recent.values).leftCols(n));
 }
 
 class StateWriter {
@@ -158,7 +158,7 @@ class StateReader {
         (field.starts_with("absolute weights") && rows == d_ && cols == 1)) {
       const auto entries_left = static_cast<Index>((bytes_.size() - position_) / sizeof(typename Derived::Scalar));
       if (rows > 0 && cols > entries_left / rows) raise<InvalidStateFile>("state file: it ends inside of ", name);
-      resize_anew(x.derived(), rows, cols);
+      resize_safely(x.derived(), rows, cols);
     }
     if (rows != x.rows() || cols != x.cols())
       raise<InvalidStateFile>("state file: ", name, " is ", rows, " x ", cols, ", must be ", x.rows(), " x ", x.cols());
@@ -311,7 +311,7 @@ void load(State<Scalar, F>& state, std::istream& in) {
   detail::visit_state(loaded, reader);
   if (!reader.at_end() || !detail::plausible(loaded))
     detail::raise<InvalidStateFile>("state file: its fields contradict each other");
-  loaded.round_reads(state.rounds_reads());
+  loaded.read_as_bf16(state.reads_as_bf16());
   state = std::move(loaded);
 }
 

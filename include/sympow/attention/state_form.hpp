@@ -71,13 +71,13 @@ constexpr bool check_moves() {
       "a Householder chain multiplies the state by a matrix in key space; lifted to the embedding of a power it "
       "would be D x D at every token: use the attention form, or Linear");
   constexpr bool mixes = A::key_action == KeyAction::mix, scales = A::key_action == KeyAction::scale;
+  static_assert(!mixes || HasApplyToKeys<A>,
+                "a state form needs apply_to_keys(Segment, Batch<S> K) of a transition that mixes channels, K <- (A_a "
+                "... A_b)^T K; "
+                "without it there is the attention form");
   static_assert(
-      !mixes || HasPush<A>,
-      "a state form needs push(Segment, Batch<S> K) of a transition that mixes channels, K <- (A_a ... A_b)^T K; "
-      "without it there is the attention form");
-  static_assert(
-      !mixes || HasAdvance<A>,
-      "a state form needs advance(Segment, Batch<S> X) of a transition that mixes channels, X <- X A_a ... A_b; "
+      !mixes || HasApplyToState<A>,
+      "a state form needs apply_to_state(Segment, Batch<S> X) of a transition that mixes channels, X <- X A_a ... A_b; "
       "without it there is the attention form");
   static_assert(
       !scales || HasChannelTotals<A>,

@@ -48,9 +48,10 @@ class VjpViews {
 /// Whether a call has gradients; false after a sentence that names what is missing. Scores that are direct need no φ.
 template <class F, class A, class Scalar, bool is_direct = false>
 constexpr bool check_vjp() {
-  static_assert(HasVjp<A, Scalar>,
-                "gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows, transport_vjp "
-                "and pull_vjp, see transition/transport_vjp.hpp");
+  static_assert(
+      HasVjp<A, Scalar>,
+      "gradients need a transition with a way back: Gradient, zero_gradient, add_decay_flows, to_segment_frame_vjp "
+      "and apply_to_queries_vjp, see transition/segment_vjp.hpp");
   constexpr bool embeds = F::score != Score::embedded || FeatureMapWithVjp<F> || (is_direct && KernelWithSlope<F>);
   static_assert(embeds,
                 "gradients need embed_vjp(x, y, dy, dx) of a feature map with an embedded score; those of attention "
@@ -88,9 +89,9 @@ template <class Scalar, class A>
 VjpResults<Scalar, A> begin_gradients(Gradients<Scalar, A>& gradients, const A& transition,
                                       const VjpArguments<Scalar>& of, const Options& options, bool adds) {
   gradients.transition = transition.zero_gradient(tokens_of(of.Q, of.K, options.mask));
-  resize_anew(gradients.Q, of.Q.rows(), of.Q.cols());
-  resize_anew(gradients.K, of.K.rows(), of.K.cols());
-  resize_anew(gradients.V, of.V.rows(), of.V.cols());
+  resize_safely(gradients.Q, of.Q.rows(), of.Q.cols());
+  resize_safely(gradients.K, of.K.rows(), of.K.cols());
+  resize_safely(gradients.V, of.V.rows(), of.V.cols());
   for (auto* x : {&gradients.Q, &gradients.K, &gradients.V})
     if (adds) x->setZero();
   gradients.scale = 0;

@@ -49,7 +49,7 @@ class States {
   [[nodiscard]] const StateShape& shape() const { return shape_; }
   [[nodiscard]] virtual std::unique_ptr<States> copy() const = 0;
   virtual void clear() = 0;
-  virtual void round_reads(bool rounds) = 0;
+  virtual void read_as_bf16(bool rounds) = 0;
   [[nodiscard]] virtual std::unique_ptr<States> merged(const States& right) const = 0;
   [[nodiscard]] virtual Index tokens(Index sequence, Index head) const = 0;
   virtual void read(const Array* sums, const Array* normaliser, const Array* angles) const = 0;

@@ -164,11 +164,11 @@ sympow_status sympow_states_clear(sympow_states* states) {
   });
 }
 
-sympow_status sympow_states_round_reads(sympow_states* states, int32_t rounds) {
+sympow_status sympow_states_read_as_bf16(sympow_states* states, int32_t rounds) {
   return guarded([&] {
     States& of = on_cpu(states, "states");
     if (rounds != 0 && rounds != 1) raise<InvalidArgument>("rounds is ", rounds, ", must be 0 or 1");
-    of.round_reads(rounds == 1);
+    of.read_as_bf16(rounds == 1);
   });
 }
 

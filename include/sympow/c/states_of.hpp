@@ -74,9 +74,9 @@ class StatesOf final : public States {
 
   [[nodiscard]] std::unique_ptr<States> copy() const override { return std::make_unique<StatesOf>(*this); }
   void clear() override { replace(empty(shape())); }
-  void round_reads(bool rounds) override {
+  void read_as_bf16(bool rounds) override {
     std::vector<One> states = all;
-    for (One& one : states) one.round_reads(rounds);
+    for (One& one : states) one.read_as_bf16(rounds);
     all.swap(states);
   }
   [[nodiscard]] std::unique_ptr<States> merged(const States& right) const override {
@@ -163,7 +163,7 @@ class StatesOf final : public States {
       if (normaliser != nullptr)
         for (Index n = 0; n < dZ.size(); ++n) dZ[n] = static_cast<Scalar>(normaliser->number({b, h, n}));
       if (angles != nullptr) {
-        detail::resize_anew(frame, angles->shape[2]);
+        detail::resize_safely(frame, angles->shape[2]);
         for (Index j = 0; j < frame.size(); ++j)
           if (frame[j] = angles->number({b, h, j}); !std::isfinite(frame[j]))
             detail::raise<NotFinite>("angles: entry (", b, ", ", h, ", ", j, ") is ", frame[j], ", must be finite");
@@ -178,8 +178,8 @@ class StatesOf final : public States {
  private:
   // Others in the place of these, which are read as these are.
   void replace(std::vector<One> states) {
-    if (!all.empty() && all.front().rounds_reads())
-      for (One& one : states) one.round_reads();
+    if (!all.empty() && all.front().reads_as_bf16())
+      for (One& one : states) one.read_as_bf16();
     all.swap(states);
   }
   template <int P>

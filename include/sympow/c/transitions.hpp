@@ -11,7 +11,7 @@ namespace SYMPOW_NAMESPACE::c {
 
 /// A_i = γ_i I with gates that are read where they are; without an array, I. As `Decay`, and `Stationary`; calls check
 /// that gates are gates.
-class ArrayGates : public LeavesKeys {
+class ArrayGates : public KeepsKeys {
  public:
   ArrayGates() = default;
   ArrayGates(const Array& gates, Index sequence, Index head, Index tokens)

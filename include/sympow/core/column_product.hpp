@@ -9,13 +9,13 @@ namespace SYMPOW_NAMESPACE::detail {
 
 /// Columns of contiguous entries with stride `right`.
 template <class Scalar>
-struct WholeColumns {
+struct DenseColumns {
   static constexpr bool is_padded = false;
   const Scalar* data;
   Index right;
 
   /// The part from row i and column k on.
-  [[nodiscard]] WholeColumns at(Index i, Index k) const { return {data + i + k * right, right}; }
+  [[nodiscard]] DenseColumns at(Index i, Index k) const { return {data + i + k * right, right}; }
   /// Loads the first `packets` packets of the first column.
   template <int packets>
   [[gnu::always_inline]] void load(packets::Packet<Scalar>* x) const {
@@ -36,7 +36,7 @@ class ColumnProduct {
   /// Largest depths for which three levels of short sums suffice.
   static constexpr Index column_depth = short_sum * panel_depth, dot_depth = panel_depth * lanes;
 
-  /// c ← A b, or c += A b in one addition, at any depth. A is `WholeColumns` or `UpperColumns`.
+  /// c ← A b, or c += A b in one addition, at any depth. A is `DenseColumns` or `HighColumns`.
   template <class Columns>
   static void times_column(bool add, Index rows, Index depth, Columns A, const Scalar* b, Scalar* c) {
     if (depth > column_depth) return times_deep_column(add, rows, depth, A, b, c);

@@ -23,7 +23,7 @@ class Panel {
   }
 
  private:
-  [[gnu::noinline]] void grow(Index size) { resize_anew(storage_, size); }
+  [[gnu::noinline]] void grow(Index size) { resize_safely(storage_, size); }
 
   Vector<Scalar> storage_;
 };

@@ -35,7 +35,7 @@ inline bool is_forked() {
 
 /// Number of threads to use: `requested`, or all that OpenMP offers for 0. 1 without OpenMP, or in a process forked
 /// after a call.
-inline int threads_of([[maybe_unused]] int requested) {
+inline int thread_count([[maybe_unused]] int requested) {
 #ifdef _OPENMP
   if (is_forked()) return 1;
   const int limit = 4 * std::max(omp_get_max_threads(), omp_get_num_procs());  // no gain beyond

@@ -16,7 +16,7 @@ inline constexpr bool products_by_blas = false;
 #endif
 
 /// Up to this number of columns, a product column by column is faster than one with a packed copy of the matrix.
-inline constexpr Index few_columns = 8;
+inline constexpr Index max_unpacked_columns = 8;
 
 /// The entries of an expression in memory.
 template <class X>
@@ -48,9 +48,9 @@ void multiply_rows(bool add, Index rows, Index depth, Strided<const Scalar*> A, 
 template <class Scalar>
 void multiply(bool add, Index rows, Index cols, Index depth, Strided<const Scalar*> A, Strided<const Scalar*> B,
               Strided<Scalar*> C) {
-  if (A.down == 1 && B.down == 1 && C.down == 1 && cols <= few_columns) {
+  if (A.down == 1 && B.down == 1 && C.down == 1 && cols <= max_unpacked_columns) {
     for (Index j = 0; j < cols; ++j)
-      ColumnProduct<Scalar>::times_column(add, rows, depth, WholeColumns<Scalar>{A.data, A.right}, B.at(0, j).data,
+      ColumnProduct<Scalar>::times_column(add, rows, depth, DenseColumns<Scalar>{A.data, A.right}, B.at(0, j).data,
                                           C.at(0, j).data);
     return;
   }

@@ -11,7 +11,7 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-inline constexpr double no_weight = -std::numeric_limits<double>::infinity();  // log2 of 0
+inline constexpr double log2_zero = -std::numeric_limits<double>::infinity();  // log2 of 0
 
 /// Magnitude of the entries of a matrix.
 template <class Scalar>
@@ -20,7 +20,7 @@ struct Extent {
   bool all_finite = true;  ///< no entry is infinite or NaN
 };
 template <class Scalar>
-Extent<Scalar> extent_of(MatrixView<const Scalar> x) {
+Extent<Scalar> measure_extent(MatrixView<const Scalar> x) {
   using Block = Eigen::Array<Scalar, 16, 1>;
   Block largest = Block::Zero(), zeros = Block::Zero();
   for (Index t = 0; t < x.cols(); ++t) {
@@ -98,13 +98,13 @@ Scalar stable_norm(ColumnView<const Scalar> x) {
 
 /// x ← x / 2^n exactly, with 2^n the power of two above ‖x‖, for any x. Returns n, or -∞ for x = 0.
 template <class Scalar>
-double take_extreme_exponent(ColumnView<Scalar> x) {
+double normalize_extreme_column(ColumnView<Scalar> x) {
   const Scalar norm = stable_norm<Scalar>(x);
-  if (norm == Scalar(0)) return no_weight;
+  if (norm == Scalar(0)) return log2_zero;
   if (norm > std::numeric_limits<Scalar>::max()) {  // ‖x‖ overflows although the entries are finite
     constexpr int headroom = 32;
     x *= std::ldexp(Scalar(1), -headroom);
-    return std::isfinite(stable_norm<Scalar>(x)) ? headroom + take_extreme_exponent<Scalar>(x) : 0;
+    return std::isfinite(stable_norm<Scalar>(x)) ? headroom + normalize_extreme_column<Scalar>(x) : 0;
   }
   if (std::isnan(norm)) return 0;  // NaN propagates to the rows that see x
   int exponent = 0;
@@ -116,7 +116,7 @@ double take_extreme_exponent(ColumnView<Scalar> x) {
 
 /// y ← factor x / 2^n and norm ← ‖y‖, with 2^n the power of two above ‖x‖. Returns n, or -∞ for x = 0. y may be x.
 template <class Scalar>
-double take_exponent(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar factor, Scalar& norm) {
+double normalize_column(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar factor, Scalar& norm) {
   constexpr int moderate = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
   const Scalar square = squared_norm(x.data(), x.size());
   if (normal_power_of_two<Scalar>(-moderate) <= square && square <= normal_power_of_two<Scalar>(moderate)) {
@@ -127,7 +127,7 @@ double take_exponent(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar fa
     return exponent;
   }
   y = x;
-  const double exponent = take_extreme_exponent<Scalar>(y);
+  const double exponent = normalize_extreme_column<Scalar>(y);
   y *= factor;
   norm = y.norm();
   return exponent;
@@ -136,7 +136,7 @@ double take_exponent(ColumnView<const Scalar> x, ColumnView<Scalar> y, Scalar fa
 /// y ← (x_c factors_c)_c / 2^n, 2^n the power of two above the largest of them, whose factors lie between 0 and 1.
 /// Returns n, or -∞ for zeros. y may be x.
 template <class Scalar>
-double take_product_exponent(ColumnView<Scalar> y, const Scalar* x, const double* factors) {
+double normalize_product(ColumnView<Scalar> y, const Scalar* x, const double* factors) {
   double largest = 0;
   bool is_zero = true;  // NaN is not
   for (Index c = 0; c < y.size(); ++c) {
@@ -147,7 +147,7 @@ double take_product_exponent(ColumnView<Scalar> y, const Scalar* x, const double
   const int n = largest > 0 && std::isfinite(largest) ? std::max(std::ilogb(largest) + 1, -1000) : 0;
   const double by = std::ldexp(1., -n);
   for (Index c = 0; c < y.size(); ++c) y[c] = static_cast<Scalar>(static_cast<double>(x[c]) * factors[c] * by);
-  return is_zero ? no_weight : n;
+  return is_zero ? log2_zero : n;
 }
 
 /// norms_t ← ‖x_t‖.

@@ -128,8 +128,8 @@ class ChunkedBackward {
     segments_.load(state.frame, {s.begin, 0}, segments_.key_tokens(s));
     if constexpr (keys_are_features<F>)
       if (segments_.action() == KeyAction::mix) {
-        call_.transition.push(s, Batch<Scalar>(state.sums.Z));
-        call_.transition.advance(s, Batch<Scalar>(state.sums.S));
+        call_.transition.apply_to_keys(s, Batch<Scalar>(state.sums.Z));
+        call_.transition.apply_to_state(s, Batch<Scalar>(state.sums.S));
       }
     if (segments_.action() == KeyAction::scale) {
       state.sums.count_channels();
@@ -139,7 +139,7 @@ class ChunkedBackward {
     WeightedKeys<Scalar> keys = segment.keys();
     auto exponents = call_.buffers.state.exponents(segment.size());
     for (Index j = 0; j < keys.size; ++j)  // a key of length 0 has no weight here
-      exponents[j] = keys.norms[j] == Scalar(0) ? no_weight : keys.exponents[j];
+      exponents[j] = keys.norms[j] == Scalar(0) ? log2_zero : keys.exponents[j];
     keys.exponents = exponents.data();
     keys.heaviest = heaviest_of(keys.exponents, keys.size);
     fold<Scalar>(feature_, call_.buffers.state.fold, state.sums, keys);

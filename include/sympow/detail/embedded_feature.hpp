@@ -40,7 +40,7 @@ class EmbeddedFeature {
     if (x.cols() == 0) return;  // what is empty has no memory
     embed(x, features, exponents);
     for (Index t = 0; t < x.cols(); ++t)
-      exponents[t] += take_exponent<Scalar>(features.col(t), features.col(t), 1, norms[t]);
+      exponents[t] += normalize_column<Scalar>(features.col(t), features.col(t), 1, norms[t]);
   }
   /// The same lengths and exponents, ‖φ(x_t)‖ = 2^exponents[t] norms[t], without φ: ‖φ(x)‖ = √κ(‖x‖²).
   virtual void set_lengths(MatrixView<const Scalar> x, ColumnView<double> exponents,
@@ -93,14 +93,14 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
         const double length = std::sqrt(static_cast<double>(feature_.kappa(square))),
                      mantissa = std::frexp(length, &exponent);
         norms[t] = static_cast<Scalar>(mantissa);  // what is not finite is itself, and shows in the rows that see it
-        exponents[t] = length == 0 ? no_weight : std::isfinite(length) ? exponent : 0;
+        exponents[t] = length == 0 ? log2_zero : std::isfinite(length) ? exponent : 0;
       }
   }
 
   void set_scores([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> of_keys,
                   [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
     if constexpr (KernelFeatureMap<F>)
-      set_scaled_values([&](Scalar s) { return feature_.kappa(s); }, no_weight, logits, of_keys, of_queries, causal);
+      set_scaled_values([&](Scalar s) { return feature_.kappa(s); }, log2_zero, logits, of_keys, of_queries, causal);
   }
   void set_slopes([[maybe_unused]] MatrixView<Scalar> logits, [[maybe_unused]] ColumnView<const double> of_keys,
                   [[maybe_unused]] ColumnView<const double> of_queries, [[maybe_unused]] bool causal) const override {
@@ -116,11 +116,11 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
       if (x.cols() == 0) return;
       if constexpr (!ScaledFeatureMap<F>)
         for (Index t = 0; t < x.cols(); ++t)
-          if (exponents[t] != no_weight) set_times_power_of_two<Scalar>(features.col(t), features.col(t), exponents[t]);
+          if (exponents[t] != log2_zero) set_times_power_of_two<Scalar>(features.col(t), features.col(t), exponents[t]);
       feature_.embed_vjp(x, features, d_features, dx);
       if constexpr (!ScaledFeatureMap<F>)
         for (Index t = 0; t < x.cols(); ++t)
-          if (exponents[t] != no_weight) set_times_power_of_two<Scalar>(dx.col(t), dx.col(t), -exponents[t]);
+          if (exponents[t] != log2_zero) set_times_power_of_two<Scalar>(dx.col(t), dx.col(t), -exponents[t]);
     }
   }
 
@@ -142,9 +142,9 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
     using Number = std::common_type_t<Scalar, decltype(f(Scalar()))>;
     constexpr double moderate = std::numeric_limits<Number>::max_exponent / 4;
     constexpr Index block = 64;
-    const auto exponent_of = [&](double exponent) { return exponent == no_weight ? of_zero : exponent; };
+    const auto exponent_of = [&](double exponent) { return exponent == log2_zero ? of_zero : exponent; };
     const auto inverse = [](double exponent) {
-      return exponent == no_weight ? Number(0) : power_of_two<Number>(-exponent);
+      return exponent == log2_zero ? Number(0) : power_of_two<Number>(-exponent);
     };
     double exponents[block];
     Number factors[block];
@@ -154,19 +154,19 @@ class EmbeddedFeatureOf final : public EmbeddedFeature<Scalar> {
       for (Index j = 0; j < n; ++j) {
         exponents[j] = exponent_of(of_keys[first + j]);
         factors[j] = inverse(exponents[j]);
-        are_moderate = are_moderate && (std::abs(exponents[j]) < moderate || exponents[j] == no_weight);
+        are_moderate = are_moderate && (std::abs(exponents[j]) < moderate || exponents[j] == log2_zero);
       }
       for (Index i = causal ? first : 0; i < values.cols(); ++i) {
         const Index seen = causal ? std::min(n, i + 1 - first) : n;
         const double exponent = exponent_of(of_queries[i]);
         Scalar* const x = values.col(i).data() + first;
-        if (are_moderate && (std::abs(exponent) < moderate || exponent == no_weight)) {
+        if (are_moderate && (std::abs(exponent) < moderate || exponent == log2_zero)) {
           const Number factor = inverse(exponent);
           for (Index j = 0; j < seen; ++j) x[j] = static_cast<Scalar>(f(x[j]) * factors[j] * factor);
         } else {  // either factor may leave the type where their product does not
           for (Index j = 0; j < seen; ++j) {
             const double both = exponents[j] + exponent;
-            x[j] = both == no_weight ? Scalar(0) : static_cast<Scalar>(times_power_of_two<Number>(f(x[j]), -both));
+            x[j] = both == log2_zero ? Scalar(0) : static_cast<Scalar>(times_power_of_two<Number>(f(x[j]), -both));
           }
         }
       }

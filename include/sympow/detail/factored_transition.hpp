@@ -15,7 +15,7 @@ namespace SYMPOW_NAMESPACE::detail {
 /// Whether channels decay by themselves under scores that are powers.
 template <class F, class A>
 inline constexpr bool has_slowest_channel = F::score == Score::power && requires(const A& a, Eigen::VectorXd& slowest) {
-  { a.beside_slowest(slowest) } -> std::same_as<A>;
+  { a.factor_out_max_gate(slowest) } -> std::same_as<A>;
 };
 
 /// The gate of a token's slowest channel as a scalar one,
@@ -27,7 +27,7 @@ inline constexpr bool has_slowest_channel = F::score == Score::power && requires
 template <class F, Transition A>
 [[nodiscard]] TransitionProduct<Decay, A> factor_out_max_gate(const A& transition) {
   Eigen::VectorXd slowest;
-  A rest = transition.beside_slowest(slowest);
+  A rest = transition.factor_out_max_gate(slowest);
   return {Decay(degree_of<F> * slowest), std::move(rest)};
 }
 
@@ -43,7 +43,7 @@ class FactoredTransition {
  public:
   explicit FactoredTransition(const A& transition) : transition_(transition), view_(transition) {
     if constexpr (has_slowest)
-      if (degree_of<F> * transition.slowest_decay() < least_log_decay)
+      if (degree_of<F> * transition.total_max_log_gate() < least_log_decay)
         factored_.emplace(factor_out_max_gate<F>(transition));
   }
 
@@ -60,7 +60,7 @@ class FactoredTransition {
       if (!factored_) return;
       for (Index t = 0; t < tokens; ++t) log_decay += transition_.log_decay(t);
       frames.log_decay = log_decay;
-      frames.log_channels.array() += transition_.slowest_decay();
+      frames.log_channels.array() += transition_.total_max_log_gate();
     }
   }
 

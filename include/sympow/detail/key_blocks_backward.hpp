@@ -14,8 +14,8 @@ struct KeyBlockBackward {
   LogGate total;
   bool resets = false;
   double M = 0;             ///< see `KeyScales`
-  double top = no_weight;   ///< the largest exponent of exponential scores
-  double unit = no_weight;  ///< of what waits: dk̂_j = 2^{unit + shift_j} d_keys_j, and dV_j likewise
+  double top = log2_zero;   ///< the largest exponent of exponential scores
+  double unit = log2_zero;  ///< of what waits: dk̂_j = 2^{unit + shift_j} d_keys_j, and dV_j likewise
   double gate_through = 0;  ///< couplings of keys before it with rows behind it
 };
 /// A block that the rows of a segment see, and the gates from its start to that of the segment.
@@ -86,7 +86,7 @@ class KeyBlocksBackward {
   }
   void go_back(Segments& s) {
     take(s);
-    if (!m_.seen.empty() && s.largest_exponent() != no_weight) read_back(s);
+    if (!m_.seen.empty() && s.largest_exponent() != log2_zero) read_back(s);
   }
 
  private:
@@ -100,7 +100,7 @@ class KeyBlocksBackward {
     Block& block = m_.blocks[static_cast<std::size_t>(count_++)];
     block.start = start;
     block.tokens = tokens, block.keys = n, block.total = s.segment.total(), block.resets = s.segment.resets();
-    block.M = s.scales.M, block.top = block.unit = no_weight, block.gate_through = 0;
+    block.M = s.scales.M, block.top = block.unit = log2_zero, block.gate_through = 0;
     for (Index j = 0; j < n; ++j) {
       std::copy_n(keys.vectors.at(j, 0).data, d, m_.keys(d, s.call.K.cols()).col(first + j).data());
       block.top = std::max(block.top, keys.exponents[j]);
@@ -117,7 +117,7 @@ class KeyBlocksBackward {
     if (!s.is_absolute()) s.through() = m_.planes(s.flows_through(), size()).col(block_);
     if (n == 0) return;
     std::copy_n(m_.of_keys(s.call.K.cols()).data() + first, n, s.buffers.of_keys(s.size()).data());
-    if (block.unit == no_weight) return;
+    if (block.unit == log2_zero) return;
     s.U = block.unit;
     s.buffers.from_behind(s.segment.vector_rows(), s.size()).leftCols(n) = keys_of(m_.d_keys, block, s);
     s.buffers.from_behind_values(s.call.V.rows(), s.size()).leftCols(n) =
@@ -141,13 +141,13 @@ class KeyBlocksBackward {
       queries_at(s, 0) = s.segment.queries().vectors;
       for (Index m = 1; m < count; ++m) {
         queries_at(s, m) = queries_at(s, m - 1);
-        s.call.transition.pull((*this)[seen(m - 1).block].tokens, Batch<Scalar>(queries_at(s, m)));
+        s.call.transition.apply_to_queries((*this)[seen(m - 1).block].tokens, Batch<Scalar>(queries_at(s, m)));
       }
     }
     for (Index m = 0; m < count; ++m)
       if (const Block& block = (*this)[seen(m).block]; block.keys > 0)
         s.N = std::max(s.N, is_exponential ? 0 : block.M + Weight(seen(m).between).exponent);
-    if (s.N == no_weight) return;
+    if (s.N == log2_zero) return;
     load_rows(s);
     auto d_rows = s.buffers.from_before(s.segment.vector_rows(), s.size());
     d_rows.setZero();
@@ -206,7 +206,7 @@ class KeyBlocksBackward {
     if (R < H_ + s.N)
       for (Index i = 0; i < queries.cols(); ++i)
         set_times_power_of_two<Scalar>(queries.col(i), queries.col(i), H_ + s.N - R);
-    s.call.vjp.pull_vjp(tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), power_of_two<double>(R));
+    s.call.vjp.apply_to_queries_vjp(tokens, Batch<Scalar>(queries), Batch<Scalar>(d_rows), power_of_two<double>(R));
   }
 
   // The rows with one block; returns the sum of their couplings.
@@ -252,7 +252,7 @@ class KeyBlocksBackward {
   // more than it, or 0 if they are far below.
   double begin_block(Segments& s, Block& block, double R, bool& is_far) {
     constexpr double headroom = 16;
-    if (block.unit == no_weight) {
+    if (block.unit == log2_zero) {
       keys_of(m_.d_keys, block, s).setZero();
       m_.dV(s.call.V.rows(), s.call.K.cols()).middleCols(block.tokens.begin, block.keys).setZero();
       block.unit = R;

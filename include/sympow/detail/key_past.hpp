@@ -61,10 +61,10 @@ class KeyPast {
     for (auto* panel : {&memory.norms, &memory.fractions}) (*panel)(T);
     for (auto* panel : {&memory.exponents, &memory.lengths}) (*panel)(T);
     if (decays_channels_) {
-      memory.channel_weights(d).setConstant(no_weight);
+      memory.channel_weights(d).setConstant(log2_zero);
       memory.decayed_vectors(d, most), memory.decayed_norms(most), memory.decayed_exponents(most);
       memory.decays(d, 2);
-      resize_anew(memory.log_channels, d);
+      resize_safely(memory.log_channels, d);
     }
     memory.blocks.clear();
     memory.frame.clear();
@@ -72,7 +72,7 @@ class KeyPast {
 
   void reset() {
     first_ = size(), largest_value_ = 0;
-    if (decays_channels_) memory_.channel_weights(d_).setConstant(no_weight);
+    if (decays_channels_) memory_.channel_weights(d_).setConstant(log2_zero);
   }
   [[nodiscard]] LogGate elapsed() const { return {}; }
   void prepare() {}
@@ -104,7 +104,7 @@ class KeyPast {
       between.add(block.total);
       if (!decays_channels_) {
         rows.add_keys(feature_, block.keys, between, queries);
-        segment.transition().pull(block.tokens, queries.direct);
+        segment.transition().apply_to_queries(block.tokens, queries.direct);
       } else {
         LogGate decay = between;
         const WeightedKeys<Scalar> keys = decayed(block, decay);
@@ -135,8 +135,8 @@ class KeyPast {
     }
     largest_value_ = std::max(largest_value_, keys.extent.largest);
     const bool sees = !sees_none();
-    const double reach = std::max(keys.heaviest, sees ? memory_.blocks.back().reach : no_weight),
-                 level = std::max(keys.level(), sees ? memory_.blocks.back().level : no_weight),
+    const double reach = std::max(keys.heaviest, sees ? memory_.blocks.back().reach : log2_zero),
+                 level = std::max(keys.level(), sees ? memory_.blocks.back().level : log2_zero),
                  decay = segment.total().log2();
     memory_.blocks.push_back({segment.range(), keys, segment.total(), reach + decay, level + decay});
   }
@@ -159,7 +159,7 @@ class KeyPast {
     auto factors = memory_.decays(d_, 2).col(1);
     const double slowest = d_ == 0 ? 0 : logs.maxCoeff();
     if (slowest == 0 && logs.isZero(0)) return keys;
-    if (slowest == no_weight) return {};
+    if (slowest == log2_zero) return {};
     decay.add(P * slowest);
     factors = logs.array() - slowest;
     set_exponential(factors, factors);
@@ -168,7 +168,7 @@ class KeyPast {
     auto norms = memory_.decayed_norms(n);
     auto exponents = memory_.decayed_exponents(n);
     for (Index j = 0; j < n; ++j) {
-      const double whole = take_product_exponent<Scalar>(vectors.col(j), keys.vectors.at(j, 0).data, factors.data());
+      const double whole = normalize_product<Scalar>(vectors.col(j), keys.vectors.at(j, 0).data, factors.data());
       norms[j] = std::sqrt(squared_norm(vectors.col(j).data(), d_));
       exponents[j] = keys.exponents[j] + P * whole;
     }

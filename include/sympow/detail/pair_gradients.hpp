@@ -28,16 +28,16 @@ struct KeyScales {
     M = 0;
     std::fill_n(shifts, keys.size, 0.);
     if constexpr (F::score == Score::exponential) return;
-    double largest = no_weight, of_zeros = no_weight;
+    double largest = log2_zero, of_zeros = log2_zero;
     for (Index j = 0; j < keys.size; ++j) {
       double& level = keys.norms[j] == Scalar(0) ? of_zeros : largest;
       level = std::max(level, keys.exponents[j]);
     }
-    if (largest == no_weight) largest = of_zeros;
-    if (largest != no_weight) M = largest;
+    if (largest == log2_zero) largest = of_zeros;
+    if (largest != log2_zero) M = largest;
     for (Index j = 0; j < keys.size; ++j) {
       const double below = keys.exponents[j] - M;
-      if (below != no_weight && !(std::abs(below) <= most_apart)) shifts[j] = below;
+      if (below != log2_zero && !(std::abs(below) <= most_apart)) shifts[j] = below;
       weights[j] = keys.fractions[j] * nearest_power_of_two<Scalar>(below - shifts[j]);
     }
   }
@@ -168,7 +168,7 @@ void set_exponential_scores(Scalar* x, const Scalar* wholes, const Scalar* rests
 /// Logits of vectors 2^n x are 2^n times those of x; NaN and zeros stay as they are.
 template <class Scalar>
 void lengthen(Scalar* x, const double* lengths, double length, Index n) {
-  const auto number = [](double exponent) { return exponent == no_weight ? 0 : exponent; };
+  const auto number = [](double exponent) { return exponent == log2_zero ? 0 : exponent; };
   for (Index i = 0; i < n; ++i)
     if (const double far = number(lengths[i]) + number(length); far != 0) x[i] = times_power_of_two(x[i], far);
 }

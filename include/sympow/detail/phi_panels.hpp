@@ -9,9 +9,9 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-inline constexpr Index phi_panel_width = 144;     ///< entries of φ at a time: whole tiles of a product
-inline constexpr Index phi_panel_tokens = 48;     ///< queries that read a state together
-inline constexpr Index few_tokens = few_columns;  ///< that are embedded whole, one after the other
+inline constexpr Index phi_panel_width = 144;              ///< entries of φ at a time: whole tiles of a product
+inline constexpr Index phi_panel_tokens = 48;              ///< queries that read a state together
+inline constexpr Index few_tokens = max_unpacked_columns;  ///< that are embedded whole, one after the other
 
 template <class Scalar>
 struct PhiBuffers {

@@ -9,8 +9,9 @@ namespace SYMPOW_NAMESPACE::detail {
 
 /// Whether φ is quadratic, and z·φ a form whose gradients are products.
 template <class F, class Scalar>
-inline constexpr bool has_form =
-    requires(const F& feature, ColumnView<const Scalar> z, MatrixView<Scalar> form) { feature.set_form(z, form); };
+inline constexpr bool has_form = requires(const F& feature, ColumnView<const Scalar> z, MatrixView<Scalar> form) {
+  feature.set_quadratic_form(z, form);
+};
 
 /// Memory for n tokens of d numbers, and for gradients of the first m of them.
 template <class Scalar>
@@ -95,7 +96,7 @@ void set_phi_gradients(const F& feature, PhiVjpBuffers<Scalar>& memory, MatrixVi
                        ColumnView<const Scalar> z, MatrixView<Scalar> dx) {
   if constexpr (has_form<F, Scalar>) {
     const auto form = memory.form(x.rows(), x.rows());
-    feature.set_form(z, form);
+    feature.set_quadratic_form(z, form);
     set_product(dx, form, x);
   } else {
     for_phi_gradients(feature, memory, x, dx, [&](Index first, MatrixView<Scalar> gradients) {

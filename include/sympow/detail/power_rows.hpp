@@ -2,7 +2,7 @@
 // before any score is.
 #pragma once
 
-#include <sympow/core/halved_matrix.hpp>
+#include <sympow/core/split_matrix.hpp>
 #include <sympow/detail/pairs.hpp>
 #include <sympow/detail/row_reports.hpp>
 #include <sympow/detail/segment.hpp>
@@ -39,11 +39,11 @@ void add_infinite_values(const WeightedKeys<Scalar>& keys, MatrixView<Scalar> sc
         Y(r, i) += scores(j, i) * keys.values(r, j);
 }
 
-/// Some entries of φ of a state: columns of S, whole or by their upper halves, and entries of Z.
+/// Some entries of φ of a state: columns of S, dense or their high halves, and entries of Z.
 template <class Scalar>
 struct StatePanel {
   Strided<const Scalar*> S;
-  const HalvedMatrix<Scalar>* halves;  ///< null where S is whole
+  const SplitMatrix<Scalar>* split;  ///< null where S is dense
   const Scalar* Z;
 };
 
@@ -87,23 +87,23 @@ class PowerRows {
     const double room = headroom_for(keys.extent.largest);
     is_large_ = headroom_for(std::max(past.largest_value, keys.extent.largest)) > 0;
     double *const levels = memory_.levels(n_).data(), *const least = memory_.least(n_).data();
-    double level = past.level, weight = past.weight, smallest = -no_weight;
+    double level = past.level, weight = past.weight, smallest = -log2_zero;
     for (Index i = 0; i < n_; ++i) {
       if (i < keys.size) {
-        const double own = room > 0 ? headroom_for(extent_of(keys.values.middleCols(i, 1)).largest) : room;
+        const double own = room > 0 ? headroom_for(measure_extent(keys.values.middleCols(i, 1)).largest) : room;
         level = std::max(level, keys.exponents[i] + own);
         weight = std::max(weight, keys.exponents[i]);
       }
       levels[i] = level, least[i] = weight;
       if (past.slack == 0) continue;
-      least[i] = std::max(i < keys.size ? keys.exponents[i] : no_weight, weight - past.slack);
+      least[i] = std::max(i < keys.size ? keys.exponents[i] : log2_zero, weight - past.slack);
       if (begin_ <= i && i < end_) smallest = std::min(smallest, least[i]);
     }
     if (past.slack > 0) std::fill(least + begin_, least + end_, smallest);
     for (Index i = begin_, end = 0; i < end_; i = end) {
       const Index most = std::min(begin_ + ((i - begin_) / rows_at_once + 1) * rows_at_once, end_);
       for (end = i + 1; end < most; ++end)
-        if (levels[i] == no_weight ? levels[end] != no_weight : levels[end] - levels[i] > most_apart) break;
+        if (levels[i] == log2_zero ? levels[end] != log2_zero : levels[end] - levels[i] > most_apart) break;
       std::fill(levels + i, levels + end, levels[end - 1]);
     }
   }
@@ -194,11 +194,11 @@ class PowerRows {
   /// For `count` rows from the first on: S φ and Z φ of some entries of φ, (row, entry).
   void add_panel(Index first, Index count, const StatePanel<Scalar>& state, Strided<const Scalar*> phi, Index depth) {
     const auto partial = memory_.partial(e_, n_);
-    if (state.halves == nullptr)
+    if (state.split == nullptr)
       product<Scalar>(panels_ > 0, e_, count, depth, state.S, phi.transposed(), {partial.col(first).data(), 1, e_});
     else
       for (Index i = 0; i < count; ++i)
-        ColumnProduct<Scalar>::times_column(panels_ > 0, e_, depth, state.halves->upper(), phi.at(i, 0).data,
+        ColumnProduct<Scalar>::times_column(panels_ > 0, e_, depth, state.split->high(), phi.at(i, 0).data,
                                             partial.col(first + i).data());
     if (has_denominators())
       product<Scalar>(panels_ > 0, count, 1, depth, phi, {state.Z, 1, depth},
@@ -248,7 +248,7 @@ class PowerRows {
   }
 
  private:
-  static double finite(double level) { return level == no_weight ? 0 : level; }
+  static double finite(double level) { return level == log2_zero ? 0 : level; }
   static double of_query(const ScaledQueries<Scalar>& queries, Index i) {
     return power<P>(static_cast<double>(queries.given_norms[i]));
   }

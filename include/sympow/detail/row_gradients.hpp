@@ -40,13 +40,13 @@ class RowGradients {
     e_ = dY.rows(), n_ = n;
     auto scaled = this->dY();
     auto of_dY = buffers_.of_dY(n_);
-    of_dY.setConstant(no_weight);
+    of_dY.setConstant(log2_zero);
     if (dY.cols() < n) scaled.setZero();
     Scalar norm;
     for (Index i = 0; i < dY.cols(); ++i)
-      of_dY[first + i] = take_exponent<Scalar>(dY.col(i), scaled.col(first + i), Scalar(1), norm);
+      of_dY[first + i] = normalize_column<Scalar>(dY.col(i), scaled.col(first + i), Scalar(1), norm);
     for (auto* panel : {&buffers_.sums, &buffers_.products, &buffers_.noise}) (*panel)(n_).setZero();
-    buffers_.levels(n_).setConstant(no_weight);
+    buffers_.levels(n_).setConstant(log2_zero);
   }
 
   [[nodiscard]] bool divides() const { return kind_ != RowKind::sums; }
@@ -54,13 +54,13 @@ class RowGradients {
   /// dŷ, e × n.
   [[nodiscard]] MatrixView<Scalar> dY() { return buffers_.dY(e_, n_); }
   /// Whether the loss asks for row i.
-  [[nodiscard]] bool is_asked(Index i) { return buffers_.of_dY(n_)[i] != no_weight; }
+  [[nodiscard]] bool is_asked(Index i) { return buffers_.of_dY(n_)[i] != log2_zero; }
   /// Levels, and the largest part of den_i that can be rounding, beside them.
   [[nodiscard]] ColumnView<double> levels() { return buffers_.levels(n_); }
   [[nodiscard]] ColumnView<double> noise() { return buffers_.noise(n_); }
   /// After `finish`: -∞ for a row without gradient.
   [[nodiscard]] double exponent(Index i) { return buffers_.exponents(n_)[i]; }
-  [[nodiscard]] bool has_gradient(Index i) { return exponent(i) != no_weight; }
+  [[nodiscard]] bool has_gradient(Index i) { return exponent(i) != log2_zero; }
   [[nodiscard]] Scalar factor(Index i) { return buffers_.factors(n_)[i]; }
   [[nodiscard]] Scalar last(Index i) { return buffers_.last(n_)[i]; }
 
@@ -90,7 +90,7 @@ class RowGradients {
   /// All is added.
   void finish(const LoadedSegment<Scalar, F>& segment) {
     for (Index i = 0; i < n_; ++i) {
-      buffers_.exponents(n_)[i] = no_weight;
+      buffers_.exponents(n_)[i] = log2_zero;
       buffers_.factors(n_)[i] = buffers_.last(n_)[i] = 0;
       if (!is_asked(i)) continue;
       if (divides())
@@ -109,12 +109,12 @@ class RowGradients {
   // P n_i; a zero query stands for itself.
   static double length_of(const LoadedSegment<Scalar, F>& segment, Index i) {
     const double length = segment.queries().lengths[i];
-    return length == no_weight ? 0 : degree_of<F> * length;
+    return length == log2_zero ? 0 : degree_of<F> * length;
   }
   void end_mean(Index i) {
     constexpr double tolerance = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
     const double sum = buffers_.sums(n_)[i], noise = buffers_.noise(n_)[i], size = std::abs(sum);
-    if (levels()[i] == no_weight) return;
+    if (levels()[i] == log2_zero) return;
     if ((kind_ == RowKind::signed_means ? size : sum) <= tolerance * noise && std::isfinite(noise)) return;
     int taken = 0, exponent = 0;
     const double inverse = 1 / (std::isfinite(sum) ? std::frexp(sum, &taken) : sum),
@@ -127,7 +127,7 @@ class RowGradients {
   }
   void end_sum(Index i, const LoadedSegment<Scalar, F>& segment) {
     if constexpr (is_exponential) {
-      if (levels()[i] == no_weight) return;
+      if (levels()[i] == log2_zero) return;
       buffers_.factors(n_)[i] = std::isnan(buffers_.sums(n_)[i]) ? std::numeric_limits<Scalar>::quiet_NaN() : Scalar(1);
       buffers_.exponents(n_)[i] = buffers_.of_dY(n_)[i] + levels()[i];
     } else {

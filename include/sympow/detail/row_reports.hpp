@@ -28,8 +28,8 @@ struct RowReports {
     if (sums != nullptr) sums[query] = {is_degenerate ? 0 : sum, exponent};
     if (diagnostics == nullptr) return;
     const double size = std::abs(sum);
-    diagnostics->log_sum[query] = size == 0 ? no_weight : std::log(size) + exponent * std::numbers::ln2;
-    diagnostics->condition[query] = absolute == 0 ? 0 : size == 0 ? -no_weight : absolute / size;
+    diagnostics->log_sum[query] = size == 0 ? log2_zero : std::log(size) + exponent * std::numbers::ln2;
+    diagnostics->condition[query] = absolute == 0 ? 0 : size == 0 ? -log2_zero : absolute / size;
     diagnostics->is_degenerate[query] = is_degenerate;
   }
 };

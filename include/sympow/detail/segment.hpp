@@ -25,7 +25,7 @@ struct WeightedKeys {
   const double* lengths = nullptr;
   const Scalar* norms = nullptr;        ///< ‖vectors_j‖
   const Scalar* given_norms = nullptr;  ///< the same before the transition moved them
-  double heaviest = no_weight;          ///< max_j exponents_j
+  double heaviest = log2_zero;          ///< max_j exponents_j
   Extent<Scalar> extent{};              ///< of the values
   bool is_packed = false;               ///< `vectors` lie as `RowPanels::pack` writes them
 
@@ -35,7 +35,7 @@ struct WeightedKeys {
 
 /// max_j exponents_j.
 inline double heaviest_of(const double* exponents, Index n) {
-  double largest = no_weight;
+  double largest = log2_zero;
   for (Index j = 0; j < n; ++j) largest = std::max(largest, exponents[j]);
   return largest;
 }
@@ -80,7 +80,7 @@ class LoadedSegment {
       : memory_(memory), feature_(feature), transition_(transition), scale_(scale), d_(d), embeds_(embeds) {
     if constexpr (is_embedded)
       if (embeds) vector_rows_ = feature.dimension(d);
-    if (!is_exponential && transition.key_action() == KeyAction::scale) resize_anew(memory.log_channels, d);
+    if (!is_exponential && transition.key_action() == KeyAction::scale) resize_safely(memory.log_channels, d);
     for (auto* panel : {&memory.queries, &memory.keys}) (*panel)(d, most);
     for (auto* panel : {&memory.query_features, &memory.key_features}) (*panel)(vector_rows_, most);
     memory.logits(most, most);
@@ -95,7 +95,7 @@ class LoadedSegment {
   /// Loads the gates of a range and ends it before the next gate of 0. Returns whether its own first gate is 0:
   /// nothing before is seen then.
   bool load_gates(Segment range) {
-    constexpr double closed = no_weight;
+    constexpr double closed = log2_zero;
     double* const gates = memory_.gates(range.size).data();
     transition_.log_decays(range, gates);
     resets_ = range.size > 0 && gates[0] == closed;
@@ -111,11 +111,11 @@ class LoadedSegment {
   /// in the segment. A row's level is then never far above the keys that its channels have not forgotten.
   void end_before_jump(MatrixView<const Scalar> K) {
     if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return;
-    double decay = 0, lightest = -no_weight, heaviest = no_weight;
+    double decay = 0, lightest = -log2_zero, heaviest = log2_zero;
     for (Index i = 0; i < std::min(size(), K.cols() - range_.begin); ++i) {
       decay += memory_.gates(size())[i];
       const double length = log2_of_length(K.col(range_.begin + i));
-      if (length == no_weight) continue;
+      if (length == log2_zero) continue;
       const double weight = degree * length - decay * std::numbers::log2e;
       lightest = std::min(lightest, weight), heaviest = std::max(heaviest, weight);
       if (heaviest - lightest <= far_above<Scalar>) continue;
@@ -138,7 +138,7 @@ class LoadedSegment {
       transition_.log_channel_totals({range_.begin, tokens}, log_a);
       return before - (weights + degree * std::numbers::log2e * log_a).maxCoeff() > far_above<Scalar>;
     };
-    if (before == no_weight || !forgets(size())) return false;
+    if (before == log2_zero || !forgets(size())) return false;
     Index near = 0, end = size();  // so many tokens do not, and so many do
     while (end - near > 1) (forgets((near + end) / 2) ? end : near) = (near + end) / 2;
     range_.size = std::max<Index>(near, 1);
@@ -160,11 +160,11 @@ class LoadedSegment {
     load_columns(keys, K, 0, memory_.key_lengths(n), memory_.key_norms(n), 1);
     const bool meet = has_queries() && has_keys(), needs_features = is_embedded && scores_need_features(feature_);
     auto logits = memory_.logits(n, n);
-    transition_.transport(frame, range_, queries, keys,
-                          meet && !needs_features ? Batch<Scalar>(logits) : no_logits<Scalar>());
+    transition_.to_segment_frame(frame, range_, queries, keys,
+                                 meet && !needs_features ? Batch<Scalar>(logits) : no_logits<Scalar>());
     if constexpr (is_embedded) embed(queries, keys, logits, meet, needs_features);
     for (Index j = 0; j < keys_ && weighs_zero_keys_; ++j)
-      if (double& length = memory_.key_lengths(n)[j]; length == no_weight) length = 0;
+      if (double& length = memory_.key_lengths(n)[j]; length == log2_zero) length = 0;
     if (moves_lengths()) {
       set_norms<Scalar>(queries, memory_.moved_query_norms(n));
       set_norms<Scalar>(keys, memory_.moved_key_norms(n));
@@ -257,7 +257,7 @@ class LoadedSegment {
     const Scalar square = squared_norm(x.data(), x.size());
     if (std::isnormal(square)) return exponent_above(square) / 2.;
     const Scalar norm = stable_norm<Scalar>(x);
-    return norm == Scalar(0) ? no_weight : std::isfinite(norm) ? std::log2(static_cast<double>(norm)) : 0;
+    return norm == Scalar(0) ? log2_zero : std::isfinite(norm) ? std::log2(static_cast<double>(norm)) : 0;
   }
   // Ends the segment before its channels leave less than e^least_log_decay of each other's keys: decays of channels are
   // in the numbers, and their sums are rounded to a double.
@@ -285,7 +285,7 @@ class LoadedSegment {
   // unless they are near the type's ends, an embedded one all.
   void load_columns(MatrixView<Scalar> to, MatrixView<const Scalar> x, Index first, ColumnView<double> lengths,
                     ColumnView<Scalar> norms, double factor) {
-    if (x.cols() < to.cols()) to.setZero(), norms.setZero(), lengths.setConstant(no_weight);
+    if (x.cols() < to.cols()) to.setZero(), norms.setZero(), lengths.setConstant(log2_zero);
     int of_factor = 0;
     const auto mantissa = static_cast<Scalar>(factor == 1 ? 1 : std::frexp(factor, &of_factor));
     for (Index t = 0; t < x.cols(); ++t) {
@@ -296,11 +296,11 @@ class LoadedSegment {
         lengths[i] = 0;
         continue;
       }
-      lengths[i] = take_exponent<Scalar>(x.col(t), to.col(i), mantissa, norms[i]) + of_factor;
+      lengths[i] = normalize_column<Scalar>(x.col(t), to.col(i), mantissa, norms[i]) + of_factor;
       if constexpr (is_exponential) {
         constexpr double moderate = std::numeric_limits<Scalar>::max_exponent / 2 - 4;
-        if (std::abs(lengths[i]) > moderate && lengths[i] != no_weight) continue;
-        if (lengths[i] != no_weight) {
+        if (std::abs(lengths[i]) > moderate && lengths[i] != log2_zero) continue;
+        if (lengths[i] != log2_zero) {
           const auto back = normal_power_of_two<Scalar>(static_cast<int>(lengths[i]));
           set_scaled(to.col(i).data(), to.col(i).data(), back, x.rows());
           norms[i] *= back;
@@ -343,7 +343,7 @@ class LoadedSegment {
     double *const exponents = memory_.exponents(n).data(), *const of_gates = memory_.gate_exponents(n).data(),
                   *const rests = memory_.scratch(n).data();
     Scalar *const fractions = memory_.fractions(n).data(), *const inverses = memory_.gate_fractions(n).data();
-    values_ = V.data(), value_rows_ = V.rows(), value_stride_ = V.outerStride(), extent_ = extent_of(V);
+    values_ = V.data(), value_rows_ = V.rows(), value_stride_ = V.outerStride(), extent_ = measure_extent(V);
     for (Index j = 0; j < n; ++j) {
       const ReducedExponent gate = reduced_exponent(-sums[j]);
       of_gates[j] = -gate.whole;
@@ -370,7 +370,7 @@ class LoadedSegment {
   bool resets_ = false, weighs_zero_keys_ = false;
   const Scalar* values_ = nullptr;
   Index value_rows_ = 0, value_stride_ = 0;
-  double heaviest_ = no_weight;
+  double heaviest_ = log2_zero;
   Extent<Scalar> extent_;
 };
 

@@ -6,7 +6,7 @@
 #include <sympow/core/two_part_factor.hpp>
 #include <sympow/detail/forward.hpp>
 #include <sympow/detail/row_gradients.hpp>
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -67,7 +67,7 @@ struct SegmentBackwardBuffers {
 ///     row i   g_i = 2^{exponent_i} (…), as `RowGradients` has it     key j   2^{E_j} f_j = 2^{M + shift_j} w_j
 ///     ∂loss/∂(q̂_i·k̂_j) = 2^{exponent_i + M + shift_j} slope_ij,      slope_ij = P x^{P-1} w_j v⁺_j·ĝ_i
 ///
-/// A `TransportVjp` takes rows with exponents near H and levels near L in the unit 2^{H + L}: queries 2^{exponent_i -
+/// A `SegmentVjp` takes rows with exponents near H and levels near L in the unit 2^{H + L}: queries 2^{exponent_i -
 /// H} q̂_i, keys 2^{shift_j + M - L} k̂_j. That is one pass but for extreme input. The level of a row is that of the
 /// heaviest key it sees; what a past of the heaviest key 2^N and later rows give counts from
 ///
@@ -150,7 +150,7 @@ class SegmentBackward {
   template <class Past>
   void go_back(Past& past, const Frame& start) {
     find_rows(past);
-    N = U = no_weight;
+    N = U = log2_zero;
     gate_through = 0;
     has_mixed = false;
     through().setZero();
@@ -177,7 +177,7 @@ class SegmentBackward {
   LoadedSegment<Scalar, F> segment;
   RowGradients<Scalar, F> rows;
   KeyScales<Scalar> scales{nullptr, nullptr};
-  double N = no_weight, U = no_weight;  ///< see above; -∞: nothing comes from there
+  double N = log2_zero, U = log2_zero;  ///< see above; -∞: nothing comes from there
   double gate_through = 0;              ///< couplings of earlier keys with later rows
   double mixed_exponent = 0;            ///< that of the product of `buffers.state` and `buffers.adjoint`
   bool has_mixed = false;               ///< whether these are set
@@ -187,7 +187,7 @@ class SegmentBackward {
   [[nodiscard]] double* flows() { return buffers.flows(size()).data(); }
   /// The largest exponent of rows with a gradient.
   [[nodiscard]] double largest_exponent() {
-    double largest = no_weight;
+    double largest = log2_zero;
     for (Index i = 0; i < size(); ++i) largest = std::max(largest, rows.exponent(i));
     return largest;
   }
@@ -228,7 +228,7 @@ class SegmentBackward {
   // The exponent of the heaviest own key that a row sees.
   void set_levels() {
     const WeightedKeys<Scalar> keys = segment.keys();
-    double level = no_weight;
+    double level = log2_zero;
     for (Index i = 0; i < size(); ++i) {
       if (!is_exponential && i < keys.size && keys.norms[i] != Scalar(0)) level = std::max(level, keys.exponents[i]);
       buffers.levels(size())[i] = level;
@@ -283,7 +283,7 @@ class SegmentBackward {
   void set_wholes() {
     constexpr double least = -2 * static_cast<double>(PackedExponential<Scalar>::limit);
     const WeightedKeys<Scalar> keys = segment.keys();
-    top_ = no_weight;
+    top_ = log2_zero;
     for (Index j = 0; j < keys.size; ++j) top_ = std::max(top_, keys.exponents[j]);
     for (Index j = 0; j < keys.size; ++j)
       buffers.wholes(size())[j] = static_cast<Scalar>(std::max(keys.exponents[j] - top_, least));
@@ -293,10 +293,10 @@ class SegmentBackward {
     constexpr double near = 500;
     const Index n = size(), keys = keys_.size;
     if (call.options.mask.is_full) return;
-    double *const factors = buffers.scratch(n).data(), level = -no_weight;
+    double *const factors = buffers.scratch(n).data(), level = -log2_zero;
     for (Index i = 0; i < n; ++i) {
       if (!rows.has_gradient(i)) continue;
-      const double seen = buffers.levels(n)[i], of_row = seen == no_weight ? scales.M : seen;
+      const double seen = buffers.levels(n)[i], of_row = seen == log2_zero ? scales.M : seen;
       if (!(std::abs(of_row - level) < near)) {
         level = of_row;
         for (Index j = 0; j < keys; ++j) factors[j] = nearest_power_of_two<double>(scales.M + scales.shifts[j] - level);
@@ -327,11 +327,11 @@ class SegmentBackward {
     Index pending = 0;
     for (Index i = 0; i < n; ++i) {
       double& level = buffers.levels(n)[i];
-      if (level = std::max(level, N); level == no_weight) level = scales.M;
+      if (level = std::max(level, N); level == log2_zero) level = scales.M;
       pass_of[i] = rows.has_gradient(i) ? 0 : -1;
       pending += pass_of[i] == 0;
     }
-    bool with_behind = exponent_behind() != no_weight || !through().isZero(0) || is_absolute(), is_first = true;
+    bool with_behind = exponent_behind() != log2_zero || !through().isZero(0) || is_absolute(), is_first = true;
     adds_ = call.adds;
     for (double number = 1; pending > 0 || with_behind || is_first; ++number) {
       Pass pass = begin_pass(number, with_behind);
@@ -354,12 +354,12 @@ class SegmentBackward {
     const Index n = size();
     double *const pass_of = buffers.passes(n).data(), *const levels = buffers.levels(n).data();
     const double of_behind = exponent_behind() - scales.M;
-    Pass pass{number, no_weight, scales.M, may_have_behind, false};
+    Pass pass{number, log2_zero, scales.M, may_have_behind, false};
     Index top = -1;
     for (Index i = 0; i < n; ++i)
       if (pass_of[i] == 0 && (top < 0 || rows.exponent(i) > rows.exponent(top))) top = i;
     if (top < 0) {
-      pass.H = of_behind == no_weight ? 0 : of_behind;
+      pass.H = of_behind == log2_zero ? 0 : of_behind;
       return pass;
     }
     pass.H = rows.exponent(top), pass.L = levels[top];
@@ -370,12 +370,12 @@ class SegmentBackward {
       pass.L = std::max(pass.L, levels[i]);
     }
     const bool is_near = std::abs(of_behind - pass.H) <= most_apart && std::abs(scales.M - pass.L) <= most_apart;
-    pass.with_behind = may_have_behind && (of_behind == no_weight || is_near);
+    pass.with_behind = may_have_behind && (of_behind == log2_zero || is_near);
     return pass;
   }
 
   [[nodiscard]] double band_of(Index j, double L) const {
-    return action_ == KeyAction::none || is_exponential || segment.keys().exponents[j] == no_weight
+    return action_ == KeyAction::none || is_exponential || segment.keys().exponents[j] == log2_zero
                ? 0
                : std::max(0., std::floor((L - segment.keys().exponents[j]) / band_width));
   }
@@ -407,11 +407,11 @@ class SegmentBackward {
     }
     auto d_queries = buffers.d_queries(rows_of_vectors, n), d_keys = buffers.d_keys(rows_of_vectors, n);
     for (Index i = 0; i < n; ++i)
-      if (N == no_weight || pass_of[i] != pass.number || pass.band > 0)
+      if (N == log2_zero || pass_of[i] != pass.number || pass.band > 0)
         d_queries.col(i).setZero();
       else
         set_times_power_of_two<Scalar>(d_queries.col(i), buffers.from_before(rows_of_vectors, n).col(i), N - pass.L);
-    const bool has_behind = pass.with_behind && U != no_weight;
+    const bool has_behind = pass.with_behind && U != log2_zero;
     const double of_behind = U - scales.M - pass.H;
     for (Index j = 0; j < n; ++j)
       if (!has_behind || j >= keys)
@@ -419,7 +419,7 @@ class SegmentBackward {
       else
         set_times_power_of_two<Scalar>(d_keys.col(j), buffers.from_behind(rows_of_vectors, n).col(j), of_behind);
     give_values(pass, has_behind, of_behind);
-    transport_back(pass, start, of_pass, d_queries, d_keys);
+    move_back(pass, start, of_pass, d_queries, d_keys);
   }
   // dV_j = Σ_{i ≥ j} s_ij g_i and what comes from behind.
   void give_values(const Pass& pass, bool has_behind, double of_behind) {
@@ -462,8 +462,8 @@ class SegmentBackward {
     }
   }
   // From logits and moved vectors to the queries and keys of the call, and to the transition's parameters.
-  void transport_back(const Pass& pass, const Frame& start, MatrixView<Scalar> d_logits, MatrixView<Scalar> d_queries,
-                      MatrixView<Scalar> d_keys) {
+  void move_back(const Pass& pass, const Frame& start, MatrixView<Scalar> d_logits, MatrixView<Scalar> d_queries,
+                 MatrixView<Scalar> d_keys) {
     const Index n = size(), d = call.K.rows();
     const bool has_pairs = queries_.size > 0 && keys_.size > 0;
     const MatrixView<Scalar> plain_queries = buffers.segment.queries(d, n), plain_keys = segment.key_vectors();
@@ -479,11 +479,11 @@ class SegmentBackward {
         bring_back(plain_queries, segment.queries().vectors, segment.queries().lengths, d_queries, to_queries);
         bring_back(plain_keys, own_keys(), segment.keys().lengths, d_keys, to_keys);
         scale_vectors(pass, plain_queries, moved_queries, plain_keys, moved_keys);
-        return call_transport(pass, start, moved_queries, moved_keys, no_logits<Scalar>(), to_queries, to_keys);
+        return call_segment_vjp(pass, start, moved_queries, moved_keys, no_logits<Scalar>(), to_queries, to_keys);
       }
     scale_vectors(pass, plain_queries, moved_queries, plain_keys, moved_keys);
-    call_transport(pass, start, moved_queries, moved_keys, has_pairs ? Batch<Scalar>(d_logits) : no_logits<Scalar>(),
-                   d_queries, d_keys);
+    call_segment_vjp(pass, start, moved_queries, moved_keys, has_pairs ? Batch<Scalar>(d_logits) : no_logits<Scalar>(),
+                     d_queries, d_keys);
   }
   // From gradients of φ to those of what it was made of.
   void bring_back(MatrixView<Scalar> x, MatrixView<Scalar> features, const double* lengths,
@@ -492,8 +492,8 @@ class SegmentBackward {
     copy = features;
     if constexpr (is_embedded) feature_.embed_vjp(x, copy, ColumnView<const double>(lengths, x.cols()), d_features, dx);
   }
-  void call_transport(const Pass& pass, Frame start, MatrixView<Scalar> moved_queries, MatrixView<Scalar> moved_keys,
-                      Batch<Scalar> d_logits, MatrixView<Scalar> d_queries, MatrixView<Scalar> d_keys) {
+  void call_segment_vjp(const Pass& pass, Frame start, MatrixView<Scalar> moved_queries, MatrixView<Scalar> moved_keys,
+                        Batch<Scalar> d_logits, MatrixView<Scalar> d_queries, MatrixView<Scalar> d_keys) {
     const Index n = size(), d = call.K.rows();
     const double R = pass.H + pass.L;
     const bool reads_plain = action_ == KeyAction::scale || action_ == KeyAction::mix,
@@ -508,19 +508,19 @@ class SegmentBackward {
     const Index of_state = mixes ? call.V.rows() + 1 : 0;
     auto state = buffers.state(of_state, d), adjoint = buffers.adjoint(of_state, d);
     if (mixes) state *= power_of_two<Scalar>(mixed_exponent - R);
-    TransportVjp<Scalar> x{.moved_queries = moved_queries,
-                           .moved_keys = moved_keys,
-                           .d_queries = d_queries,
-                           .d_keys = d_keys,
-                           .d_logits = d_logits,
-                           .queries = queries,
-                           .keys = keys,
-                           .state = state,
-                           .adjoint = adjoint,
-                           .through = flows.size() > 0 ? flows.data() : nullptr,
-                           .unit = power_of_two<double>(R),
-                           .is_absolute = is_absolute()};
-    call.vjp.transport_vjp(start, segment.range(), x);
+    SegmentVjp<Scalar> x{.moved_queries = moved_queries,
+                         .moved_keys = moved_keys,
+                         .d_queries = d_queries,
+                         .d_keys = d_keys,
+                         .d_logits = d_logits,
+                         .queries = queries,
+                         .keys = keys,
+                         .state = state,
+                         .adjoint = adjoint,
+                         .through = flows.size() > 0 ? flows.data() : nullptr,
+                         .unit = power_of_two<double>(R),
+                         .is_absolute = is_absolute()};
+    call.vjp.to_segment_frame_vjp(start, segment.range(), x);
     if (is_absolute())
       for (Index u = 0; u < flows.size(); ++u) absolute_through()[u] += times_power_of_two(flows[u], R);
     give_vectors(pass, d_queries, d_keys);
@@ -549,18 +549,18 @@ class SegmentBackward {
     const Index n = size(), d = call.K.rows();
     Matrix<Scalar> zeros = Matrix<Scalar>::Zero(d, n), to_queries = zeros, to_keys = zeros;
     const bool scales_keys = action_ == KeyAction::scale;
-    TransportVjp<Scalar> x{.moved_queries = Batch<Scalar>(zeros),
-                           .moved_keys = Batch<Scalar>(zeros),
-                           .d_queries = Batch<Scalar>(to_queries),
-                           .d_keys = Batch<Scalar>(to_keys),
-                           .queries = scales_keys ? Batch<Scalar>(zeros) : no_logits<Scalar>(),
-                           .keys = scales_keys ? Batch<Scalar>(zeros) : no_logits<Scalar>(),
-                           .through = all.data(),
-                           .is_absolute = is_absolute()};
-    call.vjp.transport_vjp(start, segment.range(), x);
+    SegmentVjp<Scalar> x{.moved_queries = Batch<Scalar>(zeros),
+                         .moved_keys = Batch<Scalar>(zeros),
+                         .d_queries = Batch<Scalar>(to_queries),
+                         .d_keys = Batch<Scalar>(to_keys),
+                         .queries = scales_keys ? Batch<Scalar>(zeros) : no_logits<Scalar>(),
+                         .keys = scales_keys ? Batch<Scalar>(zeros) : no_logits<Scalar>(),
+                         .through = all.data(),
+                         .is_absolute = is_absolute()};
+    call.vjp.to_segment_frame_vjp(start, segment.range(), x);
   }
   void give_vectors(const Pass& pass, MatrixView<Scalar> d_queries, MatrixView<Scalar> d_keys) {
-    const auto length_of = [](double length) { return is_embedded || length == no_weight ? 0 : length; };
+    const auto length_of = [](double length) { return is_embedded || length == log2_zero ? 0 : length; };
     const Index n = size(), d = call.K.rows(), begin = segment.range().begin;
     const auto Q = queries_of(call.Q);
     const auto dQ = queries_of(call.dQ), dK = keys_of(call.dK);
@@ -603,7 +603,7 @@ class SegmentBackward {
   const bool sees_features_, by_slopes_;
   KeyAction action_;
   Segment queries_, keys_;
-  double top_ = no_weight;  // of the exponents of exponential scores
+  double top_ = log2_zero;  // of the exponents of exponential scores
   bool adds_ = true;
 };
 

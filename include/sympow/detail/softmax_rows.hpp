@@ -32,10 +32,10 @@ class SoftmaxRows {
     const Scalar* const norms = segment.queries().given_norms;
     for (Index i = 0; i < n_; ++i) memory_.denominators(n_)[i] = norms[i] * Scalar(0);  // no number for a query of none
     memory_.absolute(n_).setZero();
-    memory_.levels(n_).setConstant(no_weight);
+    memory_.levels(n_).setConstant(log2_zero);
   }
   /// Every row sees all keys: logits can be as large as gates are small.
-  [[nodiscard]] double horizon() const { return no_weight; }
+  [[nodiscard]] double horizon() const { return log2_zero; }
 
   /// The segment's own keys j ≤ i; its logits are used up.
   void add_own(const LoadedSegment<Scalar, F>& segment) {
@@ -80,7 +80,7 @@ class SoftmaxRows {
       const Scalar* const sums = memory_.sums(e_, n_).col(i).data();
       const Scalar den = memory_.denominators(n_)[i], gate = segment.gate_fractions()[i];
       const double level = memory_.levels(n_)[i],
-                   whole = segment.gate_exponents()[i] + (level == no_weight ? 0 : level + headroom_);
+                   whole = segment.gate_exponents()[i] + (level == log2_zero ? 0 : level + headroom_);
       const bool is_degenerate = kind_ != RowKind::sums && den == Scalar(0);
       auto y = Y.col(i - begin_);
       if (kind_ == RowKind::sums) {

@@ -89,7 +89,7 @@ class StateBackward {
   void read(Segments& s) {
     if (!s.segment.has_queries()) return;
     const Index n = s.size();
-    double level = no_weight;
+    double level = log2_zero;
     if (!S_->empty()) {
       if (!is_saved_) read_state(s);
       if (S_->A > 0) level = std::ceil(std::log2(S_->A)) + S_->exponent();
@@ -122,8 +122,8 @@ class StateBackward {
   void read_state(Segments& s) {
     const Index n = s.size(), d = s.segment.vector_rows();
     const MatrixView<Scalar> queries = s.segment.queries().vectors;
-    resize_anew(reads_->of_rows, d, s.rows.divides() ? 2 * n : n);
-    for (auto* x : {&reads_->products, &reads_->sums, &reads_->noise}) resize_anew(*x, n);
+    resize_safely(reads_->of_rows, d, s.rows.divides() ? 2 * n : n);
+    for (auto* x : {&reads_->products, &reads_->sums, &reads_->noise}) resize_safely(*x, n);
     MatrixView<Scalar> of_rows(reads_->of_rows);
     auto dY = m_.rows_down(n, s.call.V.rows());
     set_copy(dY, s.rows.dY().transpose());
@@ -163,10 +163,10 @@ class StateBackward {
     auto levels = s.rows.levels();
     auto weights = m_.last(std::max(keys.size, s.size()));
     const MatrixView<Scalar> products = s.buffers.products(s.size(), s.size());
-    double level = no_weight;
+    double level = log2_zero;
     for (Index end = s.size(); end-- > 0;) {
-      if (levels[end] == no_weight) continue;
-      if (level == no_weight || level - levels[end] > near) {
+      if (levels[end] == log2_zero) continue;
+      if (level == log2_zero || level - levels[end] > near) {
         level = levels[end];
         set_weights_at(weights.data(), keys.exponents, keys.fractions, std::min(end + 1, keys.size), -level, Scalar(1));
       }
@@ -209,7 +209,7 @@ class StateBackward {
   }
   // ⟨H, b S A⟩, and the same by channel or plane.
   void set_through(Segments& s) {
-    const bool passes = !S_->empty() && !H_.empty() && slowest() != no_weight;
+    const bool passes = !S_->empty() && !H_.empty() && slowest() != log2_zero;
     LogGate total = s.segment.total();
     if (passes) total.add(slowest());
     const Weight gate(total);
@@ -232,7 +232,7 @@ class StateBackward {
       const auto state = s.buffers.state(moved.rows(), moved.cols()),
                  adjoint = s.buffers.adjoint(moved.rows(), moved.cols());
       moved = state;  // with the gate's fraction
-      s.call.transition.advance(s.segment.range(), Batch<Scalar>(moved));
+      s.call.transition.apply_to_state(s.segment.range(), Batch<Scalar>(moved));
       s.gate_through =
           times_power_of_two(static_cast<double>(dot_product(moved.data(), adjoint.data(), moved.size())), exponent);
     } else {
@@ -268,12 +268,12 @@ class StateBackward {
     for (Index i = 0; i < queries.cols(); ++i) {
       const double exponent = exponent_in_adjoint(s, i);
       const auto weight =
-          exponent == no_weight || level == no_weight ? Scalar(0) : nearest_power_of_two<Scalar>(exponent - M);
+          exponent == log2_zero || level == log2_zero ? Scalar(0) : nearest_power_of_two<Scalar>(exponent - M);
       s.rows.set_gradient(G.col(i), i, weight);
       last[i] = weight == Scalar(0) ? Scalar(0) : weight * s.rows.last(i);
     }
     LogGate total = s.segment.total();
-    const bool keeps = !was_empty && level != no_weight && slowest() != no_weight;
+    const bool keeps = !was_empty && level != log2_zero && slowest() != log2_zero;
     if (keeps) total.add(slowest());
     const DecayFactors decay =
         DecayFactors::of(feature_, m_.fold, keeps ? Weight(total).number(H_.exponent() - M) : 0, m_.log_channels);
@@ -300,26 +300,26 @@ class StateBackward {
         });
     if (is_apart && !was_empty) d_keys += d_keys_of_Z;
     if (!was_empty && count > 0) give_keys(s, keys, d_keys, values);
-    if (H_.L = level; level == no_weight) H_.clear();
+    if (H_.L = level; level == log2_zero) H_.clear();
   }
   // H ← H (A_a … A_b)ᵀ.
   void pull_adjoint(Segments& s) {
     auto transposed = m_.mixed(s.call.K.rows(), H_.S.rows());
     set_copy(transposed, H_.S.transpose());
-    s.call.transition.pull(s.segment.range(), Batch<Scalar>(transposed));
+    s.call.transition.apply_to_queries(s.segment.range(), Batch<Scalar>(transposed));
     set_copy(H_.S, transposed.transpose());
-    s.call.transition.pull(s.segment.range(), Batch<Scalar>(H_.Z));
+    s.call.transition.apply_to_queries(s.segment.range(), Batch<Scalar>(H_.Z));
   }
   // The level of H before the segment.
   [[nodiscard]] double level_before(Segments& s) {
-    if (s.segment.resets()) return no_weight;
-    double level = H_.empty() ? no_weight : H_.L + s.segment.total().log2() + slowest() * std::numbers::log2e;
+    if (s.segment.resets()) return log2_zero;
+    double level = H_.empty() ? log2_zero : H_.L + s.segment.total().log2() + slowest() * std::numbers::log2e;
     for (Index i = 0; i < s.size(); ++i) level = std::max(level, exponent_in_adjoint(s, i));
     return level;
   }
   // Of what row i adds to H; a query of length 0 adds nothing, whatever its row is.
   [[nodiscard]] static double exponent_in_adjoint(Segments& s, Index i) {
-    return s.segment.queries().lengths[i] == no_weight ? no_weight : s.rows.exponent(i);
+    return s.segment.queries().lengths[i] == log2_zero ? log2_zero : s.rows.exponent(i);
   }
   void give_keys(Segments& s, MatrixView<Scalar> keys, MatrixView<Scalar> d_keys, MatrixView<Scalar> values) {
     const Index n = s.size(), count = keys.cols();

@@ -9,7 +9,7 @@
 #include <sympow/core/blocks.hpp>
 #include <sympow/core/product.hpp>
 #include <sympow/detail/state_sums.hpp>
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -19,7 +19,7 @@ struct FoldBuffers {
   Panel<Scalar> features, recent_norms;  ///< φ of recent keys, and their lengths
   Panel<double> exponents, lengths;      ///< likewise
   Panel<double> channels, monomials;     ///< decays of channels and of entries of φ
-  Panel<Scalar> columns, other_columns;  ///< of S, where it lies in halves
+  Panel<Scalar> columns, other_columns;  ///< of S, where it is split
 
   /// Memory for folds of up to `keys` keys with vectors of so many rows, d channels and a tail of `recent` tokens.
   template <class F>
@@ -30,7 +30,7 @@ struct FoldBuffers {
     recent_norms(recent), exponents(recent), lengths(recent);
     if (F::score == Score::embedded) features(rows, recent);
     if (by_channel) channels(d, 2), monomials(D, 2);
-    if (state.is_halved()) columns(e, std::max(halved_columns, degree_of<F> > 1 ? phi_panel_width : D));
+    if (state.is_split()) columns(e, std::max(split_columns, degree_of<F> > 1 ? phi_panel_width : D));
   }
 };
 
@@ -61,7 +61,7 @@ struct DecayFactors {
   /// decays_c ← a_c beside the slowest channel's.
   static void set_beside_slowest(ColumnView<double> decays, const Eigen::VectorXd& log_a) {
     const double slowest = largest_gate(log_a);
-    for (Index c = 0; c < decays.size(); ++c) decays[c] = log_a[c] == no_weight ? no_weight : log_a[c] - slowest;
+    for (Index c = 0; c < decays.size(); ++c) decays[c] = log_a[c] == log2_zero ? log2_zero : log_a[c] - slowest;
     set_exponential(decays, decays);
   }
   /// f(factor, begin, n) for entries that have a factor in common, of so many from the first on.
@@ -149,10 +149,10 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
   const Index m = recent.size, n = own.size, e = state.value_rows();
   const double slowest = state.template slowest_channel<P>(), elapsed = state.elapsed.log2(),
-               left = slowest == no_weight ? no_weight : state.template log2_left<P>(),
+               left = slowest == log2_zero ? log2_zero : state.template log2_left<P>(),
                level = std::max(state.L + elapsed + slowest * std::numbers::log2e + left,
                                 std::max(recent.level(), own.level()) + elapsed);
-  if (level == no_weight) {  // channels may have closed one after the other
+  if (level == log2_zero) {  // channels may have closed one after the other
     if (!state.empty()) return state.clear();
     state.recent.clear();
     return state.begin_time();
@@ -180,10 +180,10 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   LogGate pending = state.elapsed;
   pending.add(slowest);
   const DecayFactors decay = DecayFactors::of(
-      feature, memory, state.empty() || left == no_weight ? 0 : Weight(pending).number(state.exponent() - M),
+      feature, memory, state.empty() || left == log2_zero ? 0 : Weight(pending).number(state.exponent() - M),
       state.log_channels);
   const auto visit = [&](Index first, Strided<const Scalar*> phi, Index width) {
-    state.change_columns(first, width, halved_columns, memory.columns, [&](Index begin, MatrixView<Scalar> S) {
+    state.change_columns(first, width, split_columns, memory.columns, [&](Index begin, MatrixView<Scalar> S) {
       decay.multiply(S.data(), begin, S.cols(), e);
       if (m + n > 0) panels.add_to(S.cols(), m + n, phi.at(0, begin - first), {S.data(), 1, e});
     });
@@ -197,7 +197,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
     for_phi_panels(feature, memory.phi, both, m + n <= few_tokens, visit);
 
   if (state.channel_weights.size() == 0 && state.channels_differ()) {
-    resize_anew(state.channel_weights, state.log_channels.size());
+    resize_safely(state.channel_weights, state.log_channels.size());
     state.channel_weights.setConstant(state.A);  // at most: nobody has counted
   }
   if (state.channel_weights.size() > 0) {
@@ -221,13 +221,13 @@ void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Sca
               const Eigen::VectorXd& log_a, StateSums<Scalar>& state) {
   constexpr int P = degree_of<F>;
   const double log_decay = log_gamma + P * largest_gate(log_a), of_before = before.L + log_decay * std::numbers::log2e;
-  if (before.empty() || of_before == no_weight) return;
+  if (before.empty() || of_before == log2_zero) return;
   const double level = std::max(state.L, of_before), M = std::ceil(level);
   const double own = state.empty() ? 0 : std::exp2(state.exponent() - M);
   const DecayFactors decay =
       DecayFactors::of(feature, memory, Weight(LogGate{log_decay}).number(before.exponent() - M), log_a);
   const Index D = state.Z.size(), e = state.value_rows(),
-              at_once = state.is_halved() || before.is_halved() ? halved_columns : D;
+              at_once = state.is_split() || before.is_split() ? split_columns : D;
   for (Index first = 0; first < D; first += at_once) {
     const Index count = std::min(at_once, D - first);
     const MatrixView<const Scalar> theirs = before.columns(first, count, memory.other_columns);
@@ -241,7 +241,7 @@ void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Sca
   }
   if (state.channel_weights.size() > 0 || before.channel_weights.size() > 0 || !gates_agree(log_a)) {
     if (state.channel_weights.size() == 0) {
-      resize_anew(state.channel_weights, log_a.size());
+      resize_safely(state.channel_weights, log_a.size());
       state.channel_weights.setConstant(state.A);  // at most
     }
     const double slowest = largest_gate(log_a);

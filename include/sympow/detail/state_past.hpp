@@ -44,22 +44,22 @@ class StatePast {
   void reset() {
     sums_.clear();
     if (transition_.key_action() == KeyAction::scale) sums_.count_channels();
-    frames_.log_decay = no_weight;
+    frames_.log_decay = log2_zero;
   }
   [[nodiscard]] LogGate elapsed() const { return sums_.elapsed; }
   void prepare() {
     if (sums_.template log2_left<P>() < -far_above<Scalar>) fold<Scalar>(feature_, memory_.fold, sums_, {});
     keys_.emplace(recent_keys<Scalar>(feature_, memory_.fold, sums_, true, diagnoses_));
-    sums_weight_.exponent = no_weight;
+    sums_weight_.exponent = log2_zero;
     const double slowest = sums_.template slowest_channel<P>();
-    if (sums_.empty() || slowest == no_weight) return;
+    if (sums_.empty() || slowest == log2_zero) return;
     sums_weight_ = Weight(LogGate{slowest});
     sums_weight_.exponent += sums_.exponent();
   }
   bool ends_early(LoadedSegment<Scalar, F>& segment) {
     return segment.end_before_forgetting([&] {
       auto weights = memory_.channel_weights(recent_.keys.rows());
-      weights.setConstant(no_weight);
+      weights.setConstant(log2_zero);
       if (sums_.channel_weights.size() > 0 && !sums_.empty())
         weights.array() = sums_.exponent() +
                           std::numbers::log2e * (sums_.channel_weights.array().log() + P * sums_.log_channels.array());
@@ -70,7 +70,7 @@ class StatePast {
   /// The sums have been given headroom, nobody knows which: their weight may be lower than their exponent by that.
   [[nodiscard]] PastLevel<Scalar> level() const {
     using Limits = std::numeric_limits<Scalar>;
-    const bool has_sums = sums_weight_.exponent != no_weight;
+    const bool has_sums = sums_weight_.exponent != log2_zero;
     return {std::max(sums_weight_.exponent - Limits::max_exponent / 2, keys_->heaviest),
             std::max(sums_weight_.exponent, keys_->level()), has_sums ? Limits::max() : recent_.extent.largest,
             F::score == Score::power && transition_.key_action() == KeyAction::scale ? 2 * far_above<Scalar> : 0};
@@ -82,7 +82,7 @@ class StatePast {
   void read(LoadedSegment<Scalar, F>& segment, Rows& rows) {
     const ScaledQueries<Scalar> queries = segment.queries();
     rows.add_keys(feature_, *keys_, {}, queries);
-    if (sums_weight_.exponent == no_weight) return;
+    if (sums_weight_.exponent == log2_zero) return;
     const Index n = segment.size(), e = sums_.value_rows();
     const bool pulls = sums_.channels_differ();
     if (pulls) pull_to_time_0(queries.vectors);
@@ -125,13 +125,13 @@ class StatePast {
   }
 
  private:
-  // As it lies for few queries, which read all of it at once; what many read in halves is rounded once for all of them.
+  // Few queries read S as it is stored, all of it at once; for many queries the high halves are made dense once.
   [[nodiscard]] StatePanel<Scalar> panel(Index first, Index width, Index e) const {
     const Scalar* const Z = sums_.Z.data() + first;
-    if (!sums_.is_halved()) return {{sums_.S.data() + first * e, 1, e}, nullptr, Z};
-    if (is_few_) return {{nullptr, 1, e}, &sums_.halves, Z};
+    if (!sums_.is_split()) return {{sums_.S.data() + first * e, 1, e}, nullptr, Z};
+    if (is_few_) return {{nullptr, 1, e}, &sums_.split, Z};
     const auto rounded = memory_.fold.columns(e, width);
-    sums_.halves.get_upper(first, rounded);
+    sums_.split.get_high(first, rounded);
     return {{rounded.data(), 1, e}, nullptr, Z};
   }
   [[nodiscard]] bool entries_are_nonnegative() const {
@@ -170,8 +170,8 @@ class StatePast {
     frames_.log_channels += log_a;
     sums_.log_channels += log_a;
     const double slowest = largest_gate(log_a);
-    if (slowest == no_weight) {
-      recent_.exponents.head(recent_.size).setConstant(no_weight);
+    if (slowest == log2_zero) {
+      recent_.exponents.head(recent_.size).setConstant(log2_zero);
     } else if (slowest != 0) {
       for (Index j = 0; j < recent_.size; ++j) {
         LogGate log{P * slowest};
@@ -181,14 +181,14 @@ class StatePast {
         recent_.fractions[j] = static_cast<Scalar>(weight.fraction);
       }
     }
-    if (slowest == no_weight || gates_agree(log_a)) return;
+    if (slowest == log2_zero || gates_agree(log_a)) return;
     auto decays = memory_.fold.channels(log_a.size());
     DecayFactors::set_beside_slowest(decays, log_a);
     const bool shortens = sums_.log_channels.minCoeff() < least_log_decay;  // else they keep digits enough
     for (Index j = 0; j < recent_.size; ++j) {
       const ColumnView<Scalar> key(recent_.keys.col(j).data(), recent_.keys.rows());
       if (shortens)
-        recent_.exponents[j] += P * take_product_exponent<Scalar>(key, key.data(), decays.data());
+        recent_.exponents[j] += P * normalize_product<Scalar>(key, key.data(), decays.data());
       else
         multiply_entries(key.data(), decays.data(), key.size());
     }
@@ -196,12 +196,12 @@ class StatePast {
   // Multiplies the whole state by the A_i of a segment that mix channels; its features are the keys themselves.
   void mix(Segment range) {
     frames_.begin_mixing(recent_.keys.rows());
-    transition_.push(range, Batch<Scalar>(recent_.keys.leftCols(recent_.size)));
-    transition_.push(range, Batch<Scalar>(sums_.Z));
+    transition_.apply_to_keys(range, Batch<Scalar>(recent_.keys.leftCols(recent_.size)));
+    transition_.apply_to_keys(range, Batch<Scalar>(sums_.Z));
     const Index D = sums_.Z.size();
     sums_.change_columns(0, D, D, memory_.fold.columns,
-                         [&](Index, MatrixView<Scalar> S) { transition_.advance(range, S); });
-    if (frames_.keep_product()) transition_.advance(range, Batch<Scalar>(frames_.key_product));
+                         [&](Index, MatrixView<Scalar> S) { transition_.apply_to_state(range, S); });
+    if (frames_.keep_product()) transition_.apply_to_state(range, Batch<Scalar>(frames_.key_product));
   }
 
   StatePastBuffers<Scalar>& memory_;

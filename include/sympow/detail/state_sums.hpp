@@ -60,10 +60,10 @@ struct RecentTokens {
 /// with headroom for large values; -∞ is empty. Source: numerics of the library, the running exponent.
 template <class Scalar>
 struct StateSums : StoredSums<Scalar> {
-  using StoredSums<Scalar>::S, StoredSums<Scalar>::halves;
+  using StoredSums<Scalar>::S, StoredSums<Scalar>::split;
 
   Vector<Scalar> Z;
-  double A = 0, L = no_weight;
+  double A = 0, L = log2_zero;
   Eigen::VectorXd channel_weights;  ///< A_c = Σ_j b_j |k̂_cj|^P by channel; empty before channels decayed by themselves
   LogGate elapsed;
   Eigen::VectorXd log_channels;  ///< Σ log a by channel since time 0
@@ -76,7 +76,7 @@ struct StateSums : StoredSums<Scalar> {
   }
 
   [[nodiscard]] double exponent() const { return std::ceil(L); }  ///< M
-  [[nodiscard]] bool empty() const { return L == no_weight; }     ///< nothing is folded
+  [[nodiscard]] bool empty() const { return L == log2_zero; }     ///< nothing is folded
   [[nodiscard]] bool channels_decay() const { return !log_channels.isZero(0); }
   [[nodiscard]] bool channels_differ() const { return channels_decay() && !gates_agree(log_channels); }
   /// The decay of its slowest channel since time 0, for scores of this degree, without scalar gates.
@@ -108,10 +108,10 @@ struct StateSums : StoredSums<Scalar> {
   /// No tokens; what is in memory is overwritten, not multiplied: it may be no number.
   void clear() {
     S.setZero();
-    halves.set_zero();
+    split.set_zero();
     Z.setZero();
-    A = 0, L = no_weight;
-    resize_anew(channel_weights, 0);
+    A = 0, L = log2_zero;
+    resize_safely(channel_weights, 0);
     recent.clear();
     begin_time();
   }
@@ -138,7 +138,7 @@ struct Frames {
     if (keep_product())
       key_product.setIdentity(d, d);
     else
-      resize_anew(key_product, d, 0);
+      resize_safely(key_product, d, 0);
   }
 };
 

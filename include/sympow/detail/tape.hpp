@@ -21,7 +21,7 @@ struct Tape {
 
   /// Of so many rows.
   void begin(Index rows) {
-    resize_anew(levels, rows), resize_anew(denominators, rows);
+    resize_safely(levels, rows), resize_safely(denominators, rows);
     segments.clear(), frames.clear(), states.clear();
   }
   void keep(Segment range, auto& past) {

@@ -44,7 +44,7 @@ inline constexpr double least_log_decay = -27;
 
 /// Some log gates by channel: the largest, and whether all are the same.
 inline double largest_gate(const Eigen::VectorXd& log_a) {
-  double largest = log_a.size() > 0 ? no_weight : 0;
+  double largest = log_a.size() > 0 ? log2_zero : 0;
   for (Index c = 0; c < log_a.size(); ++c) largest = std::max(largest, log_a[c]);
   return largest;
 }
@@ -79,7 +79,7 @@ double headroom_for(Scalar largest_value) {
 /// and the same with headroom for the values.
 template <class Scalar>
 struct PastLevel {
-  double weight = no_weight, level = no_weight;
+  double weight = log2_zero, level = log2_zero;
   Scalar largest_value = 0;
   double slack = 0;  ///< log2 of what rows may have forgotten of any weight
 };

@@ -99,7 +99,7 @@ struct SymmetricPower final {
   }
   /// The linear map x ↦ Dφ(x)ᵀ z as a d × d matrix.
   template <class Z, class M>
-  void set_form(const Z& z, M&& form) const
+  void set_quadratic_form(const Z& z, M&& form) const
     requires(P == 2)
   {
     detail::set_quadratic_form<typename Z::Scalar>(z, form);

@@ -156,7 +156,7 @@ void finish_layer(const Layer& layer, const LayerWeights<Scalar>& w, const Layer
   const Index B = heads.K.sequences(), G = heads.K.heads();
   const auto transition_of = [&](Index b, Index g) { return layer.recipe().transition(heads.tokens(w, b, g)); };
   if constexpr (Layer::writes) {
-    resize_anew(pass.written, layer.first_logit() - layer.first_key(), B * heads.K.length(0));
+    resize_safely(pass.written, layer.first_logit() - layer.first_key(), B * heads.K.length(0));
     const auto [K, V] = written_heads<Scalar>(layer, pass.written, B);
     for (Index b = 0; b < B; ++b)
       for (Index g = 0; g < G; ++g) layer.recipe().write(heads.tokens(w, b, g), K.head(b, g), V.head(b, g));
@@ -176,8 +176,8 @@ void begin_layer(const LayerLayout& layer, const LayerWeights<Scalar>& w, const 
   check_tokens(layer, "X", X, sequences);
   check_size("rows of Y", Y.rows(), X.rows(), "rows of X");
   check_size("columns of Y", Y.cols(), X.cols(), "columns of X, one a token");
-  resize_anew(pass.projected, layer.projected(), X.cols());
-  resize_anew(pass.rows, w.out.cols(), X.cols());
+  resize_safely(pass.projected, layer.projected(), X.cols());
+  resize_safely(pass.rows, w.out.cols(), X.cols());
   pass.projected.noalias() = w.in * X;
 }
 

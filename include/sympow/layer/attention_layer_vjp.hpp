@@ -64,8 +64,8 @@ void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeig
     detail::raise<InvalidArgument>("layer: the pass is none that apply() of this layer has left");
   const LayerShape& n = layer.shape();
 
-  detail::resize_anew(work.d_rows, pass.rows.rows(), pass.rows.cols());
-  detail::resize_anew(work.d_projected, pass.projected.rows(), pass.projected.cols());
+  detail::resize_safely(work.d_rows, pass.rows.rows(), pass.rows.cols());
+  detail::resize_safely(work.d_projected, pass.projected.rows(), pass.projected.cols());
   gradients.out.noalias() += dY * pass.rows.transpose();
   work.d_rows.noalias() = weights.out.transpose() * dY;
   if (layer.normalizes_rows()) detail::normalize_rows_vjp(pass.rows, pass.lengths, work.d_rows);

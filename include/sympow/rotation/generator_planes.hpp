@@ -53,7 +53,7 @@ Matrix<Real> GeneratorPlanes<Real>::find(std::vector<Matrix<Real>> generators, C
   dimension = generators.front().rows();
   const double tolerance = 8 * static_cast<double>(dimension) * unit;
   normalize(generators, mode, tolerance);
-  const Matrix<Real> U = polished_planes(generators, joint_planes(generators, dimension, seed));
+  const Matrix<Real> U = refine_planes(generators, joint_planes(generators, dimension, seed));
   return select_active(PlaneBlocks<Real>(generators, U), U, mode, tolerance);
 }
 
@@ -181,8 +181,8 @@ void GeneratorPlanes<Real>::require_full_rank(double unit) const {
   LINKAGE template struct PlaneBlocks<Real>;                                                               \
   LINKAGE template Matrix<Real> skew_planes(const Matrix<Real>&);                                          \
   LINKAGE template Matrix<Real> joint_planes(const std::vector<Matrix<Real>>&, Index, std::uint64_t, int); \
-  LINKAGE template Matrix<Real> polishing_step(const PlaneBlocks<Real>&, Index);                           \
-  LINKAGE template Matrix<Real> polished_planes(const std::vector<Matrix<Real>>&, Matrix<Real>, int);      \
+  LINKAGE template Matrix<Real> refinement_step(const PlaneBlocks<Real>&, Index);                          \
+  LINKAGE template Matrix<Real> refine_planes(const std::vector<Matrix<Real>>&, Matrix<Real>, int);        \
   LINKAGE template struct GeneratorPlanes<Real>;                                                           \
   }
 

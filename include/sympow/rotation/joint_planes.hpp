@@ -138,14 +138,14 @@ template <class Real>
   return best;
 }
 
-/// The step of `polished_planes`: the skew K whose Cayley transform removes the off-block remainder to first order.
+/// The step of `refine_planes`: the skew K whose Cayley transform removes the off-block remainder to first order.
 ///
 /// A 2 × 2 block of L_k between planes u and v is a I + b J, which commutes with J, plus [p q; q -p], which
 /// anticommutes. As complex numbers these are a + bi and p + qi, and J is i. Least squares over k removes them through
 /// the differences and sums of λ_ku and λ_kv. Blocks larger than half that gap stay: they belong to (nearly) repeated
 /// frequencies, whose planes are not unique.
 template <class Real>
-[[nodiscard]] Matrix<Real> polishing_step(const PlaneBlocks<Real>& blocks, Index n) {
+[[nodiscard]] Matrix<Real> refinement_step(const PlaneBlocks<Real>& blocks, Index n) {
   using Complex = std::complex<Real>;
   const Index m = blocks.lambda.cols(), generators = blocks.lambda.rows();
   // J Σ gap_k part_k / Σ gap_k²; a part of 1 has `entries` entries of size 1.
@@ -199,11 +199,11 @@ template <class Real>
 /// Newton's method on U: at most `steps` steps, each accepted only if the largest residual falls by a tenth. Cost:
 /// O((d_c + 2) d³) per step.
 template <class Real>
-[[nodiscard]] Matrix<Real> polished_planes(const std::vector<Matrix<Real>>& scaled, Matrix<Real> U, int steps = 12) {
+[[nodiscard]] Matrix<Real> refine_planes(const std::vector<Matrix<Real>>& scaled, Matrix<Real> U, int steps = 12) {
   const Index n = U.rows();
   PlaneBlocks blocks(scaled, U);
   for (int step = 0; step < steps; ++step) {
-    const Matrix<Real> K = polishing_step(blocks, n);
+    const Matrix<Real> K = refinement_step(blocks, n);
     Matrix<Real> minus(n, n), plus(n, n);  // I ∓ K/2
     for (Index j = 0; j < n; ++j)
       for (Index i = 0; i < n; ++i) {

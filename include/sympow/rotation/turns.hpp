@@ -89,7 +89,7 @@ void rotate_columns(Scalar* x, Index columns, Index stride, Index pairs, Pairing
 }
 
 /// Angles per block.
-inline constexpr Index angles_at_once = 16;
+inline constexpr Index angle_block = 16;
 
 /// The nearest integer to x, |x| < 2^51, in two additions that vectorize everywhere.
 [[gnu::always_inline]] inline double nearest_integer(double x) {
@@ -97,9 +97,9 @@ inline constexpr Index angles_at_once = 16;
   return SYMPOW_ROUNDED(SYMPOW_ROUNDED(x + ulp_is_1) - ulp_is_1);
 }
 
-/// cos μ and sin μ of `angles_at_once` angles in [-π, π], accurate to about one rounding, without branches. With m =
+/// cos μ and sin μ of `angle_block` angles in [-π, π], accurate to about one rounding, without branches. With m =
 /// round(2μ/π), rotates the series of μ - m π/2 by m right angles.
-inline void cosines_and_sines(const double* __restrict mu, double* __restrict cosines, double* __restrict sines) {
+inline void set_cosines_and_sines(const double* __restrict mu, double* __restrict cosines, double* __restrict sines) {
   constexpr double high = 0x1.921fb54442d18p0, low = 0x1.1a62633145c07p-54;  // π/2 = high + low
   constexpr auto inv_fact = [] {
     std::array<double, 17> inverse;
@@ -107,7 +107,7 @@ inline void cosines_and_sines(const double* __restrict mu, double* __restrict co
     for (std::size_t n = 0; n < inverse.size(); factorial *= static_cast<double>(++n)) inverse[n] = 1 / factorial;
     return inverse;
   }();
-  for (Index n = 0; n < angles_at_once; ++n) {
+  for (Index n = 0; n < angle_block; ++n) {
     const double m = nearest_integer(mu[n] * (2 * std::numbers::inv_pi)), m2 = m * m;
     const double r = (mu[n] - m * high) - m * low, x = r * r;
     double sine = inv_fact[13] - x * inv_fact[15], cosine = inv_fact[14] - x * inv_fact[16];
@@ -127,9 +127,9 @@ inline void cosines_and_sines(const double* __restrict mu, double* __restrict co
 
 /// μ ← μ + β θ, reduced to [-π, π]; then rotates the query and the key of a token by μ.
 template <class Scalar>
-void turn_on(Eigen::Map<Eigen::VectorXd> mu, const double* theta, double beta, Pairing pairing, Scalar* query,
-             Scalar* key) {
-  constexpr Index block = angles_at_once;
+void advance_and_rotate(Eigen::Map<Eigen::VectorXd> mu, const double* theta, double beta, Pairing pairing,
+                        Scalar* query, Scalar* key) {
+  constexpr Index block = angle_block;
   const Index pairs = mu.size();
   for_blocks<block>(pairs, [&](Index begin, auto count) {
     alignas(64) double angles[block] = {}, cosines[block], sines[block];
@@ -144,7 +144,7 @@ void turn_on(Eigen::Map<Eigen::VectorXd> mu, const double* theta, double beta, P
       for (Index n = 0; n < count; ++n) angles[n] = reduced_angle(angles[n]);
     }
     std::copy_n(angles, count, mu.data() + begin);
-    cosines_and_sines(angles, cosines, sines);
+    set_cosines_and_sines(angles, cosines, sines);
     alignas(64) Scalar cosine[block], sine[block];
     alignas(64) std::complex<Scalar> phase[block];
     for (Index n = 0; n < block; ++n)

@@ -26,7 +26,7 @@ template <FeatureMap F, Transition A>
 /// opposite sign, see docs/errata.md.
 [[nodiscard]] inline auto alibi(double slope) {
   if (!(slope >= 0)) sympow::detail::raise<InvalidGate>("alibi: slope is ", slope, ", must be at least 0");
-  return System{Exponential{}, ConstantDecay::of_logarithm(-slope)};
+  return System{Exponential{}, ConstantDecay::from_log(-slope)};
 }
 
 /// Forgetting Transformer: logits q·k + Σ_{s=j+1..i} log γ_s, with log γ = `log_sigmoid(x)` of the gate's logits; the

@@ -10,7 +10,7 @@
 #include <sympow/transition/divide_and_conquer.hpp>
 #include <sympow/transition/flows.hpp>
 #include <sympow/transition/running_gates.hpp>
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -28,7 +28,7 @@ class ChannelDecay {
         if (!(log_a_(c, t) <= 0))
           detail::raise<InvalidGate>("channel_decay: the log gate of channel ", c, " at token ", t, " is ",
                                      log_a_(c, t), ", must be at most 0 and a number");
-      if (log_a_.rows() > 0) slowest_decay_ += static_cast<double>(log_a_.col(t).maxCoeff());
+      if (log_a_.rows() > 0) total_max_log_gate_ += static_cast<double>(log_a_.col(t).maxCoeff());
     }
     sums_.resize(log_a_.rows(), log_a_.cols() / tokens_per_sum);
     for (Index s = 0; s < sums_.cols(); ++s)
@@ -38,33 +38,33 @@ class ChannelDecay {
   [[nodiscard]] Index length() const { return log_a_.cols(); }
   [[nodiscard]] Index key_dimension() const { return log_a_.rows(); }
   [[nodiscard]] double log_decay(Index) const { return 0; }
-  void check_frame(const Frame& frame, Index d) const { LeavesKeys{}.check_frame(frame, d); }
+  void check_frame(const Frame& frame, Index d) const { KeepsKeys{}.check_frame(frame, d); }
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const;
 
   /// Σ_t log a_t over a segment, d entries.
   void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const;
   /// Σ_t max_c log a_tc.
-  [[nodiscard]] double slowest_decay() const { return slowest_decay_; }
+  [[nodiscard]] double total_max_log_gate() const { return total_max_log_gate_; }
   /// Factors out the largest gate of each token: returns a_t / max_c a_tc and sets `slowest` to max_c log a_tc. A token
   /// with all gates closed gets open gates.
-  [[nodiscard]] ChannelDecay beside_slowest(Eigen::VectorXd& slowest) const;
+  [[nodiscard]] ChannelDecay factor_out_max_gate(Eigen::VectorXd& slowest) const;
   template <class S>
-  void transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
+  void to_segment_frame(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
   /// Where to split a segment: at its middle, or at its begin if no channel decays below 2^-40 over it or it has one
   /// token.
   [[nodiscard]] Index split_point(Segment segment) const;
   /// Transports a leaf: e^{G_i - G_j} = e^{G_i} e^{-G_j} with G_i = Σ log a from the leaf's start through i; both
   /// factors lie in [2^-40, 2^40].
   template <class S>
-  void transport_leaf(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
+  void move_leaf(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const;
   template <class S>
-  void pull(Segment segment, Batch<S> queries) const {
+  void apply_to_queries(Segment segment, Batch<S> queries) const {
     multiply_by_total<S>(segment, 1, queries);
   }
-  /// Equals `pull`, because A is diagonal.
+  /// Equals `apply_to_queries`, because A is diagonal.
   template <class S>
-  void push(Segment segment, Batch<S> keys) const {
-    pull<S>(segment, keys);
+  void apply_to_keys(Segment segment, Batch<S> keys) const {
+    apply_to_queries<S>(segment, keys);
   }
 
   /// Gradient with respect to the parameters.
@@ -78,9 +78,9 @@ class ChannelDecay {
     whole.log_a.middleCols(s.begin, s.size) += part.log_a;
   }
   template <class S>
-  void transport_vjp(Frame&, Segment segment, TransportVjp<S>& x, Gradient& g) const;
+  void to_segment_frame_vjp(Frame&, Segment segment, SegmentVjp<S>& x, Gradient& g) const;
   template <class S>
-  void pull_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const;
+  void apply_to_queries_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const;
 
  private:
   static constexpr Index tokens_per_sum = 16;  // tokens per partial sum
@@ -105,7 +105,7 @@ class ChannelDecay {
   // Backpropagates through a part of a segment, given the gradients of its queries at its start and its keys at its
   // end.
   template <class S, class Flows>
-  void backprop_part(Segment part, Index first, TransportVjp<S>& x, Flows& flows) const;
+  void backprop_part(Segment part, Index first, SegmentVjp<S>& x, Flows& flows) const;
 
   // Σ log a over a segment for `count` channels.
   template <class Count>
@@ -125,7 +125,7 @@ class ChannelDecay {
 
   Matrix<Real> log_a_;
   Matrix<double> sums_;  // sums over `tokens_per_sum` tokens
-  double slowest_decay_ = 0;
+  double total_max_log_gate_ = 0;
 };
 
 template <class Real>
@@ -143,7 +143,7 @@ void ChannelDecay<Real>::log_channel_totals(Segment segment, Eigen::VectorXd& to
 }
 
 template <class Real>
-ChannelDecay<Real> ChannelDecay<Real>::beside_slowest(Eigen::VectorXd& slowest) const {
+ChannelDecay<Real> ChannelDecay<Real>::factor_out_max_gate(Eigen::VectorXd& slowest) const {
   slowest.resize(length());
   Matrix<Real> reduced = log_a_;
   for (Index t = 0; t < length(); ++t) {
@@ -159,8 +159,9 @@ ChannelDecay<Real> ChannelDecay<Real>::beside_slowest(Eigen::VectorXd& slowest) 
 
 template <class Real>
 template <class S>
-void ChannelDecay<Real>::transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-  detail::transport_recursively<S>(*this, segment, queries, keys, logits);
+void ChannelDecay<Real>::to_segment_frame(Frame&, Segment segment, Batch<S> queries, Batch<S> keys,
+                                          Batch<S> logits) const {
+  detail::move_recursively<S>(*this, segment, queries, keys, logits);
 }
 
 template <class Real>
@@ -189,14 +190,14 @@ void ChannelDecay<Real>::apply_gates(Segment segment, Batch<S> queries, Batch<S>
 
 template <class Real>
 template <class S>
-void ChannelDecay<Real>::transport_leaf(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+void ChannelDecay<Real>::move_leaf(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
   if (segment.size == 1) {
     if (logits.size() != 0) logits(0, 0) = queries.col(0).dot(keys.col(0));
-    return pull<S>(segment, queries);
+    return apply_to_queries<S>(segment, queries);
   }
   apply_gates<S>(segment, queries, keys);
   if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
-  pull<S>(segment, keys);
+  apply_to_queries<S>(segment, keys);
 }
 
 template <class Real>
@@ -215,7 +216,7 @@ void ChannelDecay<Real>::multiply_by_total(Segment segment, double sign, Batch<S
 // suffices.
 template <class Real>
 template <class S>
-void ChannelDecay<Real>::transport_vjp(Frame&, Segment segment, TransportVjp<S>& x, Gradient& g) const {
+void ChannelDecay<Real>::to_segment_frame_vjp(Frame&, Segment segment, SegmentVjp<S>& x, Gradient& g) const {
   const auto add = [&](Index t, Index first, Index n, const double* flows) {
     g.log_a.col(segment.begin + t).segment(first, n) += x.unit * Eigen::Map<const Eigen::VectorXd>(flows, n);
   };
@@ -227,7 +228,7 @@ void ChannelDecay<Real>::transport_vjp(Frame&, Segment segment, TransportVjp<S>&
 
 template <class Real>
 template <class S, class Flows>
-void ChannelDecay<Real>::backprop_part(Segment part, Index first, TransportVjp<S>& x, Flows& flows) const {
+void ChannelDecay<Real>::backprop_part(Segment part, Index first, SegmentVjp<S>& x, Flows& flows) const {
   const Index n = part.size, left_size = split_point(part) - part.begin, right_size = n - left_size;
   if (n == 0) return;
   const auto columns = [&](Batch<S>& batch, Index offset, Index count) -> Batch<S> {
@@ -241,25 +242,26 @@ void ChannelDecay<Real>::backprop_part(Segment part, Index first, TransportVjp<S
     Q = columns(x.queries, 0, n), K = columns(x.keys, 0, n);
   if (left_size > 0) {
     const Segment left{part.begin, left_size}, right{part.begin + left_size, right_size};
-    detail::transport_recursively<S>(*this, left, Q.leftCols(left_size), K.leftCols(left_size), no_logits<S>());
-    detail::transport_recursively<S>(*this, right, Q.rightCols(right_size), K.rightCols(right_size), no_logits<S>());
-    pull<S>(left, columns(x.d_queries, left_size, right_size));
-    pull<S>(right, columns(x.d_keys, 0, left_size));
+    detail::move_recursively<S>(*this, left, Q.leftCols(left_size), K.leftCols(left_size), no_logits<S>());
+    detail::move_recursively<S>(*this, right, Q.rightCols(right_size), K.rightCols(right_size), no_logits<S>());
+    apply_to_queries<S>(left, columns(x.d_queries, left_size, right_size));
+    apply_to_queries<S>(right, columns(x.d_keys, 0, left_size));
     if (x.d_logits.size() != 0) flows.add_crossing(first, first + left_size, first + n);
     backprop_part(left, first, x, flows);
     return backprop_part(right, first + left_size, x, flows);
   }
   const auto dQ = columns(x.d_queries, 0, n), dK = columns(x.d_keys, 0, n);
   if (n > 1 && !is_whole_leaf) apply_gates<S>(part, Q, K);
-  pull<S>(part, n == 1 ? dQ : dK);
+  apply_to_queries<S>(part, n == 1 ? dQ : dK);
   if (x.d_logits.size() != 0) flows.add_pairs(first, first + n);
   if (n > 1) apply_gates<S>(part, dQ, dK);
 }
 
 template <class Real>
 template <class S>
-void ChannelDecay<Real>::pull_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const {
-  pull<S>(segment, dX);
+void ChannelDecay<Real>::apply_to_queries_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit,
+                                              Gradient& g) const {
+  apply_to_queries<S>(segment, dX);
   for_channels([&](Index first, auto count) {
     auto flow = log_total({segment.begin, 0}, first, count);
     for (Index i = 0; i < X.cols(); ++i)
@@ -292,11 +294,11 @@ template <class LogGates>
   SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, float)  \
   SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, double) \
   }
-#define SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, S)                                                              \
-  LINKAGE template void ChannelDecay<Real>::transport(Frame&, Segment, Batch<S>, Batch<S>, Batch<S>) const;    \
-  LINKAGE template void ChannelDecay<Real>::pull(Segment, Batch<S>) const;                                     \
-  LINKAGE template void ChannelDecay<Real>::transport_vjp(Frame&, Segment, TransportVjp<S>&, Gradient&) const; \
-  LINKAGE template void ChannelDecay<Real>::pull_vjp(Segment, Batch<S>, Batch<S>, double, Gradient&) const;
+#define SYMPOW_CHANNEL_DECAY_OF(LINKAGE, Real, S)                                                                   \
+  LINKAGE template void ChannelDecay<Real>::to_segment_frame(Frame&, Segment, Batch<S>, Batch<S>, Batch<S>) const;  \
+  LINKAGE template void ChannelDecay<Real>::apply_to_queries(Segment, Batch<S>) const;                              \
+  LINKAGE template void ChannelDecay<Real>::to_segment_frame_vjp(Frame&, Segment, SegmentVjp<S>&, Gradient&) const; \
+  LINKAGE template void ChannelDecay<Real>::apply_to_queries_vjp(Segment, Batch<S>, Batch<S>, double, Gradient&) const;
 
 #ifdef SYMPOW_COMPILED_FORMS
 SYMPOW_CHANNEL_DECAY(extern, float)

@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include <sympow/transition/channel_decay.hpp>
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 /// A_i = I, no decay and no rotation. Linear attention ↔ softmax without positions (NoPE).
-struct Stationary : LeavesKeys {
+struct Stationary : KeepsKeys {
   [[nodiscard]] Index length() const { return Dynamic; }
   [[nodiscard]] double log_decay(Index) const { return 0; }
 
@@ -23,7 +23,7 @@ struct Stationary : LeavesKeys {
 [[nodiscard]] inline Stationary stationary() { return {}; }
 
 /// A_i = γ I. RetNet ↔ ALiBi.
-class ConstantDecay : public LeavesKeys {
+class ConstantDecay : public KeepsKeys {
  public:
   /// Throws `InvalidGate` unless 0 ≤ γ ≤ 1.
   explicit ConstantDecay(double gamma) : log_gamma_(std::log(gamma)) {
@@ -31,7 +31,7 @@ class ConstantDecay : public LeavesKeys {
       detail::raise<InvalidGate>("constant_decay: gamma is ", gamma, ", must lie in [0, 1]");
   }
   /// From log γ ≤ 0, -∞ allowed. Throws `InvalidGate`.
-  [[nodiscard]] static ConstantDecay of_logarithm(double log_gamma) {
+  [[nodiscard]] static ConstantDecay from_log(double log_gamma) {
     if (!(log_gamma <= 0))
       detail::raise<InvalidGate>("constant_decay: log gamma is ", log_gamma, ", must be at most 0 and a number");
     ConstantDecay result(1);
@@ -65,7 +65,7 @@ class ConstantDecay : public LeavesKeys {
 [[nodiscard]] inline ConstantDecay constant_decay(double gamma) { return ConstantDecay(gamma); }
 
 /// A_i = γ_i I. Mamba-2, gated sympow ↔ FoX.
-class Decay : public LeavesKeys {
+class Decay : public KeepsKeys {
  public:
   /// Throws `InvalidGate` for a log gate that is positive or NaN.
   explicit Decay(Eigen::VectorXd log_gamma) : log_gamma_(std::move(log_gamma)) {

@@ -8,7 +8,7 @@
 #include <sympow/core/blocks.hpp>
 #include <sympow/core/product.hpp>
 #include <sympow/core/view.hpp>
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -27,7 +27,7 @@ class Householder {
   [[nodiscard]] Index key_dimension() const { return w().rows(); }
   [[nodiscard]] double log_decay(Index) const { return 0; }
   [[nodiscard]] double beta(Index token) const { return beta_[token]; }  ///< β of a token
-  void check_frame(const Frame& frame, Index d) const { LeavesKeys{}.check_frame(frame, d); }
+  void check_frame(const Frame& frame, Index d) const { KeepsKeys{}.check_frame(frame, d); }
 
   /// Requires that no step lengthens a key: ‖A_i‖ ≤ 1 if and only if 0 ≤ β_i ‖w_i‖² ≤ 2, up to rounding. Other steps
   /// are allowed, but their products can grow without bound. Returns *this. Throws `InvalidGate` with the first such
@@ -58,27 +58,28 @@ class Householder {
   }
 
   template <class Scalar>
-  void transport(Frame&, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys, Batch<Scalar> logits) const {
+  void to_segment_frame(Frame&, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
+                        Batch<Scalar> logits) const {
     static_assert(std::is_same_v<S, Scalar>,
                   "the vectors w must have the scalar type of queries and keys; use .cast<>()");
-    if constexpr (std::is_same_v<S, Scalar>) detail::transport_recursively<S>(*this, segment, queries, keys, logits);
+    if constexpr (std::is_same_v<S, Scalar>) detail::move_recursively<S>(*this, segment, queries, keys, logits);
   }
 
   template <class Scalar>
-  void pull(Segment segment, Batch<Scalar> queries) const {
-    if constexpr (std::is_same_v<S, Scalar>) products_.pull(segment, queries);
+  void apply_to_queries(Segment segment, Batch<Scalar> queries) const {
+    if constexpr (std::is_same_v<S, Scalar>) products_.apply_to_queries(segment, queries);
   }
 
   /// K ← (A_a … A_b)ᵀ K.
   template <class Scalar>
-  void push(Segment segment, Batch<Scalar> keys) const {
-    if constexpr (std::is_same_v<S, Scalar>) products_.push(segment, keys);
+  void apply_to_keys(Segment segment, Batch<Scalar> keys) const {
+    if constexpr (std::is_same_v<S, Scalar>) products_.apply_to_keys(segment, keys);
   }
 
   /// X ← X A_a … A_b, the step of a state whose features are the keys.
   template <class Scalar>
-  void advance(Segment segment, Batch<Scalar> X) const {
-    if constexpr (std::is_same_v<S, Scalar>) products_.push(segment, X.transpose());
+  void apply_to_state(Segment segment, Batch<Scalar> X) const {
+    if constexpr (std::is_same_v<S, Scalar>) products_.apply_to_keys(segment, X.transpose());
   }
 
   /// Gradient with respect to the parameters.
@@ -97,13 +98,13 @@ class Householder {
     whole.beta.segment(s.begin, s.size) += part.beta;
   }
   template <std::same_as<S> Scalar>
-  void transport_vjp(Frame&, Segment segment, TransportVjp<Scalar>& x, Gradient& g) const {
+  void to_segment_frame_vjp(Frame&, Segment segment, SegmentVjp<Scalar>& x, Gradient& g) const {
     detail::HouseholderVjp<S>(products_, x.unit, g.w, g.beta).backprop_part(*this, segment, 0, x, x.state, x.adjoint);
   }
   template <std::same_as<S> Scalar>
-  void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit, Gradient& g) const {
+  void apply_to_queries_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit, Gradient& g) const {
     detail::HouseholderVjp<S>(products_, unit, g.w, g.beta).add_pass_through(*this, segment, X, dX);
-    products_.push(segment, dX);
+    products_.apply_to_keys(segment, dX);
   }
 
   /// Where to split a segment; its begin if one triangle covers it.
@@ -112,11 +113,11 @@ class Householder {
   /// Transports a leaf: with G = triu(WᵀQ), C = triu(KᵀW, 1) and D = C T
   ///
   ///     logits = KᵀQ - D G,   Q ← Q - W T G,   K ← K - W Dᵀ
-  void transport_leaf(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+  void move_leaf(Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     constexpr Index size = detail::triangle_size;
     if (segment.size == 1) {
       if (logits.size() != 0) detail::set_product(logits, keys.transpose(), queries);
-      return pull<S>(segment, queries);
+      return apply_to_queries<S>(segment, queries);
     }
     const auto W = w().middleCols(segment.begin, segment.size);
     const auto T = products_.negative_triangle(segment);

@@ -67,7 +67,7 @@ class HouseholderProducts {
 
   /// X ← A_a … A_b X.
   template <class Columns>
-  void pull(Segment part, Columns&& X) const {
+  void apply_to_queries(Segment part, Columns&& X) const {
     if (X.size() == 0) return;  // empty matrices have no memory
     const Segment s = to_global(part);
     for (Index end = s.end(), begin; end > s.begin; end = begin) {
@@ -82,7 +82,7 @@ class HouseholderProducts {
 
   /// X ← (A_a … A_b)ᵀ X.
   template <class Columns>
-  void push(Segment part, Columns&& X) const {
+  void apply_to_keys(Segment part, Columns&& X) const {
     if (X.size() == 0) return;
     const Segment s = to_global(part);
     for (Index begin = s.begin, end; begin < s.end(); begin = end) {

@@ -4,7 +4,7 @@
 #include <sympow/core/view.hpp>
 #include <sympow/transition/divide_and_conquer.hpp>
 #include <sympow/transition/householder_products.hpp>
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -30,14 +30,14 @@ class HouseholderVjp {
   using View = MatrixView<S>;
 
  public:
-  /// For a chain with recursive transport; adds `unit` times the gradients to dw and dβ.
+  /// For a chain with recursive to_segment_frame; adds `unit` times the gradients to dw and dβ.
   HouseholderVjp(const HouseholderProducts<S>& products, double unit, Matrix<S>& dw, Eigen::VectorXd& dbeta)
       : products_(products), unit_(unit), dw_(dw), dbeta_(dbeta) {}
 
   /// Backpropagates through a part whose tokens begin at column `first` of x. A split passes the queries and keys of
   /// each side through the other.
   template <class Chain>
-  void backprop_part(const Chain& chain, Segment part, Index first, TransportVjp<S>& x, View state, View adjoint) {
+  void backprop_part(const Chain& chain, Segment part, Index first, SegmentVjp<S>& x, View state, View adjoint) {
     const Index n = part.size, left_size = chain.split_point(part) - part.begin, right_size = n - left_size;
     if (n == 0) return;
     const auto columns = [&](Batch<S>& batch, Index offset, Index count) {
@@ -58,14 +58,14 @@ class HouseholderVjp {
     auto Q = columns(x.moved_queries, 0, n), K = columns(x.moved_keys, 0, n);
     Q = columns(x.queries, 0, n);
     K = columns(x.keys, 0, n);
-    transport_recursively<S>(chain, left, Q.leftCols(left_size), K.leftCols(left_size), no_logits<S>());
-    transport_recursively<S>(chain, right, Q.rightCols(right_size), K.rightCols(right_size), no_logits<S>());
+    move_recursively<S>(chain, left, Q.leftCols(left_size), K.leftCols(left_size), no_logits<S>());
+    move_recursively<S>(chain, right, Q.rightCols(right_size), K.rightCols(right_size), no_logits<S>());
     const View queries = Q.rightCols(right_size), keys = K.leftCols(left_size);  // both at the split point
     const auto d_queries = columns(x.d_queries, left_size, right_size), d_keys = columns(x.d_keys, 0, left_size);
     add_pass_through(chain, left, queries, d_queries);
-    products_.push(left, d_queries);
+    products_.apply_to_keys(left, d_queries);
     add_pass_through(chain, right, d_keys, keys);
-    products_.pull(right, d_keys);
+    products_.apply_to_queries(right, d_keys);
     if (x.d_logits.size() != 0) {
       const auto dX = logits(0, left_size, left_size, right_size);
       add_product(d_queries, keys, dX);
@@ -73,8 +73,8 @@ class HouseholderVjp {
     }
     Matrix<S> state_between = state, adjoint_between = adjoint;
     if (state.size() != 0) {
-      products_.push(left, state_between.transpose());
-      products_.pull(right, adjoint_between.transpose());
+      products_.apply_to_keys(left, state_between.transpose());
+      products_.apply_to_queries(right, adjoint_between.transpose());
     }
     backprop_part(chain, left, first, x, state, adjoint_between);
     backprop_part(chain, right, first + left_size, x, state_between, adjoint);
@@ -92,10 +92,10 @@ class HouseholderVjp {
     }
     const Segment left{s.begin, split_point - s.begin}, right{split_point, s.end() - split_point};
     Matrix<S> between = X;
-    products_.pull(right, between);
+    products_.apply_to_queries(right, between);
     add_pass_through(chain, left, between, Y);
     between = Y;
-    products_.push(left, between);
+    products_.apply_to_keys(left, between);
     add_pass_through(chain, right, X, between);
   }
 
@@ -105,15 +105,15 @@ class HouseholderVjp {
 
   void begin_leaf(Segment leaf) {
     leaf_ = leaf;
-    resize_anew(dW_, W().rows(), leaf.size);
-    resize_anew(dN_, leaf.size, leaf.size);
+    resize_safely(dW_, W().rows(), leaf.size);
+    resize_safely(dN_, leaf.size, leaf.size);
     dW_.setZero(), dN_.setZero();
   }
 
   // C ← A B; reuses the memory of C.
   template <class A, class B>
   static Matrix<S>& set_resized(Matrix<S>& C, const A& a, const B& b) {
-    resize_anew(C, a.rows(), b.cols());
+    resize_safely(C, a.rows(), b.cols());
     set_product(C, a, b);
     return C;
   }

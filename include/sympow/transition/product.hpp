@@ -4,7 +4,7 @@
 #include <concepts>
 #include <utility>
 
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -69,12 +69,12 @@ class TransitionProduct {
   void check_frame(const Frame& frame, Index d) const { acting().check_frame(frame, d); }
 
   template <class S>
-  void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-    acting().transport(frame, segment, queries, keys, logits);
+  void to_segment_frame(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    acting().to_segment_frame(frame, segment, queries, keys, logits);
   }
   template <class S>
-  void pull(Segment segment, Batch<S> queries) const {
-    acting().pull(segment, queries);
+  void apply_to_queries(Segment segment, Batch<S> queries) const {
+    acting().apply_to_queries(segment, queries);
   }
   void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const
     requires detail::HasChannelTotals<Acting>
@@ -82,31 +82,31 @@ class TransitionProduct {
     acting().log_channel_totals(segment, totals);
   }
   /// Of the factor that acts on keys, see `ChannelDecay`.
-  [[nodiscard]] double slowest_decay() const
-    requires requires(const Acting& a) { a.slowest_decay(); }
+  [[nodiscard]] double total_max_log_gate() const
+    requires requires(const Acting& a) { a.total_max_log_gate(); }
   {
-    return acting().slowest_decay();
+    return acting().total_max_log_gate();
   }
   /// Of the factor that acts on keys; the second factor is copied.
-  [[nodiscard]] TransitionProduct beside_slowest(Eigen::VectorXd& slowest) const
+  [[nodiscard]] TransitionProduct factor_out_max_gate(Eigen::VectorXd& slowest) const
     requires requires(const Acting& a) {
-      { a.beside_slowest(slowest) } -> std::same_as<Acting>;
+      { a.factor_out_max_gate(slowest) } -> std::same_as<Acting>;
     }
   {
     if constexpr (left_acts)
-      return {left_.beside_slowest(slowest), right_};
+      return {left_.factor_out_max_gate(slowest), right_};
     else
-      return {left_, right_.beside_slowest(slowest)};
+      return {left_, right_.factor_out_max_gate(slowest)};
   }
   template <class S>
-    requires detail::HasPush<Acting, S>
-  void push(Segment segment, Batch<S> keys) const {
-    acting().push(segment, keys);
+    requires detail::HasApplyToKeys<Acting, S>
+  void apply_to_keys(Segment segment, Batch<S> keys) const {
+    acting().apply_to_keys(segment, keys);
   }
   template <class S>
-    requires detail::HasAdvance<Acting, S>
-  void advance(Segment segment, Batch<S> X) const {
-    acting().advance(segment, X);
+    requires detail::HasApplyToState<Acting, S>
+  void apply_to_state(Segment segment, Batch<S> X) const {
+    acting().apply_to_state(segment, X);
   }
 
   /// Of the parameters of both factors: `gradient.of<Decay>().log_gamma`.
@@ -145,13 +145,13 @@ class TransitionProduct {
   }
   template <class S>
     requires detail::HasVjp<Acting, S>
-  void transport_vjp(Frame& frame, Segment segment, TransportVjp<S>& x, Gradient& g) const {
-    acting().template transport_vjp<S>(frame, segment, x, acting_gradient(g));
+  void to_segment_frame_vjp(Frame& frame, Segment segment, SegmentVjp<S>& x, Gradient& g) const {
+    acting().template to_segment_frame_vjp<S>(frame, segment, x, acting_gradient(g));
   }
   template <class S>
     requires detail::HasVjp<Acting, S>
-  void pull_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const {
-    acting().template pull_vjp<S>(segment, X, dX, unit, acting_gradient(g));
+  void apply_to_queries_vjp(Segment segment, Batch<S> X, Batch<S> dX, double unit, Gradient& g) const {
+    acting().template apply_to_queries_vjp<S>(segment, X, dX, unit, acting_gradient(g));
   }
   [[nodiscard]] TransitionProduct part(Segment s) const
     requires detail::HasParts<Left> && detail::HasParts<Right>

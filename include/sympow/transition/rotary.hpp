@@ -3,7 +3,7 @@
 
 #include <sympow/rotation/block_rotation.hpp>
 #include <sympow/transition/flows.hpp>
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -46,16 +46,16 @@ class Rotary {
 
   // Rotates queries and keys of token i by the absolute μ_i; their inner products depend on μ_i - μ_j.
   template <class S>
-  void transport(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+  void to_segment_frame(Frame& frame, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(theta_.size()));
     for (Index t = 0; t < segment.size; ++t)
-      detail::turn_on(frame.numbers(), theta_.data(), beta(segment.begin + t), pairing_, queries.col(t).data(),
-                      keys.col(t).data());
+      detail::advance_and_rotate(frame.numbers(), theta_.data(), beta(segment.begin + t), pairing_,
+                                 queries.col(t).data(), keys.col(t).data());
     if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
   }
 
   template <class S>
-  void pull(Segment, const Batch<S>&) const {}
+  void apply_to_queries(Segment, const Batch<S>&) const {}
 
   /// Gradient with respect to the parameters.
   struct Gradient {
@@ -76,7 +76,7 @@ class Rotary {
 
   // dβ_t = θ·F_t and dθ = Σ_t β_t F_t, with F_t the flow through token t, an entry per plane.
   template <class S>
-  void transport_vjp(Frame& frame, Segment segment, TransportVjp<S>& x, Gradient& g) const {
+  void to_segment_frame_vjp(Frame& frame, Segment segment, SegmentVjp<S>& x, Gradient& g) const {
     const auto add = [&](Index t, Index first, Index n, const double* flows) {
       const Index token = segment.begin + t;
       const Eigen::Map<const Eigen::VectorXd> F(flows, n);
@@ -94,12 +94,12 @@ class Rotary {
     if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(theta_.size()));
     frame.numbers() *= -1;  // rotate back, with angles continuing from -μ
     for (Index t = 0; t < segment.size; ++t)
-      detail::turn_on(frame.numbers(), theta_.data(), -beta(segment.begin + t), pairing_, x.d_queries.col(t).data(),
-                      x.d_keys.col(t).data());
+      detail::advance_and_rotate(frame.numbers(), theta_.data(), -beta(segment.begin + t), pairing_,
+                                 x.d_queries.col(t).data(), x.d_keys.col(t).data());
     frame.numbers() *= -1;
   }
   template <class S>
-  void pull_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
+  void apply_to_queries_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
   [[nodiscard]] Planes planes() const { return {theta_.size(), pairing_}; }  ///< planes of accumulating angles
 
  private:

@@ -8,7 +8,7 @@
 
 #include <sympow/rotation/commuting_generators.hpp>
 #include <sympow/transition/flows.hpp>
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -46,7 +46,8 @@ class StructuredRotary {
 
   // Rotates queries and keys of token i by R(r_i); their inner products depend on r_j - r_i.
   template <class Scalar>
-  void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys, Batch<Scalar> logits) const {
+  void to_segment_frame(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
+                        Batch<Scalar> logits) const {
     static_assert(std::is_same_v<S, Scalar>,
                   "the family must have the scalar type of queries and keys: CommutingGenerators<Scalar>");
     if constexpr (std::is_same_v<S, Scalar>) {
@@ -56,7 +57,8 @@ class StructuredRotary {
       multiply(basis_.transpose(), keys);
       for (Index t = 0; t < segment.size; ++t) {
         set_angles(segment.begin + t, angles);
-        detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, queries.col(t).data(), keys.col(t).data());
+        detail::advance_and_rotate(angles, angles.data(), 0, Pairing::interleaved, queries.col(t).data(),
+                                   keys.col(t).data());
       }
       if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
       multiply(basis_, queries);
@@ -65,7 +67,7 @@ class StructuredRotary {
   }
 
   template <class Scalar>
-  void pull(Segment, const Batch<Scalar>&) const {}
+  void apply_to_queries(Segment, const Batch<Scalar>&) const {}
 
   /// Gradient with respect to the parameters, in double.
   struct Gradient {
@@ -91,7 +93,7 @@ class StructuredRotary {
   // Positions are absolute, so nothing flows. With m_i = ⟨dq̃_i, J q̃_i⟩ + ⟨dk̂_i, J k̂_i⟩ per plane, dr_i = Λ m_i and
   // dΛ = Σ_i r_i m_iᵀ. U acts before and after the rotations. Allocates 2 d² entries if there is a U.
   template <std::same_as<S> Scalar>
-  void transport_vjp(Frame& frame, Segment segment, TransportVjp<Scalar>& x, Gradient& g) const {
+  void to_segment_frame_vjp(Frame& frame, Segment segment, SegmentVjp<Scalar>& x, Gradient& g) const {
     if (frame.empty()) frame.begin(Frame::angles, Eigen::VectorXd::Zero(family_.planes()));
     auto angles = frame.numbers();
     for (auto* batch : {&x.moved_queries, &x.moved_keys, &x.d_queries, &x.d_keys}) multiply(basis_.transpose(), *batch);
@@ -110,8 +112,8 @@ class StructuredRotary {
       g.frequencies.noalias() += position * moments.transpose();
       set_angles(segment.begin + t, angles);
       angles *= -1;
-      detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, dq, dk);
-      if (family_.has_basis()) detail::turn_on(angles, angles.data(), 0, Pairing::interleaved, q, k);
+      detail::advance_and_rotate(angles, angles.data(), 0, Pairing::interleaved, dq, dk);
+      if (family_.has_basis()) detail::advance_and_rotate(angles, angles.data(), 0, Pairing::interleaved, q, k);
       angles *= -1;
     }
     add_to_basis(x, true, g);
@@ -119,7 +121,7 @@ class StructuredRotary {
     multiply(basis_, x.d_keys);
   }
   template <std::same_as<S> Scalar>
-  void pull_vjp(Segment, const Batch<Scalar>&, const Batch<Scalar>&, double, Gradient&) const {}
+  void apply_to_queries_vjp(Segment, const Batch<Scalar>&, const Batch<Scalar>&, double, Gradient&) const {}
 
  private:
   void set_angles(Index token, Eigen::Map<Eigen::VectorXd> angles) const {
@@ -128,7 +130,7 @@ class StructuredRotary {
   }
 
   // Adds to skew(UᵀdU): the skew part of dx xᵀ for outputs of U, that of x dxᵀ for inputs.
-  void add_to_basis(TransportVjp<S>& x, bool applied, Gradient& g) const {
+  void add_to_basis(SegmentVjp<S>& x, bool applied, Gradient& g) const {
     if (!family_.has_basis()) return;
     Matrix<S> sum = Matrix<S>::Zero(g.basis.rows(), g.basis.cols());
     detail::add_product(sum, x.moved_queries, x.d_queries.transpose());

@@ -4,8 +4,8 @@
 //
 // The forms process segments of consecutive tokens a … b. A query moves to its segment's start, q̃_i = A_a … A_i q_i; a
 // key moves to its segment's end, k̂_j = (A_{j+1} … A_b)ᵀ k_j. The logit of a query and an earlier segment's key is q̃ᵀ
-// k̂, after `pull` of q̃ through the segments between. Rotations use absolute coordinates instead, R(μ) on both, and
-// need no `pull`.
+// k̂, after `apply_to_queries` of q̃ through the segments between. Rotations use absolute coordinates instead, R(μ) on both, and
+// need no `apply_to_queries`.
 #pragma once
 
 #include <concepts>
@@ -39,22 +39,22 @@ template <class Scalar>
 ///     Index key_dimension() const;                 d, or Dynamic for any d
 ///     double log_decay(Index i) const;             log γ_i ≤ 0 of the scalar decay, -∞ allowed; calls check it
 ///     void check_frame(const Frame&, Index d) const;           throws `FrameMismatch`
-///     void transport(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const;
+///     void to_segment_frame(Frame& frame, Segment s, Batch<S> Q, Batch<S> K, Batch<S> logits) const;
 ///                                                  logits(j, i) = q_iᵀ M_ij k_j for j ≤ i in s unless logits is empty;
 ///                                                  moves Q to the segment's start, K and the frame to its end
-///     void pull(Segment s, Batch<S> Q) const;      Q ← A_a … A_b Q
+///     void apply_to_queries(Segment s, Batch<S> Q) const;      Q ← A_a … A_b Q
 ///     MatrixXd key_matrix(Index i, Index d) const; the dense factor of A_i on keys; its definition, for tests
 ///
 /// To move a state it also needs the following; without them only the attention form accepts it.
 ///
 ///     void log_channel_totals(Segment s, VectorXd&) const;    KeyAction::scale: Σ log a, d entries
 ///     static constexpr bool checks_channels = true;           log a ≤ 0 is guaranteed; calls skip the check
-///     void push(Segment s, Batch<S> K) const;                 KeyAction::mix: K ← (A_a … A_b)ᵀ K
-///     void advance(Segment s, Batch<S> X) const;              KeyAction::mix: X ← X A_a … A_b
+///     void apply_to_keys(Segment s, Batch<S> K) const;                 KeyAction::mix: K ← (A_a … A_b)ᵀ K
+///     void apply_to_state(Segment s, Batch<S> X) const;              KeyAction::mix: X ← X A_a … A_b
 ///
 /// A mixing transition may lengthen keys; the row rule holds for contractions only, and states may overflow.
-/// `transport`, `pull` and `key_matrix` exclude scalar decay: the forms apply it to scores and states, in double.
-/// transport_vjp.hpp defines the protocol of gradients.
+/// `to_segment_frame`, `apply_to_queries` and `key_matrix` exclude scalar decay: the forms apply it to scores and states, in double.
+/// to_segment_frame_vjp.hpp defines the protocol of gradients.
 template <class A>
 concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batch<double> X) {
   { A::key_action } -> std::convertible_to<KeyAction>;
@@ -63,16 +63,16 @@ concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batc
   { a.log_decay(i) } -> std::convertible_to<double>;
   { a.key_matrix(i, i) } -> std::convertible_to<Eigen::MatrixXd>;
   a.check_frame(frame, i);
-  a.transport(frame, s, X, X, X);
-  a.pull(s, X);
+  a.to_segment_frame(frame, s, X, X, X);
+  a.apply_to_queries(s, X);
 };
 
 namespace detail {
 
 template <class A, class S = double>
-concept HasPush = requires(const A& a, Segment s, Batch<S> X) { a.push(s, X); };
+concept HasApplyToKeys = requires(const A& a, Segment s, Batch<S> X) { a.apply_to_keys(s, X); };
 template <class A, class S = double>
-concept HasAdvance = requires(const A& a, Segment s, Batch<S> X) { a.advance(s, X); };
+concept HasApplyToState = requires(const A& a, Segment s, Batch<S> X) { a.apply_to_state(s, X); };
 template <class A>
 concept HasChannelTotals =
     requires(const A& a, Segment s, Eigen::VectorXd& totals) { a.log_channel_totals(s, totals); };
@@ -91,14 +91,14 @@ inline constexpr bool has_checked_channels = [] {
 /// A transition that can move a state.
 template <class A>
 concept MovesStates =
-    Transition<A> && (A::key_action != KeyAction::mix || (detail::HasPush<A> && detail::HasAdvance<A>)) &&
+    Transition<A> && (A::key_action != KeyAction::mix || (detail::HasApplyToKeys<A> && detail::HasApplyToState<A>)) &&
     (A::key_action != KeyAction::scale || detail::HasChannelTotals<A>);
 
 template <class S>
-struct TransportVjp;
+struct SegmentVjp;
 
 /// Base of transitions that act as the identity on keys.
-struct LeavesKeys {
+struct KeepsKeys {
   static constexpr KeyAction key_action = KeyAction::none;
 
   [[nodiscard]] Index key_dimension() const { return Dynamic; }
@@ -107,17 +107,17 @@ struct LeavesKeys {
   void check_frame(const Frame& frame, Index) const { frame.require(); }
 
   template <class S>
-  void transport(Frame&, Segment, const Batch<S>& queries, const Batch<S>& keys, Batch<S> logits) const {
+  void to_segment_frame(Frame&, Segment, const Batch<S>& queries, const Batch<S>& keys, Batch<S> logits) const {
     if (logits.size() != 0) detail::set_causal_product(logits, keys, queries);
   }
 
   template <class S>
-  void pull(Segment, const Batch<S>&) const {}
+  void apply_to_queries(Segment, const Batch<S>&) const {}
 
   template <class S, class Gradient>
-  void transport_vjp(Frame&, Segment, TransportVjp<S>& x, Gradient&) const;
+  void to_segment_frame_vjp(Frame&, Segment, SegmentVjp<S>& x, Gradient&) const;
   template <class S, class Gradient>
-  void pull_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
+  void apply_to_queries_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
 };
 
 /// Type-erased reference to a transition, so that an engine is compiled once per scalar and feature map. Cost: one
@@ -133,14 +133,14 @@ class TransitionView {
   [[nodiscard]] virtual double log_decay(Index token) const = 0;
   /// `log_decay` for all tokens of a segment.
   virtual void log_decays(Segment segment, double* log_gamma) const = 0;
-  virtual void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
-                         Batch<Scalar> logits) const = 0;
-  virtual void pull(Segment segment, Batch<Scalar> queries) const = 0;
+  virtual void to_segment_frame(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
+                                Batch<Scalar> logits) const = 0;
+  virtual void apply_to_queries(Segment segment, Batch<Scalar> queries) const = 0;
   [[nodiscard]] virtual KeyAction key_action() const = 0;
   /// The next three do nothing for transitions without them.
   virtual void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const = 0;
-  virtual void push(Segment segment, Batch<Scalar> keys) const = 0;
-  virtual void advance(Segment segment, Batch<Scalar> X) const = 0;
+  virtual void apply_to_keys(Segment segment, Batch<Scalar> keys) const = 0;
+  virtual void apply_to_state(Segment segment, Batch<Scalar> X) const = 0;
 };
 
 namespace detail {
@@ -154,29 +154,31 @@ class ViewOf final : public TransitionView<Scalar> {
   void log_decays(Segment segment, double* log_gamma) const override {
     for (Index i = 0; i < segment.size; ++i) log_gamma[i] = transition_.log_decay(segment.begin + i);
   }
-  void transport(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
-                 Batch<Scalar> logits) const override {
-    transition_.transport(frame, segment, queries, keys, logits);
+  void to_segment_frame(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
+                        Batch<Scalar> logits) const override {
+    transition_.to_segment_frame(frame, segment, queries, keys, logits);
   }
-  void pull(Segment segment, Batch<Scalar> queries) const override { transition_.pull(segment, queries); }
+  void apply_to_queries(Segment segment, Batch<Scalar> queries) const override {
+    transition_.apply_to_queries(segment, queries);
+  }
   [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
   void log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
     if constexpr (A::key_action == KeyAction::scale) {
-      detail::resize_anew(totals, transition_.key_dimension());
+      detail::resize_safely(totals, transition_.key_dimension());
       if constexpr (MovesStates<A>) {
         transition_.log_channel_totals(segment, totals);
       } else {
         Matrix<Scalar> ones = Matrix<Scalar>::Ones(totals.size(), 1);
-        transition_.pull(segment, Batch<Scalar>(ones));
+        transition_.apply_to_queries(segment, Batch<Scalar>(ones));
         totals = ones.array().template cast<double>().log();
       }
     }
   }
-  void push([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> keys) const override {
-    if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.push(segment, keys);
+  void apply_to_keys([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> keys) const override {
+    if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.apply_to_keys(segment, keys);
   }
-  void advance([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> X) const override {
-    if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.advance(segment, X);
+  void apply_to_state([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> X) const override {
+    if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.apply_to_state(segment, X);
   }
 
  private:

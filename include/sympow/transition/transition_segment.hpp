@@ -21,12 +21,12 @@ class TransitionSegment {
   void check_frame(const Frame& frame, Index d) const { whole_.check_frame(frame, d); }
 
   template <class S>
-  void transport(Frame& frame, Segment s, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
-    whole_.transport(frame, to_global(s), queries, keys, logits);
+  void to_segment_frame(Frame& frame, Segment s, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+    whole_.to_segment_frame(frame, to_global(s), queries, keys, logits);
   }
   template <class S>
-  void pull(Segment s, Batch<S> queries) const {
-    whole_.pull(to_global(s), queries);
+  void apply_to_queries(Segment s, Batch<S> queries) const {
+    whole_.apply_to_queries(to_global(s), queries);
   }
   void log_channel_totals(Segment s, Eigen::VectorXd& totals) const
     requires HasChannelTotals<A>
@@ -34,14 +34,14 @@ class TransitionSegment {
     whole_.log_channel_totals(to_global(s), totals);
   }
   template <class S>
-    requires HasPush<A, S>
-  void push(Segment s, Batch<S> keys) const {
-    whole_.push(to_global(s), keys);
+    requires HasApplyToKeys<A, S>
+  void apply_to_keys(Segment s, Batch<S> keys) const {
+    whole_.apply_to_keys(to_global(s), keys);
   }
   template <class S>
-    requires HasAdvance<A, S>
-  void advance(Segment s, Batch<S> X) const {
-    whole_.advance(to_global(s), X);
+    requires HasApplyToState<A, S>
+  void apply_to_state(Segment s, Batch<S> X) const {
+    whole_.apply_to_state(to_global(s), X);
   }
 
  private:

@@ -8,7 +8,7 @@
 #include <string>
 
 #include <sympow/core/random.hpp>
-#include <sympow/transition/transport_vjp.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 #include <sympow/verify/gradient_call.hpp>
 #include <sympow/verify/proposition.hpp>
 
@@ -129,13 +129,13 @@ class SegmentAdjoints {
         n_(s.size),
         d_(d) {}
 
-  /// pull(δ)·dY = δ·pull_vjp(dY).
+  /// apply_to_queries(δ)·dY = δ·apply_to_queries_vjp(dY).
   [[nodiscard]] Residual pulled() {
     const Matrix<Scalar> X = draw(d_, n_), delta = draw(d_, n_), dY = draw(d_, n_);
     Matrix<Scalar> moved = delta, before = X, dX = dY;
-    there_.pull(s_, moved);
-    back_.pull_vjp(s_, before, dX, 1);
-    return compare("pull_vjp", delta, moved, dY, dX, Vector<double>::Zero(n_), Vector<double>::Zero(n_));
+    there_.apply_to_queries(s_, moved);
+    back_.apply_to_queries_vjp(s_, before, dX, 1);
+    return compare("apply_to_queries_vjp", delta, moved, dY, dX, Vector<double>::Zero(n_), Vector<double>::Zero(n_));
   }
   /// q̃(δ)·dQ̃ + X(δ, K)·dX = δ·dQ, and the same of keys; without logits where scores are of features.
   [[nodiscard]] Residual transported(bool is_absolute) {
@@ -150,17 +150,17 @@ class SegmentAdjoints {
     for (Index i = 0; i < n_; ++i)  // which may be anything there
       d_logits.col(i).tail(n_ - i - 1).setConstant(std::numeric_limits<Scalar>::quiet_NaN());
     Vector<double> through = Vector<double>::Zero(back_.planes().count);
-    TransportVjp<Scalar> back{.moved_queries = x.Q,
-                              .moved_keys = x.K,
-                              .d_queries = d_queries,
-                              .d_keys = d_keys,
-                              .d_logits = is_absolute ? no_logits<Scalar>() : Batch<Scalar>(d_logits),
-                              .queries = queries,
-                              .keys = keys,
-                              .through = through.size() > 0 ? through.data() : nullptr,
-                              .is_absolute = is_absolute};
+    SegmentVjp<Scalar> back{.moved_queries = x.Q,
+                            .moved_keys = x.K,
+                            .d_queries = d_queries,
+                            .d_keys = d_keys,
+                            .d_logits = is_absolute ? no_logits<Scalar>() : Batch<Scalar>(d_logits),
+                            .queries = queries,
+                            .keys = keys,
+                            .through = through.size() > 0 ? through.data() : nullptr,
+                            .is_absolute = is_absolute};
     Frame frame;
-    back_.transport_vjp(frame, s_, back);
+    back_.to_segment_frame_vjp(frame, s_, back);
     const auto pairs = [&](const Matrix<Scalar>& X, bool by_row) -> Vector<double> {
       const Matrix<double> products = (X.array() * dX.array()).matrix().template cast<double>();
       return by_row ? Vector<double>(products.rowwise().sum()) : Vector<double>(products.colwise().sum().transpose());
@@ -171,10 +171,10 @@ class SegmentAdjoints {
                            own = moving.colwise().norm().transpose().template cast<double>();
       return (by_row ? Vector<double>(X * lengths) : Vector<double>(X.transpose() * lengths)).cwiseProduct(own);
     };
-    return worse(
-        compare("transport_vjp of queries", delta_q, of_q.Q, dQ, d_queries, pairs(of_q.X, false),
-                sizes(delta_q, K, false)),
-        compare("transport_vjp of keys", delta_k, of_k.K, dK, d_keys, pairs(of_k.X, true), sizes(delta_k, Q, true)));
+    return worse(compare("to_segment_frame_vjp of queries", delta_q, of_q.Q, dQ, d_queries, pairs(of_q.X, false),
+                         sizes(delta_q, K, false)),
+                 compare("to_segment_frame_vjp of keys", delta_k, of_k.K, dK, d_keys, pairs(of_k.X, true),
+                         sizes(delta_k, Q, true)));
   }
 
  private:
@@ -184,7 +184,7 @@ class SegmentAdjoints {
   [[nodiscard]] Moved move(Matrix<Scalar> Q, Matrix<Scalar> K) const {
     Matrix<Scalar> X = Matrix<Scalar>::Zero(n_, n_);
     Frame frame;
-    there_.transport(frame, s_, Q, K, X);
+    there_.to_segment_frame(frame, s_, Q, K, X);
     return {std::move(Q), std::move(K), std::move(X)};
   }
   [[nodiscard]] Matrix<Scalar> draw(Index rows, Index columns) { return random_.matrix<Scalar>(rows, columns); }
@@ -233,10 +233,10 @@ template <FeatureMap F>
 
 /// What a transition says of gradients of vectors, the transposes of what it does to them:
 ///
-///     pull_vjp        dX = (A_a … A_b)ᵀ dY
-///     transport_vjp   dQ, dK from dQ̃, dK̂ and dX, which is what the logits are asked for, and NaN for j > i
+///     apply_to_queries_vjp        dX = (A_a … A_b)ᵀ dY
+///     to_segment_frame_vjp   dQ, dK from dQ̃, dK̂ and dX, which is what the logits are asked for, and NaN for j > i
 ///
-/// `transport` and `pull` are linear in what they move, so no difference is needed. Two segments are taken, of the
+/// `to_segment_frame` and `apply_to_queries` are linear in what they move, so no difference is needed. Two segments are taken, of the
 /// first 16 tokens or fewer. If `is_absolute` as embedded scores have it, without logits. In units of u (d + 4) a token
 /// and of the largest length on the way; bound 1.
 template <class Scalar, Transition A>

@@ -70,14 +70,14 @@ Residual residual_of_functions(const TransitionView<Scalar>& transition, bool mo
     if (found.holds()) found = worse(found, expected.from(function, columns));
   };
   Matrix<Scalar> Q = queries, K = keys;
-  transition.pull(s, Q);  // what turns or leaves keys alone has nothing to pull
-  add("pull", pulled, Q);
+  transition.apply_to_queries(s, Q);  // what turns or leaves keys alone has nothing to apply_to_queries
+  add("apply_to_queries", pulled, Q);
   if (moves_states && mixes) {
-    transition.push(s, K);
-    add("push", pushed, K);
+    transition.apply_to_keys(s, K);
+    add("apply_to_keys", pushed, K);
     Matrix<Scalar> X = keys.transpose();
-    transition.advance(s, X);
-    add("advance", pushed, X.transpose());
+    transition.apply_to_state(s, X);
+    add("apply_to_state", pushed, X.transpose());
   }
   if (moves_states && scales) {
     Eigen::VectorXd totals;
@@ -88,9 +88,9 @@ Residual residual_of_functions(const TransitionView<Scalar>& transition, bool mo
   if (!scales && !mixes) return found;
   Frame frame;
   Q = queries, K = keys;
-  transition.transport(frame, s, Q, K, no_logits<Scalar>());
-  add("transport of queries", at_start, Q);
-  add("transport of keys", at_end, K);
+  transition.to_segment_frame(frame, s, Q, K, no_logits<Scalar>());
+  add("to_segment_frame of queries", at_start, Q);
+  add("to_segment_frame of keys", at_end, K);
   return found;
 }
 
@@ -98,10 +98,10 @@ Residual residual_of_functions(const TransitionView<Scalar>& transition, bool mo
 
 /// What a transition says of a segment a … b, each function against products of `key_matrix`:
 ///
-///     pull                  A_a … A_b Q
-///     push, advance         (A_a … A_b)ᵀ K and X A_a … A_b, where the transition has them
+///     apply_to_queries                  A_a … A_b Q
+///     apply_to_keys, apply_to_state         (A_a … A_b)ᵀ K and X A_a … A_b, where the transition has them
 ///     log_channel_totals    log of the diagonal of A_a … A_b, where it has them
-///     transport             A_a … A_i q_i and (A_{j+1} … A_b)ᵀ k_j, for what scales or mixes
+///     to_segment_frame             A_a … A_i q_i and (A_{j+1} … A_b)ᵀ k_j, for what scales or mixes
 ///
 /// `tokens` are those of a call; two segments are taken of the first 16 or fewer, one behind the other. The columns are
 /// random. The residual is that of the first function that is wrong, by name: the largest |Δ| of an entry, in units of

@@ -17,5 +17,5 @@ mutant(first_lane "before = where(lane() < 1, 0., shuffle_up(through, 1))" "befo
 mutant(level_is_not_whole "* log2_e - floor(-state.level)" "* log2_e + state.level")
 mutant(one_token_seen_more "where(first + n < tokens, (newer[n]" "where(first + n <= tokens, (newer[n]")
 mutant(largest_without_scores "weight[n] + shift[n]);\n    r =" "weight[n]);\n    r =")
-mutant(tokens_that_are_seen "row.tokens += where(weight[n] == no_weight, 0, 1)" "row.tokens += where(term[n] == no_weight, 0, 1)")
+mutant(tokens_that_are_seen "row.tokens += where(weight[n] == log2_zero, 0, 1)" "row.tokens += where(term[n] == log2_zero, 0, 1)")
 mutant(noise_of_even_powers "with_signs ? mass + sum_over(sizes, 32) : mass" "mass + sum_over(sizes, 32)")

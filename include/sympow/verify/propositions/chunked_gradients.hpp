@@ -8,7 +8,7 @@
 
 #include <sympow/tensor/symmetric_power.hpp>
 #include <sympow/verify/propositions/gradient_problem.hpp>
-#include <sympow/verify/propositions/transported_chunk.hpp>
+#include <sympow/verify/propositions/moved_chunk.hpp>
 
 namespace SYMPOW_NAMESPACE::verify::detail {
 

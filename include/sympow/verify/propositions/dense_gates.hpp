@@ -26,7 +26,7 @@ class DenseGates {
   [[nodiscard]] Index key_dimension() const { return matrices_.front().rows(); }
   [[nodiscard]] double log_decay(Index token) const { return log_gamma_[token]; }
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const { return matrix(token); }
-  void check_frame(const Frame& frame, Index d) const { LeavesKeys{}.check_frame(frame, d); }
+  void check_frame(const Frame& frame, Index d) const { KeepsKeys{}.check_frame(frame, d); }
 
   /// G of a token.
   [[nodiscard]] const Dense<double>& matrix(Index token) const { return matrices_[static_cast<std::size_t>(token)]; }
@@ -34,24 +34,24 @@ class DenseGates {
   [[nodiscard]] Dense<double> gate(Index token) const { return std::exp(log_decay(token)) * matrix(token); }
 
   template <class S>
-  void transport(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
+  void to_segment_frame(Frame&, Segment segment, Batch<S> queries, Batch<S> keys, Batch<S> logits) const {
     for (Index j = segment.size - 1; j >= 0; --j) {
       if (logits.size() != 0)
         for (Index i = j; i < segment.size; ++i) logits(j, i) = queries.col(i).dot(keys.col(j));
-      pull<S>({segment.begin + j, 1}, queries.rightCols(segment.size - j));
+      apply_to_queries<S>({segment.begin + j, 1}, queries.rightCols(segment.size - j));
     }
-    for (Index j = 1; j < segment.size; ++j) push<S>({segment.begin + j, 1}, keys.leftCols(j));
+    for (Index j = 1; j < segment.size; ++j) apply_to_keys<S>({segment.begin + j, 1}, keys.leftCols(j));
   }
   template <class S>
-  void pull(Segment segment, Batch<S> queries) const {
+  void apply_to_queries(Segment segment, Batch<S> queries) const {
     for (Index t = segment.end() - 1; t >= segment.begin; --t) queries = matrix(t).to<S>() * Dense<S>(queries);
   }
   template <class S>
-  void push(Segment segment, Batch<S> keys) const {
+  void apply_to_keys(Segment segment, Batch<S> keys) const {
     for (Index t = segment.begin; t < segment.end(); ++t) keys = matrix(t).to<S>().transpose() * Dense<S>(keys);
   }
   template <class S>
-  void advance(Segment segment, Batch<S> X) const {
+  void apply_to_state(Segment segment, Batch<S> X) const {
     for (Index t = segment.begin; t < segment.end(); ++t) X = Dense<S>(X) * matrix(t).to<S>();
   }
 

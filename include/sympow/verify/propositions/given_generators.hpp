@@ -104,7 +104,7 @@ struct GivenGenerators {
     return sympow::detail::PlaneBlocks<double>(scaled, U).worst();
   }
   [[nodiscard]] Dense<double> planes() const {
-    return sympow::detail::polished_planes(scaled, sympow::detail::joint_planes(scaled, dimension(), 1));
+    return sympow::detail::refine_planes(scaled, sympow::detail::joint_planes(scaled, dimension(), 1));
   }
   /// max_k |λ_ku| / ‖L_k‖ of every plane u that was found, null planes included, in falling order.
   [[nodiscard]] std::vector<double> sizes() const {

@@ -162,9 +162,9 @@ void compact_products(Ledger& ledger, const DualityInput<Scalar>& in) {
   };
   const Dense<double> upwards = product_of_gates(chain, n, d), downwards = upwards.transpose();
   Dense<Scalar> pulled = Dense<Scalar>::identity(d), pushed = pulled, advanced = pulled;
-  chain.template pull<Scalar>({0, n}, pulled);
-  chain.template push<Scalar>({0, n}, pushed);
-  chain.template advance<Scalar>({0, n}, advanced);
+  chain.template apply_to_queries<Scalar>({0, n}, pulled);
+  chain.template apply_to_keys<Scalar>({0, n}, pushed);
+  chain.template apply_to_state<Scalar>({0, n}, advanced);
   double by_library = distance(pulled.in_double(), upwards);
   by_library = worse(by_library, distance(pushed.in_double(), downwards));
   by_library = worse(by_library, distance(advanced.in_double(), upwards));

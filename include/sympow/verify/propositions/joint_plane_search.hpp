@@ -34,14 +34,14 @@ void joint_plane_families(Ledger& ledger, const std::vector<FrequencyTable>& tab
                "E §F.1, Lemma 1, eq. (3)");
 }
 
-/// `polished_planes` without its guard on nearly repeated frequencies: blocks that are scaled down pass it.
+/// `refine_planes` without its guard on nearly repeated frequencies: blocks that are scaled down pass it.
 [[nodiscard]] inline Dense<double> unguarded_planes(const std::vector<Matrix<double>>& scaled, Dense<double> U) {
   const double down = std::ldexp(1., -100);
   sympow::detail::PlaneBlocks<double> blocks(scaled, U);
   for (int step = 0; step < 25; ++step) {
     sympow::detail::PlaneBlocks<double> small = blocks;
     for (auto& rest : small.rest) rest *= down;
-    const Dense<double> K = sympow::detail::polishing_step(small, U.rows());
+    const Dense<double> K = sympow::detail::refinement_step(small, U.rows());
     Dense<double> next = U * dense_cayley(K / (-2 * down));
     sympow::detail::PlaneBlocks<double> improved(scaled, next);
     if (!(improved.worst() < .9 * blocks.worst())) break;
@@ -63,7 +63,7 @@ void newtons_method(Ledger& ledger, const std::vector<FrequencyTable>& tables, R
   Largest back;
   for (const auto& table : {FrequencyTable{"", whole, 1}, FrequencyTable{"", halves, 0}, tables[4], tables[6]}) {
     const GivenGenerators<Scalar> given(table, random);
-    const Dense<double> found = sympow::detail::polished_planes<double>(given.scaled, off(given.planes()), 25);
+    const Dense<double> found = sympow::detail::refine_planes<double>(given.scaled, off(given.planes()), 25);
     back.add(given.residual(found) / (given.limit() / 4));
   }
   ledger.holds("J.newton", back.value(), 1, "Newton's method from a basis 1e-2 away: residual / (2 d u)",
@@ -74,7 +74,7 @@ void newtons_method(Ledger& ledger, const std::vector<FrequencyTable>& tables, R
   for (int draw = 0; draw < 12; ++draw) {
     const GivenGenerators<double> given(tiny, random);
     const Dense<double> start = off(given.planes());
-    guarded.add(given.residual(sympow::detail::polished_planes<double>(given.scaled, start, 25)));
+    guarded.add(given.residual(sympow::detail::refine_planes<double>(given.scaled, start, 25)));
     unguarded.add(given.residual(unguarded_planes(given.scaled, start)));
   }
   ledger.holds("J.guard", guarded.value(), 8192 * unit_roundoff<double>,

@@ -1,4 +1,4 @@
-// Backward pass of a transition: from gradients of the results of `transport` and `pull` to those of queries, keys and
+// Backward pass of a transition: from gradients of the results of `to_segment_frame` and `apply_to_queries` to those of queries, keys and
 // parameters. dX is ∂loss/∂X.
 #pragma once
 
@@ -7,21 +7,21 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// Data of a segment of n tokens in the backward pass: inputs and results of `transport`, and gradients of the results,
+/// Data of a segment of n tokens in the backward pass: inputs and results of `to_segment_frame`, and gradients of the results,
 /// all in one common unit. Bind all members at construction; `=` on a `Batch` copies elements. Columns of queries and
 /// keys may be scaled by powers of 2 if all members use the same ones; these cancel in gradients of parameters.
 template <class S>
-struct TransportVjp {
-  /// d × n, after transport. Unspecified on return.
+struct SegmentVjp {
+  /// d × n, after to_segment_frame. Unspecified on return.
   Batch<S> moved_queries,
       moved_keys;  ///< see `moved_queries`
   /// d × n. On entry: gradients of the transported queries and keys from the state, other segments or embedded scores,
   /// without the segment's own pairs. On return: gradients of queries and keys, own pairs included.
   Batch<S> d_queries,
       d_keys;  ///< see `d_queries`
-  /// n × n, (j, i) as in `transport`; entries j > i are ignored and set to 0. Empty: no logits.
+  /// n × n, (j, i) as in `to_segment_frame`; entries j > i are ignored and set to 0. Empty: no logits.
   Batch<S> d_logits = no_logits<S>();
-  /// d × n, before transport, read-only. Only KeyAction::scale and mix read them.
+  /// d × n, before to_segment_frame, read-only. Only KeyAction::scale and mix read them.
   Batch<S> queries = no_logits<S>(),
            keys = no_logits<S>();  ///< see `queries`
   /// KeyAction::mix: b S⁺ before the segment and H after it, e' × d each, b its total scalar decay. Empty: no state.
@@ -64,20 +64,20 @@ namespace detail {
 ///     Gradient zero_gradient(Index tokens) const;        zeros for T tokens
 ///     void add_decay_flows(Segment s, const double* flows, Gradient&) const;
 ///                                                        scalar decay: d log γ_t += flows[t - s.begin]
-///     void transport_vjp(Frame& frame, Segment s, TransportVjp<S>& x, Gradient&) const;
-///                                                        `frame` as in `transport`
-///     void pull_vjp(Segment s, Batch<S> X, Batch<S> dX, double unit, Gradient&) const;
-///                                                        X before `pull`; dX: in of the result, out of X
+///     void to_segment_frame_vjp(Frame& frame, Segment s, SegmentVjp<S>& x, Gradient&) const;
+///                                                        `frame` as in `to_segment_frame`
+///     void apply_to_queries_vjp(Segment s, Batch<S> X, Batch<S> dX, double unit, Gradient&) const;
+///                                                        X before `apply_to_queries`; dX: in of the result, out of X
 ///     Planes planes() const;                             only for angles that accumulate
 ///
 /// for every scalar type S that it supports. All add to the gradients of parameters.
 template <class A, class S = double>
-concept HasVjp = requires(const A& a, typename A::Gradient& g, Frame& frame, Segment s, TransportVjp<S>& x, Batch<S> X,
+concept HasVjp = requires(const A& a, typename A::Gradient& g, Frame& frame, Segment s, SegmentVjp<S>& x, Batch<S> X,
                           const double* flows, double unit) {
   { a.zero_gradient(Index()) } -> std::same_as<typename A::Gradient>;
   a.add_decay_flows(s, flows, g);
-  a.template transport_vjp<S>(frame, s, x, g);
-  a.template pull_vjp<S>(s, X, X, unit, g);
+  a.template to_segment_frame_vjp<S>(frame, s, x, g);
+  a.template apply_to_queries_vjp<S>(s, X, X, unit, g);
 };
 
 /// The gradient type of a transition; empty if it has none.
@@ -118,7 +118,7 @@ void add_causal_pairs(Batch<S> Q, Batch<S> K, Batch<S> dX, Batch<S> dQ, Batch<S>
 }  // namespace detail
 
 template <class S, class Gradient>
-void LeavesKeys::transport_vjp(Frame&, Segment, TransportVjp<S>& x, Gradient&) const {
+void KeepsKeys::to_segment_frame_vjp(Frame&, Segment, SegmentVjp<S>& x, Gradient&) const {
   detail::add_causal_pairs<S>(x.moved_queries, x.moved_keys, x.d_logits, x.d_queries, x.d_keys);
 }
 
@@ -133,8 +133,8 @@ class VjpView {
   virtual ~VjpView() = default;
 
   virtual void add_decay_flows(Segment segment, const double* flows) = 0;
-  virtual void transport_vjp(Frame& frame, Segment segment, TransportVjp<Scalar>& x) = 0;
-  virtual void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) = 0;
+  virtual void to_segment_frame_vjp(Frame& frame, Segment segment, SegmentVjp<Scalar>& x) = 0;
+  virtual void apply_to_queries_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) = 0;
   [[nodiscard]] virtual Planes planes() const = 0;
 };
 
@@ -157,11 +157,11 @@ class VjpViewOf final : public VjpView<Scalar> {
   void add_decay_flows(Segment segment, const double* flows) override {
     transition_.add_decay_flows(segment, flows, gradient_);
   }
-  void transport_vjp(Frame& frame, Segment segment, TransportVjp<Scalar>& x) override {
-    transition_.template transport_vjp<Scalar>(frame, segment, x, gradient_);
+  void to_segment_frame_vjp(Frame& frame, Segment segment, SegmentVjp<Scalar>& x) override {
+    transition_.template to_segment_frame_vjp<Scalar>(frame, segment, x, gradient_);
   }
-  void pull_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) override {
-    transition_.template pull_vjp<Scalar>(segment, X, dX, unit, gradient_);
+  void apply_to_queries_vjp(Segment segment, Batch<Scalar> X, Batch<Scalar> dX, double unit) override {
+    transition_.template apply_to_queries_vjp<Scalar>(segment, X, dX, unit, gradient_);
   }
   [[nodiscard]] Planes planes() const override { return planes_of(transition_); }
 

@@ -13,7 +13,7 @@ namespace SYMPOW_NAMESPACE::detail {
 
 /// The high halves of entries. A word holds the high halves of two entries, one packet apart.
 template <class Scalar>
-class UpperColumns {
+class HighColumns {
   using Packet = packets::Packet<Scalar>;
   using Word = Bits<Scalar>;
   using Words = typename PacketOfBits<Scalar>::type;
@@ -23,9 +23,9 @@ class UpperColumns {
   static constexpr Index lanes = packets::lanes<Scalar>, block = 2 * lanes;  // rows per packet of words
   static constexpr bool is_padded = true;                                    // with zeros, to whole blocks
 
-  UpperColumns(const Word* data, Index right) : data_(data), right_(right) {}
+  HighColumns(const Word* data, Index right) : data_(data), right_(right) {}
   /// The part from row i and column k on; i is the first row of a block.
-  [[nodiscard]] UpperColumns at(Index i, Index k) const { return {data_ + i / 2 + k * right_, right_}; }
+  [[nodiscard]] HighColumns at(Index i, Index k) const { return {data_ + i / 2 + k * right_, right_}; }
   /// Loads the first `packets` packets of the first column; `packets` is even.
   template <int packets>
   [[gnu::always_inline]] void load(Packet* x) const {
@@ -43,52 +43,52 @@ class UpperColumns {
   Index right_;
 };
 
-/// A matrix x = upper + lower, with upper = x rounded to the high half of its bits: bf16 for float. The error is at
+/// A matrix x = high + low, with high = x rounded to the high half of its bits: bf16 for float. The error is at
 /// most 2^-8 |x| for float, 2^-21 |x| for double; for denormals the same part of the smallest normal number. Values
 /// that near to the largest number round to infinity. Each plane pads the rows to whole blocks. Reading one plane moves
 /// half the bytes; both restore x exactly. NaN stays NaN.
 template <class Scalar>
-class HalvedMatrix {
+class SplitMatrix {
   using Packet = packets::Packet<Scalar>;
   using Word = Bits<Scalar>;
   using Words = typename PacketOfBits<Scalar>::type;
   using Signed = typename PacketOfBits<Scalar, std::make_signed_t<Word>>::type;
   using Plane = Eigen::Matrix<Word, Dynamic, Dynamic>;
   static constexpr int half = 4 * sizeof(Word);
-  static constexpr Index lanes = UpperColumns<Scalar>::lanes, block = UpperColumns<Scalar>::block;
+  static constexpr Index lanes = HighColumns<Scalar>::lanes, block = HighColumns<Scalar>::block;
 
  public:
-  HalvedMatrix() = default;
+  SplitMatrix() = default;
   /// A matrix of zeros.
-  HalvedMatrix(Index rows, Index cols) : rows_(rows) {
-    for (Plane* plane : {&upper_, &lower_}) plane->setZero((rows + block - 1) / block * lanes, cols);
+  SplitMatrix(Index rows, Index cols) : rows_(rows) {
+    for (Plane* plane : {&high_, &low_}) plane->setZero((rows + block - 1) / block * lanes, cols);
   }
 
   [[nodiscard]] Index rows() const { return rows_; }
-  [[nodiscard]] Index cols() const { return upper_.cols(); }
-  [[nodiscard]] bool empty() const { return upper_.cols() == 0; }
+  [[nodiscard]] Index cols() const { return high_.cols(); }
+  [[nodiscard]] bool empty() const { return high_.cols() == 0; }
   /// Entries that the memory could hold, padding included.
-  [[nodiscard]] Index size() const { return upper_.size() + lower_.size(); }
+  [[nodiscard]] Index size() const { return high_.size() + low_.size(); }
   void set_zero() {
-    upper_.setZero();
-    lower_.setZero();
+    high_.setZero();
+    low_.setZero();
   }
 
   /// The upper parts of all columns.
-  [[nodiscard]] UpperColumns<Scalar> upper() const { return {upper_.data(), upper_.rows()}; }
+  [[nodiscard]] HighColumns<Scalar> high() const { return {high_.data(), high_.rows()}; }
 
   /// X ← columns first, first + 1, ….
   void get(Index first, MatrixView<Scalar> X) const {
     write_blocks(X, first, [&](Index words, Scalar* x) __attribute__((always_inline)) {
-      const Words upper = load(upper_, words), lower = load(lower_, words);
+      const Words upper = load(high_, words), lower = load(low_, words);
       store(x, (upper << half) + sign_extended_high(lower << half));
       store(x + lanes, (upper >> half << half) + sign_extended_high(lower));
     });
   }
   /// X ← the upper parts of columns first, first + 1, ….
-  void get_upper(Index first, MatrixView<Scalar> X) const {
+  void get_high(Index first, MatrixView<Scalar> X) const {
     write_blocks(X, first, [&](Index words, Scalar* x) __attribute__((always_inline)) {
-      const Words upper = load(upper_, words);
+      const Words upper = load(high_, words);
       store(x, upper << half);
       store(x + lanes, upper >> half << half);
     });
@@ -98,8 +98,8 @@ class HalvedMatrix {
     constexpr Word nearest = Word(1) << (half - 1);
     const auto put = [&](Index words, const Scalar* x) __attribute__((always_inline)) {
       const Words a = canonical_nan(load(x)), b = canonical_nan(load(x + lanes));
-      store(upper_.data() + words, ((a + nearest) >> half) | ((b + nearest) >> half << half));
-      store(lower_.data() + words, (a << half >> half) | (b << half));
+      store(high_.data() + words, ((a + nearest) >> half) | ((b + nearest) >> half << half));
+      store(low_.data() + words, (a << half >> half) | (b << half));
     };
     for_blocks(X, first, put, [&](Index words, const Scalar* x, Index rows) {
       Scalar padded[size_of(block)] = {};
@@ -137,7 +137,7 @@ class HalvedMatrix {
   void for_blocks(Columns X, Index first, const Whole& whole, const Part& part) const {
     for (Index k = 0; k < X.cols(); ++k) {
       auto* x = X.data() + k * X.outerStride();
-      Index words = (first + k) * upper_.rows(), left = rows_;
+      Index words = (first + k) * high_.rows(), left = rows_;
       for (; left >= block; left -= block, x += block, words += lanes) whole(words, x);
       if (left > 0) part(words, x, left);
     }
@@ -152,7 +152,7 @@ class HalvedMatrix {
   }
 
   Index rows_ = 0;
-  Plane upper_, lower_;  // a word has the halves of two rows, `lanes` apart
+  Plane high_, low_;  // a word has the halves of two rows, `lanes` apart
 };
 
 #pragma GCC diagnostic pop

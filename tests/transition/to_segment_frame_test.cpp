@@ -1,4 +1,4 @@
-// Every transition keeps the promise of the protocol: logits and transports are those of its dense A_i.
+// Every transition keeps the promise of the protocol: logits and moved vectors are those of its dense A_i.
 #include "catch.hpp"
 #include "random.hpp"
 
@@ -26,7 +26,7 @@ double logit(const A& transition, const Eigen::MatrixXd& Q, const Eigen::MatrixX
 // Transports segment by segment; every logit, inside a segment and across with the pulls between, must be the defined
 // one. Each of at most T steps is rounded, relative to the lengths of query and key: 8 T u of the scalar type S.
 template <class S = double, class A>
-void check_transport(const A& transition, Index d, Index T, Random& random, Index longest = 9) {
+void check_segment_frame(const A& transition, Index d, Index T, Random& random, Index longest = 9) {
   const Eigen::MatrixXd Q = random.matrix<S>(d, T).template cast<double>(),
                         K = random.matrix<S>(d, T).template cast<double>();
   constexpr double own_u = std::numeric_limits<S>::epsilon() / 2;
@@ -36,7 +36,7 @@ void check_transport(const A& transition, Index d, Index T, Random& random, Inde
   for (Index begin = 0; begin < T; begin = segments.back().end()) {
     const Segment own{begin, std::min(random.integer(1, longest), T - begin)};
     Matrix<S> queries = Q.middleCols(begin, own.size).cast<S>(), inside(own.size, own.size);
-    transition.template transport<S>(frame, own, queries, keys.middleCols(begin, own.size), inside);
+    transition.template to_segment_frame<S>(frame, own, queries, keys.middleCols(begin, own.size), inside);
     const auto check = [&](auto found, Index i, Index j) {
       CAPTURE(T, d, i, j);
       REQUIRE(std::abs(static_cast<double>(found) - logit(transition, Q, K, i, j)) <=
@@ -47,7 +47,7 @@ void check_transport(const A& transition, Index d, Index T, Random& random, Inde
     for (auto earlier = segments.rbegin(); earlier != segments.rend(); ++earlier) {
       for (Index i = 0; i < own.size; ++i)
         for (Index j = earlier->begin; j < earlier->end(); ++j) check(queries.col(i).dot(keys.col(j)), begin + i, j);
-      transition.template pull<S>(*earlier, queries);
+      transition.template apply_to_queries<S>(*earlier, queries);
     }
     segments.push_back(own);
   }
@@ -55,23 +55,23 @@ void check_transport(const A& transition, Index d, Index T, Random& random, Inde
 
 }  // namespace
 
-TEST_CASE("transports and pulls give the defined logits", "[transition]") {
+TEST_CASE("to_segment_frame and apply_to_queries give the defined logits", "[transition]") {
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u}) {
     CAPTURE(seed);
     Random random(seed);
     const Index d = 2 * random.integer(1, 5), T = random.integer(1, 40);
     const Eigen::VectorXd theta = random.vector(d / 2) * 3, beta = random.vector(T);
     const Eigen::MatrixXd log_a = -random.matrix(d, T).cwiseAbs();
-    check_transport(stationary(), d, T, random);
-    check_transport(constant_decay(.5), d, T, random);
-    check_transport(decay(-beta.cwiseAbs()), d, T, random);
-    check_transport(rotary(theta, Pairing::interleaved), d, T, random);
-    check_transport(rotary(theta, beta, Pairing::interleaved), d, T, random);
-    check_transport(rotary(theta, beta, Pairing::half_split), d, T, random);
-    check_transport(channel_decay(log_a), d, T, random);
-    check_transport(channel_decay(log_a * 500), d, T, random);  // e^-500 a token: nothing may overflow on the way
-    check_transport(decay(-beta.cwiseAbs()) * rotary(theta, beta, Pairing::interleaved), d, T, random);
-    check_transport(channel_decay(log_a) * constant_decay(.9), d, T, random);
+    check_segment_frame(stationary(), d, T, random);
+    check_segment_frame(constant_decay(.5), d, T, random);
+    check_segment_frame(decay(-beta.cwiseAbs()), d, T, random);
+    check_segment_frame(rotary(theta, Pairing::interleaved), d, T, random);
+    check_segment_frame(rotary(theta, beta, Pairing::interleaved), d, T, random);
+    check_segment_frame(rotary(theta, beta, Pairing::half_split), d, T, random);
+    check_segment_frame(channel_decay(log_a), d, T, random);
+    check_segment_frame(channel_decay(log_a * 500), d, T, random);  // e^-500 a token: nothing may overflow on the way
+    check_segment_frame(decay(-beta.cwiseAbs()) * rotary(theta, beta, Pairing::interleaved), d, T, random);
+    check_segment_frame(channel_decay(log_a) * constant_decay(.9), d, T, random);
   }
 }
 
@@ -83,9 +83,9 @@ TEST_CASE("channel decay keeps the type of its gates and sums any number of toke
     const auto wide = channel_decay(log_a.cast<double>());
     static_assert(std::is_same_v<decltype(narrow), const ChannelDecay<float>>);
     static_assert(std::is_same_v<decltype(wide), const ChannelDecay<double>>);
-    check_transport(narrow, d, 60, random, 50);
-    check_transport<float>(narrow, d, 60, random, 50);
-    check_transport<float>(wide, d, 60, random, 50);
+    check_segment_frame(narrow, d, 60, random, 50);
+    check_segment_frame<float>(narrow, d, 60, random, 50);
+    check_segment_frame<float>(wide, d, 60, random, 50);
     for (const Segment segment : {Segment{0, 0}, Segment{3, 1}, Segment{0, 16}, Segment{15, 18}, Segment{1, 59}}) {
       Eigen::VectorXd narrow_totals(d), wide_totals(d);
       narrow.log_channel_totals(segment, narrow_totals);
@@ -104,11 +104,11 @@ TEST_CASE("Householder chains give the defined logits, whatever the strengths", 
     CAPTURE(seed, d, T);
     const Eigen::MatrixXd w = random.matrix(d, T).colwise().normalized();
     const Eigen::VectorXd beta = random.vector(T).array().tanh() + 1, one = Eigen::VectorXd::Ones(T);
-    check_transport(householder(w, beta), d, T, random);
-    for (const double strength : {0., 1., 2.}) check_transport(householder(w, strength * one), d, T, random);
+    check_segment_frame(householder(w, beta), d, T, random);
+    for (const double strength : {0., 1., 2.}) check_segment_frame(householder(w, strength * one), d, T, random);
     const Eigen::MatrixXd same = w.col(0).replicate(1, T);  // every product within T is as large as it can be
-    for (const double strength : {.5, 1., 2.}) check_transport(householder(same, strength * one), d, T, random);
-    check_transport(decay(-beta) * householder(w, beta), d, T, random);
+    for (const double strength : {.5, 1., 2.}) check_segment_frame(householder(same, strength * one), d, T, random);
+    check_segment_frame(decay(-beta) * householder(w, beta), d, T, random);
   }
 }
 
@@ -135,9 +135,9 @@ TEST_CASE("products of Householder factors act on queries, keys and states as th
       for (Index t = s.begin; t < s.end(); ++t) product *= chain.key_matrix(t, d);
       const Eigen::MatrixXd X = random.matrix(d, e), rows = random.matrix(e, d);
       Eigen::MatrixXd pulled = X, pushed = X, advanced = rows;
-      chain.pull<double>(s, pulled);
-      chain.push<double>(s, pushed);
-      chain.advance<double>(s, advanced);
+      chain.apply_to_queries<double>(s, pulled);
+      chain.apply_to_keys<double>(s, pushed);
+      chain.apply_to_state<double>(s, advanced);
       const double bound = static_cast<double>(T) * u;  // of a contraction, a rounding a token
       CAPTURE(d, s.begin, s.size);
       CHECK((pulled - product * X).norm() <= bound * X.norm());
@@ -153,7 +153,7 @@ TEST_CASE("long segments under a Householder chain give the defined logits", "[t
   for (const Index longest : {40, 100, 150}) {
     const Eigen::VectorXd beta = random.vector(T).array().tanh() + 1;
     const auto chain = householder(random.matrix(d, T).colwise().normalized().eval(), beta);
-    check_transport(chain, d, T, random, longest);
+    check_segment_frame(chain, d, T, random, longest);
   }
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("channels that are closed for good stay closed, and the others open", 
   Eigen::MatrixXd log_a = Eigen::MatrixXd::Zero(4, 20);
   log_a.row(1).setConstant(-std::numeric_limits<double>::infinity());
   log_a(2, 10) = -std::numeric_limits<double>::infinity();
-  check_transport(channel_decay(log_a), 4, 20, random);
+  check_segment_frame(channel_decay(log_a), 4, 20, random);
 }
 
 TEST_CASE("the frame of a rotation is its angle so far, reduced", "[transition]") {
@@ -173,8 +173,8 @@ TEST_CASE("the frame of a rotation is its angle so far, reduced", "[transition]"
   const Eigen::MatrixXd before = K;
   Frame frame;
   const Rotary transition = rotary(theta, beta, Pairing::interleaved);
-  transition.transport<double>(frame, {0, 20}, Q.leftCols(20), K.leftCols(20), no_logits<double>());
-  transition.transport<double>(frame, {20, 30}, Q.rightCols(30), K.rightCols(30), no_logits<double>());
+  transition.to_segment_frame<double>(frame, {0, 20}, Q.leftCols(20), K.leftCols(20), no_logits<double>());
+  transition.to_segment_frame<double>(frame, {20, 30}, Q.rightCols(30), K.rightCols(30), no_logits<double>());
   for (Index j = 0; j < d / 2; ++j) {
     REQUIRE(std::abs(frame.numbers()[j]) <= std::numbers::pi);
     // T reductions and products, each rounded relative to at most π.

@@ -1,5 +1,5 @@
-#include <sympow/core/halved_matrix.hpp>
 #include <sympow/core/product.hpp>
+#include <sympow/core/split_matrix.hpp>
 
 #include <bit>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 using namespace sympow;
 using namespace sympow::test;
-using detail::HalvedMatrix;
+using detail::SplitMatrix;
 
 namespace {
 
@@ -21,25 +21,25 @@ bool same(const Matrix<Scalar>& a, const Matrix<Scalar>& b) {
 }
 
 template <class Scalar>
-HalvedMatrix<Scalar> halved(const Matrix<Scalar>& X) {
-  HalvedMatrix<Scalar> halves(X.rows(), X.cols());
-  halves.set(0, X);
-  return halves;
+SplitMatrix<Scalar> split_of(const Matrix<Scalar>& X) {
+  SplitMatrix<Scalar> split(X.rows(), X.cols());
+  split.set(0, X);
+  return split;
 }
 template <class Scalar>
-Matrix<Scalar> whole(const HalvedMatrix<Scalar>& halves) {
-  Matrix<Scalar> X(halves.rows(), halves.cols());
-  halves.get(0, X);
+Matrix<Scalar> whole(const SplitMatrix<Scalar>& split) {
+  Matrix<Scalar> X(split.rows(), split.cols());
+  split.get(0, X);
   return X;
 }
 template <class Scalar>
-Matrix<Scalar> upper(const HalvedMatrix<Scalar>& halves) {
-  Matrix<Scalar> X(halves.rows(), halves.cols());
-  halves.get_upper(0, X);
+Matrix<Scalar> upper(const SplitMatrix<Scalar>& split) {
+  Matrix<Scalar> X(split.rows(), split.cols());
+  split.get_high(0, X);
   return X;
 }
 
-// Numbers of all exponents and both signs, both zeros, and the numbers on both sides of the middle of two halves.
+// Numbers of all exponents and both signs, both zeros, and the numbers on both sides of the middle of two split.
 template <class Scalar>
 Matrix<Scalar> all_kinds(Index rows, Index cols) {
   using Word = detail::Bits<Scalar>;
@@ -75,11 +75,11 @@ TEMPLATE_TEST_CASE("halves lose nothing, and the upper ones are what is nearest"
     for (const Index cols : {0, 1, 13}) {
       CAPTURE(rows, cols);
       const Matrix<TestType> X = all_kinds<TestType>(rows, cols);
-      const auto halves = halved(X);
-      REQUIRE(halves.rows() == rows);
-      REQUIRE(halves.cols() == cols);
-      REQUIRE(same(whole(halves), X));
-      const Matrix<TestType> of_halves = upper(halves);
+      const auto split = split_of(X);
+      REQUIRE(split.rows() == rows);
+      REQUIRE(split.cols() == cols);
+      REQUIRE(same(whole(split), X));
+      const Matrix<TestType> of_halves = upper(split);
       for (Index n = 0; n < X.size(); ++n) {
         CAPTURE(X.data()[n]);
         REQUIRE(of_halves.data()[n] == rounded(X.data()[n], sizeof(TestType) == 4 ? 7 : 20));
@@ -93,8 +93,8 @@ TEMPLATE_TEST_CASE("what is no number stays none in halves", "[core]", float, do
   X << std::numeric_limits<TestType>::infinity(), -std::numeric_limits<TestType>::infinity(),
       std::numeric_limits<TestType>::quiet_NaN(), std::bit_cast<TestType>(~Word(0)),
       std::bit_cast<TestType>(std::bit_cast<Word>(std::numeric_limits<TestType>::infinity()) + 1);
-  const auto halves = halved(X);
-  for (const Matrix<TestType>& read : {whole(halves), upper(halves)}) {
+  const auto split = split_of(X);
+  for (const Matrix<TestType>& read : {whole(split), upper(split)}) {
     CHECK(read(0, 0) == X(0, 0));
     CHECK(read(1, 0) == X(1, 0));
     for (const Index i : {2, 3, 4}) CHECK(std::isnan(read(i, 0)));
@@ -104,12 +104,12 @@ TEMPLATE_TEST_CASE("what is no number stays none in halves", "[core]", float, do
 TEMPLATE_TEST_CASE("some columns of halves are written and the others stay", "[core]", float, double) {
   Random random(5);
   Matrix<TestType> X = random.matrix<TestType>(19, 9);
-  auto halves = halved(X);
+  auto split = split_of(X);
   X.middleCols(2, 4) = random.matrix<TestType>(19, 4);
-  halves.set(2, X.middleCols(2, 4).eval());
-  CHECK(same(whole(halves), X));
-  halves.set_zero();
-  CHECK(whole(halves).isZero(0));
+  split.set(2, X.middleCols(2, 4).eval());
+  CHECK(same(whole(split), X));
+  split.set_zero();
+  CHECK(whole(split).isZero(0));
 }
 
 TEMPLATE_TEST_CASE("a product of upper halves has the bits of one with the same numbers whole", "[core]", float,
@@ -119,13 +119,13 @@ TEMPLATE_TEST_CASE("a product of upper halves has the bits of one with the same 
     for (const Index depth : {1, 15, 16, 17, 100, 256, 300, 512, 528, 1024, 2112, 4096, 4100, 70000}) {
       if (depth > 5000 && rows > 17) continue;
       CAPTURE(rows, depth);
-      const auto halves = halved(random.matrix<TestType>(rows, depth));
-      const Matrix<TestType> A = upper(halves);
+      const auto split = split_of(random.matrix<TestType>(rows, depth));
+      const Matrix<TestType> A = upper(split);
       const Vector<TestType> b = random.matrix<TestType>(depth, 1), before = random.matrix<TestType>(rows, 1);
       for (const bool add : {false, true}) {
         Matrix<TestType> c = before, expected = before;
-        detail::ColumnProduct<TestType>::times_column(add, rows, depth, halves.upper(), b.data(), c.data());
-        detail::ColumnProduct<TestType>::times_column(add, rows, depth, detail::WholeColumns<TestType>{A.data(), rows},
+        detail::ColumnProduct<TestType>::times_column(add, rows, depth, split.high(), b.data(), c.data());
+        detail::ColumnProduct<TestType>::times_column(add, rows, depth, detail::DenseColumns<TestType>{A.data(), rows},
                                                       b.data(), expected.data());
         REQUIRE(same(c, expected));
       }

@@ -64,7 +64,7 @@ struct Rotations {
   [[nodiscard]] Eigen::VectorXd moment(const WayBack<double>& way, const A& transition) const {
     Eigen::MatrixXd Q = way.Q, K = way.K;
     Frame frame = way.frame();
-    transition.template transport<double>(frame, way.segment, Q, K, no_logits<double>());
+    transition.template to_segment_frame<double>(frame, way.segment, Q, K, no_logits<double>());
     Eigen::VectorXd sums = Eigen::VectorXd::Zero(planes);
     const auto at = transition.planes();
     for (Index u = 0; u < planes; ++u)
