@@ -11,7 +11,7 @@ using namespace sympow::bench;
 
 namespace {
 
-HeadShape shape_of(Index T, Index d, int P) {
+ProblemShape shape_of(Index T, Index d, int P) {
   return {.T = T, .d = d, .e = d, .D = static_cast<double>(symmetric_dimension(d, P))};
 }
 
@@ -35,7 +35,7 @@ double operations(Run&& run) {
                  }));
     best.own = std::min(best.own, seconds(run));
   }
-  HeadShape shape = shape_of(T, d, 2);
+  ProblemShape shape = shape_of(T, d, 2);
   shape.from_nothing = false;
   return best.own / best.reference * detail::cost_of_chunks(shape, static_cast<double>(chunk), none);
 }
@@ -51,7 +51,7 @@ Leftovers leftovers(Index d) {
   const SymmetricPower<P> feature;
   ConformalTokens x(d, T), y(d, few);
   State<float, SymmetricPower<P>> state(d, d);
-  const HeadShape shape = shape_of(T, d, P);
+  const ProblemShape shape = shape_of(T, d, P);
   const auto excess = [&](Index chunk) {
     return operations([&] {
              chunked(feature, x.transition, x.Q, x.K, x.V, state, x.Y, x.workspace, {.chunk = chunk});
@@ -68,7 +68,7 @@ Leftovers leftovers(Index d) {
   };
   const auto all = static_cast<double>(T), some = static_cast<double>(few);
   return {(pairs(x) - pairs(y)) / ((all * all - some * some) / 2),
-          (excess(small) - excess(large)) / (all / small - all / large) / (shape.D + detail::least_segment(d))};
+          (excess(small) - excess(large)) / (all / small - all / large) / (shape.D + detail::segment_overhead(d))};
 }
 
 // The costs that the automatic form goes by: the library's, or with --calibrate those found.

@@ -33,13 +33,13 @@ Form choose_form(Problem& problem) {
   if (!arguments.has_state()) return Form::attention;
   const std::size_t scalar = problem.Q.holds<float>() ? sizeof(float) : sizeof(double);
   const double D = dimension(arguments, problem.d), tokens = static_cast<double>(problem.longest());
-  const sympow::HeadShape shape{.T = problem.longest(),
-                                .d = problem.d,
-                                .e = problem.e,
-                                .D = D,
-                                .action = problem.W ? sympow::KeyAction::mix : sympow::KeyAction::none,
-                                .keeps_state = arguments.has_state_file(),
-                                .from_nothing = arguments.state_in.empty()};
+  const sympow::ProblemShape shape{.T = problem.longest(),
+                                   .d = problem.d,
+                                   .e = problem.e,
+                                   .D = D,
+                                   .action = problem.W ? sympow::KeyAction::mix : sympow::KeyAction::none,
+                                   .keeps_state = arguments.has_state_file(),
+                                   .from_nothing = arguments.state_in.empty()};
   if (arguments.chunk == 0) problem.arguments.chunk = sympow::cheapest_chunk(shape);
   const Index chunk = std::min(problem.longest(), arguments.chunk);
   const double projections = arguments.feature == Feature::random ? D * static_cast<double>(problem.d) * 8 : 0;

@@ -13,7 +13,7 @@ namespace {
 
 using Power = SymmetricPower<2>;
 
-HeadShape shape_of(Index T, Index d, double D) { return {.T = T, .d = d, .e = d, .D = D}; }
+ProblemShape shape_of(Index T, Index d, double D) { return {.T = T, .d = d, .e = d, .D = D}; }
 
 // From how many tokens on a state is cheaper than attention.
 double crossover(Index d, double D) {
@@ -43,7 +43,7 @@ TEST_CASE("a state pays from about 2 D tokens on", "[attention]") {
 }
 
 TEST_CASE("a form that a call cannot have is not chosen, and costs decide among the others", "[attention]") {
-  HeadShape shape = shape_of(100, 64, 2080);
+  ProblemShape shape = shape_of(100, 64, 2080);
   REQUIRE(cheapest_form(shape) == Form::attention);
   REQUIRE(cheapest_form(shape, {.score = 1e9}) != Form::attention);
   shape.keeps_state = true;
@@ -64,7 +64,7 @@ TEST_CASE("chunks grow with the state and shrink with the heads, and a short cal
   REQUIRE(cheapest_chunk(shape_of(100'000, 16, 3876)) == 240);
   REQUIRE(cheapest_chunk(shape_of(100'000, 64, 2080), {.segment = 0}) == 48);
   REQUIRE(cheapest_chunk(shape_of(500, 64, 2080)) == 500);
-  HeadShape goes_on = shape_of(100'000, 64, 2080);
+  ProblemShape goes_on = shape_of(100'000, 64, 2080);
   goes_on.from_nothing = false;
   REQUIRE(cheapest_chunk(goes_on) == 192);
   goes_on.T = 250;
@@ -97,7 +97,7 @@ TEST_CASE("every head of a batch has the form that its own length makes the chea
   for (Index b = 0; b < batch.B(); ++b)
     for (Index h = 0; h < batch.H; ++h) {
       const Index T = batch.lengths[static_cast<std::size_t>(b)];
-      const HeadShape shape{.T = T, .d = batch.d, .e = batch.e, .D = 10};
+      const ProblemShape shape{.T = T, .d = batch.d, .e = batch.e, .D = 10};
       batch.Y.data = cheapest_form(shape, costs) == Form::attention ? in_attention : in_chunks;
       expected.heads().head(b, h) = batch.Y.heads().head(b, h);
     }
@@ -181,11 +181,11 @@ TEST_CASE("a long head sees all keys where the mask says so", "[attention]") {
 TEST_CASE("the shape of a head has an embedding exactly where there are state forms", "[attention]") {
   const Eigen::MatrixXf w = Eigen::MatrixXf::Ones(4, 7);
   const auto chain = householder(w, Eigen::VectorXd::Ones(7));
-  const HeadShape square = head_shape(SymmetricPower<2>{}, stationary(), 7, 4, 3);
+  const ProblemShape square = head_shape(SymmetricPower<2>{}, stationary(), 7, 4, 3);
   CHECK((square.T == 7 && square.d == 4 && square.e == 3 && square.D == 10 && square.action == KeyAction::none));
   CHECK(head_shape(Linear{}, chain, 7, 4, 3).D == 4);
   CHECK(head_shape(Linear{}, chain, 7, 4, 3).action == KeyAction::mix);
-  CHECK(head_shape(SymmetricPower<2>{}, chain, 7, 4, 3).D == HeadShape::no_embedding);
-  CHECK(head_shape(Exponential{}, stationary(), 7, 4, 3).D == HeadShape::no_embedding);
-  CHECK(head_shape(SymmetricPower<8>{}, stationary(), 7, 1 << 20, 3).D == HeadShape::no_embedding);  // does not fit
+  CHECK(head_shape(SymmetricPower<2>{}, chain, 7, 4, 3).D == ProblemShape::no_embedding);
+  CHECK(head_shape(Exponential{}, stationary(), 7, 4, 3).D == ProblemShape::no_embedding);
+  CHECK(head_shape(SymmetricPower<8>{}, stationary(), 7, 1 << 20, 3).D == ProblemShape::no_embedding);  // does not fit
 }

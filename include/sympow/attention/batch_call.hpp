@@ -76,7 +76,7 @@ struct StateOf<Scalar, F> {
 namespace detail::inline SYMPOW_THREADS {
 
 /// The form of a head. One whose queries stand elsewhere than its keys has no state form.
-inline Form form_of(const HeadShape& shape, const BatchOptions& options) {
+inline Form form_of(const ProblemShape& shape, const BatchOptions& options) {
   if (options.form == Form::automatic && !shape.keeps_state && options.head.mask.offset != 0) return Form::attention;
   return options.form == Form::automatic ? cheapest_form(shape, options.head.costs) : options.form;
 }
@@ -84,16 +84,16 @@ inline Form form_of(const HeadShape& shape, const BatchOptions& options) {
 /// The chunk of a head that goes through `scan`, else 0. It has more than a quarter of all tokens, in many segments,
 /// states that are small beside it, and work for some milliseconds. Nothing but shapes decides, so that results are the
 /// same for any number of threads.
-inline Index scanned_chunk(HeadShape shape, Index all_tokens, const BatchOptions& options) {
+inline Index scanned_chunk(ProblemShape shape, Index all_tokens, const BatchOptions& options) {
   shape.from_nothing = false;  // its segments go on
   const Index T = shape.T;
   if (options.head.mask != causal() || T <= all_tokens / 4 ||
       static_cast<double>(T / 8 * (shape.d + shape.e) / (shape.e + 1)) < shape.D ||
       form_of(shape, options) != Form::chunked)
     return 0;
-  constexpr double some_milliseconds = 1e9;  // operations
+  constexpr double min_flops_to_split = 1e9;
   const Index chunk = chunk_of(options.head, shape);
-  if (cost_of_chunks(shape, static_cast<double>(chunk), options.head.costs) < some_milliseconds) return 0;
+  if (cost_of_chunks(shape, static_cast<double>(chunk), options.head.costs) < min_flops_to_split) return 0;
   return T / 16 >= scanned_segment(static_cast<Index>(shape.D), chunk) ? chunk : 0;
 }
 
@@ -183,9 +183,9 @@ class CheckedBatch {
     if (states_ || !has_form) check_state_mask(call.options.head.mask);
     for (Index n = 0; n < call.all_groups(); ++n)
       call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {
-        naming_head(b, h, call.group, [&] { check_group(n, Q, K, V); });
+        with_head_context(b, h, call.group, [&] { check_group(n, Q, K, V); });
         for (Index r = 1; call.options.head.check_finite && r < call.group; ++r)
-          naming_head(b, h + r, 1, [&] { check_finite("Q", call.Q.head(b, h + r)); });
+          with_head_context(b, h + r, 1, [&] { check_finite("Q", call.Q.head(b, h + r)); });
         all_tokens_ += Q.cols();
       });
   }
@@ -195,10 +195,10 @@ class CheckedBatch {
   [[nodiscard]] const A& transition(Index n) const { return transition_of_(n); }  ///< of group n
   [[nodiscard]] bool keeps_states() const { return static_cast<bool>(states_); }
   /// What the cost model asks of group n.
-  [[nodiscard]] HeadShape shape(Index n) const {
+  [[nodiscard]] ProblemShape shape(Index n) const {
     const Index b = n / call.groups();
-    HeadShape shape = head_shape(feature_, transition(n), std::max(call.Q.length(b), call.K.length(b)),
-                                 call.Q.dimension(), call.V.dimension());
+    ProblemShape shape = head_shape(feature_, transition(n), std::max(call.Q.length(b), call.K.length(b)),
+                                    call.Q.dimension(), call.V.dimension());
     shape.is_full = call.options.head.mask.is_full;
     shape.keeps_state = keeps_states();
     if constexpr (has_states)

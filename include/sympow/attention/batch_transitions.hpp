@@ -18,11 +18,11 @@ namespace detail::inline SYMPOW_THREADS {
 /// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type. Heads that share a
 /// state are named by their key head.
 template <class F>
-void naming_head(Index sequence, Index head, Index group, const F& f) {
+void with_head_context(Index sequence, Index head, Index group, const F& f) {
   try {
     f();
   } catch (...) {
-    raise_again_after(Errors{}, "sequence ", sequence, group > 1 ? ", key head " : ", head ", head / group, ": ");
+    rethrow_with_prefix(Errors{}, "sequence ", sequence, group > 1 ? ", key head " : ", head ", head / group, ": ");
   }
 }
 
@@ -38,7 +38,7 @@ auto transitions_of(const Transitions& given, Index sequences, Index groups, Ind
     std::vector<A> built;
     built.reserve(static_cast<std::size_t>(sequences * groups));
     for (Index n = 0; n < sequences * groups; ++n)
-      naming_head(n / groups, n % groups * group, group, [&] { built.push_back(given(n / groups, n % groups)); });
+      with_head_context(n / groups, n % groups * group, group, [&] { built.push_back(given(n / groups, n % groups)); });
     return [built = std::move(built)](Index n) -> const A& { return built[static_cast<std::size_t>(n)]; };
   } else {
     static_assert(std::ranges::random_access_range<const Transitions>,

@@ -82,7 +82,7 @@ class BatchVjp {
     check_states();
     if (x_.tape) check_size("heads of the forward pass", x_.tape->size(), heads(), "those of Q");
     for (Index n = 0; n < heads(); ++n)
-      naming_head(n / x_.Q.heads(), n % x_.Q.heads(), call().group, [&] { check_head(n); });
+      with_head_context(n / x_.Q.heads(), n % x_.Q.heads(), call().group, [&] { check_head(n); });
   }
 
   BatchGradients<A> run() {

@@ -24,7 +24,7 @@ void record_chunked(const F& feature, const A& transition, const Q& queries, con
     raise<InvalidArgument>("chunked: diagnostics are given by calls without checkpoints");
   options.check_finite = false;
   const Index T = keys.cols();
-  HeadShape shape = head_shape(feature, transition, T, keys.rows(), values.rows());
+  ProblemShape shape = head_shape(feature, transition, T, keys.rows(), values.rows());
   shape.keeps_state = true;
   shape.from_nothing = state.tokens() == 0;
   options.chunk = chunk_of(options, shape);

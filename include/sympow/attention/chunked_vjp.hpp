@@ -60,7 +60,7 @@ void set_gauge(const VjpViewOf<Scalar, A>& view, const StateSums<Scalar>& S, Adj
 
 /// The sums of a state, all of them folded.
 template <class Scalar, class F>
-void set_folded(const F& feature, const StateContent<Scalar>& state, StateAt<Scalar>& at) {
+void set_folded(const F& feature, const StateContent<Scalar>& state, Checkpoint<Scalar>& at) {
   at.frame = state.frames.end;
   if (state.sums.recent.size == 0 && !state.sums.is_split() && state.sums.elapsed.high == 0 &&
       !state.sums.channels_decay()) {
@@ -85,15 +85,15 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
   Adjoint<Scalar> content = StateGradientAccess::content(adjoint);
   VjpViews<Scalar, F, A> views(transition, results.transition);
   const auto call = backward_call<Normalization, F>(views, arguments, results, workspace, options);
-  StateAt<Scalar> first{{arguments.K.rows(), arguments.V.rows(), feature.dimension(arguments.K.rows()), 0}, {}};
-  const auto load = [&](Index n, StateAt<Scalar>& at) {
+  Checkpoint<Scalar> first{{arguments.K.rows(), arguments.V.rows(), feature.dimension(arguments.K.rows()), 0}, {}};
+  const auto load = [&](Index n, Checkpoint<Scalar>& at) {
     set_folded<Scalar, F>(feature, StateAccess::content(states(n)), at);
   };
-  const SavedStates<Scalar> given{load, count, tokens_between, content};
+  const CheckpointSource<Scalar> given{load, count, tokens_between, content};
   load(0, first);
   constexpr bool turns = A::key_action == KeyAction::turn;
   if (turns && !content.has_gauge) {
-    StateAt<Scalar> last = first;
+    Checkpoint<Scalar> last = first;
     ChunkedVjp<Scalar, F>::absorb(feature, call, given, chunk, last);
     if constexpr (turns) set_gauge<Scalar, F>(views.back(), last.sums, content, call.buffers.state.turns, true);
   }
@@ -109,7 +109,7 @@ template <class Normalization, class F, class A, class Scalar>
 void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
                      const VjpResults<Scalar, A>& results, const State<Scalar, F>& state,
                      StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace, const Options& options) {
-  HeadShape shape = head_shape(feature, transition, arguments.K.cols(), arguments.K.rows(), arguments.V.rows());
+  ProblemShape shape = head_shape(feature, transition, arguments.K.cols(), arguments.K.rows(), arguments.V.rows());
   shape.keeps_state = true;
   shape.from_nothing = state.tokens() == 0;
   shape.is_full = options.mask.is_full;
@@ -153,7 +153,7 @@ void check_checkpoints(const Checkpoints<Scalar, F>& checkpoints, const F& featu
   try {
     transition.check_frame(CheckpointsAccess::frame(checkpoints), keys.rows());
   } catch (...) {
-    raise_again_after(Errors{}, "the last state of the checkpoints: ");
+    rethrow_with_prefix(Errors{}, "the last state of the checkpoints: ");
   }
 }
 

@@ -21,7 +21,7 @@ struct Costs {
 };
 
 /// What one call asks of a form.
-struct HeadShape {
+struct ProblemShape {
   /// The dimension of an embedding that there is not.
   static constexpr double no_embedding = std::numeric_limits<double>::infinity();
 
@@ -41,38 +41,40 @@ namespace SYMPOW_NAMESPACE {
 namespace detail {
 
 // What a chunk costs however small φ is, and a call of attention, as entries of φ.
-inline double least_segment(Index d) { return 30 + .6 * static_cast<double>(d); }
+inline double segment_overhead(Index d) { return 30 + .6 * static_cast<double>(d); }
 inline constexpr double least_attention = 27;
 
 // Tokens that a state holds as they are before it embeds any: its tail by default.
-inline constexpr Index held_tokens = 32;
+inline constexpr Index default_tail = 32;
 
 /// Operations of n queries with the keys up to their own, or with all n.
-inline double cost_of_pairs(const HeadShape& shape, double n, const Costs& costs) {
+inline double cost_of_pairs(const ProblemShape& shape, double n, const Costs& costs) {
   const auto d = static_cast<double>(shape.d), e = static_cast<double>(shape.e);
   const double pulls = shape.action == KeyAction::mix ? 2 * d : 0;
   return n * (shape.is_full ? n : (n + 1) / 2) * (2 * (d + e) + costs.score + pulls);
 }
 
 /// Operations of reading tokens from a state and taking tokens into it.
-inline double cost_of_embedding(const HeadShape& shape, double read, double taken) {
+inline double cost_of_embedding(const ProblemShape& shape, double read, double taken) {
   const auto d = static_cast<double>(shape.d), e = static_cast<double>(shape.e);
   const double chain = shape.action == KeyAction::mix ? 4 * d * (d + e) : 0;
   return (read + taken) * 2 * shape.D * (e + 1) + taken * chain;
 }
 
 /// Whether no token of a call needs φ.
-inline bool holds_all(const HeadShape& shape) { return shape.from_nothing && !shape.is_full && shape.T <= held_tokens; }
+inline bool holds_all(const ProblemShape& shape) {
+  return shape.from_nothing && !shape.is_full && shape.T <= default_tail;
+}
 
 /// Operations of the chunked form with chunks of this size.
-inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& costs) {
+inline double cost_of_chunks(const ProblemShape& shape, double size, const Costs& costs) {
   const auto T = static_cast<double>(shape.T);
   const double chunk = std::max(std::min(size, T), 1.0), chunks = std::ceil(T / chunk);
   const double pairs = shape.is_full ? 0 : T / chunk * cost_of_pairs(shape, chunk, costs);
-  if (holds_all(shape)) return chunks * costs.segment * least_segment(shape.d) + pairs;
+  if (holds_all(shape)) return chunks * costs.segment * segment_overhead(shape.d) + pairs;
   const bool skips_first = shape.from_nothing && !shape.is_full;
   return cost_of_embedding(shape, skips_first ? T - chunk : T, T) +
-         chunks * costs.segment * (shape.D + least_segment(shape.d)) + pairs;
+         chunks * costs.segment * (shape.D + segment_overhead(shape.d)) + pairs;
 }
 
 }  // namespace detail
@@ -84,7 +86,7 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
 ///     c ≈ √(2 D a / (2 (d + e) + s))                     s = Costs::score, a = Costs::segment
 ///
 /// The optimum is flat. Cost: O(1).
-[[nodiscard]] inline Index cheapest_chunk(const HeadShape& shape, const Costs& costs = {}) {
+[[nodiscard]] inline Index cheapest_chunk(const ProblemShape& shape, const Costs& costs = {}) {
   constexpr Index most = 240;                                   // products of more than 256 terms are made in two steps
   const Index step = shape.action == KeyAction::mix ? 96 : 48;  // a chain keeps products of 96 tokens
   const Index at_once = shape.from_nothing ? 512 : 256;
@@ -107,7 +109,7 @@ inline double cost_of_chunks(const HeadShape& shape, double size, const Costs& c
 /// recurrent form is never the cheapest: its steps are chunks of one token. Shapes alone decide: gates that vanish,
 /// whose keys attention skips, are not foreseen. A call that has a state never gets attention; one without an embedding
 /// gets nothing else. Cost: O(1). Source: Symmetric Power Transformers, §2.
-[[nodiscard]] inline Form cheapest_form(const HeadShape& shape, const Costs& costs = {}) {
+[[nodiscard]] inline Form cheapest_form(const ProblemShape& shape, const Costs& costs = {}) {
   const double chunked = detail::cost_of_chunks(shape, static_cast<double>(cheapest_chunk(shape, costs)), costs);
   const double attention =
       detail::cost_of_pairs(shape, static_cast<double>(shape.T), costs) + costs.segment * detail::least_attention;

@@ -79,8 +79,8 @@ class ScanVjp {
     state.read_as_bf16(false);
     return state;
   }
-  [[nodiscard]] StateAt<Scalar> folded(const StateType& state) const {
-    StateAt<Scalar> at{{x_.K.rows(), x_.V.rows(), feature_.dimension(x_.K.rows()), 0}, {}};
+  [[nodiscard]] Checkpoint<Scalar> folded(const StateType& state) const {
+    Checkpoint<Scalar> at{{x_.K.rows(), x_.V.rows(), feature_.dimension(x_.K.rows()), 0}, {}};
     set_folded<Scalar, F>(feature_, StateAccess::content(state), at);
     return at;
   }
@@ -197,8 +197,8 @@ class ScanVjp {
                                    scales_[at(s)]};
     const auto call = backward_call<Normalization, F>(views, x, to, work, options_);
     std::vector<StateReads<Scalar>>& read = read_[at(s) % read_.size()];
-    StateAt<Scalar> first = folded(before(s));
-    const auto load = [](Index, StateAt<Scalar>&) {};  // there is one
+    Checkpoint<Scalar> first = folded(before(s));
+    const auto load = [](Index, Checkpoint<Scalar>&) {};  // there is one
     if (rows) {
       read.clear();
       adjoint_before(s).sums.clear();

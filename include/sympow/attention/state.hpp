@@ -129,7 +129,7 @@ class State {
     try {
       dimension = feature.dimension(d);
     } catch (...) {
-      detail::raise_again_after(detail::Errors{}, "State: d = ", d, " and e = ", e, ": ");
+      detail::rethrow_with_prefix(detail::Errors{}, "State: d = ", d, " and e = ", e, ": ");
     }
     if (dimension < 0)
       detail::raise<InvalidArgument>("State: the dimension of the feature map for d = ", d, " is ", dimension,

@@ -19,8 +19,8 @@ inline constexpr bool has_state_forms =
 /// mask and neither begins with a state nor leaves one: say so in `is_full`, `from_nothing` and `keeps_state` if it
 /// does.
 template <FeatureMap F, Transition A>
-[[nodiscard]] HeadShape head_shape([[maybe_unused]] const F& feature, const A&, Index T, Index d, Index e) {
-  HeadShape shape{.T = T, .d = d, .e = e, .action = A::key_action};
+[[nodiscard]] ProblemShape head_shape([[maybe_unused]] const F& feature, const A&, Index T, Index d, Index e) {
+  ProblemShape shape{.T = T, .d = d, .e = e, .action = A::key_action};
   if constexpr (has_state_forms<F, A>) {
     try {
       shape.D = static_cast<double>(feature.dimension(d));
@@ -121,7 +121,7 @@ void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBa
     const double log_decay = content.frames.log_decay;
     ForwardCall<Scalar> call{factored.view(),       kind,    options, queries, keys, values, rows,
                              memory_of(*workspace), &content};
-    call.reads = static_cast<bool>(Y);
+    call.has_queries = static_cast<bool>(Y);
     engine(call);
     factored.restore(content.frames, log_decay, content.frames.tokens - tokens);
     content.interrupted = false;

@@ -83,8 +83,8 @@ class StatesOf final : public States {
     std::vector<One> states;
     states.reserve(all.size());
     each_state(shape(), [&](Index b, Index h, std::size_t n) {
-      detail::naming_head(b, h, 1,
-                          [&] { states.push_back(merge(all[n], static_cast<const StatesOf&>(right).all[n])); });
+      detail::with_head_context(b, h, 1,
+                                [&] { states.push_back(merge(all[n], static_cast<const StatesOf&>(right).all[n])); });
     });
     return std::make_unique<StatesOf>(shape(), std::move(states));
   }
@@ -168,7 +168,7 @@ class StatesOf final : public States {
           if (frame[j] = angles->number({b, h, j}); !std::isfinite(frame[j]))
             detail::raise<NotFinite>("angles: entry (", b, ", ", h, ", ", j, ") is ", frame[j], ", must be finite");
       }
-      detail::naming_head(b, h, 1, [&] { gradients.emplace_back(F{}, shape().d, dS, dZ, frame); });
+      detail::with_head_context(b, h, 1, [&] { gradients.emplace_back(F{}, shape().d, dS, dZ, frame); });
     });
     return std::make_unique<StateGradientsOf<Scalar, F>>(shape(), std::move(gradients));
   }

@@ -159,7 +159,7 @@ using Errors = TypeList<InvalidArgument, ShapeMismatch, InvalidPower, OddDimensi
 /// Rethrows the exception being handled: one of these errors with a prefix to its message, anything else unchanged.
 /// Without run-time type information everything is unchanged.
 template <class... Error, class... Parts>
-[[noreturn, gnu::cold]] void raise_again_after(TypeList<Error...>, [[maybe_unused]] const Parts&... prefix) {
+[[noreturn, gnu::cold]] void rethrow_with_prefix(TypeList<Error...>, [[maybe_unused]] const Parts&... prefix) {
   try {
     throw;
   } catch ([[maybe_unused]] const std::exception& error) {

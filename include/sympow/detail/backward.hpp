@@ -50,9 +50,9 @@ void attention_backward(const F& feature, const BackwardCall<Scalar>& call) {
 /// The state before the first token or, one after the other, those before every so many tokens; and the adjoint state:
 /// behind the last token, then before the first.
 template <class Scalar>
-struct SavedStates {
-  Visitor<Index, StateAt<Scalar>&> load;  ///< load(n, at): at ← number n of them
-  Index count, tokens_between;            ///< whole chunks; none where there is one state
+struct CheckpointSource {
+  Visitor<Index, Checkpoint<Scalar>&> load;  ///< load(n, at): at ← number n of them
+  Index count, tokens_between;               ///< whole chunks; none where there is one state
   Adjoint<Scalar>& adjoint;
   std::vector<StateReads<Scalar>>* reads = nullptr;  ///< of the rows of every chunk
 };
@@ -62,10 +62,11 @@ struct SavedStates {
 /// difference to a bit. Under a full mask there is one state, behind all keys.
 template <class Scalar, FeatureMap F>
 class ChunkedBackward {
-  using At = StateAt<Scalar>;
+  using At = Checkpoint<Scalar>;
 
  public:
-  ChunkedBackward(const F& feature, const BackwardCall<Scalar>& call, const SavedStates<Scalar>& states, Index chunk)
+  ChunkedBackward(const F& feature, const BackwardCall<Scalar>& call, const CheckpointSource<Scalar>& states,
+                  Index chunk)
       : feature_(feature),
         call_(call),
         states_(states),
@@ -232,7 +233,7 @@ class ChunkedBackward {
 
   const F& feature_;
   const BackwardCall<Scalar>& call_;
-  const SavedStates<Scalar>& states_;
+  const CheckpointSource<Scalar>& states_;
   Index tokens_, chunk_;
   SegmentBackward<Scalar, F> segments_;
   StateBackward<Scalar, F> past_;
@@ -247,13 +248,13 @@ struct AttentionVjp {
 template <class Scalar, FeatureMap F>
 struct ChunkedVjp {
   using Call = BackwardCall<Scalar>;
-  using States = SavedStates<Scalar>;
+  using States = CheckpointSource<Scalar>;
   /// `first` is the first of the states, and used up.
-  static void run(const F& feature, const Call& call, const States& states, Index chunk, StateAt<Scalar> first);
+  static void run(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar> first);
   /// A state before the first token goes to behind the last.
-  static void absorb(const F& feature, const Call& call, const States& states, Index chunk, StateAt<Scalar>& state);
+  static void absorb(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar>& state);
   /// H ← that before the first token, of these tokens' rows and of what it is behind them. `run` does the rest.
-  static void rows(const F& feature, const Call& call, const States& states, Index chunk, StateAt<Scalar> first);
+  static void rows(const F& feature, const Call& call, const States& states, Index chunk, Checkpoint<Scalar> first);
 };
 
 template <class Scalar, FeatureMap F>
@@ -282,7 +283,7 @@ void AttentionVjp<Scalar, F>::run(const F& feature, const BackwardCall<Scalar>& 
 }
 template <class Scalar, FeatureMap F>
 void ChunkedVjp<Scalar, F>::run(const F& feature, const Call& call, const States& states, Index chunk,
-                                StateAt<Scalar> first) {
+                                Checkpoint<Scalar> first) {
   if constexpr (is_own_embedded<Scalar, F>)
     ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::run(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk,
                                                      std::move(first));
@@ -291,7 +292,7 @@ void ChunkedVjp<Scalar, F>::run(const F& feature, const Call& call, const States
 }
 template <class Scalar, FeatureMap F>
 void ChunkedVjp<Scalar, F>::absorb(const F& feature, const Call& call, const States& states, Index chunk,
-                                   StateAt<Scalar>& state) {
+                                   Checkpoint<Scalar>& state) {
   if constexpr (is_own_embedded<Scalar, F>)
     ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::absorb(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk,
                                                         state);
@@ -300,7 +301,7 @@ void ChunkedVjp<Scalar, F>::absorb(const F& feature, const Call& call, const Sta
 }
 template <class Scalar, FeatureMap F>
 void ChunkedVjp<Scalar, F>::rows(const F& feature, const Call& call, const States& states, Index chunk,
-                                 StateAt<Scalar> first) {
+                                 Checkpoint<Scalar> first) {
   if constexpr (is_own_embedded<Scalar, F>)
     ChunkedVjp<Scalar, EmbeddedFeature<Scalar>>::rows(EmbeddedFeatureOf<Scalar, F>(feature), call, states, chunk,
                                                       std::move(first));

@@ -13,7 +13,7 @@
 namespace SYMPOW_NAMESPACE::detail {
 
 /// Tokens of a chunk.
-inline Index chunk_of(const Options& options, const HeadShape& shape) {
+inline Index chunk_of(const Options& options, const ProblemShape& shape) {
   return options.chunk > 0 ? std::clamp<Index>(shape.T, 1, options.chunk) : cheapest_chunk(shape, options.costs);
 }
 

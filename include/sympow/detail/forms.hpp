@@ -38,15 +38,16 @@ void AttentionForm<Scalar, F>::run(const F& feature, const ForwardCall<Scalar>& 
     KeyPast<Scalar, F> past(memory.keys, feature, call.transition.key_action(), segment.vector_rows(), call.K.cols(),
                             n);
     if (!call.options.mask.is_full) return forward(call, {T, n}, segment, rows, past);
-    forward(call, {.tokens = T, .most = n, .reads = false}, segment, rows, past);
+    forward(call, {.tokens = T, .most = n, .has_queries = false}, segment, rows, past);
     past.frame().clear();
-    forward(call, {.tokens = T, .most = n, .takes = false}, segment, rows, past);
+    forward(call, {.tokens = T, .most = n, .updates_past = false}, segment, rows, past);
   }
 }
 
-/// A pass through the state of a call. `standing` is where queries turn from while the state stands still.
+/// A pass through the state of a call. `fixed_frame` is where queries turn from while the state stands still.
 template <class Scalar, FeatureMap F>
-void pass_through_state(const F& feature, const ForwardCall<Scalar>& call, PassSteps steps, Frame* standing = nullptr) {
+void pass_through_state(const F& feature, const ForwardCall<Scalar>& call, PassSteps steps,
+                        Frame* fixed_frame = nullptr) {
   StateContent<Scalar>& state = *call.state;
   steps.most = std::clamp<Index>(steps.most, 1, std::max<Index>(steps.tokens, 1));
   auto& memory = call.memory;
@@ -54,7 +55,7 @@ void pass_through_state(const F& feature, const ForwardCall<Scalar>& call, PassS
                                    steps.most, F::score == Score::embedded);
   PowerRows<Scalar, F> rows(memory.rows, call.rows, call.reports(), call.V.rows(), steps.most,
                             std::max(steps.most, state.sums.recent.capacity()));
-  StatePast<Scalar, F> past(memory.state, feature, call.transition, state, steps.most, rows.diagnoses(), standing);
+  StatePast<Scalar, F> past(memory.state, feature, call.transition, state, steps.most, rows.diagnoses(), fixed_frame);
   state.interrupted = true;  // until the call is done
   forward(call, steps, segment, rows, past);
 }
@@ -90,11 +91,13 @@ void StateForms<Scalar, F>::chunked(const F& feature, const ForwardCall<Scalar>&
                             call.options.costs);
     };
     const Index keys = call.K.cols(), queries = call.Q.cols();
-    if (!call.reads || !call.options.mask.is_full)
-      return pass_through_state<Scalar>(feature, call, {.tokens = keys, .most = chunk(keys), .reads = call.reads});
+    if (!call.has_queries || !call.options.mask.is_full)
+      return pass_through_state<Scalar>(feature, call,
+                                        {.tokens = keys, .most = chunk(keys), .has_queries = call.has_queries});
     Frame start = call.state->frames.end;  // all keys go into the state, then all queries stand against it
-    pass_through_state<Scalar>(feature, call, {.tokens = keys, .most = chunk(keys), .reads = false});
-    pass_through_state<Scalar>(feature, call, {.tokens = queries, .most = chunk(queries), .takes = false}, &start);
+    pass_through_state<Scalar>(feature, call, {.tokens = keys, .most = chunk(keys), .has_queries = false});
+    pass_through_state<Scalar>(feature, call, {.tokens = queries, .most = chunk(queries), .updates_past = false},
+                               &start);
   }
 }
 

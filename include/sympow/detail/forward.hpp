@@ -37,7 +37,7 @@ struct ForwardCall {
   MatrixView<Scalar> Y;
   ForwardBuffers<Scalar>& memory;
   StateContent<Scalar>* state = nullptr;  ///< of a state form
-  bool reads = true;                      ///< the tokens have queries
+  bool has_queries = true;                ///< the tokens have queries
   HeadGroup group = {};
   RowSum* sums = nullptr;                       ///< of the rows, where they are asked for
   Tape<Scalar>* tape = nullptr;                 ///< likewise
@@ -62,10 +62,10 @@ struct ForwardCall {
 
 /// How a pass goes over the tokens of a call.
 struct PassSteps {
-  Index tokens, most;       ///< by segments of at most so many
-  bool reads = true;        ///< makes rows
-  bool takes = true;        ///< keys become past
-  bool is_literal = false;  ///< they do so before their own query reads it, by segments of one token
+  Index tokens, most;        ///< by segments of at most so many
+  bool has_queries = true;   ///< computes rows
+  bool updates_past = true;  ///< takes keys into the past
+  bool is_literal = false;   ///< they do so before their own query reads it, by segments of one token
 };
 
 /// Y ← the rows of Q over the past and their own keys.
@@ -75,14 +75,14 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
   const auto columns = [](MatrixView<const Scalar> x, Segment s) {
     return x.middleCols(s.size == 0 ? 0 : s.begin, s.size);
   };
-  const Index heads = steps.reads ? call.group.size : 1;
+  const Index heads = steps.has_queries ? call.group.size : 1;
   for (Index t = 0; t < steps.tokens; t += segment.size()) {
     if (call.visit_chunk != nullptr && t % steps.most == 0) (*call.visit_chunk)(t);
     if (segment.load_gates({t, std::min(steps.most - t % steps.most, steps.tokens - t)})) past.reset();
     segment.end_before_jump(call.K);
-    const bool is_literal = steps.is_literal || (steps.takes && past.ends_early(segment));
-    const Segment keys = steps.takes ? call.keys_in(segment.range()) : Segment{t, 0},
-                  queries = steps.reads ? call.queries_in(segment.range()) : Segment{t, 0};
+    const bool is_literal = steps.is_literal || (steps.updates_past && past.ends_early(segment));
+    const Segment keys = steps.updates_past ? call.keys_in(segment.range()) : Segment{t, 0},
+                  queries = steps.has_queries ? call.queries_in(segment.range()) : Segment{t, 0};
     const Index first = queries.begin - call.options.mask.offset;
     if (call.tape != nullptr) call.tape->keep(segment.range(), past);
     if (heads > 1) call.memory.frame = past.frame();
@@ -106,7 +106,7 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
           call.tape->levels[query] = rows.level(row), call.tape->denominators[query] = rows.denominator(row);
         }
       }
-      if (is_last && steps.takes && !is_literal) past.take(segment);
+      if (is_last && steps.updates_past && !is_literal) past.take(segment);
       if (is_last) break;
     }
   }

@@ -27,7 +27,7 @@ struct KeyBlock {
   Segment tokens;
   WeightedKeys<Scalar> keys;
   LogGate total;
-  double reach, level;  ///< the largest weight of its keys and of all before, at its end, and with headroom
+  double max_log2_weight, level;  ///< the largest weight of its keys and of all before, at its end, and with headroom
 };
 
 template <class Scalar>
@@ -82,7 +82,7 @@ class KeyPast {
   [[nodiscard]] PastLevel<Scalar> level() const {
     if (sees_none()) return {.slack = decays_channels_ ? 2 * far_above<Scalar> : 0};
     const KeyBlock<Scalar>& last = memory_.blocks.back();
-    if (!decays_channels_) return {std::ceil(last.reach), std::ceil(last.level), largest_value_};
+    if (!decays_channels_) return {std::ceil(last.max_log2_weight), std::ceil(last.level), largest_value_};
     const double weight = std::ceil(memory_.channel_weights(d_).maxCoeff()),
                  longest = std::ceil(P * std::log2(static_cast<double>(d_)) / 2);  // of d channels beside the largest
     return {weight - P, weight + longest + headroom_for(largest_value_), largest_value_, 2 * far_above<Scalar>};
@@ -100,7 +100,7 @@ class KeyPast {
     log_decays.setZero();
     for (std::size_t n = size(); n-- > first_;) {
       const KeyBlock<Scalar>& block = memory_.blocks[n];
-      if (block.reach + between.log2() < rows.horizon()) return;
+      if (block.max_log2_weight + between.log2() < rows.horizon()) return;
       between.add(block.total);
       if (!decays_channels_) {
         rows.add_keys(feature_, block.keys, between, queries);
@@ -135,10 +135,10 @@ class KeyPast {
     }
     largest_value_ = std::max(largest_value_, keys.extent.largest);
     const bool sees = !sees_none();
-    const double reach = std::max(keys.heaviest, sees ? memory_.blocks.back().reach : log2_zero),
+    const double max_log2_weight = std::max(keys.heaviest, sees ? memory_.blocks.back().max_log2_weight : log2_zero),
                  level = std::max(keys.level(), sees ? memory_.blocks.back().level : log2_zero),
                  decay = segment.total().log2();
-    memory_.blocks.push_back({segment.range(), keys, segment.total(), reach + decay, level + decay});
+    memory_.blocks.push_back({segment.range(), keys, segment.total(), max_log2_weight + decay, level + decay});
   }
 
  private:

@@ -54,7 +54,7 @@ class RowGradients {
   /// dŷ, e × n.
   [[nodiscard]] MatrixView<Scalar> dY() { return buffers_.dY(e_, n_); }
   /// Whether the loss asks for row i.
-  [[nodiscard]] bool is_asked(Index i) { return buffers_.of_dY(n_)[i] != log2_zero; }
+  [[nodiscard]] bool has_dY(Index i) { return buffers_.of_dY(n_)[i] != log2_zero; }
   /// Levels, and the largest part of den_i that can be rounding, beside them.
   [[nodiscard]] ColumnView<double> levels() { return buffers_.levels(n_); }
   [[nodiscard]] ColumnView<double> noise() { return buffers_.noise(n_); }
@@ -92,7 +92,7 @@ class RowGradients {
     for (Index i = 0; i < n_; ++i) {
       buffers_.exponents(n_)[i] = log2_zero;
       buffers_.factors(n_)[i] = buffers_.last(n_)[i] = 0;
-      if (!is_asked(i)) continue;
+      if (!has_dY(i)) continue;
       if (divides())
         end_mean(i);
       else

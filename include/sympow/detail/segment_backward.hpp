@@ -198,7 +198,7 @@ class SegmentBackward {
     const Index n = size(), keys = keys_.size;
     rows.begin(n, first_row(), queries_of(call.dY));
     for (auto* panel : {&buffers.flows, &buffers.of_rows, &buffers.of_keys}) (*panel)(n).setZero();
-    hide_unasked();
+    zero_rows_without_gradient();
     set_levels();
     if (keys == 0) return;
     set_causal_product(products(), segment.keys().values, rows.dY());
@@ -209,15 +209,15 @@ class SegmentBackward {
   }
   // Queries of rows without a loss, and keys that only such rows see, are 0 where they are not finite: in products with
   // zeros they would show.
-  void hide_unasked() {
+  void zero_rows_without_gradient() {
     const Index n = size();
     Index asked = n;  // rows up to the last that has a loss
-    while (asked > 0 && !rows.is_asked(asked - 1)) --asked;
+    while (asked > 0 && !rows.has_dY(asked - 1)) --asked;
     const auto is_finite = [](ColumnView<const Scalar> x) {
       return squared_norm(x.data(), x.size()) * Scalar(0) == Scalar(0) || x.allFinite();
     };
     for (Index i = 0; i < n; ++i) {
-      if (!rows.is_asked(i) && !is_finite(segment.queries().vectors.col(i))) {
+      if (!rows.has_dY(i) && !is_finite(segment.queries().vectors.col(i))) {
         segment.queries().vectors.col(i).setZero(), buffers.segment.queries(call.K.rows(), n).col(i).setZero();
         segment.logits().col(i).setZero();
       }
@@ -240,7 +240,7 @@ class SegmentBackward {
     const auto Y = queries_of(MatrixView<const Scalar>(call.saved.Y, call.V.rows(), call.Q.cols()));
     const RowSum* const sums = call.saved.sums + queries_.begin - call.options.mask.offset;
     for (Index i = 0; i < Y.cols(); ++i)
-      if (rows.is_asked(first_row() + i)) rows.restore(first_row() + i, sums[i], Y.col(i), segment);
+      if (rows.has_dY(first_row() + i)) rows.restore(first_row() + i, sums[i], Y.col(i), segment);
   }
   // κ'(x) in units of scores.
   void set_slopes([[maybe_unused]] MatrixView<Scalar> x, [[maybe_unused]] const double* down,
@@ -418,11 +418,11 @@ class SegmentBackward {
         d_keys.col(j).setZero();
       else
         set_times_power_of_two<Scalar>(d_keys.col(j), buffers.from_behind(rows_of_vectors, n).col(j), of_behind);
-    give_values(pass, has_behind, of_behind);
+    add_value_gradients(pass, has_behind, of_behind);
     move_back(pass, start, of_pass, d_queries, d_keys);
   }
   // dV_j = Σ_{i ≥ j} s_ij g_i and what comes from behind.
-  void give_values(const Pass& pass, bool has_behind, double of_behind) {
+  void add_value_gradients(const Pass& pass, bool has_behind, double of_behind) {
     const Index n = size(), e = call.V.rows(), keys = keys_.size;
     auto G = buffers.G(e, n), dV = buffers.dV(e, n).leftCols(keys);
     for (Index i = 0; i < n; ++i) {
@@ -441,7 +441,7 @@ class SegmentBackward {
     auto to = keys_of(call.dV);
     for (Index j = 0; j < keys; ++j) {
       if (has_behind) add_times_power_of_two<Scalar>(dV.col(j), buffers.from_behind_values(e, n).col(j), of_behind);
-      give(to.col(j), dV.col(j), pass.H + scales.M + scales.shifts[j]);
+      add_to_output(to.col(j), dV.col(j), pass.H + scales.M + scales.shifts[j]);
     }
   }
 
@@ -523,7 +523,7 @@ class SegmentBackward {
     call.vjp.to_segment_frame_vjp(start, segment.range(), x);
     if (is_absolute())
       for (Index u = 0; u < flows.size(); ++u) absolute_through()[u] += times_power_of_two(flows[u], R);
-    give_vectors(pass, d_queries, d_keys);
+    add_vector_gradients(pass, d_queries, d_keys);
   }
   // What flows through the segment, with one of its passes, in the unit 2^R; apart from the others where it would not
   // be a number there.
@@ -559,7 +559,7 @@ class SegmentBackward {
                          .is_absolute = is_absolute()};
     call.vjp.to_segment_frame_vjp(start, segment.range(), x);
   }
-  void give_vectors(const Pass& pass, MatrixView<Scalar> d_queries, MatrixView<Scalar> d_keys) {
+  void add_vector_gradients(const Pass& pass, MatrixView<Scalar> d_queries, MatrixView<Scalar> d_keys) {
     const auto length_of = [](double length) { return is_embedded || length == log2_zero ? 0 : length; };
     const Index n = size(), d = call.K.rows(), begin = segment.range().begin;
     const auto Q = queries_of(call.Q);
@@ -577,16 +577,17 @@ class SegmentBackward {
       const auto product = static_cast<double>(dot_product(Q.col(i).data(), dq.data(), d));
       if (std::isfinite(product) || !dq.isZero(0)) call.d_scale += product;
       if (mantissa != 1) TwoPartFactor<Scalar>(mantissa).multiply(dq.data(), d);
-      give(dQ.col(i), dq, of_scale);
+      add_to_output(dQ.col(i), dq, of_scale);
       for (const auto* next : {&call.Q, &call.K, &call.V, &call.dY}) prefetch_column(*next, begin - 1 - i);
     }
     for (Index j = 0; j < dK.cols(); ++j) {
-      give(dK.col(j), d_keys.col(j), pass.H + scales.M + scales.shifts[j] - length_of(segment.keys().lengths[j]));
+      add_to_output(dK.col(j), d_keys.col(j),
+                    pass.H + scales.M + scales.shifts[j] - length_of(segment.keys().lengths[j]));
       for (const auto* next : {&call.dQ, &call.dK, &call.dV}) prefetch_column<true>(*next, begin - 1 - j);
     }
   }
   // 2^exponent x goes to a gradient of the call.
-  void give(ColumnView<Scalar> to, ColumnView<const Scalar> x, double exponent) const {
+  void add_to_output(ColumnView<Scalar> to, ColumnView<const Scalar> x, double exponent) const {
     if (adds_)
       add_times_power_of_two<Scalar>(to, x, exponent);
     else

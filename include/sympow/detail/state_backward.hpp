@@ -19,7 +19,7 @@ struct Adjoint {
 
 /// A state in a sequence: all that the way back needs of it.
 template <class Scalar>
-struct StateAt {
+struct Checkpoint {
   StateSums<Scalar> sums;
   Frame frame;
 };

@@ -21,16 +21,16 @@ class StatePast {
   static constexpr int P = degree_of<F>;
 
  public:
-  /// For segments of up to `most` tokens. `standing` is where queries turn from while the state stands still.
+  /// For segments of up to `most` tokens. `fixed_frame` is where queries turn from while the state stands still.
   StatePast(StatePastBuffers<Scalar>& memory, const F& feature, const TransitionView<Scalar>& transition,
-            StateContent<Scalar>& state, Index most, bool diagnoses, Frame* standing = nullptr)
+            StateContent<Scalar>& state, Index most, bool diagnoses, Frame* fixed_frame = nullptr)
       : memory_(memory),
         feature_(feature),
         transition_(transition),
         sums_(state.sums),
         recent_(state.sums.recent),
         frames_(state.frames),
-        frame_(standing == nullptr ? &state.frames.end : standing),
+        frame_(fixed_frame == nullptr ? &state.frames.end : fixed_frame),
         is_few_(most <= few_tokens),
         diagnoses_(diagnoses) {
     const Index d = recent_.keys.rows();

@@ -40,7 +40,7 @@ inline Residual named(const char* form, Residual found) {
 template <FeatureMap F, Transition A>
 Index tokens_of_chunk(const F& feature, const A& transition, Index T, Index d, Index e, const Options& options) {
   if (options.chunk > 0) return std::clamp<Index>(T, 1, options.chunk);
-  HeadShape shape = head_shape(feature, transition, T, d, e);
+  ProblemShape shape = head_shape(feature, transition, T, d, e);
   shape.is_full = options.mask.is_full;
   shape.keeps_state = true;
   return cheapest_chunk(shape, options.costs);
