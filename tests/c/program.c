@@ -1,9 +1,6 @@
-// A program in C: prefill, decode, states in a file, one training step. It is compiled with the header of the library,
-// with the one of version 0.1, and against the installed package.
-#ifndef SYMPOW_HEADER
-#define SYMPOW_HEADER <sympow.h>
-#endif
-#include SYMPOW_HEADER
+// A program in C: prefill, decode, states in a file, one training step. It is compiled here and against the installed
+// package.
+#include <sympow.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -29,21 +29,8 @@ inline std::uint64_t checksum(const std::string& bytes) {
 }
 
 inline constexpr std::array<char, 8> state_magic = {'S', 'Y', 'M', 'P', 'O', 'W', 'S', '\n'};
-inline constexpr std::int64_t state_version = 4,
-                              oldest_state_version = 2;  // 2 has angles for frames, 3 gates for weights of a tail
+inline constexpr std::int64_t state_version = 4;
 static_assert(std::endian::native == std::endian::little, "state files are little-endian, and this machine is not");
-
-/// Recent keys 2^{exponents_j} k̂_j that have decayed by e^{gates_j}, as files had them before version 4, as weights.
-template <int degree, class Scalar>
-void weigh_by_gates(StateSums<Scalar>& sums, const Matrix<double>& gates) {
-  for (Index j = 0; j < gates.size(); ++j) {
-    LogGate log{gates(j, 0)};
-    log.add(-sums.elapsed.high);
-    const Weight weight(std::isinf(log.high) ? LogGate{log2_zero} : log);
-    sums.recent.exponents[j] = degree * sums.recent.exponents[j] + weight.exponent;
-    sums.recent.fractions[j] = static_cast<Scalar>(weight.fraction);
-  }
-}
 
 /// The fields of a state in the order of the file, to be written or read by `visit`.
 template <class Scalar, class F, class Visitor>
@@ -64,7 +51,7 @@ void visit_state(State<Scalar, F>& state, Visitor&& visit) {
   visit(sums.S, "S");
   visit(sums.Z, "Z");
   visit(sums.elapsed.high, "decay since the last fold");
-  if (visit.version() > 3) visit(sums.elapsed.low, "rest of the decay since the last fold");
+  visit(sums.elapsed.low, "rest of the decay since the last fold");
   visit(sums.log_channels, "decay of channels since the last fold");
   visit(sums.recent.size, "tail size");
   const Index n = sums.recent.size;
@@ -75,13 +62,7 @@ void visit_state(State<Scalar, F>& state, Visitor&& visit) {
     part = copy;
   };
   visit_part(ColumnView<double>(sums.recent.exponents).head(n), "tail exponents");
-  if (visit.version() > 3) {
-    visit_part(ColumnView<Scalar>(sums.recent.fractions).head(n), "tail fractions");
-  } else {
-    Matrix<double> gates(n, 1);
-    visit(gates, "tail gates");
-    weigh_by_gates<degree_of<F>>(sums, gates);
-  }
+  visit_part(ColumnView<Scalar>(sums.recent.fractions).head(n), "tail fractions");
   visit_part(MatrixView<Scalar>(sums.recent.keys).leftCols(n), "tail keys");
   visit_part(MatrixView<Scalar>(sums.recent.values).leftCols(n), "tail values");
   sums.recent.extent = measure_extent<Scalar>(MatrixView<Scalar>(sums.recent.values).leftCols(n));
@@ -89,7 +70,6 @@ void visit_state(State<Scalar, F>& state, Visitor&& visit) {
 
 class StateWriter {
  public:
-  [[nodiscard]] std::int64_t version() const { return state_version; }
   void operator()(Index value, const char* = "") { put(value); }
   void put(std::int64_t value) { append(&value, sizeof value); }
   void operator()(double value, const char*) { append(&value, sizeof value); }
@@ -116,10 +96,8 @@ class StateWriter {
 
 class StateReader {
  public:
-  StateReader(const std::string& bytes, Index key_dimension, std::int64_t version)
-      : bytes_(bytes), d_(key_dimension), version_(version) {}
+  StateReader(const std::string& bytes, Index key_dimension) : bytes_(bytes), d_(key_dimension) {}
 
-  [[nodiscard]] std::int64_t version() const { return version_; }
   void operator()(Index& value, const char* name) {
     std::int64_t in_file = 0;
     take(&in_file, sizeof in_file, name);
@@ -132,19 +110,14 @@ class StateReader {
   // Any number of any kind: what they mean is the business of the transition, which looks at them when the state is
   // resumed.
   void operator()(Frame& frame, const char* name) {
-    std::string kind(Frame::angles);
-    if (version_ > 2) {
-      kind.resize(count_of(1, name));
-      take(kind.data(), kind.size(), name);
-    }
+    std::string kind(count_of(1, name), 0);
+    take(kind.data(), kind.size(), name);
     const std::size_t count = count_of(sizeof(double), name);
-    if (Index cols = 1; version_ == 2 && (operator()(cols, name), cols != 1))
-      raise<InvalidStateFile>("state file: ", name, " has ", cols, " columns, must have 1");
     Eigen::VectorXd numbers(static_cast<Index>(count));
     take(numbers.data(), count * sizeof(double), name);
     if (kind == Frame::angles && numbers.size() > d_ / 2)
       raise<InvalidStateFile>("state file: ", name, " has ", numbers.size(), " angles, must have ", d_ / 2, " at most");
-    if (version_ > 2 || count > 0) frame.begin(kind, numbers);
+    frame.begin(kind, numbers);
   }
 
   // The key product and the weights of channels are there or not, as the file says; every other shape is the target's.
@@ -185,7 +158,6 @@ class StateReader {
   const std::string& bytes_;
   std::size_t position_ = 0;
   Index d_;
-  std::int64_t version_;
 };
 
 /// Whether the fields are those of some state: sizes that fit, decays that are logarithms of at most 1, weights and
@@ -255,9 +227,8 @@ std::pair<const char*, std::int64_t> identity_of([[maybe_unused]] const F& featu
 ///     a matrix    int64 rows · int64 columns · its entries column by column
 ///     a frame     int64 bytes of the name of its kind · the name · int64 numbers · the numbers
 ///
-/// A field that is added raises the version; version 3, whose tail has gates, and version 2, whose frames are columns
-/// of angles, are read as well. Of the
-/// feature map its degree is stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws
+/// A field that is added raises the version, and a file of another version is refused. Of the feature map its degree is
+/// stored, 1 where it is no power, or the fingerprint of one that has it, and D. Throws
 /// `InvalidStateFile` if the stream fails, `InterruptedState`.
 template <class Scalar, class F>
 void save(const State<Scalar, F>& state, std::ostream& out) {
@@ -287,9 +258,8 @@ void load(State<Scalar, F>& state, std::istream& in) {
   if (!in.read(reinterpret_cast<char*>(head.data()), sizeof head))
     detail::raise<InvalidStateFile>("state file: it ends inside of its head");
   const Index dimension = state.feature().dimension(state.key_dimension());
-  if (head[0] < detail::oldest_state_version || head[0] > detail::state_version)
-    detail::raise<InvalidStateFile>("state file: version is ", head[0], ", must be ", detail::oldest_state_version,
-                                    " … ", detail::state_version);
+  if (head[0] != detail::state_version)
+    detail::raise<InvalidStateFile>("state file: version is ", head[0], ", must be ", detail::state_version);
   const std::array<std::pair<const char*, std::int64_t>, 6> expected = {{{"bytes of a scalar", sizeof(Scalar)},
                                                                          detail::identity_of(state.feature()),
                                                                          {"feature dimension D", dimension},
@@ -307,7 +277,7 @@ void load(State<Scalar, F>& state, std::istream& in) {
     detail::raise<InvalidStateFile>("state file: it ends inside of its body");
   if (detail::checksum(body) != std::bit_cast<std::uint64_t>(head[8]))
     detail::raise<InvalidStateFile>("state file: the checksum does not match");
-  detail::StateReader reader(body, state.key_dimension(), head[0]);
+  detail::StateReader reader(body, state.key_dimension());
   detail::visit_state(loaded, reader);
   if (!reader.at_end() || !detail::plausible(loaded))
     detail::raise<InvalidStateFile>("state file: its fields contradict each other");
