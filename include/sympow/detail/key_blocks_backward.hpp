@@ -14,7 +14,7 @@ struct KeyBlockBackward {
   LogGate total;
   bool resets = false;
   double M = 0;             ///< see `KeyScales`
-  double top = log2_zero;   ///< the largest exponent of exponential scores
+  double top = log2_zero;   ///< the largest exponent of its keys, of those that are not 0
   double unit = log2_zero;  ///< of what waits: dk̂_j = 2^{unit + shift_j} d_keys_j, and dV_j likewise
   double gate_through = 0;  ///< couplings of keys before it with rows behind it
 };
@@ -103,7 +103,7 @@ class KeyBlocksBackward {
     block.M = s.scales.M, block.top = block.unit = log2_zero, block.gate_through = 0;
     for (Index j = 0; j < n; ++j) {
       std::copy_n(keys.vectors.at(j, 0).data, d, m_.keys(d, s.call.K.cols()).col(first + j).data());
-      block.top = std::max(block.top, keys.exponents[j]);
+      if (is_exponential || keys.norms[j] != Scalar(0)) block.top = std::max(block.top, keys.exponents[j]);
     }
     const auto copy = [&](const auto* from, auto& to) { std::copy_n(from, n, to(s.call.K.cols()).data() + first); };
     copy(s.scales.weights, m_.weights), copy(keys.fractions, m_.fractions), copy(keys.exponents, m_.exponents);
@@ -144,9 +144,13 @@ class KeyBlocksBackward {
         s.call.transition.apply_to_queries((*this)[seen(m - 1).block].tokens, Batch<Scalar>(queries_at(s, m)));
       }
     }
-    for (Index m = 0; m < count; ++m)
-      if (const Block& block = (*this)[seen(m).block]; block.keys > 0)
-        s.N = std::max(s.N, is_exponential ? 0 : block.M + Weight(seen(m).between).exponent);
+    const auto raise_N = [&](bool of_zeros) {
+      for (Index m = 0; m < count; ++m)
+        if (const Block& block = (*this)[seen(m).block]; block.keys > 0 && (of_zeros || block.top != log2_zero))
+          s.N = std::max(s.N, is_exponential ? 0 : block.M + Weight(seen(m).between).exponent);
+    };
+    raise_N(false);
+    if (s.N == log2_zero) raise_N(true);  // keys of length 0 count where there are no others
     if (s.N == log2_zero) return;
     load_rows(s);
     auto d_rows = s.buffers.from_before(s.segment.vector_rows(), s.size());
