@@ -3,8 +3,8 @@
 cmake_minimum_required(VERSION 3.25)
 
 file(READ ${HEADER} text)
-string(REGEX MATCHALL "SYMPOW_API [^;(]*[ *](sympow_[a-z_]+)\\(" declared "${text}")
-list(TRANSFORM declared REPLACE ".*[ *](sympow_[a-z_]+)\\($" "\\1")
+string(REGEX MATCHALL "SYMPOW_API [^;(]*[ *](sympow_[a-z_0-9]+)\\(" declared "${text}")
+list(TRANSFORM declared REPLACE ".*[ *](sympow_[a-z_0-9]+)\\($" "\\1")
 list(SORT declared)
 
 execute_process(COMMAND ${NM} --dynamic --defined-only --format=just-symbols ${LIBRARY}
