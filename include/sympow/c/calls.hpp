@@ -178,7 +178,7 @@ inline void attend_arrays(const sympow_attention* attention, const sympow_inputs
   if (form != nullptr) check_handle(states, "states");
   const auto [in, to] = Call(settings, inputs, states, rows, "rows", stream);
   check_outputs({&to}, in);
-  with_scratch(workspace, [&, &in = in, &to = to](Scratch& scratch) {
+  with_scratch(workspace, [&](Scratch& scratch) {
     engine_of(settings, in.element())
         .attend(settings, in, form == nullptr ? settings.options.form : *form,
                 states == nullptr ? nullptr : states->states.get(), to, scratch);
