@@ -1,5 +1,5 @@
-// A segment there and back: the gradients of a random linear loss on all that to_segment_frame makes, against differences of
-// that loss and between float and double.
+// A segment there and back: the gradients of a random linear loss on all that `to_segment_frame` makes, against
+// differences of that loss and between float and double.
 #pragma once
 
 #include "catch.hpp"

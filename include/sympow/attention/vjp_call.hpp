@@ -12,8 +12,9 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A transition as the engines of gradients see it: on the way there, with the gates of slowest channels as scalar ones, see `factor_out_max_gate`, and on the way back,
-/// which adds to a gradient: the flow through a channel is that through all of a_t.
+/// A transition as the engines of gradients see it: on the way there, with the gates of slowest channels as scalar
+/// ones, see `factor_out_max_gate`, and on the way back, which adds to a gradient: the flow through a channel is that
+/// through all of a_t.
 template <class Scalar, class F, Transition A>
 class VjpViews {
   static constexpr bool has_slowest = has_slowest_channel<F, A>;

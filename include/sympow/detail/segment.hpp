@@ -107,8 +107,8 @@ class LoadedSegment {
     return resets_;
   }
 
-  /// Where channels decay by themselves: ends the segment before a key that weighs far more or less than those before it
-  /// in the segment. A row's level is then never far above the keys that its channels have not forgotten.
+  /// Where channels decay by themselves: ends the segment before a key that weighs far more or less than those before
+  /// it in the segment. A row's level is then never far above the keys that its channels have not forgotten.
   void end_before_jump(MatrixView<const Scalar> K) {
     if (F::score != Score::power || transition_.key_action() != KeyAction::scale) return;
     double decay = 0, lightest = -log2_zero, heaviest = log2_zero;

@@ -5,8 +5,8 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// Recursive to_segment_frame: with the queries of each half at its start and the keys at its end, the cross logits are one
-/// product. The transition provides
+/// Recursive to_segment_frame: with the queries of each half at its start and the keys at its end, the cross logits
+/// are one product. The transition provides
 ///
 ///     Index split_point(Segment s) const;              where to split; s.begin if s is a leaf
 ///     void move_leaf(Segment, Batch<S> Q, Batch<S> K, Batch<S> logits) const;

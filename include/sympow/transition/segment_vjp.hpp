@@ -1,5 +1,5 @@
-// Backward pass of a transition: from gradients of the results of `to_segment_frame` and `apply_to_queries` to those of queries, keys and
-// parameters. dX is ∂loss/∂X.
+// Backward pass of a transition: from gradients of the results of `to_segment_frame` and `apply_to_queries` to those
+// of queries, keys and parameters. dX is ∂loss/∂X.
 #pragma once
 
 #include <sympow/rotation/turns.hpp>
@@ -7,9 +7,10 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// Data of a segment of n tokens in the backward pass: inputs and results of `to_segment_frame`, and gradients of the results,
-/// all in one common unit. Bind all members at construction; `=` on a `Batch` copies elements. Columns of queries and
-/// keys may be scaled by powers of 2 if all members use the same ones; these cancel in gradients of parameters.
+/// Data of a segment of n tokens in the backward pass: inputs and results of `to_segment_frame`, and gradients of the
+/// results, all in one common unit. Bind all members at construction; `=` on a `Batch` copies elements. Columns of
+/// queries and keys may be scaled by powers of 2 if all members use the same ones; these cancel in gradients of
+/// parameters.
 template <class S>
 struct SegmentVjp {
   /// d × n, after to_segment_frame. Unspecified on return.

@@ -4,8 +4,8 @@
 //
 // The forms process segments of consecutive tokens a … b. A query moves to its segment's start, q̃_i = A_a … A_i q_i; a
 // key moves to its segment's end, k̂_j = (A_{j+1} … A_b)ᵀ k_j. The logit of a query and an earlier segment's key is q̃ᵀ
-// k̂, after `apply_to_queries` of q̃ through the segments between. Rotations use absolute coordinates instead, R(μ) on both, and
-// need no `apply_to_queries`.
+// k̂, after `apply_to_queries` of q̃ through the segments between. Rotations use absolute coordinates instead, R(μ)
+// on both, and need no `apply_to_queries`.
 #pragma once
 
 #include <concepts>
@@ -53,8 +53,8 @@ template <class Scalar>
 ///     void apply_to_state(Segment s, Batch<S> X) const;              KeyAction::mix: X ← X A_a … A_b
 ///
 /// A mixing transition may lengthen keys; the row rule holds for contractions only, and states may overflow.
-/// `to_segment_frame`, `apply_to_queries` and `key_matrix` exclude scalar decay: the forms apply it to scores and states, in double.
-/// to_segment_frame_vjp.hpp defines the protocol of gradients.
+/// `to_segment_frame`, `apply_to_queries` and `key_matrix` exclude scalar decay: the forms apply it to scores and
+/// states, in double. segment_vjp.hpp defines the protocol of gradients.
 template <class A>
 concept Transition = requires(const A& a, Frame& frame, Segment s, Index i, Batch<double> X) {
   { A::key_action } -> std::convertible_to<KeyAction>;

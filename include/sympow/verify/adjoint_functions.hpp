@@ -236,9 +236,9 @@ template <FeatureMap F>
 ///     apply_to_queries_vjp        dX = (A_a … A_b)ᵀ dY
 ///     to_segment_frame_vjp   dQ, dK from dQ̃, dK̂ and dX, which is what the logits are asked for, and NaN for j > i
 ///
-/// `to_segment_frame` and `apply_to_queries` are linear in what they move, so no difference is needed. Two segments are taken, of the
-/// first 16 tokens or fewer. If `is_absolute` as embedded scores have it, without logits. In units of u (d + 4) a token
-/// and of the largest length on the way; bound 1.
+/// `to_segment_frame` and `apply_to_queries` are linear in what they move, so no difference is needed. Two segments
+/// are taken, of the first 16 tokens or fewer. If `is_absolute` as embedded scores have it, without logits. In units
+/// of u (d + 4) a token and of the largest length on the way; bound 1.
 template <class Scalar, Transition A>
 [[nodiscard]] Residual transition_vjp_residual(const A& transition, Index tokens, Index d, bool is_absolute = false) {
   const Index n = std::min<Index>(tokens, 16), half = n / 2;

@@ -94,8 +94,8 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 
 /// attention = recurrent = chunked = the definition.
 ///
-/// The largest of `form_residuals`, or the function of the transition that is wrong, such as "apply_to_queries"; bound 1. Cost:
-/// that of `direct_attention` and of the forms.
+/// The largest of `form_residuals`, or the function of the transition that is wrong, such as "apply_to_queries";
+/// bound 1. Cost: that of `direct_attention` and of the forms.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A, class DQ, class DK, class DV>
 [[nodiscard]] Residual three_forms_law(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
                                        const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V,
