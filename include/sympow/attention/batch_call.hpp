@@ -26,6 +26,7 @@ template <class T>
 class RangeRef {
  public:
   RangeRef() = default;
+  /// To the elements of a container, which must outlive it.
   template <std::ranges::random_access_range Range>
     requires(!std::same_as<std::remove_cvref_t<Range>, RangeRef>)
   RangeRef(Range&& range)  // NOLINT(google-explicit-constructor): a container stands where its elements are asked for

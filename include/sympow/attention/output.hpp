@@ -18,6 +18,7 @@ struct NoTape {};
 template <class Scalar, class Tape = detail::NoTape>
 class Output {
  public:
+  /// Y, and a tape if it is given.
   template <MatrixExpression X>
     requires(!std::same_as<std::remove_cvref_t<X>, Output>)
   Output(X&& Y, OptionalRef<Tape> tape = {})  // NOLINT(google-explicit-constructor): a matrix is an output

@@ -8,6 +8,7 @@ template <class T>
 class OptionalRef {
  public:
   constexpr OptionalRef() = default;
+  /// To x.
   constexpr OptionalRef(T& x) : x_(&x) {}  // NOLINT(google-explicit-constructor): a T stands where it is asked for
 
   [[nodiscard]] constexpr explicit operator bool() const { return x_ != nullptr; }  ///< whether it is given

@@ -48,8 +48,8 @@ class TransitionProduct {
                 "Householder): two of them do not commute in general");
 
  public:
-  using LeftFactor = Left;
-  using RightFactor = Right;
+  using LeftFactor = Left;    ///< the type of A'
+  using RightFactor = Right;  ///< the type of A''
   static constexpr KeyAction key_action = Acting::key_action;
   static constexpr bool checks_channels = detail::has_checked_channels<Acting>;
 
@@ -125,8 +125,8 @@ class TransitionProduct {
     }
     [[nodiscard]] const OfLeft& left() const { return left_; }     ///< of A'
     [[nodiscard]] const OfRight& right() const { return right_; }  ///< of A''
-    [[nodiscard]] OfLeft& left() { return left_; }
-    [[nodiscard]] OfRight& right() { return right_; }
+    [[nodiscard]] OfLeft& left() { return left_; }                 ///< of A'
+    [[nodiscard]] OfRight& right() { return right_; }              ///< of A''
 
    private:
     OfLeft left_;
