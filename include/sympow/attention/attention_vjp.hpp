@@ -88,7 +88,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
                                                 const AttentionVjpCall<float, F, A>& call) {
   return detail::attention_gradients<Normalization>(feature, transition, call);
 }
-/// The same in double.
+/// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<double, A> attention_vjp(const F& feature, const A& transition,
                                                  const AttentionVjpCall<double, F, A>& call) {

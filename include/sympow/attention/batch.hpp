@@ -127,7 +127,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Transi
 void attend(const F& feature, const Transitions& transitions, const AttendCall<float, F>& call) {
   detail::run_batch<Normalization>(feature, transitions, call);
 }
-/// The same in double.
+/// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 void attend(const F& feature, const Transitions& transitions, const AttendCall<double, F>& call) {
   detail::run_batch<Normalization>(feature, transitions, call);

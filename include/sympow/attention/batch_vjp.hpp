@@ -277,7 +277,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, class Transi
 auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<float, F>& call) {
   return detail::batch_gradients<Normalization>(feature, transitions, call);
 }
-/// The same in double.
+/// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<double, F>& call) {
   return detail::batch_gradients<Normalization>(feature, transitions, call);

@@ -241,7 +241,7 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
                                               const ChunkedVjpCall<float, F, A>& call) {
   return detail::chunked_gradients<Normalization>(feature, transition, call);
 }
-/// The same in double.
+/// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<double, A> chunked_vjp(const F& feature, const A& transition,
                                                const ChunkedVjpCall<double, F, A>& call) {

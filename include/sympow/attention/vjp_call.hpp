@@ -60,7 +60,7 @@ constexpr bool check_vjp() {
   return HasVjp<A, Scalar> && embeds;
 }
 
-/// What is given.
+/// The inputs of a gradient call.
 template <class Scalar>
 struct VjpArguments {
   MatrixView<const Scalar> Q, K, V, dY;

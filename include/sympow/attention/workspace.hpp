@@ -11,7 +11,7 @@ template <class Scalar>
 class Workspace;
 
 namespace detail {
-/// What is in a workspace, which is the business of the passes.
+/// The buffers behind `Workspace`; only the passes know them.
 template <class Scalar>
 ForwardBuffers<Scalar>& memory_of(Workspace<Scalar>& workspace) {
   return workspace.memory_;
