@@ -366,6 +366,12 @@ TEMPLATE_TEST_CASE("a key that sets the level of a row is one that the row has n
   }
 }
 
+TEST_CASE("keys without channels have rows of 0 under channel decay, over several blocks too", "[attention]") {
+  const Matrix<double> none(0, 500), values = Matrix<double>::Ones(2, 500);
+  const auto A = channel_decay(Eigen::MatrixXd(0, 500));
+  CHECK(attention(SymmetricPower<2>{}, A, none, none, values).isZero(0));
+}
+
 // Keys whose weights are below all numbers of the type beside those of the keys before them: rows see both.
 TEMPLATE_TEST_CASE("light keys between a row and heavy ones hide nothing", "[attention]", float, double) {
   using Scalar = TestType;

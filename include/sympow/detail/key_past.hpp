@@ -56,7 +56,7 @@ class KeyPast {
         feature_(feature),
         d_(d),
         T_(T),
-        decays_channels_(F::score == Score::power && action == KeyAction::scale) {
+        decays_channels_(F::score == Score::power && action == KeyAction::scale && d > 0) {
     memory.vectors(d * T);
     for (auto* panel : {&memory.norms, &memory.fractions}) (*panel)(T);
     for (auto* panel : {&memory.exponents, &memory.lengths}) (*panel)(T);
