@@ -158,11 +158,11 @@ class Rows(unittest.TestCase):
         code = """if True:
             import os, signal, numpy as np, sympow
             x = np.random.default_rng(1).standard_normal((4, 40, 4, 4))
-            rows = rows_of(x, x, x, threads=4)
+            rows = sympow.attention(x, x, x, threads=4)
             child = os.fork()
             if child == 0:
                 signal.alarm(60)
-                os._exit(not np.array_equal(rows_of(x, x, x, threads=4), rows))
+                os._exit(not np.array_equal(sympow.attention(x, x, x, threads=4), rows))
             print("child:", os.waitpid(child, 0)[1])"""
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True,
                               env=os.environ | {"SYMPOW_C_LIBRARY": sympow._library._name, "PYTHONPATH": str(HERE)})
@@ -484,13 +484,13 @@ class Mistakes(unittest.TestCase):
                 given = dict(good, out=out)
                 given[name] = change(given.get(name))
                 arguments = [given.pop(x) for x in ("queries", "keys", "values")]
-                self.refuse(error, words, sympow.attention, *arguments, **given)
+                self.refuse(error, words, rows_of, *arguments, **given)
                 self.assertTrue(np.all(out == 7))
                 if name not in ("out", "state"):
                     given.pop("out")
-                    self.refuse(error, words, sympow.vjp, batch.dy, *arguments, **given)
+                    self.refuse(error, words, vjp_of, batch.dy, *arguments, **given)
         odd = np.ones((1, 2, 1, 3))
-        self.refuse(ValueError, "must be even: theta turns pairs", sympow.attention, odd, odd, odd, theta=np.ones(1))
+        self.refuse(ValueError, "must be even: theta turns pairs", rows_of, odd, odd, odd, theta=np.ones(1))
         nan = np.full((1, 2, 1, 3), np.nan)
         self.refuse(sympow.NotFinite, "nan", sympow.attention, odd, nan, odd, check_finite=True)
         self.assertTrue(np.isnan(rows_of(odd, nan, odd)).all())
