@@ -34,17 +34,20 @@ template <class Scalar>
 struct KeyPastBuffers {
   Panel<Scalar> vectors, norms, fractions;
   Panel<double> exponents, lengths;
+  Panel<Scalar> pulled_queries;                  ///< times what channels have decayed by since a block
   Panel<Scalar> decayed_vectors, decayed_norms;  ///< of a block's keys when their channels have decayed
   Panel<double> decayed_exponents;
   Panel<double> channel_weights;  ///< log2 of the largest weight by channel, of all keys
   Panel<double> decays;           ///< Σ log a since a block, and e to them
   Eigen::VectorXd log_channels;   ///< Σ log a of a segment
   std::vector<KeyBlock<Scalar>> blocks;
+  std::vector<double> log_channels_of_blocks;  ///< d numbers each
   Frame frame;
 };
 
-/// All keys, block by block. Time 0 is the start of the segment. Where channels decay by themselves keys are seen as
-/// that leaves them: a long key that its own channels have forgotten must not set the level of a row.
+/// All keys, block by block. Time 0 is the start of the segment. A long key that its own channels have forgotten must
+/// not set the level of a row: where channels decay by themselves the level comes from weights by channel, and where a
+/// key lies far above it keys are seen as the decay leaves them.
 template <class Scalar, FeatureMap F>
 class KeyPast {
   static constexpr int P = degree_of<F>;
@@ -62,11 +65,13 @@ class KeyPast {
     for (auto* panel : {&memory.exponents, &memory.lengths}) (*panel)(T);
     if (decays_channels_) {
       memory.channel_weights(d).setConstant(log2_zero);
-      memory.decayed_vectors(d, most), memory.decayed_norms(most), memory.decayed_exponents(most);
+      memory.pulled_queries(d, most), memory.decayed_vectors(d, most), memory.decayed_norms(most),
+          memory.decayed_exponents(most);
       memory.decays(d, 2);
       resize_safely(memory.log_channels, d);
     }
     memory.blocks.clear();
+    memory.log_channels_of_blocks.clear();
     memory.frame.clear();
   }
 
@@ -83,7 +88,7 @@ class KeyPast {
     if (sees_none()) return {.slack = decays_channels_ ? 2 * far_above<Scalar> : 0};
     const KeyBlock<Scalar>& last = memory_.blocks.back();
     if (!decays_channels_) return {std::ceil(last.max_log2_weight), std::ceil(last.level), largest_value_};
-    const double weight = std::ceil(memory_.channel_weights(d_).maxCoeff()),
+    const double weight = std::ceil(log2_of_channels()),
                  longest = std::ceil(P * std::log2(static_cast<double>(d_)) / 2);  // of d channels beside the largest
     return {weight - P, weight + longest + headroom_for(largest_value_), largest_value_, 2 * far_above<Scalar>};
   }
@@ -91,27 +96,36 @@ class KeyPast {
   [[nodiscard]] std::size_t size() const { return memory_.blocks.size(); }
   [[nodiscard]] const KeyBlock<Scalar>& operator[](std::size_t n) const { return memory_.blocks[n]; }
 
-  /// From the last block back, with queries pulled through the blocks between, or keys where channels decay.
+  /// From the last block back, with queries pulled through the blocks between, or keys where one lies far above.
   template <class Rows>
   void read(LoadedSegment<Scalar, F>& segment, Rows& rows) {
+    constexpr double far = 8;  // log2; factors that leave the type then weigh less than 2^{far - 126} of the level
+    if (sees_none()) return;
     const ScaledQueries<Scalar> queries = segment.queries();
-    LogGate between;
-    auto log_decays = memory_.decays(d_, 2).col(0);
+    const bool is_far = decays_channels_ && memory_.blocks.back().max_log2_weight - log2_of_channels() > far;
+    auto log_decays = memory_.decays(d_, 2).col(0), factors = memory_.decays(d_, 2).col(1);
     log_decays.setZero();
+    LogGate between;
     for (std::size_t n = size(); n-- > first_;) {
       const KeyBlock<Scalar>& block = memory_.blocks[n];
-      if (block.max_log2_weight + between.log2() < rows.horizon()) return;
+      const double slowest = decays_channels_ ? log_decays.maxCoeff() : 0;
+      if (block.max_log2_weight + between.log2() + P * std::numbers::log2e * slowest < rows.horizon()) return;
+      if (slowest == log2_zero) return;
       between.add(block.total);
       if (!decays_channels_) {
         rows.add_keys(feature_, block.keys, between, queries);
         segment.transition().apply_to_queries(block.tokens, queries.direct);
-      } else {
-        LogGate decay = between;
-        const WeightedKeys<Scalar> keys = decayed(block, decay);
-        rows.add_keys(feature_, keys, decay, queries);
-        segment.transition().log_channel_totals(block.tokens, memory_.log_channels);
-        log_decays += memory_.log_channels;
+        continue;
       }
+      LogGate decay = between;
+      decay.add(P * slowest);
+      factors = log_decays.array() - slowest;
+      set_exponential(factors, factors);
+      if (is_far)
+        rows.add_keys(feature_, decayed(block.keys), decay, queries);
+      else
+        rows.add_keys(feature_, block.keys, decay, pulled(queries));
+      log_decays += Eigen::VectorXd::Map(&memory_.log_channels_of_blocks[n * static_cast<std::size_t>(d_)], d_);
     }
   }
 
@@ -122,12 +136,9 @@ class KeyPast {
     if (decays_channels_) decay_channels(segment, keys);
     if (n > 0) {
       Scalar* const vectors = memory_.vectors(d_ * T_).data() + d_ * first;
-      if (decays_channels_)
-        std::copy_n(keys.vectors.data, d_ * n, vectors);
-      else
-        RowPanels<Scalar>::pack(n, d_, keys.vectors, vectors);
-      keys.vectors = decays_channels_ ? Strided<const Scalar*>{vectors, d_, 1} : Strided<const Scalar*>{vectors, 1, n};
-      keys.is_packed = !decays_channels_;
+      RowPanels<Scalar>::pack(n, d_, keys.vectors, vectors);
+      keys.vectors = {vectors, 1, n};
+      keys.is_packed = true;
       keys.exponents = copied(memory_.exponents, first, keys.exponents, n);
       keys.lengths = copied(memory_.lengths, first, keys.lengths, n);
       keys.fractions = copied(memory_.fractions, first, keys.fractions, n);
@@ -143,36 +154,40 @@ class KeyPast {
 
  private:
   [[nodiscard]] bool sees_none() const { return first_ == size(); }
+  // Of the channel that weighs most.
+  [[nodiscard]] double log2_of_channels() const { return memory_.channel_weights(d_).maxCoeff(); }
   // The weights by channel after a segment with these keys.
   void decay_channels(const LoadedSegment<Scalar, F>& segment, const WeightedKeys<Scalar>& keys) {
     auto weights = memory_.channel_weights(d_);
     segment.transition().log_channel_totals(segment.range(), memory_.log_channels);
+    for (const double x : memory_.log_channels) memory_.log_channels_of_blocks.push_back(x);
     weights += P * std::numbers::log2e * memory_.log_channels;
     raise_channel_weights<P>(weights, keys);  // whose vectors have come to the segment's end
     weights.array() += segment.total().log2();
   }
-  // The keys of a block as the decay of channels leaves them, which is taken from their lengths, and that of the
-  // slowest channel, which goes into `decay`.
-  WeightedKeys<Scalar> decayed(const KeyBlock<Scalar>& block, LogGate& decay) {
-    WeightedKeys<Scalar> keys = block.keys;
-    const auto logs = memory_.decays(d_, 2).col(0);
-    auto factors = memory_.decays(d_, 2).col(1);
-    const double slowest = d_ == 0 ? 0 : logs.maxCoeff();
-    if (slowest == 0 && logs.isZero(0)) return keys;
-    if (slowest == log2_zero) return {};
-    decay.add(P * slowest);
-    factors = logs.array() - slowest;
-    set_exponential(factors, factors);
+  // Queries times what the decay of channels leaves beside the slowest one.
+  ScaledQueries<Scalar> pulled(const ScaledQueries<Scalar>& queries) {
+    const double* const factors = memory_.decays(d_, 2).col(1).data();
+    auto vectors = memory_.pulled_queries(d_, queries.direct.cols());
+    vectors = queries.direct;
+    for (Index i = 0; i < vectors.cols(); ++i) multiply_entries(vectors.col(i).data(), factors, d_);
+    return {queries.vectors, vectors, queries.lengths, queries.norms, queries.given_norms};
+  }
+  // Keys times the same, which is taken from their lengths.
+  WeightedKeys<Scalar> decayed(WeightedKeys<Scalar> keys) {
+    const double* const factors = memory_.decays(d_, 2).col(1).data();
     const Index n = keys.size;
     auto vectors = memory_.decayed_vectors(d_, n);
     auto norms = memory_.decayed_norms(n);
     auto exponents = memory_.decayed_exponents(n);
+    RowPanels<Scalar>(keys.vectors.data, n, d_).unpack({vectors.data(), d_, 1});
     for (Index j = 0; j < n; ++j) {
-      const double whole = normalize_product<Scalar>(vectors.col(j), keys.vectors.at(j, 0).data, factors.data());
+      const double whole = normalize_product<Scalar>(vectors.col(j), vectors.col(j).data(), factors);
       norms[j] = std::sqrt(squared_norm(vectors.col(j).data(), d_));
       exponents[j] = keys.exponents[j] + P * whole;
     }
     keys.vectors = {vectors.data(), d_, 1};
+    keys.is_packed = false;
     keys.norms = keys.given_norms = norms.data();
     keys.exponents = exponents.data();
     keys.heaviest = heaviest_of(exponents.data(), n);

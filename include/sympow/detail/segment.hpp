@@ -43,10 +43,14 @@ inline double heaviest_of(const double* exponents, Index n) {
 /// weights_c ← max(weights_c, log2 of what channel c of any of these keys weighs), within P.
 template <int P, class Scalar>
 void raise_channel_weights(ColumnView<double> weights, const WeightedKeys<Scalar>& keys) {
-  for (Index j = 0; j < keys.size; ++j)
-    for (Index c = 0; c < weights.size(); ++c)
-      if (const Scalar x = std::abs(*keys.vectors.at(j, c).data); x > 0)
-        weights[c] = std::max(weights[c], keys.exponents[j] + P * exponent_above(x));
+  for (Index j = 0; j < keys.size; ++j) {
+    const Scalar* const key = keys.vectors.at(j, 0).data;  // its channels lie side by side
+    double* const to = weights.data();
+    for (Index c = 0; c < weights.size(); ++c) {
+      const Scalar x = std::abs(key[c]);
+      to[c] = std::max(to[c], x > 0 ? keys.exponents[j] + P * exponent_above(x) : log2_zero);
+    }
+  }
 }
 
 /// Queries q_i = 2^{lengths_i} vectors_i.
