@@ -1,7 +1,6 @@
 // Gradients beside the forward pass: both together against the forward pass alone, in one run. Gate, learned rotary,
 // normaliser and contract are on but for named systems.
 #include <sympow/attention/batch_vjp.hpp>
-#include <sympow/attention/checkpoints.hpp>
 
 #include "memory.hpp"
 #include "sequences.hpp"
@@ -20,8 +19,7 @@ struct Step {
   const A& transition;
   Tokens& x;
   Matrix<float> dY = x.random.matrix<float>(x.e, x.T);
-  Checkpoints<float, F> checkpoints{};
-  RowSums<float, F> rows{};
+  Tape<float, F> tape{};
   Gradients<float, A> gradients{};
   VjpWorkspace<float> workspace{};
 
@@ -33,13 +31,13 @@ struct Step {
   void chunked_both() {
     State<float, F> state(feature, x.d, x.e);
     StateGradient<float, F> adjoint(feature, x.d, x.e);
-    chunked(feature, transition, x.Q, x.K, x.V, state, {x.Y, checkpoints}, x.workspace);
+    chunked(feature, transition, x.Q, x.K, x.V, state, {x.Y, tape}, x.workspace);
     gradients = chunked_vjp(feature, transition,
                             {.Q = x.Q,
                              .K = x.K,
                              .V = x.V,
                              .dY = dY,
-                             .tape = checkpoints,
+                             .tape = tape,
                              .d_state = adjoint,
                              .reuse = gradients,
                              .workspace = workspace});
@@ -50,10 +48,10 @@ struct Step {
     benchmark::DoNotOptimize(x.Y.data());
   }
   void attention_both() {
-    attention(feature, transition, x.Q, x.K, x.V, {x.Y, rows}, x.workspace);
+    attention(feature, transition, x.Q, x.K, x.V, {x.Y, tape}, x.workspace);
     gradients = attention_vjp(
         feature, transition,
-        {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .tape = rows, .reuse = gradients, .workspace = workspace});
+        {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .tape = tape, .reuse = gradients, .workspace = workspace});
     benchmark::DoNotOptimize(gradients.K.data());
   }
 };
@@ -112,7 +110,7 @@ void softmax_gradients(benchmark::State& bench) {
   ConformalTokens x(d, unless_smoke(4096, 128));
   const Options options{.scale = 1 / std::sqrt(static_cast<double>(d))};
   const Matrix<float> dY = x.random.matrix<float>(x.e, x.T);
-  RowSums<float, Exponential> rows;
+  Tape<float, Exponential> tape;
   Gradients<float, decltype(x.transition)> gradients;
   VjpWorkspace<float> workspace;
   const Times times = in_turns(
@@ -122,13 +120,13 @@ void softmax_gradients(benchmark::State& bench) {
         benchmark::DoNotOptimize(x.Y.data());
       },
       [&] {
-        attention(Exponential{}, x.transition, x.Q, x.K, x.V, {x.Y, rows}, x.workspace, options);
+        attention(Exponential{}, x.transition, x.Q, x.K, x.V, {x.Y, tape}, x.workspace, options);
         gradients = attention_vjp(Exponential{}, x.transition,
                                   {.Q = x.Q,
                                    .K = x.K,
                                    .V = x.V,
                                    .dY = dY,
-                                   .tape = rows,
+                                   .tape = tape,
                                    .reuse = gradients,
                                    .workspace = workspace,
                                    .options = options});

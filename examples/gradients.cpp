@@ -140,9 +140,9 @@ bool keep(const MatrixXd& Q, const MatrixXd& K, const MatrixXd& V, const MatrixX
   const auto A = constant_decay(.95) * rotary(rotary_frequencies<double>(d, 256), Pairing::interleaved);
   MatrixXd Y(e, T);
   Workspace<double> workspace;
-  RowSums<double, SymmetricPower<2>> rows;
-  attention(feature, A, Q, K, V, {Y, rows}, workspace);
-  const auto g = attention_vjp(feature, A, {.Q = Q, .K = K, .V = V, .dY = dY, .tape = rows});
+  Tape<double, SymmetricPower<2>> tape;
+  attention(feature, A, Q, K, V, {Y, tape}, workspace);
+  const auto g = attention_vjp(feature, A, {.Q = Q, .K = K, .V = V, .dY = dY, .tape = tape});
   return g.K == attention_vjp(feature, A, {.Q = Q, .K = K, .V = V, .dY = dY}).K;
 }
 

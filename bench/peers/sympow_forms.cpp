@@ -18,7 +18,7 @@ struct Sequence {
   Index d, e;
   State<float, Feature> state{d, e};
   VjpWorkspace<float> workspace{};
-  Checkpoints<float, Feature> checkpoints{};
+  Tape<float, Feature> tape{};
   Gradients<float, Decay> gradients{};
 };
 
@@ -80,14 +80,14 @@ void sympow_gradients(Sequence* sequence, long T, const float* q, const float* k
   const Call call(*sequence, T, q, k, v, log_gamma, y);
   StateGradient<float, Feature> adjoint(sequence->d, sequence->e);
   Gradients<float, Decay>& gradients = sequence->gradients;
-  chunked(Feature{}, call.gates, call.Q, call.K, call.V, sequence->state, {call.Y, sequence->checkpoints},
+  chunked(Feature{}, call.gates, call.Q, call.K, call.V, sequence->state, {call.Y, sequence->tape},
           sequence->workspace);
   gradients = chunked_vjp(Feature{}, call.gates,
                           {.Q = call.Q,
                            .K = call.K,
                            .V = call.V,
                            .dY = Tokens(dy, sequence->e, T),
-                           .tape = sequence->checkpoints,
+                           .tape = sequence->tape,
                            .d_state = adjoint,
                            .reuse = gradients,
                            .workspace = sequence->workspace});

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include <sympow/attention/vjp_workspace.hpp>
+#include <sympow/attention/vjp_call.hpp>
 
 #include "problem.hpp"
 #include "state_files.hpp"

@@ -1,7 +1,7 @@
 // The definition of `add_gradients`, for the two files that instantiate it.
 #pragma once
 
-#include <sympow/attention/compiled_gradients.hpp>
+#include <sympow/attention/batch_vjp.hpp>
 #include <sympow/systems/peer_parameters.hpp>
 
 #include "features.hpp"

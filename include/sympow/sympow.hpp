@@ -1,9 +1,8 @@
 // Everything that a program computes with, gradients and layers included. Whoever wants less to compile includes the
-// headers of what is called. Not in it are attention/compiled_gradients.hpp (those of your own maps, compiled once),
-// verify/laws.hpp (laws to run on your own types) and io/ (files of numpy, safetensors, and output).
+// headers of what is called. Not in it are verify/laws.hpp (laws to run on your own types) and io/ (files
+// of numpy, safetensors, and output).
 #pragma once
 
-#include <sympow/attention/absorb.hpp>
 #include <sympow/attention/attention.hpp>
 #include <sympow/attention/attention_vjp.hpp>
 #include <sympow/attention/batch.hpp>

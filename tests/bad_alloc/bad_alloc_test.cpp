@@ -1,7 +1,7 @@
 // Memory may end at any allocation: every call here is made with its first request for memory failing, then with its
 // second, and so on until one comes to its end. After each failure everything can be destroyed and used again, and a
 // state is as it was, or says that it is not.
-#include "../no_malloc/requests.hpp"
+#include "../no_malloc/counted_forms.hpp"
 
 #include <array>
 #include <optional>
@@ -201,7 +201,6 @@ void check_state_forms(const F& feature, const MakeTransition& transition_of) {
 
 TEST_CASE("attention after memory ended in it", "[bad_alloc]") {
   check_attention(Power{}, turning);
-  check_attention(Power{}, placed);
   check_attention(Power{}, by_channel);
   check_attention(Exponential{}, placed);
   check_attention(Exponential{}, mixing);
@@ -353,8 +352,8 @@ TEST_CASE("a long head by segments, whose state moves at the end or not", "[bad_
     const auto check = [&](const auto& transition) {
       const State<float, Power> before(d, e, tail);
       const auto scan = [&](State<float, Power>& state, MatrixXf& rows, Workspaces<float>& workspaces) {
-        detail::scan<DefaultNormalization, float>(Power{}, transition, x.Q, x.K, x.V, state, rows, workspaces, options,
-                                                  threads);
+        detail::scan(detail::RowKind::weighted_means, Power{}, transition, x.Q, x.K, x.V, state, rows, workspaces,
+                     options, threads);
       };
       State<float, Power> after = before;
       Workspaces<float> fresh;

@@ -1,6 +1,6 @@
 // Memory may end at any allocation of a gradient: what is left can be used again and gives the same bits, and the
 // gradient of a state is as it was.
-#include "../no_malloc/requests.hpp"
+#include "../no_malloc/counted_gradients.hpp"
 
 #include <vector>
 
@@ -91,23 +91,23 @@ void check_attention(const F& feature, const A& transition) {
             {.Q = x.Q, .K = x.K, .V = x.V, .dY = x.dY, .reuse = gradients, .workspace = workspace, .options = options});
       },
       [] {});
-  RowSums<float, F> rows;
+  Tape<float, F> tape;
   MatrixXf Y(e, T);
   check_failures<A>(
       [&](auto& gradients, auto& workspace) {
-        rows = {};
-        attention(feature, transition, x.Q, x.K, x.V, {Y, rows}, workspace, options);
+        tape = {};
+        attention(feature, transition, x.Q, x.K, x.V, {Y, tape}, workspace, options);
         gradients = attention_vjp(feature, transition,
                                   {.Q = x.Q,
                                    .K = x.K,
                                    .V = x.V,
                                    .dY = x.dY,
-                                   .tape = rows,
+                                   .tape = tape,
                                    .reuse = gradients,
                                    .workspace = workspace,
                                    .options = options});
       },
-      [&] { REQUIRE((rows.size() == 0 || rows.size() == T)); });
+      [&] { REQUIRE((tape.rows() == 0 || tape.rows() == T)); });
 }
 
 template <class F, class A>
@@ -262,7 +262,8 @@ TEST_CASE("gradients of states in a batch after memory ended in it", "[bad_alloc
     auto to_Q = dQ.leftCols(T), to_K = dK.leftCols(T), to_V = dV.leftCols(T);
     const detail::VjpArguments<float> arguments{Q.leftCols(T), K.leftCols(T), V.leftCols(T), dY.leftCols(T)};
     const detail::VjpResults<float, Decay> results{to_Q, to_K, to_V, gradient, scale};
-    detail::ScanVjp<DefaultNormalization, float, Power, Decay>(Power{}, A, arguments, results, workspaces, options, 1)
+    detail::ScanVjp<float, Power, Decay>(detail::RowKind::weighted_means, Power{}, A, arguments, results, workspaces,
+                                         options, 1)
         .run(states[0], adjoints[0]);
   });
 }

@@ -39,25 +39,13 @@ struct Backward {
   [[nodiscard]] auto of_groups() const {
     return [this](Index b, Index g) { return transition(b, g * (H / groups)); };
   }
-  auto run(const BatchOptions& options) {
+  auto run(const BatchOptions& options, OptionalRef<const Tapes<double, Feature>> tapes = {}) {
     return attend_vjp<Normalized>(Feature{}, transitions(),
                                   {.Q = batch.Q.heads(),
                                    .K = batch.K.heads(),
                                    .V = batch.V.heads(),
                                    .dY = dY.heads(),
-                                   .dQ = dQ.heads(),
-                                   .dK = dK.heads(),
-                                   .dV = dV.heads(),
-                                   .workspaces = workspaces,
-                                   .options = options});
-  }
-  auto run(const ForwardPass<double, Feature>& pass, const BatchOptions& options) {
-    return attend_vjp<Normalized>(Feature{}, transitions(),
-                                  {.Q = batch.Q.heads(),
-                                   .K = batch.K.heads(),
-                                   .V = batch.V.heads(),
-                                   .dY = dY.heads(),
-                                   .tape = pass,
+                                   .tapes = tapes,
                                    .dQ = dQ.heads(),
                                    .dK = dK.heads(),
                                    .dV = dV.heads(),
@@ -65,18 +53,9 @@ struct Backward {
                                    .options = options});
   }
   // The rows, leaving the forward pass.
-  auto forward(ForwardPass<double, Feature>& pass, const BatchOptions& options) {
-    BatchData<double> Y(batch.order, batch.lengths, H, e, 0);
-    Workspaces<double> of_rows;
-    attend<Normalized>(Feature{}, transitions(),
-                       {.Q = batch.Q.heads(),
-                        .K = batch.K.heads(),
-                        .V = batch.V.heads(),
-                        .Y = Y.heads(),
-                        .tape = pass,
-                        .workspaces = of_rows,
-                        .options = options});
-    return Y;
+  std::vector<double> forward(Tapes<double, Feature>& tapes, const BatchOptions& options) {
+    batch.attend<Normalized>(Feature{}, transitions(), options, {}, tapes);
+    return batch.Y.data;
   }
   template <class States, class Adjoints>
   auto run(const States& states, Adjoints& adjoints, const BatchOptions& options, bool grouped) {
@@ -173,27 +152,19 @@ TEST_CASE("gradients of a batch have the same bits for any number of threads", "
 }
 
 TEST_CASE("gradients of a batch from what its forward pass has left have the same bits", "[gradient]") {
-  ForwardPass<double, Feature> pass;  // used again and again
+  Tapes<double, Feature> tapes;  // used again and again
   const std::vector<Index> longer = {90, 50, 0, 1};
   for (const Order order : {Order::bthd, Order::packed})
     for (const Form form : {Form::attention, Form::chunked, Form::recurrent, Form::automatic}) {
       CAPTURE(static_cast<int>(order), static_cast<int>(form));
       const BatchOptions options{.form = form, .threads = 2, .head = {.scale = .7, .chunk = 40}};  // longer than a tail
-      Backward x(order, longer), with_pass(order, longer);
-      const auto rows = x.forward(pass, options);
-      REQUIRE(pass.size() == x.B() * H);
-      BatchData<double> Y(order, longer, H, e, 0);
-      Workspaces<double> workspaces;
-      attend<Normalized>(Feature{}, x.transitions(),
-                         {.Q = x.batch.Q.heads(),
-                          .K = x.batch.K.heads(),
-                          .V = x.batch.V.heads(),
-                          .Y = Y.heads(),
-                          .workspaces = workspaces,
-                          .options = options});
-      CHECK(rows.data == Y.data);
-      const auto expected = x.run(options), found = with_pass.run(pass, options);
-      check_same_bits(with_pass, found, x, expected);
+      Backward x(order, longer), with_tapes(order, longer);
+      const auto rows = x.forward(tapes, options);
+      REQUIRE(std::ssize(tapes) == x.B() * H);
+      x.batch.attend<Normalized>(Feature{}, x.transitions(), options);
+      CHECK(x.batch.Y.data == rows);
+      const auto expected = x.run(options), found = with_tapes.run(options, tapes);
+      check_same_bits(with_tapes, found, x, expected);
     }
 }
 
@@ -202,29 +173,29 @@ TEST_CASE("gradients of a batch take from a forward pass only what their form ne
   for (const Form left : {Form::attention, Form::chunked, Form::recurrent})
     for (const Form form : {Form::attention, Form::chunked}) {
       CAPTURE(static_cast<int>(left), static_cast<int>(form));
-      Backward x(Order::bthd, lengths), other(Order::bthd, lengths), with_pass(Order::bthd, lengths);
+      Backward x(Order::bthd, lengths), other(Order::bthd, lengths), with_tapes(Order::bthd, lengths);
       for (double& v : other.batch.V.data) v *= 2;
-      ForwardPass<double, Feature> pass;
-      static_cast<void>(other.forward(pass, {.form = left, .threads = 1, .head = {.chunk = 8}}));
+      Tapes<double, Feature> tapes;
+      static_cast<void>(other.forward(tapes, {.form = left, .threads = 1, .head = {.chunk = 8}}));
       const BatchOptions options{.form = form, .threads = 1, .head = {.chunk = 8}};
-      x.run(options), with_pass.run(pass, options);
-      CHECK((with_pass.dQ.data == x.dQ.data) == (left != form));
+      x.run(options), with_tapes.run(options, tapes);
+      CHECK((with_tapes.dQ.data == x.dQ.data) == (left != form));
     }
 }
 
 TEST_CASE("a forward pass of another batch is refused", "[gradient]") {
   Backward x(Order::bthd, {30, 17}), fewer(Order::bthd, {30}), shorter(Order::bthd, {30, 16});
-  ForwardPass<double, Feature> pass;
+  Tapes<double, Feature> tapes;
   const auto refuses = [&](Form form, Backward& of, const BatchOptions& options, const std::string& text) {
     CAPTURE(text);
-    static_cast<void>(of.forward(pass, {.form = form, .threads = 1}));
+    static_cast<void>(of.forward(tapes, {.form = form, .threads = 1}));
     const auto before = x.dQ.data;
-    REQUIRE_THROWS_WITH(x.run(pass, options), contains(text));
+    REQUIRE_THROWS_WITH(x.run(options, tapes), contains(text));
     CHECK(x.dQ.data == before);
   };
-  REQUIRE_THROWS_WITH(x.run(pass, {}), contains("heads of the forward pass is 0, must be 8"));
+  REQUIRE_THROWS_WITH(x.run({}, tapes), contains("number of tapes is 0, must be 8"));
   for (const Form form : {Form::attention, Form::chunked}) {
-    refuses(form, fewer, {.form = form}, "heads of the forward pass is 4, must be 8");
+    refuses(form, fewer, {.form = form}, "number of tapes is 4, must be 8");
     refuses(form, shorter, {.form = form}, "sequence 1, head 0: ");
   }
   refuses(Form::attention, x, {.form = Form::attention, .head = {.scale = 2}}, "the options have 2");

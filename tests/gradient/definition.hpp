@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include <sympow/attention/gradients.hpp>
 #include <sympow/attention/state_gradient.hpp>
+#include <sympow/attention/vjp_call.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/verify/gradient_call.hpp>
 #include <sympow/verify/residual.hpp>

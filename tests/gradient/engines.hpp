@@ -1,4 +1,5 @@
-// The gradients of the maps and scalar types that the tests of this room call, compiled once, in forms.cpp.
+// The gradients of the maps and scalar types that tests call are compiled elsewhere: in the libraries of gradients, or
+// with sanitizers in forms.cpp.
 #pragma once
 
 #include <sympow/attention/compiled_gradients.hpp>

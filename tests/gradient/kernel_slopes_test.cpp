@@ -1,6 +1,4 @@
 // Gradients of scores that are known in closed form with their slope, and of which no derivative of φ is.
-#include "catch.hpp"
-#include "problem.hpp"
 #include "require_by_rule.hpp"
 
 #include <sympow/verify/gradient_laws.hpp>
@@ -15,7 +13,7 @@ constexpr Index d = 4, e = 3;
 // κ(s) = (1 + s)², φ as of `Squares`.
 struct Sloped {
   static constexpr Score score = Score::embedded;
-  static constexpr bool nonnegative = true;
+  static constexpr bool nonnegative = true, is_squares = true;
   [[nodiscard]] Index dimension(Index n) const { return Squares{}.dimension(n); }
   template <class X, class Y>
   void embed(const X& x, Y&& y) const {
@@ -51,15 +49,9 @@ template <class Normalization, class Scalar>
 void check_transitions(Index T, double gates, const Options& options) {
   Random random(1);
   const Problem<Scalar> x(random, d, e, T, gates);
-  each_turning<Scalar>([&](const Kind& kind, const auto& make) {
-    CAPTURE(kind.name, gates, T, options.mask.offset);
-    const auto A = make(x.parameters);
-    GradientCall call = call_of<Normalization>(Sloped{}, A, x, options);
-    call.feature = dense_squares(d);
-    const Definition definition(std::move(call), kind, x.parameters, unit_roundoff<Scalar>);
-    const auto found = attention_vjp<Normalization>(
-        Sloped{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<Scalar>(), .options = options});
-    require_by_rule(definition.worst(found_in(found), 0));
+  one_of_a_kind<Scalar, Sloped>([&](const Kind& kind, const auto& make) {
+    CAPTURE(gates);
+    check_forms<Normalization>(Sloped{}, make(x.parameters), x, kind, options);
   });
 }
 
@@ -70,7 +62,6 @@ TEST_CASE("gradients of a score by its slope are those of the definition", "[gra
     check_transitions<Normalized, double>(40, gates, {.scale = .8});
     check_transitions<Unnormalized, double>(40, gates, {.scale = -.5});
     check_transitions<SignedNormalized, float>(40, gates, {});
-    check_transitions<Normalized, float>(40, gates, {.scale = .8});
   }
   check_transitions<Normalized, double>(150, .05, {});  // two blocks
 }
@@ -92,26 +83,13 @@ TEST_CASE("gradients of a score by its slope are those through its features", "[
 
 // Of maps without a derivative of φ the slope has to serve here as well.
 TEST_CASE("gradients of a score by its slope under a full mask are those of the definition", "[gradient]") {
-  const auto check = [](const Kind& kind, const auto& make, Index T_q, Index T_k, Index offset) {
-    CAPTURE(kind.name, T_q, T_k, offset);
-    Random random(5);
-    Problem<double> x(random, d, e, std::max(T_k, T_q + offset), .1);
-    for (auto* rows : {&x.Q, &x.dY}) *rows = rows->leftCols(T_q).eval();
-    for (auto* keys : {&x.K, &x.V}) *keys = keys->leftCols(T_k).eval();
-    const auto A = make(x.parameters);
-    const Options options{.scale = .8, .mask = full(offset)};
-    GradientCall call = call_of<Normalized>(Sloped{}, A, x, options);
-    call.feature = dense_squares(d);
-    const Definition definition(std::move(call), kind, x.parameters, unit_roundoff<double>);
-    const auto found = attention_vjp<Normalized>(
-        Sloped{}, A, {.Q = x.Q, .K = x.K, .V = x.V, .dY = definition.dY<double>(), .options = options});
-    require_by_rule(definition.worst(found_in(found), 0));
-  };
   for (const auto& [T_q, T_k, offset] : {std::tuple{30, 30, 0}, {40, 17, 0}, {20, 30, 5}, {12, 10, 30}, {30, 170, 0}}) {
-    check(Kind{"stationary"}, [](const test::Parameters&) { return stationary(); }, T_q, T_k, offset);
-    check(
-        Kind{"rates", Steps::rates},
-        [](const test::Parameters& p) { return rotary(p.theta, p.beta, Pairing::interleaved); }, T_q, T_k, offset);
+    CAPTURE(T_q, T_k, offset);
+    Random random(5);
+    const auto x = Problem<double>::seen(random, d, e, T_q, T_k, offset);
+    const auto& p = x.parameters;
+    check_forms<Normalized>(Sloped{}, rotary(p.theta, p.beta, Pairing::interleaved), x, {"rates", Steps::rates},
+                            {.scale = .8, .mask = full(offset)});
   }
 }
 

@@ -9,7 +9,7 @@ namespace sympow::test {
 /// A map of one's own: φ(x) = [1, √2 x, x ⊗ x], κ(s) = (1 + s)².
 struct Squares {
   static constexpr Score score = Score::embedded;
-  static constexpr bool nonnegative = true;
+  static constexpr bool nonnegative = true, is_squares = true;
 
   [[nodiscard]] Index dimension(Index d) const { return 1 + d + d * d; }
   template <class X, class Y>
@@ -57,6 +57,13 @@ struct Problem {
         dY(random.matrix<Scalar>(e, T)),
         parameters(random, d, T, gates) {}
 
+  /// T_q queries from token `offset` on, T_k keys.
+  [[nodiscard]] static Problem seen(Random& random, Index d, Index e, Index T_q, Index T_k, Index offset) {
+    Problem x(random, d, e, std::max(T_k, T_q + offset), .1);
+    for (auto* rows : {&x.Q, &x.dY}) *rows = rows->leftCols(T_q).eval();
+    for (auto* keys : {&x.K, &x.V}) *keys = keys->leftCols(T_k).eval();
+    return x;
+  }
   [[nodiscard]] Index tokens() const { return K.cols(); }
   [[nodiscard]] Problem part(Index first, Index count) const {
     Problem some = *this;
@@ -71,7 +78,7 @@ template <class Normalization, class Scalar, class F, class A>
 [[nodiscard]] GradientCall call_of(const F& feature, const A& transition, const Problem<Scalar>& x,
                                    const Options& options) {
   GradientCall call = verify::gradient_call<Normalization>(feature, transition, x.Q, x.K, x.V, x.dY, options);
-  if constexpr (std::is_base_of_v<Squares, F>) call.feature = dense_squares(x.Q.rows());
+  if constexpr (requires { F::is_squares; }) call.feature = dense_squares(x.Q.rows());
   return call;
 }
 template <class Normalization, class Scalar, class F, class A>
@@ -80,9 +87,20 @@ template <class Normalization, class Scalar, class F, class A>
   return {call_of<Normalization>(feature, transition, x, options), kind, x.parameters, unit_roundoff<Scalar>};
 }
 
-/// Calls visit(kind, make), make(parameters) being a transition; those that leave keys alone or turn them.
+/// Gradients from a state, of a loss on rows and on the state behind them.
+template <class Normalization = DefaultNormalization, class Scalar, class F, class A>
+[[nodiscard]] Gradients<Scalar, A> from_state(const F& feature, const A& transition, const Problem<Scalar>& x,
+                                              const std::type_identity_t<Matrix<Scalar>>& dY,
+                                              const State<Scalar, F>& state, StateGradient<Scalar, F>& d_state,
+                                              const Options& options = {}) {
+  return chunked_vjp<Normalization>(
+      feature, transition,
+      {.Q = x.Q, .K = x.K, .V = x.V, .dY = dY, .state = state, .d_state = d_state, .options = options});
+}
+
+/// Calls visit(kind, make), make(parameters) being a transition, for all that the score of a power has.
 template <class Scalar, class Visit>
-void each_turning(const Visit& visit) {
+void each_transition(const Visit& visit) {
   using P = Parameters;
   const auto split = Pairing::half_split;
   visit(Kind{"stationary"}, [](const P&) { return stationary(); });
@@ -96,29 +114,24 @@ void each_turning(const Visit& visit) {
     const auto family = CommutingGenerators<Scalar>::from_frequencies(p.frequencies);
     return structured_rotary(family.in_basis(p.basis.cast<Scalar>()), p.positions) * constant_decay(.95);
   });
-}
-/// Those that scale keys.
-template <class Visit>
-void each_scaling(const Visit& visit) {
-  using P = Parameters;
   visit(Kind{"channels", Steps::channels}, [](const P& p) { return channel_decay(p.log_a); });
   visit(Kind{"decay * channels", Steps::channels},
         [](const P& p) { return decay(p.log_gamma) * channel_decay(p.log_a); });
-}
-/// Those that mix them.
-template <class Scalar, class Visit>
-void each_mixing(const Visit& visit) {
-  using P = Parameters;
   visit(Kind{"reflections", Steps::mixing}, [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths); });
   visit(Kind{"reflections * decay", Steps::mixing},
         [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths) * decay(p.log_gamma); });
 }
+/// One for each of the ways in which keys can move, with gates where they can have them.
 template <class Scalar, class F, class Visit>
-void each_transition(const Visit& visit) {
-  each_turning<Scalar>(visit);
+void one_of_a_kind(const Visit& visit) {
+  using P = Parameters;
+  visit(Kind{"decay"}, [](const P& p) { return decay(p.log_gamma); });
+  visit(Kind{"decay * rates, halves", Steps::rates, Pairing::half_split},
+        [](const P& p) { return decay(p.log_gamma) * rotary(p.theta, p.beta, Pairing::half_split); });
   if constexpr (F::score != Score::embedded) {
-    each_scaling(visit);
-    each_mixing<Scalar>(visit);
+    visit(Kind{"decay * channels", Steps::channels},
+          [](const P& p) { return decay(p.log_gamma) * channel_decay(p.log_a); });
+    visit(Kind{"reflections", Steps::mixing}, [](const P& p) { return householder(p.w.cast<Scalar>(), p.strengths); });
   }
 }
 
@@ -127,7 +140,8 @@ template <class Scalar, class A>
 bool equal_bits(const Gradients<Scalar, A>& a, const Gradients<Scalar, A>& b) {
   const Found x = found_in(a), y = found_in(b);
   return x.Q == y.Q && x.K == y.K && x.V == y.V && x.scale == y.scale && x.log_gamma == y.log_gamma &&
-         x.theta == y.theta && x.beta == y.beta && x.w == y.w && x.strengths == y.strengths;
+         x.log_a == y.log_a && x.theta == y.theta && x.beta == y.beta && x.w == y.w && x.strengths == y.strengths &&
+         x.positions == y.positions && x.frequencies == y.frequencies && x.basis == y.basis;
 }
 
 }  // namespace sympow::test

@@ -1,14 +1,15 @@
-// The gradients of a program that counts requests for memory, compiled in gradients.cpp. Before any other header of
-// Eigen's.
+// The gradients of programs that count requests for memory, or make them fail, compiled in gradients.cpp. Before any
+// other header of Eigen's.
 #pragma once
 
 #include "counted_forms.hpp"
 
 #include <sympow/attention/compiled_gradients.hpp>
 
-#define COUNTED_GRADIENTS(GRADIENTS)           \
-  GRADIENTS(double, sympow::Linear)            \
-  GRADIENTS(double, sympow::SymmetricPower<2>) \
-  GRADIENTS(float, sympow::SymmetricPower<3>)
+#define COUNTED_GRADIENTS(LINKAGE)                             \
+  SYMPOW_GRADIENTS(LINKAGE, float, sympow::Linear)             \
+  SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<2>)  \
+  SYMPOW_GRADIENTS(LINKAGE, double, sympow::SymmetricPower<3>) \
+  LINKAGE template struct sympow::detail::AttentionVjp<float, sympow::Exponential>;
 
-COUNTED_GRADIENTS(SYMPOW_EXTERN_GRADIENTS)
+COUNTED_GRADIENTS(extern)

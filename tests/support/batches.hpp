@@ -92,6 +92,21 @@ struct RandomBatch {
     return [this](Index b, Index h) { return transition(b, h); };
   }
 
+  /// Fills Y.
+  template <class Normalization = DefaultNormalization, class F, class Transitions>
+  void attend(const F& feature, const Transitions& of_heads, const BatchOptions& options,
+              RangeRef<typename sympow::detail::StateOf<Scalar, F>::type> states = {},
+              std::type_identity_t<OptionalRef<Tapes<Scalar, F>>> tapes = {}) {
+    sympow::attend<Normalization>(feature, of_heads,
+                                  {.Q = Q.heads(),
+                                   .K = K.heads(),
+                                   .V = V.heads(),
+                                   .states = states,
+                                   .Y = Y.heads(),
+                                   .tapes = tapes,
+                                   .options = options});
+  }
+
   template <class F>
   [[nodiscard]] std::vector<State<Scalar, F>> fresh_states() const {
     return std::vector<State<Scalar, F>>(static_cast<std::size_t>(B() * H), State<Scalar, F>(d, e));

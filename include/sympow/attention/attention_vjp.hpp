@@ -1,7 +1,8 @@
 // Gradients of the attention form, O(T²).
 #pragma once
 
-#include <sympow/attention/row_sums.hpp>
+#include <sympow/attention/compiled_gradients.hpp>
+#include <sympow/attention/tape.hpp>
 #include <sympow/attention/vjp_call.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -10,7 +11,7 @@ namespace SYMPOW_NAMESPACE {
 template <class Scalar, FeatureMap F, Transition A>
 struct AttentionVjpCall {
   ConstBatch<Scalar> Q, K, V, dY;
-  OptionalRef<const RowSums<Scalar, F>> tape = {};   ///< that `attention` has filled
+  OptionalRef<const Tape<Scalar, F>> tape = {};      ///< that `attention` has filled
   OptionalRef<Gradients<Scalar, A>> reuse = {};      ///< gradients whose memory those returned take over
   OptionalRef<VjpWorkspace<Scalar>> workspace = {};  ///< scratch; the call makes its own if it is left out
   Options options = {};
@@ -19,51 +20,48 @@ struct AttentionVjpCall {
 namespace detail {
 
 /// The backward pass of a checked call; adds to the gradients.
-template <class Normalization, class F, class A, class Scalar>
-void run_attention_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+template <class F, class A, class Scalar>
+void run_attention_vjp(RowKind kind, const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
                        const VjpResults<Scalar, A>& results, VjpWorkspace<Scalar>& workspace, const Options& options,
                        const SavedRows<Scalar>& saved = {}) {
   VjpViews<Scalar, F, A> views(transition, results.transition);
-  auto call = backward_call<Normalization, F>(views, arguments, results, workspace, options);
+  auto call = backward_call<F>(kind, views, arguments, results, workspace, options);
   call.saved = saved;
   AttentionVjp<Scalar, F>::run(feature, call);
 }
 
 /// The rows of a tape. Throws `InvalidArgument` or `ShapeMismatch` unless they can be those of a call.
 template <class Scalar, class F>
-SavedRows<Scalar> rows_of_tape(const RowSums<Scalar, F>& tape, RowKind kind, const MatrixView<const Scalar>& dY,
+SavedRows<Scalar> rows_of_tape(const Tape<Scalar, F>& tape, RowKind kind, const MatrixView<const Scalar>& dY,
                                const Options& options) {
-  using Access = RowSumsAccess;
-  const double scale = Access::scale(tape);
-  const Mask& mask = Access::mask(tape);
-  if (tape.size() == 0 && dY.cols() > 0)
-    raise<InvalidArgument>("attention_vjp: the rows are empty, attention() fills them");
-  check_size("columns of dY", dY.cols(), tape.size(), "the rows that attention() has left");
-  check_size("rows of dY", dY.rows(), Access::Y(tape).rows(), "entries of each row that attention() has left");
-  if (kind != Access::kind(tape)) raise<InvalidArgument>("attention_vjp: the rows were normalized in another way");
-  if (options.scale != scale || options.mask != mask)
-    raise<InvalidArgument>("attention_vjp: the rows were made with the scale ", scale, " and the offset ", mask.offset,
-                           mask.is_full ? " of a full mask" : " of a causal mask", ", the options have ", options.scale,
-                           " and ", options.mask.offset,
-                           options.mask.is_full ? " of a full mask" : " of a causal mask");
-  return {Access::sums(tape).data(), Access::Y(tape).data()};
+  const TapeContent<Scalar, F>& kept = TapeAccess::content(tape);
+  if (kept.form != Form::attention)
+    raise<InvalidArgument>("attention_vjp: the tape holds no rows, must be one that attention() has filled");
+  check_size("columns of dY", dY.cols(), tape.rows(), "rows of the tape");
+  check_size("rows of dY", dY.rows(), kept.Y.rows(), "entries of each row of the tape");
+  if (kind != kept.kind) raise<InvalidArgument>("attention_vjp: the rows of the tape were normalized in another way");
+  const auto in_words = [](const Mask& mask) { return mask.is_full ? " of a full mask" : " of a causal mask"; };
+  if (options.scale != kept.scale || options.mask != kept.mask)
+    raise<InvalidArgument>("attention_vjp: the tape was made with the scale ", kept.scale, " and the offset ",
+                           kept.mask.offset, in_words(kept.mask), ", the options have ", options.scale, " and ",
+                           options.mask.offset, in_words(options.mask));
+  return {kept.sums.data(), kept.Y.data()};
 }
 
 /// Checks a call and computes its gradients.
-template <class Normalization, class Scalar, class F, class A>
-Gradients<Scalar, A> attention_gradients(const F& feature, const A& transition,
+template <class Scalar, class F, class A>
+Gradients<Scalar, A> attention_gradients(RowKind kind, const F& feature, const A& transition,
                                          const AttentionVjpCall<Scalar, F, A>& call) {
   if constexpr (check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>() &&
                 check_vjp<F, A, Scalar, true>()) {
     const VjpArguments<Scalar> arguments{call.Q, call.K, call.V, call.dY};
     check_vjp_call(transition, arguments, call.options);
-    const auto rows = call.tape ? rows_of_tape(*call.tape, row_kind<Normalization, F>(), arguments.dY, call.options)
-                                : SavedRows<Scalar>();
+    const auto rows = call.tape ? rows_of_tape(*call.tape, kind, arguments.dY, call.options) : SavedRows<Scalar>();
     VjpWorkspace<Scalar> own;
     Gradients<Scalar, A> gradients = take_memory(call.reuse, arguments);
     const auto results = begin_gradients(gradients, transition, arguments, call.options, true);
-    run_attention_vjp<Normalization>(feature, transition, arguments, results, call.workspace ? *call.workspace : own,
-                                     call.options, rows);
+    run_attention_vjp(kind, feature, transition, arguments, results, call.workspace ? *call.workspace : own,
+                      call.options, rows);
     return gradients;
   } else {
     return {};
@@ -86,13 +84,13 @@ Gradients<Scalar, A> attention_gradients(const F& feature, const A& transition,
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<float, A> attention_vjp(const F& feature, const A& transition,
                                                 const AttentionVjpCall<float, F, A>& call) {
-  return detail::attention_gradients<Normalization>(feature, transition, call);
+  return detail::attention_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
 /// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<double, A> attention_vjp(const F& feature, const A& transition,
                                                  const AttentionVjpCall<double, F, A>& call) {
-  return detail::attention_gradients<Normalization>(feature, transition, call);
+  return detail::attention_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
 
 }  // namespace SYMPOW_NAMESPACE

@@ -1,10 +1,12 @@
 // All heads of a batch of sequences in one call, in a form that is chosen at run time.
 #pragma once
 
+#include <sympow/attention/attention.hpp>
 #include <sympow/attention/batch_call.hpp>
+#include <sympow/attention/chunked.hpp>
 #include <sympow/attention/compiled_forms.hpp>
-#include <sympow/attention/forward_pass.hpp>
 #include <sympow/attention/recurrent.hpp>
+#include <sympow/attention/scan.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -14,7 +16,7 @@ struct AttendCall {
   Heads<const Scalar> Q, K, V;
   RangeRef<typename detail::StateOf<Scalar, F>::type> states = {};  ///< one a query head or key head, or none
   Heads<Scalar> Y;
-  OptionalRef<ForwardPass<Scalar, F>> tape = {};    ///< keeps the forward pass for `attend_vjp`
+  OptionalRef<Tapes<Scalar, F>> tapes = {};         ///< keep the forward pass for `attend_vjp`
   OptionalRef<Workspaces<Scalar>> workspaces = {};  ///< scratch; the call makes its own if they are left out
   BatchOptions options = {};
 };
@@ -22,34 +24,28 @@ struct AttendCall {
 namespace detail::inline SYMPOW_THREADS {
 
 /// Runs a head without a state, by a form that `attend` has chosen.
-template <class Normalization, class Scalar, class F, class A, class Q, class K, class V>
-void run_stateless_head(Form form, const F& feature, const A& transition, const Q& queries, const K& keys,
-                        const V& values, Batch<Scalar> Y, OptionalRef<ForwardPass<Scalar, F>> tape, Index head,
-                        Workspace<Scalar>& workspace, const Options& options) {
-  auto* const kept = tape ? &ForwardPassAccess::heads(*tape)[static_cast<std::size_t>(head)] : nullptr;
+template <class F, class A, class Scalar>
+void run_stateless_head(Form form, RowKind kind, const F& feature, const A& transition, const ConstBatch<Scalar>& Q,
+                        const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, Batch<Scalar> Y,
+                        OptionalRef<Tape<Scalar, F>> tape, Workspace<Scalar>& workspace, const Options& options) {
   if (form == Form::attention) {
-    attention<Normalization>(feature, transition, queries, keys, values,
-                             {Y, kept == nullptr ? OptionalRef<RowSums<Scalar, F>>() : kept->rows}, workspace, options);
-    if (kept != nullptr) kept->form = form;
+    run_attention(kind, feature, transition, Q, K, V, {Y, tape}, workspace, options);
   } else if constexpr (has_state_forms<F, A>) {
-    State<Scalar, F> state(feature, queries.rows(), values.rows());
+    State<Scalar, F> state(feature, Q.rows(), V.rows());
     state.drop_key_product();
-    if (kept == nullptr || form != Form::chunked || options.mask != causal())
-      return run_group<Normalization>(form, feature, transition, queries, keys, values, state, Y, workspace, options,
-                                      {});
-    chunked<Normalization>(feature, transition, queries, keys, values, state, {Y, kept->checkpoints}, workspace,
-                           options);
-    kept->form = form;
+    if (!tape || form != Form::chunked || options.mask != causal())
+      return run_group(form, kind, feature, transition, Q, K, V, state, Y, workspace, options, {});
+    run_chunked(kind, feature, transition, Q, K, V, state, {Y, tape}, workspace, options);
   }
 }
 
 /// Checks all heads, then runs them.
-template <class Normalization, class F, class Transitions, class Scalar>
-void run_batch(const F& feature, const Transitions& given, const AttendCall<Scalar, F>& x) {
+template <class F, class Transitions, class Scalar>
+void run_batch(RowKind kind, const F& feature, const Transitions& given, const AttendCall<Scalar, F>& x) {
   const CheckedBatch batch(feature, given, BatchCall<Scalar>{x.Q, x.K, x.V, x.Y, x.options}, x.states);
   check_outputs({{"Y", x.Y.layout()}}, {{"Q", x.Q.layout()}, {"K", x.K.layout()}, {"V", x.V.layout()}});
-  if (x.states && x.tape)
-    raise<InvalidArgument>("attend: states and a tape are given; a tape is of calls without states");
+  if (x.states && x.tapes)
+    raise<InvalidArgument>("attend: states and tapes are given; tapes are of calls without states");
   using Batch = decltype(batch);
   const auto& call = batch.call;
   Workspaces<Scalar> own;
@@ -58,18 +54,21 @@ void run_batch(const F& feature, const Transitions& given, const AttendCall<Scal
   options.check_finite = false;  // it has been done
   const int threads = thread_count(call.options.threads);
   const Index count = call.all_groups();
-  if (x.tape) ForwardPassAccess::begin(*x.tape, count);
+  if (x.tapes) {
+    x.tapes->resize(static_cast<std::size_t>(count));
+    for (auto& tape : *x.tapes) TapeAccess::begin(tape);
+  }
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
     if (batch.chunk_of_scan(n) > 0) return;
     const Form form = batch.form(n);
     call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
       call.clear_padding(b, h);
       if (!batch.keeps_states())
-        return run_stateless_head<Normalization, Scalar>(form, feature, batch.transition(n), Q, K, V, Y, x.tape, n,
-                                                         work, options);
+        return run_stateless_head<F, typename Batch::A, Scalar>(
+            form, kind, feature, batch.transition(n), Q, K, V, Y,
+            x.tapes ? (*x.tapes)[static_cast<std::size_t>(n)] : OptionalRef<Tape<Scalar, F>>(), work, options);
       if constexpr (Batch::has_states)
-        run_group<Normalization>(form, feature, batch.transition(n), Q, K, V, x.states[n], Y, work, options,
-                                 call.head_group());
+        run_group(form, kind, feature, batch.transition(n), Q, K, V, x.states[n], Y, work, options, call.head_group());
     });
   });
   if constexpr (Batch::has_states && F::score == Score::power)
@@ -78,8 +77,8 @@ void run_batch(const F& feature, const Transitions& given, const AttendCall<Scal
         call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
           call.clear_padding(b, h);
           const auto run = [&](State<Scalar, F>& state) {
-            scan<Normalization, Scalar>(feature, batch.transition(n), Q, K, V, state, Y, workspaces, options, threads,
-                                        call.head_group());
+            scan(kind, feature, batch.transition(n), Q, K, V, state, Y, workspaces, options, threads,
+                 call.head_group());
           };
           if (batch.keeps_states()) return run(x.states[n]);
           State<Scalar, F> state(feature, Q.rows(), V.rows());
@@ -116,7 +115,7 @@ inline namespace SYMPOW_THREADS {
 /// states are merged, see `merge`: for powers in the chunked form, at T of 16 segments of √(32 D) tokens or more, 8
 /// states' worth of tokens and 10^9 operations. Results depend on shapes, on the options, on which states are empty and
 /// at e = 1 on how far values lie apart, and not on threads: they are the same bit for bit for any number of them, and
-/// without OpenMP. A tape, of calls without states, keeps of the forward pass what `attend_vjp` needs; Y is that
+/// without OpenMP. Tapes, of calls without states, keep of the forward pass what `attend_vjp` needs; Y is that
 /// without.
 ///
 /// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for
@@ -125,16 +124,13 @@ inline namespace SYMPOW_THREADS {
 /// segments' states, and workspaces until each thread has seen the largest head.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 void attend(const F& feature, const Transitions& transitions, const AttendCall<float, F>& call) {
-  detail::run_batch<Normalization>(feature, transitions, call);
+  detail::run_batch(detail::row_kind<Normalization, F>(), feature, transitions, call);
 }
 /// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 void attend(const F& feature, const Transitions& transitions, const AttendCall<double, F>& call) {
-  detail::run_batch<Normalization>(feature, transitions, call);
+  detail::run_batch(detail::row_kind<Normalization, F>(), feature, transitions, call);
 }
 
 }  // namespace SYMPOW_THREADS
 }  // namespace SYMPOW_NAMESPACE
-
-#ifdef SYMPOW_COMPILED_FORMS
-#endif

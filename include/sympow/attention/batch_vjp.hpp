@@ -28,7 +28,7 @@ struct AttendVjpCall {
   RangeRef<const typename detail::StateOf<Scalar, F>::type> states = {};  ///< those that `attend` began with
   /// The gradients of the states after the last tokens, and then those of the states before the first. 0 if left out.
   RangeRef<typename detail::StateGradientOf<Scalar, F>::type> d_states = {};
-  OptionalRef<const ForwardPass<Scalar, F>> tape = {};  ///< that `attend` has filled
+  OptionalRef<const Tapes<Scalar, F>> tapes = {};  ///< that `attend` has filled
   Heads<Scalar> dQ, dK, dV;
   OptionalRef<VjpWorkspaces<Scalar>> workspaces = {};  ///< scratch; the call makes its own if they are left out
   BatchOptions options = {};
@@ -63,7 +63,7 @@ void add_state_gradient(const F& feature, StateGradient<Scalar, F>& sum, const S
 
 /// The gradients of a batch. The query heads of a key head go back one after the other, so that what they add to its
 /// keys and values comes in order.
-template <class Normalization, class F, class Transitions, class Scalar>
+template <class F, class Transitions, class Scalar>
 class BatchVjp {
   using StateType = typename StateOf<Scalar, F>::type;
   using StateGradientType = typename StateGradientOf<Scalar, F>::type;
@@ -73,14 +73,15 @@ class BatchVjp {
 
  public:
   /// Throws what the forward pass would, and what is wrong with the gradients' memory, states and tape.
-  BatchVjp(const F& feature, const Transitions& given, const AttendVjpCall<Scalar, F>& x)
-      : feature_(feature),
+  BatchVjp(RowKind kind, const F& feature, const Transitions& given, const AttendVjpCall<Scalar, F>& x)
+      : kind_(kind),
+        feature_(feature),
         x_(x),
         batch_(feature, given, BatchCall<Scalar, const Scalar>{x.Q, x.K, x.V, x.dY, x.options}, x.states),
         options_(x.options.head) {
     check_gradients();
     check_states();
-    if (x_.tape) check_size("heads of the forward pass", x_.tape->size(), heads(), "those of Q");
+    if (x_.tapes) check_size("number of tapes", std::ssize(*x_.tapes), heads(), "that of query heads");
     for (Index n = 0; n < heads(); ++n)
       with_head_context(n / x_.Q.heads(), n % x_.Q.heads(), call().group, [&] { check_head(n); });
   }
@@ -101,7 +102,7 @@ class BatchVjp {
       if (chunk_of_scan(n) > 0) return;
       run_key_head(n, work, gradients,
                    [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& d_state) {
-                     run_chunked_vjp<Normalization>(feature_, transition, x, to, state, d_state, work, options_);
+                     run_chunked_vjp(kind_, feature_, transition, x, to, state, d_state, work, options_);
                    });
     });
     if constexpr (scans_back<F, A>)
@@ -111,7 +112,7 @@ class BatchVjp {
         if (workspaces.empty()) workspaces.resize(1);
         run_key_head(n, workspaces[0], gradients,
                      [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& d_state) {
-                       ScanVjp<Normalization, Scalar, F, A>(feature_, transition, x, to, workspaces, scanned, threads)
+                       ScanVjp<Scalar, F, A>(kind_, feature_, transition, x, to, workspaces, scanned, threads)
                            .run(state, d_state);
                      });
       }
@@ -137,14 +138,13 @@ class BatchVjp {
                                                          : 0;
   }
   // What a head has left on the tape, if it went by this form.
-  [[nodiscard]] const auto* left_by(Index head, Form form) const {
-    using Kept = decltype(ForwardPassAccess::left_by(*x_.tape, head, form));
-    return x_.tape ? ForwardPassAccess::left_by(*x_.tape, head, form) : Kept(nullptr);
+  [[nodiscard]] const Tape<Scalar, F>* left_by(Index head, Form form) const {
+    const Tape<Scalar, F>* const tape = x_.tapes ? &(*x_.tapes)[static_cast<std::size_t>(head)] : nullptr;
+    return tape != nullptr && tape->form() == form ? tape : nullptr;
   }
   [[nodiscard]] SavedRows<Scalar> known_rows(Index head, const VjpArguments<Scalar>& x) const {
     const auto* kept = left_by(head, Form::attention);
-    return kept == nullptr ? SavedRows<Scalar>()
-                           : rows_of_tape(kept->rows, row_kind<Normalization, F>(), x.dY, options_);
+    return kept == nullptr ? SavedRows<Scalar>() : rows_of_tape(*kept, kind_, x.dY, options_);
   }
 
   /// Throws `ShapeMismatch` unless gradients have the heads, numbers and tokens of what they are of, and
@@ -168,8 +168,8 @@ class BatchVjp {
       agree("length of sequence " + std::to_string(b) + " in ", dx.length(b), x.length(b));
   }
   void check_states() const {
-    if (x_.states && x_.tape)
-      raise<InvalidArgument>("attend_vjp: states and a tape are given; a tape is of calls without states");
+    if (x_.states && x_.tapes)
+      raise<InvalidArgument>("attend_vjp: states and tapes are given; tapes are of calls without states");
     if (!x_.d_states) return;
     if (!x_.states) raise<InvalidArgument>("attend_vjp: gradients of states are given, but no states");
     check_size("number of states' gradients", x_.d_states.size(), x_.states.size(), "that of the states");
@@ -180,8 +180,7 @@ class BatchVjp {
     if (options_.check_finite) check_finite("dY", x.dY);
     static_cast<void>(known_rows(head, x));
     if constexpr (has_states) {
-      if (const auto* kept = left_by(head, Form::chunked))
-        check_checkpoints(kept->checkpoints, feature_, transition_of(head), x.K, x.V);
+      if (const auto* kept = left_by(head, Form::chunked)) check_tape(*kept, feature_, transition_of(head), x.K, x.V);
       if (x_.d_states) check_adjoint(x_.d_states[group_of(head)], feature_, transition_of(head), x);
     }
   }
@@ -217,7 +216,7 @@ class BatchVjp {
     const A& transition = transition_of(head);
     const VjpArguments<Scalar> x = arguments_of(head);
     if (!batch_.keeps_states() && batch_.form(n) == Form::attention)
-      return run_attention_vjp<Normalization>(feature_, transition, x, to, work, options_, known_rows(head, x));
+      return run_attention_vjp(kind_, feature_, transition, x, to, work, options_, known_rows(head, x));
     if constexpr (has_states) {
       StateGradientType own(feature_, x.Q.rows(), x.V.rows());
       if (batch_.keeps_states()) {
@@ -226,13 +225,14 @@ class BatchVjp {
         run(transition, x, to, x_.states[n], own);
         add_state_gradient(feature_, d_state, own);
       } else if (const auto* kept = left_by(head, Form::chunked)) {
-        run_chunked_vjp<Normalization>(feature_, transition, x, to, kept->checkpoints, own, work, options_);
+        run_chunked_vjp(kind_, feature_, transition, x, to, *kept, own, work, options_);
       } else {
         run(transition, x, to, StateType(feature_, x.Q.rows(), x.V.rows(), 0), own);
       }
     }
   }
 
+  RowKind kind_;
   const F& feature_;
   const AttendVjpCall<Scalar, F>& x_;
   Batch batch_;
@@ -246,12 +246,13 @@ template <class F, class Transitions, class Scalar>
 using TransitionOfBatch =
     typename CheckedBatch<F, Transitions, Scalar, const Scalar, const typename StateOf<Scalar, F>::type>::A;
 
-template <class Normalization, class Scalar, class F, class Transitions>
-BatchGradients<TransitionOfBatch<F, Transitions, Scalar>> batch_gradients(const F& feature, const Transitions& given,
+template <class Scalar, class F, class Transitions>
+BatchGradients<TransitionOfBatch<F, Transitions, Scalar>> batch_gradients(RowKind kind, const F& feature,
+                                                                          const Transitions& given,
                                                                           const AttendVjpCall<Scalar, F>& call) {
   using A = TransitionOfBatch<F, Transitions, Scalar>;
   if constexpr (check_vjp<F, A, Scalar, !has_state_forms<F, A>>())
-    return BatchVjp<Normalization, F, Transitions, Scalar>(feature, given, call).run();
+    return BatchVjp<F, Transitions, Scalar>(kind, feature, given, call).run();
   else
     return {};
 }
@@ -268,19 +269,19 @@ inline namespace SYMPOW_THREADS {
 ///
 /// Keys and values get the sum over the query heads of their group, in order. Gradients are 0 where Q or K is padding.
 /// The gradients of states become those of the states given, or stay as they were if the call throws: it works on a
-/// copy of them. With `.tape`, which `attend` has filled, the forward pass is not computed again. Threads run over
+/// copy of them. With `.tapes`, which `attend` has filled, the forward pass is not computed again. Threads run over
 /// sequences and key heads; a head that `attend` would cut into segments is cut here too. Results are the same bit for
 /// bit for any number of threads. Throws as `attend` does, before anything is touched, `ShapeMismatch` for gradients of
 /// another shape, and `InvalidArgument` for gradients that share memory and for a tape of another normalization, scale
 /// or mask.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<float, F>& call) {
-  return detail::batch_gradients<Normalization>(feature, transitions, call);
+  return detail::batch_gradients(detail::row_kind<Normalization, F>(), feature, transitions, call);
 }
 /// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<double, F>& call) {
-  return detail::batch_gradients<Normalization>(feature, transitions, call);
+  return detail::batch_gradients(detail::row_kind<Normalization, F>(), feature, transitions, call);
 }
 
 }  // namespace SYMPOW_THREADS

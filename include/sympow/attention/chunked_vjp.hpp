@@ -3,9 +3,10 @@
 
 #include <string_view>
 
-#include <sympow/attention/checkpoints.hpp>
+#include <sympow/attention/compiled_gradients.hpp>
 #include <sympow/attention/state_form.hpp>
 #include <sympow/attention/state_gradient.hpp>
+#include <sympow/attention/tape.hpp>
 #include <sympow/attention/vjp_call.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -15,8 +16,8 @@ namespace SYMPOW_NAMESPACE {
 template <class Scalar, FeatureMap F, Transition A>
 struct ChunkedVjpCall {
   ConstBatch<Scalar> Q, K, V, dY;
-  OptionalRef<const State<Scalar, F>> state = {};       ///< before the first token; an empty one if it is left out
-  OptionalRef<const Checkpoints<Scalar, F>> tape = {};  ///< that `chunked` has filled, in the place of that state
+  OptionalRef<const State<Scalar, F>> state = {};  ///< before the first token; an empty one if it is left out
+  OptionalRef<const Tape<Scalar, F>> tape = {};    ///< that `chunked` has filled, in the place of that state
   /// The gradient of the state after the last token, and then that of the state before the first. 0 if it is left out.
   OptionalRef<StateGradient<Scalar, F>> d_state = {};
   OptionalRef<Gradients<Scalar, A>> reuse = {};      ///< gradients whose memory those returned take over
@@ -75,20 +76,17 @@ void set_folded(const F& feature, const StateContent<Scalar>& state, Checkpoint<
 }
 
 /// Takes a call back that is checked; adds to the gradients. `adjoint` is that behind the last token, and then that
-/// before the first. `states(n)` is the first state or, of `count`, that before so many times `tokens_between` tokens.
-template <class Normalization, class F, class A, class Scalar, class States>
-void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
-                     const VjpResults<Scalar, A>& results, const States& states, Index count, Index tokens_between,
-                     Index chunk, StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace,
-                     const Options& options) {
+/// before the first. `load(n, at)` gives the first state or, of `count`, that before n times `tokens_between` tokens.
+template <class F, class A, class Scalar>
+void run_chunked_vjp(RowKind kind, const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+                     const VjpResults<Scalar, A>& results, const Visitor<Index, Checkpoint<Scalar>&>& load, Index count,
+                     Index tokens_between, Index chunk, StateGradient<Scalar, F>& adjoint,
+                     VjpWorkspace<Scalar>& workspace, const Options& options) {
   static_cast<void>(check_vjp<F, A, Scalar>());  // a sentence, if there is no way back
   Adjoint<Scalar> content = StateGradientAccess::content(adjoint);
   VjpViews<Scalar, F, A> views(transition, results.transition);
-  const auto call = backward_call<Normalization, F>(views, arguments, results, workspace, options);
+  const auto call = backward_call<F>(kind, views, arguments, results, workspace, options);
   Checkpoint<Scalar> first{{arguments.K.rows(), arguments.V.rows(), feature.dimension(arguments.K.rows()), 0}, {}};
-  const auto load = [&](Index n, Checkpoint<Scalar>& at) {
-    set_folded<Scalar, F>(feature, StateAccess::content(states(n)), at);
-  };
   const CheckpointSource<Scalar> given{load, count, tokens_between, content};
   load(0, first);
   constexpr bool turns = A::key_action == KeyAction::turn;
@@ -105,27 +103,30 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
   }
   StateGradientAccess::content(adjoint) = std::move(content);
 }
-template <class Normalization, class F, class A, class Scalar>
-void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+template <class F, class A, class Scalar>
+void run_chunked_vjp(RowKind kind, const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
                      const VjpResults<Scalar, A>& results, const State<Scalar, F>& state,
                      StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace, const Options& options) {
   ProblemShape shape = head_shape(feature, transition, arguments.K.cols(), arguments.K.rows(), arguments.V.rows());
   shape.keeps_state = true;
   shape.from_nothing = state.tokens() == 0;
   shape.is_full = options.mask.is_full;
-  const auto states = [&](Index) -> const State<Scalar, F>& { return state; };
-  run_chunked_vjp<Normalization>(feature, transition, arguments, results, states, 1, 0, chunk_of(options, shape),
-                                 adjoint, workspace, options);
+  const auto load = [&](Index, Checkpoint<Scalar>& at) {
+    set_folded<Scalar, F>(feature, StateAccess::content(state), at);
+  };
+  run_chunked_vjp<F, A, Scalar>(kind, feature, transition, arguments, results, load, 1, 0, chunk_of(options, shape),
+                                adjoint, workspace, options);
 }
 
-template <class Normalization, class F, class A, class Scalar>
-void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
-                     const VjpResults<Scalar, A>& results, const Checkpoints<Scalar, F>& checkpoints,
+template <class F, class A, class Scalar>
+void run_chunked_vjp(RowKind kind, const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
+                     const VjpResults<Scalar, A>& results, const Tape<Scalar, F>& tape,
                      StateGradient<Scalar, F>& adjoint, VjpWorkspace<Scalar>& workspace, const Options& options) {
-  const auto states = [&](Index n) -> const State<Scalar, F>& { return checkpoints[n]; };
-  run_chunked_vjp<Normalization>(feature, transition, arguments, results, states, checkpoints.size(),
-                                 checkpoints.tokens_between(), CheckpointsAccess::chunk(checkpoints), adjoint,
-                                 workspace, options);
+  const auto load = [&](Index n, Checkpoint<Scalar>& at) {
+    set_folded<Scalar, F>(feature, StateAccess::content(tape.state(n)), at);
+  };
+  run_chunked_vjp<F, A, Scalar>(kind, feature, transition, arguments, results, load, tape.states(),
+                                tape.tokens_between(), TapeAccess::content(tape).chunk, adjoint, workspace, options);
 }
 
 [[nodiscard]] constexpr std::string_view in_words(KeyAction action) {
@@ -136,24 +137,25 @@ void run_chunked_vjp(const F& feature, const A& transition, const VjpArguments<S
                            : "mixes the channels of keys";
 }
 
-/// Throws `InvalidArgument`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` for checkpoints that the forward
-/// pass of a call cannot have left.
+/// Throws `InvalidArgument`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` for a tape that the forward pass of
+/// a call cannot have filled.
 template <class Scalar, class F, class A, class K, class V>
-void check_checkpoints(const Checkpoints<Scalar, F>& checkpoints, const F& feature, const A& transition, const K& keys,
-                       const V& values) {
-  if (checkpoints.size() == 0) raise<InvalidArgument>("chunked_vjp: the checkpoints are empty, chunked() fills them");
-  check_size("rows of K", keys.rows(), checkpoints[0].key_dimension(), "key dimension of the checkpoints");
-  check_size("rows of V", values.rows(), checkpoints[0].value_dimension(), "value dimension of the checkpoints");
-  check_size("columns of K", keys.cols(), CheckpointsAccess::tokens(checkpoints), "tokens of the checkpoints");
-  if (!same_feature(checkpoints[0].feature(), feature))
-    raise<FeatureMismatch>("the checkpoints were left with another feature map than that of the call");
-  if (const KeyAction action = CheckpointsAccess::action(checkpoints); action != A::key_action)
-    raise<FrameMismatch>("the checkpoints were left by a transition that ", in_words(action), ", that of the call ",
+void check_tape(const Tape<Scalar, F>& tape, const F& feature, const A& transition, const K& keys, const V& values) {
+  if (tape.states() == 0)
+    raise<InvalidArgument>("chunked_vjp: the tape holds no states, must be one that chunked() has filled");
+  const TapeContent<Scalar, F>& kept = TapeAccess::content(tape);
+  check_size("rows of K", keys.rows(), tape.state(0).key_dimension(), "key dimension of the tape's states");
+  check_size("rows of V", values.rows(), tape.state(0).value_dimension(), "value dimension of the tape's states");
+  check_size("columns of K", keys.cols(), kept.tokens, "tokens of the tape");
+  if (!same_feature(tape.state(0).feature(), feature))
+    raise<FeatureMismatch>("the tape was filled with another feature map than that of the call");
+  if (kept.action != A::key_action)
+    raise<FrameMismatch>("the tape was filled under a transition that ", in_words(kept.action), ", that of the call ",
                          in_words(A::key_action));
   try {
-    transition.check_frame(CheckpointsAccess::frame(checkpoints), keys.rows());
+    transition.check_frame(kept.frame, keys.rows());
   } catch (...) {
-    rethrow_with_prefix(Errors{}, "the last state of the checkpoints: ");
+    rethrow_with_prefix(Errors{}, "the last state of the tape: ");
   }
 }
 
@@ -182,20 +184,19 @@ void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments
   check_state_mask(options.mask);
   check_adjoint(d_state, feature, transition, x);
 }
-/// Throws unless a call from checkpoints has gradients.
+/// Throws unless a call from a tape has gradients.
 template <class Scalar, class F, class A>
 void check_chunked_vjp(const F& feature, const A& transition, const VjpArguments<Scalar>& x,
-                       const Checkpoints<Scalar, F>& tape, const StateGradient<Scalar, F>& d_state,
-                       const Options& options) {
+                       const Tape<Scalar, F>& tape, const StateGradient<Scalar, F>& d_state, const Options& options) {
   check_vjp_call(transition, x, options);
-  if (options.mask != causal()) raise<InvalidArgument>("chunked_vjp: checkpoints go with the mask causal()");
-  check_checkpoints(tape, feature, transition, x.K, x.V);
+  if (options.mask != causal()) raise<InvalidArgument>("chunked_vjp: a tape goes with the mask causal()");
+  check_tape(tape, feature, transition, x.K, x.V);
   check_adjoint(d_state, feature, transition, x);
 }
 
 /// Checks a call and computes its gradients.
-template <class Normalization, class Scalar, class F, class A>
-Gradients<Scalar, A> chunked_gradients(const F& feature, const A& transition,
+template <class Scalar, class F, class A>
+Gradients<Scalar, A> chunked_gradients(RowKind kind, const F& feature, const A& transition,
                                        const ChunkedVjpCall<Scalar, F, A>& call) {
   if constexpr (check_finite_map<F>() && check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>() &&
                 check_moves<F, A>() && check_vjp<F, A, Scalar>()) {
@@ -206,18 +207,22 @@ Gradients<Scalar, A> chunked_gradients(const F& feature, const A& transition,
     std::optional<StateGradient<Scalar, F>> own_d_state;
     if (!call.d_state) own_d_state.emplace(feature, x.K.rows(), x.V.rows());
     StateGradient<Scalar, F>& d_state = call.d_state ? *call.d_state : *own_d_state;
-    const auto run = [&](const auto& from) {
-      check_chunked_vjp(feature, transition, x, from, d_state, call.options);
-      VjpWorkspace<Scalar> own;
-      Gradients<Scalar, A> gradients = take_memory(call.reuse, x);
-      const auto results = begin_gradients(gradients, transition, x, call.options, false);
-      run_chunked_vjp<Normalization>(feature, transition, x, results, from, d_state,
-                                     call.workspace ? *call.workspace : own, call.options);
-      return gradients;
-    };
-    if (call.tape) return run(*call.tape);
-    if (call.state) return run(*call.state);
-    return run(State<Scalar, F>(feature, x.K.rows(), x.V.rows()));
+    std::optional<State<Scalar, F>> empty;
+    if (!call.state && !call.tape) empty.emplace(feature, x.K.rows(), x.V.rows());
+    const State<Scalar, F>* const state = call.state ? &*call.state : &*empty;
+    if (call.tape)
+      check_chunked_vjp(feature, transition, x, *call.tape, d_state, call.options);
+    else
+      check_chunked_vjp(feature, transition, x, *state, d_state, call.options);
+    VjpWorkspace<Scalar> own;
+    VjpWorkspace<Scalar>& workspace = call.workspace ? *call.workspace : own;
+    Gradients<Scalar, A> gradients = take_memory(call.reuse, x);
+    const auto results = begin_gradients(gradients, transition, x, call.options, false);
+    if (call.tape)
+      run_chunked_vjp(kind, feature, transition, x, results, *call.tape, d_state, workspace, call.options);
+    else
+      run_chunked_vjp(kind, feature, transition, x, results, *state, d_state, workspace, call.options);
+    return gradients;
   } else {
     return {};
   }
@@ -239,13 +244,13 @@ Gradients<Scalar, A> chunked_gradients(const F& feature, const A& transition,
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<float, A> chunked_vjp(const F& feature, const A& transition,
                                               const ChunkedVjpCall<float, F, A>& call) {
-  return detail::chunked_gradients<Normalization>(feature, transition, call);
+  return detail::chunked_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
 /// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, Transition A>
 [[nodiscard]] Gradients<double, A> chunked_vjp(const F& feature, const A& transition,
                                                const ChunkedVjpCall<double, F, A>& call) {
-  return detail::chunked_gradients<Normalization>(feature, transition, call);
+  return detail::chunked_gradients(detail::row_kind<Normalization, F>(), feature, transition, call);
 }
 
 }  // namespace SYMPOW_NAMESPACE

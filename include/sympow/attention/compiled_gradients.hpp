@@ -1,8 +1,9 @@
 // The gradients of a scalar type and a feature map, compiled in one place for all of a program.
 #pragma once
 
-#include <sympow/attention/batch_vjp.hpp>
 #include <sympow/attention/compiled_forms.hpp>
+#include <sympow/detail/backward.hpp>
+#include <sympow/transition/segment_vjp.hpp>
 
 /// As `SYMPOW_EXTERN_FORMS` and `SYMPOW_INSTANTIATE_FORMS`, of `attention_vjp`, `chunked_vjp` and `attend_vjp`.
 #define SYMPOW_EXTERN_GRADIENTS(Scalar, ...) SYMPOW_GRADIENTS(extern, Scalar, __VA_ARGS__)
@@ -30,7 +31,21 @@
   SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
   SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<8>)
 
+/// What the usual transitions do on the way back.
+#define SYMPOW_TRANSITION_GRADIENTS(LINKAGE, Scalar)                                                                  \
+  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::Stationary>;                                       \
+  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::ConstantDecay>;                                    \
+  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::Decay>;                                            \
+  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::ChannelDecay<double>>;                             \
+  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::Rotary>;                                           \
+  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::Householder<Scalar>>;                              \
+  LINKAGE template class sympow::detail::VjpViewOf<Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Rotary>>; \
+  LINKAGE template class sympow::detail::VjpViewOf<                                                                   \
+      Scalar, sympow::TransitionProduct<sympow::Decay, sympow::Householder<Scalar>>>;
+
 #ifdef SYMPOW_COMPILED_GRADIENTS
+SYMPOW_TRANSITION_GRADIENTS(extern, float)
+SYMPOW_TRANSITION_GRADIENTS(extern, double)
 SYMPOW_ALL_GRADIENTS(extern, float)
 SYMPOW_ALL_GRADIENTS(extern, double)
 #endif

@@ -77,6 +77,14 @@ inline double cost_of_chunks(const ProblemShape& shape, double size, const Costs
          chunks * costs.segment * (shape.D + segment_overhead(shape.d)) + pairs;
 }
 
+/// Tokens of a segment of a scan, whole chunks: a merge moves 3 (e + 1) D numbers through memory, which with the
+/// states' other ways is as long as 60 (e + 1) D operations, and tokens that are read directly cost d + e operations
+/// for every one of the segment; √(32 D) of them cost the same.
+inline Index scanned_segment(Index D, Index chunk) {
+  const auto balanced = static_cast<Index>(std::sqrt(32 * static_cast<double>(D)));
+  return (std::clamp(balanced, chunk, std::max<Index>(chunk, 512)) + chunk / 2) / chunk * chunk;
+}
+
 }  // namespace detail
 
 /// The chunk of the chunked form that takes the fewest operations: a multiple of 48 tokens, 96 for a Householder chain,

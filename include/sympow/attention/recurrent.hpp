@@ -22,10 +22,10 @@ void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
                const Eigen::MatrixBase<DV>& V, State<S, G>& state, const std::type_identity_t<Output<S>>& output,
                std::type_identity_t<OptionalRef<Workspace<S>>> workspace = {}, const Options& options = {}) {
   Batch<S> Y = output.rows();
-  if constexpr (detail::check_state_type<typename DQ::Scalar, F, S, G>())
-    detail::run_state_form<Normalization>(
-        feature, transition, Q, K, V, state, Y, workspace, options,
-        [&](const auto& call) { detail::StateForms<S, F>::recurrent(feature, call); });
+  constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
+  if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
+    detail::run_state_form(kind, feature, transition, Q.derived(), K.derived(), V.derived(), state, Y, workspace,
+                           options, [&](const auto& call) { detail::StateForms<S, F>::recurrent(feature, call); });
 }
 
 /// The same, returning Y.
@@ -40,6 +40,3 @@ template <class Normalization = DefaultNormalization, FeatureMap F, Transition A
 }
 
 }  // namespace SYMPOW_NAMESPACE
-
-#ifdef SYMPOW_COMPILED_FORMS
-#endif

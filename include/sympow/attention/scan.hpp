@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include <sympow/attention/absorb.hpp>
+#include <sympow/attention/chunked.hpp>
 #include <sympow/attention/merge.hpp>
 #include <sympow/core/parallel.hpp>
 #include <sympow/transition/transition_segment.hpp>
@@ -45,14 +45,6 @@ void clear(State<Scalar, F>& state, const Frame& from) {
   frames.log_channels.setZero(state.key_dimension());
 }
 
-/// Tokens of a segment of a scan, whole chunks: a merge moves 3 (e + 1) D numbers through memory, which with the
-/// states' other ways is as long as 60 (e + 1) D operations, and tokens that are read directly cost d + e operations
-/// for every one of the segment; √(32 D) of them cost the same.
-inline Index scanned_segment(Index D, Index chunk) {
-  const auto balanced = static_cast<Index>(std::sqrt(32 * static_cast<double>(D)));
-  return (std::clamp(balanced, chunk, std::max<Index>(chunk, 512)) + chunk / 2) / chunk * chunk;
-}
-
 /// The chunked form of one sequence by segments of whole chunks, `options.chunk` each, on several threads. With state s
 /// that before segment s, part s that of its tokens alone:
 ///
@@ -67,10 +59,11 @@ inline Index scanned_segment(Index D, Index chunk) {
 /// segment, tails, T · segment (d + e), and the angles of what turns keys, which both halves need. At d = e = 64, P = 2
 /// in float and 65,536 tokens 3.0 µs a token become 3.4 on one thread and 1.8 on two. (To give each thread some of the
 /// e values instead is simpler, but repeats embeddings and logits: 1.4 times the speed on two threads.)
-template <class Normalization, class Scalar, class F, class A, class Queries, class Keys, class Values>
-void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K, const Values& V,
-          State<Scalar, F>& state, Batch<Scalar> Y, Workspaces<Scalar>& workspaces, const Options& options, int threads,
-          const HeadGroup& group = {}) {
+template <class F, class A, class Scalar>
+void scan(RowKind kind, const F& feature, const A& transition, const std::type_identity_t<ConstBatch<Scalar>>& Q,
+          const std::type_identity_t<ConstBatch<Scalar>>& K, const std::type_identity_t<ConstBatch<Scalar>>& V,
+          State<Scalar, F>& state, std::type_identity_t<Batch<Scalar>> Y, Workspaces<Scalar>& workspaces,
+          const Options& options, int threads, const HeadGroup& group = {}) {
   using StateType = State<Scalar, F>;
   const Index T = Q.cols(), d = Q.rows(), e = V.rows(), size = scanned_segment(feature.dimension(d), options.chunk),
               segments = (T + size - 1) / size;
@@ -107,10 +100,9 @@ void scan(const F& feature, const A& transition, const Queries& Q, const Keys& K
     const Segment own = segment(s);
     set_tail(before(s), own.size);
     before(s).drop_key_product();  // it has been merged
-    run_group<Normalization>(Form::chunked, feature, TransitionSegment<A>(transition, own),
-                             Q.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
-                             V.middleCols(own.begin, own.size), before(s), Y.middleCols(own.begin, own.size), work,
-                             options, group);
+    run_group(Form::chunked, kind, feature, TransitionSegment<A>(transition, own), Q.middleCols(own.begin, own.size),
+              K.middleCols(own.begin, own.size), V.middleCols(own.begin, own.size), before(s),
+              Y.middleCols(own.begin, own.size), work, options, group);
   };
   const auto of_window = [&](Index w) {
     return w < 0 || w >= windows ? Segment{} : Segment{w * window, std::min(window, segments - w * window)};

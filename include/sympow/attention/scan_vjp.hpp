@@ -23,15 +23,16 @@ inline constexpr bool scans_back = F::score == Score::power && has_state_forms<F
 /// segments, each step a window behind the one before, with the parts between made again. Nothing depends on the number
 /// of threads but which of them does what: results are the same bit for bit. Memory: 128 MiB of states, and eight
 /// windows of them.
-template <class Normalization, class Scalar, class F, class A>
+template <class Scalar, class F, class A>
 class ScanVjp {
   using StateType = State<Scalar, F>;
   static constexpr double most_bytes = 128 << 20;  // of states that are kept on the way there
 
  public:
-  ScanVjp(const F& feature, const A& transition, const VjpArguments<Scalar>& x, const VjpResults<Scalar, A>& to,
-          VjpWorkspaces<Scalar>& workspaces, const Options& options, int threads)
-      : feature_(feature),
+  ScanVjp(RowKind kind, const F& feature, const A& transition, const VjpArguments<Scalar>& x,
+          const VjpResults<Scalar, A>& to, VjpWorkspaces<Scalar>& workspaces, const Options& options, int threads)
+      : kind_(kind),
+        feature_(feature),
         transition_(transition),
         x_(x),
         to_(to),
@@ -195,7 +196,7 @@ class ScanVjp {
     const VjpArguments<Scalar> x{columns(x_.Q), columns(x_.K), columns(x_.V), columns(x_.dY)};
     const VjpResults<Scalar, A> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), gradients_[at(s)],
                                    scales_[at(s)]};
-    const auto call = backward_call<Normalization, F>(views, x, to, work, options_);
+    const auto call = backward_call<F>(kind_, views, x, to, work, options_);
     std::vector<StateReads<Scalar>>& read = read_[at(s) % read_.size()];
     Checkpoint<Scalar> first = folded(before(s));
     const auto load = [](Index, Checkpoint<Scalar>&) {};  // there is one
@@ -210,6 +211,7 @@ class ScanVjp {
     }
   }
 
+  RowKind kind_;
   const F& feature_;
   const A& transition_;
   const VjpArguments<Scalar>& x_;

@@ -4,6 +4,7 @@
 #include <sympow/attention/call_checks.hpp>
 #include <sympow/attention/output.hpp>
 #include <sympow/attention/workspace.hpp>
+#include <sympow/core/visitor.hpp>
 #include <sympow/detail/factored_transition.hpp>
 #include <sympow/detail/forms.hpp>
 
@@ -93,55 +94,62 @@ inline void check_state_mask(const Mask& mask) {
                            mask.is_full ? "use the attention form" : "absorb the earlier keys first");
 }
 
-/// Checks a call and hands it to `engine`, a callable on `ForwardCall`. Nothing is touched if a check throws. Without Y
-/// the call has no rows: its queries are not looked at.
-template <class Normalization, class F, class A, class DQ, class DK, class DV, class Scalar, class G, class Engine>
-void run_state_form(const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-                    const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, State<Scalar, G>& state,
+/// Whether a state form goes with these types; false after a sentence.
+template <FeatureMap F, Transition A, class Q, class K, class V, class Scalar, class G>
+constexpr bool check_state_form() {
+  if constexpr (check_state_type<typename Q::Scalar, F, Scalar, G>())
+    return check_types<F, A, Q, K, V>() && check_moves<F, A>();
+  else
+    return false;
+}
+
+/// Checks a call and hands it to `engine`. Nothing is touched if a check throws. Without Y the call has no rows: its
+/// queries are not looked at.
+template <class F, class A, class Scalar>
+void run_state_form(RowKind kind, const F& feature, const A& transition,
+                    const std::type_identity_t<ConstBatch<Scalar>>& Q,
+                    const std::type_identity_t<ConstBatch<Scalar>>& K,
+                    const std::type_identity_t<ConstBatch<Scalar>>& V, State<Scalar, F>& state,
                     std::type_identity_t<OptionalRef<Batch<Scalar>>> Y,
                     std::type_identity_t<OptionalRef<Workspace<Scalar>>> workspace, const Options& options,
-                    const Engine& engine) {
-  constexpr RowKind kind = row_kind<Normalization, F>();
-  if constexpr (check_types<F, A, DQ, DK, DV>() && check_moves<F, A>() &&
-                check_state_type<typename DQ::Scalar, F, Scalar, G>()) {
-    if (!workspace) {
-      Workspace<Scalar> own;
-      return run_state_form<Normalization>(feature, transition, Q, K, V, state, Y, own, options, engine);
-    }
-    const ConstBatch<Scalar> queries(Q.derived()), keys(K.derived()), values(V.derived());
-    check_call(transition, queries, keys, values, options);
-    check_state(state, feature, transition, queries, values);
-    check_state_mask(options.mask);
-    if (Y) check_output(*Y, queries, keys, values);
-    if (options.diagnostics != nullptr) reset(*options.diagnostics, Y ? Q.cols() : 0);
-    const MatrixView<Scalar> rows = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0);
-    const FactoredTransition<Scalar, F, A> factored(transition);
-    auto& content = StateAccess::content(state);
-    const Index tokens = content.frames.tokens;
-    const double log_decay = content.frames.log_decay;
-    ForwardCall<Scalar> call{factored.view(),       kind,    options, queries, keys, values, rows,
-                             memory_of(*workspace), &content};
-    call.has_queries = static_cast<bool>(Y);
-    engine(call);
-    factored.restore(content.frames, log_decay, content.frames.tokens - tokens);
-    content.interrupted = false;
+                    const std::type_identity_t<Visitor<const ForwardCall<Scalar>&>>& engine) {
+  if (!workspace) {
+    Workspace<Scalar> own;
+    return run_state_form(kind, feature, transition, Q, K, V, state, Y, own, options, engine);
   }
+  const MatrixView<const Scalar> queries(Q), keys(K), values(V);
+  check_call(transition, queries, keys, values, options);
+  check_state(state, feature, transition, queries, values);
+  check_state_mask(options.mask);
+  if (Y) check_output(*Y, queries, keys, values);
+  if (options.diagnostics != nullptr) reset(*options.diagnostics, Y ? Q.cols() : 0);
+  const MatrixView<Scalar> rows = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0);
+  const FactoredTransition<Scalar, F, A> factored(transition);
+  auto& content = StateAccess::content(state);
+  const Index tokens = content.frames.tokens;
+  const double log_decay = content.frames.log_decay;
+  ForwardCall<Scalar> call{factored.view(),       kind,    options, queries, keys, values, rows,
+                           memory_of(*workspace), &content};
+  call.has_queries = static_cast<bool>(Y);
+  engine(call);
+  factored.restore(content.frames, log_decay, content.frames.tokens - tokens);
+  content.interrupted = false;
 }
 
 /// The recurrent or the chunked form of all heads of a group; Q and Y are those of its first.
-template <class Normalization, class F, class A, class DQ, class DK, class DV, class Scalar>
-void run_group(Form form, const F& feature, const A& transition, const Eigen::MatrixBase<DQ>& Q,
-               const Eigen::MatrixBase<DK>& K, const Eigen::MatrixBase<DV>& V, State<Scalar, F>& state,
+template <class F, class A, class Scalar>
+void run_group(Form form, RowKind kind, const F& feature, const A& transition,
+               const std::type_identity_t<ConstBatch<Scalar>>& Q, const std::type_identity_t<ConstBatch<Scalar>>& K,
+               const std::type_identity_t<ConstBatch<Scalar>>& V, State<Scalar, F>& state,
                std::type_identity_t<Batch<Scalar>> Y, Workspace<Scalar>& workspace, const Options& options,
                const HeadGroup& group) {
-  run_state_form<Normalization>(feature, transition, Q, K, V, state, Y, workspace, options,
-                                [&](ForwardCall<Scalar> call) {
-                                  call.group = group;
-                                  if (form == Form::recurrent)
-                                    StateForms<Scalar, F>::recurrent(feature, call);
-                                  else
-                                    StateForms<Scalar, F>::chunked(feature, call);
-                                });
+  run_state_form(kind, feature, transition, Q, K, V, state, Y, workspace, options, [&](ForwardCall<Scalar> call) {
+    call.group = group;
+    if (form == Form::recurrent)
+      StateForms<Scalar, F>::recurrent(feature, call);
+    else
+      StateForms<Scalar, F>::chunked(feature, call);
+  });
 }
 
 }  // namespace detail

@@ -6,9 +6,53 @@
 #include <span>
 
 #include <sympow/attention/call_checks.hpp>
-#include <sympow/attention/gradients.hpp>
-#include <sympow/attention/vjp_workspace.hpp>
+#include <sympow/attention/workspace.hpp>
+#include <sympow/detail/backward.hpp>
 #include <sympow/detail/factored_transition.hpp>
+#include <sympow/transition/product.hpp>
+
+namespace SYMPOW_NAMESPACE {
+
+template <class Scalar>
+class VjpWorkspace;
+
+namespace detail {
+template <class Scalar>
+BackwardBuffers<Scalar>& backward_buffers_of(VjpWorkspace<Scalar>& workspace) {
+  return workspace.memory_;
+}
+}  // namespace detail
+
+/// Scratch of one call at a time, as `Workspace` is for forms, which it is as well.
+template <class Scalar>
+class VjpWorkspace : public Workspace<Scalar> {
+  friend detail::BackwardBuffers<Scalar>& detail::backward_buffers_of<Scalar>(VjpWorkspace<Scalar>& workspace);
+
+  detail::BackwardBuffers<Scalar> memory_;
+};
+
+/// One for every thread, grown by the calls that use it.
+template <class Scalar>
+using VjpWorkspaces = std::vector<VjpWorkspace<Scalar>>;
+
+/// Gradients of a loss in everything that a call was made of, from dY = ∂loss/∂Y: what `attention_vjp` and
+/// `chunked_vjp` return.
+template <class Scalar, class A>
+struct Gradients {
+  Matrix<Scalar> Q = {},                                 ///< dQ, d × T
+      K = {},                                            ///< dK, d × T
+      V = {};                                            ///< dV, e × T
+  typename detail::GradientOf<A>::type transition = {};  ///< in the transition's parameters, see there
+  double scale = 0;                                      ///< in `Options::scale`
+
+  /// In the parameters of a factor of the transition, or of the transition itself: `of<Decay>().log_gamma`.
+  template <class Factor>
+  [[nodiscard]] const auto& of() const {
+    return detail::gradient_of<Factor, A>(transition);
+  }
+};
+
+}  // namespace SYMPOW_NAMESPACE
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -110,13 +154,13 @@ void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Op
 }
 
 /// The call in the terms of its engine.
-template <class Normalization, class F, class Scalar, class A>
-BackwardCall<Scalar> backward_call(VjpViews<Scalar, F, A>& views, const VjpArguments<Scalar>& x,
+template <class F, class Scalar, class A>
+BackwardCall<Scalar> backward_call(RowKind kind, VjpViews<Scalar, F, A>& views, const VjpArguments<Scalar>& x,
                                    const VjpResults<Scalar, A>& to, VjpWorkspace<Scalar>& workspace,
                                    const Options& options) {
   return {views.there(),
           views.back(),
-          row_kind<Normalization, F>(),
+          kind,
           options,
           x.Q,
           x.K,

@@ -1,7 +1,7 @@
 // The calls of a scalar type and a feature map, compiled for each in one place.
 #pragma once
 
-#include <sympow/attention/compiled_gradients.hpp>
+#include <sympow/attention/batch_vjp.hpp>
 #include <sympow/c/states_of.hpp>
 #include <sympow/c/transitions.hpp>
 #include <sympow/feature/exponential.hpp>

@@ -7,7 +7,6 @@
 #include <sympow/detail/key_past.hpp>
 #include <sympow/detail/softmax_rows.hpp>
 #include <sympow/detail/state_past.hpp>
-#include <sympow/detail/tape.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
@@ -40,7 +39,6 @@ struct ForwardCall {
   bool has_queries = true;                ///< the tokens have queries
   HeadGroup group = {};
   RowSum* sums = nullptr;                       ///< of the rows, where they are asked for
-  Tape<Scalar>* tape = nullptr;                 ///< likewise
   const Visitor<Index>* visit_chunk = nullptr;  ///< told the first token of every chunk before it is taken
 
   /// Tokens that the call goes over.
@@ -84,7 +82,6 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
     const Segment keys = steps.updates_past ? call.keys_in(segment.range()) : Segment{t, 0},
                   queries = steps.has_queries ? call.queries_in(segment.range()) : Segment{t, 0};
     const Index first = queries.begin - call.options.mask.offset;
-    if (call.tape != nullptr) call.tape->keep(segment.range(), past);
     if (heads > 1) call.memory.frame = past.frame();
     for (Index head = 0; head < heads; ++head) {
       if (head > 0) past.frame() = call.memory.frame;
@@ -101,10 +98,6 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
         rows.add_own(segment);
         past.read(segment, rows);
         rows.write(segment, call.outputs_of(head, first, queries.size), head * call.Q.cols() + first);
-        for (Index i = 0; call.tape != nullptr && i < queries.size; ++i) {
-          const Index row = queries.begin - t + i, query = head * call.Q.cols() + first + i;
-          call.tape->levels[query] = rows.level(row), call.tape->denominators[query] = rows.denominator(row);
-        }
       }
       if (is_last && steps.updates_past && !is_literal) past.take(segment);
       if (is_last) break;

@@ -2,12 +2,58 @@
 // before any score is.
 #pragma once
 
+#include <cmath>
+
+#include <sympow/attention/diagnostics.hpp>
+#include <sympow/core/concepts.hpp>
+#include <sympow/core/integer_power.hpp>
+#include <sympow/core/row_panels.hpp>
 #include <sympow/core/split_matrix.hpp>
-#include <sympow/detail/pairs.hpp>
-#include <sympow/detail/row_reports.hpp>
 #include <sympow/detail/segment.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
+
+template <class Scalar>
+using Lanes = Eigen::Array<Scalar, 16, 1>;
+
+/// Logits of all keys with the queries of rows begin, …, one column a row.
+template <class Scalar>
+void set_logits(MatrixView<Scalar> logits, const WeightedKeys<Scalar>& keys, const ScaledQueries<Scalar>& queries,
+                Index begin) {
+  const Index d = queries.direct.rows(), stride = queries.direct.outerStride(), count = logits.cols();
+  if (keys.is_packed)
+    set_product(logits, RowPanels<Scalar>(keys.vectors.data, keys.size, d), queries.direct.middleCols(begin, count));
+  else
+    product<Scalar>(false, keys.size, count, d, keys.vectors, {queries.direct.data() + begin * stride, 1, stride},
+                    strided(logits));
+}
+
+/// logits_j ← logits_j^P w_j, the scores of n pairs; returns their sum, which zeros at the end do not change by a bit.
+template <int P, class Scalar>
+Scalar weigh_logits(Scalar* logits, const Scalar* weights, Index n) {
+  Lanes<Scalar> sums = Lanes<Scalar>::Zero();
+  Index j = 0;
+  for (; j + 16 <= n; j += 16) {
+    const Lanes<Scalar> scores =
+        power<P>(Lanes<Scalar>(Lanes<Scalar>::Map(logits + j))) * Lanes<Scalar>::Map(weights + j);
+    Lanes<Scalar>::Map(logits + j) = scores;
+    sums += scores;
+  }
+  if (j < n) {
+    Lanes<Scalar> rest = Lanes<Scalar>::Zero();
+    for (Index r = 0; j < n; ++j, ++r) rest[r] = logits[j] = power<P>(logits[j]) * weights[j];
+    sums += rest;
+  }
+  return sums.sum();
+}
+
+/// Σ_j |scores_j|.
+template <class Scalar>
+double absolute_sum(const Scalar* scores, Index n) {
+  double sum = 0;
+  for (Index j = 0; j < n; ++j) sum += std::abs(static_cast<double>(scores[j]));
+  return sum;
+}
 
 inline constexpr Index rows_at_once = 24;  ///< their scores with a block of keys stay in the first cache
 
@@ -72,9 +118,6 @@ class PowerRows {
   /// Whether denominators are wanted.
   [[nodiscard]] bool has_denominators() const { return divides() || reports_.wanted(); }
   [[nodiscard]] bool diagnoses() const { return reports_.diagnostics != nullptr; }
-  /// Of a row that was written: its level, and its denominator beside it, 0 if it is degenerate.
-  [[nodiscard]] double level(Index i) const { return memory_.levels(n_)[i]; }
-  [[nodiscard]] Scalar denominator(Index i) const { return memory_.denominators(n_)[i]; }
 
   /// Rows of a segment without any contribution.
   void reset(const LoadedSegment<Scalar, F>& segment, const PastLevel<Scalar>& past) {
@@ -227,7 +270,7 @@ class PowerRows {
     for (Index i = begin_; i < end_; ++i) {
       prefetch_column<true>(Y, i - begin_ + 8);
       const Scalar* const sums = memory_.sums(e_, n_).col(i).data();
-      Scalar& sum = memory_.denominators(n_)[i];
+      const Scalar sum = memory_.denominators(n_)[i];
       const double den = static_cast<double>(sum), size = kind_ == RowKind::signed_means ? std::abs(den) : den,
                    noise = memory_.noise(n_)[i];
       const bool is_degenerate = divides() && size <= tolerance * noise && std::isfinite(noise);
@@ -243,7 +286,6 @@ class PowerRows {
         write_mean(y, sums, sum);
       reports_.report(query + i - begin_, den * static_cast<double>(gate), memory_.absolute(n_)[i] * gate, whole,
                       is_degenerate);
-      if (is_degenerate) sum = 0;
     }
   }
 

@@ -1,8 +1,8 @@
 // What the loss asks of the rows of a segment.
 #pragma once
 
+#include <sympow/attention/diagnostics.hpp>
 #include <sympow/detail/pair_gradients.hpp>
-#include <sympow/detail/row_reports.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -21,9 +21,6 @@ class SoftmaxRows {
     if (rows >= columns_worth_packing) memory.values(e * std::max(keys, rows));
   }
 
-  [[nodiscard]] double level(Index i) const { return memory_.levels(n_)[i] + headroom_; }
-  [[nodiscard]] Scalar denominator(Index i) const { return memory_.denominators(n_)[i]; }
-
   /// Rows of a segment without any contribution.
   void reset(const LoadedSegment<Scalar, F>& segment, const PastLevel<Scalar>& past) {
     n_ = segment.size(), begin_ = segment.first_row(), end_ = begin_ + segment.rows();

@@ -26,7 +26,7 @@ struct LayerPass {
   Matrix<Scalar> written;         ///< [K; V] of every key head as they go into the state, if the recipe writes
   Matrix<Scalar> rows;            ///< H e × tokens, what W_O is given
   Matrix<Scalar> lengths;         ///< H × tokens, what rows were divided by if the layer normalises them
-  std::any heads;                 ///< what `attend` leaves, `ForwardPass<Scalar, F>` of the layer's feature map
+  std::any heads;                 ///< what `attend` leaves, `Tapes<Scalar, F>` of the layer's feature map
   Workspaces<Scalar> workspaces;  ///< of `attend`
 };
 
@@ -186,7 +186,7 @@ void begin_layer(const LayerLayout& layer, const LayerWeights<Scalar>& w, const 
 /// layer(X), writing the outputs of all tokens of a batch, and to `pass` what `apply_vjp` needs.
 ///
 /// Shapes: X, Y: d_model × (sequences · T). Cost: 2 operations a weight and token, and `attend`, whose rows and states
-/// stay in `pass`; memory as `ForwardPass`. Throws `ShapeMismatch` before anything is touched, and what `attend`
+/// stay in `pass`; memory as `Tape`. Throws `ShapeMismatch` before anything is touched, and what `attend`
 /// throws.
 template <FeatureMap F, Recipe R, class Normalization, class Scalar>
 void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<Scalar>& weights,
@@ -196,7 +196,7 @@ void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<
   const auto columns = detail::columns_of<const Scalar>(std::as_const(pass.projected), sequences);
   const detail::LayerHeads<const Scalar> heads(layer, columns, layer.first_key());
   const LayerShape& n = layer.shape();
-  using OfHeads = ForwardPass<Scalar, F>;
+  using OfHeads = Tapes<Scalar, F>;
   OfHeads* of_heads = std::any_cast<OfHeads>(&pass.heads);
   if (of_heads == nullptr) of_heads = &pass.heads.template emplace<OfHeads>();
   detail::finish_layer(layer, weights, heads, pass, Y, [&](const auto& K, const auto& V, const auto& transition_of) {
@@ -206,7 +206,7 @@ void apply(const AttentionLayer<F, R, Normalization>& layer, const LayerWeights<
                            .K = K,
                            .V = V,
                            .Y = detail::columns_of<Scalar>(pass.rows, sequences).heads(0, n.heads, n.e),
-                           .tape = *of_heads,
+                           .tapes = *of_heads,
                            .workspaces = pass.workspaces,
                            .options = layer.batch_options()});
   });

@@ -59,7 +59,7 @@ void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeig
   detail::check_size("columns of the pass", pass.rows.cols(), X.cols(), "columns of X, one a token");
   detail::check_size("rows of the pass", pass.projected.rows(), layer.projected(),
                      "numbers that a token is projected to");
-  const auto* of_heads = std::any_cast<ForwardPass<Scalar, F>>(&pass.heads);
+  const auto* of_heads = std::any_cast<Tapes<Scalar, F>>(&pass.heads);
   if (of_heads == nullptr)
     detail::raise<InvalidArgument>("layer: the pass is none that apply() of this layer has left");
   const LayerShape& n = layer.shape();
@@ -85,7 +85,7 @@ void apply_vjp(const AttentionLayer<F, R, Normalization>& layer, const LayerWeig
                                       .K = K,
                                       .V = V,
                                       .dY = d_rows,
-                                      .tape = *of_heads,
+                                      .tapes = *of_heads,
                                       .dQ = d_columns.heads(0, n.heads, n.d),
                                       .dK = d_heads.K,
                                       .dV = d_heads.V,

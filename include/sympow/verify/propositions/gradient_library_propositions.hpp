@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include <sympow/attention/checkpoints.hpp>
+#include <sympow/attention/tape.hpp>
 #include <sympow/verify/proposition.hpp>
 #include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/propositions/library_gradients.hpp>
@@ -235,7 +235,7 @@ void cost_of_states(Ledger& ledger, Random& random) {
   Gradients<Scalar, Decay> first, g;
   double alone = 0;  // tokens that were embedded where every state is at hand
   const auto embedded = [&](OptionalRef<const State<Scalar, CountedSquares>> from,
-                            OptionalRef<const Checkpoints<Scalar, CountedSquares>> tape, const Options& options) {
+                            OptionalRef<const Tape<Scalar, CountedSquares>> tape, const Options& options) {
     StateGradient<Scalar, CountedSquares> adjoint(feature, d, e);
     *feature.tokens = 0;
     g = chunked_vjp(feature, A,
@@ -254,7 +254,7 @@ void cost_of_states(Ledger& ledger, Random& random) {
   const auto ratio = [&](double count) { return (2 + 4 + count - alone) / 2; };
   for (const Index k : {1, 2, 4, 5, 16}) {
     const Options options{.chunk = chunk, .checkpoint = k};
-    Checkpoints<Scalar, CountedSquares> checkpoints;
+    Tape<Scalar, CountedSquares> checkpoints;
     Matrix<Scalar> Y(e, T);
     State<Scalar, CountedSquares> state = empty;
     chunked(feature, A, Q, K, V, state, {Y, checkpoints}, workspace, options);

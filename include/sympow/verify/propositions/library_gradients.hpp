@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <sympow/attention/compiled_gradients.hpp>
+#include <sympow/attention/batch_vjp.hpp>
 #include <sympow/rotation/commuting_generators.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
