@@ -192,35 +192,12 @@ TEST_CASE("a hundred thousand mutated npy files", "[attend_npy]") {
   }
   for (const int major : {1, 2, 3})
     files.push_back(written("{'shape': (5,), 'descr': '<f8', 'fortran_order': False}\n", major, 40));
-  const std::vector<std::string> words = {"{",
-                                          "}",
-                                          "(",
-                                          ")",
-                                          ",",
-                                          "'",
-                                          "\"",
-                                          ":",
-                                          " ",
-                                          "\n",
-                                          "0",
-                                          "7",
-                                          "-1",
-                                          "(3, 4)",
-                                          "4294967296",
-                                          "9223372036854775807",
-                                          "99999999999999999999",
-                                          "'descr'",
-                                          "'shape'",
-                                          "'fortran_order'",
-                                          "'<f4'",
-                                          "'<f8'",
-                                          "'>f8'",
-                                          "'|O'",
-                                          "True",
-                                          "False",
-                                          "[('a', '<f4')]",
-                                          std::string("\x93NUMPY\1\0", 8),
-                                          std::string("\xff\xff\xff\x7f", 4)};
+  std::vector<std::string> words = {
+      " ", "\n", "(3, 4)", "[('a', '<f4')]", std::string("\x93NUMPY\1\0", 8), std::string("\xff\xff\xff\x7f", 4)};
+  std::istringstream more(
+      "{ } ( ) , ' \" : 0 7 -1 4294967296 9223372036854775807 99999999999999999999 'descr' 'shape' 'fortran_order' "
+      "'<f4' '<f8' '>f8' '|O' True False");
+  for (std::string word; more >> word;) words.push_back(word);
   constexpr int rounds = 100000;
   const std::uint64_t seed = 20240601;
   Random random(seed);

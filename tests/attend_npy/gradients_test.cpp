@@ -46,12 +46,6 @@ class Run {
       if (static_cast<Index>(n) / dY.width % dY.tokens < token) dY.entries[n] = 0;
   }
 
-  // Every third row has a gradient that is so many times smaller.
-  void shrink(double factor) {
-    for (std::size_t n = 0; n < dY.entries.size(); ++n)
-      if (static_cast<Index>(n) / dY.width % 3 == 0) dY.entries[n] *= factor;
-  }
-
   // The largest difference in units of the rule.
   double worst() {
     if (is_chain_)
@@ -251,17 +245,6 @@ TEST_CASE("gradients of chains, of their strengths, and through the delta rule",
                        .scale = .5},
                       form, seed, delta_rule);
         }
-}
-
-TEST_CASE("gradients through absolute angles over blocks, chunks and rows of other sizes", "[attend_npy]") {
-  for (const std::string form : {"attention", "chunked"})
-    for (const double factor : {1., 1e-40}) {
-      CAPTURE(form, factor);
-      Run run({.tokens = 110, .feature = "random", .gates = true, .angles = true, .rates = true}, form, 1, false,
-              false);
-      run.shrink(factor);
-      REQUIRE(run.worst() <= 1);
-    }
 }
 
 TEST_CASE("gradients of tokens that follow a state", "[attend_npy]") {

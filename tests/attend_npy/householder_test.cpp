@@ -124,25 +124,12 @@ TEST_CASE("a sequence under a chain in pieces is the whole, and its state holds 
         const Chain chain(choice, ++seed, axes == 4);
         CAPTURE(choice.text(), form, seed);
         const ProgramFolder folder;
-        REQUIRE(folder.run(chain.save(folder) + " --out y.npy --form " + form).status == 0);
-        const Numbers whole = by_head(folder.read("y.npy"));
-        const auto in_pieces = [&](const std::string& continued) {
-          Numbers all = whole;
-          Index begin = 0;
-          for (const Index count : {50, 1, 59}) {
-            const std::string words =
-                chain.save(folder, begin, count) + " --out y.npy --state-out states --form " + form;
-            REQUIRE(folder.run(words + (begin > 0 ? continued : "")).status == 0);
-            const Numbers Y = by_head(folder.read("y.npy"));
-            for (Index head = 0; head < Y.batches * Y.heads; ++head)
-              std::copy_n(Y.entries.begin() + head * count * Y.width, count * Y.width,
-                          all.entries.begin() + (head * choice.tokens + begin) * Y.width);
-            begin += count;
-          }
-          return chain.distance(Linear{}, all);
+        const auto in_pieces = [&](bool forget) {
+          return chain.distance(
+              Linear{}, run_in_pieces(folder, chain, choice, {50, 1, 59}, {form}, forget, forget ? "" : " --compare"));
         };
-        REQUIRE(in_pieces("") > 1e3);
-        REQUIRE(in_pieces(" --compare --state-in states") <= 1);
+        REQUIRE(in_pieces(true) > 1e3);
+        REQUIRE(in_pieces(false) <= 1);
         if (axes != 2) continue;
         const auto check_product = [&](auto state) {
           load(state, folder / "states");
@@ -245,35 +232,33 @@ TEST_CASE("what does not go with a chain is refused in one line", "[attend_npy]"
     entries[place] = value;
     return entries;
   };
-  for (const std::string& kind : {linear, std::string(" --feature exponential"), std::string()}) {
-    const auto refuses_vectors = [&](const std::string& name, const std::string& reason) {
-      refuses(kind + " --strength st.npy --householder " + name, {"--householder " + name + ": " + reason});
-    };
-    const auto refuses_strength = [&](const std::string& name, const std::string& reason) {
-      refuses(kind + " --householder w.npy --strength " + name, {"--strength " + name + ": " + reason});
-    };
-    for (const std::string name : {"gone.npy", "fortran.npy", "cut.npy"}) {
-      const std::string reason = name == "gone.npy"      ? "there is no such file"
-                                 : name == "fortran.npy" ? "is in Fortran order, must be in C order"
-                                                         : "shape (2, 5, 3, 4) of f8 takes 960 bytes, the file has 952";
-      refuses_vectors(name, reason);
-      refuses_strength(name, reason);
-    }
-    refuses_vectors("single.npy", "is of type f4, must be f8 as --q q.npy is");
-    refuses_vectors("transposed.npy", "shape is (2, 3, 5, 4), must be (2, 5, 3, 4), that of --k k.npy");
-    refuses_vectors("narrow.npy", "shape is (2, 5, 3, 3), must be (2, 5, 3, 4)");
-    refuses_strength("two.npy", "shape is (2, 5), must be (2, 5, 3), one number for each token and head");
-    refuses_strength("w.npy", "shape is (2, 5, 3, 4), must be (2, 5, 3)");
-    const double infinity = std::numeric_limits<double>::infinity();
-    for (const double value : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
-      folder.save<double>("bad.npy", {2, 5, 3, 4}, with(120, 73, value));
-      folder.save<double>("bad_strength.npy", {2, 5, 3}, with(30, 17, value));
-      refuses_vectors("bad.npy", "entry (1, 1, 0, 1) is ");
-      refuses_strength("bad_strength.npy", "entry (1, 0, 2) is ");
-    }
-    folder.save<double>("huge.npy", {2, 5, 3, 4}, with(120, 73, 1e200));
-    refuses_vectors("huge.npy", "|w|^2 at (1, 1, 0) is inf");
+  const auto refuses_vectors = [&](const std::string& name, const std::string& reason) {
+    refuses(linear + " --strength st.npy --householder " + name, {"--householder " + name + ": " + reason});
+  };
+  const auto refuses_strength = [&](const std::string& name, const std::string& reason) {
+    refuses(linear + " --householder w.npy --strength " + name, {"--strength " + name + ": " + reason});
+  };
+  for (const std::string name : {"gone.npy", "fortran.npy", "cut.npy"}) {
+    const std::string reason = name == "gone.npy"      ? "there is no such file"
+                               : name == "fortran.npy" ? "is in Fortran order, must be in C order"
+                                                       : "shape (2, 5, 3, 4) of f8 takes 960 bytes, the file has 952";
+    refuses_vectors(name, reason);
+    refuses_strength(name, reason);
   }
+  refuses_vectors("single.npy", "is of type f4, must be f8 as --q q.npy is");
+  refuses_vectors("transposed.npy", "shape is (2, 3, 5, 4), must be (2, 5, 3, 4), that of --k k.npy");
+  refuses_vectors("narrow.npy", "shape is (2, 5, 3, 3), must be (2, 5, 3, 4)");
+  refuses_strength("two.npy", "shape is (2, 5), must be (2, 5, 3), one number for each token and head");
+  refuses_strength("w.npy", "shape is (2, 5, 3, 4), must be (2, 5, 3)");
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double value : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
+    folder.save<double>("bad.npy", {2, 5, 3, 4}, with(120, 73, value));
+    folder.save<double>("bad_strength.npy", {2, 5, 3}, with(30, 17, value));
+    refuses_vectors("bad.npy", "entry (1, 1, 0, 1) is ");
+    refuses_strength("bad_strength.npy", "entry (1, 0, 2) is ");
+  }
+  folder.save<double>("huge.npy", {2, 5, 3, 4}, with(120, 73, 1e200));
+  refuses_vectors("huge.npy", "|w|^2 at (1, 1, 0) is inf");
   folder.save<float>("x.npy", {2, 4}, std::vector<float>(8, 0));
   folder.save<double>("wide.npy", {2}, {1, 1e39});
   refuses(" --q x.npy --k x.npy --v x.npy --out y.npy --householder x.npy --strength wide.npy",

@@ -38,18 +38,6 @@ TEST_CASE("a link to a file that is not there yet is followed", "[attend_npy]") 
   refused(folder, before, folder.run(words + " --out astray.npy"), "--out astray.npy: cannot be written, No such file");
 }
 
-TEST_CASE("a file that is replaced keeps its mode", "[attend_npy]") {
-  const ProgramFolder folder;
-  const std::string words = Arrays({.tokens = 5}, 1).save(folder);
-  for (const auto mode : {fs::perms::owner_read | fs::perms::owner_write, fs::perms(0764)}) {
-    write_bytes(folder / "y.npy", "as it was");
-    fs::permissions(folder / "y.npy", mode);
-    REQUIRE(folder.run(words + " --out y.npy").status == 0);
-    REQUIRE(fs::status(folder / "y.npy").permissions() == mode);
-    REQUIRE(bytes_of(folder / "y.npy") != "as it was");
-  }
-}
-
 TEST_CASE("a limit on the size of files is no signal, and leaves none", "[attend_npy]") {
   const ProgramFolder folder;
   const std::string words = Arrays({.tokens = 400}, 1).save(folder);

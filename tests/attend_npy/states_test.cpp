@@ -8,36 +8,6 @@
 using namespace sympow;
 using namespace sympow::test;
 
-namespace {
-
-// Runs the tokens in pieces, each continuing the states of the one before; returns the rows of all.
-Numbers run_in_pieces(const ProgramFolder& folder, const Arrays& arrays, const Choice& choice,
-                      const std::vector<Index>& pieces, const std::vector<std::string>& forms, bool forget = false) {
-  Numbers all{};
-  Index begin = 0;
-  for (std::size_t n = 0; n < pieces.size(); ++n) {
-    std::string words =
-        arrays.save(folder, begin, pieces[n]) + " --out y.npy --state-out states --form " + forms[n % forms.size()];
-    if (n > 0 && !forget) words += " --state-in states";  // the same file as it leaves behind
-    const Finished finished = folder.run(words);
-    CAPTURE(words, finished.err);
-    REQUIRE(finished.status == 0);
-    const Numbers Y = by_head(folder.read("y.npy"));
-    if (n == 0) {
-      all = {Y.batches, Y.heads, choice.tokens, Y.width, {}};
-      all.entries.resize(static_cast<std::size_t>(Y.batches * Y.heads * choice.tokens * Y.width));
-    }
-    for (Index head = 0; head < Y.batches * Y.heads; ++head)
-      for (Index x = 0; x < pieces[n] * Y.width; ++x)
-        all.entries[static_cast<std::size_t>((head * choice.tokens + begin) * Y.width + x)] =
-            Y.entries[static_cast<std::size_t>(head * pieces[n] * Y.width + x)];
-    begin += pieces[n];
-  }
-  return all;
-}
-
-}  // namespace
-
 TEST_CASE("a sequence in pieces is the whole sequence, unless the state is dropped", "[attend_npy]") {
   const std::vector<std::pair<std::string, int>> features = {{"power", 1}, {"power", 2},  {"power", 3},
                                                              {"power", 4}, {"linear", 1}, {"random", 0}};

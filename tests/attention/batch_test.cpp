@@ -10,7 +10,6 @@
 #include "from_nothing.hpp"
 
 #include <sympow/transition/householder.hpp>
-#include <sympow/verify/laws.hpp>
 
 using namespace sympow;
 using namespace sympow::test;
@@ -37,30 +36,30 @@ Matrix<Scalar> alone(RandomBatch<Scalar>& batch, Index b, Index h, Form form, St
 template <class Scalar, class Transitions>
 void run(RandomBatch<Scalar>& batch, const Transitions& transitions, std::vector<State<Scalar, Power>>& states,
          Form form, int threads = 0) {
-  Workspaces<Scalar> workspaces;
   const BatchOptions options{.form = form, .threads = threads, .head = {.scale = .5, .chunk = chunk}};
-  const auto q = batch.Q.heads(), k = batch.K.heads(), v = batch.V.heads(), y = batch.Y.heads();
   if (form == Form::attention)
-    attend(Power{}, transitions, {.Q = q, .K = k, .V = v, .Y = y, .workspaces = workspaces, .options = options});
+    batch.attend(Power{}, transitions, options);
   else
-    attend(Power{}, transitions,
-           {.Q = q, .K = k, .V = v, .states = states, .Y = y, .workspaces = workspaces, .options = options});
+    batch.attend(Power{}, transitions, options, states);
 }
 
-// Every head and state of a batch against itself alone, bit for bit; nothing but zeros in the padding.
+// Every head and state of a batch against itself alone, bit for bit, from nothing and from the states that are left;
+// nothing but zeros in the padding.
 template <class Scalar>
 void check(RandomBatch<Scalar> batch) {
   for (const Form form : forms) {
     auto states = batch.template fresh_states<Power>(), expected = states;
-    run(batch, batch.transitions(), states, form);
-    for (Index b = 0; b < batch.B(); ++b)
-      for (Index h = 0; h < batch.H; ++h) {
-        CAPTURE(sizeof(Scalar), static_cast<int>(form), static_cast<int>(batch.order), b, h);
-        auto& state = expected[batch.index(b, h)];
-        REQUIRE(same_bits(batch.Y.heads().head(b, h), alone(batch, b, h, form, state)));
-        REQUIRE(same_bits(states[batch.index(b, h)], state));
-        REQUIRE(batch.Y.heads().padding(b, h).isZero(0));
-      }
+    for (const bool resumed : {false, true}) {
+      run(batch, batch.transitions(), states, form);
+      for (Index b = 0; b < batch.B(); ++b)
+        for (Index h = 0; h < batch.H; ++h) {
+          CAPTURE(sizeof(Scalar), static_cast<int>(form), static_cast<int>(batch.order), resumed, b, h);
+          auto& state = expected[batch.index(b, h)];
+          REQUIRE(same_bits(batch.Y.heads().head(b, h), alone(batch, b, h, form, state)));
+          REQUIRE(same_bits(states[batch.index(b, h)], state));
+          REQUIRE(batch.Y.heads().padding(b, h).isZero(0));
+        }
+    }
   }
 }
 
@@ -76,119 +75,13 @@ void check_untouched(RandomBatch<Scalar>& batch, const std::vector<State<Scalar,
 
 }  // namespace
 
-TEST_CASE("a head of a batch is the head alone, whatever the order, the form and the length", "[attention]") {
+TEST_CASE("a head of a batch is the head alone, whatever the order, the form, the length and its state",
+          "[attention]") {
   for (const Order order : orders) {
     check<double>({order, {chunk - 1, 0, chunk, 1, chunk + 1, 97}, 4, 2, 1});
     check<float>({order, {13, 31, 2 * chunk}, 3, 3, 2});
     check<float>({order, {5}, 1, 1, 3});
     check<double>({order, {0, 0}, 2, 1, 4});
-  }
-}
-
-TEST_CASE("empty sequences among others have no outputs and leave their states as they were", "[attention]") {
-  RandomBatch<double> first(Order::packed, {20, 20}, 2, 2, 1), second(Order::packed, {0, 9}, 2, 2, 2);
-  auto states = first.fresh_states<Power>();
-  run(first, first.transitions(), states, Form::chunked);
-  const auto before = states;
-  run(second, second.transitions(), states, Form::chunked);
-  for (const std::size_t n : {0u, 1u}) REQUIRE(same_bits(states[n], before[n]));
-  for (const std::size_t n : {2u, 3u}) REQUIRE(states[n].tokens() == 29);
-}
-
-TEST_CASE("padding neither weighs nor decays, and its outputs are zero", "[attention]") {
-  // The padding holds keys and values of 1e30 and gates that are closed.
-  RandomBatch<double> batch(Order::bthd, {7, 40, 0}, 2, 1, 5);
-  RandomBatch<double> clean = batch;
-  for (auto* x : {&batch.Q, &batch.K, &batch.V})
-    for (double& number : x->data)
-      if (std::isnan(number)) number = 1e30;
-  for (const Form form : forms) {
-    auto states = batch.fresh_states<Power>(), of_clean = states;
-    run(batch, batch.transitions(), states, form);
-    run(clean, clean.transitions(), of_clean, form);
-    for (Index b = 0; b < 3; ++b)
-      for (Index h = 0; h < 2; ++h) {
-        CAPTURE(static_cast<int>(form), b, h);
-        REQUIRE(batch.Y.heads().padding(b, h).isZero(0));
-        REQUIRE(same_bits(batch.Y.heads().head(b, h), clean.Y.heads().head(b, h)));
-        const auto& state = states[batch.index(b, h)];
-        if (form == Form::attention) continue;
-        REQUIRE(state.tokens() == batch.lengths[static_cast<std::size_t>(b)]);
-        REQUIRE(std::abs(state.log_decay() - batch.log_gamma[batch.index(b, h)].sum()) <= 1e-14);
-        REQUIRE(same_bits(state, of_clean[batch.index(b, h)]));
-      }
-  }
-}
-
-TEST_CASE("query head h reads key head h / (H / H_kv) and not h % H_kv", "[attention]") {
-  constexpr Index H = 6, groups = 2;
-  RandomBatch<double> batch(Order::bthd, {11}, H, groups, 6);
-  for (Index g = 0; g < groups; ++g) batch.V.heads().head(0, g).setConstant(static_cast<double>(g + 1));
-  for (const Form form : forms) {
-    auto states = batch.fresh_states<Power>();
-    run(batch, batch.transitions(), states, form);
-    for (Index h = 0; h < H; ++h) {
-      CAPTURE(static_cast<int>(form), h);
-      const double expected = h < 3 ? 1 : 2;  // a mean of a constant
-      REQUIRE((batch.Y.heads().head(0, h).array() - expected).abs().maxCoeff() <= 1e-12);
-    }
-  }
-}
-
-TEST_CASE("initial states count, and tokens decoded together see one state each by its own gates", "[attention]") {
-  // 40 tokens at once, then 1, 5 and 14 together, against all 60 by the definition.
-  const std::vector<Index> pieces = {40, 1, 5, 14};
-  RandomBatch<double> whole(Order::bthd, {60, 60}, 4, 2, 7);
-  for (const Form form : {Form::recurrent, Form::chunked}) {
-    auto states = whole.fresh_states<Power>();
-    Index begin = 0;
-    for (const Index n : pieces) {
-      RandomBatch<double> piece(Order::bhtd, {n, n}, 4, 2, 0);
-      for (Index b = 0; b < 2; ++b)
-        for (Index h = 0; h < 4; ++h) {
-          piece.Q.heads().head(b, h) = whole.Q.heads().head(b, h).middleCols(begin, n);
-          piece.log_gamma[whole.index(b, h)] = whole.log_gamma[whole.index(b, h)].segment(begin, n);
-          piece.beta[whole.index(b, h)] = whole.beta[whole.index(b, h)].segment(begin, n);
-          if (h >= 2) continue;
-          piece.K.heads().head(b, h) = whole.K.heads().head(b, h).middleCols(begin, n);
-          piece.V.heads().head(b, h) = whole.V.heads().head(b, h).middleCols(begin, n);
-        }
-      auto ignored = whole.fresh_states<Power>();
-      if (begin > 0) run(piece, piece.transitions(), ignored, form);
-      const auto without = piece.Y;
-      run(piece, piece.transitions(), states, form);
-      for (Index b = 0; b < 2; ++b)
-        for (Index h = 0; h < 4; ++h) {
-          CAPTURE(static_cast<int>(form), n, b, h);
-          const auto y = piece.Y.heads().head(b, h);
-          whole.Y.heads().head(b, h).middleCols(begin, n) = y;
-          if (begin > 0) REQUIRE((y - BatchData<double>(without).heads().head(b, h)).cwiseAbs().maxCoeff() > 1e-2);
-        }
-      begin += n;
-    }
-    for (Index b = 0; b < 2; ++b)
-      for (Index h = 0; h < 4; ++h) {
-        CAPTURE(static_cast<int>(form), b, h);
-        const verify::DirectRows rows =
-            verify::direct_attention(Power{}, whole.transition(b, h), whole.Q.heads().head(b, h),
-                                     whole.K.heads().head(b, h / 2), whole.V.heads().head(b, h / 2), {.scale = .5});
-        REQUIRE(verify::row_rule<DefaultNormalization, Power>(rows, whole.Y.heads().head(b, h), rows.Y,
-                                                              verify::unit_roundoff<double>) <= 1);
-      }
-  }
-}
-
-TEST_CASE("the last queries of no sequence are dropped, full chunks or not", "[attention]") {
-  for (const Order order : orders) {
-    RandomBatch<double> batch(order, {1, 15, 16, 17, 33, 97}, 2, 1, 8);
-    for (const Form form : forms) {
-      std::ranges::fill(batch.Y.data, 7);
-      auto states = batch.fresh_states<Power>();
-      run(batch, batch.transitions(), states, form);
-      REQUIRE(std::ranges::none_of(batch.Y.data, [](double y) { return y == 7 || std::isnan(y); }));
-      for (std::size_t n = 0; n < states.size(); ++n)
-        if (form != Form::attention) REQUIRE(states[n].tokens() == batch.lengths[n / 2]);
-    }
   }
 }
 
@@ -222,26 +115,13 @@ TEST_CASE("states are values in any container, dropped where there are none", "[
   auto fresh = batch.fresh_states<Power>();
   std::vector<State<double, Power>*> active;  // states of a server's running sequences, wherever they are
   for (auto& state : fresh) active.push_back(&state);
-  Workspaces<double> workspaces;
   const BatchOptions options{.form = Form::chunked, .head = {.scale = .5, .chunk = chunk}};
-  attend(Power{}, batch.transitions(),
-         {.Q = batch.Q.heads(),
-          .K = batch.K.heads(),
-          .V = batch.V.heads(),
-          .states = active | std::views::transform([](auto* state) -> auto& { return *state; }),
-          .Y = batch.Y.heads(),
-          .workspaces = workspaces,
-          .options = options});
+  batch.attend(Power{}, batch.transitions(), options,
+               active | std::views::transform([](auto* state) -> auto& { return *state; }));
   REQUIRE(batch.Y.data == expected);
   for (std::size_t n = 0; n < 4; ++n) REQUIRE(same_bits(fresh[n], states[n]));
 
-  attend(Power{}, batch.transitions(),
-         {.Q = batch.Q.heads(),
-          .K = batch.K.heads(),
-          .V = batch.V.heads(),
-          .Y = batch.Y.heads(),
-          .workspaces = workspaces,
-          .options = options});
+  batch.attend(Power{}, batch.transitions(), options);
   REQUIRE(batch.Y.data == expected);
 }
 
@@ -250,18 +130,11 @@ TEST_CASE("a state in two places of a batch is refused, states in any order are 
   auto expected = batch.fresh_states<Power>(), states = expected;
   run(batch, batch.transitions(), expected, Form::chunked);
   const auto rows = batch.Y.data;
-  Workspaces<double> workspaces;
   const BatchOptions options{.form = Form::chunked, .head = {.scale = .5, .chunk = chunk}};
   std::array<std::size_t, 4> slots{};  // of the states, by the place in the call
   const auto call = [&] {
-    attend(Power{}, batch.transitions(),
-           {.Q = batch.Q.heads(),
-            .K = batch.K.heads(),
-            .V = batch.V.heads(),
-            .states = slots | std::views::transform([&](std::size_t n) -> auto& { return states[n]; }),
-            .Y = batch.Y.heads(),
-            .workspaces = workspaces,
-            .options = options});
+    batch.attend(Power{}, batch.transitions(), options,
+                 slots | std::views::transform([&](std::size_t n) -> auto& { return states[n]; }));
   };
   for (slots = {0, 1, 2, 3};;) {
     states = batch.fresh_states<Power>();
@@ -490,16 +363,8 @@ TEST_CASE("queries and keys of different number, as the mask aligns them", "[att
 TEST_CASE("a mask or costs that no form takes are refused before anything is touched", "[attention]") {
   RandomBatch<double> batch(Order::bthd, {4, 6, 0}, 2, 1, 13);
   auto states = batch.fresh_states<Power>();
-  Workspaces<double> workspaces;
   const auto call = [&](const auto& transitions, BatchOptions options, RangeRef<State<double, Power>> given = {}) {
-    attend(Power{}, transitions,
-           {.Q = batch.Q.heads(),
-            .K = batch.K.heads(),
-            .V = batch.V.heads(),
-            .states = given,
-            .Y = batch.Y.heads(),
-            .workspaces = workspaces,
-            .options = options});
+    batch.attend(Power{}, transitions, options, given);
   };
   std::ranges::fill(batch.Y.data, 7);
   check_untouched(batch, states, [&] {
@@ -519,17 +384,7 @@ TEST_CASE("entries that are not finite are found before anything is touched, tho
           "[attention]") {
   RandomBatch<double> batch(Order::bthd, {4, 6}, 2, 1, 13);
   auto states = batch.fresh_states<Power>();
-  Workspaces<double> workspaces;
-  const auto call = [&] {
-    attend(Power{}, batch.transitions(),
-           {.Q = batch.Q.heads(),
-            .K = batch.K.heads(),
-            .V = batch.V.heads(),
-            .states = states,
-            .Y = batch.Y.heads(),
-            .workspaces = workspaces,
-            .options = {.head = {.check_finite = true}}});
-  };
+  const auto call = [&] { batch.attend(Power{}, batch.transitions(), {.head = {.check_finite = true}}, states); };
   REQUIRE_NOTHROW(call());
   batch.K.heads().head(1, 0)(2, 5) = std::numeric_limits<double>::infinity();
   check_untouched(batch, states, [&] { REQUIRE_THROWS_WITH(call(), contains("sequence 1, head 0: K(2, 5) is inf")); });

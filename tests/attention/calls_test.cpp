@@ -2,6 +2,7 @@
 // nothing.
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
+#include "elu_plus_one.hpp"
 #include "from_nothing.hpp"
 #include "random.hpp"
 
@@ -13,20 +14,10 @@
 
 using namespace sympow;
 using sympow::test::contains;
-using sympow::test::Random;
+using sympow::test::EluPlusOne, sympow::test::Random;
 using sympow::test::recurrent_from_nothing;
 
 namespace {
-
-struct EluPlusOne {
-  static constexpr Score score = Score::embedded;
-  static constexpr bool nonnegative = true;
-  Index dimension(Index d) const { return d; }
-  template <class X, class Y>
-  void embed(const X& x, Y&& y) const {
-    y = (x.array() > 0).select(x.array() + 1, x.array().min(0).exp());
-  }
-};
 
 struct Inputs {
   Random random{1};
@@ -110,6 +101,42 @@ TEST_CASE("a feature map of the user's own works in every form", "[attention]") 
               .residual <= 1);
 }
 
+TEST_CASE("a call for every token is a call for all of them, bit for bit", "[attention]") {
+  const auto check = []<class Scalar, class F>(Scalar, const F& map) {
+    const Index d = 6, e = 5, T = 150;
+    Random random(7);
+    const auto Q = random.matrix<Scalar>(d, T), K = random.matrix<Scalar>(d, T), V = random.matrix<Scalar>(e, T);
+    const Eigen::VectorXd log_gamma = -.05 * random.vector(T).cwiseAbs(), beta = random.vector(T);
+    const auto transition = [&](Index begin, Index size) {
+      return decay(log_gamma.segment(begin, size)) *
+             rotary(rotary_frequencies<double>(d, 64), beta.segment(begin, size), Pairing::interleaved);
+    };
+    State<Scalar, F> together(d, e), one_by_one(d, e);
+    const Matrix<Scalar> Y = recurrent(map, transition(0, T), Q, K, V, together);
+    for (Index t = 0; t < T; ++t)
+      REQUIRE(recurrent(map, transition(t, 1), Q.col(t), K.col(t), V.col(t), one_by_one) == Y.col(t));
+    REQUIRE(together.values() == one_by_one.values());
+    REQUIRE(together.normalizer() == one_by_one.normalizer());
+  };
+  check(0.F, SymmetricPower<2>{});
+  check(0.F, SymmetricPower<3>{});
+  check(0., Linear{});
+}
+
+TEST_CASE("normalised by default where no score is negative, and as the caller says otherwise", "[attention]") {
+  Random random(7);
+  const Eigen::MatrixXd Q = random.matrix(4, 10), K = random.matrix(4, 10), ones = Eigen::MatrixXd::Ones(1, 10);
+  const auto all_ones = [](const Eigen::MatrixXd& Y) { return (Y.array() - 1).abs().maxCoeff() <= 1e-13; };
+  const auto transition = constant_decay(.9);
+  REQUIRE(all_ones(attention(SymmetricPower<2>{}, transition, Q, K, ones)));
+  REQUIRE(all_ones(attention(Exponential{}, transition, Q, K, ones)));
+  REQUIRE(all_ones(recurrent_from_nothing<Normalized>(SymmetricPower<2>{}, transition, Q, K, ones)));
+  REQUIRE(all_ones(chunked<SignedNormalized>(SymmetricPower<3>{}, transition, Q, K, ones)));
+  REQUIRE_FALSE(all_ones(attention(SymmetricPower<3>{}, transition, Q, K, ones)));
+  REQUIRE_FALSE(all_ones(recurrent_from_nothing(Linear{}, transition, Q, K, ones)));
+  REQUIRE_FALSE(all_ones(chunked<Unnormalized>(SymmetricPower<2>{}, transition, Q, K, ones)));
+}
+
 TEST_CASE("no tokens, no values, one token", "[attention]") {
   const Eigen::MatrixXd none(4, 0), value(3, 0);
   REQUIRE(attention(feature, stationary(), none, none, value).cols() == 0);
@@ -143,6 +170,9 @@ TEST_CASE("a mistake is named with its numbers and leaves state and output as th
   REQUIRE_THROWS_WITH(chunked(feature, transition, in.Q, in.K, in.V, state, Y.topRows(2)),
                       contains("rows of Y is 2, must be 3"));
   REQUIRE_THROWS_AS(call(transition, in.Q, in.K, in.V, {.chunk = -1}), InvalidArgument);
+  Eigen::MatrixXd no_number = in.Q;
+  no_number(1, 2) = std::nan("");
+  REQUIRE_THROWS_WITH(call(transition, no_number, in.K, in.V, {.check_finite = true}), contains("Q(1, 2) is nan"));
   REQUIRE_THROWS_AS(call(transition, in.Q, in.K, in.V, {.scale = std::nan("")}), InvalidArgument);
   REQUIRE(state.values() == before.values());
   REQUIRE(state.tokens() == before.tokens());

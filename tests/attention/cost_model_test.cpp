@@ -73,17 +73,9 @@ TEST_CASE("chunks grow with the state and shrink with the heads, and a short cal
 
 TEST_CASE("every head of a batch has the form that its own length makes the cheapest", "[attention]") {
   RandomBatch<double> batch(Order::packed, {1, 0, 5, 40, 300, 1500}, 2, 1, 11);
-  Workspaces<double> workspaces;
   const auto all = [&](BatchOptions options, RangeRef<State<double, Power>> states = {}) {
     std::ranges::fill(batch.Y.data, 7);
-    attend(Power{}, batch.transitions(),
-           {.Q = batch.Q.heads(),
-            .K = batch.K.heads(),
-            .V = batch.V.heads(),
-            .states = states,
-            .Y = batch.Y.heads(),
-            .workspaces = workspaces,
-            .options = options});
+    batch.attend(Power{}, batch.transitions(), options, states);
     return batch.Y.data;
   };
   // Without states the costs leave attention to the short ones only, so that both kinds are in one batch.
@@ -118,33 +110,15 @@ TEST_CASE("what has no embedding is left to attention, and what has one too larg
   RandomBatch<double> batch(Order::bthd, {30}, 2, 1, 12);
   Workspaces<double> workspaces;
   const auto both = [&](const auto& feature, const BatchOptions& options) {
-    attend(feature, batch.transitions(),
-           {.Q = batch.Q.heads(),
-            .K = batch.K.heads(),
-            .V = batch.V.heads(),
-            .Y = batch.Y.heads(),
-            .workspaces = workspaces,
-            .options = options});
+    batch.attend(feature, batch.transitions(), options);
     return batch.Y.data;
   };
   const Options shifted{.mask = causal(-3)}, dear{.mask = causal(-3), .costs = {.score = 1e9}};
   REQUIRE((both(Power{}, {.head = dear}) == both(Power{}, {.form = Form::attention, .head = shifted})));
   const Options further{.mask = full(4), .costs = {.score = 1e9}};
-  attend(Power{}, rotary(batch.theta, Pairing::interleaved),
-         {.Q = batch.Q.heads(),
-          .K = batch.K.heads(),
-          .V = batch.V.heads(),
-          .Y = batch.Y.heads(),
-          .workspaces = workspaces,
-          .options = {.head = further}});
+  batch.attend(Power{}, rotary(batch.theta, Pairing::interleaved), {.head = further});
   const auto seen = batch.Y.data;
-  attend(Power{}, rotary(batch.theta, Pairing::interleaved),
-         {.Q = batch.Q.heads(),
-          .K = batch.K.heads(),
-          .V = batch.V.heads(),
-          .Y = batch.Y.heads(),
-          .workspaces = workspaces,
-          .options = {.form = Form::attention, .head = further}});
+  batch.attend(Power{}, rotary(batch.theta, Pairing::interleaved), {.form = Form::attention, .head = further});
   REQUIRE((seen == batch.Y.data));
   REQUIRE((both(Exponential{}, {}) == both(Exponential{}, {.form = Form::attention})));
 

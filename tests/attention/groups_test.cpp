@@ -32,20 +32,6 @@ auto fresh_states(const F& feature, Index count, Index tail) {
   return std::vector<State<float, F>>(static_cast<std::size_t>(count), State<float, F>(feature, d, e, tail));
 }
 
-template <class F, class Transitions, class States>
-void run(const F& feature, RandomBatch<float>& batch, const Transitions& transitions, States& states,
-         const BatchOptions& options) {
-  Workspaces<float> workspaces;
-  attend(feature, transitions,
-         {.Q = batch.Q.heads(),
-          .K = batch.K.heads(),
-          .V = batch.V.heads(),
-          .states = states,
-          .Y = batch.Y.heads(),
-          .workspaces = workspaces,
-          .options = options});
-}
-
 // Piece after piece, with states of key heads and with those of query heads: the former's bits are those of the last
 // head of a group.
 template <class F, class MakeTransitions>
@@ -58,8 +44,8 @@ void check_pieces(const F& feature, Index tail, Order order, const MakeTransitio
       RandomBatch<float> batch(order, {n, n / 2, n}, H, groups, ++seed), expected = batch;
       const auto of_key_head = transitions_for(batch);
       const BatchOptions options{.form = form, .head = {.scale = .5, .chunk = 16, .mask = mask}};
-      run(feature, batch, of_key_head, shared, options);
-      run(feature, expected, [&](Index b, Index h) { return of_key_head(b, h / G); }, alone, options);
+      batch.attend(feature, of_key_head, options, shared);
+      expected.attend(feature, [&](Index b, Index h) { return of_key_head(b, h / G); }, options, alone);
       for (Index b = 0; b < 3; ++b)
         for (Index h = 0; h < H; ++h) {
           CAPTURE(static_cast<int>(form), static_cast<int>(order), tail, n, b, h);
@@ -98,7 +84,7 @@ TEST_CASE("rows of heads that share a state follow the row rule", "[attention]")
   for (const Form form : {Form::recurrent, Form::chunked}) {
     RandomBatch<float> batch(Order::bthd, {150, 0, 97}, H, groups, 3);
     auto states = fresh_states(Power{}, 3 * groups, 32);
-    run(Power{}, batch, turning(batch), states, {.form = form, .head = {.chunk = 16}});
+    batch.attend(Power{}, turning(batch), {.form = form, .head = {.chunk = 16}}, states);
     check_rows(batch, "ordinary");
 
     // Heads of a group that ask for other segments: keys and queries of any length, zeros, and gates that close.
@@ -118,32 +104,8 @@ TEST_CASE("rows of heads that share a state follow the row rule", "[attention]")
                 random.uniform() < .5 ? -1000 : -std::numeric_limits<double>::infinity();
       }
     states = fresh_states(Power{}, 3 * groups, 32);
-    run(Power{}, batch, turning(batch), states, {.form = form, .head = {.chunk = 16}});
+    batch.attend(Power{}, turning(batch), {.form = form, .head = {.chunk = 16}}, states);
     check_rows(batch, "of any size");
-  }
-}
-
-TEST_CASE("a row that cuts its segment short does so for all heads of its group", "[attention]") {
-  // A query along axis 1 sees 1e-30 of what the others see, and has a scale of its own; its head has one at other
-  // tokens than the next head.
-  constexpr Index T = 31;  // nothing is folded
-  RandomBatch<float> batch(Order::bthd, {T}, H, groups, 7);
-  for (Index g = 0; g < groups; ++g) batch.K.heads().head(0, g).row(1) *= 1e-15F;
-  for (Index h = 0; h < H; ++h)
-    for (Index t = h; t < T; t += H) batch.Q.heads().head(0, h).col(t) = Eigen::Vector4f::Unit(1);
-  const auto gates = [&](Index, Index g) { return decay(batch.log_gamma[batch.index(0, g)]); };
-  auto states = fresh_states(Power{}, groups, 32);
-  run(Power{}, batch, gates, states, {.form = Form::chunked, .head = {.chunk = 16}});
-  for (Index h = 0; h < H; ++h) {
-    const auto V = batch.V.heads().head(0, h / G);
-    const auto rows = verify::direct_attention(Power{}, gates(0, h / G), batch.Q.heads().head(0, h),
-                                               batch.K.heads().head(0, h / G), V);
-    // A score is one product, squared: 3 roundings, and its gate, of weights that are positive; T terms are added.
-    const double tolerance = (4 + T) * verify::unit_roundoff<float> * static_cast<double>(V.cwiseAbs().maxCoeff());
-    for (Index t = h; t < T; t += H) {
-      CAPTURE(h, t);
-      REQUIRE((batch.Y.heads().head(0, h).col(t).cast<double>() - rows.Y.col(t)).cwiseAbs().maxCoeff() <= tolerance);
-    }
   }
 }
 
@@ -153,12 +115,12 @@ TEST_CASE("a long group is cut into segments, with the same bits on any number o
   const auto options = [](int threads) {
     return BatchOptions{.form = Form::chunked, .threads = threads, .head = {.chunk = 8, .costs = dear}};
   };
-  run(Power{}, first, turning(first), states, options(1));
+  first.attend(Power{}, turning(first), options(1), states);
   check_rows(first, "by segments");
   for (const int threads : {2, 3}) {
     RandomBatch<float> batch = first;
     auto again = fresh_states(Power{}, groups, 32);
-    run(Power{}, batch, turning(batch), again, options(threads));
+    batch.attend(Power{}, turning(batch), options(threads), again);
     REQUIRE(batch.Y.data == first.Y.data);
     for (std::size_t n = 0; n < states.size(); ++n) REQUIRE(same_bits(again[n], states[n]));
   }
@@ -169,21 +131,22 @@ TEST_CASE("containers of another size than heads or key heads are refused by nam
   const std::vector<float> before = batch.Y.data;
   const BatchOptions options{.form = Form::chunked};
   auto few = fresh_states(Power{}, 5, 32), shared = fresh_states(Power{}, 2 * groups, 32);
-  REQUIRE_THROWS_AS(run(Power{}, batch, turning(batch), few, options), ShapeMismatch);
-  REQUIRE_THROWS_WITH(run(Power{}, batch, turning(batch), few, options),
+  REQUIRE_THROWS_AS(batch.attend(Power{}, turning(batch), options, few), ShapeMismatch);
+  REQUIRE_THROWS_WITH(batch.attend(Power{}, turning(batch), options, few),
                       contains("number of states is 5, must be 12 (one a sequence and query head) or 4 (one a"));
   const std::vector<ConstantDecay> of_query_heads(12, constant_decay(.9)), of_key_heads(4, constant_decay(.9));
-  REQUIRE_THROWS_WITH(run(Power{}, batch, of_query_heads, shared, options),
+  REQUIRE_THROWS_WITH(batch.attend(Power{}, of_query_heads, options, shared),
                       contains("number of transitions is 12, must be 4 (one a sequence and key head"));
   BatchOptions finite = options;
   finite.head.check_finite = true;
   batch.Q.heads().head(1, 4)(2, 3) = std::numeric_limits<float>::infinity();
-  REQUIRE_THROWS_WITH(run(Power{}, batch, of_key_heads, shared, finite),
+  REQUIRE_THROWS_WITH(batch.attend(Power{}, of_key_heads, finite, shared),
                       contains("sequence 1, head 4: Q(2, 3) is inf"));
   REQUIRE(batch.Y.data == before);
   for (const auto& state : shared) REQUIRE(state.tokens() == 0);
   batch.log_gamma[batch.index(1, 1)][2] = .5;
-  REQUIRE_THROWS_WITH(run(Power{}, batch, turning(batch), shared, options), contains("sequence 1, key head 1: decay"));
-  run(Power{}, batch, of_key_heads, shared, options);
+  REQUIRE_THROWS_WITH(batch.attend(Power{}, turning(batch), options, shared),
+                      contains("sequence 1, key head 1: decay"));
+  batch.attend(Power{}, of_key_heads, options, shared);
   REQUIRE(shared[3].tokens() == 4);
 }

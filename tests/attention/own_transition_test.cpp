@@ -166,10 +166,8 @@ StateType after(const Inputs& in, Segment s, const Frame& frame = {}, Index tail
 TEST_CASE("rotations in space that do not commute run in every form, and split", "[attention]") {
   const Inputs in;
   CHECK(verify::three_forms_law(feature, in.transition(), in.Q, in.K, in.V, {.chunk = 7}).residual <= 1);
-  CHECK(verify::three_forms_law(Linear{}, in.transition(), in.Q, in.K, in.V).residual <= 1);
-  CHECK(verify::three_forms_law(Exponential{}, in.transition(), in.Q, in.K, in.V).residual <= 1);
   const Eigen::MatrixXf Q = in.Q.cast<float>(), K = in.K.cast<float>(), V = in.V.cast<float>();
-  CHECK(verify::three_forms_law(feature, in.transition(), Q, K, V).residual <= 1);
+  CHECK(verify::three_forms_law(Exponential{}, in.transition(), Q, K, V).residual <= 1);
   for (const Index split : {1, 33, 89})
     CHECK(verify::splitting_law(
               feature, [&](Segment s) { return in.transition(s); }, in.Q, in.K, in.V, split)
@@ -244,9 +242,6 @@ TEST_CASE("what mixes channels and cannot move a state has the attention form", 
   const Eigen::MatrixXd u = -.2 * in.w, longer = .02 * in.w;
   CHECK(verify::three_forms_law(Linear{}, RankOneSteps(u, in.w), in.Q, in.K, in.V).residual <= 1);
   CHECK(verify::three_forms_law(Linear{}, RankOneSteps(longer, in.w), in.Q, in.K, in.V).residual <= 1);
-  CHECK(
-      verify::three_forms_law(Exponential{}, decay(in.log_gamma) * RankOneSteps(u, in.w), in.Q, in.K, in.V).residual <=
-      1);
   Eigen::MatrixXd Y(in.e, in.T);
   Workspaces<double> workspaces;
   attend(Linear{}, RankOneSteps(u, in.w),
@@ -256,7 +251,6 @@ TEST_CASE("what mixes channels and cannot move a state has the attention form", 
           .Y = Heads<double>::bthd(Y.data(), 1, in.T, 1, in.e),
           .workspaces = workspaces});
   CHECK(Y == attention(Linear{}, RankOneSteps(u, in.w), in.Q, in.K, in.V));
-  CHECK(verify::three_forms_law(Linear{}, MovingSteps(u, in.w), in.Q, in.K, in.V, {.chunk = 7}).residual <= 1);
   CHECK(verify::three_forms_law(Linear{}, MovingSteps(u, in.w) * decay(in.log_gamma), in.Q, in.K, in.V).residual <= 1);
   CHECK(verify::splitting_law(
             Linear{},
@@ -286,11 +280,8 @@ TEST_CASE("log gates of a user's own that are positive or no numbers are refused
     GivenGates wrong = gates;
     wrong.log_gamma[17] = growing;
     refused(wrong, "the transition's log gate of token 17 is ");
-    refused(wrong * rotary(Eigen::VectorXd::Ones(3), Pairing::interleaved),
-            "the transition's log gate of token 17 is ");
     GivenChannels of_channels = channels;
     of_channels.log_a(4, 23) = growing;
-    refused(of_channels, "the transition's log gate of channel 4 at token 23 is ");
     refused(constant_decay(.9) * of_channels, "the transition's log gate of channel 4 at token 23 is ");
   }
 }

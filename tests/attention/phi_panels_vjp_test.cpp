@@ -154,25 +154,6 @@ TEMPLATE_TEST_CASE("panels of φ give the gradients of the whole", "[attention]"
   }
 }
 
-TEST_CASE("memory that was reserved is all that is needed", "[attention]") {
-  const auto check_kept = [](const auto& feature) {
-    detail::PhiVjpBuffers<double> memory;
-    using F = std::remove_cvref_t<decltype(feature)>;
-    memory.reserve<F>(6, 9, 7);
-    const auto addresses = [&] {
-      return std::array<const double*, 6>{memory.tokens(0).data(),   memory.panel(0).data(),
-                                          memory.prefixes(0).data(), memory.d_tokens(0).data(),
-                                          memory.d_panel(0).data(),  memory.d_scratch(0).data()};
-    };
-    const auto before = addresses();
-    check(feature, 6, 7, 2, memory);
-    REQUIRE(addresses() == before);
-  };
-  check_kept(Linear{});
-  check_kept(SymmetricPower<2>{});
-  check_kept(SymmetricPower<5>{});
-}
-
 TEMPLATE_TEST_CASE("gradients behind the interface are those of φ with its exponents", "[attention]", float, double) {
   using Scalar = TestType;
   const Index d = 3, n = 6;

@@ -22,14 +22,6 @@ using sympow::test::recurrent_from_nothing;
 
 namespace {
 
-// Calls visit with the type of every kind.
-template <class Visitor>
-void every_kind(Visitor&& visit) {
-  visit.template operator()<PositiveRandomFeatures>();
-  visit.template operator()<TrigonometricRandomFeatures>();
-  visit.template operator()<HyperbolicRandomFeatures>();
-}
-
 template <class Scalar>
 struct Sequence {
   Matrix<Scalar> Q, K, V;
@@ -49,62 +41,26 @@ template <class Scalar, class F>
 void check_forms(Index d, Index m, Index T, double size, std::uint64_t seed, const Options& options) {
   const F feature(d, m, {.seed = seed});
   const Sequence<Scalar> in(d, 3, T, size, seed);
-  const auto residual = [&](const auto& transition) {
-    return verify::three_forms_law(feature, transition, in.Q, in.K, in.V, options).residual;
-  };
   CAPTURE(sizeof(Scalar), F::kind, d, m, T, size, seed, options.scale, options.chunk);
-  REQUIRE(residual(stationary()) <= 1);
-  REQUIRE(residual(decay(in.log_gamma)) <= 1);
-  if (d % 2 == 0)
-    REQUIRE(residual(decay(in.log_gamma) * rotary(rotary_frequencies<double>(d, 64), in.beta, Pairing::interleaved)) <=
-            1);
+  const auto conformal = decay(in.log_gamma) * rotary(rotary_frequencies<double>(d, 64), in.beta, Pairing::interleaved);
+  REQUIRE(verify::three_forms_law(feature, conformal, in.Q, in.K, in.V, options).residual <= 1);
 }
 
 }  // namespace
 
 TEST_CASE("the three forms are one function, in double and in float", "[attention]") {
-  every_kind([]<class F>() {
+  const auto check = []<class F>(const F&) {
     check_forms<double, F>(4, 16, 40, .7, 1, {});
     check_forms<double, F>(4, 1, 33, .3, 2, {.chunk = 7});
-    check_forms<double, F>(5, 70, 100, 1, 3, {.scale = -.5, .chunk = 16});
+    check_forms<double, F>(6, 70, 100, 1, 3, {.scale = -.5, .chunk = 16});
     check_forms<double, F>(16, 64, 140, .5, 4, {});
-    check_forms<float, F>(4, 16, 40, .7, 5, {});
-    check_forms<float, F>(8, 65, 130, .6, 6, {.chunk = 33});
-    check_forms<float, F>(16, 24, 70, .5, 7, {.scale = 2});
-  });
-}
-
-TEST_CASE("a state streams, splits, merges and is saved", "[attention]") {
-  const Index d = 4, T = 90;
-  const PositiveRandomFeatures feature(d, 24, {.seed = 11});
-  const Sequence<double> in(d, 3, T, .7, 9);
-  const auto part = [&](Segment s) { return decay(in.log_gamma.segment(s.begin, s.size)); };
-  for (const Index split : {1, 31, 64, 89})
-    REQUIRE(verify::splitting_law(feature, part, in.Q, in.K, in.V, split).residual <= 1);
-
-  const verify::DirectRows rows = verify::direct_attention(feature, decay(in.log_gamma), in.Q, in.K, in.V);
-  State state(feature, d, 3);
-  REQUIRE(state.feature() == feature);
-  Eigen::MatrixXd Y(3, T);
-  for (Index t = 0; t < T; ++t) {
-    if (t == 50) {
-      std::stringstream file;
-      save(state, file);
-      State resumed(feature, d, 3);
-      load(resumed, file);
-      state = resumed;
-    }
-    Y.col(t) = recurrent(feature, part({t, 1}), in.Q.col(t), in.K.col(t), in.V.col(t), state);
-  }
-  REQUIRE(verify::row_rule<DefaultNormalization, PositiveRandomFeatures>(rows, Y, rows.Y, 0x1p-53) <= 1);
-
-  State left(feature, d, 3), right(feature, d, 3);
-  (void)chunked(feature, part({0, 40}), in.Q.leftCols(40), in.K.leftCols(40), in.V.leftCols(40), left);
-  (void)chunked(feature, part({40, 49}), in.Q.middleCols(40, 49), in.K.middleCols(40, 49), in.V.middleCols(40, 49),
-                right);
-  State both = merge(left, right);
-  const Eigen::MatrixXd last = recurrent(feature, part({89, 1}), in.Q.col(89), in.K.col(89), in.V.col(89), both);
-  REQUIRE((last - rows.Y.col(89)).norm() <= 1e-13 * rows.condition[89]);
+  };
+  check(PositiveRandomFeatures(1, 1));
+  check(TrigonometricRandomFeatures(1, 1));
+  check(HyperbolicRandomFeatures(1, 2));
+  check_forms<float, PositiveRandomFeatures>(4, 16, 40, .7, 5, {});
+  check_forms<float, PositiveRandomFeatures>(8, 65, 130, .6, 6, {.chunk = 33});
+  check_forms<float, PositiveRandomFeatures>(16, 24, 70, .5, 7, {.scale = 2});
 }
 
 TEST_CASE("a state is not continued under other projections", "[attention]") {
@@ -135,38 +91,6 @@ TEST_CASE("keys of another length than the projections are refused", "[attention
   const Eigen::MatrixXd Q = Eigen::MatrixXd::Zero(5, 3), V = Eigen::MatrixXd::Zero(2, 3);
   REQUIRE_THROWS_AS(attention(feature, stationary(), Q, Q, V), ShapeMismatch);
   REQUIRE_THROWS_AS(State(feature, 5, 2), ShapeMismatch);
-}
-
-TEST_CASE("the scale multiplies the query", "[attention]") {
-  const Sequence<double> in(4, 3, 70, .7, 5);
-  const PositiveRandomFeatures feature(4, 32);
-  for (const double scale : {.25, -1.5}) {
-    const Eigen::MatrixXd Q = scale * in.Q;
-    REQUIRE(attention(feature, decay(in.log_gamma), in.Q, in.K, in.V, {.scale = scale}) ==
-            attention(feature, decay(in.log_gamma), Q, in.K, in.V));
-    REQUIRE(chunked(feature, decay(in.log_gamma), in.Q, in.K, in.V, {.scale = scale}) ==
-            chunked(feature, decay(in.log_gamma), Q, in.K, in.V));
-  }
-}
-
-TEST_CASE("sums are unbiased estimates of those of the exponential", "[attention]") {
-  const Index d = 4, T = 12;
-  const Sequence<double> in(d, 2, T, .4, 8);
-  const Eigen::MatrixXd expected = attention<Unnormalized>(Exponential{}, decay(in.log_gamma), in.Q, in.K, in.V);
-  every_kind([&]<class F>() {
-    Eigen::ArrayXXd sum = Eigen::ArrayXXd::Zero(2, T), squares = sum;
-    constexpr int draws = 400;
-    for (int seed = 0; seed < draws; ++seed) {
-      const F feature(d, 8, {.seed = static_cast<std::uint64_t>(seed)});
-      const Eigen::ArrayXXd off =
-          (attention<Unnormalized>(feature, decay(in.log_gamma), in.Q, in.K, in.V) - expected).array();
-      sum += off / draws;
-      squares += off.square() / draws;
-    }
-    CAPTURE(F::kind);
-    REQUIRE((sum.abs() <= 4.5 * (squares / draws).sqrt()).all());  // 24 entries, one seed
-    REQUIRE((squares / draws).sqrt().maxCoeff() <= .1 * expected.cwiseAbs().maxCoeff());
-  });
 }
 
 namespace {
@@ -241,7 +165,5 @@ TEST_CASE("rows are finite however long queries and keys are", "[attention]") {
     }
   };
   check(0.F, PositiveRandomFeatures(1, 1));
-  check(0., PositiveRandomFeatures(1, 1));
-  check(0.F, HyperbolicRandomFeatures(1, 1));
   check(0., HyperbolicRandomFeatures(1, 1));
 }

@@ -1,3 +1,4 @@
+// Products of matrices.
 #include <sympow/core/product.hpp>
 
 #include "catch.hpp"

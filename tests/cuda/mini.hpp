@@ -64,4 +64,15 @@ bool always(std::initializer_list<const char*> words, int blocks = 1) {
   return all;
 }
 
+/// One number for all lanes, and one for each.
+inline constexpr auto put = [](auto memory, const auto& i, float value) {
+  const Lanes<float> r[1] = {value};
+  store(memory, i, r);
+};
+inline constexpr auto get = [](auto memory, const auto& i) {
+  Lanes<float> r[1];
+  load(r, memory, i);
+  return r[0];
+};
+
 }  // namespace sympow::test

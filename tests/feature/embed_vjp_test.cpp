@@ -1,7 +1,9 @@
-// Derivatives of feature maps: of all that have one, against dual numbers in long double.
+// Feature maps: inner products of embeddings are the scores; derivatives, of all maps that have one, against dual
+// numbers in long double.
 #include <cmath>
 #include <vector>
 
+#include <sympow/core/integer_power.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_features.hpp>
@@ -30,6 +32,10 @@ struct Sloped : Squared {
   [[nodiscard]] double kappa_slope(double) const { return 1; }
 };
 
+static_assert(FiniteFeatureMap<Linear> && FiniteFeatureMap<SymmetricPower<3>>);
+static_assert(FeatureMap<Exponential> && !FiniteFeatureMap<Exponential> && !FeatureMap<int>);
+static_assert(SymmetricPower<2>::nonnegative && !SymmetricPower<3>::nonnegative && !Linear::nonnegative &&
+              Exponential::nonnegative);
 static_assert(FeatureMapWithVjp<Linear> && FeatureMapWithVjp<SymmetricPower<1>> &&
               FeatureMapWithVjp<SymmetricPower<4>>);
 static_assert(FeatureMapWithVjp<PositiveRandomFeatures> && FeatureMapWithVjp<TrigonometricRandomFeatures> &&
@@ -115,7 +121,32 @@ void check(const F& feature, const Matrix<Scalar>& x, const Matrix<Scalar>& y, c
   }
 }
 
+template <class F>
+void check_score(const F& feature) {
+  Random random(3);
+  for (const Index d : {1, 2, 5, 8}) {
+    const Eigen::MatrixXd Q = random.matrix(d, 7), K = random.matrix(d, 9);
+    Eigen::MatrixXd q(feature.dimension(d), 7), k(feature.dimension(d), 9);
+    feature.embed(Q, q);
+    feature.embed(K, k);
+    for (Index i = 0; i < 7; ++i)
+      for (Index j = 0; j < 9; ++j) {
+        CAPTURE(d, i, j, F::degree);
+        // The sum over D terms is relative to (Σ |q||k|)^P; P roundings a term and its factors.
+        const double size = integer_power(Q.col(i).cwiseAbs().dot(K.col(j).cwiseAbs()), F::degree);
+        const double bound = (4 * F::degree + static_cast<double>(q.rows())) * 1.2e-16 * size;
+        REQUIRE(std::abs(q.col(i).dot(k.col(j)) - integer_power(Q.col(i).dot(K.col(j)), F::degree)) <= bound);
+      }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("inner products of embeddings are the scores", "[feature]") {
+  check_score(Linear{});
+  check_score(SymmetricPower<2>{});
+  check_score(SymmetricPower<3>{});
+}
 
 TEMPLATE_TEST_CASE("derivatives of random features are those of the formulas", "[feature]", float, double) {
   Random random(1);

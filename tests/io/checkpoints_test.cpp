@@ -1,11 +1,13 @@
-// Checkpoints: what is kept, what is found, and that no damage goes unseen.
+// Checkpoints: what is kept, what is found, and that no damage goes unseen; the checksum that sees it.
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 
 #include <sympow/io/checkpoints.hpp>
+#include <sympow/io/checksum.hpp>
 
 #include "catch.hpp"
 #include "files.hpp"
@@ -130,4 +132,23 @@ TEST_CASE("a folder of checkpoints has one writer at a time", "[io]") {
   const Checkpoints after(run);
   write_bytes(folder / "file", "");
   CHECK_THROWS_AS(Checkpoints(folder / "file"), CannotWrite);
+}
+
+// ---- the checksum ----
+
+TEST_CASE("a checksum sees every change of a word, and carries pieces on", "[io]") {
+  const auto of = [](const std::string& bytes) { return checksum(std::as_bytes(std::span(bytes))); };
+  const std::string zeros(24, '\0');
+  for (std::size_t n = 0; n < zeros.size(); ++n)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string bytes = zeros;
+      bytes[n] = static_cast<char>(1 << bit);
+      CHECK(of(bytes) != of(zeros));
+      bytes[(n + 8) % 24] = static_cast<char>(1 << bit);  // the same bit of two words, a sign too
+      CHECK(of(bytes) != of(zeros));
+    }
+  std::set<std::uint64_t> sums;
+  for (std::size_t n = 0; n <= zeros.size(); ++n) sums.insert(of(zeros.substr(0, n)));
+  CHECK(sums.size() == 25);
+  CHECK(of("abcdefghijk") == 10383859052688319563u);  // on every machine
 }

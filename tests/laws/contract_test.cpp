@@ -37,17 +37,14 @@ void check_shapes(std::initializer_list<Index> dimensions, std::initializer_list
       }
 }
 
-// Runs f<Scalar, P>() for all powers and both scalars.
+// Runs f<Scalar, P>() for both scalars, with even and odd powers, high and low.
 template <class F>
 void each_power(F&& f) {
-  const auto all = [&]<class Scalar>(Scalar) {
-    const auto run = [&]<int... P>(std::integer_sequence<int, P...>) {
-      (f(Scalar{}, std::integral_constant<int, P>{}), ...);
-    };
-    run(std::integer_sequence<int, 1, 2, 3, 4, 6, 8>{});
+  const auto run = [&]<class Scalar, int... P>(Scalar, std::integer_sequence<int, P...>) {
+    (f(Scalar{}, std::integral_constant<int, P>{}), ...);
   };
-  all(float{});
-  all(double{});
+  run(0.F, std::integer_sequence<int, 2, 3, 8>{});
+  run(0., std::integer_sequence<int, 1, 2, 4>{});
 }
 
 }  // namespace

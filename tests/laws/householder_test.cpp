@@ -12,7 +12,6 @@
 #include <sympow/verify/laws.hpp>
 
 #include <sstream>
-#include <vector>
 
 using namespace sympow;
 using namespace sympow::verify;
@@ -69,7 +68,7 @@ void check(std::initializer_list<Index> dimensions, std::initializer_list<Index>
 
 TEST_CASE("DeltaNet's transition gives the same in three forms", "[laws]") {
   check<double>({16}, {0, 1, 63, 64, 65, 130}, {0, -.001, -1, -1000, -infinity});
-  check<float>({16}, {0, 1, 63, 64, 65, 130}, {0, -.001, -1, -1000, -infinity});
+  check<float>({16}, {65, 130}, {0, -.001, -1, -1000, -infinity});
   check<double>({60, 64, 128}, {65, 130}, {0, -.001});
   check<float>({60, 64, 128}, {65, 130}, {0, -.001});
   check<float>({16}, {1000}, {0, -.001});
@@ -100,33 +99,6 @@ TEST_CASE("a long chain stays within the rule", "[laws]") {
   }
 }
 
-TEST_CASE("equal vectors at every token stay within the rule", "[laws]") {
-  for (const double strength : {.5, 1., 2.}) {
-    Chain<float> chain(16, 5, 300, strength, -.001, 17);
-    chain.w = chain.w.col(0).replicate(1, 300).eval();
-    CAPTURE(strength);
-    CHECK(chain.worst_row(Linear{}) <= 1);
-    CHECK(chain.worst_row(Exponential{}) <= 1);
-    chain.K =
-        chain.w;  // every token writes where it erases; every step rounds alike, so that 2 n u K_i are excused as well
-    const double n = 1 / .001 * (1 - std::exp(-.3));
-    CHECK(chain.worst_row(Linear{}) <= 1 + 2 * n / (4 * (1 + std::sqrt(n))));
-  }
-}
-
-TEST_CASE("a chain of Householder factors can be split anywhere", "[laws]") {
-  for (const Index split : {0, 1, 15, 16, 17, 64, 70, 149, 150}) {
-    const Chain<double> chain(16, 5, 150, random_strengths, -.001, 18);
-    const Chain<float> rounded(16, 5, 150, random_strengths, -.001, 19);
-    const auto residual = [&](const auto& c) {
-      return splitting_law(Linear{}, [&](Segment s) { return c.transition(s); }, c.Q, c.K, c.V, split).residual;
-    };
-    CAPTURE(split);
-    CHECK(residual(chain) <= 1);
-    CHECK(residual(rounded) <= 1);
-  }
-}
-
 TEST_CASE("a state that drops its key product gives the same rows and no longer merges on the right", "[laws]") {
   const Index d = 12, e = 5;
   const Chain<double> chain(d, e, 90, random_strengths, -.001, 21);
@@ -144,6 +116,9 @@ TEST_CASE("a state that drops its key product gives the same rows and no longer 
   CHECK(kept.key_product().size() == d * d);
   CHECK(dropped.key_product().size() == 0);
   CHECK(kept.values() == dropped.values());
+  Matrix<double> product = Matrix<double>::Identity(d, d);
+  for (Index t = 0; t < 60; ++t) product *= chain.transition().key_matrix(t, d);
+  CHECK((kept.key_product() - product).norm() <= 1e-12);
 
   std::stringstream file;
   save(dropped, file);
@@ -168,40 +143,6 @@ TEST_CASE("a state that drops its key product gives the same rows and no longer 
   CHECK(merge(without, State<double, Linear>(d, e)).values() == without.values());
   CHECK_THROWS_AS(merge(dropped, without), FrameMismatch);
   CHECK((loaded.values() - S).norm() <= 1e-12 * S.norm());
-}
-
-TEST_CASE("states under a Householder chain are saved, loaded and merged", "[laws]") {
-  const Index d = 12, e = 5, T = 160;
-  const Chain<double> chain(d, e, T, random_strengths, -.001, 20);
-  const auto columns = [](const auto& x, Segment s) { return x.middleCols(s.begin, s.size); };
-  std::vector<State<double, Linear>> states;
-  for (const Segment s : {Segment{0, 30}, {30, 1}, {31, 59}, {90, 30}}) {
-    State<double, Linear> state(d, e);
-    static_cast<void>(chunked(Linear{}, chain.transition(s), columns(chain.Q, s), columns(chain.K, s),
-                              columns(chain.V, s), state, {.chunk = 20}));
-    std::stringstream file;
-    save(state, file);
-    states.emplace_back(d, e);
-    load(states.back(), file);
-  }
-  const Segment seen{0, 120}, rest{120, 40};
-  const DirectRows rows = direct_attention(Linear{}, chain.transition(), chain.Q, chain.K, chain.V);
-  for (const auto& state : {merge(merge(merge(states[0], states[1]), states[2]), states[3]),
-                            merge(states[0], merge(states[1], merge(states[2], states[3])))}) {
-    Matrix<double> Y = rows.Y;
-    State<double, Linear> resumed = state;
-    Y.rightCols(40) = recurrent(Linear{}, chain.transition(rest), columns(chain.Q, rest), columns(chain.K, rest),
-                                columns(chain.V, rest), resumed);
-    CHECK(row_rule<DefaultNormalization, Linear>(rows, Y, rows.Y, unit_roundoff<double>) <= 1);
-    Matrix<double> product = Matrix<double>::Identity(d, d);
-    for (Index t = 0; t < seen.size; ++t) product *= chain.transition().key_matrix(t, d);
-    CHECK((state.key_product() - product).norm() <= 1e-14 * static_cast<double>(T));
-  }
-  State<double, Linear> fresh(d, e);  // the rule is broken by far if the state is dropped
-  Matrix<double> Y = rows.Y;
-  Y.rightCols(40) = recurrent(Linear{}, chain.transition(rest), columns(chain.Q, rest), columns(chain.K, rest),
-                              columns(chain.V, rest), fresh);
-  CHECK(row_rule<DefaultNormalization, Linear>(rows, Y, rows.Y, unit_roundoff<double>) > 1e9);
 }
 
 TEST_CASE("a state under a Householder chain is not resumed where the order would be lost", "[laws]") {

@@ -17,20 +17,10 @@
 #include "any_tokens.hpp"
 #include "batches.hpp"
 #include "catch.hpp"
+#include "elu_plus_one.hpp"
 #include "forms.hpp"
 
 namespace sympow::test {
-
-/// φ(x) = elu(x) + 1, by entry: a feature map of one's own.
-struct EluPlusOne {
-  static constexpr Score score = Score::embedded;
-  static constexpr bool nonnegative = true, nonnegative_entries = true;
-  [[nodiscard]] Index dimension(Index d) const { return d; }
-  template <class X, class Y>
-  void embed(const X& x, Y&& y) const {
-    y = (x.array() > 0).select(x.array() + 1, x.array().min(0).exp());
-  }
-};
 
 template <FeatureMap F>
 constexpr int degree = [] {
@@ -72,6 +62,9 @@ class Case {
   using StateOf = State<Scalar, std::conditional_t<FiniteFeatureMap<F>, F, Linear>>;
   static constexpr bool means = verify::divides<Normalization, F>;
   static constexpr bool is_embedded = F::score == Score::embedded;
+  /// Whether this map and normalization stand for all in what they have nothing to do with.
+  static constexpr bool sees_all =
+      (degree<F> == 0 || degree<F> == 2) && std::same_as<Normalization, DefaultNormalization>;
 
   Case(const F& feature, Tokens tokens, std::uint64_t seed)
       : feature_(feature), tokens_(std::move(tokens)), seed_(seed) {
@@ -97,7 +90,7 @@ class Case {
  private:
   template <class G>
   static void with_transition(const Tokens& tokens, const G& g) {
-    with_any_transition<Scalar, degree<F> == 0 || degree<F> == 2>(tokens, [&]<class A>(const A& transition) {
+    with_any_transition<Scalar, sees_all>(tokens, [&]<class A>(const A& transition) {
       constexpr bool is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix;
       if constexpr (!(is_embedded && is_lifted)) g(transition);
     });
@@ -159,7 +152,7 @@ class Case {
     Result<Scalar> result;
     result.Y = attention<Normalization>(feature_, transition, Q, K, V, options(result));
     note("attention", rows_, result, 64);
-    constexpr bool is_batched = degree<F> == 2 || A::key_action == KeyAction::none;  // which a batch does not look at
+    constexpr bool is_batched = sees_all || A::key_action == KeyAction::none;  // which a batch does not look at
     if constexpr (is_batched) note_bits("attend, attention", by_attend(Form::attention), result.Y);
     if constexpr (has_state_forms<F, A>) {
       if (tokens_.mask.offset != 0) return;
@@ -330,21 +323,23 @@ void check_sequence(const char* name, std::uint64_t seed, Tally& tally) {
 template <class Scalar>
 void check_every_feature(std::uint64_t seed, Tally& tally) {
   check_sequence<Scalar, Linear>("Linear", seed, tally);
-  check_sequence<Scalar, SymmetricPower<1>>("P = 1", seed, tally);
   check_sequence<Scalar, SymmetricPower<2>>("P = 2", seed, tally);
   check_sequence<Scalar, SymmetricPower<3>>("P = 3", seed, tally);
-  check_sequence<Scalar, SymmetricPower<4>>("P = 4", seed, tally);
-  check_sequence<Scalar, SymmetricPower<5>>("P = 5", seed, tally);
-  check_sequence<Scalar, SymmetricPower<6>>("P = 6", seed, tally);
-  check_sequence<Scalar, SymmetricPower<7>>("P = 7", seed, tally);
   check_sequence<Scalar, SymmetricPower<8>>("P = 8", seed, tally);
   check_sequence<Scalar, Exponential>("Exponential", seed, tally);
-  check_sequence<Scalar, PositiveRandomFeatures>("PositiveRandomFeatures", seed, tally);
   check_sequence<Scalar, EluPlusOne>("EluPlusOne", seed, tally);
   check_sequence<Scalar, SymmetricPower<2>, Unnormalized>("P = 2, sums", seed, tally);
-  check_sequence<Scalar, SymmetricPower<4>, Unnormalized>("P = 4, sums", seed, tally);
-  check_sequence<Scalar, SymmetricPower<8>, Unnormalized>("P = 8, sums", seed, tally);
   check_sequence<Scalar, SymmetricPower<3>, SignedNormalized>("P = 3, signed", seed, tally);
+  if constexpr (std::same_as<Scalar, float>) {  // the others in one type
+    check_sequence<Scalar, SymmetricPower<4>>("P = 4", seed, tally);
+    check_sequence<Scalar, SymmetricPower<5>>("P = 5", seed, tally);
+    check_sequence<Scalar, SymmetricPower<8>, Unnormalized>("P = 8, sums", seed, tally);
+    check_sequence<Scalar, PositiveRandomFeatures>("PositiveRandomFeatures", seed, tally);
+  } else {
+    check_sequence<Scalar, SymmetricPower<1>>("P = 1", seed, tally);
+    check_sequence<Scalar, SymmetricPower<6>>("P = 6", seed, tally);
+    check_sequence<Scalar, SymmetricPower<7>>("P = 7", seed, tally);
+  }
 }
 
 // Sequences of every feature map and normalisation until there are enough rows. `progress`: a line for every twentieth

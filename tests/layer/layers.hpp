@@ -35,27 +35,21 @@ struct RandomLayer {
   }
 };
 
-/// f(name, layer) for layers of four query heads and two key heads, one of each recipe.
+/// f(name, layer) for layers of four query heads and two key heads, with every part of a recipe in one of them.
 template <class Function>
 void with_layers(const Function& f) {
   const LayerShape shape{.d_model = d_model, .heads = 4, .key_heads = 2, .d = 4, .e = 6};
   const LayerOptions sums{.normalizes_rows = true, .attention = {.threads = 1}}, means{.attention = {.threads = 1}};
   const Eigen::VectorXd theta = rotary_frequencies<double>(shape.d, 40);
   const SymmetricPower<2> power;
-  f("no positions", AttentionLayer(shape, Exponential{}, Fixed(stationary()), means));
-  f("softmax, rotary", AttentionLayer(shape, Exponential{}, Fixed(rotary(theta, Pairing::interleaved)), means));
-  f("sympow, rotary", AttentionLayer(shape, power, Fixed(rotary(theta, Pairing::interleaved)), means));
   f("gated sympow", AttentionLayer(shape, power, ForgetGate(1) * Fixed(rotary(theta, Pairing::interleaved)), means));
   f("conformal-sympow",
     AttentionLayer(shape, power, ForgetGate(1) * LearnedRotary(theta, Pairing::interleaved), means));
-  f("FoX", AttentionLayer(shape, Exponential{}, LearnedRotary(theta, Pairing::interleaved) * ForgetGate(0), means));
   f("RetNet", AttentionLayer(shape, Linear{}, Fixed(std::vector{constant_decay(.9), constant_decay(.7)}), sums));
   f("GLA", AttentionLayer(shape, Linear{}, ChannelGate(2), sums));
   f("Mamba-2", AttentionLayer(shape, Linear{}, SelectiveStep{}, sums));
-  f("DeltaNet", AttentionLayer(shape, Linear{}, DeltaRule{}, sums));
   f("Gated DeltaNet", AttentionLayer(shape, Linear{}, ForgetGate(1) * DeltaRule{}, sums));
   f("PaTH-FoX", AttentionLayer(shape, Exponential{}, ForgetGate(1) * Reflections{}, means));
-  f("PaTH of keys", AttentionLayer(shape, Exponential{}, DeltaRule{}, means));
 }
 
 }  // namespace sympow::test

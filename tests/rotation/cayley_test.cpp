@@ -1,4 +1,5 @@
 // Cayley transforms in their three forms, rotations after them, and the logits of both.
+#include <sympow/core/linear_algebra.hpp>
 #include <sympow/rotation/cayley.hpp>
 #include <sympow/rotation/post_rotation.hpp>
 
@@ -16,7 +17,7 @@ Eigen::MatrixXd identity(Index d) { return Eigen::MatrixXd::Identity(d, d); }
 // (I - S)(I + S)⁻¹ as it stands.
 Eigen::MatrixXd defined(const Eigen::MatrixXd& S) {
   const Index d = S.rows();
-  return (identity(d) - S) * (identity(d) + S).inverse();
+  return detail::Factored<double>(identity(d) + S).solve(identity(d) - S);  // both commute
 }
 
 CommutingGenerators<double> some_family(Random& random, Index planes, Index null) {
@@ -39,7 +40,7 @@ TEST_CASE("a dense Cayley transform is the definition, orthogonal, and its trans
       REQUIRE((dense.transpose() * dense - identity(d)).norm() <= error);
       REQUIRE((P.transpose().toDenseMatrix() - dense.transpose()).norm() <= error);
       REQUIRE((cayley(-S).toDenseMatrix() - dense.transpose()).norm() <= error);
-      REQUIRE(std::abs(dense.determinant() - 1) <= error);
+      REQUIRE(std::abs(detail::Factored<double>(dense).determinant() - 1) <= error);
       REQUIRE(P.determinant() == 1);
       const Eigen::MatrixXd image = P * X;
       REQUIRE((image - dense * X).norm() <= error * X.norm());
@@ -78,23 +79,10 @@ TEST_CASE("a Cayley transform on the null space fixes every plane, another does 
     const Eigen::MatrixXd S = size * random.skew(8), active = U.leftCols(6) * U.leftCols(6).transpose();
     const double distance = distance_to_block_identity(family, cayley(S));
     const Eigen::MatrixXd moved = (defined(S) - identity(8)) * active;
-    REQUIRE(std::abs(distance - Eigen::JacobiSVD<Eigen::MatrixXd>(moved).singularValues()[0]) <= 1e-12 * (1 + size));
-    REQUIRE(distance <= 2 * Eigen::JacobiSVD<Eigen::MatrixXd>(S * active).singularValues()[0] + 1e-14);
+    REQUIRE(std::abs(distance - detail::singular_values(moved)[0]) <= 1e-12 * (1 + size));
+    REQUIRE(distance <= 2 * detail::singular_values(Eigen::MatrixXd(S * active))[0] + 1e-14);
     REQUIRE(distance > .01 * std::min(size, 1.));
   }
-}
-
-TEST_CASE("a rotation after a Cayley transform has the law P' R(s - r) P, and not R_sp(s - r)", "[rotation]") {
-  Random random(4);
-  const auto family = some_family(random, 3, 2);
-  const auto P = cayley(random.skew(8));
-  const Eigen::Vector2d r(.3, -1.2), s(2., .7);
-  const auto at_r = post_rotation(family.at(r), P), at_s = post_rotation(family.at(s), P);
-  const Eigen::MatrixXd R = at_r, S = at_s, X = random.matrix(8, 3), p = P;
-  REQUIRE((R - family.at(r).toDenseMatrix() * p).norm() <= 1e-14);
-  REQUIRE((R.transpose() * S - p.transpose() * family.at(s - r).toDenseMatrix() * p).norm() <= 1e-13);
-  REQUIRE((at_r.relative(at_s, X) - R.transpose() * S * X).norm() <= 1e-13 * X.norm());
-  REQUIRE((R.transpose() * S - post_rotation(family.at(s - r), P).toDenseMatrix()).norm() > .1);
 }
 
 TEST_CASE("the projected logit sees displacements only, under every P; members of the family do not show in it",

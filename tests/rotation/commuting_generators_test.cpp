@@ -3,10 +3,6 @@
 #include <sympow/rotation/commuting_generators.hpp>
 #include <sympow/verify/propositions/given_generators.hpp>
 
-#include <Eigen/Eigenvalues>
-#include <complex>
-#include <numbers>
-
 #include "catch.hpp"
 #include "random.hpp"
 
@@ -52,55 +48,6 @@ TEST_CASE("joint planes of families with repeated, zero and tiny frequencies", "
 
 TEST_CASE("joint planes of families with repeated, zero and tiny frequencies, a thousand draws", "[rotation][.long]") {
   check_draws(1000, 1, 2);
-}
-
-TEST_CASE(
-    "one generator's planes are not those of all where frequencies repeat, and eigenvectors split the null space by "
-    "rounding",
-    "[rotation]") {
-  Random random(3);
-  const auto all = frequency_tables(random, u);
-  const auto generators = Given(all[3], random).L;  // L_1 repeated, L_2 distinct
-  const auto residual_of = [&](const std::vector<Eigen::MatrixXd>& matrices, const Eigen::MatrixXd& U) {
-    std::vector<Eigen::MatrixXd> scaled;
-    for (const auto& L : matrices) scaled.push_back(L / L.norm());
-    return sympow::detail::PlaneBlocks(scaled, U).worst();
-  };
-  // The planes of L_1 alone, the best that the real Schur form of one generator could give.
-  REQUIRE(residual_of(generators, sympow::detail::skew_planes(generators[0])) > 1e-2);
-  REQUIRE(residual_of(generators, CommutingGenerators<double>(generators).basis()) <= 2e-13);
-  // √2 Re and √2 Im of the eigenvectors of iA for positive eigenvalues, rounding noise included.
-  double worst = 0;
-  for (int draw = 0; draw < 10; ++draw) {
-    const auto axial = Given(all[6], random).L;
-    const Eigen::MatrixXd A = .6 * axial[0] + .8 * axial[1];
-    const Eigen::MatrixXcd H = std::complex<double>(0, 1) * A.cast<std::complex<double>>();
-    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXcd> solver(H);
-    const Index count = (solver.eigenvalues().array() > 0).count();
-    const Eigen::MatrixXcd V = solver.eigenvectors().rightCols(count);
-    Eigen::MatrixXd C(A.rows(), 2 * count);
-    C << V.imag(), V.real();
-    C *= std::sqrt(2.);
-    worst = std::max(worst, (C.transpose() * C - Eigen::MatrixXd::Identity(2 * count, 2 * count)).norm());
-  }
-  REQUIRE(worst > .1);
-}
-
-TEST_CASE("Newton's method finds the planes again from a basis nearby", "[rotation]") {
-  Random random(4);
-  for (const Table& table : frequency_tables(random, u)) {
-    const auto is = [&](const char* kind) { return std::string(table.name).find(kind) != std::string::npos; };
-    if (table.lambda.cols() == 0 || table.lambda.cols() > 20 || is("8192 u") || is("1e-9") || is("√u")) continue;
-    const Given given(table, random);
-    const Eigen::MatrixXd U = CommutingGenerators<double>(given.L).basis();
-    const Index d = U.rows();
-    const Eigen::MatrixXd K = 3e-3 * random.skew(d), I = Eigen::MatrixXd::Identity(d, d);
-    const Eigen::MatrixXd off = U * (I - K / 2).partialPivLu().solve(I + K / 2);
-    CAPTURE(table.name);
-    if (d > 2) REQUIRE(sympow::detail::PlaneBlocks(given.scaled, off).worst() > 1e-4);
-    const Eigen::MatrixXd back = sympow::detail::refine_planes(given.scaled, off, 25);
-    REQUIRE(sympow::detail::PlaneBlocks(given.scaled, back).worst() <= 16 * static_cast<double>(d) * u);
-  }
 }
 
 TEST_CASE("generators that nearly commute: refused, or snapped to a family with a bound that holds", "[rotation]") {

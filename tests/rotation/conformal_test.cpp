@@ -1,10 +1,9 @@
-// s R: the group laws, what it keeps, what it refuses, and its lift to symmetric powers.
+// s R: the group laws, what it keeps and what it refuses. Its lift is in the tests of induced maps.
 #include <cmath>
 #include <limits>
 
 #include <sympow/rotation/block_rotation.hpp>
 #include <sympow/rotation/conformal.hpp>
-#include <sympow/tensor/induced.hpp>
 
 #include "catch.hpp"
 #include "distance.hpp"
@@ -73,18 +72,6 @@ TEST_CASE("a conformal map keeps angles and scales lengths", "[rotation]") {
   REQUIRE(std::abs((e.T * e.x).norm() - e.s * e.x.norm()) <= n * e.s * e.x.norm());  // not the rule of rotations
   REQUIRE(std::abs(a.dot(b) - e.s * e.s * e.x.dot(e.y)) <= 2 * n * e.s * e.s * e.x.norm() * e.y.norm());
   REQUIRE(std::abs((e.T * e.x).dot(e.T * e.y) - a.dot(b)) <= n * a.norm() * b.norm());
-}
-
-TEST_CASE("the lift of a conformal map scales by s^P", "[rotation]") {
-  const auto seed = GENERATE(1u, 2u);
-  CAPTURE(seed);
-  const Example e(seed);
-  const VectorXd lifted = induced<3>(e.T) * symmetric_power<3>(e.x);
-  const VectorXd turned = induced<3>(e.R) * symmetric_power<3>(e.x);
-  REQUIRE(distance(lifted, std::pow(e.s, 3) * turned) <= 12 * unit<double> * lifted.cwiseAbs().maxCoeff());
-  const VectorXd twice = (induced<3>(e.T) * induced<3>(e.U)) * symmetric_power<3>(e.x);
-  const VectorXd dense = symmetric_power<3>(e.dense * (e.other * e.x));
-  REQUIRE(distance(twice, dense) <= 100 * unit<double> * std::pow(e.s * e.t * e.x.norm(), 3));
 }
 
 TEST_CASE("a scale of 0 is a map without an inverse", "[rotation]") {

@@ -1,5 +1,9 @@
-// Sym^P(A): the dense matrix against Jᵀ A^{⊗P} J, and the laws of a functor.
+// Sym^P(A): the dense matrix against Jᵀ A^{⊗P} J, the laws of a functor, and the identities of the papers as rules of
+// types; the permanent, of which its entries are made, against the sum over permutations.
+#include <algorithm>
 #include <cmath>
+#include <concepts>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -8,6 +12,7 @@
 #include <sympow/rotation/block_rotation.hpp>
 #include <sympow/rotation/conformal.hpp>
 #include <sympow/tensor/induced.hpp>
+#include <sympow/tensor/tensor_power.hpp>
 
 #include "catch.hpp"
 #include "definition.hpp"
@@ -54,6 +59,35 @@ void check_laws(const MatrixXd& a, const MatrixXd& b, const MatrixXd& x) {
   REQUIRE(distance((induced<P>(a) * induced<P>(b)).toDenseMatrix(), lift * other) <= n * unit<double> * condition);
   REQUIRE(distance(induced<P>(a).transpose().toDenseMatrix(), lift.transpose()) <= bound_of<P>(a.transpose()));
 }
+
+double summed_over_permutations(const MatrixXd& a) {
+  std::vector<Index> sigma(static_cast<std::size_t>(a.rows()));
+  std::iota(sigma.begin(), sigma.end(), Index(0));
+  double sum = 0;
+  do {
+    double term = 1;
+    for (Index i = 0; i < a.rows(); ++i) term *= a(i, sigma[static_cast<std::size_t>(i)]);
+    sum += term;
+  } while (std::ranges::next_permutation(sigma).found);
+  return sum;
+}
+
+template <class T>
+constexpr bool is_power_gram = false;
+template <class X, class Y>
+constexpr bool is_power_gram<LazyExpression<detail::PowerGram<X, Y>>> = true;
+
+template <class T, int P>
+constexpr bool is_induced = false;
+template <class A, int P>
+constexpr bool is_induced<Induced<P, A>, P> = true;
+
+template <class T>
+constexpr bool is_product = false;
+template <class A, class B, int Option>
+constexpr bool is_product<const Eigen::Product<A, B, Option>> = true;
+
+using Rotation = BlockRotation<double>;
 
 }  // namespace
 
@@ -169,4 +203,120 @@ TEST_CASE("shapes that do not fit are refused when the expression is built", "[t
   REQUIRE_THROWS_AS(induced<2>(b) * induced<2>(R), ShapeMismatch);
   REQUIRE_THROWS_AS(induced<2>(a).determinant(), ShapeMismatch);
   REQUIRE_THROWS_WITH(induced<2>(a).determinant(), contains("columns of the matrix is 3, must be 2"));
+}
+
+// ---- what expressions turn into ----
+
+TEST_CASE("φ(x)·φ(y) becomes (x·y)^P, also of two rotated vectors", "[tensor]") {
+  test::Random random(1);
+  const VectorXd x = random.vector(4), y = random.vector(4);
+  const Rotation R{VectorXd(random.vector(2))};
+  static_assert(std::same_as<decltype(symmetric_power<3>(x).dot(symmetric_power<3>(y))), double>);
+  REQUIRE(symmetric_power<3>(x).dot(symmetric_power<3>(y)) == integer_power(x.dot(y), 3));
+  REQUIRE(symmetric_power<3>(x).dot(symmetric_power(y, 3)) == integer_power(x.dot(y), 3));
+  REQUIRE(symmetric_power<3>(x).squaredNorm() == integer_power(x.squaredNorm(), 3));
+  REQUIRE(symmetric_power<3>(x).norm() == integer_power(x.norm(), 3));
+  REQUIRE(tensor_power<3>(x).dot(tensor_power<3>(y)) == integer_power(x.dot(y), 3));
+  REQUIRE(symmetric_power<4>(R * x).dot(symmetric_power<4>(R * y)) == integer_power(x.dot(y), 4));
+  REQUIRE((induced<4>(R) * symmetric_power<4>(x)).norm() == integer_power(x.norm(), 4));
+}
+
+TEST_CASE("φ(X)ᵀ φ(Y) becomes the power of XᵀY, however it is written", "[tensor]") {
+  test::Random random(2);
+  const VectorXd x = random.vector(4), y = random.vector(4);
+  const MatrixXd X = random.matrix(4, 3), Y = random.matrix(4, 2);
+  auto left = symmetric_power<3>(X);
+  const auto constant = symmetric_power<3>(X);
+  const auto right = symmetric_power<3>(Y);
+  static_assert(is_power_gram<decltype(symmetric_power<3>(X).transpose() * symmetric_power<3>(Y))>);
+  static_assert(is_power_gram<decltype(symmetric_power<3>(MatrixXd()).transpose() * symmetric_power<3>(MatrixXd()))>);
+  static_assert(is_power_gram<decltype(symmetric_power<3>(X).adjoint() * symmetric_power<3>(Y))>);
+  static_assert(is_power_gram<decltype(symmetric_power(X, 3).transpose() * symmetric_power<3>(Y))>);
+  static_assert(is_power_gram<decltype(left.transpose() * right)> &&
+                is_power_gram<decltype(constant.transpose() * right)>);
+  static_assert(is_power_gram<decltype(tensor_power<3>(X).transpose() * tensor_power<3>(Y))>);
+  static_assert(is_power_gram<decltype(symmetric_power<3>(x).transpose() * symmetric_power<3>(Y))>);
+  static_assert(
+      is_product<decltype(tensor_power<1>(X).transpose() * symmetric_power<1>(Y))>);  // no rule across the two
+  static_assert(is_product<decltype(symmetric_power<3>(X) * symmetric_power<3>(Y).transpose())>);  // the outer product
+
+  const MatrixXd phi = symmetric_power<3>(X), psi = symmetric_power<3>(Y), expected = phi.transpose() * psi;
+  // Dot products of 4 entries to the third power on one side, D = 20 terms on the other, each of a few roundings.
+  const double bound = 200 * unit<double> * std::pow(X.norm() * Y.norm(), 3);
+  REQUIRE(distance((left.transpose() * right).eval(), expected) <= bound);
+  REQUIRE(distance((symmetric_power(X, 3).transpose() * right).eval(), expected) <= bound);
+  REQUIRE(distance((tensor_power<3>(X).transpose() * tensor_power<3>(Y)).eval(), expected) <= bound);
+  const double number = symmetric_power<3>(x).transpose() * symmetric_power<3>(y);
+  REQUIRE(std::abs(number - std::pow(x.dot(y), 3)) <= 200 * unit<double> * std::pow(x.norm() * y.norm(), 3));
+}
+
+TEST_CASE("Sym(A) φ(x) becomes φ(A x); products, transposes and determinants of induced maps are induced", "[tensor]") {
+  test::Random random(3);
+  const VectorXd x = random.vector(4);
+  const MatrixXd A = random.matrix(4, 4), B = random.matrix(4, 4), X = random.matrix(4, 3);
+  const Rotation R{VectorXd(random.vector(2))}, Q{VectorXd(random.vector(2))};
+  static_assert(is_symmetric_power<decltype(induced<3>(A) * symmetric_power<3>(x))>);
+  static_assert(is_symmetric_power<decltype(induced<3>(MatrixXd()) * symmetric_power<3>(VectorXd()))>);
+  static_assert(is_symmetric_power<decltype(induced<3>(A * B) * symmetric_power<3>(X))>);
+  static_assert(is_symmetric_power<decltype(induced<3>(R) * symmetric_power<3>(x))>);
+  static_assert(is_symmetric_power<decltype(induced<3>(conformal(2., R)) * symmetric_power<3>(x))>);
+  static_assert(is_symmetric_power<decltype(induced<3>(R) * (induced<3>(A) * symmetric_power<3>(x)))>);
+  static_assert(is_induced<decltype(induced<3>(A) * induced<3>(B)), 3>);
+  static_assert(is_induced<decltype(induced<3>(A) * induced<3>(R)), 3>);
+  static_assert(is_induced<decltype(induced<3>(R) * induced<3>(A)), 3>);
+  static_assert(std::same_as<decltype(induced<3>(R) * induced<3>(Q)), Induced<3, Rotation>>);
+  static_assert(is_induced<decltype(induced<3>(A).transpose()), 3>);
+  static_assert(std::same_as<decltype(induced<3>(R).transpose()), Induced<3, Rotation>>);
+  static_assert(std::same_as<decltype(induced<3>(A).determinant()), double>);
+
+  REQUIRE(induced<3>(A).determinant() == integer_power(A.determinant(), 15));  // C(6, 4)
+  const MatrixXd moved = induced<3>(R) * (induced<3>(A) * symmetric_power<3>(X)), dense = MatrixXd(R) * A;
+  REQUIRE(distance(moved, test::defined_induced(dense, 3).cast<double>() * MatrixXd(symmetric_power<3>(X))) <=
+          200 * unit<double> * std::pow(A.norm() * X.norm(), 3));
+}
+
+TEST_CASE("products, transposes and powers of rotations are rotations, of conformal maps conformal", "[tensor]") {
+  using Map = Conformal<Rotation>;
+  const Rotation R{VectorXd::Ones(2)};
+  const Map T = conformal(1.5, R);
+  static_assert(std::same_as<decltype(R * R), Rotation> && std::same_as<decltype(R * R * R), Rotation>);
+  static_assert(std::same_as<decltype(R.transpose()), Rotation> && std::same_as<decltype(R.pow(.5)), Rotation>);
+  static_assert(std::same_as<decltype(T * T), Map> && std::same_as<decltype(T.transpose()), Map>);
+  static_assert(std::same_as<decltype(T.inverse()), Map> && std::same_as<decltype(T.pow(2)), Map>);
+  static_assert(!detail::Orthogonal<Map>);
+  REQUIRE((T * T).scale() == 2.25);
+  REQUIRE((T * T).rotation() == R * R);
+}
+
+// ---- the permanent ----
+
+TEST_CASE("the permanent is the sum over permutations", "[tensor]") {
+  const auto seed = GENERATE(1u, 2u, 3u);
+  const Index n = GENERATE(0, 1, 2, 3, 4, 5, 6, 7);
+  CAPTURE(seed, n);
+  const MatrixXd a = test::Random(seed).matrix(n, n);
+  // n! terms of n factors on one side, n sums of up to n terms on the other; the absolute values sum to per |a|.
+  const double bound = static_cast<double>(factorial(n) + n + 2 * n * n) * unit<double> * permanent(a.cwiseAbs());
+  REQUIRE(std::abs(permanent(a) - summed_over_permutations(a)) <= bound);
+}
+
+TEST_CASE("the permanent is exact on small whole numbers, up to 20 rows", "[tensor]") {
+  for (Index n = 0; n <= 20; n += 4) {
+    CAPTURE(n);
+    REQUIRE(permanent(MatrixXd::Identity(n, n)) == 1);
+  }
+  for (Index n = 1; n <= 18; ++n) {
+    CAPTURE(n);
+    REQUIRE(permanent(MatrixXd::Ones(n, n)) == static_cast<double>(factorial(n)));  // below 2^53
+  }
+  Eigen::Matrix2i a;
+  a << 1, 2, 3, 4;
+  REQUIRE(permanent(a) == 10);
+  REQUIRE(permanent(a * a) == 7 * 22 + 10 * 15);  // an expression
+}
+
+TEST_CASE("the permanent of a rectangular or large matrix is refused", "[tensor]") {
+  REQUIRE_THROWS_AS(permanent(MatrixXd::Ones(2, 3)), ShapeMismatch);
+  REQUIRE_THROWS_WITH(permanent(MatrixXd::Ones(2, 3)), contains("columns of the matrix is 3, must be 2"));
+  REQUIRE_THROWS_WITH(permanent(MatrixXd::Ones(21, 21)), contains("21 rows, must be at most 20"));
 }

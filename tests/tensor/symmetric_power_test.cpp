@@ -1,6 +1,8 @@
 // The values of φ^p: every power, scalar type and shape against the definition.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include <sympow/tensor/symmetric_power.hpp>
 
@@ -106,35 +108,26 @@ TEMPLATE_TEST_CASE("long columns are made of the lists that have room: of all le
   check_some_entries<2, TestType>(4500, 1000);  // x itself does not fit the stack's share
 }
 
-TEMPLATE_TEST_CASE("nothing is written beside the columns of the target", "[tensor]", float, double) {
+TEMPLATE_TEST_CASE("a batch is embedded column by column, and nothing is written beside its target", "[tensor]", float,
+                   double) {
   const Index d = GENERATE(1, 2, 5, 9);
   CAPTURE(d);
   const Matrix<TestType> x = test::Random(1).matrix<TestType>(d, 3);
   for_each_power([&]<int P>(std::integral_constant<int, P>) {
     CAPTURE(P);
-    const Matrix<TestType> phi = symmetric_power<P>(x);
+    const Matrix<TestType> phi = symmetric_power<P>(x), same = symmetric_power(x, P);
+    REQUIRE(phi == same);
+    REQUIRE(symmetric_power<P>(x.leftCols(0)).cols() == 0);
     Matrix<TestType> large = Matrix<TestType>::Constant(phi.rows() + 40, 5, 7);
     large.block(20, 1, phi.rows(), 3) = symmetric_power<P>(x);
     REQUIRE(large.block(20, 1, phi.rows(), 3) == phi);
     large.block(20, 1, phi.rows(), 3).setConstant(7);
     REQUIRE((large.array() == 7).all());
     Vector<TestType> exact(phi.rows());  // nothing after its end, where a sanitizer looks
-    exact.noalias() = symmetric_power<P>(x.col(2));
-    REQUIRE(exact == phi.col(2));
-  });
-}
-
-TEMPLATE_TEST_CASE("a batch is embedded column by column", "[tensor]", float, double) {
-  const Index n = GENERATE(0, 1, 4);
-  CAPTURE(n);
-  test::Random random(3);
-  const Matrix<TestType> x = random.matrix<TestType>(5, n);
-  for_each_power([&]<int P>(std::integral_constant<int, P>) {
-    const Matrix<TestType> phi = symmetric_power<P>(x), same = symmetric_power(x, P);
-    REQUIRE(phi.rows() == symmetric_dimension(5, P));
-    REQUIRE(phi.cols() == n);
-    REQUIRE(phi == same);
-    for (Index t = 0; t < n; ++t) REQUIRE(phi.col(t) == Vector<TestType>(symmetric_power<P>(x.col(t))));
+    for (Index t = 0; t < 3; ++t) {
+      exact.noalias() = symmetric_power<P>(x.col(t));
+      REQUIRE(exact == phi.col(t));
+    }
   });
 }
 
@@ -157,21 +150,18 @@ TEST_CASE("inner products of embeddings are powers of inner products", "[tensor]
   CAPTURE(seed, d);
   test::Random random(seed);
   const VectorXd x = random.vector(d), y = random.vector(d);
-  for_each_power([&]<int P>(std::integral_constant<int, P>) {
-    CAPTURE(P);
-    const VectorXd a = symmetric_power<P>(x), b = symmetric_power<P>(y);
-    // A sum of D products of two entries; the absolute values of its terms sum to (|x|·|y|)^P.
-    const double bound = (static_cast<double>(a.size()) + 2 * roundings(P) + 2 * static_cast<double>(d) * P) *
-                         unit<double> * std::pow(x.cwiseAbs().dot(y.cwiseAbs()), P);
-    REQUIRE(std::abs(a.dot(b) - std::pow(x.dot(y), P)) <= bound);
-    REQUIRE(std::abs(symmetric_power<P>(x).dot(symmetric_power<P>(y)) - a.dot(b)) <= bound);
-    REQUIRE(std::abs(symmetric_power(x, P).dot(symmetric_power<P>(y)) - a.dot(b)) <= bound);
-    const double length_bound = 2 *
-                                (static_cast<double>(a.size()) + 2 * roundings(P) + 2 * static_cast<double>(d) * P) *
-                                unit<double> * std::pow(x.squaredNorm(), P);
-    REQUIRE(std::abs(symmetric_power<P>(x).squaredNorm() - a.squaredNorm()) <= length_bound);
-    REQUIRE(std::abs(std::pow(symmetric_power<P>(x).norm(), 2) - a.squaredNorm()) <= length_bound);
-  });
+  for (int p = 1; p <= max_power; ++p) {
+    CAPTURE(p);
+    const VectorXd a = symmetric_power(x, p), b = symmetric_power(y, p);
+    // A sum of D products of two entries; the absolute values of its terms sum to (|x|·|y|)^p.
+    const double terms = static_cast<double>(a.size()) + 2 * roundings(p) + 2 * static_cast<double>(d) * p;
+    const double bound = terms * unit<double> * std::pow(x.cwiseAbs().dot(y.cwiseAbs()), p);
+    REQUIRE(std::abs(a.dot(b) - std::pow(x.dot(y), p)) <= bound);
+    REQUIRE(std::abs(symmetric_power(x, p).dot(symmetric_power(y, p)) - a.dot(b)) <= bound);
+    const double length_bound = 2 * terms * unit<double> * std::pow(x.squaredNorm(), p);
+    REQUIRE(std::abs(symmetric_power(x, p).squaredNorm() - a.squaredNorm()) <= length_bound);
+    REQUIRE(std::abs(std::pow(symmetric_power(x, p).norm(), 2) - a.squaredNorm()) <= length_bound);
+  }
 }
 
 TEST_CASE("powers outside of 1 … 8 and dimensions beyond the index type are refused at once", "[tensor]") {
@@ -194,4 +184,50 @@ TEST_CASE("the inner product of embeddings that do not fit is refused", "[tensor
   REQUIRE_THROWS_AS(symmetric_power(x, 2).transpose() * symmetric_power(x, 3), ShapeMismatch);
   REQUIRE_THROWS_WITH(symmetric_power<2>(x).transpose() * symmetric_power<2>(y),
                       contains("right operand is 4, must be 3"));
+}
+
+// What LazyExpression does with any operation is a test of core; here is what the embedding writes and reads itself.
+TEST_CASE("the embedding is written to columns, rows, strides and matrices of rows", "[tensor]") {
+  const VectorXd x = test::Random(1).vector(4), phi = symmetric_power<2>(x);
+  const MatrixXd batch = test::Random(3).matrix(4, 3), image = symmetric_power<2>(batch);
+  MatrixXd a = MatrixXd::Constant(10, 10, 7);
+  a.col(1).noalias() = symmetric_power<2>(x);
+  REQUIRE(a.col(1) == phi);
+  a.row(3) = symmetric_power<2>(x).transpose();
+  REQUIRE(a.row(3) == phi.transpose());
+  a.middleCols(4, 3) = symmetric_power<2>(batch);
+  REQUIRE(a.middleCols(4, 3) == image);
+  a.middleRows(2, 3) = symmetric_power<2>(batch).transpose();
+  REQUIRE(a.middleRows(2, 3) == image.transpose());
+  std::vector<double> memory(60, 7);
+  Eigen::Map<VectorXd, 0, Eigen::InnerStride<>> strided(memory.data(), 10, Eigen::InnerStride<>(3));
+  strided.noalias() = symmetric_power<2>(x);
+  REQUIRE(strided == phi);
+  REQUIRE(std::ranges::count(memory, 7) == 50);  // between the strides
+  Eigen::Map<MatrixXd, 0, Eigen::OuterStride<>> columns(memory.data(), 10, 3, Eigen::OuterStride<>(20));
+  columns = symmetric_power<2>(batch);
+  REQUIRE(columns == image);
+  const Eigen::Matrix<double, Dynamic, Dynamic, Eigen::RowMajor> rows = symmetric_power<2>(batch);
+  REQUIRE(rows == image);
+}
+
+TEST_CASE("every kind of source is embedded, also one that the embedding is assigned to", "[tensor]") {
+  const VectorXd x = test::Random(1).vector(4), y = test::Random(2).vector(4), phi = symmetric_power<2>(x);
+  const MatrixXd batch = test::Random(3).matrix(4, 3), image = symmetric_power<2>(batch), square = batch * y.head(3);
+  const auto embedded = [](const VectorXd& plain) { return VectorXd(symmetric_power<2>(plain)); };
+  REQUIRE(symmetric_power<2>(batch.row(1).transpose()).eval() == embedded(batch.row(1).transpose()));
+  REQUIRE(symmetric_power<2>(x + y).eval() == embedded(x + y));
+  REQUIRE(symmetric_power<2>(batch * y.head(3)).eval() == embedded(square));
+  REQUIRE(symmetric_power<2>(symmetric_power<2>(x)).eval() == embedded(phi));
+  const Eigen::Matrix<double, Dynamic, Dynamic, Eigen::RowMajor> row_major = batch;
+  REQUIRE(symmetric_power<2>(row_major).eval() == image);
+  const Eigen::Map<const MatrixXd, 0, Eigen::OuterStride<>> every_other(batch.data(), 4, 2, Eigen::OuterStride<>(8));
+  REQUIRE(symmetric_power<2>(every_other).eval().col(1) == image.col(2));
+  MatrixXd a(10, 2);
+  a.col(0).head(4) = x;
+  a.col(0) = symmetric_power<2>(a.col(0).head(4));
+  REQUIRE(a.col(0) == phi);
+  const auto kept = 2.0 * symmetric_power<2>(symmetric_power<2>(VectorXd(x)));
+  const std::vector<VectorXd> churn(64, VectorXd::Constant(4, 99));  // reuses memory that was given back
+  REQUIRE(kept.eval() == 2 * embedded(phi));
 }

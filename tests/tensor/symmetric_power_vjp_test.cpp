@@ -118,7 +118,9 @@ TEMPLATE_TEST_CASE("gradients through φ are the definition's, for every power, 
     const Index D = symmetric_dimension(d, P);
     for (const auto& [n, m] : {std::pair<Index, Index>{1, 1}, {4, 3}, {7, 7}}) {
       CAPTURE(P, n, m);
-      check<P, TestType>(random.matrix<TestType>(d, n), random.matrix<TestType>(D, m), {1, 2, 7, 144});
+      Matrix<TestType> x = random.matrix<TestType>(d, n);
+      if (n == 7) x.col(2).setZero(), x.col(5).tail(d / 2).setZero();
+      check<P, TestType>(x, random.matrix<TestType>(D, m), {1, 2, 7, 144});
     }
   });
 }
@@ -169,40 +171,6 @@ TEST_CASE("many small terms are not lost beside a large one", "[tensor]") {
   Matrix<float> dy = Matrix<float>::Constant(indices.size(), 17, unit<float> / 16);
   dy.row(indices.rank({0, 0, 0, last})).setConstant(.5f);
   check<P, float>(Matrix<float>::Ones(d, 17), dy, {144});
-}
-
-TEMPLATE_TEST_CASE("Euler: x·Dφ(x)ᵀz = P φ(x)·z", "[tensor]", float, double) {
-  test::Random random(5);
-  for_each_power([&]<int P>(std::integral_constant<int, P>) {
-    for (const Index d : {1, 3, 6}) {
-      const Index D = symmetric_dimension(d, P);
-      const Vector<TestType> x = random.vector<TestType>(d), z = random.vector<TestType>(D),
-                             phi = symmetric_power<P>(x);
-      Vector<TestType> dx(d);
-      SymmetricPower<P>{}.embed_vjp(x, phi, z, dx);
-      const Vector<double> wide = x.template cast<double>(), phi_wide = phi.template cast<double>(),
-                           z_wide = z.template cast<double>();
-      const double size = phi_wide.cwiseAbs().dot(z_wide.cwiseAbs());  // Euler's sum of sizes is P times it
-      CAPTURE(P, d);
-      REQUIRE(std::abs(wide.dot(dx.template cast<double>()) - P * phi_wide.dot(z_wide)) <=
-              (roundings(P, d) + 10 * P) * unit<TestType> * P * size +
-                  4 * static_cast<double>(D) * unit<double> * P * size);
-    }
-  });
-}
-
-TEST_CASE("what is zero has the gradient of the terms that are left", "[tensor]") {
-  Vector<double> x(3), dx(3);
-  x << 0, 2, 0;
-  const Vector<double> dy = Vector<double>::Ones(6);  // of [00] [01] [02] [11] [12] [22]
-  SymmetricPower<2>{}.embed_vjp(x, dy, dy, dx);
-  const double root = std::sqrt(2.);
-  REQUIRE(std::abs(dx[0] - 2 * root) <= 4e-16 * 4);
-  REQUIRE(std::abs(dx[1] - 4) <= 4e-16 * 4);
-  REQUIRE(std::abs(dx[2] - 2 * root) <= 4e-16 * 4);
-  x.setZero();
-  SymmetricPower<2>{}.embed_vjp(x, dy, dy, dx);
-  REQUIRE(dx == Vector<double>::Zero(3));
 }
 
 TEST_CASE("nothing comes of nothing", "[tensor]") {

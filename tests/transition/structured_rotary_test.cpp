@@ -59,38 +59,6 @@ TEST_CASE("a score is that of the displacement R(r_j - r_i), also under Exponent
   REQUIRE((Y - expected).norm() <= 1e-12 * expected.norm());
 }
 
-TEST_CASE("moving all positions changes nothing; moving one does", "[transition]") {
-  const Inputs in;
-  const auto rows = [&](const Eigen::MatrixXd& r) {
-    return chunked(SymmetricPower<2>{}, structured_rotary(in.family, r), in.Q, in.K, in.V);
-  };
-  const Eigen::MatrixXd Y = rows(in.r), moved = in.r.colwise() + Eigen::Vector2d(17.25, -4.5);
-  REQUIRE((rows(moved) - Y).cwiseAbs().maxCoeff() <= 1e-10);
-  Eigen::MatrixXd one = in.r;
-  one(0, 3) += .5;
-  REQUIRE((rows(one) - Y).cwiseAbs().maxCoeff() > 1e-3);
-}
-
-TEST_CASE("one coordinate with RoPE's frequencies is rotary", "[transition]") {
-  Inputs in;
-  const Index d = 6;
-  const Eigen::RowVectorXd places = grid_positions({in.T});
-  const Eigen::MatrixXd Q = in.Q.topRows(d), K = in.K.topRows(d);
-  const Eigen::MatrixXd Y = chunked(SymmetricPower<2>{}, structured_rotary(rope_family<double>(d), places), Q, K, in.V);
-  const Eigen::MatrixXd by_rotary =
-      chunked(SymmetricPower<2>{}, rotary(rope_frequencies<double>(d), Pairing::interleaved), Q, K, in.V);
-  REQUIRE((Y - by_rotary).cwiseAbs().maxCoeff() <= 1e-11);
-}
-
-TEST_CASE("a basis that is folded into queries and keys changes nothing", "[transition]") {
-  const Inputs in;
-  const Eigen::MatrixXd U = in.family.basis();
-  const Eigen::MatrixXd Y = chunked(SymmetricPower<2>{}, structured_rotary(in.family, in.r), in.Q, in.K, in.V);
-  const Eigen::MatrixXd folded = chunked(SymmetricPower<2>{}, structured_rotary(in.family.in_block_basis(), in.r),
-                                         (U.transpose() * in.Q).eval(), (U.transpose() * in.K).eval(), in.V);
-  REQUIRE((Y - folded).cwiseAbs().maxCoeff() <= 1e-10);
-}
-
 TEST_CASE("a sequence is continued in the same coordinates", "[transition]") {
   const Inputs in;
   const Eigen::MatrixXd whole = chunked(SymmetricPower<2>{}, structured_rotary(in.family, in.r), in.Q, in.K, in.V);

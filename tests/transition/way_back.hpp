@@ -218,4 +218,22 @@ void check_pull_back(const Family& family, Segment s, Index columns, Random& ran
                [&](const Eigen::VectorXd& by) { return loss(family.parameters + by, X); });
 }
 
+/// visit(whether t lies in (j, i], t, way, gradient) for every pair and token t of 12, of a loss in which the logit of
+/// key j and query i is alone.
+template <class Family, class Visit>
+void each_pair(const Family& family, Random& random, Index d, Index planes, const Visit& visit) {
+  constexpr Index n = 12;
+  const auto transition = family.build(family.parameters);
+  for (Index j = 0; j < n; ++j)
+    for (Index i = j; i < n; ++i) {
+      auto way = random_way(random, d, {0, n}, planes, Family::gauged ? planes : d, 0);
+      for (auto* zero : {&way.dX, &way.dQ, &way.dK}) zero->setZero();
+      way.through.setZero();
+      way.dX(j, i) = 1;
+      const auto g = way.run(transition, n);
+      CAPTURE(j, i);
+      for (Index t = 0; t < n; ++t) visit(j < t && t <= i, t, way, g);
+    }
+}
+
 }  // namespace sympow::test

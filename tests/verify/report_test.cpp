@@ -1,20 +1,28 @@
-// Reports of hand-made propositions: selections, table, JSON, LaTeX, Markdown, figure.
+// Reports of hand-made propositions: selections, table, JSON, LaTeX, Markdown, figure; their sources taken apart; their
+// verdicts, also where a residual is not a number.
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <sstream>
 
+#include <sympow/verify/bound.hpp>
+#include <sympow/verify/place.hpp>
+#include <sympow/verify/proposition.hpp>
+#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/report_figure.hpp>
 #include <sympow/verify/report_json.hpp>
 #include <sympow/verify/report_latex.hpp>
 #include <sympow/verify/report_markdown.hpp>
+#include <sympow/verify/report_table.hpp>
 #include <sympow/verify/selection.hpp>
-
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "catch.hpp"
 #include "json_reader.hpp"
 
 using namespace sympow::verify;
+
+// ---- reports ----
+
 namespace test = sympow::test;
 
 namespace {
@@ -222,4 +230,186 @@ TEST_CASE("the axis keeps the order of residuals, with 0 and infinity at its end
   }
   REQUIRE(last <= 200);
   REQUIRE(axis.at(std::nan("")) == axis.at(infinity));
+}
+
+// ---- sources: paper, section, equation ----
+
+namespace {
+
+std::vector<Place> places(const std::string& text) { return parse_source(text).places; }
+std::string note(const std::string& text) { return parse_source(text).note; }
+
+}  // namespace
+
+TEST_CASE("a source has one place or several, and a letter holds until the next", "[verify]") {
+  using P = std::vector<Place>;
+  REQUIRE(places("C §4.1") == P{{"C", "§4.1", ""}});
+  REQUIRE(places("A §2, A.1.1; C §4.2") == P{{"A", "§2", ""}, {"A", "A.1.1", ""}, {"C", "§4.2", ""}});
+  REQUIRE(places("A A.1.1; B §1; C §1") == P{{"A", "A.1.1", ""}, {"B", "§1", ""}, {"C", "§1", ""}});
+  REQUIRE(places("D §Linear Attention; §F.1") == P{{"D", "Linear Attention", ""}, {"D", "§F.1", ""}});
+  REQUIRE(places("E §3, abstract") == P{{"E", "§3", ""}, {"E", "abstract", ""}});
+  REQUIRE(places("E (12); §1, §2.2") == P{{"E", "F.2", "(12)"}, {"E", "§1", ""}, {"E", "§2.2", ""}});
+  REQUIRE(places("C, introduction") == P{{"C", "introduction", ""}});
+  REQUIRE(places("C") == P{{"C", "", ""}});
+  REQUIRE(places("").empty());
+}
+
+TEST_CASE("what is smaller than a section belongs to the place before it", "[verify]") {
+  using P = std::vector<Place>;
+  REQUIRE(places("D §3, box") == P{{"D", "§3", "box"}});
+  REQUIRE(places("D §4, box, listing") == P{{"D", "§4", "box, listing"}});
+  REQUIRE(places("C §2, listing 2") == P{{"C", "§2", "listing 2"}});
+  REQUIRE(places("A A.3, step 2; B §4") == P{{"A", "A.3", "step 2"}, {"B", "§4", ""}});
+  REQUIRE(places("A A.3, base case") == P{{"A", "A.3", "base case"}});
+  REQUIRE(places("E F.5, after (33); F.6") == P{{"E", "F.5", "after (33)"}, {"E", "F.6", ""}});
+  REQUIRE(places("E F.2, display before (13)") == P{{"E", "F.2", "display before (13)"}});
+  REQUIRE(places("F §2 eq. (3)") == P{{"F", "§2", "eq. (3)"}});
+  REQUIRE(places("F §2, Theorem 7") == P{{"F", "§2", "Theorem 7"}});
+}
+
+TEST_CASE("where a source names no section, the paper's landmarks do", "[verify]") {
+  using P = std::vector<Place>;
+  REQUIRE(places("A Proposition 3; B §1.1") == P{{"A", "A.1.2", "Proposition 3"}, {"B", "§1.1", ""}});
+  REQUIRE(places("E Lemma 1, (3); §2.1") == P{{"E", "F.1", "Lemma 1, (3)"}, {"E", "§2.1", ""}});
+  REQUIRE(places("E (18), Lemma 3; §2.3") == P{{"E", "F.3", "(18), Lemma 3"}, {"E", "§2.3", ""}});
+  REQUIRE(places("E Theorem 2 (27); §1") == P{{"E", "F.5", "Theorem 2 (27)"}, {"E", "§1", ""}});
+  REQUIRE(places("E (1), (3)") == P{{"E", "F", "(1), (3)"}});
+  REQUIRE(places("D log-space, §4") == P{{"D", "Forget Gate as Positional Embedding", "log-space"}, {"D", "§4", ""}});
+  REQUIRE(places("D Softmax Attention") == P{{"D", "Softmax Attention", ""}});
+  REQUIRE(places("D Linear Attention, §1") == P{{"D", "Linear Attention", ""}, {"D", "§1", ""}});
+  REQUIRE(parse_source("G Lemma 1", {{"G", "", "", "", "", "", {{"§5", "Lemma 1"}}}}).first().section == "§5");
+}
+
+TEST_CASE("a note says how a statement relates to its place", "[verify]") {
+  REQUIRE(note("correction of D §3") == "correction");
+  REQUIRE(places("correction of D §3, listing") == std::vector<Place>{{"D", "§3", "listing"}});
+  REQUIRE(places("extension of A Proposition 2").front() == Place{"A", "§3.3", "Proposition 2"});
+  REQUIRE(note("(extension)") == "extension");
+  REQUIRE(places("(extension)").empty());
+  REQUIRE(note("E (26) (extension)") == "extension");
+  REQUIRE(places("E (26) (extension)") == std::vector<Place>{{"E", "F.5", "(26)"}});
+  REQUIRE(note("C §4.1 (printed without the bars)") == "printed without the bars");
+  REQUIRE(note("E (26)").empty());
+  REQUIRE(note("bridge that A A.3 leaves out") == "bridge that A A.3 leaves out");
+  REQUIRE(places("bridge that A A.3 leaves out") == std::vector<Place>{{"A", "A.3", ""}});
+  REQUIRE(places("written by hand").front().section == "written by hand");  // nothing that we know
+}
+
+TEST_CASE("sections are in a reader's order", "[verify]") {
+  const std::vector<std::string> ordered = {"introduction", "§1",    "§2",  "§2.1", "§3",  "§10",
+                                            "A.1.1",        "A.1.2", "A.3", "F",    "F.5", ""};
+  for (std::size_t i = 0; i < ordered.size(); ++i)
+    for (std::size_t j = 0; j < ordered.size(); ++j) {
+      CAPTURE(ordered[i], ordered[j]);
+      REQUIRE(sympow::verify::detail::section_before(ordered[i], ordered[j]) == (i < j));
+    }
+}
+
+TEST_CASE("the unit is split off the end of a statement, and put back", "[verify]") {
+  for (const auto& [text, statement, unit] : std::vector<std::array<std::string, 3>>{
+           {"a = b, in units of the row rule", "a = b", "row rule"},
+           {"a = b; in units of max |V|", "a = b", "max|V|"},
+           {"a = b, relative to (Σ|v_i w_i|)^p", "a = b", "relative to (Σ|v_i w_i|)^p"},
+           {"a = b, relative", "a = b", "relative"},
+           {"a ≤ b; ratio", "a ≤ b", "ratio"},
+           {"1 in units of 2 bytes", "1 in units of 2 bytes", ""},
+           {"a, in units of x; and more", "a, in units of x; and more", ""},
+           {"", "", ""}}) {
+    CAPTURE(text);
+    const Measured found = split_unit(text);
+    REQUIRE(found.statement == statement);
+    REQUIRE(found.unit == unit);
+    REQUIRE(split_unit(with_unit(found.statement, found.unit)).unit == unit);
+  }
+}
+
+TEST_CASE("a bound is a number with a reason and a unit, which a ledger keeps", "[verify]") {
+  Ledger ledger;
+  const Bound bound = 2 + Bound(3, "because", "row rule");
+  REQUIRE(static_cast<double>(bound + 1) == 6);
+  ledger.holds("a", 1, bound, "x = y", "A §2");
+  ledger.erratum("b", 1, .5, "x = y, in units of max|V|", "A §2", "x = z", 1, bound);
+  ledger.control("c", 1, Bound(.5, "", "max|V|"), "x = y; residual: the norm", "A §2");
+  const auto& [a, b, c] = std::tie(ledger.propositions()[0], ledger.propositions()[1], ledger.propositions()[2]);
+  REQUIRE((a.bound == 5 && a.reason == "because" && a.unit == "row rule"));
+  REQUIRE((b.statement == "x = y" && b.unit == "max|V|" && b.reason.empty()));
+  REQUIRE((b.corrected_bound == 5 && b.corrected_reason == "because" && b.corrected_unit == "row rule"));
+  REQUIRE(c.unit.empty());
+}
+
+// ---- verdicts ----
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+/// The verdict on the only proposition that `add` puts into a ledger.
+template <class Add>
+bool as_expected(const Add& add) {
+  Ledger ledger;
+  add(ledger);
+  REQUIRE(ledger.propositions().size() == 1);
+  return ledger.propositions().front().as_expected();
+}
+
+}  // namespace
+
+TEST_CASE("a statement is expected to have a residual within its bound", "[verify]") {
+  const auto verdict = [](double residual) {
+    return as_expected([=](Ledger& ledger) { ledger.holds("", residual, 1, "", ""); });
+  };
+  REQUIRE(verdict(0));
+  REQUIRE(verdict(1));
+  REQUIRE(!verdict(1.5));
+  REQUIRE(!verdict(infinity));
+  REQUIRE(!verdict(not_a_number));
+}
+
+TEST_CASE("a control is expected to exceed its bound by a number", "[verify]") {
+  const auto verdict = [](double residual) {
+    return as_expected([=](Ledger& ledger) { ledger.control("", residual, 1, "", ""); });
+  };
+  REQUIRE(!verdict(0));
+  REQUIRE(!verdict(1));
+  REQUIRE(verdict(1.5));
+  REQUIRE(verdict(infinity));
+  REQUIRE(!verdict(not_a_number));
+}
+
+TEST_CASE("an erratum is expected to fail as printed and to hold as corrected", "[verify]") {
+  const auto verdict = [](double printed, double corrected) {
+    return as_expected([=](Ledger& ledger) { ledger.erratum("", printed, 1, "", "", "", corrected, 1); });
+  };
+  REQUIRE(verdict(2, 0));
+  REQUIRE(!verdict(0, 0));
+  REQUIRE(!verdict(2, 2));
+  REQUIRE(!verdict(not_a_number, 0));
+  REQUIRE(!verdict(2, not_a_number));
+}
+
+TEST_CASE("documentation is always as expected", "[verify]") {
+  REQUIRE(as_expected([](Ledger& ledger) { ledger.documents("", "", "", ""); }));
+}
+
+TEST_CASE("the largest residual is kept, and one that is not a number stays", "[verify]") {
+  sympow::verify::detail::Largest largest;
+  REQUIRE(largest.value() == 0);
+  for (const double residual : {1.0, 3.0, 2.0}) largest.add(residual);
+  REQUIRE(largest.value() == 3);
+  largest.add(not_a_number);
+  largest.add(infinity);
+  REQUIRE(std::isnan(largest.value()));
+}
+
+TEST_CASE("residuals of matrices are the largest over the entries, infinite for different shapes", "[verify]") {
+  const sympow::Matrix<float> a{{1, 2}, {3, 4}}, b{{1, 1}, {3, 8}};
+  sympow::verify::detail::Largest scaled, relative, shapes;
+  scaled.add(a, b, 2);
+  REQUIRE(scaled.value() == 2);
+  relative.add_relative(a, b);
+  REQUIRE(relative.value() == 1);
+  relative.add_relative<float>(sympow::Matrix<float>::Zero(1, 1), sympow::Matrix<float>::Zero(1, 1));
+  REQUIRE(relative.value() == 1);
+  shapes.add<float>(a, b.leftCols(1));
+  REQUIRE(shapes.value() == infinity);
 }
