@@ -71,6 +71,7 @@ void set_folded(const F& feature, const StateContent<Scalar>& state, Checkpoint<
   StateContent<Scalar> copy = state;
   StateOperations<Scalar, F>::fold(feature, copy);
   copy.sums.make_dense();
+  copy.sums.settle();
   copy.sums.recent.clear(0);
   std::swap(at.sums, copy.sums);
 }

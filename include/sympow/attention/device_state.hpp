@@ -46,6 +46,7 @@ template <class Scalar, int P>
   auto& content = detail::StateAccess::content(copy);
   detail::StateOperations<Scalar, SymmetricPower<P>>::fold(copy.feature(), content);
   content.sums.make_dense();
+  content.sums.settle();
   const auto& S = content.sums.S;
   const auto& Z = content.sums.Z;
   const Index e = S.rows();
@@ -97,6 +98,3 @@ template <class Scalar, int P>
 }
 
 }  // namespace SYMPOW_NAMESPACE
-
-#ifdef SYMPOW_COMPILED_FORMS
-#endif

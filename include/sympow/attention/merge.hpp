@@ -75,6 +75,3 @@ template <class Scalar, FiniteFeatureMap F>
 }
 
 }  // namespace SYMPOW_NAMESPACE
-
-#ifdef SYMPOW_COMPILED_FORMS
-#endif

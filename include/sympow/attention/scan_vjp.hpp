@@ -183,9 +183,11 @@ class ScanVjp {
       transition_.apply_to_queries(segment(s), Batch<Scalar>(rows));
       transition_.apply_to_queries(segment(s), Batch<Scalar>(moved.Z));
       moved.S = rows.transpose();
-      return add_sums<Scalar>(feature_, memory, moved, total, log_a, adjoint_before(s).sums);
+      add_sums<Scalar>(feature_, memory, moved, total, log_a, adjoint_before(s).sums);
+    } else {
+      add_sums<Scalar>(feature_, memory, adjoint_before(s + 1).sums, total, log_a, adjoint_before(s).sums);
     }
-    add_sums<Scalar>(feature_, memory, adjoint_before(s + 1).sums, total, log_a, adjoint_before(s).sums);
+    adjoint_before(s).sums.settle();
   }
   // The rows of a segment, or all the rest of it.
   void take_back(Index s, bool rows, const Eigen::VectorXd& gauge, VjpWorkspace<Scalar>& work) {

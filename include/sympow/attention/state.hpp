@@ -153,6 +153,7 @@ class State {
     detail::StateSums<S>& sums = copy.content_.sums;
     detail::StateOperations<S, F>::fold(feature_, copy.content_);
     sums.make_dense();
+    sums.settle();
     Part& x = sums.*part;
     for (Index n = 0; n < x.size() && !sums.empty(); ++n)
       x.data()[n] = detail::times_power_of_two(x.data()[n], sums.exponent());

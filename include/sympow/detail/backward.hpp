@@ -144,6 +144,7 @@ class ChunkedBackward {
     keys.exponents = exponents.data();
     keys.heaviest = heaviest_of(keys.exponents, keys.size);
     fold<Scalar>(feature_, call_.buffers.state.fold, state.sums, keys);
+    state.sums.settle();
   }
 
   // visit(state before chunk n, n) from the last to the first.

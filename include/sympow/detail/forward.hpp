@@ -86,14 +86,16 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
     for (Index head = 0; head < heads; ++head) {
       if (head > 0) past.frame() = call.memory.frame;
       const auto Q = call.queries_of(head, first, queries.size);
+      const bool prepares = head == 0 && queries.size > 0;
+      if (prepares && !is_literal) past.prepare();
       segment.load(past.elapsed(), past.frame(), Q, queries.begin - t, columns(call.K, keys), columns(call.V, keys));
       const bool is_last = head + 1 == heads || !segment.has_queries();
       if (is_literal) {
         if (head == 0) past.take(segment);
-        segment.move_query_to_end(Q);
+        if (prepares) past.prepare();
+        segment.move_query_to_end(Q, past.elapsed());
       }
       if (segment.has_queries()) {
-        if (head == 0) past.prepare();
         rows.reset(segment, past.level());
         rows.add_own(segment);
         past.read(segment, rows);

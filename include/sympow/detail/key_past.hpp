@@ -2,7 +2,7 @@
 //
 //     void reset()                    a gate of 0: nothing before is seen any more
 //     LogGate elapsed()               log gates since the past's time 0, from which a segment counts its own
-//     void prepare()                  before rows read it
+//     void prepare()                  before rows read it, and before a segment counts from its time 0
 //     bool ends_early(segment)        may end the segment before its channels forget what the past weighs; whether its
 //                                     first token already does: then that is taken before its query reads
 //     PastLevel level()               of what is in it

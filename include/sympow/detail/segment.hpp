@@ -176,15 +176,16 @@ class LoadedSegment {
     set_weights(V);
   }
 
-  /// The queries of one token at its end, for a past that has moved on to there, which is its time 0.
-  void move_query_to_end(MatrixView<const Scalar> Q) {
+  /// The queries of one token at its end, for a past that has moved on to there, `elapsed` since its time 0.
+  void move_query_to_end(MatrixView<const Scalar> Q, const LogGate& elapsed) {
     const KeyAction action = transition_.key_action();
     if (action == KeyAction::scale || action == KeyAction::mix) {
       load_columns(memory_.queries(d_, 1), Q, 0, memory_.query_lengths(1), memory_.query_norms(1), scale_);
       set_norms<Scalar>(memory_.queries(d_, 1), memory_.moved_query_norms(1));
     }
-    memory_.gate_exponents(1).setZero();
-    memory_.gate_fractions(1).setOnes();
+    const Weight gate(elapsed);
+    memory_.gate_exponents(1)[0] = gate.exponent;
+    memory_.gate_fractions(1)[0] = static_cast<Scalar>(gate.fraction);
     keys_ = 0;
   }
 

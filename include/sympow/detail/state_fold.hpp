@@ -140,31 +140,49 @@ void add_channel_weights(Eigen::VectorXd& sums, MatrixView<const Scalar> keys, c
   }
 }
 
-/// The recent tokens and then these keys go into the sums at the time now, which becomes time 0:
+/// Keys without what channels have decayed by, and their lengths.
+template <class Scalar>
+void bring_to_time_0(FoldBuffers<Scalar>& memory, const Eigen::VectorXd& log_channels, MatrixView<Scalar> keys,
+                     ColumnView<Scalar> norms) {
+  auto growth = memory.channels(log_channels.size());
+  growth = -log_channels;
+  set_exponential(growth, growth);
+  for (Index j = 0; j < keys.cols(); ++j) multiply_entries(keys.col(j).data(), growth.data(), keys.rows());
+  set_norms<Scalar>(keys, norms);
+}
+
+/// The recent tokens and then these keys go into the sums, at a time 0 before which whole powers of two of their decay
+/// lie:
 ///
 ///     L ← max(L + log2 γ, log2 b_j ‖k_j‖^P),   S ← 2^{(M - M') + log2 γ} S + Σ_j 2^{log2 b_j - M'} v_j φ(k_j)ᵀ
+///
+/// The decay of channels goes in as well, unless it `may_wait`.
 template <class Scalar, FeatureMap F>
-void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, const WeightedKeys<Scalar>& own) {
+void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, const WeightedKeys<Scalar>& own,
+          bool may_wait = false) {
   constexpr int P = degree_of<F>;
   const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
   const Index m = recent.size, n = own.size, e = state.value_rows();
-  const double slowest = state.template slowest_channel<P>(), elapsed = state.elapsed.log2(),
-               left = slowest == log2_zero ? log2_zero : state.template log2_left<P>(),
-               level = std::max(state.L + elapsed + slowest * std::numbers::log2e + left,
-                                std::max(recent.level(), own.level()) + elapsed);
+  const bool channels_wait = may_wait && F::score == Score::power && state.template channels_wait<P>();
+  const double slowest = channels_wait ? 0 : state.template slowest_channel<P>(),
+               left = slowest == log2_zero ? log2_zero
+                      : channels_wait      ? 0
+                                           : state.template log2_left<P>();
+  LogGate rest = state.elapsed;
+  const double passed = rest.take_power_of_two(),
+               level = std::max(state.L + slowest * std::numbers::log2e + left, std::max(recent.level(), own.level())) +
+                       passed;
   if (level == log2_zero) {  // channels may have closed one after the other
     if (!state.empty()) return state.clear();
     state.recent.clear();
     return state.begin_time();
   }
   const double M = std::ceil(level);
-  const Weight gate(state.elapsed);
   auto weights = memory.weights(m + n), norms = memory.norms(m + n);
   auto values = memory.values(e, m + n);
   const auto weigh = [&](const WeightedKeys<Scalar>& keys, Index first) {
     auto some = weights.segment(first, keys.size);
-    set_weights_at(some.data(), keys.exponents, keys.fractions, keys.size, gate.exponent - M,
-                   static_cast<Scalar>(gate.fraction));
+    set_weights_at(some.data(), keys.exponents, keys.fractions, keys.size, passed - M, Scalar(1));
     scale_columns<Scalar>(keys.values, some, values.middleCols(first, keys.size));
     std::copy_n(keys.norms, keys.size, norms.data() + first);
   };
@@ -173,15 +191,16 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const auto vectors_of = [](const WeightedKeys<Scalar>& keys) {  // they are this segment's, or the state's
     return MatrixView<Scalar>(const_cast<Scalar*>(keys.vectors.data), keys.vectors.down, keys.size);
   };
-  const bool copies = m > 0 && n > 0;
+  const bool copies = (m > 0 && n > 0) || (channels_wait && m + n > 0);
   const MatrixView<Scalar> one = m == 0 ? vectors_of(own) : vectors_of(recent),
                            both = copies ? memory.vectors(one.rows(), m + n) : one;
-  if (copies) both.leftCols(m) = one, both.rightCols(n) = vectors_of(own);
-  LogGate pending = state.elapsed;
-  pending.add(slowest);
-  const DecayFactors decay = DecayFactors::of(
-      feature, memory, state.empty() || left == log2_zero ? 0 : Weight(pending).number(state.exponent() - M),
-      state.log_channels);
+  if (copies && m > 0) both.leftCols(m) = one;
+  if (copies && n > 0) both.rightCols(n) = vectors_of(own);
+  if (channels_wait) bring_to_time_0(memory, state.log_channels, both, norms);
+  const double factor =
+      state.empty() || left == log2_zero ? 0 : Weight(LogGate{slowest}).number(state.exponent() + passed - M);
+  const DecayFactors decay =
+      channels_wait ? DecayFactors{factor, nullptr} : DecayFactors::of(feature, memory, factor, state.log_channels);
   const auto visit = [&](Index first, Strided<const Scalar*> phi, Index width) {
     state.change_columns(first, width, split_columns, memory.columns, [&](Index begin, MatrixView<Scalar> S) {
       decay.multiply(S.data(), begin, S.cols(), e);
@@ -196,13 +215,14 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   else
     for_phi_panels(feature, memory.phi, both, m + n <= few_tokens, visit);
 
-  if (state.channel_weights.size() == 0 && state.channels_differ()) {
+  if (!channels_wait && state.channel_weights.size() == 0 && state.channels_differ()) {
     resize_safely(state.channel_weights, state.log_channels.size());
     state.channel_weights.setConstant(state.A);  // at most: nobody has counted
   }
   if (state.channel_weights.size() > 0) {
     auto decays = memory.channels(state.channel_weights.size());
     DecayFactors::set_beside_slowest(decays, state.log_channels);
+    if (channels_wait) decays.setOnes();
     for (Index c = 0; c < decays.size(); ++c) state.channel_weights[c] *= decay.factor * power<P>(decays[c]);
     add_channel_weights<P, Scalar>(state.channel_weights, both, weights.data());
   }
@@ -211,21 +231,26 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
     state.A += static_cast<double>(weights[j]) * power<P>(static_cast<double>(norms[j]));
   state.L = level;
   state.recent.clear();
-  state.begin_time();
+  state.elapsed = rest;
+  if (!channels_wait) state.log_channels.setZero();
 }
 
 /// `state` ← the sums of earlier tokens as well, which decay by these logarithms on their way to here; neither has
-/// recent tokens or a pending decay.
+/// recent tokens or a pending decay of channels. Of the earlier ones' scalar decay whole powers of two go into the sums.
 template <class Scalar, FeatureMap F>
 void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Scalar>& before, double log_gamma,
               const Eigen::VectorXd& log_a, StateSums<Scalar>& state) {
   constexpr int P = degree_of<F>;
-  const double log_decay = log_gamma + P * largest_gate(log_a), of_before = before.L + log_decay * std::numbers::log2e;
+  LogGate rest = before.elapsed;
+  rest.add(log_gamma);
+  const double slowest = P * largest_gate(log_a), passed = rest.take_power_of_two(),
+               of_before = before.L + passed + slowest * std::numbers::log2e;
   if (before.empty() || of_before == log2_zero) return;
-  const double level = std::max(state.L, of_before), M = std::ceil(level);
-  const double own = state.empty() ? 0 : std::exp2(state.exponent() - M);
+  const double ahead = (state.elapsed.high - rest.high) + (state.elapsed.low - rest.low),  // its own, of time 0
+      level = std::max(state.L + ahead * std::numbers::log2e, of_before), M = std::ceil(level);
+  const double own = state.empty() ? 0 : Weight(LogGate{ahead}).number(state.exponent() - M);
   const DecayFactors decay =
-      DecayFactors::of(feature, memory, Weight(LogGate{log_decay}).number(before.exponent() - M), log_a);
+      DecayFactors::of(feature, memory, Weight(LogGate{slowest}).number(before.exponent() + passed - M), log_a);
   const Index D = state.Z.size(), e = state.value_rows(),
               at_once = state.is_split() || before.is_split() ? split_columns : D;
   for (Index first = 0; first < D; first += at_once) {
@@ -244,14 +269,15 @@ void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Sca
       resize_safely(state.channel_weights, log_a.size());
       state.channel_weights.setConstant(state.A);  // at most
     }
-    const double slowest = largest_gate(log_a);
+    const double largest = largest_gate(log_a);
     for (Index c = 0; c < log_a.size(); ++c)
       state.channel_weights[c] =
           state.channel_weights[c] * own + (before.channel_weights.size() == 0 ? before.A : before.channel_weights[c]) *
-                                               decay.factor * std::exp(P * (log_a[c] - slowest));
+                                               decay.factor * std::exp(P * (log_a[c] - largest));
   }
   state.A = state.A * own + before.A * decay.factor;
   state.L = level;
+  state.elapsed = rest;
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail

@@ -15,7 +15,7 @@ struct StatePastBuffers {
   Eigen::VectorXd log_channels;  ///< Σ log a of a segment
 };
 
-/// See key_past.hpp for what a past has. Time 0 is that of the state's last fold.
+/// See key_past.hpp for what a past has. Time 0 is that of the state's sums.
 template <class Scalar, FeatureMap F>
 class StatePast {
   static constexpr int P = degree_of<F>;
@@ -111,7 +111,7 @@ class StatePast {
       if (transition_.key_action() == KeyAction::mix) mix(segment.range());
     sums_.elapsed = segment.total();
     const WeightedKeys<Scalar> own = segment.keys();
-    if (recent_.size + n > recent_.capacity()) return fold<Scalar>(feature_, memory_.fold, sums_, own);
+    if (recent_.size + n > recent_.capacity()) return fold<Scalar>(feature_, memory_.fold, sums_, own, true);
     recent_.keys.middleCols(recent_.size, n) = segment.key_vectors();
     recent_.values.middleCols(recent_.size, n) = own.values;
     for (Index j = 0; j < n; ++j) {

@@ -6,6 +6,7 @@
 
 #include <sympow/core/panel.hpp>
 #include <sympow/core/split_matrix.hpp>
+#include <sympow/core/two_part_factor.hpp>
 #include <sympow/detail/weight.hpp>
 #include <sympow/transition/frame.hpp>
 
@@ -110,9 +111,10 @@ struct RecentTokens {
 ///
 ///     S = Σ_j b_j v_j φ(k̂_j)ᵀ = 2^M S_  (e × D),   Z = Σ_j b_j φ(k̂_j) = 2^M Z_,   A = Σ_j b_j ‖k̂_j‖^P = 2^M A_
 ///
-/// at the time of the last fold, which is time 0. Since then they have decayed by `elapsed` and `log_channels`, which
-/// the next fold puts into them; the recent tokens count from the same time. L ← max(L + log2 γ, log2 b_j ‖k_j‖^P),
-/// with headroom for large values; -∞ is empty. Source: numerics of the library, the running exponent.
+/// at time 0. Since then they have decayed by `elapsed` and `log_channels`; the recent tokens count from the same time.
+/// Folds put whole powers of two of a decay into the sums, and what channels have lost when it is half or more: a decay
+/// that is too slow for the digits of S waits until it can be seen. L ← max(L + log2 γ, log2 b_j ‖k_j‖^P), with
+/// headroom for large values; -∞ is empty. Source: numerics of the library, the running exponent.
 template <class Scalar>
 struct StateSums : StoredSums<Scalar> {
   using StoredSums<Scalar>::S, StoredSums<Scalar>::split;
@@ -154,6 +156,20 @@ struct StateSums : StoredSums<Scalar> {
   /// Weights by channel are wanted from the first fold on.
   void count_channels() {
     if (empty()) channel_weights.setZero(log_channels.size());
+  }
+  /// Whether the decay of channels is so little that sums go on without it: a half at most.
+  template <int degree>
+  [[nodiscard]] bool channels_wait() const {
+    return !empty() && channels_decay() && degree * log_channels.minCoeff() > -std::numbers::ln2;
+  }
+  /// The scalar decay that is pending goes into the sums, which are dense.
+  void settle() {
+    const Weight weight(elapsed);
+    const TwoPartFactor<Scalar> factor(weight.fraction);
+    factor.multiply(S.data(), S.size()), factor.multiply(Z.data(), Z.size());
+    A *= weight.fraction, channel_weights *= weight.fraction;
+    L += weight.exponent;
+    elapsed = {};
   }
   /// No decay is pending.
   void begin_time() {

@@ -24,6 +24,14 @@ struct LogGate {
     low += other.low;
   }
   [[nodiscard]] double log2() const { return high * std::numbers::log2e; }
+  /// Takes the whole powers of two out of a decay e^this, which is more than 1/2 then; returns the exponent.
+  double take_power_of_two() {
+    if (high > -std::numbers::ln2) return 0;
+    ReducedExponent reduced = reduced_exponent(high);
+    if (reduced.rest > 0) reduced.rest -= std::numbers::ln2, reduced.whole += 1;
+    high = reduced.rest;
+    return reduced.whole;
+  }
 };
 
 /// e^log = 2^exponent · fraction, the fraction in [0.7, 1.42].
