@@ -61,6 +61,7 @@ class Tape {
   [[nodiscard]] Index rows() const { return form() == Form::attention ? std::ssize(content_.sums) : 0; }    ///< rows
   [[nodiscard]] Index states() const { return form() == Form::chunked ? std::ssize(content_.states) : 0; }  ///< states
   [[nodiscard]] Index tokens_between() const { return content_.between; }  ///< tokens from one state to the next
+  /// State n.
   [[nodiscard]] const auto& state(Index n) const { return content_.states[static_cast<std::size_t>(n)]; }
 
  private:

@@ -236,7 +236,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
 }
 
 /// `state` ← the sums of earlier tokens as well, which decay by these logarithms on their way to here; neither has
-/// recent tokens or a pending decay of channels. Of the earlier ones' scalar decay whole powers of two go into the sums.
+/// recent tokens or a pending decay of channels. Whole powers of two of the earlier sums' scalar decay go into them.
 template <class Scalar, FeatureMap F>
 void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Scalar>& before, double log_gamma,
               const Eigen::VectorXd& log_a, StateSums<Scalar>& state) {
