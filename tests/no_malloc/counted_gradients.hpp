@@ -4,7 +4,7 @@
 
 #include "counted_forms.hpp"
 
-#include <sympow/attention/compiled_gradients.hpp>
+#include <sympow/attention/batch_vjp.hpp>
 
 #define COUNTED_GRADIENTS(LINKAGE)                             \
   SYMPOW_GRADIENTS(LINKAGE, float, sympow::Linear)             \
