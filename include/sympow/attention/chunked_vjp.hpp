@@ -59,19 +59,17 @@ void set_gauge(const VjpViewOf<Scalar, A>& view, const StateSums<Scalar>& S, Adj
   adjoint.has_gauge = true;
 }
 
-/// The sums of a state, all of them folded.
+/// The sums of a state, all of them folded; scalar decay that is pending waits.
 template <class Scalar, class F>
 void set_folded(const F& feature, const StateContent<Scalar>& state, Checkpoint<Scalar>& at) {
   at.frame = state.frames.end;
-  if (state.sums.recent.size == 0 && !state.sums.is_split() && state.sums.elapsed.high == 0 &&
-      !state.sums.channels_decay()) {
+  if (state.sums.recent.size == 0 && !state.sums.is_split() && !state.sums.channels_decay()) {
     at.sums = state.sums;
     return at.sums.recent.clear(0);
   }
   StateContent<Scalar> copy = state;
   StateOperations<Scalar, F>::fold(feature, copy);
   copy.sums.make_dense();
-  copy.sums.settle();
   copy.sums.recent.clear(0);
   std::swap(at.sums, copy.sums);
 }
@@ -94,10 +92,12 @@ void run_chunked_vjp(RowKind kind, const F& feature, const A& transition, const 
   if (turns && !content.has_gauge) {
     Checkpoint<Scalar> last = first;
     ChunkedVjp<Scalar, F>::absorb(feature, call, given, chunk, last);
+    last.sums.settle();
     if constexpr (turns) set_gauge<Scalar, F>(views.back(), last.sums, content, call.buffers.state.turns, true);
   }
   if constexpr (turns) {
     ChunkedVjp<Scalar, F>::run(feature, call, given, chunk, first);
+    first.sums.settle();
     set_gauge<Scalar, F>(views.back(), first.sums, content, call.buffers.state.turns, false);
   } else {
     ChunkedVjp<Scalar, F>::run(feature, call, given, chunk, std::move(first));

@@ -55,7 +55,9 @@ class ScanVjp {
       if constexpr (A::key_action == KeyAction::turn) {
         LiftedTurns turns;
         const VjpViewOf<Scalar, A> vjp(transition_, to_.transition);
-        set_gauge<Scalar, F>(vjp, folded(at).sums, content, turns, from_frame);
+        Checkpoint<Scalar> settled = folded(at);
+        settled.sums.settle();
+        set_gauge<Scalar, F>(vjp, settled.sums, content, turns, from_frame);
       }
     };
     begin(state);

@@ -207,6 +207,7 @@ void StateOperations<Scalar, F>::add(const F& feature, const StateContent<Scalar
     StateOperations<Scalar, EmbeddedFeature<Scalar>>::add(EmbeddedFeatureOf<Scalar, F>(feature), left, right);
   } else {
     FoldBuffers<Scalar> memory;
+    if (right.sums.channels_decay()) detail::fold<Scalar>(feature, memory, right.sums, {});
     const Frames<Scalar>& before = left.frames;
     Frames<Scalar>& frames = right.frames;
     const bool mixes = frames.key_product.size() != 0;

@@ -118,7 +118,8 @@ class ChunkedBackward {
 
   [[nodiscard]] Segment range(Index n) const { return call_.buffers.segments[static_cast<std::size_t>(n)]; }
   // Chunk n behind a state.
-  void load(const At& before, Index n) {
+  void load(At& before, Index n) {
+    before.sums.settle();
     segments_.segment.load_gates(range(n));
     Frame frame = before.frame;
     segments_.load(frame, range(n), range(n));
@@ -126,7 +127,7 @@ class ChunkedBackward {
   void absorb(At& state, Segment s) {
     auto& segment = segments_.segment;
     if (segment.load_gates(s)) state.sums.clear();
-    segments_.load(state.frame, {s.begin, 0}, segments_.key_tokens(s));
+    segments_.load(state.frame, {s.begin, 0}, segments_.key_tokens(s), state.sums.elapsed);
     if constexpr (keys_are_features<F>)
       if (segments_.action() == KeyAction::mix) {
         call_.transition.apply_to_keys(s, Batch<Scalar>(state.sums.Z));
@@ -144,7 +145,6 @@ class ChunkedBackward {
     keys.exponents = exponents.data();
     keys.heaviest = heaviest_of(keys.exponents, keys.size);
     fold<Scalar>(feature_, call_.buffers.state.fold, state.sums, keys);
-    state.sums.settle();
   }
 
   // visit(state before chunk n, n) from the last to the first.
@@ -206,6 +206,7 @@ class ChunkedBackward {
       starts.push_back(state.frame);
       absorb(state, s);
     }
+    state.sums.settle();
     const auto take_back = [&](bool with_rows) {
       for (Index n = std::ssize(call_.buffers.segments); n-- > 0;) {
         const Segment s = range(n), none{s.begin, 0};

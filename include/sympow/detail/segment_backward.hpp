@@ -125,9 +125,9 @@ class SegmentBackward {
     return {begin, std::clamp(offset + call.Q.cols(), begin, s.end()) - begin};
   }
   /// Loads the tokens of a range whose gates are loaded: those that have queries, and those that have keys.
-  void load(Frame& frame, Segment with_queries, Segment with_keys) {
+  void load(Frame& frame, Segment with_queries, Segment with_keys, const LogGate& elapsed = {}) {
     queries_ = with_queries, keys_ = with_keys;
-    segment.load({}, frame, queries_of(call.Q), first_row(), keys_of(call.K), keys_of(call.V));
+    segment.load(elapsed, frame, queries_of(call.Q), first_row(), keys_of(call.K), keys_of(call.V));
     scales = {buffers.shifts(size()).data(), buffers.weights(size()).data()};
     scales.template set<F>(segment.keys());
   }

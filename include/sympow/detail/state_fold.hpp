@@ -140,6 +140,20 @@ void add_channel_weights(Eigen::VectorXd& sums, MatrixView<const Scalar> keys, c
   }
 }
 
+/// A_c ← factor a_c^P A_c, with what channels keep beside the slowest one.
+template <int degree, class Scalar>
+void decay_channel_weights(FoldBuffers<Scalar>& memory, StateSums<Scalar>& state, double factor) {
+  auto& weights = state.channel_weights;
+  if (weights.size() == 0 && state.channels_differ()) {
+    resize_safely(weights, state.log_channels.size());
+    weights.setConstant(state.A);  // at most: nobody has counted
+  }
+  if (weights.size() == 0) return;
+  auto decays = memory.channels(weights.size());
+  DecayFactors::set_beside_slowest(decays, state.log_channels);
+  for (Index c = 0; c < decays.size(); ++c) weights[c] *= factor * power<degree>(decays[c]);
+}
+
 /// Keys without what channels have decayed by, and their lengths.
 template <class Scalar>
 void bring_to_time_0(FoldBuffers<Scalar>& memory, const Eigen::VectorXd& log_channels, MatrixView<Scalar> keys,
@@ -215,17 +229,9 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   else
     for_phi_panels(feature, memory.phi, both, m + n <= few_tokens, visit);
 
-  if (!channels_wait && state.channel_weights.size() == 0 && state.channels_differ()) {
-    resize_safely(state.channel_weights, state.log_channels.size());
-    state.channel_weights.setConstant(state.A);  // at most: nobody has counted
-  }
-  if (state.channel_weights.size() > 0) {
-    auto decays = memory.channels(state.channel_weights.size());
-    DecayFactors::set_beside_slowest(decays, state.log_channels);
-    if (channels_wait) decays.setOnes();
-    for (Index c = 0; c < decays.size(); ++c) state.channel_weights[c] *= decay.factor * power<P>(decays[c]);
-    add_channel_weights<P, Scalar>(state.channel_weights, both, weights.data());
-  }
+  if (!channels_wait) decay_channel_weights<P>(memory, state, decay.factor);
+  if (channels_wait && state.channel_weights.size() > 0) state.channel_weights *= decay.factor;
+  if (state.channel_weights.size() > 0) add_channel_weights<P, Scalar>(state.channel_weights, both, weights.data());
   state.A *= decay.factor == 0 ? 0 : decay.factor * std::exp2(left);
   for (Index j = 0; j < m + n; ++j)
     state.A += static_cast<double>(weights[j]) * power<P>(static_cast<double>(norms[j]));
