@@ -12,7 +12,7 @@ using namespace sympow;
 
 namespace {
 
-constexpr Index tokens = 8'000, rounds = 9;  // at a time
+constexpr Index tokens = 3'000, rounds = 9;  // at a time
 
 // One token of key and value (1, 0) and v, and then only gates, in all forms, through files and merges.
 template <int P>
@@ -52,7 +52,7 @@ void check(const auto& transition, double log_gamma, Index tail, Index chunk) {
 }  // namespace
 
 TEST_CASE("gates that one digit of a float state cannot show are not lost, and others are not doubled", "[attention]") {
-  for (const double log_gamma : {-1e-10, -5e-9, -2.5e-8, -4e-8, -1e-5}) {
+  for (const double log_gamma : {-1e-10, -2.5e-8, -1e-5}) {
     const auto scalar = decay(Eigen::VectorXd(Eigen::VectorXd::Constant(tokens, log_gamma)));
     Eigen::MatrixXd log_a = Eigen::MatrixXd::Zero(2, tokens);
     log_a.row(0).setConstant(log_gamma);
