@@ -165,8 +165,8 @@ void bring_to_time_0(FoldBuffers<Scalar>& memory, const Eigen::VectorXd& log_cha
   set_norms<Scalar>(keys, norms);
 }
 
-/// The recent tokens and then these keys go into the sums, at a time 0 before which whole powers of two of their decay
-/// lie:
+/// The recent tokens and then these keys go into the sums. Of the decay γ since time 0 whole powers of two go into them
+/// as well; the rest stays in `elapsed`:
 ///
 ///     L ← max(L + log2 γ, log2 b_j ‖k_j‖^P),   S ← 2^{(M - M') + log2 γ} S + Σ_j 2^{log2 b_j - M'} v_j φ(k_j)ᵀ
 ///
@@ -178,10 +178,8 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
   const Index m = recent.size, n = own.size, e = state.value_rows();
   const bool channels_wait = may_wait && F::score == Score::power && state.template channels_wait<P>();
-  const double slowest = channels_wait ? 0 : state.template slowest_channel<P>(),
-               left = slowest == log2_zero ? log2_zero
-                      : channels_wait      ? 0
-                                           : state.template log2_left<P>();
+  const double slowest = channels_wait ? 0 : state.template slowest_channel<P>(),  // then nothing is far below
+      left = slowest == log2_zero ? log2_zero : state.template log2_left<P>();
   LogGate rest = state.elapsed;
   const double passed = rest.take_power_of_two(),
                level = std::max(state.L + slowest * std::numbers::log2e + left, std::max(recent.level(), own.level())) +
