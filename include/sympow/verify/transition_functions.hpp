@@ -10,6 +10,7 @@
 #include <sympow/core/random.hpp>
 #include <sympow/transition/transition.hpp>
 #include <sympow/verify/proposition.hpp>
+#include <sympow/verify/residual.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
 namespace detail {
