@@ -204,4 +204,26 @@ Heads<S> heads_of(const Array& x, std::span<const Index> lengths) {
                            {x.strides[0], x.strides[1], x.strides[2]}, lengths);
 }
 
+/// f(x) for the e × D numbers x of sequence b and head h in [B, Hs, D, e], of the array's own type.
+template <class S>
+void with_matrix(const Array& array, Index b, Index h, const auto& f) {
+  if (array.empty()) return;
+  const auto view = [&](auto stride) {
+    f(Eigen::Map<Matrix<S>, 0, decltype(stride)>(reinterpret_cast<S*>(array.at({b, h})), array.shape[3], array.shape[2],
+                                                 stride));
+  };
+  if (array.strides[3] == 1)  // one column after the other, by packets
+    view(Eigen::OuterStride<>(array.strides[2]));
+  else
+    view(Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(array.strides[2], array.strides[3]));
+}
+
+/// f(x) for the D numbers x of sequence b and head h in [B, Hs, D], of the array's own type.
+template <class S>
+void with_vector(const Array& array, Index b, Index h, const auto& f) {
+  if (array.empty()) return;
+  f(Eigen::Map<Vector<S>, 0, Eigen::InnerStride<>>(reinterpret_cast<S*>(array.at({b, h})), array.shape[2],
+                                                   Eigen::InnerStride<>(array.strides[2])));
+}
+
 }  // namespace SYMPOW_NAMESPACE::c

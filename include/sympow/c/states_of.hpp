@@ -23,15 +23,8 @@ inline void each_state(const StateShape& shape, const auto& visit) {
 template <class Scalar>
 void write_state(const Array* sums, const Array* normaliser, const Array* angles, Index b, Index h, const auto& state,
                  const auto& frame) {
-  if (sums != nullptr) {
-    const Matrix<Scalar> S = state.values();
-    for (Index n = 0; n < S.cols(); ++n)
-      for (Index c = 0; c < S.rows(); ++c) *reinterpret_cast<Scalar*>(sums->at({b, h, n, c})) = S(c, n);
-  }
-  if (normaliser != nullptr) {
-    const Vector<Scalar> Z = state.normalizer();
-    for (Index n = 0; n < Z.size(); ++n) *reinterpret_cast<Scalar*>(normaliser->at({b, h, n})) = Z[n];
-  }
+  if (sums != nullptr) with_matrix<Scalar>(*sums, b, h, [&](auto to) { to = state.values(); });
+  if (normaliser != nullptr) with_vector<Scalar>(*normaliser, b, h, [&](auto to) { to = state.normalizer(); });
   if (angles != nullptr)
     for (Index j = 0; j < angles->shape[2]; ++j) angles->set({b, h, j}, j < frame.size() ? frame[j] : 0.);
 }
@@ -157,11 +150,8 @@ class StatesOf final : public States {
     Vector<Scalar> dZ = Vector<Scalar>::Zero(shape().D);
     Eigen::VectorXd frame;
     each_state(shape(), [&](Index b, Index h, std::size_t) {
-      if (sums != nullptr)
-        for (Index n = 0; n < dS.cols(); ++n)
-          for (Index c = 0; c < dS.rows(); ++c) dS(c, n) = static_cast<Scalar>(sums->number({b, h, n, c}));
-      if (normaliser != nullptr)
-        for (Index n = 0; n < dZ.size(); ++n) dZ[n] = static_cast<Scalar>(normaliser->number({b, h, n}));
+      if (sums != nullptr) with_matrix<Scalar>(*sums, b, h, [&](const auto& x) { dS = x; });
+      if (normaliser != nullptr) with_vector<Scalar>(*normaliser, b, h, [&](const auto& x) { dZ = x; });
       if (angles != nullptr) {
         detail::resize_safely(frame, angles->shape[2]);
         for (Index j = 0; j < frame.size(); ++j)

@@ -9,6 +9,7 @@
 #include <sympow/attention/state.hpp>
 #include <sympow/c/arrays.hpp>
 #include <sympow/combinatorics/multi_index.hpp>
+#include <sympow/core/scaled.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 
 namespace SYMPOW_NAMESPACE::c {
@@ -47,6 +48,12 @@ inline double finite_number(const Array& array, std::initializer_list<Index> pos
   detail::raise<NotFinite>(array.name, ": entry (", where, ") is ", x, ", must be finite");
 }
 
+/// max |x_i|, NaN where one is NaN; 0 of none.
+template <class Numbers>
+double largest_magnitude(const Numbers& x) {
+  return x.size() == 0 ? 0 : static_cast<double>(x.cwiseAbs().template maxCoeff<Eigen::PropagateNaN>());
+}
+
 /// Sets an empty state of sequence b and head h to S, Z and μ; no angles are 0. Throws `NotFinite`.
 template <class Scalar, int P>
 void write_sums(State<Scalar, SymmetricPower<P>>& state, const Array& sums, const Array& normaliser,
@@ -54,19 +61,22 @@ void write_sums(State<Scalar, SymmetricPower<P>>& state, const Array& sums, cons
   auto& content = detail::StateAccess::content(state);
   Matrix<Scalar>& S = content.sums.S;
   Vector<Scalar>& Z = content.sums.Z;
-  double largest = 0;
-  const auto take = [&largest](double x) {
-    largest = std::max(largest, std::abs(x));
-    return static_cast<Scalar>(x);
-  };
-  for (Index n = 0; n < S.cols(); ++n)
-    for (Index c = 0; c < S.rows(); ++c) S(c, n) = take(finite_number(sums, {b, h, n, c}));
-  for (Index n = 0; n < Z.size(); ++n) Z[n] = take(finite_number(normaliser, {b, h, n}));
+  with_matrix<Scalar>(sums, b, h, [&](const auto& x) { S = x; });
+  with_vector<Scalar>(normaliser, b, h, [&](const auto& x) { Z = x; });
+  const double of_S = largest_magnitude(S), of_Z = largest_magnitude(Z), largest = std::max(of_S, of_Z);
+  if (!std::isfinite(of_S) || !std::isfinite(of_Z)) {  // name the first entry that is not
+    for (Index n = 0; n < S.cols(); ++n)
+      for (Index c = 0; c < S.rows(); ++c) finite_number(sums, {b, h, n, c});
+    for (Index n = 0; n < Z.size(); ++n) finite_number(normaliser, {b, h, n});
+  }
   if (largest > 0) {
     int exponent = 0;
     std::frexp(largest, &exponent);
-    for (Index n = 0; n < S.size(); ++n) S.data()[n] = std::ldexp(S.data()[n], -exponent);
-    for (Index n = 0; n < Z.size(); ++n) Z[n] = std::ldexp(Z[n], -exponent);
+    const auto scale = [exponent](Scalar* x, Index size) {
+      detail::set_times_power_of_two<Scalar>({x, size}, {x, size}, -exponent);
+    };
+    scale(S.data(), S.size());
+    scale(Z.data(), Z.size());
     content.sums.L = exponent;
     content.sums.A = absolute_weight<Scalar, P>(Z, state.key_dimension());
   }

@@ -3,7 +3,8 @@
     python3 two_layers.py [--steps 100] [--time]
 
 Sequences are random tokens and then the same tokens again, which a model can say in advance only by finding where it
-has seen the last ones. --time takes the seconds of forward and backward beside the listing in PyTorch of bench/peers.
+has seen the last ones. Then the model repeats a sequence token by token, from the states of its layers. --time takes
+the seconds of forward and backward beside the listing in PyTorch of bench/peers.
 """
 
 import argparse
@@ -17,12 +18,12 @@ except ImportError:
     print("PyTorch is not installed for", sys.executable, "- ./dev python installs it")
     sys.exit(77)
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "numpy_module"))
-import sympow_torch
+import sympow.torch
 from torch import nn
 from torch.nn import functional
 
 TOKENS, HALF, WIDTH, HEADS = 16, 16, 64, 4
+OPTIONS = dict(power=2, pairing="interleaved")
 
 
 class Attention(nn.Module):
@@ -36,10 +37,15 @@ class Attention(nn.Module):
         nn.init.constant_(self.gate.bias, 6)  # forgets little at first
         self.theta = nn.Parameter(0.1 ** (torch.arange(d // 2) / (d // 2)))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, states: dict[nn.Module, sympow.State] | None = None) -> torch.Tensor:
         q, k, v = self.project(x).unflatten(2, (3, self.heads, -1)).unbind(2)  # side by side, read where they are
-        rows = sympow_torch.attention(q, k, v, log_gates=functional.logsigmoid(self.gate(x)), theta=self.theta, power=2,
-                                      pairing="interleaved")
+        gates = functional.logsigmoid(self.gate(x))
+        if states is None:
+            rows = sympow.torch.attention(q, k, v, log_gates=gates, theta=self.theta, **OPTIONS)
+        else:  # the next tokens after those that the state has seen
+            if self not in states:
+                states[self] = sympow.torch.state_of(None, q, k, v, **OPTIONS)
+            rows = sympow.torch.decode(q, k, v, states[self], log_gates=gates, theta=self.theta)
         return self.out(rows.flatten(2))
 
 
@@ -50,15 +56,15 @@ class Model(nn.Module):
         self.layers = nn.ModuleList(Attention(WIDTH, HEADS) for _ in range(2))
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: torch.Tensor, states: dict[nn.Module, sympow.State] | None = None) -> torch.Tensor:
         x = self.embed(tokens)
         for norm, layer in zip(self.norms, self.layers):
-            x = x + layer(norm(x))
+            x = x + layer(norm(x), states)
         return self.out(x)
 
 
-def train(steps: int, say: bool = True) -> list[float]:
-    """The loss of every step, in tokens that are repeated; the same numbers whenever it runs."""
+def train(steps: int, say: bool = True) -> tuple[Model, list[float]]:
+    """A model, and the loss of every step in tokens that are repeated; the same numbers whenever it runs."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
     model, losses = Model(), []
@@ -74,7 +80,18 @@ def train(steps: int, say: bool = True) -> list[float]:
         losses.append(loss.item())
         if say and (step % 50 == 0 or step == steps - 1):
             print(f"step {step:4}: loss {losses[-1]:.3f}")
-    return losses
+    return model, losses
+
+
+@torch.no_grad()
+def continuation(model: Model, tokens: torch.Tensor, count: int) -> torch.Tensor:
+    """The most likely next tokens, [B, count], after tokens [B, T]: each costs as much as the first."""
+    states: dict[nn.Module, sympow.State] = {}
+    found = []
+    for _ in range(count):
+        tokens = model(tokens, states)[:, -1:].argmax(2)
+        found.append(tokens)
+    return torch.cat(found, 1)
 
 
 def take_times() -> None:
@@ -90,7 +107,7 @@ def take_times() -> None:
 
         def by_operator() -> list[torch.Tensor]:
             given = [x[None, :, None].requires_grad_() for x in (q, k, v)] + [log_gates[None, :, None].requires_grad_()]
-            rows = sympow_torch.attention(*given[:3], log_gates=given[3])
+            rows = sympow.torch.attention(*given[:3], log_gates=given[3])
             return [x.flatten(0, 2) for x in torch.autograd.grad(rows, given, dy[None, :, None])]
 
         def by_listing() -> list[torch.Tensor]:
@@ -117,7 +134,11 @@ def main() -> None:
     if chosen.time:
         take_times()
     else:
-        train(chosen.steps)
+        model, _ = train(chosen.steps)
+        once = torch.randint(TOKENS, (1, HALF))
+        print("read:    ", *once[0].tolist())
+        repeated = continuation(model, torch.cat([once, once[:, :1]], 1), HALF - 1)
+        print("repeated:", *once[0, :1].tolist(), *repeated[0].tolist())
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@
 Arrays are [B, T, H, D], float32 or float64, all of a call alike. They are read and written where they are: transposed,
 sliced and broadcast views need no copy, but the entries of a token must be contiguous, and strides not negative.
 
-The module calls the library libsympow_c.so by ctypes and needs no compiler. The library is the file that `use` was
-given, else the one that the environment variable SYMPOW_C_LIBRARY names, else the one beside this file.
+The package calls the library libsympow_c.so by ctypes. It has one for each level of x86-64 and takes the best that the
+processor supports. The environment variable SYMPOW_PROCESSOR names another level, such as x86-64-v2; SYMPOW_C_LIBRARY
+or `use` names the file of another library. `show_config` says which one is in use.
+`sympow.torch` has the same for PyTorch.
 
 Every error is a `SympowError` with the library's sentence, which names the argument, what it is and what it must be;
 or a `TypeError` for what is no array, integer or state at all.
@@ -24,19 +26,23 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import inspect
 import operator
 import os
+import re
 import sys
 import threading
+import weakref
 from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-__all__ = ["Attention", "Gradients", "State", "Sums", "attention", "use", "version", "vjp", "SympowError",
-           "InvalidArgument", "ShapeMismatch", "NotFinite", "TooLarge", "InterruptedState", "BadFile", "OutOfMemory",
-           "NotBuilt", "DeviceError", "InternalError", "LibraryNotFound"]
+__version__ = "0.1.0"
+__all__ = ["Attention", "Gradients", "State", "Sums", "attention", "show_config", "use", "version", "vjp",
+           "SympowError", "InvalidArgument", "ShapeMismatch", "NotFinite", "TooLarge", "InterruptedState", "BadFile",
+           "OutOfMemory", "NotBuilt", "DeviceError", "InternalError", "LibraryNotFound"]
 
 # ---- errors ----
 
@@ -86,11 +92,13 @@ class InternalError(SympowError, RuntimeError):
 
 
 class LibraryNotFound(SympowError, ImportError):
-    """There is no library, or it is one of another version."""
+    """There is no library, none for this processor, or it is one of another version."""
 
 
 _ERRORS = {1: InvalidArgument, 2: ShapeMismatch, 3: NotFinite, 4: TooLarge, 5: InterruptedState, 6: BadFile,
            7: OutOfMemory, 8: NotBuilt, 10: DeviceError}
+
+_FIELDS = re.compile(r"\b(?:inputs|options|gradients|shape)->")  # structs of C, whose fields are arguments here
 
 # ---- the structs of sympow.h ----
 
@@ -124,7 +132,8 @@ def _pointers(*names: str) -> list[tuple[str, Any]]:
 class _Options(_Sized):
     _fields_ = [("size", c_size_t), *((name, c_int32) for name in (
         "scores", "power", "normalisation", "form", "mask", "pairing", "threads", "check_finite")), *(
-            (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")), ("scale", c_double)]
+            (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")), ("scale", c_double),
+                ("rotary_dim", c_int64)]
 
 
 class _Inputs(_Sized):
@@ -148,23 +157,75 @@ def _struct_of(kind: type[_Sized], tensors: dict[str, Tensor | None]) -> _Sized:
 # ---- the library ----
 
 _FILE = "libsympow_c.dylib" if sys.platform == "darwin" else "libsympow_c.so"
-_VARIABLE = "SYMPOW_C_LIBRARY"
+_VARIABLE, _LEVEL_VARIABLE = "SYMPOW_C_LIBRARY", "SYMPOW_PROCESSOR"
+_CPUINFO = Path("/proc/cpuinfo")
+_LEVELS = {  # of x86-64, and the flags of /proc/cpuinfo that each needs besides those of the level before it
+    "x86-64-v2": "cx16 lahf_lm pni popcnt sse4_1 sse4_2 ssse3",
+    "x86-64-v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
+    "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
+}
 _library: ctypes.CDLL | None = None
+_level: str | None = None  # of the library in use; None: it was named, or there is only one
+
+
+def _built_levels() -> dict[str, Path]:
+    """The libraries of this package by their level, lowest first; none where there is one for all processors."""
+    files = {level: Path(folder, level, _FILE) for level in _LEVELS for folder in __path__}
+    return {level: file for level, file in files.items() if file.is_file()}
+
+
+def _missing_flags(level: str) -> list[str]:
+    """What the processor lacks of a level. Where nothing says what it has, everything above the lowest level."""
+    try:
+        text = _CPUINFO.read_text(errors="replace")
+    except OSError:
+        text = ""
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "flags: " + _LEVELS["x86-64-v2"])
+    found, levels = set(line.partition(":")[2].split()), list(_LEVELS)
+    needed = " ".join(_LEVELS[x] for x in levels[:levels.index(level) + 1])
+    return [flag for flag in needed.split() if flag not in found]
+
+
+def _choose_level() -> tuple[str, Path] | None:
+    """The best level of this package that the processor supports, or the one that SYMPOW_PROCESSOR names; None: there
+    are no levels. Raises `InvalidArgument`, `LibraryNotFound`."""
+    built, name = _built_levels(), os.environ.get(_LEVEL_VARIABLE)
+    if name is not None:
+        if name not in _LEVELS:
+            raise InvalidArgument(f"{_LEVEL_VARIABLE} is {name!r}, must be one of {', '.join(_LEVELS)}")
+        if name not in built:
+            raise LibraryNotFound(f"{_LEVEL_VARIABLE} is {name}, but {Path(__file__).parent} has "
+                                  f"{'only ' + ', '.join(built) if built else 'no libraries of levels'}")
+        if missing := _missing_flags(name):
+            raise InvalidArgument(f"{_LEVEL_VARIABLE} is {name}, but this processor lacks {', '.join(missing)}")
+        return name, built[name]
+    for level in reversed(built):
+        if not _missing_flags(level):
+            return level, built[level]
+    if built:
+        lowest = next(iter(built))
+        raise LibraryNotFound(f"this processor lacks {', '.join(_missing_flags(lowest))} of {lowest}, the lowest level "
+                              f"of this package; build another libsympow_c and set {_VARIABLE}")
+    return None
 
 
 def use(path: str | os.PathLike[str] | None = None) -> None:
-    """Chooses the library; without a path the one that SYMPOW_C_LIBRARY names, or the one beside this file.
+    """Chooses the library; without a path the one that SYMPOW_C_LIBRARY names, else the best of this package.
 
     Another function that is called first does so by itself. Raises `LibraryNotFound`, and `InvalidArgument` if another
-    one is in use.
+    one is in use or SYMPOW_PROCESSOR is no level of this processor.
     """
-    global _library
+    global _library, _level
+    level = None
     if path is not None:
         source, found = "", Path(path)
     elif _VARIABLE in os.environ:
         source, found = f" of {_VARIABLE}", Path(os.environ[_VARIABLE])
+    elif chosen := _choose_level():
+        source, (level, found) = "", chosen
     else:
-        source, found = f" beside this module, and {_VARIABLE} is not set", Path(__file__).resolve().parent / _FILE
+        source, found = f" of this package, and {_VARIABLE} is not set", Path(__file__).resolve().parent / _FILE
+        found = next((file for folder in __path__ if (file := Path(folder, _FILE)).is_file()), found)
     if not found.is_file():
         raise LibraryNotFound(f"{found}{source}: there is no such library; sympow.use(path) names one")
     name = str(found.resolve())
@@ -182,7 +243,7 @@ def use(path: str | os.PathLike[str] | None = None) -> None:
     said.restype = ctypes.c_char_p
     for kind in ("attention", "workspace", "states", "state_gradients"):
         getattr(library, f"sympow_{kind}_destroy").argtypes = [c_void_p]
-    _library = library
+    _library, _level = library, level
 
 
 def _lib() -> ctypes.CDLL:
@@ -197,10 +258,62 @@ def version() -> tuple[int, int, int]:
     return number // 10000, number // 100 % 100, number % 100
 
 
+def show_config(mode: str = "stdout") -> dict[str, Any] | None:
+    """What is in use: "stdout" prints it, "dicts" returns it.
+
+    version      of the library
+    library      its file
+    processor    its level of x86-64; None: it was named, or there is one for all processors
+    processors   the levels of this package that the processor supports
+    openmp       whether calls run on several threads
+    cuda         whether it takes arrays on a GPU
+    """
+    _choice("mode", mode, ("stdout", "dicts"))
+    library, on_gpu = _lib(), Tensor.of(0, 1, 8, [0], [1], (2, 0))
+    workspace = c_void_p()
+    not_built = next(status for status, error in _ERRORS.items() if error is NotBuilt)
+    config = dict(version=".".join(map(str, version())), library=library._name, processor=_level,
+                  processors=[level for level in _built_levels() if not _missing_flags(level)],
+                  openmp=hasattr(library, "omp_get_max_threads"),
+                  cuda=library.sympow_workspace_create(byref(on_gpu), byref(workspace)) != not_built)
+    if workspace:
+        library.sympow_workspace_destroy(workspace)
+    if mode == "dicts":
+        return config
+    for name, x in config.items():
+        print(f"{name + ':':12}", ", ".join(x) if isinstance(x, list) else x)
+    return None
+
+
 def _check(status: int) -> None:
     if status != 0:
         text = _lib().sympow_error().decode(errors="replace")  # a path may be any bytes
+        text = _FIELDS.sub("", text)
         raise _ERRORS.get(status, InternalError)(text)
+
+
+class _LostLock:
+    """In the place of a lock that another thread held when this process was forked off: nobody gives it back."""
+
+    def __enter__(self) -> None:
+        raise InterruptedState("a call was using this object when the process was forked off; make another one, or fork "
+                               "between calls")
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+
+_handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for handle in list(_handles):
+        if handle.lock.locked():
+            handle.lock = _LostLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Handle:
@@ -208,8 +321,10 @@ class _Handle:
 
     def __init__(self, kind: str, create: str, *arguments: Any) -> None:
         self.pointer, self.lock = c_void_p(), threading.Lock()
+        self.decode_call: _DecodeCall | None = None  # of states, the last one
         self._destroy = getattr(_lib(), f"sympow_{kind}_destroy")
         _check(getattr(_lib(), f"sympow_{create}")(*arguments, byref(self.pointer)))
+        _handles.add(self)
 
     def __del__(self) -> None:
         if getattr(self, "pointer", None):
@@ -228,12 +343,35 @@ def _workspace(memory: Tensor | None) -> _Handle:
     return _own.workspace
 
 
+def _check_state(name: str, x: State) -> None:
+    if not isinstance(x, State):
+        raise TypeError(f"{name} is a {type(x).__name__}, must be a sympow.State")
+
+
+class _DecodeCall:
+    """`sympow_decode` of a state on a CPU with structs that are kept from token to token: only addresses change."""
+
+    def __init__(self, attention: Attention, key: list[Any], states: c_void_p, inputs: dict[str, Tensor | None],
+                 rows: Tensor) -> None:
+        self.attention, self.key, self._inputs = attention, key, _struct_of(_Inputs, inputs)
+        self._tensors = [x for x in (*inputs.values(), rows) if x is not None]
+        for x in self._tensors:
+            x.owner = None  # a call brings its own
+        self._arguments = attention._handle.pointer, byref(self._inputs), states, byref(rows)
+        self._call = _lib().sympow_decode
+
+    def __call__(self, addresses: Sequence[int]) -> None:
+        for tensor, address in zip(self._tensors, addresses):
+            tensor.data = address
+        _check(self._call(*self._arguments, _workspace(None).pointer, None))
+
+
 @contextlib.contextmanager
 def _locked(**states: State | None) -> Iterator[list[c_void_p | None]]:
     """The states by these names, which no other thread's call uses; locks are taken in one order."""
     for name, x in states.items():
-        if x is not None and not isinstance(x, State):
-            raise TypeError(f"{name} is a {type(x).__name__}, must be a sympow.State")
+        if x is not None:
+            _check_state(name, x)
     handles = [None if x is None else x._handle for x in states.values()]
     with contextlib.ExitStack() as stack:
         for handle in sorted({x for x in handles if x is not None}, key=id):
@@ -312,7 +450,7 @@ class Sums(NamedTuple):
 
     sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], of the states' type
     normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the states' type
-    angles:      μ, [B, Hs, d/2], float64; None: nothing turns
+    angles:      μ, [B, Hs, d/2] or [B, Hs, rotary_dim/2], float64; None: nothing turns
     """
 
     sums: np.ndarray
@@ -352,6 +490,7 @@ class Attention:
     checkpoint     gradients keep a state every so many chunks [0: chosen]; one value for all
     tail           tokens that a state holds as they are, at least 0 [-1: 32]
     scale          multiplies q·k, inside the power
+    rotary_dim     channels that θ turns, the first ones of a head, paired among themselves [0: all]
 
     Raises `InvalidArgument`, `NotFinite`, `NotBuilt`, `LibraryNotFound`, `TypeError`.
     """
@@ -359,7 +498,7 @@ class Attention:
     def __init__(self, *, scores: str = "power", power: int = 2, normalisation: str = "default",
                  form: str = "automatic", mask: str = "causal", pairing: str | None = None, threads: int = 0,
                  check_finite: bool = False, offset: int = 0, chunk: int = 0, checkpoint: int = 0, tail: int = -1,
-                 scale: float = 1.0) -> None:
+                 scale: float = 1.0, rotary_dim: int = 0) -> None:
         self._given = {name: x for name, x in locals().items() if name != "self"}
         options = _Options(
             scores=_choice("scores", scores, ("power", "exponential")),
@@ -374,7 +513,8 @@ class Attention:
             chunk=_number("chunk", chunk),
             checkpoint=_number("checkpoint", checkpoint),
             tail=_number("tail", tail),
-            scale=scale)
+            scale=scale,
+            rotary_dim=_number("rotary_dim", rotary_dim))
         self._handle = _Handle("attention", "attention_create", byref(options))
 
     def __repr__(self) -> str:
@@ -399,7 +539,7 @@ class Attention:
         keys       [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
         values     [B, T, Hk, e], of the queries' type
         log_gates  [B, T, Hk] or [B, T, H]: log γ ≤ 0, -∞ allowed; float32 or float64, as theta and beta
-        theta      [d/2]: rates of rotary positions, radians a token
+        theta      [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token
         beta       [B, T, Hk] or [B, T, H], only with theta; None: all 1
         lengths    [B], int32 or int64: tokens of every sequence, the rest is padding
         state      the call goes on from it and leaves it after its last tokens; None: nothing came before
@@ -421,8 +561,13 @@ class Attention:
         out = _rows_like(queries, values) if out is None else out
         inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
                       lengths=lengths)
-        self.attend_tensors({name: _view(name, x) for name, x in inputs.items()}, _view("out", out, True), state,
-                            call="sympow_decode")
+        arrays = [x for x in (*inputs.values(), out) if x is not None]
+        if not all(isinstance(x, np.ndarray) for x in arrays) or not out.flags.writeable:
+            arrays = []  # the views below say so
+        self.decode_tensors(
+            [x is None for x in inputs.values()] + [(type(x), x.shape, x.strides, x.dtype) for x in arrays],
+            [x.ctypes.data for x in arrays], state,
+            lambda: ({name: _view(name, x) for name, x in inputs.items()}, _view("out", out, True)))
         return out
 
     def vjp(self, d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
@@ -473,6 +618,19 @@ class Attention:
         with _locked(state=state) as [of_state]:
             _check(getattr(_lib(), call)(self._handle.pointer, byref(_struct_of(_Inputs, inputs)), of_state,
                                          byref(rows), workspace.pointer, c_void_p(stream)))
+
+    def decode_tensors(self, key: list[Any], addresses: Sequence[int], state: State,
+                       views: Callable[[], tuple[dict[str, Tensor | None], Tensor]]) -> None:
+        """`sympow_decode` on a CPU. `views()` gives inputs and rows; it is called again only where `key` is another
+        than in the last call with this state: equal keys are for arrays that differ in nothing but `addresses`, those
+        of the inputs that are given and of the rows."""
+        _check_state("state", state)
+        handle = state._handle
+        with handle.lock:
+            call = handle.decode_call
+            if call is None or call.attention is not self or call.key != key:
+                call = handle.decode_call = _DecodeCall(self, key, handle.pointer, *views())
+            call(addresses)
 
     def vjp_tensors(self, d_rows: Tensor, inputs: dict[str, Tensor | None], gradients: dict[str, Tensor | None],
                     state: State | None = None, d_state: Sequence[Tensor | None] | None = None,
@@ -534,7 +692,7 @@ class State:
         """Memory for what is in it."""
         D, of = self.attention.feature_dimension(self.d), (self.batch, self.heads)
         return Sums(np.empty((*of, D, self.e), self.dtype), np.empty((*of, D), self.dtype),
-                    np.empty((*of, self.d // 2), np.float64) if turns else None)
+                    np.empty((*of, (self.attention._given["rotary_dim"] or self.d) // 2), np.float64) if turns else None)
 
     def copy(self) -> State:
         """Another one in the same place of the sequence."""
@@ -636,9 +794,23 @@ class StateOnDevice(State):
             _check(_lib().sympow_states_of_arrays(self._handle.pointer, *_references(tensors), self._stream))
 
 
-@functools.lru_cache(maxsize=64)
-def _attention_of(**options: Any) -> Attention:
+_OPTION_NAMES = frozenset(inspect.signature(Attention).parameters)
+
+
+@functools.lru_cache(maxsize=64, typed=True)  # 2 and 2.0 are not the same power
+def _cached_attention(**options: Any) -> Attention:
     return Attention(**options)
+
+
+def _attention_of(options: dict[str, Any]) -> Attention:
+    """That of these options. Raises `TypeError` for one that there is not."""
+    for name in options:
+        if name not in _OPTION_NAMES:
+            raise TypeError(f"there is no argument {name}; options are {', '.join(sorted(_OPTION_NAMES))}")
+    try:
+        return _cached_attention(**options)
+    except TypeError:  # such as an array in the place of a number
+        return Attention(**options)
 
 
 def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_gates: np.ndarray | None = None,
@@ -648,7 +820,7 @@ def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_
 
     `options` are those of `Attention`: power, form, normalisation, scale …; arguments and errors those of its calls.
     """
-    return _attention_of(**options)(queries, keys, values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
+    return _attention_of(options)(queries, keys, values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
                                     state=state, out=out)
 
 
@@ -657,5 +829,5 @@ def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.nd
         lengths: np.ndarray | None = None, state: State | None = None, d_state: Sums | None = None,
         **options: Any) -> Gradients:
     """The gradients of a loss in the arguments of `attention`, from d_rows = ∂loss/∂y: see `Attention.vjp`."""
-    return _attention_of(**options).vjp(d_rows, queries, keys, values, log_gates=log_gates, theta=theta, beta=beta,
+    return _attention_of(options).vjp(d_rows, queries, keys, values, log_gates=log_gates, theta=theta, beta=beta,
                                         lengths=lengths, state=state, d_state=d_state)

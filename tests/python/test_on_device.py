@@ -1,4 +1,4 @@
-"""Tests of sympow_torch.py with tensors on a GPU.  python3 test_on_device.py
+"""Tests of sympow.torch with tensors on a GPU.  python3 test_on_device.py
 
 Where SYMPOW_CUDA_ON_HOST is set the library has a stand-in for the runtime of CUDA, whose memory is the host's: tensors
 of PyTorch's on a CPU then pass for such on a GPU.
@@ -9,22 +9,18 @@ import functools
 import os
 import sys
 import unittest
-from pathlib import Path
 from unittest import mock
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "numpy_module")]
 try:
-    import numpy  # of which sympow.py is
+    import numpy  # which sympow needs
     import torch
 except ImportError as error:
     print(error, "for", sys.executable, "- the operators for PyTorch are not tested: ./dev python")
     sys.exit(77)
-import sympow
-import sympow_torch
-from sympow_torch import State
+import sympow.torch
+from sympow.torch import State
 
-attention = functools.partial(sympow_torch.attention, pairing="interleaved")  # unless a test says otherwise
+attention = functools.partial(sympow.torch.attention, pairing="interleaved")  # unless a test says otherwise
 
 ON_HOST = "SYMPOW_CUDA_ON_HOST" in os.environ
 if not ON_HOST and not torch.cuda.is_available():
@@ -41,8 +37,8 @@ def on_gpu():
     if not ON_HOST:
         yield
         return
-    with mock.patch.object(sympow_torch, "_place_of", lambda x: (2, 0)), \
-            mock.patch.object(sympow_torch, "_stream_at", lambda x: None), \
+    with mock.patch.object(sympow.torch, "_place_of", lambda x: (2, 0)), \
+            mock.patch.object(sympow.torch, "_stream_at", lambda x: None), \
             mock.patch.object(sympow, "StateOnDevice", StateOnHost):
         yield
 
@@ -53,7 +49,7 @@ class StateOnHost(sympow.StateOnDevice):
     def __init__(self, attention, batch, heads, *sizes):
         super().__init__(attention, batch, heads, *sizes)
         zeros = [torch.zeros(shape) for shape in ((batch, heads, M, D), (batch, heads, M))]
-        self.write_tensors([*(sympow_torch._view("zeros", x) for x in zeros), None])
+        self.write_tensors([*(sympow.torch._view("zeros", x) for x in zeros), None])
 
 
 class Batch:
@@ -92,7 +88,7 @@ class OnDevice(unittest.TestCase):
                     self.within_rule(dtype, rows, batch)
 
     def test_gradients_are_those_of_the_library(self):
-        names = sympow_torch._INPUT_NAMES[:6]
+        names = sympow.torch._INPUT_NAMES[:6]
         for dtype, turns in ((torch.bfloat16, False), (torch.bfloat16, True), (torch.float16, True)):
             with self.subTest(dtype=dtype, turns=turns), on_gpu():
                 batch = Batch(dtype)
@@ -106,11 +102,11 @@ class OnDevice(unittest.TestCase):
                 given |= {name: None if given[name] is None else given[name].to(dtype).detach()
                           for name, dtype in zip(names[3:], (torch.float32, torch.float64, torch.float32))}
                 wanted = {name: None if x is None else torch.empty_like(x) for name, x in given.items()}
-                view, results = ({name: sympow_torch._view(name, x) for name, x in all_of.items()}
+                view, results = ({name: sympow.torch._view(name, x) for name, x in all_of.items()}
                                  for all_of in (given, wanted))
                 direct = sympow.Attention(pairing="interleaved", **batch.options)
-                direct.vjp_tensors(sympow_torch._view("d_rows", batch.dy), view, results,
-                                   **sympow_torch._on_stream(direct, q, view, "attend_vjp"))
+                direct.vjp_tensors(sympow.torch._view("d_rows", batch.dy), view, results,
+                                   **sympow.torch._on_stream(direct, q, view, "attend_vjp"))
                 for x, y, z in zip(found, (x for x in wanted.values() if x is not None), tensors):
                     self.assertEqual(x.dtype, z.dtype)
                     self.assertTrue(torch.equal(x, y.to(x.dtype)))
@@ -152,6 +148,22 @@ class OnDevice(unittest.TestCase):
                     self.near(dtype, x, y)
             if not turns:
                 self.within_rule(dtype, rows, batch)
+
+    def test_decoding(self):
+        """Tokens after a prompt, against a state in the library."""
+        for dtype in UNIT_ROUNDOFF:
+            with self.subTest(dtype=dtype), on_gpu(), torch.no_grad():
+                batch, rows = Batch(dtype), []
+                for part in (slice(64), *(slice(t, t + 1) for t in range(64, T))):
+                    tokens, gates = [x[:, part] for x in batch.inputs], batch.gates[:, part]
+                    if not rows:
+                        of_prompt, state = attention(*tokens, log_gates=gates, return_state=True, **batch.options)
+                        rows.append(of_prompt)
+                        state = sympow.torch.state_of(state, *tokens, pairing="interleaved", **batch.options)
+                        self.assertIsInstance(state, sympow.StateOnDevice)
+                    else:
+                        rows.append(sympow.torch.decode(*tokens, state, log_gates=gates))
+            self.within_rule(dtype, torch.cat(rows, 1), batch)
 
     def test_gradients_in_a_state(self):
         """Those in S and Z are those of the definition, in double on a CPU."""
@@ -220,9 +232,9 @@ class OnDevice(unittest.TestCase):
                 attention(q, k, v, state=State(zeros[0][:, :, 1:], zeros[1]))
             with self.assertRaisesRegex(sympow.ShapeMismatch, "heads is 1, must be a multiple of key_heads, 2"):
                 attention(q, k, v, state=State(zeros[0][:, :1], zeros[1][:, :1]))
-            with self.assertRaisesRegex(sympow.InvalidArgument, "options->form is SYMPOW_FORM_ATTENTION"):
+            with self.assertRaisesRegex(sympow.InvalidArgument, "form is SYMPOW_FORM_ATTENTION"):
                 attention(q, k, v, return_state=True, form="attention")
-            with self.assertRaisesRegex(sympow.InvalidArgument, "inputs->queries: the type has code 2, 64 bits"):
+            with self.assertRaisesRegex(sympow.InvalidArgument, "queries: the type has code 2, 64 bits"):
                 attention(q.double(), k.double(), v.double())
             with self.assertRaises(sympow.NotBuilt):
                 attention(q, k, v, scores="exponential")

@@ -1,4 +1,4 @@
-"""Tests of sympow.py: what calls give, and what every wrong argument is told.  python3 test_sympow.py"""
+"""Tests of sympow: what calls give, and what every wrong argument is told.  python3 test_numpy.py"""
 
 import copy
 import functools
@@ -7,7 +7,6 @@ import itertools
 import os
 import pickle
 import pydoc
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,8 +14,6 @@ import threading
 import unittest
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
 try:
     import numpy as np
 except ImportError:
@@ -165,7 +162,8 @@ class Rows(unittest.TestCase):
                 os._exit(not np.array_equal(sympow.attention(x, x, x, threads=4), rows))
             print("child:", os.waitpid(child, 0)[1])"""
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True,
-                              env=os.environ | {"SYMPOW_C_LIBRARY": sympow._library._name, "PYTHONPATH": str(HERE)})
+                              env=os.environ | {"SYMPOW_C_LIBRARY": sympow._library._name,
+                                                "PYTHONPATH": str(Path(sympow.__file__).parents[1])})
         self.assertEqual(done.stdout, "child: 0\n", done.stderr)
 
     def test_threads_of_python_share_an_attention(self):
@@ -316,6 +314,10 @@ class States(unittest.TestCase):
                 other.write(*sums)
                 for a, b in zip(other.read(), sums):
                     self.assertTrue(np.array_equal(a, b))
+                strided = batch.state(attention)
+                strided.write(*(np.repeat(x, 2, x.ndim - 1)[..., ::2] for x in sums))  # numbers apart in memory
+                for a, b in zip(strided.read(), sums):
+                    self.assertTrue(np.array_equal(a, b))
                 tokens, given = batch.tokens(30, 40)
                 rows, again = (attention(*tokens, state=x, **given) for x in (state, other))
                 _, bounds = definition(batch, power, power % 2 == 0)
@@ -382,6 +384,41 @@ class States(unittest.TestCase):
                                            self.rows))
             self.assertIn("form='recurrent'", repr(again))
 
+    def test_rotary_of_the_first_channels_leaves_the_others(self):
+        x = Batch(d=6)
+        for pairing in ("interleaved", "half_split"):
+            attention = sympow.Attention(power=2, pairing=pairing, rotary_dim=4)
+            given = dict(log_gates=x.log_gates, theta=x.theta[:2], beta=x.beta)
+            turned, plain = Batch(d=6), dict(log_gates=x.log_gates)
+            for b, h in itertools.product(range(2), range(4)):
+                angles = np.outer(x.beta[b, :, h // 2].cumsum(), x.theta[:2])
+                turned.q[b, :, h, :4] = rotated(x.q[b, :, h, :4], angles, pairing)
+                if h % 2 == 0:
+                    turned.k[b, :, h // 2, :4] = rotated(x.k[b, :, h // 2, :4], angles, pairing)
+            expected = sympow.attention(turned.q, turned.k, turned.v, power=2, **plain)
+            np.testing.assert_allclose(attention(x.q, x.k, x.v, **given), expected, rtol=1e-9, atol=1e-11)
+            state = x.state(attention)
+            np.testing.assert_allclose(attention(x.q, x.k, x.v, state=state, **given), expected, rtol=1e-9, atol=1e-11)
+            self.assertEqual(state.read().angles.shape, (2, 2, 2))
+            other = x.state(attention)
+            other.write(*state.read())
+            self.assertEqual(attention.vjp(x.dy, x.q, x.k, x.v, state=other, **given).state.angles.shape, (2, 2, 2))
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_a_child_does_not_wait_for_a_state_that_was_in_use(self):
+        x = Batch()
+        state, free = (x.state(attention_of(power=2)) for _ in range(2))
+        with state._handle.lock:  # as a call of another thread
+            child = os.fork()
+            if child == 0:
+                try:
+                    state.tokens()
+                except sympow.InterruptedState:
+                    os._exit(0 if free.tokens() == 0 and len(rows_of(x.q, x.k, x.v)) == 2 else 2)
+                os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(state.tokens(), 0)
+
 
 class Mistakes(unittest.TestCase):
     """Each is told what it is, and has written nothing."""
@@ -394,7 +431,7 @@ class Mistakes(unittest.TestCase):
     def test_options(self):
         make = sympow.Attention
         for given, error, words in (
-                (dict(power=0), sympow.InvalidArgument, "options->power is 0, must lie in 1 … 4"),
+                (dict(power=0), sympow.InvalidArgument, "power is 0, must lie in 1 … 4"),
                 (dict(power=5), sympow.NotBuilt, "this library holds the powers 1 … 4"),
                 (dict(power=2**32 + 2), sympow.TooLarge, "power is 4294967298, no integer of 32 bits"),
                 (dict(power="2"), TypeError, "power is '2', must be an integer"),
@@ -408,12 +445,12 @@ class Mistakes(unittest.TestCase):
                 (dict(normalisation="l2"), ValueError, "must be one of default, normalised, unnormalised, signed"),
                 (dict(normalisation="normalised", power=3), ValueError, "odd powers have scores of either sign"),
                 (dict(normalisation="signed"), ValueError, "no score is negative"),
-                (dict(threads=-1), ValueError, "options->threads is -1, must be at least 0"),
-                (dict(chunk=-1), ValueError, "options->chunk is -1"),
-                (dict(checkpoint=-1), ValueError, "options->checkpoint is -1"),
-                (dict(tail=-2), ValueError, "options->tail is -2, must be at least -1"),
+                (dict(threads=-1), ValueError, "threads is -1, must be at least 0"),
+                (dict(chunk=-1), ValueError, "chunk is -1"),
+                (dict(checkpoint=-1), ValueError, "checkpoint is -1"),
+                (dict(tail=-2), ValueError, "tail is -2, must be at least -1"),
                 (dict(offset=2**70), OverflowError, "offset is 1180591620717411303424, no integer of 64 bits"),
-                (dict(scale=float("nan")), sympow.NotFinite, "options->scale is nan, must be finite"),
+                (dict(scale=float("nan")), sympow.NotFinite, "scale is nan, must be finite"),
                 (dict(scale="1"), TypeError, ""),
                 (dict(windows=3), TypeError, "windows")):
             with self.subTest(**given):
@@ -437,41 +474,41 @@ class Mistakes(unittest.TestCase):
         good = dict(queries=batch.q, keys=batch.k, values=batch.v, **batch.turning())
         changes = [
             ("queries", list, TypeError, "queries is a list, must be a numpy array"),
-            ("keys", lambda x: None, ValueError, "inputs->keys is null"),
+            ("keys", lambda x: None, ValueError, "keys is null"),
             ("values", np.ma.masked_invalid, ValueError, "values is a masked array, whose mask no call sees"),
-            ("keys", lambda x: x.astype(np.float64), ValueError, "inputs->keys is of float64, must be of float32"),
+            ("keys", lambda x: x.astype(np.float64), ValueError, "keys is of float64, must be of float32"),
             ("queries", lambda x: x.astype(np.float16), ValueError, "queries is of float16, must be of float32 or"),
-            ("queries", lambda x: x.astype(np.int64), ValueError, "inputs->queries: the type has code 0, 64 bits"),
+            ("queries", lambda x: x.astype(np.int64), ValueError, "queries: the type has code 0, 64 bits"),
             ("values", lambda x: x.astype(complex), ValueError, "values is of complex128, must be of float32"),
             ("values", lambda x: x.astype(object), ValueError, "values is of object, must be of float32"),
             ("queries", lambda x: x.astype(">f4"), ValueError, "queries is of >f4, must be of float32"),
-            ("queries", lambda x: x[0], sympow.ShapeMismatch, "inputs->queries: ndim is 3, must be 4 of"),
-            ("values", lambda x: x[0], sympow.ShapeMismatch, "inputs->values: ndim is 3, must be 4 of"),
-            ("keys", lambda x: x[:1], sympow.ShapeMismatch, r"inputs->keys: shape\[0\] is 1, must be 2"),
-            ("queries", lambda x: x[:, 1:], sympow.ShapeMismatch, r"inputs->keys: shape\[1\] is 40, must be 39"),
-            ("keys", lambda x: x[:, 1:], sympow.ShapeMismatch, r"inputs->values: shape\[1\] is 40, must be 39"),
+            ("queries", lambda x: x[0], sympow.ShapeMismatch, "queries: ndim is 3, must be 4 of"),
+            ("values", lambda x: x[0], sympow.ShapeMismatch, "values: ndim is 3, must be 4 of"),
+            ("keys", lambda x: x[:1], sympow.ShapeMismatch, r"keys: shape\[0\] is 1, must be 2"),
+            ("queries", lambda x: x[:, 1:], sympow.ShapeMismatch, r"keys: shape\[1\] is 40, must be 39"),
+            ("keys", lambda x: x[:, 1:], sympow.ShapeMismatch, r"values: shape\[1\] is 40, must be 39"),
             ("keys", lambda x: x.repeat(2, 2)[:, :, :3], sympow.ShapeMismatch, r"must be 3|multiple of the 3"),
             ("keys", lambda x: x[..., :4], sympow.ShapeMismatch, r"shape\[3\] is 4, must be 6 \(numbers of a query\)"),
-            ("values", lambda x: x[:, :, :1], sympow.ShapeMismatch, r"inputs->values: shape\[2\] is 1, must be 2"),
-            ("queries", reversed_tokens, ValueError, r"inputs->queries: strides\[1\] is -24, must not be negative"),
-            ("values", lambda x: x[..., ::2], ValueError, r"inputs->values: strides\[3\] is 2, must be 1"),
-            ("values", np.asfortranarray, ValueError, r"inputs->values: strides\[3\] is 160, must be 1"),
+            ("values", lambda x: x[:, :, :1], sympow.ShapeMismatch, r"values: shape\[2\] is 1, must be 2"),
+            ("queries", reversed_tokens, ValueError, r"queries: strides\[1\] is -24, must not be negative"),
+            ("values", lambda x: x[..., ::2], ValueError, r"values: strides\[3\] is 2, must be 1"),
+            ("values", np.asfortranarray, ValueError, r"values: strides\[3\] is 160, must be 1"),
             ("keys", lambda x: np.broadcast_to(x[:, :1], x.shape), ValueError, r"strides\[1\] is 0, must be at least"),
-            ("keys", unaligned, ValueError, "inputs->keys: data are not aligned to 4 bytes"),
+            ("keys", unaligned, ValueError, "keys: data are not aligned to 4 bytes"),
             ("keys", packed, ValueError, r"keys: strides\[2\] is 30 bytes, must be a multiple of the 4 of an entry"),
             ("log_gates", np.abs, ValueError, "must be|gate"),
-            ("log_gates", lambda x: x[..., 0], sympow.ShapeMismatch, "inputs->log_gates: ndim is 2, must be 3"),
-            ("log_gates", lambda x: x[:, :4], sympow.ShapeMismatch, r"inputs->log_gates: shape\[1\] is 4, must be 40"),
+            ("log_gates", lambda x: x[..., 0], sympow.ShapeMismatch, "log_gates: ndim is 2, must be 3"),
+            ("log_gates", lambda x: x[:, :4], sympow.ShapeMismatch, r"log_gates: shape\[1\] is 4, must be 40"),
             ("log_gates", lambda x: x.repeat(3, 2)[..., :3], sympow.ShapeMismatch, r"shape\[2\] is 3, must be 2"),
-            ("theta", lambda x: x[:1], sympow.ShapeMismatch, r"inputs->theta: shape\[0\] is 1, must be 3"),
+            ("theta", lambda x: x[:1], sympow.ShapeMismatch, r"theta: shape\[0\] is 1, must be 3"),
             ("theta", lambda x: x * np.inf, sympow.NotFinite, "theta|rate"),
-            ("theta", lambda x: None, ValueError, "inputs->beta is given, but no inputs->theta"),
-            ("beta", lambda x: x.astype(int), ValueError, "inputs->beta: the type has code 0, 64 bits"),
-            ("beta", lambda x: x[:, :4], sympow.ShapeMismatch, r"inputs->beta: shape\[1\] is 4, must be 40"),
-            ("lengths", lambda x: np.array([1]), sympow.ShapeMismatch, r"inputs->lengths: shape\[0\] is 1, must be 2"),
+            ("theta", lambda x: None, ValueError, "beta is given, but no theta"),
+            ("beta", lambda x: x.astype(int), ValueError, "beta: the type has code 0, 64 bits"),
+            ("beta", lambda x: x[:, :4], sympow.ShapeMismatch, r"beta: shape\[1\] is 4, must be 40"),
+            ("lengths", lambda x: np.array([1]), sympow.ShapeMismatch, r"lengths: shape\[0\] is 1, must be 2"),
             ("lengths", lambda x: np.array([1, 41]), ValueError, "41"),
             ("lengths", lambda x: np.array([1, -1]), ValueError, "-1"),
-            ("lengths", lambda x: np.array([1.0, 2.0]), ValueError, "inputs->lengths: the type has code 2, 64 bits"),
+            ("lengths", lambda x: np.array([1.0, 2.0]), ValueError, "lengths: the type has code 2, 64 bits"),
             ("out", lambda x: np.zeros((2, 40, 4, 4), np.float32), sympow.ShapeMismatch, r"rows: shape\[3\] is 4"),
             ("out", lambda x: np.zeros((2, 40, 4, 5)), ValueError, "rows is of float64, must be of float32"),
             ("out", lambda x: np.broadcast_to(np.float32(0), (2, 40, 4, 5)), ValueError, "out is read-only"),
@@ -506,7 +543,7 @@ class Mistakes(unittest.TestCase):
         B, _, _, Hk, d, e = batch.sizes
         make = sympow.State
         self.refuse(TypeError, "attention is a int, must be a sympow.Attention", make, 2, B, Hk, d, e)
-        self.refuse(sympow.ShapeMismatch, "shape->batch is -1", make, attention, -1, Hk, d, e)
+        self.refuse(sympow.ShapeMismatch, "batch is -1", make, attention, -1, Hk, d, e)
         self.refuse(sympow.TooLarge, "", make, attention, 2**62, 2**62, d, e)
         self.refuse(TypeError, "heads is 2.5, must be an integer", make, attention, B, 2.5, d, e)
         self.refuse(ValueError, "dtype is of float16, must be of float32", make, attention, B, Hk, d, e, np.float16)
@@ -530,7 +567,7 @@ class Mistakes(unittest.TestCase):
             self.refuse(TypeError, "d_state is a .*, must be sympow.Sums", attention.vjp, batch.dy, batch.q, batch.k,
                         batch.v, state=state, d_state=d_state)
         arguments = batch.q, batch.k, batch.v
-        self.refuse(ValueError, "states is null", attention.decode, *arguments, None)
+        self.refuse(TypeError, "state is a NoneType, must be a sympow.State", attention.decode, *arguments, None)
         self.refuse(ValueError, "states are of power 2 and float32, must be of power 3", sympow.attention, *arguments,
                     state=state, power=3)
         self.refuse(ValueError, "attention form has no states", sympow.attention, *arguments, state=state,
@@ -553,33 +590,6 @@ class Mistakes(unittest.TestCase):
         for a, b in zip(state.read(), sums):
             self.assertTrue(np.array_equal(a, b))
 
-    def test_libraries(self):
-        def of_module(code, folder=HERE, **environment):
-            clean = {name: x for name, x in os.environ.items() if name != "SYMPOW_C_LIBRARY"}
-            code = f"import sys; sys.path.insert(0, {str(folder)!r}); sys.dont_write_bytecode = True\n" + code
-            done = subprocess.run([sys.executable, "-c", code], env=clean | environment, capture_output=True, text=True)
-            return done.stdout + done.stderr.strip().split("\n")[-1]
-
-        library = str(Path(sympow._library._name))
-        report = "import sympow; print(sympow.version())"
-        with tempfile.TemporaryDirectory() as folder:
-            shutil.copy(HERE / "sympow.py", folder)
-            self.assertIn("libsympow_c.so beside this module, and SYMPOW_C_LIBRARY is not set: there is no such",
-                          of_module(report, folder))
-            os.symlink(library, Path(folder) / "libsympow_c.so")
-            self.assertIn("(0, 1, ", of_module(report, folder))
-        self.assertIn("(0, 1, ", of_module(report, SYMPOW_C_LIBRARY=library))
-        self.assertIn("(0, 1, ", of_module(f"import sympow; sympow.use({library!r})\n" + report, SYMPOW_C_LIBRARY="x"))
-        self.assertIn("LibraryNotFound: x of SYMPOW_C_LIBRARY: there is no such",
-                      of_module(report, SYMPOW_C_LIBRARY="x"))
-        self.assertIn("not a library of sympow", of_module(report, SYMPOW_C_LIBRARY=__file__))
-        later = ("import ctypes, types\nctypes.CDLL = lambda name: types.SimpleNamespace(sympow_error=0, "
-                 "sympow_version=lambda: 10000)\n")
-        self.assertIn("has the version 10000, must be 0.1", of_module(later + report, SYMPOW_C_LIBRARY=library))
-        self.refuse(sympow.LibraryNotFound, "/nothing: there is no such library", sympow.use, "/nothing")
-        self.refuse(sympow.InvalidArgument, "is in use", sympow.use, __file__)
-        sympow.use(library)
-
     def test_everything_is_explained(self):
         self.assertIn("[B, T, H, d], float32 or float64", pydoc.render_doc(sympow))
         for name in sympow.__all__:
@@ -589,6 +599,22 @@ class Mistakes(unittest.TestCase):
             for member, function in members:
                 if not member.startswith("_"):
                     self.assertTrue(function.__doc__, f"{name}.{member}")
+
+    def test_options_by_name(self):
+        x = Batch()
+        with self.assertRaisesRegex(TypeError, "there is no argument gates; options are check_finite, checkpoint"):
+            sympow.attention(x.q, x.k, x.v, gates=x.log_gates)
+        with self.assertRaisesRegex(TypeError, "power is 2.0, must be an integer"):
+            sympow.attention(x.q, x.k, x.v, power=2.0)
+        sympow.attention(x.q, x.k, x.v, power=2)
+        with self.assertRaisesRegex(TypeError, "power is 2.0, must be an integer"):  # whatever was called before
+            sympow.attention(x.q, x.k, x.v, power=2.0)
+        with self.assertRaisesRegex(TypeError, r"power is array\(\[2\]\), must be an integer"):
+            sympow.attention(x.q, x.k, x.v, power=np.array([2]))
+        for given, text in ((dict(rotary_dim=3), "rotary_dim is 3, must be even"),
+                            (dict(rotary_dim=8), "rotary_dim is 8, must be at most 6")):
+            with self.assertRaisesRegex(sympow.SympowError, "^" + text):
+                rows_of(x.q, x.k, x.v, theta=x.theta, **given)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tests of sympow_torch.py: bits, derivatives, PyTorch's own checks, and mistakes.  python3 test_sympow_torch.py"""
+"""Tests of sympow.torch: bits, derivatives, PyTorch's own checks, and mistakes.  python3 test_torch.py"""
 
 import functools
 import itertools
@@ -6,10 +6,8 @@ import os
 import shutil
 import sys
 import unittest
-from pathlib import Path
+import weakref
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "numpy_module")]
 try:
     import torch
     from torch import library
@@ -21,18 +19,17 @@ try:
 except ImportError:
     print("numpy is not installed for", sys.executable, "- the operators for PyTorch are not tested")
     sys.exit(77)
-import sympow
-import sympow_torch
+import sympow.torch
 import two_layers
-from sympow_torch import State
+from sympow.torch import State
 
 # Pairs of neighbors turn, unless a test says otherwise.
 rows_of = functools.partial(sympow.attention, pairing="interleaved")
 vjp_of = functools.partial(sympow.vjp, pairing="interleaved")
 attention_of = functools.partial(sympow.Attention, pairing="interleaved")
-attention = functools.partial(sympow_torch.attention, pairing="interleaved")
+attention = functools.partial(sympow.torch.attention, pairing="interleaved")
 
-DEFAULTS = ("power", 2, "default", "automatic", "causal", "interleaved", False, 0, 0, 0, -1, 1.0)  # of the operator
+DEFAULTS = ("power", 2, "default", "automatic", "causal", "interleaved", False, 0, 0, 0, -1, 1.0, 0)  # of the operator
 
 
 class Batch:
@@ -131,8 +128,8 @@ class Bits(unittest.TestCase):
         parts = beside.split((16, 8, 6), 2)
         q, k, v = (x.unflatten(2, (heads, -1)) for x, heads in zip(parts, (4, 2, 2)))
         for x in (q, k, v):
-            self.assertEqual(sympow_torch._view("x", x).data, x.data_ptr())
-            self.assertEqual(list(sympow_torch._view("x", x).strides[:4]), list(x.stride()))
+            self.assertEqual(sympow.torch._view("x", x).data, x.data_ptr())
+            self.assertEqual(list(sympow.torch._view("x", x).strides[:4]), list(x.stride()))
         self.assertTrue(torch.equal(attention(q, k, v), attention(*(x.contiguous() for x in (q, k, v)))))
         by_heads = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
         self.assertTrue(torch.equal(attention(*by_heads), attention(q, k, v)))
@@ -236,9 +233,113 @@ class Operators(unittest.TestCase):
         self.assertTrue(torch.equal(exported(tokens), model(tokens)))
 
     def test_two_layers_learn(self):
-        losses = two_layers.train(60, say=False)
+        model, losses = two_layers.train(60, say=False)
         self.assertLess(losses[-1], losses[0] / 4)
-        self.assertEqual(losses[:3], two_layers.train(3, say=False))
+        self.assertEqual(losses[:3], two_layers.train(3, say=False)[1])
+        tokens = torch.randint(two_layers.TOKENS, (2, 12))
+        with torch.no_grad():
+            states, pieces = {}, []
+            for piece in tokens.split((7, 1, 3, 1), 1):
+                pieces.append(model(piece, states))
+            wanted = model(tokens)
+        self.assertLess((torch.cat(pieces, 1) - wanted).abs().max(), 2e-5 * wanted.abs().max())
+        found = two_layers.continuation(model, tokens, 3)
+        self.assertTrue(torch.equal(found[:, 0], wanted[:, -1].argmax(1)))
+
+
+class Decoding(unittest.TestCase):
+    """Rows of `decode` are those of the recurrent form, bit for bit."""
+
+    OPTIONS = dict(pairing="interleaved", form="recurrent", scale=0.5)
+
+    def setUp(self):
+        torch.set_grad_enabled(False)
+        self.addCleanup(torch.set_grad_enabled, True)
+
+    def piece(self, batch, begin, end):
+        part = slice(begin, end)
+        return (batch.q[:, part], batch.k[:, part], batch.v[:, part]), dict(
+            log_gates=batch.log_gates[:, part], theta=batch.theta, beta=batch.beta[:, part])
+
+    def test_tokens_after_a_prompt(self):
+        for dtype, power in itertools.product((torch.float32, torch.float64), (1, 2, 3, 4)):
+            with self.subTest(dtype=dtype, power=power):
+                batch, options = Batch(dtype, T=40), dict(self.OPTIONS, power=power)
+                tokens, given = self.piece(batch, 0, 30)
+                _, prompt = attention(*tokens, **given, **options, return_state=True)
+                tokens, given = self.piece(batch, 30, 40)
+                wanted, after = attention(*tokens, **given, **options, state=prompt, return_state=True)
+                state, rows = sympow.torch.state_of(prompt, *tokens, **options), []
+                for begin, end in ((30, 31), (31, 32), (32, 36), (36, 37), (37, 40)):
+                    tokens, given = self.piece(batch, begin, end)
+                    rows.append(sympow.torch.decode(*tokens, state, **given))
+                    if end == 32:
+                        branch = state.copy()
+                self.assertTrue(torch.equal(torch.cat(rows, 1), wanted))
+                for a, b in zip(after, state.read()):
+                    self.assertTrue(np.array_equal(a, b))
+                tokens, given = self.piece(batch, 32, 40)
+                self.assertTrue(torch.equal(sympow.torch.decode(*tokens, branch, **given), wanted[:, 2:]))
+
+    def test_from_the_first_token_in_any_layout(self):
+        batch = Batch(torch.float32, T=12, Hk=4, Hg=4)
+        q, k = batch.q, batch.k
+        wanted = attention(q, k, q, **self.OPTIONS)
+        state, beside = sympow.torch.state_of(None, q, k, q, **self.OPTIONS), torch.cat([q, k], 2)
+        for t in range(12):
+            of_q, of_k = (q[:, t:t + 1], k[:, t:t + 1]) if t % 2 else beside[:, t:t + 1].chunk(2, 2)
+            self.assertTrue(torch.equal(sympow.torch.decode(of_q, of_k, of_q, state), wanted[:, t:t + 1]))
+        self.assertEqual((state.tokens(), state.dtype), (12, np.float32))
+
+    def test_gates_of_query_heads(self):
+        batch = Batch(torch.float32, Hg=4)
+        wanted = attention(batch.q, batch.k, batch.v, **batch.turning(), **self.OPTIONS)
+        tokens, given = self.piece(batch, 0, 9)
+        state = sympow.torch.state_of(None, *tokens, log_gates=given["log_gates"], **self.OPTIONS)
+        self.assertTrue(torch.equal(sympow.torch.decode(*tokens, state, **given), wanted))
+
+    def test_a_state_keeps_no_tensor(self):
+        batch = Batch()
+        tokens, _ = self.piece(batch, 0, 1)
+        keys = tokens[1].clone()
+        state = sympow.torch.state_of(None, *tokens)
+        sympow.torch.decode(tokens[0], keys, tokens[2], state)
+        gone = weakref.ref(keys)
+        del keys
+        self.assertIsNone(gone())
+
+    def test_mistakes(self):
+        batch = Batch()
+        tokens, given = self.piece(batch, 0, 1)
+        state = sympow.torch.state_of(None, *tokens, **self.OPTIONS)
+
+        def refuse(error, words, *arguments, **more):
+            with self.assertRaisesRegex(error, words):
+                sympow.torch.decode(*arguments, **more)
+
+        for _ in range(2):  # before and after a call
+            with torch.enable_grad():
+                refuse(sympow.InvalidArgument, "queries requires a gradient, and decode gives none", *tokens, state)
+                refuse(sympow.InvalidArgument, "theta requires a gradient", *(x.detach() for x in tokens), state,
+                       theta=batch.theta)
+            refuse(TypeError, "keys is a ndarray, must be a tensor", tokens[0], tokens[1].numpy(), tokens[2], state)
+            refuse(TypeError, "queries is a NoneType, must be a tensor", None, *tokens[1:], state)
+            refuse(TypeError, "state is a State, must be a sympow.State", *tokens, batch.state)
+            refuse(sympow.InvalidArgument, "queries is of torch.float16", tokens[0].half(), *tokens[1:], state)
+            refuse(sympow.InvalidArgument, "keys is of float32, must be of float64", tokens[0], tokens[1].float(),
+                   tokens[2], state)
+            refuse(sympow.ShapeMismatch, "d of states is 4, must be 2", tokens[0][..., :2], tokens[1][..., :2],
+                   tokens[2], state)
+            refuse(sympow.ShapeMismatch, "ndim is 3, must be 4", tokens[0][0], *tokens[1:], state)
+            sympow.torch.decode(*tokens, state, **given)
+        self.assertEqual(state.tokens(), 2)
+
+        for words, arguments in (("queries are of torch.float16", [x.half() for x in tokens]),
+                                 (r"shape \[1, 4, 4\], must be", [x[0] for x in tokens])):
+            with self.assertRaisesRegex(sympow.InvalidArgument, words):
+                sympow.torch.state_of(None, *arguments)
+        with self.assertRaisesRegex(TypeError, "state is a Tensor, must be a sympow.torch.State"):
+            sympow.torch.state_of(batch.state[0], *tokens)
 
 
 class Mistakes(unittest.TestCase):
@@ -250,22 +351,22 @@ class Mistakes(unittest.TestCase):
         batch = Batch()
         q, k, v = batch.q, batch.k, batch.v
         S, Z, angles = batch.state
-        self.refuse(sympow.ShapeMismatch, r"inputs->keys: shape\[3\] is 3, must be 4", q, k[..., :3], v)
-        self.refuse(sympow.ShapeMismatch, "inputs->queries: ndim is 3, must be 4", q[0], k, v)
-        self.refuse(sympow.ShapeMismatch, "inputs->values: ndim is 3, must be 4", q, k, v[0], return_state=True)
-        self.refuse(sympow.InvalidArgument, "inputs->keys is of float32, must be of float64", q, k.float(), v)
+        self.refuse(sympow.ShapeMismatch, r"keys: shape\[3\] is 3, must be 4", q, k[..., :3], v)
+        self.refuse(sympow.ShapeMismatch, "queries: ndim is 3, must be 4", q[0], k, v)
+        self.refuse(sympow.ShapeMismatch, "values: ndim is 3, must be 4", q, k, v[0], return_state=True)
+        self.refuse(sympow.InvalidArgument, "keys is of float32, must be of float64", q, k.float(), v)
         self.refuse(sympow.InvalidArgument, "queries is of torch.float16, must be of torch.float32", q.half(), k, v,
                     return_state=True)
         self.refuse(sympow.InvalidArgument, "queries is of torch.bfloat16, must be of", q.bfloat16(), k, v)
-        self.refuse(sympow.InvalidArgument, "inputs->queries: the type has code 0, 64 bits", q.long(), k, v)
+        self.refuse(sympow.InvalidArgument, "queries: the type has code 0, 64 bits", q.long(), k, v)
         self.refuse(sympow.InvalidArgument, "queries is of torch.complex128", q + 0j, k, v)
-        self.refuse(sympow.InvalidArgument, r"inputs->values: strides\[3\] is", q, k, v.transpose(2, 3).contiguous()
+        self.refuse(sympow.InvalidArgument, r"values: strides\[3\] is", q, k, v.transpose(2, 3).contiguous()
                     .transpose(2, 3))
         self.refuse(sympow.InvalidArgument, "gate", q, k, v, log_gates=-batch.log_gates)
-        self.refuse(sympow.ShapeMismatch, r"inputs->theta: shape\[0\] is 1, must be 2", q, k, v, theta=batch.theta[:1])
-        self.refuse(sympow.InvalidArgument, "inputs->beta is given, but no inputs->theta", q, k, v, beta=batch.beta)
+        self.refuse(sympow.ShapeMismatch, r"theta: shape\[0\] is 1, must be 2", q, k, v, theta=batch.theta[:1])
+        self.refuse(sympow.InvalidArgument, "beta is given, but no theta", q, k, v, beta=batch.beta)
         self.refuse(sympow.InvalidArgument, "form is 'chunk', must be one of", q, k, v, form="chunk")
-        self.refuse(sympow.NotBuilt, "options->power is 5", q, k, v, power=5)
+        self.refuse(sympow.NotBuilt, "power is 5", q, k, v, power=5)
         self.refuse(sympow.InvalidArgument, "no states", q, k, v, scores="exponential", return_state=True)
         self.refuse(sympow.InvalidArgument, "attention form has no states", q, k, v, form="attention",
                     return_state=True)
@@ -281,7 +382,7 @@ class Mistakes(unittest.TestCase):
         self.refuse(TypeError, "queries is a ndarray, must be a tensor", array(q), k, v)
         self.refuse(TypeError, "log_gates is a float, must be a tensor", q, k, v, log_gates=-0.1)
         self.refuse(TypeError, "normaliser is a float, must be a tensor", q, k, v, state=State(S, 1.0))
-        self.refuse(TypeError, "state is a Tensor, must be a sympow_torch.State", q, k, v, state=S)
+        self.refuse(TypeError, "state is a Tensor, must be a sympow.torch.State", q, k, v, state=S)
         self.refuse(sympow.InvalidArgument, "scale requires a gradient", q, k, v,
                     scale=torch.tensor(0.5, requires_grad=True))
         with torch.no_grad():
@@ -309,7 +410,7 @@ class Mistakes(unittest.TestCase):
     def test_devices(self):
         meta = torch.empty(1, 2, 3, 4, device="meta")
         with self.assertRaisesRegex(sympow.NotBuilt, "queries is on the device meta, must be on a CPU"):
-            sympow_torch._view("queries", meta)
+            sympow.torch._view("queries", meta)
         x = torch.ones(1, 2, 3, 4)
         far = sympow.Tensor.of(x.data_ptr(), 2, 32, x.shape, x.stride(), (2, 0))
         with self.assertRaises((sympow.NotBuilt, sympow.InvalidArgument)):  # by a library without CUDA, and with it

@@ -3,18 +3,22 @@
     y_i = Σ_{j ≤ i} s_ij v_j / Σ_{j ≤ i} s_ij       s_ij = κ(scale q_i·M_ij k_j) b_ij       κ(x) = x^P or exp x
     b_ij = γ_{j+1} ⋯ γ_i                            M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + β_i θ
 
-    rows = sympow_torch.attention(queries, keys, values, log_gates=gates, power=2)
-    rows, state = sympow_torch.attention(queries, keys, values, log_gates=gates, power=2, return_state=True)
+    rows = sympow.torch.attention(queries, keys, values, log_gates=gates, power=2)
+    rows, state = sympow.torch.attention(queries, keys, values, log_gates=gates, power=2, return_state=True)
 
 Tensors are [B, T, H, D], as PyTorch's layers make them, all of a call alike: on a CPU of float32 or float64, on a GPU,
 where the library was built with CUDA, of bfloat16, float16 or float32, and then on PyTorch's stream and in its memory.
 They are read where they are: transposed, sliced and expanded ones need no copy, but entries of a token must be
 contiguous.
 
+To decode token by token, keep a `sympow.State`, which stays in the library:
+
+    state = sympow.torch.state_of(state, queries, keys, power=2)
+    row = sympow.torch.decode(query, key, value, state, log_gates=gate)
+
 `torch.ops.sympow.attend` and its gradient `torch.ops.sympow.attend_vjp` are custom operators of PyTorch, so that
-autograd, `torch.compile`, `torch.export` and, on a CPU, autocast, to float32, know them. They go through sympow.py, the module for
-numpy, which finds the library; both files are needed. Gradients are those of the library, bit for bit; it has no second
-derivatives.
+autograd, `torch.compile`, `torch.export` and, on a CPU, autocast, to float32, know them. Gradients are those of the
+library, bit for bit; it has no second derivatives.
 """
 
 from __future__ import annotations
@@ -28,12 +32,12 @@ import torch
 from torch import Tensor, library
 from torch.autograd import forward_ad
 
-__all__ = ["State", "attention"]
+__all__ = ["State", "attention", "decode", "state_of"]
 
 _INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tensor? theta, Tensor? beta, "
            "Tensor? lengths, Tensor? sums, Tensor? normaliser, Tensor? angles")
 _OPTIONS = ("str scores, int power, str normalisation, str form, str mask, str? pairing, bool check_finite, int offset, "
-            "int chunk, int checkpoint, int tail, float scale")
+            "int chunk, int checkpoint, int tail, float scale, int rotary_dim")
 _OPTION_NAMES = [option.split()[1] for option in _OPTIONS.split(", ")]
 _INPUT_NAMES = ["queries", "keys", "values", "log_gates", "theta", "beta", "lengths"]
 _TENSORS = 10  # of _INPUTS
@@ -112,7 +116,7 @@ _STATE_TYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 def _rows_shape(queries: Tensor, values: Tensor) -> tuple[int, ...]:
     """Of rows; inputs of which there are none will be refused."""
-    return (*queries.shape[:3], values.shape[3]) if queries.dim() == values.dim() == 4 else (0, 0, 0, 0)
+    return queries.shape[:3] + values.shape[3:] if queries.dim() == values.dim() == 4 else (0, 0, 0, 0)
 
 
 def _state_heads(queries: Tensor, keys: Tensor, parameters: tuple[Tensor | None, ...], sums: Tensor | None) -> int:
@@ -124,14 +128,14 @@ def _state_heads(queries: Tensor, keys: Tensor, parameters: tuple[Tensor | None,
 
 
 def _state_shapes(queries: Tensor, keys: Tensor, values: Tensor, parameters: tuple[Tensor | None, ...],
-                  sums: Tensor | None, power: int) -> list[tuple[int, ...]]:
+                  sums: Tensor | None, power: int, rotary_dim: int) -> list[tuple[int, ...]]:
     """Of sums, normaliser and angles."""
     d, D = queries.shape[3], 1
     for i in range(power):
         D = D * (d + i)
     D = D // math.factorial(power)
     of = (queries.shape[0], _state_heads(queries, keys, parameters, sums))
-    return [(*of, D, values.shape[3]), (*of, D), (*of, d // 2)]
+    return [(*of, D, values.shape[3]), (*of, D), (*of, (rotary_dim or d) // 2)]
 
 
 def _new_state(queries: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
@@ -177,7 +181,7 @@ def _attend(*arguments: Any) -> tuple[Tensor, ...]:
                              **_on_stream(attention, queries, inputs, "attend" if state is None else "prefill"))
     if not keeps_state:
         return rows, *(queries.new_empty(0) for _ in State._fields)
-    shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, options[1])
+    shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, options[1], options[-1])
     after = _new_state(queries, shapes)
     state.read_tensors(_state_views(*after))
     return rows, *after
@@ -189,7 +193,7 @@ def _(*arguments: Any) -> tuple[Tensor, ...]:
     rows = _new_rows(tensors)
     if not arguments[_TENSORS]:
         return rows, *(queries.new_empty(0) for _ in State._fields)
-    shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, arguments[_TENSORS + 2])
+    shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, arguments[_TENSORS + 2], arguments[-1])
     return rows, *_new_state(queries, shapes)
 
 
@@ -295,12 +299,24 @@ def _check_tensors(tensors: dict[str, Tensor | None]) -> None:
                 raise sympow.NotBuilt(f"{name} has a tangent, and there are no derivatives in forward mode")
 
 
+def _parameters_on_gpu(*parameters: Tensor | None) -> list[Tensor | None]:
+    """Log gates, θ, β and lengths as a GPU reads them."""
+    types = torch.float32, torch.float64, torch.float32, torch.int32
+    return [None if x is None else x.to(dtype).contiguous() for x, dtype in zip(parameters, types)]
+
+
+def _state_on_gpu(state: State) -> State:
+    """A state as a GPU reads it."""
+    types = torch.float32, torch.float32, torch.float64
+    return State(*(None if x is None else x.to(dtype).contiguous() for x, dtype in zip(state, types)))
+
+
 class State(NamedTuple):
     """What later tokens need of earlier ones, for B sequences and Hs heads, as tensors.
 
     sums:        S = Σ_j b_Tj v_j φ(k_j)ᵀ, [B, Hs, D, e], D = C(d + P - 1, P), of the queries' type
     normaliser:  Z = Σ_j b_Tj φ(k_j)ᵀ, [B, Hs, D], of the queries' type; both float32 on a GPU
-    angles:      μ, [B, Hs, d/2], float64; None: 0
+    angles:      μ, [B, Hs, d/2] or [B, Hs, rotary_dim/2], float64; None: 0
 
     Hs is Hk, whose query heads share a state, or H. Zeros are the state before the first token.
     """
@@ -315,20 +331,20 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
               state: State | None = None, return_state: bool = False, scores: str = "power", power: int = 2,
               normalisation: str = "default", form: str = "automatic", mask: str = "causal",
               pairing: str | None = None, check_finite: bool = False, offset: int = 0, chunk: int = 0,
-              checkpoint: int = 0, tail: int = -1, scale: float = 1.0) -> Tensor | tuple[Tensor, State]:
+              checkpoint: int = 0, tail: int = -1, scale: float = 1.0, rotary_dim: int = 0) -> Tensor | tuple[Tensor, State]:
     """Rows y, [B, T, H, e], and with `return_state` the state after the last token; all of it has gradients.
 
     queries       [B, T, H, d], float32 or float64; on a GPU bfloat16, float16 or float32
     keys          [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
     values        [B, T, Hk, e], of the queries' type
     log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them; float32 or float64, as theta and beta
-    theta         [d/2]: rates of rotary positions, radians a token
+    theta         [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token
     beta          [B, T, Hk] or [B, T, H], only with theta; None: all 1
     lengths       [B], int32 or int64: tokens of every sequence, the rest is padding
     state         what came before; None: nothing
 
     The options are those of `sympow.Attention`; `torch.set_num_threads` says on how many threads. A state as tensors is
-    copied at either end of a call: to decode token by token, `sympow.State` is faster, see `sympow.Attention.decode`.
+    copied at either end of a call: to decode token by token, `decode` is faster.
 
     On a GPU gates and β are read as float32, theta as float64, lengths as int32 and a state as float32, whatever they
     are, and a state comes as float32; powers and sizes are those that the library has there, see `sympow_attend` in
@@ -338,21 +354,80 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     what it must be.
     """
     if state is not None and not isinstance(state, (tuple, list)):
-        raise TypeError(f"state is a {type(state).__name__}, must be a sympow_torch.State")
+        raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
     before = State(None, None) if state is None else State(*state)
     _check_tensors(dict(zip(_INPUT_NAMES, (queries, keys, values, log_gates, theta, beta, lengths))) | before._asdict())
     if isinstance(scale, Tensor) and scale.requires_grad:
         raise sympow.InvalidArgument("scale requires a gradient, and would have none: multiply the queries by it")
     if _is_on_gpu(queries):
-        log_gates, theta, beta, lengths = (
-            None if x is None else x.to(dtype).contiguous()
-            for x, dtype in ((log_gates, torch.float32), (theta, torch.float64), (beta, torch.float32),
-                             (lengths, torch.int32)))
-    if _is_on_gpu(queries) and state is not None:
-        sums, normaliser, angles = before
-        before = (*(None if x is None else x.to(torch.float32).contiguous() for x in (sums, normaliser)),
-                  None if angles is None else angles.to(torch.float64).contiguous())
+        log_gates, theta, beta, lengths = _parameters_on_gpu(log_gates, theta, beta, lengths)
+        before = _state_on_gpu(before)
     rows, *after = torch.ops.sympow.attend(
         queries, keys, values, log_gates, theta, beta, lengths, *before, return_state, scores, power, normalisation,
-        form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale)
+        form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale, rotary_dim)
     return (rows, State(*after)) if return_state else rows
+
+
+def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor | None = None,
+             beta: Tensor | None = None, **options: Any) -> sympow.State:
+    """A state in the library for `decode`: it begins with what is in these tensors; None: at the first token.
+
+    Queries, keys and values are any of the model, whose sizes, type and device it has; so are gates and β, which need
+    only be given where they are those of the query heads. The options are those of `attention`. On a GPU it is a `sympow.StateOnDevice` in PyTorch's memory.
+
+    Raises what `sympow.State` and its `write` do, and `NotFinite`.
+    """
+    if state is not None and not isinstance(state, (tuple, list)):
+        raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
+    before = State(None, None) if state is None else State(*state)
+    _check_tensors(dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta) | before._asdict())
+    if _is_on_gpu(queries):
+        before = _state_on_gpu(before)
+    attention = sympow.Attention(threads=torch.get_num_threads(), **options)
+    of_library = _state_of(attention, (queries, keys, values, log_gates, None, beta, None, *before), True)
+    if of_library is None:
+        raise sympow.InvalidArgument(f"queries are of {queries.dtype} and shape {list(queries.shape)}, must be "
+                                     "[B, T, H, d] of torch.float32 or torch.float64, as keys and values")
+    return of_library
+
+
+def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *, log_gates: Tensor | None = None,
+           theta: Tensor | None = None, beta: Tensor | None = None) -> Tensor:
+    """Rows y, [B, T, H, e], of a few new tokens, T of them, against a state of `state_of`, which they move on.
+
+    Tensors are those of `attention`, the options those of the state. Rows are those of the recurrent form, whatever the
+    form is. There are no gradients.
+
+    Raises what `attention` does, and `InvalidArgument` for a tensor that requires a gradient where they are recorded.
+    """
+    given = queries, keys, values, log_gates, theta, beta
+    records, key, addresses = torch.is_grad_enabled(), [], []
+    for n, x in enumerate(given):
+        if x is None and n > 0:
+            key.append(None)
+            continue
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{_INPUT_NAMES[n]} is a {type(x).__name__}, must be a tensor")
+        if records and x.requires_grad:
+            raise sympow.InvalidArgument(f"{_INPUT_NAMES[n]} requires a gradient, and decode gives none: call it in "
+                                         "torch.no_grad(), or call attention")
+        key += x.shape, x.stride(), x.dtype, x.is_cpu, x.is_neg()
+        addresses.append(x.data_ptr())
+    if isinstance(state, sympow.StateOnDevice):
+        return _decode_on_device(given, state)
+    sympow._check_state("state", state)
+    rows = queries.new_empty(_rows_shape(queries, values))
+    addresses.append(rows.data_ptr())
+    state.attention.decode_tensors(key, addresses, state, lambda: (_views((*given, None)), _view("rows", rows)))
+    return rows
+
+
+def _decode_on_device(given: tuple[Tensor | None, ...], state: sympow.StateOnDevice) -> Tensor:
+    """The same on a GPU."""
+    queries, keys, values, log_gates, theta, beta = given
+    log_gates, theta, beta, _ = _parameters_on_gpu(log_gates, theta, beta, None)
+    inputs = _views((queries, keys, values, log_gates, theta, beta, None))
+    rows = queries.new_empty(_rows_shape(queries, values))
+    state.attention.attend_tensors(inputs, _view("rows", rows), state, call="sympow_decode",
+                                   **_on_stream(state.attention, queries, inputs, "decode"))
+    return rows
