@@ -92,12 +92,10 @@ TEST_CASE("a device's state is sums of plain monomials", "[attention]") {
   for (const Lengths lengths : all_lengths)
     for (const Gates gates : all_gates) {
       const Tokens tokens = sequence(random, d, e, 40, gates, lengths, Turning::none);
-      for (const Index tail : {0, 7, 64}) {
-        check_monomials<1>(tokens, tail);
-        check_monomials<2>(tokens, tail);
-        check_monomials<3>(tokens, tail);
-        check_monomials<4>(tokens, tail);
-      }
+      check_monomials<1>(tokens, 0);
+      check_monomials<2>(tokens, 7);
+      check_monomials<3>(tokens, 64);
+      check_monomials<4>(tokens, 0);
     }
 }
 

@@ -1,4 +1,6 @@
 // Diagnostics say what the definition says, in every form and for every feature map, and change nothing.
+#include <vector>
+
 #include <sympow/sympow.hpp>
 #include "catch.hpp"
 #include "elu_plus_one.hpp"
@@ -83,9 +85,11 @@ void check_feature(const F& feature, double scale) {
   const Eigen::VectorXd log_gamma = -.1 * random.vector(T).cwiseAbs();
   constexpr double u = std::numeric_limits<Scalar>::epsilon() / 2;
   const auto check = [&](bool turning) {
-    return [&, turning](const Diagnostics& found) {
+    std::vector<Sums> of_rows;
+    for (Index i = 0; i < T; ++i) of_rows.push_back(sums_of(feature, Q, K, log_gamma, i, scale, turning));
+    return [=](const Diagnostics& found) {
       for (Index i = 0; i < T; ++i) {
-        const Sums sums = sums_of(feature, Q, K, log_gamma, i, scale, turning);
+        const Sums& sums = of_rows[static_cast<std::size_t>(i)];
         const double size = turning ? std::exp(found.log_sum[i]) : static_cast<double>(std::abs(sums.denominator));
         const double condition = static_cast<double>(sums.weight) / size, unit = 16 * u * condition * 4;
         CAPTURE(i, condition, turning);
