@@ -161,8 +161,9 @@ typedef struct sympow_options {
   int64_t checkpoint;  ///< gradients keep a state every so many chunks [0: as many as fit 128 MiB]; one value for all
   int64_t tail;        ///< tokens that a state holds as they are, at least 0 [-1: 32]
   double scale;        ///< multiplies q·k, inside the power [1]
+  int64_t rotary_dim;  ///< channels that rotary turns, the first ones of a head, paired among themselves [0: all d]
 } sympow_options;
-#define SYMPOW_OPTIONS_INIT {sizeof(sympow_options), 0, 2, 0, 0, 0, -1, 0, 0, 0, 0, 0, -1, 1.0}
+#define SYMPOW_OPTIONS_INIT {sizeof(sympow_options), 0, 2, 0, 0, 0, -1, 0, 0, 0, 0, 0, -1, 1.0, 0}
 
 /// Feature map, normalisation, form and mask, checked: immutable.
 typedef struct sympow_attention sympow_attention;
@@ -191,7 +192,7 @@ typedef struct sympow_inputs {
   const sympow_tensor* keys;       ///< [B, T_k, Hk, d]; Hk divides H
   const sympow_tensor* values;     ///< [B, T_k, Hk, e]
   const sympow_tensor* log_gates;  ///< [B, T, Hg]: log γ ≤ 0, -∞ allowed; float32 or float64, as θ and β
-  const sympow_tensor* theta;      ///< [d/2]: rates of rotary, radians a token
+  const sympow_tensor* theta;      ///< [d/2], or [rotary_dim/2]: rates of rotary, radians a token
   const sympow_tensor* beta;       ///< [B, T, Hg], only with θ; null: all 1
   const sympow_tensor* lengths;    ///< [B] of int32 or int64: tokens of every sequence, the rest is padding; null: T
 } sympow_inputs;
@@ -323,9 +324,10 @@ SYMPOW_API sympow_status sympow_states_merge(const sympow_states* left, const sy
 /// The tokens that a state has seen. On a device calls with lengths are not counted, and it is refused after one.
 SYMPOW_API sympow_status sympow_states_tokens(const sympow_states* states, int64_t sequence, int64_t head,
                                               int64_t* tokens);
-/// S, [B, Hs, D, e], Z, [B, Hs, D], both of the states' type, and the angles μ, [B, Hs, d/2] of float64, 0 where
-/// nothing has turned; null: not wanted. Rows of S are monomials k_{i1} ⋯ k_{iP}, i1 ≤ … ≤ iP, in lexicographic order,
-/// times the root of their multiplicity. Infinite where the type cannot hold it. Cost: two copies.
+/// S, [B, Hs, D, e], Z, [B, Hs, D], both of the states' type, and the angles μ, [B, Hs, d/2] of float64, or
+/// [B, Hs, rotary_dim/2], 0 where nothing has turned; null: not wanted. Rows of S are monomials k_{i1} ⋯ k_{iP},
+/// i1 ≤ … ≤ iP, in lexicographic order, times the root of their multiplicity. Infinite where the type cannot hold it.
+/// Cost: two copies.
 SYMPOW_API sympow_status sympow_states_read(const sympow_states* states, const sympow_tensor* sums,
                                             const sympow_tensor* normaliser, const sympow_tensor* angles);
 /// The other way: states begin with S, Z and the angles μ, null: 0, all of them finite. For states that are parameters,

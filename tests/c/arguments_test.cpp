@@ -110,6 +110,8 @@ TEST_CASE("options that no attention has", "[c]") {
   refuses_options([](O& o) { o.chunk = -1; }, SYMPOW_INVALID_ARGUMENT, "options->chunk is -1");
   refuses_options([](O& o) { o.checkpoint = -1; }, SYMPOW_INVALID_ARGUMENT, "options->checkpoint is -1");
   refuses_options([](O& o) { o.tail = -2; }, SYMPOW_INVALID_ARGUMENT, "options->tail is -2, must be at least -1");
+  refuses_options([](O& o) { o.rotary_dim = 3; }, SYMPOW_INVALID_ARGUMENT, "options->rotary_dim is 3, must be even");
+  refuses_options([](O& o) { o.rotary_dim = -2; }, SYMPOW_INVALID_ARGUMENT, "options->rotary_dim is -2");
   refuses_options([](O& o) { o.scale = nan_; }, SYMPOW_NOT_FINITE, "options->scale is nan");
   refuses_options([](O& o) { o.scale = HUGE_VAL; }, SYMPOW_NOT_FINITE, "options->scale is inf");
   sympow_options options = turning_options();

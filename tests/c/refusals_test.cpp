@@ -237,3 +237,52 @@ TEST_CASE("rotary is refused unless its pairing is said", "[c]") {
   REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
   CHECK(said(sympow_attend(attention, &in, nullptr, x.Y.view(), nullptr, nullptr)) == well);
 }
+
+TEST_CASE("rotary turns the first channels of a head, as many as rotary_dim says", "[c]") {
+  const auto rows = [](std::int64_t rotary_dim, std::int32_t pairing, std::vector<double> theta) {
+    sympow_options options = SYMPOW_OPTIONS_INIT;
+    options.rotary_dim = rotary_dim, options.pairing = pairing;
+    Attention attention;
+    REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+    CBatch<float> x(2, 40, 2, 1, 1);  // d = 4
+    x.theta = x.d_theta = Tensor<double>({static_cast<std::int64_t>(theta.size())});
+    x.theta.data = theta;
+    const sympow_inputs in = x.inputs({.gates = true, .theta = true, .beta = true});
+    const sympow_gradients to = x.gradients({.gates = true, .theta = true, .beta = true});
+    REQUIRE(said(sympow_attend(attention, &in, nullptr, x.Y.view(), nullptr, nullptr)) == well);
+    REQUIRE(said(sympow_attend_vjp(attention, &in, x.dY.view(), nullptr, nullptr, &to, nullptr, nullptr)) == well);
+    sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
+    shape.batch = 2, shape.heads = 1, shape.d = 4, shape.e = 3;
+    Owned<sympow_states, sympow_states_destroy> states;
+    REQUIRE(said(sympow_states_create(attention, &shape, nullptr, &states)) == well);
+    Tensor<float> Y = x.Y;
+    REQUIRE(said(sympow_attend(attention, &in, states, Y.view(), nullptr, nullptr)) == well);
+    Tensor<double> angles({2, 1, static_cast<std::int64_t>(theta.size())});
+    REQUIRE(said(sympow_states_read(states, nullptr, nullptr, angles.view())) == well);
+    CHECK(angles.data[0] != 0);
+    return x;
+  };
+  const auto all = rows(0, SYMPOW_PAIRING_INTERLEAVED, {.7, 0}),
+             interleaved = rows(2, SYMPOW_PAIRING_INTERLEAVED, {.7}), halves = rows(2, SYMPOW_PAIRING_HALF_SPLIT, {.7});
+  CHECK(interleaved.Y == all.Y);
+  CHECK(halves.Y == all.Y);
+  for (const auto* some : {&interleaved, &halves}) {
+    const auto near = [](double x, double y) { return std::abs(x - y) <= 1e-5 * (1 + std::abs(y)); };
+    for (std::size_t n = 0; n < all.dQ.data.size(); ++n) REQUIRE(near(some->dQ.data[n], all.dQ.data[n]));
+    for (std::size_t n = 0; n < all.dK.data.size(); ++n) REQUIRE(near(some->dK.data[n], all.dK.data[n]));
+    CHECK(near(some->d_theta.data[0], all.d_theta.data[0]));
+  }
+
+  sympow_options options = SYMPOW_OPTIONS_INIT;
+  options.pairing = SYMPOW_PAIRING_HALF_SPLIT, options.rotary_dim = 6;
+  Attention attention;
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  CBatch<float> x(1, 5, 1, 1, 1);
+  const sympow_inputs in = x.inputs({.theta = true});
+  CHECK(sympow_attend(attention, &in, nullptr, x.Y.view(), nullptr, nullptr) == SYMPOW_SHAPE_MISMATCH);
+  CHECK_THAT(sympow_error(), contains("options->rotary_dim is 6, must be at most 4"));
+  options.rotary_dim = 2;
+  REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
+  CHECK(sympow_attend(attention, &in, nullptr, x.Y.view(), nullptr, nullptr) == SYMPOW_SHAPE_MISMATCH);
+  CHECK_THAT(sympow_error(), contains("inputs->theta: shape[0] is 2, must be 1"));
+}

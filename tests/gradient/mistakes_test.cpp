@@ -71,7 +71,7 @@ TEST_CASE("angles of a state's gradient are one a plane and finite, where someth
   const MatrixXd dS = MatrixXd::Ones(e, D);
   const VectorXd dZ = VectorXd::Ones(D);
   REQUIRE_THROWS_AS(Adjoint(Feature{}, d, dS, dZ, VectorXd::Ones(3)), ShapeMismatch);
-  REQUIRE_THROWS_WITH(Adjoint(Feature{}, d, dS, dZ, VectorXd::Ones(1)), contains("angles of dmu is 1, must be 2"));
+  REQUIRE_THROWS_WITH(Adjoint(Feature{}, d, dS, dZ, VectorXd::Ones(3)), contains("angles of dmu are 3, must be 2"));
   for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
     REQUIRE_THROWS_AS(Adjoint(Feature{}, d, dS, dZ, VectorXd::Constant(2, bad)), NotFinite);
   Random random(3);

@@ -127,3 +127,25 @@ TEST_CASE("angles go on by steps of any size and stay reduced", "[rotation]") {
     }
   }
 }
+
+TEST_CASE("frequencies of longer contexts", "[rotation]") {
+  // Qwen2.5 with YaRN: head of 128, base 10^6, 4 times 32,768 tokens; dimensions by 2 ln, worked out by hand.
+  const auto yarn = yarn_frequencies<double>(128, 1e6, 4, 32768);
+  const auto rope = rope_frequencies<double>(128, 1e6);
+  const double low = std::floor(128 * std::log(32768 / (2 * std::numbers::pi * 32)) / (2 * std::log(1e6))),
+               high = std::ceil(128 * std::log(32768 / (2 * std::numbers::pi)) / (2 * std::log(1e6)));
+  CHECK(low == 23);
+  CHECK(high == 40);
+  for (Index i = 0; i < 64; ++i) {
+    CAPTURE(i);
+    const double stays = i <= 23 ? 1 : i >= 40 ? 0 : (40. - static_cast<double>(i)) / 17;
+    CHECK(std::abs(yarn[i] / (rope[i] * (stays + (1 - stays) / 4)) - 1) < 1e-14);
+  }
+  CHECK(std::abs(yarn_scale(4) - 1.2964) < 1e-4);  // 1.1386²
+  CHECK(yarn_scale(1) == 1);
+  const auto ntk = ntk_frequencies<double>(64, 1e4, 8);
+  CHECK(ntk[0] == 1);
+  CHECK(std::abs(ntk[31] * 8 / rope_frequencies<double>(64)[31] - 1) < 1e-13);
+  REQUIRE_THROWS_AS(ntk_frequencies<double>(2, 1e4, 8), InvalidArgument);
+  REQUIRE_THROWS_AS(yarn_frequencies<double>(64, 1e4, 0, 4096), InvalidArgument);
+}

@@ -30,7 +30,7 @@ class StateGradient {
   }
   /// The same for a feature map without parameters.
   StateGradient(Index d, Index e) : StateGradient(F{}, d, e) {}
-  /// Of a loss in S, e × D, and Z, D, and where these turn in μ, d/2 angles or none. Throws `ShapeMismatch`,
+  /// Of a loss in S, e × D, and Z, D, and where these turn in μ, up to d/2 angles or none. Throws `ShapeMismatch`,
   /// `NotFinite`; a call under which nothing turns refuses dμ with `FrameMismatch`.
   template <class DS, class DZ>
   StateGradient(const F& feature, Index d, const Eigen::MatrixBase<DS>& values, const Eigen::MatrixBase<DZ>& normalizer,
@@ -39,7 +39,8 @@ class StateGradient {
     auto& sums = content_.sums;
     detail::check_size("columns of dS", values.cols(), sums.S.cols(), "the dimension of the feature map");
     detail::check_size("entries of dZ", normalizer.size(), sums.Z.size(), "the dimension of the feature map");
-    if (frame.size() != 0) detail::check_size("angles of dmu", frame.size(), d / 2, "one a plane, or none");
+    if (frame.size() > d / 2)
+      detail::raise<ShapeMismatch>("angles of dmu are ", frame.size(), ", must be ", d / 2, " at most, one per plane");
     for (Index u = 0; u < frame.size(); ++u) check_finite("dmu", u, frame[u]);
     sums.S = values;
     sums.Z = normalizer.reshaped();

@@ -76,7 +76,8 @@ inline StateShape state_shape_in(const sympow_state_shape& x, const Settings& se
                          size_in("shape->d", x.d),
                          size_in("shape->e", x.e),
                          settings.tail,
-                         engine.dimension(size_in("shape->d", x.d))};
+                         engine.dimension(size_in("shape->d", x.d)),
+                         settings.pairs(size_in("shape->d", x.d))};
   Index count = 0;
   if (__builtin_mul_overflow(shape.batch, shape.heads, &count))
     detail::raise<DimensionOverflow>("shape: ", shape.batch, " sequences of ", shape.heads,

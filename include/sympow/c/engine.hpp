@@ -25,7 +25,7 @@ struct StateShape {
   const Engine* engine;
   Element element;
   int power;
-  Index batch, heads, d, e, tail, D;
+  Index batch, heads, d, e, tail, D, pairs;  ///< `pairs` of channels that rotary turns
   friend bool operator==(const StateShape&, const StateShape&) = default;
 };
 
@@ -108,7 +108,7 @@ struct StateArrays {
          "the states");
     take(normaliser, of_normaliser, "normaliser", "B, Hs, D", {shape.batch, shape.heads, shape.D}, shape.element,
          "the states");
-    take(angles, of_angles, "angles", "B, Hs, d/2", {shape.batch, shape.heads, shape.d / 2}, Element::float64,
+    take(angles, of_angles, "angles", "B, Hs, d/2", {shape.batch, shape.heads, shape.pairs}, Element::float64,
          "angles");
   }
   /// As outputs.

@@ -85,10 +85,13 @@ inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, co
   if (x.log_gates != nullptr) in.log_gates = parameter(x.log_gates, "inputs->log_gates");
   if (x.theta != nullptr) {
     in.theta = array_of(x.theta, "inputs->theta", 1, "d/2", place.rates, place.device);
-    if (in.queries.shape[3] % 2 != 0)
-      detail::raise<OddDimension>("inputs->queries: shape[3] is ", in.queries.shape[3],
-                                  ", must be even: theta turns pairs of channels");
-    check_axis(*in.theta, 0, in.queries.shape[3] / 2, "pairs of channels of a query");
+    const Index d = in.queries.shape[3];
+    if (settings.rotary_dim == 0 && d % 2 != 0)
+      detail::raise<OddDimension>("inputs->queries: shape[3] is ", d, ", must be even: theta turns pairs of channels");
+    if (settings.rotary_dim > d)
+      detail::raise<ShapeMismatch>("options->rotary_dim is ", settings.rotary_dim, ", must be at most ", d,
+                                   " (numbers of a query)");
+    check_axis(*in.theta, 0, settings.pairs(d), "pairs of channels of a query that turn");
     if (!settings.pairing)
       detail::raise<InvalidArgument>(
           "options->pairing is not said, must be SYMPOW_PAIRING_INTERLEAVED or SYMPOW_PAIRING_HALF_SPLIT where "

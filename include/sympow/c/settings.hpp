@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <optional>
 
@@ -28,7 +29,11 @@ struct Settings {
   int normalisation = 0;                ///< one of those by name, not the default
   std::optional<Pairing> pairing = {};  ///< none if it is not said
   Index tail = 0;
+  Index rotary_dim = 0;  ///< 0: all channels
   BatchOptions options = {};
+
+  /// The angles by which keys in R^d turn.
+  [[nodiscard]] Index pairs(Index d) const { return (rotary_dim == 0 ? d : rotary_dim) / 2; }
 };
 
 /// Throws `InvalidArgument` unless x is one of the values of an enumeration, 0 … last.
@@ -59,7 +64,8 @@ inline std::int32_t normalisation_in(std::int32_t asked, bool nonnegative) {
 
 /// What options mean. Throws `InvalidArgument`, `NotFinite`, `NotBuilt`.
 inline Settings settings_of(const sympow_options* given) {
-  const sympow_options x = read_struct(given, "options", sympow_options SYMPOW_OPTIONS_INIT);
+  const sympow_options x =
+      read_struct(given, "options", sympow_options SYMPOW_OPTIONS_INIT, offsetof(sympow_options, rotary_dim));
   Settings settings;
   check_value("scores", x.scores, SYMPOW_SCORES_EXPONENTIAL);
   if (x.scores == SYMPOW_SCORES_POWER) {
@@ -79,6 +85,9 @@ inline Settings settings_of(const sympow_options* given) {
   }
   settings.tail = count_in("tail", x.tail, -1);
   if (settings.tail < 0) settings.tail = State<double, SymmetricPower<2>>::default_tail;
+  settings.rotary_dim = count_in("rotary_dim", x.rotary_dim, 0);
+  if (settings.rotary_dim % 2 != 0)
+    detail::raise<OddDimension>("options->rotary_dim is ", x.rotary_dim, ", must be even: channels turn in pairs");
   if (!std::isfinite(x.scale)) detail::raise<NotFinite>("options->scale is ", x.scale, ", must be finite");
 
   settings.options.form = static_cast<Form>(x.form);

@@ -85,10 +85,11 @@ decltype(auto) with_transitions(const Inputs& in, const Settings& settings, Inde
   if (!in.theta) return visit(gates);
   const Eigen::VectorXd theta = numbers_of(in.theta->shape[0], [&](Index i) { return in.theta->number({i}); });
   return visit([&, gates](Index b, Index n) -> ArrayGatesAndRotary {
-    if (!in.beta) return gates(b, n) * Rotary(theta, *settings.pairing);
+    const Index d = in.queries.shape[3];
+    if (!in.beta) return gates(b, n) * Rotary(theta, *settings.pairing, d);
     const Index h = parameter_head(*in.beta, n, groups);
     const auto beta = [&](Index t) { return in.beta->number({b, t, h}); };
-    return gates(b, n) * Rotary(theta, numbers_of(in.tokens(b), beta), *settings.pairing);
+    return gates(b, n) * Rotary(theta, numbers_of(in.tokens(b), beta), *settings.pairing, d);
   });
 }
 

@@ -86,7 +86,8 @@ class LiftedTurns {
     for (const auto& alpha : indices) {
       for (int l = 0; l < P; ++l) {
         const Index lo = alpha[l];
-        if (l > 0 && alpha[l - 1] == lo) continue;
+        if (lo >= 2 * planes.count || (l > 0 && alpha[l - 1] == lo))
+          continue;  // a channel that does not turn, or again
         const bool is_first = planes.pairing == Pairing::interleaved ? lo % 2 == 0 : lo < planes.count;
         const Index u = planes.pairing == Pairing::interleaved ? lo / 2 : lo % planes.count,
                     up = is_first ? planes.second(u) : planes.first(u);

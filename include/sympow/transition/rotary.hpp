@@ -12,19 +12,24 @@ class Rotary {
  public:
   static constexpr KeyAction key_action = KeyAction::turn;
 
-  /// Fixed frequencies, β = 1. Throws `NotFinite`.
-  Rotary(Eigen::VectorXd theta, Pairing pairing) : theta_(std::move(theta)), pairing_(pairing) {
+  /// Fixed frequencies, β = 1, of keys in R^d whose first 2 |θ| channels turn; d = 0: all of them. Throws `NotFinite`,
+  /// `ShapeMismatch`.
+  Rotary(Eigen::VectorXd theta, Pairing pairing, Index d = 0)
+      : theta_(std::move(theta)), d_(d == 0 ? 2 * theta_.size() : d), pairing_(pairing) {
     check("theta", theta_);
+    if (d_ < 2 * theta_.size())
+      detail::raise<ShapeMismatch>("rotary: d is ", d_, ", must be at least ", 2 * theta_.size(),
+                                   ", two channels for each rate of theta");
   }
-  /// With a rate β per token. Throws `NotFinite`.
-  Rotary(Eigen::VectorXd theta, Eigen::VectorXd beta, Pairing pairing)
-      : theta_(std::move(theta)), beta_(std::move(beta)), has_beta_(true), pairing_(pairing) {
-    check("theta", theta_);
+  /// With a rate β per token. Throws the same.
+  Rotary(Eigen::VectorXd theta, Eigen::VectorXd beta, Pairing pairing, Index d = 0)
+      : Rotary(std::move(theta), pairing, d) {
+    beta_ = std::move(beta), has_beta_ = true;
     check("beta", beta_);
   }
 
   [[nodiscard]] Index length() const { return has_beta_ ? beta_.size() : Dynamic; }
-  [[nodiscard]] Index key_dimension() const { return 2 * theta_.size(); }
+  [[nodiscard]] Index key_dimension() const { return d_; }
   [[nodiscard]] double log_decay(Index) const { return 0; }
   /// β of a token, 1 at fixed frequencies.
   [[nodiscard]] double beta(Index token) const { return has_beta_ ? beta_[token] : 1; }
@@ -33,7 +38,7 @@ class Rotary {
 
   [[nodiscard]] Eigen::MatrixXd key_matrix(Index token, Index) const {
     const Index pairs = theta_.size();
-    Eigen::MatrixXd R = Eigen::MatrixXd::Zero(2 * pairs, 2 * pairs);
+    Eigen::MatrixXd R = Eigen::MatrixXd::Identity(d_, d_);
     for (Index j = 0; j < pairs; ++j) {
       const Index first = is_half_split() ? j : 2 * j, second = is_half_split() ? j + pairs : 2 * j + 1;
       const double angle = reduced_angle(beta(token) * theta_[j]);
@@ -59,7 +64,7 @@ class Rotary {
 
   /// Gradient with respect to the parameters.
   struct Gradient {
-    Eigen::VectorXd theta;  ///< ∂loss/∂θ, d/2 entries
+    Eigen::VectorXd theta;  ///< ∂loss/∂θ, an entry per rate
     Eigen::VectorXd beta;   ///< ∂loss/∂β, T entries; empty at fixed frequencies
   };
   [[nodiscard]] Gradient zero_gradient(Index tokens) const {
@@ -67,7 +72,7 @@ class Rotary {
   }
   void add_decay_flows(Segment, const double*, Gradient&) const {}
   [[nodiscard]] Rotary part(Segment s) const {
-    return has_beta_ ? Rotary(theta_, beta_.segment(s.begin, s.size), pairing_) : *this;
+    return has_beta_ ? Rotary(theta_, beta_.segment(s.begin, s.size), pairing_, d_) : *this;
   }
   void join(const Gradient& part, Segment s, Gradient& whole) const {
     whole.theta += part.theta;
@@ -83,8 +88,13 @@ class Rotary {
       g.theta.segment(first, n) += (x.unit * beta(token)) * F;
       if (has_beta_) g.beta[token] += x.unit * theta_.segment(first, n).dot(F);
     };
-    detail::PairFlows<S, decltype(add)> flows(detail::coupling_of(planes()), x.moved_queries, x.moved_keys, x.d_logits,
-                                              x.d_queries, x.d_keys, add);
+    const Index turning = 2 * theta_.size(), still = d_ - turning;
+    if (still > 0)
+      detail::add_causal_pairs<S>(x.moved_queries.bottomRows(still), x.moved_keys.bottomRows(still), x.d_logits,
+                                  x.d_queries.bottomRows(still), x.d_keys.bottomRows(still));
+    detail::PairFlows<S, decltype(add)> flows(detail::coupling_of(planes()), x.moved_queries.topRows(turning),
+                                              x.moved_keys.topRows(turning), x.d_logits, x.d_queries.topRows(turning),
+                                              x.d_keys.topRows(turning), add);
     if (x.is_absolute) {
       flows.add_absolute(x.through);
     } else {
@@ -111,6 +121,7 @@ class Rotary {
   }
 
   Eigen::VectorXd theta_, beta_;
+  Index d_;
   bool has_beta_ = false;
   Pairing pairing_;
 };
@@ -119,27 +130,29 @@ class Rotary {
 ///
 ///     M_ij = R(μ_i)ᵀ R(μ_j),   μ_i = μ_{i-1} + θ
 ///
-/// θ: d/2 radians per token, stored in double. μ is reduced mod 2π at every step and continues from the state's frame.
-/// Accepts every T. Throws `NotFinite`. Source: Conformal Transformations, A.1.2; RoFormer (2021).
+/// θ: radians per token, stored in double, d/2 of them or, if `d` is given, r/2 for r ≤ d: then the first r channels
+/// turn, paired among themselves, and the others stay (`rotary_dim` of GPT-NeoX and others). μ is reduced mod 2π at
+/// every step and continues from the state's frame. Accepts every T. Throws `NotFinite`, `ShapeMismatch` for r > d.
+/// Source: Conformal Transformations, A.1.2; RoFormer (2021).
 template <class Angles>
-[[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing) {
+[[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, Pairing pairing, Index d = 0) {
   static_assert(Angles::IsVectorAtCompileTime, "rotary takes d/2 rates, in a vector");
-  return Rotary(theta.derived().matrix().template cast<double>().reshaped(), pairing);
+  return Rotary(theta.derived().matrix().template cast<double>().reshaped(), pairing, d);
 }
 
 /// Learned rotary positions: token i rotates by β_i θ.
 ///
 ///     M_ij = R(μ_i)ᵀ R(μ_j) = R(-c_ij θ),   μ_i = μ_{i-1} + β_i θ,   c_ij = Σ_{k=j+1..i} β_k
 ///
-/// β: T entries, usually 1 + tanh(·) in (0, 2). Throws `NotFinite`. Source: Conformal Transformations, §3.2 (which
-/// prints +c_ij, and β_i under the sum; see docs/errata.md).
+/// β: T entries, usually 1 + tanh(·) in (0, 2); `d` as above. Throws the same. Source: Conformal Transformations, §3.2
+/// (which prints +c_ij, and β_i under the sum; see docs/errata.md).
 template <class Angles, class Rates>
-[[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, const Eigen::DenseBase<Rates>& beta,
-                            Pairing pairing) {
+[[nodiscard]] Rotary rotary(const Eigen::DenseBase<Angles>& theta, const Eigen::DenseBase<Rates>& beta, Pairing pairing,
+                            Index d = 0) {
   static_assert(Angles::IsVectorAtCompileTime && Rates::IsVectorAtCompileTime,
                 "rotary takes d/2 rates and T betas, in vectors");
   return Rotary(theta.derived().matrix().template cast<double>().reshaped(),
-                beta.derived().matrix().template cast<double>().reshaped(), pairing);
+                beta.derived().matrix().template cast<double>().reshaped(), pairing, d);
 }
 
 }  // namespace SYMPOW_NAMESPACE
