@@ -8,6 +8,7 @@
 
 #include <sympow.h>
 #include <sympow/core/checks.hpp>
+#include <sympow/core/parallel.hpp>
 #include <sympow/io/output_file.hpp>
 
 namespace SYMPOW_NAMESPACE::c {
@@ -76,9 +77,10 @@ inline sympow_status say_exception() noexcept {
   }
 }
 
-/// The outcome of f.
+/// The outcome of f, which rounds to the nearest.
 template <class F>
 sympow_status guarded(const F& f) noexcept {
+  const detail::RoundsToNearest rounding;
   try {
     f();
     return say(SYMPOW_OK, "");

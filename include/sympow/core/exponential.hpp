@@ -31,16 +31,15 @@ void set_exponential(Y&& y, const X& x) {
     if (y[i] < least) y[i] = 0;
 }
 
-/// x as whole · log 2 + rest, |rest| ≤ log 2 / 2: so e^x is e^rest 2^whole for any x. x = -∞ is whole = -∞, and a NaN
-/// stays one in the rest.
+/// x as whole · log 2 + rest, |rest| at most log 2 / 2 to rounding, or log 2 where a thread does not round to the
+/// nearest: so e^x is e^rest 2^whole for any x. x = -∞ is whole = -∞, and a NaN stays one in the rest.
 struct ReducedExponent {
   double whole, rest;
 
   /// With a whole number that is near x / log 2.
   ReducedExponent(double x, double n) : whole(n) {
     constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;  // log 2 to 85 bits
-    constexpr double half = std::numbers::ln2 / 2;
-    rest = std::clamp(SYMPOW_ROUNDED(x - whole * ln2_high) - whole * ln2_low, -half, half);
+    rest = SYMPOW_ROUNDED(x - whole * ln2_high) - whole * ln2_low;
   }
   /// For |x| < 2^49, without a branch.
   static ReducedExponent of_near(double x) {

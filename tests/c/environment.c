@@ -1,0 +1,104 @@
+// Programs that the library is called from: threads that round in another way, and a child of a process that has used
+// OpenMP by itself. Before any call of the library in this process, so that it remembers none.
+#define _POSIX_C_SOURCE 200809L
+#include <fenv.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sympow.h>
+
+enum { B = 2, T = 70, H = 2, D = 6, rows = B * T * H };
+
+static double queries[rows * D], keys[rows * D], values[rows * D], gates[rows], theta[D / 2];
+
+typedef struct {
+  double y[rows * D], queries[rows * D], keys[rows * D], values[rows * D], gates[rows];
+} results;
+
+static sympow_tensor tensor(double* data, int32_t ndim, int64_t* shape) {
+  sympow_tensor x = {0};
+  x.data = data, x.ndim = ndim, x.shape = shape;
+  x.device.type = SYMPOW_CPU, x.dtype.code = SYMPOW_FLOAT, x.dtype.bits = 64, x.dtype.lanes = 1;
+  return x;
+}
+
+// Rows and their gradients.
+static sympow_status call(const sympow_options* options, results* to) {
+  int64_t vectors[4] = {B, T, H, D}, numbers[3] = {B, T, H}, rates[1] = {D / 2};
+  sympow_tensor q = tensor(queries, 4, vectors), k = tensor(keys, 4, vectors), v = tensor(values, 4, vectors),
+                g = tensor(gates, 3, numbers), r = tensor(theta, 1, rates), y = tensor(to->y, 4, vectors),
+                dq = tensor(to->queries, 4, vectors), dk = tensor(to->keys, 4, vectors),
+                dv = tensor(to->values, 4, vectors), dg = tensor(to->gates, 3, numbers);
+  sympow_inputs inputs = SYMPOW_INPUTS_INIT;
+  inputs.queries = &q, inputs.keys = &k, inputs.values = &v, inputs.log_gates = &g, inputs.theta = &r;
+  sympow_gradients gradients = SYMPOW_GRADIENTS_INIT;
+  gradients.queries = &dq, gradients.keys = &dk, gradients.values = &dv, gradients.log_gates = &dg;
+  sympow_attention* attention = NULL;
+  sympow_status status = sympow_attention_create(options, &attention);
+  if (status == SYMPOW_OK) status = sympow_attend(attention, &inputs, NULL, &y, NULL, NULL);
+  if (status == SYMPOW_OK) status = sympow_attend_vjp(attention, &inputs, &y, NULL, NULL, &gradients, NULL, NULL);
+  if (status != SYMPOW_OK) fprintf(stderr, "%s\n", sympow_error());
+  sympow_attention_destroy(attention);
+  return status;
+}
+
+// The child of a process whose threads have run calls the library on two threads, and ends.
+static int check_fork(void) {
+  double sum = 0;
+#pragma omp parallel for num_threads(2) reduction(+ : sum)
+  for (int i = 0; i < 1000; ++i) sum += i;
+  static results to;
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // one that waits for threads that are not there is killed
+    sympow_options options = SYMPOW_OPTIONS_INIT;
+    options.pairing = SYMPOW_PAIRING_INTERLEAVED, options.threads = 2;
+    _exit(call(&options, &to) == SYMPOW_OK && sum > 0 ? 0 : 1);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    fprintf(stderr, "a child of a process that has used OpenMP: status %d\n", status);
+    return 1;
+  }
+  return 0;
+}
+
+// The same bits in every rounding mode, which is what it was after each call.
+static int check_rounding(sympow_options options) {
+  const int modes[3] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+  static results expected, found;
+  if (call(&options, &expected) != SYMPOW_OK) return 1;
+  for (int n = 0; n < 3; ++n) {
+    memset(&found, 0, sizeof found);
+    fesetround(modes[n]);
+    const sympow_status status = call(&options, &found);
+    const int mode = fegetround();
+    fesetround(FE_TONEAREST);
+    if (status == SYMPOW_OK && mode == modes[n] && memcmp(&found, &expected, sizeof found) == 0) continue;
+    fprintf(stderr, "mode %d, left as %d, scores %d, power %d, form %d: other bits\n", modes[n], mode, options.scores,
+            options.power, options.form);
+    return 1;
+  }
+  return 0;
+}
+
+int main(void) {
+  for (int i = 0; i < rows * D; ++i) queries[i] = sin(i), keys[i] = sin(2.1 * i), values[i] = cos(1.3 * i);
+  for (int i = 0; i < rows; ++i) gates[i] = -.05 * (1 + sin(i));
+  for (int i = 0; i < D / 2; ++i) theta[i] = pow(.1, i);
+  int failed = check_fork();
+  for (int scores = SYMPOW_SCORES_POWER; scores <= SYMPOW_SCORES_EXPONENTIAL; ++scores)
+    for (int power = 1; power <= (scores == SYMPOW_SCORES_POWER ? 3 : 1); ++power)
+      for (int form = SYMPOW_FORM_ATTENTION;
+           form <= (scores == SYMPOW_SCORES_POWER ? SYMPOW_FORM_CHUNKED : SYMPOW_FORM_ATTENTION); ++form) {
+        sympow_options options = SYMPOW_OPTIONS_INIT;
+        options.scores = scores, options.power = power, options.form = form, options.threads = 2;
+        options.pairing = SYMPOW_PAIRING_INTERLEAVED;
+        failed |= check_rounding(options);
+      }
+  return failed;
+}
