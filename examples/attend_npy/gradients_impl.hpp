@@ -1,7 +1,8 @@
 // The definition of `add_gradients`, for the two files that instantiate it.
 #pragma once
 
-#include <sympow/attention/batch_vjp.hpp>
+#include <sympow/attention/attention_vjp.hpp>
+#include <sympow/attention/chunked_vjp.hpp>
 #include <sympow/systems/peer_parameters.hpp>
 
 #include "features.hpp"

@@ -65,12 +65,13 @@ class Training {
     while (of_lanes_.size() < lanes) of_lanes_.push_back(weights_.zeros());
     std::vector<double> losses(texts.size());
     const double weight = 1 / static_cast<double>(texts.size());
-    sympow::detail::parallel_for(static_cast<Index>(lanes), threads, passes_, [&](Index n, Pass<S>& pass) {
-      const auto lane = static_cast<std::size_t>(n);
-      for (auto& [name, g] : of_lanes_[lane].all()) g.setZero();
-      for (std::size_t t = lane; t < texts.size(); t += lanes)
-        losses[t] = model_.train(weights_, texts[t], weight, of_lanes_[lane], pass);
-    });
+    sympow::detail::parallel_for(static_cast<Index>(lanes), sympow::detail::threads_of_program(threads), passes_,
+                                 [&](Index n, Pass<S>& pass) {
+                                   const auto lane = static_cast<std::size_t>(n);
+                                   for (auto& [name, g] : of_lanes_[lane].all()) g.setZero();
+                                   for (std::size_t t = lane; t < texts.size(); t += lanes)
+                                     losses[t] = model_.train(weights_, texts[t], weight, of_lanes_[lane], pass);
+                                 });
     std::vector<Named<S>> gradients = of_lanes_[0].all();
     for (std::size_t lane = 1; lane < lanes; ++lane) {
       const std::vector<Named<S>> more = of_lanes_[lane].all();

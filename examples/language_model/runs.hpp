@@ -179,7 +179,7 @@ inline void evaluate(Options options) {
   if (file) file->open();
   std::vector<Pass<float>> passes;
   Eigen::MatrixXd of_windows(length, windows);
-  sympow::detail::parallel_for(windows, sympow::detail::thread_count(threads), passes, [&](Index n, auto& pass) {
+  sympow::detail::parallel_for(windows, sympow::detail::threads_of_program(threads), passes, [&](Index n, auto& pass) {
     const auto text = corpus.held_out.window(0, 0, n, length + 1);
     (void)run.training.model().evaluate(run.training.weights(), text, pass);
     of_windows.col(n) = pass.losses;

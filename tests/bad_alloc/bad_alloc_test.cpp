@@ -8,8 +8,11 @@
 #include <sstream>
 #include <vector>
 
+#include <sympow/attention/attention.hpp>
 #include <sympow/attention/batch.hpp>
+#include <sympow/attention/chunked.hpp>
 #include <sympow/attention/diagnostics.hpp>
+#include <sympow/attention/recurrent.hpp>
 #include <sympow/attention/state_file.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
@@ -352,8 +355,9 @@ TEST_CASE("a long head by segments, whose state moves at the end or not", "[bad_
     const auto check = [&](const auto& transition) {
       const State<float, Power> before(d, e, tail);
       const auto scan = [&](State<float, Power>& state, MatrixXf& rows, Workspaces<float>& workspaces) {
-        detail::scan(detail::RowKind::weighted_means, Power{}, transition, x.Q, x.K, x.V, state, rows, workspaces,
-                     options, threads);
+        const detail::ViewOf<float, std::remove_cvref_t<decltype(transition)>> view(transition);
+        detail::scan<Power, float>(detail::RowKind::weighted_means, Power{}, view, x.Q, x.K, x.V, state, rows,
+                                   workspaces, options, detail::threads_of_program(threads), {});
       };
       State<float, Power> after = before;
       Workspaces<float> fresh;

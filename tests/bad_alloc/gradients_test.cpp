@@ -4,7 +4,10 @@
 
 #include <vector>
 
+#include <sympow/attention/attention.hpp>
+#include <sympow/attention/batch.hpp>
 #include <sympow/attention/batch_vjp.hpp>
+#include <sympow/attention/chunked.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/symmetric_power.hpp>
@@ -261,9 +264,10 @@ TEST_CASE("gradients of states in a batch after memory ended in it", "[bad_alloc
     double scale = 0;
     auto to_Q = dQ.leftCols(T), to_K = dK.leftCols(T), to_V = dV.leftCols(T);
     const detail::VjpArguments<float> arguments{Q.leftCols(T), K.leftCols(T), V.leftCols(T), dY.leftCols(T)};
-    const detail::VjpResults<float, Decay> results{to_Q, to_K, to_V, gradient, scale};
-    detail::ScanVjp<float, Power, Decay>(detail::RowKind::weighted_means, Power{}, A, arguments, results, workspaces,
-                                         options, 1)
+    const detail::VjpResults<float> results{to_Q, to_K, to_V, scale};
+    detail::VjpTransitionOf<float, Decay> of_call(A, gradient);
+    detail::ScanVjp<float, Power>(detail::RowKind::weighted_means, Power{}, of_call, arguments, results, workspaces,
+                                  options, detail::threads_of_program(1))
         .run(states[0], adjoints[0]);
   });
 }

@@ -285,8 +285,8 @@ TEST_CASE("mistaken calls of gradients are refused, and say what is wrong with w
   infinite(1, 2) = std::numeric_limits<double>::infinity();
   REQUIRE_THROWS_AS(Gradient(Feature{}, d, infinite, Eigen::VectorXd::Zero(10)), NotFinite);
   REQUIRE_THROWS_WITH(
-      Gradient(Feature{}, d, Eigen::MatrixXd::Zero(e, 10), Eigen::VectorXd::Zero(10), Eigen::VectorXd::Ones(1)),
-      contains("is 1, must be 2"));
+      Gradient(Feature{}, d, Eigen::MatrixXd::Zero(e, 10), Eigen::VectorXd::Zero(10), Eigen::VectorXd::Ones(3)),
+      contains("are 3, must be 2 at most"));
 
   Backward x(Order::bthd, {30, 17});
   std::vector<State<double, Feature>> states(8, state);

@@ -6,16 +6,16 @@
 
 #include <sympow/sympow.hpp>
 
-#define SYMPOW_TESTED_GRADIENTS(LINKAGE)                                             \
-  SYMPOW_GRADIENTS(LINKAGE, double, sympow::Linear)                                  \
-  SYMPOW_GRADIENTS(LINKAGE, double, sympow::SymmetricPower<2>)                       \
-  SYMPOW_GRADIENTS(LINKAGE, double, sympow::SymmetricPower<3>)                       \
-  SYMPOW_GRADIENTS(LINKAGE, double, sympow::detail::EmbeddedFeature<double>)         \
-  SYMPOW_GRADIENTS(LINKAGE, float, sympow::Linear)                                   \
-  SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<2>)                        \
-  SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<4>)                        \
-  SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<8>)                        \
-  LINKAGE template struct sympow::detail::AttentionVjp<double, sympow::Exponential>; \
-  LINKAGE template struct sympow::detail::AttentionVjp<float, sympow::Exponential>;
+#define SYMPOW_TESTED_GRADIENTS(LINKAGE)                                           \
+  SYMPOW_GRADIENTS(LINKAGE, double, sympow::Linear)                                \
+  SYMPOW_GRADIENTS(LINKAGE, double, sympow::SymmetricPower<2>)                     \
+  SYMPOW_GRADIENTS(LINKAGE, double, sympow::SymmetricPower<3>)                     \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, double, sympow::detail::EmbeddedFeature<double>) \
+  SYMPOW_GRADIENTS(LINKAGE, float, sympow::Linear)                                 \
+  SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<2>)                      \
+  SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<4>)                      \
+  SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<8>)                      \
+  SYMPOW_GRADIENTS(LINKAGE, double, sympow::Exponential)                           \
+  SYMPOW_GRADIENTS(LINKAGE, float, sympow::Exponential)
 
 SYMPOW_TESTED_GRADIENTS(extern)

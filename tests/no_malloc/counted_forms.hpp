@@ -7,11 +7,11 @@
 #include <sympow/attention/compiled_forms.hpp>
 
 // Embedded scores of every map are those of `EmbeddedFeature`.
-#define COUNTED_FORMS(FORMS)                           \
-  FORMS(float, sympow::Linear)                         \
-  FORMS(float, sympow::SymmetricPower<2>)              \
-  FORMS(float, sympow::Exponential)                    \
-  FORMS(float, sympow::detail::EmbeddedFeature<float>) \
-  FORMS(double, sympow::SymmetricPower<3>)
+#define COUNTED_FORMS(LINKAGE)                             \
+  SYMPOW_FORMS(LINKAGE, float, sympow::Linear)             \
+  SYMPOW_FORMS(LINKAGE, float, sympow::SymmetricPower<2>)  \
+  SYMPOW_FORMS(LINKAGE, float, sympow::Exponential)        \
+  SYMPOW_FORMS(LINKAGE, double, sympow::SymmetricPower<3>) \
+  SYMPOW_PASSES(LINKAGE, float, sympow::detail::EmbeddedFeature<float>)
 
-COUNTED_FORMS(SYMPOW_EXTERN_FORMS)
+COUNTED_FORMS(extern)

@@ -4,12 +4,14 @@
 
 #include "counted_forms.hpp"
 
+#include <sympow/attention/attention_vjp.hpp>
 #include <sympow/attention/batch_vjp.hpp>
+#include <sympow/attention/chunked_vjp.hpp>
 
 #define COUNTED_GRADIENTS(LINKAGE)                             \
   SYMPOW_GRADIENTS(LINKAGE, float, sympow::Linear)             \
   SYMPOW_GRADIENTS(LINKAGE, float, sympow::SymmetricPower<2>)  \
   SYMPOW_GRADIENTS(LINKAGE, double, sympow::SymmetricPower<3>) \
-  LINKAGE template struct sympow::detail::AttentionVjp<float, sympow::Exponential>;
+  SYMPOW_GRADIENTS(LINKAGE, float, sympow::Exponential)
 
 COUNTED_GRADIENTS(extern)

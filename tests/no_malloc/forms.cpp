@@ -1,3 +1,3 @@
 #include "counted_forms.hpp"
 
-COUNTED_FORMS(SYMPOW_INSTANTIATE_FORMS)
+COUNTED_FORMS()

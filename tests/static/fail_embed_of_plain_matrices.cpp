@@ -1,5 +1,4 @@
-// expect: an embedded score needs Index dimension(Index d) const and an embed that takes whatever tokens stand in:
-// template <class X, class Y> void embed(const X& x, Y&& y) const
+// expect: an embedded score needs Index dimension(Index d) const and an embed that takes whatever tokens stand in
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

@@ -1,4 +1,4 @@
-// expect: a Householder chain multiplies the state by a matrix in key space
+// expect: a state form needs a transition that moves states: one that mixes channels needs apply_to_keys
 #include <sympow/sympow.hpp>
 
 using namespace sympow;

@@ -169,7 +169,7 @@ TEST_CASE("an exception on any thread arrives, and all threads have stopped", "[
 }
 
 TEST_CASE("there is a workspace for every thread that a call uses, and the calls that follow keep them", "[threads]") {
-  RandomBatch<double> batch(Order::bthd, {40, 40}, 4, 1, 4);
+  RandomBatch<double> batch(Order::bthd, {80, 80}, 4, 1, 4);  // work for several threads
   Workspaces<double> workspaces;
   const auto call = [&] {
     attend(SymmetricPower<2>{}, batch.transitions(),

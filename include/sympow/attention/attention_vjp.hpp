@@ -2,8 +2,6 @@
 #pragma once
 
 #include <sympow/attention/compiled_gradients.hpp>
-#include <sympow/attention/tape.hpp>
-#include <sympow/attention/vjp_call.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -19,53 +17,23 @@ struct AttentionVjpCall {
 
 namespace detail {
 
-/// The backward pass of a checked call; adds to the gradients.
-template <class F, class A, class Scalar>
-void run_attention_vjp(RowKind kind, const F& feature, const A& transition, const VjpArguments<Scalar>& arguments,
-                       const VjpResults<Scalar, A>& results, VjpWorkspace<Scalar>& workspace, const Options& options,
-                       const SavedRows<Scalar>& saved = {}) {
-  VjpViews<Scalar, F, A> views(transition, results.transition);
-  auto call = backward_call<F>(kind, views, arguments, results, workspace, options);
-  call.saved = saved;
-  AttentionVjp<Scalar, F>::run(feature, call);
-}
-
-/// The rows of a tape. Throws `InvalidArgument` or `ShapeMismatch` unless they can be those of a call.
-template <class Scalar, class F>
-SavedRows<Scalar> rows_of_tape(const Tape<Scalar, F>& tape, RowKind kind, const MatrixView<const Scalar>& dY,
-                               const Options& options) {
-  const TapeContent<Scalar, F>& kept = TapeAccess::content(tape);
-  if (kept.form != Form::attention)
-    raise<InvalidArgument>("attention_vjp: the tape holds no rows, must be one that attention() has filled");
-  check_size("columns of dY", dY.cols(), tape.rows(), "rows of the tape");
-  check_size("rows of dY", dY.rows(), kept.Y.rows(), "entries of each row of the tape");
-  if (kind != kept.kind) raise<InvalidArgument>("attention_vjp: the rows of the tape were normalized in another way");
-  const auto in_words = [](const Mask& mask) { return mask.is_full ? " of a full mask" : " of a causal mask"; };
-  if (options.scale != kept.scale || options.mask != kept.mask)
-    raise<InvalidArgument>("attention_vjp: the tape was made with the scale ", kept.scale, " and the offset ",
-                           kept.mask.offset, in_words(kept.mask), ", the options have ", options.scale, " and ",
-                           options.mask.offset, in_words(options.mask));
-  return {kept.sums.data(), kept.Y.data()};
-}
-
 /// Checks a call and computes its gradients.
 template <class Scalar, class F, class A>
 Gradients<Scalar, A> attention_gradients(RowKind kind, const F& feature, const A& transition,
                                          const AttentionVjpCall<Scalar, F, A>& call) {
+  Gradients<Scalar, A> gradients;
   if constexpr (check_types<F, A, Matrix<Scalar>, Matrix<Scalar>, Matrix<Scalar>>() &&
                 check_vjp<F, A, Scalar, true>()) {
-    const VjpArguments<Scalar> arguments{call.Q, call.K, call.V, call.dY};
-    check_vjp_call(transition, arguments, call.options);
-    const auto rows = call.tape ? rows_of_tape(*call.tape, kind, arguments.dY, call.options) : SavedRows<Scalar>();
+    using Calls = GradientCalls<Scalar, F>;
+    const VjpArguments<Scalar> x{call.Q, call.K, call.V, call.dY};
+    VjpTransitionOf<Scalar, A> of_call(transition, gradients.transition);
+    const SavedRows<Scalar> rows = Calls::check_attention(kind, of_call, x, call.tape, call.options);
     VjpWorkspace<Scalar> own;
-    Gradients<Scalar, A> gradients = take_memory(call.reuse, arguments);
-    const auto results = begin_gradients(gradients, transition, arguments, call.options, true);
-    run_attention_vjp(kind, feature, transition, arguments, results, call.workspace ? *call.workspace : own,
-                      call.options, rows);
-    return gradients;
-  } else {
-    return {};
+    gradients = take_memory(call.reuse, x);
+    const auto to = begin_gradients(gradients, transition, x, call.options, true);
+    Calls::attention(kind, feature, of_call, x, to, call.workspace ? *call.workspace : own, call.options, rows);
   }
+  return gradients;
 }
 
 }  // namespace detail

@@ -1,11 +1,8 @@
 // All heads of a batch of sequences in one call, in a form that is chosen at run time.
 #pragma once
 
-#include <sympow/attention/attention.hpp>
 #include <sympow/attention/batch_call.hpp>
-#include <sympow/attention/chunked.hpp>
 #include <sympow/attention/compiled_forms.hpp>
-#include <sympow/attention/recurrent.hpp>
 #include <sympow/attention/scan.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -21,64 +18,88 @@ struct AttendCall {
   BatchOptions options = {};
 };
 
-namespace detail::inline SYMPOW_THREADS {
+namespace detail {
 
-/// Runs a head without a state, by a form that `attend` has chosen.
-template <class F, class A, class Scalar>
-void run_stateless_head(Form form, RowKind kind, const F& feature, const A& transition, const ConstBatch<Scalar>& Q,
-                        const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, Batch<Scalar> Y,
-                        OptionalRef<Tape<Scalar, F>> tape, Workspace<Scalar>& workspace, const Options& options) {
+/// Batches of a feature map under any transitions, compiled once for a scalar type, and for any program's threads.
+template <class Scalar, FeatureMap F>
+struct BatchForms {
+  /// Checks all heads, then runs them.
+  static void run(RowKind kind, const F& feature, BatchTransitions<Scalar>& transitions,
+                  const AttendCall<Scalar, F>& call, const Threads& threads);
+
+ private:
+  using Matrices = ConstBatch<Scalar>;
+  /// A head without a state, by a form that has been chosen.
+  static void run_stateless(Form form, RowKind kind, const F& feature, const TransitionView<Scalar>& transition,
+                            const Matrices& Q, const Matrices& K, const Matrices& V,
+                            const Output<Scalar, Tape<Scalar, F>>& Y, Workspace<Scalar>& work, const Options& options);
+};
+
+template <class Scalar, FeatureMap F>
+void BatchForms<Scalar, F>::run_stateless(Form form, RowKind kind, const F& feature,
+                                          const TransitionView<Scalar>& transition, const Matrices& Q,
+                                          const Matrices& K, const Matrices& V,
+                                          const Output<Scalar, Tape<Scalar, F>>& Y, Workspace<Scalar>& work,
+                                          const Options& options) {
+  using Forms = FormCalls<Scalar, F>;
   if (form == Form::attention) {
-    run_attention(kind, feature, transition, Q, K, V, {Y, tape}, workspace, options);
-  } else if constexpr (has_state_forms<F, A>) {
+    Forms::attention(kind, feature, transition, Q, K, V, Y, work, options);
+  } else if constexpr (FiniteFeatureMap<F>) {
     State<Scalar, F> state(feature, Q.rows(), V.rows());
     state.drop_key_product();
-    if (!tape || form != Form::chunked || options.mask != causal())
-      return run_group(form, kind, feature, transition, Q, K, V, state, Y, workspace, options, {});
-    run_chunked(kind, feature, transition, Q, K, V, state, {Y, tape}, workspace, options);
+    if (form == Form::chunked && options.mask == causal())
+      return Forms::chunked(kind, feature, transition, Q, K, V, state, Y, work, options);
+    Batch<Scalar> rows = Y.rows();
+    Forms::from_state(form, kind, feature, transition, Q, K, V, state, rows, work, options);
   }
 }
 
-/// Checks all heads, then runs them.
-template <class F, class Transitions, class Scalar>
-void run_batch(RowKind kind, const F& feature, const Transitions& given, const AttendCall<Scalar, F>& x) {
-  const CheckedBatch batch(feature, given, BatchCall<Scalar>{x.Q, x.K, x.V, x.Y, x.options}, x.states);
+template <class Scalar, FeatureMap F>
+void BatchForms<Scalar, F>::run(RowKind kind, const F& feature, BatchTransitions<Scalar>& transitions,
+                                const AttendCall<Scalar, F>& x, const Threads& given) {
+  const CheckedBatch batch(feature, transitions, BatchCall<Scalar>{x.Q, x.K, x.V, x.Y, x.options}, x.states);
   check_outputs({{"Y", x.Y.layout()}}, {{"Q", x.Q.layout()}, {"K", x.K.layout()}, {"V", x.V.layout()}});
   if (x.states && x.tapes)
     raise<InvalidArgument>("attend: states and tapes are given; tapes are of calls without states");
-  using Batch = decltype(batch);
   const auto& call = batch.call;
   Workspaces<Scalar> own;
   Workspaces<Scalar>& workspaces = x.workspaces ? *x.workspaces : own;
   Options options = call.options.head;
   options.check_finite = false;  // it has been done
-  const int threads = thread_count(call.options.threads);
   const Index count = call.all_groups();
+  const Threads threads = batch.useful(given);
   if (x.tapes) {
     x.tapes->resize(static_cast<std::size_t>(count));
     for (auto& tape : *x.tapes) TapeAccess::begin(tape);
   }
   parallel_for(count, threads, workspaces, [&](Index n, Workspace<Scalar>& work) {
-    if (batch.chunk_of_scan(n) > 0) return;
-    const Form form = batch.form(n);
+    const GroupPlan plan = batch.plan(n);
+    if (plan.scanned_chunk > 0) return;
     call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
       call.clear_padding(b, h);
-      if (!batch.keeps_states())
-        return run_stateless_head<F, typename Batch::A, Scalar>(
-            form, kind, feature, batch.transition(n), Q, K, V, Y,
-            x.tapes ? (*x.tapes)[static_cast<std::size_t>(n)] : OptionalRef<Tape<Scalar, F>>(), work, options);
-      if constexpr (Batch::has_states)
-        run_group(form, kind, feature, batch.transition(n), Q, K, V, x.states[n], Y, work, options, call.head_group());
+      OptionalRef<Tape<Scalar, F>> tape;
+      if (x.tapes) tape = (*x.tapes)[static_cast<std::size_t>(n)];
+      transitions.with(n, [&](const TransitionView<Scalar>& transition) {
+        if (!batch.keeps_states())
+          return run_stateless(plan.form, kind, feature, transition, Q, K, V, {Y, tape}, work, options);
+        if constexpr (FiniteFeatureMap<F>) {
+          Batch<Scalar> rows = Y;
+          FormCalls<Scalar, F>::from_state(plan.form, kind, feature, transition, Q, K, V, x.states[n], rows, work,
+                                           options, call.head_group());
+        }
+      });
     });
   });
-  if constexpr (Batch::has_states && F::score == Score::power)
+  if constexpr (FiniteFeatureMap<F> && F::score == Score::power)
     for (Index n = 0; n < count; ++n)
-      if (options.chunk = batch.chunk_of_scan(n); options.chunk > 0)
+      if (options.chunk = batch.plan(n).scanned_chunk; options.chunk > 0)
         call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, auto Y) {
           call.clear_padding(b, h);
           const auto run = [&](State<Scalar, F>& state) {
-            scan(kind, feature, batch.transition(n), Q, K, V, state, Y, workspaces, options, threads,
-                 call.head_group());
+            transitions.with(n, [&](const TransitionView<Scalar>& transition) {
+              scan<F, Scalar>(kind, feature, transition, Q, K, V, state, Y, workspaces, options, threads,
+                              call.head_group());
+            });
           };
           if (batch.keeps_states()) return run(x.states[n]);
           State<Scalar, F> state(feature, Q.rows(), V.rows());
@@ -87,7 +108,14 @@ void run_batch(RowKind kind, const F& feature, const Transitions& given, const A
         });
 }
 
-}  // namespace detail::inline SYMPOW_THREADS
+template <class Scalar, FeatureMap F, class Given>
+void run_batch(RowKind kind, const F& feature, const Given& given, const AttendCall<Scalar, F>& call,
+               const Threads& threads) {
+  BatchTransitionsOf<Scalar, TransitionOfBatch<Given>> transitions(given);
+  BatchForms<Scalar, F>::run(kind, feature, transitions, call, threads);
+}
+
+}  // namespace detail
 
 inline namespace SYMPOW_THREADS {
 
@@ -124,13 +152,23 @@ inline namespace SYMPOW_THREADS {
 /// segments' states, and workspaces until each thread has seen the largest head.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 void attend(const F& feature, const Transitions& transitions, const AttendCall<float, F>& call) {
-  detail::run_batch(detail::row_kind<Normalization, F>(), feature, transitions, call);
+  detail::run_batch(detail::row_kind<Normalization, F>(), feature, transitions, call,
+                    detail::threads_of_program(call.options.threads));
 }
 /// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 void attend(const F& feature, const Transitions& transitions, const AttendCall<double, F>& call) {
-  detail::run_batch(detail::row_kind<Normalization, F>(), feature, transitions, call);
+  detail::run_batch(detail::row_kind<Normalization, F>(), feature, transitions, call,
+                    detail::threads_of_program(call.options.threads));
 }
 
 }  // namespace SYMPOW_THREADS
 }  // namespace SYMPOW_NAMESPACE
+
+/// Batches of a feature map, compiled in one place as `SYMPOW_FORMS`.
+#define SYMPOW_BATCHES(LINKAGE, Scalar, ...) LINKAGE template struct sympow::detail::BatchForms<Scalar, __VA_ARGS__>;
+
+#ifdef SYMPOW_COMPILED_FORMS
+SYMPOW_FEATURE_MAPS(SYMPOW_BATCHES, extern, float)
+SYMPOW_FEATURE_MAPS(SYMPOW_BATCHES, extern, double)
+#endif

@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include <sympow/attention/form_calls.hpp>
 #include <sympow/attention/heads.hpp>
-#include <sympow/attention/state_form.hpp>
 #include <sympow/core/checks.hpp>
 #include <sympow/core/parallel.hpp>
 #include <sympow/transition/transition.hpp>
 
 namespace SYMPOW_NAMESPACE {
-namespace detail::inline SYMPOW_THREADS {
+namespace detail {
 
 /// Calls f; an error of one head's arguments says of which sequence and head, and stays of its type. Heads that share a
 /// state are named by their key head.
@@ -28,33 +28,97 @@ void with_head_context(Index sequence, Index head, Index group, const F& f) {
   }
 }
 
-/// The transition of group n of `group` query heads, those of a sequence one after the other: from one for all, a
-/// container of as many, or a callable on the sequence and the group's number in it.
-template <class Transitions>
-auto transitions_of(const Transitions& given, Index sequences, Index groups, Index group) {
-  if constexpr (Transition<Transitions>) {
-    return [&given](Index) -> const Transitions& { return given; };
-  } else if constexpr (std::invocable<const Transitions&, Index, Index>) {
-    using A = std::remove_cvref_t<std::invoke_result_t<const Transitions&, Index, Index>>;
-    static_assert(Transition<A>, "a callable that gives transitions takes (sequence, head) and returns one");
-    std::vector<A> built;
-    built.reserve(static_cast<std::size_t>(sequences * groups));
-    for (Index n = 0; n < sequences * groups; ++n)
-      with_head_context(n / groups, n % groups * group, group, [&] { built.push_back(given(n / groups, n % groups)); });
-    return [built = std::move(built)](Index n) -> const A& { return built[static_cast<std::size_t>(n)]; };
-  } else {
-    static_assert(std::ranges::random_access_range<const Transitions>,
-                  "the transitions of a batch are one Transition for all heads, a container of one for each head of "
-                  "each sequence, or a callable on (sequence, head)");
-    static_assert(std::is_lvalue_reference_v<std::ranges::range_reference_t<const Transitions>>,
-                  "a container of transitions must hold them; give a callable to make them");
-    check_size("number of transitions", std::ranges::ssize(given), sequences * groups,
-               group == 1 ? "one a sequence and head" : "one a sequence and key head, as there are states");
-    return [&given](Index n) -> const auto& { return std::ranges::begin(given)[n]; };
-  }
+/// The type of the transitions that a batch is given as one for all, as a container, or by a callable.
+template <class Given>
+auto type_of_transitions() {
+  if constexpr (std::ranges::random_access_range<const Given>)
+    return std::type_identity<std::ranges::range_value_t<const Given>>();
+  else if constexpr (std::invocable<const Given&, Index, Index>)
+    return std::type_identity<std::remove_cvref_t<std::invoke_result_t<const Given&, Index, Index>>>();
+  else
+    return std::type_identity<Given>();
 }
+template <class Given>
+using TransitionOfBatch = typename decltype(type_of_transitions<Given>())::type;
 
-}  // namespace detail::inline SYMPOW_THREADS
+/// The transitions of a batch, one for each group of query heads, their type and the way in which they were given
+/// forgotten.
+template <class Scalar>
+class BatchTransitions {
+ public:
+  BatchTransitions() = default;
+  BatchTransitions(const BatchTransitions&) = delete;
+  BatchTransitions& operator=(const BatchTransitions&) = delete;
+  virtual ~BatchTransitions() = default;
+
+  [[nodiscard]] virtual KeyAction key_action() const = 0;
+  [[nodiscard]] virtual bool moves_states() const = 0;
+  /// For so many groups of `group` query heads, those of a sequence one after the other: calls a callable. Throws
+  /// `ShapeMismatch` for a container of another size, and what the callable throws.
+  virtual void begin(Index sequences, Index groups, Index group) = 0;
+  /// visit(the transition of group n).
+  virtual void with(Index n, const Visitor<const TransitionView<Scalar>&>& visit) const = 0;
+};
+
+template <class Scalar, class A, class Base = BatchTransitions<Scalar>>
+class BatchTransitionsOf : public Base {
+  static_assert(Transition<A>,
+                "the transitions of a batch are one Transition for all heads, a container that holds one for each head "
+                "of each sequence, or a callable on (sequence, head) that returns one");
+
+ public:
+  template <class Given>
+  explicit BatchTransitionsOf(const Given& given)
+      : given_(&given), begin_(&begin_given<Given>), at_(&at_given<Given>) {}
+
+  [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
+  [[nodiscard]] bool moves_states() const override { return MovesStates<A>; }
+  void begin(Index sequences, Index groups, Index group) override { begin_(*this, sequences, groups, group); }
+  void with(Index n, const Visitor<const TransitionView<Scalar>&>& visit) const override {
+    visit(ViewOf<Scalar, A>(transition(n)));
+  }
+
+ protected:
+  [[nodiscard]] const A& transition(Index n) const { return at_(*this, n); }
+
+ private:
+  template <class Given>
+  static constexpr bool is_range = std::ranges::random_access_range<const Given>;
+  template <class Given>
+  static constexpr bool is_callable = !is_range<Given> && std::invocable<const Given&, Index, Index>;
+
+  template <class Given>
+  static void begin_given(BatchTransitionsOf& self, [[maybe_unused]] Index sequences, [[maybe_unused]] Index groups,
+                          [[maybe_unused]] Index group) {
+    [[maybe_unused]] const auto& given = *static_cast<const Given*>(self.given_);
+    if constexpr (is_range<Given>)
+      check_size("number of transitions", std::ranges::ssize(given), sequences * groups,
+                 group == 1 ? "one a sequence and head" : "one a sequence and key head, as there are states");
+    if constexpr (is_callable<Given>) {
+      self.built_.reserve(static_cast<std::size_t>(sequences * groups));
+      for (Index n = 0; n < sequences * groups; ++n)
+        with_head_context(n / groups, n % groups * group, group,
+                          [&] { self.built_.push_back(given(n / groups, n % groups)); });
+    }
+  }
+  template <class Given>
+  static const A& at_given(const BatchTransitionsOf& self, [[maybe_unused]] Index n) {
+    [[maybe_unused]] const auto& given = *static_cast<const Given*>(self.given_);
+    if constexpr (is_range<Given>)
+      return std::ranges::begin(given)[n];
+    else if constexpr (is_callable<Given>)
+      return self.built_[static_cast<std::size_t>(n)];
+    else
+      return given;
+  }
+
+  const void* given_;
+  void (*begin_)(BatchTransitionsOf& self, Index sequences, Index groups, Index group);
+  const A& (*at_)(const BatchTransitionsOf& self, Index n);
+  std::vector<A> built_;  // by a callable
+};
+
+}  // namespace detail
 
 /// Run-time choices of a batch.
 struct BatchOptions {
@@ -102,7 +166,7 @@ class RangeRef {
   T& (*at_)(const void*, Index) = nullptr;
 };
 
-namespace detail::inline SYMPOW_THREADS {
+namespace detail {
 
 /// The form of a head. One whose queries stand elsewhere than its keys has no state form.
 inline Form form_of(const ProblemShape& shape, const BatchOptions& options) {
@@ -125,6 +189,13 @@ inline Index scanned_chunk(ProblemShape shape, Index all_tokens, const BatchOpti
   if (cost_of_chunks(shape, static_cast<double>(chunk), options.head.costs) < min_flops_to_split) return 0;
   return T / 16 >= scanned_segment(static_cast<Index>(shape.D), chunk) ? chunk : 0;
 }
+
+/// How the query heads of a group go, and operations that it takes, about.
+struct GroupPlan {
+  Form form = Form::attention;
+  Index scanned_chunk = 0;  ///< the chunk of one that goes through `scan`, else 0
+  double cost = 0;
+};
 
 /// The arguments of a batch except its transitions and states. Y are the rows, or their gradients dY.
 template <class Scalar, class Row = Scalar>
@@ -187,27 +258,20 @@ struct BatchCall {
 
 /// A batch of which everything is checked that both directions have in common: what it throws is what `attend` and
 /// `attend_vjp` both throw.
-template <class F, class Transitions, class Scalar, class Row, class S>
+template <class F, class Scalar, class Row, class S>
 class CheckedBatch {
-  using TransitionOf = decltype(transitions_of(std::declval<const Transitions&>(), Index(), Index(), Index()));
-
  public:
-  using A = std::remove_cvref_t<std::invoke_result_t<const TransitionOf&, Index>>;
-  static constexpr bool has_states = has_state_forms<F, A>;
-
   /// Throws `ShapeMismatch`, `InvalidArgument`, and with the sequence and head in the message what the form throws for
   /// one, and what a callable that gives transitions throws.
-  CheckedBatch(const F& feature, const Transitions& given, const BatchCall<Scalar, Row>& batch,
+  CheckedBatch(const F& feature, BatchTransitions<Scalar>& transitions, const BatchCall<Scalar, Row>& batch,
                const RangeRef<S>& states)
-      : call(checked(batch, states)),
-        feature_(feature),
-        states_(states),
-        transition_of_(transitions_of(given, call.Q.sequences(), call.groups(), call.group)) {
+      : call(checked(batch, states)), feature_(feature), states_(states), transitions_(transitions) {
+    transitions.begin(call.Q.sequences(), call.groups(), call.group);
     const Form form = call.options.form;
     const bool has_form = form == Form::attention || form == Form::automatic;
     if (states_ && form == Form::attention)
       raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
-    if (!has_states && (states_ || !has_form))
+    if (!has_states() && (states_ || !has_form))
       raise<InvalidArgument>("options: this feature map with this transition has the attention form only");
     if (states_ || !has_form) check_state_mask(call.options.head.mask);
     for (Index n = 0; n < call.all_groups(); ++n)
@@ -217,30 +281,59 @@ class CheckedBatch {
           with_head_context(b, h + r, 1, [&] { check_finite("Q", call.Q.head(b, h + r)); });
         all_tokens_ += Q.cols();
       });
+    for (Index n = 0; n < call.all_groups(); ++n)
+      with_head_context(n / call.groups(), n % call.groups() * call.group, call.group, [&] {
+        if (n == 0) first_plan_ = plan_of(first_shape_ = shape(0));
+        const GroupPlan of_group = plan(n);
+        cost_ += of_group.cost;
+        if constexpr (FiniteFeatureMap<F>)
+          if (!states_ && of_group.form != Form::attention)
+            StateAccess::check_sizes<State<Scalar, F>>(feature_, call.Q.dimension(), call.V.dimension());
+      });
   }
 
   const BatchCall<Scalar, Row> call;
 
-  [[nodiscard]] const A& transition(Index n) const { return transition_of_(n); }  ///< of group n
-  [[nodiscard]] bool keeps_states() const { return static_cast<bool>(states_); }
-  /// What the cost model asks of group n.
-  [[nodiscard]] ProblemShape shape(Index n) const {
-    const Index b = n / call.groups();
-    ProblemShape shape = head_shape(feature_, transition(n), std::max(call.Q.length(b), call.K.length(b)),
-                                    call.Q.dimension(), call.V.dimension());
-    shape.is_full = call.options.head.mask.is_full;
-    shape.keeps_state = keeps_states();
-    if constexpr (has_states)
-      if (states_) shape.from_nothing = states_[n].tokens() == 0;
-    return shape;
+  [[nodiscard]] bool has_states() const {
+    return goes_by_states<F>(transitions_.key_action(), transitions_.moves_states());
   }
-  [[nodiscard]] Form form(Index n) const { return form_of(shape(n), call.options); }
-  /// The chunk of a group that goes through `scan`, else 0.
-  [[nodiscard]] Index chunk_of_scan(Index n) const {
-    return F::score == Score::power && has_states ? scanned_chunk(shape(n), all_tokens_, call.options) : 0;
+  [[nodiscard]] bool keeps_states() const { return static_cast<bool>(states_); }
+  /// Most groups have the shape of the first one, and its plan.
+  [[nodiscard]] GroupPlan plan(Index n) const {
+    const ProblemShape of_group = shape(n);
+    const bool is_same = of_group.T == first_shape_.T && of_group.from_nothing == first_shape_.from_nothing;
+    return is_same ? first_plan_ : plan_of(of_group);
+  }
+  /// Threads that have work for longer than it takes to wake them. The others are left alone.
+  [[nodiscard]] Threads useful(Threads threads) const {
+    constexpr double flops_of_thread = 1e5;
+    threads.count = static_cast<int>(std::min<double>(threads.count, 1 + cost_ / flops_of_thread));
+    return threads;
   }
 
  private:
+  // What the cost model asks of group n.
+  [[nodiscard]] ProblemShape shape(Index n) const {
+    const Index b = n / call.groups();
+    ProblemShape shape =
+        head_shape(feature_, has_states(), transitions_.key_action(), std::max(call.Q.length(b), call.K.length(b)),
+                   call.Q.dimension(), call.V.dimension());
+    shape.is_full = call.options.head.mask.is_full;
+    shape.keeps_state = keeps_states();
+    if constexpr (FiniteFeatureMap<F>)
+      if (states_) shape.from_nothing = states_[n].tokens() == 0;
+    return shape;
+  }
+  [[nodiscard]] GroupPlan plan_of(const ProblemShape& shape) const {
+    const Costs& costs = call.options.head.costs;
+    GroupPlan plan{.form = form_of(shape, call.options)};
+    plan.cost = static_cast<double>(call.group) *
+                (plan.form == Form::attention
+                     ? cost_of_pairs(shape, static_cast<double>(shape.T), costs)
+                     : cost_of_chunks(shape, static_cast<double>(chunk_of(call.options.head, shape)), costs));
+    if (F::score == Score::power && has_states()) plan.scanned_chunk = scanned_chunk(shape, all_tokens_, call.options);
+    return plan;
+  }
   // Shapes first: what follows reads heads by them.
   static BatchCall<Scalar, Row> checked(BatchCall<Scalar, Row> call, const RangeRef<S>& states) {
     call.check();
@@ -255,22 +348,22 @@ class CheckedBatch {
     return call;
   }
 
-  template <class Q, class K, class V>
-  void check_group(Index n, const Q& queries, const K& keys, const V& values) const {
-    check_call(transition(n), queries, keys, values, call.options.head);
-    if constexpr (has_states) {
-      if (states_)
-        check_state(states_[n], feature_, transition(n), queries, values);
-      else if (form(n) != Form::attention)
-        StateAccess::check_sizes<State<Scalar, F>>(feature_, queries.rows(), values.rows());
-    }
+  void check_group(Index n, MatrixView<const Scalar> Q, MatrixView<const Scalar> K, MatrixView<const Scalar> V) const {
+    transitions_.with(n, [&](const TransitionView<Scalar>& transition) {
+      check_call(transition, Q, K, V, call.options.head);
+      if constexpr (FiniteFeatureMap<F>)
+        if (states_) check_state(states_[n], feature_, transition, Q, V);
+    });
   }
 
   const F& feature_;
   RangeRef<S> states_;
-  TransitionOf transition_of_;
+  const BatchTransitions<Scalar>& transitions_;
   Index all_tokens_ = 0;
+  ProblemShape first_shape_ = {};
+  GroupPlan first_plan_ = {};
+  double cost_ = 0;  // of all groups
 };
 
-}  // namespace detail::inline SYMPOW_THREADS
+}  // namespace detail
 }  // namespace SYMPOW_NAMESPACE

@@ -1,25 +1,11 @@
 // Gradients of all heads of a batch in one call.
 #pragma once
 
-#include <sympow/attention/attention_vjp.hpp>
-#include <sympow/attention/batch.hpp>
+#include <sympow/attention/batch_call.hpp>
+#include <sympow/attention/compiled_gradients.hpp>
 #include <sympow/attention/scan_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
-
-namespace detail {
-
-/// The gradient of a head's state; nothing for a feature map without an embedding.
-template <class Scalar, class F>
-struct StateGradientOf {
-  using type = typename StateOf<Scalar, F>::type;
-};
-template <class Scalar, FiniteFeatureMap F>
-struct StateGradientOf<Scalar, F> {
-  using type = StateGradient<Scalar, F>;
-};
-
-}  // namespace detail
 
 /// The arguments of `attend_vjp` by name.
 template <class Scalar, FeatureMap F>
@@ -48,7 +34,39 @@ struct BatchGradients {
   }
 };
 
-namespace detail::inline SYMPOW_THREADS {
+namespace detail {
+
+/// The transitions of a batch with their gradients.
+template <class Scalar>
+class VjpTransitions : public BatchTransitions<Scalar> {
+ public:
+  [[nodiscard]] virtual bool have_parts() const = 0;
+  [[nodiscard]] virtual Index planes(Index n) const = 0;  ///< that transition n turns
+  /// Gives the next transition a gradient of 0, of so many tokens.
+  virtual void add_gradient(Index tokens) = 0;
+  virtual void with_gradient(Index n, const Visitor<VjpTransition<Scalar>&>& visit) = 0;
+};
+
+template <class Scalar, Transition A>
+class VjpTransitionsOf final : public BatchTransitionsOf<Scalar, A, VjpTransitions<Scalar>> {
+ public:
+  template <class Given>
+  VjpTransitionsOf(const Given& given, std::vector<typename A::Gradient>& gradients)
+      : BatchTransitionsOf<Scalar, A, VjpTransitions<Scalar>>(given), gradients_(gradients) {}
+
+  [[nodiscard]] bool have_parts() const override { return HasParts<A>; }
+  [[nodiscard]] Index planes(Index n) const override { return planes_of(this->transition(n)).count; }
+  void add_gradient(Index tokens) override {
+    gradients_.push_back(this->transition(std::ssize(gradients_)).zero_gradient(tokens));
+  }
+  void with_gradient(Index n, const Visitor<VjpTransition<Scalar>&>& visit) override {
+    VjpTransitionOf<Scalar, A> of_call(this->transition(n), gradients_[static_cast<std::size_t>(n)]);
+    visit(of_call);
+  }
+
+ private:
+  std::vector<typename A::Gradient>& gradients_;
+};
 
 /// Adds to the gradient of a state another one of the same.
 template <class Scalar, class F>
@@ -63,21 +81,24 @@ void add_state_gradient(const F& feature, StateGradient<Scalar, F>& sum, const S
 
 /// The gradients of a batch. The query heads of a key head go back one after the other, so that what they add to its
 /// keys and values comes in order.
-template <class F, class Transitions, class Scalar>
+template <class Scalar, FeatureMap F>
 class BatchVjp {
   using StateType = typename StateOf<Scalar, F>::type;
   using StateGradientType = typename StateGradientOf<Scalar, F>::type;
-  using Batch = CheckedBatch<F, Transitions, Scalar, const Scalar, const StateType>;
-  using A = typename Batch::A;
-  static constexpr bool has_states = Batch::has_states;
+  using Batch = CheckedBatch<F, Scalar, const Scalar, const StateType>;
+  using Calls = GradientCalls<Scalar, F>;
+  static constexpr bool has_states = FiniteFeatureMap<F>;
 
  public:
   /// Throws what the forward pass would, and what is wrong with the gradients' memory, states and tape.
-  BatchVjp(RowKind kind, const F& feature, const Transitions& given, const AttendVjpCall<Scalar, F>& x)
+  BatchVjp(RowKind kind, const F& feature, VjpTransitions<Scalar>& transitions, const AttendVjpCall<Scalar, F>& x,
+           const Threads& threads)
       : kind_(kind),
         feature_(feature),
+        transitions_(transitions),
         x_(x),
-        batch_(feature, given, BatchCall<Scalar, const Scalar>{x.Q, x.K, x.V, x.dY, x.options}, x.states),
+        batch_(feature, transitions, BatchCall<Scalar, const Scalar>{x.Q, x.K, x.V, x.dY, x.options}, x.states),
+        threads_(batch_.useful(threads)),
         options_(x.options.head) {
     check_gradients();
     check_states();
@@ -86,47 +107,48 @@ class BatchVjp {
       with_head_context(n / x_.Q.heads(), n % x_.Q.heads(), call().group, [&] { check_head(n); });
   }
 
-  BatchGradients<A> run() {
-    BatchGradients<A> gradients;
+  /// Returns the gradient in the scale.
+  double run() {
     for (Index n = 0; n < call().all_groups(); ++n)
       call().with_head(n, [&](Index, Index, const auto& Q, const auto& K, const auto&, const auto&) {
-        gradients.transitions.push_back(batch_.transition(n).zero_gradient(tokens_of(Q, K, options_.mask)));
+        transitions_.add_gradient(tokens_of(Q, K, options_.mask));
       });
     copy_d_states();
     scales_.assign(static_cast<std::size_t>(heads()), 0);
     VjpWorkspaces<Scalar> own;
     VjpWorkspaces<Scalar>& workspaces = x_.workspaces ? *x_.workspaces : own;
-    const int threads = thread_count(x_.options.threads);
     const Index key_heads = x_.Q.sequences() * x_.K.heads();
-    parallel_for(key_heads, threads, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
+    parallel_for(key_heads, threads_, workspaces, [&](Index n, VjpWorkspace<Scalar>& work) {
       if (chunk_of_scan(n) > 0) return;
-      run_key_head(n, work, gradients,
-                   [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& d_state) {
-                     run_chunked_vjp(kind_, feature_, transition, x, to, state, d_state, work, options_);
+      run_key_head(n, work,
+                   [&](VjpTransition<Scalar>& transition, const auto& x, const auto& to, const StateType& state,
+                       StateGradientType& d_state) {
+                     if constexpr (has_states)
+                       Calls::chunked(kind_, feature_, transition, x, to, state, {}, d_state, work, options_);
                    });
     });
-    if constexpr (scans_back<F, A>)
+    if constexpr (has_states && F::score == Score::power)
       for (Index n = 0; n < key_heads; ++n) {
         Options scanned = options_;
         if (scanned.chunk = chunk_of_scan(n); scanned.chunk == 0) continue;
         if (workspaces.empty()) workspaces.resize(1);
-        run_key_head(n, workspaces[0], gradients,
-                     [&](const A& transition, const auto& x, const auto& to, const auto& state, auto& d_state) {
-                       ScanVjp<Scalar, F, A>(kind_, feature_, transition, x, to, workspaces, scanned, threads)
-                           .run(state, d_state);
-                     });
+        run_key_head(
+            n, workspaces[0],
+            [&](VjpTransition<Scalar>& transition, const auto& x, const auto& to, const StateType& state,
+                StateGradientType& d_state) {
+              ScanVjp<Scalar, F>(kind_, feature_, transition, x, to, workspaces, scanned, threads_).run(state, d_state);
+            });
       }
-    for (const double scale : scales_) gradients.scale += scale;
-    if constexpr (has_states)
-      for (Index n = 0; n < x_.d_states.size(); ++n) x_.d_states[n] = std::move(d_states_[static_cast<std::size_t>(n)]);
-    return gradients;
+    for (Index n = 0; n < x_.d_states.size(); ++n) x_.d_states[n] = std::move(d_states_[static_cast<std::size_t>(n)]);
+    double scale = 0;
+    for (const double of_head : scales_) scale += of_head;
+    return scale;
   }
 
  private:
   [[nodiscard]] const BatchCall<Scalar, const Scalar>& call() const { return batch_.call; }
   [[nodiscard]] Index heads() const { return x_.Q.sequences() * x_.Q.heads(); }
   [[nodiscard]] Index group_of(Index head) const { return head / call().group; }
-  [[nodiscard]] const A& transition_of(Index head) const { return batch_.transition(group_of(head)); }
   [[nodiscard]] VjpArguments<Scalar> arguments_of(Index head) const {
     const Index b = head / x_.Q.heads(), h = head % x_.Q.heads(), key_head = call().key_head_of(h);
     const auto Q = x_.Q.head(b, h), K = x_.K.head(b, key_head), V = x_.V.head(b, key_head), dY = x_.dY.head(b, h);
@@ -134,8 +156,8 @@ class BatchVjp {
   }
   // Of the query heads of key head n, all by the same form; 0 if there is none.
   [[nodiscard]] Index chunk_of_scan(Index n) const {
-    return scans_back<F, A> && call().heads_of_key() > 0 ? batch_.chunk_of_scan(group_of(n * call().heads_of_key()))
-                                                         : 0;
+    const bool can = transitions_.have_parts() && call().heads_of_key() > 0;
+    return can ? batch_.plan(group_of(n * call().heads_of_key())).scanned_chunk : 0;
   }
   // What a head has left on the tape, if it went by this form.
   [[nodiscard]] const Tape<Scalar, F>* left_by(Index head, Form form) const {
@@ -180,8 +202,11 @@ class BatchVjp {
     if (options_.check_finite) check_finite("dY", x.dY);
     static_cast<void>(known_rows(head, x));
     if constexpr (has_states) {
-      if (const auto* kept = left_by(head, Form::chunked)) check_tape(*kept, feature_, transition_of(head), x.K, x.V);
-      if (x_.d_states) check_adjoint(x_.d_states[group_of(head)], feature_, transition_of(head), x);
+      const Index n = group_of(head);
+      if (const auto* kept = left_by(head, Form::chunked))
+        transitions_.with(
+            n, [&](const TransitionView<Scalar>& transition) { check_tape(*kept, feature_, transition, x.K, x.V); });
+      if (x_.d_states) check_adjoint(x_.d_states[n], feature_, transitions_.planes(n), x);
     }
   }
 
@@ -196,7 +221,7 @@ class BatchVjp {
   // The query heads of key head n: each from the tape, or by its engine, run(transition, arguments, results, state, its
   // gradient).
   template <class Run>
-  void run_key_head(Index n, VjpWorkspace<Scalar>& work, BatchGradients<A>& gradients, const Run& run) {
+  void run_key_head(Index n, VjpWorkspace<Scalar>& work, const Run& run) {
     const Index b = n / x_.K.heads(), key_head = n % x_.K.heads(), count = call().heads_of_key();
     auto dK = x_.dK.head(b, key_head), dV = x_.dV.head(b, key_head);
     for (const auto* x : {&x_.dK, &x_.dV}) x->head(b, key_head).setZero(), x->padding(b, key_head).setZero();
@@ -204,19 +229,18 @@ class BatchVjp {
       const Index head = b * x_.Q.heads() + h;
       auto dQ = x_.dQ.head(b, h);
       dQ.setZero(), x_.dQ.padding(b, h).setZero();
-      run_head(head,
-               {dQ, dK, dV, gradients.transitions[static_cast<std::size_t>(group_of(head))],
-                scales_[static_cast<std::size_t>(head)]},
-               work, run);
+      transitions_.with_gradient(group_of(head), [&](VjpTransition<Scalar>& transition) {
+        run_head(head, transition, {dQ, dK, dV, scales_[static_cast<std::size_t>(head)]}, work, run);
+      });
     }
   }
   template <class Run>
-  void run_head(Index head, const VjpResults<Scalar, A>& to, VjpWorkspace<Scalar>& work, const Run& run) {
+  void run_head(Index head, VjpTransition<Scalar>& transition, const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& work,
+                const Run& run) {
     const Index n = group_of(head);
-    const A& transition = transition_of(head);
     const VjpArguments<Scalar> x = arguments_of(head);
-    if (!batch_.keeps_states() && batch_.form(n) == Form::attention)
-      return run_attention_vjp(kind_, feature_, transition, x, to, work, options_, known_rows(head, x));
+    if (!batch_.keeps_states() && batch_.plan(n).form == Form::attention)
+      return Calls::attention(kind_, feature_, transition, x, to, work, options_, known_rows(head, x));
     if constexpr (has_states) {
       StateGradientType own(feature_, x.Q.rows(), x.V.rows());
       if (batch_.keeps_states()) {
@@ -225,7 +249,7 @@ class BatchVjp {
         run(transition, x, to, x_.states[n], own);
         add_state_gradient(feature_, d_state, own);
       } else if (const auto* kept = left_by(head, Form::chunked)) {
-        run_chunked_vjp(kind_, feature_, transition, x, to, *kept, own, work, options_);
+        Calls::chunked(kind_, feature_, transition, x, to, {}, *kept, own, work, options_);
       } else {
         run(transition, x, to, StateType(feature_, x.Q.rows(), x.V.rows(), 0), own);
       }
@@ -234,30 +258,38 @@ class BatchVjp {
 
   RowKind kind_;
   const F& feature_;
+  VjpTransitions<Scalar>& transitions_;
   const AttendVjpCall<Scalar, F>& x_;
   Batch batch_;
+  Threads threads_;
   Options options_;
   std::vector<StateGradientType> d_states_;
   std::vector<double> scales_;
 };
 
-/// The transition of a batch's heads.
-template <class F, class Transitions, class Scalar>
-using TransitionOfBatch =
-    typename CheckedBatch<F, Transitions, Scalar, const Scalar, const typename StateOf<Scalar, F>::type>::A;
+/// Batches of gradients of a feature map, compiled once for a scalar type, and for any program's threads.
+template <class Scalar, FeatureMap F>
+struct GradientBatches {
+  /// Checks all heads, then runs them; returns the gradient in the scale.
+  static double run(RowKind kind, const F& feature, VjpTransitions<Scalar>& transitions,
+                    const AttendVjpCall<Scalar, F>& call, const Threads& threads) {
+    return BatchVjp<Scalar, F>(kind, feature, transitions, call, threads).run();
+  }
+};
 
-template <class Scalar, class F, class Transitions>
-BatchGradients<TransitionOfBatch<F, Transitions, Scalar>> batch_gradients(RowKind kind, const F& feature,
-                                                                          const Transitions& given,
-                                                                          const AttendVjpCall<Scalar, F>& call) {
-  using A = TransitionOfBatch<F, Transitions, Scalar>;
-  if constexpr (check_vjp<F, A, Scalar, !has_state_forms<F, A>>())
-    return BatchVjp<F, Transitions, Scalar>(kind, feature, given, call).run();
-  else
-    return {};
+template <class Scalar, class F, class Given>
+BatchGradients<TransitionOfBatch<Given>> batch_gradients(RowKind kind, const F& feature, const Given& given,
+                                                         const AttendVjpCall<Scalar, F>& call, const Threads& threads) {
+  using A = TransitionOfBatch<Given>;
+  BatchGradients<A> gradients;
+  if constexpr (check_vjp<F, A, Scalar, !has_state_forms<F, A>>()) {
+    VjpTransitionsOf<Scalar, A> transitions(given, gradients.transitions);
+    gradients.scale = GradientBatches<Scalar, F>::run(kind, feature, transitions, call, threads);
+  }
+  return gradients;
 }
 
-}  // namespace detail::inline SYMPOW_THREADS
+}  // namespace detail
 
 inline namespace SYMPOW_THREADS {
 
@@ -276,13 +308,24 @@ inline namespace SYMPOW_THREADS {
 /// or mask.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<float, F>& call) {
-  return detail::batch_gradients(detail::row_kind<Normalization, F>(), feature, transitions, call);
+  return detail::batch_gradients(detail::row_kind<Normalization, F>(), feature, transitions, call,
+                                 detail::threads_of_program(call.options.threads));
 }
 /// Overload for double.
 template <class Normalization = DefaultNormalization, FeatureMap F, class Transitions>
 auto attend_vjp(const F& feature, const Transitions& transitions, const AttendVjpCall<double, F>& call) {
-  return detail::batch_gradients(detail::row_kind<Normalization, F>(), feature, transitions, call);
+  return detail::batch_gradients(detail::row_kind<Normalization, F>(), feature, transitions, call,
+                                 detail::threads_of_program(call.options.threads));
 }
 
 }  // namespace SYMPOW_THREADS
 }  // namespace SYMPOW_NAMESPACE
+
+/// Gradients of batches of a feature map, compiled in one place as `SYMPOW_GRADIENTS`.
+#define SYMPOW_GRADIENT_BATCHES(LINKAGE, Scalar, ...) \
+  LINKAGE template struct sympow::detail::GradientBatches<Scalar, __VA_ARGS__>;
+
+#ifdef SYMPOW_COMPILED_GRADIENTS
+SYMPOW_FEATURE_MAPS(SYMPOW_GRADIENT_BATCHES, extern, float)
+SYMPOW_FEATURE_MAPS(SYMPOW_GRADIENT_BATCHES, extern, double)
+#endif

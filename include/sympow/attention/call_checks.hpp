@@ -85,8 +85,8 @@ void check_distinct(const char* name, const Range& range) {
 
 /// Throws `InvalidArgument` for a mask whose queries stand where no token can be, or so far behind the last key that a
 /// transition of any length would be gone through for nothing.
-template <class A, class K>
-void check_offset(const A& transition, const K& keys, const Mask& mask) {
+template <class Scalar>
+void check_offset(const TransitionView<Scalar>& transition, MatrixView<const Scalar> keys, const Mask& mask) {
   constexpr Index farthest = std::numeric_limits<Index>::max() / 4, gap = Index{1} << 24;
   if (mask.offset < -farthest || mask.offset > farthest)
     raise<InvalidArgument>("options: the offset of the mask is ", mask.offset, ", must lie between ", -farthest,
@@ -97,28 +97,29 @@ void check_offset(const A& transition, const K& keys, const Mask& mask) {
 }
 
 /// Throws `InvalidGate` for a log gate that is positive or not a number, where the transition has not looked itself.
-template <class A>
-void check_gates(const A& transition, Index tokens) {
+template <class Scalar>
+void check_gates(const TransitionView<Scalar>& transition, Index tokens) {
   for (Index i = 0; i < tokens; ++i)
     if (const double log_gamma = transition.log_decay(i); !(log_gamma <= 0))
       raise<InvalidGate>("the transition's log gate of token ", i, " is ", log_gamma,
                          ", must be at most 0 and a number");
-  if constexpr (!has_checked_channels<A> && HasChannelTotals<A>) {
-    Eigen::VectorXd log_a(transition.key_dimension());
-    for (Index i = 0; i < tokens; ++i) {
-      transition.log_channel_totals({i, 1}, log_a);
-      for (Index c = 0; c < log_a.size(); ++c)
-        if (!(log_a[c] <= 0))
-          raise<InvalidGate>("the transition's log gate of channel ", c, " at token ", i, " is ", log_a[c],
-                             ", must be at most 0 and a number");
-    }
+  if (transition.checks_channels()) return;
+  Eigen::VectorXd log_a;
+  for (Index i = 0; i < tokens; ++i) {
+    transition.log_channel_totals({i, 1}, log_a);
+    for (Index c = 0; c < log_a.size(); ++c)
+      if (!(log_a[c] <= 0))
+        raise<InvalidGate>("the transition's log gate of channel ", c, " at token ", i, " is ", log_a[c],
+                           ", must be at most 0 and a number");
   }
 }
 
 /// Throws `ShapeMismatch`, `InvalidArgument`, `InvalidGate` or `NotFinite` unless the arguments of a call fit each
 /// other.
-template <class A, class Q, class K, class V>
-void check_call(const A& transition, const Q& queries, const K& keys, const V& values, const Options& options) {
+template <class Scalar>
+void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<MatrixView<const Scalar>> queries,
+                std::type_identity_t<MatrixView<const Scalar>> keys,
+                std::type_identity_t<MatrixView<const Scalar>> values, const Options& options) {
   const Mask& mask = options.mask;
   check_offset(transition, keys, mask);
   check_size("rows of K", keys.rows(), queries.rows(), "rows of Q");
@@ -138,7 +139,7 @@ void check_call(const A& transition, const Q& queries, const K& keys, const V& v
   if (mask.is_full) {
     if (mask.offset < 0)
       raise<InvalidArgument>("options: the offset of a full mask is ", mask.offset, ", must not be negative");
-    if (A::key_action != KeyAction::none && A::key_action != KeyAction::turn)
+    if (transition.key_action() != KeyAction::none && transition.key_action() != KeyAction::turn)
       raise<InvalidArgument>("options: a full mask needs a transition that leaves keys alone or turns them");
     for (Index i = 0; i < tokens; ++i)
       if (transition.log_decay(i) != 0)
@@ -189,21 +190,18 @@ constexpr bool check_types() {
                               std::is_same_v<Scalar, typename V::Scalar> &&
                               (std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>);
   static_assert(one_scalar, "queries, keys and values have one scalar type, float or double; use .cast<>()");
-  constexpr bool can_embed = !one_scalar || F::score != Score::embedded || EmbedsViews<F, Scalar>;
+  constexpr bool can_embed = !one_scalar || F::score != Score::embedded || EmbedsViews<F, Scalar>,
+                 has_exponents = ScaledFeatureMap<F> && requires(const F& f, double s) { f.kappa(s); },
+                 is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix,
+                 can_score = F::score != Score::embedded || (can_embed && !has_exponents && !is_lifted);
   static_assert(
-      can_embed,
-      "an embedded score needs Index dimension(Index d) const and an embed that takes whatever tokens stand in: "
-      "template <class X, class Y> void embed(const X& x, Y&& y) const, which writes to y");
-  constexpr bool has_exponents = ScaledFeatureMap<F> && requires(const F& f, double s) { f.kappa(s); };
-  static_assert(!has_exponents,
-                "a feature map whose embedding has exponents gives no kappa, which would leave the range of the type");
-  constexpr bool is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix;
-  constexpr bool can_act = !(is_lifted && F::score == Score::embedded);
-  static_assert(
-      can_act,
-      "channel decay and Householder chains are lifted to the embedding, which needs a feature map whose score "
-      "is a power of the logit, or Exponential");
-  return one_scalar && can_embed && !has_exponents && can_act;
+      can_score,
+      "an embedded score needs Index dimension(Index d) const and an embed that takes whatever tokens stand in, "
+      "template "
+      "<class X, class Y> void embed(const X& x, Y&& y) const; no kappa if that embedding has exponents, which would "
+      "leave the range of the type; and a transition that is not lifted to it, as channel decay and Householder chains "
+      "are");
+  return one_scalar && can_score;
 }
 
 /// Whether a state is of the scalar type and feature map of a call; false after a sentence.

@@ -1,8 +1,7 @@
 // The forms of a scalar type and a feature map, compiled in one place for all of a program.
 #pragma once
 
-#include <sympow/attention/state.hpp>
-#include <sympow/detail/forms.hpp>
+#include <sympow/attention/form_calls.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_features.hpp>
@@ -14,7 +13,7 @@
 
 /// Says that the forms of a feature map are compiled elsewhere: in whatever follows a call costs the compiler a few
 /// seconds instead of ten. Without `SYMPOW_INSTANTIATE_FORMS` in one source file the linker names what is missing,
-/// `StateForms<Scalar, Feature>::chunked`. Transitions are not covered. Use it outside of every namespace, with the
+/// `FormCalls<Scalar, Feature>::chunked`. Transitions are not covered. Use it outside of every namespace, with the
 /// full name of the map, before the first call:
 ///
 ///     SYMPOW_EXTERN_FORMS(float, mine::Map)          // in a header of yours
@@ -25,10 +24,31 @@
 /// feature map. Use it outside of every namespace as well.
 #define SYMPOW_INSTANTIATE_FORMS(Scalar, ...) SYMPOW_FORMS(, Scalar, __VA_ARGS__)
 
-#define SYMPOW_FORMS(LINKAGE, Scalar, ...)                                    \
+#define SYMPOW_FORMS(LINKAGE, Scalar, ...)    \
+  SYMPOW_PASSES(LINKAGE, Scalar, __VA_ARGS__) \
+  LINKAGE template struct sympow::detail::FormCalls<Scalar, __VA_ARGS__>;
+
+/// Without the calls: what maps with an embedded score have in common.
+#define SYMPOW_PASSES(LINKAGE, Scalar, ...)                                   \
   LINKAGE template struct sympow::detail::AttentionForm<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::StateForms<Scalar, __VA_ARGS__>;    \
   LINKAGE template struct sympow::detail::StateOperations<Scalar, __VA_ARGS__>;
+
+/// DO(LINKAGE, Scalar, map) of the feature maps that the library `sympow::forms` holds, and of powers that few have a
+/// use for; the project's own programs keep them in a library of theirs.
+#define SYMPOW_FEATURE_MAPS(DO, LINKAGE, Scalar) \
+  DO(LINKAGE, Scalar, sympow::Linear)            \
+  DO(LINKAGE, Scalar, sympow::SymmetricPower<1>) \
+  DO(LINKAGE, Scalar, sympow::SymmetricPower<2>) \
+  DO(LINKAGE, Scalar, sympow::SymmetricPower<3>) \
+  DO(LINKAGE, Scalar, sympow::SymmetricPower<4>) \
+  DO(LINKAGE, Scalar, sympow::Exponential)       \
+  DO(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
+#define SYMPOW_HIGH_POWERS(DO, LINKAGE, Scalar)  \
+  DO(LINKAGE, Scalar, sympow::SymmetricPower<5>) \
+  DO(LINKAGE, Scalar, sympow::SymmetricPower<6>) \
+  DO(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
+  DO(LINKAGE, Scalar, sympow::SymmetricPower<8>)
 
 /// What the usual transitions do to queries and keys of a scalar type.
 #define SYMPOW_TRANSITIONS(LINKAGE, Scalar)                                                                        \
@@ -44,22 +64,9 @@
   LINKAGE template class sympow::detail::HouseholderProducts<Scalar>;
 
 /// What the library `sympow::forms` holds for a scalar type.
-#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)                                \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Linear)                          \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<1>)               \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<2>)               \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<3>)               \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<4>)               \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::Exponential)                     \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::PositiveRandomFeatures)
-
-/// Powers that few have a use for; the project's own programs keep them in a library of theirs.
-#define SYMPOW_HIGH_POWERS(LINKAGE, Scalar)                \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<5>) \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<6>) \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
-  SYMPOW_FORMS(LINKAGE, Scalar, sympow::SymmetricPower<8>)
+#define SYMPOW_ALL_FORMS(LINKAGE, Scalar)            \
+  SYMPOW_FEATURE_MAPS(SYMPOW_FORMS, LINKAGE, Scalar) \
+  SYMPOW_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>)
 
 #ifdef SYMPOW_COMPILED_FORMS
 SYMPOW_ALL_FORMS(extern, float)
@@ -68,6 +75,6 @@ SYMPOW_TRANSITIONS(extern, float)
 SYMPOW_TRANSITIONS(extern, double)
 #endif
 #ifdef SYMPOW_COMPILED_HIGH_POWERS
-SYMPOW_HIGH_POWERS(extern, float)
-SYMPOW_HIGH_POWERS(extern, double)
+SYMPOW_HIGH_POWERS(SYMPOW_FORMS, extern, float)
+SYMPOW_HIGH_POWERS(SYMPOW_FORMS, extern, double)
 #endif

@@ -2,34 +2,25 @@
 #pragma once
 
 #include <sympow/attention/compiled_forms.hpp>
-#include <sympow/detail/backward.hpp>
-#include <sympow/transition/segment_vjp.hpp>
+#include <sympow/attention/gradient_calls.hpp>
 
 /// As `SYMPOW_EXTERN_FORMS` and `SYMPOW_INSTANTIATE_FORMS`, of `attention_vjp`, `chunked_vjp` and `attend_vjp`.
 #define SYMPOW_EXTERN_GRADIENTS(Scalar, ...) SYMPOW_GRADIENTS(extern, Scalar, __VA_ARGS__)
 #define SYMPOW_INSTANTIATE_GRADIENTS(Scalar, ...) SYMPOW_GRADIENTS(, Scalar, __VA_ARGS__)
 
-#define SYMPOW_GRADIENTS(LINKAGE, Scalar, ...)                               \
+#define SYMPOW_GRADIENTS(LINKAGE, Scalar, ...)         \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, __VA_ARGS__) \
+  LINKAGE template struct sympow::detail::GradientCalls<Scalar, __VA_ARGS__>;
+
+/// Without the calls: what maps with an embedded score have in common.
+#define SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, ...)                         \
   LINKAGE template struct sympow::detail::AttentionVjp<Scalar, __VA_ARGS__>; \
   LINKAGE template struct sympow::detail::ChunkedVjp<Scalar, __VA_ARGS__>;
 
 /// Those of the maps in `SYMPOW_ALL_FORMS`.
-#define SYMPOW_ALL_GRADIENTS(LINKAGE, Scalar)                                \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::Linear)                          \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<1>)               \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<2>)               \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<3>)               \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<4>)               \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::PositiveRandomFeatures)          \
-  LINKAGE template struct sympow::detail::AttentionVjp<Scalar, sympow::Exponential>;
-
-/// And of those in `SYMPOW_HIGH_POWERS`.
-#define SYMPOW_HIGH_GRADIENTS(LINKAGE, Scalar)                 \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<5>) \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<6>) \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<7>) \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<8>)
+#define SYMPOW_ALL_GRADIENTS(LINKAGE, Scalar)            \
+  SYMPOW_FEATURE_MAPS(SYMPOW_GRADIENTS, LINKAGE, Scalar) \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>)
 
 /// What the usual transitions do on the way back.
 #define SYMPOW_TRANSITION_GRADIENTS(LINKAGE, Scalar)                                                                  \
@@ -50,6 +41,6 @@ SYMPOW_ALL_GRADIENTS(extern, float)
 SYMPOW_ALL_GRADIENTS(extern, double)
 #endif
 #ifdef SYMPOW_COMPILED_HIGH_GRADIENTS
-SYMPOW_HIGH_GRADIENTS(extern, float)
-SYMPOW_HIGH_GRADIENTS(extern, double)
+SYMPOW_HIGH_POWERS(SYMPOW_GRADIENTS, extern, float)
+SYMPOW_HIGH_POWERS(SYMPOW_GRADIENTS, extern, double)
 #endif

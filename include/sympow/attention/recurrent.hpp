@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sympow/attention/compiled_forms.hpp>
-#include <sympow/attention/state_form.hpp>
 
 namespace SYMPOW_NAMESPACE {
 
@@ -24,8 +23,8 @@ void recurrent(const F& feature, const A& transition, const Eigen::MatrixBase<DQ
   Batch<S> Y = output.rows();
   constexpr detail::RowKind kind = detail::row_kind<Normalization, F>();
   if constexpr (detail::check_state_form<F, A, DQ, DK, DV, S, G>())
-    detail::run_state_form(kind, feature, transition, Q.derived(), K.derived(), V.derived(), state, Y, workspace,
-                           options, [&](const auto& call) { detail::StateForms<S, F>::recurrent(feature, call); });
+    detail::FormCalls<S, F>::from_state(Form::recurrent, kind, feature, detail::ViewOf<S, A>(transition), Q.derived(),
+                                        K.derived(), V.derived(), state, Y, workspace, options);
 }
 
 /// The same, returning Y.

@@ -5,26 +5,24 @@
 #include <cmath>
 #include <vector>
 
-#include <sympow/attention/chunked.hpp>
+#include <sympow/attention/form_calls.hpp>
 #include <sympow/attention/merge.hpp>
 #include <sympow/core/parallel.hpp>
 #include <sympow/transition/transition_segment.hpp>
 
-namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
+namespace SYMPOW_NAMESPACE::detail {
 
-/// The coordinates at the end of a segment: at once where the transition says `advance_frame(Frame&, Segment)`, else by
-/// turning tokens that nobody reads.
-template <class Scalar, Transition A>
-void advance_frame(const A& transition, Frame& frame, Segment segment, Index d, Workspace<Scalar>& work) {
-  if constexpr (requires { transition.advance_frame(frame, segment); }) {
-    transition.advance_frame(frame, segment);
-  } else if constexpr (A::key_action == KeyAction::turn) {
-    SegmentBuffers<Scalar>& memory = memory_of(work).segment;
-    auto queries = memory.queries(d, segment.size), keys = memory.keys(d, segment.size);
-    queries.setZero();
-    keys.setZero();
-    transition.to_segment_frame(frame, segment, Batch<Scalar>(queries), Batch<Scalar>(keys), no_logits<Scalar>());
-  }
+/// The coordinates at the end of a segment: at once if the transition has a way to, else by turning tokens that nobody
+/// reads.
+template <class Scalar>
+void advance_frame(const TransitionView<Scalar>& transition, Frame& frame, Segment segment, Index d,
+                   Workspace<Scalar>& work) {
+  if (transition.advance_frame(frame, segment) || transition.key_action() != KeyAction::turn) return;
+  SegmentBuffers<Scalar>& memory = memory_of(work).segment;
+  auto queries = memory.queries(d, segment.size), keys = memory.keys(d, segment.size);
+  queries.setZero();
+  keys.setZero();
+  transition.to_segment_frame(frame, segment, Batch<Scalar>(queries), Batch<Scalar>(keys), no_logits<Scalar>());
 }
 
 /// Folds the tail of a state and gives it another size.
@@ -59,16 +57,16 @@ void clear(State<Scalar, F>& state, const Frame& from) {
 /// segment, tails, T · segment (d + e), and the angles of what turns keys, which both halves need. At d = e = 64, P = 2
 /// in float and 65,536 tokens 3.0 µs a token become 3.4 on one thread and 1.8 on two. (To give each thread some of the
 /// e values instead is simpler, but repeats embeddings and logits: 1.4 times the speed on two threads.)
-template <class F, class A, class Scalar>
-void scan(RowKind kind, const F& feature, const A& transition, const std::type_identity_t<ConstBatch<Scalar>>& Q,
-          const std::type_identity_t<ConstBatch<Scalar>>& K, const std::type_identity_t<ConstBatch<Scalar>>& V,
-          State<Scalar, F>& state, std::type_identity_t<Batch<Scalar>> Y, Workspaces<Scalar>& workspaces,
-          const Options& options, int threads, const HeadGroup& group = {}) {
+template <class F, class Scalar>
+void scan(RowKind kind, const F& feature, const TransitionView<Scalar>& transition, const ConstBatch<Scalar>& Q,
+          const ConstBatch<Scalar>& K, const ConstBatch<Scalar>& V, State<Scalar, F>& state, Batch<Scalar> Y,
+          Workspaces<Scalar>& workspaces, const Options& options, const Threads& threads, const HeadGroup& group) {
   using StateType = State<Scalar, F>;
+  using Forms = FormCalls<Scalar, F>;
   const Index T = Q.cols(), d = Q.rows(), e = V.rows(), size = scanned_segment(feature.dimension(d), options.chunk),
               segments = (T + size - 1) / size;
   const auto segment = [&](Index s) { return Segment{s * size, std::min(size, T - s * size)}; };
-  const Index window = std::max(4, 2 * threads), windows = (segments + window - 1) / window;
+  const Index window = std::max(4, 2 * threads.count), windows = (segments + window - 1) / window;
   if (workspaces.empty()) workspaces.resize(1);
 
   std::vector<Frame> frames{state.frame()};
@@ -88,8 +86,9 @@ void scan(RowKind kind, const F& feature, const A& transition, const std::type_i
   const auto absorb_one = [&](Index s, Workspace<Scalar>& work) {
     clear(part(s), frames[static_cast<std::size_t>(s)]);
     const Segment own = segment(s);
-    sympow::absorb(feature, TransitionSegment<A>(transition, own), K.middleCols(own.begin, own.size),
-                   V.middleCols(own.begin, own.size), part(s), work, options);
+    Forms::from_state(Form::chunked, RowKind::sums, feature, SegmentView<Scalar>(transition, own),
+                      K.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
+                      V.middleCols(own.begin, own.size), part(s), {}, work, options);
   };
   const auto merge_one = [&](Index s) {
     check_adjacent(before(s), part(s));
@@ -100,9 +99,10 @@ void scan(RowKind kind, const F& feature, const A& transition, const std::type_i
     const Segment own = segment(s);
     set_tail(before(s), own.size);
     before(s).drop_key_product();  // it has been merged
-    run_group(Form::chunked, kind, feature, TransitionSegment<A>(transition, own), Q.middleCols(own.begin, own.size),
-              K.middleCols(own.begin, own.size), V.middleCols(own.begin, own.size), before(s),
-              Y.middleCols(own.begin, own.size), work, options, group);
+    Batch<Scalar> rows = Y.middleCols(own.begin, own.size);
+    Forms::from_state(Form::chunked, kind, feature, SegmentView<Scalar>(transition, own),
+                      Q.middleCols(own.begin, own.size), K.middleCols(own.begin, own.size),
+                      V.middleCols(own.begin, own.size), before(s), rows, work, options, group);
   };
   const auto of_window = [&](Index w) {
     return w < 0 || w >= windows ? Segment{} : Segment{w * window, std::min(window, segments - w * window)};
@@ -122,4 +122,4 @@ void scan(RowKind kind, const F& feature, const A& transition, const std::type_i
   state = std::move(before(segments));
 }
 
-}  // namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,14 +1,10 @@
 // Gradients of one long sequence on several threads: its segments, and scans over states there and back.
 #pragma once
 
-#include <sympow/attention/chunked_vjp.hpp>
+#include <sympow/attention/gradient_calls.hpp>
 #include <sympow/attention/scan.hpp>
 
-namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
-
-/// Whether a head can go back through `ScanVjp`.
-template <class F, class A>
-inline constexpr bool scans_back = F::score == Score::power && has_state_forms<F, A> && HasParts<A>;
+namespace SYMPOW_NAMESPACE::detail {
 
 /// The gradients of the chunked form of one sequence by segments, a chunk each, on several threads. With state s that
 /// before segment s, H s the adjoint state before it, and part s and own s what its tokens alone make of them:
@@ -23,17 +19,19 @@ inline constexpr bool scans_back = F::score == Score::power && has_state_forms<F
 /// segments, each step a window behind the one before, with the parts between made again. Nothing depends on the number
 /// of threads but which of them does what: results are the same bit for bit. Memory: 128 MiB of states, and eight
 /// windows of them.
-template <class Scalar, class F, class A>
+template <class Scalar, class F>
 class ScanVjp {
   using StateType = State<Scalar, F>;
   static constexpr double most_bytes = 128 << 20;  // of states that are kept on the way there
 
  public:
-  ScanVjp(RowKind kind, const F& feature, const A& transition, const VjpArguments<Scalar>& x,
-          const VjpResults<Scalar, A>& to, VjpWorkspaces<Scalar>& workspaces, const Options& options, int threads)
+  ScanVjp(RowKind kind, const F& feature, VjpTransition<Scalar>& transition, const VjpArguments<Scalar>& x,
+          const VjpResults<Scalar>& to, VjpWorkspaces<Scalar>& workspaces, const Options& options,
+          const Threads& threads)
       : kind_(kind),
         feature_(feature),
-        transition_(transition),
+        of_call_(transition),
+        transition_(transition.given()),
         x_(x),
         to_(to),
         workspaces_(workspaces),
@@ -43,7 +41,7 @@ class ScanVjp {
         segments_((x.K.cols() + size_ - 1) / size_) {
     const double bytes = static_cast<double>(feature.dimension(x.K.rows()) * (x.V.rows() + 1)) * sizeof(Scalar);
     every_ = std::max<Index>(1, static_cast<Index>(std::ceil(static_cast<double>(segments_) * bytes / most_bytes)));
-    window_ = (std::max(4, 2 * threads) + every_ - 1) / every_ * every_;
+    window_ = (std::max(4, 2 * threads.count) + every_ - 1) / every_ * every_;
     windows_ = (segments_ + window_ - 1) / window_;
     if (workspaces.empty()) workspaces.resize(1);
   }
@@ -51,26 +49,23 @@ class ScanVjp {
   /// From the state before the first token; `adjoint` is that behind the last, and then that before the first.
   void run(const StateType& state, StateGradient<Scalar, F>& adjoint) {
     Adjoint<Scalar> content = StateGradientAccess::content(adjoint);
+    const bool turns = transition_.key_action() == KeyAction::turn;
     const auto find_gauge = [&](const StateType& at, bool from_frame) {
-      if constexpr (A::key_action == KeyAction::turn) {
-        LiftedTurns turns;
-        const VjpViewOf<Scalar, A> vjp(transition_, to_.transition);
-        Checkpoint<Scalar> settled = folded(at);
-        settled.sums.settle();
-        set_gauge<Scalar, F>(vjp, settled.sums, content, turns, from_frame);
-      }
+      if (!turns) return;
+      LiftedTurns lifted;
+      Checkpoint<Scalar> settled = folded(at);
+      settled.sums.settle();
+      set_gauge<Scalar, F>(of_call_.back(), settled.sums, content, lifted, from_frame);
     };
     begin(state);
-    const bool needs_last = !content.has_gauge && A::key_action == KeyAction::turn;
+    const bool needs_last = turns && !content.has_gauge;
     const StateType last = walk_there(whole(state), needs_last ? segments_ : (segments_ - 1) / every_ * every_);
     if (needs_last) find_gauge(last, true);
     walk_back(content);
     content.sums = std::move(adjoint_before(0).sums);
     find_gauge(whole(state), false);
-    for (Index s = 0; s < segments_; ++s) {
-      transition_.join(gradients_[at(s)], segment(s), to_.transition);
-      to_.scale += scales_[at(s)];
-    }
+    of_call_.join_parts();
+    for (Index s = 0; s < segments_; ++s) to_.scale += scales_[at(s)];
     StateGradientAccess::content(adjoint) = std::move(content);
   }
 
@@ -102,10 +97,9 @@ class ScanVjp {
     frames_ = {state.frame()};
     for (Index s = 0; s + 1 < segments_; ++s) {
       frames_.push_back(frames_.back());
-      advance_frame(transition_, frames_.back(), segment(s), d, workspaces_[0]);
-      gradients_.push_back(transition_.zero_gradient(size_));
+      advance_frame<Scalar>(transition_, frames_.back(), segment(s), d, workspaces_[0]);
     }
-    gradients_.push_back(transition_.zero_gradient(segment(segments_ - 1).size));
+    of_call_.begin_parts(x_.K.cols(), size_);
     scales_.assign(at(segments_), 0);
     const StateType blank(feature_, d, e, 0);
     parts_.assign(at(std::min(segments_, 2 * window_)), blank);
@@ -117,8 +111,9 @@ class ScanVjp {
   void absorb_one(Index s, Workspace<Scalar>& work) {
     clear(part(s), frames_[at(s)]);
     const Segment own = segment(s);
-    sympow::absorb(feature_, TransitionSegment<A>(transition_, own), x_.K.middleCols(own.begin, own.size),
-                   x_.V.middleCols(own.begin, own.size), part(s), work, options_);
+    const auto K = x_.K.middleCols(own.begin, own.size);
+    FormCalls<Scalar, F>::from_state(Form::chunked, RowKind::sums, feature_, SegmentView<Scalar>(transition_, own), K,
+                                     K, x_.V.middleCols(own.begin, own.size), part(s), {}, work, options_);
   }
   // `state` goes on by segment s.
   void merge_one(StateType& state, Index s) {
@@ -178,8 +173,8 @@ class ScanVjp {
     double total = 0;
     for (Index t = segment(s).begin; t < segment(s).end(); ++t) total += transition_.log_decay(t);
     Eigen::VectorXd log_a = Eigen::VectorXd::Zero(x_.K.rows());
-    if constexpr (A::key_action == KeyAction::scale) transition_.log_channel_totals(segment(s), log_a);
-    if constexpr (A::key_action == KeyAction::mix) {  // H (A_a … A_b)ᵀ
+    transition_.log_channel_totals(segment(s), log_a);
+    if (transition_.key_action() == KeyAction::mix) {  // H (A_a … A_b)ᵀ
       StateSums<Scalar> moved = adjoint_before(s + 1).sums;
       Matrix<Scalar> rows = moved.S.transpose();
       transition_.apply_to_queries(segment(s), Batch<Scalar>(rows));
@@ -195,41 +190,40 @@ class ScanVjp {
   void take_back(Index s, bool rows, const Eigen::VectorXd& gauge, VjpWorkspace<Scalar>& work) {
     const Segment own = segment(s);
     const auto columns = [&](auto x) { return x.middleCols(own.begin, own.size); };
-    const A part = transition_.part(own);
-    VjpViews<Scalar, F, A> views(part, gradients_[at(s)]);
     const VjpArguments<Scalar> x{columns(x_.Q), columns(x_.K), columns(x_.V), columns(x_.dY)};
-    const VjpResults<Scalar, A> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), gradients_[at(s)],
-                                   scales_[at(s)]};
-    const auto call = backward_call<F>(kind_, views, x, to, work, options_);
+    const VjpResults<Scalar> to{columns(to_.dQ), columns(to_.dK), columns(to_.dV), scales_[at(s)]};
     std::vector<StateReads<Scalar>>& read = read_[at(s) % read_.size()];
-    Checkpoint<Scalar> first = folded(before(s));
     const auto load = [](Index, Checkpoint<Scalar>&) {};  // there is one
-    if (rows) {
-      read.clear();
-      adjoint_before(s).sums.clear();
-      adjoint_before(s).gauge = gauge;
-      ChunkedVjp<Scalar, F>::rows(feature_, call, {load, 1, 0, adjoint_before(s), &read}, own.size, std::move(first));
-    } else {
-      ChunkedVjp<Scalar, F>::run(feature_, call, {load, 1, 0, adjoint_before(s + 1), &read}, own.size,
-                                 std::move(first));
-    }
+    of_call_.with_part(s, [&](VjpTransition<Scalar>& part) {
+      const auto call = backward_call<F>(kind_, part, x, to, work, options_);
+      Checkpoint<Scalar> first = folded(before(s));
+      if (rows) {
+        read.clear();
+        adjoint_before(s).sums.clear();
+        adjoint_before(s).gauge = gauge;
+        ChunkedVjp<Scalar, F>::rows(feature_, call, {load, 1, 0, adjoint_before(s), &read}, own.size, std::move(first));
+      } else {
+        ChunkedVjp<Scalar, F>::run(feature_, call, {load, 1, 0, adjoint_before(s + 1), &read}, own.size,
+                                   std::move(first));
+      }
+    });
   }
 
   RowKind kind_;
   const F& feature_;
-  const A& transition_;
+  VjpTransition<Scalar>& of_call_;
+  const TransitionView<Scalar>& transition_;
   const VjpArguments<Scalar>& x_;
-  const VjpResults<Scalar, A>& to_;
+  const VjpResults<Scalar>& to_;
   VjpWorkspaces<Scalar>& workspaces_;
   const Options& options_;
-  int threads_;
+  Threads threads_;
   Index size_, segments_, every_ = 1, window_ = 1, windows_ = 0;
   std::vector<Frame> frames_;
   std::vector<StateType> kept_, parts_, states_;
   std::vector<Adjoint<Scalar>> adjoints_;
   std::vector<std::vector<StateReads<Scalar>>> read_;
-  std::vector<typename A::Gradient> gradients_;
   std::vector<double> scales_;
 };
 
-}  // namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS
+}  // namespace SYMPOW_NAMESPACE::detail

@@ -1,14 +1,15 @@
 // Calls of gradients: what they are given and give, and what they check beside their form.
 #pragma once
 
-#include <array>
-#include <functional>
-#include <span>
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include <sympow/attention/call_checks.hpp>
 #include <sympow/attention/workspace.hpp>
 #include <sympow/detail/backward.hpp>
-#include <sympow/detail/factored_transition.hpp>
 #include <sympow/transition/product.hpp>
 
 namespace SYMPOW_NAMESPACE {
@@ -56,38 +57,80 @@ struct Gradients {
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// A transition as the engines of gradients see it: on the way there, with the gates of slowest channels as scalar
-/// ones, see `factor_out_max_gate`, and on the way back, which adds to a gradient: the flow through a channel is that
-/// through all of a_t.
-template <class Scalar, class F, Transition A>
-class VjpViews {
-  static constexpr bool has_slowest = has_slowest_channel<F, A>;
-  using Seen = std::conditional_t<has_slowest, TransitionProduct<Decay, A>, const A&>;
-
+/// A transition and the gradient in its parameters that calls add to, their types forgotten.
+template <class Scalar>
+class VjpTransition {
  public:
-  VjpViews(const A& transition, typename A::Gradient& gradient)
-      : seen_(see(transition)), there_(seen_), back_(rest(), gradient) {}
+  VjpTransition() = default;
+  VjpTransition(const VjpTransition&) = delete;
+  VjpTransition& operator=(const VjpTransition&) = delete;
+  virtual ~VjpTransition() = default;
 
-  [[nodiscard]] const TransitionView<Scalar>& there() const { return there_; }
-  [[nodiscard]] VjpViewOf<Scalar, A>& back() { return back_; }
+  [[nodiscard]] virtual const TransitionView<Scalar>& given() const = 0;
+  /// As the engine of gradients of φ^P sees it, P = `degree`: with the gates of slowest channels as scalar ones, see
+  /// `factor_out_max_gate`. 0 of other scores: as it is.
+  [[nodiscard]] virtual const TransitionView<Scalar>& there(int degree) = 0;
+  /// The way back from there, which adds to the gradient: the flow through a channel is that through all of a_t.
+  [[nodiscard]] virtual VjpView<Scalar>& back() = 0;
+
+  /// Segments of so many tokens, each with a gradient of its own; none if the transition is not one of `HasParts`.
+  [[nodiscard]] virtual bool has_parts() const = 0;
+  virtual void begin_parts(Index tokens, Index tokens_of_part) = 0;
+  virtual void with_part(Index n, const Visitor<VjpTransition&>& visit) = 0;
+  virtual void join_parts() = 0;  ///< adds their gradients to that of the whole
+};
+
+template <class Scalar, Transition A>
+class VjpTransitionOf final : public VjpTransition<Scalar> {
+ public:
+  using Gradient = typename A::Gradient;
+
+  VjpTransitionOf(const A& transition, Gradient& gradient)
+      : transition_(transition), gradient_(gradient), view_(transition) {}
+
+  [[nodiscard]] const TransitionView<Scalar>& given() const override { return view_; }
+  [[nodiscard]] const TransitionView<Scalar>& there([[maybe_unused]] int degree) override {
+    if constexpr (HasMaxGates<A>)
+      if (degree > 0) {
+        factored_ = max_gates_factored_out<Scalar>(transition_, degree);
+        back_.emplace(factored_->transition(), gradient_);
+        return *factored_;
+      }
+    return view_;
+  }
+  [[nodiscard]] VjpView<Scalar>& back() override {
+    if (!back_) back_.emplace(transition_, gradient_);
+    return *back_;
+  }
+
+  [[nodiscard]] bool has_parts() const override { return HasParts<A>; }
+  void begin_parts(Index tokens, Index tokens_of_part) override {
+    size_ = tokens_of_part;
+    for (Index begin = 0; begin < tokens; begin += size_)
+      parts_.emplace_back(transition_.zero_gradient(std::min(size_, tokens - begin)),
+                          Segment{begin, std::min(size_, tokens - begin)});
+  }
+  void with_part([[maybe_unused]] Index n, [[maybe_unused]] const Visitor<VjpTransition<Scalar>&>& visit) override {
+    if constexpr (HasParts<A>) {
+      auto& [gradient, segment] = parts_[static_cast<std::size_t>(n)];
+      const A part = transition_.part(segment);
+      VjpTransitionOf of_part(part, gradient);
+      visit(of_part);
+    }
+  }
+  void join_parts() override {
+    if constexpr (HasParts<A>)
+      for (const auto& [gradient, segment] : parts_) transition_.join(gradient, segment, gradient_);
+  }
 
  private:
-  static Seen see(const A& transition) {
-    if constexpr (has_slowest)
-      return factor_out_max_gate<F>(transition);
-    else
-      return transition;
-  }
-  [[nodiscard]] const A& rest() const {
-    if constexpr (has_slowest)
-      return seen_.right();
-    else
-      return seen_;
-  }
-
-  Seen seen_;
-  ViewOf<Scalar, std::remove_cvref_t<Seen>> there_;
-  VjpViewOf<Scalar, A> back_;
+  const A& transition_;
+  Gradient& gradient_;
+  ViewOf<Scalar, A> view_;
+  std::unique_ptr<const GatedView<Scalar, A>> factored_;
+  std::optional<VjpViewOf<Scalar, A>> back_;
+  std::vector<std::pair<Gradient, Segment>> parts_;
+  Index size_ = 0;
 };
 
 /// Whether a call has gradients; false after a sentence that names what is missing. Scores that are direct need no φ.
@@ -111,10 +154,9 @@ struct VjpArguments {
 };
 
 /// Where gradients are added or, if nothing is there and it does not `add`, written.
-template <class Scalar, class A>
+template <class Scalar>
 struct VjpResults {
   MatrixView<Scalar> dQ, dK, dV;
-  typename A::Gradient& transition;
   double& scale;
   bool adds = true;
 };
@@ -131,8 +173,8 @@ Gradients<Scalar, A> take_memory(OptionalRef<Gradients<Scalar, A>> reuse, const 
 
 /// Gives gradients their sizes, 0 if they are added to.
 template <class Scalar, class A>
-VjpResults<Scalar, A> begin_gradients(Gradients<Scalar, A>& gradients, const A& transition,
-                                      const VjpArguments<Scalar>& of, const Options& options, bool adds) {
+VjpResults<Scalar> begin_gradients(Gradients<Scalar, A>& gradients, const A& transition, const VjpArguments<Scalar>& of,
+                                   const Options& options, bool adds) {
   gradients.transition = transition.zero_gradient(tokens_of(of.Q, of.K, options.mask));
   resize_safely(gradients.Q, of.Q.rows(), of.Q.cols());
   resize_safely(gradients.K, of.K.rows(), of.K.cols());
@@ -140,12 +182,12 @@ VjpResults<Scalar, A> begin_gradients(Gradients<Scalar, A>& gradients, const A& 
   for (auto* x : {&gradients.Q, &gradients.K, &gradients.V})
     if (adds) x->setZero();
   gradients.scale = 0;
-  return {gradients.Q, gradients.K, gradients.V, gradients.transition, gradients.scale, adds};
+  return {gradients.Q, gradients.K, gradients.V, gradients.scale, adds};
 }
 
 /// Throws as a form does, `ShapeMismatch` unless dY has the shape of the rows, and `InvalidArgument` for diagnostics.
-template <class A, class Scalar>
-void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Options& options) {
+template <class Scalar>
+void check_vjp_call(const TransitionView<Scalar>& transition, const VjpArguments<Scalar>& x, const Options& options) {
   check_call(transition, x.Q, x.K, x.V, options);
   check_rows("dY", x.dY, x.Q, x.V);
   if (options.diagnostics != nullptr)
@@ -154,12 +196,13 @@ void check_vjp_call(const A& transition, const VjpArguments<Scalar>& x, const Op
 }
 
 /// The call in the terms of its engine.
-template <class F, class Scalar, class A>
-BackwardCall<Scalar> backward_call(RowKind kind, VjpViews<Scalar, F, A>& views, const VjpArguments<Scalar>& x,
-                                   const VjpResults<Scalar, A>& to, VjpWorkspace<Scalar>& workspace,
+template <class F, class Scalar>
+BackwardCall<Scalar> backward_call(RowKind kind, VjpTransition<Scalar>& transition, const VjpArguments<Scalar>& x,
+                                   const VjpResults<Scalar>& to, VjpWorkspace<Scalar>& workspace,
                                    const Options& options) {
-  return {views.there(),
-          views.back(),
+  const TransitionView<Scalar>& there = transition.there(F::score == Score::power ? degree_of<F> : 0);
+  return {there,
+          transition.back(),
           kind,
           options,
           x.Q,

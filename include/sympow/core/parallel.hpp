@@ -2,10 +2,32 @@
 #pragma once
 
 #include <algorithm>
+#include <cfenv>
 #include <exception>
 #include <vector>
 
-#include <sympow/core/config.hpp>
+#include <sympow/core/concepts.hpp>
+#include <sympow/core/visitor.hpp>
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// While it lives, its thread rounds to the nearest, whatever the program has chosen.
+class RoundsToNearest {
+ public:
+  RoundsToNearest() {
+    if (mode_ != FE_TONEAREST) std::fesetround(FE_TONEAREST);
+  }
+  RoundsToNearest(const RoundsToNearest&) = delete;
+  RoundsToNearest& operator=(const RoundsToNearest&) = delete;
+  ~RoundsToNearest() {
+    if (mode_ != FE_TONEAREST) std::fesetround(mode_);
+  }
+
+ private:
+  int mode_ = std::fegetround();
+};
+
+}  // namespace SYMPOW_NAMESPACE::detail
 
 // Code with threads has its own namespace, see config.hpp.
 #ifdef _OPENMP
@@ -21,20 +43,21 @@
 namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
 
 #ifdef _OPENMP
-/// Whether this process was forked after a first call. OpenMP's threads do not survive a fork, and GNU's OpenMP would
-/// wait for them forever.
+#if __has_include(<unistd.h>)
+inline const auto process_at_load = getpid();
+#endif
+/// Whether this process was forked after the program or library was loaded. OpenMP's threads do not survive a fork, and
+/// GNU's OpenMP would wait for them forever, whoever has used it before.
 inline bool is_forked() {
 #if __has_include(<unistd.h>)
-  static const auto first = getpid();
-  return getpid() != first;
+  return getpid() != process_at_load;
 #else
   return false;
 #endif
 }
 #endif
 
-/// Number of threads to use: `requested`, or all that OpenMP offers for 0. 1 without OpenMP, or in a process forked
-/// after a call.
+/// Number of threads to use: `requested`, or all that OpenMP offers for 0. 1 without OpenMP, or in a forked process.
 inline int thread_count([[maybe_unused]] int requested) {
 #ifdef _OPENMP
   if (is_forked()) return 1;
@@ -45,12 +68,9 @@ inline int thread_count([[maybe_unused]] int requested) {
 #endif
 }
 
-/// job(n, scratch) for n = 0 … count - 1, started in this order, each once, with the scratch memory of its thread.
-/// After all started jobs have finished, rethrows the first exception; jobs not yet started are skipped.
-template <class Scratch, class Job>
-void parallel_for(Index count, int threads, std::vector<Scratch>& scratch, const Job& job) {
-  threads = static_cast<int>(std::clamp<Index>(count, 1, threads));
-  if (scratch.size() < static_cast<std::size_t>(threads)) scratch.resize(static_cast<std::size_t>(threads));
+/// job(n, thread) for n = 0 … count - 1, started in this order, each once, and rounding to the nearest. After all
+/// started jobs have finished, rethrows the first exception; jobs not yet started are skipped.
+inline void run_jobs(Index count, [[maybe_unused]] int threads, const Visitor<Index, int>& job) {
 #ifdef _OPENMP
   if (threads > 1 && count > 1) {
     std::exception_ptr failure;
@@ -62,7 +82,8 @@ void parallel_for(Index count, int threads, std::vector<Scratch>& scratch, const
       stop = failed;
       if (stop) continue;
       try {
-        job(n, scratch[static_cast<std::size_t>(omp_get_thread_num())]);
+        const RoundsToNearest rounding;
+        job(n, omp_get_thread_num());
       } catch (...) {
 #pragma omp critical(sympow_failure)
         if (!failure) failure = std::current_exception();
@@ -74,7 +95,33 @@ void parallel_for(Index count, int threads, std::vector<Scratch>& scratch, const
     return;
   }
 #endif
-  for (Index n = 0; n < count; ++n) job(n, scratch[0]);
+  const RoundsToNearest rounding;
+  for (Index n = 0; n < count; ++n) job(n, 0);
 }
 
 }  // namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS
+
+namespace SYMPOW_NAMESPACE::detail {
+
+/// The threads of a program, for code that is compiled once for programs with threads and without.
+struct Threads {
+  int count = 1;
+  void (*run)(Index count, int threads, const Visitor<Index, int>& job);
+};
+
+inline namespace SYMPOW_THREADS {
+
+/// Those of this program, see `thread_count`.
+[[nodiscard]] inline Threads threads_of_program(int requested) { return {thread_count(requested), &run_jobs}; }
+
+}  // namespace SYMPOW_THREADS
+
+/// job(n, scratch) as `run_jobs`, with the scratch memory of the job's thread.
+template <class Scratch, class Job>
+void parallel_for(Index count, const Threads& threads, std::vector<Scratch>& scratch, const Job& job) {
+  const int n = static_cast<int>(std::clamp<Index>(count, 1, threads.count));
+  if (scratch.size() < static_cast<std::size_t>(n)) scratch.resize(static_cast<std::size_t>(n));
+  threads.run(count, n, [&](Index i, int thread) { job(i, scratch[static_cast<std::size_t>(thread)]); });
+}
+
+}  // namespace SYMPOW_NAMESPACE::detail

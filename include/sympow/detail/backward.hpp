@@ -246,9 +246,12 @@ template <class Scalar, FeatureMap F>
 struct AttentionVjp {
   static void run(const F& feature, const BackwardCall<Scalar>& call);
 };
-/// Those of the state forms, likewise.
+/// Those of the state forms, likewise. A map without an embedding has none.
 template <class Scalar, FeatureMap F>
-struct ChunkedVjp {
+struct ChunkedVjp {};
+template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
+struct ChunkedVjp<Scalar, F> {
   using Call = BackwardCall<Scalar>;
   using States = CheckpointSource<Scalar>;
   /// `first` is the first of the states, and used up.
@@ -284,6 +287,7 @@ void AttentionVjp<Scalar, F>::run(const F& feature, const BackwardCall<Scalar>& 
   }
 }
 template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
 void ChunkedVjp<Scalar, F>::run(const F& feature, const Call& call, const States& states, Index chunk,
                                 Checkpoint<Scalar> first) {
   if constexpr (is_own_embedded<Scalar, F>)
@@ -293,6 +297,7 @@ void ChunkedVjp<Scalar, F>::run(const F& feature, const Call& call, const States
     ChunkedBackward<Scalar, F>(feature, call, states, chunk).run(std::move(first));
 }
 template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
 void ChunkedVjp<Scalar, F>::absorb(const F& feature, const Call& call, const States& states, Index chunk,
                                    Checkpoint<Scalar>& state) {
   if constexpr (is_own_embedded<Scalar, F>)
@@ -302,6 +307,7 @@ void ChunkedVjp<Scalar, F>::absorb(const F& feature, const Call& call, const Sta
     ChunkedBackward<Scalar, F>(feature, call, states, chunk).absorb_all(state);
 }
 template <class Scalar, FeatureMap F>
+  requires has_embedding<F>
 void ChunkedVjp<Scalar, F>::rows(const F& feature, const Call& call, const States& states, Index chunk,
                                  Checkpoint<Scalar> first) {
   if constexpr (is_own_embedded<Scalar, F>)

@@ -62,7 +62,8 @@ struct ForwardCall {
 struct PassSteps {
   Index tokens, most;        ///< by segments of at most so many
   bool has_queries = true;   ///< computes rows
-  bool updates_past = true;  ///< takes keys into the past
+  bool updates_past = true;  ///< takes keys into the past,
+  bool keeps_past = true;    ///< those of the last segment too
   bool is_literal = false;   ///< they do so before their own query reads it, by segments of one token
 };
 
@@ -101,7 +102,8 @@ void forward(const ForwardCall<Scalar>& call, const PassSteps& steps, LoadedSegm
         past.read(segment, rows);
         rows.write(segment, call.outputs_of(head, first, queries.size), head * call.Q.cols() + first);
       }
-      if (is_last && steps.updates_past && !is_literal) past.take(segment);
+      const bool is_wanted = steps.keeps_past || segment.range().end() < steps.tokens;
+      if (is_last && steps.updates_past && is_wanted && !is_literal) past.take(segment);
       if (is_last) break;
     }
   }

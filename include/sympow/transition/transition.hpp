@@ -9,6 +9,8 @@
 #pragma once
 
 #include <concepts>
+#include <memory>
+#include <utility>
 
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
@@ -120,8 +122,8 @@ struct KeepsKeys {
   void apply_to_queries_vjp(Segment, const Batch<S>&, const Batch<S>&, double, Gradient&) const {}
 };
 
-/// Type-erased reference to a transition, so that an engine is compiled once per scalar and feature map. Cost: one
-/// virtual call per segment. Does not own the transition.
+/// A transition whose type is forgotten, so that all of a call is compiled once for a scalar type and a feature map.
+/// Cost: a virtual call per segment. Does not own the transition.
 template <class Scalar>
 class TransitionView {
  public:
@@ -130,26 +132,55 @@ class TransitionView {
   TransitionView& operator=(const TransitionView&) = delete;
   virtual ~TransitionView() = default;
 
+  [[nodiscard]] virtual KeyAction key_action() const = 0;
+  [[nodiscard]] virtual Index length() const = 0;
+  [[nodiscard]] virtual Index key_dimension() const = 0;
+  [[nodiscard]] virtual bool moves_states() const = 0;     ///< whether it is one of `MovesStates`
+  [[nodiscard]] virtual bool checks_channels() const = 0;  ///< whether calls may skip the check of channel gates
+  virtual void check_frame(const Frame& frame, Index d) const = 0;
   [[nodiscard]] virtual double log_decay(Index token) const = 0;
   /// `log_decay` for all tokens of a segment.
   virtual void log_decays(Segment segment, double* log_gamma) const = 0;
   virtual void to_segment_frame(Frame& frame, Segment segment, Batch<Scalar> queries, Batch<Scalar> keys,
                                 Batch<Scalar> logits) const = 0;
   virtual void apply_to_queries(Segment segment, Batch<Scalar> queries) const = 0;
-  [[nodiscard]] virtual KeyAction key_action() const = 0;
   /// The next three do nothing for transitions without them.
   virtual void log_channel_totals(Segment segment, Eigen::VectorXd& totals) const = 0;
   virtual void apply_to_keys(Segment segment, Batch<Scalar> keys) const = 0;
   virtual void apply_to_state(Segment segment, Batch<Scalar> X) const = 0;
+  /// Moves the frame over a segment at once; false if the transition has no way to.
+  virtual bool advance_frame(Frame& frame, Segment segment) const = 0;
+  /// Σ_t max_c log a_tc of channel decay, 0 of other transitions.
+  [[nodiscard]] virtual double total_max_log_gate() const = 0;
+  /// Channel decay under φ^P with the gate of each token's slowest channel as a scalar one, P = `degree`:
+  ///
+  ///     Symᴾ(diag(a_t)) = γ_tᴾ Symᴾ(diag(a_t / γ_t)),   γ_t = max_c a_tc
+  ///
+  /// so that exponents have it, and not the numbers of queries, keys and states, which it takes below all of the type.
+  /// Null for other transitions. Source: Symᴾ is homogeneous.
+  [[nodiscard]] virtual std::unique_ptr<const TransitionView> factor_out_max_gate(int degree) const = 0;
 };
 
 namespace detail {
 
+/// Channel decay whose largest gates can be factored out.
+template <class A>
+concept HasMaxGates = requires(const A& a, Eigen::VectorXd& slowest) {
+  { a.factor_out_max_gate(slowest) } -> std::same_as<A>;
+  { a.total_max_log_gate() } -> std::convertible_to<double>;
+};
+
 template <class Scalar, Transition A>
-class ViewOf final : public TransitionView<Scalar> {
+class ViewOf : public TransitionView<Scalar> {
  public:
   explicit ViewOf(const A& transition) : transition_(transition) {}
 
+  [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
+  [[nodiscard]] Index length() const override { return transition_.length(); }
+  [[nodiscard]] Index key_dimension() const override { return transition_.key_dimension(); }
+  [[nodiscard]] bool moves_states() const override { return MovesStates<A>; }
+  [[nodiscard]] bool checks_channels() const override { return has_checked_channels<A> || !HasChannelTotals<A>; }
+  void check_frame(const Frame& frame, Index d) const override { transition_.check_frame(frame, d); }
   [[nodiscard]] double log_decay(Index token) const override { return transition_.log_decay(token); }
   void log_decays(Segment segment, double* log_gamma) const override {
     for (Index i = 0; i < segment.size; ++i) log_gamma[i] = transition_.log_decay(segment.begin + i);
@@ -161,7 +192,6 @@ class ViewOf final : public TransitionView<Scalar> {
   void apply_to_queries(Segment segment, Batch<Scalar> queries) const override {
     transition_.apply_to_queries(segment, queries);
   }
-  [[nodiscard]] KeyAction key_action() const override { return A::key_action; }
   void log_channel_totals([[maybe_unused]] Segment segment, [[maybe_unused]] Eigen::VectorXd& totals) const override {
     if constexpr (A::key_action == KeyAction::scale) {
       detail::resize_safely(totals, transition_.key_dimension());
@@ -180,10 +210,64 @@ class ViewOf final : public TransitionView<Scalar> {
   void apply_to_state([[maybe_unused]] Segment segment, [[maybe_unused]] Batch<Scalar> X) const override {
     if constexpr (A::key_action == KeyAction::mix && MovesStates<A>) transition_.apply_to_state(segment, X);
   }
+  bool advance_frame([[maybe_unused]] Frame& frame, [[maybe_unused]] Segment segment) const override {
+    constexpr bool advances = requires { transition_.advance_frame(frame, segment); };
+    if constexpr (advances) transition_.advance_frame(frame, segment);
+    return advances;
+  }
+  [[nodiscard]] double total_max_log_gate() const override {
+    if constexpr (HasMaxGates<A>)
+      return transition_.total_max_log_gate();
+    else
+      return 0;
+  }
+  [[nodiscard]] std::unique_ptr<const TransitionView<Scalar>> factor_out_max_gate(
+      [[maybe_unused]] int degree) const override;
 
  private:
   const A& transition_;
 };
+
+template <class A>
+struct HeldTransition {
+  A held;
+};
+
+/// A transition with gates beside its own, both in its possession.
+template <class Scalar, Transition A>
+class GatedView final : private HeldTransition<A>, public ViewOf<Scalar, A> {
+ public:
+  GatedView(Eigen::VectorXd log_gates, A transition)
+      : HeldTransition<A>{std::move(transition)}, ViewOf<Scalar, A>(this->held), log_gates_(std::move(log_gates)) {}
+
+  [[nodiscard]] const A& transition() const { return this->held; }  ///< without these gates
+  [[nodiscard]] double log_decay(Index token) const override {
+    return log_gates_[token] + ViewOf<Scalar, A>::log_decay(token);
+  }
+  void log_decays(Segment segment, double* log_gamma) const override {
+    for (Index i = 0; i < segment.size; ++i) log_gamma[i] = log_decay(segment.begin + i);
+  }
+
+ private:
+  Eigen::VectorXd log_gates_;
+};
+
+/// See `TransitionView::factor_out_max_gate`.
+template <class Scalar, HasMaxGates A>
+[[nodiscard]] std::unique_ptr<const GatedView<Scalar, A>> max_gates_factored_out(const A& transition, int degree) {
+  Eigen::VectorXd slowest;
+  A rest = transition.factor_out_max_gate(slowest);
+  return std::make_unique<const GatedView<Scalar, A>>(degree * slowest, std::move(rest));
+}
+
+template <class Scalar, Transition A>
+std::unique_ptr<const TransitionView<Scalar>> ViewOf<Scalar, A>::factor_out_max_gate(
+    [[maybe_unused]] int degree) const {
+  if constexpr (HasMaxGates<A>)
+    return max_gates_factored_out<Scalar>(transition_, degree);
+  else
+    return nullptr;
+}
 
 }  // namespace detail
 }  // namespace SYMPOW_NAMESPACE

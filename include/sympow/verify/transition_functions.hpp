@@ -52,7 +52,7 @@ class MovedColumns {
 /// The functions of a transition over one segment, each from what it has to be. The first that is wrong is the one that
 /// counts, for others are made of it.
 template <class Scalar>
-Residual residual_of_functions(const TransitionView<Scalar>& transition, bool moves_states,
+Residual residual_of_functions(const TransitionView<Scalar>& transition,
                                const std::function<Eigen::MatrixXd(Index)>& key_matrix, Segment s, Index d) {
   const bool scales = transition.key_action() == KeyAction::scale, mixes = transition.key_action() == KeyAction::mix;
   Random random(1);
@@ -73,14 +73,14 @@ Residual residual_of_functions(const TransitionView<Scalar>& transition, bool mo
   Matrix<Scalar> Q = queries, K = keys;
   transition.apply_to_queries(s, Q);  // what turns or leaves keys alone has nothing to apply_to_queries
   add("apply_to_queries", pulled, Q);
-  if (moves_states && mixes) {
+  if (transition.moves_states() && mixes) {
     transition.apply_to_keys(s, K);
     add("apply_to_keys", pushed, K);
     Matrix<Scalar> X = keys.transpose();
     transition.apply_to_state(s, X);
     add("apply_to_state", pushed, X.transpose());
   }
-  if (moves_states && scales) {
+  if (transition.moves_states() && scales) {
     Eigen::VectorXd totals;
     transition.log_channel_totals(s, totals);
     add("log_channel_totals", pushed,
@@ -115,7 +115,7 @@ template <class Scalar, Transition A>
   Residual found{0, 1};
   for (const Segment s : {Segment{0, half}, Segment{half, n - half}})
     if (found.holds() && s.size > 0)
-      found = worse(found, detail::residual_of_functions<Scalar>(view, MovesStates<A>, key_matrix, s, d));
+      found = worse(found, detail::residual_of_functions<Scalar>(view, key_matrix, s, d));
   return found;
 }
 

@@ -13,12 +13,12 @@
 #include <sympow/verify/propositions/gradient_problem.hpp>
 
 /// The engines of gradients that propositions call; the program compiles them in a file of their own.
-#define SYMPOW_PROVEN_GRADIENTS(LINKAGE, Scalar)                             \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::Linear)                          \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<2>)               \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<8>)               \
-  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
-  LINKAGE template struct sympow::detail::AttentionVjp<Scalar, sympow::Exponential>;
+#define SYMPOW_PROVEN_GRADIENTS(LINKAGE, Scalar)                                   \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::Linear)                                \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<2>)                     \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::SymmetricPower<8>)                     \
+  SYMPOW_BACKWARD_PASSES(LINKAGE, Scalar, sympow::detail::EmbeddedFeature<Scalar>) \
+  SYMPOW_GRADIENTS(LINKAGE, Scalar, sympow::Exponential)
 #ifdef SYMPOW_COMPILED_PROVEN_GRADIENTS
 SYMPOW_PROVEN_GRADIENTS(extern, float)
 SYMPOW_PROVEN_GRADIENTS(extern, double)

@@ -1,0 +1,258 @@
+// Calls of the forms: their checks, and then the pass.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include <sympow/attention/call_checks.hpp>
+#include <sympow/attention/output.hpp>
+#include <sympow/attention/tape.hpp>
+#include <sympow/attention/workspace.hpp>
+#include <sympow/detail/forms.hpp>
+
+namespace SYMPOW_NAMESPACE {
+
+/// Whether a feature map has the recurrent and the chunked form under a transition: φ is finite, if the transition
+/// mixes channels as a Householder chain does φ(x) = x, and the transition can move a state.
+template <class F, class A>
+inline constexpr bool has_state_forms =
+    FiniteFeatureMap<F> && (A::key_action != KeyAction::mix || detail::keys_are_features<F>) && MovesStates<A>;
+
+namespace detail {
+
+/// `has_state_forms` of a transition whose type is forgotten.
+template <class F>
+[[nodiscard]] constexpr bool goes_by_states(KeyAction action, bool moves_states) {
+  return FiniteFeatureMap<F> && (action != KeyAction::mix || keys_are_features<F>) && moves_states;
+}
+
+template <FeatureMap F>
+[[nodiscard]] ProblemShape head_shape(const F& feature, bool has_states, KeyAction action, Index T, Index d, Index e) {
+  ProblemShape shape{.T = T, .d = d, .e = e, .action = action};
+  if constexpr (FiniteFeatureMap<F>) {
+    try {
+      if (has_states) shape.D = static_cast<double>(feature.dimension(d));
+    } catch (const DimensionOverflow&) {  // more than a state can have
+    }
+  }
+  return shape;
+}
+template <FeatureMap F, class Scalar>
+[[nodiscard]] ProblemShape head_shape(const F& feature, const TransitionView<Scalar>& transition, Index T, Index d,
+                                      Index e) {
+  return head_shape(feature, goes_by_states<F>(transition.key_action(), transition.moves_states()),
+                    transition.key_action(), T, d, e);
+}
+
+}  // namespace detail
+
+/// What `cheapest_form` and `cheapest_chunk` ask of a call of T tokens with keys in R^d and values in R^e, that has no
+/// mask and neither begins with a state nor leaves one: say so in `is_full`, `from_nothing` and `keeps_state` if it
+/// does.
+template <FeatureMap F, Transition A>
+[[nodiscard]] ProblemShape head_shape(const F& feature, const A&, Index T, Index d, Index e) {
+  return detail::head_shape(feature, has_state_forms<F, A>, A::key_action, T, d, e);
+}
+
+namespace detail {
+
+/// Throws `InterruptedState`, `ShapeMismatch`, `FeatureMismatch` or `FrameMismatch` unless the state fits the call.
+template <class Scalar, class F, class Q, class V>
+void check_state(const State<Scalar, F>& state, const F& feature, const TransitionView<Scalar>& transition,
+                 const Q& queries, const V& values) {
+  check_whole(state);
+  check_size("rows of Q", queries.rows(), state.key_dimension(), "key dimension of the state");
+  check_size("rows of V", values.rows(), state.value_dimension(), "value dimension of the state");
+  if (!same_feature(state.feature(), feature))
+    raise<FeatureMismatch>("the state was built with another feature map than that of the call; use state.feature()");
+  transition.check_frame(state.frame(), queries.rows());
+  if (transition.key_action() == KeyAction::mix && !state.log_channels().isZero(0))
+    raise<FrameMismatch>(
+        "the state was built under channel decay, the transition is a Householder chain; the two do not commute");
+  if (transition.key_action() == KeyAction::scale && StateAccess::content(state).frames.have_mixed())
+    raise<FrameMismatch>(
+        "the state was built under a Householder chain, the transition is a channel decay; the two do not commute");
+}
+
+/// Whether a feature map has a state; false after a sentence.
+template <class F>
+constexpr bool check_finite_map() {
+  static_assert(FiniteFeatureMap<F>,
+                "this feature map (Exponential, or one without dimension and embed) has no finite embedding, hence no "
+                "state: it has the attention form only");
+  return FiniteFeatureMap<F>;
+}
+
+/// Whether a transition can move a state of a feature map; false after a sentence.
+template <FeatureMap F, Transition A>
+constexpr bool check_moves() {
+  constexpr bool moves = goes_by_states<F>(A::key_action, MovesStates<A>);
+  static_assert(moves,
+                "a state form needs a transition that moves states: one that mixes channels needs apply_to_keys and "
+                "apply_to_state, and a feature map that is linear, as its lift to a power would be D x D at every "
+                "token; one that "
+                "scales channels needs log_channel_totals. Without it there is the attention form");
+  return moves;
+}
+
+/// Throws `InvalidArgument` unless a state form goes with a mask.
+inline void check_state_mask(const Mask& mask) {
+  if (mask.offset != 0)
+    raise<InvalidArgument>("options: the mask has the offset ", mask.offset, "; a state form takes none, ",
+                           mask.is_full ? "use the attention form" : "absorb the earlier keys first");
+}
+
+/// Whether a state form goes with these types; false after a sentence.
+template <FeatureMap F, Transition A, class Q, class K, class V, class Scalar, class G>
+constexpr bool check_state_form() {
+  if constexpr (check_state_type<typename Q::Scalar, F, Scalar, G>())
+    return check_types<F, A, Q, K, V>() && check_moves<F, A>();
+  else
+    return false;
+}
+
+/// Calls of a feature map under any transition, compiled once for a scalar type. Nothing is touched if a check throws.
+template <class Scalar, FeatureMap F>
+struct FormCalls {
+  using View = TransitionView<Scalar>;
+  using Input = ConstBatch<Scalar>;
+  using OfHead = typename StateOf<Scalar, F>::type;
+  using Rows = Output<Scalar, Tape<Scalar, F>>;
+  using Scratch = OptionalRef<Workspace<Scalar>>;
+
+  /// The attention form.
+  static void attention(RowKind kind, const F& feature, const View& transition, const Input& Q, const Input& K,
+                        const Input& V, const Rows& output, Scratch workspace, const Options& options);
+  /// The recurrent or the chunked form of all heads of a group; Q and Y are those of its first. Without Y the call has
+  /// no rows: its queries are not looked at. `visit_chunk`, if it is given, is told the first token of every chunk.
+  static void from_state(Form form, RowKind kind, const F& feature, const View& transition, const Input& Q,
+                         const Input& K, const Input& V, OfHead& state, OptionalRef<Batch<Scalar>> Y, Scratch workspace,
+                         const Options& options, const HeadGroup& group = {},
+                         OptionalRef<const Visitor<Index>> visit_chunk = {})
+    requires FiniteFeatureMap<F>;
+  /// The chunked form, with a tape if it is given one.
+  static void chunked(RowKind kind, const F& feature, const View& transition, const Input& Q, const Input& K,
+                      const Input& V, OfHead& state, const Rows& output, Scratch workspace, const Options& options)
+    requires FiniteFeatureMap<F>;
+
+ private:
+  /// `view` with the largest gate of every token factored out, if the slowest channels of powers decay by more than
+  /// e^-27 over the call; else null.
+  static std::unique_ptr<const View> factored(const View& view) {
+    if (F::score != Score::power || !(degree_of<F> * view.total_max_log_gate() < least_log_decay)) return nullptr;
+    return view.factor_out_max_gate(degree_of<F>);
+  }
+};
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::attention(RowKind kind, const F& feature, const View& transition, const Input& Q,
+                                     const Input& K, const Input& V, const Rows& output, Scratch workspace,
+                                     const Options& options) {
+  if (!workspace) {
+    Workspace<Scalar> own;
+    return attention(kind, feature, transition, Q, K, V, output, own, options);
+  }
+  Batch<Scalar> Y = output.rows();
+  const MatrixView<const Scalar> queries(Q), keys(K), values(V);
+  check_call(transition, queries, keys, values, options);
+  check_output(Y, queries, keys, values);
+  if (options.diagnostics != nullptr) reset(*options.diagnostics, Q.cols());
+  const auto slow = factored(transition);
+  ForwardCall<Scalar> call{slow ? *slow : transition, kind, options, queries, keys, values, Y, memory_of(*workspace)};
+  if (!output.tape()) return AttentionForm<Scalar, F>::run(feature, call);
+  TapeContent<Scalar, F>& kept = TapeAccess::begin(*output.tape());
+  kept.sums.resize(static_cast<std::size_t>(Y.cols()));
+  resize_safely(kept.Y, Y.rows(), Y.cols());
+  call.sums = kept.sums.data();
+  AttentionForm<Scalar, F>::run(feature, call);
+  kept.Y = Y;
+  kept.kind = kind, kept.scale = options.scale, kept.mask = options.mask;
+  kept.form = Form::attention;
+}
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::from_state(Form form, RowKind kind, const F& feature, const View& transition, const Input& Q,
+                                      const Input& K, const Input& V, OfHead& state, OptionalRef<Batch<Scalar>> Y,
+                                      Scratch workspace, const Options& options, const HeadGroup& group,
+                                      OptionalRef<const Visitor<Index>> visit_chunk)
+  requires FiniteFeatureMap<F>
+{
+  if (!workspace) {
+    Workspace<Scalar> own;
+    return from_state(form, kind, feature, transition, Q, K, V, state, Y, own, options, group, visit_chunk);
+  }
+  const MatrixView<const Scalar> queries(Q), keys(K), values(V);
+  check_call(transition, queries, keys, values, options);
+  check_state(state, feature, transition, queries, values);
+  check_state_mask(options.mask);
+  if (Y) check_output(*Y, queries, keys, values);
+  if (options.diagnostics != nullptr) reset(*options.diagnostics, Y ? Q.cols() : 0);
+  const MatrixView<Scalar> rows = Y ? MatrixView<Scalar>(*Y) : MatrixView<Scalar>(nullptr, 0, 0);
+  const auto slow = factored(transition);
+  auto& content = StateAccess::content(state);
+  Frames<Scalar>& frames = content.frames;
+  const Index before = frames.tokens;
+  double log_decay = frames.log_decay;
+  ForwardCall<Scalar> call{slow ? *slow : transition, kind,    options, queries, keys, values, rows,
+                           memory_of(*workspace),     &content};
+  call.has_queries = static_cast<bool>(Y);
+  call.group = group;
+  if (visit_chunk) call.visit_chunk = &*visit_chunk;
+  if (form == Form::recurrent)
+    StateForms<Scalar, F>::recurrent(feature, call);
+  else
+    StateForms<Scalar, F>::chunked(feature, call);
+  if (slow) {  // what the state says of its decays is what the transition says
+    for (Index t = 0; t < frames.tokens - before; ++t) log_decay += transition.log_decay(t);
+    frames.log_decay = log_decay;
+    frames.log_channels.array() += transition.total_max_log_gate();
+  }
+  content.interrupted = false;
+}
+
+template <class Scalar, FeatureMap F>
+void FormCalls<Scalar, F>::chunked(RowKind kind, const F& feature, const View& transition, const Input& Q,
+                                   const Input& K, const Input& V, OfHead& state, const Rows& output, Scratch workspace,
+                                   const Options& options)
+  requires FiniteFeatureMap<F>
+{
+  Batch<Scalar> Y = output.rows();
+  if (!output.tape())
+    return from_state(Form::chunked, kind, feature, transition, Q, K, V, state, Y, workspace, options);
+  check_call(transition, Q, K, V, options);
+  check_state(state, feature, transition, Q, V);
+  check_output(Y, Q, K, V);
+  if (options.mask != causal())
+    raise<InvalidArgument>("chunked: a tape goes with the mask causal(), of queries that stand at their keys");
+  if (options.diagnostics != nullptr) raise<InvalidArgument>("chunked: diagnostics are given by calls without a tape");
+  Options own = options;
+  own.check_finite = false;
+  ProblemShape shape = head_shape(feature, transition, K.cols(), K.rows(), V.rows());
+  shape.keeps_state = true;
+  shape.from_nothing = state.tokens() == 0;
+  own.chunk = chunk_of(options, shape);
+  TapeContent<Scalar, F>& kept = TapeAccess::begin(*output.tape());
+  std::vector<OfHead>& states = kept.states;
+  kept.tokens = K.cols(), kept.chunk = own.chunk, kept.action = transition.key_action();
+  kept.between = own.chunk * std::clamp<Index>(options.checkpoint, 1, std::numeric_limits<Index>::max() / own.chunk);
+  if (!states.empty() &&
+      !(same_feature(states.front().feature(), feature) && states.front().key_dimension() == state.key_dimension()))
+    states.clear();
+  std::size_t n = 0;
+  const auto keep = [&](Index t) {
+    if (t % kept.between != 0) return;
+    if (n == states.size()) states.push_back(state);
+    auto& content = StateAccess::content(states[n++]);
+    content = StateAccess::content(state);
+    content.interrupted = false;  // as the call is
+  };
+  const Visitor<Index> visit_chunk(keep);
+  from_state(Form::chunked, kind, feature, transition, Q, K, V, state, Y, workspace, own, {}, visit_chunk);
+  if (K.cols() == 0) keep(0);
+  states.erase(states.begin() + static_cast<std::ptrdiff_t>(n), states.end());
+  kept.frame = state.frame();
+  kept.form = Form::chunked;
+}
+
+}  // namespace detail
+}  // namespace SYMPOW_NAMESPACE
