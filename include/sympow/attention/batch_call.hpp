@@ -31,7 +31,9 @@ void with_head_context(Index sequence, Index head, Index group, const F& f) {
 /// The type of the transitions that a batch is given as one for all, as a container, or by a callable.
 template <class Given>
 auto type_of_transitions() {
-  if constexpr (std::ranges::random_access_range<const Given>)
+  if constexpr (Transition<Given>)
+    return std::type_identity<Given>();
+  else if constexpr (std::ranges::random_access_range<const Given>)
     return std::type_identity<std::ranges::range_value_t<const Given>>();
   else if constexpr (std::invocable<const Given&, Index, Index>)
     return std::type_identity<std::remove_cvref_t<std::invoke_result_t<const Given&, Index, Index>>>();
@@ -83,9 +85,10 @@ class BatchTransitionsOf : public Base {
 
  private:
   template <class Given>
-  static constexpr bool is_range = std::ranges::random_access_range<const Given>;
+  static constexpr bool is_range = !Transition<Given> && std::ranges::random_access_range<const Given>;
   template <class Given>
-  static constexpr bool is_callable = !is_range<Given> && std::invocable<const Given&, Index, Index>;
+  static constexpr bool is_callable =
+      !Transition<Given> && !is_range<Given> && std::invocable<const Given&, Index, Index>;
 
   template <class Given>
   static void begin_given(BatchTransitionsOf& self, [[maybe_unused]] Index sequences, [[maybe_unused]] Index groups,

@@ -197,10 +197,9 @@ constexpr bool check_types() {
   static_assert(
       can_score,
       "an embedded score needs Index dimension(Index d) const and an embed that takes whatever tokens stand in, "
-      "template "
-      "<class X, class Y> void embed(const X& x, Y&& y) const; no kappa if that embedding has exponents, which would "
-      "leave the range of the type; and a transition that is not lifted to it, as channel decay and Householder chains "
-      "are");
+      "template <class X, class Y> void embed(const X& x, Y&& y) const; it has no kappa if that embedding has "
+      "exponents; "
+      "and channel decay and Householder chains do not go with it");
   return one_scalar && can_score;
 }
 

@@ -12,8 +12,7 @@
 
 namespace SYMPOW_NAMESPACE::detail {
 
-/// The coordinates at the end of a segment: at once if the transition has a way to, else by turning tokens that nobody
-/// reads.
+/// Moves the frame to the end of a segment: by `advance_frame` of the transition, or else by turning zeros.
 template <class Scalar>
 void advance_frame(const TransitionView<Scalar>& transition, Frame& frame, Segment segment, Index d,
                    Workspace<Scalar>& work) {

@@ -73,8 +73,7 @@ class VjpTransition {
   /// The way back from there, which adds to the gradient: the flow through a channel is that through all of a_t.
   [[nodiscard]] virtual VjpView<Scalar>& back() = 0;
 
-  /// Segments of so many tokens, each with a gradient of its own; none if the transition is not one of `HasParts`.
-  [[nodiscard]] virtual bool has_parts() const = 0;
+  /// For a transition of `HasParts`: segments of so many tokens, each with a gradient of its own.
   virtual void begin_parts(Index tokens, Index tokens_of_part) = 0;
   virtual void with_part(Index n, const Visitor<VjpTransition&>& visit) = 0;
   virtual void join_parts() = 0;  ///< adds their gradients to that of the whole
@@ -103,12 +102,11 @@ class VjpTransitionOf final : public VjpTransition<Scalar> {
     return *back_;
   }
 
-  [[nodiscard]] bool has_parts() const override { return HasParts<A>; }
   void begin_parts(Index tokens, Index tokens_of_part) override {
-    size_ = tokens_of_part;
-    for (Index begin = 0; begin < tokens; begin += size_)
-      parts_.emplace_back(transition_.zero_gradient(std::min(size_, tokens - begin)),
-                          Segment{begin, std::min(size_, tokens - begin)});
+    for (Index begin = 0; begin < tokens; begin += tokens_of_part) {
+      const Index size = std::min(tokens_of_part, tokens - begin);
+      parts_.emplace_back(transition_.zero_gradient(size), Segment{begin, size});
+    }
   }
   void with_part([[maybe_unused]] Index n, [[maybe_unused]] const Visitor<VjpTransition<Scalar>&>& visit) override {
     if constexpr (HasParts<A>) {
@@ -130,7 +128,6 @@ class VjpTransitionOf final : public VjpTransition<Scalar> {
   std::unique_ptr<const GatedView<Scalar, A>> factored_;
   std::optional<VjpViewOf<Scalar, A>> back_;
   std::vector<std::pair<Gradient, Segment>> parts_;
-  Index size_ = 0;
 };
 
 /// Whether a call has gradients; false after a sentence that names what is missing. Scores that are direct need no φ.

@@ -46,8 +46,8 @@ namespace SYMPOW_NAMESPACE::detail::inline SYMPOW_THREADS {
 #if __has_include(<unistd.h>)
 inline const auto process_at_load = getpid();
 #endif
-/// Whether this process was forked after the program or library was loaded. OpenMP's threads do not survive a fork, and
-/// GNU's OpenMP would wait for them forever, whoever has used it before.
+/// Whether this process was forked after the program or library was loaded. OpenMP's threads do not survive a fork.
+/// If the parent had started them, GNU's OpenMP waits for them forever.
 inline bool is_forked() {
 #if __has_include(<unistd.h>)
   return getpid() != process_at_load;

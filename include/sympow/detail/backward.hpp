@@ -246,7 +246,7 @@ template <class Scalar, FeatureMap F>
 struct AttentionVjp {
   static void run(const F& feature, const BackwardCall<Scalar>& call);
 };
-/// Those of the state forms, likewise. A map without an embedding has none.
+/// The gradients of the state forms, compiled in the same way. A map without an embedding has none.
 template <class Scalar, FeatureMap F>
 struct ChunkedVjp {};
 template <class Scalar, FeatureMap F>
