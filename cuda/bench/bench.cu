@@ -1,6 +1,6 @@
 // The speed of the CUDA library beside what the device can do: a product of cuBLAS and a copy, in the same run.
 //
-//   sympow_cuda_bench [--quick] [--order GROUPS] [--only TEXT] [--tokens N] [--limit SECONDS] [--once] [--json FILE]
+//   sympow_cuda_bench [--quick] [--order GROUPS] [--only TEXT] [--tokens N] [--limit SECONDS] [--once] [--general] [--json FILE]
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -24,17 +24,20 @@ struct Options {
   std::int64_t tokens = 0;                                     ///< no case is longer; 0: no limit
   double limit = 1e9;                                          ///< seconds after which no case begins
   bool once = false;                                           ///< one call of each case, untimed, for a profiler
+  bool general = false;                                        ///< only kernels for every architecture
   std::string json;
 };
 
 constexpr const char* usage =
-    "sympow_cuda_bench [--quick] [--order GROUPS] [--only TEXT] [--tokens N] [--limit SECONDS] [--once] [--json FILE]\n"
+    "sympow_cuda_bench [--quick] [--order GROUPS] [--only TEXT] [--tokens N] [--limit SECONDS] [--once] [--general]\n"
+    "                  [--json FILE]\n"
     "  --quick          only the cases that have a bar\n"
     "  --order GROUPS   which groups run and in which order, by default ceilings,attention,training,decoding\n"
     "  --only TEXT      only cases whose name contains TEXT\n"
     "  --tokens N       no sequence longer than N\n"
     "  --limit SECONDS  begin no case after that time\n"
     "  --once           call each case once, untimed, for a profiler\n"
+    "  --general        only kernels for every architecture\n"
     "  --json FILE      write the measurements as JSON, after every case\n";
 
 class Bench {
@@ -151,6 +154,7 @@ class Bench {
     p.tokens = options_.tokens > 0 ? std::min(tokens, options_.tokens) : tokens;
     p.query_heads = p.key_heads = p.gate_heads = 8;
     p.element = Element::bf16;
+    if (options_.general) p.kernels = Kernels::general;
     return p;
   }
 
@@ -272,6 +276,8 @@ int main(int argc, char** argv) {
       options.once = true;
     } else if (argument == "--order" && more) {
       options.order = argv[++i];
+    } else if (argument == "--general") {
+      options.general = true;
     } else if (argument == "--limit" && more) {
       options.limit = std::atof(argv[++i]);
     } else if (argument == "--only" && more) {

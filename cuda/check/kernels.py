@@ -9,6 +9,10 @@ with the table cuda/check/kernels_sm_ARCHITECTURE.txt, where that is of the same
 "*_2_64" compiles the launches of power 2 and 64 channels, and those that all have in common; --write leaves the other
 rows of the table as they are then.
 
+Of the kernels for Hopper the table cuda/check/loops_sm_90a.txt has the instructions of a warp in a turn of their loops
+with products: a tile of a state, what an octet of channels takes beside its tiles, and a tile of pairs, with both
+branches. More than there is a failure.
+
 Instructions are counted where nvdisasm is found (in the CUDA toolkit, or `pip install nvidia-cuda-nvdisasm`), as they
 stand in the code, not as often as they run. Shared memory and blocks a multiprocessor are the kernel's own constants.
 """
@@ -114,11 +118,57 @@ def count(cubin, nvdisasm):
     return counts
 
 
-def table_of(rows, first):
+LOOPS = ["tile", "octet", "pairs"]
+
+
+def loops(cubin, nvdisasm):
+    """Of each kernel for Hopper the lengths of its loops that hold an HGMMA."""
+    kernels, name = {}, None
+    for line in run([nvdisasm, "--print-code", cubin]).splitlines():
+        if section := re.match(r"\s*\.section\s+\.text\.(\w+)", line):
+            name = short(section[1])
+            kernels[name] = ([], {})
+        elif name and (label := re.match(r"(\.L_x_\d+):", line)):
+            kernels[name][1][label[1]] = len(kernels[name][0])
+        elif name and (code := re.match(r"\s*/\*[0-9a-f]+\*/\s+(.*?)\s*;", line)):
+            kernels[name][0].append(code[1])
+    found = {}
+    for name, (code, labels) in kernels.items():
+        if not name.startswith("hopper::"):
+            continue
+        ranges = set()
+        for end, line in enumerate(code):
+            jump = re.search(r"BRA.*?(\.L_x_\d+)", line)
+            if jump and labels.get(jump[1], end + 1) <= end:
+                ranges.add((labels[jump[1]], end + 1))
+        ranges = sorted(r for r in ranges if any("HGMMA" in line for line in code[r[0]:r[1]]))
+        octet = next(a for a in ranges if any(a[0] < b[0] and b[1] <= a[1] for b in ranges) and a[1] - a[0] < 1000)
+        tile = next(b for b in ranges if octet[0] < b[0] and b[1] <= octet[1])
+        pairs = min((b for b in ranges if b[0] >= octet[1]), key=lambda b: b[1] - b[0])
+        size = [b - a for a, b in (tile, octet, pairs)]
+        found[name] = dict(zip(LOOPS, map(str, (size[0], size[1] - size[0], size[2]))))
+    return found
+
+
+def compare_loops(found, path, first, write):
+    """The loops of kernels against their table: none may be longer."""
+    of, expected = read(path) if path.is_file() else (first, {})
+    if write:
+        path.write_text(table_of(expected | found, first, LOOPS))
+        return
+    if of != first:
+        return
+    worse = [f"{name} {loop}: {expected[name][loop]} -> {lengths[loop]}" for name, lengths in sorted(found.items())
+             for loop in LOOPS if int(lengths[loop]) > int(expected[name][loop])]
+    if worse:
+        sys.exit("more instructions a turn:\n" + "\n".join(worse))
+
+
+def table_of(rows, first, columns=COLUMNS):
     wide = max(len(name) for name in rows) + 2
-    width = [max(len(column), *(len(row[column]) for row in rows.values())) + 2 for column in COLUMNS]
-    lines = [first, "kernel".ljust(wide) + "".join(c.rjust(w) for c, w in zip(COLUMNS, width))]
-    lines += [name.ljust(wide) + "".join(rows[name][c].rjust(w) for c, w in zip(COLUMNS, width)) for name in sorted(rows)]
+    width = [max(len(column), *(len(row[column]) for row in rows.values())) + 2 for column in columns]
+    lines = [first, "kernel".ljust(wide) + "".join(c.rjust(w) for c, w in zip(columns, width))]
+    lines += [name.ljust(wide) + "".join(rows[name][c].rjust(w) for c, w in zip(columns, width)) for name in sorted(rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -144,17 +194,21 @@ def main():
     includes = ["-I", CUDA / "src", "-I", CUDA / "include", "-I", chosen.sources]
     release = re.search(r"release ([\d.]+), (V\S+)", run([chosen.nvcc, "--version"]))[2]
     first = f"nvcc {release}, sm_{chosen.architecture}; bytes of shared memory, blocks a multiprocessor, instructions in the code"
-    rows = {}
+    rows, turns = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         shared = constants(sources, includes, chosen.cxx, scratch)
         for source in sources:
             cubin, registers = compile_all(source, chosen.architecture, chosen.nvcc, includes, scratch)
             counts = count(cubin, nvdisasm) if nvdisasm else {}
+            if nvdisasm and chosen.architecture == "90a":
+                turns |= loops(cubin, nvdisasm)
             for name, number in registers.items():
                 row = dict.fromkeys(COLUMNS, "?") | {key: str(n) for key, n in counts.get(name, {}).items()}
                 rows[name] = row | {"registers": str(number), "shared": str(shared[name][0]), "blocks": str(shared[name][1])}
             print(f"{source.name}: {len(registers)} kernels, no register in memory", flush=True)
+    if turns:
+        compare_loops(turns, HERE / "loops_sm_90a.txt", first, chosen.write)
     path = HERE / f"kernels_sm_{chosen.architecture}.txt"
     if chosen.write:
         of, others = read(path) if chosen.only != "*" else (first, {})

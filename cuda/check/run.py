@@ -229,8 +229,10 @@ class Check:
         if not self.report['device']:
             raise Skip('no GPU')
         test = self.program('device_test')
-        cases = (f'"{test}" gradients losses_of_states && "{test}" --only "P 2, d 64" rows more_gradients')
-        running = {name: self.start(tool, '--tool', name, '--target-processes', 'all', '--error-exitcode', '9', '--print-limit',
+        cases = (f'"{test}" gradients losses_of_states && "{test}" --only "P 2, d 64" rows more_gradients && '
+                 f'"{test}" --only "architecture, d 16" architectures')
+        without = {'racecheck': ['--kernel-name-exclude', 'kernel_substring=hopper']}  # it knows no mbarriers
+        running = {name: self.start(tool, '--tool', name, *without.get(name, []), '--target-processes', 'all', '--error-exitcode', '9', '--print-limit',
                                     '20', 'sh', '-c', cases) for name in SANITIZERS}
         end, said = time.monotonic() + 100, []
         for name, process in running.items():
@@ -302,7 +304,7 @@ class Check:
         one = ['--only', 'P 2, d 16'] if self.options.small else []
         self.step('gradients', lambda: self.test(60, *one, 'gradients', 'losses_of_states'))
         if not self.options.small:
-            self.step('gradients 2', lambda: self.test(90, 'more_gradients'))
+            self.step('gradients 2', lambda: self.test(90, 'more_gradients', 'architectures'))
         self.step('training', lambda: self.bench(40, '--order', 'ceilings,training,attention', '--quick'))
         self.step('rows', lambda: self.test(60, *one, 'refusals', 'rows', 'states', 'decoding', 'streams'))
         self.step('sanitizers', self.sanitizers)

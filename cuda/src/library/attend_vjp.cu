@@ -13,6 +13,8 @@
 #include "../gradient/rates.hpp"
 #include "../gradient/row_units.hpp"
 #include "../gradient/scale_products.hpp"
+#include "../hopper/key_gradients.hpp"
+#include "../hopper/query_gradients.hpp"
 #include "checks.hpp"
 #include "dispatch.hpp"
 #include "launch.hpp"
@@ -88,6 +90,17 @@ Status launch_angles(const Problem& problem, const Tokens<T>& x, const Gradients
   return launch<Rates>(Rates::blocks(), {angles, {gradients.rates}, x.sequences, x.heads, d / 2}, stream);
 }
 
+/// Whether there are kernels for Hopper.
+template <class T, int P, int d>
+inline constexpr bool has_hopper = P == 2 && sizeof(T) == 2 && d <= 64;
+
+/// Whether those support a call, apart from the device.
+bool fits_hopper(const Problem& problem, const Plan& plan, bool has_angles) {
+  const std::int64_t items = hopper::count_items(sequences_of(problem, plan), static_cast<int>(problem.query_heads));
+  return problem.kernels == Kernels::automatic && problem.e <= 64 && problem.state_heads() == problem.key_heads &&
+         !splits(problem) && !has_angles && items <= 0x7fffffff;
+}
+
 template <class T, int P, int d, block::Products products>
 Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs, const RowGradients& rows,
                   const Gradients& gradients, const VjpMemory& memory, Stream stream) {
@@ -116,6 +129,13 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
     return allow<KeyGradients<T, P, d, wanted, products>>();
   });
   SYMPOW_CUDA_TRY(allowed);
+  int multiprocessors = 0;  // of a device that has kernels for this call of its own
+  if constexpr (has_hopper<T, P, d>) {
+    using OfKeys = hopper::KeyGradients<T, d>;
+    if (fits_hopper(problem, plan, has_angles)) SYMPOW_CUDA_TRY(multiprocessors_of<OfKeys>(multiprocessors));
+    if (multiprocessors > 0) SYMPOW_CUDA_TRY(allow<OfKeys>());
+    if (multiprocessors > 0) SYMPOW_CUDA_TRY((allow<hopper::QueryGradients<T, d>>()));
+  }
   if (has_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
 
   if (problem.rates) {
@@ -161,16 +181,43 @@ Status attend_vjp(const Problem& problem, const Plan& plan, const Inputs& inputs
   const Status pairs = with_angles([&]<bool wanted>() -> Status {
     using OfQueries = QueryGradients<T, P, d, wanted, products>;
     using OfKeys = KeyGradients<T, P, d, wanted, products>;
-    SYMPOW_CUDA_TRY(launch<OfQueries>(
-        OfQueries::blocks(x.sequences, x.heads),
-        {read_only(queries), read_only(d_rows), read_only(keys), x.values, rows_of<T>(gradients.queries, problem),
-         tokens, of_rows, flows, x.sequences, x.heads, e, states, angles},
-        stream));
-    return launch<OfKeys>(
-        OfKeys::blocks(x.sequences, x.heads, e),
-        {read_only(queries), read_only(d_rows), read_only(keys), x.values, rows_of<T>(gradients.keys, problem),
-         rows_of<T>(gradients.values, problem), tokens, of_rows, flows, x.sequences, x.heads, e, adjoints, angles},
-        stream);
+    const typename OfQueries::Args of_queries{read_only(queries),
+                                              read_only(d_rows),
+                                              read_only(keys),
+                                              x.values,
+                                              rows_of<T>(gradients.queries, problem),
+                                              tokens,
+                                              of_rows,
+                                              flows,
+                                              x.sequences,
+                                              x.heads,
+                                              e,
+                                              states,
+                                              angles};
+    const typename OfKeys::Args of_keys{read_only(queries),
+                                        read_only(d_rows),
+                                        read_only(keys),
+                                        x.values,
+                                        rows_of<T>(gradients.keys, problem),
+                                        rows_of<T>(gradients.values, problem),
+                                        tokens,
+                                        of_rows,
+                                        flows,
+                                        x.sequences,
+                                        x.heads,
+                                        e,
+                                        adjoints,
+                                        angles};
+    if constexpr (has_hopper<T, P, d> && !wanted) {
+      using Queries = hopper::QueryGradients<T, d>;
+      using Keys = hopper::KeyGradients<T, d>;
+      if (multiprocessors > 0) {
+        SYMPOW_CUDA_TRY(launch<Queries>(Queries::blocks(x.sequences, x.heads, multiprocessors), of_queries, stream));
+        return launch<Keys>(Keys::blocks(x.sequences, x.heads, multiprocessors), of_keys, stream);
+      }
+    }
+    SYMPOW_CUDA_TRY(launch<OfQueries>(OfQueries::blocks(x.sequences, x.heads), of_queries, stream));
+    return launch<OfKeys>(OfKeys::blocks(x.sequences, x.heads, e), of_keys, stream);
   });
   SYMPOW_CUDA_TRY(pairs);
   if (gradients.scale) {

@@ -101,7 +101,9 @@ struct States {
 };
 
 /// Gradients of all tokens in one call, or cut before token `cut`: then of two, with a state and its gradient between.
-void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout layout, std::int64_t cut = 0) {
+/// `angles`: with those of β and rates, where there is rotary.
+void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout layout, std::int64_t cut = 0,
+           bool angles = true) {
   if (!can_run(what, p)) return;
   p.carries_state = cut > 0;
   const Arrays arrays(x, layout);
@@ -125,7 +127,7 @@ void check(const std::string& what, cuda::Problem p, const Tokens& x, Layout lay
       beta("dβ", floats, arrays.places, x.key_heads, 1);
   const Array<double> d_scale(1);
   double scale = 0;  // of all parts
-  const bool has_angles = x.rotary.has_value();
+  const bool has_angles = angles && x.rotary.has_value();
   const Array<double> d_rates(static_cast<std::size_t>(x.d / 2));
   std::vector<double> all_rates(static_cast<std::size_t>(has_angles ? x.d / 2 : 0));  // of all parts
   const cuda::View d_view = arrays.places.view(d_rows_memory.data(), x.format.element, x.query_heads, x.e);
@@ -292,6 +294,48 @@ void test_instantiations(bool few) {
 }  // namespace
 
 void test_more_gradients() { test_instantiations(false); }
+
+/// Problems that kernels for one architecture support, by these where the device has them, and by the general ones:
+/// several chunks, whose blocks of 64 tokens may be odd in number, ragged ends, gates of 0, grouped heads, few channels.
+void test_gradients_of_architectures() {
+  struct Case {
+    const char* name;
+    int e, tokens, chunk;  // chunk 0: the quadratic form
+    int query_heads, key_heads, gate_heads;
+    Gates gates;
+    Layout layout;
+    std::int64_t cut;
+    bool turns;
+  };
+  const Case cases[] = {
+      {"chunks", 64, 460, 192, 1, 1, 1, Gates::slow, Layout::dense, 0, false},
+      {"gates of 0", 64, 330, 0, 2, 2, 2, Gates::any, Layout::packed, 0, false},
+      {"gates of 0, chunks", 24, 460, 256, 2, 2, 2, Gates::any, Layout::apart, 0, false},
+      {"grouped heads", 64, 330, 320, 3, 1, 1, Gates::slow, Layout::packed, 0, false},
+      {"states", 8, 400, 128, 2, 1, 1, Gates::any, Layout::dense, 200, false},
+      {"rotary", 64, 330, 128, 2, 1, 1, Gates::slow, Layout::dense, 0, true},
+      {"no gates", 64, 200, 0, 1, 1, 0, Gates::none, Layout::apart, 0, false},
+  };
+  for (const int d : {64, 16, 32})
+    for (const Case& c : cases)
+      for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
+        for (const auto kernels : {cuda::Kernels::automatic, cuda::Kernels::general}) {
+          cuda::Problem p = problem_of(2, d, c.e, c.tokens);
+          p.element = element;
+          p.query_heads = c.query_heads, p.key_heads = c.key_heads, p.gate_heads = c.gate_heads;
+          p.form = c.chunk == 0 ? cuda::Form::attention : cuda::Form::chunked;
+          p.chunk = c.chunk;
+          p.kernels = kernels;
+          p.batch = c.cut > 0 ? 1 : 2;
+          Tokens x(p, c.gates, 5);
+          if (c.cut == 0) x.lengths = {c.tokens, c.tokens / 3};
+          if (c.turns) x.rotary = Rotation{d == 64, little_step, 0};
+          check(std::string("architecture, d ") + std::to_string(d) + ", " + c.name +
+                    (element == cuda::Element::bf16 ? ", bf16" : ", fp16") +
+                    (kernels == cuda::Kernels::general ? ", general" : ""),
+                p, x, c.layout, c.cut, false);
+        }
+}
 
 void test_gradients() {
   test_instantiations(true);

@@ -28,5 +28,10 @@ template <class Kernel>
 Status allow() noexcept {
   return {};
 }
+template <class Kernel>
+Status multiprocessors_of(int& count) noexcept {
+  count = 0;
+  return {};
+}
 
 }  // namespace sympow::cuda::library

@@ -25,6 +25,12 @@ enum class Precision {
   split     ///< 2^-16 of bf16, 2^-22 of fp16: a sum of two, which takes twice the memory, and twice as long to be read
 };
 
+/// Which kernels compute a call.
+enum class Kernels {
+  automatic,  ///< those for the device's architecture where it has them, for the problems that they support
+  general     ///< only those for every architecture: the same results within the same bounds, in other bits
+};
+
 /// A problem of B sequences. Query head h reads the keys and values of key head ⌊h Hk / Hq⌋.
 ///
 ///     y_i = Σ_{j ≤ i} b_ij (scale q_i·k_j)^P v_j / Σ_{j ≤ i} b_ij (scale q_i·k_j)^P       b_ij = γ_{j+1} ⋯ γ_i
@@ -57,6 +63,7 @@ struct Problem {
   Precision states = Precision::rounded;  ///< of 16 bits; those of floats are floats
   Form form = Form::automatic;            ///< any but recurrent, which is `decode`
   int chunk = 0;  ///< tokens of the chunked form, a multiple of 64 up to 2^20; 0: by the cost model
+  Kernels kernels = Kernels::automatic;  ///< of gradients
 
   bool is_normalised() const noexcept { return normalised.value_or(power % 2 == 0); }
   /// Hs: gates that query heads have of their own give each of them a state.
