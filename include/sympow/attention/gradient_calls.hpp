@@ -38,7 +38,9 @@ void set_gauge(const VjpView<Scalar>& view, const StateSums<Scalar>& S, Adjoint<
     if (!S.empty() && !adjoint.sums.empty()) {
       turns.set(adjoint.sums.log_channels.size(), degree_of<F>, planes);
       turns.add(adjoint.sums, S, 1, lifted.data());
-      for (double& x : lifted) x = times_power_of_two(x, S.exponent() + adjoint.sums.exponent());
+      const Weight pending(adjoint.sums.elapsed);
+      for (double& x : lifted)
+        x = times_power_of_two(x * pending.fraction, S.exponent() + adjoint.sums.exponent() + pending.exponent);
     }
   if (adjoint.gauge.size() == 0) adjoint.gauge.setZero(planes.count);  // no chunk has come by
   if (!from_frame)

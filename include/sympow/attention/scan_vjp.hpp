@@ -184,7 +184,6 @@ class ScanVjp {
     } else {
       add_sums<Scalar>(feature_, memory, adjoint_before(s + 1).sums, total, log_a, adjoint_before(s).sums);
     }
-    adjoint_before(s).sums.settle();
   }
   // The rows of a segment, or all the rest of it.
   void take_back(Index s, bool rows, const Eigen::VectorXd& gauge, VjpWorkspace<Scalar>& work) {

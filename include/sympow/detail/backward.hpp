@@ -96,6 +96,7 @@ class ChunkedBackward {
       past_.begin(segments_, before.sums, reads, n > 0 || reads == nullptr);
       segments_.go_back(past_, before.frame);
     });
+    past_.settle_channels();
     if (segments_.is_absolute()) states_.adjoint.gauge = segments_.absolute_through();
   }
   /// Only has the rows read the states and go into H, which is that before the first chunk then.
@@ -119,6 +120,7 @@ class ChunkedBackward {
   [[nodiscard]] Segment range(Index n) const { return call_.buffers.segments[static_cast<std::size_t>(n)]; }
   // Chunk n behind a state.
   void load(At& before, Index n) {
+    if (before.sums.channels_decay()) fold<Scalar>(feature_, call_.buffers.state.fold, before.sums, {});
     before.sums.settle();
     segments_.segment.load_gates(range(n));
     Frame frame = before.frame;
@@ -135,7 +137,10 @@ class ChunkedBackward {
       }
     if (segments_.action() == KeyAction::scale) {
       state.sums.count_channels();
-      call_.transition.log_channel_totals(s, state.sums.log_channels);
+      auto& log_a = call_.buffers.state.log_channels;
+      resize_safely(log_a, call_.K.rows());
+      call_.transition.log_channel_totals(s, log_a);
+      state.sums.log_channels += log_a;
     }
     state.sums.elapsed = segment.total();
     WeightedKeys<Scalar> keys = segment.keys();
@@ -144,7 +149,7 @@ class ChunkedBackward {
       exponents[j] = keys.norms[j] == Scalar(0) ? log2_zero : keys.exponents[j];
     keys.exponents = exponents.data();
     keys.heaviest = heaviest_of(keys.exponents, keys.size);
-    fold<Scalar>(feature_, call_.buffers.state.fold, state.sums, keys);
+    fold<Scalar>(feature_, call_.buffers.state.fold, state.sums, keys, true);
   }
 
   // visit(state before chunk n, n) from the last to the first.
@@ -206,6 +211,7 @@ class ChunkedBackward {
       starts.push_back(state.frame);
       absorb(state, s);
     }
+    fold<Scalar>(feature_, call_.buffers.state.fold, state.sums, {});
     state.sums.settle();
     const auto take_back = [&](bool with_rows) {
       for (Index n = std::ssize(call_.buffers.segments); n-- > 0;) {

@@ -43,8 +43,9 @@ struct StateBackwardBuffers {
   Panel<Scalar> rows_down, values_down;  ///< n × e, of dŷ and v
   Panel<Scalar> G, last;                 ///< of the rows, as H takes them
   Panel<Scalar> d_keys, d_keys_of_Z, d_values, mixed;
+  Panel<Scalar> moved_keys, moved_queries;  ///< in the coordinates of time 0 of H
   Panel<double> monomials, exponents;
-  Eigen::VectorXd log_channels;
+  Eigen::VectorXd log_channels;  ///< Σ log a from the beginning of the segment to time 0 of H
 };
 
 /// With [S; Z] before a segment and H behind it, b its decay and A what mixes or scales,
@@ -52,7 +53,8 @@ struct StateBackwardBuffers {
 ///     dφ(q̃_i) = b [S; Z]ᵀ g_i        dφ(k̂_j) = b Hᵀ [v_j; 1],   dv_j = b H φ(k̂_j)
 ///     H  ←  b H Aᵀ + Σ_i b g_i φ(q̃_i)ᵀ
 ///
-/// and ⟨H, b [S; Z] A⟩ flows through it. Keys read H before the segment's rows are in it. Four products of D (e + 1) a
+/// and ⟨H, b [S; Z] A⟩ flows through it. Keys read H before the segment's rows are in it. Decays that are too slow for
+/// the digits of H wait, as those of a state do: time 0 of H lies behind the segment then. Four products of D (e + 1) a
 /// token.
 template <class Scalar, FeatureMap F>
 class StateBackward {
@@ -73,6 +75,7 @@ class StateBackward {
     for (auto* panel : {&m_.rows_down, &m_.values_down, &m_.G, &m_.d_values}) (*panel)(e, n);
     for (auto* panel : {&m_.d_keys, &m_.d_keys_of_Z}) (*panel)(d, n);
     m_.last(n), m_.exponents(n), m_.monomials(s.action() == KeyAction::scale ? H_.Z.size() : 0);
+    if (s.action() == KeyAction::scale) m_.moved_keys(d, n), m_.moved_queries(d, n);
     if (s.action() == KeyAction::mix) m_.mixed(s.call.K.rows(), e + 1);
   }
   /// Goes on with the state before the loaded segment. `reads` is what its rows have read, if it is saved; without
@@ -83,6 +86,7 @@ class StateBackward {
     if (s.segment.resets()) S.clear();
     m_.log_channels.setZero(s.call.K.rows());
     if (s.action() == KeyAction::scale) s.call.transition.log_channel_totals(s.segment.range(), m_.log_channels);
+    m_.log_channels += H_.log_channels;
   }
 
   /// Sums of rows: what they read of the state and of their own keys.
@@ -113,6 +117,10 @@ class StateBackward {
   }
   /// Only has the rows go into H.
   void take_rows(Segments& s) { pass_adjoint(s, 0); }
+  /// No decay of channels waits.
+  void settle_channels() {
+    if (H_.channels_decay()) fold<Scalar>(feature_, m_.fold, H_, {});
+  }
 
  private:
   // φ(x)·z = x·Dφ(x)ᵀz / P, by Euler.
@@ -200,7 +208,7 @@ class StateBackward {
     s.has_mixed = !S_->empty() && !H_.empty();
     if (!s.has_mixed) return;
     const Index e = s.call.V.rows(), d = s.call.K.rows();
-    const Weight gate(s.segment.total());
+    const Weight gate(decay_behind(s));
     auto state = s.buffers.state(e + 1, d), adjoint = s.buffers.adjoint(e + 1, d);
     state << S_->S, S_->Z.transpose();
     adjoint << H_.S, H_.Z.transpose();
@@ -210,8 +218,8 @@ class StateBackward {
   // ⟨H, b S A⟩, and the same by channel or plane.
   void set_through(Segments& s) {
     const bool passes = !S_->empty() && !H_.empty() && slowest() != log2_zero;
-    LogGate total = s.segment.total();
-    if (passes) total.add(slowest());
+    LogGate total;
+    if (passes) total = decay_behind(s), total.add(slowest());
     const Weight gate(total);
     const double exponent = passes ? S_->exponent() + H_.exponent() + gate.exponent : 0;
     const auto scaled = [&](double x) { return times_power_of_two(x * gate.fraction, exponent); };
@@ -251,16 +259,38 @@ class StateBackward {
     if constexpr (!is_embedded) add_channel_counts(s.call.K.rows(), P, monomials, s.through());
   }
   [[nodiscard]] double slowest() const { return P * largest_gate(m_.log_channels); }
+  // The scalar decay from the beginning of a segment to time 0 of H.
+  [[nodiscard]] LogGate decay_behind(const Segments& s) const {
+    LogGate total = H_.elapsed;
+    total.add(s.segment.total());
+    return total;
+  }
+  // Vectors in the coordinates of time 0 of H, or of the segment that ends where H has decayed by `log_channels`.
+  MatrixView<Scalar> moved(MatrixView<Scalar> vectors, Panel<Scalar>& memory, const Eigen::VectorXd& log_channels,
+                           double sign) {
+    if (vectors.cols() == 0 || log_channels.isZero(0)) return vectors;
+    auto copy = memory(vectors.rows(), vectors.cols());
+    copy = vectors;
+    multiply_channels<Scalar>(m_.fold, log_channels, sign, copy);
+    return copy;
+  }
 
   // What H gives to the first keys, and H before the segment.
   void pass_adjoint(Segments& s, Index count) {
     const Index n = s.size(), e = s.call.V.rows(), d = s.segment.vector_rows();
     const WeightedKeys<Scalar> own = s.segment.keys();
-    const MatrixView<Scalar> keys = MatrixView<Scalar>(const_cast<Scalar*>(own.vectors.data), d, count),
-                             queries =
-                                 s.segment.queries().vectors.leftCols(goes_on_ && s.segment.has_queries() ? n : 0);
-    const bool was_empty = H_.empty();
-    const double level = level_before(s), M = std::ceil(level);
+    const bool was_empty = H_.empty(), ends = s.segment.resets(),
+               waits = F::score == Score::power && !was_empty && channels_wait<P>(m_.log_channels);
+    const MatrixView<Scalar> given = MatrixView<Scalar>(const_cast<Scalar*>(own.vectors.data), d, count),
+                             keys = moved(given, m_.moved_keys, H_.log_channels, 1),
+                             rows = s.segment.queries().vectors.leftCols(goes_on_ && s.segment.has_queries() ? n : 0),
+                             queries = waits ? moved(rows, m_.moved_queries, m_.log_channels, -1) : rows;
+    LogGate rest;
+    if (!was_empty && !ends) rest = decay_behind(s);
+    const double passed = rest.take_power_of_two(), slow = waits ? 0 : slowest(),
+                 kept = was_empty || ends ? log2_zero : H_.L + passed + slow * std::numbers::log2e,
+                 level = ends ? log2_zero : std::max(kept, level_of_rows(s) - rest.log2()), M = std::ceil(level);
+    const Weight growth(LogGate{-rest.high, -rest.low});
     auto values = m_.d_values(e, count), V = m_.values_down(count, e), G = m_.G(e, queries.cols());
     values.setZero();
     set_copy(V, own.values.leftCols(count).transpose());
@@ -268,15 +298,15 @@ class StateBackward {
     for (Index i = 0; i < queries.cols(); ++i) {
       const double exponent = exponent_in_adjoint(s, i);
       const auto weight =
-          exponent == log2_zero || level == log2_zero ? Scalar(0) : nearest_power_of_two<Scalar>(exponent - M);
+          exponent == log2_zero || level == log2_zero
+              ? Scalar(0)
+              : static_cast<Scalar>(growth.fraction) * nearest_power_of_two<Scalar>(growth.exponent + exponent - M);
       s.rows.set_gradient(G.col(i), i, weight);
       last[i] = weight == Scalar(0) ? Scalar(0) : weight * s.rows.last(i);
     }
-    LogGate total = s.segment.total();
-    const bool keeps = !was_empty && level != log2_zero && slowest() != log2_zero;
-    if (keeps) total.add(slowest());
+    const double factor = kept == log2_zero ? 0 : Weight(LogGate{slow}).number(H_.exponent() + passed - M);
     const DecayFactors decay =
-        DecayFactors::of(feature_, m_.fold, keeps ? Weight(total).number(H_.exponent() - M) : 0, m_.log_channels);
+        waits ? DecayFactors{factor, nullptr} : DecayFactors::of(feature_, m_.fold, factor, m_.log_channels);
     auto d_keys = m_.d_keys(d, count), d_keys_of_Z = m_.d_keys_of_Z(d, count);
     constexpr bool is_apart = has_form<F, Scalar>;  // what Z gives to keys
     if (is_apart && !was_empty)
@@ -299,8 +329,14 @@ class StateBackward {
                           {Z, 1, width});
         });
     if (is_apart && !was_empty) d_keys += d_keys_of_Z;
-    if (!was_empty && count > 0) give_keys(s, keys, d_keys, values);
-    if (H_.L = level; level == log2_zero) H_.clear();
+    if (keys.data() != given.data()) multiply_channels<Scalar>(m_.fold, H_.log_channels, 1, d_keys);
+    if (!was_empty && count > 0) give_keys(s, given, d_keys, values);
+    H_.L = level, H_.elapsed = rest;
+    if (waits)
+      H_.log_channels = m_.log_channels;
+    else
+      H_.log_channels.setZero();
+    if (level == log2_zero) H_.clear();
   }
   // H ← H (A_a … A_b)ᵀ.
   void pull_adjoint(Segments& s) {
@@ -310,10 +346,9 @@ class StateBackward {
     set_copy(H_.S, transposed.transpose());
     s.call.transition.apply_to_queries(s.segment.range(), Batch<Scalar>(H_.Z));
   }
-  // The level of H before the segment.
-  [[nodiscard]] double level_before(Segments& s) {
-    if (s.segment.resets()) return log2_zero;
-    double level = H_.empty() ? log2_zero : H_.L + s.segment.total().log2() + slowest() * std::numbers::log2e;
+  // That of what the rows of a segment add to H.
+  [[nodiscard]] double level_of_rows(Segments& s) {
+    double level = log2_zero;
     for (Index i = 0; i < s.size(); ++i) level = std::max(level, exponent_in_adjoint(s, i));
     return level;
   }
@@ -323,7 +358,7 @@ class StateBackward {
   }
   void give_keys(Segments& s, MatrixView<Scalar> keys, MatrixView<Scalar> d_keys, MatrixView<Scalar> values) {
     const Index n = s.size(), count = keys.cols();
-    const Weight gate(s.segment.total());
+    const Weight gate(decay_behind(s));
     s.U = H_.exponent() + gate.exponent + s.scales.M;
     auto to = s.buffers.from_behind(keys.rows(), n), to_values = s.buffers.from_behind_values(values.rows(), n);
     for (Index j = 0; j < count; ++j) {

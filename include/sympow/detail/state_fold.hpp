@@ -154,15 +154,13 @@ void decay_channel_weights(FoldBuffers<Scalar>& memory, StateSums<Scalar>& state
   for (Index c = 0; c < decays.size(); ++c) weights[c] *= factor * power<degree>(decays[c]);
 }
 
-/// Keys without what channels have decayed by, and their lengths.
+/// x_c ← e^{sign log_c} x_c for every column x.
 template <class Scalar>
-void bring_to_time_0(FoldBuffers<Scalar>& memory, const Eigen::VectorXd& log_channels, MatrixView<Scalar> keys,
-                     ColumnView<Scalar> norms) {
-  auto growth = memory.channels(log_channels.size());
-  growth = -log_channels;
-  set_exponential(growth, growth);
-  for (Index j = 0; j < keys.cols(); ++j) multiply_entries(keys.col(j).data(), growth.data(), keys.rows());
-  set_norms<Scalar>(keys, norms);
+void multiply_channels(FoldBuffers<Scalar>& memory, const Eigen::VectorXd& logs, double sign, MatrixView<Scalar> x) {
+  auto factors = memory.channels(logs.size());
+  factors = sign * logs;
+  set_exponential(factors, factors);
+  for (Index j = 0; j < x.cols(); ++j) multiply_entries(x.col(j).data(), factors.data(), x.rows());
 }
 
 /// The recent tokens and then these keys go into the sums. Of the decay γ since time 0 whole powers of two go into them
@@ -177,7 +175,8 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   constexpr int P = degree_of<F>;
   const WeightedKeys<Scalar> recent = recent_keys<Scalar>(feature, memory, state, false, true);
   const Index m = recent.size, n = own.size, e = state.value_rows();
-  const bool channels_wait = may_wait && F::score == Score::power && state.template channels_wait<P>();
+  const bool channels_wait =
+      may_wait && F::score == Score::power && !state.empty() && detail::channels_wait<P>(state.log_channels);
   const double slowest = channels_wait ? 0 : state.template slowest_channel<P>(),  // then nothing is far below
       left = slowest == log2_zero ? log2_zero : state.template log2_left<P>();
   LogGate rest = state.elapsed;
@@ -208,7 +207,10 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
                            both = copies ? memory.vectors(one.rows(), m + n) : one;
   if (copies && m > 0) both.leftCols(m) = one;
   if (copies && n > 0) both.rightCols(n) = vectors_of(own);
-  if (channels_wait) bring_to_time_0(memory, state.log_channels, both, norms);
+  if (channels_wait) {
+    multiply_channels(memory, state.log_channels, -1, both);
+    set_norms<Scalar>(both, norms);
+  }
   const double factor =
       state.empty() || left == log2_zero ? 0 : Weight(LogGate{slowest}).number(state.exponent() + passed - M);
   const DecayFactors decay =

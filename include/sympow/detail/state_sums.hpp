@@ -107,6 +107,12 @@ struct RecentTokens {
   }
 };
 
+/// Whether a decay of channels is so little that sums go on without it: it takes less than a half of any of them.
+template <int degree>
+[[nodiscard]] bool channels_wait(const Eigen::VectorXd& log_channels) {
+  return !log_channels.isZero(0) && degree * log_channels.minCoeff() > -std::numbers::ln2;
+}
+
 /// Over the tokens j that were folded, with keys of length at most 1 and M = ⌈L⌉,
 ///
 ///     S = Σ_j b_j v_j φ(k̂_j)ᵀ = 2^M S_  (e × D),   Z = Σ_j b_j φ(k̂_j) = 2^M Z_,   A = Σ_j b_j ‖k̂_j‖^P = 2^M A_
@@ -156,11 +162,6 @@ struct StateSums : StoredSums<Scalar> {
   /// Weights by channel are wanted from the first fold on.
   void count_channels() {
     if (empty()) channel_weights.setZero(log_channels.size());
-  }
-  /// Whether the decay of channels is so little that sums go on without it: a half at most.
-  template <int degree>
-  [[nodiscard]] bool channels_wait() const {
-    return !empty() && channels_decay() && degree * log_channels.minCoeff() > -std::numbers::ln2;
   }
   /// The scalar decay that is pending goes into the sums, which are dense.
   void settle() {
