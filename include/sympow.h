@@ -312,6 +312,10 @@ SYMPOW_API sympow_status sympow_states_move(sympow_states* from, sympow_states* 
                                             sympow_workspace* workspace, void* stream);
 /// States of their own that are equal to these. On a CPU.
 SYMPOW_API sympow_status sympow_states_copy(const sympow_states* states, sympow_states** copy);
+/// Sequence `sequence` of `states` becomes what sequence `from_sequence` of `from` is, with all its heads, to the bit;
+/// what it was is lost. For beams and for slots of a server. Both on a CPU and alike but for B; `from` may be `states`.
+SYMPOW_API sympow_status sympow_states_assign(sympow_states* states, int64_t sequence, const sympow_states* from,
+                                              int64_t from_sequence);
 /// Empties them: they begin at the first token.
 SYMPOW_API sympow_status sympow_states_clear(sympow_states* states);
 /// Whether queries read S rounded to the upper half of its bits, of float32 to bf16, from now on [0]: a decoded token
@@ -326,8 +330,8 @@ SYMPOW_API sympow_status sympow_states_tokens(const sympow_states* states, int64
                                               int64_t* tokens);
 /// S, [B, Hs, D, e], Z, [B, Hs, D], both of the states' type, and the angles μ, [B, Hs, d/2] of float64, or
 /// [B, Hs, rotary_dim/2], 0 where nothing has turned; null: not wanted. Rows of S are monomials k_{i1} ⋯ k_{iP},
-/// i1 ≤ … ≤ iP, in lexicographic order, times the root of their multiplicity. Infinite where the type cannot hold it.
-/// Cost: two copies.
+/// i1 ≤ … ≤ iP, in lexicographic order, times the root of their multiplicity. Refused where the type cannot hold the
+/// largest of them, at either end. Cost: two copies.
 SYMPOW_API sympow_status sympow_states_read(const sympow_states* states, const sympow_tensor* sums,
                                             const sympow_tensor* normaliser, const sympow_tensor* angles);
 /// The other way: states begin with S, Z and the angles μ, null: 0, all of them finite. For states that are parameters,

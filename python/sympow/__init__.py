@@ -701,6 +701,22 @@ class State:
 
     __copy__ = copy
 
+    def assign(self, sequence: int, other: State, other_sequence: int) -> None:
+        """One sequence, with all its heads, becomes that of another state, which has the same sizes but for `batch`.
+
+        Raises `InvalidArgument` for a sequence that there is not, `ShapeMismatch` for other sizes, types and powers.
+        """
+        with _locked(state=self, other=other) as [own, of_other]:
+            _check(_lib().sympow_states_assign(own, c_int64(_number("sequence", sequence)), of_other,
+                                               c_int64(_number("other_sequence", other_sequence))))
+
+    def take(self, sequences: Sequence[int]) -> State:
+        """Another one that has these of its sequences, in this order: beams, or requests that go on."""
+        some = State(self.attention, len(sequences), self.heads, self.d, self.e, self.dtype)
+        for n, sequence in enumerate(sequences):
+            some.assign(n, self, sequence)
+        return some
+
     def __deepcopy__(self, memo: dict[int, Any]) -> State:
         return self.copy()
 

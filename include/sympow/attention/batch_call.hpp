@@ -353,7 +353,7 @@ class CheckedBatch {
 
   void check_group(Index n, MatrixView<const Scalar> Q, MatrixView<const Scalar> K, MatrixView<const Scalar> V) const {
     transitions_.with(n, [&](const TransitionView<Scalar>& transition) {
-      check_call(transition, Q, K, V, call.options.head);
+      check_call<F>(transition, Q, K, V, call.options.head);
       if constexpr (FiniteFeatureMap<F>)
         if (states_) check_state(states_[n], feature_, transition, Q, V);
     });

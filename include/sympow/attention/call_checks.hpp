@@ -96,13 +96,15 @@ void check_offset(const TransitionView<Scalar>& transition, MatrixView<const Sca
                            " tokens behind the ", keys.cols(), " columns of K");
 }
 
-/// Throws `InvalidGate` for a log gate that is positive or not a number, where the transition has not looked itself.
-template <class Scalar>
+/// Throws `InvalidGate` for a log gate that is not a number, or that is positive: but exponential scores, which no state
+/// sums, may grow by a gate of more than 1.
+template <FeatureMap F, class Scalar>
 void check_gates(const TransitionView<Scalar>& transition, Index tokens) {
+  constexpr bool may_grow = F::score == Score::exponential;
   for (Index i = 0; i < tokens; ++i)
-    if (const double log_gamma = transition.log_decay(i); !(log_gamma <= 0))
+    if (const double log_gamma = transition.log_decay(i); !(log_gamma <= 0) && !(may_grow && std::isfinite(log_gamma)))
       raise<InvalidGate>("the transition's log gate of token ", i, " is ", log_gamma,
-                         ", must be at most 0 and a number");
+                         may_grow ? ", must be a number below infinity" : log_gate_rule);
   if (transition.checks_channels()) return;
   Eigen::VectorXd log_a;
   for (Index i = 0; i < tokens; ++i) {
@@ -110,13 +112,13 @@ void check_gates(const TransitionView<Scalar>& transition, Index tokens) {
     for (Index c = 0; c < log_a.size(); ++c)
       if (!(log_a[c] <= 0))
         raise<InvalidGate>("the transition's log gate of channel ", c, " at token ", i, " is ", log_a[c],
-                           ", must be at most 0 and a number");
+                           log_gate_rule);
   }
 }
 
 /// Throws `ShapeMismatch`, `InvalidArgument`, `InvalidGate` or `NotFinite` unless the arguments of a call fit each
 /// other.
-template <class Scalar>
+template <FeatureMap F, class Scalar>
 void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<MatrixView<const Scalar>> queries,
                 std::type_identity_t<MatrixView<const Scalar>> keys,
                 std::type_identity_t<MatrixView<const Scalar>> values, const Options& options) {
@@ -135,7 +137,7 @@ void check_call(const TransitionView<Scalar>& transition, std::type_identity_t<M
   if (transition.key_dimension() != Dynamic)
     check_size("key dimension of the transition", transition.key_dimension(), queries.rows(),
                "rows of Q, whose tokens are columns; of a T x d matrix give the transpose");
-  check_gates(transition, tokens);
+  check_gates<F>(transition, tokens);
   if (mask.is_full) {
     if (mask.offset < 0)
       raise<InvalidArgument>("options: the offset of a full mask is ", mask.offset, ", must not be negative");

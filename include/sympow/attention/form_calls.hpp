@@ -154,7 +154,7 @@ void FormCalls<Scalar, F>::attention(RowKind kind, const F& feature, const View&
   }
   Batch<Scalar> Y = output.rows();
   const MatrixView<const Scalar> queries(Q), keys(K), values(V);
-  check_call(transition, queries, keys, values, options);
+  check_call<F>(transition, queries, keys, values, options);
   check_output(Y, queries, keys, values);
   if (options.diagnostics != nullptr) reset(*options.diagnostics, Q.cols());
   const auto slow = factored(transition);
@@ -182,7 +182,7 @@ void FormCalls<Scalar, F>::from_state(Form form, RowKind kind, const F& feature,
     return from_state(form, kind, feature, transition, Q, K, V, state, Y, own, options, group, visit_chunk);
   }
   const MatrixView<const Scalar> queries(Q), keys(K), values(V);
-  check_call(transition, queries, keys, values, options);
+  check_call<F>(transition, queries, keys, values, options);
   check_state(state, feature, transition, queries, values);
   check_state_mask(options.mask);
   if (Y) check_output(*Y, queries, keys, values);
@@ -219,7 +219,7 @@ void FormCalls<Scalar, F>::chunked(RowKind kind, const F& feature, const View& t
   Batch<Scalar> Y = output.rows();
   if (!output.tape())
     return from_state(Form::chunked, kind, feature, transition, Q, K, V, state, Y, workspace, options);
-  check_call(transition, Q, K, V, options);
+  check_call<F>(transition, Q, K, V, options);
   check_state(state, feature, transition, Q, V);
   check_output(Y, Q, K, V);
   if (options.mask != causal())

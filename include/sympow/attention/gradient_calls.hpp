@@ -154,7 +154,7 @@ struct GradientCalls {
 template <class Scalar, FeatureMap F>
 SavedRows<Scalar> GradientCalls<Scalar, F>::check_attention(RowKind kind, const OfCall& transition, const Arguments& x,
                                                             TapeRef tape, const Options& options) {
-  check_vjp_call(transition.given(), x, options);
+  check_vjp_call<F>(transition.given(), x, options);
   return tape ? rows_of_tape(*tape, kind, x.dY, options) : SavedRows<Scalar>();
 }
 
@@ -172,7 +172,7 @@ void GradientCalls<Scalar, F>::check_chunked(const F& feature, OfCall& transitio
                                              TapeRef tape, const OfState& adjoint, const Options& options)
   requires FiniteFeatureMap<F>
 {
-  check_vjp_call(transition.given(), x, options);
+  check_vjp_call<F>(transition.given(), x, options);
   if (tape) {
     if (options.mask != causal()) raise<InvalidArgument>("chunked_vjp: a tape goes with the mask causal()");
     check_tape(*tape, feature, transition.given(), x.K, x.V);

@@ -1,6 +1,7 @@
 // What the state forms carry from token to token.
 #pragma once
 
+#include <sympow/combinatorics/multi_index.hpp>
 #include <sympow/core/checks.hpp>
 #include <sympow/detail/state_fold.hpp>
 
@@ -13,6 +14,29 @@ struct StateOperations {};
 
 /// The content of a state, and the checks of its sizes.
 struct StateAccess;
+
+/// Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j) for keys in R^d and an even P = 2n, linear in Z as
+///
+///     ‖k‖^2n = Σ_β (n! / Π β_i!) Π_i k_i^{2β_i},   φ_{2β}(k) = √((2n)! / Π (2β_i)!) Π_i k_i^{2β_i}
+///
+/// At least 0. Cost: D.
+template <int P, class Scalar>
+double absolute_weight(const Vector<Scalar>& Z, Index d) {
+  double weight = 0;
+  Index row = 0;
+  for (const auto& alpha : MultiIndices<P>(d)) {
+    MultiIndex<P / 2> half;
+    bool is_square = true;
+    for (int level = 0; level < P / 2; ++level) {
+      half[level] = alpha[2 * level];
+      is_square = is_square && alpha[2 * level] == alpha[2 * level + 1];
+    }
+    const auto entry = static_cast<double>(Z[row++]);
+    if (is_square)
+      weight += entry * static_cast<double>(multiplicity(half)) / std::sqrt(static_cast<double>(multiplicity(alpha)));
+  }
+  return std::max(weight, 0.);
+}
 
 /// Throws `InterruptedState` for a state that a call has left half way.
 void check_whole(const auto& state) {
@@ -54,6 +78,18 @@ class State {
     content_.frames.end = std::move(frame);
     content_.frames.start = content_.frames.end;
     content_.frames.log_channels.setZero(d);
+  }
+
+  /// The state whose sums are S, e × D, and Z, D, as the formula has them, of keys in the coordinates of `frame`: for
+  /// states that are parameters, were computed or came from elsewhere. It has seen no token, and its tail is empty.
+  /// Whether a mean is degenerate is decided by Σ_j b_j ‖k̂_j‖^P: exact for even powers, else taken to be ‖Z‖. Throws
+  /// `ShapeMismatch`, `NotFinite`, and what the constructor of the empty state does.
+  template <class Values, class Normalizer>
+  State(F feature, Index d, const Eigen::MatrixBase<Values>& values, const Eigen::MatrixBase<Normalizer>& normalizer,
+        Index tail = default_tail, Frame frame = {})
+      : State(std::move(feature), d, values.rows(), tail, std::move(frame)) {
+    detail::set_sums("State", content_.sums, values, normalizer);
+    if (!content_.sums.empty()) content_.sums.A = absolute_weight();
   }
 
   State(const State&) = default;
@@ -106,10 +142,18 @@ class State {
   /// Whether a call that failed has left it half way.
   [[nodiscard]] bool interrupted() const { return content_.interrupted; }
 
-  /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite where the type cannot hold it.
-  [[nodiscard]] Matrix<S> values() const { return unscaled(&detail::StateSums<S>::S); }
+  /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite or 0 where the type cannot hold it.
+  [[nodiscard]] Matrix<S> values() const {
+    detail::StateSums<S> sums = settled();
+    detail::unscale(sums, sums.S);
+    return std::move(sums.S);
+  }
   /// Zᵀ, D, likewise.
-  [[nodiscard]] Vector<S> normalizer() const { return unscaled(&detail::StateSums<S>::Z); }
+  [[nodiscard]] Vector<S> normalizer() const {
+    detail::StateSums<S> sums = settled();
+    detail::unscale(sums, sums.Z);
+    return std::move(sums.Z);
+  }
 
   /// Bytes of S, Z and the tail.
   [[nodiscard]] Index bytes() const {
@@ -145,19 +189,27 @@ class State {
     return d;
   }
 
-  // 2^M times S or Z, everything folded in.
-  template <class Part, class Class>
-  [[nodiscard]] Part unscaled(Part Class::* part) const {
+  // All tokens and decays in sums that are dense.
+  [[nodiscard]] detail::StateSums<S> settled() const {
     detail::check_whole(*this);
-    State copy = *this;
-    detail::StateSums<S>& sums = copy.content_.sums;
-    detail::StateOperations<S, F>::fold(feature_, copy.content_);
-    sums.make_dense();
-    sums.settle();
-    Part& x = sums.*part;
-    for (Index n = 0; n < x.size() && !sums.empty(); ++n)
-      x.data()[n] = detail::times_power_of_two(x.data()[n], sums.exponent());
-    return std::move(x);
+    if (tail_size() > 0 || content_.sums.channels_decay()) {
+      detail::StateContent<S> copy = content_;
+      detail::StateOperations<S, F>::fold(feature_, copy);
+      copy.sums.make_dense();
+      copy.sums.settle();
+      return std::move(copy.sums);
+    }
+    detail::StateSums<S> copy = content_.sums;
+    copy.make_dense();
+    copy.settle();
+    return copy;
+  }
+  // Σ_j b_j ‖k_j‖^P of Z = Σ_j b_j φ(k_j): exact for even powers, else ‖Z‖, the least that it can be.
+  [[nodiscard]] double absolute_weight() const {
+    if constexpr (F::score == Score::power)
+      if constexpr (detail::degree_of<F> % 2 == 0)
+        return detail::absolute_weight<detail::degree_of<F>>(content_.sums.Z, d_);
+    return static_cast<double>(content_.sums.Z.norm());
   }
 
   Index d_;
@@ -171,6 +223,8 @@ namespace detail {
 
 struct StateAccess {
   static auto& content(auto& state) { return state.content_; }
+  /// Its sums, dense and without recent tokens, that all decay is in. Costs a copy.
+  static auto sums(const auto& state) { return state.settled(); }
   /// Throws what the constructor of a state of these sizes would.
   template <class StateType>
   static void check_sizes(const typename StateType::Feature& feature, Index d, Index e) {

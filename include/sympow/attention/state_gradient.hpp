@@ -36,59 +36,41 @@ class StateGradient {
   StateGradient(const F& feature, Index d, const Eigen::MatrixBase<DS>& values, const Eigen::MatrixBase<DZ>& normalizer,
                 const Eigen::VectorXd& frame = {})
       : StateGradient(feature, d, values.rows()) {
-    auto& sums = content_.sums;
-    detail::check_size("columns of dS", values.cols(), sums.S.cols(), "the dimension of the feature map");
-    detail::check_size("entries of dZ", normalizer.size(), sums.Z.size(), "the dimension of the feature map");
     if (frame.size() > d / 2)
       detail::raise<ShapeMismatch>("angles of dmu are ", frame.size(), ", must be ", d / 2, " at most, one per plane");
-    for (Index u = 0; u < frame.size(); ++u) check_finite("dmu", u, frame[u]);
-    sums.S = values;
-    sums.Z = normalizer.reshaped();
+    for (Index u = 0; u < frame.size(); ++u)
+      if (!std::isfinite(frame[u]))
+        detail::raise<NotFinite>("StateGradient: entry ", u, " of dmu is ", frame[u], ", must be finite");
+    detail::set_sums("StateGradient", content_.sums, values, normalizer);
     content_.frame = frame;
     content_.has_gauge = false;
-    scale();
   }
 
   [[nodiscard]] Index key_dimension() const { return content_.sums.log_channels.size(); }  ///< d
   [[nodiscard]] Index value_dimension() const { return content_.sums.S.rows(); }           ///< e
 
-  /// dS, e × D, infinite where the type cannot hold it.
-  [[nodiscard]] Matrix<S> values() const { return unscaled(content_.sums.S); }
+  /// dS, e × D, infinite or 0 where the type cannot hold it.
+  [[nodiscard]] Matrix<S> values() const {
+    detail::StateSums<S> sums = settled();
+    detail::unscale(sums, sums.S);
+    return std::move(sums.S);
+  }
   /// dZ, D, likewise.
-  [[nodiscard]] Vector<S> normalizer() const { return unscaled(content_.sums.Z); }
+  [[nodiscard]] Vector<S> normalizer() const {
+    detail::StateSums<S> sums = settled();
+    detail::unscale(sums, sums.Z);
+    return std::move(sums.Z);
+  }
   /// dμ; empty where nothing turns.
   [[nodiscard]] const Eigen::VectorXd& frame() const { return content_.frame; }
 
  private:
   friend detail::StateGradientAccess;
 
-  template <class Part>
-  [[nodiscard]] Part unscaled(Part x) const {
-    for (Index n = 0; n < x.size() && !content_.sums.empty(); ++n)
-      x.data()[n] = detail::times_power_of_two(x.data()[n], content_.sums.exponent());
-    return x;
-  }
-
-  static void check_finite(const char* name, Index n, double x) {
-    if (!std::isfinite(x))
-      detail::raise<NotFinite>("StateGradient: entry ", n, " of ", name, " is ", x, ", must be finite");
-  }
-
-  // Moderate numbers and their exponent.
-  void scale() {
-    auto& sums = content_.sums;
-    S largest(0);
-    for (const auto* x : {sums.S.data(), sums.Z.data()})
-      for (Index n = 0; n < (x == sums.S.data() ? sums.S.size() : sums.Z.size()); ++n) {
-        check_finite(x == sums.S.data() ? "dS" : "dZ", n, static_cast<double>(x[n]));
-        largest = std::max(largest, std::abs(x[n]));
-      }
-    if (largest == S(0)) return;
-    int exponent = 0;
-    std::frexp(largest, &exponent);
-    for (Index n = 0; n < sums.S.size(); ++n) sums.S.data()[n] = std::ldexp(sums.S.data()[n], -exponent);
-    for (Index n = 0; n < sums.Z.size(); ++n) sums.Z.data()[n] = std::ldexp(sums.Z.data()[n], -exponent);
-    sums.L = exponent;
+  [[nodiscard]] detail::StateSums<S> settled() const {
+    detail::StateSums<S> copy = content_.sums;
+    copy.settle();
+    return copy;
   }
 
   detail::Adjoint<S> content_;
@@ -97,6 +79,8 @@ class StateGradient {
 namespace detail {
 struct StateGradientAccess {
   static auto& content(auto& gradient) { return gradient.content_; }
+  /// Its sums, that all decay is in. Costs a copy.
+  static auto sums(const auto& gradient) { return gradient.settled(); }
 };
 }  // namespace detail
 

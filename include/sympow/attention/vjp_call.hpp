@@ -183,9 +183,9 @@ VjpResults<Scalar> begin_gradients(Gradients<Scalar, A>& gradients, const A& tra
 }
 
 /// Throws as a form does, `ShapeMismatch` unless dY has the shape of the rows, and `InvalidArgument` for diagnostics.
-template <class Scalar>
+template <FeatureMap F, class Scalar>
 void check_vjp_call(const TransitionView<Scalar>& transition, const VjpArguments<Scalar>& x, const Options& options) {
-  check_call(transition, x.Q, x.K, x.V, options);
+  check_call<F>(transition, x.Q, x.K, x.V, options);
   check_rows("dY", x.dY, x.Q, x.V);
   if (options.diagnostics != nullptr)
     raise<InvalidArgument>("options: diagnostics are of rows, ask the form for them; gradients have none");

@@ -121,7 +121,19 @@ inline void check_states(const StateShape& shape, const Settings& settings, cons
 
 /// Throws unless states and what goes with them have the same sizes and were made by the same power and type.
 inline void check_alike(const char* name, const StateShape& shape, const StateShape& other, const char* whose) {
-  if (shape != other) detail::raise<ShapeMismatch>(name, " has other sizes, type or power than ", whose);
+  const auto check = [&](const char* size, Index x, Index y) {
+    if (x != y) detail::raise<ShapeMismatch>(name, ": ", size, " is ", x, ", must be ", y, ", that of ", whose);
+  };
+  check("B", shape.batch, other.batch), check("Hs", shape.heads, other.heads);
+  check("d", shape.d, other.d), check("e", shape.e, other.e);
+  check("tail", shape.tail, other.tail), check("power", shape.power, other.power);
+  if (shape != other) detail::raise<ShapeMismatch>(name, " is of another type, map or rotation than ", whose);
+}
+
+/// Throws `InvalidArgument` unless 0 ≤ index < size.
+inline void check_index(const char* name, std::int64_t index, Index size, const char* of) {
+  if (index < 0 || index >= size)
+    detail::raise<InvalidArgument>(name, " is ", index, ", must be at least 0 and below ", size, ", the ", of);
 }
 
 /// Throws unless a stream is null.

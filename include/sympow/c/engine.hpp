@@ -49,6 +49,8 @@ class States {
   [[nodiscard]] const StateShape& shape() const { return shape_; }
   [[nodiscard]] virtual std::unique_ptr<States> copy() const = 0;
   virtual void clear() = 0;
+  /// All heads of one sequence become those of a sequence of others, which have as many.
+  virtual void assign(Index sequence, const States& from, Index from_sequence) = 0;
   virtual void read_as_bf16(bool rounds) = 0;
   [[nodiscard]] virtual std::unique_ptr<States> merged(const States& right) const = 0;
   [[nodiscard]] virtual Index tokens(Index sequence, Index head) const = 0;

@@ -23,7 +23,9 @@ struct Inputs {
   [[nodiscard]] Element element() const { return queries.element; }
   /// Tokens that the transition of a sequence goes over.
   [[nodiscard]] Index tokens(Index sequence) const {
-    return lengths.empty() ? most_tokens : lengths[static_cast<std::size_t>(sequence)];
+    if (lengths.empty()) return most_tokens;
+    const Index length = lengths[static_cast<std::size_t>(sequence)];  // of queries, which may stand behind their keys
+    return length == 0 ? 0 : length + most_tokens - queries.shape[1];
   }
 };
 

@@ -164,6 +164,20 @@ sympow_status sympow_states_clear(sympow_states* states) {
   });
 }
 
+sympow_status sympow_states_assign(sympow_states* states, int64_t sequence, const sympow_states* from,
+                                   int64_t from_sequence) {
+  return guarded([&] {
+    States& to = on_cpu(states, "states");
+    const States& other = on_cpu(from, "from");
+    StateShape given = other.shape();
+    check_index("sequence", sequence, to.shape().batch, "sequences of states");
+    check_index("from_sequence", from_sequence, given.batch, "sequences of from");
+    given.batch = to.shape().batch;  // that may differ
+    check_alike("from", given, to.shape(), "states");
+    to.assign(sequence, other, from_sequence);
+  });
+}
+
 sympow_status sympow_states_read_as_bf16(sympow_states* states, int32_t rounds) {
   return guarded([&] {
     States& of = on_cpu(states, "states");
@@ -186,9 +200,8 @@ sympow_status sympow_states_tokens(const sympow_states* states, int64_t sequence
     check_handle(states, "states");
     check_pointer(tokens, "tokens");
     const auto check = [&](const auto& shape) {
-      if (sequence < 0 || sequence >= shape.batch || head < 0 || head >= shape.heads)
-        raise<InvalidArgument>("sequence ", sequence, ", head ", head, " is not among the states of ", shape.batch,
-                               " sequences and ", shape.heads, " heads");
+      check_index("sequence", sequence, shape.batch, "sequences of the states");
+      check_index("head", head, shape.heads, "heads of the states");
     };
     if (states->on_device) {
       check(states->on_device->shape());

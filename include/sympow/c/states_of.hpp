@@ -19,12 +19,24 @@ inline void each_state(const StateShape& shape, const auto& visit) {
     visit(n / shape.heads, n % shape.heads, static_cast<std::size_t>(n));
 }
 
-/// Writes what is in a state, or in a gradient of one: e × D, D and d/2 numbers, zeros where there are none.
+/// Writes sums, D e and D numbers, and d/2 angles, zeros where there are none. Throws `NotFinite` where the largest
+/// number is beyond the ends of the type: it would be infinite, or all of them would be 0.
 template <class Scalar>
-void write_state(const Array* sums, const Array* normaliser, const Array* angles, Index b, Index h, const auto& state,
-                 const auto& frame) {
-  if (sums != nullptr) with_matrix<Scalar>(*sums, b, h, [&](auto to) { to = state.values(); });
-  if (normaliser != nullptr) with_vector<Scalar>(*normaliser, b, h, [&](auto to) { to = state.normalizer(); });
+void write_sums(const Array* sums, const Array* normaliser, const Array* angles, Index b, Index h,
+                detail::StateSums<Scalar> all, const auto& frame) {
+  const auto write = [&](const Array& array, auto& x, const auto& with_view) {
+    const auto largest = static_cast<double>(x.size() == 0 ? Scalar(0) : x.cwiseAbs().maxCoeff());
+    const double exponent = largest > 0 && !all.empty() ? std::log2(largest) + all.exponent() : 0;
+    using Limits = std::numeric_limits<Scalar>;
+    if (exponent >= Limits::max_exponent || exponent < Limits::min_exponent - 1)
+      detail::raise<NotFinite>(array.name, ": the state of sequence ", b, " and head ", h, " has numbers up to 2^",
+                               exponent, ", which ", name_of(array.element),
+                               " cannot hold; sympow_states_save keeps it");
+    detail::unscale(all, x);
+    with_view(array, b, h, [&](auto to) { to = x; });
+  };
+  if (sums != nullptr) write(*sums, all.S, [](auto&&... x) { with_matrix<Scalar>(x...); });
+  if (normaliser != nullptr) write(*normaliser, all.Z, [](auto&&... x) { with_vector<Scalar>(x...); });
   if (angles != nullptr)
     for (Index j = 0; j < angles->shape[2]; ++j) angles->set({b, h, j}, j < frame.size() ? frame[j] : 0.);
 }
@@ -41,7 +53,7 @@ class StateGradientsOf final : public StateGradients {
   }
   void read(const Array* sums, const Array* normaliser, const Array* angles) const override {
     each_state(shape(), [&](Index b, Index h, std::size_t n) {
-      write_state<Scalar>(sums, normaliser, angles, b, h, all[n], all[n].frame());
+      write_sums<Scalar>(sums, normaliser, angles, b, h, detail::StateGradientAccess::sums(all[n]), all[n].frame());
     });
   }
 
@@ -67,6 +79,16 @@ class StatesOf final : public States {
 
   [[nodiscard]] std::unique_ptr<States> copy() const override { return std::make_unique<StatesOf>(*this); }
   void clear() override { replace(empty(shape())); }
+  void assign(Index sequence, const States& from, Index from_sequence) override {
+    const auto& others = static_cast<const StatesOf&>(from).all;
+    const auto first = others.begin() + from_sequence * shape().heads;
+    std::vector<One> states(first, first + shape().heads);
+    for (One& one : states) {
+      detail::check_whole(one);
+      one.read_as_bf16(!all.empty() && all.front().reads_as_bf16());
+    }
+    std::ranges::move(states, all.begin() + sequence * shape().heads);
+  }
   void read_as_bf16(bool rounds) override {
     std::vector<One> states = all;
     for (One& one : states) one.read_as_bf16(rounds);
@@ -89,13 +111,14 @@ class StatesOf final : public States {
   void read(const Array* sums, const Array* normaliser, const Array* angles) const override {
     check_all_whole();
     each_state(shape(), [&](Index b, Index h, std::size_t n) {
-      write_state<Scalar>(sums, normaliser, angles, b, h, all[n], all[n].frame().numbers());
+      write_sums<Scalar>(sums, normaliser, angles, b, h, detail::StateAccess::sums(all[n]), all[n].frame().numbers());
     });
   }
   void write(const Array& sums, const Array& normaliser, const Array* angles) override {
-    std::vector<One> states = empty(shape());
+    std::vector<One> states;
+    states.reserve(all.size());
     each_state(shape(),
-               [&](Index b, Index h, std::size_t n) { write_sums(states[n], sums, normaliser, angles, b, h); });
+               [&](Index b, Index h, std::size_t) { states.push_back(of_sums(F{}, sums, normaliser, angles, b, h)); });
     replace(std::move(states));
   }
 
@@ -171,6 +194,11 @@ class StatesOf final : public States {
     if (!all.empty() && all.front().reads_as_bf16())
       for (One& one : states) one.read_as_bf16();
     all.swap(states);
+  }
+  template <int P>
+  [[nodiscard]] One of_sums(SymmetricPower<P>, const Array& sums, const Array& normaliser, const Array* angles, Index b,
+                            Index h) const {
+    return state_of_sums<Scalar, P>(shape(), sums, normaliser, angles, b, h);
   }
   template <int P>
   [[nodiscard]] One from_device(SymmetricPower<P>, const DeviceState& state, Index tokens) const {

@@ -45,6 +45,10 @@ struct InvalidGate : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+namespace detail {
+inline constexpr const char* log_gate_rule = ", must be at most 0 and a number: log gamma of a gate in [0, 1]";
+}
+
 /// A multi-index that is not non-decreasing, or whose entries do not lie in 0 … d - 1.
 struct InvalidMultiIndex : InvalidArgument {
   using InvalidArgument::InvalidArgument;

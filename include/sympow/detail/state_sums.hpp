@@ -189,6 +189,42 @@ struct StateSums : StoredSums<Scalar> {
   }
 };
 
+/// Sums that are S and Z, moderate numbers times a power of two; what else they hold is that of no tokens. Throws
+/// `ShapeMismatch`, `NotFinite`.
+template <class Scalar, class Values, class Normalizer>
+void set_sums(const char* name, StateSums<Scalar>& sums, const Eigen::MatrixBase<Values>& S,
+              const Eigen::MatrixBase<Normalizer>& Z) {
+  check_size("columns of S", S.cols(), sums.Z.size(), "the dimension of the feature map");
+  check_size("entries of Z", Z.size(), sums.Z.size(), "the dimension of the feature map");
+  sums.S = S;
+  sums.Z = Z.reshaped();
+  double largest = 0;
+  const auto measure = [&](const auto& x, const char* of) {
+    const MatrixView<const Scalar> all(x.data(), x.size(), 1);
+    const Extent<Scalar> extent = measure_extent<Scalar>(all);
+    for (Index n = 0; n < x.size() && !extent.all_finite; ++n)
+      if (!std::isfinite(x.data()[n]))
+        raise<NotFinite>(name, ": entry ", n, " of ", of, " is ", x.data()[n], ", must be finite");
+    largest = std::max(largest, static_cast<double>(extent.largest));
+  };
+  measure(sums.S, "S"), measure(sums.Z, "Z");
+  if (largest == 0) return;
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  for (const ColumnView<Scalar> x :
+       {ColumnView<Scalar>(sums.S.data(), sums.S.size()), ColumnView<Scalar>(sums.Z.data(), sums.Z.size())})
+    set_times_power_of_two<Scalar>(x, ColumnView<const Scalar>(x), -exponent);
+  sums.L = exponent;
+}
+
+/// S or Z of sums without recent tokens, that all decay is in: infinite or 0 where the type cannot hold it.
+template <class Scalar, class Part>
+void unscale(const StateSums<Scalar>& sums, Part& x) {
+  if (sums.empty()) return;
+  const ColumnView<Scalar> all(x.data(), x.size());
+  set_times_power_of_two<Scalar>(all, ColumnView<const Scalar>(all), sums.exponent());
+}
+
 /// The tokens that a state has seen: in which coordinates, and what has happened to them in all.
 template <class Scalar>
 struct Frames {

@@ -27,7 +27,7 @@ class ChannelDecay {
       for (Index c = 0; c < log_a_.rows(); ++c)
         if (!(log_a_(c, t) <= 0))
           detail::raise<InvalidGate>("channel_decay: the log gate of channel ", c, " at token ", t, " is ",
-                                     log_a_(c, t), ", must be at most 0 and a number");
+                                     log_a_(c, t), detail::log_gate_rule);
       if (log_a_.rows() > 0) total_max_log_gate_ += static_cast<double>(log_a_.col(t).maxCoeff());
     }
     sums_.resize(log_a_.rows(), log_a_.cols() / tokens_per_sum);

@@ -2,11 +2,20 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include <sympow/transition/channel_decay.hpp>
 #include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE {
+namespace detail {
+/// Throws `InvalidGate` for a log gate that no scores can have.
+void check_log_gate(double log_gamma, const auto&... name) {
+  if (std::isnan(log_gamma) || log_gamma == std::numeric_limits<double>::infinity())
+    raise<InvalidGate>(name..., " is ", log_gamma, log_gate_rule);
+}
+}  // namespace detail
+
 /// A_i = I, no decay and no rotation. Linear attention ↔ softmax without positions (NoPE).
 struct Stationary : KeepsKeys {
   [[nodiscard]] Index length() const { return Dynamic; }
@@ -30,10 +39,9 @@ class ConstantDecay : public KeepsKeys {
     if (!(0 <= gamma && gamma <= 1))
       detail::raise<InvalidGate>("constant_decay: gamma is ", gamma, ", must lie in [0, 1]");
   }
-  /// From log γ ≤ 0, -∞ allowed. Throws `InvalidGate`.
+  /// From log γ, -∞ allowed; above 0 only under exponential scores, which calls check. Throws `InvalidGate`.
   [[nodiscard]] static ConstantDecay from_log(double log_gamma) {
-    if (!(log_gamma <= 0))
-      detail::raise<InvalidGate>("constant_decay: log gamma is ", log_gamma, ", must be at most 0 and a number");
+    detail::check_log_gate(log_gamma, "constant_decay: log gamma");
     ConstantDecay result(1);
     result.log_gamma_ = log_gamma;
     return result;
@@ -67,12 +75,10 @@ class ConstantDecay : public KeepsKeys {
 /// A_i = γ_i I. Mamba-2, gated sympow ↔ FoX.
 class Decay : public KeepsKeys {
  public:
-  /// Throws `InvalidGate` for a log gate that is positive or NaN.
+  /// Log gates of -∞ are allowed, and above 0 under exponential scores alone, which calls check. Throws `InvalidGate`.
   explicit Decay(Eigen::VectorXd log_gamma) : log_gamma_(std::move(log_gamma)) {
     for (Index i = 0; i < log_gamma_.size(); ++i)
-      if (!(log_gamma_[i] <= 0))
-        detail::raise<InvalidGate>("decay: the log gate at position ", i, " is ", log_gamma_[i],
-                                   ", must be at most 0 and a number");
+      detail::check_log_gate(log_gamma_[i], "decay: the log gate at position ", i);
   }
   [[nodiscard]] Index length() const { return log_gamma_.size(); }
   [[nodiscard]] double log_decay(Index token) const { return log_gamma_[token]; }
@@ -99,8 +105,9 @@ class Decay : public KeepsKeys {
 ///     b_ij = Π_{k=j+1..i} γ_k = exp Σ_{k=j+1..i} log γ_k
 ///
 /// log_gamma: T entries of any real type in a vector or array of either orientation, each ≤ 0, -∞ allowed; copied to
-/// double. γ_1 acts on the initial state only. Compute log γ as -softplus(-x), not as log(sigmoid(x)). Throws
-/// `InvalidGate` with the position. Source: Conformal Transformations, §3.1; Mamba-2 (2024).
+/// double. Under exponential scores, a bias of logits, they may be positive; other calls refuse that. γ_1 acts on the
+/// initial state only. Compute log γ as -softplus(-x), not as log(sigmoid(x)). Throws `InvalidGate` with the position.
+/// Source: Conformal Transformations, §3.1; Mamba-2 (2024).
 template <class LogGates>
 [[nodiscard]] Decay decay(const Eigen::DenseBase<LogGates>& log_gamma) {
   static_assert(LogGates::IsVectorAtCompileTime, "decay takes one log gate a token, in a vector");
