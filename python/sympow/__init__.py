@@ -288,7 +288,7 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
 def _check(status: int) -> None:
     if status != 0:
         text = _lib().sympow_error().decode(errors="replace")  # a path may be any bytes
-        text = _FIELDS.sub("", text)
+        text = re.sub(r"^rows: ", "out: ", _FIELDS.sub("", text))
         raise _ERRORS.get(status, InternalError)(text)
 
 
@@ -428,6 +428,13 @@ def _number(name: str, x: Any, bits: int = 64) -> int:
     return number
 
 
+def _real(name: str, x: Any) -> float:
+    try:
+        return float(x)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {x!r}, must be a number") from None
+
+
 def _choice(name: str, x: str, names: tuple[str, ...]) -> int:
     """The place of a name."""
     if x not in names:
@@ -513,7 +520,7 @@ class Attention:
             chunk=_number("chunk", chunk),
             checkpoint=_number("checkpoint", checkpoint),
             tail=_number("tail", tail),
-            scale=scale,
+            scale=_real("scale", scale),
             rotary_dim=_number("rotary_dim", rotary_dim))
         self._handle = _Handle("attention", "attention_create", byref(options))
 

@@ -133,7 +133,7 @@ TEST_CASE("containers of another size than heads or key heads are refused by nam
   auto few = fresh_states(Power{}, 5, 32), shared = fresh_states(Power{}, 2 * groups, 32);
   REQUIRE_THROWS_AS(batch.attend(Power{}, turning(batch), options, few), ShapeMismatch);
   REQUIRE_THROWS_WITH(batch.attend(Power{}, turning(batch), options, few),
-                      contains("number of states is 5, must be 12 (one a sequence and query head) or 4 (one a"));
+                      contains("number of states is 5, must be 12 (one per sequence and query head) or 4 (per"));
   const std::vector<ConstantDecay> of_query_heads(12, constant_decay(.9)), of_key_heads(4, constant_decay(.9));
   REQUIRE_THROWS_WITH(batch.attend(Power{}, of_query_heads, options, shared),
                       contains("number of transitions is 12, must be 4 (one a sequence and key head"));

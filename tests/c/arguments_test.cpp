@@ -337,7 +337,7 @@ TEST_CASE("states of other sizes, powers and places", "[c]") {
          c::has_cuda ? "shape->memory is null" : "shape is on a CUDA device");
   create([](S s) { s.dtype.bits = 8; }, SYMPOW_INVALID_ARGUMENT, "8 bits");
   create([](S s) { s.reserved = 1; }, SYMPOW_INVALID_ARGUMENT, "shape->reserved is 1");
-  create([](S s) { s.e = 4; }, SYMPOW_SHAPE_MISMATCH, "shape has other sizes, type or power than after", call.states);
+  create([](S s) { s.e = 4; }, SYMPOW_SHAPE_MISMATCH, "shape: e is 4, must be 3, that of after", call.states);
   sympow_options options = turning_options();
   options.scores = SYMPOW_SCORES_EXPONENTIAL;
   Attention softmax, cubes;
@@ -357,8 +357,16 @@ TEST_CASE("states of other sizes, powers and places", "[c]") {
     check_refused(sympow_attend(call.attention, &call.in, states, &call.rows, nullptr, nullptr), SYMPOW_SHAPE_MISMATCH,
                   words);
     CStates merged;
-    check_refused(sympow_states_merge(call.states, states, &merged), SYMPOW_SHAPE_MISMATCH, "right has other sizes");
+    check_refused(sympow_states_merge(call.states, states, &merged), SYMPOW_SHAPE_MISMATCH, "right: ");
+    if (batch == call.shape.batch)
+      check_refused(sympow_states_assign(call.states, 0, states, 0), SYMPOW_SHAPE_MISMATCH, "from: ");
   };
+  for (const std::int64_t sequence : {std::int64_t{-1}, std::int64_t{2}, huge}) {
+    const std::string words = "sequence is " + std::to_string(sequence) + ", must be at least 0 and below 2";
+    check_refused(sympow_states_assign(call.states, sequence, call.states, 0), SYMPOW_INVALID_ARGUMENT, words);
+    check_refused(sympow_states_assign(call.states, 0, call.states, sequence), SYMPOW_INVALID_ARGUMENT,
+                  "from_" + words);
+  }
   other(3, 2, 4, 3, "sequences of states is 3, must be 2");
   other(2, 3, 4, 3, "heads of states is 3, must be 2 (heads of the keys) or 4");
   other(2, 2, 6, 3, "d of states is 6, must be 4");

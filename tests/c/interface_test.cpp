@@ -222,6 +222,17 @@ void check_with_states(Choice choice, Given given, CBatch<S> batch, Index Hs) {
       }
     }
 
+    // Sequences in another order, and one of them twice.
+    CStates other;
+    REQUIRE(said(sympow_states_copy(states, &other)) == well);
+    auto of_cpp_other = of_cpp;
+    for (Index b = 0; b < batch.B; ++b) {
+      const Index from = b == 0 ? 0 : batch.B - b;
+      REQUIRE(said(sympow_states_assign(other, b, states, from)) == well);
+      std::copy_n(of_cpp.begin() + from * Hs, Hs, of_cpp_other.begin() + b * Hs);
+    }
+    REQUIRE(saved(other) == saved(of_cpp_other));
+
     // Sums, normaliser and angles are those of C++.
     const Index D = F{}.dimension(batch.d), half = batch.d / 2;
     std::int64_t dimension = 0;

@@ -145,6 +145,23 @@ class Rows(unittest.TestCase):
         self.assertTrue(np.array_equal(rows[1:, :7], alone))
         self.assertTrue(np.all(rows[1, 7:] == 0))
 
+    def test_sequences_of_their_own_lengths_whose_queries_stand_behind_their_keys(self):
+        rng = np.random.default_rng(4)
+        B, T, H, d, offset, lengths = 3, 7, 2, 4, 2, np.array([7, 4, 0])
+        q, k, v, dy = (rng.standard_normal((B, T, H, d)) for _ in range(4))
+        gates = -np.abs(rng.standard_normal((B, T + offset, H)))
+        for scores in ("power", "exponential"):
+            of_call = dict(form="attention", offset=offset, scores=scores)
+            rows = sympow.attention(q, k, v, log_gates=gates, lengths=lengths, **of_call)
+            given = sympow.Attention(**of_call).vjp(dy, q, k, v, log_gates=gates, lengths=lengths)
+            for b, n in enumerate(lengths[:2]):
+                one = [x[b:b + 1, :n] for x in (q, k, v)]
+                own = gates[b:b + 1, :n + offset]
+                self.assertTrue(np.array_equal(rows[b, :n], sympow.attention(*one, log_gates=own, **of_call)[0]))
+                alone = sympow.Attention(**of_call).vjp(dy[b:b + 1, :n], *one, log_gates=own)
+                self.assertTrue(np.array_equal(given.keys[b, :n], alone.keys[0]))
+                self.assertTrue(np.array_equal(given.log_gates[b, :n + offset], alone.log_gates[0]))
+
     def test_no_tokens_and_no_sequences(self):
         for B, T in ((0, 3), (2, 0)):
             q, v = np.empty((B, T, 2, 4)), np.empty((B, T, 2, 3))
@@ -290,6 +307,25 @@ class States(unittest.TestCase):
         self.assertFalse(np.array_equal(rows, rounded))
         self.assertLess(np.abs(rows - rounded).max(), 2**-7 * np.abs(rows).max())
         self.assertTrue(np.array_equal(state.read().sums, rounds.read().sums))
+
+    def test_sequences_of_states_are_assigned_and_taken(self):
+        state = self.batch.state(self.attention)
+        self.advance(state, 0, 35)
+        swapped, alone = state.take([1, 0]), state.take([1])
+        self.assertEqual(swapped.tokens(1), 35)
+        for x, order in ((swapped, [1, 0]), (alone, [1])):
+            for found, of in zip(x.read(), state.read()):
+                self.assertTrue(np.array_equal(found, of[order]))
+        swapped.assign(0, swapped, 1)  # a beam that two go on from
+        swapped.assign(1, state, 1)
+        self.assertTrue(np.array_equal(self.advance(swapped, 35, 40), self.rows[:, 35:]))
+
+    def test_sums_beyond_the_type_are_not_read_as_zeros(self):
+        attention = attention_of(power=4)
+        for key, words in ((1e-12, "numbers up to 2\\^-1[0-9]+.*, which float32 cannot hold"), (1e12, "cannot hold")):
+            state = sympow.State(attention, 1, 1, 2, 1)
+            attention(*(np.full((1, 3, 1, n), key if n == 2 else 1, np.float32) for n in (2, 2, 1)), state=state)
+            self.refuse(sympow.NotFinite, words, state.read)
 
     def test_states_of_query_heads(self):
         state = self.batch.state(self.attention, heads=4)
@@ -553,11 +589,15 @@ class Mistakes(unittest.TestCase):
         self.refuse(ValueError, "no states", make, attention_of(scores="exponential"), B, Hk, d, e)
         self.refuse(TypeError, "after is a str", make, attention, B, Hk, d, e, after="x")
         state = batch.state(attention)
-        self.refuse(sympow.ShapeMismatch, "other sizes, type or power than after", make, attention, B, Hk, d, 1,
+        self.refuse(sympow.ShapeMismatch, "shape: e is 1, must be 5, that of after", make, attention, B, Hk, d, 1,
                     after=state)
         self.refuse(TypeError, "right is a list, must be a sympow.State", state.merge, [])
-        self.refuse(sympow.ShapeMismatch, "right has other sizes", state.merge, make(attention, 1, Hk, d, e))
-        self.refuse(ValueError, "sequence 2, head 0 is not among", state.tokens, 2)
+        self.refuse(sympow.ShapeMismatch, "right: B is 1, must be 2", state.merge, make(attention, 1, Hk, d, e))
+        self.refuse(ValueError, "sequence is 2, must be at least 0 and below 2", state.tokens, 2)
+        self.refuse(ValueError, "from_sequence is 3, must be at least 0 and below 2", state.assign, 0, state, 3)
+        self.refuse(ValueError, "from_sequence is -1", state.take, [0, -1])
+        self.refuse(TypeError, "other is a int, must be a sympow.State", state.assign, 0, 1, 0)
+        self.refuse(sympow.ShapeMismatch, "from: d is 2, must be", state.assign, 0, make(attention, B, Hk, 2, e), 0)
         self.refuse(TypeError, "head is 'a', must be an integer", state.tokens, 0, "a")
         self.refuse(TypeError, "", state.save, 3.5)
         for use in (state.save, state.load):

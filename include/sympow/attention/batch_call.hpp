@@ -346,7 +346,7 @@ class CheckedBatch {
       call.group = std::max<Index>(1, call.heads_of_key());
     else if (states.size() != of_queries)
       raise<ShapeMismatch>("number of states is ", states.size(), ", must be ", of_queries,
-                           " (one a sequence and query head) or ", of_keys, " (one a sequence and key head)");
+                           " (one per sequence and query head) or ", of_keys, " (per sequence and key head)");
     check_distinct("states", states);
     return call;
   }

@@ -114,6 +114,8 @@ inline void check_states(const StateShape& shape, const Settings& settings, cons
   detail::check_size("sequences of states", shape.batch, in.sequences(), "sequences of the queries");
   detail::check_size("d of states", shape.d, in.queries.shape[3], "numbers of a query");
   detail::check_size("e of states", shape.e, in.values.shape[3], "numbers of a value");
+  if (in.key_heads() == in.query_heads())
+    detail::check_size("heads of states", shape.heads, in.key_heads(), "heads of queries and keys");
   if (shape.heads != in.query_heads() && shape.heads != in.key_heads())
     detail::raise<ShapeMismatch>("heads of states is ", shape.heads, ", must be ", in.key_heads(),
                                  " (heads of the keys) or ", in.query_heads(), " (of the queries)");

@@ -79,6 +79,7 @@ inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, co
     Array array = array_of(tensor, name, 3, "B, T, Hg", place.gates, place.device);
     check_axis(array, 0, in.sequences(), "sequences of the queries");
     check_axis(array, 1, in.most_tokens, "tokens");
+    if (in.key_heads() == in.query_heads()) check_axis(array, 2, in.key_heads(), "heads of queries and keys");
     if (array.shape[2] != in.key_heads() && array.shape[2] != in.query_heads())
       detail::raise<ShapeMismatch>(name, ": shape[2] is ", array.shape[2], ", must be ", in.key_heads(),
                                    " (heads of the keys) or ", in.query_heads(), " (of the queries)");

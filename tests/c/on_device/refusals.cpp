@@ -238,7 +238,7 @@ void of_state_arrays(Call& call, sympow_states* on_cpu) {
   CGradients of_others;
   fine(sympow_states_create(call.attention, &shape, nullptr, &others));
   fine(sympow_state_gradients_create(others, &S.tensor, &Z.tensor, nullptr, &of_others));
-  take_back(call.states, of_others, no_match, "state_gradients has other sizes, type or power than states");
+  take_back(call.states, of_others, no_match, "state_gradients: e is 8, must be");
 }
 
 void of_handles() {
@@ -296,7 +296,7 @@ void of_handles() {
   refused(sympow_attend(attention, &call.in, on_cpu, &call.rows.tensor, call.workspace, nullptr), bad,
           "states are on a CPU");
   std::int64_t tokens = 0;
-  refused(sympow_states_tokens(call.states, B, 0, &tokens), bad, "sequence 2, head 0 is not among the states");
+  refused(sympow_states_tokens(call.states, B, 0, &tokens), bad, "sequence is 2, must be at least 0 and below");
 
   of_state_arrays(call, on_cpu);
 
