@@ -14,7 +14,7 @@ random = np.random.default_rng(1)
 B, T, H, Hk, d, e = 2, 100, 4, 2, 16, 8
 q, k, v = (random.standard_normal((B, T, heads, n), np.float32) for heads, n in ((H, d), (Hk, d), (Hk, e)))
 log_gates = -0.01 * random.random((B, T, Hk))
-theta = 0.5 ** np.arange(d // 2)  # rotary positions
+theta = sympow.rope_frequencies(d)  # rotary positions; scaling="yarn", factor=4, length=8192 of a longer context
 
 # All tokens at once.
 rows = sympow.attention(q, k, v, log_gates=log_gates, theta=theta, pairing="half_split", power=2,

@@ -27,6 +27,7 @@ import contextlib
 import ctypes
 import functools
 import inspect
+import math
 import operator
 import os
 import re
@@ -40,7 +41,8 @@ from typing import Any, Callable, Iterator, NamedTuple, Sequence
 import numpy as np
 
 __version__ = "0.1.0"
-__all__ = ["Attention", "Gradients", "State", "Sums", "attention", "show_config", "use", "version", "vjp",
+__all__ = ["Attention", "Gradients", "State", "Sums", "attention", "rope_frequencies", "show_config", "use", "version",
+           "vjp", "yarn_scale",
            "SympowError", "InvalidArgument", "ShapeMismatch", "NotFinite", "TooLarge", "InterruptedState", "BadFile",
            "OutOfMemory", "NotBuilt", "DeviceError", "InternalError", "LibraryNotFound"]
 
@@ -854,3 +856,42 @@ def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.nd
     """The gradients of a loss in the arguments of `attention`, from d_rows = ∂loss/∂y: see `Attention.vjp`."""
     return _attention_of(options).vjp(d_rows, queries, keys, values, log_gates=log_gates, theta=theta, beta=beta,
                                         lengths=lengths, state=state, d_state=d_state)
+
+
+# ---- rotary frequencies ----
+
+def rope_frequencies(d: int, base: float = 10000.0, *, scaling: str = "none", factor: float = 1.0,
+                     length: float = 0.0, fast: float = 32.0, slow: float = 1.0) -> np.ndarray:
+    """θ of rotary positions, d/2 radians per token: base^(-2i/d), scaled for contexts `factor` times as long.
+
+    "linear": θ / factor. "ntk": a base that is factor^(d/(d-2)) times as large. "yarn": pairs with more than `fast` turns
+    in the original `length` tokens stay, those with fewer than `slow` are divided by `factor`, those between in part;
+    multiply `scale` by `yarn_scale(factor)`. Raises `InvalidArgument`.
+    """
+    choice = ("none", "linear", "ntk", "yarn")[_choice("scaling", scaling, ("none", "linear", "ntk", "yarn"))]
+    d = _number("d", d)
+    if d < 2 or d % 2 != 0 or (choice == "ntk" and d == 2):
+        raise InvalidArgument(f"d is {d}, must be even and {'above' if choice == 'ntk' else 'at least'} 2")
+    given = dict(base=base, factor=factor, **(dict(length=length, fast=fast, slow=slow) if choice == "yarn" else {}))
+    for name, x in given.items():
+        if not 0 < _real(name, x) < math.inf:
+            raise InvalidArgument(f"{name} is {x}, must be positive and finite")
+    if choice == "ntk":
+        base = base * factor ** (d / (d - 2))
+    theta = float(base) ** (-np.arange(0, d, 2) / d)
+    if choice == "linear":
+        return theta / factor
+    if choice != "yarn":
+        return theta
+
+    def pair_of(turns: float) -> float:
+        return d * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    low, high = max(math.floor(pair_of(fast)), 0), min(math.ceil(pair_of(slow)), d - 1)
+    share = np.clip((np.arange(d // 2) - low) / max(high - low, 0.001), 0, 1)
+    return theta * ((1 - share) + share / factor)
+
+
+def yarn_scale(factor: float) -> float:
+    """What YaRN multiplies logits by: (0.1 ln factor + 1)^2 for a factor above 1."""
+    return (0.1 * math.log(factor) + 1) ** 2 if _real("factor", factor) > 1 else 1.0

@@ -420,6 +420,18 @@ class States(unittest.TestCase):
                                            self.rows))
             self.assertIn("form='recurrent'", repr(again))
 
+    def test_frequencies_are_those_of_cpp(self):
+        for given, expected in (
+                (dict(scaling="ntk", factor=4), [1, 0.06299605249474366, 0.00396850262992050, 0.00025]),
+                (dict(scaling="yarn", factor=4, length=2048), [1, 0.1, 0.00625, 0.00025]),
+                (dict(base=500, scaling="linear", factor=2), [0.5, 0.105737126344056, 0.0223606797749979, 0.00472870804501588])):
+            self.assertTrue(np.allclose(sympow.rope_frequencies(8, **given), expected, rtol=1e-13, atol=0))
+        self.assertAlmostEqual(sympow.yarn_scale(4), 1.2964769927807063, 14)
+        for given, words in ((dict(d=7), "d is 7"), (dict(d=2, scaling="ntk"), "above 2"), (dict(d=4, base=0), "base is 0"),
+                             (dict(d=4, scaling="yarn", factor=2), "length is 0"), (dict(d=4, scaling="x"), "scaling is 'x'")):
+            with self.assertRaisesRegex(sympow.InvalidArgument, words):
+                sympow.rope_frequencies(**given)
+
     def test_rotary_of_the_first_channels_leaves_the_others(self):
         x = Batch(d=6)
         for pairing in ("interleaved", "half_split"):
