@@ -105,6 +105,9 @@ _FIELDS = re.compile(r"\b(?:inputs|options|gradients|shape)->")  # structs of C,
 # ---- the structs of sympow.h ----
 
 
+_SIZES = [c_int64 * n for n in range(8)]  # a type that is made takes longer than what it holds
+
+
 class Tensor(ctypes.Structure):
     """`sympow_tensor`: an array of the caller as DLPack describes it."""
 
@@ -113,11 +116,13 @@ class Tensor(ctypes.Structure):
                 ("byte_offset", c_uint64)]
 
     @classmethod
-    def of(cls, data: int, code: int, bits: int, shape: Sequence[int], strides: Sequence[int],
+    def of(cls, data: int, code: int, bits: int, shape: Sequence[int], strides: Sequence[int] | None,
            device: tuple[int, int] = (1, 0)) -> Tensor:
-        """An array at an address; strides count entries, code is 0 of integers, 2 of floating numbers, 4 of bfloat16."""
-        sizes = c_int64 * len(shape)
-        return cls(data, *device, len(shape), code, bits, 1, sizes(*shape), sizes(*strides), 0)
+        """An array at an address; code is 0 of integers, 2 of floating numbers, 4 of bfloat16. Strides count entries;
+        None: one row after the other."""
+        dimensions = len(shape)
+        sizes = _SIZES[dimensions] if dimensions < len(_SIZES) else c_int64 * dimensions
+        return cls(data, *device, dimensions, code, bits, 1, sizes(*shape), None if strides is None else sizes(*strides), 0)
 
 
 class _Sized(ctypes.Structure):
@@ -153,7 +158,11 @@ class _StateShape(_Sized):
 
 
 def _struct_of(kind: type[_Sized], tensors: dict[str, Tensor | None]) -> _Sized:
-    return kind(**{name: ctypes.pointer(x) for name, x in tensors.items() if x is not None})
+    struct = kind()
+    for name, x in tensors.items():
+        if x is not None:
+            setattr(struct, name, ctypes.pointer(x))
+    return struct
 
 
 # ---- the library ----
@@ -383,14 +392,15 @@ def _locked(**states: State | None) -> Iterator[list[c_void_p | None]]:
 
 # ---- numpy arrays as they are ----
 
-_TYPES = {"float32": (2, 32), "float64": (2, 64), "int32": (0, 32), "int64": (0, 64)}
+_TYPES = {np.dtype(name): (code, bits) for name, code, bits in (
+    ("float32", 2, 32), ("float64", 2, 64), ("int32", 0, 32), ("int64", 0, 64))}
 
 
 def _type_of(name: str, x: np.dtype) -> tuple[int, int]:
     """Code and bits of a type. Raises `InvalidArgument` for one that the library never reads."""
-    if str(x) not in _TYPES:  # bytes in another order are in its text
+    if x not in _TYPES:  # bytes in another order are another type
         raise InvalidArgument(f"{name} is of {x}, must be of float32 or float64, lengths of int32 or int64")
-    return _TYPES[str(x)]
+    return _TYPES[x]
 
 
 def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | None:
@@ -402,13 +412,16 @@ def _view(name: str, x: np.ndarray | None, is_output: bool = False) -> Tensor | 
     if isinstance(x, np.ma.MaskedArray):
         raise InvalidArgument(f"{name} is a masked array, whose mask no call sees; must be a plain one")
     code, bits = _type_of(name, x.dtype)
-    for axis, (size, stride) in enumerate(zip(x.shape, x.strides)):
-        if size > 1 and stride % x.itemsize != 0:
-            raise InvalidArgument(f"{name}: strides[{axis}] is {stride} bytes, must be a multiple of the {x.itemsize} "
-                                  "of an entry")
-    if is_output and not x.flags.writeable:
+    flags, strides = x.flags, None
+    if not flags.c_contiguous:
+        for axis, (size, stride) in enumerate(zip(x.shape, x.strides)):
+            if size > 1 and stride % x.itemsize != 0:
+                raise InvalidArgument(f"{name}: strides[{axis}] is {stride} bytes, must be a multiple of the "
+                                      f"{x.itemsize} of an entry")
+        strides = [stride // x.itemsize for stride in x.strides]
+    if is_output and not flags.writeable:
         raise InvalidArgument(f"{name} is read-only, must be writeable")
-    return Tensor.of(x.ctypes.data, code, bits, x.shape, [stride // x.itemsize for stride in x.strides])
+    return Tensor.of(x.ctypes.data, code, bits, x.shape, strides)
 
 
 def _path(path: str | os.PathLike[str]) -> bytes:
@@ -623,10 +636,13 @@ class Attention:
     def attend_tensors(self, inputs: dict[str, Tensor | None], rows: Tensor, state: State | None = None, *,
                        call: str = "sympow_attend", memory: Tensor | None = None, stream: int | None = None) -> None:
         """`sympow_attend` or `sympow_decode` on views."""
-        workspace = _workspace(memory)
-        with _locked(state=state) as [of_state]:
-            _check(getattr(_lib(), call)(self._handle.pointer, byref(_struct_of(_Inputs, inputs)), of_state,
-                                         byref(rows), workspace.pointer, c_void_p(stream)))
+        arguments = self._handle.pointer, byref(_struct_of(_Inputs, inputs))
+        to = byref(rows), _workspace(memory).pointer, c_void_p(stream)
+        if state is None:
+            _check(getattr(_lib(), call)(*arguments, None, *to))
+        else:
+            with _locked(state=state) as [of_state]:
+                _check(getattr(_lib(), call)(*arguments, of_state, *to))
 
     def decode_tensors(self, key: list[Any], addresses: Sequence[int], state: State,
                        views: Callable[[], tuple[dict[str, Tensor | None], Tensor]]) -> None:
