@@ -1,6 +1,7 @@
 // The speed of the CUDA library beside what the device can do: a product of cuBLAS and a copy, in the same run.
 //
-//   sympow_cuda_bench [--quick] [--order GROUPS] [--only TEXT] [--tokens N] [--limit SECONDS] [--once] [--general] [--json FILE]
+//   sympow_cuda_bench [--quick] [--order GROUPS] [--only TEXT] [--tokens N] [--limit SECONDS] [--once] [--general]
+//                     [--json FILE]
 #include <chrono>
 #include <cmath>
 #include <cstdio>

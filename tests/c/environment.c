@@ -1,5 +1,5 @@
-// Programs that the library is called from: threads that round in another way or trap, and a child of a process that has used
-// OpenMP by itself. Before any call of the library in this process, so that it remembers none.
+// Programs that the library is called from: threads that round in another way or trap, and a child of a process that
+// has used OpenMP by itself. Before any call of the library in this process, so that it remembers none.
 #define _POSIX_C_SOURCE 200809L
 #include <fenv.h>
 #include <math.h>

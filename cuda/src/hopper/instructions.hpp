@@ -13,8 +13,8 @@ namespace sympow::cuda::hopper {
 
 using block::Pair, block::Shared;
 
-/// A tile: 64 rows of 64 numbers of 16 bits in octet_place<64>, which is the 128-byte swizzle of wgmma. Its address is a
-/// multiple of 1024.
+/// A tile: 64 rows of 64 numbers of 16 bits in octet_place<64>, which is the 128-byte swizzle of wgmma. Its address is
+/// a multiple of 1024.
 inline constexpr int tile_rows = 64, tile_entries = 64 * 64, tile_bytes = 2 * tile_entries;
 
 // ---- barriers: a phase ends when as many threads have arrived as `init` says ----

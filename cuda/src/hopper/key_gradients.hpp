@@ -10,8 +10,8 @@ namespace sympow::cuda::hopper {
 ///
 /// A block takes items of 128 keys, 64 for each computing group, as long as there are any: first through the adjoint H
 /// of the state after the chunk, then through the rows behind the keys' own blocks, then through their own.
-///   H      W = v Hᵀ and dv += φ(k̂) H by the same tile of 64 monomials (a, b); then, in float, W times the channels of b
-///          goes to those of a, and W times the channels of a to those of b. What Z gives is k̂ Z, Z symmetric.
+///   H      W = v Hᵀ and dv += φ(k̂) H by the same tile of 64 monomials (a, b); then, in float, W times the channels of
+///          b goes to those of a, and W times the channels of a to those of b. What Z gives is k̂ Z, Z symmetric.
 ///   rows   scores k̂ q̂ᵀ and c = v dŷᵀ, both from tiles, then dv += p dŷ and dk += dx q̂, p and dx from registers
 /// Key j has the weight 2^{u_j}, which is common to all; beside it sums are relative to a block's `anchor`, the largest
 /// exponent of the state and the rows behind, and then to the key's own, when its own block adds to them. So a row
@@ -148,8 +148,8 @@ struct KeyGradients {
     return x.sequences.batch * x.sequences.most_chunks() * x.heads.key * items_of_chunk(x.sequences);
   }
 
-  /// q̂ and dŷ of blocks of rows, two tiles next to each other in the ring; beside the first one the weights of rows for
-  /// the keys of group 0, beside the second one those for group 1.
+  /// q̂ and dŷ of blocks of rows, two tiles next to each other in the ring; beside the first one the weights of rows
+  /// for the keys of group 0, beside the second one those for group 1.
   SYMPOW_DEVICE static void bring_rows(Producer<T>& producer, const KeyItem& item) {
     const Args& x = item.x;
     double anchor[2] = {item.anchor(0), item.anchor(1)};

@@ -11,10 +11,10 @@ namespace sympow::cuda::hopper {
 /// A block takes items of 128 queries, 64 for each computing group, as long as there are any: first through the state
 /// before the chunk, W = dŷ Sᵀ, which is contracted in registers as by KeyGradients, then through the keys before the
 /// rows' own blocks, from old to new, then through their own. Beside the row's 2^{h_i - n_i} m_i sums are relative to a
-/// block's `anchor`, the largest exponent of the state and the keys before, and then to the row's own, r_i, when its own
-/// block adds to them. So a key before has one weight for all 64 rows, 2^{u_j - anchor} ≤ 1, made once by the group that
-/// copies. What rows do not see begins at a gate of 0: keys before the last one before the block are not brought, and
-/// rows behind one in the block begin anew there.
+/// block's `anchor`, the largest exponent of the state and the keys before, and then to the row's own, r_i, when its
+/// own block adds to them. So a key before has one weight for all 64 rows, 2^{u_j - anchor} ≤ 1, made once by the group
+/// that copies. What rows do not see begins at a gate of 0: keys before the last one before the block are not brought,
+/// and rows behind one in the block begin anew there.
 ///
 /// Roundings: dx to T as in the general kernel, Z to two terms of T; sums in float. Cost: 2 D e operations a row for S,
 /// 4 d + 2 e a pair.

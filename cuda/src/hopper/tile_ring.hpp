@@ -16,7 +16,7 @@ inline constexpr int copying_registers = 72, computing_registers = 216;
 /// Slots of the ring of tiles, and bytes beside each for the weights of a tile's rows.
 inline constexpr int ring_slots = 8, weight_bytes = 64 * 20;
 
-/// Of a block: two buffers of four tiles, the ring, weights, and 4096 bytes a computing warp; from a multiple of 1024 on.
+/// Of a block, from a multiple of 1024 on: two buffers of four tiles, the ring, weights, 4096 bytes per computing warp.
 inline constexpr int shared_memory_bytes = 1024 + (8 + ring_slots) * 8192 + ring_slots * weight_bytes + 8 * 4096;
 
 /// Blocks of 64 tokens that a thread block takes at once, one for each computing group.

@@ -96,8 +96,8 @@ void check_offset(const TransitionView<Scalar>& transition, MatrixView<const Sca
                            " tokens behind the ", keys.cols(), " columns of K");
 }
 
-/// Throws `InvalidGate` for a log gate that is not a number, or that is positive: but exponential scores, which no state
-/// sums, may grow by a gate of more than 1.
+/// Throws `InvalidGate` for a log gate that is positive or not a number. Exponential scores, which no state sums, may
+/// grow: there any number below infinity is allowed.
 template <FeatureMap F, class Scalar>
 void check_gates(const TransitionView<Scalar>& transition, Index tokens) {
   constexpr bool may_grow = F::score == Score::exponential;

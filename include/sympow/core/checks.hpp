@@ -45,10 +45,6 @@ struct InvalidGate : InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-namespace detail {
-inline constexpr const char* log_gate_rule = ", must be at most 0 and a number: log gamma of a gate in [0, 1]";
-}
-
 /// A multi-index that is not non-decreasing, or whose entries do not lie in 0 … d - 1.
 struct InvalidMultiIndex : InvalidArgument {
   using InvalidArgument::InvalidArgument;
@@ -114,6 +110,8 @@ struct DimensionOverflow : std::overflow_error {
 #pragma GCC visibility pop
 
 namespace SYMPOW_NAMESPACE::detail {
+
+inline constexpr const char* log_gate_rule = ", must be at most 0 and a number: log gamma of a gate in [0, 1]";
 
 /// A part of a message: words, or a number in the fewest digits that read back as it.
 class Part {

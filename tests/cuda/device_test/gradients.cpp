@@ -296,7 +296,8 @@ void test_instantiations(bool few) {
 void test_more_gradients() { test_instantiations(false); }
 
 /// Problems that kernels for one architecture support, by these where the device has them, and by the general ones:
-/// several chunks, whose blocks of 64 tokens may be odd in number, ragged ends, gates of 0, grouped heads, few channels.
+/// several chunks, whose blocks of 64 tokens may be odd in number, ragged ends, gates of 0, grouped heads, few
+/// channels.
 void test_gradients_of_architectures() {
   struct Case {
     const char* name;
