@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, library
 from torch.autograd import forward_ad
 
-__all__ = ["State", "attention", "decode", "state_of"]
+__all__ = ["State", "attention", "decode", "scaled_dot_product_attention", "state_of"]
 
 _INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tensor? theta, Tensor? beta, "
            "Tensor? lengths, Tensor? sums, Tensor? normaliser, Tensor? angles")
@@ -328,7 +328,8 @@ class State(NamedTuple):
 
 def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor | None = None,
               theta: Tensor | None = None, beta: Tensor | None = None, lengths: Tensor | None = None,
-              state: State | None = None, return_state: bool = False, scores: str = "power", power: int = 2,
+              cu_seqlens: Tensor | None = None, state: State | None = None, return_state: bool = False,
+              scores: str = "power", power: int = 2,
               normalisation: str = "default", form: str = "automatic", mask: str = "causal",
               pairing: str | None = None, check_finite: bool = False, offset: int = 0, chunk: int = 0,
               checkpoint: int = 0, tail: int = -1, scale: float = 1.0, rotary_dim: int = 0) -> Tensor | tuple[Tensor, State]:
@@ -341,6 +342,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     theta         [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token
     beta          [B, T, Hk] or [B, T, H], only with theta; None: all 1
     lengths       [B], int32 or int64: tokens of every sequence, the rest is padding
+    cu_seqlens    [N + 1], 0 … T: N sequences one after the other in a batch of one, whose states are N; copies them
     state         what came before; None: nothing
 
     The options are those of `sympow.Attention`; `torch.set_num_threads` says on how many threads. A state as tensors is
@@ -357,6 +359,10 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
         raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
     before = State(None, None) if state is None else State(*state)
     _check_tensors(dict(zip(_INPUT_NAMES, (queries, keys, values, log_gates, theta, beta, lengths))) | before._asdict())
+    if cu_seqlens is not None:
+        sizes = _sizes_of(cu_seqlens, queries, lengths)
+        queries, keys, values, log_gates, beta = (_apart(x, sizes) for x in (queries, keys, values, log_gates, beta))
+        lengths = torch.tensor(sizes, device=queries.device)
     if isinstance(scale, Tensor) and scale.requires_grad:
         raise sympow.InvalidArgument("scale requires a gradient, and would have none: multiply the queries by it")
     if _is_on_gpu(queries):
@@ -365,7 +371,48 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     rows, *after = torch.ops.sympow.attend(
         queries, keys, values, log_gates, theta, beta, lengths, *before, return_state, scores, power, normalisation,
         form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale, rotary_dim)
+    if cu_seqlens is not None:
+        rows = torch.cat([x[:size] for x, size in zip(rows, sizes)]).unsqueeze(0)
     return (rows, State(*after)) if return_state else rows
+
+
+def _sizes_of(cu_seqlens: Tensor, queries: Tensor, lengths: Tensor | None) -> list[int]:
+    """Tokens of the sequences that lie one after the other in a batch of one."""
+    bounds = cu_seqlens.tolist()
+    if lengths is not None:
+        raise sympow.InvalidArgument("lengths and cu_seqlens are given, must be one of them")
+    if queries.shape[0] != 1 or not bounds or bounds[0] != 0 or bounds[-1] != queries.shape[1] or bounds != sorted(bounds):
+        raise sympow.InvalidArgument(f"cu_seqlens is {bounds}, must rise from 0 to the {queries.shape[1]} tokens of a "
+                                     f"batch of one; it is one of {queries.shape[0]}")
+    return [end - begin for begin, end in zip(bounds, bounds[1:])]
+
+
+def _apart(x: Tensor | None, sizes: list[int]) -> Tensor | None:
+    """Sequences that lie one after the other as a batch, padded."""
+    if x is None:
+        return None
+    if x.shape[1] != sum(sizes):
+        raise sympow.ShapeMismatch(f"shape[1] is {x.shape[1]}, must be {sum(sizes)}, the last of cu_seqlens")
+    return torch.nn.utils.rnn.pad_sequence(torch.split(x[0], sizes), batch_first=True)
+
+
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: None = None,
+                                 dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
+                                 enable_gqa: bool = False, **options: Any) -> Tensor:
+    """In the place of `torch.nn.functional.scaled_dot_product_attention`, of its layout [B, H, T, d] and its scale d^-1/2.
+
+    By default the same softmax attention; `scores="power", power=2`, `log_gates`, `theta` and other options of `attention`
+    make others of it, whose gates and β are [B, T, H]. Raises `NotBuilt` for a mask and for dropout.
+    """
+    if attn_mask is not None or dropout_p != 0:
+        raise sympow.NotBuilt("attn_mask must be None and dropout_p 0: there are causal and full masks, and lengths")
+    if not enable_gqa and query.shape[1:2] != key.shape[1:2]:
+        raise sympow.ShapeMismatch(f"key: shape[1] is {key.shape[1]}, must be {query.shape[1]}, the heads of query, "
+                                   "without enable_gqa")
+    of_call = dict(scores="exponential", mask="causal" if is_causal else "full",
+                   scale=query.shape[-1] ** -0.5 if scale is None else scale) | options
+    rows = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), **of_call)
+    return rows.transpose(1, 2)
 
 
 def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor | None = None,

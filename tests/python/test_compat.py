@@ -1,0 +1,147 @@
+"""Functions with the names and arguments of other packages, against their definitions token by token."""
+import sys
+import unittest
+
+try:
+    import torch
+except ImportError:
+    print("PyTorch is not installed for", sys.executable, "- functions of other packages are not tested: ./dev python")
+    sys.exit(77)
+
+import sympow
+import sympow.torch
+from sympow.compat import fla, retention
+
+B, T, H, K, V = 2, 37, 4, 8, 6
+
+
+def tensors(heads=H, dtype=torch.float64, batch=B):
+    torch.manual_seed(1)
+    q, k = (torch.randn(batch, T, h, K, dtype=dtype) for h in (H, heads))
+    v, g = torch.randn(batch, T, heads, V, dtype=dtype), torch.nn.functional.logsigmoid(torch.randn(batch, T, heads, dtype=dtype) + 3)
+    return q, k, v, g
+
+
+def recurrence(q, k, v, g, scale, S):
+    rows = []
+    for t in range(q.shape[1]):
+        S = S * g[:, t].exp()[..., None, None] + k[:, t, :, :, None] * v[:, t, :, None, :]
+        rows.append(scale * torch.einsum("bhkv,bhk->bhv", S, q[:, t]))
+    return torch.stack(rows, 1), S
+
+
+def means(q, k, v, g, weigh, causal=True):
+    groups = q.shape[2] // k.shape[2]
+    k, v, g = (x.repeat_interleave(groups, 2) for x in (k, v, g))
+    total = g.cumsum(1).transpose(1, 2)
+    scores = torch.einsum("bthd,bshd->bhts", q, k)
+    weights = weigh(scores, total[..., :, None] - total[..., None, :])
+    if causal:
+        weights = weights.tril()
+    return torch.einsum("bhts,bshe->bthe", weights / weights.sum(-1, keepdim=True), v)
+
+
+class Compat(unittest.TestCase):
+    def close(self, found, expected):
+        self.assertEqual(found.shape, expected.shape)
+        self.assertTrue(torch.allclose(found, expected, rtol=1e-11, atol=1e-11), (found - expected).abs().max())
+
+    def test_simple_gla(self):
+        q, k, v, g = tensors()
+        S = torch.randn(B, H, K, V, dtype=torch.float64)
+        for f in (fla.chunk_simple_gla, fla.fused_recurrent_simple_gla):
+            for scale in (None, 0.3):
+                found = f(q, k, v, g, scale=scale, initial_state=S, output_final_state=True)
+                for x, expected in zip(found, recurrence(q, k, v, g, scale or K ** -0.5, S)):
+                    self.close(x, expected)
+            self.assertIsNone(f(q, k, v, g)[1])
+        zeros = torch.zeros_like(S)
+        self.close(fla.parallel_simple_gla(q, k, v, g)[0], recurrence(q, k, v, g, K ** -0.5, zeros)[0])
+        flat = fla.chunk_simple_gla(q, k, v, g, initial_state=S.transpose(2, 3), output_final_state=True, state_v_first=True)
+        self.close(flat[1].transpose(2, 3), recurrence(q, k, v, g, K ** -0.5, S)[1])
+        gamma = torch.tensor([-0.1, -0.2, -0.3, 0], dtype=torch.float64)
+        self.close(fla.chunk_simple_gla(q, k, v, g_gamma=gamma)[0],
+                   recurrence(q, k, v, gamma.expand(B, T, H), K ** -0.5, zeros)[0])
+
+    def test_gradients_also_of_states(self):
+        given = [x.requires_grad_() for x in (*tensors(), torch.randn(B, H, K, V, dtype=torch.float64))]
+        of = []
+        for f in (lambda q, k, v, g, S: fla.chunk_simple_gla(q, k, v, g, initial_state=S, output_final_state=True),
+                  lambda q, k, v, g, S: recurrence(q, k, v, g, K ** -0.5, S)):
+            rows, S = f(*given)
+            of.append(torch.autograd.grad(rows.sin().sum() + S.cos().sum(), given))
+        for found, expected in zip(*of):
+            self.close(found, expected)
+
+    def test_retention_and_linear_attention(self):
+        q, k, v, _ = tensors()
+        zeros = torch.zeros(B, H, K, V, dtype=torch.float64)
+        gates = (1 - 2.0 ** (-5.0 - torch.arange(H))).log().double().expand(B, T, H)
+        for f in (fla.chunk_retention, fla.fused_recurrent_retention, fla.parallel_retention):
+            self.assertTrue(torch.allclose(f(q, k, v)[0], recurrence(q, k, v, gates, K ** -0.5, zeros)[0], rtol=1e-5, atol=1e-6))
+        for f in (fla.chunk_linear_attn, fla.fused_recurrent_linear_attn):
+            self.close(f(q, k, v, normalize=False)[0], recurrence(q, k, v, 0 * gates, K ** -0.5, zeros)[0])
+            with self.assertRaisesRegex(sympow.NotBuilt, "normalize is True"):
+                f(q, k, v)
+
+    def test_packed_sequences(self):
+        q, k, v, g = tensors(batch=1)
+        bounds = [0, 5, 5, 20, T]
+        S = torch.randn(4, H, K, V, dtype=torch.float64)
+        rows, states = fla.chunk_simple_gla(q, k, v, g, initial_state=S, output_final_state=True, cu_seqlens=torch.tensor(bounds))
+        for n, (begin, end) in enumerate(zip(bounds, bounds[1:])):
+            own = [x[:, begin:end] for x in (q, k, v, g)]
+            if begin < end:
+                expected = recurrence(*own, K ** -0.5, S[n:n + 1])
+                self.close(rows[:, begin:end], expected[0])
+                self.close(states[n:n + 1], expected[1])
+            else:
+                self.close(states[n], S[n])
+        for wrong in ([0, 5], [1, T], [0, 9, 7, T], []):
+            with self.assertRaisesRegex(sympow.InvalidArgument, "cu_seqlens is"):
+                fla.chunk_simple_gla(q, k, v, g, cu_seqlens=torch.tensor(wrong))
+        with self.assertRaisesRegex(sympow.InvalidArgument, "batch of one; it is one of 2"):
+            fla.chunk_simple_gla(*tensors(), cu_seqlens=torch.tensor([0, T]))
+
+    def test_forgetting_attention(self):
+        for heads in (H, 2):
+            q, k, v, g = tensors(heads)
+            self.close(fla.parallel_forgetting_attn(q, k, v, g),
+                       means(q, k, v, g, lambda s, b: (K ** -0.5 * s + b).exp()))
+        with self.assertRaisesRegex(sympow.NotBuilt, "window_size is 16"):
+            fla.parallel_forgetting_attn(q, k, v, g, window_size=16)
+
+    def test_power_retention(self):
+        for heads, deg in ((H, 2), (2, 4)):
+            q, k, v, g = tensors(heads)
+            expected = means(q, k, v, g, lambda s, b: (K ** -0.5 * s) ** deg * b.exp())
+            for chunk in (None, 8):
+                self.close(retention.power_retention(q, k, v, g, deg=deg, chunk_size=chunk), expected)
+            first = [x[:, :20] for x in (q, k, v, g)]
+            rows, state = retention.power_retention(*first, deg=deg, return_final_state=True)
+            rest = retention.power_retention(*(x[:, 20:] for x in (q, k, v, g)), initial_state=state, deg=deg)
+            self.close(torch.cat([rows, rest], 1), expected)
+        with self.assertRaisesRegex(sympow.InvalidArgument, "deg is 3, must be even"):
+            retention.power_retention(q, k, v, deg=3)
+        with self.assertRaisesRegex(sympow.NotBuilt, "sum_of_keys"):
+            retention.power_retention(q, k, v, sum_of_keys=v)
+
+    def test_scaled_dot_product_attention(self):
+        ours, theirs = sympow.torch.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
+        for heads in (H, 2):
+            q, k, v, g = tensors(heads)
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+            for given in (dict(is_causal=True), dict(), dict(scale=0.5)):
+                self.close(ours(q, k, v, enable_gqa=heads != H, **given), theirs(q, k, v, enable_gqa=heads != H, **given))
+        self.close(ours(q[:, :, :5], k, v, enable_gqa=True), theirs(q[:, :, :5], k, v, enable_gqa=True))
+        squares = ours(q, k, v, is_causal=True, enable_gqa=True, scores="power", power=2, log_gates=g)
+        self.close(squares.transpose(1, 2), means(*(x.transpose(1, 2) for x in (q, k, v)), g, lambda s, b: (K ** -0.5 * s) ** 2 * b.exp()))
+        with self.assertRaisesRegex(sympow.ShapeMismatch, r"key: shape\[1\] is 2, must be 4"):
+            ours(q, k, v)
+        for given in (dict(attn_mask=q), dict(dropout_p=0.1)):
+            with self.assertRaisesRegex(sympow.NotBuilt, "attn_mask must be None"):
+                ours(q, k, v, enable_gqa=True, **given)
+
+
+if __name__ == "__main__":
+    unittest.main()
