@@ -33,6 +33,23 @@ if(EXISTS ${SCRATCH}/prefix/include/sympow.h)
   run(${SCRATCH}/c/c_consumer ${SCRATCH}/c/states.bin)
 endif()
 
+# Without CMake.
+find_program(PKG_CONFIG NAMES pkg-config pkgconf)
+if(PKG_CONFIG)
+  file(GLOB_RECURSE pc ${SCRATCH}/prefix/*/sympow.pc)
+  cmake_path(GET pc PARENT_PATH folder)
+  set(ENV{PKG_CONFIG_PATH} ${folder}:$ENV{PKG_CONFIG_PATH})
+  execute_process(COMMAND ${PKG_CONFIG} --exists eigen3 RESULT_VARIABLE no_eigen)
+  if(NOT no_eigen)
+    message(STATUS "consumer: pkg-config")
+    run(sh -c "${COMPILER} ${FLAGS} -std=c++20 ${tests}/package/main.cpp $(${PKG_CONFIG} --cflags --libs sympow) -o ${SCRATCH}/by_pkg_config")
+    run(${SCRATCH}/by_pkg_config)
+  endif()
+  if(EXISTS ${folder}/sympow_c.pc)
+    run(sh -c "cc -std=c11 ${tests}/c/program.c $(${PKG_CONFIG} --cflags --libs sympow_c) -lm -o ${SCRATCH}/c_by_pkg_config")
+  endif()
+endif()
+
 # Where Eigen is missing or of another version, sympow is a package that was not found: an error only to those who require it.
 file(WRITE ${SCRATCH}/optional/CMakeLists.txt [=[
 cmake_minimum_required(VERSION 3.25)
