@@ -20,7 +20,7 @@ void check_goes_on(const F& feature, const A& transition, Index d) {
   const Matrix<Scalar> K = numbers(d, before), V = numbers(e, before), Q = numbers(d, after), K2 = numbers(d, after),
                        V2 = numbers(e, after);
   State<Scalar, F> state(feature, d, e);
-  chunked<Normalization>(feature, transition, K, K, V, state);
+  static_cast<void>(chunked<Normalization>(feature, transition, K, K, V, state));
   State<Scalar, F> made(feature, d, state.values(), state.normalizer(), 8, state.frame());
   CHECK(made.tokens() == 0);
   CHECK(made.tail_capacity() == 8);

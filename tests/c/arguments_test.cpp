@@ -389,8 +389,8 @@ TEST_CASE("states of other sizes, powers and places", "[c]") {
   check_refused(sympow_states_merge(call.states, fresh, &merged), SYMPOW_INVALID_ARGUMENT, "must be started at");
 
   std::int64_t tokens = 0;
-  check_refused(sympow_states_tokens(call.states, 2, 0, &tokens), SYMPOW_INVALID_ARGUMENT, "sequence 2, head 0 is not");
-  check_refused(sympow_states_tokens(call.states, 0, -1, &tokens), SYMPOW_INVALID_ARGUMENT, "head -1 is not");
+  check_refused(sympow_states_tokens(call.states, 2, 0, &tokens), SYMPOW_INVALID_ARGUMENT, "sequence is 2, must be");
+  check_refused(sympow_states_tokens(call.states, 0, -1, &tokens), SYMPOW_INVALID_ARGUMENT, "head is -1, must be");
   check_refused(sympow_states_tokens(call.states, 0, 0, nullptr), SYMPOW_INVALID_ARGUMENT, "tokens is null");
   check_refused(sympow_states_save(call.states, nullptr), SYMPOW_INVALID_ARGUMENT, "path is null");
 

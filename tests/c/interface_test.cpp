@@ -491,10 +491,11 @@ void check_written() {
     auto &of = sympow::detail::StateAccess::content(one).sums,
          &again = sympow::detail::StateAccess::content(other).sums;
     of.settle();
-    const double weight = std::ldexp(of.A, static_cast<int>(of.exponent()));
+    const auto whole = [](const auto& sums, double x) { return std::ldexp(x, static_cast<int>(sums.exponent())); };
+    const double weight = P % 2 == 0 ? whole(of, of.A) : whole(of, static_cast<double>(of.Z.norm()));
     // A sum over 40 keys, each entry of its φ rounded P times; A itself is summed in double.
-    const double most = P % 2 == 0 ? (40 + P) * static_cast<double>(std::numeric_limits<S>::epsilon()) * weight : 0;
-    CHECK(std::abs(std::ldexp(again.A, static_cast<int>(again.exponent())) - (P % 2 == 0 ? weight : 0)) <= most);
+    const double most = (40 + P) * static_cast<double>(std::numeric_limits<S>::epsilon()) * weight;
+    CHECK(std::abs(whole(again, again.A) - weight) <= most);
   }
 
   std::fill(sums.data.begin(), sums.data.end(), S(0));

@@ -31,7 +31,7 @@ TEST_CASE("threads share an attention and states that are read", "[threads]") {
       const sympow_gradients to = batch.gradients(all);
       std::int64_t tokens = 0;
       if (sympow_states_tokens(initial, number, 0, &tokens) != SYMPOW_INVALID_ARGUMENT ||
-          std::string(sympow_error()).find("sequence " + std::to_string(number)) == std::string::npos)
+          std::string(sympow_error()).find("sequence is " + std::to_string(number)) == std::string::npos)
         outcome = sympow_error();
       for (const sympow_status status :
            {sympow_states_copy(initial, &states),

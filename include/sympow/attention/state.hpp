@@ -88,7 +88,7 @@ class State {
   State(F feature, Index d, const Eigen::MatrixBase<Values>& values, const Eigen::MatrixBase<Normalizer>& normalizer,
         Index tail = default_tail, Frame frame = {})
       : State(std::move(feature), d, values.rows(), tail, std::move(frame)) {
-    detail::set_sums("State", content_.sums, values, normalizer);
+    detail::set_sums({"State", "S", "Z"}, content_.sums, values, normalizer);
     if (!content_.sums.empty()) content_.sums.A = absolute_weight();
   }
 

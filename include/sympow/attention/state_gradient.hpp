@@ -41,7 +41,7 @@ class StateGradient {
     for (Index u = 0; u < frame.size(); ++u)
       if (!std::isfinite(frame[u]))
         detail::raise<NotFinite>("StateGradient: entry ", u, " of dmu is ", frame[u], ", must be finite");
-    detail::set_sums("StateGradient", content_.sums, values, normalizer);
+    detail::set_sums({"StateGradient", "dS", "dZ"}, content_.sums, values, normalizer);
     content_.frame = frame;
     content_.has_gauge = false;
   }

@@ -189,25 +189,26 @@ struct StateSums : StoredSums<Scalar> {
   }
 };
 
-/// Sums that are S and Z, moderate numbers times a power of two; what else they hold is that of no tokens. Throws
-/// `ShapeMismatch`, `NotFinite`.
+/// Sums that are S and Z, moderate numbers times a power of two; what else they hold is that of no tokens. `names` are
+/// those of a whole, S and Z in messages. Throws `ShapeMismatch`, `NotFinite`.
 template <class Scalar, class Values, class Normalizer>
-void set_sums(const char* name, StateSums<Scalar>& sums, const Eigen::MatrixBase<Values>& S,
+void set_sums(const char* const (&names)[3], StateSums<Scalar>& sums, const Eigen::MatrixBase<Values>& S,
               const Eigen::MatrixBase<Normalizer>& Z) {
-  check_size("columns of S", S.cols(), sums.Z.size(), "the dimension of the feature map");
-  check_size("entries of Z", Z.size(), sums.Z.size(), "the dimension of the feature map");
+  const auto name_of = [&](const char* what, int n) { return std::string(what) + names[n]; };
+  check_size(name_of("columns of ", 1), S.cols(), sums.Z.size(), "the dimension of the feature map");
+  check_size(name_of("entries of ", 2), Z.size(), sums.Z.size(), "the dimension of the feature map");
   sums.S = S;
   sums.Z = Z.reshaped();
   double largest = 0;
-  const auto measure = [&](const auto& x, const char* of) {
+  const auto measure = [&](const auto& x, const char* name) {
     const MatrixView<const Scalar> all(x.data(), x.size(), 1);
     const Extent<Scalar> extent = measure_extent<Scalar>(all);
     for (Index n = 0; n < x.size() && !extent.all_finite; ++n)
       if (!std::isfinite(x.data()[n]))
-        raise<NotFinite>(name, ": entry ", n, " of ", of, " is ", x.data()[n], ", must be finite");
+        raise<NotFinite>(names[0], ": entry ", n, " of ", name, " is ", x.data()[n], ", must be finite");
     largest = std::max(largest, static_cast<double>(extent.largest));
   };
-  measure(sums.S, "S"), measure(sums.Z, "Z");
+  measure(sums.S, names[1]), measure(sums.Z, names[2]);
   if (largest == 0) return;
   int exponent = 0;
   std::frexp(largest, &exponent);
