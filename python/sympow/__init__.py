@@ -445,7 +445,7 @@ def _number(name: str, x: Any, bits: int = 64) -> int:
 
 def _real(name: str, x: Any) -> float:
     try:
-        return float(x)
+        return math.ldexp(x, 0)  # float(x) takes strings
     except (TypeError, ValueError):
         raise TypeError(f"{name} is {x!r}, must be a number") from None
 

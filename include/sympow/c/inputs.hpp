@@ -21,11 +21,10 @@ struct Inputs {
   [[nodiscard]] Index query_heads() const { return queries.shape[2]; }  ///< H
   [[nodiscard]] Index key_heads() const { return keys.shape[2]; }       ///< Hk
   [[nodiscard]] Element element() const { return queries.element; }
-  /// Tokens that the transition of a sequence goes over.
+  /// Tokens that the transition of a sequence goes over: its queries may stand behind its keys.
   [[nodiscard]] Index tokens(Index sequence) const {
-    if (lengths.empty()) return most_tokens;
-    const Index length = lengths[static_cast<std::size_t>(sequence)];  // of queries, which may stand behind their keys
-    return length == 0 ? 0 : length + most_tokens - queries.shape[1];
+    const Index behind = most_tokens - queries.shape[1];
+    return lengths.empty() ? most_tokens : lengths[static_cast<std::size_t>(sequence)] + behind;
   }
 };
 
