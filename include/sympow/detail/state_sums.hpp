@@ -212,7 +212,7 @@ void set_sums(const char* const (&names)[3], StateSums<Scalar>& sums, const Eige
   if (largest == 0) return;
   int exponent = 0;
   std::frexp(largest, &exponent);
-  for (const ColumnView<Scalar> x :
+  for (const ColumnView<Scalar>& x :
        {ColumnView<Scalar>(sums.S.data(), sums.S.size()), ColumnView<Scalar>(sums.Z.data(), sums.Z.size())})
     set_times_power_of_two<Scalar>(x, ColumnView<const Scalar>(x), -exponent);
   sums.L = exponent;
