@@ -33,6 +33,11 @@ template <class Kernel>
 Status allow() noexcept {
   return Kernel::shared_bytes <= shared_memory ? Status() : refuse(Code::device_too_small, "%d", Kernel::shared_bytes);
 }
+template <class Kernel>
+Status multiprocessors_of(int& count) noexcept {
+  count = 0;  // no device: the general kernels
+  return {};
+}
 Status copy(const double*, double*, std::int64_t, const char*, Stream) noexcept { return {}; }
 
 }  // namespace sympow::cuda::library
