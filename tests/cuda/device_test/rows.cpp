@@ -162,6 +162,7 @@ void every_architecture() {
       {"chunks", 64, 460, 192, 1, 1, Gates::slow, Layout::dense},
       {"gates of 0", 24, 460, 192, 2, 2, Gates::any, Layout::apart},
       {"no gates", 8, 330, 128, 2, 0, Gates::none, Layout::packed},
+      {"more stages than slots", 8, 720, 704, 1, 1, Gates::slow, Layout::packed},
   };
   for (const int d : {16, 32, 64})
     for (const Case& c : cases)
