@@ -491,7 +491,7 @@ void check_written() {
     auto &of = sympow::detail::StateAccess::content(one).sums,
          &again = sympow::detail::StateAccess::content(other).sums;
     of.settle();
-    const auto whole = [](const auto& sums, double x) { return std::ldexp(x, static_cast<int>(sums.exponent())); };
+    const auto whole = [](const auto& x, double number) { return std::ldexp(number, static_cast<int>(x.exponent())); };
     const double weight = P % 2 == 0 ? whole(of, of.A) : whole(of, static_cast<double>(of.Z.norm()));
     // A sum over 40 keys, each entry of its φ rounded P times; A itself is summed in double.
     const double most = (40 + P) * static_cast<double>(std::numeric_limits<S>::epsilon()) * weight;

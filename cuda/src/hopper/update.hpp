@@ -10,8 +10,8 @@ namespace sympow::cuda::hopper {
 /// ΔS and ΔZ as sympow::cuda::Update has them, with the same arguments.
 ///
 /// A block takes items of a chunk and state head as long as there are any: two units, one for each computing group. A
-/// unit is four tiles of 64 monomials (i, j), i in octet a and j in octet b, or Z. The group that copies brings stages of
-/// 64 tokens: k̂ and w k̂, which it makes on the way, and v.
+/// unit is four tiles of 64 monomials (i, j), i in octet a and j in octet b, or Z. The group that copies brings stages
+/// of 64 tokens: k̂ and w k̂, which it makes on the way, and v.
 ///   tiles   left factors (w k̂_i) k̂_j in registers, 16 tokens at a time: k̂ᵀ by ldmatrix, w k̂_i from the lanes of
 ///           its channel; times v, whose tile has a token in each row
 ///   Z       (ℓ w k̂)ᵀ k̂, ℓ = 1 of keys: the part i ≤ j of this symmetric matrix
