@@ -198,7 +198,7 @@ TEST_CASE("an error of one head names it and leaves all others as they were", "[
       bad.log_gamma[7][2] = .5;
       REQUIRE_THROWS_AS(run(batch, bad.transitions(), states, form), InvalidGate);
       REQUIRE_THROWS_WITH(run(batch, bad.transitions(), states, form),
-                          contains("sequence 3, head 1: decay: the log gate at position 2 is 0.5"));
+                          contains("sequence 3, head 1: the transition's log gate of token 2 is 0.5"));
     });
     check_untouched(batch, states, [&] {
       const auto too_long = [&](Index b, Index h) {

@@ -146,7 +146,7 @@ TEST_CASE("containers of another size than heads or key heads are refused by nam
   for (const auto& state : shared) REQUIRE(state.tokens() == 0);
   batch.log_gamma[batch.index(1, 1)][2] = .5;
   REQUIRE_THROWS_WITH(batch.attend(Power{}, turning(batch), options, shared),
-                      contains("sequence 1, key head 1: decay"));
+                      contains("sequence 1, key head 1: the transition's log gate"));
   batch.attend(Power{}, of_key_heads, options, shared);
   REQUIRE(shared[3].tokens() == 4);
 }

@@ -55,10 +55,10 @@ Scalar power_of_two(double exponent) {
 template <class Scalar>
 Scalar times_power_of_two(Scalar x, double exponent) {
   using Limits = std::numeric_limits<Scalar>;
-  if (Limits::min_exponent < exponent && exponent < Limits::max_exponent)
-    return x * normal_power_of_two<Scalar>(static_cast<int>(exponent));
-  if (std::isnan(exponent)) return static_cast<Scalar>(exponent);
-  return std::ldexp(x, static_cast<int>(std::clamp(exponent, -8192.0, 8192.0)));
+  const double n = std::clamp(exponent, -8192.0, 8192.0);  // first: compilers convert before they ask, and may trap
+  if (Limits::min_exponent < n && n < Limits::max_exponent) return x * normal_power_of_two<Scalar>(static_cast<int>(n));
+  if (std::isnan(n)) return static_cast<Scalar>(n);
+  return std::ldexp(x, static_cast<int>(n));
 }
 
 /// y ← 2^exponent x, rounded as above, by packets if the power is a normal number. y may be x.
