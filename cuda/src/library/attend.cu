@@ -23,8 +23,7 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   const bool makes_states = reads_state || leaves_state || outputs.final_state.sums;
   const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, problem.e, plan.form);
   SYMPOW_CUDA_TRY((with_rows<T, P, d, products>(plan.form, [&]<class Kernel>() { return allow<Kernel>(); })));
-  int multiprocessors = 0;
-  if (makes_states) SYMPOW_CUDA_TRY((allow_update<T, P, d, products>(problem, tokens, multiprocessors)));
+  if (makes_states) SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
   if (problem.rates) {
     tokens.rotary = rotary_of(problem, paths_of(problem, memory), memory.begin);
     SYMPOW_CUDA_TRY(launch_paths(problem, tokens.sequences, 0, inputs.beta, paths_of(problem, memory),
@@ -35,8 +34,7 @@ Status attend(const Problem& problem, const Plan& plan, const Inputs& inputs, co
   Prefixes<T> prefixes = prefixes_of<T>(memory);
   if (leaves_state) prefixes.whole = {whole};
   if (makes_states)
-    SYMPOW_CUDA_TRY(
-        (launch_states<T, P, d, products>(problem, grids, tokens, memory, prefixes, multiprocessors, stream)));
+    SYMPOW_CUDA_TRY((launch_states<T, P, d, products>(problem, grids, tokens, memory, prefixes, stream)));
   const double scale = std::abs(double{problem.scale});
   const typename Attention<T, P, d, products>::Args args{rows_of<const T>(inputs.queries, problem),
                                                          tokens.keys,

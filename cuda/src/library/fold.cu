@@ -91,11 +91,9 @@ Status fold(const Problem& problem, const State& state, Tail& tail, void* worksp
     const Status folded = dispatch(part, [&]<class T, int P, int d, block::Products products>() -> Status {
       const Tokens<T> tokens = tokens_of_call<T>(part, plan, inputs, its_state);
       const Grids grids = grids_of<T, P, d, products>(tokens.sequences, tokens.heads, part.e, plan.form);
-      int multiprocessors = 0;
-      SYMPOW_CUDA_TRY((allow_update<T, P, d, products>(part, tokens, multiprocessors)));
+      SYMPOW_CUDA_TRY((allow<Update<T, P, d, products>>()));
       SYMPOW_CUDA_TRY(launch_weights(part, grids.weights, tokens, memory, stream));
-      return launch_states<T, P, d, products>(part, grids, tokens, memory, prefixes_of<T>(memory), multiprocessors,
-                                              stream);
+      return launch_states<T, P, d, products>(part, grids, tokens, memory, prefixes_of<T>(memory), stream);
     });
     if (!folded.ok()) return folded;
   }

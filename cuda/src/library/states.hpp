@@ -1,7 +1,6 @@
 // Tokens into states: the kernels that `attend` and `fold` have in common.
 #pragma once
 
-#include "../hopper/update.hpp"
 #include "../layout/chunks.hpp"
 #include "../paths/paths.hpp"
 #include "arguments.hpp"
@@ -60,42 +59,13 @@ Status launch_weights(const Problem& problem, const Blocks& blocks, const Tokens
                             stream);
 }
 
-/// Whether there are kernels for Hopper.
-template <class T, int P, int d>
-inline constexpr bool has_hopper = P == 2 && sizeof(T) == 2 && d <= 64;
-
-/// Before a call launches anything: the kernel for the sums of chunks, that for Hopper on so many `multiprocessors`, or
-/// the general one, 0.
-template <class T, int P, int d, block::Products products>
-Status allow_update(const Problem& problem, const Tokens<T>& x, int& multiprocessors) {
-  multiprocessors = 0;
-  if constexpr (has_hopper<T, P, d>) {
-    using Kernel = hopper::Update<T, d>;
-    if (problem.kernels == Kernels::automatic && problem.e <= 64 && Kernel::items(x.sequences, x.heads) <= 0x7fffffff)
-      SYMPOW_CUDA_TRY(multiprocessors_of<Kernel>(multiprocessors));
-    if (multiprocessors > 0) return allow<Kernel>();
-  }
-  return allow<Update<T, P, d, products>>();
-}
-template <class T, int P, int d, block::Products products>
-Status launch_update(const typename Update<T, P, d, products>::Args& x, int multiprocessors, Stream stream) {
-  if constexpr (has_hopper<T, P, d>) {
-    using Kernel = hopper::Update<T, d>;
-    if (multiprocessors > 0) return launch<Kernel>(Kernel::blocks(x.sequences, x.heads, multiprocessors), x, stream);
-  }
-  using Kernel = Update<T, P, d, products>;
-  return launch<Kernel>(Kernel::blocks(x.sequences, x.heads, x.e), x, stream);
-}
-
-/// After the weights: levels, what each chunk adds, and the states between chunks, to `prefixes`. `multiprocessors` as
-/// `allow_update` says.
+/// After the weights: levels, what each chunk adds, and the states between chunks, to `prefixes`.
 template <class T, int P, int d, block::Products products>
 Status launch_states(const Problem& problem, const Grids& grids, const Tokens<T>& x, const AttentionMemory& memory,
-                     const Prefixes<T>& prefixes, int multiprocessors, Stream stream) {
+                     const Prefixes<T>& prefixes, Stream stream) {
   SYMPOW_CUDA_TRY(launch<Levels>(grids.levels, {x.sequences, x.heads, chunks_of(memory), x.initial, x.final}, stream));
-  SYMPOW_CUDA_TRY((launch_update<T, P, d, products>(
-      {x.keys, x.values, tokens_of(memory), x.sequences, x.heads, sums_of(memory), problem.e}, multiprocessors,
-      stream)));
+  SYMPOW_CUDA_TRY((launch<Update<T, P, d, products>>(
+      grids.update, {x.keys, x.values, tokens_of(memory), x.sequences, x.heads, sums_of(memory), problem.e}, stream)));
   return launch<Scan<T>>(
       grids.scan,
       {sums_of(memory), chunks_of(memory), prefixes, x.initial, x.final, x.sequences, x.heads, P, d, problem.e},

@@ -149,41 +149,6 @@ void every_rotary() {
   }
 }
 
-/// Chunks that kernels for one architecture sum up, by these where the device has them, and by the general ones: ragged
-/// ends, an odd number of stages, gates of 0, states of their own for query heads, few channels.
-void every_architecture() {
-  struct Case {
-    const char* name;
-    int e, tokens, chunk, query_heads, gate_heads;
-    Gates gates;
-    Layout layout;
-  };
-  const Case cases[] = {
-      {"chunks", 64, 460, 192, 1, 1, Gates::slow, Layout::dense},
-      {"gates of 0", 24, 460, 192, 2, 2, Gates::any, Layout::apart},
-      {"no gates", 8, 330, 128, 2, 0, Gates::none, Layout::packed},
-      {"more stages than slots", 8, 720, 704, 1, 1, Gates::slow, Layout::packed},
-  };
-  for (const int d : {16, 32, 64})
-    for (const Case& c : cases)
-      for (const auto element : {cuda::Element::bf16, cuda::Element::fp16})
-        for (const auto kernels : {cuda::Kernels::automatic, cuda::Kernels::general}) {
-          cuda::Problem p = problem_of(2, d, c.e, c.tokens);
-          p.element = element;
-          p.batch = 2;
-          p.query_heads = c.query_heads, p.gate_heads = c.gate_heads;
-          p.form = cuda::Form::chunked;
-          p.chunk = c.chunk;
-          p.kernels = kernels;
-          Tokens x(p, c.gates, 6);
-          x.lengths = {c.tokens, c.tokens / 3};
-          check(std::string("architecture, d ") + std::to_string(d) + ", " + c.name +
-                    (element == cuda::Element::bf16 ? ", bf16" : ", fp16") +
-                    (kernels == cuda::Kernels::general ? ", general" : ""),
-                p, x, c.layout);
-        }
-}
-
 /// States in two terms, by the bound of those: of any rows, then, where sums in float leave it sharp, of rows that read
 /// nothing else. These have queries of ±1 and keys of 1 and 2: all monomials are exact, and most of a state cancels.
 void every_split() {
@@ -220,7 +185,6 @@ void test_rows() {
   every_length();
   every_rotary();
   every_split();
-  every_architecture();
 }
 
 }  // namespace sympow::test
