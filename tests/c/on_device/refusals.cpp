@@ -238,7 +238,7 @@ void of_state_arrays(Call& call, sympow_states* on_cpu) {
   CGradients of_others;
   fine(sympow_states_create(call.attention, &shape, nullptr, &others));
   fine(sympow_state_gradients_create(others, &S.tensor, &Z.tensor, nullptr, &of_others));
-  take_back(call.states, of_others, no_match, "state_gradients: e is 8, must be");
+  take_back(call.states, of_others, no_match, "state_gradients has other sizes, type or power than states");
 }
 
 void of_handles() {
