@@ -208,7 +208,7 @@ def main():
                 rows[name] = row | {"registers": str(number), "shared": str(shared[name][0]), "blocks": str(shared[name][1])}
             print(f"{source.name}: {len(registers)} kernels, no register in memory", flush=True)
     if turns:
-        compare_loops(turns, HERE / "loops_sm_90a.txt", first, chosen.write)
+        compare_loops(turns, HERE / "loops_sm_90a.txt", first.split(";")[0] + "; instructions of a warp in a turn of a loop", chosen.write)
     path = HERE / f"kernels_sm_{chosen.architecture}.txt"
     if chosen.write:
         of, others = read(path) if chosen.only != "*" else (first, {})

@@ -884,20 +884,20 @@ def rope_frequencies(d: int, base: float = 10000.0, *, scaling: str = "none", fa
     in the original `length` tokens stay, those with fewer than `slow` are divided by `factor`, those between in part;
     multiply `scale` by `yarn_scale(factor)`. Raises `InvalidArgument`.
     """
-    choice = ("none", "linear", "ntk", "yarn")[_choice("scaling", scaling, ("none", "linear", "ntk", "yarn"))]
+    _choice("scaling", scaling, ("none", "linear", "ntk", "yarn"))
     d = _number("d", d)
-    if d < 2 or d % 2 != 0 or (choice == "ntk" and d == 2):
-        raise InvalidArgument(f"d is {d}, must be even and {'above' if choice == 'ntk' else 'at least'} 2")
-    given = dict(base=base, factor=factor, **(dict(length=length, fast=fast, slow=slow) if choice == "yarn" else {}))
+    if d < 2 or d % 2 != 0 or (scaling == "ntk" and d == 2):
+        raise InvalidArgument(f"d is {d}, must be even and {'above' if scaling == 'ntk' else 'at least'} 2")
+    given = dict(base=base, factor=factor, **(dict(length=length, fast=fast, slow=slow) if scaling == "yarn" else {}))
     for name, x in given.items():
         if not 0 < _real(name, x) < math.inf:
             raise InvalidArgument(f"{name} is {x}, must be positive and finite")
-    if choice == "ntk":
+    if scaling == "ntk":
         base = base * factor ** (d / (d - 2))
     theta = float(base) ** (-np.arange(0, d, 2) / d)
-    if choice == "linear":
+    if scaling == "linear":
         return theta / factor
-    if choice != "yarn":
+    if scaling != "yarn":
         return theta
 
     def pair_of(turns: float) -> float:

@@ -272,7 +272,7 @@ struct QueryGradients {
       int n = item.first_key(0) / block_tokens;
       for (; n < first; ++n) consumer.skip(2);
       if (x.flows.row.data) {
-        group_barrier();  // no warp reads sums any more where flows take their place
+        group_barrier();  // all warps have read their sums, whose memory the flows take
         begin_through(item, first, own_block);
       }
 #pragma unroll 1
@@ -438,7 +438,7 @@ struct QueryGradients {
         const double total[1] = {rows.total(g, before[g])};
         store(x.flows.row, at, total, block::lane() % 4 == 0);
       }
-      if (x.flows.row.data) group_barrier();  // nobody reads flows any more
+      if (x.flows.row.data) group_barrier();  // all warps have read the flows
       Base::store_turned(x.d_queries, d_query, factor, exponent, x.angles.rotary, item.block, item.head, item.key_head,
                          first);
     }

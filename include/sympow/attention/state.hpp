@@ -143,17 +143,9 @@ class State {
   [[nodiscard]] bool interrupted() const { return content_.interrupted; }
 
   /// S, e × D, as the formula says, the tail folded in. Costs a copy; infinite or 0 where the type cannot hold it.
-  [[nodiscard]] Matrix<S> values() const {
-    detail::StateSums<S> sums = settled();
-    detail::unscale(sums, sums.S);
-    return std::move(sums.S);
-  }
+  [[nodiscard]] Matrix<S> values() const { return detail::unscaled(settled(), &detail::StateSums<S>::S); }
   /// Zᵀ, D, likewise.
-  [[nodiscard]] Vector<S> normalizer() const {
-    detail::StateSums<S> sums = settled();
-    detail::unscale(sums, sums.Z);
-    return std::move(sums.Z);
-  }
+  [[nodiscard]] Vector<S> normalizer() const { return detail::unscaled(settled(), &detail::StateSums<S>::Z); }
 
   /// Bytes of S, Z and the tail.
   [[nodiscard]] Index bytes() const {

@@ -50,17 +50,9 @@ class StateGradient {
   [[nodiscard]] Index value_dimension() const { return content_.sums.S.rows(); }           ///< e
 
   /// dS, e × D, infinite or 0 where the type cannot hold it.
-  [[nodiscard]] Matrix<S> values() const {
-    detail::StateSums<S> sums = settled();
-    detail::unscale(sums, sums.S);
-    return std::move(sums.S);
-  }
+  [[nodiscard]] Matrix<S> values() const { return detail::unscaled(settled(), &detail::StateSums<S>::S); }
   /// dZ, D, likewise.
-  [[nodiscard]] Vector<S> normalizer() const {
-    detail::StateSums<S> sums = settled();
-    detail::unscale(sums, sums.Z);
-    return std::move(sums.Z);
-  }
+  [[nodiscard]] Vector<S> normalizer() const { return detail::unscaled(settled(), &detail::StateSums<S>::Z); }
   /// dμ; empty where nothing turns.
   [[nodiscard]] const Eigen::VectorXd& frame() const { return content_.frame; }
 

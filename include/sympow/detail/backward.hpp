@@ -211,7 +211,6 @@ class ChunkedBackward {
       starts.push_back(state.frame);
       absorb(state, s);
     }
-    fold<Scalar>(feature_, call_.buffers.state.fold, state.sums, {});
     state.sums.settle();
     const auto take_back = [&](bool with_rows) {
       for (Index n = std::ssize(call_.buffers.segments); n-- > 0;) {

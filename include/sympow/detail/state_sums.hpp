@@ -226,6 +226,13 @@ void unscale(const StateSums<Scalar>& sums, Part& x) {
   set_times_power_of_two<Scalar>(all, ColumnView<const Scalar>(all), sums.exponent());
 }
 
+/// The same of sums that are used up.
+template <class Scalar, class Part, class Class>
+Part unscaled(StateSums<Scalar> sums, Part Class::* part) {
+  unscale(sums, sums.*part);
+  return std::move(sums.*part);
+}
+
 /// The tokens that a state has seen: in which coordinates, and what has happened to them in all.
 template <class Scalar>
 struct Frames {

@@ -25,8 +25,7 @@ def power_retention(Q: Tensor, K: Tensor, V: Tensor, log_G: Tensor | None = None
     if deg % 2 != 0:
         raise sympow.InvalidArgument(f"deg is {deg}, must be even")
     keeps = return_final_state or initial_state is not None
-    found = sympow.torch.attention(
+    return sympow.torch.attention(
         Q, K, V, log_gates=log_G, state=initial_state, return_state=return_final_state, power=deg,
         form="chunked" if keeps or chunk_size is not None else "attention", chunk=chunk_size or 0,
         scale=Q.shape[-1] ** -0.5 if scale is None else scale)
-    return found
