@@ -184,8 +184,9 @@ SYMPOW_API void sympow_workspace_destroy(sympow_workspace* workspace);
 
 // ---- calls ----
 
-/// T_q queries and T_k keys, as many unless the mask has an offset or is full. Hg is Hk or H: gates and β of a key head
-/// are those of all its query heads. Null: there is none of it.
+/// T_q queries and T_k keys, as many unless the mask has an offset or is full. Hg is Hk or H: parameters of a key head
+/// are those of all its query heads. Null: there is none of it. Gates go with everything; of θ, channel gates and
+/// Householder vectors, which do not commute, a call has one. States of Householder vectors have the power 1.
 typedef struct sympow_inputs {
   size_t size;                     ///< set by SYMPOW_INPUTS_INIT
   const sympow_tensor* queries;    ///< [B, T_q, H, d]
@@ -195,8 +196,11 @@ typedef struct sympow_inputs {
   const sympow_tensor* theta;      ///< [d/2], or [rotary_dim/2]: rates of rotary, radians a token
   const sympow_tensor* beta;       ///< [B, T, Hg], only with θ; null: all 1
   const sympow_tensor* lengths;    ///< [B] of int32 or int64: tokens of every sequence, the rest is padding; null: T
+  const sympow_tensor* channel_gates;  ///< [B, T, Hg, d]: log a ≤ 0 of every channel of a key, as in GLA; as log_gates
+  const sympow_tensor* householder;    ///< [B, T, Hg, d]: w of A = I - β w wᵀ, as in DeltaNet and PaTH; as the queries
+  const sympow_tensor* strengths;      ///< [B, T, Hg]: that β, only with Householder vectors; null: all 1
 } sympow_inputs;
-#define SYMPOW_INPUTS_INIT {sizeof(sympow_inputs), NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+#define SYMPOW_INPUTS_INIT {sizeof(sympow_inputs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /// PREFILL is `sympow_attend` with states, PREFILL_VJP `sympow_attend_vjp` with them.
 enum {
@@ -221,12 +225,12 @@ typedef struct sympow_state_gradients sympow_state_gradients;
 /// With states the call goes on from them and leaves them after its last tokens; without, null, nothing came before. Hs
 /// = Hk states are shared by the query heads of a key head, whose gates and β then are those of a key head too.
 /// `stream` is of a device; null on a CPU. Results are the same bit for bit for any number of threads. Cost: see the
-/// forms. Allocates β and θ in double, B T H of β, some 200 bytes a head, without states those of the state forms, and
-/// what the workspace grows by.
+/// forms. Allocates β, θ and channel gates in double, Householder vectors as they are, some 200 bytes a head, without states
+/// those of the state forms, and what the workspace grows by.
 ///
 /// On a device: powers and sizes that sympow::cuda was compiled for, see docs/cuda.md, the forms automatic, attention
-/// and chunked, the causal mask without an offset, β of key heads, `check_finite` 0; the rest is SYMPOW_NOT_BUILT. Rows
-/// of padding are not written. Allocates no memory there.
+/// and chunked, the causal mask without an offset, β of key heads, no channel gates and no Householder vectors,
+/// `check_finite` 0; the rest is SYMPOW_NOT_BUILT. Rows of padding are not written. Allocates no memory there.
 SYMPOW_API sympow_status sympow_attend(const sympow_attention* attention, const sympow_inputs* inputs,
                                        sympow_states* states, const sympow_tensor* rows, sympow_workspace* workspace,
                                        void* stream);
@@ -241,23 +245,26 @@ SYMPOW_API sympow_status sympow_decode(const sympow_attention* attention, const 
 /// Where gradients of a loss go: written, not added to. Each has the shape of what it is of, those of parameters either
 /// type. Null: not wanted, but for the first three.
 typedef struct sympow_gradients {
-  size_t size;                     ///< set by SYMPOW_GRADIENTS_INIT
-  const sympow_tensor* queries;    ///< dQ, 0 where padding
-  const sympow_tensor* keys;       ///< dK: sums over the query heads of a key head, in order
-  const sympow_tensor* values;     ///< dV, likewise
-  const sympow_tensor* log_gates;  ///< ∂loss/∂log γ, likewise; 0 where γ = 0 and where padding
-  const sympow_tensor* theta;      ///< sums over sequences and heads, in order
-  const sympow_tensor* beta;       ///< as log_gates
-  const sympow_tensor* scale;      ///< [] or [1]: a sum over sequences and heads
+  size_t size;                         ///< set by SYMPOW_GRADIENTS_INIT
+  const sympow_tensor* queries;        ///< dQ, 0 where padding
+  const sympow_tensor* keys;           ///< dK: sums over the query heads of a key head, in order
+  const sympow_tensor* values;         ///< dV, likewise
+  const sympow_tensor* log_gates;      ///< ∂loss/∂log γ, likewise; 0 where γ = 0 and where padding
+  const sympow_tensor* theta;          ///< sums over sequences and heads, in order
+  const sympow_tensor* beta;           ///< as log_gates
+  const sympow_tensor* scale;          ///< [] or [1]: a sum over sequences and heads
+  const sympow_tensor* channel_gates;  ///< as log_gates
+  const sympow_tensor* householder;    ///< ∂loss/∂w: sums over the heads that share w, in order; 0 where padding
+  const sympow_tensor* strengths;      ///< likewise
 } sympow_gradients;
-#define SYMPOW_GRADIENTS_INIT {sizeof(sympow_gradients), NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+#define SYMPOW_GRADIENTS_INIT {sizeof(sympow_gradients), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /// The gradients of `sympow_attend` with the same inputs, from d_rows = ∂loss/∂Y, [B, T_q, H, e].
 ///
 /// `states` are those before the first token: copy them before a call moves them on. `state_gradients` are the
 /// gradients in the states after the last token, and become those in `states`; null, the loss does not see the states
 /// after. Both are null where the call had none. The recurrent form is taken back by chunks. Cost: two to three times
-/// that of `sympow_attend`. Allocates as it does, and the gradients of gates, β and θ in double.
+/// that of `sympow_attend`. Allocates as it does, and the gradients of parameters in double.
 ///
 /// On a device: the gradient of the scale is float64. States have no tokens in a tail: those that `sympow_attend` or
 /// `move` has left have none. Of normalised rows it needs rows and their denominators, for the scale of others rows,

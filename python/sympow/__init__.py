@@ -144,11 +144,13 @@ class _Options(_Sized):
 
 
 class _Inputs(_Sized):
-    _fields_ = _pointers("queries", "keys", "values", "log_gates", "theta", "beta", "lengths")
+    _fields_ = _pointers("queries", "keys", "values", "log_gates", "theta", "beta", "lengths", "channel_gates",
+                         "householder", "strengths")
 
 
 class _Gradients(_Sized):
-    _fields_ = _pointers("queries", "keys", "values", "log_gates", "theta", "beta", "scale")
+    _fields_ = _pointers("queries", "keys", "values", "log_gates", "theta", "beta", "scale", "channel_gates",
+                         "householder", "strengths")
 
 
 class _StateShape(_Sized):
@@ -491,6 +493,9 @@ class Gradients(NamedTuple):
     beta: np.ndarray | None
     scale: float
     state: Sums | None
+    channel_gates: np.ndarray | None = None
+    householder: np.ndarray | None = None
+    strengths: np.ndarray | None = None
 
 
 class Attention:
@@ -553,36 +558,43 @@ class Attention:
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
                  log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
-                 lengths: np.ndarray | None = None, state: State | None = None,
-                 out: np.ndarray | None = None) -> np.ndarray:
+                 lengths: np.ndarray | None = None, channel_gates: np.ndarray | None = None,
+                 householder: np.ndarray | None = None, strengths: np.ndarray | None = None,
+                 state: State | None = None, out: np.ndarray | None = None) -> np.ndarray:
         """Rows y, [B, T, H, e]; 0 where a query is padding.
 
-        queries    [B, T, H, d], float32 or float64
-        keys       [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
-        values     [B, T, Hk, e], of the queries' type
-        log_gates  [B, T, Hk] or [B, T, H]: log γ ≤ 0, -∞ allowed; float32 or float64, as theta and beta
-        theta      [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token
-        beta       [B, T, Hk] or [B, T, H], only with theta; None: all 1
-        lengths    [B], int32 or int64: tokens of every sequence, the rest is padding
-        state      the call goes on from it and leaves it after its last tokens; None: nothing came before
-        out        where the rows go; None: a new array
+        queries        [B, T, H, d], float32 or float64
+        keys           [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
+        values         [B, T, Hk, e], of the queries' type
+        log_gates      [B, T, Hk] or [B, T, H]: log γ ≤ 0, -∞ allowed; float32 or float64, as other parameters
+        theta          [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token
+        beta           [B, T, Hk] or [B, T, H], only with theta; None: all 1
+        lengths        [B], int32 or int64: tokens of every sequence, the rest is padding
+        channel_gates  [B, T, Hk, d] or [B, T, H, d]: log a ≤ 0 of every channel of a key, as in GLA; not with theta
+        householder    [B, T, Hk, d] or [B, T, H, d], of the queries' type: w of A = I - β w wᵀ, as in DeltaNet and PaTH;
+                       in place of theta and channel gates, and with a state for power 1 alone
+        strengths      [B, T, Hk] or [B, T, H], only with householder: that β; None: all 1
+        state          the call goes on from it and leaves it after its last tokens; None: nothing came before
+        out            where the rows go; None: a new array
 
         Raises `InvalidArgument`, `ShapeMismatch`, `NotFinite`, `TooLarge`, `NotBuilt`, `InterruptedState`,
         `OutOfMemory`, `TypeError`: all but `OutOfMemory` before anything is written.
         """
         out = _rows_like(queries, values) if out is None else out
         inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
-                      lengths=lengths)
+                      lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
         self.attend_tensors({name: _view(name, x) for name, x in inputs.items()}, _view("out", out, True), state)
         return out
 
     def decode(self, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, state: State, *,
                log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
-               lengths: np.ndarray | None = None, out: np.ndarray | None = None) -> np.ndarray:
+               lengths: np.ndarray | None = None, channel_gates: np.ndarray | None = None,
+               householder: np.ndarray | None = None, strengths: np.ndarray | None = None,
+               out: np.ndarray | None = None) -> np.ndarray:
         """The same for a few new tokens, T of them, against a state: by the recurrent form, whatever the form is."""
         out = _rows_like(queries, values) if out is None else out
         inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
-                      lengths=lengths)
+                      lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
         arrays = [x for x in (*inputs.values(), out) if x is not None]
         if not all(isinstance(x, np.ndarray) for x in arrays) or not out.flags.writeable:
             arrays = []  # the views below say so
@@ -594,7 +606,9 @@ class Attention:
 
     def vjp(self, d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
             log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
-            lengths: np.ndarray | None = None, state: State | None = None, d_state: Sums | None = None) -> Gradients:
+            lengths: np.ndarray | None = None, channel_gates: np.ndarray | None = None,
+            householder: np.ndarray | None = None, strengths: np.ndarray | None = None, state: State | None = None,
+            d_state: Sums | None = None) -> Gradients:
         """The gradients of a loss in the arguments of a call, from d_rows = ∂loss/∂y, [B, T, H, e].
 
         state    the one *before* the first token; it is not changed: give a copy that was made before the call
@@ -607,7 +621,7 @@ class Attention:
         if d_state is not None and (not isinstance(d_state, tuple) or len(d_state) != len(Sums._fields)):
             raise TypeError(f"d_state is a {type(d_state).__name__}, must be sympow.Sums")
         inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
-                      lengths=lengths)
+                      lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
         views = {name: _view(name, x) for name, x in inputs.items()}
         del inputs["lengths"]
         results = {name: None if x is None else np.empty(x.shape, x.dtype) for name, x in inputs.items()}
@@ -856,22 +870,27 @@ def _attention_of(options: dict[str, Any]) -> Attention:
 
 def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_gates: np.ndarray | None = None,
               theta: np.ndarray | None = None, beta: np.ndarray | None = None, lengths: np.ndarray | None = None,
-              state: State | None = None, out: np.ndarray | None = None, **options: Any) -> np.ndarray:
+              channel_gates: np.ndarray | None = None, householder: np.ndarray | None = None,
+              strengths: np.ndarray | None = None, state: State | None = None, out: np.ndarray | None = None,
+              **options: Any) -> np.ndarray:
     """Rows y, [B, T, H, e], of queries [B, T, H, d], keys [B, T, Hk, d] and values [B, T, Hk, e].
 
     `options` are those of `Attention`: power, form, normalisation, scale …; arguments and errors those of its calls.
     """
     return _attention_of(options)(queries, keys, values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
-                                    state=state, out=out)
+                                  channel_gates=channel_gates, householder=householder, strengths=strengths, state=state,
+                                  out=out)
 
 
 def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
         log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
-        lengths: np.ndarray | None = None, state: State | None = None, d_state: Sums | None = None,
-        **options: Any) -> Gradients:
+        lengths: np.ndarray | None = None, channel_gates: np.ndarray | None = None,
+        householder: np.ndarray | None = None, strengths: np.ndarray | None = None, state: State | None = None,
+        d_state: Sums | None = None, **options: Any) -> Gradients:
     """The gradients of a loss in the arguments of `attention`, from d_rows = ∂loss/∂y: see `Attention.vjp`."""
     return _attention_of(options).vjp(d_rows, queries, keys, values, log_gates=log_gates, theta=theta, beta=beta,
-                                        lengths=lengths, state=state, d_state=d_state)
+                                      lengths=lengths, channel_gates=channel_gates, householder=householder,
+                                      strengths=strengths, state=state, d_state=d_state)
 
 
 # ---- rotary frequencies ----

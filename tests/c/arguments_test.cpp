@@ -187,6 +187,39 @@ TEST_CASE("sizes that do not agree", "[c]") {
   check_refused(call.attend(), SYMPOW_SHAPE_MISMATCH, "inputs->lengths: shape[0] is 1, must be 2");
 }
 
+TEST_CASE("channel gates and Householder vectors that no call takes", "[c]") {
+  using C = Call&;
+  const auto bad = SYMPOW_INVALID_ARGUMENT;
+  Tensor<float> W({2, 5, 2, 4});
+  Tensor<double> strengths({2, 5, 2});
+  const auto with = [&](const std::function<void(C)>& spoil) {
+    return [&, spoil](C c) {
+      c.in.theta = c.in.beta = c.to.theta = c.to.beta = nullptr;
+      spoil(c);
+    };
+  };
+  const auto gates = [&](C c) { c.in.channel_gates = W.view(); };
+  const auto vectors = [&](C c) { c.in.householder = W.view(), c.in.strengths = strengths.view(); };
+  refuses([&](C c) { gates(c); }, bad, "inputs->theta and inputs->channel_gates are given, must be one of them");
+  refuses(with([&](C c) { gates(c), vectors(c); }), bad, "inputs->channel_gates and inputs->householder are given");
+  refuses(with(vectors), bad, "this feature map with this transition has the attention form only");
+  refuses(with([&](C c) { c.in.strengths = strengths.view(); }), bad,
+          "inputs->strengths is given, but no inputs->householder");
+  refuses(with([&](C c) { gates(c), c.to.strengths = strengths.view(); }), bad,
+          "gradients->strengths is given, but no inputs->strengths", true);
+  refuses(with([&](C c) { gates(c), c.to.channel_gates = W.view(); }), bad, "gradients->channel_gates", true);
+  W.data[3] = .5f;
+  refuses(with(gates), bad, "the log gate of channel 3 at token 0 is 0.5");
+  W.data[3] = std::numeric_limits<float>::quiet_NaN();
+  refuses(with(gates), bad, "the log gate of channel 3 at token 0 is nan");
+  refuses(with(vectors), SYMPOW_NOT_FINITE, "sequence 0, head 0: ");
+  W.data[3] = 0;
+  W.shape[3] = 3;
+  refuses(with(gates), SYMPOW_SHAPE_MISMATCH, "inputs->channel_gates: shape[3] is 3, must be 4 (numbers of a query)");
+  W.shape[3] = 4, strengths.shape[2] = 1;
+  refuses(with(vectors), SYMPOW_SHAPE_MISMATCH, "inputs->strengths: shape[2] is 1, must be 2");
+}
+
 TEST_CASE("numbers that no call takes", "[c]") {
   using C = Call&;
   refuses([](C c) { c.batch.gates.data[3] = .5; }, SYMPOW_INVALID_ARGUMENT, "log gate of token 1 is 0.5");

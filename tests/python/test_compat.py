@@ -22,10 +22,14 @@ def tensors(heads=H, dtype=torch.float64, batch=B):
     return q, k, v, g
 
 
-def recurrence(q, k, v, g, scale, S):
+def recurrence(q, k, v, g, scale, S, w=None, beta=None):
+    """Gates of heads or of channels; with w and beta S goes through I - β w wᵀ."""
     rows = []
     for t in range(q.shape[1]):
-        S = S * g[:, t].exp()[..., None, None] + k[:, t, :, :, None] * v[:, t, :, None, :]
+        S = S * g[:, t].exp().reshape(*g.shape[:1], g.shape[2], -1, 1)
+        if w is not None:
+            S = S - (beta[:, t, :, None] * w[:, t])[..., None] * torch.einsum("bhk,bhkv->bhv", w[:, t], S)[:, :, None]
+        S = S + k[:, t, :, :, None] * v[:, t, :, None, :]
         rows.append(scale * torch.einsum("bhkv,bhk->bhv", S, q[:, t]))
     return torch.stack(rows, 1), S
 
@@ -72,6 +76,71 @@ class Compat(unittest.TestCase):
             of.append(torch.autograd.grad(rows.sin().sum() + S.cos().sum(), given))
         for found, expected in zip(*of):
             self.close(found, expected)
+
+    def test_gla(self):
+        q, k, v, _ = tensors()
+        g = torch.nn.functional.logsigmoid(torch.randn(B, T, H, K, dtype=torch.float64) + 3)
+        S = torch.randn(B, H, K, V, dtype=torch.float64)
+        calls = (lambda *x: fla.chunk_gla(*x[:4], initial_state=x[4], output_final_state=True),
+                 lambda *x: fla.fused_recurrent_gla(*x[:4], initial_state=x[4], output_final_state=True))
+        self.close_with_gradients(calls, lambda *x: recurrence(*x[:4], K ** -0.5, x[4]), (q, k, v, g, S))
+        self.close(fla.chunk_gla(q, k, v, g, 0.3)[0], recurrence(q, k, v, g, 0.3, torch.zeros_like(S))[0])
+        with self.assertRaisesRegex(sympow.NotBuilt, "gv must be None|gv is"):
+            fla.fused_recurrent_gla(q, k, v, g, gv=g)
+
+    def test_delta_rules(self):
+        q, k, v, g = tensors()
+        beta = torch.rand(B, T, H, dtype=torch.float64)
+        S = torch.randn(B, H, K, V, dtype=torch.float64)
+
+        def unit(x):
+            return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
+
+        def expected(q, k, v, g, beta, S):
+            return recurrence(unit(q), unit(k), v * beta[..., None], g, K ** -0.5, S, unit(k), beta)
+
+        calls = [lambda *x, f=f: f(*x[:5], initial_state=x[5], output_final_state=True, use_qk_l2norm_in_kernel=True)
+                 for f in (fla.chunk_gated_delta_rule, fla.fused_recurrent_gated_delta_rule)]
+        self.close_with_gradients(calls, expected, (q, k, v, g, beta, S))
+        for f in (fla.chunk_delta_rule, fla.fused_recurrent_delta_rule):
+            self.close(f(q, unit(k), v, beta)[0], recurrence(q, unit(k), v * beta[..., None], torch.zeros_like(g),
+                                                             K ** -0.5, torch.zeros_like(S), unit(k), beta)[0])
+
+    def test_path(self):
+        q, k, v, g = tensors()
+        w = torch.nn.functional.normalize(torch.randn(B, T, H, K, dtype=torch.float64), dim=-1)
+        beta = 2 * torch.rand(B, T, H, dtype=torch.float64)
+
+        def expected(q, k, v, g, w, beta):
+            moved, rows = k[:, :0], []  # keys as the last token sees them
+            for t in range(T):
+                along = torch.einsum("bshk,bhk->bsh", moved, w[:, t])
+                moved = torch.cat([moved - (beta[:, t, None] * along)[..., None] * w[:, t, None], k[:, t:t + 1]], 1)
+                logits = K ** -0.5 * torch.einsum("bshk,bhk->bhs", moved, q[:, t])
+                logits = logits + (g[:, :t + 1].sum(1, keepdim=True) - g[:, :t + 1].cumsum(1)).transpose(1, 2)
+                rows.append(torch.einsum("bhs,bshv->bhv", logits.softmax(-1), v[:, :t + 1]))
+            return torch.stack(rows, 1),
+
+        self.close_with_gradients([lambda q, k, v, g, w, beta: fla.parallel_path_attention(q, k, v, w, beta, g)[:1]],
+                                  expected, (q, k, v, g, w, beta))
+
+    def test_packed_sequences_have_parameters_of_their_own(self):
+        q, k, v, _ = tensors(batch=1)
+        g = torch.nn.functional.logsigmoid(torch.randn(1, T, H, K, dtype=torch.float64))
+        rows, _ = fla.chunk_gla(q, k, v, g, cu_seqlens=torch.tensor([0, 9, 9, T]))
+        for part in (slice(0, 9), slice(9, T)):
+            self.close(rows[:, part], fla.chunk_gla(*(x[:, part] for x in (q, k, v, g)))[0])
+
+    def close_with_gradients(self, calls, expected, given):
+        given = [x.clone().requires_grad_() for x in given]
+        of = []
+        for f in (*calls, expected):
+            results = f(*given)
+            loss = results[0].sin().sum() + sum(x.cos().sum() for x in results[1:])
+            of.append((*results, *torch.autograd.grad(loss, given)))
+        for found in of[:-1]:
+            for x, y in zip(found, of[-1]):
+                self.close(x, y)
 
     def test_retention_and_linear_attention(self):
         q, k, v, _ = tensors()

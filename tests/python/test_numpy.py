@@ -162,6 +162,72 @@ class Rows(unittest.TestCase):
                 self.assertTrue(np.array_equal(given.keys[b, :n], alone.keys[0]))
                 self.assertTrue(np.array_equal(given.log_gates[b, :n + offset], alone.log_gates[0]))
 
+    def test_channel_gates_and_householder_vectors(self):
+        rng = np.random.default_rng(7)
+        B, T, H, Hk, d, e = 2, 40, 4, 2, 6, 5
+        q, dy = rng.standard_normal((B, T, H, d)), rng.standard_normal((B, T, H, e))
+        k, v = rng.standard_normal((B, T, Hk, d)), rng.standard_normal((B, T, Hk, e))
+        w = rng.standard_normal((B, T, Hk, d))
+        w /= np.linalg.norm(w, axis=3, keepdims=True)
+        gates = dict(log_gates=-0.1 * rng.random((B, T, Hk)))
+        of_channels = gates | dict(channel_gates=-0.2 * rng.random((B, T, Hk, d)))
+        of_vectors = gates | dict(householder=w, strengths=2 * rng.random((B, T, Hk)))
+
+        def matrices(parameters, b, h):  # e^log_gate diag(a), or I - β w wᵀ
+            for t in range(T):
+                A = np.eye(d) if "householder" in parameters else np.diag(np.exp(parameters["channel_gates"][b, t, h]))
+                if "householder" in parameters:
+                    A -= parameters["strengths"][b, t, h] * np.outer(w[b, t, h], w[b, t, h])
+                yield A, np.exp(parameters["log_gates"][b, t, h])
+
+        for parameters, power, scores in ((of_channels, 1, "power"), (of_channels, 2, "power"), (of_vectors, 1, "power"),
+                                          (of_channels, 2, "exponential"), (of_vectors, 2, "exponential")):
+            options = dict(power=power, scores=scores, normalisation="unnormalised", scale=0.5)
+            wanted = np.zeros_like(dy)
+            for b, h in np.ndindex(B, H):
+                moved, gate = np.zeros((0, d)), np.zeros(0)
+                for t, (A, g) in enumerate(matrices(parameters, b, h * Hk // H)):
+                    moved = np.vstack([moved @ A, k[b, t, h * Hk // H]])
+                    gate = np.append(gate * g, 1)
+                    x = 0.5 * moved @ q[b, t, h]
+                    wanted[b, t, h] = (gate * (np.exp(x) if scores == "exponential" else x ** power)) @ v[b, :t + 1, h * Hk // H]
+            for form in ("attention",) if scores == "exponential" else ("attention", "recurrent", "chunked"):
+                with self.subTest(parameters=list(parameters), power=power, scores=scores, form=form):
+                    rows = sympow.attention(q, k, v, **parameters, **options, form=form)
+                    self.assertLessEqual(np.abs(rows - wanted).max(), 1e-12 * np.abs(wanted).max())
+                    each = {name: x.repeat(2, axis=2) for name, x in parameters.items()}  # for every query head
+                    shared = sympow.vjp(dy, q, k, v, **parameters, **options, form=form)
+                    apart = sympow.vjp(dy, q, k, v, **each, **options, form=form)
+                    for name in parameters:
+                        x, y = getattr(shared, name), getattr(apart, name)
+                        self.assertEqual(x.shape, parameters[name].shape)
+                        sums = y[:, :, ::2] + y[:, :, 1::2]
+                        self.assertLessEqual(np.abs(x - sums).max(), 1e-12 * np.abs(sums).max())
+            lengths, part = np.array([T, 7]), {name: x[1:, :7] for name, x in parameters.items()}
+            rows = sympow.attention(q, k, v, **parameters, **options, lengths=lengths)
+            alone = sympow.attention(q[1:, :7], k[1:, :7], v[1:, :7], **part, **options, form="attention")
+            self.assertLessEqual(np.abs(rows[1:, :7] - alone).max(), 1e-12 * np.abs(alone).max())
+            self.assertTrue(np.all(sympow.vjp(dy, q, k, v, **parameters, **options, lengths=lengths).log_gates[1, 7:] == 0))
+            if scores == "power":  # states go on
+                attention = sympow.Attention(**options)
+                state, rows = sympow.State(attention, B, Hk, d, e, np.float64), []
+                for begin, end in ((0, 13), (13, 14), (14, T)):
+                    some = slice(begin, end)
+                    rows.append(attention(q[:, some], k[:, some], v[:, some], state=state,
+                                          **{name: x[:, some] for name, x in parameters.items()}))
+                self.assertLessEqual(np.abs(np.concatenate(rows, 1) - wanted).max(), 1e-12 * np.abs(wanted).max())
+        for given, words in ((of_channels | dict(theta=np.ones(3)), "theta and channel_gates are given, must be one of them"),
+                             (of_channels | of_vectors, "channel_gates and householder are given"),
+                             (dict(strengths=of_vectors["strengths"]), "strengths is given, but no householder"),
+                             (dict(channel_gates=-of_channels["channel_gates"]), "sequence 0, .*the log gate of channel 0"),
+                             (dict(householder=w.astype(np.float32)), "householder is of float32, must be of float64"),
+                             (dict(channel_gates=w[..., :5] * 0), r"channel_gates: shape\[3\] is 5, must be 6"),
+                             (of_vectors | dict(form="recurrent"), "has the attention form only"),
+                             (dict(householder=w * np.nan), "sequence 0")):
+            for call in (functools.partial(sympow.attention, q, k, v), functools.partial(sympow.vjp, dy, q, k, v)):
+                with self.assertRaisesRegex(sympow.SympowError, words):
+                    call(**given)
+
     def test_no_tokens_and_no_sequences(self):
         for B, T in ((0, 3), (2, 0)):
             q, v = np.empty((B, T, 2, 4)), np.empty((B, T, 2, 3))

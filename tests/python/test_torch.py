@@ -185,15 +185,17 @@ class Operators(unittest.TestCase):
     def test_opcheck(self):
         batch, none = Batch(), [None] * 3
         attend = torch.ops.sympow.attend.default
-        for arguments in ((*batch.tensors(), None, *batch.state, True),
-                          (*batch.tensors()[:3], *none, None, *none, False)):
+        for arguments in ((*batch.tensors(), None, *none, *batch.state, True),
+                          (*batch.tensors()[:3], *none, None, *none, *none, False)):
             library.opcheck(attend, (*arguments, *DEFAULTS))
         quick = ("test_schema", "test_autograd_registration", "test_faketensor")
-        for arguments in ((*batch.tensors()[:4], None, None, torch.tensor([3, 9]), *none, True),
-                          (*batch.tensors()[:3], *none, None, *batch.state[:2], None, False)):
+        gates, w = -torch.rand_like(batch.k), torch.rand_like(batch.k)
+        for arguments in ((*batch.tensors()[:4], None, None, torch.tensor([3, 9]), *none, *none, True),
+                          (*batch.tensors()[:3], *none, None, gates, None, None, *batch.state[:2], None, False),
+                          (*batch.tensors()[:3], *none, None, None, w, w[..., 0], *none, False)):
             library.opcheck(attend, (*arguments, *DEFAULTS), test_utils=quick)
         tensors = [x.detach() for x in (*batch.tensors(), *batch.state)]
-        arguments = *tensors[:6], None, *tensors[6:]
+        arguments = *tensors[:6], None, *none, *tensors[6:]
         for of_state in (tensors[6:], none):
             library.opcheck(torch.ops.sympow.attend_vjp.default, (batch.dy, *of_state, *arguments, *DEFAULTS),
                             test_utils=quick)

@@ -224,6 +224,10 @@ inline Results results_in(const sympow_gradients* given, const Inputs& in) {
   results.log_gates = of_parameter(x.log_gates, "log_gates", in.log_gates, "B, T, Hg", in.place.gates);
   results.theta = of_parameter(x.theta, "theta", in.theta, "d/2", in.place.rates);
   results.beta = of_parameter(x.beta, "beta", in.beta, "B, T, Hg", in.place.gates);
+  results.channel_gates =
+      of_parameter(x.channel_gates, "channel_gates", in.channel_gates, "B, T, Hg, d", in.place.gates);
+  results.householder = of_parameter(x.householder, "householder", in.householder, "B, T, Hg, d", in.place.gates);
+  results.strengths = of_parameter(x.strengths, "strengths", in.strengths, "B, T, Hg", in.place.gates);
   if (x.scale != nullptr) {
     check_pointer(x.scale, "gradients->scale");
     results.scale =

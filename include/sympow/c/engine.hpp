@@ -76,6 +76,7 @@ class States {
 struct Results {
   Array queries, keys, values;
   std::optional<Array> log_gates = {}, theta = {}, beta = {}, scale = {};
+  std::optional<Array> channel_gates = {}, householder = {}, strengths = {};
 };
 
 /// The calls of a scalar type and a feature map.

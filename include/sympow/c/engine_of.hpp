@@ -27,7 +27,7 @@ class EngineOf final : public Engine {
     options.form = form;
     auto& workspaces = of<Workspaces<S>>(scratch);
     with_normalisation(settings, [&]<class N>(N) {
-      with_transitions(in, settings, groups_of(in, states), [&](const auto& transitions) {
+      with_transitions<S>(in, settings, groups_of(in, states), [&](const auto& transitions) {
         sympow::attend<N>(
             F{}, transitions,
             {.Q = Q, .K = K, .V = V, .states = range_of(states), .Y = Y, .workspaces = workspaces, .options = options});
@@ -44,7 +44,7 @@ class EngineOf final : public Engine {
     auto& workspaces = of<VjpWorkspaces<S>>(scratch);
     const Index groups = groups_of(in, states);
     with_normalisation(settings, [&]<class N>(N) {
-      with_transitions(in, settings, groups, [&](const auto& transitions) {
+      with_transitions<S>(in, settings, groups, [&](const auto& transitions) {
         write(sympow::attend_vjp<N>(F{}, transitions,
                                     {.Q = Q,
                                      .K = K,
@@ -125,21 +125,35 @@ class EngineOf final : public Engine {
   /// Writes gradients of parameters: each number is a sum over the groups that read it, in order.
   template <class A>
   static void write(const BatchGradients<A>& gradients, const Inputs& in, Index groups, const Results& results) {
-    const auto write_tokens = [&](const std::optional<Array>& to, const auto& numbers) {
+    // number(g, t, c) of the gradient g of a transition; c is 0 where `to` has no channels
+    const auto write_tokens = [&](const std::optional<Array>& to, const auto& number) {
       if (!to) return;
-      const Index heads = to->shape[2];
+      const Index heads = to->shape[2], channels = to->dimensions == 4 ? to->shape[3] : 1;
       for (Index b = 0; heads > 0 && b < in.sequences(); ++b)
         for (Index h = 0; h < heads; ++h)
-          for (Index t = 0; t < to->shape[1]; ++t) {
-            double sum = 0;
-            for (Index n = h * groups / heads; t < in.tokens(b) && n < (h + 1) * groups / heads; ++n)
-              sum += numbers(gradients.transitions[static_cast<std::size_t>(b * groups + n)])[t];
-            to->set({b, t, h}, sum);
-          }
+          for (Index t = 0; t < to->shape[1]; ++t)
+            for (Index c = 0; c < channels; ++c) {
+              double sum = 0;
+              for (Index n = h * groups / heads; t < in.tokens(b) && n < (h + 1) * groups / heads; ++n)
+                sum += number(gradients.transitions[static_cast<std::size_t>(b * groups + n)], t, c);
+              if (channels == 1)
+                to->set({b, t, h}, sum);
+              else
+                to->set({b, t, h, c}, sum);
+            }
     };
-    write_tokens(results.log_gates, [](const auto& g) -> const Eigen::VectorXd& { return log_gates_in(g); });
-    if constexpr (std::is_same_v<A, ArrayGatesAndRotary>) {
-      write_tokens(results.beta, [](const auto& g) -> const Eigen::VectorXd& { return g.template of<Rotary>().beta; });
+    write_tokens(results.log_gates, [](const auto& g, Index t, Index) { return log_gates_in(g)[t]; });
+    if constexpr (std::is_same_v<A, ArrayGatesAnd<ChannelDecay<double>>>) {
+      write_tokens(results.channel_gates,
+                   [](const auto& g, Index t, Index c) { return g.template of<ChannelDecay<double>>().log_a(c, t); });
+    } else if constexpr (std::is_same_v<A, ArrayGatesAnd<Householder<S>>>) {
+      write_tokens(results.householder, [](const auto& g, Index t, Index c) {
+        return static_cast<double>(g.template of<Householder<S>>().w(c, t));
+      });
+      write_tokens(results.strengths,
+                   [](const auto& g, Index t, Index) { return g.template of<Householder<S>>().beta[t]; });
+    } else if constexpr (std::is_same_v<A, ArrayGatesAnd<Rotary>>) {
+      write_tokens(results.beta, [](const auto& g, Index t, Index) { return g.template of<Rotary>().beta[t]; });
       for (Index j = 0; results.theta && j < results.theta->shape[0]; ++j) {
         double sum = 0;
         for (const auto& g : gradients.transitions) sum += g.template of<Rotary>().theta[j];

@@ -13,6 +13,7 @@ namespace SYMPOW_NAMESPACE::c {
 struct Inputs {
   Array queries, keys, values;
   std::optional<Array> log_gates = {}, theta = {}, beta = {}, lengths_array = {};
+  std::optional<Array> channel_gates = {}, householder = {}, strengths = {};
   Index most_tokens = 0;            ///< T, that the transition goes over
   std::vector<Index> lengths = {};  ///< of sequences; none: all are as long, or they lie on a device
   Place place = {};
@@ -74,16 +75,30 @@ inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, co
   if (__builtin_add_overflow(in.queries.shape[1], mask.offset, &in.most_tokens))
     detail::raise<InvalidArgument>("options->offset is ", mask.offset, ", which no token of the queries can have");
   in.most_tokens = std::max(in.most_tokens, in.keys.shape[1]);
-  const auto parameter = [&](const sympow_tensor* tensor, const char* name) {
-    Array array = array_of(tensor, name, 3, "B, T, Hg", place.gates, place.device);
+  const auto checked_parameter = [&](Array array) {
     check_axis(array, 0, in.sequences(), "sequences of the queries");
     check_axis(array, 1, in.most_tokens, "tokens");
     if (in.key_heads() == in.query_heads()) check_axis(array, 2, in.key_heads(), "heads of queries and keys");
     if (array.shape[2] != in.key_heads() && array.shape[2] != in.query_heads())
-      detail::raise<ShapeMismatch>(name, ": shape[2] is ", array.shape[2], ", must be ", in.key_heads(),
+      detail::raise<ShapeMismatch>(array.name, ": shape[2] is ", array.shape[2], ", must be ", in.key_heads(),
                                    " (heads of the keys) or ", in.query_heads(), " (of the queries)");
+    if (array.dimensions == 4) check_axis(array, 3, in.queries.shape[3], "numbers of a query");
     return array;
   };
+  const auto parameter = [&](const sympow_tensor* tensor, const char* name) {
+    return checked_parameter(array_of(tensor, name, 3, "B, T, Hg", place.gates, place.device));
+  };
+  const std::pair<const sympow_tensor*, const char*> acts[] = {
+      {x.theta, "inputs->theta"}, {x.channel_gates, "inputs->channel_gates"}, {x.householder, "inputs->householder"}};
+  const char* first = nullptr;
+  for (const auto& [tensor, name] : acts) {
+    if (tensor == nullptr) continue;
+    if (first != nullptr)
+      detail::raise<InvalidArgument>(first, " and ", name, " are given, must be one of them: they do not commute");
+    first = name;
+    if (tensor != x.theta && place.device.type != SYMPOW_CPU)
+      detail::raise<NotBuilt>(name, " is given, which is for a CPU alone");
+  }
   if (x.log_gates != nullptr) in.log_gates = parameter(x.log_gates, "inputs->log_gates");
   if (x.theta != nullptr) {
     in.theta = array_of(x.theta, "inputs->theta", 1, "d/2", place.rates, place.device);
@@ -104,13 +119,26 @@ inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, co
     if (x.theta == nullptr) detail::raise<InvalidArgument>("inputs->beta is given, but no inputs->theta");
     in.beta = parameter(x.beta, "inputs->beta");
   }
+  if (x.channel_gates != nullptr)
+    in.channel_gates = checked_parameter(array_of(x.channel_gates, "inputs->channel_gates", 4, "B, T, Hg, d"));
+  if (x.householder != nullptr) {
+    in.householder = checked_parameter(heads_in(x.householder, "inputs->householder", "B, T, Hg, d", place));
+    check_element(*in.householder, in.element(), "the queries");
+  }
+  if (x.strengths != nullptr) {
+    if (x.householder == nullptr)
+      detail::raise<InvalidArgument>("inputs->strengths is given, but no inputs->householder");
+    in.strengths = parameter(x.strengths, "inputs->strengths");
+    check_axis(*in.strengths, 2, in.householder->shape[2], "heads of the Householder vectors");
+  }
   return in;
 }
 
 /// Throws unless an output is apart from what a call reads.
 inline void check_outputs(std::initializer_list<const Array*> outputs, const Inputs& in, const Array* also = nullptr) {
   check_outputs(outputs, {&in.queries, &in.keys, &in.values, pointer_to(in.log_gates), pointer_to(in.theta),
-                          pointer_to(in.beta), pointer_to(in.lengths_array), also});
+                          pointer_to(in.beta), pointer_to(in.lengths_array), pointer_to(in.channel_gates),
+                          pointer_to(in.householder), pointer_to(in.strengths), also});
 }
 
 }  // namespace SYMPOW_NAMESPACE::c

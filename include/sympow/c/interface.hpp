@@ -88,9 +88,10 @@ sympow_status sympow_attend_vjp(const sympow_attention* attention, const sympow_
     if (state_gradients != nullptr)
       check_alike("state_gradients", on_cpu(state_gradients).shape(), on_cpu(states, "states").shape(), "states");
     const Results to = results_in(gradients, in);
-    check_outputs({&to.queries, &to.keys, &to.values, pointer_to(to.log_gates), pointer_to(to.theta),
-                   pointer_to(to.beta), pointer_to(to.scale)},
-                  in, &dY);
+    check_outputs(
+        {&to.queries, &to.keys, &to.values, pointer_to(to.log_gates), pointer_to(to.theta), pointer_to(to.beta),
+         pointer_to(to.scale), pointer_to(to.channel_gates), pointer_to(to.householder), pointer_to(to.strengths)},
+        in, &dY);
     with_scratch(workspace, [&](Scratch& scratch) {
       engine_of(settings, in.element())
           .attend_vjp(settings, in, dY, states == nullptr ? nullptr : states->states.get(),

@@ -1,9 +1,11 @@
-// The transition of a call, of what is given: gates, rotary positions, both or none.
+// The transition of a call, of what is given: gates, and rotary positions, channel gates or Householder vectors.
 #pragma once
 
 #include <utility>
 
 #include <sympow/c/inputs.hpp>
+#include <sympow/transition/channel_decay.hpp>
+#include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>
 
@@ -54,7 +56,8 @@ class ArrayGates : public KeepsKeys {
   bool is_float_ = false;
 };
 
-using ArrayGatesAndRotary = TransitionProduct<ArrayGates, Rotary>;
+template <class A>
+using ArrayGatesAnd = TransitionProduct<ArrayGates, A>;
 
 /// The numbers of a dimension.
 inline Eigen::VectorXd numbers_of(Index size, const auto& number) {
@@ -73,30 +76,51 @@ inline void check_parameter_heads(const std::optional<Array>& parameter, Index g
 /// The head of a parameter that group n of `groups` reads.
 inline Index parameter_head(const Array& parameter, Index n, Index groups) { return n * parameter.shape[2] / groups; }
 
-/// visit(f), f(b, n) being the transition of group n of a sequence's heads.
-template <class Visit>
+/// The vectors of a head's tokens in [B, T, H, d].
+template <class S>
+Matrix<S> vectors_of(const Array& x, Index b, Index h, Index tokens) {
+  Matrix<S> vectors(x.shape[3], tokens);
+  for (Index t = 0; t < tokens; ++t)
+    for (Index c = 0; c < x.shape[3]; ++c) vectors(c, t) = static_cast<S>(x.number({b, t, h, c}));
+  return vectors;
+}
+
+/// visit(f), f(b, n) being the transition of group n of a sequence's heads, for queries of type S.
+template <class S, class Visit>
 decltype(auto) with_transitions(const Inputs& in, const Settings& settings, Index groups, const Visit& visit) {
-  check_parameter_heads(in.log_gates, groups);
-  check_parameter_heads(in.beta, groups);
+  for (const auto* parameter : {&in.log_gates, &in.beta, &in.channel_gates, &in.householder, &in.strengths})
+    check_parameter_heads(*parameter, groups);
   const auto gates = [&in, groups](Index b, Index n) {
     if (!in.log_gates) return ArrayGates();
     return ArrayGates(*in.log_gates, b, parameter_head(*in.log_gates, n, groups), in.tokens(b));
   };
+  const auto numbers = [&in, groups](const Array& x, Index b, Index n) {
+    const Index h = parameter_head(x, n, groups);
+    return numbers_of(in.tokens(b), [&](Index t) { return x.number({b, t, h}); });
+  };
+  if (in.channel_gates)
+    return visit([&, gates](Index b, Index n) -> ArrayGatesAnd<ChannelDecay<double>> {
+      const Index h = parameter_head(*in.channel_gates, n, groups);
+      return gates(b, n) * ChannelDecay<double>(vectors_of<double>(*in.channel_gates, b, h, in.tokens(b)));
+    });
+  if (in.householder)
+    return visit([&, gates](Index b, Index n) -> ArrayGatesAnd<Householder<S>> {
+      const Index h = parameter_head(*in.householder, n, groups), tokens = in.tokens(b);
+      return gates(b, n) *
+             Householder<S>(vectors_of<S>(*in.householder, b, h, tokens),
+                            in.strengths ? numbers(*in.strengths, b, n) : Eigen::VectorXd::Ones(tokens).eval());
+    });
   if (!in.theta) return visit(gates);
   const Eigen::VectorXd theta = numbers_of(in.theta->shape[0], [&](Index i) { return in.theta->number({i}); });
-  return visit([&, gates](Index b, Index n) -> ArrayGatesAndRotary {
+  return visit([&, gates](Index b, Index n) -> ArrayGatesAnd<Rotary> {
     const Index d = in.queries.shape[3];
     if (!in.beta) return gates(b, n) * Rotary(theta, *settings.pairing, d);
-    const Index h = parameter_head(*in.beta, n, groups);
-    const auto beta = [&](Index t) { return in.beta->number({b, t, h}); };
-    return gates(b, n) * Rotary(theta, numbers_of(in.tokens(b), beta), *settings.pairing, d);
+    return gates(b, n) * Rotary(theta, numbers(*in.beta, b, n), *settings.pairing, d);
   });
 }
 
 /// The gradient of the gates.
 inline const Eigen::VectorXd& log_gates_in(const ArrayGates::Gradient& g) { return g.log_gamma; }
-inline const Eigen::VectorXd& log_gates_in(const ArrayGatesAndRotary::Gradient& g) {
-  return g.of<ArrayGates>().log_gamma;
-}
+const Eigen::VectorXd& log_gates_in(const auto& g) { return g.template of<ArrayGates>().log_gamma; }
 
 }  // namespace SYMPOW_NAMESPACE::c

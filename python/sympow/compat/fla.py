@@ -1,4 +1,4 @@
-"""Operators of flash-linear-attention (0.6.0): linear attention, RetNet, Mamba-2 and FoX.
+"""Operators of flash-linear-attention (0.6.0): linear attention, RetNet, Mamba-2, GLA, DeltaNet, FoX and PaTH.
 
 Tensors are [B, T, H, K] and [B, T, H, V]; states [N, H, K, V]; `cu_seqlens` [N + 1] packs N sequences into a batch of one.
 `scale` is K^-1/2 unless it is given. All have gradients, also in states; float32 and float64 on a CPU, float32, bfloat16
@@ -14,9 +14,10 @@ import sympow.torch
 import torch
 from torch import Tensor
 
-__all__ = ["chunk_linear_attn", "chunk_retention", "chunk_simple_gla", "fused_recurrent_linear_attn",
-           "fused_recurrent_retention", "fused_recurrent_simple_gla", "parallel_forgetting_attn", "parallel_retention",
-           "parallel_simple_gla"]
+__all__ = ["chunk_delta_rule", "chunk_gated_delta_rule", "chunk_gla", "chunk_linear_attn", "chunk_retention",
+           "chunk_simple_gla", "fused_recurrent_delta_rule", "fused_recurrent_gated_delta_rule", "fused_recurrent_gla",
+           "fused_recurrent_linear_attn", "fused_recurrent_retention", "fused_recurrent_simple_gla",
+           "parallel_forgetting_attn", "parallel_path_attention", "parallel_retention", "parallel_simple_gla"]
 
 
 def _refuse(name: str, given: Any, why: str) -> None:
@@ -25,14 +26,15 @@ def _refuse(name: str, given: Any, why: str) -> None:
 
 
 def _linear(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, scale: float | None, initial_state: Tensor | None,
-            output_final_state: bool, cu_seqlens: Tensor | None, form: str) -> tuple[Tensor, Tensor | None]:
-    """o_t = scale S_tᵀ q_t,  S_t = e^{g_t} S_{t-1} + k_t v_tᵀ."""
+            output_final_state: bool, cu_seqlens: Tensor | None, form: str,
+            **parameters: Tensor) -> tuple[Tensor, Tensor | None]:
+    """o_t = scale S_tᵀ q_t,  S_t = e^{g_t} S_{t-1} + k_t v_tᵀ, with channel gates or Householder vectors as given."""
     state = None
     if initial_state is not None:  # Z is not read by sums
         state = sympow.torch.State(initial_state, initial_state.new_zeros(initial_state.shape[:3]))
     rows, last = sympow.torch.attention(
         q, k, v, log_gates=g, state=state, return_state=True, cu_seqlens=cu_seqlens, power=1, form=form,
-        normalisation="unnormalised", scale=q.shape[-1] ** -0.5 if scale is None else scale)
+        normalisation="unnormalised", scale=q.shape[-1] ** -0.5 if scale is None else scale, **parameters)
     return rows, last.sums if output_final_state else None
 
 
@@ -115,6 +117,72 @@ def fused_recurrent_linear_attn(q: Tensor, k: Tensor, v: Tensor, scale: float | 
     """The same by the recurrent form."""
     return chunk_linear_attn(q, k, v, scale, initial_state, output_final_state, normalize, cu_seqlens,
                              form="recurrent")
+
+
+def chunk_gla(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: float | None = None,
+              initial_state: Tensor | None = None, output_final_state: bool = False,
+              cu_seqlens: Tensor | None = None, *, form: str = "chunked", **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """GLA: S_t = diag(e^{g_t}) S_{t-1} + k_t v_tᵀ with log gates g, [B, T, H, K]."""
+    return _linear(q, k, v, None, scale, initial_state, output_final_state, cu_seqlens, form, channel_gates=g)
+
+
+def fused_recurrent_gla(q: Tensor, k: Tensor, v: Tensor, gk: Tensor | None = None, gv: Tensor | None = None,
+                        scale: float | None = None, initial_state: Tensor | None = None,
+                        output_final_state: bool = False, reverse: bool = False, cu_seqlens: Tensor | None = None,
+                        **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """The same by the recurrent form, with gates of keys."""
+    _refuse("gv", gv is not None, "must be None: there are no gates of values")
+    _refuse("reverse", reverse, "must be False: flip the tokens of all arguments, and of the result")
+    given = {} if gk is None else {"channel_gates": gk}
+    return _linear(q, k, v, None, scale, initial_state, output_final_state, cu_seqlens, "recurrent", **given)
+
+
+def chunk_gated_delta_rule(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor, scale: float | None = None,
+                           initial_state: Tensor | None = None, output_final_state: bool = False,
+                           use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Tensor | None = None, *,
+                           form: str = "chunked", **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """Gated DeltaNet: S_t = e^{g_t} (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ, with g and β [B, T, H]."""
+    if use_qk_l2norm_in_kernel:
+        q, k = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (q, k))
+    return _linear(q, k, v * beta.unsqueeze(-1), g, scale, initial_state, output_final_state, cu_seqlens, form,
+                   householder=k, strengths=beta)
+
+
+def fused_recurrent_gated_delta_rule(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor,
+                                     scale: float | None = None, initial_state: Tensor | None = None,
+                                     output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False,
+                                     cu_seqlens: Tensor | None = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """The same by the recurrent form."""
+    return chunk_gated_delta_rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
+                                  cu_seqlens, form="recurrent")
+
+
+def chunk_delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, scale: float | None = None,
+                     initial_state: Tensor | None = None, output_final_state: bool = False,
+                     use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Tensor | None = None,
+                     **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """DeltaNet: the same without gates."""
+    return chunk_gated_delta_rule(q, k, v, None, beta, scale, initial_state, output_final_state,
+                                  use_qk_l2norm_in_kernel, cu_seqlens)
+
+
+def fused_recurrent_delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, scale: float | None = None,
+                               initial_state: Tensor | None = None, output_final_state: bool = False,
+                               use_qk_l2norm_in_kernel: bool = False, cu_seqlens: Tensor | None = None,
+                               **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """The same by the recurrent form."""
+    return fused_recurrent_gated_delta_rule(q, k, v, None, beta, scale, initial_state, output_final_state,
+                                            use_qk_l2norm_in_kernel, cu_seqlens)
+
+
+def parallel_path_attention(q: Tensor, k: Tensor, v: Tensor, w: Tensor, beta: Tensor, g: Tensor | None = None,
+                            scale: float | None = None, cu_seqlens: Tensor | None = None,
+                            use_cache: bool = False) -> tuple[Tensor, None]:
+    """PaTH: softmax attention whose keys go through the I - β_t w_t w_tᵀ of later tokens; w is [B, T, H, K]."""
+    _refuse("use_cache", use_cache, "must be False: keys are not kept")
+    return sympow.torch.attention(q, k, v, log_gates=g, householder=w, strengths=beta, scores="exponential",
+                                  form="attention", cu_seqlens=cu_seqlens,
+                                  scale=q.shape[-1] ** -0.5 if scale is None else scale), None
 
 
 def parallel_forgetting_attn(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: float | None = None,

@@ -35,12 +35,15 @@ from torch.autograd import forward_ad
 __all__ = ["State", "attention", "decode", "scaled_dot_product_attention", "state_of"]
 
 _INPUTS = ("Tensor queries, Tensor keys, Tensor values, Tensor? log_gates, Tensor? theta, Tensor? beta, "
-           "Tensor? lengths, Tensor? sums, Tensor? normaliser, Tensor? angles")
+           "Tensor? lengths, Tensor? channel_gates, Tensor? householder, Tensor? strengths, "
+           "Tensor? sums, Tensor? normaliser, Tensor? angles")
 _OPTIONS = ("str scores, int power, str normalisation, str form, str mask, str? pairing, bool check_finite, int offset, "
             "int chunk, int checkpoint, int tail, float scale, int rotary_dim")
 _OPTION_NAMES = [option.split()[1] for option in _OPTIONS.split(", ")]
-_INPUT_NAMES = ["queries", "keys", "values", "log_gates", "theta", "beta", "lengths"]
-_TENSORS = 10  # of _INPUTS
+_TENSOR_NAMES = [x.split()[1] for x in _INPUTS.split(", ")]
+_TENSORS, _LENGTHS, _ANGLES = len(_TENSOR_NAMES), _TENSOR_NAMES.index("lengths"), _TENSOR_NAMES.index("angles")
+_INPUT_NAMES = _TENSOR_NAMES[:-3]  # all but the state's
+_IN_STATE = slice(len(_INPUT_NAMES), _TENSORS)
 
 # ---- tensors as the library sees them ----
 
@@ -119,22 +122,24 @@ def _rows_shape(queries: Tensor, values: Tensor) -> tuple[int, ...]:
     return queries.shape[:3] + values.shape[3:] if queries.dim() == values.dim() == 4 else (0, 0, 0, 0)
 
 
-def _state_heads(queries: Tensor, keys: Tensor, parameters: tuple[Tensor | None, ...], sums: Tensor | None) -> int:
-    """Heads of states: as given, else those of the keys, unless gates or β are those of the queries."""
+def _state_heads(tensors: tuple[Tensor | None, ...]) -> int:
+    """Heads of states: as given, else those of the keys, unless gates or other parameters are those of the queries."""
+    queries, keys, sums = tensors[0], tensors[1], tensors[_IN_STATE][0]
     if sums is not None:
         return sums.shape[1] if sums.dim() > 1 else 0
-    own = any(x is not None and x.dim() == 3 and x.shape[2] != keys.shape[2] for x in parameters)
+    parameters = [x for n, x in enumerate(tensors[3:len(_INPUT_NAMES)], 3) if x is not None and n != _LENGTHS]
+    own = any(x.dim() in (3, 4) and x.shape[2] != keys.shape[2] for x in parameters)
     return queries.shape[2] if own else keys.shape[2]
 
 
-def _state_shapes(queries: Tensor, keys: Tensor, values: Tensor, parameters: tuple[Tensor | None, ...],
-                  sums: Tensor | None, power: int, rotary_dim: int) -> list[tuple[int, ...]]:
+def _state_shapes(tensors: tuple[Tensor | None, ...], power: int, rotary_dim: int) -> list[tuple[int, ...]]:
     """Of sums, normaliser and angles."""
+    queries, values = tensors[0], tensors[2]
     d, D = queries.shape[3], 1
     for i in range(power):
         D = D * (d + i)
     D = D // math.factorial(power)
-    of = (queries.shape[0], _state_heads(queries, keys, parameters, sums))
+    of = (queries.shape[0], _state_heads(tensors))
     return [(*of, D, values.shape[3]), (*of, D), (*of, (rotary_dim or d) // 2)]
 
 
@@ -147,13 +152,13 @@ def _new_state(queries: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
 def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
               keeps_state: bool) -> sympow.State | None:
     """A state for a call, where it has one."""
-    queries, keys, values, log_gates, _, beta, _, *given = tensors
+    (queries, keys, values), given = tensors[:3], tensors[_IN_STATE]
     if not (keeps_state or any(x is not None for x in given)):
         return None
     on_gpu = _is_on_gpu(queries)
     if not queries.dim() == keys.dim() == values.dim() == 4 or not (on_gpu or queries.dtype in _STATE_TYPES):
         return None  # the call will be refused
-    sizes = queries.shape[0], _state_heads(queries, keys, (log_gates, beta), given[0])
+    sizes = queries.shape[0], _state_heads(tensors)
     if on_gpu:
         state = sympow.StateOnDevice(attention, *sizes, keys.shape[2], queries.shape[3], values.shape[3],
                                      _view("queries", queries), functools.partial(_new_memory, queries),
@@ -173,34 +178,31 @@ def _state_of(attention: sympow.Attention, tensors: tuple[Tensor | None, ...],
 def _attend(*arguments: Any) -> tuple[Tensor, ...]:
     """Rows, and what is in the state after the last token, empty unless it is to be kept."""
     tensors, keeps_state, options = arguments[:_TENSORS], arguments[_TENSORS], arguments[_TENSORS + 1:]
-    queries, keys, values, log_gates, _, beta, _, sums, *_ = tensors
-    rows = _new_rows(tensors)
+    queries, rows = tensors[0], _new_rows(tensors)
     attention, inputs = _attention(torch.get_num_threads(), *options), _views(tensors)
     state = _state_of(attention, tensors, keeps_state)
     attention.attend_tensors(inputs, _view("rows", rows), state,
                              **_on_stream(attention, queries, inputs, "attend" if state is None else "prefill"))
     if not keeps_state:
         return rows, *(queries.new_empty(0) for _ in State._fields)
-    shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, options[1], options[-1])
-    after = _new_state(queries, shapes)
+    after = _new_state(queries, _state_shapes(tensors, options[1], options[-1]))
     state.read_tensors(_state_views(*after))
     return rows, *after
 
 
 @_attend.register_fake
 def _(*arguments: Any) -> tuple[Tensor, ...]:
-    queries, keys, values, log_gates, _, beta, _, sums, *_ = tensors = arguments[:_TENSORS]
-    rows = _new_rows(tensors)
+    tensors = arguments[:_TENSORS]
+    queries, rows = tensors[0], _new_rows(tensors)
     if not arguments[_TENSORS]:
         return rows, *(queries.new_empty(0) for _ in State._fields)
-    shapes = _state_shapes(queries, keys, values, (log_gates, beta), sums, arguments[_TENSORS + 2], arguments[-1])
-    return rows, *_new_state(queries, shapes)
+    return rows, *_new_state(queries, _state_shapes(tensors, arguments[_TENSORS + 2], arguments[-1]))
 
 
 @library.custom_op(
     "sympow::attend_vjp", mutates_args=(),
     schema=f"(Tensor d_rows, Tensor? d_sums, Tensor? d_normaliser, Tensor? d_angles, {_INPUTS}, {_OPTIONS}) -> "
-           "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
+           f"({', '.join(['Tensor'] * (_TENSORS - 1))})")
 def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | None, d_angles: Tensor | None,
                 *arguments: Any) -> tuple[Tensor, ...]:
     """The gradients in the tensors of a call but its lengths; empty where there is no such tensor."""
@@ -208,12 +210,13 @@ def _attend_vjp(d_rows: Tensor, d_sums: Tensor | None, d_normaliser: Tensor | No
     queries, results = tensors[0], _new_gradients(tensors)
     attention, inputs = _attention(torch.get_num_threads(), *options), _views(tensors)
     state = _state_of(attention, tensors, d_sums is not None)
-    d_state, before = None if d_sums is None else (d_sums, d_normaliser, d_angles), results[6:]
+    d_state, before = None if d_sums is None else (d_sums, d_normaliser, d_angles), results[-3:]
     if state is not None and _is_on_gpu(queries):
         before = d_state = _written_gradients(results, tensors, d_state)
-    of_inputs = {name: None if x is None else _view(name, result)
-                 for name, x, result in zip(_INPUT_NAMES, tensors, results[:6])}
-    of_state = [None if x is None else _view(name, result) for name, x, result in zip(State._fields, tensors[7:], before)]
+    of_inputs = {name: None if x is None else _view(name, result) for name, x, result in zip(
+        _INPUT_NAMES[:_LENGTHS] + _INPUT_NAMES[_LENGTHS + 1:], tensors[:_LENGTHS] + tensors[_LENGTHS + 1:], results)}
+    of_state = [None if x is None else _view(name, result)
+                for name, x, result in zip(State._fields, tensors[_IN_STATE], before)]
     if d_rows.stride(3) != 1 or d_rows.stride(1) < d_rows.shape[3]:
         d_rows = d_rows.contiguous()  # one number for many, as sums give it
     call = "attend_vjp" if state is None else "prefill_vjp"
@@ -228,9 +231,9 @@ def _written_gradients(results: tuple[Tensor, ...], tensors: tuple[Tensor | None
                        d_state: tuple[Tensor | None, ...] | None) -> tuple[Tensor | None, ...]:
     """On a GPU: the gradients in the state after the last token, where those in the state before the first will be."""
     written = []
-    for n, dtype in ((7, torch.float32), (8, torch.float32), (9, torch.float64)):
-        result, after = results[n - 1], None if d_state is None else d_state[n - 7]
-        if tensors[n] is None:
+    for n, dtype in enumerate((torch.float32, torch.float32, torch.float64)):
+        result, after = results[n - 3], None if d_state is None else d_state[n]
+        if tensors[_IN_STATE][n] is None:
             result = None if after is None else torch.empty_like(after, dtype=dtype,
                                                                  memory_format=torch.contiguous_format)
         written.append(result if result is None else result.zero_() if after is None else result.copy_(after))
@@ -252,19 +255,19 @@ def _new_rows(tensors: tuple[Tensor | None, ...]) -> Tensor:
 def _new_gradients(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
     queries = tensors[0]
     return tuple(queries.new_empty(0) if x is None else _memory(x, x.shape, tensors)
-                 for n, x in enumerate(tensors) if n != 6)
+                 for n, x in enumerate(tensors) if n != _LENGTHS)
 
 
 def _memory(like: Tensor, shape: tuple[int, ...], tensors: tuple[Tensor | None, ...]) -> Tensor:
     """For what a call writes: a GPU leaves out padding, whose rows and gradients are 0."""
-    pads = tensors[6] is not None and _is_on_gpu(tensors[0])
+    pads = tensors[_LENGTHS] is not None and _is_on_gpu(tensors[0])
     return like.new_zeros(shape) if pads else like.new_empty(shape)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs[:_TENSORS])
     ctx.keeps_state, ctx.options = inputs[_TENSORS], inputs[_TENSORS + 1:]
-    ctx.turns = any(ctx.needs_input_grad[n] for n in (4, 5, 9))  # what angles are made of
+    ctx.turns = any(ctx.needs_input_grad[n] for n in (4, 5, _ANGLES))  # what angles are made of
     if ctx.keeps_state and not ctx.turns:
         ctx.mark_non_differentiable(output[3])
 
@@ -275,10 +278,10 @@ def _backward(ctx: Any, d_rows: Tensor, *d_state: Tensor) -> tuple[Any, ...]:
     on_gpu = _is_on_gpu(tensors[0])
     if not ctx.turns if on_gpu else tensors[4] is None:  # nobody asks, or nothing turns
         of_state[2] = None
-    elif on_gpu and not ctx.keeps_state and ctx.needs_input_grad[9]:  # a GPU has those in angles where it is given some
-        of_state = [torch.zeros_like(x) for x in tensors[7:]]
+    elif on_gpu and not ctx.keeps_state and ctx.needs_input_grad[_ANGLES]:  # a GPU has those in angles where it is given some
+        of_state = [torch.zeros_like(x) for x in tensors[_IN_STATE]]
     results = list(torch.ops.sympow.attend_vjp(d_rows, *of_state, *tensors, *ctx.options))
-    results.insert(6, None)  # lengths
+    results.insert(_LENGTHS, None)
     return (*(None if x is None else result for x, result in zip(tensors, results)), None, *([None] * len(ctx.options)))
 
 
@@ -328,7 +331,8 @@ class State(NamedTuple):
 
 def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor | None = None,
               theta: Tensor | None = None, beta: Tensor | None = None, lengths: Tensor | None = None,
-              cu_seqlens: Tensor | None = None, state: State | None = None, return_state: bool = False,
+              cu_seqlens: Tensor | None = None, channel_gates: Tensor | None = None, householder: Tensor | None = None,
+              strengths: Tensor | None = None, state: State | None = None, return_state: bool = False,
               scores: str = "power", power: int = 2,
               normalisation: str = "default", form: str = "automatic", mask: str = "causal",
               pairing: str | None = None, check_finite: bool = False, offset: int = 0, chunk: int = 0,
@@ -338,11 +342,15 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     queries       [B, T, H, d], float32 or float64; on a GPU bfloat16, float16 or float32
     keys          [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
     values        [B, T, Hk, e], of the queries' type
-    log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them; float32 or float64, as theta and beta
+    log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them; float32 or float64, as other parameters
     theta         [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token
     beta          [B, T, Hk] or [B, T, H], only with theta; None: all 1
     lengths       [B], int32 or int64: tokens of every sequence, the rest is padding
     cu_seqlens    [N + 1], 0 … T: N sequences one after the other in a batch of one, whose states are N; copies them
+    channel_gates [B, T, Hk, d] or [B, T, H, d]: log a ≤ 0 of every channel of a key, as in GLA; not with theta
+    householder   [B, T, Hk, d] or [B, T, H, d], of the queries' type: w of A = I - β w wᵀ, as in DeltaNet and PaTH; in
+                  place of theta and channel gates, and with a state for power 1 alone
+    strengths     [B, T, Hk] or [B, T, H], only with householder: that β; None: all 1
     state         what came before; None: nothing
 
     The options are those of `sympow.Attention`; `torch.set_num_threads` says on how many threads. A state as tensors is
@@ -358,10 +366,13 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     if state is not None and not isinstance(state, (tuple, list)):
         raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
     before = State(None, None) if state is None else State(*state)
-    _check_tensors(dict(zip(_INPUT_NAMES, (queries, keys, values, log_gates, theta, beta, lengths))) | before._asdict())
+    _check_tensors(dict(zip(_TENSOR_NAMES, (queries, keys, values, log_gates, theta, beta, lengths, channel_gates,
+                                            householder, strengths, *before))))
     if cu_seqlens is not None:
         sizes = _sizes_of(cu_seqlens, queries, lengths)
-        queries, keys, values, log_gates, beta = (_apart(x, sizes) for x in (queries, keys, values, log_gates, beta))
+        queries, keys, values, log_gates, beta, channel_gates, householder, strengths = (
+            _apart(x, sizes)
+            for x in (queries, keys, values, log_gates, beta, channel_gates, householder, strengths))
         lengths = torch.tensor(sizes, device=queries.device)
     if isinstance(scale, Tensor) and scale.requires_grad:
         raise sympow.InvalidArgument("scale requires a gradient, and would have none: multiply the queries by it")
@@ -369,8 +380,9 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
         log_gates, theta, beta, lengths = _parameters_on_gpu(log_gates, theta, beta, lengths)
         before = _state_on_gpu(before)
     rows, *after = torch.ops.sympow.attend(
-        queries, keys, values, log_gates, theta, beta, lengths, *before, return_state, scores, power, normalisation,
-        form, mask, pairing, check_finite, offset, chunk, checkpoint, tail, scale, rotary_dim)
+        queries, keys, values, log_gates, theta, beta, lengths, channel_gates, householder, strengths, *before,
+        return_state, scores, power, normalisation, form, mask, pairing, check_finite, offset, chunk, checkpoint, tail,
+        scale, rotary_dim)
     if cu_seqlens is not None:
         rows = torch.cat([x[:size] for x, size in zip(rows, sizes)]).unsqueeze(0)
     return (rows, State(*after)) if return_state else rows
@@ -416,22 +428,25 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 
 
 def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor | None = None,
-             beta: Tensor | None = None, **options: Any) -> sympow.State:
+             beta: Tensor | None = None, channel_gates: Tensor | None = None, householder: Tensor | None = None,
+             **options: Any) -> sympow.State:
     """A state in the library for `decode`: it begins with what is in these tensors; None: at the first token.
 
-    Queries, keys and values are any of the model, whose sizes, type and device it has; so are gates and β, which need
-    only be given where they are those of the query heads. The options are those of `attention`. On a GPU it is a `sympow.StateOnDevice` in PyTorch's memory.
+    Queries, keys and values are any of the model, whose sizes, type and device it has; so are gates and other
+    parameters, which need only be given where they are those of the query heads. The options are those of `attention`.
+    On a GPU it is a `sympow.StateOnDevice` in PyTorch's memory.
 
     Raises what `sympow.State` and its `write` do, and `NotFinite`.
     """
     if state is not None and not isinstance(state, (tuple, list)):
         raise TypeError(f"state is a {type(state).__name__}, must be a sympow.torch.State")
     before = State(None, None) if state is None else State(*state)
-    _check_tensors(dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta) | before._asdict())
+    tensors = queries, keys, values, log_gates, None, beta, None, channel_gates, householder, None, *before
+    _check_tensors(dict(zip(_TENSOR_NAMES, tensors)))
     if _is_on_gpu(queries):
         before = _state_on_gpu(before)
     attention = sympow.Attention(threads=torch.get_num_threads(), **options)
-    of_library = _state_of(attention, (queries, keys, values, log_gates, None, beta, None, *before), True)
+    of_library = _state_of(attention, (*tensors[:len(_INPUT_NAMES)], *before), True)
     if of_library is None:
         raise sympow.InvalidArgument(f"queries are of {queries.dtype} and shape {list(queries.shape)}, must be "
                                      "[B, T, H, d] of torch.float32 or torch.float64, as keys and values")
@@ -439,7 +454,8 @@ def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor,
 
 
 def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *, log_gates: Tensor | None = None,
-           theta: Tensor | None = None, beta: Tensor | None = None) -> Tensor:
+           theta: Tensor | None = None, beta: Tensor | None = None, channel_gates: Tensor | None = None,
+           householder: Tensor | None = None, strengths: Tensor | None = None) -> Tensor:
     """Rows y, [B, T, H, e], of a few new tokens, T of them, against a state of `state_of`, which they move on.
 
     Tensors are those of `attention`, the options those of the state. Rows are those of the recurrent form, whatever the
@@ -447,7 +463,7 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
 
     Raises what `attention` does, and `InvalidArgument` for a tensor that requires a gradient where they are recorded.
     """
-    given = queries, keys, values, log_gates, theta, beta
+    given = queries, keys, values, log_gates, theta, beta, None, channel_gates, householder, strengths
     records, key, addresses = torch.is_grad_enabled(), [], []
     for n, x in enumerate(given):
         if x is None and n > 0:
@@ -465,15 +481,15 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
     sympow._check_state("state", state)
     rows = queries.new_empty(_rows_shape(queries, values))
     addresses.append(rows.data_ptr())
-    state.attention.decode_tensors(key, addresses, state, lambda: (_views((*given, None)), _view("rows", rows)))
+    state.attention.decode_tensors(key, addresses, state, lambda: (_views(given), _view("rows", rows)))
     return rows
 
 
 def _decode_on_device(given: tuple[Tensor | None, ...], state: sympow.StateOnDevice) -> Tensor:
     """The same on a GPU."""
-    queries, keys, values, log_gates, theta, beta = given
+    queries, keys, values, log_gates, theta, beta, *others = given
     log_gates, theta, beta, _ = _parameters_on_gpu(log_gates, theta, beta, None)
-    inputs = _views((queries, keys, values, log_gates, theta, beta, None))
+    inputs = _views((queries, keys, values, log_gates, theta, beta, *others))
     rows = queries.new_empty(_rows_shape(queries, values))
     state.attention.attend_tensors(inputs, _view("rows", rows), state, call="sympow_decode",
                                    **_on_stream(state.attention, queries, inputs, "decode"))
