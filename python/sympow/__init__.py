@@ -651,7 +651,8 @@ class Attention:
                        call: str = "sympow_attend", memory: Tensor | None = None, stream: int | None = None) -> None:
         """`sympow_attend` or `sympow_decode` on views."""
         arguments = self._handle.pointer, byref(_struct_of(_Inputs, inputs))
-        to = byref(rows), _workspace(memory).pointer, c_void_p(stream)
+        workspace = _workspace(memory)  # which the call must not outlive
+        to = byref(rows), workspace.pointer, c_void_p(stream)
         if state is None:
             _check(getattr(_lib(), call)(*arguments, None, *to))
         else:
