@@ -180,7 +180,7 @@ void test_decoding() {
     }
   folds_of_no_size();
   for (const std::int64_t step : {1, 7, 64}) {
-    cuda::Problem p = problem_of(2, 16, step == 1 ? 70 : 200);
+    cuda::Problem p = problem_of(2, 16, step == 1 ? 70 : 140);
     p.batch = 2;
     p.query_heads = p.gate_heads = 4;
     check(std::to_string(step) + " at once from nothing, gates of 0 and e^-1000", p, Tokens(p, Gates::any, 8), 0, step);
