@@ -212,7 +212,7 @@ TEST_CASE("channel gates and Householder vectors that no call takes", "[c]") {
   refuses(with(gates), bad, "the log gate of channel 3 at token 0 is 0.5");
   W.data[3] = std::numeric_limits<float>::quiet_NaN();
   refuses(with(gates), bad, "the log gate of channel 3 at token 0 is nan");
-  refuses(with(vectors), SYMPOW_NOT_FINITE, "sequence 0, head 0: ");
+  refuses(with(vectors), SYMPOW_NOT_FINITE, "sequence 0, key head 0: householder: at token 0");
   W.data[3] = 0;
   W.shape[3] = 3;
   refuses(with(gates), SYMPOW_SHAPE_MISMATCH, "inputs->channel_gates: shape[3] is 3, must be 4 (numbers of a query)");

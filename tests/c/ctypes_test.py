@@ -23,7 +23,8 @@ class Options(ctypes.Structure):
 
 class Inputs(ctypes.Structure):
     _fields_ = [("size", c_size_t)] + [(name, POINTER(Tensor)) for name in (
-        "queries", "keys", "values", "log_gates", "theta", "beta", "lengths")]
+        "queries", "keys", "values", "log_gates", "theta", "beta", "lengths", "channel_gates", "householder",
+        "strengths")]
 
 
 class StateShape(ctypes.Structure):

@@ -46,35 +46,9 @@ inline std::vector<Index> lengths_in(const Array& array) {
   return lengths;
 }
 
-/// Reads a call. Throws `InvalidArgument`, `ShapeMismatch`, `DimensionOverflow`, `NotBuilt`; what the forms look at,
-/// as gates and lengths, they check themselves.
-inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, const Place& place = {}) {
-  const sympow_inputs x = read_struct(given, "inputs", sympow_inputs SYMPOW_INPUTS_INIT);
-  Inputs in{heads_in(x.queries, "inputs->queries", "B, T_q, H, d", place),
-            heads_in(x.keys, "inputs->keys", "B, T_k, Hk, d", place),
-            heads_in(x.values, "inputs->values", "B, T_k, Hk, e", place)};
-  in.place = place;
-  check_element(in.keys, in.element(), "the queries");
-  check_element(in.values, in.element(), "the queries");
-  check_axis(in.keys, 0, in.sequences(), "sequences of the queries");
-  check_axis(in.values, 0, in.sequences(), "sequences of the queries");
-  check_axis(in.values, 1, in.keys.shape[1], "tokens of the keys");
-  check_axis(in.values, 2, in.key_heads(), "heads of the keys");
-  check_axis(in.keys, 3, in.queries.shape[3], "numbers of a query");
-  const Mask& mask = settings.options.head.mask;
-  if (mask == causal()) check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, with this mask");
-  if (in.query_heads() > 0 && (in.key_heads() == 0 || in.query_heads() % in.key_heads() != 0))
-    detail::raise<ShapeMismatch>("inputs->queries: shape[2] is ", in.query_heads(), ", must be a multiple of the ",
-                                 in.key_heads(), " heads of the keys");
-  if (x.lengths != nullptr) {
-    in.lengths_array = array_of(x.lengths, "inputs->lengths", 1, "B", place.lengths, place.device);
-    check_axis(*in.lengths_array, 0, in.sequences(), "sequences of the queries");
-    check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, where there are lengths");
-    if (place.device.type == SYMPOW_CPU) in.lengths = lengths_in(*in.lengths_array);
-  }
-  if (__builtin_add_overflow(in.queries.shape[1], mask.offset, &in.most_tokens))
-    detail::raise<InvalidArgument>("options->offset is ", mask.offset, ", which no token of the queries can have");
-  in.most_tokens = std::max(in.most_tokens, in.keys.shape[1]);
+/// The parameters of the transition. Throws as `inputs_in`.
+inline void read_parameters(const sympow_inputs& x, const Settings& settings, Inputs& in) {
+  const Place& place = in.place;
   const auto checked_parameter = [&](Array array) {
     check_axis(array, 0, in.sequences(), "sequences of the queries");
     check_axis(array, 1, in.most_tokens, "tokens");
@@ -112,8 +86,7 @@ inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, co
     if (!settings.pairing)
       detail::raise<InvalidArgument>(
           "options->pairing is not said, must be SYMPOW_PAIRING_INTERLEAVED or SYMPOW_PAIRING_HALF_SPLIT where "
-          "inputs->theta is "
-          "given");
+          "inputs->theta is given");
   }
   if (x.beta != nullptr) {
     if (x.theta == nullptr) detail::raise<InvalidArgument>("inputs->beta is given, but no inputs->theta");
@@ -131,6 +104,38 @@ inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, co
     in.strengths = parameter(x.strengths, "inputs->strengths");
     check_axis(*in.strengths, 2, in.householder->shape[2], "heads of the Householder vectors");
   }
+}
+
+/// Reads a call. Throws `InvalidArgument`, `ShapeMismatch`, `DimensionOverflow`, `NotBuilt`; what the forms look at,
+/// as gates and lengths, they check themselves.
+inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, const Place& place = {}) {
+  const sympow_inputs x = read_struct(given, "inputs", sympow_inputs SYMPOW_INPUTS_INIT);
+  Inputs in{heads_in(x.queries, "inputs->queries", "B, T_q, H, d", place),
+            heads_in(x.keys, "inputs->keys", "B, T_k, Hk, d", place),
+            heads_in(x.values, "inputs->values", "B, T_k, Hk, e", place)};
+  in.place = place;
+  check_element(in.keys, in.element(), "the queries");
+  check_element(in.values, in.element(), "the queries");
+  check_axis(in.keys, 0, in.sequences(), "sequences of the queries");
+  check_axis(in.values, 0, in.sequences(), "sequences of the queries");
+  check_axis(in.values, 1, in.keys.shape[1], "tokens of the keys");
+  check_axis(in.values, 2, in.key_heads(), "heads of the keys");
+  check_axis(in.keys, 3, in.queries.shape[3], "numbers of a query");
+  const Mask& mask = settings.options.head.mask;
+  if (mask == causal()) check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, with this mask");
+  if (in.query_heads() > 0 && (in.key_heads() == 0 || in.query_heads() % in.key_heads() != 0))
+    detail::raise<ShapeMismatch>("inputs->queries: shape[2] is ", in.query_heads(), ", must be a multiple of the ",
+                                 in.key_heads(), " heads of the keys");
+  if (x.lengths != nullptr) {
+    in.lengths_array = array_of(x.lengths, "inputs->lengths", 1, "B", place.lengths, place.device);
+    check_axis(*in.lengths_array, 0, in.sequences(), "sequences of the queries");
+    check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, where there are lengths");
+    if (place.device.type == SYMPOW_CPU) in.lengths = lengths_in(*in.lengths_array);
+  }
+  if (__builtin_add_overflow(in.queries.shape[1], mask.offset, &in.most_tokens))
+    detail::raise<InvalidArgument>("options->offset is ", mask.offset, ", which no token of the queries can have");
+  in.most_tokens = std::max(in.most_tokens, in.keys.shape[1]);
+  read_parameters(x, settings, in);
   return in;
 }
 
