@@ -400,10 +400,12 @@ TEST_CASE("arguments of a batch that do not fit are named with their values", "[
            {.Q = Q, .K = K, .V = V, .states = states, .Y = Y, .workspaces = workspaces, .options = options});
   };
   RandomBatch<double> other(Order::packed, {4, 6}, 3, 3, 1), longer(Order::packed, {4, 7}, 4, 2, 1),
-      more(Order::packed, {4, 6, 0}, 4, 2, 1);
+      more(Order::packed, {4, 6, 0}, 4, 2, 1), none(Order::packed, {4, 6}, 0, 0, 1);
   check_untouched(batch, states, [&] {
     REQUIRE_THROWS_WITH(call(q, other.K.heads(), other.V.heads(), y),
                         contains("number of heads of Q is 4, must be a multiple of that of K, which is 3"));
+    REQUIRE_THROWS_WITH(call(none.Q.heads(), k, v, none.Y.heads()),
+                        contains("number of heads of Q is 0, must be at least that of K, which is 2"));
     REQUIRE_THROWS_WITH(call(q, other.K.heads(), v, y), contains("number of heads of V is 2, must be 3 (that of K)"));
     REQUIRE_THROWS_WITH(call(q, k, v, other.Y.heads()), contains("number of heads of Y is 3, must be 4 (that of Q)"));
     REQUIRE_THROWS_WITH(call(q, longer.K.heads(), v, y), contains("length of sequence 1 in K is 7, must be 6"));

@@ -163,6 +163,7 @@ TEST_CASE("sizes that do not agree", "[c]") {
   refuses([](C c) { c.batch.K.shape[1] = 4; }, bad, "inputs->values: shape[1] is 5, must be 4 (tokens of the keys)");
   refuses([](C c) { c.batch.K.shape[1] = c.batch.V.shape[1] = 4; }, bad, "inputs->keys: shape[1] is 4, must be 5");
   refuses([](C c) { c.batch.K.shape[2] = c.batch.V.shape[2] = 3; }, bad, "must be a multiple of the 3 heads");
+  refuses([](C c) { c.batch.Q.shape[2] = 0; }, bad, "inputs->queries: shape[2] is 0, must be at least the 2 heads");
   refuses([](C c) { c.batch.K.shape[3] = 3; }, bad, "inputs->keys: shape[3] is 3, must be 4");
   refuses([](C c) { c.batch.gates.shape[2] = 1; }, bad, "inputs->log_gates: shape[2] is 1, must be 2 (heads of");
   refuses([](C c) { c.batch.gates.shape[1] = 4; }, bad, "inputs->log_gates: shape[1] is 4, must be 5 (tokens)");

@@ -230,6 +230,8 @@ struct BatchCall {
     agree("number of heads", name_of_Y, Y.heads(), Q.heads(), "Q");
     agree("dimension", "K", K.dimension(), Q.dimension(), "Q");
     agree("dimension", name_of_Y, Y.dimension(), V.dimension(), "V");
+    if (Q.heads() == 0 && K.heads() > 0)
+      raise<ShapeMismatch>("number of heads of Q is 0, must be at least that of K, which is ", K.heads());
     if (Q.heads() > 0 && (K.heads() == 0 || Q.heads() % K.heads() != 0))
       raise<ShapeMismatch>("number of heads of Q is ", Q.heads(), ", must be a multiple of that of K, which is ",
                            K.heads());

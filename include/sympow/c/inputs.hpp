@@ -123,6 +123,9 @@ inline Inputs inputs_in(const sympow_inputs* given, const Settings& settings, co
   check_axis(in.keys, 3, in.queries.shape[3], "numbers of a query");
   const Mask& mask = settings.options.head.mask;
   if (mask == causal()) check_axis(in.keys, 1, in.queries.shape[1], "tokens of the queries, with this mask");
+  if (in.query_heads() == 0 && in.key_heads() > 0)
+    detail::raise<ShapeMismatch>("inputs->queries: shape[2] is 0, must be at least the ", in.key_heads(),
+                                 " heads of the keys");
   if (in.query_heads() > 0 && (in.key_heads() == 0 || in.query_heads() % in.key_heads() != 0))
     detail::raise<ShapeMismatch>("inputs->queries: shape[2] is ", in.query_heads(), ", must be a multiple of the ",
                                  in.key_heads(), " heads of the keys");
