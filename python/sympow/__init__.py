@@ -319,6 +319,13 @@ class _LostLock:
 _handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
 
 
+def _before_fork() -> None:
+    """Loads the library, which sees that a process is a child only where its parent had loaded it: a child has none of
+    the threads that OpenMP counts on."""
+    with contextlib.suppress(SympowError):
+        _lib()
+
+
 def _after_fork() -> None:
     for handle in list(_handles):
         if handle.lock.locked():
@@ -326,7 +333,7 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 class _Handle:

@@ -249,6 +249,25 @@ class Rows(unittest.TestCase):
                                                 "PYTHONPATH": str(Path(sympow.__file__).parents[1])})
         self.assertEqual(done.stdout, "child: 0\n", done.stderr)
 
+    def test_a_child_makes_the_first_call_where_its_parent_has_used_openmp(self):
+        code = """if True:
+            import ctypes, os, signal, numpy as np, sympow
+            try:  # as PyTorch does
+                body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda x: None)
+                ctypes.CDLL("libgomp.so.1").GOMP_parallel(body, None, 4, 0)
+            except OSError:
+                pass
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                x = np.random.default_rng(1).standard_normal((4, 40, 4, 4))
+                os._exit(sympow.attention(x, x, x, threads=4).shape != x.shape)
+            print("child:", os.waitpid(child, 0)[1])"""
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True,
+                              env=os.environ | {"SYMPOW_C_LIBRARY": sympow._library._name,
+                                                "PYTHONPATH": str(Path(sympow.__file__).parents[1])})
+        self.assertEqual(done.stdout, "child: 0\n", done.stderr)
+
     def test_threads_of_python_share_an_attention(self):
         batch, attention = Batch(np.float32, T=200), attention_of(threads=1)
         wanted, found = attention(batch.q, batch.k, batch.v), []
