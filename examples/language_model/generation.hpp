@@ -62,6 +62,7 @@ class Generation {
     const auto refuse_state = [&](const char* why) {
       sympow::detail::raise<sympow::InvalidStateFile>("--state ", path, ": ", why);
     };
+    if (!std::filesystem::is_regular_file(path)) refuse_state("is no regular file");
     const std::string file = text_tokens::read(path), expected = head();
     if (!file.starts_with(expected.substr(0, expected.find('\n')))) refuse_state("is no file of a generation");
     const std::string content = file.substr(0, file.size() - sizeof(std::uint64_t));

@@ -25,6 +25,8 @@ struct Run {
   /// At a checkpoint. Throws `InvalidArgument`.
   explicit Run(const sympow::io::Checkpoint& found) : Run(settings_of(found)) {
     (void)sympow::io::read_safetensors(found.path, tensors());
+    for (const auto& [name, x] : training.all())
+      if (!x.allFinite()) refuse(found.path, ": ", name, " has numbers that are not finite");
     training.set_steps(found.step);
     checkpoint = found;
   }

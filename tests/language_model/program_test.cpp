@@ -5,6 +5,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -274,10 +276,31 @@ TEST_CASE("a generation that stops and goes on makes the same text", "[language_
       bytes[n] = static_cast<char>(bytes[n] ^ 1);
       refuses(bytes, "is cut or damaged");
     }
+    for (const char* path : {".", "/dev/zero"})  // the latter has no end
+      CHECK(generate({"--bytes", "1", "--state", path}).find("is no regular file") != std::string::npos);
     words[10] = "9";  // steps
     REQUIRE(run(folder.path, words) == 0);
     refuses(state, "is of another checkpoint");
   }
+}
+
+TEST_CASE("a checkpoint of numbers that are not finite is left for the one before", "[language_model]") {
+  const Folder folder;
+  REQUIRE(run(folder.path, training("run", 6)) == 0);
+  std::set<fs::path> checkpoints;
+  for (const auto& file : fs::directory_iterator(folder.path / "run"))
+    if (file.path().extension() == ".safetensors") checkpoints.insert(file.path());
+  REQUIRE(checkpoints.size() > 1);
+  const std::string newest = checkpoints.rbegin()->string();
+  const auto file = sympow::io::read_safetensors(newest);
+  std::vector<sympow::io::Tensor> tensors(file.tensors.begin(), file.tensors.end());
+  tensors.front().numbers[0] = std::numeric_limits<float>::quiet_NaN();
+  sympow::io::Metadata metadata = file.metadata;
+  metadata.erase("checksum");
+  metadata["checksum"] = sympow::io::detail::compute_checksum(tensors, metadata);
+  sympow::io::write_safetensors(newest, tensors, metadata);
+  REQUIRE(run(folder.path, {"generate", "--out", "run", "--prompt", "a", "--bytes", "3"}) == 0);
+  CHECK(bytes_of(folder.path / "said").find("has numbers that are not finite") != std::string::npos);
 }
 
 TEST_CASE("what the program refuses", "[language_model]") {
