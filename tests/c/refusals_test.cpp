@@ -213,16 +213,25 @@ TEST_CASE("gradients of state forms take no mask with an offset, of either kind"
       }
 }
 
-TEST_CASE("keys that no query head reads have gradients of 0", "[c]") {
+TEST_CASE("keys of heads without queries are refused, with states and gates too", "[c]") {
   const sympow_options options = SYMPOW_OPTIONS_INIT;
   Attention attention;
   REQUIRE(said(sympow_attention_create(&options, &attention)) == well);
   CBatch<float> x(2, 5, 0, 2, 2);
-  const sympow_inputs in = x.inputs();
-  const sympow_gradients to = x.gradients();
-  CHECK(said(sympow_attend_vjp(attention, &in, x.dY.view(), nullptr, nullptr, &to, nullptr, nullptr)) == well);
-  CHECK(all_are(x.dK, 0));
-  CHECK(all_are(x.dV, 0));
+  sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
+  shape.batch = shape.heads = 2, shape.d = x.d, shape.e = x.e;
+  CStates with_states;
+  REQUIRE(said(sympow_states_create(attention, &shape, nullptr, &with_states)) == well);
+  for (sympow_states* states : {static_cast<sympow_states*>(nullptr), static_cast<sympow_states*>(with_states)})
+    for (const Given& given : {Given{}, Given{.gates = true}}) {
+      const sympow_inputs in = x.inputs(given);
+      const sympow_gradients to = x.gradients(given);
+      CHECK(sympow_attend(attention, &in, states, x.Y.view(), nullptr, nullptr) == SYMPOW_SHAPE_MISMATCH);
+      CHECK(sympow_attend_vjp(attention, &in, x.dY.view(), states, nullptr, &to, nullptr, nullptr) ==
+            SYMPOW_SHAPE_MISMATCH);
+      CHECK_THAT(sympow_error(), contains("inputs->queries: shape[2] is 0, must be at least the 2 heads of the keys"));
+      CHECK(all_are(x.dK, 7));
+    }
 }
 
 TEST_CASE("rotary is refused unless its pairing is said", "[c]") {
