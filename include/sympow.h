@@ -186,7 +186,7 @@ SYMPOW_API void sympow_workspace_destroy(sympow_workspace* workspace);
 
 /// T_q queries and T_k keys, as many unless the mask has an offset or is full. Hg is Hk or H: parameters of a key head
 /// are those of all its query heads. Null: there is none of it. Gates go with everything; of θ, channel gates and
-/// Householder vectors, which do not commute, a call has one. States of Householder vectors have the power 1.
+/// Householder vectors, which do not commute, a call has one. With Householder vectors only power 1 has states.
 typedef struct sympow_inputs {
   size_t size;                     ///< set by SYMPOW_INPUTS_INIT
   const sympow_tensor* queries;    ///< [B, T_q, H, d]
@@ -247,15 +247,15 @@ SYMPOW_API sympow_status sympow_decode(const sympow_attention* attention, const 
 typedef struct sympow_gradients {
   size_t size;                         ///< set by SYMPOW_GRADIENTS_INIT
   const sympow_tensor* queries;        ///< dQ, 0 where padding
-  const sympow_tensor* keys;           ///< dK: sums over the query heads of a key head, in order
-  const sympow_tensor* values;         ///< dV, likewise
-  const sympow_tensor* log_gates;      ///< ∂loss/∂log γ, likewise; 0 where γ = 0 and where padding
+  const sympow_tensor* keys;           ///< dK: sums over the query heads of a key head, in their order
+  const sympow_tensor* values;         ///< dV: the same sums
+  const sympow_tensor* log_gates;      ///< ∂loss/∂log γ: the same sums; 0 where γ = 0 and where padding
   const sympow_tensor* theta;          ///< sums over sequences and heads, in order
   const sympow_tensor* beta;           ///< as log_gates
   const sympow_tensor* scale;          ///< [] or [1]: a sum over sequences and heads
   const sympow_tensor* channel_gates;  ///< as log_gates
-  const sympow_tensor* householder;    ///< ∂loss/∂w: sums over the heads that share w, in order; 0 where padding
-  const sympow_tensor* strengths;      ///< likewise
+  const sympow_tensor* householder;    ///< ∂loss/∂w: the same sums; 0 where padding
+  const sympow_tensor* strengths;      ///< ∂loss/∂β of Householder vectors: the same sums
 } sympow_gradients;
 #define SYMPOW_GRADIENTS_INIT {sizeof(sympow_gradients), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 

@@ -2,7 +2,7 @@
 
 Tensors are [B, T, H, K] and [B, T, H, V]; states [N, H, K, V]; `cu_seqlens` [N + 1] packs N sequences into a batch of one.
 `scale` is K^-1/2 unless it is given. All have gradients, also in states; float32 and float64 on a CPU, float32, bfloat16
-and float16 on a GPU.
+and float16 on a GPU. GLA, DeltaNet and PaTH run on a CPU alone.
 """
 
 from __future__ import annotations
