@@ -185,7 +185,8 @@ SYMPOW_API void sympow_workspace_destroy(sympow_workspace* workspace);
 // ---- calls ----
 
 /// T_q queries and T_k keys, as many unless the mask has an offset or is full. Hg is Hk or H: parameters of a key head
-/// are those of all its query heads. Null: there is none of it. Gates go with everything; of θ, channel gates and
+/// are those of all its query heads. Null: there is none of it. A token turns by β θ, of n axes by Σ_a β_a θ_a: β_a is
+/// what coordinate a of positions grows by, as in images and M-RoPE (on a CPU). Gates go with everything; of θ, channel gates and
 /// Householder vectors, which do not commute, a call has one. With Householder vectors only power 1 has states.
 typedef struct sympow_inputs {
   size_t size;                     ///< set by SYMPOW_INPUTS_INIT
@@ -193,8 +194,8 @@ typedef struct sympow_inputs {
   const sympow_tensor* keys;       ///< [B, T_k, Hk, d]; Hk divides H
   const sympow_tensor* values;     ///< [B, T_k, Hk, e]
   const sympow_tensor* log_gates;  ///< [B, T, Hg]: log γ ≤ 0, -∞ allowed; float32 or float64, as θ and β
-  const sympow_tensor* theta;      ///< [d/2], or [rotary_dim/2]: rates of rotary, radians a token
-  const sympow_tensor* beta;       ///< [B, T, Hg], only with θ; null: all 1
+  const sympow_tensor* theta;      ///< [d/2], or [rotary_dim/2]: rates of rotary, radians per token; of n axes [n, d/2]
+  const sympow_tensor* beta;       ///< [B, T, Hg], only with θ; null: all 1; of n axes [B, T, Hg, n], and not null
   const sympow_tensor* lengths;    ///< [B] of int32 or int64: tokens of every sequence, the rest is padding; null: T
   const sympow_tensor* channel_gates;  ///< [B, T, Hg, d]: log a ≤ 0 of every channel of a key, as in GLA; as log_gates
   const sympow_tensor* householder;    ///< [B, T, Hg, d]: w of A = I - β w wᵀ, as in DeltaNet and PaTH; as the queries

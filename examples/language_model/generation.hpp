@@ -33,6 +33,7 @@ class Generation {
                    .rightCols(1)
                    .template cast<double>();
     }
+    if (!logits.allFinite()) refuse(run_.checkpoint.path, ": its weights make logits that are not finite");
     Index byte = 0;
     const double largest = logits.maxCoeff(&byte);
     if (temperature > 0) {

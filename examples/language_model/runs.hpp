@@ -114,6 +114,7 @@ inline void train(Options options) {
     require_model(settings.model);
   const Corpus corpus = corpus_of(settings);
   (void)corpus.training.window(settings.seed, 0, 0, settings.context + 1);  // throws before anything is made
+  require_step(settings);
   if (run)
     std::cerr << "going on from " << run->checkpoint.path << '\n';
   else
@@ -187,6 +188,7 @@ inline void evaluate(Options options) {
     of_windows.col(n) = pass.losses;
   });
   const Eigen::VectorXd losses = of_windows.rowwise().mean();
+  if (!losses.allFinite()) refuse(run.checkpoint.path, ": its weights make losses that are not finite");
   std::printf("%s after %td steps of context %td: mean loss %.4f\npositions      loss\n",
               settings.model.setting.c_str(), run.training.steps(), settings.context, losses.mean());
   for (Index from = 0; from < length; from = std::max<Index>(1, 2 * from)) {

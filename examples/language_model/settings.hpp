@@ -123,6 +123,17 @@ inline void require_model(const Config& model) {
   (void)attention_layer<float>(model, sympow::Form::automatic);  // throws for other settings and powers
 }
 
+/// Throws `InvalidArgument` unless there is memory for a step: its texts, and 8 rows of every layer to go back from.
+inline void require_step(const Settings& s) {
+  const auto of = [](Index n) { return static_cast<double>(n); };
+  const double needed = of(sizeof(std::span<const std::uint8_t>)) * of(s.batch) +
+                        8 * sizeof(float) * of(s.context) * of(s.model.d_model) * of(s.model.layers),
+               memory = static_cast<double>(sympow::io::machine_memory());
+  if (needed > memory)
+    refuse("--batch ", s.batch, " --context ", s.context, " make a step of ", needed,
+           " bytes, must be less than this machine's memory of ", memory);
+}
+
 /// What is given by name: on a command line, or by a checkpoint.
 class Options {
  public:

@@ -444,6 +444,8 @@ def _path(path: str | os.PathLike[str]) -> bytes:
 def _number(name: str, x: Any, bits: int = 64) -> int:
     """An integer that a field holds."""
     try:
+        if isinstance(x, bool):
+            raise TypeError
         number = operator.index(x)
     except TypeError:
         raise TypeError(f"{name} is {x!r}, must be an integer") from None
@@ -459,10 +461,10 @@ def _real(name: str, x: Any) -> float:
         raise TypeError(f"{name} is {x!r}, must be a number") from None
 
 
-def _choice(name: str, x: str, names: tuple[str, ...]) -> int:
+def _choice(name: str, x: Any, names: tuple[Any, ...]) -> int:
     """The place of a name."""
     if x not in names:
-        raise InvalidArgument(f"{name} is {x!r}, must be one of {', '.join(names)}")
+        raise InvalidArgument(f"{name} is {x!r}, must be one of {', '.join(map(str, names))}")
     return names.index(x)
 
 
@@ -542,7 +544,7 @@ class Attention:
             mask=_choice("mask", mask, ("causal", "full")),
             pairing=-1 if pairing is None else _choice("pairing", pairing, ("interleaved", "half_split")),
             threads=_number("threads", threads, 32),
-            check_finite=int(bool(check_finite)),
+            check_finite=_choice("check_finite", check_finite, (False, True)),
             offset=_number("offset", offset),
             chunk=_number("chunk", chunk),
             checkpoint=_number("checkpoint", checkpoint),
@@ -574,8 +576,9 @@ class Attention:
         keys           [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
         values         [B, T, Hk, e], of the queries' type
         log_gates      [B, T, Hk] or [B, T, H]: log γ ≤ 0, -∞ allowed; float32 or float64, as other parameters
-        theta          [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token
-        beta           [B, T, Hk] or [B, T, H], only with theta; None: all 1
+        theta          [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token; of n axes [n, d/2]
+        beta           [B, T, Hk] or [B, T, H], only with theta; None: all 1; of n axes [B, T, Hk, n] or [B, T, H, n], what
+                       each coordinate of positions grows by: np.diff(positions, axis=1, prepend=0)
         lengths        [B], int32 or int64: tokens of every sequence, the rest is padding
         channel_gates  [B, T, Hk, d] or [B, T, H, d]: log a ≤ 0 of every channel of a key, as in GLA; not with theta
         householder    [B, T, Hk, d] or [B, T, H, d], of the queries' type: w of A = I - β w wᵀ, as in DeltaNet and PaTH;
@@ -904,13 +907,21 @@ def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.nd
 # ---- rotary frequencies ----
 
 def rope_frequencies(d: int, base: float = 10000.0, *, scaling: str = "none", factor: float = 1.0,
-                     length: float = 0.0, fast: float = 32.0, slow: float = 1.0) -> np.ndarray:
+                     length: float = 0.0, fast: float = 32.0, slow: float = 1.0,
+                     sections: Sequence[int] | None = None) -> np.ndarray:
     """θ of rotary positions, d/2 radians per token: base^(-2i/d), scaled for contexts `factor` times as long.
 
     "linear": θ / factor. "ntk": a base that is factor^(d/(d-2)) times as large. "yarn": pairs with more than `fast` turns
     in the original `length` tokens stay, those with fewer than `slow` are divided by `factor`, those between in part;
-    multiply `scale` by `yarn_scale(factor)`. Raises `InvalidArgument`.
+    multiply `scale` by `yarn_scale(factor)`. With `sections` [n, d/2]: axis a of positions turns the next sections[a]
+    pairs and no others (M-RoPE; `mrope_section` of Qwen2-VL). Raises `InvalidArgument`.
     """
+    if sections is not None:
+        theta = rope_frequencies(d, base, scaling=scaling, factor=factor, length=length, fast=fast, slow=slow)
+        sizes = [_number("sections", size) for size in sections]
+        if sum(sizes) != theta.size or min(sizes, default=0) < 0:
+            raise InvalidArgument(f"sections are {sizes}, must sum to the {theta.size} pairs of d, none of them negative")
+        return theta * (np.repeat(np.arange(len(sizes)), sizes) == np.arange(len(sizes))[:, None])
     _choice("scaling", scaling, ("none", "linear", "ntk", "yarn"))
     d = _number("d", d)
     if d < 2 or d % 2 != 0 or (scaling == "ntk" and d == 2):

@@ -169,6 +169,7 @@ TEST_CASE("sizes that do not agree", "[c]") {
   refuses([](C c) { c.batch.gates.shape[1] = 4; }, bad, "inputs->log_gates: shape[1] is 4, must be 5 (tokens)");
   refuses([](C c) { c.batch.theta.shape[0] = 1; }, bad, "inputs->theta: shape[0] is 1, must be 2");
   refuses([](C c) { c.batch.beta.shape[0] = 1; }, bad, "inputs->beta: shape[0] is 1, must be 2");
+  refuses([](C c) { c.batch.K.shape[1] = 4; }, bad, "inputs->keys: shape[1] is 4, must be 5 (tokens of the queries");
   refuses([](C c) { c.batch.Y.shape[3] = c.batch.dY.shape[3] = 2; }, bad, "rows: shape[3] is 2, must be 3");
   refuses([](C c) { c.batch.dQ.shape[2] = 2; }, bad, "gradients->queries: shape[2] is 2, must be 4", true);
   refuses([](C c) { c.batch.d_gates.shape[2] = 4; }, bad, "gradients->log_gates: shape[2] is 4, must be 2", true);
@@ -181,9 +182,9 @@ TEST_CASE("sizes that do not agree", "[c]") {
   lengths.data = {5, 6};
   Call call;
   call.in.lengths = lengths.view();
-  check_refused(call.attend(), SYMPOW_SHAPE_MISMATCH, "length 1 is 6, must lie in 0 … T = 5");
+  check_refused(call.attend(), SYMPOW_SHAPE_MISMATCH, "inputs->lengths[1] is 6, must lie in 0 … T = 5");
   lengths.data = {5, -1};
-  check_refused(call.attend(), SYMPOW_SHAPE_MISMATCH, "length 1 is -1");
+  check_refused(call.attend(), SYMPOW_SHAPE_MISMATCH, "inputs->lengths[1] is -1");
   lengths.shape[0] = 1;
   check_refused(call.attend(), SYMPOW_SHAPE_MISMATCH, "inputs->lengths: shape[0] is 1, must be 2");
 }
@@ -203,7 +204,7 @@ TEST_CASE("channel gates and Householder vectors that no call takes", "[c]") {
   const auto vectors = [&](C c) { c.in.householder = W.view(), c.in.strengths = strengths.view(); };
   refuses([&](C c) { gates(c); }, bad, "inputs->theta and inputs->channel_gates are given, must be one of them");
   refuses(with([&](C c) { gates(c), vectors(c); }), bad, "inputs->channel_gates and inputs->householder are given");
-  refuses(with(vectors), bad, "this feature map with this transition has the attention form only");
+  refuses(with(vectors), bad, "Householder vectors have states for power 1 alone");
   refuses(with([&](C c) { c.in.strengths = strengths.view(); }), bad,
           "inputs->strengths is given, but no inputs->householder");
   refuses(with([&](C c) { gates(c), c.to.strengths = strengths.view(); }), bad,

@@ -1,8 +1,9 @@
 // Programs that the library is called from: threads that round in another way or trap, and a child of a process that
-// has used OpenMP by itself. Before any call of the library in this process, so that it remembers none.
+// has used OpenMP by itself, and a thread with a small stack. Before any call of the library in this process, so that it remembers none.
 #define _POSIX_C_SOURCE 200809L
 #include <fenv.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -99,6 +100,29 @@ static int check_flags(sympow_options options) {
   return 1;
 }
 
+static void* call_there(void* argument) {
+  static results to;
+  return call(argument, &to) == SYMPOW_OK ? argument : NULL;
+}
+// A stack of 64 KiB is enough. One that is not ends the program.
+static int check_stack(sympow_options options) {
+#ifdef SANITIZED  // frames are larger then
+  (void)options, (void)call_there;
+  return 0;
+#else
+  pthread_attr_t attributes;
+  pthread_t thread;
+  void* done = NULL;
+  options.threads = 1;
+  if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, 64 * 1024) != 0 ||
+      pthread_create(&thread, &attributes, call_there, &options) != 0 || pthread_join(thread, &done) != 0 || done == NULL) {
+    fprintf(stderr, "a thread with a stack of 64 KiB\n");
+    return 1;
+  }
+  return 0;
+#endif
+}
+
 int main(void) {
   for (int i = 0; i < rows * D; ++i) queries[i] = sin(i), keys[i] = sin(2.1 * i), values[i] = cos(1.3 * i);
   memset(queries + 5 * H * D, 0, H * D * sizeof *queries);  // a query and a key of zeros, and the first token of both
@@ -115,7 +139,7 @@ int main(void) {
         sympow_options options = SYMPOW_OPTIONS_INIT;
         options.scores = scores, options.power = power, options.form = form, options.threads = 2;
         options.pairing = SYMPOW_PAIRING_INTERLEAVED;
-        failed |= check_rounding(options) | check_flags(options);
+        failed |= check_rounding(options) | check_flags(options) | check_stack(options);
       }
   return failed;
 }

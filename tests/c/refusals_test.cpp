@@ -44,17 +44,19 @@ sympow_options random_options(Random& random) {
   options.checkpoint = one_of<std::int64_t>(random, {0, 2});
   options.tail = one_of<std::int64_t>(random, {-1, 0, 2});
   options.scale = one_of(random, {1., -.5, 0.});
+  options.rotary_dim = one_of<std::int64_t>(random, {0, 0, 0, 2, 6});
   options.threads = 1;
   return options;
 }
 
 // Arrays of a call, of sizes that fit each other or do not.
+template <class S>
 struct RandomCall {
   Index B, Tq, Tk, H, Hk, d, e, states_of, d_of_states;
-  Tensor<float> Q, K, V, Y, dY, dQ, dK, dV;
-  Tensor<double> gates, theta;
+  Tensor<S> Q, K, V, Y, dY, dQ, dK, dV, W, dW;
+  Tensor<double> gates, theta, beta, channels, strengths, d_gates, d_theta, d_beta, d_channels, d_strengths;
   Tensor<std::int32_t> lengths;
-  bool has_gates, has_theta, has_lengths;
+  bool has_gates, has_theta, has_beta, has_channels, has_vectors, has_strengths, has_lengths, asks_parameters;
 
   RandomCall(Random& random, const sympow_options& options)
       : B(one_of<Index>(random, {1, 2, 2, 0})),
@@ -65,27 +67,26 @@ struct RandomCall {
         d(options.power < 4 || choose(random, {5, 1}) == 0 ? one_of<Index>(random, {4, 4, 4, 3}) : 100'000),
         e(random.integer(1, 3)),
         has_gates(choose(random, {1, 1}) == 0),
-        has_theta(choose(random, {2, 1}) == 1),
-        has_lengths(choose(random, {3, 1}) == 1) {
+        has_lengths(choose(random, {3, 1}) == 1),
+        asks_parameters(choose(random, {1, 1}) == 0) {
     const auto filled = [&](Index T, Index heads, Index numbers) {
-      Tensor<float> x({B, T, heads, numbers});
+      Tensor<S> x({B, T, heads, numbers});
       if (numbers < 100) x.fill(random);
       return x;
     };
     Q = filled(Tq, H, d), K = filled(Tk, Hk, choose(random, {30, 1}) == 0 ? d : d + 1), V = filled(Tk, Hk, e);
     dY = filled(Tq, H, choose(random, {30, 1}) == 0 ? e : e + 1);
-    Y = Tensor<float>(dY.shape, 7);
-    dQ = Tensor<float>(Q.shape, 7), dK = Tensor<float>(K.shape, 7), dV = Tensor<float>(V.shape, 7);
+    Y = untouched(dY), dQ = untouched(Q), dK = untouched(K), dV = untouched(V);
     const Index last = Tq + static_cast<Index>(options.offset), tokens = std::clamp<Index>(last, Tk, 20);
     gates = Tensor<double>({B, tokens, choose(random, {1, 1}) == 0 ? Hk : H}, choose(random, {1, 1}) == 0 ? 0 : -.1);
-    theta = Tensor<double>({d / 2}, .3);
+    draw_parameters(random, tokens, options.rotary_dim == 0 ? d / 2 : options.rotary_dim / 2);
     lengths = Tensor<std::int32_t>({B}, static_cast<std::int32_t>(Tq));
     for (std::int32_t& length : lengths.data)
       length =
           one_of<std::int32_t>(random, {0, 1, static_cast<std::int32_t>(Tq), static_cast<std::int32_t>(Tq), 9, -1});
     states_of = one_of<Index>(random, {-1, -1, H, Hk, Hk, 3});  // heads; none
     d_of_states = choose(random, {9, 1}) == 0 ? d : d + 1;
-    switch (choose(random, {4, 1, 1, 1, 1, 1})) {
+    switch (choose(random, {4, 1, 1, 1, 1, 1, 1, 1})) {
       case 1:
         spoil(random, Q, nan_);
         break;
@@ -101,9 +102,34 @@ struct RandomCall {
       case 5:
         spoil(random, theta, nan_);
         break;
+      case 6:
+        spoil(random, W, std::numeric_limits<double>::infinity());
+        break;
+      case 7:
+        for (Tensor<double>* x : {&beta, &channels, &strengths}) spoil(random, *x, nan_);
+        break;
       default:
         break;
     }
+  }
+
+  // θ with or without β, of two axes in one of five, and what goes in their place; now and then too much.
+  void draw_parameters(Random& random, Index tokens, Index pairs) {
+    const Index act = choose(random, {3, 3, 1, 1, 1});
+    has_theta = act == 1 || (act > 1 && choose(random, {20, 1}) == 1);
+    has_channels = act == 2, has_vectors = act >= 3;
+    has_beta = has_theta && choose(random, {1, 1}) == 0, has_strengths = has_vectors && choose(random, {1, 1}) == 0;
+    const Index heads = choose(random, {2, 1}) == 0 ? Hk : H;
+    const std::vector<std::int64_t> of_heads{B, tokens, heads}, of_numbers{B, tokens, heads, d};
+    if (choose(random, {4, 1}) == 0) {
+      theta = Tensor<double>({pairs}, .3), beta = Tensor<double>(of_heads, 1);
+    } else {
+      theta = Tensor<double>({2, pairs}, .3), beta = Tensor<double>({B, tokens, heads, choose(random, {6, 1}) + 2}, 1);
+    }
+    strengths = Tensor<double>(of_heads, choose(random, {5, 1}) == 0 ? 1 : 3);
+    if (d < 100) channels = Tensor<double>(of_numbers, -.1), W = Tensor<S>(of_numbers, S(.5));
+    d_gates = untouched(gates), d_theta = untouched(theta), d_beta = untouched(beta);
+    d_channels = untouched(channels), dW = untouched(W), d_strengths = untouched(strengths);
   }
 
   sympow_inputs inputs() {
@@ -111,23 +137,50 @@ struct RandomCall {
     in.queries = Q.view(), in.keys = K.view(), in.values = V.view();
     if (has_gates) in.log_gates = gates.view();
     if (has_theta) in.theta = theta.view();
+    if (has_beta) in.beta = beta.view();
+    if (has_channels) in.channel_gates = channels.view();
+    if (has_vectors) in.householder = W.view();
+    if (has_strengths) in.strengths = strengths.view();
     if (has_lengths) in.lengths = lengths.view();
     return in;
   }
+  sympow_gradients gradients() {
+    sympow_gradients to = SYMPOW_GRADIENTS_INIT;
+    to.queries = dQ.view(), to.keys = dK.view(), to.values = dV.view();
+    if (!asks_parameters) return to;
+    if (has_gates) to.log_gates = d_gates.view();
+    if (has_theta) to.theta = d_theta.view();
+    if (has_beta) to.beta = d_beta.view();
+    if (has_channels) to.channel_gates = d_channels.view();
+    if (has_vectors) to.householder = dW.view();
+    if (has_strengths) to.strengths = d_strengths.view();
+    return to;
+  }
+  [[nodiscard]] bool is_untouched() const {
+    const auto all_are_7 = [](const auto&... x) {
+      return (std::all_of(x.data.begin(), x.data.end(), [](auto entry) { return entry == 7; }) && ...);
+    };
+    return all_are_7(Y, dQ, dK, dV, dW, d_gates, d_theta, d_beta, d_channels, d_strengths);
+  }
 
  private:
-  template <class S>
-  static void spoil(Random& random, Tensor<S>& x, double value) {
+  template <class X>
+  static Tensor<X> untouched(const Tensor<X>& like) {
+    return Tensor<X>(like.shape, X(7));
+  }
+  template <class X>
+  static void spoil(Random& random, Tensor<X>& x, double value) {
     if (x.data.empty()) return;
-    x.data[static_cast<std::size_t>(random.integer(0, static_cast<Index>(x.data.size()) - 1))] = static_cast<S>(value);
+    x.data[static_cast<std::size_t>(random.integer(0, static_cast<Index>(x.data.size()) - 1))] = static_cast<X>(value);
   }
 };
 
 // The states that a call begins with; none where there are none, or where none can be made.
-sympow_status make_states(const Attention& attention, const RandomCall& call, CStates& states) {
+template <class S>
+sympow_status make_states(const Attention& attention, const RandomCall<S>& call, CStates& states) {
   sympow_state_shape shape = SYMPOW_STATE_SHAPE_INIT;
   shape.batch = call.B, shape.heads = call.states_of, shape.d = call.d_of_states, shape.e = call.e;
-  shape.dtype = dtype_of<float>();
+  shape.dtype = dtype_of<S>();
   return sympow_states_create(attention, &shape, nullptr, &states);
 }
 
@@ -136,7 +189,8 @@ bool all_are(const Tensor<float>& x, float value) {
 }
 
 // The tokens that states have seen, of every one.
-std::vector<std::int64_t> tokens_of(const CStates& states, const RandomCall& call) {
+template <class S>
+std::vector<std::int64_t> tokens_of(const CStates& states, const RandomCall<S>& call) {
   std::vector<std::int64_t> tokens;
   for (Index n = 0; n < call.B * call.states_of; ++n) {
     tokens.push_back(-1);
@@ -145,16 +199,15 @@ std::vector<std::int64_t> tokens_of(const CStates& states, const RandomCall& cal
   return tokens;
 }
 
-}  // namespace
-
-TEST_CASE("gradients refuse what the forward pass refuses, with its status and before anything is touched", "[c]") {
-  Random random(20);
+// Calls of one type, and how often they had which status.
+template <class S>
+std::map<sympow_status, int> draw_calls(Random& random, int calls) {
   std::map<sympow_status, int> count;
-  for (int draw = 0; draw < 6000; ++draw) {
+  for (int draw = 0; draw < calls; ++draw) {
     const sympow_options options = random_options(random);
     Attention attention;
     if (sympow_attention_create(&options, &attention) != SYMPOW_OK) continue;
-    RandomCall call(random, options);
+    RandomCall<S> call(random, options);
     CStates states, same;
     CGradients of_states;
     const bool keeps_states = call.states_of >= 0;
@@ -164,23 +217,30 @@ TEST_CASE("gradients refuse what the forward pass refuses, with its status and b
       REQUIRE(said(sympow_state_gradients_create(same, nullptr, nullptr, nullptr, &of_states)) == well);
     }
     const sympow_inputs in = call.inputs();
-    sympow_gradients to = SYMPOW_GRADIENTS_INIT;
-    to.queries = call.dQ.view(), to.keys = call.dK.view(), to.values = call.dV.view();
-
+    const sympow_gradients to = call.gradients();
     const sympow_status forward = sympow_attend(attention, &in, states, call.Y.view(), nullptr, nullptr);
     const std::string sentence = sympow_error();
     const sympow_status backward =
         sympow_attend_vjp(attention, &in, call.dY.view(), same, of_states, &to, nullptr, nullptr);
     CAPTURE(draw, sentence, sympow_error(), options.form, options.mask, options.offset, options.power, options.scores);
     CAPTURE(call.B, call.Tq, call.Tk, call.H, call.Hk, call.d, call.states_of);
+    CAPTURE(call.has_theta, call.has_beta, call.has_channels, call.has_vectors, options.rotary_dim);
     REQUIRE(backward == forward);
     ++count[forward];
     if (forward == SYMPOW_OK) continue;
-    REQUIRE(all_are(call.Y, 7));
-    REQUIRE((all_are(call.dQ, 7) && all_are(call.dK, 7) && all_are(call.dV, 7)));
+    REQUIRE(call.is_untouched());
     if (!keeps_states) continue;
     for (const std::int64_t tokens : tokens_of(states, call)) REQUIRE(tokens == 0);
   }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("gradients refuse what the forward pass refuses, with its status and before anything is touched", "[c]") {
+  Random random(20);
+  std::map<sympow_status, int> count = draw_calls<float>(random, 6000);
+  for (const auto& [status, n] : draw_calls<double>(random, 6000)) count[status] += n;
   for (const auto& [status, least] : std::map<sympow_status, int>{{SYMPOW_OK, 100},
                                                                   {SYMPOW_SHAPE_MISMATCH, 100},
                                                                   {SYMPOW_INVALID_ARGUMENT, 100},

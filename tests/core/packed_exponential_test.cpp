@@ -1,3 +1,7 @@
+#include <cfenv>
+#include <numbers>
+
+#include <sympow/core/exponential.hpp>
 #include <sympow/core/packed_exponential.hpp>
 
 #include "catch.hpp"
@@ -105,5 +109,22 @@ TEST_CASE("a key that is no number shows, and does not hide the largest of the o
       CHECK(Row::largest(x.data(), none.data(), n) == 0);
       CHECK(Row::set(x.data(), none.data(), none.data(), n, 0, 0) == static_cast<float>(n - 1));
       CHECK(x[bad] == 0);
+    }
+}
+
+TEST_CASE("a large exponent is a whole power of two and a rest, however the thread rounds", "[core]") {
+  Random random(7);
+  for (const int mode : {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO})
+    for (int draw = 0; draw < 2000; ++draw) {
+      const double whole = std::round(std::exp2(20 + 20 * random.uniform())), sign = draw % 2 == 0 ? 1 : -1;
+      // near the middle between two whole numbers, where rounding says which of them it is
+      const double x = sign * std::numbers::ln2 * (whole + .5);
+      std::fesetround(mode);
+      const sympow::detail::ReducedExponent reduced = sympow::detail::reduced_exponent(x);
+      std::fesetround(FE_TONEAREST);
+      const long double again = reduced.whole * std::numbers::ln2_v<long double> + reduced.rest;
+      CAPTURE(mode, x, reduced.whole, reduced.rest);
+      REQUIRE(std::abs(static_cast<double>(again - x)) <= 0x1p-62 * std::abs(x));
+      REQUIRE(std::abs(reduced.rest) <= std::numbers::ln2);
     }
 }

@@ -222,7 +222,7 @@ class Rows(unittest.TestCase):
                              (dict(channel_gates=-of_channels["channel_gates"]), "sequence 0, .*the log gate of channel 0"),
                              (dict(householder=w.astype(np.float32)), "householder is of float32, must be of float64"),
                              (dict(channel_gates=w[..., :5] * 0), r"channel_gates: shape\[3\] is 5, must be 6"),
-                             (of_vectors | dict(form="recurrent"), "has the attention form only"),
+                             (of_vectors | dict(form="recurrent"), "have states for power 1 alone"),
                              (dict(householder=w * np.nan), "sequence 0")):
             for call in (functools.partial(sympow.attention, q, k, v), functools.partial(sympow.vjp, dy, q, k, v)):
                 with self.assertRaisesRegex(sympow.SympowError, words):
@@ -537,6 +537,44 @@ class States(unittest.TestCase):
             other = x.state(attention)
             other.write(*state.read())
             self.assertEqual(attention.vjp(x.dy, x.q, x.k, x.v, state=other, **given).state.angles.shape, (2, 2, 2))
+
+    def test_rotary_of_several_axes_is_m_rope(self):
+        x, sections = Batch(d=8), (2, 1, 1)
+        theta = sympow.rope_frequencies(8, 50, sections=sections)
+        self.assertTrue(np.array_equal(theta.sum(0), sympow.rope_frequencies(8, 50)))
+        self.assertTrue(np.array_equal((theta != 0).sum(1), sections))
+        grid = np.indices((2, 4, 5)).reshape(3, 40).T  # an image after an image
+        positions = np.stack([grid, grid[:, ::-1] * 2 - 3])[:, :, None].repeat(2, 2).astype(float)
+        beta, dy = np.diff(positions, axis=1, prepend=0), x.dy
+        for pairing in ("interleaved", "half_split"):
+            turned = Batch(d=8)
+            for b, h in itertools.product(range(2), range(4)):
+                angles = positions[b, :, h // 2] @ theta
+                turned.q[b, :, h] = rotated(x.q[b, :, h], angles, pairing)
+                if h % 2 == 0:
+                    turned.k[b, :, h // 2] = rotated(x.k[b, :, h // 2], angles, pairing)
+            expected = sympow.attention(turned.q, turned.k, turned.v, log_gates=x.log_gates)
+            attention = sympow.Attention(pairing=pairing)
+            call = functools.partial(attention, x.q, x.k, x.v, log_gates=x.log_gates)
+            np.testing.assert_allclose(call(theta=theta, beta=beta), expected, rtol=1e-9, atol=1e-11)
+            np.testing.assert_allclose(call(theta=theta, beta=beta, state=x.state(attention)), expected, rtol=1e-9, atol=1e-11)
+            of = attention.vjp(dy, x.q, x.k, x.v, log_gates=x.log_gates, theta=theta, beta=beta)
+            random, step = np.random.default_rng(3), 1e-6
+            for name, at in dict(theta=theta, beta=beta).items():
+                way = random.standard_normal(at.shape)
+                up, down = (call(**(dict(theta=theta, beta=beta) | {name: at + h * way})) for h in (step, -step))
+                slope = (dy * (up - down)).sum() / (2 * step)
+                self.assertAlmostEqual((getattr(of, name) * way).sum() / slope, 1, 5)
+        for given, words in ((dict(theta=theta), "theta has 3 axes, must have one at least, and beta"),
+                             (dict(theta=theta, beta=beta[..., :2]), r"beta: shape\[3\] is 2, must be 3 \(axes of theta"),
+                             (dict(theta=theta, beta=x.beta), "beta: ndim is 3, must be 4"),
+                             (dict(theta=theta[:, :3], beta=beta), r"theta: shape\[1\] is 3, must be 4"),
+                             (dict(theta=theta[:0], beta=beta[..., :0]), "theta has 0 axes")):
+            for way in (functools.partial(rows_of, x.q, x.k, x.v), functools.partial(vjp_of, dy, x.q, x.k, x.v)):
+                with self.assertRaisesRegex(sympow.SympowError, words):
+                    way(**given)
+        with self.assertRaisesRegex(sympow.InvalidArgument, "must sum to the 4 pairs"):
+            sympow.rope_frequencies(8, sections=(2, 3))
 
     @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
     def test_a_child_does_not_wait_for_a_state_that_was_in_use(self):

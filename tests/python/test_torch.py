@@ -158,6 +158,12 @@ class Derivatives(unittest.TestCase):
     def test_gates_of_query_heads_from_nothing(self):
         self.check(Batch(B=1, T=5, H=2, Hk=1, Hg=2), False, pairing="half_split", scale=0.7)
 
+    def test_rotary_of_two_axes(self):
+        batch = Batch(B=1, T=5, H=2, Hk=1, Hg=1)
+        theta, beta = batch.normal(2, 2), batch.normal(1, 5, 1, 2)
+        self.assertTrue(torch.autograd.gradcheck(
+            lambda *x: attention(*x[:3], theta=x[3], beta=x[4]), (batch.q, batch.k, batch.v, theta, beta)))
+
     def test_softmax(self):
         batch = Batch(B=1, T=5, H=2, Hk=1, Hg=1)
         self.assertTrue(torch.autograd.gradcheck(

@@ -118,3 +118,37 @@ TEST_CASE("rotary positions of more channels than there are", "[transition]") {
   const MatrixXd x = MatrixXd::Ones(6, 4);
   REQUIRE_THROWS_AS(attention(Linear{}, rotary(VectorXd::Ones(2), Pairing::interleaved, 8), x, x, x), ShapeMismatch);
 }
+
+TEST_CASE("rotary positions of several axes are the structured ones whose coordinates they add up to", "[transition]") {
+  const Pairing pairing = GENERATE(Pairing::interleaved, Pairing::half_split);
+  CAPTURE(pairing == Pairing::half_split);
+  Problem p;
+  const MatrixXd theta = p.random.matrix(3, d / 2), beta = p.random.matrix(3, T);
+  MatrixXd positions = beta;
+  for (Index t = 1; t < T; ++t) positions.col(t) += positions.col(t - 1);
+  const auto in_neighbours = [&](const MatrixXd& x) -> MatrixXd {
+    return pairing == Pairing::interleaved ? x : x({0, 3, 1, 4, 2, 5}, Eigen::all);
+  };
+  const MatrixXd Q = in_neighbours(p.Q), K = in_neighbours(p.K);
+  const auto axes = rotary(theta, beta, pairing);
+  const auto structured = structured_rotary(CommutingGenerators<double>::from_frequencies(theta), positions);
+  const SymmetricPower<2> feature;
+  const MatrixXd expected = attention(feature, structured, Q, K, p.V);
+  check("attention", attention(feature, axes, p.Q, p.K, p.V), expected);
+  check("chunked", chunked(feature, axes, p.Q, p.K, p.V, {.chunk = 16}), expected);
+  State<double, SymmetricPower<2>> state(feature, d, e);
+  check("recurrent", recurrent(feature, axes, p.Q, p.K, p.V, state), expected);
+
+  const auto whole = attention_vjp(feature, structured, {.Q = Q, .K = K, .V = p.V, .dY = p.dY});
+  MatrixXd d_beta = whole.of<StructuredRotary<double>>().positions;
+  for (Index t = T - 1; t > 0; --t) d_beta.col(t - 1) += d_beta.col(t);
+  const MatrixXd d_theta = whole.of<StructuredRotary<double>>().frequencies.transpose();
+  const auto compare = [&](const auto& g) {
+    check("dQ", in_neighbours(g.Q), whole.Q);
+    check("dtheta", g.template of<Rotary>().theta, d_theta.reshaped().eval());
+    check("dbeta", g.template of<Rotary>().beta, d_beta.reshaped().eval());
+  };
+  compare(attention_vjp(feature, axes, {.Q = p.Q, .K = p.K, .V = p.V, .dY = p.dY}));
+  compare(chunked_vjp(feature, axes, {.Q = p.Q, .K = p.K, .V = p.V, .dY = p.dY, .options = {.chunk = 16}}));
+  REQUIRE_THROWS_WITH(rotary(theta, beta.topRows(2), pairing), contains("rows of beta is 2, must be 3"));
+}

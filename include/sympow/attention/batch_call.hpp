@@ -277,7 +277,10 @@ class CheckedBatch {
     if (states_ && form == Form::attention)
       raise<InvalidArgument>("options: the attention form has no states; leave them out, or take another form");
     if (!has_states() && (states_ || !has_form))
-      raise<InvalidArgument>("options: this feature map with this transition has the attention form only");
+      raise<InvalidArgument>(transitions_.key_action() == KeyAction::mix
+                                 ? "options: Householder vectors have states for power 1 alone; leave states out and "
+                                   "take the attention form"
+                                 : "options: this feature map with this transition has the attention form only");
     if (states_ || !has_form) check_state_mask(call.options.head.mask);
     for (Index n = 0; n < call.all_groups(); ++n)
       call.with_head(n, [&](Index b, Index h, const auto& Q, const auto& K, const auto& V, const auto&) {

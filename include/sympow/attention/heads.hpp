@@ -175,7 +175,7 @@ class Heads {
       refuse("the number of lengths is ", std::ssize(lengths), ", must be ", sequences_, " (one a sequence)");
     for (std::size_t b = 0; b < lengths.size(); ++b)
       if (lengths[b] < 0 || lengths[b] > tokens_)
-        refuse("length ", b, " is ", lengths[b], ", must lie in 0 … T = ", tokens_);
+        refuse("lengths[", b, "] is ", lengths[b], ", must lie in 0 … T = ", tokens_);
     lengths_ = kept(lengths);
   }
 

@@ -128,7 +128,8 @@ class EngineOf final : public Engine {
     // number(g, t, c) of the gradient g of a transition; c is 0 where `to` has no channels
     const auto write_tokens = [&](const std::optional<Array>& to, const auto& number) {
       if (!to) return;
-      const Index heads = to->shape[2], channels = to->dimensions == 4 ? to->shape[3] : 1;
+      const bool has_channels = to->dimensions == 4;
+      const Index heads = to->shape[2], channels = has_channels ? to->shape[3] : 1;
       for (Index b = 0; heads > 0 && b < in.sequences(); ++b)
         for (Index h = 0; h < heads; ++h)
           for (Index t = 0; t < to->shape[1]; ++t)
@@ -136,10 +137,10 @@ class EngineOf final : public Engine {
               double sum = 0;
               for (Index n = h * groups / heads; t < in.tokens(b) && n < (h + 1) * groups / heads; ++n)
                 sum += number(gradients.transitions[static_cast<std::size_t>(b * groups + n)], t, c);
-              if (channels == 1)
-                to->set({b, t, h}, sum);
-              else
+              if (has_channels)
                 to->set({b, t, h, c}, sum);
+              else
+                to->set({b, t, h}, sum);
             }
     };
     write_tokens(results.log_gates, [](const auto& g, Index t, Index) { return log_gates_in(g)[t]; });
@@ -153,11 +154,17 @@ class EngineOf final : public Engine {
       write_tokens(results.strengths,
                    [](const auto& g, Index t, Index) { return g.template of<Householder<S>>().beta[t]; });
     } else if constexpr (std::is_same_v<A, ArrayGatesAnd<Rotary>>) {
-      write_tokens(results.beta, [](const auto& g, Index t, Index) { return g.template of<Rotary>().beta[t]; });
-      for (Index j = 0; results.theta && j < results.theta->shape[0]; ++j) {
+      const bool has_axes = in.theta->dimensions == 2;
+      const Index axes = has_axes ? in.theta->shape[0] : 1, pairs = in.theta->shape[has_axes ? 1 : 0];
+      write_tokens(results.beta,
+                   [&](const auto& g, Index t, Index a) { return g.template of<Rotary>().beta[t * axes + a]; });
+      for (Index n = 0; results.theta && n < axes * pairs; ++n) {
         double sum = 0;
-        for (const auto& g : gradients.transitions) sum += g.template of<Rotary>().theta[j];
-        results.theta->set({j}, sum);
+        for (const auto& g : gradients.transitions) sum += g.template of<Rotary>().theta[n];
+        if (has_axes)
+          results.theta->set({n / pairs, n % pairs}, sum);
+        else
+          results.theta->set({n}, sum);
       }
     }
     if (results.scale) results.scale->set({0}, gradients.scale);

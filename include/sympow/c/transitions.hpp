@@ -111,11 +111,17 @@ decltype(auto) with_transitions(const Inputs& in, const Settings& settings, Inde
                             in.strengths ? numbers(*in.strengths, b, n) : Eigen::VectorXd::Ones(tokens).eval());
     });
   if (!in.theta) return visit(gates);
-  const Eigen::VectorXd theta = numbers_of(in.theta->shape[0], [&](Index i) { return in.theta->number({i}); });
-  return visit([&, gates](Index b, Index n) -> ArrayGatesAnd<Rotary> {
-    const Index d = in.queries.shape[3];
+  const Index axes = in.theta->dimensions == 2 ? in.theta->shape[0] : 1, d = in.queries.shape[3];
+  Eigen::MatrixXd theta(settings.pairs(d), axes);
+  for (Index a = 0; a < axes; ++a)
+    for (Index j = 0; j < theta.rows(); ++j)
+      theta(j, a) = in.theta->dimensions == 2 ? in.theta->number({a, j}) : in.theta->number({j});
+  return visit([&, gates, theta](Index b, Index n) -> ArrayGatesAnd<Rotary> {
     if (!in.beta) return gates(b, n) * Rotary(theta, *settings.pairing, d);
-    return gates(b, n) * Rotary(theta, numbers(*in.beta, b, n), *settings.pairing, d);
+    if (in.beta->dimensions == 3)
+      return gates(b, n) * Rotary(theta, numbers(*in.beta, b, n).transpose(), *settings.pairing, d);
+    const Index h = parameter_head(*in.beta, n, groups);
+    return gates(b, n) * Rotary(theta, vectors_of<double>(*in.beta, b, h, in.tokens(b)), *settings.pairing, d);
   });
 }
 

@@ -55,8 +55,7 @@ inline ReducedExponent reduced_exponent(double x) {
     reduced.whole = std::isnan(x) ? 0 : x, reduced.rest = std::isnan(x) ? x : 0;
   } else {  // of products that are not numbers of the type
     reduced.whole = std::round(x * std::numbers::log2e);
-    reduced.rest =
-        std::clamp(std::fma(-reduced.whole, beyond_ln2, std::fma(-reduced.whole, ln2, x)), -ln2 / 2, ln2 / 2);
+    reduced.rest = std::clamp(std::fma(-reduced.whole, beyond_ln2, std::fma(-reduced.whole, ln2, x)), -ln2, ln2);
   }
   return reduced;
 }

@@ -343,8 +343,9 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     keys          [B, T, Hk, d], of the queries' type; query head h reads key head ⌊h Hk / H⌋
     values        [B, T, Hk, e], of the queries' type
     log_gates     [B, T, Hk] or [B, T, H]: log γ ≤ 0, as logsigmoid makes them; float32 or float64, as other parameters
-    theta         [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token
-    beta          [B, T, Hk] or [B, T, H], only with theta; None: all 1
+    theta         [d/2], or [rotary_dim/2]: rates of rotary positions, radians per token; of n axes [n, d/2]
+    beta          [B, T, Hk] or [B, T, H], only with theta; None: all 1; of n axes [B, T, Hk, n] or [B, T, H, n], what each
+                  coordinate of positions grows by
     lengths       [B], int32 or int64: tokens of every sequence, the rest is padding
     cu_seqlens    [N + 1], 0 … T: N sequences one after the other in a batch of one, whose states are N; copies them
     channel_gates [B, T, Hk, d] or [B, T, H, d]: log a ≤ 0 of every channel of a key, as in GLA; not with theta
