@@ -7,7 +7,7 @@
 // the corrected bound.
 #include <sympow/core/random.hpp>
 #include <sympow/sympow.hpp>
-#include <sympow/verify/propositions/robustness_propositions.hpp>
+#include "propositions/robustness_propositions.hpp"
 
 #include <algorithm>
 #include <cmath>

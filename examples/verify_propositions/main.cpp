@@ -13,7 +13,7 @@
 #include "print_dualities.hpp"
 
 #include <sympow/verify/program.hpp>
-#include <sympow/verify/propositions/groups.hpp>
+#include "propositions/groups.hpp"
 
 using namespace sympow::verify;
 

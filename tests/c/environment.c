@@ -1,5 +1,6 @@
-// Programs that the library is called from: threads that round in another way or trap, and a child of a process that
-// has used OpenMP by itself, and a thread with a small stack. Before any call of the library in this process, so that it remembers none.
+// Programs that the library is called from: threads that round in another way or trap, or have a small stack, and a
+// child of a process that has used OpenMP by itself. Before any call of the library in this process, so that it
+// remembers none.
 #define _POSIX_C_SOURCE 200809L
 #include <fenv.h>
 #include <math.h>
@@ -115,7 +116,8 @@ static int check_stack(sympow_options options) {
   void* done = NULL;
   options.threads = 1;
   if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, 64 * 1024) != 0 ||
-      pthread_create(&thread, &attributes, call_there, &options) != 0 || pthread_join(thread, &done) != 0 || done == NULL) {
+      pthread_create(&thread, &attributes, call_there, &options) != 0 || pthread_join(thread, &done) != 0 ||
+      done == NULL) {
     fprintf(stderr, "a thread with a stack of 64 KiB\n");
     return 1;
   }

@@ -1,7 +1,7 @@
 // All propositions by group: which there are, that each comes out as expected, and that bounds and sources say why.
 #include <sympow/verify/place.hpp>
 #include <sympow/verify/proposition.hpp>
-#include <sympow/verify/propositions/groups.hpp>
+#include "propositions/groups.hpp"
 
 #include "catch.hpp"
 #include "propositions.hpp"

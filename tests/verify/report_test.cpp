@@ -8,13 +8,13 @@
 #include <sympow/verify/bound.hpp>
 #include <sympow/verify/place.hpp>
 #include <sympow/verify/proposition.hpp>
-#include <sympow/verify/propositions/largest.hpp>
 #include <sympow/verify/report_figure.hpp>
 #include <sympow/verify/report_json.hpp>
 #include <sympow/verify/report_latex.hpp>
 #include <sympow/verify/report_markdown.hpp>
 #include <sympow/verify/report_table.hpp>
 #include <sympow/verify/selection.hpp>
+#include "propositions/largest.hpp"
 
 #include "catch.hpp"
 #include "json_reader.hpp"
@@ -176,7 +176,7 @@ TEST_CASE("every character of the propositions has a command in LaTeX", "[verify
   namespace files = std::filesystem;
   std::size_t read = 0;
   for (const auto& entry :
-       files::directory_iterator(std::string(SYMPOW_SOURCE_DIR) + "/include/sympow/verify/propositions")) {
+       files::directory_iterator(std::string(SYMPOW_SOURCE_DIR) + "/examples/verify_propositions/propositions")) {
     std::ifstream file(entry.path());
     std::ostringstream content;
     content << file.rdbuf();

@@ -81,8 +81,8 @@ inline void read_parameters(const sympow_inputs& x, const Settings& settings, In
     const bool has_axes = x.theta->ndim == 2;
     if (has_axes && place.device.type != SYMPOW_CPU)
       detail::raise<NotBuilt>("inputs->theta: ndim is 2, which is for a CPU alone");
-    in.theta = array_of(x.theta, "inputs->theta", has_axes ? 2 : 1, has_axes ? "n, d/2" : "d/2", place.rates,
-                        place.device);
+    in.theta =
+        array_of(x.theta, "inputs->theta", has_axes ? 2 : 1, has_axes ? "n, d/2" : "d/2", place.rates, place.device);
     const Index d = in.queries.shape[3];
     if (settings.rotary_dim == 0 && d % 2 != 0)
       detail::raise<OddDimension>("inputs->queries: shape[3] is ", d, ", must be even: theta turns pairs of channels");
@@ -100,10 +100,9 @@ inline void read_parameters(const sympow_inputs& x, const Settings& settings, In
   }
   if (x.beta != nullptr) {
     if (x.theta == nullptr) detail::raise<InvalidArgument>("inputs->beta is given, but no inputs->theta");
-    in.beta = in.theta->dimensions == 1
-                  ? parameter(x.beta, "inputs->beta")
-                  : checked_parameter(array_of(x.beta, "inputs->beta", 4, "B, T, Hg, n"), in.theta->shape[0],
-                                      "axes of inputs->theta");
+    in.beta = in.theta->dimensions == 1 ? parameter(x.beta, "inputs->beta")
+                                        : checked_parameter(array_of(x.beta, "inputs->beta", 4, "B, T, Hg, n"),
+                                                            in.theta->shape[0], "axes of inputs->theta");
   }
   if (x.channel_gates != nullptr)
     in.channel_gates = of_query(array_of(x.channel_gates, "inputs->channel_gates", 4, "B, T, Hg, d"));
