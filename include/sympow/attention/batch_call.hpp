@@ -308,9 +308,8 @@ class CheckedBatch {
   [[nodiscard]] bool keeps_states() const { return static_cast<bool>(states_); }
   /// Most groups have the shape of the first one, and its plan.
   [[nodiscard]] GroupPlan plan(Index n) const {
-    const ProblemShape of_group = shape(n);
-    const bool is_same = of_group.T == first_shape_.T && of_group.from_nothing == first_shape_.from_nothing;
-    return is_same ? first_plan_ : plan_of(of_group);
+    return tokens(n) == first_shape_.T && is_from_nothing(n) == first_shape_.from_nothing ? first_plan_
+                                                                                            : plan_of(shape(n));
   }
   /// Threads that have work for longer than it takes to wake them. The others are left alone.
   [[nodiscard]] Threads useful(Threads threads) const {
@@ -320,16 +319,23 @@ class CheckedBatch {
   }
 
  private:
-  // What the cost model asks of group n.
-  [[nodiscard]] ProblemShape shape(Index n) const {
+  // Of group n.
+  [[nodiscard]] Index tokens(Index n) const {
     const Index b = n / call.groups();
-    ProblemShape shape =
-        head_shape(feature_, has_states(), transitions_.key_action(), std::max(call.Q.length(b), call.K.length(b)),
-                   call.Q.dimension(), call.V.dimension());
+    return std::max(call.Q.length(b), call.K.length(b));
+  }
+  [[nodiscard]] bool is_from_nothing([[maybe_unused]] Index n) const {
+    if constexpr (FiniteFeatureMap<F>)
+      if (states_) return states_[n].tokens() == 0;
+    return true;
+  }
+  // What the cost model asks of it.
+  [[nodiscard]] ProblemShape shape(Index n) const {
+    ProblemShape shape = head_shape(feature_, has_states(), transitions_.key_action(), tokens(n), call.Q.dimension(),
+                                    call.V.dimension());
     shape.is_full = call.options.head.mask.is_full;
     shape.keeps_state = keeps_states();
-    if constexpr (FiniteFeatureMap<F>)
-      if (states_) shape.from_nothing = states_[n].tokens() == 0;
+    shape.from_nothing = is_from_nothing(n);
     return shape;
   }
   [[nodiscard]] GroupPlan plan_of(const ProblemShape& shape) const {
