@@ -107,8 +107,7 @@ void path(benchmark::State& bench) {
     benchmark::DoNotOptimize(x.Y.data());
   });
   const auto T = static_cast<double>(x.T);
-  report_operations(bench, text("PaTH attention, d = 64, T = %d", static_cast<int>(x.T)), times,
-                    T * T * (d + d), .4);
+  report_operations(bench, text("PaTH attention, d = 64, T = %d", static_cast<int>(x.T)), times, T * T * (d + d), .4);
 }
 BENCHMARK(path)->Iterations(12)->UseManualTime();
 

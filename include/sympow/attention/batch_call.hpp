@@ -309,7 +309,7 @@ class CheckedBatch {
   /// Most groups have the shape of the first one, and its plan.
   [[nodiscard]] GroupPlan plan(Index n) const {
     return tokens(n) == first_shape_.T && is_from_nothing(n) == first_shape_.from_nothing ? first_plan_
-                                                                                            : plan_of(shape(n));
+                                                                                          : plan_of(shape(n));
   }
   /// Threads that have work for longer than it takes to wake them. The others are left alone.
   [[nodiscard]] Threads useful(Threads threads) const {
