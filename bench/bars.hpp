@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include <sympow/core/packed_product.hpp>
+#include <sympow/simd/packed_product.hpp>
 
 namespace sympow::bench {
 

@@ -97,7 +97,7 @@ void delta_net_with_transition(benchmark::State& bench) {
 }
 BENCHMARK(delta_net_with_transition)->Iterations(20)->UseManualTime();
 
-// Counts the causal half, T² (d + e), and nothing of the pulls of the queries, which are made by products of many tokens.
+// Counts the causal half, T² (d + e), and nothing of the pulls of queries, which are products of many tokens.
 void path(benchmark::State& bench) {
   Tokens x{.d = d, .e = d, .T = unless_smoke(4096, 128)};
   const auto system = systems::path(systems::unit_columns(x.random.matrix<float>(d, x.T)), strengths(x));

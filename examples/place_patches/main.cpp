@@ -11,7 +11,7 @@
 // the public domain; cropped and reduced to 160 x 192 greys from the copy among matplotlib's sample data.
 #include <sympow/core/random.hpp>
 #include <sympow/io/output_file.hpp>
-#include <sympow/rotation/generator_families.hpp>
+#include <sympow/structured/generator_families.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/proposition.hpp>
 

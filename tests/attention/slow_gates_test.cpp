@@ -12,8 +12,8 @@ using namespace sympow;
 
 namespace {
 
-// One token of key and value (1, 0) and v, and then only gates, in all forms, through files and merges: so many rounds of
-// a transition.
+// One token of key and value (1, 0) and v, and then only gates, in all forms, through files and merges: so many rounds
+// of a transition.
 template <int P>
 void check(const auto& transition, double log_gamma, Index tail, Index chunk, Index rounds = 9) {
   const Index tokens = transition.length();

@@ -19,7 +19,7 @@
 #include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
 #include <sympow/rotation/frequencies.hpp>
-#include <sympow/rotation/generator_families.hpp>
+#include <sympow/structured/generator_families.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <vector>
 
-#include <sympow/core/integer_power.hpp>
 #include <sympow/feature/exponential.hpp>
 #include <sympow/feature/linear.hpp>
 #include <sympow/feature/random_features.hpp>
 #include <sympow/feature/symmetric_power.hpp>
+#include <sympow/simd/integer_power.hpp>
 
 #include "catch.hpp"
 #include "distance.hpp"

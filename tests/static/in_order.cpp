@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include <sympow/core/exponential.hpp>
-#include <sympow/core/packed_exponential.hpp>
 #include <sympow/rotation/turns.hpp>
+#include <sympow/simd/exponential.hpp>
+#include <sympow/simd/packed_exponential.hpp>
 
 using namespace sympow;
 

@@ -4,19 +4,21 @@ cmake_minimum_required(VERSION 3.25)
 # A room may include itself with all that is in it, the rooms and headers named here, the standard library and Eigen.
 set(below_core "")
 set(below_combinatorics core/config.hpp core/checks.hpp)  # these two headers only, and no Eigen
-set(below_tensor core combinatorics)
-set(below_rotation core)
-set(below_feature core combinatorics tensor)
-set(below_transition core rotation)
-set(below_systems core feature tensor combinatorics rotation transition)
-set(below_detail core combinatorics tensor feature rotation transition attention/cost_model.hpp
+set(below_tensor core simd combinatorics)
+set(below_simd core)
+set(below_rotation core simd)
+set(below_structured core simd rotation)
+set(below_feature core simd combinatorics tensor)
+set(below_transition core simd structured rotation)
+set(below_systems core simd feature tensor combinatorics rotation transition)
+set(below_detail core simd combinatorics tensor feature rotation transition attention/cost_model.hpp
     attention/diagnostics.hpp attention/options.hpp)  # passes know no form
-set(below_attention core combinatorics tensor feature rotation transition detail)
+set(below_attention core simd combinatorics tensor feature rotation transition detail)
 set(below_io core)
-set(below_layer core combinatorics tensor feature rotation transition attention systems)
-set(below_verify core combinatorics tensor feature rotation transition attention systems layer io/output_file.hpp)
-set(below_c core combinatorics tensor feature rotation transition attention io/output_file.hpp)  # above them all
-set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp core/packed_product.hpp)
+set(below_layer core simd structured combinatorics tensor feature rotation transition attention systems)
+set(below_verify core simd structured combinatorics tensor feature rotation transition attention systems layer io/output_file.hpp)
+set(below_c core simd combinatorics tensor feature rotation transition attention io/output_file.hpp)  # above them all
+set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp simd/packed_product.hpp)
 
 # The beginning of a header: adds to `found`.
 macro(check_shape)

@@ -9,7 +9,7 @@
 
 #include <sympow/attention/diagnostics.hpp>
 #include <sympow/attention/options.hpp>
-#include <sympow/core/integer_power.hpp>
+#include <sympow/simd/integer_power.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>

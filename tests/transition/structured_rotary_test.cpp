@@ -1,5 +1,5 @@
 // Structured rotary positions in every form: displacements only, in any coordinates, resumed anywhere.
-#include <sympow/rotation/generator_families.hpp>
+#include <sympow/structured/generator_families.hpp>
 #include <sympow/transition/decay.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>

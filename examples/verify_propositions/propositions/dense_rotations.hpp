@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <sympow/core/random.hpp>
-#include <sympow/rotation/commuting_generators.hpp>
+#include <sympow/structured/commuting_generators.hpp>
 #include <sympow/verify/dense.hpp>
 
 namespace SYMPOW_NAMESPACE::verify::detail {

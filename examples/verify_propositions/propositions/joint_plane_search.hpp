@@ -6,7 +6,7 @@
 #include <complex>
 #include <string>
 
-#include <sympow/rotation/cayley.hpp>
+#include <sympow/structured/cayley.hpp>
 #include "propositions/given_generators.hpp"
 
 namespace SYMPOW_NAMESPACE::verify::detail {

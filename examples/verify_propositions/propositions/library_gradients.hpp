@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <sympow/attention/batch_vjp.hpp>
-#include <sympow/rotation/commuting_generators.hpp>
+#include <sympow/structured/commuting_generators.hpp>
 #include <sympow/transition/householder.hpp>
 #include <sympow/transition/product.hpp>
 #include <sympow/transition/rotary.hpp>

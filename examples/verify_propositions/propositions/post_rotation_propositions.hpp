@@ -6,8 +6,8 @@
 #include <complex>
 #include <limits>
 
-#include <sympow/rotation/cayley.hpp>
-#include <sympow/rotation/post_rotation.hpp>
+#include <sympow/structured/cayley.hpp>
+#include <sympow/structured/post_rotation.hpp>
 #include "propositions/structured_rotation_propositions.hpp"
 
 namespace SYMPOW_NAMESPACE::verify {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include <sympow/feature/random_feature_variance.hpp>
-#include <sympow/rotation/cayley.hpp>
-#include <sympow/rotation/post_rotation.hpp>
+#include <sympow/structured/cayley.hpp>
+#include <sympow/structured/post_rotation.hpp>
 #include <sympow/verify/proposition.hpp>
 #include "propositions/dense_rotations.hpp"
 #include "propositions/feature_means.hpp"

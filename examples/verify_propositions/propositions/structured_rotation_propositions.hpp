@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include <sympow/rotation/generator_families.hpp>
+#include <sympow/structured/generator_families.hpp>
 #include <sympow/verify/proposition.hpp>
 #include "propositions/dense_rotations.hpp"
 #include "propositions/largest.hpp"

@@ -7,7 +7,7 @@
 
 #include <sympow/core/concepts.hpp>
 #include <sympow/core/resize.hpp>
-#include <sympow/core/scaled.hpp>
+#include <sympow/simd/scaled.hpp>
 
 namespace sympow {
 

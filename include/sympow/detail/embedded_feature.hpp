@@ -6,8 +6,8 @@
 #include <limits>
 
 #include <sympow/core/checks.hpp>
-#include <sympow/core/scaled.hpp>
 #include <sympow/feature/feature_map.hpp>
+#include <sympow/simd/scaled.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -15,9 +15,9 @@
 
 #include <vector>
 
-#include <sympow/core/integer_power.hpp>
-#include <sympow/core/row_panels.hpp>
 #include <sympow/detail/segment.hpp>
+#include <sympow/simd/integer_power.hpp>
+#include <sympow/simd/row_panels.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -3,10 +3,10 @@
 
 #include <numbers>
 
-#include <sympow/core/blocks.hpp>
-#include <sympow/core/integer_power.hpp>
-#include <sympow/core/packed_exponential.hpp>
 #include <sympow/detail/segment.hpp>
+#include <sympow/simd/blocks.hpp>
+#include <sympow/simd/integer_power.hpp>
+#include <sympow/simd/packed_exponential.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include <sympow/core/panel.hpp>
-#include <sympow/core/product.hpp>
 #include <sympow/feature/feature_map.hpp>
+#include <sympow/simd/product.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

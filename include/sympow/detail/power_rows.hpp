@@ -6,10 +6,10 @@
 
 #include <sympow/attention/diagnostics.hpp>
 #include <sympow/core/concepts.hpp>
-#include <sympow/core/integer_power.hpp>
-#include <sympow/core/row_panels.hpp>
-#include <sympow/core/split_matrix.hpp>
 #include <sympow/detail/segment.hpp>
+#include <sympow/simd/integer_power.hpp>
+#include <sympow/simd/row_panels.hpp>
+#include <sympow/simd/split_matrix.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

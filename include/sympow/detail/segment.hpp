@@ -2,9 +2,9 @@
 #pragma once
 
 #include <sympow/core/panel.hpp>
-#include <sympow/core/product.hpp>
 #include <sympow/detail/embedded_feature.hpp>
 #include <sympow/detail/weight.hpp>
+#include <sympow/simd/product.hpp>
 #include <sympow/transition/transition.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <sympow/attention/options.hpp>
-#include <sympow/core/two_part_factor.hpp>
 #include <sympow/detail/forward.hpp>
 #include <sympow/detail/row_gradients.hpp>
+#include <sympow/simd/two_part_factor.hpp>
 #include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {

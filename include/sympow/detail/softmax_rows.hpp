@@ -1,8 +1,8 @@
 // The rows of a segment under exponential scores: Σ_j e^{s_ij} v_j and Σ_j e^{s_ij} beside the running maximum.
 #pragma once
 
-#include <sympow/core/packed_exponential.hpp>
 #include <sympow/detail/power_rows.hpp>
+#include <sympow/simd/packed_exponential.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

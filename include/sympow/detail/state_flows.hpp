@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <sympow/combinatorics/multi_index.hpp>
-#include <sympow/core/blocks.hpp>
-#include <sympow/core/product.hpp>
 #include <sympow/detail/state_sums.hpp>
+#include <sympow/simd/blocks.hpp>
+#include <sympow/simd/product.hpp>
 #include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {

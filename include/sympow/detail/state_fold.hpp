@@ -1,12 +1,12 @@
 // Keys into the sums of a state, and the sums of one state into those of another.
 #pragma once
 
-#include <sympow/core/integer_power.hpp>
-#include <sympow/core/row_panels.hpp>
-#include <sympow/core/two_part_factor.hpp>
 #include <sympow/detail/phi_panels.hpp>
 #include <sympow/detail/segment.hpp>
 #include <sympow/detail/state_sums.hpp>
+#include <sympow/simd/integer_power.hpp>
+#include <sympow/simd/row_panels.hpp>
+#include <sympow/simd/two_part_factor.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include <sympow/core/panel.hpp>
-#include <sympow/core/split_matrix.hpp>
-#include <sympow/core/two_part_factor.hpp>
 #include <sympow/detail/weight.hpp>
+#include <sympow/simd/split_matrix.hpp>
+#include <sympow/simd/two_part_factor.hpp>
 #include <sympow/transition/frame.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {

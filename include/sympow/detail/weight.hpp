@@ -4,9 +4,9 @@
 #include <bit>
 #include <cstdint>
 
-#include <sympow/core/exponential.hpp>
-#include <sympow/core/scaled.hpp>
 #include <sympow/feature/feature_map.hpp>
+#include <sympow/simd/exponential.hpp>
+#include <sympow/simd/scaled.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -10,11 +10,11 @@
 #include <numbers>
 
 #include <sympow/core/checks.hpp>
-#include <sympow/core/exponential.hpp>
-#include <sympow/core/product.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/core/view.hpp>
 #include <sympow/feature/feature_map.hpp>
+#include <sympow/simd/exponential.hpp>
+#include <sympow/simd/product.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

@@ -7,9 +7,9 @@
 #include <complex>
 #include <numbers>
 
-#include <sympow/core/blocks.hpp>
 #include <sympow/core/choices.hpp>
 #include <sympow/core/concepts.hpp>
+#include <sympow/simd/blocks.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <sympow/combinatorics/binomial.hpp>
-#include <sympow/core/integer_power.hpp>
 #include <sympow/core/lazy_expression.hpp>
+#include <sympow/simd/integer_power.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include <sympow/combinatorics/binomial.hpp>
-#include <sympow/core/blocks.hpp>
 #include <sympow/core/view.hpp>
+#include <sympow/simd/blocks.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

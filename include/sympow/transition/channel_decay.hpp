@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include <sympow/core/blocks.hpp>
-#include <sympow/core/exponential.hpp>
+#include <sympow/simd/blocks.hpp>
+#include <sympow/simd/exponential.hpp>
 #include <sympow/transition/divide_and_conquer.hpp>
 #include <sympow/transition/flows.hpp>
 #include <sympow/transition/running_gates.hpp>

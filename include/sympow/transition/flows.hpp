@@ -5,9 +5,9 @@
 #include <complex>
 #include <type_traits>
 
-#include <sympow/core/blocks.hpp>
-#include <sympow/core/product.hpp>
 #include <sympow/core/view.hpp>
+#include <sympow/simd/blocks.hpp>
+#include <sympow/simd/product.hpp>
 #include <sympow/transition/segment_vjp.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {

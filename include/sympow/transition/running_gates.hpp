@@ -7,7 +7,7 @@
 #include <numbers>
 #include <type_traits>
 
-#include <sympow/core/blocks.hpp>
+#include <sympow/simd/blocks.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

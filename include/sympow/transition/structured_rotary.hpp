@@ -6,7 +6,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include <sympow/rotation/commuting_generators.hpp>
+#include <sympow/structured/commuting_generators.hpp>
 #include <sympow/transition/flows.hpp>
 #include <sympow/transition/segment_vjp.hpp>
 

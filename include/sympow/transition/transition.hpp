@@ -14,8 +14,8 @@
 
 #include <sympow/core/checks.hpp>
 #include <sympow/core/concepts.hpp>
-#include <sympow/core/product.hpp>
 #include <sympow/core/resize.hpp>
+#include <sympow/simd/product.hpp>
 #include <sympow/transition/frame.hpp>
 #include <sympow/transition/key_action.hpp>
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include <sympow/core/linear_algebra.hpp>
+#include <sympow/simd/linear_algebra.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <sympow/core/integer_power.hpp>
+#include <sympow/simd/integer_power.hpp>
 #include <sympow/transition/transition.hpp>
 #include <sympow/verify/row_rule.hpp>
 

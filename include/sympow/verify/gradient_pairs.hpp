@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include <sympow/core/integer_power.hpp>
+#include <sympow/simd/integer_power.hpp>
 #include <sympow/verify/gradient_call.hpp>
 
 namespace SYMPOW_NAMESPACE::verify {

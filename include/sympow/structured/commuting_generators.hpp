@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include <sympow/rotation/generator_planes.hpp>
-#include <sympow/rotation/skew.hpp>
-#include <sympow/rotation/structured_rotation.hpp>
+#include <sympow/structured/generator_planes.hpp>
+#include <sympow/structured/skew.hpp>
+#include <sympow/structured/structured_rotation.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

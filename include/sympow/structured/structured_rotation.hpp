@@ -5,9 +5,9 @@
 #include <memory>
 
 #include <sympow/core/linear_operator.hpp>
-#include <sympow/core/product.hpp>
 #include <sympow/core/view.hpp>
 #include <sympow/rotation/block_rotation.hpp>
+#include <sympow/simd/product.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

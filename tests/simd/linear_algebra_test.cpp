@@ -1,5 +1,5 @@
 // Dense algebra that is compiled once: against Eigen, on empty, wide and tall matrices and at the ends of the type.
-#include <sympow/core/linear_algebra.hpp>
+#include <sympow/simd/linear_algebra.hpp>
 
 #include <cmath>
 #include <limits>

@@ -1,8 +1,8 @@
 #include <cfenv>
 #include <numbers>
 
-#include <sympow/core/exponential.hpp>
-#include <sympow/core/packed_exponential.hpp>
+#include <sympow/simd/exponential.hpp>
+#include <sympow/simd/packed_exponential.hpp>
 
 #include "catch.hpp"
 #include "random.hpp"

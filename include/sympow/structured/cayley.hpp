@@ -4,7 +4,7 @@
 #include <memory>
 
 #include <sympow/core/linear_operator.hpp>
-#include <sympow/rotation/commuting_generators.hpp>
+#include <sympow/structured/commuting_generators.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

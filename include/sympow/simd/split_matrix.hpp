@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include <sympow/core/packet_of_bits.hpp>
 #include <sympow/core/view.hpp>
+#include <sympow/simd/packet_of_bits.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

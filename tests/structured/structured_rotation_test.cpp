@@ -1,6 +1,6 @@
 // Rotations of a family: the relative law far out, in float and in double, what they compose with, and families made
 // without decomposition.
-#include <sympow/rotation/generator_families.hpp>
+#include <sympow/structured/generator_families.hpp>
 
 #include <complex>
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include <sympow/rotation/commuting_generators.hpp>
+#include <sympow/structured/commuting_generators.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

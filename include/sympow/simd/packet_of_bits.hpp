@@ -1,8 +1,8 @@
 // Packets as integers.
 #pragma once
 
-#include <sympow/core/packed_product.hpp>
-#include <sympow/core/power_of_two.hpp>
+#include <sympow/simd/packed_product.hpp>
+#include <sympow/simd/power_of_two.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -1,7 +1,7 @@
 // Cayley transforms in their three forms, rotations after them, and the logits of both.
-#include <sympow/core/linear_algebra.hpp>
-#include <sympow/rotation/cayley.hpp>
-#include <sympow/rotation/post_rotation.hpp>
+#include <sympow/simd/linear_algebra.hpp>
+#include <sympow/structured/cayley.hpp>
+#include <sympow/structured/post_rotation.hpp>
 
 #include "catch.hpp"
 #include "random.hpp"

@@ -5,12 +5,12 @@
 #include <limits>
 #include <vector>
 
-#include <sympow/core/blocks.hpp>
-#include <sympow/core/exponential.hpp>
-#include <sympow/core/integer_power.hpp>
-#include <sympow/core/power_of_two.hpp>
-#include <sympow/core/scaled.hpp>
-#include <sympow/core/two_part_factor.hpp>
+#include <sympow/simd/blocks.hpp>
+#include <sympow/simd/exponential.hpp>
+#include <sympow/simd/integer_power.hpp>
+#include <sympow/simd/power_of_two.hpp>
+#include <sympow/simd/scaled.hpp>
+#include <sympow/simd/two_part_factor.hpp>
 
 #include "catch.hpp"
 #include "counted.hpp"

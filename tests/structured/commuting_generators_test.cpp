@@ -1,6 +1,6 @@
 // Commuting generators find their joint planes, whatever is repeated, zero or tiny, and say by how much generators fail
 // to commute.
-#include <sympow/rotation/commuting_generators.hpp>
+#include <sympow/structured/commuting_generators.hpp>
 #include "propositions/given_generators.hpp"
 
 #include "catch.hpp"

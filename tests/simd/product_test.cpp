@@ -1,5 +1,5 @@
 // Products of matrices.
-#include <sympow/core/product.hpp>
+#include <sympow/simd/product.hpp>
 
 #include "catch.hpp"
 #include "random.hpp"

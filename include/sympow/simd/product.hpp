@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <sympow/core/column_product.hpp>
+#include <sympow/simd/column_product.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <sympow/core/checks.hpp>
-#include <sympow/core/linear_algebra.hpp>
+#include <sympow/simd/linear_algebra.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

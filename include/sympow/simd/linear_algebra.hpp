@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <limits>
 
-#include <sympow/core/product.hpp>
+#include <sympow/simd/product.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -3,8 +3,8 @@
 
 #include <numbers>
 
-#include <sympow/rotation/commuting_generators.hpp>
 #include <sympow/rotation/frequencies.hpp>
+#include <sympow/structured/commuting_generators.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

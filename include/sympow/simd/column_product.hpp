@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <sympow/core/packed_product.hpp>
+#include <sympow/simd/packed_product.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

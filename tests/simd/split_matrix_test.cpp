@@ -1,7 +1,7 @@
 // Matrices in halves, and rows that were packed into panels: products with them have the bits of those with whole ones.
-#include <sympow/core/product.hpp>
-#include <sympow/core/row_panels.hpp>
-#include <sympow/core/split_matrix.hpp>
+#include <sympow/simd/product.hpp>
+#include <sympow/simd/row_panels.hpp>
+#include <sympow/simd/split_matrix.hpp>
 
 #include <bit>
 #include <cmath>

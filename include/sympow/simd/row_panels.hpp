@@ -2,7 +2,7 @@
 #pragma once
 
 #include <sympow/core/panel.hpp>
-#include <sympow/core/product.hpp>
+#include <sympow/simd/product.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include <sympow/core/linear_algebra.hpp>
 #include <sympow/core/random.hpp>
 #include <sympow/core/view.hpp>
+#include <sympow/simd/linear_algebra.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

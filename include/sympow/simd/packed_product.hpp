@@ -5,7 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include <sympow/core/strided.hpp>
+#include <sympow/simd/strided.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <sympow/core/checks.hpp>
-#include <sympow/rotation/joint_planes.hpp>
+#include <sympow/structured/joint_planes.hpp>
 
 namespace SYMPOW_NAMESPACE {
 

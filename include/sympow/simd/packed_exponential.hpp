@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include <sympow/core/packet_of_bits.hpp>
+#include <sympow/simd/packet_of_bits.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 

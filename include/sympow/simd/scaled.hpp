@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include <sympow/core/blocks.hpp>
-#include <sympow/core/power_of_two.hpp>
 #include <sympow/core/view.hpp>
+#include <sympow/simd/blocks.hpp>
+#include <sympow/simd/power_of_two.hpp>
 
 namespace SYMPOW_NAMESPACE::detail {
 
