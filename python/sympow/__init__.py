@@ -33,6 +33,7 @@ import os
 import re
 import sys
 import threading
+import warnings
 import weakref
 from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
 from pathlib import Path
@@ -879,29 +880,55 @@ def _attention_of(options: dict[str, Any]) -> Attention:
         return Attention(**options)
 
 
+_LAYOUTS = ("bthd", "bhtd")
+
+
+def _check_layout(layout: str, queries: Any) -> None:
+    """Refuses another layout, and warns of heads in the place of tokens."""
+    _choice("layout", layout, _LAYOUTS)
+    shape = tuple(getattr(queries, "shape", ()))
+    tokens, heads = shape[1:3] if layout == "bthd" else shape[2:0:-1]
+    if 1 < tokens < heads and heads > 128:
+        warnings.warn(f"queries are {list(shape)}, taken for {tokens} tokens of {heads} heads: the layout is {layout!r}",
+                      stacklevel=3)
+
+
+def _exchanged(layout: str, x: Any) -> Any:
+    """Axes of tokens and heads exchanged, for or after a call that has tokens first."""
+    return np.swapaxes(x, 1, 2) if layout == "bhtd" and isinstance(x, np.ndarray) and x.ndim > 2 else x
+
+
 def attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *, log_gates: np.ndarray | None = None,
               theta: np.ndarray | None = None, beta: np.ndarray | None = None, lengths: np.ndarray | None = None,
               channel_gates: np.ndarray | None = None, householder: np.ndarray | None = None,
               strengths: np.ndarray | None = None, state: State | None = None, out: np.ndarray | None = None,
-              **options: Any) -> np.ndarray:
+              layout: str = "bthd", **options: Any) -> np.ndarray:
     """Rows y, [B, T, H, e], of queries [B, T, H, d], keys [B, T, Hk, d] and values [B, T, Hk, e].
 
-    `options` are those of `Attention`: power, form, normalisation, scale …; arguments and errors those of its calls.
+    `options` are those of `Attention`: power, form, normalisation, scale …; arguments and errors those of its calls. With
+    `layout="bhtd"` all of them are [B, H, T, d], gates [B, H, T]; rows are then a view, unless `out` is given.
     """
-    return _attention_of(options)(queries, keys, values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
-                                  channel_gates=channel_gates, householder=householder, strengths=strengths, state=state,
-                                  out=out)
+    _check_layout(layout, queries)
+    given = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta, channel_gates=channel_gates,
+                 householder=householder, strengths=strengths, out=out)
+    rows = _attention_of(options)(**{name: _exchanged(layout, x) for name, x in given.items()}, theta=theta,
+                                  lengths=lengths, state=state)
+    return _exchanged(layout, rows) if out is None else out
 
 
 def vjp(d_rows: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, *,
         log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
         lengths: np.ndarray | None = None, channel_gates: np.ndarray | None = None,
         householder: np.ndarray | None = None, strengths: np.ndarray | None = None, state: State | None = None,
-        d_state: Sums | None = None, **options: Any) -> Gradients:
+        d_state: Sums | None = None, layout: str = "bthd", **options: Any) -> Gradients:
     """The gradients of a loss in the arguments of `attention`, from d_rows = ∂loss/∂y: see `Attention.vjp`."""
-    return _attention_of(options).vjp(d_rows, queries, keys, values, log_gates=log_gates, theta=theta, beta=beta,
-                                      lengths=lengths, channel_gates=channel_gates, householder=householder,
-                                      strengths=strengths, state=state, d_state=d_state)
+    _check_layout(layout, queries)
+    given = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, beta=beta, channel_gates=channel_gates,
+                 householder=householder, strengths=strengths)
+    of = _attention_of(options).vjp(
+        _exchanged(layout, d_rows), **{name: _exchanged(layout, x) for name, x in given.items()}, theta=theta,
+        lengths=lengths, state=state, d_state=d_state)
+    return of._replace(**{name: _exchanged(layout, getattr(of, name)) for name in given})
 
 
 # ---- rotary frequencies ----

@@ -203,7 +203,7 @@ class Compat(unittest.TestCase):
             for given in (dict(is_causal=True), dict(), dict(scale=0.5)):
                 self.close(ours(q, k, v, enable_gqa=heads != H, **given), theirs(q, k, v, enable_gqa=heads != H, **given))
         self.close(ours(q[:, :, :5], k, v, enable_gqa=True), theirs(q[:, :, :5], k, v, enable_gqa=True))
-        squares = ours(q, k, v, is_causal=True, enable_gqa=True, scores="power", power=2, log_gates=g)
+        squares = ours(q, k, v, is_causal=True, enable_gqa=True, scores="power", power=2, log_gates=g.transpose(1, 2))
         self.close(squares.transpose(1, 2), means(*(x.transpose(1, 2) for x in (q, k, v)), g, lambda s, b: (K ** -0.5 * s) ** 2 * b.exp()))
         with self.assertRaisesRegex(sympow.ShapeMismatch, r"key: shape\[1\] is 2, must be 4"):
             ours(q, k, v)

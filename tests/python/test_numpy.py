@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import warnings
 from pathlib import Path
 
 try:
@@ -537,6 +538,30 @@ class States(unittest.TestCase):
             other = x.state(attention)
             other.write(*state.read())
             self.assertEqual(attention.vjp(x.dy, x.q, x.k, x.v, state=other, **given).state.angles.shape, (2, 2, 2))
+
+    def test_heads_before_tokens(self):
+        x, options = Batch(), dict(pairing="interleaved", layout="bhtd")
+        exchanged = [np.ascontiguousarray(a.swapaxes(1, 2)) for a in (x.q, x.k, x.v, x.log_gates, x.beta, x.dy)]
+        q, k, v, log_gates, beta, dy = exchanged
+        given = dict(log_gates=log_gates, beta=beta, theta=x.theta)
+        expected = rows_of(x.q, x.k, x.v, **x.turning())
+        self.assertTrue(np.array_equal(sympow.attention(q, k, v, **given, **options), expected.swapaxes(1, 2)))
+        out = np.empty((*q.shape[:3], 5))
+        self.assertIs(sympow.attention(q, k, v, **given, **options, out=out), out)
+        self.assertTrue(np.array_equal(out, expected.swapaxes(1, 2)))
+        of, wanted = sympow.vjp(dy, q, k, v, **given, **options), vjp_of(x.dy, x.q, x.k, x.v, **x.turning())
+        for name in ("queries", "keys", "values", "log_gates", "beta"):
+            self.assertTrue(np.array_equal(getattr(of, name), getattr(wanted, name).swapaxes(1, 2)), name)
+        self.assertTrue(np.array_equal(of.theta, wanted.theta))
+        many = np.zeros((1, 8, 200, 2))
+        with self.assertWarnsRegex(UserWarning, r"taken for 8 tokens of 200 heads: the layout is 'bthd'"):
+            sympow.attention(many, many, many)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            sympow.attention(many, many, many, layout="bhtd")
+            sympow.attention(many[:, :1], many[:, :1], many[:, :1])
+        with self.assertRaisesRegex(sympow.InvalidArgument, "layout is 'hbtd', must be one of bthd, bhtd"):
+            sympow.attention(q, k, v, layout="hbtd")
 
     def test_rotary_of_several_axes_is_m_rope(self):
         x, sections = Batch(d=8), (2, 1, 1)

@@ -158,6 +158,19 @@ class Derivatives(unittest.TestCase):
     def test_gates_of_query_heads_from_nothing(self):
         self.check(Batch(B=1, T=5, H=2, Hk=1, Hg=2), False, pairing="half_split", scale=0.7)
 
+    def test_heads_before_tokens(self):
+        batch = Batch()
+        q, k, v, log_gates, beta = (x.transpose(1, 2).contiguous() for x in (
+            batch.q, batch.k, batch.v, batch.log_gates, batch.beta))
+        rows, state = attention(q, k, v, log_gates=log_gates, beta=beta, theta=batch.theta, layout="bhtd", return_state=True)
+        wanted, after = attention(batch.q, batch.k, batch.v, **batch.turning(), return_state=True)
+        self.assertTrue(torch.equal(rows.transpose(1, 2), wanted))
+        self.assertTrue(torch.equal(state.sums, after.sums))
+        grads = [torch.autograd.grad((y * batch.dy).sum(), (batch.q, batch.log_gates), retain_graph=True)
+                 for y in (rows.transpose(1, 2), wanted)]
+        for a, b in zip(*grads):
+            self.assertTrue(torch.equal(a, b))
+
     def test_rotary_of_two_axes(self):
         batch = Batch(B=1, T=5, H=2, Hk=1, Hg=1)
         theta, beta = batch.normal(2, 2), batch.normal(1, 5, 1, 2)

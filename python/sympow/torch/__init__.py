@@ -336,7 +336,8 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
               scores: str = "power", power: int = 2,
               normalisation: str = "default", form: str = "automatic", mask: str = "causal",
               pairing: str | None = None, check_finite: bool = False, offset: int = 0, chunk: int = 0,
-              checkpoint: int = 0, tail: int = -1, scale: float = 1.0, rotary_dim: int = 0) -> Tensor | tuple[Tensor, State]:
+              checkpoint: int = 0, tail: int = -1, scale: float = 1.0, rotary_dim: int = 0,
+              layout: str = "bthd") -> Tensor | tuple[Tensor, State]:
     """Rows y, [B, T, H, e], and with `return_state` the state after the last token; all of it has gradients.
 
     queries       [B, T, H, d], float32 or float64; on a GPU bfloat16, float16 or float32
@@ -353,8 +354,9 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
                   place of theta and channel gates, and with a state for power 1 alone
     strengths     [B, T, Hk] or [B, T, H], only with householder: that β; None: all 1
     state         what came before; None: nothing
+    layout        "bhtd": all of these are [B, H, T, d], gates [B, H, T]
 
-    The options are those of `sympow.Attention`; `torch.set_num_threads` says on how many threads. A state as tensors is
+    The other options are those of `sympow.Attention`; `torch.set_num_threads` says on how many threads. A state as tensors is
     copied at either end of a call: to decode token by token, `decode` is faster.
 
     On a GPU gates and β are read as float32, theta as float64, lengths as int32 and a state as float32, whatever they
@@ -369,6 +371,11 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
     before = State(None, None) if state is None else State(*state)
     _check_tensors(dict(zip(_TENSOR_NAMES, (queries, keys, values, log_gates, theta, beta, lengths, channel_gates,
                                             householder, strengths, *before))))
+    sympow._check_layout(layout, queries)
+    if layout == "bhtd":
+        queries, keys, values, log_gates, beta, channel_gates, householder, strengths = (
+            None if x is None else x.transpose(1, 2)
+            for x in (queries, keys, values, log_gates, beta, channel_gates, householder, strengths))
     if cu_seqlens is not None:
         sizes = _sizes_of(cu_seqlens, queries, lengths)
         queries, keys, values, log_gates, beta, channel_gates, householder, strengths = (
@@ -386,6 +393,8 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tenso
         scale, rotary_dim)
     if cu_seqlens is not None:
         rows = torch.cat([x[:size] for x, size in zip(rows, sizes)]).unsqueeze(0)
+    if layout == "bhtd":
+        rows = rows.transpose(1, 2)
     return (rows, State(*after)) if return_state else rows
 
 
@@ -415,7 +424,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     """In the place of `torch.nn.functional.scaled_dot_product_attention`, of its layout [B, H, T, d] and its scale d^-1/2.
 
     By default the same softmax attention; `scores="power", power=2`, `log_gates`, `theta` and other options of `attention`
-    make others of it, whose gates and β are [B, T, H]. Raises `NotBuilt` for a mask and for dropout.
+    make others of it, whose gates and β are [B, H, T]. Raises `NotBuilt` for a mask and for dropout.
     """
     if attn_mask is not None or dropout_p != 0:
         raise sympow.NotBuilt("attn_mask must be None and dropout_p 0: there are causal and full masks, and lengths")
@@ -423,9 +432,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         raise sympow.ShapeMismatch(f"key: shape[1] is {key.shape[1]}, must be {query.shape[1]}, the heads of query, "
                                    "without enable_gqa")
     of_call = dict(scores="exponential", mask="causal" if is_causal else "full",
-                   scale=query.shape[-1] ** -0.5 if scale is None else scale) | options
-    rows = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), **of_call)
-    return rows.transpose(1, 2)
+                   scale=query.shape[-1] ** -0.5 if scale is None else scale, layout="bhtd") | options
+    return attention(query, key, value, **of_call)
 
 
 def state_of(state: State | None, queries: Tensor, keys: Tensor, values: Tensor, *, log_gates: Tensor | None = None,
