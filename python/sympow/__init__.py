@@ -887,7 +887,7 @@ def _check_layout(layout: str, queries: Any) -> None:
     """Refuses another layout, and warns of heads in the place of tokens."""
     _choice("layout", layout, _LAYOUTS)
     shape = tuple(getattr(queries, "shape", ()))
-    tokens, heads = shape[1:3] if layout == "bthd" else shape[2:0:-1]
+    tokens, heads = (shape[1:3] if layout == "bthd" else shape[2:0:-1]) if len(shape) == 4 else (0, 0)
     if 1 < tokens < heads and heads > 128:
         warnings.warn(f"queries are {list(shape)}, taken for {tokens} tokens of {heads} heads: the layout is {layout!r}",
                       stacklevel=3)

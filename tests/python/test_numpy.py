@@ -683,7 +683,7 @@ class Mistakes(unittest.TestCase):
             ("values", lambda x: x[0], sympow.ShapeMismatch, "values: ndim is 3, must be 4 of"),
             ("keys", lambda x: x[:1], sympow.ShapeMismatch, r"keys: shape\[0\] is 1, must be 2"),
             ("queries", lambda x: x[:, 1:], sympow.ShapeMismatch, r"keys: shape\[1\] is 40, must be 39"),
-            ("keys", lambda x: x[:, 1:], sympow.ShapeMismatch, r"values: shape\[1\] is 40, must be 39"),
+            ("keys", lambda x: x[:, 1:], sympow.ShapeMismatch, r"keys: shape\[1\] is 39, must be 40"),
             ("keys", lambda x: x.repeat(2, 2)[:, :, :3], sympow.ShapeMismatch, r"must be 3|multiple of the 3"),
             ("keys", lambda x: x[..., :4], sympow.ShapeMismatch, r"shape\[3\] is 4, must be 6 \(numbers of a query\)"),
             ("values", lambda x: x[:, :, :1], sympow.ShapeMismatch, r"values: shape\[2\] is 1, must be 2"),
