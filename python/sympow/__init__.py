@@ -342,7 +342,7 @@ class _Handle:
 
     def __init__(self, kind: str, create: str, *arguments: Any) -> None:
         self.pointer, self.lock = c_void_p(), threading.Lock()
-        self.decode_call: _DecodeCall | None = None  # of states, the last one
+        self.kept: _KeptCall | None = None  # of states, the last one
         self._destroy = getattr(_lib(), f"sympow_{kind}_destroy")
         _check(getattr(_lib(), f"sympow_{create}")(*arguments, byref(self.pointer)))
         _handles.add(self)
@@ -369,17 +369,17 @@ def _check_state(name: str, x: State) -> None:
         raise TypeError(f"{name} is a {type(x).__name__}, must be a sympow.State")
 
 
-class _DecodeCall:
-    """`sympow_decode` of a state on a CPU with structs that are kept from token to token: only addresses change."""
+class _KeptCall:
+    """A call on a CPU with structs that are kept from one to the next: only addresses change."""
 
-    def __init__(self, attention: Attention, key: list[Any], states: c_void_p, inputs: dict[str, Tensor | None],
-                 rows: Tensor) -> None:
-        self.attention, self.key, self._inputs = attention, key, _struct_of(_Inputs, inputs)
+    def __init__(self, call: str, attention: Attention, key: list[Any], states: c_void_p | None,
+                 inputs: dict[str, Tensor | None], rows: Tensor) -> None:
+        self.of, self._inputs = (call, attention, key), _struct_of(_Inputs, inputs)
         self._tensors = [x for x in (*inputs.values(), rows) if x is not None]
         for x in self._tensors:
             x.owner = None  # a call brings its own
         self._arguments = attention._handle.pointer, byref(self._inputs), states, byref(rows)
-        self._call = _lib().sympow_decode
+        self._call = getattr(_lib(), call)
 
     def __call__(self, addresses: Sequence[int]) -> None:
         for tensor, address in zip(self._tensors, addresses):
@@ -591,11 +591,9 @@ class Attention:
         Raises `InvalidArgument`, `ShapeMismatch`, `NotFinite`, `TooLarge`, `NotBuilt`, `InterruptedState`,
         `OutOfMemory`, `TypeError`: all but `OutOfMemory` before anything is written.
         """
-        out = _rows_like(queries, values) if out is None else out
-        inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
-                      lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
-        self.attend_tensors({name: _view(name, x) for name, x in inputs.items()}, _view("out", out, True), state)
-        return out
+        return self._run("sympow_attend", dict(
+            queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
+            channel_gates=channel_gates, householder=householder, strengths=strengths), state, out)
 
     def decode(self, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, state: State, *,
                log_gates: np.ndarray | None = None, theta: np.ndarray | None = None, beta: np.ndarray | None = None,
@@ -603,14 +601,19 @@ class Attention:
                householder: np.ndarray | None = None, strengths: np.ndarray | None = None,
                out: np.ndarray | None = None) -> np.ndarray:
         """The same for a few new tokens, T of them, against a state: by the recurrent form, whatever the form is."""
-        out = _rows_like(queries, values) if out is None else out
-        inputs = dict(queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta,
-                      lengths=lengths, channel_gates=channel_gates, householder=householder, strengths=strengths)
+        _check_state("state", state)
+        return self._run("sympow_decode", dict(
+            queries=queries, keys=keys, values=values, log_gates=log_gates, theta=theta, beta=beta, lengths=lengths,
+            channel_gates=channel_gates, householder=householder, strengths=strengths), state, out)
+
+    def _run(self, call: str, inputs: dict[str, Any], state: State | None, out: np.ndarray | None) -> np.ndarray:
+        """A call on arrays."""
+        out = _rows_like(inputs["queries"], inputs["values"]) if out is None else out
         arrays = [x for x in (*inputs.values(), out) if x is not None]
         if not all(isinstance(x, np.ndarray) for x in arrays) or not out.flags.writeable:
             arrays = []  # the views below say so
-        self.decode_tensors(
-            [x is None for x in inputs.values()] + [(type(x), x.shape, x.strides, x.dtype) for x in arrays],
+        self.run_kept(
+            call, [x is None for x in inputs.values()] + [(type(x), x.shape, x.strides, x.dtype) for x in arrays],
             [x.ctypes.data for x in arrays], state,
             lambda: ({name: _view(name, x) for name, x in inputs.items()}, _view("out", out, True)))
         return out
@@ -658,9 +661,26 @@ class Attention:
                                              byref(size)))
         return size.value
 
+    def run_kept(self, call: str, key: list[Any], addresses: Sequence[int], state: State | None,
+                 views: Callable[[], tuple[dict[str, Tensor | None], Tensor]]) -> None:
+        """`sympow_attend` or `sympow_decode` on a CPU. `views()` gives inputs and rows; it is called again only where
+        `key` is another than in the last call with this state, or of this thread without one: equal keys are for arrays
+        that differ in nothing but `addresses`, those of the inputs that are given and of the rows."""
+        if state is None:
+            kept = getattr(_own, "kept", None)
+            if kept is None or kept.of != (call, self, key):
+                kept = _own.kept = _KeptCall(call, self, key, None, *views())
+            return kept(addresses)
+        _check_state("state", state)
+        handle = state._handle
+        with handle.lock:
+            if handle.kept is None or handle.kept.of != (call, self, key):
+                handle.kept = _KeptCall(call, self, key, handle.pointer, *views())
+            handle.kept(addresses)
+
     def attend_tensors(self, inputs: dict[str, Tensor | None], rows: Tensor, state: State | None = None, *,
                        call: str = "sympow_attend", memory: Tensor | None = None, stream: int | None = None) -> None:
-        """`sympow_attend` or `sympow_decode` on views."""
+        """The same on views, with nothing kept; on a device too."""
         arguments = self._handle.pointer, byref(_struct_of(_Inputs, inputs))
         workspace = _workspace(memory)  # which the call must not outlive
         to = byref(rows), workspace.pointer, c_void_p(stream)
@@ -669,19 +689,6 @@ class Attention:
         else:
             with _locked(state=state) as [of_state]:
                 _check(getattr(_lib(), call)(*arguments, of_state, *to))
-
-    def decode_tensors(self, key: list[Any], addresses: Sequence[int], state: State,
-                       views: Callable[[], tuple[dict[str, Tensor | None], Tensor]]) -> None:
-        """`sympow_decode` on a CPU. `views()` gives inputs and rows; it is called again only where `key` is another
-        than in the last call with this state: equal keys are for arrays that differ in nothing but `addresses`, those
-        of the inputs that are given and of the rows."""
-        _check_state("state", state)
-        handle = state._handle
-        with handle.lock:
-            call = handle.decode_call
-            if call is None or call.attention is not self or call.key != key:
-                call = handle.decode_call = _DecodeCall(self, key, handle.pointer, *views())
-            call(addresses)
 
     def vjp_tensors(self, d_rows: Tensor, inputs: dict[str, Tensor | None], gradients: dict[str, Tensor | None],
                     state: State | None = None, d_state: Sequence[Tensor | None] | None = None,

@@ -84,6 +84,21 @@ def _view(name: str, x: Tensor | None) -> sympow.Tensor | None:
     return view
 
 
+def _key_of(tensors: tuple[Tensor | None, ...]) -> tuple[list[Any], list[int]]:
+    """What a call on a CPU depends on, and where its tensors are, for `run_kept`."""
+    key: list[Any] = []
+    addresses = []
+    for x in tensors:
+        if x is None:
+            key.append(None)
+        elif x.layout is torch.strided:
+            key += x.shape, x.stride(), x.dtype, x.is_cpu, x.is_neg()
+            addresses.append(x.data_ptr())
+        else:
+            return [x.layout], []  # which is refused
+    return key, addresses
+
+
 def _views(tensors: tuple[Tensor | None, ...]) -> dict[str, sympow.Tensor | None]:
     """Of all inputs but the state's."""
     return {name: _view(name, x) for name, x in zip(_INPUT_NAMES, tensors)}
@@ -179,10 +194,15 @@ def _attend(*arguments: Any) -> tuple[Tensor, ...]:
     """Rows, and what is in the state after the last token, empty unless it is to be kept."""
     tensors, keeps_state, options = arguments[:_TENSORS], arguments[_TENSORS], arguments[_TENSORS + 1:]
     queries, rows = tensors[0], _new_rows(tensors)
-    attention, inputs = _attention(torch.get_num_threads(), *options), _views(tensors)
+    attention = _attention(torch.get_num_threads(), *options)
     state = _state_of(attention, tensors, keeps_state)
-    attention.attend_tensors(inputs, _view("rows", rows), state,
-                             **_on_stream(attention, queries, inputs, "attend" if state is None else "prefill"))
+    if _is_on_gpu(queries):
+        inputs = _views(tensors)
+        attention.attend_tensors(inputs, _view("rows", rows), state,
+                                 **_on_stream(attention, queries, inputs, "attend" if state is None else "prefill"))
+    else:
+        attention.run_kept("sympow_attend", *_key_of((*tensors[:len(_INPUT_NAMES)], rows)), state,
+                           lambda: (_views(tensors), _view("rows", rows)))
     if not keeps_state:
         return rows, *(queries.new_empty(0) for _ in State._fields)
     after = _new_state(queries, _state_shapes(tensors, options[1], options[-1]))
@@ -473,24 +493,21 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, state: sympow.State, *
     Raises what `attention` does, and `InvalidArgument` for a tensor that requires a gradient where they are recorded.
     """
     given = queries, keys, values, log_gates, theta, beta, None, channel_gates, householder, strengths
-    records, key, addresses = torch.is_grad_enabled(), [], []
+    records = torch.is_grad_enabled()
     for n, x in enumerate(given):
         if x is None and n > 0:
-            key.append(None)
             continue
         if not isinstance(x, Tensor):
             raise TypeError(f"{_INPUT_NAMES[n]} is a {type(x).__name__}, must be a tensor")
         if records and x.requires_grad:
             raise sympow.InvalidArgument(f"{_INPUT_NAMES[n]} requires a gradient, and decode gives none: call it in "
                                          "torch.no_grad(), or call attention")
-        key += x.shape, x.stride(), x.dtype, x.is_cpu, x.is_neg()
-        addresses.append(x.data_ptr())
     if isinstance(state, sympow.StateOnDevice):
         return _decode_on_device(given, state)
     sympow._check_state("state", state)
     rows = queries.new_empty(_rows_shape(queries, values))
-    addresses.append(rows.data_ptr())
-    state.attention.decode_tensors(key, addresses, state, lambda: (_views(given), _view("rows", rows)))
+    state.attention.run_kept("sympow_decode", *_key_of((*given, rows)), state,
+                             lambda: (_views(given), _view("rows", rows)))
     return rows
 
 
