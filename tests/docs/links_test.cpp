@@ -51,7 +51,7 @@ std::set<std::string> anchors_of(const Lines& page) {
   return anchors;
 }
 
-/// One sentence for each link of a page that leads nowhere. `read` maps a file to its lines, `exists` says whether it is.
+/// One sentence for each link of a page that leads nowhere. `read` maps a file to its lines; `exists` says if it is there.
 template <class Read, class Exists>
 Lines complaints(const fs::path& name, Read read, Exists exists) {
   Lines found;
