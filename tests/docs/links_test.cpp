@@ -27,7 +27,7 @@ Lines prose_of(const Lines& page) {
   return prose;
 }
 
-/// The anchor that GitHub gives a heading: lower case, punctuation left out, spaces as hyphens. Letters beyond ASCII stay.
+/// The anchor that GitHub gives a heading: lower case, no punctuation, hyphens for spaces. Letters beyond ASCII stay.
 std::string anchor_of(const std::string& heading) {
   std::string anchor;
   for (const char c : std::regex_replace(heading, std::regex(R"(\]\([^)]*\))"), "")) {
@@ -51,7 +51,7 @@ std::set<std::string> anchors_of(const Lines& page) {
   return anchors;
 }
 
-/// One sentence for each link of a page that leads nowhere. `read` maps a file to its lines; `exists` says if it is there.
+/// One sentence for each link of a page that leads nowhere. `read` maps a file to its lines; `exists` says if it is.
 template <class Read, class Exists>
 Lines complaints(const fs::path& name, Read read, Exists exists) {
   Lines found;
