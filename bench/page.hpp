@@ -1,6 +1,7 @@
 // What a run leaves in bench/measured, a file for each kind of code, and the page that is made of these files.
 #pragma once
 
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -182,34 +183,54 @@ inline bool write_page(const std::string& path, const std::string& contents) {
   return static_cast<bool>(std::ofstream(path) << page);
 }
 
-/// The bars that are ratios of speeds, each beside what is asked of it, one below the other for each kind of code.
+/// The first number of some words, as it is written there.
+inline std::string number_in(const std::string& words) {
+  const auto first = words.find_first_of("0123456789");
+  if (first == std::string::npos) return "";
+  return words.substr(first, words.find_first_not_of("0123456789.", first) - first);
+}
+
+/// The bars that are ratios of speeds, each in units of what is asked of it, one below the other for each kind of code.
 inline bool draw(const std::string& path, const std::vector<Column>& columns) {
-  constexpr double left = 415, of_one = 175, bar_height = 11, top = 50, most = 1.6;
-  constexpr const char *passing[] = {"#1f77b4", "#7fb3d9"}, *short_of[] = {"#ff7f0e", "#ffbb78"};
-  std::ostringstream svg;
+  constexpr double left = 372, octave = 58, most = 4, line = 15, top = 78, middle = left + 2 * octave;
+  constexpr double columns_at[] = {678, 728, 738};  // measured, asked, kind of code
+  const auto place_of = [&](double ratio) { return middle + octave * std::log2(std::clamp(ratio, 1 / most, most)); };
+  std::ostringstream svg, grid;
   double y = top;
   for (const std::string& name : names_of(columns)) {
     const double first = y;
-    for (std::size_t n = 0; n < columns.size(); ++n) {
-      const Bar* bar = find(columns[n], name);
+    for (const Column& column : columns) {
+      const Bar* bar = find(column, name);
       if (!bar || bar->failed || bar->speed == 0 || bar->least == 0) continue;
-      const double width = of_one * std::min(bar->speed, most), asked = left + of_one * std::min(bar->least, most);
-      const char* color = !bar->holds ? "#bbb" : *bar->holds ? passing[n % 2] : short_of[n % 2];
-      svg << "<rect x='" << left << "' y='" << y << "' width='" << width << "' height='" << bar_height - 1 << "' fill='"
-          << color << "'/><path d='M" << asked << ' ' << y << "v" << bar_height << "' stroke='black' stroke-width='2'/>"
-          << plot::text(left + of_one * most + 6, y + 9, "font-size='10'", bar->measured + " " + columns[n].title)
-          << "\n";
-      y += bar_height;
+      const double ratio = bar->speed / bar->least, end = place_of(ratio);
+      const char* color = !bar->holds ? plot::gray : *bar->holds ? plot::blue : plot::orange;
+      svg << "<rect x='" << std::min(middle, end) << "' y='" << y + 2 << "' width='"
+          << std::max(2., std::abs(end - middle)) << "' height='" << line - 5 << "' fill='" << color << "'/>"
+          << plot::text(columns_at[0], y + 11, "text-anchor='end' font-size='11'", bar->measured)
+          << plot::text(columns_at[1], y + 11, "text-anchor='end' font-size='11'", number_in(bar->asked))
+          << plot::text(columns_at[2], y + 11, "font-size='11'", column.title) << "\n";
+      y += line;
     }
     if (y == first) continue;
-    svg << plot::text(left - 6, (first + y) / 2 + 4, "text-anchor='end' font-size='11'", name) << "\n";
-    y += 6;
+    const bool is_long = name.size() > 62;  // in two lines
+    const auto cut = is_long ? name.rfind(' ', 62) : name.size();
+    svg << plot::text(left - 8, (first + y) / 2 + (is_long ? -2 : 4), "text-anchor='end' font-size='11'",
+                      name.substr(0, cut));
+    if (is_long)
+      svg << plot::text(left - 8, (first + y) / 2 + 11, "text-anchor='end' font-size='11'", name.substr(cut + 1));
+    svg << "\n";
+    y += is_long && y - first < 2 * line ? line : 5;
   }
-  svg << "<path d='M" << left + of_one << ' ' << top - 6 << "V" << y << "' stroke='#888' stroke-dasharray='4 3'/>"
-      << plot::text(left + of_one, y + 14, "text-anchor='middle'", "as fast as the reference");
-  return plot::write("sympow_bench", path, static_cast<int>(y) + 24,
-                     "Speed over that of the reference; black: what is asked; orange: short; gray: not judged",
-                     svg.str());
+  for (const auto& [ratio, label] : {std::pair{.25, "¼"}, {.5, "½"}, {1., "1: as asked"}, {2., "2"}, {4., "4"}})
+    grid << "<path d='M" << place_of(ratio) << ' ' << top - 4 << "V" << y << "' stroke='"
+         << (ratio == 1 ? "black" : "#ddd") << "'/>"
+         << plot::text(place_of(ratio), top - 10, "text-anchor='middle' font-size='11'", label) << "\n";
+  grid << plot::text(20, 44, "",
+                     "Speed in units of what is asked, on a logarithmic scale. Right, blue: the bar holds. "
+                     "Left, orange: short. Gray: not judged.")
+       << plot::text(columns_at[0], top - 10, "text-anchor='end' font-size='11'", "measured")
+       << plot::text(columns_at[1], top - 10, "text-anchor='end' font-size='11'", "asked") << "\n";
+  return plot::write("sympow_bench", path, static_cast<int>(y) + 14, "The speed bars", grid.str() + svg.str());
 }
 
 }  // namespace sympow::bench

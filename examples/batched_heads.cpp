@@ -30,7 +30,7 @@ int main() {
   const auto gates = [&](Index b, Index h) {
     return decay(log_gates.col(b * H + h).head(Q.length(b))) * rotary(theta, Pairing::interleaved);
   };
-  Workspaces<float> workspaces;  // one a thread; keep them
+  Workspaces<float> workspaces;  // one per thread; keep them
   attend(feature, gates, {.Q = Q, .K = K, .V = V, .states = states, .Y = Y, .workspaces = workspaces});
 
   // The next token of every sequence, [B, 1, H, d], against the states.

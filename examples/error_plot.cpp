@@ -22,7 +22,7 @@ constexpr int pairs = 15, points = 19;
 constexpr double smallest_cosine = 1e-3, lowest_error = 1e-8, highest_error = 1e4;
 
 struct Curve {
-  const char *name, *colour;
+  const char *name, *colour, *dashes;
   std::array<double, points> error{};
 };
 
@@ -47,10 +47,11 @@ Tokens tokens(Random& random, Index d, double cos, Index after) {
 
 template <int P>
 std::array<Curve, 4> measure(Index d) {
-  std::array<Curve, 4> curves = {{{"attention, and recurrent within the tail", "#1b7837"},
-                                  {"recurrent past the tail, chunked past the chunk (through φ)", "#2166ac"},
-                                  {"the literal recurrence, tail 0 (through φ)", "#b2182b"},
-                                  {"u (Σ|q_i k_i| / |q·k|)^P", "#888888"}}};
+  std::array<Curve, 4> curves = {
+      {{"attention, and recurrent within the tail", plot::green, ""},
+       {"recurrent past the tail, chunked past the chunk (through φ)", plot::blue, "stroke-dasharray='8 3'"},
+       {"the literal recurrence, tail 0 (through φ)", plot::vermillion, "stroke-dasharray='2 3'"},
+       {"u (Σ|q_i k_i| / |q·k|)^P, what a sum through φ may lose", plot::gray, ""}}};
   const SymmetricPower<P> feature;
   Random random(1);
   for (int point = 0; point < points; ++point) {
@@ -79,12 +80,12 @@ std::array<Curve, 4> measure(Index d) {
 
 std::string panel(const std::array<Curve, 4>& curves, const char* title, double left) {
   plot::Panel panel(title, {smallest_cosine, 1, 1, plot::decimal}, "cos(q, k)",
-                    {lowest_error, highest_error, 2, plot::scientific}, left);
+                    {lowest_error, highest_error, 2, plot::scientific}, "relative error", left);
   for (const Curve& curve : curves) {
     plot::Points line;
     for (int point = 0; point < points; ++point)
       line.emplace_back(cosine(point), curve.error[static_cast<std::size_t>(point)]);
-    panel.curve(line, curve.colour);
+    panel.curve(line, curve.colour, curve.dashes);
   }
   return panel.svg();
 }
@@ -100,11 +101,12 @@ int main(int argc, char** argv) {
   std::string content = panel(quadratic, "P = 2, d = 64", 60) + panel(quartic, "P = 4, d = 16", 450);
   double at = 378;
   for (const Curve& curve : quadratic) {
-    content += plot::legend(60, at, "h24", std::string("stroke-width='3' stroke='") + curve.colour + "'", curve.name);
+    content += plot::legend(60, at, "h24",
+                            std::string("stroke-width='3' stroke='") + curve.colour + "' " + curve.dashes, curve.name);
     at += 18;
   }
   const std::string title =
-      "Relative error of one score (q·k)^P in float, median of " + std::to_string(pairs) + " pairs";
+      "Relative error of one score (q·k)^P in float, median of " + std::to_string(pairs) + " pairs with this angle";
   if (!plot::write("error_plot", argv[1], 450, title, content)) return 2;
   for (const int point : {0, 6, 12, 18})
     std::printf("cos %.3f   P 2 d 64: %.1e %.1e %.1e   P 4 d 16: %.1e %.1e %.1e\n", cosine(point),

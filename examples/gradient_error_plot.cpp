@@ -99,23 +99,26 @@ int main(int argc, char** argv) {
   constexpr double least_bound = 1e-8, least_error = 1e-12, least_size = 1e-8, unit = 0x1p-24;
   const plot::Axis bounds{least_bound, 1, 2, plot::scientific}, sizes{least_size, 1, 2, plot::scientific};
   const plot::Axis errors{least_error, 1, 2, plot::scientific}, of_gates{1e-16, 1e-4, 2, plot::scientific};
-  plot::Panel vectors("dQ, dK, dV: errors of tokens", bounds, "bound, relative to the largest entry", errors, 60);
-  plot::Panel gates("d log γ: errors of tokens", sizes, "|d log γ|, relative to the largest", of_gates, 450);
-  const std::array<const char*, 3> colours = {"#1b7837", "#2166ac", "#b2182b"}, names = {"dQ", "dK", "dV"};
+  plot::Panel vectors("dQ, dK, dV: errors of tokens", bounds, "bound, relative to the largest entry", errors,
+                      "error, relative to the largest entry", 60);
+  plot::Panel gates("d log γ: errors of tokens", sizes, "|d log γ|, relative to the largest", of_gates,
+                    "error, relative to the largest", 450);
+  const std::array<const char*, 3> colours = {plot::green, plot::blue, plot::orange}, names = {"dQ", "dK", "dV"};
   for (std::size_t n = 0; n < 3; ++n) vectors.dots(points.vectors[n], colours[n]);
-  gates.crosses(points.suffixes, "#b2182b");
-  gates.dots(points.flows, "#1b7837");
-  vectors.curve({{least_bound, least_bound}, {1, 1}}, "#888888");
-  gates.curve({{least_size, least_size * unit}, {1, unit}}, "#888888");
+  gates.crosses(points.suffixes, plot::vermillion);
+  gates.dots(points.flows, plot::blue);
+  vectors.curve({{least_bound, least_bound}, {1, 1}}, plot::gray);
+  gates.curve({{least_size, least_size * unit}, {1, unit}}, plot::gray);
 
   const std::string dot = "h0", stroke = "stroke-width='6' stroke-linecap='round' stroke='";
   std::string content = vectors.svg() + gates.svg();
   for (std::size_t n = 0; n < 3; ++n)
     content += plot::legend(60 + 90 * static_cast<double>(n), 378, dot, stroke + colours[n] + "'", names[n]);
-  content +=
-      plot::legend(60, 396, "h24", "stroke-width='2' stroke='#888888'", "left: the rule; right: u times the size");
-  content += plot::legend(450, 378, dot, stroke + "#1b7837'", "flows");
-  content += plot::legend(450, 391, plot::Panel::cross, "fill='none' stroke-width='2' stroke='#b2182b'",
+  content += plot::legend(60, 396, "h24", "stroke-width='2' stroke='#888888'",
+                          "left: error = bound; right: error = u times the size");
+  content += plot::legend(450, 378, dot, stroke + plot::blue + "'", "flows");
+  content += plot::legend(450, 391, plot::Panel::cross,
+                          std::string("fill='none' stroke-width='2' stroke='") + plot::vermillion + "'",
                           "suffix sums of q·dq - k·dk");
   if (!plot::write("gradient_error_plot", argv[1], 420,
                    "Errors of gradients in float, chunked_vjp, P = 2, d = 6, four sequences of 48 tokens", content))

@@ -14,6 +14,10 @@ namespace plot {
 
 using Points = std::vector<std::pair<double, double>>;
 
+/// Colors that readers who cannot tell red from green tell apart (Okabe and Ito).
+inline constexpr const char *blue = "#0072B2", *green = "#009E73", *orange = "#E69F00", *vermillion = "#D55E00",
+                            *gray = "#888888";
+
 /// 1e-3
 inline std::string scientific(double exponent) { return "1e" + std::to_string(std::lround(exponent)); }
 
@@ -65,7 +69,8 @@ inline std::string text(double x, double y, const std::string& attributes, const
 /// One coordinate system, 330 × 260, and what is drawn in it.
 class Panel {
  public:
-  Panel(const std::string& title, const Axis& x, const std::string& name_of_x, const Axis& y, double left)
+  Panel(const std::string& title, const Axis& x, const std::string& name_of_x, const Axis& y,
+        const std::string& name_of_y, double left)
       : x_(x), y_(y), left_(left) {
     svg_ << text(left + width / 2, top - 12, "text-anchor='middle' font-weight='bold'", title) << "\n";
     y.for_each_line([&](double value, const std::string& label) {
@@ -78,7 +83,9 @@ class Panel {
       svg_ << "<path d='M" << at << ' ' << top << "v" << height << "' stroke='#ddd'/>"
            << text(at, top + height + 16, "text-anchor='middle'", label) << "\n";
     });
-    svg_ << text(left + width / 2, top + height + 34, "text-anchor='middle'", name_of_x) << "\n";
+    svg_ << text(left + width / 2, top + height + 34, "text-anchor='middle'", name_of_x) << "\n"
+         << "<g transform='translate(" << left - 46 << ' ' << top + height / 2 << ") rotate(-90)'>"
+         << text(0, 0, "text-anchor='middle'", name_of_y) << "</g>\n";
   }
 
   /// A line through points.

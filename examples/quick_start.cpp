@@ -8,7 +8,7 @@ int main() {
   using namespace sympow;
   using Eigen::MatrixXf, Eigen::RowVectorXf;
 
-  const Index d = 16, e = 8, T = 1000;  // numbers a key, numbers a value, tokens
+  const Index d = 16, e = 8, T = 1000;  // key size, value size, tokens
   const MatrixXf Q = MatrixXf::Random(d, T), K = MatrixXf::Random(d, T), V = MatrixXf::Random(e, T);
   const RowVectorXf x = RowVectorXf::Random(T).array() + 4.f;  // logits of the gates γ = σ(x)
 

@@ -40,9 +40,12 @@ std::vector<Row> read_table(const std::string& path, const std::vector<std::stri
   return rows;
 }
 
-/// The four settings of the study, and their colours.
-const std::map<std::string, std::string> colour_of = {
-    {"softmax", "#888888"}, {"sympow", "#b2182b"}, {"gated", "#2166ac"}, {"conformal", "#1b7837"}};
+/// The four settings of the study, their colors and dashes.
+const std::map<std::string, std::pair<std::string, std::string>> look_of = {
+    {"softmax", {plot::gray, "stroke-dasharray='8 4'"}},
+    {"sympow", {plot::vermillion, "stroke-dasharray='2 3'"}},
+    {"gated", {plot::blue, ""}},
+    {"conformal", {plot::green, "stroke-dasharray='10 3 2 3'"}}};
 
 /// A column of a table on an axis.
 struct Scale {
@@ -53,7 +56,7 @@ struct Scale {
 /// A panel for each power with a curve for each setting, the mean over seeds; of y, or of the per cent by which y is
 /// above that of softmax, then with dots for all seeds. Throws `InvalidArgument` if the file cannot be written.
 void draw(const std::string& path, const std::string& title, const std::vector<Row>& rows, const Scale& x,
-          const Scale& y, bool is_beside_softmax) {
+          const Scale& y, bool is_beside_softmax, double mark = 0) {
   std::string content;
   for (const auto& [power, left] : {std::pair{"2", 60.}, {"4", 450.}}) {
     std::map<std::string, std::map<double, std::map<std::string, double>>> found;  // y of a setting, an x, and a seed
@@ -61,8 +64,13 @@ void draw(const std::string& path, const std::string& title, const std::vector<R
       if (row.at("power") == power)
         found[row.at("setting")][std::stod(row.at(x.column))][row.at("seed")] = std::stod(row.at(y.column));
     plot::Panel panel(std::string("p = ") + power + (*power == '2' ? ", d = 32" : ", d = 16"), x.axis, x.name, y.axis,
-                      left);
-    for (const auto& [setting, colour] : colour_of) {
+                      y.name, left);
+    if (mark > 0) {
+      panel.curve({{mark, y.axis.first}, {mark, y.axis.last}}, "black", "stroke-dasharray='1 4'");
+      panel.label(mark, y.axis.last, -92, 14, "training context");
+    }
+    for (const auto& [setting, look] : look_of) {
+      const auto& [colour, dashes] = look;
       plot::Points means, all;
       for (const auto& [at, of_seeds] : found[setting]) {
         double sum = 0, count = 0;
@@ -77,14 +85,14 @@ void draw(const std::string& path, const std::string& title, const std::vector<R
         }
         if (count > 0) means.emplace_back(at, sum / count);
       }
-      panel.curve(means, colour);
+      panel.curve(means, colour, dashes);
       if (is_beside_softmax) panel.dots(all, colour);
     }
     content += panel.svg();
   }
   double left = 60;
-  for (const auto& [setting, colour] : colour_of) {
-    content += plot::legend(left, 385, "h24", "stroke-width='3' stroke='" + colour + "'", setting);
+  for (const auto& [setting, look] : look_of) {
+    content += plot::legend(left, 385, "h24", "stroke-width='3' stroke='" + look.first + "' " + look.second, setting);
     left += 120;
   }
   if (!plot::write("study_plot", path, 410, title, content))
@@ -106,15 +114,17 @@ void draw_study(const std::string& folder) {
   const std::string context = plot::plain(longest);
   for (auto* rows : {&curves, &positions})
     std::erase_if(*rows, [&](const Row& row) { return row.at("context") != context; });
+  std::erase_if(positions, [](const Row& row) { return std::stod(row.at("from")) < 8; });  // a few bytes each
 
-  const Scale loss{"loss", "", {1.5, 4, .5, plot::plain, 0}};
-  draw(folder + "/relative_loss.svg", "Held-out loss against that of softmax, in per cent, by training context", runs,
+  const Scale loss{"loss", "nats per byte", {1.5, 4, .5, plot::plain, 0}};
+  draw(folder + "/relative_loss.svg",
+       "Held-out loss beside softmax; a dot is a seed (p = 4 and contexts 64 and 4096: one seed)", runs,
        {"context", "training context, bytes", {64, longest, 2, plot::power_of_two, 2}},
-       {"held_out_loss", "", {-20, 25, 5, plot::plain, 0}}, true);
-  draw(folder + "/curves.svg", "Loss in training with context " + context + ", nats a byte", curves,
-       {"step", "step", {0, 1000, 200, plot::plain, 0}}, loss, false);
-  draw(folder + "/positions.svg", "Held-out loss by position, trained with context " + context + ", nats a byte",
-       positions, {"from", "bytes read before it", {1, 16384, 2, plot::power_of_two, 2}}, loss, false);
+       {"held_out_loss", "above softmax, per cent", {-20, 25, 5, plot::plain, 0}}, true);
+  draw(folder + "/curves.svg", "Loss in training with context " + context + ", every step its own text; first seed",
+       curves, {"step", "step", {0, 1000, 200, plot::plain, 0}}, loss, false);
+  draw(folder + "/positions.svg", "Held-out loss by position, trained with context " + context + "; first seed",
+       positions, {"from", "bytes read before it", {8, 16384, 2, plot::power_of_two, 2}}, loss, false, longest);
 }
 
 }  // namespace

@@ -135,9 +135,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   Random random(1);
-  std::vector<Kind> kinds = {{"generators that nearly commute, Π of the nearest family, P near I", "#1b7837", {}, {}},
-                             {"the same, and P turns the active space within itself", "#2166ac", {}, {}},
-                             {"a generator that leaves the space of Π, P = I", "#d6900c", {}, {}}};
+  std::vector<Kind> kinds = {{"generators that nearly commute, Π of the nearest family, P near I", plot::green, {}, {}},
+                             {"the same, and P turns the active space within itself", plot::blue, {}, {}},
+                             {"a generator that leaves the space of Π, P = I", plot::orange, {}, {}}};
   for (int n = 0; n < situations; ++n) {
     kinds[0].add(ordinary(random));
     kinds[1].add(turned_within(random));
@@ -148,18 +148,18 @@ int main(int argc, char** argv) {
   for (const double tau : {1e-2, 1e-4, 1e-6}) second.add(dense::leaving_generators<double>(tau));
 
   const plot::Axis x{1e-8, 1e2, 2, plot::scientific}, y{1e-8, 1e2, 2, plot::scientific};
-  plot::Panel printed("the printed bound", x, "ε ‖r‖₁ ‖s‖₁ + η_mix", y, 60),
-      corrected("the corrected bound", x, "½ Σ |r_a s_b - r_b s_a| ε_ab + γ² ‖r‖₁ ‖s‖₁ + 2η", y, 450);
-  printed.curve({{1e-8, 1e-8}, {1e2, 1e2}}, "#888888");
-  printed.curve({{1e-8, 1e-5}, {1e-1, 1e2}}, "#888888", "stroke-dasharray='6 4'");
-  corrected.curve({{1e-8, 1e-8}, {1e2, 1e2}}, "#888888");
+  plot::Panel printed("the printed bound", x, "ε ‖r‖₁ ‖s‖₁ + η_mix", y, "distance", 60),
+      corrected("the corrected bound", x, "½ Σ |r_a s_b - r_b s_a| ε_ab + γ² ‖r‖₁ ‖s‖₁ + 2η", y, "distance", 450);
+  printed.curve({{1e-8, 1e-8}, {1e2, 1e2}}, plot::gray);
+  printed.curve({{1e-8, 1e-5}, {1e-1, 1e2}}, plot::gray, "stroke-dasharray='6 4'");
+  corrected.curve({{1e-8, 1e-8}, {1e2, 1e2}}, plot::gray);
   for (const Kind& kind : kinds) {
     printed.dots(kind.printed, kind.colour);
     corrected.dots(kind.corrected, kind.colour);
   }
   for (const auto& [kind, name] : {std::pair(&first, "1"), std::pair(&second, "2")}) {
-    printed.crosses(kind->printed, "#b2182b");
-    corrected.crosses(kind->corrected, "#b2182b");
+    printed.crosses(kind->printed, plot::vermillion);
+    corrected.crosses(kind->corrected, plot::vermillion);
     printed.label(kind->printed.back().first, kind->printed.back().second, 6, -8, name);
     corrected.label(kind->corrected.back().first, kind->corrected.back().second, -16, -4, name);
   }
@@ -176,10 +176,10 @@ int main(int argc, char** argv) {
     at += 18;
   };
   for (const Kind& kind : kinds) entry("m12 0h0", kind.colour, 6, kind.name);
-  entry("m7 -5" + std::string(plot::Panel::cross), "#b2182b", 2,
+  entry("m7 -5" + std::string(plot::Panel::cross), plot::vermillion, 2,
         "counterexamples: 1 at the left edge, where its printed bound is 0; 2 with τ = 1e-2, 1e-4, 1e-6");
-  if (!plot::write("theorem_2_plot", argv[1], 450, "How far a logit is from relative, √(2m) |α - α₀| for unit q and k",
-                   content))
+  if (!plot::write("theorem_2_plot", argv[1], 450,
+                   "Distance of a logit from a function of the displacement, √(2m) |α - α₀|, unit q and k", content))
     return 2;
 
   bool below = true;

@@ -74,7 +74,7 @@ enum {
 SYMPOW_API const char* sympow_error(void);
 
 /// Of the library that runs: 10000 major + 100 minor + patch. SYMPOW_C_VERSION is that of this header.
-#define SYMPOW_C_VERSION 100
+#define SYMPOW_C_VERSION 200
 /// The version of the library that runs, likewise.
 SYMPOW_API int32_t sympow_version(void);
 

@@ -14,7 +14,8 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 BEGIN, END = "<!-- begin: written by bench/peers/run.py -->", "<!-- end: written by bench/peers/run.py -->"
-COLOURS = {"JAX": "tab:green", "PyTorch": "tab:red", "sympow": "tab:blue"}
+COLOURS = {"JAX": "#009E73", "PyTorch": "#D55E00", "sympow": "#0072B2"}  # apart for those who see no red and green
+MARKERS = {"JAX": "s", "PyTorch": "^", "sympow": "o"}
 SOFTMAX_BARS = {"avx2_fma": 1.2, "avx512": 1.15}  # times as fast as PyTorch's kernel, at the length that is judged
 QUADRATIC = {"JAX": "JAX quadratic", "PyTorch": "PyTorch quadratic", "sympow": "sympow attention"}
 
@@ -119,22 +120,25 @@ def table(results):
 
 
 def plot_tokens(results, path):
-    figure, axes = plt.subplots(figsize=(7, 4.5))
+    figure, axes = plt.subplots(figsize=(6.5, 4.5))
     tokens = results["tokens"]
     for name in next(iter(tokens.values()))["seconds"]:
         library, form = name.split()
         points = [(T, 1e6 * of["seconds"][name] / T) for T, of in tokens.items() if name in of["seconds"]]
         style = {"chunked": "-", "recurrent": ":"}.get(form, "--")
-        axes.loglog(*zip(*points), style, color=COLOURS[library], marker="o", markersize=4, label=name)
+        axes.loglog(*zip(*points), style, color=COLOURS[library], marker=MARKERS[library], markersize=5, label=name)
+    softmax = [(of["T"], 1e6 * of["seconds"]["PyTorch"] / of["T"]) for of in results["softmax"]]
+    axes.loglog(*zip(*softmax), "-.", color="black", marker="x", label="PyTorch SDPA, softmax without gates")
     for library in QUADRATIC:
         T = crossover(tokens, library)
         if T:
             axes.axvline(T, color=COLOURS[library], linewidth=0.7, alpha=0.6)
     axes.set_xticks(list(tokens), [f"{T}" for T in tokens])
     axes.minorticks_off()
-    axes.set(xlabel="T; a vertical line: from here on chunks are faster", ylabel="microseconds a token, one core")
+    axes.set_title(f"Forward pass, p = 2, d = e = {results['d']}, one head, float, one thread\n{results['processor']}", fontsize=10)
+    axes.set(xlabel="tokens T; vertical lines: from here on a library's chunks are faster", ylabel="microseconds per token")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
 
 
@@ -145,7 +149,8 @@ def plot_decoding(results, path):
     axes.bar_label(bars, fmt="%.1f", padding=3)
     axes.invert_yaxis()
     axes.margins(x=0.1)
-    axes.set(xlabel=f"microseconds a decoded token, after {results['prefill']}")
+    axes.set_title(f"One decoded token, p = 2, d = e = {results['d']}, one head, one thread; PyTorch eager", fontsize=10)
+    axes.set(xlabel=f"microseconds per token, after {results['prefill']} tokens, called from Python")
     figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
 
 

@@ -41,7 +41,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Attention", "Gradients", "State", "Sums", "attention", "rope_frequencies", "show_config", "use", "version",
            "vjp", "yarn_scale",
            "SympowError", "InvalidArgument", "ShapeMismatch", "NotFinite", "TooLarge", "InterruptedState", "BadFile",
@@ -252,8 +252,8 @@ def use(path: str | os.PathLike[str] | None = None) -> None:
         said, number = library.sympow_error, library.sympow_version()
     except (OSError, AttributeError) as error:
         raise LibraryNotFound(f"{found}{source}: not a library of sympow: {error}") from error
-    if number // 100 != 1:
-        raise LibraryNotFound(f"{found}{source} has the version {number}, must be 0.1: 100 to 199")
+    if number // 100 != 2:
+        raise LibraryNotFound(f"{found}{source} has the version {number}, must be 0.2: 200 to 299")
     said.restype = ctypes.c_char_p
     for kind in ("attention", "workspace", "states", "state_gradients"):
         getattr(library, f"sympow_{kind}_destroy").argtypes = [c_void_p]

@@ -77,7 +77,7 @@ def inputs(first, count):
     return x
 
 
-assert lib.sympow_version() == 100
+assert lib.sympow_version() == 200
 attention, states, workspace = c_void_p(), c_void_p(), c_void_p()
 check(lib.sympow_attention_create(byref(Options(size=ctypes.sizeof(Options), power=2, form=2, tail=-1, scale=1)),
                                   byref(attention)))

@@ -2,23 +2,17 @@
 // other one that names a program.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "pages.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
-using Lines = std::vector<std::string>;
-
-Lines lines_of(std::istream& in) {
-  Lines lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
+using pages::Lines;
 
 bool is_blank(const std::string& line) { return line.find_first_not_of(' ') == std::string::npos; }
 
@@ -62,25 +56,15 @@ std::vector<std::string> complaints(const Lines& page, Read read) {
 
 Lines parse(const std::string& text) {
   std::istringstream in(text);
-  return lines_of(in);
+  return pages::lines_of(in);
 }
 
 }  // namespace
 
 TEST_CASE("code in the documentation comes from programs that are built", "[docs]") {
-  const fs::path root = SYMPOW_SOURCE_DIR;
-  std::vector<fs::path> pages;
-  if (fs::exists(root / "README.md")) pages.push_back(root / "README.md");
-  for (const auto& entry : fs::directory_iterator(root / "docs"))
-    if (entry.path().extension() == ".md") pages.push_back(entry.path());
-
-  const auto read = [&](const std::string& name) {
-    std::ifstream in(root / name);
-    return lines_of(in);
-  };
-  for (const fs::path& page : pages) {
+  for (const fs::path& page : pages::all()) {
     CAPTURE(page);
-    REQUIRE(complaints(read(fs::relative(page, root).string()), read) == std::vector<std::string>{});
+    REQUIRE(complaints(pages::read(page), pages::read) == Lines{});
   }
 }
 

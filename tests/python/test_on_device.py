@@ -69,7 +69,7 @@ class Batch:
 
 class OnDevice(unittest.TestCase):
     def within_rule(self, dtype, rows, given):
-        """(6 + P) u of the absolute weights, see docs/cuda.md."""
+        """(6 + P) u of the absolute weights, see docs/kernels.md."""
         q, k, v, _ = given.near
         wanted = attention(q, k, v, log_gates=given.near_gates, power=P)
         bound = (6 + P) * UNIT_ROUNDOFF[dtype] * attention(q, k, v.abs(), log_gates=given.near_gates, power=P)

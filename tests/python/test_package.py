@@ -132,7 +132,7 @@ class Libraries(unittest.TestCase):
             self.assertIn("not a library of sympow", package.says(report, SYMPOW_C_LIBRARY=__file__))
             later = ("import ctypes, types\nctypes.CDLL = lambda name: types.SimpleNamespace(sympow_error=0, "
                      "sympow_version=lambda: 10000)\n")
-            self.assertIn("has the version 10000, must be 0.1", package.says(later + report, SYMPOW_C_LIBRARY=library))
+            self.assertIn("has the version 10000, must be 0.2", package.says(later + report, SYMPOW_C_LIBRARY=library))
             self.assertIn("InvalidArgument: SYMPOW_PROCESSOR is 'i386'", package.says(report, SYMPOW_PROCESSOR="i386"))
         self.refuse(sympow.LibraryNotFound, "/nothing: there is no such library", sympow.use, "/nothing")
         self.refuse(sympow.InvalidArgument, "is in use", sympow.use, __file__)

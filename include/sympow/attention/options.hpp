@@ -39,7 +39,7 @@ struct Mask {
 struct Options {
   double scale = 1;                    ///< multiplies the logits: s = scale · qᵀ M k, inside the power
   Index chunk = 0;                     ///< tokens of a chunk in the chunked form; 0 is `cheapest_chunk`
-  Diagnostics* diagnostics = nullptr;  ///< resized to 3 × T and filled, if given; the outputs do not depend on it
+  Diagnostics* diagnostics = nullptr;  ///< its three vectors of T are filled, if given; outputs do not depend on it
   Mask mask = causal();                ///< how queries and keys are aligned
   bool check_finite = false;           ///< throw `NotFinite` if Q, K or V holds a number that is not finite
   Index checkpoint = 0;  ///< gradients of the chunked form: a state is kept every so many chunks; 0 chooses

@@ -46,13 +46,13 @@
 #define SYMPOW_NAMESPACE sympow::inline SYMPOW_INSTRUCTIONS
 
 /// The version of the library, also for the preprocessor: 10000 major + 100 minor + patch.
-#define SYMPOW_VERSION 100
+#define SYMPOW_VERSION 200
 
 /// Attention whose scores are powers of inner products, and the algebra that makes it a recurrence.
 namespace sympow {
 
 /// The version of the library; `SYMPOW_VERSION` says the same to the preprocessor.
-inline constexpr const char* library_version = "0.1.0";
+inline constexpr const char* library_version = "0.2.0";
 
 /// Signed size and position, the type that Eigen uses by default.
 using Index = std::ptrdiff_t;

@@ -64,7 +64,7 @@ struct Report {
 
   /// Where a proposition stands.
   [[nodiscard]] Source source(const Proposition& p) const { return parse_source(p.source, papers); }
-  /// "double, seed 1; sympow 0.1.0, the compiler, the processor"
+  /// "double, seed 1; sympow 0.2.0, the compiler, the processor"
   [[nodiscard]] std::string setting() const {
     return scalar + ", seed " + std::to_string(seed) + "; sympow " + version + ", " + compiler + ", " + processor;
   }

@@ -78,8 +78,8 @@ struct FigureLayout {
       a, y, b, colour.c_str(), b, y - 3, colour.c_str(), a, y, dot.c_str());
 }
 
-inline const std::string colour_holds = "#2166ac", colour_erratum = "#d62728", colour_corrected = "#1b7837",
-                         colour_control = "#b0b0b0", colour_unexpected = "#ff8c00";
+inline const std::string colour_holds = "#0072B2", colour_erratum = "#D55E00", colour_corrected = "#009E73",
+                         colour_control = "#b0b0b0", colour_unexpected = "#CC79A7";
 
 /// One proposition at height y of a column.
 [[nodiscard]] inline std::string figure_proposition(const Proposition& p, const FigureAxis& axis, double left,
