@@ -4,6 +4,7 @@ import copy
 import functools
 import inspect
 import itertools
+import math
 import os
 import pickle
 import pydoc
@@ -21,6 +22,7 @@ except ImportError:
     print("numpy is not installed for", sys.executable, "- the numpy module is not tested")
     sys.exit(77)
 import sympow
+import sympow.systems
 
 # Pairs of neighbors turn, unless a test says otherwise.
 rows_of = functools.partial(sympow.attention, pairing="interleaved")
@@ -538,6 +540,66 @@ class States(unittest.TestCase):
             other = x.state(attention)
             other.write(*state.read())
             self.assertEqual(attention.vjp(x.dy, x.q, x.k, x.v, state=other, **given).state.angles.shape, (2, 2, 2))
+
+    def test_systems_of_the_literature(self):
+        x, s = Batch(H=2, Hk=2, T=20), sympow.systems
+        B, T, H, _, d, e = x.sizes
+        k = x.k / np.linalg.norm(x.k, axis=-1, keepdims=True)
+        beta, g, channels = 1 / (1 + np.exp(-x.beta)), x.log_gates, -0.2 * np.abs(x.k)
+        gamma, slopes, theta, eye = s.retnet_gamma(2), s.alibi_slopes(2), x.theta, np.eye(d)
+        delta = eye - beta[..., None, None] * k[..., :, None] * k[..., None, :]
+
+        def turn(angles):  # R as a row vector is multiplied by its transpose
+            return np.stack([rotated(eye, np.broadcast_to(a, (d, d // 2))).T for a in angles.reshape(-1, d // 2)])
+
+        fixed = np.broadcast_to(turn(theta[None])[0], (B, T, H, d, d))
+        learned = turn(x.beta[..., None] * theta).reshape(B, T, H, d, d)
+        still = np.broadcast_to(eye, (B, T, H, d, d))
+        by_channel = np.exp(channels)[..., None] * eye
+
+        def rows(A, log_gates, score, divides, values):
+            """Of y_i = Σ_j κ(k_jᵀ A_{j+1} … A_i q_i, Σ log γ) v_j, with all products made."""
+            y = np.empty((B, T, H, e))
+            for b, i, h in itertools.product(range(B), range(T), range(H)):
+                q, weights, decay = x.q[b, i, h], np.empty(i + 1), 0.0
+                for j in range(i, -1, -1):
+                    weights[j] = score(k[b, j, h] @ q, decay)
+                    q, decay = A[b, j, h] @ q, decay + (0 if log_gates is None else log_gates[b, j, h])
+                y[b, i, h] = weights @ values[b, :i + 1, h] / (weights.sum() if divides else 1)
+            return y
+
+        linear, square, softmax = lambda s, g: s * np.exp(g), lambda s, g: s**2 * np.exp(g), lambda s, g: np.exp(s + g)
+        per_head = np.broadcast_to(np.log(gamma), (B, T, H))
+        v, of_delta = x.v, beta[..., None] * x.v
+        cases = [
+            (s.linear_attention(), s.nope(), still, None, v), (s.retnet(x.q, gamma), None, still, per_head, v),
+            (s.retnet(x.q, 0.9), s.alibi(x.q, -math.log(0.9)), still, np.full((B, T, H), math.log(0.9)), v),
+            (s.mamba2(g), s.fox(g), still, g, v), (s.gla(channels), s.dual(s.gla(channels)), by_channel, None, v),
+            (s.complex_gate(theta, "interleaved"), s.rope(theta, "interleaved"), fixed, None, v),
+            (s.delta_net(k, beta), s.path(k, beta), delta, None, of_delta),
+            (s.gated_delta_net(k, beta, g), s.path_fox(k, beta, g), delta, g, of_delta),
+            (None, s.path_fox(k, beta, g, 0.5), delta, 0.5 * g, v),
+            (None, s.alibi(x.q, slopes), still, np.broadcast_to(-slopes, (B, T, H)), v)]
+        powers = [(s.sympow_attention(), still, None), (s.gated_sympow(g), still, g),
+                  (s.conformal_sympow(g, theta, x.beta, "interleaved"), learned, g)]
+        for n, (system, of_softmax, A, log_gates, values) in enumerate(cases):
+            if system is not None:
+                wanted = rows(A, log_gates, linear, False, values)
+                np.testing.assert_allclose(sympow.attention(x.q, k, values, **system), wanted, rtol=1e-9, atol=1e-12)
+                recurrent = sympow.attention(x.q, k, values, **system, form="recurrent")
+                np.testing.assert_allclose(recurrent, wanted, rtol=1e-9, atol=1e-11, err_msg=str(n))
+            if of_softmax is not None:
+                np.testing.assert_allclose(sympow.attention(x.q, k, x.v, **of_softmax), rows(A, log_gates, softmax, True, x.v),
+                                           rtol=1e-9, atol=1e-12, err_msg=str(n))
+        for system, A, log_gates in powers:
+            np.testing.assert_allclose(sympow.attention(x.q, k, v, **system), rows(A, log_gates, square, True, v),
+                                       rtol=1e-8, atol=1e-10)
+        self.assertTrue(np.allclose(s.alibi_slopes(12)[[0, 7, 8, 11]], [2**-1, 2**-8, 2**-0.5, 2**-3.5]))
+        for given, words in ((lambda: s.retnet(x.q, [0.5] * 3), r"shape \[3\], must be \[\] or \[2\]"),
+                             (lambda: s.retnet(x.q, 1.5), "must be at most 0"), (lambda: s.alibi(x.q, -1), "must be at most 0"),
+                             (lambda: s.path_fox(k, beta, g, 0), "gate_scale is 0"), (lambda: s.alibi_slopes(0), "heads is 0")):
+            with self.assertRaisesRegex(sympow.InvalidArgument, words):
+                given()
 
     def test_heads_before_tokens(self):
         x, options = Batch(), dict(pairing="interleaved", layout="bhtd")
