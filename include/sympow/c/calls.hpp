@@ -87,8 +87,7 @@ inline StateShape state_shape_in(const sympow_state_shape& x, const Settings& se
 
 /// A struct of sizes, and those of it on a device.
 inline sympow_state_shape shape_in(const sympow_state_shape* given) {
-  const sympow_state_shape x =
-      read_struct(given, "shape", sympow_state_shape SYMPOW_STATE_SHAPE_INIT, offsetof(sympow_state_shape, memory));
+  const sympow_state_shape x = read_struct(given, "shape", sympow_state_shape SYMPOW_STATE_SHAPE_INIT);
   if (x.reserved != 0) detail::raise<InvalidArgument>("shape->reserved is ", x.reserved, ", must be 0");
   return x;
 }

@@ -64,8 +64,7 @@ inline std::int32_t normalisation_in(std::int32_t asked, bool nonnegative) {
 
 /// What options mean. Throws `InvalidArgument`, `NotFinite`, `NotBuilt`.
 inline Settings settings_of(const sympow_options* given) {
-  const sympow_options x =
-      read_struct(given, "options", sympow_options SYMPOW_OPTIONS_INIT, offsetof(sympow_options, rotary_dim));
+  const sympow_options x = read_struct(given, "options", sympow_options SYMPOW_OPTIONS_INIT);
   Settings settings;
   check_value("scores", x.scores, SYMPOW_SCORES_EXPONENTIAL);
   if (x.scores == SYMPOW_SCORES_POWER) {
