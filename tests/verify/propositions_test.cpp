@@ -1,4 +1,7 @@
 // All propositions by group: which there are, that each comes out as expected, and that bounds and sources say why.
+#include <algorithm>
+#include <iterator>
+
 #include <sympow/verify/place.hpp>
 #include <sympow/verify/proposition.hpp>
 #include "propositions/groups.hpp"
@@ -136,10 +139,18 @@ const std::vector<Group> expected = {
      {.statements = "grad.E1 grad.E2 grad.E3 grad.E4 grad.E5 grad.E6 grad.E7 grad.F7.long grad.F9.long grad.F11.long",
       .controls = "grad.E1.plain grad.E2.plain grad.E4.plain grad.G4"}}};
 
+/// All groups, of the papers and of gradients.
+template <class Scalar>
+std::vector<verify::PropositionGroup> all_groups() {
+  auto groups = verify::proposition_groups<Scalar>();
+  std::ranges::copy(verify::gradient_groups<Scalar>(), std::back_inserter(groups));
+  return groups;
+}
+
 /// Decides every group in a type with the seeds 1, 2, … up to what `last(group)` says.
 template <class Scalar, class Last>
 void require_groups(const Last& last) {
-  const auto groups = verify::proposition_groups<Scalar>();
+  const auto groups = all_groups<Scalar>();
   REQUIRE(groups.size() == expected.size());
   for (std::size_t n = 0; n < groups.size(); ++n) {
     CAPTURE(groups[n].name);
@@ -153,7 +164,7 @@ void require_groups(const Last& last) {
 template <class Scalar>
 std::vector<verify::Proposition> decided() {
   verify::Ledger all;
-  for (const auto& [name, decide] : verify::proposition_groups<Scalar>()) decide(all, 1);
+  for (const auto& [name, decide] : all_groups<Scalar>()) decide(all, 1);
   return all.propositions();
 }
 

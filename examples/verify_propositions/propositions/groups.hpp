@@ -92,7 +92,12 @@ template <class Scalar>
       {"generators that nearly commute", robustness_propositions<Scalar>},
       {"commutators and perturbations", perturbation_propositions<Scalar>},
       {"random features", random_feature_propositions<Scalar>},
-      // nobody's, on gradients
+  };
+}
+/// The same of gradients, which no paper states: of the program verify_gradients.
+template <class Scalar>
+[[nodiscard]] std::vector<PropositionGroup> gradient_groups() {
+  return {
       {"derivatives of formulas", gradient_formula_propositions<Scalar>},
       {"gradients of gates and angles", gradient_flow_propositions<Scalar>},
       {"gradients through states", gradient_state_propositions<Scalar>},
