@@ -350,7 +350,7 @@ TEST_CASE("what the program refuses", "[language_model]") {
     refuses({command, "--out", "file"}, "--out is file, which is no folder, must be one or a new name");
   refuses({"train", "--context", "0"}, "--context is 0");
   refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--context", "999999999"}, "a window needs 1000000000");
-  if (sympow::io::machine_memory() < 32e9)
+  if (sympow::io::machine_memory() < 32'000'000'000)
     refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--context", "9", "--batch", "2147483647"},
             "--batch 2147483647 --context 9 make a step of ");
   refuses({"train", "--data", SYMPOW_SOURCE_DIR "/README.md", "--setting", "hard"}, "--setting is hard");

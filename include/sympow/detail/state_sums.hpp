@@ -6,6 +6,7 @@
 
 #include <sympow/core/panel.hpp>
 #include <sympow/detail/weight.hpp>
+#include <sympow/simd/integer_power.hpp>
 #include <sympow/simd/split_matrix.hpp>
 #include <sympow/simd/two_part_factor.hpp>
 #include <sympow/transition/frame.hpp>
@@ -148,12 +149,16 @@ struct StateSums : StoredSums<Scalar> {
     return channels_decay() ? degree * largest_gate(log_channels) : 0;
   }
   /// Log2 of what the pending decay of channels leaves of A at most, beside what the slowest one does: (Σ_c A_c^{1/P}
-  /// a_c)^P by Minkowski's inequality. 0 where that is not far below.
+  /// a_c)^P by Minkowski's inequality. 0 where that is not far below, nor was left by the decays before it.
   template <int degree>
   [[nodiscard]] double log2_left() const {
     if (channel_weights.size() == 0 || A == 0 || !channels_differ()) return 0;
     const double slowest = largest_gate(log_channels);
-    if (degree * std::numbers::log2e * (log_channels.minCoeff() - slowest) >= -far_above<Scalar>) return 0;
+    const auto d = static_cast<double>(channel_weights.size());
+    if (degree * std::numbers::log2e * (log_channels.minCoeff() - slowest) >= -far_above<Scalar> &&
+        integer_power(d, degree - 1) * channel_weights.sum() >=
+            A * std::exp2(-far_above<Scalar>))  // (Σ_c A_c^{1/P})^P ≤ that
+      return 0;
     double sum = 0;
     for (Index c = 0; c < channel_weights.size(); ++c)
       sum += std::pow(channel_weights[c], 1. / degree) * std::exp(log_channels[c] - slowest);
