@@ -6,6 +6,7 @@ set(below_core "")
 set(below_combinatorics core/config.hpp core/checks.hpp)  # these two headers only, and no Eigen
 set(below_tensor core combinatorics)
 set(below_rotation core)
+set(below_exact core combinatorics tensor)
 set(below_feature core combinatorics tensor)
 set(below_transition core rotation)
 set(below_systems core feature tensor combinatorics rotation transition)
@@ -14,7 +15,7 @@ set(below_detail core combinatorics tensor feature rotation transition attention
 set(below_attention core combinatorics tensor feature rotation transition detail)
 set(below_io core)
 set(below_layer core combinatorics tensor feature rotation transition attention systems)
-set(below_verify core combinatorics tensor feature rotation transition attention systems layer io/output_file.hpp)
+set(below_verify core combinatorics tensor feature rotation transition attention systems layer exact io/output_file.hpp)
 set(below_c core combinatorics tensor feature rotation transition attention io/output_file.hpp)  # above them all
 set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp core/packed_product.hpp)
 

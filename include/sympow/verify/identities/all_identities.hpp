@@ -1,0 +1,29 @@
+// Every statement of the papers that is decided over the rational numbers.
+#pragma once
+
+#include <sympow/verify/identities/attention_identities.hpp>
+#include <sympow/verify/identities/gate_identities.hpp>
+#include <sympow/verify/identities/gradient_identities.hpp>
+#include <sympow/verify/identities/real_identities.hpp>
+#include <sympow/verify/identities/rotation_identities.hpp>
+#include <sympow/verify/identities/table_identities.hpp>
+#include <sympow/verify/identities/tensor_identities.hpp>
+
+#ifdef SYMPOW_HAS_RATIONAL
+namespace SYMPOW_NAMESPACE::verify {
+
+/// All of them.
+[[nodiscard]] inline Identities all_identities() {
+  Identities all;
+  attention_identities(all);
+  tensor_identities(all);
+  gate_identities(all);
+  rotation_identities(all);
+  gradient_identities(all);
+  table_identities(all);
+  real_identities(all);
+  return all;
+}
+
+}  // namespace SYMPOW_NAMESPACE::verify
+#endif
