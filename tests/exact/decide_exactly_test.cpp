@@ -139,7 +139,9 @@ TEST_CASE("a program decides exactly on request only", "[exact]") {
                                           }}};
   };
   const auto decisions = [] {
-    const auto seed = [](std::uint64_t n) { return decide_exactly([](auto& x) { x.number("a"); }, n); };
+    const auto seed = [](std::uint64_t n) {
+      return decide_exactly([](auto& x) { x.at_most(x.number("a"), Rational(99)); }, n);
+    };
     return std::vector<ExactDecision>{{"E1", seed}, {"E2", seed}};
   };
   const auto run = [&](std::vector<const char*> arguments, bool can) {

@@ -1,11 +1,12 @@
-// Rational numbers of any size as a scalar of Eigen's matrices, where GMP is installed.
+// Rational numbers of any size as a scalar of Eigen's matrices, where GMP is installed; with SYMPOW_NO_RATIONAL defined
+// it is not looked for.
 #pragma once
 
 #include <Eigen/Core>
 
 #include <sympow/core/exact_scalar.hpp>
 
-#if defined(__has_include)
+#if defined(__has_include) && !defined(SYMPOW_NO_RATIONAL)
 #if __has_include(<gmpxx.h>)
 #define SYMPOW_HAS_RATIONAL 1
 #endif
@@ -32,6 +33,7 @@ class Rational {
   Rational() = default;
   /// An integer.
   template <std::integral Integer>
+    requires(sizeof(Integer) <= sizeof(long))
   Rational(Integer value) : value_(static_cast<long>(value)) {}
   Rational(std::floating_point auto) = delete;  ///< a number that was rounded
 

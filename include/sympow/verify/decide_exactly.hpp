@@ -72,7 +72,8 @@ class Minimizer {
       for (const Index n : sizes) total += n;
       return total;
     };
-    std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return sum(a) < sum(b); });
+    std::sort(all.begin(), all.end(),
+              [&](const auto& a, const auto& b) { return sum(a) != sum(b) ? sum(a) < sum(b) : a < b; });
     for (const auto& sizes : all)
       if (search(sizes)) return;
   }

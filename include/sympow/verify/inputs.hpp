@@ -112,6 +112,14 @@ class Inputs {
     return static_cast<Index>(next({name, 1, 1, low, high}, 1).entries[0].n);
   }
 
+  /// A matrix of integers in low … high.
+  [[nodiscard]] Matrix<Index> integers(const std::string& name, Index rows, Index columns, Index low, Index high) {
+    const Input& input = next({name, rows, columns, low, high}, 1);
+    Matrix<Index> values(rows, columns);
+    for (Index n = 0; n < values.size(); ++n) values.data()[n] = input.entries[static_cast<std::size_t>(n)].n;
+    return values;
+  }
+
   /// Says what of a statement is decided, where that is not all of its words: "the scores".
   void about(const std::string& scope) { used_.scope = scope; }
   /// Leaves the case out unless a condition of the statement holds.

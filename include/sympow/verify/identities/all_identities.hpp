@@ -6,6 +6,7 @@
 #include <sympow/verify/identities/gradient_identities.hpp>
 #include <sympow/verify/identities/real_identities.hpp>
 #include <sympow/verify/identities/rotation_identities.hpp>
+#include <sympow/verify/identities/softmax_identities.hpp>
 #include <sympow/verify/identities/table_identities.hpp>
 #include <sympow/verify/identities/tensor_identities.hpp>
 
@@ -20,6 +21,7 @@ namespace SYMPOW_NAMESPACE::verify {
   gate_identities(all);
   rotation_identities(all);
   gradient_identities(all);
+  softmax_identities(all);
   table_identities(all);
   real_identities(all);
   return all;

@@ -327,7 +327,8 @@ inline void householder_chains(Identities& all) {
       x.about("the linear side and its scores");
       const Index d = x.size("d", {2, 3}), T = x.size("T", {3, 4});
       const Sequence s = tokens(x, d, T);
-      const std::vector<Square> A = chain(kind.own_keys ? s.K : x.matrix("w", d, T), x.vector("β", T));
+      const Square w = kind.own_keys ? s.K : x.matrix("w", d, T);
+      const std::vector<Square> A = chain(w, x.vector("β", T));
       const std::vector<Rational> a = kind.gated ? gates(x, T) : std::vector<Rational>(static_cast<std::size_t>(T), 1);
       same_sums(x, {a, A}, s, [&](Index t, Index j) {
         return Rational(product(a, t, j) * s.K.col(j).dot(product(A, t, j, d, kind.descending) * s.Q.col(t)));

@@ -1,6 +1,8 @@
 // Over the rational numbers: commuting generators, structured rotations and Cayley transforms (paper E).
 #pragma once
 
+#include <complex>
+
 #include <sympow/verify/identities/identity.hpp>
 
 #ifdef SYMPOW_HAS_RATIONAL
@@ -46,6 +48,7 @@ struct Positions {
   Family family;
   Square t;
 
+  Positions(Family of, Square points) : family(std::move(of)), t(std::move(points)) {}
   explicit Positions(Exact& x) : family(Family::drawn(x)), t(x.matrix("tan λ/2", 2, family.planes)) {
     x.about("whole positions");
   }
@@ -130,6 +133,19 @@ inline void joint_blocks(Identities& all) {
     const Numbers r = x.vector("r", 2);
     x.equal(f.U.transpose() * (r[0] * f.generator(0) + r[1] * f.generator(1)) * f.U,
             f.blocks([&](Index u) { return Square((f.lambda(0, u) * r[0] + f.lambda(1, u) * r[1]) * Family::J()); }));
+  });
+}
+
+/// 4.5: the parts of a complex number.
+inline void complex_parts(Identities& all) {
+  all.add("4.5", [](Exact& x) {  // v = a + i b
+    using Gaussian = std::complex<Rational>;
+    const Rational a = x.number("Re v"), b = x.number("Im v"), half(1, 2);
+    const Gaussian v(a, b), conjugate(a, -b),
+        real = (v + conjugate) * Gaussian(half),
+        imaginary = (v - conjugate) * Gaussian(number(0), -half);  // 1/(2 i) = -i/2
+    x.equal(real.real(), a), x.equal(real.imag(), number(0));
+    x.equal(imaginary.real(), b), x.equal(imaginary.imag(), number(0));
   });
 }
 
@@ -231,6 +247,14 @@ inline void structured_rotations(Identities& all) {
   all.add("4.12c", law([](Exact& x, const Positions& f, const Position& r, const Position&) {
             x.equal(f.at(r) * f.family.projector(), f.family.projector() * f.at(r));
           }));
+  all.add("4.12e", [](Exact& x) {  // U = I and no null space
+    x.about("whole positions");
+    const Index m = x.size("d/2", {1, 3}), n = x.integer("r", 0, 5);
+    const Numbers t = x.vector("tan ω/2", m);
+    Square points = Square::Zero(2, m);
+    points.row(0) = t.transpose();
+    x.equal(Positions(Family{m, 0, one(2 * m), points}, points).at({n, 0}), exact::power(exact::rotation(t), n));
+  });
   all.add("4.12d", law([](Exact& x, const Positions& f, const Position& r, const Position& s) {
             const Index d = f.family.dimension();
             const Numbers q = x.vector("q", d), k = x.vector("k", d);
@@ -440,6 +464,7 @@ inline void projected_logits(Identities& all) {
 /// The statements of E on generators, rotations and Cayley transforms.
 inline void rotation_identities(Identities& all) {
   detail::identities::joint_blocks(all);
+  detail::identities::complex_parts(all);
   detail::identities::complex_eigenvectors(all);
   detail::identities::structured_rotations(all);
   detail::identities::cayley_transforms(all);

@@ -75,6 +75,113 @@ inline void tables_of_states(Identities& all) {
             [m, tens](Exact& x) { m.state.truncated(x, number(m.layers * m.heads * 64 * 64) / tens(m.tens)); });
 }
 
+/// N.ltr and N.w: states over weights, and the weights of GPT-2 counted.
+inline void tables_of_models(Identities& all) {
+  struct Model {
+    const char* name;
+    Index layers, heads, width, millions;  // of weights, as printed
+    Digits ratio, true_ratio, state, weights;
+    int tens;
+  };
+  const std::vector<Model> models = {{"small", 12, 12, 768, 124, {48, 4}, {48, 4}, {589}, {124}, 3},
+                                     {"medium", 24, 16, 1024, 335, {45, 4}, {47, 4}, {15, 1}, {355}, 6},
+                                     {"large", 36, 20, 1280, 774, {37, 4}, {38, 4}, {29, 1}, {774}, 6},
+                                     {"xl", 48, 25, 1600, 1600, {31, 4}, {31, 4}, {49, 1}, {1558}, 6}};
+  const auto million = power(number(10), 6);
+  const auto counted = [million](const Model& m) {  // embeddings, 12 w² + 13 w a block, the last norm
+    const Index w = m.width;
+    return number((50257 + 1024) * w + m.layers * (12 * w * w + 13 * w) + 2 * w) / million;
+  };
+  for (const Model& m : models) {
+    const auto ratio = [=](const Digits& digits) {
+      return
+          [=](Exact& x) { digits.rounded(x, number(m.layers * m.heads * 64 * 64) / (number(m.millions) * million)); };
+    };
+    if (m.ratio.printed == m.true_ratio.printed)
+      all.add(std::string("N.ltr.") + m.name, ratio(m.ratio));
+    else
+      all.erratum(std::string("N.ltr.") + m.name, ratio(m.ratio), [=](Exact& x) {
+        ratio(m.true_ratio)(x);
+        const Rational cell = number(m.state.printed) / m.state.unit() * power(number(10), m.tens);
+        m.ratio.rounded(x, cell / (number(m.millions) * million));  // of the truncated state
+      });
+  }
+  all.erratum(
+      "N.w.medium", [=](Exact& x) { Digits{335}.rounded(x, counted(models[1])); },
+      [=](Exact& x) {
+        for (const Model& m : models) m.weights.rounded(x, counted(m));
+      });
+}
+
+/// X1 and X2: the listings of even-power attention, in which exp(p log x) is x^p.
+inline void listings(Identities& all) {
+  struct Stabilizer {
+    Rational in_logarithm, in_denominator;
+  };
+  const auto stable = [](const Sequence& s, int p, const Stabilizer& epsilon) {  // [Σ s v; Σ s] of weights
+    Square Y(s.V.rows(), s.size());
+    for (Index i = 0; i < s.size(); ++i) {
+      Numbers B(i + 1);
+      for (Index j = 0; j <= i; ++j) B[j] = power(abs(s.Q.col(i).dot(s.K.col(j))) + epsilon.in_logarithm, p);
+      B /= *std::max_element(B.begin(), B.end());
+      Y.col(i) = s.V.leftCols(i + 1) * B / (B.sum() + epsilon.in_denominator);
+    }
+    return Y;
+  };
+  const auto drawn = [](Exact& x) {
+    x.about("exp(p log x) = x^p");
+    const Index d = x.size("d", {2, 3}), T = x.size("T", {2, 4});
+    return tokens(x, d, T);
+  };
+  const auto epsilon_of = [](Exact& x) {
+    const Rational epsilon = x.number("ε");
+    Exact::require(epsilon.sign() > 0);
+    return epsilon;
+  };
+  const auto with = [=](bool has_epsilon) {
+    return [=](Exact& x) {
+      const Sequence s = drawn(x);
+      const Rational epsilon = has_epsilon ? epsilon_of(x) : number(0);
+      same_rows(x, stable(s, 4, {epsilon, epsilon}), recurrence(Power{4}, {}, s));
+    };
+  };
+  all.add("X1.fix", [](Exact& x) {
+    const Index d = x.size("d", {2, 3}), T = x.size("T", {2, 4});
+    const Sequence s = tokens(x, d, T);
+    const auto score = [&](Index i, Index j) { return power(s.Q.col(i).dot(s.K.col(j)), 4); };
+    same_rows(x, exact::attend(score, s.V, true), exact::definition(Power{4}, Gates<Rational>{}, s, true));
+  });
+  all.add("X2a.fix", with(false));
+  all.add("X2b.0.001", with(true));
+  all.add("X2b.1e-06", with(true));
+  all.add("X2c", [=](Exact& x) {
+    const Sequence s = drawn(x);
+    const Rational epsilon = epsilon_of(x);
+    Sequence small = s;
+    small.Q /= number(100);
+    same_rows(x, stable(small, 2, {epsilon, epsilon}), stable(s, 2, {epsilon, epsilon}));
+  });
+  const auto sums = [=](bool printed) {
+    return [=](Exact& x) {
+      const Sequence s = drawn(x);
+      const Rational epsilon = epsilon_of(x);
+      x.equal(stable(s, 2, {epsilon, printed ? epsilon : number(0)}).row(1), Square(Square::Ones(1, s.size())));
+    };
+  };
+  all.erratum("X2d", sums(true), sums(false));
+  all.add("X2e", [=](Exact& x) {  // two keys, the second orthogonal to the query
+    const Rational score = x.number("q·k_1"), epsilon = epsilon_of(x);
+    Sequence s{Square::Zero(2, 2), one(2), Square::Zero(1, 2)};
+    s.Q(0, 1) = score, s.V(0, 1) = 1;
+    x.equal(stable(s, 2, {epsilon, epsilon})(0, 1), number(0), "the weight of a score 0:");
+  });
+  all.add("X2f", [=](Exact& x) {  // ½ but for ε/4
+    const Rational epsilon = epsilon_of(x);
+    const Sequence s{Square::Zero(1, 2), Square::Ones(1, 2), one(2).row(0)};
+    x.at_most(abs(stable(s, 4, {epsilon, epsilon})(0, 1) - Rational(1, 2)), epsilon / number(4));
+  });
+}
+
 /// T5 and T6: (θ_i/2π)^d = N^{-2(i-1)}, so that nothing but whole powers is compared.
 inline void rates(Identities& all) {
   const auto rate = [](auto check) {
@@ -93,6 +200,16 @@ inline void rates(Identities& all) {
               rate([](Exact& x, const Rational& N, Index d, Index, const Rational& powered) {
                 x.is(number(1) / power(N, static_cast<int>(d)) < powered && powered <= number(1), "2π/N < θ_i ≤ 2π:");
               }));
+  const auto finite = [](bool printed) {
+    return [printed](Exact& x) {
+      x.about("no divisor is 0, d = 64");
+      const Index i = x.integer("i", 1, 32), N = x.integer("N", 2, 9999), d = 64;
+      const Rational divisor =
+          printed ? number(N) * Rational(2 * (i - 1), d) : power(number(N), static_cast<int>(2 * i));
+      x.is(divisor.sign() != 0, "a divisor that is not 0:");
+    };
+  };
+  all.erratum("T5", finite(true), finite(false));
   all.add("L1", [](Exact& x) {
     x.about("E = e^{2x} in place of x");
     const Rational E = x.number("E");
@@ -162,6 +279,8 @@ inline void random_features(Identities& all) {
 /// The cells of C's tables, rates of rotation, and features of E whose exponentials cancel.
 inline void table_identities(Identities& all) {
   detail::identities::tables_of_states(all);
+  detail::identities::tables_of_models(all);
+  detail::identities::listings(all);
   detail::identities::rates(all);
   detail::identities::random_features(all);
 }

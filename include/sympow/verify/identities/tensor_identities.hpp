@@ -1,6 +1,7 @@
 // Over the rational numbers: tensors, symmetric powers and the induced map (papers A to C).
 #pragma once
 
+#include <complex>
 #include <set>
 
 #include <sympow/tensor/symmetric_basis.hpp>
@@ -157,6 +158,38 @@ inline void induced_maps(Identities& all) {
     const Index d = x.size("d", {2, 3});
     const Square L = exact::lift(orthogonal(x, "S", d), 3);
     x.equal(L.transpose() * L, one(L.rows()));
+  });
+}
+
+/// P2n: Sym(R(θ)) in the basis lifted from the eigenvectors e_{2j} ∓ i e_{2j+1}, over the Gaussian numbers.
+inline void eigenvalues_of_lifts(Identities& all) {
+  using Gaussian = std::complex<Rational>;
+  using GaussianMatrix = Matrix<Gaussian>;
+  all.add("P2n", [](Exact& x) {
+    const Index n = x.size("d/2", {1, 2}), p = x.size("p", {4, 2}), d = 2 * n;
+    const Numbers t = x.vector("tan θ/2", n);
+    const Square R = exact::rotation(t);
+    GaussianMatrix rotation(d, d), V = GaussianMatrix::Zero(d, d), values = V;
+    for (Index m = 0; m < R.size(); ++m) rotation.data()[m] = Gaussian(R.data()[m]);
+    for (Index j = 0; j < d; ++j) {
+      const Rational sign(j % 2 == 0 ? 1 : -1);  // e^{iθ} and e^{-iθ}
+      const exact::Turn<Rational> turn(t[j / 2]);
+      V(2 * (j / 2), j) = Gaussian(Rational(1));
+      V(2 * (j / 2) + 1, j) = Gaussian(Rational(0), -sign);
+      values(j, j) = Gaussian(turn.cosine, sign * turn.sine);
+    }
+    const int power = static_cast<int>(p);
+    const GaussianMatrix lifted = exact::lift(V, power), left = exact::lift(rotation, power) * lifted;
+    const MultiIndices indices(d, power);
+    for (const auto& alpha : indices) {
+      Gaussian value(Rational(1));
+      for (const Index j : alpha) value *= values(j, j);
+      const Index column = indices.rank(alpha);
+      for (Index row = 0; row < left.rows(); ++row) {
+        const Gaussian right = value * lifted(row, column);
+        x.equal(left(row, column).real(), right.real()), x.equal(left(row, column).imag(), right.imag());
+      }
+    }
   });
 }
 
@@ -377,6 +410,7 @@ inline void tensor_identities(Identities& all) {
   detail::identities::kernels(all);
   detail::identities::tensor_products(all);
   detail::identities::induced_maps(all);
+  detail::identities::eigenvalues_of_lifts(all);
   detail::identities::lifts_to_tensors(all);
   detail::identities::counts_of_orbits(all);
   detail::identities::symmetric_tensors(all);
