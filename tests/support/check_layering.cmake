@@ -8,6 +8,7 @@ set(below_tensor core simd combinatorics)
 set(below_simd core)
 set(below_rotation core simd)
 set(below_structured core simd rotation)
+set(below_exact core simd combinatorics tensor structured)
 set(below_feature core simd combinatorics tensor)
 set(below_transition core simd structured rotation)
 set(below_systems core simd feature tensor combinatorics rotation transition)
@@ -16,7 +17,7 @@ set(below_detail core simd combinatorics tensor feature rotation transition atte
 set(below_attention core simd combinatorics tensor feature rotation transition detail)
 set(below_io core)
 set(below_layer core simd structured combinatorics tensor feature rotation transition attention systems)
-set(below_verify core simd structured combinatorics tensor feature rotation transition attention systems layer io/output_file.hpp)
+set(below_verify core simd structured combinatorics tensor feature rotation transition attention systems layer exact io/output_file.hpp)
 set(below_c core simd combinatorics tensor feature rotation transition attention io/output_file.hpp)  # above them all
 set(may_open_eigen core/lazy_expression.hpp core/linear_operator.hpp simd/packed_product.hpp)
 

@@ -191,7 +191,12 @@ constexpr bool check_types() {
   constexpr bool one_scalar = std::is_same_v<Scalar, typename K::Scalar> &&
                               std::is_same_v<Scalar, typename V::Scalar> &&
                               (std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>);
-  static_assert(one_scalar, "queries, keys and values have one scalar type, float or double; use .cast<>()");
+  constexpr bool is_exact = ExactScalar<Scalar>;
+  static_assert(!is_exact,
+                "the forms round, with exponents and tails: for an exact scalar there are exact::definition, "
+                "exact::recurrent and exact::chunked");
+  static_assert(one_scalar || is_exact,
+                "queries, keys and values have one scalar type, float or double; use .cast<>()");
   constexpr bool can_embed = !one_scalar || F::score != Score::embedded || EmbedsViews<F, Scalar>,
                  has_exponents = ScaledFeatureMap<F> && requires(const F& f, double s) { f.kappa(s); },
                  is_lifted = A::key_action == KeyAction::scale || A::key_action == KeyAction::mix,

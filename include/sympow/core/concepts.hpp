@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <sympow/core/config.hpp>
+#include <sympow/core/exact_scalar.hpp>
 
 namespace SYMPOW_NAMESPACE {
 static_assert(std::same_as<Index, Eigen::Index>,

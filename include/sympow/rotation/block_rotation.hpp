@@ -23,6 +23,10 @@ struct operator_traits<BlockRotation<S>> {
 /// Transformations, A.1.2 and A.3.
 template <class S>
 class BlockRotation : public LinearOperator<BlockRotation<S>> {
+  static_assert(!ExactScalar<S>,
+                "the angles of BlockRotation are double: for an exact scalar there is exact::rotation, by the angles "
+                "2 arctan t");
+
  public:
   static constexpr bool is_orthogonal = true;  ///< norms and inner products of images are not evaluated
 

@@ -25,6 +25,8 @@ struct operator_traits<Cayley<S>> {
 /// lines (16) and (17) are P² and P).
 template <class S>
 class Cayley : public LinearOperator<Cayley<S>> {
+  static_assert(!ExactScalar<S>, "cayley goes through double: for an exact scalar there is exact::cayley");
+
  public:
   static constexpr bool is_orthogonal = true;  ///< norms and inner products of images are not evaluated
 

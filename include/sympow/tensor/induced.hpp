@@ -83,6 +83,9 @@ auto compose(const auto& a, const auto& b) {
 /// a rotation. Source: Conformal Transformations, Proposition 2 (docs/errata.md corrects the determinant in its proof).
 template <int P, detail::InducedArgument A>
 [[nodiscard]] auto induced(A&& a) {
+  static_assert(!ExactScalar<typename std::remove_cvref_t<A>::Scalar>,
+                "the entries of induced<P>(A) have square roots, which are rounded: for an exact scalar there is "
+                "exact::lift");
   return Induced<P, A>(a);
 }
 

@@ -28,6 +28,14 @@ struct SymmetricPowerEmbedding {
   }
 };
 
+/// A sentence for scalars whose square roots would be rounded.
+template <class Scalar>
+constexpr void check_has_roots() {
+  static_assert(!ExactScalar<Scalar>,
+                "the weights of symmetric_power are square roots, which are rounded: for an exact scalar there are "
+                "exact::monomials and exact::weights");
+}
+
 }  // namespace detail
 
 /// Symmetric power embedding of every column.
@@ -41,12 +49,14 @@ struct SymmetricPowerEmbedding {
 /// Throws `DimensionOverflow`. Source: Symmetric Power Transformers, §4.2.
 template <int P, MatrixExpression X>
 [[nodiscard]] auto symmetric_power(X&& x) {
+  detail::check_has_roots<scalar_t<X>>();
   return detail::make_embedding<detail::SymmetricPowerEmbedding, P>(std::forward<X>(x), P);
 }
 
 /// The symmetric power for a run-time power. Throws `InvalidPower` unless 1 ≤ p ≤ 8.
 template <MatrixExpression X>
 [[nodiscard]] auto symmetric_power(X&& x, int p) {
+  detail::check_has_roots<scalar_t<X>>();
   return detail::make_embedding<detail::SymmetricPowerEmbedding, Dynamic>(std::forward<X>(x), p);
 }
 

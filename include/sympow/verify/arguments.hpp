@@ -19,7 +19,8 @@ struct Arguments {
   std::uint64_t seed = 1;         ///< of the random inputs
   Selection selection;            ///< which propositions to report; groups are decided whole
   bool list = false,              ///< ids, kinds and statements without residuals
-      explain = false,            ///< with the reason of every bound that has one
+      explain = false,            ///< with counterexamples and the reason of every bound that has one
+      exact = false,              ///< decide without rounding what can be
       help = false;               ///< the usage and nothing else
   std::string markdown,           ///< file for the report in Markdown, empty for none
       latex,                      ///< in LaTeX, likewise
@@ -86,8 +87,8 @@ namespace detail {
       continue;
     }
     if (option != "--scalar" && option != "--seed") only_with_propositions = option;
-    if (option == "--list" || option == "--explain") {
-      (option == "--list" ? arguments.list : arguments.explain) = true;
+    if (option == "--list" || option == "--explain" || option == "--exact") {
+      (option == "--list" ? arguments.list : option == "--explain" ? arguments.explain : arguments.exact) = true;
       continue;
     }
     const std::vector<std::string> with_value = {"--scalar",  "--seed",     "--filter", "--words", "--paper",
@@ -134,6 +135,7 @@ namespace detail {
   }
   if (!arguments.command.empty() && !only_with_propositions.empty())
     throw std::invalid_argument(only_with_propositions + " does not go with " + arguments.command);
+  if (arguments.exact && arguments.list) throw std::invalid_argument("--exact does not go with --list");
   return arguments;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -26,6 +27,12 @@ struct Command {
   bool (*run)(const std::string& scalar, std::uint64_t seed);  ///< whether all is well
 };
 
+/// How a statement is decided without rounding; `corrected` for an erratum.
+struct ExactDecision {
+  std::string id;  ///< of a proposition
+  std::function<Decision(std::uint64_t seed)> statement, corrected = {};
+};
+
 /// What `run_program` is to decide.
 struct Program {
   std::string name;                                           ///< of the program, for its messages
@@ -34,6 +41,7 @@ struct Program {
   std::vector<PropositionGroup> (*groups_float)() = nullptr;  ///< and in float; without it there is no --scalar float
   std::vector<Paper> papers = {};                             ///< what the letters of sources stand for
   std::vector<Command> commands = {};                         ///< options of your own
+  std::vector<ExactDecision> (*exact)() = nullptr;            ///< what --exact decides; without it it is refused
 };
 
 namespace detail {
@@ -54,7 +62,8 @@ namespace detail {
   text +=
       "        Of one kind any one must fit, of several kinds all.\n"
       "how:    --list             ids, kinds and statements without residuals\n"
-      "        --explain          the reason of every bound that has one\n";
+      "        --explain          counterexamples, and the reason of every bound that has one\n";
+  if (program.exact != nullptr) text += "        --exact            decide over the rational numbers what can be\n";
   text += std::string("        --scalar TYPE      ") +
           (program.groups_float != nullptr ? "double or float" : "double") + "\n";
   text +=
@@ -107,17 +116,30 @@ inline std::vector<ReportFile> report_files(const Arguments& arguments) {
   return files;
 }
 
+/// Adds to a proposition what is decided of it without rounding.
+inline void decide_exactly(Proposition& p, const std::vector<ExactDecision>& exact, std::uint64_t seed) {
+  for (const ExactDecision& one : exact)
+    if (one.id == p.id) {
+      p.decision = one.statement(seed);
+      if (one.corrected) p.corrected_decision = one.corrected(seed);
+    }
+}
+
 /// Decides the groups one by one and prints what is selected of each as soon as it is decided. A list says nothing of
 /// progress.
 inline void decide(Report& report, const std::vector<PropositionGroup>& groups, const Arguments& arguments,
-                   std::FILE* out, std::FILE* progress) {
+                   const std::vector<ExactDecision>& exact, std::FILE* out, std::FILE* progress) {
   int done = 0;
   for (const auto& [name, decide_group] : groups) {
     ++done;
     if (!arguments.list) put(print("  deciding group %d of %zu: %s\n", done, groups.size(), name), progress);
     Ledger ledger;
     decide_group(ledger, report.seed);
-    for (const Proposition& p : ledger.propositions()) {
+    for (Proposition p : ledger.propositions()) {
+      Selection of_any_verdict = arguments.selection;
+      of_any_verdict.verdicts.clear();
+      if (!of_any_verdict(p, report.papers)) continue;
+      decide_exactly(p, exact, report.seed);
       if (!arguments.selection(p, report.papers)) continue;
       put_all(arguments.list ? list_line_of(p) : lines_of(p, arguments.explain), out);
       report.propositions.push_back(p);
@@ -133,11 +155,15 @@ inline int run(const Program& program, const Arguments& arguments, std::FILE* ou
       return is_well ? 0 : 1;
     }
 
+  if (arguments.exact && program.exact == nullptr)
+    throw std::invalid_argument(
+        "--exact: this program was built without rational numbers; it needs GMP with gmpxx.h (Debian: libgmp-dev) when "
+        "it is compiled");
   const std::vector<ReportFile> files = report_files(arguments);
   Report report{program.name, arguments.scalar, arguments.seed, program.papers};
   put_all(heading(report), out);
-  decide(report, arguments.scalar == "float" ? program.groups_float() : program.groups_double(), arguments, out,
-         progress);
+  decide(report, arguments.scalar == "float" ? program.groups_float() : program.groups_double(), arguments,
+         arguments.exact ? program.exact() : std::vector<ExactDecision>{}, out, progress);
   if (report.propositions.empty()) throw std::invalid_argument("no statement fits " + arguments.selection.text());
   for (const auto& [file, written] : files) {
     file->open() << written(report);

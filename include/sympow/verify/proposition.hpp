@@ -10,6 +10,7 @@
 
 #include <sympow/core/config.hpp>
 #include <sympow/verify/bound.hpp>
+#include <sympow/verify/decision.hpp>
 
 /// Laws, propositions of the source papers and the direct evaluation that all forms are measured against.
 namespace SYMPOW_NAMESPACE::verify {
@@ -39,9 +40,11 @@ struct Proposition {
   double corrected_residual = 0;  ///< erratum: the same of the corrected form
   double corrected_bound = 0;     ///< erratum: what rounding explains of it
   std::string unit;  ///< what residual and bound are measured in: "row rule", "max|V|", "relative to ‖A‖"; or nothing
-  std::string corrected_unit;    ///< the same of the corrected form
-  std::string reason;            ///< why the bound is what it is, where somebody said so
-  std::string corrected_reason;  ///< the same of the corrected form
+  std::string corrected_unit;        ///< the same of the corrected form
+  std::string reason;                ///< why the bound is what it is, where somebody said so
+  std::string corrected_reason;      ///< the same of the corrected form
+  Decision decision = {};            ///< what was decided without rounding, where something was
+  Decision corrected_decision = {};  ///< erratum: the same of the corrected form
 
   /// residual ≤ bound.
   [[nodiscard]] bool holds() const { return residual <= bound; }
@@ -50,15 +53,22 @@ struct Proposition {
   /// The corrected form holds.
   [[nodiscard]] bool correction_holds() const { return corrected_residual <= corrected_bound; }
 
-  /// Whether the machine agrees with what is expected.
+  /// How it was decided; of an erratum, both forms.
+  [[nodiscard]] Method method() const {
+    const bool both = kind != Kind::erratum || corrected_decision.method == decision.method;
+    return both ? decision.method : Method::bound;
+  }
+
+  /// Whether the machine agrees with what is expected, by its residual and by what was decided without rounding.
   [[nodiscard]] bool as_expected() const {
+    const bool refuted = decision.refuted || !decision.is_made();
     switch (kind) {
       case Kind::statement:
-        return holds();
+        return holds() && !decision.refuted;
       case Kind::erratum:
-        return fails() && correction_holds();
+        return fails() && correction_holds() && refuted && !corrected_decision.refuted;
       case Kind::control:
-        return fails();
+        return fails() && refuted;
       case Kind::documentation:
         return true;
     }
@@ -91,6 +101,23 @@ class Ledger {
     add(Kind::control, std::move(id), residual, std::move(bound), statement, std::move(source));
   }
 
+  /// A statement that was decided without rounding, as by `decide_exactly`, and must hold.
+  void holds(std::string id, Decision decision, std::string statement, std::string source) {
+    decide(Kind::statement, std::move(id), std::move(decision), statement, std::move(source));
+  }
+  /// A reading or mutant that was decided without rounding and must be refuted.
+  void control(std::string id, Decision decision, std::string statement, std::string source) {
+    decide(Kind::control, std::move(id), std::move(decision), statement, std::move(source));
+  }
+  /// A printed form that must be refuted without rounding, beside a corrected one that must hold.
+  void erratum(std::string id, Decision decision, std::string statement, std::string source, std::string correction,
+               Decision corrected) {
+    Proposition& p = decide(Kind::erratum, std::move(id), std::move(decision), statement, std::move(source));
+    p.correction = std::move(correction);
+    p.corrected_residual = corrected.size();
+    p.corrected_decision = std::move(corrected);
+  }
+
   /// Something about the papers' listings that only their own language can show.
   void documents(std::string id, std::string statement, std::string source, std::string reason) {
     Proposition& p = add(Kind::documentation, std::move(id), 0, 0, statement, std::move(source));
@@ -116,6 +143,11 @@ class Ledger {
     const bool says_itself = !measured.unit.empty() || text.find("residual: ") != std::string::npos;
     form.unit = says_itself ? std::move(measured.unit) : std::move(bound.unit);
     form.reason = std::move(bound.reason);
+  }
+  Proposition& decide(Kind kind, std::string id, Decision decision, const std::string& statement, std::string source) {
+    Proposition& p = add(kind, std::move(id), decision.size(), 0, statement, std::move(source));
+    p.decision = std::move(decision);
+    return p;
   }
   Proposition& add(Kind kind, std::string id, double residual, Bound bound, const std::string& statement,
                    std::string source) {

@@ -134,19 +134,55 @@ inline std::string print(const char* format, ...) {
   return detail::print("%8.1e %s %8.1e", residual + 0., residual <= bound ? "<=" : "> ", bound);
 }
 
-/// What the terminal shows of a proposition, one line or more: verdict, id, residual and bound, statement, source. An
-/// erratum has its corrected form below it; with `explain` the reasons of bounds follow.
+namespace detail {
+
+/// "exactly 0", "exactly -2 ≠ 0", "certified": a residual without a bound.
+[[nodiscard]] inline std::string decided(const Decision& decision) {
+  if (!decision.refuted) return decision.method == Method::exact ? "exactly 0" : "certified";
+  return name_of(decision.method) + " " + (decision.residual.size() < 9 ? decision.residual + " ≠ 0" : "not 0");
+}
+
+/// A form of a proposition: what it is measured by, and its words.
+struct Line {
+  double residual, bound;
+  const std::string &words, &unit, &reason;
+  const Decision& decision;
+
+  [[nodiscard]] std::string measured() const {
+    return padded(decision.is_made() ? decided(decision) : comparison(residual, bound), 22);
+  }
+  [[nodiscard]] std::string text() const {
+    if (!decision.is_made()) return with_unit(words, unit);
+    return words + (decision.domain.empty() ? "" : "; for " + decision.domain);
+  }
+  /// Its counterexample, its floating-point residual and the reason of its bound.
+  [[nodiscard]] std::string explained() const {
+    const std::string margin(47, ' ');
+    std::string lines;
+    if (!decision.counterexample.empty()) lines += margin + "counterexample: " + decision.counterexample + "\n";
+    if (decision.is_made() && (residual != decision.size() || bound > 0))
+      lines += margin + "in floating point: " + comparison(residual, bound) + (unit.empty() ? "" : ", " + unit) + "\n";
+    return reason.empty() ? lines : lines + margin + "bound: " + reason + "\n";
+  }
+};
+
+}  // namespace detail
+
+/// What the terminal shows of a proposition, one line or more: verdict, id, residual and bound or what was decided
+/// without rounding, statement, source. An erratum has its corrected form below it; with `explain` counterexamples and
+/// the reasons of bounds follow.
 [[nodiscard]] inline std::string lines_of(const Proposition& p, bool explain) {
   using detail::padded;
   const bool computed = p.kind != Kind::documentation;
   const std::string name = verdict(p), word = name == "unexpected" ? "UNEXPECTED" : name, margin(47, ' ');
-  std::string text = padded(word, 12) + padded(p.id, 13) + padded(computed ? comparison(p.residual, p.bound) : "", 22) +
-                     with_unit(p.statement, p.unit) + "  [" + p.source + "]\n";
-  if (explain && !p.reason.empty()) text += margin + "bound: " + p.reason + "\n";
-  if (p.kind == Kind::erratum)
-    text += padded("  true is", 25) + comparison(p.corrected_residual, p.corrected_bound) + "  " +
-            with_unit(p.correction, p.corrected_unit) + "\n";
-  if (explain && !p.corrected_reason.empty()) text += margin + "bound: " + p.corrected_reason + "\n";
+  const detail::Line line{p.residual, p.bound, p.statement, p.unit, p.reason, p.decision},
+      corrected{p.corrected_residual, p.corrected_bound,  p.correction,
+                p.corrected_unit,     p.corrected_reason, p.corrected_decision};
+  std::string text = padded(word, 12) + padded(p.id, 13) + (computed ? line.measured() : std::string(22, ' ')) +
+                     line.text() + "  [" + p.source + "]\n";
+  if (explain) text += line.explained();
+  if (p.kind == Kind::erratum) text += padded("  true is", 25) + corrected.measured() + corrected.text() + "\n";
+  if (explain && p.kind == Kind::erratum) text += corrected.explained();
   if (!computed) text += margin + p.correction + "\n";
   return text;
 }

@@ -55,15 +55,25 @@ struct FigureLayout {
   [[nodiscard]] static double middle(std::size_t line) { return top + (static_cast<double>(line) + .5) * row; }
 };
 
+/// A mark of its own for what was decided without rounding: a residual alone, a diamond, hollow if it is certified.
+[[nodiscard]] inline std::string figure_diamond(double x, double y, const std::string& colour, Method method) {
+  return print("<path d='M%.1f %.1fl3.4 3.4l-3.4 3.4l-3.4 -3.4z' fill='%s' stroke='%s'/>", x, y - 3.4,
+               method == Method::exact ? colour.c_str() : "white", colour.c_str());
+}
+
 /// What the reader sees on pointing at a row.
 [[nodiscard]] inline std::string figure_tooltip(const Proposition& p) {
   if (p.kind == Kind::documentation)
     return p.id + ", documented: " + p.statement + " [" + p.source + "] " + p.correction;
+  const auto found = [](const Decision& decision, double residual, double bound) {
+    return decision.is_made() ? decided(decision) + (decision.refuted ? ": " + decision.counterexample : "")
+                              : comparison(residual, bound);
+  };
   std::string text = p.id + ", " + verdict(p) + ": " + with_unit(p.statement, p.unit) + " [" + p.source + "] " +
-                     comparison(p.residual, p.bound);
+                     found(p.decision, p.residual, p.bound);
   if (p.kind == Kind::erratum)
     text += "; true is: " + with_unit(p.correction, p.corrected_unit) + " " +
-            comparison(p.corrected_residual, p.corrected_bound);
+            found(p.corrected_decision, p.corrected_residual, p.corrected_bound);
   return text;
 }
 
@@ -97,10 +107,15 @@ inline const std::string colour_holds = "#0072B2", colour_erratum = "#D55E00", c
   if (p.kind == Kind::documentation)
     svg += print("<text x='%.1f' y='%.1f' fill='#8a8a8a' font-style='italic'>documented</text>", plot + axis.at(0) + 8,
                  y + 2.8);
-  if (erratum)
+  if (erratum && p.corrected_decision.is_made())
+    svg +=
+        figure_diamond(plot + axis.at(p.corrected_decision.size()), y, colour_corrected, p.corrected_decision.method);
+  else if (erratum)
     svg += figure_pair(axis, plot, y + 1.2, p.corrected_residual, p.corrected_bound, colour_corrected,
                        "2.3' fill='white' stroke='" + colour_corrected + "' stroke-width='1.3");
-  if (p.kind != Kind::documentation)
+  if (p.decision.is_made())
+    svg += figure_diamond(plot + axis.at(p.decision.size()), y, ink, p.decision.method);
+  else if (p.kind != Kind::documentation)
     svg += figure_pair(axis, plot, erratum ? y - 1.2 : y, p.residual, p.bound, ink, "2.5' fill='" + ink);
   return svg + "</g>\n";
 }
@@ -124,7 +139,7 @@ inline const std::string colour_holds = "#0072B2", colour_erratum = "#D55E00", c
 }
 
 /// What the marks mean, in one line.
-[[nodiscard]] inline std::string figure_legend(double y, bool unexpected) {
+[[nodiscard]] inline std::string figure_legend(double y, bool unexpected, bool methods) {
   std::string svg;
   double x = FigureLayout::margin + 4;
   const auto entry = [&](const std::string& colour, const std::string& dot, const std::string& words, double width) {
@@ -141,6 +156,11 @@ inline const std::string colour_holds = "#0072B2", colour_erratum = "#D55E00", c
   entry(colour_corrected, "2.8' fill='white' stroke='" + colour_corrected + "' stroke-width='1.4", "its corrected form",
         138);
   entry(colour_control, "3' fill='" + colour_control, "control: fails as it must", 164);
+  if (methods) {
+    svg += figure_diamond(x + 11, y, colour_holds, Method::exact) +
+           print("<text x='%.1f' y='%.1f'>decided exactly</text>\n", x + 30, y + 3);
+    x += 130;
+  }
   if (unexpected)
     svg += print(
         "<rect x='%.1f' y='%.1f' width='22' height='10' fill='%s'/><text x='%.1f' y='%.1f'>not as expected</text>", x,
@@ -200,7 +220,7 @@ struct FigureColumns {
 
 /// One page of SVG: a row a statement, by paper and section; point at a row to read it. Residuals of 0 and infinity
 /// have lanes of their own at both ends of the axis, in which there are also bounds of 0. Residuals are in the unit
-/// of their statement.
+/// of their statement. What was decided without rounding is a diamond without a bound.
 [[nodiscard]] inline std::string figure_report(const Report& report) {
   using detail::FigureLayout, detail::counted, detail::print, detail::xml;
   const std::vector<detail::FigureRow> rows = detail::figure_rows(report);
@@ -219,8 +239,9 @@ struct FigureColumns {
          print("</text><text x='%.0f' y='50' font-size='10' fill='#444'>", FigureLayout::margin) +
          counted(counts.total(), "statement", "statements") + ": " + counted(counts.of[0], "holds", "hold") + ", " +
          counted(counts.of[1], "erratum", "errata") + ", " + counted(counts.of[2], "control", "controls") +
-         print(", %d documented, %d unexpected. ", counts.of[3], counts.unexpected()) + xml(report.setting()) +
-         "</text>\n" + detail::figure_legend(72, counts.unexpected() > 0) + columns +
+         print(", %d documented, %d unexpected. ", counts.of[3], counts.unexpected()) +
+         (has_methods(report) ? methods_line(counts) + ". " : "") + xml(report.setting()) + "</text>\n" +
+         detail::figure_legend(72, counts.unexpected() > 0, has_methods(report)) + columns +
          print(
              "<text x='%.0f' y='%.1f' font-size='9' fill='#555'>Residual and bound of every statement in its own unit; "
              "a "

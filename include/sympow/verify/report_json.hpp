@@ -34,30 +34,34 @@ namespace detail {
 }  // namespace detail
 
 /// One proposition as an object. `paper`, `section` and `equation` are those of its first place; `places` has all of
-/// them. Numbers, units and reasons come twice, for the statement and, with corrected_ before them, for its
-/// correction; null where there is nothing to measure.
+/// them. Numbers, units, reasons and what was decided without rounding come twice, for the statement and, with
+/// corrected_ before them, for its correction; null where there is nothing to measure.
 [[nodiscard]] inline std::string json_object(const Proposition& p, const Source& source) {
   using detail::json;
   std::string text = "{\"id\": " + json(p.id) + ", " + json(source.first()) + ", \"source\": " + json(p.source) +
                      ", \"note\": " + json(source.note) + ", \"places\": [";
   for (std::size_t n = 0; n < source.places.size(); ++n) text += (n == 0 ? "{" : ", {") + json(source.places[n]) + "}";
   const auto form = [&](const std::string& prefix, bool computed, double residual, double bound,
-                        const std::string& unit, const std::string& reason) {
+                        const std::string& unit, const std::string& reason, const Decision& decision) {
     return ", \"" + prefix + "residual\": " + (computed ? json(residual) : "null") + ", \"" + prefix +
            "bound\": " + (computed ? json(bound) : "null") + ", \"" + prefix +
            "unit\": " + (computed ? json(unit.empty() ? "absolute" : unit) : "null") + ", \"" + prefix +
-           "reason\": " + json(reason);
+           "reason\": " + json(reason) + ", \"" + prefix +
+           "decided\": " + (computed ? json(name_of(decision.method)) : "null") + ", \"" + prefix +
+           "exact_residual\": " + (decision.is_made() ? json(decision.residual) : "null") + ", \"" + prefix +
+           "domain\": " + json(decision.domain) + ", \"" + prefix +
+           "counterexample\": " + json(decision.counterexample);
   };
   text += "],\n   \"verdict\": " + json(verdict(p)) + ", \"statement\": " + json(p.statement) +
-          form("", p.kind != Kind::documentation, p.residual, p.bound, p.unit, p.reason) +
+          form("", p.kind != Kind::documentation, p.residual, p.bound, p.unit, p.reason, p.decision) +
           ",\n   \"correction\": " + json(p.correction) +
           form("corrected_", p.kind == Kind::erratum, p.corrected_residual, p.corrected_bound, p.corrected_unit,
-               p.corrected_reason) +
+               p.corrected_reason, p.corrected_decision) +
           "}";
   return text;
 }
 
-/// The whole report as an object: what decided it, the papers, the counts by verdict, `propositions`.
+/// The whole report as an object: what decided it, the papers, the counts by verdict and method, `propositions`.
 [[nodiscard]] inline std::string json_report(const Report& report) {
   using detail::json;
   std::string text = "{\"program\": " + json(report.program) + ", \"version\": " + json(report.version) +
@@ -76,7 +80,7 @@ namespace detail {
   for (const Proposition& p : report.propositions) counts.add(p);
   for (std::size_t n = 0; n < Counts::names.size(); ++n)
     text += (n == 0 ? "" : ", ") + json(Counts::names[n]) + ": " + std::to_string(counts.of[n]);
-  text += "},\n \"propositions\": [";
+  text += "},\n \"methods\": " + json(methods_line(counts)) + ",\n \"propositions\": [";
   separator = "\n  ";
   for (const Proposition& p : report.propositions) {
     text += separator + json_object(p, report.source(p));

@@ -21,15 +21,15 @@ namespace SYMPOW_NAMESPACE::verify {
   for (const Paper& paper : report.papers)
     text += "\\textbf{" + latex(paper.letter) + "} " + latex(paper.reference()) + "\\par\n";
 
-  const std::size_t columns = columns_of(report);
-  text += "\\begin{longtable}{ll" + std::string(columns + 1, 'r') + "}\npaper & section";
-  for (std::size_t n = 0; n < columns; ++n) text += std::string(" & ") + column_names[n];
-  text += " & total \\\\\\hline\n\\endhead\n";
+  const std::vector<CountColumn> columns = count_columns(report);
+  text += "\\begin{longtable}{ll" + std::string(columns.size(), 'r') + "}\npaper & section";
+  for (const CountColumn& column : columns) text += " & " + column.name;
+  text += " \\\\\\hline\n\\endhead\n";
   for (const TableRow& row : table_rows(report)) {
     if (row.is_total) text += "\\noalign{\\smallskip}\n";
     text += (row.is_total ? "\\textbf{" + latex(paper_name(row.paper)) + "}" : "") + " & " + latex(row.section);
-    for (std::size_t n = 0; n < columns; ++n) text += " & " + std::to_string(row.counts.of[n]);
-    text += " & " + std::to_string(row.counts.total()) + " \\\\\n";
+    for (const CountColumn& column : columns) text += " & " + std::to_string(column.of(row.counts));
+    text += " \\\\\n";
   }
   text += "\\end{longtable}\n" + latex(summary(report)) + "\n";
 

@@ -29,16 +29,15 @@ namespace detail {
   using detail::markdown;
   std::string text = "# " + markdown(report.program) + "\n\n" + markdown(report.setting()) + "\n\n";
   for (const Paper& paper : report.papers) text += "- " + paper.letter + ": " + markdown(paper.reference()) + "\n";
-  const std::size_t columns = columns_of(report);
+  const std::vector<CountColumn> columns = count_columns(report);
   text += "\n| paper | section |";
-  for (std::size_t n = 0; n < columns; ++n) text += std::string(" ") + column_names[n] + " |";
-  text += " total |\n|---|---|";
-  for (std::size_t n = 0; n <= columns; ++n) text += "---:|";
+  for (const CountColumn& column : columns) text += " " + column.name + " |";
+  text += "\n|---|---|";
+  for (std::size_t n = 0; n < columns.size(); ++n) text += "---:|";
   for (const TableRow& row : table_rows(report)) {
     text += "\n| " + (row.is_total ? "**" + paper_name(row.paper) + "**" : row.paper) + " | " + markdown(row.section) +
             " |";
-    for (std::size_t n = 0; n < columns; ++n) text += " " + std::to_string(row.counts.of[n]) + " |";
-    text += " " + std::to_string(row.counts.total()) + " |";
+    for (const CountColumn& column : columns) text += " " + std::to_string(column.of(row.counts)) + " |";
   }
   text += "\n\n" + markdown(summary(report));
   for (const SectionOfReport& section : sections(report)) {

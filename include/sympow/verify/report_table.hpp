@@ -15,16 +15,22 @@ namespace SYMPOW_NAMESPACE::verify {
 struct Counts {
   /// What `verdict` may say.
   static constexpr std::array<const char*, 5> names = {"holds", "erratum", "control", "documented", "unexpected"};
-  std::array<int, 5> of{};  ///< in the order of `names`
+  /// How statements may be decided.
+  static constexpr std::array<Method, 3> methods = {Method::exact, Method::certified, Method::bound};
+  std::array<int, 5> of{};       ///< in the order of `names`
+  std::array<int, 3> decided{};  ///< in the order of `methods`; what is documented is not among them
 
-  /// Counts one more of its verdict.
+  /// Counts one more of its verdict, and of its method.
   void add(const Proposition& p) {
     const std::string name = verdict(p);
     for (std::size_t n = 0; n < names.size(); ++n) of[n] += name == names[n];
+    for (std::size_t n = 0; n < methods.size(); ++n)
+      decided[n] += p.kind != Kind::documentation && p.method() == methods[n];
   }
-  /// Adds the numbers of each verdict.
+  /// Adds the numbers of each verdict and method.
   void add(const Counts& more) {
     for (std::size_t n = 0; n < of.size(); ++n) of[n] += more.of[n];
+    for (std::size_t n = 0; n < decided.size(); ++n) decided[n] += more.decided[n];
   }
   [[nodiscard]] int unexpected() const { return of[4]; }  ///< how many came out otherwise than the ledger expects
   [[nodiscard]] int total() const { return of[0] + of[1] + of[2] + of[3] + of[4]; }  ///< of all verdicts
@@ -137,13 +143,40 @@ struct TableRow {
 /// The names of the columns as a reader sees them.
 inline constexpr std::array<const char*, 5> column_names = {"holds", "errata", "controls", "documented", "UNEXPECTED"};
 
+/// Whether something was decided without rounding, so that a table says how: `method_names` are three more columns.
+[[nodiscard]] inline bool has_methods(const Report& report) {
+  return std::any_of(report.propositions.begin(), report.propositions.end(),
+                     [](const Proposition& p) { return p.decision.is_made(); });
+}
+inline constexpr std::array<const char*, 3> method_names = {"exactly", "certified", "in bounds"};  ///< as `methods`
+
+/// A cell of a table by paper and section.
+struct CountColumn {
+  std::string name;
+  int (*count)(const Counts& counts, std::size_t n);
+  std::size_t n;
+
+  [[nodiscard]] int of(const Counts& counts) const { return count(counts, n); }
+};
+
+/// The columns of the table: verdicts, the total, and methods if it has any.
+[[nodiscard]] inline std::vector<CountColumn> count_columns(const Report& report) {
+  std::vector<CountColumn> columns;
+  for (std::size_t n = 0; n < columns_of(report); ++n)
+    columns.push_back({column_names[n], [](const Counts& counts, std::size_t of) { return counts.of[of]; }, n});
+  columns.push_back({"total", [](const Counts& counts, std::size_t) { return counts.total(); }, 0});
+  for (std::size_t n = 0; n < method_names.size() && has_methods(report); ++n)
+    columns.push_back({method_names[n], [](const Counts& counts, std::size_t of) { return counts.decided[of]; }, n});
+  return columns;
+}
+
 /// A row of a table of statements, all cells as plain text.
 struct StatementRow {
   std::string id,  ///< empty in a second row
       verdict,     ///< in a second row "true is" of an erratum, empty of documentation
-      residual,    ///< "3.1e-16", empty for documentation
-      bound,       ///< likewise
-      unit,        ///< of residual and bound, or empty
+      residual,    ///< "3.1e-16", empty for documentation, or "exactly 0"
+      bound,       ///< likewise, empty if nothing was rounded
+      unit,        ///< of residual and bound, or empty; or what was decided without rounding
       statement,   ///< or the correction, in a second row
       place;       ///< the source, "A §2", empty in a second row
 };
@@ -151,13 +184,19 @@ struct StatementRow {
 /// A proposition in rows: itself, and the corrected form of an erratum or what documentation says.
 [[nodiscard]] inline std::vector<StatementRow> statement_rows(const Proposition& p) {
   const auto number = [](double x) { return detail::print("%.1e", x + 0.); };
+  const auto cells = [&](const Decision& decision, double residual, double bound, const std::string& unit) {
+    if (decision.is_made()) return std::array<std::string, 3>{detail::decided(decision), "", decision.domain};
+    return std::array<std::string, 3>{number(residual), number(bound), unit};
+  };
   if (p.kind == Kind::documentation)
     return {{p.id, verdict(p), "", "", "", p.statement, p.source}, {"", "", "", "", "", p.correction, ""}};
-  std::vector<StatementRow> rows = {
-      {p.id, verdict(p), number(p.residual), number(p.bound), p.unit, p.statement, p.source}};
-  if (p.kind == Kind::erratum)
-    rows.push_back(
-        {"", "true is", number(p.corrected_residual), number(p.corrected_bound), p.corrected_unit, p.correction, ""});
+  const auto [residual, bound, unit] = cells(p.decision, p.residual, p.bound, p.unit);
+  const std::string example = p.decision.counterexample.empty() ? "" : "; counterexample: " + p.decision.counterexample;
+  std::vector<StatementRow> rows = {{p.id, verdict(p), residual, bound, unit, p.statement + example, p.source}};
+  if (p.kind == Kind::erratum) {
+    const auto [of, up_to, in] = cells(p.corrected_decision, p.corrected_residual, p.corrected_bound, p.corrected_unit);
+    rows.push_back({"", "true is", of, up_to, in, p.correction, ""});
+  }
   return rows;
 }
 
@@ -169,20 +208,33 @@ struct StatementRow {
 /// The table as text.
 [[nodiscard]] inline std::string text_table(const Report& report) {
   const std::vector<TableRow> rows = table_rows(report);
-  const std::size_t columns = columns_of(report);
+  const std::vector<CountColumn> columns = count_columns(report);
+  const auto cell = [](const CountColumn& column, const std::string& content) {
+    const std::size_t room = column.name == "total" ? 6 : 10, size = detail::characters(content);
+    return "  " + std::string(size < room ? room - size : 0, ' ') + content;
+  };
   std::size_t width = detail::characters("section");
   for (const TableRow& row : rows) width = std::max(width, detail::characters(row.section));
   std::string text = detail::padded("paper", 10) + detail::padded("section", width);
-  for (std::size_t n = 0; n < columns; ++n) text += detail::print("  %10s", column_names[n]);
-  text += detail::print("  %6s\n", "total");
+  for (const CountColumn& column : columns) text += cell(column, column.name);
+  text += "\n";
   for (const TableRow& row : rows) {
     if (row.is_total) text += "\n";
     text += detail::padded(row.is_total ? paper_name(row.paper) : "", 10) + detail::padded(row.section, width);
-    for (std::size_t n = 0; n < columns; ++n)
-      text += row.counts.of[n] == 0 ? std::string(12, ' ') : detail::print("  %10d", row.counts.of[n]);
-    text += detail::print("  %6d\n", row.counts.total());
+    for (const CountColumn& column : columns) {
+      const int count = column.of(row.counts);
+      text += cell(column, count == 0 ? "" : std::to_string(count));
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += "\n";
   }
   return text + "\nA statement counts once, in the first place that it names.\n";
+}
+
+/// "203 decided exactly, 12 certified, 242 within bounds".
+[[nodiscard]] inline std::string methods_line(const Counts& counts) {
+  return std::to_string(counts.decided[0]) + " decided exactly, " + std::to_string(counts.decided[1]) + " certified, " +
+         std::to_string(counts.decided[2]) + " within bounds";
 }
 
 /// The last line: how many of what.
@@ -195,7 +247,8 @@ struct StatementRow {
          " (the printed form fails, the corrected one holds), " +
          counted(counts.of[2], "control fails as it must", "controls fail as they must") + ",\n" +
          counted(counts.of[3], "is", "are") + " about the papers' listings as programs and documented, " +
-         std::to_string(counts.unexpected()) + " unexpected\n";
+         std::to_string(counts.unexpected()) + " unexpected\n" +
+         (has_methods(report) ? methods_line(counts) + "\n" : "");
 }
 
 }  // namespace SYMPOW_NAMESPACE::verify

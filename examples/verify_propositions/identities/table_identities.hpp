@@ -1,0 +1,289 @@
+// Over the rational numbers: the tables' cells to their printed digits, and formulas in which exponentials cancel.
+#pragma once
+
+#include "identities/attention_identities.hpp"
+
+#ifdef SYMPOW_HAS_RATIONAL
+namespace SYMPOW_NAMESPACE::verify {
+namespace detail::identities {
+
+/// A printed number: "1.3" is 13 with one decimal.
+struct Digits {
+  Index printed, decimals = 0;
+  [[nodiscard]] Rational unit() const { return power(number(10), static_cast<int>(decimals)); }
+  /// Rounding gives these digits: printed - ½ ≤ x 10^decimals < printed + ½.
+  void rounded(Exact& x, const Rational& value) const {
+    const Rational scaled = value * unit();
+    if (!(number(printed) - Rational(1, 2) <= scaled && scaled < number(printed) + Rational(1, 2)))
+      x.equal(value, number(printed) / unit(), "to the printed digits,");
+  }
+  /// Cutting digits off gives them.
+  void truncated(Exact& x, const Rational& value) const {
+    const Rational scaled = value * unit();
+    if (!(number(printed) <= scaled && scaled < number(printed + 1)))
+      x.equal(value, number(printed) / unit(), "to the printed digits,");
+  }
+};
+
+/// N.tp, N.tpf, N.sy, N.sv and N.mib: states of 12·12 heads of 64, in two bytes an entry.
+inline void tables_of_states(Identities& all) {
+  struct Row {
+    int p;
+    int tensor_tens, symmetric_tens;  // of the decimal units
+    Digits tensor, symmetric, saving;
+  };
+  const auto bytes = [](Index D, Index rows) { return number(12 * 12 * 2 * rows) * number(D); };
+  const auto decided = [](Digits digits, const Rational& value) { return [=](Exact& x) { digits.rounded(x, value); }; };
+  const auto tens = [](int n) { return power(number(10), n); };
+  for (const Row& row : {Row{2, 6, 6, {77}, {39}, {49}}, Row{4, 9, 9, {314}, {14}, {96}},
+                         Row{6, 15, 12, {13, 1}, {22, 1}, {998, 1}}, Row{8, 18, 12, {53, 1}, {199}, {99996, 3}}}) {
+    const std::string p = std::to_string(row.p);
+    const Index full = tensor_dimension(64, row.p), compact = symmetric_dimension(64, row.p);
+    const auto with_z = decided(row.tensor, bytes(full, 65) / tens(row.tensor_tens)),
+               without_z = decided(row.tensor, bytes(full, 64) / tens(row.tensor_tens));
+    all.add("N.tp" + p, with_z);
+    if (row.p == 6)
+      all.add("N.tpf6", without_z);
+    else
+      all.erratum("N.tpf" + p, without_z, with_z);
+    all.add("N.sy" + p, decided(row.symmetric, bytes(compact, 65) / tens(row.symmetric_tens)));
+    const Rational saving = number(100) * (number(1) - number(compact) / number(full));
+    if (row.p == 4)
+      all.erratum("N.sv4", decided(row.saving, saving), decided({954, 1}, saving));
+    else
+      all.add("N.sv" + p, decided(row.saving, saving));
+  }
+  const auto binary = [&](const char* id, Index D, int twos, Digits digits) {
+    all.add(id, decided(digits, bytes(D, 65) / power(number(2), twos)));
+  };
+  binary("N.mib.tp2", tensor_dimension(64, 2), 20, {77});
+  binary("N.mib.sy2", symmetric_dimension(64, 2), 20, {39});
+  binary("N.mib.tp4", tensor_dimension(64, 4), 30, {314});
+  binary("N.mib.sy4", symmetric_dimension(64, 4), 30, {14});
+  binary("N.mib.sy6", symmetric_dimension(64, 6), 40, {22, 1});
+  binary("N.mib.sy8", symmetric_dimension(64, 8), 40, {199});
+  all.add("N.sv4.fix", decided({96}, number(100) * (number(1) - Rational(14, 314))));
+  struct Model {
+    const char* name;
+    Index layers, heads;
+    int tens;
+    Digits state;
+  };
+  for (const Model& m : {Model{"small", 12, 12, 3, {589}}, Model{"medium", 24, 16, 6, {15, 1}},
+                         Model{"large", 36, 20, 6, {29, 1}}, Model{"xl", 48, 25, 6, {49, 1}}})
+    all.add(std::string("N.lt.") + m.name,
+            [m, tens](Exact& x) { m.state.truncated(x, number(m.layers * m.heads * 64 * 64) / tens(m.tens)); });
+}
+
+/// N.ltr and N.w: states over weights, and the weights of GPT-2 counted.
+inline void tables_of_models(Identities& all) {
+  struct Model {
+    const char* name;
+    Index layers, heads, width, millions;  // of weights, as printed
+    Digits ratio, true_ratio, state, weights;
+    int tens;
+  };
+  const std::vector<Model> models = {{"small", 12, 12, 768, 124, {48, 4}, {48, 4}, {589}, {124}, 3},
+                                     {"medium", 24, 16, 1024, 335, {45, 4}, {47, 4}, {15, 1}, {355}, 6},
+                                     {"large", 36, 20, 1280, 774, {37, 4}, {38, 4}, {29, 1}, {774}, 6},
+                                     {"xl", 48, 25, 1600, 1600, {31, 4}, {31, 4}, {49, 1}, {1558}, 6}};
+  const auto million = power(number(10), 6);
+  const auto counted = [million](const Model& m) {  // embeddings, 12 w² + 13 w a block, the last norm
+    const Index w = m.width;
+    return number((50257 + 1024) * w + m.layers * (12 * w * w + 13 * w) + 2 * w) / million;
+  };
+  for (const Model& m : models) {
+    const auto ratio = [=](const Digits& digits) {
+      return
+          [=](Exact& x) { digits.rounded(x, number(m.layers * m.heads * 64 * 64) / (number(m.millions) * million)); };
+    };
+    if (m.ratio.printed == m.true_ratio.printed)
+      all.add(std::string("N.ltr.") + m.name, ratio(m.ratio));
+    else
+      all.erratum(std::string("N.ltr.") + m.name, ratio(m.ratio), [=](Exact& x) {
+        ratio(m.true_ratio)(x);
+        const Rational cell = number(m.state.printed) / m.state.unit() * power(number(10), m.tens);
+        m.ratio.rounded(x, cell / (number(m.millions) * million));  // of the truncated state
+      });
+  }
+  all.erratum(
+      "N.w.medium", [=](Exact& x) { Digits{335}.rounded(x, counted(models[1])); },
+      [=](Exact& x) {
+        for (const Model& m : models) m.weights.rounded(x, counted(m));
+      });
+}
+
+/// X1 and X2: the listings of even-power attention, in which exp(p log x) is x^p.
+inline void listings(Identities& all) {
+  struct Stabilizer {
+    Rational in_logarithm, in_denominator;
+  };
+  const auto stable = [](const Sequence& s, int p, const Stabilizer& epsilon) {  // [Σ s v; Σ s] of weights
+    Square Y(s.V.rows(), s.size());
+    for (Index i = 0; i < s.size(); ++i) {
+      Numbers B(i + 1);
+      for (Index j = 0; j <= i; ++j) B[j] = power(abs(s.Q.col(i).dot(s.K.col(j))) + epsilon.in_logarithm, p);
+      B /= *std::max_element(B.begin(), B.end());
+      Y.col(i) = s.V.leftCols(i + 1) * B / (B.sum() + epsilon.in_denominator);
+    }
+    return Y;
+  };
+  const auto drawn = [](Exact& x) {
+    x.about("exp(p log x) = x^p");
+    const Index d = x.size("d", {2, 3}), T = x.size("T", {2, 4});
+    return tokens(x, d, T);
+  };
+  const auto epsilon_of = [](Exact& x) {
+    const Rational epsilon = x.number("ε");
+    Exact::require(epsilon.sign() > 0);
+    return epsilon;
+  };
+  const auto with = [=](bool has_epsilon) {
+    return [=](Exact& x) {
+      const Sequence s = drawn(x);
+      const Rational epsilon = has_epsilon ? epsilon_of(x) : number(0);
+      same_rows(x, stable(s, 4, {epsilon, epsilon}), recurrence(Power{4}, {}, s));
+    };
+  };
+  all.add("X1.fix", [](Exact& x) {
+    const Index d = x.size("d", {2, 3}), T = x.size("T", {2, 4});
+    const Sequence s = tokens(x, d, T);
+    const auto score = [&](Index i, Index j) { return power(s.Q.col(i).dot(s.K.col(j)), 4); };
+    same_rows(x, exact::attend(score, s.V, true), exact::definition(Power{4}, Gates<Rational>{}, s, true));
+  });
+  all.add("X2a.fix", with(false));
+  all.add("X2b.0.001", with(true));
+  all.add("X2b.1e-06", with(true));
+  all.add("X2c", [=](Exact& x) {
+    const Sequence s = drawn(x);
+    const Rational epsilon = epsilon_of(x);
+    Sequence small = s;
+    small.Q /= number(100);
+    same_rows(x, stable(small, 2, {epsilon, epsilon}), stable(s, 2, {epsilon, epsilon}));
+  });
+  const auto sums = [=](bool printed) {
+    return [=](Exact& x) {
+      const Sequence s = drawn(x);
+      const Rational epsilon = epsilon_of(x);
+      x.equal(stable(s, 2, {epsilon, printed ? epsilon : number(0)}).row(1), Square(Square::Ones(1, s.size())));
+    };
+  };
+  all.erratum("X2d", sums(true), sums(false));
+  all.add("X2e", [=](Exact& x) {  // two keys, the second orthogonal to the query
+    const Rational score = x.number("q·k_1"), epsilon = epsilon_of(x);
+    Sequence s{Square::Zero(2, 2), one(2), Square::Zero(1, 2)};
+    s.Q(0, 1) = score, s.V(0, 1) = 1;
+    x.equal(stable(s, 2, {epsilon, epsilon})(0, 1), number(0), "the weight of a score 0:");
+  });
+  all.add("X2f", [=](Exact& x) {  // ½ but for ε/4
+    const Rational epsilon = epsilon_of(x);
+    const Sequence s{Square::Zero(1, 2), Square::Ones(1, 2), one(2).row(0)};
+    x.at_most(abs(stable(s, 4, {epsilon, epsilon})(0, 1) - Rational(1, 2)), epsilon / number(4));
+  });
+}
+
+/// T5 and T6: (θ_i/2π)^d = N^{-2(i-1)}, so that nothing but whole powers is compared.
+inline void rates(Identities& all) {
+  const auto rate = [](auto check) {
+    return [check](Exact& x) {
+      const Index d = 2 * x.size("d/2", {1, 3, 32}), i = x.integer("i", 1, d / 2);
+      const Rational N = number(x.integer("N", 2, 9999));
+      check(x, N, d, i, number(1) / power(N, static_cast<int>(2 * (i - 1))));
+    };
+  };
+  all.add("T6.fix", rate([](Exact& x, const Rational& N, Index d, Index, const Rational& powered) {
+            x.is(number(1) / power(N, static_cast<int>(d)) < powered && powered <= number(1), "2π/N < θ_i ≤ 2π:");
+          }));
+  all.erratum("T6", rate([](Exact& x, const Rational&, Index, Index, const Rational& powered) {
+                x.is(number(0) < powered && powered < number(1), "0 < θ_i < 2π:");
+              }),
+              rate([](Exact& x, const Rational& N, Index d, Index, const Rational& powered) {
+                x.is(number(1) / power(N, static_cast<int>(d)) < powered && powered <= number(1), "2π/N < θ_i ≤ 2π:");
+              }));
+  const auto finite = [](bool printed) {
+    return [printed](Exact& x) {
+      x.about("no divisor is 0, d = 64");
+      const Index i = x.integer("i", 1, 32), N = x.integer("N", 2, 9999), d = 64;
+      const Rational divisor =
+          printed ? number(N) * Rational(2 * (i - 1), d) : power(number(N), static_cast<int>(2 * i));
+      x.is(divisor.sign() != 0, "a divisor that is not 0:");
+    };
+  };
+  all.erratum("T5", finite(true), finite(false));
+  all.add("L1", [](Exact& x) {
+    x.about("E = e^{2x} in place of x");
+    const Rational E = x.number("E");
+    Exact::require(E.sign() > 0);
+    const Rational beta = number(1) + (E - number(1)) / (E + number(1));
+    x.is(number(0) < beta && beta < number(2));
+  });
+  all.add("AL3", [](Exact& x) {  // (s + b)^p = γ s^p with one γ for two logits
+    const int p = static_cast<int>(x.integer("p", 2, 4));
+    const Rational s = x.number("s"), t = x.number("t"), b = x.number("b");
+    x.equal(power(s + b, p) * power(t, p), power(t + b, p) * power(s, p));
+  });
+}
+
+/// 4.P1 to 4.P4: means and mean squares of features by those of e^{w·z}, e^{‖z‖²/2}. a = e^{‖x‖²}, b = e^{‖y‖²} and
+/// c = e^{x·y} are any numbers that go together; e^{‖x+y‖²} = a b c², e^{‖x-y‖²} = a b/c².
+inline void random_features(Identities& all) {
+  struct Exponentials {
+    Rational a, b, c;
+    explicit Exponentials(Exact& x) {
+      x.about("a = e^{‖x‖²}, b = e^{‖y‖²} and c = e^{x·y} in place of x and y");
+      a = x.number("a"), b = x.number("b"), c = x.number("c");
+    }
+  };
+  const auto one_1 = number(1), two = number(2);
+  const auto on = [](auto check) {
+    return [check](Exact& x) {
+      const Exponentials e(x);
+      check(x, e.a, e.b, e.c);
+    };
+  };
+  all.erratum(
+      "4.P1",
+      [](Exact& x) {  // squares of the means, at ‖x‖ = ‖y‖
+        const Rational a = number(x.integer("a", 2, 99)), c = x.number("c");
+        Exact::require(number(1) <= a * c && c <= a && c.sign() > 0);
+        x.equal(a * a * (a * a * c * c), c * c, "the squared mean for SM²:");
+      },
+      on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
+        x.equal(one_1 / (a * b) * (a * b * c * c), c * c);
+      }));
+  all.erratum(
+      "4.P2",
+      [](Exact& x) {  // of one feature, for y of the length of x: 1/a ≤ c ≤ a
+        const Rational a = number(x.integer("a", 2, 99)), c = x.number("c"), other = x.number("another c");
+        for (const Rational& at : {c, other}) Exact::require(number(1) <= a * at && at <= a && at.sign() > 0);
+        x.equal(a * a * power(c, 3) - c, a * a * power(other, 3) - other, "MSE/SM at two SM:");
+      },
+      on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
+        const Rational second = one_1 / (a * b) * power(a * b * c * c, 2);  // E of the squared product
+        x.equal(second - c * c, a * b * c * c * c * c * (one_1 - one_1 / (a * b * c * c)));
+        x.equal(second - c * c, a * b * power(c, 4) - c * c);
+      }));
+  all.add("4.P3", on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
+            const Rational far = c * c / (a * b);  // e^{-‖x-y‖²}
+            x.equal(a * b * (one_1 + far * far) / two - c * c, a * b * c * c / (c * c) * power(one_1 - far, 2) / two);
+          }));
+  all.add("4.P4", on([=](Exact& x, const Rational& a, const Rational& b, const Rational& c) {
+            const Rational rho = a * b * c * c;
+            x.equal((one_1 + rho * rho) / (two * a * b) - c * c,
+                    (one_1 - one_1 / rho) * (a * b * power(c, 4) - c * c) / two);
+          }));
+}
+
+}  // namespace detail::identities
+
+/// The cells of C's tables, rates of rotation, and features of E whose exponentials cancel.
+inline void table_identities(Identities& all) {
+  detail::identities::tables_of_states(all);
+  detail::identities::tables_of_models(all);
+  detail::identities::listings(all);
+  detail::identities::rates(all);
+  detail::identities::random_features(all);
+}
+
+}  // namespace SYMPOW_NAMESPACE::verify
+#endif

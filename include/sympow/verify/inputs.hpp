@@ -1,0 +1,195 @@
+// The inputs of a statement that is decided exactly: drawn at random, or those of a given case.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sympow/core/exact_scalar.hpp>
+#include <sympow/core/random.hpp>
+#include <sympow/exact/enclosure.hpp>
+
+namespace SYMPOW_NAMESPACE::verify {
+
+/// An input of a case, or a vector or matrix of inputs.
+struct Input {
+  /// n/d.
+  struct Entry {
+    long n = 0, d = 1;
+  };
+  std::string name;
+  Index rows = 1, columns = 1;
+  long lowest = 0, highest = 0;     ///< what may be drawn
+  std::vector<Entry> entries = {};  ///< by columns
+};
+
+/// A size of a case.
+struct Size {
+  std::string name;
+  Index value = 1, least = 1;
+};
+
+/// What a statement was evaluated at.
+struct Case {
+  std::vector<Size> sizes;
+  std::vector<Input> inputs;
+  bool certified = false;  ///< real numbers were enclosed
+  std::string scope = {};  ///< what of a statement is decided, where that is not all of its words
+};
+
+/// How inputs are drawn.
+struct Draw {
+  long largest = 99;      ///< numerators lie in -largest … largest
+  long denominators = 9;  ///< and denominators in 1 … this
+  int zeros_in_four = 0;  ///< how many of four entries are 0
+  std::size_t round = 0;  ///< which of the sizes of each name, 0 the first
+};
+
+/// Thrown by `Inputs::require`: the case is none of the statement's.
+struct NoCase {};
+
+/// What a statement is a function of. It asks for sizes and inputs by name, and says what must be equal.
+///
+///     const auto binomial = [](auto& x) {           // (a + b)² = a² + b², which is false
+///       const auto a = x.number("a"), b = x.number("b");
+///       x.equal((a + b) * (a + b), a * a + b * b);
+///     };
+///
+/// The first difference stays.
+template <ExactScalar S>
+class Inputs {
+ public:
+  using Scalar = S;
+
+  /// Two sides that are not equal.
+  struct Difference {
+    S left, right;
+    std::string words;  ///< what they are, where the statement says so
+  };
+
+  /// Inputs drawn at random; sizes that are given here are not chosen.
+  Inputs(Random& random, const Draw& draw, std::map<std::string, Index> sizes = {})
+      : random_(&random), draw_(draw), sizes_(std::move(sizes)) {}
+  /// Those of a case. Throws `NoCase` if the statement asks for others.
+  explicit Inputs(const Case& given) : given_(&given) {}
+
+  /// One of some sizes, by the round; the smallest that means anything is `least`.
+  [[nodiscard]] Index size(const std::string& name, std::initializer_list<Index> sizes, Index least = 1) {
+    for (const Size& known : used_.sizes)
+      if (known.name == name) return known.value;
+    Index value = std::data(sizes)[std::min(draw_.round, sizes.size() - 1)];
+    if (given_ != nullptr)
+      for (const Size& size : given_->sizes)
+        if (size.name == name) value = size.value;
+    if (const auto fixed = sizes_.find(name); fixed != sizes_.end()) value = fixed->second;
+    rounds_ = std::max(rounds_, sizes.size());
+    used_.sizes.push_back({name, value, least});
+    return value;
+  }
+
+  /// A rational number.
+  [[nodiscard]] S number(const std::string& name) { return matrix(name, 1, 1)(0, 0); }
+  /// A rational vector.
+  [[nodiscard]] Vector<S> vector(const std::string& name, Index n) { return matrix(name, n, 1); }
+  /// A rational matrix.
+  [[nodiscard]] Matrix<S> matrix(const std::string& name, Index rows, Index columns) {
+    const Input& input = next({name, rows, columns, -draw_.largest, draw_.largest}, draw_.denominators);
+    Matrix<S> values(rows, columns);
+    for (Index n = 0; n < values.size(); ++n) {
+      const auto [top, bottom] = input.entries[static_cast<std::size_t>(n)];
+      values.data()[n] = S(top) / S(bottom);
+    }
+    return values;
+  }
+  /// An integer in low … high.
+  [[nodiscard]] Index integer(const std::string& name, Index low, Index high) {
+    return static_cast<Index>(next({name, 1, 1, low, high}, 1).entries[0].n);
+  }
+
+  /// A matrix of integers in low … high.
+  [[nodiscard]] Matrix<Index> integers(const std::string& name, Index rows, Index columns, Index low, Index high) {
+    const Input& input = next({name, rows, columns, low, high}, 1);
+    Matrix<Index> values(rows, columns);
+    for (Index n = 0; n < values.size(); ++n) values.data()[n] = input.entries[static_cast<std::size_t>(n)].n;
+    return values;
+  }
+
+  /// Says what of a statement is decided, where that is not all of its words: "the scores".
+  void about(const std::string& scope) { used_.scope = scope; }
+  /// Leaves the case out unless a condition of the statement holds.
+  static void require(bool condition) {
+    if (!condition) throw NoCase{};
+  }
+  /// Two numbers that must be equal.
+  void equal(const S& left, const S& right, const std::string& words = {}) {
+    if (!difference_ && !(left == right)) difference_ = Difference{left, right, words};
+  }
+  /// Two matrices or vectors that must be equal.
+  template <MatrixExpression X, MatrixExpression Y>
+  void equal(const X& left, const Y& right, const std::string& words = {}) {
+    const Matrix<S> a = left, b = right;
+    equal(S(a.rows()), S(b.rows()), "rows");
+    equal(S(a.cols()), S(b.cols()), "columns");
+    for (Index n = 0; n < std::min(a.size(), b.size()); ++n) equal(a.data()[n], b.data()[n], words);
+  }
+  /// a ≤ b; if not, a is shown beside b.
+  void at_most(const S& a, const S& b, const std::string& words = {}) {
+    if (b < a) equal(a, b, words);
+  }
+  /// Something that must be so.
+  void is(bool so, const std::string& words = {}) { equal(S(so ? 1 : 0), S(1), words); }
+
+#ifdef SYMPOW_HAS_RATIONAL
+  /// Two real numbers that must be equal: their enclosures meet and are narrower than 10^-20. Leaves wider ones out.
+  void meet(const exact::Enclosure& left, const exact::Enclosure& right, const std::string& words = {}) {
+    used_.certified = true;
+    if (!left.meets(right)) return equal(shown(left), shown(right), words);
+    const Rational narrow = Rational(1, 10000000000) * Rational(1, 10000000000);
+    require(left.width() < narrow && right.width() < narrow);
+  }
+#endif
+
+  [[nodiscard]] const std::optional<Difference>& difference() const { return difference_; }  ///< the first
+  [[nodiscard]] const Case& used() const { return used_; }      ///< sizes and inputs that were asked for
+  [[nodiscard]] std::size_t rounds() const { return rounds_; }  ///< the largest number of sizes of one name
+
+ private:
+#ifdef SYMPOW_HAS_RATIONAL
+  /// The middle to six decimals.
+  static Rational shown(const exact::Enclosure& x) {
+    return Rational(std::lround(1e6 * ((x.low + x.high) / Rational(2)).to_double()), 1000000);
+  }
+#endif
+  const Input& next(Input input, long denominators) {
+    const std::size_t n = used_.inputs.size();
+    input.entries.resize(static_cast<std::size_t>(input.rows * input.columns));
+    if (given_ != nullptr) {
+      if (n >= given_->inputs.size()) throw NoCase{};
+      const Input& same = given_->inputs[n];
+      if (same.name != input.name || same.entries.size() != input.entries.size()) throw NoCase{};
+      input = same;
+    } else {
+      for (Input::Entry& entry : input.entries) {
+        if (draw_.zeros_in_four > 0 && random_->integer(1, 4) <= draw_.zeros_in_four && input.lowest <= 0) continue;
+        entry = {random_->integer(input.lowest, input.highest), random_->integer(1, denominators)};
+      }
+    }
+    return used_.inputs.emplace_back(std::move(input));
+  }
+
+  Random* random_ = nullptr;
+  Draw draw_ = {};
+  std::map<std::string, Index> sizes_ = {};
+  const Case* given_ = nullptr;
+  Case used_ = {};
+  std::size_t rounds_ = 1;
+  std::optional<Difference> difference_ = {};
+};
+
+}  // namespace SYMPOW_NAMESPACE::verify

@@ -1,0 +1,53 @@
+// Every identity over the rational numbers is one of a proposition, and comes out as that is expected.
+#include <sympow/verify/report_table.hpp>
+#include "identities/all_identities.hpp"
+#include "propositions/groups.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "catch.hpp"
+
+using namespace sympow::verify;
+
+TEST_CASE("every identity is decided exactly and as its proposition is expected", "[exact]") {
+  std::map<std::string, Proposition> known;
+  std::vector<PropositionGroup> groups = proposition_groups<double>();
+  std::ranges::copy(gradient_groups<double>(), std::back_inserter(groups));
+  for (const PropositionGroup& group : groups) {
+    const std::string name = group.name;
+    if (name.find("every form") != std::string::npos || name.find("ends of the type") != std::string::npos)
+      continue;  // no identity, and long
+    Ledger ledger;
+    group.decide(ledger, 1);
+    for (const Proposition& p : ledger.propositions()) known[p.id] = p;
+  }
+  const Identities all = all_identities();
+  Counts counts;
+  for (const Identity& one : all.all()) {
+    CAPTURE(one.id);
+    REQUIRE(known.count(one.id) == 1);
+    Proposition p = known[one.id];
+    REQUIRE(!p.decision.is_made());  // none twice
+    REQUIRE((p.kind == Kind::erratum) == static_cast<bool>(one.corrected));
+    for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+      p.decision = decide_exactly(one.statement, seed);
+      if (one.corrected) p.corrected_decision = decide_exactly(one.corrected, seed);
+      CAPTURE(seed, p.decision.counterexample, p.corrected_decision.counterexample);
+      REQUIRE(p.as_expected());
+      REQUIRE(p.decision.refuted == (p.kind != Kind::statement));
+      REQUIRE(p.decision.integers <= 8);
+      REQUIRE((p.decision.residual == "0") == (p.kind == Kind::statement));
+      // At least two sizes and 20 seeds, or a statement about one case.
+      const std::string& domain = p.kind == Kind::erratum ? p.corrected_decision.domain : p.decision.domain;
+      REQUIRE((p.kind == Kind::control || domain.find("seeds") != std::string::npos ||
+               domain.find("no other inputs") != std::string::npos));
+    }
+    known[one.id] = p;
+    counts.add(p);
+  }
+  REQUIRE(counts.unexpected() == 0);
+  REQUIRE(counts.decided[0] + counts.decided[1] == static_cast<int>(all.all().size()));
+  REQUIRE(counts.decided[1] > 0);
+}
