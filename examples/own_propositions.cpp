@@ -3,8 +3,8 @@
 //     own_propositions [--scalar float|double] [--seed N] [--explain] [--figure FILE.svg] [--help]
 //
 // A group is a function that adds statements to a ledger: each has an id, a residual, a bound that rounding explains,
-// words, and the place that it is about. An identity of rational functions may be decided without a bound, where GMP was
-// found. A second paper, F, stands beside the library's own, A to E.
+// words, and the place that it is about. An identity of rational functions may be decided without a bound, where GMP
+// was found. A second paper, F, stands beside the library's own, A to E.
 #include <sympow/exact/matrices.hpp>
 #include <sympow/sympow.hpp>
 #include <sympow/verify/decide_exactly.hpp>
