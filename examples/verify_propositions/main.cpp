@@ -7,8 +7,8 @@
 //
 // One line a statement as soon as it is decided: the verdict, its id, the residual and the bound that rounding sets,
 // where it stands; at the end a table by paper and section. `--exact` decides identities of rational functions over the
-// rational numbers as well. `--dualities` prints the linear systems beside their softmax duals instead. Exit status: 0 all
-// as expected, 1 something is not, 2 bad options or output that cannot be written.
+// rational numbers as well. `--dualities` prints the linear systems beside their softmax duals instead. Exit status: 0
+// all as expected, 1 something is not, 2 bad options or output that cannot be written.
 #include "exact_decisions.hpp"
 #include "print_dualities.hpp"
 

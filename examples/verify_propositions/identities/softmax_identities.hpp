@@ -1,5 +1,5 @@
-// Over the rational numbers: softmax attention and its biases. Logits and biases are whole numbers and t stands in place
-// of e: e is a root of no polynomial with rational coefficients, so that e^n obeys no other identities than t^n.
+// Over the rational numbers: softmax attention and its biases. Logits and biases are whole numbers and t stands in
+// place of e: e is a root of no polynomial with rational coefficients, so that e^n obeys no other identities than t^n.
 #pragma once
 
 #include "identities/attention_identities.hpp"
