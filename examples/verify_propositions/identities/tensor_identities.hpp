@@ -51,10 +51,19 @@ inline void kernels(Identities& all) {
     const Numbers v = x.vector("v", d), m = exact::monomials(v, p);
     x.equal(m.dot(exact::weights<Rational>(d, p).cwiseProduct(m)), power(square(v), p));
   });
-  all.add("K3", [](Exact& x) {
-    const auto [d, p] = shape(x, {4, 3, 2}, {2, 3, 4});
-    const Numbers q = x.vector("q", d), k = x.vector("k", d);
-    x.equal(tensor(q, p).dot(tensor(k, p)), power(q.dot(k), p));
+  const auto of_tensors = [](std::initializer_list<Index> dimensions, std::initializer_list<Index> powers) {
+    return [d = std::vector<Index>(dimensions), p = std::vector<Index>(powers)](Exact& x) {
+      const auto [n, degree] = shape(x, {d[0], d[1], d[2]}, {p[0], p[1], p[2]});
+      const Numbers q = x.vector("q", n), k = x.vector("k", n);
+      x.equal(tensor(q, degree).dot(tensor(k, degree)), power(q.dot(k), degree));
+    };
+  };
+  all.add("K3", of_tensors({4, 3, 2}, {2, 3, 4}));
+  all.add("X3.fix", of_tensors({6, 6, 3}, {2, 4, 6}));
+  all.add("X6", [](Exact& x) {
+    const auto [d, p] = shape(x, {8, 8, 4, 3}, {2, 4, 6, 8});
+    const Numbers q = x.vector("q", d), k = x.vector("k", d), w = exact::weights<Rational>(d, p);
+    x.equal(exact::monomials(q, p).dot(w.cwiseProduct(exact::monomials(k, p))), power(q.dot(k), p));
   });
   all.add("K4", [](Exact& x) {
     const auto [d, p] = shape(x, {4, 3, 2}, {2, 3, 4});
