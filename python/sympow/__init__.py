@@ -15,7 +15,7 @@ sliced and broadcast views need no copy, but the entries of a token must be cont
 The package calls the library libsympow_c.so by ctypes. It has one for each level of x86-64 and takes the best that the
 processor supports. The environment variable SYMPOW_PROCESSOR names another level, such as x86-64-v2; SYMPOW_C_LIBRARY
 or `use` names the file of another library. `show_config` says which one is in use.
-`sympow.torch` has the same for PyTorch.
+`sympow.torch` has the same for PyTorch, `sympow.jax` for JAX.
 
 Every error is a `SympowError` with the library's sentence, which names the argument, what it is and what it must be;
 or a `TypeError` for what is no array, integer or state at all.

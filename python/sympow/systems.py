@@ -3,8 +3,8 @@
     rows = sympow.attention(q, k, beta[..., None] * v, **sympow.systems.gated_delta_net(k, beta, log_gates), scale=d**-0.5)
 
 Each function returns keywords of `sympow.attention`, `sympow.vjp`, `sympow.Attention` and their likes in
-`sympow.torch`, for arrays of numpy or PyTorch; names and arguments are those of C++ (docs/dualities.md). A linear
-system and its dual share a transition A_i:
+`sympow.torch` and `sympow.jax`, for arrays of numpy, PyTorch or JAX; names and arguments are those of C++
+(docs/dualities.md). A linear system and its dual share a transition A_i:
 
     S_i = S_{i-1} A_i + v_i φ(k_i)ᵀ,  y_i = S_i φ(q_i)    and    y_i = Σ_j p_ij v_j,  p_ij ∝ exp(k_jᵀ A_{j+1} … A_i q_i)
 
