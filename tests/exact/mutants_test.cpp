@@ -1,4 +1,4 @@
-// Ten identities and ten maps and transitions that are wrong on purpose: each is refuted, by a case of few small integers.
+// Ten identities and ten maps and transitions that are wrong on purpose: each is refuted, by few small integers.
 #include <sympow/verify/exact_laws.hpp>
 
 #include <string>
