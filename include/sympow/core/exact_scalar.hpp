@@ -7,8 +7,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// Whether +, -, × and ÷ of a type are exact: false for float and double, true for `Rational`. Specialise it for a field
-/// of your own.
+/// Whether +, -, × and ÷ of a type are exact: false for float and double, true for `Rational`. Specialise it for a
+/// field of your own.
 template <class T>
 inline constexpr bool is_exact_scalar = false;
 

@@ -24,7 +24,8 @@
 
 namespace SYMPOW_NAMESPACE {
 
-/// A rational number, always in lowest terms. Operations return numbers and no expressions, as Eigen needs it of a scalar.
+/// A rational number, always in lowest terms. Operations return numbers and no expressions, as Eigen needs it of a
+/// scalar.
 ///
 /// There is no conversion from a floating-point number, which would hide a rounding, and none to one but `to_double`.
 /// Division by 0 throws `InvalidArgument`. Link with GMP: `sympow::exact` of CMake, or `-lgmp`.

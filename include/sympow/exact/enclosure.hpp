@@ -54,7 +54,8 @@ inline void check_argument(const Rational& x) {
 
 }  // namespace detail
 
-/// e^x for rational |x| ≤ 20, by Taylor's series with its remainder; for |x| ≤ 4 within 10^-45. Throws `InvalidArgument`.
+/// e^x for rational |x| ≤ 20, by Taylor's series with its remainder; for |x| ≤ 4 within 10^-45. Throws
+/// `InvalidArgument`.
 [[nodiscard]] inline Enclosure exponential(const Rational& x) {
   detail::check_argument(x);
   return detail::series(x, 0, 1, detail::terms_of_series);

@@ -69,8 +69,8 @@ template <class Feature, class Transition, class Scalar>
   return attend(score, x.V, sums);
 }
 
-/// [S; Z] of the recurrence, in coordinates in which no root is left: a row is Σ_j v_j (W m(k_j))ᵀ, and what reads it is
-/// m(q).
+/// [S; Z] of the recurrence, in coordinates in which no root is left: a row is Σ_j v_j (W m(k_j))ᵀ, and what reads it
+/// is m(q).
 template <class Scalar>
 struct State {
   Matrix<Scalar> S;  ///< (e + 1) × D; empty at first

@@ -5,8 +5,8 @@
 #include <sympow/core/concepts.hpp>
 #include <sympow/tensor/induced.hpp>
 
-/// The papers' formulas to the letter, in arithmetic of any field: no exponents, no tails, no roots. With `Rational` they
-/// are exact.
+/// The papers' formulas to the letter, in arithmetic of any field: no exponents, no tails, no roots. With `Rational`
+/// they are exact.
 namespace SYMPOW_NAMESPACE::exact {
 
 /// Monomials of degree p.

@@ -1,5 +1,5 @@
-// The laws of feature maps and transitions over the rational numbers: give them a map or a transition of your own, whose
-// functions are templates on the scalar.
+// The laws of feature maps and transitions over the rational numbers: give them a map or a transition of your own,
+// whose functions are templates on the scalar.
 #pragma once
 
 #include <sympow/exact/forms.hpp>
@@ -143,8 +143,8 @@ template <class F, class TransitionOf>
 ///     apply_to_keys, apply_to_state     (A_a … A_b)ᵀ K and X A_a … A_b
 ///     to_segment_frame     A_a … A_i q_i, (A_{j+1} … A_b)ᵀ k_j and the logits
 ///
-/// `transition_of(x, d, T)` as above, of d = 2, 4 and T = 2, 4; `key_matrix(t, d)` and the functions take `Rational`. All
-/// tokens are one segment, and those behind the first are one. The case says which function is wrong.
+/// `transition_of(x, d, T)` as above, of d = 2, 4 and T = 2, 4; `key_matrix(t, d)` and the functions take `Rational`.
+/// All tokens are one segment, and those behind the first are one. The case says which function is wrong.
 template <class TransitionOf>
 [[nodiscard]] Decision exact_transition_law(const TransitionOf& transition_of, std::uint64_t seed = 1) {
   return decide_exactly(
