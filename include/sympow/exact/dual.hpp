@@ -13,9 +13,9 @@ struct Dual {
   S slope{0};  ///< Df(x) δ
 
   Dual() = default;
-  Dual(const S& constant) : value(constant) {}  ///< a constant
-  explicit Dual(int constant) : value(constant) {}
-  Dual(const S& at, const S& direction) : value(at), slope(direction) {}
+  Dual(const S& constant) : value(constant) {}                            ///< a constant
+  explicit Dual(int constant) : value(constant) {}                        ///< likewise
+  Dual(const S& at, const S& direction) : value(at), slope(direction) {}  ///< a number x and its δ
 
   [[nodiscard]] friend Dual operator+(const Dual& a, const Dual& b) { return {a.value + b.value, a.slope + b.slope}; }
   [[nodiscard]] friend Dual operator-(const Dual& a, const Dual& b) { return {a.value - b.value, a.slope - b.slope}; }

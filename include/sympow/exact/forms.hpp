@@ -12,8 +12,11 @@ namespace SYMPOW_NAMESPACE::exact {
 /// Queries, keys and values, a token a column: d × T, d × T, e × T.
 template <class Scalar>
 struct Tokens {
-  Matrix<Scalar> Q, K, V;
+  Matrix<Scalar> Q;  ///< queries
+  Matrix<Scalar> K;  ///< keys
+  Matrix<Scalar> V;  ///< values
 
+  /// T.
   [[nodiscard]] Index size() const { return Q.cols(); }
 };
 
@@ -27,6 +30,7 @@ struct Gates {
   std::vector<Scalar> gamma;            ///< γ_t; none for 1
   std::vector<Matrix<Scalar>> turning;  ///< M_t, d × d; none for I
 
+  /// γ_t.
   [[nodiscard]] Scalar decay(Index t) const { return gamma.empty() ? Scalar(1) : gamma[static_cast<std::size_t>(t)]; }
   [[nodiscard]] Matrix<Scalar> key_matrix(Index t, Index d) const {
     return turning.empty() ? Matrix<Scalar>(Matrix<Scalar>::Identity(d, d)) : turning[static_cast<std::size_t>(t)];

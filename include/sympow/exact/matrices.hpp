@@ -13,8 +13,10 @@ namespace SYMPOW_NAMESPACE::exact {
 ///     cos = (1 - t²)/(1 + t²),   sin = 2 t/(1 + t²)
 template <class Scalar>
 struct Turn {
-  Scalar cosine, sine;
+  Scalar cosine;  ///< of the angle
+  Scalar sine;    ///< likewise
 
+  /// By t.
   explicit Turn(const Scalar& t)
       : cosine((Scalar(1) - t * t) / (Scalar(1) + t * t)), sine((t + t) / (Scalar(1) + t * t)) {}
 };
@@ -35,10 +37,11 @@ template <VectorExpression X>
 /// A by Gauss and Jordan: its rank, its determinant, and B where [A B] becomes [I A⁻¹B]. Cost: d³.
 template <class Scalar>
 struct Elimination {
-  Index rank = 0;
-  Scalar determinant{1};
-  Matrix<Scalar> solution;
+  Index rank = 0;           ///< of A
+  Scalar determinant{1};    ///< of A, where it is square
+  Matrix<Scalar> solution;  ///< A⁻¹ B
 
+  /// Of A and B.
   Elimination(Matrix<Scalar> a, Matrix<Scalar> b) : solution(std::move(b)) {
     for (Index column = 0; column < a.cols(); ++column) {
       Index pivot = rank;

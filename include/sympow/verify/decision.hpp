@@ -23,12 +23,12 @@ enum class Method {
 
 /// What came out of a decision without rounding.
 struct Decision {
-  Method method = Method::bound;
-  bool refuted = false;        ///< a case was found in which the statement is false
-  std::string domain;          ///< what was tried: "d = 2, 3; T = 3, 5; 20 seeds each"
-  std::string residual = "0";  ///< of the counterexample: "-2/3"
-  std::string counterexample;  ///< its inputs and both sides, minimised; empty if nothing refutes
-  int integers = 0;            ///< how many of its inputs are not 0
+  Method method = Method::bound;  ///< how it was decided
+  bool refuted = false;           ///< a case was found in which the statement is false
+  std::string domain;             ///< what was tried: "d = 2, 3; T = 3, 5; 20 seeds each"
+  std::string residual = "0";     ///< of the counterexample: "-2/3"
+  std::string counterexample;     ///< its inputs and both sides, minimised; empty if nothing refutes
+  int integers = 0;               ///< how many of its inputs are not 0
 
   /// Whether something was decided without rounding.
   [[nodiscard]] bool is_made() const { return method != Method::bound; }

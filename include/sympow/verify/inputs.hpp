@@ -21,26 +21,30 @@ namespace SYMPOW_NAMESPACE::verify {
 struct Input {
   /// n/d.
   struct Entry {
-    long n = 0, d = 1;
+    long n = 0;  ///< of either sign
+    long d = 1;  ///< above 0
   };
-  std::string name;
-  Index rows = 1, columns = 1;
-  long lowest = 0, highest = 0;     ///< what may be drawn
+  std::string name;                 ///< by which the statement asks for it
+  Index rows = 1;                   ///< of a matrix
+  Index columns = 1;                ///< likewise
+  long lowest = 0;                  ///< what may be drawn
+  long highest = 0;                 ///< at most
   std::vector<Entry> entries = {};  ///< by columns
 };
 
 /// A size of a case.
 struct Size {
-  std::string name;
-  Index value = 1, least = 1;
+  std::string name;  ///< by which the statement asks for it
+  Index value = 1;   ///< what it is
+  Index least = 1;   ///< the smallest that means anything
 };
 
 /// What a statement was evaluated at.
 struct Case {
-  std::vector<Size> sizes;
-  std::vector<Input> inputs;
-  bool certified = false;  ///< real numbers were enclosed
-  std::string scope = {};  ///< what of a statement is decided, where that is not all of its words
+  std::vector<Size> sizes;    ///< in the order in which they were asked for
+  std::vector<Input> inputs;  ///< likewise
+  bool certified = false;     ///< real numbers were enclosed
+  std::string scope = {};     ///< what of a statement is decided, where that is not all of its words
 };
 
 /// How inputs are drawn.
@@ -69,7 +73,8 @@ class Inputs {
 
   /// Two sides that are not equal.
   struct Difference {
-    S left, right;
+    S left;             ///< one side
+    S right;            ///< the other
     std::string words;  ///< what they are, where the statement says so
   };
 

@@ -29,8 +29,9 @@ struct Command {
 
 /// How a statement is decided without rounding; `corrected` for an erratum.
 struct ExactDecision {
-  std::string id;  ///< of a proposition
-  std::function<Decision(std::uint64_t seed)> statement, corrected = {};
+  std::string id;                                              ///< of a proposition
+  std::function<Decision(std::uint64_t seed)> statement;       ///< as printed
+  std::function<Decision(std::uint64_t seed)> corrected = {};  ///< what is true instead
 };
 
 /// What `run_program` is to decide.

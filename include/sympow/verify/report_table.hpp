@@ -152,10 +152,11 @@ inline constexpr std::array<const char*, 3> method_names = {"exactly", "certifie
 
 /// A cell of a table by paper and section.
 struct CountColumn {
-  std::string name;
-  int (*count)(const Counts& counts, std::size_t n);
-  std::size_t n;
+  std::string name;                                   ///< its head
+  int (*count)(const Counts& counts, std::size_t n);  ///< what is counted
+  std::size_t n;                                      ///< which of them
 
+  /// The number of a line.
   [[nodiscard]] int of(const Counts& counts) const { return count(counts, n); }
 };
 
