@@ -164,7 +164,7 @@ TEST_CASE("what is no batch is refused, with the argument and its value", "[atte
   };
   REQUIRE(padded({7, 0}) == 2);
   REQUIRE_THROWS_WITH(padded({7, 8}), contains("lengths[1] is 8, must lie in 0 … T = 7"));
-  REQUIRE_THROWS_WITH(padded({-1, 7}), contains("heads (2 of 3 numbers): length 0 is -1"));
+  REQUIRE_THROWS_WITH(padded({-1, 7}), contains("heads (2 of 3 numbers): lengths[0] is -1"));
   REQUIRE_THROWS_WITH(padded({7, 7, 7}), contains("the number of lengths is 3, must be 2"));
   REQUIRE_THROWS_WITH(Heads<const float>::bhtd(nullptr, 2, -1, 7, 3), contains("heads is -1, must not be negative"));
 

@@ -18,7 +18,7 @@ class Tensor(ctypes.Structure):
 class Options(ctypes.Structure):
     _fields_ = [("size", c_size_t)] + [(name, c_int32) for name in (
         "scores", "power", "normalisation", "form", "mask", "pairing", "threads", "check_finite")] + [
-            (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")] + [("scale", c_double)]
+            (name, c_int64) for name in ("offset", "chunk", "checkpoint", "tail")] + [("scale", c_double), ("rotary_dim", c_int64)]
 
 
 class Inputs(ctypes.Structure):
@@ -30,7 +30,7 @@ class Inputs(ctypes.Structure):
 class StateShape(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("batch", c_int64), ("heads", c_int64), ("d", c_int64), ("e", c_int64),
                 ("device", c_int32), ("id", c_int32), ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16),
-                ("reserved", c_int32)]
+                ("reserved", c_int32), ("memory", POINTER(Tensor)), ("key_heads", c_int64)]
 
 
 def tensor(numbers, *shape, start=0):
