@@ -37,7 +37,7 @@ template <Kinds kinds, class B, class Visit>
 void with_transitions(const B& batch, Given given, Index of, const Visit& visit) {
   const auto gates = [&, of](Index b, Index n) { return Decay(batch.numbers(batch.gates, b, n, of)); };
   const auto turns = [&, of, given](Index b, Index n) {
-    return given.beta ? Rotary(batch.rates(), batch.numbers(batch.beta, b, n, of).transpose(), Pairing::half_split)
+    return given.beta ? Rotary(batch.rates(), batch.numbers(batch.beta, b, n, of), Pairing::half_split)
                       : Rotary(batch.rates(), Pairing::half_split);
   };
   if (given.gates && given.theta) return visit([=](Index b, Index n) { return gates(b, n) * turns(b, n); });

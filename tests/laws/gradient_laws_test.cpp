@@ -36,8 +36,7 @@ struct Sequence {
   [[nodiscard]] auto turning() const {
     return MovingTransition{[this](Segment s, double h) {
                               const auto& p = x.parameters;
-                              return A(p.theta + h * d_theta,
-                                       (p.beta + h * d_beta).segment(s.begin, s.size).transpose(),
+                              return A(p.theta + h * d_theta, (p.beta + h * d_beta).segment(s.begin, s.size),
                                        Pairing::interleaved);
                             },
                             [this](Segment s, const auto& g) {

@@ -19,9 +19,12 @@ class Rotary {
       : Rotary(Eigen::MatrixXd(std::move(theta)), Eigen::MatrixXd(), pairing, d) {
     has_beta_ = false;
   }
-  /// With the rates θ of n axes, |θ| × n, and their β, n × T. Throws the same.
+  /// With the rates θ of n axes, |θ| × n, and their β, n × T, of one axis also a column. Throws the same.
   Rotary(Eigen::MatrixXd theta, Eigen::MatrixXd beta, Pairing pairing, Index d = 0)
-      : theta_(std::move(theta)), beta_(std::move(beta)), d_(d == 0 ? 2 * pairs() : d), pairing_(pairing) {
+      : theta_(std::move(theta)),
+        beta_(theta_.cols() == 1 && beta.cols() == 1 ? Eigen::MatrixXd(beta.transpose()) : std::move(beta)),
+        d_(d == 0 ? 2 * pairs() : d),
+        pairing_(pairing) {
     check("theta", theta_), check("beta", beta_);
     if (d_ < 2 * pairs())
       detail::raise<ShapeMismatch>("rotary: d is ", d_, ", must be at least ", 2 * pairs(),
