@@ -151,4 +151,6 @@ TEST_CASE("rotary positions of several axes are the structured ones whose coordi
   compare(attention_vjp(feature, axes, {.Q = p.Q, .K = p.K, .V = p.V, .dY = p.dY}));
   compare(chunked_vjp(feature, axes, {.Q = p.Q, .K = p.K, .V = p.V, .dY = p.dY, .options = {.chunk = 16}}));
   REQUIRE_THROWS_WITH(rotary(theta, beta.topRows(2), pairing), contains("rows of beta is 2, must be 3"));
+  REQUIRE_THROWS_WITH(Rotary(theta.transpose(), beta.topRows(2), pairing), contains("rows of beta is 2, must be 3"));
+  REQUIRE_THROWS_WITH(rotary(MatrixXd(0, 3), MatrixXd(0, T), pairing), contains("theta has no axis"));
 }

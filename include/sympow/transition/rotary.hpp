@@ -16,7 +16,7 @@ class Rotary {
   /// Fixed frequencies of one axis, β = 1, of keys in R^d whose first 2 |θ| channels turn; d = 0: all of them. Throws
   /// `NotFinite`, `ShapeMismatch`.
   Rotary(Eigen::VectorXd theta, Pairing pairing, Index d = 0)
-      : Rotary(Eigen::MatrixXd(std::move(theta)), Eigen::MatrixXd(), pairing, d) {
+      : Rotary(Eigen::MatrixXd(std::move(theta)), Eigen::MatrixXd(1, 0), pairing, d) {
     has_beta_ = false;
   }
   /// With the rates θ of n axes, |θ| × n, and their β, n × T, of one axis also a column. Throws the same.
@@ -25,6 +25,8 @@ class Rotary {
         beta_(theta_.cols() == 1 && beta.cols() == 1 ? Eigen::MatrixXd(beta.transpose()) : std::move(beta)),
         d_(d == 0 ? 2 * pairs() : d),
         pairing_(pairing) {
+    detail::check_size("rotary: rows of beta", beta_.rows(), axes(), "axes of theta");
+    if (axes() == 0) detail::raise<ShapeMismatch>("rotary: theta has no axis, must have one at least");
     check("theta", theta_), check("beta", beta_);
     if (d_ < 2 * pairs())
       detail::raise<ShapeMismatch>("rotary: d is ", d_, ", must be at least ", 2 * pairs(),
@@ -171,9 +173,7 @@ template <class Angles, class Rates>
     else
       return x.matrix().template cast<double>();
   };
-  Eigen::MatrixXd rates = axes_of(theta.derived()), betas = axes_of(beta.derived());
-  detail::check_size("rotary: rows of beta", betas.rows(), std::max<Index>(rates.rows(), 1), "axes of theta");
-  return Rotary(rates.transpose(), std::move(betas), pairing, d);
+  return Rotary(axes_of(theta.derived()).transpose(), axes_of(beta.derived()), pairing, d);
 }
 
 }  // namespace SYMPOW_NAMESPACE
