@@ -99,6 +99,7 @@ TEST_CASE("a mean stays where decays of one channel add up to what no float hold
   Eigen::MatrixXd log_a = Eigen::MatrixXd::Zero(2, 3'000);
   log_a.row(0).setConstant(-.01);
   for (const Index chunk : {0, 48, 240}) check<2>(channel_decay(log_a), -.01, 32, chunk, 2, 6'000 / 32);
+  for (const Index chunk : {0, 240}) check<2>(channel_decay(log_a), -.01, 32, chunk, 9, 36'000 / 32);  // with merges
 }
 
 TEST_CASE("slow gates are followed for ten million tokens", "[attention][.long]") {

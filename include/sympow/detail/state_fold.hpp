@@ -178,7 +178,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const bool channels_wait =
       may_wait && F::score == Score::power && !state.empty() && detail::channels_wait<P>(state.log_channels);
   const double slowest = channels_wait ? 0 : state.template slowest_channel<P>(),  // then nothing is far below
-      left = slowest == log2_zero ? log2_zero : state.template log2_left<P>();
+      left = slowest == log2_zero ? log2_zero : state.template log2_left<P>(state.log_channels);
   LogGate rest = state.elapsed;
   const double passed = rest.take_power_of_two(),
                level = std::max(state.L + slowest * std::numbers::log2e + left, std::max(recent.level(), own.level())) +
@@ -250,7 +250,8 @@ void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Sca
   LogGate rest = before.elapsed;
   rest.add(log_gamma);
   const double slowest = P * largest_gate(log_a), passed = rest.take_power_of_two(),
-               of_before = before.L + passed + slowest * std::numbers::log2e;
+               left = before.template log2_left<P>(log_a),
+               of_before = before.L + passed + slowest * std::numbers::log2e + left;
   if (before.empty() || of_before == log2_zero) return;
   const double ahead = (state.elapsed.high - rest.high) + (state.elapsed.low - rest.low),  // its own, of time 0
       level = std::max(state.L + ahead * std::numbers::log2e, of_before), M = std::ceil(level);
@@ -281,7 +282,7 @@ void add_sums(const F& feature, FoldBuffers<Scalar>& memory, const StateSums<Sca
           state.channel_weights[c] * own + (before.channel_weights.size() == 0 ? before.A : before.channel_weights[c]) *
                                                decay.factor * std::exp(P * (log_a[c] - largest));
   }
-  state.A = state.A * own + before.A * decay.factor;
+  state.A = state.A * own + before.A * decay.factor * std::exp2(left);
   state.L = level;
   state.elapsed = rest;
 }

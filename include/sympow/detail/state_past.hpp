@@ -48,7 +48,8 @@ class StatePast {
   }
   [[nodiscard]] LogGate elapsed() const { return sums_.elapsed; }
   void prepare() {
-    if (sums_.template log2_left<P>() < -far_above<Scalar>) fold<Scalar>(feature_, memory_.fold, sums_, {});
+    if (sums_.template log2_left<P>(sums_.log_channels) < -far_above<Scalar>)
+      fold<Scalar>(feature_, memory_.fold, sums_, {});
     keys_.emplace(recent_keys<Scalar>(feature_, memory_.fold, sums_, true, diagnoses_));
     sums_weight_.exponent = log2_zero;
     const double slowest = sums_.template slowest_channel<P>();

@@ -148,20 +148,20 @@ struct StateSums : StoredSums<Scalar> {
   [[nodiscard]] double slowest_channel() const {
     return channels_decay() ? degree * largest_gate(log_channels) : 0;
   }
-  /// Log2 of what the pending decay of channels leaves of A at most, beside what the slowest one does: (Σ_c A_c^{1/P}
-  /// a_c)^P by Minkowski's inequality. 0 where that is not far below, nor was left by the decays before it.
+  /// Log2 of what a decay of channels leaves of A at most, beside what the slowest one does: (Σ_c A_c^{1/P} a_c)^P by
+  /// Minkowski's inequality. 0 where that is not far below, nor was left by the decays before it.
   template <int degree>
-  [[nodiscard]] double log2_left() const {
-    if (channel_weights.size() == 0 || A == 0 || !channels_differ()) return 0;
-    const double slowest = largest_gate(log_channels);
+  [[nodiscard]] double log2_left(const Eigen::VectorXd& log_a) const {
+    if (channel_weights.size() == 0 || A == 0 || gates_agree(log_a)) return 0;
+    const double slowest = largest_gate(log_a);
     const auto d = static_cast<double>(channel_weights.size());
-    if (degree * std::numbers::log2e * (log_channels.minCoeff() - slowest) >= -far_above<Scalar> &&
+    if (degree * std::numbers::log2e * (log_a.minCoeff() - slowest) >= -far_above<Scalar> &&
         integer_power(d, degree - 1) * channel_weights.sum() >=
             A * std::exp2(-far_above<Scalar>))  // (Σ_c A_c^{1/P})^P ≤ that
       return 0;
     double sum = 0;
     for (Index c = 0; c < channel_weights.size(); ++c)
-      sum += std::pow(channel_weights[c], 1. / degree) * std::exp(log_channels[c] - slowest);
+      sum += std::pow(channel_weights[c], 1. / degree) * std::exp(log_a[c] - slowest);
     return std::clamp(degree * std::log2(sum) - std::log2(A), -900., 0.);
   }
   /// Weights by channel are wanted from the first fold on.
