@@ -35,8 +35,8 @@ void AttentionForm<Scalar, F>::run(const F& feature, const ForwardCall<Scalar>& 
     LoadedSegment<Scalar, F> segment(memory.segment, feature, call.transition, call.options.scale, call.K.rows(), n,
                                      scores_need_features(feature));
     RowsOf<Scalar, F> rows(memory.rows, call.rows, call.reports(), call.V.rows(), n, n);
-    KeyPast<Scalar, F> past(memory.keys, feature, call.transition.key_action(), segment.vector_rows(), call.K.cols(),
-                            n);
+    KeyPast<Scalar, F> past(memory.keys, feature, call.transition.key_action(), segment.vector_rows(), call.V.rows(),
+                            call.K.cols(), n);
     if (!call.options.mask.is_full)
       return forward(call, {.tokens = T, .most = n, .keeps_past = false}, segment, rows, past);
     forward(call, {.tokens = T, .most = n, .has_queries = false}, segment, rows, past);

@@ -32,7 +32,7 @@ struct KeyBlock {
 
 template <class Scalar>
 struct KeyPastBuffers {
-  Panel<Scalar> vectors, norms, fractions;
+  Panel<Scalar> vectors, values, norms, fractions;
   Panel<double> exponents, lengths;
   Panel<Scalar> pulled_queries;                  ///< times what channels have decayed by since a block
   Panel<Scalar> decayed_vectors, decayed_norms;  ///< of a block's keys when their channels have decayed
@@ -53,14 +53,15 @@ class KeyPast {
   static constexpr int P = degree_of<F>;
 
  public:
-  /// Of T keys whose vectors have d rows, by blocks of up to `most`.
-  KeyPast(KeyPastBuffers<Scalar>& memory, const F& feature, KeyAction action, Index d, Index T, Index most)
+  /// Of T keys whose vectors have d rows, with e values each, by blocks of up to `most`.
+  KeyPast(KeyPastBuffers<Scalar>& memory, const F& feature, KeyAction action, Index d, Index e, Index T, Index most)
       : memory_(memory),
         feature_(feature),
         d_(d),
+        e_(e),
         T_(T),
         decays_channels_(F::score == Score::power && action == KeyAction::scale && d > 0) {
-    memory.vectors(d * T);
+    memory.vectors(d * T), memory.values(e * T);
     for (auto* panel : {&memory.norms, &memory.fractions}) (*panel)(T);
     for (auto* panel : {&memory.exponents, &memory.lengths}) (*panel)(T);
     if (decays_channels_) {
@@ -139,6 +140,9 @@ class KeyPast {
       RowPanels<Scalar>::pack(n, d_, keys.vectors, vectors);
       keys.vectors = {vectors, 1, n};
       keys.is_packed = true;
+      Scalar* const values = memory_.values(e_ * T_).data() + e_ * first;
+      RowPanels<Scalar>::pack(e_, n, strided(keys.values), values);
+      keys.packed_values = values;
       keys.exponents = copied(memory_.exponents, first, keys.exponents, n);
       keys.lengths = copied(memory_.lengths, first, keys.lengths, n);
       keys.fractions = copied(memory_.fractions, first, keys.fractions, n);
@@ -202,7 +206,7 @@ class KeyPast {
 
   KeyPastBuffers<Scalar>& memory_;
   const F& feature_;
-  Index d_, T_;
+  Index d_, e_, T_;
   bool decays_channels_;
   std::size_t first_ = 0;  // of the blocks that are seen
   Scalar largest_value_ = 0;

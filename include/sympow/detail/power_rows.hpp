@@ -28,6 +28,13 @@ void set_logits(MatrixView<Scalar> logits, const WeightedKeys<Scalar>& keys, con
                     strided(logits));
 }
 
+/// The values of some keys for products with so many rows.
+template <class Scalar>
+RowPanels<Scalar> value_panels(const WeightedKeys<Scalar>& keys, Index rows, Panel<Scalar>& memory) {
+  if (keys.packed_values != nullptr) return RowPanels<Scalar>(keys.packed_values, keys.values.rows(), keys.size);
+  return row_panels<Scalar>(keys.values, rows, memory);
+}
+
 /// logits_j ← logits_j^P w_j, the scores of n pairs; returns their sum, which zeros at the end do not change by a bit.
 template <int P, class Scalar>
 Scalar weigh_logits(Scalar* logits, const Scalar* weights, Index n) {
@@ -192,7 +199,7 @@ class PowerRows {
     const Weight decay(between);
     const MatrixView<Scalar> partial = memory_.partial(e_, n_);
     Scalar *const weights = memory_.weights(keys.size).data(), *const sums = memory_.denominator_partial(n_).data();
-    const RowPanels<Scalar> values = row_panels<Scalar>(keys.values, end_ - begin_, memory_.values);
+    const RowPanels<Scalar> values = value_panels(keys, end_ - begin_, memory_.values);
     const double* const levels = memory_.levels(n_).data();
     double absolute = 0;
     for (Index begin = begin_; begin < end_; begin += rows_at_once) {

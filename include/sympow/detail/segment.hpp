@@ -23,11 +23,12 @@ struct WeightedKeys {
   const double* exponents = nullptr;                  ///< whole; -∞ without a weight
   const Scalar* fractions = nullptr;                  ///< in [0.7, 1.42]
   const double* lengths = nullptr;
-  const Scalar* norms = nullptr;        ///< ‖vectors_j‖
-  const Scalar* given_norms = nullptr;  ///< the same before the transition moved them
-  double heaviest = log2_zero;          ///< max_j exponents_j
-  Extent<Scalar> extent{};              ///< of the values
-  bool is_packed = false;               ///< `vectors` lie as `RowPanels::pack` writes them
+  const Scalar* norms = nullptr;          ///< ‖vectors_j‖
+  const Scalar* given_norms = nullptr;    ///< the same before the transition moved them
+  double heaviest = log2_zero;            ///< max_j exponents_j
+  Extent<Scalar> extent{};                ///< of the values
+  bool is_packed = false;                 ///< `vectors` lie as `RowPanels::pack` writes them
+  const Scalar* packed_values = nullptr;  ///< `values` as it writes them too, if somebody has
 
   /// The same with headroom for the values.
   [[nodiscard]] double level() const { return heaviest + headroom_for(extent.largest); }

@@ -60,7 +60,7 @@ class SoftmaxRows {
   void add_keys(const F&, const WeightedKeys<Scalar>& keys, const LogGate& between,
                 const ScaledQueries<Scalar>& queries) {
     if (keys.size == 0) return;
-    const RowPanels<Scalar> values = row_panels<Scalar>(keys.values, end_ - begin_, memory_.values);
+    const RowPanels<Scalar> values = value_panels(keys, end_ - begin_, memory_.values);
     begin_keys(keys, between);
     for (Index begin = begin_; begin < end_; begin += rows_at_once) {
       const Index count = std::min(rows_at_once, end_ - begin);

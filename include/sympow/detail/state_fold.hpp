@@ -218,7 +218,7 @@ void fold(const F& feature, FoldBuffers<Scalar>& memory, StateSums<Scalar>& stat
   const auto visit = [&](Index first, Strided<const Scalar*> phi, Index width) {
     state.change_columns(first, width, split_columns, memory.columns, [&](Index begin, MatrixView<Scalar> S) {
       decay.multiply(S.data(), begin, S.cols(), e);
-      if (m + n > 0) panels.add_to(S.cols(), m + n, phi.at(0, begin - first), {S.data(), 1, e});
+      if (m + n > 0) panels.times(true, S.cols(), m + n, phi.at(0, begin - first), {S.data(), 1, e});
     });
     Scalar* const Z = state.Z.data() + first;
     decay.multiply(Z, first, width, 1);

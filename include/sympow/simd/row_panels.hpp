@@ -39,17 +39,20 @@ class RowPanels {
   /// C ← A B or C += A B, with as many columns of A as B has rows.
   template <bool add, class C, class B>
   void times(C&& c, const B& b) const {
-    for (Index i = 0, n = 0; i < rows_; i += n) {
-      n = height_at(i);
-      const auto panel = panel_at(i, n);
-      product<add>(c.middleRows(i, n), MatrixView<const Scalar>(panel.data, n, b.rows(), panel.right), b);
-    }
+    if constexpr (products_by_blas)
+      product<add>(c, MatrixView<const Scalar>(data_, rows_, b.rows(), is_packed_ ? rows_ : stride_), b);
+    else
+      times(add, c.cols(), b.rows(), strided(b), strided(c));
   }
-  /// C += A B, of so many columns, B with `depth` rows.
-  void add_to(Index cols, Index depth, Strided<const Scalar*> B, Strided<Scalar*> C) const {
+  /// The same of B with `depth` rows and so many columns.
+  void times(bool add, Index cols, Index depth, Strided<const Scalar*> B, Strided<Scalar*> C) const {
+    const bool by_tiles = C.down == 1 && cols > max_unpacked_columns && 0 < depth && depth <= panel_depth && rows_ > 1;
     for (Index i = 0, n = 0; i < rows_; i += n) {
       n = height_at(i);
-      product<Scalar>(true, n, cols, depth, panel_at(i, n), B, C.at(i, 0));
+      if (by_tiles)
+        PanelProduct<Scalar>::run(add, n, cols, depth, panel_at(i, n), B, C.at(i, 0));
+      else
+        product<Scalar>(add, n, cols, depth, panel_at(i, n), B, C.at(i, 0));
     }
   }
 
