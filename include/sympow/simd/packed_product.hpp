@@ -196,15 +196,16 @@ class PanelProduct {
       a += a_right;
       b += down;
     };
-    for (; depth > 0; depth -= short_sum) {
+    for (;; depth -= short_sum) {
       add_terms(std::true_type());  // not added to 0: there are as many zeros as sums
       for (Index n = std::min(short_sum, depth) - 1; n > 0; --n) add_terms(std::false_type());
+      if (depth <= short_sum) break;
       unrolled<packets * columns>([&](auto j) { sums[j] = padd(sums[j], terms[j]); });
     }
     unrolled<columns>([&](auto j) {
       unrolled<packets>([&](auto i) {
         Scalar* const target = c + j * c_right + i * lanes;
-        const Packet sum = sums[packets * j + i];
+        const Packet sum = padd(sums[packets * j + i], terms[packets * j + i]);
         pstoreu(target, add ? padd(ploadu<Packet>(target), sum) : sum);
       });
     });
